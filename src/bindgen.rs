@@ -1,10 +1,6 @@
 //! Bindgen's names for items of `include/gdrapi.h` besides the functions, for the crate `gdrapi-sys`.
 #![forbid(unsafe_code)]
-#![expect(
-    non_camel_case_types,
-    non_upper_case_globals,
-    reason = "they carry the names of C and of bindgen"
-)]
+#![expect(non_camel_case_types, non_upper_case_globals, reason = "they carry the names of C and of bindgen")]
 
 use std::ffi::c_uint;
 

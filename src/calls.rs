@@ -39,9 +39,7 @@ pub(crate) fn close(g: usize) -> Result<()> {
         let mut result = Ok(());
         for handle in pins {
             // An unpin of another thread may be first.
-            if let Ok(released) =
-                handles::end(handle, |_, _| Ok(()), |mut pin: PinEntry| pin.release())
-            {
+            if let Ok(released) = handles::end(handle, |_, _| Ok(()), |mut pin: PinEntry| pin.release()) {
                 result = result.and(released);
             }
         }
@@ -62,19 +60,11 @@ pub(crate) fn gdr(g: usize) -> Result<RawGdr> {
 ///
 /// # Safety
 /// The contract of [`RawGdr::pin`]. The C caller accounts for what is written to the memory.
-pub(crate) unsafe fn pin(
-    g: usize,
-    address: u64,
-    size: usize,
-    flags: PinFlags,
-    tokens: P2pTokens,
-) -> Result<usize> {
-    let (gdr, dma) =
-        handles::with(g, |open: &mut GdrEntry, _| Ok((open.gdr.clone(), open.dma.clone())))?;
+pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, tokens: P2pTokens) -> Result<usize> {
+    let (gdr, dma) = handles::with(g, |open: &mut GdrEntry, _| Ok((open.gdr.clone(), open.dma.clone())))?;
     // SAFETY: contract of this function.
     let pin = unsafe { gdr.pin(address, size, flags, tokens) }?;
-    let handle =
-        Table::enter()?.insert(PinEntry { mapping: None, pin, gdr: g, mapped_size: 0, dma })?;
+    let handle = Table::enter()?.insert(PinEntry { mapping: None, pin, gdr: g, mapped_size: 0, dma })?;
     let registered = handles::with(g, |open: &mut GdrEntry, slot| {
         slot.show_file(open.gdr.file()); // It may have been parked.
         Ok(open.pins.insert(handle))
@@ -109,11 +99,7 @@ pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
 }
 
 /// Works on a buffer of `g`.
-fn with_buffer<R>(
-    g: usize,
-    handle: usize,
-    work: impl FnOnce(&mut PinEntry, &Slot) -> Result<R>,
-) -> Result<R> {
+fn with_buffer<R>(g: usize, handle: usize, work: impl FnOnce(&mut PinEntry, &Slot) -> Result<R>) -> Result<R> {
     gdr(g)?;
     handles::with(handle, |buffer: &mut PinEntry, slot| {
         buffer.check_gdr(g)?;
@@ -160,9 +146,7 @@ pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<(
         let mapped = buffer.mapped_size;
         let pages = |size: usize| size.checked_next_multiple_of(page_size());
         if va != address.addr() || pages(size) != pages(mapped) {
-            log::warn!(
-                "gdr_unmap: called for {va:#x}+{size:#x}, unmapping what gdr_map made: {address:p}+{mapped:#x}"
-            );
+            log::warn!("gdr_unmap: called for {va:#x}+{size:#x}, unmapping what gdr_map made: {address:p}+{mapped:#x}");
         }
         slot.show_mapping(None);
         buffer.unmap().inspect_err(|_| slot.show_mapping(Some(mapping_type)))

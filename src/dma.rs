@@ -16,13 +16,7 @@ use crate::{handles, reads};
 /// The contract of [`copy::from_mapping`].
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn read(
-    handle: usize,
-    dst: *mut u8,
-    src: *const u8,
-    len: usize,
-    mapping_type: MappingType,
-) {
+pub(crate) unsafe fn read(handle: usize, dst: *mut u8, src: *const u8, len: usize, mapping_type: MappingType) {
     // SAFETY: contract of this function.
     unsafe {
         let is_large = len >= reads::smallest();
@@ -63,7 +57,5 @@ unsafe fn by_copy_engine(handle: usize, dst: *mut u8, src: *const u8, len: usize
     let result = unsafe { reads.engines.read(address, dst, len) };
     let _call = Call::enter();
     drop(ManuallyDrop::into_inner(reads));
-    result
-        .inspect_err(|error| log::debug!("read of {len} bytes through the mapping: {error}"))
-        .is_ok()
+    result.inspect_err(|error| log::debug!("read of {len} bytes through the mapping: {error}")).is_ok()
 }

@@ -71,13 +71,12 @@ impl fmt::Display for Error {
                 f.write_str(in_c(error))
             }
             Error::Null(argument) => write!(f, "`{argument}` is NULL: pass a valid pointer"),
-            Error::UnknownHandle(argument) => write!(
-                f,
-                "`{argument}` is not a live handle: it was never issued, or was closed or unpinned before"
-            ),
-            Error::ForeignPin => f.write_str(
-                "`handle` belongs to another gdr_t: pass the one its buffer was pinned with",
-            ),
+            Error::UnknownHandle(argument) => {
+                write!(f, "`{argument}` is not a live handle: it was never issued, or was closed or unpinned before")
+            }
+            Error::ForeignPin => {
+                f.write_str("`handle` belongs to another gdr_t: pass the one its buffer was pinned with")
+            }
             Error::UnalignedMap { address } => write!(
                 f,
                 "device address {address:#x} does not start a page (64 KiB; with dma-bufs the host's), so its \
@@ -105,9 +104,7 @@ impl fmt::Display for Error {
 
 /// The flags, variables and calls with which C programs follow the advice at the end of the error's text.
 fn in_c(error: &gdrcopy_core::Error) -> &'static str {
-    use gdrcopy_core::Error::{
-        Cuda, Driver, DriverChanged, ForkedChild, MappingTypeRefused, PinFlagsNeedNewerDriver,
-    };
+    use gdrcopy_core::Error::{Cuda, Driver, DriverChanged, ForkedChild, MappingTypeRefused, PinFlagsNeedNewerDriver};
     use gdrcopy_core::error::Call;
     match error {
         ForkedChild => " (gdr_open, gdr_pin_buffer)",
@@ -115,9 +112,7 @@ fn in_c(error: &gdrcopy_core::Error) -> &'static str {
         MappingTypeRefused { .. } => " (GDR_MAP_FLAG_DEFAULT)",
         PinFlagsNeedNewerDriver { .. } => " (flags = 0)",
         Driver { call, error } => match (call, error.errno()) {
-            (_, libc::EACCES) if !matches!(call, Call::Open | Call::OpenDevicePath) => {
-                " (gdr_open)"
-            }
+            (_, libc::EACCES) if !matches!(call, Call::Open | Call::OpenDevicePath) => " (gdr_open)",
             (Call::PinBuffer | Call::PinBufferV2, libc::EOPNOTSUPP) => FORCE_PCIE,
             (Call::ReqMappingType, libc::EOPNOTSUPP) => " (GDR_MAP_FLAG_DEFAULT)",
             _ => "",

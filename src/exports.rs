@@ -108,11 +108,7 @@ pub extern "C" fn gdr_unpin_buffer(g: gdr_t, handle: gdr_mh_t) -> c_int {
 
 /// Returns whether the pinned memory has been freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gdr_get_callback_flag(
-    g: gdr_t,
-    handle: gdr_mh_t,
-    flag: *mut c_int,
-) -> c_int {
+pub unsafe extern "C" fn gdr_get_callback_flag(g: gdr_t, handle: gdr_mh_t, flag: *mut c_int) -> c_int {
     guard("gdr_get_callback_flag", || {
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(flag, "flag") }?;
@@ -123,11 +119,7 @@ pub unsafe extern "C" fn gdr_get_callback_flag(
 
 /// Describes a pin, for programs built before 2.4, and writes 40 bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gdr_get_info(
-    g: gdr_t,
-    handle: gdr_mh_t,
-    info: *mut gdr_info_v1_t,
-) -> c_int {
+pub unsafe extern "C" fn gdr_get_info(g: gdr_t, handle: gdr_mh_t, info: *mut gdr_info_v1_t) -> c_int {
     guard("gdr_get_info", || {
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(info, "info") }?;
@@ -138,11 +130,7 @@ pub unsafe extern "C" fn gdr_get_info(
 
 /// Describes a pin.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gdr_get_info_v2(
-    g: gdr_t,
-    handle: gdr_mh_t,
-    info: *mut gdr_info_v2_t,
-) -> c_int {
+pub unsafe extern "C" fn gdr_get_info_v2(g: gdr_t, handle: gdr_mh_t, info: *mut gdr_info_v2_t) -> c_int {
     guard("gdr_get_info_v2", || {
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(info, "info") }?;
@@ -153,12 +141,7 @@ pub unsafe extern "C" fn gdr_get_info_v2(
 
 /// Maps a pin with the platform's default type.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gdr_map(
-    g: gdr_t,
-    handle: gdr_mh_t,
-    va: *mut *mut c_void,
-    size: usize,
-) -> c_int {
+pub unsafe extern "C" fn gdr_map(g: gdr_t, handle: gdr_mh_t, va: *mut *mut c_void, size: usize) -> c_int {
     // SAFETY: contract of the header, which `map` shares.
     unsafe { map("gdr_map", g, handle, va, size, MapFlag::Default as c_int) }
 }
@@ -178,14 +161,7 @@ pub unsafe extern "C" fn gdr_map_v2(
 
 /// # Safety
 /// `va` is NULL or valid for writes.
-unsafe fn map(
-    name: &str,
-    g: gdr_t,
-    handle: gdr_mh_t,
-    va: *mut *mut c_void,
-    size: usize,
-    flags: c_int,
-) -> c_int {
+unsafe fn map(name: &str, g: gdr_t, handle: gdr_mh_t, va: *mut *mut c_void, size: usize, flags: c_int) -> c_int {
     guard(name, || {
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(va, "va") }?;
@@ -252,24 +228,14 @@ pub unsafe extern "C" fn gdr_copy_from_mapping(
 /// A copy to a mapping of no bytes, or an invalid one.
 #[cold]
 #[inline(never)]
-extern "C" fn reject_copy_to(
-    handle: gdr_mh_t,
-    map_d_ptr: *mut c_void,
-    _h_ptr: *const c_void,
-    size: usize,
-) -> c_int {
+extern "C" fn reject_copy_to(handle: gdr_mh_t, map_d_ptr: *mut c_void, _h_ptr: *const c_void, size: usize) -> c_int {
     reject_copy("gdr_copy_to_mapping", handle, map_d_ptr, size)
 }
 
 /// A copy from a mapping of no bytes, or an invalid one.
 #[cold]
 #[inline(never)]
-extern "C" fn reject_copy_from(
-    handle: gdr_mh_t,
-    _h_ptr: *mut c_void,
-    map_d_ptr: *const c_void,
-    size: usize,
-) -> c_int {
+extern "C" fn reject_copy_from(handle: gdr_mh_t, _h_ptr: *mut c_void, map_d_ptr: *const c_void, size: usize) -> c_int {
     reject_copy("gdr_copy_from_mapping", handle, map_d_ptr, size)
 }
 
@@ -296,11 +262,7 @@ pub unsafe extern "C" fn gdr_runtime_get_version(major: *mut c_int, minor: *mut 
 
 /// The driver's version.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gdr_driver_get_version(
-    g: gdr_t,
-    major: *mut c_int,
-    minor: *mut c_int,
-) -> c_int {
+pub unsafe extern "C" fn gdr_driver_get_version(g: gdr_t, major: *mut c_int, minor: *mut c_int) -> c_int {
     guard("gdr_driver_get_version", || {
         // SAFETY: NULL or valid for writes: contract of the header.
         let (major, minor) = unsafe { (Out::new(major, "major")?, Out::new(minor, "minor")?) };

@@ -74,10 +74,7 @@ mod tests {
     #[test]
     fn error_becomes_its_errno() {
         assert_eq!(guard("gdr_test", || Ok(())), 0);
-        assert_eq!(
-            guard("gdr_test", || Err(gdrcopy_core::Error::AlreadyMapped.into())),
-            libc::EAGAIN
-        );
+        assert_eq!(guard("gdr_test", || Err(gdrcopy_core::Error::AlreadyMapped.into())), libc::EAGAIN);
     }
 
     #[test]

@@ -156,8 +156,7 @@ impl Table {
             // Room for all holders, this one too: giving one back takes no memory.
             let all = state.holders.len() + 1;
             let room = state.holders.try_reserve(1);
-            room.and_then(|()| state.spare.try_reserve(all))
-                .map_err(|_| no_memory(Errno::ENOMEM))?;
+            room.and_then(|()| state.spare.try_reserve(all)).map_err(|_| no_memory(Errno::ENOMEM))?;
         }
         let arena = state.arena.as_mut().map(|arena| arena.take(publish));
         let slot = arena.transpose().map_err(no_memory)?.flatten();
@@ -197,10 +196,7 @@ fn object_of<T: Kind>(place: &mut Option<(usize, Object)>, handle: usize) -> Res
 }
 
 /// Works on the object with this handle; other callers with the same handle wait.
-pub(crate) fn with<T: Kind, R>(
-    handle: usize,
-    work: impl FnOnce(&mut T, &Slot) -> Result<R>,
-) -> Result<R> {
+pub(crate) fn with<T: Kind, R>(handle: usize, work: impl FnOnce(&mut T, &Slot) -> Result<R>) -> Result<R> {
     let (slot, holder) = find::<T>(handle)?;
     let mut place = holder.0.lock();
     work(object_of(&mut place, handle)?, slot)
@@ -320,8 +316,7 @@ mod tests {
     #[test]
     fn forged_handle_is_refused() {
         Table::enter().expect("memory");
-        for forged in [0, 1, 8, 128, 4096, usize::MAX, usize::MAX - 127, &raw const TABLE as usize]
-        {
+        for forged in [0, 1, 8, 128, 4096, usize::MAX, usize::MAX - 127, &raw const TABLE as usize] {
             assert!(mapping_type(forged).is_none());
             let found = with::<PinEntry, _>(forged, |_, _| Ok(()));
             assert_eq!(found, Err(Error::UnknownHandle("handle")));

@@ -51,9 +51,9 @@ pub(crate) fn start() {
     if listener.is_none() {
         match Listener::start() {
             Ok(started) => *listener = Some(started),
-            Err(error) => log::error!(
-                "this process cannot be suspended, as it has no socket or thread for that: {error}"
-            ),
+            Err(error) => {
+                log::error!("this process cannot be suspended, as it has no socket or thread for that: {error}")
+            }
         }
     }
 }
@@ -123,12 +123,7 @@ extern "C" fn serve(socket: *mut c_void) -> *mut c_void {
             // A client that is gone needs no answer.
             Ok((client, _)) => drop(answer(client)),
             // Ended by `join`; or closed by the program.
-            Err(error)
-                if matches!(
-                    error.raw_os_error(),
-                    Some(libc::EINVAL | libc::EBADF | libc::ENOTSOCK)
-                ) =>
-            {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EBADF | libc::ENOTSOCK)) => {
                 return ptr::null_mut();
             }
             // This client has gone, or no descriptor is free, which `accept` reports until one is.
@@ -141,11 +136,8 @@ extern "C" fn serve(socket: *mut c_void) -> *mut c_void {
 fn answer(mut client: UnixStream) -> io::Result<()> {
     let user = getsockopt(&client, sockopt::PeerCredentials)?.uid();
     if user != 0 && user != geteuid().as_raw() {
-        log::warn!(
-            "user {user} may not suspend or resume this process: only its own user and root"
-        );
-        return client
-            .write_all(b"the process belongs to another user: run it as that user, or as root");
+        log::warn!("user {user} may not suspend or resume this process: only its own user and root");
+        return client.write_all(b"the process belongs to another user: run it as that user, or as root");
     }
     let mut word = [0; 16];
     client.set_read_timeout(Some(PATIENCE))?;

@@ -16,9 +16,7 @@ fn path() -> String {
     // SAFETY: dladdr accepts any address, and fills the struct in if it returns other than 0. The name
     // is a C string that lives as long as the library is loaded.
     unsafe {
-        if libc::dladdr(address, info.as_mut_ptr()) == 0
-            || info.assume_init_ref().dli_fname.is_null()
-        {
+        if libc::dladdr(address, info.as_mut_ptr()) == 0 || info.assume_init_ref().dli_fname.is_null() {
             return "an unknown file".into();
         }
         CStr::from_ptr(info.assume_init_ref().dli_fname).to_string_lossy().into_owned()

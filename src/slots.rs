@@ -223,10 +223,7 @@ impl Arena {
 
     /// The next free slot; none when half of them are live. `publish` is called with the range in use when
     /// that grows.
-    pub(crate) fn take(
-        &mut self,
-        publish: impl Fn(usize, usize),
-    ) -> std::result::Result<Option<&'static Slot>, Errno> {
+    pub(crate) fn take(&mut self, publish: impl Fn(usize, usize)) -> std::result::Result<Option<&'static Slot>, Errno> {
         if self.live * 2 >= self.slots {
             return Ok(None);
         }
@@ -442,9 +439,6 @@ mod tests {
             kept.iter().enumerate().any(|(index, slot)| index != 7 && is(slot))
         };
         assert!(!seen.iter().any(live));
-        assert!(
-            seen.contains(&ptr::from_ref(kept[7]).addr()),
-            "the freed slot is reused after one round"
-        );
+        assert!(seen.contains(&ptr::from_ref(kept[7]).addr()), "the freed slot is reused after one round");
     }
 }

@@ -203,14 +203,7 @@ impl Runner {
 
     fn trials(self: &Arc<Runner>) -> Vec<Trial> {
         let mut trials = Vec::new();
-        let mut ways = vec![
-            Way::Linked,
-            Way::Another,
-            Way::Preloaded,
-            Way::Sanitized,
-            Way::Valgrind,
-            Way::Thorough,
-        ];
+        let mut ways = vec![Way::Linked, Way::Another, Way::Preloaded, Way::Sanitized, Way::Valgrind, Way::Thorough];
         let denied = |&call| ["EPERM", "ENOSYS"].map(|error| Way::Denied(call, error));
         ways.extend(DENIED.iter().flat_map(denied));
         for program in self.programs() {
@@ -240,8 +233,7 @@ impl Runner {
 
     fn original_trials(self: &Arc<Runner>) -> Vec<Trial> {
         let Some(directory) = env::var_os("GDRCOPY_ORIGINAL_DIR").map(PathBuf::from) else {
-            let missing =
-                || Err("set GDRCOPY_ORIGINAL_DIR to the directory of NVIDIA's programs".into());
+            let missing = || Err("set GDRCOPY_ORIGINAL_DIR to the directory of NVIDIA's programs".into());
             return vec![Trial::test("original", missing).with_ignored_flag(true)];
         };
         let mut trials = Vec::new();
@@ -262,8 +254,7 @@ impl Runner {
 
     /// The names of the C programs that there are.
     fn programs(&self) -> BTreeSet<String> {
-        let files = fs::read_dir(&self.plain)
-            .unwrap_or_else(|error| panic!("{}: {error}", self.plain.display()));
+        let files = fs::read_dir(&self.plain).unwrap_or_else(|error| panic!("{}: {error}", self.plain.display()));
         let names = files.map(|file| file.expect("a readable directory").file_name());
         names.map(|name| name.into_string().expect("an ASCII name")).collect()
     }
@@ -283,9 +274,7 @@ impl Runner {
         let all = lists.concat();
         match self.machine {
             Machine::Emulated => all,
-            Machine::Nvidia => {
-                all.into_iter().filter(|profile| REAL_GPUS.contains(profile)).collect()
-            }
+            Machine::Nvidia => all.into_iter().filter(|profile| REAL_GPUS.contains(profile)).collect(),
             Machine::Real => vec!["real"],
         }
     }
@@ -300,8 +289,7 @@ impl Runner {
         }
         if way == Way::Another {
             // That library knows no dma-bufs.
-            let has_module =
-                profile == "real" || GENERAL.contains(&profile) && !profile.starts_with("dmabuf");
+            let has_module = profile == "real" || GENERAL.contains(&profile) && !profile.starts_with("dmabuf");
             return ["gdrx", "gdrx_cxx"].contains(&program) && has_module;
         }
         if self.machine == Machine::Real {
@@ -316,10 +304,9 @@ impl Runner {
             ("dmabuf_mixed" | "dmabuf_open" | "dmabuf_functions" | "dmabuf_gaps", _) => false,
             ("dma_unlocked", way) if way != Way::Linked => false, // Its dlsym comes before that of the way.
             ("dlopen", Way::Preloaded) => false,                  // It also unloads the library.
-            (
-                "open_fails" | "libcuda_load" | "header_c99" | "header_config" | "header_cxx17",
-                _,
-            ) => profile == "default", // They need no driver.
+            ("open_fails" | "libcuda_load" | "header_c99" | "header_config" | "header_cxx17", _) => {
+                profile == "default"
+            } // They need no driver.
             (_, Way::Linked) => GENERAL.contains(&profile),
             (_, Way::Denied(..)) => ["default", "dmabuf"].contains(&profile),
             _ => profile == "default",
@@ -370,8 +357,7 @@ impl Runner {
         }
         command.env("LD_LIBRARY_PATH", path);
         // Slow, or the same again.
-        let is_slow =
-            matches!(way, Way::Valgrind | Way::Denied(..)) || self.machine == Machine::Nvidia;
+        let is_slow = matches!(way, Way::Valgrind | Way::Denied(..)) || self.machine == Machine::Nvidia;
         if is_slow || way == Way::Linked && !["default", "real"].contains(&profile) {
             command.env("CHECK_SLOWNESS", "100");
         }
@@ -389,9 +375,7 @@ impl Runner {
                 binary = self.root.join("build/c_tests/sanitized").join(program);
                 // A program that lost its sanitizer on the way would pass for the wrong reason.
                 if !contains(&binary, b"__asan_init") {
-                    return Err(
-                        format!("{} has no AddressSanitizer in it", binary.display()).into()
-                    );
+                    return Err(format!("{} has no AddressSanitizer in it", binary.display()).into());
                 }
                 command.env("UBSAN_OPTIONS", "print_stacktrace=1");
                 if !contains(&binary, b"libgdrapi.so.2\0") {
@@ -408,15 +392,8 @@ impl Runner {
                     return Ok(Completion::ignored_with("valgrind is not installed"));
                 }
                 command.args(["valgrind", "--quiet", "--fair-sched=yes", "--error-exitcode=99"]);
-                command.args([
-                    "--leak-check=full",
-                    "--errors-for-leak-kinds=definite",
-                    "--keep-debuginfo=yes",
-                ]);
-                command.arg(format!(
-                    "--suppressions={}",
-                    self.root.join("c_tests/valgrind.supp").display()
-                ));
+                command.args(["--leak-check=full", "--errors-for-leak-kinds=definite", "--keep-debuginfo=yes"]);
+                command.arg(format!("--suppressions={}", self.root.join("c_tests/valgrind.supp").display()));
             }
         }
         self.judge(command.arg(binary), &format!("{}/{profile}/{program}", way.name()))
@@ -429,17 +406,10 @@ impl Runner {
         self.judge(command.args(["-t", test]), &format!("sanity/{profile}/{test}"))
     }
 
-    fn run_original(
-        &self,
-        program: &Path,
-        arguments: &[&str],
-        profile: &str,
-    ) -> Result<Completion, Failed> {
+    fn run_original(&self, program: &Path, arguments: &[&str], profile: &str) -> Result<Completion, Failed> {
         let name = program.file_name().expect("a name").display();
         if program.ends_with("gdrcopy_pplat") && self.machine == Machine::Emulated {
-            return Ok(Completion::ignored_with(
-                "it launches a compiled GPU kernel, which takes a GPU",
-            ));
+            return Ok(Completion::ignored_with("it launches a compiled GPU kernel, which takes a GPU"));
         }
         let mut command = self.command(profile, false, program);
         // Preloaded as well, because a program may have the path of another library in it.

@@ -29,10 +29,7 @@ fn versions_agree() {
         line.split_whitespace().nth(2).expect("a value").parse::<u32>().expect("a number")
     };
     let api = gdrcopy_core::types::Version::API;
-    assert_eq!(
-        (value("GDR_API_MAJOR_VERSION"), value("GDR_API_MINOR_VERSION")),
-        (api.major, api.minor)
-    );
+    assert_eq!((value("GDR_API_MAJOR_VERSION"), value("GDR_API_MINOR_VERSION")), (api.major, api.minor));
     let oldest = gdrcopy_core::types::Version::OLDEST_GDRDRV;
     assert_eq!(value("MINIMUM_GDRDRV_MAJOR_VERSION"), oldest.major);
     assert_eq!(value("MINIMUM_GDRDRV_MINOR_VERSION"), oldest.minor);

@@ -62,10 +62,8 @@ fn display(module: &Module) -> String {
 
 /// Reads a module's file, and those of the modules that it declares.
 fn read(sources: &mut Crate, module: Module, file: &Path) {
-    let text =
-        fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    let parsed =
-        syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let directory = match file.file_stem().and_then(|stem| stem.to_str()) {
         Some("lib" | "main" | "mod") => file.parent().expect("a directory").to_owned(),
         _ => file.with_extension(""),
@@ -251,10 +249,7 @@ impl Visit<'_> for Reader {
     fn visit_path(&mut self, path: &syn::Path) {
         if let Some(first) = path.segments.first().filter(|_| path.leading_colon.is_none()) {
             let line = first.ident.span().start().line;
-            self.names(
-                path.segments.iter().map(|segment| segment.ident.to_string()).collect(),
-                line,
-            );
+            self.names(path.segments.iter().map(|segment| segment.ident.to_string()).collect(), line);
         }
         visit::visit_path(self, path);
     }
@@ -270,8 +265,7 @@ fn uses(sources: &Crate) -> BTreeMap<&Module, BTreeMap<&Module, usize>> {
     let of = |(module, source): (_, &Source)| {
         let mut used = BTreeMap::new();
         for (path, line) in &source.named {
-            if let Some(found) = defined(sources, module, path, 0).filter(|&found| found != module)
-            {
+            if let Some(found) = defined(sources, module, path, 0).filter(|&found| found != module) {
                 used.entry(found).or_insert(*line);
             }
         }
@@ -281,12 +275,7 @@ fn uses(sources: &Crate) -> BTreeMap<&Module, BTreeMap<&Module, usize>> {
 }
 
 /// The module that defines what `path` names in `module`; `None` if it is of no module of the crate.
-fn defined<'a>(
-    sources: &'a Crate,
-    module: &Module,
-    path: &[String],
-    depth: usize,
-) -> Option<&'a Module> {
+fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usize) -> Option<&'a Module> {
     if depth > 16 {
         return None; // An import of itself.
     }
@@ -330,9 +319,7 @@ fn defined<'a>(
 }
 
 /// The groups of modules that reach each other.
-fn circles<'a>(
-    uses: &BTreeMap<&'a Module, BTreeMap<&'a Module, usize>>,
-) -> Vec<BTreeSet<&'a Module>> {
+fn circles<'a>(uses: &BTreeMap<&'a Module, BTreeMap<&'a Module, usize>>) -> Vec<BTreeSet<&'a Module>> {
     let reached = |from: &'a Module| {
         let mut seen = BTreeSet::new();
         let mut next = vec![from];
@@ -345,13 +332,7 @@ fn circles<'a>(
     let mut circles: Vec<BTreeSet<&Module>> = Vec::new();
     for (&module, from_here) in &reached {
         if from_here.contains(module) && !circles.iter().any(|circle| circle.contains(module)) {
-            circles.push(
-                from_here
-                    .iter()
-                    .copied()
-                    .filter(|&other| reached[other].contains(module))
-                    .collect(),
-            );
+            circles.push(from_here.iter().copied().filter(|&other| reached[other].contains(module)).collect());
         }
     }
     circles

@@ -89,11 +89,7 @@ fn every_mutant_is_caught() {
             let text = String::from_utf8_lossy(&output.stdout);
             let caught = !output.status.success() && text.contains("FAILED");
             assert!(caught || output.status.success(), "{test} did not run: {output:?}");
-            println!(
-                "{:<26} {} {test}",
-                mutant.name,
-                if caught { "caught by" } else { "MISSED BY" }
-            );
+            println!("{:<26} {} {test}", mutant.name, if caught { "caught by" } else { "MISSED BY" });
             if !caught {
                 hidden.push(format!("{} by {test}", mutant.name));
             }
@@ -172,8 +168,7 @@ fn run(test: &str, work: &Path) -> Output {
     let mut cargo = cargo(work);
     cargo.env("RUST_BACKTRACE", "0");
     if ["c_programs", "emulated"].contains(&package) {
-        let target: PathBuf =
-            env::current_exe().expect("a path").ancestors().nth(3).expect("cargo's layout").into();
+        let target: PathBuf = env::current_exe().expect("a path").ancestors().nth(3).expect("cargo's layout").into();
         cargo.current_dir(root()).env("CARGO_TARGET_DIR", target);
         cargo.env("GDRAPI_LIB", work.join("lib")).env("MODEL_CALLS", "8000");
         cargo.args(["test", "--package", "libgdrapi", "--test", package, "--", "--exact", name]);
@@ -182,16 +177,7 @@ fn run(test: &str, work: &Path) -> Output {
         cargo.env("CARGO_TARGET_DIR", work.join("target/loom"));
         cargo.args(["test", "--package", "gdrcopy", "--lib", name]);
     } else {
-        cargo.args([
-            "test",
-            "--package",
-            package,
-            "--lib",
-            "--tests",
-            "--no-fail-fast",
-            "--",
-            name,
-        ]);
+        cargo.args(["test", "--package", package, "--lib", "--tests", "--no-fail-fast", "--", name]);
     }
     cargo.output().expect("cargo starts")
 }

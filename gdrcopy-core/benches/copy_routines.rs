@@ -37,10 +37,9 @@ fn main() {
 }
 
 fn measure_all(criterion: &mut Criterion) {
-    for (direction, copy) in [
-        ("write", routines::write_wc as unsafe fn(&Routine, *mut u8, *const u8, usize)),
-        ("read", routines::read_wc),
-    ] {
+    for (direction, copy) in
+        [("write", routines::write_wc as unsafe fn(&Routine, *mut u8, *const u8, usize)), ("read", routines::read_wc)]
+    {
         let mut group = criterion.benchmark_group(direction);
         group.warm_up_time(Duration::from_millis(300));
         group.measurement_time(Duration::from_secs(1));

@@ -334,9 +334,7 @@ impl Error {
             Error::PoolExhausted => libc::ENOMEM,
             Error::TimedOut => libc::ETIMEDOUT,
             Error::RingCorrupted { .. } => libc::EPROTO,
-            Error::Driver { error, .. }
-            | Error::OutOfHandles { error }
-            | Error::Descriptors { error } => error.errno(),
+            Error::Driver { error, .. } | Error::OutOfHandles { error } | Error::Descriptors { error } => error.errno(),
         }
     }
 }
@@ -355,12 +353,10 @@ impl fmt::Display for Error {
             Error::ForkedChild => f.write_str(
                 "the handle was made by the parent process: a forked child must open the driver and pin for itself",
             ),
-            Error::EmptyRange => {
-                f.write_str(
-                    "no address, no bytes, or no whole GPU page of 64 KiB where one is needed: pass the range of a \
+            Error::EmptyRange => f.write_str(
+                "no address, no bytes, or no whole GPU page of 64 KiB where one is needed: pass the range of a \
                      live GPU allocation",
-                )
-            }
+            ),
             Error::RangeOverflow => {
                 f.write_str("the range reaches past the end of the address space: check its length")
             }
@@ -370,12 +366,8 @@ impl fmt::Display for Error {
             Error::OutOfArray { index, count, len } => {
                 write!(f, "{count} elements from {index} on are not all in the {len} of the array")
             }
-            Error::AlreadyMapped => {
-                f.write_str("the buffer is mapped already: unmap it first, or use that mapping")
-            }
-            Error::Suspended => f.write_str(
-                "suspended for a checkpoint: resume first (gdrcopy resume PID)",
-            ),
+            Error::AlreadyMapped => f.write_str("the buffer is mapped already: unmap it first, or use that mapping"),
+            Error::Suspended => f.write_str("suspended for a checkpoint: resume first (gdrcopy resume PID)"),
             Error::NotRestored => f.write_str(
                 "the buffer was not restored after a suspension, for a reason that was logged then: unpin it, and pin \
                  again",
@@ -393,10 +385,9 @@ impl fmt::Display for Error {
                 "the driver revoked the new mapping, as it does when the GPU memory is freed at the same \
                  time: map live memory",
             ),
-            Error::MappingTypeRefused { wanted, given } => write!(
-                f,
-                "asked for a {wanted} mapping, the driver gave {given}: map with the default flag"
-            ),
+            Error::MappingTypeRefused { wanted, given } => {
+                write!(f, "asked for a {wanted} mapping, the driver gave {given}: map with the default flag")
+            }
             Error::PinFlagsNeedNewerDriver { driver } => write!(
                 f,
                 "pin flags need gdrdrv 2.5, this is {driver}: update the driver, or pin with the default flags"
@@ -405,19 +396,17 @@ impl fmt::Display for Error {
                 "gdrdrv is bound to nv-p2p-dummy, so every pin fails: unload both modules (rmmod gdrdrv \
                  nv_p2p_dummy), rebuild gdrdrv against the GPU driver's sources, and load it after nvidia",
             ),
-            Error::DriverTooOld { driver } => write!(
-                f,
-                "gdrdrv {driver} is too old: update it to {} or later",
-                Version::OLDEST_GDRDRV
-            ),
+            Error::DriverTooOld { driver } => {
+                write!(f, "gdrdrv {driver} is too old: update it to {} or later", Version::OLDEST_GDRDRV)
+            }
             Error::LibraryTooOld { wanted } => write!(
                 f,
                 "gdrdrv needs a library of API version {wanted}, this one has {}: update the library",
                 Version::API
             ),
-            Error::NoCuda => f.write_str(
-                "no CUDA driver (libcuda.so.1): install the GPU driver, or pass it into the container",
-            ),
+            Error::NoCuda => {
+                f.write_str("no CUDA driver (libcuda.so.1): install the GPU driver, or pass it into the container")
+            }
             Error::NoCudaFunction(name) => {
                 write!(f, "libcuda has no {name}: update the GPU driver, or its stand-in libcuda")
             }
@@ -469,9 +458,9 @@ impl fmt::Display for Error {
             Error::Driver { call, error } => {
                 write!(f, "{call} failed with {error}: {}", advice(call, error.0))
             }
-            Error::PoolExhausted => f.write_str(
-                "the pool's memory has no free range of this size: drop buffers, or use an allocator",
-            ),
+            Error::PoolExhausted => {
+                f.write_str("the pool's memory has no free range of this size: drop buffers, or use an allocator")
+            }
             Error::InvalidAlignment { align } => {
                 write!(f, "the alignment {align} is not a power of two: pass 1, 2, 4, ...")
             }
@@ -493,9 +482,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Cuda { error, .. } => Some(error),
-            Error::Driver { error, .. }
-            | Error::OutOfHandles { error }
-            | Error::Descriptors { error } => Some(error),
+            Error::Driver { error, .. } | Error::OutOfHandles { error } | Error::Descriptors { error } => Some(error),
             _ => None,
         }
     }
@@ -526,9 +513,7 @@ fn advice(call: Call, errno: Errno) -> &'static str {
             "the device node is stale: load the module (modprobe gdrdrv) and recreate the device node"
         }
         (_, Errno::EMFILE | Errno::ENFILE) => "too many open files: raise the limit (ulimit -n)",
-        (_, Errno::EACCES) => {
-            "the driver serves only the process that opened it: open it in this process"
-        }
+        (_, Errno::EACCES) => "the driver serves only the process that opened it: open it in this process",
         (_, Errno::EBADF) => "the program has closed the driver's file descriptor",
         (Call::PinBuffer | Call::PinBufferV2, Errno::EINVAL) => {
             "the range is not GPU memory that can be pinned: not from cuMemAlloc (or from cuMemCreate or a \
@@ -550,9 +535,7 @@ fn advice(call: Call, errno: Errno) -> &'static str {
              GPU that supports it"
         }
         (Call::Mmap, Errno::EINVAL) => "the length exceeds the pin, or the GPU memory was freed",
-        (Call::Mmap, Errno::ENOMEM) => {
-            "out of address space or mappings (vm.max_map_count): map less"
-        }
+        (Call::Mmap, Errno::ENOMEM) => "out of address space or mappings (vm.max_map_count): map less",
         (_, Errno::EINTR) => "repeatedly interrupted by signals; retry the call",
         (_, Errno::ENOTTY) => "the driver does not know the call: update it",
         _ => "see the kernel's log (dmesg)",
@@ -575,9 +558,7 @@ fn cuda_advice(error: CudaError) -> &'static str {
             "the range is not GPU memory that can be pinned or copied: managed, host or freed memory, longer than \
              the allocation, or of a memory pool"
         }
-        libc::EINVAL => {
-            "CUDA is not usable here: a forked child cannot use it, and must be started by exec"
-        }
+        libc::EINVAL => "CUDA is not usable here: a forked child cannot use it, and must be started by exec",
         libc::ENOMEM => "BAR1 space or memory is used up: unpin buffers, or pin less",
         libc::EOPNOTSUPP => {
             "not supported by this GPU: FORCE_PCIE works on coherent platforms only: pin with the default flags, or \

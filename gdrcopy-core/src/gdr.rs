@@ -58,13 +58,7 @@ impl RawGdr {
     ///
     /// # Safety
     /// The contract of `gdrcopy::Gdr::pin`.
-    pub unsafe fn pin(
-        &self,
-        address: u64,
-        len: usize,
-        flags: PinFlags,
-        tokens: P2pTokens,
-    ) -> Result<RawPin> {
+    pub unsafe fn pin(&self, address: u64, len: usize, flags: PinFlags, tokens: P2pTokens) -> Result<RawPin> {
         self.owner.check()?;
         if flags.unknown() != 0 {
             log::warn!("pin flags {:#x} are unknown and ignored", flags.unknown());

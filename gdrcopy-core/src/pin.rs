@@ -68,20 +68,12 @@ impl RawPin {
             return Err(Error::RangeOverflow);
         }
         let head = address % backend.page_size();
-        let request =
-            PinRequest { address: address - head, size: len as u64 + head, flags, tokens };
+        let request = PinRequest { address: address - head, size: len as u64 + head, flags, tokens };
         let pinned = suspension::unless_suspended(|process| {
             let pinned = PinState::new(backend, request, address)?;
             process.pins.add(&pinned).map(|()| pinned)
         })?;
-        Ok(RawPin {
-            pinned,
-            len,
-            head: head as usize,
-            flags,
-            owner: Owner::current(),
-            is_released: false,
-        })
+        Ok(RawPin { pinned, len, head: head as usize, flags, owner: Owner::current(), is_released: false })
     }
 
     /// Device address of the first pinned byte, as it was asked for.

@@ -52,11 +52,7 @@ const BEING_MAPPED: u32 = u32::MAX;
 
 impl PinState {
     /// `device_address` is the one that the caller pinned, before rounding to pages.
-    pub(crate) fn new(
-        backend: &Arc<dyn Source>,
-        request: PinRequest,
-        device_address: u64,
-    ) -> Result<Arc<PinState>> {
+    pub(crate) fn new(backend: &Arc<dyn Source>, request: PinRequest, device_address: u64) -> Result<Arc<PinState>> {
         let range = Range::Pinned(backend.pin(&request)?);
         Ok(Arc::new(PinState {
             backend: Arc::clone(backend),
@@ -83,8 +79,7 @@ impl PinState {
         self.owner.check()?;
         let mut state = self.state.lock();
         let (region, kind) = state.pinned()?.map(len, flag, None)?;
-        state.mapping =
-            region.span().map(|span| Mapping { span: Arc::clone(span), len, flag, kind });
+        state.mapping = region.span().map(|span| Mapping { span: Arc::clone(span), len, flag, kind });
         Ok((region, kind))
     }
 

@@ -42,9 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if sizes.is_empty() {
         sizes.extend(SIZES);
     }
-    println!(
-        "medians of {ROUNDS}, us; in brackets: relative to cuMemcpy to or from the same host memory"
-    );
+    println!("medians of {ROUNDS}, us; in brackets: relative to cuMemcpy to or from the same host memory");
     for len in sizes {
         bench(len, options)?;
     }
@@ -58,10 +56,8 @@ fn bench(len: usize, options: TransferOptions) -> Result<(), Box<dyn Error>> {
     // SAFETY: the signatures are those of the CUDA driver API.
     let (to_host, to_device) = unsafe {
         (
-            *library
-                .get::<unsafe extern "C" fn(*mut u8, u64, usize) -> c_int>("cuMemcpyDtoH_v2")?,
-            *library
-                .get::<unsafe extern "C" fn(u64, *const u8, usize) -> c_int>("cuMemcpyHtoD_v2")?,
+            *library.get::<unsafe extern "C" fn(*mut u8, u64, usize) -> c_int>("cuMemcpyDtoH_v2")?,
+            *library.get::<unsafe extern "C" fn(u64, *const u8, usize) -> c_int>("cuMemcpyHtoD_v2")?,
         )
     };
     let address = driver.alloc(len + (1 << 16)).next_multiple_of(1 << 16);
@@ -125,13 +121,7 @@ fn bench(len: usize, options: TransferOptions) -> Result<(), Box<dyn Error>> {
 
 /// Checks each copy once, times all in turn, and prints their medians. Each timed copy follows one by the same method.
 /// The copy engine takes longer where the CPU's caches hold the host memory, as after a copy through the mapping.
-fn report(
-    len: usize,
-    direction: &str,
-    kind: &str,
-    mut copies: [Copy<'_>; 3],
-    mut is_right: impl FnMut() -> bool,
-) {
+fn report(len: usize, direction: &str, kind: &str, mut copies: [Copy<'_>; 3], mut is_right: impl FnMut() -> bool) {
     for (name, copy) in &mut copies {
         copy();
         assert!(is_right(), "{name} has not copied all bytes");

@@ -32,9 +32,7 @@ fn register(pin: &Pin, device: &impl RdmaDevice) -> Result<u32, gdrcopy::Error> 
             let fd = exported.fd.as_raw_fd();
             Ok(device.register_dma_buf(exported.offset, len, address, fd))
         }
-        Err(_) if gdrcopy::features::features().nvidia_peermem => {
-            Ok(device.register_address(address, len))
-        }
+        Err(_) if gdrcopy::features::features().nvidia_peermem => Ok(device.register_address(address, len)),
         Err(error) => Err(error),
     }
 }

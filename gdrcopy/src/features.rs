@@ -58,9 +58,7 @@ pub fn features_with_cuda() -> Features {
 }
 
 fn look(gpus: impl Fn(&Driver) -> Result<Option<i32>>) -> Features {
-    let support = |needed, can, none: fn(i32) -> Error| {
-        support(needed, &gpus, can, none).unwrap_or_else(Support::No)
-    };
+    let support = |needed, can, none: fn(i32) -> Error| support(needed, &gpus, can, none).unwrap_or_else(Support::No);
     let no_export = |gpus| match gpus {
         0 => Error::NoDmaBufGpu { gpus },
         _ => Error::NoDmaBufExport { gpu: 0 },
@@ -68,9 +66,7 @@ fn look(gpus: impl Fn(&Driver) -> Result<Option<i32>>) -> Features {
     let no_mapping = |gpus| Error::NoDmaBufGpu { gpus };
     let options = Options::default();
     Features {
-        gdrdrv: fork::enter()
-            .and_then(|_| Gdrdrv::open(&options))
-            .map(|gdrdrv| Source::version(&gdrdrv)),
+        gdrdrv: fork::enter().and_then(|_| Gdrdrv::open(&options)).map(|gdrdrv| Source::version(&gdrdrv)),
         dma_buf_export: support(EXPORTS_DMA_BUFS, dmabuf::can_export, no_export),
         dma_buf_mapping: support(MAPS_DMA_BUFS, dmabuf::can_map, no_mapping),
         nvidia_peermem: Path::new(PEERMEM).exists(),

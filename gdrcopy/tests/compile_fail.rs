@@ -41,10 +41,8 @@ fn each_marked_line_and_no_other_is_refused() {
     for program in fs::read_dir(programs).expect("a directory") {
         let program = program.expect("an entry").path();
         let source = fs::read_to_string(&program).expect("a program");
-        let marked = source
-            .lines()
-            .zip(1..)
-            .filter_map(|(line, number)| Some((number, line.split_once("//~ ")?.1.to_owned())));
+        let marked =
+            source.lines().zip(1..).filter_map(|(line, number)| Some((number, line.split_once("//~ ")?.1.to_owned())));
         let mut found = errors(&program);
         found.sort();
         assert_eq!(found, marked.collect::<Vec<_>>(), "{}", program.display());

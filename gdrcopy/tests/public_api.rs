@@ -104,9 +104,8 @@ fn renamed(line: &str, names: &[(String, String)]) -> String {
         found.push_str(&rest[..at]);
         rest = &rest[at..];
         let name = names.iter().find(|(path, _)| starts_with_path(rest, path));
-        let (path, to) = name.unwrap_or_else(|| {
-            panic!("programs cannot name a type of gdrcopy-core, and see it in `{line}`")
-        });
+        let (path, to) =
+            name.unwrap_or_else(|| panic!("programs cannot name a type of gdrcopy-core, and see it in `{line}`"));
         found.push_str(to);
         rest = &rest[path.len()..];
     }
@@ -143,8 +142,7 @@ fn public_interface_is_the_listed_one() {
     let listed = fs::read_to_string(LISTING).expect("the listing");
     let listed: Vec<_> = listed.lines().map(str::to_owned).collect();
     let added = found.iter().filter(|line| !listed.contains(line)).map(|line| format!("+ {line}"));
-    let removed =
-        listed.iter().filter(|line| !found.contains(line)).map(|line| format!("- {line}"));
+    let removed = listed.iter().filter(|line| !found.contains(line)).map(|line| format!("- {line}"));
     let changes: Vec<_> = added.chain(removed).collect();
     assert!(
         changes.is_empty(),

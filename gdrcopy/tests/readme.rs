@@ -15,8 +15,7 @@ fn readme_shows_the_example_quick_start() {
 #[test]
 fn readme_links_to_items_that_there_are() {
     let listing = include_str!("../public-api.txt");
-    let links =
-        README.lines().filter_map(|line| line.split_once("]: https://docs.rs/gdrcopy/latest/"));
+    let links = README.lines().filter_map(|line| line.split_once("]: https://docs.rs/gdrcopy/latest/"));
     let mut count = 0;
     for (name, page) in links {
         let (module, file) = page.rsplit_once('/').expect("a page of a module");

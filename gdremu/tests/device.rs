@@ -76,9 +76,7 @@ fn all_pass_under_valgrind() {
         return;
     }
     let suppressions = concat!(env!("CARGO_MANIFEST_DIR"), "/../../c_tests/valgrind.supp");
-    let valgrind = format!(
-        "env CHECK_SLOWNESS=20 valgrind --quiet --error-exitcode=9 --suppressions={suppressions}"
-    );
+    let valgrind = format!("env CHECK_SLOWNESS=20 valgrind --quiet --error-exitcode=9 --suppressions={suppressions}");
     assert_all_pass(&Build { under: valgrind.split(' ').map(str::to_owned).collect(), ..PLAIN });
 }
 
@@ -90,8 +88,7 @@ fn leaks_are_reported_and_change_the_exit_status_on_demand() {
         assert_eq!(output.status.code(), Some(42), "{arguments:?}");
         let printed = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            printed.starts_with("gdremu: leak: plain (")
-                && printed.ends_with(") ended with 2 pinned\n"),
+            printed.starts_with("gdremu: leak: plain (") && printed.ends_with(") ended with 2 pinned\n"),
             "{printed}"
         );
     }
@@ -115,9 +112,7 @@ fn calls_are_traced_as_json_lines() {
     let expected = "open GET_VERSION PIN_BUFFER mmap GET_INFO munmap UNPIN_BUFFER close";
     assert_eq!(calls.join(" "), expected);
     let version = text.lines().nth(1).unwrap();
-    assert!(
-        version.starts_with("{\"call\":\"GET_VERSION\",\"arguments\":{\"gdrdrv_version\":131078,")
-    );
+    assert!(version.starts_with("{\"call\":\"GET_VERSION\",\"arguments\":{\"gdrdrv_version\":131078,"));
     assert!(version.contains("\"result\":0,\"errno\":null,\"duration_ns\":"), "{version}");
     assert!(text.lines().all(|line| line.ends_with('}')));
 }

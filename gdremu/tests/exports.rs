@@ -52,8 +52,7 @@ fn assert_hookable(package: &str, expected: &[&str]) {
     let library = built(package);
     let functions = disassembled(&library);
     let symbols = ask("nm", &["-D", "--defined-only"], &library);
-    let exported: Vec<&str> =
-        symbols.lines().filter_map(|line| line.split_once(" T ").map(|(_, name)| name)).collect();
+    let exported: Vec<&str> = symbols.lines().filter_map(|line| line.split_once(" T ").map(|(_, name)| name)).collect();
     for name in expected {
         assert!(exported.contains(name), "{name} is not exported");
     }
@@ -74,10 +73,7 @@ fn assert_hookable(package: &str, expected: &[&str]) {
 
 #[test]
 fn functions_of_emulated_gpus_can_be_hooked() {
-    assert_hookable(
-        "gdremu-cuda",
-        &["cuMemFree_v2", "cuMemFreeHost", "cuModuleGetGlobal_v2", "munmap", "open"],
-    );
+    assert_hookable("gdremu-cuda", &["cuMemFree_v2", "cuMemFreeHost", "cuModuleGetGlobal_v2", "munmap", "open"]);
 }
 
 #[test]

@@ -71,11 +71,7 @@ fn every_function_of_the_runtime_is_there() {
 #[test]
 fn integer_code_computes_what_the_cpu_computes() {
     assert_passes("integers", "default", &[]);
-    assert_passes(
-        "integers",
-        "plain",
-        &["-gencode", COMPUTE_80, "--compress-mode=none", "-lineinfo"],
-    );
+    assert_passes("integers", "plain", &["-gencode", COMPUTE_80, "--compress-mode=none", "-lineinfo"]);
 }
 
 /// Asserts that each kernel of `refused.cu` that is not run is named, once, with a reason.
@@ -83,8 +79,7 @@ fn assert_refuses(output: &Output, kernels: &[(&str, &str)]) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     for (kernel, reason) in kernels {
         let lines = stderr.lines().filter(|line| {
-            line.starts_with(&format!("gdremu: GPU kernel {kernel} is not run: "))
-                && line.ends_with(reason)
+            line.starts_with(&format!("gdremu: GPU kernel {kernel} is not run: ")) && line.ends_with(reason)
         });
         assert_eq!(lines.count(), 1, "{kernel}: {output:?}");
     }
@@ -105,9 +100,7 @@ fn kernels_that_cannot_run_are_refused_and_others_run() {
 
 #[test]
 fn programs_without_ptx_for_the_gpu_are_refused() {
-    for (name, target) in
-        [("sass", "arch=compute_80,code=sm_80"), ("newer", "arch=compute_100,code=compute_100")]
-    {
+    for (name, target) in [("sass", "arch=compute_80,code=sm_80"), ("newer", "arch=compute_100,code=compute_100")] {
         let Some(output) = run("refused", name, &["-gencode", target]) else {
             return;
         };

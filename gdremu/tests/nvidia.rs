@@ -25,9 +25,7 @@ fn run(source: &str, lookup: &str, faults: &str) -> Output {
     let mut program = Command::new(program(source, &test));
     program.arg(lookup);
     program.env("LD_PRELOAD", built("gdremu-nvidia"));
-    let config = format!(
-        r#"{{"session":"/nonexistent","faults":"{faults}","gpu":{{"provider":"nvidia"}}}}"#
-    );
+    let config = format!(r#"{{"session":"/nonexistent","faults":"{faults}","gpu":{{"provider":"nvidia"}}}}"#);
     program.env("GDREMU_CONFIG", config).output().unwrap()
 }
 

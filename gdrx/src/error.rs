@@ -55,9 +55,7 @@ impl fmt::Display for Error {
         match self {
             Error::Null(argument) => write!(f, "`{argument}` is NULL: pass a valid pointer"),
             Error::NotAttached => f.write_str("`map` was not attached: call gdrx_attach first"),
-            Error::NotMapped { mapping_type: 0 } => {
-                f.write_str("the buffer is not mapped: call gdr_map first")
-            }
+            Error::NotMapped { mapping_type: 0 } => f.write_str("the buffer is not mapped: call gdr_map first"),
             Error::NotMapped { mapping_type } => {
                 write!(f, "{mapping_type} is not the type of a mapping (1 to 3)")
             }
@@ -68,10 +66,9 @@ impl fmt::Display for Error {
             Error::NullHost { index } => {
                 write!(f, "`host` of copy {index} is NULL: pass the address of its bytes")
             }
-            Error::Outside { index, offset, size, room } => write!(
-                f,
-                "`size` {size} at `offset` {offset} of copy {index}: stay inside the {room} bytes of `map`"
-            ),
+            Error::Outside { index, offset, size, room } => {
+                write!(f, "`size` {size} at `offset` {offset} of copy {index}: stay inside the {room} bytes of `map`")
+            }
             Error::Core(error) => error.fmt(f),
         }
     }

@@ -37,11 +37,7 @@ pub unsafe extern "C" fn gdrx_attach_mapping(
 
 /// Makes writes with one fence.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gdrx_write_many(
-    map: *const gdrx_map,
-    copies: *const gdrx_copy,
-    n: usize,
-) -> c_int {
+pub unsafe extern "C" fn gdrx_write_many(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> c_int {
     call("gdrx_write_many", || {
         // SAFETY: contract of the header.
         let copies = unsafe { Copies::new(map, copies, n) }?;
@@ -55,11 +51,7 @@ pub unsafe extern "C" fn gdrx_write_many(
 
 /// Makes reads whose loads overlap.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gdrx_read_many(
-    map: *const gdrx_map,
-    copies: *const gdrx_copy,
-    n: usize,
-) -> c_int {
+pub unsafe extern "C" fn gdrx_read_many(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> c_int {
     call("gdrx_read_many", || {
         // SAFETY: contract of the header.
         let copies = unsafe { Copies::new(map, copies, n) }?;

@@ -39,12 +39,7 @@ pub struct gdrx_copy {
 
 impl gdrx_map {
     /// Describes `size` bytes from `address` on, of a mapping of this type and size.
-    pub(crate) fn attach(
-        mapping_type: u32,
-        mapped_size: u64,
-        address: *mut c_void,
-        size: usize,
-    ) -> Result<gdrx_map> {
+    pub(crate) fn attach(mapping_type: u32, mapped_size: u64, address: *mut c_void, size: usize) -> Result<gdrx_map> {
         prepare()?;
         let kind = raw::mapping_type(mapping_type).ok_or(Error::NotMapped { mapping_type })?;
         if address.is_null() {
@@ -112,11 +107,7 @@ impl<'a> Copies<'a> {
     /// # Safety
     /// Both are NULL or valid for reads, `copies` of `n`, while the result lives.
     #[inline(always)]
-    pub(crate) unsafe fn new(
-        map: *const gdrx_map,
-        copies: *const gdrx_copy,
-        n: usize,
-    ) -> Result<Copies<'a>> {
+    pub(crate) unsafe fn new(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> Result<Copies<'a>> {
         // SAFETY: contract of this function.
         let map = unsafe { gdrx_map::of(map) }?;
         let kind = map.kind()?;

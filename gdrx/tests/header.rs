@@ -130,8 +130,7 @@ fn inline_functions_have_the_fences_of_the_copies() {
 
         let path = format!("gdrcopy-core/src/routines/arch/{arch}/fence.rs");
         let source = fs::read_to_string(root().join(path)).expect("fences");
-        let code: String =
-            source.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        let code: String = source.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
         let core = bodies(&code, "fn ");
 
         // C functions, and what they are made of.
@@ -151,14 +150,8 @@ fn inline_functions_have_the_fences_of_the_copies() {
         is("gdrx_fence", &["after_write", "load", "full"]);
         for bits in [8, 16, 32, 64] {
             is(&format!("gdrx_store_u{bits}_unfenced"), &["store"]);
-            is(
-                &format!("gdrx_store_u{bits}"),
-                &["before_write", "store", "after_write", "load", "full"],
-            );
-            is(
-                &format!("gdrx_load_u{bits}"),
-                &["before_read", "load", "after_read", "load", "full"],
-            );
+            is(&format!("gdrx_store_u{bits}"), &["before_write", "store", "after_write", "load", "full"]);
+            is(&format!("gdrx_load_u{bits}"), &["before_read", "load", "after_read", "load", "full"]);
         }
     }
 }

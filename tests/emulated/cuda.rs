@@ -15,13 +15,10 @@ impl Cuda {
         // SAFETY: the signatures are those of the CUDA driver API; the out-pointers are valid.
         unsafe {
             cuda.call::<extern "C" fn(c_uint) -> c_int>("cuInit", |f| f(0));
-            cuda.call::<extern "C" fn(*mut c_int, c_int) -> c_int>("cuDeviceGet", |f| {
-                f(&mut device, 0)
+            cuda.call::<extern "C" fn(*mut c_int, c_int) -> c_int>("cuDeviceGet", |f| f(&mut device, 0));
+            cuda.call::<extern "C" fn(*mut *mut c_void, c_int) -> c_int>("cuDevicePrimaryCtxRetain", |f| {
+                f(&mut context, device)
             });
-            cuda.call::<extern "C" fn(*mut *mut c_void, c_int) -> c_int>(
-                "cuDevicePrimaryCtxRetain",
-                |f| f(&mut context, device),
-            );
             cuda.call::<extern "C" fn(*mut c_void) -> c_int>("cuCtxSetCurrent", |f| f(context));
         }
         cuda
@@ -34,10 +31,9 @@ impl Cuda {
         // SAFETY: as in `new`.
         unsafe {
             self.call::<extern "C" fn(c_int) -> c_int>("cuDevicePrimaryCtxRelease_v2", |f| f(0));
-            self.call::<extern "C" fn(c_int, *mut c_uint, *mut c_int) -> c_int>(
-                "cuDevicePrimaryCtxGetState",
-                |f| f(0, &mut flags, &mut is_active),
-            );
+            self.call::<extern "C" fn(c_int, *mut c_uint, *mut c_int) -> c_int>("cuDevicePrimaryCtxGetState", |f| {
+                f(0, &mut flags, &mut is_active)
+            });
         }
         is_active != 0
     }
@@ -47,9 +43,7 @@ impl Cuda {
         let mut address = 0;
         // SAFETY: as in `new`.
         unsafe {
-            self.call::<extern "C" fn(*mut u64, usize) -> c_int>("cuMemAlloc_v2", |f| {
-                f(&mut address, bytes)
-            });
+            self.call::<extern "C" fn(*mut u64, usize) -> c_int>("cuMemAlloc_v2", |f| f(&mut address, bytes));
         }
         address
     }
@@ -64,9 +58,7 @@ impl Cuda {
     pub(crate) fn clear(&self, address: u64, len: usize) {
         // SAFETY: as in `new`.
         unsafe {
-            self.call::<extern "C" fn(u64, u8, usize) -> c_int>("cuMemsetD8_v2", |f| {
-                f(address, 0, len)
-            });
+            self.call::<extern "C" fn(u64, u8, usize) -> c_int>("cuMemsetD8_v2", |f| f(address, 0, len));
             self.call::<extern "C" fn() -> c_int>("cuCtxSynchronize", |f| f());
         }
     }

@@ -19,12 +19,7 @@ pub(crate) fn prototypes(root: &Path) -> String {
 }
 
 /// Compiles the header with lines after it; an error is what the compiler prints.
-pub(crate) fn compile_with(
-    root: &Path,
-    header: &str,
-    name: &str,
-    lines: &str,
-) -> Result<(), String> {
+pub(crate) fn compile_with(root: &Path, header: &str, name: &str, lines: &str) -> Result<(), String> {
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{header}.{name}"));
     fs::write(&source, format!("#include \"{header}\"\n{lines}")).expect("a writable directory");
     let output = Command::new("cc")

@@ -9,14 +9,11 @@ use anyhow::{Context, Result, bail};
 
 fn main() -> Result<()> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    let (Some(results), Some(chart), true) =
-        (arguments.first(), arguments.get(1), arguments.len() < 4)
-    else {
+    let (Some(results), Some(chart), true) = (arguments.first(), arguments.get(1), arguments.len() < 4) else {
         bail!("usage: plot RESULTS.json CHART.svg [DIRECTION]");
     };
     let name = || results.display().to_string();
-    let mut document: serde_json::Value =
-        serde_json::from_reader(File::open(results).with_context(name)?)?;
+    let mut document: serde_json::Value = serde_json::from_reader(File::open(results).with_context(name)?)?;
     let direction = arguments.get(2).map(|direction| direction.to_string_lossy());
     if let (Some(direction), Some(records)) = (direction, document["records"].as_array_mut()) {
         records.retain(|record| record["direction"] == *direction);

@@ -8,10 +8,8 @@ use serde_json::Value;
 #[test]
 fn text_lists_calls_and_sizes() {
     let library = library();
-    let output = run(&mut gdrcopy(
-        &[],
-        &["apiperf", "-s", "256K", "-n", "20", "-w", "2", "--lib", library.to_str().unwrap()],
-    ));
+    let output =
+        run(&mut gdrcopy(&[], &["apiperf", "-s", "256K", "-n", "20", "-w", "2", "--lib", library.to_str().unwrap()]));
     assert_eq!(output.status, Some(0), "{output:?}");
     let header = output.stdout.lines().find(|line| line.starts_with("Size(B)"));
     let names: Vec<_> = header.expect("a header").split_whitespace().skip(2).collect();

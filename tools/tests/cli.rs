@@ -7,10 +7,8 @@ use std::process::Command;
 
 use common::{gdrcopy, library, run};
 
-const TOOLS: [&str; 11] = [
-    "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "doctor", "ps", "trace", "suspend",
-    "resume",
-];
+const TOOLS: [&str; 11] =
+    ["copybw", "copylat", "compare", "apiperf", "pplat", "tune", "doctor", "ps", "trace", "suspend", "resume"];
 
 #[test]
 fn wrong_options_give_status_2() {
@@ -36,10 +34,7 @@ fn help_needs_no_gpu() {
 #[test]
 fn last_of_equal_options_counts() {
     let one = format!("--lib={}", library().display());
-    let output = run(&mut gdrcopy(
-        &[],
-        &["copybw", &one, "-s", "1M", "-s", "64K", "-w", "0", "-r", "1", "-r", "10"],
-    ));
+    let output = run(&mut gdrcopy(&[], &["copybw", &one, "-s", "1M", "-s", "64K", "-w", "0", "-r", "1", "-r", "10"]));
     assert_eq!(output.status, Some(0), "{output:?}");
     assert!(output.stdout.contains("65536 bytes in pages"), "{output:?}");
 }

@@ -11,8 +11,7 @@ use serde_json::Value;
 fn compare(other: &Path, options: &[&str], environment: &[(&str, &str)]) -> Output {
     let ours = format!("--lib=ours={}", library().display());
     let other = format!("--lib=other={}", other.display());
-    let sweep =
-        ["--sizes=1,64,1000,1M", "--alignments=0,20,63", "--host-alignments=0,3", "--budget=0"];
+    let sweep = ["--sizes=1,64,1000,1M", "--alignments=0,20,63", "--host-alignments=0,3", "--budget=0"];
     let mut command = gdrcopy(&[], &["compare", &ours, &other]);
     command.args(sweep).args(options);
     run(command.envs(environment.iter().copied()))
@@ -107,12 +106,10 @@ fn old_names_of_options_are_accepted() {
 fn batch_compares_the_crate_with_single_calls() {
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("c.json");
-    let (lib, json_option) =
-        (format!("--lib=ours={}", library().display()), format!("--json={}", json.display()));
+    let (lib, json_option) = (format!("--lib=ours={}", library().display()), format!("--json={}", json.display()));
     let output = run(&mut gdrcopy(&[], &["compare", "--batch", "--budget=0", &lib, &json_option]));
     assert_eq!(output.status, Some(0), "{output:?}");
-    for method in ["gdr_copy_to_mapping", "Batch", "gdr_copy_from_mapping", "read_many", "load_all"]
-    {
+    for method in ["gdr_copy_to_mapping", "Batch", "gdr_copy_from_mapping", "read_many", "load_all"] {
         assert!(output.stdout.contains(method), "{method}: {output:?}");
     }
     let results: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
@@ -126,20 +123,11 @@ fn batch_compares_the_crate_with_single_calls() {
 fn batch_names_its_patterns_and_takes_the_routine_from_the_environment() {
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("c.json");
-    let (lib, json_option) =
-        (format!("--lib=ours={}", library().display()), format!("--json={}", json.display()));
+    let (lib, json_option) = (format!("--lib=ours={}", library().display()), format!("--json={}", json.display()));
     let patterns = ["even", "page"];
     let mut command = gdrcopy(
         &[],
-        &[
-            "compare",
-            "--batch",
-            "--budget=0",
-            "--direction=read",
-            "--pattern=even,page",
-            &lib,
-            &json_option,
-        ],
+        &["compare", "--batch", "--budget=0", "--direction=read", "--pattern=even,page", &lib, &json_option],
     );
     let output = run(command.env("GDRCOPY_ISA", "portable"));
     assert_eq!(output.status, Some(0), "{output:?}");

@@ -93,13 +93,11 @@ fn copylat_has_its_columns() {
     let names: Vec<_> = header.expect("a header").split_whitespace().collect();
     let times = ["P50.Time(us)", "P0.Time(us)", "P99.Time(us)"];
     assert_eq!(names, [&["Test", "Size(B)"][..], &times].concat());
-    let functions =
-        ["gdr_copy_to_mapping", "gdr_copy_from_mapping", "cuMemcpyHtoD", "cuMemcpyDtoH"];
+    let functions = ["gdr_copy_to_mapping", "gdr_copy_from_mapping", "cuMemcpyHtoD", "cuMemcpyDtoH"];
     assert_eq!(output.stdout.matches(" calls each size\nTest").count(), 2, "{output:?}");
     for function in functions {
         let lines = output.stdout.lines().filter(|line| line.starts_with(function));
-        let sizes: Vec<usize> =
-            lines.map(|line| line.split_whitespace().nth(1).unwrap().parse().unwrap()).collect();
+        let sizes: Vec<usize> = lines.map(|line| line.split_whitespace().nth(1).unwrap().parse().unwrap()).collect();
         let doubling: Vec<_> = (0..14).map(|exponent| 1 << exponent).collect();
         assert_eq!(sizes, doubling, "{function}");
     }
@@ -119,10 +117,7 @@ fn two_libraries_are_shown_side_by_side() {
         for record in records {
             let is_first = record["method"] == "ours";
             assert_eq!(record["ratio"].is_number(), !is_first, "{name}: {record}");
-            assert_eq!(
-                record["samples"].as_u64(),
-                Some(record["iterations"].as_u64().unwrap().min(100))
-            );
+            assert_eq!(record["samples"].as_u64(), Some(record["iterations"].as_u64().unwrap().min(100)));
         }
     }
 }
@@ -135,9 +130,7 @@ fn plots_have_a_curve_per_library_and_direction() {
         let output = with_two(name, &["-s", "4K", "--plot", file.to_str().unwrap()]);
         assert_eq!(output.status, Some(0), "{output:?}");
         let svg = std::fs::read_to_string(&file).unwrap();
-        for text in
-            ["ours, Writes", "ours, Reads", "other, Writes", "other, Reads", "GB/s", "PCIe 5.0 x16"]
-        {
+        for text in ["ours, Writes", "ours, Reads", "other, Writes", "other, Reads", "GB/s", "PCIe 5.0 x16"] {
             assert!(svg.contains(text), "{name}: {text}");
         }
     }
@@ -154,11 +147,7 @@ fn results_are_printed_if_the_plot_fails() {
 /// Runs a tool with a library that corrupts copies.
 fn corrupted(name: &str, fault: &str, directory: &Path, options: &[&str]) -> Output {
     let faulty = format!("--lib=faulty={}", faulty_library(directory).display());
-    run(gdrcopy(&[], &[name, &faulty])
-        .args(FAST)
-        .args(options)
-        .env("FAULTY", fault)
-        .env("FAULTY_BEHIND", library()))
+    run(gdrcopy(&[], &[name, &faulty]).args(FAST).args(options).env("FAULTY", fault).env("FAULTY_BEHIND", library()))
 }
 
 #[test]
@@ -215,8 +204,7 @@ fn several_runs_use_other_memory_and_show_the_fastest() {
 
         let output = tool(&[], name, &["-s", "64K", "-R", "3", "--format=json"]);
         for record in records(&output.stdout) {
-            let [p50, fastest] =
-                ["p50_ns", "fastest_run_ns"].map(|time| record[time].as_f64().unwrap());
+            let [p50, fastest] = ["p50_ns", "fastest_run_ns"].map(|time| record[time].as_f64().unwrap());
             assert!(fastest <= p50, "{record}");
         }
         let output = tool(&[], name, &["-s", "64K"]);
@@ -233,8 +221,7 @@ fn force_pcie_changes_the_mapping_of_a_coherent_gpu() {
     for name in ["copybw", "copylat", "apiperf"] {
         let options = ["-s", "64K", "-P"];
         let library = format!("--lib={}", library().display());
-        let run =
-            |emulated: &[&str]| run(gdrcopy(emulated, &[name, &library, "-w", "5"]).args(options));
+        let run = |emulated: &[&str]| run(gdrcopy(emulated, &[name, &library, "-w", "5"]).args(options));
         let output = run(&coherent);
         assert_eq!(output.status, Some(0), "{output:?}");
         assert!(output.stdout.contains("write-combining"), "{output:?}");
@@ -253,8 +240,7 @@ fn results_of_an_emulated_gpu_are_marked() {
     let chart = directory.path().join("chart.svg");
     for name in ["copybw", "copylat", "compare", "apiperf"] {
         let plot = ["-s", "64K", "--plot", chart.to_str().unwrap()];
-        let options =
-            if name == "compare" { &["--sizes=64", "--budget=0"][..] } else { &plot[..2] };
+        let options = if name == "compare" { &["--sizes=64", "--budget=0"][..] } else { &plot[..2] };
         let options = [options, &plot[2..]].concat();
         let output = run(gdrcopy(&[], &[name, "--lib", library().to_str().unwrap()]).args(options));
         assert_eq!(output.status, Some(0), "{name}: {output:?}");

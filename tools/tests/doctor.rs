@@ -29,8 +29,7 @@ impl Report {
     /// The findings of sections whose title has this prefix.
     fn findings(&self, section: &str) -> Vec<&Value> {
         let sections = self.json["sections"].as_array().unwrap();
-        let these =
-            sections.iter().filter(|other| other["title"].as_str().unwrap().starts_with(section));
+        let these = sections.iter().filter(|other| other["title"].as_str().unwrap().starts_with(section));
         these.flat_map(|section| section["findings"].as_array().unwrap()).collect()
     }
 
@@ -58,9 +57,7 @@ impl Report {
         assert_eq!(self.json["problems"], count, "{:#}", self.json);
         assert_eq!(self.json["usable"], count == 0);
         assert_eq!(self.status, Some(i32::from(count > 0)));
-        let bad = |finding: &&Value| {
-            ["warning", "problem"].contains(&finding["verdict"].as_str().unwrap())
-        };
+        let bad = |finding: &&Value| ["warning", "problem"].contains(&finding["verdict"].as_str().unwrap());
         for finding in self.findings("").into_iter().filter(bad) {
             assert!(!finding["remedy"].as_str().unwrap().is_empty(), "{finding}");
         }
@@ -116,8 +113,7 @@ fn first_step_cures_the_fault() {
     fs::remove_file(one_name.path().join("libgdrapi.so")).unwrap();
     let foreign = directory_with(&compile("tools/tests/faulty.c", "foreign-first.so"));
     let path = |directory: &TempDir| directory.path().display().to_string();
-    let (right, foreign_first) =
-        (path(&both_names), format!("{}:{}", path(&foreign), path(&both_names)));
+    let (right, foreign_first) = (path(&both_names), format!("{}:{}", path(&foreign), path(&both_names)));
     let dummy = stand_in(&directory, "/sys/module/nv_p2p_dummy/holders/gdrdrv", "");
     let cdmm = "CoherentGPUMemoryMode: \"driver\"\n";
     let cdmm = stand_in(&directory, "/proc/driver/nvidia/params", cdmm);
@@ -212,12 +208,7 @@ fn missing_module() {
     report.has_problems(3);
     report.finds("problem", "gdrdrv", "device node", &["no /dev/gdrdrv", "modprobe gdrdrv"]);
     report.finds("problem", "GPU driver and CUDA", "dma-buf backend", &["13.0", "13.3", "610"]);
-    report.finds(
-        "problem",
-        "self-test",
-        "failed",
-        &["gdr_open", "the library reports", "modprobe"],
-    );
+    report.finds("problem", "self-test", "failed", &["gdr_open", "the library reports", "modprobe"]);
 }
 
 #[test]
@@ -290,8 +281,7 @@ fn mappings_that_are_not_persistent() {
 #[test]
 fn kernel_that_only_loads_signed_modules() {
     let directory = tempfile::tempdir().unwrap();
-    let lockdown =
-        stand_in(&directory, "/sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
+    let lockdown = stand_in(&directory, "/sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
     let report = doctor(&["--no-gdrdrv", &lockdown], &[]);
     let advice = match report.findings("machine")[0]["value"] == "none" {
         true => "mokutil",
@@ -305,12 +295,7 @@ fn kernel_that_only_loads_signed_modules() {
 #[test]
 fn old_cuda() {
     let report = doctor(&["--no-gdrdrv", "--cuda-version", "12.2"], &[]);
-    report.finds(
-        "problem",
-        "GPU driver and CUDA",
-        "dma-buf backend",
-        &["12.2", "13.3", "update the GPU driver"],
-    );
+    report.finds("problem", "GPU driver and CUDA", "dma-buf backend", &["12.2", "13.3", "update the GPU driver"]);
     let report = doctor(&["--cuda-version", "12.2"], &[]);
     report.has_problems(0);
 }
@@ -323,12 +308,7 @@ fn no_cuda_driver() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
     command.args(["doctor", "--json", "--lib"]).arg(library());
     let report = Report::of(run(command.env("LD_LIBRARY_PATH", directory.path())));
-    report.finds(
-        "problem",
-        "GPU driver and CUDA",
-        "CUDA",
-        &["libcuda.so.1", "install the GPU driver"],
-    );
+    report.finds("problem", "GPU driver and CUDA", "CUDA", &["libcuda.so.1", "install the GPU driver"]);
     report.finds("unknown", "self-test", "not run", &["no GPU"]);
     assert_eq!(report.status, Some(1));
 }
@@ -354,8 +334,7 @@ fn cuda_that_does_not_start() {
 #[test]
 fn driver_versions_come_from_their_files() {
     let directory = tempfile::tempdir().unwrap();
-    let version =
-        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n";
+    let version = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n";
     let version = stand_in(&directory, "/proc/driver/nvidia/version", version);
     let modules = stand_in(&directory, "/proc/modules", "nvidia_peermem 20480 0 - Live 0x0\n");
     let report = doctor(&[&version, &modules], &[]);
@@ -436,10 +415,7 @@ fn bar1_use_comes_from_nvml() {
         let pins = stand_in(&directory, PINS, pins);
         let mut command = gdrcopy(&[&version, &pins], &arguments);
         // Loaded already, it is found before gdremu's own.
-        command
-            .env("LD_PRELOAD", &nvml)
-            .env("NVML_GPU", "0000:1b:00.0")
-            .env("NVML_BAR1_USED", used);
+        command.env("LD_PRELOAD", &nvml).env("NVML_GPU", "0000:1b:00.0").env("NVML_BAR1_USED", used);
         let report = Report::of(run(&mut command));
         report.has_problems(0);
         report.finds(verdict, "GPU 0", "BAR1 use", words);
@@ -547,9 +523,7 @@ fn windows_drives_the_gpu() {
 #[test]
 fn few_descriptors() {
     let doctor = env!("CARGO_BIN_EXE_gdrcopy");
-    for (emulated, limit) in
-        [(&[] as &[&str], 64), (&["--no-gdrdrv", "--cuda-version", "13.3"], 512)]
-    {
+    for (emulated, limit) in [(&[] as &[&str], 64), (&["--no-gdrdrv", "--cuda-version", "13.3"], 512)] {
         let directory = directory_with(&library());
         for (set, advice) in [("-S", "open files: ulimit -n"), ("", "have root raise the hard")] {
             let mut command = Command::new(common::built("gdremu"));
@@ -643,12 +617,7 @@ fn engine_is_judged_by_what_it_needs() {
     let cases: [(&str, &str, Settings, Settings); 7] = [
         ("nccl", "NCCL_GDRCOPY_ENABLE", &[("NCCL_GDRCOPY_ENABLE", "1")], &[]),
         ("ucx", "UCX_TLS", &[("LD_LIBRARY_PATH", one_name)], &[("UCX_TLS", "rc")]),
-        (
-            "nvshmem",
-            "NVSHMEM_DISABLE_GDRCOPY",
-            &[("LD_LIBRARY_PATH", one_name)],
-            &[("NVSHMEM_DISABLE_GDRCOPY", "1")],
-        ),
+        ("nvshmem", "NVSHMEM_DISABLE_GDRCOPY", &[("LD_LIBRARY_PATH", one_name)], &[("NVSHMEM_DISABLE_GDRCOPY", "1")]),
         (
             "libfabric",
             "FI_HMEM_CUDA_USE_GDRCOPY",
@@ -685,8 +654,7 @@ fn engine_that_wants_a_newer_module() {
     for (version, status) in [("2.0", 1), ("2.1", 0)] {
         let arguments = ["doctor", "--json", "--for", "nccl"];
         let mut command = gdrcopy(&["--driver-version", version], &arguments);
-        let report =
-            Report::of(run(command.env("LD_LIBRARY_PATH", directory.path()).envs(settings)));
+        let report = Report::of(run(command.env("LD_LIBRARY_PATH", directory.path()).envs(settings)));
         assert_eq!(report.status, Some(status), "{:#}", report.json);
     }
 }
@@ -713,9 +681,7 @@ impl Holder {
             let mut rows = rows.as_array().unwrap().clone().into_iter();
             let library = directory.path().to_str().unwrap();
             holder.row = rows
-                .find(|row| {
-                    row["libgdrapi"].as_str().unwrap().contains(library) && row["mappings"] != 0
-                })
+                .find(|row| row["libgdrapi"].as_str().unwrap().contains(library) && row["mappings"] != 0)
                 .unwrap_or_default();
         }
         holder
@@ -805,9 +771,7 @@ fn misspelt_variables_and_values_out_of_range_are_reported() {
     ] {
         rated(name, value).finds("warning", "libgdrapi", "environment", &words);
     }
-    for (name, value) in
-        [("GDRCOPY_THREADS", "8"), ("GDRCOPY_HOME", "/opt"), ("GDRCOPY_ENABLE_LOGGING", "x")]
-    {
+    for (name, value) in [("GDRCOPY_THREADS", "8"), ("GDRCOPY_HOME", "/opt"), ("GDRCOPY_ENABLE_LOGGING", "x")] {
         rated(name, value).finds("ok", "libgdrapi", "environment", &[name, value]);
     }
 }
@@ -847,12 +811,7 @@ fn another_library_first_on_the_path() {
     let (theirs, here) = (foreign.path().to_str().unwrap(), ours.path().to_str().unwrap());
     report.finds("ok", "libgdrapi", "on the path", &[theirs, "another one"]);
     report.finds("ok", "libgdrapi", "on the path", &[here, "this project's"]);
-    report.finds(
-        "warning",
-        "libgdrapi",
-        "libgdrapi.so.2",
-        &[theirs, "comes before", here, "LD_LIBRARY_PATH"],
-    );
+    report.finds("warning", "libgdrapi", "libgdrapi.so.2", &[theirs, "comes before", here, "LD_LIBRARY_PATH"]);
 }
 
 #[test]
@@ -941,10 +900,9 @@ fn file_that_is_no_library() {
 
 #[test]
 fn calls_that_fail() {
-    for (fault, words) in [
-        ("PIN_BUFFER_V2:ENOMEM", ["gdr_pin_buffer", "BAR1"]),
-        ("MMAP:ENOMEM", ["gdr_map", "max_map_count"]),
-    ] {
+    for (fault, words) in
+        [("PIN_BUFFER_V2:ENOMEM", ["gdr_pin_buffer", "BAR1"]), ("MMAP:ENOMEM", ["gdr_map", "max_map_count"])]
+    {
         let report = doctor(&["--fault", fault], &[]);
         report.has_problems(1);
         report.finds("problem", "self-test", "failed", &words);

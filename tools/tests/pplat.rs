@@ -36,8 +36,7 @@ fn flags_and_data_go_both_ways_from_and_to_any_memory() {
             for cpu_flag in places {
                 for data in places {
                     let output = pplat(&[
-                        "-m", mode, "-G", gpu_flag, "-C", cpu_flag, "-D", data, "-s", "1001",
-                        "--format", "json",
+                        "-m", mode, "-G", gpu_flag, "-C", cpu_flag, "-D", data, "-s", "1001", "--format", "json",
                     ]);
                     assert_eq!(output.status, Some(0), "{output:?}");
                     let document = document(&output);
@@ -146,22 +145,8 @@ fn impossible_launches_are_explained() {
 #[test]
 fn interrupt_prints_the_results_so_far() {
     let file = library();
-    let mut command = gdrcopy(
-        &[],
-        &[
-            "pplat",
-            "--lib",
-            file.to_str().unwrap(),
-            "-t",
-            "1000000000",
-            "-u",
-            "0",
-            "-B",
-            "1",
-            "-T",
-            "1",
-        ],
-    );
+    let mut command =
+        gdrcopy(&[], &["pplat", "--lib", file.to_str().unwrap(), "-t", "1000000000", "-u", "0", "-B", "1", "-T", "1"]);
     let mut gdremu = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let tool = loop {
         match tool_that_runs(gdremu.id()) {
@@ -186,11 +171,7 @@ fn tool_that_runs(gdremu: u32) -> Option<Pid> {
     let tool = children.split_whitespace().next()?.parse().ok()?;
     let threads = fs::read_dir(format!("/proc/{tool}/task")).ok()?;
     let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm")).ok();
-    threads
-        .flatten()
-        .filter_map(name)
-        .any(|name| name.trim() == "gdremu-stream")
-        .then(|| Pid::from_raw(tool))
+    threads.flatten().filter_map(name).any(|name| name.trim() == "gdremu-stream").then(|| Pid::from_raw(tool))
 }
 
 #[test]

@@ -111,11 +111,7 @@ fn c_tests_pass_and_their_calls_are_counted() {
         let libraries: &[&str] = if linked { &["libgdrapi.so.2"] } else { &[] };
         let program = place.program(&format!("c_tests/{name}.c"), libraries);
         let (output, report) = place.traced(&[], &program, "");
-        assert_eq!(
-            (output.status, &*output.stdout),
-            (Some(0), &*format!("ok {name}\n")),
-            "{output:?}"
-        );
+        assert_eq!((output.status, &*output.stdout), (Some(0), &*format!("ok {name}\n")), "{output:?}");
         let statement = report["statement"].as_str().unwrap();
         assert!(statement.contains(" used libgdrapi "), "{name}: {statement}");
         assert!(statement.contains("(this project's, 2.6)"), "{name}: {statement}");
@@ -137,16 +133,12 @@ fn never_closed_pins_are_left() {
 fn normalized(text: &str, place: &Path) -> String {
     const UNITS: [&str; 6] = ["ns", "µs", "ms", "s", "s,", "%"];
     let library = built("libgdrapi.so");
-    let text = text
-        .replace(library.to_str().unwrap(), "LIBRARY")
-        .replace(place.to_str().unwrap(), "PLACE");
+    let text = text.replace(library.to_str().unwrap(), "LIBRARY").replace(place.to_str().unwrap(), "PLACE");
     let line = |line: &str| {
         let mut words: Vec<String> = Vec::new();
         for word in line.split_whitespace() {
             let is_number = |word: &String| word.parse::<f64>().is_ok();
-            if (UNITS.contains(&word) || word.ends_with("B/s"))
-                && words.last().is_some_and(is_number)
-            {
+            if (UNITS.contains(&word) || word.ends_with("B/s")) && words.last().is_some_and(is_number) {
                 words.pop();
                 words.push("N".into());
             }
@@ -172,11 +164,7 @@ fn report_is_the_stored_one() {
     assert_eq!((output.status, &*output.stdout), (Some(0), ""), "{output:?}");
     let stored = Path::new(ROOT).join("tools/tests/trace/everything.txt");
     let got = normalized(&output.stderr.replace("gdremu: leak", "\0"), place.0.path());
-    let got: String = got
-        .lines()
-        .filter(|line| !line.starts_with('\0'))
-        .map(|line| line.to_owned() + "\n")
-        .collect();
+    let got: String = got.lines().filter(|line| !line.starts_with('\0')).map(|line| line.to_owned() + "\n").collect();
     if std::env::var_os("GDRCOPY_TEST_STORE").is_some() {
         fs::write(&stored, &got).unwrap();
     }
@@ -193,19 +181,13 @@ fn numbers_are_exact() {
     let copies: Vec<_> = copies
         .iter()
         .map(|it| {
-            (
-                it["direction"].as_str().unwrap(),
-                it["size_bytes"].as_u64().unwrap(),
-                it["count"].as_u64().unwrap(),
-            )
+            (it["direction"].as_str().unwrap(), it["size_bytes"].as_u64().unwrap(), it["count"].as_u64().unwrap())
         })
         .collect();
     assert_eq!(copies, [("write", 8, 200), ("read", 1, 1), ("read", 16384, 10)]);
     assert!(process["copies"][0]["p50_ns"].as_f64() <= process["copies"][0]["p99_ns"].as_f64());
     let pin = &process["most_used"][0];
-    for (field, expected) in
-        [("pins", 14), ("maps", 2), ("writes", 200), ("written_bytes", 1600), ("reads", 11)]
-    {
+    for (field, expected) in [("pins", 14), ("maps", 2), ("writes", 200), ("written_bytes", 1600), ("reads", 11)] {
         assert_eq!(pin[field], expected, "{field}: {pin}");
     }
     assert!(pin["pinned_by"].as_str().unwrap().starts_with("pin_here+0x"), "{pin}");
@@ -239,8 +221,7 @@ fn file_in_a_missing_directory_is_refused_before_the_program_runs() {
 fn abrupt_ends_lose_nothing() {
     let place = Place::new();
     let program = place.program(USES, &[]);
-    for (end, status) in [("_exit", 7), ("abort", 128 + 6), ("kill", 128 + 9), ("fault", 128 + 11)]
-    {
+    for (end, status) in [("_exit", 7), ("abort", 128 + 6), ("kill", 128 + 9), ("fault", 128 + 11)] {
         let (output, report) = place.traced(&[], &program, end);
         assert_eq!(output.status, Some(status), "{end}: {output:?}");
         let process = &report["processes"][0];
@@ -289,12 +270,7 @@ fn programs_that_do_not_use_it_are_recognized() {
     assert!(statement(&uses, "nothing").ends_with(", but never opened it"));
     let fixed = place.file("fixed");
     fs::write(place.file("fixed.c"), "int main(void) { return 3; }").unwrap();
-    let gcc = Command::new("gcc")
-        .arg("-static")
-        .arg(place.file("fixed.c"))
-        .arg("-o")
-        .arg(&fixed)
-        .status();
+    let gcc = Command::new("gcc").arg("-static").arg(place.file("fixed.c")).arg("-o").arg(&fixed).status();
     assert!(gcc.unwrap().success());
     assert!(statement(&fixed, "").contains("cannot be traced"));
     // gdr_open fails outside gdremu.
@@ -311,12 +287,7 @@ fn functions_that_the_library_lacks_are_not_found() {
     let place = Place::new();
     fs::write(place.file("old.c"), "int gdr_open(void) { return 0; }").unwrap();
     let old = place.file("old.so");
-    let gcc = Command::new("gcc")
-        .args(["-shared", "-fPIC"])
-        .arg(place.file("old.c"))
-        .arg("-o")
-        .arg(&old)
-        .status();
+    let gcc = Command::new("gcc").args(["-shared", "-fPIC"]).arg(place.file("old.c")).arg("-o").arg(&old).status();
     assert!(gcc.unwrap().success());
     let asks = "#include <dlfcn.h>\n\
         int main(void) {\n\
@@ -399,12 +370,8 @@ fn events_follow_pins_to_their_end() {
     assert_eq!(with("name", "gdr_copy_to_mapping"), 65536);
     assert_eq!(["s", "f", "t"].map(|phase| with("ph", phase)), [1, 1, 65537]);
     assert_eq!(document["otherData"]["earlier calls left out"], 100_001 - 65536);
-    assert!(
-        stderr.contains("65540 calls are events; 34465 earlier ones were left out"),
-        "{stderr}"
-    );
-    let ids: Vec<_> =
-        all.iter().filter(|event| event["name"] == "pin").map(|event| &event["id"]).collect();
+    assert!(stderr.contains("65540 calls are events; 34465 earlier ones were left out"), "{stderr}");
+    let ids: Vec<_> = all.iter().filter(|event| event["name"] == "pin").map(|event| &event["id"]).collect();
     assert!(ids.iter().all(|id| id == &ids[0]), "{ids:?}");
 
     let (document, _) = events(&["--min-time", "1000000000000"]);

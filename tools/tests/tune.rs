@@ -26,10 +26,7 @@ fn text_is_a_shell_fragment_with_the_settings() {
     assert_eq!(output.status, Some(0), "{output:?}");
     let sourced = Command::new("env")
         .args(["-i", "sh", "-euc"])
-        .arg(format!(
-            "{}\necho \"$UCX_GDR_COPY_BW $UCX_GDR_COPY_LAT $NCCL_GDRCOPY_ENABLE\"",
-            output.stdout
-        ))
+        .arg(format!("{}\necho \"$UCX_GDR_COPY_BW $UCX_GDR_COPY_LAT $NCCL_GDRCOPY_ENABLE\"", output.stdout))
         .output();
     let sourced = Output::from(sourced.unwrap());
     assert_eq!(sourced.stderr, "");
@@ -50,8 +47,7 @@ fn plot_has_what_was_measured_and_what_ucx_expects() {
     let output = tune(&["--plot", plot.to_str().unwrap()]);
     assert_eq!(output.status, Some(0), "{output:?}");
     let svg = std::fs::read_to_string(plot).unwrap();
-    for text in ["measured, Writes", "measured, Reads", "UCX, tuned, Reads", "UCX, default, Writes"]
-    {
+    for text in ["measured, Writes", "measured, Reads", "UCX, tuned, Reads", "UCX, default, Writes"] {
         assert!(svg.contains(text), "{text}: {svg}");
     }
 }
@@ -95,9 +91,8 @@ fn emulated_gpu_makes_the_numbers_meaningless() {
 fn wrong_copies_give_no_settings() {
     let directory = tempfile::tempdir().unwrap();
     let faulty = format!("--lib={}", faulty_library(directory.path()).display());
-    let output = run(gdrcopy(&[], &["tune", "--budget=1", &faulty])
-        .env("FAULTY", "wrong")
-        .env("FAULTY_BEHIND", library()));
+    let output =
+        run(gdrcopy(&[], &["tune", "--budget=1", &faulty]).env("FAULTY", "wrong").env("FAULTY_BEHIND", library()));
     assert_eq!(output.status, Some(1), "{output:?}");
     assert_eq!(output.stdout, "");
     assert!(output.stderr.contains("gdr_copy_from_mapping of "), "{output:?}");

@@ -66,11 +66,7 @@ pub fn can_export(driver: &Driver, device: Device) -> Result<bool> {
 }
 
 /// Returns whether any of the first `gpus` GPUs can.
-pub fn any_gpu(
-    driver: &Driver,
-    gpus: i32,
-    can: fn(&Driver, Device) -> Result<bool>,
-) -> Result<bool> {
+pub fn any_gpu(driver: &Driver, gpus: i32, can: fn(&Driver, Device) -> Result<bool>) -> Result<bool> {
     for gpu in 0..gpus {
         match driver.device(gpu).and_then(|device| can(driver, device)) {
             Ok(true) => return Ok(true),
@@ -110,10 +106,8 @@ pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<Exported> {
 fn whole_pages(address: u64, len: u64) -> Result<(u64, usize)> {
     let page = fork::page_size() as u64;
     let va = address - address % page;
-    let end = address
-        .checked_add(len)
-        .and_then(|end| end.checked_next_multiple_of(page))
-        .ok_or(Error::RangeOverflow)?;
+    let end =
+        address.checked_add(len).and_then(|end| end.checked_next_multiple_of(page)).ok_or(Error::RangeOverflow)?;
     if end == va {
         return Err(Error::EmptyRange);
     }
@@ -128,16 +122,8 @@ fn is_coherent(driver: &Driver, device: Device) -> Result<bool> {
 }
 
 /// Exports the pages from `va` on.
-fn export_pages(
-    driver: &Driver,
-    place: &Place,
-    va: u64,
-    len: usize,
-    over_pcie: bool,
-) -> Result<OwnedFd> {
-    let fd = driver
-        .export(place, va, len, over_pcie)
-        .map_err(|error| descriptors_used_up().unwrap_or(error))?;
+fn export_pages(driver: &Driver, place: &Place, va: u64, len: usize, over_pcie: bool) -> Result<OwnedFd> {
+    let fd = driver.export(place, va, len, over_pcie).map_err(|error| descriptors_used_up().unwrap_or(error))?;
     // Some drivers set this flag, others do not.
     fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(Error::no_descriptor)?;
     Ok(fd)
@@ -167,9 +153,7 @@ impl Source for DmaBuf {
 
     fn attribute(&self, attribute: Attribute) -> Result<i32> {
         match attribute {
-            Attribute::UsePersistentMapping
-            | Attribute::SupportPinFlagForcePcie
-            | Attribute::UsingDmaBufMmap => Ok(1),
+            Attribute::UsePersistentMapping | Attribute::SupportPinFlagForcePcie | Attribute::UsingDmaBufMmap => Ok(1),
         }
     }
 
@@ -189,14 +173,8 @@ impl Source for DmaBuf {
         let over_pcie = asked && (coherent || !self.force_pcie_compat);
         let fd = export_pages(self.driver, &place, va, len, over_pcie)?;
         let fd = Descriptor::new(fd);
-        let kind =
-            if coherent && !asked { MappingType::Caching } else { MappingType::WriteCombining };
-        log::debug!(
-            "pinned {:#x}+{:#x} as dma-buf {}",
-            request.address,
-            request.size,
-            fd.as_raw_fd()
-        );
+        let kind = if coherent && !asked { MappingType::Caching } else { MappingType::WriteCombining };
+        log::debug!("pinned {:#x}+{:#x} as dma-buf {}", request.address, request.size, fd.as_raw_fd());
         Ok(Box::new(DmaBufPin { fd, va, len, page_size: fork::page_size() as u32, kind }))
     }
 }
@@ -238,12 +216,7 @@ impl SourcePin for DmaBufPin {
         self.fd.owner().check().map(|()| false)
     }
 
-    fn map(
-        &self,
-        len: usize,
-        flag: MapFlag,
-        place: Option<&Arc<Span>>,
-    ) -> Result<(Region, MappingType)> {
+    fn map(&self, len: usize, flag: MapFlag, place: Option<&Arc<Span>>) -> Result<(Region, MappingType)> {
         self.fd.owner().check()?;
         let given = self.kind;
         if let Some(wanted) = flag.wanted().filter(|&wanted| wanted != given) {

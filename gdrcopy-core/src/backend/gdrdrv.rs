@@ -17,8 +17,7 @@ use crate::options::Options;
 use crate::sync::Mutex;
 use crate::sys::fork::{self, OpenFile, Owner};
 use crate::sys::gdrdrv::{
-    DeviceFile, GetAttr, GetCbFlag, GetInfo, GetInfoV2, GetVersion, PinBuffer, PinBufferV2,
-    ReqMappingType, UnpinBuffer,
+    DeviceFile, GetAttr, GetCbFlag, GetInfo, GetInfoV2, GetVersion, PinBuffer, PinBufferV2, ReqMappingType, UnpinBuffer,
 };
 use crate::sys::mmap::{Region, Span};
 use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, PinFlags, Version};
@@ -97,20 +96,14 @@ impl Gdrdrv {
         log::debug!("backend gdrdrv {version} (/dev/gdrdrv), serves API {wanted} and later");
         let connection = Connection {
             device: file.file().special,
-            files: Mutex::new(Files {
-                open: Arc::downgrade(&file),
-                kept: (!options.park).then_some(file),
-            }),
+            files: Mutex::new(Files { open: Arc::downgrade(&file), kept: (!options.park).then_some(file) }),
             path,
             park: options.park,
             version,
             attributes: Default::default(),
             owner: Owner::current(),
         };
-        Ok(Gdrdrv {
-            connection: Arc::new(connection),
-            force_pcie_compat: options.force_pcie_compat,
-        })
+        Ok(Gdrdrv { connection: Arc::new(connection), force_pcie_compat: options.force_pcie_compat })
     }
 
     fn pin_as_asked(&self, request: &PinRequest) -> Result<GdrdrvPin> {
@@ -124,11 +117,7 @@ impl Gdrdrv {
         }
         let file = connection.file()?;
         let handle = connection.pin(&file, &rounded)?;
-        log::debug!(
-            "pinned {:#x}+{:#x} as driver handle {handle:#x}",
-            request.address,
-            request.size
-        );
+        log::debug!("pinned {:#x}+{:#x} as driver handle {handle:#x}", request.address, request.size);
         Ok(GdrdrvPin {
             connection: Arc::clone(connection),
             file,
@@ -383,12 +372,7 @@ impl SourcePin for GdrdrvPin {
         file.get_cb_flag(&mut argument).map(|()| argument.flag != 0)
     }
 
-    fn map(
-        &self,
-        len: usize,
-        flag: MapFlag,
-        place: Option<&Arc<Span>>,
-    ) -> Result<(Region, MappingType)> {
+    fn map(&self, len: usize, flag: MapFlag, place: Option<&Arc<Span>>) -> Result<(Region, MappingType)> {
         let file = self.file()?;
         let page = fork::page_size();
         let len = len.checked_next_multiple_of(page).ok_or(Error::RangeOverflow)?;

@@ -48,9 +48,7 @@ impl Source for Host {
 
     fn attribute(&self, attribute: Attribute) -> Result<i32> {
         match attribute {
-            Attribute::UsePersistentMapping
-            | Attribute::SupportPinFlagForcePcie
-            | Attribute::UsingDmaBufMmap => Ok(0),
+            Attribute::UsePersistentMapping | Attribute::SupportPinFlagForcePcie | Attribute::UsingDmaBufMmap => Ok(0),
         }
     }
 
@@ -105,12 +103,7 @@ impl SourcePin for HostPin {
         self.owner.check().map(|()| false)
     }
 
-    fn map(
-        &self,
-        len: usize,
-        flag: MapFlag,
-        _: Option<&Arc<Span>>,
-    ) -> Result<(Region, MappingType)> {
+    fn map(&self, len: usize, flag: MapFlag, _: Option<&Arc<Span>>) -> Result<(Region, MappingType)> {
         self.owner.check()?;
         if let Some(wanted) = flag.wanted().filter(|&wanted| wanted != KIND) {
             let given = KIND;

@@ -68,12 +68,7 @@ pub trait SourcePin: Debug + Send + Sync {
 
     /// Maps its first `len` bytes, rounded up to host pages, as [`Region::map`] does, and returns the type of the
     /// mapping.
-    fn map(
-        &self,
-        len: usize,
-        flag: MapFlag,
-        place: Option<&Arc<Span>>,
-    ) -> Result<(Region, MappingType)>;
+    fn map(&self, len: usize, flag: MapFlag, place: Option<&Arc<Span>>) -> Result<(Region, MappingType)>;
 
     /// Unpins it. After an error it is still pinned; after success it is only good for being dropped.
     fn unpin(&self) -> Result<()>;

@@ -96,9 +96,7 @@ mod tests {
             .cycle()
             .take(8)
             .map(|kind| {
-                std::thread::spawn(move || {
-                    (0..if cfg!(miri) { 20 } else { 2000 }).for_each(|_| drop(Live::new(kind)))
-                })
+                std::thread::spawn(move || (0..if cfg!(miri) { 20 } else { 2000 }).for_each(|_| drop(Live::new(kind))))
             })
             .collect();
         for thread in threads {

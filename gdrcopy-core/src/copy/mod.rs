@@ -60,12 +60,7 @@ pub unsafe fn from_mapping(mapping_type: MappingType, dst: *mut u8, src: *const 
 /// # Safety
 /// The contract of [`from_mapping`].
 #[inline(always)]
-pub unsafe fn read_plainly(
-    mapping_type: MappingType,
-    dst: *mut u8,
-    src: *const u8,
-    len: usize,
-) -> bool {
+pub unsafe fn read_plainly(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) -> bool {
     // SAFETY: contract of this function.
     unsafe {
         if routines::read_word(dst, src, len) {

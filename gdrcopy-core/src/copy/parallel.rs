@@ -202,8 +202,7 @@ fn threads_allowed(asked_for: usize) -> usize {
     // Fails where the kernel knows more CPUs than this has bits.
     let mut cpus = [0_u64; 128];
     // SAFETY: the kernel writes no more than the size that it is given.
-    let result =
-        unsafe { libc::sched_getaffinity(0, size_of_val(&cpus), cpus.as_mut_ptr().cast()) };
+    let result = unsafe { libc::sched_getaffinity(0, size_of_val(&cpus), cpus.as_mut_ptr().cast()) };
     let allowed: usize = cpus.iter().map(|word| word.count_ones() as usize).sum();
     if asked_for == 1 || result != 0 || asked_for <= allowed {
         return asked_for;
@@ -349,14 +348,9 @@ mod tests {
 
     #[test]
     fn chunks_cover_the_copy_and_share_no_line() {
-        for (device, len) in [
-            (0, CHUNK),
-            (0, CHUNK + 1),
-            (1, CHUNK),
-            (CHUNK - 1, 1),
-            (CHUNK - 1, 2),
-            (5 * CHUNK + 77, 1 << 20),
-        ] {
+        for (device, len) in
+            [(0, CHUNK), (0, CHUNK + 1), (1, CHUNK), (CHUNK - 1, 1), (CHUNK - 1, 2), (5 * CHUNK + 77, 1 << 20)]
+        {
             let job = Job { len, device, ..copy_between(&mut [], &[]) };
             let mut end = 0;
             for index in 0..job.chunks() {

@@ -110,11 +110,7 @@ pub unsafe fn gather(routine: &Routine, count: usize, mut item: impl FnMut(usize
 #[inline(always)]
 pub unsafe fn gather_words<T: Copy>(routine: &Routine, words: &[*const T], values: *mut T) {
     let Some(blocks) = &routine.blocks else {
-        let item = |n: usize| Item {
-            dst: values.wrapping_add(n).cast(),
-            src: words[n].cast(),
-            len: size_of::<T>(),
-        };
+        let item = |n: usize| Item { dst: values.wrapping_add(n).cast(), src: words[n].cast(), len: size_of::<T>() };
         // SAFETY: contract of this function.
         return unsafe { gather(routine, words.len(), item) };
     };

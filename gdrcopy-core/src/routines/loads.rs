@@ -48,12 +48,7 @@ pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
 /// # Safety
 /// The contract of [`super::read_wc`]. `copy_block` must copy `BLOCK` bytes.
 #[inline(always)]
-pub(super) unsafe fn by_line<const BLOCK: usize>(
-    dst: *mut u8,
-    src: *const u8,
-    len: usize,
-    copy_block: BlockFn,
-) {
+pub(super) unsafe fn by_line<const BLOCK: usize>(dst: *mut u8, src: *const u8, len: usize, copy_block: BlockFn) {
     let head = (src.addr().wrapping_neg() % LINE).min(len);
     let tail = (len - head) % LINE;
     let lines = head..len - tail;
@@ -121,12 +116,7 @@ impl StackLine {
     /// # Safety
     /// The contract of [`by_line`].
     #[inline(always)]
-    pub(super) unsafe fn load<const BLOCK: usize>(
-        &mut self,
-        src: *const u8,
-        len: usize,
-        copy_block: BlockFn,
-    ) {
+    pub(super) unsafe fn load<const BLOCK: usize>(&mut self, src: *const u8, len: usize, copy_block: BlockFn) {
         let offset = src.addr() % LINE;
         let first = offset - offset % BLOCK;
         let device_line = src.wrapping_sub(offset);

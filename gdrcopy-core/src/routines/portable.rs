@@ -4,8 +4,7 @@
 use super::routine::{Blocks, Routine};
 use super::{loads, stores};
 
-pub(super) static ROUTINE: Routine =
-    Routine { name: "portable", write, read, blocks: Some(BLOCKS) };
+pub(super) static ROUTINE: Routine = Routine { name: "portable", write, read, blocks: Some(BLOCKS) };
 
 pub(super) const BLOCKS: Blocks = Blocks { size: size_of::<u64>(), load: load_blocks };
 

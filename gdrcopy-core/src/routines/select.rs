@@ -26,7 +26,5 @@ pub fn best() -> &'static Routine {
 
 /// The routine with this name if the CPU runs it, else the best one.
 pub fn find(request: Option<&OsStr>) -> &'static Routine {
-    request
-        .and_then(|name| arch::supported().find(|routine| name == routine.name))
-        .unwrap_or_else(best)
+    request.and_then(|name| arch::supported().find(|routine| name == routine.name)).unwrap_or_else(best)
 }

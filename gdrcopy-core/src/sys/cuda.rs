@@ -197,11 +197,8 @@ fn open_library() -> Option<ManuallyDrop<Library>> {
 
 impl Driver {
     fn of_library(library: ManuallyDrop<Library>) -> Result<Driver> {
-        let mut driver = Driver {
-            cu: Functions::of_library(library),
-            version: 0,
-            is_initialized: AtomicBool::new(false),
-        };
+        let mut driver =
+            Driver { cu: Functions::of_library(library), version: 0, is_initialized: AtomicBool::new(false) };
         let mut version = 0;
         // SAFETY: the output is a local variable.
         let result = unsafe { driver.cu.driver_version()?(&mut version) };
@@ -283,8 +280,7 @@ impl Driver {
     pub fn attribute(&self, device: Device, attribute: DeviceAttribute) -> Result<Option<i32>> {
         let mut value = 0;
         // SAFETY: the output is a local variable.
-        let result =
-            unsafe { self.cu.device_attribute()?(&mut value, attribute as c_int, device.0) };
+        let result = unsafe { self.cu.device_attribute()?(&mut value, attribute as c_int, device.0) };
         Ok((result == 0).then_some(value))
     }
 

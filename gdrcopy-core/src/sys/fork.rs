@@ -122,10 +122,7 @@ impl OpenFile {
             return;
         }
         if self.kind == 0 {
-            log::warn!(
-                "descriptor {} stays open in this child: fstat has failed for it",
-                self.number
-            );
+            log::warn!("descriptor {} stays open in this child: fstat has failed for it", self.number);
         } else if OpenFile::of(self.number) == self {
             // Linux releases the number whatever it answers.
             let _ = nix::unistd::close(self.number);
@@ -251,8 +248,7 @@ impl<T> PerProcess<T> {
                 value: make(self.look().map(|(parent, _)| parent)),
                 parent,
             }));
-            let published =
-                self.latest.compare_exchange(parent, fresh, Ordering::SeqCst, Ordering::SeqCst);
+            let published = self.latest.compare_exchange(parent, fresh, Ordering::SeqCst, Ordering::SeqCst);
             if published.is_err() {
                 // SAFETY: another thread published first, so no other thread has this address.
                 drop(unsafe { Box::from_raw(fresh) });
@@ -361,12 +357,7 @@ pub fn enter() -> Result<&'static Page> {
 fn publish(fresh: NonNull<Page>) -> &'static Page {
     let page = HOT
         .page
-        .compare_exchange(
-            ptr::null_mut(),
-            fresh.as_ptr().cast(),
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        )
+        .compare_exchange(ptr::null_mut(), fresh.as_ptr().cast(), Ordering::AcqRel, Ordering::Acquire)
         .map_or_else(
             |first| {
                 // SAFETY: `fresh` was mapped by `new_page` and no one else has its address.
@@ -422,9 +413,7 @@ pub fn outlast_checkpoints() -> Result<()> {
     static DONE: AtomicBool = AtomicBool::new(false);
     let page = NonNull::from(enter()?);
     if !DONE.swap(true, Ordering::Relaxed) {
-        clear_in_child(page)
-            .inspect_err(|_| DONE.store(false, Ordering::Relaxed))
-            .map_err(error::no_memory)?;
+        clear_in_child(page).inspect_err(|_| DONE.store(false, Ordering::Relaxed)).map_err(error::no_memory)?;
     }
     Ok(())
 }

@@ -248,10 +248,7 @@ fn retry<T>(call: Call, mut attempt: impl FnMut() -> nix::Result<T>) -> Result<T
 }
 
 // The values that the kernel module was built with, on 64-bit Linux.
-#[cfg(all(
-    target_pointer_width = "64",
-    not(any(target_arch = "powerpc64", target_arch = "mips64"))
-))]
+#[cfg(all(target_pointer_width = "64", not(any(target_arch = "powerpc64", target_arch = "mips64"))))]
 const _: () = {
     assert!(number::PIN_BUFFER == 0xC028_DA01);
     assert!(number::UNPIN_BUFFER == 0xC008_DA02);

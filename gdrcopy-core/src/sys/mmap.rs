@@ -48,12 +48,7 @@ impl Region {
     /// Maps `len` bytes (a multiple of the page size, not 0) of what `node` has at `offset` (likewise a
     /// multiple), shared, readable and writable. It is mapped anywhere, or in the place of a vacant span, which
     /// keeps it.
-    pub fn map(
-        node: &impl AsRawFd,
-        offset: u64,
-        len: usize,
-        place: Option<&Arc<Span>>,
-    ) -> Result<Region> {
+    pub fn map(node: &impl AsRawFd, offset: u64, len: usize, place: Option<&Arc<Span>>) -> Result<Region> {
         let owner = Owner::current();
         if let Some(span) = place {
             span.fill(node, offset, len)?;
@@ -281,12 +276,7 @@ impl Span {
         self.replace(protection, MapFlags::MAP_SHARED, Some((empty_file()?.as_fd(), 0)))
     }
 
-    fn replace(
-        &self,
-        protection: ProtFlags,
-        flags: MapFlags,
-        file: Option<(BorrowedFd<'_>, i64)>,
-    ) -> nix::Result<()> {
+    fn replace(&self, protection: ProtFlags, flags: MapFlags, file: Option<(BorrowedFd<'_>, i64)>) -> nix::Result<()> {
         let (address, len) = (Some(self.address), self.len);
         let flags = flags | MapFlags::MAP_FIXED;
         // SAFETY: the range is the one that mmap returned and is still mapped or reserved, so that nothing else of
@@ -334,8 +324,7 @@ impl fmt::Debug for Span {
 }
 
 /// The flags of a reservation, which is anonymous memory without access.
-const RESERVED: MapFlags =
-    MapFlags::MAP_PRIVATE.union(MapFlags::MAP_ANONYMOUS).union(MapFlags::MAP_NORESERVE);
+const RESERVED: MapFlags = MapFlags::MAP_PRIVATE.union(MapFlags::MAP_ANONYMOUS).union(MapFlags::MAP_NORESERVE);
 
 /// The addresses at which this process has reservations, in ascending order.
 #[derive(Debug)]

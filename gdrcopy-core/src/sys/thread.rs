@@ -17,10 +17,7 @@ impl Thread {
     ///
     /// # Safety
     /// `run` may be called with `argument`, in any thread, until the thread is joined.
-    pub unsafe fn start(
-        run: extern "C" fn(*mut c_void) -> *mut c_void,
-        argument: *mut c_void,
-    ) -> Option<Thread> {
+    pub unsafe fn start(run: extern "C" fn(*mut c_void) -> *mut c_void, argument: *mut c_void) -> Option<Thread> {
         // SAFETY: plain calls on local variables, and the contract of this function.
         unsafe {
             let (mut blocked, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());

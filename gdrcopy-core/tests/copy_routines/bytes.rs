@@ -8,8 +8,7 @@ use crate::subject::Subject;
 pub(crate) const MAX_LEN: usize = if cfg!(miri) { 140 } else { 1_100 };
 
 /// Some longer ones, for several batches of lines, whole and not.
-const LONGER: &[usize] =
-    if cfg!(miri) { &[] } else { &[2_047, 2_048, 2_112, 3_000, 3_072, 4_096, 5_000, LONGEST] };
+const LONGER: &[usize] = if cfg!(miri) { &[] } else { &[2_047, 2_048, 2_112, 3_000, 3_072, 4_096, 5_000, LONGEST] };
 const LONGEST: usize = if cfg!(miri) { MAX_LEN } else { 9_000 };
 
 /// Bytes that must survive on either side of a copy, more than the widest store.

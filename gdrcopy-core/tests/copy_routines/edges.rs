@@ -12,14 +12,7 @@ const PROT_READ_WRITE: c_int = 3;
 const MAP_PRIVATE_ANONYMOUS: c_int = 0x22;
 
 unsafe extern "C" {
-    fn mmap(
-        at: *mut c_void,
-        len: usize,
-        prot: c_int,
-        flags: c_int,
-        fd: c_int,
-        o: c_long,
-    ) -> *mut c_void;
+    fn mmap(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, o: c_long) -> *mut c_void;
     fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c_int;
     fn munmap(at: *mut c_void, len: usize) -> c_int;
 }
@@ -79,11 +72,7 @@ pub(crate) fn check(subject: Subject) {
                         assert!(holds(at, len, seed), "{}: write of {len} bytes", subject.name());
                         fill(buffer, len, seed + 1);
                         subject.read(buffer, at, len);
-                        assert!(
-                            holds(buffer, len, seed),
-                            "{}: read of {len} bytes",
-                            subject.name()
-                        );
+                        assert!(holds(buffer, len, seed), "{}: read of {len} bytes", subject.name());
                     }
                 }
             }

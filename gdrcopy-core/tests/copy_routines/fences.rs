@@ -113,9 +113,7 @@ pub(crate) fn check(subjects: &[Subject]) {
                 let first = events.iter().position(|event| *event == Event::Access);
                 let loads = first.unwrap_or_else(|| panic!("read of {what}: no access"));
                 assert!(
-                    events[..loads]
-                        .iter()
-                        .any(|event| matches!(event, Event::LoadFence | Event::FullFence)),
+                    events[..loads].iter().any(|event| matches!(event, Event::LoadFence | Event::FullFence)),
                     "read of {what}: no fence in front of the loads: {events:?}"
                 );
 
@@ -126,9 +124,7 @@ pub(crate) fn check(subjects: &[Subject]) {
                 let last = events.iter().rposition(|event| *event == Event::Access);
                 let stores = last.unwrap_or_else(|| panic!("write of {what}: no access"));
                 assert!(
-                    events[stores..]
-                        .iter()
-                        .any(|event| matches!(event, Event::StoreFence | Event::FullFence)),
+                    events[stores..].iter().any(|event| matches!(event, Event::StoreFence | Event::FullFence)),
                     "write of {what}: no fence after the stores: {events:?}"
                 );
             }

@@ -32,13 +32,7 @@ impl Arena {
 }
 
 /// Gathers the places from `device` to a new buffer, and checks each byte of it. `what` is printed on failure.
-fn check_places(
-    routine: &Routine,
-    device: &Arena,
-    places: &[Place],
-    alignment: usize,
-    what: impl Fn() -> String,
-) {
+fn check_places(routine: &Routine, device: &Arena, places: &[Place], alignment: usize, what: impl Fn() -> String) {
     let mut starts = Vec::with_capacity(places.len());
     let mut end = GUARD + alignment;
     for &(_, len) in places {
@@ -48,11 +42,8 @@ fn check_places(
     let mut host = vec![POISON; end];
     let source = device.0.as_ptr();
     let (to, count) = (host.as_mut_ptr(), places.len());
-    let item = |n: usize| Item {
-        dst: to.wrapping_add(starts[n]),
-        src: source.wrapping_add(places[n].0),
-        len: places[n].1,
-    };
+    let item =
+        |n: usize| Item { dst: to.wrapping_add(starts[n]), src: source.wrapping_add(places[n].0), len: places[n].1 };
     // SAFETY: the places lie in the arena, which is whole lines; the buffer has room for each.
     unsafe { routines::gather(routine, count, item) };
 
@@ -130,14 +121,7 @@ pub(crate) fn check_edges(routine: &Routine) {
     }
     for len in 1..=MAX_LEN {
         let room = 8 * MAX_LEN;
-        let places = [
-            (0, len),
-            (PAGE, 0),
-            (PAGE - len, len),
-            (PAGE - 63, 0),
-            (PAGE - len - 1, len),
-            (1, len),
-        ];
+        let places = [(0, len), (PAGE, 0), (PAGE - len, len), (PAGE - 63, 0), (PAGE - len - 1, len), (1, len)];
         let item = |n: usize| Item {
             dst: host.wrapping_add(PAGE - room + n * len),
             src: device.wrapping_add(places[n].0),

@@ -168,11 +168,7 @@ fn check_gather(routine: &Routine, page: &LonePage, places: [(usize, usize); 2],
     let device = std::array::from_fn(|n| n as u8);
     let mut read = places.map(|(_, len)| vec![POISON; len]);
     let trace = Trace::of(page, device, |page| {
-        let item = |n: usize| Item {
-            dst: read[n].as_mut_ptr(),
-            src: page.wrapping_add(places[n].0),
-            len: places[n].1,
-        };
+        let item = |n: usize| Item { dst: read[n].as_mut_ptr(), src: page.wrapping_add(places[n].0), len: places[n].1 };
         // SAFETY: the page holds the items and the lines around them.
         unsafe { routines::gather(routine, 2, item) }
     });

@@ -38,13 +38,10 @@ impl Cuda {
         // SAFETY: the signatures are those of the CUDA driver API; the out-pointers are valid.
         unsafe {
             cuda.call::<extern "C" fn(c_uint) -> c_int>("cuInit", |f| f(0));
-            cuda.call::<extern "C" fn(*mut c_int, c_int) -> c_int>("cuDeviceGet", |f| {
-                f(&mut device, 0)
+            cuda.call::<extern "C" fn(*mut c_int, c_int) -> c_int>("cuDeviceGet", |f| f(&mut device, 0));
+            cuda.call::<extern "C" fn(*mut *mut c_void, c_int) -> c_int>("cuDevicePrimaryCtxRetain", |f| {
+                f(&mut context, device)
             });
-            cuda.call::<extern "C" fn(*mut *mut c_void, c_int) -> c_int>(
-                "cuDevicePrimaryCtxRetain",
-                |f| f(&mut context, device),
-            );
             cuda.call::<extern "C" fn(*mut c_void) -> c_int>("cuCtxSetCurrent", |f| f(context));
         }
         cuda
@@ -55,12 +52,8 @@ impl Cuda {
         let mut address = 0;
         // SAFETY: as in `new`.
         unsafe {
-            self.call::<extern "C" fn(*mut u64, usize) -> c_int>("cuMemAlloc_v2", |f| {
-                f(&mut address, bytes)
-            });
-            self.call::<extern "C" fn(u64, u8, usize) -> c_int>("cuMemsetD8_v2", |f| {
-                f(address, 0, bytes)
-            });
+            self.call::<extern "C" fn(*mut u64, usize) -> c_int>("cuMemAlloc_v2", |f| f(&mut address, bytes));
+            self.call::<extern "C" fn(u64, u8, usize) -> c_int>("cuMemsetD8_v2", |f| f(address, 0, bytes));
         }
         self.synchronize();
         address
@@ -73,14 +66,12 @@ impl Cuda {
         let (mut module, mut kernel) = (null_mut(), Kernel(null_mut()));
         // SAFETY: as in `new`; both strings end with a NUL. The module is never unloaded.
         unsafe {
-            self.call::<extern "C" fn(*mut *mut c_void, *const c_void) -> c_int>(
-                "cuModuleLoadData",
-                |f| f(&mut module, ptx.as_ptr().cast()),
-            );
-            self.call::<extern "C" fn(*mut *mut c_void, *mut c_void, *const i8) -> c_int>(
-                "cuModuleGetFunction",
-                |f| f(&mut kernel.0, module, name.as_ptr().cast()),
-            );
+            self.call::<extern "C" fn(*mut *mut c_void, *const c_void) -> c_int>("cuModuleLoadData", |f| {
+                f(&mut module, ptx.as_ptr().cast())
+            });
+            self.call::<extern "C" fn(*mut *mut c_void, *mut c_void, *const i8) -> c_int>("cuModuleGetFunction", |f| {
+                f(&mut kernel.0, module, name.as_ptr().cast())
+            });
         }
         kernel
     }
@@ -96,9 +87,7 @@ impl Cuda {
         let places = places.as_mut_ptr();
         // SAFETY: as in `new`; contract of this function.
         unsafe {
-            self.call::<Launch>("cuLaunchKernel", |f| {
-                f(kernel.0, 1, 1, 1, threads, 1, 1, 0, stream, places, extra)
-            });
+            self.call::<Launch>("cuLaunchKernel", |f| f(kernel.0, 1, 1, 1, threads, 1, 1, 0, stream, places, extra));
         }
     }
 

@@ -114,8 +114,7 @@ impl<'m, T: Pod> Array<'m, T> {
     /// [`Error::OutOfArray`] if they are not all in this array.
     #[inline]
     pub fn slice(self, range: impl RangeBounds<usize>) -> Result<Array<'m, T>> {
-        let (index, count) =
-            start_and_len(range, self.len).map_err(|(index, count)| self.outside(index, count))?;
+        let (index, count) = start_and_len(range, self.len).map_err(|(index, count)| self.outside(index, count))?;
         let offset = self.offset(index, count)?;
         let bytes = self.bytes.part(offset, count * size_of::<T>())?;
         Ok(Array::of_slice(bytes, count))

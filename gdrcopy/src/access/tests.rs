@@ -49,8 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
     let word = || 0..LEN / 8;
     // An index that is outside is rare, so that most calls succeed.
     let index = || prop_oneof![40 => 0..15_usize, 1 => 0..LEN];
-    let element =
-        || any::<usize>().prop_map(|seed| pattern(21, seed).try_into().expect("its size"));
+    let element = || any::<usize>().prop_map(|seed| pattern(21, seed).try_into().expect("its size"));
     prop_oneof![
         write().prop_map(|(offset, bytes)| Step::Write(offset, bytes)),
         prop::collection::vec(write(), 0..5).prop_map(Step::Batch),
@@ -59,8 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
         prop::collection::vec(read(), 0..40).prop_map(Step::ReadMany),
         prop::collection::vec(word(), 0..40).prop_map(Step::LoadAll),
         (0..=LEN, len(), any::<u8>()).prop_map(|(offset, len, byte)| Step::Fill(offset, len, byte)),
-        (0..64_usize, prop::collection::vec(index(), 0..40))
-            .prop_map(|(offset, at)| Step::Gather(offset, at)),
+        (0..64_usize, prop::collection::vec(index(), 0..40)).prop_map(|(offset, at)| Step::Gather(offset, at)),
         (0..64_usize, prop::collection::btree_map(index(), element(), 0..15))
             .prop_map(|(offset, elements)| Step::Scatter(offset, elements)),
     ]

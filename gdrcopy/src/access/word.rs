@@ -127,11 +127,7 @@ impl<'m, T: Pod> Word<'m, T> {
     ///
     /// # Panics
     /// As [`Word::load`].
-    pub fn spin_until(
-        self,
-        mut predicate: impl FnMut(T) -> bool,
-        deadline: impl Into<Option<Instant>>,
-    ) -> Result<T> {
+    pub fn spin_until(self, mut predicate: impl FnMut(T) -> bool, deadline: impl Into<Option<Instant>>) -> Result<T> {
         let deadline = deadline.into();
         loop {
             let value = self.load();

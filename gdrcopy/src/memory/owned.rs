@@ -101,11 +101,7 @@ impl Gdr {
     ///
     /// # Errors
     /// The errors of [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).
-    pub fn map_owned<M: DeviceMemory + 'static>(
-        &self,
-        memory: M,
-        options: MapOptions,
-    ) -> Result<OwnedMapping<M>> {
+    pub fn map_owned<M: DeviceMemory + 'static>(&self, memory: M, options: MapOptions) -> Result<OwnedMapping<M>> {
         let (address, len) = (memory.address(), memory.len() as u64);
         let end = address.checked_add(len).ok_or(Error::RangeOverflow)?;
         OwnedMapping::of_range(self, memory, address..end, options)
@@ -114,12 +110,7 @@ impl Gdr {
 
 impl<M: DeviceMemory> OwnedMapping<M> {
     /// Pins and maps `range`, which is inside `memory`.
-    pub(crate) fn of_range(
-        gdr: &Gdr,
-        memory: M,
-        range: Range<u64>,
-        options: MapOptions,
-    ) -> Result<OwnedMapping<M>> {
+    pub(crate) fn of_range(gdr: &Gdr, memory: M, range: Range<u64>, options: MapOptions) -> Result<OwnedMapping<M>> {
         let (start, all) = (memory.address(), memory.len() as u64);
         assert!(start <= range.start && range.end - start <= all);
         let memory = Kept::new(memory);

@@ -122,8 +122,7 @@ impl<M> Entry<M> {
     /// Returns whether it cannot stay beside an entry of this range, which it overlaps and does not serve. It contains
     /// the range, or one of its ends lies in the range and is of neither allocation.
     fn is_replaced_by(&self, range: DeviceRange, ids: BufferIds) -> bool {
-        let is_other =
-            |address, id| range.contains_address(address) && id != ids.first && id != ids.last;
+        let is_other = |address, id| range.contains_address(address) && id != ids.first && id != ids.last;
         self.range.contains(range)
             || is_other(self.range.start, self.ids.first)
             || is_other(self.range.last(), self.ids.last)
@@ -161,19 +160,12 @@ impl<M> Entries<M> {
     /// Makes room for a pin of `pinned` bytes with this range of these allocations, for which `get` has found nothing.
     /// Removes the entries that cannot stay beside it. Then, if it can fit at all, removes the idle entries that it
     /// contains, and the least recently used until it fits.
-    pub(super) fn make_room(
-        &mut self,
-        range: DeviceRange,
-        ids: BufferIds,
-        pinned: u64,
-    ) -> Removed<M> {
+    pub(super) fn make_room(&mut self, range: DeviceRange, ids: BufferIds, pinned: u64) -> Removed<M> {
         let mut removed = self.remove_overlapping(range, |entry| entry.is_replaced_by(range, ids));
         let Some(room) = self.capacity.checked_sub(pinned) else {
             return removed;
         };
-        removed.extend(
-            self.remove_overlapping(range, |entry| range.contains(entry.range) && entry.is_idle()),
-        );
+        removed.extend(self.remove_overlapping(range, |entry| range.contains(entry.range) && entry.is_idle()));
         while self.report.pinned_bytes > room
             && let Some(mapping) = self.evict_one()
         {
@@ -183,13 +175,7 @@ impl<M> Entries<M> {
     }
 
     /// Adds a new mapping if there is room for it beside the entries that are in use and that it does not contain.
-    pub(super) fn insert(
-        &mut self,
-        range: DeviceRange,
-        ids: BufferIds,
-        pinned: u64,
-        mapping: Arc<M>,
-    ) -> Removed<M> {
+    pub(super) fn insert(&mut self, range: DeviceRange, ids: BufferIds, pinned: u64, mapping: Arc<M>) -> Removed<M> {
         self.report.misses += 1;
         let mut removed = self.make_room(range, ids, pinned);
         let contained = |entry: &Entry<M>| range.contains(entry.range);
@@ -247,11 +233,7 @@ impl<M> Entries<M> {
         before_end.map(|(_, entry)| entry).take_while(move |entry| range.start < entry.range.end)
     }
 
-    fn remove_overlapping(
-        &mut self,
-        range: DeviceRange,
-        which: impl Fn(&Entry<M>) -> bool,
-    ) -> Removed<M> {
+    fn remove_overlapping(&mut self, range: DeviceRange, which: impl Fn(&Entry<M>) -> bool) -> Removed<M> {
         let found = self.overlapping(range).filter(|entry| which(entry));
         let starts: Vec<u64> = found.map(|entry| entry.range.start).collect();
         let removed = starts.into_iter().filter_map(|start| self.remove(start));
@@ -296,8 +278,7 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         let range = |longest: u64| {
-            (0..ADDRESSES, 1..=longest)
-                .prop_map(|(start, len)| DeviceRange { start, end: ADDRESSES.min(start + len) })
+            (0..ADDRESSES, 1..=longest).prop_map(|(start, len)| DeviceRange { start, end: ADDRESSES.min(start + len) })
         };
         prop_oneof![
             2 => range(12).prop_map(Step::Allocate),
@@ -395,8 +376,7 @@ mod tests {
                     !is_inside || id == ids.first || id == ids.last
                 };
                 let then = ends(&kept.ids);
-                let ends_match =
-                    at_end(kept.range.start, then.first) && at_end(kept.range.last(), then.last);
+                let ends_match = at_end(kept.range.start, then.first) && at_end(kept.range.last(), then.last);
                 ends_match && !is_inside(range, kept.range)
             });
             if pinned > CAPACITY {

@@ -100,16 +100,11 @@ impl PinCache {
     pub unsafe fn get(&self, address: u64, len: usize) -> Result<CachedSlice> {
         self.owner.check()?;
         let range = DeviceRange::new(address, len)?;
-        let ids = BufferIds {
-            first: self.driver.buffer_id(range.start)?,
-            last: self.driver.buffer_id(range.last())?,
-        };
+        let ids = BufferIds { first: self.driver.buffer_id(range.start)?, last: self.driver.buffer_id(range.last())? };
         let (mapping, offset) = match self.find(range, ids) {
             Some(found) => found,
             // SAFETY: contract of this function.
-            None => self.find_or_map(range, ids, || unsafe {
-                self.gdr.pin(address, len, PinFlags::DEFAULT)
-            })?,
+            None => self.find_or_map(range, ids, || unsafe { self.gdr.pin(address, len, PinFlags::DEFAULT) })?,
         };
         Ok(CachedSlice::new(mapping, offset, len))
     }

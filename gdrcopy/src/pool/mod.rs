@@ -153,11 +153,7 @@ impl Pool {
         PoolOptions::default()
     }
 
-    fn with_allocator(
-        gdr: &Gdr,
-        allocator: Box<dyn DeviceAllocator>,
-        options: PoolOptions,
-    ) -> Pool {
+    fn with_allocator(gdr: &Gdr, allocator: Box<dyn DeviceAllocator>, options: PoolOptions) -> Pool {
         Pool {
             gdr: gdr.clone(),
             allocator: Some(allocator),

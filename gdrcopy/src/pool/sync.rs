@@ -54,10 +54,7 @@ mod modeled {
         }
 
         pub(crate) fn downgrade(this: &Arc<T>) -> Weak<T> {
-            Weak {
-                value: sync::Arc::downgrade(&this.value),
-                strong: sync::Arc::clone(&this.strong),
-            }
+            Weak { value: sync::Arc::downgrade(&this.value), strong: sync::Arc::clone(&this.strong) }
         }
     }
 
@@ -93,10 +90,7 @@ mod modeled {
             let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
             let one_more = |count| (count > 0).then_some(count + 1);
             self.strong.fetch_update(acquire, relaxed, one_more).ok()?;
-            Some(Arc {
-                value: self.value.upgrade().expect("it was counted"),
-                strong: sync::Arc::clone(&self.strong),
-            })
+            Some(Arc { value: self.value.upgrade().expect("it was counted"), strong: sync::Arc::clone(&self.strong) })
         }
     }
 }

@@ -149,10 +149,7 @@ impl Gpu {
     pub fn memory(&self, device_address: u64, len: usize) -> MappedSlice<'_> {
         let state = self.0.state.lock();
         let allocation = state.allocation(device_address, len as u64);
-        assert!(
-            allocation.is_some(),
-            "{len} bytes at {device_address:#x} are not all in one allocation"
-        );
+        assert!(allocation.is_some(), "{len} bytes at {device_address:#x} are not all in one allocation");
         let offset = (device_address - START) as usize;
         MappedSlice::of_region(self.0.memory.region(), offset, len, device_address, KIND)
     }
@@ -187,10 +184,7 @@ impl Gpu {
         let pins = state.pins.values();
         let pinned: Vec<_> = pins.map(|it| text(it.address, it.size)).collect();
         drop(state);
-        assert!(
-            allocated.is_empty() && pinned.is_empty(),
-            "still allocated: {allocated:?}; still pinned: {pinned:?}"
-        );
+        assert!(allocated.is_empty() && pinned.is_empty(), "still allocated: {allocated:?}; still pinned: {pinned:?}");
     }
 }
 
@@ -340,12 +334,7 @@ impl SourcePin for GpuPin {
         Ok(false)
     }
 
-    fn map(
-        &self,
-        len: usize,
-        flag: MapFlag,
-        _: Option<&Arc<Span>>,
-    ) -> Result<(Region, MappingType)> {
+    fn map(&self, len: usize, flag: MapFlag, _: Option<&Arc<Span>>) -> Result<(Region, MappingType)> {
         if !matches!(flag, MapFlag::Default | MapFlag::WriteCombining) {
             return Err(error::of_driver(Call::ReqMappingType, Errno::EOPNOTSUPP));
         }

@@ -143,10 +143,9 @@ fn array_of_plain_data_is_read_and_written_at_any_alignment() {
         let len = 10;
         assert_eq!(error, Some(Error::OutOfArray { index, count, len }));
     }
-    for (error, offset, len) in [
-        (mapping.array::<u64>(8, PAGE / 8).err(), 8, PAGE),
-        (mapping.array::<u64>(0, usize::MAX).err(), 0, usize::MAX),
-    ] {
+    for (error, offset, len) in
+        [(mapping.array::<u64>(8, PAGE / 8).err(), 8, PAGE), (mapping.array::<u64>(0, usize::MAX).err(), 0, usize::MAX)]
+    {
         assert_eq!(error, Some(outside(offset, len, PAGE)));
     }
 }
@@ -185,8 +184,7 @@ fn gather_reads_what_single_reads_do() {
     let places: Vec<(usize, usize)> = (0..100).map(|i| (i * 613 % 60_000, i * i % 400)).collect();
     let mut buffers: Vec<Vec<u8>> = places.iter().map(|&(_, len)| vec![0; len]).collect();
     let offsets = places.iter().map(|&(offset, _)| offset);
-    let mut items: Vec<(usize, &mut [u8])> =
-        offsets.zip(buffers.iter_mut().map(Vec::as_mut_slice)).collect();
+    let mut items: Vec<(usize, &mut [u8])> = offsets.zip(buffers.iter_mut().map(Vec::as_mut_slice)).collect();
     mapping.read_many(&mut items).expect("inside");
     for (&(offset, len), buffer) in places.iter().zip(&buffers) {
         assert_eq!(buffer, &bytes[offset..offset + len], "{offset}+{len}");

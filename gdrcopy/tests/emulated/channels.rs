@@ -142,11 +142,7 @@ fn header_answers_flags_and_counters() {
 }
 
 /// Rings to the other side and back in one mapping.
-fn rings<T: Pod>(
-    mapping: &Mapping,
-    slots: u32,
-    first: u32,
-) -> (RingSender<'_, T>, RingReceiver<'_, T>) {
+fn rings<T: Pod>(mapping: &Mapping, slots: u32, first: u32) -> (RingSender<'_, T>, RingReceiver<'_, T>) {
     let (to, back) = mapping.as_slice().split_at(BACK).expect("inside");
     let ring = |memory| Ring::starting_at(memory, slots, first).expect("room");
     (ring(to).into_sender(), ring(back).into_receiver())

@@ -16,14 +16,8 @@ pub(crate) const MACHINES: &[(&str, &str)] = &[
     ),
     ("--profile dmabuf", "2 ? ? -; 2 yes yes -"),
     ("--profile dmabuf-none", "2 ? ? -; 2 yes none of 2 GPUs maps -"),
-    (
-        "--profile nv-p2p-dummy --dmabuf no",
-        "19 ? 13000<13030 -; 19 GPU 0 exports not 13000<13030 -",
-    ),
-    (
-        "--gdrdrv-errno EACCES --cuda-version 11.6",
-        "13 11060<11070 11060<13030 -; 13 11060<11070 11060<13030 -",
-    ),
+    ("--profile nv-p2p-dummy --dmabuf no", "19 ? 13000<13030 -; 19 GPU 0 exports not 13000<13030 -"),
+    ("--gdrdrv-errno EACCES --cuda-version 11.6", "13 11060<11070 11060<13030 -; 13 11060<11070 11060<13030 -"),
 ];
 
 fn text(features: Features) -> String {

@@ -36,8 +36,7 @@ fn gathered_words_are_no_older_than_the_flag() {
     let mapping = pin.map(PAGE, MapFlag::Default).expect("a mapping");
     let word = |offset| mapping.word::<u32>(offset).expect("aligned");
     let flag: Words<'_, u32> = [word(FLAG)].into_iter().collect();
-    let words =
-        GATHERED.map(|count| -> Words<'_, u32> { (0..count).map(|i| word(i * STRIDE)).collect() });
+    let words = GATHERED.map(|count| -> Words<'_, u32> { (0..count).map(|i| word(i * STRIDE)).collect() });
     let acknowledged = HostMemory::alloc(4).expect("host memory");
 
     let kernel = cuda.kernel(include_str!("produce.ptx"), "produce");
@@ -58,8 +57,7 @@ fn gathered_words_are_no_older_than_the_flag() {
             words[gather].load_all(&mut values[..count]);
         } else {
             let places = (0..count).map(|i| i * STRIDE);
-            let mut items: Vec<(usize, &mut [u8])> =
-                places.zip(bytes.iter_mut().map(|bytes| &mut bytes[..])).collect();
+            let mut items: Vec<(usize, &mut [u8])> = places.zip(bytes.iter_mut().map(|bytes| &mut bytes[..])).collect();
             mapping.read_many(&mut items).expect("inside");
             values = bytes.map(u32::from_ne_bytes);
         }

@@ -56,13 +56,10 @@ fn registered_memory_is_as_good_as_allocated() {
     // SAFETY: the signatures are those of the CUDA driver API; the memory outlives its registration.
     let device_address = unsafe {
         let mut address = 0;
-        cuda.call::<extern "C" fn(*mut u8, usize, c_uint) -> c_int>("cuMemHostRegister_v2", |f| {
-            f(start, len, 2)
+        cuda.call::<extern "C" fn(*mut u8, usize, c_uint) -> c_int>("cuMemHostRegister_v2", |f| f(start, len, 2));
+        cuda.call::<extern "C" fn(*mut u64, *mut u8, c_uint) -> c_int>("cuMemHostGetDevicePointer_v2", |f| {
+            f(&mut address, start, 0)
         });
-        cuda.call::<extern "C" fn(*mut u64, *mut u8, c_uint) -> c_int>(
-            "cuMemHostGetDevicePointer_v2",
-            |f| f(&mut address, start, 0),
-        );
         address
     };
     let pin = pin(&open(), device_address + 7, len - 7).expect("registered memory");
@@ -81,9 +78,7 @@ fn other_memory_is_refused() {
     let mut managed = 0;
     // SAFETY: the signature is that of the CUDA driver API; the output is a local variable.
     unsafe {
-        cuda.call::<extern "C" fn(*mut u64, usize, c_uint) -> c_int>("cuMemAllocManaged", |f| {
-            f(&mut managed, PAGE, 1)
-        });
+        cuda.call::<extern "C" fn(*mut u64, usize, c_uint) -> c_int>("cuMemAllocManaged", |f| f(&mut managed, PAGE, 1));
     }
     let heap = vec![0_u8; PAGE];
     for (address, len) in [
@@ -103,10 +98,7 @@ fn other_memory_is_refused() {
     assert_eq!(refused, Some(Error::OutOfPin { len, pinned }));
     assert_eq!(
         pin.map(1000, MapFlag::WriteCombining).err(),
-        Some(Error::MappingTypeRefused {
-            wanted: MappingType::WriteCombining,
-            given: MappingType::Caching
-        })
+        Some(Error::MappingTypeRefused { wanted: MappingType::WriteCombining, given: MappingType::Caching })
     );
     assert!(pin.dma_buf().is_err());
 }

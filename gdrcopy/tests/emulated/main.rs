@@ -64,13 +64,9 @@ const LEAK_IS_FAILURE: &str = "--leak-exit 42";
 
 #[test]
 fn pool_under_gdremu() {
-    for options in [
-        "--profile default",
-        "--no-mempools",
-        "--profile device",
-        "--profile dmabuf",
-        "--profile traditional",
-    ] {
+    for options in
+        ["--profile default", "--no-mempools", "--profile device", "--profile dmabuf", "--profile traditional"]
+    {
         under_gdremu(&format!("{LEAK_IS_FAILURE} {options}"), "pool::", "");
     }
 }
@@ -169,14 +165,9 @@ fn device_header_compiles_for_gpus() {
 
 #[test]
 fn examples_run_under_gdremu() {
-    for example in [
-        "quick_start",
-        "flag_to_kernel",
-        "poll_flags",
-        "stream_messages",
-        "shared_pool",
-        "register_for_rdma",
-    ] {
+    for example in
+        ["quick_start", "flag_to_kernel", "poll_flags", "stream_messages", "shared_pool", "register_for_rdma"]
+    {
         let status = Command::new(built::built("gdremu"))
             .args(["--leak-exit", "66", "--"])
             .arg(built::example(example))

@@ -630,9 +630,7 @@ mod with_cudarc {
         let address = unsafe { result::malloc_sync(bytes) }.expect("memory");
         // SAFETY: the address is that of 12,000 bytes, which are zeros.
         let slice = unsafe { stream.upgrade_device_ptr::<f32>(address, len) };
-        let mapping = gdr()
-            .map_owned(slice, MapOptions::default())
-            .expect("memory of cuMemAlloc can be pinned");
+        let mapping = gdr().map_owned(slice, MapOptions::default()).expect("memory of cuMemAlloc can be pinned");
         assert_eq!((mapping.device_address(), mapping.len()), (address, bytes));
         let array = mapping.array::<f32>(0, len).expect("inside");
         array.set(len - 1, 1.5).expect("inside");

@@ -12,10 +12,8 @@ fn everything_comes_back_at_the_same_addresses() {
     let (whole, whole_address) = pinned(&cuda, 2 * PAGE);
     let (part, part_address) = pinned(&cuda, 2 * PAGE);
     let unmapped = pinned(&cuda, PAGE).0;
-    let mappings = [
-        whole.map(2 * PAGE, MapFlag::Default).expect("pinned"),
-        part.map(100, MapFlag::Default).expect("pinned"),
-    ];
+    let mappings =
+        [whole.map(2 * PAGE, MapFlag::Default).expect("pinned"), part.map(100, MapFlag::Default).expect("pinned")];
     let addresses = mappings.each_ref().map(|mapping| mapping.as_mut_ptr());
     for round in 1..=3 {
         for (mapping, address) in mappings.iter().zip([whole_address, part_address]) {

@@ -77,12 +77,7 @@ impl<'m> Slice<'m> {
 }
 
 /// Makes one call with one of the slices.
-pub(crate) fn access(
-    borrowed: &mut Borrowed<'_>,
-    context: &mut Context<'_>,
-    call: Access,
-    args: &Args,
-) {
+pub(crate) fn access(borrowed: &mut Borrowed<'_>, context: &mut Context<'_>, call: Access, args: &Args) {
     let Some(&slice) = borrowed.slices.get(args.which % borrowed.slices.len().max(1)) else {
         return;
     };
@@ -92,9 +87,7 @@ pub(crate) fn access(
         Access::Slice => sub_slice(borrowed, slice, args),
         Access::SplitAt => {
             calling!("{slice}.split_at({offset:#x})");
-            if let Some((left, right)) =
-                outcome(slice.has(offset, 0), slice.mapped.split_at(offset))
-            {
+            if let Some((left, right)) = outcome(slice.has(offset, 0), slice.mapped.split_at(offset)) {
                 let middle = slice.start + offset as u64;
                 borrowed.slices.push(Slice::new(left, slice.start, offset));
                 borrowed.slices.push(Slice::new(right, middle, slice.len - offset));
@@ -133,9 +126,7 @@ pub(crate) fn access(
             calling!("{slice}.flush()");
             outcome(slice.len > 0, slice.mapped.flush());
         }
-        Access::TransferRead | Access::TransferWrite => {
-            transfers::access(slice, context, call, args)
-        }
+        Access::TransferRead | Access::TransferWrite => transfers::access(slice, context, call, args),
         Access::Word => words::access(slice, memory, args),
         Access::LoadAll => {
             let others = &borrowed.slices;

@@ -32,21 +32,14 @@ fn array<T: Pod>(slice: Slice<'_>, memory: &Memory, args: &Args) {
     let (offset, size) = (at.of(slice.len), size_of::<T>());
     let len = many.of(slice.len.saturating_sub(offset) / size.max(1));
     calling!("{slice}.array::<{}>({offset:#x}, {len:#x})", type_name::<T>());
-    let is_inside =
-        (len as u128 * size as u128) <= slice.len as u128 && slice.has(offset, len * size);
+    let is_inside = (len as u128 * size as u128) <= slice.len as u128 && slice.has(offset, len * size);
     if let Some(array) = outcome(is_inside, slice.mapped.array::<T>(offset, len)) {
         use_array(array, slice.start + offset as u64, len, memory, args);
     }
 }
 
 /// Makes every call with an array of `len` elements.
-pub(crate) fn use_array<T: Pod>(
-    array: Array<'_, T>,
-    start: u64,
-    len: usize,
-    memory: &Memory,
-    args: &Args,
-) {
+pub(crate) fn use_array<T: Pod>(array: Array<'_, T>, start: u64, len: usize, memory: &Memory, args: &Args) {
     assert_eq!((array.len(), array.is_empty()), (len, len == 0));
     let size = size_of::<T>();
     let elements = Slice::new(array.as_bytes(), start, len * size);

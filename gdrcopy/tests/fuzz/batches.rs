@@ -10,13 +10,7 @@ use crate::isolated::{calling, outcome, panic_outcome};
 use crate::memory::{Memory, noise};
 use crate::ops::{Access, Args};
 
-pub(crate) fn access<'m>(
-    borrowed: &mut Borrowed<'m>,
-    slice: Slice<'m>,
-    memory: &Memory,
-    call: Access,
-    args: &Args,
-) {
+pub(crate) fn access<'m>(borrowed: &mut Borrowed<'m>, slice: Slice<'m>, memory: &Memory, call: Access, args: &Args) {
     let offset = args.sizes[0].of(slice.len);
     if let Access::BeginBatch = call {
         calling!("batch {} = {slice}.batch()", borrowed.batches.len());

@@ -36,10 +36,9 @@ impl Host {
         let len = (self.bytes.len() - first) / 2 / 4096 * 4096;
         // SAFETY: the signature is CUDA's; the buffer lives until the process ends, or its only sequence has failed.
         unsafe {
-            cuda.call::<extern "C" fn(*mut u8, usize, c_uint) -> c_int>(
-                "cuMemHostRegister_v2",
-                |f| f(start.wrapping_add(first), len, 0),
-            );
+            cuda.call::<extern "C" fn(*mut u8, usize, c_uint) -> c_int>("cuMemHostRegister_v2", |f| {
+                f(start.wrapping_add(first), len, 0)
+            });
         }
     }
 

@@ -76,11 +76,7 @@ pub(crate) fn outcome<T>(predicted: bool, result: Result<T>) -> Option<T> {
 
 /// [`outcome`] of a call that may panic instead, which is also predicted.
 #[track_caller]
-pub(crate) fn outcome_or_panic<T>(
-    panics: bool,
-    predicted: bool,
-    call: impl FnOnce() -> Result<T>,
-) -> Option<T> {
+pub(crate) fn outcome_or_panic<T>(panics: bool, predicted: bool, call: impl FnOnce() -> Result<T>) -> Option<T> {
     let Ok(result) = catch_unwind(AssertUnwindSafe(call)) else {
         list(format_args!(" = panic\n"));
         assert!(panics, "the documentation has the panics");
@@ -132,9 +128,6 @@ impl Add for Calls {
 impl fmt::Display for Calls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Calls { sequences, succeeded, failed } = self;
-        write!(
-            f,
-            "{sequences} sequences, {succeeded} calls succeeded, {failed} failed as permitted"
-        )
+        write!(f, "{sequences} sequences, {succeeded} calls succeeded, {failed} failed as permitted")
     }
 }

@@ -164,10 +164,5 @@ fn ops() -> impl Strategy<Value = Op> {
 pub(crate) fn sequences() -> impl Strategy<Value = Sequence> {
     let end = Just(KINDS.to_vec()).prop_shuffle();
     let parts = (vec(ops(), 1..150), any::<bool>(), any::<bool>(), end);
-    parts.prop_map(|(ops, allocator_first, registered, end)| Sequence {
-        ops,
-        allocator_first,
-        registered,
-        end,
-    })
+    parts.prop_map(|(ops, allocator_first, registered, end)| Sequence { ops, allocator_first, registered, end })
 }

@@ -115,8 +115,7 @@ impl World {
             }
             5 => {
                 let counter = Owned::new(kept, |all| Ok(Counter::new(all.word(offset)?)));
-                outcome(is_word(8), counter)
-                    .map(|counter| View::counter(counter, start, &self.memory, args))
+                outcome(is_word(8), counter).map(|counter| View::counter(counter, start, &self.memory, args))
             }
             6 => {
                 let (slots, next) = (SLOTS[args.which], (args.data >> 16) as u32);
@@ -138,8 +137,7 @@ impl World {
                 let is_inside = slice.has(offset, len);
                 let end = offset.saturating_add(len);
                 let owned = OwnedSlice::new(kept, |all| all.slice(offset..end));
-                return outcome(is_inside, owned)
-                    .map(|owned| Mapped::new(Owner::Slice(owned), start, len));
+                return outcome(is_inside, owned).map(|owned| Mapped::new(Owner::Slice(owned), start, len));
             }
         };
         self.views.extend(view.map(|view| OwnedView { view, start, alive: None }));

@@ -24,8 +24,7 @@ pub(crate) struct Pinned {
     host: Option<Arc<HostPart>>,
 }
 
-const FLAGS: [MapFlag; 4] =
-    [MapFlag::Default, MapFlag::WriteCombining, MapFlag::Caching, MapFlag::Device];
+const FLAGS: [MapFlag; 4] = [MapFlag::Default, MapFlag::WriteCombining, MapFlag::Caching, MapFlag::Device];
 
 pub(crate) fn map_flag(data: u64) -> MapFlag {
     // Mostly that which works everywhere.
@@ -68,8 +67,8 @@ impl World {
     }
 
     pub(crate) fn clone_gdr(&mut self, args: &Args) {
-        let clone = any_of(&self.gdrs, args)
-            .map(|&Connection { ref gdr, backend }| Connection { gdr: gdr.clone(), backend });
+        let clone =
+            any_of(&self.gdrs, args).map(|&Connection { ref gdr, backend }| Connection { gdr: gdr.clone(), backend });
         // Every other one is closed, which leaves the first as it is.
         match clone {
             Some(Connection { gdr, .. }) if args.data & 1 == 0 => {
@@ -142,10 +141,8 @@ impl World {
             false => any_outcome(result),
         }?;
         assert_eq!(mapping.len(), len);
-        let mapped = Mapped {
-            _host: pinned.host.clone(),
-            ..Mapped::new(Owner::Mapping(mapping), pinned.pin.address(), len)
-        };
+        let mapped =
+            Mapped { _host: pinned.host.clone(), ..Mapped::new(Owner::Mapping(mapping), pinned.pin.address(), len) };
         pinned.mapped = Arc::downgrade(&mapped._alive);
         Some(mapped)
     }

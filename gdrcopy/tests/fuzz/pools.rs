@@ -175,10 +175,7 @@ impl World {
         assert!(self.memory.is_of_pool(&range, pool), "{range:x?} is not the pool's");
         self.buffers.retain(|(_, _, alive)| alive.strong_count() > 0);
         for (other, ..) in &self.buffers {
-            assert!(
-                other.end <= range.start || range.end <= other.start,
-                "{range:x?} is another's"
-            );
+            assert!(other.end <= range.start || range.end <= other.start, "{range:x?} is another's");
         }
         let alive = Arc::new(());
         self.buffers.push((range, pool, Arc::downgrade(&alive)));
@@ -198,10 +195,7 @@ impl World {
         };
         calling!("pool {number}: report()");
         let report = outcome(true, pool.report()).expect("predicted");
-        let own = self
-            .buffers
-            .iter()
-            .filter(|(_, pool, alive)| pool == number && Weak::strong_count(alive) > 0);
+        let own = self.buffers.iter().filter(|(_, pool, alive)| pool == number && Weak::strong_count(alive) > 0);
         let lens = own.map(|(range, ..)| range.end - range.start);
         let (count, bytes) = lens.fold((0, 0), |(count, bytes), len| (count + 1, bytes + len));
         assert_eq!(report.buffers, count, "{report:?}");

@@ -66,11 +66,7 @@ impl RingModel {
         Ok(self.room)
     }
 
-    pub(crate) fn send<T: Pod>(
-        &mut self,
-        memory: &Memory,
-        messages: &[T],
-    ) -> Result<usize, Failure> {
+    pub(crate) fn send<T: Pod>(&mut self, memory: &Memory, messages: &[T]) -> Result<usize, Failure> {
         if (self.room as usize) < messages.len() {
             self.update_room(memory)?;
         }
@@ -86,11 +82,7 @@ impl RingModel {
     }
 
     /// The messages that are there, at most `most`.
-    pub(crate) fn receive(
-        &mut self,
-        memory: &Memory,
-        most: usize,
-    ) -> Result<Vec<Vec<u8>>, Failure> {
+    pub(crate) fn receive(&mut self, memory: &Memory, most: usize) -> Result<Vec<Vec<u8>>, Failure> {
         let mut messages = Vec::new();
         let polled = most.min(POLLED).min(self.slots as usize);
         for position in (0..polled as u32).map(|ahead| self.next.wrapping_add(ahead)) {

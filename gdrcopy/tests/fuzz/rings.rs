@@ -19,8 +19,7 @@ use crate::ring_model::{Failure, RingModel, bytes_of_ring};
 use crate::sizes::Numbers;
 use crate::types::{Huge, value};
 
-pub(crate) const SLOTS: [u32; 12] =
-    [0, 1, 2, 3, 4, 16, 64, 256, 1 << 20, (1 << 31) - 1, 1 << 31, u32::MAX];
+pub(crate) const SLOTS: [u32; 12] = [0, 1, 2, 3, 4, 16, 64, 256, 1 << 20, (1 << 31) - 1, 1 << 31, u32::MAX];
 
 pub(crate) fn access(slice: Slice<'_>, memory: &Memory, call: Access, args: &Args) {
     let slots = SLOTS[args.data as usize % SLOTS.len()];

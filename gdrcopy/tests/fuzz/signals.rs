@@ -58,18 +58,11 @@ pub(crate) fn use_counter(counter: Counter<'_>, start: u64, memory: &Memory) -> 
 }
 
 /// Writes a counter, whose writer has this value.
-pub(crate) fn use_writer(
-    writer: &mut CounterWriter<'_>,
-    value: &mut u64,
-    start: u64,
-    memory: &Memory,
-    args: &Args,
-) {
+pub(crate) fn use_writer(writer: &mut CounterWriter<'_>, value: &mut u64, start: u64, memory: &Memory, args: &Args) {
     let [_, next, more] = args.sizes;
     assert_eq!(writer.value(), *value);
     use_counter(writer.counter(), start, memory);
-    let (next, more) =
-        (next.of(*value as usize & 0xffff) as u64, more.of(*value as usize & 0xffff) as u64);
+    let (next, more) = (next.of(*value as usize & 0xffff) as u64, more.of(*value as usize & 0xffff) as u64);
     calling!("  at {value:#x}: .publish({next:#x})");
     panic_outcome(next < *value, || writer.publish(next));
     if next >= *value {

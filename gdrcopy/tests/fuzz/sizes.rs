@@ -16,29 +16,8 @@ pub(crate) enum Size {
     Part(u16),
 }
 
-const SMALL: [usize; 21] = [
-    0,
-    1,
-    2,
-    3,
-    4,
-    7,
-    8,
-    16,
-    63,
-    64,
-    65,
-    100,
-    256,
-    1000,
-    4095,
-    4096,
-    4097,
-    65535,
-    65536,
-    65537,
-    1 << 20,
-];
+const SMALL: [usize; 21] =
+    [0, 1, 2, 3, 4, 7, 8, 16, 63, 64, 65, 100, 256, 1000, 4095, 4096, 4097, 65535, 65536, 65537, 1 << 20];
 
 /// Sums and products with these overflow. None is a size that some computer might really allocate.
 pub(crate) const HUGE: [usize; 9] = [

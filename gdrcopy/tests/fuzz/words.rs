@@ -78,8 +78,7 @@ pub(crate) fn use_word<T: Pod + Debug>(word: Word<'_, T>, start: u64, memory: &M
 /// Many words, aligned and inside, in places that may be the same.
 fn load_all<T: Pod>(slices: [Slice<'_>; 2], memory: &Memory, args: &Args) {
     let (size, mut numbers) = (size_of::<T>(), Numbers(args.data));
-    let counts =
-        [numbers.below(70), 255 + numbers.below(4), 1023 + numbers.below(4), numbers.below(2500)];
+    let counts = [numbers.below(70), 255 + numbers.below(4), 1023 + numbers.below(4), numbers.below(2500)];
     let count = counts[numbers.below(4)];
     let mut offsets = Vec::new();
     for _ in 0..count {
@@ -97,8 +96,7 @@ fn load_all<T: Pod>(slices: [Slice<'_>; 2], memory: &Memory, args: &Args) {
     };
     let [one, other] = slices;
     calling!("{places} values of {count} words of {size} bytes at {one} and {other}");
-    let words =
-        offsets.iter().map(|(slice, offset)| slice.mapped.word::<T>(*offset).expect("a word"));
+    let words = offsets.iter().map(|(slice, offset)| slice.mapped.word::<T>(*offset).expect("a word"));
     let words: Words<'_, T> = words.collect();
     assert_eq!((words.len(), words.is_empty()), (count, count == 0));
     // Those before and behind are no one's.

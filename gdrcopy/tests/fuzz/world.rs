@@ -99,8 +99,7 @@ impl World {
                     };
                     self.mapped.push(Arc::clone(&mapped));
                     // Borrowed of what may be dropped from the list in the next calls, which only then ends it.
-                    let mut inner =
-                        Borrowed { slices: borrowed.slices.clone(), batches: Vec::new() };
+                    let mut inner = Borrowed { slices: borrowed.slices.clone(), batches: Vec::new() };
                     inner.slices.insert(0, mapped.slice());
                     self.run(ops, &mut inner);
                 }
@@ -115,12 +114,7 @@ impl World {
     }
 
     /// Two threads that have a half of a slice each. The halves may share a word.
-    fn run_threads(
-        &self,
-        borrowed: &Borrowed<'_>,
-        args: &Args,
-        threads: &[Vec<(Access, Args)>; 2],
-    ) {
+    fn run_threads(&self, borrowed: &Borrowed<'_>, args: &Args, threads: &[Vec<(Access, Args)>; 2]) {
         let Some(&whole) = borrowed.slices.get(args.which % borrowed.slices.len().max(1)) else {
             return;
         };
@@ -135,16 +129,10 @@ impl World {
             for (half, calls) in halves.into_iter().zip(threads) {
                 scope.spawn(move || {
                     let mut host = Host::new(100_000);
-                    let mut context = Context {
-                        memory: &self.memory,
-                        host: &mut host,
-                        transfers: &self.transfers,
-                    };
+                    let mut context = Context { memory: &self.memory, host: &mut host, transfers: &self.transfers };
                     let (slices, batches) = (vec![half], Vec::new());
                     let mut borrowed = Borrowed { slices, batches };
-                    calls
-                        .iter()
-                        .for_each(|(call, args)| access(&mut borrowed, &mut context, *call, args));
+                    calls.iter().for_each(|(call, args)| access(&mut borrowed, &mut context, *call, args));
                 });
             }
         });
@@ -207,11 +195,7 @@ impl World {
             Kind::View => discard(&mut self.views, args, forget),
         };
         if is_some {
-            list(format_args!(
-                "{} {kind:?} {}\n",
-                if forget { "forget" } else { "drop" },
-                args.which
-            ));
+            list(format_args!("{} {kind:?} {}\n", if forget { "forget" } else { "drop" }, args.which));
             self.has_forgotten |= forget;
         }
     }

@@ -58,12 +58,7 @@ pub struct Config {
 #[command(next_help_heading = "Emulated gdrdrv")]
 pub struct DriverConfig {
     /// Version of gdrdrv
-    #[arg(
-        long = "driver-version",
-        id = "driver_version",
-        value_name = "X.Y[.Z]",
-        default_value = "2.6"
-    )]
+    #[arg(long = "driver-version", id = "driver_version", value_name = "X.Y[.Z]", default_value = "2.6")]
     pub version: Version,
     /// Oldest library version that gdrdrv reports as supported
     #[arg(long, value_name = "X.Y", default_value = "2.0")]
@@ -306,9 +301,9 @@ impl FromStr for Unsupported {
         match text {
             "warn" => Ok(Unsupported::Warn),
             "ignore" => Ok(Unsupported::Ignore),
-            _ => status()
-                .map(Unsupported::Exit)
-                .ok_or_else(|| "choose one of: exit:0 to exit:255, warn, ignore".into()),
+            _ => {
+                status().map(Unsupported::Exit).ok_or_else(|| "choose one of: exit:0 to exit:255, warn, ignore".into())
+            }
         }
     }
 }
@@ -318,8 +313,7 @@ impl<T: ValueEnum + Send + Sync> PerGpu<T> {
     pub(crate) fn read_choices(text: &str) -> Result<Self, String> {
         let names: Vec<_> = T::value_variants().iter().filter_map(T::to_possible_value).collect();
         let names: Vec<_> = names.iter().map(|value| value.get_name()).collect();
-        PerGpu::read(text, |name| T::from_str(name, false))
-            .map_err(|_| format!("choose from: {}", names.join(", ")))
+        PerGpu::read(text, |name| T::from_str(name, false)).map_err(|_| format!("choose from: {}", names.join(", ")))
     }
 }
 
@@ -362,10 +356,7 @@ impl Config {
     pub fn to_variable(&self) -> Result<String, String> {
         let paths = [Some(&self.session), self.trace.as_ref()];
         if let Some(path) = paths.into_iter().flatten().find(|path| path.to_str().is_none()) {
-            return Err(format!(
-                "{} is not UTF-8: choose another --trace file or TMPDIR",
-                path.display()
-            ));
+            return Err(format!("{} is not UTF-8: choose another --trace file or TMPDIR", path.display()));
         }
         serde_json::to_string(self).map_err(|error| error.to_string())
     }
@@ -440,10 +431,7 @@ mod tests {
             "--platform wet",
             "--unsupported exit:256",
         ] {
-            assert!(
-                Line::try_parse_from(["gdremu"].into_iter().chain(wrong.split(' '))).is_err(),
-                "{wrong}"
-            );
+            assert!(Line::try_parse_from(["gdremu"].into_iter().chain(wrong.split(' '))).is_err(), "{wrong}");
         }
     }
 }

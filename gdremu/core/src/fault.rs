@@ -84,9 +84,7 @@ impl FromStr for Faults {
 }
 
 fn parse_entry(entry: &str) -> Result<Fault, String> {
-    let wrong = |what: &str| {
-        format!("fault \"{entry}\": {what} (NAME:ERROR[@N[+]] or COMMAND:FIELD=VALUE[@N[+]])")
-    };
+    let wrong = |what: &str| format!("fault \"{entry}\": {what} (NAME:ERROR[@N[+]] or COMMAND:FIELD=VALUE[@N[+]])");
     let (call, rest) = entry.split_once(':').ok_or_else(|| wrong("no error"))?;
     let (effect, nth) = rest.split_once('@').unwrap_or((rest, "1+"));
     let first = nth.strip_suffix('+').unwrap_or(nth).parse().ok().filter(|n| *n > 0);

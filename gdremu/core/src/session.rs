@@ -164,8 +164,7 @@ impl Session {
         let Ok(entries) = fs::read_dir(self.devices()) else {
             return Vec::new();
         };
-        let mut records: Vec<_> =
-            entries.flatten().map(|entry| Record { path: entry.path() }).collect();
+        let mut records: Vec<_> = entries.flatten().map(|entry| Record { path: entry.path() }).collect();
         records.sort_by(|a, b| a.path.cmp(&b.path));
         records
     }

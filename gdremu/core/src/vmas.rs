@@ -69,8 +69,7 @@ impl<T: Copy> Vmas<T> {
 
     fn overlapping(&self, addr: usize, len: usize) -> impl Iterator<Item = (usize, usize, T)> {
         let end = addr.saturating_add(len);
-        let before =
-            self.0.range(..addr).next_back().filter(|(start, (len, _))| *start + len > addr);
+        let before = self.0.range(..addr).next_back().filter(|(start, (len, _))| *start + len > addr);
         let within = self.0.range(addr..end.max(addr));
         before.into_iter().chain(within).map(|(start, (len, shown))| (*start, *len, *shown))
     }
@@ -83,9 +82,7 @@ mod tests {
     /// Two ranges side by side at 0x1000 and 0x3000, and one apart at 0x6000.
     fn vmas() -> Vmas<char> {
         let mut vmas = Vmas::default();
-        for (addr, len, shown) in
-            [(0x1000, 0x2000, 'a'), (0x3000, 0x2000, 'b'), (0x6000, 0x1000, 'c')]
-        {
+        for (addr, len, shown) in [(0x1000, 0x2000, 'a'), (0x3000, 0x2000, 'b'), (0x6000, 0x1000, 'c')] {
             vmas.insert(addr, len, shown);
         }
         vmas
@@ -97,12 +94,7 @@ mod tests {
         let both: Parts = &[(0x2000, 0x1000, 'a'), (0x3000, 0x1000, 'b')];
         let outer: Parts = &[(0x1000, 0x1000, 'a'), (0x4000, 0x1000, 'b'), (0x6000, 0x1000, 'c')];
         let middle: Parts = &[(0x1800, 0x400, 'a')];
-        let split: Parts = &[
-            (0x1000, 0x800, 'a'),
-            (0x1c00, 0x1400, 'a'),
-            (0x3000, 0x2000, 'b'),
-            (0x6000, 0x1000, 'c'),
-        ];
+        let split: Parts = &[(0x1000, 0x800, 'a'), (0x1c00, 0x1400, 'a'), (0x3000, 0x2000, 'b'), (0x6000, 0x1000, 'c')];
         let all: Parts = &[(0x1000, 0x2000, 'a'), (0x3000, 0x2000, 'b'), (0x6000, 0x1000, 'c')];
         for (addr, len, gone, left) in [
             (0x2000, 0x2000, both, outer),

@@ -77,8 +77,7 @@ impl Out<c_char> {
     /// Stores as much of a text as `room` bytes take, NUL included.
     pub(crate) fn set_text(self, text: &str, room: i32) -> Result {
         self.check()?;
-        let room =
-            usize::try_from(room).ok().filter(|&room| room > 0).ok_or(Error::INVALID_VALUE)?;
+        let room = usize::try_from(room).ok().filter(|&room| room > 0).ok_or(Error::INVALID_VALUE)?;
         let len = text.len().min(room - 1);
         // SAFETY: not NULL, so `room` bytes of the program's memory.
         unsafe {

@@ -29,9 +29,7 @@ pub(crate) fn with<T>(call: impl FnOnce(&mut HostProvider) -> T) -> T {
 }
 
 /// Changes the allocation metadata of the GPUs' memory.
-pub(crate) fn change<T>(
-    mut call: impl FnMut(&mut Memory) -> std::result::Result<T, memory::Error>,
-) -> Result<T> {
+pub(crate) fn change<T>(mut call: impl FnMut(&mut Memory) -> std::result::Result<T, memory::Error>) -> Result<T> {
     let mut process = process::lock();
     let result = match process.gpu.host().change(&mut call) {
         Err(memory::Error::NoMemory) => {

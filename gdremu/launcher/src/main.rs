@@ -57,9 +57,7 @@ fn run(options: &Options) -> Result<End, String> {
     let needed = match options.config.gpu.provider {
         ProviderKind::Host => None,
         ProviderKind::Nvidia => Some(("nvidia", NVIDIA_DRIVER, "install NVIDIA's GPU driver")),
-        ProviderKind::Emugpu => {
-            Some(("emugpu", emugpu::DEVICE, "run gdremu with gdrdrv-c/vm/run.sh"))
-        }
+        ProviderKind::Emugpu => Some(("emugpu", emugpu::DEVICE, "run gdremu with gdrdrv-c/vm/run.sh")),
     };
     if let Some((provider, device, advice)) = needed
         && !Path::new(device).exists()
@@ -67,8 +65,7 @@ fn run(options: &Options) -> Result<End, String> {
         return Err(format!("--provider {provider}: {device} does not exist; {advice}"));
     }
     let runtime = find_runtime(options.config.gpu.provider)?;
-    let session = Session::create()
-        .map_err(|error| format!("cannot create the session directory: {error}"))?;
+    let session = Session::create().map_err(|error| format!("cannot create the session directory: {error}"))?;
     let code = run_in(&session, &runtime, options);
     session.remove().map_err(|error| format!("cannot remove the session directory: {error}"))?;
     code
@@ -83,16 +80,13 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]);
     command.env(config::VARIABLE, config.to_variable()?);
-    let preloaded = session
-        .preloadable(runtime)
-        .map_err(|error| format!("cannot link the library to preload: {error}"))?;
+    let preloaded =
+        session.preloadable(runtime).map_err(|error| format!("cannot link the library to preload: {error}"))?;
     command.env("LD_PRELOAD", prepended(preloaded.as_os_str(), "LD_PRELOAD"));
     files::install(session, &config, &options.files)
         .map_err(|error| format!("cannot create the emulated files: {error}"))?;
     if options.config.gpu.provider.emulates_gpus() {
-        session
-            .install_stand_in(runtime)
-            .map_err(|error| format!("cannot link the stand-in libcuda: {error}"))?;
+        session.install_stand_in(runtime).map_err(|error| format!("cannot link the stand-in libcuda: {error}"))?;
         let libraries = prepended(session.libraries().as_os_str(), "LD_LIBRARY_PATH");
         command.env("LD_LIBRARY_PATH", libraries);
     }
@@ -151,9 +145,7 @@ fn find_runtime(provider: ProviderKind) -> Result<PathBuf, String> {
     found.ok_or_else(|| {
         let hint = match provider.emulates_gpus() {
             true => "",
-            false => {
-                ": it is a laboratory tool that packages leave out; `make gpu-bundle` builds it"
-            }
+            false => ": it is a laboratory tool that packages leave out; `make gpu-bundle` builds it",
         };
         format!("{name} is neither in {} nor in ../lib/gdremu{hint}", directory.display())
     })

@@ -116,10 +116,7 @@ impl Options {
                 return Err(format!("--provider emugpu {why}"));
             }
             ProviderKind::Emugpu => (
-                vec![
-                    ("--trace", config.trace.is_some()),
-                    ("--leak-exit", self.leak_exit.is_some()),
-                ],
+                vec![("--trace", config.trace.is_some()), ("--leak-exit", self.leak_exit.is_some())],
                 "has no effect with --provider emugpu, which uses the kernel's gdrdrv and GPU: remove it",
             ),
         };
@@ -132,16 +129,13 @@ impl Options {
 
 /// Refuses lists with more values than GPUs.
 fn check_lists(gpu: &GpuConfig) -> Result<(), String> {
-    let lists = [
-        ("--rdma", gpu.rdma.count()),
-        ("--bar1-size", gpu.bar1_size.count()),
-        ("--dmabuf", gpu.dmabuf.count()),
-    ];
+    let lists =
+        [("--rdma", gpu.rdma.count()), ("--bar1-size", gpu.bar1_size.count()), ("--dmabuf", gpu.dmabuf.count())];
     let longest = (gpu.gpus as usize).max(1);
     match lists.iter().find(|(_, values)| *values > longest) {
-        Some((option, values)) => Err(format!(
-            "{option} has {values} values for {longest} GPUs: give fewer values or raise --gpus"
-        )),
+        Some((option, values)) => {
+            Err(format!("{option} has {values} values for {longest} GPUs: give fewer values or raise --gpus"))
+        }
         None => Ok(()),
     }
 }
@@ -163,10 +157,7 @@ mod tests {
     #[test]
     fn profile_is_a_set_of_options() {
         assert_eq!(config(&["--profile", "default"]), config(&[]));
-        assert_eq!(
-            config(&["--profile=defects"]),
-            config(&["--module-defects", "--handle-base", "0x100000000"])
-        );
+        assert_eq!(config(&["--profile=defects"]), config(&["--module-defects", "--handle-base", "0x100000000"]));
         assert_eq!(
             config(&["--profile", "dmabuf-3gpus"]),
             config(&["--no-gdrdrv", "--cuda-version", "13.3", "--gpus", "3"])
@@ -189,10 +180,7 @@ mod tests {
 
     #[test]
     fn options_override_those_of_the_profile() {
-        for line in [
-            ["--profile", "dmabuf-3gpus", "--gpus", "2"],
-            ["--gpus", "2", "--profile", "dmabuf-3gpus"],
-        ] {
+        for line in [["--profile", "dmabuf-3gpus", "--gpus", "2"], ["--gpus", "2", "--profile", "dmabuf-3gpus"]] {
             let config = config(&line);
             assert_eq!(config.gpu.gpus, 2);
             assert!(!config.driver.loaded);

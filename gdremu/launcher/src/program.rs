@@ -29,10 +29,9 @@ fn find(program: &OsStr) -> Option<PathBuf> {
         return Some(program.into());
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| {
-        fs::metadata(file)
-            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    })
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(program))
+        .find(|file| fs::metadata(file).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0))
 }
 
 /// The reason why an ELF file cannot be preloaded into.
@@ -49,8 +48,7 @@ fn elf(path: &Path) -> Option<&'static str> {
         return Some("is not a 64-bit program");
     }
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-    let (start, size, count) =
-        (number(&header[32..40]), number(&header[54..56]), number(&header[56..58]));
+    let (start, size, count) = (number(&header[32..40]), number(&header[54..56]), number(&header[56..58]));
     for index in 0..count {
         let mut segment = [0; 56];
         file.read_exact_at(&mut segment, start + index * size).ok()?;

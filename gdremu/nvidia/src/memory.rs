@@ -59,9 +59,7 @@ pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
                     address.write(va);
                     pitch.write(row);
                 }
-                None => {
-                    check_status((cuda.cuMemAllocPitch_v2)(address, pitch, width, height, element))?
-                }
+                None => check_status((cuda.cuMemAllocPitch_v2)(address, pitch, width, height, element))?,
             }
         }
         Ok(())
@@ -89,11 +87,7 @@ pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
     })
 }
 
-pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(
-    base: *mut u64,
-    size: *mut usize,
-    address: u64,
-) -> Status {
+pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(base: *mut u64, size: *mut usize, address: u64) -> Status {
     call("cuMemGetAddressRange", |cuda| {
         // SAFETY: the program's arguments; either may be NULL.
         unsafe {
@@ -116,11 +110,7 @@ const SYNC_MEMOPS: u32 = 6;
 
 /// CUDA accepts SYNC_MEMOPS only for its own buffers. Programs that set it on replaced
 /// buffers must not fail; their small copies stay asynchronous, see `gdremu/README.md`.
-pub(crate) unsafe extern "C" fn cuPointerSetAttribute(
-    value: *const u32,
-    attribute: u32,
-    address: u64,
-) -> Status {
+pub(crate) unsafe extern "C" fn cuPointerSetAttribute(value: *const u32, attribute: u32, address: u64) -> Status {
     call("cuPointerSetAttribute", |cuda| {
         if attribute == SYNC_MEMOPS && !value.is_null() && buffer(address).is_some() {
             return Ok(());

@@ -62,8 +62,7 @@ fn line(
     duration: Duration,
     Caller { pid, tid }: Caller,
 ) -> String {
-    let argument =
-        |(name, value): &(&str, u64)| format!("\"{}\":{value}", name.to_ascii_lowercase());
+    let argument = |(name, value): &(&str, u64)| format!("\"{}\":{value}", name.to_ascii_lowercase());
     let arguments = arguments.iter().map(argument).collect::<Vec<_>>().join(",");
     let (result, errno) = match result {
         Ok(value) => (value.to_string(), "null".to_owned()),
@@ -91,9 +90,7 @@ mod tests {
     #[test]
     fn lines_have_result_and_errno() {
         let arguments = [("ADDR", 65536), ("HANDLE", 0)];
-        let line = |result| {
-            line("PIN", &arguments, result, Duration::from_nanos(9), Caller { pid: 7, tid: 8 })
-        };
+        let line = |result| line("PIN", &arguments, result, Duration::from_nanos(9), Caller { pid: 7, tid: 8 });
         assert_eq!(
             line(Err(Errno::ENOMEM)),
             "{\"call\":\"PIN\",\"arguments\":{\"addr\":65536,\"handle\":0},\

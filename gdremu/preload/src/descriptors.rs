@@ -70,11 +70,7 @@ impl Descriptors {
     }
 
     /// Makes the descriptor of an open device, with the flags of open(2).
-    pub(crate) fn add_device(
-        &mut self,
-        access: Access,
-        flags: c_int,
-    ) -> Result<(c_int, Identity), Errno> {
+    pub(crate) fn add_device(&mut self, access: Access, flags: c_int) -> Result<(c_int, Identity), Errno> {
         let (record, device) = self.session.open_device(access.read, access.write)?;
         let identity = record.identity()?;
         let fd = device.into_raw_fd();
@@ -131,9 +127,7 @@ impl Descriptors {
             return;
         }
         // SAFETY: the kernel chooses the address, so no memory is replaced.
-        let anchor = unsafe {
-            next::mmap()(std::ptr::null_mut(), 1, libc::PROT_NONE, libc::MAP_SHARED, fd, 0)
-        };
+        let anchor = unsafe { next::mmap()(std::ptr::null_mut(), 1, libc::PROT_NONE, libc::MAP_SHARED, fd, 0) };
         if anchor == libc::MAP_FAILED {
             return;
         }

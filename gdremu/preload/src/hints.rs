@@ -63,7 +63,6 @@ pub(crate) mod mapped_range {
     }
 
     pub(crate) fn may_touch(addr: usize, len: usize) -> bool {
-        addr < HIGH.load(Ordering::Relaxed)
-            && addr.saturating_add(len) > LOW.load(Ordering::Relaxed)
+        addr < HIGH.load(Ordering::Relaxed) && addr.saturating_add(len) > LOW.load(Ordering::Relaxed)
     }
 }

@@ -84,12 +84,7 @@ impl EmulatedProcess {
     }
 
     /// Runs an ioctl with gdrdrv's type byte on a device of this process.
-    pub(crate) fn ioctl(
-        &mut self,
-        file: Identity,
-        number: u32,
-        argument: &mut Argument,
-    ) -> Result<(), Errno> {
+    pub(crate) fn ioctl(&mut self, file: Identity, number: u32, argument: &mut Argument) -> Result<(), Errno> {
         let command = Command::from_number(number);
         let name = command.map_or("ioctl", Command::name);
         let begin = Instant::now();
@@ -100,9 +95,7 @@ impl EmulatedProcess {
         });
         let arguments: Vec<_> = match command {
             None => vec![("command", number.into())],
-            Some(command) => {
-                command.fields().iter().map(|field| (field.name, argument.get(field))).collect()
-            }
+            Some(command) => command.fields().iter().map(|field| (field.name, argument.get(field))).collect(),
         };
         self.calls.record(name, &arguments, result.map(|()| 0), begin);
         self.publish_pins(file);
@@ -120,12 +113,7 @@ impl EmulatedProcess {
     }
 
     /// Maps a pin of a device of this process.
-    pub(crate) fn mmap(
-        &mut self,
-        fd: c_int,
-        file: Identity,
-        request: &MapRequest,
-    ) -> Result<usize, Errno> {
+    pub(crate) fn mmap(&mut self, fd: c_int, file: Identity, request: &MapRequest) -> Result<usize, Errno> {
         let arguments = [("length", request.len as u64), ("offset", request.offset)];
         self.call("mmap", &arguments, |process| {
             let addr = process.driver.mmap(&mut *process.gpu, file, caller(), request)?;
@@ -136,11 +124,7 @@ impl EmulatedProcess {
     }
 
     /// A descriptor of a device is being closed by `run`.
-    pub(crate) fn close(
-        &mut self,
-        file: Identity,
-        run: impl FnOnce() -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
+    pub(crate) fn close(&mut self, file: Identity, run: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         let begin = Instant::now();
         // As in Linux, a close that fails has closed.
         let result = run().and_then(|()| self.faults.take("close").map_or(Ok(()), Err));

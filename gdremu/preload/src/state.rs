@@ -95,10 +95,6 @@ extern "C" fn after_fork_in_child() {
 pub(crate) fn watch_forks() {
     // SAFETY: the handlers live as long as this library, which is never unloaded.
     unsafe {
-        libc::pthread_atfork(
-            Some(before_fork),
-            Some(after_fork_in_parent),
-            Some(after_fork_in_child),
-        );
+        libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child));
     }
 }

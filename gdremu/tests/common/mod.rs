@@ -46,20 +46,14 @@ fn kit() -> &'static Path {
             assert!(compile.status().unwrap().success(), "{compile:?}");
             object
         });
-        assert!(
-            Command::new("ar").arg("rcs").arg(&archive).args(objects).status().unwrap().success()
-        );
+        assert!(Command::new("ar").arg("rcs").arg(&archive).args(objects).status().unwrap().success());
         archive
     })
 }
 
 /// Compiles `tests/{source}.c`, with more compiler arguments, and returns what it became. `name` distinguishes
 /// builds of one source, since each is compiled once.
-pub(crate) fn compile<A: AsRef<OsStr>>(
-    source: &str,
-    name: &str,
-    arguments: impl IntoIterator<Item = A>,
-) -> PathBuf {
+pub(crate) fn compile<A: AsRef<OsStr>>(source: &str, name: &str, arguments: impl IntoIterator<Item = A>) -> PathBuf {
     static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let gdremu = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source).join(name);

@@ -125,13 +125,7 @@ impl Library {
     }
 
     /// Pins by the old function where there are no flags, so that both are used.
-    pub(super) fn pin(
-        &self,
-        g: usize,
-        address: u64,
-        size: usize,
-        flags: Option<u32>,
-    ) -> Answer<usize> {
+    pub(super) fn pin(&self, g: usize, address: u64, size: usize, flags: Option<u32>) -> Answer<usize> {
         let mut place = mh(MARK_WORD);
         let errno = match flags {
             None => unsafe { (self.gdr_pin_buffer)(g, address, size, 0, 0, &mut place) },
@@ -152,14 +146,7 @@ impl Library {
 
     /// Asks both the new function and the old one, whose struct is shorter.
     pub(super) fn info(&self, g: usize, handle: usize) -> Answer<gdr_info_v2_t> {
-        let v1 = gdr_info_v1_t {
-            va: 0,
-            mapped_size: 0,
-            page_size: 0,
-            tm_cycles: 0,
-            cycles_per_ms: 0,
-            bits: u32::MAX,
-        };
+        let v1 = gdr_info_v1_t { va: 0, mapped_size: 0, page_size: 0, tm_cycles: 0, cycles_per_ms: 0, bits: u32::MAX };
         let mark = gdr_info_v2_t { v1, mapping_type: u32::MAX };
         let mut place = mark;
         let errno = unsafe { (self.gdr_get_info_v2)(g, mh(handle), &mut place) };
@@ -171,8 +158,7 @@ impl Library {
         let old = told(errno, bytes, [MARK; 48]);
         assert_eq!(old.map(|_| ()), info.map(|_| ()), "both gdr_get_info answer alike");
         if let (Ok(old), Ok(info)) = (old, info) {
-            let number =
-                |at: usize| u64::from_ne_bytes(old[at..at + 8].try_into().expect("8 bytes"));
+            let number = |at: usize| u64::from_ne_bytes(old[at..at + 8].try_into().expect("8 bytes"));
             assert_eq!((number(0), number(8)), (info.v1.va, info.v1.mapped_size));
         }
         info

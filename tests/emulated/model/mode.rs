@@ -52,8 +52,7 @@ impl Mode {
             _ => return Err(libc::EINVAL),
         };
         // Coherent memory can also be mapped write-combined.
-        let possible =
-            wanted == default_type || self.has_flags() && (wanted, default_type) == (1, 2);
+        let possible = wanted == default_type || self.has_flags() && (wanted, default_type) == (1, 2);
         match (possible, self.has_flags()) {
             (true, _) => Ok(wanted),
             (false, true) => Err(libc::EOPNOTSUPP),

@@ -7,78 +7,22 @@ use proptest::sample::select;
 /// of operations keeps the rest meaningful.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    Open {
-        fault: Option<i32>,
-    },
-    Close {
-        g: usize,
-        fault: Option<(&'static str, i32)>,
-    },
+    Open { fault: Option<i32> },
+    Close { g: usize, fault: Option<(&'static str, i32)> },
     Alloc,
-    Free {
-        buffer: usize,
-    },
-    Pin {
-        g: usize,
-        buffer: usize,
-        offset: usize,
-        size: usize,
-        flags: Option<u32>,
-        fault: Option<i32>,
-    },
-    Unpin {
-        pin: usize,
-        owner: Owner,
-        fault: Option<i32>,
-    },
-    Map {
-        pin: usize,
-        owner: Owner,
-        size: usize,
-        flags: i32,
-        fault: Option<(&'static str, i32)>,
-    },
-    Unmap {
-        pin: usize,
-        owner: Owner,
-        range: NamedRange,
-        fault: Option<i32>,
-    },
-    Write {
-        pin: usize,
-        at: usize,
-        len: usize,
-        seed: u8,
-    },
-    Read {
-        pin: usize,
-        at: usize,
-        len: usize,
-    },
-    CudaWrite {
-        buffer: usize,
-        at: usize,
-        len: usize,
-        seed: u8,
-    },
-    Info {
-        pin: usize,
-        owner: Owner,
-    },
-    CallbackFlag {
-        pin: usize,
-        owner: Owner,
-    },
-    Attribute {
-        g: usize,
-        attribute: u32,
-    },
-    Version {
-        g: usize,
-    },
-    Forged {
-        handle: usize,
-    },
+    Free { buffer: usize },
+    Pin { g: usize, buffer: usize, offset: usize, size: usize, flags: Option<u32>, fault: Option<i32> },
+    Unpin { pin: usize, owner: Owner, fault: Option<i32> },
+    Map { pin: usize, owner: Owner, size: usize, flags: i32, fault: Option<(&'static str, i32)> },
+    Unmap { pin: usize, owner: Owner, range: NamedRange, fault: Option<i32> },
+    Write { pin: usize, at: usize, len: usize, seed: u8 },
+    Read { pin: usize, at: usize, len: usize },
+    CudaWrite { buffer: usize, at: usize, len: usize, seed: u8 },
+    Info { pin: usize, owner: Owner },
+    CallbackFlag { pin: usize, owner: Owner },
+    Attribute { g: usize, attribute: u32 },
+    Version { g: usize },
+    Forged { handle: usize },
     Fork,
 }
 
@@ -210,10 +154,5 @@ fn len() -> impl Strategy<Value = usize> {
 
 /// Numbers that no library hands out as handles.
 fn forged() -> impl Strategy<Value = usize> {
-    prop_oneof![
-        Just(0),
-        Just(128),
-        any::<usize>().prop_map(|number| number | 1),
-        (1..64_usize).prop_map(|n| n << 12)
-    ]
+    prop_oneof![Just(0), Just(128), any::<usize>().prop_map(|number| number | 1), (1..64_usize).prop_map(|n| n << 12)]
 }

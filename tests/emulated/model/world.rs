@@ -82,8 +82,7 @@ fn pattern(seed: u8, len: usize) -> Vec<u8> {
 
 impl<'a> World<'a> {
     pub(super) fn new(library: &'a Library, cuda: &'a Cuda, mode: &'a Mode) -> World<'a> {
-        let mut world =
-            World { library, cuda, mode, gs: vec![], buffers: vec![], pins: vec![], calls: 0 };
+        let mut world = World { library, cuda, mode, gs: vec![], buffers: vec![], pins: vec![], calls: 0 };
         world.alloc();
         world.gs.push(Driver { handle: library.open(), is_open: true });
         world
@@ -125,19 +124,13 @@ impl<'a> World<'a> {
             }
             Op::Attribute { g, attribute } => self.attribute(g % self.gs.len(), attribute),
             Op::Version { g } => self.version(g % self.gs.len()),
-            Op::CudaWrite { buffer, at, len, seed } => {
-                self.cuda_write(buffer % self.buffers.len(), at, len, seed)
-            }
+            Op::CudaWrite { buffer, at, len, seed } => self.cuda_write(buffer % self.buffers.len(), at, len, seed),
             Op::Forged { handle } => self.forged(handle),
             Op::Fork => self.fork(),
             _ if self.pins.is_empty() => Ok(()),
             Op::Unpin { pin, owner, fault } => self.unpin(pin % self.pins.len(), owner, fault),
-            Op::Map { pin, owner, size, flags, fault } => {
-                self.map(pin % self.pins.len(), owner, size, flags, fault)
-            }
-            Op::Unmap { pin, owner, range, fault } => {
-                self.unmap(pin % self.pins.len(), owner, range, fault)
-            }
+            Op::Map { pin, owner, size, flags, fault } => self.map(pin % self.pins.len(), owner, size, flags, fault),
+            Op::Unmap { pin, owner, range, fault } => self.unmap(pin % self.pins.len(), owner, range, fault),
             Op::Write { pin, at, len, seed } => self.write(pin % self.pins.len(), at, len, seed),
             Op::Read { pin, at, len } => self.read(pin % self.pins.len(), at, len),
             Op::Info { pin, owner } => self.info(pin % self.pins.len(), owner),
@@ -234,8 +227,7 @@ impl<'a> World<'a> {
         let size = if fits(&size) { size } else { size.max(1 << 40) };
         let call = if self.mode.has_flags() { "PIN_BUFFER_V2" } else { "PIN_BUFFER" };
         let handle = self.gs[g].handle;
-        let said =
-            self.with_fault(call, fault, |library| library.pin(handle, address, size, flags));
+        let said = self.with_fault(call, fault, |library| library.pin(handle, address, size, flags));
 
         let flags = flags.unwrap_or(0);
         let is_served = self.gs[g].is_open
@@ -262,17 +254,7 @@ impl<'a> World<'a> {
         if let Ok(handle) = said {
             let size = size as u64;
             let (state, over_pcie, is_revoked) = (State::Pinned, flags & 1 != 0, false);
-            self.pins.push(Pin {
-                g,
-                buffer,
-                address,
-                size,
-                handle,
-                state,
-                over_pcie,
-                is_revoked,
-                bytes,
-            });
+            self.pins.push(Pin { g, buffer, address, size, handle, state, over_pcie, is_revoked, bytes });
         }
         Ok(())
     }
@@ -290,14 +272,7 @@ impl<'a> World<'a> {
         agree("unpin", said, refusal.map_or(Ok(()), Err))
     }
 
-    fn map(
-        &mut self,
-        pin: usize,
-        owner: Owner,
-        size: usize,
-        flags: i32,
-        fault: Option<(&str, i32)>,
-    ) -> Verdict {
+    fn map(&mut self, pin: usize, owner: Owner, size: usize, flags: i32, fault: Option<(&str, i32)>) -> Verdict {
         let (g, is_owner) = self.owner(pin, owner);
         let handle = self.pins[pin].handle;
         let (call, errno) = fault.unzip();
@@ -349,13 +324,7 @@ impl<'a> World<'a> {
         Ok((len, kind?))
     }
 
-    fn unmap(
-        &mut self,
-        pin: usize,
-        owner: Owner,
-        range: NamedRange,
-        fault: Option<i32>,
-    ) -> Verdict {
+    fn unmap(&mut self, pin: usize, owner: Owner, range: NamedRange, fault: Option<i32>) -> Verdict {
         let (g, is_owner) = self.owner(pin, owner);
         let target = &self.pins[pin];
         let (mapped, len) = match target.state {
@@ -462,11 +431,7 @@ impl<'a> World<'a> {
             _ => 0,
         };
         agree("mapping_type", info.mapping_type, kind)?;
-        agree(
-            "mapped and wc_mapping",
-            info.v1.bits & 3,
-            u32::from(kind != 0) | u32::from(kind == 1) << 1,
-        )
+        agree("mapped and wc_mapping", info.v1.bits & 3, u32::from(kind != 0) | u32::from(kind == 1) << 1)
     }
 
     fn callback_flag(&self, pin: usize, owner: Owner) -> Verdict {
@@ -480,8 +445,7 @@ impl<'a> World<'a> {
 
     fn attribute(&self, g: usize, attribute: u32) -> Verdict {
         let said = self.library.attribute(self.gs[g].handle, attribute);
-        let value =
-            if self.gs[g].is_open { self.mode.attribute(attribute) } else { Err(libc::EINVAL) };
+        let value = if self.gs[g].is_open { self.mode.attribute(attribute) } else { Err(libc::EINVAL) };
         agree("attribute", said, value)
     }
 
@@ -520,11 +484,8 @@ impl<'a> World<'a> {
 
     /// The results of copies for a handle that is not mapped.
     fn copies(&self, handle: usize) -> [i32; 2] {
-        [
-            self.library.write(handle, 0x1000, b"beef"),
-            self.library.read(handle, 0x1000, &mut [0; 4]),
-        ]
-        .map(|answer| answer.err().unwrap_or(0))
+        [self.library.write(handle, 0x1000, b"beef"), self.library.read(handle, 0x1000, &mut [0; 4])]
+            .map(|answer| answer.err().unwrap_or(0))
     }
 
     /// In a forked child, every inherited handle is refused and can be closed, and the parent's mappings stay as they are.

@@ -58,17 +58,13 @@ impl Page<'_> {
         }
         let help = command.get_after_long_help().or(command.get_after_help());
         let own = help.map(ToString::to_string).unwrap_or_default();
-        let heading =
-            |section: &str| section.split_once(':').map(|(heading, _)| heading.to_owned());
-        let missing =
-            |section: &&str| !own.split("\n\n").any(|own| heading(own) == heading(section));
+        let heading = |section: &str| section.split_once(':').map(|(heading, _)| heading.to_owned());
+        let missing = |section: &&str| !own.split("\n\n").any(|own| heading(own) == heading(section));
         for section in self.common.split("\n\n").filter(missing).chain(own.split("\n\n")) {
             if let Some((heading, text)) = section.split_once(':') {
                 writeln!(page, ".SH {}", heading.to_uppercase())?;
                 match text.strip_prefix('\n') {
-                    Some(lines) => {
-                        writeln!(page, ".nf\n{}\n.fi", escaped(&lines.replace("  ", "")))?
-                    }
+                    Some(lines) => writeln!(page, ".nf\n{}\n.fi", escaped(&lines.replace("  ", "")))?,
                     None => writeln!(page, "{}", escaped(text.trim()))?,
                 }
             }

@@ -55,9 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let points = options.counts.points(&sizes(options)?, options.offset.0);
     let copies = &options.copies;
     let session = copies.open("copybw", options.size.0, &Extra::default())?;
-    copies.run(session, points, false, options.runs.number, |results| {
-        text(results, options.sweep.is_some())
-    })
+    copies.run(session, points, false, options.runs.number, |results| text(results, options.sweep.is_some()))
 }
 
 /// The sizes of the copies.

@@ -54,17 +54,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if size == 0 {
         return Err(Usage("--size must be at least 1".into()).into());
     }
-    let extra = Extra {
-        others: Vec::from_iter(options.cumemcpy.then_some(Kind::CuMemcpy)),
-        ..Extra::default()
-    };
+    let extra = Extra { others: Vec::from_iter(options.cumemcpy.then_some(Kind::CuMemcpy)), ..Extra::default() };
     let session = copies.open("copylat", size, &extra)?;
     let mapping_type = &session.setup.libraries[0].mapping_type;
     if options.cold_device && mapping_type != "cached" {
-        return Err(Usage(format!(
-            "-C is for cached mappings: the CPU does not cache a {mapping_type} one"
-        ))
-        .into());
+        return Err(Usage(format!("-C is for cached mappings: the CPU does not cache a {mapping_type} one")).into());
     }
     let sizes: Vec<_> = powers_of_two(size).collect();
     let points = options.counts.points(&sizes, 0);
@@ -79,8 +73,7 @@ fn text(results: &Results) -> String {
         None => writeln!(text, "loads come from a cache: there is no floor"),
     };
     for direction in Direction::BOTH {
-        let rows: Vec<_> =
-            results.rows.iter().filter(|row| row.point.direction == direction).collect();
+        let rows: Vec<_> = results.rows.iter().filter(|row| row.point.direction == direction).collect();
         let Some(first) = rows.first() else {
             continue;
         };
@@ -99,8 +92,7 @@ fn text(results: &Results) -> String {
 /// last one to the first library.
 fn table(results: &Results, rows: &[&Row], methods: Range<usize>) -> Table {
     let has_ratio = methods.end > 1;
-    let has_floor =
-        methods.start == 0 && rows.iter().any(|row| results.floor(&row.point).is_some());
+    let has_floor = methods.start == 0 && rows.iter().any(|row| results.floor(&row.point).is_some());
     let mut names = vec!["Test".to_owned(), "Size(B)".to_owned()];
     for label in &results.methods[methods.clone()] {
         let prefix = match methods.len() {

@@ -96,11 +96,7 @@ impl CopyOptions {
         runs: u32,
         text: impl FnOnce(&Results) -> String,
     ) -> Result<ExitCode> {
-        let sweep = Sweep {
-            points,
-            verify: self.target.verify,
-            cold: Cold { host: self.cold, device: cold_device },
-        };
+        let sweep = Sweep { points, verify: self.target.verify, cold: Cold { host: self.cold, device: cold_device } };
         let mut all = vec![sweep.run(&session)?];
         for _ in 1..runs {
             if session.interrupt.requested() {

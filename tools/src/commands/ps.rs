@@ -62,9 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let records: Vec<_> = processes.into_iter().map(Record::from).collect();
     options.output.write(|| text(&records), &records, &records)?;
     if refused > 0 {
-        eprintln!(
-            "gdrcopy ps: without those that may not be examined, {refused}: run it as root to see all"
-        );
+        eprintln!("gdrcopy ps: without those that may not be examined, {refused}: run it as root to see all");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -73,8 +71,7 @@ fn text(records: &[Record]) -> String {
     if records.is_empty() {
         return "no process that may be examined uses GDRCopy\n".into();
     }
-    let mut table =
-        Table::new(["COMMAND", "PID", "UID", "OPEN", "MAPPINGS", "MAPPED", "LIBGDRAPI"]);
+    let mut table = Table::new(["COMMAND", "PID", "UID", "OPEN", "MAPPINGS", "MAPPED", "LIBGDRAPI"]);
     for record in records {
         let emulated = if record.emulated { " (emulated)" } else { "" };
         table.push(vec![

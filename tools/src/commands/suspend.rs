@@ -161,8 +161,5 @@ fn children(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
     let all: Vec<String> = lists.collect();
-    all.iter()
-        .flat_map(|list| list.split_ascii_whitespace())
-        .filter_map(|it| it.parse().ok())
-        .collect()
+    all.iter().flat_map(|list| list.split_ascii_whitespace()).filter_map(|it| it.parse().ok()).collect()
 }

@@ -213,8 +213,7 @@ impl<'a> Advice<'a> {
 fn model(results: &Results, direction: Direction) -> Result<Model> {
     let rows = results.rows.iter();
     let of_direction = rows.filter(|row| row.point.direction == direction);
-    let times: Vec<_> =
-        of_direction.filter_map(|row| Some((row.point.size, row.times(0)?.median))).collect();
+    let times: Vec<_> = of_direction.filter_map(|row| Some((row.point.size, row.times(0)?.median))).collect();
     ensure!(times.len() == SIZES.len(), "not all sizes were measured");
     match Model::through(times[0], times[times.len() - 1]) {
         Some(model) => Ok(model),
@@ -232,26 +231,15 @@ fn settings(put: Model, get: Model) -> Vec<Setting> {
         Setting {
             name: "UCX_GDR_COPY_BW",
             // UCX counts in MiB.
-            value: format!(
-                "get_dedicated:{:.0}MBs,put_shared:{:.0}MBs",
-                get.mib_per_s, put.mib_per_s
-            ),
+            value: format!("get_dedicated:{:.0}MBs,put_shared:{:.0}MBs", get.mib_per_s, put.mib_per_s),
             purpose: "UCX: bandwidth of reads and writes; without it UCX's built-in numbers count",
         },
         Setting {
             name: "UCX_GDR_COPY_LAT",
-            value: format!(
-                "get:{:.3}us,put:{:.3}us",
-                get.latency_ns / 1000.0,
-                put.latency_ns / 1000.0
-            ),
+            value: format!("get:{:.3}us,put:{:.3}us", get.latency_ns / 1000.0, put.latency_ns / 1000.0),
             purpose: "UCX: latency of reads and writes",
         },
-        Setting {
-            name: "NCCL_GDRCOPY_ENABLE",
-            value: "1".into(),
-            purpose: "NCCL: use libgdrapi; the default is 0",
-        },
+        Setting { name: "NCCL_GDRCOPY_ENABLE", value: "1".into(), purpose: "NCCL: use libgdrapi; the default is 0" },
     ]
 }
 

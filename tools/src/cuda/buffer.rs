@@ -124,16 +124,10 @@ impl DeviceBuffer {
     ///
     /// # Safety
     /// `source` must be readable for `len` bytes.
-    pub(crate) unsafe fn copy_in(
-        &self,
-        source: *const u8,
-        at: usize,
-        len: usize,
-    ) -> Result<(), CudaError> {
+    pub(crate) unsafe fn copy_in(&self, source: *const u8, at: usize, len: usize) -> Result<(), CudaError> {
         assert!(at + len <= self.len);
         // SAFETY: the host side is valid: contract of this function; the device side is in the buffer.
-        let result =
-            unsafe { (self.functions.to_device)(self.address + at as u64, source.cast(), len) };
+        let result = unsafe { (self.functions.to_device)(self.address + at as u64, source.cast(), len) };
         self.gpu.driver().check("cuMemcpyHtoD", result)
     }
 
@@ -141,16 +135,10 @@ impl DeviceBuffer {
     ///
     /// # Safety
     /// `target` must be writable for `len` bytes.
-    pub(crate) unsafe fn copy_out(
-        &self,
-        target: *mut u8,
-        at: usize,
-        len: usize,
-    ) -> Result<(), CudaError> {
+    pub(crate) unsafe fn copy_out(&self, target: *mut u8, at: usize, len: usize) -> Result<(), CudaError> {
         assert!(at + len <= self.len);
         // SAFETY: the host side is valid: contract of this function; the device side is in the buffer.
-        let result =
-            unsafe { (self.functions.from_device)(target.cast(), self.address + at as u64, len) };
+        let result = unsafe { (self.functions.from_device)(target.cast(), self.address + at as u64, len) };
         self.gpu.driver().check("cuMemcpyDtoH", result)
     }
 }

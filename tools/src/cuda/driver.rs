@@ -96,11 +96,7 @@ impl Driver {
             let name = NonNull::new(name.cast_mut())?;
             Some(CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned())
         });
-        Err(CudaError {
-            call,
-            code,
-            name: name.unwrap_or_else(|| "an error without a name".into()),
-        })
+        Err(CudaError { call, code, name: name.unwrap_or_else(|| "an error without a name".into()) })
     }
 }
 

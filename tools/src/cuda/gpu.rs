@@ -96,8 +96,7 @@ impl Gpu {
     pub(crate) fn attribute(&self, attribute: CUdevice_attribute) -> Option<c_int> {
         let mut value = 0;
         // SAFETY: the value is a local variable.
-        let result =
-            unsafe { (self.functions.attribute)(&mut value, attribute, self.device().handle) };
+        let result = unsafe { (self.functions.attribute)(&mut value, attribute, self.device().handle) };
         (result == 0).then_some(value)
     }
 

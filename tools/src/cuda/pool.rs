@@ -4,8 +4,7 @@ use std::ptr;
 
 use anyhow::Result;
 use cudarc::driver::sys::{
-    CUdevice, CUdeviceptr, CUmemAllocationHandleType, CUmemAllocationType, CUmemPoolProps,
-    CUmemoryPool, CUstream,
+    CUdevice, CUdeviceptr, CUmemAllocationHandleType, CUmemAllocationType, CUmemPoolProps, CUmemoryPool, CUstream,
 };
 
 use super::driver::functions;

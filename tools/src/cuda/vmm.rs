@@ -4,10 +4,9 @@ use std::ffi::c_ulonglong;
 
 use anyhow::Result;
 use cudarc::driver::sys::{
-    CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags,
-    CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationProp_st__bindgen_ty_1,
-    CUmemAllocationType, CUmemGenericAllocationHandle, CUmemLocation,
-    CUmemLocation_st__bindgen_ty_1, CUmemLocationType,
+    CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
+    CUmemAllocationProp, CUmemAllocationProp_st__bindgen_ty_1, CUmemAllocationType, CUmemGenericAllocationHandle,
+    CUmemLocation, CUmemLocation_st__bindgen_ty_1, CUmemLocationType,
 };
 
 use super::driver::{CudaError, Driver, functions};
@@ -44,30 +43,17 @@ impl Created {
     /// At least `len` bytes that can be pinned.
     pub(super) fn new(gpu: &Gpu, len: usize) -> Result<Created> {
         let (driver, properties) = (gpu.driver(), properties(gpu));
-        let mut created = Created {
-            driver,
-            functions: Functions::get(driver)?,
-            len: 0,
-            handle: 0,
-            address: 0,
-            mapped: false,
-        };
+        let mut created =
+            Created { driver, functions: Functions::get(driver)?, len: 0, handle: 0, address: 0, mapped: false };
         created.make(gpu, &properties, len)?;
         Ok(created)
     }
 
-    fn make(
-        &mut self,
-        gpu: &Gpu,
-        properties: &CUmemAllocationProp,
-        len: usize,
-    ) -> Result<(), CudaError> {
+    fn make(&mut self, gpu: &Gpu, properties: &CUmemAllocationProp, len: usize) -> Result<(), CudaError> {
         let (driver, f) = (self.driver, self.functions);
         let minimum = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
-        let access = CUmemAccessDesc {
-            location: location(gpu),
-            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
+        let access =
+            CUmemAccessDesc { location: location(gpu), flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
         let mut granularity = 0;
         // SAFETY: all pointers are to local variables and fields that outlive each call; handle,
         // address and length belong together.

@@ -76,12 +76,7 @@ impl Connection {
 
     /// `gdr_pin_buffer`, or `gdr_pin_buffer_v2` to force PCIe.
     #[inline]
-    pub(crate) fn pin(
-        &self,
-        address: u64,
-        len: usize,
-        force_pcie: bool,
-    ) -> Result<Handle, CallError> {
+    pub(crate) fn pin(&self, address: u64, len: usize, force_pcie: bool) -> Result<Handle, CallError> {
         let mut handle = Handle(0);
         let address = address as c_ulong;
         let api = &self.library.api;
@@ -120,12 +115,7 @@ impl Connection {
 
     /// `gdr_map`, or `gdr_map_v2` for a mapping that is not the default.
     #[inline]
-    pub(crate) fn map(
-        &self,
-        handle: Handle,
-        len: usize,
-        mapping_type: MappingType,
-    ) -> Result<*mut u8, CallError> {
+    pub(crate) fn map(&self, handle: Handle, len: usize, mapping_type: MappingType) -> Result<*mut u8, CallError> {
         let mut va = ptr::null_mut();
         let api = &self.library.api;
         if mapping_type == MappingType::Default {
@@ -202,10 +192,7 @@ impl Mapped {
         let va = connection.map(handle, len, mapping_type)?;
         let info = connection.info(handle)?;
         let start = info.va;
-        ensure!(
-            start == address,
-            "the mapping starts at {start:#x}, not at the buffer's {address:#x}"
-        );
+        ensure!(start == address, "the mapping starts at {start:#x}, not at the buffer's {address:#x}");
         Ok(Mapped { connection, handle, va, len, info })
     }
 
@@ -251,9 +238,7 @@ impl Mapped {
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> Result<(), CallError> {
         let to = self.range(at, bytes.len());
         // SAFETY: the range is mapped, and the slice readable.
-        let result = unsafe {
-            (self.copy_to())(self.handle, to.cast::<c_void>(), bytes.as_ptr().cast(), bytes.len())
-        };
+        let result = unsafe { (self.copy_to())(self.handle, to.cast::<c_void>(), bytes.as_ptr().cast(), bytes.len()) };
         check("gdr_copy_to_mapping", result)
     }
 

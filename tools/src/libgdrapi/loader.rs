@@ -57,9 +57,7 @@ impl Loader {
             Some(file) => self.load(&file),
             None => Err(error),
         });
-        found.context(
-            "no library found; name one with --lib, or put its directory on LD_LIBRARY_PATH",
-        )
+        found.context("no library found; name one with --lib, or put its directory on LD_LIBRARY_PATH")
     }
 }
 

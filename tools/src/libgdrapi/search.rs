@@ -104,9 +104,7 @@ pub(crate) fn implementation(file: &Path) -> Option<PathBuf> {
     let has = |mark: &[u8]| bytes.windows(mark.len()).any(|window| window == mark);
     let beside = file.with_file_name(SONAME);
     match bytes.starts_with(ELF) {
-        true if !has(MARK_OF_ALL) && has(SONAME.as_bytes()) && file != beside => {
-            implementation(&beside)
-        }
+        true if !has(MARK_OF_ALL) && has(SONAME.as_bytes()) && file != beside => implementation(&beside),
         is_library => is_library.then(|| real(file)),
     }
 }
@@ -119,17 +117,14 @@ pub(crate) fn real(file: &Path) -> PathBuf {
 /// The library that was installed, or built by `make lib`, with this program.
 pub(crate) fn beside_this_program() -> Option<PathBuf> {
     let program = env::current_exe().ok()?.canonicalize().ok()?;
-    directories_beside(program.parent()?)
-        .map(|directory| directory.join(SONAME))
-        .find(|file| file.exists())
+    directories_beside(program.parent()?).map(|directory| directory.join(SONAME)).find(|file| file.exists())
 }
 
 /// The directories of libraries that belong to programs in `bin`.
 fn directories_beside(bin: &Path) -> impl Iterator<Item = PathBuf> {
     let triplet = format!("{}-linux-gnu", env::consts::ARCH);
     // PREFIX/bin, with the names that distributions give to the other directory; build/tools/bin.
-    let directories =
-        ["../lib".into(), "../lib64".into(), format!("../lib/{triplet}"), "../../lib".into()];
+    let directories = ["../lib".into(), "../lib64".into(), format!("../lib/{triplet}"), "../../lib".into()];
     directories.map(|directory| bin.join(directory)).into_iter()
 }
 

@@ -83,18 +83,14 @@ impl Document {
             true => &[Quantity::Time, Quantity::Bandwidth],
             false => &[Quantity::Time],
         };
-        let panels = quantities
-            .iter()
-            .flat_map(|&quantity| groups.iter().map(move |group| self.panel(group, quantity)));
+        let panels =
+            quantities.iter().flat_map(|&quantity| groups.iter().map(move |group| self.panel(group, quantity)));
         let mut notes = vec!["Lines are medians. Both axes are logarithmic.".into()];
         if self.records.iter().any(|record| record.p99_ns.is_some()) {
             notes.push("Bands reach from P0 to P99.".into());
         }
         if groups.contains(&Direction::Write.name()) {
-            notes.push(
-                "A write ends when the CPU has taken the data, before the bus has carried it."
-                    .into(),
-            );
+            notes.push("A write ends when the CPU has taken the data, before the bus has carried it.".into());
         }
         Chart {
             title: self.setup.title(),
@@ -140,31 +136,24 @@ impl Document {
             title,
             unit: if is_bandwidth { "B/s" } else { "s" },
             curves: measured.chain(references).filter(|curve| !curve.points.is_empty()).collect(),
-            ceiling: self
-                .setup
-                .pcie_in_use()
-                .filter(|_| is_bandwidth && direction == Some(Direction::Write))
-                .map(|link| Ceiling {
+            ceiling: self.setup.pcie_in_use().filter(|_| is_bandwidth && direction == Some(Direction::Write)).map(
+                |link| Ceiling {
                     label: link.to_string(),
                     value: link.bytes_per_second(),
                     above: "gray: faster than the bus, part of the data is still in the CPU",
-                }),
+                },
+            ),
         }
     }
 
     /// Points of a method at the first alignment; a median has a range.
-    fn points(
-        &self,
-        group: &str,
-        method: &str,
-        quantity: Quantity,
-        ns: impl Fn(&Record) -> Option<f64>,
-    ) -> Vec<Point> {
+    fn points(&self, group: &str, method: &str, quantity: Quantity, ns: impl Fn(&Record) -> Option<f64>) -> Vec<Point> {
         let column = |record: &Record| (record.alignment_bytes, record.host_alignment_bytes);
         let first = self.records.first().map(column);
-        let records = self.records.iter().filter(|record| {
-            record.direction == group && record.method == method && Some(column(record)) == first
-        });
+        let records = self
+            .records
+            .iter()
+            .filter(|record| record.direction == group && record.method == method && Some(column(record)) == first);
         let point = |record: &Record| {
             let size = record.size_bytes as f64;
             let value = |ns: f64| match quantity {
@@ -174,8 +163,7 @@ impl Document {
             // Logarithmic axes have no 0.
             let ns = ns(record).filter(|&ns| ns > 0.0 && size > 0.0)?;
             let is_median = Some(ns) == record.p50_ns;
-            let end =
-                |end: Option<f64>| value(end.filter(|&end| is_median && end > 0.0).unwrap_or(ns));
+            let end = |end: Option<f64>| value(end.filter(|&end| is_median && end > 0.0).unwrap_or(ns));
             let (shortest, longest) = (end(record.p0_ns), end(record.p99_ns));
             let (low, high) = (shortest.min(longest), shortest.max(longest));
             Some(Point { size, value: value(ns), low, high })
@@ -231,20 +219,12 @@ mod tests {
 
     #[test]
     fn directions_have_panels_of_their_own_and_methods_have_colors() {
-        let copies = ["write", "read"]
-            .map(|direction| ["a", "b"].map(|method| copy(method, direction, 2000)));
+        let copies = ["write", "read"].map(|direction| ["a", "b"].map(|method| copy(method, direction, 2000)));
         let chart = chart(&setup("write-combining"), &json!(copies.concat()));
         let titles = chart.panels.iter().map(|panel| &panel.title[..]).collect::<Vec<_>>();
-        let expected = [
-            "Writes: time of a call",
-            "Reads: time of a call",
-            "Writes: bandwidth",
-            "Reads: bandwidth",
-        ];
+        let expected = ["Writes: time of a call", "Reads: time of a call", "Writes: bandwidth", "Reads: bandwidth"];
         assert_eq!(titles, expected);
-        let styles = |panel: usize| {
-            chart.panels[panel].curves.iter().map(|curve| curve.style).collect::<Vec<_>>()
-        };
+        let styles = |panel: usize| chart.panels[panel].curves.iter().map(|curve| curve.style).collect::<Vec<_>>();
         assert_eq!(styles(0), [Style::Solid(0), Style::Solid(1)]);
         assert_eq!(styles(3), [Style::Dashed(0), Style::Dashed(1)]);
         let point = |panel: usize| chart.panels[panel].curves[0].points[0];
@@ -267,10 +247,7 @@ mod tests {
     fn only_the_first_alignment_is_drawn() {
         let mut unaligned = copy("a", "read", 64);
         unaligned["alignment_bytes"] = json!(1);
-        let chart = chart(
-            &setup("cached"),
-            &json!([copy("a", "read", 1), unaligned, copy("a", "read", 4)]),
-        );
+        let chart = chart(&setup("cached"), &json!([copy("a", "read", 1), unaligned, copy("a", "read", 4)]));
         let sizes = chart.panels[0].curves[0].points.iter().map(|point| point.size);
         assert_eq!(sizes.collect::<Vec<_>>(), [1.0, 4.0]);
     }
@@ -286,8 +263,7 @@ mod tests {
 
     #[test]
     fn calls_have_panels_of_their_own() {
-        let record =
-            |call| json!({ "library": "a", "call": call, "size_bytes": 65536, "p50_ns": 5.0 });
+        let record = |call| json!({ "library": "a", "call": call, "size_bytes": 65536, "p50_ns": 5.0 });
         let chart = chart(&setup("cached"), &json!([record("pin"), record("map")]));
         let titles = chart.panels.iter().map(|panel| &panel.title[..]);
         assert_eq!(titles.collect::<Vec<_>>(), ["pin", "map"]);
@@ -297,15 +273,8 @@ mod tests {
     #[test]
     fn facts_are_those_that_results_depend_on() {
         let facts = chart(&setup("cached"), &json!([copy("a", "read", 1)])).facts;
-        let expected = [
-            "gdrcopy copylat",
-            "libgdrapi 2.6",
-            "gdrdrv 2.5",
-            "CUDA 13.0",
-            "PCIe 5.0 x16",
-            "CPU 4",
-            "1970-01-01",
-        ];
+        let expected =
+            ["gdrcopy copylat", "libgdrapi 2.6", "gdrdrv 2.5", "CUDA 13.0", "PCIe 5.0 x16", "CPU 4", "1970-01-01"];
         assert_eq!(facts, expected);
     }
 

@@ -24,10 +24,7 @@ impl Clock {
         let (last, elapsed) = (now(), start.elapsed());
         let mut empty: Vec<_> = (0..1001).map(|_| -(now() as f64 - now() as f64)).collect();
         empty.sort_by(f64::total_cmp);
-        Clock {
-            ns_per_tick: elapsed.as_nanos() as f64 / (last - first) as f64,
-            overhead: empty[empty.len() / 2],
-        }
+        Clock { ns_per_tick: elapsed.as_nanos() as f64 / (last - first) as f64, overhead: empty[empty.len() / 2] }
     }
 
     /// Nanoseconds that `work` takes, without the cost of the clock.

@@ -217,20 +217,14 @@ fn explain(error: Error, memory: Memory) -> Error {
             "The GPU's BAR1 has no room left. Use a smaller -s, or end programs that hold pins"
         }
         ("gdr_pin_buffer", Errno::EMFILE) => "No file descriptor is left. Raise `ulimit -n`",
-        ("gdr_pin_buffer", Errno::EOPNOTSUPP) => {
-            "This GPU or its driver does not support pinning its memory"
-        }
-        ("gdr_pin_buffer_v2", Errno::ENOSYS) => {
-            "This library is older than pin flags. Leave out -P"
-        }
+        ("gdr_pin_buffer", Errno::EOPNOTSUPP) => "This GPU or its driver does not support pinning its memory",
+        ("gdr_pin_buffer_v2", Errno::ENOSYS) => "This library is older than pin flags. Leave out -P",
         // gdrdrv's 524 has no name.
         ("gdr_pin_buffer_v2", Errno::EINVAL | Errno::EOPNOTSUPP | Errno::UnknownErrno) => {
             "-P needs gdrdrv 2.5 or later and a GPU with a coherent link; others are reached over PCIe anyway. Leave out -P"
         }
         ("gdr_map_v2", Errno::ENOSYS) => "This library is older than mapping types. Leave out -M",
-        ("gdr_map_v2", Errno::EOPNOTSUPP) => {
-            "This system does not support this mapping type. Leave out -M"
-        }
+        ("gdr_map_v2", Errno::EOPNOTSUPP) => "This system does not support this mapping type. Leave out -M",
         _ => "GDRCOPY_ENABLE_LOGGING=1 logs the reason",
     };
     anyhow!("{error:#}. {advice}. Run `gdrcopy doctor` for details")

@@ -67,12 +67,7 @@ impl Point {
     }
 
     /// Copies of this alignment, spread over windows whose guards do not overlap.
-    pub(crate) fn spread(
-        direction: Direction,
-        size: usize,
-        alignment: usize,
-        host_alignment: usize,
-    ) -> Point {
+    pub(crate) fn spread(direction: Direction, size: usize, alignment: usize, host_alignment: usize) -> Point {
         let alignment = alignment % LINE;
         let stride = (alignment + size + 2 * GUARD).next_multiple_of(LINE);
         Point {

@@ -138,20 +138,13 @@ impl Results {
                     0 => String::new(),
                     past => format!(", host {past} past a line"),
                 };
-                Some(format!(
-                    "{method}: {function} of {size} bytes at offset {offset}{host}: {wrong}"
-                ))
+                Some(format!("{method}: {function} of {size} bytes at offset {offset}{host}: {wrong}"))
             })
         })
     }
 
     /// Prints the results and draws the chart, in the forms that the options ask for.
-    pub(crate) fn write(
-        &self,
-        output: &Output,
-        plot: &Plot,
-        text: impl FnOnce() -> String,
-    ) -> Result<()> {
+    pub(crate) fn write(&self, output: &Output, plot: &Plot, text: impl FnOnce() -> String) -> Result<()> {
         let records = self.records();
         let document = Document {
             setup: &self.setup,
@@ -259,11 +252,7 @@ pub(crate) mod tests {
 
     /// Reads of 2 KiB by two libraries; a round trip takes a microsecond.
     pub(crate) fn results(outcomes: [Outcome; 2]) -> Results {
-        let result = |outcome| MethodResult {
-            function: "gdr_copy_from_mapping",
-            outcome,
-            fastest_run: None,
-        };
+        let result = |outcome| MethodResult { function: "gdr_copy_from_mapping", outcome, fastest_run: None };
         Results {
             setup: Setup {
                 tool: "copylat".into(),

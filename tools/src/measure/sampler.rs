@@ -159,13 +159,7 @@ impl Sampler<'_> {
     }
 
     /// Nanoseconds per call, of fewer calls after an interrupt.
-    fn sample(
-        &mut self,
-        method: &Method,
-        point: &Point,
-        first: usize,
-        calls: usize,
-    ) -> Result<f64> {
+    fn sample(&mut self, method: &Method, point: &Point, first: usize, calls: usize) -> Result<f64> {
         method.drain();
         let most = match self.cold == Cold::default() {
             true => calls_at_once(point.size),

@@ -22,8 +22,7 @@ use crate::system::nvml::Nvml;
 use crate::system::pci::{self, Link};
 
 /// Why the numbers of an emulated GPU are of no use.
-pub(crate) const EMULATED: &str =
-    "the GPU is emulated: its memory is host memory, and these numbers are meaningless";
+pub(crate) const EMULATED: &str = "the GPU is emulated: its memory is host memory, and these numbers are meaningless";
 
 /// Everything that is needed to measure.
 #[derive(Debug)]
@@ -109,12 +108,7 @@ impl Default for Extra {
 impl Session {
     /// Opens the GPU, and the libraries with a buffer of at least `len` bytes each. Errors say what to
     /// do.
-    pub(crate) fn open(
-        tool: &'static str,
-        target: &Target,
-        len: usize,
-        extra: &Extra,
-    ) -> Result<Session> {
+    pub(crate) fn open(tool: &'static str, target: &Target, len: usize, extra: &Extra) -> Result<Session> {
         let interrupt = Interrupt::listen(tool)?;
         if let Some(cpus) = &target.cpu {
             cpus.allow_all()?;
@@ -193,11 +187,7 @@ impl Session {
 }
 
 /// Loads the libraries that the options name, or the loader's choice.
-fn libraries(
-    loader: &mut Loader,
-    target: &Target,
-    max: usize,
-) -> Result<Vec<(String, &'static Library)>> {
+fn libraries(loader: &mut Loader, target: &Target, max: usize) -> Result<Vec<(String, &'static Library)>> {
     if target.libraries.is_empty() {
         return Ok(vec![("libgdrapi.so.2".into(), loader.load_default()?)]);
     }
@@ -223,9 +213,7 @@ fn pinned_cpu(tool: &str, gpu_node: Option<usize>) -> Option<usize> {
     if let Some(warning) = cpu::node_warning(cpu, cpu::node_of_cpu(cpu), gpu_node) {
         eprintln!("gdrcopy {tool}: warning: {warning}");
     } else if !is_pinned {
-        eprintln!(
-            "gdrcopy {tool}: warning: not pinned to a CPU; timings can vary by 3x (use --cpu)"
-        );
+        eprintln!("gdrcopy {tool}: warning: not pinned to a CPU; timings can vary by 3x (use --cpu)");
     }
     is_pinned.then_some(cpu)
 }
@@ -348,12 +336,7 @@ impl fmt::Display for LibraryInfo {
         let version = self.version.clone().unwrap_or_else(unknown);
         let driver = self.driver_version.clone().unwrap_or_else(unknown);
         let memory = serde_json::to_value(self.memory).unwrap_or_default();
-        writeln!(
-            out,
-            "{}: {} (release {version}, driver {driver})",
-            self.label,
-            self.file.display()
-        )?;
+        writeln!(out, "{}: {} (release {version}, driver {driver})", self.label, self.file.display())?;
         writeln!(
             out,
             "  buffer from {}: device {:#x}, mapped at {:#x}, {} bytes in pages of {}, {} mapping",
@@ -374,11 +357,7 @@ mod tests {
     #[test]
     fn dates_follow_the_calendar() {
         let days = [(0, "1970-01-01"), (951_782_399, "2000-02-28"), (951_868_800, "2000-03-01")];
-        let more = [
-            (1_795_365_988, "2026-11-22"),
-            (4_102_444_799, "2099-12-31"),
-            (951_782_400, "2000-02-29"),
-        ];
+        let more = [(1_795_365_988, "2026-11-22"), (4_102_444_799, "2099-12-31"), (951_782_400, "2000-02-29")];
         for (time, day) in days.into_iter().chain(more) {
             assert_eq!(date(time), day);
         }

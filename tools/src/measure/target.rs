@@ -30,13 +30,7 @@ pub(crate) struct Target {
     pub(crate) memory: MemoryChoice,
 
     /// The type of the mapping
-    #[arg(
-        short = 'M',
-        long = "mapping",
-        value_enum,
-        default_value = "default",
-        value_name = "TYPE"
-    )]
+    #[arg(short = 'M', long = "mapping", value_enum, default_value = "default", value_name = "TYPE")]
     pub(crate) mapping: MappingType,
 
     /// Reach the GPU memory over PCIe even where a coherent link exists (GDR_PIN_FLAG_FORCE_PCIE)

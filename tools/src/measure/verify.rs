@@ -27,21 +27,11 @@ impl Verifier {
     /// For GPU buffers of `buffer_len` bytes.
     pub(crate) fn new(point: Point, buffer_len: usize) -> Verifier {
         let len = point.device_len().min(buffer_len);
-        Verifier {
-            point,
-            device: pattern(len, 1),
-            source: pattern(point.host_len(), 2),
-            seen: vec![0; len],
-        }
+        Verifier { point, device: pattern(len, 1), source: pattern(point.host_len(), 2), seen: vec![0; len] }
     }
 
     /// Copies once to or from each window, and returns what is wrong with the copies.
-    pub(crate) fn check(
-        &mut self,
-        method: &Method,
-        host: &mut PinnedBuffer,
-        clock: &Clock,
-    ) -> Result<Option<String>> {
+    pub(crate) fn check(&mut self, method: &Method, host: &mut PinnedBuffer, clock: &Clock) -> Result<Option<String>> {
         method.buffer.write(&self.device)?;
         match self.point.direction {
             Direction::Write => {

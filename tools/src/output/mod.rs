@@ -87,8 +87,7 @@ pub(crate) fn ratio(ratio: Option<f64>) -> String {
 /// A bar of this many steps on stderr; nothing if stderr is not a terminal.
 pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}");
-    ProgressBar::new(steps as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Options that contradict each other or the system they are used on.

@@ -34,10 +34,8 @@ const BETWEEN_SIZES: f64 = 52.0;
 const MOST_VALUES: usize = 7;
 
 /// Each is readable as text on white. The first four are distinguishable with any color blindness.
-const COLORS: [&str; 10] = [
-    "#0067a5", "#c24e00", "#2b2b2b", "#7300e6", "#00806a", "#b0307a", "#806000", "#4a6fe3",
-    "#a52a2a", "#4f7a1f",
-];
+const COLORS: [&str; 10] =
+    ["#0067a5", "#c24e00", "#2b2b2b", "#7300e6", "#00806a", "#b0307a", "#806000", "#4a6fe3", "#a52a2a", "#4f7a1f"];
 const GRAY: &str = "#6b6b6b";
 
 /// Everything that is drawn.
@@ -149,12 +147,7 @@ impl Chart {
             Escaped(&desc)
         );
         let y = MARGIN + TITLE * 0.8;
-        text(
-            &mut svg,
-            (MARGIN, y),
-            &format!(r#"font-size="{TITLE}" font-weight="bold""#),
-            &self.title,
-        );
+        text(&mut svg, (MARGIN, y), &format!(r#"font-size="{TITLE}" font-weight="bold""#), &self.title);
         for (lines, y) in [(&facts, y + 4.0), (&notes, bottom)] {
             for (i, line) in lines.iter().enumerate() {
                 let place = (MARGIN, y + LINE * (i + 1) as f64);
@@ -163,8 +156,7 @@ impl Chart {
         }
         let width = (WIDTH - MARGIN) / self.columns as f64;
         // The same for all, so that those below each other have their sizes below each other.
-        let labels =
-            panels.iter().flat_map(|panel| panel.labels()).map(|label| label.chars().count()).max();
+        let labels = panels.iter().flat_map(|panel| panel.labels()).map(|label| label.chars().count()).max();
         let labels = (labels.unwrap_or(0) as f64 * TEXT * CHARACTER + LEADER).min(width * 0.4);
         for (i, panel) in panels.into_iter().enumerate() {
             let (row, column) = (i / self.columns, i % self.columns);
@@ -182,9 +174,7 @@ impl Chart {
         let mut words = self.facts.join(", ");
         for panel in self.drawn() {
             let curves = panel.curves.iter().filter_map(|curve| {
-                let end = |point: &Point| {
-                    format!("{} at {}", quantity(point.value, panel.unit), bytes(point.size))
-                };
+                let end = |point: &Point| format!("{} at {}", quantity(point.value, panel.unit), bytes(point.size));
                 let (first, last) = (curve.points.first()?, curve.points.last()?);
                 Some(format!("{} from {} to {}", curve.label, end(first), end(last)))
             });
@@ -225,8 +215,7 @@ impl Frame {
 
     /// The points of a line through some values.
     fn line(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
-        let places =
-            points.map(|(size, value)| format!("{:.1},{:.1}", self.x(size), self.y(value)));
+        let places = points.map(|(size, value)| format!("{:.1},{:.1}", self.x(size), self.y(value)));
         places.collect::<Vec<_>>().join(" ")
     }
 }
@@ -275,9 +264,7 @@ impl Panel {
     fn frame(&self, (left, top): (f64, f64), width: f64) -> Frame {
         let points = || self.curves.iter().flat_map(|curve| &curve.points);
         let bounds = |values: &mut dyn Iterator<Item = f64>| {
-            values.fold((f64::INFINITY, f64::MIN_POSITIVE), |(low, high), value| {
-                (low.min(value), high.max(value))
-            })
+            values.fold((f64::INFINITY, f64::MIN_POSITIVE), |(low, high), value| (low.min(value), high.max(value)))
         };
         let (smallest, largest) = bounds(&mut points().map(|point| point.size));
         let (low, mut high) = bounds(&mut points().flat_map(|point| [point.low, point.high]));
@@ -392,8 +379,7 @@ fn spread(wanted: &[f64], (top, bottom): (f64, f64)) -> Vec<f64> {
 fn ticks((first, last): (f64, f64)) -> Vec<f64> {
     let multiples = |factors: &[f64]| {
         let powers = first.floor() as i32..=last.ceil() as i32;
-        let values =
-            powers.flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)));
+        let values = powers.flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)));
         values.filter(|value| (first..=last).contains(&value.log10())).collect::<Vec<_>>()
     };
     let dense: [&[f64]; 3] = [&[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0], &[1.0, 2.0, 5.0], &[1.0, 3.0]];
@@ -403,22 +389,13 @@ fn ticks((first, last): (f64, f64)) -> Vec<f64> {
 
 /// A value with its unit and the prefix that fits.
 pub(crate) fn quantity(value: f64, unit: &str) -> String {
-    const PREFIXES: [(f64, &str); 8] = [
-        (1e-12, "p"),
-        (1e-9, "n"),
-        (1e-6, "µ"),
-        (1e-3, "m"),
-        (1.0, ""),
-        (1e3, "k"),
-        (1e6, "M"),
-        (1e9, "G"),
-    ];
+    const PREFIXES: [(f64, &str); 8] =
+        [(1e-12, "p"), (1e-9, "n"), (1e-6, "µ"), (1e-3, "m"), (1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")];
     // Powers of ten are not exact.
     let fitting = PREFIXES.iter().rev().find(|(scale, _)| value >= scale * 0.9999);
     let (scale, prefix) = fitting.unwrap_or(&PREFIXES[0]);
     let number = value / scale;
-    let decimals =
-        if number.round() >= 10.0 || (number - number.round()).abs() < 0.01 { 0 } else { 1 };
+    let decimals = if number.round() >= 10.0 || (number - number.round()).abs() < 0.01 { 0 } else { 1 };
     format!("{number:.decimals$} {prefix}{unit}")
 }
 
@@ -516,8 +493,7 @@ mod tests {
 
     #[test]
     fn everything_is_inside_the_area() {
-        let curves =
-            vec![curve("a", Style::Solid(0), &[1e3, 1e9]), curve("b", Style::Reference, &[5e2])];
+        let curves = vec![curve("a", Style::Solid(0), &[1e3, 1e9]), curve("b", Style::Reference, &[5e2])];
         let frame = chart(curves.clone()).panels[0].frame((50.0, 20.0), 300.0);
         for point in curves.iter().flat_map(|curve| &curve.points) {
             assert!((50.0..=350.0).contains(&frame.x(point.size)), "{point:?}");

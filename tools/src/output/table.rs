@@ -39,8 +39,7 @@ impl Table {
             let padded = pairs.map(|(cell, &width)| format!(" {cell:>width$} "));
             format!("|{}|\n", padded.collect::<Vec<_>>().join("|"))
         };
-        let rule: Vec<_> =
-            widths.iter().map(|&width| format!("{}:", "-".repeat(width - 1))).collect();
+        let rule: Vec<_> = widths.iter().map(|&width| format!("{}:", "-".repeat(width - 1))).collect();
         let (names, rest) = self.lines.split_at(1);
         let rest: String = rest.iter().map(|cells| line(cells)).collect();
         line(&names[0]) + &line(&rule) + &rest

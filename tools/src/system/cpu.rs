@@ -93,11 +93,7 @@ pub(crate) fn allowed_nodes() -> Option<Vec<usize>> {
 }
 
 /// A warning if a CPU and a GPU are on different nodes.
-pub(crate) fn node_warning(
-    cpu: usize,
-    cpu_node: Option<usize>,
-    gpu_node: Option<usize>,
-) -> Option<String> {
+pub(crate) fn node_warning(cpu: usize, cpu_node: Option<usize>, gpu_node: Option<usize>) -> Option<String> {
     let (cpu_node, gpu_node) = (cpu_node?, gpu_node?);
     (cpu_node != gpu_node).then(|| {
         format!(

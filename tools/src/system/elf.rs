@@ -35,8 +35,7 @@ impl Functions {
         }
         let entries = |offset, size, count| {
             let size = number(&header, size, 2)?;
-            let table =
-                bytes(file, number(&header, offset, 8)?, size * number(&header, count, 2)?)?;
+            let table = bytes(file, number(&header, offset, 8)?, size * number(&header, count, 2)?)?;
             Some(table.chunks(size.max(1) as usize).map(<[u8]>::to_vec).collect::<Vec<_>>())
         };
         for segment in entries(32, 54, 56)? {
@@ -46,8 +45,7 @@ impl Functions {
             }
         }
         let sections = entries(40, 58, 60)?;
-        let content =
-            |section: &[u8]| bytes(file, number(section, 24, 8)?, number(section, 32, 8)?);
+        let content = |section: &[u8]| bytes(file, number(section, 24, 8)?, number(section, 32, 8)?);
         for section in &sections {
             if ![SHT_SYMTAB, SHT_DYNSYM].contains(&number(section, 4, 4)?) {
                 continue;

@@ -18,9 +18,7 @@ pub(crate) fn number<T: FromStr>(path: impl AsRef<Path>) -> Option<T> {
 
 /// The value after `key` and a colon in a text of such lines.
 pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    text.lines()
-        .find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':'))
-        .map(str::trim)
+    text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(':')).map(str::trim)
 }
 
 /// The entries of a directory whose names begin like this, sorted; none if it cannot be read.
@@ -36,8 +34,7 @@ pub(crate) fn matching(directory: &Path, prefix: &str) -> Vec<PathBuf> {
 /// name.
 pub(crate) fn contains(directory: &Path, name: &str, levels: usize) -> bool {
     let below = || matching(directory, "").into_iter().filter(|path| path.is_dir());
-    directory.join(name).exists()
-        || levels > 0 && below().any(|directory| contains(&directory, name, levels - 1))
+    directory.join(name).exists() || levels > 0 && below().any(|directory| contains(&directory, name, levels - 1))
 }
 
 /// Returns whether the kernel has loaded a module, or has it built in; `None` if unknown.

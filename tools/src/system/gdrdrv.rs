@@ -80,8 +80,7 @@ pub(crate) fn query() -> Gdrdrv {
             Some(_) => Some(true),
             None => files::module_loaded("gdrdrv"),
         },
-        installation: files::text("/proc/sys/kernel/osrelease")
-            .map(|kernel| installation(Path::new("/"), kernel)),
+        installation: files::text("/proc/sys/kernel/osrelease").map(|kernel| installation(Path::new("/"), kernel)),
         signed_only: signed_only(),
         bound_to_dummy: Path::new("/sys/module/nv_p2p_dummy/holders/gdrdrv").exists(),
         versions: versions(),
@@ -133,8 +132,7 @@ fn versions() -> Result<Versions, Errno> {
     let device: File = OpenOptions::new().read(true).write(true).open(NODE).map_err(errno)?;
     let mut answer = [0u32; 2];
     // SAFETY: the command writes two words, the length of the array; the descriptor is open.
-    let result =
-        unsafe { libc::ioctl(device.as_raw_fd(), GET_VERSION as libc::Ioctl, answer.as_mut_ptr()) };
+    let result = unsafe { libc::ioctl(device.as_raw_fd(), GET_VERSION as libc::Ioctl, answer.as_mut_ptr()) };
     Errno::result(result)?;
     let [module, oldest_library] = answer.map(version);
     Ok(Versions { module, oldest_library })

@@ -33,9 +33,7 @@ impl Interrupt {
             signals.forever().next();
             // Below the terminal's ^C and a progress bar.
             let below = if io::stderr().is_terminal() { "\n" } else { "" };
-            eprintln!(
-                "{below}gdrcopy {tool}: finishing this measurement; Ctrl-C again ends at once"
-            );
+            eprintln!("{below}gdrcopy {tool}: finishing this measurement; Ctrl-C again ends at once");
         });
         Ok(Interrupt(requested))
     }

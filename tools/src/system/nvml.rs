@@ -51,9 +51,7 @@ impl Nvml {
         let address = CString::new(pci_address).ok()?;
         let (mut device, mut bar1) = (ptr::null_mut(), Bar1::default());
         // SAFETY: the address is a C string, the others are local variables.
-        let found = unsafe {
-            (self.device)(address.as_ptr(), &mut device) == 0 && (self.bar1)(device, &mut bar1) == 0
-        };
+        let found = unsafe { (self.device)(address.as_ptr(), &mut device) == 0 && (self.bar1)(device, &mut bar1) == 0 };
         found.then_some(bar1)
     }
 
@@ -61,8 +59,7 @@ impl Nvml {
     pub(crate) fn driver_version(&self) -> Option<String> {
         let mut text = [0u8; 96];
         // SAFETY: the text is a local variable, of the length that NVML receives.
-        let result =
-            unsafe { (self.driver_version)(text.as_mut_ptr().cast(), text.len() as c_uint) };
+        let result = unsafe { (self.driver_version)(text.as_mut_ptr().cast(), text.len() as c_uint) };
         let end = text.iter().position(|&byte| byte == 0)?;
         (result == 0).then(|| String::from_utf8_lossy(&text[..end]).into_owned())
     }

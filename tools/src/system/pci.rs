@@ -120,13 +120,9 @@ mod tests {
 
     #[test]
     fn link_carries_what_its_lanes_do() {
-        let link =
-            |speed: &str, width| Pci { speed: Some(speed.into()), width, ..Pci::default() }.link();
+        let link = |speed: &str, width| Pci { speed: Some(speed.into()), width, ..Pci::default() }.link();
         let gen5 = link("32.0 GT/s PCIe", Some(16)).unwrap();
-        assert_eq!(
-            (gen5.to_string(), gen5.bytes_per_second().round()),
-            ("PCIe 5.0 x16".into(), 63.008e9)
-        );
+        assert_eq!((gen5.to_string(), gen5.bytes_per_second().round()), ("PCIe 5.0 x16".into(), 63.008e9));
         assert_eq!(link("Unknown", Some(16)), None);
         assert_eq!(link("8 GT/s", None), None);
     }

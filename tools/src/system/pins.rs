@@ -48,8 +48,7 @@ pub(crate) fn query() -> Option<Result<Vec<Pin>, Unread>> {
 fn parse(list: &str) -> Result<Vec<Pin>, usize> {
     let mut lines = list.split_inclusive('\n').zip(1..);
     let header = lines.next().map(|(header, _)| header);
-    if !header.is_some_and(|header| header.ends_with('\n') && header.split_whitespace().eq(HEADER))
-    {
+    if !header.is_some_and(|header| header.ends_with('\n') && header.split_whitespace().eq(HEADER)) {
         return Err(1);
     }
     lines.map(|(line, number)| pin(line).ok_or(number)).collect()
@@ -98,19 +97,15 @@ mod tests {
             age,
             command: command.into(),
         };
-        let expected = vec![
-            pin(4242, 1000, 2 << 20, true, 12, "python3 train.py"),
-            pin(7, 0, 64 << 10, false, 86400, "ucx"),
-        ];
+        let expected =
+            vec![pin(4242, 1000, 2 << 20, true, 12, "python3 train.py"), pin(7, 0, 64 << 10, false, 86400, "ucx")];
         assert_eq!(pins, Ok(expected));
         assert_eq!(list(""), Ok(Vec::new()));
     }
 
     #[test]
     fn commands_keep_their_blanks_and_may_be_empty() {
-        for (command, found) in
-            [("a  b\tc 1 2", "a  b\tc 1 2"), ("yes WC 12 x", "yes WC 12 x"), ("", "")]
-        {
+        for (command, found) in [("a  b\tc 1 2", "a  b\tc 1 2"), ("yes WC 12 x", "yes WC 12 x"), ("", "")] {
             let pins = list(&format!("1 2 3 no - 4 {command}\n")).expect("a pin");
             assert_eq!(pins[0].command, found);
         }

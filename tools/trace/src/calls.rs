@@ -34,11 +34,7 @@ fn recorded(
 }
 
 /// Same for a call that ends pins. They end before it returns, as by then another thread may have a pin with the handle.
-fn ends(
-    function: Function,
-    is_meant: impl Fn(&Pin) -> bool,
-    forward: impl FnOnce() -> c_int,
-) -> c_int {
+fn ends(function: Function, is_meant: impl Fn(&Pin) -> bool, forward: impl FnOnce() -> c_int) -> c_int {
     let pin = Cell::new(None);
     let forward = || {
         let Some(tables) = tables() else {
@@ -121,22 +117,12 @@ pub(crate) extern "C-unwind" fn unpin_buffer(g: Gdr, handle: Handle) -> c_int {
     ends(Function::UnpinBuffer, is_it, forward!(unpin_buffer(g, handle)))
 }
 
-pub(crate) extern "C-unwind" fn get_callback_flag(
-    g: Gdr,
-    handle: Handle,
-    flag: *mut c_int,
-) -> c_int {
+pub(crate) extern "C-unwind" fn get_callback_flag(g: Gdr, handle: Handle, flag: *mut c_int) -> c_int {
     let forward = forward!(get_callback_flag(g, handle, flag));
     recorded(Function::GetCallbackFlag, 0, 0, forward, |_| None)
 }
 
-pub(crate) extern "C-unwind" fn get_info(
-    g: Gdr,
-    handle: Handle,
-    info: *mut c_void,
-    _: usize,
-    caller: usize,
-) -> c_int {
+pub(crate) extern "C-unwind" fn get_info(g: Gdr, handle: Handle, info: *mut c_void, _: usize, caller: usize) -> c_int {
     recorded(Function::GetInfo, caller, 0, forward!(get_info(g, handle, info)), |_| None)
 }
 
@@ -170,12 +156,7 @@ fn mapping_type(g: Gdr, handle: Handle) -> u32 {
     }
 }
 
-pub(crate) extern "C-unwind" fn map(
-    g: Gdr,
-    handle: Handle,
-    va: *mut *mut c_void,
-    size: usize,
-) -> c_int {
+pub(crate) extern "C-unwind" fn map(g: Gdr, handle: Handle, va: *mut *mut c_void, size: usize) -> c_int {
     let note = |tables: &'static Tables| {
         // SAFETY: the real function has written the address.
         recording::mapped(tables, handle, unsafe { *va }.addr(), size, mapping_type(g, handle))
@@ -197,12 +178,7 @@ pub(crate) extern "C-unwind" fn map_v2(
     recorded(Function::MapV2, 0, size, forward!(map_v2(g, handle, va, size, flags)), note)
 }
 
-pub(crate) extern "C-unwind" fn unmap(
-    g: Gdr,
-    handle: Handle,
-    va: *mut c_void,
-    size: usize,
-) -> c_int {
+pub(crate) extern "C-unwind" fn unmap(g: Gdr, handle: Handle, va: *mut c_void, size: usize) -> c_int {
     let note = |tables: &'static Tables| recording::unmapped(tables, handle);
     recorded(Function::Unmap, 0, size, forward!(unmap(g, handle, va, size)), note)
 }
@@ -259,28 +235,17 @@ pub(crate) extern "C-unwind" fn runtime_get_version(major: *mut c_int, minor: *m
     recorded(Function::RuntimeGetVersion, 0, 0, forward, |_| None);
 }
 
-pub(crate) extern "C-unwind" fn driver_get_version(
-    g: Gdr,
-    major: *mut c_int,
-    minor: *mut c_int,
-) -> c_int {
+pub(crate) extern "C-unwind" fn driver_get_version(g: Gdr, major: *mut c_int, minor: *mut c_int) -> c_int {
     let forward = forward!(driver_get_version(g, major, minor));
     recorded(Function::DriverGetVersion, 0, 0, forward, |_| None)
 }
 
-pub(crate) extern "C-unwind" fn get_attribute(
-    g: Gdr,
-    attribute: c_uint,
-    value: *mut c_int,
-) -> c_int {
+pub(crate) extern "C-unwind" fn get_attribute(g: Gdr, attribute: c_uint, value: *mut c_int) -> c_int {
     let forward = forward!(get_attribute(g, attribute, value));
     recorded(Function::GetAttribute, 0, 0, forward, |_| None)
 }
 
-pub(crate) extern "C-unwind" fn get_mapping_type_string(
-    mapping_type: c_uint,
-    name: *mut *const c_char,
-) -> c_int {
+pub(crate) extern "C-unwind" fn get_mapping_type_string(mapping_type: c_uint, name: *mut *const c_char) -> c_int {
     let forward = forward!(get_mapping_type_string(mapping_type, name));
     recorded(Function::GetMappingTypeString, 0, 0, forward, |_| None)
 }

@@ -9,8 +9,7 @@ use gdrcopy_trace_tables::{FUNCTIONS, Function};
 
 use crate::process;
 
-static ADDRESSES: [AtomicPtr<c_void>; FUNCTIONS.len()] =
-    [const { AtomicPtr::new(null_mut()) }; FUNCTIONS.len()];
+static ADDRESSES: [AtomicPtr<c_void>; FUNCTIONS.len()] = [const { AtomicPtr::new(null_mut()) }; FUNCTIONS.len()];
 
 static LOADED: AtomicBool = AtomicBool::new(false);
 
@@ -30,9 +29,7 @@ fn load(function: Function) -> *mut c_void {
                 return;
             };
             // SAFETY: `gdrcopy trace` found a libgdrapi in this file. By path, as its SONAME is this object's.
-            let library = unsafe {
-                libc::dlopen(settings.library.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL)
-            };
+            let library = unsafe { libc::dlopen(settings.library.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
             for (name, address) in FUNCTIONS.iter().zip(&ADDRESSES) {
                 let name = CString::new(*name).unwrap_or_default();
                 if !library.is_null() {

@@ -6,8 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{compiler_fence, fence};
 
 use gdrcopy_trace_tables::{
-    Event, Function, Number, PINS, Pin, Ring, THREADS, Tables, Thread, Wrong, size_class, ticks,
-    time_bucket,
+    Event, Function, Number, PINS, Pin, Ring, THREADS, Tables, Thread, Wrong, size_class, ticks, time_bucket,
 };
 
 use crate::process;
@@ -116,8 +115,7 @@ impl Copy {
     #[cold]
     fn record_misuse(&self, caller: usize) {
         let pin = self.pin.map(|pin| &self.tables.pins[pin]);
-        let (va, mapped) =
-            pin.map_or((0, 0), |pin| (pin.va.load(Relaxed), pin.mapped.load(Relaxed)));
+        let (va, mapped) = pin.map_or((0, 0), |pin| (pin.va.load(Relaxed), pin.mapped.load(Relaxed)));
         let wrong = match pin {
             // It may be one of these.
             None if self.tables.pins_left_out.load(Relaxed) > 0 => return,
@@ -215,11 +213,7 @@ pub(crate) struct Call {
 
 impl Call {
     /// None for calls that the library makes of its own functions.
-    pub(crate) fn begin(
-        tables: &'static Tables,
-        function: Function,
-        caller: usize,
-    ) -> Option<Call> {
+    pub(crate) fn begin(tables: &'static Tables, function: Function, caller: usize) -> Option<Call> {
         // A signal handler may have left the library by longjmp; no function of it calls gdr_open.
         if INSIDE.replace(true) && function != Function::Open {
             return None;
@@ -291,13 +285,9 @@ pub(crate) fn pinned(
         let number = number.filter(|&number| {
             let pin = &tables.pins[number];
             tables.remove(pin.handle.load(Relaxed), number);
-            for (field, value) in [
-                (&pin.gdr, gdr),
-                (&pin.address, address),
-                (&pin.size, size),
-                (&pin.caller, caller),
-                (&pin.list, list),
-            ] {
+            for (field, value) in
+                [(&pin.gdr, gdr), (&pin.address, address), (&pin.size, size), (&pin.caller, caller), (&pin.list, list)]
+            {
                 field.store(value, Relaxed);
             }
             pin.mapped.store(0, Relaxed);
@@ -334,13 +324,7 @@ fn forget(tables: &Tables, pin: usize) {
 }
 
 /// A pin is mapped at this address, with this type if it is known.
-pub(crate) fn mapped(
-    tables: &Tables,
-    handle: u64,
-    va: usize,
-    size: usize,
-    mapping_type: u32,
-) -> Option<usize> {
+pub(crate) fn mapped(tables: &Tables, handle: u64, va: usize, size: usize, mapping_type: u32) -> Option<usize> {
     let mapping_type = mapping_type as usize % tables.mapping_types.len();
     tables.mapping_types[mapping_type].fetch_add(1, Relaxed);
     let number = tables.find(handle)?;
@@ -369,11 +353,7 @@ pub(crate) fn ending(tables: &Tables, is_meant: impl Fn(&Pin) -> bool) {
 }
 
 /// These pins no longer exist, or have not ended. Returns the number of one.
-pub(crate) fn ended(
-    tables: &Tables,
-    is_meant: impl Fn(&Pin) -> bool,
-    succeeded: bool,
-) -> Option<usize> {
+pub(crate) fn ended(tables: &Tables, is_meant: impl Fn(&Pin) -> bool, succeeded: bool) -> Option<usize> {
     locked(tables, || {
         let is_ending = |pin: &Pin| pin.live.load(Relaxed) == 2 && is_meant(pin);
         let of_it = tables.pins.iter().enumerate().filter(|(_, pin)| is_ending(pin));

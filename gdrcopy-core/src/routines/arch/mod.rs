@@ -3,11 +3,7 @@
 // Miri and loom know no inline assembly.
 #[cfg(all(target_arch = "aarch64", not(any(miri, gdrapi_loom))))]
 mod aarch64;
-#[cfg(any(
-    miri,
-    gdrapi_loom,
-    not(any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"))
-))]
+#[cfg(any(miri, gdrapi_loom, not(any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"))))]
 mod generic;
 #[cfg(all(target_arch = "powerpc64", not(any(miri, gdrapi_loom))))]
 mod powerpc64;

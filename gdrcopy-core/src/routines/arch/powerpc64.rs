@@ -3,8 +3,7 @@
 use crate::routines::routine::Routine;
 use crate::routines::{portable, stores};
 
-static POWER: Routine =
-    Routine { name: "power", write, read: portable::read, blocks: Some(portable::BLOCKS) };
+static POWER: Routine = Routine { name: "power", write, read: portable::read, blocks: Some(portable::BLOCKS) };
 
 /// The routines, best first.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {

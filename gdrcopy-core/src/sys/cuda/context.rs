@@ -58,11 +58,7 @@ impl Driver {
     /// Works with a context of the device current in the calling thread, and leaves the thread as it was.
     /// The context of the memory itself comes before the device's primary one, which might have to be created for the
     /// purpose. That takes GPU memory and hundreds of milliseconds.
-    pub(super) fn in_context<T>(
-        &self,
-        place: &Place,
-        work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
+    pub(super) fn in_context<T>(&self, place: &Place, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let &Place { device, context, .. } = place;
         if self.current_device()? == Some(device) {
             return work();
@@ -76,11 +72,7 @@ impl Driver {
     }
 
     /// Works with this context current in the calling thread, and leaves the thread as it was.
-    pub(super) fn with_current<T>(
-        &self,
-        context: Context,
-        work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
+    pub(super) fn with_current<T>(&self, context: Context, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = self.current()?;
         if before == context {
             return work();
@@ -154,10 +146,7 @@ impl Driver {
     fn has_primary(&self, device: Device) -> bool {
         let (mut flags, mut is_active) = (0, 0);
         // SAFETY: the outputs are local variables.
-        let result = self
-            .cu
-            .primary_state()
-            .map(|state| unsafe { state(device.0, &mut flags, &mut is_active) });
+        let result = self.cu.primary_state().map(|state| unsafe { state(device.0, &mut flags, &mut is_active) });
         result == Ok(0) && is_active != 0
     }
 
@@ -171,8 +160,7 @@ impl Driver {
     /// (from cuMemCreate or a memory pool).
     fn context_of(&self, address: u64) -> Context {
         let context = self.pointer_attribute(PointerAttribute::Context, address);
-        context
-            .map_or(ptr::null_mut(), |context| ptr::with_exposed_provenance_mut(context as usize))
+        context.map_or(ptr::null_mut(), |context| ptr::with_exposed_provenance_mut(context as usize))
     }
 }
 

@@ -13,13 +13,7 @@ const RANGE_FLAG_PCIE: c_ulonglong = 1;
 
 impl Driver {
     /// A dma-buf of `len` bytes of memory from `address` on, both multiples of the host's page size.
-    pub fn export(
-        &self,
-        place: &Place,
-        address: u64,
-        len: usize,
-        over_pcie: bool,
-    ) -> Result<OwnedFd> {
+    pub fn export(&self, place: &Place, address: u64, len: usize, over_pcie: bool) -> Result<OwnedFd> {
         let flags = if over_pcie { RANGE_FLAG_PCIE } else { 0 };
         let export = self.cu.export()?;
         self.in_context(place, || {

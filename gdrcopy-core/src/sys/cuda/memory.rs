@@ -58,8 +58,7 @@ impl Gpu {
             let mut stream = ptr::null_mut();
             gpu.in_context(|| {
                 // SAFETY: the output is a local variable; `drop` destroys it.
-                let created =
-                    unsafe { driver.cu.stream_create()?(&mut stream, STREAM_NON_BLOCKING) };
+                let created = unsafe { driver.cu.stream_create()?(&mut stream, STREAM_NON_BLOCKING) };
                 driver.check("cuStreamCreate", created)
             })?;
             gpu.frees = stream;

@@ -76,9 +76,7 @@ impl CopyEngine {
         let mut engine = CopyEngine {
             home,
             lanes: [const { Lane { stream: ptr::null_mut(), in_flight: false } }; LANES],
-            buffer: ManuallyDrop::new(page_locked_later(
-                chunk.checked_mul(LANES).ok_or(Error::RangeOverflow)?,
-            )?),
+            buffer: ManuallyDrop::new(page_locked_later(chunk.checked_mul(LANES).ok_or(Error::RangeOverflow)?)?),
             registration: None,
             chunk,
         };
@@ -90,9 +88,7 @@ impl CopyEngine {
             driver.cu.stream_destroy()?;
             let unregister = driver.cu.host_unregister()?;
             // SAFETY: the memory is the engine's, and is unregistered before it is unmapped.
-            let result = unsafe {
-                driver.cu.host_register()?(buffer.as_mut_ptr().cast(), buffer.len(), NO_FLAGS)
-            };
+            let result = unsafe { driver.cu.host_register()?(buffer.as_mut_ptr().cast(), buffer.len(), NO_FLAGS) };
             driver.check("cuMemHostRegister", result)?;
             let number = driver.buffer_id(buffer.as_ptr().addr() as u64);
             *registration = Some(number.inspect_err(|_| {
@@ -152,13 +148,7 @@ impl CopyEngine {
     ///
     /// # Safety
     /// `dst` is writable for `len` bytes.
-    pub unsafe fn read(
-        &mut self,
-        src: u64,
-        dst: *mut u8,
-        len: usize,
-        patience: Duration,
-    ) -> Result<()> {
+    pub unsafe fn read(&mut self, src: u64, dst: *mut u8, len: usize, patience: Duration) -> Result<()> {
         let driver = self.home.driver();
         let copy = driver.cu.copy_to_host()?;
         let (base, chunk) = (self.buffer.as_mut_ptr(), self.chunk);
@@ -210,9 +200,8 @@ impl CopyEngine {
                     // is the caller's.
                     unsafe {
                         ptr::copy_nonoverlapping(src[bytes.clone()].as_ptr(), buffer, bytes.len());
-                        lanes[lane].start("cuMemcpyHtoDAsync", driver, |stream| {
-                            copy(dst, buffer.cast(), bytes.len(), stream)
-                        })
+                        lanes[lane]
+                            .start("cuMemcpyHtoDAsync", driver, |stream| copy(dst, buffer.cast(), bytes.len(), stream))
                     }
                 });
                 if result.is_err() {
@@ -234,9 +223,7 @@ impl CopyEngine {
     pub unsafe fn read_directly(&mut self, src: u64, dst: *mut u8, len: usize) -> Result<()> {
         let copy = self.home.driver().cu.copy_to_host()?;
         // SAFETY: `dst` is writable until the GPU has finished: contract of this function.
-        self.copy_directly("cuMemcpyDtoHAsync", |stream| unsafe {
-            copy(dst.cast(), src, len, stream)
-        })
+        self.copy_directly("cuMemcpyDtoHAsync", |stream| unsafe { copy(dst.cast(), src, len, stream) })
     }
 
     /// Copies host memory that the program has registered with CUDA to GPU memory. Waits as `read_directly` does.
@@ -246,16 +233,10 @@ impl CopyEngine {
     pub unsafe fn write_directly(&mut self, dst: u64, src: &[u8]) -> Result<()> {
         let copy = self.home.driver().cu.copy_to_device()?;
         // SAFETY: `src` is borrowed until the GPU has finished; the range of the GPU's memory is the caller's.
-        self.copy_directly("cuMemcpyHtoDAsync", |stream| unsafe {
-            copy(dst, src.as_ptr().cast(), src.len(), stream)
-        })
+        self.copy_directly("cuMemcpyHtoDAsync", |stream| unsafe { copy(dst, src.as_ptr().cast(), src.len(), stream) })
     }
 
-    fn copy_directly(
-        &mut self,
-        call: &'static str,
-        copy: impl FnOnce(*mut c_void) -> c_uint,
-    ) -> Result<()> {
+    fn copy_directly(&mut self, call: &'static str, copy: impl FnOnce(*mut c_void) -> c_uint) -> Result<()> {
         let driver = self.home.driver();
         let CopyEngine { home, lanes, .. } = self;
         home.enter(|| {
@@ -272,12 +253,7 @@ fn piece_of(len: usize, chunk: usize, piece: usize) -> Range<usize> {
 
 impl Lane {
     /// Queues a copy.
-    fn start(
-        &mut self,
-        call: &'static str,
-        driver: &Driver,
-        copy: impl FnOnce(*mut c_void) -> c_uint,
-    ) -> Result<()> {
+    fn start(&mut self, call: &'static str, driver: &Driver, copy: impl FnOnce(*mut c_void) -> c_uint) -> Result<()> {
         driver.check(call, copy(self.stream))?;
         self.in_flight = true;
         Ok(())
@@ -296,8 +272,7 @@ impl Lane {
         };
         // SAFETY: the stream is ours, in a context that exists.
         let result = unsafe { query(self.stream) };
-        self.in_flight =
-            matches!(result, NOT_READY | NOT_PERMITTED) || CAPTURE_ERRORS.contains(&result);
+        self.in_flight = matches!(result, NOT_READY | NOT_PERMITTED) || CAPTURE_ERRORS.contains(&result);
         (!self.in_flight).then(|| driver.check("cuStreamQuery", result))
     }
 
@@ -344,8 +319,7 @@ impl Drop for CopyEngine {
             ContextState::Live if self.is_idle() => {
                 let CopyEngine { home, lanes, buffer, .. } = self;
                 let undone = home.enter(|| {
-                    let (destroy, unregister) =
-                        (driver.cu.stream_destroy()?, driver.cu.host_unregister()?);
+                    let (destroy, unregister) = (driver.cu.stream_destroy()?, driver.cu.host_unregister()?);
                     let streams = lanes.iter().map(|lane| lane.stream);
                     // SAFETY: streams and registration are the engine's, and idle; the context that they are in exists.
                     let result = unsafe {
@@ -362,9 +336,7 @@ impl Drop for CopyEngine {
             }
             context => {
                 let len = self.buffer.len();
-                log::warn!(
-                    "a copy engine is still in use ({context:?}): {len} bytes stay allocated"
-                );
+                log::warn!("a copy engine is still in use ({context:?}): {len} bytes stay allocated");
                 return;
             }
         }

@@ -73,11 +73,7 @@ fn compile(include: &Path, source: &str) -> std::result::Result<(), String> {
     input.write_all(source.as_bytes()).expect("a compiler that reads");
     drop(input);
     let output = compiler.wait_with_output().expect("a compiler that ends");
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).into_owned())
-    }
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
 #[test]

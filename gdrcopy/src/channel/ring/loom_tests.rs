@@ -22,8 +22,7 @@ fn pass(slots: u32, groups: &'static [u32], most: usize) {
     builder.preemption_bound = Some(3);
     builder.check(move || {
         let memory = Box::leak(Box::new(Memory::new(Ring::<Message>::bytes(slots))));
-        let ring =
-            || Ring::<Message>::starting_at(memory.slice(), slots, 1_u32.wrapping_sub(count));
+        let ring = || Ring::<Message>::starting_at(memory.slice(), slots, 1_u32.wrapping_sub(count));
         let mut receiver = ring().expect("room").into_receiver();
         let mut sender = ring().expect("room").into_sender();
         let producer = thread::spawn(move || {

@@ -155,9 +155,6 @@ impl<'m, T: Pod> Ring<'m, T> {
 
 impl<T> fmt::Debug for Ring<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ring")
-            .field("positions", &self.positions)
-            .field("first", &self.first)
-            .finish_non_exhaustive()
+        f.debug_struct("Ring").field("positions", &self.positions).field("first", &self.first).finish_non_exhaustive()
     }
 }

@@ -59,11 +59,7 @@ impl<T: Pod> RingReceiver<'_, T> {
     ///
     /// # Panics
     /// If there is no place for a message.
-    pub fn receive(
-        &mut self,
-        messages: &mut [T],
-        deadline: impl Into<Option<Instant>>,
-    ) -> Result<usize> {
+    pub fn receive(&mut self, messages: &mut [T], deadline: impl Into<Option<Instant>>) -> Result<usize> {
         assert!(!messages.is_empty(), "a place for a message");
         spin(deadline.into(), || {
             let count = self.try_receive(messages)?;

@@ -410,10 +410,7 @@ fn cache_serves_what_is_allocated_now() {
                     let again = get(&cache, from, len).expect("live memory");
                     prop_assert!(is_same(&slice, &again), "not kept");
                     let mut entry = (from, len, stamp);
-                    let serving = kept
-                        .iter()
-                        .filter(|other| other.2 == stamp && contains(**other, entry))
-                        .max();
+                    let serving = kept.iter().filter(|other| other.2 == stamp && contains(**other, entry)).max();
                     if let Some(&serving) = serving {
                         hits += 1;
                         kept.retain(|other| *other != serving);

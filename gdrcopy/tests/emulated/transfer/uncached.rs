@@ -69,9 +69,7 @@ fn registered_memory_is_copied_directly() {
     // SAFETY: the signature is that of the CUDA driver API; the memory outlives its registration.
     unsafe {
         let (start, len) = (memory.as_mut_ptr(), LEN - 100);
-        cuda.call::<extern "C" fn(*mut u8, usize, c_uint) -> c_int>("cuMemHostRegister_v2", |f| {
-            f(start, len, 0)
-        });
+        cuda.call::<extern "C" fn(*mut u8, usize, c_uint) -> c_int>("cuMemHostRegister_v2", |f| f(start, len, 0));
     }
     let registered = 5..LEN - 100;
     let read = transfer.read(slice, &mut memory[registered.clone()]);
@@ -89,9 +87,7 @@ fn registered_memory_is_copied_directly() {
     assert_eq!(transfer.write(slice, &memory), Ok(Route::Buffered));
     // SAFETY: as above.
     unsafe {
-        cuda.call::<extern "C" fn(*mut u8) -> c_int>("cuMemHostUnregister", |f| {
-            f(memory.as_mut_ptr())
-        });
+        cuda.call::<extern "C" fn(*mut u8) -> c_int>("cuMemHostUnregister", |f| f(memory.as_mut_ptr()));
     }
 }
 
@@ -134,10 +130,7 @@ fn capture_of_another_stream_stays_valid() {
         cuda.call::<End>("cuStreamEndCapture", |f| f(stream, &mut graph));
         // The thread's mode is restored, so a capture would suffer now.
         let mut mode: c_uint = 0;
-        cuda.call::<extern "C" fn(*mut c_uint) -> c_int>(
-            "cuThreadExchangeStreamCaptureMode",
-            |f| f(&mut mode),
-        );
+        cuda.call::<extern "C" fn(*mut c_uint) -> c_int>("cuThreadExchangeStreamCaptureMode", |f| f(&mut mode));
         assert_eq!(mode, 0);
     }
 }

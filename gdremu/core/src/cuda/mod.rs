@@ -39,15 +39,8 @@ pub enum Missing {
 }
 
 /// The newest of these functions that has this name and that CUDA `version` has.
-pub fn newest<'a>(
-    functions: &'a [Function],
-    name: &str,
-    version: u32,
-) -> Result<&'a Function, Missing> {
+pub fn newest<'a>(functions: &'a [Function], name: &str, version: u32) -> Result<&'a Function, Missing> {
     let mut named = functions.iter().filter(|function| function.name() == name).peekable();
     named.peek().ok_or(Missing::Name)?;
-    named
-        .filter(|function| function.since <= version)
-        .max_by_key(|function| function.since)
-        .ok_or(Missing::Version)
+    named.filter(|function| function.since <= version).max_by_key(|function| function.since).ok_or(Missing::Version)
 }

@@ -88,19 +88,12 @@ impl Call<'_> {
         Ok(())
     }
 
-    fn pin(
-        &mut self,
-        addr: u64,
-        size: u64,
-        tokens: (u64, u32),
-        force_pcie: bool,
-    ) -> Result<u64, Errno> {
+    fn pin(&mut self, addr: u64, size: u64, tokens: (u64, u32), force_pcie: bool) -> Result<u64, Errno> {
         let config = self.config;
         let va = addr & !(GPU_PAGE_SIZE - 1);
         let offset = addr - va;
         let ragged_size = offset.checked_add(size).ok_or(Errno::EINVAL)?;
-        let pinned_size =
-            ragged_size.checked_next_multiple_of(GPU_PAGE_SIZE).ok_or(Errno::EINVAL)?;
+        let pinned_size = ragged_size.checked_next_multiple_of(GPU_PAGE_SIZE).ok_or(Errno::EINVAL)?;
         if addr == 0 || pinned_size == 0 || va.checked_add(pinned_size).is_none() {
             return Err(Errno::EINVAL);
         }

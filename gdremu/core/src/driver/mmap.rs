@@ -74,9 +74,7 @@ impl Driver {
         let addr = gpu.map(table, 0, len, request.fixed)?;
         let mapping_type = match pin.requested {
             // Memory that is forced over PCIe is not behind the coherent link.
-            MappingType::None if pin.force_pcie && default_type == MappingType::Caching => {
-                MappingType::Wc
-            }
+            MappingType::None if pin.force_pcie && default_type == MappingType::Caching => MappingType::Wc,
             MappingType::None => default_type,
             requested => requested,
         };

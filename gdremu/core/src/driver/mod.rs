@@ -132,11 +132,7 @@ impl Driver {
     }
 
     /// The open device, if `caller` may use it, and the configuration.
-    fn file(
-        &mut self,
-        file: Identity,
-        caller: Caller,
-    ) -> Result<(&DriverConfig, &mut File), Errno> {
+    fn file(&mut self, file: Identity, caller: Caller) -> Result<(&DriverConfig, &mut File), Errno> {
         let per_thread = self.config.owner_is_a_thread();
         let file = self.files.get_mut(&file).ok_or(Errno::EBADF)?;
         let same = if per_thread { file.owner == caller } else { file.owner.pid == caller.pid };

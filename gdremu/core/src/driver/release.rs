@@ -22,11 +22,7 @@ impl DriverConfig {
 
     /// Pins outlive a free of their memory, the default since 2.5, and a parameter since 2.4.1.
     pub fn persistent(&self) -> bool {
-        if self.since(5) {
-            !self.traditional
-        } else {
-            self.persistent_before_2_5 && self.can_persist()
-        }
+        if self.since(5) { !self.traditional } else { self.persistent_before_2_5 && self.can_persist() }
     }
 
     /// The module has the parameter use_persistent_mapping.

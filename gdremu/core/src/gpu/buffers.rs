@@ -107,8 +107,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         let (kept, reaped): (_, Vec<_>) = self.retired.drain(..).partition(is_pinned);
         self.retired = kept;
         for (start, len) in &reaped {
-            let (_, block) =
-                self.blocks.range_mut(..=start).next_back().expect("retired with its block");
+            let (_, block) = self.blocks.range_mut(..=start).next_back().expect("retired with its block");
             block.free.give(*start, *len);
         }
         reaped
@@ -129,8 +128,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
     /// Returns whether a GPU page of a block has no byte of a live buffer in it.
     pub(super) fn is_dead(&self, page: u64) -> bool {
         let block = self.blocks.range(..=page).next_back();
-        block.is_some_and(|(base, block)| page - base < block.len)
-            && self.live_until(page, page + GPU_PAGE).is_none()
+        block.is_some_and(|(base, block)| page - base < block.len) && self.live_until(page, page + GPU_PAGE).is_none()
     }
 
     /// Where the last live buffer ends that has a byte in `[start, end)`.
@@ -226,8 +224,7 @@ mod tests {
         };
         assert_eq!(dead(middle), (BASE + GPU_PAGE, GPU_PAGE));
         assert_eq!(dead(first), (BASE, GPU_PAGE));
-        let is_dead = [-1, 0, 1, 2]
-            .map(|page| buffers.is_dead(BASE.wrapping_add_signed(page * GPU_PAGE as i64)));
+        let is_dead = [-1, 0, 1, 2].map(|page| buffers.is_dead(BASE.wrapping_add_signed(page * GPU_PAGE as i64)));
         assert_eq!(is_dead, [false, true, true, false], "none of a block is dead or alive");
     }
 

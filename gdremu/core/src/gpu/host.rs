@@ -95,10 +95,7 @@ impl HostProvider {
     /// # Errors
     /// The error of `change`; [`Error::NoMemory`] if the host has no address space left, or if the backing
     /// fails, which leaves the metadata as before.
-    pub fn change<T>(
-        &mut self,
-        mut change: impl FnMut(&mut Memory) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+    pub fn change<T>(&mut self, mut change: impl FnMut(&mut Memory) -> Result<T, Error>) -> Result<T, Error> {
         self.owner.get_or_insert_with(std::process::id);
         let before = self.backing.pins_by_itself().then(|| self.memory.clone());
         let result = loop {
@@ -140,14 +137,7 @@ impl HostProvider {
         let (start, blocks) = (self.backing.start(place.object, object), object.len);
         let offset = run.offset - object.start;
         let file = self.backing.file(run.gpu).map_err(|_| Error::NoMemory)?;
-        Ok(Shared {
-            descriptor: file.as_raw_fd() as u32,
-            gpu: run.gpu as u32,
-            start,
-            blocks,
-            offset,
-            len: place.len,
-        })
+        Ok(Shared { descriptor: file.as_raw_fd() as u32, gpu: run.gpu as u32, start, blocks, offset, len: place.len })
     }
 
     /// Maps a buffer of another process, whose file this is, and returns its address.
@@ -271,13 +261,7 @@ impl Provider for HostProvider {
         self.apply_pending().expect("giving memory back needs none");
     }
 
-    fn map(
-        &mut self,
-        table: PageTableId,
-        offset: u64,
-        len: usize,
-        fixed: Option<usize>,
-    ) -> Result<usize, Errno> {
+    fn map(&mut self, table: PageTableId, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno> {
         let table = self.memory.page_table(table).ok_or(Errno::EINVAL)?;
         let mut parts = Vec::new();
         for (i, inside, len) in covered(table.runs.iter().map(|run| run.len), offset, len)? {
@@ -403,11 +387,7 @@ mod tests {
             (table, 0, 0),
             (PageTableId(999), 0, 4096),
         ] {
-            assert_eq!(
-                gpu.map(table, offset, len, None),
-                Err(Errno::EINVAL),
-                "{offset:#x} {len:#x}"
-            );
+            assert_eq!(gpu.map(table, offset, len, None), Err(Errno::EINVAL), "{offset:#x} {len:#x}");
         }
     }
 

@@ -161,13 +161,7 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Memory::alloc`]; [`Error::Invalid`] if the buffer is not inside the blocks.
-    pub fn import(
-        &mut self,
-        gpu: usize,
-        blocks: u64,
-        offset: u64,
-        len: u64,
-    ) -> Result<(u64, ObjectId), Error> {
+    pub fn import(&mut self, gpu: usize, blocks: u64, offset: u64, len: u64) -> Result<(u64, ObjectId), Error> {
         let end = offset.checked_add(len).ok_or(Error::Invalid)?;
         if len == 0 || end > blocks || !blocks.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
@@ -241,9 +235,7 @@ impl Memory {
         let parts = self.runs(va, len, |_, _| true).expect("blocks are mapped");
         self.pins.values().flat_map(|pin| &pin.table.runs).any(|run| {
             parts.iter().any(|part| {
-                run.object == part.object
-                    && run.offset < part.offset + part.len
-                    && part.offset < run.offset + run.len
+                run.object == part.object && run.offset < part.offset + part.len && part.offset < run.offset + run.len
             })
         })
     }
@@ -264,15 +256,7 @@ impl Memory {
             let Buffer { start, len, id } = self.buffers.find(va)?;
             (start, len, id)
         };
-        Some(Place {
-            base,
-            len,
-            gpu: object.gpu,
-            id,
-            object: mapping.object,
-            vmm,
-            rdma: object.rdma,
-        })
+        Some(Place { base, len, gpu: object.gpu, id, object: mapping.object, vmm, rdma: object.rdma })
     }
 
     /// The mapping that an address lies in, and its start.
@@ -291,19 +275,12 @@ impl Memory {
         if !place.vmm && place.len - (va - place.base) < len {
             return Err(Error::Invalid);
         }
-        self.runs(va, len, |_, mapping| {
-            mapping.vmm.as_ref().is_none_or(|access| access.values().any(|&a| a >= need))
-        })
+        self.runs(va, len, |_, mapping| mapping.vmm.as_ref().is_none_or(|access| access.values().any(|&a| a >= need)))
     }
 
     /// The physical memory behind `[va, va + len)` if it is mapped without a hole and every mapping
     /// is `allowed` for the GPU whose memory it maps.
-    pub(super) fn runs(
-        &self,
-        va: u64,
-        len: u64,
-        allowed: impl Fn(usize, &Mapping) -> bool,
-    ) -> Result<Vec<Run>, Error> {
+    pub(super) fn runs(&self, va: u64, len: u64, allowed: impl Fn(usize, &Mapping) -> bool) -> Result<Vec<Run>, Error> {
         let end = va.checked_add(len).ok_or(Error::Invalid)?;
         let mut runs = Vec::new();
         let mut at = va;
@@ -390,17 +367,11 @@ pub(super) mod tests {
         memory.take_steps();
         memory.free(a).unwrap();
         let steps = memory.take_steps();
-        assert!(
-            matches!(steps[..], [Step::Scrubbed(Run { offset: 0, len: 1024, .. })]),
-            "{steps:?}"
-        );
+        assert!(matches!(steps[..], [Step::Scrubbed(Run { offset: 0, len: 1024, .. })]), "{steps:?}");
         memory.free(b).unwrap();
         let steps = memory.take_steps();
         assert!(
-            matches!(
-                steps[..],
-                [Step::Unmapped { .. }, Step::Removed(Run { offset: 0, len: BLOCK, .. })]
-            ),
+            matches!(steps[..], [Step::Unmapped { .. }, Step::Removed(Run { offset: 0, len: BLOCK, .. })]),
             "{steps:?}"
         );
     }

@@ -16,14 +16,7 @@ const FIRST_DESCRIPTOR: c_int = 512;
 
 /// # Safety
 /// As mmap(2). With `MAP_FIXED` in `flags` the caller owns `[addr, addr + len)`.
-unsafe fn mmap(
-    addr: usize,
-    len: usize,
-    prot: c_int,
-    flags: c_int,
-    fd: RawFd,
-    offset: u64,
-) -> Result<usize, Errno> {
+unsafe fn mmap(addr: usize, len: usize, prot: c_int, flags: c_int, fd: RawFd, offset: u64) -> Result<usize, Errno> {
     let offset = off_t::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
     // SAFETY: the caller's promise.
     let mapped = unsafe { libc::mmap(addr as *mut c_void, len, prot, flags, fd, offset) };

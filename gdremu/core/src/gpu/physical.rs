@@ -85,8 +85,7 @@ impl Physical {
         let start = self.free.get_mut(gpu)?.take(len, BLOCK)?;
         self.created += 1;
         let id = ObjectId(self.created);
-        let object =
-            Object { gpu, start, len, rdma, exportable, imported: false, handles: 0, uses: 0 };
+        let object = Object { gpu, start, len, rdma, exportable, imported: false, handles: 0, uses: 0 };
         self.objects.insert(id, object);
         self.hold(id, holder);
         Some(id)

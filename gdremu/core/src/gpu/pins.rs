@@ -178,10 +178,7 @@ mod tests {
         assert!(!removes(&mut memory));
         let next = memory.alloc(0, BLOCK, true).unwrap();
         assert_eq!(next, BASE, "the address is free");
-        assert_ne!(
-            memory.translate(next, 1, Access::Read).unwrap()[0].offset,
-            table.runs[0].offset
-        );
+        assert_ne!(memory.translate(next, 1, Access::Read).unwrap()[0].offset, table.runs[0].offset);
         assert_eq!(memory.alloc(0, BLOCK, true), Err(Error::NoMemory));
         memory.unpin(table.id);
         assert!(memory.take_steps().contains(&Step::Removed(table.runs[0])));

@@ -38,13 +38,7 @@ pub trait Provider: Any + Send {
     ///
     /// # Errors
     /// `EINVAL`: beyond the table, or no such table. Otherwise the error of mmap(2).
-    fn map(
-        &mut self,
-        table: PageTableId,
-        offset: u64,
-        len: usize,
-        fixed: Option<usize>,
-    ) -> Result<usize, Errno>;
+    fn map(&mut self, table: PageTableId, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno>;
 
     /// Takes the pages out of a mapping, so the next touch raises SIGBUS. The addresses stay
     /// occupied until munmap.

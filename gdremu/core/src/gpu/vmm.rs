@@ -14,20 +14,11 @@ impl Memory {
     ///
     /// # Errors
     /// [`Error::Invalid`] for another length or GPU, [`Error::NoMemory`].
-    pub fn create(
-        &mut self,
-        gpu: usize,
-        len: u64,
-        rdma: bool,
-        exportable: bool,
-    ) -> Result<ObjectId, Error> {
+    pub fn create(&mut self, gpu: usize, len: u64, rdma: bool, exportable: bool) -> Result<ObjectId, Error> {
         if len == 0 || !len.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
         }
-        let object = self
-            .physical
-            .create(gpu, len, rdma, exportable, Holder::Handle)
-            .ok_or(Error::NoMemory)?;
+        let object = self.physical.create(gpu, len, rdma, exportable, Holder::Handle).ok_or(Error::NoMemory)?;
         self.steps.push(Step::Created { object, len, rdma });
         Ok(object)
     }
@@ -77,9 +68,7 @@ impl Memory {
 
     /// Gives a whole reservation back, with nothing mapped in it.
     pub fn unreserve(&mut self, va: u64, len: u64) -> Result<(), Error> {
-        if self.reservations.get(&va) != Some(&len)
-            || self.mappings.range(va..va + len).next().is_some()
-        {
+        if self.reservations.get(&va) != Some(&len) || self.mappings.range(va..va + len).next().is_some() {
             return Err(Error::Invalid);
         }
         self.reservations.remove(&va);
@@ -92,11 +81,8 @@ impl Memory {
     pub fn map(&mut self, va: u64, handle: ObjectId) -> Result<(), Error> {
         let len = self.object(handle)?.len;
         let end = va.checked_add(len).ok_or(Error::Invalid)?;
-        let reserved = self
-            .reservations
-            .range(..=va)
-            .next_back()
-            .is_some_and(|(&start, &reserved)| end <= start + reserved);
+        let reserved =
+            self.reservations.range(..=va).next_back().is_some_and(|(&start, &reserved)| end <= start + reserved);
         let taken = self.mappings.range(..end).next_back().is_some_and(|(&at, m)| at + m.len > va);
         if !reserved || taken || !va.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
@@ -113,8 +99,7 @@ impl Memory {
     /// that lost memory, as [`Memory::free`] does.
     pub fn unmap(&mut self, va: u64, len: u64) -> Result<Vec<PageTableId>, Error> {
         let whole = self.whole_mappings(va, len)?;
-        let objects: Vec<_> =
-            whole.iter().map(|at| self.mappings.remove(at).expect("just seen").object).collect();
+        let objects: Vec<_> = whole.iter().map(|at| self.mappings.remove(at).expect("just seen").object).collect();
         let revoked = self.revoke(va, len);
         self.steps.push(Step::Unmapped { va, len });
         for object in objects {
@@ -124,13 +109,7 @@ impl Memory {
     }
 
     /// Sets what a GPU may do with whole mappings that fill `[va, va + len)`.
-    pub fn set_access(
-        &mut self,
-        va: u64,
-        len: u64,
-        gpu: usize,
-        access: Access,
-    ) -> Result<(), Error> {
+    pub fn set_access(&mut self, va: u64, len: u64, gpu: usize, access: Access) -> Result<(), Error> {
         for at in self.whole_mappings(va, len)? {
             let mapping = self.mappings.get_mut(&at).expect("just seen");
             mapping.vmm.as_mut().expect("whole_mappings are VMM").insert(gpu, access);
@@ -151,11 +130,7 @@ impl Memory {
         let mut starts = Vec::new();
         let mut at = va;
         while at < end {
-            let mapping = self
-                .mappings
-                .get(&at)
-                .filter(|mapping| mapping.vmm.is_some())
-                .ok_or(Error::Invalid)?;
+            let mapping = self.mappings.get(&at).filter(|mapping| mapping.vmm.is_some()).ok_or(Error::Invalid)?;
             starts.push(at);
             at += mapping.len;
         }

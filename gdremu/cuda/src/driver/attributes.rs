@@ -59,7 +59,7 @@ pub(crate) fn value(gpu: usize, attribute: i32) -> Result<i32> {
         86 | 88 | 100 => coherent,
         // GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED and GPU_DIRECT_RDMA_SUPPORTED
         110 | 116 => i32::from(*config.rdma.of(gpu) == YesNo::Yes),
-        115 => i32::from(config.mempools), // MEMORY_POOLS_SUPPORTED
+        115 => i32::from(config.mempools),             // MEMORY_POOLS_SUPPORTED
         124 => i32::from(config.exports_dmabufs(gpu)), // DMA_BUF_SUPPORTED
         139 => (u32::from(config.pci_device) << 16 | pci::VENDOR) as i32, // GPU_PCI_DEVICE_ID
         140 => (pci::SUBSYSTEM << 16 | pci::VENDOR) as i32, // GPU_PCI_SUBSYSTEM_ID

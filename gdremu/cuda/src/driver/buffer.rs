@@ -68,9 +68,7 @@ pub(super) fn free(state: &mut State, address: u64) -> Result {
 
 /// Frees the buffers of a context that ends.
 pub(super) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
-    let owned = |(&address, allocation): (&u64, &Allocation)| {
-        (allocation.context == Some(context)).then_some(address)
-    };
+    let owned = |(&address, allocation): (&u64, &Allocation)| (allocation.context == Some(context)).then_some(address);
     let addresses: Vec<u64> = state.allocations.iter().filter_map(owned).collect();
     addresses.into_iter().try_for_each(|address| free(state, address))
 }

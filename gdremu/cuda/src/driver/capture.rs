@@ -57,11 +57,7 @@ pub(super) fn check_call(name: &str) -> Result {
 ///
 /// # Errors
 /// `error` if there are any.
-fn invalidate(
-    state: &mut State,
-    error: Error,
-    of: impl Fn(StreamHandle, Option<&Stream>) -> bool,
-) -> Result {
+fn invalidate(state: &mut State, error: Error, of: impl Fn(StreamHandle, Option<&Stream>) -> bool) -> Result {
     let State { captures, streams, .. } = state;
     let mut result = Ok(());
     for (&stream, capture) in captures {
@@ -105,9 +101,7 @@ pub(super) fn check_work(state: &mut State, current: Current, stream: StreamHand
 /// # Errors
 /// STREAM_CAPTURE_UNSUPPORTED.
 pub(super) fn check_context(state: &mut State, context: ContextHandle) -> Result {
-    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |_, captures| {
-        captures.is_some_and(|it| it.context == context)
-    })
+    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |_, captures| captures.is_some_and(|it| it.context == context))
 }
 
 pub(super) fn begin(state: &mut State, stream: StreamHandle, mode: u32) -> Result {
@@ -133,10 +127,7 @@ pub(super) fn forget(state: &mut State, stream: StreamHandle) {
 pub(super) fn end(state: &mut State, stream: StreamHandle, graph: Out<usize>) -> Result {
     graph.check()?;
     let capture = state.captures.get(&stream).ok_or(Error::ILLEGAL_STATE)?;
-    ensure(
-        capture.mode == RELAXED || capture.thread == thread::current().id(),
-        Error::STREAM_CAPTURE_WRONG_THREAD,
-    )?;
+    ensure(capture.mode == RELAXED || capture.thread == thread::current().id(), Error::STREAM_CAPTURE_WRONG_THREAD)?;
     let valid = capture.valid;
     forget(state, stream);
     if !valid {

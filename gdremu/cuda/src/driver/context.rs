@@ -24,8 +24,7 @@ pub(super) fn create(
     earlier: Option<ContextHandle>,
 ) -> Result<ContextHandle> {
     state.check()?;
-    let context =
-        Context { id: state.next_id(), gpu, flags, peers: BTreeSet::new(), stop: Arc::default() };
+    let context = Context { id: state.next_id(), gpu, flags, peers: BTreeSet::new(), stop: Arc::default() };
     Ok(match earlier {
         None => state.contexts.add(context),
         Some(handle) => {
@@ -69,10 +68,7 @@ pub(super) fn create_current(state: &mut State, flags: u32, device: i32) -> Resu
 
 pub(super) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
     let state = state::lock();
-    ensure(
-        !state.primaries.values().any(|primary| primary.context == Some(context)),
-        Error::INVALID_CONTEXT,
-    )?; // Released, not destroyed.
+    ensure(!state.primaries.values().any(|primary| primary.context == Some(context)), Error::INVALID_CONTEXT)?; // Released, not destroyed.
     destroy(state, context)?;
     state::lock().destroyed.insert(context);
     STACK.with(|stack| {

@@ -81,8 +81,8 @@ fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory
     if gpus::with(|gpu| gpu.is_device_address(address)) {
         return Ok(Memory::Gpu(gpus::with(|gpu| gpu.spans(address, len as u64, need))?));
     }
-    let known = host::find(state, address as usize)
-        .is_some_and(|(start, range)| range.len - (address as usize - start) >= len);
+    let known =
+        host::find(state, address as usize).is_some_and(|(start, range)| range.len - (address as usize - start) >= len);
     ensure(!matches!(side, Device(_)) || known || len == 0, Error::INVALID_VALUE)?;
     Ok(Memory::Host { start: address as usize, len, pageable: !known })
 }

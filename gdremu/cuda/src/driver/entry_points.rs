@@ -19,9 +19,7 @@ use gdremu_core::gpu::physical::{BLOCK, GPU_BYTES, ObjectId};
 use super::copy::{Any, Device, copy};
 use super::fill::fill;
 use super::kernel::Request;
-use super::state::{
-    ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, STACK, StreamHandle,
-};
+use super::state::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, STACK, StreamHandle};
 use super::*;
 use crate::args::{In, Out, Untyped};
 use crate::error::{Error, ensure};
@@ -57,11 +55,7 @@ macro_rules! declare {
 
 macro_rules! function {
     ($symbol:ident $since:literal) => {
-        Function {
-            symbol: stringify!($symbol),
-            since: $since,
-            address: exported::$symbol as *const c_void,
-        }
+        Function { symbol: stringify!($symbol), since: $since, address: exported::$symbol as *const c_void }
     };
 }
 
@@ -518,8 +512,7 @@ mod tests {
 
     #[test]
     fn names_are_of_a_version() {
-        let found =
-            |name, version| newest(FUNCTIONS, name, version).map(|function| function.symbol);
+        let found = |name, version| newest(FUNCTIONS, name, version).map(|function| function.symbol);
         assert_eq!(found("cuMemAlloc", 13000), Ok("cuMemAlloc_v2"));
         assert_eq!(found("cuMemAlloc", 2000), Err(Missing::Version));
         assert_eq!(found("cuMemAlloc_v2", 13000), Err(Missing::Name));

@@ -3,9 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::state::{
-    self, Current, DISABLE_TIMING, Event, EventHandle, Recorded, State, StreamHandle,
-};
+use super::state::{self, Current, DISABLE_TIMING, Event, EventHandle, Recorded, State, StreamHandle};
 use super::{capture, work};
 use crate::error::{Error, Result, ensure};
 

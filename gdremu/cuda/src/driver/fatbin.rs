@@ -35,12 +35,9 @@ impl fmt::Display for Problem {
         match self {
             Problem::Malformed => write!(f, "it is malformed"),
             Problem::NoPtx => write!(f, "there is no PTX in it, which gdremu needs: {advice}"),
-            Problem::TooNew(wanted) => write!(
-                f,
-                "its PTX is for compute capability {}.{} and newer: {advice}",
-                wanted / 10,
-                wanted % 10
-            ),
+            Problem::TooNew(wanted) => {
+                write!(f, "its PTX is for compute capability {}.{} and newer: {advice}", wanted / 10, wanted % 10)
+            }
         }
     }
 }
@@ -162,10 +159,8 @@ mod tests {
 
     #[test]
     fn ptx_for_the_newest_gpu_that_fits_is_taken() {
-        let (machine_code, of) =
-            (entry(2, 80, 0, b"", 0), |capability, text| entry(PTX, capability, 0, text, 0));
-        let all =
-            [of(70, b"70"), of(100, b"100"), machine_code.clone(), of(80, b"80"), of(75, b"75")];
+        let (machine_code, of) = (entry(2, 80, 0, b"", 0), |capability, text| entry(PTX, capability, 0, text, 0));
+        let all = [of(70, b"70"), of(100, b"100"), machine_code.clone(), of(80, b"80"), of(75, b"75")];
         assert_eq!(ptx(&fatbin(&all), 90).unwrap(), "80");
         assert_eq!(ptx(&fatbin(&all), 100).unwrap(), "100");
         assert_eq!(ptx(&fatbin(&all), 60), Err(Problem::TooNew(70)));

@@ -35,8 +35,7 @@ fn map(len: usize) -> Result<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let anywhere = ptr::null_mut::<u8>();
     // SAFETY: no address is asked for, so nothing is replaced.
-    let address =
-        unsafe { libc::syscall(libc::SYS_mmap, anywhere, len, protection, flags, -1, 0_i64) };
+    let address = unsafe { libc::syscall(libc::SYS_mmap, anywhere, len, protection, flags, -1, 0_i64) };
     ensure(address != -1, Error::OUT_OF_MEMORY)?;
     Ok(address as usize)
 }
@@ -97,12 +96,7 @@ pub(super) fn free_all_of(state: &mut State, context: ContextHandle) {
 }
 
 /// Allocates host memory that GPUs reach.
-pub(super) fn alloc_mapped(
-    state: &mut State,
-    current: Current,
-    len: usize,
-    flags: u32,
-) -> Result<usize> {
+pub(super) fn alloc_mapped(state: &mut State, current: Current, len: usize, flags: u32) -> Result<usize> {
     ensure(flags & !ALLOC_FLAGS == 0, Error::INVALID_VALUE)?;
     if len == 0 {
         return Ok(0);
@@ -118,12 +112,7 @@ pub(super) fn cuMemFreeHost(address: usize) -> Result {
     work::freeing(owner, |state| free(state, address, Kind::Allocated))
 }
 
-pub(super) fn alloc_managed(
-    state: &mut State,
-    current: Current,
-    len: usize,
-    flags: u32,
-) -> Result<u64> {
+pub(super) fn alloc_managed(state: &mut State, current: Current, len: usize, flags: u32) -> Result<u64> {
     // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST, one of them.
     ensure(matches!(flags, 1 | 2), Error::INVALID_VALUE)?;
     alloc(state, current, len, Kind::Managed, flags).map(|address| address as u64)
@@ -155,9 +144,7 @@ fn populate(address: usize, len: usize, write: bool) -> bool {
     let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     let start = address - address % host_page() as usize;
     // SAFETY: changes neither what is mapped nor what is in it.
-    let advise = |start: usize, len: usize| unsafe {
-        libc::syscall(libc::SYS_madvise, start, len, advice) == 0
-    };
+    let advise = |start: usize, len: usize| unsafe { libc::syscall(libc::SYS_madvise, start, len, advice) == 0 };
     advise(start, address + len - start) || !advise(0, 0) // Linux before 5.14 does not have it.
 }
 

@@ -59,10 +59,7 @@ impl Request {
         }
         let blocks = blocks_at_once(kernel, product(self.block), self.shared_bytes as usize);
         let resident = MULTIPROCESSORS * blocks;
-        ensure(
-            !self.cooperative || product(self.grid) <= resident,
-            Error::COOPERATIVE_LAUNCH_TOO_LARGE,
-        )?;
+        ensure(!self.cooperative || product(self.grid) <= resident, Error::COOPERATIVE_LAUNCH_TOO_LARGE)?;
         Ok(resident)
     }
 }
@@ -108,12 +105,7 @@ pub(crate) fn refuse(name: &str, why: &str) {
 }
 
 /// Launches a GPU kernel. `extra`, the other method of passing parameters, is refused.
-pub(super) fn launch(
-    function: FunctionHandle,
-    request: Request,
-    pointers: In<In<u8>>,
-    extra: In<In<u8>>,
-) -> Result {
+pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In<u8>>, extra: In<In<u8>>) -> Result {
     let function = {
         let state = state::lock();
         state.current()?;
@@ -201,12 +193,7 @@ pub(super) fn attribute(state: &State, attribute: i32, function: FunctionHandle)
 
 static UNKNOWN: Kernel = Kernel::EMPTY;
 
-pub(super) fn active_blocks(
-    state: &State,
-    function: FunctionHandle,
-    threads: i32,
-    shared_bytes: usize,
-) -> Result<i32> {
+pub(super) fn active_blocks(state: &State, function: FunctionHandle, threads: i32, shared_bytes: usize) -> Result<i32> {
     let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
     let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
     let threads = u64::try_from(threads).ok().filter(|&threads| threads > 0);

@@ -145,13 +145,7 @@ impl GlobalMemory for KernelMemory {
         Ok(atomic!(size, place, |atomic| atomic.load(order) as _))
     }
 
-    fn store(
-        &mut self,
-        address: u64,
-        size: usize,
-        value: u64,
-        order: Ordering,
-    ) -> Result<(), Fault> {
+    fn store(&mut self, address: u64, size: usize, value: u64, order: Ordering) -> Result<(), Fault> {
         let place = self.find(address, size, true)?;
         atomic!(size, place, |atomic| atomic.store(value as _, order));
         Ok(())
@@ -167,9 +161,7 @@ impl GlobalMemory for KernelMemory {
         let place = self.find(address, size, true)?;
         Ok(atomic!(size, place, |atomic| {
             let mut old = atomic.load(Ordering::Relaxed);
-            while let Err(found) =
-                atomic.compare_exchange_weak(old, change(old as _) as _, order, Ordering::Relaxed)
-            {
+            while let Err(found) = atomic.compare_exchange_weak(old, change(old as _) as _, order, Ordering::Relaxed) {
                 old = found;
             }
             old as _

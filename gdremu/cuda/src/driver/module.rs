@@ -45,8 +45,8 @@ fn text(image: In<u8>, capability: u32) -> std::result::Result<String, Problem> 
 pub(super) fn load(call: &str, mut image: In<u8>) -> Result<ModuleHandle> {
     ensure(!image.is_null(), Error::INVALID_VALUE)?;
     let gpu = state::lock().current()?.gpu;
-    let capability = attributes::value(gpu, COMPUTE_CAPABILITY_MAJOR)? * 10
-        + attributes::value(gpu, COMPUTE_CAPABILITY_MINOR)?;
+    let capability =
+        attributes::value(gpu, COMPUTE_CAPABILITY_MAJOR)? * 10 + attributes::value(gpu, COMPUTE_CAPABILITY_MINOR)?;
     if (0..4).all(|index| image.at(index) == Ok(FATBIN_WRAPPER[index])) {
         image = image.of::<In<u8>>().at(1)?;
     }

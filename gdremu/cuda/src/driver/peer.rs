@@ -16,12 +16,7 @@ pub(super) fn attribute(attribute: i32, source: i32, destination: i32) -> Result
     })
 }
 
-pub(super) fn cuCtxEnablePeerAccess(
-    state: &mut State,
-    current: Current,
-    peer: ContextHandle,
-    flags: u32,
-) -> Result {
+pub(super) fn cuCtxEnablePeerAccess(state: &mut State, current: Current, peer: ContextHandle, flags: u32) -> Result {
     ensure(flags == 0, Error::INVALID_VALUE)?;
     let peer_gpu = state.contexts.get(peer).ok_or(Error::INVALID_CONTEXT)?.gpu;
     ensure(peer_gpu != current.gpu, Error::INVALID_DEVICE)?;

@@ -47,12 +47,7 @@ fn find(state: &State, address: u64) -> Option<Known<'_>> {
 
 /// When a call's work on this memory is done. An asynchronous call has a stream. Others wait for work on GPU memory only
 /// with SYNC_MEMOPS, of the memory or of the context.
-pub(super) fn when(
-    state: &State,
-    current: Current,
-    stream: Option<StreamHandle>,
-    addresses: &[u64],
-) -> When {
+pub(super) fn when(state: &State, current: Current, stream: Option<StreamHandle>, addresses: &[u64]) -> When {
     let context = state.contexts.get(current.context);
     let all = context.is_some_and(|context| context.flags & CTX_SYNC_MEMOPS != 0);
     let waits = |&address: &u64| match find(state, address) {
@@ -93,35 +88,29 @@ fn get_device(state: &State, data: Untyped, attribute: u32, address: u64, place:
     let allocation = state.allocations.get(&place.base);
     match attribute {
         1 => data.of().set(allocation.and_then(|allocation| allocation.context).unwrap_or(0)), // CONTEXT
-        2 => data.of().set(DEVICE), // MEMORY_TYPE
+        2 => data.of().set(DEVICE),                                                            // MEMORY_TYPE
         P2P_TOKENS => data.of().set(p2p_tokens()),
         7 => data.of().set(place.id), // BUFFER_ID
         8 => data.of().set(0u32),     // IS_MANAGED
         DEVICE_ORDINAL => data.of().set(gpus::ordinal(place.gpu)),
         // IS_LEGACY_CUDA_IPC_CAPABLE
         10 => data.of().set(i32::from(ipc::is_capable(allocation))),
-        11 => data.of().set(place.base),          // RANGE_START_ADDR
-        12 => data.of().set(place.len as usize),  // RANGE_SIZE
-        13 => data.of().set(1i32),                // MAPPED
-        14 => data.of().set(handle_types(place)), // ALLOWED_HANDLE_TYPES
-        15 => data.of().set(i32::from(place.rdma)), // IS_GPU_DIRECT_RDMA_CAPABLE
+        11 => data.of().set(place.base),                    // RANGE_START_ADDR
+        12 => data.of().set(place.len as usize),            // RANGE_SIZE
+        13 => data.of().set(1i32),                          // MAPPED
+        14 => data.of().set(handle_types(place)),           // ALLOWED_HANDLE_TYPES
+        15 => data.of().set(i32::from(place.rdma)),         // IS_GPU_DIRECT_RDMA_CAPABLE
         16 => data.of().set(access(state, address, place)), // ACCESS_FLAGS
         17 => data.of().set(allocation.and_then(|allocation| allocation.pool).unwrap_or(0)), // MEMPOOL_HANDLE
-        18 => data.of().set(place.len as usize), // MAPPING_SIZE
-        19 => data.of().set(place.base),         // MAPPING_BASE_ADDR
-        20 => data.of().set(place.object.0),     // MEMORY_BLOCK_ID
-        21 => data.of().set(0i32),               // IS_HW_DECOMPRESS_CAPABLE
+        18 => data.of().set(place.len as usize),            // MAPPING_SIZE
+        19 => data.of().set(place.base),                    // MAPPING_BASE_ADDR
+        20 => data.of().set(place.object.0),                // MEMORY_BLOCK_ID
+        21 => data.of().set(0i32),                          // IS_HW_DECOMPRESS_CAPABLE
         _ => Err(Error::INVALID_VALUE),
     }
 }
 
-fn get_host(
-    data: Untyped,
-    attribute: u32,
-    address: u64,
-    start: usize,
-    range: &HostRange,
-) -> Result {
+fn get_host(data: Untyped, attribute: u32, address: u64, start: usize, range: &HostRange) -> Result {
     let managed = range.kind == Kind::Managed;
     match attribute {
         1 => data.of().set(range.context),                       // CONTEXT
@@ -148,9 +137,8 @@ fn p2p_tokens() -> P2pTokens {
 }
 
 fn handle_types(place: &Place) -> u64 {
-    let exportable = gpus::with(|gpu| {
-        gpu.memory().physical_object(place.object).is_some_and(|object| object.exportable)
-    });
+    let exportable =
+        gpus::with(|gpu| gpu.memory().physical_object(place.object).is_some_and(|object| object.exportable));
     if exportable { u64::from(HANDLE_POSIX_FD) } else { 0 }
 }
 
@@ -164,12 +152,7 @@ fn access(state: &State, address: u64, place: &Place) -> u32 {
     vmm::access_flags(access.unwrap_or_default()) as u32
 }
 
-pub(super) fn cuPointerGetAttribute(
-    state: &mut State,
-    data: Untyped,
-    attribute: u32,
-    address: u64,
-) -> Result {
+pub(super) fn cuPointerGetAttribute(state: &mut State, data: Untyped, attribute: u32, address: u64) -> Result {
     get(state, data, attribute, address)?;
     if attribute == P2P_TOKENS {
         let id = find(state, address).map(|known| known.id());
@@ -180,13 +163,7 @@ pub(super) fn cuPointerGetAttribute(
 
 /// Attributes that the memory does not have, and all those of memory that CUDA does not know, read
 /// as 0. There are no tokens here.
-pub(super) fn get_all(
-    state: &State,
-    count: u32,
-    attributes: In<u32>,
-    data: In<Untyped>,
-    address: u64,
-) -> Result {
+pub(super) fn get_all(state: &State, count: u32, attributes: In<u32>, data: In<Untyped>, address: u64) -> Result {
     ensure(count != 0, Error::INVALID_VALUE)?;
     (0..count as usize).try_for_each(|index| {
         let attribute = attributes.at(index)?;

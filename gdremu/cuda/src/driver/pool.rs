@@ -63,12 +63,8 @@ pub(super) fn create(state: &mut State, props: In<PoolProps>) -> Result<PoolHand
     check_supported()?;
     let props = props.get()?;
     let rdma = props.gpu_direct_rdma_capable != 0;
-    let unknown = props.reserved.iter().any(|&byte| byte != 0)
-        || rdma && gpus::config().cuda_version < RDMA_POOLS;
-    ensure(
-        props.kind == ALLOCATION_PINNED && props.handle_types == 0 && !unknown,
-        Error::INVALID_VALUE,
-    )?;
+    let unknown = props.reserved.iter().any(|&byte| byte != 0) || rdma && gpus::config().cuda_version < RDMA_POOLS;
+    ensure(props.kind == ALLOCATION_PINNED && props.handle_types == 0 && !unknown, Error::INVALID_VALUE)?;
     let gpu = vmm::gpu_at(props.location)?;
     let max_size = match props.max_size as u64 {
         0 => u64::MAX,
@@ -165,7 +161,5 @@ pub(super) fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> Result {
         return Ok(());
     }
     ensure(state.allocations.contains_key(&address), Error::INVALID_VALUE)?;
-    work::submit(state, current, stream, When::InOrder, move || {
-        buffer::free(&mut state::lock(), address)
-    })
+    work::submit(state, current, stream, When::InOrder, move || buffer::free(&mut state::lock(), address))
 }

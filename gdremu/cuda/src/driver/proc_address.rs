@@ -44,12 +44,7 @@ fn look_up(name: &str, version: u32) -> std::result::Result<*const c_void, u32> 
 }
 
 /// Looks a function up for the caller and says what became of it.
-pub(super) fn query(
-    name: In<c_char>,
-    function: Out<*const c_void>,
-    version: i32,
-    flags: u64,
-) -> Result<u32> {
+pub(super) fn query(name: In<c_char>, function: Out<*const c_void>, version: i32, flags: u64) -> Result<u32> {
     function.check()?;
     let driver = gpus::config().cuda_version;
     let version = u32::try_from(version).ok().filter(|&version| version <= driver);

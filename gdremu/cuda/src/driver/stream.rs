@@ -1,20 +1,13 @@
 //! Streams.
 
-use super::state::{
-    self, ContextHandle, Current, EventHandle, NON_BLOCKING, State, Stream, StreamHandle,
-};
+use super::state::{self, ContextHandle, Current, EventHandle, NON_BLOCKING, State, Stream, StreamHandle};
 use super::{capture, event, work};
 use crate::error::{Error, Result, ensure};
 
 /// The highest priority of a stream; the lowest is 0.
 pub(super) const GREATEST_PRIORITY: i32 = -5;
 
-pub(super) fn create(
-    state: &mut State,
-    current: Current,
-    flags: u32,
-    priority: i32,
-) -> Result<StreamHandle> {
+pub(super) fn create(state: &mut State, current: Current, flags: u32, priority: i32) -> Result<StreamHandle> {
     ensure(flags & !NON_BLOCKING == 0, Error::INVALID_VALUE)?;
     let priority = priority.clamp(GREATEST_PRIORITY, 0);
     Ok(state.streams.add(Stream { context: current.context, flags, priority }))
@@ -52,11 +45,7 @@ pub(super) fn created(state: &State, stream: StreamHandle) -> Result<Option<&Str
 }
 
 /// The context of a stream.
-pub(super) fn context(
-    state: &State,
-    current: Current,
-    stream: StreamHandle,
-) -> Result<ContextHandle> {
+pub(super) fn context(state: &State, current: Current, stream: StreamHandle) -> Result<ContextHandle> {
     Ok(created(state, stream)?.map_or(current.context, |stream| stream.context))
 }
 
@@ -78,10 +67,7 @@ pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags:
 ///
 /// # Errors
 /// INVALID_VALUE: there is no function.
-pub(super) fn run(
-    stream: StreamHandle,
-    function: Option<impl FnOnce() + Send + 'static>,
-) -> Result {
+pub(super) fn run(stream: StreamHandle, function: Option<impl FnOnce() + Send + 'static>) -> Result {
     let function = function.ok_or(Error::INVALID_VALUE)?;
     let state = state::lock();
     let current = state.current()?;

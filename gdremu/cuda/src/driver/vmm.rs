@@ -60,12 +60,7 @@ pub(super) fn map(address: u64, size: usize, offset: usize, handle: u64, flags: 
     gpus::change(|memory| memory.map(address, object))
 }
 
-pub(super) fn set_access(
-    address: u64,
-    size: usize,
-    wanted: In<AccessDesc>,
-    count: usize,
-) -> Result {
+pub(super) fn set_access(address: u64, size: usize, wanted: In<AccessDesc>, count: usize) -> Result {
     ensure(count != 0, Error::INVALID_VALUE)?;
     (0..count).try_for_each(|index| {
         let wanted = wanted.at(index)?;

@@ -48,11 +48,7 @@ pub(super) fn context(state: &State, current: Current, stream: StreamHandle) -> 
 /// work that it waits for. The same as with NVIDIA's driver.
 pub(super) fn of_stream(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
     let (id, _) = queue(state, current, stream);
-    if id.stream == 0 {
-        before(state, current, stream)
-    } else {
-        state.queues.ends(|other, _| *other == id)
-    }
+    if id.stream == 0 { before(state, current, stream) } else { state.queues.ends(|other, _| *other == id) }
 }
 
 /// The work that new work of the stream would have to wait for.
@@ -171,9 +167,7 @@ fn serve(id: QueueId) {
         let job = state.queues.start_first(id);
         drop(state);
         // A panic leaves at most the GPU kernel's memory half written.
-        let result = job.map_or(Ok(()), |job| {
-            catch_unwind(AssertUnwindSafe(job)).unwrap_or(Err(Error::UNKNOWN))
-        });
+        let result = job.map_or(Ok(()), |job| catch_unwind(AssertUnwindSafe(job)).unwrap_or(Err(Error::UNKNOWN)));
         state = state::lock();
         state.queues.finish_first(id);
         if let Err(error) = result {
@@ -218,11 +212,7 @@ fn drop_waiting(state: &mut State, context: ContextHandle) {
 
 /// # Errors
 /// INVALID_HANDLE if the handle is not a stream's; the errors of [`check`] for its context.
-pub(super) fn check_stream_and_context(
-    state: &State,
-    current: Current,
-    stream: StreamHandle,
-) -> Result {
+pub(super) fn check_stream_and_context(state: &State, current: Current, stream: StreamHandle) -> Result {
     state.check_stream(stream)?;
     check(state, context(state, current, stream))
 }

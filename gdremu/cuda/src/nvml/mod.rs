@@ -52,10 +52,7 @@ fn gpu_of(device: Device) -> Result<usize> {
 static USERS: AtomicI32 = AtomicI32::new(0);
 
 /// Runs a function, unless `--fault` makes it fail.
-fn without_init<E: Into<Error>>(
-    name: &str,
-    body: impl FnOnce() -> std::result::Result<(), E>,
-) -> i32 {
+fn without_init<E: Into<Error>>(name: &str, body: impl FnOnce() -> std::result::Result<(), E>) -> i32 {
     match gpus::fault(name) {
         Some(fault) => fault.0,
         None => body().map_or_else(|error| error.into().0, |()| 0),
@@ -63,10 +60,7 @@ fn without_init<E: Into<Error>>(
 }
 
 /// Runs a function that needs nvmlInit.
-fn initialized<E: Into<Error>>(
-    name: &str,
-    body: impl FnOnce() -> std::result::Result<(), E>,
-) -> i32 {
+fn initialized<E: Into<Error>>(name: &str, body: impl FnOnce() -> std::result::Result<(), E>) -> i32 {
     without_init(name, || {
         ensure(USERS.load(Ordering::SeqCst) != 0, Error::UNINITIALIZED)?;
         body().map_err(Into::into)
@@ -74,11 +68,7 @@ fn initialized<E: Into<Error>>(
 }
 
 /// Runs a function about a GPU.
-fn about<E: Into<Error>>(
-    name: &str,
-    device: Device,
-    body: impl FnOnce(usize) -> std::result::Result<(), E>,
-) -> i32 {
+fn about<E: Into<Error>>(name: &str, device: Device, body: impl FnOnce(usize) -> std::result::Result<(), E>) -> i32 {
     initialized(name, || body(gpu_of(device)?).map_err(Into::into))
 }
 

@@ -92,13 +92,7 @@ impl<'a> Declaration<'a> {
                 }
             };
         }
-        Ok(Declaration {
-            name,
-            element,
-            size,
-            align: align.unwrap_or(count * element.bytes()),
-            managed,
-        })
+        Ok(Declaration { name, element, size, align: align.unwrap_or(count * element.bytes()), managed })
     }
 
     pub(super) fn shared(&self) -> Name {

@@ -4,12 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use super::declaration::{Declaration, Layout, Name, Names};
-use super::kernel::{
-    Access, DYNAMIC_SHARED, Instruction, Kernel, Operand, Operation, Register, Space, Special, Type,
-};
-use super::opcodes::{
-    COMPUTATIONS, CONTROLS, Computation, Control, NO_EFFECT, PARTS, Part, UPDATES, find,
-};
+use super::kernel::{Access, DYNAMIC_SHARED, Instruction, Kernel, Operand, Operation, Register, Space, Special, Type};
+use super::opcodes::{COMPUTATIONS, CONTROLS, Computation, Control, NO_EFFECT, PARTS, Part, UPDATES, find};
 use super::tokens::{ParseError, Result, Tokens, number};
 
 /// The most bytes of local memory that a thread of a GPU has.
@@ -45,11 +41,7 @@ impl<'t, 'a> Entry<'t, 'a> {
     ///
     /// # Errors
     /// The first thing that is wrong or not supported.
-    pub(super) fn parse(
-        name: &str,
-        tokens: &'t mut Tokens<'a>,
-        names: &Names<'a>,
-    ) -> Result<Kernel> {
+    pub(super) fn parse(name: &str, tokens: &'t mut Tokens<'a>, names: &Names<'a>) -> Result<Kernel> {
         let mut entry = Entry {
             tokens,
             kernel: Kernel { name: name.to_owned(), ..Kernel::EMPTY },
@@ -104,10 +96,7 @@ impl<'t, 'a> Entry<'t, 'a> {
     fn limits(&mut self) -> Result {
         loop {
             let word = self.tokens.take()?;
-            if !matches!(
-                word,
-                ".maxntid" | ".reqntid" | ".minnctapersm" | ".maxnctapersm" | ".maxnreg"
-            ) {
+            if !matches!(word, ".maxntid" | ".reqntid" | ".minnctapersm" | ".maxnctapersm" | ".maxnreg") {
                 return match word {
                     "{" => Ok(()),
                     _ => Err(self.tokens.unsupported(word)),
@@ -223,20 +212,14 @@ impl<'t, 'a> Entry<'t, 'a> {
         self.scopes.iter().enumerate().rev().find_map(|(scope, names)| {
             let exact = names.get(word).map(|name| (*name, scope, word));
             exact.or_else(|| match names.get(family)? {
-                name @ Name::Register(_, Some(limit)) if number? < *limit => {
-                    Some((*name, scope, word))
-                }
+                name @ Name::Register(_, Some(limit)) if number? < *limit => Some((*name, scope, word)),
                 _ => None,
             })
         })
     }
 
     fn push(&mut self, operation: Operation) {
-        self.kernel.code.push(Instruction {
-            line: self.tokens.line(),
-            guard: self.guard,
-            operation,
-        });
+        self.kernel.code.push(Instruction { line: self.tokens.line(), guard: self.guard, operation });
     }
 
     /// Reads an instruction after its opcode. Errors name the opcode.
@@ -348,13 +331,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(())
     }
 
-    fn push_computation(
-        &mut self,
-        computation: &Computation,
-        of: Type,
-        to: Register,
-        operands: [Operand; 3],
-    ) {
+    fn push_computation(&mut self, computation: &Computation, of: Type, to: Register, operands: [Operand; 3]) {
         self.push(Operation::Compute { to, function: computation.functions[of.index()], operands });
     }
 
@@ -510,9 +487,7 @@ impl<'t, 'a> Entry<'t, 'a> {
                 let register = self.special("variables", Some(Special::Variables));
                 Operand { register, plus: offset as u64 }
             }
-            Some((Name::Parameter(offset) | Name::Local(offset), ..)) => {
-                Operand::constant(offset as u64)
-            }
+            Some((Name::Parameter(offset) | Name::Local(offset), ..)) => Operand::constant(offset as u64),
             Some((Name::Shared(size, align), scope, name)) => {
                 let variable = (self.scope_number(scope), name);
                 let known = self.shared_variables.get(&variable).copied();
@@ -574,10 +549,8 @@ impl<'t, 'a> Entry<'t, 'a> {
             let branch = &mut self.kernel.code[*at];
             let mut scopes = open.iter().rev();
             let target = scopes.find_map(|scope| self.labels.get(&(*scope, *label)));
-            let target = target.ok_or_else(|| ParseError {
-                line: branch.line,
-                reason: format!("there is no label {label}"),
-            })?;
+            let target =
+                target.ok_or_else(|| ParseError { line: branch.line, reason: format!("there is no label {label}") })?;
             branch.operation = Operation::Branch(*target);
         }
         Ok(())

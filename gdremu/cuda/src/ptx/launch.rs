@@ -36,25 +36,14 @@ pub(crate) trait GlobalMemory {
     ///
     /// # Errors
     /// The GPU kernel may not write there.
-    fn store(
-        &mut self,
-        address: u64,
-        size: usize,
-        value: u64,
-        order: Ordering,
-    ) -> Result<(), Fault>;
+    fn store(&mut self, address: u64, size: usize, value: u64, order: Ordering) -> Result<(), Fault>;
 
     /// Changes a value as one atomic access, and returns the old one.
     ///
     /// # Errors
     /// The GPU kernel may not write there.
-    fn update(
-        &mut self,
-        address: u64,
-        size: usize,
-        order: Ordering,
-        change: &dyn Fn(u64) -> u64,
-    ) -> Result<u64, Fault>;
+    fn update(&mut self, address: u64, size: usize, order: Ordering, change: &dyn Fn(u64) -> u64)
+    -> Result<u64, Fault>;
 }
 
 /// A GPU kernel may not access the memory at an address.

@@ -60,8 +60,7 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
                 } else {
                     module.variable(&declaration, tokens)?
                 };
-                let meaning = meaning
-                    .ok_or_else(|| tokens.error(format!("the size of {name} is invalid")))?;
+                let meaning = meaning.ok_or_else(|| tokens.error(format!("the size of {name} is invalid")))?;
                 names.insert(name, meaning);
                 while tokens.take()? != ";" {}
                 external = false;

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread;
 use std::time::UNIX_EPOCH;
 
-use super::kernel::{
-    Access, DYNAMIC_SHARED, LOCAL_WINDOW, Operand, Operation, SHARED_WINDOW, Space, Special,
-};
+use super::kernel::{Access, DYNAMIC_SHARED, LOCAL_WINDOW, Operand, Operation, SHARED_WINDOW, Space, Special};
 use super::launch::{Fault, GlobalMemory, Launch, Stopped, Trap};
 
 /// How many instructions a thread runs in one turn.
@@ -20,11 +18,7 @@ const WARP: usize = 32;
 ///
 /// # Errors
 /// A thread cannot continue.
-pub(crate) fn run<M: GlobalMemory>(
-    launch: &Launch,
-    memory: &mut M,
-    stop: &AtomicBool,
-) -> Result<(), Stopped> {
+pub(crate) fn run<M: GlobalMemory>(launch: &Launch, memory: &mut M, stop: &AtomicBool) -> Result<(), Stopped> {
     let mut waiting = 0..launch.grid.iter().map(|size| u64::from(*size)).product();
     let mut blocks = Vec::new();
     while !stop.load(Ordering::Relaxed) {
@@ -114,8 +108,7 @@ impl Block {
                 continue;
             };
             let is_here = |(lane, thread): (usize, &Thread)| {
-                mask >> lane & 1 == 0
-                    || matches!(thread.state, State::AtWarpBarrier(_) | State::Ended)
+                mask >> lane & 1 == 0 || matches!(thread.state, State::AtWarpBarrier(_) | State::Ended)
             };
             if warp.iter().enumerate().all(is_here) {
                 for (lane, member) in warp.iter_mut().enumerate() {
@@ -160,12 +153,7 @@ impl Thread {
                 Special::Variables => launch.variables,
             };
         }
-        Thread {
-            state: State::Ready,
-            registers: registers.into(),
-            local: vec![0; launch.kernel.local].into(),
-            next: 0,
-        }
+        Thread { state: State::Ready, registers: registers.into(), local: vec![0; launch.kernel.local].into(), next: 0 }
     }
 
     /// Runs some instructions. A thread that cannot continue is behind the one that stopped it.
@@ -230,11 +218,7 @@ impl Operand {
 
 impl Access {
     /// The addresses of some elements, if the alignment allows it.
-    fn addresses(
-        &self,
-        registers: &[u64],
-        elements: usize,
-    ) -> Result<impl Iterator<Item = u64> + use<>, Trap> {
+    fn addresses(&self, registers: &[u64], elements: usize) -> Result<impl Iterator<Item = u64> + use<>, Trap> {
         let start = self.address.sum(registers) & self.mask;
         let size = self.element.bytes();
         match start & ((size * elements) as u64 - 1) {
@@ -300,12 +284,7 @@ impl<M: GlobalMemory> Memory<'_, M> {
 
     /// Returns the old value.
     #[inline(never)]
-    fn update(
-        &mut self,
-        access: &Access,
-        address: u64,
-        change: &dyn Fn(u64) -> u64,
-    ) -> Result<u64, Trap> {
+    fn update(&mut self, access: &Access, address: u64, change: &dyn Fn(u64) -> u64) -> Result<u64, Trap> {
         if access.is_global(address) {
             let found = self.global.update(address, access.element.bytes(), access.order, change);
             return found.map_err(|Fault| Trap::IllegalAddress(address));

@@ -166,11 +166,7 @@ fn instructions_compute_what_ptx_says() {
         ("brev.b32 %r1, %r0;", 3, 0xc000_0000),
         ("setp.lt.s32 %p, %r0, 0; selp.b32 %r1, 7, 9, %p;", u32::MAX, 7),
         ("setp.hi.u32 %p, %r0, 4; selp.b32 %r1, 7, 9, %p;", 4, 9),
-        (
-            "setp.ge.s32 %p, %r0, 0; not.pred %q, %p; xor.pred %p, %p, %q; selp.b32 %r1, 1, 0, %p;",
-            4,
-            1,
-        ),
+        ("setp.ge.s32 %p, %r0, 0; not.pred %q, %p; xor.pred %p, %p, %q; selp.b32 %r1, 1, 0, %p;", 4, 1),
         ("cvt.s32.s8 %r1, %r0;", 0x1ff, u32::MAX),
         ("cvt.u32.u8 %r1, %r0;", 0x1ff, 0xff),
         ("cvt.u16.u32 %h1, %r0; cvt.s32.s16 %r1, %h1;", 0x1_8000, 0xffff_8000),
@@ -274,9 +270,7 @@ fn atomic_accesses_change_memory_and_return_the_old_value() {
         ("cas.b32", "10, 7", 10, 7),
         ("cas.b32", "9, 7", 10, 10),
     ] {
-        for (declared, space, at) in
-            [("", "global", "%d0+8"), ("", "", "%d0+8"), (".shared .u32 s;", "shared", "s")]
-        {
+        for (declared, space, at) in [("", "global", "%d0+8"), ("", "", "%d0+8"), (".shared .u32 s;", "shared", "s")] {
             let space = if space.is_empty() { String::new() } else { format!(".{space}") };
             let body = format!(
                 "{declared} st{space}.u32 [{at}], %r0; atom{space}.{operation} %r1, [{at}], {operands};\n\
@@ -471,8 +465,7 @@ fn stopped(body: &str, value: u32) -> Stopped {
 #[test]
 fn an_illegal_access_ends_the_launch_and_is_located() {
     let found = stopped("mov.u32 %r1, 1;\nst.volatile.global.u32 [%d0+4096], 1;", 0);
-    let expected =
-        Stopped { trap: Trap::IllegalAddress(BASE + 4096), line: 12, thread: 3, block: 2 };
+    let expected = Stopped { trap: Trap::IllegalAddress(BASE + 4096), line: 12, thread: 3, block: 2 };
     assert_eq!(found, expected);
     for (access, trap) in [
         ("ld.volatile.global.u32 %r1, [%d0+2];", Trap::MisalignedAddress(BASE + 2)),
@@ -503,10 +496,7 @@ fn unsupported_instructions_are_refused_by_name_and_line() {
         ("cvt.rn.f32.u32 %f1, %r0;", "cvt.rn.f32.u32 is not supported"),
         ("ld.release.sys.u32 %r1, [%d0];", "ld.release.sys.u32 is not supported"),
         ("setp.lt.f32 %p, %f0, %f1;", "setp.lt.f32 is not supported"),
-        (
-            "{ .param .b64 param0; call.uni (r), vprintf, (param0); }",
-            "call of vprintf is not supported",
-        ),
+        ("{ .param .b64 param0; call.uni (r), vprintf, (param0); }", "call of vprintf is not supported"),
         ("setp.eq.u32 %p|%q, %r0, 1;", "setp.eq.u32: ',' is missing before '|'"),
         ("setp.eq.and.u32 %p, %r0, 1, %q;", "setp.eq.and.u32 is not supported"),
         (".reg .b32 %r<5>;", "%r is declared already"),
@@ -554,13 +544,7 @@ fn a_refused_kernel_leaves_the_others_of_its_module() {
 
 #[test]
 fn text_that_is_not_ptx_is_rejected() {
-    for text in [
-        "",
-        "int main() {}",
-        ".version",
-        ".version 7.0 .address_size 32",
-        ".version 7.0 .global .u32",
-    ] {
+    for text in ["", "int main() {}", ".version", ".version 7.0 .address_size 32", ".version 7.0 .global .u32"] {
         assert!(parse(text).is_err(), "{text}");
     }
     assert!(parse(".version 7.0 .visible .entry e() {").is_err());

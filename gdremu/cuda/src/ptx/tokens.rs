@@ -31,9 +31,7 @@ impl<'a> Tokens<'a> {
         while let Some(first) = rest.chars().next() {
             let (len, is_token) = match first {
                 '/' if rest.starts_with("//") => (rest.find('\n').unwrap_or(rest.len()), false),
-                '/' if rest.starts_with("/*") => {
-                    (rest.find("*/").map_or(rest.len(), |end| end + 2), false)
-                }
+                '/' if rest.starts_with("/*") => (rest.find("*/").map_or(rest.len(), |end| end + 2), false),
                 '"' => (rest[1..].find('"').map_or(rest.len(), |end| end + 2), true),
                 _ if first.is_whitespace() => (first.len_utf8(), false),
                 _ => (word(rest).unwrap_or(first.len_utf8()), true),
@@ -67,11 +65,7 @@ impl<'a> Tokens<'a> {
     /// Takes the next token, which must be this one.
     pub(super) fn expect(&mut self, token: &str) -> Result {
         let found = self.take()?;
-        if found == token {
-            Ok(())
-        } else {
-            Err(self.error(format!("'{token}' is missing before '{found}'")))
-        }
+        if found == token { Ok(()) } else { Err(self.error(format!("'{token}' is missing before '{found}'"))) }
     }
 
     /// A number with or without a sign, as 64 bits.

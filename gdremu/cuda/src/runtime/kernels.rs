@@ -8,13 +8,11 @@ use std::ffi::{CString, c_char};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::entry::check;
-use super::errors::{
-    INVALID_COPY_DIRECTION, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, MISSING_CONFIGURATION,
-};
+use super::errors::{INVALID_COPY_DIRECTION, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, MISSING_CONFIGURATION};
 use crate::args::{In, Out};
 use crate::driver::entry_points::exported::{
-    cuCtxGetCurrent, cuFuncGetAttribute, cuLaunchCooperativeKernel, cuLaunchKernel,
-    cuModuleGetFunction, cuModuleGetGlobal_v2, cuModuleLoadFatBinary,
+    cuCtxGetCurrent, cuFuncGetAttribute, cuLaunchCooperativeKernel, cuLaunchKernel, cuModuleGetFunction,
+    cuModuleGetGlobal_v2, cuModuleLoadFatBinary,
 };
 use crate::driver::kernel::refuse;
 use crate::error::{Error, Result, ensure};
@@ -73,11 +71,8 @@ fn in_module(binary: usize, mut find: impl FnMut(usize) -> i32) -> Result {
         }
     }
     let mut module = 0;
-    let loaded = check(cuModuleLoadFatBinary(Out::to(&mut module), In::from_address(binary)))
-        .map(|()| module);
-    if let Ok(_) | Err(Error::NO_BINARY_FOR_GPU | Error::INVALID_PTX | Error::INVALID_IMAGE) =
-        loaded
-    {
+    let loaded = check(cuModuleLoadFatBinary(Out::to(&mut module), In::from_address(binary))).map(|()| module);
+    if let Ok(_) | Err(Error::NO_BINARY_FOR_GPU | Error::INVALID_PTX | Error::INVALID_IMAGE) = loaded {
         registry().modules.insert((binary, context), loaded);
     }
     check(find(loaded?))
@@ -89,9 +84,7 @@ pub(super) fn function(of: usize) -> (Result<usize>, CString) {
         return (Err(INVALID_DEVICE_FUNCTION), CString::default());
     };
     let mut found = 0;
-    let result = in_module(binary, |module| {
-        cuModuleGetFunction(Out::to(&mut found), module, In::from_text(&name))
-    });
+    let result = in_module(binary, |module| cuModuleGetFunction(Out::to(&mut found), module, In::from_text(&name)));
     (result.map(|()| found), name)
 }
 
@@ -162,22 +155,8 @@ pub(super) fn launch(
     let (grid_x, grid_y, grid_z) = (grid.x, grid.y, grid.z);
     let Dim3 { x, y, z } = block;
     check(match cooperative {
-        true => cuLaunchCooperativeKernel(
-            found, grid_x, grid_y, grid_z, x, y, z, shared, stream, arguments,
-        ),
-        false => cuLaunchKernel(
-            found,
-            grid_x,
-            grid_y,
-            grid_z,
-            x,
-            y,
-            z,
-            shared,
-            stream,
-            arguments,
-            In::null(),
-        ),
+        true => cuLaunchCooperativeKernel(found, grid_x, grid_y, grid_z, x, y, z, shared, stream, arguments),
+        false => cuLaunchKernel(found, grid_x, grid_y, grid_z, x, y, z, shared, stream, arguments, In::null()),
     })
 }
 
@@ -194,11 +173,7 @@ pub(crate) struct LaunchConfig {
 }
 
 /// Attributes, such as clusters of blocks, are refused.
-pub(super) fn launch_configured(
-    config: LaunchConfig,
-    function: usize,
-    arguments: In<In<u8>>,
-) -> Result {
+pub(super) fn launch_configured(config: LaunchConfig, function: usize, arguments: In<In<u8>>) -> Result {
     let LaunchConfig { grid, block, shared_bytes, stream, attribute_count, .. } = config;
     if attribute_count > 0 {
         let name = registry().functions.get(&function).cloned().unwrap_or_default();
@@ -249,13 +224,7 @@ impl FuncAttributes {
 }
 
 /// The address of a part of a variable. `other` is the direction that this kind of copy does not have.
-pub(super) fn part(
-    symbol: usize,
-    size: usize,
-    offset: usize,
-    kind: u32,
-    other: u32,
-) -> Result<u64> {
+pub(super) fn part(symbol: usize, size: usize, offset: usize, kind: u32, other: u32) -> Result<u64> {
     ensure(kind != 0 && kind != other, INVALID_COPY_DIRECTION)?;
     let (address, len) = variable(symbol)?;
     match offset.checked_add(size) {

@@ -6,8 +6,7 @@ use std::ffi::c_char;
 use super::entry::check;
 use crate::args::Out;
 use crate::driver::entry_points::exported::{
-    cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDeviceGetUuid_v2,
-    cuDeviceTotalMem_v2,
+    cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDeviceGetUuid_v2, cuDeviceTotalMem_v2,
 };
 use crate::error::{Error, Result, ensure};
 use gdremu_core::cuda::types::Uuid;
@@ -79,12 +78,6 @@ pub(crate) struct ChannelFormat {
     kind: u32,
 }
 
-pub(crate) extern "C" fn cudaCreateChannelDesc(
-    x: i32,
-    y: i32,
-    z: i32,
-    w: i32,
-    kind: u32,
-) -> ChannelFormat {
+pub(crate) extern "C" fn cudaCreateChannelDesc(x: i32, y: i32, z: i32, w: i32, kind: u32) -> ChannelFormat {
     ChannelFormat { bits: [x, y, z, w], kind }
 }

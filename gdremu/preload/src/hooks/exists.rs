@@ -19,9 +19,7 @@ const MAJOR: c_uint = 240;
 
 fn mode(target: Target) -> mode_t {
     match target {
-        Target::Device if settings::config().driver.open_errno == Some(Errno::EACCES) => {
-            libc::S_IFCHR | 0o600
-        }
+        Target::Device if settings::config().driver.open_errno == Some(Errno::EACCES) => libc::S_IFCHR | 0o600,
         Target::Device => libc::S_IFCHR | 0o666,
         Target::ProcDirectory => libc::S_IFDIR | 0o555,
         Target::Params | Target::Refcount => libc::S_IFREG | 0o444,
@@ -42,12 +40,7 @@ fn check_access(target: Target, wanted: c_int) -> Result<c_int, Errno> {
 ///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
-pub(super) unsafe fn access(
-    dirfd: c_int,
-    path: Text,
-    wanted: c_int,
-    next: impl FnOnce(Text) -> c_int,
-) -> c_int {
+pub(super) unsafe fn access(dirfd: c_int, path: Text, wanted: c_int, next: impl FnOnce(Text) -> c_int) -> c_int {
     // SAFETY: contract of this function.
     unsafe { at_path(dirfd, path, |target| Some(to_libc(check_access(target, wanted))), next) }
 }
@@ -76,12 +69,7 @@ unsafe fn fill(target: Target, status: Stat) -> Result<c_int, Errno> {
 ///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte; `status` can be written.
-pub(super) unsafe fn stat(
-    dirfd: c_int,
-    path: Text,
-    status: Stat,
-    next: impl FnOnce(Text) -> c_int,
-) -> c_int {
+pub(super) unsafe fn stat(dirfd: c_int, path: Text, status: Stat, next: impl FnOnce(Text) -> c_int) -> c_int {
     // SAFETY: contract of this function.
     unsafe { at_path(dirfd, path, |target| Some(to_libc(fill(target, status))), next) }
 }
@@ -89,9 +77,8 @@ pub(super) unsafe fn stat(
 /// Returns whether a descriptor is a device.
 fn is_device(fd: c_int) -> bool {
     device_fds::may_be(fd)
-        && state::enter().is_some_and(|process| {
-            matches!(process.descriptors.find(fd), Descriptor::Device(_) | Descriptor::Foreign)
-        })
+        && state::enter()
+            .is_some_and(|process| matches!(process.descriptors.find(fd), Descriptor::Device(_) | Descriptor::Foreign))
 }
 
 /// fstat(2)
@@ -110,12 +97,7 @@ pub(super) unsafe fn fstat(fd: c_int, status: Stat, next: impl FnOnce() -> c_int
 ///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte; `status` can be written.
-pub(super) unsafe fn statx(
-    dirfd: c_int,
-    path: Text,
-    status: Statx,
-    next: impl FnOnce(Text) -> c_int,
-) -> c_int {
+pub(super) unsafe fn statx(dirfd: c_int, path: Text, status: Statx, next: impl FnOnce(Text) -> c_int) -> c_int {
     let fill = |target: Target| {
         let mode = check_exists(target)?;
         // SAFETY: zeros are valid in a structure of numbers.
@@ -139,11 +121,7 @@ pub(super) unsafe fn statx(
 ///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
-pub(super) unsafe fn readlink(
-    dirfd: c_int,
-    path: Text,
-    next: impl FnOnce(Text) -> ssize_t,
-) -> ssize_t {
+pub(super) unsafe fn readlink(dirfd: c_int, path: Text, next: impl FnOnce(Text) -> ssize_t) -> ssize_t {
     let refuse = |target| check_exists(target).and(Err(Errno::EINVAL));
     // SAFETY: contract of this function.
     unsafe { at_path(dirfd, path, |target| Some(to_libc(refuse(target)) as ssize_t), next) }

@@ -44,12 +44,7 @@ fn open_proc(process: &mut Guard, target: Target, flags: c_int) -> Result<c_int,
 ///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
-pub(super) unsafe fn open(
-    dirfd: c_int,
-    path: Text,
-    flags: c_int,
-    next: impl FnOnce(Text) -> c_int,
-) -> c_int {
+pub(super) unsafe fn open(dirfd: c_int, path: Text, flags: c_int, next: impl FnOnce(Text) -> c_int) -> c_int {
     // SAFETY: contract of this function.
     unsafe { at_path(dirfd, path, |target| open_target(target, flags), next) }
 }
@@ -58,11 +53,7 @@ pub(super) unsafe fn open(
 ///
 /// # Safety
 /// `path` and `mode` end with a NUL byte.
-pub(super) unsafe fn fopen(
-    path: Text,
-    mode: Text,
-    next: impl FnOnce(Text) -> *mut FILE,
-) -> *mut FILE {
+pub(super) unsafe fn fopen(path: Text, mode: Text, next: impl FnOnce(Text) -> *mut FILE) -> *mut FILE {
     let open = |target| {
         // SAFETY: the mode is fopen's: contract of this function.
         let flags = match unsafe { CStr::from_ptr(mode) }.to_bytes() {
@@ -89,8 +80,7 @@ pub(super) unsafe fn fopen(
 pub(super) unsafe fn opendir(path: Text, next: impl Fn(Text) -> *mut DIR) -> *mut DIR {
     let open = |place| {
         // SAFETY: paths of `at_stand_in` end with a NUL byte.
-        let is_complete =
-            || unsafe { CStr::from_ptr(place) }.to_bytes().ends_with(pci::DEVICES.as_bytes());
+        let is_complete = || unsafe { CStr::from_ptr(place) }.to_bytes().ends_with(pci::DEVICES.as_bytes());
         if place != path && !is_complete() {
             let real = next(path);
             if !real.is_null() || Errno::last() != Errno::ENOENT {

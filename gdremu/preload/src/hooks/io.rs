@@ -15,12 +15,7 @@ use crate::{settings, state};
 ///
 /// # Safety
 /// If the argument can be accessed, it is the command's.
-pub(super) unsafe fn ioctl(
-    fd: c_int,
-    request: c_ulong,
-    argument: Pointer,
-    next: impl FnOnce() -> c_int,
-) -> c_int {
+pub(super) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: Pointer, next: impl FnOnce() -> c_int) -> c_int {
     // The kernel only reads the lower half.
     let number = request as u32;
     if abi::is_gdrdrv(number) {

@@ -41,9 +41,7 @@ pub(super) fn mmap(addr: Pointer, arguments: Arguments, next: impl FnOnce() -> P
 /// Devices have no blocks, and almost all other mapped files have some.
 fn may_be_device(fd: c_int) -> bool {
     device_fds::may_be(fd)
-        || file_status(fd).is_some_and(|status| {
-            status.st_blocks == 0 && status.st_mode & libc::S_IFMT == libc::S_IFREG
-        })
+        || file_status(fd).is_some_and(|status| status.st_blocks == 0 && status.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
 /// Maps a device or a dma-buf, if the descriptor is one.
@@ -59,9 +57,7 @@ fn map_device(addr: Pointer, arguments: Arguments) -> Option<Pointer> {
         Descriptor::Other => return None,
         Descriptor::Foreign => Err(Errno::EACCES),
         Descriptor::Export(..) if is_refused || kind == libc::MAP_PRIVATE => Err(Errno::EINVAL),
-        Descriptor::Export(file, export) => {
-            process.map_export(file, export, offset as u64, len, fixed)
-        }
+        Descriptor::Export(file, export) => process.map_export(file, export, offset as u64, len, fixed),
         Descriptor::Device(_) if is_refused => Err(Errno::EINVAL),
         Descriptor::Device(file) => {
             let request = MapRequest {
@@ -132,8 +128,8 @@ pub(super) fn mremap(
     next: impl FnOnce() -> Pointer,
 ) -> Pointer {
     let fixed = flags & libc::MREMAP_FIXED != 0;
-    let concerns_us = mapped_range::may_touch(old, old_len.max(1))
-        || (fixed && mapped_range::may_touch(wanted, new_len));
+    let concerns_us =
+        mapped_range::may_touch(old, old_len.max(1)) || (fixed && mapped_range::may_touch(wanted, new_len));
     if !concerns_us {
         return next();
     }

@@ -89,8 +89,7 @@ fn dirfd_path(dirfd: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
     write!(&mut link[..], "/proc/self/fd/{dirfd}").ok()?;
     // SAFETY: `link` is longer than the text and zeroed, so it ends with a NUL byte; `room` is writable
     // for its length.
-    let len =
-        unsafe { next::readlink()(link.as_ptr().cast(), room.as_mut_ptr().cast(), room.len()) };
+    let len = unsafe { next::readlink()(link.as_ptr().cast(), room.as_mut_ptr().cast(), room.len()) };
     Some(&room[..usize::try_from(len).ok()?])
 }
 

@@ -153,8 +153,7 @@ pub(super) fn run(session: Session, config: Config, target: &Target) -> Result<R
 
 /// 64 KiB, 128 KiB, … up to this number.
 fn doubling(largest: usize) -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(GPU_PAGE), |size| size.checked_mul(2))
-        .take_while(move |&size| size <= largest)
+    std::iter::successors(Some(GPU_PAGE), |size| size.checked_mul(2)).take_while(move |&size| size <= largest)
 }
 
 /// Times this size, the libraries in turn, and returns the samples of each. One turn is made even after
@@ -213,8 +212,7 @@ impl LibraryTimes {
     /// Summarizes at least one run.
     fn new<'a>(runs: impl Iterator<Item = &'a [Sample]> + Clone) -> LibraryTimes {
         let times = |call: usize| {
-            let of_run =
-                |run: &[Sample]| Times::new(run.iter().map(|sample| sample[call]).collect());
+            let of_run = |run: &[Sample]| Times::new(run.iter().map(|sample| sample[call]).collect());
             stats::of_runs(runs.clone().map(of_run).collect()).expect("there is a run")
         };
         let calls: [_; CALLS.len()] = std::array::from_fn(times);

@@ -65,13 +65,11 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let library = &session.methods[0];
     let buffer = DeviceBuffer::alloc(session.gpu, library.buffer.memory(), SPREAD)?;
     let mapping = map(&buffer, target.force_pcie)?;
-    let bench =
-        Bench { session: &session, buffer: &buffer, mapping: &mapping, clock: Clock::calibrate() };
+    let bench = Bench { session: &session, buffer: &buffer, mapping: &mapping, clock: Clock::calibrate() };
     let points = options.direction.len() * options.pattern.len() * SIZES.len() * BATCHES.len();
     let budget = Duration::from_secs(options.budget).as_nanos() as f64;
     let share = Repetitions::Budget(budget / points as f64);
-    let mut results =
-        Results { setup: session.setup.clone(), routine, records: Vec::new(), interrupted: false };
+    let mut results = Results { setup: session.setup.clone(), routine, records: Vec::new(), interrupted: false };
     let progress = progress_bar(points);
     'all: for &direction in &options.direction {
         for &pattern in &options.pattern {
@@ -219,8 +217,7 @@ impl Bench<'_> {
                     ns
                 }
             };
-            let is_wrong =
-                |(offset, bytes): &(usize, &mut [u8])| **bytes != sent[*offset..][..size];
+            let is_wrong = |(offset, bytes): &(usize, &mut [u8])| **bytes != sent[*offset..][..size];
             // The library maps a buffer of its own.
             ensure!(
                 method == 0 || !items.iter().any(is_wrong),
@@ -271,8 +268,7 @@ impl Bench<'_> {
 }
 
 fn text(results: &Results) -> String {
-    let names =
-        ["direction", "lines", "bytes", "batch", "method", "ns/item", "P99", "samples", "ratio"];
+    let names = ["direction", "lines", "bytes", "batch", "method", "ns/item", "P99", "samples", "ratio"];
     let mut table = Table::new(names);
     for record in &results.records {
         table.push(vec![

@@ -33,13 +33,7 @@ pub(crate) struct Options {
     pub(super) others: Vec<Kind>,
 
     /// Directions, seen from the CPU
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        default_value = "write,read",
-        value_name = "LIST"
-    )]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "write,read", value_name = "LIST")]
     pub(super) direction: Vec<Direction>,
 
     /// Bytes, with K, M or G
@@ -67,14 +61,7 @@ pub(crate) struct Options {
     pub(super) batch: bool,
 
     /// Where the items of --batch are, as lines of 64 bytes in 32 MiB, other ones for each sample
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        default_value = "random",
-        requires = "batch",
-        value_name = "LIST"
-    )]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "random", requires = "batch", value_name = "LIST")]
     pub(super) pattern: Vec<Pattern>,
 
     /// Time for more than the minimum of 21 samples per point

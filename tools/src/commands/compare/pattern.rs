@@ -119,13 +119,10 @@ mod tests {
     #[test]
     fn patterns_are_what_their_names_say() {
         assert!(sets(Pattern::Even).flatten().all(|line| line % 2 == 0));
-        let strides = |pattern, stride| {
-            sets(pattern).all(|set| set.windows(2).all(|pair| pair[1] - pair[0] == stride))
-        };
+        let strides = |pattern, stride| sets(pattern).all(|set| set.windows(2).all(|pair| pair[1] - pair[0] == stride));
         assert!(strides(Pattern::Contiguous, 1));
         assert!(strides(Pattern::Page, 64));
-        let alternates =
-            |set: Vec<usize>| set.iter().enumerate().all(|(n, line)| line % 2 == n % 2);
+        let alternates = |set: Vec<usize>| set.iter().enumerate().all(|(n, line)| line % 2 == n % 2);
         assert!(sets(Pattern::Alternating).all(alternates));
         let is_sorted = |set: Vec<usize>| set.is_sorted();
         assert!(!sets(Pattern::Alternating).any(is_sorted), "at random places");

@@ -18,11 +18,7 @@ pub(super) fn render(results: &Results) -> String {
     if results.cold.host {
         text.push_str("host side not in the CPU's caches\n");
     }
-    let _ = writeln!(
-        text,
-        "one 4-byte load: {:.0} ns (P0 {:.0}, P99 {:.0})",
-        load.median, load.p0, load.p99
-    );
+    let _ = writeln!(text, "one 4-byte load: {:.0} ns (P0 {:.0}, P99 {:.0})", load.median, load.p0, load.p99);
     if floor::round_trip(load).is_none() {
         text.push_str("(it comes from a cache: no floor is reported)\n");
     }
@@ -31,8 +27,7 @@ pub(super) fn render(results: &Results) -> String {
         let rows: Vec<_> = rows.collect();
         for host_alignment in unique(&rows, |point| point.host_alignment) {
             let rows = rows.iter().copied();
-            let rows: Vec<_> =
-                rows.filter(|row| row.point.host_alignment == host_alignment).collect();
+            let rows: Vec<_> = rows.filter(|row| row.point.host_alignment == host_alignment).collect();
             let mut title = direction.name().to_owned();
             if host_alignment > 0 {
                 let _ = write!(title, ", host {host_alignment} past a line");
@@ -96,8 +91,7 @@ impl Section<'_> {
         for &size in &self.sizes {
             let mut cells = vec![Bytes(size).to_string()];
             for &alignment in &self.alignments {
-                let here =
-                    |row: &&&Row| (row.point.size, row.point.alignment()) == (size, alignment);
+                let here = |row: &&&Row| (row.point.size, row.point.alignment()) == (size, alignment);
                 let row = self.rows.iter().find(here);
                 cells.push(row.map_or(String::new(), |row| cell(row)));
             }
@@ -140,8 +134,7 @@ impl Section<'_> {
         }
         let alignment = self.alignments.first().unwrap_or(&0);
         let title = &self.title;
-        let _ =
-            write!(text, "\n{title}, {alignment} past a line: ns and GB/s\n\n{}", table.markdown());
+        let _ = write!(text, "\n{title}, {alignment} past a line: ns and GB/s\n\n{}", table.markdown());
     }
 
     /// The size from which on each method that is not a library is faster than the first library, at
@@ -151,8 +144,7 @@ impl Section<'_> {
         for i in results.setup.libraries.len()..results.methods.len() {
             let faster = |row: &&Row| row.ratio(i).is_some_and(|ratio| ratio < 1.0);
             let last_faster = self.first_column().rev().take_while(faster).last();
-            let from = last_faster
-                .map_or("no size measured".into(), |row| Bytes(row.point.size).to_string());
+            let from = last_faster.map_or("no size measured".into(), |row| Bytes(row.point.size).to_string());
             let (method, first) = (&results.methods[i], &results.methods[0]);
             let _ = writeln!(text, "\n{title}: {method} is faster than {first} from: {from}");
         }

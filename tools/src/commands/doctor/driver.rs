@@ -27,8 +27,7 @@ pub(super) fn findings(cuda: &Cuda, nvml: Option<&Nvml>, backends: Backends) -> 
     let mut findings = Vec::from_iter(no_hardware(cuda, pci::has_nvidia_gpu()));
     findings.push(gpu_driver(nvml));
     match &cuda.version {
-        Ok(version) => findings
-            .push(Finding::ok("CUDA", format!("{}, by the driver", format_version(*version)))),
+        Ok(version) => findings.push(Finding::ok("CUDA", format!("{}, by the driver", format_version(*version)))),
         Err(why) => findings.push(Finding::problem(
             "CUDA",
             format!("no CUDA driver: {why}"),
@@ -73,9 +72,7 @@ fn gpu_driver(nvml: Option<&Nvml>) -> Finding {
         None => "",
     };
     let version = text.as_deref().and_then(version_in).map(str::to_owned);
-    let version = version
-        .or_else(|| nvml?.driver_version())
-        .or_else(|| files::text("/sys/module/nvidia/version"));
+    let version = version.or_else(|| nvml?.driver_version()).or_else(|| files::text("/sys/module/nvidia/version"));
     match version {
         Some(version) => Finding::ok(subject, format!("{version}{kind}")),
         None => Finding::unknown(subject, "not reported: there is no /proc/driver/nvidia/version"),
@@ -85,9 +82,7 @@ fn gpu_driver(nvml: Option<&Nvml>) -> Finding {
 /// The first word of the line that looks like 580.95.05.
 fn version_in(text: &str) -> Option<&str> {
     let mut words = text.lines().next()?.split_whitespace();
-    words.find(|word| {
-        word.contains('.') && word.chars().all(|char| char.is_ascii_digit() || char == '.')
-    })
+    words.find(|word| word.contains('.') && word.chars().all(|char| char.is_ascii_digit() || char == '.'))
 }
 
 fn dmabuf(version: i32, backends: Backends) -> Finding {
@@ -101,8 +96,7 @@ fn dmabuf(version: i32, backends: Backends) -> Finding {
         format_version(DMABUF_SINCE)
     );
     match backends.need_dmabuf() {
-        true => Finding::problem(subject, value, "update the GPU driver to 610 or later")
-            .caused_by(Cause::DmaBuf),
+        true => Finding::problem(subject, value, "update the GPU driver to 610 or later").caused_by(Cause::DmaBuf),
         // gdrdrv works.
         false => Finding::ok(subject, format!("not needed here: {value}")),
     }
@@ -139,10 +133,7 @@ fn cdmm(cuda: &Cuda) -> Finding {
     match mode.map(|mode| mode.trim_matches('"')) {
         Some("driver") => Finding::ok(subject, "on: the GPU's memory is no NUMA node of the host"),
         Some("numa") => Finding::ok(subject, "off: the GPU's memory is a NUMA node of the host"),
-        Some("") => Finding::unknown(
-            subject,
-            "not set (NVreg_CoherentGPUMemoryMode): as the GPU driver chooses",
-        ),
+        Some("") => Finding::unknown(subject, "not set (NVreg_CoherentGPUMemoryMode): as the GPU driver chooses"),
         Some(mode) => Finding::unknown(subject, format!("unknown mode {mode}")),
         None => Finding::unknown(subject, "not reported by /proc/driver/nvidia/params"),
     }

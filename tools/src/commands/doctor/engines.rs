@@ -72,12 +72,7 @@ struct Switch {
     uses: fn(Option<&str>) -> bool,
 }
 
-const fn switch(
-    engine: Engine,
-    name: &'static str,
-    part: &'static str,
-    uses: fn(Option<&str>) -> bool,
-) -> Switch {
+const fn switch(engine: Engine, name: &'static str, part: &'static str, uses: fn(Option<&str>) -> bool) -> Switch {
     Switch { engine, name, part, uses }
 }
 
@@ -86,9 +81,7 @@ const SWITCHES: [Switch; 9] = [
     // NCCL takes only numbers, and its default for anything else.
     switch(Nccl, ENABLE, "", |value| number(value).unwrap_or(false)),
     switch(Nccl, "NCCL_GDRCOPY_FIFO_ENABLE", "FIFOs", |value| number(value).unwrap_or(true)),
-    switch(Nccl, "NCCL_GDRCOPY_SYNC_ENABLE", "synchronization", |value| {
-        number(value).unwrap_or(true)
-    }),
+    switch(Nccl, "NCCL_GDRCOPY_SYNC_ENABLE", "synchronization", |value| number(value).unwrap_or(true)),
     // 1 and 2 both skip libgdrapi.
     switch(Nccl, "NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "", |value| !number(value).unwrap_or(false)),
     switch(Nccl, "DOCA_GPUNETIO_DISABLE_GDRCOPY", "GPUNetIO", |value| !value.is_some_and(word)),
@@ -237,9 +230,7 @@ mod tests {
 
     #[test]
     fn nccl_takes_numbers_only() {
-        for (value, meaning) in
-            [("1", Some(true)), ("2", Some(true)), ("0", Some(false)), ("true", None), ("", None)]
-        {
+        for (value, meaning) in [("1", Some(true)), ("2", Some(true)), ("0", Some(false)), ("true", None), ("", None)] {
             assert_eq!(number(Some(value)), meaning, "{value}");
         }
     }

@@ -21,11 +21,7 @@ fn fits(versions: &Versions) -> bool {
     versions.module >= Version::OLDEST_GDRDRV && versions.oldest_library <= Version::API
 }
 
-pub(super) fn findings(
-    module: &Gdrdrv,
-    backends: Backends,
-    container: Option<&str>,
-) -> Vec<Finding> {
+pub(super) fn findings(module: &Gdrdrv, backends: Backends, container: Option<&str>) -> Vec<Finding> {
     let mut findings = vec![node(module, backends, container)];
     match &module.versions {
         Err(errno) if module.node.is_ok() => findings.push(refused(*errno, backends, container)),
@@ -38,10 +34,8 @@ pub(super) fn findings(
     match &module.params {
         Some(params) => findings.extend([persistence(params), flavor(params)]),
         None if module.node.is_err() => {}
-        None => findings.push(Finding::unknown(
-            "persistent mapping",
-            "not reported: there is no /proc/driver/gdrdrv/params",
-        )),
+        None => findings
+            .push(Finding::unknown("persistent mapping", "not reported: there is no /proc/driver/gdrdrv/params")),
     }
     findings.into_iter().map(|finding| finding.caused_by(Cause::Gdrdrv)).collect()
 }
@@ -87,16 +81,12 @@ fn describe(node: &Node) -> String {
 
 fn make_node(container: Option<&str>) -> String {
     String::from(match container {
-        Some("Kubernetes") => {
-            "pass it into the pod: GDRCOPY_ENABLED=true for NVIDIA's device plugin"
-        }
+        Some("Kubernetes") => "pass it into the pod: GDRCOPY_ENABLED=true for NVIDIA's device plugin",
         Some(_) => {
             "pass it into the container: --device=/dev/gdrdrv, or NVIDIA_GDRCOPY=enabled with NVIDIA's \
              container toolkit"
         }
-        None => {
-            "create it: mknod -m 666 /dev/gdrdrv c $(awk '/gdrdrv/ {print $1}' /proc/devices) 0"
-        }
+        None => "create it: mknod -m 666 /dev/gdrdrv c $(awk '/gdrdrv/ {print $1}' /proc/devices) 0",
     })
 }
 
@@ -164,12 +154,7 @@ fn refused(errno: Errno, backends: Backends, container: Option<&str>) -> Finding
         Errno::EMFILE | Errno::ENFILE => "raise the limit of open files (ulimit -n)",
         _ => "see the kernel's log (dmesg), and reload the module",
     };
-    Finding::problem_if(
-        backends.need_gdrdrv(),
-        "opening it",
-        format!("{errno:?} ({})", errno.desc()),
-        remedy,
-    )
+    Finding::problem_if(backends.need_gdrdrv(), "opening it", format!("{errno:?} ({})", errno.desc()), remedy)
 }
 
 /// Such a module can be opened, but refuses every pin with EINVAL.
@@ -192,10 +177,7 @@ fn version(versions: &Versions, backends: Backends) -> Finding {
             backends.need_gdrdrv(),
             subject,
             format!("{module} is too old"),
-            format!(
-                "update the module to {} or later (package gdrdrv-dkms)",
-                Version::OLDEST_GDRDRV
-            ),
+            format!("update the module to {} or later (package gdrdrv-dkms)", Version::OLDEST_GDRDRV),
         );
     }
     if *oldest_library > Version::API {

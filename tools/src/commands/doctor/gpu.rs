@@ -13,12 +13,7 @@ use crate::system::pci::{self, Pci};
 const SMALL_BAR1: u64 = 1 << 30;
 
 /// `pinned`: bytes that gdrdrv has pinned on all GPUs, if known.
-pub(super) fn section(
-    gpu: &Gpu,
-    nvml: Option<&Nvml>,
-    backends: Backends,
-    pinned: Option<u64>,
-) -> Section {
+pub(super) fn section(gpu: &Gpu, nvml: Option<&Nvml>, backends: Backends, pinned: Option<u64>) -> Section {
     let pci = pci::query(&gpu.pci_address);
     let bar1 = nvml.and_then(|nvml| nvml.bar1(&gpu.pci_address));
     let title = format!("GPU {}: {} at {}", gpu.number, gpu.name, gpu.pci_address);
@@ -103,9 +98,7 @@ fn platform(gpu: &Gpu) -> Finding {
     }
     match (gpu.coherent, gpu.tcc) {
         (_, Some(true)) => Finding::ok(subject, "TCC driver model"),
-        (Some(true), _) => {
-            Finding::ok(subject, "coherent: mappings are cached, unless forced over PCIe")
-        }
+        (Some(true), _) => Finding::ok(subject, "coherent: mappings are cached, unless forced over PCIe"),
         (Some(false), _) => Finding::ok(subject, "PCIe: mappings are write-combining"),
         (None, _) => Finding::unknown(subject, "not reported by this driver (CUDA 9.2 can)"),
     }
@@ -141,9 +134,7 @@ fn bar1_use(bar1: Option<Bar1>, pins_are_listed: bool) -> Finding {
                 false => "end programs that hold pins: gdrcopy ps shows them",
             },
         ),
-        Some(Bar1 { free, used, .. }) => {
-            Finding::ok(subject, format!("{} used, {} free", bytes(used), bytes(free)))
-        }
+        Some(Bar1 { free, used, .. }) => Finding::ok(subject, format!("{} used, {} free", bytes(used), bytes(free))),
     }
 }
 

@@ -53,9 +53,7 @@ fn descriptors(backends: Backends) -> Finding {
         true => Finding::warning(
             subject,
             value,
-            format!(
-                "raise the limit of open files: ulimit -n {raised} (LimitNOFILE= in a service)"
-            ),
+            format!("raise the limit of open files: ulimit -n {raised} (LimitNOFILE= in a service)"),
         ),
         false => Finding::ok(subject, value),
     }
@@ -70,8 +68,7 @@ fn locked_memory() -> Finding {
         RLIM_INFINITY => limit(soft),
         bytes => format!("{} KiB; gdrcopy locks none", bytes >> 10),
     };
-    let has_rdma =
-        fs::read_dir("/sys/class/infiniband").is_ok_and(|mut cards| cards.next().is_some());
+    let has_rdma = fs::read_dir("/sys/class/infiniband").is_ok_and(|mut cards| cards.next().is_some());
     if has_rdma && soft < LITTLE_LOCKED {
         return Finding::warning(
             subject,
@@ -121,10 +118,7 @@ pub(super) fn container() -> Option<String> {
 fn container_finding(kind: Option<&str>) -> Finding {
     match kind {
         None => Finding::ok("container", "none"),
-        Some(kind) => Finding::ok(
-            "container",
-            format!("{kind}: devices and limits are what the host passes through"),
-        ),
+        Some(kind) => Finding::ok("container", format!("{kind}: devices and limits are what the host passes through")),
     }
 }
 
@@ -193,10 +187,9 @@ fn copy_routine() -> Finding {
 fn pages() -> Finding {
     let subject = "pages";
     match sysconf(SysconfVar::PAGE_SIZE) {
-        Ok(Some(size)) => Finding::ok(
-            subject,
-            format!("{} KiB on the host, {} KiB on the GPU", size >> 10, GPU_PAGE >> 10),
-        ),
+        Ok(Some(size)) => {
+            Finding::ok(subject, format!("{} KiB on the host, {} KiB on the GPU", size >> 10, GPU_PAGE >> 10))
+        }
         _ => Finding::unknown(subject, "not reported by sysconf"),
     }
 }

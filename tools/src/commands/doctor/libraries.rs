@@ -53,9 +53,7 @@ pub(super) fn describe(library: &Loaded) -> String {
 fn asked(file: &Path) -> Finding {
     match load(&Wanted::File(file.into())) {
         Ok(library) => Finding::ok("--lib", describe(&library)),
-        Err(why) => {
-            Finding::problem("--lib", why, "name a libgdrapi file for this CPU architecture")
-        }
+        Err(why) => Finding::problem("--lib", why, "name a libgdrapi file for this CPU architecture"),
     }
 }
 
@@ -95,8 +93,7 @@ fn by_name(candidates: &[Candidate]) -> Vec<Finding> {
             vec![leads_nowhere(SONAME, &library.file), finding]
         }
         (Ok(soname), Ok(plain)) => {
-            let mut findings =
-                vec![rate(SONAME, &soname, candidates), rate(PLAIN_NAME, &plain, candidates)];
+            let mut findings = vec![rate(SONAME, &soname, candidates), rate(PLAIN_NAME, &plain, candidates)];
             if search::real(&soname.file) != search::real(&plain.file) {
                 findings.push(Finding::warning(
                     "names",
@@ -167,22 +164,14 @@ fn rate(name: &'static str, library: &Loaded, candidates: &[Candidate]) -> Findi
 
 /// How to make the loader choose the library in this directory.
 fn how_to_override(directory: &Path) -> String {
-    let remedy = format!(
-        "put {} first on LD_LIBRARY_PATH, or remove the other library from the path",
-        directory.display()
-    );
+    let remedy =
+        format!("put {} first on LD_LIBRARY_PATH, or remove the other library from the path", directory.display());
     remedy + &or_preload(directory)
 }
 
 /// Variables of build systems, container runtimes and engines, not of the library.
-const OF_OTHERS: [&str; 6] = [
-    "GDRCOPY_ENABLED",
-    "GDRCOPY_HOME",
-    "GDRCOPY_LIBDIR",
-    "GDRCOPY_LIBRARY_PATH",
-    "GDRCOPY_PATH_L",
-    "GDRCOPY_ROOT_DIR",
-];
+const OF_OTHERS: [&str; 6] =
+    ["GDRCOPY_ENABLED", "GDRCOPY_HOME", "GDRCOPY_LIBDIR", "GDRCOPY_LIBRARY_PATH", "GDRCOPY_PATH_L", "GDRCOPY_ROOT_DIR"];
 
 /// The environment variables that change what the library does, and those that do not, but look so.
 pub(super) fn settings(environment: &Environment) -> Vec<Finding> {
@@ -212,10 +201,8 @@ fn setting(name: &str, value: &str) -> Finding {
     };
     match variable.takes(value) {
         true => Finding::ok(subject, text),
-        false => Finding::warning(
-            subject,
-            format!("{text} is not {}", variable.values),
-            format!("unset or correct {name}"),
-        ),
+        false => {
+            Finding::warning(subject, format!("{text} is not {}", variable.values), format!("unset or correct {name}"))
+        }
     }
 }

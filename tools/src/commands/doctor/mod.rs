@@ -93,10 +93,7 @@ fn look_at(pid: u32, engine: Option<Engine>) -> Result<Report> {
     let (process, environment) = process::examine(pid)?;
     let mut variables = engines::settings(engine, &environment);
     variables.extend(libraries::settings(&environment));
-    let sections = vec![
-        process::section(&process),
-        Section::new("environment that it was started with", variables),
-    ];
+    let sections = vec![process::section(&process), Section::new("environment that it was started with", variables)];
     let summary = ["uses", "does not use"].map(|uses| format!("process {pid} {uses} GDRCopy"));
     Ok(Report::new(sections, summary))
 }
@@ -117,8 +114,7 @@ fn examine(options: &Options) -> Report {
     let gpus = cuda.gpus.as_deref().unwrap_or_default();
     let environment = std::env::vars_os();
     let text = |text: OsString| text.to_string_lossy().into_owned();
-    let environment: Environment =
-        environment.map(|(name, value)| (text(name), text(value))).collect();
+    let environment: Environment = environment.map(|(name, value)| (text(name), text(value))).collect();
 
     let mut sections = vec![
         Section::new("GPU driver and CUDA", driver::findings(&cuda, nvml.as_ref(), backends)),
@@ -126,8 +122,7 @@ fn examine(options: &Options) -> Report {
     ];
     let of_gpu = |gpu| gpu::section(gpu, nvml.as_ref(), backends, pinned);
     sections.extend(gpus.iter().map(of_gpu));
-    let self_test =
-        |library| Section::new("self-test", self_test::findings(&options.gpus, &library, gpus));
+    let self_test = |library| Section::new("self-test", self_test::findings(&options.gpus, &library, gpus));
     if let Some(engine) = options.engine {
         for section in &mut sections {
             section.findings.retain(|finding| finding.verdict == Verdict::Problem);

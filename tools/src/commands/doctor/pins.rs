@@ -139,10 +139,7 @@ mod tests {
         let found = lines(pins);
         let expected = [
             ("pinned", "2.3 MiB by 2 processes, 2 MiB mapped"),
-            (
-                "process",
-                "42 (python3 train.py), uid 1000: 2 pins of 2.2 MiB, 2 MiB mapped, the oldest 2 h",
-            ),
+            ("process", "42 (python3 train.py), uid 1000: 2 pins of 2.2 MiB, 2 MiB mapped, the oldest 2 h"),
             ("process", "7 (ucx), uid 1000: 1 pin of 64 KiB, 0 B mapped, the oldest 5 s"),
         ];
         assert_eq!(found, expected.map(|(subject, row)| (subject, row.into())));
@@ -192,14 +189,9 @@ mod tests {
 
     #[test]
     fn age_is_in_a_unit_that_fits() {
-        for (seconds, text) in [
-            (0, "0 s"),
-            (119, "119 s"),
-            (120, "2 min"),
-            (7200, "2 h"),
-            (172_799, "47 h"),
-            (172_800, "2 days"),
-        ] {
+        for (seconds, text) in
+            [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (172_799, "47 h"), (172_800, "2 days")]
+        {
             assert_eq!(age(seconds), text);
         }
     }

@@ -19,12 +19,10 @@ pub(super) fn examine(pid: u32) -> Result<(Process, Environment)> {
         ErrorKind::NotFound => {
             anyhow!("there is no process {pid} here: `gdrcopy ps` lists those that use GDRCopy")
         }
-        ErrorKind::PermissionDenied => anyhow!(
-            "process {pid} may not be examined: run this as root, or as the user of the process"
-        ),
-        _ => anyhow!(
-            "process {pid}: {error}: it may have ended; `gdrcopy ps` lists those that use GDRCopy"
-        ),
+        ErrorKind::PermissionDenied => {
+            anyhow!("process {pid} may not be examined: run this as root, or as the user of the process")
+        }
+        _ => anyhow!("process {pid}: {error}: it may have ended; `gdrcopy ps` lists those that use GDRCopy"),
     })
 }
 
@@ -76,21 +74,16 @@ fn device(process: &Process) -> Finding {
     let subject = "device";
     let emulated = if process.emulated { ", emulated by gdremu" } else { "" };
     match (process.descriptors, process.dma_bufs) {
-        (0, 0) if process.libraries.is_empty() => {
-            Finding::ok(subject, format!("{NODE} is not open"))
-        }
+        (0, 0) if process.libraries.is_empty() => Finding::ok(subject, format!("{NODE} is not open")),
         (0, 0) => Finding::problem(
             subject,
             format!("{NODE} is not open, and no dma-buf is mapped"),
             "start the program with GDRCOPY_ENABLE_LOGGING=1, which logs why gdr_open fails; if it \
              logs nothing, the program does not call it",
         ),
-        (0, count) => Finding::ok(
-            subject,
-            format!("{NODE} is not open, but {count} dma-bufs are mapped, by GDRCopy or others"),
-        ),
-        (count, _) => {
-            Finding::ok(subject, format!("{NODE} is open{emulated}, {count} descriptors"))
+        (0, count) => {
+            Finding::ok(subject, format!("{NODE} is not open, but {count} dma-bufs are mapped, by GDRCopy or others"))
         }
+        (count, _) => Finding::ok(subject, format!("{NODE} is open{emulated}, {count} descriptors")),
     }
 }

@@ -51,37 +51,18 @@ pub(super) struct Finding {
 impl Finding {
     pub(super) fn ok(subject: &'static str, value: impl Into<String>) -> Finding {
         let value = value.into();
-        Finding {
-            subject,
-            verdict: Verdict::Ok,
-            value,
-            remedy: None,
-            cause: Cause::Itself,
-            step: None,
-        }
+        Finding { subject, verdict: Verdict::Ok, value, remedy: None, cause: Cause::Itself, step: None }
     }
 
     pub(super) fn unknown(subject: &'static str, value: impl Into<String>) -> Finding {
         Finding { verdict: Verdict::Unknown, ..Finding::ok(subject, value) }
     }
 
-    pub(super) fn warning(
-        subject: &'static str,
-        value: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Finding {
-        Finding {
-            verdict: Verdict::Warning,
-            remedy: Some(remedy.into()),
-            ..Finding::ok(subject, value)
-        }
+    pub(super) fn warning(subject: &'static str, value: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        Finding { verdict: Verdict::Warning, remedy: Some(remedy.into()), ..Finding::ok(subject, value) }
     }
 
-    pub(super) fn problem(
-        subject: &'static str,
-        value: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Finding {
+    pub(super) fn problem(subject: &'static str, value: impl Into<String>, remedy: impl Into<String>) -> Finding {
         Finding { verdict: Verdict::Problem, ..Finding::warning(subject, value, remedy) }
     }
 
@@ -133,8 +114,7 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(mut sections: Vec<Section>, summary: [String; 2]) -> Report {
-        let mut findings: Vec<_> =
-            sections.iter_mut().flat_map(|section| &mut section.findings).collect();
+        let mut findings: Vec<_> = sections.iter_mut().flat_map(|section| &mut section.findings).collect();
         let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
         let (problems, warnings) = (count(Verdict::Problem), count(Verdict::Warning));
         let steps = number_steps(&mut findings);
@@ -175,8 +155,7 @@ fn number_steps(findings: &mut [&mut Finding]) -> Vec<String> {
 /// The remedies of the problems of both backends; one is enough.
 fn either(findings: &[&mut Finding]) -> String {
     let of = |cause| {
-        let these =
-            findings.iter().filter(|it| it.verdict == Verdict::Problem && it.cause == cause);
+        let these = findings.iter().filter(|it| it.verdict == Verdict::Problem && it.cause == cause);
         let mut remedies: Vec<_> = these.filter_map(|finding| finding.remedy.as_deref()).collect();
         remedies.dedup();
         remedies.join(", and ")
@@ -248,12 +227,7 @@ fn write_text(report: &Report, width: Option<usize>, out: &mut impl Write) -> io
 }
 
 /// Writes a text in lines of this width, all but the first indented as the cursor is now.
-fn write_wrapped(
-    out: &mut impl Write,
-    text: &str,
-    indent: usize,
-    width: Option<usize>,
-) -> io::Result<()> {
+fn write_wrapped(out: &mut impl Write, text: &str, indent: usize, width: Option<usize>) -> io::Result<()> {
     let width = width.map_or(usize::MAX, |width| width.max(indent + LEAST_TEXT));
     let mut column = indent;
     for word in text.split(' ') {
@@ -325,8 +299,7 @@ mod tests {
         let module = Finding::problem("module", "gone", "load it").caused_by(Cause::Gdrdrv);
         let dma_buf = Finding::problem("dma-buf", "old", "update").caused_by(Cause::DmaBuf);
         let library = Finding::problem("library", "none", "install");
-        let all =
-            vec![warning, consequence.clone(), module.clone(), dma_buf.clone(), dma_buf, library];
+        let all = vec![warning, consequence.clone(), module.clone(), dma_buf.clone(), dma_buf, library];
         let mixed = report(all.clone());
         assert_eq!(mixed.steps, ["either load it; or update", "install", "raise it"]);
         let numbers = mixed.sections[0].findings.iter().map(|finding| finding.step);
@@ -359,11 +332,7 @@ mod tests {
         let text = |width| {
             let report = report(vec![
                 Finding::ok("module", "there"),
-                Finding::problem(
-                    "device",
-                    "a file that is no device at all",
-                    "remove it, and make another",
-                ),
+                Finding::problem("device", "a file that is no device at all", "remove it, and make another"),
             ]);
             let mut out = anstream::StripStream::new(Vec::new());
             write_text(&report, width, &mut out).unwrap();

@@ -34,9 +34,7 @@ pub(super) fn findings(asked: &[i32], library: &Wanted, gpus: &[Gpu]) -> Vec<Fin
 fn on_gpu(library: &Wanted, number: i32) -> Finding {
     match probe::ask(library, Some(number)) {
         Ok(reply) => rate(number, &reply),
-        Err(error) => {
-            Finding::problem("not run", format!("GPU {number}: {error:#}"), probe::NOT_STARTED)
-        }
+        Err(error) => Finding::problem("not run", format!("GPU {number}: {error:#}"), probe::NOT_STARTED),
     }
 }
 

@@ -82,9 +82,9 @@ impl GpuKernel {
         // unloaded.
         unsafe {
             let loaded = (functions.load)(&mut module, text.as_ptr().cast());
-            driver.check("cuModuleLoadData", loaded).context(
-                "the GPU cannot run the GPU kernel of pplat, which needs compute capability 7.0",
-            )?;
+            driver
+                .check("cuModuleLoadData", loaded)
+                .context("the GPU cannot run the GPU kernel of pplat, which needs compute capability 7.0")?;
             let found = (functions.function)(&mut function, module, c"ping_pong".as_ptr());
             driver.check("cuModuleGetFunction", found)?;
         }
@@ -92,11 +92,7 @@ impl GpuKernel {
     }
 
     /// Starts to launch.
-    pub(super) fn launch<'a>(
-        &'a self,
-        buffers: &'a Buffers<'a>,
-        launch: Launch,
-    ) -> Result<Running<'a>> {
+    pub(super) fn launch<'a>(&'a self, buffers: &'a Buffers<'a>, launch: Launch) -> Result<Running<'a>> {
         let mut parameters = Parameters {
             request: buffers.request_on_gpu(),
             answer: buffers.answer_on_gpu(),
@@ -124,24 +120,11 @@ impl GpuKernel {
         // SAFETY: one pointer per parameter of the GPU kernel, each to a value of its type. The memory
         // that the values refer to outlives the launch, which borrows the buffers.
         let result = unsafe {
-            (self.functions.launch)(
-                self.function,
-                blocks,
-                1,
-                1,
-                threads,
-                1,
-                1,
-                0,
-                default_stream,
-                places.as_mut_ptr(),
-            )
+            (self.functions.launch)(self.function, blocks, 1, 1, threads, 1, 1, 0, default_stream, places.as_mut_ptr())
         };
         let launched = self.gpu.driver().check("cuLaunchCooperativeKernel", result);
         if result == TOO_LARGE {
-            launched.context(
-                "not all blocks fit on the GPU at the same time; use a smaller -B or -T",
-            )?;
+            launched.context("not all blocks fit on the GPU at the same time; use a smaller -B or -T")?;
         } else {
             launched?;
         }

@@ -108,12 +108,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         threads: options.threads,
         gpu_produces: options.mode == "1",
         verify: options.target.verify,
-        layout: Layout {
-            gpu_flag: options.gpu_flag,
-            cpu_flag: options.cpu_flag,
-            data: options.data,
-            size,
-        },
+        layout: Layout { gpu_flag: options.gpu_flag, cpu_flag: options.cpu_flag, data: options.data, size },
     };
     let results = run::run(&session, config)?;
     report::write(&results, &options.output)?;

@@ -60,9 +60,7 @@ const HEARTBEAT: Duration = Duration::from_millis(100);
 pub(super) fn run(session: &Session, config: Config) -> Result<Results> {
     let kernel = GpuKernel::load(session.gpu)?;
     let buffers = session.methods.iter();
-    let buffers = buffers
-        .map(|method| Buffers::new(session.gpu, method, config.layout))
-        .collect::<Result<Vec<_>>>()?;
+    let buffers = buffers.map(|method| Buffers::new(session.gpu, method, config.layout)).collect::<Result<Vec<_>>>()?;
     let mut run = Run {
         config,
         kernel: &kernel,
@@ -80,8 +78,7 @@ pub(super) fn run(session: &Session, config: Config) -> Result<Results> {
         let rounds = (share(turn + 1) - share(turn)) as u32;
         for (index, buffers) in buffers.iter().enumerate() {
             let label = &session.methods[index].label;
-            wrong[index] +=
-                run.turn(buffers, rounds, &mut samples[index]).with_context(|| label.clone())?;
+            wrong[index] += run.turn(buffers, rounds, &mut samples[index]).with_context(|| label.clone())?;
             bar.inc(1);
         }
     }
@@ -133,17 +130,10 @@ impl Run<'_> {
             fill(&mut self.expected, round);
             let mut outcome = Ok(Answer::Given);
             let time = self.clock.time(|| {
-                outcome = round_trip(
-                    &self.config,
-                    buffers,
-                    round,
-                    &self.expected,
-                    &mut self.seen,
-                    || {
-                        running.check()?;
-                        Ok(self.interrupt.requested())
-                    },
-                );
+                outcome = round_trip(&self.config, buffers, round, &self.expected, &mut self.seen, || {
+                    running.check()?;
+                    Ok(self.interrupt.requested())
+                });
             });
             match outcome? {
                 Answer::Given => {}

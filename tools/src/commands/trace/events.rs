@@ -108,8 +108,7 @@ mod tests {
             let function = function as u8;
             Step { start: 1, ticks: 1, size: 0, function, thread: 0, pin, pins: 1 }.flow()
         };
-        let of_pin =
-            [Function::PinBuffer, Function::Map, Function::CopyToMapping, Function::UnpinBuffer];
+        let of_pin = [Function::PinBuffer, Function::Map, Function::CopyToMapping, Function::UnpinBuffer];
         assert_eq!(of_pin.map(|function| flow(function, 1)), ["s", "t", "t", "f"].map(Some));
         assert_eq!(flow(Function::Open, 0), None);
     }

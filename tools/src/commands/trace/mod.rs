@@ -94,8 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     for file in [&options.json, &options.chrome, &options.plot].into_iter().flatten() {
         // Before the program runs, which may take long.
         let directory = file.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."));
-        access(directory, AccessFlags::W_OK)
-            .with_context(|| format!("{} cannot be written", file.display()))?;
+        access(directory, AccessFlags::W_OK).with_context(|| format!("{} cannot be written", file.display()))?;
     }
     let directory = tempfile::Builder::new().prefix("gdrcopy-trace-").tempdir()?;
     let library = library(options.lib.as_deref())?;
@@ -151,8 +150,7 @@ fn library(named: Option<&Path>) -> Result<PathBuf> {
         Some(file) => Some(file.canonicalize().with_context(|| file.display().to_string())?),
         None => search::candidates().into_iter().find_map(|it| search::implementation(&it.file)),
     };
-    found
-        .context("no libgdrapi found; name one with --lib, or put its directory on LD_LIBRARY_PATH")
+    found.context("no libgdrapi found; name one with --lib, or put its directory on LD_LIBRARY_PATH")
 }
 
 /// Replaces what is on the terminal by what was recorded until now.

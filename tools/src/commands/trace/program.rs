@@ -93,10 +93,7 @@ fn objects() -> Result<OsString> {
     let directories = [beside.to_owned(), beside.join("../lib/gdrcopy")];
     let has_both = |directory: &&PathBuf| OBJECTS.iter().all(|name| directory.join(name).exists());
     let Some(directory) = directories.iter().find(has_both) else {
-        bail!(
-            "{} is missing: install it with this program, or run `make tools`",
-            OBJECTS.join(" or ")
-        );
+        bail!("{} is missing: install it with this program, or run `make tools`", OBJECTS.join(" or "));
     };
     let directory = directory.canonicalize()?;
     let separates = |byte: &u8| b": $".contains(byte);

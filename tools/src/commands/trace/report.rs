@@ -130,14 +130,10 @@ impl Report {
         };
         let versions = recorded.iter().map(|it| get(&it.tables.process.version));
         let version = versions.max().filter(|&version| version != 0);
-        let version = version
-            .map_or("version unknown".into(), |it| format!("{}.{}", it >> 32, it & 0xffff_ffff));
+        let version = version.map_or("version unknown".into(), |it| format!("{}.{}", it >> 32, it & 0xffff_ffff));
         let library = format!("libgdrapi {} ({}, {version})", self.library.display(), self.maker);
         if recorded.iter().any(|it| get(&it.tables.process.unloadable) == 1) {
-            return format!(
-                "{program} found no libgdrapi: {} cannot be loaded",
-                self.library.display()
-            );
+            return format!("{program} found no libgdrapi: {} cannot be loaded", self.library.display());
         }
         let (copies, bytes) = total.copied();
         match total.calls_of(Function::Open) {
@@ -201,11 +197,7 @@ impl Summary {
             text,
             "{:.3} s, {share:.1} % of it inside libgdrapi{}\n\n{}",
             self.seconds,
-            if self.threads > 1 {
-                format!(", in sum of {} threads", self.threads)
-            } else {
-                String::new()
-            },
+            if self.threads > 1 { format!(", in sum of {} threads", self.threads) } else { String::new() },
             self.call_table()
         );
         if !self.mapping_types.is_empty() {
@@ -234,13 +226,7 @@ impl Summary {
             amount(mapped_bytes)
         );
         for misuse in &self.misuse {
-            let _ = writeln!(
-                text,
-                "misuse: {} ({}): {}",
-                misuse.caller,
-                counted(misuse.count, "time"),
-                misuse.what
-            );
+            let _ = writeln!(text, "misuse: {} ({}): {}", misuse.caller, counted(misuse.count, "time"), misuse.what);
         }
         for advice in &self.advice {
             let _ = writeln!(text, "advice: {advice}");
@@ -248,8 +234,7 @@ impl Summary {
     }
 
     fn call_table(&self) -> Table {
-        let mut table =
-            Table::new(["CALL", "COUNT", "FAILED", "MEAN", "BYTES", "SMALLEST", "LARGEST"]);
+        let mut table = Table::new(["CALL", "COUNT", "FAILED", "MEAN", "BYTES", "SMALLEST", "LARGEST"]);
         for calls in &self.calls {
             let bytes = |bytes: u64| if calls.bytes > 0 { amount(bytes) } else { String::new() };
             let failed = match calls.errno {
@@ -279,29 +264,15 @@ impl Summary {
                 amount(copies.bytes),
                 time(copies.p50_ns),
                 time(copies.p99_ns),
-                if copies.bytes > 0 {
-                    quantity(copies.bytes_per_second, "B/s")
-                } else {
-                    String::new()
-                },
+                if copies.bytes > 0 { quantity(copies.bytes_per_second, "B/s") } else { String::new() },
             ]);
         }
         table
     }
 
     fn pin_table(&self) -> Table {
-        let mut table = Table::new([
-            "PINNED BY",
-            "ADDRESS",
-            "SIZE",
-            "PINS",
-            "MAPS",
-            "TYPE",
-            "WRITES",
-            "WRITTEN",
-            "READS",
-            "READ",
-        ]);
+        let mut table =
+            Table::new(["PINNED BY", "ADDRESS", "SIZE", "PINS", "MAPS", "TYPE", "WRITES", "WRITTEN", "READS", "READ"]);
         for pin in &self.most_used {
             table.push(vec![
                 pin.pinned_by.clone(),

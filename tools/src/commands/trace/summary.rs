@@ -109,12 +109,7 @@ const MAPPING_TYPES: [&str; 4] = ["of unknown type", "write-combining", "cached"
 
 impl Summary {
     /// Sums up processes that took this time in sum.
-    pub(crate) fn of(
-        processes: &[&Recorded],
-        seconds: f64,
-        rate: Rate,
-        known: &mut Known,
-    ) -> Summary {
+    pub(crate) fn of(processes: &[&Recorded], seconds: f64, rate: Rate, known: &mut Known) -> Summary {
         let calls: Vec<_> = (0..FUNCTIONS.len()).map(|i| calls(processes, i, rate)).collect();
         let both = Direction::BOTH.iter().enumerate();
         let classes = both.flat_map(|(i, &direction)| (0..SIZES).map(move |s| (i, direction, s)));
@@ -152,9 +147,7 @@ impl Summary {
             left: Left::default(),
             misuse: processes.iter().flat_map(|process| misuse(process, known)).collect(),
             advice: Vec::new(),
-            pins_left_out: total(&|process| {
-                get(&process.tables.pins_left_out) + get(&process.tables.pins_forgotten)
-            }),
+            pins_left_out: total(&|process| get(&process.tables.pins_left_out) + get(&process.tables.pins_forgotten)),
             in_rows: Vec::new(),
             again: Vec::new(),
             info_caller: None,
@@ -279,8 +272,7 @@ fn misuse(process: &Recorded, known: &mut Known) -> Vec<Misuse> {
     let described = found.map(|misuse| {
         let wrong = Wrong::ALL.iter().find(|&&wrong| wrong as u64 == get(&misuse.key) & 7);
         let direction = ["write", "read"][get(&misuse.direction) as usize & 1];
-        let (size, offset, mapped) =
-            (get(&misuse.size), get(&misuse.offset).cast_signed(), get(&misuse.mapped));
+        let (size, offset, mapped) = (get(&misuse.size), get(&misuse.offset).cast_signed(), get(&misuse.mapped));
         let why = match wrong {
             Some(Wrong::Outside) => {
                 format!("at offset {offset}: the mapping has {mapped} bytes")

@@ -357,9 +357,7 @@ fn zeroed<T: Numbers>(fill: impl FnOnce(&mut [u8]) -> io::Result<()>) -> io::Res
         Box::from_raw(memory)
     };
     // SAFETY: these are the bytes of the value, which only this function has; any bytes are valid.
-    fill(unsafe {
-        std::slice::from_raw_parts_mut((&raw mut *value).cast::<u8>(), size_of::<T>())
-    })?;
+    fill(unsafe { std::slice::from_raw_parts_mut((&raw mut *value).cast::<u8>(), size_of::<T>()) })?;
     Ok(value)
 }
 
@@ -375,8 +373,7 @@ impl<const WORDS: usize> Text<WORDS> {
 
     /// The text.
     pub fn get(&self) -> String {
-        let bytes: Vec<u8> =
-            self.0.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).collect();
+        let bytes: Vec<u8> = self.0.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).collect();
         let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
         String::from_utf8_lossy(text).into_owned()
     }

@@ -13,11 +13,9 @@ use cpu::Cpu;
 use crate::routines::portable;
 use crate::routines::routine::Routine;
 
-static LS64: Routine =
-    Routine { name: "ls64", write: ls64::write, read: ls64::read, blocks: Some(ls64::BLOCKS) };
+static LS64: Routine = Routine { name: "ls64", write: ls64::write, read: ls64::read, blocks: Some(ls64::BLOCKS) };
 
-static NEON: Routine =
-    Routine { name: "neon", write: neon::write, read: neon::read, blocks: Some(neon::BLOCKS) };
+static NEON: Routine = Routine { name: "neon", write: neon::write, read: neon::read, blocks: Some(neon::BLOCKS) };
 
 /// The routines that this CPU runs, best first.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {

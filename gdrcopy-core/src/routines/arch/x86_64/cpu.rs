@@ -31,8 +31,7 @@ struct Words {
 
 const OSXSAVE: u32 = 27;
 
-const INTEL: [u32; 3] =
-    [u32::from_le_bytes(*b"Genu"), u32::from_le_bytes(*b"ineI"), u32::from_le_bytes(*b"ntel")];
+const INTEL: [u32; 3] = [u32::from_le_bytes(*b"Genu"), u32::from_le_bytes(*b"ineI"), u32::from_le_bytes(*b"ntel")];
 
 impl Words {
     #[allow(unused_unsafe, reason = "CPUID became safe to call after Rust 1.89")]
@@ -79,19 +78,15 @@ unsafe fn xcr0() -> u64 {
 mod tests {
     use super::*;
 
-    const ALL: Words =
-        Words { vendor: INTEL, leaf1_ecx: u32::MAX, leaf7_ebx: u32::MAX, xcr0: u64::MAX };
+    const ALL: Words = Words { vendor: INTEL, leaf1_ecx: u32::MAX, leaf7_ebx: u32::MAX, xcr0: u64::MAX };
     const EVERYTHING: Cpu = Cpu { sse41: true, avx2: true, avx512: true, intel: true };
 
     #[test]
     fn every_state_bit_of_avx512_is_required() {
         for state in 0..64 {
             let words = Words { xcr0: !(1 << state), ..ALL };
-            let expected = Cpu {
-                avx2: ![1, 2].contains(&state),
-                avx512: ![1, 2, 5, 6, 7].contains(&state),
-                ..EVERYTHING
-            };
+            let expected =
+                Cpu { avx2: ![1, 2].contains(&state), avx512: ![1, 2, 5, 6, 7].contains(&state), ..EVERYTHING };
             assert_eq!(words.decode(), expected, "without bit {state} of XCR0");
         }
     }

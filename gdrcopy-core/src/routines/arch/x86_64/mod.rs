@@ -22,18 +22,12 @@ use cpu::Cpu;
 use crate::routines::portable;
 use crate::routines::routine::Routine;
 
-static AVX512: Routine = Routine {
-    name: "avx512",
-    write: avx512::write,
-    read: avx512::read,
-    blocks: Some(avx512::BLOCKS),
-};
+static AVX512: Routine =
+    Routine { name: "avx512", write: avx512::write, read: avx512::read, blocks: Some(avx512::BLOCKS) };
 
-static AVX2: Routine =
-    Routine { name: "avx2", write: avx2::write, read: avx2::read, blocks: Some(avx2::BLOCKS) };
+static AVX2: Routine = Routine { name: "avx2", write: avx2::write, read: avx2::read, blocks: Some(avx2::BLOCKS) };
 
-static SSE41: Routine =
-    Routine { name: "sse41", write: sse41::write, read: sse41::read, blocks: Some(sse41::BLOCKS) };
+static SSE41: Routine = Routine { name: "sse41", write: sse41::write, read: sse41::read, blocks: Some(sse41::BLOCKS) };
 
 /// The routines that this CPU runs, best first. AVX-512 of other makers than Intel comes last.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {

@@ -9,8 +9,7 @@ use std::{fs, mem, ptr};
 
 use super::failure::Failure;
 use crate::cuda::types::{
-    ALLOCATION_PINNED, AccessDesc, AllocationProp, HANDLE_POSIX_FD, LOCATION_DEVICE, Location,
-    P2pTokens,
+    ALLOCATION_PINNED, AccessDesc, AllocationProp, HANDLE_POSIX_FD, LOCATION_DEVICE, Location, P2pTokens,
 };
 use crate::errno::Errno;
 
@@ -40,24 +39,18 @@ impl AllocationProp {
     /// Memory of a GPU that can be exported and pinned.
     fn exportable_on(gpu: c_int) -> Self {
         let location = Location { kind: LOCATION_DEVICE, id: gpu };
-        AllocationProp { kind: ALLOCATION_PINNED, location, ..AllocationProp::default() }
-            .exportable()
+        AllocationProp { kind: ALLOCATION_PINNED, location, ..AllocationProp::default() }.exportable()
     }
 
     /// The GPU whose memory it is, if it is a GPU's.
     pub fn gpu(&self) -> Option<c_int> {
-        (self.kind == ALLOCATION_PINNED && self.location.kind == LOCATION_DEVICE)
-            .then_some(self.location.id)
+        (self.kind == ALLOCATION_PINNED && self.location.kind == LOCATION_DEVICE).then_some(self.location.id)
     }
 
     /// The same memory, but such that it can be exported and pinned.
     #[must_use]
     pub fn exportable(self) -> Self {
-        AllocationProp {
-            handle_types: self.handle_types | HANDLE_POSIX_FD,
-            gpu_direct_rdma_capable: 1,
-            ..self
-        }
+        AllocationProp { handle_types: self.handle_types | HANDLE_POSIX_FD, gpu_direct_rdma_capable: 1, ..self }
     }
 }
 
@@ -158,18 +151,11 @@ impl Cuda {
             }
             Ok::<_, String>(Cuda::find(library))
         };
-        CUDA.get_or_init(|| {
-            load().inspect_err(|why| eprintln!("gdremu: nvidia provider: {why}")).ok()
-        })
-        .as_ref()
+        CUDA.get_or_init(|| load().inspect_err(|why| eprintln!("gdremu: nvidia provider: {why}")).ok()).as_ref()
     }
 
     pub(super) fn loaded() -> Result<&'static Cuda, Failure> {
-        Cuda::get().ok_or(Failure {
-            step: "the search for libcuda",
-            status: 0,
-            errno: Errno::ENODEV,
-        })
+        Cuda::get().ok_or(Failure { step: "the search for libcuda", status: 0, errno: Errno::ENODEV })
     }
 
     /// The GPU of the calling thread's context, by CUDA's number.
@@ -184,15 +170,11 @@ impl Cuda {
 
     /// Returns whether memory of a GPU can be made that can be exported and pinned.
     pub fn makes_exportable(&self, gpu: c_int) -> bool {
-        [DEVICE_ATTRIBUTE_POSIX_FD_SUPPORTED, DEVICE_ATTRIBUTE_RDMA_WITH_VMM_SUPPORTED]
-            .into_iter()
-            .all(|attribute| {
-                let mut value = 0;
-                // SAFETY: the place is a live local.
-                unsafe {
-                    (self.cuDeviceGetAttribute)(&mut value, attribute, gpu) == 0 && value != 0
-                }
-            })
+        [DEVICE_ATTRIBUTE_POSIX_FD_SUPPORTED, DEVICE_ATTRIBUTE_RDMA_WITH_VMM_SUPPORTED].into_iter().all(|attribute| {
+            let mut value = 0;
+            // SAFETY: the place is a live local.
+            unsafe { (self.cuDeviceGetAttribute)(&mut value, attribute, gpu) == 0 && value != 0 }
+        })
     }
 
     /// Makes a block of exportable memory, mapped for its own GPU, of at least `len` bytes. Returns
@@ -202,11 +184,7 @@ impl Cuda {
         let (mut unit, mut object) = (0, 0);
         // SAFETY: the places are live locals.
         unsafe {
-            check_status((self.cuMemGetAllocationGranularity)(
-                &mut unit,
-                &properties,
-                GRANULARITY_MINIMUM,
-            ))?;
+            check_status((self.cuMemGetAllocationGranularity)(&mut unit, &properties, GRANULARITY_MINIMUM))?;
             let len = (len as usize).checked_next_multiple_of(unit).ok_or(OUT_OF_MEMORY)?;
             check_status((self.cuMemCreate)(&mut object, len, &properties, 0))?;
             let mapped = self.map_object(object, len, gpu);
@@ -250,15 +228,11 @@ impl Cuda {
         let mut gpu: c_int = 0;
         let place = ptr::from_mut(&mut gpu).cast();
         // SAFETY: the attribute is an int.
-        check(NOT_GPU_MEMORY, unsafe {
-            (self.cuPointerGetAttribute)(place, POINTER_ATTRIBUTE_DEVICE_ORDINAL, va)
-        })?;
+        check(NOT_GPU_MEMORY, unsafe { (self.cuPointerGetAttribute)(place, POINTER_ATTRIBUTE_DEVICE_ORDINAL, va) })?;
         let (mut base, mut len) = (0, 0);
         self.in_context(gpu, || {
             // SAFETY: both places are ours.
-            check(NOT_GPU_MEMORY, unsafe {
-                (self.cuMemGetAddressRange_v2)(&mut base, &mut len, va)
-            })
+            check(NOT_GPU_MEMORY, unsafe { (self.cuMemGetAddressRange_v2)(&mut base, &mut len, va) })
         })?;
         Ok(Allocation { base, len: len as u64, gpu })
     }
@@ -268,8 +242,7 @@ impl Cuda {
         let mut tokens = P2pTokens::default();
         let place = ptr::from_mut(&mut tokens).cast();
         // SAFETY: the attribute is such a structure.
-        let status =
-            unsafe { (self.cuPointerGetAttribute)(place, POINTER_ATTRIBUTE_P2P_TOKENS, va) };
+        let status = unsafe { (self.cuPointerGetAttribute)(place, POINTER_ATTRIBUTE_P2P_TOKENS, va) };
         (status == 0).then_some((tokens.token, tokens.va_space))
     }
 
@@ -327,11 +300,7 @@ impl Cuda {
 
     /// Works in the GPU's primary context where the thread has none, and leaves the thread as it
     /// was.
-    fn in_context(
-        &self,
-        gpu: i32,
-        work: impl FnOnce() -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    fn in_context(&self, gpu: i32, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         let mut current = 0;
         // SAFETY: the places are ours; what is retained is released below.
         unsafe {

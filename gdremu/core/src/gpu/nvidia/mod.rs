@@ -142,11 +142,7 @@ impl NvidiaProvider {
                 return Err(refused(cuda::NOT_GPU_MEMORY)); // Two GPUs.
             }
             let len = (allocation.base + allocation.len).min(end) - at;
-            pieces.push(Piece {
-                memory: client.import(&exported)?,
-                offset: at - allocation.base,
-                len,
-            });
+            pieces.push(Piece { memory: client.import(&exported)?, offset: at - allocation.base, len });
             at += len;
         }
         Ok(pieces)
@@ -154,12 +150,7 @@ impl NvidiaProvider {
 
     /// Opens the GPU as soon as the program has any memory there. Descriptors that are opened only
     /// when it first pins would look like leaks of its own.
-    fn prepare(
-        &mut self,
-        libcuda: &Cuda,
-        gpu: i32,
-        export: impl FnOnce() -> Result<File, Failure>,
-    ) {
+    fn prepare(&mut self, libcuda: &Cuda, gpu: i32, export: impl FnOnce() -> Result<File, Failure>) {
         if !self.clients.contains_key(&gpu) {
             // A failure here repeats, and is reported, when memory is pinned.
             let _ = export().and_then(|exported| self.client(libcuda, gpu, &exported));
@@ -167,12 +158,7 @@ impl NvidiaProvider {
     }
 
     /// The client for a GPU, of whose memory `exported` is.
-    fn client(
-        &mut self,
-        libcuda: &Cuda,
-        gpu: i32,
-        exported: &File,
-    ) -> Result<Arc<Client>, Failure> {
+    fn client(&mut self, libcuda: &Cuda, gpu: i32, exported: &File) -> Result<Arc<Client>, Failure> {
         if let Some(client) = self.clients.get(&gpu) {
             return Ok(client.clone());
         }
@@ -224,13 +210,7 @@ impl Provider for NvidiaProvider {
         self.tables.remove(&table);
     }
 
-    fn map(
-        &mut self,
-        table: PageTableId,
-        offset: u64,
-        len: usize,
-        fixed: Option<usize>,
-    ) -> Result<usize, Errno> {
+    fn map(&mut self, table: PageTableId, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno> {
         let table = self.tables.get(&table).ok_or(Errno::EINVAL)?;
         let mut files = Vec::new();
         for (i, inside, len) in covered(table.pieces.iter().map(|piece| piece.len), offset, len)? {
@@ -238,8 +218,7 @@ impl Provider for NvidiaProvider {
             let file = memory.prepare_map(offset + inside, len);
             files.push((file.inspect_err(|failure| eprintln!("{failure}"))?, len));
         }
-        let parts =
-            files.iter().map(|(file, len)| Part { file: file.as_fd(), offset: 0, len: *len });
+        let parts = files.iter().map(|(file, len)| Part { file: file.as_fd(), offset: 0, len: *len });
         mmap::map_parts(&parts.collect::<Vec<_>>(), fixed)
     }
 

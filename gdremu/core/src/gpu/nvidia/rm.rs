@@ -126,13 +126,8 @@ pub(super) struct Memory {
 pub(super) fn device_instance(exported: &impl AsRawFd) -> Result<u32, Failure> {
     let control = open("/dev/nvidiactl")?;
     let root = alloc_client(&control)?;
-    let mut info = ExportInfo {
-        fd: exported.as_raw_fd(),
-        device_instance: 0,
-        gpu_instance: 0,
-        max_objects: 0,
-        metadata: [0; 64],
-    };
+    let mut info =
+        ExportInfo { fd: exported.as_raw_fd(), device_instance: 0, gpu_instance: 0, max_objects: 0, metadata: [0; 64] };
     send(&control, "which GPU the memory is of", root, GET_EXPORT_INFO, &mut info)?;
     Ok(info.device_instance)
 }
@@ -207,12 +202,7 @@ impl Drop for Memory {
         if self.client.owner != std::process::id() {
             return;
         }
-        let mut free = Free {
-            root: self.client.root,
-            parent: DEVICE,
-            object: self.handle,
-            ..Default::default()
-        };
+        let mut free = Free { root: self.client.root, parent: DEVICE, object: self.handle, ..Default::default() };
         if let Err(failure) = free.call(&self.client.control, "free of imported memory") {
             eprintln!("{failure}");
         }
@@ -262,13 +252,7 @@ fn alloc(
 }
 
 /// Sends a control command with its parameters.
-fn send<T>(
-    control: &File,
-    step: &'static str,
-    client: u32,
-    command: u32,
-    params: &mut T,
-) -> Result<(), Failure> {
+fn send<T>(control: &File, step: &'static str, client: u32, command: u32, params: &mut T) -> Result<(), Failure> {
     let mut message = Control {
         client,
         object: client,
@@ -284,17 +268,14 @@ fn send<T>(
 fn check(step: &'static str, status: u32) -> Result<(), Failure> {
     match status {
         0 => Ok(()),
-        NO_RESOURCES | NO_MEMORY => {
-            Err(Failure { errno: Errno::ENOMEM, ..Failure::refused(step, status) })
-        }
+        NO_RESOURCES | NO_MEMORY => Err(Failure { errno: Errno::ENOMEM, ..Failure::refused(step, status) }),
         _ => Err(Failure::refused(step, status)),
     }
 }
 
 fn ioctl<T>(file: &File, step: &'static str, number: u8, argument: &mut T) -> Result<(), Failure> {
     const READ_WRITE: u64 = 3;
-    let request =
-        READ_WRITE << 30 | (size_of::<T>() as u64) << 16 | u64::from(b'F') << 8 | u64::from(number);
+    let request = READ_WRITE << 30 | (size_of::<T>() as u64) << 16 | u64::from(b'F') << 8 | u64::from(number);
     // SAFETY: the driver reads and writes one T, and what the pointers in it name; callers keep both alive.
     match unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(argument)) } {
         0 => Ok(()),

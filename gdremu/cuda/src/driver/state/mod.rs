@@ -23,15 +23,10 @@ use crate::error::{Error, Result};
 use gdremu_core::cuda::types::IpcHandle;
 use handles::Handles;
 
-pub(crate) use context::{
-    CTX_MAP_HOST, CTX_SYNC_MEMOPS, Context, Current, Primary, STACK, check_flags,
-};
-pub(crate) use handles::{
-    ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamHandle,
-};
+pub(crate) use context::{CTX_MAP_HOST, CTX_SYNC_MEMOPS, Context, Current, Primary, STACK, check_flags};
+pub(crate) use handles::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamHandle};
 pub(crate) use objects::{
-    Capture, DISABLE_TIMING, Event, Function, HostRange, Kind, Module, NON_BLOCKING, Pool,
-    Recorded, Stream,
+    Capture, DISABLE_TIMING, Event, Function, HostRange, Kind, Module, NON_BLOCKING, Pool, Recorded, Stream,
 };
 pub(crate) use queue::{Point, QueueId, Queues, Task};
 
@@ -170,9 +165,5 @@ pub(crate) fn initialize() -> Result {
 /// NOT_INITIALIZED before cuInit and in forked children.
 pub(crate) fn check_initialized() -> Result {
     let initialized = INITIALIZED.load(Ordering::SeqCst);
-    if initialized != 0 && initialized == process::id() {
-        Ok(())
-    } else {
-        Err(Error::NOT_INITIALIZED)
-    }
+    if initialized != 0 && initialized == process::id() { Ok(()) } else { Err(Error::NOT_INITIALIZED) }
 }
