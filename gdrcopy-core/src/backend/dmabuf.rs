@@ -77,18 +77,25 @@ pub fn any_gpu(driver: &Driver, gpus: i32, can: fn(&Driver, Device) -> Result<bo
     Ok(false)
 }
 
-/// A dma-buf of memory, rounded out to pages of the host.
+/// GPU memory as a dma-buf.
 #[derive(Debug)]
-pub struct Exported {
+#[non_exhaustive]
+pub struct DmaBufExport {
+    /// The dma-buf, which has `FD_CLOEXEC` set. It keeps the memory in place, also after the pin and the memory's
+    /// own end.
     pub fd: OwnedFd,
-    /// Device address of its first byte.
-    pub va: u64,
+    /// Bytes from the dma-buf's start to the address asked for, less than a page of the host.
+    pub offset: u64,
+    /// Bytes of the dma-buf, a multiple of the host's page size.
     pub len: usize,
 }
 
-/// Exports GPU memory, which need not be mappable, for devices other than the CPU.
-pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<Exported> {
-    let (va, len) = whole_pages(address, len as u64)?;
+/// Exports `len` bytes of GPU memory, which need not be mappable, as a new dma-buf, for devices other than the CPU.
+pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport> {
+    if len == 0 {
+        return Err(Error::EmptyRange);
+    }
+    let (va, pages) = whole_pages(address, len as u64)?;
     let driver = cuda::load(EXPORTS_DMA_BUFS)?;
     driver.init()?;
     let place = driver.place_of(address, len as u64)?;
@@ -98,8 +105,8 @@ pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<Exported> {
     }
     // A GPU that has PCIe only refuses the flag, and needs none.
     let over_pcie = flags.force_pcie() && is_coherent(driver, place.device)?;
-    let fd = export_pages(driver, &place, va, len, over_pcie)?;
-    Ok(Exported { fd, va, len })
+    let fd = export_pages(driver, &place, va, pages, over_pcie)?;
+    Ok(DmaBufExport { fd, offset: address - va, len: pages })
 }
 
 /// The range rounded out to pages of the host.
@@ -138,10 +145,6 @@ fn descriptors_used_up() -> Option<Error> {
 }
 
 impl Source for DmaBuf {
-    fn file(&self) -> Option<OpenFile> {
-        None
-    }
-
     fn version(&self) -> Version {
         // The level whose features this backend has.
         Version::API
@@ -175,7 +178,7 @@ impl Source for DmaBuf {
         let fd = Descriptor::new(fd);
         let kind = if coherent && !asked { MappingType::Caching } else { MappingType::WriteCombining };
         log::debug!("pinned {:#x}+{:#x} as dma-buf {}", request.address, request.size, fd.as_raw_fd());
-        Ok(Box::new(DmaBufPin { fd, va, len, page_size: fork::page_size() as u32, kind }))
+        Ok(Box::new(DmaBufPin { fd, va, len, kind }))
     }
 }
 
@@ -185,7 +188,6 @@ struct DmaBufPin {
     fd: Descriptor,
     va: u64,
     len: usize,
-    page_size: u32,
     /// The only type it can be mapped as.
     kind: MappingType,
 }
@@ -204,10 +206,9 @@ impl SourcePin for DmaBufPin {
         Ok(Info {
             va: self.va,
             mapped_size: self.len as u64,
-            page_size: self.page_size,
-            tm_cycles: 0,
-            cycles_per_ms: 0,
+            page_size: fork::page_size() as u32,
             mapping_type: mapped,
+            ..Info::default()
         })
     }
 

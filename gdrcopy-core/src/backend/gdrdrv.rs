@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::backend::source::{PinRequest, Source, SourcePin};
@@ -48,7 +48,7 @@ struct Connection {
     version: Version,
     /// Answers to GET_ATTR for [`Attribute::UsePersistentMapping`] and
     /// [`Attribute::SupportPinFlagForcePcie`].
-    attributes: [Answer; 2],
+    attributes: [OnceLock<bool>; 2],
     owner: Owner,
 }
 
@@ -57,23 +57,6 @@ struct Files {
     /// Open as long as a pin, a call in progress or `kept` owns it.
     open: Weak<DeviceFile>,
     kept: Option<Arc<DeviceFile>>,
-}
-
-/// A boolean attribute, requested from the driver at most once.
-#[derive(Debug, Default)]
-struct Answer(AtomicU8);
-
-impl Answer {
-    fn get(&self) -> Option<bool> {
-        match self.0.load(Ordering::Relaxed) {
-            0 => None,
-            known => Some(known == 2),
-        }
-    }
-
-    fn set(&self, answer: bool) {
-        self.0.store(1 + u8::from(answer), Ordering::Relaxed);
-    }
 }
 
 impl Gdrdrv {
@@ -247,7 +230,7 @@ impl Connection {
 
     fn attribute(&self, attribute: Attribute) -> Result<bool> {
         let answer = &self.attributes[attribute as usize - 1];
-        if let Some(known) = answer.get() {
+        if let Some(&known) = answer.get() {
             return Ok(known);
         }
         let mut argument = GetAttr { attr: attribute as u32, val: 0 };
@@ -261,13 +244,12 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         };
-        answer.set(value);
-        Ok(value)
+        Ok(*answer.get_or_init(|| value))
     }
 
     /// Returns whether the driver has reported that pins and mappings last until they are released.
     fn is_known_persistent(&self) -> bool {
-        self.attributes[Attribute::UsePersistentMapping as usize - 1].get() == Some(true)
+        self.attributes[Attribute::UsePersistentMapping as usize - 1].get() == Some(&true)
     }
 }
 
@@ -296,33 +278,23 @@ impl GdrdrvPin {
     /// Asks the driver.
     fn ask(&self) -> Result<Info> {
         let file = self.file()?;
-        let info = if self.connection.version >= INFO_V2 {
-            let mut argument = GetInfoV2 { handle: self.handle, ..Default::default() };
-            file.get_info_v2(&mut argument)?;
-            Info {
-                va: argument.va,
-                mapped_size: argument.mapped_size,
-                page_size: argument.page_size,
-                tm_cycles: argument.tm_cycles,
-                cycles_per_ms: argument.tsc_khz,
-                mapping_type: MappingType::from_driver(argument.mapping_type),
-            }
+        let mut answer = GetInfoV2 { handle: self.handle, ..Default::default() };
+        let mapping_type = if self.connection.version >= INFO_V2 {
+            file.get_info_v2(&mut answer)?;
+            MappingType::from_driver(answer.mapping_type)
         } else {
-            let mut argument = GetInfo { handle: self.handle, ..Default::default() };
-            file.get_info(&mut argument)?;
-            Info {
-                va: argument.va,
-                mapped_size: argument.mapped_size,
-                page_size: argument.page_size,
-                tm_cycles: argument.tm_cycles,
-                cycles_per_ms: argument.tsc_khz,
-                mapping_type: match (argument.mapped, argument.wc_mapping) {
-                    (0, _) => None,
-                    (_, 0) => Some(MappingType::Caching),
-                    _ => Some(MappingType::WriteCombining),
-                },
+            let mut older = GetInfo { handle: self.handle, ..Default::default() };
+            file.get_info(&mut older)?;
+            let GetInfo { va, mapped_size, page_size, tsc_khz, tm_cycles, mapped, wc_mapping, .. } = older;
+            answer = GetInfoV2 { va, mapped_size, page_size, tsc_khz, tm_cycles, ..answer };
+            match (mapped, wc_mapping) {
+                (0, _) => None,
+                (_, 0) => Some(MappingType::Caching),
+                _ => Some(MappingType::WriteCombining),
             }
         };
+        let GetInfoV2 { va, mapped_size, page_size, tsc_khz: cycles_per_ms, tm_cycles, .. } = answer;
+        let info = Info { va, mapped_size, page_size, tm_cycles, cycles_per_ms, mapping_type };
         // Only the first answer is kept; the mapping type in it is not used.
         let _ = self.facts.set(info);
         Ok(info)
@@ -345,10 +317,6 @@ impl GdrdrvPin {
 impl SourcePin for GdrdrvPin {
     fn handle(&self) -> u64 {
         self.handle
-    }
-
-    fn file(&self) -> Option<OpenFile> {
-        None
     }
 
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
@@ -438,15 +406,5 @@ mod tests {
         assert_eq!(rounded(0x10000, 0), Ok((0x10000, 0)));
         assert_eq!(rounded(0x10001, 0), Ok((0x10000, 0x10000)));
         assert_eq!(rounded(0x10000, u64::MAX), Err(Error::RangeOverflow));
-    }
-
-    #[test]
-    fn attribute_value_is_kept() {
-        let answer = Answer::default();
-        assert_eq!(answer.get(), None);
-        answer.set(false);
-        assert_eq!(answer.get(), Some(false));
-        answer.set(true);
-        assert_eq!(answer.get(), Some(true));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::backend::source::{PinRequest, Source, SourcePin};
 use crate::error::{Error, Result};
 use crate::sys::cuda::{self, Driver};
-use crate::sys::fork::{OpenFile, Owner};
+use crate::sys::fork::Owner;
 use crate::sys::mmap::{Region, Span};
 use crate::types::cuda_version::EXPORTS_DMA_BUFS;
 use crate::types::{Attribute, Info, MapFlag, MappingType, Version};
@@ -33,10 +33,6 @@ impl Host {
 }
 
 impl Source for Host {
-    fn file(&self) -> Option<OpenFile> {
-        None
-    }
-
     fn version(&self) -> Version {
         Version::API
     }
@@ -83,19 +79,14 @@ impl SourcePin for HostPin {
         self.device_address
     }
 
-    fn file(&self) -> Option<OpenFile> {
-        None
-    }
-
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
         self.owner.check()?;
         Ok(Info {
             va: self.device_address,
             mapped_size: self.len as u64,
             page_size: 1,
-            tm_cycles: 0,
-            cycles_per_ms: 0,
             mapping_type: mapped,
+            ..Info::default()
         })
     }
 

@@ -12,7 +12,9 @@ use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, V
 /// An open connection to a source of GPU memory.
 pub trait Source: Debug + Send + Sync {
     /// The driver's open file, if it has one and that is open.
-    fn file(&self) -> Option<OpenFile>;
+    fn file(&self) -> Option<OpenFile> {
+        None
+    }
 
     /// The driver's version.
     fn version(&self) -> Version;
@@ -58,7 +60,9 @@ pub trait SourcePin: Debug + Send + Sync {
     fn handle(&self) -> u64;
 
     /// Its own open file, if it has one.
-    fn file(&self) -> Option<OpenFile>;
+    fn file(&self) -> Option<OpenFile> {
+        None
+    }
 
     /// Describes it; `mapped` is the type of its live mapping.
     fn info(&self, mapped: Option<MappingType>) -> Result<Info>;

@@ -284,6 +284,13 @@ impl Driver {
         Ok((result == 0).then_some(value))
     }
 
+    /// Makes a stream that neither waits for the default stream nor holds it up, in the current context.
+    fn create_stream(&self, stream: &mut *mut c_void) -> Result<()> {
+        const NON_BLOCKING: c_uint = 1;
+        // SAFETY: the output is borrowed.
+        self.check("cuStreamCreate", unsafe { self.cu.stream_create()?(stream, NON_BLOCKING) })
+    }
+
     fn error_name(&self, code: c_uint) -> Option<&'static CStr> {
         let mut name = ptr::null();
         // SAFETY: the output is a local variable; names are constants of the driver, which stays loaded.

@@ -7,11 +7,13 @@
 //! itself.
 
 use std::mem::MaybeUninit;
+use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::error::{self, Error, Result};
 use crate::hot::HOT;
@@ -343,7 +345,7 @@ fn epoch() -> u64 {
 pub fn enter() -> Result<&'static Page> {
     let page = match page() {
         Some(page) => page,
-        None => publish(new_page(wipe_on_fork).map_err(error::no_memory)?),
+        None => publish(new_page().map_err(error::no_memory)?),
     };
     if page.epoch.load(Ordering::Acquire) == 0 {
         let next = LAST_EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
@@ -370,28 +372,17 @@ fn publish(fresh: NonNull<Page>) -> &'static Page {
     unsafe { &*page }
 }
 
-/// A zeroed page of memory that `protect` makes children see zeroed.
-fn new_page(protect: fn(NonNull<Page>) -> nix::Result<()>) -> nix::Result<NonNull<Page>> {
+/// A zeroed page of memory that children see zeroed.
+fn new_page() -> nix::Result<NonNull<Page>> {
+    let len = NonZeroUsize::new(page_size()).ok_or(Errno::EINVAL)?;
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     // SAFETY: a new private mapping at an address of the kernel's choice touches no other memory.
-    let address = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            page_size(),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if address == libc::MAP_FAILED {
-        return Err(Errno::last());
-    }
-    let page = NonNull::new(address.cast()).ok_or(Errno::ENOMEM)?;
-    protect(page).inspect_err(|_| {
+    let page = unsafe { mmap_anonymous(None, len, access, MapFlags::MAP_PRIVATE) }?;
+    wipe_on_fork(page.cast()).inspect_err(|_| {
         // SAFETY: the page was just mapped and no one else has its address.
-        unsafe { libc::munmap(address, page_size()) };
+        let _ = unsafe { munmap(page, len.get()) };
     })?;
-    Ok(page)
+    Ok(page.cast())
 }
 
 /// Asks the kernel to hand the page to children zeroed.
@@ -442,22 +433,15 @@ pub fn page_size() -> usize {
 const _: () = assert!(size_of::<Page>() <= 4096, "the smallest host page must hold it");
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    /// The epoch in the process's page in a forked child, and whether it holds a handle.
-    fn in_child() -> (i32, bool) {
-        let page = enter().expect("memory for a page");
-        assert_ne!(epoch(), 0);
-        let range = &page.handles;
-        range.set(0x1000, 0x100);
-        assert!(range.contains(0x10ff));
-        assert!(!range.contains(0x1100));
-        assert!(!range.contains(0xfff));
-        // SAFETY: the child only reads atomics and leaves by _exit.
+    /// The result of `look`, below 256, in a forked child.
+    pub(crate) fn in_child(look: impl FnOnce() -> i32) -> i32 {
+        // SAFETY: the child takes no lock and leaves by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let seen = epoch() as i32 * 2 + i32::from(range.contains(0x1000));
+            let seen = look();
             // SAFETY: ends the child at once.
             unsafe { libc::_exit(seen) }
         }
@@ -465,22 +449,34 @@ mod tests {
         // SAFETY: waits for our own child.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         assert!(libc::WIFEXITED(status));
-        let seen = libc::WEXITSTATUS(status);
+        libc::WEXITSTATUS(status)
+    }
+
+    /// The epoch in the process's page in a forked child, and whether it holds a handle.
+    fn page_in_child() -> (i32, bool) {
+        let page = enter().expect("memory for a page");
+        assert_ne!(epoch(), 0);
+        let range = &page.handles;
+        range.set(0x1000, 0x100);
+        assert!(range.contains(0x10ff));
+        assert!(!range.contains(0x1100));
+        assert!(!range.contains(0xfff));
+        let seen = in_child(|| epoch() as i32 * 2 + i32::from(range.contains(0x1000)));
         (seen / 2, seen % 2 == 1)
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no fork")]
     fn page_in_forked_child_is_empty() {
-        assert_eq!(in_child(), (0, false), "wiped by the kernel");
+        assert_eq!(page_in_child(), (0, false), "wiped by the kernel");
 
         let address = HOT.page.load(Ordering::Acquire);
         // SAFETY: the page is ours; the advice only undoes what `wipe_on_fork` asked for.
         let kept = unsafe { libc::madvise(address.cast(), page_size(), libc::MADV_KEEPONFORK) };
         assert_eq!(kept, 0);
-        assert_ne!(in_child(), (0, false), "kept: the test can fail");
+        assert_ne!(page_in_child(), (0, false), "kept: the test can fail");
 
         clear_in_child(NonNull::new(address.cast()).expect("published")).expect("a handler more");
-        assert_eq!(in_child(), (0, false), "cleared by the handler");
+        assert_eq!(page_in_child(), (0, false), "cleared by the handler");
     }
 }

@@ -10,11 +10,13 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
+use nix::request_code_readwrite;
+use nix::sys::ioctl::ioctl_num_type as Number;
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, access};
 
 use crate::error::{Call, Error, Result};
-use crate::sys::fork::{Descriptor, OpenFile, Owner};
+use crate::sys::fork::{Descriptor, OpenFile};
 
 /// The module's device file, unless another one is asked for.
 const DEVICE: &str = "/dev/gdrdrv";
@@ -28,128 +30,125 @@ const MAGIC: u8 = 0xDA;
 /// How often a call that signals interrupt is repeated before `EINTR` is passed on.
 const MAX_INTERRUPTIONS: u32 = 100;
 
-/// Argument of PIN_BUFFER.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct PinBuffer {
-    pub addr: u64,
-    pub size: u64,
-    pub p2p_token: u64,
-    pub va_space: u32,
-    pub handle: u64,
+macro_rules! commands {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($argument:ident, $size:literal) = $number:literal { $($field:ident: $type:ty = $offset:literal),+ }
+    )+) => {
+        $(
+            #[derive(Clone, Copy, Debug, Default)]
+            #[repr(C)]
+            pub struct $argument {
+                $(pub $field: $type,)+
+            }
+
+            const _: () = {
+                assert!(size_of::<$argument>() == $size);
+                $(assert!(offset_of!($argument, $field) == $offset);)+
+            };
+
+            impl $argument {
+                /// The command's number.
+                const NUMBER: Number = {
+                    let of_kernel: u32 = $number;
+                    request_code_readwrite!(MAGIC, of_kernel & 0xff, of_kernel >> 16 & 0x3fff)
+                };
+            }
+
+            // The value that the kernel module was built with, on 64-bit Linux.
+            #[cfg(all(target_pointer_width = "64", not(any(target_arch = "powerpc64", target_arch = "mips64"))))]
+            const _: () = assert!($argument::NUMBER as u32 == $number);
+        )+
+
+        /// The raw calls.
+        mod ioctl {
+            $(nix::ioctl_readwrite_bad!($name, super::$argument::NUMBER, super::$argument);)+
+        }
+
+        impl DeviceFile {
+            $(
+                $(#[$doc])*
+                pub fn $name(&self, argument: &mut $argument) -> Result<()> {
+                    let fd = self.as_raw_fd();
+                    // SAFETY: the command reads and writes one struct of this type, which we borrow.
+                    retry(Call::$argument, || unsafe { ioctl::$name(fd, argument) }).map(drop)
+                }
+            )+
+        }
+
+        #[cfg(test)]
+        const COMMANDS: &[module_header::Interface] = &[$(module_header::Interface {
+            name: stringify!($name),
+            number: $argument::NUMBER,
+            size: $size,
+            fields: &[$((
+                stringify!($field),
+                $offset,
+                module_header::size_of_field(|argument: &$argument| &argument.$field),
+            )),+],
+        }),+];
+    };
 }
 
-/// Argument of UNPIN_BUFFER.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct UnpinBuffer {
-    pub handle: u64,
-}
+// Each command has its argument, the size of that, its number, and the argument's fields with their offsets. Seven were
+// declared with a pointer to their struct. So their numbers carry the size of a pointer although the kernel copies the
+// whole struct. Versions are packed as major << 16 | minor.
+commands! {
+    /// Pins a range of GPU memory (every driver).
+    pin_buffer(PinBuffer, 40) = 0xC028_DA01 {
+        addr: u64 = 0,
+        size: u64 = 8,
+        p2p_token: u64 = 16,
+        va_space: u32 = 24,
+        handle: u64 = 32
+    }
 
-/// Argument of GET_CB_FLAG.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct GetCbFlag {
-    pub handle: u64,
-    pub flag: u32,
-}
+    /// Releases a pin.
+    unpin_buffer(UnpinBuffer, 8) = 0xC008_DA02 { handle: u64 = 0 }
 
-/// Argument of GET_INFO.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct GetInfo {
-    pub handle: u64,
-    pub va: u64,
-    pub mapped_size: u64,
-    pub page_size: u32,
-    pub tsc_khz: u32,
-    pub tm_cycles: u64,
-    pub mapped: u32,
-    pub wc_mapping: u32,
-}
+    /// Asks whether the pinned memory has been freed.
+    get_cb_flag(GetCbFlag, 16) = 0xC008_DA03 { handle: u64 = 0, flag: u32 = 8 }
 
-/// Argument of GET_INFO_V2.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct GetInfoV2 {
-    pub handle: u64,
-    pub va: u64,
-    pub mapped_size: u64,
-    pub page_size: u32,
-    pub tsc_khz: u32,
-    pub tm_cycles: u64,
-    pub mapping_type: u32,
-}
+    /// Asks for the description of a pin (every driver).
+    get_info(GetInfo, 48) = 0xC008_DA04 {
+        handle: u64 = 0,
+        va: u64 = 8,
+        mapped_size: u64 = 16,
+        page_size: u32 = 24,
+        tsc_khz: u32 = 28,
+        tm_cycles: u64 = 32,
+        mapped: u32 = 40,
+        wc_mapping: u32 = 44
+    }
 
-/// Argument of GET_ATTR.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct GetAttr {
-    pub attr: u32,
-    pub val: u32,
-}
+    /// Asks for the description of a pin, mapping type included (2.4 and later).
+    get_info_v2(GetInfoV2, 48) = 0xC008_DA05 {
+        handle: u64 = 0,
+        va: u64 = 8,
+        mapped_size: u64 = 16,
+        page_size: u32 = 24,
+        tsc_khz: u32 = 28,
+        tm_cycles: u64 = 32,
+        mapping_type: u32 = 40
+    }
 
-/// Argument of PIN_BUFFER_V2.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct PinBufferV2 {
-    pub addr: u64,
-    pub size: u64,
-    pub flags: u32,
-    pub pad: u32,
-    pub handle: u64,
-}
+    /// Asks for an attribute of the driver (2.5 and later).
+    get_attr(GetAttr, 8) = 0xC008_DA06 { attr: u32 = 0, val: u32 = 4 }
 
-/// Argument of REQ_MAPPING_TYPE.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct ReqMappingType {
-    pub handle: u64,
-    pub mapping_type: u32,
-}
+    /// Pins a range of GPU memory with flags (2.5 and later).
+    pin_buffer_v2(PinBufferV2, 32) = 0xC020_DA07 {
+        addr: u64 = 0,
+        size: u64 = 8,
+        flags: u32 = 16,
+        pad: u32 = 20,
+        handle: u64 = 24
+    }
 
-/// Argument of GET_VERSION. Versions are packed as major << 16 | minor.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct GetVersion {
-    pub gdrdrv_version: u32,
-    pub minimum_gdr_api_version: u32,
-}
+    /// Requests the type of the next mapping of a pin (2.5 and later).
+    req_mapping_type(ReqMappingType, 16) = 0xC008_DA08 { handle: u64 = 0, mapping_type: u32 = 8 }
 
-/// Seven commands were declared with a pointer to their struct. So their numbers carry the size of a
-/// pointer although the kernel copies the whole struct.
-const POINTER: usize = size_of::<*mut u8>();
-
-/// The command numbers.
-mod number {
-    use super::{MAGIC, POINTER, PinBuffer as V1, PinBufferV2 as V2, size_of};
-    use nix::{request_code_readwrite as iowr, sys::ioctl::ioctl_num_type as Number};
-
-    pub(super) const PIN_BUFFER: Number = iowr!(MAGIC, 1, size_of::<V1>());
-    pub(super) const UNPIN_BUFFER: Number = iowr!(MAGIC, 2, POINTER);
-    pub(super) const GET_CB_FLAG: Number = iowr!(MAGIC, 3, POINTER);
-    pub(super) const GET_INFO: Number = iowr!(MAGIC, 4, POINTER);
-    pub(super) const GET_INFO_V2: Number = iowr!(MAGIC, 5, POINTER);
-    pub(super) const GET_ATTR: Number = iowr!(MAGIC, 6, POINTER);
-    pub(super) const PIN_BUFFER_V2: Number = iowr!(MAGIC, 7, size_of::<V2>());
-    pub(super) const REQ_MAPPING_TYPE: Number = iowr!(MAGIC, 8, POINTER);
-    pub(super) const GET_VERSION: Number = iowr!(MAGIC, 255, POINTER);
-}
-
-/// The raw calls, one per command.
-mod ioctl {
-    use super::number;
-    use nix::ioctl_readwrite_bad as command;
-
-    command!(pin_buffer, number::PIN_BUFFER, super::PinBuffer);
-    command!(unpin_buffer, number::UNPIN_BUFFER, super::UnpinBuffer);
-    command!(get_cb_flag, number::GET_CB_FLAG, super::GetCbFlag);
-    command!(get_info, number::GET_INFO, super::GetInfo);
-    command!(get_info_v2, number::GET_INFO_V2, super::GetInfoV2);
-    command!(get_attr, number::GET_ATTR, super::GetAttr);
-    command!(pin_buffer_v2, number::PIN_BUFFER_V2, super::PinBufferV2);
-    command!(req_mapping_type, number::REQ_MAPPING_TYPE, super::ReqMappingType);
-    command!(get_version, number::GET_VERSION, super::GetVersion);
+    /// Asks for the driver's version, and for the oldest API it serves.
+    get_version(GetVersion, 8) = 0xC008_DAFF { gdrdrv_version: u32 = 0, minimum_gdr_api_version: u32 = 4 }
 }
 
 /// An open `/dev/gdrdrv`. Dropping it closes it.
@@ -174,11 +173,6 @@ impl DeviceFile {
         access(DUMMY_HOLDER, AccessFlags::F_OK).is_ok()
     }
 
-    /// The process that opened it.
-    pub fn owner(&self) -> Owner {
-        self.0.owner()
-    }
-
     /// The open file.
     pub fn file(&self) -> OpenFile {
         self.0.file()
@@ -197,42 +191,6 @@ impl AsRawFd for DeviceFile {
     }
 }
 
-macro_rules! commands {
-    ($($(#[$doc:meta])* $name:ident($argument:ty) = $call:ident;)+) => {
-        impl DeviceFile {
-            $(
-                $(#[$doc])*
-                pub fn $name(&self, argument: &mut $argument) -> Result<()> {
-                    let fd = self.as_raw_fd();
-                    // SAFETY: the command reads and writes one struct of this type, which we borrow.
-                    retry(Call::$call, || unsafe { ioctl::$name(fd, argument) }).map(drop)
-                }
-            )+
-        }
-    };
-}
-
-commands! {
-    /// Pins a range of GPU memory (every driver).
-    pin_buffer(PinBuffer) = PinBuffer;
-    /// Releases a pin.
-    unpin_buffer(UnpinBuffer) = UnpinBuffer;
-    /// Asks whether the pinned memory has been freed.
-    get_cb_flag(GetCbFlag) = GetCbFlag;
-    /// Asks for the description of a pin (every driver).
-    get_info(GetInfo) = GetInfo;
-    /// Asks for the description of a pin, mapping type included (2.4 and later).
-    get_info_v2(GetInfoV2) = GetInfoV2;
-    /// Asks for an attribute of the driver (2.5 and later).
-    get_attr(GetAttr) = GetAttr;
-    /// Pins a range of GPU memory with flags (2.5 and later).
-    pin_buffer_v2(PinBufferV2) = PinBufferV2;
-    /// Requests the type of the next mapping of a pin (2.5 and later).
-    req_mapping_type(ReqMappingType) = ReqMappingType;
-    /// Asks for the driver's version, and for the oldest API it serves.
-    get_version(GetVersion) = GetVersion;
-}
-
 /// Retries on `EINTR`, at most `MAX_INTERRUPTIONS` times.
 fn retry<T>(call: Call, mut attempt: impl FnMut() -> nix::Result<T>) -> Result<T> {
     let mut interruptions = 0;
@@ -246,50 +204,6 @@ fn retry<T>(call: Call, mut attempt: impl FnMut() -> nix::Result<T>) -> Result<T
         }
     }
 }
-
-// The values that the kernel module was built with, on 64-bit Linux.
-#[cfg(all(target_pointer_width = "64", not(any(target_arch = "powerpc64", target_arch = "mips64"))))]
-const _: () = {
-    assert!(number::PIN_BUFFER == 0xC028_DA01);
-    assert!(number::UNPIN_BUFFER == 0xC008_DA02);
-    assert!(number::GET_CB_FLAG == 0xC008_DA03);
-    assert!(number::GET_INFO == 0xC008_DA04);
-    assert!(number::GET_INFO_V2 == 0xC008_DA05);
-    assert!(number::GET_ATTR == 0xC008_DA06);
-    assert!(number::PIN_BUFFER_V2 == 0xC020_DA07);
-    assert!(number::REQ_MAPPING_TYPE == 0xC008_DA08);
-    assert!(number::GET_VERSION == 0xC008_DAFF);
-};
-
-macro_rules! layout {
-    ($type:ty, $size:literal, $($field:ident @ $offset:literal),+) => {
-        const _: () = {
-            assert!(size_of::<$type>() == $size);
-            $(assert!(offset_of!($type, $field) == $offset);)+
-        };
-
-        #[cfg(test)]
-        impl module_header::Layout for $type {
-            const FIELDS: &[(&str, usize, usize)] = &[$((
-                stringify!($field),
-                offset_of!($type, $field),
-                module_header::size_of_field(|argument: &$type| &argument.$field),
-            )),+];
-        }
-    };
-}
-
-layout!(PinBuffer, 40, addr @ 0, size @ 8, p2p_token @ 16, va_space @ 24, handle @ 32);
-layout!(UnpinBuffer, 8, handle @ 0);
-layout!(GetCbFlag, 16, handle @ 0, flag @ 8);
-layout!(GetInfo, 48, handle @ 0, va @ 8, mapped_size @ 16, page_size @ 24, tsc_khz @ 28,
-        tm_cycles @ 32, mapped @ 40, wc_mapping @ 44);
-layout!(GetInfoV2, 48, handle @ 0, va @ 8, mapped_size @ 16, page_size @ 24, tsc_khz @ 28,
-        tm_cycles @ 32, mapping_type @ 40);
-layout!(GetAttr, 8, attr @ 0, val @ 4);
-layout!(PinBufferV2, 32, addr @ 0, size @ 8, flags @ 16, pad @ 20, handle @ 24);
-layout!(ReqMappingType, 16, handle @ 0, mapping_type @ 8);
-layout!(GetVersion, 8, gdrdrv_version @ 0, minimum_gdr_api_version @ 4);
 
 #[cfg(test)]
 mod module_header;

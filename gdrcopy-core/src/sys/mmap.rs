@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use crate::error::{Call, Error, Result};
+use crate::error::{self, Call, Error, Result};
 use crate::sync::Mutex;
 use crate::sys::fork::Owner;
 
@@ -93,12 +93,7 @@ impl Region {
 
     /// Unmaps it; where that fails, it stays as it was.
     pub fn unmap(&mut self) -> Result<()> {
-        self.owner.check()?;
-        if let Some(span) = &self.mapped {
-            span.unmap()?;
-        }
-        self.mapped = None;
-        Ok(())
+        self.end(Span::unmap)
     }
 
     /// Takes the driver's memory away, but keeps the addresses reserved for the life of the process: no
@@ -109,10 +104,12 @@ impl Region {
     /// Where that fails, the region is unmapped, and its addresses are reserved again if the kernel allows it; where
     /// unmapping fails too, it stays as it was. Allocates nothing.
     pub fn retire(&mut self) -> Result<()> {
+        self.end(Span::retire)
+    }
+
+    fn end(&mut self, end: impl FnOnce(&Span) -> Result<()>) -> Result<()> {
         self.owner.check()?;
-        if let Some(span) = &self.mapped {
-            span.retire()?;
-        }
+        self.mapped.as_deref().map_or(Ok(()), end)?;
         self.mapped = None;
         Ok(())
     }
@@ -332,8 +329,9 @@ pub struct Reservations(Vec<Range<usize>>);
 
 impl Reservations {
     /// Reads them from `/proc`.
-    pub fn read() -> std::io::Result<Reservations> {
-        Ok(Reservations::parse(&std::fs::read_to_string("/proc/self/maps")?))
+    pub fn read() -> Result<Reservations> {
+        let maps = std::fs::read_to_string("/proc/self/maps").map_err(error::no_maps)?;
+        Ok(Reservations::parse(&maps))
     }
 
     fn parse(maps: &str) -> Reservations {
@@ -393,18 +391,22 @@ mod tests {
         unsafe { libc::msync(address.cast(), len, libc::MS_ASYNC) == 0 }
     }
 
+    /// A page of a new file, mapped.
+    fn mapped_page() -> (usize, Region) {
+        let page = crate::sys::fork::page_size();
+        (page, Region::map(&memory(page), 0, page, None).expect("a page can be mapped"))
+    }
+
     #[test]
     #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn retired_region_stays_reserved_unlike_an_unmapped_one() {
-        let page = crate::sys::fork::page_size();
-        let file = memory(page);
-        let mut retired = Region::map(&file, 0, page, None).expect("a page can be mapped");
+        let (page, mut retired) = mapped_page();
         let address = retired.address();
         assert_eq!(retired.retire(), Ok(()));
         drop(retired);
         assert!(is_mapped(address, page));
 
-        let mut unmapped = Region::map(&file, 0, page, None).expect("a page can be mapped");
+        let (_, mut unmapped) = mapped_page();
         let address = unmapped.address();
         assert_eq!(unmapped.unmap(), Ok(()));
         assert!(!is_mapped(address, page));
@@ -425,8 +427,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn unmapped_region_is_reserved_unless_its_addresses_are_in_use() {
-        let page = crate::sys::fork::page_size();
-        let mut region = Region::map(&memory(page), 0, page, None).expect("a page can be mapped");
+        let (page, mut region) = mapped_page();
         let address = region.address();
         let span = Arc::clone(region.span().expect("mapped"));
         assert_eq!(region.unmap(), Ok(()));
@@ -438,9 +439,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn borrowed_region_stays_mapped() {
-        let page = crate::sys::fork::page_size();
-        let file = memory(page);
-        let owned = Region::map(&file, 0, page, None).expect("a page can be mapped");
+        let (page, owned) = mapped_page();
         let address = NonNull::new(owned.address()).expect("mapped");
         // SAFETY: `owned` stays mapped until the end.
         let mut borrowed = unsafe { Region::borrow(address, page) };

@@ -8,7 +8,6 @@ use crate::error::{self, Result};
 use crate::sys::fork::{self, Owner};
 use crate::types::cuda_version::OLDEST;
 
-const STREAM_NON_BLOCKING: c_uint = 1;
 const CONTEXT_IS_DESTROYED: c_uint = 709;
 
 /// Memory from [`Gpu::alloc`].
@@ -56,11 +55,7 @@ impl Gpu {
         };
         if driver.attribute(device, DeviceAttribute::MemoryPools)? == Some(1) {
             let mut stream = ptr::null_mut();
-            gpu.in_context(|| {
-                // SAFETY: the output is a local variable; `drop` destroys it.
-                let created = unsafe { driver.cu.stream_create()?(&mut stream, STREAM_NON_BLOCKING) };
-                driver.check("cuStreamCreate", created)
-            })?;
+            gpu.in_context(|| driver.create_stream(&mut stream))?;
             gpu.frees = stream;
         }
         Ok(gpu)

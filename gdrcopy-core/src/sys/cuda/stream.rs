@@ -21,9 +21,6 @@ const NOT_PERMITTED: c_uint = 800;
 /// The thread, or the stream, is capturing.
 const CAPTURE_ERRORS: RangeInclusive<c_uint> = 900..=908;
 
-/// Flag of cuStreamCreate for a stream that neither waits for the default stream nor holds it up.
-const NON_BLOCKING: c_uint = 1;
-
 /// For cuMemHostRegister, page-locked for the context that is current.
 const NO_FLAGS: c_uint = 0;
 
@@ -95,12 +92,7 @@ impl CopyEngine {
                 // SAFETY: registered above, and nothing uses it.
                 unsafe { unregister(buffer.as_mut_ptr().cast()) };
             })?);
-            for lane in lanes {
-                // SAFETY: the output belongs to the engine.
-                let result = unsafe { driver.cu.stream_create()?(&mut lane.stream, NON_BLOCKING) };
-                driver.check("cuStreamCreate", result)?;
-            }
-            Ok(())
+            lanes.iter_mut().try_for_each(|lane| driver.create_stream(&mut lane.stream))
         })?;
         log::debug!("copy engine with a buffer of {LANES} x {chunk} bytes");
         Ok(engine)

@@ -8,11 +8,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use nix::sys::ioctl::ioctl_num_type as Number;
-
-/// Name, offset and size of each field of an argument.
-pub(super) trait Layout {
-    const FIELDS: &[(&str, usize, usize)];
+/// A command and its argument.
+pub(super) struct Interface {
+    pub(super) name: &'static str,
+    pub(super) number: Number,
+    pub(super) size: usize,
+    /// Name, offset and size of each field.
+    pub(super) fields: &'static [(&'static str, usize, usize)],
 }
 
 pub(super) const fn size_of_field<T, F>(_: fn(&T) -> &F) -> usize {
@@ -20,13 +22,11 @@ pub(super) const fn size_of_field<T, F>(_: fn(&T) -> &F) -> usize {
 }
 
 /// C assertions about a command and its argument.
-fn assertions<T: Layout>(name: &str, number: Number) -> String {
-    let mut facts = vec![
-        format!("GDRDRV_IOC_{} == {number:#x}", name.to_uppercase()),
-        format!("sizeof(struct gdrdrv_{name}) == {}", size_of::<T>()),
-    ];
-    for (field, offset, size) in T::FIELDS {
-        let it = format!("struct gdrdrv_{name}");
+fn assertions(Interface { name, number, size, fields }: &Interface) -> String {
+    let it = format!("struct gdrdrv_{name}");
+    let mut facts =
+        vec![format!("GDRDRV_IOC_{} == {number:#x}", name.to_uppercase()), format!("sizeof({it}) == {size}")];
+    for (field, offset, size) in *fields {
         facts.push(format!("offsetof({it}, {field}) == {offset}"));
         facts.push(format!("sizeof((({it} *)0)->{field}) == {size}"));
     }
@@ -34,19 +34,8 @@ fn assertions<T: Layout>(name: &str, number: Number) -> String {
 }
 
 fn all_assertions() -> String {
-    [
-        "#include <stddef.h>\n#include \"gdrdrv_uapi.h\"\n".to_owned(),
-        assertions::<PinBuffer>("pin_buffer", number::PIN_BUFFER),
-        assertions::<UnpinBuffer>("unpin_buffer", number::UNPIN_BUFFER),
-        assertions::<GetCbFlag>("get_cb_flag", number::GET_CB_FLAG),
-        assertions::<GetInfo>("get_info", number::GET_INFO),
-        assertions::<GetInfoV2>("get_info_v2", number::GET_INFO_V2),
-        assertions::<GetAttr>("get_attr", number::GET_ATTR),
-        assertions::<PinBufferV2>("pin_buffer_v2", number::PIN_BUFFER_V2),
-        assertions::<ReqMappingType>("req_mapping_type", number::REQ_MAPPING_TYPE),
-        assertions::<GetVersion>("get_version", number::GET_VERSION),
-    ]
-    .concat()
+    let all: String = COMMANDS.iter().map(assertions).collect();
+    format!("#include <stddef.h>\n#include \"gdrdrv_uapi.h\"\n{all}")
 }
 
 /// The directory of the module's header, which is in the repository, and not in the published crate.
