@@ -21,10 +21,10 @@ pub(crate) fn open() -> Result<usize> {
     let handle = Table::enter()?.insert(GdrEntry {
         gdr,
         pins: BTreeSet::new(),
-        allow_unaligned_map: settings::allow_unaligned_map(),
+        allow_unaligned_map: variables::ALLOW_UNALIGNED_MAP.is_one(),
         dma: settings::dma_reads().map(|from| Arc::new(Reads::new(from))),
     })?;
-    if settings::may_be_suspended() {
+    if variables::SUSPEND.is_one() {
         listener::start();
     }
     Ok(handle)

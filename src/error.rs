@@ -18,10 +18,7 @@ pub(crate) enum Error {
     /// The pin belongs to another `gdr_t`.
     ForeignPin,
     /// The buffer does not start a page, and mapping such buffers was not asked for.
-    UnalignedMap {
-        /// The pinned device address.
-        address: u64,
-    },
+    UnalignedMap { address: u64 },
     /// The buffer is not mapped.
     NotMapped,
     /// No such map flag.
@@ -31,10 +28,7 @@ pub(crate) enum Error {
     /// No such mapping type.
     UnknownMappingType(u32),
     /// Pins that could not be restored after a suspension.
-    Lost {
-        /// How many.
-        pins: usize,
-    },
+    Lost { pins: usize },
     /// This library panicked.
     Panicked,
 }

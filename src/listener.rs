@@ -9,8 +9,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::time::Duration;
-use std::{process, ptr, thread};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fs, mem, process, ptr, thread};
 
 use gdrcopy_core::sync::Mutex;
 use gdrcopy_core::sys::fork::PerProcess;
@@ -26,8 +26,8 @@ use crate::handles;
 /// The first part of the sockets' names. The process's number follows, and a number of its own.
 const NAME: &str = "gdrcopy-suspend";
 
-/// More than the copies of this library in one process.
-const MAX_SOCKETS: usize = 64;
+/// The usual number for users that a user namespace does not have.
+const OVERFLOW: u32 = 65534;
 
 /// The time in which a client must send its request. The end of the process waits for it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,7 +36,42 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct Listener {
     thread: Thread,
     /// Owned: freed when the thread is gone.
-    socket: *mut UnixListener,
+    socket: *mut Socket,
+}
+
+/// The socket. The program may close its descriptor, and open another file with the same number.
+struct Socket {
+    listener: UnixListener,
+    /// Also identifies it, as a checkpoint keeps its name, and not its inode.
+    address: SocketAddr,
+}
+
+impl Socket {
+    fn new() -> io::Result<Socket> {
+        let listener = listen()?;
+        Ok(Socket { address: listener.local_addr()?, listener })
+    }
+
+    /// Returns whether the descriptor is still the socket's.
+    fn is_open(&self) -> bool {
+        let named = self.listener.local_addr();
+        named.is_ok_and(|it| it.as_abstract_name() == self.address.as_abstract_name())
+    }
+
+    /// Lets the thread's accept return, and returns whether it does.
+    fn wake(&self) -> bool {
+        match self.is_open() {
+            true => socket::shutdown(self.listener.as_raw_fd(), socket::Shutdown::Both).is_ok(),
+            // The thread that waits keeps the socket and its name.
+            false => UnixStream::connect_addr(&self.address).is_ok(),
+        }
+    }
+
+    fn close(self) {
+        if !self.is_open() {
+            mem::forget(self.listener);
+        }
+    }
 }
 
 // SAFETY: a thread may be joined by any other thread, and the socket used by any.
@@ -76,7 +111,7 @@ pub(crate) unsafe fn unload(may: impl FnOnce() -> bool) {
 
 impl Listener {
     fn start() -> io::Result<Listener> {
-        let socket = ptr::from_mut(Box::leak(Box::new(listen()?)));
+        let socket = ptr::from_mut(Box::leak(Box::new(Socket::new()?)));
         // SAFETY: the socket is freed after the thread was joined.
         match unsafe { Thread::start(serve, socket.cast()) } {
             Some(thread) => Ok(Listener { thread, socket }),
@@ -90,58 +125,61 @@ impl Listener {
 
     fn join(self) {
         // SAFETY: freed below.
-        let socket = unsafe { (*self.socket).as_raw_fd() };
-        // The thread's accept then fails. If the program has closed the descriptor, that might wait forever, so it is left.
-        if socket::shutdown(socket, socket::Shutdown::Both).is_err() {
-            return;
+        if unsafe { !(*self.socket).wake() } {
+            return; // It might wait forever.
         }
         self.thread.join();
         // SAFETY: leaked by `start`; the thread that used it has ended.
-        drop(unsafe { Box::from_raw(self.socket) });
+        unsafe { Box::from_raw(self.socket) }.close();
     }
 }
 
 /// A socket with a name that no one uses.
 fn listen() -> io::Result<UnixListener> {
-    let mut result = Err(ErrorKind::AddrInUse.into());
-    for number in 0..MAX_SOCKETS {
+    let with = |number: u32| {
         let name = format!("{NAME}-{}-{number}", process::id());
-        result = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?);
-        if !result.as_ref().is_err_and(|error| error.kind() == ErrorKind::AddrInUse) {
-            break;
+        UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
+    };
+    match with(0) {
+        // Another copy of this library has it, or another user, who can take every name that can be guessed.
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            with(SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.subsec_nanos()))
         }
+        result => result,
     }
-    result
 }
 
 /// The loop of the thread.
 extern "C" fn serve(socket: *mut c_void) -> *mut c_void {
     // SAFETY: the socket that `start` leaked, which `join` frees after the thread's end.
-    let socket = unsafe { &*socket.cast::<UnixListener>() };
-    loop {
-        match socket.accept() {
+    let socket = unsafe { &*socket.cast::<Socket>() };
+    while socket.is_open() {
+        match socket.listener.accept() {
             // A client that is gone needs no answer.
             Ok((client, _)) => drop(answer(client)),
             // Ended by `join`; or closed by the program.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EBADF | libc::ENOTSOCK)) => {
-                return ptr::null_mut();
-            }
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EBADF | libc::ENOTSOCK)) => break,
             // This client has gone, or no descriptor is free, which `accept` reports until one is.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     }
+    ptr::null_mut()
 }
 
 /// Does what a client requests, if it is of the same user, or root.
 fn answer(mut client: UnixStream) -> io::Result<()> {
     let user = getsockopt(&client, sockopt::PeerCredentials)?.uid();
-    if user != 0 && user != geteuid().as_raw() {
+    if user != 0 && (user != geteuid().as_raw() || stands_for_others(user)) {
         log::warn!("user {user} may not suspend or resume this process: only its own user and root");
         return client.write_all(b"the process belongs to another user: run it as that user, or as root");
     }
     let mut word = [0; 16];
     client.set_read_timeout(Some(PATIENCE))?;
     let len = client.read(&mut word)?;
+    client.set_nonblocking(true)?;
+    if matches!(client.read(&mut [0]), Ok(0)) {
+        return Ok(()); // It has gone, perhaps while this process was stopped, and its user takes that for a failure.
+    }
     let result = match &word[..len] {
         b"suspend" => caught("suspend", suspend),
         b"resume" => caught("resume", resume),
@@ -151,6 +189,13 @@ fn answer(mut client: UnixStream) -> io::Result<()> {
         Ok(()) => Ok(()),
         Err(error) => client.write_all(error.to_string().as_bytes()),
     }
+}
+
+/// Returns whether the number also stands for users that this process's user namespace does not have.
+fn stands_for_others(user: u32) -> bool {
+    let words = |file| fs::read_to_string(file).unwrap_or_default();
+    let has_all = || words("/proc/self/uid_map").split_ascii_whitespace().eq(["0", "0", "4294967295"]);
+    words("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(OVERFLOW) == user && !has_all()
 }
 
 fn suspend() -> Result<()> {

@@ -17,29 +17,15 @@ pub(crate) fn options() -> Options {
     Options { backend, device_path: None, force_pcie_compat, park: variables::PARK.is_one() }
 }
 
-/// `GDRCOPY_ALLOW_UNALIGNED_MAP=1`: addresses that do not start a page can be mapped.
-pub(crate) fn allow_unaligned_map() -> bool {
-    variables::ALLOW_UNALIGNED_MAP.is_one()
-}
-
-/// Returns whether `gdrcopy suspend` may suspend the process (`GDRCOPY_SUSPEND=1`).
-pub(crate) fn may_be_suspended() -> bool {
-    variables::SUSPEND.is_one()
-}
-
 /// Sets the routine of copies, which `GDRCOPY_ISA` names, and their threads (`GDRCOPY_THREADS`).
 pub(crate) fn apply_to_copies() {
     variables::select_routine();
-    copy::set_threads(threads());
+    copy::set_threads(number(&variables::THREADS, "using 1").unwrap_or(1));
 }
 
 /// `GDRCOPY_DMA_READ`: bytes from which CUDA's copy engine makes reads.
 pub(crate) fn dma_reads() -> Option<usize> {
     number(&variables::DMA_READ, "reads go through the mapping").filter(|&bytes| bytes > 0)
-}
-
-fn threads() -> usize {
-    number(&variables::THREADS, "using 1").unwrap_or(1)
 }
 
 /// The value, if it is one that the variable takes. Logs what happens otherwise.

@@ -34,18 +34,13 @@ pub type gdr_attr_t = c_uint;
 /// The description of a pin before 2.4. The symbol `gdr_get_info` writes this and no byte more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
+#[expect(missing_docs, reason = "as in `gdr_info_v2_t`")]
 pub struct gdr_info_v1_t {
-    /// Device address of the first pinned page.
     pub va: u64,
-    /// Pinned bytes.
     pub mapped_size: u64,
-    /// Size of a page in bytes.
     pub page_size: u32,
-    /// CPU cycles the driver spent pinning.
     pub tm_cycles: u64,
-    /// Frequency of that clock in kHz.
     pub cycles_per_ms: u32,
-    /// The bit-fields `mapped` (bit 0) and `wc_mapping` (bit 1).
     pub bits: c_uint,
 }
 
@@ -111,14 +106,8 @@ impl From<Info> for gdr_info_v2_t {
 
 impl From<Info> for gdr_info_v1_t {
     fn from(info: Info) -> gdr_info_v1_t {
-        gdr_info_v1_t {
-            va: info.va,
-            mapped_size: info.mapped_size,
-            page_size: info.page_size,
-            tm_cycles: info.tm_cycles,
-            cycles_per_ms: info.cycles_per_ms,
-            bits: bits(info.mapping_type),
-        }
+        let gdr_info_v2_t { va, mapped_size, page_size, tm_cycles, cycles_per_ms, bits, .. } = info.into();
+        gdr_info_v1_t { va, mapped_size, page_size, tm_cycles, cycles_per_ms, bits }
     }
 }
 

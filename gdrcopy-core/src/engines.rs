@@ -1,11 +1,11 @@
 //! Copies by CUDA's copy engine, whose streams and buffers are kept for later ones.
 
 use std::mem::ManuallyDrop;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::cancel::Deferred;
 use crate::error::{Error, Result};
+use crate::sync::Mutex;
 use crate::sys::cuda::context::Home;
 use crate::sys::cuda::stream::CopyEngine;
 use crate::sys::cuda::{self, Driver};
@@ -37,15 +37,6 @@ impl Default for EngineOptions {
     }
 }
 
-/// Which memory a copy engine accessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EngineRoute {
-    /// The page-locked buffer.
-    Buffered,
-    /// The caller's.
-    Direct,
-}
-
 /// Copy engines, set up at the first copy.
 #[derive(Debug)]
 pub struct Engines {
@@ -62,59 +53,57 @@ impl Engines {
     }
 
     /// Copies `len` bytes of GPU memory at this device address to `dst`. The caller's earlier writes through a mapping
-    /// have been flushed. After an error, `dst` may be partly written.
+    /// have been flushed. Returns whether the copy engine accessed `dst` itself, and not the page-locked buffer. After an
+    /// error, `dst` may be partly written.
     ///
     /// While `dst` is written, a signal handler may leave by siglongjmp, unless the copy engine writes it directly
     /// ([`CopyEngine::read`]).
     ///
     /// # Safety
     /// `dst` is writable for `len` bytes.
-    pub unsafe fn read(&self, src: u64, dst: *mut u8, len: usize) -> Result<EngineRoute> {
+    pub unsafe fn read(&self, src: u64, dst: *mut u8, len: usize) -> Result<bool> {
         let (driver, mut engine) = {
             let _deferred = Deferred::new();
             let driver = cuda::load(EXPORTS_DMA_BUFS)?;
             // Left by siglongjmp, a frame must have no destructor to run.
             (driver, ManuallyDrop::new(self.take(driver, src)?))
         };
+        let is_direct = self.is_direct(driver, dst, len);
         // SAFETY: contract of this function.
         let result = unsafe {
-            if self.is_direct(driver, dst, len) {
-                let result = engine.read_directly(src, dst, len);
-                result.map(|()| EngineRoute::Direct)
-            } else {
-                let result = engine.read(src, dst, len, self.options.patience);
-                result.map(|()| EngineRoute::Buffered)
+            match is_direct {
+                true => engine.read_directly(src, dst, len),
+                false => engine.read(src, dst, len, self.options.patience),
             }
         };
         let _deferred = Deferred::new();
-        self.unused().push(ManuallyDrop::into_inner(engine));
-        result
+        self.unused.lock().push(ManuallyDrop::into_inner(engine));
+        result.map(|()| is_direct)
     }
 
     /// Copies `src` to the GPU memory at this device address. The caller's earlier writes through a mapping have been
-    /// flushed.
+    /// flushed. Returns what `read` does.
     ///
     /// # Safety
     /// The GPU memory is pinned, and may be written.
-    pub unsafe fn write(&self, dst: u64, src: &[u8]) -> Result<EngineRoute> {
+    pub unsafe fn write(&self, dst: u64, src: &[u8]) -> Result<bool> {
         let driver = cuda::load(EXPORTS_DMA_BUFS)?;
         let mut engine = self.take(driver, dst)?;
+        let is_direct = self.is_direct(driver, src.as_ptr(), src.len());
         // SAFETY: contract of this function.
         let result = unsafe {
-            if self.is_direct(driver, src.as_ptr(), src.len()) {
-                let result = engine.write_directly(dst, src);
-                result.map(|()| EngineRoute::Direct)
-            } else {
-                engine.write(dst, src).map(|()| EngineRoute::Buffered)
+            match is_direct {
+                true => engine.write_directly(dst, src),
+                false => engine.write(dst, src),
             }
         };
-        self.unused().push(engine);
-        result
+        self.unused.lock().push(engine);
+        result.map(|()| is_direct)
     }
 
     /// Frees those that no call uses, even if a copy was left that keeps the rest.
     pub fn free(&self) {
-        drop(std::mem::take(&mut *self.unused()));
+        drop(std::mem::take(&mut *self.unused.lock()));
     }
 
     /// Returns whether the copy engine may access this host memory.
@@ -132,7 +121,7 @@ impl Engines {
             } else if engine.is_idle() {
                 return Ok(engine);
             } else {
-                self.unused().push(engine);
+                self.unused.lock().push(engine);
                 return Err(Error::TimedOut);
             }
         }
@@ -141,12 +130,8 @@ impl Engines {
     }
 
     fn take_of(&self, home: &Home) -> Option<CopyEngine> {
-        let mut unused = self.unused();
+        let mut unused = self.unused.lock();
         let index = unused.iter().position(|engine| engine.home() == home)?;
         Some(unused.swap_remove(index))
-    }
-
-    fn unused(&self) -> std::sync::MutexGuard<'_, Vec<CopyEngine>> {
-        self.unused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -42,9 +42,14 @@ pub enum Error {
         /// The first of them.
         address: usize,
     },
+    /// `/proc/self/maps` cannot be read, which a suspension and a resumption need.
+    NoMaps {
+        /// The system's error.
+        error: OsError,
+    },
     /// Another gdrdrv than the one that was opened first answers.
     DriverChanged,
-    /// The driver took the mapping away while it was being made.
+    /// The driver took the mapping away, while it was being made or before a suspension.
     MappingRevoked,
     /// The driver gave another mapping type than the one asked for.
     MappingTypeRefused {
@@ -269,6 +274,12 @@ pub fn of_driver(call: Call, errno: Errno) -> Error {
     Error::Driver { call, error }
 }
 
+/// `/proc/self/maps` cannot be read.
+pub(crate) fn no_maps(error: std::io::Error) -> Error {
+    let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+    Error::NoMaps { error: OsError::new(errno) }
+}
+
 /// There is no memory for another handle.
 pub fn no_memory(errno: Errno) -> Error {
     let error = OsError::new(errno);
@@ -334,12 +345,13 @@ impl Error {
             Error::PoolExhausted => libc::ENOMEM,
             Error::TimedOut => libc::ETIMEDOUT,
             Error::RingCorrupted { .. } => libc::EPROTO,
-            Error::Driver { error, .. } | Error::OutOfHandles { error } | Error::Descriptors { error } => error.errno(),
+            Error::Driver { error, .. }
+            | Error::NoMaps { error }
+            | Error::OutOfHandles { error }
+            | Error::Descriptors { error } => error.errno(),
         }
     }
-}
 
-impl Error {
     /// Returns whether BAR1, memory, or the mappings or file descriptors that the process may have are used up.
     /// Then unpinning something can help.
     pub fn is_shortage(&self) -> bool {
@@ -377,14 +389,19 @@ impl fmt::Display for Error {
                 "the addresses of the mapping, from {address:#x} on, are in use for something else: do not unmap or \
                  replace a mapping while it is suspended"
             ),
+            Error::NoMaps { error } => {
+                write!(
+                    f,
+                    "/proc/self/maps cannot be read ({error}): mount /proc, or close some descriptors, and repeat this"
+                )
+            }
             Error::DriverChanged => f.write_str(
                 "/dev/gdrdrv is not the device, or not the version, that was opened first: close the driver, and open \
                  it again",
             ),
-            Error::MappingRevoked => f.write_str(
-                "the driver revoked the new mapping, as it does when the GPU memory is freed at the same \
-                 time: map live memory",
-            ),
+            Error::MappingRevoked => {
+                f.write_str("the driver revoked the mapping, as it does when the GPU memory is freed: map live memory")
+            }
             Error::MappingTypeRefused { wanted, given } => {
                 write!(f, "asked for a {wanted} mapping, the driver gave {given}: map with the default flag")
             }
@@ -482,7 +499,10 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Cuda { error, .. } => Some(error),
-            Error::Driver { error, .. } | Error::OutOfHandles { error } | Error::Descriptors { error } => Some(error),
+            Error::Driver { error, .. }
+            | Error::NoMaps { error }
+            | Error::OutOfHandles { error }
+            | Error::Descriptors { error } => Some(error),
             _ => None,
         }
     }

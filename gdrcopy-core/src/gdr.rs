@@ -10,12 +10,7 @@ use crate::suspension;
 use crate::sys::fork::{OpenFile, Owner};
 use crate::types::{Attribute, P2pTokens, PinFlags, Version};
 
-/// An open driver. Cloning it is cheap; it is closed when the last clone is dropped and the last of
-/// its pins is gone.
-///
-/// It may be used from any thread. In a forked child, every call fails with
-/// [`Error::ForkedChild`](crate::Error::ForkedChild) and touches nothing. Dropping it there closes the child's copy of
-/// the descriptor, which otherwise keeps the parent's pins if the parent ends.
+/// An open driver, which `gdrcopy::Gdr` documents.
 #[derive(Clone, Debug)]
 pub struct RawGdr {
     backend: Arc<dyn Source>,

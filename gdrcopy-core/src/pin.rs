@@ -1,9 +1,8 @@
 //! A pinned range of GPU memory.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::backend::dmabuf::{self, Exported};
+use crate::backend::dmabuf::{self, DmaBufExport};
 use crate::backend::{PinRequest, Source};
 use crate::error::{Error, Result};
 use crate::mapping::RawMapping;
@@ -12,10 +11,7 @@ use crate::suspension;
 use crate::sys::fork::{OpenFile, Owner};
 use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 
-/// A range of GPU memory that stays where it is, and can be mapped once at a time.
-///
-/// The driver's pin lasts until both the pin and its mapping are gone. A mapping is always
-/// taken down first, because NVIDIA's gdrdrv up to 2.6 otherwise corrupts its list of pins.
+/// A range of GPU memory, which `gdrcopy::Pin` documents.
 #[derive(Debug)]
 pub struct RawPin {
     pinned: Arc<PinState>,
@@ -25,32 +21,6 @@ pub struct RawPin {
     flags: PinFlags,
     owner: Owner,
     is_released: bool,
-}
-
-/// GPU memory as a dma-buf.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct DmaBufExport {
-    /// The dma-buf, which has `FD_CLOEXEC` set. It keeps the memory in place, also after the pin and the memory's
-    /// own end.
-    pub fd: OwnedFd,
-    /// Bytes from the dma-buf's start to the address asked for, less than a page of the host.
-    pub offset: u64,
-    /// Bytes of the dma-buf, a multiple of the host's page size.
-    pub len: usize,
-}
-
-/// Exports `len` bytes of GPU memory as a new dma-buf.
-pub fn export_dma_buf(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport> {
-    if len == 0 {
-        return Err(Error::EmptyRange);
-    }
-    if address.checked_add(len as u64).is_none() {
-        return Err(Error::RangeOverflow);
-    }
-    let Exported { fd, va, len } = dmabuf::export(address, len, flags)?;
-    let offset = address - va;
-    Ok(DmaBufExport { fd, offset, len })
 }
 
 impl RawPin {
@@ -120,7 +90,7 @@ impl RawPin {
     /// Exports the pinned memory as a new dma-buf.
     pub fn dma_buf(&self) -> Result<DmaBufExport> {
         self.owner.check()?;
-        export_dma_buf(self.address(), self.len, self.flags)
+        dmabuf::export(self.address(), self.len, self.flags)
     }
 
     /// Unpins the range if its mapping is gone; otherwise it is unpinned when the mapping is dropped. After an error

@@ -32,7 +32,10 @@ struct State {
 /// The driver's pin.
 enum Range {
     Pinned(Box<dyn SourcePin>),
-    Suspended,
+    Suspended {
+        /// The memory had been freed by then, and its addresses may have other memory.
+        freed: bool,
+    },
     /// It could not be restored, or is not to be.
     Gone,
 }
@@ -102,6 +105,7 @@ impl PinState {
         };
         // This fails before the mapping is gone where gdrdrv 2.0 serves only the thread that opened it.
         range.info(None)?;
+        let freed = range.callback_flag()?;
         if let Some(mapping) = &state.mapping {
             mapping.span.vacate()?;
         }
@@ -111,17 +115,18 @@ impl PinState {
             mapping.map_or(Ok(()), |mapping| mapping.make_again(&**range, reserved.as_ref()))?;
             return Err(error);
         }
-        state.range = Range::Suspended;
+        state.range = Range::Suspended { freed };
         Ok(())
     }
 
     /// Pins and maps it again, where it was suspended; and returns whether that worked.
     pub(crate) fn resume(&self, reserved: Option<&Reservations>) -> bool {
         let mut state = self.state.lock();
-        if !matches!(state.range, Range::Suspended) {
+        let Range::Suspended { freed } = state.range else {
             return true;
-        }
-        let restored = self.backend.pin(&self.request).and_then(|range| {
+        };
+        let pinned = if freed { Err(Error::MappingRevoked) } else { self.backend.pin(&self.request) };
+        let restored = pinned.and_then(|range| {
             let mapping = state.mapping.as_ref();
             mapping.map_or(Ok(()), |mapping| mapping.make_again(&*range, reserved))?;
             Ok(range)
@@ -151,7 +156,7 @@ impl State {
     fn pinned(&self) -> Result<&dyn SourcePin> {
         match &self.range {
             Range::Pinned(range) => Ok(&**range),
-            Range::Suspended => Err(Error::Suspended),
+            Range::Suspended { .. } => Err(Error::Suspended),
             Range::Gone => Err(Error::NotRestored),
         }
     }

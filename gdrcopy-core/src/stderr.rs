@@ -1,7 +1,8 @@
 //! Log lines of the C libraries on stderr, off unless `GDRCOPY_ENABLE_LOGGING` is set.
 #![forbid(unsafe_code)]
 
-use std::fmt::{self, Write};
+use std::fmt;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -53,53 +54,32 @@ impl Log for Stderr {
             Level::Warn => "WARN: ",
             Level::Error => "ERR:  ",
         };
-        let mut line = Line::default();
-        // A `Line` takes everything; an error would be of a `Display`, and what is there is still printed.
-        let _ = write!(line, "{prefix}{}", record.args());
+        let mut bytes = [0; SIZE];
+        let line = line(&mut bytes, format_args!("{prefix}{}", record.args()));
         // If stderr is closed, the error cannot be reported anywhere.
-        let _ = nix::unistd::write(std::io::stderr(), line.end());
+        let _ = nix::unistd::write(std::io::stderr(), line);
         errno.set();
     }
 
     fn flush(&self) {}
 }
 
-/// A log line, on the stack, because calls that release log without memory. The rest of a long line is cut
+/// Bytes of a line, which is on the stack, because calls that release log without memory. The rest of a long line is cut
 /// off.
-struct Line {
-    bytes: [u8; Line::SIZE],
-    len: usize,
-}
+const SIZE: usize = 1024;
+/// The end of a line that was cut off.
+const CUT: &[u8] = b"...\n";
 
-impl Line {
-    const SIZE: usize = 1024;
-    /// The end of a line that was cut off.
-    const CUT: &[u8] = b"...\n";
-
-    /// The bytes, with the end of the line.
-    fn end(&mut self) -> &[u8] {
-        let room = Line::SIZE - Line::CUT.len();
-        let end = if self.len > room { Line::CUT } else { b"\n" };
-        let start = self.len.min(room);
-        self.bytes[start..start + end.len()].copy_from_slice(end);
-        &self.bytes[..start + end.len()]
-    }
-}
-
-impl Default for Line {
-    fn default() -> Line {
-        Line { bytes: [0; Line::SIZE], len: 0 }
-    }
-}
-
-impl Write for Line {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let free = &mut self.bytes[self.len..];
-        let fits = text.len().min(free.len());
-        free[..fits].copy_from_slice(&text.as_bytes()[..fits]);
-        self.len += fits;
-        Ok(())
-    }
+/// The text as a line.
+fn line<'a>(bytes: &'a mut [u8; SIZE], text: fmt::Arguments<'_>) -> &'a [u8] {
+    let (room, mut free) = (SIZE - CUT.len(), &mut bytes[..]);
+    // Fails where the text is longer, which is then written as far as it fits.
+    let _ = free.write_fmt(text);
+    let len = SIZE - free.len();
+    let end = if len > room { CUT } else { b"\n" };
+    let start = len.min(room);
+    bytes[start..start + end.len()].copy_from_slice(end);
+    &bytes[..start + end.len()]
 }
 
 #[cfg(test)]
@@ -107,9 +87,7 @@ mod tests {
     use super::*;
 
     fn line(text: &str) -> Vec<u8> {
-        let mut line = Line::default();
-        write!(line, "ERR:  {text}").expect("a line takes everything");
-        line.end().to_vec()
+        super::line(&mut [0; SIZE], format_args!("ERR:  {text}")).to_vec()
     }
 
     #[test]
@@ -119,7 +97,7 @@ mod tests {
 
     #[test]
     fn long_line_is_cut_off() {
-        let room = Line::SIZE - Line::CUT.len() - "ERR:  ".len();
+        let room = SIZE - CUT.len() - "ERR:  ".len();
         let fits = "x".repeat(room);
         assert_eq!(line(&fits), format!("ERR:  {fits}\n").into_bytes());
         for longer in [1, 3, 4, 5, 5000] {

@@ -84,9 +84,10 @@ pub fn suspend() -> Result<()> {
         return Ok(());
     }
     fork::outlast_checkpoints()?;
+    Reservations::read()?; // As `resume` does.
     let pins = process.pins.all();
     if let Err(error) = pins.iter().try_for_each(|pin| pin.suspend()) {
-        restore(&pins);
+        restore(&pins, Reservations::read().ok().as_ref());
         return Err(error);
     }
     process.backends.all().iter().for_each(|backend| backend.suspend());
@@ -103,7 +104,7 @@ pub fn suspend() -> Result<()> {
 /// With dma-bufs, CUDA must work in the calling thread. Restore it first.
 ///
 /// # Errors
-/// The driver cannot be opened; then everything stays suspended.
+/// The driver cannot be opened, or `/proc/self/maps` not be read; then everything stays suspended.
 pub fn resume() -> Result<usize> {
     fork::enter()?;
     let process = PROCESS.get(|_| Process::default());
@@ -112,24 +113,24 @@ pub fn resume() -> Result<usize> {
         return Ok(0);
     }
     let backends = process.backends.all();
-    if let Err(error) = backends.iter().try_for_each(|backend| backend.resume()) {
-        backends.iter().for_each(|backend| backend.suspend());
-        return Err(error);
-    }
+    let opened = backends.iter().try_for_each(|backend| backend.resume());
+    let reserved = match opened.and_then(|()| Reservations::read()) {
+        Ok(reserved) => reserved,
+        Err(error) => {
+            backends.iter().for_each(|backend| backend.suspend());
+            return Err(error);
+        }
+    };
     *suspended = false;
     let pins = process.pins.all();
-    let lost = restore(&pins);
+    let lost = restore(&pins, Some(&reserved));
     log::info!("resumed {} pins of {}", pins.len() - lost, pins.len());
     Ok(lost)
 }
 
 /// Restores those that are suspended, and returns how many could not be.
-fn restore(pins: &[Arc<PinState>]) -> usize {
-    let reserved = Reservations::read();
-    if let Err(error) = &reserved {
-        log::error!("mappings are not restored, as /proc/self/maps cannot be read: {error}");
-    }
-    pins.iter().filter(|pin| !pin.resume(reserved.as_ref().ok())).count()
+fn restore(pins: &[Arc<PinState>], reserved: Option<&Reservations>) -> usize {
+    pins.iter().filter(|pin| !pin.resume(reserved)).count()
 }
 
 /// Frees the lists, when the library is unloaded.

@@ -105,12 +105,7 @@ pub enum MapFlag {
 impl MapFlag {
     /// The mapping type asked for; `None` leaves it to the driver.
     pub(crate) const fn wanted(self) -> Option<MappingType> {
-        match self {
-            MapFlag::Default => None,
-            MapFlag::WriteCombining => Some(MappingType::WriteCombining),
-            MapFlag::Caching => Some(MappingType::Caching),
-            MapFlag::Device => Some(MappingType::Device),
-        }
+        raw::mapping_type(self as u32)
     }
 }
 
@@ -156,8 +151,8 @@ pub enum Attribute {
     UsingDmaBufMmap = 3,
 }
 
-/// The description of a pin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The description of a pin. A source that measures no time leaves the cycles 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     /// Device address of the first pinned page, which is at most the address that was pinned.
     pub va: u64,

@@ -30,24 +30,18 @@ use subject::Subject;
 
 #[test]
 fn writes_match_a_bytewise_copy() {
-    for subject in Subject::all() {
-        bytes::check_writes(subject);
-    }
+    Subject::all().into_iter().for_each(bytes::check_writes);
 }
 
 #[test]
 fn reads_match_a_bytewise_copy() {
-    for subject in Subject::all() {
-        bytes::check_reads(subject);
-    }
+    Subject::all().into_iter().for_each(bytes::check_reads);
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no mprotect")]
 fn copies_stay_inside_their_pages() {
-    for subject in Subject::all() {
-        edges::check(subject);
-    }
+    Subject::all().into_iter().for_each(edges::check);
 }
 
 #[test]

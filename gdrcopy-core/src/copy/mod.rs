@@ -12,8 +12,7 @@ use crate::types::MappingType;
 
 use mixed::fence_if_mixed;
 use parallel::Job;
-pub use parallel::end_threads;
-pub use parallel::{MAX_THREADS, set_threads};
+pub use parallel::{MAX_THREADS, end_threads, set_threads};
 
 // Most copies are plain, that is through a write-combining mapping, and smaller than threads or CUDA's copy engine may
 // be asked for. They are inlined into the C functions, which then store little but return addresses. The CPU executes

@@ -320,6 +320,7 @@ extern "C" fn help(shared: *mut c_void) -> *mut c_void {
 mod tests {
     use super::*;
     use crate::hot::WORTHWHILE;
+    use crate::sys::fork;
 
     /// Copies by the C library, as for a cached mapping.
     unsafe fn copy_bytes(_: MappingType, dst: *mut u8, src: *const u8, len: usize) {
@@ -406,20 +407,10 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no fork")]
     fn pool_in_forked_child_is_not_usable() {
-        crate::sys::fork::enter().expect("memory for a page");
+        fork::enter().expect("memory for a page");
         let helpers = Helpers::start(2);
         assert!(helpers.is_usable());
-        // SAFETY: the child touches no lock and leaves by _exit.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(i32::from(helpers.is_usable())) }
-        }
-        let mut status = 0;
-        // SAFETY: waits for our own child.
-        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert!(libc::WIFEXITED(status));
-        assert_eq!(libc::WEXITSTATUS(status), 0);
+        assert_eq!(fork::tests::in_child(|| helpers.is_usable().into()), 0);
         helpers.join();
     }
 

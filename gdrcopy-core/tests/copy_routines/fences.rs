@@ -12,7 +12,7 @@ use libc::{PROT_NONE, PROT_READ, PROT_WRITE, SIGSEGV, SIGTRAP, siginfo_t, uconte
 
 use crate::edges::{LonePage, PAGE};
 use crate::subject::Subject;
-use crate::trace::{handle, protect};
+use crate::trace::{Handled, protect};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
@@ -98,7 +98,7 @@ fn stepped(page: &LonePage, copy: impl FnOnce(*mut u8)) -> Vec<Event> {
 
 /// Every read has its fence before its loads, every write after its stores.
 pub(crate) fn check(subjects: &[Subject]) {
-    let before = [(SIGSEGV, handle(SIGSEGV, on_fault)), (SIGTRAP, handle(SIGTRAP, on_step))];
+    let _handled = [Handled::by(SIGSEGV, on_fault), Handled::by(SIGTRAP, on_step)];
     let page = LonePage::new();
     let mut host = [0_u8; 256];
     for subject in subjects {
@@ -131,8 +131,4 @@ pub(crate) fn check(subjects: &[Subject]) {
         }
     }
     assert!(STEPS.load(Ordering::Relaxed) > 0, "nothing was stepped through");
-    for (signal, action) in before {
-        // SAFETY: the action was in force before.
-        unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
-    }
 }

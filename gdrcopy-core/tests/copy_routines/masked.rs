@@ -13,7 +13,7 @@ use libc::{SIGTRAP, greg_t, siginfo_t, ucontext_t};
 use crate::edges::{LonePage, PAGE};
 use crate::fences::single_step;
 use crate::subject::Subject;
-use crate::trace::handle;
+use crate::trace::Handled;
 
 /// The size of the smallest pages.
 const SMALLEST_PAGE: usize = 4096;
@@ -98,7 +98,7 @@ struct Lines([u8; 2048]);
 
 /// Steps through copies whose host side starts, or ends, next to an inaccessible page.
 pub(crate) fn check(subjects: &[Subject]) {
-    let before = handle(SIGTRAP, on_step);
+    let _handled = Handled::by(SIGTRAP, on_step);
     let host = LonePage::new();
     let mut device = Box::new(Lines([0; 2048]));
     // Only this routine has masked accesses, and every step costs a signal.
@@ -127,6 +127,4 @@ pub(crate) fn check(subjects: &[Subject]) {
     }
     let has_avx512 = is_x86_feature_detected!("avx512bw");
     assert_eq!(MASKED.load(Ordering::Relaxed) > 0, has_avx512);
-    // SAFETY: the action is the one that sigaction returned.
-    unsafe { libc::sigaction(SIGTRAP, &before, ptr::null_mut()) };
 }

@@ -1,12 +1,11 @@
-//! The subjects of the tests, which are all routines of this CPU, and the public copies of each
-//! mapping type. Words go first through the functions for words, as the library's callers do it.
+//! The subjects of the tests, which are all routines of this CPU, and the public copies of the other
+//! mapping types. Words go first through the functions for words, as the library's callers do it.
 
 use crate::routines::{self, Routine};
 
 #[derive(Clone, Copy)]
 pub(crate) enum Subject {
     Routine(&'static Routine),
-    WriteCombining,
     Cached,
     Device,
 }
@@ -14,13 +13,12 @@ pub(crate) enum Subject {
 impl Subject {
     pub(crate) fn all() -> Vec<Subject> {
         let routines = routines::supported().map(Subject::Routine);
-        routines.chain([Subject::WriteCombining, Subject::Cached, Subject::Device]).collect()
+        routines.chain([Subject::Cached, Subject::Device]).collect()
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Subject::Routine(routine) => routine.name(),
-            Subject::WriteCombining => "write_wc, read_wc",
             Subject::Cached => "write_cached, read_cached",
             Subject::Device => "write_device, read_device",
         }
@@ -36,7 +34,6 @@ impl Subject {
             }
             match self {
                 Subject::Routine(routine) => routines::write_wc(routine, dst, src, len),
-                Subject::WriteCombining => routines::write_wc(routines::best(), dst, src, len),
                 Subject::Cached => routines::write_cached(dst, src, len),
                 Subject::Device => routines::write_device(dst, src, len),
             }
@@ -53,7 +50,6 @@ impl Subject {
             }
             match self {
                 Subject::Routine(routine) => routines::read_wc(routine, dst, src, len),
-                Subject::WriteCombining => routines::read_wc(routines::best(), dst, src, len),
                 Subject::Cached => routines::read_cached(dst, src, len),
                 Subject::Device => routines::read_device(dst, src, len),
             }

@@ -111,22 +111,33 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
 
 pub(crate) type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// Installs a handler and returns the one before it.
-pub(crate) fn handle(signal: c_int, handler: Handler) -> libc::sigaction {
-    // SAFETY: a zeroed sigaction is a valid one, and the handler has the form of SA_SIGINFO.
-    unsafe {
-        let mut action: libc::sigaction = mem::zeroed();
-        action.sa_sigaction = handler as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO;
-        let mut before = mem::zeroed();
-        assert_eq!(libc::sigaction(signal, &action, &mut before), 0, "sigaction");
-        before
+/// A signal that has a handler until this is dropped, and what was in force before.
+pub(crate) struct Handled(c_int, libc::sigaction);
+
+impl Handled {
+    pub(crate) fn by(signal: c_int, handler: Handler) -> Handled {
+        // SAFETY: a zeroed sigaction is a valid one, and the handler has the form of SA_SIGINFO.
+        unsafe {
+            let mut action: libc::sigaction = mem::zeroed();
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            let mut before = mem::zeroed();
+            assert_eq!(libc::sigaction(signal, &action, &mut before), 0, "sigaction");
+            Handled(signal, before)
+        }
+    }
+}
+
+impl Drop for Handled {
+    fn drop(&mut self) {
+        // SAFETY: the action is the one that sigaction returned.
+        unsafe { libc::sigaction(self.0, &self.1, ptr::null_mut()) };
     }
 }
 
 /// Traces copies of many sizes from and to all alignments.
 pub(crate) fn check(subjects: &[Subject], alignments: &[usize]) {
-    let before = [(SIGSEGV, handle(SIGSEGV, on_fault)), (SIGTRAP, handle(SIGTRAP, on_step))];
+    let _handled = [Handled::by(SIGSEGV, on_fault), Handled::by(SIGTRAP, on_step)];
     let page = LonePage::new();
     for &subject in subjects {
         let Some((load, store)) = widths(subject) else {
@@ -139,15 +150,11 @@ pub(crate) fn check(subjects: &[Subject], alignments: &[usize]) {
             }
         }
     }
-    for (signal, action) in before {
-        // SAFETY: the action is the one that sigaction returned.
-        unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
-    }
 }
 
 /// Traces gathers of two items of many sizes and alignments.
 pub(crate) fn check_gathers() {
-    let before = [(SIGSEGV, handle(SIGSEGV, on_fault)), (SIGTRAP, handle(SIGTRAP, on_step))];
+    let _handled = [Handled::by(SIGSEGV, on_fault), Handled::by(SIGTRAP, on_step)];
     let page = LonePage::new();
     for routine in routines::supported() {
         let (width, _) = widths(Subject::Routine(routine)).expect("a routine has them");
@@ -156,10 +163,6 @@ pub(crate) fn check_gathers() {
                 check_gather(routine, &page, [(LINE + at, len), (4 * LINE + at / 2, 9)], width);
             }
         }
-    }
-    for (signal, action) in before {
-        // SAFETY: the action is the one that sigaction returned.
-        unsafe { libc::sigaction(signal, &action, ptr::null_mut()) };
     }
 }
 
@@ -199,7 +202,7 @@ fn widths(subject: Subject) -> Option<(usize, usize)> {
             name => unreachable!("no widths are known for {name}"),
         },
         Subject::Device => Some((8, 8)),
-        Subject::WriteCombining | Subject::Cached => None,
+        Subject::Cached => None,
     }
 }
 
