@@ -15,10 +15,6 @@ use crate::access::{Mapped, MappedSlice};
 /// Where the driver is not persistent ([`Gdr::is_persistent`](crate::Gdr::is_persistent)), it takes the mapping away
 /// when the memory is freed. An access then raises SIGBUS, which ends the process. So does, by SIGSEGV, an access
 /// between [`suspend`](crate::suspend) and [`resume`](crate::resume).
-///
-/// ```compile_fail
-/// fn bytes(mapping: &gdrcopy::Mapping) -> &[u8] { mapping }
-/// ```
 #[derive(Debug)]
 pub struct Mapping {
     raw: RawMapping,

@@ -1,7 +1,8 @@
 //! A pinned range of GPU memory.
 
+use gdrcopy_core::backend::dmabuf::{self, DmaBufExport};
 use gdrcopy_core::error::{Error, Result};
-use gdrcopy_core::pin::{self, DmaBufExport, RawPin};
+use gdrcopy_core::pin::RawPin;
 use gdrcopy_core::types::{MapFlag, MappingType, PinFlags};
 
 use crate::mapping::Mapping;
@@ -116,5 +117,5 @@ impl Pin {
 /// [`Error::Cuda`] with CUDA's error, `EINVAL` for memory of a pool, host memory, or if the pages around the bytes
 /// are not of the same allocation.
 pub fn export_dma_buf(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport> {
-    pin::export_dma_buf(address, len, flags)
+    dmabuf::export(address, len, flags)
 }

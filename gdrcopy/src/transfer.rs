@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gdrcopy_core::engines::{EngineOptions, EngineRoute, Engines};
+use gdrcopy_core::engines::{EngineOptions, Engines};
 use gdrcopy_core::error::Result;
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::types::MappingType;
@@ -170,7 +170,7 @@ impl Transfer {
             let (address, len) = (src.device_address(), dst.len());
             // SAFETY: `dst` is borrowed.
             match unsafe { self.engines.read(address, dst.as_mut_ptr(), len) } {
-                Ok(route) => return Ok(Route::of_engine(route)),
+                Ok(is_direct) => return Ok(Route::of_engine(is_direct)),
                 Err(error) => log::debug!("read of {len} bytes through the mapping: {error}"),
             }
         }
@@ -190,10 +190,8 @@ impl Transfer {
             dst.flush()?;
             // SAFETY: all of `dst` is mapped, hence pinned, and may be written: contract of `Gdr::pin`.
             match unsafe { self.engines.write(dst.device_address(), src) } {
-                Ok(route) => return Ok(Route::of_engine(route)),
-                Err(error) => {
-                    log::debug!("write of {} bytes through the mapping: {error}", src.len())
-                }
+                Ok(is_direct) => return Ok(Route::of_engine(is_direct)),
+                Err(error) => log::debug!("write of {} bytes through the mapping: {error}", src.len()),
             }
         }
         dst.write(0, src).map(|()| Route::Mapping)
@@ -201,11 +199,8 @@ impl Transfer {
 }
 
 impl Route {
-    fn of_engine(route: EngineRoute) -> Route {
-        match route {
-            EngineRoute::Buffered => Route::Buffered,
-            EngineRoute::Direct => Route::Direct,
-        }
+    fn of_engine(is_direct: bool) -> Route {
+        if is_direct { Route::Direct } else { Route::Buffered }
     }
 }
 

@@ -19,7 +19,8 @@ impl<'m> MappedSlice<'m> {
     #[inline]
     pub fn batch(self) -> Result<Batch<'m>> {
         self.owner().check()?;
-        Ok(Batch::new(self))
+        copy::begin_batch();
+        Ok(Batch { slice: self, not_send: PhantomData })
     }
 }
 
@@ -50,12 +51,6 @@ pub struct Batch<'m> {
 }
 
 impl<'m> Batch<'m> {
-    #[inline]
-    pub(super) fn new(slice: MappedSlice<'m>) -> Batch<'m> {
-        copy::begin_batch();
-        Batch { slice, not_send: PhantomData }
-    }
-
     /// Writes `src` from byte `offset` of the slice on that the batch was made from.
     ///
     /// # Errors

@@ -14,107 +14,71 @@ use crate::access::word::Word;
 /// Mapped GPU memory that has an owner ([`Mapping`](crate::Mapping), [`OwnedMapping`](crate::OwnedMapping),
 /// [`PoolBuffer`](crate::pool::PoolBuffer), [`CachedSlice`](crate::pin_cache::CachedSlice)).
 ///
-/// Its methods are those of [`MappedSlice`], of all of the memory.
+/// Its methods are those of [`MappedSlice`], of all of the memory, with their order and errors.
+#[expect(clippy::missing_errors_doc, reason = "those of the slice's methods")]
 pub trait Mapped {
     /// All of it.
     fn as_slice(&self) -> MappedSlice<'_>;
 
     /// [`MappedSlice::slice`].
-    ///
-    /// # Errors
-    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping).
     #[inline]
     fn slice(&self, range: impl RangeBounds<usize>) -> Result<MappedSlice<'_>> {
         self.as_slice().slice(range)
     }
 
     /// [`MappedSlice::split_at`].
-    ///
-    /// # Errors
-    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping).
     #[inline]
     fn split_at(&self, middle: usize) -> Result<(MappedSlice<'_>, MappedSlice<'_>)> {
         self.as_slice().split_at(middle)
     }
 
     /// [`MappedSlice::write`].
-    ///
-    /// # Errors
-    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping), [`Error::ForkedChild`](crate::Error::ForkedChild);
-    /// nothing is written then.
     #[inline]
     fn write(&self, offset: usize, src: &[u8]) -> Result<()> {
         self.as_slice().write(offset, src)
     }
 
     /// [`MappedSlice::read`].
-    ///
-    /// # Errors
-    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping), [`Error::ForkedChild`](crate::Error::ForkedChild);
-    /// nothing is read then.
     #[inline]
     fn read(&self, offset: usize, dst: &mut [u8]) -> Result<()> {
         self.as_slice().read(offset, dst)
     }
 
     /// [`MappedSlice::fill`].
-    ///
-    /// # Errors
-    /// [`Error::ForkedChild`](crate::Error::ForkedChild); nothing is written then.
     fn fill(&self, byte: u8) -> Result<()> {
         self.as_slice().fill(byte)
     }
 
     /// [`MappedSlice::read_vec`].
-    ///
-    /// # Errors
-    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping), [`Error::ForkedChild`](crate::Error::ForkedChild);
-    /// nothing is read or allocated then.
     fn read_vec(&self, offset: usize, len: usize) -> Result<Vec<u8>> {
         self.as_slice().read_vec(offset, len)
     }
 
     /// [`MappedSlice::word`].
-    ///
-    /// # Errors
-    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping), [`Error::UnalignedWord`](crate::Error::UnalignedWord).
     #[inline]
     fn word<T: Pod>(&self, offset: usize) -> Result<Word<'_, T>> {
         self.as_slice().word(offset)
     }
 
     /// [`MappedSlice::array`].
-    ///
-    /// # Errors
-    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping).
     #[inline]
     fn array<T: Pod>(&self, offset: usize, len: usize) -> Result<Array<'_, T>> {
         self.as_slice().array(offset, len)
     }
 
     /// [`MappedSlice::batch`].
-    ///
-    /// # Errors
-    /// [`Error::ForkedChild`](crate::Error::ForkedChild).
     #[inline]
     fn batch(&self) -> Result<Batch<'_>> {
         self.as_slice().batch()
     }
 
     /// [`MappedSlice::read_many`].
-    ///
-    /// # Errors
-    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping), [`Error::ForkedChild`](crate::Error::ForkedChild);
-    /// nothing is read then.
     #[inline]
     fn read_many(&self, items: &mut [(usize, &mut [u8])]) -> Result<()> {
         self.as_slice().read_many(items)
     }
 
     /// [`MappedSlice::flush`].
-    ///
-    /// # Errors
-    /// [`Error::ForkedChild`](crate::Error::ForkedChild).
     fn flush(&self) -> Result<()> {
         self.as_slice().flush()
     }

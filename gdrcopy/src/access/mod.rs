@@ -8,6 +8,7 @@ mod batch;
 mod gather;
 mod mapped;
 mod slice;
+pub(crate) mod spin;
 #[cfg(test)]
 mod tests;
 mod word;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::access::{Word, Words};
 use crate::error::Error;
-use crate::testing::Memory;
+use crate::testing::{Memory, cases};
 
 const LEN: usize = 400;
 
@@ -65,11 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 2 } else { 256 },
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(cases(256, 2))]
 
     #[test]
     fn slice_is_an_array_of_bytes(steps in prop::collection::vec(step(), 1..20)) {
@@ -78,11 +74,7 @@ proptest! {
         let mut model = vec![0; LEN];
         let inside = |offset: usize, len: usize| match offset + len <= LEN {
             true => Ok(()),
-            false => Err(Error::OutOfMapping {
-                offset,
-                len,
-                room: LEN,
-            }),
+            false => Err(Error::OutOfMapping { offset, len, room: LEN }),
         };
         let inside_array = |at: &[usize], len: usize| match at.iter().find(|&&index| index >= len) {
             None => Ok(()),

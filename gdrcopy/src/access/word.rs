@@ -13,6 +13,7 @@ use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::MappingType;
 
 use crate::access::slice::MappedSlice;
+use crate::access::spin::spin;
 
 impl<'m> MappedSlice<'m> {
     /// The `T` at byte `offset`, for loads and stores of one transaction each.
@@ -33,10 +34,6 @@ impl<'m> MappedSlice<'m> {
 ///
 /// It is no `AtomicU32`, because the GPU is no thread of this program, and write-combining memory has no atomic
 /// read-modify-write.
-///
-/// ```compile_fail
-/// fn atomic(word: gdrcopy::Word<'_, u32>) -> &std::sync::atomic::AtomicU32 { &word }
-/// ```
 ///
 /// Three bytes are no word:
 ///
@@ -128,16 +125,10 @@ impl<'m, T: Pod> Word<'m, T> {
     /// # Panics
     /// As [`Word::load`].
     pub fn spin_until(self, mut predicate: impl FnMut(T) -> bool, deadline: impl Into<Option<Instant>>) -> Result<T> {
-        let deadline = deadline.into();
-        loop {
+        spin(deadline.into(), || {
             let value = self.load();
-            if predicate(value) {
-                return Ok(value);
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(Error::TimedOut);
-            }
-        }
+            Ok(predicate(value).then_some(value))
+        })
     }
 
     /// Where it is mapped, and the process that mapped it.

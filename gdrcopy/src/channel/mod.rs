@@ -21,7 +21,6 @@ mod counter;
 mod flag;
 mod keeper;
 mod ring;
-mod spin;
 
 pub use counter::{Counter, CounterWriter};
 pub use flag::Flag;

@@ -256,6 +256,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::testing::cases;
 
     const PAGE: u64 = 4;
     const ADDRESSES: u64 = 48;
@@ -412,11 +413,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 8 } else { 512 },
-            failure_persistence: None,
-            ..ProptestConfig::default()
-        })]
+        #![proptest_config(cases(512, 8))]
 
         #[test]
         fn entries_are_those_of_the_model(

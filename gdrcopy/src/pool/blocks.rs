@@ -159,6 +159,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::testing::cases;
 
     const PAGES: u64 = 12;
     /// Not a multiple of more than a page, so that addresses and offsets have different alignments.
@@ -198,11 +199,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 8 } else { 256 },
-            failure_persistence: None,
-            ..ProptestConfig::default()
-        })]
+        #![proptest_config(cases(256, 8))]
 
         #[test]
         fn blocks_are_apart_and_aligned_and_come_back_whole(steps in prop::collection::vec(step(), 1..200)) {

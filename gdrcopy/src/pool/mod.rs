@@ -79,7 +79,7 @@ pub struct Pool {
     owner: Owner,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Chunks {
     shared: Vec<Arc<Chunk>>,
     /// Those of one buffer, which keeps them.
@@ -121,7 +121,7 @@ impl PoolReport {
 impl PoolOptions {
     /// A pool that takes memory from the allocator as it needs it, and none now.
     pub fn build(self, gdr: &Gdr, allocator: impl DeviceAllocator + 'static) -> Pool {
-        Pool::with_allocator(gdr, Box::new(allocator), self)
+        self.pool(gdr, Some(Box::new(allocator)), Vec::new())
     }
 
     /// A pool of this memory only. Whole GPU pages of it are pinned, now.
@@ -130,7 +130,20 @@ impl PoolOptions {
     /// [`Error::EmptyRange`](crate::Error::EmptyRange) if no whole GPU page is in it; as for
     /// [`Gdr::pin`](crate::Gdr::pin) and [`Pin::map`](crate::Pin::map).
     pub fn build_of_memory(self, gdr: &Gdr, memory: impl DeviceMemory + 'static) -> Result<Pool> {
-        Pool::with_memory(gdr, Box::new(memory), self)
+        let range = whole_pages(&memory)?;
+        let chunk = Chunk::new(gdr, Box::new(memory), range, self.map)?;
+        Ok(self.pool(gdr, None, vec![chunk]))
+    }
+
+    fn pool(self, gdr: &Gdr, allocator: Option<Box<dyn DeviceAllocator>>, shared: Vec<Arc<Chunk>>) -> Pool {
+        Pool {
+            gdr: gdr.clone(),
+            allocator,
+            options: self,
+            chunks: Mutex::new(Chunks { shared, own: Vec::new() }),
+            growth: Mutex::default(),
+            owner: Owner::current(),
+        }
     }
 }
 
@@ -151,31 +164,6 @@ impl Pool {
     /// Makes a pool that pins or maps in another manner.
     pub fn options() -> PoolOptions {
         PoolOptions::default()
-    }
-
-    fn with_allocator(gdr: &Gdr, allocator: Box<dyn DeviceAllocator>, options: PoolOptions) -> Pool {
-        Pool {
-            gdr: gdr.clone(),
-            allocator: Some(allocator),
-            options,
-            chunks: Mutex::default(),
-            growth: Mutex::default(),
-            owner: Owner::current(),
-        }
-    }
-
-    fn with_memory(gdr: &Gdr, memory: Box<dyn DeviceMemory>, options: PoolOptions) -> Result<Pool> {
-        let range = whole_pages(&*memory)?;
-        let chunk = Chunk::new(gdr, memory, range, options.map)?;
-        let shared = vec![chunk];
-        Ok(Pool {
-            gdr: gdr.clone(),
-            allocator: None,
-            options,
-            chunks: Mutex::new(Chunks { shared, own: Vec::new() }),
-            growth: Mutex::default(),
-            owner: Owner::current(),
-        })
     }
 
     /// A buffer of `len` bytes, at least 64-byte aligned. Its contents are not specified.

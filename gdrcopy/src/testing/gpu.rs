@@ -8,7 +8,6 @@ use std::{fmt, thread};
 use gdrcopy_core::RawGdr;
 use gdrcopy_core::backend::{PinRequest, Source, SourcePin};
 use gdrcopy_core::error::{self, Call, Errno, Result};
-use gdrcopy_core::sys::fork::OpenFile;
 use gdrcopy_core::sys::mmap::{Region, Span};
 use gdrcopy_core::types::{Attribute, GPU_PAGE_SIZE as PAGE, Info, MapFlag, MappingType, Version};
 
@@ -81,13 +80,6 @@ struct State {
 struct Allocated {
     block: Block,
     len: u64,
-}
-
-impl Allocated {
-    fn new(block: Block, len: usize) -> Allocated {
-        let len = len as u64;
-        Allocated { block, len }
-    }
 }
 
 /// A pin, which is in one allocation except the bytes before it in its first page.
@@ -220,8 +212,7 @@ impl DeviceAllocator for Gpu {
         let block = state.blocks.take(len as u64, ALIGN);
         let block = block.ok_or_else(|| error::of_cuda("cuMemAlloc", OUT_OF_MEMORY))?;
         let (address, gpu) = (block.start, self.clone());
-        let allocated = Allocated::new(block, len);
-        state.allocations.insert(address, allocated);
+        state.allocations.insert(address, Allocated { block, len: len as u64 });
         Ok(Box::new(Allocation { gpu, address, len }))
     }
 }
@@ -266,10 +257,6 @@ impl Drop for Allocation {
 struct Driver(Gpu);
 
 impl Source for Driver {
-    fn file(&self) -> Option<OpenFile> {
-        None
-    }
-
     fn version(&self) -> Version {
         Version::API
     }
@@ -315,18 +302,13 @@ impl SourcePin for GpuPin {
         self.number
     }
 
-    fn file(&self) -> Option<OpenFile> {
-        None
-    }
-
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
         Ok(Info {
             va: self.pinned.address,
             mapped_size: self.pinned.size.next_multiple_of(PAGE),
             page_size: PAGE as u32,
-            tm_cycles: 0,
-            cycles_per_ms: 0,
             mapping_type: mapped,
+            ..Info::default()
         })
     }
 

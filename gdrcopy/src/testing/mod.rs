@@ -13,3 +13,10 @@ mod tests;
 pub use gpu::Gpu;
 #[cfg(test)]
 pub(crate) use memory::Memory;
+
+/// The number of cases of a property, and that for Miri, which takes longer.
+#[cfg(test)]
+pub(crate) fn cases(all: u32, under_miri: u32) -> proptest::test_runner::Config {
+    let cases = if cfg!(miri) { under_miri } else { all };
+    proptest::test_runner::Config { cases, failure_persistence: None, ..Default::default() }
+}

@@ -1,22 +1,17 @@
 //! Slices, words, arrays, batches and gathers of mapped memory, under gdremu.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
 
 use gdrcopy::{Error, Gdr, MapFlag, Mapped, Mapping, Options, Words};
 
 use crate::cuda::Cuda;
-use crate::outside;
-use crate::ownership::{PAGE, pin, pinned};
+use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child, pin, pinned};
+use crate::{outside, pattern};
 
 pub(crate) fn mapped(cuda: &Cuda, len: usize) -> (Mapping, u64) {
     let (pin, address) = pinned(cuda, len);
     let mapping = pin.map(len, MapFlag::Default).expect("an aligned pin");
     (mapping, address)
-}
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 7 + i / 256) as u8).collect()
 }
 
 #[test]
@@ -29,8 +24,8 @@ fn unaligned_pin_starts_at_offset_0_and_ends_where_it_was_asked_to() {
     assert_eq!((pin.address(), pin.len()), (address, 1000));
     let mapping = pin.map(900, MapFlag::Default).expect("any alignment");
     assert_eq!(mapping.len(), 900);
-    mapping.write(0, &pattern(900)).expect("inside");
-    assert_eq!(cuda.read(address, 900), pattern(900));
+    mapping.write(0, &pattern(900, 0)).expect("inside");
+    assert_eq!(cuda.read(address, 900), pattern(900, 0));
     assert_eq!(mapping.write(0, &[0; 901]), Err(outside(0, 901, 900)));
     assert_eq!(mapping.read(900, &mut [0]), Err(outside(900, 1, 900)));
     assert_eq!(cuda.read(address - 1, 1), [0]);
@@ -47,9 +42,7 @@ fn slice_is_bounded_like_a_rust_slice() {
     let (head, tail) = slice.split_at(5).expect("inside");
     assert_eq!((head.len(), tail.len()), (5, 43));
     tail.write(0, b"tail").expect("inside");
-    let mut back = [0; 4];
-    mapping.read(21, &mut back).expect("inside");
-    assert_eq!(&back, b"tail");
+    assert_eq!(mapping.read_vec(21, 4), Ok(b"tail".to_vec()));
     let backwards = std::ops::Range { start: 2, end: 1 };
     for error in [
         slice.slice(..49).err(),
@@ -90,38 +83,6 @@ fn word_of_each_type_is_the_memory_of_the_gpu() {
 
 #[test]
 #[ignore = "access_under_gdremu runs it"]
-fn spin_until_returns_the_value_or_times_out() {
-    let cuda = Cuda::new();
-    let (mapping, address) = mapped(&cuda, PAGE);
-    let word = mapping.word::<u32>(0).expect("aligned");
-    cuda.write(address, &7_u32.to_ne_bytes());
-    assert_eq!(word.spin_until(|value| value == 7, None), Ok(7));
-    let passed = Instant::now() - Duration::from_secs(1);
-    assert_eq!(word.spin_until(|value| value == 7, passed), Ok(7));
-    assert_eq!(word.spin_until(|value| value == 8, passed), Err(Error::TimedOut));
-}
-
-#[test]
-#[ignore = "access_under_gdremu runs it"]
-fn threads_write_different_words_of_one_mapping() {
-    let cuda = Cuda::new();
-    let (mapping, address) = mapped(&cuda, PAGE);
-    std::thread::scope(|s| {
-        for thread in 0..4_u32 {
-            let words = mapping.array::<u32>(0, 64).expect("inside");
-            s.spawn(move || {
-                for i in (0..64).filter(|i| i % 4 == thread) {
-                    words.word(i as usize).expect("aligned").store(i * 0x0101);
-                }
-            });
-        }
-    });
-    let expected: Vec<u8> = (0..64_u32).flat_map(|i| (i * 0x0101).to_ne_bytes()).collect();
-    assert_eq!(cuda.read(address, 256), expected);
-}
-
-#[test]
-#[ignore = "access_under_gdremu runs it"]
 fn array_of_plain_data_is_read_and_written_at_any_alignment() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda, PAGE);
@@ -156,7 +117,7 @@ fn batch_writes_what_single_writes_do() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda, PAGE);
     let (other, other_address) = mapped(&cuda, PAGE);
-    let bytes = pattern(300);
+    let bytes = pattern(300, 0);
     let mut batch = mapping.batch().expect("this process");
     for (i, len) in [0, 1, 2, 3, 4, 7, 8, 16, 31, 64, 65, 300].into_iter().enumerate() {
         batch.write(i * 512 + i, &bytes[..len]).expect("inside");
@@ -179,7 +140,7 @@ fn batch_writes_what_single_writes_do() {
 fn gather_reads_what_single_reads_do() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda, PAGE);
-    let bytes = pattern(PAGE);
+    let bytes = pattern(PAGE, 0);
     cuda.write(address, &bytes);
     let places: Vec<(usize, usize)> = (0..100).map(|i| (i * 613 % 60_000, i * i % 400)).collect();
     let mut buffers: Vec<Vec<u8>> = places.iter().map(|&(_, len)| vec![0; len]).collect();
@@ -248,9 +209,9 @@ fn fill_writes_all_of_a_slice_and_no_other_byte() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda, PAGE);
     for (start, len) in [(3, 0), (5, 1), (8, 8), (100, 333), (1000, 1024), (2001, 5000)] {
-        cuda.write(address, &pattern(PAGE));
+        cuda.write(address, &pattern(PAGE, 0));
         mapping.slice(start..start + len).expect("inside").fill(0xee).expect("this process");
-        let mut expected = pattern(PAGE);
+        let mut expected = pattern(PAGE, 0);
         expected[start..start + len].fill(0xee);
         assert!(cuda.read(address, PAGE) == expected, "{len} bytes at {start}");
         let found = mapping.read_vec(start, len + 10).expect("inside");
@@ -269,10 +230,9 @@ fn forked_child_is_refused_at_every_access() {
     let words: Words<'_, u32> = [word].into_iter().collect();
     let array = mapping.array::<u32>(0, 1).expect("inside");
     let mut batch = mapping.batch().expect("this process");
-    // SAFETY: the child uses this library only, and leaves by _exit.
-    let child = unsafe { libc::fork() };
+    let child = fork();
     if child == 0 {
-        let errors = [
+        let refused = are_refused(&[
             slice.write(0, &[1]).err(),
             slice.read(0, &mut [1]).err(),
             slice.read_many(&mut [(0, &mut [1])]).err(),
@@ -283,7 +243,7 @@ fn forked_child_is_refused_at_every_access() {
             slice.read_vec(0, 1).err(),
             array.gather(&[0], &mut [1]).err(),
             array.scatter(&[0], &[1]).err(),
-        ];
+        ]);
         std::panic::set_hook(Box::new(|_| {}));
         let panics = [
             catch_unwind(|| word.store(1)).is_err(),
@@ -291,14 +251,9 @@ fn forked_child_is_refused_at_every_access() {
             catch_unwind(|| words.load_all(&mut [0])).is_err(),
             catch_unwind(AssertUnwindSafe(|| batch.store(word, 1))).is_err(),
         ];
-        let refused = errors.iter().all(|error| *error == Some(Error::ForkedChild));
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(i32::from(!(refused && panics == [true; 4]))) }
+        leave_child(refused && panics == [true; 4])
     }
-    let mut status = 0;
-    // SAFETY: waits for our own child.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child was served");
+    await_child(child, "the child was served");
     assert_eq!(word.load(), 0);
 }
 

@@ -18,7 +18,7 @@ use crate::cuda::Cuda;
 use crate::freshness::rounds;
 use crate::gpu;
 use crate::outside;
-use crate::ownership::PAGE;
+use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child};
 
 /// Where the second ring of a test begins.
 const BACK: usize = PAGE / 2;
@@ -330,23 +330,16 @@ fn forked_child_is_refused_at_both_ends_of_a_ring() {
     let cuda = Cuda::new();
     let (mapping, address) = mapped(&cuda, PAGE);
     let (mut sender, mut receiver) = rings::<u32>(&mapping, 4, 0);
-    // SAFETY: the child uses this library only, and leaves by _exit.
-    let child = unsafe { libc::fork() };
+    let child = fork();
     if child == 0 {
-        let errors = [
+        leave_child(are_refused(&[
             sender.try_send(&[1]).err(),
             sender.wait_consumed(None).err(),
             receiver.try_receive(&mut [0]).err(),
             Ring::<u32>::new(mapping.as_slice(), 4).err(),
-        ];
-        let refused = errors == [const { Some(Error::ForkedChild) }; 4];
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(i32::from(!refused)) }
+        ]))
     }
-    let mut status = 0;
-    // SAFETY: waits for our own child.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child was served");
+    await_child(child, "the child was served");
     assert_eq!(sender.try_send(&[7]), Ok(1));
     assert_eq!(cuda.read(address + 128, 4), 7_u32.to_ne_bytes());
 }

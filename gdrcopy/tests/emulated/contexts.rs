@@ -3,10 +3,11 @@
 
 use gdrcopy::memory::HostMemory;
 use gdrcopy::transfer::Route;
-use gdrcopy::{MapFlag, Mapped, Transfer};
+use gdrcopy::{Mapped, Transfer};
 
+use crate::access::mapped;
 use crate::cuda::Cuda;
-use crate::ownership::{PAGE, pinned};
+use crate::ownership::PAGE;
 
 #[test]
 #[ignore = "contexts_under_gdremu runs it"]
@@ -25,12 +26,11 @@ fn host_memory_keeps_the_context_that_it_is_of() {
 #[ignore = "contexts_under_gdremu runs it"]
 fn transfer_keeps_the_context_of_its_streams() {
     let cuda = Cuda::new();
-    let (pin, _) = pinned(&cuda, PAGE);
-    let mapping = pin.map(PAGE, MapFlag::Default).expect("an aligned pin");
+    let (mapping, _) = mapped(&cuda, PAGE);
     let transfer = Transfer::options().read_crossover(1).build();
     let route = transfer.read(mapping.as_slice(), &mut [0; PAGE]);
     assert_eq!(route, Ok(Route::Buffered));
-    drop((mapping, pin));
+    drop(mapping);
     assert!(cuda.release(), "retained by the transfer");
     drop(transfer);
     assert!(!Cuda::new().release(), "the only one that retains it");

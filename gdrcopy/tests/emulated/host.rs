@@ -7,7 +7,7 @@ use gdrcopy::{Backend, Error, Gdr, MapFlag, Mapped, MappingType, Pin, PinFlags, 
 
 use crate::cuda::Cuda;
 use crate::outside;
-use crate::ownership::PAGE;
+use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child};
 
 fn open() -> Gdr {
     let options = Gdr::options().backend(Backend::HostMemory);
@@ -38,9 +38,7 @@ fn mapping_is_the_memory_that_the_gpu_sees() {
     mapping.write(1, b"to the GPU").expect("inside");
     assert_eq!(cuda.read(address + 1, 10), b"to the GPU");
     cuda.write(address + 890, b"to the CPU");
-    let mut back = [0; 10];
-    mapping.read(890, &mut back).expect("inside");
-    assert_eq!(&back, b"to the CPU");
+    assert_eq!(mapping.read_vec(890, 10), Ok(b"to the CPU".to_vec()));
     assert_eq!(mapping.write(900, &[1]), Err(outside(900, 1, 900)));
     drop((pin, gdr));
     mapping.unmap().expect("nothing to unmap");
@@ -138,24 +136,17 @@ fn forked_child_is_refused() {
     let gdr = open();
     let pinned = pin(&gdr, memory.device_address(), PAGE).expect("host memory");
     let mapping = pinned.map(PAGE, MapFlag::Default).expect("host memory");
-    // SAFETY: the child uses this library only, and leaves by _exit.
-    let child = unsafe { libc::fork() };
+    let child = fork();
     if child == 0 {
-        let refused = [
+        let refused = are_refused(&[
             mapping.write(0, &[1]).err(),
             pinned.info().err(),
             pinned.dma_buf().err(),
             pin(&gdr, memory.device_address(), PAGE).err(),
-        ];
-        let is_refused = |error: &Option<Error>| *error == Some(Error::ForkedChild);
-        let all_refused = refused.iter().all(is_refused);
+        ]);
         drop((mapping, pinned, memory));
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(i32::from(!all_refused)) }
+        leave_child(refused)
     }
-    let mut status = 0;
-    // SAFETY: waits for our own child.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child was served");
+    await_child(child, "the child was served");
     mapping.write(0, &[1]).expect("the parent's");
 }

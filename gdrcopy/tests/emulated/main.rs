@@ -25,10 +25,12 @@ mod transfer;
 
 use std::process::Command;
 
-/// Runs the ignored tests that `filter`, words for the test program, selects; `outcome` is for those of `gates`.
+/// Runs the ignored tests that `filter`, words for the test program, selects; `outcome` is for those that compare with it.
+/// A pin that is left behind is a failure.
 fn under_gdremu(options: &str, filter: &str, outcome: &str) {
     let tests = std::env::current_exe().expect("a path");
     let status = Command::new(built::built("gdremu"))
+        .args(["--leak-exit", "42"])
         .args(options.split_whitespace())
         .arg("--")
         .arg(&tests)
@@ -40,64 +42,37 @@ fn under_gdremu(options: &str, filter: &str, outcome: &str) {
     assert!(status.success(), "gdremu {options}");
 }
 
-#[test]
-fn ownership_under_gdremu() {
-    under_gdremu("", "ownership::", "");
+/// Defines tests that run those which a filter selects, with each of these options of gdremu.
+macro_rules! under_gdremu {
+    ($($test:ident: $($filter:literal with $($options:literal)|+),+;)+) => { $(
+        #[test]
+        fn $test() {
+            $(for options in [$($options),+] {
+                under_gdremu(options, $filter, "");
+            })+
+        }
+    )+ };
 }
 
-#[test]
-fn suspension_under_gdremu() {
-    for profile in ["default", "traditional", "dmabuf"] {
-        under_gdremu(&format!("--profile {profile} {LEAK_IS_FAILURE}"), "suspension::", "");
-    }
-}
-
-#[test]
-fn access_under_gdremu() {
-    for profile in ["default", "cached", "device", "dmabuf"] {
-        under_gdremu(&format!("--profile {profile}"), "access::", "");
-    }
-}
-
-/// A pin that is left behind is a failure.
-const LEAK_IS_FAILURE: &str = "--leak-exit 42";
-
-#[test]
-fn pool_under_gdremu() {
-    for options in
-        ["--profile default", "--no-mempools", "--profile device", "--profile dmabuf", "--profile traditional"]
-    {
-        under_gdremu(&format!("{LEAK_IS_FAILURE} {options}"), "pool::", "");
-    }
-}
-
-#[test]
-fn owned_under_gdremu() {
-    for profile in ["default", "dmabuf"] {
-        let options = format!("{LEAK_IS_FAILURE} --profile {profile}");
-        under_gdremu(&options, "owned::", "");
-    }
-}
-
-#[test]
-fn pin_cache_under_gdremu() {
-    for profile in ["default", "dmabuf", "traditional"] {
-        let options = format!("{LEAK_IS_FAILURE} --profile {profile}");
-        under_gdremu(&options, "pin_cache::ranges::", "");
-    }
-}
-
-#[test]
-fn pin_cache_without_room_under_gdremu() {
-    for (options, filter) in [
-        ("--bar1-size 16M", "bar1_"),
-        ("--bar1-size 16M --profile traditional", "bar1_"),
-        ("--fault MMAP:ENOMEM@3", "mmap_"),
-        ("--profile dmabuf", "descriptors_"),
-    ] {
-        let filter = format!("pin_cache::shortage::{filter}");
-        under_gdremu(&format!("{LEAK_IS_FAILURE} {options}"), &filter, "");
-    }
+under_gdremu! {
+    ownership_under_gdremu: "ownership::" with "";
+    suspension_under_gdremu: "suspension::" with "" | "--profile traditional" | "--profile dmabuf";
+    access_under_gdremu: "access::" with "" | "--profile cached" | "--profile device" | "--profile dmabuf";
+    pool_under_gdremu: "pool::" with
+        "" | "--no-mempools" | "--profile device" | "--profile dmabuf" | "--profile traditional";
+    owned_under_gdremu: "owned::" with "" | "--profile dmabuf";
+    pin_cache_under_gdremu: "pin_cache::ranges::" with "" | "--profile dmabuf" | "--profile traditional";
+    pin_cache_without_room_under_gdremu:
+        "pin_cache::shortage::bar1_" with "--bar1-size 16M" | "--bar1-size 16M --profile traditional",
+        "pin_cache::shortage::mmap_" with "--fault MMAP:ENOMEM@3",
+        "pin_cache::shortage::descriptors_" with "--profile dmabuf";
+    contexts_under_gdremu: "contexts::" with "";
+    // With gdrdrv; and with nothing else that works.
+    host_memory_under_gdremu: "host::" with "" | "--no-gdrdrv --cuda-version 11.7";
+    transfer_under_gdremu:
+        "transfer:: --skip transfer::cached_" with "" | "--profile device" | "--profile dmabuf",
+        "transfer::cached_" with "--profile cached";
+    freshness_under_gdremu: "freshness::" with "";
 }
 
 #[test]
@@ -106,19 +81,6 @@ fn channels_under_gdremu() {
     let filter = if compiled { "channels::" } else { "channels:: --skip channels::header_" };
     for profile in ["default", "device"] {
         under_gdremu(&format!("--profile {profile}"), filter, "");
-    }
-}
-
-#[test]
-fn contexts_under_gdremu() {
-    under_gdremu("", "contexts::", "");
-}
-
-#[test]
-fn host_memory_under_gdremu() {
-    // With gdrdrv; and with nothing else that works.
-    for options in ["", "--no-gdrdrv --cuda-version 11.7"] {
-        under_gdremu(options, "host::", "");
     }
 }
 
@@ -139,23 +101,10 @@ fn dma_buf_of_a_pin() {
 }
 
 #[test]
-fn transfer_under_gdremu() {
-    for profile in ["default", "device", "dmabuf"] {
-        under_gdremu(&format!("--profile {profile}"), "transfer::uncached::", "");
-    }
-    under_gdremu("--profile cached", "transfer::cached::", "");
-}
-
-#[test]
 fn features_are_those_of_the_machine() {
     for (options, outcome) in features::MACHINES {
         under_gdremu(options, "features::", outcome);
     }
-}
-
-#[test]
-fn freshness_under_gdremu() {
-    under_gdremu("", "freshness::", "");
 }
 
 #[test]
@@ -180,11 +129,16 @@ fn examples_run_under_gdremu() {
 #[test]
 fn open_succeeds_where_it_should() {
     for (options, outcome) in gates::GATES {
-        under_gdremu(options, "gates::", &outcome.to_code());
+        under_gdremu(options, "gates::", &format!("{outcome:?}"));
     }
 }
 
 /// The error of a mapping or slice of `room` bytes for others.
 fn outside(offset: usize, len: usize, room: usize) -> gdrcopy::Error {
     gdrcopy::Error::OutOfMapping { offset, len, room }
+}
+
+/// Bytes that differ from their neighbors, and from those of other seeds.
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + i / 256 + seed) as u8).collect()
 }

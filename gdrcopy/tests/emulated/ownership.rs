@@ -19,13 +19,24 @@ pub(crate) fn pinned(cuda: &Cuda, size: usize) -> (Pin, u64) {
     (pin(&gdr, address, size).expect("GPU memory"), address)
 }
 
-fn leave_child(passed: bool) -> ! {
+/// Forks. The child uses this library only, and leaves by `leave_child`.
+pub(crate) fn fork() -> libc::pid_t {
+    // SAFETY: tests run one at a time, so no other thread holds a lock that the child needs.
+    unsafe { libc::fork() }
+}
+
+/// Returns whether each was refused in a child.
+pub(crate) fn are_refused(errors: &[Option<Error>]) -> bool {
+    errors.iter().all(|error| *error == Some(Error::ForkedChild))
+}
+
+pub(crate) fn leave_child(passed: bool) -> ! {
     // SAFETY: ends the child at once.
     unsafe { libc::_exit(i32::from(!passed)) }
 }
 
 /// Waits for a child that leaves by `leave_child`.
-fn await_child(child: libc::pid_t, failure: &str) {
+pub(crate) fn await_child(child: libc::pid_t, failure: &str) {
     let mut status = 0;
     // SAFETY: waits for our own child.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
@@ -49,8 +60,7 @@ fn connection_dropped_in_a_child_closes_the_childs_descriptor_only() {
     unsafe { libc::close(number) };
     let third = Gdr::open().expect("an emulated driver");
     assert!(open_descriptors().contains(&number), "the lowest free one");
-    // SAFETY: the child uses this library only, and leaves by _exit.
-    let child = unsafe { libc::fork() };
+    let child = fork();
     if child == 0 {
         let all = open_descriptors();
         // SAFETY: the child owns its copies of all descriptors.
@@ -85,26 +95,6 @@ fn map_has_no_more_bytes_than_were_pinned() {
     let mapping = pin.map(100, MapFlag::Default).expect("pinned bytes");
     assert!(mapping.write(100, &[1]).is_err());
     assert_eq!(cuda.read(address + 100, 1), [0]);
-}
-
-#[test]
-#[ignore = "ownership_under_gdremu runs it"]
-fn mapping_is_gpu_memory() {
-    let cuda = Cuda::new();
-    let (pin, address) = pinned(&cuda, 2 * PAGE);
-    let mapping = pin.map(2 * PAGE, MapFlag::Default).expect("an aligned pin");
-    assert_eq!(mapping.len(), 2 * PAGE);
-    assert_eq!(mapping.mapping_type(), MappingType::WriteCombining);
-
-    let sent: Vec<u8> = (0..1000).map(|i| (i * 7) as u8).collect();
-    mapping.write(PAGE + 3, &sent).expect("inside");
-    assert_eq!(cuda.read(address + PAGE as u64 + 3, 1000), sent);
-
-    let answer: Vec<u8> = sent.iter().map(|byte| !byte).collect();
-    cuda.write(address + 41, &answer);
-    let mut received = vec![0; 1000];
-    mapping.read(41, &mut received).expect("inside");
-    assert_eq!(received, answer);
 }
 
 #[test]
@@ -154,20 +144,18 @@ fn forked_child_owns_nothing() {
     let (pin, _) = pinned(&Cuda::new(), PAGE);
     let mapping = pin.map(PAGE, MapFlag::Default).expect("an aligned pin");
     mapping.write(0, b"parent").expect("inside");
-    // SAFETY: the child uses this library only, and leaves by _exit.
-    let child = unsafe { libc::fork() };
+    let child = fork();
     if child == 0 {
-        let refused = [
+        let refused = are_refused(&[
             mapping.write(0, b"child").err(),
             mapping.read(0, &mut [0; 4]).err(),
             pin.info().err(),
             pin.is_revoked().err(),
             mapping.unmap().err().map(|(_, error)| error),
-        ];
-        let all_refused = refused.iter().all(|error| *error == Some(Error::ForkedChild));
+        ]);
         drop(pin);
         let opens = Gdr::open().is_ok();
-        leave_child(all_refused && opens)
+        leave_child(refused && opens)
     }
     await_child(child, "the child was served, or could not open a driver of its own");
     let mut back = [0; 6];

@@ -1,9 +1,8 @@
 //! Pools of buffers, under gdremu.
 
 use std::mem;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex, MutexGuard, mpsc};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 
 use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory, RawMemory};
 use gdrcopy::{Error, Gdr, MapFlag, Mapped, Mapping, Pin, PinCache, Pool, PoolBuffer};
@@ -12,7 +11,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use crate::cuda::Cuda;
 use crate::outside;
-use crate::ownership::{PAGE, pin, pinned};
+use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child, pin, pinned};
 
 const MIB: usize = 1 << 20;
 
@@ -31,6 +30,34 @@ fn fixed_pool(cuda: &Cuda, len: usize) -> (Pool, u64) {
     let memory = unsafe { RawMemory::new(page + 512, len) };
     let pool = Pool::of_memory(&gdr(), memory).expect("GPU memory");
     (pool, page + PAGE as u64)
+}
+
+/// A pool of memory that makes a call when it is dropped.
+fn watched_pool(on_drop: fn()) -> Pool {
+    #[derive(Debug)]
+    struct Watched(RawMemory, fn());
+
+    // SAFETY: that of `RawMemory`.
+    unsafe impl DeviceMemory for Watched {
+        fn address(&self) -> u64 {
+            self.0.address()
+        }
+
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+    }
+
+    impl Drop for Watched {
+        fn drop(&mut self) {
+            (self.1)();
+        }
+    }
+
+    let address = Cuda::new().alloc(4 * MIB);
+    // SAFETY: the memory is never freed, and used through the pool only.
+    let memory = Watched(unsafe { RawMemory::new(address, 4 * MIB) }, on_drop);
+    Pool::of_memory(&gdr(), memory).expect("GPU memory")
 }
 
 /// Fills a buffer through its mapping and checks it through CUDA.
@@ -261,26 +288,20 @@ fn buffers_outlive_their_pool_and_are_reported() {
 fn forked_child_gets_no_buffer_and_frees_nothing() {
     let (cuda, pool) = (Cuda::new(), pool());
     let [small, large] = [100, 3 * MIB].map(|len| pool.alloc(len).expect("memory"));
-    // SAFETY: the child uses this library only, and leaves by _exit.
-    let child = unsafe { libc::fork() };
+    let child = fork();
     if child == 0 {
-        let refused = [
+        let refused = are_refused(&[
             pool.alloc(1).err(),
             pool.alloc(3 * MIB).err(),
             pool.trim().err(),
             pool.report().err(),
             small.write(0, &[1]).err(),
-        ];
-        let all_refused = refused.iter().all(|error| *error == Some(Error::ForkedChild));
+        ]);
         drop((small, large));
         drop(pool);
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(i32::from(!all_refused)) }
+        leave_child(refused)
     }
-    let mut status = 0;
-    // SAFETY: waits for our own child.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child was served, or ended by a signal");
+    await_child(child, "the child was served, or ended by a signal");
     assert_is_gpu_memory(&cuda, &small, 1);
     assert_is_gpu_memory(&cuda, &large, 2);
 }
@@ -288,143 +309,27 @@ fn forked_child_gets_no_buffer_and_frees_nothing() {
 #[test]
 #[ignore = "pool_under_gdremu runs it"]
 fn forked_child_does_not_drop_the_memory() {
-    /// Ends a process that drops it and is not the one that has made it.
-    #[derive(Debug)]
-    struct Precious(RawMemory, u32);
-
-    // SAFETY: that of `RawMemory`.
-    unsafe impl DeviceMemory for Precious {
-        fn address(&self) -> u64 {
-            self.0.address()
+    static PARENT: AtomicU32 = AtomicU32::new(0);
+    PARENT.store(std::process::id(), Ordering::Relaxed);
+    let pool = watched_pool(|| {
+        if std::process::id() != PARENT.load(Ordering::Relaxed) {
+            leave_child(false);
         }
-
-        fn len(&self) -> usize {
-            self.0.len()
-        }
-    }
-
-    impl Drop for Precious {
-        fn drop(&mut self) {
-            if std::process::id() != self.1 {
-                // SAFETY: ends the child at once.
-                unsafe { libc::_exit(3) }
-            }
-        }
-    }
-
-    let address = Cuda::new().alloc(4 * MIB);
-    // SAFETY: the memory is never freed, and used through the pool only.
-    let memory = unsafe { RawMemory::new(address, 4 * MIB) };
-    let memory = Precious(memory, std::process::id());
-    let pool = Pool::of_memory(&gdr(), memory).expect("GPU memory");
-    // SAFETY: the child uses this library only, and leaves by _exit.
-    let child = unsafe { libc::fork() };
+    });
+    let child = fork();
     if child == 0 {
         drop(pool);
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(0) }
+        leave_child(true)
     }
-    let mut status = 0;
-    // SAFETY: waits for our own child.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the parent's memory was dropped");
-}
-
-#[test]
-#[ignore = "pool_under_gdremu runs it"]
-fn threads_share_a_pool() {
-    let pool = pool();
-    std::thread::scope(|s| {
-        for thread in 0..4_usize {
-            let pool = &pool;
-            s.spawn(move || {
-                let mut kept = Vec::new();
-                for i in 0..200 {
-                    let len = [8, 100, 5000, PAGE, 3 * PAGE][(i + thread) % 5];
-                    let buffer = pool.alloc(len).expect("memory");
-                    let stamp = [thread as u8 + 1, i as u8];
-                    buffer.write(len - 2, &stamp).expect("inside");
-                    kept.push((buffer, stamp));
-                    if i % 3 == 0 {
-                        kept.swap_remove(i % kept.len());
-                    }
-                    if i % 50 == 0 {
-                        pool.trim().expect("this process");
-                        pool.report().expect("this process");
-                    }
-                }
-                for (buffer, stamp) in kept {
-                    let mut found = [0; 2];
-                    buffer.read(buffer.len() - 2, &mut found).expect("inside");
-                    assert_eq!(found, stamp, "another thread's buffer is the same memory");
-                }
-            });
-        }
-    });
-    let report = pool.report().expect("this process");
-    assert_eq!((report.buffers, report.used_bytes), (0, 0));
-    pool.trim().expect("this process");
-    assert_eq!(pool.report(), Ok(Default::default()));
-}
-
-#[test]
-#[ignore = "pool_under_gdremu runs it"]
-fn threads_that_need_a_chunk_at_once_get_one() {
-    /// Gives the other threads time to come.
-    #[derive(Debug)]
-    struct Slow(CudaAllocator);
-
-    impl DeviceAllocator for Slow {
-        fn allocate(&self, len: usize) -> gdrcopy::Result<Box<dyn DeviceMemory>> {
-            std::thread::sleep(Duration::from_millis(50));
-            self.0.allocate(len)
-        }
-    }
-
-    let pool = Pool::new(&gdr(), Slow(CudaAllocator::new(0).expect("an emulated GPU")));
-    let all_allocate = Barrier::new(4);
-    std::thread::scope(|s| {
-        for _ in 0..4 {
-            s.spawn(|| {
-                all_allocate.wait();
-                let _buffer = pool.alloc(4).expect("memory");
-            });
-        }
-    });
-    assert_eq!(pool.report().expect("this process").chunks, 1);
+    await_child(child, "the parent's memory was dropped");
 }
 
 #[test]
 #[ignore = "pool_under_gdremu runs it"]
 fn memory_is_freed_after_it_is_unpinned() {
     static PINS: AtomicUsize = AtomicUsize::new(usize::MAX);
-
-    /// Counts the pins when it is dropped.
-    #[derive(Debug)]
-    struct Counting(RawMemory);
-
-    // SAFETY: that of `RawMemory`.
-    unsafe impl DeviceMemory for Counting {
-        fn address(&self) -> u64 {
-            self.0.address()
-        }
-
-        fn len(&self) -> usize {
-            self.0.len()
-        }
-    }
-
-    impl Drop for Counting {
-        fn drop(&mut self) {
-            PINS.store(pins_of_the_machine(), Ordering::Relaxed);
-        }
-    }
-
     let before = pins_of_the_machine();
-    let address = Cuda::new().alloc(4 * MIB);
-    // SAFETY: the memory is never freed, and used through the pool only.
-    let memory = Counting(unsafe { RawMemory::new(address, 4 * MIB) });
-    let pool = Pool::of_memory(&gdr(), memory).expect("GPU memory");
+    let pool = watched_pool(|| PINS.store(pins_of_the_machine(), Ordering::Relaxed));
     let buffer = pool.alloc(1).expect("memory");
     drop(pool);
     assert_eq!(PINS.load(Ordering::Relaxed), usize::MAX, "freed below a buffer");

@@ -7,14 +7,12 @@ use crate::ops::Args;
 use crate::owners::{Mapped, Owner, any_of};
 use crate::world::{ARENA, World};
 
-pub(crate) struct Cache(PinCache);
-
 impl World {
     pub(crate) fn new_cache(&mut self, args: &Args) {
         let (gdr, capacity) = (self.gdr(args), args.sizes[0].of(ARENA));
         calling!("caches[{}] = PinCache::new({capacity:#x})", self.caches.len());
         let cache = outcome(true, PinCache::new(&gdr, capacity));
-        self.caches.extend(cache.map(Cache));
+        self.caches.extend(cache);
     }
 
     pub(crate) fn get(&mut self, args: &Args) -> Option<Mapped> {
@@ -25,7 +23,7 @@ impl World {
         let offset = (args.data % 4) as usize * 32;
         let len = args.sizes[2].inside(ARENA - offset);
         let start = self.arena + offset as u64;
-        let Cache(cache) = any_of(&self.caches, args).expect("made");
+        let cache = any_of(&self.caches, args).expect("made");
         calling!("caches[{}].get({start:#x}, {len:#x})", args.which);
         // SAFETY: the memory is never freed, and no Rust code but this test's has access to it.
         let cached = outcome(len > 0, unsafe { cache.get(start, len) })?;
@@ -33,7 +31,7 @@ impl World {
     }
 
     pub(crate) fn invalidate(&mut self, args: &Args) {
-        if let Some(Cache(cache)) = any_of(&self.caches, args) {
+        if let Some(cache) = any_of(&self.caches, args) {
             let start = match args.data % 3 {
                 0 => self.arena + args.sizes[0].inside(ARENA) as u64,
                 _ => args.sizes[0].of(ARENA) as u64,
@@ -45,7 +43,7 @@ impl World {
     }
 
     pub(crate) fn clear(&mut self, args: &Args) {
-        if let Some(Cache(cache)) = any_of(&self.caches, args) {
+        if let Some(cache) = any_of(&self.caches, args) {
             calling!("caches[{}].clear(), .report()", args.which);
             outcome(true, cache.clear());
             let report = cache.report().expect("this process");

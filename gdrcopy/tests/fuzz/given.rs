@@ -8,7 +8,7 @@ use std::thread;
 use gdrcopy::memory::{DeviceMemory, MapOptions};
 use gdrcopy::{MapFlag, Mapped as _, OwnedMapping, PinFlags};
 
-use crate::isolated::{any_outcome, calling, list, outcome};
+use crate::isolated::{calling, list, outcome};
 use crate::ops::Args;
 use crate::owners::{Mapped, Owner, take};
 use crate::pins::{map_flag, pin_flags};
@@ -91,11 +91,8 @@ impl World {
         let gdr = self.gdr(args);
         calling!("map_owned({start:#x}+{len:#x}, {options:?})");
         let is_ordinary = (pin_flags, map_flag) == (PinFlags::DEFAULT, MapFlag::Default);
-        let result = gdr.map_owned(given, options);
-        let mapping = match is_ordinary || len == 0 {
-            true => outcome(len > 0, result),
-            false => any_outcome(result),
-        };
+        let predicted = (is_ordinary || len == 0).then_some(len > 0);
+        let mapping = outcome(predicted, gdr.map_owned(given, options));
         assert_eq!(watch.drops(), usize::from(mapping.is_none()));
         let mapping = mapping?;
         assert_eq!((mapping.device_address(), mapping.len()), (start, len));

@@ -1,4 +1,4 @@
-//! The methods that all owners have.
+//! The methods that the trait provides for all owners.
 #![forbid(unsafe_code)]
 
 use gdrcopy::Mapped as Methods;
@@ -7,23 +7,15 @@ use crate::access::Slice;
 use crate::isolated::{calling, outcome};
 use crate::memory::{Memory, noise};
 use crate::ops::Args;
-use crate::owners::{Owner, any_of};
+use crate::owners::any_of;
 use crate::sizes::bounds;
 use crate::types::assert_bits;
 use crate::world::World;
 
 impl World {
     pub(crate) fn methods(&mut self, args: &Args) {
-        let Some(mapped) = any_of(&self.mapped, args) else {
-            return;
-        };
-        let (slice, memory) = (mapped.slice(), &self.memory);
-        match &mapped.owner {
-            Owner::Mapping(mapping) => methods(mapping, slice, memory, args),
-            Owner::Buffer(buffer) => methods(buffer, slice, memory, args),
-            Owner::Cached(cached) => methods(cached, slice, memory, args),
-            Owner::Owned(mapping) => methods(mapping, slice, memory, args),
-            Owner::Slice(owned) => methods(owned, slice, memory, args),
+        if let Some(mapped) = any_of(&self.mapped, args) {
+            methods(&**mapped, mapped.slice(), &self.memory, args);
         }
     }
 }

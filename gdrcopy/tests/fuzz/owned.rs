@@ -32,9 +32,7 @@ pub(crate) struct OwnedView {
 
 pub(crate) enum View {
     Word(OwnedWord<u64>),
-    Bytes(OwnedWord<[u8; 4]>),
     Array(OwnedArray<[u8; 3]>, usize),
-    Numbers(OwnedArray<u64>, usize),
     Flag(OwnedFlag),
     Counter(OwnedCounter),
     Writer(CounterWriter<'static>, u64),
@@ -56,9 +54,7 @@ impl View {
     fn copy(&self) -> Option<View> {
         Some(match self {
             View::Word(word) => View::Word(word.clone()),
-            View::Bytes(word) => View::Bytes(word.clone()),
             View::Array(array, len) => View::Array(array.clone(), *len),
-            View::Numbers(array, len) => View::Numbers(array.clone(), *len),
             View::Flag(flag) => View::Flag(flag.clone()),
             View::Counter(counter) => View::Counter(counter.clone()),
             View::Writer(..) | View::Ring(_) => return None,
@@ -71,11 +67,7 @@ impl OwnedView {
         let start = self.start;
         match &mut self.view {
             View::Word(word) => words::use_word(word.view(), start, memory, args.data),
-            View::Bytes(word) => words::use_word(word.view(), start, memory, args.data),
             View::Array(array, len) => arrays::use_array(array.view(), start, *len, memory, args),
-            View::Numbers(array, len) => {
-                arrays::use_array(array.view(), start, *len, memory, args);
-            }
             View::Flag(flag) => signals::use_flag(flag.view(), start, memory, args),
             View::Counter(counter) => {
                 signals::use_counter(counter.view(), start, memory);
@@ -98,26 +90,22 @@ impl World {
         let slice = mapped.slice();
         let (offset, len) = (args.sizes[0].of(slice.len), args.sizes[1].of(64));
         let is_word = |size| slice.has(offset, size) && slice.is_aligned(offset, size);
-        let is_array = |size| len < 1 << 60 && slice.has(offset, len * size);
+        let is_array = len < 1 << 60 && slice.has(offset, len * 3);
         let start = slice.start.wrapping_add(offset as u64);
         let kept = Arc::clone(&mapped);
-        calling!("owned of {slice}, kind {}, {offset:#x}, {len:#x}", args.data % 10);
-        let view = match args.data % 10 {
+        calling!("owned of {slice}, kind {}, {offset:#x}, {len:#x}", args.data % 8);
+        let view = match args.data % 8 {
             0 => outcome(is_word(8), Owned::new(kept, |all| all.word(offset))).map(View::Word),
-            1 => outcome(is_word(4), Owned::new(kept, |all| all.word(offset))).map(View::Bytes),
-            2 => outcome(is_array(3), Owned::new(kept, |all| all.array(offset, len)))
-                .map(|array| View::Array(array, len)),
-            3 => outcome(is_array(8), Owned::new(kept, |all| all.array(offset, len)))
-                .map(|array| View::Numbers(array, len)),
-            4 => {
+            1 => outcome(is_array, Owned::new(kept, |all| all.array(offset, len))).map(|array| View::Array(array, len)),
+            2 => {
                 let flag = Owned::new(kept, |all| Ok(Flag::new(all.word(offset)?)));
                 outcome(is_word(4), flag).map(View::Flag)
             }
-            5 => {
+            3 => {
                 let counter = Owned::new(kept, |all| Ok(Counter::new(all.word(offset)?)));
                 outcome(is_word(8), counter).map(|counter| View::counter(counter, start, &self.memory, args))
             }
-            6 => {
+            4 => {
                 let (slots, next) = (SLOTS[args.which], (args.data >> 16) as u32);
                 let bytes = bytes_of_ring::<Message>(slots);
                 let is_inside = bytes <= slice.len as u128 && slice.has(offset, bytes as usize);

@@ -33,8 +33,7 @@ pub(crate) fn map_flag(data: u64) -> MapFlag {
 
 pub(crate) fn pin_flags(data: u64) -> PinFlags {
     match data % 8 {
-        6 => PinFlags::FORCE_PCIE,
-        7 => PinFlags::FORCE_PCIE,
+        6 | 7 => PinFlags::FORCE_PCIE,
         _ => PinFlags::DEFAULT,
     }
 }
@@ -49,10 +48,7 @@ impl World {
         calling!("gdrs[{}] = {backend:?}, force_pcie_compat({compat})", self.gdrs.len());
         let options = Gdr::options().backend(backend).force_pcie_compat(compat);
         let works_everywhere = matches!(backend, Backend::Auto | Backend::HostMemory);
-        let gdr = match works_everywhere {
-            true => outcome(true, options.open()),
-            false => any_outcome(options.open()),
-        };
+        let gdr = outcome(works_everywhere.then_some(true), options.open());
         self.gdrs.extend(gdr.map(|gdr| Connection { gdr, backend }));
     }
 
@@ -99,10 +95,8 @@ impl World {
         calling!("pins[{}] = pin({address:#x}, {len:#x}, {flags:?})", self.pins.len());
         // SAFETY: the memory is never freed, and no Rust code but this test's has access to it.
         let result = unsafe { gdr.pin(address, len, flags) };
-        let pin = match flags == PinFlags::DEFAULT && len > 0 {
-            true => outcome(true, result),
-            false => any_outcome(result),
-        };
+        let works_everywhere = flags == PinFlags::DEFAULT && len > 0;
+        let pin = outcome(works_everywhere.then_some(true), result);
         self.pins.extend(pin.map(|pin| Pinned { pin, len, mapped: Weak::new(), host: None }));
     }
 
@@ -135,11 +129,8 @@ impl World {
         let (len, flag) = (args.sizes[0].of(pinned.len), map_flag(args.data));
         calling!("pins[{number}].map({len:#x}, {flag:?})");
         let is_valid = len > 0 && len <= pinned.len && pinned.mapped.strong_count() == 0;
-        let result = pinned.pin.map(len, flag);
-        let mapping = match flag == MapFlag::Default || !is_valid {
-            true => outcome(is_valid, result),
-            false => any_outcome(result),
-        }?;
+        let is_known = flag == MapFlag::Default || !is_valid;
+        let mapping = outcome(is_known.then_some(is_valid), pinned.pin.map(len, flag))?;
         assert_eq!(mapping.len(), len);
         let mapped =
             Mapped { _host: pinned.host.clone(), ..Mapped::new(Owner::Mapping(mapping), pinned.pin.address(), len) };
@@ -188,10 +179,7 @@ impl World {
         let is_certain = is_certain && len > 0;
         let is_outside = len == 0 || end.is_none_or(|end| end > 1 << 40);
         let known = self.exports.filter(|_| is_certain);
-        let export = match known.or(is_outside.then_some(false)) {
-            Some(predicted) => outcome(predicted, result),
-            None => any_outcome(result),
-        };
+        let export = outcome(known.or(is_outside.then_some(false)), result);
         if is_certain {
             self.exports = Some(export.is_some());
         }

@@ -3,11 +3,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bytemuck::{Pod, bytes_of};
+use bytemuck::bytes_of;
 use gdrcopy::Result;
-use gdrcopy::owned::OwnedArray;
 
-use crate::isolated::{any_outcome, calling, list, outcome};
+use crate::isolated::{calling, list, outcome};
 use crate::ops::Args;
 use crate::owned::{Message, OwnedView, View};
 use crate::pools::PoolOf;
@@ -30,21 +29,12 @@ impl PoolOf {
     #[track_caller]
     fn outcome<T>(&self, bytes: u128, result: Result<T>) -> Option<T> {
         let is_impossible = bytes == 0 || bytes > MUCH;
-        match self.is_ordinary && bytes <= LITTLE || is_impossible {
-            true => outcome(!is_impossible, result),
-            false => any_outcome(result),
-        }
-    }
-
-    fn array<T: Pod>(&self, len: usize, view: fn(OwnedArray<T>, usize) -> View) -> Option<Made> {
-        let size = size_of::<T>();
-        let array = self.outcome(len as u128 * size as u128, self.pool.array(len))?;
-        let start = array.view().as_bytes().device_address();
-        Some((view(array, len), start, vec![0; len * size]))
+        let is_known = self.is_ordinary && bytes <= LITTLE || is_impossible;
+        outcome(is_known.then_some(!is_impossible), result)
     }
 
     fn view(&self, args: &Args) -> Option<Made> {
-        let (len, kind) = (args.sizes[0].of(5000), args.data % 6);
+        let (len, kind) = (args.sizes[0].of(5000), args.data % 4);
         calling!("pool {}: view, kind {kind}, {len:#x}", self.number);
         Some(match kind {
             0 => {
@@ -54,17 +44,11 @@ impl PoolOf {
                 (View::Word(word), start, bytes_of(&number).to_vec())
             }
             1 => {
-                let bytes: [u8; 4] = value(args.data);
-                let word = self.outcome(4, self.pool.word(bytes))?;
-                let start = word.view().device_address();
-                (View::Bytes(word), start, bytes.to_vec())
-            }
-            2 => {
                 let flag = self.outcome(4, self.pool.flag())?;
                 let start = flag.view().device_address();
                 (View::Flag(flag), start, vec![0; 4])
             }
-            3 => {
+            2 => {
                 let counter = self.outcome(8, self.pool.counter())?;
                 let start = counter.view().device_address();
                 let view = match args.data >> 32 & 1 {
@@ -73,8 +57,11 @@ impl PoolOf {
                 };
                 (view, start, vec![0; 8])
             }
-            4 => self.array(len, View::Array)?,
-            _ => self.array(len, View::Numbers)?,
+            _ => {
+                let array = self.outcome(len as u128 * 3, self.pool.array(len))?;
+                let start = array.view().as_bytes().device_address();
+                (View::Array(array, len), start, vec![0; len * 3])
+            }
         })
     }
 

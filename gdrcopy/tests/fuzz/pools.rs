@@ -142,11 +142,8 @@ impl World {
         calling!("pool {number}: alloc_aligned({len:#x}, {align:#x})");
         let is_valid = len > 0 && align.is_power_of_two();
         let is_small = len <= 2 << 20 && align <= 2 << 20;
-        let result = pool.alloc_aligned(len, align);
-        let buffer = match !is_valid || (*is_ordinary && is_small) {
-            true => outcome(is_valid, result),
-            false => any_outcome(result),
-        }?;
+        let is_known = !is_valid || (*is_ordinary && is_small);
+        let buffer = outcome(is_known.then_some(is_valid), pool.alloc_aligned(len, align))?;
         assert!(buffer.device_address().is_multiple_of(align.max(64) as u64));
         let number = *number;
         Some(self.buffer(buffer, len, number))

@@ -6,11 +6,10 @@ use std::slice;
 use std::sync::{Arc, Weak};
 use std::thread;
 
-use gdrcopy::Transfer;
 use gdrcopy::memory::CudaAllocator;
+use gdrcopy::{PinCache, Transfer};
 
 use crate::access::{Borrowed, Context, Slice, access};
-use crate::caches::Cache;
 use crate::cuda::Cuda;
 use crate::given::Watch;
 use crate::host::Host;
@@ -34,7 +33,7 @@ pub(crate) struct World {
     pub(crate) pins: Vec<Pinned>,
     pub(crate) mapped: Vec<Arc<Mapped>>,
     pub(crate) pools: Vec<PoolOf>,
-    pub(crate) caches: Vec<Cache>,
+    pub(crate) caches: Vec<PinCache>,
     pub(crate) transfers: Vec<Arc<Transfer>>,
     pub(crate) views: Vec<OwnedView>,
     /// Watches all memory that was given away.

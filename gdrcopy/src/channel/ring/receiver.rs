@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use bytemuck::{Pod, cast_slice_mut};
 
+use crate::access::spin::spin;
 use crate::channel::ring::layout::LINE;
 use crate::channel::ring::queue::Ring;
-use crate::channel::spin::spin;
 use gdrcopy_core::error::{Error, Result};
 
 /// Sequence words that one gather reads, the 16 lines that the measured core keeps in flight.

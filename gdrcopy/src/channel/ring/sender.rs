@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use bytemuck::{Pod, cast_slice};
 
+use crate::access::spin::spin;
 use crate::channel::ring::queue::Ring;
-use crate::channel::spin::spin;
 use gdrcopy_core::error::{Error, Result};
 
 /// Sends messages to a GPU kernel. Made by [`Ring::into_sender`].

@@ -7,14 +7,10 @@ use proptest::prelude::*;
 use super::Ring;
 use super::positions::Positions;
 use crate::error::Error;
-use crate::testing::Memory;
+use crate::testing::{Memory, cases};
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 256 },
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(cases(256, 8))]
 
     #[test]
     fn ring_is_a_bounded_queue(

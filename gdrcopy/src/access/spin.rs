@@ -6,7 +6,7 @@ use std::time::Instant;
 use gdrcopy_core::error::{Error, Result};
 
 /// Attempts it again and again until it returns something. At least once.
-pub(super) fn spin<R>(deadline: Option<Instant>, mut attempt: impl FnMut() -> Result<Option<R>>) -> Result<R> {
+pub(crate) fn spin<R>(deadline: Option<Instant>, mut attempt: impl FnMut() -> Result<Option<R>>) -> Result<R> {
     loop {
         if let Some(result) = attempt()? {
             return Ok(result);

@@ -1,16 +1,46 @@
-//! Mappings that the CPU does not cache, where the copy engine copies the large ones.
+//! Copies by mapping or copy engine, under gdremu.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::time::Duration;
 
 use gdrcopy::memory::HostMemory;
-use gdrcopy::transfer::Route;
-use gdrcopy::{Backend, Error, Gdr, MapFlag, Mapped, PinFlags};
+use gdrcopy::transfer::{Route, TransferOptions};
+use gdrcopy::{Backend, Error, Gdr, MapFlag, Mapped, Mapping, PinFlags, Transfer};
 
-use super::{Cuda, LEN, mapped, options, pattern, read, write};
+use crate::access;
+use crate::cuda::Cuda;
+use crate::ownership::{PAGE, await_child, fork, leave_child};
+use crate::{outside, pattern};
 
-use crate::outside;
+const LEN: usize = 2 * PAGE;
+
+fn mapped(cuda: &Cuda) -> (Mapping, u64) {
+    access::mapped(cuda, LEN)
+}
+
+/// Small sizes, and a chunk that nothing is a multiple of.
+fn options() -> TransferOptions {
+    Transfer::options().read_crossover(16 << 10).write_crossover(32 << 10).chunk(10_000)
+}
+
+/// A read of all of the memory, checked.
+fn read(cuda: &Cuda, transfer: &Transfer, mapping: &Mapping, seed: usize) -> Route {
+    let sent = pattern(LEN, seed);
+    cuda.write(mapping.device_address(), &sent);
+    let mut received = vec![0; LEN];
+    let route = transfer.read(mapping.as_slice(), &mut received);
+    assert!(received == sent);
+    route.expect("inside")
+}
+
+/// A write of all of the memory, checked.
+fn write(cuda: &Cuda, transfer: &Transfer, mapping: &Mapping, seed: usize) -> Route {
+    let sent = pattern(LEN, seed);
+    let route = transfer.write(mapping.as_slice(), &sent);
+    assert!(cuda.read(mapping.device_address(), LEN) == sent);
+    route.expect("inside")
+}
 
 /// Makes CUDA calls fail as `--fault` does.
 fn set_faults(list: &str) {
@@ -259,20 +289,15 @@ fn forked_child_is_refused() {
     let transfer = options().build();
     assert_eq!(read(&cuda, &transfer, &mapping, 1), Route::Buffered);
     let mut bytes = vec![0; LEN];
-    // SAFETY: the child uses this library only, and leaves by _exit.
-    let child = unsafe { libc::fork() };
+    let child = fork();
     if child == 0 {
         let read = transfer.read(mapping.as_slice(), &mut bytes);
         let write = transfer.write(mapping.as_slice(), &bytes);
         drop(transfer);
         let refused = Err(Error::ForkedChild);
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(i32::from((read, write) != (refused.clone(), refused))) }
+        leave_child((read, write) == (refused.clone(), refused))
     }
-    let mut status = 0;
-    // SAFETY: waits for our own child.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child was served");
+    await_child(child, "the child was served");
     assert_eq!(read(&cuda, &transfer, &mapping, 2), Route::Buffered);
 }
 
@@ -289,6 +314,17 @@ fn host_memory_is_copied_by_the_cpu() {
     };
     let mapping = pin.expect("host memory").map(LEN, MapFlag::Default);
     let (mapping, transfer) = (mapping.expect("host memory"), options().build());
+    assert_eq!(read(&cuda, &transfer, &mapping, 1), Route::Mapping);
+    assert_eq!(write(&cuda, &transfer, &mapping, 2), Route::Mapping);
+}
+
+/// By the profile whose mappings the CPU caches.
+#[test]
+#[ignore = "transfer_under_gdremu runs it"]
+fn cached_memory_is_copied_by_the_cpu() {
+    let cuda = Cuda::new();
+    let (mapping, _) = mapped(&cuda);
+    let transfer = options().build();
     assert_eq!(read(&cuda, &transfer, &mapping, 1), Route::Mapping);
     assert_eq!(write(&cuda, &transfer, &mapping, 2), Route::Mapping);
 }
