@@ -129,9 +129,7 @@ static void introduce(gdr_t g, CUdevice device)
 
 static void fill(unsigned char *bytes, size_t size, unsigned seed)
 {
-    size_t i;
-
-    for (i = 0; i < size; i++)
+    for (size_t i = 0; i < size; i++)
         bytes[i] = (unsigned char)((i * 2654435761u + seed * 40503u) >> 7);
 }
 
@@ -169,9 +167,8 @@ static int size_works(size_t size)
 {
     /* Offsets on the GPU's and on the host's side. */
     static const size_t offsets[][2] = {{0, 0}, {1, 0}, {4, 3}, {8, 8}, {32, 17}, {63, 1}};
-    size_t i;
 
-    for (i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+    for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
         if (!write_arrives(size, offsets[i][0], offsets[i][1]) || !read_arrives(size, offsets[i][0], offsets[i][1]))
             return 0;
     }
@@ -237,10 +234,9 @@ static const char *size_name(size_t size)
 static int table(void)
 {
     int all_work = 1;
-    size_t size;
 
     printf("%10s %12s %12s %12s %12s   %s\n", "size", "write us", "read us", "write GB/s", "read GB/s", "verified");
-    for (size = 1; size <= LARGEST; size *= 2) {
+    for (size_t size = 1; size <= LARGEST; size *= 2) {
         int works = size_works(size);
         double write = time_of(size, 1), read = time_of(size, 0);
 
@@ -258,7 +254,6 @@ int main(void)
     CUdevice device = open_gpu();
     gdr_t g = gdr_open();
     void *va;
-    int all_work;
 
     if (g == NULL)
         die(UNUSABLE, "gdr_open", "no usable gdrdrv; GDRCOPY_ENABLE_LOGGING=1 prints why");
@@ -271,7 +266,7 @@ int main(void)
     mapping = va;
 
     introduce(g, device);
-    all_work = table();
+    int all_work = table();
 
     GDR(gdr_unmap(g, pinned, va, size));
     GDR(gdr_unpin_buffer(g, pinned));

@@ -257,10 +257,8 @@ class pin {
     }
 
     pin(pin &&other) noexcept
-        : driver_(std::move(other.driver_)), handle_(std::exchange(other.handle_, {})),
-          device_address_(std::exchange(other.device_address_, 0)), head_(std::exchange(other.head_, 0)),
-          size_(std::exchange(other.size_, 0))
     {
+        swap(other);
     }
 
     pin &operator=(pin &&other) noexcept

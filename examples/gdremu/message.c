@@ -28,14 +28,13 @@ int main(void)
     unsigned long long address;
     void *context, *mapping;
     gdr_mh_t handle;
-    gdr_t gdr;
 
     CHECK(cuInit(0));
     CHECK(cuDevicePrimaryCtxRetain(&context, 0));
     CHECK(cuCtxSetCurrent(context));
     CHECK(cuMemAlloc_v2(&address, GPU_PAGE_SIZE));
 
-    gdr = gdr_open();
+    gdr_t gdr = gdr_open();
     CHECK(gdr == NULL);
     CHECK(gdr_pin_buffer(gdr, address, GPU_PAGE_SIZE, 0, 0, &handle));
     CHECK(gdr_map(gdr, handle, &mapping, GPU_PAGE_SIZE));

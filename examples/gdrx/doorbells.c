@@ -20,19 +20,15 @@ int main(void)
     static double one_by_one[ROUNDS], together[ROUNDS];
     struct level levels[CHANGES], seen;
     struct gdrx_copy writes[CHANGES];
-    uint32_t round, i;
+    uint32_t round;
 
     for (round = 0; round < ROUNDS; round++) {
-        double start;
-
-        for (i = 0; i < CHANGES; i++) {
+        for (uint32_t i = 0; i < CHANGES; i++) {
             levels[i] = (struct level){.price = round, .quantity = i, .sequence = round * CHANGES + i};
-            writes[i].offset = any_number(LEVELS) * sizeof(struct level);
-            writes[i].host = &levels[i];
-            writes[i].size = sizeof(struct level);
+            writes[i] = (struct gdrx_copy){any_number(LEVELS) * sizeof(struct level), &levels[i], sizeof(struct level)};
         }
-        start = nanoseconds();
-        for (i = 0; i < CHANGES; i++)
+        double start = nanoseconds();
+        for (uint32_t i = 0; i < CHANGES; i++)
             MUST(gdr_copy_to_mapping(memory.handle, memory.va + writes[i].offset, &levels[i], sizeof(struct level)));
         gdrx_store_u32(&memory.map, DOORBELL, round);
         one_by_one[round] = nanoseconds() - start;

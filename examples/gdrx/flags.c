@@ -11,21 +11,18 @@ int main(void)
     static double one_by_one[ROUNDS], together[ROUNDS];
     static uint32_t flags[FLAGS];
     struct gdrx_copy reads[FLAGS];
-    size_t round, i;
 
-    for (i = 0; i < FLAGS; i++) {
+    for (size_t i = 0; i < FLAGS; i++) {
         uint32_t flag = (uint32_t)i + 1; /* As a GPU kernel would set it. */
 
         MUST(cuMemcpyHtoD(memory.address + i * STRIDE, &flag, sizeof(flag)));
-        reads[i].offset = i * STRIDE;
-        reads[i].host = &flags[i];
-        reads[i].size = sizeof(flags[i]);
+        reads[i] = (struct gdrx_copy){i * STRIDE, &flags[i], sizeof(flags[i])};
     }
     MUST(cuCtxSynchronize());
-    for (round = 0; round < ROUNDS; round++) {
+    for (size_t round = 0; round < ROUNDS; round++) {
         double start = nanoseconds();
 
-        for (i = 0; i < FLAGS; i++)
+        for (size_t i = 0; i < FLAGS; i++)
             flags[i] = gdrx_load_u32(&memory.map, i * STRIDE);
         one_by_one[round] = nanoseconds() - start;
 
@@ -33,7 +30,7 @@ int main(void)
         start = nanoseconds();
         MUST(gdrx_read_many(&memory.map, reads, FLAGS));
         together[round] = nanoseconds() - start;
-        for (i = 0; i < FLAGS; i++)
+        for (size_t i = 0; i < FLAGS; i++)
             must("flag", flags[i] != i + 1);
     }
     printf("%d flags, %d bytes apart; median of %d rounds, for each flag:\n", FLAGS, STRIDE, ROUNDS);

@@ -14,30 +14,23 @@ int main(int argc, char **argv)
     static unsigned char rows[WANTED][ROW];
     static uint64_t chunk[CHUNK / sizeof(uint64_t)];
     struct gdrx_copy reads[WANTED];
-    struct memory memory;
-    size_t at, round, i;
 
     if (size == 0) {
         fprintf(stderr, "usage: rows [MIB]\n");
         return 2;
     }
-    memory = map_memory(size);
-    for (at = 0; at < size; at += CHUNK) { /* Each row begins with its own offset. */
-        for (i = 0; i < CHUNK; i += ROW)
+    struct memory memory = map_memory(size);
+    for (size_t at = 0; at < size; at += CHUNK) { /* Each row begins with its own offset. */
+        for (size_t i = 0; i < CHUNK; i += ROW)
             chunk[i / sizeof(uint64_t)] = at + i;
         MUST(cuMemcpyHtoD(memory.address + at, chunk, CHUNK));
     }
     MUST(cuCtxSynchronize());
-    for (round = 0; round < ROUNDS; round++) {
-        double start;
-
-        for (i = 0; i < WANTED; i++) {
-            reads[i].offset = any_number(size / ROW) * ROW;
-            reads[i].host = rows[i];
-            reads[i].size = ROW;
-        }
-        start = nanoseconds();
-        for (i = 0; i < WANTED; i++)
+    for (size_t round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < WANTED; i++)
+            reads[i] = (struct gdrx_copy){any_number(size / ROW) * ROW, rows[i], ROW};
+        double start = nanoseconds();
+        for (size_t i = 0; i < WANTED; i++)
             MUST(gdr_copy_from_mapping(memory.handle, rows[i], memory.va + reads[i].offset, ROW));
         one_by_one[round] = nanoseconds() - start;
 
@@ -45,7 +38,7 @@ int main(int argc, char **argv)
         start = nanoseconds();
         MUST(gdrx_read_many(&memory.map, reads, WANTED));
         together[round] = nanoseconds() - start;
-        for (i = 0; i < WANTED; i++)
+        for (size_t i = 0; i < WANTED; i++)
             must("row", memcmp(rows[i], &reads[i].offset, sizeof(uint64_t)) != 0);
     }
     printf("%d of %zu rows of %d bytes; median of %d rounds, for each row:\n", WANTED, size / ROW, ROW, ROUNDS);
