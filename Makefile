@@ -2,6 +2,10 @@
 
 .DEFAULT_GOAL := help
 
+# None of the targets that `make help` lists is a file.
+listed := $(shell sed -n 's/^\([a-z_-]*\):.*\#\# .*/\1/p' Makefile packaging/packages.mk)
+.PHONY: $(listed)
+
 # cargo uses all processors by itself.
 .NOTPARALLEL:
 
@@ -93,13 +97,11 @@ static_libs := -lutil -lrt -lpthread -lm -ldl -lc
 
 # ---- Everyday ----
 
-.PHONY: help
 help: ## Lists these targets.
 	@sed -n 's/^\([a-z_-]*\):.*## \(.*\)/\1|\2/p' Makefile packaging/packages.mk | awk -F'|' '{ printf "make %-15s %s\n", $$1, $$2 }'
 	@echo
 	@echo "Variables: ARCH=aarch64 (cross-builds; lib for ppc64le, too), prefix ($(prefix)), libdir ($(libdir)), includedir ($(includedir)), bindir ($(bindir)), datadir ($(datadir)), DESTDIR, CARGO_TARGET_DIR"
 
-.PHONY: demo
 demo: lib emulator build/examples/demo ## Copies to and from GPU memory, on a real GPU if there is one, else on an emulated one.
 	@scripts/demo.sh "$(built)/gdremu"
 
@@ -110,7 +112,6 @@ c_programs := $(CARGO) test --package libgdrapi --test c_programs --
 
 # Installs nothing. To take at most 3 minutes on 2 idle cores once everything is built, it runs few emulated profiles.
 # It leaves out gdremu's own programs, the comparison of libraries, sanitizers, valgrind and other CPUs.
-.PHONY: test
 test: lib emulator $(watched) ## Runs the tests for everyday work.
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx))
@@ -125,10 +126,8 @@ MODEL_CALLS ?= 112000
 FUZZ_SECONDS ?= 60
 
 # The jobs of CI. .ci/run runs them in this order, and each can run by itself on a machine of its own.
-.PHONY: check
 check: tests interfaces sanitizers cross ## Runs every test but the deliberate defects and the virtual machine. Installs packages that are missing.
 
-.PHONY: lint
 lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and imports.
 	scripts/ci/check-words.sh
 	scripts/ci/check-shell.sh
@@ -146,12 +145,10 @@ lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and 
 packages_of_ci:
 	scripts/ci/install-deps.sh
 
-.PHONY: tests
 tests: packages_of_ci lib emulator tools $(watched) ## Runs all Rust tests, and the C programs on all emulated machines.
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace
 	$(c_programs)
 
-.PHONY: interfaces
 interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed trees, crates, examples, the wheel, and counts instructions; makes the bundle for GPUs.
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) build/tools/lib/gdrcopy/libgdrcopy_trace.so
@@ -167,71 +164,56 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed 
 	scripts/ci/count-instructions.sh
 	$(MAKE) --no-print-directory --silent gpu-bundle
 
-.PHONY: sanitizers
 sanitizers: packages_of_ci emulator loom ## Runs threads under ThreadSanitizer and loom. AddressSanitizer and valgrind are in `tests`.
 	scripts/ci/check-threads.sh
 
-.PHONY: cross
 cross: ## Runs the copy routines and the headers on emulated AArch64 and POWER CPUs.
 	tests/cross/run.sh
 
-.PHONY: deny
 deny: ## Checks licenses and duplicate versions of dependencies, by cargo-deny.
 	@$(CARGO) deny --version >/dev/null 2>&1 || { echo "cargo-deny is missing: cargo install --locked cargo-deny"; exit 1; }
 	$(CARGO) deny check licenses bans sources
 
-.PHONY: contract
 contract: ## Checks this computer's /dev/gdrdrv, of any module, against its contract (tests/gdrdrv).
 	$(MAKE) --no-print-directory --silent -C tests/gdrdrv
 	build/gdrdrv/contract
 
-.PHONY: mutants
 mutants: ## Puts each deliberate defect of tests/mutants.toml into a copy of the library, where the tests that it names must fail.
 	$(CARGO) test --package libgdrapi --test mutants -- --ignored --nocapture
 
 # In a directory of its own, because dependencies are built again with the flag.
-.PHONY: loom
 loom: ## Runs pools and rings in every interleaving of their threads that loom finds.
 	RUSTFLAGS="--cfg gdrapi_loom" CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/loom" $(CARGO) test --package gdrcopy --lib loom_tests::
 
-.PHONY: miri
 miri: ## Runs the crate's tests that call no kernel under Miri, which needs a nightly toolchain.
 	@$(CARGO) +nightly miri --version || { echo "Miri is missing: rustup toolchain install nightly --component miri,rust-src"; exit 1; }
 	$(CARGO) +nightly miri test --package gdrcopy --package gdrcopy-core --lib --test copy_routines
 
-.PHONY: msrv
 msrv: ## Compiles everything with the oldest Rust that Cargo.toml promises, which rustup must have.
 	CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/msrv" $(CARGO) +$(rust_version) \
 		check --workspace --all-targets --locked
 
-.PHONY: consumers
 consumers: lib emulator tools $(watched) ## Builds UCX, libfabric and DPDK against the library, and runs their tests on emulated machines.
 	scripts/consumers.sh $(CONSUMERS)
 
-.PHONY: nvcc-check
 nvcc-check: ## Compiles CUDA programs with NVIDIA's nvcc, out of Python wheels, and runs them under gdremu.
 	@nvcc=$$(scripts/nvcc.sh) || exit $$(($$? == 77 ? 0 : 1)); GDREMU_NVCC=$$nvcc $(CARGO) test --package gdremu --test nvcc
 
-.PHONY: vm-check
 vm-check: tools emulator ## Checks gdrdrv-c's sources, boots a Debian kernel with it in a virtual machine, and runs the tests.
 	@gdrdrv-c/vm/check.sh
 
-.PHONY: vm-check-all
 vm-check-all: tools emulator ## The same; the module's tests on more kernels, with KASAN, lockdep and KCSAN, too; DKMS; vm-mutants.
 	@gdrdrv-c/vm/check.sh --all
 
-.PHONY: vm-mutants
 vm-mutants: ## Breaks the kernel module in one place at a time, and shows that a test notices.
 	@gdrdrv-c/vm/mutants.sh
 
-.PHONY: clean
 clean: ## Removes everything that was built.
 	$(CARGO) clean
 	rm -rf build
 
 # ---- Building ----
 
-.PHONY: all
 all: lib ## Builds what lib does.
 
 rust_version := $(shell sed -n 's/^rust-version = "\([0-9.]*\)".*/\1/p' Cargo.toml)
@@ -242,7 +224,6 @@ rust:
 	@found=$$($${RUSTC:-rustc} --version 2>/dev/null); printf '%s\n' $(rust_version) "$${found#rustc }" | sort -CV || \
 		{ echo "gdrapi needs Rust $(rust_version) or later, and there is $${found:-none}: install it with rustup" >&2; exit 1; }
 
-.PHONY: lib
 lib: rust ## Builds the shared and the static library into build/lib.
 	$(CARGO) build --release --package libgdrapi --package gdrx
 	@mkdir -p build/lib
@@ -273,7 +254,6 @@ empty_object = $(CC) -shared -nostdlib -s -x c /dev/null -x none
 $(addprefix build/lib/,$(libraries)):
 	$(MAKE) --no-print-directory lib
 
-.PHONY: emulator
 emulator: rust ## Builds gdremu, which runs programs on an emulated GPU and driver.
 	$(CARGO) build --release --package gdremu --package gdremu-cuda --package gdremu-nvidia
 
@@ -292,7 +272,6 @@ define tracer
 	@$(empty_object) -Wl,-soname,libgdrapi.so -Wl,--no-as-needed $(1)/libgdrcopy_trace.so -o $(1)/libgdrcopy_trace_alias.so
 endef
 
-.PHONY: tools
 tools: lib ## Builds the program gdrcopy, its man pages and shell completions into build/tools.
 	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
 	@rm -rf build/tools
@@ -328,7 +307,6 @@ build/examples/gdrx/%_cxx: examples/gdrx/%.cpp examples/gdrx/example.hpp include
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 $(example_flags)
 
-.PHONY: gdrx-examples
 gdrx-examples: $(gdrx_examples) ## Builds the examples of libgdrx into build/examples/gdrx, and runs them on an emulated GPU.
 	@for example in $(gdrx_examples); do \
 		case $$example in */rows*) mib=16 ;; *) mib= ;; esac; \
@@ -336,7 +314,6 @@ gdrx-examples: $(gdrx_examples) ## Builds the examples of libgdrx into build/exa
 	done
 
 # For scripts/gpu/check.sh on a machine with a GPU, which needs nothing else.
-.PHONY: gpu-bundle
 gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all that a check on a real GPU needs into build/gpu.
 	$(MAKE) --no-print-directory -f c_tests/programs.mk plain
 	@rm -rf build/gpu
@@ -387,11 +364,9 @@ man3 = umask 022 && awk -v directory=$(DESTDIR)$(datadir)/man/man3 -v source="$(
 # Installs its standard input, for all to read, whatever the umask.
 install_text = install -m 0644 /dev/stdin
 
-.PHONY: install
 install: lib_install ## Does lib_install, and tools_install if the tools were built.
 	@if [ -e build/tools ]; then $(MAKE) --no-print-directory tools_install; fi
 
-.PHONY: lib_install
 lib_install: $(addprefix build/lib/,$(libraries)) ## Installs the libraries, the headers, and files for pkg-config and CMake.
 	install -d $(DESTDIR)$(libdir) $(DESTDIR)$(includedir) $(DESTDIR)$(datadir)/man/man3
 	install -m 0755 $(addprefix build/lib/,$(libraries)) $(DESTDIR)$(libdir)
@@ -407,7 +382,6 @@ lib_install: $(addprefix build/lib/,$(libraries)) ## Installs the libraries, the
 # `gdrcopy trace` looks for its objects here.
 tracer_libdir = $(exec_prefix)/lib/gdrcopy
 
-.PHONY: tools_install
 tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man pages and shell completions.
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(tracer_libdir) $(DESTDIR)$(datadir)
 	install -m 0755 build/tools/bin/gdrcopy $(DESTDIR)$(bindir)/gdrcopy
@@ -419,7 +393,6 @@ tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man page
 # gdremu looks for its library here. It does not install libgdremu_nvidia.so, a laboratory tool (gpu-bundle).
 gdremu_libdir = $(exec_prefix)/lib/gdremu
 
-.PHONY: gdremu_install
 gdremu_install: build/man/gdremu.1 ## Installs gdremu, after `make emulator`.
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(gdremu_libdir)
 	install -m 0755 "$(built)/gdremu" $(DESTDIR)$(bindir)/gdremu
@@ -428,11 +401,9 @@ gdremu_install: build/man/gdremu.1 ## Installs gdremu, after `make emulator`.
 
 c_tests_dir = $(libexecdir)/gdrcopy-tests
 
-.PHONY: c_tests
 c_tests: lib emulator ## Builds gdrcopy_sanity and the other C tests into build/c_tests.
 	$(MAKE) --no-print-directory -f c_tests/programs.mk plain
 
-.PHONY: c_tests_install
 c_tests_install: ## Installs gdrcopy_sanity and the other C tests, after `make c_tests`.
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(c_tests_dir)
 	install -m 0755 build/c_tests/gdrcopy_sanity $(DESTDIR)$(bindir)/gdrcopy_sanity
@@ -446,15 +417,12 @@ completions := $(foreach name,gdrcopy $(tool_links),bash-completion/completions/
 # The kernel has other names for them.
 kernel_arch = $(if $(ARCH),ARCH=$(patsubst ppc64le,powerpc,$(patsubst aarch64,arm64,$(ARCH))) $(if $(cross),CROSS_COMPILE=$(gnu_type)-))
 
-.PHONY: driver
 driver: ## Builds the kernel module of gdrdrv-c.
 	$(MAKE) -C gdrdrv-c $@ $(kernel_arch)
 
-.PHONY: drv_install
 drv_install: ## Installs the gdrdrv kernel module.
 	$(MAKE) -C gdrdrv-c $@ $(kernel_arch)
 
-.PHONY: uninstall
 uninstall: ## Removes what install and the other targets above put there, but for the kernel module.
 	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links) gdremu gdrcopy_sanity)
 	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(tracer_libdir) $(DESTDIR)$(c_tests_dir) $(DESTDIR)$(libexecdir)/gdrcopy-tools

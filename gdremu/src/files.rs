@@ -37,9 +37,6 @@ impl FromStr for StandIn {
 }
 
 /// Writes all of them to where the hooks look for them.
-///
-/// # Errors
-/// The file system's error.
 pub fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Result<()> {
     if config.gpu.provider.emulates_gpus() {
         fs::create_dir_all(session.stand_in(Path::new("/sys/bus/pci/drivers/nvidia"))?)?;

@@ -47,7 +47,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// How gdremu exits.
 enum End {
     Exit(u8),
     Signal(i32),

@@ -21,7 +21,6 @@ const SIGNALS: [Signal; 8] = [
     Signal::SIGCHLD,
 ];
 
-/// Runs a command and waits for its end.
 pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
     let signals: SigSet = SIGNALS.into_iter().collect();
     let old = signals.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;

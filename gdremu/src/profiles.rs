@@ -1,0 +1,68 @@
+//! Profiles, which are sets of options by name. Options on the command line override them.
+
+use std::ffi::OsString;
+
+#[rustfmt::skip] // A line for each.
+const PROFILES: &[(&str, &str)] = &[
+    ("default", ""), // gdrdrv 2.6, persistent write-combining mappings, one GPU
+    ("traditional", "--traditional"), // pins end when their memory is freed
+    // The defects of NVIDIA's gdrdrv; driver handles beyond 32 bits.
+    ("defects", "--module-defects --handle-base 0x100000000"),
+    ("high-handles", "--handle-base 0x123456789"), // driver handles beyond 32 bits
+
+    // ---- Mapping types ----
+    ("cached", "--platform cached"), // a coherent platform, such as Grace Hopper
+    ("cached-traditional", "--platform cached --traditional"),
+    ("no-force-pcie", "--platform cached --force-pcie no"), // a coherent platform whose gdrdrv refuses FORCE_PCIE
+    ("device", "--platform device"),
+
+    // ---- Versions of gdrdrv ----
+    ("gdrdrv-2.5", "--driver-version 2.5"),
+    ("gdrdrv-2.4.4", "--driver-version 2.4.4 --strict-sizes"), // rounds pins out to GPU pages, as since 2.4.2
+    // 2.4.0, with a GPU driver that refuses pins of parts of GPU pages.
+    ("gdrdrv-2.4", "--driver-version 2.4 --strict-sizes"),
+    ("gdrdrv-2.3", "--driver-version 2.3"),
+    ("gdrdrv-2.0", "--driver-version 2.0 --strict-sizes"),
+
+    // ---- Without a usable gdrdrv ----
+    ("dmabuf", "--no-gdrdrv --cuda-version 13.3"), // CUDA 13.3 is the first whose dma-bufs can be mapped
+    ("dmabuf-3gpus", "--no-gdrdrv --cuda-version 13.3 --gpus 3"),
+    ("dmabuf-coherent", "--no-gdrdrv --cuda-version 13.3 --coherent"),
+    // Two of four GPUs cannot map dma-bufs.
+    ("dmabuf-mixed", "--no-gdrdrv --cuda-version 13.5 --gpus 4 --dmabuf no,mmap,export,mmap"),
+    // No GPU can map dma-bufs, as CUDA 13.5 reports.
+    ("dmabuf-none", "--no-gdrdrv --cuda-version 13.5 --gpus 2 --dmabuf no,export"),
+    ("dmabuf-export", "--no-gdrdrv --cuda-version 13.3 --dmabuf export"), // the same, which CUDA 13.3 does not report
+    ("dmabuf-no", "--no-gdrdrv --cuda-version 13.3 --dmabuf no"), // the GPU cannot export dma-bufs
+    ("dmabuf-no-gpu", "--no-gdrdrv --cuda-version 13.3 --gpus 0"),
+    ("nv-p2p-dummy", "--nv-p2p-dummy"), // gdrdrv is bound to nv-p2p-dummy and cannot pin
+    ("nv-p2p-dummy-dmabuf", "--nv-p2p-dummy --cuda-version 13.3"),
+
+    // ---- GPUs ----
+    ("two-gpus", "--gpus 2"),
+];
+
+/// The names of all profiles.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    PROFILES.iter().map(|(name, _)| *name)
+}
+
+/// Returns the name if it is a profile's.
+pub fn known(name: &str) -> Result<String, String> {
+    match names().any(|known| known == name) {
+        true => Ok(name.to_owned()),
+        false => Err(format!("choose one of: {}", names().collect::<Vec<_>>().join(", "))),
+    }
+}
+
+/// The options of a profile, as the command line takes them.
+pub fn options(name: &str) -> Vec<OsString> {
+    let profile = PROFILES.iter().filter(|(known, _)| *known == name);
+    profile.flat_map(|(_, options)| options.split_whitespace()).map(OsString::from).collect()
+}
+
+/// A line for each profile, with its name and options.
+pub fn list() -> String {
+    let line = |(name, options): &(&str, &str)| format!("{}\n", format!("{name:<20} {options}").trim_end());
+    PROFILES.iter().map(line).collect()
+}
