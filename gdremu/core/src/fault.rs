@@ -6,10 +6,9 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use crate::abi::{Argument, Command, Field};
+use crate::abi::{Command, Field};
 use crate::errno::Errno;
 
-/// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     /// It fails and does nothing else.
@@ -24,19 +23,6 @@ struct Fault {
     effect: Effect,
     /// Which calls of the name are faulty, counted from 1.
     calls: RangeInclusive<u64>,
-}
-
-/// Fields of a driver command's result to replace.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Answers(Vec<(&'static Field, u64)>);
-
-impl Answers {
-    /// Stores them into the result of a command.
-    pub fn put(&self, argument: &mut Argument) {
-        for (field, value) in &self.0 {
-            argument.set(field, *value);
-        }
-    }
 }
 
 /// The faults to inject, as the help of `--fault` describes them, and how often each named call was made so far.
@@ -54,8 +40,8 @@ impl Faults {
     }
 
     /// Counts a driver command of this name and returns the fields to change in its result.
-    pub fn take_answers(&mut self, call: &str) -> Result<Answers, Errno> {
-        let mut answers = Answers::default();
+    pub fn take_answers(&mut self, call: &str) -> Result<Vec<(&'static Field, u64)>, Errno> {
+        let mut answers = Vec::new();
         if self.list.is_empty() {
             return Ok(answers);
         }
@@ -66,7 +52,7 @@ impl Faults {
         for fault in faults.filter(|fault| fault.calls.contains(made)) {
             match fault.effect {
                 Effect::Fail(errno) => return Err(errno),
-                Effect::Answer(field, value) => answers.0.push((field, value)),
+                Effect::Answer(field, value) => answers.push((field, value)),
             }
         }
         Ok(answers)

@@ -11,7 +11,14 @@ pub mod driver;
 pub mod errno;
 pub mod fault;
 pub mod gpu;
-pub mod per_gpu;
 pub mod session;
 pub mod version;
 pub mod vmas;
+
+/// A constant that ends with a NUL byte.
+pub const fn c_text(text: &'static str) -> &'static std::ffi::CStr {
+    match std::ffi::CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("one NUL, at the end"),
+    }
+}

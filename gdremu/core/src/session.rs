@@ -29,7 +29,6 @@ pub struct Session {
 }
 
 /// The record of an open device, or of exported memory.
-#[derive(Debug)]
 pub struct Record {
     path: PathBuf,
 }
@@ -44,7 +43,6 @@ pub struct Leak {
 }
 
 impl Session {
-    /// Creates the directory of a new session.
     pub fn create() -> io::Result<Session> {
         let pid = std::process::id();
         let mut attempt = 0;
@@ -93,9 +91,6 @@ impl Session {
     }
 
     /// A path of the library for `LD_PRELOAD`, which the dynamic loader splits at blanks and colons.
-    ///
-    /// # Errors
-    /// The file system's error.
     pub fn preloadable(&self, library: &Path) -> io::Result<PathBuf> {
         if !library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
             return Ok(library.to_owned());
@@ -120,9 +115,6 @@ impl Session {
     }
 
     /// Opens a device, with its record and the locked descriptor for the program.
-    ///
-    /// # Errors
-    /// The file system's error, `EMFILE` in particular.
     pub fn open_device(&self, read: bool, write: bool) -> io::Result<(Record, File)> {
         new_record(&self.devices(), read, write, 0)
     }
@@ -196,7 +188,6 @@ impl Record {
         let _ = nix::unistd::truncate(&self.path, i64::try_from(pins).unwrap_or(i64::MAX));
     }
 
-    /// Removes the record of what was released.
     pub fn remove(&self) {
         // A session that is gone has removed it already.
         let _ = fs::remove_file(&self.path);
@@ -229,20 +220,15 @@ fn new_record(directory: &Path, read: bool, write: bool, len: u64) -> io::Result
             result => break result.map(|file| (Record { path }, file))?,
         }
     };
-    let open = || {
+    let open = || -> io::Result<File> {
         file.set_len(len)?;
         drop(file);
         let locked = OpenOptions::new().read(read).write(write).open(&record.path)?;
         locked.lock()?;
         Ok(locked)
     };
-    match open() {
-        Ok(locked) => Ok((record, locked)),
-        Err(error) => {
-            record.remove();
-            Err(error)
-        }
-    }
+    let locked = open().inspect_err(|_| record.remove())?;
+    Ok((record, locked))
 }
 
 #[cfg(test)]

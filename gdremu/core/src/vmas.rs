@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 /// Ranges by address, with what each of them shows.
-#[derive(Debug)]
 pub struct Vmas<T>(BTreeMap<usize, (usize, T)>);
 
 impl<T> Default for Vmas<T> {
@@ -15,7 +14,6 @@ impl<T> Default for Vmas<T> {
 }
 
 impl<T: Copy> Vmas<T> {
-    /// Adds a range.
     pub fn insert(&mut self, addr: usize, len: usize, shown: T) {
         self.0.insert(addr, (len, shown));
     }

@@ -10,7 +10,6 @@ pub(crate) fn changed() {
     CHANGES.fetch_add(1, Ordering::SeqCst);
 }
 
-/// The number of changes.
 pub(crate) fn changes() -> u64 {
     CHANGES.load(Ordering::SeqCst)
 }

@@ -22,20 +22,13 @@ impl<T: Copy> Out<T> {
         Out(places.as_mut_ptr())
     }
 
-    /// Stores a result.
-    ///
-    /// # Errors
-    /// INVALID_VALUE for NULL.
     pub(crate) fn set(self, value: T) -> Result {
         self.check()?;
         self.set_if_wanted(value);
         Ok(())
     }
 
-    /// Stores what `make` returns.
-    ///
-    /// # Errors
-    /// INVALID_VALUE for NULL, before `make` has any effect; its error.
+    /// Stores what `make` returns. Refuses NULL before `make` has any effect.
     pub(crate) fn fill(self, make: impl FnOnce() -> Result<T>) -> Result {
         self.check()?;
         self.set(make()?)
@@ -49,10 +42,6 @@ impl<T: Copy> Out<T> {
         }
     }
 
-    /// Stores an array.
-    ///
-    /// # Errors
-    /// INVALID_VALUE for NULL.
     pub(crate) fn set_all(self, values: impl Iterator<Item = T>) -> Result {
         self.check()?;
         for (index, value) in values.enumerate() {
@@ -103,18 +92,10 @@ impl<T: Copy> In<T> {
         self.0.is_null()
     }
 
-    /// Reads the argument.
-    ///
-    /// # Errors
-    /// INVALID_VALUE for NULL.
     pub(crate) fn get(self) -> Result<T> {
         self.at(0)
     }
 
-    /// Reads an element of an array argument.
-    ///
-    /// # Errors
-    /// INVALID_VALUE for NULL.
     pub(crate) fn at(self, index: usize) -> Result<T> {
         if self.0.is_null() {
             return Err(Error::INVALID_VALUE);
@@ -130,10 +111,7 @@ impl In<c_char> {
         In(text.as_ptr())
     }
 
-    /// Reads a text argument.
-    ///
-    /// # Errors
-    /// INVALID_VALUE for NULL and for text that is not UTF-8.
+    /// Reads a text argument, which must be UTF-8.
     pub(crate) fn text(&self) -> Result<&str> {
         if self.0.is_null() {
             return Err(Error::INVALID_VALUE);

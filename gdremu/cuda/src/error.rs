@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 
+use gdremu_core::c_text;
 use gdremu_core::gpu::memory;
 
 /// A CUresult other than CUDA_SUCCESS.
@@ -10,93 +11,88 @@ pub(crate) struct Error(pub(crate) i32);
 
 pub(crate) type Result<T = ()> = std::result::Result<T, Error>;
 
-/// # Errors
-/// This one, unless the condition holds.
+/// This error, unless the condition holds.
 pub(crate) fn ensure<E>(condition: bool, error: E) -> std::result::Result<(), E> {
     if condition { Ok(()) } else { Err(error) }
 }
 
-/// Declares the constants and the table of texts from one list.
+/// Declares the constants and the table of texts from one list. An error that has a name in the runtime has that too.
 macro_rules! results {
-    ($($value:literal $name:ident $text:literal),* $(,)?) => {
+    ($($value:literal $name:ident $($runtime:ident)? $text:literal),* $(,)?) => {
         #[allow(dead_code, reason = "the table has every result, the stand-in returns some")]
         impl Error {
             $(pub(crate) const $name: Error = Error($value);)*
         }
 
         pub(crate) const TEXTS: &[Text] = &[
-            Text { value: 0, name: c"CUDA_SUCCESS", text: c"no error" },
+            Text { value: 0, name: c"CUDA_SUCCESS", runtime: c"cudaSuccess", text: c"no error" },
             $(Text {
                 value: $value,
                 name: c_text(concat!("CUDA_ERROR_", stringify!($name), "\0")),
+                runtime: c_text(concat!($("cudaError", stringify!($runtime),)? "\0")),
                 text: $text,
             }),*
         ];
     };
 }
 
-/// The name and the description of a CUresult.
+/// The names and the description of a CUresult.
 pub(crate) struct Text {
     pub(crate) value: i32,
     pub(crate) name: &'static CStr,
+    /// In the runtime; empty for errors that it does not have.
+    pub(crate) runtime: &'static CStr,
     pub(crate) text: &'static CStr,
 }
 
-const fn c_text(text: &'static str) -> &'static CStr {
-    match CStr::from_bytes_with_nul(text.as_bytes()) {
-        Ok(text) => text,
-        Err(_) => panic!("one NUL, at the end"),
-    }
-}
-
 results! {
-    1 INVALID_VALUE c"invalid argument",
-    2 OUT_OF_MEMORY c"out of memory",
-    3 NOT_INITIALIZED c"initialization error",
-    4 DEINITIALIZED c"driver shutting down",
+    1 INVALID_VALUE InvalidValue c"invalid argument",
+    2 OUT_OF_MEMORY MemoryAllocation c"out of memory",
+    3 NOT_INITIALIZED InitializationError c"initialization error",
+    4 DEINITIALIZED CudartUnloading c"driver shutting down",
     34 STUB_LIBRARY c"CUDA driver is a stub library",
-    46 DEVICE_UNAVAILABLE c"device is busy or unavailable",
-    100 NO_DEVICE c"no CUDA-capable device is detected",
-    101 INVALID_DEVICE c"invalid device ordinal",
-    200 INVALID_IMAGE c"device kernel image is invalid",
-    201 INVALID_CONTEXT c"invalid device context",
+    46 DEVICE_UNAVAILABLE DevicesUnavailable c"device is busy or unavailable",
+    100 NO_DEVICE NoDevice c"no CUDA-capable device is detected",
+    101 INVALID_DEVICE InvalidDevice c"invalid device ordinal",
+    200 INVALID_IMAGE InvalidKernelImage c"device kernel image is invalid",
+    201 INVALID_CONTEXT DeviceUninitialized c"invalid device context",
     202 CONTEXT_ALREADY_CURRENT c"context already current",
-    205 MAP_FAILED c"mapping of buffer object failed",
+    205 MAP_FAILED MapBufferObjectFailed c"mapping of buffer object failed",
     206 UNMAP_FAILED c"unmapping of buffer object failed",
     208 ALREADY_MAPPED c"resource already mapped",
-    209 NO_BINARY_FOR_GPU c"no kernel image is available for the device",
+    209 NO_BINARY_FOR_GPU NoKernelImageForDevice c"no kernel image is available for the device",
     211 NOT_MAPPED c"resource not mapped",
     215 UNSUPPORTED_LIMIT c"limit is not supported on this device",
-    217 PEER_ACCESS_UNSUPPORTED c"no peer access between the two devices",
-    218 INVALID_PTX c"PTX compilation failed",
+    217 PEER_ACCESS_UNSUPPORTED PeerAccessUnsupported c"no peer access between the two devices",
+    218 INVALID_PTX InvalidPtx c"PTX compilation failed",
     224 UNSUPPORTED_EXEC_AFFINITY c"execution affinity is not supported",
     300 INVALID_SOURCE c"device kernel source is invalid",
     301 FILE_NOT_FOUND c"file not found",
-    304 OPERATING_SYSTEM c"operating system call failed",
-    400 INVALID_HANDLE c"invalid resource handle",
-    401 ILLEGAL_STATE c"resource is not in the state for this call",
-    500 NOT_FOUND c"named symbol not found",
-    600 NOT_READY c"device not ready",
-    700 ILLEGAL_ADDRESS c"illegal memory access",
-    701 LAUNCH_OUT_OF_RESOURCES c"too many resources requested for launch",
-    704 PEER_ACCESS_ALREADY_ENABLED c"peer access is already enabled",
-    705 PEER_ACCESS_NOT_ENABLED c"peer access has not been enabled",
+    304 OPERATING_SYSTEM OperatingSystem c"operating system call failed",
+    400 INVALID_HANDLE InvalidResourceHandle c"invalid resource handle",
+    401 ILLEGAL_STATE IllegalState c"resource is not in the state for this call",
+    500 NOT_FOUND SymbolNotFound c"named symbol not found",
+    600 NOT_READY NotReady c"device not ready",
+    700 ILLEGAL_ADDRESS IllegalAddress c"illegal memory access",
+    701 LAUNCH_OUT_OF_RESOURCES LaunchOutOfResources c"too many resources requested for launch",
+    704 PEER_ACCESS_ALREADY_ENABLED PeerAccessAlreadyEnabled c"peer access is already enabled",
+    705 PEER_ACCESS_NOT_ENABLED PeerAccessNotEnabled c"peer access has not been enabled",
     708 PRIMARY_CONTEXT_ACTIVE c"primary context is active",
-    709 CONTEXT_IS_DESTROYED c"context is destroyed",
-    712 HOST_MEMORY_ALREADY_REGISTERED c"host memory is already registered",
-    713 HOST_MEMORY_NOT_REGISTERED c"host memory is not registered",
-    716 MISALIGNED_ADDRESS c"misaligned memory access",
-    719 LAUNCH_FAILED c"launch failure",
-    720 COOPERATIVE_LAUNCH_TOO_LARGE c"too many blocks in a cooperative launch",
-    800 NOT_PERMITTED c"operation not permitted",
-    801 NOT_SUPPORTED c"operation not supported",
+    709 CONTEXT_IS_DESTROYED ContextIsDestroyed c"context is destroyed",
+    712 HOST_MEMORY_ALREADY_REGISTERED HostMemoryAlreadyRegistered c"host memory is already registered",
+    713 HOST_MEMORY_NOT_REGISTERED HostMemoryNotRegistered c"host memory is not registered",
+    716 MISALIGNED_ADDRESS MisalignedAddress c"misaligned memory access",
+    719 LAUNCH_FAILED LaunchFailure c"launch failure",
+    720 COOPERATIVE_LAUNCH_TOO_LARGE CooperativeLaunchTooLarge c"too many blocks in a cooperative launch",
+    800 NOT_PERMITTED NotPermitted c"operation not permitted",
+    801 NOT_SUPPORTED NotSupported c"operation not supported",
     802 SYSTEM_NOT_READY c"system not ready",
     803 SYSTEM_DRIVER_MISMATCH c"driver components do not match",
-    900 STREAM_CAPTURE_UNSUPPORTED c"operation not permitted while a stream is capturing",
-    901 STREAM_CAPTURE_INVALIDATED c"the capture is invalid after an earlier error",
-    906 STREAM_CAPTURE_IMPLICIT c"operation would make a capturing stream depend on a default stream",
-    908 STREAM_CAPTURE_WRONG_THREAD c"the capture was begun by another thread",
-    999 UNKNOWN c"unknown error",
+    900 STREAM_CAPTURE_UNSUPPORTED StreamCaptureUnsupported c"operation not permitted while a stream is capturing",
+    901 STREAM_CAPTURE_INVALIDATED StreamCaptureInvalidated c"the capture is invalid after an earlier error",
+    906 STREAM_CAPTURE_IMPLICIT StreamCaptureImplicit c"operation would make a capturing stream depend on a default stream",
+    908 STREAM_CAPTURE_WRONG_THREAD StreamCaptureWrongThread c"the capture was begun by another thread",
+    999 UNKNOWN Unknown c"unknown error",
 }
 
 impl From<memory::Error> for Error {

@@ -13,7 +13,6 @@ use crate::address_space;
 use crate::error::{Error, Result};
 use crate::state as process;
 
-/// The configuration of the GPUs.
 pub(crate) fn config() -> GpuConfig {
     process::lock().config.gpu.clone()
 }
@@ -23,7 +22,6 @@ pub(crate) fn fault(function: &str) -> Option<Error> {
     process::lock().faults.take(function).map(|fault| Error(fault.0))
 }
 
-/// Uses the GPUs.
 pub(crate) fn with<T>(call: impl FnOnce(&mut HostProvider) -> T) -> T {
     call(process::lock().gpu.host())
 }
@@ -42,14 +40,12 @@ pub(crate) fn change<T>(mut call: impl FnMut(&mut Memory) -> std::result::Result
     Ok(result?)
 }
 
-/// Maps a buffer of another process.
 pub(crate) fn import(shared: &Shared, file: BorrowedFd<'_>) -> Result<u64> {
     let imported = process::lock().gpu.host().import(shared, file);
     address_space::changed();
     Ok(imported?)
 }
 
-/// Free bytes of a GPU.
 pub(crate) fn free_bytes(gpu: usize) -> u64 {
     let mut process = process::lock();
     process.reap_all();
@@ -87,9 +83,6 @@ pub(crate) fn visible() -> &'static [usize] {
 }
 
 /// The GPU that a CUdevice names.
-///
-/// # Errors
-/// INVALID_DEVICE.
 pub(crate) fn by_ordinal(device: i32) -> Result<usize> {
     let ordinal = usize::try_from(device).ok();
     ordinal.and_then(|ordinal| visible().get(ordinal)).copied().ok_or(Error::INVALID_DEVICE)
@@ -100,7 +93,6 @@ pub(crate) fn ordinal(gpu: usize) -> i32 {
     visible().iter().position(|&visible| visible == gpu).map_or(-2, |ordinal| ordinal as i32)
 }
 
-/// The number of GPUs.
 pub(crate) fn count() -> usize {
     config().gpus as usize
 }

@@ -105,7 +105,6 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(base: *mut u64, size: *m
     })
 }
 
-/// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
 const SYNC_MEMOPS: u32 = 6;
 
 /// CUDA accepts SYNC_MEMOPS only for its own buffers. Programs that set it on replaced

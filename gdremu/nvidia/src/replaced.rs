@@ -26,7 +26,6 @@ replaced! {
     vmm::cuMemUnmap 10020;
 }
 
-/// The replacement of a symbol of libcuda.
 pub(crate) fn by_symbol(symbol: &str) -> Option<*mut c_void> {
     let found = FUNCTIONS.iter().find(|function| function.symbol == symbol);
     found.map(|function| function.address.cast_mut())

@@ -16,7 +16,7 @@ use crate::system::caller;
 const MAX: usize = 1 << 20;
 
 /// The names of the calls.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Calls {
     /// Those since the last [`Calls::take`].
     names: Vec<&'static str>,

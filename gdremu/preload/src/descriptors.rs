@@ -41,7 +41,6 @@ pub(crate) enum Descriptor {
 }
 
 /// A descriptor that may still be in use.
-#[derive(Debug)]
 struct Made {
     /// `None` for a device.
     export: Option<Export>,
@@ -53,8 +52,6 @@ struct Made {
     inherited: bool,
 }
 
-/// All descriptors that this process made.
-#[derive(Debug)]
 pub(crate) struct Descriptors {
     session: Session,
     made: HashMap<Identity, Made>,

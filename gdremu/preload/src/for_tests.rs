@@ -1,4 +1,4 @@
-//! Functions that tests find by `dlsym(RTLD_DEFAULT, …)`.
+//! Functions that tests find by `dlsym(RTLD_DEFAULT, …)`, as ../README.md describes them.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 
@@ -9,7 +9,6 @@ use crate::{settings, state};
 /// The kernel's count of pinned page tables.
 const REFCOUNT: &str = "/proc/driver/gdrdrv/nv_get_pages_refcount";
 
-/// The value of `--provider`, that is `host`, `nvidia` or `emugpu`.
 pub(crate) extern "C" fn gdremu_provider() -> *const c_char {
     match settings::config().gpu.provider {
         ProviderKind::Host => c"host",
@@ -19,15 +18,11 @@ pub(crate) extern "C" fn gdremu_provider() -> *const c_char {
     .as_ptr()
 }
 
-/// The driver calls that this process made since the last call of this function, in order and
-/// separated by blanks. They are `open`, `mmap`, `munmap`, `close`, and the commands by name. The
-/// text is valid until the next call.
 pub(crate) extern "C" fn gdremu_calls_take() -> *const c_char {
     state::lock().calls.take().as_ptr()
 }
 
-/// Number of page tables that this process has pinned. With the kernel's gdrdrv, that of all
-/// processes, or -1 if the module does not report it.
+/// With the kernel's gdrdrv, -1 if the module does not report the number.
 pub(crate) extern "C" fn gdremu_pins() -> c_long {
     if !settings::config().gpu.provider.emulates_gdrdrv() {
         let text = std::fs::read_to_string(REFCOUNT).ok();
@@ -39,9 +34,6 @@ pub(crate) extern "C" fn gdremu_pins() -> c_long {
     process.driver.pins() as c_long
 }
 
-/// Replaces the faults to inject by those of a text as `--fault` takes it; the calls count from 1
-/// again. Returns 0, or -1 if the text is wrong.
-///
 /// # Safety
 /// `text` is NULL, for no faults, or ends with a NUL byte.
 pub(crate) unsafe extern "C" fn gdremu_faults_set(text: *const c_char) -> c_int {

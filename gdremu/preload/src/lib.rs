@@ -35,7 +35,6 @@ mod settings;
 pub mod state;
 mod system;
 
-/// Runs when the library is loaded.
 extern "C" fn loaded() {
     next::warm_up();
     state::watch_forks();

@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use gdremu_core::c_text;
 use libc::{DIR, FILE, off_t, size_t, ssize_t};
 
 pub(crate) type Text = *const c_char;
@@ -122,11 +123,7 @@ macro_rules! next {
     };
     (@typed $name:ident $function:ty) => {
         pub(crate) fn $name() -> $function {
-            const NAME: &CStr =
-                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                    Ok(name) => name,
-                    Err(_) => panic!("a name has no NUL byte"),
-                };
+            const NAME: &CStr = c_text(concat!(stringify!($name), "\0"));
             static CACHE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
             let found = resolve(&CACHE, NAME);
             // SAFETY: libc declares the function of this name with this type.

@@ -6,7 +6,6 @@ use std::path::Path;
 use gdremu_core::config::DriverConfig;
 use gdremu_core::errno::Errno;
 
-/// The text of `params`.
 pub(crate) fn params(driver: &DriverConfig) -> String {
     let persistent = if driver.persistent() { "yes" } else { "no" };
     format!(
@@ -19,7 +18,6 @@ pub(crate) fn params(driver: &DriverConfig) -> String {
     )
 }
 
-/// The text of `nv_get_pages_refcount`.
 pub(crate) fn refcount(tables: u64) -> String {
     format!("{tables}\n")
 }

@@ -9,7 +9,7 @@ use gdremu_core::config::Config;
 use gdremu_core::driver::{Access, Driver, MapRequest};
 use gdremu_core::errno::Errno;
 use gdremu_core::fault::Faults;
-use gdremu_core::gpu::{self, PageTableId, Provider};
+use gdremu_core::gpu::{self, PageTableId, Provider, page_size};
 use gdremu_core::session::{Identity, Session};
 use gdremu_core::vmas::Vmas;
 
@@ -18,9 +18,8 @@ use crate::descriptors::{Descriptor, Descriptors, Export};
 use crate::hints::{device_fds, mapped_range};
 use crate::proc_files;
 use crate::settings;
-use crate::system::{caller, page_size};
+use crate::system::caller;
 
-/// Everything that is emulated for this process.
 pub struct EmulatedProcess {
     pub config: &'static Config,
     pub driver: Driver,
@@ -61,7 +60,6 @@ impl EmulatedProcess {
 
     // ---- Calls of the device ----
 
-    /// Opens the device and returns its descriptor.
     pub(crate) fn open(&mut self, flags: c_int) -> Result<c_int, Errno> {
         self.call("open", &[("flags", flags as u64)], |process| {
             let access = Access {
@@ -90,7 +88,7 @@ impl EmulatedProcess {
         let begin = Instant::now();
         let result = self.faults.take_answers(name).and_then(|answers| {
             self.driver.ioctl(&mut *self.gpu, file, caller(), number, argument)?;
-            answers.put(argument);
+            answers.iter().for_each(|(field, value)| argument.set(field, *value));
             Ok(())
         });
         let arguments: Vec<_> = match command {
@@ -112,7 +110,6 @@ impl EmulatedProcess {
         self.publish_pins(file);
     }
 
-    /// Maps a pin of a device of this process.
     pub(crate) fn mmap(&mut self, fd: c_int, file: Identity, request: &MapRequest) -> Result<usize, Errno> {
         let arguments = [("length", request.len as u64), ("offset", request.offset)];
         self.call("mmap", &arguments, |process| {
@@ -136,10 +133,7 @@ impl EmulatedProcess {
     // ---- Descriptors of GPU memory ----
 
     /// Makes a descriptor for GPU memory that the caller holds a reference to. The descriptor takes over
-    /// the reference.
-    ///
-    /// # Errors
-    /// The file system's error; the reference is released.
+    /// the reference, which is released if that fails.
     pub fn export(&mut self, export: Export, len: u64) -> Result<c_int, Errno> {
         // Looking for closed ones costs a system call for each, so it is twice as far away each time.
         let live = self.descriptors.all().len();
@@ -150,7 +144,6 @@ impl EmulatedProcess {
         self.descriptors.add_export(export, len).inspect_err(|_| self.release(export))
     }
 
-    /// The memory behind a descriptor.
     pub fn exported(&self, fd: c_int) -> Option<Export> {
         match self.descriptors.find(fd) {
             Descriptor::Export(_, export) => Some(export),
@@ -158,7 +151,6 @@ impl EmulatedProcess {
         }
     }
 
-    /// Maps a dma-buf.
     pub(crate) fn map_export(
         &mut self,
         file: Identity,
@@ -225,7 +217,6 @@ impl EmulatedProcess {
         }
     }
 
-    /// Returns whether any address of a range maps GPU memory.
     pub(crate) fn maps(&self, addr: usize, len: usize) -> bool {
         self.driver.maps(addr, len) || self.mapped_exports.touches(addr, len)
     }

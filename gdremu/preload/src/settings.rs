@@ -1,13 +1,13 @@
 //! The configuration and the session of this process, from its environment.
 
-use std::ffi::{CStr, CString};
+use std::env;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use gdremu_core::config::{self, Config};
 use gdremu_core::session::Session;
 
-/// The configuration of this process.
 pub(crate) fn config() -> &'static Config {
     read().as_ref().unwrap_or_else(|why| {
         eprintln!("gdremu: {}: {why}", config::VARIABLE);
@@ -26,12 +26,6 @@ fn read() -> &'static Result<Config, String> {
 }
 
 fn read_config() -> Result<Config, String> {
-    let name = CString::new(config::VARIABLE).expect("a name has no NUL byte");
-    // SAFETY: `name` ends with a NUL byte; the value is copied before anyone can change it.
-    let value = unsafe {
-        let value = libc::getenv(name.as_ptr());
-        (!value.is_null()).then(|| CStr::from_ptr(value))
-    };
-    let value = value.ok_or("not set: start programs with gdremu")?;
-    Config::from_variable(value.to_str().map_err(|error| error.to_string())?)
+    let value = env::var_os(config::VARIABLE).ok_or("not set: start programs with gdremu")?;
+    Config::from_variable(&String::from_utf8(value.into_vec()).map_err(|error| error.to_string())?)
 }

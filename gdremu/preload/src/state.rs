@@ -16,7 +16,6 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The lock, held.
 pub struct Guard(MutexGuard<'static, Option<EmulatedProcess>>);
 
 impl Deref for Guard {

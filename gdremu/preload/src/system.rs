@@ -7,17 +7,9 @@ use gdremu_core::driver::Caller;
 
 use crate::next;
 
-/// The calling process and thread.
 pub(crate) fn caller() -> Caller {
     // SAFETY: these calls only read the ids of the calling thread.
     unsafe { Caller { pid: libc::getpid(), tid: libc::gettid() } }
-}
-
-/// Bytes per page of memory.
-pub(crate) fn page_size() -> usize {
-    // SAFETY: `sysconf` only reads a constant.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(size).expect("every system has a page size")
 }
 
 /// Copies bytes between addresses of this process. Returns false if either is inaccessible.
@@ -41,14 +33,12 @@ pub(crate) unsafe fn copy_memory(from: *const c_void, to: *mut c_void, len: usiz
     usize::try_from(copied) == Ok(len)
 }
 
-/// The status of the file behind a descriptor.
 pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `status` is writable, and `fstat` has filled it if it returned 0.
     unsafe { (next::fstat()(fd, status.as_mut_ptr()) == 0).then(|| status.assume_init()) }
 }
 
-/// The position of a descriptor.
 pub(crate) fn position(fd: c_int) -> libc::off_t {
     // SAFETY: only asks for the position.
     unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) }

@@ -7,20 +7,14 @@ use crate::abi::{self, Argument, Command, MappingType};
 use crate::config::{DriverConfig, ForcePcie, Platform};
 use crate::errno::Errno;
 use crate::gpu::Provider;
+use crate::gpu::physical::GPU_PAGE;
 use crate::session::Identity;
 
 use super::pin::{Pin, Pins};
 use super::{CLOCK_KHZ, Caller, Driver};
 
-/// GPU memory is pinned in pages of 64 KiB.
-const GPU_PAGE_SIZE: u64 = 1 << 16;
-
 impl Driver {
     /// Runs a command on an open device; `argument` is read and, on success, written.
-    ///
-    /// # Errors
-    /// `EACCES` to all but the owner, `ENOTTY` for a command that this release lacks, else the
-    /// command's error.
     pub fn ioctl(
         &mut self,
         gpu: &mut dyn Provider,
@@ -90,10 +84,10 @@ impl Call<'_> {
 
     fn pin(&mut self, addr: u64, size: u64, tokens: (u64, u32), force_pcie: bool) -> Result<u64, Errno> {
         let config = self.config;
-        let va = addr & !(GPU_PAGE_SIZE - 1);
+        let va = addr & !(GPU_PAGE - 1);
         let offset = addr - va;
         let ragged_size = offset.checked_add(size).ok_or(Errno::EINVAL)?;
-        let pinned_size = ragged_size.checked_next_multiple_of(GPU_PAGE_SIZE).ok_or(Errno::EINVAL)?;
+        let pinned_size = ragged_size.checked_next_multiple_of(GPU_PAGE).ok_or(Errno::EINVAL)?;
         if addr == 0 || pinned_size == 0 || va.checked_add(pinned_size).is_none() {
             return Err(Errno::EINVAL);
         }
@@ -167,7 +161,7 @@ impl Call<'_> {
         let pin = self.find(argument.get(&HANDLE))?;
         argument.set(&VA, pin.va);
         argument.set(&MAPPED_SIZE, pin.mapped_size);
-        argument.set(&PAGE_SIZE, GPU_PAGE_SIZE);
+        argument.set(&PAGE_SIZE, GPU_PAGE);
         argument.set(&TSC_KHZ, CLOCK_KHZ);
         argument.set(&TM_CYCLES, pin.cycles);
         Ok(pin.mapping_type())

@@ -12,7 +12,6 @@ use super::{Caller, Driver, Shown};
 /// User space ends here on all emulated platforms.
 const ADDRESS_SPACE: usize = 1 << 47;
 
-/// Arguments of mmap(2).
 #[derive(Clone, Copy, Debug)]
 pub struct MapRequest {
     /// Bytes, not yet rounded up to pages.

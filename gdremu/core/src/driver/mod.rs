@@ -37,14 +37,12 @@ pub struct Caller {
     pub tid: i32,
 }
 
-/// The access that a device was opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     pub read: bool,
     pub write: bool,
 }
 
-#[derive(Debug)]
 struct File {
     owner: Caller,
     access: Access,
@@ -60,7 +58,6 @@ struct Shown {
     origin: u64,
 }
 
-#[derive(Debug)]
 pub struct Driver {
     config: DriverConfig,
     page_size: u64,
@@ -75,10 +72,6 @@ impl Driver {
         Driver { config, page_size, files: BTreeMap::new(), vmas: Vmas::default(), next_mmap: 0 }
     }
 
-    /// Returns whether the device can be opened.
-    ///
-    /// # Errors
-    /// `ENOENT` when the module is not loaded; the configured error.
     pub fn check_open(&self) -> Result<(), Errno> {
         if !self.config.loaded {
             return Err(Errno::ENOENT);

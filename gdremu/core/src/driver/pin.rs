@@ -4,7 +4,6 @@
 use crate::abi::MappingType;
 use crate::gpu::PageTableId;
 
-#[derive(Debug)]
 pub(super) struct Pin {
     pub(super) handle: u64,
     /// First pinned address, which is the wanted one, rounded down to a GPU page.
@@ -42,7 +41,6 @@ impl Pin {
 }
 
 /// The pins of one open device, the oldest first.
-#[derive(Debug)]
 pub(super) struct Pins {
     pub(super) list: Vec<Pin>,
     next_handle: u64,

@@ -1,7 +1,6 @@
 //! The files behind the memory of emulated GPUs.
 
 use std::ffi::CString;
-use std::fmt::Debug;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::mmap;
@@ -10,11 +9,8 @@ use super::step::Step;
 use crate::errno::Errno;
 
 /// The files of the GPUs' memory, kept in step with the allocation metadata.
-pub(super) trait Backing: Debug + Send {
+pub(super) trait Backing: Send {
     /// Applies the steps of a metadata change, or none if one fails.
-    ///
-    /// # Errors
-    /// `ENOMEM`, or a device's error.
     fn carry_out(&mut self, steps: &[Step]) -> Result<(), Errno>;
 
     /// The file with a GPU's memory.
@@ -32,7 +28,6 @@ pub(super) trait Backing: Debug + Send {
 }
 
 /// Memory of the host, a memfd per GPU.
-#[derive(Debug)]
 pub(super) struct Memfds {
     /// Created on first use.
     files: Vec<Option<OwnedFd>>,

@@ -53,7 +53,7 @@ const RELEASE: u32 = command::<u32>(WRITE, 4);
 const RENEW: u32 = command::<Range>(WRITE, 5);
 
 /// The GPU memory of this process.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Emugpu {
     /// Opened on first use, by the process that owns the memory.
     device: Option<OwnedFd>,

@@ -20,7 +20,6 @@ const WINDOW: u64 = 128 << 20;
 /// Overwrites freed parts of a shared block, so that a debugger shows them.
 const FREED: u8 = 0xDD;
 
-#[derive(Debug)]
 pub struct HostProvider {
     memory: Memory,
     config: GpuConfig,
@@ -49,7 +48,6 @@ pub struct Shared {
 }
 
 /// Part of a device address range, with memory at `offset` of a view.
-#[derive(Debug)]
 pub struct Span {
     view: Arc<View>,
     offset: u64,
@@ -117,18 +115,12 @@ impl HostProvider {
     }
 
     /// The memory behind a device address range, as the GPU's copy engines reach it.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] as [`Memory::translate`], [`Error::NoMemory`] if it cannot be mapped.
     pub fn spans(&mut self, va: u64, len: u64, need: Access) -> Result<Vec<Span>, Error> {
         let runs = self.memory.translate(va, len, need)?;
         runs.into_iter().map(|run| self.span(run)).collect()
     }
 
     /// Where other processes find the memory of a live buffer.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if no buffer starts there, [`Error::NoMemory`] if its file cannot be made.
     pub fn share(&mut self, base: u64) -> Result<Shared, Error> {
         let place = self.memory.place(base).ok_or(Error::Invalid)?;
         let run = self.memory.translate(base, place.len, Access::Read)?[0];
@@ -141,10 +133,6 @@ impl HostProvider {
     }
 
     /// Maps a buffer of another process, whose file this is, and returns its address.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if there is no such GPU or the buffer is not inside its memory,
-    /// [`Error::NoMemory`].
     pub fn import(&mut self, shared: &Shared, file: BorrowedFd<'_>) -> Result<u64, Error> {
         let gpu = shared.gpu as usize;
         let end = shared.start.checked_add(shared.blocks);
@@ -153,16 +141,12 @@ impl HostProvider {
         }
         let (offset, len) = (shared.offset, shared.len);
         let (va, object) = self.change(|memory| memory.import(gpu, shared.blocks, offset, len))?;
-        match View::new(file, shared.start, shared.blocks) {
-            Ok(view) => {
-                self.views.insert(object, Arc::new(view));
-                Ok(va)
-            }
-            Err(_) => {
-                self.change(|memory| memory.free(va))?;
-                Err(Error::NoMemory)
-            }
-        }
+        let Ok(view) = View::new(file, shared.start, shared.blocks) else {
+            self.change(|memory| memory.free(va))?;
+            return Err(Error::NoMemory);
+        };
+        self.views.insert(object, Arc::new(view));
+        Ok(va)
     }
 
     /// The peer-to-peer token and address space of this process, as
@@ -240,20 +224,14 @@ impl Provider for HostProvider {
         }
         let table = self.memory.pin(va, len, persistent).map_err(errno)?;
         let gpu = table.runs[0].gpu;
-        let refused = if *self.config.rdma.of(gpu) == YesNo::No {
-            Some(Errno::EINVAL)
+        let result = if *self.config.rdma.of(gpu) == YesNo::No {
+            Err(Errno::EINVAL)
         } else if self.memory.pinned_bytes(gpu) > *self.config.bar1_size.of(gpu) {
-            Some(Errno::ENOMEM)
+            Err(Errno::ENOMEM)
         } else {
-            None
+            Ok(table.id)
         };
-        match refused {
-            Some(errno) => {
-                self.memory.unpin(table.id);
-                Err(errno)
-            }
-            None => Ok(table.id),
-        }
+        result.inspect_err(|_| self.memory.unpin(table.id))
     }
 
     fn put_pages(&mut self, table: PageTableId) {
@@ -300,7 +278,7 @@ mod tests {
 
     use super::super::physical::Object;
     use super::*;
-    use crate::per_gpu::PerGpu;
+    use crate::config::PerGpu;
 
     fn config() -> GpuConfig {
         GpuConfig { gpus: 2, bar1_size: PerGpu::all(64 << 20), ..GpuConfig::default() }
@@ -329,23 +307,6 @@ mod tests {
         let spans = gpu.spans(va, 1, Access::Read).unwrap();
         // SAFETY: a byte inside the span.
         unsafe { spans[0].bytes().read_volatile() }
-    }
-
-    #[test]
-    fn a_mapping_is_composed_of_scattered_physical_memory() {
-        let mut gpu = provider();
-        let va = gpu.change(|m| m.reserve(2 * BLOCK, 0, 0)).unwrap();
-        // The second half of the addresses comes first in memory.
-        for at in [va + BLOCK, va] {
-            let handle = gpu.change(|m| m.create(0, BLOCK, true, false)).unwrap();
-            gpu.change(|m| m.map(at, handle)).unwrap();
-        }
-        gpu.change(|m| m.set_access(va, 2 * BLOCK, 0, Access::ReadWrite)).unwrap();
-        let table = pin(&mut gpu, va, 2 * BLOCK).unwrap();
-        let bytes = map(&mut gpu, table, 2 * BLOCK);
-        bytes[BLOCK as usize - 1].store(1, Relaxed);
-        bytes[BLOCK as usize].store(2, Relaxed);
-        assert_eq!((gpu_byte(&mut gpu, va + BLOCK - 1), gpu_byte(&mut gpu, va + BLOCK)), (1, 2));
     }
 
     #[test]
@@ -435,7 +396,6 @@ mod tests {
     }
 
     /// A device without any memory.
-    #[derive(Debug)]
     struct Full;
 
     impl Backing for Full {

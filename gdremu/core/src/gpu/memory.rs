@@ -13,7 +13,6 @@ use super::ranges::Ranges;
 pub use super::physical::Run;
 use super::step::Step;
 
-/// The reason why a call on the memory fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// No physical memory is left.
@@ -98,7 +97,6 @@ pub struct Memory {
     /// cuMemAddressReserve'd ranges, as length by start.
     pub(super) reservations: BTreeMap<u64, u64>,
     pub(super) pins: BTreeMap<PageTableId, Pin>,
-    /// Steps since the last [`Memory::take_steps`].
     pub(super) steps: Vec<Step>,
     ids: u64,
 }
@@ -139,9 +137,6 @@ impl Memory {
 
     /// Allocates a buffer of `len` bytes, to be pinned or not, and returns its address, a multiple
     /// of 512.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for length 0, [`Error::NoMemory`], [`Error::NoAddresses`].
     pub fn alloc(&mut self, gpu: usize, len: u64, rdma: bool) -> Result<u64, Error> {
         if len == 0 {
             return Err(Error::Invalid);
@@ -158,9 +153,6 @@ impl Memory {
 
     /// Takes blocks for memory of another process, in which a buffer of `len` bytes starts at `offset`.
     /// Returns the buffer's address; [`Memory::free`] gives it back. It cannot be pinned.
-    ///
-    /// # Errors
-    /// As [`Memory::alloc`]; [`Error::Invalid`] if the buffer is not inside the blocks.
     pub fn import(&mut self, gpu: usize, blocks: u64, offset: u64, len: u64) -> Result<(u64, ObjectId), Error> {
         let end = offset.checked_add(len).ok_or(Error::Invalid)?;
         if len == 0 || end > blocks || !blocks.is_multiple_of(BLOCK) {
@@ -340,39 +332,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn full_and_absurd_requests_fail_and_take_nothing() {
-        let mut memory = memory();
-        assert_eq!(memory.alloc(0, 0, true), Err(Error::Invalid));
-        assert_eq!(memory.alloc(0, u64::MAX, true), Err(Error::NoMemory));
-        assert_eq!(memory.alloc(0, SIZE + 1, true), Err(Error::NoMemory));
-        assert_eq!(memory.free_bytes(0), SIZE);
-        assert!(memory.alloc(0, SIZE, true).is_ok());
-        assert_eq!(memory.alloc(0, 1, true), Err(Error::NoMemory));
-    }
-
-    #[test]
     fn asks_for_addresses_when_they_run_out() {
         let mut memory = Memory::new(1, SIZE);
         assert_eq!(memory.alloc(0, 3 << 20, true), Err(Error::NoAddresses(4 << 20)));
         memory.add_window(BASE, 4 << 20);
         assert_eq!(memory.alloc(0, 3 << 20, true), Ok(BASE));
         assert_eq!(memory.alloc(0, 1, true), Err(Error::NoAddresses(BLOCK)));
-    }
-
-    #[test]
-    fn a_freed_small_buffer_is_scrubbed_and_the_last_one_removed_with_its_block() {
-        let mut memory = memory();
-        let a = memory.alloc(0, 600, true).unwrap();
-        let b = memory.alloc(0, 1, true).unwrap();
-        memory.take_steps();
-        memory.free(a).unwrap();
-        let steps = memory.take_steps();
-        assert!(matches!(steps[..], [Step::Scrubbed(Run { offset: 0, len: 1024, .. })]), "{steps:?}");
-        memory.free(b).unwrap();
-        let steps = memory.take_steps();
-        assert!(
-            matches!(steps[..], [Step::Unmapped { .. }, Step::Removed(Run { offset: 0, len: BLOCK, .. })]),
-            "{steps:?}"
-        );
     }
 }

@@ -155,13 +155,12 @@ unsafe fn replace(addr: usize, len: usize, file: BorrowedFd<'_>, offset: u64) ->
     Ok(())
 }
 
-fn page_size() -> usize {
+pub fn page_size() -> usize {
     // SAFETY: sysconf has no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
 /// A piece of GPU memory as the GPU's own copy engines see it, always mapped, whatever the program maps or frees.
-#[derive(Debug)]
 pub(super) struct View {
     addr: usize,
     len: usize,

@@ -34,6 +34,7 @@ mod vmm;
 
 pub use host::{HostProvider, Shared};
 pub use memory::{PageTable, PageTableId, Run};
+pub use mmap::page_size;
 pub use nvidia::NvidiaProvider;
 pub use provider::Provider;
 

@@ -29,7 +29,6 @@ pub struct Run {
     pub len: u64,
 }
 
-/// One allocation of physical memory.
 #[derive(Clone, Debug)]
 pub struct Object {
     pub gpu: usize,
@@ -43,21 +42,18 @@ pub struct Object {
     pub exportable: bool,
     /// True if its bytes are those of another process. It cannot be pinned or exported.
     pub imported: bool,
-    /// References held by handles (cuMemCreate, cuMemRetainAllocationHandle).
-    handles: u32,
-    /// References held by anything else, that is mappings and page tables.
-    uses: u32,
+    /// References held by each [`Holder`].
+    references: [u32; 2],
 }
 
-/// The holders of references to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
+    /// cuMemCreate, cuMemRetainAllocationHandle.
     Handle,
     /// A mapping into the address space or a page table.
     Use,
 }
 
-/// The memory of all GPUs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Physical {
     free: Vec<Ranges>,
@@ -85,7 +81,7 @@ impl Physical {
         let start = self.free.get_mut(gpu)?.take(len, BLOCK)?;
         self.created += 1;
         let id = ObjectId(self.created);
-        let object = Object { gpu, start, len, rdma, exportable, imported: false, handles: 0, uses: 0 };
+        let object = Object { gpu, start, len, rdma, exportable, imported: false, references: [0; 2] };
         self.objects.insert(id, object);
         self.hold(id, holder);
         Some(id)
@@ -97,7 +93,7 @@ impl Physical {
 
     /// The object, if the program has a handle to it.
     pub(super) fn by_handle(&self, id: ObjectId) -> Option<&Object> {
-        self.get(id).filter(|object| object.handles > 0)
+        self.get(id).filter(|object| object.references[Holder::Handle as usize] > 0)
     }
 
     /// Marks a live object as memory of another process.
@@ -113,7 +109,7 @@ impl Physical {
     pub(super) fn release(&mut self, id: ObjectId, holder: Holder) -> Option<Run> {
         *self.count(id, holder) -= 1;
         let object = &self.objects[&id];
-        if object.handles > 0 || object.uses > 0 {
+        if object.references != [0; 2] {
             return None;
         }
         let run = Run { gpu: object.gpu, object: id, offset: object.start, len: object.len };
@@ -127,10 +123,6 @@ impl Physical {
     }
 
     fn count(&mut self, id: ObjectId, holder: Holder) -> &mut u32 {
-        let object = self.objects.get_mut(&id).expect("references are to live objects");
-        match holder {
-            Holder::Handle => &mut object.handles,
-            Holder::Use => &mut object.uses,
-        }
+        &mut self.objects.get_mut(&id).expect("references are to live objects").references[holder as usize]
     }
 }

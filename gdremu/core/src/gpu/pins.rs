@@ -169,37 +169,6 @@ mod tests {
     }
 
     #[test]
-    fn persistent_pages_survive_the_free_and_are_not_handed_out() {
-        let mut memory = Memory::new(1, 2 * BLOCK);
-        memory.add_window(BASE, 1 << 30);
-        memory.alloc(0, BLOCK, true).unwrap();
-        let table = memory.pin(BASE, BLOCK, true).unwrap();
-        assert_eq!(memory.free(BASE), Ok(vec![]));
-        assert!(!removes(&mut memory));
-        let next = memory.alloc(0, BLOCK, true).unwrap();
-        assert_eq!(next, BASE, "the address is free");
-        assert_ne!(memory.translate(next, 1, Access::Read).unwrap()[0].offset, table.runs[0].offset);
-        assert_eq!(memory.alloc(0, BLOCK, true), Err(Error::NoMemory));
-        memory.unpin(table.id);
-        assert!(memory.take_steps().contains(&Step::Removed(table.runs[0])));
-        assert!(memory.alloc(0, BLOCK, true).is_ok());
-    }
-
-    #[test]
-    fn a_small_buffer_freed_while_pinned_is_not_reused_before_the_unpin() {
-        let mut memory = memory();
-        let a = memory.alloc(0, 512, true).unwrap();
-        let b = memory.alloc(0, 512, true).unwrap();
-        let table = memory.pin(BASE, GPU_PAGE, true).unwrap();
-        memory.free(a).unwrap();
-        assert_eq!(memory.alloc(0, 512, true), Ok(b + 512));
-        memory.take_steps();
-        memory.unpin(table.id);
-        assert!(matches!(memory.take_steps()[..], [Step::Scrubbed(run)] if run.len == 512));
-        assert_eq!(memory.alloc(0, 512, true), Ok(a));
-    }
-
-    #[test]
     fn a_shared_block_whose_buffers_are_gone_lives_until_the_unpin() {
         let mut memory = memory();
         let a = memory.alloc(0, 512, true).unwrap();

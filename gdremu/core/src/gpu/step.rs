@@ -34,8 +34,8 @@ mod tests {
         memory.take_steps();
         memory.free(a).unwrap();
         // Its second page holds the start of the other.
-        let first = Step::Emptied { va: BASE, len: GPU_PAGE };
-        assert_eq!(memory.take_steps()[1..], [first]);
+        let own = Run { gpu: 0, object: ObjectId(1), offset: 0, len: GPU_PAGE + 512 };
+        assert_eq!(memory.take_steps(), [Step::Scrubbed(own), Step::Emptied { va: BASE, len: GPU_PAGE }]);
         memory.free(b).unwrap();
         assert_eq!(memory.take_steps()[0], Step::Unmapped { va: BASE, len: BLOCK });
     }

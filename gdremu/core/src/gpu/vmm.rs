@@ -11,9 +11,6 @@ use super::step::Step;
 
 impl Memory {
     /// Creates a physical object with one handle. `len` is a multiple of 2 MiB.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for another length or GPU, [`Error::NoMemory`].
     pub fn create(&mut self, gpu: usize, len: u64, rdma: bool, exportable: bool) -> Result<ObjectId, Error> {
         if len == 0 || !len.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
@@ -23,7 +20,6 @@ impl Memory {
         Ok(object)
     }
 
-    /// The object behind a live handle.
     pub fn object(&self, handle: ObjectId) -> Result<&Object, Error> {
         self.physical.by_handle(handle).ok_or(Error::Invalid)
     }

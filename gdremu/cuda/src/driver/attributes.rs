@@ -43,10 +43,6 @@ const VALUES: [i32; 147] = [
     0, 0, 0, 0, 0, 0, 0,            // 141: VMM, pools and dma-bufs in host memory, atomics
 ];
 
-/// The value of an attribute.
-///
-/// # Errors
-/// INVALID_VALUE for a number that the emulated driver does not know.
 pub(crate) fn value(gpu: usize, attribute: i32) -> Result<i32> {
     let config = gpus::config();
     let coherent = i32::from(config.coherent);
@@ -69,7 +65,6 @@ pub(crate) fn value(gpu: usize, attribute: i32) -> Result<i32> {
     })
 }
 
-/// Stores a GPU's compute capability.
 pub(crate) fn compute_capability(gpu: usize, major: Out<i32>, minor: Out<i32>) -> Result {
     major.set(value(gpu, COMPUTE_CAPABILITY_MAJOR)?)?;
     minor.set(value(gpu, COMPUTE_CAPABILITY_MINOR)?)

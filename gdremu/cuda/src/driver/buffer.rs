@@ -49,9 +49,6 @@ pub(super) fn cuMemFree_v2(address: u64) -> Result {
 }
 
 /// Frees a buffer, from a pool or not.
-///
-/// # Errors
-/// INVALID_VALUE if none starts there. OPERATING_SYSTEM if other processes cannot be informed.
 pub(super) fn free(state: &mut State, address: u64) -> Result {
     let allocation = state.allocations.get(&address).ok_or(Error::INVALID_VALUE)?;
     if let Some(shared) = &allocation.shared {

@@ -32,9 +32,6 @@ thread_local! {
 }
 
 /// Refuses a call that endangers a capture, which then is invalid.
-///
-/// # Errors
-/// STREAM_CAPTURE_UNSUPPORTED.
 pub(super) fn check_call(name: &str) -> Result {
     if CAPTURING.load(Ordering::SeqCst) == 0 || !UNSAFE.split(' ').any(|known| known == name) {
         return Ok(());
@@ -53,10 +50,7 @@ pub(super) fn check_call(name: &str) -> Result {
     refused
 }
 
-/// Makes the captures of these streams invalid.
-///
-/// # Errors
-/// `error` if there are any.
+/// Makes the captures of these streams invalid. Fails with `error` if there are any.
 fn invalidate(state: &mut State, error: Error, of: impl Fn(StreamHandle, Option<&Stream>) -> bool) -> Result {
     let State { captures, streams, .. } = state;
     let mut result = Ok(());
@@ -70,9 +64,6 @@ fn invalidate(state: &mut State, error: Error, of: impl Fn(StreamHandle, Option<
 }
 
 /// Refuses queries of a stream that captures, and of a default stream that such streams would wait for.
-///
-/// # Errors
-/// STREAM_CAPTURE_UNSUPPORTED, STREAM_CAPTURE_IMPLICIT.
 pub(super) fn check_stream(state: &mut State, current: Current, stream: StreamHandle) -> Result {
     invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |captures, _| captures == stream)?;
     if state.streams.get(stream).is_some() {
@@ -84,9 +75,6 @@ pub(super) fn check_stream(state: &mut State, current: Current, stream: StreamHa
 }
 
 /// The same for work, which is not captured.
-///
-/// # Errors
-/// As [`check_stream`].
 pub(super) fn check_work(state: &mut State, current: Current, stream: StreamHandle) -> Result {
     static SAID: AtomicBool = AtomicBool::new(false);
 
@@ -97,9 +85,6 @@ pub(super) fn check_work(state: &mut State, current: Current, stream: StreamHand
 }
 
 /// Refuses to wait for a context with streams that capture.
-///
-/// # Errors
-/// STREAM_CAPTURE_UNSUPPORTED.
 pub(super) fn check_context(state: &mut State, context: ContextHandle) -> Result {
     invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |_, captures| captures.is_some_and(|it| it.context == context))
 }

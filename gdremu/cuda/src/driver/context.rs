@@ -14,9 +14,6 @@ use crate::gpus;
 pub(super) const API_VERSION: u32 = 3020;
 
 /// Creates a context without making it current; at the handle of an earlier one, if there was one.
-///
-/// # Errors
-/// The error of a GPU kernel.
 pub(super) fn create(
     state: &mut State,
     gpu: usize,
@@ -41,9 +38,6 @@ pub(super) fn live(state: &State, context: ContextHandle) -> Result<&Context> {
 }
 
 /// Ends a context and everything that belongs to it, GPU kernels first.
-///
-/// # Errors
-/// INVALID_CONTEXT.
 pub(super) fn destroy(mut state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
     let ended = state.contexts.remove(context);
     ended.ok_or(Error::INVALID_CONTEXT)?.stop.store(true, Ordering::Relaxed);
@@ -57,7 +51,6 @@ pub(super) fn destroy(mut state: MutexGuard<'static, State>, context: ContextHan
     buffer::free_all_of(&mut state, context)
 }
 
-/// Creates a context and makes it current.
 pub(super) fn create_current(state: &mut State, flags: u32, device: i32) -> Result<ContextHandle> {
     let gpu = gpus::by_ordinal(device)?;
     state::check_flags(flags)?;
@@ -68,7 +61,8 @@ pub(super) fn create_current(state: &mut State, flags: u32, device: i32) -> Resu
 
 pub(super) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
     let state = state::lock();
-    ensure(!state.primaries.values().any(|primary| primary.context == Some(context)), Error::INVALID_CONTEXT)?; // Released, not destroyed.
+    // Those are released, not destroyed.
+    ensure(!state.primaries.values().any(|primary| primary.context == Some(context)), Error::INVALID_CONTEXT)?;
     destroy(state, context)?;
     state::lock().destroyed.insert(context);
     STACK.with(|stack| {
@@ -105,24 +99,11 @@ pub(super) fn exec_affinity(gpu: usize, kind: u32) -> Result<[u32; 2]> {
     Ok([kind, attributes::value(gpu, MULTIPROCESSOR_COUNT)? as u32])
 }
 
-/// Waits for all work of a context.
-fn synchronize(mut state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
+pub(super) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {
+    let mut state = state::lock();
+    let context = if context == 0 { state.current()?.context } else { context };
+    live(&state, context)?;
     capture::check_context(&mut state, context)?;
     let all = work::all_of(&state, context);
     work::wait(state, context, &all).map(drop)
-}
-
-pub(super) fn cuCtxSynchronize() -> Result {
-    let state = state::lock();
-    let context = state.current()?.context;
-    synchronize(state, context)
-}
-
-pub(super) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {
-    if context == 0 {
-        return cuCtxSynchronize();
-    }
-    let state = state::lock();
-    live(&state, context)?;
-    synchronize(state, context)
 }

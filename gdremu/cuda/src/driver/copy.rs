@@ -44,7 +44,6 @@ pub(super) enum Memory {
 }
 
 impl Memory {
-    /// Its pieces, as address and length.
     pub(super) fn pieces(&self) -> Vec<(*mut u8, usize)> {
         match self {
             Memory::Gpu(spans) => spans.iter().map(|span| (span.bytes(), span.len)).collect(),
@@ -72,10 +71,7 @@ impl Memory {
     }
 }
 
-/// The memory at an address.
-///
-/// # Errors
-/// INVALID_VALUE: not all of it is one buffer, or CUDA does not know it and must.
+/// The memory at an address, if it is all of one buffer, and known to CUDA where it must be.
 fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory> {
     let address = side.address();
     if gpus::with(|gpu| gpu.is_device_address(address)) {
@@ -141,7 +137,6 @@ fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
     }
 }
 
-/// Writes to GPU memory.
 pub(super) fn write(to: Vec<Span>, bytes: &[u8]) {
     let from = (bytes.as_ptr().cast_mut(), bytes.len());
     copy_pieces(&Memory::Gpu(to).pieces(), &[from]);

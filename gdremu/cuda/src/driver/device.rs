@@ -9,9 +9,6 @@ use crate::gpus;
 pub(crate) const NAME: &str = "gdremu GPU";
 
 /// The GPU at a PCI address, if there is one.
-///
-/// # Errors
-/// INVALID_VALUE if the text is not a PCI address.
 pub(crate) fn at_pci_address(text: &str) -> Result<Option<usize>> {
     let wanted = pci_fields(text).ok_or(Error::INVALID_VALUE)?;
     let address = |gpu| ((pci::bus(gpu) >> 8) as u64, (pci::bus(gpu) & 0xff) as u64, 0, 0);

@@ -191,7 +191,7 @@ entry_points! {
             => |state| id.set(context::live(state, context)?.id);
         fn cuCtxGetApiVersion(context: ContextHandle, version: Out<u32>) with_state 3020
             => |state| context::live(state, context).and_then(|_| version.set(context::API_VERSION));
-        fn cuCtxSynchronize() initialized 2000;
+        fn cuCtxSynchronize() initialized 2000 => || context::cuCtxSynchronize_v2(0);
         fn cuCtxSynchronize_v2(context: ContextHandle) initialized 13000;
         // There is no profiler.
         fn cuProfilerStart() in_context 4000 => |_, _| Ok(());
@@ -203,8 +203,7 @@ entry_points! {
         fn cuDeviceGetP2PAttribute(value: Out<i32>, attribute: i32, source: i32, destination: i32) initialized 8000
             => || value.fill(|| peer::attribute(attribute, source, destination));
         fn cuCtxEnablePeerAccess(peer: ContextHandle, flags: u32) in_context 4000;
-        fn cuCtxDisablePeerAccess(peer: ContextHandle) in_context 4000
-            => |state, current| peer::disable(state, current, peer);
+        fn cuCtxDisablePeerAccess(peer: ContextHandle) in_context 4000;
         // The CPU's writes through a mapping and the GPU's view of them are the same memory, so nothing is in flight.
         fn cuFlushGPUDirectRDMAWrites(target: u32, scope: u32) in_context 11030
             => |_, _| match (target, scope) { (0, 100 | 200) => Ok(()), _ => Err(Error::INVALID_VALUE) };
@@ -313,11 +312,10 @@ entry_points! {
         fn cuMemAllocAsync(address: Out<u64>, size: usize, stream: StreamHandle)
             in_context 11020, cuMemAllocAsync_ptsz 11020 => |state, current| {
                 let pool = pool::current_pool(state, current.gpu);
-                pool::alloc(state, current, address, size, pool, stream)
+                pool::cuMemAllocFromPoolAsync(state, current, address, size, pool, stream)
             };
         fn cuMemAllocFromPoolAsync(address: Out<u64>, size: usize, pool: PoolHandle, stream: StreamHandle)
-            in_context 11020, cuMemAllocFromPoolAsync_ptsz 11020
-            => |state, current| pool::alloc(state, current, address, size, pool, stream);
+            in_context 11020, cuMemAllocFromPoolAsync_ptsz 11020;
         fn cuMemFreeAsync(address: u64, stream: StreamHandle) initialized 11020, cuMemFreeAsync_ptsz 11020;
     }
     pointer {
@@ -325,9 +323,8 @@ entry_points! {
         fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Untyped>, address: u64) with_state 7000
             => |state| pointer::get_all(state, count, attributes, data, address);
         fn cuMemRangeGetAttribute(data: Untyped, size: usize, attribute: u32, address: u64, count: usize)
-            with_state 8000 => |state| pointer::get_of_range(state, data, size, attribute, address, count);
-        fn cuPointerSetAttribute(value: In<u32>, attribute: u32, address: u64) with_state 6000
-            => |state| pointer::set(state, value.get()?, attribute, address);
+            with_state 8000;
+        fn cuPointerSetAttribute(value: In<u32>, attribute: u32, address: u64) with_state 6000;
     }
     vmm {
         // CUDA reads the properties, and accepts any.
@@ -350,12 +347,10 @@ entry_points! {
             });
         fn cuMemAddressFree(address: u64, size: usize) initialized 10020
             => || gpus::change(|memory| memory.unreserve(address, size as u64));
-        fn cuMemMap(address: u64, size: usize, offset: usize, handle: u64, flags: u64) initialized 10020
-            => || vmm::map(address, size, offset, handle, flags);
+        fn cuMemMap(address: u64, size: usize, offset: usize, handle: u64, flags: u64) initialized 10020;
         fn cuMemUnmap(address: u64, size: usize) initialized 10020
             => || gpus::take_away(|memory| memory.unmap(address, size as u64));
-        fn cuMemSetAccess(address: u64, size: usize, wanted: In<AccessDesc>, count: usize) initialized 10020
-            => || vmm::set_access(address, size, wanted, count);
+        fn cuMemSetAccess(address: u64, size: usize, wanted: In<AccessDesc>, count: usize) initialized 10020;
         fn cuMemGetAccess(flags: Out<u64>, location: In<Location>, address: u64) initialized 10020 => || {
                 let of = vmm::gpu_at(location.get()?)?;
                 flags.set(vmm::access_flags(gpus::with(|gpus| gpus.memory().access(address, of))?))

@@ -12,10 +12,6 @@ use crate::error::{Error, Result, ensure};
 const FLAGS: u32 = 0x7;
 const INTERPROCESS: u32 = 0x4;
 
-/// An event by its handle.
-///
-/// # Errors
-/// INVALID_HANDLE; the error of its context.
 fn find(state: &State, event: EventHandle) -> Result<&Event> {
     let event = state.events.get(event).ok_or(Error::INVALID_HANDLE)?;
     work::check(state, event.context)?;
@@ -54,8 +50,7 @@ pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result 
     Ok(())
 }
 
-/// # Errors
-/// ILLEGAL_STATE for events outside of a graph, since no stream captures any.
+/// Events outside of a graph do not exist, since no stream captures any.
 pub(super) fn check_flags(flags: u32) -> Result {
     match flags {
         0 => Ok(()),
@@ -78,7 +73,6 @@ pub(super) fn cuEventSynchronize(event: EventHandle) -> Result {
     work::wait(state, context, pending.as_slice()).map(drop)
 }
 
-/// The milliseconds between two events.
 pub(super) fn elapsed(state: &State, start: EventHandle, end: EventHandle) -> Result<f32> {
     let (start, end) = (find(state, start)?, find(state, end)?);
     ensure(start.context == end.context, Error::INVALID_HANDLE)?;

@@ -4,6 +4,7 @@
 use std::ffi::c_int;
 
 use gdremu_core::errno::Errno;
+use gdremu_core::gpu::page_size;
 use gdremu_core::gpu::physical::ObjectId;
 
 use crate::descriptors::Export;
@@ -25,11 +26,6 @@ fn operating_system(_: Errno) -> Error {
     Error::OPERATING_SYSTEM
 }
 
-pub(super) fn host_page() -> u64 {
-    // SAFETY: `sysconf` only reads a constant.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
-}
-
 /// Exports a range of addresses, and returns its descriptor.
 pub(super) fn range(address: u64, size: usize, kind: u32, flags: u64) -> Result<c_int> {
     let config = gpus::config();
@@ -40,7 +36,7 @@ pub(super) fn range(address: u64, size: usize, kind: u32, flags: u64) -> Result<
     ensure(flags & MAPPING_TYPE_PCIE == 0 || config.coherent, Error::NOT_SUPPORTED)?;
     let mut process = process::lock();
     let size = size as u64;
-    let table = process.gpu.host().change(|memory| memory.export(address, size, host_page()))?;
+    let table = process.gpu.host().change(|memory| memory.export(address, size, page_size() as u64))?;
     if !config.exports_dmabufs(table.runs[0].gpu) {
         process.gpu.put_pages(table.id);
         return Err(Error::NOT_SUPPORTED);

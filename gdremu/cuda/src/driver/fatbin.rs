@@ -10,14 +10,12 @@ use ruzstd::decoding::StreamingDecoder;
 /// The length of the header, with number, version, its length, the length of the entries.
 pub(crate) const HEADER: usize = 16;
 
-/// Kind of an entry.
 const PTX: u16 = 1;
 
 /// Flags of an entry.
 const LZ4: u64 = 0x2000;
 const ZSTD: u64 = 0x8000;
 
-/// Longer texts are refused.
 const MAX_TEXT: usize = 1 << 30;
 
 /// Why there is no PTX to run.
@@ -42,7 +40,6 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A number of `N` bytes.
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes: &[u8; N] = bytes.get(at..)?.first_chunk()?;
     Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
@@ -54,7 +51,6 @@ pub(crate) fn len(header: &[u8]) -> Option<usize> {
     usize::try_from(len).ok()
 }
 
-/// An entry.
 struct Entry<'a> {
     header: &'a [u8],
     payload: &'a [u8],

@@ -6,7 +6,8 @@
 
 use std::ptr;
 
-use super::export::host_page;
+use gdremu_core::gpu::page_size;
+
 use super::state::{ContextHandle, Current, HostRange, Kind, State};
 use super::work;
 use crate::address_space;
@@ -58,21 +59,17 @@ fn insert(state: &mut State, current: Current, address: usize, len: usize, kind:
 }
 
 /// The context of memory of a kind that starts at an address.
-///
-/// # Errors
-/// INVALID_VALUE if none starts there.
 pub(super) fn owner(state: &State, address: usize, kind: Kind) -> Result<ContextHandle> {
-    let range = state.host.get(&address).filter(|range| range.kind == kind);
-    range.map(|range| range.context).ok_or(Error::INVALID_VALUE)
+    starting_at(state, address, kind).map(|range| range.context)
 }
 
-/// Frees memory of a kind.
-///
-/// # Errors
-/// INVALID_VALUE if none starts there.
+/// The range of a kind that starts at an address.
+fn starting_at(state: &State, address: usize, kind: Kind) -> Result<&HostRange> {
+    state.host.get(&address).filter(|range| range.kind == kind).ok_or(Error::INVALID_VALUE)
+}
+
 pub(super) fn free(state: &mut State, address: usize, kind: Kind) -> Result {
-    let range = state.host.get(&address).filter(|range| range.kind == kind);
-    let len = range.ok_or(Error::INVALID_VALUE)?.len;
+    let len = starting_at(state, address, kind)?.len;
     state.host.remove(&address);
     address_space::changed();
     if kind != Kind::Registered {
@@ -142,7 +139,7 @@ pub(super) fn cuMemHostRegister_v2(
 /// Brings the program's memory into RAM, as CUDA does. False if the program may not access all of it.
 fn populate(address: usize, len: usize, write: bool) -> bool {
     let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
-    let start = address - address % host_page() as usize;
+    let start = address - address % page_size();
     // SAFETY: changes neither what is mapped nor what is in it.
     let advise = |start: usize, len: usize| unsafe { libc::syscall(libc::SYS_madvise, start, len, advice) == 0 };
     advise(start, address + len - start) || !advise(0, 0) // Linux before 5.14 does not have it.

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::iter;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::ptx::{self, Kernel, Launch, Stopped, Trap};
 
@@ -27,7 +27,6 @@ const MULTIPROCESSOR_SHARED: usize = 228 << 10;
 const SHARED_UNIT: usize = 128;
 const BLOCK_RESERVED: usize = 1 << 10;
 
-/// A GPU's multiprocessors.
 const MULTIPROCESSORS: u64 = 132;
 
 /// The arguments of a launch besides the GPU kernel and its parameters.
@@ -42,9 +41,6 @@ pub(super) struct Request {
 
 impl Request {
     /// How many blocks run at the same time, at most.
-    ///
-    /// # Errors
-    /// INVALID_VALUE: no GPU can do that. COOPERATIVE_LAUNCH_TOO_LARGE.
     fn resident(&self, kernel: &Kernel) -> Result<u64> {
         let fits = |sizes: [u32; 3], limits: [u32; 3]| {
             iter::zip(sizes, limits).all(|(size, limit)| (1..=limit).contains(&size))
@@ -64,7 +60,6 @@ impl Request {
     }
 }
 
-/// The most threads of a block.
 pub(crate) fn max_threads(kernel: &Kernel) -> u64 {
     kernel.max_threads.map_or(MAX_BLOCK_THREADS, |limit| limit.min(MAX_BLOCK_THREADS))
 }
@@ -99,7 +94,6 @@ fn demangled(name: &str) -> String {
     demangled.unwrap_or_else(|| name.to_owned())
 }
 
-/// Reports a GPU kernel that is not run.
 pub(crate) fn refuse(name: &str, why: &str) {
     refused::kernel(&demangled(name), why);
 }
@@ -109,8 +103,7 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
     let function = {
         let state = state::lock();
         state.current()?;
-        let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
-        function.clone()
+        state.functions.get(function).ok_or(Error::INVALID_HANDLE)?.clone()
     };
     let kernel = function.kernel.map_err(|why| {
         refuse(&function.name, &why);
@@ -148,13 +141,9 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
 /// Logs why a GPU kernel was stopped. Returns the error that its context has from now on.
 fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
     let (reason, error) = match stopped.trap {
-        Trap::IllegalAddress(address) => {
-            let reason = format!("it may not access {address:#x}");
-            (reason, Error::ILLEGAL_ADDRESS)
-        }
+        Trap::IllegalAddress(address) => (format!("it may not access {address:#x}"), Error::ILLEGAL_ADDRESS),
         Trap::MisalignedAddress(address) => {
-            let reason = format!("{address:#x} is not a multiple of the size of the access");
-            (reason, Error::MISALIGNED_ADDRESS)
+            (format!("{address:#x} is not a multiple of the size of the access"), Error::MISALIGNED_ADDRESS)
         }
         Trap::Explicit => ("it executed trap".to_owned(), Error::LAUNCH_FAILED),
     };
@@ -184,14 +173,13 @@ const ATTRIBUTES: [fn(&Kernel) -> u64; 9] = [
 /// The attributes of a GPU kernel that cannot run are those of one that needs nothing.
 pub(super) fn attribute(state: &State, attribute: i32, function: FunctionHandle) -> Result<i32> {
     let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
-    let attribute = usize::try_from(attribute).ok();
-    let attribute = attribute.and_then(|number| ATTRIBUTES.get(number));
-    let attribute = attribute.ok_or(Error::INVALID_VALUE)?;
+    let number = usize::try_from(attribute).map_err(|_| Error::INVALID_VALUE)?;
+    let attribute = ATTRIBUTES.get(number).ok_or(Error::INVALID_VALUE)?;
     let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
     Ok(attribute(kernel) as i32)
 }
 
-static UNKNOWN: Kernel = Kernel::EMPTY;
+static UNKNOWN: LazyLock<Kernel> = LazyLock::new(Kernel::default);
 
 pub(super) fn active_blocks(state: &State, function: FunctionHandle, threads: i32, shared_bytes: usize) -> Result<i32> {
     let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use crate::ptx::{Fault, GlobalMemory};
+use crate::ptx::{Change, Fault, GlobalMemory};
 use gdremu_core::gpu::host::Span;
 use gdremu_core::gpu::memory::{Access, Place};
 
@@ -20,7 +20,6 @@ pub(super) struct KernelMemory {
     changes: u64,
 }
 
-/// Contiguous memory.
 struct Piece {
     start: u64,
     len: u64,
@@ -151,13 +150,7 @@ impl GlobalMemory for KernelMemory {
         Ok(())
     }
 
-    fn update(
-        &mut self,
-        address: u64,
-        size: usize,
-        order: Ordering,
-        change: &dyn Fn(u64) -> u64,
-    ) -> Result<u64, Fault> {
+    fn update(&mut self, address: u64, size: usize, order: Ordering, change: &Change<'_>) -> Result<u64, Fault> {
         let place = self.find(address, size, true)?;
         Ok(atomic!(size, place, |atomic| {
             let mut old = atomic.load(Ordering::Relaxed);

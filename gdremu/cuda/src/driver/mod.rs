@@ -35,7 +35,6 @@ mod pointer;
 mod pool;
 mod primary;
 mod proc_address;
-mod signals;
 mod state;
 mod stream;
 mod vmm;

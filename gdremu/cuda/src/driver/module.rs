@@ -20,34 +20,30 @@ const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
 /// fat binary.
 const FATBIN_WRAPPER: [u8; 4] = 0x4662_43b1_u32.to_le_bytes();
 
-/// The PTX text in an image.
+/// Byte for byte, because a text may be shorter.
+fn begins_with(image: In<u8>, magic: [u8; 4]) -> bool {
+    (0..4).all(|index| image.at(index) == Ok(magic[index]))
+}
+
 fn text(image: In<u8>, capability: u32) -> std::result::Result<String, Problem> {
-    let begins_with = |magic: [u8; 4]| {
-        // Byte for byte, because a text may be shorter.
-        (0..4).all(|index| image.at(index).is_ok_and(|byte| byte == magic[index]))
-    };
-    if begins_with(FATBIN) {
+    if begins_with(image, FATBIN) {
         let header = image.bytes(fatbin::HEADER).ok_or(Problem::Malformed)?;
         let len = fatbin::len(header).ok_or(Problem::Malformed)?;
         let bytes = image.bytes(len).ok_or(Problem::Malformed)?;
         return fatbin::ptx(bytes, capability);
     }
-    ensure(!begins_with(ELF), Problem::NoPtx)?;
+    ensure(!begins_with(image, ELF), Problem::NoPtx)?;
     let image = image.of::<c_char>();
     let text = image.text().map_err(|_| Problem::Malformed)?;
     Ok(text.to_owned())
 }
 
-/// Loads the module of an image.
-///
-/// # Errors
-/// NO_BINARY_FOR_GPU, INVALID_IMAGE, INVALID_PTX, with a line on stderr; as cuMemAlloc.
 pub(super) fn load(call: &str, mut image: In<u8>) -> Result<ModuleHandle> {
     ensure(!image.is_null(), Error::INVALID_VALUE)?;
     let gpu = state::lock().current()?.gpu;
     let capability =
         attributes::value(gpu, COMPUTE_CAPABILITY_MAJOR)? * 10 + attributes::value(gpu, COMPUTE_CAPABILITY_MINOR)?;
-    if (0..4).all(|index| image.at(index) == Ok(FATBIN_WRAPPER[index])) {
+    if begins_with(image, FATBIN_WRAPPER) {
         image = image.of::<In<u8>>().at(1)?;
     }
     let text = text(image, capability as u32).map_err(|problem| {

@@ -24,7 +24,7 @@ pub(super) fn cuCtxEnablePeerAccess(state: &mut State, current: Current, peer: C
     ensure(context.peers.insert(peer), Error::PEER_ACCESS_ALREADY_ENABLED)
 }
 
-pub(super) fn disable(state: &mut State, current: Current, peer: ContextHandle) -> Result {
+pub(super) fn cuCtxDisablePeerAccess(state: &mut State, current: Current, peer: ContextHandle) -> Result {
     state.contexts.get(peer).ok_or(Error::INVALID_CONTEXT)?;
     let context = state.contexts.get_mut(current.context).ok_or(Error::INVALID_CONTEXT)?;
     ensure(context.peers.remove(&peer), Error::PEER_ACCESS_NOT_ENABLED)

@@ -61,26 +61,15 @@ pub(super) fn when(state: &State, current: Current, stream: Option<StreamHandle>
     }
 }
 
-/// Stores the value of an attribute.
-///
-/// # Errors
-/// INVALID_VALUE: an unknown attribute, or one that this kind of memory does not have. INVALID_CONTEXT.
+/// Stores the value of an attribute that this kind of memory has.
 fn get(state: &State, data: Untyped, attribute: u32, address: u64) -> Result {
     data.check()?;
     let known = find(state, address).ok_or(Error::INVALID_VALUE)?;
-    match attribute {
-        DEVICE_POINTER => {
-            state.current()?;
-            return data.of().set(address);
-        }
-        SYNC_MEMOPS => {
-            return data.of().set(u32::from(state.sync_memops.contains(&known.id())));
-        }
-        _ => {}
-    }
-    match known {
-        Known::Device(place) => get_device(state, data, attribute, address, &place),
-        Known::Host(start, range) => get_host(data, attribute, address, start, range),
+    match (attribute, known) {
+        (DEVICE_POINTER, _) => state.current().and_then(|_| data.of().set(address)),
+        (SYNC_MEMOPS, known) => data.of().set(u32::from(state.sync_memops.contains(&known.id()))),
+        (_, Known::Device(place)) => get_device(state, data, attribute, address, &place),
+        (_, Known::Host(start, range)) => get_host(data, attribute, address, start, range),
     }
 }
 
@@ -174,7 +163,7 @@ pub(super) fn get_all(state: &State, count: u32, attributes: In<u32>, data: In<U
 }
 
 /// An attribute of managed memory; the advice that it reports cannot be set here.
-pub(super) fn get_of_range(
+pub(super) fn cuMemRangeGetAttribute(
     state: &State,
     data: Untyped,
     size: usize,
@@ -212,7 +201,8 @@ fn set_nothing(data: Untyped, attribute: u32) -> Result {
 }
 
 /// SYNC_MEMOPS is all that can be set, and not of VMM memory.
-pub(super) fn set(state: &mut State, value: u32, attribute: u32, address: u64) -> Result {
+pub(super) fn cuPointerSetAttribute(state: &mut State, value: In<u32>, attribute: u32, address: u64) -> Result {
+    let value = value.get()?;
     let known = find(state, address).ok_or(Error::INVALID_VALUE)?;
     ensure(!matches!(known, Known::Device(Place { vmm: true, .. })), Error::NOT_SUPPORTED)?;
     ensure(attribute == SYNC_MEMOPS, Error::INVALID_VALUE)?;

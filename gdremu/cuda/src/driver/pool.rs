@@ -19,8 +19,6 @@ const MAX_SIZE_UNIT: u64 = 32 << 20;
 /// The first CUDA version whose pools can be GPUDirect capable.
 const RDMA_POOLS: u32 = 13030;
 
-/// # Errors
-/// NOT_SUPPORTED on GPUs without pools.
 fn check_supported() -> Result {
     ensure(gpus::config().mempools, Error::NOT_SUPPORTED)
 }
@@ -32,20 +30,13 @@ pub(super) fn gpu(device: i32) -> Result<usize> {
     Ok(gpu)
 }
 
-/// A pool by its handle.
 pub(super) fn find(state: &mut State, pool: PoolHandle) -> Result<&mut Pool> {
     state.pools.get_mut(pool).ok_or(Error::INVALID_VALUE)
 }
 
 pub(super) fn default_pool(state: &mut State, gpu: usize) -> PoolHandle {
-    match state.default_pools.get(&gpu) {
-        Some(&pool) => pool,
-        None => {
-            let pool = state.pools.add(Pool::new(gpu, false, u64::MAX));
-            state.default_pools.insert(gpu, pool);
-            pool
-        }
-    }
+    let State { pools, default_pools, .. } = state;
+    *default_pools.entry(gpu).or_insert_with(|| pools.add(Pool::new(gpu, false, u64::MAX)))
 }
 
 pub(super) fn current_pool(state: &mut State, gpu: usize) -> PoolHandle {
@@ -102,9 +93,6 @@ pub(super) fn set_attribute(pool: &mut Pool, attribute: u32, value: In<u8>) -> R
 }
 
 /// Sets which other GPUs may access the memory; the pool's own always may.
-///
-/// # Errors
-/// INVALID_DEVICE to take its own GPU's access away; NOT_SUPPORTED for read-only access.
 pub(super) fn set_access(pool: &mut Pool, wanted: In<AccessDesc>, count: usize) -> Result {
     (0..count).try_for_each(|index| {
         let AccessDesc { location, flags } = wanted.at(index)?;
@@ -119,7 +107,6 @@ pub(super) fn set_access(pool: &mut Pool, wanted: In<AccessDesc>, count: usize) 
     })
 }
 
-/// A GPU's access to the memory.
 pub(super) fn access(pool: &Pool, location: Location) -> Result<Access> {
     let gpu = vmm::gpu_at(location)?;
     Ok(match gpu == pool.gpu || pool.peers.contains(&gpu) {
@@ -128,7 +115,7 @@ pub(super) fn access(pool: &Pool, location: Location) -> Result<Access> {
     })
 }
 
-pub(super) fn alloc(
+pub(super) fn cuMemAllocFromPoolAsync(
     state: &mut State,
     current: Current,
     address: Out<u64>,

@@ -36,15 +36,11 @@ pub(super) fn cuStreamQuery(state: &mut State, current: Current, stream: StreamH
 }
 
 /// The stream of a handle; none for a default stream.
-///
-/// # Errors
-/// INVALID_HANDLE.
 pub(super) fn created(state: &State, stream: StreamHandle) -> Result<Option<&Stream>> {
     state.check_stream(stream)?;
     Ok(state.streams.get(stream))
 }
 
-/// The context of a stream.
 pub(super) fn context(state: &State, current: Current, stream: StreamHandle) -> Result<ContextHandle> {
     Ok(created(state, stream)?.map_or(current.context, |stream| stream.context))
 }
@@ -64,9 +60,6 @@ pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags:
 
 /// Runs `function` in the stream's turn, with nothing locked. Always in the stream's thread, as with
 /// NVIDIA's driver, because it may wait for the caller.
-///
-/// # Errors
-/// INVALID_VALUE: there is no function.
 pub(super) fn run(stream: StreamHandle, function: Option<impl FnOnce() + Send + 'static>) -> Result {
     let function = function.ok_or(Error::INVALID_VALUE)?;
     let state = state::lock();

@@ -11,7 +11,6 @@ use gdremu_core::cuda::types::{
     ALLOCATION_PINNED, AccessDesc, AllocationProp, HANDLE_POSIX_FD, LOCATION_DEVICE, Location,
 };
 
-/// The GPU of a location.
 pub(super) fn gpu_at(location: Location) -> Result<usize> {
     ensure(location.kind == LOCATION_DEVICE, Error::INVALID_VALUE)?;
     gpus::by_ordinal(location.id)
@@ -36,7 +35,6 @@ pub(super) fn create(size: usize, prop: In<AllocationProp>, flags: u64) -> Resul
     Ok(object.0)
 }
 
-/// The properties of a physical object.
 pub(super) fn properties(handle: u64) -> Result<AllocationProp> {
     let (gpu, rdma, exportable) = gpus::with(|gpu| {
         let object = gpu.memory().object(ObjectId(handle))?;
@@ -52,7 +50,7 @@ pub(super) fn properties(handle: u64) -> Result<AllocationProp> {
 }
 
 /// Maps whole objects only, as NVIDIA's driver.
-pub(super) fn map(address: u64, size: usize, offset: usize, handle: u64, flags: u64) -> Result {
+pub(super) fn cuMemMap(address: u64, size: usize, offset: usize, handle: u64, flags: u64) -> Result {
     ensure(flags == 0, Error::INVALID_VALUE)?;
     let object = ObjectId(handle);
     let len = gpus::with(|gpu| gpu.memory().object(object).map(|object| object.len))?;
@@ -60,7 +58,7 @@ pub(super) fn map(address: u64, size: usize, offset: usize, handle: u64, flags: 
     gpus::change(|memory| memory.map(address, object))
 }
 
-pub(super) fn set_access(address: u64, size: usize, wanted: In<AccessDesc>, count: usize) -> Result {
+pub(super) fn cuMemSetAccess(address: u64, size: usize, wanted: In<AccessDesc>, count: usize) -> Result {
     ensure(count != 0, Error::INVALID_VALUE)?;
     (0..count).try_for_each(|index| {
         let wanted = wanted.at(index)?;

@@ -10,11 +10,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::thread;
 
+use nix::sys::signal::SigSet;
+
 use super::state::{self, ContextHandle, Current, Point, QueueId, State, StreamHandle, Task};
-use super::{capture, entry, signals};
+use super::{capture, entry};
 use crate::error::{Error, Result};
 
-/// The state, locked.
 type Locked = MutexGuard<'static, State>;
 
 /// When a call's work is done.
@@ -39,7 +40,6 @@ fn queue(state: &State, current: Current, stream: StreamHandle) -> (QueueId, boo
     (id, created.is_none_or(|stream| stream.is_blocking()))
 }
 
-/// The context of the stream's work.
 pub(super) fn context(state: &State, current: Current, stream: StreamHandle) -> ContextHandle {
     queue(state, current, stream).0.context
 }
@@ -60,20 +60,11 @@ fn before(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
     })
 }
 
-/// All work of a context.
 pub(super) fn all_of(state: &State, context: ContextHandle) -> Vec<Point> {
     state.queues.ends(|id, _| id.context == context)
 }
 
-/// All work of all contexts.
-pub(super) fn all(state: &State) -> Vec<Point> {
-    state.queues.ends(|_, _| true)
-}
-
-/// Waits until all points are passed.
-///
-/// # Errors
-/// As [`check`] afterwards.
+/// Waits until all points are passed, then fails as [`check`].
 pub(super) fn wait(state: Locked, context: ContextHandle, points: &[Point]) -> Result<Locked> {
     let state = passed(state, points);
     check(&state, context)?;
@@ -88,8 +79,7 @@ pub(super) fn passed(mut state: Locked, points: &[Point]) -> Locked {
     state
 }
 
-/// # Errors
-/// The error of a GPU kernel; CONTEXT_IS_DESTROYED.
+/// Fails with the error of a GPU kernel, or if the context was destroyed.
 pub(super) fn check(state: &State, context: ContextHandle) -> Result {
     state.check()?;
     let context = state.contexts.get(context);
@@ -101,10 +91,8 @@ pub(super) fn is_idle(state: &State, current: Current, stream: StreamHandle) -> 
     before(state, current, stream).is_empty()
 }
 
-/// Runs a job in the stream's order. If the stream is idle, that is at once, in the calling thread.
-///
-/// # Errors
-/// The job's error, if it is done before this returns; the error of a GPU kernel.
+/// Runs a job in the stream's order. If the stream is idle, that is at once, in the calling thread. Returns the job's
+/// error if the job is done before this returns.
 pub(super) fn submit(
     mut state: Locked,
     current: Current,
@@ -129,9 +117,6 @@ pub(super) fn submit(
 }
 
 /// Queues a job for the stream's thread, after the stream's earlier work and `also`.
-///
-/// # Errors
-/// OUT_OF_MEMORY: no thread can be created.
 pub(super) fn enqueue(
     mut state: Locked,
     current: Current,
@@ -156,7 +141,7 @@ pub(super) fn enqueue(
 
 /// A stream's thread.
 fn serve(id: QueueId) {
-    signals::leave_to_the_program();
+    let _ = SigSet::all().thread_block(); // They are the program's to handle.
     entry::forbid_calls();
     let mut state = state::lock();
     while let Some(task) = state.queues.first(id) {
@@ -210,8 +195,6 @@ fn drop_waiting(state: &mut State, context: ContextHandle) {
     CHANGED.notify_all();
 }
 
-/// # Errors
-/// INVALID_HANDLE if the handle is not a stream's; the errors of [`check`] for its context.
 pub(super) fn check_stream_and_context(state: &State, current: Current, stream: StreamHandle) -> Result {
     state.check_stream(stream)?;
     check(state, context(state, current, stream))
@@ -224,10 +207,8 @@ pub(super) fn freeing(
     call: impl FnOnce(&mut State) -> Result,
 ) -> Result {
     let state = state::lock();
-    let work = match owner(&state)? {
-        Some(context) => all_of(&state, context),
-        None => all(&state),
-    };
+    let owner = owner(&state)?;
+    let work = state.queues.ends(|id, _| owner.is_none_or(|context| id.context == context));
     let mut state = passed(state, &work);
     state.check()?;
     call(&mut state)

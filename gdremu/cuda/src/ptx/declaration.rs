@@ -40,7 +40,6 @@ impl Layout {
     }
 }
 
-/// A declared variable or parameter.
 pub(super) struct Declaration<'a> {
     pub(super) name: &'a str,
     pub(super) element: Type,

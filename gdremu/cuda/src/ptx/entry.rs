@@ -37,14 +37,11 @@ pub(super) struct Entry<'t, 'a> {
 }
 
 impl<'t, 'a> Entry<'t, 'a> {
-    /// Reads what follows the name.
-    ///
-    /// # Errors
-    /// The first thing that is wrong or not supported.
+    /// Reads what follows the name, up to the first thing that is wrong or not supported.
     pub(super) fn parse(name: &str, tokens: &'t mut Tokens<'a>, names: &Names<'a>) -> Result<Kernel> {
         let mut entry = Entry {
             tokens,
-            kernel: Kernel { name: name.to_owned(), ..Kernel::EMPTY },
+            kernel: Kernel { name: name.to_owned(), ..Kernel::default() },
             scopes: vec![names.clone(), Names::new()],
             open: vec![0],
             braces: 0,
@@ -357,7 +354,6 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(elements)
     }
 
-    /// Loads, stores and atomic accesses.
     fn access(&mut self, opcode: &'a str, mnemonic: &str) -> Result {
         let unsupported = |entry: &Self| Err(entry.tokens.unsupported(opcode));
         let mut space = Space::Generic;
@@ -388,10 +384,8 @@ impl<'t, 'a> Entry<'t, 'a> {
             "st" => matches!(order, Ordering::Acquire | Ordering::AcqRel),
             _ => false,
         };
-        if wrong_order || is_update != update.is_some() || is_update && !element.is_integer() {
-            return unsupported(self);
-        }
-        if space == Space::Parameters && mnemonic != "ld" {
+        let wrong_space = space == Space::Parameters && mnemonic != "ld";
+        if wrong_order || wrong_space || is_update != update.is_some() || is_update && !element.is_integer() {
             return unsupported(self);
         }
         let access = |(address, mask)| Access { space, element, order, address, mask };

@@ -2,8 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-/// A GPU kernel.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Kernel {
     pub(crate) name: String,
     /// The place of each parameter in the memory that a launch fills, as offset and size.
@@ -18,20 +17,6 @@ pub(crate) struct Kernel {
     pub(crate) max_threads: Option<u64>,
     /// Ends with [`Operation::Exit`].
     pub(super) code: Vec<Instruction>,
-}
-
-impl Kernel {
-    /// Without code.
-    pub(crate) const EMPTY: Kernel = Kernel {
-        name: String::new(),
-        parameters: Vec::new(),
-        registers: 0,
-        specials: Vec::new(),
-        shared: 0,
-        local: 0,
-        max_threads: None,
-        code: Vec::new(),
-    };
 }
 
 /// A type of PTX. Floating-point numbers are copied as bits.

@@ -8,7 +8,6 @@ use super::kernel::Kernel;
 /// The GPU kernel, its grid and its arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
-    /// The GPU kernel.
     pub(crate) kernel: Arc<Kernel>,
     /// Blocks of the grid, and threads of each block, by dimension.
     pub(crate) grid: [u32; 3],
@@ -26,25 +25,16 @@ pub(crate) struct Launch {
 /// The memory that a GPU kernel shares with the CPU. Addresses are multiples of the size, which is 1, 2, 4 or
 /// 8; every access is a single one of this size.
 pub(crate) trait GlobalMemory {
-    /// Reads.
-    ///
-    /// # Errors
-    /// The GPU kernel may not read there.
     fn load(&mut self, address: u64, size: usize, order: Ordering) -> Result<u64, Fault>;
 
-    /// Writes.
-    ///
-    /// # Errors
-    /// The GPU kernel may not write there.
     fn store(&mut self, address: u64, size: usize, value: u64, order: Ordering) -> Result<(), Fault>;
 
     /// Changes a value as one atomic access, and returns the old one.
-    ///
-    /// # Errors
-    /// The GPU kernel may not write there.
-    fn update(&mut self, address: u64, size: usize, order: Ordering, change: &dyn Fn(u64) -> u64)
-    -> Result<u64, Fault>;
+    fn update(&mut self, address: u64, size: usize, order: Ordering, change: &Change<'_>) -> Result<u64, Fault>;
 }
+
+/// Computes the new value from the old one.
+pub(crate) type Change<'a> = dyn Fn(u64) -> u64 + 'a;
 
 /// A GPU kernel may not access the memory at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +47,6 @@ pub(crate) enum Trap {
     IllegalAddress(u64),
     /// This address is not a multiple of the size of the access.
     MisalignedAddress(u64),
-    /// The instruction `trap`.
     Explicit,
 }
 

@@ -8,8 +8,7 @@ use super::entry::Entry;
 use super::kernel::Kernel;
 use super::tokens::{ParseError, Result, Tokens};
 
-/// The GPU kernels and variables of a PTX text.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Module {
     /// By name; or why it cannot run.
     pub(crate) kernels: BTreeMap<String, std::result::Result<Arc<Kernel>, ParseError>>,
@@ -19,11 +18,7 @@ pub(crate) struct Module {
     pub(crate) memory: Vec<u8>,
 }
 
-/// Reads a text.
-///
-/// # Errors
-/// The text is not PTX, or has a declaration outside of GPU kernels that is not known. GPU kernels that
-/// cannot run are no error here.
+/// Reads a text. GPU kernels that cannot run are no error here, but unknown declarations outside of them are.
 pub(crate) fn parse(text: &str) -> Result<Module> {
     let mut tokens = Tokens::new(text);
     let tokens = &mut tokens;

@@ -159,7 +159,6 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
 /// Computations that are also atomic accesses, from the old value and an operand.
 pub(super) const UPDATES: &[&str] = &["add", "min", "max", "and", "or", "xor"];
 
-/// The upper half of a product.
 fn high(of: Type, a: i128, b: i128) -> i128 {
     a.wrapping_mul(b) >> of.bits
 }
@@ -232,7 +231,6 @@ pub(super) const PARTS: &[(&str, Part)] = &[
 pub(super) const NO_EFFECT: &str = "cta cluster gpu sys mmio ca cg cs lu cv wb wt nc L1::evict_normal \
     L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate L2::64B L2::128B L2::256B";
 
-/// The table's entry for a name.
 pub(super) fn find<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
     let found = table.iter().find(|(known, _)| *known == name);
     found.map(|(_, entry)| *entry)

@@ -6,18 +6,14 @@ use std::thread;
 use std::time::UNIX_EPOCH;
 
 use super::kernel::{Access, DYNAMIC_SHARED, LOCAL_WINDOW, Operand, Operation, SHARED_WINDOW, Space, Special};
-use super::launch::{Fault, GlobalMemory, Launch, Stopped, Trap};
+use super::launch::{Change, Fault, GlobalMemory, Launch, Stopped, Trap};
 
 /// How many instructions a thread runs in one turn.
 const TURN: usize = 64;
 
-/// Threads of a warp.
 const WARP: usize = 32;
 
-/// Runs a launch to its end, or until `stop` is set.
-///
-/// # Errors
-/// A thread cannot continue.
+/// Runs a launch until it ends, `stop` is set, or a thread cannot continue.
 pub(crate) fn run<M: GlobalMemory>(launch: &Launch, memory: &mut M, stop: &AtomicBool) -> Result<(), Stopped> {
     let mut waiting = 0..launch.grid.iter().map(|size| u64::from(*size)).product();
     let mut blocks = Vec::new();
@@ -43,7 +39,6 @@ fn coordinates(index: u64, sizes: [u32; 3]) -> [u64; 3] {
     [index % width, index / width % height, index / width / height]
 }
 
-/// A block of threads.
 struct Block {
     index: u64,
     threads: Vec<Thread>,
@@ -284,7 +279,7 @@ impl<M: GlobalMemory> Memory<'_, M> {
 
     /// Returns the old value.
     #[inline(never)]
-    fn update(&mut self, access: &Access, address: u64, change: &dyn Fn(u64) -> u64) -> Result<u64, Trap> {
+    fn update(&mut self, access: &Access, address: u64, change: &Change<'_>) -> Result<u64, Trap> {
         if access.is_global(address) {
             let found = self.global.update(address, access.element.bytes(), access.order, change);
             return found.map_err(|Fault| Trap::IllegalAddress(address));

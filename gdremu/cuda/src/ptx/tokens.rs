@@ -44,7 +44,6 @@ impl<'a> Tokens<'a> {
         Tokens { tokens, taken: 0 }
     }
 
-    /// The next token, if there is one.
     pub(super) fn peek(&self) -> Option<&'a str> {
         self.tokens.get(self.taken).map(|(token, _)| *token)
     }
@@ -55,14 +54,12 @@ impl<'a> Tokens<'a> {
         Ok(token)
     }
 
-    /// Takes the next token if it is this one.
     pub(super) fn take_if(&mut self, token: &str) -> bool {
         let found = self.peek() == Some(token);
         self.taken += usize::from(found);
         found
     }
 
-    /// Takes the next token, which must be this one.
     pub(super) fn expect(&mut self, token: &str) -> Result {
         let found = self.take()?;
         if found == token { Ok(()) } else { Err(self.error(format!("'{token}' is missing before '{found}'"))) }
@@ -123,12 +120,10 @@ impl<'a> Tokens<'a> {
         self.take().ok()
     }
 
-    /// How many tokens have been taken.
     pub(super) fn position(&self) -> usize {
         self.taken
     }
 
-    /// Continues at a position.
     pub(super) fn go_to(&mut self, position: usize) {
         self.taken = position;
     }

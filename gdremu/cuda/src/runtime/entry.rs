@@ -16,7 +16,6 @@ use crate::error::{Error, Result};
 use crate::gpus;
 
 thread_local! {
-    /// The thread's GPU.
     pub(super) static GPU: Cell<i32> = const { Cell::new(0) };
 }
 
@@ -86,13 +85,6 @@ fn use_gpu(gpu: i32) -> Result {
     check(cuCtxSetCurrent(primary(gpu)?))
 }
 
-fn forget(gpu: i32) {
-    let mut retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
-    if retained.remove(&gpu).is_some() {
-        cuDevicePrimaryCtxRelease_v2(gpu);
-    }
-}
-
 pub(super) fn set_device(gpu: i32) -> Result {
     use_gpu(gpu)?;
     GPU.set(gpu);
@@ -101,6 +93,9 @@ pub(super) fn set_device(gpu: i32) -> Result {
 
 pub(super) fn reset() -> Result {
     let result = check(cuDevicePrimaryCtxReset_v2(GPU.get()));
-    forget(GPU.get());
+    let mut retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
+    if retained.remove(&GPU.get()).is_some() {
+        cuDevicePrimaryCtxRelease_v2(GPU.get());
+    }
     result
 }

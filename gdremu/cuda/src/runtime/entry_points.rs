@@ -1,8 +1,10 @@
 //! The functions of the runtime, as libcudart exports them, and how each begins.
 //!
 //! ```text
-//! in_context fn cudaFree(address: u64) => cuMemFree_v2(address);   calls the driver
-//! initialized fn cudaDeviceReset() { entry::reset() };              has a body of its own
+//! in_context fn cudaFree(address: u64) => cuMemFree_v2;                              calls the driver
+//! in_context fn cudaStreamCreate(stream: Out<usize>) => cuStreamCreate(stream, 0);   with other arguments
+//! in_context fn cudaStreamQuery(stream: usize) + _ptsz => cuStreamQuery;             has two names
+//! initialized fn cudaDeviceReset() { entry::reset() };                               has a body of its own
 //! ```
 //!
 //! Names that end in `_ptsz` and `_ptds` are of programs in which each thread has a default stream. Here all threads
@@ -20,36 +22,43 @@ use crate::driver::entry_points::exported::*;
 use gdremu_core::cuda::types::{IpcHandle, PoolProps};
 
 macro_rules! entry_point {
-    ($entry:ident ($($argument:ident: $type:ty),*) [$body:block] $($symbol:ident)*) => {
+    ($entry:ident ($($argument:ident: $type:ty),*) [$body:block] $($name:expr, $symbol:ident;)*) => {
         const _: () = {
             extern "C" fn function($($argument: $type),*) -> i32 {
                 entry::$entry(|| $body)
             }
-            $(gdremu_preload::entry_point!($symbol = function);)*
+            $(gdremu_preload::entry_point!($name, $symbol = function);)*
         };
     };
-    ($entry:ident $arguments:tt [=> $driver:ident $passed:tt] $($symbol:ident)*) => {
-        entry_point!($entry $arguments [{ check($driver $passed) }] $($symbol)*);
+    ($entry:ident $arguments:tt [=> $driver:ident $passed:tt] $($names:tt)*) => {
+        entry_point!($entry $arguments [{ check($driver $passed) }] $($names)*);
+    };
+    ($entry:ident ($($argument:ident: $type:ty),*) [=> $driver:ident] $($names:tt)*) => {
+        entry_point!($entry ($($argument: $type),*) [{ check($driver($($argument),*)) }] $($names)*);
     };
 }
 
 macro_rules! entry_points {
     ($(
-        $entry:ident fn $symbol:ident $arguments:tt $(, $also:ident)* $(=> $driver:ident $passed:tt)? $($body:block)?;
+        $entry:ident fn $symbol:ident $arguments:tt $(+ $suffix:ident)? $(, $also:ident)*
+            $(=> $driver:ident $(($($passed:tt)*))?)? $($body:block)?;
     )*) => {
-        $(entry_point!($entry $arguments [$($body)? $(=> $driver $passed)?] $symbol $($also)*);)*
+        $(entry_point!(
+            $entry $arguments [$($body)? $(=> $driver $(($($passed)*))?)?]
+            stringify!($symbol), $symbol;
+            $(concat!(stringify!($symbol), stringify!($suffix)), $suffix;)?
+            $(stringify!($also), $also;)*
+        );)*
     };
 }
 
 entry_points! {
-    without_init fn cudaDriverGetVersion(version: Out<i32>) => cuDriverGetVersion(version);
+    without_init fn cudaDriverGetVersion(version: Out<i32>) => cuDriverGetVersion;
     without_init fn cudaRuntimeGetVersion(version: Out<i32>) { version.set(entry::version()) };
     initialized fn cudaGetDriverEntryPoint(name: In<c_char>, function: Out<*const c_void>, flags: u64,
-        status: Out<u32>), cudaGetDriverEntryPoint_ptsz
-        => cuGetProcAddress_v2(name, function, entry::version(), flags, status);
+        status: Out<u32>) + _ptsz => cuGetProcAddress_v2(name, function, entry::version(), flags, status);
     initialized fn cudaGetDriverEntryPointByVersion(name: In<c_char>, function: Out<*const c_void>, version: u32,
-        flags: u64, status: Out<u32>), cudaGetDriverEntryPointByVersion_ptsz
-        => cuGetProcAddress_v2(name, function, version as i32, flags, status);
+        flags: u64, status: Out<u32>) + _ptsz => cuGetProcAddress_v2(name, function, version as i32, flags, status);
 
     without_init fn cudaGetDeviceCount(count: Out<i32>) {
         count.set(0)?;
@@ -65,24 +74,21 @@ entry_points! {
     };
     initialized fn cudaGetDeviceProperties(to: Out<u8>, gpu: i32) { properties::of(to, gpu, CUDA_13) };
     initialized fn cudaGetDeviceProperties_v2(to: Out<u8>, gpu: i32) { properties::of(to, gpu, CUDA_12) };
-    initialized fn cudaDeviceGetAttribute(value: Out<i32>, attribute: i32, gpu: i32)
-        => cuDeviceGetAttribute(value, attribute, gpu);
-    initialized fn cudaDeviceGetPCIBusId(text: Out<c_char>, len: i32, gpu: i32) => cuDeviceGetPCIBusId(text, len, gpu);
-    initialized fn cudaDeviceGetByPCIBusId(gpu: Out<i32>, text: In<c_char>) => cuDeviceGetByPCIBusId(gpu, text);
-    initialized fn cudaDeviceCanAccessPeer(can: Out<i32>, gpu: i32, peer: i32) => cuDeviceCanAccessPeer(can, gpu, peer);
+    initialized fn cudaDeviceGetAttribute(value: Out<i32>, attribute: i32, gpu: i32) => cuDeviceGetAttribute;
+    initialized fn cudaDeviceGetPCIBusId(text: Out<c_char>, len: i32, gpu: i32) => cuDeviceGetPCIBusId;
+    initialized fn cudaDeviceGetByPCIBusId(gpu: Out<i32>, text: In<c_char>) => cuDeviceGetByPCIBusId;
+    initialized fn cudaDeviceCanAccessPeer(can: Out<i32>, gpu: i32, peer: i32) => cuDeviceCanAccessPeer;
     initialized fn cudaDeviceGetP2PAttribute(value: Out<i32>, attribute: i32, from: i32, to: i32)
-        => cuDeviceGetP2PAttribute(value, attribute, from, to);
+        => cuDeviceGetP2PAttribute;
     in_context fn cudaDeviceEnablePeerAccess(peer: i32, flags: u32)
         => cuCtxEnablePeerAccess(entry::primary(peer)?, flags);
     in_context fn cudaDeviceDisablePeerAccess(peer: i32) => cuCtxDisablePeerAccess(entry::primary(peer)?);
-    in_context fn cudaDeviceGetStreamPriorityRange(least: Out<i32>, most: Out<i32>)
-        => cuCtxGetStreamPriorityRange(least, most);
-    in_context fn cudaDeviceFlushGPUDirectRDMAWrites(target: u32, scope: u32)
-        => cuFlushGPUDirectRDMAWrites(target, scope);
-    in_context fn cudaDeviceSynchronize() => cuCtxSynchronize();
+    in_context fn cudaDeviceGetStreamPriorityRange(least: Out<i32>, most: Out<i32>) => cuCtxGetStreamPriorityRange;
+    in_context fn cudaDeviceFlushGPUDirectRDMAWrites(target: u32, scope: u32) => cuFlushGPUDirectRDMAWrites;
+    in_context fn cudaDeviceSynchronize() => cuCtxSynchronize;
     initialized fn cudaDeviceReset() { entry::reset() };
     initialized fn cudaSetDeviceFlags(flags: u32) => cuDevicePrimaryCtxSetFlags_v2(GPU.get(), flags & !MAP_HOST);
-    in_context fn cudaGetDeviceFlags(flags: Out<u32>) => cuCtxGetFlags(flags);
+    in_context fn cudaGetDeviceFlags(flags: Out<u32>) => cuCtxGetFlags;
 
     in_context fn cudaMalloc(address: Out<u64>, size: usize) {
         match size {
@@ -103,87 +109,73 @@ entry_points! {
             _ => check(cuMemAllocManaged(address, size, flags)),
         }
     };
-    in_context fn cudaMallocAsync(address: Out<u64>, size: usize, stream: usize), cudaMallocAsync_ptsz
-        => cuMemAllocAsync(address, size, stream);
-    in_context fn cudaMallocFromPoolAsync(address: Out<u64>, size: usize, pool: usize, stream: usize),
-        cudaMallocFromPoolAsync_ptsz => cuMemAllocFromPoolAsync(address, size, pool, stream);
-    in_context fn cudaFree(address: u64) => cuMemFree_v2(address);
-    in_context fn cudaFreeAsync(address: u64, stream: usize), cudaFreeAsync_ptsz => cuMemFreeAsync(address, stream);
-    in_context fn cudaHostAlloc(address: Out<usize>, size: usize, flags: u32) => cuMemHostAlloc(address, size, flags);
+    in_context fn cudaMallocAsync(address: Out<u64>, size: usize, stream: usize) + _ptsz => cuMemAllocAsync;
+    in_context fn cudaMallocFromPoolAsync(address: Out<u64>, size: usize, pool: usize, stream: usize) + _ptsz
+        => cuMemAllocFromPoolAsync;
+    in_context fn cudaFree(address: u64) => cuMemFree_v2;
+    in_context fn cudaFreeAsync(address: u64, stream: usize) + _ptsz => cuMemFreeAsync;
+    in_context fn cudaHostAlloc(address: Out<usize>, size: usize, flags: u32) => cuMemHostAlloc;
     in_context fn cudaMallocHost(address: Out<usize>, size: usize) => cuMemHostAlloc(address, size, 0);
-    in_context fn cudaFreeHost(address: usize) => cuMemFreeHost(address);
-    in_context fn cudaHostRegister(address: usize, size: usize, flags: u32)
-        => cuMemHostRegister_v2(address, size, flags);
-    in_context fn cudaHostUnregister(address: usize) => cuMemHostUnregister(address);
+    in_context fn cudaFreeHost(address: usize) => cuMemFreeHost;
+    in_context fn cudaHostRegister(address: usize, size: usize, flags: u32) => cuMemHostRegister_v2;
+    in_context fn cudaHostUnregister(address: usize) => cuMemHostUnregister;
     in_context fn cudaHostGetDevicePointer(device: Out<u64>, address: usize, flags: u32)
-        => cuMemHostGetDevicePointer_v2(device, address, flags);
-    in_context fn cudaHostGetFlags(flags: Out<u32>, address: usize) => cuMemHostGetFlags(flags, address);
-    in_context fn cudaMemGetInfo(free: Out<usize>, total: Out<usize>) => cuMemGetInfo_v2(free, total);
-    in_context fn cudaMemcpy(to: u64, from: u64, size: usize, kind: u32), cudaMemcpy_ptds
-        { copy(to, from, size, kind) };
-    in_context fn cudaMemcpyAsync(to: u64, from: u64, size: usize, kind: u32, stream: usize), cudaMemcpyAsync_ptsz
+        => cuMemHostGetDevicePointer_v2;
+    in_context fn cudaHostGetFlags(flags: Out<u32>, address: usize) => cuMemHostGetFlags;
+    in_context fn cudaMemGetInfo(free: Out<usize>, total: Out<usize>) => cuMemGetInfo_v2;
+    in_context fn cudaMemcpy(to: u64, from: u64, size: usize, kind: u32) + _ptds { copy(to, from, size, kind) };
+    in_context fn cudaMemcpyAsync(to: u64, from: u64, size: usize, kind: u32, stream: usize) + _ptsz
         { copy_async(to, from, size, kind, stream) };
     in_context fn cudaMemcpyPeer(to: u64, to_gpu: i32, from: u64, from_gpu: i32, size: usize)
         => cuMemcpyPeer(to, entry::primary(to_gpu)?, from, entry::primary(from_gpu)?, size);
     in_context fn cudaMemcpyPeerAsync(to: u64, to_gpu: i32, from: u64, from_gpu: i32, size: usize, stream: usize)
         => cuMemcpyPeerAsync(to, entry::primary(to_gpu)?, from, entry::primary(from_gpu)?, size, stream);
-    in_context fn cudaMemset(address: u64, value: i32, size: usize), cudaMemset_ptds
+    in_context fn cudaMemset(address: u64, value: i32, size: usize) + _ptds
         => cuMemsetD8_v2(address, value as u8, size);
-    in_context fn cudaMemsetAsync(address: u64, value: i32, size: usize, stream: usize), cudaMemsetAsync_ptsz
+    in_context fn cudaMemsetAsync(address: u64, value: i32, size: usize, stream: usize) + _ptsz
         => cuMemsetD8Async(address, value as u8, size, stream);
     in_context fn cudaPointerGetAttributes(to: Out<PointerAttributes>, address: u64)
         { to.set(PointerAttributes::of(address)) };
-    in_context fn cudaIpcGetMemHandle(handle: Out<IpcHandle>, address: u64) => cuIpcGetMemHandle(handle, address);
-    in_context fn cudaIpcOpenMemHandle(address: Out<u64>, handle: IpcHandle, flags: u32)
-        => cuIpcOpenMemHandle_v2(address, handle, flags);
-    in_context fn cudaIpcCloseMemHandle(address: u64) => cuIpcCloseMemHandle(address);
-    initialized fn cudaDeviceGetDefaultMemPool(pool: Out<usize>, gpu: i32) => cuDeviceGetDefaultMemPool(pool, gpu);
-    initialized fn cudaDeviceGetMemPool(pool: Out<usize>, gpu: i32) => cuDeviceGetMemPool(pool, gpu);
-    initialized fn cudaDeviceSetMemPool(gpu: i32, pool: usize) => cuDeviceSetMemPool(gpu, pool);
-    initialized fn cudaMemPoolCreate(pool: Out<usize>, props: In<PoolProps>) => cuMemPoolCreate(pool, props);
-    initialized fn cudaMemPoolDestroy(pool: usize) => cuMemPoolDestroy(pool);
-    initialized fn cudaMemPoolTrimTo(pool: usize, keep: usize) => cuMemPoolTrimTo(pool, keep);
-    initialized fn cudaMemPoolGetAttribute(pool: usize, attribute: u32, value: Untyped)
-        => cuMemPoolGetAttribute(pool, attribute, value);
-    initialized fn cudaMemPoolSetAttribute(pool: usize, attribute: u32, value: In<u8>)
-        => cuMemPoolSetAttribute(pool, attribute, value);
+    in_context fn cudaIpcGetMemHandle(handle: Out<IpcHandle>, address: u64) => cuIpcGetMemHandle;
+    in_context fn cudaIpcOpenMemHandle(address: Out<u64>, handle: IpcHandle, flags: u32) => cuIpcOpenMemHandle_v2;
+    in_context fn cudaIpcCloseMemHandle(address: u64) => cuIpcCloseMemHandle;
+    initialized fn cudaDeviceGetDefaultMemPool(pool: Out<usize>, gpu: i32) => cuDeviceGetDefaultMemPool;
+    initialized fn cudaDeviceGetMemPool(pool: Out<usize>, gpu: i32) => cuDeviceGetMemPool;
+    initialized fn cudaDeviceSetMemPool(gpu: i32, pool: usize) => cuDeviceSetMemPool;
+    initialized fn cudaMemPoolCreate(pool: Out<usize>, props: In<PoolProps>) => cuMemPoolCreate;
+    initialized fn cudaMemPoolDestroy(pool: usize) => cuMemPoolDestroy;
+    initialized fn cudaMemPoolTrimTo(pool: usize, keep: usize) => cuMemPoolTrimTo;
+    initialized fn cudaMemPoolGetAttribute(pool: usize, attribute: u32, value: Untyped) => cuMemPoolGetAttribute;
+    initialized fn cudaMemPoolSetAttribute(pool: usize, attribute: u32, value: In<u8>) => cuMemPoolSetAttribute;
 
     in_context fn cudaStreamCreate(stream: Out<usize>) => cuStreamCreate(stream, 0);
-    in_context fn cudaStreamCreateWithFlags(stream: Out<usize>, flags: u32) => cuStreamCreate(stream, flags);
+    in_context fn cudaStreamCreateWithFlags(stream: Out<usize>, flags: u32) => cuStreamCreate;
     in_context fn cudaStreamCreateWithPriority(stream: Out<usize>, flags: u32, priority: i32)
-        => cuStreamCreateWithPriority(stream, flags, priority);
-    in_context fn cudaStreamDestroy(stream: usize) => cuStreamDestroy_v2(stream);
-    in_context fn cudaStreamSynchronize(stream: usize), cudaStreamSynchronize_ptsz => cuStreamSynchronize(stream);
-    in_context fn cudaStreamQuery(stream: usize), cudaStreamQuery_ptsz => cuStreamQuery(stream);
-    in_context fn cudaStreamWaitEvent(stream: usize, event: usize, flags: u32), cudaStreamWaitEvent_ptsz
-        => cuStreamWaitEvent(stream, event, flags);
-    in_context fn cudaStreamGetFlags(stream: usize, flags: Out<u32>), cudaStreamGetFlags_ptsz
-        => cuStreamGetFlags(stream, flags);
-    in_context fn cudaStreamGetPriority(stream: usize, priority: Out<i32>), cudaStreamGetPriority_ptsz
-        => cuStreamGetPriority(stream, priority);
+        => cuStreamCreateWithPriority;
+    in_context fn cudaStreamDestroy(stream: usize) => cuStreamDestroy_v2;
+    in_context fn cudaStreamSynchronize(stream: usize) + _ptsz => cuStreamSynchronize;
+    in_context fn cudaStreamQuery(stream: usize) + _ptsz => cuStreamQuery;
+    in_context fn cudaStreamWaitEvent(stream: usize, event: usize, flags: u32) + _ptsz => cuStreamWaitEvent;
+    in_context fn cudaStreamGetFlags(stream: usize, flags: Out<u32>) + _ptsz => cuStreamGetFlags;
+    in_context fn cudaStreamGetPriority(stream: usize, priority: Out<i32>) + _ptsz => cuStreamGetPriority;
     in_context fn cudaStreamAddCallback(stream: usize, function: Option<extern "C" fn(usize, i32, usize)>, data: usize,
-        flags: u32), cudaStreamAddCallback_ptsz => cuStreamAddCallback(stream, function, data, flags);
-    in_context fn cudaLaunchHostFunc(stream: usize, function: Option<extern "C" fn(usize)>, data: usize),
-        cudaLaunchHostFunc_ptsz => cuLaunchHostFunc(stream, function, data);
-    in_context fn cudaStreamBeginCapture(stream: usize, mode: u32), cudaStreamBeginCapture_ptsz
-        => cuStreamBeginCapture_v2(stream, mode);
-    in_context fn cudaStreamEndCapture(stream: usize, graph: Out<usize>), cudaStreamEndCapture_ptsz
-        => cuStreamEndCapture(stream, graph);
-    in_context fn cudaStreamIsCapturing(stream: usize, status: Out<u32>), cudaStreamIsCapturing_ptsz
-        => cuStreamIsCapturing(stream, status);
-    without_init fn cudaThreadExchangeStreamCaptureMode(mode: Out<u32>) => cuThreadExchangeStreamCaptureMode(mode);
+        flags: u32) + _ptsz => cuStreamAddCallback;
+    in_context fn cudaLaunchHostFunc(stream: usize, function: Option<extern "C" fn(usize)>, data: usize) + _ptsz
+        => cuLaunchHostFunc;
+    in_context fn cudaStreamBeginCapture(stream: usize, mode: u32) + _ptsz => cuStreamBeginCapture_v2;
+    in_context fn cudaStreamEndCapture(stream: usize, graph: Out<usize>) + _ptsz => cuStreamEndCapture;
+    in_context fn cudaStreamIsCapturing(stream: usize, status: Out<u32>) + _ptsz => cuStreamIsCapturing;
+    without_init fn cudaThreadExchangeStreamCaptureMode(mode: Out<u32>) => cuThreadExchangeStreamCaptureMode;
     in_context fn cudaEventCreate(event: Out<usize>) => cuEventCreate(event, 0);
-    in_context fn cudaEventCreateWithFlags(event: Out<usize>, flags: u32) => cuEventCreate(event, flags);
-    in_context fn cudaEventDestroy(event: usize) => cuEventDestroy_v2(event);
-    in_context fn cudaEventRecord(event: usize, stream: usize), cudaEventRecord_ptsz => cuEventRecord(event, stream);
-    in_context fn cudaEventRecordWithFlags(event: usize, stream: usize, flags: u32), cudaEventRecordWithFlags_ptsz
-        => cuEventRecordWithFlags(event, stream, flags);
-    in_context fn cudaEventQuery(event: usize) => cuEventQuery(event);
-    in_context fn cudaEventSynchronize(event: usize) => cuEventSynchronize(event);
-    in_context fn cudaProfilerStart() => cuProfilerStart();
-    in_context fn cudaProfilerStop() => cuProfilerStop();
-    in_context fn cudaEventElapsedTime(time: Out<f32>, start: usize, end: usize)
-        => cuEventElapsedTime(time, start, end);
+    in_context fn cudaEventCreateWithFlags(event: Out<usize>, flags: u32) => cuEventCreate;
+    in_context fn cudaEventDestroy(event: usize) => cuEventDestroy_v2;
+    in_context fn cudaEventRecord(event: usize, stream: usize) + _ptsz => cuEventRecord;
+    in_context fn cudaEventRecordWithFlags(event: usize, stream: usize, flags: u32) + _ptsz => cuEventRecordWithFlags;
+    in_context fn cudaEventQuery(event: usize) => cuEventQuery;
+    in_context fn cudaEventSynchronize(event: usize) => cuEventSynchronize;
+    in_context fn cudaProfilerStart() => cuProfilerStart;
+    in_context fn cudaProfilerStop() => cuProfilerStop;
+    in_context fn cudaEventElapsedTime(time: Out<f32>, start: usize, end: usize) => cuEventElapsedTime;
 
     without_init fn __cudaRegisterFatBinaryEnd(_binary: usize) { Ok(()) };
     without_init fn __cudaRegisterFunction(binary: usize, function: usize, _device_function: usize, name: In<c_char>) {
@@ -212,13 +204,13 @@ entry_points! {
     without_init fn __cudaGetKernel(kernel: Out<usize>, function: usize)
         { kernels::check_registered(function).and_then(|()| kernel.set(function)) };
     in_context fn cudaLaunchKernel(function: usize, grid: Dim3, block: Dim3, arguments: In<In<u8>>, shared_bytes: usize,
-        stream: usize), cudaLaunchKernel_ptsz, __cudaLaunchKernel, __cudaLaunchKernel_ptsz
+        stream: usize) + _ptsz, __cudaLaunchKernel, __cudaLaunchKernel_ptsz
         { kernels::launch(function, (grid, block, shared_bytes, stream), arguments, false) };
     in_context fn cudaLaunchCooperativeKernel(function: usize, grid: Dim3, block: Dim3, arguments: In<In<u8>>,
-        shared_bytes: usize, stream: usize), cudaLaunchCooperativeKernel_ptsz
+        shared_bytes: usize, stream: usize) + _ptsz
         { kernels::launch(function, (grid, block, shared_bytes, stream), arguments, true) };
-    in_context fn cudaLaunchKernelExC(config: In<LaunchConfig>, function: usize, arguments: In<In<u8>>),
-        cudaLaunchKernelExC_ptsz { kernels::launch_configured(config.get()?, function, arguments) };
+    in_context fn cudaLaunchKernelExC(config: In<LaunchConfig>, function: usize, arguments: In<In<u8>>) + _ptsz
+        { kernels::launch_configured(config.get()?, function, arguments) };
     in_context fn cudaFuncGetAttributes(to: Out<FuncAttributes>, function: usize)
         { to.fill(|| FuncAttributes::of(function)) };
     in_context fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: usize, threads: i32,
@@ -229,15 +221,15 @@ entry_points! {
         => cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernels::function(function).0?, threads, shared_bytes);
     in_context fn cudaGetSymbolAddress(address: Out<u64>, symbol: usize) { address.set(variable(symbol)?.0) };
     in_context fn cudaGetSymbolSize(size: Out<usize>, symbol: usize) { size.set(variable(symbol)?.1) };
-    in_context fn cudaMemcpyToSymbol(symbol: usize, from: u64, size: usize, offset: usize, kind: u32),
-        cudaMemcpyToSymbol_ptds { copy(part(symbol, size, offset, kind, TO_HOST)?, from, size, kind) };
-    in_context fn cudaMemcpyFromSymbol(to: u64, symbol: usize, size: usize, offset: usize, kind: u32),
-        cudaMemcpyFromSymbol_ptds { copy(to, part(symbol, size, offset, kind, TO_DEVICE)?, size, kind) };
+    in_context fn cudaMemcpyToSymbol(symbol: usize, from: u64, size: usize, offset: usize, kind: u32) + _ptds
+        { copy(part(symbol, size, offset, kind, TO_HOST)?, from, size, kind) };
+    in_context fn cudaMemcpyFromSymbol(to: u64, symbol: usize, size: usize, offset: usize, kind: u32) + _ptds
+        { copy(to, part(symbol, size, offset, kind, TO_DEVICE)?, size, kind) };
     in_context fn cudaMemcpyToSymbolAsync(symbol: usize, from: u64, size: usize, offset: usize, kind: u32,
-        stream: usize), cudaMemcpyToSymbolAsync_ptsz
+        stream: usize) + _ptsz
         { copy_async(part(symbol, size, offset, kind, TO_HOST)?, from, size, kind, stream) };
     in_context fn cudaMemcpyFromSymbolAsync(to: u64, symbol: usize, size: usize, offset: usize, kind: u32,
-        stream: usize), cudaMemcpyFromSymbolAsync_ptsz
+        stream: usize) + _ptsz
         { copy_async(to, part(symbol, size, offset, kind, TO_DEVICE)?, size, kind, stream) };
 }
 

@@ -39,7 +39,6 @@ pub(super) const CUDA_13: usize = 1;
 /// Sizes of both.
 const PROPERTIES: [usize; 2] = [1032, 1008];
 
-/// Stores a GPU's properties in this layout.
 pub(super) fn of(to: Out<u8>, gpu: i32, layout: usize) -> Result {
     let mut count = 0;
     check(cuDeviceGetCount(Out::to(&mut count)))?;

@@ -36,8 +36,6 @@ fn check_access(target: Target, wanted: c_int) -> Result<c_int, Errno> {
     if wanted & !allowed == 0 { Ok(0) } else { Err(Errno::EACCES) }
 }
 
-/// access(2) and faccessat(2)
-///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
 pub(super) unsafe fn access(dirfd: c_int, path: Text, wanted: c_int, next: impl FnOnce(Text) -> c_int) -> c_int {
@@ -81,8 +79,6 @@ fn is_device(fd: c_int) -> bool {
             .is_some_and(|process| matches!(process.descriptors.find(fd), Descriptor::Device(_) | Descriptor::Foreign))
 }
 
-/// fstat(2)
-///
 /// # Safety
 /// `status` can be written.
 pub(super) unsafe fn fstat(fd: c_int, status: Stat, next: impl FnOnce() -> c_int) -> c_int {
@@ -93,8 +89,6 @@ pub(super) unsafe fn fstat(fd: c_int, status: Stat, next: impl FnOnce() -> c_int
     to_libc(unsafe { fill(Target::Device, status) })
 }
 
-/// statx(2)
-///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte; `status` can be written.
 pub(super) unsafe fn statx(dirfd: c_int, path: Text, status: Statx, next: impl FnOnce(Text) -> c_int) -> c_int {

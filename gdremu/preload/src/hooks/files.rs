@@ -16,7 +16,6 @@ use crate::state::{self, Guard};
 use crate::system::file_status;
 use crate::{proc_files, settings};
 
-/// Opens one of gdrdrv's files.
 fn open_target(target: Target, flags: c_int) -> Option<c_int> {
     let mut process = state::enter()?;
     Some(to_libc(match target {
@@ -40,8 +39,6 @@ fn open_proc(process: &mut Guard, target: Target, flags: c_int) -> Result<c_int,
     proc_files::open(proc_files::PARAMS, &text, flags)
 }
 
-/// open(2) and openat(2)
-///
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
 pub(super) unsafe fn open(dirfd: c_int, path: Text, flags: c_int, next: impl FnOnce(Text) -> c_int) -> c_int {
@@ -49,8 +46,6 @@ pub(super) unsafe fn open(dirfd: c_int, path: Text, flags: c_int, next: impl FnO
     unsafe { at_path(dirfd, path, |target| open_target(target, flags), next) }
 }
 
-/// fopen(3)
-///
 /// # Safety
 /// `path` and `mode` end with a NUL byte.
 pub(super) unsafe fn fopen(path: Text, mode: Text, next: impl FnOnce(Text) -> *mut FILE) -> *mut FILE {
@@ -93,7 +88,6 @@ pub(super) unsafe fn opendir(path: Text, next: impl Fn(Text) -> *mut DIR) -> *mu
     unsafe { at_stand_in(AT_FDCWD, path, open) }
 }
 
-/// close(2)
 pub(super) fn close(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
     if !device_fds::may_be(fd) {
         return next();
@@ -113,7 +107,6 @@ pub(super) fn close(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
     }
 }
 
-/// close_range(2)
 pub(super) fn close_range(first: c_uint, last: c_uint, next: impl FnOnce() -> c_int) -> c_int {
     let devices = device_fds::within(first, last);
     if devices.is_empty() {
@@ -131,7 +124,6 @@ pub(super) fn close_range(first: c_uint, last: c_uint, next: impl FnOnce() -> c_
     result
 }
 
-/// closefrom(3)
 pub(super) fn closefrom(first: c_int, next: impl FnOnce()) {
     close_range(first.max(0) as c_uint, c_uint::MAX, || {
         next();

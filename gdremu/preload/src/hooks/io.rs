@@ -11,8 +11,6 @@ use crate::next::Pointer;
 use crate::system::copy_memory;
 use crate::{settings, state};
 
-/// ioctl(2)
-///
 /// # Safety
 /// If the argument can be accessed, it is the command's.
 pub(super) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: Pointer, next: impl FnOnce() -> c_int) -> c_int {

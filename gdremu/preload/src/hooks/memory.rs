@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use gdremu_core::driver::MapRequest;
 use gdremu_core::errno::Errno;
+use gdremu_core::gpu::page_size;
 use libc::{off_t, size_t};
 
 use super::results::{fail, from_libc, to_libc};
@@ -11,7 +12,7 @@ use crate::descriptors::Descriptor;
 use crate::hints::{device_fds, mapped_range};
 use crate::next::Pointer;
 use crate::state;
-use crate::system::{file_status, page_size};
+use crate::system::file_status;
 
 /// Arguments of mmap(2), less the address.
 #[derive(Clone, Copy)]
@@ -23,7 +24,6 @@ pub(super) struct Arguments {
     pub(super) offset: off_t,
 }
 
-/// mmap(2)
 pub(super) fn mmap(addr: Pointer, arguments: Arguments, next: impl FnOnce() -> Pointer) -> Pointer {
     let Arguments { len, flags, fd, .. } = arguments;
     if flags & libc::MAP_ANONYMOUS == 0
@@ -105,7 +105,6 @@ fn cover(addr: usize, len: usize, run: impl FnOnce() -> Pointer) -> Pointer {
     }
 }
 
-/// munmap(2)
 pub(super) fn munmap(addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> c_int {
     if !mapped_range::may_touch(addr, len) {
         return next();
@@ -118,7 +117,6 @@ pub(super) fn munmap(addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> 
     }
 }
 
-/// mremap(2)
 pub(super) fn mremap(
     old: usize,
     old_len: size_t,

@@ -5,16 +5,11 @@ use std::io::Write;
 
 use crate::{next, settings};
 
-/// A file of gdrdrv.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// `/dev/gdrdrv`
     Device,
-    /// `/proc/driver/gdrdrv`
     ProcDirectory,
-    /// `/proc/driver/gdrdrv/params`
     Params,
-    /// `/proc/driver/gdrdrv/nv_get_pages_refcount`
     Refcount,
 }
 

@@ -11,12 +11,10 @@ pub(super) fn fail(errno: Errno) -> c_int {
     -1
 }
 
-/// Converts to a libc return value.
 pub(super) fn to_libc(result: Result<c_int, Errno>) -> c_int {
     result.unwrap_or_else(fail)
 }
 
-/// Converts from a libc return value.
 pub(super) fn from_libc(result: c_int) -> Result<(), Errno> {
     if result >= 0 { Ok(()) } else { Err(Errno::last()) }
 }

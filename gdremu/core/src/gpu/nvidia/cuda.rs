@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use std::{fs, mem, ptr};
 
 use super::failure::Failure;
+use crate::c_text;
 use crate::cuda::types::{
     ALLOCATION_PINNED, AccessDesc, AllocationProp, HANDLE_POSIX_FD, LOCATION_DEVICE, Location, P2pTokens,
 };
@@ -21,11 +22,8 @@ type DlOpen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 /// CUresult: 0 is success.
 pub type Status = i32;
 
-/// CUDA_ERROR_INVALID_VALUE
 pub(super) const INVALID_VALUE: Status = 1;
-/// CUDA_ERROR_OUT_OF_MEMORY
 const OUT_OF_MEMORY: Status = 2;
-/// CUDA_ERROR_NOT_FOUND
 const NOT_FOUND: Status = 500;
 
 const POINTER_ATTRIBUTE_P2P_TOKENS: u32 = 5;
@@ -59,10 +57,7 @@ macro_rules! function {
         unsafe extern "C" fn missing($(_: $type),*) -> Status {
             NOT_FOUND
         }
-        const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($symbol), "\0").as_bytes()) {
-            Ok(name) => name,
-            Err(_) => panic!("a name has no NUL byte"),
-        };
+        const NAME: &CStr = c_text(concat!(stringify!($symbol), "\0"));
         // SAFETY: the library is open for good, and the name a C string.
         let function = unsafe { libc::dlsym($library, NAME.as_ptr()) };
         match function.is_null() {
@@ -77,7 +72,6 @@ macro_rules! functions {
     ($(fn $symbol:ident($($argument:ident: $type:ty),*);)*) => {
         /// Functions of libcuda. Their safety is that of the driver API. One that this libcuda lacks fails.
         #[allow(non_snake_case, missing_docs, reason = "the driver API's names")]
-        #[derive(Debug)]
         pub struct Cuda {
             $(pub $symbol: unsafe extern "C" fn($($type),*) -> Status,)*
         }
@@ -159,9 +153,6 @@ impl Cuda {
     }
 
     /// The GPU of the calling thread's context, by CUDA's number.
-    ///
-    /// # Errors
-    /// That of cuCtxGetDevice, if there is none.
     pub fn current_gpu(&self) -> Result<c_int, Status> {
         let mut gpu = 0;
         // SAFETY: the place is a live local.
@@ -259,7 +250,6 @@ impl Cuda {
         exported
     }
 
-    /// A descriptor of a physical object.
     pub(super) fn export_object(&self, object: u64) -> Result<File, Failure> {
         let mut fd: c_int = -1;
         let place = ptr::from_mut(&mut fd).cast();
@@ -325,7 +315,6 @@ fn check(step: &'static str, status: Status) -> Result<(), Failure> {
     check_status(status).map_err(|status| Failure::refused(step, status as u32))
 }
 
-/// Converts from a CUresult.
 pub fn check_status(status: Status) -> Result<(), Status> {
     if status == 0 { Ok(()) } else { Err(status) }
 }

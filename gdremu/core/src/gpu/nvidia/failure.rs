@@ -5,7 +5,6 @@ use std::{fmt, fs};
 use crate::errno::Errno;
 
 /// A failed step of accessing the GPU.
-#[derive(Debug)]
 pub(super) struct Failure {
     pub(super) step: &'static str,
     /// The status of CUDA or of the resource manager, if the step called them.

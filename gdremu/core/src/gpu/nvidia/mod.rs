@@ -29,7 +29,7 @@ use failure::Failure;
 use rm::{Client, Memory};
 
 /// Pins and maps memory of the computer's NVIDIA GPUs.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct NvidiaProvider {
     /// By CUDA's number of the GPU.
     buffers: Buffers<i32>,
@@ -40,7 +40,6 @@ pub struct NvidiaProvider {
 }
 
 /// A pinned range.
-#[derive(Debug)]
 struct Table {
     va: u64,
     len: u64,
@@ -49,7 +48,6 @@ struct Table {
 }
 
 /// The part of a pinned range that lies in one allocation.
-#[derive(Debug)]
 struct Piece {
     memory: Memory,
     /// Where the part starts in the allocation.
@@ -79,9 +77,6 @@ impl NvidiaProvider {
 
     /// Frees a buffer from [`NvidiaProvider::alloc`] and returns the pins that lose their memory by
     /// it.
-    ///
-    /// # Errors
-    /// CUDA_ERROR_INVALID_VALUE if no buffer starts there; CUDA's error.
     pub fn free(&mut self, libcuda: &Cuda, va: u64) -> Result<Vec<PageTableId>, Status> {
         let (_, len) = self.buffer(va).ok_or(cuda::INVALID_VALUE)?;
         let pinned = pinned(&self.tables, va, len);

@@ -103,7 +103,6 @@ struct ImportObjects {
 const _: () = assert!(size_of::<ExportInfo>() == 80 && size_of::<ImportObjects>() == 652);
 
 /// Our client of the resource manager, on one GPU. Dropping it frees all it made.
-#[derive(Debug)]
 pub(super) struct Client {
     control: File,
     /// Registered with `control`; kept open for as long.
@@ -116,7 +115,6 @@ pub(super) struct Client {
 }
 
 /// An imported GPU allocation. It keeps the physical memory alive until dropped.
-#[derive(Debug)]
 pub(super) struct Memory {
     client: Arc<Client>,
     handle: u32,

@@ -18,15 +18,12 @@ pub(crate) const CTX_MAP_HOST: u32 = 0x8;
 /// Functions that are not asynchronous wait for their work on memory.
 pub(crate) const CTX_SYNC_MEMOPS: u32 = 0x80;
 
-/// # Errors
-/// INVALID_VALUE for flags that no context has.
+/// Refuses flags that no context has.
 pub(crate) fn check_flags(flags: u32) -> Result {
     let valid = flags & !FLAGS == 0 && (flags & SCHEDULING).count_ones() <= 1;
     ensure(valid, Error::INVALID_VALUE)
 }
 
-/// A context.
-#[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) id: u64,
     pub(crate) gpu: usize,
@@ -37,7 +34,6 @@ pub(crate) struct Context {
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// A GPU's primary context.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Primary {
     pub(crate) context: Option<ContextHandle>,
@@ -51,9 +47,7 @@ pub(crate) struct Primary {
 /// The calling thread's context.
 #[derive(Clone, Copy)]
 pub(crate) struct Current {
-    /// Its handle.
     pub(crate) context: ContextHandle,
-    /// The GPU it is on.
     pub(crate) gpu: usize,
 }
 
@@ -65,7 +59,6 @@ thread_local! {
 
 const DEPTH: usize = 64;
 
-/// A stack of contexts, whose top is current.
 pub(crate) struct Stack {
     contexts: [Cell<ContextHandle>; DEPTH],
     len: Cell<usize>,
@@ -80,8 +73,6 @@ impl Stack {
         self.len.get().checked_sub(1).map(|top| self.contexts[top].get())
     }
 
-    /// # Errors
-    /// OUT_OF_MEMORY when the stack is full.
     pub(crate) fn push(&self, context: ContextHandle) -> Result {
         self.contexts.get(self.len.get()).ok_or(Error::OUT_OF_MEMORY)?.set(context);
         self.len.set(self.len.get() + 1);

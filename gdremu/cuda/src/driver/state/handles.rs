@@ -2,26 +2,15 @@
 
 use std::collections::BTreeMap;
 
-/// CUcontext.
 pub(crate) type ContextHandle = usize;
-
-/// CUstream. 0, 1 and 2 are the default streams, which are the same here.
+/// 0, 1 and 2 are the default streams, which are the same here.
 pub(crate) type StreamHandle = usize;
-
-/// CUevent.
 pub(crate) type EventHandle = usize;
-
-/// CUmodule.
 pub(crate) type ModuleHandle = usize;
-
-/// CUfunction.
 pub(crate) type FunctionHandle = usize;
-
-/// CUmemoryPool.
 pub(crate) type PoolHandle = usize;
 
 /// Live objects of one kind by handle. `KIND` makes the handles of different kinds different.
-#[derive(Debug)]
 pub(crate) struct Handles<T, const KIND: usize> {
     created: usize,
     live: BTreeMap<usize, T>,
@@ -34,7 +23,6 @@ impl<T, const KIND: usize> Default for Handles<T, KIND> {
 }
 
 impl<T, const KIND: usize> Handles<T, KIND> {
-    /// Stores an object and returns its handle.
     pub(crate) fn add(&mut self, object: T) -> usize {
         self.created += 1;
         let handle = (KIND << 40) | (self.created << 8);

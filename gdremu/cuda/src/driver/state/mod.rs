@@ -31,7 +31,6 @@ pub(crate) use objects::{
 pub(crate) use queue::{Point, QueueId, Queues, Task};
 
 /// A buffer of device memory; its range is in the GPUs' allocation metadata.
-#[derive(Debug)]
 pub(crate) struct Allocation {
     /// The context that frees it at its end; none for memory from a pool.
     pub(crate) context: Option<ContextHandle>,
@@ -40,8 +39,7 @@ pub(crate) struct Allocation {
     pub(crate) shared: Option<IpcHandle>,
 }
 
-/// Everything that outlives a call.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct State {
     pub(crate) contexts: Handles<Context, 0xC1>,
     /// Contexts that were destroyed, but not primary ones.
@@ -74,8 +72,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// # Errors
-    /// The error of a GPU kernel.
+    /// Fails with the error of a GPU kernel.
     pub(crate) fn check(&self) -> Result {
         self.failed.map_or(Ok(()), Err)
     }
@@ -86,10 +83,6 @@ impl State {
         self.ids
     }
 
-    /// The calling thread's context.
-    ///
-    /// # Errors
-    /// INVALID_CONTEXT: none. CONTEXT_IS_DESTROYED if it no longer exists. The error of a GPU kernel.
     pub(crate) fn current(&self) -> Result<Current> {
         let context = STACK.with(|stack| stack.top()).ok_or(Error::INVALID_CONTEXT)?;
         self.check()?;
@@ -106,11 +99,8 @@ impl State {
         }
     }
 
-    /// Returns whether the context can become current. Ends the program if it was destroyed. NVIDIA's driver
+    /// Refuses what is not the handle of a context. Ends the program if that was destroyed. NVIDIA's driver
     /// makes it current, and crashes later.
-    ///
-    /// # Errors
-    /// INVALID_CONTEXT if the handle is not a context's.
     pub(crate) fn check_context(&self, context: ContextHandle) -> Result {
         if self.destroyed.contains(&context) {
             die(format_args!("context {context:#x} becomes current after it was destroyed"));
@@ -119,10 +109,7 @@ impl State {
         live.map(drop).ok_or(Error::INVALID_CONTEXT)
     }
 
-    /// Ends the program if the stream ended with its context.
-    ///
-    /// # Errors
-    /// INVALID_HANDLE if the handle is not a stream's.
+    /// Refuses what is not the handle of a stream. Ends the program if that ended with its context.
     pub(crate) fn check_stream(&self, stream: StreamHandle) -> Result {
         self.check_not_orphaned(stream);
         if stream <= objects::LAST_DEFAULT || self.streams.get(stream).is_some() {
@@ -151,9 +138,6 @@ pub(crate) fn lock() -> MutexGuard<'static, State> {
 static INITIALIZED: AtomicU32 = AtomicU32::new(0);
 
 /// cuInit. A child forked after its parent's cuInit cannot have CUDA.
-///
-/// # Errors
-/// NOT_INITIALIZED in such a child.
 pub(crate) fn initialize() -> Result {
     match INITIALIZED.compare_exchange(0, process::id(), Ordering::SeqCst, Ordering::SeqCst) {
         Ok(_) => Ok(()),
@@ -161,8 +145,7 @@ pub(crate) fn initialize() -> Result {
     }
 }
 
-/// # Errors
-/// NOT_INITIALIZED before cuInit and in forked children.
+/// Fails before cuInit and in forked children.
 pub(crate) fn check_initialized() -> Result {
     let initialized = INITIALIZED.load(Ordering::SeqCst);
     if initialized != 0 && initialized == process::id() { Ok(()) } else { Err(Error::NOT_INITIALIZED) }

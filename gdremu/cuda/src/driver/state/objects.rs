@@ -16,8 +16,6 @@ pub(crate) const LAST_DEFAULT: StreamHandle = 2;
 /// Flag of cuStreamCreate.
 pub(crate) const NON_BLOCKING: u32 = 1;
 
-/// A stream.
-#[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) context: ContextHandle,
     pub(crate) flags: u32,
@@ -34,8 +32,6 @@ impl Stream {
 /// Flag of cuEventCreate.
 pub(crate) const DISABLE_TIMING: u32 = 0x2;
 
-/// An event.
-#[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) context: ContextHandle,
     pub(crate) flags: u32,
@@ -43,7 +39,6 @@ pub(crate) struct Event {
 }
 
 /// The result of the last cuEventRecord.
-#[derive(Debug)]
 pub(crate) struct Recorded {
     /// Its place in a queue, if the stream had work before it.
     pub(crate) point: Option<Point>,
@@ -58,11 +53,6 @@ impl Event {
         point.filter(|point| !queues.is_passed(point))
     }
 
-    /// When it was passed.
-    ///
-    /// # Errors
-    /// INVALID_HANDLE: never recorded, or created without timing. NOT_READY if it is not
-    /// passed yet.
     pub(crate) fn time(&self) -> Result<Instant> {
         let recorded = self.recorded.as_ref();
         let recorded = recorded.filter(|_| self.flags & DISABLE_TIMING == 0);
@@ -82,8 +72,6 @@ pub(crate) struct Capture {
     pub(crate) valid: bool,
 }
 
-/// A loaded module.
-#[derive(Debug)]
 pub(crate) struct Module {
     pub(crate) context: ContextHandle,
     /// By name.
@@ -94,7 +82,6 @@ pub(crate) struct Module {
     pub(crate) memory: Option<u64>,
 }
 
-/// A GPU kernel of a module.
 #[derive(Clone, Debug)]
 pub(crate) struct Function {
     pub(crate) context: ContextHandle,
@@ -105,8 +92,6 @@ pub(crate) struct Function {
     pub(crate) variables: u64,
 }
 
-/// A pool.
-#[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) gpu: usize,
     /// Its memory can be pinned.

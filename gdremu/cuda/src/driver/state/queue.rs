@@ -1,7 +1,6 @@
 //! Queues: the work that streams have not done yet.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 
 use super::handles::{ContextHandle, StreamHandle};
 use crate::error::Result;
@@ -31,14 +30,7 @@ pub(crate) struct Task {
     pub(crate) job: Option<Job>,
 }
 
-impl fmt::Debug for Task {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "task {} after {:?}", self.number, self.after)
-    }
-}
-
 /// The unfinished work of a stream.
-#[derive(Debug)]
 pub(crate) struct Queue {
     /// The first one is running if its job is gone.
     tasks: VecDeque<Task>,
@@ -47,7 +39,7 @@ pub(crate) struct Queue {
 }
 
 /// All streams with unfinished work.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Queues(BTreeMap<QueueId, Queue>);
 
 impl Queues {
@@ -82,12 +74,10 @@ impl Queues {
         queue.tasks.push_back(task);
     }
 
-    /// Takes the job of a queue's first task.
     pub(crate) fn start_first(&mut self, id: QueueId) -> Option<Job> {
         self.0.get_mut(&id)?.tasks.front_mut()?.job.take()
     }
 
-    /// Removes a queue's first task.
     pub(crate) fn finish_first(&mut self, id: QueueId) {
         if let Some(queue) = self.0.get_mut(&id) {
             queue.tasks.pop_front();
@@ -106,7 +96,6 @@ impl Queues {
         }
     }
 
-    /// The context of each queue.
     pub(crate) fn contexts(&self) -> Vec<ContextHandle> {
         self.0.keys().map(|id| id.context).collect()
     }
