@@ -6,17 +6,17 @@
 
 static void addresses(void)
 {
-    CUdeviceptr buffers[40], large, base;
-    size_t size, before = free_bytes(), unaligned = 0, i;
+    CUdeviceptr buffers[40], base;
+    size_t size, before = free_bytes(), unaligned = 0;
 
-    for (i = 0; i < 40; i++) {
+    for (size_t i = 0; i < 40; i++) {
         buffers[i] = allocated(100 + 5000 * i);
         CHECK_EQUAL(buffers[i] % 512, 0);
         unaligned += buffers[i] % 65536 != 0;
         CHECK_EQUAL(fault_at((void *)(uintptr_t)buffers[i]), SIGSEGV);
     }
     CHECK(unaligned > 20);
-    large = allocated(3 << 20);
+    CUdeviceptr large = allocated(3 << 20);
     CHECK_EQUAL(large % (2 << 20), 0);
     CUDA(cuMemGetAddressRange(&base, &size, large + 12345));
     CHECK(base == large && size == 3 << 20);
@@ -28,7 +28,7 @@ static void addresses(void)
     CHECK_EQUAL(cuMemFree((uintptr_t)&size), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuMemFree(large));
     CHECK_EQUAL(cuMemFree(large), CUDA_ERROR_INVALID_VALUE);
-    for (i = 0; i < 40; i++)
+    for (size_t i = 0; i < 40; i++)
         CUDA(cuMemFree(buffers[i]));
     CHECK_EQUAL(free_bytes(), before);
     CHECK_EQUAL(cuMemAlloc(&large, 0), CUDA_ERROR_INVALID_VALUE);
@@ -95,11 +95,10 @@ static void host_memory(void)
     CUdeviceptr device, managed, a = allocated(8192);
     unsigned int flags;
     CUcontext context;
-    char *host;
     void *void_host;
 
     CUDA(cuMemHostAlloc(&void_host, 5000, CU_MEMHOSTALLOC_DEVICEMAP));
-    host = void_host;
+    char *host = void_host;
     memset(host, 5, 5000);
     CUDA(cuMemHostGetDevicePointer(&device, host + 10, 0));
     CUDA(cuMemcpyDtoD(a, device, 4990));

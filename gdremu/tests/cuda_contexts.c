@@ -1,5 +1,4 @@
 /* Contexts: which one is current where, what ends with them, primary contexts and how long they live. */
-#include <pthread.h>
 
 #include "cuda_values.h"
 
@@ -65,7 +64,7 @@ static void stack(void)
 static CUdeviceptr others[2];
 static void *others_host;
 
-static void *in_thread(void *context)
+static void *use_without_context(void *context)
 {
     CUdeviceptr address;
 
@@ -84,14 +83,12 @@ static void *in_thread(void *context)
 static void threads(void)
 {
     CUcontext context;
-    pthread_t thread;
 
     CUDA(cuCtxCreate(&context, 0, 0));
     CUDA(cuMemAlloc(&others[0], 1));
     CUDA(cuMemAllocManaged(&others[1], 1, CU_MEM_ATTACH_GLOBAL));
     CUDA(cuMemHostAlloc(&others_host, 1, 0));
-    CHECK_EQUAL(pthread_create(&thread, NULL, in_thread, context), 0);
-    CHECK_EQUAL(pthread_join(thread, NULL), 0);
+    in_thread(use_without_context, context);
     CHECK(current() == context);
     CUDA(cuCtxDestroy(context));
 }

@@ -22,16 +22,15 @@ static unsigned char byte_at(CUdeviceptr address)
 
 static void maps_like_a_dmabuf(void)
 {
-    volatile unsigned char *whole, *part;
     CUdeviceptr buffer = allocated(BLOCK);
     int fd = -1;
 
     CUDA(cuMemsetD8(buffer, 7, BLOCK));
     CHECK_EQUAL(dmabuf(&fd, buffer + PAGE, 4 * PAGE), CUDA_SUCCESS);
     CHECK_EQUAL(lseek(fd, 0, SEEK_END), 4 * PAGE);
-    whole = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    volatile unsigned char *whole = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     CHECK(whole != MAP_FAILED);
-    part = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 2 * PAGE);
+    volatile unsigned char *part = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 2 * PAGE);
     CHECK(part != MAP_FAILED);
     CHECK(whole[0] == 7 && part[0] == 7);
     whole[2 * PAGE + 5] = 8;
@@ -50,16 +49,15 @@ static void maps_like_a_dmabuf(void)
 static void keeps_memory_alive(void)
 {
     size_t before = free_bytes();
-    volatile unsigned char *mapped;
     CUdeviceptr buffer = allocated(BLOCK);
-    int fd, copy;
+    int fd;
 
     CUDA(cuMemsetD8(buffer, 9, BLOCK));
     CHECK_EQUAL(dmabuf(&fd, buffer, BLOCK), CUDA_SUCCESS);
     CUDA(cuMemFree(buffer));
-    copy = dup(fd);
+    int copy = dup(fd);
     CHECK_EQUAL(close(fd), 0);
-    mapped = mmap(NULL, BLOCK, PROT_READ, MAP_SHARED, copy, 0);
+    volatile unsigned char *mapped = mmap(NULL, BLOCK, PROT_READ, MAP_SHARED, copy, 0);
     CHECK(mapped != MAP_FAILED);
     CHECK_EQUAL(close(copy), 0);
     CHECK_EQUAL(mapped[BLOCK - 1], 9);
@@ -94,7 +92,6 @@ static void reaches_beyond_its_buffer(void)
 static void closed_exports_release_their_addresses(void)
 {
     CUdeviceptr buffer = allocated(100);
-    void *mapped;
     int fd;
 
     CHECK_EQUAL(dmabuf(&fd, buffer, PAGE), CUDA_SUCCESS);
@@ -103,7 +100,7 @@ static void closed_exports_release_their_addresses(void)
     CHECK_EQUAL(allocated(100), buffer);
 
     CHECK_EQUAL(dmabuf(&fd, buffer, PAGE), CUDA_SUCCESS);
-    mapped = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+    void *mapped = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
     CHECK(mapped != MAP_FAILED);
     CHECK_EQUAL(close(fd), 0);
     CUDA(cuMemFree(buffer));
@@ -117,20 +114,13 @@ static void closed_exports_release_their_addresses(void)
 static void exports_all_kinds_of_memory(void)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = access.location};
-    CUmemGenericAllocationHandle handle;
-    CUdeviceptr address, pooled;
+    CUdeviceptr address = created(BLOCK, &access, 1), pooled;
     int fd;
 
-    CUDA(cuMemCreate(&handle, BLOCK, &prop, 0));
-    CUDA(cuMemAddressReserve(&address, BLOCK, 0, 0, 0));
-    CUDA(cuMemMap(address, BLOCK, 0, handle, 0));
-    CUDA(cuMemSetAccess(address, BLOCK, &access, 1));
     CHECK_EQUAL(dmabuf(&fd, address, BLOCK), CUDA_SUCCESS);
     CHECK_EQUAL(close(fd), 0);
     CUDA(cuMemUnmap(address, BLOCK));
     CUDA(cuMemAddressFree(address, BLOCK));
-    CUDA(cuMemRelease(handle));
     CUDA(cuMemAllocAsync(&pooled, BLOCK, NULL));
     CHECK_EQUAL(dmabuf(&fd, pooled, BLOCK), CUDA_SUCCESS);
     CHECK_EQUAL(close(fd), 0);

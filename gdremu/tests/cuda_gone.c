@@ -67,10 +67,9 @@ static void after_reset(enum use use)
 static int status_of(void (*after)(enum use), enum use use)
 {
     int status;
-    pid_t child;
 
     fflush(NULL);
-    child = fork();
+    pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         CUDA(cuInit(0));
@@ -83,11 +82,9 @@ static int status_of(void (*after)(enum use), enum use use)
 
 int main(void)
 {
-    enum use use;
-
-    for (use = QUERY; use <= PUSH_CURRENT; use++)
+    for (enum use use = QUERY; use <= PUSH_CURRENT; use++)
         CHECK_EQUAL(status_of(after_destroy, use), SIGABRT);
-    for (use = QUERY; use <= DESTROY; use++)
+    for (enum use use = QUERY; use <= DESTROY; use++)
         CHECK_EQUAL(status_of(after_reset, use), SIGABRT);
     CHECK_EQUAL(status_of(after_destroy, NOTHING), 0);
     CHECK_EQUAL(status_of(after_reset, NOTHING), 0);

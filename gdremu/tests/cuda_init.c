@@ -76,9 +76,9 @@ static void attributes_of_cuda_13_0(void)
         {131 /* NUMA_ID */, -1},
         {147, 0},
     };
-    int number, value;
+    int value;
 
-    for (number = 0; number < 160; number++)
+    for (int number = 0; number < 160; number++)
         CHECK_EQUAL(cuDeviceGetAttribute(&value, (CUdevice_attribute)number, 0),
                     number >= 1 && number <= 147 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)

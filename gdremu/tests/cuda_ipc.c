@@ -101,7 +101,7 @@ static void two_processes_share_a_buffer(int to, pid_t child, CUdeviceptr buffer
 
 int main(void)
 {
-    CUdeviceptr first, buffer, pooled, managed, opened = 0;
+    CUdeviceptr pooled, managed, opened = 0;
     handle_t handle, other;
     unsigned int flags = 0;
     CUmemoryPool pool;
@@ -110,8 +110,8 @@ int main(void)
 
     int to = start_importer(&child);
     gpu_start(0);
-    first = allocated(1); /* The next one does not start its block. */
-    buffer = allocated(SIZE);
+    CUdeviceptr first = allocated(1); /* The next one does not start its block. */
+    CUdeviceptr buffer = allocated(SIZE);
     CUDA(cuMemAllocManaged(&managed, 1000, CU_MEM_ATTACH_GLOBAL));
 
     CHECK_EQUAL(capable(buffer), 1);

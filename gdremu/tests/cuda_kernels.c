@@ -304,16 +304,9 @@ static const size_t mapped = 2 << 20;
 /* Memory that GPU kernels may only read. */
 static CUdeviceptr read_only(void)
 {
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-    CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READ};
-    CUmemGenericAllocationHandle handle;
-    CUdeviceptr address;
+    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ};
 
-    CUDA(cuMemCreate(&handle, mapped, &prop, 0));
-    CUDA(cuMemAddressReserve(&address, mapped, 0, 0, 0));
-    CUDA(cuMemMap(address, mapped, 0, handle, 0));
-    CUDA(cuMemSetAccess(address, mapped, &access, 1));
-    return address;
+    return created(mapped, &access, 1);
 }
 
 /* The next of the addresses to which no GPU kernel may write a word. */
@@ -358,15 +351,14 @@ static void unmapped_in_use(void)
 static void endless(void)
 {
     uint32_t calls = 0;
-    volatile uint32_t *word, *begun;
     CUcontext context;
     CUmodule others = loaded;
 
     CUDA(cuCtxCreate(&context, 0, 0));
     CHECK_EQUAL(launch("forever", NULL, NULL, 0), CUDA_ERROR_INVALID_HANDLE); /* In the other context. */
     load();
-    word = host_word();
-    begun = host_word();
+    volatile uint32_t *word = host_word();
+    volatile uint32_t *begun = host_word();
     CUDA(launch("watch", NULL, word, (uintptr_t)begun));
     CUDA(cuLaunchHostFunc(NULL, count_call, &calls));
     await(begun);

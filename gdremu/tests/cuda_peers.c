@@ -3,6 +3,8 @@
 
 #include "cuda_values.h"
 
+enum { BLOCK = 2 << 20 };
+
 static const char store_ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
     /* *word = 7 */
     ".visible .entry store(.param .u64 word)\n"
@@ -42,20 +44,6 @@ static CUdeviceptr from_pool(const CUmemAccessDesc *shared, size_t count)
     return address;
 }
 
-static CUdeviceptr mapped(const CUmemAccessDesc *shared, size_t count)
-{
-    CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
-    CUmemGenericAllocationHandle object;
-    CUdeviceptr address;
-    size_t size = 2 << 20;
-
-    CUDA(cuMemCreate(&object, size, &props, 0));
-    CUDA(cuMemAddressReserve(&address, size, 0, 0, 0));
-    CUDA(cuMemMap(address, size, 0, object, 0));
-    CUDA(cuMemSetAccess(address, size, shared, count));
-    return address;
-}
-
 /* The test of the argument, because an illegal address is the last thing that a program does with CUDA. */
 int main(int argc, char **argv)
 {
@@ -63,7 +51,6 @@ int main(int argc, char **argv)
     CUmemAccessDesc shared[2] = {{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
                                  {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
     CUcontext first = gpu_start(0);
-    CUdeviceptr address;
     int word = 0;
 
     if (strcmp(way, "buffer") == 0) {
@@ -71,19 +58,20 @@ int main(int argc, char **argv)
     } else if (strcmp(way, "pool") == 0) {
         CHECK_EQUAL(stores(from_pool(shared, 1), NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
     } else if (strcmp(way, "mapping") == 0) {
-        CHECK_EQUAL(stores(mapped(shared, 1), NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
+        CHECK_EQUAL(stores(created(BLOCK, shared, 1), NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
     } else if (strcmp(way, "read-only") == 0) {
         shared[1].flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
-        CHECK_EQUAL(stores(mapped(shared, 2), NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
+        CHECK_EQUAL(stores(created(BLOCK, shared, 2), NULL), CUDA_ERROR_ILLEGAL_ADDRESS);
     } else {
-        address = allocated(4);
+        CUdeviceptr address = allocated(4);
+
         CUDA(stores(address, first));
         CUDA(cuMemcpyDtoH(&word, address, sizeof(word)));
         CHECK_EQUAL(word, 7);
         CUDA(cuCtxSetCurrent(first));
         CUDA(stores(from_pool(shared, 2), NULL));
         CUDA(cuCtxSetCurrent(first));
-        CUDA(stores(mapped(shared, 2), NULL));
+        CUDA(stores(created(BLOCK, shared, 2), NULL));
     }
     return passed("cuda_peers");
 }

@@ -134,18 +134,11 @@ static void several_at_once(void)
 
 static void of_vmm_memory(void)
 {
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
-    CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    enum { SIZE = 2 << 20 };
-    CUmemGenericAllocationHandle handle;
+    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr address = created(2 << 20, &access, 1);
     unsigned int on = 1;
-    CUdeviceptr address;
     CUcontext context;
 
-    CUDA(cuMemCreate(&handle, SIZE, &prop, 0));
-    CUDA(cuMemAddressReserve(&address, SIZE, 0, 0, 0));
-    CUDA(cuMemMap(address, SIZE, 0, handle, 0));
-    CUDA(cuMemSetAccess(address, SIZE, &access, 1));
     CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address), CUDA_ERROR_NOT_SUPPORTED);
     CHECK_EQUAL(pointer_attribute(address, 16 /* ACCESS_FLAGS */), 3);
     CHECK_EQUAL(pointer_attribute(address, CU_POINTER_ATTRIBUTE_DEVICE_POINTER), address);

@@ -1,5 +1,4 @@
 /* Streams, events and host functions, without kernels. */
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "cuda_values.h"
@@ -68,14 +67,14 @@ static void check_memset(CUdeviceptr buffer, int waits)
     CUDA(cuStreamCreate(&stream, 0));
     CUDA(cuLaunchHostFunc(stream, wait_until_released, NULL));
     if (waits)
-        CHECK_EQUAL(pthread_create(&thread, NULL, release, NULL), 0);
+        thread = start_thread(release, NULL);
     CUDA(cuMemsetD8(buffer, 1, 1));
     CHECK_EQUAL(released, waits);
     released = 1;
     CUDA(cuStreamDestroy(stream));
     CUDA(cuCtxSynchronize());
     if (waits)
-        CHECK_EQUAL(pthread_join(thread, NULL), 0);
+        finish_thread(thread);
 }
 
 CUresult cuCtxSetFlags(unsigned int flags);

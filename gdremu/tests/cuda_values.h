@@ -12,6 +12,20 @@ static inline CUdeviceptr allocated(size_t size)
     return address;
 }
 
+/* Memory of GPU 0 from cuMemCreate, which GPUs may access as listed. */
+static inline CUdeviceptr created(size_t size, const CUmemAccessDesc *access, size_t count)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr address;
+
+    CUDA(cuMemCreate(&handle, size, &prop, 0));
+    CUDA(cuMemAddressReserve(&address, size, 0, 0, 0));
+    CUDA(cuMemMap(address, size, 0, handle, 0));
+    CUDA(cuMemSetAccess(address, size, access, count));
+    return address;
+}
+
 static inline size_t free_bytes(void)
 {
     size_t free_now, total;

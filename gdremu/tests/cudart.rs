@@ -50,7 +50,7 @@ fn assert_all_pass(wheel: &str, name: &str) {
     };
     // NVIDIA's headers, and ours in the place of one that the compiler brings.
     let include = libcudart.parent().unwrap().with_file_name("include");
-    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cudart");
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cudart");
     let mut arguments = vec![libcudart.as_os_str(), runtime().as_os_str()];
     arguments.extend(["-isystem".as_ref(), include.as_os_str(), "-isystem".as_ref(), ours.as_os_str()]);
     let program = compile("cudart", name, arguments);

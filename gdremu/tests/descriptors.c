@@ -79,8 +79,6 @@ static CUresult stream(void)
 
 static void before(void)
 {
-    int fd;
-
     hold_all();
     CHECK_EQUAL(open(GDRDRV_DEVICE, O_RDWR), -1);
     CHECK_EQUAL(errno, EMFILE);
@@ -92,23 +90,21 @@ static void before(void)
     CHECK_EQUAL(stream(), CUDA_SUCCESS);
     free_all();
     CHECK_EQUAL(allocate_and_use(), CUDA_SUCCESS);
-    fd = driver_open();
+    int fd = driver_open();
     close(fd);
 }
 
 static void after(int is_traditional)
 {
-    uint64_t handle, page;
+    uint64_t handle;
     CUdeviceptr buffer;
-    unsigned char *va;
-    int fd;
 
     gpu_start(0);
     CHECK_EQUAL(cuMemAlloc(&buffer, SIZE), CUDA_SUCCESS);
-    page = buffer;
-    fd = driver_open();
+    uint64_t page = buffer;
+    int fd = driver_open();
     CHECK_OK(pin(fd, page, SIZE, &handle));
-    va = mapped(fd, handle, SIZE);
+    unsigned char *va = mapped(fd, handle, SIZE);
     handle_faults();
     hold_all();
     CHECK_EQUAL(allocate_and_use(), CUDA_SUCCESS);

@@ -3,7 +3,6 @@
 #include "tests.h"
 
 #include <dirent.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 
@@ -118,7 +117,6 @@ TEST(relative_paths)
 {
     struct statx statx_status;
     struct stat status;
-    int directory;
 
     CHECK_EQUAL(chdir("/dev"), 0);
     CHECK_EQUAL(access("gdrdrv", R_OK | W_OK), 0);
@@ -129,7 +127,7 @@ TEST(relative_paths)
 
     CHECK_EQUAL(chdir("/proc"), 0);
     CHECK_FAILS(open("gdrdrv", O_RDWR), ENOENT);
-    directory = open("/dev", O_RDONLY | O_DIRECTORY);
+    int directory = open("/dev", O_RDONLY | O_DIRECTORY);
     CHECK(directory >= 0);
     check_is_device(openat(directory, "gdrdrv", O_RDWR));
     CHECK_EQUAL(faccessat(directory, "gdrdrv", R_OK, 0), 0);
@@ -247,10 +245,10 @@ TEST(covered_mappings)
     CHECK_EQUAL(close(fd), 0);
     cover(mapping, GPU_PAGE);
     CHECK_EQUAL(pins(), 1);
-    CHECK_EQUAL(refcount(), 1);
+    CHECK_EQUAL(all_page_tables(), 1);
     cover(mapping + GPU_PAGE, GPU_PAGE);
     CHECK_EQUAL(pins(), 0);
-    CHECK_EQUAL(refcount(), 0);
+    CHECK_EQUAL(all_page_tables(), 0);
     CHECK_EQUAL(munmap(mapping, 2 * GPU_PAGE), 0);
 
     /* A cover that fails changes nothing. */
@@ -346,9 +344,9 @@ TEST(many_threads)
     pthread_t others[2], users[4];
 
     for (int i = 0; i < 2; i++)
-        CHECK_EQUAL(pthread_create(&others[i], NULL, other_work, NULL), 0);
+        others[i] = start_thread(other_work, NULL);
     for (int i = 0; i < 4; i++)
-        CHECK_EQUAL(pthread_create(&users[i], NULL, device_work, &memory), 0);
+        users[i] = start_thread(device_work, &memory);
     /* Forks in between find a lock that they can take. */
     for (int i = 0; i < 20; i++) {
         pid_t child = fork();
@@ -359,11 +357,11 @@ TEST(many_threads)
         CHECK_EQUAL(waitpid(child, NULL, 0), child);
     }
     for (int i = 0; i < 4; i++)
-        CHECK_EQUAL(pthread_join(users[i], NULL), 0);
+        finish_thread(users[i]);
     stop = true;
     for (int i = 0; i < 2; i++)
-        CHECK_EQUAL(pthread_join(others[i], NULL), 0);
-    CHECK_EQUAL(refcount(), 0);
+        finish_thread(others[i]);
+    CHECK_EQUAL(all_page_tables(), 0);
 }
 
 /* Under --fault "OPEN:EMFILE@1,PIN_BUFFER:ENOMEM@2,MMAP:EAGAIN@1,MUNMAP:EPERM@1,CLOSE:EIO@1". */
@@ -414,7 +412,7 @@ TEST(wrong_answers)
 
     CHECK_ERROR(unpin(fd, handle), EINVAL);
     CHECK_EQUAL(pins(), 1);
-    CHECK_EQUAL(refcount(), 1);
+    CHECK_EQUAL(all_page_tables(), 1);
     CHECK_EQUAL(is_mapped(fd, handle), 1);
     CHECK_PAGES(mapping, PAGE, 0);
     CHECK_OK(unpin(fd, handle));

@@ -24,12 +24,9 @@
 /* Memory on GPU 0, whose mappings may fault. */
 static inline CUdeviceptr gpu_memory(size_t size)
 {
-    CUdeviceptr address;
-
     handle_faults();
     gpu_start(0);
-    CUDA(cuMemAlloc(&address, size));
-    return address;
+    return allocated(size);
 }
 
 static inline uint64_t pinned(int fd, CUdeviceptr address, size_t size)
@@ -52,18 +49,6 @@ static inline struct gdrdrv_get_info info_of(int fd, uint64_t handle)
 static inline bool is_mapped(int fd, uint64_t handle)
 {
     return info_of(fd, handle).mapped;
-}
-
-/* Page tables pinned in all processes. */
-static inline int refcount(void)
-{
-    int count = -1;
-    FILE *file = fopen("/proc/driver/gdrdrv/nv_get_pages_refcount", "r");
-
-    CHECK(file != NULL);
-    CHECK_EQUAL(fscanf(file, "%d", &count), 1);
-    fclose(file);
-    return count;
 }
 
 /* A function that gdremu exports. */

@@ -75,7 +75,7 @@ fn all_pass_under_valgrind() {
         eprintln!("valgrind is not installed");
         return;
     }
-    let suppressions = concat!(env!("CARGO_MANIFEST_DIR"), "/../../c_tests/valgrind.supp");
+    let suppressions = concat!(env!("CARGO_MANIFEST_DIR"), "/../c_tests/valgrind.supp");
     let valgrind = format!("env CHECK_SLOWNESS=20 valgrind --quiet --error-exitcode=9 --suppressions={suppressions}");
     assert_all_pass(&Build { under: valgrind.split(' ').map(str::to_owned).collect(), ..PLAIN });
 }

@@ -198,14 +198,14 @@ TEST(wrong_handle_finds_the_oldest_pin)
 
 TEST(second_mmap_forgets_the_mapping)
 {
-    unsigned char *second, *third;
+    unsigned char *second;
 
     begin();
     uint64_t handle = pin_page(0);
     unsigned char *first = mapped(fd, handle, GPU_PAGE);
     CHECK_ERROR(map(fd, handle, GPU_PAGE, &second), EINVAL);
     CHECK(!is_mapped(fd, handle));
-    third = mapped(fd, handle, GPU_PAGE);
+    unsigned char *third = mapped(fd, handle, GPU_PAGE);
     CHECK_OK(unpin(fd, handle));
     CHECK_PAGES_GONE(third, GPU_PAGE);
     CHECK_PAGES(first, GPU_PAGE, 0);

@@ -28,11 +28,8 @@ static CUdeviceptr page_of(CUdeviceptr address)
 
 static CUdeviceptr alloc(size_t size)
 {
-    CUdeviceptr address;
-
     (void)device();
-    CUDA(cuMemAlloc(&address, size));
-    return address;
+    return allocated(size);
 }
 
 static void check_cannot_be_pinned(CUdeviceptr address, size_t size)
@@ -72,18 +69,18 @@ static void pinned_by_page(CUdeviceptr address)
 TEST(small_buffers)
 {
     CUdeviceptr buffers[100], base;
-    size_t size, i;
+    size_t size;
 
-    for (i = 0; i < 100; i++)
+    for (size_t i = 0; i < 100; i++)
         buffers[i] = alloc(600);
-    for (i = 0; i < 100; i++) {
+    for (size_t i = 0; i < 100; i++) {
         CUDA(cuMemGetAddressRange(&base, &size, buffers[i] + 599));
         CHECK_EQUAL(base, buffers[i]);
         CHECK_EQUAL(size, 600);
     }
     CHECK(page_of(buffers[99]) != buffers[99]);
     pinned_by_page(buffers[99]);
-    for (i = 0; i < 100; i++)
+    for (size_t i = 0; i < 100; i++)
         CUDA(cuMemFree(buffers[i]));
 }
 
@@ -140,9 +137,8 @@ TEST(objects_side_by_side)
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle objects[2];
     CUdeviceptr address;
-    uint64_t handle;
-    size_t unit, i;
-    unsigned char *va, byte;
+    size_t unit;
+    unsigned char byte;
 
     (void)device();
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -150,14 +146,14 @@ TEST(objects_side_by_side)
     prop.allocFlags.gpuDirectRDMACapable = 1;
     CUDA(cuMemGetAllocationGranularity(&unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     CUDA(cuMemAddressReserve(&address, 4 * unit, 0, 0, 0));
-    for (i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2; i++) {
         CUDA(cuMemCreate(&objects[i], unit, &prop, 0));
         CUDA(cuMemMap(address + (1 - i) * unit, unit, 0, objects[i], 0));
     }
     CUDA(cuMemSetAccess(address, 2 * unit, &access, 1));
 
-    handle = pinned(device(), address + GPU_PAGE, 2 * unit - GPU_PAGE);
-    va = mapped(device(), handle, 2 * unit - GPU_PAGE);
+    uint64_t handle = pinned(device(), address + GPU_PAGE, 2 * unit - GPU_PAGE);
+    unsigned char *va = mapped(device(), handle, 2 * unit - GPU_PAGE);
     both_see(address + GPU_PAGE, (uint32_t *)va);
     both_see(address + unit - 4, (uint32_t *)(va + unit - GPU_PAGE - 4));
     both_see(address + unit, (uint32_t *)(va + unit - GPU_PAGE));
@@ -170,7 +166,7 @@ TEST(objects_side_by_side)
     CHECK_EQUAL(munmap(va, 2 * unit - GPU_PAGE), 0);
     CHECK_OK(unpin(device(), handle));
     CUDA(cuMemUnmap(address + unit, unit));
-    for (i = 0; i < 2; i++)
+    for (size_t i = 0; i < 2; i++)
         CUDA(cuMemRelease(objects[i]));
     CUDA(cuMemAddressFree(address, 4 * unit));
 }
@@ -178,7 +174,7 @@ TEST(objects_side_by_side)
 /* The contract has frees of whole blocks. */
 TEST(part_of_a_block_freed_under_a_pin)
 {
-    CUdeviceptr before = alloc(100 * KIB), buffer = alloc(200 * KIB), other;
+    CUdeviceptr before = alloc(100 * KIB), buffer = alloc(200 * KIB);
     CUdeviceptr page = page_of(buffer + GPU_PAGE - 1);
     uint64_t handle = pinned(device(), page, GPU_PAGE);
     volatile uint32_t *va = (uint32_t *)mapped(device(), handle, GPU_PAGE);
@@ -192,7 +188,7 @@ TEST(part_of_a_block_freed_under_a_pin)
         CHECK_PAGES_GONE((unsigned char *)va, PAGE);
     } else {
         CHECK_EQUAL(*va, 77);
-        other = alloc(200 * KIB);
+        CUdeviceptr other = alloc(200 * KIB);
         CUDA(cuMemcpyHtoD(page_of(other + GPU_PAGE - 1), &zero, sizeof(zero)));
         CUDA(cuCtxSynchronize());
         CHECK_EQUAL(*va, 77); /* Pinned memory is not reused. */
@@ -207,11 +203,10 @@ TEST(part_of_a_block_freed_under_a_pin)
 TEST(no_descriptor_is_lost)
 {
     CUdeviceptr buffer = alloc(100 * KIB);
-    int before, i;
 
     pinned_by_page(buffer);
-    before = open_descriptors();
-    for (i = 0; i < 100; i++)
+    int before = open_descriptors();
+    for (int i = 0; i < 100; i++)
         pinned_by_page(buffer);
     CHECK_EQUAL(open_descriptors(), before);
     CUDA(cuMemFree(buffer));

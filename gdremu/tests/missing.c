@@ -10,9 +10,8 @@ int main(void)
 {
     char bytes[4] = "abc";
     unsigned int celsius = 77;
-    int time;
 
-    for (time = 0; time < 2; time++) {
+    for (int time = 0; time < 2; time++) {
         CHECK_EQUAL(cuMulticastCreate(NULL, NULL), 801);
         CHECK_EQUAL(cudaMemcpy2D(bytes, 1, bytes + 1, 1, 1, 1, 4), 801);
         CHECK_EQUAL(cudaGetLastError(), 801);

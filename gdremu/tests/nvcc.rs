@@ -18,7 +18,7 @@ fn run(source: &str, name: &str, options: &[&str]) -> Option<Output> {
         return None;
     };
     built("gdremu-cuda");
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/nvcc");
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nvcc");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nvcc-{source}-{name}"));
     let mut compile = Command::new(&nvcc);
     compile.args(["-std=c++17", "-cudart", "shared"]).args(options);

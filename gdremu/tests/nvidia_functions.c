@@ -126,7 +126,6 @@ static void errors_are_libcudas(void)
 {
     CUdeviceptr address, other;
     size_t pitch;
-    int waits;
 
     CHECK_EQUAL(alloc(&address, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(alloc(NULL, 1), CUDA_ERROR_INVALID_VALUE);
@@ -139,7 +138,7 @@ static void errors_are_libcudas(void)
     state->context = 0;
     CHECK_EQUAL(alloc(&other, 1), CUDA_ERROR_INVALID_CONTEXT);
     /* A thread without a context frees what another one made, once the GPU is done with it. */
-    waits = state->waits;
+    int waits = state->waits;
     CUDA(free_memory(address));
     CHECK_EQUAL(state->waits, waits + 1);
     CHECK_EQUAL(state->context, 0);

@@ -191,10 +191,9 @@ EXPORT CUresult cuGetProcAddress_v2(const char *name, void **function, int versi
         {"cuMemUnmap", cuMemUnmap},
         {"cuPointerSetAttribute", cuPointerSetAttribute},
     };
-    size_t i;
 
     *function = NULL;
-    for (i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
         if (strcmp(functions[i].name, name) == 0)
             *function = functions[i].function;
     }

@@ -115,12 +115,11 @@ static int relocate_object(struct dl_phdr_info *object, size_t size, void *unuse
 static void *my_dlopen(const char *name, int flags)
 {
     static void *(*next)(const char *, int);
-    void *library;
 
     calls_of_dlopen++;
     if (next == NULL)
         *(void **)&next = real("dlopen");
-    library = next(name, flags);
+    void *library = next(name, flags);
     dl_iterate_phdr(relocate_object, NULL);
     return library;
 }
@@ -158,8 +157,6 @@ static void by_name(void)
 
 int main(void)
 {
-    void *memory;
-
     gpu_start(0);
     dl_iterate_phdr(relocate_object, NULL);
 
@@ -170,7 +167,7 @@ int main(void)
     by_name();
 
     calls_of_mmap = 0;
-    memory = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(memory != MAP_FAILED);
     CHECK_EQUAL(calls_of_mmap, 1);
     CHECK_EQUAL(munmap(memory, 4096), 0);

@@ -52,10 +52,9 @@ static unsigned int in_sysfs(unsigned int bus, const char *name, const char *for
 {
     unsigned int number;
     char path[96];
-    FILE *file;
 
     snprintf(path, sizeof(path), "/sys/bus/pci/devices/0000:%02x:00.0/%s", bus, name);
-    file = fopen(path, "r");
+    FILE *file = fopen(path, "r");
     CHECK(file != NULL);
     CHECK_EQUAL(fscanf(file, format, &number), 1);
     fclose(file);

@@ -27,13 +27,12 @@ int main(void)
 {
     uint64_t first, second;
     CUdeviceptr buffer;
-    int fd;
 
     gpu_start(0);
     CHECK_EQUAL(cuMemAlloc(&buffer, 2ul << 20), CUDA_SUCCESS);
     stream = fopen("/proc/driver/gdrdrv/nv_get_pages_refcount", "r");
     CHECK(stream != NULL);
-    fd = driver_open();
+    int fd = driver_open();
     check_refcount(0);
     CHECK_OK(pin(fd, buffer, GPU_PAGE, &first));
     check_refcount(1);

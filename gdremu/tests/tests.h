@@ -7,22 +7,6 @@
 /* The arguments after the test's name on the command line. */
 static char **arguments;
 
-static struct {
-    const char *name;
-    void (*run)(void);
-} tests[32];
-static int tests_count;
-
-/* TEST(name) { ... } */
-#define TEST(test)                                                                                                     \
-    static void test(void);                                                                                            \
-    __attribute__((constructor)) static void add_##test(void)                                                          \
-    {                                                                                                                  \
-        tests[tests_count].name = #test;                                                                               \
-        tests[tests_count++].run = test;                                                                               \
-    }                                                                                                                  \
-    static void test(void)
-
 int main(int argc, char **argv)
 {
     int ran = 0;
@@ -30,12 +14,12 @@ int main(int argc, char **argv)
     arguments = argv + (argc > 1 ? 2 : 1);
     for (int i = 0; i < tests_count; i++) {
         if (argc == 1)
-            in_child(tests[i].run);
-        else if (strcmp(argv[1], tests[i].name) == 0)
-            tests[i].run();
+            in_child(all_tests[i].run);
+        else if (strcmp(argv[1], all_tests[i].name) == 0)
+            all_tests[i].run();
         else
             continue;
-        ran += passed(tests[i].name) == 0;
+        ran += passed(all_tests[i].name) == 0;
     }
     CHECK(ran > 0); /* there is no test of that name */
     return 0;

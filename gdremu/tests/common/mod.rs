@@ -36,7 +36,7 @@ fn kit() -> &'static Path {
     KIT.get_or_init(|| {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kit");
         fs::create_dir_all(&directory).unwrap();
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../c_tests/kit");
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../c_tests/kit");
         let archive = directory.join(format!("{}.a", std::process::id()));
         let objects = ["check", "driver", "fault", "gpu"].map(|name| {
             let object = directory.join(format!("{name}.{}.o", std::process::id()));
@@ -55,7 +55,7 @@ fn kit() -> &'static Path {
 /// builds of one source, since each is compiled once.
 pub(crate) fn compile<A: AsRef<OsStr>>(source: &str, name: &str, arguments: impl IntoIterator<Item = A>) -> PathBuf {
     static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    let gdremu = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let gdremu = Path::new(env!("CARGO_MANIFEST_DIR"));
     let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source).join(name);
     let mut compiled = COMPILED.lock().unwrap();
     if compiled.insert(output.clone()) {
