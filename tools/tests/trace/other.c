@@ -11,7 +11,7 @@
 #define PINS 64
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char pinned[PINS], memory[PINS][65536];
+static char pinned[PINS], mapped[PINS], memory[PINS][65536];
 
 void *gdr_open(void)
 {
@@ -20,7 +20,9 @@ void *gdr_open(void)
 
 int gdr_unmap(void *g, unsigned long handle, void *va, size_t size)
 {
-    (void)g, (void)handle, (void)va, (void)size;
+    (void)g, (void)va, (void)size;
+    __atomic_clear(&mapped[handle - 1], __ATOMIC_RELEASE);
+    usleep(1); /* Another thread maps it before this function returns. */
     return 0;
 }
 
@@ -64,6 +66,8 @@ int gdr_pin_buffer(void *g, unsigned long address, size_t size, uint64_t token, 
 int gdr_map(void *g, unsigned long handle, void **va, size_t size)
 {
     (void)g, (void)size;
+    if (__atomic_test_and_set(&mapped[handle - 1], __ATOMIC_ACQUIRE))
+        return EAGAIN;
     *va = memory[handle - 1];
     return 0;
 }

@@ -4,8 +4,10 @@
 #include "kit/check.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #define SIZE 65536
 #define THREADS 40
@@ -42,6 +44,26 @@ static void *pins(void *number)
     return NULL;
 }
 
+/* The threads take turns with one pin. */
+static void *turns(void *argument)
+{
+    const gdr_mh_t *handle = argument;
+    char host[64] = {0};
+    int i = 0;
+
+    while (i < 100) {
+        void *va;
+
+        if (gdr_map(g, *handle, &va, SIZE) != 0)
+            continue;
+        usleep(500);
+        CHECK_OK(gdr_copy_to_mapping(*handle, va, host, sizeof(host)));
+        CHECK_OK(gdr_unmap(g, *handle, va, SIZE));
+        i++;
+    }
+    return NULL;
+}
+
 /* Until it is canceled, wherever it is. */
 static void *copies(void *va)
 {
@@ -65,17 +87,36 @@ static void calls_plugin(const char *file, unsigned long address)
     CHECK_OK(dlclose(plugin));
 }
 
+static int is_library(struct dl_phdr_info *object, size_t size, void *data)
+{
+    (void)size, (void)data;
+    return strstr(object->dlpi_name, "/other.so") != NULL;
+}
+
 int main(int argc, char **argv)
 {
     pthread_t threads[THREADS];
     long i;
 
     CHECK(argc == 2);
+    /* Lookups load nothing, because the loader may be at work then. */
+    CHECK(dlsym(RTLD_DEFAULT, "gdr_close") != NULL && dlsym(RTLD_DEFAULT, "gdr_get_attribute") == NULL);
+    CHECK(!dl_iterate_phdr(is_library, NULL));
     g = gdr_open();
+    CHECK(dl_iterate_phdr(is_library, NULL));
     if (strcmp(argv[1], "threads") == 0) {
         for (i = 0; i < THREADS; i++)
             CHECK_OK(pthread_create(&threads[i], NULL, pins, (void *)i));
         for (i = 0; i < THREADS; i++)
+            CHECK_OK(pthread_join(threads[i], NULL));
+    }
+    if (strcmp(argv[1], "turns") == 0) {
+        gdr_mh_t handle;
+
+        CHECK_OK(gdr_pin_buffer(g, SIZE, SIZE, 0, 0, &handle));
+        for (i = 0; i < 2; i++)
+            CHECK_OK(pthread_create(&threads[i], NULL, turns, &handle));
+        for (i = 0; i < 2; i++)
             CHECK_OK(pthread_join(threads[i], NULL));
     }
     if (strcmp(argv[1], "cancel") == 0) {

@@ -2,7 +2,9 @@
 
 #include "loaded.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #define SIZE GPU_PAGE_SIZE
@@ -72,6 +74,64 @@ static void everything(gdr_t g)
     map_here(g, pin_here(g));                      /* left at the end */
 }
 
+/* A mapping that begins inside a page of the GPU. */
+static void unaligned(gdr_t g)
+{
+    const size_t head = SIZE / 2;
+    gdr_mh_t handle;
+    void *va;
+
+    CHECK_OK(gdr.pin_buffer(g, (unsigned long)buffer.address + head, SIZE, 0, 0, &handle));
+    CHECK_OK(gdr.map(g, handle, &va, SIZE));
+    CHECK_OK(copy_here(handle, (char *)va + head + SIZE - 8, 8));
+}
+
+struct copied {
+    gdr_mh_t handle;
+    char *va;
+};
+
+static void *copy_in_thread(void *argument)
+{
+    const struct copied *to = argument;
+
+    CHECK_OK(copy_here(to->handle, to->va, 8));
+    return NULL;
+}
+
+/* One after the other, as these often have the same address, and together. */
+static void threads(gdr_t g)
+{
+    pthread_t all[50];
+    struct copied to;
+    int i;
+
+    to.handle = pin_here(g);
+    to.va = map_here(g, to.handle);
+    for (i = 0; i < 50; i++) {
+        CHECK(pthread_create(&all[i], NULL, copy_in_thread, &to) == 0);
+        if (i < 10)
+            CHECK(pthread_join(all[i], NULL) == 0);
+    }
+    for (i = 10; i < 50; i++)
+        CHECK(pthread_join(all[i], NULL) == 0);
+}
+
+/* A child that cannot write a file of its size. */
+static void limited(gdr_t g)
+{
+    const struct rlimit none = {0, 0};
+    gdr_mh_t handle = pin_here(g);
+    int status;
+
+    if (fork() == 0) {
+        CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0);
+        CHECK_ERROR(copy_here(handle, host, 8), EACCES);
+        _exit(0);
+    }
+    CHECK(wait(&status) > 0 && status == 0);
+}
+
 static void ends_in(const char *end, gdr_t g)
 {
     gdr_mh_t handle = pin_here(g);
@@ -117,6 +177,7 @@ static void ends_in(const char *end, gdr_t g)
 
 int main(int argc, char **argv)
 {
+    int left = 600;
     gdr_t g;
 
     CHECK_EQUAL(argc, 2);
@@ -129,6 +190,15 @@ int main(int argc, char **argv)
     CHECK(g != NULL);
     if (strcmp(argv[1], "everything") == 0)
         everything(g);
+    else if (strcmp(argv[1], "unaligned") == 0)
+        unaligned(g);
+    else if (strcmp(argv[1], "threads") == 0)
+        threads(g);
+    else if (strcmp(argv[1], "limited") == 0)
+        limited(g);
+    else if (strcmp(argv[1], "pins") == 0)
+        while (left-- > 0)
+            pin_here(g);
     else
         ends_in(argv[1], g);
     return 0;

@@ -1,6 +1,7 @@
 //! The functions that programs get. Each forwards to the real library, and records the call.
 //!
-//! Where the library lacks a function, lookups fail; a call that comes nevertheless returns ENOSYS.
+//! Where the library lacks a function, lookups fail; a call that comes nevertheless returns ENOSYS. All are unsafe by the
+//! contract of gdrapi.h, which the program keeps whose arguments they pass on.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
@@ -33,19 +34,32 @@ fn recorded(
     result
 }
 
-/// Same for a call that ends pins. They end before it returns, as by then another thread may have a pin with the handle.
-fn ends(function: Function, is_meant: impl Fn(&Pin) -> bool, forward: impl FnOnce() -> c_int) -> c_int {
+/// Same for a call that ends pins or mappings. `before` runs first, as by its return another thread may have made one with
+/// the handle; `after` learns whether it succeeded, and returns the pin.
+fn ends<T>(
+    function: Function,
+    bytes: usize,
+    before: impl FnOnce(&'static Tables) -> T,
+    after: impl FnOnce(&'static Tables, T, bool) -> Option<usize>,
+    forward: impl FnOnce() -> c_int,
+) -> c_int {
     let pin = Cell::new(None);
     let forward = || {
         let Some(tables) = tables() else {
             return forward();
         };
-        recording::ending(tables, &is_meant);
+        let noted = before(tables);
         let result = forward();
-        pin.set(recording::ended(tables, &is_meant, result == 0));
+        pin.set(after(tables, noted, result == 0));
         result
     };
-    recorded(function, 0, 0, forward, |_| pin.get())
+    recorded(function, 0, bytes, forward, |_| pin.get())
+}
+
+/// Same for a call that ends pins.
+fn ends_pins(function: Function, is_meant: impl Fn(&Pin) -> bool, forward: impl FnOnce() -> c_int) -> c_int {
+    let before = |tables| recording::ending(tables, &is_meant);
+    ends(function, 0, before, |tables, _, ended| recording::ended(tables, &is_meant, ended), forward)
 }
 
 /// Calls a function of the real library.
@@ -56,28 +70,29 @@ macro_rules! forward {
     };
 }
 
-pub(crate) extern "C-unwind" fn open() -> Gdr {
-    let call = tables().and_then(|tables| Call::begin(tables, Function::Open, 0));
-    // SAFETY: no arguments.
-    let Some(gdr) = real::open().map(|open| unsafe { open() }) else {
+pub(crate) unsafe extern "C-unwind" fn open() -> Gdr {
+    let Some(open) = real::open() else {
         // SAFETY: the thread's errno.
         unsafe { *libc::__errno_location() = libc::ENOSYS };
         return null_mut();
     };
+    let call = tables().and_then(|tables| Call::begin(tables, Function::Open, 0));
+    // SAFETY: no arguments.
+    let gdr = unsafe { open() };
     if let Some(call) = call {
         // SAFETY: as above.
         let errno = unsafe { *libc::__errno_location() };
-        call.opened(if gdr.is_null() { errno } else { 0 });
+        call.end(if gdr.is_null() { errno } else { 0 }, 0, None);
     }
     gdr
 }
 
-pub(crate) extern "C-unwind" fn close(g: Gdr) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn close(g: Gdr) -> c_int {
     let is_of_it = |pin: &Pin| pin.gdr.load(Relaxed) == g.addr() as u64;
-    ends(Function::Close, is_of_it, forward!(close(g)))
+    ends_pins(Function::Close, is_of_it, forward!(close(g)))
 }
 
-pub(crate) extern "C-unwind" fn pin_buffer(
+pub(crate) unsafe extern "C-unwind" fn pin_buffer(
     g: Gdr,
     address: c_ulong,
     size: usize,
@@ -95,7 +110,7 @@ pub(crate) extern "C-unwind" fn pin_buffer(
     recorded(Function::PinBuffer, caller, size, forward, note)
 }
 
-pub(crate) extern "C-unwind" fn pin_buffer_v2(
+pub(crate) unsafe extern "C-unwind" fn pin_buffer_v2(
     g: Gdr,
     address: c_ulong,
     size: usize,
@@ -112,21 +127,27 @@ pub(crate) extern "C-unwind" fn pin_buffer_v2(
     recorded(Function::PinBufferV2, caller, size, forward, note)
 }
 
-pub(crate) extern "C-unwind" fn unpin_buffer(g: Gdr, handle: Handle) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn unpin_buffer(g: Gdr, handle: Handle) -> c_int {
     let is_it = |pin: &Pin| pin.handle.load(Relaxed) == handle;
-    ends(Function::UnpinBuffer, is_it, forward!(unpin_buffer(g, handle)))
+    ends_pins(Function::UnpinBuffer, is_it, forward!(unpin_buffer(g, handle)))
 }
 
-pub(crate) extern "C-unwind" fn get_callback_flag(g: Gdr, handle: Handle, flag: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn get_callback_flag(g: Gdr, handle: Handle, flag: *mut c_int) -> c_int {
     let forward = forward!(get_callback_flag(g, handle, flag));
     recorded(Function::GetCallbackFlag, 0, 0, forward, |_| None)
 }
 
-pub(crate) extern "C-unwind" fn get_info(g: Gdr, handle: Handle, info: *mut c_void, _: usize, caller: usize) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn get_info(
+    g: Gdr,
+    handle: Handle,
+    info: *mut c_void,
+    _: usize,
+    caller: usize,
+) -> c_int {
     recorded(Function::GetInfo, caller, 0, forward!(get_info(g, handle, info)), |_| None)
 }
 
-pub(crate) extern "C-unwind" fn get_info_v2(
+pub(crate) unsafe extern "C-unwind" fn get_info_v2(
     g: Gdr,
     handle: Handle,
     info: *mut c_void,
@@ -136,8 +157,9 @@ pub(crate) extern "C-unwind" fn get_info_v2(
     recorded(Function::GetInfoV2, caller, 0, forward!(get_info_v2(g, handle, info)), |_| None)
 }
 
-/// The type of a mapping, of the library's own info; 0 if that is unknown.
-fn mapping_type(g: Gdr, handle: Handle) -> u32 {
+/// The type of a mapping and the device address at which it begins, of the library's own info. They are 0 and the last
+/// address if that is unknown.
+fn mapping_info(g: Gdr, handle: Handle) -> (u32, u64) {
     /// Where both structs have a word with the bit-fields, and the longer one the type.
     const BITS: usize = 36 / 4;
     const TYPE: usize = 40 / 4;
@@ -148,23 +170,24 @@ fn mapping_type(g: Gdr, handle: Handle) -> u32 {
         (Some(get_info), _) | (None, Some(get_info)) => unsafe { get_info(g, handle, place) },
         (None, None) => libc::ENOSYS,
     };
+    let start = u64::from(info[1]) << 32 | u64::from(info[0]);
     match (result, info[TYPE]) {
         // Bit 1 of the shorter struct is write-combining, type 1.
-        (0, 0) => (info[BITS] >> 1) & 1,
-        (0, mapping_type) => mapping_type,
-        _ => 0,
+        (0, 0) => ((info[BITS] >> 1) & 1, start),
+        (0, mapping_type) => (mapping_type, start),
+        _ => (0, u64::MAX),
     }
 }
 
-pub(crate) extern "C-unwind" fn map(g: Gdr, handle: Handle, va: *mut *mut c_void, size: usize) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn map(g: Gdr, handle: Handle, va: *mut *mut c_void, size: usize) -> c_int {
     let note = |tables: &'static Tables| {
         // SAFETY: the real function has written the address.
-        recording::mapped(tables, handle, unsafe { *va }.addr(), size, mapping_type(g, handle))
+        recording::mapped(tables, handle, unsafe { *va }.addr(), size, mapping_info(g, handle))
     };
     recorded(Function::Map, 0, size, forward!(map(g, handle, va, size)), note)
 }
 
-pub(crate) extern "C-unwind" fn map_v2(
+pub(crate) unsafe extern "C-unwind" fn map_v2(
     g: Gdr,
     handle: Handle,
     va: *mut *mut c_void,
@@ -173,17 +196,30 @@ pub(crate) extern "C-unwind" fn map_v2(
 ) -> c_int {
     let note = |tables: &'static Tables| {
         // SAFETY: as above.
-        recording::mapped(tables, handle, unsafe { *va }.addr(), size, mapping_type(g, handle))
+        recording::mapped(tables, handle, unsafe { *va }.addr(), size, mapping_info(g, handle))
     };
     recorded(Function::MapV2, 0, size, forward!(map_v2(g, handle, va, size, flags)), note)
 }
 
-pub(crate) extern "C-unwind" fn unmap(g: Gdr, handle: Handle, va: *mut c_void, size: usize) -> c_int {
-    let note = |tables: &'static Tables| recording::unmapped(tables, handle);
-    recorded(Function::Unmap, 0, size, forward!(unmap(g, handle, va, size)), note)
+pub(crate) unsafe extern "C-unwind" fn unmap(g: Gdr, handle: Handle, va: *mut c_void, size: usize) -> c_int {
+    let before = |tables| recording::unmapping(tables, handle);
+    let forward = forward!(unmap(g, handle, va, size));
+    ends(
+        Function::Unmap,
+        size,
+        before,
+        |tables, before, ended| {
+            let (pin, mapped) = before?;
+            if !ended {
+                recording::stays_mapped(tables, pin, mapped);
+            }
+            Some(pin)
+        },
+        forward,
+    )
 }
 
-pub(crate) extern "C-unwind" fn copy_to_mapping(
+pub(crate) unsafe extern "C-unwind" fn copy_to_mapping(
     handle: Handle,
     dst: *mut c_void,
     src: *const c_void,
@@ -194,7 +230,7 @@ pub(crate) extern "C-unwind" fn copy_to_mapping(
     copied(Function::CopyToMapping, handle, dst.addr(), size, caller, forward)
 }
 
-pub(crate) extern "C-unwind" fn copy_from_mapping(
+pub(crate) unsafe extern "C-unwind" fn copy_from_mapping(
     handle: Handle,
     dst: *mut c_void,
     src: *const c_void,
@@ -224,7 +260,7 @@ fn copied(
     result
 }
 
-pub(crate) extern "C-unwind" fn runtime_get_version(major: *mut c_int, minor: *mut c_int) {
+pub(crate) unsafe extern "C-unwind" fn runtime_get_version(major: *mut c_int, minor: *mut c_int) {
     let forward = || {
         if let Some(version) = real::runtime_get_version() {
             // SAFETY: contract of gdrapi.h.
@@ -235,17 +271,20 @@ pub(crate) extern "C-unwind" fn runtime_get_version(major: *mut c_int, minor: *m
     recorded(Function::RuntimeGetVersion, 0, 0, forward, |_| None);
 }
 
-pub(crate) extern "C-unwind" fn driver_get_version(g: Gdr, major: *mut c_int, minor: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn driver_get_version(g: Gdr, major: *mut c_int, minor: *mut c_int) -> c_int {
     let forward = forward!(driver_get_version(g, major, minor));
     recorded(Function::DriverGetVersion, 0, 0, forward, |_| None)
 }
 
-pub(crate) extern "C-unwind" fn get_attribute(g: Gdr, attribute: c_uint, value: *mut c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn get_attribute(g: Gdr, attribute: c_uint, value: *mut c_int) -> c_int {
     let forward = forward!(get_attribute(g, attribute, value));
     recorded(Function::GetAttribute, 0, 0, forward, |_| None)
 }
 
-pub(crate) extern "C-unwind" fn get_mapping_type_string(mapping_type: c_uint, name: *mut *const c_char) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn get_mapping_type_string(
+    mapping_type: c_uint,
+    name: *mut *const c_char,
+) -> c_int {
     let forward = forward!(get_mapping_type_string(mapping_type, name));
     recorded(Function::GetMappingTypeString, 0, 0, forward, |_| None)
 }

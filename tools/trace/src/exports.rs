@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 use gdrcopy_trace_tables::Function;
 
-use crate::{calls, process, real};
+use crate::{calls, process};
 
 macro_rules! exported {
     ($($name:ident: $function:ident => $target:path;)*) => {$(
@@ -14,9 +14,10 @@ macro_rules! exported {
         #[unsafe(no_mangle)]
         extern "C" fn $name() -> *const c_void {
             process::note_lookup();
-            // Before this object is initialized, nothing can be loaded. The program is linked, and has what it needs.
-            let is_absent = process::settings().is_some() && real::address(Function::$function).is_null();
-            if is_absent { std::ptr::null() } else { $target as *const c_void }
+            // Loads nothing, as the loader may be relocating an object, even the real library. Before the
+            // initialization a linked program looks up what it has.
+            let is_there = process::settings().is_none_or(|settings| settings.has(Function::$function));
+            if is_there { $target as *const c_void } else { std::ptr::null() }
         }
 
         global_asm!(concat!(".type ", stringify!($name), ", %gnu_indirect_function"));
@@ -45,16 +46,13 @@ exported! {
 
 /// Passes on all arguments, and after them the address to which the call returns.
 macro_rules! with_caller {
-    ($($name:ident $lines:tt)*) => {$(
+    ($($name:ident [$($line:literal),*])*) => {$(
         #[unsafe(naked)]
         extern "C" fn $name() {
-            with_caller!(@ $name $lines)
+            // With what the unwinding that ends a canceled thread needs.
+            naked_asm!(".cfi_startproc", $($line,)* ".cfi_endproc", target = sym calls::$name)
         }
     )*};
-    // For the unwinding that ends a canceled thread.
-    (@ $name:ident [$($line:literal),*]) => {
-        naked_asm!(".cfi_startproc", $($line,)* ".cfi_endproc", target = sym calls::$name)
-    };
 }
 
 #[cfg(target_arch = "x86_64")]

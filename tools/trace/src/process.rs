@@ -10,10 +10,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
-use gdrcopy_trace_tables::{Copies, LEN, LEN_WITH_COPIES, LISTS, Tables, ticks};
+use gdrcopy_trace_tables::{Copies, Function, LEN, LEN_WITH_COPIES, LISTS, Tables, ticks};
 
-/// `gdrcopy trace` sets the environment variable of this name to `PARENT:EVENTS:TICKS:DIRECTORY:LIBRARY`.
+/// `gdrcopy trace` sets the environment variable of this name to
+/// `PARENT:EVENTS:TICKS:FUNCTIONS:DIRECTORY`.
 const VARIABLE: &str = "GDRTRACE_SETTINGS";
+/// And that of this name to the real library.
+const LIBRARY: &str = "GDRTRACE_LIBRARY";
 
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -23,6 +26,8 @@ pub(crate) struct Settings {
     events: bool,
     /// The shortest copy that becomes an event.
     pub(crate) min_ticks: u64,
+    /// The functions of the real library, a bit each.
+    functions: u32,
     directory: String,
     /// The real library.
     pub(crate) library: CString,
@@ -54,7 +59,8 @@ static INITIALIZE: extern "C" fn() = initialize;
 
 /// Runs before the program, as nothing else of this object but lookups do.
 extern "C" fn initialize() {
-    let Some(settings) = std::env::var_os(VARIABLE).and_then(|value| parse(&value)) else {
+    let variables = std::env::var_os(VARIABLE).zip(std::env::var_os(LIBRARY));
+    let Some(settings) = variables.and_then(|(settings, library)| parse(&settings, &library)) else {
         return;
     };
     // SAFETY: an anonymous mapping of a page, which is zeroed in children.
@@ -80,33 +86,34 @@ extern "C" fn initialize() {
     }
 }
 
-fn parse(value: &OsStr) -> Option<Settings> {
-    let mut words = value.as_bytes().splitn(5, |&byte| byte == b':');
-    let mut text = || std::str::from_utf8(words.next()?).ok();
+fn parse(settings: &OsStr, library: &OsStr) -> Option<Settings> {
+    let mut words = settings.to_str()?.splitn(5, ':');
     Some(Settings {
-        parent: text()?.parse().ok()?,
-        events: text()? == "1",
-        min_ticks: text()?.parse().ok()?,
-        directory: text()?.to_owned(),
-        library: CString::new(words.next()?).ok()?,
+        parent: words.next()?.parse().ok()?,
+        events: words.next()? == "1",
+        min_ticks: words.next()?.parse().ok()?,
+        functions: words.next()?.parse().ok()?,
+        directory: words.next()?.to_owned(),
+        library: CString::new(library.as_bytes()).ok()?,
     })
 }
 
 impl Settings {
+    /// Returns whether the real library has this function.
+    pub(crate) fn has(&self, function: Function) -> bool {
+        self.functions >> function as u32 & 1 == 1
+    }
+
     fn is_for_this_process(&self) -> bool {
         self.parent == 0 || self.parent == u64::from(std::os::unix::process::parent_id())
     }
 }
 
-/// Counts that a function was looked up. Before the initialization it only remembers that one was.
+/// Makes the tables, as a function was looked up. Before the initialization it only remembers that one was.
 pub(crate) fn note_lookup() {
     match STATE.load(Relaxed).is_null() {
         true => LOOKED_UP_EARLY.store(true, Relaxed),
-        false => {
-            if let Some(tables) = tables() {
-                tables.process.looked_up.fetch_add(1, Relaxed);
-            }
-        }
+        false => drop(tables()),
     }
 }
 
@@ -303,6 +310,20 @@ impl File {
         unsafe { system_call(libc::SYS_openat, [HERE, path, flags, 0o600]).map(File) }
     }
 
+    /// Writes zeros, where a file system or a sandbox has no fallocate.
+    fn fill(&self, len: usize) -> Option<usize> {
+        let zeros = [0u8; 4096];
+        // SAFETY: the thread's errno.
+        let is_full = unsafe { *libc::__errno_location() } == libc::ENOSPC;
+        (!is_full).then_some(())?;
+        (0..len).step_by(zeros.len()).try_fold(0, |filled, at| {
+            let some = zeros.len().min(len - at);
+            // SAFETY: the buffer is at least as long.
+            let written = unsafe { system_call(libc::SYS_write, [self.0, zeros.as_ptr().addr(), some]) }?;
+            (written == some).then_some(filled + written)
+        })
+    }
+
     /// Maps tables of this file. It gets its memory now, as a full file system must not end the program later.
     fn map(&self, len: usize) -> Option<&'static Tables> {
         // SAFETY: the file is as long; its bytes are tables, whatever they are, and the mapping stays.
@@ -311,7 +332,8 @@ impl File {
             let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit);
             (limit.rlim_cur >= len as u64).then_some(())?;
-            system_call(libc::SYS_fallocate, [self.0, 0, 0, len])?;
+            let allocated = system_call(libc::SYS_fallocate, [self.0, 0, 0, len]);
+            allocated.or_else(|| self.fill(len))?;
             let memory = map(len, libc::MAP_SHARED, Some(self))?;
             Some(&*ptr::with_exposed_provenance::<Tables>(memory))
         }

@@ -15,7 +15,7 @@ static LOADED: AtomicBool = AtomicBool::new(false);
 
 /// The function's address in the real library; NULL if that has none, or cannot be loaded.
 #[inline(always)]
-pub(crate) fn address(function: Function) -> *mut c_void {
+fn address(function: Function) -> *mut c_void {
     let address = ADDRESSES[function as usize].load(Acquire);
     if address.is_null() { load(function) } else { address }
 }

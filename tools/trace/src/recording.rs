@@ -19,6 +19,8 @@ const SEARCHED: usize = 8;
 thread_local! {
     /// Set during a call that is no copy. Calls that the library makes itself do not count.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// The tables that count this thread.
+    static COUNTED_IN: Cell<*const Tables> = const { Cell::new(std::ptr::null()) };
 }
 
 /// The entry of this thread, and whether it may add to it without a locked instruction.
@@ -31,6 +33,10 @@ struct Entry {
 impl Entry {
     #[inline(always)]
     fn of_this_thread(tables: &'static Tables) -> Entry {
+        if COUNTED_IN.get() != tables {
+            COUNTED_IN.set(tables);
+            tables.process.threads.fetch_add(1, Relaxed);
+        }
         let owner = process::thread();
         let first = (owner.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize;
         for i in 0..SEARCHED {
@@ -245,14 +251,6 @@ impl Call {
         let what = what(self.tables, self.function, self.entry.number, pin);
         push(&self.tables.steps, what, self.start, ticks, bytes as u64);
     }
-
-    /// gdr_open has returned.
-    pub(crate) fn opened(&self, error: i32) {
-        self.end(error, 0, None);
-        if error != 0 {
-            self.tables.process.open_error.store(error as u64, Relaxed);
-        }
-    }
 }
 
 /// A new pin's number; none if all places are taken by pins that exist.
@@ -323,24 +321,31 @@ fn forget(tables: &Tables, pin: usize) {
     tables.pins_forgotten.fetch_add(1, Relaxed);
 }
 
-/// A pin is mapped at this address, with this type if it is known.
-pub(crate) fn mapped(tables: &Tables, handle: u64, va: usize, size: usize, mapping_type: u32) -> Option<usize> {
-    let mapping_type = mapping_type as usize % tables.mapping_types.len();
+/// A pin is mapped at this address, with this type and from this device address on, if they are known.
+pub(crate) fn mapped(tables: &Tables, handle: u64, va: usize, size: usize, info: (u32, u64)) -> Option<usize> {
+    let mapping_type = info.0 as usize % tables.mapping_types.len();
     tables.mapping_types[mapping_type].fetch_add(1, Relaxed);
     let number = tables.find(handle)?;
     let pin = &tables.pins[number];
     pin.va.store(va as u64, Relaxed);
     pin.mapping_type.store(mapping_type as u64, Relaxed);
     pin.maps.fetch_add(1, Relaxed);
-    pin.mapped.store(size.next_multiple_of(process::page_size()) as u64, Release);
+    // A pin may begin inside a page; the size counts from there.
+    let head = pin.address.load(Relaxed).saturating_sub(info.1) as usize;
+    pin.mapped.store((head + size).next_multiple_of(process::page_size()) as u64, Release);
     Some(number)
 }
 
-/// A pin is no longer mapped.
-pub(crate) fn unmapped(tables: &Tables, handle: u64) -> Option<usize> {
+/// A pin is about to be unmapped, as another thread may map it before the call returns. Returns its number and the mapped
+/// bytes.
+pub(crate) fn unmapping(tables: &Tables, handle: u64) -> Option<(usize, u64)> {
     let pin = tables.find(handle)?;
-    tables.pins[pin].mapped.store(0, Relaxed);
-    Some(pin)
+    Some((pin, tables.pins[pin].mapped.swap(0, Relaxed)))
+}
+
+/// A pin has not been unmapped.
+pub(crate) fn stays_mapped(tables: &Tables, pin: usize, mapped: u64) {
+    tables.pins[pin].mapped.store(mapped, Relaxed);
 }
 
 /// Pins are about to end. One that another thread gets before [`ended`] is not one of them.

@@ -53,7 +53,6 @@ pub(crate) fn write(recorded: &[Recorded], rate: Rate, file: &Path) -> Result<(u
     Ok((calls, left_out))
 }
 
-/// A call.
 struct Step {
     start: u64,
     ticks: u64,

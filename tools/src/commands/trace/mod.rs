@@ -21,13 +21,15 @@ mod summary;
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{ArgAction, Args};
 use console::Term;
+use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
 use crate::libgdrapi::search;
@@ -36,7 +38,6 @@ use recorded::Rate;
 use report::{Report, Run};
 use sites::Known;
 
-/// The options of `gdrcopy trace`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Prints to stderr when the program ends: whether it used libgdrapi, its calls, copies by direction and size, the most used \
@@ -54,7 +55,8 @@ Examples:
   gdrcopy trace --live --chrome trace.%p.json -- python3 train.py
   mpirun -n 8 gdrcopy trace --json trace.%h.%p.json -- ./program
 
-Exit status: that of the program, 128 plus the signal's number if a signal ended it, 1 if it cannot be traced.")]
+Exit status: that of the program, 128 plus the signal's number if a signal ended it, 1 if it cannot be traced or a file \
+cannot be written.")]
 pub(crate) struct Options {
     /// Print what was counted so far once a second
     #[arg(long)]
@@ -89,14 +91,15 @@ pub(crate) struct Options {
     program: Vec<OsString>,
 }
 
-/// Runs the tool.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     for file in [&options.json, &options.chrome, &options.plot].into_iter().flatten() {
         // Before the program runs, which may take long.
-        let directory = file.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."));
-        access(directory, AccessFlags::W_OK).with_context(|| format!("{} cannot be written", file.display()))?;
+        check_writable(&named(file, None))?;
     }
     let directory = tempfile::Builder::new().prefix("gdrcopy-trace-").tempdir()?;
+    let path = directory.path();
+    let is_usable = path.to_str().is_some_and(|path| path.len() <= LONGEST);
+    ensure!(is_usable, "{}: set TMPDIR to a shorter path, in UTF-8", path.display());
     let library = library(options.lib.as_deref())?;
     let rate = Rate::measure();
     let settings = Settings {
@@ -111,10 +114,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut run = Run {
         command: options.program.iter().map(|it| it.to_string_lossy().into_owned()).collect(),
         pid,
-        library: library.clone(),
+        library,
         rate,
         ended: false,
-        loaded: (false, false),
+        loaded: false,
+        not_recorded: 0,
     };
     let mut known = Known::new();
     let status = program.wait(|| {
@@ -123,26 +127,52 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
     })?;
     (run.ended, run.loaded) = (true, recorded::was_loaded(directory.path(), pid));
+    run.not_recorded = recorded::failed(directory.path())?;
     let recorded = recorded::read_all(directory.path())?;
     let report = Report::of(&run, &recorded, &mut known);
-    eprint!("{}", report.text());
-    if let Some(file) = &options.json {
-        let file = named(file, pid);
+    say(&report.text());
+    let named = |file: &Option<PathBuf>| file.as_ref().map(|file| named(file, Some(pid)));
+    let json = named(&options.json).map(|file| {
         let json = serde_json::to_string_pretty(&report)? + "\n";
-        fs::write(&file, json).with_context(|| format!("writing {}", file.display()))?;
-    }
-    if let Some(file) = &options.chrome {
-        let (calls, left_out) = events::write(&recorded, rate, &named(file, pid))?;
-        eprintln!("gdrcopy trace: {calls} calls are events; {left_out} earlier ones were left out");
-    }
-    if let (Some(file), Some((1.., _))) = (&options.plot, report.total().map(|it| it.copied())) {
-        plot::draw(&report, &named(file, pid))?;
-    } else if options.plot.is_some() {
-        eprintln!("gdrcopy trace: no chart: nothing was copied");
-    }
+        fs::write(&file, json).with_context(|| format!("writing {}", file.display()))
+    });
+    let chrome = named(&options.chrome).map(|file| {
+        let (calls, left_out) = events::write(&recorded, rate, &file)?;
+        say(&format!("gdrcopy trace: {calls} calls are events; {left_out} earlier ones were left out\n"));
+        Ok(())
+    });
+    let plot = named(&options.plot).map(|file| match report.total().map(|it| it.copied()) {
+        Some((1.., _)) => plot::draw(&report, &file),
+        _ => {
+            say("gdrcopy trace: no chart: nothing was copied\n");
+            Ok(())
+        }
+    });
+    let errors: Vec<_> = [json, chrome, plot].into_iter().flatten().filter_map(Result::err).collect();
+    errors.iter().for_each(|error| say(&format!("gdrcopy trace: {error:#}\n")));
     let signal = status.signal().map(|signal| 128 + signal);
-    Ok(ExitCode::from(status.code().or(signal).unwrap_or(1) as u8))
+    let status = status.code().or(signal).unwrap_or(1) as u8;
+    Ok(ExitCode::from(status.max(u8::from(!errors.is_empty()))))
 }
+
+/// Prints to stderr, if that is possible.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Fails if a file cannot be written, where that is known before.
+fn check_writable(file: &Path) -> Result<()> {
+    let directory = file.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."));
+    let is_there = if file.exists() { file } else { directory };
+    let checked = match file.is_dir() {
+        true => Err(Errno::EISDIR),
+        false => access(is_there, AccessFlags::W_OK),
+    };
+    checked.with_context(|| format!("{} cannot be written", file.display()))
+}
+
+/// The longest directory to whose name the tracer adds those of its files.
+const LONGEST: usize = 400;
 
 /// The library that the program would get without the tracer.
 fn library(named: Option<&Path>) -> Result<PathBuf> {
@@ -166,12 +196,12 @@ fn show(run: &Run, directory: &Path, known: &mut Known) {
     if terminal.is_term() {
         let _ = terminal.clear_screen();
     }
-    eprintln!("gdrcopy trace: {}\n{}", report.statement, total.copy_table());
+    say(&format!("gdrcopy trace: {}\n{}\n", report.statement, total.copy_table()));
 }
 
-/// A file's name with the process and the host in it.
-fn named(file: &Path, pid: u32) -> PathBuf {
+/// A file's name with the host in it, and the process if it is known.
+fn named(file: &Path, pid: Option<u32>) -> PathBuf {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = file.to_string_lossy().replace("%p", &pid.to_string());
-    name.replace("%h", host.trim_end()).into()
+    let name = file.to_string_lossy().replace("%h", host.trim_end());
+    pid.map_or(name.clone(), |pid| name.replace("%p", &pid.to_string())).into()
 }

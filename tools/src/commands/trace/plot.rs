@@ -14,7 +14,7 @@ use crate::output::svg::{Chart, Curve, Panel, Point, Style};
 pub(crate) fn draw(report: &Report, file: &Path) -> Result<()> {
     let panels = report.total().into_iter().flat_map(panels);
     Chart {
-        title: format!("gdrcopy trace: copies of {}", report.command.join(" ")),
+        title: format!("gdrcopy trace: copies of {}", report.run.command.join(" ")),
         facts: vec![report.statement.clone()],
         notes: vec![
             "Each point stands for the sizes up to the next one. Both axes are logarithmic.".into(),

@@ -1,7 +1,6 @@
 //! Starts the program with the tracer, forwards signals to it, and waits for its end.
 #![forbid(unsafe_code)]
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -9,12 +8,16 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
+use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
+use gdrcopy_trace_tables::FUNCTIONS;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
+
+use crate::libgdrapi::{has, search};
 
 /// The tracer, and the empty object that makes the loader take it also for libgdrapi.so.
 const OBJECTS: [&str; 2] = ["libgdrcopy_trace.so", "libgdrcopy_trace_alias.so"];
@@ -38,24 +41,22 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn start(command: &[OsString], settings: &Settings) -> Result<Program> {
-        let mut preloaded = objects()?;
-        if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-            preloaded.push(":");
-            preloaded.push(others);
-        }
+        let preloaded = preloaded(&env::var_os("LD_PRELOAD").unwrap_or_default(), &objects()?);
         let parent = if settings.children { 0 } else { std::process::id() };
         let (events, ticks) = (u8::from(settings.events), settings.min_ticks);
-        let mut variable = OsString::from(format!("{parent}:{events}:{ticks}:"));
+        let functions = functions(settings.library);
+        let mut variable = OsString::from(format!("{parent}:{events}:{ticks}:{functions}:"));
         variable.push(settings.directory);
-        variable.push(":");
-        variable.push(settings.library);
-        // Registered before the child can end. Exec resets the handlers.
-        let signals = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD];
-        let signals = Signals::new(signals)?;
+        // Registered before the child can end. Exec resets the handlers, so signals that nohup ignores have none.
+        let ignored = ignored();
+        let forwarded = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2].into_iter();
+        let signals = forwarded.filter(|signal| ignored >> (signal - 1) & 1 == 0);
+        let signals = Signals::new(signals.chain([SIGCHLD]))?;
         let child = Command::new(&command[0])
             .args(&command[1..])
             .env("LD_PRELOAD", preloaded)
             .env("GDRTRACE_SETTINGS", variable)
+            .env("GDRTRACE_LIBRARY", settings.library)
             .spawn()
             .with_context(|| command[0].display().to_string())?;
         Ok(Program { child, signals })
@@ -84,6 +85,28 @@ impl Program {
             }
         }
     }
+}
+
+/// The functions of a libgdrapi, a bit each.
+fn functions(library: &Path) -> u32 {
+    let has = has(library, &FUNCTIONS).into_iter().zip(0..);
+    has.fold(0, |bits, (has, bit)| bits | u32::from(has) << bit)
+}
+
+/// The files of LD_PRELOAD and the tracer, which gets the calls of all but a libgdrapi.
+fn preloaded(others: &OsStr, tracer: &OsStr) -> OsString {
+    let others = others.as_bytes().split(|byte| b": ".contains(byte)).filter(|file| !file.is_empty());
+    let mut files: Vec<_> = others.map(OsStr::from_bytes).collect();
+    let libgdrapi = files.iter().position(|file| search::of_preloaded(file.into()).is_some());
+    files.insert(libgdrapi.unwrap_or(files.len()), tracer);
+    files.join(OsStr::new(":"))
+}
+
+/// The signals that this process ignores, a bit each.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap_or(0))
 }
 
 /// Both objects for LD_PRELOAD, beside this program or where they are installed.

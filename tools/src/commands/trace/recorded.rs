@@ -6,13 +6,13 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gdrcopy_trace_tables::{Copies, LISTS, Number, Tables, ticks};
 
 use super::sites::Sites;
+use crate::measure::clock::ns_per_tick;
 
-/// A process.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     pub(crate) tables: Box<Tables>,
@@ -44,10 +44,15 @@ pub(crate) fn read_all(directory: &Path) -> io::Result<Vec<Recorded>> {
     Ok(all)
 }
 
-/// Returns whether a process loaded the tracer, and whether it could not record.
-pub(crate) fn was_loaded(directory: &Path, pid: u32) -> (bool, bool) {
-    let exists = |kind: &str| directory.join(format!("{pid}.{kind}")).exists();
-    (exists("loaded"), exists("failed"))
+/// Returns whether a process loaded the tracer.
+pub(crate) fn was_loaded(directory: &Path, pid: u32) -> bool {
+    directory.join(format!("{pid}.loaded")).exists()
+}
+
+/// The number of processes that could not record.
+pub(crate) fn failed(directory: &Path) -> io::Result<usize> {
+    let files = fs::read_dir(directory)?.flatten();
+    Ok(files.filter(|file| file.path().extension() == Some(OsStr::new("failed"))).count())
 }
 
 /// A recorded number.
@@ -62,14 +67,8 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// Compares the counter with the system's clock for 20 ms.
     pub(crate) fn measure() -> Rate {
-        let (start, first) = (Instant::now(), ticks());
-        while start.elapsed() < Duration::from_millis(20) {
-            std::hint::spin_loop();
-        }
-        let (last, elapsed) = (ticks(), start.elapsed());
-        Rate { ns_per_tick: elapsed.as_nanos() as f64 / (last - first) as f64 }
+        Rate { ns_per_tick: ns_per_tick(ticks, Duration::from_millis(20)) }
     }
 
     pub(crate) fn ns(self, ticks: u64) -> f64 {

@@ -16,13 +16,10 @@ use crate::libgdrapi::search::Maker;
 use crate::output::svg::quantity;
 use crate::output::table::Table;
 
-/// The report of a run.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    pub(crate) command: Vec<String>,
-    pub(crate) pid: u32,
-    /// The library to which calls were forwarded.
-    pub(crate) library: PathBuf,
+pub(crate) struct Report<'a> {
+    #[serde(flatten)]
+    pub(crate) run: &'a Run,
     pub(crate) maker: &'static str,
     /// The answer to the first question, in a sentence.
     pub(crate) statement: String,
@@ -42,21 +39,25 @@ pub(crate) struct Process {
 }
 
 /// A run, before anything is known about it.
-#[derive(Clone, Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Run {
     pub(crate) command: Vec<String>,
     pub(crate) pid: u32,
+    /// The library to which calls are forwarded.
     pub(crate) library: PathBuf,
+    #[serde(skip)]
     pub(crate) rate: Rate,
-    /// The program has ended.
+    #[serde(skip)]
     pub(crate) ended: bool,
-    /// The result of `recorded::was_loaded`.
-    pub(crate) loaded: (bool, bool),
+    /// The program loaded the tracer.
+    #[serde(skip)]
+    pub(crate) loaded: bool,
+    /// Processes that are missing, because the temporary directory was full.
+    pub(crate) not_recorded: usize,
 }
 
-impl Report {
-    /// Reports the recorded processes.
-    pub(crate) fn of(run: &Run, recorded: &[Recorded], known: &mut Known) -> Report {
+impl<'a> Report<'a> {
+    pub(crate) fn of(run: &'a Run, recorded: &[Recorded], known: &mut Known) -> Report<'a> {
         let now = ticks();
         let mut summary = |processes: &[&Recorded], seconds| {
             let mut summary = Summary::of(processes, seconds, run.rate, known);
@@ -94,16 +95,8 @@ impl Report {
             summary(&recorded.iter().collect::<Vec<_>>(), seconds)
         });
         let maker = Maker::of(&run.library).describe();
-        let mut report = Report {
-            command: run.command.clone(),
-            pid: run.pid,
-            library: run.library.clone(),
-            maker,
-            statement: String::new(),
-            processes,
-            sum,
-        };
-        report.statement = report.stated(run, recorded);
+        let mut report = Report { run, maker, statement: String::new(), processes, sum };
+        report.statement = report.stated(recorded);
         report
     }
 
@@ -112,11 +105,12 @@ impl Report {
         self.sum.as_ref().or_else(|| Some(&self.processes.first()?.summary))
     }
 
-    fn stated(&self, run: &Run, recorded: &[Recorded]) -> String {
-        let program = run.command.first().map_or("", |program| program);
+    fn stated(&self, recorded: &[Recorded]) -> String {
+        let Run { library, loaded, not_recorded, .. } = self.run;
+        let program = self.run.command.first().map_or("", |program| program);
         let Some(total) = self.total() else {
-            return match run.loaded {
-                (_, true) => {
+            return match (loaded, not_recorded) {
+                (_, 1..) => {
                     format!("{program} could not be recorded: the temporary directory is full")
                 }
                 (true, _) => {
@@ -131,19 +125,19 @@ impl Report {
         let versions = recorded.iter().map(|it| get(&it.tables.process.version));
         let version = versions.max().filter(|&version| version != 0);
         let version = version.map_or("version unknown".into(), |it| format!("{}.{}", it >> 32, it & 0xffff_ffff));
-        let library = format!("libgdrapi {} ({}, {version})", self.library.display(), self.maker);
+        let described = format!("libgdrapi {} ({}, {version})", library.display(), self.maker);
         if recorded.iter().any(|it| get(&it.tables.process.unloadable) == 1) {
-            return format!("{program} found no libgdrapi: {} cannot be loaded", self.library.display());
+            return format!("{program} found no libgdrapi: {} cannot be loaded", library.display());
         }
         let (copies, bytes) = total.copied();
         match total.calls_of(Function::Open) {
-            None => format!("{program} loaded {library}, but never opened it"),
+            None => format!("{program} loaded {described}, but never opened it"),
             Some(open) if open.failed == open.count => {
                 let errno = Errno::from_raw(open.errno.unwrap_or(0));
-                format!("{program} loaded {library}, but gdr_open failed: {errno}")
+                format!("{program} loaded {described}, but gdr_open failed: {errno}")
             }
             Some(_) => format!(
-                "{program} used {library}: {}, {}, {}, {bytes} bytes",
+                "{program} used {described}: {}, {}, {}, {bytes} bytes",
                 counted(total.pins, "pin"),
                 counted(total.maps, "map"),
                 if copies == 1 { "1 copy".into() } else { format!("{copies} copies") },
@@ -151,7 +145,6 @@ impl Report {
         }
     }
 
-    /// The report in words and tables.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("gdrcopy trace: {}\n", self.statement);
         for process in &self.processes {
@@ -164,6 +157,13 @@ impl Report {
             let _ = writeln!(text, "\n{} processes in sum", self.processes.len());
             sum.write(&mut text);
         }
+        if self.run.not_recorded > 0 {
+            let _ = writeln!(
+                text,
+                "\n{} more could not be recorded, because the temporary directory is full",
+                counted(self.run.not_recorded as u64, "process")
+            );
+        }
         if self.total().is_some_and(|total| total.maps > 0) {
             text += "\nLoads and stores of the program itself to a mapping are not seen.\n";
         }
@@ -171,9 +171,9 @@ impl Report {
     }
 }
 
-/// A number of something.
 fn counted(count: u64, name: &str) -> String {
-    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
+    let ending = if name.ends_with('s') { "es" } else { "s" };
+    format!("{count} {name}{}", if count == 1 { "" } else { ending })
 }
 
 /// Nanoseconds with a unit.
@@ -216,10 +216,11 @@ impl Summary {
         if self.pins_left_out > 0 {
             let _ = writeln!(text, "pins that are not in the table: {}\n", self.pins_left_out);
         }
-        let Left { pins, pinned_bytes, mappings, mapped_bytes } = self.left;
+        let Left { pins, pinned_bytes, mappings, mapped_bytes, incomplete } = self.left;
         let _ = writeln!(
             text,
-            "left at the end: {} ({}), {} ({})",
+            "left at the end: {}{} ({}), {} ({})",
+            if incomplete { "at least " } else { "" },
             counted(pins, "pin"),
             amount(pinned_bytes),
             counted(mappings, "mapping"),

@@ -12,13 +12,13 @@ use crate::measure::plan::Direction;
 const LISTED: usize = 10;
 
 /// Use of libgdrapi.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Summary {
     pub(crate) seconds: f64,
     /// In all threads.
     pub(crate) seconds_inside: f64,
     /// Threads that called libgdrapi.
-    pub(crate) threads: usize,
+    pub(crate) threads: u64,
     pub(crate) calls: Vec<Calls>,
     pub(crate) copies: Vec<Copies>,
     pub(crate) failed_copies: u64,
@@ -43,7 +43,6 @@ pub(crate) struct Summary {
     pub(crate) info_caller: Option<String>,
 }
 
-/// The calls of a function.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Calls {
     pub(crate) function: &'static str,
@@ -94,6 +93,8 @@ pub(crate) struct Left {
     pub(crate) pinned_bytes: u64,
     pub(crate) mappings: u64,
     pub(crate) mapped_bytes: u64,
+    /// There were too many pins at a time to know all.
+    pub(crate) incomplete: bool,
 }
 
 /// Wrong copies of one place in the code.
@@ -113,9 +114,9 @@ impl Summary {
         let calls: Vec<_> = (0..FUNCTIONS.len()).map(|i| calls(processes, i, rate)).collect();
         let both = Direction::BOTH.iter().enumerate();
         let classes = both.flat_map(|(i, &direction)| (0..SIZES).map(move |s| (i, direction, s)));
+        let threads = || processes.iter().flat_map(|process| &process.tables.threads);
         let copies = classes.filter_map(|(i, direction, size)| {
-            let threads = processes.iter().flat_map(|process| &process.tables.threads);
-            let classes: Vec<_> = threads.map(|thread| &thread.copies[i][size]).collect();
+            let classes: Vec<_> = threads().map(|thread| &thread.copies[i][size]).collect();
             Copies::of(direction, size, &classes, rate)
         });
         let copies: Vec<_> = copies.collect();
@@ -129,10 +130,8 @@ impl Summary {
         let mut summary = Summary {
             seconds,
             seconds_inside: of_copies + of_calls / 1e9,
-            threads: threads(processes),
-            failed_copies: total(&|process| {
-                process.tables.threads.iter().flat_map(|thread| &thread.failed).map(get).sum()
-            }),
+            threads: total(&|process| get(&process.tables.process.threads)),
+            failed_copies: threads().flat_map(|thread| &thread.failed).map(get).sum(),
             pins: used([Function::PinBuffer, Function::PinBufferV2]),
             maps: used([Function::Map, Function::MapV2]),
             mapping_types: MAPPING_TYPES
@@ -143,14 +142,10 @@ impl Summary {
                 .collect(),
             calls: calls.into_iter().filter(|calls| calls.count > 0).collect(),
             copies,
-            most_used: Vec::new(),
-            left: Left::default(),
+            left: Left { incomplete: total(&|process| get(&process.tables.pins_left_out)) > 0, ..Left::default() },
             misuse: processes.iter().flat_map(|process| misuse(process, known)).collect(),
-            advice: Vec::new(),
             pins_left_out: total(&|process| get(&process.tables.pins_left_out) + get(&process.tables.pins_forgotten)),
-            in_rows: Vec::new(),
-            again: Vec::new(),
-            info_caller: None,
+            ..Summary::default()
         };
         for process in processes {
             summary.add_pins(process, known);
@@ -212,11 +207,6 @@ impl Summary {
     pub(crate) fn calls_of(&self, function: Function) -> Option<&Calls> {
         self.calls.iter().find(|calls| calls.function == FUNCTIONS[function as usize])
     }
-}
-
-fn threads(processes: &[&Recorded]) -> usize {
-    let threads = processes.iter().flat_map(|process| &process.tables.threads);
-    threads.filter(|thread| get(&thread.last) != 0).count()
 }
 
 fn calls(processes: &[&Recorded], function: usize, rate: Rate) -> Calls {

@@ -12,50 +12,40 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub use clock::ticks;
 pub use histogram::{BUCKETS, Class, SIZES, bucket_bounds, size_class, time_bucket};
 
-/// The functions of libgdrapi, in the order of gdrapi.h.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "their names are in FUNCTIONS")]
-#[repr(u8)]
-pub enum Function {
-    Open,
-    Close,
-    PinBuffer,
-    PinBufferV2,
-    UnpinBuffer,
-    GetCallbackFlag,
-    GetInfo,
-    GetInfoV2,
-    Map,
-    MapV2,
-    Unmap,
-    CopyToMapping,
-    CopyFromMapping,
-    RuntimeGetVersion,
-    DriverGetVersion,
-    GetAttribute,
-    GetMappingTypeString,
+macro_rules! functions {
+    ($($function:ident $name:literal)*) => {
+        /// The functions of libgdrapi, in the order of gdrapi.h.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(missing_docs, reason = "their names are in FUNCTIONS")]
+        #[repr(u8)]
+        pub enum Function {
+            $($function,)*
+        }
+
+        /// Their names.
+        pub const FUNCTIONS: [&str; 17] = [$($name),*];
+    };
 }
 
-/// Their names.
-pub const FUNCTIONS: [&str; 17] = [
-    "gdr_open",
-    "gdr_close",
-    "gdr_pin_buffer",
-    "gdr_pin_buffer_v2",
-    "gdr_unpin_buffer",
-    "gdr_get_callback_flag",
-    "gdr_get_info",
-    "gdr_get_info_v2",
-    "gdr_map",
-    "gdr_map_v2",
-    "gdr_unmap",
-    "gdr_copy_to_mapping",
-    "gdr_copy_from_mapping",
-    "gdr_runtime_get_version",
-    "gdr_driver_get_version",
-    "gdr_get_attribute",
-    "gdr_get_mapping_type_string",
-];
+functions! {
+    Open "gdr_open"
+    Close "gdr_close"
+    PinBuffer "gdr_pin_buffer"
+    PinBufferV2 "gdr_pin_buffer_v2"
+    UnpinBuffer "gdr_unpin_buffer"
+    GetCallbackFlag "gdr_get_callback_flag"
+    GetInfo "gdr_get_info"
+    GetInfoV2 "gdr_get_info_v2"
+    Map "gdr_map"
+    MapV2 "gdr_map_v2"
+    Unmap "gdr_unmap"
+    CopyToMapping "gdr_copy_to_mapping"
+    CopyFromMapping "gdr_copy_from_mapping"
+    RuntimeGetVersion "gdr_runtime_get_version"
+    DriverGetVersion "gdr_driver_get_version"
+    GetAttribute "gdr_get_attribute"
+    GetMappingTypeString "gdr_get_mapping_type_string"
+}
 
 /// Threads that count for themselves; the others share one more entry.
 pub const THREADS: usize = 32;
@@ -114,8 +104,8 @@ pub struct Process {
     pub parent: Number,
     /// When recording began.
     pub start: Number,
-    /// Functions of libgdrapi that were looked up.
-    pub looked_up: Number,
+    /// Threads that called libgdrapi.
+    pub threads: Number,
     /// Lists of its objects that were begun.
     pub lists: Number,
     /// Objects that it had loaded when one was made.
@@ -124,8 +114,6 @@ pub struct Process {
     pub version: Number,
     /// 1: the library could not be loaded.
     pub unloadable: Number,
-    /// The errno of the last gdr_open that failed.
-    pub open_error: Number,
     /// The program's file.
     pub program: Text<64>,
 }
