@@ -13,7 +13,6 @@ use clap::Args;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{getsockopt, sockopt};
 
-/// The options of both.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 A process listens once it has called gdr_open with GDRCOPY_SUSPEND=1 in its environment. Needs the process's user, or root.
@@ -142,16 +141,20 @@ impl Listener {
 
     fn request(&self, word: &str) -> Result<()> {
         let exchange = || -> io::Result<String> {
-            let (mut listener, mut answer) = (self.connect()?, String::new());
+            let (mut listener, mut answer) = (self.connect()?, Vec::new());
             listener.write_all(word.as_bytes())?;
-            listener.read_to_string(&mut answer)?;
-            Ok(answer)
+            // Any process may listen by such a name, and answer what it likes.
+            listener.take(LONGEST).read_to_end(&mut answer)?;
+            Ok(String::from_utf8_lossy(&answer).replace(char::is_control, " "))
         };
         let answer = exchange().with_context(|| format!("process {} does not answer", self.pid))?;
         ensure!(answer.is_empty(), "process {}: {answer}", self.pid);
         Ok(())
     }
 }
+
+/// The longest answer in bytes.
+const LONGEST: u64 = 1000;
 
 /// The beginning of the names of the sockets.
 const NAME: &str = "gdrcopy-suspend-";

@@ -8,7 +8,6 @@ use std::str::FromStr;
 pub(crate) struct Environment(Vec<(String, String)>);
 
 impl Environment {
-    /// One variable.
     pub(crate) fn new(name: &str, value: &str) -> Environment {
         Environment(vec![(name.into(), value.into())])
     }

@@ -1,23 +1,18 @@
 //! The kernel module, with its device node, its version, its parameters.
+#![forbid(unsafe_code)]
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::fd::AsRawFd;
+use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use gdrcopy::Version;
+use gdrcopy_core::sys::gdrdrv::{DeviceFile, GetVersion};
 use nix::errno::Errno;
 
 use super::files;
 
-/// The device node.
 pub(crate) const NODE: &str = "/dev/gdrdrv";
 
-/// GET_VERSION, which every release of the module supports.
-const GET_VERSION: u64 = 0xC008_DAFF;
-
-/// The state of the module.
 #[derive(Debug)]
 pub(crate) struct Gdrdrv {
     /// The node, or why it cannot be examined.
@@ -54,7 +49,6 @@ pub(crate) enum Installation {
     Built,
 }
 
-/// The node.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) is_device: bool,
@@ -82,7 +76,7 @@ pub(crate) fn query() -> Gdrdrv {
         },
         installation: files::text("/proc/sys/kernel/osrelease").map(|kernel| installation(Path::new("/"), kernel)),
         signed_only: signed_only(),
-        bound_to_dummy: Path::new("/sys/module/nv_p2p_dummy/holders/gdrdrv").exists(),
+        bound_to_dummy: DeviceFile::is_bound_to_dummy(),
         versions: versions(),
         params,
     }
@@ -119,7 +113,8 @@ fn signed_only() -> bool {
 }
 
 fn node() -> Result<Node, Errno> {
-    let metadata = fs::metadata(NODE).map_err(errno)?;
+    let metadata = fs::metadata(NODE);
+    let metadata = metadata.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
     Ok(Node {
         is_device: metadata.file_type().is_char_device(),
         mode: metadata.mode() & 0o7777,
@@ -129,22 +124,11 @@ fn node() -> Result<Node, Errno> {
 }
 
 fn versions() -> Result<Versions, Errno> {
-    let device: File = OpenOptions::new().read(true).write(true).open(NODE).map_err(errno)?;
-    let mut answer = [0u32; 2];
-    // SAFETY: the command writes two words, the length of the array; the descriptor is open.
-    let result = unsafe { libc::ioctl(device.as_raw_fd(), GET_VERSION as libc::Ioctl, answer.as_mut_ptr()) };
-    Errno::result(result)?;
-    let [module, oldest_library] = answer.map(version);
-    Ok(Versions { module, oldest_library })
-}
-
-/// The upper half is the major version.
-fn version(packed: u32) -> Version {
-    Version::new(packed >> 16, packed & 0xffff)
-}
-
-fn errno(error: io::Error) -> Errno {
-    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
+    let mut answer = GetVersion::default();
+    let answered = DeviceFile::open(None).and_then(|device| device.get_version(&mut answer));
+    answered.map_err(|error| Errno::from_raw(error.errno()))?;
+    let version = |packed| Version::new(packed >> 16, packed & 0xffff);
+    Ok(Versions { module: version(answer.gdrdrv_version), oldest_library: version(answer.minimum_gdr_api_version) })
 }
 
 #[cfg(test)]

@@ -123,15 +123,9 @@ mod tests {
         let link = |speed: &str, width| Pci { speed: Some(speed.into()), width, ..Pci::default() }.link();
         let gen5 = link("32.0 GT/s PCIe", Some(16)).unwrap();
         assert_eq!((gen5.to_string(), gen5.bytes_per_second().round()), ("PCIe 5.0 x16".into(), 63.008e9));
+        assert_eq!(link("2.5 GT/s PCIe", Some(1)).unwrap().to_string(), "PCIe 1.0 x1");
+        assert_eq!(link("8 GT/s", Some(1)).unwrap().to_string(), "PCIe 3.0 x1");
         assert_eq!(link("Unknown", Some(16)), None);
         assert_eq!(link("8 GT/s", None), None);
-    }
-
-    #[test]
-    fn speed_gives_the_generation() {
-        assert_eq!(generation("32.0 GT/s PCIe"), Some(5));
-        assert_eq!(generation("2.5 GT/s PCIe"), Some(1));
-        assert_eq!(generation("8 GT/s"), Some(3));
-        assert_eq!(generation("Unknown"), None);
     }
 }

@@ -31,7 +31,6 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Returns whether it has anything of GDRCopy.
     pub(crate) fn uses_gdrcopy(&self) -> bool {
         !self.libraries.is_empty() || self.descriptors + self.mappings > 0
     }
@@ -55,7 +54,6 @@ impl Process {
         Some(())
     }
 
-    /// Adds what a link in `fd` names.
     fn add_descriptor(&mut self, target: &str) {
         let emulated = EMULATED_DEVICE.iter().all(|part| target.contains(part));
         if emulated || without_deleted(target) == NODE {
@@ -73,7 +71,6 @@ const EMULATED_GPU: &str = "/memfd:gdremu-gpu";
 /// The kernel's name of every dma-buf.
 const DMA_BUF: &str = "/dmabuf:";
 
-/// The path of a file that may have been removed since.
 fn without_deleted(path: &str) -> &str {
     path.strip_suffix(" (deleted)").unwrap_or(path)
 }
