@@ -7,25 +7,16 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use common::{Output, faulty_library, gdrcopy, library, run};
+use common::{Output, corrupted, gdrcopy, lib, library, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
 
 /// Few rounds and threads, as the GPU kernel is interpreted.
 const SMALL: [&str; 8] = ["-t", "20", "-B", "2", "-T", "3", "-u", "0"];
 
 /// Runs pplat with this workspace's library.
 fn pplat(options: &[&str]) -> Output {
-    let library = library();
-    let mut arguments = vec!["pplat", "--lib", library.to_str().unwrap()];
-    arguments.extend(SMALL);
-    arguments.extend(options);
-    run(&mut gdrcopy(&[], &arguments))
-}
-
-fn document(output: &Output) -> Value {
-    serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    run(gdrcopy(&[], &["pplat", &lib()]).args(SMALL).args(options))
 }
 
 #[test]
@@ -37,9 +28,9 @@ fn flags_and_data_go_both_ways_from_and_to_any_memory() {
                 for data in places {
                     let output = pplat(&[
                         "-m", mode, "-G", gpu_flag, "-C", cpu_flag, "-D", data, "-s", "1001", "--format", "json",
-                    ]);
-                    assert_eq!(output.status, Some(0), "{output:?}");
-                    let document = document(&output);
+                    ])
+                    .with_status(0);
+                    let document = output.json();
                     assert_eq!(document["verified"], true);
                     let record = &document["records"][0];
                     assert_eq!(record["producer"], ["cpu", "gpu"][usize::from(mode == "1")]);
@@ -59,9 +50,8 @@ fn flags_and_data_go_both_ways_from_and_to_any_memory() {
 
 #[test]
 fn default_is_flags_only_in_a_table() {
-    let output = pplat(&[]);
-    assert_eq!(output.status, Some(0), "{output:?}");
-    assert!(output.stdout.contains("the CPU produces 0 bytes"), "{output:?}");
+    let output = pplat(&[]).with_status(0);
+    output.prints(&["the CPU produces 0 bytes"]);
     let mut lines = output.stdout.lines().rev();
     let cells: Vec<_> = lines.next().unwrap().split_whitespace().collect();
     assert!(cells[1..].iter().all(|cell| cell.parse::<f64>().unwrap() > 0.0));
@@ -73,10 +63,8 @@ fn default_is_flags_only_in_a_table() {
 
 #[test]
 fn two_libraries_take_turns() {
-    let file = library();
-    let second = format!("second={}", file.display());
-    let output = pplat(&["--lib", &second, "--format", "csv", "-s", "64"]);
-    assert_eq!(output.status, Some(0), "{output:?}");
+    let second = format!("second={}", library().display());
+    let output = pplat(&["--lib", &second, "--format", "csv", "-s", "64"]).with_status(0);
     let mut reader = csv::Reader::from_reader(output.stdout.as_bytes());
     let names = reader.headers().unwrap().clone();
     let lines: Vec<_> = reader.records().map(Result::unwrap).collect();
@@ -93,60 +81,38 @@ fn two_libraries_take_turns() {
     assert!(cell(1, "ratio").parse::<f64>().unwrap() > 0.0);
 }
 
-/// Runs pplat with a library that corrupts copies.
-fn faulty(fault: &str, options: &[&str]) -> Output {
-    let directory = tempfile::tempdir().unwrap();
-    let faulty = faulty_library(directory.path());
-    let mut arguments = vec!["pplat", "--lib", faulty.to_str().unwrap()];
-    arguments.extend(SMALL);
-    arguments.extend(options);
-    let mut command = gdrcopy(&[], &arguments);
-    run(command.env("FAULTY", fault).env("FAULTY_BEHIND", library()))
-}
-
 #[test]
 fn wrong_data_is_found_on_both_sides() {
     for (fault, mode) in [("short", "0"), ("wrong", "1")] {
-        let output = faulty(fault, &["-m", mode, "-s", "102", "--format", "json"]);
-        assert_eq!(output.status, Some(1), "{output:?}");
-        assert!(output.stderr.contains("words of the data were wrong"), "{output:?}");
+        let output = corrupted("pplat", fault, &[&SMALL[..], &["-m", mode, "-s", "102", "--format", "json"]].concat())
+            .with_status(1);
+        output.reports(&["words of the data were wrong"]);
         // One word per round; 10 more rounds than are timed.
-        assert_eq!(document(&output)["records"][0]["wrong_words"], 30, "{output:?}");
-        let output = faulty(fault, &["-m", mode, "-s", "102", "--verify=no"]);
-        assert_eq!(output.status, Some(0), "{output:?}");
+        assert_eq!(output.json()["records"][0]["wrong_words"], 30, "{output:?}");
+        corrupted("pplat", fault, &[&SMALL[..], &["-m", mode, "-s", "102", "--verify=no"]].concat()).with_status(0);
     }
 }
 
 #[test]
 fn missing_answer_ends_the_run() {
     // The library corrupts what the CPU reads from its flag.
-    let output = faulty("wrong", &["-C", "gpumem", "-u", "1"]);
-    assert_eq!(output.status, Some(1), "{output:?}");
+    let output = corrupted("pplat", "wrong", &[&SMALL[..], &["-C", "gpumem", "-u", "1"]].concat()).with_status(1);
     let expected = "the GPU has not answered round 1 within 1 s";
-    assert!(output.stderr.contains(expected), "{output:?}");
+    output.reports(&[expected]);
 }
 
 #[test]
 fn impossible_launches_are_explained() {
-    let file = library();
-    let lib = file.to_str().unwrap();
-    let output = run(&mut gdrcopy(&[], &["pplat", "--lib", lib, "-B", "10000"]));
-    assert_eq!(output.status, Some(1), "{output:?}");
-    assert!(output.stderr.contains("use a smaller -B or -T"), "{output:?}");
+    run(&mut gdrcopy(&[], &["pplat", &lib(), "-B", "10000"])).with_status(1).reports(&["use a smaller -B or -T"]);
     for wrong in [["-B", "0"], ["-T", "1025"], ["-m", "2"], ["-G", "disk"], ["-t", "0"]] {
-        let output = run(&mut gdrcopy(&[], &["pplat", wrong[0], wrong[1]]));
-        assert_eq!(output.status, Some(2), "{wrong:?}: {output:?}");
+        run(&mut gdrcopy(&[], &["pplat", wrong[0], wrong[1]])).with_status(2);
     }
-    let output = run(&mut gdrcopy(&[], &["pplat", "-s", "5G"]));
-    assert_eq!(output.status, Some(2), "{output:?}");
-    assert!(output.stderr.contains("4G"), "{output:?}");
+    run(&mut gdrcopy(&[], &["pplat", "-s", "5G"])).with_status(2).reports(&["4G"]);
 }
 
 #[test]
 fn interrupt_prints_the_results_so_far() {
-    let file = library();
-    let mut command =
-        gdrcopy(&[], &["pplat", "--lib", file.to_str().unwrap(), "-t", "1000000000", "-u", "0", "-B", "1", "-T", "1"]);
+    let mut command = gdrcopy(&[], &["pplat", &lib(), "-t", "1000000000", "-u", "0", "-B", "1", "-T", "1"]);
     let mut gdremu = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let tool = loop {
         match tool_that_runs(gdremu.id()) {
@@ -159,10 +125,9 @@ fn interrupt_prints_the_results_so_far() {
         }
     };
     kill(tool, Signal::SIGINT).unwrap();
-    let output = Output::from(gdremu.wait_with_output().unwrap());
-    assert_eq!(output.status, Some(130), "{output:?}");
-    assert!(output.stdout.contains("P50.Time(us)"), "{output:?}");
-    assert!(output.stderr.contains("interrupted"), "{output:?}");
+    let output = Output::from(gdremu.wait_with_output().unwrap()).with_status(130);
+    output.prints(&["P50.Time(us)"]);
+    output.reports(&["interrupted"]);
 }
 
 /// The process that gdremu runs, as soon as its GPU kernel has a thread.
@@ -176,10 +141,6 @@ fn tool_that_runs(gdremu: u32) -> Option<Pid> {
 
 #[test]
 fn dma_bufs_replace_gdrdrv() {
-    let file = library();
-    let mut arguments = vec!["pplat", "--lib", file.to_str().unwrap(), "-s", "4096"];
-    arguments.extend(SMALL);
     let emulated = ["--no-gdrdrv", "--cuda-version", "13.3"];
-    let output = run(&mut gdrcopy(&emulated, &arguments));
-    assert_eq!(output.status, Some(0), "{output:?}");
+    run(gdrcopy(&emulated, &["pplat", &lib(), "-s", "4096"]).args(SMALL)).with_status(0);
 }

@@ -6,11 +6,11 @@ use std::fmt::Write;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::buffers::Place;
+use super::options::{Options, Place};
 use super::run::{LibraryResult, Results};
 use crate::measure::session::Setup;
 use crate::output::table::Table;
-use crate::output::{self, Output, microseconds};
+use crate::output::{self, microseconds, name};
 
 /// Everything, as one JSON document.
 #[derive(Serialize)]
@@ -45,28 +45,26 @@ struct Record<'a> {
 }
 
 /// Latencies of whole rounds, in a table.
-fn text(results: &Results) -> String {
+fn text(results: &Results, options: &Options) -> String {
     let mut text = results.setup.to_string();
-    let config = &results.config;
-    let layout = &config.layout;
-    let (producer, consumer) = match config.gpu_produces {
+    let (producer, consumer) = match options.gpu_produces {
         false => ("CPU", "GPU"),
         true => ("GPU", "CPU"),
     };
     let _ = writeln!(
         text,
         "the {producer} produces {} bytes in {}, the {consumer} consumes them; {} blocks of {} threads",
-        layout.size,
-        name(layout.data),
-        config.blocks,
-        config.threads
+        options.size.0,
+        name(options.data),
+        options.blocks,
+        options.threads
     );
     let _ = writeln!(
         text,
         "GPU flag in {}, CPU flag in {}; {} iterations",
-        name(layout.gpu_flag),
-        name(layout.cpu_flag),
-        config.iterations
+        name(options.gpu_flag),
+        name(options.cpu_flag),
+        options.iterations
     );
     let mut names = vec!["Round trip", "P0.Time(us)", "P50.Time(us)", "P99.Time(us)"];
     if results.libraries.len() > 1 {
@@ -90,31 +88,29 @@ fn text(results: &Results) -> String {
     text
 }
 
-/// Prints the results.
-pub(super) fn write(results: &Results, output: &Output) -> Result<()> {
-    let records = records(results);
+pub(super) fn write(results: &Results, options: &Options) -> Result<()> {
+    let records = records(results, options);
     let document = Document {
         setup: &results.setup,
-        verified: results.config.verify,
+        verified: options.target.verify,
         interrupted: results.interrupted,
         records: &records,
     };
-    output.write(|| text(results), &document, &records)
+    options.output.write(|| text(results, options), &document, &records)
 }
 
-fn records<'a>(results: &'a Results) -> Vec<Record<'a>> {
-    let config = &results.config;
+fn records<'a>(results: &'a Results, options: &Options) -> Vec<Record<'a>> {
     let record = |library: &'a LibraryResult| {
         let LibraryResult { label, times, wrong } = library;
         Record {
             library: label,
-            producer: if config.gpu_produces { "gpu" } else { "cpu" },
-            size_bytes: config.layout.size,
-            blocks: config.blocks,
-            threads: config.threads,
-            gpu_flag: config.layout.gpu_flag,
-            cpu_flag: config.layout.cpu_flag,
-            data: config.layout.data,
+            producer: if options.gpu_produces { "gpu" } else { "cpu" },
+            size_bytes: options.size.0,
+            blocks: options.blocks,
+            threads: options.threads,
+            gpu_flag: options.gpu_flag,
+            cpu_flag: options.cpu_flag,
+            data: options.data,
             iterations: times.map_or(0, |times| times.samples),
             p0_ns: times.map(|times| times.p0),
             p50_ns: times.map(|times| times.median),
@@ -131,11 +127,4 @@ fn records<'a>(results: &'a Results) -> Vec<Record<'a>> {
 fn ratio(results: &Results, library: &LibraryResult) -> Option<f64> {
     let first = results.libraries[0].times?;
     (results.libraries.len() > 1).then_some(library.times?.median / first.median)
-}
-
-fn name(place: Place) -> &'static str {
-    match place {
-        Place::GpuMem => "gpumem",
-        Place::HostMem => "hostmem",
-    }
 }

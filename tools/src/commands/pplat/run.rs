@@ -6,35 +6,22 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::buffers::{Buffers, Layout};
-use super::gpu_kernel::{GpuKernel, Launch};
+use super::buffers::Buffers;
+use super::gpu_kernel::GpuKernel;
+use super::options::Options;
 use crate::measure::clock::Clock;
 use crate::measure::session::{Session, Setup};
 use crate::measure::stats::Times;
 use crate::output::progress_bar;
 use crate::system::interrupt::Interrupt;
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Config {
-    pub(super) iterations: u32,
-    /// How long the GPU may take to answer.
-    pub(super) timeout: Option<Duration>,
-    pub(super) blocks: u32,
-    pub(super) threads: u32,
-    pub(super) gpu_produces: bool,
-    pub(super) verify: bool,
-    pub(super) layout: Layout,
-}
-
 #[derive(Debug)]
 pub(super) struct Results {
     pub(super) setup: Setup,
-    pub(super) config: Config,
     pub(super) libraries: Vec<LibraryResult>,
     pub(super) interrupted: bool,
 }
 
-/// A library's results.
 #[derive(Debug)]
 pub(super) struct LibraryResult {
     pub(super) label: String,
@@ -57,24 +44,24 @@ const POLLS: u32 = 1024;
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
 /// Runs all rounds with all libraries.
-pub(super) fn run(session: &Session, config: Config) -> Result<Results> {
+pub(super) fn run(session: &Session, options: &Options) -> Result<Results> {
     let kernel = GpuKernel::load(session.gpu)?;
     let buffers = session.methods.iter();
-    let buffers = buffers.map(|method| Buffers::new(session.gpu, method, config.layout)).collect::<Result<Vec<_>>>()?;
+    let buffers = buffers.map(|method| Buffers::new(session.gpu, method, options)).collect::<Result<Vec<_>>>()?;
     let mut run = Run {
-        config,
+        options,
         kernel: &kernel,
         clock: Clock::calibrate(),
         interrupt: &session.interrupt,
-        expected: vec![0; config.layout.size],
-        seen: vec![0; config.layout.size],
+        expected: vec![0; options.size.0],
+        seen: vec![0; options.size.0],
     };
     let turns = if buffers.len() > 1 { TURNS } else { 1 };
     let mut samples = vec![Vec::new(); buffers.len()];
     let mut wrong = vec![0; buffers.len()];
     let bar = progress_bar(turns as usize * buffers.len());
     for turn in 0..turns {
-        let share = |turn| u64::from(config.iterations) * u64::from(turn) / u64::from(turns);
+        let share = |turn| u64::from(options.iterations) * u64::from(turn) / u64::from(turns);
         let rounds = (share(turn + 1) - share(turn)) as u32;
         for (index, buffers) in buffers.iter().enumerate() {
             let label = &session.methods[index].label;
@@ -86,7 +73,6 @@ pub(super) fn run(session: &Session, config: Config) -> Result<Results> {
     let libraries = std::iter::zip(samples, wrong).zip(&session.methods);
     Ok(Results {
         setup: session.setup.clone(),
-        config,
         libraries: libraries
             .map(|((samples, wrong), method)| LibraryResult {
                 label: method.label.clone(),
@@ -99,7 +85,7 @@ pub(super) fn run(session: &Session, config: Config) -> Result<Results> {
 }
 
 struct Run<'a> {
-    config: Config,
+    options: &'a Options,
     kernel: &'a GpuKernel,
     clock: Clock,
     interrupt: &'a Interrupt,
@@ -115,22 +101,17 @@ impl Run<'_> {
             return Ok(0);
         }
         buffers.clear()?;
-        let launch = Launch {
-            blocks: self.config.blocks,
-            threads: self.config.threads,
-            rounds: WARMUP + rounds,
-            gpu_produces: self.config.gpu_produces,
-        };
-        let running = self.kernel.launch(buffers, launch)?;
+        let (options, rounds) = (self.options, WARMUP + rounds);
+        let running = self.kernel.launch(buffers, options, rounds)?;
         let mut wrong = 0;
-        for round in 1..=launch.rounds {
+        for round in 1..=rounds {
             if self.interrupt.requested() {
                 break;
             }
             fill(&mut self.expected, round);
             let mut outcome = Ok(Answer::Given);
             let time = self.clock.time(|| {
-                outcome = round_trip(&self.config, buffers, round, &self.expected, &mut self.seen, || {
+                outcome = round_trip(options, buffers, round, &self.expected, &mut self.seen, || {
                     running.check()?;
                     Ok(self.interrupt.requested())
                 });
@@ -139,14 +120,13 @@ impl Run<'_> {
                 Answer::Given => {}
                 Answer::Interrupted => break,
                 Answer::Late => {
-                    let seconds = self.config.timeout.unwrap_or_default().as_secs();
-                    bail!("the GPU has not answered round {round} within {seconds} s");
+                    bail!("the GPU has not answered round {round} within {} s", options.timeout);
                 }
             }
             if round > WARMUP {
                 samples.push(time);
             }
-            if self.config.gpu_produces && self.config.verify {
+            if options.gpu_produces && options.target.verify {
                 wrong += differences(&self.seen, &self.expected);
             }
         }
@@ -155,14 +135,13 @@ impl Run<'_> {
         } else {
             running.finish()?;
         }
-        if self.config.verify {
+        if options.target.verify {
             wrong += buffers.wrong_on_gpu()?;
         }
         Ok(wrong)
     }
 }
 
-/// The outcome of a request.
 enum Answer {
     Given,
     Interrupted,
@@ -171,18 +150,18 @@ enum Answer {
 
 /// One round, which is timed. Checks regularly whether it must stop.
 fn round_trip(
-    config: &Config,
+    options: &Options,
     buffers: &Buffers,
     round: u32,
     expected: &[u8],
     seen: &mut [u8],
     must_stop: impl Fn() -> Result<bool>,
 ) -> Result<Answer> {
-    if !config.gpu_produces {
+    if !options.gpu_produces {
         buffers.write_data(expected)?;
     }
     buffers.request(round)?;
-    let start = Instant::now();
+    let (start, time_limit) = (Instant::now(), options.time_limit());
     let (mut polls, mut next_heartbeat) = (0u32, start + HEARTBEAT);
     while buffers.answer()? != round {
         polls = polls.wrapping_add(1);
@@ -197,12 +176,12 @@ fn round_trip(
             }
             next_heartbeat = now + HEARTBEAT;
         }
-        if config.timeout.is_some_and(|timeout| now - start > timeout) {
+        if time_limit.is_some_and(|timeout| now - start > timeout) {
             return Ok(Answer::Late);
         }
         thread::yield_now();
     }
-    if config.gpu_produces {
+    if options.gpu_produces {
         buffers.read_data(seen)?;
     }
     Ok(Answer::Given)
@@ -217,7 +196,6 @@ fn fill(data: &mut [u8], round: u32) {
     }
 }
 
-/// The number of words that differ.
 fn differences(seen: &[u8], wanted: &[u8]) -> u64 {
     let words = seen.chunks(4).zip(wanted.chunks(4));
     words.filter(|(seen, wanted)| seen != wanted).count() as u64

@@ -1,0 +1,86 @@
+//! The options of `gdrcopy pplat`.
+#![forbid(unsafe_code)]
+
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Args, ValueEnum, value_parser};
+use serde::Serialize;
+
+use crate::measure::target::Target;
+use crate::output::Output;
+use crate::system::bytes::Bytes;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy pplat --cpu 4 --size 4096")]
+pub(crate) struct Options {
+    /// Number of timed rounds
+    #[arg(short = 't', long, default_value_t = 1000, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 30))]
+    pub(super) iterations: u32,
+
+    /// Seconds to wait for the GPU's answer; 0 is forever
+    #[arg(short = 'u', long, default_value_t = 10, value_name = "SECONDS")]
+    pub(super) timeout: u64,
+
+    /// Bytes of data in each round; 0 is only flags
+    #[arg(short, long, default_value = "0", value_name = "BYTES")]
+    pub(super) size: Bytes,
+
+    /// Blocks of the GPU kernel; all must fit on the GPU at the same time
+    #[arg(short = 'B', long, default_value_t = 8, value_name = "N", value_parser = value_parser!(u32).range(1..=65535))]
+    pub(super) blocks: u32,
+
+    /// Threads per block
+    #[arg(short = 'T', long, default_value_t = 1024, value_name = "N", value_parser = value_parser!(u32).range(1..=1024))]
+    pub(super) threads: u32,
+
+    /// Location of the flag that the GPU waits for
+    #[arg(short = 'G', long, value_enum, default_value = "gpumem", value_name = "PLACE")]
+    pub(super) gpu_flag: Place,
+
+    /// Location of the flag that the CPU waits for
+    #[arg(short = 'C', long, value_enum, default_value = "hostmem", value_name = "PLACE")]
+    pub(super) cpu_flag: Place,
+
+    /// Location of the data
+    #[arg(short = 'D', long = "data", value_enum, default_value = "gpumem", value_name = "PLACE")]
+    pub(super) data: Place,
+
+    /// Producer of the data, 0 for the CPU, and the GPU consumes it, 1 for the reverse
+    #[arg(
+        short = 'm',
+        long = "mode",
+        action = ArgAction::Set,
+        default_value = "0",
+        value_parser = PossibleValuesParser::new(["0", "1"]).map(|mode| mode == "1"),
+        value_name = "MODE"
+    )]
+    pub(super) gpu_produces: bool,
+
+    #[command(flatten)]
+    pub(super) target: Target,
+
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+impl Options {
+    /// How long the GPU may take to answer.
+    pub(super) fn time_limit(&self) -> Option<Duration> {
+        (self.timeout > 0).then(|| Duration::from_secs(self.timeout))
+    }
+}
+
+/// A kind of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Place {
+    /// GPU memory, which the CPU accesses through the mapping
+    #[value(name = "gpumem")]
+    GpuMem,
+    /// Host memory, which the GPU accesses over PCIe
+    #[value(name = "hostmem")]
+    HostMem,
+}
