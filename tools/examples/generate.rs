@@ -46,7 +46,6 @@ fn main() -> Result<()> {
     let mut program = Cli::command();
     program.build();
     pages(directory, &program, &date)?;
-    let program = visible(&program);
     completions(directory, &program)?;
     for tool in program.get_subcommands() {
         let link = link_name(tool);
@@ -55,25 +54,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The name of the link to a tool.
 fn link_name(tool: &Command) -> String {
     format!("{LINK_PREFIX}{}", tool.get_name())
-}
-
-/// The command without its hidden options, which completions would offer.
-fn visible(command: &Command) -> Command {
-    let options = command.get_arguments().filter(|option| !option.is_hide_set()).cloned();
-    let about = command.get_about().cloned().unwrap_or_default();
-    let version = command.get_version().unwrap_or_default().to_owned();
-    Command::new(command.get_name().to_owned())
-        .bin_name(command.get_bin_name().unwrap_or_default().to_owned())
-        .about(about)
-        .version(version)
-        .args(options)
-        .subcommands(command.get_subcommands().map(visible))
-        .disable_help_flag(true)
-        .disable_help_subcommand(true)
-        .disable_version_flag(true)
 }
 
 /// One page for the program, and one per tool, also under the name of its link.

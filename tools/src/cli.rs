@@ -37,7 +37,6 @@ Examples:
 
 Exit status: 0 for success, 1 if a call failed or a byte was copied wrong, 2 for wrong options, 130 after Ctrl-C.";
 
-/// The tools with their options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
     /// Bandwidth of copies to and from a mapped GPU buffer
@@ -131,27 +130,4 @@ fn with_tool(mut arguments: Vec<OsString>) -> Vec<OsString> {
         arguments.insert(1, tool);
     }
     arguments
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    fn arguments(words: &str) -> Vec<OsString> {
-        words.split(' ').map(OsString::from).collect()
-    }
-
-    #[test]
-    fn definitions_are_valid() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn link_name_selects_the_tool() {
-        let linked = with_tool(arguments("/usr/bin/gdrcopy_copybw -s 1"));
-        assert_eq!(linked, arguments("gdrcopy copybw -s 1"));
-        let plain = arguments("./gdrcopy copybw -s 1");
-        assert_eq!(with_tool(plain.clone()), plain);
-    }
 }

@@ -2,15 +2,11 @@
 
 mod common;
 
-use common::{gdrcopy, library, run};
-use serde_json::Value;
+use common::{gdrcopy, lib, library, run};
 
 #[test]
 fn text_lists_calls_and_sizes() {
-    let library = library();
-    let output =
-        run(&mut gdrcopy(&[], &["apiperf", "-s", "256K", "-n", "20", "-w", "2", "--lib", library.to_str().unwrap()]));
-    assert_eq!(output.status, Some(0), "{output:?}");
+    let output = run(&mut gdrcopy(&[], &["apiperf", "-s", "256K", "-n", "20", "-w", "2", &lib()])).with_status(0);
     let header = output.stdout.lines().find(|line| line.starts_with("Size(B)"));
     let names: Vec<_> = header.expect("a header").split_whitespace().skip(2).collect();
     let calls = ["pin", "map", "get_info", "unmap", "unpin"];
@@ -36,12 +32,11 @@ fn text_lists_calls_and_sizes() {
 fn two_libraries_have_ratios() {
     let (a, b) = (format!("a={}", library().display()), format!("b={}", library().display()));
     let options = ["apiperf", "-s", "64K", "-n", "10", "--lib", &a, "--lib", &b];
-    let output = run(&mut gdrcopy(&[], &options));
-    assert!(output.stdout.contains("P50 ratio"), "{output:?}");
+    run(&mut gdrcopy(&[], &options)).prints(&["P50 ratio"]);
     let directory = tempfile::tempdir().unwrap();
     let plot = directory.path().join("plot.svg");
     let output = run(gdrcopy(&[], &options).args(["--format=json", "--plot"]).arg(&plot));
-    let document: Value = serde_json::from_str(&output.stdout).unwrap();
+    let document = output.json();
     let records = document["records"].as_array().unwrap();
     assert_eq!(records.len(), 2 * 5);
     for record in records {
@@ -54,14 +49,9 @@ fn two_libraries_have_ratios() {
 
 #[test]
 fn pins_and_mappings_are_released() {
-    let library = library();
     let trace = tempfile::NamedTempFile::new().unwrap();
     let emulated = ["--trace", trace.path().to_str().unwrap(), "--leak-exit", "99"];
-    let output = run(&mut gdrcopy(
-        &emulated,
-        &["apiperf", "-s", "64K", "-n", "10", "-w", "3", "--lib", library.to_str().unwrap()],
-    ));
-    assert_eq!(output.status, Some(0), "{output:?}");
+    run(&mut gdrcopy(&emulated, &["apiperf", "-s", "64K", "-n", "10", "-w", "3", &lib()])).with_status(0);
     let trace = std::fs::read_to_string(trace.path()).unwrap();
     let count = |call: &str| trace.matches(&format!("\"{call}\"")).count();
     // One pin shows that the buffer can be pinned, then 3 warm up and 10 are timed.
@@ -72,19 +62,17 @@ fn pins_and_mappings_are_released() {
 
 #[test]
 fn several_runs_use_other_memory_and_show_the_fastest() {
-    let library = format!("--lib={}", library().display());
+    let library = lib();
     let trace = tempfile::NamedTempFile::new().unwrap();
     let emulated = ["--trace", trace.path().to_str().unwrap()];
-    let options = ["apiperf", "-s", "64K", "-n", "10", "-w", "3", "-R", "2"];
-    let output = run(gdrcopy(&emulated, &options).arg(&library));
-    assert_eq!(output.status, Some(0), "{output:?}");
-    assert!(output.stdout.contains("median and of the fastest run"), "{output:?}");
+    let options = ["apiperf", "-s", "64K", "-n", "10", "-w", "3", "-R", "2", &library];
+    run(&mut gdrcopy(&emulated, &options)).with_status(0).prints(&["median and of the fastest run"]);
     let trace = std::fs::read_to_string(trace.path()).unwrap();
     // In each run one that shows that the buffer can be pinned, 3 that warm up, and 10 timed ones.
     assert_eq!(trace.matches("\"PIN_BUFFER_V2\"").count(), 28, "{trace}");
 
-    let output = run(gdrcopy(&[], &options).args([&library[..], "--format=json"]));
-    let document: Value = serde_json::from_str(&output.stdout).unwrap();
+    let output = run(gdrcopy(&[], &options).arg("--format=json"));
+    let document = output.json();
     assert_eq!(document["runs"], 2);
     assert_eq!(document["pins"][0]["ns"].as_array().unwrap().len(), 20);
     for record in document["records"].as_array().unwrap() {
@@ -95,7 +83,6 @@ fn several_runs_use_other_memory_and_show_the_fastest() {
 #[test]
 fn size_below_a_page_or_no_iteration_is_refused() {
     for options in [["-s", "65535"], ["-n", "0"]] {
-        let output = run(gdrcopy(&[], &["apiperf"]).args(options));
-        assert_eq!(output.status, Some(2), "{options:?}: {output:?}");
+        run(gdrcopy(&[], &["apiperf"]).args(options)).with_status(2);
     }
 }

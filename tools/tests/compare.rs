@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Output, faulty_library, gdrcopy, library, run};
+use common::{FAULTY, Output, compile, gdrcopy, lib, library, run};
 use serde_json::Value;
 
 /// Compares the library of this workspace with the one in `other`.
@@ -33,14 +33,12 @@ fn one_file_named_twice_gives_two_libraries() {
             "--cold",
         ],
         &[],
-    );
-    assert_eq!(output.status, Some(0), "{output:?}");
-    for table in ["write, ns: ours\n", "read, host 3 past a line, ns: cuMemcpy\n"] {
-        assert!(output.stdout.contains(table), "{table}: {output:?}");
-    }
+    )
+    .with_status(0);
+    output.prints(&["write, ns: ours\n", "read, host 3 past a line, ns: cuMemcpy\n"]);
     for method in ["memcpy", "cuMemcpy"] {
         let crossover = format!("read: {method} is faster than ours from: ");
-        assert!(output.stdout.contains(&crossover), "{output:?}");
+        output.prints(&[&crossover]);
     }
 
     let results: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
@@ -64,17 +62,14 @@ fn one_file_named_twice_gives_two_libraries() {
 #[test]
 fn wrong_copies_get_no_ratio_and_status_1() {
     let directory = tempfile::tempdir().unwrap();
-    let faulty = faulty_library(directory.path());
+    let faulty = compile(FAULTY, directory.path().join("faulty.so"));
     let behind = directory.path().join("behind.so");
     std::fs::copy(library(), &behind).unwrap();
     for (fault, direction) in [("short", "write"), ("long", "write"), ("wrong", "read")] {
         let environment = [("FAULTY", fault), ("FAULTY_BEHIND", behind.to_str().unwrap())];
         let json = directory.path().join("c.json");
         let option = format!("--json={}", json.display());
-        let output = compare(&faulty, &[&option], &environment);
-        assert_eq!(output.status, Some(1), "{fault}: {output:?}");
-        assert!(output.stdout.contains("FAILED"), "{fault}");
-        assert!(output.stderr.contains("wrong copy: other: "), "{fault}: {output:?}");
+        compare(&faulty, &[&option], &environment).with_status(1).prints(&["FAILED"]).reports(&["wrong copy: other: "]);
         let results: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
         for record in results["records"].as_array().unwrap() {
             let is_wrong = record["direction"] == direction && record["method"] == "other";
@@ -91,55 +86,45 @@ fn wrong_copies_get_no_ratio_and_status_1() {
 fn old_names_of_options_are_accepted() {
     let directory = tempfile::tempdir().unwrap();
     let svg = directory.path().join("c.svg");
-    let lib = format!("--lib={}", library().display());
     let options = ["--kernel-matrix", "--direction=to", "--sizes=8", "--alignments=0"];
-    let mut command = gdrcopy(&[], &["compare", &lib, "--budget=0", "--format=csv"]);
+    let mut command = gdrcopy(&[], &["compare", &lib(), "--budget=0", "--format=csv"]);
     command.args(options).arg("--svg").arg(&svg);
-    let output = run(&mut command);
-    assert_eq!(output.status, Some(0), "{output:?}");
+    let output = run(&mut command).with_status(0);
     assert!(output.stdout.contains("libgdrapi.so isa=portable,gdr_copy_to_mapping,write,8,"));
     assert!(!output.stdout.contains(",read,"), "{output:?}");
     assert!(svg.exists());
 }
 
+/// Runs `compare --batch`. Returns what it printed, and its records.
+fn batch(options: &[&str], environment: &[(&str, &str)]) -> (Output, Vec<Value>) {
+    let json = tempfile::NamedTempFile::new().unwrap();
+    let mut command = gdrcopy(&[], &["compare", "--batch", "--budget=0", &lib()]);
+    command.args(options).arg("--json").arg(json.path()).envs(environment.iter().copied());
+    let output = run(&mut command).with_status(0);
+    let results: Value = serde_json::from_reader(json).unwrap();
+    (output, results["records"].as_array().unwrap().clone())
+}
+
 #[test]
 fn batch_compares_the_crate_with_single_calls() {
-    let directory = tempfile::tempdir().unwrap();
-    let json = directory.path().join("c.json");
-    let (lib, json_option) = (format!("--lib=ours={}", library().display()), format!("--json={}", json.display()));
-    let output = run(&mut gdrcopy(&[], &["compare", "--batch", "--budget=0", &lib, &json_option]));
-    assert_eq!(output.status, Some(0), "{output:?}");
-    for method in ["gdr_copy_to_mapping", "Batch", "gdr_copy_from_mapping", "read_many", "load_all"] {
-        assert!(output.stdout.contains(method), "{method}: {output:?}");
-    }
-    let results: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    let (output, records) = batch(&[], &[]);
+    output.prints(&["gdr_copy_to_mapping", "Batch", "gdr_copy_from_mapping", "read_many", "load_all"]);
     // Five batch sizes, that is two methods for three sizes in two directions,
     // and words.
-    assert_eq!(results["records"].as_array().unwrap().len(), 5 * (2 * 3 * 2 + 1));
-    assert_eq!(results["records"][0]["pattern"], "random");
+    assert_eq!(records.len(), 5 * (2 * 3 * 2 + 1));
+    assert_eq!(records[0]["pattern"], "random");
 }
 
 #[test]
 fn batch_names_its_patterns_and_takes_the_routine_from_the_environment() {
-    let directory = tempfile::tempdir().unwrap();
-    let json = directory.path().join("c.json");
-    let (lib, json_option) = (format!("--lib=ours={}", library().display()), format!("--json={}", json.display()));
-    let patterns = ["even", "page"];
-    let mut command = gdrcopy(
-        &[],
-        &["compare", "--batch", "--budget=0", "--direction=read", "--pattern=even,page", &lib, &json_option],
-    );
-    let output = run(command.env("GDRCOPY_ISA", "portable"));
-    assert_eq!(output.status, Some(0), "{output:?}");
-    assert!(output.stdout.contains("crate gdrcopy: portable"), "{output:?}");
-    let results: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
-    let records = results["records"].as_array().unwrap();
+    let options = ["--direction=read", "--pattern=even,page"];
+    let (output, records) = batch(&options, &[("GDRCOPY_ISA", "portable")]);
+    output.prints(&["crate gdrcopy: portable"]);
     assert_eq!(records.len(), 2 * 5 * (2 * 3 + 1));
-    for pattern in patterns {
+    for pattern in ["even", "page"] {
         let of_it = records.iter().filter(|record| record["pattern"] == pattern);
         assert_eq!(of_it.count(), records.len() / 2, "{pattern}");
-        assert!(output.stdout.contains(pattern), "{output:?}");
+        output.prints(&[&format!(" {pattern} |")]);
     }
-    let refused = run(&mut gdrcopy(&[], &["compare", "--pattern=even", &lib]));
-    assert_eq!(refused.status, Some(2), "{refused:?}");
+    run(&mut gdrcopy(&[], &["compare", "--pattern=even", &lib()])).with_status(2);
 }

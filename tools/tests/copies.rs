@@ -3,9 +3,8 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
 
-use common::{Output, faulty_library, gdrcopy, library, run};
+use common::{Output, corrupted, gdrcopy, lib, library, run};
 use serde_json::Value;
 
 const FAST: [&str; 4] = ["-w", "50", "-r", "20"];
@@ -32,22 +31,17 @@ fn number_after(text: &str, label: &str) -> f64 {
     number.parse().expect(line)
 }
 
-fn records(json: &str) -> Vec<Value> {
-    let document: Value = serde_json::from_str(json).unwrap();
-    document["records"].as_array().unwrap().clone()
+fn records(output: &Output) -> Vec<Value> {
+    output.json()["records"].as_array().unwrap().clone()
 }
 
 #[test]
 fn copybw_prints_the_lines_that_scripts_search_for() {
-    let output = tool(&["--gpus", "2"], "copybw", &["-d", "1"]);
-    assert_eq!(output.status, Some(0), "{output:?}");
+    let output = tool(&["--gpus", "2"], "copybw", &["-d", "1"]).with_status(0);
     assert!(number_after(&output.stdout, "write BW: ") > 0.0);
     assert!(number_after(&output.stdout, "read BW: ") > 0.0);
-    assert!(output.stdout.contains("GPU 0: gdremu GPU, 0000:"), "{output:?}");
-    assert!(output.stdout.contains("(used)"), "{output:?}");
-    for fact in ["131072 bytes in pages of 65536", "write-combining mapping", "cuMemAlloc"] {
-        assert!(output.stdout.contains(fact), "{fact}: {output:?}");
-    }
+    output.prints(&["GPU 0: gdremu GPU, 0000:", "(used)"]);
+    output.prints(&["131072 bytes in pages of 65536", "write-combining mapping", "cuMemAlloc"]);
     let used = output.stdout.lines().find(|line| line.ends_with("(used)"));
     assert!(used.unwrap().starts_with("GPU 1:"), "{output:?}");
 }
@@ -69,7 +63,7 @@ fn copybw_sweeps_sizes_and_copies_parts() {
     }
 
     let output = tool(&[], "copybw", &["-s", "1M", "-c", "1000", "-o", "65535", "--format=json"]);
-    let records = records(&output.stdout);
+    let records = records(&output);
     assert_eq!(records.len(), 2);
     for record in records {
         assert_eq!(record["size_bytes"], 1000);
@@ -82,13 +76,12 @@ fn copybw_sweeps_sizes_and_copies_parts() {
 fn directions_can_be_left_out() {
     let output = tool(&[], "copybw", &["-w", "0"]);
     assert!(!output.stdout.contains("write BW"), "{output:?}");
-    assert!(output.stdout.contains("read BW"), "{output:?}");
+    output.prints(&["read BW"]);
 }
 
 #[test]
 fn copylat_has_its_columns() {
-    let output = tool(&[], "copylat", &["-s", "8K", "-c"]);
-    assert_eq!(output.status, Some(0), "{output:?}");
+    let output = tool(&[], "copylat", &["-s", "8K", "-c"]).with_status(0);
     let header = output.stdout.lines().find(|line| line.starts_with("Test"));
     let names: Vec<_> = header.expect("a header").split_whitespace().collect();
     let times = ["P50.Time(us)", "P0.Time(us)", "P99.Time(us)"];
@@ -106,13 +99,9 @@ fn copylat_has_its_columns() {
 #[test]
 fn two_libraries_are_shown_side_by_side() {
     for name in ["copybw", "copylat"] {
-        let output = with_two(name, &["-s", "64K"]);
-        assert_eq!(output.status, Some(0), "{output:?}");
-        for text in ["ours", "other", "Ratio"] {
-            assert!(output.stdout.contains(text), "{name}: {output:?}");
-        }
+        with_two(name, &["-s", "64K"]).with_status(0).prints(&["ours", "other", "Ratio"]);
         let output = with_two(name, &["-s", "64K", "--format", "json"]);
-        let records = records(&output.stdout);
+        let records = records(&output);
         assert_eq!(records.len() % 4, 0, "{name}");
         for record in records {
             let is_first = record["method"] == "ours";
@@ -127,8 +116,7 @@ fn plots_have_a_curve_per_library_and_direction() {
     let directory = tempfile::tempdir().unwrap();
     for name in ["copybw", "copylat"] {
         let file = directory.path().join(name);
-        let output = with_two(name, &["-s", "4K", "--plot", file.to_str().unwrap()]);
-        assert_eq!(output.status, Some(0), "{output:?}");
+        with_two(name, &["-s", "4K", "--plot", file.to_str().unwrap()]).with_status(0);
         let svg = std::fs::read_to_string(&file).unwrap();
         for text in ["ours, Writes", "ours, Reads", "other, Writes", "other, Reads", "GB/s", "PCIe 5.0 x16"] {
             assert!(svg.contains(text), "{name}: {text}");
@@ -138,36 +126,24 @@ fn plots_have_a_curve_per_library_and_direction() {
 
 #[test]
 fn results_are_printed_if_the_plot_fails() {
-    let output = tool(&[], "copybw", &["--plot", "/nowhere/plot.svg"]);
-    assert_eq!(output.status, Some(1), "{output:?}");
-    assert!(output.stdout.contains("write BW: "), "{output:?}");
-    assert!(output.stderr.contains("/nowhere/plot.svg"), "{output:?}");
-}
-
-/// Runs a tool with a library that corrupts copies.
-fn corrupted(name: &str, fault: &str, directory: &Path, options: &[&str]) -> Output {
-    let faulty = format!("--lib=faulty={}", faulty_library(directory).display());
-    run(gdrcopy(&[], &[name, &faulty]).args(FAST).args(options).env("FAULTY", fault).env("FAULTY_BEHIND", library()))
+    let output = tool(&[], "copybw", &["--plot", "/nowhere/plot.svg"]).with_status(1);
+    output.prints(&["write BW: "]);
+    output.reports(&["/nowhere/plot.svg"]);
 }
 
 #[test]
 fn wrong_copies_give_status_1() {
-    let directory = tempfile::tempdir().unwrap();
     for (name, options) in [
         ("copybw", &["-c", "1000", "-o", "8"][..]),
         // Smaller than its pages, so that a write that is too long stays inside the mapping.
         ("copylat", &["-s", "60K"]),
     ] {
         for (fault, wrong) in [("short", "to"), ("long", "to"), ("wrong", "from")] {
-            let output = corrupted(name, fault, directory.path(), options);
-            assert_eq!(output.status, Some(1), "{name} {fault}: {output:?}");
-            assert!(output.stdout.contains("FAILED"), "{name} {fault}: {output:?}");
+            let output = corrupted(name, fault, &[&FAST, options].concat()).with_status(1);
+            output.prints(&["FAILED"]);
             let function = format!("gdr_copy_{wrong}_mapping of ");
-            assert!(output.stderr.contains(&function), "{name} {fault}: {output:?}");
-            let other = match wrong {
-                "to" => "gdr_copy_from_mapping of ",
-                _ => "gdr_copy_to_mapping of ",
-            };
+            output.reports(&[&function]);
+            let other = if wrong == "to" { "gdr_copy_from_mapping of " } else { "gdr_copy_to_mapping of " };
             assert!(!output.stderr.contains(other), "{name} {fault}: {output:?}");
         }
     }
@@ -175,20 +151,13 @@ fn wrong_copies_give_status_1() {
 
 #[test]
 fn verify_no_skips_the_check() {
-    let directory = tempfile::tempdir().unwrap();
-    let output = corrupted("copybw", "short", directory.path(), &["--verify=no"]);
-    assert_eq!(output.status, Some(0), "{output:?}");
-    assert!(output.stdout.contains("write BW: "), "{output:?}");
+    corrupted("copybw", "short", &["--verify=no", "-w", "50", "-r", "20"]).with_status(0).prints(&["write BW: "]);
 }
 
 #[test]
 fn cold_device_needs_a_cached_mapping() {
-    let output = tool(&["--platform", "cached"], "copylat", &["-s", "4K", "-C"]);
-    assert_eq!(output.status, Some(0), "{output:?}");
-    assert!(output.stdout.contains("cached mapping"), "{output:?}");
-    let output = tool(&[], "copylat", &["-s", "4K", "-C"]);
-    assert_eq!(output.status, Some(2), "{output:?}");
-    assert!(output.stderr.contains("cached mappings"), "{output:?}");
+    tool(&["--platform", "cached"], "copylat", &["-s", "4K", "-C"]).with_status(0).prints(&["cached mapping"]);
+    tool(&[], "copylat", &["-s", "4K", "-C"]).with_status(2).reports(&["cached mappings"]);
 }
 
 #[test]
@@ -196,14 +165,12 @@ fn several_runs_use_other_memory_and_show_the_fastest() {
     for (name, column) in [("copybw", "Fastest(us)"), ("copylat", "Fastest.Time(us)")] {
         let trace = tempfile::NamedTempFile::new().unwrap();
         let emulated = ["--trace", trace.path().to_str().unwrap()];
-        let output = tool(&emulated, name, &["-s", "64K", "-R", "3"]);
-        assert_eq!(output.status, Some(0), "{output:?}");
-        assert!(output.stdout.contains(column), "{output:?}");
+        tool(&emulated, name, &["-s", "64K", "-R", "3"]).with_status(0).prints(&[column]);
         let pins = std::fs::read_to_string(trace.path()).unwrap();
         assert_eq!(pins.matches("\"PIN_BUFFER_V2\"").count(), 3, "{pins}");
 
         let output = tool(&[], name, &["-s", "64K", "-R", "3", "--format=json"]);
-        for record in records(&output.stdout) {
+        for record in records(&output) {
             let [p50, fastest] = ["p50_ns", "fastest_run_ns"].map(|time| record[time].as_f64().unwrap());
             assert!(fastest <= p50, "{record}");
         }
@@ -217,20 +184,13 @@ fn several_runs_use_other_memory_and_show_the_fastest() {
 fn force_pcie_changes_the_mapping_of_a_coherent_gpu() {
     let coherent = ["--platform", "cached"];
     let output = tool(&coherent, "copybw", &[]);
-    assert!(output.stdout.contains("cached mapping"), "{output:?}");
+    output.prints(&["cached mapping"]);
     for name in ["copybw", "copylat", "apiperf"] {
         let options = ["-s", "64K", "-P"];
-        let library = format!("--lib={}", library().display());
-        let run = |emulated: &[&str]| run(gdrcopy(emulated, &[name, &library, "-w", "5"]).args(options));
-        let output = run(&coherent);
-        assert_eq!(output.status, Some(0), "{output:?}");
-        assert!(output.stdout.contains("write-combining"), "{output:?}");
-        let output = run(&[]);
-        assert_eq!(output.status, Some(1), "{output:?}");
-        assert!(output.stderr.contains("gdr_pin_buffer_v2"), "{output:?}");
-        assert!(output.stderr.contains("Leave out -P"), "{output:?}");
-        let output = run(&[&coherent[..], &["--fault", "PIN_BUFFER_V2:ENOMEM"]].concat());
-        assert!(output.stderr.contains("BAR1"), "{output:?}");
+        let run = |emulated: &[&str]| run(gdrcopy(emulated, &[name, &lib(), "-w", "5"]).args(options));
+        run(&coherent).with_status(0).prints(&["write-combining"]);
+        run(&[]).with_status(1).reports(&["gdr_pin_buffer_v2", "Leave out -P"]);
+        run(&[&coherent[..], &["--fault", "PIN_BUFFER_V2:ENOMEM"]].concat()).reports(&["BAR1"]);
     }
 }
 
@@ -242,8 +202,7 @@ fn results_of_an_emulated_gpu_are_marked() {
         let plot = ["-s", "64K", "--plot", chart.to_str().unwrap()];
         let options = if name == "compare" { &["--sizes=64", "--budget=0"][..] } else { &plot[..2] };
         let options = [options, &plot[2..]].concat();
-        let output = run(gdrcopy(&[], &[name, "--lib", library().to_str().unwrap()]).args(options));
-        assert_eq!(output.status, Some(0), "{name}: {output:?}");
+        let output = run(gdrcopy(&[], &[name, &lib()]).args(options)).with_status(0);
         assert_eq!(output.stderr.matches("the GPU is emulated").count(), 1, "{name}: {output:?}");
         assert!(fs::read_to_string(&chart).unwrap().contains("emulated, not PCIe: "), "{name}");
         fs::remove_file(&chart).unwrap();
@@ -261,9 +220,7 @@ fn ranges_outside_the_buffer_are_refused() {
         &["-l", "-c", "5"],
         &["-s", "1X"],
     ] {
-        let output = tool(&[], "copybw", options);
-        assert_eq!(output.status, Some(2), "{options:?}: {output:?}");
-        assert!(output.stderr.contains("--help"), "{options:?}: {output:?}");
+        tool(&[], "copybw", options).with_status(2).reports(&["--help"]);
     }
     assert_eq!(tool(&[], "copylat", &["-s", "0"]).status, Some(2));
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{Output, gdrcopy, library, run};
+use common::{FAULTY, Output, gdrcopy, library, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -21,9 +21,7 @@ struct Report {
 
 impl Report {
     fn of(output: Output) -> Report {
-        let json = serde_json::from_str(&output.stdout);
-        let json = json.unwrap_or_else(|error| panic!("{error}: {output:?}"));
-        Report { status: output.status, json }
+        Report { status: output.status, json: output.json() }
     }
 
     /// The findings of sections whose title has this prefix.
@@ -45,15 +43,10 @@ impl Report {
         assert!(found, "{verdict} {section}/{subject} {words:?} in {:#}", self.json);
     }
 
-    /// The first step, or nothing if there is no step.
-    fn first_step(&self) -> &str {
-        self.json["steps"][0].as_str().unwrap_or_default()
-    }
-
     /// Asserts the number of problems and the exit status, and that each problem and warning has a
     /// remedy.
     #[track_caller]
-    fn has_problems(&self, count: usize) {
+    fn with_problems(self, count: usize) -> Report {
         assert_eq!(self.json["problems"], count, "{:#}", self.json);
         assert_eq!(self.json["usable"], count == 0);
         assert_eq!(self.status, Some(i32::from(count > 0)));
@@ -61,6 +54,7 @@ impl Report {
         for finding in self.findings("").into_iter().filter(bad) {
             assert!(!finding["remedy"].as_str().unwrap().is_empty(), "{finding}");
         }
+        self
     }
 }
 
@@ -74,24 +68,25 @@ fn directory_with(library: &Path) -> TempDir {
 
 /// Runs doctor with this project's library on the path.
 fn doctor(emulated: &[&str], arguments: &[&str]) -> Report {
+    doctor_with(&[], emulated, arguments)
+}
+
+/// Runs doctor with these environment variables.
+fn doctor_with(variables: &[(&str, &str)], emulated: &[&str], arguments: &[&str]) -> Report {
     let directory = directory_with(&library());
-    let arguments = [&["doctor", "--json"], arguments].concat();
-    let mut command = gdrcopy(emulated, &arguments);
-    command.env("LD_LIBRARY_PATH", directory.path());
+    let mut command = gdrcopy(emulated, &[&["doctor", "--json"], arguments].concat());
+    command.env("LD_LIBRARY_PATH", directory.path()).envs(variables.iter().copied());
     Report::of(run(&mut command))
 }
 
-/// Compiles a library from C.
+/// Directories of libraries, in the order in which the loader searches them.
+fn search_path(directories: &[&TempDir]) -> String {
+    directories.iter().map(|directory| directory.path().to_str().unwrap()).collect::<Vec<_>>().join(":")
+}
+
+/// Compiles a library from C, to a file of this name.
 fn compile(source: &str, name: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let mut compile = Command::new("cc");
-    compile.args(["-std=gnu11", "-shared", "-fPIC"]);
-    compile.arg(format!("-Wl,-soname,{name}")).arg("-I");
-    compile.arg(root.join("include")).arg(root.join(source));
-    compile.arg("-o").arg(&output).arg("-ldl");
-    assert!(compile.status().unwrap().success(), "{compile:?}");
-    output
+    common::compile(source, Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
 }
 
 /// A file with this text, for gdremu's --file.
@@ -111,26 +106,26 @@ fn first_step_cures_the_fault() {
     let both_names = directory_with(&library());
     let one_name = directory_with(&library());
     fs::remove_file(one_name.path().join("libgdrapi.so")).unwrap();
-    let foreign = directory_with(&compile("tools/tests/faulty.c", "foreign-first.so"));
-    let path = |directory: &TempDir| directory.path().display().to_string();
-    let (right, foreign_first) = (path(&both_names), format!("{}:{}", path(&foreign), path(&both_names)));
+    let foreign = directory_with(&compile(FAULTY, "foreign-first.so"));
+    let (right, foreign_first) = (search_path(&[&both_names]), search_path(&[&foreign, &both_names]));
+    let one = search_path(&[&one_name]);
     let dummy = stand_in(&directory, "/sys/module/nv_p2p_dummy/holders/gdrdrv", "");
     let cdmm = "CoherentGPUMemoryMode: \"driver\"\n";
     let cdmm = stand_in(&directory, "/proc/driver/nvidia/params", cdmm);
-    let link = format!("add the link: ln -s libgdrapi.so.2 {}/libgdrapi.so", path(&one_name));
+    let link = format!("add the link: ln -s libgdrapi.so.2 {one}/libgdrapi.so");
 
+    let library = library();
+    let behind = ("FAULTY_BEHIND", library.to_str().unwrap());
+    let usual = [("LD_LIBRARY_PATH", &*right), behind, ("FAULTY", "not at all")];
     let steps = |emulated: &[&str], arguments: &[&str], variables: &[(&str, &str)]| {
-        let mut command = gdrcopy(emulated, &[&["doctor", "--json"], arguments].concat());
-        command.env("LD_LIBRARY_PATH", &right).envs(variables.iter().copied());
-        command.env("FAULTY_BEHIND", library()).env("FAULTY", "not at all");
-        let steps = Report::of(run(&mut command)).json["steps"].clone();
+        let steps = doctor_with(&[&usual[..], variables].concat(), emulated, arguments).json["steps"].clone();
         serde_json::from_value::<Vec<String>>(steps).unwrap()
     };
     // The steps of this computer, as a distant NUMA node.
-    let usual = steps(&[], &[], &[]);
+    let steps_of_this = steps(&[], &[], &[]);
     type Fault<'a> = (&'a [&'a str], &'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
     let faults: [Fault; 13] = [
-        (&[], &[], &[("LD_LIBRARY_PATH", &path(&one_name))], &[&link]),
+        (&[], &[], &[("LD_LIBRARY_PATH", &one)], &[&link]),
         (&[], &[], &[("LD_LIBRARY_PATH", &foreign_first)], &[&right, "first on LD_LIBRARY_PATH"]),
         (&["--no-gdrdrv"], &[], &[], &["either ", "modprobe gdrdrv", "; or update the GPU driver"]),
         (&["--gdrdrv-errno", "EACCES"], &[], &[], &["chmod 666", "; or update the GPU driver"]),
@@ -146,7 +141,7 @@ fn first_step_cures_the_fault() {
     ];
     for (emulated, arguments, variables, words) in faults {
         let steps = steps(emulated, arguments, variables);
-        let first = steps.iter().find(|step| !usual.contains(step));
+        let first = steps.iter().find(|step| !steps_of_this.contains(step));
         let context = format!("{emulated:?} {arguments:?} {variables:?}: {steps:?}");
         assert_eq!(first.is_some(), !words.is_empty(), "{context}");
         let first = first.cloned().unwrap_or_default();
@@ -164,7 +159,7 @@ fn healthy_system_has_no_problem() {
         &["--no-gdrdrv", "--cuda-version", "13.5", "--dmabuf", "mmap"],
         &["--platform", "cached"],
     ] {
-        doctor(emulated, &[]).has_problems(0);
+        doctor(emulated, &[]).with_problems(0);
     }
     let report = doctor(&["--gpus", "2"], &[]);
     report.finds("ok", "gdrdrv", "module version", &["2.6"]);
@@ -185,8 +180,7 @@ fn gpu_option_selects_the_gpu() {
     let report = doctor(&["--gpus", "3"], &["--gpu", "2"]);
     assert_eq!(report.findings("self-test").len(), 1);
     report.finds("ok", "self-test", "passed", &["GPU 2"]);
-    let report = doctor(&["--gpus", "3"], &["--gpu", "3"]);
-    report.has_problems(1);
+    let report = doctor(&["--gpus", "3"], &["--gpu", "3"]).with_problems(1);
     report.finds("problem", "self-test", "not run", &["no GPU 3", "CUDA has 3"]);
 }
 
@@ -200,12 +194,58 @@ fn coherent_platforms_and_dma_bufs_are_reported() {
     report.finds("ok", "self-test", "passed", &["mapping of a dma-buf"]);
 }
 
+// ---- One fault, one finding ----
+
+#[test]
+fn each_fault_is_found_with_its_remedy() {
+    const CUDA: &str = "GPU driver and CUDA";
+    type Fault<'a> = (&'a [&'a str], usize, &'a str, &'a str, &'a str, &'a [&'a str]);
+    let dma_bufs = ["--gdrdrv-errno", "EACCES", "--cuda-version", "13.3"];
+    let no_dma_bufs = ["12.2", "13.3", "update the GPU driver"];
+    let faults: [Fault; 18] = [
+        (&["--gdrdrv-errno", "EACCES"], 3, "problem", "gdrdrv", "opening it", &["EACCES", "chmod 666"]),
+        (&["--gdrdrv-errno", "EPERM"], 3, "problem", "gdrdrv", "opening it", &["EPERM", "device cgroup"]),
+        (&["--gdrdrv-errno", "ENXIO"], 3, "problem", "gdrdrv", "opening it", &["ENXIO", "modprobe gdrdrv"]),
+        (&["--gdrdrv-errno", "EMFILE"], 3, "problem", "gdrdrv", "opening it", &["EMFILE", "ulimit -n"]),
+        (&dma_bufs, 0, "warning", "gdrdrv", "opening it", &["EACCES"]),
+        (&dma_bufs, 0, "ok", "gdrdrv", "device node", &["mode 600"]),
+        (
+            &["--driver-version", "1.9"],
+            3,
+            "problem",
+            "gdrdrv",
+            "module version",
+            &["1.9 is too old", "update the module"],
+        ),
+        (&["--driver-version", "2.4"], 0, "warning", "gdrdrv", "module version", &["2.4", "update the module to 2.5"]),
+        (
+            &["--min-api-version", "3.0"],
+            3,
+            "problem",
+            "gdrdrv",
+            "module version",
+            &["3.0 and later", "update libgdrapi"],
+        ),
+        (&["--traditional"], 0, "warning", "gdrdrv", "persistent mapping", &["off", "use_persistent_mapping=1"]),
+        (&["--no-gdrdrv", "--cuda-version", "12.2"], 3, "problem", CUDA, "dma-buf backend", &no_dma_bufs),
+        (&["--cuda-version", "12.2"], 0, "ok", CUDA, "dma-buf backend", &["not needed here"]),
+        (&["--fault", "cuInit:803"], 1, "problem", CUDA, "GPUs", &["cuInit", "803", "nvidia-smi"]),
+        (&["--no-mempools"], 0, "ok", "GPU 0", "memory pools", &["none"]),
+        (&["--bar1-size", "256M"], 0, "warning", "GPU 0", "BAR1 size", &["256 MiB", "Resizable BAR"]),
+        (&["--bar1-size", "512K"], 1, "problem", "self-test", "failed", &["gdr_pin_buffer", "BAR1"]),
+        (&["--fault", "PIN_BUFFER_V2:ENOMEM"], 1, "problem", "self-test", "failed", &["gdr_pin_buffer", "BAR1"]),
+        (&["--fault", "MMAP:ENOMEM"], 1, "problem", "self-test", "failed", &["gdr_map", "max_map_count"]),
+    ];
+    for (emulated, problems, verdict, section, subject, words) in faults {
+        doctor(emulated, &[]).with_problems(problems).finds(verdict, section, subject, words);
+    }
+}
+
 // ---- The module ----
 
 #[test]
 fn missing_module() {
-    let report = doctor(&["--no-gdrdrv"], &[]);
-    report.has_problems(3);
+    let report = doctor(&["--no-gdrdrv"], &[]).with_problems(3);
     report.finds("problem", "gdrdrv", "device node", &["no /dev/gdrdrv", "modprobe gdrdrv"]);
     report.finds("problem", "GPU driver and CUDA", "dma-buf backend", &["13.0", "13.3", "610"]);
     report.finds("problem", "self-test", "failed", &["gdr_open", "the library reports", "modprobe"]);
@@ -215,8 +255,7 @@ fn missing_module() {
 fn missing_node() {
     let directory = tempfile::tempdir().unwrap();
     let modules = stand_in(&directory, "/proc/modules", "gdrdrv 24576 0 - Live 0x0\n");
-    let mut command = gdrcopy(&["--no-gdrdrv", &modules], &["doctor", "--json"]);
-    let report = Report::of(run(command.env("container", "podman")));
+    let report = doctor_with(&[("container", "podman")], &["--no-gdrdrv", &modules], &[]);
     report.finds("problem", "gdrdrv", "device node", &["loaded, but", "--device=/dev/gdrdrv"]);
     report.finds("ok", "machine", "container", &["host"]);
 }
@@ -237,48 +276,6 @@ fn module_bound_to_nv_p2p_dummy() {
 }
 
 #[test]
-fn refused_device() {
-    for (errno, words) in [
-        ("EACCES", &["EACCES", "chmod 666"]),
-        ("EPERM", &["EPERM", "device cgroup"]),
-        ("ENXIO", &["ENXIO", "modprobe gdrdrv"]),
-        ("EMFILE", &["EMFILE", "ulimit -n"]),
-    ] {
-        let report = doctor(&["--gdrdrv-errno", errno], &[]);
-        report.has_problems(3);
-        report.finds("problem", "gdrdrv", "opening it", words);
-    }
-    let report = doctor(&["--gdrdrv-errno", "EACCES", "--cuda-version", "13.3"], &[]);
-    report.has_problems(0);
-    report.finds("warning", "gdrdrv", "opening it", &["EACCES"]);
-    report.finds("ok", "gdrdrv", "device node", &["mode 600"]);
-}
-
-#[test]
-fn old_module() {
-    let report = doctor(&["--driver-version", "1.9"], &[]);
-    report.has_problems(3);
-    report.finds("problem", "gdrdrv", "module version", &["1.9 is too old", "update the module"]);
-    let report = doctor(&["--driver-version", "2.4"], &[]);
-    report.has_problems(0);
-    report.finds("warning", "gdrdrv", "module version", &["2.4", "update the module to 2.5"]);
-}
-
-#[test]
-fn module_that_wants_a_newer_library() {
-    let report = doctor(&["--min-api-version", "3.0"], &[]);
-    report.has_problems(3);
-    report.finds("problem", "gdrdrv", "module version", &["3.0 and later", "update libgdrapi"]);
-}
-
-#[test]
-fn mappings_that_are_not_persistent() {
-    let report = doctor(&["--traditional"], &[]);
-    report.has_problems(0);
-    report.finds("warning", "gdrdrv", "persistent mapping", &["off", "use_persistent_mapping=1"]);
-}
-
-#[test]
 fn kernel_that_only_loads_signed_modules() {
     let directory = tempfile::tempdir().unwrap();
     let lockdown = stand_in(&directory, "/sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
@@ -291,14 +288,6 @@ fn kernel_that_only_loads_signed_modules() {
 }
 
 // ---- The GPU driver and CUDA ----
-
-#[test]
-fn old_cuda() {
-    let report = doctor(&["--no-gdrdrv", "--cuda-version", "12.2"], &[]);
-    report.finds("problem", "GPU driver and CUDA", "dma-buf backend", &["12.2", "13.3", "update the GPU driver"]);
-    let report = doctor(&["--cuda-version", "12.2"], &[]);
-    report.has_problems(0);
-}
 
 #[test]
 fn no_cuda_driver() {
@@ -320,15 +309,8 @@ fn no_gpu() {
     // Where the computer lists no PCI devices, the bus is unknown.
     let on_the_bus = ["hardware", "use a computer with one"];
     let bus = report.findings("GPU driver")[0]["subject"] == on_the_bus[0];
-    assert_eq!(bus, report.first_step().starts_with(on_the_bus[1]), "{}", report.first_step());
-    report.has_problems(if bus { 2 } else { 1 });
-}
-
-#[test]
-fn cuda_that_does_not_start() {
-    let report = doctor(&["--fault", "cuInit:803"], &[]);
-    report.has_problems(1);
-    report.finds("problem", "GPU driver and CUDA", "GPUs", &["cuInit", "803", "nvidia-smi"]);
+    assert_eq!(bus, report.json["steps"][0].as_str().unwrap().starts_with(on_the_bus[1]), "{:#}", report.json);
+    report.with_problems(if bus { 2 } else { 1 });
 }
 
 #[test]
@@ -341,8 +323,7 @@ fn driver_versions_come_from_their_files() {
     report.finds("ok", "GPU driver and CUDA", "GPU driver", &["580.95.05, open kernel modules"]);
     report.finds("ok", "GPU driver and CUDA", "nvidia-peermem", &["loaded"]);
     let modules = stand_in(&directory, "/proc/modules", "nvidia 1 0 - Live 0x0\n");
-    let report = doctor(&[&modules], &[]);
-    report.finds("ok", "GPU driver and CUDA", "nvidia-peermem", &["not loaded"]);
+    doctor(&[&modules], &[]).finds("ok", "GPU driver and CUDA", "nvidia-peermem", &["not loaded"]);
 }
 
 #[test]
@@ -357,23 +338,18 @@ fn cdmm_is_reported_where_a_gpu_is_coherent() {
     ] {
         let params = format!("ImexChannelCount: 2048\nCoherentGPUMemoryMode: \"{mode}\"\n");
         let params = stand_in(&directory, "/proc/driver/nvidia/params", &params);
-        let report = doctor(&["--platform", "cached", &params], &[]);
-        report.has_problems(0);
-        report.finds(verdict, section, "CDMM", &[word]);
-        let report = doctor(&[&params], &[]);
-        report.finds("ok", section, "CDMM", &["no GPU has a coherent link"]);
+        doctor(&["--platform", "cached", &params], &[]).with_problems(0).finds(verdict, section, "CDMM", &[word]);
+        doctor(&[&params], &[]).finds("ok", section, "CDMM", &["no GPU has a coherent link"]);
     }
     let none = stand_in(&directory, "/proc/driver/nvidia/params", "EnableMSI: 1\n");
-    let report = doctor(&["--platform", "cached", &none], &[]);
-    report.finds("unknown", section, "CDMM", &["not reported"]);
+    doctor(&["--platform", "cached", &none], &[]).finds("unknown", section, "CDMM", &["not reported"]);
 }
 
 // ---- GPUs ----
 
 #[test]
 fn no_gpudirect_rdma() {
-    let report = doctor(&["--gpus", "2", "--rdma", "yes,no"], &[]);
-    report.has_problems(2);
+    let report = doctor(&["--gpus", "2", "--rdma", "yes,no"], &[]).with_problems(2);
     report.finds("ok", "GPU 0", "GPUDirect RDMA", &["supported"]);
     report.finds("ok", "self-test", "passed", &["GPU 0"]);
     report.finds("problem", "GPU 1", "GPUDirect RDMA", &["cannot pin", "CUDA_VISIBLE_DEVICES"]);
@@ -381,19 +357,8 @@ fn no_gpudirect_rdma() {
     report.finds("problem", "self-test", "failed", &["GPU 1", "gdr_pin_buffer"]);
     let report = doctor(&["--rdma", "no", "--gdrdrv-errno", "EACCES"], &[]);
     report.finds("problem", "GPU 0", "GPUDirect RDMA", &["cannot pin"]);
-    let report = doctor(&["--rdma", "no", "--no-gdrdrv", "--cuda-version", "13.3"], &[]);
-    report.has_problems(0);
+    let report = doctor(&["--rdma", "no", "--no-gdrdrv", "--cuda-version", "13.3"], &[]).with_problems(0);
     report.finds("warning", "GPU 0", "GPUDirect RDMA", &["cannot pin"]);
-}
-
-#[test]
-fn small_bar1() {
-    let report = doctor(&["--bar1-size", "256M"], &[]);
-    report.has_problems(0);
-    report.finds("warning", "GPU 0", "BAR1 size", &["256 MiB", "Resizable BAR"]);
-    let report = doctor(&["--bar1-size", "512K"], &[]);
-    report.has_problems(1);
-    report.finds("problem", "self-test", "failed", &["gdr_pin_buffer", "BAR1"]);
 }
 
 #[test]
@@ -410,14 +375,11 @@ fn bar1_use_comes_from_nvml() {
         (known, "131000", "warning", &fuller),
         (unknown, "131000", "warning", &["127.9 GiB used, 72 MiB free", "gdrcopy ps"]),
     ] {
-        let library = library();
-        let arguments = ["doctor", "--json", "--lib", library.to_str().unwrap()];
         let pins = stand_in(&directory, PINS, pins);
-        let mut command = gdrcopy(&[&version, &pins], &arguments);
         // Loaded already, it is found before gdremu's own.
-        command.env("LD_PRELOAD", &nvml).env("NVML_GPU", "0000:1b:00.0").env("NVML_BAR1_USED", used);
-        let report = Report::of(run(&mut command));
-        report.has_problems(0);
+        let preloaded = ("LD_PRELOAD", nvml.to_str().unwrap());
+        let variables = [preloaded, ("NVML_GPU", "0000:1b:00.0"), ("NVML_BAR1_USED", used)];
+        let report = doctor_with(&variables, &[&version, &pins], &[]).with_problems(0);
         report.finds(verdict, "GPU 0", "BAR1 use", words);
         report.finds("ok", "GPU driver and CUDA", "GPU driver", &["580.1"]);
     }
@@ -432,8 +394,7 @@ fn pins_of_all_processes_are_listed_and_summed() {
                 7 0 65536 no - 13 ucx\n\
                 4242 1000 2097152 yes WC 12 python3 train.py\n";
     let pins = stand_in(&directory, PINS, pins);
-    let report = doctor(&["--gpus", "2", &pins], &[]);
-    report.has_problems(0);
+    let report = doctor(&["--gpus", "2", &pins], &[]).with_problems(0);
     assert_eq!(report.findings("pins").len(), 3);
     report.finds("ok", "pins", "pinned", &["2 processes, 2 MiB mapped"]);
     report.finds("ok", "pins", "process", &["4242 (python3 train.py)"]);
@@ -449,8 +410,7 @@ fn pins_of_all_processes_are_listed_and_summed() {
 fn list_of_pins_in_another_form_is_unknown() {
     let directory = tempfile::tempdir().unwrap();
     let pins = stand_in(&directory, PINS, "gpu pid bytes\n0 1 65536\n");
-    let report = doctor(&[&pins], &[]);
-    report.has_problems(0);
+    let report = doctor(&[&pins], &[]).with_problems(0);
     assert_eq!(report.findings("pins").len(), 1);
     report.finds("unknown", "pins", "pinned", &["does not know", PINS]);
     report.finds("ok", "GPU 0", "BAR1 size", &["\"128 GiB\""]);
@@ -462,14 +422,12 @@ fn list_of_pins_in_another_form_is_unknown() {
 fn no_dma_bufs() {
     for what in ["no", "export"] {
         let emulated = ["--no-gdrdrv", "--cuda-version", "13.5", "--dmabuf", what];
-        let report = doctor(&emulated, &[]);
-        report.has_problems(3);
+        let report = doctor(&emulated, &[]).with_problems(3);
         report.finds("problem", "GPU 0", "dma-buf", &["open kernel modules"]);
         report.finds("problem", "gdrdrv", "device node", &[]);
     }
     let emulated = ["--no-gdrdrv", "--cuda-version", "13.5", "--gpus", "2", "--dmabuf", "no,mmap"];
-    let report = doctor(&emulated, &[]);
-    report.has_problems(2);
+    let report = doctor(&emulated, &[]).with_problems(2);
     report.finds("warning", "gdrdrv", "device node", &[]);
     report.finds("problem", "GPU 0", "dma-buf", &["cannot be exported"]);
     report.finds("problem", "self-test", "failed", &["GPU 0", "cannot be mapped as a dma-buf"]);
@@ -477,22 +435,12 @@ fn no_dma_bufs() {
 }
 
 #[test]
-fn no_memory_pools() {
-    let report = doctor(&["--no-mempools"], &[]);
-    report.has_problems(0);
-    report.finds("ok", "GPU 0", "memory pools", &["none"]);
-}
-
-#[test]
 fn narrow_and_slow_links() {
     let directory = tempfile::tempdir().unwrap();
     let width = stand_in(&directory, &format!("{PCI}/current_link_width"), "4\n");
-    let report = doctor(&[&width], &[]);
-    report.has_problems(0);
-    report.finds("warning", "GPU 0", "PCIe link", &["4 lanes, of 16", "slot"]);
+    doctor(&[&width], &[]).with_problems(0).finds("warning", "GPU 0", "PCIe link", &["4 lanes, of 16", "slot"]);
     let speed = stand_in(&directory, &format!("{PCI}/current_link_speed"), "2.5 GT/s PCIe\n");
-    let report = doctor(&[&speed], &[]);
-    report.finds("ok", "GPU 0", "PCIe link", &["generation 1", "generation 5 when busy"]);
+    doctor(&[&speed], &[]).finds("ok", "GPU 0", "PCIe link", &["generation 1", "generation 5 when busy"]);
 }
 
 #[test]
@@ -529,8 +477,7 @@ fn few_descriptors() {
             let mut command = Command::new(common::built("gdremu"));
             command.args(emulated).args(["--", "sh", "-c"]);
             command.arg(format!("ulimit {set} -n {limit}; exec {doctor} doctor --json"));
-            let report = Report::of(run(command.env("LD_LIBRARY_PATH", directory.path())));
-            report.has_problems(0);
+            let report = Report::of(run(command.env("LD_LIBRARY_PATH", directory.path()))).with_problems(0);
             report.finds("warning", "machine", "open files", &[&limit.to_string(), advice]);
         }
     }
@@ -538,26 +485,21 @@ fn few_descriptors() {
 
 #[test]
 fn unsupported_copy_routine() {
-    let mut command = gdrcopy(&[], &["doctor", "--json", "--lib", library().to_str().unwrap()]);
-    let report = Report::of(run(command.env("GDRCOPY_ISA", "abacus")));
-    report.has_problems(0);
+    let report = doctor_with(&[("GDRCOPY_ISA", "abacus")], &[], &[]).with_problems(0);
     report.finds("warning", "machine", "copy routine", &["abacus", "unset GDRCOPY_ISA"]);
     report.finds("ok", "libgdrapi", "environment", &["GDRCOPY_ISA=abacus"]);
 }
 
 #[test]
 fn forced_dma_bufs() {
-    let mut command = gdrcopy(&[], &["doctor", "--json", "--lib", library().to_str().unwrap()]);
-    let report = Report::of(run(command.env("GDRCOPY_USE_DMABUF_MMAP", "1")));
-    report.has_problems(2);
+    let report = doctor_with(&[("GDRCOPY_USE_DMABUF_MMAP", "1")], &[], &[]).with_problems(2);
     report.finds("problem", "GPU driver and CUDA", "dma-buf backend", &["13.3"]);
     report.finds("ok", "gdrdrv", "module version", &["2.6"]);
 }
 
 #[test]
 fn pod_without_gdrdrv() {
-    let mut command = gdrcopy(&["--no-gdrdrv"], &["doctor", "--json"]);
-    let report = Report::of(run(command.env("KUBERNETES_SERVICE_HOST", "10.0.0.1")));
+    let report = doctor_with(&[("KUBERNETES_SERVICE_HOST", "10.0.0.1")], &["--no-gdrdrv"], &[]);
     report.finds("problem", "gdrdrv", "device node", &["on the host", "GDRCOPY_ENABLED=true"]);
 }
 
@@ -566,8 +508,7 @@ fn gvisor_sandbox() {
     let directory = tempfile::tempdir().unwrap();
     let kernel = "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n";
     let kernel = stand_in(&directory, "/proc/version", kernel);
-    let report = doctor(&[&kernel], &[]);
-    report.finds("warning", "machine", "sandbox", &["gVisor", "runc"]);
+    doctor(&[&kernel], &[]).finds("warning", "machine", "sandbox", &["gVisor", "runc"]);
     let report = doctor(&[], &[]);
     let subjects = report.findings("machine");
     assert!(subjects.iter().all(|finding| finding["subject"] != "sandbox"));
@@ -576,14 +517,7 @@ fn gvisor_sandbox() {
 #[test]
 fn settings_of_engines_that_disable_gdrcopy() {
     let section = "distributed engines";
-    let report = |settings: &[(&str, &str)]| {
-        let library = library();
-        let arguments = ["doctor", "--json", "--lib", library.to_str().unwrap()];
-        let mut command = gdrcopy(&[], &arguments);
-        let report = Report::of(run(command.envs(settings.iter().copied())));
-        report.has_problems(0);
-        report
-    };
+    let report = |settings: &[(&str, &str)]| doctor_with(settings, &[], &[]).with_problems(0);
     for (name, bad, good) in [
         ("UCX_TLS", "rc,sm", "rc,cuda"),
         ("NCCL_GDRCOPY_ENABLE", "0", "1"),
@@ -628,18 +562,11 @@ fn engine_is_judged_by_what_it_needs() {
         ("dpdk", "libgdrapi.so", &[], &[("LD_LIBRARY_PATH", one_name)]),
         ("nccl", "libgdrapi.so", &[("NCCL_GDRCOPY_ENABLE", "1")], &[("LD_LIBRARY_PATH", one_name)]),
     ];
-    let directory = directory_with(&library());
     for (engine, subject, good, bad) in cases {
-        let report = |settings: Settings| {
-            let mut command = gdrcopy(&[], &["doctor", "--json", "--for", engine]);
-            command.env("LD_LIBRARY_PATH", directory.path());
-            Report::of(run(command.envs(settings.iter().copied())))
-        };
-        let well = report(good);
-        well.has_problems(0);
+        let well = doctor_with(good, &[], &["--for", engine]).with_problems(0);
         well.finds("ok", "self-test", "passed", &["GPU 0"]);
         assert!(well.findings("machine").is_empty(), "{:#}", well.json);
-        let ill = report(bad);
+        let ill = doctor_with(bad, &[], &["--for", engine]);
         assert_eq!(ill.status, Some(1), "{:#}", ill.json);
         let title = ill.json["sections"][0]["title"].as_str().unwrap().to_owned();
         assert_eq!(title.to_lowercase(), engine);
@@ -649,12 +576,9 @@ fn engine_is_judged_by_what_it_needs() {
 
 #[test]
 fn engine_that_wants_a_newer_module() {
-    let settings = [("NCCL_GDRCOPY_ENABLE", "1")];
-    let directory = directory_with(&library());
     for (version, status) in [("2.0", 1), ("2.1", 0)] {
-        let arguments = ["doctor", "--json", "--for", "nccl"];
-        let mut command = gdrcopy(&["--driver-version", version], &arguments);
-        let report = Report::of(run(command.env("LD_LIBRARY_PATH", directory.path()).envs(settings)));
+        let enabled = [("NCCL_GDRCOPY_ENABLE", "1")];
+        let report = doctor_with(&enabled, &["--driver-version", version], &["--for", "nccl"]);
         assert_eq!(report.status, Some(status), "{:#}", report.json);
     }
 }
@@ -699,8 +623,7 @@ impl Drop for Holder {
 }
 
 fn gdrcopy_ps(options: &[&str]) -> String {
-    let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).arg("ps").args(options));
-    assert_eq!(output.status, Some(0), "{output:?}");
+    let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).arg("ps").args(options)).with_status(0);
     output.stdout
 }
 
@@ -720,8 +643,7 @@ fn process_that_uses_gdrcopy_is_listed_and_examined() {
     let line = gdrcopy_ps(&[]).lines().find(|line| line.contains(&pid)).unwrap().to_owned();
     assert!(line.contains(" MiB (emulated)"), "{line}");
 
-    let report = Report::of(doctor_of(&pid, &[]));
-    report.has_problems(0);
+    let report = Report::of(doctor_of(&pid, &[])).with_problems(0);
     let title = format!("process {pid} (gdrcopy)");
     report.finds("ok", &title, "libgdrapi", &["libgdrapi.so.2 (this project's)"]);
     report.finds("ok", &title, "device", &["/dev/gdrdrv is open"]);
@@ -735,18 +657,13 @@ fn process_that_uses_gdrcopy_is_listed_and_examined() {
 #[test]
 fn process_without_gdrcopy_is_no_user() {
     let pid = std::process::id().to_string();
-    let report = Report::of(doctor_of(&pid, &[]));
-    report.has_problems(1);
-    report.finds("problem", "process", "libgdrapi", &["none is mapped"]);
+    Report::of(doctor_of(&pid, &[])).with_problems(1).finds("problem", "process", "libgdrapi", &["none is mapped"]);
 }
 
 #[test]
 fn process_that_does_not_exist_is_an_error_with_advice() {
     // More than the kernel's limit.
-    let output = doctor_of("4194305", &[]);
-    assert_eq!(output.status, Some(1), "{output:?}");
-    assert!(output.stderr.contains("no process 4194305"), "{output:?}");
-    assert!(output.stderr.contains("gdrcopy ps"), "{output:?}");
+    doctor_of("4194305", &[]).with_status(1).reports(&["no process 4194305", "gdrcopy ps"]);
     assert_eq!(doctor_of("self", &[]).status, Some(2));
 }
 
@@ -754,14 +671,7 @@ fn process_that_does_not_exist_is_an_error_with_advice() {
 
 #[test]
 fn misspelt_variables_and_values_out_of_range_are_reported() {
-    let directory = directory_with(&library());
-    let rated = |name: &str, value: &str| {
-        let mut command = gdrcopy(&[], &["doctor", "--json"]);
-        command.env("LD_LIBRARY_PATH", directory.path());
-        let report = Report::of(run(command.env(name, value)));
-        report.has_problems(0);
-        report
-    };
+    let rated = |name: &str, value: &str| doctor_with(&[(name, value)], &[], &[]).with_problems(0);
     for (name, value, words) in [
         ("GDRCOPY_ENABLE_LOGING", "1", ["no such variable", "GDRCOPY_ENABLE_LOGGING"]),
         ("GDRCOPY_THREADS", "999", ["999", "from 1 to 128"]),
@@ -781,9 +691,7 @@ fn file_on_the_path_that_is_no_library_is_reported() {
     let garbage = tempfile::tempdir().unwrap();
     fs::write(garbage.path().join("libgdrapi.so.2"), "garbage").unwrap();
     let right = directory_with(&library());
-    let path = format!("{}:{}", garbage.path().display(), right.path().display());
-    let mut command = gdrcopy(&[], &["doctor", "--json"]);
-    let report = Report::of(run(command.env("LD_LIBRARY_PATH", path)));
+    let report = doctor_with(&[("LD_LIBRARY_PATH", &search_path(&[&garbage, &right]))], &[], &[]);
     report.finds("warning", "libgdrapi", "on the path", &["no library", "remove"]);
 }
 
@@ -791,23 +699,18 @@ fn file_on_the_path_that_is_no_library_is_reported() {
 fn names_that_lead_to_different_files_are_reported() {
     let (one, other) = (directory_with(&library()), directory_with(&library()));
     fs::remove_file(one.path().join("libgdrapi.so")).unwrap();
-    let path = format!("{}:{}", one.path().display(), other.path().display());
-    let mut command = gdrcopy(&[], &["doctor", "--json"]);
-    let report = Report::of(run(command.env("LD_LIBRARY_PATH", path)));
-    report.has_problems(0);
+    let report = doctor_with(&[("LD_LIBRARY_PATH", &search_path(&[&one, &other]))], &[], &[]).with_problems(0);
     report.finds("warning", "libgdrapi", "names", &["different files"]);
 }
 
 #[test]
 fn another_library_first_on_the_path() {
-    let foreign = directory_with(&compile("tools/tests/faulty.c", "another-first.so"));
+    let foreign = directory_with(&compile(FAULTY, "another-first.so"));
     let ours = directory_with(&library());
-    let path = format!("{}:{}", foreign.path().display(), ours.path().display());
-    let mut command = gdrcopy(&[], &["doctor", "--json"]);
-    command.env("LD_LIBRARY_PATH", path);
-    command.env("FAULTY_BEHIND", library()).env("FAULTY", "not at all");
-    let report = Report::of(run(&mut command));
-    report.has_problems(0);
+    let (path, library) = (search_path(&[&foreign, &ours]), library());
+    let behind = ("FAULTY_BEHIND", library.to_str().unwrap());
+    let report =
+        doctor_with(&[("LD_LIBRARY_PATH", &path), behind, ("FAULTY", "not at all")], &[], &[]).with_problems(0);
     let (theirs, here) = (foreign.path().to_str().unwrap(), ours.path().to_str().unwrap());
     report.finds("ok", "libgdrapi", "on the path", &[theirs, "another one"]);
     report.finds("ok", "libgdrapi", "on the path", &[here, "this project's"]);
@@ -821,8 +724,7 @@ fn preloaded_library() {
     let mut command = gdrcopy(&[], &["doctor", "--json"]);
     // cargo's own has target/debug, and so the plain name.
     command.env_remove("LD_LIBRARY_PATH");
-    let report = Report::of(run(command.env("LD_PRELOAD", &file)));
-    report.has_problems(0);
+    let report = Report::of(run(command.env("LD_PRELOAD", &file))).with_problems(0);
     let file = file.to_str().unwrap();
     report.finds("ok", "libgdrapi", "on the path", &[file, "LD_PRELOAD"]);
     report.finds("ok", "libgdrapi", "libgdrapi.so.2", &[file]);
@@ -849,8 +751,7 @@ fn library_beside_the_program() {
 
         let file = lib.join("libgdrapi.so.2");
         fs::copy(library(), &file).unwrap();
-        let report = doctor();
-        report.has_problems(0);
+        let report = doctor().with_problems(0);
         let file = file.to_str().unwrap();
         let words = [file, "this project's, 2.6", "beside gdrcopy"];
         report.finds("warning", "libgdrapi", "libgdrapi.so.2", &words);
@@ -867,16 +768,14 @@ fn library_beside_the_program() {
 
 #[test]
 fn library_that_copies_wrongly() {
-    let faulty = compile("tools/tests/faulty.c", "copies-wrongly.so");
+    let (faulty, library) = (compile(FAULTY, "copies-wrongly.so"), library());
     for (fault, words) in [
         ("short", ["GPU 0", "gdr_copy_to_mapping", "1048575"]),
         ("wrong", ["GPU 0", "gdr_copy_from_mapping", "1048575"]),
     ] {
-        let arguments = ["doctor", "--json", "--lib", faulty.to_str().unwrap()];
-        let mut command = gdrcopy(&[], &arguments);
-        command.env("FAULTY_BEHIND", library()).env("FAULTY", fault);
-        let report = Report::of(run(&mut command));
-        report.has_problems(1);
+        let behind = ("FAULTY_BEHIND", library.to_str().unwrap());
+        let report =
+            doctor_with(&[behind, ("FAULTY", fault)], &[], &["--lib", faulty.to_str().unwrap()]).with_problems(1);
         report.finds("problem", "self-test", "failed", &words);
         report.finds("problem", "self-test", "failed", &["do not use this library"]);
     }
@@ -885,28 +784,15 @@ fn library_that_copies_wrongly() {
 #[test]
 fn library_that_dies() {
     let dying = compile("c_tests/absent/libgdrapi.c", "dies.so");
-    let report = doctor(&[], &["--lib", dying.to_str().unwrap()]);
-    report.has_problems(2);
+    let report = doctor(&[], &["--lib", dying.to_str().unwrap()]).with_problems(2);
     report.finds("problem", "libgdrapi", "--lib", &["died", "SIGABRT"]);
     report.finds("problem", "self-test", "failed", &["died", "SIGABRT"]);
 }
 
 #[test]
 fn file_that_is_no_library() {
-    let report = doctor(&[], &["--lib", "/dev/null"]);
-    report.has_problems(2);
+    let report = doctor(&[], &["--lib", "/dev/null"]).with_problems(2);
     report.finds("problem", "libgdrapi", "--lib", &["/dev/null", "name a libgdrapi file"]);
-}
-
-#[test]
-fn calls_that_fail() {
-    for (fault, words) in
-        [("PIN_BUFFER_V2:ENOMEM", ["gdr_pin_buffer", "BAR1"]), ("MMAP:ENOMEM", ["gdr_map", "max_map_count"])]
-    {
-        let report = doctor(&["--fault", fault], &[]);
-        report.has_problems(1);
-        report.finds("problem", "self-test", "failed", &words);
-    }
 }
 
 // ---- The report ----
@@ -920,17 +806,14 @@ fn text_shows_the_report_in_color_on_request() {
         command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
         run(command.envs(color.iter().copied()))
     };
-    let well = page(&[], &[]);
-    assert_eq!(well.status, Some(0), "{well:?}");
-    assert!(well.stdout.contains("gdrcopy works here: no problems"), "{well:?}");
+    let well = page(&[], &[]).with_status(0);
+    well.prints(&["gdrcopy works here: no problems"]);
     assert!(!well.stdout.contains('\x1b'), "no color without a terminal");
 
-    let ill = page(&["--gdrdrv-errno", "EACCES"], &[]);
-    assert_eq!(ill.status, Some(1), "{ill:?}");
-    assert!(ill.stdout.contains("gdrcopy does not work here: 3 problems"), "{ill:?}");
-    assert!(ill.stdout.contains("PROBLEM  opening it"), "{ill:?}");
+    let ill = page(&["--gdrdrv-errno", "EACCES"], &[]).with_status(1);
+    ill.prints(&["gdrcopy does not work here: 3 problems", "PROBLEM  opening it"]);
     let step = "1. either make it readable and writable for all users: chmod 666";
-    assert!(ill.stdout.contains(step), "{ill:?}");
+    ill.prints(&[step]);
 
     let colored = page(&[], &[("CLICOLOR_FORCE", "1")]);
     assert!(colored.stdout.contains('\x1b'), "{colored:?}");
@@ -941,8 +824,7 @@ fn text_shows_the_report_in_color_on_request() {
 #[test]
 fn wrong_options_give_status_2() {
     for wrong in [&["--gpu", "first"] as &[&str], &["--lib"], &["--json=maybe"]] {
-        let output = run(&mut gdrcopy(&[], &[&["doctor"], wrong].concat()));
-        assert_eq!(output.status, Some(2), "{output:?}");
+        let output = run(&mut gdrcopy(&[], &[&["doctor"], wrong].concat())).with_status(2);
         assert_eq!(output.stdout, "");
     }
 }

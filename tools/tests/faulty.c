@@ -19,6 +19,9 @@ static void *behind(const char *function)
     return dlsym(library, function);
 }
 
+/* The function of that library which has the name of this one. */
+#define BEHIND(function) ((__typeof__(&function))behind(#function))
+
 static int faulty(const char *how)
 {
     return strcmp(getenv("FAULTY"), how) == 0;
@@ -26,38 +29,37 @@ static int faulty(const char *how)
 
 gdr_t gdr_open(void)
 {
-    return ((gdr_t(*)(void))behind("gdr_open"))();
+    return BEHIND(gdr_open)();
 }
 
 int gdr_close(gdr_t g)
 {
-    return ((int (*)(gdr_t))behind("gdr_close"))(g);
+    return BEHIND(gdr_close)(g);
 }
 
 int gdr_pin_buffer(gdr_t g, unsigned long address, size_t size, uint64_t token, uint32_t space, gdr_mh_t *handle)
 {
-    return ((int (*)(gdr_t, unsigned long, size_t, uint64_t, uint32_t, gdr_mh_t *))behind("gdr_pin_buffer"))(
-        g, address, size, token, space, handle);
+    return BEHIND(gdr_pin_buffer)(g, address, size, token, space, handle);
 }
 
 int gdr_unpin_buffer(gdr_t g, gdr_mh_t handle)
 {
-    return ((int (*)(gdr_t, gdr_mh_t))behind("gdr_unpin_buffer"))(g, handle);
+    return BEHIND(gdr_unpin_buffer)(g, handle);
 }
 
 int gdr_get_info_v2(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info)
 {
-    return ((int (*)(gdr_t, gdr_mh_t, gdr_info_v2_t *))behind("gdr_get_info_v2"))(g, handle, info);
+    return BEHIND(gdr_get_info_v2)(g, handle, info);
 }
 
 int gdr_map(gdr_t g, gdr_mh_t handle, void **va, size_t size)
 {
-    return ((int (*)(gdr_t, gdr_mh_t, void **, size_t))behind("gdr_map"))(g, handle, va, size);
+    return BEHIND(gdr_map)(g, handle, va, size);
 }
 
 int gdr_unmap(gdr_t g, gdr_mh_t handle, void *va, size_t size)
 {
-    return ((int (*)(gdr_t, gdr_mh_t, void *, size_t))behind("gdr_unmap"))(g, handle, va, size);
+    return BEHIND(gdr_unmap)(g, handle, va, size);
 }
 
 int gdr_copy_to_mapping(gdr_mh_t handle, void *to, const void *from, size_t size)
@@ -66,13 +68,12 @@ int gdr_copy_to_mapping(gdr_mh_t handle, void *to, const void *from, size_t size
         size--;
     if (faulty("long"))
         size++;
-    return ((int (*)(gdr_mh_t, void *, const void *, size_t))behind("gdr_copy_to_mapping"))(handle, to, from, size);
+    return BEHIND(gdr_copy_to_mapping)(handle, to, from, size);
 }
 
 int gdr_copy_from_mapping(gdr_mh_t handle, void *to, const void *from, size_t size)
 {
-    int result = ((int (*)(gdr_mh_t, void *, const void *, size_t))behind("gdr_copy_from_mapping"))(handle, to, from,
-                                                                                                    size);
+    int result = BEHIND(gdr_copy_from_mapping)(handle, to, from, size);
 
     if (faulty("wrong"))
         ((unsigned char *)to)[size - 1] ^= 1;

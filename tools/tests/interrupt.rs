@@ -6,10 +6,9 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use common::{Output, gdrcopy, library};
+use common::{Output, gdrcopy, lib};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
 
 /// Iterations that take minutes.
 const ENDLESS: &str = "1000000000";
@@ -32,9 +31,7 @@ fn interrupted(name: &str, options: &[&str], signal: Signal) -> Output {
 fn interrupted_after(delay: Duration, name: &str, options: &[&str], signal: Signal) -> Output {
     let trace = tempfile::NamedTempFile::new().unwrap();
     let emulated = ["--leak-exit", "99", "--trace", trace.path().to_str().unwrap()];
-    let library = library();
-    let mut child = gdrcopy(&emulated, &[name, "--lib", library.to_str().unwrap()])
-        .args(["--format", "json"])
+    let mut child = gdrcopy(&emulated, &[name, "--format", "json", &lib()])
         .args(options)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -63,13 +60,10 @@ fn interrupt_prints_the_results_so_far() {
         ("copylat", ["-s", "64K", "-w", ENDLESS], 100),
         ("apiperf", ["-s", "64K", "-n", ENDLESS], 1_000_000_000),
     ] {
-        let output = interrupted(name, &options, Signal::SIGINT);
-        assert_eq!(output.status, Some(130), "{name}: {output:?}");
-        for line in ["Ctrl-C again ends at once", "interrupted; these are the results so far"] {
-            assert!(output.stderr.contains(line), "{name}: {output:?}");
-        }
+        let output = interrupted(name, &options, Signal::SIGINT).with_status(130);
+        output.reports(&["Ctrl-C again ends at once", "interrupted; these are the results so far"]);
         assert!(!output.stderr.contains("leak"), "{name}: {output:?}");
-        let document: Value = serde_json::from_str(&output.stdout).expect(name);
+        let document = output.json();
         assert_eq!(document["interrupted"], true, "{name}");
         let first = &document["records"][0];
         assert!(first["p50_ns"].is_number(), "{name}: {first}");
@@ -79,6 +73,5 @@ fn interrupt_prints_the_results_so_far() {
 
 #[test]
 fn sigterm_equals_ctrl_c() {
-    let output = interrupted("copylat", &["-s", "64K", "-w", ENDLESS], Signal::SIGTERM);
-    assert_eq!(output.status, Some(130), "{output:?}");
+    interrupted("copylat", &["-s", "64K", "-w", ENDLESS], Signal::SIGTERM).with_status(130);
 }

@@ -5,27 +5,23 @@ mod common;
 use std::fs;
 use std::io::Write;
 
-use common::{Output, gdrcopy, library, run};
+use common::{Output, gdrcopy, lib, run};
 
 fn copybw(emulated: &[&str], options: &[&str]) -> Output {
-    let library = format!("--lib={}", library().display());
-    run(gdrcopy(emulated, &["copybw", &library, "-w", "10", "-r", "10"]).args(options))
+    run(gdrcopy(emulated, &["copybw", &lib(), "-w", "10", "-r", "10"]).args(options))
 }
 
 #[test]
 fn measuring_cpu_is_reported() {
     let output = copybw(&[], &["--cpu", "0"]);
-    assert!(output.stdout.contains("on CPU 0"), "{output:?}");
+    output.prints(&["on CPU 0"]);
     assert!(!output.stderr.contains("--cpu"), "{output:?}");
-    let output = copybw(&[], &["--cpu", "0", "--format", "json"]);
-    assert!(output.stdout.contains("\"cpu\": 0"), "{output:?}");
+    copybw(&[], &["--cpu", "0", "--format", "json"]).prints(&["\"cpu\": 0"]);
 }
 
 #[test]
 fn missing_cpu_is_reported() {
-    let output = copybw(&[], &["--cpu", "1023"]);
-    assert_eq!(output.status, Some(1), "{output:?}");
-    assert!(output.stderr.contains("cannot run on CPU [1023]"), "{output:?}");
+    copybw(&[], &["--cpu", "1023"]).with_status(1).reports(&["cannot run on CPU [1023]"]);
     for wrong in ["x", "3-1", ""] {
         assert_eq!(copybw(&[], &["--cpu", wrong]).status, Some(2), "{wrong}");
     }
@@ -47,10 +43,9 @@ fn cpu_on_another_node_gives_a_warning() {
     writeln!(file, "{}", node + 3).unwrap();
     let file = file.path().display();
     let emulated = format!("--file=/sys/bus/pci/devices/0000:1b:00.0/numa_node={file}");
-    let output = copybw(&[&emulated], &["--cpu", "0"]);
-    assert_eq!(output.status, Some(0), "{output:?}");
+    let output = copybw(&[&emulated], &["--cpu", "0"]).with_status(0);
     let advice = format!("CPU 0 is on NUMA node {node}, the GPU on node {}", node + 3);
-    assert!(output.stderr.contains(&advice), "{output:?}");
+    output.reports(&[&advice]);
     let place = format!("on CPU 0, GPU on NUMA node {}", node + 3);
-    assert!(output.stdout.contains(&place), "{output:?}");
+    output.prints(&[&place]);
 }

@@ -4,13 +4,11 @@ mod common;
 
 use std::process::Command;
 
-use common::{Output, faulty_library, gdrcopy, library, run};
-use serde_json::Value;
+use common::{Output, corrupted, gdrcopy, lib, run};
 
 /// Runs tune with the library of this workspace.
 fn tune(options: &[&str]) -> Output {
-    let library = format!("--lib={}", library().display());
-    run(gdrcopy(&[], &["tune", "--budget=1", &library]).args(options))
+    run(gdrcopy(&[], &["tune", "--budget=1", &lib()]).args(options))
 }
 
 /// The number between `before` and `after`.
@@ -22,8 +20,7 @@ fn number(text: &str, before: &str, after: &str) -> f64 {
 
 #[test]
 fn text_is_a_shell_fragment_with_the_settings() {
-    let output = tune(&[]);
-    assert_eq!(output.status, Some(0), "{output:?}");
+    let output = tune(&[]).with_status(0);
     let sourced = Command::new("env")
         .args(["-i", "sh", "-euc"])
         .arg(format!("{}\necho \"$UCX_GDR_COPY_BW $UCX_GDR_COPY_LAT $NCCL_GDRCOPY_ENABLE\"", output.stdout))
@@ -44,8 +41,7 @@ fn text_is_a_shell_fragment_with_the_settings() {
 fn plot_has_what_was_measured_and_what_ucx_expects() {
     let directory = tempfile::tempdir().unwrap();
     let plot = directory.path().join("tune.svg");
-    let output = tune(&["--plot", plot.to_str().unwrap()]);
-    assert_eq!(output.status, Some(0), "{output:?}");
+    tune(&["--plot", plot.to_str().unwrap()]).with_status(0);
     let svg = std::fs::read_to_string(plot).unwrap();
     for text in ["measured, Writes", "measured, Reads", "UCX, tuned, Reads", "UCX, default, Writes"] {
         assert!(svg.contains(text), "{text}: {svg}");
@@ -55,7 +51,7 @@ fn plot_has_what_was_measured_and_what_ucx_expects() {
 #[test]
 fn json_has_models_settings_and_measurements() {
     let output = tune(&["--format", "json"]);
-    let json: Value = serde_json::from_str(&output.stdout).unwrap();
+    let json = output.json();
     let names = ["UCX_GDR_COPY_BW", "UCX_GDR_COPY_LAT", "NCCL_GDRCOPY_ENABLE"];
     for (setting, name) in json["settings"].as_array().unwrap().iter().zip(names) {
         assert_eq!(setting["name"], name);
@@ -83,25 +79,18 @@ fn emulated_gpu_makes_the_numbers_meaningless() {
         assert!(text.contains("meaningless"), "{output:?}");
     }
     let output = tune(&["--format=json"]);
-    let json: Value = serde_json::from_str(&output.stdout).unwrap();
+    let json = output.json();
     assert_eq!(json["emulated"], true);
 }
 
 #[test]
 fn wrong_copies_give_no_settings() {
-    let directory = tempfile::tempdir().unwrap();
-    let faulty = format!("--lib={}", faulty_library(directory.path()).display());
-    let output =
-        run(gdrcopy(&[], &["tune", "--budget=1", &faulty]).env("FAULTY", "wrong").env("FAULTY_BEHIND", library()));
-    assert_eq!(output.status, Some(1), "{output:?}");
+    let output = corrupted("tune", "wrong", &["--budget=1"]).with_status(1);
     assert_eq!(output.stdout, "");
-    assert!(output.stderr.contains("gdr_copy_from_mapping of "), "{output:?}");
+    output.reports(&["gdr_copy_from_mapping of "]);
 }
 
 #[test]
 fn second_library_is_refused() {
-    let library = format!("--lib={}", library().display());
-    let output = tune(&[&library]);
-    assert_eq!(output.status, Some(2), "{output:?}");
-    assert!(output.stderr.contains("at most 1 librar"), "{output:?}");
+    tune(&[&lib()]).with_status(2).reports(&["at most 1 librar"]);
 }

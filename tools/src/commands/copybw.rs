@@ -10,7 +10,7 @@ use clap::Args;
 use super::{CopyOptions, Counts, Runs};
 use crate::measure::plan::powers_of_two;
 use crate::measure::results::{Results, Row};
-use crate::measure::session::Extra;
+use crate::measure::session::{Extra, Session};
 use crate::output::table::Table;
 use crate::output::{Usage, microseconds, ratio};
 use crate::system::bytes::Bytes;
@@ -50,15 +50,13 @@ pub(crate) struct Options {
     copies: CopyOptions,
 }
 
-/// Runs the tool.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let points = options.counts.points(&sizes(options)?, options.offset.0);
     let copies = &options.copies;
-    let session = copies.open("copybw", options.size.0, &Extra::default())?;
+    let session = Session::open("copybw", &copies.target, options.size.0, &Extra::default())?;
     copies.run(session, points, false, options.runs.number, |results| text(results, options.sweep.is_some()))
 }
 
-/// The sizes of the copies.
 fn sizes(options: &Options) -> Result<Vec<usize>, Usage> {
     let (size, offset) = (options.size.0, options.offset.0);
     let Some(room) = size.checked_sub(offset).filter(|&room| room > 0) else {

@@ -13,12 +13,11 @@ use crate::measure::floor;
 use crate::measure::method::Kind;
 use crate::measure::plan::{Direction, powers_of_two};
 use crate::measure::results::{Results, Row};
-use crate::measure::session::Extra;
+use crate::measure::session::{Extra, Session};
 use crate::output::table::Table;
 use crate::output::{Usage, microseconds, ratio};
 use crate::system::bytes::Bytes;
 
-/// The options of `gdrcopy copylat`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -48,14 +47,13 @@ pub(crate) struct Options {
     copies: CopyOptions,
 }
 
-/// Runs the tool.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (size, copies) = (options.size.0, &options.copies);
     if size == 0 {
         return Err(Usage("--size must be at least 1".into()).into());
     }
     let extra = Extra { others: Vec::from_iter(options.cumemcpy.then_some(Kind::CuMemcpy)), ..Extra::default() };
-    let session = copies.open("copylat", size, &extra)?;
+    let session = Session::open("copylat", &copies.target, size, &extra)?;
     let mapping_type = &session.setup.libraries[0].mapping_type;
     if options.cold_device && mapping_type != "cached" {
         return Err(Usage(format!("-C is for cached mappings: the CPU does not cache a {mapping_type} one")).into());

@@ -20,7 +20,7 @@ use crate::measure::chart::Plot;
 use crate::measure::plan::{Cold, Direction, Point};
 use crate::measure::results::Results;
 use crate::measure::sampler::{Repetitions, Sweep};
-use crate::measure::session::{Extra, Session};
+use crate::measure::session::Session;
 use crate::measure::target::Target;
 use crate::output::{self, Output};
 
@@ -82,10 +82,6 @@ pub(crate) struct CopyOptions {
 }
 
 impl CopyOptions {
-    fn open(&self, tool: &'static str, len: usize, extra: &Extra) -> Result<Session> {
-        Session::open(tool, &self.target, len, extra)
-    }
-
     /// Measures, prints the results, and returns the exit status, which is 1 if a byte was copied
     /// wrong.
     fn run(

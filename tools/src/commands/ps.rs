@@ -12,7 +12,6 @@ use crate::output::table::Table;
 use crate::system::bytes::Bytes;
 use crate::system::process::{self, Process};
 
-/// The options of `gdrcopy ps`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Lists processes that have /dev/gdrdrv open or mapped, or a file named libgdrapi*.so* loaded.
@@ -25,7 +24,6 @@ pub(crate) struct Options {
     output: Output,
 }
 
-/// A process.
 #[derive(Debug, Serialize)]
 struct Record {
     pid: u32,
@@ -56,7 +54,6 @@ impl From<Process> for Record {
     }
 }
 
-/// Runs the tool.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (processes, refused) = process::all().context("/proc cannot be listed: mount it")?;
     let records: Vec<_> = processes.into_iter().map(Record::from).collect();

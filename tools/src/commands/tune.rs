@@ -80,7 +80,6 @@ impl Model {
     }
 }
 
-/// Runs the tool.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let points = points();
     let len = points.iter().map(Point::device_len).max().unwrap_or(0);
@@ -114,7 +113,6 @@ fn points() -> Vec<Point> {
     Direction::BOTH.into_iter().flat_map(of_direction).collect()
 }
 
-/// The settings, and what they follow from.
 #[derive(Debug, Serialize)]
 struct Advice<'a> {
     setup: &'a Setup,
@@ -126,12 +124,10 @@ struct Advice<'a> {
     records: Vec<Record>,
 }
 
-/// An environment variable.
 #[derive(Debug, Serialize)]
 struct Setting {
     name: &'static str,
     value: String,
-    /// The effect of the setting.
     purpose: &'static str,
 }
 
@@ -209,7 +205,6 @@ impl<'a> Advice<'a> {
     }
 }
 
-/// The model of what was measured.
 fn model(results: &Results, direction: Direction) -> Result<Model> {
     let rows = results.rows.iter();
     let of_direction = rows.filter(|row| row.point.direction == direction);

@@ -13,11 +13,11 @@ use super::vmm::Created;
 
 functions! {
     struct Functions {
-        alloc: c"cuMemAlloc_v2" (*mut CUdeviceptr, usize);
-        free: c"cuMemFree_v2" (CUdeviceptr);
-        to_device: c"cuMemcpyHtoD_v2" (CUdeviceptr, *const c_void, usize);
-        from_device: c"cuMemcpyDtoH_v2" (*mut c_void, CUdeviceptr, usize);
-        set_bytes: c"cuMemsetD8_v2" (CUdeviceptr, c_uchar, usize);
+        alloc: c"cuMemAlloc_v2" (start: *mut CUdeviceptr, len: usize);
+        free: c"cuMemFree_v2" (start: CUdeviceptr);
+        to_device: c"cuMemcpyHtoD_v2" (target: CUdeviceptr, source: *const c_void, len: usize);
+        to_host: c"cuMemcpyDtoH_v2" (target: *mut c_void, source: CUdeviceptr, len: usize);
+        set_bytes: c"cuMemsetD8_v2" (start: CUdeviceptr, byte: c_uchar, len: usize);
     }
 }
 
@@ -63,16 +63,16 @@ impl DeviceBuffer {
         let len = len.next_multiple_of(GPU_PAGE);
         // Room to align the start to a page.
         let roomy = len + GPU_PAGE - 1;
-        let functions = Functions::get(gpu.driver())?;
+        let functions = Functions::get()?;
         let allocation = match memory {
-            Memory::Alloc => Allocation::Plain(Plain::new(gpu, functions, roomy)?),
+            Memory::Alloc => Allocation::Plain(Plain::new(functions, roomy)?),
             Memory::Create => Allocation::Created(Created::new(gpu, len)?),
             Memory::Pool => Allocation::FromPool(FromPool::new(gpu, roomy)?),
         };
         let start = match &allocation {
             Allocation::Plain(plain) => plain.start,
-            Allocation::Created(created) => created.start(),
-            Allocation::FromPool(piece) => piece.start(),
+            Allocation::Created(created) => created.start,
+            Allocation::FromPool(piece) => piece.start,
         };
         Ok(DeviceBuffer {
             gpu,
@@ -115,8 +115,7 @@ impl DeviceBuffer {
     pub(crate) fn fill(&self, byte: u8, len: usize) -> Result<(), CudaError> {
         assert!(len <= self.len);
         // SAFETY: the range is in the buffer.
-        let result = unsafe { (self.functions.set_bytes)(self.address, byte, len) };
-        self.gpu.driver().check("cuMemsetD8", result)?;
+        unsafe { self.functions.set_bytes(self.address, byte, len) }?;
         self.gpu.synchronize()
     }
 
@@ -127,8 +126,7 @@ impl DeviceBuffer {
     pub(crate) unsafe fn copy_in(&self, source: *const u8, at: usize, len: usize) -> Result<(), CudaError> {
         assert!(at + len <= self.len);
         // SAFETY: the host side is valid: contract of this function; the device side is in the buffer.
-        let result = unsafe { (self.functions.to_device)(self.address + at as u64, source.cast(), len) };
-        self.gpu.driver().check("cuMemcpyHtoD", result)
+        unsafe { self.functions.to_device(self.address + at as u64, source.cast(), len) }
     }
 
     /// cuMemcpyDtoH from this offset.
@@ -138,12 +136,10 @@ impl DeviceBuffer {
     pub(crate) unsafe fn copy_out(&self, target: *mut u8, at: usize, len: usize) -> Result<(), CudaError> {
         assert!(at + len <= self.len);
         // SAFETY: the host side is valid: contract of this function; the device side is in the buffer.
-        let result = unsafe { (self.functions.from_device)(target.cast(), self.address + at as u64, len) };
-        self.gpu.driver().check("cuMemcpyDtoH", result)
+        unsafe { self.functions.to_host(target.cast(), self.address + at as u64, len) }
     }
 }
 
-/// Memory from cuMemAlloc.
 #[derive(Debug)]
 struct Plain {
     functions: &'static Functions,
@@ -151,11 +147,10 @@ struct Plain {
 }
 
 impl Plain {
-    fn new(gpu: &Gpu, functions: &'static Functions, len: usize) -> Result<Plain, CudaError> {
+    fn new(functions: &'static Functions, len: usize) -> Result<Plain, CudaError> {
         let mut start = 0;
         // SAFETY: the address is written to a local variable.
-        let result = unsafe { (functions.alloc)(&mut start, len) };
-        gpu.driver().check("cuMemAlloc", result)?;
+        unsafe { functions.alloc(&mut start, len) }?;
         Ok(Plain { functions, start })
     }
 }
@@ -163,6 +158,6 @@ impl Plain {
 impl Drop for Plain {
     fn drop(&mut self) {
         // SAFETY: this owns the allocation, and nothing uses it any more.
-        unsafe { (self.functions.free)(self.start) };
+        let _ = unsafe { self.functions.free(self.start) };
     }
 }

@@ -4,99 +4,99 @@
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
-/// Declares a table of the driver's functions; `Table::get(driver)` looks them up once. Each module
-/// declares those that it calls:
+/// Declares a table of the driver's functions; `Table::get()` loads the driver and looks them up once. Each module
+/// declares those that it calls, and calls them as methods, which return an error that names the function:
 ///
 /// ```text
 /// functions! {
 ///     struct Functions {
-///         alloc: c"cuMemAlloc_v2" (*mut CUdeviceptr, usize);
+///         alloc: c"cuMemAlloc_v2" (start: *mut CUdeviceptr, len: usize);
 ///     }
 /// }
 /// ```
 macro_rules! functions {
     ($visibility:vis struct $table:ident {
-        $($field:ident: $symbol:literal ($($argument:ty),* $(,)?);)*
+        $($function:ident: $symbol:literal ($($argument:ident: $kind:ty),* $(,)?);)*
     }) => {
         #[derive(Debug)]
         $visibility struct $table {
-            $($field: unsafe extern "C" fn($($argument),*) -> std::ffi::c_int,)*
+            $($function: unsafe extern "C" fn($($kind),*) -> std::ffi::c_int,)*
         }
 
         impl $table {
-            /// Fails if the driver lacks one of them.
-            $visibility fn get(driver: &$crate::cuda::driver::Driver) -> anyhow::Result<&'static $table> {
+            /// Fails if there is no driver, or if it lacks one of them.
+            $visibility fn get() -> anyhow::Result<&'static $table> {
                 static TABLE: std::sync::OnceLock<$table> = std::sync::OnceLock::new();
                 if let Some(table) = TABLE.get() {
                     return Ok(table);
                 }
                 // SAFETY: the types are those of the CUDA driver API.
-                let table = unsafe { $table { $($field: driver.symbol($symbol)?,)* } };
+                let table = unsafe { $table { $($function: $crate::cuda::driver::symbol($symbol)?,)* } };
                 Ok(TABLE.get_or_init(|| table))
             }
+
+            $(
+                /// # Safety
+                /// As the driver's function.
+                #[allow(clippy::too_many_arguments, reason = "the driver's functions have them")]
+                $visibility unsafe fn $function(&self, $($argument: $kind),*) -> Result<(), $crate::cuda::CudaError> {
+                    // SAFETY: contract of this function.
+                    $crate::cuda::driver::check($symbol, unsafe { (self.$function)($($argument),*) })
+                }
+            )*
         }
     };
 }
 pub(crate) use functions;
 
-functions! {
-    struct Functions {
-        error_name: c"cuGetErrorName" (c_int, *mut *const c_char);
+/// The CUDA driver of this process, not initialized yet. It is never unloaded.
+fn load() -> Result<&'static Library> {
+    static DRIVER: OnceLock<Library> = OnceLock::new();
+    if let Some(driver) = DRIVER.get() {
+        return Ok(driver);
     }
+    // SAFETY: loading a CUDA driver is the first step of every CUDA program.
+    let driver = unsafe { Library::open(Some("libcuda.so.1"), RTLD_NOW | RTLD_GLOBAL) }
+        .context("no CUDA driver: install NVIDIA's; without a GPU, run this under gdremu")?;
+    Ok(DRIVER.get_or_init(|| driver))
 }
 
-/// The CUDA driver of this process. It is never unloaded.
-#[derive(Debug)]
-pub(crate) struct Driver {
-    library: Library,
+/// A function of the driver.
+///
+/// # Safety
+/// `F` must be a function pointer of the function's type.
+pub(crate) unsafe fn symbol<F: Copy>(name: &CStr) -> Result<F> {
+    // SAFETY: the type is right: contract of this function; the library is never unloaded.
+    let symbol = unsafe { load()?.get::<F>(name.to_bytes_with_nul()) };
+    Ok(*symbol.with_context(|| {
+        let name = name.to_string_lossy();
+        format!("this CUDA driver has no {name}; install a newer NVIDIA driver")
+    })?)
 }
 
-impl Driver {
-    /// Loads the driver; it is not initialized yet.
-    pub(crate) fn load() -> Result<&'static Driver> {
-        static DRIVER: OnceLock<Driver> = OnceLock::new();
-        if let Some(driver) = DRIVER.get() {
-            return Ok(driver);
-        }
-        // SAFETY: loading a CUDA driver is the first step of every CUDA program.
-        let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_NOW | RTLD_GLOBAL) }
-            .context("no CUDA driver: install NVIDIA's; without a GPU, run this under gdremu")?;
-        Ok(DRIVER.get_or_init(|| Driver { library }))
+/// Turns the result of a call into an error that names both.
+pub(crate) fn check(symbol: &'static CStr, code: c_int) -> Result<(), CudaError> {
+    if code == 0 {
+        return Ok(());
     }
+    let name = error_name(code).unwrap_or_else(|| "an error without a name".into());
+    let call = symbol.to_str().unwrap_or_default().trim_end_matches("_v2");
+    Err(CudaError { call, code, name })
+}
 
-    /// A function of the driver.
-    ///
-    /// # Safety
-    /// `F` must be a function pointer of the function's type.
-    pub(crate) unsafe fn symbol<F: Copy>(&self, name: &CStr) -> Result<F> {
-        // SAFETY: the type is right: contract of this function; the library is never unloaded.
-        let symbol = unsafe { self.library.get::<F>(name.to_bytes_with_nul()) };
-        Ok(*symbol.with_context(|| {
-            let name = name.to_string_lossy();
-            format!("this CUDA driver has no {name}; install a newer NVIDIA driver")
-        })?)
-    }
-
-    /// Turns the result of a call into an error that names both.
-    pub(crate) fn check(&self, call: &'static str, code: c_int) -> Result<(), CudaError> {
-        if code == 0 {
-            return Ok(());
-        }
-        let mut name = ptr::null();
-        let functions = Functions::get(self).ok();
-        // SAFETY: the driver sets the pointer to a constant string, or to NULL.
-        let name = functions.and_then(|functions| unsafe {
-            (functions.error_name)(code, &mut name);
-            let name = NonNull::new(name.cast_mut())?;
-            Some(CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned())
-        });
-        Err(CudaError { call, code, name: name.unwrap_or_else(|| "an error without a name".into()) })
+fn error_name(code: c_int) -> Option<String> {
+    type Function = unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int;
+    let mut name = ptr::null();
+    // SAFETY: the function has this type. It sets the pointer to a constant string, or to NULL.
+    unsafe {
+        symbol::<Function>(c"cuGetErrorName").ok()?(code, &mut name);
+        (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
     }
 }
 

@@ -1,17 +1,16 @@
 //! Pinned host memory.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_uint, c_void};
 use std::ptr::{self, NonNull};
 
 use anyhow::{Context, Result};
 
 use super::driver::functions;
-use super::gpu::Gpu;
 
 functions! {
     struct Functions {
-        alloc: c"cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
-        free: c"cuMemFreeHost" (*mut c_void);
+        alloc: c"cuMemHostAlloc" (start: *mut *mut c_void, len: usize, flags: c_uint);
+        free: c"cuMemFreeHost" (start: *mut c_void);
     }
 }
 
@@ -20,17 +19,16 @@ functions! {
 pub(crate) struct PinnedBuffer {
     functions: &'static Functions,
     address: NonNull<u8>,
-    len: usize,
+    pub(crate) len: usize,
 }
 
 impl PinnedBuffer {
-    /// Zeroed memory.
-    pub(crate) fn alloc(gpu: &'static Gpu, len: usize) -> Result<PinnedBuffer> {
-        let functions = Functions::get(gpu.driver())?;
+    /// Zeroed memory; a context must be current.
+    pub(crate) fn alloc(len: usize) -> Result<PinnedBuffer> {
+        let functions = Functions::get()?;
         let mut address = ptr::null_mut();
         // SAFETY: the address is written to a local variable.
-        let result: c_int = unsafe { (functions.alloc)(&mut address, len, 0) };
-        gpu.driver().check("cuMemHostAlloc", result)?;
+        unsafe { functions.alloc(&mut address, len, 0) }?;
         let address = NonNull::new(address.cast::<u8>()).context("cuMemHostAlloc gave NULL")?;
         // SAFETY: `len` bytes were just allocated. Writing initializes all of them.
         unsafe { address.write_bytes(0, len) };
@@ -38,7 +36,7 @@ impl PinnedBuffer {
     }
 
     /// Its address, for the CPU and for GPUs with unified addressing.
-    pub(crate) fn as_mut_ptr(&mut self) -> *mut u8 {
+    pub(crate) fn as_mut_ptr(&self) -> *mut u8 {
         self.address.as_ptr()
     }
 
@@ -58,6 +56,6 @@ impl PinnedBuffer {
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
         // SAFETY: this owns the memory, and nothing uses it any more.
-        unsafe { (self.functions.free)(self.address.as_ptr().cast()) };
+        let _ = unsafe { self.functions.free(self.address.as_ptr().cast()) };
     }
 }

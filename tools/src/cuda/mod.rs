@@ -13,5 +13,5 @@ mod vmm;
 
 pub(crate) use buffer::{DeviceBuffer, GPU_PAGE, Memory};
 pub(crate) use driver::CudaError;
-pub(crate) use gpu::Gpu;
+pub(crate) use gpu::{Device, Gpu};
 pub(crate) use host::PinnedBuffer;

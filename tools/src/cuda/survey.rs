@@ -1,34 +1,14 @@
 //! The CUDA driver's report without a context, on its version, the GPUs, and their features.
 
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::c_int;
 
-use anyhow::Result;
-
-use super::driver::{CudaError, Driver, functions};
-
-functions! {
-    struct Functions {
-        init: c"cuInit" (c_uint);
-        device_count: c"cuDeviceGetCount" (*mut c_int);
-        device_get: c"cuDeviceGet" (*mut c_int, c_int);
-        device_name: c"cuDeviceGetName" (*mut c_char, c_int, c_int);
-        device_memory: c"cuDeviceTotalMem_v2" (*mut usize, c_int);
-        pci_address: c"cuDeviceGetPCIBusId" (*mut c_char, c_int, c_int);
-        attribute: c"cuDeviceGetAttribute" (*mut c_int, c_int, c_int);
-    }
-}
-
-functions! {
-    struct VersionFunction {
-        driver_version: c"cuDriverGetVersion" (*mut c_int);
-    }
-}
+use super::driver::CudaError;
+use super::gpu::{Device, Functions, MEMORY_POOLS};
 
 // CUdevice_attribute, as plain numbers, because older drivers know fewer of them.
 const TCC_DRIVER: c_int = 35;
 const HOST_PAGE_TABLES: c_int = 100;
 const RDMA_WITH_VMM: c_int = 110;
-const MEMORY_POOLS: c_int = 115;
 const RDMA: c_int = 116;
 const DMA_BUF: c_int = 124;
 const DMA_BUF_MMAP: c_int = 152;
@@ -36,7 +16,6 @@ const DMA_BUF_MMAP: c_int = 152;
 /// CUDA_ERROR_NO_DEVICE.
 const NO_DEVICE: c_int = 100;
 
-/// CUDA's report.
 #[derive(Debug)]
 pub(crate) struct Cuda {
     /// The driver's CUDA version, 1000 × major + 10 × minor, or why there is no driver.
@@ -48,10 +27,8 @@ pub(crate) struct Cuda {
 /// A GPU, and what it supports; `None` where this driver does not know the attribute.
 #[derive(Debug)]
 pub(crate) struct Gpu {
-    pub(crate) number: c_int,
-    pub(crate) name: String,
-    /// In the form of sysfs, `0000:1b:00.0`.
-    pub(crate) pci_address: String,
+    /// With the address in the form of sysfs, `0000:1b:00.0`.
+    pub(crate) device: Device,
     /// Bytes.
     pub(crate) memory: u64,
     pub(crate) rdma: Option<bool>,
@@ -67,65 +44,34 @@ pub(crate) struct Gpu {
 }
 
 pub(crate) fn query() -> Cuda {
-    let driver = match Driver::load() {
-        Ok(driver) => driver,
+    let functions = match Functions::get() {
+        Ok(functions) => functions,
         Err(error) => {
             // The loader's message only, because doctor has its own advice.
             let why = error.root_cause().to_string();
             return Cuda { version: Err(why.clone()), gpus: Err(why) };
         }
     };
-    Cuda {
-        version: version(driver).map_err(|error| format!("{error:#}")),
-        gpus: gpus(driver).map_err(|error| format!("{error:#}")),
-    }
+    let text = |error: CudaError| error.to_string();
+    Cuda { version: functions.version().map_err(text), gpus: gpus(functions).map_err(text) }
 }
 
-fn version(driver: &Driver) -> Result<c_int> {
-    let mut version = 0;
-    // SAFETY: the version is a local variable.
-    let result = unsafe { (VersionFunction::get(driver)?.driver_version)(&mut version) };
-    driver.check("cuDriverGetVersion", result)?;
-    Ok(version)
+fn gpus(functions: &Functions) -> Result<Vec<Gpu>, CudaError> {
+    // SAFETY: CUDA has no flags for it.
+    match unsafe { functions.init(0) } {
+        Err(error) if error.code == NO_DEVICE => return Ok(Vec::new()),
+        result => result?,
+    }
+    functions.devices()?.into_iter().map(|device| gpu(functions, device)).collect()
 }
 
-fn gpus(driver: &Driver) -> Result<Vec<Gpu>> {
-    let functions = Functions::get(driver)?;
-    let mut count = 0;
-    // SAFETY: the count is a local variable.
-    unsafe {
-        match (functions.init)(0) {
-            NO_DEVICE => return Ok(Vec::new()),
-            result => driver.check("cuInit", result)?,
-        }
-        driver.check("cuDeviceGetCount", (functions.device_count)(&mut count))?;
-    }
-    let gpus = (0..count).map(|number| gpu(driver, functions, number));
-    Ok(gpus.collect::<Result<_, _>>()?)
-}
-
-fn gpu(driver: &Driver, functions: &Functions, number: c_int) -> Result<Gpu, CudaError> {
-    let (mut device, mut name, mut address, mut memory) = (0, [0; 256], [0; 32], 0);
-    // SAFETY: the driver writes into local variables, of the lengths that it receives.
-    unsafe {
-        driver.check("cuDeviceGet", (functions.device_get)(&mut device, number))?;
-        let named = (functions.device_name)(name.as_mut_ptr(), 256, device);
-        driver.check("cuDeviceGetName", named)?;
-        let placed = (functions.pci_address)(address.as_mut_ptr(), 32, device);
-        driver.check("cuDeviceGetPCIBusId", placed)?;
-        let measured = (functions.device_memory)(&mut memory, device);
-        driver.check("cuDeviceTotalMem", measured)?;
-    }
-    let has = |attribute| {
-        let mut value = 0;
-        // SAFETY: the value is a local variable.
-        let result = unsafe { (functions.attribute)(&mut value, attribute, device) };
-        (result == 0).then_some(value != 0)
-    };
+fn gpu(functions: &Functions, mut device: Device) -> Result<Gpu, CudaError> {
+    let mut memory = 0;
+    // SAFETY: the size is a local variable.
+    unsafe { functions.device_memory(&mut memory, device.handle) }?;
+    device.pci_address.make_ascii_lowercase();
+    let has = |attribute| functions.attribute_of(&device, attribute).map(|value| value != 0);
     Ok(Gpu {
-        number,
-        name: text(&name),
-        pci_address: text(&address).to_lowercase(),
         memory: memory as u64,
         rdma: has(RDMA),
         rdma_with_vmm: has(RDMA_WITH_VMM),
@@ -134,11 +80,6 @@ fn gpu(driver: &Driver, functions: &Functions, number: c_int) -> Result<Gpu, Cud
         dmabuf_mmap: has(DMA_BUF_MMAP),
         coherent: has(HOST_PAGE_TABLES),
         tcc: has(TCC_DRIVER),
+        device,
     })
-}
-
-fn text(chars: &[c_char]) -> String {
-    let bytes: Vec<u8> = chars.iter().map(|&char| char as u8).collect();
-    let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
-    text.to_string_lossy().into_owned()
 }

@@ -5,52 +5,44 @@ use std::ffi::c_ulonglong;
 use anyhow::Result;
 use cudarc::driver::sys::{
     CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
-    CUmemAllocationProp, CUmemAllocationProp_st__bindgen_ty_1, CUmemAllocationType, CUmemGenericAllocationHandle,
-    CUmemLocation, CUmemLocation_st__bindgen_ty_1, CUmemLocationType,
+    CUmemAllocationProp, CUmemAllocationProp_st__bindgen_ty_1, CUmemAllocationType,
+    CUmemGenericAllocationHandle as Handle, CUmemLocation, CUmemLocation_st__bindgen_ty_1, CUmemLocationType,
 };
 
-use super::driver::{CudaError, Driver, functions};
+use super::driver::functions;
 use super::gpu::Gpu;
 
 functions! {
     struct Functions {
         granularity: c"cuMemGetAllocationGranularity"
-            (*mut usize, *const CUmemAllocationProp, CUmemAllocationGranularity_flags);
-        create: c"cuMemCreate"
-            (*mut CUmemGenericAllocationHandle, usize, *const CUmemAllocationProp, c_ulonglong);
-        release: c"cuMemRelease" (CUmemGenericAllocationHandle);
+            (granularity: *mut usize, properties: *const CUmemAllocationProp, kind: CUmemAllocationGranularity_flags);
+        create: c"cuMemCreate" (handle: *mut Handle, len: usize, properties: *const CUmemAllocationProp, flags: c_ulonglong);
+        release: c"cuMemRelease" (handle: Handle);
         reserve: c"cuMemAddressReserve"
-            (*mut CUdeviceptr, usize, usize, CUdeviceptr, c_ulonglong);
-        unreserve: c"cuMemAddressFree" (CUdeviceptr, usize);
-        map: c"cuMemMap" (CUdeviceptr, usize, usize, CUmemGenericAllocationHandle, c_ulonglong);
-        unmap: c"cuMemUnmap" (CUdeviceptr, usize);
-        set_access: c"cuMemSetAccess" (CUdeviceptr, usize, *const CUmemAccessDesc, usize);
+            (start: *mut CUdeviceptr, len: usize, alignment: usize, wanted: CUdeviceptr, flags: c_ulonglong);
+        unreserve: c"cuMemAddressFree" (start: CUdeviceptr, len: usize);
+        map: c"cuMemMap" (start: CUdeviceptr, len: usize, offset: usize, handle: Handle, flags: c_ulonglong);
+        unmap: c"cuMemUnmap" (start: CUdeviceptr, len: usize);
+        set_access: c"cuMemSetAccess" (start: CUdeviceptr, len: usize, access: *const CUmemAccessDesc, count: usize);
     }
 }
 
 /// An allocation at an address of its own. Dropping it undoes the steps that succeeded.
 #[derive(Debug)]
 pub(super) struct Created {
-    driver: &'static Driver,
     functions: &'static Functions,
     len: usize,
-    handle: CUmemGenericAllocationHandle,
-    address: CUdeviceptr,
+    handle: Handle,
+    pub(super) start: CUdeviceptr,
     mapped: bool,
 }
 
 impl Created {
     /// At least `len` bytes that can be pinned.
     pub(super) fn new(gpu: &Gpu, len: usize) -> Result<Created> {
-        let (driver, properties) = (gpu.driver(), properties(gpu));
-        let mut created =
-            Created { driver, functions: Functions::get(driver)?, len: 0, handle: 0, address: 0, mapped: false };
-        created.make(gpu, &properties, len)?;
-        Ok(created)
-    }
-
-    fn make(&mut self, gpu: &Gpu, properties: &CUmemAllocationProp, len: usize) -> Result<(), CudaError> {
-        let (driver, f) = (self.driver, self.functions);
+        let f = Functions::get()?;
+        let mut new = Created { functions: f, len: 0, handle: 0, start: 0, mapped: false };
+        let properties = properties(gpu);
         let minimum = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
         let access =
             CUmemAccessDesc { location: location(gpu), flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
@@ -58,39 +50,31 @@ impl Created {
         // SAFETY: all pointers are to local variables and fields that outlive each call; handle,
         // address and length belong together.
         unsafe {
-            let answer = (f.granularity)(&mut granularity, properties, minimum);
-            driver.check("cuMemGetAllocationGranularity", answer)?;
-            self.len = len.next_multiple_of(granularity.max(1));
-            let answer = (f.create)(&mut self.handle, self.len, properties, 0);
-            driver.check("cuMemCreate", answer)?;
-            let answer = (f.reserve)(&mut self.address, self.len, 0, 0, 0);
-            driver.check("cuMemAddressReserve", answer)?;
-            let answer = (f.map)(self.address, self.len, 0, self.handle, 0);
-            driver.check("cuMemMap", answer)?;
-            self.mapped = true;
-            let answer = (f.set_access)(self.address, self.len, &access, 1);
-            driver.check("cuMemSetAccess", answer)
+            f.granularity(&mut granularity, &properties, minimum)?;
+            new.len = len.next_multiple_of(granularity.max(1));
+            f.create(&mut new.handle, new.len, &properties, 0)?;
+            f.reserve(&mut new.start, new.len, 0, 0, 0)?;
+            f.map(new.start, new.len, 0, new.handle, 0)?;
+            new.mapped = true;
+            f.set_access(new.start, new.len, &access, 1)?;
         }
-    }
-
-    pub(super) fn start(&self) -> CUdeviceptr {
-        self.address
+        Ok(new)
     }
 }
 
 impl Drop for Created {
     fn drop(&mut self) {
         let f = self.functions;
-        // SAFETY: `make` made these, and nothing else uses them; undone in the opposite order.
+        // SAFETY: `new` made these, and nothing else uses them; undone in the opposite order.
         unsafe {
             if self.mapped {
-                (f.unmap)(self.address, self.len);
+                let _ = f.unmap(self.start, self.len);
             }
-            if self.address != 0 {
-                (f.unreserve)(self.address, self.len);
+            if self.start != 0 {
+                let _ = f.unreserve(self.start, self.len);
             }
             if self.handle != 0 {
-                (f.release)(self.handle);
+                let _ = f.release(self.handle);
             }
         }
     }
@@ -100,7 +84,7 @@ impl Drop for Created {
 pub(super) fn location(gpu: &Gpu) -> CUmemLocation {
     CUmemLocation {
         type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-        __bindgen_anon_1: CUmemLocation_st__bindgen_ty_1 { id: gpu.handle() },
+        __bindgen_anon_1: CUmemLocation_st__bindgen_ty_1 { id: gpu.device().handle },
     }
 }
 

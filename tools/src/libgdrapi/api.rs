@@ -43,21 +43,17 @@ pub(crate) type CopyTo = unsafe extern "C" fn(Handle, *mut c_void, *const c_void
 /// `gdr_copy_from_mapping`: handle, host memory, mapping, bytes.
 pub(crate) type CopyFrom = unsafe extern "C" fn(Handle, *mut c_void, *const c_void, usize) -> c_int;
 
-pub(super) type MapV2 = unsafe extern "C" fn(Gdr, Handle, *mut *mut c_void, usize, c_int) -> c_int;
-
-pub(super) type PinV2 = unsafe extern "C" fn(Gdr, c_ulong, usize, u32, *mut Handle) -> c_int;
-
 /// The functions of a library. Those that old releases lack are optional.
 #[derive(Debug)]
 pub(super) struct Api {
     pub(super) open: unsafe extern "C" fn() -> Gdr,
     pub(super) close: unsafe extern "C" fn(Gdr) -> c_int,
     pub(super) pin: unsafe extern "C" fn(Gdr, c_ulong, usize, u64, u32, *mut Handle) -> c_int,
-    pub(super) pin_v2: Option<PinV2>,
+    pub(super) pin_v2: Option<unsafe extern "C" fn(Gdr, c_ulong, usize, u32, *mut Handle) -> c_int>,
     pub(super) unpin: unsafe extern "C" fn(Gdr, Handle) -> c_int,
     pub(super) info: unsafe extern "C" fn(Gdr, Handle, *mut Info) -> c_int,
     pub(super) map: unsafe extern "C" fn(Gdr, Handle, *mut *mut c_void, usize) -> c_int,
-    pub(super) map_v2: Option<MapV2>,
+    pub(super) map_v2: Option<unsafe extern "C" fn(Gdr, Handle, *mut *mut c_void, usize, c_int) -> c_int>,
     pub(super) unmap: unsafe extern "C" fn(Gdr, Handle, *mut c_void, usize) -> c_int,
     pub(super) copy_to: CopyTo,
     pub(super) copy_from: CopyFrom,

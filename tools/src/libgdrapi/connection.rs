@@ -61,7 +61,6 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Calls `gdr_open`.
     pub(crate) fn open(library: &'static Library) -> Result<Connection> {
         // SAFETY: no arguments.
         let g = unsafe { (library.api.open)() };
@@ -77,25 +76,19 @@ impl Connection {
     /// `gdr_pin_buffer`, or `gdr_pin_buffer_v2` to force PCIe.
     #[inline]
     pub(crate) fn pin(&self, address: u64, len: usize, force_pcie: bool) -> Result<Handle, CallError> {
-        let mut handle = Handle(0);
-        let address = address as c_ulong;
-        let api = &self.library.api;
-        if !force_pcie {
+        let (mut handle, address, api) = (Handle(0), address as c_ulong, &self.library.api);
+        match (force_pcie, api.pin_v2) {
             // SAFETY: the connection is open, and the handle a local variable.
-            let result = unsafe { (api.pin)(self.g, address, len, 0, 0, &mut handle) };
-            check("gdr_pin_buffer", result)?;
-            return Ok(handle);
-        }
-        let result = match api.pin_v2 {
-            // SAFETY: as above.
-            Some(pin) => unsafe { pin(self.g, address, len, FORCE_PCIE, &mut handle) },
-            None => Errno::ENOSYS as c_int,
-        };
-        check("gdr_pin_buffer_v2", result)?;
+            (false, _) => check("gdr_pin_buffer", unsafe { (api.pin)(self.g, address, len, 0, 0, &mut handle) }),
+            (true, None) => check("gdr_pin_buffer_v2", Errno::ENOSYS as c_int),
+            (true, Some(pin)) => {
+                // SAFETY: as above.
+                check("gdr_pin_buffer_v2", unsafe { pin(self.g, address, len, FORCE_PCIE, &mut handle) })
+            }
+        }?;
         Ok(handle)
     }
 
-    /// `gdr_unpin_buffer`.
     #[inline]
     pub(crate) fn unpin(&self, handle: Handle) -> Result<(), CallError> {
         // SAFETY: the connection is open. Callers do not use mappings of the pin afterwards.
@@ -116,24 +109,17 @@ impl Connection {
     /// `gdr_map`, or `gdr_map_v2` for a mapping that is not the default.
     #[inline]
     pub(crate) fn map(&self, handle: Handle, len: usize, mapping_type: MappingType) -> Result<*mut u8, CallError> {
-        let mut va = ptr::null_mut();
-        let api = &self.library.api;
-        if mapping_type == MappingType::Default {
+        let (mut va, api) = (ptr::null_mut(), &self.library.api);
+        match (mapping_type, api.map_v2) {
             // SAFETY: the connection is open, and the address a local variable.
-            check("gdr_map", unsafe { (api.map)(self.g, handle, &mut va, len) })?;
-            return Ok(va.cast());
-        }
-        let flags = mapping_type as c_int;
-        let result = match api.map_v2 {
+            (MappingType::Default, _) => check("gdr_map", unsafe { (api.map)(self.g, handle, &mut va, len) }),
+            (_, None) => check("gdr_map_v2", Errno::ENOSYS as c_int),
             // SAFETY: as above.
-            Some(map) => unsafe { map(self.g, handle, &mut va, len, flags) },
-            None => Errno::ENOSYS as c_int,
-        };
-        check("gdr_map_v2", result)?;
+            (flags, Some(map)) => check("gdr_map_v2", unsafe { map(self.g, handle, &mut va, len, flags as c_int) }),
+        }?;
         Ok(va.cast())
     }
 
-    /// `gdr_unmap`.
     #[inline]
     pub(crate) fn unmap(&self, handle: Handle, va: *mut u8, len: usize) -> Result<(), CallError> {
         // SAFETY: the connection is open. Callers do not use the mapping afterwards.
@@ -234,7 +220,6 @@ impl Mapped {
         }
     }
 
-    /// Copies to this offset of the buffer.
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> Result<(), CallError> {
         let to = self.range(at, bytes.len());
         // SAFETY: the range is mapped, and the slice readable.
@@ -242,7 +227,6 @@ impl Mapped {
         check("gdr_copy_to_mapping", result)
     }
 
-    /// Copies from this offset of the buffer.
     pub(crate) fn read(&self, at: usize, bytes: &mut [u8]) -> Result<(), CallError> {
         let from = self.range(at, bytes.len());
         let to = bytes.as_mut_ptr().cast();

@@ -18,7 +18,6 @@ use tempfile::TempPath;
 use super::api::Api;
 use super::search::{SONAME, beside_this_program};
 
-/// A loaded libgdrapi.
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(super) api: Api,
@@ -66,6 +65,17 @@ pub(crate) fn load_by_name(name: &str) -> Result<&'static Library> {
     let api = open(Path::new(name))?;
     let file = file_of(api.open as *const c_void).unwrap_or_else(|| name.into());
     Ok(Box::leak(Box::new(Library { api, file })))
+}
+
+/// Returns whether a library has each of these functions. One that cannot be loaded here may have them
+/// all. Unloads it again.
+pub(crate) fn has(file: &Path, functions: &[&str]) -> Vec<bool> {
+    // SAFETY: as in `open`.
+    let object = unsafe { Object::open(Some(file), RTLD_NOW | RTLD_LOCAL) };
+    // SAFETY: the address is not used.
+    let has =
+        |name: &&str| object.as_ref().map_or(true, |it| unsafe { it.get::<*const c_void>(name.as_bytes()) }.is_ok());
+    functions.iter().map(has).collect()
 }
 
 impl Library {

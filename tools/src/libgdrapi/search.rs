@@ -33,7 +33,6 @@ const MARK_OF_ALL: &[u8] = b"gdr_open";
 /// How each ELF file begins.
 const ELF: &[u8] = b"\x7fELF";
 
-/// A libgdrapi that the loader could choose.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Candidate {
     /// Why the loader finds it.
@@ -135,7 +134,7 @@ fn preloaded() -> impl Iterator<Item = PathBuf> {
 }
 
 /// The library that a preloaded file brings.
-fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
+pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
     let name = file.file_name()?.to_str()?;
     match name {
         PRELOAD_OBJECT => Some(file.with_file_name("libgdrapi.so")),

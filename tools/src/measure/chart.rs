@@ -53,7 +53,6 @@ struct Record {
     default_ns: Option<f64>,
 }
 
-/// The label of the only method of `tune`.
 fn measured() -> String {
     "measured".into()
 }

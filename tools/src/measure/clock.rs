@@ -15,16 +15,11 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Compares the counter with the system's clock for 50 ms.
     pub(crate) fn calibrate() -> Clock {
-        let (start, first) = (Instant::now(), now());
-        while start.elapsed() < Duration::from_millis(50) {
-            std::hint::spin_loop();
-        }
-        let (last, elapsed) = (now(), start.elapsed());
+        let ns_per_tick = ns_per_tick(now, Duration::from_millis(50));
         let mut empty: Vec<_> = (0..1001).map(|_| -(now() as f64 - now() as f64)).collect();
         empty.sort_by(f64::total_cmp);
-        Clock { ns_per_tick: elapsed.as_nanos() as f64 / (last - first) as f64, overhead: empty[empty.len() / 2] }
+        Clock { ns_per_tick, overhead: empty[empty.len() / 2] }
     }
 
     /// Nanoseconds that `work` takes, without the cost of the clock.
@@ -35,6 +30,16 @@ impl Clock {
         let end = now();
         ((end - start) as f64 - self.overhead).max(0.0) * self.ns_per_tick
     }
+}
+
+/// Compares a counter with the system's clock for this long.
+pub(crate) fn ns_per_tick(counter: fn() -> u64, duration: Duration) -> f64 {
+    let (start, first) = (Instant::now(), counter());
+    while start.elapsed() < duration {
+        std::hint::spin_loop();
+    }
+    let (last, elapsed) = (counter(), start.elapsed());
+    elapsed.as_nanos() as f64 / (last - first) as f64
 }
 
 #[cfg(target_arch = "x86_64")]

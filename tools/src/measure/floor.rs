@@ -6,13 +6,8 @@ use super::clock::Clock;
 use super::stats::Times;
 use crate::libgdrapi::Mapped;
 
-/// Bytes per cache line.
 pub(crate) const LINE: usize = 64;
 
-/// Cache lines that a CPU core requests at the same time.
-const IN_FLIGHT: usize = 16;
-
-/// Number of timed loads.
 const LOADS: usize = 501;
 
 /// Loads that take less, in nanoseconds, come from a cache of the CPU, without a round trip.
@@ -47,27 +42,4 @@ pub(crate) fn drain(mapped: &Mapped) {
 /// Nanoseconds of one round trip; none if loads come from a cache.
 pub(crate) fn round_trip(load: &Times) -> Option<f64> {
     Some(load.median).filter(|&ns| ns >= FASTEST_ROUND_TRIP)
-}
-
-/// Round trips that a read of this many cache lines needs at least.
-pub(crate) fn round_trips(lines: usize) -> usize {
-    lines.div_ceil(IN_FLIGHT)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sixteen_lines_need_one_round_trip() {
-        assert_eq!(round_trips(1), 1);
-        assert_eq!(round_trips(16), 1);
-        assert_eq!(round_trips(17), 2);
-    }
-
-    #[test]
-    fn loads_from_a_cache_are_no_round_trips() {
-        assert_eq!(round_trip(&Times::new(vec![3.0])), None);
-        assert_eq!(round_trip(&Times::new(vec![1000.0])), Some(1000.0));
-    }
 }

@@ -4,7 +4,6 @@ use std::ffi::c_int;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use clap::ValueEnum;
-use cudarc::driver::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED as POOLS;
 use nix::errno::Errno;
 
 use super::clock::Clock;
@@ -44,7 +43,7 @@ pub(crate) struct Method {
 }
 
 impl Method {
-    /// Allocates at least `len` bytes, and pins and maps them with the library. Errors say what to do.
+    /// Allocates at least `len` bytes, pins and maps them with the library, and warms it up. Errors say what to do.
     pub(crate) fn new(
         kind: Kind,
         label: &str,
@@ -59,7 +58,9 @@ impl Method {
             let buffer = DeviceBuffer::alloc(gpu, memory, len)?;
             match Mapped::new(library, &buffer, target.mapping, target.force_pcie) {
                 Ok(mapped) => {
-                    return Ok(Method { kind, label: label.into(), library, mapped, buffer });
+                    let method = Method { kind, label: label.into(), library, mapped, buffer };
+                    method.warm_up()?;
+                    return Ok(method);
                 }
                 Err(error) => refused = Some(explain(error, memory)),
             }
@@ -70,13 +71,9 @@ impl Method {
 
     /// The same method with other memory, of the same size.
     pub(crate) fn with_other_memory(&self, gpu: &'static Gpu, target: &Target) -> Result<Method> {
-        let len = self.buffer.len();
-        let method = Method::new(self.kind, &self.label, self.library, gpu, target, len)?;
-        method.warm_up()?;
-        Ok(method)
+        Method::new(self.kind, &self.label, self.library, gpu, target, self.buffer.len())
     }
 
-    /// The function that is called.
     pub(crate) fn function(&self, direction: Direction) -> &'static str {
         match (self.kind, direction) {
             (Kind::Library, Direction::Write) => "gdr_copy_to_mapping",
@@ -89,7 +86,7 @@ impl Method {
 
     /// Has the library choose its copy routine and start its threads, which happens at the first
     /// copies.
-    pub(crate) fn warm_up(&self) -> Result<()> {
+    fn warm_up(&self) -> Result<()> {
         let mut host = vec![0; self.buffer.len().min(WARM_UP) - GUARD];
         self.mapped.read(0, &mut host)?;
         self.mapped.write(0, &host)?;
@@ -194,7 +191,7 @@ fn store_fence() {
 
 /// The kind of memory to use instead of this one; a replacement is reported.
 fn available(gpu: &Gpu, memory: Memory) -> Memory {
-    if memory == Memory::Pool && gpu.attribute(POOLS) != Some(1) {
+    if memory == Memory::Pool && !gpu.has_memory_pools() {
         eprintln!("gdrcopy: this GPU has no memory pools; the buffer comes from cuMemAlloc");
         return Memory::Alloc;
     }

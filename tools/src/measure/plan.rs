@@ -4,7 +4,7 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::floor::{self, LINE};
+use super::floor::LINE;
 
 /// Bytes on each side of a copy that must stay as they were.
 pub(crate) const GUARD: usize = 128;
@@ -18,6 +18,9 @@ const MAX_WINDOWS: usize = 64;
 
 /// Largest write that is timed in batches, because a store takes less time than reading the clock.
 const LARGEST_BATCHED: usize = 4096;
+
+/// Cache lines that a CPU core requests at the same time.
+const IN_FLIGHT: usize = 16;
 
 /// Calls in a batch.
 pub(crate) const BATCH: usize = 16;
@@ -56,7 +59,6 @@ pub(crate) struct Point {
     pub(crate) host_alignment: usize,
     /// Copies take turns among this many windows of the GPU buffer.
     windows: usize,
-    /// Distance between windows.
     stride: usize,
 }
 
@@ -92,7 +94,7 @@ impl Point {
 
     /// Round trips that a read needs at least.
     pub(crate) fn round_trips(&self) -> usize {
-        floor::round_trips(self.lines())
+        self.lines().div_ceil(IN_FLIGHT)
     }
 
     pub(crate) fn windows(&self) -> usize {

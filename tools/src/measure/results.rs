@@ -42,7 +42,6 @@ pub(crate) struct Row {
 /// The result of one method at one point.
 #[derive(Clone, Debug)]
 pub(crate) struct MethodResult {
-    /// The function that was called.
     pub(crate) function: &'static str,
     pub(crate) outcome: Outcome,
     /// The smallest median of several runs.
@@ -257,16 +256,9 @@ pub(crate) mod tests {
             setup: Setup {
                 tool: "copylat".into(),
                 command: "gdrcopy copylat".into(),
-                time: 0,
-                gpus: Vec::new(),
-                gpu: 0,
-                gpu_node: None,
                 cuda_version: 13000,
-                gpu_driver: None,
-                pcie: None,
-                cpu_model: None,
                 cpu: Some(4),
-                libraries: Vec::new(),
+                ..Setup::default()
             },
             verified: true,
             cold: Cold::default(),

@@ -7,14 +7,14 @@ use std::fmt::{self, Write};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::method::{Kind, Method};
 use super::target::Target;
-use crate::cuda::{Gpu, Memory};
+use crate::cuda::{Device, Gpu, Memory};
 use crate::libgdrapi::{Library, Loader};
-use crate::output::Usage;
+use crate::output::{Usage, name};
 use crate::system::cpu;
 use crate::system::environment::Environment;
 use crate::system::interrupt::Interrupt;
@@ -24,28 +24,23 @@ use crate::system::pci::{self, Link};
 /// Why the numbers of an emulated GPU are of no use.
 pub(crate) const EMULATED: &str = "the GPU is emulated: its memory is host memory, and these numbers are meaningless";
 
-/// Everything that is needed to measure.
 #[derive(Debug)]
 pub(crate) struct Session {
     /// The libraries first.
     pub(crate) methods: Vec<Method>,
     /// The GPU that the buffers are on.
     pub(crate) gpu: &'static Gpu,
-    /// The description for the results.
     pub(crate) setup: Setup,
     pub(crate) interrupt: Interrupt,
 }
 
-/// The conditions of a measurement.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) tool: Cow<'static, str>,
-    /// The command line.
     pub(crate) command: String,
     /// Seconds since 1970.
     pub(crate) time: u64,
-    /// All GPUs.
-    pub(crate) gpus: Vec<GpuInfo>,
+    pub(crate) gpus: Vec<Device>,
     /// The number of the one that is used.
     pub(crate) gpu: i32,
     /// Its NUMA node.
@@ -54,19 +49,11 @@ pub(crate) struct Setup {
     pub(crate) cuda_version: c_int,
     /// The GPU driver's version, as `580.95.05`.
     pub(crate) gpu_driver: Option<String>,
-    /// The link to the GPU that is used.
     pub(crate) pcie: Option<Link>,
     pub(crate) cpu_model: Option<String>,
     /// The CPU that measures, if it is pinned to one.
     pub(crate) cpu: Option<usize>,
     pub(crate) libraries: Vec<LibraryInfo>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct GpuInfo {
-    number: i32,
-    name: String,
-    pci_address: String,
 }
 
 /// A library, its driver, and its buffer.
@@ -91,7 +78,6 @@ pub(crate) struct LibraryInfo {
 /// The libraries to open besides those of the target.
 #[derive(Clone, Debug)]
 pub(crate) struct Extra {
-    /// Maximum number of libraries.
     pub(crate) max_libraries: usize,
     /// The first library again, each time loaded with these variables.
     pub(crate) variants: Vec<Environment>,
@@ -119,19 +105,12 @@ impl Session {
         let gpu = Gpu::open(target.gpu)?;
         let mut methods = Vec::new();
         for (label, library) in &libraries {
-            let method = Method::new(Kind::Library, label, library, gpu, target, len)?;
-            method.warm_up()?;
-            methods.push(method);
+            methods.push(Method::new(Kind::Library, label, library, gpu, target, len)?);
         }
         let (label, first) = &libraries[0];
         for variant in &extra.variants {
             let label = format!("{label} {}", variant.label());
-            let mut load = || {
-                let library = loader.load(&first.file)?;
-                let method = Method::new(Kind::Library, &label, library, gpu, target, len)?;
-                method.warm_up()?;
-                Ok::<_, Error>(method)
-            };
+            let mut load = || Method::new(Kind::Library, &label, loader.load(&first.file)?, gpu, target, len);
             // SAFETY: no other thread uses the environment, since libraries and drivers read it only
             // in calls that this thread makes.
             methods.push(unsafe { variant.during(&mut load) }.with_context(|| label.clone())?);
@@ -149,17 +128,12 @@ impl Session {
         }
         let pci_address = &gpu.device().pci_address;
         let gpu_node = cpu::node_of_pci_device(pci_address);
-        let gpus = gpu.devices.iter().map(|device| GpuInfo {
-            number: device.number,
-            name: device.name.clone(),
-            pci_address: device.pci_address.clone(),
-        });
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let setup = Setup {
             tool: tool.into(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
             time: now.map_or(0, |since| since.as_secs()),
-            gpus: gpus.collect(),
+            gpus: gpu.devices.clone(),
             gpu: target.gpu,
             gpu_node,
             cuda_version: gpu.version,
@@ -174,9 +148,7 @@ impl Session {
         }
         Ok(Session { methods, gpu, setup, interrupt })
     }
-}
 
-impl Session {
     /// Has every method use other memory, for a run that is independent of the one before.
     pub(crate) fn change_memory(&mut self, target: &Target) -> Result<()> {
         for method in &mut self.methods {
@@ -253,7 +225,6 @@ impl Setup {
         self.gpu_name() == "gdremu GPU"
     }
 
-    /// The title of a chart.
     pub(crate) fn title(&self) -> String {
         let mapping = self.libraries.first().map(|library| &library.mapping_type[..]);
         let emulated = if self.emulated() { "emulated, not PCIe: " } else { "" };
@@ -312,7 +283,7 @@ impl fmt::Display for Setup {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         for gpu in &self.gpus {
             let used = if gpu.number == self.gpu { " (used)" } else { "" };
-            let GpuInfo { number, name, pci_address } = gpu;
+            let Device { number, name, pci_address, .. } = gpu;
             writeln!(out, "GPU {number}: {name}, {pci_address}{used}")?;
         }
         let mut place = match self.cpu {
@@ -335,12 +306,11 @@ impl fmt::Display for LibraryInfo {
         let unknown = || "unknown".to_owned();
         let version = self.version.clone().unwrap_or_else(unknown);
         let driver = self.driver_version.clone().unwrap_or_else(unknown);
-        let memory = serde_json::to_value(self.memory).unwrap_or_default();
         writeln!(out, "{}: {} (release {version}, driver {driver})", self.label, self.file.display())?;
         writeln!(
             out,
             "  buffer from {}: device {:#x}, mapped at {:#x}, {} bytes in pages of {}, {} mapping",
-            memory.as_str().unwrap_or_default(),
+            name(self.memory),
             self.device_address,
             self.mapped_address,
             self.mapped_size,

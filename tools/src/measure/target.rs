@@ -90,7 +90,6 @@ impl MemoryChoice {
     }
 }
 
-/// A file and its label.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NamedFile {
     pub(crate) label: String,

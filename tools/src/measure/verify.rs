@@ -66,7 +66,6 @@ impl Verifier {
         }
     }
 
-    /// Fills the host side.
     pub(crate) fn fill_host(&self, host: &mut PinnedBuffer) {
         let host = &mut host.as_mut_slice()[..self.point.host_len()];
         match self.point.direction {

@@ -18,7 +18,6 @@ use serde::Serialize;
 
 use crate::system::interrupt;
 
-/// How to print results.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Output {
     /// The form of the results on stdout
@@ -30,7 +29,6 @@ pub(crate) struct Output {
     json: Option<PathBuf>,
 }
 
-/// The form of the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// Tables for people
@@ -72,6 +70,12 @@ fn csv(records: &[impl Serialize]) -> Result<String> {
         writer.serialize(record)?;
     }
     Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+/// The name that a value has in JSON.
+pub(crate) fn name(value: impl Serialize) -> String {
+    let name = serde_json::to_value(value).unwrap_or_default();
+    name.as_str().unwrap_or_default().to_owned()
 }
 
 /// Nanoseconds as microseconds.

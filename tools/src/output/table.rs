@@ -16,7 +16,6 @@ impl Table {
         Table { lines: vec![names] }
     }
 
-    /// Adds a line.
     pub(crate) fn push(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.lines[0].len());
         self.lines.push(cells);

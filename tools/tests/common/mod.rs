@@ -7,16 +7,18 @@ mod built;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 
-pub(crate) use built::built;
+use serde_json::Value;
 
-/// An example of the tools.
-pub(crate) fn example(name: &str) -> PathBuf {
-    built::example(name)
-}
+pub(crate) use built::{built, example};
 
 /// The library of this workspace.
 pub(crate) fn library() -> PathBuf {
     built("libgdrapi.so")
+}
+
+/// The option that names it.
+pub(crate) fn lib() -> String {
+    format!("--lib={}", library().display())
 }
 
 /// The command `gdremu OPTIONS -- gdrcopy ARGUMENTS`.
@@ -29,8 +31,8 @@ pub(crate) fn gdrcopy(emulated: &[&str], arguments: &[&str]) -> Command {
 
 /// Runs a command, and what it output.
 pub(crate) fn run(command: &mut Command) -> Output {
-    let output = command.output().expect("gdremu starts");
-    Output::from(output)
+    eprintln!("{command:?}"); // Shown if the test fails.
+    Output::from(command.output().expect("gdremu starts"))
 }
 
 /// How a program ended, and what it output.
@@ -40,6 +42,39 @@ pub(crate) struct Output {
     pub(crate) status: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+}
+
+impl Output {
+    /// Asserts the exit status.
+    #[track_caller]
+    pub(crate) fn with_status(self, status: i32) -> Output {
+        assert_eq!(self.status, Some(status), "{self:?}");
+        self
+    }
+
+    /// Stdout as JSON.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Asserts that stdout has these texts.
+    #[track_caller]
+    pub(crate) fn prints(&self, texts: &[&str]) -> &Output {
+        for text in texts {
+            assert!(self.stdout.contains(text), "{text}: {self:?}");
+        }
+        self
+    }
+
+    /// Asserts that stderr has these texts.
+    #[track_caller]
+    pub(crate) fn reports(&self, texts: &[&str]) -> &Output {
+        for text in texts {
+            assert!(self.stderr.contains(text), "{text}: {self:?}");
+        }
+        self
+    }
 }
 
 impl From<process::Output> for Output {
@@ -52,18 +87,23 @@ impl From<process::Output> for Output {
     }
 }
 
-/// Builds the library that corrupts copies as FAULTY selects, and forwards to FAULTY_BEHIND.
-pub(crate) fn faulty_library(directory: &Path) -> PathBuf {
+/// Compiles a library from C.
+pub(crate) fn compile(source: &str, library: PathBuf) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let library = directory.join("faulty.so");
-    let status = Command::new("gcc")
-        .args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o"])
-        .arg(&library)
-        .arg(root.join("tools/tests/faulty.c"))
-        .arg("-I")
-        .arg(root.join("include"))
-        .arg("-ldl")
-        .status();
-    assert!(status.expect("gcc starts").success());
+    let soname = format!("-Wl,-soname,{}", library.file_name().unwrap().display());
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", &soname, "-I"]).arg(root.join("include"));
+    gcc.arg(root.join(source)).arg("-o").arg(&library).arg("-ldl");
+    assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
     library
+}
+
+/// The library that corrupts copies as FAULTY selects, and forwards to FAULTY_BEHIND.
+pub(crate) const FAULTY: &str = "tools/tests/faulty.c";
+
+/// Runs a tool with it.
+pub(crate) fn corrupted(tool: &str, fault: &str, options: &[&str]) -> Output {
+    let directory = tempfile::tempdir().unwrap();
+    let faulty = format!("--lib={}", compile(FAULTY, directory.path().join("faulty.so")).display());
+    run(gdrcopy(&[], &[tool, &faulty]).args(options).env("FAULTY", fault).env("FAULTY_BEHIND", library()))
 }

@@ -2,38 +2,52 @@
 #![forbid(unsafe_code)]
 
 use anyhow::{Result, bail};
+use clap::Args;
 
+use crate::commands::Runs;
 use crate::cuda::{DeviceBuffer, GPU_PAGE, Gpu};
-use crate::libgdrapi::{Connection, Library, MappingType};
+use crate::libgdrapi::{Connection, Library};
 use crate::measure::clock::Clock;
 use crate::measure::method::{Kind, Method};
+use crate::measure::plan::powers_of_two;
 use crate::measure::session::{Session, Setup};
 use crate::measure::stats::{self, Times};
 use crate::measure::target::Target;
 use crate::measure::verify::{difference, pattern};
 use crate::output::progress_bar;
+use crate::system::bytes::Bytes;
 use crate::system::interrupt::Interrupt;
 
-/// The sizes, libraries and runs to measure.
-#[derive(Clone, Copy, Debug)]
+/// The sizes and runs to measure.
+#[derive(Debug, Args)]
 pub(super) struct Config {
-    /// Size of the largest buffer.
-    pub(super) largest: usize,
-    /// Independent runs.
-    pub(super) runs: u32,
-    /// Untimed calls.
-    pub(super) warmup: usize,
-    /// Timed calls.
-    pub(super) iterations: usize,
-    pub(super) mapping: MappingType,
-    pub(super) force_pcie: bool,
-    pub(super) verify: bool,
+    /// Size of the largest buffer; the smallest is one GPU page of 64 KiB
+    #[arg(short, long, default_value = "16777216", value_name = "BYTES")]
+    pub(super) size: Bytes,
+
+    /// How often each call is timed
+    #[arg(short = 'n', long, default_value = "100", value_name = "N", value_parser = at_least_one)]
+    iterations: usize,
+
+    /// How often each call is made before timing
+    #[arg(short = 'w', long, default_value_t = 10, value_name = "N")]
+    warmup: usize,
+
+    #[command(flatten)]
+    runs: Runs,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".into()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
 }
 
 /// The timed calls, in order.
 pub(super) const CALLS: [&str; 5] = ["pin", "map", "get_info", "unmap", "unpin"];
 
-/// The results.
 #[derive(Debug)]
 pub(super) struct Results {
     pub(super) setup: Setup,
@@ -110,16 +124,16 @@ fn check(method: &Method) -> Result<()> {
 }
 
 /// Measures all sizes in each run, until the user interrupts.
-pub(super) fn run(session: Session, config: Config, target: &Target) -> Result<Results> {
+pub(super) fn run(session: Session, config: &Config, target: &Target) -> Result<Results> {
     let methods = session.methods.into_iter();
-    let pinners = methods.map(|method| Pinner::new(method, config.verify));
+    let pinners = methods.map(|method| Pinner::new(method, target.verify));
     let mut pinners: Vec<_> = pinners.collect::<Result<_>>()?;
-    let clock = Clock::calibrate();
-    let sizes: Vec<_> = doubling(config.largest).collect();
+    let (clock, runs) = (Clock::calibrate(), config.runs.number);
+    let sizes: Vec<_> = powers_of_two(config.size.0).filter(|&size| size >= GPU_PAGE).collect();
     // The samples by size, run and library.
     let mut samples: Vec<Vec<Vec<Vec<Sample>>>> = vec![Vec::new(); sizes.len()];
-    let progress = progress_bar(sizes.len() * config.runs as usize);
-    'runs: for run in 0..config.runs {
+    let progress = progress_bar(sizes.len() * runs as usize);
+    'runs: for run in 0..runs {
         if run > 0 {
             for pinner in &mut pinners {
                 *pinner = pinner.with_other_memory(session.gpu, target)?;
@@ -127,7 +141,7 @@ pub(super) fn run(session: Session, config: Config, target: &Target) -> Result<R
         }
         for (&size, samples) in sizes.iter().zip(&mut samples) {
             progress.set_message(format!("{size} B"));
-            samples.push(measure(&pinners, size, config, &clock, &session.interrupt)?);
+            samples.push(measure(&pinners, size, config, target, &clock, &session.interrupt)?);
             progress.inc(1);
             if session.interrupt.requested() {
                 break 'runs;
@@ -143,17 +157,7 @@ pub(super) fn run(session: Session, config: Config, target: &Target) -> Result<R
             .map(|library| LibraryTimes::new(runs.iter().map(|run| &run[library][..])))
             .collect(),
     });
-    Ok(Results {
-        setup: session.setup,
-        rows: rows.collect(),
-        runs: config.runs,
-        interrupted: session.interrupt.requested(),
-    })
-}
-
-/// 64 KiB, 128 KiB, … up to this number.
-fn doubling(largest: usize) -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(GPU_PAGE), |size| size.checked_mul(2)).take_while(move |&size| size <= largest)
+    Ok(Results { setup: session.setup, rows: rows.collect(), runs, interrupted: session.interrupt.requested() })
 }
 
 /// Times this size, the libraries in turn, and returns the samples of each. One turn is made even after
@@ -161,7 +165,8 @@ fn doubling(largest: usize) -> impl Iterator<Item = usize> {
 fn measure(
     pinners: &[Pinner],
     size: usize,
-    config: Config,
+    config: &Config,
+    target: &Target,
     clock: &Clock,
     interrupt: &Interrupt,
 ) -> Result<Vec<Vec<Sample>>> {
@@ -170,7 +175,7 @@ fn measure(
             break;
         }
         for pinner in pinners {
-            sample(pinner, size, config, clock)?;
+            sample(pinner, size, target, clock)?;
         }
     }
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); pinners.len()];
@@ -180,7 +185,7 @@ fn measure(
                 0 => place,
                 _ => pinners.len() - 1 - place,
             };
-            samples[library].push(sample(&pinners[library], size, config, clock)?);
+            samples[library].push(sample(&pinners[library], size, target, clock)?);
         }
         if interrupt.requested() {
             break;
@@ -190,10 +195,10 @@ fn measure(
 }
 
 /// Times the calls on `size` bytes.
-fn sample(pinner: &Pinner, size: usize, config: Config, clock: &Clock) -> Result<Sample> {
+fn sample(pinner: &Pinner, size: usize, target: &Target, clock: &Clock) -> Result<Sample> {
     let (connection, address) = (&pinner.connection, pinner.buffer.address());
-    let (ns_pin, handle) = timed(clock, || connection.pin(address, size, config.force_pcie))?;
-    let (ns_map, va) = timed(clock, || connection.map(handle, size, config.mapping))?;
+    let (ns_pin, handle) = timed(clock, || connection.pin(address, size, target.force_pcie))?;
+    let (ns_map, va) = timed(clock, || connection.map(handle, size, target.mapping))?;
     let (ns_info, _) = timed(clock, || connection.info(handle))?;
     let (ns_unmap, ()) = timed(clock, || connection.unmap(handle, va, size))?;
     let (ns_unpin, ()) = timed(clock, || connection.unpin(handle))?;
@@ -221,16 +226,5 @@ impl LibraryTimes {
             fastest_run: calls.map(|(_, fastest)| fastest),
             pins: runs.flatten().map(|sample| sample[0]).collect(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_double_from_one_page() {
-        let sizes: Vec<_> = doubling(300_000).collect();
-        assert_eq!(sizes, [65536, 131072, 262144]);
     }
 }

@@ -9,8 +9,9 @@ use serde::Serialize;
 use super::measure::{CALLS, LibraryTimes, Results, Row};
 use crate::measure::chart::Plot;
 use crate::measure::session::Setup;
-use crate::output::Output;
+use crate::measure::stats::Times;
 use crate::output::table::Table;
+use crate::output::{self, Output};
 
 /// Bars of a histogram.
 const BINS: usize = 10;
@@ -21,74 +22,38 @@ const LONGEST_BAR: usize = 50;
 /// Means, percentiles, and a histogram of the pins of each size.
 fn text(results: &Results) -> String {
     let mut text = results.setup.to_string();
-    let _ = write!(text, "\nMean\n{}", means(results));
-    let _ = write!(text, "\nP0 / P50 / P99\n{}", percentiles(results));
+    let means = table(results, true, |library, call| microseconds(library.calls[call].mean));
+    let percentiles = table(results, false, |library, call| {
+        let Times { p0, median, p99, .. } = library.calls[call];
+        [p0, median, p99].map(microseconds).join(" / ")
+    });
+    let _ = write!(text, "\nMean\n{means}\nP0 / P50 / P99\n{percentiles}");
     if results.runs > 1 {
-        let title = "P50 of the median and of the fastest run";
-        let _ = write!(text, "\n{title}\n{}", fastest(results));
+        let fastest = table(results, false, |library, call| {
+            [library.calls[call].median, library.fastest_run[call]].map(microseconds).join(" / ")
+        });
+        let _ = write!(text, "\nP50 of the median and of the fastest run\n{fastest}");
     }
-    for row in &results.rows {
-        for (library, times) in results.setup.libraries.iter().zip(&row.libraries) {
-            let (label, size) = (&library.label, row.size);
-            let _ = writeln!(text, "\n{label}: histogram of pin, {size} bytes (us)");
-            text.push_str(&histogram(&times.pins));
-        }
+    for (row, library, label) in each(results) {
+        let _ = writeln!(text, "\n{label}: histogram of pin, {} bytes (us)", row.size);
+        text.push_str(&histogram(&row.libraries[library].pins));
     }
     text
 }
 
-fn names() -> Vec<String> {
-    let calls = CALLS.iter().map(|call| format!("{call}.Time(us)"));
-    ["Size(B)", "Library"].map(str::to_owned).into_iter().chain(calls).collect()
-}
-
-/// The mean of each call; for two libraries also the ratio of their medians.
-fn means(results: &Results) -> Table {
-    let mut table = Table::new(names());
-    for row in &results.rows {
-        for (library, times) in results.setup.libraries.iter().zip(&row.libraries) {
-            let mut cells = vec![row.size.to_string(), library.label.clone()];
-            cells.extend(times.calls.iter().map(|times| microseconds(times.mean)));
-            table.push(cells);
-        }
-        if row.libraries.len() > 1 {
-            let mut cells = vec![row.size.to_string(), "P50 ratio".into()];
-            cells.extend((0..CALLS.len()).map(|call| match ratio(row, 1, call) {
-                Some(ratio) => format!("{ratio:.2}"),
-                None => String::new(),
-            }));
-            table.push(cells);
-        }
-    }
-    table
-}
-
-fn percentiles(results: &Results) -> Table {
-    let mut table = Table::new(names());
-    for row in &results.rows {
-        for (library, times) in results.setup.libraries.iter().zip(&row.libraries) {
-            let mut cells = vec![row.size.to_string(), library.label.clone()];
-            cells.extend(times.calls.iter().map(|times| {
-                let three = [times.p0, times.median, times.p99].map(microseconds);
-                three.join(" / ")
-            }));
-            table.push(cells);
-        }
-    }
-    table
-}
-
-fn fastest(results: &Results) -> Table {
-    let mut table = Table::new(names());
+/// The calls of each size and library; with ratios, those of the second library's medians below it.
+fn table(results: &Results, has_ratios: bool, cell: impl Fn(&LibraryTimes, usize) -> String) -> Table {
+    let names = ["Size(B)", "Library"].map(str::to_owned);
+    let mut table = Table::new(names.into_iter().chain(CALLS.map(|call| format!("{call}.Time(us)"))));
+    let mut push = |row: &Row, name: &str, cell: &dyn Fn(usize) -> String| {
+        let names = [row.size.to_string(), name.to_owned()];
+        table.push(names.into_iter().chain((0..CALLS.len()).map(cell)).collect());
+    };
     for (row, library, label) in each(results) {
-        let times = &row.libraries[library];
-        let mut cells = vec![row.size.to_string(), label.to_owned()];
-        let pairs = times.calls.iter().zip(times.fastest_run);
-        cells.extend(pairs.map(|(median, fastest)| {
-            let two = [median.median, fastest].map(microseconds);
-            two.join(" / ")
-        }));
-        table.push(cells);
+        push(row, label, &|call| cell(&row.libraries[library], call));
+        if has_ratios && library > 0 {
+            push(row, "P50 ratio", &|call| output::ratio(ratio(row, library, call)));
+        }
     }
     table
 }
@@ -159,7 +124,6 @@ struct Pins<'a> {
     ns: &'a [f64],
 }
 
-/// Prints the results and draws the chart.
 pub(super) fn write(results: &Results, output: &Output, plot: &Plot) -> Result<()> {
     let records = records(results);
     let pins = each(results).map(|(row, library, label)| Pins {

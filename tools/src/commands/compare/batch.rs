@@ -17,7 +17,7 @@ use crate::measure::sampler::{Repetitions, take_turns};
 use crate::measure::session::{Extra, Session, Setup};
 use crate::measure::stats::Times;
 use crate::output::table::Table;
-use crate::output::{self, progress_bar, ratio};
+use crate::output::{self, name, progress_bar, ratio};
 
 /// Items in a sample, at different lines.
 const ITEMS: usize = 256;
@@ -29,11 +29,9 @@ const SIZES: [usize; 3] = [4, 8, 64];
 /// Items between two fences.
 const BATCHES: [usize; 5] = [1, 4, 16, 64, 256];
 
-/// Everything measured.
 #[derive(Debug, Serialize)]
 struct Results {
     setup: Setup,
-    /// The crate's copy routine.
     routine: &'static str,
     records: Vec<Record>,
     interrupted: bool,
@@ -55,7 +53,6 @@ struct Record {
     ratio: f64,
 }
 
-/// Runs it.
 pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let target = &options.copies.target;
     let session = Session::open("compare", target, SPREAD, &Extra::default())?;
@@ -228,7 +225,6 @@ impl Bench<'_> {
         })
     }
 
-    /// The items as sets of words.
     fn words(&self, offsets: &[usize], batch: usize) -> Result<Vec<Words<'_, u32>>> {
         let word = |&offset: &usize| self.mapping.word(offset);
         let words: Vec<Word<'_, u32>> = offsets.iter().map(word).collect::<Result<_, _>>()?;
@@ -273,7 +269,7 @@ fn text(results: &Results) -> String {
     for record in &results.records {
         table.push(vec![
             record.direction.name().into(),
-            record.pattern.name().into(),
+            name(record.pattern),
             record.size_bytes.to_string(),
             record.batch.to_string(),
             record.method.into(),

@@ -13,13 +13,12 @@ use anyhow::Result;
 use crate::measure::method::WARM_UP;
 use crate::measure::plan::Point;
 use crate::measure::sampler::Repetitions;
-use crate::measure::session::Extra;
+use crate::measure::session::{Extra, Session};
 use crate::output::Usage;
 use crate::system::environment::Environment;
 
 pub(crate) use options::Options;
 
-/// Runs the tool.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.batch {
         return batch::run(options);
@@ -35,7 +34,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let extra = Extra { max_libraries: usize::MAX, variants, others: options.others.clone() };
     let len = points.iter().map(Point::device_len).max().unwrap_or(0);
-    let session = options.copies.open("compare", len.max(WARM_UP), &extra)?;
+    let session = Session::open("compare", &options.copies.target, len.max(WARM_UP), &extra)?;
 
     let budget = Duration::from_secs(options.budget).as_nanos() as f64;
     let share = Repetitions::Budget(budget / points.len() as f64);

@@ -25,16 +25,6 @@ pub(super) enum Pattern {
 const PAGE: usize = 4096 / 64;
 
 impl Pattern {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Pattern::Random => "random",
-            Pattern::Contiguous => "contiguous",
-            Pattern::Alternating => "alternating",
-            Pattern::Even => "even",
-            Pattern::Page => "page",
-        }
-    }
-
     /// Draws `count` of the lines below `lines`, which must be even and hold a run of that many pages.
     pub(super) fn draw(self, count: usize, lines: usize, random: &mut Random) -> Vec<usize> {
         let stride = if self == Pattern::Page { PAGE } else { 1 };

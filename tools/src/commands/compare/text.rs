@@ -8,7 +8,6 @@ use crate::measure::results::{Outcome, Results, Row};
 use crate::output::table::Table;
 use crate::system::bytes::Bytes;
 
-/// The whole report.
 pub(super) fn render(results: &Results) -> String {
     let (setup, load) = (&results.setup, &results.load);
     let mut text = format!("{}\n{setup}", setup.command);
@@ -45,7 +44,6 @@ pub(super) fn render(results: &Results) -> String {
     text
 }
 
-/// The values of some points, sorted.
 fn unique(rows: &[&Row], value: impl Fn(&Point) -> usize) -> Vec<usize> {
     let mut values: Vec<_> = rows.iter().map(|row| value(&row.point)).collect();
     values.sort_unstable();

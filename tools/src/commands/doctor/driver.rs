@@ -24,23 +24,23 @@ pub(super) fn gpu_maps_dmabufs(gpu: &Gpu) -> bool {
 }
 
 pub(super) fn findings(cuda: &Cuda, nvml: Option<&Nvml>, backends: Backends) -> Vec<Finding> {
-    let mut findings = Vec::from_iter(no_hardware(cuda, pci::has_nvidia_gpu()));
-    findings.push(gpu_driver(nvml));
-    match &cuda.version {
-        Ok(version) => findings.push(Finding::ok("CUDA", format!("{}, by the driver", format_version(*version)))),
-        Err(why) => findings.push(Finding::problem(
-            "CUDA",
+    let no_hardware = no_hardware(cuda, pci::has_nvidia_gpu());
+    let mut findings = Vec::from_iter(no_hardware.map(|finding| finding.about("hardware")));
+    findings.push(gpu_driver(nvml).about("GPU driver"));
+    let found = match &cuda.version {
+        Ok(version) => Finding::ok(format!("{}, by the driver", format_version(*version))),
+        Err(why) => Finding::problem(
             format!("no CUDA driver: {why}"),
-            "install the GPU driver's libcuda.so.1; into containers NVIDIA's container toolkit \
-             adds it (--gpus all)",
-        )),
-    }
+            "install the GPU driver's libcuda.so.1; into containers NVIDIA's container toolkit adds it (--gpus all)",
+        ),
+    };
+    findings.push(found.about("CUDA"));
     if let Ok(version) = cuda.version {
-        findings.push(dmabuf(version, backends));
-        findings.push(gpus(cuda));
-        findings.push(cdmm(cuda));
+        findings.push(dmabuf(version, backends).about("dma-buf backend"));
+        findings.push(gpus(cuda).about("GPUs"));
+        findings.push(cdmm(cuda).about("CDMM"));
     }
-    findings.push(peermem());
+    findings.push(peermem().about("nvidia-peermem"));
     findings
 }
 
@@ -49,7 +49,6 @@ fn no_hardware(cuda: &Cuda, on_the_bus: Option<bool>) -> Option<Finding> {
     let seen = cuda.gpus.as_ref().is_ok_and(|gpus| !gpus.is_empty());
     (on_the_bus == Some(false) && !seen).then(|| {
         let finding = Finding::problem(
-            "hardware",
             "no GPU of NVIDIA in /sys/bus/pci/devices",
             "use a computer with one, or pass it through to this virtual machine; without any GPU, \
              programs run under gdremu",
@@ -64,7 +63,6 @@ fn format_version(version: i32) -> String {
 }
 
 fn gpu_driver(nvml: Option<&Nvml>) -> Finding {
-    let subject = "GPU driver";
     let text = files::text("/proc/driver/nvidia/version");
     let kind = match text.as_deref() {
         Some(text) if text.contains("Open Kernel Module") => ", open kernel modules",
@@ -74,8 +72,8 @@ fn gpu_driver(nvml: Option<&Nvml>) -> Finding {
     let version = text.as_deref().and_then(version_in).map(str::to_owned);
     let version = version.or_else(|| nvml?.driver_version()).or_else(|| files::text("/sys/module/nvidia/version"));
     match version {
-        Some(version) => Finding::ok(subject, format!("{version}{kind}")),
-        None => Finding::unknown(subject, "not reported: there is no /proc/driver/nvidia/version"),
+        Some(version) => Finding::ok(format!("{version}{kind}")),
+        None => Finding::unknown("not reported: there is no /proc/driver/nvidia/version"),
     }
 }
 
@@ -86,9 +84,8 @@ fn version_in(text: &str) -> Option<&str> {
 }
 
 fn dmabuf(version: i32, backends: Backends) -> Finding {
-    let subject = "dma-buf backend";
     if version >= DMABUF_SINCE {
-        return Finding::ok(subject, "the driver is new enough");
+        return Finding::ok("the driver is new enough");
     }
     let value = format!(
         "the driver supports CUDA {}, mapping dma-bufs needs {}",
@@ -96,24 +93,21 @@ fn dmabuf(version: i32, backends: Backends) -> Finding {
         format_version(DMABUF_SINCE)
     );
     match backends.need_dmabuf() {
-        true => Finding::problem(subject, value, "update the GPU driver to 610 or later").caused_by(Cause::DmaBuf),
+        true => Finding::problem(value, "update the GPU driver to 610 or later").caused_by(Cause::DmaBuf),
         // gdrdrv works.
-        false => Finding::ok(subject, format!("not needed here: {value}")),
+        false => Finding::ok(format!("not needed here: {value}")),
     }
 }
 
 fn gpus(cuda: &Cuda) -> Finding {
-    let subject = "GPUs";
     match cuda.gpus.as_deref() {
         Ok([]) => Finding::problem(
-            subject,
             "CUDA sees no GPU",
             "is CUDA_VISIBLE_DEVICES right, and does nvidia-smi show one? A container needs \
              --gpus all",
         ),
-        Ok(gpus) => Finding::ok(subject, gpus.len().to_string()),
+        Ok(gpus) => Finding::ok(gpus.len().to_string()),
         Err(why) => Finding::problem(
-            subject,
             format!("CUDA cannot be used: {why}"),
             "does nvidia-smi work? After an update of the driver, reload its kernel module \
              or reboot",
@@ -123,32 +117,29 @@ fn gpus(cuda: &Cuda) -> Finding {
 
 /// Coherent driver-based memory management, where GPU memory is no NUMA node of the host.
 fn cdmm(cuda: &Cuda) -> Finding {
-    let subject = "CDMM";
     let gpus = cuda.gpus.as_deref().unwrap_or_default();
     if !gpus.iter().any(|gpu| gpu.coherent == Some(true)) {
-        return Finding::ok(subject, "not applicable: no GPU has a coherent link");
+        return Finding::ok("not applicable: no GPU has a coherent link");
     }
     let params = files::text("/proc/driver/nvidia/params");
     let mode = params.as_deref().and_then(|params| files::field(params, "CoherentGPUMemoryMode"));
     match mode.map(|mode| mode.trim_matches('"')) {
-        Some("driver") => Finding::ok(subject, "on: the GPU's memory is no NUMA node of the host"),
-        Some("numa") => Finding::ok(subject, "off: the GPU's memory is a NUMA node of the host"),
-        Some("") => Finding::unknown(subject, "not set (NVreg_CoherentGPUMemoryMode): as the GPU driver chooses"),
-        Some(mode) => Finding::unknown(subject, format!("unknown mode {mode}")),
-        None => Finding::unknown(subject, "not reported by /proc/driver/nvidia/params"),
+        Some("driver") => Finding::ok("on: the GPU's memory is no NUMA node of the host"),
+        Some("numa") => Finding::ok("off: the GPU's memory is a NUMA node of the host"),
+        Some("") => Finding::unknown("not set (NVreg_CoherentGPUMemoryMode): as the GPU driver chooses"),
+        Some(mode) => Finding::unknown(format!("unknown mode {mode}")),
+        None => Finding::unknown("not reported by /proc/driver/nvidia/params"),
     }
 }
 
 fn peermem() -> Finding {
-    let subject = "nvidia-peermem";
     match files::module_loaded("nvidia_peermem") {
-        Some(true) => Finding::ok(subject, "loaded"),
+        Some(true) => Finding::ok("loaded"),
         Some(false) => Finding::ok(
-            subject,
             "not loaded; gdrcopy does not need it, RDMA network cards may want it (modprobe \
              nvidia-peermem)",
         ),
-        None => Finding::unknown(subject, "not reported: there is no /proc/modules"),
+        None => Finding::unknown("not reported: there is no /proc/modules"),
     }
 }
 
@@ -164,13 +155,5 @@ mod tests {
         assert!(is_missing(Err("no libcuda".into()), Some(false)));
         assert!(!is_missing(Ok(Vec::new()), Some(true)));
         assert!(!is_missing(Ok(Vec::new()), None));
-    }
-
-    #[test]
-    fn driver_version_is_found_in_its_line() {
-        let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n\
-                    GCC version:  gcc version 12.2.0\n";
-        assert_eq!(version_in(open), Some("580.95.05"));
-        assert_eq!(version_in("NVRM version: something else\n"), None);
     }
 }

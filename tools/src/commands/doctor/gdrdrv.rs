@@ -22,55 +22,44 @@ fn fits(versions: &Versions) -> bool {
 }
 
 pub(super) fn findings(module: &Gdrdrv, backends: Backends, container: Option<&str>) -> Vec<Finding> {
-    let mut findings = vec![node(module, backends, container)];
+    let mut findings = vec![node(module, container).about("device node")];
     match &module.versions {
-        Err(errno) if module.node.is_ok() => findings.push(refused(*errno, backends, container)),
+        Err(errno) if module.node.is_ok() => findings.push(refused(*errno, container)),
         Err(_) => {}
-        Ok(versions) => findings.push(version(versions, backends)),
+        Ok(versions) => findings.push(version(versions).about("module version")),
     }
     if module.bound_to_dummy {
-        findings.push(dummy(backends));
+        findings.push(dummy().about("bound to"));
     }
     match &module.params {
-        Some(params) => findings.extend([persistence(params), flavor(params)]),
+        Some(params) => {
+            findings.extend([persistence(params).about("persistent mapping"), flavor(params).about("built for")])
+        }
         None if module.node.is_err() => {}
         None => findings
-            .push(Finding::unknown("persistent mapping", "not reported: there is no /proc/driver/gdrdrv/params")),
+            .push(Finding::unknown("not reported: there is no /proc/driver/gdrdrv/params").about("persistent mapping")),
     }
-    findings.into_iter().map(|finding| finding.caused_by(Cause::Gdrdrv)).collect()
+    let needed = backends.need_gdrdrv();
+    findings.into_iter().map(|finding| finding.caused_by(Cause::Gdrdrv).only_if(needed)).collect()
 }
 
-fn node(module: &Gdrdrv, backends: Backends, container: Option<&str>) -> Finding {
-    let subject = "device node";
+fn node(module: &Gdrdrv, container: Option<&str>) -> Finding {
     match &module.node {
-        Ok(node) if node.is_device => Finding::ok(subject, describe(node)),
-        Ok(_) => Finding::problem_if(
-            backends.need_gdrdrv(),
-            subject,
-            format!("{NODE} is not a device"),
-            format!("remove it; {}", make_node(container)),
-        ),
-        Err(Errno::ENOENT) => Finding::problem_if(
-            backends.need_gdrdrv(),
-            subject,
-            match module.loaded {
-                Some(true) => format!("the module is loaded, but there is no {NODE}"),
-                Some(false) => {
-                    format!("there is no {NODE}, and the module is {}", state(module, container))
-                }
-                None => format!("there is no {NODE}"),
-            },
-            match module.loaded {
-                Some(true) => make_node(container),
-                _ => load_module(module, container),
-            },
-        ),
-        Err(errno) => Finding::problem_if(
-            backends.need_gdrdrv(),
-            subject,
-            format!("{NODE}: {errno}"),
-            "give this user execute permission on /dev",
-        ),
+        Ok(node) if node.is_device => Finding::ok(describe(node)),
+        Ok(_) => Finding::problem(format!("{NODE} is not a device"), format!("remove it; {}", make_node(container))),
+        Err(Errno::ENOENT) => {
+            let absent = format!("there is no {NODE}");
+            let (value, remedy) = match module.loaded {
+                Some(true) => (format!("the module is loaded, but {absent}"), make_node(container)),
+                Some(false) => (
+                    format!("{absent}, and the module is {}", state(module, container)),
+                    load_module(module, container),
+                ),
+                None => (absent, load_module(module, container)),
+            };
+            Finding::problem(value, remedy)
+        }
+        Err(errno) => Finding::problem(format!("{NODE}: {errno}"), "give this user execute permission on /dev"),
     }
 }
 
@@ -135,7 +124,7 @@ fn load_module(module: &Gdrdrv, container: Option<&str>) -> String {
 }
 
 /// The node exists, but opening it or querying the version fails.
-fn refused(errno: Errno, backends: Backends, container: Option<&str>) -> Finding {
+fn refused(errno: Errno, container: Option<&str>) -> Finding {
     let stale = format!("modprobe gdrdrv, then {}", make_node(container));
     let remedy = match errno {
         Errno::EACCES => {
@@ -154,14 +143,12 @@ fn refused(errno: Errno, backends: Backends, container: Option<&str>) -> Finding
         Errno::EMFILE | Errno::ENFILE => "raise the limit of open files (ulimit -n)",
         _ => "see the kernel's log (dmesg), and reload the module",
     };
-    Finding::problem_if(backends.need_gdrdrv(), "opening it", format!("{errno:?} ({})", errno.desc()), remedy)
+    Finding::problem(format!("{errno:?} ({})", errno.desc()), remedy).about("opening it")
 }
 
 /// Such a module can be opened, but refuses every pin with EINVAL.
-fn dummy(backends: Backends) -> Finding {
-    Finding::problem_if(
-        backends.need_gdrdrv(),
-        "bound to",
+fn dummy() -> Finding {
+    Finding::problem(
         "nv-p2p-dummy, with which no GPU memory can be pinned",
         "unload both (modprobe -r gdrdrv nv-p2p-dummy), prevent loading the latter (blacklist nv-p2p-dummy \
          in /etc/modprobe.d), build gdrdrv against the sources of the GPU driver in use, and load it \
@@ -169,53 +156,44 @@ fn dummy(backends: Backends) -> Finding {
     )
 }
 
-fn version(versions: &Versions, backends: Backends) -> Finding {
-    let subject = "module version";
+fn version(versions: &Versions) -> Finding {
     let Versions { module, oldest_library } = versions;
     if *module < Version::OLDEST_GDRDRV {
-        return Finding::problem_if(
-            backends.need_gdrdrv(),
-            subject,
+        return Finding::problem(
             format!("{module} is too old"),
             format!("update the module to {} or later (package gdrdrv-dkms)", Version::OLDEST_GDRDRV),
         );
     }
     if *oldest_library > Version::API {
-        return Finding::problem_if(
-            backends.need_gdrdrv(),
-            subject,
+        return Finding::problem(
             format!("{module} only supports libraries of version {oldest_library} and later"),
             format!("update libgdrapi, or use a module that supports {}", Version::API),
         );
     }
     if *module < PERSISTENT_SINCE {
         return Finding::warning(
-            subject,
             format!("{module}, without persistent mappings and pin flags"),
             format!("update the module to {PERSISTENT_SINCE} or later"),
         );
     }
-    Finding::ok(subject, format!("{module}, for libraries from {oldest_library} on"))
+    Finding::ok(format!("{module}, for libraries from {oldest_library} on"))
 }
 
 fn persistence(params: &str) -> Finding {
-    let subject = "persistent mapping";
     match files::field(params, "Use persistent mapping") {
-        Some("yes") => Finding::ok(subject, "on"),
+        Some("yes") => Finding::ok("on"),
         Some(_) => Finding::warning(
-            subject,
             "off: mappings become invalid when their memory is freed",
             "load the module with use_persistent_mapping=1 (GPU driver 535 or later)",
         ),
-        None => Finding::unknown(subject, "not reported by /proc/driver/gdrdrv/params"),
+        None => Finding::unknown("not reported by /proc/driver/gdrdrv/params"),
     }
 }
 
 fn flavor(params: &str) -> Finding {
-    let subject = "built for";
     match files::field(params, "Built for NVIDIA driver flavor") {
-        Some(flavor) => Finding::ok(subject, format!("the {flavor} GPU driver")),
-        None => Finding::unknown(subject, "not reported by /proc/driver/gdrdrv/params"),
+        Some(flavor) => Finding::ok(format!("the {flavor} GPU driver")),
+        None => Finding::unknown("not reported by /proc/driver/gdrdrv/params"),
     }
 }
 

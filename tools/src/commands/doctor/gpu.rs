@@ -4,6 +4,7 @@
 use super::backends::Backends;
 use super::driver;
 use super::report::{Cause, Finding, Section, bytes};
+use crate::cuda::Device;
 use crate::cuda::survey::Gpu;
 use crate::system::cpu;
 use crate::system::nvml::{Bar1, Nvml};
@@ -14,147 +15,133 @@ const SMALL_BAR1: u64 = 1 << 30;
 
 /// `pinned`: bytes that gdrdrv has pinned on all GPUs, if known.
 pub(super) fn section(gpu: &Gpu, nvml: Option<&Nvml>, backends: Backends, pinned: Option<u64>) -> Section {
-    let pci = pci::query(&gpu.pci_address);
-    let bar1 = nvml.and_then(|nvml| nvml.bar1(&gpu.pci_address));
-    let title = format!("GPU {}: {} at {}", gpu.number, gpu.name, gpu.pci_address);
+    let Device { number, name, pci_address, .. } = &gpu.device;
+    let pci = pci::query(pci_address);
+    let bar1 = nvml.and_then(|nvml| nvml.bar1(pci_address));
+    let title = format!("GPU {number}: {name} at {pci_address}");
     Section::new(
         title,
         vec![
-            rdma(gpu, backends),
-            rdma_with_vmm(gpu),
-            dmabuf(gpu, backends),
-            memory_pools(gpu),
-            platform(gpu),
-            bar1_size(gpu, bar1.map(|bar1| bar1.total).or(pci.bar1), pinned),
-            bar1_use(bar1, pinned.is_some()),
-            numa_node(&gpu.pci_address),
-            link(&pci),
+            rdma(gpu, backends).about("GPUDirect RDMA"),
+            rdma_with_vmm(gpu).about("RDMA with VMM"),
+            dmabuf(gpu, backends).about("dma-buf"),
+            memory_pools(gpu).about("memory pools"),
+            platform(gpu).about("platform"),
+            bar1_size(gpu, bar1.map(|bar1| bar1.total).or(pci.bar1), pinned).about("BAR1 size"),
+            bar1_use(bar1, pinned.is_some()).about("BAR1 use"),
+            numa_node(pci_address).about("NUMA node"),
+            link(&pci).about("PCIe link"),
         ],
     )
 }
 
 fn rdma(gpu: &Gpu, backends: Backends) -> Finding {
-    let subject = "GPUDirect RDMA";
     match gpu.rdma {
-        Some(true) => Finding::ok(subject, "supported"),
-        Some(false) => Finding::problem_if(
-            !(backends.need_dmabuf() && backends.dmabuf && driver::gpu_maps_dmabufs(gpu)),
-            subject,
+        Some(true) => Finding::ok("supported"),
+        Some(false) => Finding::problem(
             "not supported: gdrdrv cannot pin this GPU's memory",
             "use a data-center or RTX PRO GPU, or exclude this one (CUDA_VISIBLE_DEVICES)",
-        ),
-        None => Finding::unknown(subject, "not reported by this driver (CUDA 11.3 can)"),
+        )
+        .only_if(!(backends.need_dmabuf() && backends.dmabuf && driver::gpu_maps_dmabufs(gpu))),
+        None => Finding::unknown("not reported by this driver (CUDA 11.3 can)"),
     }
 }
 
 fn rdma_with_vmm(gpu: &Gpu) -> Finding {
-    let subject = "RDMA with VMM";
     match gpu.rdma_with_vmm {
-        Some(true) => Finding::ok(subject, "supported: memory from cuMemCreate can be pinned"),
+        Some(true) => Finding::ok("supported: memory from cuMemCreate can be pinned"),
         Some(false) => Finding::warning(
-            subject,
             "not supported: memory from cuMemCreate cannot be pinned",
             "pin memory from cuMemAlloc or cudaMalloc",
         ),
-        None => Finding::unknown(subject, "not reported by this driver (CUDA 11.0 can)"),
+        None => Finding::unknown("not reported by this driver (CUDA 11.0 can)"),
     }
 }
 
 fn dmabuf(gpu: &Gpu, backends: Backends) -> Finding {
-    let subject = "dma-buf";
     let value = match (gpu.dmabuf_mmap, gpu.dmabuf) {
         (Some(true), _) => "its memory can be mapped as one",
         (Some(false), Some(true)) => "its memory can be exported as one, but not mapped",
         (None, Some(true)) => "its memory can be exported as one",
         (_, Some(false)) | (Some(false), None) => "its memory cannot be exported as one",
         (None, None) => {
-            return Finding::unknown(subject, "not reported by this driver (CUDA 11.7 can)");
+            return Finding::unknown("not reported by this driver (CUDA 11.7 can)");
         }
     };
     if backends.need_dmabuf() && !driver::gpu_maps_dmabufs(gpu) {
         let remedy = "use the open kernel modules of the GPU driver, which dma-bufs need";
-        return Finding::problem(subject, value, remedy).caused_by(Cause::DmaBuf);
+        return Finding::problem(value, remedy).caused_by(Cause::DmaBuf);
     }
-    Finding::ok(subject, value)
+    Finding::ok(value)
 }
 
 fn memory_pools(gpu: &Gpu) -> Finding {
-    let subject = "memory pools";
     match gpu.memory_pools {
-        Some(true) => Finding::ok(subject, "supported"),
-        Some(false) => Finding::ok(subject, "none; gdrcopy does without"),
-        None => Finding::unknown(subject, "not reported by this driver (CUDA 11.2 can)"),
+        Some(true) => Finding::ok("supported"),
+        Some(false) => Finding::ok("none; gdrcopy does without"),
+        None => Finding::unknown("not reported by this driver (CUDA 11.2 can)"),
     }
 }
 
 fn platform(gpu: &Gpu) -> Finding {
-    let subject = "platform";
     if std::fs::read_to_string("/proc/version").is_ok_and(|version| version.contains("microsoft")) {
         return Finding::problem(
-            subject,
             "WSL: GPUs are driven by Windows (WDDM), which gives no access to BAR1",
             "boot Linux itself",
         );
     }
     match (gpu.coherent, gpu.tcc) {
-        (_, Some(true)) => Finding::ok(subject, "TCC driver model"),
-        (Some(true), _) => Finding::ok(subject, "coherent: mappings are cached, unless forced over PCIe"),
-        (Some(false), _) => Finding::ok(subject, "PCIe: mappings are write-combining"),
-        (None, _) => Finding::unknown(subject, "not reported by this driver (CUDA 9.2 can)"),
+        (_, Some(true)) => Finding::ok("TCC driver model"),
+        (Some(true), _) => Finding::ok("coherent: mappings are cached, unless forced over PCIe"),
+        (Some(false), _) => Finding::ok("PCIe: mappings are write-combining"),
+        (None, _) => Finding::unknown("not reported by this driver (CUDA 9.2 can)"),
     }
 }
 
 fn bar1_size(gpu: &Gpu, bar1: Option<u64>, pinned: Option<u64>) -> Finding {
-    let subject = "BAR1 size";
     let pinned = match pinned {
         Some(pinned) => format!("; {} pinned through gdrdrv, on all GPUs", bytes(pinned)),
         None => String::new(),
     };
     match bar1 {
-        None => Finding::unknown(subject, "not reported by NVML or sysfs"),
+        None => Finding::unknown("not reported by NVML or sysfs"),
         Some(size) if size < SMALL_BAR1 && size < gpu.memory => Finding::warning(
-            subject,
             format!("{}: the limit for all pins{pinned}", bytes(size)),
             "enable Resizable BAR and Above 4G Decoding in the firmware, or on workstation cards NVIDIA's \
              displaymodeselector; or pin less",
         ),
-        Some(size) => Finding::ok(subject, format!("{}{pinned}", bytes(size))),
+        Some(size) => Finding::ok(format!("{}{pinned}", bytes(size))),
     }
 }
 
 fn bar1_use(bar1: Option<Bar1>, pins_are_listed: bool) -> Finding {
-    let subject = "BAR1 use";
     match bar1 {
-        None => Finding::unknown(subject, "not reported by NVML"),
+        None => Finding::unknown("not reported by NVML"),
         Some(Bar1 { total, free, used }) if free < total / 10 => Finding::warning(
-            subject,
             format!("{} used, {} free", bytes(used), bytes(free)),
             match pins_are_listed {
                 true => "end programs that hold pins: the section pins lists them",
                 false => "end programs that hold pins: gdrcopy ps shows them",
             },
         ),
-        Some(Bar1 { free, used, .. }) => Finding::ok(subject, format!("{} used, {} free", bytes(used), bytes(free))),
+        Some(Bar1 { free, used, .. }) => Finding::ok(format!("{} used, {} free", bytes(used), bytes(free))),
     }
 }
 
 fn numa_node(pci_address: &str) -> Finding {
-    let subject = "NUMA node";
     match (cpu::node_of_pci_device(pci_address), cpu::allowed_nodes()) {
-        (None, _) => Finding::unknown(subject, "not reported by sysfs"),
+        (None, _) => Finding::unknown("not reported by sysfs"),
         (Some(node), Some(allowed)) if !allowed.contains(&node) => Finding::warning(
-            subject,
             format!("{node}, and this process may only run on CPUs of other nodes"),
             format!("run programs near the GPU: numactl --cpunodebind={node} --membind={node}"),
         ),
-        (Some(node), _) => Finding::ok(subject, node.to_string()),
+        (Some(node), _) => Finding::ok(node.to_string()),
     }
 }
 
 fn link(pci: &Pci) -> Finding {
-    let subject = "PCIe link";
     let (Some(width), Some(speed)) = (pci.width, &pci.speed) else {
-        return Finding::unknown(subject, "not reported by sysfs");
+        return Finding::unknown("not reported by sysfs");
     };
     let generation = |speed: &str| match pci::generation(speed) {
         Some(generation) => format!("generation {generation}"),
@@ -167,10 +154,9 @@ fn link(pci: &Pci) -> Finding {
     }
     match pci.max_width {
         Some(most) if most > width => Finding::warning(
-            subject,
             format!("{value}, of {most} supported by the GPU"),
             "reseat the card, or use a slot that is wired for more lanes",
         ),
-        _ => Finding::ok(subject, value),
+        _ => Finding::ok(value),
     }
 }

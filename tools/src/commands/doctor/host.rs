@@ -25,16 +25,20 @@ const LITTLE_LOCKED: rlim_t = 64 << 20;
 
 pub(super) fn findings(backends: Backends, container: Option<&str>) -> Vec<Finding> {
     let mut findings = vec![container_finding(container)];
-    findings.extend(gvisor());
+    findings.extend(gvisor().map(|finding| finding.about("sandbox")));
     findings.extend(cdi(backends));
-    findings.extend([copy_routine(), pages(), descriptors(backends), locked_memory()]);
+    findings.extend([
+        copy_routine().about("copy routine"),
+        pages().about("pages"),
+        descriptors(backends).about("open files"),
+        locked_memory().about("locked memory"),
+    ]);
     findings
 }
 
 fn descriptors(backends: Backends) -> Finding {
-    let subject = "open files";
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
-        return Finding::unknown(subject, "not reported by getrlimit");
+        return Finding::unknown("not reported by getrlimit");
     };
     let uses_dmabufs = backends.need_dmabuf() && backends.dmabuf;
     let enough = if uses_dmabufs { FEW_FOR_DMABUFS } else { FEW };
@@ -45,24 +49,21 @@ fn descriptors(backends: Backends) -> Finding {
     let raised = hard.min(65536);
     match soft < enough {
         true if raised < enough => Finding::warning(
-            subject,
             format!("{value}, and the hard limit is {hard}"),
             "have root raise the hard limit of open files: nofile in /etc/security/limits.conf, \
              LimitNOFILE= in a service, --ulimit nofile= for a container",
         ),
         true => Finding::warning(
-            subject,
             value,
             format!("raise the limit of open files: ulimit -n {raised} (LimitNOFILE= in a service)"),
         ),
-        false => Finding::ok(subject, value),
+        false => Finding::ok(value),
     }
 }
 
 fn locked_memory() -> Finding {
-    let subject = "locked memory";
     let Ok((soft, _)) = getrlimit(Resource::RLIMIT_MEMLOCK) else {
-        return Finding::unknown(subject, "not reported by getrlimit");
+        return Finding::unknown("not reported by getrlimit");
     };
     let value = match soft {
         RLIM_INFINITY => limit(soft),
@@ -71,13 +72,12 @@ fn locked_memory() -> Finding {
     let has_rdma = fs::read_dir("/sys/class/infiniband").is_ok_and(|mut cards| cards.next().is_some());
     if has_rdma && soft < LITTLE_LOCKED {
         return Finding::warning(
-            subject,
             format!("{value}, but the RDMA network card here does"),
             "raise the limit of locked memory: ulimit -l unlimited (LimitMEMLOCK= in a service, --ulimit \
              memlock=-1 for a container)",
         );
     }
-    Finding::ok(subject, value)
+    Finding::ok(value)
 }
 
 fn limit(value: rlim_t) -> String {
@@ -117,8 +117,10 @@ pub(super) fn container() -> Option<String> {
 
 fn container_finding(kind: Option<&str>) -> Finding {
     match kind {
-        None => Finding::ok("container", "none"),
-        Some(kind) => Finding::ok("container", format!("{kind}: devices and limits are what the host passes through")),
+        None => Finding::ok("none").about("container"),
+        Some(kind) => {
+            Finding::ok(format!("{kind}: devices and limits are what the host passes through")).about("container")
+        }
     }
 }
 
@@ -130,7 +132,6 @@ fn gvisor() -> Option<Finding> {
     let version = files::text("/proc/version")?;
     version.contains(GVISOR_BUILD).then(|| {
         Finding::warning(
-            "sandbox",
             "gVisor, which passes neither /dev/gdrdrv nor mappings of dma-bufs through",
             "start the container with another runtime, as runc",
         )
@@ -142,55 +143,47 @@ const CDI_SPECS: [&str; 2] = ["/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml"
 
 fn cdi(backends: Backends) -> Option<Finding> {
     let mut specs = CDI_SPECS.iter();
-    specs.find_map(|file| Some(cdi_spec(file, &files::text(file)?, backends.gdrdrv)))
+    specs.find_map(|file| Some(cdi_spec(file, &files::text(file)?, backends.gdrdrv).about("CDI")))
 }
 
 /// Checks whether containers that get GPUs through CDI also get gdrdrv.
 fn cdi_spec(file: &str, spec: &str, has_gdrdrv: bool) -> Finding {
-    let subject = "CDI";
     match spec.contains(NODE) {
-        true => Finding::ok(subject, format!("{file} has {NODE}")),
+        true => Finding::ok(format!("{file} has {NODE}")),
         false if has_gdrdrv => Finding::warning(
-            subject,
             format!("{file} lacks {NODE}: so do containers that get their GPU through it"),
             format!(
                 "start containers with --device={NODE}; in Kubernetes set GDRCOPY_ENABLED=true for NVIDIA's \
                  device plugin"
             ),
         ),
-        false => Finding::ok(subject, format!("{file} lacks {NODE}, as does this system")),
+        false => Finding::ok(format!("{file} lacks {NODE}, as does this system")),
     }
 }
 
 fn copy_routine() -> Finding {
-    let subject = "copy routine";
     let names: Vec<_> = routines::supported().map(|routine| routine.name()).collect();
     let request = env::var_os("GDRCOPY_ISA");
     let (chosen, all) = (routines::find(request.as_deref()).name(), names.join(", "));
     if let Some(refused) = request.filter(|name| name != chosen) {
         return Finding::warning(
-            subject,
             format!("{chosen}, not the {} that GDRCOPY_ISA asks for", refused.display()),
             format!("unset GDRCOPY_ISA, or set it to one that this CPU supports: {all}"),
         );
     }
     match (chosen, names.first()) {
         ("portable", Some(&best)) if best != chosen => Finding::warning(
-            subject,
             "portable, as GDRCOPY_ISA asks: reads are slow",
             format!("unset GDRCOPY_ISA; the best one for this CPU is {best}"),
         ),
-        _ => Finding::ok(subject, format!("{chosen}, of {all}")),
+        _ => Finding::ok(format!("{chosen}, of {all}")),
     }
 }
 
 fn pages() -> Finding {
-    let subject = "pages";
     match sysconf(SysconfVar::PAGE_SIZE) {
-        Ok(Some(size)) => {
-            Finding::ok(subject, format!("{} KiB on the host, {} KiB on the GPU", size >> 10, GPU_PAGE >> 10))
-        }
-        _ => Finding::unknown(subject, "not reported by sysconf"),
+        Ok(Some(size)) => Finding::ok(format!("{} KiB on the host, {} KiB on the GPU", size >> 10, GPU_PAGE >> 10)),
+        _ => Finding::unknown("not reported by sysconf"),
     }
 }
 

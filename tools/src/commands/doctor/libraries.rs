@@ -14,9 +14,9 @@ pub(super) type Environment = BTreeMap<String, String>;
 
 pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> Vec<Finding> {
     let candidates = search::candidates();
-    let mut findings: Vec<_> = candidates.iter().map(candidate).collect();
+    let mut findings: Vec<_> = candidates.iter().map(|it| candidate(it).about("on the path")).collect();
     match asked_for {
-        Some(file) => findings.push(asked(file)),
+        Some(file) => findings.push(asked(file).about("--lib")),
         None => findings.extend(by_name(&candidates)),
     }
     findings.extend(settings(environment));
@@ -28,15 +28,15 @@ fn candidate(candidate: &Candidate) -> Finding {
     let maker = Maker::of(file);
     let value = format!("{} ({}), by {place}", file.display(), maker.describe());
     match maker {
-        Maker::None => Finding::warning("on the path", value, format!("remove {}", file.display())),
-        _ => Finding::ok("on the path", value),
+        Maker::None => Finding::warning(value, format!("remove {}", file.display())),
+        _ => Finding::ok(value),
     }
 }
 
 /// The file that the loader takes, or why it takes none.
 pub(super) fn load(wanted: &Wanted) -> Result<Loaded, String> {
     let reply = probe::ask(wanted, None);
-    let answer = reply.map_err(|error| format!("{error:#}; {}", probe::NOT_STARTED))?.answer;
+    let (answer, _) = reply.map_err(|error| format!("{error:#}; {}", probe::NOT_STARTED))?;
     match (answer.library, answer.failure) {
         (Some(library), None) => Ok(library),
         (_, failure) => Err(failure.map_or("nothing".into(), |failure| failure.what)),
@@ -52,8 +52,8 @@ pub(super) fn describe(library: &Loaded) -> String {
 
 fn asked(file: &Path) -> Finding {
     match load(&Wanted::File(file.into())) {
-        Ok(library) => Finding::ok("--lib", describe(&library)),
-        Err(why) => Finding::problem("--lib", why, "name a libgdrapi file for this CPU architecture"),
+        Ok(library) => Finding::ok(describe(&library)),
+        Err(why) => Finding::problem(why, "name a libgdrapi file for this CPU architecture"),
     }
 }
 
@@ -76,14 +76,16 @@ fn by_name(candidates: &[Candidate]) -> Vec<Finding> {
     let soname = load(&Wanted::Name(SONAME.into()));
     let plain = load(&Wanted::Name(PLAIN_NAME.into()));
     match (soname, plain) {
-        (Err(why), Err(_)) => vec![match load(&Wanted::Default) {
-            Ok(beside) => Finding::warning(
-                SONAME,
-                format!("programs find none; beside gdrcopy is {}", describe(&beside)),
-                find_in(&beside.file),
-            ),
-            Err(_) => Finding::problem(SONAME, format!("no library found: {why}"), INSTALL),
-        }],
+        (Err(why), Err(_)) => {
+            let finding = match load(&Wanted::Default) {
+                Ok(beside) => Finding::warning(
+                    format!("programs find none; beside gdrcopy is {}", describe(&beside)),
+                    find_in(&beside.file),
+                ),
+                Err(_) => Finding::problem(format!("no library found: {why}"), INSTALL),
+            };
+            vec![finding.about(SONAME)]
+        }
         (Ok(library), Err(_)) => {
             let finding = rate(SONAME, &library, candidates);
             vec![finding, leads_nowhere(PLAIN_NAME, &library.file)]
@@ -95,15 +97,10 @@ fn by_name(candidates: &[Candidate]) -> Vec<Finding> {
         (Ok(soname), Ok(plain)) => {
             let mut findings = vec![rate(SONAME, &soname, candidates), rate(PLAIN_NAME, &plain, candidates)];
             if search::real(&soname.file) != search::real(&plain.file) {
-                findings.push(Finding::warning(
-                    "names",
-                    format!("{SONAME} and {PLAIN_NAME} lead to different files"),
-                    format!(
-                        "have one directory with both names first on LD_LIBRARY_PATH, or preload \
-                         its {}",
-                        search::PRELOAD_OBJECT
-                    ),
-                ));
+                let value = format!("{SONAME} and {PLAIN_NAME} lead to different files");
+                let directory = "one directory with both names first on LD_LIBRARY_PATH";
+                let remedy = format!("have {directory}, or preload its {}", search::PRELOAD_OBJECT);
+                findings.push(Finding::warning(value, remedy).about("names"));
             }
             findings
         }
@@ -123,7 +120,7 @@ fn leads_nowhere(name: &'static str, file: &Path) -> Finding {
         _ => "UCX, NVSHMEM and linked programs ask for",
     };
     let value = format!("leads nowhere, and {users} this name");
-    Finding::warning(name, value, add_link(name, file))
+    Finding::warning(value, add_link(name, file)).about(name)
 }
 
 /// How to have a name lead to this file.
@@ -152,14 +149,14 @@ fn rate(name: &'static str, library: &Loaded, candidates: &[Candidate]) -> Findi
     let value = describe(library);
     let is_ours = |file: &Path| Maker::of(file) == Maker::This;
     let hidden = candidates.iter().find(|other| is_ours(&other.file));
-    match hidden {
+    let finding = match hidden {
         Some(ours) if !is_ours(&library.file) => Finding::warning(
-            name,
             format!("{value} comes before {}", ours.file.display()),
             how_to_override(ours.file.parent().unwrap_or(Path::new("/"))),
         ),
-        _ => Finding::ok(name, value),
-    }
+        _ => Finding::ok(value),
+    };
+    finding.about(name)
 }
 
 /// How to make the loader choose the library in this directory.
@@ -176,33 +173,29 @@ const OF_OTHERS: [&str; 6] =
 /// The environment variables that change what the library does, and those that do not, but look so.
 pub(super) fn settings(environment: &Environment) -> Vec<Finding> {
     let set = environment.iter().filter(|(name, _)| name.starts_with("GDRCOPY_"));
-    let mut findings: Vec<_> = set.map(|(name, value)| setting(name, value)).collect();
+    let mut findings: Vec<_> = set.map(|(name, value)| setting(name, value).about("environment")).collect();
     if findings.is_empty() {
-        findings.push(Finding::ok("environment", "no GDRCOPY_ variable set"));
+        findings.push(Finding::ok("no GDRCOPY_ variable set").about("environment"));
     }
     findings
 }
 
 fn setting(name: &str, value: &str) -> Finding {
-    let subject = "environment";
     let text = format!("{name}={value}");
     let Some(variable) = variables::ALL.iter().find(|variable| variable.name == name) else {
         if OF_OTHERS.contains(&name) {
-            return Finding::ok(subject, text);
+            return Finding::ok(text);
         }
         let alike = |known: &variables::Variable| strsim::jaro_winkler(known.name, name);
         let nearest = variables::ALL.iter().max_by(|a, b| alike(a).total_cmp(&alike(b)));
         let nearest = nearest.map_or("", |variable| variable.name);
         return Finding::warning(
-            subject,
             format!("{text}: the library knows no such variable"),
             format!("unset {name}, or correct its name: the nearest one is {nearest}"),
         );
     };
     match variable.takes(value) {
-        true => Finding::ok(subject, text),
-        false => {
-            Finding::warning(subject, format!("{text} is not {}", variable.values), format!("unset or correct {name}"))
-        }
+        true => Finding::ok(text),
+        false => Finding::warning(format!("{text} is not {}", variable.values), format!("unset or correct {name}")),
     }
 }

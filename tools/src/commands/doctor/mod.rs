@@ -38,7 +38,6 @@ use libraries::Environment;
 use probe::Wanted;
 use report::{Report, Section, Verdict};
 
-/// The options of `gdrcopy doctor`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -88,7 +87,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     })
 }
 
-/// A running process.
 fn look_at(pid: u32, engine: Option<Engine>) -> Result<Report> {
     let (process, environment) = process::examine(pid)?;
     let mut variables = engines::settings(engine, &environment);

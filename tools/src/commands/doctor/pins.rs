@@ -11,40 +11,21 @@ use crate::system::pins::{LIST, Pin, Unread};
 /// Processes that are listed at most.
 const MOST: usize = 10;
 
-/// The pins of a process.
-struct Holder<'a> {
-    pins: usize,
-    bytes: u64,
-    mapped: u64,
-    /// Names the process, because its threads can have names of their own.
-    oldest: &'a Pin,
+/// The pins of a process, at least one.
+fn describe(pins: &[&Pin]) -> Option<String> {
+    // Names the process, because its threads can have names of their own.
+    let Pin { pid, uid, age: oldest, command, .. } = pins.iter().max_by_key(|pin| pin.age)?;
+    Some(format!(
+        "{pid} ({}), uid {uid}: {} of {}, {} mapped, the oldest {}",
+        // They could control the terminal.
+        command.replace(char::is_control, "\u{fffd}"),
+        count(pins.len(), "pin", "pins"),
+        bytes(sum(pins.iter().copied())),
+        bytes(sum(pins.iter().copied().filter(|pin| pin.is_mapped))),
+        age(*oldest)
+    ))
 }
 
-impl<'a> Holder<'a> {
-    fn of_pins(pins: &[&'a Pin]) -> Option<Holder<'a>> {
-        Some(Holder {
-            pins: pins.len(),
-            bytes: sum(pins.iter().copied()),
-            mapped: sum(pins.iter().copied().filter(|pin| pin.is_mapped)),
-            oldest: pins.iter().copied().max_by_key(|pin| pin.age)?,
-        })
-    }
-
-    fn describe(&self) -> String {
-        let Pin { pid, uid, age: oldest, command, .. } = self.oldest;
-        format!(
-            "{pid} ({}), uid {uid}: {} of {}, {} mapped, the oldest {}",
-            // They could control the terminal.
-            command.replace(char::is_control, "\u{fffd}"),
-            count(self.pins, "pin", "pins"),
-            bytes(self.bytes),
-            bytes(self.mapped),
-            age(*oldest)
-        )
-    }
-}
-
-/// Bytes of the pins.
 pub(super) fn sum<'a>(pins: impl IntoIterator<Item = &'a Pin>) -> u64 {
     let bytes = pins.into_iter().map(|pin| pin.bytes);
     bytes.fold(0, u64::saturating_add)
@@ -61,37 +42,36 @@ pub(super) fn findings(pins: &Result<Vec<Pin>, Unread>) -> Vec<Finding> {
             format!("this doctor does not know the form of {LIST}, line {number}")
         }
     };
-    vec![Finding::unknown("pinned", why)]
+    vec![Finding::unknown(why).about("pinned")]
 }
 
 fn of_pins(pins: &[Pin]) -> Vec<Finding> {
-    let holders = holders(pins);
+    let processes = by_process(pins);
     let all = format!(
         "{} by {}, {} mapped",
         bytes(sum(pins)),
-        count(holders.len(), "process", "processes"),
+        count(processes.len(), "process", "processes"),
         bytes(sum(pins.iter().filter(|pin| pin.is_mapped)))
     );
-    let rows = holders.iter().take(MOST).map(Holder::describe);
-    let mut findings = vec![Finding::ok("pinned", all)];
-    findings.extend(rows.map(|row| Finding::ok("process", row)));
-    if holders.len() > MOST {
-        let more = format!("and {} more", holders.len() - MOST);
-        findings.push(Finding::ok("processes", more));
+    let rows = processes.iter().take(MOST).filter_map(|pins| describe(pins));
+    let mut findings = vec![Finding::ok(all).about("pinned")];
+    findings.extend(rows.map(|row| Finding::ok(row).about("process")));
+    if processes.len() > MOST {
+        let more = format!("and {} more", processes.len() - MOST);
+        findings.push(Finding::ok(more).about("processes"));
     }
     findings
 }
 
-/// The processes, those with the most bytes first.
-fn holders(pins: &[Pin]) -> Vec<Holder<'_>> {
+/// The pins of each process, those with the most bytes first.
+fn by_process(pins: &[Pin]) -> Vec<Vec<&Pin>> {
     let mut processes = BTreeMap::<_, Vec<&Pin>>::new();
     for pin in pins {
         processes.entry((pin.pid, pin.uid)).or_default().push(pin);
     }
-    let pins = processes.values();
-    let mut holders: Vec<_> = pins.filter_map(|pins| Holder::of_pins(pins)).collect();
-    holders.sort_by_key(|holder| Reverse(holder.bytes));
-    holders
+    let mut processes: Vec<_> = processes.into_values().collect();
+    processes.sort_by_key(|pins| Reverse(sum(pins.iter().copied())));
+    processes
 }
 
 fn count(number: usize, one: &str, many: &str) -> String {

@@ -47,7 +47,6 @@ pub(super) enum Wanted {
 /// The first argument of the child. No tool has this name.
 pub(crate) const ARGUMENT: &str = "--doctors-child";
 
-/// A loaded library.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Loaded {
     pub(super) file: PathBuf,
@@ -55,7 +54,6 @@ pub(super) struct Loaded {
     pub(super) version: Option<(i32, i32)>,
 }
 
-/// The result of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Answer {
     pub(super) library: Option<Loaded>,
@@ -66,7 +64,6 @@ pub(super) struct Answer {
     pub(super) failure: Option<Failure>,
 }
 
-/// The error of a probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub(super) what: String,
@@ -91,17 +88,11 @@ impl From<Error> for Failure {
     }
 }
 
-/// A probe's answer, and the library's log.
-#[derive(Clone, Debug)]
-pub(super) struct Reply {
-    pub(super) answer: Answer,
-    pub(super) log: String,
-}
-
 // ---- In doctor ----
 
-/// Loads a library in a child process and, if a GPU is named, tests it there. A process that dies has failed.
-pub(super) fn ask(library: &Wanted, gpu: Option<i32>) -> Result<Reply> {
+/// Loads a library in a child process and, if a GPU is named, tests it there. Returns the answer, and the library's log. A
+/// process that dies has failed.
+pub(super) fn ask(library: &Wanted, gpu: Option<i32>) -> Result<(Answer, String)> {
     let (out, log) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut command = Command::new(env::current_exe()?);
     command.args([ARGUMENT, &serde_json::to_string(&(library, gpu))?]);
@@ -113,12 +104,11 @@ pub(super) fn ask(library: &Wanted, gpu: Option<i32>) -> Result<Reply> {
     let died = match end {
         None => format!("it did not end within {} seconds", LIMIT.as_secs()),
         Some(status) => match (status.success(), serde_json::from_str(&read(out)?)) {
-            (true, Ok(answer)) => return Ok(Reply { answer, log }),
+            (true, Ok(answer)) => return Ok((answer, log)),
             _ => format!("its process died: {status}"),
         },
     };
-    let answer = Answer { failure: Some(Failure::new(died)), ..Answer::default() };
-    Ok(Reply { answer, log })
+    Ok((Answer { failure: Some(Failure::new(died)), ..Answer::default() }, log))
 }
 
 /// Waits for the end; `None` if it had to be killed.

@@ -28,23 +28,18 @@ pub(super) fn examine(pid: u32) -> Result<(Process, Environment)> {
 
 pub(super) fn section(process: &Process) -> Section {
     let title = format!("process {} ({})", process.pid, process.command);
-    let mut findings = libraries(process);
-    findings.push(device(process));
-    findings.push(Finding::ok(
-        "mapped",
-        match process.mappings {
-            0 => "nothing through the device".into(),
-            count => format!("{} in {count} mappings", Bytes(process.mapped)),
-        },
-    ));
-    Section::new(title, findings)
+    let mapped = match process.mappings {
+        0 => "nothing through the device".into(),
+        count => format!("{} in {count} mappings", Bytes(process.mapped)),
+    };
+    let libraries = libraries(process).into_iter().map(|finding| finding.about("libgdrapi"));
+    let others = [device(process).about("device"), Finding::ok(mapped).about("mapped")];
+    Section::new(title, libraries.chain(others).collect())
 }
 
 fn libraries(process: &Process) -> Vec<Finding> {
-    let subject = "libgdrapi";
     if process.libraries.is_empty() {
         return vec![Finding::problem(
-            subject,
             "none is mapped: the process did not load one, or is linked with the static one",
             "run the program until it uses GPUs, as it loads the library only then; if there is \
              still none, gdrcopy doctor --for ENGINE in the same environment names the reason",
@@ -57,12 +52,11 @@ fn libraries(process: &Process) -> Vec<Finding> {
             // The process may be in a container.
             let seen = format!("/proc/{}/root{}", process.pid, file.display());
             let maker = Maker::of(seen.as_ref()).describe();
-            Finding::ok(subject, format!("{} ({maker})", file.display()))
+            Finding::ok(format!("{} ({maker})", file.display()))
         })
         .collect();
     if findings.len() > 1 {
         findings.push(Finding::warning(
-            subject,
             format!("{} files are loaded, one for each name that was asked for", findings.len()),
             "have both names lead to one file: gdrcopy doctor shows what they lead to",
         ));
@@ -71,19 +65,15 @@ fn libraries(process: &Process) -> Vec<Finding> {
 }
 
 fn device(process: &Process) -> Finding {
-    let subject = "device";
     let emulated = if process.emulated { ", emulated by gdremu" } else { "" };
     match (process.descriptors, process.dma_bufs) {
-        (0, 0) if process.libraries.is_empty() => Finding::ok(subject, format!("{NODE} is not open")),
+        (0, 0) if process.libraries.is_empty() => Finding::ok(format!("{NODE} is not open")),
         (0, 0) => Finding::problem(
-            subject,
             format!("{NODE} is not open, and no dma-buf is mapped"),
             "start the program with GDRCOPY_ENABLE_LOGGING=1, which logs why gdr_open fails; if it \
              logs nothing, the program does not call it",
         ),
-        (0, count) => {
-            Finding::ok(subject, format!("{NODE} is not open, but {count} dma-bufs are mapped, by GDRCopy or others"))
-        }
-        (count, _) => Finding::ok(subject, format!("{NODE} is open{emulated}, {count} descriptors")),
+        (0, count) => Finding::ok(format!("{NODE} is not open, but {count} dma-bufs are mapped, by GDRCopy or others")),
+        (count, _) => Finding::ok(format!("{NODE} is open{emulated}, {count} descriptors")),
     }
 }

@@ -7,7 +7,6 @@ use anstyle::{AnsiColor, Style};
 use console::Term;
 use serde::Serialize;
 
-/// A rating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verdict {
@@ -34,7 +33,6 @@ pub(super) enum Cause {
     Others,
 }
 
-/// A line of the report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Finding {
     pub(super) subject: &'static str,
@@ -49,42 +47,39 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    pub(super) fn ok(subject: &'static str, value: impl Into<String>) -> Finding {
+    pub(super) fn ok(value: impl Into<String>) -> Finding {
         let value = value.into();
-        Finding { subject, verdict: Verdict::Ok, value, remedy: None, cause: Cause::Itself, step: None }
+        Finding { subject: "", verdict: Verdict::Ok, value, remedy: None, cause: Cause::Itself, step: None }
     }
 
-    pub(super) fn unknown(subject: &'static str, value: impl Into<String>) -> Finding {
-        Finding { verdict: Verdict::Unknown, ..Finding::ok(subject, value) }
+    pub(super) fn unknown(value: impl Into<String>) -> Finding {
+        Finding { verdict: Verdict::Unknown, ..Finding::ok(value) }
     }
 
-    pub(super) fn warning(subject: &'static str, value: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        Finding { verdict: Verdict::Warning, remedy: Some(remedy.into()), ..Finding::ok(subject, value) }
+    pub(super) fn warning(value: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        Finding { verdict: Verdict::Warning, remedy: Some(remedy.into()), ..Finding::ok(value) }
     }
 
-    pub(super) fn problem(subject: &'static str, value: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        Finding { verdict: Verdict::Problem, ..Finding::warning(subject, value, remedy) }
+    pub(super) fn problem(value: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        Finding { verdict: Verdict::Problem, ..Finding::warning(value, remedy) }
+    }
+
+    /// Sets the subject, which each finding of a report has.
+    pub(super) fn about(self, subject: &'static str) -> Finding {
+        Finding { subject, ..self }
     }
 
     pub(super) fn caused_by(self, cause: Cause) -> Finding {
         Finding { cause, ..self }
     }
 
-    /// A problem if `needed`; otherwise a warning.
-    pub(super) fn problem_if(
-        needed: bool,
-        subject: &'static str,
-        value: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Finding {
-        match needed {
-            true => Finding::problem(subject, value, remedy),
-            false => Finding::warning(subject, value, remedy),
-        }
+    /// Turns a problem into a warning unless this holds.
+    pub(super) fn only_if(self, needed: bool) -> Finding {
+        let most = if needed { Verdict::Problem } else { Verdict::Warning };
+        Finding { verdict: self.verdict.min(most), ..self }
     }
 }
 
-/// Findings on one topic.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Section {
     pub(super) title: String,
@@ -115,6 +110,7 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new(mut sections: Vec<Section>, summary: [String; 2]) -> Report {
         let mut findings: Vec<_> = sections.iter_mut().flat_map(|section| &mut section.findings).collect();
+        debug_assert!(findings.iter().all(|finding| !finding.subject.is_empty()), "{findings:?}");
         let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
         let (problems, warnings) = (count(Verdict::Problem), count(Verdict::Warning));
         let steps = number_steps(&mut findings);
@@ -281,24 +277,24 @@ mod tests {
     #[test]
     fn only_problems_make_a_system_unusable() {
         let mut findings = vec![
-            Finding::ok("a", "there"),
-            Finding::unknown("b", "unknown"),
-            Finding::problem_if(false, "c", "gone", "get it"),
+            Finding::ok("there").about("a"),
+            Finding::unknown("unknown").about("b"),
+            Finding::problem("gone", "get it").about("c").only_if(false),
         ];
         let fine = report(findings.clone());
         assert_eq!((fine.usable, fine.problems, fine.warnings), (true, 0, 1));
-        findings.push(Finding::problem_if(true, "d", "gone", "get it"));
+        findings.push(Finding::problem("gone", "get it").about("d").only_if(true));
         let bad = report(findings);
         assert_eq!((bad.usable, bad.problems, bad.warnings), (false, 1, 1));
     }
 
     #[test]
     fn steps_are_causes_first_and_each_once() {
-        let warning = Finding::warning("limit", "low", "raise it");
-        let consequence = Finding::problem("test", "failed", "look").caused_by(Cause::Others);
-        let module = Finding::problem("module", "gone", "load it").caused_by(Cause::Gdrdrv);
-        let dma_buf = Finding::problem("dma-buf", "old", "update").caused_by(Cause::DmaBuf);
-        let library = Finding::problem("library", "none", "install");
+        let warning = Finding::warning("low", "raise it").about("limit");
+        let consequence = Finding::problem("failed", "look").about("test").caused_by(Cause::Others);
+        let module = Finding::problem("gone", "load it").about("module").caused_by(Cause::Gdrdrv);
+        let dma_buf = Finding::problem("old", "update").about("dma-buf").caused_by(Cause::DmaBuf);
+        let library = Finding::problem("none", "install").about("library");
         let all = vec![warning, consequence.clone(), module.clone(), dma_buf.clone(), dma_buf, library];
         let mixed = report(all.clone());
         assert_eq!(mixed.steps, ["either load it; or update", "install", "raise it"]);
@@ -307,7 +303,7 @@ mod tests {
         assert_eq!(numbers.collect::<Vec<_>>(), expected);
         assert_eq!(report(vec![module]).steps, ["load it"]);
         assert_eq!(report(vec![consequence]).steps, ["look"]);
-        let root = Finding::problem("GPU", "none", "buy one").caused_by(Cause::Nothing);
+        let root = Finding::problem("none", "buy one").about("GPU").caused_by(Cause::Nothing);
         assert_eq!(report([all, vec![root]].concat()).steps, ["buy one"]);
     }
 
@@ -331,8 +327,8 @@ mod tests {
     fn text_ends_with_the_steps_and_is_as_wide_as_the_terminal() {
         let text = |width| {
             let report = report(vec![
-                Finding::ok("module", "there"),
-                Finding::problem("device", "a file that is no device at all", "remove it, and make another"),
+                Finding::ok("there").about("module"),
+                Finding::problem("a file that is no device at all", "remove it, and make another").about("device"),
             ]);
             let mut out = anstream::StripStream::new(Vec::new());
             write_text(&report, width, &mut out).unwrap();

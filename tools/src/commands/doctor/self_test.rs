@@ -4,45 +4,44 @@
 
 use nix::errno::Errno;
 
-use super::probe::{self, Answer, Failure, Reply, Wanted};
+use super::probe::{self, Answer, Failure, Wanted};
 use super::report::{Cause, Finding};
 use crate::cuda::survey::Gpu;
 
 /// Tests the GPUs of these numbers, or all.
 pub(super) fn findings(asked: &[i32], library: &Wanted, gpus: &[Gpu]) -> Vec<Finding> {
     let numbers: Vec<_> = match asked {
-        [] => gpus.iter().map(|gpu| gpu.number).collect(),
+        [] => gpus.iter().map(|gpu| gpu.device.number).collect(),
         asked => asked.to_vec(),
     };
     if numbers.is_empty() {
-        return vec![Finding::unknown("not run", "there is no GPU to run it on")];
+        return vec![Finding::unknown("there is no GPU to run it on").about("not run")];
     }
-    let exists = |number| gpus.iter().any(|gpu| gpu.number == number);
+    let exists = |number| gpus.iter().any(|gpu| gpu.device.number == number);
     numbers
         .into_iter()
         .map(|number| match exists(number) {
             true => on_gpu(library, number),
-            false => Finding::problem(
-                "not run",
-                format!("there is no GPU {number}"),
-                format!("CUDA has {}, counted from 0: nvidia-smi -L lists them", gpus.len()),
-            ),
+            false => {
+                let remedy = format!("CUDA has {}, counted from 0: nvidia-smi -L lists them", gpus.len());
+                Finding::problem(format!("there is no GPU {number}"), remedy).about("not run")
+            }
         })
         .collect()
 }
 
 fn on_gpu(library: &Wanted, number: i32) -> Finding {
     match probe::ask(library, Some(number)) {
-        Ok(reply) => rate(number, &reply),
-        Err(error) => Finding::problem("not run", format!("GPU {number}: {error:#}"), probe::NOT_STARTED),
+        Ok((answer, log)) => rate(number, &answer, &log),
+        Err(error) => Finding::problem(format!("GPU {number}: {error:#}"), probe::NOT_STARTED).about("not run"),
     }
 }
 
-fn rate(number: i32, reply: &Reply) -> Finding {
-    let Answer { mapping, dmabuf, failure, .. } = &reply.answer;
+fn rate(number: i32, answer: &Answer, log: &str) -> Finding {
+    let Answer { mapping, dmabuf, failure, .. } = answer;
     if let Some(failure) = failure {
         let value = format!("GPU {number}: {}", failure.what);
-        let finding = Finding::problem("failed", value, remedy(failure, &reply.log));
+        let finding = Finding::problem(value, remedy(failure, log)).about("failed");
         return match failure.corrupted {
             true => finding,
             false => finding.caused_by(Cause::Others),
@@ -50,14 +49,9 @@ fn rate(number: i32, reply: &Reply) -> Finding {
     }
     let mapping = mapping.as_deref().unwrap_or("unknown");
     let backend = if *dmabuf { "a dma-buf" } else { "gdrdrv" };
-    Finding::ok(
-        "passed",
-        format!(
-            "GPU {number}: {} KiB written and read back through a {mapping} mapping of {backend}, \
-             as CUDA sees them",
-            probe::SIZE >> 10
-        ),
-    )
+    let size = probe::SIZE >> 10;
+    let how = format!("through a {mapping} mapping of {backend}, as CUDA sees them");
+    Finding::ok(format!("GPU {number}: {size} KiB written and read back {how}")).about("passed")
 }
 
 fn remedy(failure: &Failure, log: &str) -> String {
