@@ -5,8 +5,6 @@
 
 #include "loaded.h"
 
-#include <pthread.h>
-
 struct registration {
     const struct loaded *gdr;
     gdr_mh_t handle;
@@ -40,9 +38,8 @@ static void *worker(void *argument)
 {
     const struct registration *registration = argument;
     uint64_t signal;
-    int i;
 
-    for (i = 0; i < 100; i++) {
+    for (int i = 0; i < 100; i++) {
         CHECK_OK(registration->gdr->copy_from_mapping(registration->handle, &signal, registration->mapping, 8));
         signal++;
         CHECK_OK(registration->gdr->copy_to_mapping(registration->handle, registration->mapping, &signal, 8));
@@ -53,25 +50,21 @@ static void *worker(void *argument)
 int main(void)
 {
     struct loaded gdr = load_gdrapi("libgdrapi.so", RTLD_NOW | RTLD_LOCAL);
-    struct gpu_buffer buffer;
-    struct registration registration;
-    int library_major, library_minor, driver_major = -1, driver_minor = -1, has_v2;
+    int library_major, library_minor, driver_major = -1, driver_minor = -1;
     uint64_t signal = 0;
-    pthread_t thread;
     gdr_t g = gdr.open();
 
     CHECK(g != NULL);
     CHECK_OK(gdr.driver_get_version(g, &driver_major, &driver_minor));
     gdr.runtime_get_version(&library_major, &library_minor);
     CHECK(library_major == 2 && driver_major == 2);
-    has_v2 = library_minor >= 5 && driver_minor >= 5;
+    int has_v2 = library_minor >= 5 && driver_minor >= 5;
 
     gpu_init();
-    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     gpu_write(buffer.address, &signal, sizeof(signal));
-    registration = register_buffer(&gdr, g, buffer.address, has_v2);
-    CHECK(pthread_create(&thread, NULL, worker, &registration) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    struct registration registration = register_buffer(&gdr, g, buffer.address, has_v2);
+    in_thread(worker, &registration);
     gpu_read(&signal, buffer.address, sizeof(signal));
     CHECK_EQUAL(signal, 100);
 

@@ -8,17 +8,6 @@
 
 enum { MAPS = 3, LARGEST_VALUE = 4096, MAP_SIZE = 2 * GPU_PAGE_SIZE };
 
-/* The struct that gdr_get_info filled before it had mapping_type. */
-struct info {
-    uint64_t va;
-    uint64_t mapped_size;
-    uint32_t page_size;
-    uint64_t tm_cycles;
-    uint32_t cycles_per_ms;
-    unsigned mapped : 1;
-    unsigned wc_mapping : 1;
-};
-
 struct map {
     gdr_t g;
     gdr_mh_t handle;
@@ -32,7 +21,7 @@ static unsigned char contents[MAPS][MAP_SIZE];
 static struct map mirror(const struct loaded *gdr, int number)
 {
     struct map map;
-    struct info info;
+    struct info_v1 info;
 
     map.buffer = gpu_alloc(MEM_ALLOC, MAP_SIZE);
     fill(contents[number], MAP_SIZE, (unsigned)number);
@@ -42,7 +31,7 @@ static struct map mirror(const struct loaded *gdr, int number)
     if (gdr->pin_buffer_v2(map.g, (unsigned long)map.buffer.address, MAP_SIZE, 0, &map.handle) != 0)
         CHECK_OK(gdr->pin_buffer(map.g, (unsigned long)map.buffer.address, MAP_SIZE, 0, 0, &map.handle));
     CHECK_OK(gdr->map(map.g, map.handle, &map.mapping, MAP_SIZE));
-    CHECK_OK(gdr->get_info(map.g, map.handle, &info));
+    CHECK_OK(gdr->get_info(map.g, map.handle, (void *)&info));
     CHECK(info.mapped);
     map.values = (unsigned char *)map.mapping + (map.buffer.address - info.va);
     return map;
@@ -63,11 +52,10 @@ static void look_up(const struct loaded *gdr, const struct map *map, int number,
 /* Values of one size are adjacent. */
 static void look_up_everywhere(const struct loaded *gdr, const struct map *maps, size_t size)
 {
-    size_t steps = slowness() > 1 ? 4 : 40, key;
-    int number;
+    size_t steps = slowness() > 1 ? 4 : 40;
 
-    for (number = 0; number < MAPS; number++)
-        for (key = 0; (key + 1) * size <= MAP_SIZE; key += 1 + MAP_SIZE / size / steps)
+    for (int number = 0; number < MAPS; number++)
+        for (size_t key = 0; (key + 1) * size <= MAP_SIZE; key += 1 + MAP_SIZE / size / steps)
             look_up(gdr, &maps[number], number, key * size, size);
 }
 
@@ -85,16 +73,14 @@ int main(void)
 {
     struct loaded gdr = load_gdrapi(first_name(), RTLD_NOW);
     struct map maps[MAPS];
-    size_t size;
-    int i;
 
     gpu_init();
-    for (i = 0; i < MAPS; i++)
+    for (int i = 0; i < MAPS; i++)
         maps[i] = mirror(&gdr, i);
-    for (size = 1; size <= LARGEST_VALUE; size += size < 600 ? 1 : 37)
+    for (size_t size = 1; size <= LARGEST_VALUE; size += size < 600 ? 1 : 37)
         look_up_everywhere(&gdr, maps, size);
     look_up_everywhere(&gdr, maps, LARGEST_VALUE);
-    for (i = 0; i < MAPS; i++) {
+    for (int i = 0; i < MAPS; i++) {
         CHECK_OK(gdr.unmap(maps[i].g, maps[i].handle, maps[i].mapping, MAP_SIZE));
         CHECK_OK(gdr.unpin_buffer(maps[i].g, maps[i].handle));
         CHECK_OK(gdr.close(maps[i].g));

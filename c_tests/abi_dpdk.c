@@ -5,18 +5,15 @@
 int main(void)
 {
     struct loaded gdr = load_gdrapi("libgdrapi.so", RTLD_LAZY);
-    struct gpu_buffer buffer;
     uint32_t word = 0xfeedbeef, seen;
     gdr_mh_t handle;
     void *mapping;
-    gdr_t g;
-    int i;
 
     gpu_init();
-    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-    g = gdr.open();
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    gdr_t g = gdr.open();
     CHECK(g != NULL);
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         CHECK_OK(gdr.pin_buffer(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0, 0, &handle));
         CHECK_OK(gdr.map(g, handle, &mapping, GPU_PAGE_SIZE));
         *(volatile uint32_t *)mapping = word + (uint32_t)i;

@@ -9,17 +9,6 @@
 
 #include "loaded.h"
 
-/* NCCL's copy of the struct, from before it had mapping_type. */
-struct info {
-    uint64_t va;
-    uint64_t mapped_size;
-    uint32_t page_size;
-    uint64_t tm_cycles;
-    uint32_t cycles_per_ms;
-    unsigned mapped : 1;
-    unsigned wc_mapping : 1;
-};
-
 /* Stores through the mapping, at info.va - address, and returns what the GPU sees. */
 static void store_and_read_back(CUdeviceptr address, uint64_t va, void *mapping, uint64_t value)
 {
@@ -43,13 +32,13 @@ static void release(const struct loaded *gdr, gdr_t g, gdr_mh_t handle, void *ma
 
 static void use_v1(const struct loaded *gdr, gdr_t g, CUdeviceptr address)
 {
-    struct info info;
+    struct info_v1 info;
     gdr_mh_t handle;
     void *mapping;
 
     CHECK_OK(gdr->pin_buffer(g, (unsigned long)address, GPU_PAGE_SIZE, 0, 0, &handle));
     CHECK_OK(gdr->map(g, handle, &mapping, GPU_PAGE_SIZE));
-    CHECK_OK(gdr->get_info(g, handle, &info));
+    CHECK_OK(gdr->get_info(g, handle, (void *)&info));
     CHECK_EQUAL(info.mapped, 1);
     store_and_read_back(address, info.va, mapping, 0x1122334455667788);
     release(gdr, g, handle, mapping);
@@ -113,7 +102,7 @@ static void session_from_2_31(CUdeviceptr address)
 static void session_of_gpunetio(CUdeviceptr address)
 {
     struct loaded gdr = load_gdrapi("libgdrapi.so.2", RTLD_NOW);
-    int force_pcie = -1, result;
+    int force_pcie = -1;
     gdr_t g = gdr.open();
     gdr_mh_t handle;
     void *mapping;
@@ -121,7 +110,7 @@ static void session_of_gpunetio(CUdeviceptr address)
     CHECK(g != NULL);
     CHECK_OK(gdr.get_attribute(g, GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE, &force_pcie));
     CHECK(force_pcie == 0 || force_pcie == 1);
-    result = gdr.pin_buffer_v2(g, (unsigned long)address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle);
+    int result = gdr.pin_buffer_v2(g, (unsigned long)address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle);
     if (result == 0) {
         CHECK_EQUAL(force_pcie, 1);
         CHECK_OK(gdr.map(g, handle, &mapping, GPU_PAGE_SIZE));
@@ -136,12 +125,9 @@ static void session_of_gpunetio(CUdeviceptr address)
 
 int main(void)
 {
-    struct gpu_buffer buffer;
-    int round;
-
     gpu_init();
-    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-    for (round = 0; round < 2; round++) { /* loaded again */
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    for (int round = 0; round < 2; round++) { /* loaded again */
         session_up_to_2_30(buffer.address);
         session_from_2_31(buffer.address);
         session_of_gpunetio(buffer.address);

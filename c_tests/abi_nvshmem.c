@@ -26,11 +26,10 @@ static void count_up(const struct loaded *gdr, gdr_mh_t handle, void *mapping, u
 static gdr_t start(const struct loaded *gdr, int minor_wanted)
 {
     int major, minor;
-    gdr_t g;
 
     gdr->runtime_get_version(&major, &minor);
     CHECK(major == GDR_API_MAJOR_VERSION && minor >= minor_wanted);
-    g = gdr->open();
+    gdr_t g = gdr->open();
     CHECK(g != NULL);
     CHECK_OK(gdr->driver_get_version(g, &major, &minor));
     CHECK_EQUAL(major, 2);
@@ -113,12 +112,9 @@ static void session_from_3_8(CUdeviceptr address)
 
 int main(void)
 {
-    struct gpu_buffer buffer;
-    int round;
-
     gpu_init();
-    buffer = gpu_alloc(MEM_CREATE, 4 * GPU_PAGE_SIZE);
-    for (round = 0; round < 2; round++) {
+    struct gpu_buffer buffer = gpu_alloc(MEM_CREATE, 4 * GPU_PAGE_SIZE);
+    for (int round = 0; round < 2; round++) {
         session_up_to_3_7(buffer.address + GPU_PAGE_SIZE);
         session_from_3_8(buffer.address + GPU_PAGE_SIZE);
     }

@@ -7,15 +7,13 @@
 
 int main(void)
 {
-    struct gpu_buffer buffer;
     unsigned char g_copy[128] __attribute__((aligned(128))), handle_copy[128] __attribute__((aligned(128)));
-    gdr_mh_t handle, other, forged;
+    gdr_mh_t forged;
     uint32_t number, other_number;
-    int descriptor, using_dmabuf, i;
+    int descriptor, using_dmabuf;
     void *va = NULL;
-    gdr_t g = gdr_open();
+    gdr_t g = open_driver();
 
-    CHECK(g != NULL);
     CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &using_dmabuf));
     memcpy(&descriptor, g, sizeof(descriptor));
     if (using_dmabuf)
@@ -24,9 +22,9 @@ int main(void)
         CHECK(descriptor >= 0);
 
     gpu_init();
-    buffer = gpu_alloc(MEM_ALLOC, 2 * GPU_PAGE_SIZE);
-    handle = pin(g, buffer.address, GPU_PAGE_SIZE);
-    other = pin(g, buffer.address + GPU_PAGE_SIZE, GPU_PAGE_SIZE);
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, 2 * GPU_PAGE_SIZE);
+    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    gdr_mh_t other = pin(g, buffer.address + GPU_PAGE_SIZE, GPU_PAGE_SIZE);
     memcpy(&number, (char *)handle.h + 24, sizeof(number));
     memcpy(&other_number, (char *)other.h + 24, sizeof(other_number));
     CHECK(number != other_number);
@@ -34,7 +32,7 @@ int main(void)
     memcpy(g_copy, g, 64);
     memcpy(handle_copy, (void *)handle.h, 128);
     forged.h = (unsigned long)handle_copy;
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         gdr_mh_t refused;
 
         CHECK_ERROR(gdr_pin_buffer((gdr_t)(void *)g_copy, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0, 0, &refused),

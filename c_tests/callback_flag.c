@@ -12,16 +12,12 @@ static void freed_memory_stays_usable_in_persistent_mode(enum gpu_memory kind)
     gdr_mh_t handle = pin(g, address, 4 * GPU_PAGE_SIZE);
     uint32_t *va = map(g, handle, 4 * GPU_PAGE_SIZE);
     uint32_t written = 0xfeedface, read = 0;
-    int flag = -1;
 
     CHECK_OK(gdr_copy_to_mapping(handle, va, &written, sizeof(written)));
-    CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
-    CHECK_EQUAL(flag, 0);
+    CHECK_EQUAL(flag_of(g, handle), 0);
 
     gpu_free(&buffer);
-    flag = -1;
-    CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
-    CHECK_EQUAL(flag, 0);
+    CHECK_EQUAL(flag_of(g, handle), 0);
     CHECK_READABLE(va);
     CHECK_EQUAL(info_of(g, handle).mapped, 1);
     CHECK_OK(gdr_copy_from_mapping(handle, &read, va, sizeof(read)));
@@ -45,17 +41,13 @@ static void freed_memory_otherwise_sets_the_flag(enum gpu_memory kind)
     gdr_t g = gdr_open();
     gdr_mh_t handle = pin(g, address, 4 * GPU_PAGE_SIZE), unmapped = pin(g, address, GPU_PAGE_SIZE);
     void *va = map(g, handle, 4 * GPU_PAGE_SIZE), *second = NULL;
-    int flag = -1;
 
     CHECK_READABLE(va);
-    CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
-    CHECK_EQUAL(flag, 0);
+    CHECK_EQUAL(flag_of(g, handle), 0);
 
     gpu_free(&buffer);
-    CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
-    CHECK_EQUAL(flag, 1);
-    CHECK_OK(gdr_get_callback_flag(g, unmapped, &flag));
-    CHECK_EQUAL(flag, 1);
+    CHECK_EQUAL(flag_of(g, handle), 1);
+    CHECK_EQUAL(flag_of(g, unmapped), 1);
     CHECK_GONE(va);
     CHECK_GONE((char *)va + 4 * GPU_PAGE_SIZE - 1);
     CHECK_OK(gdr_unmap(g, handle, va, 4 * GPU_PAGE_SIZE));
@@ -72,17 +64,12 @@ static void freeing_one_buffer_does_not_affect_another(enum gpu_memory kind)
     gdr_t g = gdr_open();
     gdr_mh_t pin_of_one = pin(g, one.address, GPU_PAGE_SIZE), pin_of_other = pin(g, other.address, GPU_PAGE_SIZE);
     void *va = map(g, pin_of_other, GPU_PAGE_SIZE);
-    uint64_t written = 42, seen = 0;
-    int flag = -1;
 
     map(g, pin_of_one, GPU_PAGE_SIZE);
     gpu_free(&one);
     CHECK_OK(gdr_unpin_buffer(g, pin_of_one));
-    CHECK_OK(gdr_get_callback_flag(g, pin_of_other, &flag));
-    CHECK_EQUAL(flag, 0);
-    CHECK_OK(gdr_copy_to_mapping(pin_of_other, va, &written, sizeof(written)));
-    gpu_read(&seen, other.address, sizeof(seen));
-    CHECK_EQUAL(seen, written);
+    CHECK_EQUAL(flag_of(g, pin_of_other), 0);
+    check_shows(pin_of_other, va, other.address, GPU_PAGE_SIZE);
     CHECK_OK(gdr_close(g));
     gpu_free(&other);
 }
@@ -105,11 +92,9 @@ static void failed_query_does_not_write_the_flag(void)
 
 int main(void)
 {
-    gdr_t g = gdr_open();
-    int persistent;
+    gdr_t g = open_driver();
 
-    CHECK(g != NULL);
-    persistent = is_persistent(g);
+    int persistent = is_persistent(g);
     CHECK_OK(gdr_close(g));
 
     gpu_init();

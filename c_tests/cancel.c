@@ -4,8 +4,8 @@
  */
 
 #include "kit/library.h"
+#include "logged.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
 
@@ -126,12 +126,11 @@ static void *calling(void *argument)
 
 static void check_call(const struct call *call)
 {
-    pthread_t thread;
     void *end;
 
     result = UNTOUCHED;
     went_on = 0;
-    CHECK(pthread_create(&thread, NULL, calling, (void *)(uintptr_t)call) == 0);
+    pthread_t thread = start_thread(calling, (void *)(uintptr_t)call);
     CHECK(pthread_cancel(thread) == 0);
     CHECK(sem_post(&cancel_sent) == 0);
     CHECK(pthread_join(thread, &end) == 0);
@@ -154,34 +153,20 @@ static void disabled_cancellation_stays_disabled(void)
 
 static void every_call_completes_before_the_thread_ends(void)
 {
-    size_t i;
-
-    for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
         check_call(&calls[i]);
 }
 
 /* Writing log lines adds cancellation points. */
 static void every_logged_call_completes_before_the_thread_ends(void)
 {
-    int log = open("/dev/null", O_WRONLY), stderr_before = dup(STDERR_FILENO);
-
-    CHECK(log >= 0 && stderr_before >= 0);
-    setenv("GDRCOPY_ENABLE_LOGGING", "1", 1);
-    setenv("GDRCOPY_LOG_LEVEL", "1", 1);
-    dup2(log, STDERR_FILENO);
-    every_call_completes_before_the_thread_ends();
-    dup2(stderr_before, STDERR_FILENO);
-    unsetenv("GDRCOPY_ENABLE_LOGGING");
-    close(log);
-    close(stderr_before);
+    CHECK_LOGGED(log_of(every_call_completes_before_the_thread_ends, "1"), "DBG:  ");
 }
 
 int main(void)
 {
-    int before;
-    gdr_t probe = gdr_open();
+    gdr_t probe = open_driver();
 
-    CHECK(probe != NULL);
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
     if (!driver_is_at_least(probe, 2, 2))
@@ -189,7 +174,7 @@ int main(void)
     CHECK_OK(gdr_close(probe));
     CHECK(sem_init(&cancel_sent, 0, 0) == 0);
     every_call_completes_before_the_thread_ends();
-    before = open_descriptors();
+    int before = open_descriptors();
     every_call_completes_before_the_thread_ends();
     every_logged_call_completes_before_the_thread_ends();
     disabled_cancellation_stays_disabled();

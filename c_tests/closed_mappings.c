@@ -40,14 +40,12 @@ static void check_reserved(int signal)
 /* Calls `release` while the process can make no file descriptor. */
 static void release_without_descriptors(void (*release)(void))
 {
-    struct rlimit limit, none;
+    struct rlimit limit;
 
-    g = gdr_open();
-    CHECK(g != NULL);
+    g = open_driver();
     pin_and_map();
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    none = limit;
-    none.rlim_cur = 0;
+    const struct rlimit none = {0, limit.rlim_max};
     CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
     release();
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -77,9 +75,8 @@ static void close_without_descriptors(void)
 static void addresses_stay_reserved_without_descriptors(void)
 {
     static void (*const parts[])(void) = {unpin_without_descriptors, close_without_descriptors};
-    size_t i;
 
-    for (i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         CHECK_LOGGED(log_of(parts[i], "3"), "raises SIGSEGV instead of SIGBUS");
         check_reserved(SIGSEGV);
     }
@@ -90,12 +87,10 @@ static void addresses_stay_reserved_without_descriptors(void)
 /* The driver's mappings are neither in core files nor locked, so what replaces them must not be. */
 static void closed_mappings_are_not_locked(void)
 {
-    long before;
-
     pin_and_map();
     if (mlockall(MCL_FUTURE) != 0)
         return; /* not allowed to */
-    before = status_kib("VmLck");
+    long before = status_kib("VmLck");
     CHECK_OK(gdr_unpin_buffer(g, handle));
     CHECK(status_kib("VmLck") - before < (long)(SIZE / 1024 / 2));
     check_reserved(GONE);
@@ -105,14 +100,14 @@ static void closed_mappings_are_not_locked(void)
 /* The kernel limits the number of mappings, so closed ones merge after the first 1,000. */
 static void closed_mappings_merge(void)
 {
-    long usual = 3000, i;
-    int before = mappings(), more;
+    long usual = 3000;
+    int before = mappings();
 
-    for (i = rounds(usual); i > 0; i--) {
+    for (long i = rounds(usual); i > 0; i--) {
         pin_and_map();
         CHECK_OK(gdr_unpin_buffer(g, handle));
     }
-    more = mappings() - before;
+    int more = mappings() - before;
     if (more >= 1200) {
         fprintf(stderr, "%ld closed mappings are %d mappings of the kernel\n", rounds(usual), more);
         exit(1);
@@ -126,8 +121,7 @@ int main(void)
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
     addresses_stay_reserved_without_descriptors();
 
-    g = gdr_open();
-    CHECK(g != NULL);
+    g = open_driver();
     pin_and_map();
     CHECK_OK(gdr_unpin_buffer(g, handle));
     check_reserved(GONE);

@@ -47,11 +47,10 @@ static void every_small_size_and_alignment_arrives(void)
 {
     static const size_t host_alignments[] = {0, 1, 4, 8, 31, 48};
     size_t step = slowness() > 1 ? 37 : 1;
-    size_t size, gpu_at, i;
 
-    for (size = 0; size <= SMALL; size += step) {
-        for (gpu_at = 0; gpu_at < 64; gpu_at += size <= 160 ? step : 13) {
-            for (i = 0; i < sizeof(host_alignments) / sizeof(host_alignments[0]); i += size <= 64 ? 1 : 5) {
+    for (size_t size = 0; size <= SMALL; size += step) {
+        for (size_t gpu_at = 0; gpu_at < 64; gpu_at += size <= 160 ? step : 13) {
+            for (size_t i = 0; i < sizeof(host_alignments) / sizeof(host_alignments[0]); i += size <= 64 ? 1 : 5) {
                 check_write(size, gpu_at, host_alignments[i]);
                 check_read(size, gpu_at, host_alignments[i]);
             }
@@ -61,9 +60,7 @@ static void every_small_size_and_alignment_arrives(void)
 
 static void large_sizes_arrive(void)
 {
-    size_t size;
-
-    for (size = 2048; size <= (slowness() > 1 ? LARGE / 16 : LARGE); size *= 2) {
+    for (size_t size = 2048; size <= (slowness() > 1 ? LARGE / 16 : LARGE); size *= 2) {
         check_write(size, 0, 0);
         check_read(size, 0, 0);
         check_write(size - 1, 1, 3);
@@ -78,9 +75,8 @@ static void copies_at_the_edges_stay_within_the_mapping(void)
 {
     gdr_mh_t page = pin(g, buffer.address, GPU_PAGE_SIZE);
     unsigned char *first = map(g, page, GPU_PAGE_SIZE), *end = first + GPU_PAGE_SIZE;
-    size_t size;
 
-    for (size = 1; size <= 300; size++) {
+    for (size_t size = 1; size <= 300; size++) {
         fill(host, size, (unsigned)size);
         CHECK_OK(gdr_copy_to_mapping(page, end - size, host, size));
         gpu_read(seen, buffer.address + GPU_PAGE_SIZE - size, size);
@@ -100,9 +96,8 @@ static void copies_at_the_edges_stay_within_the_mapping(void)
 static void aligned_words_arrive(void)
 {
     uint64_t value = 0x1122334455667788, word = 0;
-    size_t size;
 
-    for (size = 1; size <= 8; size *= 2) {
+    for (size_t size = 1; size <= 8; size *= 2) {
         word = 0;
         CHECK_OK(gdr_copy_to_mapping(handle, va + 256, &word, 8));
         CHECK_OK(gdr_copy_to_mapping(handle, va + 256, &value, size));
@@ -149,13 +144,12 @@ static void a_pin_without_mapping_is_refused(void)
 {
     gdr_mh_t unmapped = pin(g, buffer.address, GPU_PAGE_SIZE);
     unsigned char byte = 0x5a;
-    void *mapping;
 
     CHECK_ERROR(gdr_copy_to_mapping(unmapped, &byte, &byte, 1), EINVAL);
     CHECK_ERROR(gdr_copy_from_mapping(unmapped, &byte, va, 1), EINVAL);
     CHECK_ERROR(gdr_copy_to_mapping(unmapped, &byte, &byte, 0), EINVAL);
     CHECK_ERROR(gdr_copy_from_mapping(unmapped, &byte, &byte, 0), EINVAL);
-    mapping = map(g, unmapped, GPU_PAGE_SIZE);
+    void *mapping = map(g, unmapped, GPU_PAGE_SIZE);
     CHECK_OK(gdr_copy_to_mapping(unmapped, mapping, &byte, 1));
     CHECK_OK(gdr_unmap(g, unmapped, mapping, GPU_PAGE_SIZE));
     CHECK_ERROR(gdr_copy_to_mapping(unmapped, mapping, &byte, 1), EINVAL);
@@ -168,8 +162,7 @@ static void run(enum gpu_memory kind)
     size_t size = LARGE + GPU_PAGE_SIZE;
 
     buffer = gpu_alloc(kind, size);
-    g = gdr_open();
-    CHECK(g != NULL);
+    g = open_driver();
     handle = pin(g, buffer.address, size);
     va = map(g, handle, size);
 
@@ -182,8 +175,7 @@ static void run(enum gpu_memory kind)
     addresses_outside_the_mapping_are_not_checked();
     a_pin_without_mapping_is_refused();
 
-    CHECK_OK(gdr_unmap(g, handle, va, size));
-    CHECK_OK(gdr_unpin_buffer(g, handle));
+    unmap_and_unpin(g, handle, va, size);
     CHECK_OK(gdr_close(g));
     gpu_free(&buffer);
 }

@@ -38,7 +38,6 @@ typedef struct CUuuid_st {
     char bytes[16];
 } CUuuid;
 
-#define CU_DEVICE_CPU ((CUdevice)-1)
 #define CU_DEVICE_INVALID ((CUdevice)-2)
 #define CU_STREAM_LEGACY ((CUstream)0x1)
 #define CU_STREAM_PER_THREAD ((CUstream)0x2)
@@ -50,7 +49,6 @@ typedef enum cudaError_enum {
     CUDA_ERROR_INVALID_VALUE = 1,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_NOT_INITIALIZED = 3,
-    CUDA_ERROR_DEINITIALIZED = 4,
     CUDA_ERROR_NO_DEVICE = 100,
     CUDA_ERROR_INVALID_DEVICE = 101,
     CUDA_ERROR_INVALID_IMAGE = 200,
@@ -62,15 +60,12 @@ typedef enum cudaError_enum {
     CUDA_ERROR_NOT_FOUND = 500,
     CUDA_ERROR_NOT_READY = 600,
     CUDA_ERROR_ILLEGAL_ADDRESS = 700,
-    CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701,
     CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
     CUDA_ERROR_PEER_ACCESS_NOT_ENABLED = 705,
-    CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE = 708,
     CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
     CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
     CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
     CUDA_ERROR_MISALIGNED_ADDRESS = 716,
-    CUDA_ERROR_LAUNCH_FAILED = 719,
     CUDA_ERROR_NOT_PERMITTED = 800,
     CUDA_ERROR_NOT_SUPPORTED = 801,
     CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
@@ -81,39 +76,20 @@ typedef enum cudaError_enum {
 /* ---- Devices ---- */
 
 typedef enum CUdevice_attribute_enum {
-    CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
-    CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13,
-    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
-    CU_DEVICE_ATTRIBUTE_INTEGRATED = 18,
-    CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY = 19,
-    CU_DEVICE_ATTRIBUTE_COMPUTE_MODE = 20,
     CU_DEVICE_ATTRIBUTE_PCI_BUS_ID = 33,
     CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID = 34,
     CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING = 41,
     CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID = 50,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
-    CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY = 83,
-    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS = 88,
-    CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH = 95,
     CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES = 100,
     CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
-    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED = 103,
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110,
     CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED = 116,
-    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS = 117,
-    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING = 118,
     CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED = 124,
     CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED = 152
 } CUdevice_attribute;
-
-typedef enum CUdevice_P2PAttribute_enum {
-    CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK = 1,
-    CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED = 2,
-    CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED = 3,
-    CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED = 4
-} CUdevice_P2PAttribute;
 
 CUresult cuInit(unsigned int flags);
 /* 1000 * major + 10 * minor of the newest CUDA that the driver supports. Works before cuInit. */
@@ -129,17 +105,11 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 CUresult cuDeviceGetPCIBusId(char *id, int len, CUdevice device);
 CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id);
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
-CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice source,
-                                 CUdevice destination);
 
 /* ---- Contexts ---- */
 
 typedef enum CUctx_flags_enum {
-    CU_CTX_SCHED_AUTO = 0x00,
-    CU_CTX_SCHED_SPIN = 0x01,
     CU_CTX_SCHED_YIELD = 0x02,
-    CU_CTX_SCHED_BLOCKING_SYNC = 0x04,
-    CU_CTX_MAP_HOST = 0x08
 } CUctx_flags;
 
 /* The three-argument form that every driver since CUDA 4.0 exports; newer toolkits default to cuCtxCreate_v4. */
@@ -171,18 +141,12 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *a
 
 /* ---- Memory ---- */
 
-#define CU_MEMHOSTALLOC_PORTABLE 0x01
 #define CU_MEMHOSTALLOC_DEVICEMAP 0x02
-#define CU_MEMHOSTALLOC_WRITECOMBINED 0x04
-#define CU_MEMHOSTREGISTER_PORTABLE 0x01
-#define CU_MEMHOSTREGISTER_DEVICEMAP 0x02
 #define CU_MEMHOSTREGISTER_IOMEMORY 0x04
 #define CU_MEMHOSTREGISTER_READ_ONLY 0x08
 
 typedef enum CUmemAttach_flags_enum {
     CU_MEM_ATTACH_GLOBAL = 0x1,
-    CU_MEM_ATTACH_HOST = 0x2,
-    CU_MEM_ATTACH_SINGLE = 0x4
 } CUmemAttach_flags;
 
 #define cuMemGetInfo cuMemGetInfo_v2
@@ -221,12 +185,8 @@ CUresult cuMemcpyHtoD(CUdeviceptr destination, const void *source, size_t size);
 CUresult cuMemcpyDtoH(void *destination, CUdeviceptr source, size_t size);
 #define cuMemcpyDtoD cuMemcpyDtoD_v2
 CUresult cuMemcpyDtoD(CUdeviceptr destination, CUdeviceptr source, size_t size);
-#define cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2
-CUresult cuMemcpyHtoDAsync(CUdeviceptr destination, const void *source, size_t size, CUstream stream);
 #define cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2
 CUresult cuMemcpyDtoHAsync(void *destination, CUdeviceptr source, size_t size, CUstream stream);
-#define cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2
-CUresult cuMemcpyDtoDAsync(CUdeviceptr destination, CUdeviceptr source, size_t size, CUstream stream);
 
 #define cuMemsetD8 cuMemsetD8_v2
 CUresult cuMemsetD8(CUdeviceptr destination, unsigned char value, size_t count);
@@ -235,26 +195,21 @@ CUresult cuMemsetD16(CUdeviceptr destination, unsigned short value, size_t count
 #define cuMemsetD32 cuMemsetD32_v2
 CUresult cuMemsetD32(CUdeviceptr destination, unsigned int value, size_t count);
 CUresult cuMemsetD8Async(CUdeviceptr destination, unsigned char value, size_t count, CUstream stream);
-CUresult cuMemsetD16Async(CUdeviceptr destination, unsigned short value, size_t count, CUstream stream);
 CUresult cuMemsetD32Async(CUdeviceptr destination, unsigned int value, size_t count, CUstream stream);
 
 /* ---- Virtual memory management ---- */
 
 typedef enum CUmemLocationType_enum {
-    CU_MEM_LOCATION_TYPE_INVALID = 0,
     CU_MEM_LOCATION_TYPE_DEVICE = 1,
     CU_MEM_LOCATION_TYPE_HOST = 2
 } CUmemLocationType;
 
 typedef enum CUmemAllocationType_enum {
-    CU_MEM_ALLOCATION_TYPE_INVALID = 0,
     CU_MEM_ALLOCATION_TYPE_PINNED = 1
 } CUmemAllocationType;
 
 typedef enum CUmemAllocationHandleType_enum {
-    CU_MEM_HANDLE_TYPE_NONE = 0x0,
     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 0x1,
-    CU_MEM_HANDLE_TYPE_FABRIC = 0x8
 } CUmemAllocationHandleType;
 
 typedef enum CUmemAccess_flags_enum {
@@ -265,16 +220,11 @@ typedef enum CUmemAccess_flags_enum {
 
 typedef enum CUmemAllocationGranularity_flags_enum {
     CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
-    CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1
 } CUmemAllocationGranularity_flags;
 
 typedef enum CUmemRangeHandleType_enum {
     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1
 } CUmemRangeHandleType;
-
-typedef enum CUmemRangeFlags_enum {
-    CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE = 1
-} CUmemRangeFlags;
 
 typedef struct CUmemLocation_st {
     CUmemLocationType type;
@@ -325,14 +275,8 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
 /* ---- Stream-ordered allocation ---- */
 
 typedef enum CUmemPool_attribute_enum {
-    CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES = 1,
-    CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC = 2,
-    CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES = 3,
     CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
-    CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
-    CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH = 6,
     CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
-    CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8
 } CUmemPool_attribute;
 
 typedef struct CUmemPoolProps_st {
@@ -364,8 +308,6 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes_to_keep);
 typedef enum CUmemorytype_enum {
     CU_MEMORYTYPE_HOST = 1,
     CU_MEMORYTYPE_DEVICE = 2,
-    CU_MEMORYTYPE_ARRAY = 3,
-    CU_MEMORYTYPE_UNIFIED = 4
 } CUmemorytype;
 
 typedef enum CUpointer_attribute_enum {
@@ -378,17 +320,10 @@ typedef enum CUpointer_attribute_enum {
     CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,       /* unsigned long long */
     CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,      /* unsigned int */
     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,  /* int */
-    CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE = 10,    /* int */
     CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,              /* CUdeviceptr */
     CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,                    /* size_t */
-    CU_POINTER_ATTRIBUTE_MAPPED = 13,                        /* int */
-    CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES = 14,          /* unsigned long long, a mask */
     CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE = 15,    /* int */
-    CU_POINTER_ATTRIBUTE_ACCESS_FLAGS = 16,                  /* CUmemAccess_flags, 4 bytes */
     CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17,                /* CUmemoryPool */
-    CU_POINTER_ATTRIBUTE_MAPPING_SIZE = 18,                  /* size_t */
-    CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR = 19,             /* void * */
-    CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID = 20                /* unsigned long long */
 } CUpointer_attribute;
 
 typedef struct CUDA_POINTER_ATTRIBUTE_P2P_TOKENS_st {
@@ -417,7 +352,6 @@ typedef enum CUevent_flags_enum {
 typedef void (*CUhostFn)(void *user_data);
 
 CUresult cuStreamCreate(CUstream *stream, unsigned int flags);
-CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority);
 #define cuStreamDestroy cuStreamDestroy_v2
 CUresult cuStreamDestroy(CUstream stream);
 CUresult cuStreamSynchronize(CUstream stream);
@@ -470,19 +404,12 @@ typedef enum CUflushGPUDirectRDMAWritesTarget_enum {
 
 typedef enum CUflushGPUDirectRDMAWritesScope_enum {
     CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER = 100,
-    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES = 200
 } CUflushGPUDirectRDMAWritesScope;
 
 CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
                                     CUflushGPUDirectRDMAWritesScope scope);
 
 /* ---- Errors and entry points ---- */
-
-typedef enum CUdriverProcAddress_flags_enum {
-    CU_GET_PROC_ADDRESS_DEFAULT = 0,
-    CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1,
-    CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2
-} CUdriverProcAddress_flags;
 
 typedef enum CUdriverProcAddressQueryResult_enum {
     CU_GET_PROC_ADDRESS_SUCCESS = 0,

@@ -18,9 +18,8 @@ static void *(*libcs_dlsym)(void *, const char *);
 static __attribute__((noinline)) void find_libcs_dlsym(void)
 {
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
-    size_t i;
 
-    for (i = 0; libcs_dlsym == NULL && i < sizeof(versions) / sizeof(versions[0]); i++)
+    for (size_t i = 0; libcs_dlsym == NULL && i < sizeof(versions) / sizeof(versions[0]); i++)
         *(void **)&libcs_dlsym = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
     if (libcs_dlsym == NULL)
         abort();

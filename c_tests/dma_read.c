@@ -3,8 +3,6 @@
  * Where CUDA does not answer, they go through the mapping. The bytes are right in any case.
  */
 
-#include <pthread.h>
-
 #include "emulator.h"
 #include "kit/library.h"
 #include "logged.h"
@@ -23,12 +21,8 @@ static unsigned char sent[SIZE];
 
 static gdr_t open_with(const char *setting)
 {
-    gdr_t opened;
-
     CHECK(setenv("GDRCOPY_DMA_READ", setting, 1) == 0);
-    opened = gdr_open();
-    CHECK(opened != NULL);
-    return opened;
+    return open_driver();
 }
 
 static void start(const char *setting)
@@ -73,10 +67,8 @@ static void small_reads(void)
 
 static void large_reads(void)
 {
-    size_t i;
-
     start("20000");
-    for (i = 0; i < 100; i++)
+    for (size_t i = 0; i < 100; i++)
         check_read(i * 777, FROM + i * 1001);
     /* The bytes written before are read. */
     memset(sent + 100, 0x3c, 1000);
@@ -104,12 +96,10 @@ static void invalid_setting(void)
 
 static void settings_and_sizes_choose_the_path(void)
 {
-    const char *log;
-
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
     send(1);
-    log = log_of(small_reads, "1");
+    const char *log = log_of(small_reads, "1");
     CHECK_NOT_LOGGED(log, ENGINE);
     CHECK_NOT_LOGGED(log, MAPPING);
     CHECK_NOT_LOGGED(log_of(read_of_whole_pages, "1"), ENGINE);
@@ -165,9 +155,8 @@ static void cuda_fails(void)
         "cuPointerGetAttribute:800", "cuStreamCreate:800", "cuMemHostRegister:2",
         "cuMemcpyDtoHAsync:999@2", "cuStreamQuery:719@2", "cuStreamQuery:600",
     };
-    size_t i;
 
-    for (i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
         start("20000");
         send(3 + i);
         CHECK(emulator.faults_set(faults[i]) == 0);
@@ -180,15 +169,12 @@ static void cuda_fails(void)
 
 static void mapping_finishes_what_cuda_does_not(void)
 {
-    const char *log;
-    int is_cached;
-
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
     start("20000");
-    is_cached = info_of(g, handle).mapping_type == GDR_MAPPING_TYPE_CACHING;
+    int is_cached = info_of(g, handle).mapping_type == GDR_MAPPING_TYPE_CACHING;
     end();
-    log = log_of(cuda_fails, "1");
+    const char *log = log_of(cuda_fails, "1");
     if (!is_cached)
         CHECK_LOGGED(log, MAPPING);
     gpu_free(&buffer);
@@ -218,9 +204,9 @@ static void registered_memory_is_not_left_to_a_late_copy(void)
 
 static void *read_repeatedly(void *number)
 {
-    size_t i, offset = *(const size_t *)number;
+    size_t offset = *(const size_t *)number;
 
-    for (i = 0; i < 50; i++)
+    for (size_t i = 0; i < 50; i++)
         check_read(offset + i, FROM + 100 * i);
     return NULL;
 }
@@ -228,18 +214,18 @@ static void *read_repeatedly(void *number)
 static void threads_share_a_handle(void)
 {
     pthread_t threads[THREADS];
-    size_t offsets[THREADS], i;
+    size_t offsets[THREADS];
 
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
     send(20);
     start("1");
-    for (i = 0; i < THREADS; i++) {
+    for (size_t i = 0; i < THREADS; i++) {
         offsets[i] = i * FROM;
-        CHECK(pthread_create(&threads[i], NULL, read_repeatedly, &offsets[i]) == 0);
+        threads[i] = start_thread(read_repeatedly, &offsets[i]);
     }
-    for (i = 0; i < THREADS; i++)
-        CHECK(pthread_join(threads[i], NULL) == 0);
+    for (size_t i = 0; i < THREADS; i++)
+        finish_thread(threads[i]);
     end();
     gpu_free(&buffer);
 }
@@ -249,12 +235,11 @@ static void contexts_may_end_between_reads(void)
 {
     CUcontext context;
     CUdevice device;
-    unsigned round;
 
     gpu_init();
     CUDA(cuDeviceGet(&device, 0));
     g = open_with("20000");
-    for (round = 0; round < 3; round++) {
+    for (unsigned round = 0; round < 3; round++) {
         buffer = gpu_alloc(MEM_ALLOC, SIZE);
         send(50 + round);
         handle = pin(g, buffer.address, SIZE - 100);
@@ -268,7 +253,7 @@ static void contexts_may_end_between_reads(void)
     }
     CHECK_OK(gdr_close(g));
 
-    for (round = 0; round < 3; round++) {
+    for (unsigned round = 0; round < 3; round++) {
         CUDA(cuCtxCreate(&context, 0, device));
         buffer = gpu_alloc(MEM_ALLOC, SIZE);
         send(60 + round);
@@ -285,23 +270,22 @@ static void contexts_may_end_between_reads(void)
     end();
 }
 
-static void forked_children_read_nothing(void)
+static void inherited_mapping_cannot_be_read(void)
 {
     unsigned char seen[FROM] = {0};
-    pid_t child;
-    int status;
 
+    CHECK_ERROR(gdr_copy_from_mapping(handle, seen, va, FROM), EACCES);
+    CHECK_EQUAL(seen[0], 0);
+}
+
+static void forked_children_read_nothing(void)
+{
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
     send(30);
     start("20000");
     check_read(0, FROM);
-    child = fork();
-    CHECK(child >= 0);
-    if (child == 0)
-        _exit(gdr_copy_from_mapping(handle, seen, va, FROM) == EACCES && seen[0] == 0 ? 0 : 1);
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_EQUAL(status, 0);
+    in_child(inherited_mapping_cannot_be_read);
     check_read(1, FROM);
     end();
     gpu_free(&buffer);

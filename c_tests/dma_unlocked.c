@@ -30,8 +30,7 @@ static void start(void)
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
     fill(sent, SIZE, 3);
     gpu_write(buffer.address, sent, SIZE);
-    g = gdr_open();
-    CHECK(g != NULL);
+    g = open_driver();
     handle = pin(g, buffer.address, SIZE);
     va = map(g, handle, SIZE);
     seen = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -48,8 +47,7 @@ static void check_read(void)
 static void end(void)
 {
     check_read();
-    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, handle));
+    unmap_and_unpin(g, handle, va, SIZE);
     CHECK_OK(gdr_close(g));
     CHECK(munmap(seen, SIZE) == 0);
     gpu_free(&buffer);
@@ -57,11 +55,8 @@ static void end(void)
 
 static void check_handle_is_usable(void)
 {
-    int flag = -1;
-
     CHECK_EQUAL(info_of(g, handle).mapped, 1);
-    CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
-    CHECK_EQUAL(flag, 0);
+    CHECK_EQUAL(flag_of(g, handle), 0);
 }
 
 /* ---- While the copy engine works ---- */
@@ -79,14 +74,11 @@ static void *use_handle(void *unused)
 
 static CUresult query_with_other_calls(CUstream stream)
 {
-    pthread_t thread;
-
     if (queries++ == 0) {
         check_handle_is_usable();
         if (!driver_is_at_least(g, 2, 1))
             return query(stream); /* it serves one thread only */
-        CHECK(pthread_create(&thread, NULL, use_handle, NULL) == 0);
-        CHECK(pthread_join(thread, NULL) == 0);
+        in_thread(use_handle, NULL);
     }
     return query(stream);
 }
@@ -146,11 +138,8 @@ static void on_fault(int signal, siginfo_t *info, void *unused)
 
 static void catch_faults(void)
 {
-    struct sigaction action;
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER};
 
-    memset(&action, 0, sizeof(action));
-    action.sa_sigaction = on_fault;
-    action.sa_flags = SA_SIGINFO | SA_NODEFER;
     CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
     CHECK(sigaction(SIGBUS, &action, NULL) == 0);
 }
@@ -160,12 +149,10 @@ static const size_t places[] = {0, SIZE / 2, SIZE - GPU_PAGE_SIZE};
 
 static void fault_in_the_programs_memory_can_be_repaired(void)
 {
-    size_t i;
-
     start();
     CUDA(cuCtxCreate(&context, 0, 0)); /* current, and not the memory's */
     catch_faults();
-    for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         faults = 0;
         memset(seen, 0, SIZE);
         CHECK(mprotect(seen + places[i], GPU_PAGE_SIZE, PROT_NONE) == 0);
@@ -181,16 +168,15 @@ static void fault_in_the_programs_memory_can_be_repaired(void)
 /* A read that is left loses the engine that it uses, no more. The other engines end with their connection. */
 static void read_can_be_left_by_siglongjmp(void)
 {
-    long before = dontfork_kib(), engine;
-    size_t i;
+    long before = dontfork_kib();
 
     start();
     check_read();
-    engine = dontfork_kib() - before;
+    long engine = dontfork_kib() - before;
     CUDA(cuCtxGetCurrent(&context));
     catch_faults();
     leaves = 1;
-    for (i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         faults = 0;
         CHECK(mprotect(seen + places[i], GPU_PAGE_SIZE, PROT_NONE) == 0);
         if (sigsetjmp(left, 1) == 0) {
@@ -212,13 +198,12 @@ static void read_can_be_left_by_siglongjmp(void)
 static void refused_reads_leak_no_engines(void)
 {
     struct emulator emulator = find_emulator();
-    long before = dontfork_kib(), engine;
-    int i;
+    long before = dontfork_kib();
 
     start();
     check_read();
-    engine = dontfork_kib();
-    for (i = 0; i < 20; i++) {
+    long engine = dontfork_kib();
+    for (int i = 0; i < 20; i++) {
         CHECK(emulator.faults_set("cuMemcpyDtoHAsync:1@2,cuStreamQuery:600") == 0);
         check_read();
         CHECK(emulator.faults_set("") == 0);
@@ -231,8 +216,6 @@ static void refused_reads_leak_no_engines(void)
 /* Without persistent mapping, freeing the memory takes the mapping away. */
 static void read_of_a_revoked_mapping_can_be_left(void)
 {
-    int flag = -1;
-
     start();
     if (is_persistent(g)) {
         end();
@@ -249,10 +232,8 @@ static void read_of_a_revoked_mapping_can_be_left(void)
     }
     CHECK_EQUAL(faults, 1);
     check_thread_is_unchanged();
-    CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
-    CHECK_EQUAL(flag, 1);
-    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_EQUAL(flag_of(g, handle), 1);
+    unmap_and_unpin(g, handle, va, SIZE);
     CHECK_OK(gdr_close(g));
 }
 

@@ -8,7 +8,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/resource.h>
 
 enum { MANY = 10000 };
@@ -42,11 +41,10 @@ static int next_descriptor(void)
 static void backend_reports_driver_version_2_6(void)
 {
     int major = -1, minor = -1, value = -1;
-    gdr_attr_t attribute;
 
     CHECK_OK(gdr_driver_get_version(g, &major, &minor));
     CHECK(major == 2 && minor == 6);
-    for (attribute = GDR_ATTR_USE_PERSISTENT_MAPPING; attribute < GDR_ATTR_MAX; attribute++) {
+    for (gdr_attr_t attribute = GDR_ATTR_USE_PERSISTENT_MAPPING; attribute < GDR_ATTR_MAX; attribute++) {
         CHECK_OK(gdr_get_attribute(g, attribute, &value));
         CHECK_EQUAL(value, 1);
     }
@@ -70,49 +68,41 @@ static void *without_context(void *unused)
 static void pin_does_not_change_the_current_context(void)
 {
     CUcontext before, after;
-    pthread_t thread;
-    gdr_mh_t handle;
 
     CUDA(cuCtxGetCurrent(&before));
     CHECK(before != NULL);
-    handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
     CHECK_OK(gdr_unpin_buffer(g, handle));
     CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)buffer.address, (size_t)1 << 40, 0, 0, &handle), EINVAL);
     CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)&before, sizeof(before), 0, 0, &handle), EINVAL);
     CUDA(cuCtxGetCurrent(&after));
     CHECK(after == before);
-    CHECK(pthread_create(&thread, NULL, without_context, NULL) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    in_thread(without_context, NULL);
 }
 
 static void pin_selects_the_gpu_by_address(void)
 {
-    int count, i;
+    int count;
     CUcontext home, context, now;
 
     CUDA(cuCtxGetCurrent(&home));
     CUDA(cuDeviceGetCount(&count));
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         CUdevice device;
-        CUdeviceptr allocation, address;
-        uint32_t sent = 0xc0ffee00u + (uint32_t)i, seen = 0;
-        gdr_mh_t handle;
-        void *va;
+        CUdeviceptr allocation;
 
         CUDA(cuDeviceGet(&device, i));
         CUDA(cuDevicePrimaryCtxRetain(&context, device));
         CUDA(cuCtxSetCurrent(context));
         CUDA(cuMemAlloc(&allocation, 2 * GPU_PAGE_SIZE));
-        address = round_up(allocation, GPU_PAGE_SIZE);
+        CUdeviceptr address = round_up(allocation, GPU_PAGE_SIZE);
         CUDA(cuCtxSetCurrent(home));
-        handle = pin(g, address, GPU_PAGE_SIZE);
+        gdr_mh_t handle = pin(g, address, GPU_PAGE_SIZE);
         CUDA(cuCtxGetCurrent(&now));
         CHECK(now == home);
-        va = map(g, handle, GPU_PAGE_SIZE);
-        CHECK_OK(gdr_copy_to_mapping(handle, va, &sent, sizeof(sent)));
+        void *va = map(g, handle, GPU_PAGE_SIZE);
         CUDA(cuCtxSetCurrent(context));
-        gpu_read(&seen, address, sizeof(seen));
-        CHECK_EQUAL(seen, sent);
+        check_shows(handle, va, address, sizeof(uint32_t));
         CHECK_OK(gdr_unpin_buffer(g, handle));
         CUDA(cuMemFree(allocation));
         CUDA(cuCtxSetCurrent(home));
@@ -148,7 +138,7 @@ static void set_limit(rlim_t soft)
 static int pins_until_refused(int wanted)
 {
     gdr_mh_t *handles = calloc((size_t)wanted + 1, sizeof(*handles)), refused = {7};
-    int before = descriptors(), count = 0, i, result = 0;
+    int before = descriptors(), count = 0, result = 0;
 
     CHECK(handles != NULL);
     while (count < wanted &&
@@ -159,13 +149,10 @@ static int pins_until_refused(int wanted)
         CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0, 0, &refused), EMFILE);
         CHECK_EQUAL(refused.h, 7);
     }
-    for (i = 0; i < count; i++) {
-        uint32_t sent = (uint32_t)i * 2654435761u, seen;
+    for (int i = 0; i < count; i++) {
         void *va = map(g, handles[i], GPU_PAGE_SIZE);
 
-        CHECK_OK(gdr_copy_to_mapping(handles[i], va, &sent, sizeof(sent)));
-        CHECK_OK(gdr_copy_from_mapping(handles[i], &seen, va, sizeof(seen)));
-        CHECK_EQUAL(seen, sent);
+        check_shows(handles[i], va, buffer.address, sizeof(uint32_t));
         CHECK_OK(gdr_unpin_buffer(g, handles[i]));
     }
     CHECK_EQUAL(descriptors(), before);
@@ -177,13 +164,13 @@ static int pins_until_refused(int wanted)
 static int pin_beyond_the_descriptor_limit_is_refused(void)
 {
     struct rlimit limit;
-    int many = (int)rounds(MANY), has_room;
+    int many = (int)rounds(MANY);
 
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     set_limit((rlim_t)descriptors() + 20);
     CHECK(pins_until_refused(many) < many);
     set_limit((rlim_t)many + 1000);
-    has_room = limit.rlim_max >= (rlim_t)many + 1000;
+    int has_room = limit.rlim_max >= (rlim_t)many + 1000;
     if (has_room)
         CHECK_EQUAL(pins_until_refused(many), many);
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -193,9 +180,9 @@ static int pin_beyond_the_descriptor_limit_is_refused(void)
 static void repeated_pins_and_maps_leak_nothing(void)
 {
     int before = descriptors();
-    long i, many = rounds(100000);
+    long many = rounds(100000);
 
-    for (i = 0; i < many; i++) {
+    for (long i = 0; i < many; i++) {
         gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
         void *va = map(g, handle, GPU_PAGE_SIZE);
 
@@ -211,11 +198,10 @@ static void requested_mapping_type_must_be_that_of_the_pin(void)
     gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
     void *va = map(g, handle, GPU_PAGE_SIZE);
     gdr_mapping_type_t type = info_of(g, handle).mapping_type;
-    int flag;
 
     CHECK(type == GDR_MAPPING_TYPE_WC || type == GDR_MAPPING_TYPE_CACHING);
     CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
-    for (flag = GDR_MAP_FLAG_REQ_WC_MAPPING; flag <= GDR_MAP_FLAG_REQ_DEVICE_MAPPING; flag++) {
+    for (int flag = GDR_MAP_FLAG_REQ_WC_MAPPING; flag <= GDR_MAP_FLAG_REQ_DEVICE_MAPPING; flag++) {
         if (flag == (int)type) {
             CHECK_OK(gdr_map_v2(g, handle, &va, GPU_PAGE_SIZE, flag));
             CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
@@ -230,20 +216,16 @@ static void requested_mapping_type_must_be_that_of_the_pin(void)
 /* Ranges of whole host pages, so that mmap can map them from their start. */
 static void pins_of_whole_host_pages_can_be_mapped(void)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), offset;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-    for (offset = page; offset < GPU_PAGE_SIZE; offset += 5 * page) {
+    for (size_t offset = page; offset < GPU_PAGE_SIZE; offset += 5 * page) {
         gdr_mh_t handle = pin(g, buffer.address + offset, page + 1);
-        unsigned char *va, sent[64], seen[64];
         void *refused = NULL;
 
         CHECK_ERROR(gdr_map(g, handle, &refused, 2 * page + 1), EINVAL);
-        va = map(g, handle, page + 1);
+        unsigned char *va = map(g, handle, page + 1);
         CHECK_EQUAL(info_of(g, handle).va, buffer.address + offset);
-        fill(sent, sizeof(sent), (unsigned)offset);
-        CHECK_OK(gdr_copy_to_mapping(handle, va + 3, sent, sizeof(sent)));
-        gpu_read(seen, buffer.address + offset + 3, sizeof(seen));
-        CHECK_BYTES(seen, sent, sizeof(seen));
+        check_shows(handle, va + 3, buffer.address + offset + 3, 64);
         CHECK_OK(gdr_unmap(g, handle, va, page + 1));
         CHECK_UNMAPPED(va);
         CHECK_OK(gdr_unpin_buffer(g, handle));
@@ -255,7 +237,6 @@ static void force_pcie_pins_map_write_combining(void)
     gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
     void *va = map(g, handle, GPU_PAGE_SIZE);
     int coherent = info_of(g, handle).mapping_type == GDR_MAPPING_TYPE_CACHING;
-    gdr_t compatible;
 
     CHECK_OK(gdr_unpin_buffer(g, handle));
     CHECK(fault_at(va) != 0); /* SIGSEGV after many others */
@@ -269,8 +250,7 @@ static void force_pcie_pins_map_write_combining(void)
     CHECK_ERROR(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle),
                 EOPNOTSUPP);
     setenv("GDRCOPY_FORCE_PCIE_COMPAT", "1", 1);
-    compatible = gdr_open();
-    CHECK(compatible != NULL);
+    gdr_t compatible = open_driver();
     CHECK_OK(gdr_pin_buffer_v2(compatible, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE,
                                &handle));
     CHECK_OK(gdr_close(compatible));
@@ -279,10 +259,7 @@ static void force_pcie_pins_map_write_combining(void)
 
 int main(void)
 {
-    int has_room;
-
-    g = gdr_open();
-    CHECK(g != NULL);
+    g = open_driver();
     if (!uses_dmabuf(g))
         waive("gdr_open chose gdrdrv");
     gpu_init();
@@ -292,7 +269,7 @@ int main(void)
     pin_does_not_change_the_current_context();
     pin_selects_the_gpu_by_address();
     pin_takes_one_descriptor();
-    has_room = pin_beyond_the_descriptor_limit_is_refused();
+    int has_room = pin_beyond_the_descriptor_limit_is_refused();
     repeated_pins_and_maps_leak_nothing();
     requested_mapping_type_must_be_that_of_the_pin();
     pins_of_whole_host_pages_can_be_mapped();

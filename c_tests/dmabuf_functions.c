@@ -36,9 +36,7 @@ static enum step failed;
 
 static void *only_needed(const char *name, void *found)
 {
-    size_t i;
-
-    for (i = 0; i < NEEDED; i++)
+    for (size_t i = 0; i < NEEDED; i++)
         if (strcmp(name, needed[i]) == 0)
             return hidden != NULL && strcmp(name, hidden) == 0 ? NULL : found;
     return NULL;
@@ -55,7 +53,6 @@ static void use_buffer(void)
     gdr_t g = gdr_open();
     gdr_mh_t handle;
     uint64_t sent = 7, seen = 0;
-    void *va;
 
     failed = OPEN;
     if (g == NULL)
@@ -63,7 +60,7 @@ static void use_buffer(void)
     failed = PIN;
     if (gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0, &handle) == 0) {
         failed = NONE;
-        va = map(g, handle, GPU_PAGE_SIZE);
+        void *va = map(g, handle, GPU_PAGE_SIZE);
         CHECK_OK(gdr_copy_to_mapping(handle, va, &sent, sizeof(sent)));
         CHECK_OK(gdr_copy_from_mapping(handle, &seen, va, sizeof(seen)));
         CHECK_EQUAL(seen, sent);
@@ -99,11 +96,10 @@ static enum step wanted;
 static void missing_function_fails_only_what_uses_it(void)
 {
     char line[100];
-    const char *log;
 
     lookup = all_but_hidden;
     prepare(MEM_CREATE);
-    log = log_of(use_buffer, "4");
+    const char *log = log_of(use_buffer, "4");
     if (failed != wanted)
         fprintf(stderr, "without %s:\n%s", hidden, log);
     CHECK_EQUAL(failed, wanted);
@@ -121,9 +117,8 @@ static struct {
 
 static void look(void)
 {
-    gdr_t g = gdr_open();
+    gdr_t g = open_driver();
 
-    CHECK(g != NULL);
     found->uses_dmabuf = uses_dmabuf(g);
     CHECK_OK(gdr_close(g));
     CUDA(cuInit(0));
@@ -133,9 +128,8 @@ static void look(void)
 static enum step step_that_needs(const char *name)
 {
     static const char *const at_open[] = {"cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetAttribute"};
-    size_t i;
 
-    for (i = 0; i < sizeof(at_open) / sizeof(at_open[0]); i++)
+    for (size_t i = 0; i < sizeof(at_open) / sizeof(at_open[0]); i++)
         if (strcmp(name, at_open[i]) == 0)
             return OPEN;
     if (strcmp(name, "cuPointerGetAttribute") == 0 && found->gpus == 1)
@@ -151,7 +145,6 @@ int main(void)
         "cuStreamDestroy_v2", "cuStreamQuery", "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoDAsync_v2",
         "cuThreadExchangeStreamCaptureMode",
     };
-    size_t i;
 
     found = mmap(NULL, sizeof(*found), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(found != MAP_FAILED);
@@ -160,13 +153,13 @@ int main(void)
         waive("gdr_open chose gdrdrv");
 
     in_child(what_nvidias_library_looks_up_is_enough);
-    for (i = 0; i < NEEDED; i++) {
+    for (size_t i = 0; i < NEEDED; i++) {
         hidden = needed[i];
         wanted = step_that_needs(hidden);
         in_child(missing_function_fails_only_what_uses_it);
     }
     wanted = NONE;
-    for (i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         hidden = others[i];
         in_child(missing_function_fails_only_what_uses_it);
     }

@@ -6,8 +6,6 @@
 
 #include "kit/library.h"
 
-#include <pthread.h>
-
 #define SMALL 4096
 
 static gdr_t g;
@@ -63,8 +61,7 @@ static void use_gap(const struct gap *gap)
     CHECK_OK(gdr_copy_to_mapping(handle, va + offset, sent, SMALL));
     CHECK_OK(gdr_copy_from_mapping(handle, seen, va + offset, SMALL));
     CHECK_BYTES(seen, sent, SMALL);
-    CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, handle));
+    unmap_and_unpin(g, handle, va, GPU_PAGE_SIZE);
 }
 
 static void *use_gap_without_context(void *gap)
@@ -77,14 +74,6 @@ static void *use_gap_without_context(void *gap)
     return NULL;
 }
 
-static void in_thread_without_context(struct gap *gap)
-{
-    pthread_t thread;
-
-    CHECK(pthread_create(&thread, NULL, use_gap_without_context, gap) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
-}
-
 static void page_that_begins_in_no_allocation_is_pinned(CUcontext other, int gpus)
 {
     struct gap gap = make_gap(1);
@@ -95,7 +84,7 @@ static void page_that_begins_in_no_allocation_is_pinned(CUcontext other, int gpu
     CHECK(!is_known(gap.page));
     CHECK(is_known(gap.page + GPU_PAGE_SIZE - 1));
     use_gap(&gap);
-    in_thread_without_context(&gap);
+    in_thread(use_gap_without_context, &gap);
     if (gpus > 1) {
         /* The memory decides, not the current context. */
         CUDA(cuCtxSetCurrent(other));
@@ -114,7 +103,7 @@ static void page_with_an_allocation_inside_is_pinned(void)
     CHECK(!is_known(gap.page));
     CHECK(!is_known(gap.page + GPU_PAGE_SIZE - 1));
     use_gap(&gap);
-    in_thread_without_context(&gap);
+    in_thread(use_gap_without_context, &gap);
     free_gap(&gap);
 }
 
@@ -122,7 +111,6 @@ static void page_with_an_allocation_inside_is_pinned(void)
 static void range_with_an_allocation_far_inside_is_pinned(int gpus)
 {
     CUdeviceptr before, inside, after;
-    gdr_mh_t handle;
 
     CUDA(cuMemAlloc(&before, 2 * GPU_PAGE_SIZE));
     CUDA(cuMemAlloc(&inside, SMALL));
@@ -130,7 +118,7 @@ static void range_with_an_allocation_far_inside_is_pinned(int gpus)
     CUDA(cuMemFree(before));
     CUDA(cuMemFree(after));
     before = round_down(inside, GPU_PAGE_SIZE) - GPU_PAGE_SIZE;
-    handle = pin(g, before, 3 * GPU_PAGE_SIZE);
+    gdr_mh_t handle = pin(g, before, 3 * GPU_PAGE_SIZE);
     CHECK_OK(gdr_unpin_buffer(g, handle));
     if (gpus == 1) {
         CUcontext own;
@@ -159,16 +147,15 @@ static void page_without_an_allocation_is_refused(void)
 int main(void)
 {
     CUcontext first, context;
-    int gpus, i;
+    int gpus;
 
-    g = gdr_open();
-    CHECK(g != NULL);
+    g = open_driver();
     if (!uses_dmabuf(g))
         waive("gdr_open chose gdrdrv");
     gpu_init();
     CUDA(cuCtxGetCurrent(&first));
     CUDA(cuDeviceGetCount(&gpus));
-    for (i = gpus - 1; i >= 0; i--) {
+    for (int i = gpus - 1; i >= 0; i--) {
         CUdevice device;
 
         CUDA(cuDeviceGet(&device, i));

@@ -29,10 +29,10 @@ static int can_map(CUdevice device)
 
 static int gpus_that_can(void)
 {
-    int count, can = 0, i;
+    int count, can = 0;
 
     CUDA(cuDeviceGetCount(&count));
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         CUdevice device;
 
         CUDA(cuDeviceGet(&device, i));
@@ -43,10 +43,9 @@ static int gpus_that_can(void)
 
 static void open_before_cuda_is_initialized_succeeds(void)
 {
-    gdr_t g = gdr_open();
+    gdr_t g = open_driver();
     int count;
 
-    CHECK(g != NULL);
     if (!uses_dmabuf(g))
         waive("gdr_open chose gdrdrv");
     CHECK_EQUAL(cuDeviceGetCount(&count), CUDA_ERROR_NOT_INITIALIZED);
@@ -55,10 +54,10 @@ static void open_before_cuda_is_initialized_succeeds(void)
 
 static void open_after_cuda_is_initialized_needs_a_gpu_that_maps(void)
 {
-    int before = open_descriptors(), i;
+    int before = open_descriptors();
 
     CUDA(cuInit(0));
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         gdr_t g = gdr_open();
 
         CHECK_EQUAL(g != NULL, gpus_that_can() > 0);
@@ -88,13 +87,12 @@ static void map_fails(void)
 
 static void the_log_of_a_failing_map(void)
 {
-    struct gpu_buffer buffer;
     void *va = NULL;
 
     gpu_init();
     if (!can_map(0) || (g = gdr_open()) == NULL)
         return;
-    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     handle = pin(g, buffer.address, GPU_PAGE_SIZE);
     if (gdr_map(g, handle, &va, GPU_PAGE_SIZE) != 0) {
         const char *log = log_of(map_fails, "4");
@@ -109,8 +107,7 @@ static void the_log_of_a_failing_map(void)
 /* CUDA cannot be initialized, so only the pin finds out whether there is a GPU. */
 static void open_without_a_gpu_succeeds_and_the_pin_fails(void)
 {
-    g = gdr_open();
-    CHECK(g != NULL);
+    g = open_driver();
     CHECK_ERROR(gdr_pin_buffer(g, GPU_PAGE_SIZE, GPU_PAGE_SIZE, 0, 0, &handle), EIO);
     CHECK_OK(gdr_close(g));
 }

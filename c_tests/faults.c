@@ -46,35 +46,13 @@ static void nothing_is_pinned(void)
     CHECK_EQUAL(emulator.pins(), 0);
 }
 
-static gdr_t open_driver(void)
-{
-    gdr_t g = gdr_open();
-
-    CHECK(g != NULL);
-    return g;
-}
-
-/* The pin can be mapped, copied to and unmapped. */
-static void works(gdr_t g, gdr_mh_t handle)
-{
-    void *va = map(g, handle, SIZE);
-    uint64_t written = 0x0123456789abcdef, seen = 0;
-
-    CHECK_OK(gdr_copy_to_mapping(handle, va, &written, sizeof(written)));
-    gpu_read(&seen, buffer.address, sizeof(seen));
-    CHECK_EQUAL(seen, written);
-    CHECK_EQUAL(info_of(g, handle).mapped, 1);
-    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
-}
-
 static void open_fails(void)
 {
     static const char *const calls[] = {"OPEN", "GET_VERSION"};
     int before = open_descriptors();
-    size_t call, error;
 
-    for (call = 0; call < sizeof(calls) / sizeof(calls[0]); call++) {
-        for (error = 0; error < ERRORS; error++) {
+    for (size_t call = 0; call < sizeof(calls) / sizeof(calls[0]); call++) {
+        for (size_t error = 0; error < ERRORS; error++) {
             fail_next(calls[call], error);
             CHECK(gdr_open() == NULL);
             CHECK_EQUAL(open_descriptors(), before);
@@ -89,9 +67,7 @@ static void open_fails(void)
 
 static void pin_fails(gdr_t g)
 {
-    size_t error;
-
-    for (error = 0; error < ERRORS; error++) {
+    for (size_t error = 0; error < ERRORS; error++) {
         gdr_mh_t handle = {UNTOUCHED};
         int wanted = fail_next("PIN_BUFFER_V2", error);
 
@@ -101,7 +77,7 @@ static void pin_fails(gdr_t g)
         CHECK_EQUAL(handle.h, UNTOUCHED);
         nothing_is_pinned();
         handle = pin(g, buffer.address, SIZE);
-        works(g, handle);
+        check_works(g, handle, SIZE);
         CHECK_OK(gdr_unpin_buffer(g, handle));
     }
 }
@@ -112,10 +88,9 @@ static void map_fails(gdr_t g)
         const char *call;
         int requests_type;
     } ways[] = {{"MMAP", 0}, {"GET_INFO_V2", 0}, {"REQ_MAPPING_TYPE", 1}, {"MMAP", 1}, {"GET_INFO_V2", 1}};
-    size_t way, error;
 
-    for (way = 0; way < sizeof(ways) / sizeof(ways[0]); way++) {
-        for (error = 0; error < ERRORS; error++) {
+    for (size_t way = 0; way < sizeof(ways) / sizeof(ways[0]); way++) {
+        for (size_t error = 0; error < ERRORS; error++) {
             gdr_mh_t handle = pin(g, buffer.address, SIZE);
             gdr_map_flags_t flag = ways[way].requests_type ? platform_flag(g, handle) : GDR_MAP_FLAG_DEFAULT;
             void *va = (void *)UNTOUCHED;
@@ -125,7 +100,7 @@ static void map_fails(gdr_t g)
             CHECK_EQUAL((uintptr_t)va, UNTOUCHED);
             CHECK_ERROR(gdr_unmap(g, handle, va, SIZE), EINVAL);
             CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 1), EINVAL);
-            works(g, handle);
+            check_works(g, handle, SIZE);
             CHECK_OK(gdr_unpin_buffer(g, handle));
             nothing_is_pinned();
         }
@@ -135,9 +110,7 @@ static void map_fails(gdr_t g)
 /* A failed munmap leaves the mapping in place; the caller can retry. */
 static void unmap_fails(gdr_t g)
 {
-    size_t error;
-
-    for (error = 0; error < ERRORS; error++) {
+    for (size_t error = 0; error < ERRORS; error++) {
         gdr_mh_t handle = pin(g, buffer.address, SIZE);
         void *va = map(g, handle, SIZE);
         int wanted = fail_next("MUNMAP", error);
@@ -147,7 +120,7 @@ static void unmap_fails(gdr_t g)
         CHECK_OK(gdr_copy_to_mapping(handle, va, "x", 1));
         CHECK_EQUAL(info_of(g, handle).mapped, 1);
         CHECK_OK(gdr_unmap(g, handle, va, SIZE));
-        works(g, handle);
+        check_works(g, handle, SIZE);
         CHECK_OK(gdr_unpin_buffer(g, handle));
         nothing_is_pinned();
     }
@@ -156,9 +129,7 @@ static void unmap_fails(gdr_t g)
 /* The driver still has the pin, so the handle stays valid for a retry. The mapping has already ended. */
 static void unpin_fails(gdr_t g)
 {
-    size_t error;
-
-    for (error = 0; error < ERRORS; error++) {
+    for (size_t error = 0; error < ERRORS; error++) {
         gdr_mh_t handle = pin(g, buffer.address, SIZE), other = pin(g, buffer.address, SIZE);
         char *va = map(g, handle, SIZE);
         int wanted = fail_next("UNPIN_BUFFER", error);
@@ -167,13 +138,13 @@ static void unpin_fails(gdr_t g)
         CHECK_GONE(va);
         CHECK_EQUAL(emulator.pins(), 2);
         CHECK_EQUAL(info_of(g, handle).mapped, 0);
-        works(g, handle);
-        works(g, other);
+        check_works(g, handle, SIZE);
+        check_works(g, other, SIZE);
         CHECK_OK(gdr_unpin_buffer(g, handle));
         CHECK_ERROR(gdr_unpin_buffer(g, handle), EINVAL);
         CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 0), EINVAL);
         CHECK_EQUAL(emulator.pins(), 1);
-        works(g, other);
+        check_works(g, other, SIZE);
         CHECK_OK(gdr_unpin_buffer(g, other));
         nothing_is_pinned();
     }
@@ -201,16 +172,14 @@ static void close_fails(void)
     static const char *const calls[] = {"UNPIN_BUFFER:%s@1", "MMAP_FIXED:ENOMEM@1,MMAP_FIXED:ENOMEM@2,MUNMAP:%s@1",
                                         "CLOSE:%s@1"};
     int before = open_descriptors();
-    size_t call, error;
 
-    for (call = 0; call < sizeof(calls) / sizeof(calls[0]); call++) {
-        for (error = 0; error < ERRORS_OF_LIBC; error++) {
+    for (size_t call = 0; call < sizeof(calls) / sizeof(calls[0]); call++) {
+        for (size_t error = 0; error < ERRORS_OF_LIBC; error++) {
             gdr_t g = open_driver();
             gdr_mh_t handles[3];
             char list[64];
-            int i;
 
-            for (i = 0; i < 3; i++) {
+            for (int i = 0; i < 3; i++) {
                 handles[i] = pin(g, buffer.address, SIZE);
                 map(g, handles[i], SIZE);
             }
@@ -218,7 +187,7 @@ static void close_fails(void)
             faults(list);
             CHECK_ERROR(gdr_close(g), errors[error].number);
             CHECK_ERROR(gdr_close(g), EINVAL);
-            for (i = 0; i < 3; i++)
+            for (int i = 0; i < 3; i++)
                 CHECK_ERROR(gdr_copy_to_mapping(handles[i], &i, &i, 0), EINVAL);
             CHECK_EQUAL(open_descriptors(), before);
             faults(NULL);
@@ -245,12 +214,11 @@ static void unpin_a_mapping(void)
 
 static void unpin_beyond_the_address_space(void)
 {
-    struct rlimit limit, less;
+    struct rlimit limit;
 
     map_a_pin();
     CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
-    less = limit;
-    less.rlim_cur = 4096;
+    const struct rlimit less = {4096, limit.rlim_max};
     CHECK(setrlimit(RLIMIT_AS, &less) == 0);
     CHECK_OK(gdr_unpin_buffer(logging, mapped_handle));
     CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
@@ -270,12 +238,10 @@ static void check_reserved(void)
  */
 static void addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can(void)
 {
-    const char *log;
-
     if (is_denied("memfd_create"))
         return; /* there is no empty file to map */
     faults("MMAP_FIXED:ENOMEM@1");
-    log = log_of(unpin_a_mapping, "1");
+    const char *log = log_of(unpin_a_mapping, "1");
     CHECK_LOGGED(log, "WARN: ");
     CHECK_LOGGED(log, "raises SIGSEGV instead of SIGBUS");
     CHECK_NOT_LOGGED(log, "unmapped first");
@@ -309,7 +275,7 @@ static void mapping_without_type_is_refused(gdr_t g)
     CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 1), EINVAL);
     CHECK_EQUAL(info_of(g, handle).mapped, 0);
     faults(NULL);
-    works(g, handle);
+    check_works(g, handle, SIZE);
     CHECK_OK(gdr_unpin_buffer(g, handle));
     nothing_is_pinned();
 }
@@ -319,16 +285,15 @@ static void unknown_mapping_type_is_device(gdr_t g)
 {
     gdr_mh_t handle = pin(g, buffer.address, SIZE);
     uint64_t written = 0x0123456789abcdef, seen = 0;
-    void *va;
 
     faults("GET_INFO_V2:mapping_type=4@1");
-    va = map(g, handle, SIZE);
+    void *va = map(g, handle, SIZE);
     faults(NULL);
     CHECK_OK(gdr_copy_to_mapping(handle, va, &written, sizeof(written)));
     CHECK_OK(gdr_copy_from_mapping(handle, &seen, va, sizeof(seen)));
     CHECK_EQUAL(seen, written);
     CHECK_OK(gdr_unmap(g, handle, va, SIZE));
-    works(g, handle);
+    check_works(g, handle, SIZE);
     CHECK_OK(gdr_unpin_buffer(g, handle));
     nothing_is_pinned();
 }
@@ -336,11 +301,10 @@ static void unknown_mapping_type_is_device(gdr_t g)
 static void info_fails(gdr_t g)
 {
     unsigned char out[48], untouched[48];
-    size_t error;
 
     memset(out, 0x5a, sizeof(out));
     memset(untouched, 0x5a, sizeof(untouched));
-    for (error = 0; error < ERRORS; error++) {
+    for (size_t error = 0; error < ERRORS; error++) {
         gdr_mh_t handle = pin(g, buffer.address, SIZE);
         int wanted = fail_next("GET_INFO_V2", error);
 
@@ -349,7 +313,7 @@ static void info_fails(gdr_t g)
         CHECK_ERROR(gdr_get_info(g, handle, (gdr_info_v2_t *)(void *)out), wanted);
         CHECK_BYTES(out, untouched, sizeof(out));
         CHECK_EQUAL(info_of(g, handle).mapped_size, SIZE);
-        works(g, handle);
+        check_works(g, handle, SIZE);
         CHECK_OK(gdr_unpin_buffer(g, handle));
     }
 }
@@ -357,9 +321,7 @@ static void info_fails(gdr_t g)
 /* The library may know the flag without a call; if it makes the call, it returns its error. */
 static void callback_flag_fails(void)
 {
-    size_t error;
-
-    for (error = 0; error < ERRORS; error++) {
+    for (size_t error = 0; error < ERRORS; error++) {
         gdr_t g = open_driver();
         gdr_mh_t handle = pin(g, buffer.address, SIZE);
         int flag = 77, wanted = fail_next("GET_CB_FLAG", error);
@@ -370,8 +332,7 @@ static void callback_flag_fails(void)
             CHECK_EQUAL(flag, 77);
         }
         faults(NULL);
-        CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
-        CHECK_EQUAL(flag, 0);
+        CHECK_EQUAL(flag_of(g, handle), 0);
         CHECK_OK(gdr_close(g));
     }
 }
@@ -379,9 +340,7 @@ static void callback_flag_fails(void)
 /* Old drivers return EINVAL for an attribute that they do not know. */
 static void attribute_fails(int persistent)
 {
-    size_t error;
-
-    for (error = 0; error < ERRORS; error++) {
+    for (size_t error = 0; error < ERRORS; error++) {
         gdr_t g = open_driver();
         int value = 77, wanted = fail_next("GET_ATTR", error);
 
@@ -397,15 +356,13 @@ static void attribute_fails(int persistent)
 
 static void interrupted_calls_are_retried(void)
 {
-    gdr_mh_t handle;
     int value;
-    gdr_t g;
 
     faults("OPEN:EINTR@1,GET_VERSION:EINTR@1,PIN_BUFFER_V2:EINTR@1,REQ_MAPPING_TYPE:EINTR@1,GET_INFO_V2:EINTR@1,"
            "GET_ATTR:EINTR@1,GET_CB_FLAG:EINTR@1,UNPIN_BUFFER:EINTR@1");
-    g = open_driver();
-    handle = pin(g, buffer.address, SIZE);
-    works(g, handle);
+    gdr_t g = open_driver();
+    gdr_mh_t handle = pin(g, buffer.address, SIZE);
+    check_works(g, handle, SIZE);
     CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &value));
     CHECK_OK(gdr_get_callback_flag(g, handle, &value));
     CHECK_OK(gdr_unpin_buffer(g, handle));
@@ -438,16 +395,14 @@ static int platform_is_coherent(gdr_t g)
 static void force_pcie_compat_fails_cleanly(void)
 {
     gdr_mh_t handle = {UNTOUCHED};
-    size_t error;
-    gdr_t g;
 
     setenv("GDRCOPY_FORCE_PCIE_COMPAT", "1", 1);
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
-    g = open_driver();
+    gdr_t g = open_driver();
     if (platform_is_coherent(g))
         return;
-    for (error = 0; error < ERRORS; error++) {
+    for (size_t error = 0; error < ERRORS; error++) {
         char list[64];
 
         snprintf(list, sizeof(list), "PIN_BUFFER_V2:%s@2", errors[error].name);
@@ -462,14 +417,11 @@ static void force_pcie_compat_fails_cleanly(void)
 
 int main(void)
 {
-    int is_new, persistent, dmabuf;
-    gdr_t g;
-
     emulator = find_emulator();
-    g = open_driver();
-    is_new = driver_is_at_least(g, 2, 5);
-    persistent = is_persistent(g);
-    dmabuf = uses_dmabuf(g);
+    gdr_t g = open_driver();
+    int is_new = driver_is_at_least(g, 2, 5);
+    int persistent = is_persistent(g);
+    int dmabuf = uses_dmabuf(g);
     CHECK_OK(gdr_close(g));
     if (dmabuf)
         waive("without gdrdrv there are no driver calls to fail");

@@ -23,14 +23,12 @@ static void everything_inherited_is_refused(void)
 {
     unsigned char out[64], untouched[64];
     gdr_mh_t handle = {UNTOUCHED};
-    int major = 77, minor = 77, value = 77, flag = 77, i;
-    gdr_mh_t pins[2];
+    int major = 77, minor = 77, value = 77, flag = 77;
+    const gdr_mh_t pins[] = {mapped, unmapped};
 
-    pins[0] = mapped;
-    pins[1] = unmapped;
     memset(out, UNTOUCHED, sizeof(out));
     memset(untouched, UNTOUCHED, sizeof(untouched));
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         CHECK_ERROR(gdr_get_info_v2(g, pins[i], (gdr_info_v2_t *)(void *)out), EACCES);
         CHECK_ERROR(gdr_map(g, pins[i], (void **)(void *)out, SIZE), EACCES);
         CHECK_ERROR(gdr_map_v2(g, pins[i], (void **)(void *)out, SIZE, GDR_MAP_FLAG_REQ_WC_MAPPING), EACCES);
@@ -105,9 +103,8 @@ static void close_closes_the_childs_descriptors_only(void)
 
 static void open_and_close_inherited(void)
 {
-    gdr_t own = gdr_open(); /* sets the log level */
+    gdr_t own = open_driver(); /* sets the log level */
 
-    CHECK(own != NULL);
     CHECK_OK(gdr_close(g));
     CHECK_OK(gdr_close(own));
 }
@@ -119,12 +116,12 @@ static void close_in_a_child_needs_no_warning(void)
 
 static void close_leaves_a_number_that_stands_for_another_file(void)
 {
-    int fd = descriptor_of(g), other;
+    int fd = descriptor_of(g);
     struct stat found, wanted;
 
     if (fd < 0)
         return;
-    other = open("/dev/zero", O_RDONLY);
+    int other = open("/dev/zero", O_RDONLY);
     CHECK(other >= 0);
     CHECK(dup2(other, fd) == fd);
     CHECK_OK(gdr_close(g));
@@ -136,16 +133,14 @@ static void close_leaves_a_number_that_stands_for_another_file(void)
 /* The same device, at the same number. */
 static void close_leaves_the_childs_own_connection(void)
 {
-    int fd = descriptor_of(g), before, value = -1;
-    gdr_t own;
+    int fd = descriptor_of(g), value = -1;
 
     if (fd < 0)
         return;
     CHECK(close(fd) == 0);
-    own = gdr_open();
-    CHECK(own != NULL);
+    gdr_t own = open_driver();
     CHECK_EQUAL(descriptor_of(own), fd);
-    before = open_descriptors();
+    int before = open_descriptors();
     CHECK_OK(gdr_close(g));
     CHECK_EQUAL(open_descriptors(), before);
     CHECK_OK(gdr_get_attribute(own, GDR_ATTR_USE_PERSISTENT_MAPPING, &value));
@@ -174,11 +169,10 @@ static void what_needs_no_connection_works(void)
 
 static void a_new_connection_works_and_refuses_inherited_handles(void)
 {
-    gdr_t own = gdr_open();
+    gdr_t own = open_driver();
     gdr_info_t info;
     int value = -1, major = -1, minor = -1;
 
-    CHECK(own != NULL);
     CHECK_OK(gdr_driver_get_version(own, &major, &minor));
     CHECK_EQUAL(major, 2);
     CHECK_OK(gdr_get_attribute(own, GDR_ATTR_USE_PERSISTENT_MAPPING, &value));
@@ -199,23 +193,13 @@ static void grandchildren_are_refused_too(void)
 
 static void pin_map_copy_unmap_unpin(void)
 {
-    struct gpu_buffer own;
-    gdr_mh_t handle;
-    gdr_t own_g;
-    uint64_t written = 42, seen = 0;
-    void *own_va;
-
     gpu_init();
-    own = gpu_alloc(MEM_ALLOC, SIZE);
-    own_g = gdr_open();
-    CHECK(own_g != NULL);
-    handle = pin(own_g, own.address, SIZE);
-    own_va = map(own_g, handle, SIZE);
-    CHECK_OK(gdr_copy_to_mapping(handle, own_va, &written, sizeof(written)));
-    gpu_read(&seen, own.address, sizeof(seen));
-    CHECK_EQUAL(seen, written);
-    CHECK_OK(gdr_unmap(own_g, handle, own_va, SIZE));
-    CHECK_OK(gdr_unpin_buffer(own_g, handle));
+    struct gpu_buffer own = gpu_alloc(MEM_ALLOC, SIZE);
+    gdr_t own_g = open_driver();
+    gdr_mh_t handle = pin(own_g, own.address, SIZE);
+    void *own_va = map(own_g, handle, SIZE);
+    check_shows(handle, own_va, own.address, SIZE);
+    unmap_and_unpin(own_g, handle, own_va, SIZE);
     CHECK_ERROR(gdr_unpin_buffer(own_g, handle), EINVAL);
     CHECK_OK(gdr_close(own_g));
     gpu_free(&own);
@@ -223,9 +207,8 @@ static void pin_map_copy_unmap_unpin(void)
 
 static void open_before_fork_then_use_in_the_child(void)
 {
-    gdr_t probe = gdr_open();
+    gdr_t probe = open_driver();
 
-    CHECK(probe != NULL);
     in_child(pin_map_copy_unmap_unpin);
     CHECK_OK(gdr_close(probe));
     in_child(pin_map_copy_unmap_unpin);
@@ -233,15 +216,10 @@ static void open_before_fork_then_use_in_the_child(void)
 
 static void parents_connection_pins_and_mapping_still_work(void)
 {
-    uint64_t written = 0x0123456789abcdef, seen = 0;
-    void *second;
-
-    CHECK_OK(gdr_copy_to_mapping(mapped, va, &written, sizeof(written)));
-    gpu_read(&seen, buffer.address, sizeof(seen));
-    CHECK_EQUAL(seen, written);
+    check_shows(mapped, va, buffer.address, SIZE);
     CHECK_EQUAL(info_of(g, mapped).mapped, 1);
     CHECK_EQUAL(info_of(g, unmapped).mapped, 0);
-    second = map(g, unmapped, SIZE);
+    void *second = map(g, unmapped, SIZE);
     CHECK_OK(gdr_unmap(g, unmapped, second, SIZE));
 }
 
@@ -260,7 +238,6 @@ int main(void)
         a_new_connection_works_and_refuses_inherited_handles,
         grandchildren_are_refused_too,
     };
-    size_t i;
 
     open_before_fork_then_use_in_the_child();
 
@@ -274,13 +251,12 @@ int main(void)
     unmapped = pin(g, buffer.address, SIZE);
 
     parents_connection_pins_and_mapping_still_work();
-    for (i = 0; i < sizeof(children) / sizeof(children[0]); i++) {
+    for (size_t i = 0; i < sizeof(children) / sizeof(children[0]); i++) {
         in_child(children[i]);
         parents_connection_pins_and_mapping_still_work();
     }
 
-    CHECK_OK(gdr_unmap(g, mapped, va, SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, mapped));
+    unmap_and_unpin(g, mapped, va, SIZE);
     CHECK_OK(gdr_unpin_buffer(g, unmapped));
     CHECK_OK(gdr_close(g));
     CHECK_OK(gdr_close(other_g));

@@ -181,18 +181,14 @@ static uint32_t count_stale(const struct payload *payload, uint32_t rounds)
     const size_t size = payload->way == BY_CALLS ? payload->size : payload->words * sizeof(seen[0]);
     struct gdrx_copy items[MAX_GATHERED];
     uint32_t round, stale = 0, i;
-    double start;
 
-    for (i = 0; payload->way == BY_GDRX && i < payload->words; i++) {
-        items[i].offset = PAYLOAD + i * payload->stride;
-        items[i].host = &seen[i];
-        items[i].size = sizeof(seen[i]);
-    }
+    for (i = 0; payload->way == BY_GDRX && i < payload->words; i++)
+        items[i] = (struct gdrx_copy){PAYLOAD + i * payload->stride, &seen[i], sizeof(seen[i])};
 
     gpu_write(buffer.address, zeros, sizeof(zeros));
     acknowledged[0] = acknowledged[ANNOUNCED / sizeof(round)] = 0;
     launch(payload, rounds);
-    start = seconds(CLOCK_MONOTONIC);
+    double start = seconds(CLOCK_MONOTONIC);
     for (round = 1; round <= rounds; round++) {
         const unsigned char *wanted = (const unsigned char *)&round;
 
@@ -236,8 +232,6 @@ int main(int argc, char **argv)
     uint32_t rounds_each = parse_rounds(argc, argv);
     uint64_t stale = 0;
     void *host_word;
-    size_t i, j;
-    gdr_t g;
 
     gpu_init();
     load_gpu_kernel();
@@ -245,22 +239,21 @@ int main(int argc, char **argv)
     CUDA(cuMemHostGetDevicePointer(&acknowledged_on_gpu, host_word, 0));
     acknowledged = host_word;
     buffer = gpu_alloc(MEM_ALLOC, BUFFER);
-    g = gdr_open();
-    CHECK(g != NULL);
+    gdr_t g = open_driver();
     handle = pin(g, buffer.address, BUFFER);
     va = map(g, handle, BUFFER);
 
     CHECK_OK(gdrx_attach(&gdrx, g, handle, va, BUFFER));
 
-    for (i = 0; i < COUNT(sizes); i++)
-        for (j = 0; j < COUNT(alignments); j++) {
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        for (size_t j = 0; j < COUNT(alignments); j++) {
             uint32_t words = (uint32_t)(alignments[j] + sizes[i] + 3) / 4;
             struct payload payload = {BY_CALLS, 0, words, sizeof(uint32_t), alignments[j], sizes[i]};
 
             stale += count_stale(&payload, rounds_each);
         }
-    for (i = 0; i < COUNT(gathered); i++)
-        for (j = 0; j < COUNT(strides); j++) {
+    for (size_t i = 0; i < COUNT(gathered); i++)
+        for (size_t j = 0; j < COUNT(strides); j++) {
             struct payload payload = {BY_GDRX, 0, gathered[i], strides[j], 0, 0};
 
             stale += count_stale(&payload, rounds_each);
@@ -268,8 +261,7 @@ int main(int argc, char **argv)
             stale += count_stale(&payload, rounds_each);
         }
 
-    CHECK_OK(gdr_unmap(g, handle, va, BUFFER));
-    CHECK_OK(gdr_unpin_buffer(g, handle));
+    unmap_and_unpin(g, handle, va, BUFFER);
     CHECK_OK(gdr_close(g));
     gpu_free(&buffer);
     CUDA(cuMemFreeHost(host_word));

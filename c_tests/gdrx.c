@@ -2,8 +2,6 @@
 
 #include "gdrx.h"
 
-#include <pthread.h>
-
 #include "kit/fault.h"
 #include "kit/library.h"
 #include "logged.h"
@@ -41,64 +39,55 @@ static size_t lay_out(size_t largest)
 
         if (offset + size > SIZE)
             break;
-        copies[n].offset = offset;
-        copies[n].size = size;
-        copies[n].host = size == 0 ? NULL : host + at;
-        n++;
+        copies[n++] = (struct gdrx_copy){offset, size == 0 ? NULL : host + at, size};
         at += size + any(3);
         offset += size + any(9);
     }
     return n;
 }
 
-static void writes_arrive_and_nothing_else_changes(void)
+static void write_and_compare(size_t largest, unsigned seed)
 {
-    static const size_t largest[] = {8, 64, 300, LARGEST};
-    long round, rounds_each = rounds(100);
-    size_t i, j, n;
+    size_t n = lay_out(largest);
 
-    for (i = 0; i < sizeof(largest) / sizeof(largest[0]); i++) {
-        for (round = 0; round < rounds_each; round++) {
-            n = lay_out(largest[i]);
-            fill(host, sizeof(host), (unsigned)round);
-            memset(wanted, 0xee, SIZE);
-            gpu_write(buffer.address, wanted, SIZE);
-            for (j = 0; j < n; j++)
-                if (copies[j].size > 0)
-                    memcpy(wanted + copies[j].offset, copies[j].host, copies[j].size);
-            CHECK_OK(gdrx_write_many(&all, copies, n));
-            CHECK_OK(gdrx_flush(&all));
-            gpu_read(seen, buffer.address, SIZE);
-            CHECK_BYTES(seen, wanted, SIZE);
-        }
-    }
+    fill(host, sizeof(host), seed);
+    memset(wanted, 0xee, SIZE);
+    gpu_write(buffer.address, wanted, SIZE);
+    for (size_t i = 0; i < n; i++)
+        if (copies[i].size > 0)
+            memcpy(wanted + copies[i].offset, copies[i].host, copies[i].size);
+    CHECK_OK(gdrx_write_many(&all, copies, n));
+    CHECK_OK(gdrx_flush(&all));
+    gpu_read(seen, buffer.address, SIZE);
+    CHECK_BYTES(seen, wanted, SIZE);
 }
 
-static void reads_return_what_is_there(void)
+static void read_and_compare(size_t largest, unsigned seed)
+{
+    size_t n = lay_out(largest);
+
+    fill(wanted, SIZE, seed);
+    gpu_write(buffer.address, wanted, SIZE);
+    memset(host, 0xee, sizeof(host));
+    CHECK_OK(gdrx_read_many(&all, copies, n));
+    for (size_t i = 0; i < n; i++) {
+        if (copies[i].size == 0)
+            continue;
+        CHECK_BYTES(copies[i].host, wanted + copies[i].offset, copies[i].size);
+        memset(copies[i].host, 0xee, copies[i].size);
+    }
+    for (size_t i = 0; i < sizeof(host); i++)
+        CHECK_EQUAL(host[i], 0xee);
+}
+
+static void copies_of_all_sizes(void (*copy_and_compare)(size_t largest, unsigned seed))
 {
     static const size_t largest[] = {8, 64, 300, LARGEST};
-    long round, rounds_each = rounds(100);
-    size_t i, j, n;
+    unsigned rounds_each = (unsigned)rounds(100);
 
-    for (i = 0; i < sizeof(largest) / sizeof(largest[0]); i++) {
-        for (round = 0; round < rounds_each; round++) {
-            fill(wanted, SIZE, (unsigned)round);
-            gpu_write(buffer.address, wanted, SIZE);
-            n = lay_out(largest[i]);
-            memset(host, 0xee, sizeof(host));
-            CHECK_OK(gdrx_read_many(&all, copies, n));
-            for (j = 0; j < n; j++) {
-                unsigned char *to = copies[j].host;
-
-                if (copies[j].size == 0)
-                    continue;
-                CHECK_BYTES(to, wanted + copies[j].offset, copies[j].size);
-                memset(to, 0xee, copies[j].size);
-            }
-            for (j = 0; j < sizeof(host); j++)
-                CHECK_EQUAL(host[j], 0xee);
-        }
-    }
+    for (size_t i = 0; i < sizeof(largest) / sizeof(largest[0]); i++)
+        for (unsigned round = 0; round < rounds_each; round++)
+            copy_and_compare(largest[i], round);
 }
 
 #define WORD(bits)                                                                                                           \
@@ -133,11 +122,11 @@ static void words_are_stored_and_loaded(void)
 
 static void unfenced_writes_arrive(void)
 {
-    size_t i, size;
+    size_t size;
 
     fill(host, SIZE, 7);
     gdrx_begin();
-    for (i = 0; i < SIZE; i += size) {
+    for (size_t i = 0; i < SIZE; i += size) {
         size = 1 + i % 100;
         size = size < SIZE - i ? size : SIZE - i;
         CHECK_OK(gdrx_write_unfenced(&all, i, host + i, size));
@@ -154,24 +143,19 @@ static void copies_stay_within_the_map(void)
     gdr_mh_t page = pin(g, buffer.address, SIZE);
     unsigned char *start = map(g, page, SIZE);
     struct gdrx_map end;
-    size_t size, i;
 
     CHECK_OK(gdrx_attach(&end, g, page, start + SIZE - 512, 512));
-    for (size = 1; size <= 300; size++) {
-        for (i = 0; i < 8; i++) {
-            copies[i].offset = 512 - size;
-            copies[i].host = seen + i * size;
-            copies[i].size = size;
-        }
+    for (size_t size = 1; size <= 300; size++) {
+        for (size_t i = 0; i < 8; i++)
+            copies[i] = (struct gdrx_copy){512 - size, seen + i * size, size};
         fill(host, size, (unsigned)size);
         CHECK_OK(gdrx_write_unfenced(&end, 512 - size, host, size));
         gdrx_fence(&end);
         CHECK_OK(gdrx_read_many(&end, copies, 8));
-        for (i = 0; i < 8; i++)
+        for (size_t i = 0; i < 8; i++)
             CHECK_BYTES(seen + i * size, host, size);
     }
-    CHECK_OK(gdr_unmap(g, page, start, SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, page));
+    unmap_and_unpin(g, page, start, SIZE);
 }
 
 static void refused_copies_copy_nothing(void)
@@ -181,18 +165,15 @@ static void refused_copies_copy_nothing(void)
     static const struct {
         size_t offset, size;
     } outside[] = {{0, 101}, {100, 1}, {101, 0}, {SIZE_MAX, 1}, {SIZE_MAX, 2}, {1, SIZE_MAX}, {SIZE_MAX, SIZE_MAX}};
-    size_t i;
 
     CHECK_OK(gdrx_attach(&part, g, handle, va, 100));
     memset(wanted, 0xee, SIZE);
     gpu_write(buffer.address, wanted, SIZE);
     fill(host, SIZE, 3);
     memcpy(seen, host, SIZE);
-    for (i = 0; i < sizeof(outside) / sizeof(outside[0]); i++) {
+    for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]); i++) {
         bad[0] = good;
-        bad[1].offset = outside[i].offset;
-        bad[1].size = outside[i].size;
-        bad[1].host = host;
+        bad[1] = (struct gdrx_copy){outside[i].offset, host, outside[i].size};
         CHECK_ERROR(gdrx_write_many(&part, bad, 2), EINVAL);
         CHECK_ERROR(gdrx_read_many(&part, bad, 2), EINVAL);
         CHECK_ERROR(gdrx_write_unfenced(&part, bad[1].offset, host, bad[1].size), EINVAL);
@@ -282,21 +263,18 @@ static void child_is_refused(void)
 /* Attaches the thread's part of the mapping for itself, and uses that and the map of all threads. */
 static void *use_part(void *argument)
 {
-    size_t start = *(size_t *)argument, i;
+    size_t start = *(size_t *)argument;
     unsigned char out[PART], in[PART];
     struct gdrx_copy writes[PART / 64], reads[PART / 64];
-    long round, rounds_each = rounds(300);
+    long rounds_each = rounds(300);
     struct gdrx_map part;
 
-    for (round = 1; round <= rounds_each; round++) {
+    for (long round = 1; round <= rounds_each; round++) {
         CHECK_OK(gdrx_attach_mapping(&part, all.type, SIZE, va + start, PART)); /* gdrdrv 2.0 answers one thread only. */
         fill(out, PART, (unsigned)((size_t)round + start));
-        for (i = 0; i < PART / 64; i++) {
-            writes[i].offset = i * 64;
-            writes[i].host = out + i * 64;
-            reads[i].offset = start + i * 64;
-            reads[i].host = in + i * 64;
-            writes[i].size = reads[i].size = 64;
+        for (size_t i = 0; i < PART / 64; i++) {
+            writes[i] = (struct gdrx_copy){i * 64, out + i * 64, 64};
+            reads[i] = (struct gdrx_copy){start + i * 64, in + i * 64, 64};
         }
         CHECK_OK(gdrx_write_many(&part, writes, PART / 64));
         gdrx_store_u64(&all, start, (uint64_t)round);
@@ -312,14 +290,14 @@ static void *use_part(void *argument)
 static void threads_share_a_map(void)
 {
     pthread_t threads[THREADS];
-    size_t starts[THREADS], i;
+    size_t starts[THREADS];
 
-    for (i = 0; i < THREADS; i++) {
+    for (size_t i = 0; i < THREADS; i++) {
         starts[i] = i * PART;
-        CHECK_EQUAL(pthread_create(&threads[i], NULL, use_part, &starts[i]), 0);
+        threads[i] = start_thread(use_part, &starts[i]);
     }
-    for (i = 0; i < THREADS; i++)
-        CHECK_EQUAL(pthread_join(threads[i], NULL), 0);
+    for (size_t i = 0; i < THREADS; i++)
+        finish_thread(threads[i]);
 }
 
 /* Once mappings of two types are attached, accesses are fenced against each other. */
@@ -342,14 +320,13 @@ int main(void)
     in_child(failures_are_logged_with_advice); /* The first attach of a process reads the settings. */
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
-    g = gdr_open();
-    CHECK(g != NULL);
+    g = open_driver();
     handle = pin(g, buffer.address, SIZE);
     va = map(g, handle, SIZE);
     CHECK_OK(gdrx_attach(&all, g, handle, va, SIZE));
 
-    writes_arrive_and_nothing_else_changes();
-    reads_return_what_is_there();
+    copies_of_all_sizes(write_and_compare);
+    copies_of_all_sizes(read_and_compare);
     words_are_stored_and_loaded();
     unfenced_writes_arrive();
     copies_stay_within_the_map();
@@ -359,8 +336,7 @@ int main(void)
     in_child(child_is_refused);
     mappings_of_several_types();
 
-    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, handle));
+    unmap_and_unpin(g, handle, va, SIZE);
     CHECK_OK(gdr_close(g));
     gpu_free(&buffer);
     return passed("gdrx");

@@ -39,12 +39,11 @@ static void refused_with(gdr_t owner, gdr_mh_t handle)
 static void copies_refuse(gdr_mh_t handle)
 {
     unsigned char untouched[16], out[16], other[16];
-    size_t size;
 
     memset(untouched, UNTOUCHED, sizeof(untouched));
     memset(out, UNTOUCHED, sizeof(out));
     memset(other, 0, sizeof(other));
-    for (size = 0; size <= sizeof(out); size += 8) {
+    for (size_t size = 0; size <= sizeof(out); size += 8) {
         CHECK_ERROR(gdr_copy_to_mapping(handle, out, other, size), EINVAL);
         CHECK_ERROR(gdr_copy_from_mapping(handle, out, other, size), EINVAL);
     }
@@ -74,18 +73,6 @@ static void not_a_connection(gdr_t stranger, gdr_mh_t a_pin)
     CHECK_ERROR(gdr_close(stranger), EINVAL);
 }
 
-/* The connection g works, and so does a pin of it. */
-static void works(gdr_mh_t handle)
-{
-    uint64_t written = 0x0123456789abcdef, seen = 0;
-    void *va = map(g, handle, GPU_PAGE_SIZE);
-
-    CHECK_OK(gdr_copy_to_mapping(handle, va, &written, sizeof(written)));
-    gpu_read(&seen, info_of(g, handle).va, sizeof(seen));
-    CHECK_EQUAL(seen, written);
-    CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
-}
-
 static void handles_are_readable(gdr_mh_t handle)
 {
     unsigned char of_g[64], of_pin[128];
@@ -103,16 +90,15 @@ static void forged_handles(gdr_mh_t a_pin)
     static unsigned char zeros[256];
     unsigned char copy[128];
     void *heap = calloc(1, 256);
-    size_t i;
 
     CHECK(heap != NULL);
-    for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         gdr_mh_t handle = {numbers[i]};
 
         refused(handle);
         not_a_connection((gdr_t)(uintptr_t)numbers[i], a_pin);
     }
-    for (i = 0; i < sizeof(near) / sizeof(near[0]); i++) {
+    for (size_t i = 0; i < sizeof(near) / sizeof(near[0]); i++) {
         gdr_mh_t above = {a_pin.h + near[i]}, below = {a_pin.h - near[i]};
 
         refused(above);
@@ -131,7 +117,7 @@ static void forged_handles(gdr_mh_t a_pin)
     memcpy(copy, (const void *)g, 64);
     not_a_connection((gdr_t)(void *)copy, a_pin);
     free(heap);
-    works(a_pin);
+    check_works(g, a_pin, GPU_PAGE_SIZE);
 }
 
 static void foreign_handles(gdr_mh_t a_pin)
@@ -154,7 +140,7 @@ static void foreign_handles(gdr_mh_t a_pin)
 
     CHECK_OK(gdr_unpin_buffer(other, pin_of_other));
     CHECK_OK(gdr_close(other));
-    works(a_pin);
+    check_works(g, a_pin, GPU_PAGE_SIZE);
 }
 
 static void used_up_handles(gdr_mh_t a_pin)
@@ -170,7 +156,7 @@ static void used_up_handles(gdr_mh_t a_pin)
 
     CHECK_OK(gdr_unpin_buffer(g, unpinned));
     refused(unpinned);
-    works(a_pin);
+    check_works(g, a_pin, GPU_PAGE_SIZE);
 }
 
 /* Slots are reused as late as possible. */
@@ -178,11 +164,10 @@ static void stale_handles_stay_refused(gdr_mh_t a_pin)
 {
     gdr_mh_t stale = pin(g, buffer.address, GPU_PAGE_SIZE);
     void *va = map(g, stale, GPU_PAGE_SIZE);
-    long i, pins = rounds(1000000);
+    long pins = rounds(1000000);
 
-    CHECK_OK(gdr_unmap(g, stale, va, GPU_PAGE_SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, stale));
-    for (i = 0; i < pins; i++) {
+    unmap_and_unpin(g, stale, va, GPU_PAGE_SIZE);
+    for (long i = 0; i < pins; i++) {
         gdr_mh_t handle = {0};
 
         CHECK_OK(gdr_pin_buffer(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0, 0, &handle));
@@ -194,16 +179,16 @@ static void stale_handles_stay_refused(gdr_mh_t a_pin)
         CHECK_OK(gdr_unpin_buffer(g, handle));
     }
     refused(stale);
-    works(a_pin);
+    check_works(g, a_pin, GPU_PAGE_SIZE);
 }
 
 static void stale_connections_stay_refused(gdr_mh_t a_pin)
 {
     gdr_t stale = gdr_open();
-    long i, opens = rounds(1000);
+    long opens = rounds(1000);
 
     CHECK_OK(gdr_close(stale));
-    for (i = 0; i < opens; i++) {
+    for (long i = 0; i < opens; i++) {
         gdr_t opened = gdr_open();
 
         CHECK(opened != NULL && opened != stale);
@@ -215,13 +200,10 @@ static void stale_connections_stay_refused(gdr_mh_t a_pin)
 
 int main(void)
 {
-    gdr_mh_t a_pin;
-
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-    g = gdr_open();
-    CHECK(g != NULL);
-    a_pin = pin(g, buffer.address, GPU_PAGE_SIZE);
+    g = open_driver();
+    gdr_mh_t a_pin = pin(g, buffer.address, GPU_PAGE_SIZE);
 
     handles_are_readable(a_pin);
     forged_handles(a_pin);

@@ -2,17 +2,6 @@
 
 #include "kit/library.h"
 
-/* The 40 bytes that the symbol gdr_get_info fills, without mapping_type. */
-struct info_v1 {
-    uint64_t va;
-    uint64_t mapped_size;
-    uint32_t page_size;
-    uint64_t tm_cycles;
-    uint32_t cycles_per_ms;
-    unsigned mapped : 1;
-    unsigned wc_mapping : 1;
-};
-
 #undef gdr_get_info
 int gdr_get_info(gdr_t g, gdr_mh_t handle, struct info_v1 *info);
 
@@ -47,14 +36,11 @@ static void info_follows_the_life_of_a_pin(enum gpu_memory kind)
     struct gpu_buffer buffer = gpu_alloc(kind, size);
     gdr_t g = gdr_open();
     gdr_mh_t handle = pin(g, buffer.address, size);
-    gdr_mapping_type_t type;
-    void *va;
-    int i;
 
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         check_both_infos(g, handle, buffer.address, size, GDR_MAPPING_TYPE_NONE);
-        va = map(g, handle, size);
-        type = info_of(g, handle).mapping_type;
+        void *va = map(g, handle, size);
+        gdr_mapping_type_t type = info_of(g, handle).mapping_type;
         CHECK(type != GDR_MAPPING_TYPE_NONE && type < GDR_MAPPING_TYPE_MAX);
         check_both_infos(g, handle, buffer.address, size, type);
         CHECK_OK(gdr_unmap(g, handle, va, size));
@@ -66,24 +52,18 @@ static void info_follows_the_life_of_a_pin(enum gpu_memory kind)
 }
 
 /* A small unaligned pin is reported as the page around it, and a partly mapped pin as the whole of it. */
-static void info_reports_the_whole_pin(void)
+static void info_reports_the_whole_pin(gdr_t g, CUdeviceptr address)
 {
-    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, 2 * GPU_PAGE_SIZE);
-    gdr_t g = gdr_open();
-    gdr_mh_t small = pin(g, buffer.address + 100, 8), whole = pin(g, buffer.address, 2 * GPU_PAGE_SIZE);
+    gdr_mh_t small = pin(g, address + 100, 8), whole = pin(g, address, 2 * GPU_PAGE_SIZE);
 
-    check_both_infos(g, small, buffer.address, pin_page(g), GDR_MAPPING_TYPE_NONE);
+    check_both_infos(g, small, address, pin_page(g), GDR_MAPPING_TYPE_NONE);
     map(g, whole, 4096);
     CHECK_EQUAL(info_of(g, whole).mapped_size, 2 * GPU_PAGE_SIZE);
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
 }
 
-static void the_old_symbol_writes_40_bytes(void)
+static void the_old_symbol_writes_40_bytes(gdr_t g, CUdeviceptr address)
 {
-    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-    gdr_t g = gdr_open();
-    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    gdr_mh_t handle = pin(g, address, GPU_PAGE_SIZE);
     unsigned char untouched[24];
     union {
         struct info_v1 info;
@@ -93,32 +73,30 @@ static void the_old_symbol_writes_40_bytes(void)
     memset(&answer, 0xa5, sizeof(answer));
     memset(untouched, 0xa5, sizeof(untouched));
     CHECK_OK(gdr_get_info(g, handle, &answer.info));
-    CHECK_EQUAL(answer.info.va, buffer.address);
+    CHECK_EQUAL(answer.info.va, address);
     CHECK_BYTES(answer.bytes + 40, untouched, sizeof(untouched));
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
 }
 
-static void null_is_refused(void)
+static void null_is_refused(gdr_t g, CUdeviceptr address)
 {
-    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-    gdr_t g = gdr_open();
-    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    gdr_mh_t handle = pin(g, address, GPU_PAGE_SIZE);
 
     CHECK_ERROR(gdr_get_info_v2(g, handle, NULL), EINVAL);
     CHECK_ERROR(gdr_get_info(g, handle, NULL), EINVAL);
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
 }
 
 int main(void)
 {
     CHECK_EQUAL(sizeof(struct info_v1), 40);
     gpu_init();
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, 2 * GPU_PAGE_SIZE);
+    gdr_t g = open_driver();
     info_follows_the_life_of_a_pin(MEM_ALLOC);
     info_follows_the_life_of_a_pin(MEM_CREATE);
-    info_reports_the_whole_pin();
-    the_old_symbol_writes_40_bytes();
-    null_is_refused();
+    info_reports_the_whole_pin(g, buffer.address);
+    the_old_symbol_writes_40_bytes(g, buffer.address);
+    null_is_refused(g, buffer.address);
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
     return passed("info");
 }

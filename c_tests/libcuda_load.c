@@ -7,7 +7,6 @@
 #include "gdrapi.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 
 static void find_fake(void)
 {
@@ -20,17 +19,14 @@ static void find_fake(void)
 
 static void library_stays_loaded_and_failure_is_remembered(void)
 {
-    void *libcuda;
-    int *calls, i;
-
     CHECK(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) == NULL);
     CHECK(gdr_open() == NULL);
-    libcuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    void *libcuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     CHECK(libcuda != NULL);
-    calls = dlsym(libcuda, "fake_cuda_calls");
+    int *calls = dlsym(libcuda, "fake_cuda_calls");
     CHECK(calls != NULL);
     CHECK_EQUAL(*calls, 1);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         CHECK(gdr_open() == NULL);
     CHECK_EQUAL(*calls, 1);
     CHECK(dlclose(libcuda) == 0);
@@ -52,17 +48,16 @@ static void open_in_child(void)
 static void child_forked_during_load_can_open(void)
 {
     int in[2], out[2];
-    pthread_t thread;
     char gate[64], byte;
 
     CHECK(pipe(in) == 0 && pipe(out) == 0);
     snprintf(gate, sizeof(gate), "%d %d %d", (int)getpid(), in[1], out[0]);
     CHECK(setenv("FAKE_CUDA_GATE", gate, 1) == 0);
-    CHECK(pthread_create(&thread, NULL, open_in_thread, NULL) == 0);
+    pthread_t thread = start_thread(open_in_thread, NULL);
     CHECK(read(in[0], &byte, 1) == 1);
     in_child(open_in_child);
     CHECK(write(out[1], &byte, 1) == 1);
-    CHECK(pthread_join(thread, NULL) == 0);
+    finish_thread(thread);
 }
 
 int main(void)

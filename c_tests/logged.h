@@ -33,7 +33,6 @@ static void logged_show(void)
 static inline const char *log_of(void (*part)(void), const char *level)
 {
     static int registered;
-    const char *text;
 
     if (!registered++)
         CHECK(atexit(logged_show) == 0);
@@ -45,7 +44,7 @@ static inline const char *log_of(void (*part)(void), const char *level)
     CHECK(logged_file != NULL);
     CHECK(dup2(fileno(logged_file), STDERR_FILENO) >= 0);
     part();
-    text = logged_end();
+    const char *text = logged_end();
     unsetenv("GDRCOPY_ENABLE_LOGGING");
     unsetenv("GDRCOPY_LOG_LEVEL");
     return text;

@@ -13,23 +13,17 @@ static const char *const prefixes[LEVELS] = {"", "DBG:  ", "INFO: ", "WARN: ", "
 /* Number of lines of each level, and all text, of one run. */
 struct log {
     int lines[LEVELS];
-    char text[1 << 16];
+    const char *text;
 };
 
 /* Makes the library log details, a warning and errors. */
 static void scenario(void)
 {
-    struct gpu_buffer buffer;
-    gdr_mh_t handle;
-    void *va;
-    gdr_t g;
-
     gpu_init();
-    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-    g = gdr_open();
-    CHECK(g != NULL);
-    handle = pin(g, buffer.address, GPU_PAGE_SIZE);
-    va = map(g, handle, GPU_PAGE_SIZE);
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    gdr_t g = open_driver();
+    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    void *va = map(g, handle, GPU_PAGE_SIZE);
     CHECK_OK(gdr_copy_to_mapping(handle, va, "x", 1));
     CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
     va = map(g, handle, GPU_PAGE_SIZE);
@@ -42,130 +36,108 @@ static void scenario(void)
     gpu_free(&buffer);
 }
 
-/* Counts the lines of `text` by level; each must carry the prefix of a level. */
-static void count_lines(struct log *log)
+static const char *wanted_enable, *wanted_level;
+
+static void scenario_with_variables(void)
 {
-    const char *line = log->text;
-
-    while (*line != '\0') {
-        int level = DEBUG;
-
-        while (level < LEVELS && strncmp(line, prefixes[level], strlen(prefixes[level])) != 0)
-            level++;
-        if (level == LEVELS)
-            fprintf(stderr, "no level: %s\n", line);
-        CHECK(level < LEVELS);
-        log->lines[level]++;
-        line += strcspn(line, "\n");
-        CHECK(*line == '\n');
-        line++;
-    }
+    unsetenv("GDRCOPY_ENABLE_LOGGING");
+    unsetenv("GDRCOPY_LOG_LEVEL");
+    if (wanted_enable != NULL)
+        setenv("GDRCOPY_ENABLE_LOGGING", wanted_enable, 1);
+    if (wanted_level != NULL)
+        setenv("GDRCOPY_LOG_LEVEL", wanted_level, 1);
+    scenario();
 }
 
-/* Runs the scenario in a child with these two variables, unset if NULL, and returns its output on stderr. */
-static struct log *lines_of(const char *enable, const char *level)
+static void scenario_in_child(void)
 {
-    static struct log log;
-    size_t filled = 0;
-    int out[2], status;
-    ssize_t got;
-    pid_t child;
+    in_child(scenario_with_variables);
+}
 
-    memset(&log, 0, sizeof(log));
-    CHECK(pipe(out) == 0);
-    fflush(NULL);
-    child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        unsetenv("GDRCOPY_ENABLE_LOGGING");
-        unsetenv("GDRCOPY_LOG_LEVEL");
-        if (enable != NULL)
-            setenv("GDRCOPY_ENABLE_LOGGING", enable, 1);
-        if (level != NULL)
-            setenv("GDRCOPY_LOG_LEVEL", level, 1);
-        dup2(out[1], STDERR_FILENO);
-        close(out[0]);
-        close(out[1]);
-        scenario();
-        _exit(0);
+/* Runs the scenario in a child with these two variables, unset if NULL. Each line must carry the prefix of a level. */
+static struct log lines_of(const char *enable, const char *level)
+{
+    wanted_enable = enable;
+    wanted_level = level;
+    struct log log = {{0}, log_of(scenario_in_child, "1")};
+
+    for (const char *line = log.text; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        int of = DEBUG;
+
+        while (of < LEVELS && strncmp(line, prefixes[of], strlen(prefixes[of])) != 0)
+            of++;
+        if (of == LEVELS)
+            fprintf(stderr, "no level: %s\n", line);
+        CHECK(of < LEVELS);
+        CHECK(strchr(line, '\n') != NULL);
+        log.lines[of]++;
     }
-    close(out[1]);
-    while ((got = read(out[0], log.text + filled, sizeof(log.text) - 1 - filled)) > 0)
-        filled += (size_t)got;
-    close(out[0]);
-    CHECK(waitpid(child, &status, 0) == child);
-    if (status != 0)
-        fprintf(stderr, "the child wrote: %s\n", log.text);
-    CHECK_EQUAL(status, 0);
-    count_lines(&log);
-    return &log;
+    return log;
 }
 
 static void silent_by_default(void)
 {
-    CHECK_STRING(lines_of(NULL, NULL)->text, "");
-    CHECK_STRING(lines_of(NULL, "1")->text, "");
+    CHECK_STRING(lines_of(NULL, NULL).text, "");
+    CHECK_STRING(lines_of(NULL, "1").text, "");
 }
 
 /* Any value enables logging, by default of errors. */
 static void errors_only_by_default(void)
 {
     static const char *const on[] = {"1", "0", "yes", ""};
-    size_t i;
 
-    for (i = 0; i < sizeof(on) / sizeof(on[0]); i++) {
-        struct log *log = lines_of(on[i], NULL);
+    for (size_t i = 0; i < sizeof(on) / sizeof(on[0]); i++) {
+        struct log log = lines_of(on[i], NULL);
 
-        CHECK(log->lines[ERROR] > 0);
-        CHECK_EQUAL(log->lines[WARN] + log->lines[INFO] + log->lines[DEBUG], 0);
+        CHECK(log.lines[ERROR] > 0);
+        CHECK_EQUAL(log.lines[WARN] + log.lines[INFO] + log.lines[DEBUG], 0);
     }
-    CHECK_EQUAL(lines_of("1", "nonsense")->lines[WARN], 0);
-    CHECK(lines_of("1", "nonsense")->lines[ERROR] > 0);
+    CHECK_EQUAL(lines_of("1", "nonsense").lines[WARN], 0);
+    CHECK(lines_of("1", "nonsense").lines[ERROR] > 0);
 }
 
 /* gdr_unmap logs one warning for each wrong argument, and no other. */
 static void wrong_unmap_arguments_log_warnings(void)
 {
-    struct log *log = lines_of("1", "3");
+    struct log log = lines_of("1", "3");
 
-    CHECK_EQUAL(log->lines[WARN], 2);
-    CHECK(strstr(log->text, "gdr_unmap") != NULL);
+    CHECK_EQUAL(log.lines[WARN], 2);
+    CHECK_LOGGED(log.text, "gdr_unmap");
 }
 
 static void each_level_includes_the_more_severe_ones(void)
 {
     static const char *const names[LEVELS] = {"", "1", "2", "3", "4"};
-    int level, shown;
 
-    for (level = DEBUG; level <= ERROR; level++) {
-        struct log *log = lines_of("1", names[level]);
+    for (int level = DEBUG; level <= ERROR; level++) {
+        struct log log = lines_of("1", names[level]);
 
-        for (shown = DEBUG; shown <= ERROR; shown++) {
+        for (int shown = DEBUG; shown <= ERROR; shown++) {
             if (shown < level)
-                CHECK_EQUAL(log->lines[shown], 0);
+                CHECK_EQUAL(log.lines[shown], 0);
             else if (shown != INFO) /* the scenario logs nothing at that level */
-                CHECK(log->lines[shown] > 0);
+                CHECK(log.lines[shown] > 0);
         }
     }
 }
 
 static void errors_name_the_call_and_the_cause(void)
 {
-    struct log *log = lines_of("1", "4");
+    struct log log = lines_of("1", "4");
 
-    CHECK(strstr(log->text, "gdr_pin_buffer") != NULL);
-    CHECK(strstr(log->text, "gdr_close") != NULL);
-    CHECK(strstr(log->text, dmabuf ? "CUDA_ERROR_INVALID_VALUE" : "EINVAL") != NULL);
+    CHECK_LOGGED(log.text, "gdr_pin_buffer");
+    CHECK_LOGGED(log.text, "gdr_close");
+    CHECK_LOGGED(log.text, dmabuf ? "CUDA_ERROR_INVALID_VALUE" : "EINVAL");
 }
 
 static void debug_level_logs_backend_version_and_mapping_type(void)
 {
-    struct log *log = lines_of("1", "1");
+    struct log log = lines_of("1", "1");
 
-    CHECK(strstr(log->text, dmabuf ? "backend dma-buf" : "gdrdrv") != NULL);
-    CHECK(strstr(log->text, dmabuf ? "CUDA 1" : "2.") != NULL); /* the driver's version */
-    CHECK(strstr(log->text, "Write Combining") != NULL || strstr(log->text, "Caching") != NULL ||
-          strstr(log->text, "Device") != NULL);
+    CHECK_LOGGED(log.text, dmabuf ? "backend dma-buf" : "gdrdrv");
+    CHECK_LOGGED(log.text, dmabuf ? "CUDA 1" : "2."); /* the driver's version */
+    CHECK(strstr(log.text, "Write Combining") != NULL || strstr(log.text, "Caching") != NULL ||
+          strstr(log.text, "Device") != NULL);
 }
 
 /* In a child, because the library logs some lines only once per process, and later children must see them. */

@@ -12,29 +12,10 @@ static gdr_t g;
 static struct gpu_buffer buffer;
 static gdr_mh_t handle;
 
-/* The mapping shows the buffer, so the CPU reads CUDA's writes, and CUDA the CPU's. */
-static void shows_the_buffer(void *va, size_t size)
-{
-    static unsigned char sent[SIZE], seen[SIZE];
-
-    fill(sent, size, 1);
-    gpu_write(buffer.address, sent, size);
-    CHECK_OK(gdr_copy_from_mapping(handle, seen, va, size));
-    CHECK_BYTES(seen, sent, size);
-
-    fill(sent, size, 2);
-    CHECK_OK(gdr_copy_to_mapping(handle, va, sent, size));
-    gpu_read(seen, buffer.address, size);
-    CHECK_BYTES(seen, sent, size);
-}
-
 /* The pin can still be mapped, so failed calls have left nothing behind. */
 static void still_maps(void)
 {
-    void *va = map(g, handle, SIZE);
-
-    shows_the_buffer(va, SIZE);
-    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+    check_works(g, handle, SIZE);
 }
 
 static void refused(size_t size, int flags, int error)
@@ -56,7 +37,7 @@ static void the_default_mapping(void)
     CHECK_EQUAL((uintptr_t)va % (uintptr_t)sysconf(_SC_PAGESIZE), 0);
     CHECK_EQUAL(info_of(g, handle).mapped, 1);
     CHECK_READABLE((char *)va + SIZE - 1);
-    shows_the_buffer(va, SIZE);
+    check_shows(handle, va, buffer.address, SIZE);
     CHECK_OK(gdr_unmap(g, handle, va, SIZE));
     CHECK_EQUAL(info_of(g, handle).mapped, 0);
     CHECK_UNMAPPED(va);
@@ -74,16 +55,15 @@ static void requested_type_is_used_or_refused(void)
         {GDR_MAP_FLAG_REQ_DEVICE_MAPPING, GDR_MAPPING_TYPE_DEVICE},
     };
     int given = 0;
-    size_t i;
 
-    for (i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+    for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
         void *va = UNTOUCHED;
         int result = gdr_map_v2(g, handle, &va, SIZE, requests[i].flag);
 
         if (result == 0) {
             given++;
             CHECK_EQUAL(info_of(g, handle).mapping_type, requests[i].type);
-            shows_the_buffer(va, SIZE);
+            check_shows(handle, va, buffer.address, SIZE);
             CHECK_OK(gdr_unmap(g, handle, va, SIZE));
         } else {
             CHECK_EQUAL(result, driver_is_at_least(g, 2, 5) && !uses_dmabuf(g) ? EOPNOTSUPP : EINVAL);
@@ -97,12 +77,12 @@ static void requested_type_is_used_or_refused(void)
 static void a_part_can_be_mapped(void)
 {
     static const size_t sizes[] = {1, 4096, 4097, GPU_PAGE_SIZE, SIZE - 1};
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), i;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         char *va = map(g, handle, sizes[i]);
 
-        shows_the_buffer(va, sizes[i]);
+        check_shows(handle, va, buffer.address, sizes[i]);
         CHECK_READABLE(va + round_up(sizes[i], page) - 1);
         CHECK_OK(gdr_unmap(g, handle, va, sizes[i]));
         CHECK_UNMAPPED(va);
@@ -132,13 +112,12 @@ static void unknown_flags_are_refused(void)
 static void a_second_mapping_is_refused(void)
 {
     void *va = map(g, handle, SIZE), *second = UNTOUCHED;
-    int flag;
 
     CHECK_ERROR(gdr_map(g, handle, &second, SIZE), EAGAIN);
-    for (flag = GDR_MAP_FLAG_DEFAULT; flag <= GDR_MAP_FLAG_REQ_DEVICE_MAPPING; flag++)
+    for (int flag = GDR_MAP_FLAG_DEFAULT; flag <= GDR_MAP_FLAG_REQ_DEVICE_MAPPING; flag++)
         CHECK_ERROR(gdr_map_v2(g, handle, &second, SIZE, flag), EAGAIN);
     CHECK(second == UNTOUCHED);
-    shows_the_buffer(va, SIZE);
+    check_shows(handle, va, buffer.address, SIZE);
     CHECK_OK(gdr_unmap(g, handle, va, SIZE));
     still_maps();
 }
@@ -147,9 +126,8 @@ static void a_second_mapping_is_refused(void)
 static void unaligned_pins_are_refused(void)
 {
     static const size_t offsets[] = {1, 8, 256, 4096, 4097, GPU_PAGE_SIZE - 4096};
-    size_t i;
 
-    for (i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+    for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
         gdr_mh_t unaligned = pin(g, buffer.address + offsets[i], GPU_PAGE_SIZE);
         void *va = UNTOUCHED;
 
@@ -209,7 +187,6 @@ static void unmap_accepts_any_range(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *others = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    char *va;
 
     CHECK(others != MAP_FAILED);
     unmaps_all_with(NULL, SIZE, 1);        /* unaligned address */
@@ -222,7 +199,7 @@ static void unmap_accepts_any_range(void)
     memset(others, 1, SIZE);               /* still mapped */
     CHECK(munmap(others, SIZE) == 0);
 
-    va = map(g, handle, SIZE);
+    char *va = map(g, handle, SIZE);
     CHECK_OK(gdr_unmap(g, handle, NULL, SIZE));
     CHECK_UNMAPPED(va);
     still_maps();
@@ -232,7 +209,6 @@ static void unmap_without_mapping_is_refused(void)
 {
     gdr_mh_t never_mapped = pin(g, buffer.address, GPU_PAGE_SIZE);
     char *memory = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    void *va;
 
     CHECK_ERROR(gdr_unmap(g, never_mapped, NULL, 0), EINVAL);
     CHECK_ERROR(gdr_unmap(g, never_mapped, memory, SIZE), EINVAL);
@@ -240,7 +216,7 @@ static void unmap_without_mapping_is_refused(void)
     CHECK(munmap(memory, SIZE) == 0);
     CHECK_OK(gdr_unpin_buffer(g, never_mapped));
 
-    va = map(g, handle, SIZE);
+    void *va = map(g, handle, SIZE);
     CHECK_OK(gdr_unmap(g, handle, va, SIZE));
     /* A mapping that now has the address must stay. */
     memory = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -257,14 +233,14 @@ static void unmap_without_mapping_is_refused(void)
 static void unpin_unmaps(void)
 {
     gdr_mh_t mapped = pin(g, buffer.address, SIZE);
-    char *va = map(g, mapped, SIZE), *memory;
+    char *va = map(g, mapped, SIZE);
 
     CHECK_OK(gdr_unpin_buffer(g, mapped));
     CHECK_GONE(va);
     CHECK_GONE(va + SIZE - 1);
     check_new_mappings_avoid(va);
     check_new_mappings_avoid(va + SIZE - 1);
-    memory = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    char *memory = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     CHECK(memory == va);
     CHECK_ERROR(gdr_unpin_buffer(g, mapped), EINVAL);
     CHECK_ERROR(gdr_unmap(g, mapped, va, SIZE), EINVAL);
@@ -276,12 +252,10 @@ static void unpin_unmaps(void)
 /* A new pin's mapping, which the program unmaps to map other memory in its place. */
 static char *other_memory_in_place_of_a_mapping(gdr_t of, gdr_mh_t *mapped)
 {
-    char *va, *memory;
-
     *mapped = pin(of, buffer.address, SIZE);
-    va = map(of, *mapped, SIZE);
+    char *va = map(of, *mapped, SIZE);
     CHECK(munmap(va, SIZE) == 0);
-    memory = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    char *memory = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     CHECK(memory == va);
     return memory;
 }
@@ -309,8 +283,7 @@ static void calls_act_on_the_addresses_whatever_is_mapped_there(void)
 static void run(enum gpu_memory kind)
 {
     buffer = gpu_alloc(kind, 2 * SIZE);
-    g = gdr_open();
-    CHECK(g != NULL);
+    g = open_driver();
     handle = pin(g, buffer.address, SIZE);
 
     the_default_mapping();

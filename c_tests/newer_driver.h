@@ -13,16 +13,14 @@ static int newer;
 int ioctl(int fd, unsigned long command, ...)
 {
     static int (*next)(int, unsigned long, ...);
-    uint32_t *argument;
     va_list list;
-    int result;
 
     va_start(list, command);
-    argument = va_arg(list, uint32_t *);
+    uint32_t *argument = va_arg(list, uint32_t *);
     va_end(list);
     if (next == NULL)
         *(void **)&next = dlsym(RTLD_NEXT, "ioctl");
-    result = next(fd, command, argument);
+    int result = next(fd, command, argument);
     if (newer && (command & 0xffff) == 0xdaff)
         argument[0]++;
     return result;

@@ -88,10 +88,9 @@ static int can_fail(void)
 static int note_library(struct dl_phdr_info *info, size_t size, void *function)
 {
     uintptr_t start = UINTPTR_MAX, end = 0;
-    int i;
 
     (void)size;
-    for (i = 0; i < info->dlpi_phnum; i++) {
+    for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
 
         if (part->p_type != PT_LOAD)
@@ -144,20 +143,19 @@ static void open_fails(void)
 
 static void pin_and_map_fail(void)
 {
-    gdr_mh_t handle = {UNTOUCHED}, other;
+    gdr_mh_t handle = {UNTOUCHED};
     void *va = (void *)UNTOUCHED;
 
     CHECK_NO_MEMORY(gdr_pin_buffer(g, (unsigned long)buffer.address, SIZE, 0, 0, &handle));
     CHECK_NO_MEMORY(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, SIZE, 0, &handle));
     CHECK_EQUAL(handle.h, UNTOUCHED);
-    other = pin(g, buffer.address, SIZE);
+    gdr_mh_t other = pin(g, buffer.address, SIZE);
     CHECK_NO_MEMORY(gdr_map(g, other, &va, SIZE));
     CHECK_NO_MEMORY(gdr_map_v2(g, other, &va, SIZE, GDR_MAP_FLAG_DEFAULT));
     CHECK_EQUAL((uintptr_t)va, UNTOUCHED);
     CHECK_EQUAL(info_of(g, other).mapped, 0);
     va = map(g, other, SIZE);
-    CHECK_OK(gdr_unmap(g, other, va, SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, other));
+    unmap_and_unpin(g, other, va, SIZE);
 }
 
 /* ---- Calls that need none ---- */
@@ -182,15 +180,12 @@ static void copies_and_questions_need_none(void)
 static void read_for_the_copy_engine_needs_none(void)
 {
     static unsigned char sent[SIZE], seen[SIZE];
-    gdr_mh_t handle;
-    void *va;
 
     CHECK(setenv("GDRCOPY_DMA_READ", "20000", 1) == 0);
-    g = gdr_open();
-    CHECK(g != NULL);
+    g = open_driver();
     CHECK(unsetenv("GDRCOPY_DMA_READ") == 0);
-    handle = pin(g, buffer.address, SIZE);
-    va = map(g, handle, SIZE);
+    gdr_mh_t handle = pin(g, buffer.address, SIZE);
+    void *va = map(g, handle, SIZE);
     fill(sent, SIZE, 5);
     gpu_write(buffer.address, sent, SIZE);
     failing = 1;
@@ -206,17 +201,15 @@ static void release(void)
 {
     gdr_mh_t handles[PINS];
     void *va[PINS];
-    int i;
 
-    g = gdr_open();
-    CHECK(g != NULL);
-    for (i = 0; i < PINS; i++) {
+    g = open_driver();
+    for (int i = 0; i < PINS; i++) {
         handles[i] = pin(g, buffer.address, SIZE);
         va[i] = map(g, handles[i], SIZE);
     }
     CHECK_NEEDS_NONE(gdr_unmap(g, handles[0], va[0], SIZE));
     CHECK_NEEDS_NONE(gdr_unmap(g, handles[1], va[1], 1)); /* with a warning */
-    for (i = 0; i < PINS / 2; i++)
+    for (int i = 0; i < PINS / 2; i++)
         CHECK_NEEDS_NONE(gdr_unpin_buffer(g, handles[i]));
     failed = 0;
     failing = 1;
@@ -235,8 +228,7 @@ int main(void)
     in_child(open_fails);
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
-    g = gdr_open();
-    CHECK(g != NULL);
+    g = open_driver();
     open_fails();
     pin_and_map_fail();
     copies_and_questions_need_none();

@@ -28,24 +28,18 @@ static void open_once(void)
 int main(void)
 {
     int before = open_descriptors();
-    const char *log;
 
     CHECK(access("/dev/gdrdrv", R_OK | W_OK) == 0);
     CHECK(access("/sys/module/nv_p2p_dummy/holders/gdrdrv", F_OK) == 0);
-    log = log_of(open_once, maps_dmabufs() ? "1" : "4");
+    const char *log = log_of(open_once, maps_dmabufs() ? "1" : "4");
     CHECK_LOGGED(log, "nv-p2p-dummy");
     CHECK_EQUAL(open_descriptors(), before);
 
     if (maps_dmabufs()) {
-        struct gpu_buffer buffer;
-        gdr_mh_t handle;
-        gdr_t g;
-
         gpu_init();
-        buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-        g = gdr_open();
-        CHECK(g != NULL);
-        handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+        struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+        gdr_t g = open_driver();
+        gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
         CHECK_OK(gdr_unmap(g, handle, map(g, handle, GPU_PAGE_SIZE), GPU_PAGE_SIZE));
         CHECK_OK(gdr_close(g));
         gpu_free(&buffer);

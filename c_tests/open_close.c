@@ -9,10 +9,9 @@
 static void a_handle_is_readable_and_starts_with_the_descriptor(void)
 {
     unsigned char copy[64];
-    gdr_t g = gdr_open();
+    gdr_t g = open_driver();
     int fd;
 
-    CHECK(g != NULL);
     memcpy(copy, (const void *)g, sizeof(copy));
     memcpy(&fd, copy, sizeof(fd));
     if (uses_dmabuf(g)) {
@@ -29,12 +28,10 @@ static void a_handle_is_readable_and_starts_with_the_descriptor(void)
 static void descriptors_are_given_back(void)
 {
     int before = open_descriptors();
-    int i;
 
-    for (i = 0; i < 100; i++) {
-        gdr_t g = gdr_open();
+    for (int i = 0; i < 100; i++) {
+        gdr_t g = open_driver();
 
-        CHECK(g != NULL);
         CHECK_EQUAL(open_descriptors(), uses_dmabuf(g) ? before : before + 1);
         CHECK_OK(gdr_close(g));
         CHECK_EQUAL(open_descriptors(), before);
@@ -53,8 +50,7 @@ static void connections_are_independent(void)
     CHECK(pin_of_one.h != pin_of_other.h);
     CHECK_OK(gdr_close(one));
     CHECK_READABLE(va);
-    CHECK_OK(gdr_unmap(other, pin_of_other, va, GPU_PAGE_SIZE));
-    CHECK_OK(gdr_unpin_buffer(other, pin_of_other));
+    unmap_and_unpin(other, pin_of_other, va, GPU_PAGE_SIZE);
     CHECK_OK(gdr_close(other));
     gpu_free(&buffer);
 }
@@ -104,20 +100,17 @@ static void close_refuses_what_is_not_open(void)
 /* Only gdrdrv uses one. */
 static void open_fails_cleanly_without_descriptors(void)
 {
-    struct rlimit limit, none;
+    struct rlimit limit;
     int before = open_descriptors();
-    gdr_t g, without;
 
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    none = limit;
-    none.rlim_cur = 0;
+    const struct rlimit none = {0, limit.rlim_max};
     CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
-    without = gdr_open();
+    gdr_t without = gdr_open();
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     CHECK_EQUAL(open_descriptors(), before);
 
-    g = gdr_open();
-    CHECK(g != NULL);
+    gdr_t g = open_driver();
     if (uses_dmabuf(g))
         CHECK_OK(gdr_close(without));
     else
@@ -129,15 +122,12 @@ static void only_1_in_the_dmabuf_variable_selects_dmabufs(void)
 {
     static const char *const values[] = {"0", "yes", "", "11"};
     int without_gdrdrv = access("/dev/gdrdrv", R_OK | W_OK) != 0;
-    size_t i;
 
-    for (i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-        gdr_t g;
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
         int dmabuf = -1;
 
         setenv("GDRCOPY_USE_DMABUF_MMAP", values[i], 1);
-        g = gdr_open();
-        CHECK(g != NULL);
+        gdr_t g = open_driver();
         CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &dmabuf));
         CHECK_EQUAL(dmabuf, without_gdrdrv);
         CHECK_OK(gdr_close(g));

@@ -5,9 +5,9 @@
 
 static void open_returns_null(void)
 {
-    int before = open_descriptors(), i;
+    int before = open_descriptors();
 
-    for (i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++)
         CHECK(gdr_open() == NULL);
     CHECK_EQUAL(open_descriptors(), before);
 }

@@ -4,55 +4,30 @@
  * unloaded.
  */
 
-#include <dlfcn.h>
 #include <sched.h>
 
-#include "kit/library.h"
+#include "loaded.h"
 #include "process.h"
 
 #define LARGE (1UL << 20)
 #define BUFFER (8UL << 20)
 
-static void *library;
-static gdr_t (*open_driver)(void);
-static int (*close_driver)(gdr_t);
-static int (*pin_buffer)(gdr_t, unsigned long, size_t, uint64_t, uint32_t, gdr_mh_t *);
-static int (*map_buffer)(gdr_t, gdr_mh_t, void **, size_t);
-static int (*copy_to)(gdr_mh_t, void *, const void *, size_t);
-static int (*copy_from)(gdr_mh_t, void *, const void *, size_t);
-
+static struct loaded gdr;
 static struct gpu_buffer buffer;
 static gdr_t g;
 static gdr_mh_t handle;
 static unsigned char *va;
 static unsigned char source[BUFFER], seen[BUFFER];
 
-static void find(const char *name, void *function)
-{
-    *(void **)function = dlsym(library, name);
-    CHECK(*(void **)function != NULL);
-}
-
-static void load(void)
-{
-    library = dlopen("libgdrapi.so.2", RTLD_NOW | RTLD_LOCAL);
-    CHECK(library != NULL);
-    find("gdr_open", &open_driver);
-    find("gdr_close", &close_driver);
-    find("gdr_pin_buffer", &pin_buffer);
-    find("gdr_map", &map_buffer);
-    find("gdr_copy_to_mapping", &copy_to);
-    find("gdr_copy_from_mapping", &copy_from);
-}
-
-static void open_and_map(void)
+static void load_open_and_map(void)
 {
     void *address = NULL;
 
-    g = open_driver();
+    gdr = load_gdrapi("libgdrapi.so.2", RTLD_NOW | RTLD_LOCAL);
+    g = gdr.open();
     CHECK(g != NULL);
-    CHECK_OK(pin_buffer(g, (unsigned long)buffer.address, BUFFER, 0, 0, &handle));
-    CHECK_OK(map_buffer(g, handle, &address, BUFFER));
+    CHECK_OK(gdr.pin_buffer(g, (unsigned long)buffer.address, BUFFER, 0, 0, &handle));
+    CHECK_OK(gdr.map(g, handle, &address, BUFFER));
     va = address;
 }
 
@@ -60,11 +35,11 @@ static void open_and_map(void)
 static void copy_both_ways(size_t size, unsigned seed)
 {
     fill(source, BUFFER, seed);
-    CHECK_OK(copy_to(handle, va + 4, source + 1, size));
+    CHECK_OK(gdr.copy_to_mapping(handle, va + 4, source + 1, size));
     gpu_read(seen, buffer.address + 4, size);
     CHECK_BYTES(seen, source + 1, size);
     memset(seen, 0, BUFFER);
-    CHECK_OK(copy_from(handle, seen + 3, va + 4, size));
+    CHECK_OK(gdr.copy_from_mapping(handle, seen + 3, va + 4, size));
     CHECK_BYTES(seen + 3, source + 1, size);
     CHECK_EQUAL(seen[2], 0);
     CHECK_EQUAL(seen[3 + size], 0);
@@ -73,17 +48,14 @@ static void copy_both_ways(size_t size, unsigned seed)
 /* With GDRCOPY_THREADS=`asked` (NULL: unset), a large copy uses `threads` threads in all. */
 static void check_threads(const char *asked, int threads)
 {
-    int before;
-
     if (asked != NULL)
         CHECK(setenv("GDRCOPY_THREADS", asked, 1) == 0);
     else
         unsetenv("GDRCOPY_THREADS");
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, BUFFER);
-    load();
-    open_and_map();
-    before = process_threads();
+    load_open_and_map();
+    int before = process_threads();
     copy_both_ways(LARGE - 1, 1);
     CHECK_EQUAL(process_threads(), before);
     copy_both_ways(LARGE, 2);
@@ -91,8 +63,8 @@ static void check_threads(const char *asked, int threads)
     copy_both_ways(BUFFER - 4, 3);
     copy_both_ways(3 * LARGE + 12345, 4);
     CHECK_EQUAL(process_threads(), before + threads - 1);
-    CHECK_OK(close_driver(g));
-    CHECK(dlclose(library) == 0);
+    CHECK_OK(gdr.close(g));
+    CHECK(dlclose(gdr.library) == 0);
     /* Unless another library keeps it loaded. */
     if (dlopen("libgdrapi.so.2", RTLD_NOW | RTLD_NOLOAD) == NULL)
         CHECK_EQUAL(process_threads(), before);
@@ -145,10 +117,10 @@ static void copy_in_a_child(void)
     int before = process_threads();
 
     CHECK_EQUAL(before, 1);
-    CHECK_ERROR(copy_to(handle, va, source, LARGE), EACCES);
-    g = open_driver();
+    CHECK_ERROR(gdr.copy_to_mapping(handle, va, source, LARGE), EACCES);
+    g = gdr.open();
     CHECK(g != NULL);
-    CHECK_OK(close_driver(g));
+    CHECK_OK(gdr.close(g));
     CHECK_EQUAL(process_threads(), before);
 }
 
@@ -157,12 +129,11 @@ static void a_child_has_no_helpers(void)
     CHECK(setenv("GDRCOPY_THREADS", "3", 1) == 0);
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, BUFFER);
-    load();
-    open_and_map();
+    load_open_and_map();
     copy_both_ways(BUFFER - 4, 5);
     in_child(copy_in_a_child);
     copy_both_ways(BUFFER - 4, 6);
-    CHECK_OK(close_driver(g));
+    CHECK_OK(gdr.close(g));
     gpu_free(&buffer);
     /* Exits while the library is loaded and the helper threads wait. */
 }

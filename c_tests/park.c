@@ -11,14 +11,6 @@
 static struct gpu_buffer buffer;
 static gdr_t g;
 
-static gdr_t open_parked(void)
-{
-    gdr_t opened = gdr_open();
-
-    CHECK(opened != NULL);
-    return opened;
-}
-
 static int descriptor_of(gdr_t connection)
 {
     return *(int *)(void *)connection;
@@ -42,7 +34,7 @@ static void check_open(void)
 /* Opens what gdremu and CUDA open once. */
 static void warm_up(void)
 {
-    g = open_parked();
+    g = open_driver();
     map(g, pin(g, buffer.address, GPU_PAGE_SIZE), GPU_PAGE_SIZE);
     CHECK_OK(gdr_close(g));
 }
@@ -50,9 +42,8 @@ static void warm_up(void)
 static void nothing_is_open_while_nothing_is_pinned(void)
 {
     int before = open_descriptors(), major, minor, value;
-    gdr_mh_t first, second;
 
-    g = open_parked();
+    g = open_driver();
     check_parked();
     CHECK_EQUAL(open_descriptors(), before);
     CHECK_OK(gdr_driver_get_version(g, &major, &minor));
@@ -61,9 +52,9 @@ static void nothing_is_open_while_nothing_is_pinned(void)
     CHECK_OK(gdr_get_attribute(g, GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE, &value));
     check_parked();
 
-    first = pin(g, buffer.address, GPU_PAGE_SIZE);
+    gdr_mh_t first = pin(g, buffer.address, GPU_PAGE_SIZE);
     check_open();
-    second = pin(g, buffer.address, GPU_PAGE_SIZE);
+    gdr_mh_t second = pin(g, buffer.address, GPU_PAGE_SIZE);
     CHECK_OK(gdr_unpin_buffer(g, first));
     check_open();
     CHECK_OK(gdr_unpin_buffer(g, second));
@@ -75,18 +66,14 @@ static void nothing_is_open_while_nothing_is_pinned(void)
 
 static void pins_after_parking_work(void)
 {
-    unsigned char data[1000], seen[1000];
-    long i, before = open_descriptors();
+    long before = open_descriptors();
 
-    g = open_parked();
-    for (i = 0; i < rounds(100); i++) {
+    g = open_driver();
+    for (long i = 0; i < rounds(100); i++) {
         gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
         unsigned char *va = map(g, handle, GPU_PAGE_SIZE);
 
-        fill(data, sizeof(data), (unsigned)i);
-        CHECK_OK(gdr_copy_to_mapping(handle, va, data, sizeof(data)));
-        gpu_read(seen, buffer.address, sizeof(seen));
-        CHECK_BYTES(seen, data, sizeof(data));
+        check_shows(handle, va, buffer.address, 1000);
         if (i % 2 == 0)
             CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
         CHECK_OK(gdr_unpin_buffer(g, handle));
@@ -101,13 +88,12 @@ static void pins_after_parking_work(void)
 
 static void connections_park_by_themselves(void)
 {
-    gdr_t other = open_parked();
+    gdr_t other = open_driver();
     gdr_mh_t handle = pin(other, buffer.address, GPU_PAGE_SIZE);
-    gdr_mh_t own;
 
-    g = open_parked();
+    g = open_driver();
     CHECK_EQUAL(descriptor_of(g) == -1, 1);
-    own = pin(g, buffer.address, GPU_PAGE_SIZE);
+    gdr_mh_t own = pin(g, buffer.address, GPU_PAGE_SIZE);
     CHECK_OK(gdr_unpin_buffer(other, handle));
     CHECK_EQUAL(descriptor_of(other) == -1, 1);
     check_open();
@@ -120,7 +106,7 @@ static void pin_of_a_newer_driver(void)
 {
     gdr_mh_t handle = {0};
 
-    g = open_parked();
+    g = open_driver();
     if (!uses_dmabuf(g)) {
         newer = 1;
         CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0, 0, &handle), EIO);
@@ -135,7 +121,7 @@ static void a_driver_that_was_replaced_is_refused(void)
 {
     const char *log = log_of(pin_of_a_newer_driver, "4");
 
-    g = open_parked();
+    g = open_driver();
     if (!uses_dmabuf(g))
         CHECK_LOGGED(log, "close the driver, and open it again (gdr_close, gdr_open)");
     CHECK_OK(gdr_close(g));
@@ -147,7 +133,7 @@ static void a_child_closes_its_copy(void)
 
     CHECK_OK(gdr_close(g));
     CHECK_EQUAL(driver_descriptors(), before > 0 ? before - 1 : 0);
-    g = open_parked();
+    g = open_driver();
     CHECK_EQUAL(driver_descriptors(), before > 0 ? before - 1 : 0);
     CHECK_OK(gdr_close(g));
     end_child();
@@ -155,11 +141,9 @@ static void a_child_closes_its_copy(void)
 
 static void children_can_close_what_was_opened_again(void)
 {
-    gdr_mh_t handle;
-
-    g = open_parked();
+    g = open_driver();
     in_child(a_child_closes_its_copy);
-    handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
     in_child(a_child_closes_its_copy);
     CHECK_OK(gdr_unpin_buffer(g, handle));
     CHECK_OK(gdr_close(g));
@@ -168,7 +152,7 @@ static void children_can_close_what_was_opened_again(void)
 static void without_the_variable_the_driver_stays_open(void)
 {
     unsetenv("GDRCOPY_PARK");
-    g = open_parked();
+    g = open_driver();
     check_open();
     CHECK_OK(gdr_unpin_buffer(g, pin(g, buffer.address, GPU_PAGE_SIZE)));
     check_open();

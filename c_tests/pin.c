@@ -37,21 +37,18 @@ static void ranges_are_rounded_out_to_pages(enum gpu_memory kind)
 {
     struct gpu_buffer buffer = gpu_alloc(kind, 512 * KIB);
     gdr_t g = gdr_open();
-    size_t i;
-    uint32_t v2;
 
-    for (i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-        for (v2 = 0; v2 < 2; v2++) {
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        for (uint32_t v2 = 0; v2 < 2; v2++) {
             unsigned long address = (unsigned long)buffer.address + good[i].offset;
             gdr_mh_t handle = {0};
-            gdr_info_t info;
 
             if (v2)
                 CHECK_OK(gdr_pin_buffer_v2(g, address, good[i].size, GDR_PIN_FLAG_DEFAULT, &handle));
             else
                 CHECK_OK(gdr_pin_buffer(g, address, good[i].size, 0, 0, &handle));
             CHECK(handle.h != 0);
-            info = info_of(g, handle);
+            gdr_info_t info = info_of(g, handle);
             CHECK_EQUAL(info.va, round_down(address, pin_page(g)));
             CHECK_EQUAL(info.mapped_size, pinned_bytes(g, &good[i]));
             CHECK_EQUAL(info.page_size, pin_page(g));
@@ -75,7 +72,7 @@ static void refused(gdr_t g, unsigned long address, size_t size)
 
 static void what_is_not_gpu_memory_is_refused(void)
 {
-    struct gpu_buffer buffer = gpu_alloc(MEM_CREATE, 256 * KIB), freed;
+    struct gpu_buffer buffer = gpu_alloc(MEM_CREATE, 256 * KIB);
     unsigned long address = (unsigned long)buffer.address;
     gdr_t g = gdr_open();
     void *host = NULL;
@@ -94,7 +91,7 @@ static void what_is_not_gpu_memory_is_refused(void)
     refused(g, address, SIZE_MAX);
     refused(g, address + buffer.size, GPU_PAGE_SIZE);
 
-    freed = gpu_alloc(MEM_CREATE, 256 * KIB);
+    struct gpu_buffer freed = gpu_alloc(MEM_CREATE, 256 * KIB);
     address = (unsigned long)freed.address;
     gpu_free(&freed);
     refused(g, address, GPU_PAGE_SIZE);
@@ -103,25 +100,39 @@ static void what_is_not_gpu_memory_is_refused(void)
     gpu_free(&buffer);
 }
 
+/* ---- Pins of one buffer ---- */
+
+enum { PAGES = 16 };
+
+static struct gpu_buffer buffer;
+static gdr_t g;
+
+static void begin(void)
+{
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, PAGES * GPU_PAGE_SIZE);
+    g = open_driver();
+}
+
+static void end(void)
+{
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
 static void null_arguments_are_refused(void)
 {
-    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     unsigned long address = (unsigned long)buffer.address;
-    gdr_t g = gdr_open();
 
     CHECK_ERROR(gdr_pin_buffer(g, address, GPU_PAGE_SIZE, 0, 0, NULL), EINVAL);
     CHECK_ERROR(gdr_pin_buffer_v2(g, address, GPU_PAGE_SIZE, 0, NULL), EINVAL);
     CHECK_ERROR(gdr_pin_buffer(NULL, address, GPU_PAGE_SIZE, 0, 0, NULL), EINVAL);
     refused(NULL, address, GPU_PAGE_SIZE);
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
 }
 
 /* Drivers from 2.5 on accept no tokens, so the library does not pass them; older ones refuse wrong tokens. */
 static void wrong_tokens_are_ignored_or_refused(void)
 {
-    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-    gdr_t g = gdr_open();
     gdr_mh_t handle = {UNTOUCHED};
     int result = gdr_pin_buffer(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0x1234, 0x56, &handle);
 
@@ -133,36 +144,27 @@ static void wrong_tokens_are_ignored_or_refused(void)
         CHECK_EQUAL(result, EINVAL);
         CHECK_EQUAL(handle.h, UNTOUCHED);
     }
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
 }
 
 /* Drivers before 2.5 have no flags. */
 static void unknown_flags_are_ignored(void)
 {
     static const uint32_t flags[] = {2, 0x80000000u, ~(uint32_t)GDR_PIN_FLAG_FORCE_PCIE};
-    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-    gdr_t g = gdr_open();
     gdr_mh_t handle;
-    size_t i;
 
-    for (i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
         int result = gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, flags[i], &handle);
 
         CHECK_EQUAL(result, driver_is_at_least(g, 2, 5) ? 0 : EINVAL);
         if (result == 0)
             CHECK_OK(gdr_unpin_buffer(g, handle));
     }
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
 }
 
 /* A GPU without a coherent link refuses FORCE_PCIE, and callers then pin again without it. */
 static void force_pcie_succeeds_or_fails_cleanly(void)
 {
-    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     unsigned long address = (unsigned long)buffer.address;
-    gdr_t g = gdr_open();
     gdr_mh_t handle = {UNTOUCHED};
     int known = 0;
     int result = gdr_pin_buffer_v2(g, address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle);
@@ -177,35 +179,26 @@ static void force_pcie_succeeds_or_fails_cleanly(void)
     }
     handle = pin(g, buffer.address, GPU_PAGE_SIZE);
     CHECK_OK(gdr_unpin_buffer(g, handle));
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
 }
 
 /* Where the GPU has only PCIe, the default pin is what the caller wants. */
 static void force_pcie_can_be_made_to_succeed(void)
 {
-    struct gpu_buffer buffer;
     gdr_mh_t handle = {0};
-    gdr_t g;
 
     setenv("GDRCOPY_FORCE_PCIE_COMPAT", "1", 1);
-    gpu_init();
-    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-    g = gdr_open();
+    begin();
     if (driver_is_at_least(g, 2, 5)) {
         CHECK_OK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle));
         CHECK_EQUAL(info_of(g, handle).va, buffer.address);
         CHECK_OK(gdr_unpin_buffer(g, handle));
     }
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
+    end();
 }
 
 /* Two pins of one buffer show the same memory, and are independent. */
 static void memory_may_be_pinned_twice(void)
 {
-    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-    gdr_t g = gdr_open();
     gdr_mh_t one = pin(g, buffer.address, GPU_PAGE_SIZE), other = pin(g, buffer.address, GPU_PAGE_SIZE);
     uint64_t *one_va = map(g, one, GPU_PAGE_SIZE), *other_va = map(g, other, GPU_PAGE_SIZE);
     uint64_t written = 0x0123456789abcdef, read = 0;
@@ -214,20 +207,15 @@ static void memory_may_be_pinned_twice(void)
     CHECK_OK(gdr_copy_to_mapping(one, one_va, &written, sizeof(written)));
     CHECK_OK(gdr_copy_from_mapping(other, &read, other_va, sizeof(read)));
     CHECK_EQUAL(read, written);
-    CHECK_OK(gdr_unmap(g, one, one_va, GPU_PAGE_SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, one));
+    unmap_and_unpin(g, one, one_va, GPU_PAGE_SIZE);
     read = 0;
     CHECK_OK(gdr_copy_from_mapping(other, &read, other_va, sizeof(read)));
     CHECK_EQUAL(read, written);
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
 }
 
 /* Two small buffers in one GPU page. */
 static void buffers_may_share_a_page(void)
 {
-    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-    gdr_t g = gdr_open();
     gdr_mh_t head = pin(g, buffer.address, 4 * KIB), tail = pin(g, buffer.address + 4 * KIB, 4 * KIB);
 
     CHECK(head.h != tail.h);
@@ -236,29 +224,22 @@ static void buffers_may_share_a_page(void)
     CHECK_OK(gdr_unpin_buffer(g, head));
     CHECK_EQUAL(info_of(g, tail).mapped_size, pin_page(g));
     CHECK_OK(gdr_unpin_buffer(g, tail));
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
 }
 
 /* Handles stay distinct and keep their pages, in whatever order they are unpinned. */
 static void many_pins_stay_distinct(void)
 {
-    enum { PINS = 1000, PAGES = 16 };
-    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, PAGES * GPU_PAGE_SIZE);
+    enum { PINS = 1000 };
     static gdr_mh_t handles[PINS];
-    gdr_t g = gdr_open();
-    int i;
 
-    for (i = 0; i < PINS; i++)
+    for (int i = 0; i < PINS; i++)
         handles[i] = pin(g, buffer.address + (CUdeviceptr)(i % PAGES) * GPU_PAGE_SIZE, GPU_PAGE_SIZE);
-    for (i = 1; i < PINS; i += 2)
+    for (int i = 1; i < PINS; i += 2)
         CHECK_OK(gdr_unpin_buffer(g, handles[i]));
-    for (i = 0; i < PINS; i += 2)
+    for (int i = 0; i < PINS; i += 2)
         CHECK_EQUAL(info_of(g, handles[i]).va, buffer.address + (CUdeviceptr)(i % PAGES) * GPU_PAGE_SIZE);
-    for (i = 1; i < PINS; i += 2)
+    for (int i = 1; i < PINS; i += 2)
         CHECK_ERROR(gdr_unpin_buffer(g, handles[i]), EINVAL);
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
 }
 
 int main(void)
@@ -268,6 +249,7 @@ int main(void)
     ranges_are_rounded_out_to_pages(MEM_ALLOC);
     ranges_are_rounded_out_to_pages(MEM_CREATE);
     what_is_not_gpu_memory_is_refused();
+    begin();
     null_arguments_are_refused();
     wrong_tokens_are_ignored_or_refused();
     unknown_flags_are_ignored();
@@ -275,5 +257,6 @@ int main(void)
     memory_may_be_pinned_twice();
     buffers_may_share_a_page();
     many_pins_stay_distinct();
+    end();
     return passed("pin");
 }

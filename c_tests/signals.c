@@ -54,13 +54,10 @@ static void *sending(void *argument)
 static void one_round(CUdeviceptr address, unsigned round)
 {
     static char sent[SIZE], got[SIZE];
-    gdr_t g = gdr_open();
-    gdr_mh_t handle;
-    void *va;
+    gdr_t g = open_driver();
 
-    CHECK(g != NULL);
-    handle = pin(g, address, SIZE);
-    va = map(g, handle, SIZE);
+    gdr_mh_t handle = pin(g, address, SIZE);
+    void *va = map(g, handle, SIZE);
     fill(sent, SIZE, round);
     CHECK_OK(gdr_copy_to_mapping(handle, va, sent, SIZE));
     memset(got, 0, SIZE);
@@ -76,28 +73,24 @@ static void one_round(CUdeviceptr address, unsigned round)
 static void copies_work_in_a_signal_handler(void)
 {
     struct gpu_buffer fixed = gpu_alloc(MEM_ALLOC, SIZE), buffer = gpu_alloc(MEM_ALLOC, SIZE);
-    gdr_t g = gdr_open();
-    struct sigaction catch;
-    pthread_t this = pthread_self(), sender;
+    gdr_t g = open_driver();
+    struct sigaction catch = {.sa_handler = copying, .sa_flags = SA_RESTART};
+    pthread_t this = pthread_self();
     long wanted = rounds(2000);
     unsigned round = 0;
 
-    CHECK(g != NULL);
     handlers_handle = pin(g, fixed.address, SIZE);
     handlers_va = map(g, handlers_handle, SIZE);
     fill(pattern, sizeof(pattern), 1);
     gpu_write(fixed.address, pattern, sizeof(pattern));
 
-    memset(&catch, 0, sizeof(catch));
-    catch.sa_handler = copying;
-    catch.sa_flags = SA_RESTART;
     CHECK(sigaction(SIGUSR1, &catch, NULL) == 0);
     CHECK(sem_init(&handled, 0, 0) == 0);
-    CHECK(pthread_create(&sender, NULL, sending, &this) == 0);
+    pthread_t sender = start_thread(sending, &this);
     while (round < (unsigned)rounds(500) || __atomic_load_n(&copies, __ATOMIC_ACQUIRE) < wanted)
         one_round(buffer.address, ++round);
     __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
-    CHECK(pthread_join(sender, NULL) == 0);
+    finish_thread(sender);
 
     CHECK_EQUAL(failures, 0);
     CHECK_OK(gdr_close(g));
@@ -124,11 +117,10 @@ __attribute__((noinline)) static int left_copy(gdr_mh_t handle, void *mapped, vo
 static void leave_copies(gdr_mh_t handle, void *mapped, void *host, int wanted)
 {
     static const size_t sizes[] = {8, 100, SIZE};
-    size_t i;
-    int is_write, state;
+    int state;
 
-    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-        for (is_write = 0; is_write < 2; is_write++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (int is_write = 0; is_write < 2; is_write++) {
             CHECK_EQUAL(left_copy(handle, mapped, host, sizes[i], is_write), wanted);
             CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state) == 0);
             CHECK_EQUAL(state, PTHREAD_CANCEL_ENABLE);
@@ -143,14 +135,11 @@ static void copy_left_by_siglongjmp_leaves_the_pin_usable(void)
     gdr_t g = gdr_open();
     gdr_mh_t handle = pin(g, buffer.address, SIZE);
     void *va = map(g, handle, SIZE);
-    int flag = -1;
 
     CHECK(absent != MAP_FAILED);
     leave_copies(handle, va, absent, SIGSEGV);
-    CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
-    CHECK_EQUAL(flag, 0);
-    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_EQUAL(flag_of(g, handle), 0);
+    unmap_and_unpin(g, handle, va, SIZE);
     CHECK_OK(gdr_close(g));
     one_round(buffer.address, 1);
     CHECK(munmap(absent, SIZE) == 0);
@@ -165,17 +154,15 @@ static void copy_from_a_revoked_mapping_left_by_siglongjmp_leaves_the_pin_usable
     gdr_t g = gdr_open();
     gdr_mh_t handle = pin(g, buffer.address, SIZE);
     void *va = map(g, handle, SIZE);
-    int flag = -1, persistent = is_persistent(g);
+    int persistent = is_persistent(g);
 
     gpu_free(&buffer);
     if (!persistent) {
         CHECK_GONE(va);
         leave_copies(handle, va, host, SIGBUS);
     }
-    CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
-    CHECK_EQUAL(flag, !persistent);
-    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_EQUAL(flag_of(g, handle), !persistent);
+    unmap_and_unpin(g, handle, va, SIZE);
     CHECK_OK(gdr_close(g));
 }
 

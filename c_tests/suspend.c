@@ -9,8 +9,11 @@
 #include "newer_driver.h"
 #include "suspension.h"
 
-#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #define PINS 8
@@ -28,21 +31,11 @@ static struct mapped {
     gdr_mapping_type_t type;
 } pins[PINS];
 
-static gdr_t open_suspendable(void)
-{
-    gdr_t opened = gdr_open();
-
-    CHECK(opened != NULL);
-    return opened;
-}
-
 /* Makes pins of both kinds of memory, mapped in whole and in part, unaligned, and with a type that is asked for. */
 static void pin_all(void)
 {
-    int i;
-
-    g = open_suspendable();
-    for (i = 0; i < PINS; i++) {
+    g = open_driver();
+    for (int i = 0; i < PINS; i++) {
         struct mapped *it = &pins[i];
         size_t offset = i % 4 == 3 ? GPU_PAGE_SIZE + 100 : 0;
         gdr_map_flags_t flag = GDR_MAP_FLAG_DEFAULT;
@@ -63,10 +56,8 @@ static void pin_all(void)
 
 static void unpin_all(void)
 {
-    int i;
-
     CHECK_OK(gdr_close(g));
-    for (i = 0; i < PINS; i++)
+    for (int i = 0; i < PINS; i++)
         gpu_free(&buffers[i]);
 }
 
@@ -89,9 +80,7 @@ static void check_contents(const struct mapped *it, unsigned seed)
 
 static void check_pins(unsigned seed)
 {
-    int i;
-
-    for (i = 0; i < PINS; i++) {
+    for (int i = 0; i < PINS; i++) {
         CHECK_EQUAL(info_of(g, pins[i].handle).mapping_type, pins[i].type);
         CHECK_EQUAL(info_of(g, pins[i].handle).va, pins[i].address);
         check_contents(&pins[i], seed + 2 * (unsigned)i);
@@ -103,10 +92,9 @@ static unsigned long long blocked_by(const char *thread)
 {
     unsigned long long blocked = 0;
     char line[300];
-    FILE *file;
 
     snprintf(line, sizeof(line), "/proc/self/task/%s/status", thread);
-    file = fopen(line, "r");
+    FILE *file = fopen(line, "r");
     CHECK(file != NULL);
     while (fgets(line, sizeof(line), file) != NULL)
         sscanf(line, "SigBlk: %llx", &blocked);
@@ -137,7 +125,7 @@ static void without_the_variable_no_one_listens(void)
     int before = open_descriptors(), threads_before = process_threads();
 
     unsetenv("GDRCOPY_SUSPEND");
-    g = open_suspendable();
+    g = open_driver();
     CHECK_EQUAL(connect_to_listener(getpid()) == -1, 1);
     CHECK_EQUAL(process_threads(), threads_before);
     handling_threads = threads_that_handle_signals();
@@ -148,7 +136,7 @@ static void without_the_variable_no_one_listens(void)
 
 static void a_process_with_nothing_open_can_be_suspended(void)
 {
-    CHECK_OK(gdr_close(open_suspendable()));
+    CHECK_OK(gdr_close(open_driver()));
     RESUME(); /* has no effect */
     SUSPEND();
     SUSPEND();
@@ -156,7 +144,7 @@ static void a_process_with_nothing_open_can_be_suspended(void)
     CHECK_EQUAL(errno, EBUSY);
     RESUME();
     RESUME();
-    CHECK_OK(gdr_close(open_suspendable()));
+    CHECK_OK(gdr_close(open_driver()));
 }
 
 static void the_listener_handles_no_signals(void)
@@ -168,7 +156,89 @@ static void other_requests_are_refused(void)
 {
     CHECK(strstr(request(getpid(), "suspended"), "update one of") != NULL);
     CHECK(strstr(request(getpid(), "a word that is longer than any"), "update one of") != NULL);
-    CHECK_OK(gdr_close(open_suspendable()));
+    CHECK_OK(gdr_close(open_driver()));
+}
+
+/* The descriptor of the socket of the listener of this process, which may have inherited another. */
+static int listening_descriptor(void)
+{
+    struct sockaddr_un address;
+    char name[30];
+    int descriptor;
+
+    snprintf(name, sizeof(name), "gdrcopy-suspend-%d-", (int)getpid());
+    for (descriptor = 0;; descriptor++) {
+        socklen_t len = sizeof(address);
+
+        CHECK(descriptor < 1000);
+        if (getsockname(descriptor, (struct sockaddr *)&address, &len) == 0 && address.sun_family == AF_UNIX &&
+            len > sizeof(sa_family_t) && strncmp(address.sun_path + 1, name, strlen(name)) == 0)
+            return descriptor;
+    }
+}
+
+static void another_takes_names(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int taken[100], i;
+
+    for (i = 0; i < 100; i++) {
+        int len = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "gdrcopy-suspend-%d-%d", (int)getpid(), i);
+
+        taken[i] = socket(AF_UNIX, SOCK_STREAM, 0);
+        CHECK(bind(taken[i], (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) == 0);
+    }
+    CHECK_OK(gdr_close(open_driver()));
+    for (i = 0; i < 100; i++)
+        close(taken[i]);
+    CHECK(listening_descriptor() >= 0);
+    end_child();
+}
+
+static void names_that_are_taken_are_no_obstacle(void)
+{
+    in_child(another_takes_names);
+}
+
+/* Clients wait for one another. */
+static void clients_that_have_gone_are_not_served(void)
+{
+    gdr_info_t info;
+    int first, second;
+
+    pin_all();
+    first = connect_to_listener(getpid());
+    second = connect_to_listener(getpid());
+    CHECK_EQUAL(write(second, "suspend", 7), 7);
+    close(second);
+    close(first);
+    CHECK(strstr(request(getpid(), "the word after it"), "update one of") != NULL);
+    CHECK_OK(gdr_get_info(g, pins[0].handle, &info));
+    unpin_all();
+}
+
+static int pair[2];
+
+static void closes_all_descriptors(void)
+{
+    CHECK_OK(gdr_close(open_driver()));
+    RESUME();
+    usleep(10000); /* The listener waits again. */
+    CHECK(dup2(pair[0], listening_descriptor()) >= 0);
+    exit(0);
+}
+
+/* Programs that close all descriptors go on with the same numbers, and end. */
+static void another_file_with_the_number_of_the_socket_stays_as_it_is(void)
+{
+    char byte = 0;
+
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    in_child(closes_all_descriptors);
+    CHECK_EQUAL(write(pair[1], "a", 1), 1);
+    CHECK_EQUAL(read(pair[0], &byte, 1), 1);
+    close(pair[0]);
+    close(pair[1]);
 }
 
 static pid_t target;
@@ -184,16 +254,54 @@ static void other_users_are_refused(void)
     target = getpid();
     if (geteuid() == 0)
         in_child(another_user);
-    CHECK_OK(gdr_close(open_suspendable()));
+    CHECK_OK(gdr_close(open_driver()));
+}
+
+static void from_outside(void)
+{
+    char byte;
+
+    CHECK_EQUAL(setuid(1), 0);
+    CHECK_EQUAL(read(pair[0], &byte, 1), 1);
+    CHECK(strstr(request(getppid(), "suspend"), "belongs to another user") != NULL);
+    _exit(0);
+}
+
+/* There the process and all other users have the same number. */
+static void in_a_user_namespace(void)
+{
+    pid_t other;
+    int status;
+
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    other = fork();
+    CHECK(other >= 0);
+    if (other == 0)
+        from_outside();
+    if (unshare(CLONE_NEWUSER) == 0) {
+        gdr_t own = open_driver();
+
+        CHECK_EQUAL(write(pair[1], "a", 1), 1);
+        CHECK(waitpid(other, &status, 0) == other);
+        CHECK_EQUAL(status, 0);
+        CHECK_OK(gdr_close(own));
+    } else {
+        kill(other, SIGKILL);
+    }
+    end_child();
+}
+
+static void users_outside_of_the_namespace_are_refused(void)
+{
+    if (geteuid() == 0)
+        in_child(in_a_user_namespace);
 }
 
 /* With gdrdrv 2.0, which changes nothing. */
 static int a_thread_is_refused(void)
 {
-    int is_refused;
-
     pin_all();
-    is_refused = !uses_dmabuf(g) && !driver_is_at_least(g, 2, 1);
+    int is_refused = !uses_dmabuf(g) && !driver_is_at_least(g, 2, 1);
     if (is_refused) {
         CHECK(strstr(request(getpid(), "suspend"), "serves only") != NULL);
         check_pins(1);
@@ -204,21 +312,18 @@ static int a_thread_is_refused(void)
 
 static void suspended_mappings_fault_and_come_back(void)
 {
-    int i, before, held;
-    long round;
-
     pin_all();
     check_pins(1);
-    before = open_descriptors();
-    held = driver_descriptors();
-    for (round = 0; round < rounds(100); round++) {
+    int before = open_descriptors();
+    int held = driver_descriptors();
+    for (long round = 0; round < rounds(100); round++) {
         unsigned char last;
 
         fill(&last, 1, (unsigned)round);
         gpu_write(pins[0].address, &last, 1);
         SUSPEND();
         CHECK_EQUAL(driver_descriptors(), 0);
-        for (i = 0; i < PINS; i++) {
+        for (int i = 0; i < PINS; i++) {
             CHECK_EQUAL(fault_at(pins[i].va), SIGSEGV);
             CHECK_EQUAL(fault_at(pins[i].va + pins[i].size - 1), SIGSEGV);
             check_new_mappings_avoid(pins[i].va);
@@ -277,7 +382,7 @@ static void calls_while_suspended(void)
     CHECK_GONE(pins[2].va);
     RESUME();
     CHECK_GONE(pins[2].va);
-    g = open_suspendable();
+    g = open_driver();
     unpin_all();
 }
 
@@ -286,7 +391,7 @@ static void what_cannot_be_restored_fails_by_itself(void)
     gdr_info_t info;
     unsigned char *own;
     void *va;
-    int i, flag;
+    int flag;
 
     pin_all();
     SUSPEND();
@@ -297,7 +402,7 @@ static void what_cannot_be_restored_fails_by_itself(void)
     CHECK(own == pins[4].va);
     memset(own, 7, pins[4].size);
     CHECK(strncmp(request(getpid(), "resume"), "2 pins could not be restored", 28) == 0);
-    for (i = 4; i <= 5; i++) {
+    for (int i = 4; i <= 5; i++) {
         CHECK_ERROR(gdr_get_info(g, pins[i].handle, &info), EIO);
         CHECK_ERROR(gdr_get_callback_flag(g, pins[i].handle, &flag), EIO);
     }
@@ -305,7 +410,7 @@ static void what_cannot_be_restored_fails_by_itself(void)
     CHECK_EQUAL(own[0] + own[pins[4].size - 1], 14);
     CHECK_OK(gdr_map(g, pins[2].handle, &va, pins[2].size));
     pins[2].va = va;
-    for (i = 0; i < PINS; i++)
+    for (int i = 0; i < PINS; i++)
         if (i != 4 && i != 5)
             check_contents(&pins[i], (unsigned)i);
 
@@ -324,14 +429,12 @@ static void what_cannot_be_restored_fails_by_itself(void)
 static void a_suspension_that_fails_changes_nothing(void)
 {
     static const char *const failures[] = {"UNPIN_BUFFER:EIO@5", "MMAP_FIXED:ENOMEM@3"};
-    struct emulator emulator;
-    size_t i;
 
     if (!driver_is_emulated())
         return;
-    emulator = find_emulator();
+    struct emulator emulator = find_emulator();
     pin_all();
-    for (i = 0; i < 2 - (size_t)uses_dmabuf(g); i++) {
+    for (size_t i = 0; i < 2 - (size_t)uses_dmabuf(g); i++) {
         CHECK_EQUAL(emulator.faults_set(failures[i + (size_t)uses_dmabuf(g)]), 0);
         CHECK(strcmp(request(getpid(), "suspend"), "") != 0);
         check_pins(3);
@@ -343,12 +446,11 @@ static void a_suspension_that_fails_changes_nothing(void)
 /* Everything stays suspended until the driver of before is there. */
 static void a_resumption_without_the_driver_can_be_repeated(void)
 {
-    struct emulator emulator;
     gdr_info_t info;
 
     if (!driver_is_emulated())
         return;
-    emulator = find_emulator();
+    struct emulator emulator = find_emulator();
     pin_all();
     SUSPEND();
     if (!uses_dmabuf(g)) {
@@ -366,16 +468,67 @@ static void a_resumption_without_the_driver_can_be_repeated(void)
     unpin_all();
 }
 
+/* The addresses of mappings are checked by a file. */
+static void a_resumption_without_descriptors_can_be_repeated(void)
+{
+    struct rlimit limit, low;
+    int taken[256], before, client, count = 0;
+    char answer[300] = "";
+
+    pin_all();
+    SUSPEND();
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    before = open_descriptors();
+    client = connect_to_listener(getpid());
+    while (open_descriptors() < before + 2) /* until it is accepted */
+        ;
+    low = limit;
+    low.rlim_cur = 256;
+    CHECK(setrlimit(RLIMIT_NOFILE, &low) == 0);
+    while ((taken[count] = dup(0)) >= 0)
+        count++;
+    if (!uses_dmabuf(g))
+        close(taken[--count]); /* for the driver */
+    CHECK_EQUAL(write(client, "resume", 6), 6);
+    CHECK(read(client, answer, sizeof(answer) - 1) > 0);
+    CHECK(strstr(answer, "/proc/self/maps cannot be read (EMFILE") != NULL);
+    while (count > 0)
+        close(taken[--count]);
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    close(client);
+    RESUME();
+    check_pins(15);
+    unpin_all();
+}
+
+/* Its addresses may have other memory. */
+static void memory_that_was_freed_before_does_not_come_back(void)
+{
+    int persistent;
+    gdr_info_t info;
+
+    pin_all();
+    CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &persistent));
+    if (!persistent) {
+        gpu_free(&buffers[0]);
+        buffers[0] = gpu_alloc(MEM_ALLOC, SIZE);
+        SUSPEND();
+        CHECK(strncmp(request(getpid(), "resume"), "1 pins could not be restored", 28) == 0);
+        CHECK_EQUAL(fault_at(pins[0].va), SIGSEGV);
+        CHECK_ERROR(gdr_get_info(g, pins[0].handle, &info), EIO);
+    }
+    unpin_all();
+}
+
 static void in_a_child(void)
 {
     gdr_info_t info;
-    gdr_t own;
 
     CHECK_EQUAL(connect_to_listener(getpid()) == -1, 1);
     CHECK_ERROR(gdr_get_info(g, pins[0].handle, &info), EACCES);
     CHECK_ERROR(gdr_unpin_buffer(g, pins[0].handle), EACCES);
     CHECK_OK(gdr_close(g));
-    own = open_suspendable(); /* The child is not suspended. */
+    gdr_t own = open_driver(); /* The child is not suspended. */
     SUSPEND();
     RESUME();
     CHECK_OK(gdr_close(own));
@@ -437,22 +590,21 @@ static void *open_and_close(void *argument)
 static void threads_see_success_or_ebusy(void)
 {
     pthread_t all[4];
-    long i;
 
     pin_all();
     ended = 0;
-    for (i = 0; i < 3; i++)
-        CHECK(pthread_create(&all[i], NULL, pin_and_map, &buffers[i]) == 0);
-    CHECK(pthread_create(&all[3], NULL, open_and_close, NULL) == 0);
-    for (i = 0; i < rounds(200); i++) {
+    for (long i = 0; i < 3; i++)
+        all[i] = start_thread(pin_and_map, &buffers[i]);
+    all[3] = start_thread(open_and_close, NULL);
+    for (long i = 0; i < rounds(200); i++) {
         SUSPEND();
         CHECK_EQUAL(driver_descriptors(), 0);
         RESUME();
         check_contents(&pins[i % PINS], (unsigned)i);
     }
     ended = 1;
-    for (i = 0; i < 4; i++)
-        CHECK(pthread_join(all[i], NULL) == 0);
+    for (long i = 0; i < 4; i++)
+        finish_thread(all[i]);
     check_pins(9);
     unpin_all();
 }
@@ -470,30 +622,28 @@ static void a_thousand_pins(void)
     const long count = rounds(1000);
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     struct mapped *many = calloc((size_t)count, sizeof(*many));
-    double start, suspended, resumed;
-    long i;
 
     CHECK(many != NULL);
-    g = open_suspendable();
+    g = open_driver();
     if (uses_dmabuf(g)) { /* each takes a descriptor */
         CHECK_OK(gdr_close(g));
         gpu_free(&buffer);
         free(many);
         return;
     }
-    for (i = 0; i < count; i++) {
+    for (long i = 0; i < count; i++) {
         many[i].handle = pin(g, buffer.address, GPU_PAGE_SIZE);
         many[i].va = map(g, many[i].handle, GPU_PAGE_SIZE);
         many[i].address = buffer.address;
         many[i].size = GPU_PAGE_SIZE;
     }
-    start = milliseconds();
+    double start = milliseconds();
     SUSPEND();
-    suspended = milliseconds();
+    double suspended = milliseconds();
     RESUME();
-    resumed = milliseconds();
+    double resumed = milliseconds();
     printf("%ld pins: suspended in %.1f ms, resumed in %.1f ms\n", count, suspended - start, resumed - suspended);
-    for (i = 0; i < count; i += 97)
+    for (long i = 0; i < count; i += 97)
         check_contents(&many[i], (unsigned)i);
     CHECK_OK(gdr_close(g));
     gpu_free(&buffer);
@@ -509,7 +659,7 @@ static void a_parked_connection_can_be_suspended(void)
     RESUME();
     check_pins(11);
     unpin_all();
-    g = open_suspendable();
+    g = open_driver();
     SUSPEND();
     RESUME();
     CHECK_EQUAL(driver_descriptors(), 0);
@@ -525,7 +675,11 @@ int main(void)
     a_process_with_nothing_open_can_be_suspended();
     the_listener_handles_no_signals();
     other_requests_are_refused();
+    names_that_are_taken_are_no_obstacle();
+    clients_that_have_gone_are_not_served();
+    another_file_with_the_number_of_the_socket_stays_as_it_is();
     other_users_are_refused();
+    users_outside_of_the_namespace_are_refused();
     if (a_thread_is_refused())
         waive("gdrdrv 2.0 serves only the thread that opened it");
     suspended_mappings_fault_and_come_back();
@@ -533,6 +687,8 @@ int main(void)
     what_cannot_be_restored_fails_by_itself();
     a_suspension_that_fails_changes_nothing();
     a_resumption_without_the_driver_can_be_repeated();
+    a_resumption_without_descriptors_can_be_repeated();
+    memory_that_was_freed_before_does_not_come_back();
     children_are_not_suspended();
     threads_see_success_or_ebusy();
     a_thousand_pins();

@@ -53,10 +53,9 @@ static inline int driver_descriptors(void)
     CHECK(descriptors != NULL);
     while ((entry = readdir(descriptors)) != NULL) {
         char path[300], target[300];
-        ssize_t len;
 
         snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
-        len = readlink(path, target, sizeof(target) - 1);
+        ssize_t len = readlink(path, target, sizeof(target) - 1);
         target[len > 0 ? len : 0] = '\0';
         /* The second is gdremu's. */
         count += strcmp(target, "/dev/gdrdrv") == 0 || (strstr(target, "/gdremu-") != NULL && strstr(target, "/devices/") != NULL);

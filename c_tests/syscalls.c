@@ -21,13 +21,10 @@ static const char *take_calls(void)
 
 static struct gpu_buffer buffer;
 
-static gdr_t open_driver(void)
+static gdr_t opened(void)
 {
-    gdr_t g;
-
     take_calls();
-    g = gdr_open();
-    CHECK(g != NULL);
+    gdr_t g = open_driver();
     CHECK_CALLS("open GET_VERSION");
     return g;
 }
@@ -56,18 +53,15 @@ static void close_driver(gdr_t g, const char *wanted)
 
 static void versions_and_attributes_are_queried_once(void)
 {
-    gdr_t g = open_driver();
-    int i, value, major, minor;
-    gdr_attr_t attribute;
+    gdr_t g = opened();
+    int value, major, minor;
 
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         CHECK_OK(gdr_driver_get_version(g, &major, &minor));
     CHECK_CALLS("");
-    for (attribute = GDR_ATTR_USE_PERSISTENT_MAPPING; attribute < GDR_ATTR_MAX; attribute++) {
-        const char *calls;
-
+    for (gdr_attr_t attribute = GDR_ATTR_USE_PERSISTENT_MAPPING; attribute < GDR_ATTR_MAX; attribute++) {
         CHECK_OK(gdr_get_attribute(g, attribute, &value));
-        calls = take_calls();
+        const char *calls = take_calls();
         CHECK(strcmp(calls, "") == 0 || strcmp(calls, "GET_ATTR") == 0);
         CHECK_OK(gdr_get_attribute(g, attribute, &value));
         CHECK_CALLS("");
@@ -77,7 +71,7 @@ static void versions_and_attributes_are_queried_once(void)
 
 static void pin_and_unpin_make_one_call_each(void)
 {
-    gdr_t g = open_driver();
+    gdr_t g = opened();
     gdr_mh_t handle = pin_a_page(g);
 
     CHECK_OK(gdr_unpin_buffer(g, handle));
@@ -91,10 +85,9 @@ static void pin_and_unpin_make_one_call_each(void)
 
 static void map_and_unmap_calls(void)
 {
-    gdr_t g = open_driver();
+    gdr_t g = opened();
     gdr_mh_t handle = pin_a_page(g);
     void *va = map_it(g, handle);
-    gdr_map_flags_t flag;
     unsigned char bytes[300];
 
     memset(bytes, 1, sizeof(bytes));
@@ -110,7 +103,7 @@ static void map_and_unmap_calls(void)
     CHECK_OK(gdr_unmap(g, handle, NULL, 0));
     CHECK_CALLS("munmap");
 
-    flag = platform_flag(g, handle);
+    gdr_map_flags_t flag = platform_flag(g, handle);
     take_calls();
     CHECK_OK(gdr_map_v2(g, handle, &va, GPU_PAGE_SIZE, flag));
     CHECK_CALLS("REQ_MAPPING_TYPE mmap GET_INFO_V2");
@@ -121,12 +114,12 @@ static void map_and_unmap_calls(void)
 
 static void an_unsupported_type_costs_one_call(void)
 {
-    gdr_t g = open_driver();
+    gdr_t g = opened();
     gdr_mh_t handle = pin_a_page(g);
-    int flag, refused = 0;
+    int refused = 0;
     void *va;
 
-    for (flag = GDR_MAP_FLAG_REQ_WC_MAPPING; flag <= GDR_MAP_FLAG_REQ_DEVICE_MAPPING; flag++) {
+    for (int flag = GDR_MAP_FLAG_REQ_WC_MAPPING; flag <= GDR_MAP_FLAG_REQ_DEVICE_MAPPING; flag++) {
         if (gdr_map_v2(g, handle, &va, GPU_PAGE_SIZE, flag) == 0) {
             CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
             take_calls();
@@ -143,21 +136,20 @@ static void an_unsupported_type_costs_one_call(void)
 /* In persistent mode only the library changes this state, so it asks for the mode at most once. */
 static void info_and_flag_are_known_in_persistent_mode(void)
 {
-    gdr_t g = open_driver();
+    gdr_t g = opened();
     gdr_mh_t handle = pin_a_page(g);
     gdr_info_v2_t info;
-    const char *calls;
-    int i, flag, asked_at_most_once, persistent;
+    int flag;
 
     map_it(g, handle);
     CHECK_OK(gdr_get_info_v2(g, handle, &info));
-    calls = take_calls();
-    asked_at_most_once = strcmp(calls, "") == 0 || strcmp(calls, "GET_ATTR") == 0;
-    persistent = is_persistent(g);
+    const char *calls = take_calls();
+    int asked_at_most_once = strcmp(calls, "") == 0 || strcmp(calls, "GET_ATTR") == 0;
+    int persistent = is_persistent(g);
     take_calls();
     if (persistent) {
         CHECK(asked_at_most_once);
-        for (i = 0; i < 3; i++) {
+        for (int i = 0; i < 3; i++) {
             CHECK_OK(gdr_get_info_v2(g, handle, &info));
             CHECK_OK(gdr_get_info(g, handle, &info));
         }
@@ -172,13 +164,12 @@ static void info_and_flag_are_known_in_persistent_mode(void)
 
 static void info_before_map_costs_at_most_one_call(void)
 {
-    gdr_t g = open_driver();
-    gdr_mh_t handle;
+    gdr_t g = opened();
     gdr_info_v2_t info;
     int persistent = is_persistent(g);
 
     take_calls();
-    handle = pin_a_page(g);
+    gdr_mh_t handle = pin_a_page(g);
     CHECK_OK(gdr_get_info_v2(g, handle, &info));
     if (strcmp(take_calls(), "") != 0 && persistent) {
         CHECK_OK(gdr_get_info_v2(g, handle, &info));
@@ -192,16 +183,15 @@ static void info_before_map_costs_at_most_one_call(void)
    list. */
 static void close_unmaps_before_it_unpins(void)
 {
-    gdr_t g = open_driver();
+    gdr_t g = opened();
     gdr_mh_t first = pin_a_page(g), second = pin_a_page(g), third = pin_a_page(g);
-    const char *calls;
     int mapped = 0, pinned = 0;
 
     map_it(g, first);
     map_it(g, third);
     (void)second;
     CHECK_OK(gdr_close(g));
-    for (calls = take_calls(); *calls != '\0'; calls += strcspn(calls, " "), calls += *calls == ' ') {
+    for (const char *calls = take_calls(); *calls != '\0'; calls += strcspn(calls, " "), calls += *calls == ' ') {
         mapped += strncmp(calls, "mmap_fixed", strcspn(calls, " ")) == 0;
         if (strncmp(calls, "UNPIN_BUFFER", strcspn(calls, " ")) == 0)
             pinned++;
@@ -217,13 +207,12 @@ static void close_unmaps_before_it_unpins(void)
 /* An invalid handle must not reach the driver, which would act on another buffer. */
 static void invalid_calls_make_no_driver_call(void)
 {
-    gdr_t g = open_driver(), other = open_driver(), closed = open_driver();
+    gdr_t g = opened(), other = opened(), closed = opened();
     gdr_mh_t handle = pin_a_page(g), of_other = pin_a_page(other), unpinned = pin_a_page(g), none = {0};
     gdr_mh_t wrong[4];
     gdr_info_v2_t info;
     void *va = map_it(g, handle);
     int flag, major, minor;
-    size_t i;
 
     wrong[0] = none;
     wrong[1] = unpinned;
@@ -233,7 +222,7 @@ static void invalid_calls_make_no_driver_call(void)
     CHECK_CALLS("UNPIN_BUFFER");
     close_driver(closed, "close");
 
-    for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         CHECK_ERROR(gdr_get_info_v2(g, wrong[i], &info), EINVAL);
         CHECK_ERROR(gdr_get_info(g, wrong[i], &info), EINVAL);
         CHECK_ERROR(gdr_get_callback_flag(g, wrong[i], &flag), EINVAL);

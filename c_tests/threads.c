@@ -25,10 +25,9 @@ static void *copier(void *number)
     gdr_mh_t handle = pin(g, address, GPU_PAGE_SIZE);
     unsigned char *va = map(g, handle, GPU_PAGE_SIZE);
     unsigned char sent[COPY], seen[COPY];
-    long i;
 
     use_gpu();
-    for (i = 0; i < copies; i++) {
+    for (long i = 0; i < copies; i++) {
         size_t at = (size_t)i * 61 % (GPU_PAGE_SIZE - COPY), size = (size_t)i * 7 % COPY;
 
         fill(sent, size, (unsigned)(me + (size_t)i));
@@ -40,8 +39,7 @@ static void *copier(void *number)
             CHECK_BYTES(seen, sent, size);
         }
     }
-    CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, handle));
+    unmap_and_unpin(g, handle, va, GPU_PAGE_SIZE);
     return NULL;
 }
 
@@ -62,8 +60,7 @@ static void *churner(void *number)
         CHECK_OK(gdr_copy_to_mapping(handle, va, &written, sizeof(written)));
         CHECK_OK(gdr_copy_from_mapping(handle, &read, va, sizeof(read)));
         CHECK_EQUAL(read, written);
-        CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
-        CHECK_OK(gdr_unpin_buffer(g, handle));
+        unmap_and_unpin(g, handle, va, GPU_PAGE_SIZE);
         CHECK_ERROR(gdr_unpin_buffer(g, handle), EINVAL);
     }
     return NULL;
@@ -78,10 +75,9 @@ static void *opener(void *unused)
     (void)unused;
     while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
         gdr_t own = gdr_open();
-        gdr_mh_t handle;
 
         CHECK(own != NULL && own != g);
-        handle = pin(own, address, GPU_PAGE_SIZE);
+        gdr_mh_t handle = pin(own, address, GPU_PAGE_SIZE);
         map(own, handle, GPU_PAGE_SIZE);
         CHECK_OK(gdr_driver_get_version(own, &major, &minor));
         CHECK_ERROR(gdr_unpin_buffer(g, handle), EINVAL);
@@ -93,21 +89,20 @@ static void *opener(void *unused)
 
 static void copies_work_while_other_threads_pin_and_unpin(void)
 {
-    pthread_t copiers[COPIERS], churners[CHURNERS], one_opener;
-    size_t i;
+    pthread_t copiers[COPIERS], churners[CHURNERS];
 
     stop = 0;
-    for (i = 0; i < COPIERS; i++)
-        CHECK(pthread_create(&copiers[i], NULL, copier, (void *)i) == 0);
-    for (i = 0; i < CHURNERS; i++)
-        CHECK(pthread_create(&churners[i], NULL, churner, (void *)i) == 0);
-    CHECK(pthread_create(&one_opener, NULL, opener, NULL) == 0);
-    for (i = 0; i < COPIERS; i++)
-        CHECK(pthread_join(copiers[i], NULL) == 0);
+    for (size_t i = 0; i < COPIERS; i++)
+        copiers[i] = start_thread(copier, (void *)i);
+    for (size_t i = 0; i < CHURNERS; i++)
+        churners[i] = start_thread(churner, (void *)i);
+    pthread_t one_opener = start_thread(opener, NULL);
+    for (size_t i = 0; i < COPIERS; i++)
+        finish_thread(copiers[i]);
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-    for (i = 0; i < CHURNERS; i++)
-        CHECK(pthread_join(churners[i], NULL) == 0);
-    CHECK(pthread_join(one_opener, NULL) == 0);
+    for (size_t i = 0; i < CHURNERS; i++)
+        finish_thread(churners[i]);
+    finish_thread(one_opener);
 }
 
 /* ---- Two threads race for one handle, and each step succeeds exactly once ---- */
@@ -144,22 +139,22 @@ static void *race_to_unpin(void *result)
 static void one_wins(void *racer(void *), int error_of_the_other)
 {
     pthread_t threads[2];
-    int results[2], i;
+    int results[2];
 
-    for (i = 0; i < 2; i++)
-        CHECK(pthread_create(&threads[i], NULL, racer, &results[i]) == 0);
-    for (i = 0; i < 2; i++)
-        CHECK(pthread_join(threads[i], NULL) == 0);
+    for (int i = 0; i < 2; i++)
+        threads[i] = start_thread(racer, &results[i]);
+    for (int i = 0; i < 2; i++)
+        finish_thread(threads[i]);
     CHECK_EQUAL(results[0] == 0 ? results[1] : results[0], error_of_the_other);
     CHECK(results[0] == 0 || results[1] == 0);
 }
 
 static void races_have_one_winner(void)
 {
-    long i, races = rounds(300);
+    long races = rounds(300);
 
     CHECK(pthread_barrier_init(&start, NULL, 2) == 0);
-    for (i = 0; i < races; i++) {
+    for (long i = 0; i < races; i++) {
         contended = pin(g, buffer.address, GPU_PAGE_SIZE);
         one_wins(race_to_map, EAGAIN);
         one_wins(race_to_unmap, EINVAL);
@@ -183,22 +178,21 @@ static void *prober(void *handle)
 static void a_handle_may_change_while_another_thread_uses_it(void)
 {
     gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
-    pthread_t thread;
-    long i, times = rounds(2000);
+    long times = rounds(2000);
 
     stop = 0;
-    CHECK(pthread_create(&thread, NULL, prober, &handle) == 0);
-    for (i = 0; i < times; i++)
+    pthread_t thread = start_thread(prober, &handle);
+    for (long i = 0; i < times; i++)
         CHECK_OK(gdr_unmap(g, handle, map(g, handle, GPU_PAGE_SIZE), GPU_PAGE_SIZE));
     CHECK_OK(gdr_unpin_buffer(g, handle));
-    for (i = 0; i < times; i++) {
+    for (long i = 0; i < times; i++) {
         gdr_mh_t further = pin(g, buffer.address, GPU_PAGE_SIZE);
 
         map(g, further, GPU_PAGE_SIZE);
         CHECK_OK(gdr_unpin_buffer(g, further));
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-    CHECK(pthread_join(thread, NULL) == 0);
+    finish_thread(thread);
 }
 
 int main(void)
@@ -206,8 +200,7 @@ int main(void)
     gpu_init();
     CUDA(cuCtxGetCurrent(&context));
     buffer = gpu_alloc(MEM_ALLOC, (COPIERS + CHURNERS + 1) * GPU_PAGE_SIZE);
-    g = gdr_open();
-    CHECK(g != NULL);
+    g = open_driver();
     if (!driver_is_at_least(g, 2, 1))
         waive("gdrdrv 2.0 serves only one thread");
     copies = rounds(20000);

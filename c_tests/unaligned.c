@@ -19,21 +19,31 @@ static const struct {
 };
 enum { RANGES = sizeof(ranges) / sizeof(ranges[0]) };
 
-static void refused(const char *value)
-{
-    struct gpu_buffer buffer;
-    gdr_t g;
-    size_t i;
+static struct gpu_buffer buffer;
+static gdr_t g;
 
+/* Opens the driver with this value of the variable, unset if NULL. */
+static void begin(const char *value)
+{
     if (value != NULL)
         setenv("GDRCOPY_ALLOW_UNALIGNED_MAP", value, 1);
     else
         unsetenv("GDRCOPY_ALLOW_UNALIGNED_MAP");
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, 4 * GPU_PAGE_SIZE);
-    g = gdr_open();
-    CHECK(g != NULL);
-    for (i = 0; i < RANGES; i++) {
+    g = open_driver();
+}
+
+static void end(void)
+{
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+static void refused(const char *value)
+{
+    begin(value);
+    for (size_t i = 0; i < RANGES; i++) {
         gdr_mh_t handle = pin(g, buffer.address + ranges[i].offset, ranges[i].size);
         void *va = UNTOUCHED;
 
@@ -45,8 +55,7 @@ static void refused(const char *value)
         }
         CHECK_OK(gdr_unpin_buffer(g, handle));
     }
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
+    end();
 }
 
 static void refused_by_default(void)
@@ -62,33 +71,18 @@ static void refused_unless_the_value_is_1(void)
 /* CPU and CUDA see the same bytes in the range; no byte around it changes. */
 static void shows_the_range(gdr_mh_t handle, unsigned char *range, CUdeviceptr address, size_t size)
 {
-    static unsigned char sent[2 * GPU_PAGE_SIZE], seen[2 * GPU_PAGE_SIZE + 2];
+    static unsigned char seen[2 * GPU_PAGE_SIZE + 2];
 
-    fill(sent, size, 1);
-    CHECK_OK(gdr_copy_to_mapping(handle, range, sent, size));
+    check_shows(handle, range, address, size);
     gpu_read(seen, address - 1, size + 2);
     CHECK_EQUAL(seen[0], 0xee);
-    CHECK_BYTES(seen + 1, sent, size);
     CHECK_EQUAL(seen[size + 1], 0xee);
-
-    fill(sent, size, 2);
-    gpu_write(address, sent, size);
-    CHECK_OK(gdr_copy_from_mapping(handle, seen, range, size));
-    CHECK_BYTES(seen, sent, size);
 }
 
 static void unaligned_pins_map_when_allowed(void)
 {
-    struct gpu_buffer buffer;
-    gdr_t g;
-    size_t i;
-
-    setenv("GDRCOPY_ALLOW_UNALIGNED_MAP", "1", 1);
-    gpu_init();
-    buffer = gpu_alloc(MEM_ALLOC, 4 * GPU_PAGE_SIZE);
-    g = gdr_open();
-    CHECK(g != NULL);
-    for (i = 0; i < RANGES; i++) {
+    begin("1");
+    for (size_t i = 0; i < RANGES; i++) {
         CUdeviceptr address = buffer.address + ranges[i].offset;
         gdr_mh_t handle = pin(g, address, ranges[i].size);
         unsigned char *va = map(g, handle, ranges[i].size);
@@ -103,60 +97,44 @@ static void unaligned_pins_map_when_allowed(void)
         CHECK_UNMAPPED(va + (address - info.va) + ranges[i].size - 1);
         CHECK_OK(gdr_unpin_buffer(g, handle));
     }
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
+    end();
 }
 
 /* The variable does not affect aligned pins, and sizes beyond the pin stay refused. */
 static void sizes_beyond_the_pin_stay_refused_when_allowed(void)
 {
-    struct gpu_buffer buffer;
-    gdr_mh_t handle;
     void *va = UNTOUCHED;
-    size_t rest; /* from the pinned address to the end of its page */
-    gdr_t g;
 
-    setenv("GDRCOPY_ALLOW_UNALIGNED_MAP", "1", 1);
-    gpu_init();
-    buffer = gpu_alloc(MEM_ALLOC, 4 * GPU_PAGE_SIZE);
-    g = gdr_open();
-    handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    begin("1");
+    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
     CHECK_OK(gdr_unmap(g, handle, map(g, handle, GPU_PAGE_SIZE), GPU_PAGE_SIZE));
     CHECK_EQUAL(info_of(g, handle).va, buffer.address);
     CHECK_ERROR(gdr_map(g, handle, &va, GPU_PAGE_SIZE + 1), EINVAL);
     CHECK_OK(gdr_unpin_buffer(g, handle));
 
-    rest = round_up(4096 + 4096, pin_page(g)) - 4096;
+    /* From the pinned address to the end of its page. */
+    size_t rest = round_up(4096 + 4096, pin_page(g)) - 4096;
     handle = pin(g, buffer.address + 4096, 4096);
     CHECK_ERROR(gdr_map(g, handle, &va, 0), EINVAL);
     CHECK_ERROR(gdr_map(g, handle, &va, rest + 1), EINVAL);
     CHECK_ERROR(gdr_map(g, handle, &va, SIZE_MAX), EINVAL);
     CHECK(va == UNTOUCHED);
     CHECK_OK(gdr_unmap(g, handle, map(g, handle, rest), 0));
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
+    end();
 }
-
-static struct gpu_buffer warned_buffer;
 
 static void map_and_unmap(void)
 {
-    gdr_t g = gdr_open();
-    gdr_mh_t handle = pin(g, warned_buffer.address + 4100, GPU_PAGE_SIZE);
+    begin("1");
+    gdr_mh_t handle = pin(g, buffer.address + 4100, GPU_PAGE_SIZE);
     void *va = map(g, handle, GPU_PAGE_SIZE);
-
-    CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, handle));
-    CHECK_OK(gdr_close(g));
+    unmap_and_unpin(g, handle, va, GPU_PAGE_SIZE);
+    end();
 }
 
 static void unmap_with_the_arguments_of_map_logs_no_warning(void)
 {
-    setenv("GDRCOPY_ALLOW_UNALIGNED_MAP", "1", 1);
-    gpu_init();
-    warned_buffer = gpu_alloc(MEM_ALLOC, 2 * GPU_PAGE_SIZE);
     CHECK_STRING(log_of(map_and_unmap, "3"), "");
-    gpu_free(&warned_buffer);
 }
 
 int main(void)

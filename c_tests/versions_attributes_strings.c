@@ -39,10 +39,9 @@ static void the_driver_version(gdr_t g)
 static void attributes(gdr_t g)
 {
     static const int unknown[] = {0, GDR_ATTR_MAX, -1, 1000, INT_MAX, INT_MIN};
-    int attribute, value, again;
-    size_t i;
+    int value, again;
 
-    for (attribute = GDR_ATTR_USE_PERSISTENT_MAPPING; attribute < GDR_ATTR_MAX; attribute++) {
+    for (int attribute = GDR_ATTR_USE_PERSISTENT_MAPPING; attribute < GDR_ATTR_MAX; attribute++) {
         value = -1;
         CHECK_OK(gdr_get_attribute(g, (gdr_attr_t)attribute, &value));
         CHECK(value == 0 || value == 1);
@@ -53,7 +52,7 @@ static void attributes(gdr_t g)
         CHECK_EQUAL(value, 0);
         CHECK_ERROR(gdr_get_attribute(g, (gdr_attr_t)attribute, NULL), EINVAL);
     }
-    for (i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
         value = 77;
         CHECK_ERROR(gdr_get_attribute(g, (gdr_attr_t)unknown[i], &value), EINVAL);
         CHECK_EQUAL(value, 0);
@@ -70,16 +69,14 @@ static void names_of_mapping_types(void)
     static const int unknown[] = {-1, GDR_MAPPING_TYPE_MAX, 5, INT_MAX, INT_MIN};
     static const char untouched[] = "untouched";
     const char *name;
-    int type;
-    size_t i;
 
-    for (type = 0; type < GDR_MAPPING_TYPE_MAX; type++) {
+    for (int type = 0; type < GDR_MAPPING_TYPE_MAX; type++) {
         name = NULL;
         CHECK_OK(gdr_get_mapping_type_string((gdr_mapping_type_t)type, &name));
         CHECK_STRING(name, names[type]);
         CHECK_ERROR(gdr_get_mapping_type_string((gdr_mapping_type_t)type, NULL), EINVAL);
     }
-    for (i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
         name = untouched;
         CHECK_ERROR(gdr_get_mapping_type_string((gdr_mapping_type_t)unknown[i], &name), EINVAL);
         CHECK(name == untouched);
@@ -89,11 +86,9 @@ static void names_of_mapping_types(void)
 
 int main(void)
 {
-    gdr_t g;
-
     the_runtime_version_is_the_headers();
     names_of_mapping_types();
-    g = gdr_open();
+    gdr_t g = gdr_open();
     CHECK(g != NULL);
     the_driver_version(g);
     attributes(g);

@@ -35,12 +35,12 @@ static int is_this_library(const char *path)
 int main(void)
 {
     static const char start[] = "DBG:  libgdrapi 2.6", from[] = " from /";
-    const char *log = log_of(open_once, "1"), *line, *path;
+    const char *log = log_of(open_once, "1");
 
     CHECK_LOGGED(log, start);
-    line = strstr(log, start);
+    const char *line = strstr(log, start);
     CHECK_LOGGED(line, from);
-    path = strstr(line, from);
+    const char *path = strstr(line, from);
     CHECK(path < strchr(line, '\n'));
     CHECK(is_this_library(path + strlen(from) - 1));
     CHECK_NOT_LOGGED(path, start); /* once per gdr_open */

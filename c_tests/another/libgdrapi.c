@@ -153,13 +153,12 @@ int gdr_map_v2(gdr_t g, gdr_mh_t handle, void **va, size_t size, int flags)
     struct buffer *buffer = buffer_of(handle);
     struct gdrdrv_req_mapping_type a = {buffer->handle, (uint32_t)flags};
     off_t offset = (off_t)buffer->handle * sysconf(_SC_PAGESIZE);
-    void *mapped;
 
     if (buffer->va != NULL)
         return EAGAIN;
     if (flags != GDR_MAP_FLAG_DEFAULT && command(g, GDRDRV_IOC_REQ_MAPPING_TYPE, &a) != 0)
         return errno;
-    mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, g->fd, offset);
+    void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, g->fd, offset);
     if (mapped == MAP_FAILED)
         return errno;
     buffer->size = size;

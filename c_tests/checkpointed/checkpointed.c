@@ -14,7 +14,6 @@
 #include "../../gdrdrv-c/emugpu/emugpu_uapi.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
@@ -72,9 +71,7 @@ static struct mapped {
 /* Pins one page or two, and maps them in whole or in part. The last two pins are of the same memory. */
 static void pin_all(void)
 {
-    size_t i;
-
-    for (i = 0; i < PINS; i++) {
+    for (size_t i = 0; i < PINS; i++) {
         gdr_t g = connections[i % 2];
         struct mapped *it = &pins[i];
         gdr_info_t info;
@@ -105,9 +102,7 @@ static void close_a_mapping(void)
 
 static void write_all(unsigned char seed)
 {
-    size_t i;
-
-    for (i = 0; i < PINS; i++) {
+    for (size_t i = 0; i < PINS; i++) {
         struct mapped *it = &pins[i];
 
         memset(view + it->offset, seed + (int)it->offset / PAGE, it->size / 2);
@@ -119,9 +114,8 @@ static void write_all(unsigned char seed)
 static void check_all(unsigned char seed)
 {
     static unsigned char seen[2 * PAGE];
-    size_t i;
 
-    for (i = 0; i < PINS; i++) {
+    for (size_t i = 0; i < PINS; i++) {
         const struct mapped *it = &pins[i];
         gdr_info_t info;
 
@@ -167,10 +161,7 @@ static void in_a_child(void)
 /* In another thread than the one that pins. A child is noticed by a page that the kernel empties at each fork. */
 static void work(void)
 {
-    pthread_t thread;
-
-    CHECK(pthread_create(&thread, NULL, check_and_write, NULL) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    in_thread(check_and_write, NULL);
     in_child(in_a_child);
 }
 
@@ -194,11 +185,7 @@ static void report(const char *status, unsigned served)
 int main(int argc, char **argv)
 {
     char status[300];
-    unsigned served;
     sigset_t signals;
-    pthread_t thread;
-    pid_t child;
-    int i;
 
     CHECK(argc == 3);
     is_pinned = strcmp(argv[1], "pinned") == 0;
@@ -207,11 +194,11 @@ int main(int argc, char **argv)
     sigaddset(&signals, SIGUSR2);
     sigaddset(&signals, SIGHUP);
     CHECK(sigprocmask(SIG_BLOCK, &signals, NULL) == 0);
-    child = fork();
+    pid_t child = fork();
     CHECK(child >= 0);
     snprintf(status, sizeof(status), "%s%s", argv[2], child == 0 ? ".child" : "");
     make_memory();
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         connections[i] = gdr_open();
         CHECK(connections[i] != NULL);
     }
@@ -220,8 +207,8 @@ int main(int argc, char **argv)
         pin_all();
         write_all(seed);
     }
-    CHECK(pthread_create(&thread, NULL, pause_forever, NULL) == 0);
-    for (served = 0;; served++) {
+    (void)start_thread(pause_forever, NULL);
+    for (unsigned served = 0;; served++) {
         int signal;
 
         report(status, served);

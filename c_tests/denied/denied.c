@@ -2,7 +2,7 @@
  * `denied CALL ERROR COMMAND ...` runs a command in which a system call fails with EPERM or ENOSYS, as in a sandbox or
  * a container. Exit status is the command's, or 125 if the call cannot be denied.
  *
- * Denied is what libgdrapi may ask for. gdremu and glibc make some of the same calls; those they cannot do without have
+ * Denied is what libgdrapi and the tracer of gdrcopy trace may ask for. gdremu and glibc make some of the same calls; those they cannot do without have
  * other arguments, and are let through.
  */
 
@@ -45,25 +45,18 @@ static const struct call {
     {"access", SYS_faccessat2, NONE, 0, {AT_FDCWD, (long)"/", F_OK, 0}},
 #endif
     {"sched_getaffinity", SYS_sched_getaffinity, NONE, 0, {0, 0, 0, 0}},
+    {"fallocate", SYS_fallocate, NONE, 0, {-1, 0, 0, 0}},
 };
 
 static struct sock_filter load(size_t offset)
 {
-    struct sock_filter load = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
-
-    load.k = (unsigned)offset; /* of the lower half of an argument, because the CPUs are little-endian */
-    return load;
+    /* It loads the lower half of an argument, because the CPUs are little-endian. */
+    return (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (unsigned)offset);
 }
 
 static struct sock_filter jump(unsigned short condition, unsigned value, unsigned char yes, unsigned char no)
 {
-    struct sock_filter jump = BPF_JUMP(BPF_JMP | BPF_K, 0, 0, 0);
-
-    jump.code |= condition;
-    jump.k = value;
-    jump.jt = yes;
-    jump.jf = no;
-    return jump;
+    return (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_K | condition, value, yes, no);
 }
 
 /* From now on, also after exec, the call fails; returns whether it does. */
@@ -71,12 +64,11 @@ static int deny(const struct call *call, int error)
 {
     struct sock_filter program[8];
     struct sock_filter allowed = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    struct sock_filter refused = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO);
+    struct sock_filter refused = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error);
     struct sock_fprog filter = {0, program};
     unsigned short at = 0;
     int tests = call->exception == NONE ? 0 : call->exception == NOT_WRITABLE_OR_AT_LEAST ? 2 : 1;
 
-    refused.k |= (unsigned)error;
     program[at++] = load(offsetof(struct seccomp_data, nr));
     /* Each test is two instructions. Before the last instruction, which allows, is the one that refuses. */
     program[at++] = jump(BPF_JEQ, (unsigned)call->number, 0, (unsigned char)(2 * tests + 1));
@@ -110,15 +102,14 @@ static int deny(const struct call *call, int error)
 
 int main(int argc, char **argv)
 {
-    int error, found = 0;
-    size_t i;
+    int found = 0;
 
     if (argc < 4 || (strcmp(argv[2], "EPERM") != 0 && strcmp(argv[2], "ENOSYS") != 0)) {
         fprintf(stderr, "usage: denied CALL EPERM|ENOSYS COMMAND ...\n");
         return 125;
     }
-    error = strcmp(argv[2], "EPERM") == 0 ? EPERM : ENOSYS;
-    for (i = 0; i < COUNT(calls); i++) {
+    int error = strcmp(argv[2], "EPERM") == 0 ? EPERM : ENOSYS;
+    for (size_t i = 0; i < COUNT(calls); i++) {
         if (strcmp(argv[1], calls[i].name) != 0)
             continue;
         found = 1;

@@ -26,9 +26,8 @@ static void every_attribute_answers(gdr_t g)
 {
     static const char *const names[GDR_ATTR_MAX] = {NULL, "USE_PERSISTENT_MAPPING", "SUPPORT_PIN_FLAG_FORCE_PCIE",
                                                     "USING_DMA_BUF_MMAP"};
-    int which;
 
-    for (which = 1; which < GDR_ATTR_MAX; which++) {
+    for (int which = 1; which < GDR_ATTR_MAX; which++) {
         int value = -1, again = -1;
 
         CHECK_OK(gdr_get_attribute(g, (gdr_attr_t)which, &value));
@@ -42,9 +41,8 @@ static void every_attribute_answers(gdr_t g)
 static void wrong_attributes_are_refused(gdr_t g)
 {
     static const int wrong[] = {0, GDR_ATTR_MAX, GDR_ATTR_MAX + 1, 1000, -1};
-    size_t i;
 
-    for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         int value = 77;
 
         CHECK_ERROR(gdr_get_attribute(g, (gdr_attr_t)wrong[i], &value), EINVAL);
@@ -67,13 +65,13 @@ static void attributes_agree_with_other_sources(gdr_t g)
 
 static void attributes_sanity(enum gpu_memory kind)
 {
-    gdr_t g = open_connection();
+    gdr_t g = open_driver();
 
     (void)kind;
     every_attribute_answers(g);
     wrong_attributes_are_refused(g);
     attributes_agree_with_other_sources(g);
-    close_connection(g);
+    CHECK_OK(gdr_close(g));
 }
 
 const struct test attribute_tests[] = {

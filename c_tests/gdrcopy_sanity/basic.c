@@ -4,19 +4,16 @@
 #include "kit/fault.h"
 #include "tables.h"
 
-#include <pthread.h>
-
 #define SIZE (4 * GPU_PAGE_SIZE)
 
 /* ---- basic ---- */
 
 static void pin_map_check_unmap_unpin(enum gpu_memory kind, pin_function *pin)
 {
-    gdr_t g = open_connection();
-    struct buffer buffer, other;
+    gdr_t g = open_driver();
+    struct buffer buffer = buffer_pin(g, kind, SIZE, pin);
+    struct buffer other = buffer_pin(g, kind, SIZE, pin);
 
-    buffer = buffer_pin(g, kind, SIZE, pin);
-    other = buffer_pin(g, kind, SIZE, pin);
     CHECK(other.handle.h != buffer.handle.h);
     buffer_unpin(&other);
     gpu_free(&other.memory);
@@ -26,16 +23,14 @@ static void pin_map_check_unmap_unpin(enum gpu_memory kind, pin_function *pin)
     buffer_map(&buffer); /* a pin can be mapped again */
     check_views_agree(&buffer, 1);
     buffer_drop(&buffer);
-    close_connection(g);
+    CHECK_OK(gdr_close(g));
 }
 
 static void open_use_close(enum gpu_memory kind, pin_function *pin)
 {
-    int descriptors;
-
     gpu_init();
     pin_map_check_unmap_unpin(kind, pin);
-    descriptors = open_descriptors(); /* after CUDA has opened all that it needs */
+    int descriptors = open_descriptors(); /* after CUDA has opened all that it needs */
     pin_map_check_unmap_unpin(kind, pin);
     CHECK_EQUAL(open_descriptors(), descriptors);
 }
@@ -60,26 +55,22 @@ static void basic_v2_forcepci(enum gpu_memory kind)
 static void basic_with_tokens(enum gpu_memory kind)
 {
     CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens = {0, 0};
-    gdr_t g = open_connection();
-    struct buffer buffer;
+    gdr_t g = open_driver();
 
     if (is_persistent(g))
         waive("persistent mapping has no tokens");
     gpu_init();
-    buffer.memory = gpu_alloc(kind, SIZE);
+    struct buffer buffer = {.memory = gpu_alloc(kind, SIZE), .g = g};
     if (cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, buffer.memory.address) != CUDA_SUCCESS)
         waive("CUDA has no tokens for this memory");
     say("token %#llx, address space %#x", tokens.p2pToken, tokens.vaSpaceToken);
-    buffer.g = g;
-    buffer.va = NULL;
-    buffer.handle.h = 0;
     CHECK_OK(gdr_pin_buffer(g, (unsigned long)buffer.memory.address, buffer.memory.size, tokens.p2pToken,
                             tokens.vaSpaceToken, &buffer.handle));
     CHECK(buffer.handle.h != 0);
     buffer_map(&buffer);
     check_views_agree(&buffer, 1);
     buffer_drop(&buffer);
-    close_connection(g);
+    CHECK_OK(gdr_close(g));
 }
 
 /* ---- basic_unaligned_mapping ---- */
@@ -110,27 +101,23 @@ static void works_aligned_by_hand(gdr_t g, CUdeviceptr address)
     CHECK_OK(gdr_copy_to_mapping(handle, (unsigned char *)va + rest, sent, sizeof(sent)));
     gpu_read(seen, address, sizeof(seen));
     CHECK_BYTES(seen, sent, sizeof(seen));
-    CHECK_OK(gdr_unmap(g, handle, va, rest + GPU_PAGE_SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, handle));
+    unmap_and_unpin(g, handle, va, rest + GPU_PAGE_SIZE);
 }
 
 static void basic_unaligned_mapping(enum gpu_memory kind)
 {
     static const size_t rests[] = {1, 4, 520, 4097, GPU_PAGE_SIZE - 1};
-    struct gpu_buffer memory;
-    gdr_t g;
-    size_t i;
 
     unsetenv("GDRCOPY_ALLOW_UNALIGNED_MAP"); /* which would allow it */
-    g = open_connection();
+    gdr_t g = open_driver();
     gpu_init();
-    memory = gpu_alloc(kind, SIZE);
-    for (i = 0; i < sizeof(rests) / sizeof(rests[0]); i++) {
+    struct gpu_buffer memory = gpu_alloc(kind, SIZE);
+    for (size_t i = 0; i < sizeof(rests) / sizeof(rests[0]); i++) {
         unaligned_mapping_is_refused(g, memory.address + rests[i]);
         works_aligned_by_hand(g, memory.address + rests[i]);
     }
     gpu_free(&memory);
-    close_connection(g);
+    CHECK_OK(gdr_close(g));
 }
 
 /* ---- basic_small_buffers_mapping ---- */
@@ -154,12 +141,10 @@ static CUdeviceptr page_of(CUdeviceptr address)
 /* Allocates until two pieces are in one GPU page; false if that does not happen. */
 static int allocate_neighbors(struct gpu_buffer *pieces, size_t *count, size_t *one, size_t *other)
 {
-    size_t i;
-
     for (*count = 0; *count < MOST_SMALL;) {
         pieces[*count] = gpu_alloc_small(SMALL);
         *other = (*count)++;
-        for (i = 0; i < *other; i++)
+        for (size_t i = 0; i < *other; i++)
             if (page_of(pieces[i].address) == page_of(pieces[*other].address) &&
                 page_of(pieces[i].address + SMALL - 1) == page_of(pieces[*other].address + SMALL - 1)) {
                 *one = i;
@@ -204,16 +189,15 @@ static void write_reaches_only(const struct small *small, CUdeviceptr other, uns
 static void basic_small_buffers_mapping(enum gpu_memory kind)
 {
     struct gpu_buffer pieces[MOST_SMALL];
-    size_t count, first, second, i;
-    struct small one, other;
-    gdr_t g = open_connection();
+    size_t count, first, second;
+    gdr_t g = open_driver();
 
     (void)kind;
     gpu_init();
     if (!allocate_neighbors(pieces, &count, &first, &second))
         waive("CUDA puts no two small buffers into one GPU page");
-    one = small_map(g, pieces[first].address);
-    other = small_map(g, pieces[second].address);
+    struct small one = small_map(g, pieces[first].address);
+    struct small other = small_map(g, pieces[second].address);
     CHECK(one.handle.h != other.handle.h && one.page != other.page);
     write_reaches_only(&one, other.address, 1);
     write_reaches_only(&other, one.address, 2);
@@ -224,56 +208,44 @@ static void basic_small_buffers_mapping(enum gpu_memory kind)
     small_unmap(g, &other);
     write_reaches_only(&one, other.address, 4);
     small_unmap(g, &one);
-    for (i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++)
         gpu_free(&pieces[i]);
-    close_connection(g);
+    CHECK_OK(gdr_close(g));
 }
 
 /* ---- basic_child_thread_pins_buffer ---- */
 
 struct pin_job {
-    gdr_t g;
-    CUdeviceptr address;
-    size_t size;
-    gdr_mh_t handle;
+    struct buffer buffer;
     int result;
 };
 
 static void *pin_in_thread(void *argument)
 {
     struct pin_job *job = argument;
+    struct buffer *buffer = &job->buffer;
+    unsigned long address = (unsigned long)buffer->memory.address;
 
     gpu_init();
-    job->result = gdr_pin_buffer(job->g, (unsigned long)job->address, job->size, 0, 0, &job->handle);
+    job->result = gdr_pin_buffer(buffer->g, address, buffer->memory.size, 0, 0, &buffer->handle);
     return NULL;
 }
 
 static void basic_child_thread_pins_buffer(enum gpu_memory kind)
 {
-    gdr_t g = open_connection();
-    struct pin_job job = {0};
-    struct buffer buffer;
-    pthread_t thread;
+    gdr_t g = open_driver();
 
     gpu_init();
-    buffer.memory = gpu_alloc(kind, SIZE);
-    job.g = g;
-    job.address = buffer.memory.address;
-    job.size = buffer.memory.size;
-    CHECK(pthread_create(&thread, NULL, pin_in_thread, &job) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    struct pin_job job = {.buffer = {.memory = gpu_alloc(kind, SIZE), .g = g}};
+    in_thread(pin_in_thread, &job);
     if (job.result == EACCES && !driver_is_at_least(g, 2, 1))
         waive("gdrdrv 2.0 serves only the thread that opened it");
     CHECK_EQUAL(job.result, 0);
-    CHECK(job.handle.h != 0);
-
-    buffer.g = g;
-    buffer.handle = job.handle;
-    buffer.va = NULL;
-    buffer_map(&buffer);
-    check_views_agree(&buffer, 1);
-    buffer_drop(&buffer);
-    close_connection(g);
+    CHECK(job.buffer.handle.h != 0);
+    buffer_map(&job.buffer);
+    check_views_agree(&job.buffer, 1);
+    buffer_drop(&job.buffer);
+    CHECK_OK(gdr_close(g));
 }
 
 const struct test basic_tests[] = {

@@ -7,19 +7,6 @@
 
 /* ---- Connections ---- */
 
-gdr_t open_connection(void)
-{
-    gdr_t g = gdr_open();
-
-    CHECK(g != NULL);
-    return g;
-}
-
-void close_connection(gdr_t g)
-{
-    CHECK_OK(gdr_close(g));
-}
-
 int descriptor_of(gdr_t g)
 {
     int descriptor = *(const int *)(const void *)g;
@@ -42,10 +29,10 @@ gdr_mh_t pin_v2(gdr_t g, CUdeviceptr address, size_t size)
 gdr_mh_t pin_force_pcie(gdr_t g, CUdeviceptr address, size_t size)
 {
     gdr_mh_t handle = {0};
-    int supported = -1, result;
+    int supported = -1;
 
     CHECK_OK(gdr_get_attribute(g, GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE, &supported));
-    result = gdr_pin_buffer_v2(g, (unsigned long)address, size, GDR_PIN_FLAG_FORCE_PCIE, &handle);
+    int result = gdr_pin_buffer_v2(g, (unsigned long)address, size, GDR_PIN_FLAG_FORCE_PCIE, &handle);
     if (result == 0) {
         CHECK(supported || getenv("GDRCOPY_FORCE_PCIE_COMPAT") != NULL);
         CHECK(handle.h != 0);
@@ -81,12 +68,9 @@ static void check_info(const struct buffer *buffer)
 
 struct buffer buffer_pin(gdr_t g, enum gpu_memory kind, size_t size, pin_function *pin)
 {
-    struct buffer buffer;
+    struct buffer buffer = {.memory = gpu_alloc(kind, size), .g = g};
 
-    buffer.memory = gpu_alloc(kind, size);
-    buffer.g = g;
     buffer.handle = pin(g, buffer.memory.address, buffer.memory.size);
-    buffer.va = NULL;
     check_info(&buffer);
     return buffer;
 }

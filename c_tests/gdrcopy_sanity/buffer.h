@@ -4,12 +4,6 @@
 
 #include "test.h"
 
-/* ---- Connections to the driver ---- */
-
-/* gdr_open and gdr_close, which must succeed. */
-gdr_t open_connection(void);
-void close_connection(gdr_t g);
-
 /* The driver's descriptor, the first field of what g points to; -1 with dma-bufs. */
 int descriptor_of(gdr_t g);
 

@@ -23,10 +23,8 @@ typedef void copy_function(size_t size, size_t buffer_rest, size_t host_rest);
 
 static void fill_data(unsigned char *bytes, size_t size, unsigned seed)
 {
-    size_t i;
-
     fill(bytes, size, seed);
-    for (i = 0; i < size; i++)
+    for (size_t i = 0; i < size; i++)
         bytes[i] |= 0x80;
 }
 
@@ -38,7 +36,7 @@ static void print_copy(const char *direction, size_t size, size_t offset, size_t
 
 /* ---- To the mapping, many copies side by side, then CUDA's view of the whole buffer ---- */
 
-static struct {
+static struct written {
     size_t size, offset, host_rest;
 } written[SIZE / GUARD];
 static size_t written_count;
@@ -54,14 +52,14 @@ static void begin_writes(void)
 static void check_writes(void)
 {
     static unsigned char seen[SIZE];
-    size_t bad = 0, i;
+    size_t bad = 0;
 
     gpu_read(seen, buffer.memory.address, SIZE);
     if (memcmp(seen, image, SIZE) == 0)
         return;
     while (seen[bad] == image[bad])
         bad++;
-    for (i = 0; i < written_count; i++)
+    for (size_t i = 0; i < written_count; i++)
         if (bad + GUARD >= written[i].offset && bad < written[i].offset + written[i].size + GUARD)
             print_copy("to", written[i].size, written[i].offset, written[i].host_rest);
     CHECK_BYTES(seen, image, SIZE);
@@ -80,9 +78,7 @@ static void try_write(size_t size, size_t buffer_rest, size_t host_rest)
         offset = SIZE - size; /* the last bytes of the buffer */
     CHECK_OK(gdr_copy_to_mapping(buffer.handle, buffer.va + offset, source + host_rest, size));
     memcpy(image + offset, source + host_rest, size);
-    written[written_count].size = size;
-    written[written_count].offset = offset;
-    written[written_count++].host_rest = host_rest;
+    written[written_count++] = (struct written){size, offset, host_rest};
     written_end = offset + size;
 }
 
@@ -97,11 +93,11 @@ static void begin_reads(void)
 static void try_read(size_t size, size_t buffer_rest, size_t host_rest)
 {
     static size_t place = 0;
-    size_t before = GUARD + host_rest, window = before + size + GUARD, offset;
+    size_t before = GUARD + host_rest, window = before + size + GUARD;
 
     /* Each time at another offset, all over the buffer. */
     place = (place + 37 * GUARD) % SIZE;
-    offset = place + buffer_rest;
+    size_t offset = place + buffer_rest;
     if (offset + size > SIZE)
         offset = size + buffer_rest <= SIZE ? buffer_rest : SIZE - size;
 
@@ -127,11 +123,8 @@ static size_t next_rest(void)
 
 static void sizes_with_other_rests(size_t first, size_t last, size_t step, int times, copy_function *copy)
 {
-    size_t size;
-    int i;
-
-    for (size = first; size <= last; size += step)
-        for (i = 0; i < times; i++) {
+    for (size_t size = first; size <= last; size += step)
+        for (int i = 0; i < times; i++) {
             size_t buffer_rest = next_rest();
 
             copy(size, buffer_rest, (buffer_rest * 5 + next_rest() + (size_t)i) % GUARD);
@@ -140,11 +133,9 @@ static void sizes_with_other_rests(size_t first, size_t last, size_t step, int t
 
 static void sizes_with_all_rests(size_t last, size_t rests, copy_function *copy)
 {
-    size_t size, buffer_rest, host_rest;
-
-    for (size = 0; size <= last; size++)
-        for (buffer_rest = 0; buffer_rest < rests; buffer_rest++)
-            for (host_rest = 0; host_rest < rests; host_rest++)
+    for (size_t size = 0; size <= last; size++)
+        for (size_t buffer_rest = 0; buffer_rest < rests; buffer_rest++)
+            for (size_t host_rest = 0; host_rest < rests; host_rest++)
                 copy(size, buffer_rest, host_rest);
 }
 
@@ -152,11 +143,10 @@ static void sizes_with_all_rests(size_t last, size_t rests, copy_function *copy)
 static void powers_of_two(copy_function *copy)
 {
     static const size_t rests[][2] = {{0, 0}, {4, 4}, {0, 11}, {11, 0}, {13, 6}};
-    size_t power, size, i;
 
-    for (power = 1024; power <= SIZE; power *= 2)
-        for (size = power - 1; size <= power + 1 && size <= SIZE; size++)
-            for (i = 0; i < sizeof(rests) / sizeof(rests[0]); i++)
+    for (size_t power = 1024; power <= SIZE; power *= 2)
+        for (size_t size = power - 1; size <= power + 1 && size <= SIZE; size++)
+            for (size_t i = 0; i < sizeof(rests) / sizeof(rests[0]); i++)
                 copy(size, rests[i][0], rests[i][1]);
 }
 
@@ -194,10 +184,8 @@ static void all_copies(copy_function *copy)
 
 static void plain_accesses(void)
 {
-    size_t offset;
-
     begin_writes();
-    for (offset = 0; offset + 16 <= 4096; offset += 16) {
+    for (size_t offset = 0; offset + 16 <= 4096; offset += 16) {
         PLAIN(uint64_t, offset);
         PLAIN(uint32_t, offset + 8);
         PLAIN(uint16_t, offset + 12);
@@ -209,7 +197,7 @@ static void plain_accesses(void)
     check_writes();
 
     begin_reads();
-    for (offset = 0; offset + 16 <= 4096; offset += 16) {
+    for (size_t offset = 0; offset + 16 <= 4096; offset += 16) {
         CHECK_PLAIN(uint64_t, offset);
         CHECK_PLAIN(uint32_t, offset + 8);
         CHECK_PLAIN(uint16_t, offset + 12);
@@ -221,7 +209,7 @@ static void plain_accesses(void)
 
 static void validate(enum gpu_memory kind, pin_function *pin, void (*for_each)(copy_function *copy))
 {
-    gdr_t g = open_connection();
+    gdr_t g = open_driver();
 
     gpu_init();
     buffer = buffer_pin(g, kind, SIZE, pin);
@@ -237,7 +225,7 @@ static void validate(enum gpu_memory kind, pin_function *pin, void (*for_each)(c
     check_writes(); /* reading has changed nothing */
 
     buffer_drop(&buffer);
-    close_connection(g);
+    CHECK_OK(gdr_close(g));
 }
 
 static void data_validation(enum gpu_memory kind)

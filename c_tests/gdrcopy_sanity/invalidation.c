@@ -36,12 +36,11 @@ void check_freed_under(const struct buffer *buffer, unsigned seed)
 
 static void invalidation_access_after_gdr_close(enum gpu_memory kind)
 {
-    gdr_t g = open_connection();
-    struct buffer buffer;
+    gdr_t g = open_driver();
     uint64_t written = 42, seen = 0;
 
     gpu_init();
-    buffer = buffer_pin_and_map(g, kind, SIZE);
+    struct buffer buffer = buffer_pin_and_map(g, kind, SIZE);
     check_views_agree(&buffer, 1);
     CHECK_OK(gdr_close(g));
     check_untouchable(buffer.va, buffer.memory.size, SIGBUS);
@@ -55,33 +54,27 @@ static void invalidation_access_after_gdr_close(enum gpu_memory kind)
 
 static void invalidation_access_after_free(enum gpu_memory kind)
 {
-    gdr_t g = open_connection();
-    struct buffer buffer;
-    int flag = -1;
+    gdr_t g = open_driver();
 
     gpu_init();
-    buffer = buffer_pin_and_map(g, kind, SIZE);
+    struct buffer buffer = buffer_pin_and_map(g, kind, SIZE);
     put_pattern(&buffer, 1);
-    CHECK_OK(gdr_get_callback_flag(g, buffer.handle, &flag));
-    CHECK_EQUAL(flag, 0);
+    CHECK_EQUAL(flag_of(g, buffer.handle), 0);
     gpu_free(&buffer.memory);
     check_freed_under(&buffer, 1);
 
     /* The pin must still be unpinned. */
-    CHECK_OK(gdr_unmap(g, buffer.handle, buffer.va, buffer.memory.size));
-    CHECK_OK(gdr_unpin_buffer(g, buffer.handle));
-    close_connection(g);
+    unmap_and_unpin(g, buffer.handle, buffer.va, buffer.memory.size);
+    CHECK_OK(gdr_close(g));
 }
 
 static void invalidation_two_mappings(enum gpu_memory kind)
 {
-    gdr_t g = open_connection();
-    struct buffer freed, alive;
-    int flag = -1;
+    gdr_t g = open_driver();
 
     gpu_init();
-    freed = buffer_pin_and_map(g, kind, SIZE);
-    alive = buffer_pin_and_map(g, kind, SIZE);
+    struct buffer freed = buffer_pin_and_map(g, kind, SIZE);
+    struct buffer alive = buffer_pin_and_map(g, kind, SIZE);
     CHECK(freed.va != alive.va && freed.handle.h != alive.handle.h);
     put_pattern(&freed, 1);
     put_pattern(&alive, 2);
@@ -89,16 +82,14 @@ static void invalidation_two_mappings(enum gpu_memory kind)
     gpu_free(&freed.memory);
     check_pattern(&alive, 2);
     check_freed_under(&freed, 1);
-    CHECK_OK(gdr_get_callback_flag(g, alive.handle, &flag));
-    CHECK_EQUAL(flag, 0);
+    CHECK_EQUAL(flag_of(g, alive.handle), 0);
     check_views_agree(&alive, 3);
 
-    CHECK_OK(gdr_unmap(g, freed.handle, freed.va, freed.memory.size));
-    CHECK_OK(gdr_unpin_buffer(g, freed.handle));
+    unmap_and_unpin(g, freed.handle, freed.va, freed.memory.size);
     check_untouchable(freed.va, freed.memory.size, SIGSEGV);
     check_views_agree(&alive, 4);
     buffer_drop(&alive);
-    close_connection(g);
+    CHECK_OK(gdr_close(g));
 }
 
 const struct test invalidation_tests[] = {

@@ -19,7 +19,7 @@ static struct family family_of(enum gpu_memory kind)
     struct family family;
 
     gpu_init();
-    family.g = open_connection();
+    family.g = open_driver();
     family.mapped = buffer_pin_and_map(family.g, kind, SIZE);
     family.pinned = buffer_pin(family.g, kind, SIZE, pin);
     put_pattern(&family.mapped, 1);
@@ -41,7 +41,7 @@ static void end_family(struct family *family)
     buffer_drop(&family->mapped);
     buffer_unpin(&family->pinned);
     gpu_free(&family->pinned.memory);
-    close_connection(family->g);
+    CHECK_OK(gdr_close(family->g));
 }
 
 static void run_child(void (*part)(int socket, void *context), struct family *family)
@@ -58,8 +58,7 @@ static void touch_before_and_after_free(int socket, void *context)
     const struct family *family = context;
 
     check_untouchable(family->mapped.va, family->mapped.memory.size, SIGSEGV);
-    signal_step(socket);
-    await_step(socket);
+    exchange_steps(socket);
     check_untouchable(family->mapped.va, family->mapped.memory.size, SIGSEGV);
 }
 
@@ -78,7 +77,7 @@ static void invalidation_fork_access_after_free(enum gpu_memory kind)
     buffer_unpin(&family.mapped);
     buffer_unpin(&family.pinned);
     gpu_free(&family.pinned.memory);
-    close_connection(family.g);
+    CHECK_OK(gdr_close(family.g));
 }
 
 /* ---- invalidation_fork_after_gdr_map ---- */
@@ -89,7 +88,7 @@ static void everything_fails(int socket, void *context)
     gdr_mh_t handles[2], fresh = {0};
     gdr_info_t info;
     void *va = NULL;
-    int flag, i;
+    int flag;
 
     (void)socket;
     handles[0] = family->mapped.handle;
@@ -98,7 +97,7 @@ static void everything_fails(int socket, void *context)
     CHECK(gdr_pin_buffer(family->g, (unsigned long)family->mapped.memory.address, SIZE, 0, 0, &fresh) != 0);
     CHECK(gdr_pin_buffer_v2(family->g, (unsigned long)family->mapped.memory.address, SIZE, 0, &fresh) != 0);
     CHECK_EQUAL(fresh.h, 0);
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         CHECK(gdr_get_info(family->g, handles[i], &info) != 0);
         CHECK(gdr_get_callback_flag(family->g, handles[i], &flag) != 0);
         CHECK(gdr_map(family->g, handles[i], &va, SIZE) != 0);
@@ -119,13 +118,13 @@ static void closing_affects_the_child_only(int socket, void *context)
 
 static void an_own_connection_works(int socket, void *context)
 {
-    gdr_t own = open_connection();
+    gdr_t own = open_driver();
 
     (void)socket;
     (void)context;
     driver_is_at_least(own, 2, 0);
     is_persistent(own);
-    close_connection(own);
+    CHECK_OK(gdr_close(own));
 }
 
 static void invalidation_fork_after_gdr_map(enum gpu_memory kind)
@@ -146,7 +145,7 @@ static void invalidation_fork_after_gdr_map(enum gpu_memory kind)
 static void mapping_the_parents_pin_fails(int socket, void *context)
 {
     struct family *family = context;
-    gdr_t own = open_connection();
+    gdr_t own = open_driver();
     gdr_mh_t fresh = {0};
     void *va = NULL;
 
@@ -157,7 +156,7 @@ static void mapping_the_parents_pin_fails(int socket, void *context)
     CHECK(gdr_map(own, family->pinned.handle, &va, SIZE) != 0);
     CHECK(gdr_pin_buffer(own, (unsigned long)family->pinned.memory.address, SIZE, 0, 0, &fresh) != 0);
     CHECK(va == NULL);
-    close_connection(own);
+    CHECK_OK(gdr_close(own));
 }
 
 static void invalidation_fork_child_gdr_map_parent(enum gpu_memory kind)
@@ -174,17 +173,15 @@ static void invalidation_fork_child_gdr_map_parent(enum gpu_memory kind)
 /* One of two processes that run this at the same time. Each frees its buffer while the other's is mapped. */
 static void map_and_free(int socket, enum gpu_memory kind, int frees_first)
 {
-    gdr_t g = open_connection();
+    gdr_t g = open_driver();
     unsigned seed = frees_first ? 10 : 20;
-    struct buffer kept, freed;
 
     gpu_init();
-    kept = buffer_pin_and_map(g, kind, SIZE);
-    freed = buffer_pin_and_map(g, kind, SIZE);
+    struct buffer kept = buffer_pin_and_map(g, kind, SIZE);
+    struct buffer freed = buffer_pin_and_map(g, kind, SIZE);
     put_pattern(&kept, seed);
     put_pattern(&freed, seed + 1);
-    signal_step(socket);
-    await_step(socket);
+    exchange_steps(socket);
 
     if (!frees_first)
         await_step(socket);
@@ -199,7 +196,7 @@ static void map_and_free(int socket, enum gpu_memory kind, int frees_first)
     check_pattern(&kept, seed);
     check_views_agree(&kept, seed + 2);
     buffer_drop(&kept);
-    close_connection(g);
+    CHECK_OK(gdr_close(g));
 }
 
 static void map_and_free_first(int socket, void *context)
@@ -233,7 +230,7 @@ static void pin_fails(gdr_t g, const struct offer *offer, unsigned long long tok
 
 static void pin_what_is_offered(int socket, void *context)
 {
-    gdr_t g = open_connection();
+    gdr_t g = open_driver();
     CUmemorytype type;
     struct offer offer;
 
@@ -248,20 +245,18 @@ static void pin_what_is_offered(int socket, void *context)
         pin_fails(g, &offer, offer.tokens.p2pToken, offer.tokens.vaSpaceToken);
         pin_fails(g, &offer, 0, 0);
     }
-    close_connection(g);
-    signal_step(socket);
-    await_step(socket);
+    CHECK_OK(gdr_close(g));
+    exchange_steps(socket);
 }
 
 static void invalidation_fork_child_gdr_pin_parent_with_tokens(enum gpu_memory kind)
 {
     struct process child = start_process(pin_what_is_offered, NULL);
-    gdr_t g = open_connection();
-    struct buffer buffer;
+    gdr_t g = open_driver();
     struct offer offer;
 
     gpu_init();
-    buffer = buffer_pin_and_map(g, kind, SIZE);
+    struct buffer buffer = buffer_pin_and_map(g, kind, SIZE);
     memset(&offer, 0, sizeof(offer));
     offer.address = buffer.memory.address;
     offer.size = buffer.memory.size;
@@ -273,7 +268,7 @@ static void invalidation_fork_child_gdr_pin_parent_with_tokens(enum gpu_memory k
     signal_step(child.socket);
     finish_process(&child);
     buffer_drop(&buffer);
-    close_connection(g);
+    CHECK_OK(gdr_close(g));
 }
 
 const struct test fork_tests[] = {

@@ -4,6 +4,7 @@
  */
 
 #include "buffer.h"
+#include "kit/descriptor.h"
 #include "processes.h"
 #include "tables.h"
 
@@ -18,13 +19,12 @@
 /* The sender is the test itself. The receiver was started before. */
 static void send_to(struct process *receiver, enum gpu_memory kind)
 {
-    gdr_t g = open_connection();
-    struct buffer mapped, pinned;
+    gdr_t g = open_driver();
 
     gpu_init();
-    mapped = buffer_pin_and_map(g, kind, SIZE);
-    pinned = buffer_pin(g, kind, SIZE, pin);
-    send_descriptor(receiver->socket, descriptor_of(g));
+    struct buffer mapped = buffer_pin_and_map(g, kind, SIZE);
+    struct buffer pinned = buffer_pin(g, kind, SIZE, pin);
+    (void)send_descriptor(receiver->socket, descriptor_of(g)); /* if that fails, so does the next */
     send_bytes(receiver->socket, (const void *)pinned.handle.h, HANDLE_BYTES);
     await_step(receiver->socket);
 
@@ -33,7 +33,7 @@ static void send_to(struct process *receiver, enum gpu_memory kind)
     check_views_agree(&pinned, 2);
     buffer_drop(&pinned);
     buffer_drop(&mapped);
-    close_connection(g);
+    CHECK_OK(gdr_close(g));
     signal_step(receiver->socket);
     finish_process(receiver);
 }
@@ -51,7 +51,7 @@ struct receiver {
 
 static void receive(struct receiver *receiver, int socket, enum gpu_memory kind)
 {
-    receiver->own = open_connection();
+    receiver->own = open_driver();
     gpu_init();
     receiver->buffer = buffer_pin(receiver->own, kind, SIZE, pin);
     receiver->descriptor = receive_descriptor(socket);
@@ -62,25 +62,18 @@ static void receive(struct receiver *receiver, int socket, enum gpu_memory kind)
     CHECK(dup2(receiver->descriptor, descriptor_of(receiver->own)) >= 0);
 }
 
-static void receiver_done(int socket)
-{
-    signal_step(socket);
-    await_step(socket);
-}
-
 static void pin_by_received_descriptor(int socket, void *context)
 {
     struct receiver receiver;
-    CUdeviceptr address;
     gdr_mh_t handle = {0};
 
     receive(&receiver, socket, *(enum gpu_memory *)context);
-    address = receiver.buffer.memory.address;
+    CUdeviceptr address = receiver.buffer.memory.address;
     CHECK_ERROR(gdr_pin_buffer(receiver.own, (unsigned long)address, SIZE, 0, 0, &handle), EACCES);
     CHECK_ERROR(gdr_pin_buffer_v2(receiver.own, (unsigned long)address, SIZE, 0, &handle), EACCES);
     CHECK(gdr_pin_buffer((gdr_t)(void *)receiver.forged, (unsigned long)address, SIZE, 0, 0, &handle) != 0);
     CHECK_EQUAL(handle.h, 0);
-    receiver_done(socket);
+    exchange_steps(socket);
 }
 
 static void map_by_received_descriptor(int socket, void *context)
@@ -97,20 +90,19 @@ static void map_by_received_descriptor(int socket, void *context)
     CHECK(gdr_map(receiver.own, senders, &va, SIZE) != 0);
     CHECK(gdr_map((gdr_t)(void *)receiver.forged, senders, &va, SIZE) != 0);
     CHECK(va == NULL);
-    receiver_done(socket);
+    exchange_steps(socket);
 }
 
 /* ---- Tests ---- */
 
 static void send_to_receiver(enum gpu_memory kind, void (*part)(int socket, void *context))
 {
-    gdr_t g = open_connection();
-    struct process receiver;
+    gdr_t g = open_driver();
 
     if (uses_dmabuf(g))
         waive("with dma-bufs there is no driver descriptor to send");
-    close_connection(g);
-    receiver = start_process(part, &kind);
+    CHECK_OK(gdr_close(g));
+    struct process receiver = start_process(part, &kind);
     send_to(&receiver, kind);
 }
 

@@ -37,9 +37,8 @@ static long refcount(void)
 static void check_refcount_becomes(long wanted)
 {
     struct timespec moment = {0, 10 * 1000 * 1000}, second = {1, 0};
-    int tries;
 
-    for (tries = 0; refcount() != wanted && tries < 100 + WATCHDOG_PATIENCE; tries++)
+    for (int tries = 0; refcount() != wanted && tries < 100 + WATCHDOG_PATIENCE; tries++)
         nanosleep(tries < 100 ? &moment : &second, NULL);
     CHECK_EQUAL(refcount(), wanted);
 }
@@ -53,10 +52,8 @@ struct owner {
 
 static struct buffer own_through(gdr_t g, const struct owner *owner)
 {
-    struct buffer buffer;
-
     gpu_init();
-    buffer = buffer_pin(g, owner->kind, SIZE, pin);
+    struct buffer buffer = buffer_pin(g, owner->kind, SIZE, pin);
     if (owner->maps)
         buffer_map(&buffer);
     return buffer;
@@ -64,57 +61,49 @@ static struct buffer own_through(gdr_t g, const struct owner *owner)
 
 static struct buffer own(const struct owner *owner)
 {
-    return own_through(open_connection(), owner);
+    return own_through(open_driver(), owner);
 }
 
 /* Exits without unpinning or closing. */
 static void end_with_pin(int socket, void *context)
 {
     own(context);
-    signal_step(socket);
-    await_step(socket);
+    exchange_steps(socket);
 }
 
 static void unpin(int socket, void *context)
 {
     struct buffer buffer = own(context);
 
-    signal_step(socket);
-    await_step(socket);
+    exchange_steps(socket);
     CHECK_OK(gdr_unpin_buffer(buffer.g, buffer.handle));
-    signal_step(socket);
-    await_step(socket);
-    close_connection(buffer.g);
+    exchange_steps(socket);
+    CHECK_OK(gdr_close(buffer.g));
 }
 
 static void close_without_unpin(int socket, void *context)
 {
     struct buffer buffer = own(context);
 
-    signal_step(socket);
-    await_step(socket);
-    close_connection(buffer.g);
-    signal_step(socket);
-    await_step(socket);
+    exchange_steps(socket);
+    CHECK_OK(gdr_close(buffer.g));
+    exchange_steps(socket);
 }
 
 /* Closes the descriptor without the library's knowledge, and keeps running. */
 static void lose_descriptor(int socket, void *context)
 {
     struct buffer buffer = own(context);
-    int holds;
 
-    signal_step(socket);
-    await_step(socket);
+    exchange_steps(socket);
     CHECK(close(descriptor_of(buffer.g)) == 0);
     /* A remaining mapping holds the driver's file, and so the pin; or the module has ended it with the descriptor. */
-    holds = buffer.va != NULL && fault_at(buffer.va) == 0;
+    int holds = buffer.va != NULL && fault_at(buffer.va) == 0;
     send_bytes(socket, &holds, sizeof(holds));
     await_step(socket);
     if (buffer.va != NULL)
         CHECK_OK(gdr_unmap(buffer.g, buffer.handle, buffer.va, buffer.memory.size));
-    signal_step(socket);
-    await_step(socket);
+    exchange_steps(socket);
     _exit(0);
 }
 
@@ -138,17 +127,13 @@ static void close_inherited(int socket, void *context)
 /* Pins after the fork; then its child closes the connection. */
 static struct buffer own_after_fork(int socket, const struct owner *owner, struct process *child)
 {
-    gdr_t g = open_connection();
-    struct buffer buffer;
+    gdr_t g = open_driver();
 
     *child = start_process(close_inherited, &g);
-    buffer = own_through(g, owner);
-    signal_step(socket);
-    await_step(socket);
-    signal_step(child->socket);
-    await_step(child->socket);
-    signal_step(socket);
-    await_step(socket);
+    struct buffer buffer = own_through(g, owner);
+    exchange_steps(socket);
+    exchange_steps(child->socket);
+    exchange_steps(socket);
     return buffer;
 }
 
@@ -157,9 +142,8 @@ static void close_after_child(int socket, void *context)
     struct process child;
     struct buffer buffer = own_after_fork(socket, context, &child);
 
-    close_connection(buffer.g);
-    signal_step(socket);
-    await_step(socket);
+    CHECK_OK(gdr_close(buffer.g));
+    exchange_steps(socket);
     finish_process(&child);
 }
 
@@ -172,8 +156,7 @@ static void lose_descriptor_after_child(int socket, void *context)
     if (buffer.va != NULL)
         CHECK_OK(gdr_unmap(buffer.g, buffer.handle, buffer.va, buffer.memory.size));
     CHECK(close(descriptor_of(buffer.g)) == 0);
-    signal_step(socket);
-    await_step(socket);
+    exchange_steps(socket);
     finish_process(&child);
     _exit(0);
 }
@@ -181,13 +164,10 @@ static void lose_descriptor_after_child(int socket, void *context)
 /* Exits without unpinning or closing, after the child that inherited its descriptor. */
 static void end_after_inheriting_child(int socket, void *context)
 {
-    struct process child;
-
     own(context);
-    child = start_process(inherit, NULL);
+    struct process child = start_process(inherit, NULL);
     finish_process(&child);
-    signal_step(socket);
-    await_step(socket);
+    exchange_steps(socket);
 }
 
 /* ---- The test; it holds no pins itself ---- */
@@ -205,8 +185,7 @@ static struct process start_owner(void (*part)(int socket, void *context), struc
 
 static void next_step(struct process *process, long pins_then)
 {
-    signal_step(process->socket);
-    await_step(process->socket);
+    exchange_steps(process->socket);
     check_refcount_becomes(unpinned + pins_then);
 }
 
@@ -220,11 +199,9 @@ static void end(struct process *process)
 static void owners_end(struct owner *owner)
 {
     static void (*const after_child[])(int, void *) = {close_after_child, lose_descriptor_after_child};
-    struct process process;
-    size_t i;
     int holds;
+    struct process process = start_owner(unpin, owner);
 
-    process = start_owner(unpin, owner);
     next_step(&process, 0);
     end(&process);
 
@@ -245,7 +222,7 @@ static void owners_end(struct owner *owner)
     process = start_owner(end_after_inheriting_child, owner);
     end(&process);
 
-    for (i = 0; i < sizeof(after_child) / sizeof(after_child[0]); i++) {
+    for (size_t i = 0; i < sizeof(after_child) / sizeof(after_child[0]); i++) {
         process = start_owner(after_child[i], owner);
         next_step(&process, 1); /* closed by the child */
         next_step(&process, 0); /* by both; the child still runs */
@@ -259,12 +236,12 @@ static void owners_end(struct owner *owner)
 
 static void leakage_pin_pages_fork(enum gpu_memory kind)
 {
-    gdr_t g = open_connection();
+    gdr_t g = open_driver();
     struct owner owner;
 
     if (uses_dmabuf(g))
         waive("dma-bufs are not counted");
-    close_connection(g);
+    CHECK_OK(gdr_close(g));
     unpinned = refcount();
     if (unpinned < 0)
         waive(REFCOUNT " does not show the count; load gdrdrv with dbg_enabled=1");

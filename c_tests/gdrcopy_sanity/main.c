@@ -1,11 +1,4 @@
-/*
- * gdrcopy_sanity: tests a libgdrapi.so.2 and its driver, with the test names of NVIDIA's GDRCopy 2.6.
- *
- *   main.c     which tests to run
- *   runner.c   runs each in its own process
- *   attributes.c, basic.c, data_validation.c, mix_mappings.c, invalidation*.c, leakage.c   the tests
- *   connection.c, gpu_memory.c, buffer.c, processes.c                                      shared by the tests
- */
+/* gdrcopy_sanity: tests a libgdrapi.so.2 and its driver, with the test names of NVIDIA's GDRCopy 2.6. */
 
 #include "runner.h"
 #include "tables.h"
@@ -41,11 +34,8 @@ static void add(const struct test *test, enum gpu_memory kind, const char *suffi
 
 static void add_all(void)
 {
-    size_t i;
-    const struct test *test;
-
-    for (i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
-        for (test = tables[i]; test->name != NULL; test++) {
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
+        for (const struct test *test = tables[i]; test->name != NULL; test++) {
             add(test, MEM_ALLOC, test->variants == BOTH_KINDS ? "_cumemalloc" : "");
             if (test->variants == BOTH_KINDS)
                 add(test, MEM_CREATE, "_vmmalloc");
@@ -65,9 +55,7 @@ static void choose(const struct run *run)
 
 static void choose_by_name(const char *name)
 {
-    size_t i;
-
-    for (i = 0; i < all_count; i++)
+    for (size_t i = 0; i < all_count; i++)
         if (strcmp(all[i].name, name) == 0) {
             choose(&all[i]);
             return;
@@ -78,9 +66,7 @@ static void choose_by_name(const char *name)
 
 static void choose_default(void)
 {
-    size_t i;
-
-    for (i = 0; i < all_count; i++)
+    for (size_t i = 0; i < all_count; i++)
         if (option_extended || !all[i].test->extended)
             choose(&all[i]);
 }
@@ -155,14 +141,13 @@ static void read_options(int argc, char **argv)
 int main(int argc, char **argv)
 {
     int failed = 0;
-    size_t i;
 
     setvbuf(stdout, NULL, _IOLBF, 0); /* keeps the order with stderr and with what the tests print */
     add_all();
     read_options(argc, argv);
     if (chosen_count == 0)
         choose_default();
-    for (i = 0; i < chosen_count; i++) {
+    for (size_t i = 0; i < chosen_count; i++) {
         if (option_list) {
             puts(chosen[i].name);
             continue;

@@ -24,12 +24,11 @@ static const struct way ways[] = {
 static int map_again(const struct buffer *first, const struct way *way, struct buffer *second)
 {
     void *va = NULL;
-    int result;
 
     *second = *first;
     second->handle.h = 0;
-    result = gdr_pin_buffer_v2(first->g, (unsigned long)first->memory.address, first->memory.size, way->pin_flag,
-                               &second->handle);
+    int result = gdr_pin_buffer_v2(first->g, (unsigned long)first->memory.address, first->memory.size, way->pin_flag,
+                                   &second->handle);
     if (result != 0) {
         CHECK(way->pin_flag != GDR_PIN_FLAG_DEFAULT);
         return 0;
@@ -52,9 +51,7 @@ static int map_again(const struct buffer *first, const struct way *way, struct b
 /* Writes through one mapping are read through the other, and by CUDA. */
 static void see_each_other(const struct buffer *one, const struct buffer *other)
 {
-    unsigned seed;
-
-    for (seed = 1; seed <= 4; seed++) {
+    for (unsigned seed = 1; seed <= 4; seed++) {
         put_pattern(one, 2 * seed);
         check_pattern(other, 2 * seed);
         put_pattern(other, 2 * seed + 1);
@@ -67,16 +64,14 @@ static void see_each_other(const struct buffer *one, const struct buffer *other)
 
 static void data_validation_mix_mappings(enum gpu_memory kind)
 {
-    gdr_t g = open_connection();
-    struct buffer first, second;
-    gdr_mapping_type_t type;
+    gdr_t g = open_driver();
+    struct buffer second;
     int others = 0;
-    size_t i;
 
     gpu_init();
-    first = buffer_pin_and_map(g, kind, SIZE);
-    type = info_of(g, first.handle).mapping_type;
-    for (i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+    struct buffer first = buffer_pin_and_map(g, kind, SIZE);
+    gdr_mapping_type_t type = info_of(g, first.handle).mapping_type;
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         if (!map_again(&first, &ways[i], &second)) {
             CHECK(ways[i].pin_flag || ways[i].type != type); /* the default type can also be requested by name */
             say("no %s mapping", ways[i].name);
@@ -93,7 +88,7 @@ static void data_validation_mix_mappings(enum gpu_memory kind)
         check_views_agree(&first, 1);
     }
     buffer_drop(&first);
-    close_connection(g);
+    CHECK_OK(gdr_close(g));
     if (others == 0)
         waive("the platform has only one mapping type; two mappings of that type see each other's writes");
 }

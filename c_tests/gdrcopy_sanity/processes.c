@@ -51,10 +51,8 @@ void finish_process(struct process *process)
 
 void kill_process(struct process *process)
 {
-    int status;
-
     CHECK(kill(process->pid, SIGKILL) == 0);
-    status = wait_for(process);
+    int status = wait_for(process);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
@@ -97,60 +95,15 @@ void await_step(int socket)
     receive_bytes(socket, &step, 1);
 }
 
+void exchange_steps(int socket)
+{
+    signal_step(socket);
+    await_step(socket);
+}
+
 void await_end(int socket)
 {
     char nothing;
 
     CHECK(recv(socket, &nothing, 1, 0) <= 0);
-}
-
-/* Room for the control message that carries one descriptor, aligned as it must be. */
-union descriptor_message {
-    struct cmsghdr header;
-    char room[CMSG_SPACE(sizeof(int))];
-};
-
-void send_descriptor(int socket, int descriptor)
-{
-    char byte = 0;
-    struct iovec data = {&byte, 1};
-    union descriptor_message control;
-    struct msghdr message;
-    struct cmsghdr *header;
-
-    memset(&control, 0, sizeof(control));
-    memset(&message, 0, sizeof(message));
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    message.msg_control = &control;
-    message.msg_controllen = sizeof(control);
-    header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
-    if (sendmsg(socket, &message, MSG_NOSIGNAL) != 1)
-        other_side_ended();
-}
-
-int receive_descriptor(int socket)
-{
-    char byte;
-    struct iovec data = {&byte, 1};
-    union descriptor_message control;
-    struct msghdr message;
-    struct cmsghdr *header;
-    int descriptor;
-
-    memset(&message, 0, sizeof(message));
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    message.msg_control = &control;
-    message.msg_controllen = sizeof(control);
-    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1)
-        other_side_ended();
-    header = CMSG_FIRSTHDR(&message);
-    CHECK(header != NULL && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int)));
-    memcpy(&descriptor, CMSG_DATA(header), sizeof(int));
-    return descriptor;
 }

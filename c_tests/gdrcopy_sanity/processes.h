@@ -30,14 +30,12 @@ void kill_process(struct process *process);
 /* One side signals that it has reached a step, the other waits for it. */
 void signal_step(int socket);
 void await_step(int socket);
+/* Signals a step, and waits for the next. */
+void exchange_steps(int socket);
 /* Waits until the other side has closed its socket, or ended. */
 void await_end(int socket);
 
 void send_bytes(int socket, const void *bytes, size_t size);
 void receive_bytes(int socket, void *bytes, size_t size);
-
-/* Passes a descriptor of an open file; it gets a new number in the receiver. */
-void send_descriptor(int socket, int descriptor);
-int receive_descriptor(int socket);
 
 #endif

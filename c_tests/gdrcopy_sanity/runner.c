@@ -67,15 +67,14 @@ void run_in_child(struct run *run)
     static const char *const words[] = {"passed", "FAILED", "waived"};
     double start = now_s();
     sigset_t sigchld, before;
-    pid_t child;
-    int status, hung;
+    int hung;
 
     running_test = run->name;
     sigemptyset(&sigchld);
     sigaddset(&sigchld, SIGCHLD);
     sigprocmask(SIG_BLOCK, &sigchld, &before);
     fflush(NULL);
-    child = fork();
+    pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         sigprocmask(SIG_SETMASK, &before, NULL);
@@ -83,7 +82,7 @@ void run_in_child(struct run *run)
         run->test->run(run->kind);
         exit(0);
     }
-    status = wait_status(child, &sigchld, &hung);
+    int status = wait_status(child, &sigchld, &hung);
     sigprocmask(SIG_SETMASK, &before, NULL);
     run->verdict = judge(run->name, status, hung);
     say("%s after %.3f s", words[run->verdict], now_s() - start);
@@ -91,21 +90,19 @@ void run_in_child(struct run *run)
 
 static size_t count_of(const struct run *runs, size_t count, enum verdict verdict)
 {
-    size_t found = 0, i;
+    size_t found = 0;
 
-    for (i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++)
         found += runs[i].verdict == verdict;
     return found;
 }
 
 static void print_names(const char *title, const struct run *runs, size_t count, enum verdict verdict)
 {
-    size_t i;
-
     if (count_of(runs, count, verdict) == 0)
         return;
     printf("\nList of %s tests:\n", title);
-    for (i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++)
         if (runs[i].verdict == verdict)
             printf("    %s\n", runs[i].name);
 }

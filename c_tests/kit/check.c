@@ -95,27 +95,54 @@ int is_another_library(void)
 
 void in_child(void (*part)(void))
 {
-    int status;
-    pid_t child;
+    finish_child(start_child(part));
+}
 
+pid_t start_child(void (*part)(void))
+{
     fflush(NULL);
-    child = fork();
+    pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         part();
         fflush(NULL);
         _exit(0);
     }
+    return child;
+}
+
+void finish_child(pid_t child)
+{
+    int status;
+
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status));
     CHECK_EQUAL(WEXITSTATUS(status), 0);
 }
 
+void in_thread(void *(*part)(void *), void *argument)
+{
+    finish_thread(start_thread(part, argument));
+}
+
+pthread_t start_thread(void *(*part)(void *), void *argument)
+{
+    pthread_t thread;
+
+    CHECK_OK(pthread_create(&thread, NULL, part, argument));
+    return thread;
+}
+
+void finish_thread(pthread_t thread)
+{
+    CHECK_OK(pthread_join(thread, NULL));
+}
+
 int open_descriptors(void)
 {
-    int open = 0, fd;
+    int open = 0;
 
-    for (fd = 0; fd < 1024; fd++) {
+    for (int fd = 0; fd < 1024; fd++) {
         int copy = dup(fd);
 
         if (copy >= 0) {
@@ -124,4 +151,14 @@ int open_descriptors(void)
         }
     }
     return open;
+}
+
+struct named_test all_tests[128];
+int tests_count;
+
+void add_test(const char *name, void (*run)(void))
+{
+    CHECK(tests_count < 128);
+    all_tests[tests_count].name = name;
+    all_tests[tests_count++].run = run;
 }

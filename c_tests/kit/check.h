@@ -6,6 +6,7 @@
 #define CHECK_H
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,9 +62,37 @@ int is_another_library(void);
 
 /* Runs part of a test in a forked child, whose failed checks fail this program too. */
 void in_child(void (*part)(void));
+/* The same in two steps. */
+pid_t start_child(void (*part)(void));
+void finish_child(pid_t child);
+
+/* Runs part of a test in another thread. */
+void in_thread(void *(*part)(void *), void *argument);
+pthread_t start_thread(void *(*part)(void *), void *argument);
+void finish_thread(pthread_t thread);
 
 /* Number of open file descriptors. */
 int open_descriptors(void);
+
+/* ---- Programs whose tests can be run by name ---- */
+
+/* TEST(name) { ... } */
+#define TEST(test)                                                                                                     \
+    static void test(void);                                                                                            \
+    __attribute__((constructor)) static void add_##test(void)                                                          \
+    {                                                                                                                  \
+        add_test(#test, test);                                                                                         \
+    }                                                                                                                  \
+    static void test(void)
+
+void add_test(const char *name, void (*run)(void));
+
+/* All, in the order of their files and in these. */
+extern struct named_test {
+    const char *name;
+    void (*run)(void);
+} all_tests[128];
+extern int tests_count;
 
 #ifdef __cplusplus
 }

@@ -12,12 +12,9 @@ static void on_fault(int number)
 
 static struct fault_handlers install(void)
 {
+    struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_NODEFER};
     struct fault_handlers old;
-    struct sigaction action;
 
-    memset(&action, 0, sizeof(action));
-    action.sa_handler = on_fault;
-    action.sa_flags = SA_NODEFER;
     CHECK(sigaction(SIGSEGV, &action, &old.segv) == 0);
     CHECK(sigaction(SIGBUS, &action, &old.bus) == 0);
     return old;
@@ -67,9 +64,7 @@ __attribute__((noinline, no_sanitize("address"))) int fault_at(const volatile vo
 
 void check_pages(const char *file, int line, const unsigned char *va, size_t size, int signal, unsigned char value)
 {
-    size_t i;
-
-    for (i = 0; i < size; i += (size_t)sysconf(_SC_PAGESIZE)) {
+    for (size_t i = 0; i < size; i += (size_t)sysconf(_SC_PAGESIZE)) {
         unsigned char got = 0;
         int raised = touch(va + i, &got);
 

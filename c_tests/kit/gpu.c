@@ -63,19 +63,18 @@ static void allocate(struct gpu_buffer *buffer, size_t size)
 
 static void create(struct gpu_buffer *buffer, size_t size)
 {
-    CUmemAllocationProp prop;
-    CUmemAccessDesc access;
+    const CUmemAllocationProp prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu_under_test},
+        .allocFlags.gpuDirectRDMACapable = 1,
+    };
+    const CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     size_t granularity;
 
     if (!has_attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED))
         waive("the GPU has no virtual memory management (cuMemCreate)");
     if (!has_attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED))
         waive("memory from cuMemCreate cannot be pinned on this GPU");
-    memset(&prop, 0, sizeof(prop));
-    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    prop.location.id = gpu_under_test;
-    prop.allocFlags.gpuDirectRDMACapable = 1;
     CUDA(cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
 
     buffer->size = round_up(size, granularity);
@@ -83,18 +82,14 @@ static void create(struct gpu_buffer *buffer, size_t size)
     CUDA(cuMemCreate(&buffer->handle, buffer->size, &prop, 0));
     CUDA(cuMemAddressReserve(&buffer->allocation, buffer->reserved, 0, 0, 0));
     CUDA(cuMemMap(buffer->allocation, buffer->size, 0, buffer->handle, 0));
-    access.location = prop.location;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     CUDA(cuMemSetAccess(buffer->allocation, buffer->size, &access, 1));
     buffer->address = buffer->allocation;
 }
 
 struct gpu_buffer gpu_alloc(enum gpu_memory kind, size_t size)
 {
-    struct gpu_buffer buffer;
+    struct gpu_buffer buffer = {.kind = kind};
 
-    memset(&buffer, 0, sizeof(buffer));
-    buffer.kind = kind;
     if (kind == MEM_CREATE)
         create(&buffer, size);
     else
@@ -104,10 +99,8 @@ struct gpu_buffer gpu_alloc(enum gpu_memory kind, size_t size)
 
 struct gpu_buffer gpu_alloc_small(size_t size)
 {
-    struct gpu_buffer buffer;
+    struct gpu_buffer buffer = {.size = size};
 
-    memset(&buffer, 0, sizeof(buffer));
-    buffer.size = size;
     CUDA(cuMemAlloc(&buffer.allocation, size));
     buffer.address = buffer.allocation;
     return buffer;
@@ -139,9 +132,8 @@ void fill(void *buffer, size_t size, unsigned seed)
 {
     unsigned char *byte = buffer;
     uint32_t state = seed * 2654435761u + 1;
-    size_t i;
 
-    for (i = 0; i < size; i++) {
+    for (size_t i = 0; i < size; i++) {
         state = state * 1664525u + 1013904223u;
         byte[i] = (unsigned char)(state >> 24);
     }

@@ -1,5 +1,13 @@
 #include "library.h"
 
+gdr_t open_driver(void)
+{
+    gdr_t g = gdr_open();
+
+    CHECK(g != NULL);
+    return g;
+}
+
 gdr_mh_t pin(gdr_t g, CUdeviceptr address, size_t size)
 {
     gdr_mh_t handle = {0};
@@ -18,6 +26,12 @@ void *map(gdr_t g, gdr_mh_t handle, size_t size)
     return va;
 }
 
+void unmap_and_unpin(gdr_t g, gdr_mh_t handle, void *va, size_t size)
+{
+    CHECK_OK(gdr_unmap(g, handle, va, size));
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+}
+
 gdr_info_t info_of(gdr_t g, gdr_mh_t handle)
 {
     gdr_info_t info;
@@ -25,6 +39,42 @@ gdr_info_t info_of(gdr_t g, gdr_mh_t handle)
     memset(&info, 0xee, sizeof(info));
     CHECK_OK(gdr_get_info_v2(g, handle, &info));
     return info;
+}
+
+int flag_of(gdr_t g, gdr_mh_t handle)
+{
+    int flag = -1;
+
+    CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
+    return flag;
+}
+
+void check_shows(gdr_mh_t handle, void *va, CUdeviceptr address, size_t size)
+{
+    static unsigned seed;
+    unsigned own_seed = __atomic_fetch_add(&seed, 2, __ATOMIC_RELAXED);
+    unsigned char *sent = malloc(size), *seen = malloc(size);
+
+    CHECK(sent != NULL && seen != NULL);
+    fill(sent, size, own_seed);
+    CHECK_OK(gdr_copy_to_mapping(handle, va, sent, size));
+    gpu_read(seen, address, size);
+    CHECK_BYTES(seen, sent, size);
+    fill(sent, size, own_seed + 1);
+    gpu_write(address, sent, size);
+    CHECK_OK(gdr_copy_from_mapping(handle, seen, va, size));
+    CHECK_BYTES(seen, sent, size);
+    free(sent);
+    free(seen);
+}
+
+void check_works(gdr_t g, gdr_mh_t handle, size_t size)
+{
+    void *va = map(g, handle, size);
+
+    CHECK_EQUAL(info_of(g, handle).mapped, 1);
+    check_shows(handle, va, info_of(g, handle).va, size);
+    CHECK_OK(gdr_unmap(g, handle, va, size));
 }
 
 int driver_is_at_least(gdr_t g, int major, int minor)

@@ -10,9 +10,29 @@ extern "C" {
 #endif
 
 /* Calls that must succeed. */
+gdr_t open_driver(void);
 gdr_mh_t pin(gdr_t g, CUdeviceptr address, size_t size);
 void *map(gdr_t g, gdr_mh_t handle, size_t size);
+void unmap_and_unpin(gdr_t g, gdr_mh_t handle, void *va, size_t size);
 gdr_info_t info_of(gdr_t g, gdr_mh_t handle);
+int flag_of(gdr_t g, gdr_mh_t handle);
+
+/* CUDA sees what is copied to the mapping, and copies from the mapping return what CUDA writes. */
+void check_shows(gdr_mh_t handle, void *va, CUdeviceptr address, size_t size);
+
+/* The pin can be mapped, and then shows its memory. */
+void check_works(gdr_t g, gdr_mh_t handle, size_t size);
+
+/* The 40 bytes that the symbol gdr_get_info fills, from before there was mapping_type. */
+struct info_v1 {
+    uint64_t va;
+    uint64_t mapped_size;
+    uint32_t page_size;
+    uint64_t tm_cycles;
+    uint32_t cycles_per_ms;
+    unsigned mapped : 1;
+    unsigned wc_mapping : 1;
+};
 
 /* ---- Properties of driver and platform ---- */
 

@@ -23,10 +23,9 @@ static const char *stat_of(const char *process, const char *thread)
     static char text[1024];
     char path[600];
     size_t size = 0;
-    FILE *file;
 
     snprintf(path, sizeof(path), "/proc/%s%s%s/stat", process, thread != NULL ? "/task/" : "", thread != NULL ? thread : "");
-    file = fopen(path, "r");
+    FILE *file = fopen(path, "r");
     if (file != NULL) {
         size = fread(text, 1, sizeof(text) - 1, file);
         fclose(file);
@@ -41,10 +40,9 @@ static int process_runs(const char *process, FILE *report)
     char path[300];
     struct dirent *entry;
     int runs = 0;
-    DIR *threads;
 
     snprintf(path, sizeof(path), "/proc/%s/task", process);
-    threads = opendir(path);
+    DIR *threads = opendir(path);
     while (threads != NULL && (entry = readdir(threads)) != NULL) {
         const char *stat = isdigit((unsigned char)entry->d_name[0]) ? stat_of(process, entry->d_name) : NULL;
 
@@ -53,10 +51,9 @@ static int process_runs(const char *process, FILE *report)
         runs |= stat[0] == 'R' || stat[0] == 'D';
         if (report != NULL) {
             char where[64] = "";
-            FILE *file;
 
             snprintf(path, sizeof(path), "/proc/%.20s/task/%.20s/wchan", process, entry->d_name);
-            file = fopen(path, "r");
+            FILE *file = fopen(path, "r");
             if (file == NULL || fgets(where, sizeof(where), file) == NULL)
                 where[0] = '\0';
             if (file != NULL)
