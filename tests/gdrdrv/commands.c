@@ -10,7 +10,7 @@ static const struct {
     {GDRDRV_IOC_GET_ATTR, 5},      {GDRDRV_IOC_PIN_BUFFER_V2, 5},    {GDRDRV_IOC_REQ_MAPPING_TYPE, 5},
 };
 
-static void version_is_2_and_at_least_that_of_the_oldest_library(void)
+TEST(version_is_2_and_at_least_that_of_the_oldest_library)
 {
     struct gdrdrv_get_version version = {0, 0};
 
@@ -20,12 +20,11 @@ static void version_is_2_and_at_least_that_of_the_oldest_library(void)
     CHECK(version.minimum_gdr_api_version <= version.gdrdrv_version);
 }
 
-static void releases_know_their_commands(void)
+TEST(releases_know_their_commands)
 {
     int fd = driver_open();
-    size_t i;
 
-    for (i = 0; i < COUNT(commands); i++) {
+    for (size_t i = 0; i < COUNT(commands); i++) {
         unsigned char argument[64] = {0};
         int error = command(fd, commands[i].number, argument);
 
@@ -34,7 +33,7 @@ static void releases_know_their_commands(void)
 }
 
 /* Numbers that encode the sizes of the structs, and others close to the real ones. */
-static void unknown_commands_are_enotty(void)
+TEST(unknown_commands_are_enotty)
 {
     const unsigned long numbers[] = {
         _IOWR(GDRDRV_IOC_MAGIC, 0, void *),   _IOWR(GDRDRV_IOC_MAGIC, 9, void *),
@@ -44,16 +43,15 @@ static void unknown_commands_are_enotty(void)
     };
     unsigned char argument[64] = {0};
     int fd = driver_open();
-    size_t i;
 
-    for (i = 0; i < COUNT(numbers); i++)
+    for (size_t i = 0; i < COUNT(numbers); i++)
         CHECK_ERROR(command(fd, numbers[i], argument), ENOTTY);
     CHECK_ERROR(command(fd, 0, argument), expected("ioctl of another type", ENOTTY));
     CHECK_ERROR(command(fd, _IOWR(GDRDRV_IOC_MAGIC + 1, 255, void *), argument),
                 expected("ioctl of another type", ENOTTY));
 }
 
-static void attributes_are_0_or_1_and_unknown_ones_einval(void)
+TEST(attributes_are_0_or_1_and_unknown_ones_einval)
 {
     struct gdrdrv_get_attr attribute;
     int fd = driver_open();
@@ -73,15 +71,14 @@ static void attributes_are_0_or_1_and_unknown_ones_einval(void)
     CHECK_EQUAL(attribute.val, 77);
 }
 
-static void inaccessible_arguments_are_efault(void)
+TEST(inaccessible_arguments_are_efault)
 {
     unsigned char *page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int fd = driver_open();
-    size_t i;
 
     CHECK(page != MAP_FAILED);
     CHECK(munmap(page + PAGE, PAGE) == 0);
-    for (i = 0; i < COUNT(commands); i++) {
+    for (size_t i = 0; i < COUNT(commands); i++) {
         if (!since(commands[i].since))
             continue;
         CHECK_ERROR(command(fd, commands[i].number, NULL), EFAULT);
@@ -95,7 +92,7 @@ static void inaccessible_arguments_are_efault(void)
 }
 
 /* The program would not know its handle. */
-static void pin_whose_handle_cannot_be_returned_is_undone(void)
+TEST(pin_whose_handle_cannot_be_returned_is_undone)
 {
     struct memory memory = memory_alloc(UNIT);
     unsigned char *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -117,7 +114,7 @@ static void pin_whose_handle_cannot_be_returned_is_undone(void)
 
 /* Commands without output do not write their argument, so they cannot fail after they are
    done. */
-static void commands_without_output_accept_read_only_arguments(void)
+TEST(commands_without_output_accept_read_only_arguments)
 {
     struct memory memory = memory_alloc(UNIT);
     void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -131,14 +128,3 @@ static void commands_without_output_accept_read_only_arguments(void)
         CHECK_OK(command(fd, GDRDRV_IOC_REQ_MAPPING_TYPE, page));
     CHECK_OK(command(fd, GDRDRV_IOC_UNPIN_BUFFER, page)); /* its handle is also the first field */
 }
-
-const struct contract_case command_cases[] = {
-    CASE(version_is_2_and_at_least_that_of_the_oldest_library),
-    CASE(releases_know_their_commands),
-    CASE(unknown_commands_are_enotty),
-    CASE(attributes_are_0_or_1_and_unknown_ones_einval),
-    CASE(inaccessible_arguments_are_efault),
-    CASE(pin_whose_handle_cannot_be_returned_is_undone),
-    CASE(commands_without_output_accept_read_only_arguments),
-    {NULL, NULL},
-};

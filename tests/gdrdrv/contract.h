@@ -6,18 +6,7 @@
 
 #include <stdbool.h>
 
-/* ---- Cases, each in a process of its own, which must end with nothing pinned ---- */
-
-struct contract_case {
-    const char *name;
-    void (*run)(void);
-};
-
-#define CASE(name) {#name, name}
-
-/* Arrays that end with an entry without a name. */
-extern const struct contract_case command_cases[], pin_cases[], handle_cases[], mapping_cases[], free_cases[],
-    owner_cases[], file_cases[];
+/* ---- Cases, each a TEST in a process of its own, which must end with nothing pinned ---- */
 
 /* Runs this program again with the descriptor of a device, and ends with `then`. */
 _Noreturn void exec_self(const char *then, int fd);

@@ -90,9 +90,8 @@ static enum implementation detected(void)
     } names[] = {{"gdrdrv-c", GDRDRV_C}, {"nvidia", NVIDIA}, {"gdremu", GDREMU}, {"gdremu-defects", DEFECTS}};
     const char *set = getenv("GDRDRV_IMPLEMENTATION");
     const char *(*provider)(void);
-    size_t i;
 
-    for (i = 0; set != NULL && i < COUNT(names); i++)
+    for (size_t i = 0; set != NULL && i < COUNT(names); i++)
         if (strcmp(set, names[i].name) == 0)
             return names[i].is;
     CHECK(set == NULL); /* GDRDRV_IMPLEMENTATION must be gdrdrv-c, nvidia, gdremu or gdremu-defects */
@@ -114,9 +113,8 @@ enum implementation implementation(void)
 long expected(const char *what, long contract)
 {
     bool known = false;
-    size_t i;
 
-    for (i = 0; i < COUNT(differences); i++) {
+    for (size_t i = 0; i < COUNT(differences); i++) {
         const struct difference *d = &differences[i];
 
         if (strcmp(d->what, what) != 0)

@@ -7,7 +7,7 @@
 #define PARAMS "/proc/driver/gdrdrv/params"
 #define REFCOUNT "/proc/driver/gdrdrv/nv_get_pages_refcount"
 
-static void node_is_a_character_device(void)
+TEST(node_is_a_character_device)
 {
     struct stat status;
     int fd = driver_open();
@@ -38,14 +38,14 @@ static unsigned int major_in_proc_devices(void)
 static int open_node(unsigned int major, unsigned int minor)
 {
     char path[] = "/tmp/gdrdrv-XXXXXX", node[32];
-    int made, opened = -1, error;
+    int opened = -1;
 
     CHECK(mkdtemp(path) != NULL);
     snprintf(node, sizeof(node), "%s/node", path);
-    made = mknod(node, S_IFCHR | 0600, makedev(major, minor));
+    int made = mknod(node, S_IFCHR | 0600, makedev(major, minor));
     if (made == 0)
         opened = open(node, O_RDWR | O_CLOEXEC);
-    error = opened >= 0 ? 0 : errno;
+    int error = opened >= 0 ? 0 : errno;
     (void)unlink(node);
     (void)rmdir(path);
     if (made != 0)
@@ -54,20 +54,20 @@ static int open_node(unsigned int major, unsigned int minor)
     return error;
 }
 
-static void only_minor_0_can_be_opened(void)
+TEST(only_minor_0_can_be_opened)
 {
-    unsigned int major = major_in_proc_devices(), minor;
+    unsigned int major = major_in_proc_devices();
     long error = expected("open of other minors", ENXIO);
 
     if (major == 0)
         waive("/proc/devices does not list gdrdrv");
     CHECK_OK(open_node(major, 0));
-    for (minor = 1; error != ANY && minor < 256; minor++)
+    for (unsigned int minor = 1; error != ANY && minor < 256; minor++)
         CHECK_ERROR(open_node(major, minor), error);
 }
 
 /* Lines that later releases and other modules append are ignored. */
-static void params_show_version_and_mode(void)
+TEST(params_show_version_and_mode)
 {
     struct gdrdrv_get_version version;
     char line[128] = "", wanted[64];
@@ -106,25 +106,22 @@ static void params_show_version_and_mode(void)
 }
 
 /* A descriptor that was opened before the pins shows them. */
-static void refcount_is_read_live(void)
+TEST(refcount_is_read_live)
 {
     int count = open(REFCOUNT, O_RDONLY | O_CLOEXEC), fd = driver_open();
-    long before, now;
     char text[24] = "";
-    struct memory memory;
     struct stat status;
-    uint64_t handle;
 
     if (count < 0)
         waive("no " REFCOUNT ": load the module with dbg_enabled=1");
     CHECK(stat(REFCOUNT, &status) == 0);
     CHECK_EQUAL(status.st_mode & 0777, expected("mode of nv_get_pages_refcount", 0444));
     CHECK(pread(count, text, sizeof(text) - 1, 0) > 0);
-    before = atol(text);
-    memory = memory_alloc(UNIT);
-    handle = pinned(fd, memory, GPU_PAGE);
+    long before = atol(text);
+    struct memory memory = memory_alloc(UNIT);
+    uint64_t handle = pinned(fd, memory, GPU_PAGE);
     CHECK(pread(count, text, sizeof(text) - 1, 0) > 0);
-    now = atol(text);
+    long now = atol(text);
     CHECK_EQUAL(now, before + 1);
     CHECK_OK(unpin(fd, handle));
     CHECK(lseek(count, 0, SEEK_SET) == 0);
@@ -132,11 +129,3 @@ static void refcount_is_read_live(void)
     CHECK_EQUAL(atol(text), before);
     CHECK_EQUAL(read(count, text, sizeof(text)), 0);
 }
-
-const struct contract_case file_cases[] = {
-    CASE(node_is_a_character_device),
-    CASE(only_minor_0_can_be_opened),
-    CASE(params_show_version_and_mode),
-    CASE(refcount_is_read_live),
-    {NULL, NULL},
-};

@@ -11,8 +11,6 @@ static uint64_t handle;
 
 static unsigned char *begin(bool in_persistent_mode)
 {
-    unsigned char *va;
-
     fd = driver_open();
     if (persistent(fd) && !in_persistent_mode)
         waive("pins are persistent");
@@ -21,22 +19,21 @@ static unsigned char *begin(bool in_persistent_mode)
     memory = memory_alloc(SIZE);
     memory_fill(memory, OURS);
     handle = pinned(fd, memory, SIZE);
-    va = mapped(fd, handle, SIZE);
+    unsigned char *va = mapped(fd, handle, SIZE);
     CHECK_PAGES(va, SIZE, OURS);
     CHECK_EQUAL(flag_of(fd, handle), 0);
     return va;
 }
 
-static void free_ends_pins_that_are_not_persistent(void)
+TEST(free_ends_pins_that_are_not_persistent)
 {
-    unsigned char *va = begin(false), *other_va, *unused;
+    unsigned char *va = begin(false), *unused;
     struct gdrdrv_get_info v1 = {.handle = handle};
     struct memory other = memory_alloc(SIZE);
-    uint64_t kept;
 
     memory_fill(other, THEIRS);
-    kept = pinned(fd, other, SIZE);
-    other_va = mapped(fd, kept, SIZE);
+    uint64_t kept = pinned(fd, other, SIZE);
+    unsigned char *other_va = mapped(fd, kept, SIZE);
     CHECK_PINNED(2);
     memory_free(memory);
     CHECK_EQUAL(flag_of(fd, handle), 1);
@@ -61,7 +58,7 @@ static void free_ends_pins_that_are_not_persistent(void)
     CHECK_ERROR(unpin(fd, handle), EINVAL);
 }
 
-static void free_ends_what_munmap_left(void)
+TEST(free_ends_what_munmap_left)
 {
     unsigned char *va = begin(false);
     int gone = (int)expected("a pin is mapped while a part of its mapping is", 1);
@@ -78,16 +75,15 @@ static void free_ends_what_munmap_left(void)
     CHECK_OK(unpin(fd, handle));
 }
 
-static void free_leaves_persistent_pins(void)
+TEST(free_leaves_persistent_pins)
 {
     unsigned char *va = begin(true);
-    struct memory next;
     uint64_t failed;
 
     memory_free(memory);
     CHECK_PINNED(1);
     CHECK_ERROR(pin(fd, memory.va, SIZE, &failed), EINVAL);
-    next = memory_alloc(SIZE);
+    struct memory next = memory_alloc(SIZE);
     memory_fill(next, THEIRS);
     CHECK_EQUAL(flag_of(fd, handle), 0);
     CHECK_PAGES(va, SIZE, OURS);
@@ -102,10 +98,3 @@ static void free_leaves_persistent_pins(void)
     CHECK_PAGES_GONE(va, SIZE);
     unmap(va, SIZE);
 }
-
-const struct contract_case free_cases[] = {
-    CASE(free_ends_pins_that_are_not_persistent),
-    CASE(free_ends_what_munmap_left),
-    CASE(free_leaves_persistent_pins),
-    {NULL, NULL},
-};

@@ -10,12 +10,12 @@ static unsigned char *va;
 
 static void check_refused(uint64_t handle)
 {
-    struct gdrdrv_get_info_v2 untouched, v2 = {.handle = handle, .va = 77};
+    struct gdrdrv_get_info_v2 v2 = {.handle = handle, .va = 77};
     struct gdrdrv_get_info v1 = {.handle = handle, .va = 77};
     unsigned char *unused;
     uint32_t flag = 77;
+    struct gdrdrv_get_info_v2 untouched = v2;
 
-    untouched = v2;
     if (since(4))
         CHECK_ERROR(command(fd, GDRDRV_IOC_GET_INFO_V2, &v2), EINVAL);
     CHECK_BYTES(&v2, &untouched, sizeof(v2));
@@ -60,7 +60,7 @@ static void end(void)
     CHECK_PINNED(0);
 }
 
-static void without_pins_all_handles_are_refused(void)
+TEST(without_pins_all_handles_are_refused)
 {
     fd = driver_open();
     check_refused(0);
@@ -68,14 +68,13 @@ static void without_pins_all_handles_are_refused(void)
     check_refused(~0ULL);
 }
 
-static void handles_that_no_pin_has_are_refused(void)
+TEST(handles_that_no_pin_has_are_refused)
 {
     struct gdrdrv_get_info wrong = {0};
-    uint64_t second, beyond;
 
     begin();
-    second = pinned(fd, memory, SIZE);
-    beyond = second + SIZE / PAGE;
+    uint64_t second = pinned(fd, memory, SIZE);
+    uint64_t beyond = second + SIZE / PAGE;
     wrong.handle = beyond;
     if (expected("GET_INFO of a handle that no pin has", EINVAL) == 0) {
         CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &wrong));
@@ -95,14 +94,12 @@ static void handles_that_no_pin_has_are_refused(void)
     end();
 }
 
-static void second_unpin_is_refused(void)
+TEST(second_unpin_is_refused)
 {
-    uint64_t gone;
-
     if (expected("GET_INFO of a handle that no pin has", EINVAL) == 0)
         waive("the second one would unpin the oldest pin");
     begin();
-    gone = pinned(fd, memory, SIZE);
+    uint64_t gone = pinned(fd, memory, SIZE);
     CHECK_OK(unpin(fd, gone));
     check_refused(gone);
     CHECK_PINNED(1);
@@ -112,25 +109,20 @@ static void second_unpin_is_refused(void)
 }
 
 /* An empty list finds nothing, in NVIDIA's gdrdrv too. */
-static void second_unpin_of_the_only_pin_is_refused(void)
+TEST(second_unpin_of_the_only_pin_is_refused)
 {
-    uint64_t handle;
-
     memory = memory_alloc(SIZE);
     fd = driver_open();
-    handle = pinned(fd, memory, SIZE);
+    uint64_t handle = pinned(fd, memory, SIZE);
     CHECK_OK(unpin(fd, handle));
     check_refused(handle);
 }
 
-static void munmap_after_unpin_affects_only_its_own_pin(void)
+TEST(munmap_after_unpin_affects_only_its_own_pin)
 {
-    uint64_t gone;
-    unsigned char *gone_va;
-
     begin();
-    gone = pinned(fd, memory, SIZE);
-    gone_va = mapped(fd, gone, SIZE);
+    uint64_t gone = pinned(fd, memory, SIZE);
+    unsigned char *gone_va = mapped(fd, gone, SIZE);
     CHECK_OK(unpin(fd, gone));
     CHECK_PAGES_GONE(gone_va, SIZE);
     check_oldest(true);
@@ -139,7 +131,7 @@ static void munmap_after_unpin_affects_only_its_own_pin(void)
     end();
 }
 
-static void second_mmap_is_refused_without_effect(void)
+TEST(second_mmap_is_refused_without_effect)
 {
     unsigned char *unused;
 
@@ -151,16 +143,13 @@ static void second_mmap_is_refused_without_effect(void)
     end();
 }
 
-static void opens_number_their_handles_separately(void)
+TEST(opens_number_their_handles_separately)
 {
-    unsigned char *other_va;
-    int other;
-
     begin();
     memory_fill(memory, 0x22);
-    other = driver_open();
+    int other = driver_open();
     CHECK_EQUAL(pinned(other, memory, SIZE), oldest);
-    other_va = mapped(other, oldest, SIZE);
+    unsigned char *other_va = mapped(other, oldest, SIZE);
     CHECK_OK(unpin(other, oldest));
     CHECK_PAGES_GONE(other_va, SIZE);
     check_oldest(true);
@@ -170,14 +159,3 @@ static void opens_number_their_handles_separately(void)
     check_oldest(true);
     end();
 }
-
-const struct contract_case handle_cases[] = {
-    CASE(without_pins_all_handles_are_refused),
-    CASE(handles_that_no_pin_has_are_refused),
-    CASE(second_unpin_is_refused),
-    CASE(second_unpin_of_the_only_pin_is_refused),
-    CASE(munmap_after_unpin_affects_only_its_own_pin),
-    CASE(second_mmap_is_refused_without_effect),
-    CASE(opens_number_their_handles_separately),
-    {NULL, NULL},
-};

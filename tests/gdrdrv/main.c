@@ -5,24 +5,8 @@
  */
 #include "contract.h"
 
-static const struct contract_case *const groups[] = {command_cases, pin_cases,   handle_cases, mapping_cases,
-                                                     free_cases,    owner_cases, file_cases};
-
-/* The number of pinned page tables before the current case, in all processes, or -1 if it cannot be read. */
+/* all_page_tables() before the current case. */
 static long before;
-
-static long all_page_tables(void)
-{
-    static int file = -1;
-    char count[24] = "";
-
-    if (file < 0)
-        file = open("/proc/driver/gdrdrv/nv_get_pages_refcount", O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return -1;
-    CHECK(pread(file, count, sizeof(count) - 1, 0) > 0);
-    return atol(count);
-}
 
 long page_tables(void)
 {
@@ -40,7 +24,7 @@ void exec_self(const char *then, int fd)
 }
 
 /* The case's process. Its output goes to `output`. */
-_Noreturn static void run_case(const struct contract_case *c, int output)
+_Noreturn static void run_case(const struct named_test *c, int output)
 {
     CHECK(dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0);
     CHECK(close(output) == 0);
@@ -61,23 +45,20 @@ static void collect(FILE *from, char *text, size_t size)
 
 static void print_diagnostics(char *text)
 {
-    char *line;
-
-    for (line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
         printf("# %s\n", line);
 }
 
 /* Returns 0, 1 or WAIVED. */
-static int run(int number, const struct contract_case *c)
+static int run(int number, const struct named_test *c)
 {
     int output[2], status;
     char text[8192];
-    pid_t child;
 
     before = all_page_tables();
     CHECK(pipe2(output, O_CLOEXEC) == 0);
     fflush(NULL);
-    child = fork();
+    pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0)
         run_case(c, output[1]);
@@ -114,9 +95,8 @@ static bool is_wanted(const char *name, char **wanted)
 
 int main(int argc, char **argv)
 {
-    const struct contract_case *cases[128];
-    int count = 0, number, results[WAIVED + 1] = {0};
-    size_t group;
+    const struct named_test *cases[COUNT(all_tests)];
+    int count = 0, results[WAIVED + 1] = {0};
 
     if (argc == 5 && strcmp(argv[1], "--after-exec") == 0) {
         before = atol(argv[4]);
@@ -129,19 +109,15 @@ int main(int argc, char **argv)
         printf("1..0 # SKIP %s: %s\n", GDRDRV_DEVICE, strerror(errno));
         return WAIVED;
     }
-    for (group = 0; group < COUNT(groups); group++) {
-        const struct contract_case *c;
-
-        for (c = groups[group]; c->name != NULL; c++)
-            if (is_wanted(c->name, argv + 1) && count < (int)COUNT(cases))
-                cases[count++] = c;
-    }
+    for (int i = 0; i < tests_count; i++)
+        if (is_wanted(all_tests[i].name, argv + 1))
+            cases[count++] = &all_tests[i];
     if (count == 0) {
         fprintf(stderr, "contract: no such case\n");
         return 2;
     }
     printf("1..%d\n", count);
-    for (number = 0; number < count; number++)
+    for (int number = 0; number < count; number++)
         results[run(number + 1, cases[number])]++;
     printf("# %d passed, %d failed, %d skipped\n", results[0], results[1], results[WAIVED]);
     return results[1] > 0 ? 1 : results[0] > 0 ? 0 : WAIVED;

@@ -10,13 +10,11 @@ static uint64_t handle;
 
 static unsigned char *begin_with(uint64_t pinned_size, size_t mapped_size)
 {
-    unsigned char *va;
-
     memory = memory_alloc(UNIT);
     memory_fill(memory, OURS);
     fd = driver_open();
     handle = pinned(fd, memory, pinned_size);
-    va = mapped(fd, handle, mapped_size);
+    unsigned char *va = mapped(fd, handle, mapped_size);
     CHECK_PAGES(va, mapped_size, OURS);
     return va;
 }
@@ -26,12 +24,16 @@ static unsigned char *begin(void)
     return begin_with(SIZE, SIZE);
 }
 
+static void end(unsigned char *va, size_t mapped_size)
+{
+    unmap(va, mapped_size);
+    CHECK_OK(unpin(fd, handle));
+}
+
 static void check_mmap(size_t size, int protection, int flags, int error)
 {
-    void *va;
-
     errno = 0;
-    va = mmap(NULL, size, protection, flags, fd, (off_t)(handle * PAGE));
+    void *va = mmap(NULL, size, protection, flags, fd, (off_t)(handle * PAGE));
     CHECK_EQUAL(errno, error);
     CHECK_EQUAL(va == MAP_FAILED, error != 0);
     CHECK_EQUAL(mapping_type(fd, handle) != GDRDRV_MAPPING_TYPE_NONE, error == 0);
@@ -49,13 +51,12 @@ static unsigned char *moved(unsigned char *va, size_t size)
     return place;
 }
 
-static void lengths_are_whole_pages_inside_the_pin(void)
+TEST(lengths_are_whole_pages_inside_the_pin)
 {
     const size_t good[] = {1, PAGE, GPU_PAGE - 1, GPU_PAGE, SIZE - 1, SIZE};
-    size_t i;
 
     unmap(begin(), SIZE);
-    for (i = 0; i < COUNT(good); i++)
+    for (size_t i = 0; i < COUNT(good); i++)
         check_mmap(good[i], PROT_READ | PROT_WRITE, MAP_SHARED, 0);
     check_mmap(0, PROT_READ, MAP_SHARED, EINVAL);
     check_mmap(SIZE + 1, PROT_READ, MAP_SHARED, EINVAL);
@@ -68,7 +69,7 @@ static void lengths_are_whole_pages_inside_the_pin(void)
     CHECK_OK(unpin(fd, handle));
 }
 
-static void mappings_are_shared(void)
+TEST(mappings_are_shared)
 {
     unmap(begin(), SIZE);
     check_mmap(SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, EINVAL);
@@ -77,40 +78,35 @@ static void mappings_are_shared(void)
     CHECK_OK(unpin(fd, handle));
 }
 
-static void mappings_have_the_requested_protection(void)
+TEST(mappings_have_the_requested_protection)
 {
-    unsigned char *va, value;
+    unsigned char value;
 
     unmap(begin(), SIZE);
     check_mmap(SIZE, PROT_READ | PROT_EXEC, MAP_SHARED, (int)expected("mmap with PROT_EXEC", EACCES));
-    va = mmap(NULL, SIZE, PROT_NONE, MAP_SHARED, fd, (off_t)(handle * PAGE));
+    unsigned char *va = mmap(NULL, SIZE, PROT_NONE, MAP_SHARED, fd, (off_t)(handle * PAGE));
     CHECK(va != MAP_FAILED);
     CHECK_EQUAL(touch(va, &value), SIGSEGV);
     CHECK(mprotect(va, SIZE, PROT_READ) == 0);
     CHECK_PAGES(va, SIZE, OURS);
     CHECK_EQUAL(mprotect(va, SIZE, PROT_READ | PROT_EXEC) != 0, expected("mmap with PROT_EXEC", EACCES) != 0);
-    unmap(va, SIZE);
-    CHECK_OK(unpin(fd, handle));
+    end(va, SIZE);
 }
 
 /* The kernel's rule for all files. */
-static void protection_is_within_the_access_of_the_open(void)
+TEST(protection_is_within_the_access_of_the_open)
 {
-    unsigned char *va;
-
-    unmap(begin(), SIZE);
-    CHECK_OK(unpin(fd, handle));
+    end(begin(), SIZE);
     CHECK(close(fd) == 0);
     fd = open(GDRDRV_DEVICE, O_RDONLY | O_CLOEXEC);
     handle = pinned(fd, memory, SIZE);
     check_mmap(SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, EACCES);
-    va = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, (off_t)(handle * PAGE));
+    unsigned char *va = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, (off_t)(handle * PAGE));
     CHECK(va != MAP_FAILED);
     CHECK_PAGES(va, SIZE, OURS);
     if (implementation() != GDREMU && implementation() != DEFECTS) /* mprotect is not emulated */
         CHECK(mprotect(va, SIZE, PROT_READ | PROT_WRITE) != 0);
-    unmap(va, SIZE);
-    CHECK_OK(unpin(fd, handle));
+    end(va, SIZE);
     CHECK(close(fd) == 0);
     fd = open(GDRDRV_DEVICE, O_WRONLY | O_CLOEXEC);
     handle = pinned(fd, memory, SIZE);
@@ -119,25 +115,22 @@ static void protection_is_within_the_access_of_the_open(void)
     CHECK_OK(unpin(fd, handle));
 }
 
-static void address_is_the_requested_one(void)
+TEST(address_is_the_requested_one)
 {
     unsigned char *va = begin();
 
     unmap(va, SIZE);
     CHECK(mmap(va, SIZE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, (off_t)(handle * PAGE)) == va);
     CHECK_PAGES(va, SIZE, OURS);
-    unmap(va, SIZE);
-    CHECK_OK(unpin(fd, handle));
+    end(va, SIZE);
 }
 
-static void pins_that_start_within_a_gpu_page_cannot_be_mapped(void)
+TEST(pins_that_start_within_a_gpu_page_cannot_be_mapped)
 {
     const uint64_t offsets[] = {1, 8, 512, PAGE};
-    size_t i;
 
-    unmap(begin(), SIZE);
-    CHECK_OK(unpin(fd, handle));
-    for (i = 0; i < COUNT(offsets); i++) {
+    end(begin(), SIZE);
+    for (size_t i = 0; i < COUNT(offsets); i++) {
         if (pin(fd, memory.va + offsets[i], GPU_PAGE - offsets[i], &handle) != 0)
             waive("this release and GPU driver pin whole GPU pages only");
         check_mmap(PAGE, PROT_READ, MAP_SHARED, EINVAL);
@@ -145,29 +138,27 @@ static void pins_that_start_within_a_gpu_page_cannot_be_mapped(void)
     }
 }
 
-static void writes_arrive_in_order(void)
+TEST(writes_arrive_in_order)
 {
     unsigned char *va = begin();
-    size_t i;
 
-    for (i = 0; i < SIZE; i += 1021)
+    for (size_t i = 0; i < SIZE; i += 1021)
         va[i] = (unsigned char)(i * 7);
     __sync_synchronize();
-    for (i = 0; i < SIZE; i += 4 * 1021)
+    for (size_t i = 0; i < SIZE; i += 4 * 1021)
         CHECK_EQUAL(memory_byte(memory, i), (unsigned char)(i * 7));
     memory_fill(memory, 0x33);
     CHECK_PAGES(va, SIZE, 0x33);
-    unmap(va, SIZE);
-    CHECK_OK(unpin(fd, handle));
+    end(va, SIZE);
 }
 
-static void pins_of_the_same_memory_show_the_same_bytes(void)
+TEST(pins_of_the_same_memory_show_the_same_bytes)
 {
-    unsigned char *va = begin(), *other_va;
+    unsigned char *va = begin();
     uint64_t other;
 
     CHECK_OK(pin(fd, memory.va + GPU_PAGE, GPU_PAGE, &other));
-    other_va = mapped(fd, other, 100);
+    unsigned char *other_va = mapped(fd, other, 100);
     va[GPU_PAGE] = 0x44;
     CHECK_EQUAL(other_va[0], 0x44);
     unmap(other_va, 100);
@@ -178,23 +169,22 @@ static void pins_of_the_same_memory_show_the_same_bytes(void)
 
 /* ---- Types ---- */
 
-static void platform_has_the_types_of_its_default(void)
+TEST(platform_has_the_types_of_its_default)
 {
     static const bool has[][4] = {
         [GDRDRV_MAPPING_TYPE_WC] = {true, true, false, false},
         [GDRDRV_MAPPING_TYPE_CACHING] = {true, true, true, false},
         [GDRDRV_MAPPING_TYPE_DEVICE] = {true, false, false, true},
     };
-    struct gdrdrv_get_info v1;
     unsigned char *va = begin();
-    uint32_t usual = mapping_type(fd, handle), type;
+    uint32_t usual = mapping_type(fd, handle);
 
 #ifdef __x86_64__
     if (expected("default mapping type on x86", GDRDRV_MAPPING_TYPE_WC) != ANY)
         CHECK_EQUAL(usual, GDRDRV_MAPPING_TYPE_WC);
 #endif
     CHECK(usual >= GDRDRV_MAPPING_TYPE_WC && usual <= GDRDRV_MAPPING_TYPE_DEVICE);
-    v1 = (struct gdrdrv_get_info){.handle = handle};
+    struct gdrdrv_get_info v1 = {.handle = handle};
     CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &v1));
     CHECK_EQUAL(v1.mapped, 1);
     CHECK_EQUAL(v1.wc_mapping, usual == GDRDRV_MAPPING_TYPE_WC);
@@ -203,7 +193,7 @@ static void platform_has_the_types_of_its_default(void)
         CHECK_OK(unpin(fd, handle));
         waive("types can be requested since 2.5");
     }
-    for (type = GDRDRV_MAPPING_TYPE_NONE; type <= GDRDRV_MAPPING_TYPE_DEVICE; type++) {
+    for (uint32_t type = GDRDRV_MAPPING_TYPE_NONE; type <= GDRDRV_MAPPING_TYPE_DEVICE; type++) {
         CHECK_ERROR(request_type(fd, handle, type), has[usual][type] ? 0 : EOPNOTSUPP);
         if (!has[usual][type])
             continue;
@@ -220,24 +210,22 @@ static void platform_has_the_types_of_its_default(void)
     CHECK_OK(unpin(fd, handle));
 }
 
-static void type_of_a_mapped_pin_cannot_be_requested(void)
+TEST(type_of_a_mapped_pin_cannot_be_requested)
 {
     unsigned char *va = begin();
-    uint32_t type;
 
     if (since(5)) {
-        for (type = GDRDRV_MAPPING_TYPE_NONE; type <= GDRDRV_MAPPING_TYPE_DEVICE; type++)
+        for (uint32_t type = GDRDRV_MAPPING_TYPE_NONE; type <= GDRDRV_MAPPING_TYPE_DEVICE; type++)
             CHECK_ERROR(request_type(fd, handle, type), EBUSY);
         CHECK_ERROR(request_type(fd, handle, 4), EINVAL);
         CHECK_ERROR(request_type(fd, handle, ~0U), EINVAL);
     }
-    unmap(va, SIZE);
-    CHECK_OK(unpin(fd, handle));
+    end(va, SIZE);
 }
 
 /* ---- The end of mappings ---- */
 
-static void pin_can_be_mapped_again_after_munmap(void)
+TEST(pin_can_be_mapped_again_after_munmap)
 {
     unsigned char *va = begin(), value;
 
@@ -247,11 +235,10 @@ static void pin_can_be_mapped_again_after_munmap(void)
     CHECK_EQUAL(touch(va, &value), SIGSEGV);
     va = mapped(fd, handle, GPU_PAGE);
     CHECK_PAGES(va, GPU_PAGE, OURS);
-    unmap(va, GPU_PAGE);
-    CHECK_OK(unpin(fd, handle));
+    end(va, GPU_PAGE);
 }
 
-static void unpin_removes_the_pages_of_a_mapping(void)
+TEST(unpin_removes_the_pages_of_a_mapping)
 {
     unsigned char *va = begin(), value;
 
@@ -266,7 +253,7 @@ static void unpin_removes_the_pages_of_a_mapping(void)
     CHECK_EQUAL(touch(va, &value), SIGSEGV);
 }
 
-static void unpin_removes_pages_of_a_single_gpu_page(void)
+TEST(unpin_removes_pages_of_a_single_gpu_page)
 {
     unsigned char *va = begin_with(GPU_PAGE, 3 * PAGE);
 
@@ -284,7 +271,7 @@ static void check_left(const unsigned char *va, size_t size)
         CHECK_PAGES(va, size, OURS);
 }
 
-static void unpin_ends_what_munmap_left(void)
+TEST(unpin_ends_what_munmap_left)
 {
     unsigned char *va = begin(), *other, value;
     unsigned char *rest = va + 3 * GPU_PAGE + 6 * PAGE;
@@ -307,7 +294,7 @@ static void unpin_ends_what_munmap_left(void)
     unmap(rest, size);
 }
 
-static void unpin_ends_what_mremap_moved(void)
+TEST(unpin_ends_what_mremap_moved)
 {
     unsigned char *va = begin();
     unsigned char *part = moved(va + GPU_PAGE, 2 * GPU_PAGE);
@@ -325,12 +312,12 @@ static void unpin_ends_what_mremap_moved(void)
     unmap(va + 3 * GPU_PAGE, SIZE - 3 * GPU_PAGE);
 }
 
-static void unpin_ends_parts_of_a_single_gpu_page(void)
+TEST(unpin_ends_parts_of_a_single_gpu_page)
 {
-    unsigned char *va = begin_with(GPU_PAGE, 3 * PAGE), *part;
+    unsigned char *va = begin_with(GPU_PAGE, 3 * PAGE);
 
     unmap(va + PAGE, PAGE);
-    part = moved(va + 2 * PAGE, PAGE);
+    unsigned char *part = moved(va + 2 * PAGE, PAGE);
     CHECK_PAGES(va, PAGE, OURS);
     CHECK_PAGES(part, PAGE, OURS);
     CHECK_OK(unpin(fd, handle));
@@ -340,7 +327,7 @@ static void unpin_ends_parts_of_a_single_gpu_page(void)
     unmap(part, PAGE);
 }
 
-static void mappings_neither_grow_nor_double(void)
+TEST(mappings_neither_grow_nor_double)
 {
     unsigned char *va = begin_with(SIZE, GPU_PAGE);
 
@@ -349,17 +336,16 @@ static void mappings_neither_grow_nor_double(void)
     CHECK(mremap(va, 0, PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
     CHECK_MAPPED(fd, handle);
     CHECK_PAGES(va, GPU_PAGE, OURS);
-    unmap(va, GPU_PAGE);
-    CHECK_OK(unpin(fd, handle));
+    end(va, GPU_PAGE);
 }
 
 /* mremap to the addresses of another mapping ends that one. */
-static void mapping_under_a_moved_one_is_unmapped(void)
+TEST(mapping_under_a_moved_one_is_unmapped)
 {
-    unsigned char *va = begin_with(SIZE, GPU_PAGE), *place;
+    unsigned char *va = begin_with(SIZE, GPU_PAGE);
     uint64_t other = pinned(fd, memory, GPU_PAGE);
+    unsigned char *place = mapped(fd, other, GPU_PAGE);
 
-    place = mapped(fd, other, GPU_PAGE);
     CHECK(mremap(va, GPU_PAGE, GPU_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place);
     CHECK_NOT_MAPPED(fd, other);
     CHECK_EQUAL(mapping_type(fd, handle) != GDRDRV_MAPPING_TYPE_NONE,
@@ -372,7 +358,7 @@ static void mapping_under_a_moved_one_is_unmapped(void)
 }
 
 /* Another mapping at the addresses of one ends it as munmap does. */
-static void covered_mapping_is_unmapped(void)
+TEST(covered_mapping_is_unmapped)
 {
     unsigned char *va = begin();
 
@@ -384,7 +370,7 @@ static void covered_mapping_is_unmapped(void)
 }
 
 /* As in POSIX, a mapping needs no open descriptor; it keeps the file, and so the pin. */
-static void close_does_not_end_a_mapping(void)
+TEST(close_does_not_end_a_mapping)
 {
     unsigned char *va = begin(), *part = moved(va, GPU_PAGE);
 
@@ -396,27 +382,3 @@ static void close_does_not_end_a_mapping(void)
     CHECK_PINNED(1);
     unmap(va + GPU_PAGE, SIZE - GPU_PAGE);
 }
-
-const struct contract_case mapping_cases[] = {
-    CASE(lengths_are_whole_pages_inside_the_pin),
-    CASE(mappings_are_shared),
-    CASE(mappings_have_the_requested_protection),
-    CASE(protection_is_within_the_access_of_the_open),
-    CASE(address_is_the_requested_one),
-    CASE(pins_that_start_within_a_gpu_page_cannot_be_mapped),
-    CASE(writes_arrive_in_order),
-    CASE(pins_of_the_same_memory_show_the_same_bytes),
-    CASE(platform_has_the_types_of_its_default),
-    CASE(type_of_a_mapped_pin_cannot_be_requested),
-    CASE(pin_can_be_mapped_again_after_munmap),
-    CASE(unpin_removes_the_pages_of_a_mapping),
-    CASE(unpin_removes_pages_of_a_single_gpu_page),
-    CASE(unpin_ends_what_munmap_left),
-    CASE(unpin_ends_what_mremap_moved),
-    CASE(unpin_ends_parts_of_a_single_gpu_page),
-    CASE(mappings_neither_grow_nor_double),
-    CASE(mapping_under_a_moved_one_is_unmapped),
-    CASE(covered_mapping_is_unmapped),
-    CASE(close_does_not_end_a_mapping),
-    {NULL, NULL},
-};

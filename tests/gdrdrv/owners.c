@@ -1,8 +1,8 @@
 /* Which process may use an open device, and when its pins end. */
 #include "contract.h"
+#include "kit/descriptor.h"
 
 #include <grp.h>
-#include <pthread.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -21,26 +21,25 @@ static void check_refused(int fd)
         GDRDRV_IOC_PIN_BUFFER_V2, GDRDRV_IOC_REQ_MAPPING_TYPE, GDRDRV_IOC_GET_VERSION,
         0xDA00 /* no command */,
     };
-    size_t i;
 
-    for (i = 0; i < COUNT(commands); i++)
+    for (size_t i = 0; i < COUNT(commands); i++)
         CHECK_ERROR(command(fd, commands[i], argument), EACCES);
     CHECK_ERROR(map(fd, 0, SIZE, &va), EACCES);
 }
 
-/* Opens the device, with a pin that is mapped. */
-static unsigned char *opened(int *fd, uint64_t *handle)
-{
-    unsigned char *va;
+static int fd;
+static uint64_t handle;
+static unsigned char *va;
 
-    if (memory.size == 0)
-        memory = memory_alloc(SIZE);
+/* Opens the device, with a pin that is mapped. */
+static void begin(void)
+{
+    memory = memory_alloc(SIZE);
     memory_fill(memory, OURS);
-    *fd = driver_open();
-    *handle = pinned(*fd, memory, SIZE);
-    va = mapped(*fd, *handle, SIZE);
+    fd = driver_open();
+    handle = pinned(fd, memory, SIZE);
+    va = mapped(fd, handle, SIZE);
     CHECK_PAGES(va, SIZE, OURS);
-    return va;
 }
 
 /* ---- Steps of two processes ---- */
@@ -58,95 +57,63 @@ static struct steps steps_new(void)
     return steps;
 }
 
-static void say(const int pipe[2])
-{
-    CHECK(write(pipe[1], "", 1) == 1);
-}
-
-/* Fails if the other process has ended, so each must close its copy of the end that the other writes
-   to. */
-static void await(const int pipe[2])
-{
-    char byte;
-
-    CHECK(read(pipe[0], &byte, 1) == 1);
-}
-
-static void check_ended_well(pid_t child)
-{
-    int status;
-
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
 /* ---- Forked children ---- */
-
-static int inherited;
-static uint64_t inherited_handle;
-static unsigned char *inherited_va;
 
 static void child_has_nothing(void)
 {
     unsigned char value;
 
-    CHECK_EQUAL(touch(inherited_va, &value), SIGSEGV);
-    check_refused(inherited);
+    CHECK_EQUAL(touch(va, &value), SIGSEGV);
+    check_refused(fd);
     CHECK_PINNED(1);
-    CHECK(close(inherited) == 0);
+    CHECK(close(fd) == 0);
     CHECK_PINNED(1);
     CHECK(close(driver_open()) == 0);
 }
 
-static void forked_child_can_use_nothing(void)
+TEST(forked_child_can_use_nothing)
 {
-    inherited_va = opened(&inherited, &inherited_handle);
+    begin();
     in_child(child_has_nothing);
     /* The child's close and exit must not affect the parent. */
-    CHECK_PAGES(inherited_va, SIZE, OURS);
-    CHECK_MAPPED(inherited, inherited_handle);
+    CHECK_PAGES(va, SIZE, OURS);
+    CHECK_MAPPED(fd, handle);
     CHECK_PINNED(1);
-    unmap(inherited_va, SIZE);
-    CHECK(close(inherited) == 0);
+    unmap(va, SIZE);
+    CHECK(close(fd) == 0);
 }
 
 /* With its own memory. It cannot pin the parent's. */
 static void use_a_device_of_its_own(uint64_t parents)
 {
-    struct memory own;
-    int fd = driver_open();
-    unsigned char *va;
-    uint64_t handle;
-
+    fd = driver_open();
     if (parents != 0)
         CHECK_ERROR(pin(fd, parents, SIZE, &handle), EINVAL);
-    own = memory_alloc(SIZE);
-    memory_fill(own, 0x22);
-    handle = pinned(fd, own, SIZE);
-    va = mapped(fd, handle, SIZE);
+    memory = memory_alloc(SIZE);
+    memory_fill(memory, 0x22);
+    va = mapped(fd, pinned(fd, memory, SIZE), SIZE);
     CHECK_PAGES(va, SIZE, 0x22);
     unmap(va, SIZE);
     CHECK(close(fd) == 0);
 }
 
-static void forked_child_can_open_its_own(void)
+TEST(forked_child_can_open_its_own)
 {
     struct steps steps = steps_new();
-    uint64_t va;
+    uint64_t parents;
     pid_t child = fork();
 
     if (child == 0) {
-        CHECK(read(steps.to_child[0], &va, sizeof(va)) == sizeof(va));
-        use_a_device_of_its_own(va);
+        CHECK(read(steps.to_child[0], &parents, sizeof(parents)) == sizeof(parents));
+        use_a_device_of_its_own(parents);
         _exit(0);
     }
-    inherited_va = opened(&inherited, &inherited_handle);
-    va = memory.va;
-    CHECK(write(steps.to_child[1], &va, sizeof(va)) == sizeof(va));
-    check_ended_well(child);
-    CHECK_PAGES(inherited_va, SIZE, OURS);
-    unmap(inherited_va, SIZE);
-    CHECK(close(inherited) == 0);
+    begin();
+    CHECK(write(steps.to_child[1], &memory.va, sizeof(memory.va)) == sizeof(memory.va));
+    finish_child(child);
+    CHECK_PAGES(va, SIZE, OURS);
+    unmap(va, SIZE);
+    CHECK(close(fd) == 0);
 }
 
 /* A child that keeps its copies of all descriptors until the parent says so. */
@@ -155,45 +122,42 @@ static pid_t keeper(const struct steps *steps)
     pid_t child = fork();
 
     if (child == 0) {
-        await(steps->to_child);
+        await(steps->to_child[0]);
         _exit(0);
     }
     return child;
 }
 
-static void close_while_a_child_has_a_copy(void)
+TEST(close_while_a_child_has_a_copy)
 {
     struct steps steps = steps_new();
-    uint64_t handle;
-    int fd;
-    unsigned char *va = opened(&fd, &handle);
-    pid_t child = keeper(&steps);
 
+    begin();
+    pid_t child = keeper(&steps);
     CHECK(close(fd) == 0);
     CHECK_PAGES(va, SIZE, OURS);
-    say(steps.to_child);
-    check_ended_well(child);
+    say(steps.to_child[1]);
+    finish_child(child);
     CHECK_PAGES(va, SIZE, OURS);
     CHECK_PINNED(1);
     unmap(va, SIZE);
 }
 
 /* The GPU driver ignores unpins of other pins by a process that does not own the memory. */
-static void last_close_by_a_child_ends_persistent_pins(void)
+TEST(last_close_by_a_child_ends_persistent_pins)
 {
     struct steps steps = steps_new();
     int fd = driver_open();
-    pid_t child;
 
     if (!persistent(fd))
         waive("the pins are not persistent");
     memory = memory_alloc(SIZE);
     (void)pinned(fd, memory, SIZE);
-    child = keeper(&steps);
+    pid_t child = keeper(&steps);
     CHECK(close(fd) == 0);
     CHECK_PINNED(1);
-    say(steps.to_child);
-    check_ended_well(child);
+    say(steps.to_child[1]);
+    finish_child(child);
     CHECK_PINNED(0);
 }
 
@@ -203,10 +167,10 @@ _Noreturn static void end_before_a_child(const struct steps *steps)
     int fd = driver_open();
 
     if (fork() == 0) {
-        await(steps->to_child);
+        await(steps->to_child[0]);
         check_refused(fd);
         CHECK(close(fd) == 0);
-        say(steps->to_parent);
+        say(steps->to_parent[1]);
         _exit(0);
     }
     memory = memory_alloc(SIZE);
@@ -214,93 +178,55 @@ _Noreturn static void end_before_a_child(const struct steps *steps)
     _exit(0);
 }
 
-static void owner_exits_before_a_child(void)
+TEST(owner_exits_before_a_child)
 {
     struct steps steps = steps_new();
     int fd = driver_open();
-    pid_t owner;
 
     if (!persistent(fd))
         waive("the pins end with the memory of the process");
     CHECK(close(fd) == 0);
-    owner = fork();
+    pid_t owner = fork();
     if (owner == 0)
         end_before_a_child(&steps);
     CHECK(close(steps.to_parent[1]) == 0);
-    check_ended_well(owner);
+    finish_child(owner);
     CHECK_PINNED(expected("pins of an owner that has exited", 0));
-    say(steps.to_child);
-    await(steps.to_parent);
+    say(steps.to_child[1]);
+    await(steps.to_parent[0]);
     CHECK_PINNED(0);
 }
 
 /* ---- Passed descriptors ---- */
 
-static void send_descriptor(int socket, int fd)
-{
-    char control[CMSG_SPACE(sizeof(fd))] __attribute__((aligned(8))) = {0}, byte = 0;
-    struct iovec vector = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(fd));
-    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-    CHECK(sendmsg(socket, &message, 0) == 1);
-}
-
-static int receive_descriptor(int socket)
-{
-    char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {0}, byte;
-    struct iovec vector = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
-    int fd;
-
-    CHECK(recvmsg(socket, &message, 0) == 1);
-    CHECK(CMSG_FIRSTHDR(&message) != NULL);
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
-    return fd;
-}
-
 static int sockets[2];
 
 static void receiver(void)
 {
-    int fd;
-
     CHECK(close(sockets[0]) == 0);
-    fd = receive_descriptor(sockets[1]);
-    check_refused(fd);
+    int received = receive_descriptor(sockets[1]);
+    check_refused(received);
     /* By now the sender has closed its descriptor, and has the pin mapped. */
     CHECK_PINNED(1);
-    CHECK(close(fd) == 0);
+    CHECK(close(received) == 0);
 }
 
-static void receiver_of_a_descriptor_can_use_nothing(void)
+TEST(receiver_of_a_descriptor_can_use_nothing)
 {
-    uint64_t handle;
-    int fd;
-    unsigned char *va = opened(&fd, &handle);
-
+    begin();
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
-    send_descriptor(sockets[0], fd);
+    CHECK(send_descriptor(sockets[0], fd));
     CHECK(close(fd) == 0);
     in_child(receiver);
     CHECK_PAGES(va, SIZE, OURS);
     unmap(va, SIZE);
 }
 
-static void owner_that_receives_its_descriptor_can_use_it(void)
+TEST(owner_that_receives_its_descriptor_can_use_it)
 {
-    uint64_t handle;
-    int fd;
-    unsigned char *va = opened(&fd, &handle);
-
+    begin();
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
-    send_descriptor(sockets[0], fd);
+    CHECK(send_descriptor(sockets[0], fd));
     CHECK(close(fd) == 0);
     fd = receive_descriptor(sockets[1]);
     CHECK_PAGES(va, SIZE, OURS);
@@ -314,21 +240,21 @@ static void owner_that_receives_its_descriptor_can_use_it(void)
 static void taker(void)
 {
     int process = (int)syscall(SYS_pidfd_open, getppid(), 0);
-    int fd = (int)syscall(SYS_pidfd_getfd, process, inherited, 0);
+    int taken = (int)syscall(SYS_pidfd_getfd, process, fd, 0);
 
-    if (fd < 0)
+    if (taken < 0)
         _exit(0); /* a sandbox */
-    check_refused(fd);
-    CHECK(close(fd) == 0);
+    check_refused(taken);
+    CHECK(close(taken) == 0);
 }
 
-static void taker_of_a_descriptor_can_use_nothing(void)
+TEST(taker_of_a_descriptor_can_use_nothing)
 {
-    inherited_va = opened(&inherited, &inherited_handle);
+    begin();
     in_child(taker);
-    CHECK_PAGES(inherited_va, SIZE, OURS);
-    unmap(inherited_va, SIZE);
-    CHECK(close(inherited) == 0);
+    CHECK_PAGES(va, SIZE, OURS);
+    unmap(va, SIZE);
+    CHECK(close(fd) == 0);
 }
 
 /* ---- exec ---- */
@@ -360,54 +286,50 @@ void after_exec(const char *then, int fd)
 
 static void exec_as_another_process(void)
 {
-    exec_self("refused", inherited);
+    exec_self("refused", fd);
 }
 
-static void program_of_a_child_can_use_nothing(void)
+TEST(program_of_a_child_can_use_nothing)
 {
-    inherited_va = opened(&inherited, &inherited_handle);
-    CHECK(fcntl(inherited, F_SETFD, 0) == 0);
+    begin();
+    CHECK(fcntl(fd, F_SETFD, 0) == 0);
     in_child(exec_as_another_process);
-    CHECK_PAGES(inherited_va, SIZE, OURS);
-    unmap(inherited_va, SIZE);
-    CHECK(close(inherited) == 0);
+    CHECK_PAGES(va, SIZE, OURS);
+    unmap(va, SIZE);
+    CHECK(close(fd) == 0);
 }
 
-static void exec_keeps_pins_of_an_inherited_descriptor(void)
+TEST(exec_keeps_pins_of_an_inherited_descriptor)
 {
-    inherited_va = opened(&inherited, &inherited_handle);
-    if (!persistent(inherited))
+    begin();
+    if (!persistent(fd))
         waive("the pins end with the memory of the program");
-    CHECK(fcntl(inherited, F_SETFD, 0) == 0);
-    exec_self("owner", inherited);
+    CHECK(fcntl(fd, F_SETFD, 0) == 0);
+    exec_self("owner", fd);
 }
 
 static void *exec_from_a_thread(void *unused)
 {
     (void)unused;
-    exec_self("closed", inherited);
+    exec_self("closed", fd);
 }
 
 /* By another thread, which then becomes the process. */
-static void exec_ends_pins_of_a_closed_descriptor(void)
+TEST(exec_ends_pins_of_a_closed_descriptor)
 {
-    pthread_t thread;
-
-    inherited_va = opened(&inherited, &inherited_handle);
-    CHECK(pthread_create(&thread, NULL, exec_from_a_thread, NULL) == 0);
+    begin();
+    (void)start_thread(exec_from_a_thread, NULL);
     for (;;)
         pause();
 }
 
 /* ---- Copies of the owner, and how they end ---- */
 
-static void copies_are_equal(void)
+TEST(copies_are_equal)
 {
-    uint64_t handle;
-    int fd, copy;
-    unsigned char *va = opened(&fd, &handle);
+    begin();
+    int copy = dup(fd);
 
-    copy = dup(fd);
     CHECK(close(fd) == 0);
     CHECK_PAGES(va, SIZE, OURS);
     CHECK(dup2(copy, fd) == fd);
@@ -420,13 +342,13 @@ static void copies_are_equal(void)
     CHECK(close(fd) == 0);
 }
 
-static void last_close_unpins_by_any_call(void)
+TEST(last_close_unpins_by_any_call)
 {
-    int fd = driver_open(), other;
+    int fd = driver_open();
 
     memory = memory_alloc(SIZE);
     (void)pinned(fd, memory, SIZE);
-    other = dup(fd);
+    int other = dup(fd);
     CHECK(close(fd) == 0);
     CHECK_PINNED(1);
     (void)pinned(other, memory, SIZE);
@@ -457,23 +379,21 @@ static void last_close_unpins_by_any_call(void)
     CHECK_PINNED(0);
 }
 
-static void killed_process_keeps_no_pins(void)
+TEST(killed_process_keeps_no_pins)
 {
     struct steps steps = steps_new();
     pid_t child = fork();
-    uint64_t handle;
-    int fd;
 
     if (child == 0) {
-        (void)opened(&fd, &handle);
+        begin();
         (void)pinned(fd, memory, SIZE);
         CHECK(close(fd) == 0);
-        say(steps.to_parent);
+        say(steps.to_parent[1]);
         for (;;)
             pause();
     }
     CHECK(close(steps.to_parent[1]) == 0);
-    await(steps.to_parent);
+    await(steps.to_parent[0]);
     CHECK_PINNED(2);
     CHECK(kill(child, SIGKILL) == 0);
     CHECK(waitpid(child, NULL, 0) == child);
@@ -482,21 +402,16 @@ static void killed_process_keeps_no_pins(void)
 
 /* ---- Threads ---- */
 
-static void *close_descriptor(void *fd)
+static void *close_descriptor(void *unused)
 {
-    CHECK(close(*(int *)fd) == 0);
-    return NULL;
+    CHECK(close(fd) == 0);
+    return unused;
 }
 
-static void thread_can_close(void)
+TEST(thread_can_close)
 {
-    uint64_t handle;
-    int fd;
-    unsigned char *va = opened(&fd, &handle);
-    pthread_t thread;
-
-    CHECK(pthread_create(&thread, NULL, close_descriptor, &fd) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
+    begin();
+    in_thread(close_descriptor, NULL);
     CHECK_ERROR(unpin(fd, handle), EBADF);
     CHECK_PAGES(va, SIZE, OURS);
     unmap(va, SIZE);
@@ -504,45 +419,38 @@ static void thread_can_close(void)
 
 static void *ask_for_the_flag(void *unused)
 {
-    struct gdrdrv_get_cb_flag a = {.handle = inherited_handle};
+    struct gdrdrv_get_cb_flag a = {.handle = handle};
 
     (void)unused;
-    CHECK_ERROR(command(inherited, GDRDRV_IOC_GET_CB_FLAG, &a),
+    CHECK_ERROR(command(fd, GDRDRV_IOC_GET_CB_FLAG, &a),
                 expected("GET_CB_FLAG by another thread of the owner", 0));
     return NULL;
 }
 
-static void all_threads_are_the_owner(void)
+TEST(all_threads_are_the_owner)
 {
-    pthread_t thread;
-
-    inherited_va = opened(&inherited, &inherited_handle);
-    CHECK(pthread_create(&thread, NULL, ask_for_the_flag, NULL) == 0);
-    CHECK(pthread_join(thread, NULL) == 0);
-    unmap(inherited_va, SIZE);
-    CHECK_OK(unpin(inherited, inherited_handle));
+    begin();
+    in_thread(ask_for_the_flag, NULL);
+    unmap(va, SIZE);
+    CHECK_OK(unpin(fd, handle));
 }
 
-static void *end_with_a_table_of_its_own(void *fd)
+static void *end_with_a_table_of_its_own(void *closes)
 {
     CHECK(unshare(CLONE_FILES) == 0);
-    if (fd != NULL)
-        CHECK(close(*(int *)fd) == 0);
+    if (closes != NULL)
+        CHECK(close(fd) == 0);
     return NULL;
 }
 
 /* The exit of a thread with its own descriptor table must not end the pins of its process. */
-static void thread_with_its_own_table_ends_no_pins(void)
+TEST(thread_with_its_own_table_ends_no_pins)
 {
-    uint64_t handle, other;
-    int fd, i;
-    unsigned char *va = opened(&fd, &handle);
+    uint64_t other;
 
-    for (i = 0; i < 2; i++) {
-        pthread_t thread;
-
-        CHECK(pthread_create(&thread, NULL, end_with_a_table_of_its_own, i ? &fd : NULL) == 0);
-        CHECK(pthread_join(thread, NULL) == 0);
+    begin();
+    for (int i = 0; i < 2; i++) {
+        in_thread(end_with_a_table_of_its_own, i ? &fd : NULL);
         usleep(100000); /* the kernel closes its table after pthread_join */
         CHECK_PAGES(va, SIZE, OURS);
         CHECK_PINNED(1);
@@ -557,7 +465,7 @@ static void thread_with_its_own_table_ends_no_pins(void)
 
 /* ---- Users ---- */
 
-static void unprivileged_user_can_pin(void)
+TEST(unprivileged_user_can_pin)
 {
     if (getenv("GDREMU_CONFIG") != NULL)
         waive("the session of gdremu belongs to another user");
@@ -567,25 +475,3 @@ static void unprivileged_user_can_pin(void)
     }
     use_a_device_of_its_own(0);
 }
-
-const struct contract_case owner_cases[] = {
-    CASE(forked_child_can_use_nothing),
-    CASE(forked_child_can_open_its_own),
-    CASE(close_while_a_child_has_a_copy),
-    CASE(last_close_by_a_child_ends_persistent_pins),
-    CASE(owner_exits_before_a_child),
-    CASE(receiver_of_a_descriptor_can_use_nothing),
-    CASE(owner_that_receives_its_descriptor_can_use_it),
-    CASE(taker_of_a_descriptor_can_use_nothing),
-    CASE(program_of_a_child_can_use_nothing),
-    CASE(exec_keeps_pins_of_an_inherited_descriptor),
-    CASE(exec_ends_pins_of_a_closed_descriptor),
-    CASE(copies_are_equal),
-    CASE(last_close_unpins_by_any_call),
-    CASE(killed_process_keeps_no_pins),
-    CASE(thread_can_close),
-    CASE(all_threads_are_the_owner),
-    CASE(thread_with_its_own_table_ends_no_pins),
-    CASE(unprivileged_user_can_pin),
-    {NULL, NULL},
-};

@@ -55,7 +55,7 @@ static void begin(void)
     fd = driver_open();
 }
 
-static void whole_gpu_pages_are_pinned(void)
+TEST(whole_gpu_pages_are_pinned)
 {
     begin();
     check_range(memory.va, GPU_PAGE, memory.va, GPU_PAGE);
@@ -64,7 +64,7 @@ static void whole_gpu_pages_are_pinned(void)
     check_range(memory.va + memory.size - GPU_PAGE, GPU_PAGE, memory.va + memory.size - GPU_PAGE, GPU_PAGE);
 }
 
-static void ranges_are_rounded_out_to_gpu_pages(void)
+TEST(ranges_are_rounded_out_to_gpu_pages)
 {
     if (expected("pins are whole GPU pages", 1) == ANY)
         waive("release 2.4.2 is the first that rounds, and reports itself as 2.4");
@@ -78,7 +78,7 @@ static void ranges_are_rounded_out_to_gpu_pages(void)
     check_range(memory.va + GPU_PAGE - 1, 1, memory.va, GPU_PAGE);
 }
 
-static void ranges_beyond_the_memory_are_einval(void)
+TEST(ranges_beyond_the_memory_are_einval)
 {
     begin();
     check_range(0, GPU_PAGE, 0, 0);
@@ -95,25 +95,22 @@ static void ranges_beyond_the_memory_are_einval(void)
     check_range((uint64_t)(uintptr_t)&fd, GPU_PAGE, 0, 0);
 }
 
-static void tokens_are_refused_with_persistent_pins_only(void)
+TEST(tokens_are_refused_with_persistent_pins_only)
 {
     const struct {
         uint64_t p2p_token;
         uint32_t va_space;
     } wrong[] = {{1, 0}, {0, 77}, {1, 1}};
-    struct gdrdrv_pin_buffer a;
-    long error;
-    size_t i;
 
     begin();
-    error = persistent(fd) ? EINVAL : expected("PIN_BUFFER with tokens that no process has", 0);
-    a = (struct gdrdrv_pin_buffer){.addr = memory.va, .size = GPU_PAGE};
+    long error = persistent(fd) ? EINVAL : expected("PIN_BUFFER with tokens that no process has", 0);
+    struct gdrdrv_pin_buffer a = {.addr = memory.va, .size = GPU_PAGE};
     if (memory_tokens(memory, &a)) {
         CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER, &a), persistent(fd) ? EINVAL : 0);
         if (!persistent(fd))
             CHECK_OK(unpin(fd, a.handle));
     }
-    for (i = 0; i < COUNT(wrong); i++) {
+    for (size_t i = 0; i < COUNT(wrong); i++) {
         a.p2p_token = wrong[i].p2p_token;
         a.va_space = wrong[i].va_space;
         a.handle = 77;
@@ -128,14 +125,12 @@ static void tokens_are_refused_with_persistent_pins_only(void)
     }
 }
 
-static void unknown_flags_are_einval(void)
+TEST(unknown_flags_are_einval)
 {
-    struct gdrdrv_pin_buffer_v2 a;
-
     if (!since(5))
         waive("flags exist since 2.5");
     begin();
-    a = (struct gdrdrv_pin_buffer_v2){.addr = memory.va, .size = GPU_PAGE, .handle = 77};
+    struct gdrdrv_pin_buffer_v2 a = {.addr = memory.va, .size = GPU_PAGE, .handle = 77};
     for (a.flags = 2; a.flags != 0; a.flags <<= 1)
         CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &a), EINVAL);
     a.flags = 3;
@@ -144,20 +139,18 @@ static void unknown_flags_are_einval(void)
 }
 
 /* A GPU without a coherent link has only PCIe, and its driver answers 524. */
-static void force_pcie_works_where_the_attribute_says_so(void)
+TEST(force_pcie_works_where_the_attribute_says_so)
 {
     struct gdrdrv_get_attr attribute = {.attr = GDRDRV_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE};
-    struct gdrdrv_pin_buffer_v2 a;
-    int error;
 
     if (!since(5))
         waive("flags exist since 2.5");
     begin();
-    a = (struct gdrdrv_pin_buffer_v2){
+    struct gdrdrv_pin_buffer_v2 a = {
         .addr = memory.va, .size = GPU_PAGE, .flags = GDRDRV_PIN_FLAG_FORCE_PCIE, .handle = 77};
     CHECK_OK(command(fd, GDRDRV_IOC_GET_ATTR, &attribute));
     CHECK(!attribute.val || persistent(fd));
-    error = command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &a);
+    int error = command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &a);
     if (!attribute.val)
         CHECK_EQUAL(error, EINVAL);
     else if (error) {
@@ -170,16 +163,16 @@ static void force_pcie_works_where_the_attribute_says_so(void)
         CHECK_EQUAL(a.handle, 77);
 }
 
-static void handles_are_page_offsets(void)
+TEST(handles_are_page_offsets)
 {
-    uint64_t first, handle, failed;
+    uint64_t failed;
 
     begin();
-    first = pinned(fd, memory, 2 * GPU_PAGE);
+    uint64_t first = pinned(fd, memory, 2 * GPU_PAGE);
     if (expected("first handle", 0) == 0)
         CHECK_EQUAL(first, 0);
     CHECK_ERROR(pin(fd, NO_GPU_MEMORY, GPU_PAGE, &failed), EINVAL);
-    handle = pinned(fd, memory, GPU_PAGE);
+    uint64_t handle = pinned(fd, memory, GPU_PAGE);
     CHECK_EQUAL(handle, first + 2 * GPU_PAGE / PAGE);
     CHECK_OK(unpin(fd, handle));
     handle = pinned(fd, memory, GPU_PAGE);
@@ -189,7 +182,7 @@ static void handles_are_page_offsets(void)
 }
 
 /* Where the GPU driver refuses parts of GPU pages, a program cannot find out. */
-static void small_pins_have_handles_of_their_own(void)
+TEST(small_pins_have_handles_of_their_own)
 {
     uint64_t first, second;
 
@@ -202,29 +195,14 @@ static void small_pins_have_handles_of_their_own(void)
     CHECK_OK(unpin(fd, first));
 }
 
-static void memory_can_be_pinned_twice(void)
+TEST(memory_can_be_pinned_twice)
 {
-    uint64_t first, second;
-
     begin();
-    first = pinned(fd, memory, GPU_PAGE);
-    second = pinned(fd, memory, GPU_PAGE);
+    uint64_t first = pinned(fd, memory, GPU_PAGE);
+    uint64_t second = pinned(fd, memory, GPU_PAGE);
     CHECK(first != second);
     CHECK_PINNED(2);
     CHECK_OK(unpin(fd, first));
     CHECK_PINNED(1);
     CHECK_OK(unpin(fd, second));
 }
-
-const struct contract_case pin_cases[] = {
-    CASE(whole_gpu_pages_are_pinned),
-    CASE(ranges_are_rounded_out_to_gpu_pages),
-    CASE(ranges_beyond_the_memory_are_einval),
-    CASE(tokens_are_refused_with_persistent_pins_only),
-    CASE(unknown_flags_are_einval),
-    CASE(force_pcie_works_where_the_attribute_says_so),
-    CASE(handles_are_page_offsets),
-    CASE(small_pins_have_handles_of_their_own),
-    CASE(memory_can_be_pinned_twice),
-    {NULL, NULL},
-};

@@ -37,7 +37,6 @@ int main(void)
     char copy[sizeof(text)];
     gdr_mh_t handle;
     int major, minor;
-    gdr_t gdr;
 
     CHECK(GPU_PAGE_SIZE % PAGE_SIZE == 0);
     gdr_runtime_get_version(&major, &minor);
@@ -49,7 +48,7 @@ int main(void)
     CHECK(((set_t *)dlsym(libcuda, "cuCtxSetCurrent"))(context) == 0);
     CHECK(((alloc_t *)dlsym(libcuda, "cuMemAlloc_v2"))(&address, GPU_PAGE_SIZE) == 0);
 
-    gdr = gdr_open();
+    gdr_t gdr = gdr_open();
     CHECK(gdr != NULL);
     CHECK(gdr_pin_buffer(gdr, address, GPU_PAGE_SIZE, 0, 0, &handle) == 0);
     CHECK(gdr_map(gdr, handle, &mapping, GPU_PAGE_SIZE) == 0);

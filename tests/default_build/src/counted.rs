@@ -1,7 +1,7 @@
 //! The counted functions, which are not inlined for that reason.
 
-use gdrcopy::owned::OwnedWord;
 use gdrcopy::channel::{RingReceiver, RingSender};
+use gdrcopy::owned::OwnedWord;
 use gdrcopy::{Array, Mapped, MappedSlice, PoolBuffer, Result, Word, Words};
 
 #[inline(never)]
@@ -50,11 +50,7 @@ pub fn array_set(array: Array<'_, u64>, index: usize, value: u64) -> Result<()> 
 }
 
 #[inline(never)]
-pub fn batch_of_lines(
-    memory: MappedSlice<'_>,
-    places: &[usize; 16],
-    line: &[u8; 64],
-) -> Result<()> {
+pub fn batch_of_lines(memory: MappedSlice<'_>, places: &[usize; 16], line: &[u8; 64]) -> Result<()> {
     let mut batch = memory.batch()?;
     for &place in places {
         batch.write(place, line)?;
@@ -64,11 +60,7 @@ pub fn batch_of_lines(
 }
 
 #[inline(never)]
-pub fn batch_of_words(
-    memory: MappedSlice<'_>,
-    words: &[Word<'_, u64>; 16],
-    value: u64,
-) -> Result<()> {
+pub fn batch_of_words(memory: MappedSlice<'_>, words: &[Word<'_, u64>; 16], value: u64) -> Result<()> {
     let mut batch = memory.batch()?;
     for &word in words {
         batch.store(word, value);
@@ -83,10 +75,7 @@ pub fn gather_of_words(words: &Words<'_, u64>, values: &mut [u64; 16]) {
 }
 
 #[inline(never)]
-pub fn gather_of_lines(
-    memory: MappedSlice<'_>,
-    items: &mut [(usize, &mut [u8]); 16],
-) -> Result<()> {
+pub fn gather_of_lines(memory: MappedSlice<'_>, items: &mut [(usize, &mut [u8]); 16]) -> Result<()> {
     memory.read_many(items)
 }
 
@@ -96,9 +85,6 @@ pub fn ring_send(sender: &mut RingSender<'_, [u32; 4]>, message: &[u32; 4]) -> R
 }
 
 #[inline(never)]
-pub fn ring_receive(
-    receiver: &mut RingReceiver<'_, [u32; 4]>,
-    messages: &mut [[u32; 4]; 1],
-) -> Result<usize> {
+pub fn ring_receive(receiver: &mut RingReceiver<'_, [u32; 4]>, messages: &mut [[u32; 4]; 1]) -> Result<usize> {
     receiver.try_receive(messages)
 }

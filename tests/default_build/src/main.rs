@@ -7,8 +7,8 @@ mod counted;
 use std::env;
 use std::hint::black_box;
 
-use gdrcopy::memory::CudaAllocator;
 use gdrcopy::channel::Ring;
+use gdrcopy::memory::CudaAllocator;
 use gdrcopy::{Gdr, Mapped, Pool, Word, Words};
 
 /// Slots of a ring. The sender finds room for every message, and the receiver finds every message there.
@@ -23,10 +23,7 @@ const STRIDE: usize = 4096 + 64;
 fn main() -> gdrcopy::Result<()> {
     let mut args = env::args().skip(1);
     let access = args.next().expect("an access");
-    let count: usize = args
-        .next()
-        .and_then(|text| text.parse().ok())
-        .expect("a number");
+    let count: usize = args.next().and_then(|text| text.parse().ok()).expect("a number");
     assert!(count <= SLOTS as usize, "a lap of the ring");
 
     let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
@@ -36,8 +33,7 @@ fn main() -> gdrcopy::Result<()> {
 
     let word: Word<'_, u64> = memory.word(0)?;
     let owned = pool.word(0_u64)?;
-    let words: [Word<'_, u64>; ITEMS] =
-        std::array::from_fn(|i| memory.word(i * STRIDE).expect("a word"));
+    let words: [Word<'_, u64>; ITEMS] = std::array::from_fn(|i| memory.word(i * STRIDE).expect("a word"));
     let gathered: Words<'_, u64> = words.into_iter().collect();
     let array = memory.array::<u64>(0, 1024)?;
     let ring = || Ring::<[u32; 4]>::new(ring_memory, SLOTS);
@@ -45,9 +41,7 @@ fn main() -> gdrcopy::Result<()> {
     let mut receiver = ring()?.into_receiver();
     if access == "ring_receive" {
         let sequences: Vec<u32> = (1..=SLOTS).collect();
-        ring_memory
-            .array(SEQUENCES, sequences.len())?
-            .write(0, &sequences)?;
+        ring_memory.array(SEQUENCES, sequences.len())?.write(0, &sequences)?;
     }
 
     let mut line = [1; 64];

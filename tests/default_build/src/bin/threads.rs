@@ -39,9 +39,7 @@ fn main() -> Result<()> {
             })
         });
         let threads: Vec<_> = threads.collect();
-        let results = threads
-            .into_iter()
-            .map(|thread| thread.join().expect("no panic"));
+        let results = threads.into_iter().map(|thread| thread.join().expect("no panic"));
         results.collect::<Result<_>>()
     })?;
     // By another thread than that which made them.
@@ -61,10 +59,7 @@ fn access(shared: &Shared, thread: u64, round: u64, kept: &mut Vec<PoolBuffer>) 
     shared.words.read(offset, &mut [0; 8])?;
     let mut batch = shared.words.batch()?;
     batch.store(word, round);
-    batch.write(
-        8 * WORDS as usize + 64 * thread as usize,
-        &[thread as u8; 64],
-    )?;
+    batch.write(8 * WORDS as usize + 64 * thread as usize, &[thread as u8; 64])?;
     batch.commit();
     shared.words.read_many(&mut [(offset / 2, &mut [0; 100])])?;
     let words = (0..WORDS as usize).map(|at| shared.words.word::<u64>(8 * at));
@@ -86,9 +81,7 @@ fn access(shared: &Shared, thread: u64, round: u64, kept: &mut Vec<PoolBuffer>) 
         shared.large.write(0, &bytes)?;
         shared.large.read(1 << 20, &mut bytes)?;
         shared.transfer.write(shared.large.as_slice(), &bytes)?;
-        shared
-            .transfer
-            .read(shared.large.as_slice(), &mut bytes[..40_000])?;
+        shared.transfer.read(shared.large.as_slice(), &mut bytes[..40_000])?;
     }
     Ok(())
 }
