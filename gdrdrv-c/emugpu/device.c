@@ -10,18 +10,12 @@
 #include <linux/version.h>
 
 #include "emugpu.h"
-#include "nv-p2p.h"
 
 static int branch = NV_P2P_BRANCH;
 module_param(branch, int, 0444);
 MODULE_PARM_DESC(branch, "branch of the GPU driver whose interface emugpu provides; tests read it");
 
 DEFINE_MUTEX(emugpu_lock);
-
-static bool owns(struct emugpu_space *space)
-{
-	return is_caller(&space->owner);
-}
 
 static int device_open(struct inode *inode, struct file *file)
 {
@@ -94,7 +88,7 @@ static long device_ioctl(struct file *file, unsigned int command, unsigned long 
 	size_t size = _IOC_SIZE(command);
 	int result;
 
-	if (!owns(space))
+	if (!is_caller(&space->owner))
 		return -EACCES;
 	if (size > sizeof(argument))
 		return -ENOTTY;
@@ -142,8 +136,9 @@ static const struct vm_operations_struct view_operations = { .fault = view_fault
 static int device_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	const unsigned long flags = VM_PFNMAP | VM_IO | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP;
+	const struct emugpu_space *space = file->private_data;
 
-	if (!owns(file->private_data))
+	if (!is_caller(&space->owner))
 		return -EACCES;
 	if (!(vma->vm_flags & VM_SHARED))
 		return -EINVAL;

@@ -4,8 +4,9 @@
  * that leaves a GPU driver a choice, emugpu chooses the hardest for a client, as comments in nv-p2p.h say.
  *
  *   device.c   /dev/emugpu: files, commands, mmap
+ *   p2p.c      nvidia_p2p_*: pins and unpins
  *   space.c    address spaces: objects and their mappings
- *   pin.c      nvidia_p2p_*: page tables, their owners, free callbacks
+ *   pin.c      page tables, their owners, free callbacks
  *   bar.c      the memory: 64 KiB pages, counted
  *
  * Locks, each taken before those below it:
@@ -26,6 +27,7 @@
 #include <linux/types.h>
 
 #include "emugpu_uapi.h"
+#include "nv-p2p.h"
 
 extern struct mutex emugpu_lock;
 
@@ -104,10 +106,40 @@ int space_page(struct emugpu_space *space, u64 va, u32 *page);
 
 /* ---- pin.c ---- */
 
+/* A page table that a client holds, or a free one. */
+struct pin {
+	struct nvidia_p2p_page_table table;
+	struct list_head node;
+	struct emugpu_space *space; /* of an ordinary pin; a persistent pin may exist longer than its space */
+	u64 va;
+	u64 size;
+	void (*free_callback)(void *data); /* NULL: persistent */
+	void *data;
+	bool revoked; /* its free callback is running */
+	u32 *numbers; /* of the pages */
+	struct nvidia_p2p_page *pages;
+};
+
+/* A pin without pages, which only the caller knows, or NULL. */
+struct pin *pin_new(u64 va, u64 size);
+/* Also returns its pages. */
+void pin_free(struct pin *pin);
+/* Adds it to the list, with emugpu_lock held. Its free callback can run from the unlock on. */
+void pin_add(struct pin *pin);
+/*
+ * Takes the pin with this table from the list, with emugpu_lock held, or returns NULL. Ordinary pins are found only
+ * in their address space, persistent ones anywhere.
+ */
+struct pin *pin_take(struct nvidia_p2p_page_table *table, struct emugpu_space *space);
 /* Runs the free callbacks of ordinary pins with a page in the range. */
 void pins_lose(struct emugpu_space *space, u64 va, u64 size);
 u64 pins_count(void);
-u64 pins_unchecked_bytes(void);
 void pins_exit(void);
+void pause_for(u32 microseconds);
+
+/* ---- p2p.c ---- */
+
+/* Bytes of all allocations for pins, before any check. */
+u64 pins_unchecked_bytes(void);
 
 #endif

@@ -32,9 +32,7 @@
 	 (table)->version >= NVIDIA_P2P_PAGE_TABLE_VERSION)
 
 enum nvidia_p2p_page_size_type {
-	NVIDIA_P2P_PAGE_SIZE_4KB = 0,
 	NVIDIA_P2P_PAGE_SIZE_64KB = 1,
-	NVIDIA_P2P_PAGE_SIZE_128KB = 2,
 };
 
 struct nvidia_p2p_page {

@@ -1,34 +1,11 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* nvidia_p2p_*: the functions that other modules call. */
+/* Pins: page tables that clients hold, until their memory is freed. */
 #include <linux/delay.h>
-#include <linux/export.h>
 #include <linux/mm.h>
-#include <linux/moduleparam.h>
-#include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
-#include <linux/version.h>
 
 #include "emugpu.h"
-#include "nv-p2p.h"
-
-static bool coherent;
-module_param(coherent, bool, 0444);
-MODULE_PARM_DESC(coherent, "the GPU has a coherent link: the CPU may map its memory cached, or through BAR1");
-
-/* A page table that a client holds, or a free one. */
-struct pin {
-	struct nvidia_p2p_page_table table;
-	struct list_head node;
-	struct emugpu_space *space; /* of an ordinary pin; a persistent pin may exist longer than its space */
-	u64 va;
-	u64 size;
-	void (*free_callback)(void *data); /* NULL: persistent */
-	void *data;
-	bool revoked; /* its free callback is running */
-	u32 *numbers; /* of the pages */
-	struct nvidia_p2p_page *pages;
-};
 
 /* All pins except revoked ones, which are still counted. */
 static LIST_HEAD(pins);
@@ -38,18 +15,11 @@ static atomic_t count = ATOMIC_INIT(0);
 static LIST_HEAD(unused);
 static DEFINE_SPINLOCK(unused_lock);
 
-static atomic64_t unchecked_bytes = ATOMIC64_INIT(0);
-
 static u8 uuid[16] = "GPU-emulated";
 
 u64 pins_count(void)
 {
 	return atomic_read(&count);
-}
-
-u64 pins_unchecked_bytes(void)
-{
-	return atomic64_read(&unchecked_bytes);
 }
 
 void pins_exit(void)
@@ -60,7 +30,7 @@ void pins_exit(void)
 		kfree(pin);
 }
 
-static void free_pin(struct pin *pin)
+void pin_free(struct pin *pin)
 {
 	u32 i;
 
@@ -92,7 +62,7 @@ static struct pin *zeroed_pin(void)
 	return pin;
 }
 
-static struct pin *new_pin(u64 va, u64 size)
+struct pin *pin_new(u64 va, u64 size)
 {
 	size_t pages = size / EMUGPU_PAGE_SIZE;
 	struct pin *pin = zeroed_pin();
@@ -105,159 +75,36 @@ static struct pin *new_pin(u64 va, u64 size)
 	pin->table.version = NVIDIA_P2P_PAGE_TABLE_VERSION;
 	pin->table.page_size = NVIDIA_P2P_PAGE_SIZE_64KB;
 	pin->table.gpu_uuid = uuid;
-#ifdef NVIDIA_P2P_PAGE_TABLE_FLAGS_CPU_CACHEABLE
-	pin->table.flags = coherent ? NVIDIA_P2P_PAGE_TABLE_FLAGS_CPU_CACHEABLE : 0;
-#endif
 	pin->table.pages = kvcalloc(pages, sizeof(*pin->table.pages), GFP_KERNEL);
 	pin->pages = kvcalloc(pages, sizeof(*pin->pages), GFP_KERNEL);
 	pin->numbers = kvcalloc(pages, sizeof(*pin->numbers), GFP_KERNEL);
 	if (pin->table.pages && pin->pages && pin->numbers)
 		return pin;
-	free_pin(pin);
+	pin_free(pin);
 	return NULL;
 }
 
-/* Gets the pages of the range of the pin. */
-static int fill(struct pin *pin, struct emugpu_space *space)
+void pin_add(struct pin *pin)
 {
-	u64 va;
-	u32 i;
-	int error;
-
-	for (va = pin->va; va < pin->va + pin->size; va += EMUGPU_PAGE_SIZE) {
-		i = pin->table.entries;
-		error = space_page(space, va, &pin->numbers[i]);
-		if (error)
-			return error;
-		bar_get(pin->numbers[i]);
-		pin->pages[i].physical_address = bar_address(pin->numbers[i]);
-		pin->table.pages[i] = &pin->pages[i];
-		pin->table.entries++;
-	}
-	return 0;
-}
-
-/* Returns whether this pin is the one to fail (EMUGPU_INJECT). */
-static int injected(struct emugpu_space *space)
-{
-	if (!space->inject.nth || --space->inject.nth)
-		return 0;
-	return -space->inject.error;
-}
-
-static struct emugpu_space *space_of(u64 p2p_token, u32 va_space)
-{
-	return p2p_token ? space_of_tokens(p2p_token, va_space) : space_of_caller();
-}
-
-/* An address and two numbers per page, of a count with 32 bits. Without the OOM killer, for tests. */
-static void *allocate_unchecked(u64 size)
-{
-	const u32 pages = size / EMUGPU_PAGE_SIZE;
-	const size_t bytes = (size_t)pages * (sizeof(u64) + 2 * sizeof(u32));
-
-	atomic64_add(bytes, &unchecked_bytes);
-	return kvmalloc(bytes, GFP_KERNEL | __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
-}
-
-static int get_checked_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, struct nvidia_p2p_page_table **table,
-			     void (*free_callback)(void *data), void *data)
-{
-	struct emugpu_space *space;
-	struct pin *pin;
-	u32 delay;
-	int error;
-
-	if (!va || !size || va % EMUGPU_PAGE_SIZE || size % EMUGPU_PAGE_SIZE || size > bar_bytes() || va + size < va)
-		return -EINVAL;
-	pin = new_pin(va, size);
-	if (!pin)
-		return -ENOMEM;
-	pin->free_callback = free_callback;
-	pin->data = data;
-
-	mutex_lock(&emugpu_lock);
-	space = space_of(p2p_token, va_space);
-	error = space ? injected(space) : -EINVAL;
-	if (!error)
-		error = fill(pin, space);
-	if (error) {
-		mutex_unlock(&emugpu_lock);
-		free_pin(pin);
-		return error;
-	}
-	pin->space = space;
 	list_add(&pin->node, &pins);
-	*table = &pin->table;
-	delay = space->inject.pin_delay;
-	mutex_unlock(&emugpu_lock);
-
-	/* From here on the free callback can run. */
-	if (delay)
-		usleep_range(delay, delay + delay / 8 + 1);
-	return 0;
 }
 
-static int get_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, struct nvidia_p2p_page_table **table,
-		     void (*free_callback)(void *data), void *data)
+struct pin *pin_take(struct nvidia_p2p_page_table *table, struct emugpu_space *space)
 {
-	void *unchecked = allocate_unchecked(size);
-	int error = -ENOMEM;
+	struct pin *pin;
 
-	if (unchecked)
-		error = get_checked_pages(p2p_token, va_space, va, size, table, free_callback, data);
-	kvfree(unchecked);
-	return error;
-}
-
-static void delay_put(void)
-{
-	struct emugpu_space *space;
-	u32 delay = 0;
-
-	mutex_lock(&emugpu_lock);
-	space = space_of_caller();
-	if (space)
-		delay = space->inject.put_delay;
-	mutex_unlock(&emugpu_lock);
-	if (delay)
-		usleep_range(delay, delay + delay / 8 + 1);
-}
-
-/* Undoes the pin with this table. Ordinary pins are found only in their address space, persistent ones anywhere. */
-static int put_pages(u64 p2p_token, u32 va_space, struct nvidia_p2p_page_table *table)
-{
-	struct pin *pin, *found = NULL;
-	struct emugpu_space *space;
-	int error;
-
-	delay_put();
-	mutex_lock(&emugpu_lock); /* With the lock held, no callback is running. */
-	space = space_of(p2p_token, va_space);
-	if (space && space->inject.nth_put && !--space->inject.nth_put) {
-		error = -space->inject.put_error;
-		mutex_unlock(&emugpu_lock);
-		return error;
-	}
 	list_for_each_entry(pin, &pins, node)
 		if (&pin->table == table && (!pin->free_callback || pin->space == space)) {
-			found = pin;
 			list_del(&pin->node);
-			break;
+			return pin;
 		}
-	mutex_unlock(&emugpu_lock);
-	WARN(!found && p2p_token && space, "emugpu: a page table is freed again\n");
-	if (found)
-		free_pin(found);
-	return 0;
+	return NULL;
 }
 
-static void delay_callback(const struct emugpu_space *space)
+void pause_for(u32 microseconds)
 {
-	const u32 delay = space->inject.callback_delay;
-
-	if (delay)
-		usleep_range(delay, delay * 9 / 8 + 1);
+	if (microseconds)
+		usleep_range(microseconds, microseconds + microseconds / 8 + 1);
 }
 
 void pins_lose(struct emugpu_space *space, u64 va, u64 size)
@@ -269,67 +116,10 @@ void pins_lose(struct emugpu_space *space, u64 va, u64 size)
 		if (pin->free_callback && pin->space == space && pin->va < va + size && va < pin->va + pin->size)
 			list_move_tail(&pin->node, &lost);
 	list_for_each_entry_safe(pin, next, &lost, node) {
-		delay_callback(space);
+		pause_for(space->inject.callback_delay);
 		list_del(&pin->node);
 		pin->revoked = true;
 		pin->free_callback(pin->data);
-		free_pin(pin);
+		pin_free(pin);
 	}
 }
-
-int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 length,
-			 struct nvidia_p2p_page_table **page_table, void (*free_callback)(void *data),
-			 void *data)
-{
-	if (p2p_token && !va_space)
-		return -EIO;
-#ifdef NVIDIA_P2P_CAP_PERSISTENT_PAGES
-	if (!free_callback && p2p_token)
-		return -EINVAL;
-#else
-	if (!free_callback)
-		return -EINVAL;
-#endif
-	if (!page_table)
-		return -EINVAL;
-	return get_pages(p2p_token, va_space, virtual_address, length, page_table, free_callback, data);
-}
-EXPORT_SYMBOL(nvidia_p2p_get_pages);
-
-int nvidia_p2p_put_pages(u64 p2p_token, u32 va_space, u64 virtual_address, struct nvidia_p2p_page_table *page_table)
-{
-	return put_pages(p2p_token, va_space, page_table);
-}
-EXPORT_SYMBOL(nvidia_p2p_put_pages);
-
-int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table)
-{
-	struct pin *pin = container_of(page_table, struct pin, table);
-
-	WARN(!pin->revoked, "emugpu: free_page_table outside a free callback\n");
-	delay_callback(pin->space);
-	return 0;
-}
-EXPORT_SYMBOL(nvidia_p2p_free_page_table);
-
-#ifdef NVIDIA_P2P_CAP_GET_PAGES_PERSISTENT_API
-int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length, struct nvidia_p2p_page_table **page_table,
-				    u32 flags)
-{
-#ifdef NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING
-	if (flags == NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING && !coherent)
-		return -ENOTSUPP; /* Without a coherent link, PCIe is the only path. */
-	flags &= ~NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING;
-#endif
-	if (!page_table || flags)
-		return -EINVAL;
-	return get_pages(0, 0, virtual_address, length, page_table, NULL, NULL);
-}
-EXPORT_SYMBOL(nvidia_p2p_get_pages_persistent);
-
-int nvidia_p2p_put_pages_persistent(u64 virtual_address, struct nvidia_p2p_page_table *page_table, u32 flags)
-{
-	return flags ? -EINVAL : put_pages(0, 0, page_table);
-}
-EXPORT_SYMBOL(nvidia_p2p_put_pages_persistent);
-#endif
