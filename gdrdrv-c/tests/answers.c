@@ -15,13 +15,7 @@ static struct gpu_memory memory;
 /* Returns whether pins can be forced through BAR1, as persistent pins can with newer GPU drivers. */
 static uint32_t can_force_pcie(void)
 {
-    FILE *file = fopen("/sys/module/emugpu/parameters/branch", "r");
-    int branch;
-
-    CHECK(file != NULL);
-    CHECK_EQUAL(fscanf(file, "%d", &branch), 1);
-    fclose(file);
-    return persistent(fd) && branch >= 570;
+    return persistent(fd) && atoi(parameter("emugpu", "branch")) >= 570;
 }
 
 /* Lines that tests/gdrdrv ignores, because other modules have fewer. */
@@ -89,12 +83,12 @@ static void dbg_enabled_logs_every_command(void)
 {
     struct gdrdrv_get_version version;
     char line[8192];
-    int log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK), calls = 200, traced = 0, i;
+    int log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK), calls = 200, traced = 0;
     ssize_t length;
 
     CHECK(log >= 0 && lseek(log, 0, SEEK_END) == 0);
     set_parameter("dbg_enabled", 1);
-    for (i = 0; i < calls; i++)
+    for (int i = 0; i < calls; i++)
         CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &version));
     set_parameter("dbg_enabled", 0);
     CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &version));
@@ -109,9 +103,8 @@ static void dbg_enabled_logs_every_command(void)
 static void errors_of_the_gpu_driver_are_passed_on(void)
 {
     const int errors[] = {ENOMEM, EIO, EINVAL, 524};
-    size_t i;
 
-    for (i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
         uint64_t handle = pinned(fd, memory), failed = 77;
 
         CHECK_OK(unpin(fd, handle));

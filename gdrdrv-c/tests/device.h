@@ -115,19 +115,22 @@ static inline void gpu_ignore_put(void)
     gpu_fail_put(0);
 }
 
-/* A parameter that emugpu was loaded with. */
-static inline int gpu_has(const char *parameter)
+/* A parameter that a module was loaded with, as its file has it. */
+static inline const char *parameter(const char *module, const char *name)
 {
+    static char text[32];
     char path[80];
-    FILE *file;
-    int value;
 
-    snprintf(path, sizeof(path), "/sys/module/emugpu/parameters/%s", parameter);
-    file = fopen(path, "r");
-    CHECK(file != NULL);
-    value = fgetc(file) == 'Y';
-    fclose(file);
-    return value;
+    snprintf(path, sizeof(path), "/sys/module/%s/parameters/%s", module, name);
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL && fgets(text, sizeof(text), file) != NULL);
+    CHECK(fclose(file) == 0);
+    return text;
+}
+
+static inline int gpu_has(const char *name)
+{
+    return parameter("emugpu", name)[0] == 'Y';
 }
 
 /* ---- The driver ---- */
@@ -153,10 +156,9 @@ static inline int pins_persist(void)
 static inline void set_parameter(const char *name, unsigned int value)
 {
     char path[80];
-    int file;
 
     snprintf(path, sizeof(path), "/sys/module/gdrdrv/parameters/%s", name);
-    file = open(path, O_WRONLY | O_CLOEXEC);
+    int file = open(path, O_WRONLY | O_CLOEXEC);
     CHECK(file >= 0);
     CHECK(dprintf(file, "%u\n", value) > 0);
     CHECK(close(file) == 0);
@@ -165,30 +167,13 @@ static inline void set_parameter(const char *name, unsigned int value)
 /* Page tables that are pinned, in all processes. */
 static inline long page_tables(void)
 {
-    static int file = -1;
-    char count[24] = "";
+    long count = all_page_tables();
 
-    if (file < 0)
-        file = open("/proc/driver/gdrdrv/nv_get_pages_refcount", O_RDONLY | O_CLOEXEC);
-    CHECK(file >= 0); /* if missing, load the module with dbg_enabled=1 */
-    CHECK(pread(file, count, sizeof(count) - 1, 0) > 0);
-    return atol(count);
+    CHECK(count >= 0); /* if missing, load the module with dbg_enabled=1 */
+    return count;
 }
 
 /* ---- Processes and threads ---- */
-
-/* One byte signals that a step is done, or that the next one may start. */
-static inline void say(int pipe)
-{
-    CHECK(write(pipe, "", 1) == 1);
-}
-
-static inline void await(int pipe)
-{
-    char byte;
-
-    CHECK(read(pipe, &byte, 1) == 1);
-}
 
 /*
  * Threads that wait for each other belong on two processors, where there are two. On one they run in turns, a time

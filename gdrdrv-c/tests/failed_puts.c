@@ -31,9 +31,9 @@ static void check_nothing_pinned(void)
 static void next_unpin_retries(void)
 {
     struct gpu_memory first = gpu_alloc(GPU_PAGE), second = gpu_alloc(GPU_PAGE);
-    int fd = driver_open(), i;
+    int fd = driver_open();
 
-    for (i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ROUNDS; i++) {
         uint64_t handle = pinned(fd, second);
 
         fail_unpin(fd, first);
@@ -47,9 +47,9 @@ static void next_unpin_retries(void)
 static void failed_retries_are_retried(void)
 {
     struct gpu_memory memory = gpu_alloc(GPU_PAGE);
-    int fd = driver_open(), i;
+    int fd = driver_open();
 
-    for (i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ROUNDS; i++) {
         uint64_t handle = pinned(fd, memory);
 
         gpu_fail_put(ENOMEM);
@@ -65,9 +65,8 @@ static void failed_retries_are_retried(void)
 static void close_retries(void)
 {
     struct gpu_memory memory = gpu_alloc(GPU_PAGE);
-    int i;
 
-    for (i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ROUNDS; i++) {
         int fd = driver_open();
 
         fail_unpin(fd, memory);
@@ -104,10 +103,9 @@ static void unprivileged(void)
 static void fail_at_exit(void)
 {
     int fd = driver_open();
-    struct gpu_memory memory;
 
     drop_privileges();
-    memory = gpu_alloc(GPU_PAGE);
+    struct gpu_memory memory = gpu_alloc(GPU_PAGE);
     CHECK(fd < gpu());
     (void)pinned(fd, memory);
     gpu_fail_put(ENOMEM);
@@ -126,9 +124,8 @@ static void exit_is_retried(void)
 static void *unpinner(void *fd)
 {
     struct gpu_memory memory = gpu_alloc(GPU_PAGE);
-    int i;
 
-    for (i = 0; i < 20 * ROUNDS; i++)
+    for (int i = 0; i < 20 * ROUNDS; i++)
         CHECK_OK(unpin(*(int *)fd, pinned(*(int *)fd, memory)));
     return NULL;
 }
@@ -136,19 +133,15 @@ static void *unpinner(void *fd)
 /* Failures while another thread unpins, each retried once. */
 static void retries_race(void)
 {
-    struct gpu_memory memory;
-    pthread_t thread;
-    int fd, i;
-
     drop_privileges();
-    memory = gpu_alloc(GPU_PAGE);
-    fd = driver_open();
-    thread = started_on(1, unpinner, &fd);
-    for (i = 0; i < 20 * ROUNDS; i++) {
+    struct gpu_memory memory = gpu_alloc(GPU_PAGE);
+    int fd = driver_open();
+    pthread_t thread = started_on(1, unpinner, &fd);
+    for (int i = 0; i < 20 * ROUNDS; i++) {
         gpu_fail_put(ENOMEM);
         CHECK_OK(unpin(fd, pinned(fd, memory)));
     }
-    CHECK(pthread_join(thread, NULL) == 0);
+    finish_thread(thread);
     gpu_inject((struct emugpu_inject){.nth_put = 0});
     CHECK_OK(unpin(fd, pinned(fd, memory)));
     check_nothing_pinned();
@@ -157,12 +150,11 @@ static void retries_race(void)
 /* A pin that the process gave up in vain ends with its memory. */
 static void ordinary_pins_end_with_their_memory(void)
 {
-    struct gpu_memory memory;
     int fd = driver_open();
 
     drop_privileges();
     handle_faults();
-    memory = gpu_alloc(GPU_PAGE);
+    struct gpu_memory memory = gpu_alloc(GPU_PAGE);
     fail_unpin(fd, memory);
     CHECK(close(fd) == 0);
     gpu_free(memory);

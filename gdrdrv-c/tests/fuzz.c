@@ -159,11 +159,10 @@ static int random_mmap(struct fuzzer *f)
     size_t size = below(f, 8) ? (below(f, 64) + 1) * PAGE : anything(f) % (1ULL << 40);
     unsigned int i = below(f, MAPPINGS);
     int protection = below(f, 4) ? PROT_READ | PROT_WRITE : (int)below(f, 8);
-    void *va;
 
     if (f->mappings[i].va)
         return -1;
-    va = mmap(NULL, size, protection, flags[below(f, 4)], fd, (off_t)(handle(f) * PAGE + (below(f, 16) ? 0 : 1)));
+    void *va = mmap(NULL, size, protection, flags[below(f, 4)], fd, (off_t)(handle(f) * PAGE + (below(f, 16) ? 0 : 1)));
     if (va == MAP_FAILED)
         return -1;
     f->mappings[i].va = va;
@@ -178,14 +177,14 @@ static int random_mmap(struct fuzzer *f)
 static int random_change(struct fuzzer *f)
 {
     unsigned int i = below(f, MAPPINGS);
-    unsigned char *va = f->mappings[i].va, *part, *place, value;
-    size_t size = f->mappings[i].size, pages, length;
+    unsigned char *va = f->mappings[i].va, *place, value;
+    size_t size = f->mappings[i].size;
 
     if (!va)
         return -1;
-    pages = size / PAGE + (size % PAGE != 0);
-    part = va + below(f, (unsigned int)pages) * PAGE;
-    length = (1 + below(f, (unsigned int)(pages - (size_t)(part - va) / PAGE))) * PAGE;
+    size_t pages = size / PAGE + (size % PAGE != 0);
+    unsigned char *part = va + below(f, (unsigned int)pages) * PAGE;
+    size_t length = (1 + below(f, (unsigned int)(pages - (size_t)(part - va) / PAGE))) * PAGE;
     switch (below(f, 6)) {
     case 0:
         (void)touch(part, &value);
@@ -215,9 +214,8 @@ static int random_change(struct fuzzer *f)
 static void *fuzz(void *fuzzer)
 {
     struct fuzzer *f = fuzzer;
-    long call;
 
-    for (call = 0; call < calls / THREADS; call++) {
+    for (long call = 0; call < calls / THREADS; call++) {
         unsigned int choice = below(f, 1000);
         int result;
 
@@ -244,11 +242,10 @@ static void fuzz_all(void)
     static struct fuzzer fuzzers[THREADS];
     pthread_t threads[THREADS];
     long succeeded = 0, refused = 0;
-    int i, j;
 
     memory = gpu_alloc(MEMORY_PAGES * GPU_PAGE);
     fd = driver_open();
-    for (i = 0; i < THREADS; i++) {
+    for (int i = 0; i < THREADS; i++) {
         struct fuzzer *f = &fuzzers[i];
 
         f->seed = first_seed + (unsigned int)i;
@@ -256,13 +253,13 @@ static void fuzz_all(void)
         f->read_only = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CHECK(f->page != MAP_FAILED && f->read_only != MAP_FAILED);
         CHECK(mprotect(f->page + PAGE, PAGE, PROT_NONE) == 0);
-        CHECK(pthread_create(&threads[i], NULL, fuzz, f) == 0);
+        threads[i] = start_thread(fuzz, f);
     }
-    for (i = 0; i < THREADS; i++) {
+    for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
         succeeded += fuzzers[i].succeeded;
         refused += fuzzers[i].refused;
-        for (j = 0; j < MAPPINGS; j++)
+        for (int j = 0; j < MAPPINGS; j++)
             if (fuzzers[i].mappings[j].va)
                 munmap(fuzzers[i].mappings[j].va, fuzzers[i].mappings[j].size);
     }

@@ -6,6 +6,7 @@
  * usage: huge_pages [time]      time: print how long map, first access and unmap of 1 GiB take
  */
 #include "device.h"
+#include "process.h"
 
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -21,46 +22,27 @@ static int fd;
 /* Fills each page of the memory with its own value, at its start. */
 static void fill(void)
 {
-    size_t at;
-
-    for (at = 0; at < SIZE; at += PAGE)
+    for (size_t at = 0; at < SIZE; at += PAGE)
         *(size_t *)(void *)(memory.view + at) = at + 1;
 }
 
 /* A range of the mapping shows these bytes of the memory. */
 static void check_shows(const unsigned char *va, size_t offset, size_t size)
 {
-    size_t at;
-
-    for (at = 0; at < size; at += PAGE)
+    for (size_t at = 0; at < size; at += PAGE)
         CHECK_EQUAL(*(const volatile size_t *)(const void *)(va + at), offset + at + 1);
 }
 
 /* Bytes of page tables that the process has. */
 static size_t page_table_bytes(void)
 {
-    FILE *status = fopen("/proc/self/status", "r");
-    size_t kib = 0;
-    char line[128];
-
-    CHECK(status != NULL);
-    while (fgets(line, sizeof(line), status) != NULL)
-        if (sscanf(line, "VmPTE: %zu kB", &kib) == 1)
-            break;
-    CHECK(fclose(status) == 0);
-    return kib << 10;
+    return (size_t)status_kib("VmPTE") << 10;
 }
 
 /* Bytes that emugpu hands out as adjacent pages, at most. */
 static uint64_t longest_run(void)
 {
-    FILE *file = fopen("/sys/module/emugpu/parameters/longest_run", "r");
-    unsigned int pages;
-
-    CHECK(file != NULL);
-    CHECK_EQUAL(fscanf(file, "%u", &pages), 1);
-    CHECK(fclose(file) == 0);
-    return pages * GPU_PAGE;
+    return strtoul(parameter("emugpu", "longest_run"), NULL, 10) * GPU_PAGE;
 }
 
 /* Returns whether the kernel and the module can. */
@@ -133,11 +115,10 @@ static void writes_arrive(void)
 {
     uint64_t handle = pinned(fd, memory);
     unsigned char *va = mapped(fd, handle, SIZE);
-    size_t at;
 
-    for (at = 0; at < SIZE; at += PAGE)
+    for (size_t at = 0; at < SIZE; at += PAGE)
         *(volatile size_t *)(void *)(va + at) = at + 2;
-    for (at = 0; at < SIZE; at += PAGE)
+    for (size_t at = 0; at < SIZE; at += PAGE)
         CHECK_EQUAL(*(size_t *)(void *)(memory.view + at), at + 2);
     CHECK(munmap(va, SIZE) == 0);
     CHECK_OK(unpin(fd, handle));
@@ -148,7 +129,7 @@ static void writes_arrive(void)
 static void parts(void)
 {
     uint64_t handle = pinned(fd, memory);
-    unsigned char *va = mapped_and_read(handle), *moved, value;
+    unsigned char *va = mapped_and_read(handle), value;
     const size_t hole = 3 * HUGE_PAGE + 5 * PAGE, moving = 8 * HUGE_PAGE + 3 * PAGE;
 
     CHECK(munmap(va + hole, PAGE) == 0);
@@ -161,7 +142,7 @@ static void parts(void)
     va[HUGE_PAGE / 2]++;
     va[HUGE_PAGE / 2]--;
 
-    moved = mmap(NULL, 3 * HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *moved = mmap(NULL, 3 * HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(moved != MAP_FAILED);
     CHECK(mremap(va + moving, 3 * HUGE_PAGE, 3 * HUGE_PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, moved) == moved);
     check_shows(moved, moving, 3 * HUGE_PAGE);
@@ -202,9 +183,8 @@ static void unpin_and_free(void)
 static void *touch_all(void *mapping)
 {
     const volatile unsigned char *va = mapping;
-    size_t at;
 
-    for (at = 0; at < SIZE; at += HUGE_PAGE)
+    for (size_t at = 0; at < SIZE; at += HUGE_PAGE)
         (void)va[at];
     return NULL;
 }
@@ -213,20 +193,18 @@ static void *touch_all(void *mapping)
 static void small_pages_against_huge_ones(void)
 {
     uint64_t handle = pinned(fd, memory);
-    int round;
 
-    for (round = 0; round < 400; round++) {
+    for (int round = 0; round < 400; round++) {
         unsigned char *va = mapped(fd, handle, SIZE);
         pthread_t thread = started_on(1, touch_all, va);
-        size_t at;
 
-        for (at = 0; at < SIZE; at += HUGE_PAGE) {
+        for (size_t at = 0; at < SIZE; at += HUGE_PAGE) {
             CHECK(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0);
             (void)*(volatile unsigned char *)(va + at);
             CHECK(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0) == 0);
             usleep(100);
         }
-        CHECK(pthread_join(thread, NULL) == 0);
+        finish_thread(thread);
         if (round % 100 == 0)
             check_shows(va, 0, SIZE);
         CHECK(munmap(va, SIZE) == 0);
@@ -246,19 +224,16 @@ static void print_times(void)
 {
     struct gpu_memory large = gpu_alloc(1ULL << 30);
     uint64_t handle = pinned(fd, large);
-    double start, at_map, at_access;
-    volatile unsigned char *va;
-    size_t at, tables;
-    int i;
 
-    for (i = 0; i < 5; i++) {
-        tables = page_table_bytes();
-        start = now();
-        va = mapped(fd, handle, large.size);
-        at_map = now();
-        for (at = 0; at < large.size; at += HUGE_PAGE)
+    for (int i = 0; i < 5; i++) {
+        size_t tables = page_table_bytes();
+        double start = now();
+        volatile unsigned char *va = mapped(fd, handle, large.size);
+        double at_map = now();
+
+        for (size_t at = 0; at < large.size; at += HUGE_PAGE)
             (void)va[at];
-        at_access = now();
+        double at_access = now();
         tables = page_table_bytes() - tables;
         CHECK(munmap((void *)(uintptr_t)va, large.size) == 0);
         printf("map %.2f ms, first access to each 2 MiB %.2f ms, unmap %.2f ms, page tables %zu KiB\n", at_map - start,

@@ -16,20 +16,18 @@ static long rounds_wanted;
 static void late_callback_leaves_other_pins(void)
 {
     int fd = driver_open();
-    long round;
 
     run_on(0);
-    for (round = 0; round < rounds_wanted; round++) {
+    for (long round = 0; round < rounds_wanted; round++) {
         struct gpu_memory ended = gpu_alloc(GPU_PAGE), memory = gpu_alloc(GPU_PAGE);
         uint64_t handle = pinned(fd, ended);
         uint32_t flag = 77;
-        unsigned char *va;
 
         gpu_ignore_put();
         CHECK_OK(unpin(fd, handle));
         CHECK_EQUAL(gpu_status().page_tables, 1);
         handle = pinned(fd, memory);
-        va = mapped(fd, handle, GPU_PAGE);
+        unsigned char *va = mapped(fd, handle, GPU_PAGE);
         memset(memory.view, OURS, GPU_PAGE);
         gpu_free(ended);
         CHECK_OK(callback_flag(fd, handle, &flag));
@@ -49,20 +47,18 @@ static void ignored_unpin_against_free(void)
 {
     struct live_pin live = {.fd = driver_open()};
     unsigned int seed = 1;
-    long round;
 
-    for (round = 0; round < rounds_wanted; round++) {
+    for (long round = 0; round < rounds_wanted; round++) {
         struct gpu_memory memory = gpu_alloc(GPU_PAGE);
-        pthread_t thread;
 
         live.handle = pinned(live.fd, memory);
         gpu_inject((struct emugpu_inject){.nth_put = 1,
                                           .put_delay = (uint32_t)(round % 3) * 100,
                                           .callback_delay = (uint32_t)(round % 5) * 50});
-        CHECK(pthread_create(&thread, NULL, unpin_thread, &live) == 0);
+        pthread_t thread = start_thread(unpin_thread, &live);
         delay(&seed, 200000);
         gpu_free(memory);
-        CHECK(pthread_join(thread, NULL) == 0);
+        finish_thread(thread);
         CHECK_EQUAL(page_tables(), 0);
         CHECK_EQUAL(gpu_status().page_tables, 0);
     }
@@ -78,10 +74,9 @@ static int freed[2], go[2];
 static void owner(void)
 {
     int mine = driver_open();
-    struct gpu_memory memory;
 
     drop_privileges();
-    memory = gpu_alloc(GPU_PAGE);
+    struct gpu_memory memory = gpu_alloc(GPU_PAGE);
     CHECK(mine < gpu());
     (void)pinned(mine, memory);
     gpu_ignore_put();
@@ -95,9 +90,8 @@ static void owner(void)
 static void owner_exits_before_its_memory_is_freed(void)
 {
     char byte;
-    long round;
 
-    for (round = 0; round < rounds_wanted / 10 + 1; round++) {
+    for (long round = 0; round < rounds_wanted / 10 + 1; round++) {
         CHECK(pipe(freed) == 0 && pipe(go) == 0);
         in_child(owner);
         CHECK(close(freed[1]) == 0);

@@ -10,11 +10,11 @@
 static void pin_and_wait(int ready)
 {
     struct gpu_memory memory = gpu_alloc(PINS * GPU_PAGE);
-    int fd = driver_open(), i;
+    int fd = driver_open();
     uint64_t handle;
     unsigned char value;
 
-    for (i = 0; i < PINS; i++) {
+    for (int i = 0; i < PINS; i++) {
         CHECK_OK(pin(fd, memory.va + (uint64_t)i * GPU_PAGE, GPU_PAGE, &handle));
         if (i % 2)
             CHECK_EQUAL(touch(mapped(fd, handle, GPU_PAGE), &value), 0);
@@ -24,24 +24,22 @@ static void pin_and_wait(int ready)
         pause();
         _exit(0);
     }
-    CHECK(write(ready, "", 1) == 1);
+    say(ready);
     pause();
 }
 
 static void killed_process_loses_1000_pins(void)
 {
     int ready[2], status;
-    pid_t child;
-    char byte;
 
     CHECK(pipe(ready) == 0);
-    child = fork();
+    pid_t child = fork();
     if (child == 0) {
         CHECK(setpgid(0, 0) == 0);
         pin_and_wait(ready[1]);
     }
     CHECK(close(ready[1]) == 0);
-    CHECK(read(ready[0], &byte, 1) == 1);
+    await(ready[0]);
     CHECK(kill(child, SIGKILL) == 0);
     CHECK(waitpid(child, &status, 0) == child);
     CHECK_EQUAL(page_tables(), 0);
@@ -58,14 +56,13 @@ static int storm_over;
 static void storm_child(int number)
 {
     unsigned char argument[64] = {0}, value;
-    int fd;
 
     CHECK_ERROR(command(parents_fd, GDRDRV_IOC_GET_VERSION, argument), EACCES);
     CHECK_EQUAL(touch(va[0], &value), SIGSEGV);
     if (number % 3 == 0) {
         struct gpu_memory own = gpu_alloc(GPU_PAGE);
+        int fd = driver_open();
 
-        fd = driver_open();
         memset(own.view, number, GPU_PAGE);
         CHECK_PAGES(mapped(fd, pinned(fd, own), GPU_PAGE), GPU_PAGE, (unsigned char)number);
     }
@@ -97,18 +94,17 @@ static void *pin_until_storm_over(void *unused)
 
 static void fork_storm_does_not_affect_the_parent(void)
 {
-    pthread_t thread;
-    int i, running = 0, status;
+    int running = 0, status;
 
     parents_fd = driver_open();
-    for (i = 0; i < PARENT_PINS; i++) {
+    for (int i = 0; i < PARENT_PINS; i++) {
         memory[i] = gpu_alloc(GPU_PAGE);
         memset(memory[i].view, 0x10 + i, GPU_PAGE);
         handles[i] = pinned(parents_fd, memory[i]);
         va[i] = mapped(parents_fd, handles[i], GPU_PAGE);
     }
-    CHECK(pthread_create(&thread, NULL, pin_until_storm_over, NULL) == 0);
-    for (i = 0; i < CHILDREN; i++) {
+    pthread_t thread = start_thread(pin_until_storm_over, NULL);
+    for (int i = 0; i < CHILDREN; i++) {
         pid_t child = fork();
 
         CHECK(child >= 0);
@@ -123,14 +119,14 @@ static void fork_storm_does_not_affect_the_parent(void)
     while (wait(&status) > 0)
         CHECK(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0);
     __atomic_store_n(&storm_over, 1, __ATOMIC_RELAXED);
-    CHECK(pthread_join(thread, NULL) == 0);
+    finish_thread(thread);
 
     CHECK_EQUAL(page_tables(), PARENT_PINS);
-    for (i = 0; i < PARENT_PINS; i++)
+    for (int i = 0; i < PARENT_PINS; i++)
         CHECK_PAGES(va[i], GPU_PAGE, (unsigned char)(0x10 + i));
     CHECK(close(parents_fd) == 0);
     CHECK_EQUAL(page_tables(), PARENT_PINS);
-    for (i = 0; i < PARENT_PINS; i++)
+    for (int i = 0; i < PARENT_PINS; i++)
         CHECK(munmap(va[i], GPU_PAGE) == 0);
     CHECK_EQUAL(page_tables(), 0);
 }

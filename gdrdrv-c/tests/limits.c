@@ -25,9 +25,7 @@ static void remove_limits(void)
 /* Pins one GPU page `count` times. */
 static void pin_pages(int file, uint64_t *handles, int count)
 {
-    int i;
-
-    for (i = 0; i < count; i++)
+    for (int i = 0; i < count; i++)
         CHECK_OK(pin(file, memory.va + (uint64_t)i * GPU_PAGE, GPU_PAGE, &handles[i]));
 }
 
@@ -56,7 +54,6 @@ static void opens_share_the_limit(void)
 {
     uint64_t handles[LIMIT];
     int other = driver_open();
-    unsigned char *va;
 
     pin_pages(fd, handles, 2);
     pin_pages(other, handles + 2, LIMIT - 2);
@@ -66,7 +63,7 @@ static void opens_share_the_limit(void)
     check_room_for_one();
 
     /* A mapping keeps the file of a closed descriptor, and its pins. */
-    va = mapped(fd, handles[1], GPU_PAGE);
+    unsigned char *va = mapped(fd, handles[1], GPU_PAGE);
     CHECK(close(fd) == 0);
     fd = driver_open();
     check_room_for_one();
@@ -82,16 +79,15 @@ static void opens_share_the_limit(void)
 static void failed_pins_do_not_count(void)
 {
     uint64_t handles[LIMIT], handle;
-    int i;
 
-    for (i = 0; i < 2 * LIMIT; i++) {
+    for (int i = 0; i < 2 * LIMIT; i++) {
         CHECK_ERROR(pin(fd, memory.va - GPU_PAGE, GPU_PAGE, &handle), EINVAL);
         CHECK_ERROR(pin(fd, memory.va, 1ULL << 63, &handle), EINVAL);
         CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER, NULL), EFAULT);
         gpu_inject((struct emugpu_inject){.nth = 1, .error = EIO});
         CHECK_ERROR(pin(fd, memory.va, GPU_PAGE, &handle), EIO);
     }
-    for (i = 0; i < 2 * LIMIT; i++)
+    for (int i = 0; i < 2 * LIMIT; i++)
         CHECK_ERROR(unpin(fd, 12345), EINVAL);
     pin_pages(fd, handles, LIMIT);
     check_full(fd);
@@ -103,13 +99,12 @@ static void failed_pins_do_not_count(void)
 static void undone_pins_do_not_count(void)
 {
     struct gdrdrv_pin_buffer *argument = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int i;
 
     CHECK(argument != MAP_FAILED);
     argument->addr = memory.va;
     argument->size = GPU_PAGE;
     CHECK(mprotect(argument, PAGE, PROT_READ) == 0);
-    for (i = 0; i < 2 * LIMIT; i++)
+    for (int i = 0; i < 2 * LIMIT; i++)
         CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER, argument), EFAULT);
     CHECK(munmap(argument, PAGE) == 0);
 }
@@ -117,15 +112,14 @@ static void undone_pins_do_not_count(void)
 static void freed_memory_makes_room_by_unpin(void)
 {
     uint64_t handles[LIMIT];
-    int i;
 
     pin_pages(fd, handles, LIMIT);
     gpu_renew(memory);
-    for (i = 0; i < LIMIT; i++)
+    for (int i = 0; i < LIMIT; i++)
         CHECK_OK(unpin(fd, handles[i]));
     pin_pages(fd, handles, LIMIT);
     check_full(fd);
-    for (i = 0; i < LIMIT; i++)
+    for (int i = 0; i < LIMIT; i++)
         CHECK_OK(unpin(fd, handles[i]));
 }
 
@@ -142,13 +136,12 @@ static void child_has_its_own_limit(void)
 static void processes_are_limited_separately(void)
 {
     uint64_t handles[LIMIT];
-    int i;
 
     pin_pages(fd, handles, LIMIT);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         in_child(child_has_its_own_limit);
     check_full(fd);
-    for (i = 0; i < LIMIT; i++)
+    for (int i = 0; i < LIMIT; i++)
         CHECK_OK(unpin(fd, handles[i]));
 }
 
@@ -157,10 +150,9 @@ static void *pinner(void *unused)
 {
     uint64_t handles[2 * LIMIT];
     int count, error = 0, most = 0;
-    long round;
 
     (void)unused;
-    for (round = 0; round < rounds_wanted || most == 0; round++) {
+    for (long round = 0; round < rounds_wanted || most == 0; round++) {
         for (count = 0; count < 2 * LIMIT; count++) {
             error = pin(fd, memory.va, GPU_PAGE, &handles[count]);
             if (error)
@@ -178,12 +170,11 @@ static void *pinner(void *unused)
 static void threads_share_the_limit(void)
 {
     uint64_t handles[LIMIT];
-    pthread_t thread;
 
     run_on(0);
-    thread = started_on(1, pinner, NULL);
+    pthread_t thread = started_on(1, pinner, NULL);
     (void)pinner(NULL);
-    CHECK(pthread_join(thread, NULL) == 0);
+    finish_thread(thread);
     pin_pages(fd, handles, LIMIT);
     check_full(fd);
     CHECK(close(fd) == 0);
@@ -207,7 +198,7 @@ static void limited_number(void)
 static void limited_memory(void)
 {
     uint64_t handles[MIB / GDRDRV_GPU_PAGE_SIZE], whole;
-    unsigned int i, pages = MIB / GDRDRV_GPU_PAGE_SIZE;
+    unsigned int pages = MIB / GDRDRV_GPU_PAGE_SIZE;
 
     drop_privileges();
     memory = gpu_alloc(2 * MIB);
@@ -216,7 +207,7 @@ static void limited_memory(void)
     CHECK_OK(pin(fd, memory.va, MIB, &whole));
     check_full(fd);
     CHECK_OK(unpin(fd, whole));
-    for (i = 0; i < pages; i++)
+    for (unsigned int i = 0; i < pages; i++)
         CHECK_OK(pin(fd, memory.va + 8, 16, &handles[i]));
     check_full(fd);
     CHECK_OK(unpin(fd, handles[0]));
@@ -245,7 +236,6 @@ static int done[2], go_on[2];
 static void limit_that_changes(void)
 {
     uint64_t handles[LIMIT];
-    int i;
 
     drop_privileges();
     memory = gpu_alloc(MIB);
@@ -254,7 +244,7 @@ static void limit_that_changes(void)
     say(done[1]);
     await(go_on[0]); /* below what is pinned */
     check_full(fd);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         CHECK_OK(unpin(fd, handles[i]));
     check_room_for_one();
     say(done[1]);
@@ -265,16 +255,8 @@ static void limit_that_changes(void)
 
 static void limits_change_while_a_process_has_pins(void)
 {
-    pid_t child;
-    int status;
-
     CHECK(pipe(done) == 0 && pipe(go_on) == 0);
-    fflush(NULL);
-    child = fork();
-    if (child == 0) {
-        limit_that_changes();
-        exit(0);
-    }
+    pid_t child = start_child(limit_that_changes);
     CHECK(close(done[1]) == 0);
     await(done[0]);
     set_parameter("max_pins", 3);
@@ -282,8 +264,7 @@ static void limits_change_while_a_process_has_pins(void)
     await(done[0]);
     set_parameter("max_pins", 0);
     say(go_on[1]);
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_EQUAL(status, 0);
+    finish_child(child);
 }
 
 int main(int argc, char **argv)

@@ -44,14 +44,13 @@ static void *watch_for_pages_without_reservation(void *unused)
 static void reservations_outlast_pages(void)
 {
     struct gpu_memory memory = gpu_leave_free(GPU_PAGE);
-    uint64_t handle = pinned(fd, memory), at;
+    uint64_t handle = pinned(fd, memory);
     unsigned char *va = mapped(fd, handle, memory.size), value;
-    pthread_t watcher;
 
-    for (at = 0; at < memory.size; at += GPU_PAGE)
+    for (uint64_t at = 0; at < memory.size; at += GPU_PAGE)
         CHECK(touch(va + at, &value) == 0);
     last_page = va + memory.size - PAGE;
-    CHECK(pthread_create(&watcher, NULL, watch_for_pages_without_reservation, NULL) == 0);
+    pthread_t watcher = start_thread(watch_for_pages_without_reservation, NULL);
     CHECK_OK(unpin(fd, handle));
     pthread_join(watcher, NULL);
     CHECK(munmap(va, memory.size) == 0);
@@ -79,18 +78,16 @@ static void pages_that_another_driver_has_reserved(void)
 int main(void)
 {
     struct gpu_memory memory = gpu_alloc(SIZE);
-    int before, while_mapped, i;
-    uint64_t handle;
-    unsigned char *va;
+    int before;
 
     CHECK(mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL) == 0 || errno == EBUSY);
     fd = driver_open();
     reserved_before = before = reserved();
 
-    handle = pinned(fd, memory);
+    uint64_t handle = pinned(fd, memory);
     CHECK_EQUAL(reserved(), before);
-    va = mapped(fd, handle, SIZE);
-    while_mapped = reserved();
+    unsigned char *va = mapped(fd, handle, SIZE);
+    int while_mapped = reserved();
     CHECK(while_mapped > before && while_mapped <= before + (int)(SIZE / GPU_PAGE));
 
     /*
@@ -118,7 +115,7 @@ int main(void)
     fd = driver_open();
     memory = gpu_alloc(GPU_PAGE);
     handle = pinned(fd, memory);
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         va = mapped(fd, handle, GPU_PAGE - PAGE * (size_t)i);
         CHECK(reserved() == before + 1 || reserved() == before + 2);
         CHECK(munmap(va, GPU_PAGE) == 0);

@@ -33,11 +33,9 @@ static void end_before_a_child(int flags)
  */
 static void owner_ends_before_its_descriptors(int flags, long at_end, long at_close)
 {
-    pid_t owner;
-
     CHECK(pipe(said) == 0 && pipe(asked) == 0);
     fflush(NULL);
-    owner = fork();
+    pid_t owner = fork();
     if (owner == 0)
         end_before_a_child(flags);
     CHECK(waitpid(owner, NULL, 0) == owner);

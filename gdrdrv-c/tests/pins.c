@@ -28,18 +28,18 @@ static int lines_of(pid_t pid, struct line *lines, int most)
     const char *const header[] = {"pid", "uid", "bytes", "mapped", "type", "age", "command", NULL};
     FILE *file = fopen(FILE_NAME, "r");
     char text[256], *rest = NULL;
-    int count = 0, i, end;
+    int count = 0;
 
     CHECK(file != NULL);
     CHECK(fgets(text, sizeof(text), file) != NULL);
-    for (i = 0; header[i] != NULL; i++)
+    for (int i = 0; header[i] != NULL; i++)
         CHECK_STRING(strtok_r(i ? NULL : text, " \n", &rest), header[i]);
     CHECK(strtok_r(NULL, " \n", &rest) == NULL);
     while (fgets(text, sizeof(text), file) != NULL) {
         struct line line;
 
         CHECK(text[strlen(text) - 1] == '\n');
-        end = 0;
+        int end = 0;
         (void)sscanf(text, "%d %u %llu %7s %15s %llu %n", &line.pid, &line.uid, &line.bytes, line.mapped, line.type,
                      &line.age, &end);
         CHECK(end > 0);
@@ -83,33 +83,23 @@ static void child_of_user(void)
 
 static void user(void)
 {
-    struct gpu_memory memory;
     uint64_t first, second, third;
-    unsigned char *va;
-    pid_t child;
-    int fd;
 
     drop_privileges();
     CHECK(open(FILE_NAME, O_RDONLY) < 0);
     CHECK_EQUAL(errno, EACCES);
     CHECK(prctl(PR_SET_NAME, NAME) == 0);
-    memory = gpu_alloc(2 * GPU_PAGE);
-    fd = driver_open();
+    struct gpu_memory memory = gpu_alloc(2 * GPU_PAGE);
+    int fd = driver_open();
     next_step(); /* none */
     CHECK_OK(pin(fd, memory.va, GPU_PAGE, &first));
     next_step(); /* one */
     CHECK_OK(pin(fd, memory.va + 8, GPU_PAGE, &second));
-    va = mapped(fd, first, GPU_PAGE);
+    unsigned char *va = mapped(fd, first, GPU_PAGE);
     next_step(); /* two, the first mapped */
     CHECK(munmap(va, GPU_PAGE) == 0);
     next_step(); /* two */
-    fflush(NULL);
-    child = fork();
-    if (child == 0) {
-        child_of_user();
-        _exit(0);
-    }
-    CHECK(waitpid(child, NULL, 0) == child);
+    in_child(child_of_user);
     CHECK_OK(unpin(fd, first));
     next_step(); /* the second */
     va = mapped(fd, pinned(fd, memory), 2 * GPU_PAGE);
@@ -121,16 +111,13 @@ static void user(void)
     CHECK_OK(pin(fd, memory.va, GPU_PAGE, &third));
     gpu_renew(memory);
     next_step(); /* one, if it is persistent */
-    exit(0);
 }
 
 /* Waits for the next step of the user. Returns its lines, ordered by size. */
 static int step(pid_t pid, struct line lines[2])
 {
-    int count;
-
     await(done[0]);
-    count = lines_of(pid, lines, 2);
+    int count = lines_of(pid, lines, 2);
     if (count == 2 && lines[0].bytes > lines[1].bytes) {
         struct line first = lines[1];
 
@@ -143,14 +130,9 @@ static int step(pid_t pid, struct line lines[2])
 static void pins_of_a_user(void)
 {
     struct line lines[2];
-    pid_t child;
-    int status;
 
     CHECK(pipe(done) == 0 && pipe(go) == 0);
-    fflush(NULL);
-    child = fork();
-    if (child == 0)
-        user();
+    pid_t child = start_child(user);
     CHECK_EQUAL(step(child, lines), 0);
     say(go[1]);
     CHECK_EQUAL(step(child, lines), 1);
@@ -175,21 +157,17 @@ static void pins_of_a_user(void)
     say(go[1]);
     CHECK_EQUAL(step(child, lines), pins_persist());
     say(go[1]);
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_EQUAL(status, 0);
+    finish_child(child);
     CHECK_EQUAL(lines_of(child, lines, 2), 0);
 }
 
 /* Pins, opens, closes, until it is killed or its parent ends. */
 static void pin_forever(void)
 {
-    struct gpu_memory memory;
-    unsigned int i;
-
     drop_privileges();
     CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
-    memory = gpu_alloc(GPU_PAGE);
-    for (i = 0;; i++) {
+    struct gpu_memory memory = gpu_alloc(GPU_PAGE);
+    for (unsigned int i = 0;; i++) {
         int fd = driver_open();
         uint64_t handle = pinned(fd, memory);
 
@@ -206,12 +184,8 @@ static void read_while_pins_end(long rounds_wanted)
 {
     static struct line lines[1000];
     long round, seen = 0;
-    pid_t child;
 
-    fflush(NULL);
-    child = fork();
-    if (child == 0)
-        pin_forever();
+    pid_t child = start_child(pin_forever);
     for (round = 0; round < rounds_wanted || seen == 0; round++)
         seen += lines_of(child, lines, 1000) > 0;
     CHECK(kill(child, SIGKILL) == 0);

@@ -77,9 +77,8 @@ static void unpin_or_close(void)
 static void *repeated(void *part)
 {
     unsigned int seed = part == map_and_read ? 1 : 2;
-    long round;
 
-    for (round = 0; round < rounds_wanted; round++) {
+    for (long round = 0; round < rounds_wanted; round++) {
         pthread_barrier_wait(&begin);
         delay(&seed, DELAY);
         ((void (*)(void))part)();
@@ -90,18 +89,14 @@ static void *repeated(void *part)
 
 static void free_against_map_against_unpin(void)
 {
-    pthread_t mapper, unpinner;
     unsigned int seed = 3;
-    long round;
 
     pthread_barrier_init(&begin, NULL, 3);
     pthread_barrier_init(&end, NULL, 3);
-    CHECK(pthread_create(&mapper, NULL, repeated, map_and_read) == 0);
-    CHECK(pthread_create(&unpinner, NULL, repeated, unpin_or_close) == 0);
+    pthread_t mapper = start_thread(repeated, map_and_read);
+    pthread_t unpinner = start_thread(repeated, unpin_or_close);
     fd = driver_open();
-    for (round = 0; round < rounds_wanted; round++) {
-        struct gpu_memory next;
-
+    for (long round = 0; round < rounds_wanted; round++) {
         memory = gpu_alloc(SIZE);
         memset(memory.view, OURS, SIZE);
         handle = pinned(fd, memory);
@@ -113,7 +108,7 @@ static void free_against_map_against_unpin(void)
         gpu_free(memory);
         if (!outlives_free)
             __atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
-        next = gpu_alloc(SIZE);
+        struct gpu_memory next = gpu_alloc(SIZE);
         memset(next.view, THEIRS, SIZE);
         pthread_barrier_wait(&end);
 
@@ -150,17 +145,14 @@ static void *freer(void *patience)
 static void free_against_pin(void)
 {
     unsigned int patience = 1;
-    long round, made = 0;
+    long made = 0;
 
     fd = driver_open();
-    for (round = 0; round < rounds_wanted / 10 || made == 0; round++) {
-        pthread_t thread;
-        int error;
-
+    for (long round = 0; round < rounds_wanted / 10 || made == 0; round++) {
         gpu_delay((uint32_t)(round % 7) * 50, (uint32_t)(round % 5) * 50);
         memory = gpu_alloc(SIZE);
-        CHECK(pthread_create(&thread, NULL, freer, &patience) == 0);
-        error = pin(fd, memory.va, SIZE, &handle);
+        pthread_t thread = start_thread(freer, &patience);
+        int error = pin(fd, memory.va, SIZE, &handle);
         if (error == 0) {
             made++;
             CHECK_OK(unpin(fd, handle));

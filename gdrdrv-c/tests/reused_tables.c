@@ -33,7 +33,7 @@ static void *ender(void *unused)
 
 int main(int argc, char **argv)
 {
-    long rounds_wanted = argc > 1 ? atol(argv[1]) : 2000, round, met = 0;
+    long rounds_wanted = argc > 1 ? atol(argv[1]) : 2000, met = 0;
     uint32_t wait = argc > 2 ? (uint32_t)atoi(argv[2]) : 1000;
     unsigned int seed = 1;
 
@@ -45,29 +45,26 @@ int main(int argc, char **argv)
     fd = driver_open();
     others = driver_open();
     gpu_inject((struct emugpu_inject){.put_delay = wait});
-    for (round = 0; round < rounds_wanted; round++) {
+    for (long round = 0; round < rounds_wanted; round++) {
         struct gpu_memory memory = gpu_alloc(GPU_PAGE);
-        unsigned char *va;
-        pthread_t thread;
-        uint64_t handle;
 
         ended = pinned(others, memory);
         closes = round % 4 == 3;
         go = ending = 0;
-        thread = started_on(1, ender, NULL);
+        pthread_t thread = started_on(1, ender, NULL);
         __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
         delay(&seed, DELAY);
         gpu_renew(memory);
         met += __atomic_load_n(&ending, __ATOMIC_ACQUIRE);
-        handle = pinned(fd, memory);
-        CHECK(pthread_join(thread, NULL) == 0);
+        uint64_t handle = pinned(fd, memory);
+        finish_thread(thread);
 
         if (gpu_status().page_tables != 1) {
             fprintf(stderr, "%s:%d: round %ld: the GPU driver has %llu page tables, gdrdrv %ld\n", __FILE__, __LINE__,
                     round, (unsigned long long)gpu_status().page_tables, page_tables());
             return 1;
         }
-        va = mapped(fd, handle, GPU_PAGE);
+        unsigned char *va = mapped(fd, handle, GPU_PAGE);
         memory.view[0] = (unsigned char)round;
         CHECK_EQUAL(va[0], (unsigned char)round);
         CHECK_OK(unpin(fd, handle));

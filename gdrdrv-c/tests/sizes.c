@@ -21,12 +21,9 @@ static uint64_t allocated(uint64_t addr, uint64_t size)
 
 int main(void)
 {
-    uint64_t largest;
-    size_t i;
-
     drop_privileges();
     fd = driver_open();
-    largest = gpu_status().bytes;
+    uint64_t largest = gpu_status().bytes;
     memory = gpu_alloc(2 * GPU_PAGE);
     {
         const uint64_t sizes[] = {
@@ -34,7 +31,7 @@ int main(void)
             1ULL << 48,    (1ULL << 48) + GPU_PAGE, 1ULL << 62,  1ULL << 63, ~0ULL - (1ULL << 47),
         };
 
-        for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
             CHECK_EQUAL(allocated(memory.va, sizes[i]), 0);
     }
     CHECK_EQUAL(allocated(memory.va + 1, largest), 0); /* in whole GPU pages, one more */

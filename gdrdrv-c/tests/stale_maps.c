@@ -47,12 +47,12 @@ static unsigned char *map_while_pin_ends(long *maps)
 {
     struct gdrdrv_get_info_v2 i;
     unsigned char *va = NULL;
-    int more = 5, error;
+    int more = 5;
 
     for (;;) {
         if (__atomic_load_n(&ended, __ATOMIC_ACQUIRE))
             more--;
-        error = map(fd, handle, GPU_PAGE, &va);
+        int error = map(fd, handle, GPU_PAGE, &va);
         if (error != 0) {
             CHECK_EQUAL(error, EINVAL);
             return NULL;
@@ -67,34 +67,30 @@ static unsigned char *map_while_pin_ends(long *maps)
 static void run(enum end end, const char *name, long rounds_wanted)
 {
     unsigned int seed = 1;
-    long round, maps = 0, caught = 0;
+    long maps = 0, caught = 0;
 
     how = end;
-    for (round = 0; round < rounds_wanted; round++) {
+    for (long round = 0; round < rounds_wanted; round++) {
         struct gdrdrv_get_info_v2 i;
-        unsigned char *va, value = 0;
-        pthread_t thread;
-        int is_gone;
+        unsigned char value = 0;
 
         fd = driver_open();
         handle = pinned(fd, memory);
         ready = go = ended = 0;
-        thread = started_on(1, ender, &seed);
+        pthread_t thread = started_on(1, ender, &seed);
         while (!__atomic_load_n(&ready, __ATOMIC_ACQUIRE))
             ;
         __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
-        va = map_while_pin_ends(&maps);
-        CHECK(pthread_join(thread, NULL) == 0);
+        unsigned char *va = map_while_pin_ends(&maps);
+        finish_thread(thread);
 
-        is_gone = info(fd, handle, &i) != 0;
+        int is_gone = info(fd, handle, &i) != 0;
         if (va != NULL && is_gone) {
             caught++;
             CHECK_EQUAL(page_tables(), 0);
             if (touch(va, &value) == 0) {
-                struct gpu_memory next;
-
                 gpu_free(memory);
-                next = gpu_alloc(GPU_PAGE); /* the same page, since no other is free */
+                struct gpu_memory next = gpu_alloc(GPU_PAGE); /* the same page, since no other is free */
                 memset(next.view, THEIRS, GPU_PAGE);
                 (void)touch(va, &value);
                 fprintf(stderr, "%s, round %ld: nothing is pinned, and the mapping shows %#x, the next owner's %#x\n",
@@ -118,14 +114,13 @@ int main(int argc, char **argv)
 {
     const char *const names[] = {"exit", "close", "unpin"};
     long rounds_wanted = argc > 2 ? atol(argv[2]) : 300;
-    enum end end;
 
     handle_faults();
     run_on(0);
     gpu_leave_free(GPU_PAGE);
     memory = gpu_alloc(GPU_PAGE);
     memset(memory.view, OURS, GPU_PAGE);
-    for (end = EXIT; end <= UNPIN; end++)
+    for (enum end end = EXIT; end <= UNPIN; end++)
         if (argc < 2 || strcmp(argv[1], names[end]) == 0)
             run(end, names[end], rounds_wanted);
     return passed("stale_maps");

@@ -28,11 +28,11 @@ static int pin_with_tokens(int fd, struct gpu_memory memory, uint64_t p2p_token,
 static void memory_of_others_stays_out_of_reach(void)
 {
     const uint32_t process = (uint32_t)getppid();
-    int fd = driver_open(), with_gpu;
+    int fd = driver_open();
 
     drop_privileges();
     handle_faults();
-    for (with_gpu = 0; with_gpu < 2; with_gpu++) {
+    for (int with_gpu = 0; with_gpu < 2; with_gpu++) {
         uint64_t handle;
         int error = pin_with_tokens(fd, theirs, EMUGPU_TOKEN(process), process, &handle);
 
@@ -50,9 +50,12 @@ static void memory_of_others_stays_out_of_reach(void)
     }
 }
 
+static int allocated[2];
+
 /* With the tokens of another process that has memory at the same address. */
 static void every_token_is_the_callers(void)
 {
+    CHECK(read(allocated[0], &theirs, sizeof(theirs)) == sizeof(theirs));
     const uint32_t self = (uint32_t)getpid(), other = (uint32_t)getppid();
     const struct {
         uint64_t p2p_token;
@@ -62,13 +65,12 @@ static void every_token_is_the_callers(void)
     };
     struct gpu_memory memory = gpu_alloc(GPU_PAGE);
     int fd = driver_open();
-    size_t i;
 
     drop_privileges();
     handle_faults();
     CHECK_EQUAL(memory.va, theirs.va);
     memset(memory.view, OURS, GPU_PAGE);
-    for (i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
+    for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
         uint64_t handle;
         int error = pin_with_tokens(fd, memory, tokens[i].p2p_token, tokens[i].va_space, &handle);
 
@@ -89,47 +91,35 @@ static void unpin_against_free_frees_once(void)
     const uint32_t self = (uint32_t)getpid();
     struct live_pin live = {.fd = driver_open()};
     unsigned int seed = 1;
-    long round;
 
     drop_privileges();
-    for (round = 0; round < rounds_wanted; round++) {
+    for (long round = 0; round < rounds_wanted; round++) {
         struct gpu_memory memory = gpu_alloc(GPU_PAGE);
-        pthread_t thread;
 
         gpu_inject((struct emugpu_inject){.put_delay = (uint32_t)(round % 3) * 200});
         CHECK_OK(pin_with_tokens(live.fd, memory, EMUGPU_TOKEN(self), self, &live.handle));
-        CHECK(pthread_create(&thread, NULL, unpin_thread, &live) == 0);
+        pthread_t thread = start_thread(unpin_thread, &live);
         delay(&seed, 200000);
         gpu_free(memory);
-        CHECK(pthread_join(thread, NULL) == 0);
+        finish_thread(thread);
         CHECK_EQUAL(page_tables(), 0);
     }
 }
 
 int main(int argc, char **argv)
 {
-    int allocated[2], status;
-    pid_t child;
-
     rounds_wanted = argc > 1 ? atol(argv[1]) : 300;
     traditional = !pins_persist();
     if (traditional)
         in_child(unpin_against_free_frees_once);
 
     CHECK(pipe(allocated) == 0);
-    fflush(NULL);
-    child = fork();
-    if (child == 0) {
-        CHECK(read(allocated[0], &theirs, sizeof(theirs)) == sizeof(theirs));
-        every_token_is_the_callers();
-        exit(0);
-    }
+    pid_t child = start_child(every_token_is_the_callers);
     theirs = gpu_alloc(GPU_PAGE);
     memset(theirs.view, THEIRS, GPU_PAGE);
     in_child(memory_of_others_stays_out_of_reach);
     CHECK(write(allocated[1], &theirs, sizeof(theirs)) == sizeof(theirs));
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_EQUAL(status, 0);
+    finish_child(child);
     CHECK_PAGES(theirs.view, GPU_PAGE, THEIRS);
     return passed("tokens");
 }

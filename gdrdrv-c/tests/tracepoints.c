@@ -44,7 +44,6 @@ int main(void)
 {
     struct gpu_memory memory = gpu_alloc(3 * GPU_PAGE);
     int fd = driver_open(), persist = pins_persist();
-    uint64_t handle;
 
     if (access(EVENTS, F_OK) != 0)
         CHECK(mount("tracefs", TRACING, "tracefs", 0, NULL) == 0 || errno == EBUSY || errno == ENODEV || errno == ENOENT);
@@ -53,7 +52,7 @@ int main(void)
     write_file(TRACING "/trace", "");
     write_file(EVENTS, "1");
 
-    handle = pinned(fd, memory);
+    uint64_t handle = pinned(fd, memory);
     check_events(memory, 1, 0, 0, 0);
     CHECK(munmap(mapped(fd, handle, memory.size), memory.size) == 0);
     check_events(memory, 1, 1, 0, 0);
