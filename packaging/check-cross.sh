@@ -122,7 +122,6 @@ from test_many import AnyMany, Arrays, Pairs
 from test_mapping import Copies, Errors, Pins
 from test_views import Lifetimes, Typed, Views, Words
 del Lifetimes.test_cycle_with_a_view_unpins_after_its_finalizers, Lifetimes.test_process_that_ends_with_views_prints_nothing
-del AnyMany.test_forked_child_is_refused
 del Pins.test_mapping_that_outlives_the_package_at_exit_prints_no_exception
 gpu.initialize()
 unittest.main()' >"$work/python.log" 2>&1 || die "the Python tests fail, see $work/python.log"

@@ -11,7 +11,6 @@ deb rpm wheel sdist: export SOURCE_DATE_EPOCH ?= $(shell grep -x '[0-9]*' packag
 unpacked := build/packages/$(release)
 packages := build$(cross:%=/%)
 
-.PHONY: dist
 dist: ## Makes the release tarball of the last commit, in build/dist.
 	@mkdir -p build/dist
 	git -c tar.umask=0022 archive --format=tar.gz --prefix=$(release)/ -o build/dist/$(release).tar.gz HEAD
@@ -32,7 +31,6 @@ deb_options = $(if $(cross),--host-type $(gnu_type) --no-check-builddeps)
 # A build that failed, maybe for another ARCH, leaves some of them.
 built_debs = $(addprefix $(dir $(unpacked))*.,deb buildinfo changes)
 
-.PHONY: deb
 deb: unpack ## Makes Debian packages, in build/deb; with ARCH=aarch64, in build/aarch64/deb.
 	@rm -f $(built_debs)
 	cp -r $(unpacked)/packaging/debian $(unpacked)/debian
@@ -40,7 +38,6 @@ deb: unpack ## Makes Debian packages, in build/deb; with ARCH=aarch64, in build/
 	@rm -rf $(packages)/deb && mkdir -p $(packages)/deb
 	mv $(built_debs) $(packages)/deb
 
-.PHONY: rpm
 rpm: unpack ## Makes RPM packages, in build/rpm; with ARCH=aarch64, in build/aarch64/rpm.
 	packaging/rpm/build.sh $(unpacked) $(packages)/rpm $(if $(cross),--target $(cross) --define '__strip $(STRIP)' --define '__objcopy $(OBJCOPY)')
 
@@ -56,18 +53,15 @@ $(own_zig):
 cargo_linker ?= CARGO_TARGET_$(shell uname -m | tr a-z A-Z)_UNKNOWN_LINUX_GNU_LINKER
 wheel_linker = $(if $(ZIG),$(cargo_linker)="$(CURDIR)/$(unpacked)/packaging/python/zig-gcc.sh")
 
-.PHONY: wheel
 wheel: unpack $(if $(findstring $(own_zig),$(ZIG)),$(own_zig)) ## Makes the Python wheel, in build/wheel (or build/aarch64/wheel), with zig from PyPI.
 	$(wheel_linker) CARGO_TARGET_DIR="$(CURDIR)/build/packages/target$(if $(ZIG),-zig)" $(MAKE) -C $(unpacked) wheel_parts
 	@rm -rf $(packages)/wheel
 	CC="$(CC)" OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py wheel \
 		$(unpacked)/build/lib/$(shared) $(unpacked)/build/program/bin/gdrcopy $(packages)/wheel
 
-.PHONY: sdist
 sdist: $(tarball) ## Makes the Python source distribution, in build/wheel.
 	packaging/python/build.py sdist $(tarball) $(packages)/wheel
 
-.PHONY: wheel-check
 wheel-check: wheel emulator ## Makes the wheel, installs it into a virtual environment, and runs its tests on emulated GPUs.
 	packaging/python/check.sh build/wheel/*.whl "$(built)/gdremu"
 
@@ -107,7 +101,6 @@ dkms_install:
 .PHONY: packaged_install
 packaged_install: lib_install tools_install gdremu_install c_tests_install dkms_install
 
-.PHONY: package-check
 ifeq ($(cross),)
 package-check: deb rpm ## Makes the packages, installs them into new Debian trees, runs them on an emulated GPU, removes them; make test there.
 	packaging/check-deb.sh build/deb
@@ -118,6 +111,5 @@ package-check: deb rpm wheel
 	packaging/check-cross.sh $(cross) $(packages)
 endif
 
-.PHONY: reproducible
 reproducible: ## Builds the packages twice, in different directories, and compares them.
 	packaging/check-reproducible.sh $(cross)

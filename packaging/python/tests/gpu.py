@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import subprocess
+import sys
 import traceback
 import unittest
 from ctypes import (
@@ -143,6 +145,17 @@ class OfOneAllocation(unittest.TestCase):
         self.addCleanup(self.mapping.close)
 
 
+def many_reads(mapping: gdrcopy.Mapping) -> List[Callable[[], object]]:
+    """Calls that make two reads each."""
+    of_arrays = [lambda: mapping.gather([0, 8], "u4")] if numpy else []
+    return [lambda: mapping.read_many([(0, 4), (8, 4)]), *of_arrays]
+
+
+def many_writes(mapping: gdrcopy.Mapping) -> List[Callable[[], object]]:
+    of_arrays = [lambda: mapping.scatter([0, 8], numpy.zeros(2, "u4"))] if numpy else []
+    return [lambda: mapping.write_many([(0, b"abcd"), (8, b"efgh")]), *of_arrays]
+
+
 def status_of_child(function: Callable[[], object]) -> int:
     """The exit status of a child that runs the function: 0 if it returns, 1 after an assertion, minus a signal's number."""
     child = os.fork()
@@ -158,6 +171,12 @@ def status_of_child(function: Callable[[], object]) -> int:
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def run_script(script: str) -> "subprocess.CompletedProcess[str]":
+    """Runs it in a gdremu of its own, as it may end with pins."""
+    command = [os.environ["GDREMU"], "--", sys.executable, "-B", "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 class Integer:

@@ -5,7 +5,7 @@ import unittest
 
 import gdrcopy
 import gpu
-from gpu import SIZE, pattern
+from gpu import SIZE, needs_numpy, numpy, pattern
 
 
 class OfEveryKindOfObject(unittest.TestCase):
@@ -16,6 +16,7 @@ class OfEveryKindOfObject(unittest.TestCase):
 
     def check(self, obj, begin: int, size: int) -> None:
         """Writes through a mapping of obj, and looks for it at [begin, begin + size) of the allocation."""
+        self.allocation.fill(bytes(SIZE))
         data = pattern(size)
         with gdrcopy.Mapping(obj) as mapping:
             self.assertEqual((mapping.address, mapping.size), (self.allocation.address + begin, size))
@@ -23,43 +24,36 @@ class OfEveryKindOfObject(unittest.TestCase):
             self.assertEqual(mapping.read(), data)
         self.assertEqual(self.allocation.contents(), bytes(begin) + data + bytes(SIZE - begin - size))
 
-    def test_address_and_size(self) -> None:
-        self.check((self.allocation.address, SIZE), 0, SIZE)
-
-    def test_address_within_a_page(self) -> None:
-        self.check((self.allocation.address + 70_001, 777), 70_001, 777)
-
-    def test_cuda_array_interface(self) -> None:
-        self.check(gpu.CudaArray(self.allocation, 512, (10, 20), "<f4"), 512, 800)
-
-    def test_cuda_array_interface_with_contiguous_strides(self) -> None:
-        self.check(gpu.CudaArray(self.allocation, 0, (10, 1, 20), "<f8", (160, 4, 8)), 0, 1600)
-
-    def test_dlpack(self) -> None:
-        self.check(gpu.DLPackArray(self.allocation, (10, 20), bits=16, byte_offset=256), 256, 400)
-
-    def test_dlpack_with_contiguous_strides(self) -> None:
-        self.check(gpu.DLPackArray(self.allocation, (10, 20), bits=32, strides=(20, 1)), 0, 800)
-
-    def test_strided_objects_are_refused(self) -> None:
-        for obj in (
-            gpu.CudaArray(self.allocation, 0, (10, 10), "<f4", (80, 4)),
-            gpu.DLPackArray(self.allocation, (10, 10), strides=(1, 10)),
+    def test_memory_of_every_object(self) -> None:
+        allocation = self.allocation
+        for name, obj, begin, size in (
+            ("address and size", (allocation.address, SIZE), 0, SIZE),
+            ("address within a page", (allocation.address + 70_001, 777), 70_001, 777),
+            ("array interface", gpu.CudaArray(allocation, 512, (10, 20), "<f4"), 512, 800),
+            ("contiguous strides", gpu.CudaArray(allocation, 0, (10, 1, 20), "<f8", (160, 4, 8)), 0, 1600),
+            ("DLPack", gpu.DLPackArray(allocation, (10, 20), bits=16, byte_offset=256), 256, 400),
+            ("DLPack, contiguous strides", gpu.DLPackArray(allocation, (10, 20), bits=32, strides=(20, 1)), 0, 800),
+            ("versioned DLPack", gpu.VersionedDLPackArray(allocation, (10, 20), bits=16, byte_offset=256), 256, 400),
+            ("torch, another GPU", gpu.TorchTensor(allocation, (10, 20), "<f4", other_gpu=True), 0, 800),
+            ("torch, no typestr", gpu.TorchTensor(allocation, (10, 20), "float8"), 0, 200),
         ):
-            with self.assertRaisesRegex(ValueError, "contiguous copy"):
-                gdrcopy.Mapping(obj)
-
-    def test_empty_objects_are_refused(self) -> None:
-        with self.assertRaisesRegex(ValueError, "at least 1 byte"):
-            gdrcopy.Mapping(gpu.CudaArray(self.allocation, 0, (0, 10)))
-
-    def test_dlpack_on_the_host_is_refused(self) -> None:
-        with self.assertRaisesRegex(ValueError, "CUDA device memory"):
-            gdrcopy.Mapping(gpu.DLPackArray(self.allocation, (1,), device_type=1))
+            with self.subTest(name):
+                self.check(obj, begin, size)
 
     def test_other_objects_are_refused(self) -> None:
-        with self.assertRaisesRegex(TypeError, "__cuda_array_interface__.*not bytes"):
-            gdrcopy.Mapping(b"host")
+        allocation = self.allocation
+        for name, obj, error, text in (
+            ("strided", gpu.CudaArray(allocation, 0, (10, 10), "<f4", (80, 4)), ValueError, "contiguous copy"),
+            ("strided DLPack", gpu.DLPackArray(allocation, (10, 10), strides=(1, 10)), ValueError, "contiguous copy"),
+            ("empty", gpu.CudaArray(allocation, 0, (0, 10)), ValueError, "at least 1 byte"),
+            ("on the host", gpu.DLPackArray(allocation, (1,), device_type=1), ValueError, "CUDA device memory"),
+            ("no interface", b"host", TypeError, "__cuda_array_interface__.*not bytes"),
+            ("torch, grad", gpu.TorchTensor(allocation, (10,), requires_grad=True), BufferError, "detach"),
+            ("torch, conj", gpu.TorchTensor(allocation, (10,), conj=True), ValueError, "resolve_conj"),
+            ("torch, neg", gpu.TorchTensor(allocation, (10,), neg=True), ValueError, "resolve_neg"),
+        ):
+            with self.subTest(name), self.assertRaisesRegex(error, text):
+                gdrcopy.Mapping(obj)
 
     def test_read_only_object_is_read_but_not_written(self) -> None:
         with gdrcopy.Mapping(gpu.CudaArray(self.allocation, read_only=True)) as mapping:
@@ -80,29 +74,11 @@ class OfEveryKindOfObject(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, "read-only"):
                 mapping.write(b"x")
 
-    def test_versioned_dlpack(self) -> None:
-        self.check(gpu.VersionedDLPackArray(self.allocation, (10, 20), bits=16, byte_offset=256), 256, 400)
-
     def test_read_only_flag_counts_where_dlpack_has_none(self) -> None:
         obj = gpu.DLPackArray(self.allocation, (10,))
         obj.__cuda_array_interface__ = gpu.CudaArray(self.allocation, read_only=True).__cuda_array_interface__
         with gdrcopy.Mapping(obj) as mapping, self.assertRaisesRegex(TypeError, "read-only"):
             mapping.write(b"x")
-
-    def test_torch_tensor_of_another_gpu(self) -> None:
-        self.check(gpu.TorchTensor(self.allocation, (10, 20), "<f4", other_gpu=True), 0, 800)
-
-    def test_torch_type_without_typestr(self) -> None:
-        self.check(gpu.TorchTensor(self.allocation, (10, 20), "float8"), 0, 200)
-
-    def test_torch_tensor_that_requires_grad_is_refused_with_its_remedy(self) -> None:
-        with self.assertRaisesRegex(BufferError, "detach"):
-            gdrcopy.Mapping(gpu.TorchTensor(self.allocation, (10,), requires_grad=True))
-
-    def test_torch_views_whose_values_are_not_in_memory_are_refused(self) -> None:
-        for flag in ("conj", "neg"):
-            with self.subTest(flag), self.assertRaisesRegex(ValueError, f"resolve_{flag}"):
-                gdrcopy.Mapping(gpu.TorchTensor(self.allocation, (10,), **{flag: True}))
 
     def test_error_of_the_interface_is_raised_where_there_is_no_dlpack(self) -> None:
         class Deleted:
@@ -137,14 +113,11 @@ class OfEveryKindOfObject(unittest.TestCase):
         obj.__cuda_array_interface__["data"] = (address, False)
         self.check(obj, 0, 100)
 
+    @needs_numpy
     def test_size_of_numpy_integers_does_not_overflow(self) -> None:
-        try:
-            from numpy import int32
-        except ImportError:
-            self.skipTest("NumPy is not installed")
         # 4 GiB, which is more than there is. 64 KiB as an int32.
         with self.assertRaises(gdrcopy.Error):
-            gdrcopy.Mapping(gpu.CudaArray(self.allocation, 0, (int32(65536), int32(65537))))
+            gdrcopy.Mapping(gpu.CudaArray(self.allocation, 0, (numpy.int32(65536), numpy.int32(65537))))
 
     def test_other_tuples_are_refused(self) -> None:
         for given in ((), (1,), (1, 2, 3)):

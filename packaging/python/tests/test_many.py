@@ -3,13 +3,12 @@
 import array
 import contextlib
 import errno
-import threading
 import unittest
 from typing import Any, Callable, Iterator, List
 
 import gdrcopy
 import gpu
-from gpu import SIZE, OfOneAllocation, needs_numpy, numpy, pattern, status_of_child
+from gpu import SIZE, OfOneAllocation, needs_numpy, numpy, pattern
 
 
 @contextlib.contextmanager
@@ -26,16 +25,6 @@ def counts(name: str) -> Iterator[List[int]]:
 
     with gpu.replaced(name, make):
         yield made
-
-
-def reads(mapping: gdrcopy.Mapping) -> List[Callable[[], object]]:
-    of_arrays = [lambda: mapping.gather([0, 8], "u4")] if numpy else []
-    return [lambda: mapping.read_many([(0, 4), (8, 4)]), *of_arrays]
-
-
-def writes(mapping: gdrcopy.Mapping) -> List[Callable[[], object]]:
-    of_arrays = [lambda: mapping.scatter([0, 8], numpy.zeros(2, "u4"))] if numpy else []
-    return [lambda: mapping.write_many([(0, b"abcd"), (8, b"efgh")]), *of_arrays]
 
 
 class Pairs(OfOneAllocation):
@@ -108,22 +97,16 @@ class Pairs(OfOneAllocation):
 
 
 class AnyMany(OfOneAllocation):
-    def test_closed_mapping_refuses_them(self) -> None:
-        self.mapping.close()
-        for use in (*reads(self.mapping), *writes(self.mapping), lambda: self.mapping.write_many([])):
-            with self.assertRaisesRegex(ValueError, "closed"):
-                use()
-
     def test_read_only_object_refuses_writes(self) -> None:
         with gdrcopy.Mapping(gpu.CudaArray(self.allocation, read_only=True)) as mapping:
-            for write in writes(mapping):
+            for write in gpu.many_writes(mapping):
                 with self.assertRaisesRegex(TypeError, "not read-only"):
                     write()
-            for read in reads(mapping):
+            for read in gpu.many_reads(mapping):
                 read()
 
     def test_errors_name_the_function(self) -> None:
-        for name, calls in (("gdrx_read_many", reads), ("gdrx_write_many", writes)):
+        for name, calls in (("gdrx_read_many", gpu.many_reads), ("gdrx_write_many", gpu.many_writes)):
             with gpu.replaced(name, lambda _function: lambda *_arguments: errno.EIO):
                 for call in calls(self.mapping):
                     with self.assertRaisesRegex(gdrcopy.Error, f"{name}: Input/output error") as caught:
@@ -136,47 +119,6 @@ class AnyMany(OfOneAllocation):
                 with self.assertRaisesRegex(gdrcopy.Error, "gdrx_attach_mapping: "):
                     gdrcopy.Mapping((self.allocation.address, SIZE))
         self.assertEqual(unpins, [0])
-
-    def test_close_waits_for_those_of_other_threads(self) -> None:
-        data, offsets = pattern(SIZE), range(0, 8 * 100, 8)
-        for read in (
-            lambda mapping: mapping.read_many((offset, 8) for offset in offsets),
-            *([lambda mapping: [bytes(item) for item in mapping.gather(offsets, "V8")]] if numpy else []),
-        ):
-            mapping = gdrcopy.Mapping((self.allocation.address, SIZE))
-            calls, closing = [], threading.Thread(target=mapping.close)
-
-            def make(read_many: Callable[..., int]) -> Callable[..., int]:
-                def read_while_another_thread_closes(*arguments: object) -> int:
-                    closing.start()
-                    closing.join(0.2)  # as long as a close that does not wait may take to show
-                    calls.append(closing.is_alive())
-                    return read_many(*arguments)
-
-                return read_while_another_thread_closes
-
-            with gpu.replaced("gdrx_read_many", make):
-                self.assertEqual(read(mapping), [data[offset : offset + 8] for offset in offsets])
-            closing.join()
-            self.assertEqual((calls, mapping.closed), ([True], True))
-
-    def test_forked_child_is_refused(self) -> None:
-        def use() -> None:
-            for call in (*reads(self.mapping), *writes(self.mapping)):
-                with self.assertRaisesRegex(gdrcopy.Error, "make one after the fork") as caught:
-                    call()
-                self.assertEqual(caught.exception.errno, errno.EACCES)
-
-        self.assertEqual(status_of_child(use), 0)
-
-    def test_freed_memory_is_refused_where_the_pin_has_ended(self) -> None:
-        allocation = gpu.Allocation(SIZE)
-        with gdrcopy.Mapping((allocation.address, SIZE)) as mapping:
-            allocation.free()
-            if gdrcopy._connection.connection().pins_end_with_memory:
-                for call in (*reads(mapping), *writes(mapping)):
-                    with self.assertRaisesRegex(gdrcopy.Error, "was freed; keep it allocated"):
-                        call()
 
 
 @needs_numpy
@@ -272,23 +214,6 @@ class Arrays(OfOneAllocation):
                 self.mapping.scatter([0, 8], items)
         self.assertEqual(self.mapping.gather([0, SIZE], "V0").shape, (2,))
         self.assertEqual(self.allocation.contents(), pattern(SIZE))
-
-    def test_offsets_that_close_the_mapping(self) -> None:
-        class Closes:
-            def __index__(self) -> int:
-                mapping.close()
-                return 0
-
-        for use in (
-            lambda: mapping.gather([Closes()], "u4"),
-            lambda: mapping.scatter([Closes()], numpy.zeros(1, "u4")),
-            lambda: mapping.read_many([(Closes(), 4)]),
-            lambda: mapping.read_many([(0, Closes())]),
-            lambda: mapping.write_many([(0, b"x"), (Closes(), b"x")]),
-        ):
-            mapping = gdrcopy.Mapping((self.allocation.address, SIZE))
-            with self.assertRaisesRegex(ValueError, "closed"):
-                use()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from typing import Optional
 
 import gdrcopy
 
@@ -47,15 +48,24 @@ class Preload(unittest.TestCase):
         command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-x", "none", *options, "-o", str(output)]
         subprocess.run(command, input=source, text=True, check=True)
 
-    def python(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-        environment = {
+    def python(
+        self, *arguments: str, cwd: Optional[Path] = None, **variables: Optional[str]
+    ) -> "subprocess.CompletedProcess[str]":
+        """Runs Python with these variables; None unsets one."""
+        values = {
             **os.environ,
             "LD_LIBRARY_PATH": str(self.directory),
             "LINKED": str(self.linked),
             "NCCL_GDRCOPY_ENABLE": "1",
             **variables,
         }
-        return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
+        environment = {name: value for name, value in values.items() if value is not None}
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+    def emulated(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """In a gdremu of its own, with these arguments."""
+        return subprocess.run([os.environ["GDREMU"], *arguments], capture_output=True, text=True, check=False)
 
     def found(self, *arguments: str) -> str:
         result = self.python(*arguments)
@@ -67,21 +77,13 @@ class Preload(unittest.TestCase):
         path.write_text(text)
         return str(path)
 
-    def test_without_preload_the_other_library_is_found(self) -> None:
+    def test_preload_and_run_have_the_bundled_library_found(self) -> None:
         for way in WAYS:
             with self.subTest(way):
                 self.assertEqual(self.found(self.script("import gdrcopy\n" + LOADER), way), os.path.realpath(self.other))
-
-    def test_after_preload_the_bundled_library_is_found(self) -> None:
-        for way in WAYS:
-            with self.subTest(way):
                 self.assertEqual(self.found(self.script(PRELOAD + LOADER), way), os.path.realpath(BUNDLED))
-
-    def test_run_makes_a_script_find_the_bundled_library(self) -> None:
-        for way in WAYS:
-            with self.subTest(way):
-                found = self.found("-m", "gdrcopy", "run", self.script(LOADER), way)
-                self.assertEqual(found, os.path.realpath(BUNDLED))
+                run = self.found("-m", "gdrcopy", "run", self.script(LOADER), way)
+                self.assertEqual(run, os.path.realpath(BUNDLED))
 
     def test_run_reaches_child_processes(self) -> None:
         self.script(LOADER)
@@ -104,12 +106,9 @@ class Preload(unittest.TestCase):
 
     def test_run_says_that_nccl_is_not_asked_to_use_it(self) -> None:
         script = self.script("pass")
-        environment = {name: value for name, value in os.environ.items() if name != "NCCL_GDRCOPY_ENABLE"}
-        for variables, text in (({}, "NCCL_GDRCOPY_ENABLE=1, which is not set"), ({"NCCL_GDRCOPY_ENABLE": "0"}, "")):
-            command = [sys.executable, "-m", "gdrcopy", "run", script]
-            result = subprocess.run(
-                command, env={**environment, **variables}, capture_output=True, text=True, check=True
-            )
+        for value, text in ((None, "NCCL_GDRCOPY_ENABLE=1, which is not set"), ("0", "")):
+            result = self.python("-m", "gdrcopy", "run", script, NCCL_GDRCOPY_ENABLE=value)
+            self.assertEqual(result.returncode, 0)
             self.assertRegex(result.stderr, f"^(gdrcopy: .*{text}\n)$" if text else "^$")
 
     def test_run_starts_programs_of_the_path(self) -> None:
@@ -125,11 +124,7 @@ class Preload(unittest.TestCase):
     def test_run_takes_a_script_of_the_working_directory_for_it(self) -> None:
         self.script("import sys\nprint(sys.argv[1:])")
         (self.directory / "script.py").rename(self.directory / "sh")
-        command = [sys.executable, "-m", "gdrcopy", "run", "sh", "argument"]
-        environment = {**os.environ, "NCCL_GDRCOPY_ENABLE": "1"}
-        result = subprocess.run(
-            command, cwd=self.directory, env=environment, capture_output=True, text=True, check=False
-        )
+        result = self.python("-m", "gdrcopy", "run", "sh", "argument", cwd=self.directory)
         self.assertEqual((result.stdout, result.stderr), ("['argument']\n", ""))
 
     def test_tools_use_the_bundled_library(self) -> None:
@@ -159,12 +154,7 @@ class Preload(unittest.TestCase):
 
     def test_commands_without_a_driver_fail_with_a_remedy(self) -> None:
         for command in ("info", "bench"):
-            result = subprocess.run(
-                [os.environ["GDREMU"], "--no-gdrdrv", "--", sys.executable, "-m", "gdrcopy", command],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            result = self.emulated("--no-gdrdrv", "--", sys.executable, "-m", "gdrcopy", command)
             self.assertEqual(result.returncode, 1)
             self.assertRegex(result.stderr, "^gdrcopy: gdr_open: .*; load the kernel module gdrdrv")
 
@@ -254,8 +244,7 @@ class Preload(unittest.TestCase):
 
     def error_of_mapping(self, *options: str, before: str = "") -> str:
         script = self.script(f"import gdrcopy\n{before}\ngdrcopy.Mapping((1 << 20, 100))")
-        command = [os.environ["GDREMU"], *options, "--", sys.executable, script]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+        return self.emulated(*options, "--", sys.executable, script).stderr
 
     def test_missing_driver_is_an_error_with_a_remedy(self) -> None:
         for options, text in (

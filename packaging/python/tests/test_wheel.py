@@ -113,11 +113,8 @@ class Build(unittest.TestCase):
 
 
 class Readme(unittest.TestCase):
+    @gpu.needs_numpy
     def test_examples_run(self) -> None:
-        try:
-            import numpy  # noqa: F401
-        except ImportError:
-            self.skipTest("NumPy is not installed")
         allocation = gpu.Allocation(4096)
         self.addCleanup(allocation.free)
         torch = types.ModuleType("torch")
