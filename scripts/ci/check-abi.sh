@@ -9,14 +9,7 @@
 # headers, so here their symbols and SONAMEs remain.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-die() {
-    echo "check-abi: $*" >&2
-    exit 1
-}
+. scripts/ci/common.sh
 
 # interface HEADER SONAME [OPTION...]: makes $work/SONAME, a C library without function bodies, whose debug info has the ABI as
 # the header has it. Its first definitions are on standard input.

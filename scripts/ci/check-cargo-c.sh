@@ -3,23 +3,15 @@
 # pkg-config, under gdremu.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/ci/common.sh
 
-stage=$(mktemp -d)
-trap 'rm -rf "$stage"' EXIT
 target=${CARGO_TARGET_DIR:-$PWD/target}
-
-die() {
-    echo "check-cargo-c: $*" >&2
-    exit 1
-}
-
+prefix=$work/prefix
 scripts/ci/install-cargo-c.sh
 PATH=$target/cargo-c/bin:$PATH
-CARGO_TERM_QUIET=true cargo cinstall --locked --release --package libgdrapi --prefix "$stage" --libdir "$stage/lib" >"$stage/log" 2>&1 ||
-    die "cargo cinstall fails: $(cat "$stage/log")"
-rm "$stage/log"
+CARGO_TERM_QUIET=true quietly cargo cinstall --locked --release --package libgdrapi --prefix "$prefix" --libdir "$prefix/lib"
 
-found=$(cd "$stage" && find . -type f -printf '%p\n' -o -type l -printf '%p -> %l\n' | LC_ALL=C sort)
+found=$(cd "$prefix" && find . -type f -printf '%p\n' -o -type l -printf '%p -> %l\n' | LC_ALL=C sort)
 wanted='./include/gdrapi.h
 ./include/gdrconfig.h
 ./lib/libgdrapi.a
@@ -29,17 +21,17 @@ wanted='./include/gdrapi.h
 ./lib/pkgconfig/gdrcopy.pc'
 [ "$found" = "$wanted" ] || die "installed files differ:"$'\n'"$(diff <(echo "$wanted") <(echo "$found"))"
 for header in gdrapi.h gdrconfig.h; do
-    cmp "include/$header" "$stage/include/$header"
+    cmp "include/$header" "$prefix/include/$header"
 done
 # Without its archive, where the functions of Rust's libraries are also global.
-mkdir "$stage/shared"
-cp "$stage/lib/libgdrapi.so.2.6.0" "$stage/shared"
-scripts/ci/check-symbols.sh "$stage/shared/libgdrapi.so.2.6.0"
+mkdir "$work/shared"
+cp "$prefix/lib/libgdrapi.so.2.6.0" "$work/shared"
+scripts/ci/check-symbols.sh "$work/shared/libgdrapi.so.2.6.0"
 
-export PKG_CONFIG_PATH=$stage/lib/pkgconfig LD_LIBRARY_PATH=$stage/lib
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib
 [ "$(pkg-config --modversion gdrcopy)" = 2.6.0 ] || die "gdrcopy.pc has another version"
-make --no-print-directory --silent -C "$stage" -f "$PWD/tests/install/make/Makefile" with_gdrcopy with_gdrcopy_archive
+make --no-print-directory --silent -C "$prefix" -f "$PWD/tests/install/make/Makefile" with_gdrcopy with_gdrcopy_archive
 for program in with_gdrcopy with_gdrcopy_archive; do
-    "$target/release/gdremu" -- "$stage/$program" || die "$program does not work"
+    "$target/release/gdremu" -- "$prefix/$program" || die "$program does not work"
 done
 echo "cargo-c: files, symbols, pkg-config; a program linked with the shared library, and one with the static one"

@@ -5,9 +5,9 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
-# Programs of coreutils, gcc, binutils and make. Without clang and valgrind tests go on, and only `make mutants` needs
+# Programs of dash, coreutils, gcc, binutils and make. Without clang and valgrind tests go on, and only `make mutants` needs
 # git.
-there='cat|cc|env|gcc|make|nm|readelf'
+there='cat|cc|env|gcc|make|nm|readelf|sh'
 optional='clang|git|valgrind'
 
 # gdremu's programs are tested by `make check`.

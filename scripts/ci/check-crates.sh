@@ -4,21 +4,11 @@
 # Cargo.lock.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/ci/common.sh
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
 unpacked=$target/crates/unpacked
-log=$target/crates/log
 crates=(gdrcopy-core gdrcopy gdrapi-sys)
-
-die() {
-    echo "check-crates: $*" >&2
-    exit 1
-}
-
-# quietly COMMAND…: prints the command's output only if it fails.
-quietly() {
-    "$@" >"$log" 2>&1 || { cat "$log" >&2 && die "failed: $*"; }
-}
 
 mkdir -p "$target/crates"
 export CARGO_TARGET_DIR=$target/crates CARGO_INCREMENTAL=0
@@ -45,8 +35,8 @@ for crate in "${crates[@]}"; do
     patches+=(--config "patch.crates-io.$crate.path='$(echo "$crate"-[0-9]*)'")
 done
 quietly cargo test --offline "${patches[@]}" --workspace --all-features -- --show-output
-passed=$(awk '/^test result: ok/ { count += $4 } END { print count + 0 }' "$log")
-grep -o '^skipped.*' "$log" | sort | uniq -c || true
+passed=$(awk '/^test result: ok/ { count += $4 } END { print count + 0 }' "$work/log")
+grep -o '^skipped.*' "$work/log" | sort | uniq -c || true
 
 gdremu=$target/release/gdremu
 runner=()

@@ -6,16 +6,9 @@
 # `cargo test --doc` by itself runs them as well, but examples end at once where there is no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/ci/common.sh
 
 gdremu=$(realpath "${CARGO_TARGET_DIR:-target}/release/gdremu")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-die() {
-    echo "check-doc-examples: $*" >&2
-    exit 1
-}
-
 [ -e "$gdremu" ] || die "no gdremu: run \`make emulator\` first"
 
 # CUDA 13.3 is the first that maps dma-bufs.

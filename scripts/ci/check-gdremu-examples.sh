@@ -3,42 +3,36 @@
 # refuses the first pin.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/ci/common.sh
 
-stage=$(mktemp -d)
-trap 'rm -rf "$stage"' EXIT
 page=$PWD/docs/gdremu.md
-
-die() {
-    echo "check-gdremu-examples: $*" >&2
-    exit 1
-}
 
 # commands HEADING: the lines of the page's block of shell commands below that heading.
 commands() {
     awk -v heading="### $1" '/^##/ { here = $0 == heading } /^```/ { block = here && $0 == "```sh"; next } block' "$page"
 }
 
-export prefix=$stage/prefix
+export prefix=$work/prefix
 make --no-print-directory --silent lib_install gdremu_install prefix="$prefix"
-cp -r examples/gdremu "$stage/examples"
-sed -i "s|\.\./\.\./gdrcopy|$PWD/gdrcopy|" "$stage/examples/Cargo.toml"
-cp Cargo.lock "$stage/examples"
+cp -r examples/gdremu "$work/examples"
+sed -i "s|\.\./\.\./gdrcopy|$PWD/gdrcopy|" "$work/examples/Cargo.toml"
+cp Cargo.lock "$work/examples"
 
 export LD_LIBRARY_PATH=$prefix/lib PKG_CONFIG_PATH=$prefix/lib/pkgconfig
 # Not below this checkout's target directory, whose lock another cargo may hold; but kept, to be quick.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}/examples
 
 # A gdremu that refuses the first pin.
-mkdir "$stage/faulty"
-printf '#!/bin/sh\nexec "%s/bin/gdremu" --fault PIN_BUFFER_V2:ENOMEM "$@"\n' "$prefix" >"$stage/faulty/gdremu"
-chmod +x "$stage/faulty/gdremu"
+mkdir "$work/faulty"
+printf '#!/bin/sh\nexec "%s/bin/gdremu" --fault PIN_BUFFER_V2:ENOMEM "$@"\n' "$prefix" >"$work/faulty/gdremu"
+chmod +x "$work/faulty/gdremu"
 
-cd "$stage/examples"
+cd "$work/examples"
 for example in C 'CMake and CTest' pytest cargo; do
     script=$(commands "$example")
     [ -n "$script" ] || die "docs/gdremu.md has no commands below '$example'"
-    PATH=$prefix/bin:$PATH bash -euo pipefail -c "$script" >"$stage/log" 2>&1 || { cat "$stage/log" >&2 && die "$example fails"; }
-    ! PATH=$stage/faulty:$PATH bash -euo pipefail -c "$script" >"$stage/log" 2>&1 || die "$example does not notice that its pin fails"
-    grep -qiE 'pin_?buffer' "$stage/log" || { cat "$stage/log" >&2 && die "$example fails, but not by its pin"; }
+    PATH=$prefix/bin:$PATH bash -euo pipefail -c "$script" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "$example fails"; }
+    ! PATH=$work/faulty:$PATH bash -euo pipefail -c "$script" >"$work/log" 2>&1 || die "$example does not notice that its pin fails"
+    grep -qiE 'pin_?buffer' "$work/log" || { cat "$work/log" >&2 && die "$example fails, but not by its pin"; }
 done
 echo "examples of docs/gdremu.md: C, CMake and CTest, pytest, cargo"

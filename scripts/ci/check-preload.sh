@@ -5,16 +5,11 @@
 #   scripts/ci/check-preload.sh [DIR]    the library and its preload object are in DIR (default: build/lib)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/ci/common.sh
 
 lib=$(cd "${1:-build/lib}" && pwd)
-work=$(mktemp -d)
 cache=$(mktemp /tmp/gdrXXXXXXXX) # as long a name as /etc/ld.so.cache
 trap 'rm -rf "$work" "$cache"' EXIT
-
-die() {
-    echo "check-preload: $*" >&2
-    exit 1
-}
 
 # The other library. Programs print the minor version of the library that they get.
 mkdir "$work/other"

@@ -3,11 +3,7 @@
 # metadata of gdrapi-sys's own version. Crates of this project that are published depend on each other as they are here.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-
-die() {
-    echo "check-version: $*" >&2
-    exit 1
-}
+. scripts/ci/common.sh
 
 # number NAME: of a version, in gdrapi.h or gdrx.h.
 number() {
@@ -33,7 +29,7 @@ gdrx=$(number GDRX_MAJOR).$(number GDRX_MINOR)
 packed="${gdrx%.*} << 16 | ${gdrx#*.}"
 grep -qxF "const VERSION: u32 = ${packed% | 0};" gdrx/src/exports.rs || die "VERSION in gdrx/src/exports.rs is not ${packed% | 0}"
 
-emulator=$(field version gdremu/launcher)
+emulator=$(field version gdremu)
 for crate in core cuda nvidia preload; do
     [ "$(field version gdremu/$crate)" = "$emulator" ] || die "gdremu/$crate has another version than gdremu, $emulator"
 done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fails if tracked text uses words that CONTRIBUTING.md advises against (its table is read here). Also fails if more
-# sentences than before break its rules (sentences.py), or if a commit subject is longer than 72 characters.
+# sentences than before break its rules (sentences.py), or if a commit subject is longer than 72 characters or not
+# imperative.
 #
 #   scripts/ci/check-words.sh          check
 #   scripts/ci/check-words.sh --list   print each use
@@ -10,6 +11,16 @@ cd "$(dirname "$0")/../.."
 # Subjects are checked after this commit, except those of the commits named here.
 base=81fc54a
 known='58673ab 178e2c8 aa038be 454bea9 cf8b264 497a35b 39944b8'
+# After this one, each begins with one of these verbs, behind its area. Add the verb that is missing.
+imperative_base=fbfd25e
+verbs='accept act add advise allow answer ask assert avoid begin bind bound build cache call check clear close compare compile
+    copy count cover cut declare delete describe do document draw drop end enumerate exclude explain export fail find follow
+    forget format generate give guard handle hold ignore inherit inline install join keep know leave let limit link list load log
+    look lower make map mark measure mend merge move name note notice open order park parse pass pin plot point prepare print
+    prove publish put raise read recognize record reduce refuse reject release remove rename replace report require reserve resolve restore
+    resume return reuse revert rewrite round run say send separate set share ship shorten show sign simplify skip sort split
+    start state stop store strip suspend take tell test trace track treat try turn undo unify unmap unpin update use verify wait
+    warn wrap write'
 
 # Never checked are a link to sources that are, this list of words, licenses, raw output, data.
 exempt=(gdrapi-sys/src CONTRIBUTING.md scripts/ci/check-words.sh '*LICENSE-*' packaging/debian/copyright '*.svg' '*.lock' '*.patch')
@@ -60,6 +71,15 @@ if git rev-parse --quiet --verify "$base^{commit}" >/dev/null; then
     long=$(git log --no-merges --format='%h %s' "$base..HEAD" | awk -v known="$known" 'length($0) - length($1) - 1 > 72 && index(known, substr($1, 1, 7)) == 0')
     if [ -n "$long" ]; then
         printf 'check-words: commit subjects of more than 72 characters:\n%s\n' "$long" >&2
+        status=1
+    fi
+fi
+if git rev-parse --quiet --verify "$imperative_base^{commit}" >/dev/null; then
+    other=$(git log --no-merges --format='%h %s' "$imperative_base..HEAD" | awk -v verbs=" ${verbs//[[:space:]]/  } " '
+        { subject = $0; sub(/^[^ ]+ /, "", subject); sub(/^.*: /, "", subject); split(tolower(subject), word, " ") }
+        index(verbs, " " word[1] " ") == 0')
+    if [ -n "$other" ]; then
+        printf 'check-words: commit subjects without an imperative, such as "copy: refuse ...":\n%s\n' "$other" >&2
         status=1
     fi
 fi

@@ -9,54 +9,18 @@
 # valgrind's CPU has no AVX-512, so copies of more than a word take the avx2 routine.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. scripts/ci/common.sh
 
 lib=${1:-build/lib}
 built=${CARGO_TARGET_DIR:-target}/release
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-
-die() {
-    echo "count-instructions: $*" >&2
-    exit 1
-}
 
 [ -e "$lib/libgdrapi.so.2" ] || die "no libgdrapi.so.2 in $lib: run \`make lib\` first"
 [ -e "$built/gdremu" ] || die "no gdremu in $built: run \`make emulator\` first"
 command -v valgrind >/dev/null || die "valgrind is missing: run scripts/ci/install-deps.sh"
 
-# Copies SIZE bytes COUNT times.
-cat >"$work/copies.c" <<'END'
-#include "kit/library.h"
-
-int main(int argc, char **argv)
-{
-    static _Alignas(64) unsigned char host[4096];
-    int is_write = argc > 3 && strcmp(argv[1], "write") == 0;
-    size_t size = strtoul(argv[2], NULL, 10);
-    long count = atol(argv[3]);
-    struct gpu_buffer buffer;
-    gdr_mh_t handle;
-    void *va;
-    gdr_t g;
-
-    gpu_init();
-    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-    g = gdr_open();
-    CHECK(g != NULL);
-    handle = pin(g, buffer.address, GPU_PAGE_SIZE);
-    va = map(g, handle, GPU_PAGE_SIZE);
-    while (count-- > 0)
-        CHECK_OK(is_write ? gdr_copy_to_mapping(handle, va, host, size) : gdr_copy_from_mapping(handle, host, va, size));
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
-    return 0;
-}
-END
-gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/copies.c" c_tests/kit/{check,gpu,library}.c -o "$work/copies" \
-    -L"$lib" -l:libgdrapi.so.2 -lc "$built/libgdremu_cuda.so"
-
-# Makes an access of libgdrx COUNT times, in functions that have no other part, or in the library itself.
-cat >"$work/gdrx.c" <<'END'
+# counted FUNCTION [SIZE] COUNT: calls a function of libgdrapi with SIZE bytes, or one of libgdrx, COUNT times. Inline ones are
+# called by functions that have no other part.
+cat >"$work/counted.c" <<'END'
 #include "gdrx.h"
 #include "kit/library.h"
 
@@ -79,29 +43,35 @@ int main(int argc, char **argv)
     static _Alignas(64) unsigned char host[ITEMS][64];
     struct gdrx_copy copies[ITEMS];
     struct gpu_buffer buffer;
+    const char *function;
+    size_t size, i;
     gdr_mh_t handle;
     long count;
-    size_t i;
+    void *va;
     gdr_t g;
 
-    CHECK(argc == 3);
+    CHECK(argc >= 3);
+    function = argv[1];
+    size = strtoul(argv[2], NULL, 10);
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
     g = gdr_open();
     CHECK(g != NULL);
     handle = pin(g, buffer.address, GPU_PAGE_SIZE);
-    CHECK_OK(gdrx_attach(&mapped, g, handle, map(g, handle, GPU_PAGE_SIZE), GPU_PAGE_SIZE));
-    for (i = 0; i < ITEMS; i++) {
-        copies[i].offset = i * (2048 + 64);
-        copies[i].host = host[i];
-        copies[i].size = sizeof(host[i]);
-    }
-    for (count = atol(argv[2]); count > 0; count--) {
-        if (strcmp(argv[1], "store") == 0)
+    va = map(g, handle, GPU_PAGE_SIZE);
+    CHECK_OK(gdrx_attach(&mapped, g, handle, va, GPU_PAGE_SIZE));
+    for (i = 0; i < ITEMS; i++)
+        copies[i] = (struct gdrx_copy){i * (2048 + 64), host[i], sizeof(host[i])};
+    for (count = atol(argv[argc - 1]); count > 0; count--) {
+        if (strcmp(function, "gdr_copy_to_mapping") == 0)
+            CHECK_OK(gdr_copy_to_mapping(handle, va, host, size));
+        else if (strcmp(function, "gdr_copy_from_mapping") == 0)
+            CHECK_OK(gdr_copy_from_mapping(handle, host, va, size));
+        else if (strcmp(function, "counted_store") == 0)
             counted_store(8, 1);
-        else if (strcmp(argv[1], "load") == 0)
+        else if (strcmp(function, "counted_load") == 0)
             counted_load(8);
-        else if (strcmp(argv[1], "write") == 0)
+        else if (strcmp(function, "gdrx_write_many") == 0)
             CHECK_OK(gdrx_write_many(&mapped, copies, ITEMS));
         else
             CHECK_OK(gdrx_read_many(&mapped, copies, ITEMS));
@@ -111,8 +81,8 @@ int main(int argc, char **argv)
     return 0;
 }
 END
-gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/gdrx.c" c_tests/kit/{check,gpu,library}.c -o "$work/gdrx" \
-    -L"$lib" -l:libgdrx.so.1 -l:libgdrapi.so.2 -lc "$built/libgdremu_cuda.so"
+gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/counted.c" c_tests/kit/{check,gpu,library}.c \
+    -o "$work/counted" -L"$lib" -l:libgdrx.so.1 -l:libgdrapi.so.2 -lc "$built/libgdremu_cuda.so"
 
 # executed FUNCTION PROGRAM ARGUMENT…: instructions inside a function of a program.
 executed() {
@@ -135,20 +105,20 @@ check() {
 }
 
 echo "C library:"
-while read -r direction size limit; do
-    check "$direction $size" "$limit" 'gdr_copy_*_mapping' "$work/copies" "$direction" "$size"
+while read -r direction size limit function; do
+    check "$direction $size" "$limit" "$function" "$work/counted" "$function" "$size"
 done <<END
-write 4 41
-write 8 43
-write 64 60
-read 4 39
-read 8 41
-read 64 106
+write 4 41 gdr_copy_to_mapping
+write 8 43 gdr_copy_to_mapping
+write 64 60 gdr_copy_to_mapping
+read 4 39 gdr_copy_from_mapping
+read 8 41 gdr_copy_from_mapping
+read 64 106 gdr_copy_from_mapping
 END
 
 echo "libgdrx; write and read are of 16 lines:"
 while read -r access limit function; do
-    check "$access" "$limit" "$function" "$work/gdrx" "$access"
+    check "$access" "$limit" "$function" "$work/counted" "$function"
 done <<END
 store 8 counted_store
 load 8 counted_load

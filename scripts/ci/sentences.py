@@ -3,7 +3,6 @@
 
   scripts/ci/sentences.py            fails if a count exceeds its limit in sentences.txt
   scripts/ci/sentences.py --list     prints each finding
-  scripts/ci/sentences.py --rates    prints the counts per 10,000 words
   scripts/ci/sentences.py --update   stores the counts as limits
 """
 import re
@@ -134,7 +133,7 @@ def sentences(lines, markdown):
 
 
 def findings(path):
-    """Findings (line number, rule, sentence) of a file, and the number of its words."""
+    """Findings (line number, rule, sentence) of a file."""
     text = (ROOT / path).read_text(encoding="utf-8", errors="replace")
     markdown = path.suffix == ".md"
     if markdown:
@@ -142,10 +141,9 @@ def findings(path):
         lines = enumerate(text.split("\n"), 1)
     else:
         lines = comments(path, text)
-    found, words = [], 0
+    found = []
     for number, sentence, colons in sentences(lines, markdown):
         length = len(re.findall(r"\S*\w\S*", sentence))
-        words += length
         question = sentence.rstrip("\"')*_").endswith("?")
         if HEADLESS.match(sentence) and not question:
             found.append((number, "headless", sentence))
@@ -153,31 +151,23 @@ def findings(path):
         if length > MOST_WORDS:
             found.append((number, "long", sentence))
         found += [(number, "banned", sentence)] * len(BANNED.findall(sentence))
-    return found, words
+    return found
 
 
 def main():
     option = sys.argv[1] if len(sys.argv) > 1 else ""
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    counts, words = {}, Counter()
+    counts = {}
     for path in map(Path, filter(None, files.split("\0"))):
         if path.suffix not in SLASHES | HASHES | {".md"} and path.name != "Makefile" or not (ROOT / path).is_file():
             continue
         directory = path.parts[0] if len(path.parts) > 1 else "."
-        found, length = findings(path)
-        words[directory] += length
+        found = findings(path)
         counts.setdefault(directory, Counter()).update(rule for _, rule, _ in found)
         if option == "--list":
             for number, rule, sentence in found:
                 print(f"{path}:{number}: {rule}: {sentence}")
     if option == "--list":
-        return 0
-    if option == "--rates":
-        counts["all"] = sum(counts.values(), Counter())
-        words["all"] = sum(words.values())
-        print(f"{'directory':12}{'words':>8}" + "".join(f"{rule:>10}" for rule in RULES))
-        for name in counts:
-            print(f"{name:12}{words[name]:8}" + "".join(f"{counts[name][r] * 1e4 / words[name]:10.1f}" for r in RULES))
         return 0
     if option == "--update":
         LIMITS.write_text("".join(f"{name:12}" + "".join(f"{counts[name][r]:6}" for r in RULES) + "\n"
