@@ -12,10 +12,10 @@ cd "$(dirname "$0")/../.."
 base=81fc54a
 known='58673ab 178e2c8 aa038be 454bea9 cf8b264 497a35b 39944b8'
 # After this one, each begins with one of these verbs, behind its area. Add the verb that is missing.
-imperative_base=fbfd25e
+imperative_base=1d378af
 verbs='accept act add advise allow answer ask assert avoid begin bind bound build cache call check clear close compare compile
     copy count cover cut declare delete describe do document draw drop end enumerate exclude explain export fail find follow
-    forget format generate give guard handle hold ignore inherit inline install join keep know leave let limit link list load log
+    forget format generate give guard handle hold ignore inherit inline install join keep know leave let limit link list load lock log
     look lower make map mark measure mend merge move name note notice open order park parse pass pin plot point prepare print
     prove publish put raise read recognize record reduce refuse reject release remove rename replace report require reserve resolve restore
     resume return reuse revert rewrite round run say send separate set share ship shorten show sign simplify skip sort split
@@ -76,7 +76,7 @@ if git rev-parse --quiet --verify "$base^{commit}" >/dev/null; then
 fi
 if git rev-parse --quiet --verify "$imperative_base^{commit}" >/dev/null; then
     other=$(git log --no-merges --format='%h %s' "$imperative_base..HEAD" | awk -v verbs=" ${verbs//[[:space:]]/  } " '
-        { subject = $0; sub(/^[^ ]+ /, "", subject); sub(/^.*: /, "", subject); split(tolower(subject), word, " ") }
+        { subject = $0; sub(/^[^ ]+ /, "", subject); sub(/^.*: /, "", subject); split(tolower(subject), word, /[ ,]/) }
         index(verbs, " " word[1] " ") == 0')
     if [ -n "$other" ]; then
         printf 'check-words: commit subjects without an imperative, such as "copy: refuse ...":\n%s\n' "$other" >&2
