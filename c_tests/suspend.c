@@ -139,7 +139,7 @@ static void a_process_with_nothing_open_can_be_suspended(void)
     CHECK_OK(gdr_close(open_driver()));
     RESUME(); /* has no effect */
     SUSPEND();
-    SUSPEND();
+    CHECK_STRING(request(getpid(), "suspend"), "suspended already");
     CHECK(gdr_open() == NULL);
     CHECK_EQUAL(errno, EBUSY);
     RESUME();
@@ -329,7 +329,7 @@ static void suspended_mappings_fault_and_come_back(void)
             check_new_mappings_avoid(pins[i].va);
         }
         if (round == 0)
-            SUSPEND();
+            CHECK_STRING(request(getpid(), "suspend"), "suspended already");
         RESUME();
         if (round == 0)
             RESUME();

@@ -2,7 +2,7 @@
 //! allows it.
 //!
 //! A thread listens on an abstract socket. The program finds it among the descriptors of the process, so its name only
-//! has to be unused. A request is the word `suspend` or `resume`; the answer is empty, or what went wrong.
+//! has to be unused. A request is the word `suspend` or `resume`; the answer is empty, [`ALREADY`], or what went wrong.
 
 use std::ffi::c_void;
 use std::io::{self, ErrorKind, Read, Write};
@@ -25,6 +25,9 @@ use crate::handles;
 
 /// The first part of the sockets' names. The process's number follows, and a number of its own.
 const NAME: &str = "gdrcopy-suspend";
+
+/// The answer to a request to suspend everything again, so that the client does not resume it.
+const ALREADY: &str = "suspended already";
 
 /// The usual number for users that a user namespace does not have.
 const OVERFLOW: u32 = 65534;
@@ -182,11 +185,11 @@ fn answer(mut client: UnixStream) -> io::Result<()> {
     }
     let result = match &word[..len] {
         b"suspend" => caught("suspend", suspend),
-        b"resume" => caught("resume", resume),
+        b"resume" => caught("resume", resume).map(|()| ""),
         _ => return client.write_all(b"no such request: update one of gdrcopy and libgdrapi"),
     };
     match result {
-        Ok(()) => Ok(()),
+        Ok(answer) => client.write_all(answer.as_bytes()),
         Err(error) => client.write_all(error.to_string().as_bytes()),
     }
 }
@@ -198,11 +201,14 @@ fn stands_for_others(user: u32) -> bool {
     words("/proc/sys/kernel/overflowuid").trim().parse().unwrap_or(OVERFLOW) == user && !has_all()
 }
 
-fn suspend() -> Result<()> {
+fn suspend() -> Result<&'static str> {
     memory::require()?;
+    if suspension::is_suspended()? {
+        return Ok(ALREADY);
+    }
     suspension::suspend()?;
     handles::show_all();
-    Ok(())
+    Ok("")
 }
 
 fn resume() -> Result<()> {

@@ -96,6 +96,11 @@ pub fn suspend() -> Result<()> {
     Ok(())
 }
 
+/// Returns whether everything is suspended.
+pub fn is_suspended() -> Result<bool> {
+    during(|_, suspended| Ok(suspended))
+}
+
 /// Opens the driver again, and pins and maps what [`suspend`] took away, at the same addresses and with the same types.
 /// Returns the number of pins for which that failed, for example because their memory was freed. Calls on them fail with
 /// [`Error::NotRestored`] from then on, and accesses through their mappings raise SIGSEGV. The reason is logged. It has no

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Command, Stdio};
@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use common::{Output, run};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
 
 fn gdrcopy(arguments: &[&str]) -> Output {
     run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args(arguments))
@@ -54,8 +57,8 @@ fn processes_that_do_not_listen_are_refused() {
 fn processes_are_suspended_together_and_resumed_by_themselves() {
     let own = std::process::id().to_string();
     let endless: &str = "\u{1b}[2J".repeat(10000).leak();
-    let first = listener(0, &["", "", "", ""]);
-    let second = listener(1, vec!["busy", "lost 1 pin", endless].leak());
+    let first = listener(0, &["", "", "", "", "suspended already"]);
+    let second = listener(1, vec!["busy", "lost 1 pin", endless, "busy"].leak());
     gdrcopy(&["suspend", &own]).with_status(1).reports(&[&format!("process {own}: busy")]);
     gdrcopy(&["resume", &own]).with_status(1).reports(&[&format!("process {own}: lost 1 pin")]);
     // A part of an endless answer, without what terminals take for commands.
@@ -63,4 +66,43 @@ fn processes_are_suspended_together_and_resumed_by_themselves() {
     assert!(!output.stderr.contains('\u{1b}') && output.stderr.len() < 2000, "{output:?}");
     assert_eq!(*second.lock().unwrap(), ["suspend", "resume", "resume"]);
     assert_eq!(*first.lock().unwrap(), ["suspend", "resume", "resume", "resume"]);
+    // One that another command suspended stays so.
+    gdrcopy(&["suspend", &own]).with_status(1).reports(&[&format!("process {own}: busy")]);
+    assert_eq!(*first.lock().unwrap(), ["suspend", "resume", "resume", "resume", "suspend"]);
+}
+
+#[test]
+#[ignore = "is the process of the test below"]
+fn listens() {
+    let _requests = listener(0, &[]);
+    println!("listening");
+    thread::park();
+}
+
+#[test]
+fn a_stopped_process_is_named_and_waited_for() {
+    let program = std::env::current_exe().unwrap();
+    let mut other = Command::new(program);
+    other.args(["--exact", "listens", "--ignored", "--nocapture"]).stdout(Stdio::piped());
+    let mut other = other.spawn().unwrap();
+    let mut printed = BufReader::new(other.stdout.take().unwrap()).lines();
+    assert!(printed.any(|line| line.unwrap().contains("listening")));
+
+    let pid = Pid::from_raw(other.id() as i32);
+    kill(pid, Signal::SIGSTOP).unwrap();
+    waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap();
+    let mut suspend = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+    let mut suspend = suspend.args(["suspend", &pid.to_string()]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut hint = String::new();
+    BufReader::new(suspend.stderr.take().unwrap()).read_line(&mut hint).unwrap();
+    assert_eq!(
+        hint,
+        format!(
+            "gdrcopy: waiting for process {pid}: it is stopped: let it continue (SIGCONT), or detach the debugger\n"
+        )
+    );
+    kill(pid, Signal::SIGCONT).unwrap();
+    assert!(suspend.wait().unwrap().success());
+    other.kill().unwrap();
+    other.wait().unwrap();
 }

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{getsockopt, sockopt};
 
@@ -31,17 +33,22 @@ pub(crate) struct Options {
     pids: Vec<u32>,
 }
 
-/// `gdrcopy suspend`: all of them, or none.
+/// `gdrcopy suspend`: all of them, or none that was not suspended before.
 pub(crate) fn suspend(options: &Options) -> Result<ExitCode> {
     let listeners = options.listeners()?;
-    for (index, listener) in listeners.iter().enumerate() {
-        if let Err(error) = listener.request("suspend") {
-            for suspended in &listeners[..index] {
-                if let Err(error) = suspended.request("resume") {
-                    eprintln!("gdrcopy suspend: {error:#}");
+    let mut suspended = Vec::new();
+    for listener in &listeners {
+        match listener.request("suspend") {
+            Ok(Answer::Done) => suspended.push(listener),
+            Ok(Answer::Already) => {}
+            Err(error) => {
+                for listener in suspended {
+                    if let Err(error) = listener.request("resume") {
+                        eprintln!("gdrcopy suspend: {error:#}");
+                    }
                 }
+                return Err(error);
             }
-            return Err(error);
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -139,19 +146,49 @@ impl Listener {
         UnixStream::connect_addr(&SocketAddr::from_abstract_name(&self.name)?)
     }
 
-    fn request(&self, word: &str) -> Result<()> {
+    fn request(&self, word: &str) -> Result<Answer> {
         let exchange = || -> io::Result<String> {
             let (mut listener, mut answer) = (self.connect()?, Vec::new());
             listener.write_all(word.as_bytes())?;
+            self.wait_for_answer(&listener)?;
             // Any process may listen by such a name, and answer what it likes.
             listener.take(LONGEST).read_to_end(&mut answer)?;
             Ok(String::from_utf8_lossy(&answer).replace(char::is_control, " "))
         };
         let answer = exchange().with_context(|| format!("process {} does not answer", self.pid))?;
-        ensure!(answer.is_empty(), "process {}: {answer}", self.pid);
+        match answer.as_str() {
+            "" => Ok(Answer::Done),
+            "suspended already" => Ok(Answer::Already),
+            _ => bail!("process {}: {answer}", self.pid),
+        }
+    }
+
+    /// Waits without limit, as calls of the process may take any time, and says so once.
+    fn wait_for_answer(&self, listener: &UnixStream) -> io::Result<()> {
+        let mut polled = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut polled, UNTIL_HINT)? > 0 {
+            return Ok(());
+        }
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default();
+        let hint = match state.trim_start().starts_with(['T', 't']) {
+            true => "it is stopped: let it continue (SIGCONT), or detach the debugger",
+            false => "one of its calls may take long",
+        };
+        eprintln!("gdrcopy: waiting for process {}: {hint}", self.pid);
         Ok(())
     }
 }
+
+/// Success of a request.
+enum Answer {
+    Done,
+    /// It was suspended before.
+    Already,
+}
+
+/// Milliseconds.
+const UNTIL_HINT: u16 = 2000;
 
 /// The longest answer in bytes.
 const LONGEST: u64 = 1000;
