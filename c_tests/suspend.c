@@ -667,10 +667,78 @@ static void a_parked_connection_can_be_suspended(void)
     unsetenv("GDRCOPY_PARK");
 }
 
+/* ---- NVIDIA's checkpoints ---- */
+
+#define CHECKPOINTS 3
+
+/* The CPU sees the bytes that check_pins left. */
+static void check_kept(unsigned seed)
+{
+    unsigned char data[1000], seen[1000];
+
+    for (int i = 0; i < PINS; i++) {
+        size_t size = pins[i].size < sizeof(data) ? pins[i].size : sizeof(data);
+
+        fill(data, size, seed + 2 * (unsigned)i + 1);
+        CHECK_OK(gdr_copy_from_mapping(pins[i].handle, seen, pins[i].va, size));
+        CHECK_BYTES(seen, data, size);
+    }
+}
+
+static void is_checkpointed(void)
+{
+    char byte = 0;
+
+    gpu_init();
+    pin_all();
+    for (unsigned round = 0; round < CHECKPOINTS; round++) {
+        check_pins(round);
+        CHECK_EQUAL(write(pair[1], &byte, 1), 1);
+        CHECK_EQUAL(read(pair[1], &byte, 1), 1);
+        check_kept(round);
+    }
+    unpin_all();
+}
+
+/* As cuda-checkpoint does it to another process. GPU memory is moved to host memory, and back to the same addresses. */
+static void cuda_moves_the_memory_in_between(void)
+{
+    static const char *const steps[] = {"Lock", "Checkpoint", "Restore", "Unlock"};
+    CUresult (*checkpoint[4])(int pid, void *no_options);
+    char byte = 0;
+
+    if (gpu_is_emulated())
+        return;
+    for (int i = 0; i < 4; i++) {
+        char name[40];
+
+        snprintf(name, sizeof(name), "cuCheckpointProcess%s", steps[i]);
+        *(void **)&checkpoint[i] = dlsym(RTLD_DEFAULT, name);
+        if (checkpoint[i] == NULL)
+            return; /* before GPU driver 570 */
+    }
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    pid_t child = start_child(is_checkpointed);
+    close(pair[1]); /* If the child fails, the next read does. */
+    for (unsigned round = 0; round < CHECKPOINTS; round++) {
+        CHECK_EQUAL(read(pair[0], &byte, 1), 1);
+        CHECK_STRING(request(child, "suspend"), "");
+        for (int i = 0; i < 4; i++)
+            CUDA(checkpoint[i](child, NULL));
+        CHECK_STRING(request(child, "resume"), "");
+        CHECK_EQUAL(write(pair[0], &byte, 1), 1);
+    }
+    close(pair[0]);
+    finish_child(child);
+    printf("CUDA checkpointed a process %d times\n", CHECKPOINTS);
+}
+
 int main(void)
 {
-    gpu_init();
     setenv("GDRCOPY_ALLOW_UNALIGNED_MAP", "1", 1);
+    setenv("GDRCOPY_SUSPEND", "1", 1);
+    cuda_moves_the_memory_in_between(); /* CUDA serves no forked child. */
+    gpu_init();
     without_the_variable_no_one_listens();
     a_process_with_nothing_open_can_be_suspended();
     the_listener_handles_no_signals();
