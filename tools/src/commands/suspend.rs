@@ -36,14 +36,14 @@ pub(crate) struct Options {
 /// `gdrcopy suspend`: all of them, or none that was not suspended before.
 pub(crate) fn suspend(options: &Options) -> Result<ExitCode> {
     let listeners = options.listeners()?;
-    let mut suspended = Vec::new();
+    let mut taken = Vec::new();
     for listener in &listeners {
         match listener.request("suspend") {
-            Ok(Answer::Done) => suspended.push(listener),
+            Ok(Answer::Done) => taken.push(listener),
             Ok(Answer::Already) => {}
             Err(error) => {
-                for listener in suspended {
-                    if let Err(error) = listener.request("resume") {
+                for suspended in taken {
+                    if let Err(error) = suspended.request("resume") {
                         eprintln!("gdrcopy suspend: {error:#}");
                     }
                 }
