@@ -150,7 +150,7 @@ impl Listener {
         let exchange = || -> io::Result<String> {
             let (mut listener, mut answer) = (self.connect()?, Vec::new());
             listener.write_all(word.as_bytes())?;
-            self.wait_for_answer(&listener)?;
+            self.wait_for_answer(&listener);
             // Any process may listen by such a name, and answer what it likes.
             listener.take(LONGEST).read_to_end(&mut answer)?;
             Ok(String::from_utf8_lossy(&answer).replace(char::is_control, " "))
@@ -164,10 +164,10 @@ impl Listener {
     }
 
     /// Waits without limit, as calls of the process may take any time, and says so once.
-    fn wait_for_answer(&self, listener: &UnixStream) -> io::Result<()> {
+    fn wait_for_answer(&self, listener: &UnixStream) {
         let mut polled = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-        if poll(&mut polled, UNTIL_HINT)? > 0 {
-            return Ok(());
+        if poll(&mut polled, UNTIL_HINT).is_ok_and(|ready| ready > 0) {
+            return;
         }
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
         let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default();
@@ -176,7 +176,6 @@ impl Listener {
             false => "one of its calls may take long",
         };
         eprintln!("gdrcopy: waiting for process {}: {hint}", self.pid);
-        Ok(())
     }
 }
 
