@@ -1,12 +1,23 @@
 #!/usr/bin/env bash
-# mutants.sh [NAME ...]: breaks gdrdrv in one place at a time, and checks that a test fails.
-# Exit status 1 if a broken module passes.
+# mutants.sh [COUNT | NAME ...]: breaks gdrdrv in one place at a time, and checks that a test fails.
+# COUNT takes that many, others each day. Exit status 1 if a broken module passes.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 work=$root/build/gdrdrv-c/mutants
-wanted=" $* "
+mapfile -t all < <(sed -n 's/^mutant \([a-z-]*\) .*/\1/p' "$0")
+names=("$@")
+if [[ ${1-} =~ ^[0-9]+$ ]]; then
+    names=()
+    for ((i = 0; i < $1; i++)); do
+        names+=("${all[($(date +%s) / 86400 * $1 + i) % ${#all[@]}]}")
+    done
+fi
+for name in "${names[@]}"; do
+    [[ " ${all[*]} " == *" $name "* ]] || { echo "mutants.sh: no mutant is named $name" >&2 && exit 2; }
+done
+wanted=" ${names[*]-${all[*]}} "
 
 make --no-print-directory --silent -C "$root/gdrdrv-c/tests"
 rm -rf "$work"
@@ -18,7 +29,7 @@ missed=0
 mutant() {
     local name=$1 program=$2 options=$3 source=$work/$1 status=0
     shift 3
-    [ "$wanted" = "  " ] || [[ $wanted == *" $name "* ]] || return 0
+    [[ $wanted == *" $name "* ]] || return 0
     mkdir "$source"
     cp --preserve=timestamps "$root"/gdrdrv-c/*.[ch] "$root/gdrdrv-c/Kbuild" "$source"
     while [ $# -gt 0 ]; do
