@@ -76,12 +76,10 @@ rm -rf "$logs"
 mkdir -p "$logs"
 failures=0
 built=0
-limit=1000
 slow=()
-if [ "$series" = debug ] || [ "$series" = kcsan ]; then
-    limit=3000
-    slow=(--slow)
-fi
+case $series in
+debug | kcsan) slow=(--slow) ;;
+esac
 few=(contract answers owners)
 
 # build KERNEL BRANCH LICENSE: a variant of the modules that no virtual machine runs.
@@ -97,7 +95,7 @@ build() {
 start() {
     local name=$1
     shift
-    "$here/run.sh" --kernel "$series" --timeout $limit --dmesg "$logs/$name.dmesg" "$@" >"$logs/$name.log" 2>&1 &
+    "$here/run.sh" --kernel "$series" --timeout 3000 --dmesg "$logs/$name.dmesg" "$@" >"$logs/$name.log" 2>&1 &
     machines[$name]=$!
 }
 
