@@ -27,9 +27,6 @@
 #define POINTER(name) __typeof__(&name) name;
 static struct { FUNCTIONS(POINTER) } library;
 
-/* gdrcopy._error.check */
-static PyObject *check;
-
 struct memory;
 
 /* An object that keeps the mapping, either its lease or the beginning of a word. */
@@ -67,10 +64,16 @@ static PyObject *none(void)
     return Py_None;
 }
 
-/* Raises Error for an errno value of a function. */
+/* Raises Error for an errno value of a function, that of this interpreter, since each has its own modules. */
 static PyObject *failed(const char *function, int number)
 {
-    return PyObject_CallFunction(check, "si", function, number);
+    PyObject *module = PyImport_ImportModule("gdrcopy._error"), *result;
+
+    if (module == NULL)
+        return NULL;
+    result = PyObject_CallMethod(module, "check", "si", function, number);
+    Py_DecRef(module);
+    return result;
 }
 
 static bool is_open(struct memory *memory)
@@ -121,7 +124,7 @@ static PyThreadState *begin_copy(struct memory *memory, Py_ssize_t size)
 {
     if (size < LONG_COPY)
         return NULL;
-    if (memory->copying++ == 0)
+    if (__atomic_fetch_add(&memory->copying, 1, __ATOMIC_ACQ_REL) == 0)
         PyThread_acquire_lock(memory->idle, WAIT_LOCK);
     return PyEval_SaveThread();
 }
@@ -130,9 +133,10 @@ static void end_copy(struct memory *memory, PyThreadState *state)
 {
     if (state == NULL)
         return;
-    PyEval_RestoreThread(state);
-    if (--memory->copying == 0)
+    /* Before it waits for the GIL, which daemon threads never get again once the interpreter ends. */
+    if (__atomic_sub_fetch(&memory->copying, 1, __ATOMIC_ACQ_REL) == 0)
         PyThread_release_lock(memory->idle);
+    PyEval_RestoreThread(state);
 }
 
 /* Copies, if the mapping is still open, and the size suits. */
@@ -203,6 +207,56 @@ static bool to_offset(struct memory *memory, PyObject *object, Py_ssize_t *offse
     return *offset >= 0;
 }
 
+/* Returns whether items of this format, in which names are between colons, are Python objects. */
+static bool has_objects(const char *format)
+{
+    bool is_name = false;
+
+    for (; format != NULL && *format != 0; format++) {
+        if (*format == ':')
+            is_name = !is_name;
+        else if (*format == 'O' && !is_name)
+            return true;
+    }
+    return false;
+}
+
+/* Returns whether object.dtype.hasobject is true. */
+static bool has_object_dtype(PyObject *object)
+{
+    PyObject *dtype = PyObject_GetAttrString(object, "dtype");
+    PyObject *answer = dtype ? PyObject_GetAttrString(dtype, "hasobject") : NULL;
+    bool has = answer != NULL && PyObject_IsTrue(answer) == 1;
+
+    PyErr_Clear();
+    if (dtype != NULL)
+        Py_DecRef(dtype);
+    if (answer != NULL)
+        Py_DecRef(answer);
+    return has;
+}
+
+/* Gets a buffer of bytes, which are no references to Python objects. */
+static bool get_buffer(PyObject *object, Py_buffer *buffer, int writable)
+{
+    bool objects;
+
+    if (PyObject_GetBuffer(object, buffer, writable | PyBUF_ND | PyBUF_FORMAT) == 0) {
+        objects = has_objects(buffer->format);
+    } else {
+        /* NumPy has no format for dates. */
+        PyErr_Clear();
+        if (PyObject_GetBuffer(object, buffer, writable) != 0)
+            return false;
+        objects = has_object_dtype(object);
+    }
+    if (objects) {
+        PyBuffer_Release(buffer);
+        PyErr_SetString(PyExc_TypeError, "pass a buffer without Python objects");
+    }
+    return !objects;
+}
+
 /* Copies a buffer of this size, or of any, if it is negative. */
 static PyObject *copy_buffer(struct memory *memory, bool write, PyObject *object, PyObject *at, Py_ssize_t size)
 {
@@ -210,7 +264,7 @@ static PyObject *copy_buffer(struct memory *memory, bool write, PyObject *object
     Py_ssize_t offset;
     bool copied = false;
 
-    if (!to_offset(memory, at, &offset) || PyObject_GetBuffer(object, &buffer, write ? PyBUF_SIMPLE : PyBUF_WRITABLE) != 0)
+    if (!to_offset(memory, at, &offset) || !get_buffer(object, &buffer, write ? PyBUF_SIMPLE : PyBUF_WRITABLE))
         return NULL;
     if (size >= 0 && size != buffer.len)
         PyErr_Format(PyExc_ValueError, "pass %zd bytes for this slice, not %zd", size, buffer.len);
@@ -297,7 +351,7 @@ static bool to_copy(struct memory *memory, bool write, PyObject *object, struct 
         PyErr_Format(PyExc_ValueError, "pass pairs of an offset and %s", write ? "data" : "a size");
     else if (to_offset(memory, PyTuple_GetItem(pair, 0), &offset) &&
              (write || (bytes = new_bytes(memory, offset, PyTuple_GetItem(pair, 1))) != NULL) &&
-             PyObject_GetBuffer(write ? PyTuple_GetItem(pair, 1) : bytes, buffer, PyBUF_SIMPLE) == 0) {
+             get_buffer(write ? PyTuple_GetItem(pair, 1) : bytes, buffer, PyBUF_SIMPLE)) {
         *copy = (struct gdrx_copy){offset, buffer->buf, buffer->len};
         inside = is_inside(memory, offset, buffer->len);
         if (!inside)
@@ -711,9 +765,8 @@ static PyObject *bind(PyObject *module, PyObject *arguments)
     PyObject *address_of;
 
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "OO:bind", &address_of, &check))
+    if (!PyArg_ParseTuple(arguments, "O:bind", &address_of))
         return NULL;
-    Py_IncRef(check);
 #define FIND(name)                                                                                                           \
     if ((*(void **)&library.name = find(address_of, #name)) == NULL)                                                         \
         return NULL;

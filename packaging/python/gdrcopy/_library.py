@@ -9,7 +9,7 @@ import os
 from ctypes import POINTER, c_int, c_void_p
 
 from . import _native
-from ._error import Error, check
+from ._error import Error
 
 SONAME = "libgdrapi.so.2"
 # An empty object, which is there for its name and needs the library.
@@ -52,5 +52,5 @@ def functions() -> ctypes.CDLL:
     library.gdr_open.restype = c_void_p
     library.gdr_get_attribute.argtypes = [c_void_p, c_int, POINTER(c_int)]
     library.gdr_driver_get_version.argtypes = [c_void_p, POINTER(c_int), POINTER(c_int)]
-    _native.bind(address, check)
+    _native.bind(address)
     return library

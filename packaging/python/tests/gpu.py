@@ -84,7 +84,7 @@ def _bind() -> None:
             return ctypes.cast(_replacements[name], c_void_p).value
         return gdrcopy._library.address(name)
 
-    gdrcopy._native.bind(address, gdrcopy._error.check)
+    gdrcopy._native.bind(address)
 
 
 @contextlib.contextmanager

@@ -161,6 +161,22 @@ class Copies(OfOneAllocation):
             self.mapping.read_into(read, 64)
             self.assertEqual(read.tobytes(), written.tobytes())
 
+    @needs_numpy
+    def test_copies_refuse_python_objects(self) -> None:
+        objects = numpy.full(4, None, object)
+        for buffer in (objects, memoryview(objects), numpy.zeros(4, "u8,O"), numpy.zeros(4, "M8[s],O")):
+            with self.assertRaisesRegex(TypeError, "without Python objects"):
+                self.mapping.read_into(buffer)
+            with self.assertRaisesRegex(TypeError, "without Python objects"):
+                self.mapping.write(buffer)
+            with self.assertRaisesRegex(TypeError, "without Python objects"):
+                self.mapping.write_many([(0, buffer)])
+        self.assertEqual(list(objects), [None] * 4)
+        for dtype in ("M8[s]", [("Offset", "u8")]):
+            items = numpy.zeros(4, dtype)
+            self.mapping.read_into(items)
+            self.assertEqual(items.tobytes(), pattern(32))
+
 
 class Pins(OfOneAllocation):
     def test_force_pcie_is_a_flag_of_the_pin(self) -> None:
@@ -211,6 +227,23 @@ class Pins(OfOneAllocation):
         self.assertEqual(result.returncode, 0)
         self.assertNotIn("Exception", result.stderr)
 
+    def test_close_at_exit_does_not_wait_for_a_thread_that_has_ended(self) -> None:
+        result = gpu.run_script(
+            "import gdrcopy, gpu, os, threading\n"
+            "class Owner:\n"
+            "    mapping = None\n"
+            "    def __del__(self):\n"
+            "        self.mapping.close()\n"
+            "        os.write(1, b'closed')\n"
+            "gpu.initialize()\n"
+            "size, owner = 1 << 26, Owner()\n"
+            "owner.mapping = gdrcopy.Mapping((gpu.Allocation(size).address, size))\n"
+            # With globals of its own, so that the owner ends before the thread.
+            "write = eval('lambda mapping, data: [mapping.write(data) for _ in iter(int, 1)]', {})\n"
+            "threading.Thread(target=write, args=(owner.mapping, bytes(size)), daemon=True).start()\n"
+        )
+        self.assertEqual((result.returncode, result.stdout), (0, "closed"), result.stderr)
+
     def test_copies_after_the_free_fail_where_the_pin_has_ended(self) -> None:
         allocation = gpu.Allocation(SIZE)
         allocation.fill(pattern(SIZE))
@@ -232,6 +265,25 @@ class Errors(unittest.TestCase):
         self.assertEqual(caught.exception.errno, errno.EINVAL)
         self.assertIn("not host, managed or freed memory", caught.exception.remedy)
         self.assertIsInstance(caught.exception, OSError)
+
+    def test_error_is_that_of_the_interpreter(self) -> None:
+        result = gpu.run_script(
+            "import gdrcopy, sys\n"
+            "gdrcopy._library.functions()\n"
+            "try:\n"
+            "    import _interpreters as interpreters\n"
+            "except ImportError:\n"
+            "    import _xxsubinterpreters as interpreters\n"
+            "other = interpreters.create('legacy') if sys.version_info >= (3, 13) else interpreters.create(isolated=False)\n"
+            "program = 'import gdrcopy\\ntry: gdrcopy.Mapping((1, 1))\\nexcept gdrcopy.Error: print(1)'\n"
+            "interpreters.run_string(other, program)\n"
+            "interpreters.destroy(other)\n"
+            "try:\n"
+            "    gdrcopy.Mapping((1, 1))\n"
+            "except gdrcopy.Error:\n"
+            "    print(2)\n"
+        )
+        self.assertEqual((result.returncode, result.stdout), (0, "1\n2\n"), result.stderr)
 
 
 class ForkedChild(OfOneAllocation):

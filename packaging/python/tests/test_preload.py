@@ -126,6 +126,10 @@ class Preload(unittest.TestCase):
         (self.directory / "script.py").rename(self.directory / "sh")
         result = self.python("-m", "gdrcopy", "run", "sh", "argument", cwd=self.directory)
         self.assertEqual((result.stdout, result.stderr), ("['argument']\n", ""))
+        (self.directory / "sh").unlink()
+        (self.directory / "sh").mkdir()
+        result = self.python("-m", "gdrcopy", "run", "sh", "-c", "echo a program", cwd=self.directory)
+        self.assertEqual((result.stdout, result.stderr), ("a program\n", ""))
 
     def test_tools_use_the_bundled_library(self) -> None:
         result = self.python("-m", "gdrcopy", "doctor")
