@@ -78,8 +78,21 @@ fn text(records: &[Record]) -> String {
             record.open.to_string(),
             record.mappings.to_string(),
             format!("{}{emulated}", Bytes(record.mapped_bytes)),
-            record.libgdrapi.clone(),
+            // The names of files could control the terminal.
+            record.libgdrapi.replace(char::is_control, "\u{fffd}"),
         ]);
     }
     table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_cannot_control_the_terminal() {
+        let libraries = vec!["/tmp/libgdrapi\x1b[2J.so".into()];
+        let record = Record::from(Process { libraries, ..Process::default() });
+        assert!(text(&[record]).ends_with("/tmp/libgdrapi\u{fffd}[2J.so\n"));
+    }
 }

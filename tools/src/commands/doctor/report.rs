@@ -226,7 +226,8 @@ fn write_text(report: &Report, width: Option<usize>, out: &mut impl Write) -> io
 fn write_wrapped(out: &mut impl Write, text: &str, indent: usize, width: Option<usize>) -> io::Result<()> {
     let width = width.map_or(usize::MAX, |width| width.max(indent + LEAST_TEXT));
     let mut column = indent;
-    for word in text.split(' ') {
+    // Paths and variables of other users' processes could control the terminal.
+    for word in text.replace(char::is_control, "\u{fffd}").split(' ') {
         let len = word.chars().count();
         if column == indent {
             write!(out, "{word}")?;
@@ -305,6 +306,16 @@ mod tests {
         assert_eq!(report(vec![consequence]).steps, ["look"]);
         let root = Finding::problem("none", "buy one").about("GPU").caused_by(Cause::Nothing);
         assert_eq!(report([all, vec![root]].concat()).steps, ["buy one"]);
+    }
+
+    #[test]
+    fn text_cannot_control_the_terminal() {
+        let finding = Finding::warning("\x1b[2J\u{9b}a\nb", "unset \x07").about("variable");
+        let mut out = anstream::StripStream::new(Vec::new());
+        write_text(&report(vec![finding]), None, &mut out).unwrap();
+        let text = String::from_utf8(out.into_inner()).unwrap();
+        assert!(text.contains("\u{fffd}[2J\u{fffd}a\u{fffd}b → step 1\n"), "{text:?}");
+        assert!(text.ends_with("1. unset \u{fffd}\n"), "{text:?}");
     }
 
     #[test]
