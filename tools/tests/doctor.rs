@@ -98,6 +98,9 @@ fn stand_in(directory: &TempDir, path: &str, text: &str) -> String {
 
 const PCI: &str = "/sys/bus/pci/devices/0000:1b:00.0";
 
+/// The functions of a library of release 2.4, which opens nothing.
+const OLD: &str = "tools/tests/old.c";
+
 // ---- Planted faults ----
 
 #[test]
@@ -109,6 +112,19 @@ fn first_step_cures_the_fault() {
     let foreign = directory_with(&compile(FAULTY, "foreign-first.so"));
     let (right, foreign_first) = (search_path(&[&both_names]), search_path(&[&foreign, &both_names]));
     let one = search_path(&[&one_name]);
+    // A file that is no library, before the right one.
+    let garbage = directory_with(&library());
+    fs::remove_file(garbage.path().join("libgdrapi.so.2")).unwrap();
+    fs::write(garbage.path().join("libgdrapi.so.2"), "no library").unwrap();
+    let garbage_first = search_path(&[&garbage, &both_names]);
+    let remove = format!("remove {}/libgdrapi.so.2", search_path(&[&garbage]));
+    // A release that knows no dma-bufs.
+    let old = directory_with(&compile(OLD, "old-library.so"));
+    let old_first = search_path(&[&old, &both_names]);
+    let no_module = ["--no-gdrdrv", "--cuda-version", "13.3"];
+    let settings = directory.path().join("nccl.conf");
+    fs::write(&settings, "# of NCCL\nNCCL_GDRCOPY_ENABLE=1\n").unwrap();
+    let settings = settings.to_str().unwrap();
     let dummy = stand_in(&directory, "/sys/module/nv_p2p_dummy/holders/gdrdrv", "");
     let cdmm = "CoherentGPUMemoryMode: \"driver\"\n";
     let cdmm = stand_in(&directory, "/proc/driver/nvidia/params", cdmm);
@@ -124,7 +140,8 @@ fn first_step_cures_the_fault() {
     // The steps of this computer, as a distant NUMA node.
     let steps_of_this = steps(&[], &[], &[]);
     type Fault<'a> = (&'a [&'a str], &'a [&'a str], &'a [(&'a str, &'a str)], &'a [&'a str]);
-    let faults: [Fault; 13] = [
+    let enabled = ("NCCL_GDRCOPY_ENABLE", "1");
+    let faults: [Fault; 22] = [
         (&[], &[], &[("LD_LIBRARY_PATH", &one)], &[&link]),
         (&[], &[], &[("LD_LIBRARY_PATH", &foreign_first)], &[&right, "first on LD_LIBRARY_PATH"]),
         (&["--no-gdrdrv"], &[], &[], &["either ", "modprobe gdrdrv", "; or update the GPU driver"]),
@@ -138,6 +155,35 @@ fn first_step_cures_the_fault() {
         (&[], &[], &[("GDRCOPY_THREADS", "999")], &["correct GDRCOPY_THREADS"]),
         (&[], &["--for", "nccl"], &[], &["set NCCL_GDRCOPY_ENABLE=1"]),
         (&[], &["--for", "nccl"], &[("NCCL_GDRCOPY_ENABLE", "1")], &[]),
+        (&[], &["--for", "nccl"], &[("NCCL_CONF_FILE", settings)], &[]),
+        (
+            &[],
+            &["--for", "nccl"],
+            &[("NCCL_CONF_FILE", settings), ("NCCL_GDRCOPY_ENABLE", "0")],
+            &["set NCCL_GDRCOPY_ENABLE=1"],
+        ),
+        (&[], &[], &[("LD_LIBRARY_PATH", &garbage_first)], &[&remove]),
+        (&[], &["--for", "nccl"], &[("LD_LIBRARY_PATH", &garbage_first), enabled], &[&remove]),
+        (
+            &no_module,
+            &[],
+            &[("LD_LIBRARY_PATH", &old_first)],
+            &["load libgdrapi 2.6", "or load that (modprobe gdrdrv)"],
+        ),
+        (
+            &no_module,
+            &["--for", "nccl"],
+            &[("LD_LIBRARY_PATH", &old_first), enabled],
+            &["load libgdrapi 2.6", "or load that (modprobe gdrdrv)"],
+        ),
+        (&[], &[], &[("GDRCOPY_USE_DMABUF_MMAP", "1")], &["unset GDRCOPY_USE_DMABUF_MMAP", "or update"]),
+        (
+            &["--cuda-version", "13.3", "--dmabuf", "export"],
+            &[],
+            &[("GDRCOPY_USE_DMABUF_MMAP", "1")],
+            &["unset GDRCOPY_USE_DMABUF_MMAP"],
+        ),
+        (&["--gdrdrv-errno", "ENOTTY"], &[], &[], &["either it leads to another driver", "remove it"]),
     ];
     for (emulated, arguments, variables, words) in faults {
         let steps = steps(emulated, arguments, variables);
@@ -521,8 +567,10 @@ fn settings_of_engines_that_disable_gdrcopy() {
     for (name, bad, good) in [
         ("UCX_TLS", "rc,sm", "rc,cuda"),
         ("NCCL_GDRCOPY_ENABLE", "0", "1"),
-        ("NCCL_GDRCOPY_ENABLE", "true", "2"),
-        ("NCCL_GDRCOPY_FIFO_ENABLE", "0", "false"),
+        ("NCCL_GDRCOPY_ENABLE", "2", "0x1"),
+        ("NCCL_GDRCOPY_ENABLE", "true", " 1"),
+        ("NCCL_GDRCOPY_FIFO_ENABLE", "0", "1"),
+        ("NCCL_GDRCOPY_FIFO_ENABLE", "false", "2"),
         ("NCCL_GDRCOPY_SYNC_ENABLE", "0", "1"),
         ("NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "1", "0"),
         ("NVSHMEM_DISABLE_GDRCOPY", "true", "0"),
@@ -583,6 +631,27 @@ fn engine_that_wants_a_newer_module() {
     }
 }
 
+#[test]
+fn doctor_needs_no_directory_for_temporary_files() {
+    let directory = directory_with(&library());
+    // gdremu itself needs one.
+    let mut command = Command::new(common::built("gdremu"));
+    command.args(["--", "env", "TMPDIR=/nowhere", env!("CARGO_BIN_EXE_gdrcopy"), "doctor", "--json"]);
+    let report = Report::of(run(command.env("LD_LIBRARY_PATH", directory.path()))).with_problems(0);
+    report.finds("ok", "self-test", "passed", &["GPU 0"]);
+}
+
+#[test]
+fn doctor_that_cannot_start_itself_says_so() {
+    let directory = directory_with(&library());
+    let doctor = env!("CARGO_BIN_EXE_gdrcopy");
+    let mut command = Command::new(common::built("gdremu"));
+    // The parent's report needs 4 descriptors, and a probe more.
+    command.args(["--", "sh", "-c"]).arg(format!("ulimit -n 5; exec {doctor} doctor --json --for ucx"));
+    let report = Report::of(run(command.env("LD_LIBRARY_PATH", directory.path()))).with_problems(1);
+    report.finds("problem", "UCX", "libgdrapi.so.2", &["Too many open files", "doctor starts itself", "ulimit -n"]);
+}
+
 // ---- A running process ----
 
 /// A tool that holds a mapping of 1 MiB until it is dropped, and its process, as `gdrcopy ps` shows it.
@@ -630,6 +699,30 @@ fn gdrcopy_ps(options: &[&str]) -> String {
 fn doctor_of(pid: &str, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
     run(command.args(["doctor", "--json", "--pid", pid]).args(options))
+}
+
+#[test]
+fn empty_object_of_the_name_is_no_second_library() {
+    let directory = directory_with(&library());
+    // As the wheel has it.
+    let object = directory.path().join("libgdrapi.so");
+    fs::remove_file(&object).unwrap();
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-x", "none", "-Wl,-soname,libgdrapi.so"]);
+    gcc.args(["-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"]).arg(directory.path().join("libgdrapi.so.2"));
+    assert!(gcc.arg("-o").arg(&object).status().unwrap().success());
+    let mut child = Command::new("sleep").arg("1000").env("LD_PRELOAD", &object).spawn().unwrap();
+    let pid = child.id().to_string();
+    let loaded = || fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains("/libgdrapi.so.2\n");
+    while !loaded() {
+        assert!(child.try_wait().unwrap().is_none(), "sleep ended");
+    }
+    let report = Report::of(doctor_of(&pid, &[]));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    report.finds("ok", "process", "libgdrapi", &["libgdrapi.so (this project's)"]);
+    let warned = report.findings("process").iter().any(|finding| finding["verdict"] == "warning");
+    assert!(!warned, "{:#}", report.json);
 }
 
 #[test]

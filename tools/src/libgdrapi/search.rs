@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -106,6 +107,18 @@ pub(crate) fn implementation(file: &Path) -> Option<PathBuf> {
         true if !has(MARK_OF_ALL) && has(SONAME.as_bytes()) && file != beside => implementation(&beside),
         is_library => is_library.then(|| real(file)),
     }
+}
+
+/// Returns whether the loader passes over a library, as it is for another kind of CPU.
+pub(crate) fn is_foreign(file: &Path) -> bool {
+    // The class, and e_machine.
+    let kind = |file: &Path| {
+        let mut header = [0; 20];
+        File::open(file).and_then(|mut file| file.read_exact(&mut header)).ok()?;
+        header.starts_with(ELF).then_some((header[4], header[18], header[19]))
+    };
+    let ours = env::current_exe().ok().and_then(|program| kind(&program));
+    matches!((kind(file), ours), (Some(file), Some(ours)) if file != ours)
 }
 
 /// The file behind all links.

@@ -93,7 +93,10 @@ fn dmabuf(version: i32, backends: Backends) -> Finding {
         format_version(DMABUF_SINCE)
     );
     match backends.need_dmabuf() {
-        true => Finding::problem(value, "update the GPU driver to 610 or later").caused_by(Cause::DmaBuf),
+        true => {
+            let remedy = backends.for_dmabufs("update the GPU driver to 610 or later");
+            Finding::problem(value, remedy).caused_by(Cause::DmaBuf)
+        }
         // gdrdrv works.
         false => Finding::ok(format!("not needed here: {value}")),
     }

@@ -1,13 +1,17 @@
 //! The names, versions and variables that UCX, NCCL, NVSHMEM, libfabric and DPDK need to use libgdrapi.
 #![forbid(unsafe_code)]
 
+use std::path::PathBuf;
+
 use clap::ValueEnum;
 use gdrcopy::Version;
+use nix::unistd::{Uid, User};
 
 use super::libraries::{self, Environment};
 use super::probe::{Loaded, Wanted};
 use super::report::Finding;
 use crate::libgdrapi::search::{PLAIN_NAME, SONAME};
+use crate::system::files;
 
 /// A program that loads libgdrapi.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -78,12 +82,13 @@ const fn switch(engine: Engine, name: &'static str, part: &'static str, uses: fn
 
 const SWITCHES: [Switch; 9] = [
     switch(Ucx, UCX_TLS, "", |list| list.is_none_or(has_gdr_copy)),
-    // NCCL takes only numbers, and its default for anything else.
-    switch(Nccl, ENABLE, "", |value| number(value).unwrap_or(false)),
-    switch(Nccl, "NCCL_GDRCOPY_FIFO_ENABLE", "FIFOs", |value| number(value).unwrap_or(true)),
-    switch(Nccl, "NCCL_GDRCOPY_SYNC_ENABLE", "synchronization", |value| number(value).unwrap_or(true)),
+    // NCCL takes the number that a value begins with, 0 if there is none, and its default if it is too large. It uses
+    // GDRCopy only if this variable is 1 (seen with NCCL 2.28.9).
+    switch(Nccl, ENABLE, "", |value| number(value) == Some(1)),
+    switch(Nccl, "NCCL_GDRCOPY_FIFO_ENABLE", "FIFOs", |value| number(value) != Some(0)),
+    switch(Nccl, "NCCL_GDRCOPY_SYNC_ENABLE", "synchronization", |value| number(value) != Some(0)),
     // 1 and 2 both skip libgdrapi.
-    switch(Nccl, "NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "", |value| !number(value).unwrap_or(false)),
+    switch(Nccl, "NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "", |value| number(value).unwrap_or(0) == 0),
     switch(Nccl, "DOCA_GPUNETIO_DISABLE_GDRCOPY", "GPUNetIO", |value| !value.is_some_and(word)),
     switch(Nvshmem, "NVSHMEM_DISABLE_GDRCOPY", "", |value| !value.is_some_and(word)),
     switch(Nvshmem, "NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF", "", |value| !value.is_some_and(word)),
@@ -106,8 +111,20 @@ fn word(value: &str) -> bool {
     !falsehoods.contains(&value.to_lowercase().as_str())
 }
 
-fn number(value: Option<&str>) -> Option<bool> {
-    value?.parse::<i64>().ok().map(|number| number != 0)
+/// A number as C's strtoll reads it with base 0; `None` where NCCL takes its default.
+fn number(value: Option<&str>) -> Option<i64> {
+    let value = value.filter(|value| !value.is_empty())?.trim_start();
+    let (sign, digits) = value.split_at(value.starts_with(['+', '-']).into());
+    let (digits, base) = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
+        Some(hex) => (hex, 16),
+        None if digits.starts_with('0') => (digits, 8),
+        None => (digits, 10),
+    };
+    let end = digits.find(|digit: char| !digit.is_digit(base)).unwrap_or(digits.len());
+    match &digits[..end] {
+        "" => Some(0),
+        digits => i64::from_str_radix(&format!("{sign}{digits}"), base).ok(),
+    }
 }
 
 /// Returns whether UCX may use gdr_copy with this list.
@@ -164,6 +181,20 @@ pub(super) fn settings(needed: Option<Engine>, environment: &Environment) -> Vec
     rated.collect()
 }
 
+/// Adds the variables of NCCL's files of settings, which the environment overrides.
+pub(super) fn add_files_of_nccl(environment: &mut Environment) {
+    let own = environment.get("NCCL_CONF_FILE").filter(|file| !file.is_empty()).map(PathBuf::from);
+    let home = || Some(User::from_uid(Uid::current()).ok()??.dir.join(".nccl.conf"));
+    for file in own.or_else(home).into_iter().chain([PathBuf::from("/etc/nccl.conf")]) {
+        let text = files::text(file).unwrap_or_default();
+        for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
+            if SWITCHES.iter().any(|switch| switch.engine == Nccl && switch.name == name) {
+                environment.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+            }
+        }
+    }
+}
+
 /// Checks the engine's requirements. Returns the file of its library.
 pub(super) fn needs(
     engine: Engine,
@@ -197,8 +228,8 @@ fn library(engine: Engine, environment: &Environment) -> (Option<Loaded>, Vec<Fi
                 (Some(library), vec![found])
             }
             Err(why) => {
-                let remedy = format!("unset {PATH_OF_DPDK}, or name the directory of {PLAIN_NAME}");
-                (None, vec![Finding::problem(why, remedy).about(PATH_OF_DPDK)])
+                let remedy = why.remedy(|| format!("unset {PATH_OF_DPDK}, or name the directory of {PLAIN_NAME}"));
+                (None, vec![Finding::problem(why.to_string(), remedy).about(PATH_OF_DPDK)])
             }
         };
     }
@@ -209,7 +240,10 @@ fn library(engine: Engine, environment: &Environment) -> (Option<Loaded>, Vec<Fi
                 let found = Finding::ok(libraries::describe(&library)).about(name);
                 return (Some(library), vec![found]);
             }
-            Err(why) => findings.push(Finding::problem(why, libraries::missing(name)).about(name)),
+            Err(why) => {
+                let remedy = why.remedy(|| libraries::missing(name));
+                findings.push(Finding::problem(why.to_string(), remedy).about(name));
+            }
         }
     }
     (None, findings)
@@ -233,6 +267,28 @@ mod tests {
         for list in ["rc,sm", "sm,cuda_copy,cuda_ipc", "^gdr_copy", "^rc,cuda", ""] {
             assert_eq!(verdict(UCX_TLS, Some(list), false), Verdict::Warning, "{list}");
             assert_eq!(verdict(UCX_TLS, Some(list), true), Verdict::Problem, "{list}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_nccl_are_those_of_strtoll() {
+        for (value, expected) in [
+            ("1", 1),
+            ("+1", 1),
+            ("-1", -1),
+            (" 1", 1),
+            ("1 ", 1),
+            ("0x1F", 31),
+            ("010", 8),
+            ("1abc", 1),
+            ("08", 0),
+            ("true", 0),
+            ("+", 0),
+        ] {
+            assert_eq!(number(Some(value)), Some(expected), "{value}");
+        }
+        for default in [None, Some(""), Some("99999999999999999999")] {
+            assert_eq!(number(default), None, "{default:?}");
         }
     }
 

@@ -24,8 +24,7 @@ fn fits(versions: &Versions) -> bool {
 pub(super) fn findings(module: &Gdrdrv, backends: Backends, container: Option<&str>) -> Vec<Finding> {
     let mut findings = vec![node(module, container).about("device node")];
     match &module.versions {
-        Err(errno) if module.node.is_ok() => findings.push(refused(*errno, container)),
-        Err(_) => {}
+        Err(errno) => findings.extend(module.node.as_ref().ok().map(|node| refused(*errno, node, container))),
         Ok(versions) => findings.push(version(versions).about("module version")),
     }
     if module.bound_to_dummy {
@@ -124,9 +123,14 @@ fn load_module(module: &Gdrdrv, container: Option<&str>) -> String {
 }
 
 /// The node exists, but opening it or querying the version fails.
-fn refused(errno: Errno, container: Option<&str>) -> Finding {
+fn refused(errno: Errno, node: &Node, container: Option<&str>) -> Finding {
     let stale = format!("modprobe gdrdrv, then {}", make_node(container));
+    let another = format!("it leads to another driver, or to a gdrdrv before 2.0: remove it; {stale}");
     let remedy = match errno {
+        Errno::EACCES if node.mode & 0o666 == 0o666 => {
+            "its mode allows it, so a security module (SELinux, AppArmor) or the mount option nodev forbids it: see \
+             the audit log, and allow it there; a container gets it by --device=/dev/gdrdrv"
+        }
         Errno::EACCES => {
             "make it readable and writable for all users: chmod 666 /dev/gdrdrv, and a udev rule that \
              keeps it so"
@@ -140,6 +144,7 @@ fn refused(errno: Errno, container: Option<&str>) -> Finding {
              or the job"
         }
         Errno::ENXIO | Errno::ENODEV => &stale,
+        Errno::ENOTTY => &another,
         Errno::EMFILE | Errno::ENFILE => "raise the limit of open files (ulimit -n)",
         _ => "see the kernel's log (dmesg), and reload the module",
     };

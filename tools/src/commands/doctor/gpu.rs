@@ -69,7 +69,7 @@ fn dmabuf(gpu: &Gpu, backends: Backends) -> Finding {
         }
     };
     if backends.need_dmabuf() && !driver::gpu_maps_dmabufs(gpu) {
-        let remedy = "use the open kernel modules of the GPU driver, which dma-bufs need";
+        let remedy = backends.for_dmabufs("use the open kernel modules of the GPU driver, which dma-bufs need");
         return Finding::problem(value, remedy).caused_by(Cause::DmaBuf);
     }
     Finding::ok(value)

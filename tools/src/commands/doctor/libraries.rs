@@ -2,7 +2,10 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fmt;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use super::probe::{self, Loaded, Wanted};
 use super::report::Finding;
@@ -28,18 +31,43 @@ fn candidate(candidate: &Candidate) -> Finding {
     let maker = Maker::of(file);
     let value = format!("{} ({}), by {place}", file.display(), maker.describe());
     match maker {
-        Maker::None => Finding::warning(value, format!("remove {}", file.display())),
+        Maker::None => Finding::warning(value, repair(file)),
         _ => Finding::ok(value),
     }
 }
 
+/// Why there is no library.
+pub(super) enum Missing {
+    /// The loader's message.
+    NotLoaded(String),
+    /// The loader was not asked.
+    NotAsked(String),
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        let (Missing::NotLoaded(why) | Missing::NotAsked(why)) = self;
+        out.write_str(why)
+    }
+}
+
+impl Missing {
+    /// The remedy, which is this one if the loader was asked.
+    pub(super) fn remedy(&self, otherwise: impl FnOnce() -> String) -> String {
+        match self {
+            Missing::NotAsked(_) => probe::NOT_STARTED.into(),
+            Missing::NotLoaded(_) => otherwise(),
+        }
+    }
+}
+
 /// The file that the loader takes, or why it takes none.
-pub(super) fn load(wanted: &Wanted) -> Result<Loaded, String> {
+pub(super) fn load(wanted: &Wanted) -> Result<Loaded, Missing> {
     let reply = probe::ask(wanted, None);
-    let (answer, _) = reply.map_err(|error| format!("{error:#}; {}", probe::NOT_STARTED))?;
+    let (answer, _) = reply.map_err(|error| Missing::NotAsked(format!("{error:#}")))?;
     match (answer.library, answer.failure) {
         (Some(library), None) => Ok(library),
-        (_, failure) => Err(failure.map_or("nothing".into(), |failure| failure.what)),
+        (_, failure) => Err(Missing::NotLoaded(failure.map_or("nothing".into(), |failure| failure.what))),
     }
 }
 
@@ -53,16 +81,43 @@ pub(super) fn describe(library: &Loaded) -> String {
 fn asked(file: &Path) -> Finding {
     match load(&Wanted::File(file.into())) {
         Ok(library) => Finding::ok(describe(&library)),
-        Err(why) => Finding::problem(why, "name a libgdrapi file for this CPU architecture"),
+        Err(why) => {
+            let remedy = why.remedy(|| "name a libgdrapi file for this CPU architecture".into());
+            Finding::problem(why.to_string(), remedy)
+        }
     }
 }
 
 /// The remedy if a name leads nowhere.
 pub(super) fn missing(name: &str) -> String {
+    if let Some(file) = broken(name) {
+        return repair(&file);
+    }
     let other = if name == SONAME { PLAIN_NAME } else { SONAME };
     match load(&Wanted::Name(other.into())) {
         Ok(library) => add_link(name, &library.file),
         Err(_) => INSTALL.into(),
+    }
+}
+
+/// The file that the loader finds first by a name, if it cannot be loaded.
+fn broken(name: &str) -> Option<PathBuf> {
+    let candidates = search::candidates().into_iter().filter(|candidate| candidate.place != search::BESIDE);
+    let mut files = candidates.filter_map(|candidate| {
+        let file = candidate.file.with_file_name(name);
+        let one = search::real(&file) == search::real(&candidate.file);
+        file.exists().then_some(if one { candidate.file } else { file })
+    });
+    let first = files.find(|file| !search::is_foreign(file))?;
+    load(&Wanted::File(first.clone())).is_err().then_some(first)
+}
+
+/// The remedy for a file that cannot be loaded.
+fn repair(file: &Path) -> String {
+    let refused = File::open(file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    match refused {
+        true => format!("make {} readable for this user", file.display()),
+        false => format!("remove {}, or replace it by a library that can be loaded", file.display()),
     }
 }
 
@@ -77,12 +132,16 @@ fn by_name(candidates: &[Candidate]) -> Vec<Finding> {
     let plain = load(&Wanted::Name(PLAIN_NAME.into()));
     match (soname, plain) {
         (Err(why), Err(_)) => {
+            let broken = || [SONAME, PLAIN_NAME].into_iter().find_map(broken).map(|file| repair(&file));
             let finding = match load(&Wanted::Default) {
                 Ok(beside) => Finding::warning(
                     format!("programs find none; beside gdrcopy is {}", describe(&beside)),
-                    find_in(&beside.file),
+                    broken().unwrap_or_else(|| find_in(&beside.file)),
                 ),
-                Err(_) => Finding::problem(format!("no library found: {why}"), INSTALL),
+                Err(_) => {
+                    let remedy = why.remedy(|| broken().unwrap_or_else(|| INSTALL.into()));
+                    Finding::problem(format!("no library found: {why}"), remedy)
+                }
             };
             vec![finding.about(SONAME)]
         }
@@ -120,7 +179,8 @@ fn leads_nowhere(name: &'static str, file: &Path) -> Finding {
         _ => "UCX, NVSHMEM and linked programs ask for",
     };
     let value = format!("leads nowhere, and {users} this name");
-    Finding::warning(value, add_link(name, file)).about(name)
+    let remedy = broken(name).map_or_else(|| add_link(name, file), |broken| repair(&broken));
+    Finding::warning(value, remedy).about(name)
 }
 
 /// How to have a name lead to this file.

@@ -112,7 +112,8 @@ fn examine(options: &Options) -> Report {
     let gpus = cuda.gpus.as_deref().unwrap_or_default();
     let environment = std::env::vars_os();
     let text = |text: OsString| text.to_string_lossy().into_owned();
-    let environment: Environment = environment.map(|(name, value)| (text(name), text(value))).collect();
+    let mut environment: Environment = environment.map(|(name, value)| (text(name), text(value))).collect();
+    engines::add_files_of_nccl(&mut environment);
 
     let mut sections = vec![
         Section::new("GPU driver and CUDA", driver::findings(&cuda, nvml.as_ref(), backends)),
@@ -120,7 +121,7 @@ fn examine(options: &Options) -> Report {
     ];
     let of_gpu = |gpu| gpu::section(gpu, nvml.as_ref(), backends, pinned);
     sections.extend(gpus.iter().map(of_gpu));
-    let self_test = |library| Section::new("self-test", self_test::findings(&options.gpus, &library, gpus));
+    let self_test = |library| Section::new("self-test", self_test::findings(&options.gpus, &library, gpus, backends));
     if let Some(engine) = options.engine {
         for section in &mut sections {
             section.findings.retain(|finding| finding.verdict == Verdict::Problem);

@@ -15,6 +15,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 
 use crate::cuda::{DeviceBuffer, Gpu, Memory};
@@ -28,8 +29,8 @@ pub(super) const SIZE: usize = 1 << 20;
 const USING_DMA_BUF_MMAP: i32 = 3;
 
 /// The remedy if a probe cannot be started.
-pub(super) const NOT_STARTED: &str = "doctor starts itself for this: allow one more process, and \
-    room in the directory for temporary files";
+pub(super) const NOT_STARTED: &str = "doctor starts itself for this: allow one more process, and more open files \
+    (ulimit -n)";
 
 /// Time limit of a probe; loading CUDA takes seconds with many GPUs.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -93,7 +94,7 @@ impl From<Error> for Failure {
 /// Loads a library in a child process and, if a GPU is named, tests it there. Returns the answer, and the library's log. A
 /// process that dies has failed.
 pub(super) fn ask(library: &Wanted, gpu: Option<i32>) -> Result<(Answer, String)> {
-    let (out, log) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    let (out, log) = (in_memory("answer")?, in_memory("log")?);
     let mut command = Command::new(env::current_exe()?);
     command.args([ARGUMENT, &serde_json::to_string(&(library, gpu))?]);
     command.env("GDRCOPY_ENABLE_LOGGING", "1");
@@ -109,6 +110,14 @@ pub(super) fn ask(library: &Wanted, gpu: Option<i32>) -> Result<(Answer, String)
         },
     };
     Ok((Answer { failure: Some(Failure::new(died)), ..Answer::default() }, log))
+}
+
+/// A file in memory, as there may be no directory for temporary files.
+fn in_memory(name: &str) -> io::Result<File> {
+    // Some kernels from 6.3 on demand it, if vm.memfd_noexec is 2; earlier ones refuse it.
+    let noexec = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
+    let cloexec = MFdFlags::MFD_CLOEXEC;
+    Ok(memfd_create(name, cloexec | noexec).or_else(|_| memfd_create(name, cloexec))?.into())
 }
 
 /// Waits for the end; `None` if it had to be killed.

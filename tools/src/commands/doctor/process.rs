@@ -1,13 +1,15 @@
 //! `--pid`: what a running process has of GDRCopy.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 
 use super::libraries::Environment;
 use super::report::{Finding, Section};
-use crate::libgdrapi::search::Maker;
+use crate::libgdrapi::search::{self, Maker};
 use crate::system::bytes::Bytes;
 use crate::system::gdrdrv::NODE;
 use crate::system::process::{self, Process};
@@ -45,19 +47,19 @@ fn libraries(process: &Process) -> Vec<Finding> {
              still none, gdrcopy doctor --for ENGINE in the same environment names the reason",
         )];
     }
-    let mut findings: Vec<_> = process
-        .libraries
-        .iter()
-        .map(|file| {
-            // The process may be in a container.
-            let seen = format!("/proc/{}/root{}", process.pid, file.display());
-            let maker = Maker::of(seen.as_ref()).describe();
-            Finding::ok(format!("{} ({maker})", file.display()))
-        })
-        .collect();
-    if findings.len() > 1 {
+    // The process may be in a container.
+    let seen = |file: &Path| PathBuf::from(format!("/proc/{}/root{}", process.pid, file.display()));
+    let found = process.libraries.iter().map(|file| {
+        let maker = Maker::of(&seen(file)).describe();
+        Finding::ok(format!("{} ({maker})", file.display()))
+    });
+    let mut findings: Vec<_> = found.collect();
+    // Without the empty objects that are loaded for their names.
+    let files = process.libraries.iter().map(|file| search::implementation(&seen(file)).unwrap_or(file.into()));
+    let files = files.collect::<BTreeSet<_>>().len();
+    if files > 1 {
         findings.push(Finding::warning(
-            format!("{} files are loaded, one for each name that was asked for", findings.len()),
+            format!("{files} files are loaded, one for each name that was asked for"),
             "have both names lead to one file: gdrcopy doctor shows what they lead to",
         ));
     }

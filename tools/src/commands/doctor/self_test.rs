@@ -2,14 +2,16 @@
 //! view.
 #![forbid(unsafe_code)]
 
+use gdrcopy::Version;
 use nix::errno::Errno;
 
+use super::backends::{Backends, UNSET};
 use super::probe::{self, Answer, Failure, Wanted};
 use super::report::{Cause, Finding};
 use crate::cuda::survey::Gpu;
 
 /// Tests the GPUs of these numbers, or all.
-pub(super) fn findings(asked: &[i32], library: &Wanted, gpus: &[Gpu]) -> Vec<Finding> {
+pub(super) fn findings(asked: &[i32], library: &Wanted, gpus: &[Gpu], backends: Backends) -> Vec<Finding> {
     let numbers: Vec<_> = match asked {
         [] => gpus.iter().map(|gpu| gpu.device.number).collect(),
         asked => asked.to_vec(),
@@ -21,7 +23,7 @@ pub(super) fn findings(asked: &[i32], library: &Wanted, gpus: &[Gpu]) -> Vec<Fin
     numbers
         .into_iter()
         .map(|number| match exists(number) {
-            true => on_gpu(library, number),
+            true => on_gpu(library, number, backends),
             false => {
                 let remedy = format!("CUDA has {}, counted from 0: nvidia-smi -L lists them", gpus.len());
                 Finding::problem(format!("there is no GPU {number}"), remedy).about("not run")
@@ -30,18 +32,19 @@ pub(super) fn findings(asked: &[i32], library: &Wanted, gpus: &[Gpu]) -> Vec<Fin
         .collect()
 }
 
-fn on_gpu(library: &Wanted, number: i32) -> Finding {
+fn on_gpu(library: &Wanted, number: i32, backends: Backends) -> Finding {
     match probe::ask(library, Some(number)) {
-        Ok((answer, log)) => rate(number, &answer, &log),
+        Ok((answer, log)) => rate(number, &answer, &log, backends),
         Err(error) => Finding::problem(format!("GPU {number}: {error:#}"), probe::NOT_STARTED).about("not run"),
     }
 }
 
-fn rate(number: i32, answer: &Answer, log: &str) -> Finding {
+fn rate(number: i32, answer: &Answer, log: &str, backends: Backends) -> Finding {
     let Answer { mapping, dmabuf, failure, .. } = answer;
     if let Some(failure) = failure {
         let value = format!("GPU {number}: {}", failure.what);
-        let finding = Finding::problem(value, remedy(failure, log)).about("failed");
+        let remedy = backend(answer, backends).unwrap_or_else(|| remedy(failure, log));
+        let finding = Finding::problem(value, remedy).about("failed");
         return match failure.corrupted {
             true => finding,
             false => finding.caused_by(Cause::Others),
@@ -52,6 +55,22 @@ fn rate(number: i32, answer: &Answer, log: &str) -> Finding {
     let size = probe::SIZE >> 10;
     let how = format!("through a {mapping} mapping of {backend}, as CUDA sees them");
     Finding::ok(format!("GPU {number}: {size} KiB written and read back {how}")).about("passed")
+}
+
+/// The remedy where a backend works that the library does not use.
+fn backend(answer: &Answer, backends: Backends) -> Option<String> {
+    let failure = answer.failure.as_ref().filter(|failure| !failure.corrupted)?;
+    let (major, minor) = answer.library.as_ref()?.version?;
+    let is_old = Version::new(major as u32, minor as u32) < Version::API;
+    if is_old && backends.dmabuf && !backends.gdrdrv {
+        return Some(format!(
+            "have programs load libgdrapi {} or later, as {major}.{minor} does not work without the module gdrdrv; or \
+             load that (modprobe gdrdrv)",
+            Version::API
+        ));
+    }
+    let refused = failure.errno == Some(Errno::EOPNOTSUPP as i32);
+    (refused && backends.dmabuf_forced).then(|| UNSET.into())
 }
 
 fn remedy(failure: &Failure, log: &str) -> String {
