@@ -9,9 +9,11 @@
 #include "newer_driver.h"
 #include "suspension.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -224,6 +226,42 @@ static void clients_that_have_gone_are_not_served(void)
     unpin_all();
 }
 
+static void waits(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pause();
+}
+
+/* Connects, until it is accepted. */
+static int connect_and_wait(void)
+{
+    int client;
+
+    while (served_connections() > 0)
+        ;
+    client = connect_to_listener(getpid());
+    while (served_connections() == 0)
+        ;
+    return client;
+}
+
+/* A forked child has the connection as well. */
+static void children_do_not_keep_the_answer(void)
+{
+    struct pollfd ended = {.events = POLLIN};
+    pid_t child;
+
+    CHECK_OK(gdr_close(open_driver()));
+    RESUME();
+    ended.fd = connect_and_wait();
+    child = start_child(waits);
+    CHECK_EQUAL(write(ended.fd, "resume", 6), 6);
+    CHECK_EQUAL(poll(&ended, 1, -1), 1);
+    kill(child, SIGKILL);
+    CHECK(waitpid(child, NULL, 0) == child);
+    close(ended.fd);
+}
+
 static int pair[2];
 
 static void closes_all_descriptors(void)
@@ -246,6 +284,40 @@ static void another_file_with_the_number_of_the_socket_stays_as_it_is(void)
     CHECK_EQUAL(read(pair[0], &byte, 1), 1);
     close(pair[0]);
     close(pair[1]);
+}
+
+static void *pins_one(void *address)
+{
+    gdr_mh_t handle;
+
+    gdr_pin_buffer(g, *(CUdeviceptr *)address, GPU_PAGE_SIZE, 0, 0, &handle);
+    return NULL;
+}
+
+static void ends_while_a_suspension_waits(void)
+{
+    static CUdeviceptr address = GPU_PAGE_SIZE;
+    int client;
+
+    g = open_driver();
+    is_stuck = 1;
+    start_thread(pins_one, &address);
+    while (is_stuck != 2)
+        ;
+    client = connect_to_listener(getpid());
+    CHECK_EQUAL(write(client, "suspend", 7), 7);
+    usleep(100000); /* The listener waits for the call. */
+    exit(0);
+}
+
+static void the_end_of_a_process_does_not_wait_for_calls(void)
+{
+    gdr_t own = open_driver();
+    int is_driver = !uses_dmabuf(own);
+
+    CHECK_OK(gdr_close(own));
+    if (is_driver)
+        in_child(ends_while_a_suspension_waits);
 }
 
 static pid_t target;
@@ -321,6 +393,8 @@ static void suspended_mappings_fault_and_come_back(void)
 {
     pin_all();
     check_pins(1);
+    while (served_connections() > 0)
+        ;
     int before = open_descriptors();
     int held = driver_descriptors();
     for (long round = 0; round < rounds(100); round++) {
@@ -343,6 +417,8 @@ static void suspended_mappings_fault_and_come_back(void)
         CHECK_EQUAL(*(volatile unsigned char *)pins[0].va, last);
         check_pins((unsigned)round);
     }
+    while (served_connections() > 0)
+        ;
     CHECK_EQUAL(open_descriptors(), before);
     CHECK_EQUAL(driver_descriptors(), held);
     unpin_all();
@@ -450,6 +526,21 @@ static void a_suspension_that_fails_changes_nothing(void)
     unpin_all();
 }
 
+/* It reports the number of pins that it could not restore. */
+static void a_suspension_that_fails_may_lose_freed_memory(void)
+{
+    if (!driver_is_emulated())
+        return;
+    struct emulator emulator = find_emulator();
+    pin_all();
+    gpu_free(&buffers[1]); /* its addresses are unmapped */
+    CHECK_EQUAL(emulator.faults_set(uses_dmabuf(g) ? "MMAP_FIXED:ENOMEM@3" : "UNPIN_BUFFER:EIO@5"), 0);
+    CHECK(strstr(request(getpid(), "suspend"), "but 1 pins could not be restored") != NULL);
+    CHECK_EQUAL(emulator.faults_set(NULL), 0);
+    buffers[1] = gpu_alloc(MEM_CREATE, SIZE);
+    unpin_all();
+}
+
 /* Everything stays suspended until the driver of before is there. */
 static void a_resumption_without_the_driver_can_be_repeated(void)
 {
@@ -479,16 +570,13 @@ static void a_resumption_without_the_driver_can_be_repeated(void)
 static void a_resumption_without_descriptors_can_be_repeated(void)
 {
     struct rlimit limit, low;
-    int taken[256], before, client, count = 0;
+    int taken[256], client, count = 0;
     char answer[300] = "";
 
     pin_all();
     SUSPEND();
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    before = open_descriptors();
-    client = connect_to_listener(getpid());
-    while (open_descriptors() < before + 2) /* until it is accepted */
-        ;
+    client = connect_and_wait();
     low = limit;
     low.rlim_cur = 256;
     CHECK(setrlimit(RLIMIT_NOFILE, &low) == 0);
@@ -751,9 +839,11 @@ int main(void)
     the_listener_handles_no_signals();
     other_requests_are_refused();
     clients_that_have_gone_are_not_served();
+    children_do_not_keep_the_answer();
     if (threads_in_children) {
         names_that_are_taken_are_no_obstacle();
         another_file_with_the_number_of_the_socket_stays_as_it_is();
+        the_end_of_a_process_does_not_wait_for_calls();
     }
     other_users_are_refused();
     users_outside_of_the_namespace_are_refused();
@@ -763,6 +853,7 @@ int main(void)
     calls_while_suspended();
     what_cannot_be_restored_fails_by_itself();
     a_suspension_that_fails_changes_nothing();
+    a_suspension_that_fails_may_lose_freed_memory();
     a_resumption_without_the_driver_can_be_repeated();
     a_resumption_without_descriptors_can_be_repeated();
     memory_that_was_freed_before_does_not_come_back();

@@ -43,6 +43,28 @@ static inline const char *request(pid_t pid, const char *word)
 #define SUSPEND() CHECK_STRING(request(getpid(), "suspend"), "")
 #define RESUME() CHECK_STRING(request(getpid(), "resume"), "")
 
+/* Returns whether a descriptor is the listener's end of a connection. */
+static inline int is_served(int fd)
+{
+    struct sockaddr_un own = {0};
+    socklen_t len = sizeof(own) - 1, of_listens = sizeof(int);
+    int listens;
+
+    return getsockname(fd, (struct sockaddr *)&own, &len) == 0 && own.sun_family == AF_UNIX &&
+           strncmp(own.sun_path + 1, "gdrcopy-suspend-", 16) == 0 &&
+           getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &of_listens) == 0 && !listens;
+}
+
+/* Number of connections that the listener of this process has. Clients see the end of one a moment before it is closed. */
+static inline int served_connections(void)
+{
+    int count = 0;
+
+    for (int fd = 0; fd < 1024; fd++)
+        count += is_served(fd);
+    return count;
+}
+
 /* Number of descriptors of the driver. */
 static inline int driver_descriptors(void)
 {

@@ -6,6 +6,7 @@
 
 use std::ffi::c_void;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -20,7 +21,7 @@ use nix::sys::socket::{self, getsockopt, sockopt};
 use nix::unistd::geteuid;
 
 use crate::error::{Error, Result};
-use crate::guard::caught;
+use crate::guard::{caught_in_listener, others_are_inside};
 use crate::handles;
 
 /// The first part of the sockets' names. The process's number follows, and a number of its own.
@@ -126,9 +127,13 @@ impl Listener {
         }
     }
 
+    /// Called inside a call.
     fn join(self) {
         // SAFETY: freed below.
-        if unsafe { !(*self.socket).wake() } {
+        let wakes = unsafe { (*self.socket).wake() };
+        // A request waits for calls in progress. The end of the process does not, as the handler of a signal that has
+        // interrupted one may call exit.
+        if !wakes || others_are_inside() {
             return; // It might wait forever.
         }
         self.thread.join();
@@ -158,8 +163,12 @@ extern "C" fn serve(socket: *mut c_void) -> *mut c_void {
     let socket = unsafe { &*socket.cast::<Socket>() };
     while socket.is_open() {
         match socket.listener.accept() {
-            // A client that is gone needs no answer.
-            Ok((client, _)) => drop(answer(client)),
+            Ok((client, _)) => {
+                // A client that is gone needs no answer.
+                drop(answer(&client));
+                // Children that were forked since then have the connection as well, and would leave it open.
+                let _ = client.shutdown(Shutdown::Both);
+            }
             // Ended by `join`; or closed by the program.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EBADF | libc::ENOTSOCK)) => break,
             // This client has gone, or no descriptor is free, which `accept` reports until one is.
@@ -170,8 +179,8 @@ extern "C" fn serve(socket: *mut c_void) -> *mut c_void {
 }
 
 /// Does what a client requests, if it is of the same user, or root.
-fn answer(mut client: UnixStream) -> io::Result<()> {
-    let user = getsockopt(&client, sockopt::PeerCredentials)?.uid();
+fn answer(mut client: &UnixStream) -> io::Result<()> {
+    let user = getsockopt(client, sockopt::PeerCredentials)?.uid();
     if user != 0 && (user != geteuid().as_raw() || stands_for_others(user)) {
         log::warn!("user {user} may not suspend or resume this process: only its own user and root");
         return client.write_all(b"the process belongs to another user: run it as that user, or as root");
@@ -180,12 +189,17 @@ fn answer(mut client: UnixStream) -> io::Result<()> {
     client.set_read_timeout(Some(PATIENCE))?;
     let len = client.read(&mut word)?;
     client.set_nonblocking(true)?;
-    if matches!(client.read(&mut [0]), Ok(0)) {
-        return Ok(()); // It has gone, perhaps while this process was stopped, and its user takes that for a failure.
+    let mut has_gone = || matches!(client.read(&mut [0]), Ok(0));
+    if has_gone() {
+        return Ok(()); // Perhaps while this process was stopped, and its user takes that for a failure.
     }
     let result = match &word[..len] {
-        b"suspend" => caught("suspend", suspend),
-        b"resume" => caught("resume", resume).map(|()| ""),
+        b"suspend" => match caught_in_listener("suspend", suspend) {
+            // Interrupted while calls were waited for.
+            Ok("") if has_gone() => caught_in_listener("resume", resume).map(|()| ""),
+            result => result,
+        },
+        b"resume" => caught_in_listener("resume", resume).map(|()| ""),
         _ => return client.write_all(b"no such request: update one of gdrcopy and libgdrapi"),
     };
     match result {

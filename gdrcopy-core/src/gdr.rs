@@ -64,7 +64,7 @@ impl RawGdr {
     /// Closes the driver, if this is its last clone and its last pin is gone, and returns its result. In a forked child,
     /// closes the child's copy of the descriptor.
     pub fn close(self) -> Result<()> {
-        self.backend.close()
+        suspension::before_or_after(|| self.backend.close())
     }
 
     /// The driver's open file, if it has one and that is open.

@@ -67,6 +67,13 @@ pub(crate) fn during<R>(call: impl FnOnce(&Process, bool) -> Result<R>) -> Resul
     call(process, *suspended)
 }
 
+/// Runs a call that closes what may be open. A suspension waits for it. A forked child may close it, as well.
+pub(crate) fn before_or_after<R>(call: impl FnOnce() -> R) -> R {
+    let process = fork::enter().ok().map(|_| PROCESS.get(|_| Process::default()));
+    let _suspended = process.map(|process| process.suspended.read());
+    call()
+}
+
 /// Takes all mappings of this process away, unpins everything and closes the driver, for a checkpoint. It waits for the
 /// calls in progress, but not for copies. Until [`resume`], an access through a mapping raises SIGSEGV, at its reserved
 /// addresses, and ends the process; calls fail with [`Error::Suspended`], except those that release. Has no effect if
@@ -76,6 +83,8 @@ pub(crate) fn during<R>(call: impl FnOnce(&Process, bool) -> Result<R>) -> Resul
 ///
 /// # Errors
 /// The error of the driver or of mmap. Nothing is suspended then. gdrdrv 2.0 answers only the thread that opened it.
+/// [`Error::LostBySuspension`] if pins that were taken away before could not be restored either, for example because
+/// their memory was freed.
 pub fn suspend() -> Result<()> {
     fork::enter()?;
     let process = PROCESS.get(|_| Process::default());
@@ -87,8 +96,8 @@ pub fn suspend() -> Result<()> {
     Reservations::read()?; // As `resume` does.
     let pins = process.pins.all();
     if let Err(error) = pins.iter().try_for_each(|pin| pin.suspend()) {
-        restore(&pins, Reservations::read().ok().as_ref());
-        return Err(error);
+        let lost = restore(&pins, Reservations::read().ok().as_ref());
+        return Err(if lost == 0 { error } else { Error::LostBySuspension { pins: lost, cause: Box::new(error) } });
     }
     process.backends.all().iter().for_each(|backend| backend.suspend());
     log::info!("suspended {} pins", pins.len());

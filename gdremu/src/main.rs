@@ -10,6 +10,7 @@ mod program;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
@@ -31,6 +32,13 @@ const NOT_FOUND: u8 = 127;
 /// The control device of NVIDIA's GPU driver.
 const NVIDIA_DRIVER: &str = "/dev/nvidiactl";
 
+/// Prints a line on stderr, if that is possible. The exit status does not depend on it.
+macro_rules! say {
+    ($($line:tt)*) => {{
+        let _ = writeln!(std::io::stderr(), $($line)*);
+    }};
+}
+
 fn main() -> ExitCode {
     let options = Options::read(env::args_os()).unwrap_or_else(|error| error.exit());
     if options.list_profiles {
@@ -41,7 +49,7 @@ fn main() -> ExitCode {
         Ok(End::Exit(code)) => ExitCode::from(code),
         Ok(End::Signal(signal)) => child::die_by(signal),
         Err(why) => {
-            eprintln!("gdremu: {why}");
+            say!("gdremu: {why}");
             ExitCode::from(FAILURE)
         }
     }
@@ -73,7 +81,7 @@ fn run(options: &Options) -> Result<End, String> {
 fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, String> {
     let config = options.checked_config(session.directory().to_owned())?;
     if let Some(why) = program::unreachable(&options.program[0]) {
-        eprintln!("gdremu: {why}");
+        say!("gdremu: {why}");
     }
 
     let mut command = Command::new(&options.program[0]);
@@ -95,14 +103,14 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
     let status = match child::run(&mut command) {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("gdremu: {}: {error}", options.program[0].display());
+            say!("gdremu: {}: {error}", options.program[0].display());
             let missing = error.kind() == std::io::ErrorKind::NotFound;
             return Ok(End::Exit(if missing { NOT_FOUND } else { CANNOT_RUN }));
         }
     };
     let leaks = session.leaks();
     for leak in &leaks {
-        eprintln!("gdremu: leak: {} ({}) ended with {} pinned", leak.program, leak.pid, leak.pins);
+        say!("gdremu: leak: {} ({}) ended with {} pinned", leak.program, leak.pid, leak.pins);
     }
     if let Some(code) = options.leak_exit
         && !leaks.is_empty()
@@ -113,7 +121,7 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
         && status.success()
         && session.has_refused_kernels()
     {
-        eprintln!("gdremu: GPU kernels were not run: the exit status is {code} (--unsupported)");
+        say!("gdremu: GPU kernels were not run: the exit status is {code} (--unsupported)");
         return Ok(End::Exit(code));
     }
     Ok(end_like(status))

@@ -5,9 +5,10 @@ mod common;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use common::{Output, run};
 use nix::sys::signal::{Signal, kill};
@@ -72,21 +73,82 @@ fn processes_are_suspended_together_and_resumed_by_themselves() {
 }
 
 #[test]
-#[ignore = "is the process of the test below"]
+#[ignore = "is a process of the tests below"]
 fn listens() {
-    let _requests = listener(0, &[]);
+    let requests = listener(0, &[]);
     println!("listening");
-    thread::park();
+    for seen in 0.. {
+        while requests.lock().unwrap().len() <= seen {
+            thread::sleep(Duration::from_millis(1));
+        }
+        println!("{}", requests.lock().unwrap()[seen]);
+    }
+}
+
+/// An ignored test as a process of its own, which listens, and what it prints then.
+fn process(test: &str) -> (Child, BufReader<ChildStdout>) {
+    let mut other = Command::new(std::env::current_exe().unwrap());
+    other.args(["--exact", test, "--ignored", "--nocapture"]).stdout(Stdio::piped());
+    let mut other = other.spawn().unwrap();
+    let mut printed = BufReader::new(other.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("listening") {
+        line.clear();
+        assert!(printed.read_line(&mut line).unwrap() > 0);
+    }
+    (other, printed)
+}
+
+#[test]
+#[ignore = "is the process of the test below"]
+fn ends_without_an_answer() {
+    let address = SocketAddr::from_abstract_name(format!("gdrcopy-suspend-{}-0", std::process::id())).unwrap();
+    let socket = UnixListener::bind_addr(&address).unwrap();
+    println!("listening");
+    loop {
+        let (mut client, _) = socket.accept().unwrap();
+        if client.read(&mut [0; 100]).unwrap() > 0 {
+            std::process::exit(0);
+        }
+    }
+}
+
+#[test]
+fn a_process_that_ends_is_not_taken_for_suspended() {
+    let (mut other, _printed) = process("ends_without_an_answer");
+    let pid = other.id().to_string();
+    gdrcopy(&["suspend", &pid]).with_status(1).reports(&[&format!("process {pid} has ended, or listens no more")]);
+    other.wait().unwrap();
+}
+
+#[test]
+fn an_interrupted_suspension_resumes_what_it_took() {
+    let ((mut first, mut printed), (mut second, _printed)) = (process("listens"), process("listens"));
+    let pid = Pid::from_raw(second.id() as i32);
+    kill(pid, Signal::SIGSTOP).unwrap();
+    waitpid(pid, Some(WaitPidFlag::WUNTRACED)).unwrap();
+    let mut suspend = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+    suspend.args(["suspend", &first.id().to_string(), &second.id().to_string()]).stderr(Stdio::piped());
+    let mut suspend = suspend.spawn().unwrap();
+    let mut lines = BufReader::new(suspend.stderr.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains("it is stopped"));
+    kill(Pid::from_raw(suspend.id() as i32), Signal::SIGINT).unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), format!("gdrcopy suspend: process {pid} does not answer: interrupted"));
+    assert_eq!(suspend.wait().unwrap().code(), Some(1));
+    let mut requests = String::new();
+    for _ in 0..2 {
+        printed.read_line(&mut requests).unwrap();
+    }
+    assert_eq!(requests, "suspend\nresume\n");
+    for other in [&mut first, &mut second] {
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
 }
 
 #[test]
 fn a_stopped_process_is_named_and_waited_for() {
-    let program = std::env::current_exe().unwrap();
-    let mut other = Command::new(program);
-    other.args(["--exact", "listens", "--ignored", "--nocapture"]).stdout(Stdio::piped());
-    let mut other = other.spawn().unwrap();
-    let mut printed = BufReader::new(other.stdout.take().unwrap()).lines();
-    assert!(printed.any(|line| line.unwrap().contains("listening")));
+    let (mut other, _printed) = process("listens");
 
     let pid = Pid::from_raw(other.id() as i32);
     kill(pid, Signal::SIGSTOP).unwrap();

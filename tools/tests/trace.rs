@@ -288,6 +288,38 @@ fn functions_that_the_library_lacks_are_not_found() {
     let asks = place.program(place.file("asks.c").to_str().unwrap(), &[]);
     assert_eq!(run(&mut place.trace(&["--lib", old.to_str().unwrap()], &asks, "")).status, Some(1));
     assert_eq!(run(&mut place.trace(&[], &asks, "")).status, Some(3));
+
+    fs::write(place.file("none.c"), "int other(void) { return 0; }").unwrap();
+    let none = place.compile(place.file("none.c"), "none.so", ["-shared", "-fPIC"]);
+    let output = run(&mut place.trace(&["--lib", none.to_str().unwrap()], &asks, ""));
+    output.with_status(1).reports(&["none.so is no libgdrapi"]);
+}
+
+/// Without the emulator, which writes files itself.
+#[test]
+fn programs_that_may_write_no_files_do_not_end() {
+    let place = Place::new();
+    let soname = "-Wl,-soname,libgdrapi.so.2";
+    let other = place.compile("tools/tests/trace/other.c", "other.so", ["-shared", "-fPIC", soname]);
+    let pins = "#include \"gdrapi.h\"\n#include <sys/resource.h>\n\
+        int main(void) {\n\
+            struct rlimit none = {0, 0};\n\
+            gdr_mh_t handle;\n\
+            gdr_t g = gdr_open();\n\
+            setrlimit(RLIMIT_FSIZE, &none);\n\
+            return gdr_pin_buffer(g, 65536, 65536, 0, 0, &handle);\n\
+        }\n";
+    fs::write(place.file("pins.c"), pins).unwrap();
+    let other = other.to_str().unwrap();
+    let pins = place.compile(place.file("pins.c"), "pins", [other]);
+    tracer();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+    run(command.args(["trace", "--lib", other, "--"]).arg(&pins)).with_status(0).reports(&[": 1 pin, "]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+    command.args(["trace", "--lib", other, "--", "sh", "-c", "ulimit -f 8; exec \"$0\""]).arg(pins);
+    let output = run(&mut command);
+    assert!(!output.stderr.contains(" more could not be recorded"), "{output:?}");
+    output.with_status(0).reports(&["sh could not be recorded"]);
 }
 
 /// Traces a use of a library whose calls differ from those of this project's.

@@ -8,12 +8,18 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{getsockopt, sockopt};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use super::trace::ignored;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -36,12 +42,17 @@ pub(crate) struct Options {
 /// `gdrcopy suspend`: all of them, or none that was not suspended before.
 pub(crate) fn suspend(options: &Options) -> Result<ExitCode> {
     let listeners = options.listeners()?;
+    // Signals that are ignored, as in the background of a script, stay so.
+    for signal in [SIGINT, SIGTERM].into_iter().filter(|signal| ignored() >> (signal - 1) & 1 == 0) {
+        flag::register(signal, Arc::clone(&INTERRUPTED))?;
+    }
     let mut taken = Vec::new();
     for listener in &listeners {
         match listener.request("suspend") {
             Ok(Answer::Done) => taken.push(listener),
             Ok(Answer::Already) => {}
             Err(error) => {
+                INTERRUPTED.store(false, Ordering::Relaxed); // The next signal interrupts this.
                 for suspended in taken {
                     if let Err(error) = suspended.request("resume") {
                         eprintln!("gdrcopy suspend: {error:#}");
@@ -101,21 +112,14 @@ struct Listener {
     pid: u32,
     /// Abstract.
     name: String,
+    inode: String,
 }
 
 impl Listener {
     /// The sockets of a process with such a name. Its descriptors are examined, because the number in a name is that of
     /// the process's own PID namespace, or of before a restore.
     fn all_of(pid: u32) -> io::Result<Vec<Listener>> {
-        let mut inodes = Vec::new();
-        for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-            // It may be closed by now.
-            if let Ok(target) = fs::read_link(entry?.path())
-                && let Some(inode) = target.to_str().and_then(|it| it.strip_prefix("socket:["))
-            {
-                inodes.push(inode.trim_end_matches(']').to_owned());
-            }
-        }
+        let inodes = sockets(pid)?;
         let sockets = fs::read(format!("/proc/{pid}/net/unix"))?;
         let sockets = String::from_utf8_lossy(&sockets);
         let named = sockets.lines().filter_map(|line| {
@@ -123,7 +127,7 @@ impl Listener {
             let (inode, path) = (words.next()?, words.next()?);
             let name = path.strip_prefix('@').filter(|name| name.starts_with(NAME))?;
             let is_own = inodes.iter().any(|own| own == inode);
-            is_own.then(|| Listener { pid, name: name.to_owned() })
+            is_own.then(|| Listener { pid, name: name.to_owned(), inode: inode.to_owned() })
         });
         // A forked child also has its parent's socket.
         let own = named.filter(|listener| listener.is_of_the_process().unwrap_or(true));
@@ -135,6 +139,11 @@ impl Listener {
     fn is_of_the_process(&self) -> io::Result<bool> {
         let listening = getsockopt(&self.connect()?, sockopt::PeerCredentials)?.pid();
         Ok(u32::try_from(listening) == Ok(self.pid))
+    }
+
+    /// Returns whether the process still has the socket. It gets no connection, which a checkpoint would find.
+    fn is_still_there(&self) -> bool {
+        sockets(self.pid).is_ok_and(|inodes| inodes.contains(&self.inode))
     }
 
     /// Connects, in the network namespace of the process.
@@ -150,13 +159,15 @@ impl Listener {
         let exchange = || -> io::Result<String> {
             let (mut listener, mut answer) = (self.connect()?, Vec::new());
             listener.write_all(word.as_bytes())?;
-            self.wait_for_answer(&listener);
+            self.wait_for_answer(&listener)?;
             // Any process may listen by such a name, and answer what it likes.
             listener.take(LONGEST).read_to_end(&mut answer)?;
             Ok(String::from_utf8_lossy(&answer).replace(char::is_control, " "))
         };
         let answer = exchange().with_context(|| format!("process {} does not answer", self.pid))?;
         match answer.as_str() {
+            // The end of the process, and exec, leave the request without an answer, too.
+            "" if !self.is_still_there() => bail!("process {} has ended, or listens no more", self.pid),
             "" => Ok(Answer::Done),
             "suspended already" => Ok(Answer::Already),
             _ => bail!("process {}: {answer}", self.pid),
@@ -164,18 +175,30 @@ impl Listener {
     }
 
     /// Waits without limit, as calls of the process may take any time, and says so once.
-    fn wait_for_answer(&self, listener: &UnixStream) {
+    fn wait_for_answer(&self, listener: &UnixStream) -> io::Result<()> {
         let mut polled = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-        if poll(&mut polled, UNTIL_HINT).is_ok_and(|ready| ready > 0) {
-            return;
+        let mut said = false;
+        loop {
+            let ready = poll(&mut polled, UNTIL_HINT);
+            if ready.is_ok_and(|ready| ready > 0) {
+                return Ok(());
+            }
+            if INTERRUPTED.load(Ordering::Relaxed) {
+                return Err(io::Error::other("interrupted"));
+            }
+            let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+            let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or("X");
+            let hint = match state.trim_start().as_bytes() {
+                // Children that it has forked may keep its socket open.
+                [b'Z' | b'X', ..] => return Err(io::Error::other("it has ended")),
+                [b'T' | b't', ..] => "it is stopped: let it continue (SIGCONT), or detach the debugger",
+                _ => "one of its calls may take long, or it has no free descriptor",
+            };
+            if ready.is_ok() && !said {
+                eprintln!("gdrcopy: waiting for process {}: {hint}", self.pid);
+                said = true;
+            }
         }
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default();
-        let hint = match state.trim_start().starts_with(['T', 't']) {
-            true => "it is stopped: let it continue (SIGCONT), or detach the debugger",
-            false => "one of its calls may take long",
-        };
-        eprintln!("gdrcopy: waiting for process {}: {hint}", self.pid);
     }
 }
 
@@ -186,6 +209,9 @@ enum Answer {
     Already,
 }
 
+/// Set by a signal that asks `gdrcopy suspend` to end.
+static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
 /// Milliseconds.
 const UNTIL_HINT: u16 = 2000;
 
@@ -194,6 +220,20 @@ const LONGEST: u64 = 1000;
 
 /// The beginning of the names of the sockets.
 const NAME: &str = "gdrcopy-suspend-";
+
+/// The numbers of the inodes of all sockets of a process.
+fn sockets(pid: u32) -> io::Result<Vec<String>> {
+    let mut inodes = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        // It may be closed by now.
+        if let Ok(target) = fs::read_link(entry?.path())
+            && let Some(inode) = target.to_str().and_then(|it| it.strip_prefix("socket:["))
+        {
+            inodes.push(inode.trim_end_matches(']').to_owned());
+        }
+    }
+    Ok(inodes)
+}
 
 /// The processes that a process has started, and that have not ended.
 fn children(pid: u32) -> Vec<u32> {

@@ -192,12 +192,14 @@ pub(crate) fn list_objects(tables: &Tables) -> u64 {
         let maps = File::open(c"/proc/self/maps".to_bytes_with_nul(), libc::O_RDONLY)?;
         let list = File::named(format_args!("{directory}/{pid}-{start}.{number}.maps\0"))?;
         let mut buffer = [0u8; 4096];
+        let mut room = longest_file();
         loop {
             let start = buffer.as_mut_ptr().expose_provenance();
             // SAFETY: the buffer is as long as stated.
             unsafe {
                 let read = system_call(libc::SYS_read, [maps.0, start, buffer.len()]);
                 let len = read.filter(|&len| len > 0)?;
+                room = room.checked_sub(len as u64)?;
                 system_call(libc::SYS_write, [list.0, start, len])?;
             }
         }
@@ -285,6 +287,14 @@ unsafe fn map(len: usize, flags: c_int, file: Option<&File>) -> Option<usize> {
     unsafe { system_call(libc::SYS_mmap, [0, len, protection, flags as usize, file, 0]) }
 }
 
+/// Bytes of the longest file that this process may write. Longer ones raise a signal.
+fn longest_file() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a local variable.
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    limit.rlim_cur
+}
+
 /// Paths are relative to the current directory.
 const HERE: usize = libc::AT_FDCWD as usize;
 
@@ -328,10 +338,7 @@ impl File {
     fn map(&self, len: usize) -> Option<&'static Tables> {
         // SAFETY: the file is as long; its bytes are tables, whatever they are, and the mapping stays.
         unsafe {
-            // Files that are too long raise a signal.
-            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit);
-            (limit.rlim_cur >= len as u64).then_some(())?;
+            (longest_file() >= len as u64).then_some(())?;
             let allocated = system_call(libc::SYS_fallocate, [self.0, 0, 0, len]);
             allocated.or_else(|| self.fill(len))?;
             let memory = map(len, libc::MAP_SHARED, Some(self))?;

@@ -32,7 +32,8 @@ use console::Term;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
-use crate::libgdrapi::search;
+use crate::libgdrapi::{has, search};
+pub(crate) use program::ignored;
 use program::{Program, Settings};
 use recorded::Rate;
 use report::{Report, Run};
@@ -177,7 +178,15 @@ const LONGEST: usize = 400;
 /// The library that the program would get without the tracer.
 fn library(named: Option<&Path>) -> Result<PathBuf> {
     let found = match named {
-        Some(file) => Some(file.canonicalize().with_context(|| file.display().to_string())?),
+        Some(file) => {
+            let library = file.canonicalize().with_context(|| file.display().to_string())?;
+            ensure!(
+                has(&library, &["gdr_open"]) == [true],
+                "{} is no libgdrapi, as it has no gdr_open",
+                file.display()
+            );
+            Some(library)
+        }
         None => search::candidates().into_iter().find_map(|it| search::implementation(&it.file)),
     };
     found.context("no libgdrapi found; name one with --lib, or put its directory on LD_LIBRARY_PATH")

@@ -103,7 +103,7 @@ fn preloaded(others: &OsStr, tracer: &OsStr) -> OsString {
 }
 
 /// The signals that this process ignores, a bit each.
-fn ignored() -> u64 {
+pub(crate) fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap_or(0))

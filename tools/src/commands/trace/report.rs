@@ -157,11 +157,13 @@ impl<'a> Report<'a> {
             let _ = writeln!(text, "\n{} processes in sum", self.processes.len());
             sum.write(&mut text);
         }
-        if self.run.not_recorded > 0 {
+        // The statement is about one of them if there are no others.
+        let more = self.run.not_recorded.saturating_sub(usize::from(self.total().is_none()));
+        if more > 0 {
             let _ = writeln!(
                 text,
                 "\n{} more could not be recorded, because the temporary directory is full",
-                counted(self.run.not_recorded as u64, "process")
+                counted(more as u64, "process")
             );
         }
         if self.total().is_some_and(|total| total.maps > 0) {
