@@ -8,18 +8,14 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{getsockopt, sockopt};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
 
-use super::trace::ignored;
+use crate::system::interrupt::{Interrupt, SIGNALS, not_ignored};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -43,18 +39,16 @@ pub(crate) struct Options {
 pub(crate) fn suspend(options: &Options) -> Result<ExitCode> {
     let listeners = options.listeners()?;
     // Signals that are ignored, as in the background of a script, stay so.
-    for signal in [SIGINT, SIGTERM].into_iter().filter(|signal| ignored() >> (signal - 1) & 1 == 0) {
-        flag::register(signal, Arc::clone(&INTERRUPTED))?;
-    }
+    let interrupt = Interrupt::quiet(&not_ignored(&SIGNALS))?;
     let mut taken = Vec::new();
     for listener in &listeners {
-        match listener.request("suspend") {
+        match listener.request("suspend", Some(&interrupt)) {
             Ok(Answer::Done) => taken.push(listener),
             Ok(Answer::Already) => {}
             Err(error) => {
-                INTERRUPTED.store(false, Ordering::Relaxed); // The next signal interrupts this.
+                interrupt.reset();
                 for suspended in taken {
-                    if let Err(error) = suspended.request("resume") {
+                    if let Err(error) = suspended.request("resume", Some(&interrupt)) {
                         eprintln!("gdrcopy suspend: {error:#}");
                     }
                 }
@@ -69,7 +63,7 @@ pub(crate) fn suspend(options: &Options) -> Result<ExitCode> {
 pub(crate) fn resume(options: &Options) -> Result<ExitCode> {
     let mut status = ExitCode::SUCCESS;
     for listener in options.listeners()? {
-        if let Err(error) = listener.request("resume") {
+        if let Err(error) = listener.request("resume", None) {
             eprintln!("gdrcopy resume: {error:#}");
             status = ExitCode::FAILURE;
         }
@@ -155,18 +149,23 @@ impl Listener {
         UnixStream::connect_addr(&SocketAddr::from_abstract_name(&self.name)?)
     }
 
-    fn request(&self, word: &str) -> Result<Answer> {
+    fn request(&self, word: &str, interrupt: Option<&Interrupt>) -> Result<Answer> {
         let exchange = || -> io::Result<String> {
-            let (mut listener, mut answer) = (self.connect()?, Vec::new());
+            let (mut listener, mut answer, mut more) = (self.connect()?, Vec::new(), [0; 1000]);
             listener.write_all(word.as_bytes())?;
-            self.wait_for_answer(&listener)?;
             // Any process may listen by such a name, and answer what it likes.
-            listener.take(LONGEST).read_to_end(&mut answer)?;
+            while answer.len() < LONGEST {
+                self.wait_for_answer(&listener, interrupt)?;
+                match listener.read(&mut more)? {
+                    0 => break,
+                    len => answer.extend(&more[..len]),
+                }
+            }
             Ok(String::from_utf8_lossy(&answer).replace(char::is_control, " "))
         };
         let answer = exchange().with_context(|| format!("process {} does not answer", self.pid))?;
         match answer.as_str() {
-            // The end of the process, and exec, leave the request without an answer, too.
+            // The end of the process, and exec, also leave the request without an answer.
             "" if !self.is_still_there() => bail!("process {} has ended, or listens no more", self.pid),
             "" => Ok(Answer::Done),
             "suspended already" => Ok(Answer::Already),
@@ -175,7 +174,7 @@ impl Listener {
     }
 
     /// Waits without limit, as calls of the process may take any time, and says so once.
-    fn wait_for_answer(&self, listener: &UnixStream) -> io::Result<()> {
+    fn wait_for_answer(&self, listener: &UnixStream, interrupt: Option<&Interrupt>) -> io::Result<()> {
         let mut polled = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
         let mut said = false;
         loop {
@@ -183,7 +182,7 @@ impl Listener {
             if ready.is_ok_and(|ready| ready > 0) {
                 return Ok(());
             }
-            if INTERRUPTED.load(Ordering::Relaxed) {
+            if interrupt.is_some_and(Interrupt::requested) {
                 return Err(io::Error::other("interrupted"));
             }
             let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
@@ -209,14 +208,11 @@ enum Answer {
     Already,
 }
 
-/// Set by a signal that asks `gdrcopy suspend` to end.
-static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-
 /// Milliseconds.
 const UNTIL_HINT: u16 = 2000;
 
 /// The longest answer in bytes.
-const LONGEST: u64 = 1000;
+const LONGEST: usize = 1000;
 
 /// The beginning of the names of the sockets.
 const NAME: &str = "gdrcopy-suspend-";

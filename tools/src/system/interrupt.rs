@@ -1,7 +1,8 @@
-//! Ctrl-C: the first one asks the tool to print what it has measured and to exit; the second one
-//! ends it at once.
+//! Ctrl-C: the first one asks the tool to print what it has measured, or to undo what it has begun, and to exit. The
+//! second one ends it at once.
 #![forbid(unsafe_code)]
 
+use std::fs;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,16 +19,25 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 /// The exit status after Ctrl-C.
 pub(crate) const STATUS: u8 = 130;
 
+/// Ctrl-C, and the request to end.
+pub(crate) const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
+
 impl Interrupt {
-    /// Installs the signal handlers, and a thread that prints a line at the first signal.
-    pub(crate) fn listen(tool: &'static str) -> Result<Interrupt> {
+    /// Installs handlers for these signals.
+    pub(crate) fn quiet(signals: &[i32]) -> Result<Interrupt> {
         let arrived = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
+        for &signal in signals {
             // In this order, because the first signal finds the flag not yet set.
             flag::register_conditional_shutdown(signal, STATUS.into(), arrived.clone())?;
             flag::register(signal, arrived.clone())?;
         }
-        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        Ok(Interrupt(arrived))
+    }
+
+    /// Installs handlers, and a thread that prints a line at the first signal.
+    pub(crate) fn listen(tool: &'static str) -> Result<Interrupt> {
+        Interrupt::quiet(&SIGNALS)?;
+        let mut signals = Signals::new(SIGNALS)?;
         let requested = Arc::new(AtomicBool::new(false));
         let interrupt = Interrupt(requested.clone());
         thread::spawn(move || {
@@ -44,4 +54,17 @@ impl Interrupt {
     pub(crate) fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// Lets the next signal count as the first.
+    pub(crate) fn reset(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Those of the signals that this process does not ignore.
+pub(crate) fn not_ignored(signals: &[i32]) -> Vec<i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap_or(0));
+    signals.iter().copied().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
 }

@@ -1,6 +1,7 @@
 //! Starts the program with the tracer, forwards signals to it, and waits for its end.
 #![forbid(unsafe_code)]
 
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,6 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
-use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 use gdrcopy_trace_tables::FUNCTIONS;
@@ -18,6 +18,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 use signal_hook::iterator::Signals;
 
 use crate::libgdrapi::{has, search};
+use crate::system::interrupt::not_ignored;
 
 /// The tracer, and the empty object that makes the loader take it also for libgdrapi.so.
 const OBJECTS: [&str; 2] = ["libgdrcopy_trace.so", "libgdrcopy_trace_alias.so"];
@@ -48,10 +49,8 @@ impl Program {
         let mut variable = OsString::from(format!("{parent}:{events}:{ticks}:{functions}:"));
         variable.push(settings.directory);
         // Registered before the child can end. Exec resets the handlers, so signals that nohup ignores have none.
-        let ignored = ignored();
-        let forwarded = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2].into_iter();
-        let signals = forwarded.filter(|signal| ignored >> (signal - 1) & 1 == 0);
-        let signals = Signals::new(signals.chain([SIGCHLD]))?;
+        let forwarded = not_ignored(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]);
+        let signals = Signals::new(forwarded.into_iter().chain([SIGCHLD]))?;
         let child = Command::new(&command[0])
             .args(&command[1..])
             .env("LD_PRELOAD", preloaded)
@@ -100,13 +99,6 @@ fn preloaded(others: &OsStr, tracer: &OsStr) -> OsString {
     let libgdrapi = files.iter().position(|file| search::of_preloaded(file.into()).is_some());
     files.insert(libgdrapi.unwrap_or(files.len()), tracer);
     files.join(OsStr::new(":"))
-}
-
-/// The signals that this process ignores, a bit each.
-pub(crate) fn ignored() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap_or(0))
 }
 
 /// Both objects for LD_PRELOAD, beside this program or where they are installed.
