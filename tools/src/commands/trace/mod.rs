@@ -33,7 +33,6 @@ use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
 use crate::libgdrapi::{has, search};
-pub(crate) use program::ignored;
 use program::{Program, Settings};
 use recorded::Rate;
 use report::{Report, Run};
