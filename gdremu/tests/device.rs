@@ -92,6 +92,9 @@ fn leaks_are_reported_and_change_the_exit_status_on_demand() {
             "{printed}"
         );
     }
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" --leak-exit 42 -- \"$1\" leaks 2>/dev/full", GDREMU]).arg(&program);
+    assert_eq!(command.status().unwrap().code(), Some(42));
     let output = gdremu(&[], &program, &["leaks"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(!output.stderr.is_empty());
