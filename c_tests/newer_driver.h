@@ -26,7 +26,7 @@ int ioctl(int fd, unsigned long command, ...)
         *(void **)&next = dlsym(RTLD_NEXT, "ioctl");
     while (is_stuck) {
         is_stuck = 2;
-        usleep(1000);
+        pause();
     }
     int result = next(fd, command, argument);
     if (newer && (command & 0xffff) == 0xdaff)
