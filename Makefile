@@ -178,7 +178,7 @@ contract: ## Checks this computer's /dev/gdrdrv, of any module, against its cont
 	$(MAKE) --no-print-directory --silent -C tests/gdrdrv
 	build/gdrdrv/contract
 
-mutants: ## Puts each deliberate defect of tests/mutants.toml into a copy of the library, where the tests that it names must fail.
+mutants: lib emulator ## Puts each deliberate defect of tests/mutants.toml into a copy of the library, where the tests that it names must fail.
 	$(CARGO) test --package libgdrapi --test mutants -- --ignored --nocapture
 
 # In a directory of its own, because dependencies are built again with the flag.
