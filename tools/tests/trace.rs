@@ -552,3 +552,26 @@ fn all_threads_and_pins_are_accounted_for() {
     assert_eq!((&pins["pins"], &pins["left"]["pins"]), (&600.into(), &512.into()), "{pins}");
     assert_eq!(pins["left"]["incomplete"], true);
 }
+
+/// Without a barrier, the CPU reads its counter before earlier loads have returned. The memory of an emulated GPU is too
+/// fast to show it.
+#[test]
+fn counter_is_read_after_the_loads_of_a_copy() {
+    let mut objdump = Command::new("objdump");
+    objdump.args(["-d", "--no-show-raw-insn"]).arg(built("libgdrcopy_trace.so"));
+    let code = run(&mut objdump).stdout;
+    let (barrier, counter) = if cfg!(target_arch = "x86_64") { ("lfence", "rdtsc") } else { ("isb", "cntvct_el0") };
+    let mut waiting = Vec::new();
+    let (mut function, mut before) = ("", "");
+    for line in code.lines() {
+        if let Some((_, name)) = line.strip_suffix(">:").and_then(|it| it.split_once('<')) {
+            function = name;
+        } else if line.contains(counter) && before.contains(barrier) {
+            waiting.push(function);
+        }
+        before = line;
+    }
+    for copy in ["copy_to_mapping", "copy_from_mapping"] {
+        assert_eq!(waiting.iter().filter(|name| name.contains(copy)).count(), 1, "{copy}: {waiting:?}");
+    }
+}

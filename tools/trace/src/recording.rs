@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{compiler_fence, fence};
 
 use gdrcopy_trace_tables::{
-    Event, Function, Number, PINS, Pin, Ring, THREADS, Tables, Thread, Wrong, size_class, ticks, time_bucket,
+    Event, Function, Number, PINS, Pin, Ring, THREADS, Tables, Thread, Wrong, size_class, ticks, ticks_after_loads,
+    time_bucket,
 };
 
 use crate::process;
@@ -151,7 +152,7 @@ impl Copy {
     /// Counts the copy by what the library returned.
     #[inline(always)]
     pub(crate) fn end(self, result: i32) {
-        let end = ticks();
+        let end = ticks_after_loads();
         let ticks = end.saturating_sub(self.start);
         let (tables, direction) = (self.tables, self.direction());
         let entry = Entry::of_this_thread(tables);

@@ -208,6 +208,7 @@ impl Summary {
         }
         if !self.copies.is_empty() {
             let _ = writeln!(text, "{}", self.copy_table());
+            text.push_str("A write returns before all of its data has left the CPU; a read has its data.\n\n");
         }
         if self.failed_copies > 0 {
             let _ = writeln!(text, "copies that failed: {}\n", self.failed_copies);

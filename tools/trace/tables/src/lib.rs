@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-pub use clock::ticks;
+pub use clock::{ticks, ticks_after_loads};
 pub use histogram::{BUCKETS, Class, SIZES, bucket_bounds, size_class, time_bucket};
 
 macro_rules! functions {
