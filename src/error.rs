@@ -88,8 +88,7 @@ impl fmt::Display for Error {
             }
             Error::Lost { pins } => write!(
                 f,
-                "{pins} pins could not be restored, and fail with EIO from now on: see the log of the process \
-                 (GDRCOPY_ENABLE_LOGGING=1)"
+                "{pins} pins could not be restored, and fail with EIO from now on: see the log of the process{LOGGING}"
             ),
             Error::Panicked => f.write_str("internal error of libgdrapi: please report it"),
         }
@@ -98,11 +97,14 @@ impl fmt::Display for Error {
 
 /// The flags, variables and calls with which C programs follow the advice at the end of the error's text.
 fn in_c(error: &gdrcopy_core::Error) -> &'static str {
-    use gdrcopy_core::Error::{Cuda, Driver, DriverChanged, ForkedChild, MappingTypeRefused, PinFlagsNeedNewerDriver};
+    use gdrcopy_core::Error::{
+        Cuda, Driver, DriverChanged, ForkedChild, LostBySuspension, MappingTypeRefused, PinFlagsNeedNewerDriver,
+    };
     use gdrcopy_core::error::Call;
     match error {
         ForkedChild => " (gdr_open, gdr_pin_buffer)",
         DriverChanged => " (gdr_close, gdr_open)",
+        LostBySuspension { .. } => LOGGING,
         MappingTypeRefused { .. } => " (GDR_MAP_FLAG_DEFAULT)",
         PinFlagsNeedNewerDriver { .. } => " (flags = 0)",
         Driver { call, error } => match (call, error.errno()) {
@@ -115,5 +117,7 @@ fn in_c(error: &gdrcopy_core::Error) -> &'static str {
         _ => "",
     }
 }
+
+const LOGGING: &str = " (GDRCOPY_ENABLE_LOGGING=1)";
 
 const FORCE_PCIE: &str = " (flags = 0, or GDRCOPY_FORCE_PCIE_COMPAT=1)";

@@ -393,7 +393,7 @@ impl fmt::Display for Error {
             Error::LostBySuspension { pins, ref cause } => write!(
                 f,
                 "{cause}. Nothing is suspended, but {pins} pins could not be restored, and fail with EIO from now on: see \
-                 the log of the process (GDRCOPY_ENABLE_LOGGING=1)"
+                 the log of the process"
             ),
             Error::NotRestored => f.write_str(
                 "the buffer was not restored after a suspension, for a reason that was logged then: unpin it, and pin \
