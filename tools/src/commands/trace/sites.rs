@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use cpp_demangle::{DemangleOptions, Symbol};
+
 use crate::system::elf::Functions;
 
 /// Its objects at several times, as the tracer listed them.
@@ -39,10 +41,20 @@ impl Sites {
         let functions = known.entry(path.clone()).or_insert_with_key(|path| Functions::read(path));
         let file = path.file_name().unwrap_or(path.as_os_str()).display();
         match functions.at(offset) {
-            Some((function, inside)) => format!("{function}+{:#x} ({file})", inside + 1),
+            Some((function, inside)) => format!("{}+{:#x} ({file})", demangled(function), inside + 1),
             None => format!("{file}+{:#x}", offset + 1),
         }
     }
+}
+
+/// The name of a symbol in Rust or C++, without hash and parameters.
+fn demangled(symbol: &str) -> String {
+    if let Ok(name) = rustc_demangle::try_demangle(symbol) {
+        return format!("{name:#}");
+    }
+    let options = DemangleOptions::new().no_params().no_return_type();
+    let name = Symbol::new(symbol).ok().and_then(|it| it.demangle_with_options(&options).ok());
+    name.unwrap_or_else(|| symbol.to_owned())
 }
 
 /// A line `START-END PERMISSIONS OFFSET DEVICE INODE PATH` of code in a file.
@@ -60,6 +72,19 @@ fn object(line: &str) -> Option<Object> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn symbols_are_named_as_in_their_source() {
+        for (symbol, name) in [
+            ("pin_here", "pin_here"),
+            ("_Z19wrap_gdr_pin_bufferP3gdrmmmjP8gdr_mh_s", "wrap_gdr_pin_buffer"),
+            ("_ZN4core3ptr13drop_in_place17h0123456789abcdefE", "core::ptr::drop_in_place"),
+            ("_RNvCs1234_7mycrate3foo", "mycrate::foo"),
+            ("_Zx", "_Zx"),
+        ] {
+            assert_eq!(demangled(symbol), name);
+        }
+    }
 
     #[test]
     fn addresses_are_named_by_file_and_offset() {
