@@ -13,6 +13,9 @@ static int newer;
 /* If set, it does not answer, and 2 is stored here. */
 static volatile int is_stuck;
 
+/* If set, pins are counted here, and the second waits until it is 0 again. */
+static volatile int holds_pins;
+
 /* The library calls this, because symbols of programs come first. */
 int ioctl(int fd, unsigned long command, ...)
 {
@@ -28,6 +31,9 @@ int ioctl(int fd, unsigned long command, ...)
         is_stuck = 2;
         pause();
     }
+    if (holds_pins && ((command & 0xffff) == 0xda01 || (command & 0xffff) == 0xda07) && holds_pins++ == 2)
+        while (holds_pins)
+            usleep(1000);
     int result = next(fd, command, argument);
     if (newer && (command & 0xffff) == 0xdaff)
         argument[0]++;

@@ -541,6 +541,68 @@ static void a_suspension_that_fails_may_lose_freed_memory(void)
     unpin_all();
 }
 
+/* Where neither the unpin nor a new mapping works. */
+static void a_pin_that_cannot_be_put_back_is_lost(void)
+{
+    gdr_info_t info;
+
+    if (!driver_is_emulated())
+        return;
+    struct emulator emulator = find_emulator();
+    pin_all();
+    if (!uses_dmabuf(g)) {
+        CHECK_EQUAL(emulator.faults_set("UNPIN_BUFFER:EIO@1,MMAP:ENOMEM"), 0);
+        CHECK(strstr(request(getpid(), "suspend"), "but 1 pins could not be restored") != NULL);
+        CHECK_EQUAL(emulator.faults_set(NULL), 0);
+        CHECK_ERROR(gdr_get_info(g, pins[0].handle, &info), EIO);
+        CHECK_EQUAL(fault_at(pins[0].va), SIGSEGV);
+    }
+    unpin_all();
+}
+
+static void *resumes(void *argument)
+{
+    RESUME();
+    return argument;
+}
+
+static void *asks_for_the_first(void *is_answered)
+{
+    gdr_info_t info;
+
+    CHECK_OK(gdr_get_info(g, pins[0].handle, &info));
+    *(volatile int *)is_answered = 1;
+    return NULL;
+}
+
+/* Programs continue when a call succeeds. */
+static void info_waits_until_all_pins_are_resumed(void)
+{
+    static volatile int is_answered;
+    pthread_t resuming, asking;
+    int was_answered;
+
+    pin_all();
+    SUSPEND();
+    if (uses_dmabuf(g)) {
+        RESUME();
+    } else {
+        holds_pins = 1;
+        resuming = start_thread(resumes, NULL);
+        while (holds_pins != 3)
+            usleep(1000);
+        asking = start_thread(asks_for_the_first, (void *)&is_answered);
+        usleep(100000);
+        was_answered = is_answered;
+        holds_pins = 0;
+        CHECK(!was_answered);
+        finish_thread(asking);
+        finish_thread(resuming);
+    }
+    check_pins(1);
+    unpin_all();
+}
+
 /* Everything stays suspended until the driver of before is there. */
 static void a_resumption_without_the_driver_can_be_repeated(void)
 {
@@ -854,6 +916,8 @@ int main(void)
     what_cannot_be_restored_fails_by_itself();
     a_suspension_that_fails_changes_nothing();
     a_suspension_that_fails_may_lose_freed_memory();
+    a_pin_that_cannot_be_put_back_is_lost();
+    info_waits_until_all_pins_are_resumed();
     a_resumption_without_the_driver_can_be_repeated();
     a_resumption_without_descriptors_can_be_repeated();
     memory_that_was_freed_before_does_not_come_back();

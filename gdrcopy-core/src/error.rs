@@ -37,12 +37,10 @@ pub enum Error {
     Suspended,
     /// The pin, or its mapping, could not be restored after a suspension.
     NotRestored,
-    /// A suspension failed, and what it had taken away could not be restored.
+    /// A suspension failed, for a reason that was logged, and what it had taken away could not be restored.
     LostBySuspension {
         /// The number of pins that fail with [`Error::NotRestored`] from now on.
         pins: usize,
-        /// Why the suspension failed.
-        cause: Box<Error>,
     },
     /// The addresses of a suspended mapping are in use for something else.
     AddressesTaken {
@@ -390,10 +388,10 @@ impl fmt::Display for Error {
             }
             Error::AlreadyMapped => f.write_str("the buffer is mapped already: unmap it first, or use that mapping"),
             Error::Suspended => f.write_str("suspended for a checkpoint: resume first (gdrcopy resume PID)"),
-            Error::LostBySuspension { pins, ref cause } => write!(
+            Error::LostBySuspension { pins } => write!(
                 f,
-                "{cause}. Nothing is suspended, but {pins} pins could not be restored, and fail with EIO from now on: see \
-                 the log of the process"
+                "the suspension failed. Nothing is suspended, but {pins} pins could not be restored, and fail with EIO \
+                 from now on: see the log of the process"
             ),
             Error::NotRestored => f.write_str(
                 "the buffer was not restored after a suspension, for a reason that was logged then: unpin it, and pin \

@@ -57,15 +57,17 @@ impl RawPin {
         self.len
     }
 
-    /// Describes the pin, mapped or not. In persistent mode the driver is asked once.
+    /// Describes the pin, mapped or not. In persistent mode the driver is asked once. A resumption is waited for, of all
+    /// pins.
     pub fn info(&self) -> Result<Info> {
         let mapped = self.pinned.mapping_type();
-        self.pinned.with(|range| range.info(mapped))
+        suspension::during(|_, _| self.pinned.with(|range| range.info(mapped)))
     }
 
-    /// Returns whether the memory was freed while pinned (non-persistent mode; the mapping is then gone too).
+    /// Returns whether the memory was freed while pinned (non-persistent mode; the mapping is then gone too). A resumption
+    /// is waited for, of all pins.
     pub fn callback_flag(&self) -> Result<bool> {
-        self.pinned.with(|range| range.callback_flag())
+        suspension::during(|_, _| self.pinned.with(|range| range.callback_flag()))
     }
 
     /// Maps `len` bytes. Byte 0 of the mapping is the byte at [`RawPin::address`], whatever its alignment. The driver

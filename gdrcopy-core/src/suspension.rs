@@ -18,8 +18,8 @@ use crate::sys::mmap::Reservations;
 /// The backends and pins of a process.
 #[derive(Default)]
 pub(crate) struct Process {
-    /// True while everything is suspended. Read by calls that use the driver for more than one pin, written by `suspend`
-    /// and `resume`.
+    /// True while everything is suspended. Read by calls that use the driver for more than one pin, or report that one is
+    /// usable; written by `suspend` and `resume`.
     suspended: RwLock<bool>,
     pub(crate) backends: Registry<dyn Source>,
     pub(crate) pins: Registry<PinState>,
@@ -97,7 +97,14 @@ pub fn suspend() -> Result<()> {
     let pins = process.pins.all();
     if let Err(error) = pins.iter().try_for_each(|pin| pin.suspend()) {
         let lost = restore(&pins, Reservations::read().ok().as_ref());
-        return Err(if lost == 0 { error } else { Error::LostBySuspension { pins: lost, cause: Box::new(error) } });
+        return Err(match error {
+            Error::LostBySuspension { pins } => Error::LostBySuspension { pins: pins + lost },
+            error if lost == 0 => error,
+            error => {
+                log::error!("the suspension failed: {error}");
+                Error::LostBySuspension { pins: lost }
+            }
+        });
     }
     process.backends.all().iter().for_each(|backend| backend.suspend());
     log::info!("suspended {} pins", pins.len());
