@@ -51,7 +51,7 @@ fn processes_that_do_not_listen_are_refused() {
     other.kill().unwrap();
     other.wait().unwrap();
     gdrcopy(&["suspend", &pid]).with_status(1).reports(&[&format!("there is no process {pid}")]);
-    gdrcopy(&["resume", "--tree", &pid]).with_status(0);
+    gdrcopy(&["resume", "--tree", &pid]).with_status(1).reports(&[&format!("there is no process {pid}")]);
 }
 
 #[test]
@@ -119,6 +119,88 @@ fn a_process_that_ends_is_not_taken_for_suspended() {
     let pid = other.id().to_string();
     gdrcopy(&["suspend", &pid]).with_status(1).reports(&[&format!("process {pid} has ended, or listens no more")]);
     other.wait().unwrap();
+}
+
+/// Waits until a process is in a state.
+fn wait_for_state(pid: u32, letter: char) {
+    let is_there = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.contains(&format!("State:\t{letter}"))
+    };
+    while !is_there() {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The children of a process.
+fn children(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    list.split_ascii_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+#[test]
+fn processes_of_a_tree_that_begin_to_listen_are_suspended_as_well() {
+    let listens = "\"$0\" --exact listens --ignored --nocapture";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{listens} & read line; {listens} & wait")]).arg(std::env::current_exe().unwrap());
+    let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut printed = BufReader::new(shell.stdout.take().unwrap()).lines().map(Result::unwrap);
+    printed.find(|line| line.contains("listening")).unwrap();
+    let first = children(shell.id())[0];
+    kill(Pid::from_raw(first as i32), Signal::SIGSTOP).unwrap();
+    wait_for_state(first, 'T');
+    let mut suspend = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+    suspend.args(["suspend", "--tree", &shell.id().to_string()]).stderr(Stdio::piped());
+    let mut suspend = suspend.spawn().unwrap();
+    let mut lines = BufReader::new(suspend.stderr.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains("it is stopped"));
+    shell.stdin.take().unwrap().write_all(b"\n").unwrap();
+    printed.find(|line| line.contains("listening")).unwrap();
+    kill(Pid::from_raw(first as i32), Signal::SIGCONT).unwrap();
+    assert_eq!(suspend.wait().unwrap().code(), Some(0));
+    gdrcopy(&["resume", "--tree", &shell.id().to_string()]).with_status(0);
+    let (mut resumed, mut suspended) = (0, 0);
+    while resumed < 2 {
+        let line = printed.next().unwrap();
+        resumed += i32::from(line == "resume");
+        suspended += i32::from(line == "suspend");
+    }
+    assert_eq!(suspended, 2);
+    for pid in children(shell.id()) {
+        kill(Pid::from_raw(pid as i32), Signal::SIGKILL).unwrap();
+    }
+    shell.wait().unwrap();
+}
+
+/// Until its parent waits for it, a child that has ended belongs to root.
+#[test]
+fn ended_children_are_no_obstacle() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let program = directory.path().join("gdrcopy");
+    std::fs::copy(env!("CARGO_BIN_EXE_gdrcopy"), &program).unwrap();
+    let as_user = |command: &mut Command| {
+        if nix::unistd::geteuid().is_root() {
+            std::os::unix::process::CommandExt::uid(command, 65534);
+        }
+    };
+    let mut parent = Command::new("sh");
+    parent.args(["-c", "true & exec cat"]).stdin(Stdio::piped());
+    as_user(&mut parent);
+    let mut parent = parent.spawn().unwrap();
+    while children(parent.id()).is_empty() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    wait_for_state(children(parent.id())[0], 'Z');
+    for command in ["suspend", "resume"] {
+        let mut gdrcopy = Command::new(&program);
+        gdrcopy.args([command, "--tree", &parent.id().to_string()]);
+        as_user(&mut gdrcopy);
+        let output = run(&mut gdrcopy);
+        assert_eq!((output.status, output.stderr.as_str()), (Some(0), ""), "{output:?}");
+    }
+    drop(parent.stdin.take());
+    parent.wait().unwrap();
 }
 
 #[test]

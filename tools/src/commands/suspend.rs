@@ -1,6 +1,7 @@
 //! `gdrcopy suspend` and `gdrcopy resume` take GPU memory from the CPU side of processes for a checkpoint, and return it.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -37,26 +38,40 @@ pub(crate) struct Options {
 
 /// `gdrcopy suspend`: all of them, or none that was not suspended before.
 pub(crate) fn suspend(options: &Options) -> Result<ExitCode> {
-    let listeners = options.listeners()?;
     // Signals that are ignored, as in the background of a script, stay so.
     let interrupt = Interrupt::quiet(&not_ignored(&SIGNALS))?;
     let mut taken = Vec::new();
-    for listener in &listeners {
-        match listener.request("suspend", Some(&interrupt)) {
-            Ok(Answer::Done) => taken.push(listener),
-            Ok(Answer::Already) => {}
-            Err(error) => {
-                interrupt.reset();
-                for suspended in taken {
-                    if let Err(error) = suspended.request("resume", Some(&interrupt)) {
-                        eprintln!("gdrcopy suspend: {error:#}");
-                    }
-                }
-                return Err(error);
-            }
+    let Err(error) = suspend_all(options, &interrupt, &mut taken) else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    interrupt.reset();
+    for suspended in taken {
+        if let Err(error) = suspended.request("resume", Some(&interrupt)) {
+            eprintln!("gdrcopy suspend: {error:#}");
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Err(error)
+}
+
+/// Suspends all, and adds those to the list that were not suspended before.
+fn suspend_all(options: &Options, interrupt: &Interrupt, taken: &mut Vec<Listener>) -> Result<()> {
+    let mut asked = BTreeSet::new();
+    loop {
+        let mut listeners = options.listeners()?;
+        listeners.retain(|listener| asked.insert((listener.pid, listener.inode.clone())));
+        if listeners.is_empty() {
+            return Ok(());
+        }
+        for listener in listeners {
+            if let Answer::Done = listener.request("suspend", Some(interrupt))? {
+                taken.push(listener);
+            }
+        }
+        if !options.tree {
+            return Ok(());
+        }
+        // Others may have begun to listen while these were waited for.
+    }
 }
 
 /// `gdrcopy resume`: goes on after errors.
@@ -73,7 +88,7 @@ pub(crate) fn resume(options: &Options) -> Result<ExitCode> {
 
 impl Options {
     fn listeners(&self) -> Result<Vec<Listener>> {
-        let mut pids = self.pids.clone();
+        let (mut pids, mut all) = (self.pids.clone(), Vec::new());
         if self.tree {
             let mut next = 0;
             while let Some(&pid) = pids.get(next) {
@@ -81,15 +96,20 @@ impl Options {
                 next += 1;
             }
         }
-        let mut all = Vec::new();
-        for pid in pids {
+        for (number, pid) in pids.into_iter().enumerate() {
             let found = match Listener::all_of(pid) {
                 Ok(found) => found,
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    Err(error).context(format!("process {pid}: run it as its user, or as root"))?
+                Err(error) if number < self.pids.len() => match error.kind() {
+                    ErrorKind::NotFound => bail!("there is no process {pid}"),
+                    _ => Err(error).context(format!("process {pid}: run it as its user, or as root"))?,
+                },
+                Err(error) => {
+                    // Those that have ended belong to root, until their parents know.
+                    if error.kind() != ErrorKind::NotFound && !matches!(state(pid), 'Z' | 'X') {
+                        eprintln!("gdrcopy: process {pid} is left out, as it cannot be read: {error}");
+                    }
+                    continue;
                 }
-                Err(_) if self.tree => continue, // It has ended.
-                Err(_) => bail!("there is no process {pid}"),
             };
             ensure!(
                 self.tree || !found.is_empty(),
@@ -185,12 +205,10 @@ impl Listener {
             if interrupt.is_some_and(Interrupt::requested) {
                 return Err(io::Error::other("interrupted"));
             }
-            let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-            let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or("X");
-            let hint = match state.trim_start().as_bytes() {
+            let hint = match state(self.pid) {
                 // Children that it has forked may keep its socket open.
-                [b'Z' | b'X', ..] => return Err(io::Error::other("it has ended")),
-                [b'T' | b't', ..] => "it is stopped: let it continue (SIGCONT), or detach the debugger",
+                'Z' | 'X' => return Err(io::Error::other("it has ended")),
+                'T' | 't' => "it is stopped: let it continue (SIGCONT), or detach the debugger",
                 _ => "one of its calls may take long, or it has no free descriptor",
             };
             if ready.is_ok() && !said {
@@ -229,6 +247,13 @@ fn sockets(pid: u32) -> io::Result<Vec<String>> {
         }
     }
     Ok(inodes)
+}
+
+/// The letter of a process's state; X if there is none.
+fn state(pid: u32) -> char {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+    state.and_then(|state| state.trim_start().chars().next()).unwrap_or('X')
 }
 
 /// The processes that a process has started, and that have not ended.
