@@ -333,40 +333,44 @@ fn traced_with_other_library(place: &Place, how: &str) -> Value {
     let program = place.compile(SOURCE, "other_uses", [kit(), other, "-ldl"]);
     let (output, report) = place.traced(&["--lib", other], &program, how);
     assert_eq!(output.status, Some(0), "{output:?}");
-    report["processes"][0].clone()
+    report
 }
 
 #[test]
 fn handles_that_are_given_again_at_once_are_no_misuse() {
-    let process = traced_with_other_library(&Place::new(), "threads");
-    let count = |name: &str| {
-        let calls = process["calls"].as_array().unwrap();
-        calls.iter().find(|calls| calls["function"] == name).map(|calls| calls["count"].clone())
-    };
-    for name in ["gdr_pin_buffer", "gdr_map", "gdr_unmap", "gdr_unpin_buffer"] {
-        assert_eq!(count(name), Some(12000.into()), "{name}: {process}");
+    // The child's threads make its tables.
+    for how in ["threads", "forked"] {
+        let report = traced_with_other_library(&Place::new(), how);
+        let process = report["processes"].as_array().unwrap().last().unwrap();
+        let count = |name: &str| {
+            let calls = process["calls"].as_array().unwrap();
+            calls.iter().find(|calls| calls["function"] == name).map(|calls| calls["count"].clone())
+        };
+        for name in ["gdr_pin_buffer", "gdr_map", "gdr_unmap", "gdr_unpin_buffer"] {
+            assert_eq!(count(name), Some(12000.into()), "{how} {name}: {process}");
+        }
+        // The library's own calls.
+        assert_eq!(count("gdr_pin_buffer_v2"), None);
+        assert_eq!(process["copies"][0]["count"], 120_000, "{process}");
+        assert_eq!((&process["misuse"], &process["left"]["pins"]), (&json!([]), &0.into()));
     }
-    // The library's own calls.
-    assert_eq!(count("gdr_pin_buffer_v2"), None);
-    assert_eq!(process["copies"][0]["count"], 120_000, "{process}");
-    assert_eq!((&process["misuse"], &process["left"]["pins"]), (&json!([]), &0.into()));
 }
 
 #[test]
 fn pin_that_another_thread_maps_at_once_is_mapped() {
-    let process = traced_with_other_library(&Place::new(), "turns");
+    let process = &traced_with_other_library(&Place::new(), "turns")["processes"][0];
     assert_eq!((&process["copies"][0]["count"], &process["misuse"]), (&200.into(), &json!([])));
 }
 
 #[test]
 fn thread_canceled_during_a_copy_ends_by_itself() {
-    let process = traced_with_other_library(&Place::new(), "cancel");
+    let process = &traced_with_other_library(&Place::new(), "cancel")["processes"][0];
     assert_eq!(process["pins"], 300, "{process}");
 }
 
 #[test]
 fn unloaded_code_keeps_its_name() {
-    let process = traced_with_other_library(&Place::new(), "plugins");
+    let process = &traced_with_other_library(&Place::new(), "plugins")["processes"][0];
     let pins = process["most_used"].as_array().unwrap();
     let callers = pins.iter().map(|pin| pin["pinned_by"].as_str().unwrap());
     let files: Vec<_> = callers.map(|caller| caller.split(' ').next_back().unwrap()).collect();

@@ -7,6 +7,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define SIZE 65536
@@ -24,8 +25,9 @@ int pins_here(gdr_t g, unsigned long address)
 #else
 static gdr_t g;
 static volatile int copied;
+static int missing = THREADS;
 
-/* Each thread has addresses of its own; they share the handles. */
+/* Each thread has addresses of its own; they share the handles. They begin together. */
 static void *pins(void *number)
 {
     char host[64] = {0};
@@ -33,6 +35,9 @@ static void *pins(void *number)
     void *va;
     int i, j;
 
+    __atomic_sub_fetch(&missing, 1, __ATOMIC_RELAXED);
+    while (__atomic_load_n(&missing, __ATOMIC_RELAXED) > 0)
+        sched_yield();
     for (i = 0; i < 300; i++) {
         CHECK_OK(gdr_pin_buffer(g, SIZE * (1 + (unsigned long)number), SIZE, 0, 0, &handle));
         CHECK_OK(gdr_map(g, handle, &va, SIZE));
@@ -104,7 +109,11 @@ int main(int argc, char **argv)
     CHECK(!dl_iterate_phdr(is_library, NULL));
     g = gdr_open();
     CHECK(dl_iterate_phdr(is_library, NULL));
-    if (strcmp(argv[1], "threads") == 0) {
+    if (strcmp(argv[1], "forked") == 0 && fork() != 0) {
+        CHECK(wait(NULL) > 0);
+        return 0;
+    }
+    if (strcmp(argv[1], "threads") == 0 || strcmp(argv[1], "forked") == 0) {
         for (i = 0; i < THREADS; i++)
             CHECK_OK(pthread_create(&threads[i], NULL, pins, (void *)i));
         for (i = 0; i < THREADS; i++)
@@ -132,6 +141,7 @@ int main(int argc, char **argv)
             CHECK_OK(pthread_join(threads[0], &result));
             CHECK(result == PTHREAD_CANCELED);
         }
+        missing = 0;
         pins(NULL);
     }
     if (strcmp(argv[1], "plugins") == 0) {
