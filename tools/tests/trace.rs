@@ -404,6 +404,27 @@ fn events_follow_pins_to_their_end() {
 }
 
 #[test]
+fn work_of_the_tracer_is_in_no_time_of_a_call() {
+    let place = Place::new();
+    let options = ["-shared", "-fPIC", "-pthread", "-Wl,-soname,libgdrapi.so.2", "-DCALLS_IN_INFO"];
+    let other = place.compile("tools/tests/trace/other.c", "other.so", options);
+    let other = other.to_str().unwrap();
+    let program = place.compile("tools/tests/trace/other_uses.c", "other_uses", [kit(), other, "-ldl"]);
+    let chrome = place.file("chrome.json");
+    place.traced(&["--lib", other, "--chrome", chrome.to_str().unwrap()], &program, "map");
+    let document: Value = serde_json::from_str(&fs::read_to_string(chrome).unwrap()).unwrap();
+    let events = document["traceEvents"].as_array().unwrap();
+    let time = |name: &str| {
+        let event = events.iter().find(|event| event["name"] == name).unwrap();
+        let start = event["ts"].as_f64().unwrap();
+        (start, start + event["dur"].as_f64().unwrap())
+    };
+    // The tracer asks for the info of the mapping, and so causes the other call.
+    let (map, other) = (time("gdr_map"), time("gdr_close"));
+    assert!(map.1 <= other.0, "{map:?}, {other:?}");
+}
+
+#[test]
 fn chart_shows_number_and_time() {
     let place = Place::new();
     let program = place.program(USES, &[]);

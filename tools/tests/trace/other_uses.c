@@ -144,6 +144,13 @@ int main(int argc, char **argv)
         missing = 0;
         pins(NULL);
     }
+    if (strcmp(argv[1], "map") == 0) {
+        gdr_mh_t handle;
+        void *va;
+
+        CHECK_OK(gdr_pin_buffer(g, SIZE, SIZE, 0, 0, &handle));
+        CHECK_OK(gdr_map(g, handle, &va, SIZE));
+    }
     if (strcmp(argv[1], "plugins") == 0) {
         calls_plugin("first.so", SIZE);
         calls_plugin("second.so", 2 * SIZE);
