@@ -225,6 +225,23 @@ fn abrupt_ends_lose_nothing() {
 }
 
 #[test]
+fn share_of_a_child_is_reported_if_its_end_is_known() {
+    let place = Place::new();
+    let program = place.program(USES, &[]);
+    for (end, is_known) in [("everything", true), ("_exit", false)] {
+        let json = place.file("trace.json");
+        let mut command = place.trace(&["--json", json.to_str().unwrap()], Path::new("sh"), "-c");
+        let output = run(command.arg(format!("{} {end}; :", program.display())));
+        let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+        assert_eq!(report["processes"][0]["until_last_call"], !is_known, "{end}: {report}");
+        assert_eq!(output.stderr.contains(" % of it inside libgdrapi\n"), is_known, "{output:?}");
+        assert_eq!(output.stderr.contains(" s until the last call, "), !is_known, "{output:?}");
+    }
+    let (_, report) = place.traced(&[], &program, "_exit");
+    assert_eq!(report["processes"][0]["until_last_call"], false, "{report}");
+}
+
+#[test]
 fn misuse_is_recorded_before_the_copy() {
     let place = Place::new();
     let (_, report) = place.traced(&[], &place.program(USES, &[]), "outside");

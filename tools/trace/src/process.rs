@@ -89,6 +89,20 @@ extern "C" fn initialize() {
     }
 }
 
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static FINISH: extern "C" fn() = finish;
+
+/// Runs after the program's exit handlers. Calls may still come, of other objects' destructors.
+extern "C" fn finish() {
+    // SAFETY: NULL, or the page that `initialize` made, which stays.
+    let state = unsafe { STATE.load(Acquire).as_ref() };
+    // SAFETY: NULL, or tables whose mapping stays.
+    if let Some(tables) = state.and_then(|state| unsafe { state.tables.load(Acquire).as_ref() }) {
+        tables.process.end.store(ticks(), Relaxed);
+    }
+}
+
 fn parse(settings: &OsStr, library: &OsStr) -> Option<Settings> {
     let mut words = settings.to_str()?.splitn(5, ':');
     Some(Settings {

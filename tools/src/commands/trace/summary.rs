@@ -15,6 +15,8 @@ const LISTED: usize = 10;
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Summary {
     pub(crate) seconds: f64,
+    /// It ends at the last call, as the process left no time of its end. In a sum, that of any process.
+    pub(crate) until_last_call: bool,
     /// In all threads.
     pub(crate) seconds_inside: f64,
     /// Threads that called libgdrapi.

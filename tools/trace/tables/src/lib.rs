@@ -104,6 +104,8 @@ pub struct Process {
     pub parent: Number,
     /// When recording began.
     pub start: Number,
+    /// When its exit handlers had run; 0 if it has not ended so.
+    pub end: Number,
     /// Threads that called libgdrapi.
     pub threads: Number,
     /// Lists of its objects that were begun.
