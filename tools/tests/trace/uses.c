@@ -65,7 +65,7 @@ static void everything(gdr_t g)
         ask_here(g, handle);
         CHECK_OK(copy_here(handle, va + 8 * i, 8));
     }
-    for (i = 0; i < 10; i++)
+    for (i = 0; i < 9; i++) /* One more would get advice, where they are slow. */
         CHECK_OK(gdr.copy_from_mapping(handle, host, va, 16384));
     CHECK_OK(gdr.copy_from_mapping(handle, host, va, 1));
     CHECK_EQUAL(copy_here(forged, va, 8), EINVAL);

@@ -34,6 +34,9 @@ pub(crate) struct Summary {
     pub(crate) advice: Vec<String>,
     /// Pins whose copies are not in `most_used`, because there were too many pins.
     pub(crate) pins_left_out: u64,
+    /// Reads through cached mappings.
+    #[serde(skip)]
+    pub(crate) cached_reads: u64,
     /// How often a small write began where the one before it had ended.
     #[serde(skip)]
     pub(crate) in_rows: Vec<(u64, String)>,
@@ -109,6 +112,7 @@ pub(crate) struct Misuse {
 }
 
 const MAPPING_TYPES: [&str; 4] = ["of unknown type", "write-combining", "cached", "device"];
+const CACHED: u64 = 2;
 
 impl Summary {
     /// Sums up processes that took this time in sum.
@@ -169,7 +173,7 @@ impl Summary {
                 continue;
             }
             let copies = || tables.threads.iter().map(|thread| &thread.pins[number]);
-            let count = |i: usize| copies().map(|copies| get(&copies.count[i])).sum();
+            let count = |i: usize| copies().map(|copies| get(&copies.count[i])).sum::<u64>();
             let bytes = |i: usize| copies().map(|copies| get(&copies.bytes[i])).sum();
             let in_rows: u64 = copies().map(|copies| get(&copies.in_rows)).sum();
             let pinned_by = process.sites.name(get(&pin.caller), get(&pin.list), known);
@@ -182,6 +186,9 @@ impl Summary {
             self.in_rows.push((in_rows, pinned_by.clone()));
             self.again.push((get(&pin.pins).saturating_sub(1), pinned_by.clone()));
             let is_mapped = get(&pin.maps) > 0;
+            if get(&pin.mapping_type) == CACHED {
+                self.cached_reads += count(1);
+            }
             let name = MAPPING_TYPES.get(get(&pin.mapping_type) as usize);
             self.most_used.push(Pin {
                 pid: get(&tables.process.pid),
