@@ -250,7 +250,7 @@ impl Copies {
             });
             let bucket = reached.take_while(|&sum| sum < rank).count();
             let bounds = bucket_bounds(bucket);
-            rate.ns(bounds.start + bounds.end) / 2.0
+            rate.ns(bounds.start + bounds.end - 1) / 2.0
         };
         (count > 0).then(|| Copies {
             direction,
@@ -288,4 +288,24 @@ fn misuse(process: &Recorded, known: &mut Known) -> Vec<Misuse> {
         }
     });
     described.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::array::from_fn;
+
+    use gdrcopy_trace_tables::time_bucket;
+
+    use super::*;
+
+    /// Counters of arm64 may tick every 40 ns.
+    #[test]
+    fn times_of_few_ticks_are_exact() {
+        for ticks in 0..8 {
+            let times = from_fn(|bucket| u64::from(bucket == time_bucket(ticks)).into());
+            let class = Class { bytes: 8.into(), ticks: ticks.into(), times };
+            let copies = Copies::of(Direction::Write, 3, &[&class], Rate { ns_per_tick: 40.0 }).unwrap();
+            assert_eq!(copies.p50_ns, 40.0 * ticks as f64);
+        }
+    }
 }
