@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -342,15 +343,24 @@ fn programs_that_may_write_no_files_do_not_end() {
 /// Traces a use of a library whose calls differ from those of this project's.
 fn traced_with_other_library(place: &Place, how: &str) -> Value {
     const SOURCE: &str = "tools/tests/trace/other_uses.c";
-    let soname = "-Wl,-soname,libgdrapi.so.2";
-    let other = place.compile("tools/tests/trace/other.c", "other.so", ["-shared", "-fPIC", soname]);
+    let other = ["-shared", "-fPIC", "-pthread", "-Wl,-soname,libgdrapi.so.2", "-DCALLS_IN_INFO"];
+    let other = place.compile("tools/tests/trace/other.c", "other.so", &other[..if how == "map" { 5 } else { 4 }]);
     let other = other.to_str().unwrap();
     let plugin = place.compile(SOURCE, "first.so", ["-shared", "-fPIC", "-DPLUGIN", other]);
     fs::copy(plugin, place.file("second.so")).unwrap();
     let program = place.compile(SOURCE, "other_uses", [kit(), other, "-ldl"]);
-    let (output, report) = place.traced(&["--lib", other], &program, how);
+    let chrome = place.file("chrome.json");
+    let (output, report) = place.traced(&["--lib", other, "--chrome", chrome.to_str().unwrap()], &program, how);
     assert_eq!(output.status, Some(0), "{output:?}");
     report
+}
+
+/// The events of such a use.
+fn events_with_other_library(how: &str) -> Vec<Value> {
+    let place = Place::new();
+    traced_with_other_library(&place, how);
+    let document: Value = serde_json::from_str(&fs::read_to_string(place.file("chrome.json")).unwrap()).unwrap();
+    document["traceEvents"].as_array().unwrap().clone()
 }
 
 #[test]
@@ -421,16 +431,17 @@ fn events_follow_pins_to_their_end() {
 }
 
 #[test]
+fn each_pin_has_arrows_of_its_own() {
+    let events = events_with_other_library("ranges");
+    for phase in ["s", "f"] {
+        let ids: HashSet<_> = events.iter().filter(|it| it["ph"] == phase).map(|it| it["id"].as_str()).collect();
+        assert_eq!(ids.len(), 600, "{phase}");
+    }
+}
+
+#[test]
 fn work_of_the_tracer_is_in_no_time_of_a_call() {
-    let place = Place::new();
-    let options = ["-shared", "-fPIC", "-pthread", "-Wl,-soname,libgdrapi.so.2", "-DCALLS_IN_INFO"];
-    let other = place.compile("tools/tests/trace/other.c", "other.so", options);
-    let other = other.to_str().unwrap();
-    let program = place.compile("tools/tests/trace/other_uses.c", "other_uses", [kit(), other, "-ldl"]);
-    let chrome = place.file("chrome.json");
-    place.traced(&["--lib", other, "--chrome", chrome.to_str().unwrap()], &program, "map");
-    let document: Value = serde_json::from_str(&fs::read_to_string(chrome).unwrap()).unwrap();
-    let events = document["traceEvents"].as_array().unwrap();
+    let events = events_with_other_library("map");
     let time = |name: &str| {
         let event = events.iter().find(|event| event["name"] == name).unwrap();
         let start = event["ts"].as_f64().unwrap();

@@ -144,6 +144,13 @@ int main(int argc, char **argv)
         missing = 0;
         pins(NULL);
     }
+    if (strcmp(argv[1], "ranges") == 0)
+        for (i = 1; i <= 600; i++) {
+            gdr_mh_t handle;
+
+            CHECK_OK(gdr_pin_buffer(g, SIZE * i, SIZE, 0, 0, &handle));
+            CHECK_OK(gdr_unpin_buffer(g, handle));
+        }
     if (strcmp(argv[1], "map") == 0) {
         gdr_mh_t handle;
         void *va;

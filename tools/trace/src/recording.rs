@@ -195,9 +195,8 @@ impl Copy {
 
 /// The number of an [`Event::what`].
 fn what(tables: &Tables, function: Function, thread: usize, pin: Option<usize>) -> u64 {
-    let pins = pin.map_or(0, |pin| tables.pins[pin].pins.load(Relaxed));
-    let pin = pin.map_or(0, |pin| pin as u64 + 1);
-    function as u64 | (thread as u64) << 8 | pin << 16 | pins << 32
+    let serial = pin.map_or(0, |pin| tables.pins[pin].serial.load(Relaxed));
+    function as u64 | (thread as u64) << 8 | serial << 32
 }
 
 fn push<const N: usize>(ring: &Ring<N>, what: u64, start: u64, ticks: u64, size: u64) {
@@ -299,6 +298,7 @@ pub(crate) fn pinned(
             pin.mapped.store(0, Relaxed);
             pin.handle.store(handle, Relaxed);
             pin.pins.fetch_add(1, Relaxed);
+            pin.serial.store(tables.process.pins.fetch_add(1, Relaxed) + 1, Relaxed);
             let has_place = tables.insert(handle, number);
             pin.live.store(has_place.into(), Release);
             has_place

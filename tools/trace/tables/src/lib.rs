@@ -108,6 +108,8 @@ pub struct Process {
     pub end: Number,
     /// Threads that called libgdrapi.
     pub threads: Number,
+    /// Pins that it made.
+    pub pins: Number,
     /// Lists of its objects that were begun.
     pub lists: Number,
     /// Objects that it had loaded when one was made.
@@ -160,7 +162,9 @@ pub struct Pin {
     pub caller: Number,
     /// The number of a list of objects, 1 for the first, that has the caller.
     pub list: Number,
-    /// How often it was pinned, and mapped.
+    /// Which pin of the process it is now, 1 for the first.
+    pub serial: Number,
+    /// How often it was pinned.
     pub pins: Number,
     /// How often it was mapped.
     pub maps: Number,
@@ -261,7 +265,7 @@ pub struct Event {
     pub start: Number,
     /// How long it took.
     pub ticks: Number,
-    /// [`Function`]; above 8 bits the thread, above 16 the pin's number plus 1, above 32 how often it was pinned.
+    /// [`Function`]; above 8 bits the thread, above 32 the [`serial`](Pin::serial) of the pin, 0 for none.
     pub what: Number,
     /// Bytes.
     pub size: Number,
