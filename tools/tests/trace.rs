@@ -396,6 +396,12 @@ fn thread_canceled_during_a_copy_ends_by_itself() {
 }
 
 #[test]
+fn failed_close_ends_pins_unless_the_handle_is_wrong() {
+    let left = &traced_with_other_library(&Place::new(), "closes")["processes"][0]["left"];
+    assert_eq!((&left["pins"], &left["mappings"]), (&2.into(), &2.into()), "{left}");
+}
+
+#[test]
 fn unloaded_code_keeps_its_name() {
     let process = &traced_with_other_library(&Place::new(), "plugins")["processes"][0];
     let pins = process["most_used"].as_array().unwrap();

@@ -144,6 +144,19 @@ int main(int argc, char **argv)
         missing = 0;
         pins(NULL);
     }
+    if (strcmp(argv[1], "closes") == 0) {
+        const int errors[] = {EIO, EINVAL, EACCES};
+
+        for (i = 0; i < 3; i++) {
+            gdr_t fails = (gdr_t)(long)errors[i];
+            gdr_mh_t handle;
+            void *va;
+
+            CHECK_OK(gdr_pin_buffer(fails, SIZE * (i + 1), SIZE, 0, 0, &handle));
+            CHECK_OK(gdr_map(fails, handle, &va, SIZE));
+            CHECK_EQUAL(gdr_close(fails), errors[i]);
+        }
+    }
     if (strcmp(argv[1], "ranges") == 0)
         for (i = 1; i <= 600; i++) {
             gdr_mh_t handle;

@@ -53,10 +53,15 @@ fn ends<T>(
     result
 }
 
-/// Same for a call that ends pins.
-fn ends_pins(function: Function, is_meant: impl Fn(&Pin) -> bool, forward: impl FnOnce() -> c_int) -> c_int {
+/// Same for a call that ends pins, unless it fails with one of these errors.
+fn ends_pins(
+    function: Function,
+    is_meant: impl Fn(&Pin) -> bool,
+    forward: impl FnOnce() -> c_int,
+    unless: impl Fn(c_int) -> bool,
+) -> c_int {
     let before = |tables| recording::ending(tables, &is_meant);
-    ends(function, 0, before, |tables, (), result| recording::ended(tables, &is_meant, result == 0), forward)
+    ends(function, 0, before, |tables, (), result| recording::ended(tables, &is_meant, !unless(result)), forward)
 }
 
 /// Finds a function of the real library, which takes long the first time, and returns what calls it.
@@ -90,7 +95,9 @@ pub(crate) unsafe extern "C-unwind" fn open() -> Gdr {
 
 pub(crate) unsafe extern "C-unwind" fn close(g: Gdr) -> c_int {
     let is_of_it = |pin: &Pin| pin.gdr.load(Relaxed) == g.addr() as u64;
-    ends_pins(Function::Close, is_of_it, forward!(close(g)))
+    // With other errors it is closed nevertheless.
+    let unless = |result| matches!(result, libc::EINVAL | libc::EACCES);
+    ends_pins(Function::Close, is_of_it, forward!(close(g)), unless)
 }
 
 pub(crate) unsafe extern "C-unwind" fn pin_buffer(
@@ -130,7 +137,7 @@ pub(crate) unsafe extern "C-unwind" fn pin_buffer_v2(
 
 pub(crate) unsafe extern "C-unwind" fn unpin_buffer(g: Gdr, handle: Handle) -> c_int {
     let is_it = |pin: &Pin| pin.handle.load(Relaxed) == handle;
-    ends_pins(Function::UnpinBuffer, is_it, forward!(unpin_buffer(g, handle)))
+    ends_pins(Function::UnpinBuffer, is_it, forward!(unpin_buffer(g, handle)), |result| result != 0)
 }
 
 pub(crate) unsafe extern "C-unwind" fn get_callback_flag(g: Gdr, handle: Handle, flag: *mut c_int) -> c_int {
