@@ -402,6 +402,12 @@ fn failed_close_ends_pins_unless_the_handle_is_wrong() {
 }
 
 #[test]
+fn misuse_of_too_many_places_is_counted() {
+    let process = &traced_with_other_library(&Place::new(), "misuses")["processes"][0];
+    assert_eq!((process["misuse"].as_array().unwrap().len(), &process["misuse_left_out"]), (64, &20.into()));
+}
+
+#[test]
 fn unloaded_code_keeps_its_name() {
     let process = &traced_with_other_library(&Place::new(), "plugins")["processes"][0];
     let pins = process["most_used"].as_array().unwrap();

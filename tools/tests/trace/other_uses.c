@@ -81,6 +81,18 @@ static void *copies(void *va)
     return NULL;
 }
 
+#define FOUR(call) call, call, call, call
+
+/* In 68 places. */
+static void misuses(void)
+{
+    const gdr_mh_t unknown = {99};
+    char to[8];
+
+    FOUR(FOUR(FOUR(gdr_copy_to_mapping(unknown, to, "unknown", 8))));
+    FOUR(gdr_copy_to_mapping(unknown, to, "unknown", 8));
+}
+
 static void calls_plugin(const char *file, unsigned long address)
 {
     void *plugin = dlopen(file, RTLD_NOW);
@@ -157,6 +169,9 @@ int main(int argc, char **argv)
             CHECK_EQUAL(gdr_close(fails), errors[i]);
         }
     }
+    if (strcmp(argv[1], "misuses") == 0)
+        for (i = 0; i < 5; i++)
+            misuses();
     if (strcmp(argv[1], "ranges") == 0)
         for (i = 1; i <= 600; i++) {
             gdr_mh_t handle;

@@ -147,6 +147,7 @@ impl Copy {
             misuse.count.fetch_add(1, Relaxed);
             return;
         }
+        self.tables.misuses_left_out.fetch_add(1, Relaxed);
     }
 
     /// Counts the copy by what the library returned.

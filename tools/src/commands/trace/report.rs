@@ -242,6 +242,9 @@ impl Summary {
         for misuse in &self.misuse {
             let _ = writeln!(text, "misuse: {} ({}): {}", misuse.caller, counted(misuse.count, "time"), misuse.what);
         }
+        if self.misuse_left_out > 0 {
+            let _ = writeln!(text, "misuse at other places: {}", counted(self.misuse_left_out, "time"));
+        }
         for advice in &self.advice {
             let _ = writeln!(text, "advice: {advice}");
         }

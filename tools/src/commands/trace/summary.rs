@@ -31,6 +31,8 @@ pub(crate) struct Summary {
     pub(crate) most_used: Vec<Pin>,
     pub(crate) left: Left,
     pub(crate) misuse: Vec<Misuse>,
+    /// Wrong copies of other places in the code, because there were too many.
+    pub(crate) misuse_left_out: u64,
     pub(crate) advice: Vec<String>,
     /// Pins whose copies are not in `most_used`, because there were too many pins.
     pub(crate) pins_left_out: u64,
@@ -150,6 +152,7 @@ impl Summary {
             copies,
             left: Left { incomplete: total(&|process| get(&process.tables.pins_left_out)) > 0, ..Left::default() },
             misuse: processes.iter().flat_map(|process| misuse(process, known)).collect(),
+            misuse_left_out: total(&|process| get(&process.tables.misuses_left_out)),
             pins_left_out: total(&|process| get(&process.tables.pins_left_out) + get(&process.tables.pins_forgotten)),
             ..Summary::default()
         };

@@ -85,6 +85,8 @@ pub struct Tables {
     pub pins_forgotten: Number,
     /// Misuse by call site.
     pub misuses: [Misuse; MISUSES],
+    /// Wrong copies of other call sites.
+    pub misuses_left_out: Number,
     /// The last one is shared.
     pub threads: [Thread; THREADS + 1],
     /// Calls other than copies.
