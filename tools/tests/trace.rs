@@ -550,6 +550,20 @@ fn signals_that_are_ignored_stay_ignored() {
 }
 
 #[test]
+fn signals_that_processes_send_are_forwarded() {
+    tracer();
+    for signal in ["INT", "QUIT", "TERM"] {
+        // Jobs in the background may ignore some.
+        let mut command = Command::new("env");
+        command.args(["--default-signal", env!("CARGO_BIN_EXE_gdrcopy")]);
+        // It sends the signal to its parent only, and waits for it.
+        let program = format!("trap 'exit 3' {signal}; kill -{signal} $PPID; for i in $(seq 100); do sleep 0.1; done");
+        command.args(["trace", "--lib"]).arg(built("libgdrapi.so")).args(["--", "sh", "-c", &program]);
+        run(&mut command).with_status(3);
+    }
+}
+
+#[test]
 fn outputs_that_fail_do_not_end_the_others() {
     let place = Place::new();
     tracer();
