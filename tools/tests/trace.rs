@@ -277,8 +277,12 @@ fn programs_that_do_not_use_it_are_recognized() {
     let statement = |program: &Path, argument: &str| {
         place.traced(&[], program, argument).1["statement"].as_str().unwrap().to_owned()
     };
-    assert!(statement(Path::new("true"), "").contains("true did not load libgdrapi"));
+    let not_loaded = statement(Path::new("true"), "");
+    assert!(not_loaded.contains("true did not load libgdrapi"));
     let uses = place.program(USES, &[]);
+    // Without a free descriptor, the process looks the functions up, but has no file.
+    assert_eq!(statement(&uses, "full").replace(uses.to_str().unwrap(), "true"), not_loaded);
+    assert!(not_loaded.ends_with(", or its process could not write to the temporary directory"));
     assert!(statement(&uses, "nothing").ends_with(", but never opened it"));
     fs::write(place.file("fixed.c"), "int main(void) { return 3; }").unwrap();
     let fixed = place.compile(place.file("fixed.c"), "fixed", ["-static"]);

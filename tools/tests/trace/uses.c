@@ -177,12 +177,15 @@ static void ends_in(const char *end, gdr_t g)
 
 int main(int argc, char **argv)
 {
+    const struct rlimit no_file = {0, 0};
     int left = 600;
     gdr_t g;
 
     CHECK_EQUAL(argc, 2);
+    if (strcmp(argv[1], "full") == 0)
+        CHECK(setrlimit(RLIMIT_NOFILE, &no_file) == 0);
     gdr = load_gdrapi(strcmp(argv[1], "wait") == 0 ? "libgdrapi.so.2" : "libgdrapi.so", RTLD_NOW);
-    if (strcmp(argv[1], "nothing") == 0)
+    if (strcmp(argv[1], "nothing") == 0 || strcmp(argv[1], "full") == 0)
         return 0;
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, 2 * SIZE);

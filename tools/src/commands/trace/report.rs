@@ -121,7 +121,10 @@ impl<'a> Report<'a> {
                     format!("{program} could not be recorded: the temporary directory is full")
                 }
                 (true, _) => {
-                    format!("{program} did not load libgdrapi: no function of it was looked up")
+                    format!(
+                        "{program} did not load libgdrapi, as no function of it was looked up, or its process could \
+                         not write to the temporary directory"
+                    )
                 }
                 (false, _) => format!(
                     "{program} cannot be traced: its process did not load what LD_PRELOAD names, as programs that are \
