@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -180,10 +181,10 @@ fn report_is_the_stored_one() {
             (it["direction"].as_str().unwrap(), it["size_bytes"].as_u64().unwrap(), it["count"].as_u64().unwrap())
         })
         .collect();
-    assert_eq!(copies, [("write", 8, 200), ("read", 1, 1), ("read", 16384, 10)]);
+    assert_eq!(copies, [("write", 8, 200), ("read", 1, 1), ("read", 16384, 9)]);
     assert!(process["copies"][0]["p50_ns"].as_f64() <= process["copies"][0]["p99_ns"].as_f64());
     let pin = &process["most_used"][0];
-    for (field, expected) in [("pins", 14), ("maps", 2), ("writes", 200), ("written_bytes", 1600), ("reads", 11)] {
+    for (field, expected) in [("pins", 14), ("maps", 2), ("writes", 200), ("written_bytes", 1600), ("reads", 10)] {
         assert_eq!(pin[field], expected, "{field}: {pin}");
     }
     assert!(pin["pinned_by"].as_str().unwrap().starts_with("pin_here+0x"), "{pin}");
@@ -225,6 +226,23 @@ fn abrupt_ends_lose_nothing() {
 }
 
 #[test]
+fn share_of_a_child_is_reported_if_its_end_is_known() {
+    let place = Place::new();
+    let program = place.program(USES, &[]);
+    for (end, is_known) in [("everything", true), ("_exit", false)] {
+        let json = place.file("trace.json");
+        let mut command = place.trace(&["--json", json.to_str().unwrap()], Path::new("sh"), "-c");
+        let output = run(command.arg(format!("{} {end}; :", program.display())));
+        let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+        assert_eq!(report["processes"][0]["until_last_call"], !is_known, "{end}: {report}");
+        assert_eq!(output.stderr.contains(" % of it inside libgdrapi\n"), is_known, "{output:?}");
+        assert_eq!(output.stderr.contains(" s until the last call, "), !is_known, "{output:?}");
+    }
+    let (_, report) = place.traced(&[], &program, "_exit");
+    assert_eq!(report["processes"][0]["until_last_call"], false, "{report}");
+}
+
+#[test]
 fn misuse_is_recorded_before_the_copy() {
     let place = Place::new();
     let (_, report) = place.traced(&[], &place.program(USES, &[]), "outside");
@@ -259,8 +277,12 @@ fn programs_that_do_not_use_it_are_recognized() {
     let statement = |program: &Path, argument: &str| {
         place.traced(&[], program, argument).1["statement"].as_str().unwrap().to_owned()
     };
-    assert!(statement(Path::new("true"), "").contains("true did not load libgdrapi"));
+    let not_loaded = statement(Path::new("true"), "");
+    assert!(not_loaded.contains("true did not load libgdrapi"));
     let uses = place.program(USES, &[]);
+    // Without a free descriptor, the process looks the functions up, but has no file.
+    assert_eq!(statement(&uses, "full").replace(uses.to_str().unwrap(), "true"), not_loaded);
+    assert!(not_loaded.ends_with(", or its process could not write to the temporary directory"));
     assert!(statement(&uses, "nothing").ends_with(", but never opened it"));
     fs::write(place.file("fixed.c"), "int main(void) { return 3; }").unwrap();
     let fixed = place.compile(place.file("fixed.c"), "fixed", ["-static"]);
@@ -325,48 +347,73 @@ fn programs_that_may_write_no_files_do_not_end() {
 /// Traces a use of a library whose calls differ from those of this project's.
 fn traced_with_other_library(place: &Place, how: &str) -> Value {
     const SOURCE: &str = "tools/tests/trace/other_uses.c";
-    let soname = "-Wl,-soname,libgdrapi.so.2";
-    let other = place.compile("tools/tests/trace/other.c", "other.so", ["-shared", "-fPIC", soname]);
+    let other = ["-shared", "-fPIC", "-pthread", "-Wl,-soname,libgdrapi.so.2", "-DCALLS_IN_INFO"];
+    let other = place.compile("tools/tests/trace/other.c", "other.so", &other[..if how == "map" { 5 } else { 4 }]);
     let other = other.to_str().unwrap();
     let plugin = place.compile(SOURCE, "first.so", ["-shared", "-fPIC", "-DPLUGIN", other]);
     fs::copy(plugin, place.file("second.so")).unwrap();
     let program = place.compile(SOURCE, "other_uses", [kit(), other, "-ldl"]);
-    let (output, report) = place.traced(&["--lib", other], &program, how);
+    let chrome = place.file("chrome.json");
+    let (output, report) = place.traced(&["--lib", other, "--chrome", chrome.to_str().unwrap()], &program, how);
     assert_eq!(output.status, Some(0), "{output:?}");
-    report["processes"][0].clone()
+    report
+}
+
+/// The events of such a use.
+fn events_with_other_library(how: &str) -> Vec<Value> {
+    let place = Place::new();
+    traced_with_other_library(&place, how);
+    let document: Value = serde_json::from_str(&fs::read_to_string(place.file("chrome.json")).unwrap()).unwrap();
+    document["traceEvents"].as_array().unwrap().clone()
 }
 
 #[test]
 fn handles_that_are_given_again_at_once_are_no_misuse() {
-    let process = traced_with_other_library(&Place::new(), "threads");
-    let count = |name: &str| {
-        let calls = process["calls"].as_array().unwrap();
-        calls.iter().find(|calls| calls["function"] == name).map(|calls| calls["count"].clone())
-    };
-    for name in ["gdr_pin_buffer", "gdr_map", "gdr_unmap", "gdr_unpin_buffer"] {
-        assert_eq!(count(name), Some(12000.into()), "{name}: {process}");
+    // The child's threads make its tables.
+    for how in ["threads", "forked"] {
+        let report = traced_with_other_library(&Place::new(), how);
+        let process = report["processes"].as_array().unwrap().last().unwrap();
+        let count = |name: &str| {
+            let calls = process["calls"].as_array().unwrap();
+            calls.iter().find(|calls| calls["function"] == name).map(|calls| calls["count"].clone())
+        };
+        for name in ["gdr_pin_buffer", "gdr_map", "gdr_unmap", "gdr_unpin_buffer"] {
+            assert_eq!(count(name), Some(12000.into()), "{how} {name}: {process}");
+        }
+        // The library's own calls.
+        assert_eq!(count("gdr_pin_buffer_v2"), None);
+        assert_eq!(process["copies"][0]["count"], 120_000, "{process}");
+        assert_eq!((&process["misuse"], &process["left"]["pins"]), (&json!([]), &0.into()));
     }
-    // The library's own calls.
-    assert_eq!(count("gdr_pin_buffer_v2"), None);
-    assert_eq!(process["copies"][0]["count"], 120_000, "{process}");
-    assert_eq!((&process["misuse"], &process["left"]["pins"]), (&json!([]), &0.into()));
 }
 
 #[test]
 fn pin_that_another_thread_maps_at_once_is_mapped() {
-    let process = traced_with_other_library(&Place::new(), "turns");
+    let process = &traced_with_other_library(&Place::new(), "turns")["processes"][0];
     assert_eq!((&process["copies"][0]["count"], &process["misuse"]), (&200.into(), &json!([])));
 }
 
 #[test]
 fn thread_canceled_during_a_copy_ends_by_itself() {
-    let process = traced_with_other_library(&Place::new(), "cancel");
+    let process = &traced_with_other_library(&Place::new(), "cancel")["processes"][0];
     assert_eq!(process["pins"], 300, "{process}");
 }
 
 #[test]
+fn failed_close_ends_pins_unless_the_handle_is_wrong() {
+    let left = &traced_with_other_library(&Place::new(), "closes")["processes"][0]["left"];
+    assert_eq!((&left["pins"], &left["mappings"]), (&2.into(), &2.into()), "{left}");
+}
+
+#[test]
+fn misuse_of_too_many_places_is_counted() {
+    let process = &traced_with_other_library(&Place::new(), "misuses")["processes"][0];
+    assert_eq!((process["misuse"].as_array().unwrap().len(), &process["misuse_left_out"]), (64, &20.into()));
+}
+
+#[test]
 fn unloaded_code_keeps_its_name() {
-    let process = traced_with_other_library(&Place::new(), "plugins");
+    let process = &traced_with_other_library(&Place::new(), "plugins")["processes"][0];
     let pins = process["most_used"].as_array().unwrap();
     let callers = pins.iter().map(|pin| pin["pinned_by"].as_str().unwrap());
     let files: Vec<_> = callers.map(|caller| caller.split(' ').next_back().unwrap()).collect();
@@ -397,6 +444,28 @@ fn events_follow_pins_to_their_end() {
     let (document, _) = events(&["--min-time", "1000000000000"]);
     assert!(!document.to_string().contains("gdr_copy_to_mapping"));
     assert!(document.to_string().contains("gdr_pin_buffer"));
+}
+
+#[test]
+fn each_pin_has_arrows_of_its_own() {
+    let events = events_with_other_library("ranges");
+    for phase in ["s", "f"] {
+        let ids: HashSet<_> = events.iter().filter(|it| it["ph"] == phase).map(|it| it["id"].as_str()).collect();
+        assert_eq!(ids.len(), 600, "{phase}");
+    }
+}
+
+#[test]
+fn work_of_the_tracer_is_in_no_time_of_a_call() {
+    let events = events_with_other_library("map");
+    let time = |name: &str| {
+        let event = events.iter().find(|event| event["name"] == name).unwrap();
+        let start = event["ts"].as_f64().unwrap();
+        (start, start + event["dur"].as_f64().unwrap())
+    };
+    // The tracer asks for the info of the mapping, and so causes the other call.
+    let (map, other) = (time("gdr_map"), time("gdr_close"));
+    assert!(map.1 <= other.0, "{map:?}, {other:?}");
 }
 
 #[test]
@@ -462,7 +531,7 @@ fn process_without_fallocate_is_recorded() {
     assert!(gcc.unwrap().success());
     let mut command = place.trace(&[], &denied, "fallocate");
     let output = run(command.arg("ENOSYS").arg(place.program(USES, &[])).arg("everything"));
-    assert!(output.stderr.contains(" 14 pins, 2 maps, 211 copies, "), "{output:?}");
+    assert!(output.stderr.contains(" 14 pins, 2 maps, 210 copies, "), "{output:?}");
 }
 
 #[test]
@@ -482,6 +551,20 @@ fn signals_that_are_ignored_stay_ignored() {
     command.arg(env!("CARGO_BIN_EXE_gdrcopy")).env("LD_LIBRARY_PATH", place.0.path());
     let output = run(&mut command);
     assert_eq!(output.status, Some(3), "{output:?}");
+}
+
+#[test]
+fn signals_that_processes_send_are_forwarded() {
+    tracer();
+    for signal in ["INT", "QUIT", "TERM"] {
+        // Jobs in the background may ignore some.
+        let mut command = Command::new("env");
+        command.args(["--default-signal", env!("CARGO_BIN_EXE_gdrcopy")]);
+        // It sends the signal to its parent only, and waits for it.
+        let program = format!("trap 'exit 3' {signal}; kill -{signal} $PPID; for i in $(seq 100); do sleep 0.1; done");
+        command.args(["trace", "--lib"]).arg(built("libgdrapi.so")).args(["--", "sh", "-c", &program]);
+        run(&mut command).with_status(3);
+    }
 }
 
 #[test]

@@ -36,10 +36,10 @@ int gdr_unpin_buffer(void *g, unsigned long handle)
     return 0;
 }
 
+/* Fails with the error that a small number is. */
 int gdr_close(void *g)
 {
-    (void)g;
-    return 0;
+    return (uintptr_t)g < 256 ? (int)(uintptr_t)g : 0;
 }
 
 int gdr_pin_buffer_v2(void *g, unsigned long address, size_t size, uint32_t flags, unsigned long *handle)
@@ -71,6 +71,25 @@ int gdr_map(void *g, unsigned long handle, void **va, size_t size)
     *va = memory[handle - 1];
     return 0;
 }
+
+#ifdef CALLS_IN_INFO
+static void *calls(void *nothing)
+{
+    gdr_close(NULL);
+    return nothing;
+}
+
+/* Another thread's call shows when this one was made. */
+int gdr_get_info(void *g, unsigned long handle, void *info)
+{
+    pthread_t thread;
+
+    (void)g, (void)handle, (void)info;
+    pthread_create(&thread, NULL, calls, NULL);
+    pthread_join(thread, NULL);
+    return ENOSYS;
+}
+#endif
 
 int gdr_copy_to_mapping(unsigned long handle, void *dst, const void *src, size_t size)
 {

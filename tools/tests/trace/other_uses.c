@@ -7,6 +7,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define SIZE 65536
@@ -24,8 +25,9 @@ int pins_here(gdr_t g, unsigned long address)
 #else
 static gdr_t g;
 static volatile int copied;
+static int missing = THREADS;
 
-/* Each thread has addresses of its own; they share the handles. */
+/* Each thread has addresses of its own; they share the handles. They begin together. */
 static void *pins(void *number)
 {
     char host[64] = {0};
@@ -33,6 +35,9 @@ static void *pins(void *number)
     void *va;
     int i, j;
 
+    __atomic_sub_fetch(&missing, 1, __ATOMIC_RELAXED);
+    while (__atomic_load_n(&missing, __ATOMIC_RELAXED) > 0)
+        sched_yield();
     for (i = 0; i < 300; i++) {
         CHECK_OK(gdr_pin_buffer(g, SIZE * (1 + (unsigned long)number), SIZE, 0, 0, &handle));
         CHECK_OK(gdr_map(g, handle, &va, SIZE));
@@ -76,6 +81,18 @@ static void *copies(void *va)
     return NULL;
 }
 
+#define FOUR(call) call, call, call, call
+
+/* In 68 places. */
+static void misuses(void)
+{
+    const gdr_mh_t unknown = {99};
+    char to[8];
+
+    FOUR(FOUR(FOUR(gdr_copy_to_mapping(unknown, to, "unknown", 8))));
+    FOUR(gdr_copy_to_mapping(unknown, to, "unknown", 8));
+}
+
 static void calls_plugin(const char *file, unsigned long address)
 {
     void *plugin = dlopen(file, RTLD_NOW);
@@ -104,7 +121,11 @@ int main(int argc, char **argv)
     CHECK(!dl_iterate_phdr(is_library, NULL));
     g = gdr_open();
     CHECK(dl_iterate_phdr(is_library, NULL));
-    if (strcmp(argv[1], "threads") == 0) {
+    if (strcmp(argv[1], "forked") == 0 && fork() != 0) {
+        CHECK(wait(NULL) > 0);
+        return 0;
+    }
+    if (strcmp(argv[1], "threads") == 0 || strcmp(argv[1], "forked") == 0) {
         for (i = 0; i < THREADS; i++)
             CHECK_OK(pthread_create(&threads[i], NULL, pins, (void *)i));
         for (i = 0; i < THREADS; i++)
@@ -132,7 +153,38 @@ int main(int argc, char **argv)
             CHECK_OK(pthread_join(threads[0], &result));
             CHECK(result == PTHREAD_CANCELED);
         }
+        missing = 0;
         pins(NULL);
+    }
+    if (strcmp(argv[1], "closes") == 0) {
+        const int errors[] = {EIO, EINVAL, EACCES};
+
+        for (i = 0; i < 3; i++) {
+            gdr_t fails = (gdr_t)(long)errors[i];
+            gdr_mh_t handle;
+            void *va;
+
+            CHECK_OK(gdr_pin_buffer(fails, SIZE * (i + 1), SIZE, 0, 0, &handle));
+            CHECK_OK(gdr_map(fails, handle, &va, SIZE));
+            CHECK_EQUAL(gdr_close(fails), errors[i]);
+        }
+    }
+    if (strcmp(argv[1], "misuses") == 0)
+        for (i = 0; i < 5; i++)
+            misuses();
+    if (strcmp(argv[1], "ranges") == 0)
+        for (i = 1; i <= 600; i++) {
+            gdr_mh_t handle;
+
+            CHECK_OK(gdr_pin_buffer(g, SIZE * i, SIZE, 0, 0, &handle));
+            CHECK_OK(gdr_unpin_buffer(g, handle));
+        }
+    if (strcmp(argv[1], "map") == 0) {
+        gdr_mh_t handle;
+        void *va;
+
+        CHECK_OK(gdr_pin_buffer(g, SIZE, SIZE, 0, 0, &handle));
+        CHECK_OK(gdr_map(g, handle, &va, SIZE));
     }
     if (strcmp(argv[1], "plugins") == 0) {
         calls_plugin("first.so", SIZE);

@@ -65,7 +65,7 @@ static void everything(gdr_t g)
         ask_here(g, handle);
         CHECK_OK(copy_here(handle, va + 8 * i, 8));
     }
-    for (i = 0; i < 10; i++)
+    for (i = 0; i < 9; i++) /* One more would get advice, where they are slow. */
         CHECK_OK(gdr.copy_from_mapping(handle, host, va, 16384));
     CHECK_OK(gdr.copy_from_mapping(handle, host, va, 1));
     CHECK_EQUAL(copy_here(forged, va, 8), EINVAL);
@@ -177,12 +177,15 @@ static void ends_in(const char *end, gdr_t g)
 
 int main(int argc, char **argv)
 {
+    const struct rlimit no_file = {0, 0};
     int left = 600;
     gdr_t g;
 
     CHECK_EQUAL(argc, 2);
+    if (strcmp(argv[1], "full") == 0)
+        CHECK(setrlimit(RLIMIT_NOFILE, &no_file) == 0);
     gdr = load_gdrapi(strcmp(argv[1], "wait") == 0 ? "libgdrapi.so.2" : "libgdrapi.so", RTLD_NOW);
-    if (strcmp(argv[1], "nothing") == 0)
+    if (strcmp(argv[1], "nothing") == 0 || strcmp(argv[1], "full") == 0)
         return 0;
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, 2 * SIZE);

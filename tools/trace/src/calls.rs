@@ -3,7 +3,6 @@
 //! Where the library lacks a function, lookups fail; a call that comes nevertheless returns ENOSYS. All are unsafe by the
 //! contract of gdrapi.h, which the program keeps whose arguments they pass on.
 
-use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,49 +24,53 @@ fn recorded(
     let Some(tables) = tables() else {
         return forward();
     };
-    let Some(call) = Call::begin(tables, function, caller) else {
-        return forward();
-    };
-    let result = forward();
-    let pin = if result == 0 { process::keep_errno(|| note(tables)) } else { None };
-    call.end(result, bytes, pin);
+    let (result, call) = Call::measure(tables, function, caller, forward);
+    if let Some(call) = call {
+        let pin = if result == 0 { process::keep_errno(|| note(tables)) } else { None };
+        call.record(result, bytes, pin);
+    }
     result
 }
 
 /// Same for a call that ends pins or mappings. `before` runs first, as by its return another thread may have made one with
-/// the handle; `after` learns whether it succeeded, and returns the pin.
+/// the handle; `after` learns the result, and returns the pin. Both run for calls that the library makes itself.
 fn ends<T>(
     function: Function,
     bytes: usize,
     before: impl FnOnce(&'static Tables) -> T,
-    after: impl FnOnce(&'static Tables, T, bool) -> Option<usize>,
+    after: impl FnOnce(&'static Tables, T, c_int) -> Option<usize>,
     forward: impl FnOnce() -> c_int,
 ) -> c_int {
-    let pin = Cell::new(None);
-    let forward = || {
-        let Some(tables) = tables() else {
-            return forward();
-        };
-        let noted = before(tables);
-        let result = forward();
-        pin.set(after(tables, noted, result == 0));
-        result
+    let Some(tables) = tables() else {
+        return forward();
     };
-    recorded(function, 0, bytes, forward, |_| pin.get())
+    let noted = before(tables);
+    let (result, call) = Call::measure(tables, function, 0, forward);
+    let pin = after(tables, noted, result);
+    if let Some(call) = call {
+        call.record(result, bytes, pin);
+    }
+    result
 }
 
-/// Same for a call that ends pins.
-fn ends_pins(function: Function, is_meant: impl Fn(&Pin) -> bool, forward: impl FnOnce() -> c_int) -> c_int {
+/// Same for a call that ends pins, unless it fails with one of these errors.
+fn ends_pins(
+    function: Function,
+    is_meant: impl Fn(&Pin) -> bool,
+    forward: impl FnOnce() -> c_int,
+    unless: impl Fn(c_int) -> bool,
+) -> c_int {
     let before = |tables| recording::ending(tables, &is_meant);
-    ends(function, 0, before, |tables, _, ended| recording::ended(tables, &is_meant, ended), forward)
+    ends(function, 0, before, |tables, (), result| recording::ended(tables, &is_meant, !unless(result)), forward)
 }
 
-/// Calls a function of the real library.
+/// Finds a function of the real library, which takes long the first time, and returns what calls it.
 macro_rules! forward {
-    ($name:ident($($argument:expr),*)) => {
+    ($name:ident($($argument:expr),*)) => {{
+        let function = real::$name();
         // SAFETY: contract of gdrapi.h, kept by the program whose arguments these are.
-        || real::$name().map_or(libc::ENOSYS, |function| unsafe { function($($argument),*) })
-    };
+        move || function.map_or(libc::ENOSYS, |function| unsafe { function($($argument),*) })
+    }};
 }
 
 pub(crate) unsafe extern "C-unwind" fn open() -> Gdr {
@@ -76,20 +79,25 @@ pub(crate) unsafe extern "C-unwind" fn open() -> Gdr {
         unsafe { *libc::__errno_location() = libc::ENOSYS };
         return null_mut();
     };
-    let call = tables().and_then(|tables| Call::begin(tables, Function::Open, 0));
     // SAFETY: no arguments.
-    let gdr = unsafe { open() };
+    let open = || unsafe { open() };
+    let Some(tables) = tables() else {
+        return open();
+    };
+    let (gdr, call) = Call::measure(tables, Function::Open, 0, open);
     if let Some(call) = call {
-        // SAFETY: as above.
+        // SAFETY: the thread's errno.
         let errno = unsafe { *libc::__errno_location() };
-        call.end(if gdr.is_null() { errno } else { 0 }, 0, None);
+        call.record(if gdr.is_null() { errno } else { 0 }, 0, None);
     }
     gdr
 }
 
 pub(crate) unsafe extern "C-unwind" fn close(g: Gdr) -> c_int {
     let is_of_it = |pin: &Pin| pin.gdr.load(Relaxed) == g.addr() as u64;
-    ends_pins(Function::Close, is_of_it, forward!(close(g)))
+    // With other errors it is closed nevertheless.
+    let unless = |result| matches!(result, libc::EINVAL | libc::EACCES);
+    ends_pins(Function::Close, is_of_it, forward!(close(g)), unless)
 }
 
 pub(crate) unsafe extern "C-unwind" fn pin_buffer(
@@ -129,7 +137,7 @@ pub(crate) unsafe extern "C-unwind" fn pin_buffer_v2(
 
 pub(crate) unsafe extern "C-unwind" fn unpin_buffer(g: Gdr, handle: Handle) -> c_int {
     let is_it = |pin: &Pin| pin.handle.load(Relaxed) == handle;
-    ends_pins(Function::UnpinBuffer, is_it, forward!(unpin_buffer(g, handle)))
+    ends_pins(Function::UnpinBuffer, is_it, forward!(unpin_buffer(g, handle)), |result| result != 0)
 }
 
 pub(crate) unsafe extern "C-unwind" fn get_callback_flag(g: Gdr, handle: Handle, flag: *mut c_int) -> c_int {
@@ -208,9 +216,9 @@ pub(crate) unsafe extern "C-unwind" fn unmap(g: Gdr, handle: Handle, va: *mut c_
         Function::Unmap,
         size,
         before,
-        |tables, before, ended| {
+        |tables, before, result| {
             let (pin, mapped) = before?;
-            if !ended {
+            if result != 0 {
                 recording::stays_mapped(tables, pin, mapped);
             }
             Some(pin)
@@ -261,8 +269,9 @@ fn copied(
 }
 
 pub(crate) unsafe extern "C-unwind" fn runtime_get_version(major: *mut c_int, minor: *mut c_int) {
+    let version = real::runtime_get_version();
     let forward = || {
-        if let Some(version) = real::runtime_get_version() {
+        if let Some(version) = version {
             // SAFETY: contract of gdrapi.h.
             unsafe { version(major, minor) };
         }

@@ -7,7 +7,7 @@ use std::mem::size_of;
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::{self, null_mut};
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 use gdrcopy_trace_tables::{Copies, Function, LEN, LEN_WITH_COPIES, LISTS, Tables, ticks};
@@ -44,9 +44,12 @@ pub(crate) fn settings() -> Option<&'static Settings> {
 #[repr(C)]
 struct State {
     tables: AtomicPtr<Tables>,
-    /// 1 from the attempt to make tables on.
-    attempted: AtomicU64,
+    /// 0, then [`MAKING`], then [`DONE`], even where there are no tables.
+    attempt: AtomicU64,
 }
+
+const MAKING: u64 = 1;
+const DONE: u64 = 2;
 
 static STATE: AtomicPtr<State> = AtomicPtr::new(null_mut());
 
@@ -83,6 +86,20 @@ extern "C" fn initialize() {
     }
     if LOOKED_UP_EARLY.load(Relaxed) {
         note_lookup();
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static FINISH: extern "C" fn() = finish;
+
+/// Runs after the program's exit handlers. Calls may still come, of other objects' destructors.
+extern "C" fn finish() {
+    // SAFETY: NULL, or the page that `initialize` made, which stays.
+    let state = unsafe { STATE.load(Acquire).as_ref() };
+    // SAFETY: NULL, or tables whose mapping stays.
+    if let Some(tables) = state.and_then(|state| unsafe { state.tables.load(Acquire).as_ref() }) {
+        tables.process.end.store(ticks(), Relaxed);
     }
 }
 
@@ -134,36 +151,50 @@ pub(crate) fn copies(tables: &'static Tables) -> Option<&'static Copies> {
     wanted.then(|| unsafe { &*ptr::from_ref(tables).add(1).cast::<Copies>() })
 }
 
-/// Makes tables once per process. Async-signal-safe, as a child may copy first.
+/// Makes tables once per process, while other threads wait. Async-signal-safe, as a child may copy first.
 #[cold]
 fn start(state: &State) -> Option<&'static Tables> {
-    if state.attempted.load(Relaxed) == 1 || state.attempted.swap(1, AcqRel) == 1 {
-        return None;
+    if state.attempt.load(Acquire) != DONE {
+        // A signal handler would wait for what it interrupts, others for a thread that was canceled.
+        uninterrupted(|| match state.attempt.compare_exchange(0, MAKING, Acquire, Acquire) {
+            Ok(_) => {
+                state.tables.store(make().map_or(null_mut(), |tables| ptr::from_ref(tables).cast_mut()), Release);
+                state.attempt.store(DONE, Release);
+            }
+            Err(_) => {
+                while state.attempt.load(Acquire) != DONE {
+                    std::thread::yield_now();
+                }
+            }
+        });
     }
+    // SAFETY: NULL, or tables whose mapping stays.
+    unsafe { state.tables.load(Acquire).as_ref() }
+}
+
+/// New tables of this process, if it is to record.
+fn make() -> Option<&'static Tables> {
     let settings = settings().filter(|settings| settings.is_for_this_process())?;
-    uninterrupted(|| {
-        let pid = std::process::id();
-        let now = ticks();
-        let file = File::named(format_args!("{}/{pid}-{now}.tables\0", settings.directory))?;
-        let len = if settings.events { LEN_WITH_COPIES } else { LEN };
-        let Some(tables) = file.map(len) else {
-            let _ = File::named(format_args!("{}/{pid}.failed\0", settings.directory));
-            return None;
-        };
-        let process = &tables.process;
-        process.pid.store(pid.into(), Relaxed);
-        process.parent.store(std::os::unix::process::parent_id().into(), Relaxed);
-        process.start.store(now, Relaxed);
-        process.version.store(VERSION.load(Relaxed), Relaxed);
-        let mut program = [0; 512];
-        let link = c"/proc/self/exe".as_ptr().addr();
-        let place = [HERE, link, program.as_mut_ptr().expose_provenance(), program.len()];
-        // SAFETY: the buffer is writable.
-        unsafe { system_call(libc::SYS_readlinkat, place) };
-        process.program.set(&program);
-        state.tables.store(ptr::from_ref(tables).cast_mut(), Release);
-        Some(tables)
-    })
+    let pid = std::process::id();
+    let now = ticks();
+    let file = File::named(format_args!("{}/{pid}-{now}.tables\0", settings.directory))?;
+    let len = if settings.events { LEN_WITH_COPIES } else { LEN };
+    let Some(tables) = file.map(len) else {
+        let _ = File::named(format_args!("{}/{pid}.failed\0", settings.directory));
+        return None;
+    };
+    let process = &tables.process;
+    process.pid.store(pid.into(), Relaxed);
+    process.parent.store(std::os::unix::process::parent_id().into(), Relaxed);
+    process.start.store(now, Relaxed);
+    process.version.store(VERSION.load(Relaxed), Relaxed);
+    let mut program = [0; 512];
+    let link = c"/proc/self/exe".as_ptr().addr();
+    let place = [HERE, link, program.as_mut_ptr().expose_provenance(), program.len()];
+    // SAFETY: the buffer is writable.
+    unsafe { system_call(libc::SYS_readlinkat, place) };
+    process.program.set(&program);
+    Some(tables)
 }
 
 /// The real library's, which children inherit.

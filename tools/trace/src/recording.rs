@@ -147,6 +147,7 @@ impl Copy {
             misuse.count.fetch_add(1, Relaxed);
             return;
         }
+        self.tables.misuses_left_out.fetch_add(1, Relaxed);
     }
 
     /// Counts the copy by what the library returned.
@@ -195,9 +196,8 @@ impl Copy {
 
 /// The number of an [`Event::what`].
 fn what(tables: &Tables, function: Function, thread: usize, pin: Option<usize>) -> u64 {
-    let pins = pin.map_or(0, |pin| tables.pins[pin].pins.load(Relaxed));
-    let pin = pin.map_or(0, |pin| pin as u64 + 1);
-    function as u64 | (thread as u64) << 8 | pin << 16 | pins << 32
+    let serial = pin.map_or(0, |pin| tables.pins[pin].serial.load(Relaxed));
+    function as u64 | (thread as u64) << 8 | serial << 32
 }
 
 fn push<const N: usize>(ring: &Ring<N>, what: u64, start: u64, ticks: u64, size: u64) {
@@ -210,33 +210,40 @@ fn push<const N: usize>(ring: &Ring<N>, what: u64, start: u64, ticks: u64, size:
     event.start.store(start, Release);
 }
 
-/// A call that is no copy.
+/// A call that is no copy, and has returned.
 pub(crate) struct Call {
     tables: &'static Tables,
     function: Function,
     entry: Entry,
     start: u64,
+    end: u64,
 }
 
 impl Call {
-    /// None for calls that the library makes of its own functions.
-    pub(crate) fn begin(tables: &'static Tables, function: Function, caller: usize) -> Option<Call> {
+    /// Makes a call. It is to be recorded unless the library makes it of its own functions.
+    pub(crate) fn measure<T>(
+        tables: &'static Tables,
+        function: Function,
+        caller: usize,
+        forward: impl FnOnce() -> T,
+    ) -> (T, Option<Call>) {
         // A signal handler may have left the library by longjmp; no function of it calls gdr_open.
         if INSIDE.replace(true) && function != Function::Open {
-            return None;
+            return (forward(), None);
         }
         if caller != 0 {
             tables.calls[function as usize].caller.store(caller as u64, Relaxed);
         }
         let entry = Entry::of_this_thread(tables);
-        Some(Call { tables, function, entry, start: ticks() })
+        let start = ticks();
+        let result = forward();
+        (result, Some(Call { tables, function, entry, start, end: ticks() }))
     }
 
     /// Counts the call by its error, 0 for none, and the bytes that it was for.
-    pub(crate) fn end(&self, error: i32, bytes: usize, pin: Option<usize>) {
-        let end = ticks();
-        let ticks = end.saturating_sub(self.start);
-        self.entry.thread.last.store(end, Relaxed);
+    pub(crate) fn record(&self, error: i32, bytes: usize, pin: Option<usize>) {
+        let ticks = self.end.saturating_sub(self.start);
+        self.entry.thread.last.store(self.end, Relaxed);
         INSIDE.set(false);
         let call = &self.tables.calls[self.function as usize];
         call.count.fetch_add(1, Relaxed);
@@ -292,6 +299,7 @@ pub(crate) fn pinned(
             pin.mapped.store(0, Relaxed);
             pin.handle.store(handle, Relaxed);
             pin.pins.fetch_add(1, Relaxed);
+            pin.serial.store(tables.process.pins.fetch_add(1, Relaxed) + 1, Relaxed);
             let has_place = tables.insert(handle, number);
             pin.live.store(has_place.into(), Release);
             has_place

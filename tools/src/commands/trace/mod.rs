@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use clap::{ArgAction, Args};
 use console::Term;
+use gdrcopy_trace_tables::ticks;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
@@ -116,7 +117,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         pid,
         library,
         rate,
-        ended: false,
+        ended: None,
         loaded: false,
         not_recorded: 0,
     };
@@ -126,7 +127,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             show(&run, directory.path(), &mut known);
         }
     })?;
-    (run.ended, run.loaded) = (true, recorded::was_loaded(directory.path(), pid));
+    (run.ended, run.loaded) = (Some(ticks()), recorded::was_loaded(directory.path(), pid));
     run.not_recorded = recorded::failed(directory.path())?;
     let recorded = recorded::read_all(directory.path())?;
     let report = Report::of(&run, &recorded, &mut known);

@@ -31,7 +31,8 @@ fn panels(summary: &Summary) -> [Panel; 2] {
     type Value = fn(&Copies) -> (f64, f64);
     let quantities: [(&str, &'static str, Value); 2] = [
         ("Number of copies", "", |copies| (copies.count as f64, copies.count as f64)),
-        ("Time of a copy", "s", |copies| (copies.p50_ns / 1e9, copies.p99_ns / 1e9)),
+        // Copies of no tick need a place on a logarithmic axis.
+        ("Time of a copy", "s", |copies| (copies.p50_ns.max(1.0) / 1e9, copies.p99_ns.max(1.0) / 1e9)),
     ];
     quantities.map(|(title, unit, value)| {
         let curves = Direction::BOTH.iter().enumerate().map(|(i, &direction)| {

@@ -15,7 +15,8 @@ use gdrcopy_trace_tables::FUNCTIONS;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
 use crate::libgdrapi::{has, search};
 use crate::system::interrupt::not_ignored;
@@ -37,7 +38,7 @@ pub(crate) struct Settings<'a> {
 /// The program, which runs.
 pub(crate) struct Program {
     child: Child,
-    signals: Signals,
+    signals: SignalsInfo<WithRawSiginfo>,
 }
 
 impl Program {
@@ -50,7 +51,7 @@ impl Program {
         variable.push(settings.directory);
         // Registered before the child can end. Exec resets the handlers, so signals that nohup ignores have none.
         let forwarded = not_ignored(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]);
-        let signals = Signals::new(forwarded.into_iter().chain([SIGCHLD]))?;
+        let signals = SignalsInfo::new(forwarded.into_iter().chain([SIGCHLD]))?;
         let child = Command::new(&command[0])
             .args(&command[1..])
             .env("LD_PRELOAD", preloaded)
@@ -70,15 +71,16 @@ impl Program {
         let Program { mut child, mut signals } = self;
         let pid = Pid::from_raw(child.id().cast_signed());
         let (send, arrived) = channel();
-        thread::spawn(move || signals.forever().try_for_each(|signal| send.send(signal)));
+        thread::spawn(move || signals.forever().try_for_each(|it| send.send((it.si_signo, it.si_code))));
         loop {
             if let Some(status) = child.try_wait()? {
                 return Ok(status);
             }
             match arrived.recv_timeout(Duration::from_secs(1)) {
-                // The terminal also sends these to the program.
-                Ok(SIGCHLD | SIGINT | SIGQUIT) => {}
-                Ok(signal) => drop(kill(pid, Signal::try_from(signal)?)),
+                Ok((SIGCHLD, _)) => {}
+                // The terminal also sends these to the program. Its code is positive, as of all that the kernel sends.
+                Ok((SIGINT | SIGQUIT, 1..)) => {}
+                Ok((signal, _)) => drop(kill(pid, Signal::try_from(signal)?)),
                 Err(RecvTimeoutError::Timeout) => every_second(),
                 Err(RecvTimeoutError::Disconnected) => bail!("no more signals arrive"),
             }

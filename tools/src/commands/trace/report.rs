@@ -1,6 +1,7 @@
 //! The report of a run, for each process and all in sum.
 #![forbid(unsafe_code)]
 
+use std::env;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -47,8 +48,9 @@ pub(crate) struct Run {
     pub(crate) library: PathBuf,
     #[serde(skip)]
     pub(crate) rate: Rate,
+    /// When the program ended, if it has.
     #[serde(skip)]
-    pub(crate) ended: bool,
+    pub(crate) ended: Option<u64>,
     /// The program loaded the tracer.
     #[serde(skip)]
     pub(crate) loaded: bool,
@@ -58,10 +60,11 @@ pub(crate) struct Run {
 
 impl<'a> Report<'a> {
     pub(crate) fn of(run: &'a Run, recorded: &[Recorded], known: &mut Known) -> Report<'a> {
-        let now = ticks();
-        let mut summary = |processes: &[&Recorded], seconds| {
-            let mut summary = Summary::of(processes, seconds, run.rate, known);
-            summary.advice = advice::of(&summary);
+        let now = run.ended.unwrap_or_else(ticks);
+        let mut summary = |processes: &[&Recorded], seconds, until_last_call| {
+            let summary = Summary::of(processes, seconds, run.rate, known);
+            let mut summary = Summary { until_last_call, ..summary };
+            summary.advice = advice::of(&summary, env::var_os("GDRCOPY_DMA_READ").is_some());
             summary
         };
         let processes: Vec<_> = recorded
@@ -74,25 +77,29 @@ impl<'a> Report<'a> {
                 let is_last = recorded[i + 1..].iter().all(|it| get(&it.tables.process.pid) != pid);
                 let is_root = pid == u64::from(run.pid);
                 let exists = match is_root {
-                    true => !run.ended,
+                    true => run.ended.is_none(),
                     false => PathBuf::from(format!("/proc/{pid}")).exists(),
                 };
-                let running = is_last && exists;
-                let last = one.tables.threads.iter().map(|thread| get(&thread.last)).max();
-                let until = if running || is_root && is_last { now } else { last.unwrap_or(0) };
+                let end = get(&process.end);
+                // One that has ended may still exist, as a zombie.
+                let running = is_last && exists && (is_root || end == 0);
+                let last = one.tables.threads.iter().map(|thread| get(&thread.last)).max().unwrap_or(0);
+                let is_known = running || is_root && is_last;
+                let until = if is_known { now } else { last.max(end) };
                 let ticks = until.saturating_sub(get(&process.start));
                 Process {
                     pid,
                     parent: get(&process.parent),
                     program: process.program.get(),
                     running,
-                    summary: summary(&[one], run.rate.ns(ticks) / 1e9),
+                    summary: summary(&[one], run.rate.ns(ticks) / 1e9, !is_known && end == 0),
                 }
             })
             .collect();
         let sum = (processes.len() > 1).then(|| {
             let seconds = processes.iter().map(|process| process.summary.seconds).sum();
-            summary(&recorded.iter().collect::<Vec<_>>(), seconds)
+            let until_last_call = processes.iter().any(|process| process.summary.until_last_call);
+            summary(&recorded.iter().collect::<Vec<_>>(), seconds, until_last_call)
         });
         let maker = Maker::of(&run.library).describe();
         let mut report = Report { run, maker, statement: String::new(), processes, sum };
@@ -114,7 +121,10 @@ impl<'a> Report<'a> {
                     format!("{program} could not be recorded: the temporary directory is full")
                 }
                 (true, _) => {
-                    format!("{program} did not load libgdrapi: no function of it was looked up")
+                    format!(
+                        "{program} did not load libgdrapi, as no function of it was looked up, or its process could \
+                         not write to the temporary directory"
+                    )
                 }
                 (false, _) => format!(
                     "{program} cannot be traced: its process did not load what LD_PRELOAD names, as programs that are \
@@ -194,10 +204,13 @@ fn amount(bytes: u64) -> String {
 
 impl Summary {
     fn write(&self, text: &mut String) {
-        let share = 100.0 * self.seconds_inside / self.seconds.max(1e-9);
+        let inside = match self.until_last_call {
+            true => format!(" until the last call, {:.3} s", self.seconds_inside),
+            false => format!(", {:.1} % of it", 100.0 * self.seconds_inside / self.seconds.max(1e-9)),
+        };
         let _ = writeln!(
             text,
-            "{:.3} s, {share:.1} % of it inside libgdrapi{}\n\n{}",
+            "{:.3} s{inside} inside libgdrapi{}\n\n{}",
             self.seconds,
             if self.threads > 1 { format!(", in sum of {} threads", self.threads) } else { String::new() },
             self.call_table()
@@ -231,6 +244,9 @@ impl Summary {
         );
         for misuse in &self.misuse {
             let _ = writeln!(text, "misuse: {} ({}): {}", misuse.caller, counted(misuse.count, "time"), misuse.what);
+        }
+        if self.misuse_left_out > 0 {
+            let _ = writeln!(text, "misuse at other places: {}", counted(self.misuse_left_out, "time"));
         }
         for advice in &self.advice {
             let _ = writeln!(text, "advice: {advice}");

@@ -15,6 +15,8 @@ const LISTED: usize = 10;
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Summary {
     pub(crate) seconds: f64,
+    /// It ends at the last call, as the process left no time of its end. In a sum, that of any process.
+    pub(crate) until_last_call: bool,
     /// In all threads.
     pub(crate) seconds_inside: f64,
     /// Threads that called libgdrapi.
@@ -29,9 +31,14 @@ pub(crate) struct Summary {
     pub(crate) most_used: Vec<Pin>,
     pub(crate) left: Left,
     pub(crate) misuse: Vec<Misuse>,
+    /// Wrong copies of other places in the code, because there were too many.
+    pub(crate) misuse_left_out: u64,
     pub(crate) advice: Vec<String>,
     /// Pins whose copies are not in `most_used`, because there were too many pins.
     pub(crate) pins_left_out: u64,
+    /// Reads through cached mappings.
+    #[serde(skip)]
+    pub(crate) cached_reads: u64,
     /// How often a small write began where the one before it had ended.
     #[serde(skip)]
     pub(crate) in_rows: Vec<(u64, String)>,
@@ -107,6 +114,7 @@ pub(crate) struct Misuse {
 }
 
 const MAPPING_TYPES: [&str; 4] = ["of unknown type", "write-combining", "cached", "device"];
+const CACHED: u64 = 2;
 
 impl Summary {
     /// Sums up processes that took this time in sum.
@@ -144,6 +152,7 @@ impl Summary {
             copies,
             left: Left { incomplete: total(&|process| get(&process.tables.pins_left_out)) > 0, ..Left::default() },
             misuse: processes.iter().flat_map(|process| misuse(process, known)).collect(),
+            misuse_left_out: total(&|process| get(&process.tables.misuses_left_out)),
             pins_left_out: total(&|process| get(&process.tables.pins_left_out) + get(&process.tables.pins_forgotten)),
             ..Summary::default()
         };
@@ -167,7 +176,7 @@ impl Summary {
                 continue;
             }
             let copies = || tables.threads.iter().map(|thread| &thread.pins[number]);
-            let count = |i: usize| copies().map(|copies| get(&copies.count[i])).sum();
+            let count = |i: usize| copies().map(|copies| get(&copies.count[i])).sum::<u64>();
             let bytes = |i: usize| copies().map(|copies| get(&copies.bytes[i])).sum();
             let in_rows: u64 = copies().map(|copies| get(&copies.in_rows)).sum();
             let pinned_by = process.sites.name(get(&pin.caller), get(&pin.list), known);
@@ -180,6 +189,9 @@ impl Summary {
             self.in_rows.push((in_rows, pinned_by.clone()));
             self.again.push((get(&pin.pins).saturating_sub(1), pinned_by.clone()));
             let is_mapped = get(&pin.maps) > 0;
+            if get(&pin.mapping_type) == CACHED {
+                self.cached_reads += count(1);
+            }
             let name = MAPPING_TYPES.get(get(&pin.mapping_type) as usize);
             self.most_used.push(Pin {
                 pid: get(&tables.process.pid),
@@ -241,7 +253,7 @@ impl Copies {
             });
             let bucket = reached.take_while(|&sum| sum < rank).count();
             let bounds = bucket_bounds(bucket);
-            rate.ns(bounds.start + bounds.end) / 2.0
+            rate.ns(bounds.start + bounds.end - 1) / 2.0
         };
         (count > 0).then(|| Copies {
             direction,
@@ -279,4 +291,24 @@ fn misuse(process: &Recorded, known: &mut Known) -> Vec<Misuse> {
         }
     });
     described.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::array::from_fn;
+
+    use gdrcopy_trace_tables::time_bucket;
+
+    use super::*;
+
+    /// Counters of arm64 may tick every 40 ns.
+    #[test]
+    fn times_of_few_ticks_are_exact() {
+        for ticks in 0..8 {
+            let times = from_fn(|bucket| u64::from(bucket == time_bucket(ticks)).into());
+            let class = Class { bytes: 8.into(), ticks: ticks.into(), times };
+            let copies = Copies::of(Direction::Write, 3, &[&class], Rate { ns_per_tick: 40.0 }).unwrap();
+            assert_eq!(copies.p50_ns, 40.0 * ticks as f64);
+        }
+    }
 }

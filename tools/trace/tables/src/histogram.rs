@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 /// Classes of sizes, powers of two up to 1 GiB.
 pub const SIZES: usize = 31;
-/// Classes of times, four for each power of two.
+/// Classes of times, four for each power of two. The first eight have one time each.
 pub const BUCKETS: usize = 160;
 
 /// Copies of one direction and class of sizes.
@@ -32,16 +32,17 @@ pub fn size_class(size: usize) -> usize {
 #[inline]
 #[must_use]
 pub fn time_bucket(ticks: u64) -> usize {
-    let ticks = ticks.max(4);
-    let power = ticks.ilog2();
-    let quarter = (ticks >> (power - 2)) & 3;
-    (4 * (power as usize - 2) + quarter as usize).min(BUCKETS - 1)
+    let shift = (ticks | 4).ilog2() - 2;
+    (4 * shift as usize + (ticks >> shift) as usize).min(BUCKETS - 1)
 }
 
 /// The times of a class.
 #[must_use]
 pub fn bucket_bounds(bucket: usize) -> Range<u64> {
-    let bound = |bucket: usize| (4 + bucket as u64 % 4) << (bucket / 4);
+    let bound = |bucket: usize| match bucket {
+        0..4 => bucket as u64,
+        _ => (4 + bucket as u64 % 4) << (bucket / 4 - 1),
+    };
     bound(bucket)..bound(bucket + 1)
 }
 
@@ -51,10 +52,11 @@ mod tests {
 
     #[test]
     fn every_time_is_in_its_bucket() {
-        for ticks in (4..5000).chain([1 << 20, (1 << 30) + 12345, 1 << 41]) {
+        for ticks in (0..5000).chain([1 << 20, (1 << 30) + 12345, 1 << 40]) {
             let bounds = bucket_bounds(time_bucket(ticks));
             assert!(bounds.contains(&ticks), "{ticks} is not in {bounds:?}");
         }
+        assert!((0..8).all(|ticks| bucket_bounds(time_bucket(ticks)) == (ticks..ticks + 1)));
         assert_eq!((time_bucket(0), time_bucket(u64::MAX)), (0, BUCKETS - 1));
     }
 

@@ -85,6 +85,8 @@ pub struct Tables {
     pub pins_forgotten: Number,
     /// Misuse by call site.
     pub misuses: [Misuse; MISUSES],
+    /// Wrong copies of other call sites.
+    pub misuses_left_out: Number,
     /// The last one is shared.
     pub threads: [Thread; THREADS + 1],
     /// Calls other than copies.
@@ -104,8 +106,12 @@ pub struct Process {
     pub parent: Number,
     /// When recording began.
     pub start: Number,
+    /// When its exit handlers had run; 0 if it has not ended so.
+    pub end: Number,
     /// Threads that called libgdrapi.
     pub threads: Number,
+    /// Pins that it made.
+    pub pins: Number,
     /// Lists of its objects that were begun.
     pub lists: Number,
     /// Objects that it had loaded when one was made.
@@ -158,7 +164,9 @@ pub struct Pin {
     pub caller: Number,
     /// The number of a list of objects, 1 for the first, that has the caller.
     pub list: Number,
-    /// How often it was pinned, and mapped.
+    /// Which pin of the process it is now, 1 for the first.
+    pub serial: Number,
+    /// How often it was pinned.
     pub pins: Number,
     /// How often it was mapped.
     pub maps: Number,
@@ -259,7 +267,7 @@ pub struct Event {
     pub start: Number,
     /// How long it took.
     pub ticks: Number,
-    /// [`Function`]; above 8 bits the thread, above 16 the pin's number plus 1, above 32 how often it was pinned.
+    /// [`Function`]; above 8 bits the thread, above 32 the [`serial`](Pin::serial) of the pin, 0 for none.
     pub what: Number,
     /// Bytes.
     pub size: Number,
