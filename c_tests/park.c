@@ -102,6 +102,35 @@ static void connections_park_by_themselves(void)
     CHECK_OK(gdr_close(g));
 }
 
+static void *fails_to_pin(void *connection)
+{
+    gdr_mh_t handle;
+
+    CHECK(gdr_pin_buffer(connection, GPU_PAGE_SIZE, GPU_PAGE_SIZE, 0, 0, &handle) != 0);
+    return NULL;
+}
+
+/* The call that fails has the driver open when the last pin ends. */
+static void a_pin_that_fails_leaves_nothing_open(void)
+{
+    pthread_t failing;
+    gdr_mh_t handle;
+
+    g = open_driver();
+    if (!uses_dmabuf(g)) {
+        holds_pins = 1;
+        handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+        failing = start_thread(fails_to_pin, g);
+        while (holds_pins != 3)
+            usleep(1000);
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+        holds_pins = 0;
+        finish_thread(failing);
+        check_parked();
+    }
+    CHECK_OK(gdr_close(g));
+}
+
 static void pin_of_a_newer_driver(void)
 {
     gdr_mh_t handle = {0};
@@ -168,6 +197,7 @@ int main(void)
     nothing_is_open_while_nothing_is_pinned();
     pins_after_parking_work();
     connections_park_by_themselves();
+    a_pin_that_fails_leaves_nothing_open();
     a_driver_that_was_replaced_is_refused();
     children_can_close_what_was_opened_again();
     without_the_variable_the_driver_stays_open();

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gdrcopy_core::sys::fork::page_size;
-use gdrcopy_core::types::{Info, MapFlag, P2pTokens, PinFlags};
+use gdrcopy_core::types::{Attribute, Info, MapFlag, P2pTokens, PinFlags};
 use gdrcopy_core::{RawGdr, stderr, variables};
 
 use crate::error::{Error, Result};
@@ -63,7 +63,7 @@ pub(crate) fn gdr(g: usize) -> Result<RawGdr> {
 pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, tokens: P2pTokens) -> Result<usize> {
     let (gdr, dma) = handles::with(g, |open: &mut GdrEntry, _| Ok((open.gdr.clone(), open.dma.clone())))?;
     // SAFETY: contract of this function.
-    let pin = unsafe { gdr.pin(address, size, flags, tokens) }?;
+    let pin = unsafe { gdr.pin(address, size, flags, tokens) }.inspect_err(|_| show_file(g))?;
     let handle = Table::enter()?.insert(PinEntry { mapping: None, pin, gdr: g, mapped_size: 0, dma })?;
     let registered = handles::with(g, |open: &mut GdrEntry, slot| {
         slot.show_file(open.gdr.file()); // It may have been parked.
@@ -75,6 +75,21 @@ pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, t
         return Err(closed);
     }
     Ok(handle)
+}
+
+/// Shows the file that is open now. Another call may have shown one that this call had open for the moment.
+fn show_file(g: usize) {
+    let _ = handles::with(g, |open: &mut GdrEntry, slot| {
+        slot.show_file(open.gdr.file());
+        Ok(())
+    });
+}
+
+/// The value of an attribute.
+pub(crate) fn attribute(g: usize, attribute: Attribute) -> Result<i32> {
+    let value = gdr(g)?.attribute(attribute);
+    show_file(g);
+    Ok(value?)
 }
 
 /// Unmaps a buffer if it is mapped, and unpins it. If the driver refuses, the handle stays valid, so that

@@ -281,7 +281,7 @@ pub unsafe extern "C" fn gdr_get_attribute(g: gdr_t, attr: gdr_attr_t, v: *mut c
         let out = unsafe { Out::new(v, "v") }?;
         let value = raw::attribute(attr)
             .ok_or(Error::UnknownAttribute(attr))
-            .and_then(|attribute| Ok(calls::gdr(g.addr())?.attribute(attribute)?));
+            .and_then(|attribute| calls::attribute(g.addr(), attribute));
         out.set(*value.as_ref().unwrap_or(&0));
         value.map(drop)
     })
