@@ -811,6 +811,56 @@ fn another_library_first_on_the_path() {
 }
 
 #[test]
+fn remedies_for_another_library_of_one_name() {
+    let other = directory_with(&compile(FAULTY, "one-name.so"));
+    let ours = directory_with(&library());
+    let plain = ours.path().join("libgdrapi.so");
+    fs::remove_file(&plain).unwrap();
+    let library = library();
+    let report = |variables: &[(&str, &str)], arguments: &[&str]| {
+        let usual =
+            [("FAULTY_BEHIND", library.to_str().unwrap()), ("FAULTY", "not at all"), ("NCCL_GDRCOPY_ENABLE", "1")];
+        doctor_with(&[&usual, variables].concat(), &[], arguments).with_problems(0)
+    };
+    let (here, first) = (search_path(&[&ours]), search_path(&[&ours, &other]));
+    let link = format!("ln -s libgdrapi.so.2 {}", plain.display());
+    // This one's directory is the first, but lacks the name.
+    let first = [("LD_LIBRARY_PATH", &*first)];
+    report(&first, &[]).finds("warning", "libgdrapi", "libgdrapi.so", &["add the link", &link]);
+    let nccl = report(&first, &["--for", "nccl"]);
+    nccl.finds("warning", "NCCL", "libgdrapi.so", &["add the link", &link]);
+    assert_eq!(nccl.json["warnings"], 1, "{:#}", nccl.json);
+    // It is the second, and lacks the name.
+    let second = search_path(&[&other, &ours]);
+    let words = ["first on LD_LIBRARY_PATH", &link];
+    report(&[("LD_LIBRARY_PATH", &second)], &[]).finds("warning", "libgdrapi", "libgdrapi.so", &words);
+    // It has the name for the other library.
+    symlink(other.path().join("libgdrapi.so.2"), &plain).unwrap();
+    let link = link.replace("-s", "-sf");
+    report(&[("LD_LIBRARY_PATH", &here)], &[]).finds("warning", "libgdrapi", "libgdrapi.so", &[&link]);
+    // The other one is preloaded.
+    let preloaded = other.path().join("libgdrapi.so.2");
+    let preloaded = preloaded.to_str().unwrap();
+    let variables = [("LD_LIBRARY_PATH", &*here), ("LD_PRELOAD", preloaded)];
+    let remove = format!("remove {preloaded} from LD_PRELOAD");
+    report(&variables, &[]).finds("warning", "libgdrapi", "libgdrapi.so", &[&remove]);
+}
+
+#[test]
+fn library_for_another_cpu_is_no_remedy() {
+    let other = directory_with(&compile(FAULTY, "before-foreign.so"));
+    let foreign = directory_with(&library());
+    let file = foreign.path().join("libgdrapi.so.2");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[18] = 0xf3; // e_machine: RISC-V
+    fs::write(&file, bytes).unwrap();
+    let (path, library) = (search_path(&[&other, &foreign]), library());
+    let variables = [("LD_LIBRARY_PATH", &*path), ("FAULTY_BEHIND", library.to_str().unwrap()), ("FAULTY", "no")];
+    let report = doctor_with(&variables, &[], &[]).with_problems(0);
+    report.finds("ok", "libgdrapi", "libgdrapi.so.2", &[other.path().to_str().unwrap()]);
+}
+
+#[test]
 fn preloaded_library() {
     let preloaded = directory_with(&library());
     let file = preloaded.path().join("libgdrapi.so.2");

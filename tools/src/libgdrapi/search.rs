@@ -10,6 +10,10 @@ use std::process::Command;
 /// The place of a library that only the tools find.
 pub(crate) const BESIDE: &str = "its place beside gdrcopy";
 
+/// The places that come first.
+pub(crate) const PRELOADED: &str = "LD_PRELOAD";
+pub(crate) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+
 /// The name that linked programs ask for, as do some that call dlopen.
 pub(crate) const SONAME: &str = "libgdrapi.so.2";
 
@@ -46,8 +50,8 @@ pub(crate) struct Candidate {
 pub(crate) fn candidates() -> Vec<Candidate> {
     let found = |place| move |file: PathBuf| Candidate { place, file };
     let mut all = Vec::new();
-    all.extend(preloaded().map(found("LD_PRELOAD")));
-    all.extend(library_path().map(found("LD_LIBRARY_PATH")));
+    all.extend(preloaded().map(found(PRELOADED)));
+    all.extend(library_path().map(found(LIBRARY_PATH)));
     all.extend(cached().into_iter().map(found("the loader's cache")));
     all.extend(default_directories().map(found("a default directory")));
     if all.iter().all(|candidate| !candidate.file.exists()) {
@@ -141,7 +145,7 @@ fn directories_beside(bin: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 fn preloaded() -> impl Iterator<Item = PathBuf> {
-    let list = env::var("LD_PRELOAD").unwrap_or_default();
+    let list = env::var(PRELOADED).unwrap_or_default();
     let files: Vec<PathBuf> = list.split([':', ' ']).map(PathBuf::from).collect();
     files.into_iter().filter_map(of_preloaded)
 }
@@ -156,7 +160,7 @@ pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
 }
 
 fn library_path() -> impl Iterator<Item = PathBuf> {
-    let list = env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let list = env::var(LIBRARY_PATH).unwrap_or_default();
     let directories = match list.as_str() {
         "" => Vec::new(),
         list => list.split([':', ';']).map(PathBuf::from).collect(),

@@ -10,7 +10,7 @@ use nix::unistd::{Uid, User};
 use super::libraries::{self, Environment};
 use super::probe::{Loaded, Wanted};
 use super::report::Finding;
-use crate::libgdrapi::search::{PLAIN_NAME, SONAME};
+use crate::libgdrapi::search::{self, PLAIN_NAME, SONAME};
 use crate::system::files;
 
 /// A program that loads libgdrapi.
@@ -237,7 +237,7 @@ fn library(engine: Engine, environment: &Environment) -> (Option<Loaded>, Vec<Fi
     for &name in engine.libraries() {
         match libraries::load(&Wanted::Name(name.into())) {
             Ok(library) => {
-                let found = Finding::ok(libraries::describe(&library)).about(name);
+                let found = libraries::rate(name, &library, &search::candidates());
                 return (Some(library), vec![found]);
             }
             Err(why) => {

@@ -157,8 +157,9 @@ fn by_name(candidates: &[Candidate]) -> Vec<Finding> {
             let mut findings = vec![rate(SONAME, &soname, candidates), rate(PLAIN_NAME, &plain, candidates)];
             if search::real(&soname.file) != search::real(&plain.file) {
                 let value = format!("{SONAME} and {PLAIN_NAME} lead to different files");
-                let directory = "one directory with both names first on LD_LIBRARY_PATH";
-                let remedy = format!("have {directory}, or preload its {}", search::PRELOAD_OBJECT);
+                let both = "have one directory with both names first on LD_LIBRARY_PATH, or preload its";
+                let known = findings.iter().find_map(|finding| finding.remedy.clone());
+                let remedy = known.unwrap_or_else(|| format!("{both} {}", search::PRELOAD_OBJECT));
                 findings.push(Finding::warning(value, remedy).about("names"));
             }
             findings
@@ -191,7 +192,8 @@ fn add_link(name: &str, file: &Path) -> String {
     let file = found.map_or(file, |candidate| &candidate.file);
     let target = file.file_name().unwrap_or_default().display();
     let link = file.with_file_name(name);
-    let remedy = format!("add the link: ln -s {target} {}, and run ldconfig", link.display());
+    let replace = if link.symlink_metadata().is_ok() { "f" } else { "" };
+    let remedy = format!("add the link: ln -s{replace} {target} {}, and run ldconfig", link.display());
     remedy + &or_preload(file.parent().unwrap_or(Path::new("/")))
 }
 
@@ -204,23 +206,41 @@ fn or_preload(directory: &Path) -> String {
     }
 }
 
-/// The library that a name leads to, unless one of this project's is behind it.
-fn rate(name: &'static str, library: &Loaded, candidates: &[Candidate]) -> Finding {
+/// The library that a name leads to, with a warning if one of this project's is behind it.
+pub(super) fn rate(name: &'static str, library: &Loaded, candidates: &[Candidate]) -> Finding {
     let value = describe(library);
-    let is_ours = |file: &Path| Maker::of(file) == Maker::This;
-    let hidden = candidates.iter().find(|other| is_ours(&other.file));
-    let finding = match hidden {
-        Some(ours) if !is_ours(&library.file) => Finding::warning(
-            format!("{value} comes before {}", ours.file.display()),
-            how_to_override(ours.file.parent().unwrap_or(Path::new("/"))),
-        ),
-        _ => Finding::ok(value),
+    let finding = match behind(name, &library.file, candidates) {
+        Some((ours, remedy)) => Finding::warning(format!("{value} comes before {}", ours.display()), remedy),
+        None => Finding::ok(value),
     };
     finding.about(name)
 }
 
-/// How to make the loader choose the library in this directory.
-fn how_to_override(directory: &Path) -> String {
+/// This project's library that is behind another one, to which the name leads, and how to have the name lead there.
+fn behind<'a>(name: &str, library: &Path, candidates: &'a [Candidate]) -> Option<(&'a Path, String)> {
+    let is_ours = |file: &Path| Maker::of(file) == Maker::This && !search::is_foreign(file);
+    if is_ours(library) {
+        return None;
+    }
+    let order = candidates.iter().position(|other| is_ours(&other.file))?;
+    let winner = candidates.iter().position(|other| search::real(&other.file) == search::real(library))?;
+    let (ours, other) = (&candidates[order], &candidates[winner]);
+    let named = ours.file.with_file_name(name);
+    // The cache lists names, not directories, in its order. A preloaded file can be in any directory.
+    let in_order = ours.place == search::LIBRARY_PATH || ours.place != other.place;
+    let first = order < winner && in_order && ours.place != search::PRELOADED;
+    let remedy = match other.place {
+        search::PRELOADED => format!("remove {} from LD_PRELOAD", other.file.display()),
+        _ if is_ours(&named) => how_to_override(&ours.file),
+        _ if first || other.file == named => add_link(name, &ours.file),
+        _ => format!("{}; and {}", add_link(name, &ours.file), how_to_override(&ours.file)),
+    };
+    Some((&ours.file, remedy))
+}
+
+/// How to make the loader choose the library in the directory of this file.
+fn how_to_override(file: &Path) -> String {
+    let directory = file.parent().unwrap_or(Path::new("/"));
     let remedy =
         format!("put {} first on LD_LIBRARY_PATH, or remove the other library from the path", directory.display());
     remedy + &or_preload(directory)
