@@ -861,6 +861,26 @@ fn library_for_another_cpu_is_no_remedy() {
 }
 
 #[test]
+fn library_that_fails_before_a_right_one() {
+    let old = directory_with(&compile(OLD, "fails-first.so"));
+    let ours = directory_with(&library());
+    let path = search_path(&[&old, &ours]);
+    let enabled = ("NCCL_GDRCOPY_ENABLE", "1");
+    let cure = format!("put {} first on LD_LIBRARY_PATH", search_path(&[&ours]));
+    for arguments in [&[] as &[&str], &["--for", "nccl"]] {
+        let report = doctor_with(&[("LD_LIBRARY_PATH", &path), enabled], &[], arguments).with_problems(1);
+        report.finds("problem", "self-test", "failed", &["gdr_open failed", &cure]);
+        assert!(report.json["steps"][0].as_str().unwrap().contains(&cure), "{:#}", report.json);
+    }
+    // Nothing else is wrong, and there is no other library.
+    let report = doctor_with(&[("LD_LIBRARY_PATH", &search_path(&[&old])), enabled], &[], &["--for", "nccl"]);
+    assert!(!report.json["steps"][0].as_str().unwrap().contains("above"), "{:#}", report.json);
+    // The module is missing. So the library is not to blame.
+    let report = doctor_with(&[("LD_LIBRARY_PATH", &path)], &["--no-gdrdrv"], &[]);
+    report.finds("problem", "self-test", "failed", &["gdr_open failed", "see the problems above"]);
+}
+
+#[test]
 fn preloaded_library() {
     let preloaded = directory_with(&library());
     let file = preloaded.path().join("libgdrapi.so.2");

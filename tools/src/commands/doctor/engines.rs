@@ -218,6 +218,12 @@ pub(super) fn needs(
     (library, findings)
 }
 
+/// How to have the engine load this project's library, if it loads another one by a name.
+pub(super) fn instead(engine: Engine, environment: &Environment) -> Option<String> {
+    let by_path = engine == Dpdk && environment.contains_key(PATH_OF_DPDK);
+    if by_path { None } else { libraries::instead(engine.libraries()) }
+}
+
 /// The library that the engine loads.
 fn library(engine: Engine, environment: &Environment) -> (Option<Loaded>, Vec<Finding>) {
     if let (Dpdk, Some(directory)) = (engine, environment.get(PATH_OF_DPDK)) {

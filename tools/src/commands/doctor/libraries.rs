@@ -216,6 +216,14 @@ pub(super) fn rate(name: &'static str, library: &Loaded, candidates: &[Candidate
     finding.about(name)
 }
 
+/// How to have the first of these names that leads to a library lead to one of this project's, if it does not.
+pub(super) fn instead(names: &[&str]) -> Option<String> {
+    let mut loaded = names.iter().filter_map(|&name| Some((name, load(&Wanted::Name(name.into())).ok()?)));
+    let (name, library) = loaded.next()?;
+    let candidates = search::candidates();
+    behind(name, &library.file, &candidates).map(|(_, remedy)| remedy)
+}
+
 /// This project's library that is behind another one, to which the name leads, and how to have the name lead there.
 fn behind<'a>(name: &str, library: &Path, candidates: &'a [Candidate]) -> Option<(&'a Path, String)> {
     let is_ours = |file: &Path| Maker::of(file) == Maker::This && !search::is_foreign(file);

@@ -31,12 +31,14 @@ use clap::Args;
 use gdrcopy_core::variables;
 
 use crate::cuda::survey;
+use crate::libgdrapi::search::SONAME;
 use crate::system;
 use backends::Backends;
 use engines::Engine;
 use libraries::Environment;
 use probe::Wanted;
 use report::{Report, Section, Verdict};
+use self_test::Blame;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -121,7 +123,11 @@ fn examine(options: &Options) -> Report {
     ];
     let of_gpu = |gpu| gpu::section(gpu, nvml.as_ref(), backends, pinned);
     sections.extend(gpus.iter().map(of_gpu));
-    let self_test = |library| Section::new("self-test", self_test::findings(&options.gpus, &library, gpus, backends));
+    let self_test = |sections: &[Section], library, instead: &dyn Fn() -> Option<String>| {
+        let mut above = sections.iter().flat_map(|section| &section.findings);
+        let blame = Blame { others: above.any(|finding| finding.verdict == Verdict::Problem), instead };
+        Section::new("self-test", self_test::findings(&options.gpus, &library, gpus, backends, &blame))
+    };
     if let Some(engine) = options.engine {
         for section in &mut sections {
             section.findings.retain(|finding| finding.verdict == Verdict::Problem);
@@ -131,7 +137,9 @@ fn examine(options: &Options) -> Report {
         let version = version.filter(|_| backends.gdrdrv && !backends.dmabuf_forced);
         let (library, findings) = engines::needs(engine, &environment, version);
         sections.push(Section::new(engine.name(), findings));
-        sections.extend(library.map(|library| self_test(Wanted::File(library.file))));
+        let instead = || engines::instead(engine, &environment);
+        let tested = library.map(|library| self_test(&sections, Wanted::File(library.file), &instead));
+        sections.extend(tested);
         let summary = ["would use", "would not use"];
         let summary = summary.map(|uses| format!("{} {uses} GDRCopy here", engine.name()));
         return Report::new(sections, summary);
@@ -142,8 +150,10 @@ fn examine(options: &Options) -> Report {
         Section::new("machine", host::findings(backends, container)),
         Section::new("libgdrapi", libraries::findings(library.as_deref(), &environment)),
         Section::new("distributed engines", engines::settings(None, &environment)),
-        self_test(library.map_or(Wanted::Default, Wanted::File)),
     ]);
+    let instead = || options.library.is_none().then(|| libraries::instead(&[SONAME]))?;
+    let tested = self_test(&sections, library.map_or(Wanted::Default, Wanted::File), &instead);
+    sections.push(tested);
     let summary = ["works", "does not work"].map(|works| format!("gdrcopy {works} here"));
     Report::new(sections, summary)
 }
