@@ -550,6 +550,15 @@ fn pod_without_gdrdrv() {
 }
 
 #[test]
+fn apptainer_without_gdrdrv() {
+    for name in ["APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"] {
+        let report = doctor_with(&[(name, "/images/job.sif")], &["--no-gdrdrv"], &[]);
+        report.finds("problem", "gdrdrv", "device node", &["on the host", "apptainer run --bind /dev/gdrdrv"]);
+        report.finds("ok", "machine", "container", &["Apptainer"]);
+    }
+}
+
+#[test]
 fn gvisor_sandbox() {
     let directory = tempfile::tempdir().unwrap();
     let kernel = "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n";
