@@ -954,6 +954,31 @@ fn library_that_copies_wrongly() {
 }
 
 #[test]
+fn library_that_prints_is_no_fault() {
+    let talking = compile("tools/tests/talking.c", "talks.so");
+    let directory = directory_with(&library());
+    let (path, talking) = (search_path(&[&directory]), talking.to_str().unwrap().to_owned());
+    // As the banner of a profiler.
+    let variables = [("LD_LIBRARY_PATH", &*path), ("PRELOADED", &*talking)];
+    let mut command = Command::new(common::built("gdremu"));
+    let doctor = env!("CARGO_BIN_EXE_gdrcopy");
+    command.args(["--", "sh", "-c"]).arg(format!("LD_PRELOAD=$PRELOADED:$LD_PRELOAD {doctor} doctor --json"));
+    let output = run(command.envs(variables)).with_status(0);
+    output.prints(&["a banner", "\"usable\": true"]);
+}
+
+#[test]
+fn limit_of_file_sizes_is_named() {
+    let directory = directory_with(&library());
+    let doctor = env!("CARGO_BIN_EXE_gdrcopy");
+    // gdremu writes files itself.
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("ulimit -f 0; exec {doctor} doctor --json --for ucx"));
+    let report = Report::of(run(command.env("LD_LIBRARY_PATH", directory.path())));
+    report.finds("problem", "UCX", "libgdrapi.so.2", &["SIGXFSZ", "ulimit -f"]);
+}
+
+#[test]
 fn library_that_dies() {
     let dying = compile("c_tests/absent/libgdrapi.c", "dies.so");
     let report = doctor(&[], &["--lib", dying.to_str().unwrap()]).with_problems(2);
