@@ -763,6 +763,35 @@ fn process_without_gdrcopy_is_no_user() {
 }
 
 #[test]
+fn settings_of_a_process_come_from_its_files_also() {
+    let home = tempfile::tempdir().unwrap();
+    let (file, root) = (home.path().join(".nccl.conf"), format!("/proc/{}/root", std::process::id()));
+    // One byte that is not UTF-8.
+    fs::write(&file, b"# \xff\nNCCL_GDRCOPY_ENABLE=1\n").unwrap();
+    let below_root = format!("{root}{}", file.display());
+    assert!(Path::new(&below_root).exists());
+    let named = home.path().join("named");
+    fs::write(&named, "NCCL_GDRCOPY_ENABLE=0\n").unwrap();
+    let verdict = |verdict: &str, variables: &[(&str, &Path)], words: &[&str]| {
+        let mut sleep = Command::new("sleep");
+        sleep.arg("1000").env_clear().envs(variables.iter().copied()).current_dir(home.path());
+        let mut child = sleep.spawn().unwrap();
+        let report = Report::of(doctor_of(&child.id().to_string(), &["--for", "nccl"]));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        report.finds(verdict, "environment", "NCCL_GDRCOPY_ENABLE", words);
+    };
+    verdict("ok", &[("HOME", home.path())], &["1"]);
+    verdict("problem", &[("HOME", home.path()), ("NCCL_CONF_FILE", &named)], &["0"]);
+    verdict("problem", &[("HOME", home.path()), ("NCCL_CONF_FILE", Path::new("named"))], &["0"]);
+    verdict("problem", &[("HOME", Path::new("/nowhere"))], &["not set"]);
+    // No file of this name can be opened, also by root.
+    let endless = home.path().join("endless");
+    symlink("endless", &endless).unwrap();
+    verdict("unknown", &[("NCCL_CONF_FILE", &endless)], &["endless", "cannot be read"]);
+}
+
+#[test]
 fn process_that_does_not_exist_is_an_error_with_advice() {
     // More than the kernel's limit.
     doctor_of("4194305", &[]).with_status(1).reports(&["no process 4194305", "gdrcopy ps"]);

@@ -90,8 +90,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn look_at(pid: u32, engine: Option<Engine>) -> Result<Report> {
-    let (process, environment) = process::examine(pid)?;
-    let mut variables = engines::settings(engine, &environment);
+    let (process, mut environment) = process::examine(pid)?;
+    let unread = engines::add_files_of_nccl(&mut environment, Some(pid));
+    let mut variables = engines::settings(engine, &environment, unread.as_deref());
     variables.extend(libraries::settings(&environment));
     let sections = vec![process::section(&process), Section::new("environment that it was started with", variables)];
     let summary = ["uses", "does not use"].map(|uses| format!("process {pid} {uses} GDRCopy"));
@@ -115,7 +116,8 @@ fn examine(options: &Options) -> Report {
     let environment = std::env::vars_os();
     let text = |text: OsString| text.to_string_lossy().into_owned();
     let mut environment: Environment = environment.map(|(name, value)| (text(name), text(value))).collect();
-    engines::add_files_of_nccl(&mut environment);
+    // NCCL may read no more of them than doctor.
+    let _ = engines::add_files_of_nccl(&mut environment, None);
 
     let mut sections = vec![
         Section::new("GPU driver and CUDA", driver::findings(&cuda, nvml.as_ref(), backends)),
@@ -149,7 +151,7 @@ fn examine(options: &Options) -> Report {
     sections.extend([
         Section::new("machine", host::findings(backends, container)),
         Section::new("libgdrapi", libraries::findings(library.as_deref(), &environment)),
-        Section::new("distributed engines", engines::settings(None, &environment)),
+        Section::new("distributed engines", engines::settings(None, &environment, None)),
     ]);
     let instead = || options.library.is_none().then(|| libraries::instead(&[SONAME]))?;
     let tested = self_test(&sections, library.map_or(Wanted::Default, Wanted::File), &instead);
