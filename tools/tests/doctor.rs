@@ -2,7 +2,9 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -754,6 +756,29 @@ fn process_that_uses_gdrcopy_is_listed_and_examined() {
     let report = Report::of(doctor_of(&pid, &["--for", "ucx"]));
     report.finds("problem", "environment", "UCX_TLS", &["rc"]);
     assert_eq!(report.status, Some(1));
+}
+
+#[test]
+fn replaced_library_of_a_process_is_reported() {
+    let directory = directory_with(&library());
+    let file = directory.path().join("libgdrapi.so.2");
+    let holder = Holder::start(&directory);
+    let pid = holder.row["pid"].to_string();
+    fs::remove_file(&file).unwrap();
+    let words = [file.to_str().unwrap(), "removed since", "install"];
+    Report::of(doctor_of(&pid, &[])).finds("warning", "process", "libgdrapi", &words);
+    fs::copy(library(), &file).unwrap();
+    let report = Report::of(doctor_of(&pid, &[])).with_problems(0);
+    report.finds("warning", "process", "libgdrapi", &["this project's", "replaced since", "restart the process"]);
+}
+
+#[test]
+fn path_that_is_not_utf_8_is_searched_also() {
+    let directory = directory_with(&library());
+    let list = [b"/nowhere/\xff:".as_slice(), directory.path().as_os_str().as_bytes()].concat();
+    let mut command = gdrcopy(&[], &["doctor", "--json"]);
+    let report = Report::of(run(command.env("LD_LIBRARY_PATH", OsStr::from_bytes(&list)))).with_problems(0);
+    report.finds("ok", "libgdrapi", "on the path", &[directory.path().to_str().unwrap(), "LD_LIBRARY_PATH"]);
 }
 
 #[test]

@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -145,9 +147,7 @@ fn directories_beside(bin: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 fn preloaded() -> impl Iterator<Item = PathBuf> {
-    let list = env::var(PRELOADED).unwrap_or_default();
-    let files: Vec<PathBuf> = list.split([':', ' ']).map(PathBuf::from).collect();
-    files.into_iter().filter_map(of_preloaded)
+    paths(PRELOADED, b": ").into_iter().filter_map(of_preloaded)
 }
 
 /// The library that a preloaded file brings.
@@ -160,13 +160,15 @@ pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
 }
 
 fn library_path() -> impl Iterator<Item = PathBuf> {
-    let list = env::var(LIBRARY_PATH).unwrap_or_default();
-    let directories = match list.as_str() {
-        "" => Vec::new(),
-        list => list.split([':', ';']).map(PathBuf::from).collect(),
-    };
     // An empty entry is the current directory, as for the loader.
-    directories.into_iter().flat_map(|directory| names_in(&directory))
+    paths(LIBRARY_PATH, b":;").into_iter().flat_map(|directory| names_in(&directory))
+}
+
+/// The entries of a variable, which may not be UTF-8.
+fn paths(variable: &str, separators: &[u8]) -> Vec<PathBuf> {
+    let list = env::var_os(variable).filter(|list| !list.is_empty());
+    let list = list.iter().flat_map(|list| list.as_bytes().split(|byte| separators.contains(byte)));
+    list.map(|path| OsStr::from_bytes(path).into()).collect()
 }
 
 /// Both names in a directory.
