@@ -11,7 +11,8 @@ use std::process::{Child, Command, Stdio};
 
 use common::{FAULTY, Output, gdrcopy, library, run};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -849,6 +850,21 @@ fn file_on_the_path_that_is_no_library_is_reported() {
     let right = directory_with(&library());
     let report = doctor_with(&[("LD_LIBRARY_PATH", &search_path(&[&garbage, &right]))], &[], &[]);
     report.finds("warning", "libgdrapi", "on the path", &["no library", "remove"]);
+}
+
+#[test]
+fn pipe_on_the_path_is_not_opened() {
+    let directory = directory_with(&library());
+    let (pipe, path) = (tempfile::tempdir().unwrap(), |first| search_path(&[first, &directory]));
+    let file = pipe.path().join("libgdrapi.so.2");
+    mkfifo(&file, Mode::S_IRWXU).unwrap();
+    let report = doctor_with(&[("LD_LIBRARY_PATH", &path(&pipe))], &[], &[]);
+    let remove = format!("remove {}", file.display());
+    report.finds("warning", "libgdrapi", "on the path", &["no library", &remove]);
+    report.finds("problem", "self-test", "failed", &["is a pipe"]);
+    let nccl = [("LD_LIBRARY_PATH", &*path(&pipe)), ("NCCL_GDRCOPY_ENABLE", "1")];
+    doctor_with(&nccl, &[], &["--for", "nccl"]).with_problems(0);
+    doctor_with(&nccl, &[], &["--for", "ucx"]).finds("problem", "UCX", "libgdrapi.so.2", &["is a pipe", &remove]);
 }
 
 #[test]

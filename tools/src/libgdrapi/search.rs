@@ -3,11 +3,11 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::system::files;
 
 /// The place of a library that only the tools find.
 pub(crate) const BESIDE: &str = "its place beside gdrcopy";
@@ -69,6 +69,17 @@ pub(crate) fn candidates() -> Vec<Candidate> {
     all
 }
 
+/// The file that the loader takes by a name without a directory, if it can load that.
+pub(crate) fn first(name: &str) -> Option<PathBuf> {
+    let candidates = candidates().into_iter().filter(|candidate| candidate.place != BESIDE);
+    let mut files = candidates.filter_map(|candidate| {
+        let file = candidate.file.with_file_name(name);
+        let one = real(&file) == real(&candidate.file);
+        file.exists().then_some(if one { candidate.file } else { file })
+    });
+    files.find(|file| !is_foreign(file))
+}
+
 /// Whose a file is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Maker {
@@ -85,7 +96,7 @@ impl Maker {
         let Some(file) = implementation(file) else {
             return Maker::None;
         };
-        let bytes = fs::read(file).unwrap_or_default();
+        let bytes = files::bytes(&file).unwrap_or_default();
         let has = |mark: &[u8]| bytes.windows(mark.len()).any(|window| window == mark);
         match () {
             () if has(MARK_OF_OURS) => Maker::This,
@@ -106,7 +117,7 @@ impl Maker {
 
 /// The file itself, or the library beside an empty object such as the wheel's libgdrapi.so.
 pub(crate) fn implementation(file: &Path) -> Option<PathBuf> {
-    let bytes = fs::read(file).ok()?;
+    let bytes = files::bytes(file).ok()?;
     let has = |mark: &[u8]| bytes.windows(mark.len()).any(|window| window == mark);
     let beside = file.with_file_name(SONAME);
     match bytes.starts_with(ELF) {
@@ -119,9 +130,8 @@ pub(crate) fn implementation(file: &Path) -> Option<PathBuf> {
 pub(crate) fn is_foreign(file: &Path) -> bool {
     // The class, and e_machine.
     let kind = |file: &Path| {
-        let mut header = [0; 20];
-        File::open(file).and_then(|mut file| file.read_exact(&mut header)).ok()?;
-        header.starts_with(ELF).then_some((header[4], header[18], header[19]))
+        let header = files::bytes(file).ok().filter(|bytes| bytes.starts_with(ELF) && bytes.len() >= 20)?;
+        Some((header[4], header[18], header[19]))
     };
     let ours = env::current_exe().ok().and_then(|program| kind(&program));
     matches!((kind(file), ours), (Some(file), Some(ours)) if file != ours)
@@ -204,6 +214,8 @@ fn default_directories() -> impl Iterator<Item = PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

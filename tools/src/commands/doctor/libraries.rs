@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +10,7 @@ use super::probe::{self, Loaded, Wanted};
 use super::report::Finding;
 use super::variables;
 use crate::libgdrapi::search::{self, Candidate, Maker, PLAIN_NAME, SONAME};
+use crate::system::files;
 
 /// Environment variables and their values.
 pub(super) type Environment = BTreeMap<String, String>;
@@ -102,19 +102,13 @@ pub(super) fn missing(name: &str) -> String {
 
 /// The file that the loader finds first by a name, if it cannot be loaded.
 fn broken(name: &str) -> Option<PathBuf> {
-    let candidates = search::candidates().into_iter().filter(|candidate| candidate.place != search::BESIDE);
-    let mut files = candidates.filter_map(|candidate| {
-        let file = candidate.file.with_file_name(name);
-        let one = search::real(&file) == search::real(&candidate.file);
-        file.exists().then_some(if one { candidate.file } else { file })
-    });
-    let first = files.find(|file| !search::is_foreign(file))?;
+    let first = search::first(name)?;
     load(&Wanted::File(first.clone())).is_err().then_some(first)
 }
 
 /// The remedy for a file that cannot be loaded.
 fn repair(file: &Path) -> String {
-    let refused = File::open(file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    let refused = files::bytes(file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     match refused {
         true => format!("make {} readable for this user", file.display()),
         false => format!("remove {}, or replace it by a library that can be loaded", file.display()),
@@ -217,9 +211,12 @@ pub(super) fn rate(name: &'static str, library: &Loaded, candidates: &[Candidate
 }
 
 /// How to have the first of these names that leads to a library lead to one of this project's, if it does not.
+/// Without any, how to have the first one lead to a library.
 pub(super) fn instead(names: &[&str]) -> Option<String> {
     let mut loaded = names.iter().filter_map(|&name| Some((name, load(&Wanted::Name(name.into())).ok()?)));
-    let (name, library) = loaded.next()?;
+    let Some((name, library)) = loaded.next() else {
+        return names.first().map(|name| missing(name));
+    };
     let candidates = search::candidates();
     behind(name, &library.file, &candidates).map(|(_, remedy)| remedy)
 }

@@ -7,9 +7,10 @@
 #![forbid(unsafe_code)]
 
 use std::env;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -22,6 +23,7 @@ use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::cuda::{DeviceBuffer, Gpu, Memory};
+use crate::libgdrapi::search::{self, SONAME};
 use crate::libgdrapi::{CallError, Connection, Library, Loader, Mapped, MappingType, load_by_name};
 use crate::measure::verify::{difference, pattern};
 
@@ -97,6 +99,17 @@ impl From<Error> for Failure {
 /// Loads a library in a child process and, if a GPU is named, tests it there. Returns the answer, and the library's log. A
 /// process that dies has failed.
 pub(super) fn ask(library: &Wanted, gpu: Option<i32>) -> Result<(Answer, String)> {
+    let file = match library {
+        Wanted::Default => search::first(SONAME),
+        Wanted::Name(name) => search::first(name),
+        Wanted::File(file) => Some(file.clone()),
+    };
+    // The loader waits until something writes to it.
+    let is_pipe = |file: &PathBuf| fs::metadata(file).is_ok_and(|data| data.file_type().is_fifo());
+    if let Some(pipe) = file.filter(is_pipe) {
+        let failure = Some(Failure::new(format!("{} is a pipe", pipe.display())));
+        return Ok((Answer { failure, ..Answer::default() }, String::new()));
+    }
     let (out, log) = (in_memory("answer")?, in_memory("log")?);
     let mut command = Command::new(env::current_exe()?);
     command.args([ARGUMENT, &serde_json::to_string(&(library, gpu))?]);

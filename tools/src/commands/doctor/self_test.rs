@@ -9,6 +9,7 @@ use super::backends::{Backends, UNSET};
 use super::probe::{self, Answer, Failure, Wanted};
 use super::report::{Cause, Finding};
 use crate::cuda::survey::Gpu;
+use crate::libgdrapi::search::Maker;
 
 /// Causes of a failed test other than the system.
 pub(super) struct Blame<'a> {
@@ -57,7 +58,8 @@ fn rate(number: i32, answer: &Answer, log: &str, backends: Backends, blame: &Bla
     let Answer { mapping, dmabuf, failure, .. } = answer;
     if let Some(failure) = failure {
         let value = format!("GPU {number}: {}", failure.what);
-        let remedy = backend(answer, backends).unwrap_or_else(|| remedy(failure, log, blame));
+        let is_ours = answer.library.as_ref().is_some_and(|library| Maker::of(&library.file) == Maker::This);
+        let remedy = backend(answer, backends).unwrap_or_else(|| remedy(failure, log, blame, is_ours));
         let finding = Finding::problem(value, remedy).about("failed");
         return match failure.corrupted {
             true => finding,
@@ -87,9 +89,9 @@ fn backend(answer: &Answer, backends: Backends) -> Option<String> {
     (refused && backends.dmabuf_forced).then(|| UNSET.into())
 }
 
-fn remedy(failure: &Failure, log: &str, blame: &Blame) -> String {
+fn remedy(failure: &Failure, log: &str, blame: &Blame, is_ours: bool) -> String {
     // An errno is of the system.
-    let is_library = failure.errno.is_none() && !blame.others;
+    let is_library = failure.errno.is_none() && !blame.others && !is_ours;
     if let Some(instead) = is_library.then(|| (blame.instead)()).flatten() {
         return instead;
     }
