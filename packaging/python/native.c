@@ -207,15 +207,17 @@ static bool to_offset(struct memory *memory, PyObject *object, Py_ssize_t *offse
     return *offset >= 0;
 }
 
-/* Returns whether items of this format, in which names are between colons, are Python objects. */
+/* Returns whether items of this format, in which names are between colons, are Python objects. Names of ctypes can have
+ * colons, but its objects have a byte order before their O. */
 static bool has_objects(const char *format)
 {
     bool is_name = false;
+    char before = 0;
 
-    for (; format != NULL && *format != 0; format++) {
+    for (; format != NULL && *format != 0; before = *format++) {
         if (*format == ':')
             is_name = !is_name;
-        else if (*format == 'O' && !is_name)
+        else if (*format == 'O' && (!is_name || before == '<' || before == '>'))
             return true;
     }
     return false;

@@ -2,6 +2,7 @@
 
 import array
 import copy
+import ctypes
 import errno
 import gc
 import pickle
@@ -160,6 +161,16 @@ class Copies(OfOneAllocation):
             self.mapping.write(written, 64)
             self.mapping.read_into(read, 64)
             self.assertEqual(read.tobytes(), written.tobytes())
+
+    def test_copies_refuse_python_objects_of_ctypes(self) -> None:
+        for names in (("a", "b"), ("a:", "b"), ("a::", "b"), ("a:", "b:")):
+            fields = [(names[0], ctypes.c_int), (names[1], ctypes.py_object)]
+            for read in (self.mapping.read_into, self.mapping.write):
+                with self.assertRaisesRegex(TypeError, "without Python objects"):
+                    read(type("Items", (ctypes.Structure,), {"_fields_": fields})())
+        offset = type("Items", (ctypes.Structure,), {"_fields_": [("Offset", ctypes.c_int)]})()
+        self.mapping.read_into(offset)
+        self.assertEqual(bytes(offset), pattern(4))
 
     @needs_numpy
     def test_copies_refuse_python_objects(self) -> None:
