@@ -146,6 +146,7 @@ install_nvidia suse --install
 touch "$tree/run/kernel/in_use"
 install_ours
 grep -q 'rmmod gdrdrv && gdrdrv-load' "$work/log" || die "no word about NVIDIA's module, which is in use: $(cat "$work/log")"
+! grep -q 'gdrdrv is not loaded' "$work/log" || die "NVIDIA's module is said not to be loaded: $(cat "$work/log")"
 [ "$(stat -c %t:%T "$tree/dev/gdrdrv")" = $nvidia_number ] || die "the node of NVIDIA's module is gone"
 rm "$tree/run/kernel/in_use"
 in_tree_quietly sh -c 'rmmod gdrdrv && gdrdrv-load'

@@ -56,7 +56,8 @@ struct memory {
 };
 
 static struct memory *pinned;
-static PyTypeObject *memory_type, *lease_type;
+/* All interpreters have these types. One may import this again while another has objects of them. */
+static PyTypeObject *memory_type, *lease_type, *word_type;
 
 static PyObject *none(void)
 {
@@ -207,15 +208,17 @@ static bool to_offset(struct memory *memory, PyObject *object, Py_ssize_t *offse
     return *offset >= 0;
 }
 
-/* Returns whether items of this format, in which names are between colons, are Python objects. */
+/* Returns whether items of this format, in which names are between colons, are Python objects. Names of ctypes can have
+ * colons, but its objects have a byte order before their O. */
 static bool has_objects(const char *format)
 {
     bool is_name = false;
+    char before = 0;
 
-    for (; format != NULL && *format != 0; format++) {
+    for (; format != NULL && *format != 0; before = *format++) {
         if (*format == ':')
             is_name = !is_name;
-        else if (*format == 'O' && !is_name)
+        else if (*format == 'O' && (!is_name || before == '<' || before == '>'))
             return true;
     }
     return false;
@@ -856,18 +859,25 @@ static PyMethodDef functions[] = {
 static PyModuleDef module_definition = {
     .m_base = PyModuleDef_HEAD_INIT, .m_name = "gdrcopy._native", .m_size = -1, .m_methods = functions};
 
+static bool make_type(PyTypeObject **type, PyType_Spec *spec)
+{
+    if (*type == NULL)
+        *type = (PyTypeObject *)PyType_FromSpec(spec);
+    return *type != NULL;
+}
+
 PyMODINIT_FUNC PyInit__native(void)
 {
     PyObject *module = PyModule_Create2(&module_definition, PYTHON_API_VERSION);
-    PyObject *word_type = PyType_FromSpec(&word_spec);
 
-    memory_type = (PyTypeObject *)PyType_FromSpec(&memory_spec);
-    lease_type = (PyTypeObject *)PyType_FromSpec(&lease_spec);
-    if (module == NULL || memory_type == NULL || lease_type == NULL || word_type == NULL)
+    if (module == NULL || !make_type(&memory_type, &memory_spec) || !make_type(&lease_type, &lease_spec) ||
+        !make_type(&word_type, &word_spec))
         return NULL;
-    if (PyModule_AddObject(module, "Memory", (PyObject *)memory_type) != 0 ||
-        PyModule_AddObject(module, "Word", word_type) != 0)
-        return NULL;
+    /* The module takes a reference to each. */
     Py_IncRef((PyObject *)memory_type);
+    Py_IncRef((PyObject *)word_type);
+    if (PyModule_AddObject(module, "Memory", (PyObject *)memory_type) != 0 ||
+        PyModule_AddObject(module, "Word", (PyObject *)word_type) != 0)
+        return NULL;
     return module;
 }

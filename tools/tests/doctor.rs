@@ -2,14 +2,17 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::{FAULTY, Output, gdrcopy, library, run};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -550,6 +553,15 @@ fn pod_without_gdrdrv() {
 }
 
 #[test]
+fn apptainer_without_gdrdrv() {
+    for name in ["APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"] {
+        let report = doctor_with(&[(name, "/images/job.sif")], &["--no-gdrdrv"], &[]);
+        report.finds("problem", "gdrdrv", "device node", &["on the host", "apptainer run --bind /dev/gdrdrv"]);
+        report.finds("ok", "machine", "container", &["Apptainer"]);
+    }
+}
+
+#[test]
 fn gvisor_sandbox() {
     let directory = tempfile::tempdir().unwrap();
     let kernel = "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n";
@@ -748,9 +760,61 @@ fn process_that_uses_gdrcopy_is_listed_and_examined() {
 }
 
 #[test]
+fn replaced_library_of_a_process_is_reported() {
+    let directory = directory_with(&library());
+    let file = directory.path().join("libgdrapi.so.2");
+    let holder = Holder::start(&directory);
+    let pid = holder.row["pid"].to_string();
+    fs::remove_file(&file).unwrap();
+    let words = [file.to_str().unwrap(), "removed since", "install"];
+    Report::of(doctor_of(&pid, &[])).finds("warning", "process", "libgdrapi", &words);
+    fs::copy(library(), &file).unwrap();
+    let report = Report::of(doctor_of(&pid, &[])).with_problems(0);
+    report.finds("warning", "process", "libgdrapi", &["this project's", "replaced since", "restart the process"]);
+}
+
+#[test]
+fn path_that_is_not_utf_8_is_searched_also() {
+    let directory = directory_with(&library());
+    let list = [b"/nowhere/\xff:".as_slice(), directory.path().as_os_str().as_bytes()].concat();
+    let mut command = gdrcopy(&[], &["doctor", "--json"]);
+    let report = Report::of(run(command.env("LD_LIBRARY_PATH", OsStr::from_bytes(&list)))).with_problems(0);
+    report.finds("ok", "libgdrapi", "on the path", &[directory.path().to_str().unwrap(), "LD_LIBRARY_PATH"]);
+}
+
+#[test]
 fn process_without_gdrcopy_is_no_user() {
     let pid = std::process::id().to_string();
     Report::of(doctor_of(&pid, &[])).with_problems(1).finds("problem", "process", "libgdrapi", &["none is mapped"]);
+}
+
+#[test]
+fn settings_of_a_process_come_from_its_files_also() {
+    let home = tempfile::tempdir().unwrap();
+    let (file, root) = (home.path().join(".nccl.conf"), format!("/proc/{}/root", std::process::id()));
+    // One byte that is not UTF-8.
+    fs::write(&file, b"# \xff\nNCCL_GDRCOPY_ENABLE=1\n").unwrap();
+    let below_root = format!("{root}{}", file.display());
+    assert!(Path::new(&below_root).exists());
+    let named = home.path().join("named");
+    fs::write(&named, "NCCL_GDRCOPY_ENABLE=0\n").unwrap();
+    let verdict = |verdict: &str, variables: &[(&str, &Path)], words: &[&str]| {
+        let mut sleep = Command::new("sleep");
+        sleep.arg("1000").env_clear().envs(variables.iter().copied()).current_dir(home.path());
+        let mut child = sleep.spawn().unwrap();
+        let report = Report::of(doctor_of(&child.id().to_string(), &["--for", "nccl"]));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        report.finds(verdict, "environment", "NCCL_GDRCOPY_ENABLE", words);
+    };
+    verdict("ok", &[("HOME", home.path())], &["1"]);
+    verdict("problem", &[("HOME", home.path()), ("NCCL_CONF_FILE", &named)], &["0"]);
+    verdict("problem", &[("HOME", home.path()), ("NCCL_CONF_FILE", Path::new("named"))], &["0"]);
+    verdict("problem", &[("HOME", Path::new("/nowhere"))], &["not set"]);
+    // No file of this name can be opened, also by root.
+    let endless = home.path().join("endless");
+    symlink("endless", &endless).unwrap();
+    verdict("unknown", &[("NCCL_CONF_FILE", &endless)], &["endless", "cannot be read"]);
 }
 
 #[test]
@@ -789,6 +853,21 @@ fn file_on_the_path_that_is_no_library_is_reported() {
 }
 
 #[test]
+fn pipe_on_the_path_is_not_opened() {
+    let directory = directory_with(&library());
+    let (pipe, path) = (tempfile::tempdir().unwrap(), |first| search_path(&[first, &directory]));
+    let file = pipe.path().join("libgdrapi.so.2");
+    mkfifo(&file, Mode::S_IRWXU).unwrap();
+    let report = doctor_with(&[("LD_LIBRARY_PATH", &path(&pipe))], &[], &[]);
+    let remove = format!("remove {}", file.display());
+    report.finds("warning", "libgdrapi", "on the path", &["no library", &remove]);
+    report.finds("problem", "self-test", "failed", &["is a pipe"]);
+    let nccl = [("LD_LIBRARY_PATH", &*path(&pipe)), ("NCCL_GDRCOPY_ENABLE", "1")];
+    doctor_with(&nccl, &[], &["--for", "nccl"]).with_problems(0);
+    doctor_with(&nccl, &[], &["--for", "ucx"]).finds("problem", "UCX", "libgdrapi.so.2", &["is a pipe", &remove]);
+}
+
+#[test]
 fn names_that_lead_to_different_files_are_reported() {
     let (one, other) = (directory_with(&library()), directory_with(&library()));
     fs::remove_file(one.path().join("libgdrapi.so")).unwrap();
@@ -808,6 +887,76 @@ fn another_library_first_on_the_path() {
     report.finds("ok", "libgdrapi", "on the path", &[theirs, "another one"]);
     report.finds("ok", "libgdrapi", "on the path", &[here, "this project's"]);
     report.finds("warning", "libgdrapi", "libgdrapi.so.2", &[theirs, "comes before", here, "LD_LIBRARY_PATH"]);
+}
+
+#[test]
+fn remedies_for_another_library_of_one_name() {
+    let other = directory_with(&compile(FAULTY, "one-name.so"));
+    let ours = directory_with(&library());
+    let plain = ours.path().join("libgdrapi.so");
+    fs::remove_file(&plain).unwrap();
+    let library = library();
+    let report = |variables: &[(&str, &str)], arguments: &[&str]| {
+        let usual =
+            [("FAULTY_BEHIND", library.to_str().unwrap()), ("FAULTY", "not at all"), ("NCCL_GDRCOPY_ENABLE", "1")];
+        doctor_with(&[&usual, variables].concat(), &[], arguments).with_problems(0)
+    };
+    let (here, first) = (search_path(&[&ours]), search_path(&[&ours, &other]));
+    let link = format!("ln -s libgdrapi.so.2 {}", plain.display());
+    // This one's directory is the first, but lacks the name.
+    let first = [("LD_LIBRARY_PATH", &*first)];
+    report(&first, &[]).finds("warning", "libgdrapi", "libgdrapi.so", &["add the link", &link]);
+    let nccl = report(&first, &["--for", "nccl"]);
+    nccl.finds("warning", "NCCL", "libgdrapi.so", &["add the link", &link]);
+    assert_eq!(nccl.json["warnings"], 1, "{:#}", nccl.json);
+    // It is the second, and lacks the name.
+    let second = search_path(&[&other, &ours]);
+    let words = ["first on LD_LIBRARY_PATH", &link];
+    report(&[("LD_LIBRARY_PATH", &second)], &[]).finds("warning", "libgdrapi", "libgdrapi.so", &words);
+    // It has the name for the other library.
+    symlink(other.path().join("libgdrapi.so.2"), &plain).unwrap();
+    let link = link.replace("-s", "-sf");
+    report(&[("LD_LIBRARY_PATH", &here)], &[]).finds("warning", "libgdrapi", "libgdrapi.so", &[&link]);
+    // The other one is preloaded.
+    let preloaded = other.path().join("libgdrapi.so.2");
+    let preloaded = preloaded.to_str().unwrap();
+    let variables = [("LD_LIBRARY_PATH", &*here), ("LD_PRELOAD", preloaded)];
+    let remove = format!("remove {preloaded} from LD_PRELOAD");
+    report(&variables, &[]).finds("warning", "libgdrapi", "libgdrapi.so", &[&remove]);
+}
+
+#[test]
+fn library_for_another_cpu_is_no_remedy() {
+    let other = directory_with(&compile(FAULTY, "before-foreign.so"));
+    let foreign = directory_with(&library());
+    let file = foreign.path().join("libgdrapi.so.2");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[18] = 0xf3; // e_machine: RISC-V
+    fs::write(&file, bytes).unwrap();
+    let (path, library) = (search_path(&[&other, &foreign]), library());
+    let variables = [("LD_LIBRARY_PATH", &*path), ("FAULTY_BEHIND", library.to_str().unwrap()), ("FAULTY", "no")];
+    let report = doctor_with(&variables, &[], &[]).with_problems(0);
+    report.finds("ok", "libgdrapi", "libgdrapi.so.2", &[other.path().to_str().unwrap()]);
+}
+
+#[test]
+fn library_that_fails_before_a_right_one() {
+    let old = directory_with(&compile(OLD, "fails-first.so"));
+    let ours = directory_with(&library());
+    let path = search_path(&[&old, &ours]);
+    let enabled = ("NCCL_GDRCOPY_ENABLE", "1");
+    let cure = format!("put {} first on LD_LIBRARY_PATH", search_path(&[&ours]));
+    for arguments in [&[] as &[&str], &["--for", "nccl"]] {
+        let report = doctor_with(&[("LD_LIBRARY_PATH", &path), enabled], &[], arguments).with_problems(1);
+        report.finds("problem", "self-test", "failed", &["gdr_open failed", &cure]);
+        assert!(report.json["steps"][0].as_str().unwrap().contains(&cure), "{:#}", report.json);
+    }
+    // Nothing else is wrong, and there is no other library.
+    let report = doctor_with(&[("LD_LIBRARY_PATH", &search_path(&[&old])), enabled], &[], &["--for", "nccl"]);
+    assert!(!report.json["steps"][0].as_str().unwrap().contains("above"), "{:#}", report.json);
+    // The module is missing. So the library is not to blame.
+    let report = doctor_with(&[("LD_LIBRARY_PATH", &path)], &["--no-gdrdrv"], &[]);
+    report.finds("problem", "self-test", "failed", &["gdr_open failed", "see the problems above"]);
 }
 
 #[test]
@@ -872,6 +1021,31 @@ fn library_that_copies_wrongly() {
         report.finds("problem", "self-test", "failed", &words);
         report.finds("problem", "self-test", "failed", &["do not use this library"]);
     }
+}
+
+#[test]
+fn library_that_prints_is_no_fault() {
+    let talking = compile("tools/tests/talking.c", "talks.so");
+    let directory = directory_with(&library());
+    let (path, talking) = (search_path(&[&directory]), talking.to_str().unwrap().to_owned());
+    // As the banner of a profiler.
+    let variables = [("LD_LIBRARY_PATH", &*path), ("PRELOADED", &*talking)];
+    let mut command = Command::new(common::built("gdremu"));
+    let doctor = env!("CARGO_BIN_EXE_gdrcopy");
+    command.args(["--", "sh", "-c"]).arg(format!("LD_PRELOAD=$PRELOADED:$LD_PRELOAD {doctor} doctor --json"));
+    let output = run(command.envs(variables)).with_status(0);
+    output.prints(&["a banner", "\"usable\": true"]);
+}
+
+#[test]
+fn limit_of_file_sizes_is_named() {
+    let directory = directory_with(&library());
+    let doctor = env!("CARGO_BIN_EXE_gdrcopy");
+    // gdremu writes files itself.
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("ulimit -f 0; exec {doctor} doctor --json --for ucx"));
+    let report = Report::of(run(command.env("LD_LIBRARY_PATH", directory.path())));
+    report.finds("problem", "UCX", "libgdrapi.so.2", &["SIGXFSZ", "ulimit -f"]);
 }
 
 #[test]

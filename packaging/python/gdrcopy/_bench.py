@@ -34,16 +34,24 @@ def _allocate() -> int:
     return address.value
 
 
-def _calls(mapping: Mapping) -> Dict[str, Callable[[], object]]:
-    words, word = memoryview(mapping).cast("Q"), mapping.word(0, 8)
-    small, page, buffer = bytes(8), bytes(4096), bytearray(4096)
+def _calls_of_views(mapping: Mapping) -> Dict[str, Callable[[], object]]:
+    try:
+        words = memoryview(mapping).cast("Q")
+    except BufferError:  # mapped for aligned accesses only
+        return {}
 
     def store() -> None:
         words[0] = 1
 
+    return {"memoryview: store of 8 bytes": store, "memoryview: load of 8 bytes": lambda: words[0]}
+
+
+def _calls(mapping: Mapping) -> Dict[str, Callable[[], object]]:
+    word = mapping.word(0, 8)
+    small, page, buffer = bytes(8), bytes(4096), bytearray(4096)
+
     return {
-        "memoryview: store of 8 bytes": store,
-        "memoryview: load of 8 bytes": lambda: words[0],
+        **_calls_of_views(mapping),
         "Word.store of 8 bytes": lambda: word.store(1),
         "Word.load of 8 bytes": word.load,
         "write of 8 bytes": lambda: mapping.write(small),

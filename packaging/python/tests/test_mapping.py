@@ -2,6 +2,7 @@
 
 import array
 import copy
+import ctypes
 import errno
 import gc
 import pickle
@@ -161,6 +162,16 @@ class Copies(OfOneAllocation):
             self.mapping.read_into(read, 64)
             self.assertEqual(read.tobytes(), written.tobytes())
 
+    def test_copies_refuse_python_objects_of_ctypes(self) -> None:
+        for names in (("a", "b"), ("a:", "b"), ("a::", "b"), ("a:", "b:")):
+            fields = [(names[0], ctypes.c_int), (names[1], ctypes.py_object)]
+            for read in (self.mapping.read_into, self.mapping.write):
+                with self.assertRaisesRegex(TypeError, "without Python objects"):
+                    read(type("Items", (ctypes.Structure,), {"_fields_": fields})())
+        offset = type("Items", (ctypes.Structure,), {"_fields_": [("Offset", ctypes.c_int)]})()
+        self.mapping.read_into(offset)
+        self.assertEqual(bytes(offset), pattern(4))
+
     @needs_numpy
     def test_copies_refuse_python_objects(self) -> None:
         objects = numpy.full(4, None, object)
@@ -284,6 +295,31 @@ class Errors(unittest.TestCase):
             "    print(2)\n"
         )
         self.assertEqual((result.returncode, result.stdout), (0, "1\n2\n"), result.stderr)
+
+    def test_mapping_outlives_the_interpreter_that_imported_first(self) -> None:
+        result = gpu.run_script(
+            "import os, sys\n"
+            "try:\n"
+            "    import _interpreters as interpreters\n"
+            "except ImportError:\n"
+            "    import _xxsubinterpreters as interpreters\n"
+            "def other():\n"
+            "    legacy = sys.version_info >= (3, 13)\n"
+            "    created = interpreters.create('legacy') if legacy else interpreters.create(isolated=False)\n"
+            "    interpreters.run_string(created, 'import gdrcopy; gdrcopy.Mapping, gdrcopy.Word')\n"
+            "    return created\n"
+            "first = other()\n"
+            "import gdrcopy, gpu\n"
+            "gpu.initialize()\n"
+            "mapping = gdrcopy.Mapping((gpu.Allocation(4096).address, 4096))\n"
+            "interpreters.destroy(first)\n"
+            "second = other()\n"
+            "mapping.word(0, 4).store(3)\n"
+            "interpreters.destroy(second)\n"
+            "print(mapping.word(0, 4).load(), memoryview(mapping)[0], flush=True)\n"
+            "os._exit(0)\n"  # Python 3.12.1 crashes at its end if a first importer was destroyed.
+        )
+        self.assertEqual((result.returncode, result.stdout), (0, "3 3\n"), result.stderr)
 
 
 class ForkedChild(OfOneAllocation):

@@ -142,6 +142,11 @@ class Preload(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("--no-such-option", result.stderr)
 
+    def test_tools_for_processes_that_doctor_names(self) -> None:
+        for command in ("ps", "suspend", "resume"):
+            result = self.python("-m", "gdrcopy", command, "--no-such-option")
+            self.assertIn("--no-such-option", result.stderr)
+
     def test_trace_forwards_to_the_bundled_library(self) -> None:
         program = "import ctypes; print(ctypes.CDLL('libgdrapi.so').gdr_get_attribute(None, 1, None))"
         result = self.python("-m", "gdrcopy", "trace", "--", sys.executable, "-c", program)
@@ -154,6 +159,12 @@ class Preload(unittest.TestCase):
         self.assertIn("NCCL_GDRCOPY_ENABLE: 1\n", result.stdout)
         result = self.python("-m", "gdrcopy", "bench")
         self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertRegex(result.stdout, r"\n +\d+  Word.store of 8 bytes\n")
+
+    def test_bench_without_views(self) -> None:
+        result = self.emulated("--platform", "device", "--", sys.executable, "-m", "gdrcopy", "bench")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertNotIn("memoryview", result.stdout)
         self.assertRegex(result.stdout, r"\n +\d+  Word.store of 8 bytes\n")
 
     def test_commands_without_a_driver_fail_with_a_remedy(self) -> None:

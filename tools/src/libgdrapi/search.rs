@@ -2,13 +2,19 @@
 #![forbid(unsafe_code)]
 
 use std::env;
-use std::fs::{self, File};
-use std::io::Read;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::system::files;
+
 /// The place of a library that only the tools find.
 pub(crate) const BESIDE: &str = "its place beside gdrcopy";
+
+/// The places that come first.
+pub(crate) const PRELOADED: &str = "LD_PRELOAD";
+pub(crate) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
 /// The name that linked programs ask for, as do some that call dlopen.
 pub(crate) const SONAME: &str = "libgdrapi.so.2";
@@ -46,8 +52,8 @@ pub(crate) struct Candidate {
 pub(crate) fn candidates() -> Vec<Candidate> {
     let found = |place| move |file: PathBuf| Candidate { place, file };
     let mut all = Vec::new();
-    all.extend(preloaded().map(found("LD_PRELOAD")));
-    all.extend(library_path().map(found("LD_LIBRARY_PATH")));
+    all.extend(preloaded().map(found(PRELOADED)));
+    all.extend(library_path().map(found(LIBRARY_PATH)));
     all.extend(cached().into_iter().map(found("the loader's cache")));
     all.extend(default_directories().map(found("a default directory")));
     if all.iter().all(|candidate| !candidate.file.exists()) {
@@ -61,6 +67,17 @@ pub(crate) fn candidates() -> Vec<Candidate> {
         is_new
     });
     all
+}
+
+/// The file that the loader takes by a name without a directory, if it can load that.
+pub(crate) fn first(name: &str) -> Option<PathBuf> {
+    let candidates = candidates().into_iter().filter(|candidate| candidate.place != BESIDE);
+    let mut files = candidates.filter_map(|candidate| {
+        let file = candidate.file.with_file_name(name);
+        let one = real(&file) == real(&candidate.file);
+        file.exists().then_some(if one { candidate.file } else { file })
+    });
+    files.find(|file| !is_foreign(file))
 }
 
 /// Whose a file is.
@@ -79,7 +96,7 @@ impl Maker {
         let Some(file) = implementation(file) else {
             return Maker::None;
         };
-        let bytes = fs::read(file).unwrap_or_default();
+        let bytes = files::bytes(&file).unwrap_or_default();
         let has = |mark: &[u8]| bytes.windows(mark.len()).any(|window| window == mark);
         match () {
             () if has(MARK_OF_OURS) => Maker::This,
@@ -100,7 +117,7 @@ impl Maker {
 
 /// The file itself, or the library beside an empty object such as the wheel's libgdrapi.so.
 pub(crate) fn implementation(file: &Path) -> Option<PathBuf> {
-    let bytes = fs::read(file).ok()?;
+    let bytes = files::bytes(file).ok()?;
     let has = |mark: &[u8]| bytes.windows(mark.len()).any(|window| window == mark);
     let beside = file.with_file_name(SONAME);
     match bytes.starts_with(ELF) {
@@ -113,9 +130,8 @@ pub(crate) fn implementation(file: &Path) -> Option<PathBuf> {
 pub(crate) fn is_foreign(file: &Path) -> bool {
     // The class, and e_machine.
     let kind = |file: &Path| {
-        let mut header = [0; 20];
-        File::open(file).and_then(|mut file| file.read_exact(&mut header)).ok()?;
-        header.starts_with(ELF).then_some((header[4], header[18], header[19]))
+        let header = files::bytes(file).ok().filter(|bytes| bytes.starts_with(ELF) && bytes.len() >= 20)?;
+        Some((header[4], header[18], header[19]))
     };
     let ours = env::current_exe().ok().and_then(|program| kind(&program));
     matches!((kind(file), ours), (Some(file), Some(ours)) if file != ours)
@@ -141,9 +157,7 @@ fn directories_beside(bin: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 fn preloaded() -> impl Iterator<Item = PathBuf> {
-    let list = env::var("LD_PRELOAD").unwrap_or_default();
-    let files: Vec<PathBuf> = list.split([':', ' ']).map(PathBuf::from).collect();
-    files.into_iter().filter_map(of_preloaded)
+    paths(PRELOADED, b": ").into_iter().filter_map(of_preloaded)
 }
 
 /// The library that a preloaded file brings.
@@ -156,13 +170,15 @@ pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
 }
 
 fn library_path() -> impl Iterator<Item = PathBuf> {
-    let list = env::var("LD_LIBRARY_PATH").unwrap_or_default();
-    let directories = match list.as_str() {
-        "" => Vec::new(),
-        list => list.split([':', ';']).map(PathBuf::from).collect(),
-    };
     // An empty entry is the current directory, as for the loader.
-    directories.into_iter().flat_map(|directory| names_in(&directory))
+    paths(LIBRARY_PATH, b":;").into_iter().flat_map(|directory| names_in(&directory))
+}
+
+/// The entries of a variable, which may not be UTF-8.
+fn paths(variable: &str, separators: &[u8]) -> Vec<PathBuf> {
+    let list = env::var_os(variable).filter(|list| !list.is_empty());
+    let list = list.iter().flat_map(|list| list.as_bytes().split(|byte| separators.contains(byte)));
+    list.map(|path| OsStr::from_bytes(path).into()).collect()
 }
 
 /// Both names in a directory.
@@ -198,6 +214,8 @@ fn default_directories() -> impl Iterator<Item = PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

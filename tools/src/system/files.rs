@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -9,6 +10,14 @@ use std::str::FromStr;
 pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim_end().to_owned())
+}
+
+/// The bytes of a regular file. Others, as pipes, may never end.
+pub(crate) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    match fs::metadata(path)?.is_file() {
+        true => fs::read(path),
+        false => Err(ErrorKind::InvalidInput.into()),
+    }
 }
 
 /// The number that a file holds.

@@ -1,7 +1,8 @@
 //! The names, versions and variables that UCX, NCCL, NVSHMEM, libfabric and DPDK need to use libgdrapi.
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use gdrcopy::Version;
@@ -10,7 +11,7 @@ use nix::unistd::{Uid, User};
 use super::libraries::{self, Environment};
 use super::probe::{Loaded, Wanted};
 use super::report::Finding;
-use crate::libgdrapi::search::{PLAIN_NAME, SONAME};
+use crate::libgdrapi::search::{self, PLAIN_NAME, SONAME};
 use crate::system::files;
 
 /// A program that loads libgdrapi.
@@ -170,29 +171,49 @@ impl Switch {
     }
 }
 
-/// The variables of all engines, or of the one that is to use libgdrapi. Those of defaults are left out.
-pub(super) fn settings(needed: Option<Engine>, environment: &Environment) -> Vec<Finding> {
+/// The variables of all engines, or of the one that is to use libgdrapi. Those of defaults are left out. `unread`
+/// is a file of NCCL that doctor may not read.
+pub(super) fn settings(needed: Option<Engine>, environment: &Environment, unread: Option<&Path>) -> Vec<Finding> {
     let wanted = SWITCHES.iter().filter(|switch| needed.is_none_or(|it| it == switch.engine));
     let rated = wanted.filter_map(|switch| {
         let value = environment.get(switch.name).map(String::as_str);
+        if let (ENABLE, None, Some(file)) = (switch.name, value, unread) {
+            let text = format!("not set, and {} cannot be read: run this as its user", file.display());
+            return Some(Finding::unknown(text).about(ENABLE));
+        }
         let shown = value.is_some() || [ENABLE, UCX_TLS].contains(&switch.name);
         shown.then(|| switch.rate(value, needed.is_some()))
     });
     rated.collect()
 }
 
-/// Adds the variables of NCCL's files of settings, which the environment overrides.
-pub(super) fn add_files_of_nccl(environment: &mut Environment) {
+/// Adds the variables of NCCL's files of settings, which the environment overrides. They are those of a process, or of this
+/// one. Stops at a file that may not be read, and returns it.
+pub(super) fn add_files_of_nccl(environment: &mut Environment, process: Option<u32>) -> Option<PathBuf> {
     let own = environment.get("NCCL_CONF_FILE").filter(|file| !file.is_empty()).map(PathBuf::from);
-    let home = || Some(User::from_uid(Uid::current()).ok()??.dir.join(".nccl.conf"));
-    for file in own.or_else(home).into_iter().chain([PathBuf::from("/etc/nccl.conf")]) {
-        let text = files::text(file).unwrap_or_default();
+    let home = match process {
+        Some(_) => environment.get("HOME").map(PathBuf::from),
+        None => User::from_uid(Uid::current()).ok().flatten().map(|user| user.dir),
+    };
+    let home = home.map(|home| home.join(".nccl.conf"));
+    for file in own.or(home).into_iter().chain([PathBuf::from("/etc/nccl.conf")]) {
+        let seen = match (process, file.strip_prefix("/")) {
+            (Some(pid), Ok(file)) => PathBuf::from(format!("/proc/{pid}/root")).join(file),
+            (Some(pid), Err(_)) => PathBuf::from(format!("/proc/{pid}/cwd")).join(&file),
+            (None, _) => file.clone(),
+        };
+        let text = match files::bytes(&seen) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) if [ErrorKind::NotFound, ErrorKind::InvalidInput].contains(&error.kind()) => continue,
+            Err(_) => return Some(file),
+        };
         for (name, value) in text.lines().filter_map(|line| line.split_once('=')) {
             if SWITCHES.iter().any(|switch| switch.engine == Nccl && switch.name == name) {
                 environment.entry(name.to_owned()).or_insert_with(|| value.to_owned());
             }
         }
     }
+    None
 }
 
 /// Checks the engine's requirements. Returns the file of its library.
@@ -213,9 +234,15 @@ pub(super) fn needs(
             findings.push(Finding::problem(value, remedy).about("version"));
         }
     }
-    findings.extend(settings(Some(engine), environment));
+    findings.extend(settings(Some(engine), environment, None));
     findings.extend(engine.unseen().map(|(subject, text)| Finding::unknown(text).about(subject)));
     (library, findings)
+}
+
+/// How to have the engine load this project's library, if it loads another one by a name.
+pub(super) fn instead(engine: Engine, environment: &Environment) -> Option<String> {
+    let by_path = engine == Dpdk && environment.contains_key(PATH_OF_DPDK);
+    if by_path { None } else { libraries::instead(engine.libraries()) }
 }
 
 /// The library that the engine loads.
@@ -237,7 +264,7 @@ fn library(engine: Engine, environment: &Environment) -> (Option<Loaded>, Vec<Fi
     for &name in engine.libraries() {
         match libraries::load(&Wanted::Name(name.into())) {
             Ok(library) => {
-                let found = Finding::ok(libraries::describe(&library)).about(name);
+                let found = libraries::rate(name, &library, &search::candidates());
                 return (Some(library), vec![found]);
             }
             Err(why) => {

@@ -5,6 +5,7 @@ use gdrcopy::Version;
 use nix::errno::Errno;
 
 use super::backends::Backends;
+use super::host::APPTAINER;
 use super::report::{Cause, Finding};
 use crate::system::files;
 use crate::system::gdrdrv::{Gdrdrv, Installation, NODE, Node, Versions};
@@ -70,6 +71,7 @@ fn describe(node: &Node) -> String {
 fn make_node(container: Option<&str>) -> String {
     String::from(match container {
         Some("Kubernetes") => "pass it into the pod: GDRCOPY_ENABLED=true for NVIDIA's device plugin",
+        Some(APPTAINER) => "pass it into the container: apptainer run --bind /dev/gdrdrv",
         Some(_) => {
             "pass it into the container: --device=/dev/gdrdrv, or NVIDIA_GDRCOPY=enabled with NVIDIA's \
              container toolkit"

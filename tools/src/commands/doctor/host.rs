@@ -96,8 +96,16 @@ const MARKS: [(&str, &str); 5] = [
     ("lxc", "LXC"),
 ];
 
+/// Apptainer, or Singularity, which it was before.
+pub(super) const APPTAINER: &str = "Apptainer";
+
 /// The kind of container that this process is in, if any.
 pub(super) fn container() -> Option<String> {
+    // It passes the variables and files of an outer container on.
+    let variables = ["APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"].map(env::var_os);
+    if variables.iter().any(Option::is_some) || Path::new("/.singularity.d").exists() {
+        return Some(APPTAINER.into());
+    }
     if env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
         return Some("Kubernetes".into());
     }

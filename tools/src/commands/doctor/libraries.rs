@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +10,7 @@ use super::probe::{self, Loaded, Wanted};
 use super::report::Finding;
 use super::variables;
 use crate::libgdrapi::search::{self, Candidate, Maker, PLAIN_NAME, SONAME};
+use crate::system::files;
 
 /// Environment variables and their values.
 pub(super) type Environment = BTreeMap<String, String>;
@@ -102,19 +102,13 @@ pub(super) fn missing(name: &str) -> String {
 
 /// The file that the loader finds first by a name, if it cannot be loaded.
 fn broken(name: &str) -> Option<PathBuf> {
-    let candidates = search::candidates().into_iter().filter(|candidate| candidate.place != search::BESIDE);
-    let mut files = candidates.filter_map(|candidate| {
-        let file = candidate.file.with_file_name(name);
-        let one = search::real(&file) == search::real(&candidate.file);
-        file.exists().then_some(if one { candidate.file } else { file })
-    });
-    let first = files.find(|file| !search::is_foreign(file))?;
+    let first = search::first(name)?;
     load(&Wanted::File(first.clone())).is_err().then_some(first)
 }
 
 /// The remedy for a file that cannot be loaded.
 fn repair(file: &Path) -> String {
-    let refused = File::open(file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    let refused = files::bytes(file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     match refused {
         true => format!("make {} readable for this user", file.display()),
         false => format!("remove {}, or replace it by a library that can be loaded", file.display()),
@@ -157,8 +151,9 @@ fn by_name(candidates: &[Candidate]) -> Vec<Finding> {
             let mut findings = vec![rate(SONAME, &soname, candidates), rate(PLAIN_NAME, &plain, candidates)];
             if search::real(&soname.file) != search::real(&plain.file) {
                 let value = format!("{SONAME} and {PLAIN_NAME} lead to different files");
-                let directory = "one directory with both names first on LD_LIBRARY_PATH";
-                let remedy = format!("have {directory}, or preload its {}", search::PRELOAD_OBJECT);
+                let both = "have one directory with both names first on LD_LIBRARY_PATH, or preload its";
+                let known = findings.iter().find_map(|finding| finding.remedy.clone());
+                let remedy = known.unwrap_or_else(|| format!("{both} {}", search::PRELOAD_OBJECT));
                 findings.push(Finding::warning(value, remedy).about("names"));
             }
             findings
@@ -191,7 +186,8 @@ fn add_link(name: &str, file: &Path) -> String {
     let file = found.map_or(file, |candidate| &candidate.file);
     let target = file.file_name().unwrap_or_default().display();
     let link = file.with_file_name(name);
-    let remedy = format!("add the link: ln -s {target} {}, and run ldconfig", link.display());
+    let replace = if link.symlink_metadata().is_ok() { "f" } else { "" };
+    let remedy = format!("add the link: ln -s{replace} {target} {}, and run ldconfig", link.display());
     remedy + &or_preload(file.parent().unwrap_or(Path::new("/")))
 }
 
@@ -204,23 +200,52 @@ fn or_preload(directory: &Path) -> String {
     }
 }
 
-/// The library that a name leads to, unless one of this project's is behind it.
-fn rate(name: &'static str, library: &Loaded, candidates: &[Candidate]) -> Finding {
+/// The library that a name leads to, with a warning if one of this project's is behind it.
+pub(super) fn rate(name: &'static str, library: &Loaded, candidates: &[Candidate]) -> Finding {
     let value = describe(library);
-    let is_ours = |file: &Path| Maker::of(file) == Maker::This;
-    let hidden = candidates.iter().find(|other| is_ours(&other.file));
-    let finding = match hidden {
-        Some(ours) if !is_ours(&library.file) => Finding::warning(
-            format!("{value} comes before {}", ours.file.display()),
-            how_to_override(ours.file.parent().unwrap_or(Path::new("/"))),
-        ),
-        _ => Finding::ok(value),
+    let finding = match behind(name, &library.file, candidates) {
+        Some((ours, remedy)) => Finding::warning(format!("{value} comes before {}", ours.display()), remedy),
+        None => Finding::ok(value),
     };
     finding.about(name)
 }
 
-/// How to make the loader choose the library in this directory.
-fn how_to_override(directory: &Path) -> String {
+/// How to have the first of these names that leads to a library lead to one of this project's, if it does not.
+/// Without any, how to have the first one lead to a library.
+pub(super) fn instead(names: &[&str]) -> Option<String> {
+    let mut loaded = names.iter().filter_map(|&name| Some((name, load(&Wanted::Name(name.into())).ok()?)));
+    let Some((name, library)) = loaded.next() else {
+        return names.first().map(|name| missing(name));
+    };
+    let candidates = search::candidates();
+    behind(name, &library.file, &candidates).map(|(_, remedy)| remedy)
+}
+
+/// This project's library that is behind another one, to which the name leads, and how to have the name lead there.
+fn behind<'a>(name: &str, library: &Path, candidates: &'a [Candidate]) -> Option<(&'a Path, String)> {
+    let is_ours = |file: &Path| Maker::of(file) == Maker::This && !search::is_foreign(file);
+    if is_ours(library) {
+        return None;
+    }
+    let order = candidates.iter().position(|other| is_ours(&other.file))?;
+    let winner = candidates.iter().position(|other| search::real(&other.file) == search::real(library))?;
+    let (ours, other) = (&candidates[order], &candidates[winner]);
+    let named = ours.file.with_file_name(name);
+    // The cache lists names, not directories, in its order. A preloaded file can be in any directory.
+    let in_order = ours.place == search::LIBRARY_PATH || ours.place != other.place;
+    let first = order < winner && in_order && ours.place != search::PRELOADED;
+    let remedy = match other.place {
+        search::PRELOADED => format!("remove {} from LD_PRELOAD", other.file.display()),
+        _ if is_ours(&named) => how_to_override(&ours.file),
+        _ if first || other.file == named => add_link(name, &ours.file),
+        _ => format!("{}; and {}", add_link(name, &ours.file), how_to_override(&ours.file)),
+    };
+    Some((&ours.file, remedy))
+}
+
+/// How to make the loader choose the library in the directory of this file.
+fn how_to_override(file: &Path) -> String {
+    let directory = file.parent().unwrap_or(Path::new("/"));
     let remedy =
         format!("put {} first on LD_LIBRARY_PATH, or remove the other library from the path", directory.display());
     remedy + &or_preload(directory)

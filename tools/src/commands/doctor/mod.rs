@@ -31,12 +31,14 @@ use clap::Args;
 use gdrcopy_core::variables;
 
 use crate::cuda::survey;
+use crate::libgdrapi::search::SONAME;
 use crate::system;
 use backends::Backends;
 use engines::Engine;
 use libraries::Environment;
 use probe::Wanted;
 use report::{Report, Section, Verdict};
+use self_test::Blame;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -88,8 +90,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn look_at(pid: u32, engine: Option<Engine>) -> Result<Report> {
-    let (process, environment) = process::examine(pid)?;
-    let mut variables = engines::settings(engine, &environment);
+    let (process, mut environment) = process::examine(pid)?;
+    let unread = engines::add_files_of_nccl(&mut environment, Some(pid));
+    let mut variables = engines::settings(engine, &environment, unread.as_deref());
     variables.extend(libraries::settings(&environment));
     let sections = vec![process::section(&process), Section::new("environment that it was started with", variables)];
     let summary = ["uses", "does not use"].map(|uses| format!("process {pid} {uses} GDRCopy"));
@@ -113,7 +116,8 @@ fn examine(options: &Options) -> Report {
     let environment = std::env::vars_os();
     let text = |text: OsString| text.to_string_lossy().into_owned();
     let mut environment: Environment = environment.map(|(name, value)| (text(name), text(value))).collect();
-    engines::add_files_of_nccl(&mut environment);
+    // NCCL may read no more of them than doctor.
+    let _ = engines::add_files_of_nccl(&mut environment, None);
 
     let mut sections = vec![
         Section::new("GPU driver and CUDA", driver::findings(&cuda, nvml.as_ref(), backends)),
@@ -121,7 +125,11 @@ fn examine(options: &Options) -> Report {
     ];
     let of_gpu = |gpu| gpu::section(gpu, nvml.as_ref(), backends, pinned);
     sections.extend(gpus.iter().map(of_gpu));
-    let self_test = |library| Section::new("self-test", self_test::findings(&options.gpus, &library, gpus, backends));
+    let self_test = |sections: &[Section], library, instead: &dyn Fn() -> Option<String>| {
+        let mut above = sections.iter().flat_map(|section| &section.findings);
+        let blame = Blame { others: above.any(|finding| finding.verdict == Verdict::Problem), instead };
+        Section::new("self-test", self_test::findings(&options.gpus, &library, gpus, backends, &blame))
+    };
     if let Some(engine) = options.engine {
         for section in &mut sections {
             section.findings.retain(|finding| finding.verdict == Verdict::Problem);
@@ -131,7 +139,9 @@ fn examine(options: &Options) -> Report {
         let version = version.filter(|_| backends.gdrdrv && !backends.dmabuf_forced);
         let (library, findings) = engines::needs(engine, &environment, version);
         sections.push(Section::new(engine.name(), findings));
-        sections.extend(library.map(|library| self_test(Wanted::File(library.file))));
+        let instead = || engines::instead(engine, &environment);
+        let tested = library.map(|library| self_test(&sections, Wanted::File(library.file), &instead));
+        sections.extend(tested);
         let summary = ["would use", "would not use"];
         let summary = summary.map(|uses| format!("{} {uses} GDRCopy here", engine.name()));
         return Report::new(sections, summary);
@@ -141,9 +151,11 @@ fn examine(options: &Options) -> Report {
     sections.extend([
         Section::new("machine", host::findings(backends, container)),
         Section::new("libgdrapi", libraries::findings(library.as_deref(), &environment)),
-        Section::new("distributed engines", engines::settings(None, &environment)),
-        self_test(library.map_or(Wanted::Default, Wanted::File)),
+        Section::new("distributed engines", engines::settings(None, &environment, None)),
     ]);
+    let instead = || options.library.is_none().then(|| libraries::instead(&[SONAME]))?;
+    let tested = self_test(&sections, library.map_or(Wanted::Default, Wanted::File), &instead);
+    sections.push(tested);
     let summary = ["works", "does not work"].map(|works| format!("gdrcopy {works} here"));
     Report::new(sections, summary)
 }

@@ -2,23 +2,28 @@
 //!
 //! ```text
 //! ask     doctor      starts itself with ARGUMENT, waits, reads the answer
-//! answer  its child   loads the library, tests it, prints the answer as JSON
+//! answer  its child   loads the library, tests it, writes the answer as JSON
 //! ```
 #![forbid(unsafe_code)]
 
 use std::env;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Error, Result, bail};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::cuda::{DeviceBuffer, Gpu, Memory};
+use crate::libgdrapi::search::{self, SONAME};
 use crate::libgdrapi::{CallError, Connection, Library, Loader, Mapped, MappingType, load_by_name};
 use crate::measure::verify::{difference, pattern};
 
@@ -29,8 +34,8 @@ pub(super) const SIZE: usize = 1 << 20;
 const USING_DMA_BUF_MMAP: i32 = 3;
 
 /// The remedy if a probe cannot be started.
-pub(super) const NOT_STARTED: &str = "doctor starts itself for this: allow one more process, and more open files \
-    (ulimit -n)";
+pub(super) const NOT_STARTED: &str = "doctor starts itself for this: allow one more process, more open files \
+    (ulimit -n) and larger files (ulimit -f)";
 
 /// Time limit of a probe; loading CUDA takes seconds with many GPUs.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -94,16 +99,31 @@ impl From<Error> for Failure {
 /// Loads a library in a child process and, if a GPU is named, tests it there. Returns the answer, and the library's log. A
 /// process that dies has failed.
 pub(super) fn ask(library: &Wanted, gpu: Option<i32>) -> Result<(Answer, String)> {
+    let file = match library {
+        Wanted::Default => search::first(SONAME),
+        Wanted::Name(name) => search::first(name),
+        Wanted::File(file) => Some(file.clone()),
+    };
+    // The loader waits until something writes to it.
+    let is_pipe = |file: &PathBuf| fs::metadata(file).is_ok_and(|data| data.file_type().is_fifo());
+    if let Some(pipe) = file.filter(is_pipe) {
+        let failure = Some(Failure::new(format!("{} is a pipe", pipe.display())));
+        return Ok((Answer { failure, ..Answer::default() }, String::new()));
+    }
     let (out, log) = (in_memory("answer")?, in_memory("log")?);
     let mut command = Command::new(env::current_exe()?);
     command.args([ARGUMENT, &serde_json::to_string(&(library, gpu))?]);
     command.env("GDRCOPY_ENABLE_LOGGING", "1");
-    command.stdin(Stdio::null());
-    command.stdout(out.try_clone()?).stderr(log.try_clone()?);
+    // Libraries print to stdout and stderr, as profilers that are preloaded do. None writes to stdin.
+    command.stdin(out.try_clone()?);
+    command.stdout(log.try_clone()?).stderr(log.try_clone()?);
     let end = wait(command.spawn()?)?;
     let log = read(log)?;
     let died = match end {
         None => format!("it did not end within {} seconds", LIMIT.as_secs()),
+        Some(status) if status.signal() == Some(Signal::SIGXFSZ as i32) => {
+            bail!("its process died: {status}: the limit of file sizes is too small")
+        }
         Some(status) => match (status.success(), serde_json::from_str(&read(out)?)) {
             (true, Ok(answer)) => return Ok((answer, log)),
             _ => format!("its process died: {status}"),
@@ -145,12 +165,12 @@ fn read(mut file: File) -> io::Result<String> {
 
 // ---- In its child ----
 
-/// Tests what the argument names, and prints the answer to stdout.
+/// Tests what the argument names, and writes the answer to stdin, which is a file.
 pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
     let (wanted, gpu) = serde_json::from_str(argument)?;
     let mut answer = Answer::default();
     answer.failure = test(&mut answer, &wanted, gpu).err();
-    serde_json::to_writer(io::stdout().lock(), &answer)?;
+    serde_json::to_writer(File::from(io::stdin().as_fd().try_clone_to_owned()?), &answer)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
@@ -49,13 +51,15 @@ fn libraries(process: &Process) -> Vec<Finding> {
     }
     // The process may be in a container.
     let seen = |file: &Path| PathBuf::from(format!("/proc/{}/root{}", process.pid, file.display()));
-    let found = process.libraries.iter().map(|file| {
-        let maker = Maker::of(&seen(file)).describe();
-        Finding::ok(format!("{} ({maker})", file.display()))
-    });
-    let mut findings: Vec<_> = found.collect();
+    // The kernel's mark of a file that is no longer there.
+    let path = |file: &Path| match file.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
+        Some(path) => (PathBuf::from(OsStr::from_bytes(path)), true),
+        None => (file.to_owned(), false),
+    };
+    let files: Vec<_> = process.libraries.iter().map(|file| path(file)).collect();
+    let mut findings: Vec<_> = files.iter().map(|(file, gone)| library(file, &seen(file), *gone)).collect();
     // Without the empty objects that are loaded for their names.
-    let files = process.libraries.iter().map(|file| search::implementation(&seen(file)).unwrap_or(file.into()));
+    let files = files.into_iter().map(|(file, _)| search::implementation(&seen(&file)).unwrap_or(file));
     let files = files.collect::<BTreeSet<_>>().len();
     if files > 1 {
         findings.push(Finding::warning(
@@ -64,6 +68,22 @@ fn libraries(process: &Process) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// `gone`: the process has another file, which had this path.
+fn library(file: &Path, seen: &Path, gone: bool) -> Finding {
+    let value = format!("{} ({})", file.display(), Maker::of(seen).describe());
+    match gone {
+        false => Finding::ok(value),
+        true if seen.exists() => Finding::warning(
+            format!("{value} was replaced since the process loaded it"),
+            "restart the process, which uses the new file then",
+        ),
+        true => Finding::warning(
+            format!("{} was removed since the process loaded it", file.display()),
+            "install libgdrapi again before the process is restarted",
+        ),
+    }
 }
 
 fn device(process: &Process) -> Finding {

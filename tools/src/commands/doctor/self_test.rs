@@ -9,9 +9,24 @@ use super::backends::{Backends, UNSET};
 use super::probe::{self, Answer, Failure, Wanted};
 use super::report::{Cause, Finding};
 use crate::cuda::survey::Gpu;
+use crate::libgdrapi::search::Maker;
+
+/// Causes of a failed test other than the system.
+pub(super) struct Blame<'a> {
+    /// Other problems, which the report lists above.
+    pub(super) others: bool,
+    /// How to get this project's library, if another one was tested.
+    pub(super) instead: &'a dyn Fn() -> Option<String>,
+}
 
 /// Tests the GPUs of these numbers, or all.
-pub(super) fn findings(asked: &[i32], library: &Wanted, gpus: &[Gpu], backends: Backends) -> Vec<Finding> {
+pub(super) fn findings(
+    asked: &[i32],
+    library: &Wanted,
+    gpus: &[Gpu],
+    backends: Backends,
+    blame: &Blame,
+) -> Vec<Finding> {
     let numbers: Vec<_> = match asked {
         [] => gpus.iter().map(|gpu| gpu.device.number).collect(),
         asked => asked.to_vec(),
@@ -23,7 +38,7 @@ pub(super) fn findings(asked: &[i32], library: &Wanted, gpus: &[Gpu], backends: 
     numbers
         .into_iter()
         .map(|number| match exists(number) {
-            true => on_gpu(library, number, backends),
+            true => on_gpu(library, number, backends, blame),
             false => {
                 let remedy = format!("CUDA has {}, counted from 0: nvidia-smi -L lists them", gpus.len());
                 Finding::problem(format!("there is no GPU {number}"), remedy).about("not run")
@@ -32,18 +47,19 @@ pub(super) fn findings(asked: &[i32], library: &Wanted, gpus: &[Gpu], backends: 
         .collect()
 }
 
-fn on_gpu(library: &Wanted, number: i32, backends: Backends) -> Finding {
+fn on_gpu(library: &Wanted, number: i32, backends: Backends, blame: &Blame) -> Finding {
     match probe::ask(library, Some(number)) {
-        Ok((answer, log)) => rate(number, &answer, &log, backends),
+        Ok((answer, log)) => rate(number, &answer, &log, backends, blame),
         Err(error) => Finding::problem(format!("GPU {number}: {error:#}"), probe::NOT_STARTED).about("not run"),
     }
 }
 
-fn rate(number: i32, answer: &Answer, log: &str, backends: Backends) -> Finding {
+fn rate(number: i32, answer: &Answer, log: &str, backends: Backends, blame: &Blame) -> Finding {
     let Answer { mapping, dmabuf, failure, .. } = answer;
     if let Some(failure) = failure {
         let value = format!("GPU {number}: {}", failure.what);
-        let remedy = backend(answer, backends).unwrap_or_else(|| remedy(failure, log));
+        let is_ours = answer.library.as_ref().is_some_and(|library| Maker::of(&library.file) == Maker::This);
+        let remedy = backend(answer, backends).unwrap_or_else(|| remedy(failure, log, blame, is_ours));
         let finding = Finding::problem(value, remedy).about("failed");
         return match failure.corrupted {
             true => finding,
@@ -73,7 +89,12 @@ fn backend(answer: &Answer, backends: Backends) -> Option<String> {
     (refused && backends.dmabuf_forced).then(|| UNSET.into())
 }
 
-fn remedy(failure: &Failure, log: &str) -> String {
+fn remedy(failure: &Failure, log: &str, blame: &Blame, is_ours: bool) -> String {
+    // An errno is of the system.
+    let is_library = failure.errno.is_none() && !blame.others && !is_ours;
+    if let Some(instead) = is_library.then(|| (blame.instead)()).flatten() {
+        return instead;
+    }
     if failure.corrupted {
         return "do not use this library here: use another one (--lib), and report this one".into();
     }
@@ -86,8 +107,10 @@ fn remedy(failure: &Failure, log: &str) -> String {
         Some(Errno::ENOMEM) => "BAR1 or memory is used up: end programs that hold pins",
         Some(Errno::EMFILE) => "no file descriptor is left: raise the limit (ulimit -n)",
         Some(Errno::EOPNOTSUPP) => "this GPU does not support this: see above",
-        Some(_) => "see the problems above, and the kernel log (dmesg)",
-        None => "see the problems above; run a program with GDRCOPY_ENABLE_LOGGING=1 for details",
+        Some(_) if blame.others => "see the problems above, and the kernel log (dmesg)",
+        None if blame.others => "see the problems above; run a program with GDRCOPY_ENABLE_LOGGING=1 for details",
+        Some(_) => "see the kernel log (dmesg)",
+        None => "run a program with GDRCOPY_ENABLE_LOGGING=1 for details",
     }
     .into()
 }
