@@ -153,6 +153,7 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed 
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) build/tools/lib/gdrcopy/libgdrcopy_trace.so
 	scripts/ci/check-abi.sh $(addprefix build/lib/,$(shared) $(gdrx))
+	scripts/ci/check-build.sh
 	scripts/ci/check-install.sh
 	scripts/ci/check-cargo-c.sh
 	scripts/ci/check-crates.sh

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Runs `make demo` in a directory with blanks in its path, with a target in cargo's configuration and in the environment.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. scripts/ci/common.sh
+
+tree="$work/a tree"
+mkdir -p "$tree/.cargo"
+git ls-files -z | tar --null --files-from=- --create | tar --extract --directory="$tree"
+host=$(rustc --version --verbose | sed -n 's/^host: //p')
+printf '[build]\ntarget = "%s"\n' "$host" >"$tree/.cargo/config.toml"
+
+unset CARGO_TARGET_DIR
+quietly make -C "$tree" demo
+rm "$tree/.cargo/config.toml"
+touch "$tree/src/lib.rs"
+CARGO_BUILD_TARGET=$host quietly make -C "$tree" demo
+[ ! -e "$tree/target/release/libgdrapi.so" ] || die "the library is not where cargo builds for a target"
+echo "build: make demo, in a path with blanks, with a target"
