@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <unistd.h>
 
@@ -11,10 +12,10 @@
 static int newer;
 
 /* If set, it does not answer, and 2 is stored here. */
-static volatile int is_stuck;
+static atomic_int is_stuck;
 
 /* If set, pins are counted here, and the second waits until it is 0 again. */
-static volatile int holds_pins;
+static atomic_int holds_pins;
 
 /* The library calls this, because symbols of programs come first. */
 int ioctl(int fd, unsigned long command, ...)

@@ -571,14 +571,14 @@ static void *asks_for_the_first(void *is_answered)
     gdr_info_t info;
 
     CHECK_OK(gdr_get_info(g, pins[0].handle, &info));
-    *(volatile int *)is_answered = 1;
+    *(atomic_int *)is_answered = 1;
     return NULL;
 }
 
 /* Programs continue when a call succeeds. */
 static void info_waits_until_all_pins_are_resumed(void)
 {
-    static volatile int is_answered;
+    static atomic_int is_answered;
     pthread_t resuming, asking;
     int was_answered;
 
@@ -591,7 +591,7 @@ static void info_waits_until_all_pins_are_resumed(void)
         resuming = start_thread(resumes, NULL);
         while (holds_pins != 3)
             usleep(1000);
-        asking = start_thread(asks_for_the_first, (void *)&is_answered);
+        asking = start_thread(asks_for_the_first, &is_answered);
         usleep(100000);
         was_answered = is_answered;
         holds_pins = 0;
