@@ -97,7 +97,7 @@ impl PinState {
         Ok(())
     }
 
-    /// Takes its mapping away, and unpins it. After an error it is as it was, or, with `LostBySuspension`, lost.
+    /// Takes its mapping away, and unpins it. After an error it is as it was, or suspended.
     pub(crate) fn suspend(&self) -> Result<()> {
         let mut state = self.state.lock();
         let Range::Pinned(range) = &state.range else {
@@ -112,14 +112,10 @@ impl PinState {
         if let Err(error) = range.unpin() {
             let reserved = Reservations::read().ok();
             let mapping = state.mapping.as_ref();
-            let again = mapping.map_or(Ok(()), |mapping| mapping.make_again(&**range, reserved.as_ref()));
-            let Err(why) = again else {
-                return Err(error);
-            };
-            self.log_loss(&why);
-            state.range = Range::Gone;
-            log::error!("the suspension failed: {error}");
-            return Err(Error::LostBySuspension { pins: 1 });
+            if mapping.is_some_and(|mapping| mapping.make_again(&**range, reserved.as_ref()).is_err()) {
+                state.range = Range::Suspended { freed };
+            }
+            return Err(error);
         }
         state.range = Range::Suspended { freed };
         Ok(())
@@ -137,19 +133,15 @@ impl PinState {
             mapping.map_or(Ok(()), |mapping| mapping.make_again(&*range, reserved))?;
             Ok(range)
         });
+        let (address, size) = (self.request.address, self.request.size);
         state.range = restored.map_or_else(
             |error| {
-                self.log_loss(&error);
+                log::error!("the pin of {address:#x}+{size:#x} is not restored: {error}");
                 Range::Gone
             },
             Range::Pinned,
         );
         matches!(state.range, Range::Pinned(_))
-    }
-
-    fn log_loss(&self, why: &Error) {
-        let PinRequest { address, size, .. } = self.request;
-        log::error!("the pin of {address:#x}+{size:#x} is not restored: {why}");
     }
 
     /// How it is mapped now.

@@ -97,14 +97,10 @@ pub fn suspend() -> Result<()> {
     let pins = process.pins.all();
     if let Err(error) = pins.iter().try_for_each(|pin| pin.suspend()) {
         let lost = restore(&pins, Reservations::read().ok().as_ref());
-        return Err(match error {
-            Error::LostBySuspension { pins } => Error::LostBySuspension { pins: pins + lost },
-            error if lost == 0 => error,
-            error => {
-                log::error!("the suspension failed: {error}");
-                Error::LostBySuspension { pins: lost }
-            }
-        });
+        if lost > 0 {
+            log::error!("the suspension failed: {error}");
+        }
+        return Err(if lost == 0 { error } else { Error::LostBySuspension { pins: lost } });
     }
     process.backends.all().iter().for_each(|backend| backend.suspend());
     log::info!("suspended {} pins", pins.len());
