@@ -3,6 +3,7 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -130,8 +131,9 @@ pub(crate) fn implementation(file: &Path) -> Option<PathBuf> {
 pub(crate) fn is_foreign(file: &Path) -> bool {
     // The class, and e_machine.
     let kind = |file: &Path| {
-        let header = files::bytes(file).ok().filter(|bytes| bytes.starts_with(ELF) && bytes.len() >= 20)?;
-        Some((header[4], header[18], header[19]))
+        let mut header = [0; 20];
+        files::open(file).and_then(|mut file| file.read_exact(&mut header)).ok()?;
+        header.starts_with(ELF).then_some((header[4], header[18], header[19]))
     };
     let ours = env::current_exe().ok().and_then(|program| kind(&program));
     matches!((kind(file), ours), (Some(file), Some(ours)) if file != ours)

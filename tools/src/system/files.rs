@@ -1,8 +1,8 @@
 //! Small files of the kernel in /proc and /sys.
 #![forbid(unsafe_code)]
 
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -12,12 +12,18 @@ pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
     Some(text.trim_end().to_owned())
 }
 
-/// The bytes of a regular file. Others, as pipes, may never end.
-pub(crate) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+/// Opens a regular file. Others, as pipes, may never end.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
     match fs::metadata(path)?.is_file() {
-        true => fs::read(path),
+        true => File::open(path),
         false => Err(ErrorKind::InvalidInput.into()),
     }
+}
+
+/// The bytes of a regular file.
+pub(crate) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes).map(|_| bytes)
 }
 
 /// The number that a file holds.

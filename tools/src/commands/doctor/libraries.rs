@@ -108,7 +108,7 @@ fn broken(name: &str) -> Option<PathBuf> {
 
 /// The remedy for a file that cannot be loaded.
 fn repair(file: &Path) -> String {
-    let refused = files::bytes(file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    let refused = files::open(file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     match refused {
         true => format!("make {} readable for this user", file.display()),
         false => format!("remove {}, or replace it by a library that can be loaded", file.display()),
