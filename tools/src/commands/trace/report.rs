@@ -5,6 +5,7 @@ use std::env;
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use gdrcopy_core::variables::DMA_READ;
 use gdrcopy_trace_tables::{Function, ticks};
 use nix::errno::Errno;
 use serde::Serialize;
@@ -64,7 +65,7 @@ impl<'a> Report<'a> {
         let mut summary = |processes: &[&Recorded], seconds, until_last_call| {
             let summary = Summary::of(processes, seconds, run.rate, known);
             let mut summary = Summary { until_last_call, ..summary };
-            summary.advice = advice::of(&summary, env::var_os("GDRCOPY_DMA_READ").is_some());
+            summary.advice = advice::of(&summary, env::var_os(DMA_READ.name).is_some());
             summary
         };
         let processes: Vec<_> = recorded
@@ -176,6 +177,9 @@ impl<'a> Report<'a> {
                 counted(more as u64, "process")
             );
         }
+        if self.total().is_some_and(|total| !total.copies.is_empty()) {
+            text += "\nA write returns before all of its data has left the CPU; a read has its data.\n";
+        }
         if self.total().is_some_and(|total| total.maps > 0) {
             text += "\nLoads and stores of the program itself to a mapping are not seen.\n";
         }
@@ -221,7 +225,6 @@ impl Summary {
         }
         if !self.copies.is_empty() {
             let _ = writeln!(text, "{}", self.copy_table());
-            text.push_str("A write returns before all of its data has left the CPU; a read has its data.\n\n");
         }
         if self.failed_copies > 0 {
             let _ = writeln!(text, "copies that failed: {}\n", self.failed_copies);

@@ -1,6 +1,7 @@
 //! Numbers of what one process did with libgdrapi, or several in sum.
 #![forbid(unsafe_code)]
 
+use gdrcopy::MappingType;
 use gdrcopy_trace_tables::{BUCKETS, Class, FUNCTIONS, Function, SIZES, Wrong, bucket_bounds};
 use serde::Serialize;
 
@@ -114,7 +115,6 @@ pub(crate) struct Misuse {
 }
 
 const MAPPING_TYPES: [&str; 4] = ["of unknown type", "write-combining", "cached", "device"];
-const CACHED: u64 = 2;
 
 impl Summary {
     /// Sums up processes that took this time in sum.
@@ -189,7 +189,7 @@ impl Summary {
             self.in_rows.push((in_rows, pinned_by.clone()));
             self.again.push((get(&pin.pins).saturating_sub(1), pinned_by.clone()));
             let is_mapped = get(&pin.maps) > 0;
-            if get(&pin.mapping_type) == CACHED {
+            if get(&pin.mapping_type) == MappingType::Caching as u64 {
                 self.cached_reads += count(1);
             }
             let name = MAPPING_TYPES.get(get(&pin.mapping_type) as usize);
