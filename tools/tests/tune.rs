@@ -1,14 +1,77 @@
-//! tune: the settings it prints, in the syntax of UCX, and its warning on an emulated GPU.
+//! tune: the settings it prints, its pairs of a stand-in for UCX's programs, and its warning on an emulated GPU.
+//! `make consumers` runs it with UCX itself.
 
 mod common;
 
-use std::process::Command;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
 
 use common::{Output, corrupted, gdrcopy, lib, run};
 
-/// Runs tune with the library of this workspace.
+/// Runs tune with the library of this workspace, and without UCX.
 fn tune(options: &[&str]) -> Output {
-    run(gdrcopy(&[], &["tune", "--budget=1", &lib()]).args(options))
+    run(gdrcopy(&[], &["tune", "--budget=4", &lib()]).args(options).env("PATH", "/nowhere"))
+}
+
+/// A directory with ucx_perftest.c and an ucx_info.
+struct Ucx(TempDir);
+
+const INFO: &str = "# Library version: 1.22.0\n#      Transport: gdr_copy\nUCX_RNDV_THRESH=intra:auto,inter:auto\n\
+                    UCX_GDR_COPY_BW=get_dedicated:250.00MBps\n";
+
+impl Ucx {
+    fn new(info: &str) -> Ucx {
+        let ucx = Ucx(tempfile::tempdir().unwrap());
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ucx_perftest.c");
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-Wall", "-Wextra", "-Werror", source, "-o"]).arg(ucx.path("ucx_perftest"));
+        assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
+        fs::write(ucx.path("ucx_info"), format!("#!/bin/sh\necho '{info}'\n")).unwrap();
+        fs::set_permissions(ucx.path("ucx_info"), PermissionsExt::from_mode(0o755)).unwrap();
+        ucx
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// tune with it.
+    fn tune(&self, emulated: &[&str], budget: u32, variables: &[(&str, &str)]) -> Command {
+        let mut command = gdrcopy(emulated, &["tune", &lib(), "--cpu=0", &format!("--budget={budget}"), "--ucx"]);
+        command.arg(self.0.path()).envs(variables.iter().copied());
+        command
+    }
+}
+
+/// The value of a setting, if there is one.
+fn setting<'a>(output: &'a Output, name: &str) -> Option<&'a str> {
+    output.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// The row of a size in the table of messages.
+fn row(output: &Output, route: &str, size: &str) -> Vec<String> {
+    let rows = output.stdout.lines().map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    let mut rows = rows.filter(|row| row.len() > 3 && row[1] == route && row[2] == size);
+    rows.next().unwrap_or_else(|| panic!("{route} {size}: {output:?}")).split_off(3)
+}
+
+/// Times of messages where eager is faster up to 4 KiB.
+fn times() -> String {
+    let mut times = String::new();
+    for size in [256, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 65536, 1 << 20] {
+        let (eager, rendezvous) = if size <= 4096 { (1, 9) } else { (90, 9) };
+        times += &format!("cuda,cuda default {size} 9\ncuda,cuda model {size} 9\n");
+        times += &format!("cuda,cuda eager {size} {eager}\ncuda,cuda rendezvous {size} {rendezvous}\n");
+    }
+    times
 }
 
 /// The number between `before` and `after`.
@@ -21,6 +84,8 @@ fn number(text: &str, before: &str, after: &str) -> f64 {
 #[test]
 fn text_is_a_shell_fragment_with_the_settings() {
     let output = tune(&[]).with_status(0);
+    output.reports(&["no ucx_perftest on the path", "--ucx"]);
+    output.prints(&["# no ucx_perftest on the path"]);
     let sourced = Command::new("env")
         .args(["-i", "sh", "-euc"])
         .arg(format!("{}\necho \"$UCX_GDR_COPY_BW $UCX_GDR_COPY_LAT $NCCL_GDRCOPY_ENABLE\"", output.stdout))
@@ -31,10 +96,127 @@ fn text_is_a_shell_fragment_with_the_settings() {
     let [bandwidth, latency, "1"] = values[..] else {
         panic!("{sourced:?} of {output:?}");
     };
-    assert!(number(bandwidth, "get_dedicated:", "MBs,put_shared:") > 0.0);
+    assert!(number(bandwidth, "0MBs,get_dedicated:", "MBs,put_shared:") > 0.0);
     assert!(number(bandwidth, ",put_shared:", "MBs") > 0.0);
-    assert!(number(latency, "get:", "us,put:") > 0.0);
-    assert!(number(latency, ",put:", "us") > 0.0);
+    assert!(number(latency, "get:", "ns,put:") > 0.0);
+    assert!(number(latency, ",put:", "ns") > 0.0);
+}
+
+#[test]
+fn threshold_is_that_of_the_measured_messages() {
+    let ucx = Ucx::new(INFO);
+    // The settings of an earlier run do not reach the defaults.
+    let variables = [("FAKE_TIMES", &times()[..]), ("UCX_RNDV_THRESH", "1m"), ("UCX_GDR_COPY_BW", "bad")];
+    let output = run(&mut ucx.tune(&[], 100, &variables)).with_status(0);
+    assert_eq!(setting(&output, "UCX_RNDV_THRESH"), Some("auto,intra:4097"), "{output:?}");
+    assert!(setting(&output, "UCX_GDR_COPY_BW").is_some());
+    output.prints(&["median of 5 runs"]);
+    assert_eq!(row(&output, "cuda", "4096"), ["9.00", "9.00", "1.00", "9.00"]);
+    output.reports(&["measuring messages of UCX 1.22.0"]);
+}
+
+#[test]
+fn gpus_have_a_route_between_them() {
+    let ucx = Ucx::new(INFO);
+    let times = times();
+    let output = run(&mut ucx.tune(&["--profile=two-gpus"], 100, &[("FAKE_TIMES", &times)])).with_status(0);
+    output.prints(&["# cuda 0-1"]);
+    assert_eq!(setting(&output, "UCX_RNDV_THRESH"), Some("auto,intra:4097"), "{output:?}");
+}
+
+#[test]
+fn faults_of_ucx_give_no_threshold_but_a_reason() {
+    for (fake, reason) in [
+        ("fail", "cuda, Default: ucx_perftest: exit status: 255: [1] UCX  ERROR no usable transports"),
+        ("silent", "no time of 256, 1024, "),
+        ("garbage", "no time of 256, "),
+        ("deaf", "ucx_perftest does not listen: [1] UCX  ERROR server failed. bind() failed"),
+    ] {
+        let ucx = Ucx::new(INFO);
+        let output = run(&mut ucx.tune(&[], 100, &[("FAKE", fake), ("FAKE_TIMES", &times())])).with_status(0);
+        output.reports(&[reason]);
+        assert_eq!(setting(&output, "UCX_RNDV_THRESH"), None, "{fake}: {output:?}");
+    }
+}
+
+#[test]
+fn port_that_is_in_use_is_replaced() {
+    let ucx = Ucx::new(INFO);
+    let once = ucx.path("once");
+    fs::write(&once, "").unwrap();
+    let variables = [("FAKE", "busy"), ("FAKE_ONCE", once.to_str().unwrap()), ("FAKE_TIMES", &times())];
+    let output = run(&mut ucx.tune(&[], 100, &variables)).with_status(0);
+    assert!(!once.exists());
+    assert_eq!(setting(&output, "UCX_RNDV_THRESH"), Some("auto,intra:4097"), "{output:?}");
+}
+
+#[test]
+fn size_that_fails_is_left_out() {
+    let ucx = Ucx::new(INFO);
+    let times = times();
+    for (memory, route) in [("host", "host"), ("cuda,cuda", "cuda")] {
+        let variables = [("FAKE", "skip"), ("FAKE_MEMORY", memory), ("FAKE_TIMES", &times)];
+        let output = run(&mut ucx.tune(&[], 100, &variables)).with_status(0);
+        output.reports(&["no time of 8192 bytes: "]);
+        assert_eq!(row(&output, route, "8192"), ["-"; 4]);
+        assert_eq!(setting(&output, "UCX_RNDV_THRESH"), Some("auto,intra:4097"), "{output:?}");
+    }
+}
+
+#[test]
+fn ucx_that_cannot_be_tuned_is_named() {
+    for (info, reason) in [
+        ("# Library version: 1.13.1", "UCX 1.13.1 does not know UCX_GDR_COPY_BW"),
+        (&INFO.replace("gdr_copy", "tcp"), "UCX 1.22.0 cannot use gdr_copy here"),
+        (&INFO.replace("intra:auto,inter:auto", "auto"), "UCX 1.22.0 has no threshold for messages within a node"),
+    ] {
+        let output = run(&mut Ucx::new(info).tune(&[], 4, &[])).with_status(0);
+        output.reports(&[reason]);
+        output.prints(&[&format!("# {reason}"), "\nUCX_GDR_COPY_BW="]);
+        assert_eq!(setting(&output, "UCX_RNDV_THRESH"), None, "{output:?}");
+    }
+}
+
+/// Processes that run with this name.
+fn running(name: &str) -> usize {
+    let processes =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
+    processes.filter(|line| line.starts_with(name.as_bytes())).count()
+}
+
+#[test]
+fn hanging_pairs_end_with_the_budget() {
+    let ucx = Ucx::new(INFO);
+    let sleep = format!("sleeper-of-{}-budget", std::process::id());
+    for fake in ["hang", "endless"] {
+        let output = run(&mut ucx.tune(&[], 4, &[("FAKE", fake), ("FAKE_SLEEP", &sleep)])).with_status(0);
+        assert_eq!(setting(&output, "UCX_RNDV_THRESH"), None, "{output:?}");
+        assert!(setting(&output, "UCX_GDR_COPY_BW").is_some());
+        assert_eq!(running(&sleep), 0);
+    }
+}
+
+#[test]
+fn interrupt_ends_pairs_and_all_that_they_started() {
+    let ucx = Ucx::new(INFO);
+    let sleep = format!("sleeper-of-{}-interrupt", std::process::id());
+    let mut command = ucx.tune(&[], 3600, &[("FAKE", "hang"), ("FAKE_SLEEP", &sleep)]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while running(&sleep) == 0 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    // gdremu forwards it.
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    let output = Output::from(child.wait_with_output().unwrap()).with_status(130);
+    assert_eq!(output.stdout, "");
+    output.reports(&["interrupted: no settings"]);
+    assert_eq!(running(&sleep), 0);
+}
+
+#[test]
+fn directory_without_ucx_is_refused() {
+    let empty = tempfile::tempdir().unwrap();
+    tune(&["--ucx", empty.path().to_str().unwrap()]).with_status(2).reports(&["has no bin/ucx_perftest"]);
 }
 
 #[test]
@@ -85,7 +267,7 @@ fn emulated_gpu_makes_the_numbers_meaningless() {
 
 #[test]
 fn wrong_copies_give_no_settings() {
-    let output = corrupted("tune", "wrong", &["--budget=1"]).with_status(1);
+    let output = corrupted("tune", "wrong", &["--budget=4"]).with_status(1);
     assert_eq!(output.stdout, "");
     output.reports(&["gdr_copy_from_mapping of "]);
 }

@@ -24,9 +24,22 @@ impl CpuList {
     pub(crate) fn pin_to_first(&self) -> Result<()> {
         restrict_to(&self.0[..1])
     }
+
+    /// The CPUs of two processes that work together: the first two, or else the first one and one of `others`, which is
+    /// not the next one if there are more, as that can be the same core.
+    pub(crate) fn two(&self, others: &[usize]) -> [usize; 2] {
+        let first = self.0[0];
+        if let Some(&second) = self.0.get(1) {
+            return [first, second];
+        }
+        let later = others.iter().copied().find(|&cpu| cpu > first + 1);
+        let other = later.or(others.iter().copied().find(|&cpu| cpu != first));
+        [first, other.unwrap_or(first)]
+    }
 }
 
-fn restrict_to(cpus: &[usize]) -> Result<()> {
+/// Lets the calling thread, and what it starts later, run on these CPUs.
+pub(crate) fn restrict_to(cpus: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         set.set(cpu).with_context(|| format!("CPU {cpu}"))?;
@@ -54,7 +67,7 @@ impl FromStr for CpuList {
 }
 
 /// The CPUs that the calling thread may run on.
-fn allowed() -> Option<Vec<usize>> {
+pub(crate) fn allowed() -> Option<Vec<usize>> {
     let set = sched_getaffinity(Pid::from_raw(0)).ok()?;
     let cpus = (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false));
     Some(cpus.collect())
@@ -106,6 +119,15 @@ pub(crate) fn node_warning(cpu: usize, cpu_node: Option<usize>, gpu_node: Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_processes_get_two_cpus_of_different_cores() {
+        let two = |list: &str, others: &[usize]| list.parse::<CpuList>().unwrap().two(others);
+        assert_eq!(two("4,6,8", &[1]), [4, 6]);
+        assert_eq!(two("4", &[0, 4, 5, 6]), [4, 6]);
+        assert_eq!(two("1", &[0, 1]), [1, 0]);
+        assert_eq!(two("0", &[0]), [0, 0]);
+    }
 
     #[test]
     fn cpu_lists_contain_numbers_and_ranges() {

@@ -1,0 +1,114 @@
+//! Child processes that end by themselves, at a deadline or at Ctrl-C, with all that they started.
+#![forbid(unsafe_code)]
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::system::interrupt::Interrupt;
+
+/// How often a child, and Ctrl-C, are looked for.
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
+
+/// More output than this is nothing that can be read.
+const MAX_OUTPUT: u64 = 1 << 20;
+
+/// Ctrl-C was pressed.
+#[derive(Debug)]
+pub(super) struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
+        out.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// The end of the time that children have.
+#[derive(Clone, Copy)]
+pub(super) struct Limit<'a> {
+    pub(super) interrupt: &'a Interrupt,
+    pub(super) deadline: Instant,
+}
+
+impl Limit<'_> {
+    /// Sleeps a moment. It is an error if Ctrl-C was pressed or the time is over.
+    pub(super) fn pause(&self) -> Result<()> {
+        thread::sleep(PAUSE);
+        if self.interrupt.requested() {
+            return Err(Interrupted.into());
+        }
+        if Instant::now() >= self.deadline {
+            bail!("it did not end in time");
+        }
+        Ok(())
+    }
+}
+
+/// A child, the leader of a process group.
+pub(super) struct Running {
+    child: Child,
+    /// Takes what it prints, so that it does not wait for that.
+    reader: Option<JoinHandle<String>>,
+}
+
+impl Running {
+    pub(super) fn start(command: &mut Command) -> Result<Running> {
+        let (output, input) = std::io::pipe()?;
+        command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).process_group(0);
+        let name = command.get_program().display().to_string();
+        let child = command.spawn().context(name)?;
+        // The command has the pipe's input, and would keep the reader from its end.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let reader = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = output.take(MAX_OUTPUT).read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        Ok(Running { child, reader: Some(reader) })
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn status(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Waits for its end.
+    pub(super) fn wait(&mut self, limit: &Limit) -> Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.status()? {
+                return Ok(status);
+            }
+            limit.pause()?;
+        }
+    }
+
+    /// Ends it, and returns what it printed.
+    pub(super) fn output(mut self) -> String {
+        self.end();
+        let Some(reader) = self.reader.take() else {
+            return String::new();
+        };
+        reader.join().unwrap_or_default()
+    }
+
+    fn end(&mut self) {
+        let group = Pid::from_raw(self.child.id().cast_signed());
+        // Fails if all of them have ended.
+        let _ = killpg(group, Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,280 @@
+//! Pairs of UCX's `ucx_perftest`, which send messages to each other.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::children::{Interrupted, Limit, Running};
+use super::settings::Setting;
+use super::threshold::{Messages, Mode};
+use super::ucx::{self, Ucx};
+use crate::measure::session::Setup;
+use crate::output::progress_bar;
+use crate::system::cpu;
+
+/// Sizes of messages. The last one is none that a threshold may have; it shows what rendezvous does beyond.
+const SIZES: [usize; 10] = [256, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 65536, 1 << 20];
+const MESSAGES: usize = 500;
+/// A pair that takes longer hangs.
+const PAIR: Duration = Duration::from_secs(20);
+const ROUNDS: usize = 5;
+const ATTEMPTS: usize = 3;
+
+/// The route between host memory.
+pub(super) const HOST: &str = "host";
+
+/// Sizes and nanoseconds.
+type Times = Vec<(usize, f64)>;
+
+/// Two processes with memory of this kind.
+struct Route {
+    name: String,
+    memory: &'static str,
+    /// CUDA_VISIBLE_DEVICES of each.
+    gpus: Option<[String; 2]>,
+}
+
+pub(super) struct Pairs<'a> {
+    pub(super) ucx: &'a Ucx,
+    /// The CPU of each process.
+    pub(super) cpus: Option<[usize; 2]>,
+    /// The CPUs that tune may run on.
+    pub(super) allowed: &'a [usize],
+    pub(super) limit: Limit<'a>,
+}
+
+#[derive(Default)]
+pub(super) struct Measured {
+    pub(super) messages: Vec<Messages>,
+    pub(super) notes: Vec<String>,
+}
+
+impl Pairs<'_> {
+    /// Runs pairs of all routes and modes in turn, until the time is over. `model` is the settings of the model.
+    pub(super) fn measure(&self, setup: &Setup, model: &[Setting]) -> Result<Measured> {
+        let routes = routes(setup);
+        let modes = Mode::ALL.map(|(mode, _)| match mode {
+            Mode::Default => Vec::new(),
+            Mode::Model => model.to_vec(),
+            Mode::Eager => [model, &[Setting::threshold("inf")]].concat(),
+            Mode::Rendezvous => [model, &[Setting::threshold(0)]].concat(),
+        });
+        let mut measured = Measured::default();
+        for route in &routes {
+            let row = |size_bytes| Messages { route: route.name.clone(), size_bytes, runs_ns: Default::default() };
+            measured.messages.extend(SIZES.map(row));
+        }
+        let progress = progress_bar(ROUNDS * routes.len() * modes.len());
+        // Those of no use, and those that failed.
+        let mut left_out = vec![(0, Mode::Model as usize)];
+        for round in 0..ROUNDS {
+            let begin = Instant::now();
+            for (number, route) in routes.iter().enumerate() {
+                for (mode, settings) in modes.iter().enumerate() {
+                    progress.set_message(format!("UCX, {}, {}", route.name, Mode::ALL[mode].1.to_lowercase()));
+                    progress.inc(1);
+                    if left_out.contains(&(number, mode)) {
+                        continue;
+                    }
+                    let (times, failure) = self.pair(route, settings)?;
+                    for (size, ns) in times {
+                        let mut rows = measured.messages[number * SIZES.len()..][..SIZES.len()].iter_mut();
+                        let Some(row) = rows.find(|row| row.size_bytes == size) else {
+                            continue;
+                        };
+                        row.runs_ns[mode].push(ns);
+                    }
+                    if Instant::now() >= self.limit.deadline {
+                        progress.finish_and_clear();
+                        if round == 0 {
+                            // Comparisons need all modes.
+                            measured.messages.clear();
+                            measured
+                                .notes
+                                .push("UCX's messages are not measured: --budget is too short for them".into());
+                        }
+                        return Ok(measured);
+                    }
+                    if let Some(failure) = failure {
+                        left_out.push((number, mode));
+                        measured.notes.push(format!("{}, {}: {failure}", route.name, Mode::ALL[mode].1));
+                    }
+                }
+            }
+            if Instant::now() + begin.elapsed() >= self.limit.deadline {
+                break;
+            }
+        }
+        progress.finish_and_clear();
+        Ok(measured)
+    }
+
+    /// The times of all sizes that a pair has measured, in nanoseconds, and why it has not measured all. An error is
+    /// one of tune.
+    fn pair(&self, route: &Route, settings: &[Setting]) -> Result<(Times, Option<String>)> {
+        let mut list = tempfile::NamedTempFile::new()?;
+        let mut tests = String::new();
+        for size in SIZES {
+            let count = if size > 65536 { MESSAGES / 10 } else { MESSAGES };
+            let _ = writeln!(tests, "{size} -t tag_lat -m {} -s {size} -n {count} -w {}", route.memory, count / 10);
+        }
+        list.write_all(tests.as_bytes())?;
+        let limit = Limit { deadline: self.limit.deadline.min(Instant::now() + PAIR), ..self.limit };
+        let mut output = String::new();
+        let result = self.run(route, settings, list.path(), &limit, &mut output);
+        if self.cpus.is_some() {
+            cpu::restrict_to(self.allowed)?;
+        }
+        let times: Times = output.lines().filter_map(time).collect();
+        let failure = match result {
+            Err(error) if error.is::<Interrupted>() => return Err(error),
+            Err(error) => Some(format!("{error:#}")),
+            Ok(()) if times.len() < SIZES.len() => {
+                let missing = SIZES.iter().filter(|&&size| times.iter().all(|&(measured, _)| measured != size));
+                let missing: Vec<_> = missing.map(usize::to_string).collect();
+                Some(format!("no time of {} bytes: {}", missing.join(", "), ucx::last_words(&output)))
+            }
+            Ok(()) => None,
+        };
+        Ok((times, failure))
+    }
+
+    /// Runs a pair, and adds the output of its client.
+    fn run(&self, route: &Route, settings: &[Setting], tests: &Path, limit: &Limit, output: &mut String) -> Result<()> {
+        let (mut server, port) = self.server(route, settings, tests, limit)?;
+        let mut client = self.start(1, route, settings, tests, port, Some(Ipv4Addr::LOCALHOST))?;
+        let waited = client.wait(limit);
+        output.push_str(&client.output());
+        let status = waited?;
+        ensure!(status.success(), "ucx_perftest: {status}: {}", ucx::last_words(output));
+        // It ends with its client.
+        let status = server.wait(limit)?;
+        ensure!(status.success(), "server of ucx_perftest: {status}: {}", ucx::last_words(&server.output()));
+        Ok(())
+    }
+
+    /// A server that listens, and its port.
+    fn server(&self, route: &Route, settings: &[Setting], tests: &Path, limit: &Limit) -> Result<(Running, u16)> {
+        let mut output = String::new();
+        // Another program can take a port that was free.
+        for _ in 0..ATTEMPTS {
+            let port = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port();
+            let mut server = self.start(0, route, settings, tests, port, None)?;
+            loop {
+                if listens(port) {
+                    return Ok((server, port));
+                }
+                if server.status()?.is_some() {
+                    break;
+                }
+                limit.pause()?;
+            }
+            output = server.output();
+        }
+        bail!("ucx_perftest does not listen: {}", ucx::last_words(&output));
+    }
+
+    fn start(
+        &self,
+        side: usize,
+        route: &Route,
+        settings: &[Setting],
+        tests: &Path,
+        port: u16,
+        server: Option<Ipv4Addr>,
+    ) -> Result<Running> {
+        let mut command = self.ucx.program("ucx_perftest").context("ucx_perftest is gone")?;
+        command.arg("-b").arg(tests).args(["-f", "-v", "-p", &port.to_string()]);
+        if let Some(server) = server {
+            command.arg(server.to_string());
+        }
+        if let Some(gpus) = &route.gpus {
+            command.env("CUDA_VISIBLE_DEVICES", &gpus[side]);
+        }
+        ucx::set(&mut command, settings);
+        // Children run where this thread may run.
+        if let Some(cpus) = self.cpus {
+            cpu::restrict_to(&[cpus[side]])?;
+        }
+        Running::start(&mut command)
+    }
+}
+
+/// Host memory first, then a GPU's, and that of two GPUs.
+fn routes(setup: &Setup) -> Vec<Route> {
+    let count = setup.gpus.len();
+    let gpu = usize::try_from(setup.gpu).unwrap_or(0);
+    let on = |gpus: [usize; 2]| (count > 1).then(|| gpus.map(|gpu| visible_from(gpu, count)));
+    let mut routes = vec![
+        Route { name: HOST.into(), memory: "host", gpus: None },
+        Route { name: "cuda".into(), memory: "cuda,cuda", gpus: on([gpu, gpu]) },
+    ];
+    if count > 1 {
+        let other = usize::from(gpu == 0);
+        routes.push(Route { name: format!("cuda {gpu}-{other}"), memory: "cuda,cuda", gpus: on([gpu, other]) });
+    }
+    routes
+}
+
+/// CUDA_VISIBLE_DEVICES of a process that uses this GPU and sees all, because cuda_ipc needs both.
+fn visible_from(first: usize, count: usize) -> String {
+    let names = match env::var("CUDA_VISIBLE_DEVICES") {
+        Ok(names) => names.split(',').map(str::to_owned).collect(),
+        Err(_) => Vec::new(),
+    };
+    let order = (0..count).map(|number| (first + number) % count);
+    let names: Vec<_> = order.map(|gpu| names.get(gpu).cloned().unwrap_or(gpu.to_string())).collect();
+    names.join(",")
+}
+
+/// True if a process listens on this port, of any address.
+fn listens(port: u16) -> bool {
+    let port = format!(":{port:04X}");
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|file| {
+        let sockets = fs::read_to_string(file).unwrap_or_default();
+        sockets.lines().any(|line| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            // LISTEN
+            words.len() > 3 && words[1].ends_with(&port) && words[3] == "0A"
+        })
+    })
+}
+
+/// The size and the nanoseconds of a line SIZE,MESSAGES,MICROSECONDS,…
+fn time(line: &str) -> Option<(usize, f64)> {
+    let words: Vec<_> = line.split(',').collect();
+    let [size, _, microseconds, ..] = words[..] else {
+        return None;
+    };
+    let ns = microseconds.parse::<f64>().ok()? * 1000.0;
+    Some((size.parse().ok()?, ns)).filter(|_| ns.is_finite() && ns > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_perftest() {
+        assert_eq!(time("4096,500,155.330,155.330,155.330,25.15,25.15,6438,6438"), Some((4096, 155_330.0)));
+        for garbage in ["", "4096,500", "a,500,1.0", "8,500,nan,1", "8,500,0.000,1", "[1] UCX ERROR a, b, c"] {
+            assert_eq!(time(garbage), None, "{garbage}");
+        }
+    }
+
+    #[test]
+    fn ports_are_found_that_a_process_listens_on() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(listens(port));
+        drop(listener);
+        assert!(!listens(port));
+    }
+}

@@ -1,0 +1,155 @@
+//! `gdrcopy tune`: measures the mapping and UCX's messages, and prints the settings of UCX and NCCL that fit them.
+#![forbid(unsafe_code)]
+
+mod children;
+mod messages;
+mod model;
+mod report;
+mod settings;
+mod threshold;
+mod ucx;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::{Args, value_parser};
+
+use crate::measure::chart::Plot;
+use crate::measure::plan::{Cold, Direction, Point};
+use crate::measure::sampler::{Repetitions, Sweep};
+use crate::measure::session::{Extra, Session, Setup};
+use crate::measure::target::Target;
+use crate::output::{Output, Usage};
+use crate::system::{cpu, interrupt};
+
+use children::{Interrupted, Limit};
+use messages::{Measured, Pairs};
+use model::Model;
+use report::Advice;
+use settings::Setting;
+use ucx::Ucx;
+
+/// The options of `gdrcopy tune`.
+///
+/// The text output is a shell fragment, where all but the settings are comments.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy tune --cpu 4,6 >tune.env && set -a && . ./tune.env
+  gdrcopy tune --cpu 4,6 --ucx /opt/ucx >tune.env")]
+pub(crate) struct Options {
+    /// Time to measure in; the mapping takes at most 2 seconds of it, and ucx_perftest the rest
+    #[arg(
+        long,
+        default_value_t = 120,
+        value_name = "SECONDS",
+        value_parser = value_parser!(u64).range(1..=3600)
+    )]
+    budget: u64,
+
+    /// The directory of a UCX, with bin/ucx_perftest [default: the UCX on the path]
+    #[arg(long, value_name = "DIR")]
+    ucx: Option<PathBuf>,
+
+    #[command(flatten)]
+    target: Target,
+
+    #[command(flatten)]
+    output: Output,
+
+    #[command(flatten)]
+    plot: Plot,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let ucx = Ucx::find(options.ucx.as_deref());
+    if let (Some(directory), None) = (&options.ucx, ucx.program("ucx_perftest")) {
+        return Err(Usage(format!("--ucx: {} has no bin/ucx_perftest", directory.display())).into());
+    }
+    let allowed = cpu::allowed().unwrap_or_default();
+    let points = model::points();
+    let len = points.iter().map(Point::device_len).max().unwrap_or(0);
+    let extra = Extra { max_libraries: 1, ..Extra::default() };
+    let session = Session::open("tune", &options.target, len, &extra)?;
+    let budget = Duration::from_secs(options.budget);
+    let copies = (budget / 4).min(Duration::from_secs(2));
+    let share = Repetitions::Budget(copies.as_nanos() as f64 / points.len() as f64);
+    let sweep = Sweep {
+        points: points.into_iter().map(|point| (point, share)).collect(),
+        verify: options.target.verify,
+        cold: Cold::default(),
+    };
+    let results = sweep.run(&session)?;
+    if let Some(failure) = results.failures().next() {
+        bail!("wrong copy: {failure}. Do not use this library");
+    }
+    if results.interrupted {
+        return Ok(interrupted());
+    }
+    let models = [Model::of(&results, Direction::Write)?, Model::of(&results, Direction::Read)?];
+    let cpus = options.target.cpu.as_ref().map(|cpus| cpus.two(&allowed));
+    let interrupt = session.interrupt.clone();
+    let limit = Limit { interrupt: &interrupt, deadline: Instant::now() + (budget - copies) };
+    // Its GPU memory is not needed any more.
+    drop(session);
+    let pairs = Pairs { ucx: &ucx, cpus, allowed: &allowed, limit };
+    let Measured { messages, notes } =
+        match measured_messages(&pairs, &results.setup, &Setting::model(models[0], models[1])) {
+            Err(error) if error.is::<Interrupted>() => return Ok(interrupted()),
+            answer => answer?,
+        };
+    for note in &notes {
+        eprintln!("gdrcopy tune: {note}");
+    }
+    let advice = Advice::new(&results, models, messages, notes);
+    let rows = &advice.records;
+    options.output.write(|| advice.text(), &advice, rows)?;
+    options.plot.draw(&advice)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn interrupted() -> ExitCode {
+    eprintln!("gdrcopy tune: interrupted: no settings");
+    ExitCode::from(interrupt::STATUS)
+}
+
+/// UCX's messages, or why they are not measured.
+fn measured_messages(pairs: &Pairs, setup: &Setup, model: &[Setting]) -> Result<Measured> {
+    let without = |note: String| Ok(Measured { messages: Vec::new(), notes: vec![note] });
+    let facts = match pairs.ucx.facts(&pairs.limit) {
+        Err(error) if !error.is::<Interrupted>() => {
+            return without(format!("UCX's messages are not measured: {error:#}"));
+        }
+        facts => facts?,
+    };
+    let version = facts.as_ref().map_or("unknown", |facts| &facts.version);
+    if let Some(facts) = &facts {
+        if !facts.has_model {
+            return without(format!(
+                "UCX {version} does not know UCX_GDR_COPY_BW: it is older, or has no plugin for gdr_copy (docs/scale.md)"
+            ));
+        }
+        if !facts.has_gdr_copy {
+            return without(format!(
+                "UCX {version} cannot use gdr_copy here, so its messages are not measured: `gdrcopy doctor --for ucx` says why"
+            ));
+        }
+        if !facts.has_intra {
+            return without(format!(
+                "UCX {version} has no threshold for messages within a node, as 1.17 has, so they are not measured"
+            ));
+        }
+    }
+    if pairs.ucx.program("ucx_perftest").is_none() {
+        return without(
+            "no ucx_perftest on the path, so UCX's messages are not measured: it is in bin/ of a UCX that was built with \
+             CUDA and gdr_copy (docs/scale.md); name its directory with --ucx"
+                .into(),
+        );
+    }
+    let seconds = pairs.limit.deadline.saturating_duration_since(Instant::now()).as_secs_f64();
+    eprintln!("gdrcopy tune: measuring messages of UCX {version} for at most {seconds:.0} s");
+    pairs.measure(setup, model)
+}

@@ -1,0 +1,168 @@
+//! The times of messages, and the settings that they allow, where nothing that was measured gets slower.
+#![forbid(unsafe_code)]
+
+use serde::Serialize;
+
+/// How UCX sends messages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Mode {
+    /// By its own numbers.
+    Default,
+    /// By the measured model, which host memory does not need.
+    Model,
+    /// By the measured model, eager at all sizes.
+    Eager,
+    /// By the measured model, by rendezvous at all sizes.
+    Rendezvous,
+}
+
+impl Mode {
+    pub(super) const ALL: [(Mode, &str); 4] =
+        [(Mode::Default, "Default"), (Mode::Model, "Model"), (Mode::Eager, "Eager"), (Mode::Rendezvous, "Rendezvous")];
+}
+
+/// Messages of a size by a route.
+#[derive(Debug, Serialize)]
+pub(super) struct Messages {
+    pub(super) route: String,
+    pub(super) size_bytes: usize,
+    /// The P50 of each run, in nanoseconds, by mode.
+    pub(super) runs_ns: [Vec<f64>; Mode::ALL.len()],
+}
+
+impl Messages {
+    fn runs(&self, mode: Mode) -> &[f64] {
+        &self.runs_ns[mode as usize]
+    }
+
+    /// The median of the runs.
+    pub(super) fn median(&self, mode: Mode) -> Option<f64> {
+        let mut runs = self.runs(mode).to_vec();
+        runs.sort_by(f64::total_cmp);
+        runs.get(runs.len() / 2).copied()
+    }
+
+    /// True if all runs of a mode take 5 % more than the median of another, because one slow run is chance. A mode that
+    /// was not measured is slower.
+    fn is_slower(&self, mode: Mode, than: Mode) -> bool {
+        let Some(other) = self.median(than) else {
+            return false;
+        };
+        self.runs(mode).iter().all(|&time| time > SLOWER * other)
+    }
+}
+
+/// The ratio above which a time is slower.
+const SLOWER: f64 = 1.05;
+
+/// The settings that the measured times allow.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) enum Choice {
+    /// The model, and rendezvous from this size on.
+    Threshold(usize),
+    /// The model.
+    Model,
+    /// UCX's own numbers, because the model makes messages of this size slower.
+    Default(usize),
+}
+
+/// The largest size up to which eager messages of GPU memory take no longer than by rendezvous, if nothing gets slower
+/// from it.
+pub(super) fn choose(messages: &[Messages], host: &str) -> Choice {
+    let mut sizes: Vec<_> = messages.iter().map(|row| row.size_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    // Nothing is known of the sizes beyond the largest.
+    sizes.pop();
+    let eager_wins = |size| {
+        let of_gpus = messages.iter().filter(|row| row.route != host && row.size_bytes <= size);
+        let mut times = of_gpus.map(|row| (row.median(Mode::Eager), row.median(Mode::Rendezvous)));
+        times.all(|times| matches!(times, (Some(eager), Some(rendezvous)) if eager <= rendezvous))
+    };
+    for &size in sizes.iter().rev() {
+        let mode = |row: &Messages| if row.size_bytes <= size { Mode::Eager } else { Mode::Rendezvous };
+        let gains = messages.iter().any(|row| row.is_slower(Mode::Model, mode(row)));
+        if gains && eager_wins(size) && !messages.iter().any(|row| row.is_slower(mode(row), Mode::Default)) {
+            return Choice::Threshold(size + 1);
+        }
+    }
+    match messages.iter().find(|row| row.route != host && row.is_slower(Mode::Model, Mode::Default)) {
+        Some(row) => Choice::Default(row.size_bytes),
+        None => Choice::Model,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of default, model, eager and rendezvous; 0 was not measured.
+    fn table(route: &str, rows: &[(usize, [f64; 4])]) -> Vec<Messages> {
+        let runs = |time: f64| if time > 0.0 { vec![time, time * 1.2, time] } else { vec![] };
+        let row = |&(size_bytes, times): &(usize, [f64; 4])| Messages {
+            route: route.into(),
+            size_bytes,
+            runs_ns: times.map(runs),
+        };
+        rows.iter().map(row).collect()
+    }
+
+    /// The times of an H100 without cuda_ipc.
+    const H100: [(usize, [f64; 4]); 6] = [
+        (512, [2.6, 2.1, 2.1, 150.0]),
+        (4096, [157.0, 9.6, 6.6, 157.0]),
+        (8192, [155.0, 155.0, 11.5, 155.0]),
+        (16384, [157.0, 158.0, 22.9, 157.0]),
+        (32768, [18.8, 17.2, 41.5, 17.2]),
+        (65536, [22.0, 22.0, 80.0, 22.0]),
+    ];
+
+    #[test]
+    fn threshold_is_above_the_largest_eager_size() {
+        assert_eq!(choose(&table("cuda", &H100), "host"), Choice::Threshold(16385));
+    }
+
+    #[test]
+    fn threshold_slows_neither_host_memory_nor_other_gpus() {
+        for (route, times, expected) in [
+            // Host memory that UCX sends by rendezvous from 8 KiB on.
+            ("host", [2.0, 2.0, 3.0, 2.0], Choice::Threshold(4097)),
+            // One that it sends eagerly at all sizes.
+            ("host", [2.0, 2.0, 2.0, 3.0], Choice::Model),
+            ("cuda 0-1", [9.0, 9.0, 11.5, 9.0], Choice::Threshold(4097)),
+            // A route that does not work, and one where only eager messages fail.
+            ("cuda 0-1", [0.0, 0.0, 0.0, 0.0], Choice::Threshold(4097)),
+            ("host", [2.0, 2.0, 0.0, 2.0], Choice::Threshold(4097)),
+        ] {
+            let mut all = table("cuda", &H100);
+            all.extend(table(route, &[(8192, times), (65536, times)]));
+            assert_eq!(choose(&all, "host"), expected, "{route} {times:?}");
+        }
+    }
+
+    #[test]
+    fn threshold_without_gain_is_left_out() {
+        let rows = [(512, [2.0, 2.0, 2.0, 9.0]), (4096, [9.0, 9.0, 20.0, 9.0]), (8192, [9.0, 9.0, 40.0, 9.0])];
+        assert_eq!(choose(&table("cuda", &rows), "host"), Choice::Model);
+    }
+
+    #[test]
+    fn model_that_makes_messages_slower_is_left_out() {
+        let rows = [(512, [2.0, 2.2, 2.2, 9.0]), (4096, [157.0, 157.0, 9.0, 157.0])];
+        assert_eq!(choose(&table("cuda", &rows), "host"), Choice::Default(512));
+    }
+
+    #[test]
+    fn slower_is_more_than_5_percent_and_chance() {
+        let row = |runs: &[f64], default: &[f64]| {
+            let runs_ns = [default.to_vec(), runs.to_vec(), vec![], vec![]];
+            Messages { route: "cuda".into(), size_bytes: 1, runs_ns }.is_slower(Mode::Model, Mode::Default)
+        };
+        assert!(!row(&[2.08], &[2.0]));
+        assert!(row(&[2.12], &[2.0]));
+        // One slow run of three.
+        assert!(!row(&[2.5, 2.0, 2.5], &[2.0, 2.0, 2.0]));
+        assert!(row(&[2.5, 2.2, 2.5], &[2.0, 2.0, 9.0]));
+        assert!(!row(&[2.5, 2.2, 2.5], &[2.0, 2.2, 9.0]));
+    }
+}
