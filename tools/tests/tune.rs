@@ -110,7 +110,7 @@ fn threshold_is_that_of_the_measured_messages() {
     let output = run(&mut ucx.tune(&[], 100, &variables)).with_status(0);
     assert_eq!(setting(&output, "UCX_RNDV_THRESH"), Some("auto,intra:4097"), "{output:?}");
     assert!(setting(&output, "UCX_GDR_COPY_BW").is_some());
-    output.prints(&["median of 5 runs"]);
+    output.prints(&["median of 3 runs"]);
     assert_eq!(row(&output, "cuda", "4096"), ["9.00", "9.00", "1.00", "9.00"]);
     output.reports(&["measuring messages of UCX 1.22.0"]);
 }

@@ -22,9 +22,7 @@ use crate::system::cpu;
 /// Sizes of messages. The last one is none that a threshold may have; it shows what rendezvous does beyond.
 const SIZES: [usize; 10] = [256, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 65536, 1 << 20];
 const MESSAGES: usize = 500;
-/// A pair that takes longer hangs.
-const PAIR: Duration = Duration::from_secs(20);
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 const ATTEMPTS: usize = 3;
 
 /// The route between host memory.
@@ -48,6 +46,8 @@ pub(super) struct Pairs<'a> {
     /// The CPUs that tune may run on.
     pub(super) allowed: &'a [usize],
     pub(super) limit: Limit<'a>,
+    /// A pair that takes longer hangs.
+    pub(super) longest: Duration,
 }
 
 #[derive(Default)]
@@ -126,7 +126,7 @@ impl Pairs<'_> {
             let _ = writeln!(tests, "{size} -t tag_lat -m {} -s {size} -n {count} -w {}", route.memory, count / 10);
         }
         list.write_all(tests.as_bytes())?;
-        let limit = Limit { deadline: self.limit.deadline.min(Instant::now() + PAIR), ..self.limit };
+        let limit = Limit { deadline: self.limit.deadline.min(Instant::now() + self.longest), ..self.limit };
         let mut output = String::new();
         let result = self.run(route, settings, list.path(), &limit, &mut output);
         if self.cpus.is_some() {

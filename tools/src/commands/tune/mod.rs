@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let limit = Limit { interrupt: &interrupt, deadline: Instant::now() + (budget - copies) };
     // Its GPU memory is not needed any more.
     drop(session);
-    let pairs = Pairs { ucx: &ucx, cpus, allowed: &allowed, limit };
+    let pairs = Pairs { ucx: &ucx, cpus, allowed: &allowed, limit, longest: budget / 4 };
     let Measured { messages, notes } =
         match measured_messages(&pairs, &results.setup, &Setting::model(models[0], models[1])) {
             Err(error) if error.is::<Interrupted>() => return Ok(interrupted()),
