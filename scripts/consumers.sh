@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# scripts/consumers.sh [--only NAME]... [FILTER...]: builds programs that use libgdrapi, from Debian's source packages and
-# unmodified, against this library, and runs their tests under gdremu. NAME: ucx, libfabric or dpdk (default: all).
-# Prints a table; exits with 1 if a test failed or a row has none. FILTERs are for UCX's gtest, see consumers/ucx.sh.
+# scripts/consumers.sh [--only NAME]... [FILTER...]: builds programs that use libgdrapi, unmodified, against this library, and
+# runs their tests under gdremu. The sources are Debian's packages; UCX's are in a crate. NAME: ucx, libfabric or dpdk
+# (default: all). Prints a table; exits with 1 if a test failed or a row has none. FILTERs are for UCX's gtest, see consumers/ucx.sh.
 #
 # A consumer is a file of consumers/, with a function of its name that builds it, runs it and prints its rows.
 #
-# Fetches with apt-get and pip, once, into CONSUMERS_CACHE (default: ~/.cache/gdrapi-consumers), and builds there. A
+# Fetches with apt-get, pip and cargo, once, into CONSUMERS_CACHE (default: ~/.cache/gdrapi-consumers), and builds there. A
 # program that cannot be fetched or built is skipped with the reason, and the exit status is 77. CONSUMERS_JOBS
 # (default: 2) compilers, later profiles of gdremu, run at a time.
 set -uo pipefail

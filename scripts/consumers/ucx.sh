@@ -1,32 +1,46 @@
 # UCX: its gtests that use gdr_copy, and GPU memory sent from one process to another. FILTERs are gtest's (default:
 # '*gdr_copy*' and '*tag_mem_type*', all of them).
 
+ucx_version=1.22.0
+
+# UCX's own release, which the crate ucx-rs contains.
+fetch_ucx() {
+    rm -rf ucx-crate ucx-source
+    mkdir -p ucx-crate/src ucx-source
+    touch ucx-crate/src/lib.rs
+    printf '%s\n' '[package]' 'name = "fetch"' '[dependencies.ucx-rs]' 'version = "=0.1.0"' 'default-features = false' >ucx-crate/Cargo.toml
+    cargo vendor --quiet --manifest-path ucx-crate/Cargo.toml ucx-crate/vendor
+    tar -xzf ucx-crate/vendor/ucx-rs/vendor/ucx-$ucx_version.tar.gz -C ucx-source --strip-components 1
+}
+
+# As a release is built, because scripts/gpu/ucx.sh measures it on a GPU.
 configure_ucx() {
-    (cd ucx-source && ./autogen.sh)
-    rm -rf ucx-build
+    rm -rf ucx ucx-build
     mkdir ucx-build
     cd ucx-build
     # Undefined symbols of libcuda and libnvidia-ml are for gdremu to define.
-    ../ucx-source/configure --prefix="$cache/ucx" --with-gdrcopy="$cache/gdrcopy" --with-cuda="$cache/cuda" --without-verbs \
-        --without-rdmacm --without-java --without-go --without-rocm --without-fuse3 --disable-numa --disable-doxygen-doc \
+    ../ucx-source/contrib/configure-release --prefix="$cache/ucx" --with-gdrcopy="$cache/gdrcopy" --with-cuda="$cache/cuda" \
+        --without-verbs --without-rdmacm --without-java --without-go --without-rocm --without-fuse3 --disable-doxygen-doc \
         --enable-mt --enable-gtest LDFLAGS=-Wl,--allow-shlib-undefined
     grep -q 'uct_cuda_MODULES.*gdrcopy' config.h
 }
 
-# make_in DIRECTORY [TARGET]: nothing of UCX runs long enough for optimization to pay.
+# make_in DIRECTORY LEVEL [TARGET]: builds with this level of optimization.
 make_in() {
-    make -s -j"$jobs" -C "ucx-build/$1" ${2:+"$2"} CFLAGS='-g0 -O1 -Wno-error' CXXFLAGS='-g0 -O0 -Wno-error' \
-        LIBS='-lrt -lstdc++'
+    make -s -j"$jobs" -C "ucx-build/$1" ${3:+"$3"} CFLAGS="-g0 -O$2 -Wno-error" CXXFLAGS="-g0 -O$2 -Wno-error" LIBS='-lrt -lstdc++'
 }
 
 build_ucx() {
     for part in ucm ucs uct ucp tools/info tools/perf; do # gtest loads a module of the last.
-        make_in "src/$part" install
+        make_in "src/$part" 3 install
     done
+    # A machine without compilers lacks them.
+    cp cuda/lib64/libcudart.so.12 "$(cc -print-file-name=libgomp.so.1)" ucx/lib
 }
 
+# Compiling it takes longer than running it.
 build_gtest() {
-    make_in test/gtest
+    make_in test/gtest 0
 }
 
 # count PATTERN LOG: how many lines of gtest's log begin with [ PATTERN ].
@@ -74,16 +88,88 @@ ucx_traced() {
     row "$ucx" default 'ucx_perftest under gdrcopy trace' 1 $passed 0
 }
 
+# Settings of tune, with all of UCX's variables, because the times are those of a stand-in for ucx_perftest.
+ucx_settings() {
+    mkdir -p ucx-tuned
+    cc "$root/tools/tests/ucx_perftest.c" -o ucx-tuned/ucx_perftest
+    ln -sf ../ucx/bin/ucx_info ucx-tuned/ucx_info
+    FAKE_TIMES=$(
+        for size in 256 1024 2048 4096 8192 16384 24576 32768 65536 1048576; do
+            printf 'cuda,cuda %s %s\n' "default $size" 9 "model $size" 9 "eager $size" $((size > 16384 ? 90 : 1)) "rendezvous $size" 9
+        done
+    ) "${gdremu[@]}" -- "$root/build/tools/bin/gdrcopy" tune --ucx ucx-tuned --budget 20
+}
+
+# agree NAME GIVEN PRINTED: compares keys and numbers of UCX's variables, which it prints with two decimals in other units.
+agree() {
+    printf '%s\n%s\n' "$2" "$3" | awk -v name="$1" '
+        function number(text) {
+            return text * (text ~ /us$/ ? 1000 : 1)
+        }
+        {
+            fields = split($0, pairs, ",")
+            for (field = 1; field <= fields; field++) {
+                if (split(pairs[field], pair, ":") == 2) value[NR, pair[1]] = pair[2]
+                else value[NR, ""] = pair[1]
+            }
+            for (key in value) { split(key, part, SUBSEP); keys[part[2]] }
+        }
+        END {
+            for (key in keys) {
+                given = (1, key) in value ? value[1, key] : value[1, ""]
+                if (key == "") continue
+                if (given ~ /^[a-z]/ ? given != value[2, key] : (number(given) - number(value[2, key])) ^ 2 > 26) {
+                    print name ": " key " is " value[2, key] ", not " given
+                    wrong = 1
+                }
+            }
+            exit wrong
+        }' >&2
+}
+
+# UCX takes what tune prints, and says where it cannot. tune runs UCX's own ucx_perftest.
+ucx_tuned() {
+    local name given log=ucx-tuned.log port=$((20000 + RANDOM % 10000)) run=0 passed=0 settings=()
+    export UCX_TLS=sm,cuda_copy,gdr_copy
+    ucx_settings >tune.env 2>$log || touch failed
+    mapfile -t settings < <(grep ^UCX_ tune.env)
+    env "${settings[@]}" "${gdremu[@]}" -- ucx/bin/ucx_info -cf >ucx-info.log 2>&1
+    for name in UCX_GDR_COPY_BW UCX_GDR_COPY_LAT UCX_RNDV_THRESH; do
+        run=$((run + 1)) given=$(sed -n "s/^$name=//p" tune.env)
+        [ -n "$given" ] && agree $name "$given" "$(sed -n "s/^$name=//p" ucx-info.log)" && passed=$((passed + 1))
+    done
+    ! grep -E 'UCX +(ERROR|WARN)' ucx-info.log >&2 || touch failed
+    row "$ucx" default 'ucx_info takes the settings of gdrcopy tune' $run $passed 0
+
+    env "${settings[@]}" "${gdremu[@]}" -- "$here/pair.sh" $port $log ucx/bin/ucx_perftest -t tag_lat -m cuda -s 8192 -n 100 -w 10 \
+        -p $port && ! grep -E 'UCX +(ERROR|WARN)' $log $log.server >&2
+    row "$ucx" default 'ucx_perftest takes them' 1 $(($? == 0)) 0 $log
+
+    "${gdremu[@]}" --profile two-gpus -- "$root/build/tools/bin/gdrcopy" tune --ucx ucx --budget 3600 --json tune.json >$log 2>&1 &&
+        python3 - tune.json <<-'END'
+	import json, sys
+	rows = json.load(open(sys.argv[1]))["messages"]
+	# Only host memory has no times of the model.
+	wrong = [row for row in rows if [bool(runs) for runs in row["runs_ns"]] != [True, row["route"] != "host", True, True]]
+	sys.exit(f"gdrcopy tune: {wrong}" if wrong or {row["route"] for row in rows} != {"host", "cuda", "cuda 0-1"} else 0)
+	END
+    row "$ucx" two-gpus 'gdrcopy tune runs ucx_perftest' 1 $(($? == 0)) 0
+
+    LD_LIBRARY_PATH=$cache/gdrcopy/lib PATH=/usr/bin:/bin "${gdremu[@]}" -- "$root/build/tools/bin/gdrcopy" tune --budget 8 >$log 2>&1 &&
+        grep -q '^# UCX [0-9.]* does not know UCX_GDR_COPY_BW' $log
+    row "UCX $(dpkg-query -f '${Version}' -W ucx-utils)" default 'gdrcopy tune names what is missing' 1 $(($? == 0)) 0
+}
+
 ucx() {
     local profiles=(default traditional gdrdrv-2.4 cached two-gpus dmabuf) name ucx
     [ $# -gt 0 ] || set -- '*gdr_copy*' '*tag_mem_type*'
-    need autoconf automake libtool
-    once fetch-ucx fetch ucx
-    once configure-ucx configure_ucx
-    once build-ucx build_ucx
-    once build-gtest build_gtest
+    need ucx-utils
+    once fetch-ucx-$ucx_version fetch_ucx
+    once configure-ucx-$ucx_version configure_ucx
+    once build-ucx-$ucx_version build_ucx
+    once build-gtest-$ucx_version build_gtest
 
-    ucx="UCX $(cat ucx.version)"
+    ucx="UCX $ucx_version"
     export LD_LIBRARY_PATH=$cache/gdrcopy/lib:$cache/ucx/lib:$cache/cuda/lib64
     for name in "${profiles[@]}"; do
         [ "$(jobs -rp | wc -l)" -lt "$jobs" ] || wait -n
@@ -93,5 +179,6 @@ ucx() {
     cat "${profiles[@]/%/.part}"
     ucx_two_processes
     ucx_traced
+    ucx_tuned
 }
 
