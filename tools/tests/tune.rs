@@ -107,7 +107,7 @@ fn threshold_is_that_of_the_measured_messages() {
     let ucx = Ucx::new(INFO);
     // The settings of an earlier run do not reach the defaults.
     let variables = [("FAKE_TIMES", &times()[..]), ("UCX_RNDV_THRESH", "1m"), ("UCX_GDR_COPY_BW", "bad")];
-    let output = run(&mut ucx.tune(&[], 100, &variables)).with_status(0);
+    let output = run(&mut ucx.tune(&[], 3600, &variables)).with_status(0);
     assert_eq!(setting(&output, "UCX_RNDV_THRESH"), Some("auto,intra:4097"), "{output:?}");
     assert!(setting(&output, "UCX_GDR_COPY_BW").is_some());
     output.prints(&["median of 3 runs"]);
@@ -119,7 +119,7 @@ fn threshold_is_that_of_the_measured_messages() {
 fn gpus_have_a_route_between_them() {
     let ucx = Ucx::new(INFO);
     let times = times();
-    let output = run(&mut ucx.tune(&["--profile=two-gpus"], 100, &[("FAKE_TIMES", &times)])).with_status(0);
+    let output = run(&mut ucx.tune(&["--profile=two-gpus"], 3600, &[("FAKE_TIMES", &times)])).with_status(0);
     output.prints(&["# cuda 0-1"]);
     assert_eq!(setting(&output, "UCX_RNDV_THRESH"), Some("auto,intra:4097"), "{output:?}");
 }
@@ -133,7 +133,7 @@ fn faults_of_ucx_give_no_threshold_but_a_reason() {
         ("deaf", "ucx_perftest does not listen: [1] UCX  ERROR server failed. bind() failed"),
     ] {
         let ucx = Ucx::new(INFO);
-        let output = run(&mut ucx.tune(&[], 100, &[("FAKE", fake), ("FAKE_TIMES", &times())])).with_status(0);
+        let output = run(&mut ucx.tune(&[], 3600, &[("FAKE", fake), ("FAKE_TIMES", &times())])).with_status(0);
         output.reports(&[reason]);
         assert_eq!(setting(&output, "UCX_RNDV_THRESH"), None, "{fake}: {output:?}");
     }
@@ -145,7 +145,7 @@ fn port_that_is_in_use_is_replaced() {
     let once = ucx.path("once");
     fs::write(&once, "").unwrap();
     let variables = [("FAKE", "busy"), ("FAKE_ONCE", once.to_str().unwrap()), ("FAKE_TIMES", &times())];
-    let output = run(&mut ucx.tune(&[], 100, &variables)).with_status(0);
+    let output = run(&mut ucx.tune(&[], 3600, &variables)).with_status(0);
     assert!(!once.exists());
     assert_eq!(setting(&output, "UCX_RNDV_THRESH"), Some("auto,intra:4097"), "{output:?}");
 }
@@ -156,7 +156,7 @@ fn size_that_fails_is_left_out() {
     let times = times();
     for (memory, route) in [("host", "host"), ("cuda,cuda", "cuda")] {
         let variables = [("FAKE", "skip"), ("FAKE_MEMORY", memory), ("FAKE_TIMES", &times)];
-        let output = run(&mut ucx.tune(&[], 100, &variables)).with_status(0);
+        let output = run(&mut ucx.tune(&[], 3600, &variables)).with_status(0);
         output.reports(&["no time of 8192 bytes: "]);
         assert_eq!(row(&output, route, "8192"), ["-"; 4]);
         assert_eq!(setting(&output, "UCX_RNDV_THRESH"), Some("auto,intra:4097"), "{output:?}");
@@ -170,7 +170,7 @@ fn ucx_that_cannot_be_tuned_is_named() {
         (&INFO.replace("gdr_copy", "tcp"), "UCX 1.22.0 cannot use gdr_copy here"),
         (&INFO.replace("intra:auto,inter:auto", "auto"), "UCX 1.22.0 has no threshold for messages within a node"),
     ] {
-        let output = run(&mut Ucx::new(info).tune(&[], 4, &[])).with_status(0);
+        let output = run(&mut Ucx::new(info).tune(&[], 3600, &[])).with_status(0);
         output.reports(&[reason]);
         output.prints(&[&format!("# {reason}"), "\nUCX_GDR_COPY_BW="]);
         assert_eq!(setting(&output, "UCX_RNDV_THRESH"), None, "{output:?}");

@@ -25,8 +25,8 @@ impl CpuList {
         restrict_to(&self.0[..1])
     }
 
-    /// The CPUs of two processes that work together: the first two, or else the first one and one of `others`, which is
-    /// not the next one if there are more, as that can be the same core.
+    /// The CPUs of two processes that work together, by default the first two. To a single one comes one of `others`. The
+    /// next number is the last resort, because it can be the same core.
     pub(crate) fn two(&self, others: &[usize]) -> [usize; 2] {
         let first = self.0[0];
         if let Some(&second) = self.0.get(1) {
