@@ -68,7 +68,16 @@ impl<'a> Advice<'a> {
             })
         });
         let mut settings = Setting::model(put, get);
-        match choose(&messages, HOST) {
+        let choice = choose(&messages, HOST);
+        let of_gpus: Vec<_> = messages.iter().filter(|row| row.route != HOST).cloned().collect();
+        let for_gpus = choose(&of_gpus, HOST);
+        if let Choice::Threshold(size) = for_gpus
+            && for_gpus != choice
+        {
+            let Setting { name, value, .. } = Setting::threshold(size);
+            notes.push(format!("{name}={value} is best for GPU memory, but makes messages of host memory slower"));
+        }
+        match choice {
             Choice::Threshold(size) => settings.push(Setting::threshold(size)),
             Choice::Model if messages.is_empty() => {}
             Choice::Model => notes.push(

@@ -22,7 +22,7 @@ impl Mode {
 }
 
 /// Messages of a size by a route.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Messages {
     pub(super) route: String,
     pub(super) size_bytes: usize,
