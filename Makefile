@@ -411,6 +411,13 @@ c_tests_install: ## Installs gdrcopy_sanity and the other C tests, after `make c
 	install -m 0755 build/c_tests/plain/* $(DESTDIR)$(c_tests_dir)
 	install -D -m 0644 c_tests/gdrcopy_sanity/gdrcopy_sanity.1 $(DESTDIR)$(datadir)/man/man1/gdrcopy_sanity.1
 
+# Targets of NVIDIA's Makefile that recipes call, such as those of Spack and nixpkgs.
+.PHONY: config exes exes_install
+config:
+	@echo "There is nothing to configure."
+exes: tools c_tests
+exes_install: tools_install c_tests_install
+
 # Where completions of the program and of its links are.
 completions := $(foreach name,gdrcopy $(tool_links),bash-completion/completions/$(name) \
 	zsh/site-functions/_$(name) fish/vendor_completions.d/$(name).fish)

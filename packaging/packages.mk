@@ -33,7 +33,7 @@ built_debs = $(addprefix $(dir $(unpacked))*.,deb buildinfo changes)
 
 deb: unpack ## Makes Debian packages, in build/deb; with ARCH=aarch64, in build/aarch64/deb.
 	@rm -f $(built_debs)
-	@scripts/ci/apt-install.sh debhelper dh-dkms dpkg-dev
+	@scripts/ci/apt-install.sh build-essential debhelper dh-dkms dpkg-dev
 	cp -r $(unpacked)/packaging/debian $(unpacked)/debian
 	cd $(unpacked) && CARGO_TARGET_DIR="$(CURDIR)/build/packages/target" dpkg-buildpackage --build=binary --no-sign $(deb_options)
 	@rm -rf $(packages)/deb && mkdir -p $(packages)/deb

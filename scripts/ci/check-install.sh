@@ -193,7 +193,7 @@ make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
 "$root/usr/bin/gdremu" -- true || die "the installed gdremu does not work"
 
 # The tools run by the names of their links. All programs have man pages. Uninstall must find the other files.
-make --no-print-directory --silent tools_install prefix=/usr DESTDIR="$root"
+make --no-print-directory --silent config exes exes_install prefix=/usr DESTDIR="$root"
 for tool in copybw copylat compare apiperf pplat tune doctor ps trace suspend resume; do
     help=$("$root/usr/bin/gdrcopy_$tool" --help) || die "gdrcopy_$tool --help fails"
     [[ $help == *"Usage: gdrcopy $tool"* ]] || die "gdrcopy_$tool is another tool: $help"
@@ -206,7 +206,6 @@ for action in pre-dump post-resume post-dump; do
         die "criu-action fails at $action"
 done
 [ -s "$root/usr/share/bash-completion/completions/gdrcopy" ] || die "bash has no completions"
-make --no-print-directory --silent c_tests c_tests_install prefix=/usr DESTDIR="$root"
 check_pages "$root/usr"
 for option in $(sed -n 's/.*getopt(argc, argv, "\(.*\)").*/\1/p' c_tests/gdrcopy_sanity/main.c | tr -d : | fold -w 1); do
     grep -q "^\.BI* .*\-$option" "$root/usr/share/man/man1/gdrcopy_sanity.1" || die "gdrcopy_sanity.1 lacks -$option"
