@@ -136,6 +136,34 @@ class Allocation:
         check(cuda.cuMemFree_v2(c_uint64(self.address)))
 
 
+class _Properties(ctypes.Structure):
+    """CUmemAllocationProp: pinned memory of device 0."""
+
+    _fields_ = [
+        ("type", c_int),
+        ("handle_types", c_int),
+        ("location", c_int * 2),
+        ("metadata", c_void_p),
+        ("compression", c_uint8),
+        ("gpuDirectRDMACapable", c_uint8),
+        ("others", c_uint8 * 6),
+    ]
+
+
+def create(size: int, rdma: bool) -> int:
+    """The address of memory from cuMemCreate, which is never freed, with or without the flag for GPUDirect RDMA."""
+    device = (c_int * 2)(1, 0)
+    properties = _Properties(type=1, location=device, gpuDirectRDMACapable=rdma)
+    granularity, handle, address = c_size_t(), c_uint64(), c_uint64()
+    check(cuda.cuMemGetAllocationGranularity(ctypes.byref(granularity), ctypes.byref(properties), 0))
+    whole = c_size_t(-(-size // granularity.value) * granularity.value)
+    check(cuda.cuMemCreate(ctypes.byref(handle), whole, ctypes.byref(properties), c_uint64(0)))
+    check(cuda.cuMemAddressReserve(ctypes.byref(address), whole, c_size_t(0), c_uint64(0), c_uint64(0)))
+    check(cuda.cuMemMap(address, whole, c_size_t(0), handle, c_uint64(0)))
+    check(cuda.cuMemSetAccess(address, whole, ctypes.byref((c_int * 3)(*device, 3)), c_size_t(1)))
+    return address.value
+
+
 class OfOneAllocation(unittest.TestCase):
     def setUp(self) -> None:
         self.allocation = Allocation(SIZE)

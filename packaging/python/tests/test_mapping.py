@@ -5,6 +5,7 @@ import copy
 import ctypes
 import errno
 import gc
+import os
 import pickle
 import sys
 import threading
@@ -276,6 +277,18 @@ class Errors(unittest.TestCase):
         self.assertEqual(caught.exception.errno, errno.EINVAL)
         self.assertIn("not host, managed or freed memory", caught.exception.remedy)
         self.assertIsInstance(caught.exception, OSError)
+
+    def test_memory_from_cumemcreate_without_its_flag_is_refused_with_a_remedy(self) -> None:
+        with gdrcopy.Mapping((gpu.create(SIZE, rdma=True), SIZE)) as mapping:
+            mapping.write(b"x")
+        without = (gpu.create(SIZE, rdma=False), SIZE)
+        if not os.path.exists("/dev/gdrdrv"):  # dma-bufs do not need the flag.
+            return gdrcopy.Mapping(without).close()
+        with self.assertRaises(gdrcopy.Error) as caught:
+            gdrcopy.Mapping(without)
+        self.assertEqual(caught.exception.errno, errno.EINVAL)
+        self.assertIn("gpuDirectRDMACapable", caught.exception.remedy)
+        self.assertIn("PYTORCH_CUDA_ALLOC_CONF", caught.exception.remedy)
 
     def test_error_is_that_of_the_interpreter(self) -> None:
         result = gpu.run_script(
