@@ -22,3 +22,4 @@ mod output;
 mod system;
 
 pub use measure::chart::draw;
+pub use measure::messages::{draw_messages, table_of_messages};

@@ -13,6 +13,7 @@
 pub(crate) mod chart;
 pub(crate) mod clock;
 pub(crate) mod floor;
+pub(crate) mod messages;
 pub(crate) mod method;
 pub(crate) mod plan;
 pub(crate) mod results;

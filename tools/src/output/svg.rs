@@ -128,7 +128,7 @@ impl Chart {
         self.panels.iter().filter(|panel| !panel.curves.is_empty()).collect()
     }
 
-    fn svg(&self) -> String {
+    pub(crate) fn svg(&self) -> String {
         let panels = self.drawn();
         let (facts, notes) = (wrapped(&self.facts, " · "), wrapped(&self.notes, " "));
         let top = MARGIN + TITLE + LINE * facts.len() as f64 + 12.0;
