@@ -158,7 +158,7 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed 
 	scripts/ci/check-cargo-c.sh
 	scripts/ci/check-crates.sh
 	scripts/ci/check-doc-examples.sh
-	scripts/ci/check-gdremu-examples.sh
+	scripts/ci/check-doc-commands.sh
 	$(MAKE) --no-print-directory gdrx-examples
 	rm -rf build/wheel-here && packaging/python/build.py wheel build/lib/$(shared) build/tools/bin/gdrcopy build/wheel-here
 	packaging/python/check.sh build/wheel-here/*.whl "$(built)/gdremu"
