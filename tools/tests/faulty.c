@@ -1,10 +1,11 @@
 /*
  * A libgdrapi that forwards every call to the library that FAULTY_BEHIND names, and corrupts copies as FAULTY selects.
- * "short" writes omit the last byte, "long" ones add a byte, "wrong" reads change the last byte.
+ * "short" writes omit the last byte, "long" ones add a byte, "wrong" reads change the last byte, "crash" and "hang" ones do so.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "gdrapi.h"
 
@@ -75,6 +76,10 @@ int gdr_copy_from_mapping(gdr_mh_t handle, void *to, const void *from, size_t si
 {
     int result = BEHIND(gdr_copy_from_mapping)(handle, to, from, size);
 
+    if (faulty("crash"))
+        abort();
+    while (faulty("hang"))
+        pause();
     if (faulty("wrong"))
         ((unsigned char *)to)[size - 1] ^= 1;
     return result;

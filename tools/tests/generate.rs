@@ -34,7 +34,8 @@ fn pages_and_completions_have_every_option() {
             format!("zsh/site-functions/_gdrcopy_{name}"),
         ]
         .map(|file| read(&file));
-        for option in tool.get_arguments().filter_map(|argument| argument.get_long()) {
+        let shown = tool.get_arguments().filter(|argument| !argument.is_hide_set());
+        for option in shown.filter_map(|argument| argument.get_long()) {
             let escaped = format!("\\-\\-{}", option.replace('-', "\\-"));
             assert!(page.contains(&escaped), "{name} {option}: {page}");
             for completion in &completions {

@@ -1,6 +1,9 @@
 //! The CUDA driver's report without a context, on its version, the GPUs, and their features.
 
 use std::ffi::c_int;
+use std::fs;
+
+use serde::{Deserialize, Serialize};
 
 use super::driver::CudaError;
 use super::gpu::{Device, Functions, MEMORY_POOLS};
@@ -16,16 +19,32 @@ const DMA_BUF_MMAP: c_int = 152;
 /// CUDA_ERROR_NO_DEVICE.
 const NO_DEVICE: c_int = 100;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Cuda {
     /// The driver's CUDA version, 1000 × major + 10 × minor, or why there is no driver.
-    pub(crate) version: Result<c_int, String>,
+    pub(crate) version: Result<c_int, Failure>,
     /// The GPUs, or why CUDA does not work.
-    pub(crate) gpus: Result<Vec<Gpu>, String>,
+    pub(crate) gpus: Result<Vec<Gpu>, Failure>,
+    /// The file that was loaded as libcuda.so.1.
+    pub(crate) file: Option<String>,
+}
+
+/// Why CUDA does not work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    pub(crate) text: String,
+    /// The `CUresult` of the failed call.
+    pub(crate) code: Option<c_int>,
+}
+
+impl From<CudaError> for Failure {
+    fn from(error: CudaError) -> Failure {
+        Failure { text: error.to_string(), code: Some(error.code) }
+    }
 }
 
 /// A GPU, and what it supports; `None` where this driver does not know the attribute.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Gpu {
     /// With the address in the form of sysfs, `0000:1b:00.0`.
     pub(crate) device: Device,
@@ -48,12 +67,18 @@ pub(crate) fn query() -> Cuda {
         Ok(functions) => functions,
         Err(error) => {
             // The loader's message only, because doctor has its own advice.
-            let why = error.root_cause().to_string();
-            return Cuda { version: Err(why.clone()), gpus: Err(why) };
+            let failure = Failure { text: error.root_cause().to_string(), code: None };
+            return Cuda { version: Err(failure.clone()), gpus: Err(failure), file: None };
         }
     };
-    let text = |error: CudaError| error.to_string();
-    Cuda { version: functions.version().map_err(text), gpus: gpus(functions).map_err(text) }
+    let version = functions.version().map_err(Failure::from);
+    Cuda { version, gpus: gpus(functions).map_err(Failure::from), file: loaded_file() }
+}
+
+fn loaded_file() -> Option<String> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let mut paths = maps.lines().filter_map(|line| line.find('/').map(|start| &line[start..]));
+    paths.find(|path| path.contains("/libcuda.so")).map(str::to_owned)
 }
 
 fn gpus(functions: &Functions) -> Result<Vec<Gpu>, CudaError> {

@@ -23,6 +23,8 @@ pub(crate) const SONAME: &str = "libgdrapi.so.2";
 /// The name that the other programs open.
 pub(crate) const PLAIN_NAME: &str = "libgdrapi.so";
 
+const NAMES: [&str; 2] = [SONAME, PLAIN_NAME];
+
 /// The empty object for LD_PRELOAD, which needs the library beside it.
 pub(crate) const PRELOAD_OBJECT: &str = "libgdrapi-preload.so";
 
@@ -48,22 +50,23 @@ pub(crate) struct Candidate {
     pub(crate) file: PathBuf,
 }
 
-/// All existing ones of either name, in the loader's order. Paths that are built into programs (RUNPATH),
+/// All of either name, in the loader's order, and links of these names that lead nowhere. Paths that are built into programs (RUNPATH),
 /// which come before the loader's cache, are unknown.
 pub(crate) fn candidates() -> Vec<Candidate> {
     let found = |place| move |file: PathBuf| Candidate { place, file };
     let mut all = Vec::new();
     all.extend(preloaded().map(found(PRELOADED)));
-    all.extend(library_path().map(found(LIBRARY_PATH)));
-    all.extend(cached().into_iter().map(found("the loader's cache")));
-    all.extend(default_directories().map(found("a default directory")));
+    all.extend(library_path(&NAMES).into_iter().map(found(LIBRARY_PATH)));
+    all.extend(cached(&NAMES).into_iter().map(found("the loader's cache")));
+    all.extend(default_directories(&NAMES).into_iter().map(found("a default directory")));
     if all.iter().all(|candidate| !candidate.file.exists()) {
         all.extend(beside_this_program().map(found(BESIDE)));
     }
     let mut seen = Vec::new();
     all.retain(|candidate| {
         let file = real(&candidate.file);
-        let is_new = file.exists() && !seen.contains(&file);
+        // A link that leads nowhere is listed, and passed over by the loader.
+        let is_new = candidate.file.symlink_metadata().is_ok() && !seen.contains(&file);
         seen.push(file);
         is_new
     });
@@ -139,9 +142,11 @@ pub(crate) fn is_foreign(file: &Path) -> bool {
     matches!((kind(file), ours), (Some(file), Some(ours)) if file != ours)
 }
 
-/// The file behind all links.
+/// The file behind all links; of one that leads nowhere, itself.
 pub(crate) fn real(file: &Path) -> PathBuf {
-    file.canonicalize().unwrap_or_else(|_| file.to_owned())
+    let directory = file.parent().and_then(|directory| directory.canonicalize().ok());
+    let itself = directory.unwrap_or_default().join(file.file_name().unwrap_or_default());
+    file.canonicalize().unwrap_or(itself)
 }
 
 /// The library that was installed, or built by `make lib`, with this program.
@@ -171,9 +176,9 @@ pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
     }
 }
 
-fn library_path() -> impl Iterator<Item = PathBuf> {
+fn library_path(names: &[&str]) -> Vec<PathBuf> {
     // An empty entry is the current directory, as for the loader.
-    paths(LIBRARY_PATH, b":;").into_iter().flat_map(|directory| names_in(&directory))
+    names_in(&paths(LIBRARY_PATH, b":;"), names)
 }
 
 /// The entries of a variable, which may not be UTF-8.
@@ -183,35 +188,38 @@ fn paths(variable: &str, separators: &[u8]) -> Vec<PathBuf> {
     list.map(|path| OsStr::from_bytes(path).into()).collect()
 }
 
-/// Both names in a directory.
-fn names_in(directory: &Path) -> [PathBuf; 2] {
-    [SONAME, PLAIN_NAME].map(|name| directory.join(name))
+/// Files of these names in directories.
+fn names_in(directories: &[PathBuf], names: &[&str]) -> Vec<PathBuf> {
+    directories.iter().flat_map(|directory| names.iter().map(|name| directory.join(name))).collect()
 }
 
-fn cached() -> Vec<PathBuf> {
+/// The file of another library that the loader finds.
+pub(crate) fn file_of(name: &str) -> Option<PathBuf> {
+    let files = [library_path(&[name]), cached(&[name]), default_directories(&[name])];
+    files.concat().into_iter().find(|file| file.exists())
+}
+
+fn cached(names: &[&str]) -> Vec<PathBuf> {
     // Not every user has it on the PATH.
     let listing = ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"]
         .iter()
         .find_map(|ldconfig| Command::new(ldconfig).arg("-p").output().ok());
     let listing = listing.map(|output| output.stdout).unwrap_or_default();
-    String::from_utf8_lossy(&listing).lines().filter_map(of_listing).collect()
+    String::from_utf8_lossy(&listing).lines().filter_map(|line| of_listing(line, names)).collect()
 }
 
-/// The file of a line `NAME (KIND) => FILE` for one of our names.
-fn of_listing(line: &str) -> Option<PathBuf> {
+/// The file of a line `NAME (KIND) => FILE` for one of these names.
+fn of_listing(line: &str, names: &[&str]) -> Option<PathBuf> {
     let (entry, file) = line.split_once(" => ")?;
     let (name, kind) = entry.trim_start().split_once(' ')?;
     let foreign = cfg!(target_arch = "x86_64") && !kind.contains("x86-64");
-    ([SONAME, PLAIN_NAME].contains(&name) && !foreign).then(|| file.into())
+    (names.contains(&name) && !foreign).then(|| file.into())
 }
 
-fn default_directories() -> impl Iterator<Item = PathBuf> {
+fn default_directories(names: &[&str]) -> Vec<PathBuf> {
     let triplet = format!("{}-linux-gnu", env::consts::ARCH);
-    let directories = DEFAULT_DIRECTORIES.iter().flat_map(move |directory| {
-        let directory = Path::new(directory);
-        [directory.join(&triplet), directory.to_owned()]
-    });
-    directories.flat_map(|directory| names_in(&directory))
+    let directories = DEFAULT_DIRECTORIES.map(|directory| [Path::new(directory).join(&triplet), directory.into()]);
+    names_in(directories.as_flattened(), names)
 }
 
 #[cfg(test)]
@@ -246,9 +254,9 @@ mod tests {
     #[test]
     fn cache_entries_match_the_whole_name() {
         let line = "\tlibgdrapi.so.2 (libc6,x86-64) => /usr/lib/libgdrapi.so.2";
-        assert_eq!(of_listing(line), Some("/usr/lib/libgdrapi.so.2".into()));
+        assert_eq!(of_listing(line, &NAMES), Some("/usr/lib/libgdrapi.so.2".into()));
         let other = "\tlibgdrapi.so.20 (libc6,x86-64) => /usr/lib/libgdrapi.so.20";
-        assert_eq!(of_listing(other), None);
-        assert_eq!(of_listing("62 libs found in cache `/etc/ld.so.cache'"), None);
+        assert_eq!(of_listing(other, &NAMES), None);
+        assert_eq!(of_listing("62 libs found in cache `/etc/ld.so.cache'", &NAMES), None);
     }
 }

@@ -4,11 +4,12 @@ use std::ffi::{CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use serde::{Deserialize, Serialize};
 
 type Device = *mut c_void;
 
 /// `nvmlBAR1Memory_t`, all in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[repr(C)]
 pub(crate) struct Bar1 {
     pub(crate) total: c_ulonglong,

@@ -1,9 +1,6 @@
 //! The backends, gdrdrv and dma-bufs.
 #![forbid(unsafe_code)]
 
-/// The remedy if dma-bufs do not work, and are all that the library tries.
-pub(super) const UNSET: &str = "unset GDRCOPY_USE_DMABUF_MMAP, with which the library does without gdrdrv";
-
 /// Which backends work, and which one is used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Backends {
@@ -13,24 +10,18 @@ pub(super) struct Backends {
     pub(super) dmabuf: bool,
     /// `GDRCOPY_USE_DMABUF_MMAP=1`: the module is not even tried.
     pub(super) dmabuf_forced: bool,
+    /// The engine does without libgdrapi where the module does not work.
+    pub(super) module_only: bool,
 }
 
 impl Backends {
     /// Returns whether gdrcopy cannot work without the module.
     pub(super) fn need_gdrdrv(self) -> bool {
-        !self.dmabuf && !self.dmabuf_forced
-    }
-
-    /// A remedy for dma-bufs, which are not needed if the variable is unset.
-    pub(super) fn for_dmabufs(self, remedy: &str) -> String {
-        match self.dmabuf_forced {
-            true => format!("{UNSET}, or {remedy}"),
-            false => remedy.into(),
-        }
+        self.module_only || !self.dmabuf && !self.dmabuf_forced
     }
 
     /// Returns whether gdrcopy cannot work without dma-bufs.
     pub(super) fn need_dmabuf(self) -> bool {
-        self.dmabuf_forced || !self.gdrdrv
+        self.dmabuf_forced || !self.gdrdrv && !self.module_only
     }
 }

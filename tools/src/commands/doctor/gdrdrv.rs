@@ -1,11 +1,15 @@
 //! The kernel module. Is it loaded, may this user open it, does it match the library?
 #![forbid(unsafe_code)]
 
+use std::fs;
+
 use gdrcopy::Version;
 use nix::errno::Errno;
+use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::backends::Backends;
-use super::host::APPTAINER;
+use super::host::{self, Container};
+use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding};
 use crate::system::files;
 use crate::system::gdrdrv::{Gdrdrv, Installation, NODE, Node, Versions};
@@ -22,68 +26,80 @@ fn fits(versions: &Versions) -> bool {
     versions.module >= Version::OLDEST_GDRDRV && versions.oldest_library <= Version::API
 }
 
-pub(super) fn findings(module: &Gdrdrv, backends: Backends, container: Option<&str>) -> Vec<Finding> {
-    let mut findings = vec![node(module, container).about("device node")];
-    match &module.versions {
-        Err(errno) => findings.extend(module.node.as_ref().ok().map(|node| refused(*errno, node, container))),
-        Ok(versions) => findings.push(version(versions).about("module version")),
+pub(super) fn findings(module: &Gdrdrv, backends: Backends, container: Option<&Container>) -> Vec<Finding> {
+    let mut findings = vec![node(module, container)];
+    match (&module.versions, &module.node) {
+        (Ok(versions), _) => findings.push(version(versions)),
+        (Err(errno), Ok(node)) if node.is_device => findings.push(refused(*errno, node, container)),
+        _ => {}
     }
     if module.bound_to_dummy {
-        findings.push(dummy().about("bound to"));
+        // It can be opened, but refuses every pin with EINVAL.
+        let value = "nv-p2p-dummy, with which no GPU memory can be pinned";
+        findings.push(Finding::problem("bound to", value, Remedy::ModuleDummy));
     }
     match &module.params {
-        Some(params) => {
-            findings.extend([persistence(params).about("persistent mapping"), flavor(params).about("built for")])
-        }
+        Some(params) => findings.extend([persistence(params), flavor(params)]),
         None if module.node.is_err() => {}
-        None => findings
-            .push(Finding::unknown("not reported: there is no /proc/driver/gdrdrv/params").about("persistent mapping")),
+        None => {
+            let value = "not reported: there is no /proc/driver/gdrdrv/params";
+            findings.push(Finding::unknown("persistent mapping", value));
+        }
     }
     let needed = backends.need_gdrdrv();
     findings.into_iter().map(|finding| finding.caused_by(Cause::Gdrdrv).only_if(needed)).collect()
 }
 
-fn node(module: &Gdrdrv, container: Option<&str>) -> Finding {
+fn node(module: &Gdrdrv, container: Option<&Container>) -> Finding {
+    const SUBJECT: &str = "device node";
     match &module.node {
-        Ok(node) if node.is_device => Finding::ok(describe(node)),
-        Ok(_) => Finding::problem(format!("{NODE} is not a device"), format!("remove it; {}", make_node(container))),
+        Ok(Node { is_device: true, mode, owner, group }) => {
+            Finding::ok(SUBJECT, format!("{NODE}, mode {mode:03o}, owner {owner}:{group}"))
+        }
+        Ok(_) => Finding::problem(SUBJECT, format!("{NODE} is {}", what_is_there()), Remedy::NodeReplace),
+        Err(Errno::ENOENT) if fs::symlink_metadata(NODE).is_ok() => {
+            Finding::problem(SUBJECT, format!("{NODE} is {}", what_is_there()), Remedy::NodeReplace)
+        }
         Err(Errno::ENOENT) => {
             let absent = format!("there is no {NODE}");
-            let (value, remedy) = match module.loaded {
-                Some(true) => (format!("the module is loaded, but {absent}"), make_node(container)),
-                Some(false) => (
-                    format!("{absent}, and the module is {}", state(module, container)),
-                    load_module(module, container),
-                ),
-                None => (absent, load_module(module, container)),
+            let (value, advice) = match (module.loaded, container) {
+                (Some(true), Some(container)) => (format!("the module is loaded, but {absent}"), pass(container, true)),
+                (Some(true), None) => (format!("the module is loaded, but {absent}"), Remedy::NodeCreate.into()),
+                // A container does not have the host's files.
+                (Some(false), Some(container)) => {
+                    (format!("{absent}, and the module is not loaded"), pass(container, false))
+                }
+                (None, Some(container)) => (absent, pass(container, false)),
+                (_, None) => (format!("{absent}, and the module is {}", state(module)), load_module(module)),
             };
-            Finding::problem(value, remedy)
+            Finding::problem(SUBJECT, value, advice)
         }
-        Err(errno) => Finding::problem(format!("{NODE}: {errno}"), "give this user execute permission on /dev"),
+        Err(errno) => Finding::problem(SUBJECT, format!("{NODE}: {errno}"), Remedy::NodeDirectory),
     }
 }
 
-fn describe(node: &Node) -> String {
-    let Node { mode, owner, group, .. } = node;
-    format!("{NODE}, mode {mode:03o}, owner {owner}:{group}")
+/// Describes what is at the place of the device.
+fn what_is_there() -> String {
+    let Ok(metadata) = fs::symlink_metadata(NODE) else {
+        return "not a device".into();
+    };
+    let kind = metadata.file_type();
+    match fs::read_link(NODE) {
+        Ok(target) => format!("a link to {}, which is no device", target.display()),
+        _ if kind.is_dir() => "a directory, as Docker's -v makes one where the host has no such device".into(),
+        _ if kind.is_file() => "a plain file, as a bind mount leaves one where its target was missing".into(),
+        _ => "not a device".into(),
+    }
 }
 
-fn make_node(container: Option<&str>) -> String {
-    String::from(match container {
-        Some("Kubernetes") => "pass it into the pod: GDRCOPY_ENABLED=true for NVIDIA's device plugin",
-        Some(APPTAINER) => "pass it into the container: apptainer run --bind /dev/gdrdrv",
-        Some(_) => {
-            "pass it into the container: --device=/dev/gdrdrv, or NVIDIA_GDRCOPY=enabled with NVIDIA's \
-             container toolkit"
-        }
-        None => "create it: mknod -m 666 /dev/gdrdrv c $(awk '/gdrdrv/ {print $1}' /proc/devices) 0",
-    })
+/// How the node gets into a container.
+fn pass(container: &Container, is_loaded: bool) -> Advice {
+    container.node.with("host", if is_loaded { "" } else { "load the module on the host (modprobe gdrdrv), and " })
 }
 
-/// Why a module is not loaded. A container does not have the host's files.
-fn state(module: &Gdrdrv, container: Option<&str>) -> &'static str {
+/// Why a module is not loaded.
+fn state(module: &Gdrdrv) -> &'static str {
     match &module.installation {
-        _ if container.is_some() => "not loaded",
         Some(Installation::Absent) => "not installed",
         Some(Installation::NotBuilt { .. }) => "installed, but not built for this kernel",
         Some(Installation::Built) => "built, but not loaded",
@@ -91,116 +107,88 @@ fn state(module: &Gdrdrv, container: Option<&str>) -> &'static str {
     }
 }
 
-fn load_module(module: &Gdrdrv, container: Option<&str>) -> String {
-    const BUILD: &str = "dkms autoinstall && modprobe gdrdrv";
-    if container.is_some() {
-        return format!("load it on the host (modprobe gdrdrv), and {}", make_node(container));
-    }
-    let mut remedy = match &module.installation {
+fn load_module(module: &Gdrdrv) -> Advice {
+    match &module.installation {
         Some(Installation::NotBuilt { kernel, headers: false, gpu_driver, .. }) => {
             let others = if *gpu_driver { "" } else { " and the GPU driver's sources (…-dkms)" };
-            format!(
-                "install the headers of kernel {kernel} (linux-headers-{kernel}, \
-                 kernel-devel-{kernel}){others}, then build the module: {BUILD}"
-            )
+            Remedy::ModuleHeaders.with("kernel", kernel).with("others", others)
         }
-        Some(Installation::NotBuilt { gpu_driver: false, .. }) => format!(
-            "install the GPU driver's sources, which contain nv-p2p.c (its package …-dkms; packages \
-             with built modules have none), then build the module: {BUILD}"
-        ),
-        Some(Installation::NotBuilt { log: Some(log), .. }) => {
-            format!("see in {} why the build failed, then repeat it: {BUILD}", log.display())
-        }
-        Some(Installation::NotBuilt { .. }) => format!("build the module: {BUILD}"),
-        Some(Installation::Built) => "load the module: modprobe gdrdrv".into(),
-        Some(Installation::Absent) | None => {
-            "install the module (package gdrdrv-dkms) and load it: modprobe gdrdrv".into()
-        }
-    };
-    if module.signed_only {
-        remedy += " (this kernel only loads signed modules: enroll the key that DKMS signs with, \
-            mokutil --import)";
+        Some(Installation::NotBuilt { gpu_driver: false, .. }) => Remedy::ModuleSources.into(),
+        Some(Installation::NotBuilt { log: Some(log), .. }) => Remedy::ModuleLog.with("log", log.display()),
+        Some(Installation::NotBuilt { .. }) => Remedy::ModuleBuild.into(),
+        Some(Installation::Built) if module.signed_only => Remedy::ModuleSigned.into(),
+        Some(Installation::Built) => Remedy::ModuleLoad.into(),
+        Some(Installation::Absent) | None => Remedy::ModuleInstall.into(),
     }
-    remedy
 }
 
 /// The node exists, but opening it or querying the version fails.
-fn refused(errno: Errno, node: &Node, container: Option<&str>) -> Finding {
-    let stale = format!("modprobe gdrdrv, then {}", make_node(container));
-    let another = format!("it leads to another driver, or to a gdrdrv before 2.0: remove it; {stale}");
-    let remedy = match errno {
-        Errno::EACCES if node.mode & 0o666 == 0o666 => {
-            "its mode allows it, so a security module (SELinux, AppArmor) or the mount option nodev forbids it: see \
-             the audit log, and allow it there; a container gets it by --device=/dev/gdrdrv"
-        }
-        Errno::EACCES => {
-            "make it readable and writable for all users: chmod 666 /dev/gdrdrv, and a udev rule that \
-             keeps it so"
-        }
-        Errno::EPERM if container.is_some() => {
-            "the container's device cgroup forbids it: start the container with \
-             --device=/dev/gdrdrv"
-        }
-        Errno::EPERM => {
-            "a device cgroup forbids it: allow it in the service (DeviceAllow=/dev/gdrdrv rw) \
-             or the job"
-        }
-        Errno::ENXIO | Errno::ENODEV => &stale,
-        Errno::ENOTTY => &another,
-        Errno::EMFILE | Errno::ENFILE => "raise the limit of open files (ulimit -n)",
-        _ => "see the kernel's log (dmesg), and reload the module",
+fn refused(errno: Errno, node: &Node, container: Option<&Container>) -> Finding {
+    let mount = mount_without_devices();
+    let advice = match (errno, container) {
+        (Errno::EACCES, _) if mount.is_some() => Remedy::NodeNodev.with("mount", mount.unwrap_or_default()),
+        (Errno::EACCES, _) if node.mode & 0o666 == 0o666 => Remedy::NodeSecurity.into(),
+        (Errno::EACCES, _) => Remedy::NodeMode.into(),
+        // Apptainer has no device cgroup of its own.
+        (Errno::EPERM, Some(container)) if container.node != Remedy::NodeApptainer => pass(container, true),
+        (Errno::EPERM, _) if std::env::var_os("SLURM_JOB_ID").is_some() => Remedy::NodeSlurm.into(),
+        (Errno::EPERM, _) => Remedy::NodeService.into(),
+        // The number in the node is of no driver, or of another one.
+        (Errno::ENXIO | Errno::ENODEV | Errno::ENOTTY | Errno::EINVAL, _) => Remedy::NodeReplace.into(),
+        (Errno::EMFILE | Errno::ENFILE, _) => Remedy::OpenFiles.with("limit", host::most_files()),
+        _ => Remedy::ModuleReload.into(),
     };
-    Finding::problem(format!("{errno:?} ({})", errno.desc()), remedy).about("opening it")
+    let why = match errno {
+        Errno::ENOTTY | Errno::EINVAL => ": the node leads to another driver, or to a gdrdrv before 2.0",
+        Errno::ENXIO | Errno::ENODEV => ": the node leads to no loaded driver",
+        _ => "",
+    };
+    Finding::problem("opening it", format!("{errno:?} ({}){why}", errno.desc()), advice)
 }
 
-/// Such a module can be opened, but refuses every pin with EINVAL.
-fn dummy() -> Finding {
-    Finding::problem(
-        "nv-p2p-dummy, with which no GPU memory can be pinned",
-        "unload both (modprobe -r gdrdrv nv-p2p-dummy), prevent loading the latter (blacklist nv-p2p-dummy \
-         in /etc/modprobe.d), build gdrdrv against the sources of the GPU driver in use, and load it \
-         (modprobe gdrdrv)",
-    )
+/// The mount with the node if its devices cannot be opened.
+fn mount_without_devices() -> Option<String> {
+    let is_nodev = statvfs(NODE).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NODEV));
+    let mounts = files::text("/proc/self/mounts")?;
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    let holder = points.filter(|point| [NODE, "/dev", "/"].contains(point)).max_by_key(|point| point.len());
+    is_nodev.then(|| holder.unwrap_or("/dev").to_owned())
 }
 
 fn version(versions: &Versions) -> Finding {
+    const SUBJECT: &str = "module version";
     let Versions { module, oldest_library } = versions;
     if *module < Version::OLDEST_GDRDRV {
-        return Finding::problem(
-            format!("{module} is too old"),
-            format!("update the module to {} or later (package gdrdrv-dkms)", Version::OLDEST_GDRDRV),
-        );
+        let advice = Remedy::ModuleUpdate.with("oldest", Version::OLDEST_GDRDRV);
+        return Finding::problem(SUBJECT, format!("{module} is too old"), advice);
     }
     if *oldest_library > Version::API {
-        return Finding::problem(
-            format!("{module} only supports libraries of version {oldest_library} and later"),
-            format!("update libgdrapi, or use a module that supports {}", Version::API),
-        );
+        let value = format!("{module} only supports libraries of version {oldest_library} and later");
+        return Finding::problem(SUBJECT, value, Remedy::LibraryUpdate.with("oldest", oldest_library));
     }
     if *module < PERSISTENT_SINCE {
-        return Finding::warning(
-            format!("{module}, without persistent mappings and pin flags"),
-            format!("update the module to {PERSISTENT_SINCE} or later"),
-        );
+        let value = format!("{module}, without persistent mappings and pin flags");
+        return Finding::warning(SUBJECT, value, Remedy::ModuleUpdate.with("oldest", PERSISTENT_SINCE));
     }
-    Finding::ok(format!("{module}, for libraries from {oldest_library} on"))
+    Finding::ok(SUBJECT, format!("{module}, for libraries from {oldest_library} on"))
 }
 
 fn persistence(params: &str) -> Finding {
+    const SUBJECT: &str = "persistent mapping";
     match files::field(params, "Use persistent mapping") {
-        Some("yes") => Finding::ok("on"),
-        Some(_) => Finding::warning(
-            "off: mappings become invalid when their memory is freed",
-            "load the module with use_persistent_mapping=1 (GPU driver 535 or later)",
-        ),
-        None => Finding::unknown("not reported by /proc/driver/gdrdrv/params"),
+        Some("yes") => Finding::ok(SUBJECT, "on"),
+        Some(_) => {
+            let value = "off: mappings become invalid when their memory is freed";
+            Finding::warning(SUBJECT, value, Remedy::ModuleOption)
+        }
+        None => Finding::unknown(SUBJECT, "not reported by /proc/driver/gdrdrv/params"),
     }
 }
 
 fn flavor(params: &str) -> Finding {
     match files::field(params, "Built for NVIDIA driver flavor") {
-        Some(flavor) => Finding::ok(format!("the {flavor} GPU driver")),
-        None => Finding::unknown("not reported by /proc/driver/gdrdrv/params"),
+        Some(flavor) => Finding::ok("built for", format!("the {flavor} GPU driver")),
+        None => Finding::unknown("built for", "not reported by /proc/driver/gdrdrv/params"),
     }
 }
 
@@ -208,48 +196,35 @@ fn flavor(params: &str) -> Finding {
 mod tests {
     use super::*;
 
-    const NEEDED: Backends = Backends { gdrdrv: false, dmabuf: false, dmabuf_forced: false };
-
-    /// A module that is not loaded.
-    fn absent(installation: Installation) -> Gdrdrv {
-        Gdrdrv {
-            node: Err(Errno::ENOENT),
-            loaded: Some(false),
-            installation: Some(installation),
-            signed_only: false,
-            bound_to_dummy: false,
-            versions: Err(Errno::ENOENT),
-            params: None,
-        }
-    }
-
-    fn not_built(headers: bool, gpu_driver: bool, log: Option<&str>) -> Installation {
-        let log = log.map(Into::into);
-        Installation::NotBuilt { kernel: "6.1".into(), headers, gpu_driver, log }
-    }
-
     #[test]
-    fn each_state_of_the_installation_has_its_own_advice() {
-        for (installation, state, advice) in [
-            (Installation::Absent, "not installed", "install the module (package gdrdrv-dkms)"),
-            (
-                not_built(false, true, None),
-                "not built",
-                "install the headers of kernel 6.1 (linux-headers-6.1, kernel-devel-6.1), then",
-            ),
-            (not_built(false, false, None), "not built", "and the GPU driver's sources"),
-            (not_built(true, false, None), "not built", "install the GPU driver's sources"),
-            (not_built(true, true, Some("/x/make.log")), "not built", "see in /x/make.log why"),
-            (not_built(true, true, None), "not built", "build the module: dkms autoinstall"),
-            (Installation::Built, "built, but not loaded", "load the module: modprobe gdrdrv"),
+    fn each_state_of_the_installation_has_its_own_remedy() {
+        let not_built = |headers, gpu_driver, log: Option<&str>| Installation::NotBuilt {
+            kernel: "6.1".into(),
+            headers,
+            gpu_driver,
+            log: log.map(Into::into),
+        };
+        for (installation, signed_only, remedy) in [
+            (Installation::Absent, false, Remedy::ModuleInstall),
+            (not_built(false, true, None), false, Remedy::ModuleHeaders),
+            (not_built(false, false, None), false, Remedy::ModuleHeaders),
+            (not_built(true, false, None), false, Remedy::ModuleSources),
+            (not_built(true, true, Some("/x/make.log")), false, Remedy::ModuleLog),
+            (not_built(true, true, None), false, Remedy::ModuleBuild),
+            (Installation::Built, false, Remedy::ModuleLoad),
+            (Installation::Built, true, Remedy::ModuleSigned),
         ] {
-            let findings = findings(&absent(installation), NEEDED, None);
-            assert_eq!(findings.len(), 1);
-            assert!(findings[0].value.contains(state), "{findings:?}");
-            let remedy = findings[0].remedy.as_deref().unwrap();
-            assert!(remedy.contains(advice) && remedy.contains("modprobe gdrdrv"), "{remedy}");
+            let module = Gdrdrv {
+                node: Err(Errno::ENOENT),
+                loaded: Some(false),
+                installation: Some(installation),
+                signed_only,
+                bound_to_dummy: false,
+                versions: Err(Errno::ENOENT),
+                params: None,
+            };
+            let advice = load_module(&module);
+            assert!(advice.remedy == remedy && advice.is_complete(), "{module:?}: {advice:?}");
         }
-        let inside = findings(&absent(Installation::Absent), NEEDED, Some("Docker"));
-        assert!(inside[0].value.ends_with("not loaded"), "{inside:?}");
     }
 }

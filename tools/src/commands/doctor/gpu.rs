@@ -3,58 +3,74 @@
 
 use super::backends::Backends;
 use super::driver;
-use super::report::{Cause, Finding, Section, bytes};
-use crate::cuda::Device;
+use super::probe::Survey;
+use super::remedies::Remedy;
+use super::report::{Cause, Finding, bytes};
 use crate::cuda::survey::Gpu;
 use crate::system::cpu;
-use crate::system::nvml::{Bar1, Nvml};
+use crate::system::files;
+use crate::system::nvml::Bar1;
 use crate::system::pci::{self, Pci};
 
 /// A smaller BAR1 was not resized, and has at most 256 MiB.
 const SMALL_BAR1: u64 = 1 << 30;
 
-/// `pinned`: bytes that gdrdrv has pinned on all GPUs, if known.
-pub(super) fn section(gpu: &Gpu, nvml: Option<&Nvml>, backends: Backends, pinned: Option<u64>) -> Section {
-    let Device { number, name, pci_address, .. } = &gpu.device;
-    let pci = pci::query(pci_address);
-    let bar1 = nvml.and_then(|nvml| nvml.bar1(pci_address));
-    let title = format!("GPU {number}: {name} at {pci_address}");
-    Section::new(
-        title,
-        vec![
-            rdma(gpu, backends).about("GPUDirect RDMA"),
-            rdma_with_vmm(gpu).about("RDMA with VMM"),
-            dmabuf(gpu, backends).about("dma-buf"),
-            memory_pools(gpu).about("memory pools"),
-            platform(gpu).about("platform"),
-            bar1_size(gpu, bar1.map(|bar1| bar1.total).or(pci.bar1), pinned).about("BAR1 size"),
-            bar1_use(bar1, pinned.is_some()).about("BAR1 use"),
-            numa_node(pci_address).about("NUMA node"),
-            link(&pci).about("PCIe link"),
-        ],
-    )
+/// The findings about each GPU, by title. `pinned`: bytes that gdrdrv has pinned on all GPUs, if known.
+pub(super) fn sections(survey: &Survey, backends: Backends, pinned: Option<u64>) -> Vec<(String, Vec<Finding>)> {
+    let gpus = survey.cuda.gpus.as_deref().unwrap_or_default();
+    let mut sections = Vec::new();
+    for (gpu, bar1) in gpus.iter().zip(&survey.bar1) {
+        let address = &gpu.device.pci_address;
+        let pci = pci::query(address);
+        let title = format!("GPU {}: {} at {address}", gpu.device.number, gpu.device.name);
+        let findings = vec![
+            rdma(gpu, gpus, backends),
+            rdma_with_vmm(gpu),
+            dmabuf(gpu, backends),
+            supported("memory pools", gpu.memory_pools, "none; gdrcopy does without", "11.2"),
+            platform(gpu),
+            bar1_size(gpu, bar1.map(|bar1| bar1.total).or(pci.bar1), pinned),
+            bar1_use(*bar1),
+            numa_node(address),
+            link(&pci),
+        ];
+        sections.push((title, findings));
+    }
+    sections
 }
 
-fn rdma(gpu: &Gpu, backends: Backends) -> Finding {
-    match gpu.rdma {
-        Some(true) => Finding::ok("supported"),
-        Some(false) => Finding::problem(
-            "not supported: gdrdrv cannot pin this GPU's memory",
-            "use a data-center or RTX PRO GPU, or exclude this one (CUDA_VISIBLE_DEVICES)",
-        )
-        .only_if(!(backends.need_dmabuf() && backends.dmabuf && driver::gpu_maps_dmabufs(gpu))),
-        None => Finding::unknown("not reported by this driver (CUDA 11.3 can)"),
+/// A feature that no remedy adds.
+fn supported(subject: &'static str, value: Option<bool>, otherwise: &str, since: &str) -> Finding {
+    match value {
+        Some(true) => Finding::ok(subject, "supported"),
+        Some(false) => Finding::ok(subject, otherwise),
+        None => Finding::unknown(subject, format!("not reported by this driver (CUDA {since} can)")),
+    }
+}
+
+fn rdma(gpu: &Gpu, all: &[Gpu], backends: Backends) -> Finding {
+    const SUBJECT: &str = "GPUDirect RDMA";
+    if gpu.rdma != Some(false) {
+        return supported(SUBJECT, gpu.rdma, "", "11.3");
+    }
+    let others = all.iter().filter(|other| other.rdma == Some(true));
+    let others: Vec<_> = others.map(|other| other.device.number.to_string()).collect();
+    let value = "not supported: gdrdrv cannot pin this GPU's memory";
+    if backends.need_dmabuf() && backends.dmabuf && driver::gpu_maps_dmabufs(gpu) {
+        return Finding::warning(SUBJECT, value, Remedy::GpuKind);
+    }
+    match others.is_empty() {
+        true => Finding::problem(SUBJECT, value, Remedy::GpuKind).caused_by(Cause::Nothing),
+        false => Finding::problem(SUBJECT, value, Remedy::GpuExclude.with("others", others.join(","))),
     }
 }
 
 fn rdma_with_vmm(gpu: &Gpu) -> Finding {
+    const SUBJECT: &str = "RDMA with VMM";
+    let value = "not supported: memory from cuMemCreate cannot be pinned";
     match gpu.rdma_with_vmm {
-        Some(true) => Finding::ok("supported: memory from cuMemCreate can be pinned"),
-        Some(false) => Finding::warning(
-            "not supported: memory from cuMemCreate cannot be pinned",
-            "pin memory from cuMemAlloc or cudaMalloc",
-        ),
-        None => Finding::unknown("not reported by this driver (CUDA 11.0 can)"),
+        Some(false) if gpu.rdma != Some(false) => Finding::warning(SUBJECT, value, Remedy::VmmKind),
+        reported => supported(SUBJECT, reported, value, "11.0"),
     }
 }
 
@@ -64,37 +80,25 @@ fn dmabuf(gpu: &Gpu, backends: Backends) -> Finding {
         (Some(false), Some(true)) => "its memory can be exported as one, but not mapped",
         (None, Some(true)) => "its memory can be exported as one",
         (_, Some(false)) | (Some(false), None) => "its memory cannot be exported as one",
-        (None, None) => {
-            return Finding::unknown("not reported by this driver (CUDA 11.7 can)");
-        }
+        (None, None) => return supported("dma-buf", None, "", "11.7"),
     };
     if backends.need_dmabuf() && !driver::gpu_maps_dmabufs(gpu) {
-        let remedy = backends.for_dmabufs("use the open kernel modules of the GPU driver, which dma-bufs need");
-        return Finding::problem(value, remedy).caused_by(Cause::DmaBuf);
+        let remedy = if backends.dmabuf_forced { Remedy::DmabufUnforced } else { Remedy::DriverOpen };
+        return Finding::problem("dma-buf", value, remedy).caused_by(Cause::DmaBuf);
     }
-    Finding::ok(value)
-}
-
-fn memory_pools(gpu: &Gpu) -> Finding {
-    match gpu.memory_pools {
-        Some(true) => Finding::ok("supported"),
-        Some(false) => Finding::ok("none; gdrcopy does without"),
-        None => Finding::unknown("not reported by this driver (CUDA 11.2 can)"),
-    }
+    Finding::ok("dma-buf", value)
 }
 
 fn platform(gpu: &Gpu) -> Finding {
-    if std::fs::read_to_string("/proc/version").is_ok_and(|version| version.contains("microsoft")) {
-        return Finding::problem(
-            "WSL: GPUs are driven by Windows (WDDM), which gives no access to BAR1",
-            "boot Linux itself",
-        );
+    if files::text("/proc/version").is_some_and(|version| version.contains("microsoft")) {
+        let value = "WSL: GPUs are driven by Windows (WDDM), which gives no access to BAR1";
+        return Finding::problem("platform", value, Remedy::GpuWsl);
     }
     match (gpu.coherent, gpu.tcc) {
-        (_, Some(true)) => Finding::ok("TCC driver model"),
-        (Some(true), _) => Finding::ok("coherent: mappings are cached, unless forced over PCIe"),
-        (Some(false), _) => Finding::ok("PCIe: mappings are write-combining"),
-        (None, _) => Finding::unknown("not reported by this driver (CUDA 9.2 can)"),
+        (_, Some(true)) => Finding::ok("platform", "TCC driver model"),
+        (Some(true), _) => Finding::ok("platform", "coherent: mappings are cached, unless forced over PCIe"),
+        (Some(false), _) => Finding::ok("platform", "PCIe: mappings are write-combining"),
+        (None, _) => supported("platform", None, "", "9.2"),
     }
 }
 
@@ -104,59 +108,55 @@ fn bar1_size(gpu: &Gpu, bar1: Option<u64>, pinned: Option<u64>) -> Finding {
         None => String::new(),
     };
     match bar1 {
-        None => Finding::unknown("not reported by NVML or sysfs"),
-        Some(size) if size < SMALL_BAR1 && size < gpu.memory => Finding::warning(
-            format!("{}: the limit for all pins{pinned}", bytes(size)),
-            "enable Resizable BAR and Above 4G Decoding in the firmware, or on workstation cards NVIDIA's \
-             displaymodeselector; or pin less",
-        ),
-        Some(size) => Finding::ok(format!("{}{pinned}", bytes(size))),
+        None => Finding::unknown("BAR1 size", "not reported by NVML or sysfs"),
+        Some(size) if size < SMALL_BAR1 && size < gpu.memory => {
+            let value = format!("{}: the limit for all pins{pinned}", bytes(size));
+            Finding::warning("BAR1 size", value, Remedy::Bar1Small)
+        }
+        Some(size) => Finding::ok("BAR1 size", format!("{}{pinned}", bytes(size))),
     }
 }
 
-fn bar1_use(bar1: Option<Bar1>, pins_are_listed: bool) -> Finding {
-    match bar1 {
-        None => Finding::unknown("not reported by NVML"),
-        Some(Bar1 { total, free, used }) if free < total / 10 => Finding::warning(
-            format!("{} used, {} free", bytes(used), bytes(free)),
-            match pins_are_listed {
-                true => "end programs that hold pins: the section pins lists them",
-                false => "end programs that hold pins: gdrcopy ps shows them",
-            },
-        ),
-        Some(Bar1 { free, used, .. }) => Finding::ok(format!("{} used, {} free", bytes(used), bytes(free))),
+fn bar1_use(bar1: Option<Bar1>) -> Finding {
+    let Some(Bar1 { total, free, used }) = bar1 else {
+        return Finding::unknown("BAR1 use", "not reported by NVML");
+    };
+    let value = format!("{} used, {} free", bytes(used), bytes(free));
+    match free < total / 10 {
+        true => Finding::warning("BAR1 use", value, Remedy::Bar1Full),
+        false => Finding::ok("BAR1 use", value),
     }
 }
 
 fn numa_node(pci_address: &str) -> Finding {
-    match (cpu::node_of_pci_device(pci_address), cpu::allowed_nodes()) {
-        (None, _) => Finding::unknown("not reported by sysfs"),
-        (Some(node), Some(allowed)) if !allowed.contains(&node) => Finding::warning(
-            format!("{node}, and this process may only run on CPUs of other nodes"),
-            format!("run programs near the GPU: numactl --cpunodebind={node} --membind={node}"),
-        ),
-        (Some(node), _) => Finding::ok(node.to_string()),
+    let Some(node) = cpu::node_of_pci_device(pci_address) else {
+        return Finding::unknown("NUMA node", "not reported by sysfs");
+    };
+    if cpu::allowed_nodes().is_none_or(|allowed| allowed.contains(&node)) {
+        return Finding::ok("NUMA node", node.to_string());
     }
+    let value = format!("{node}, and this process may only run on CPUs of other nodes");
+    Finding::warning("NUMA node", value, Remedy::NumaFar.with("node", node))
 }
 
 fn link(pci: &Pci) -> Finding {
     let (Some(width), Some(speed)) = (pci.width, &pci.speed) else {
-        return Finding::unknown("not reported by sysfs");
+        return Finding::unknown("PCIe link", "not reported by sysfs");
     };
     let generation = |speed: &str| match pci::generation(speed) {
         Some(generation) => format!("generation {generation}"),
         None => speed.to_owned(),
     };
     let mut value = format!("{}, {width} lanes", generation(speed));
-    if let Some(most) = pci.max_speed.as_ref().filter(|most| *most != speed) {
+    match &pci.max_speed {
         // The link of an idle GPU runs at a lower speed.
-        value += &format!(" now; {} when busy", generation(most));
+        Some(most) if most != speed => value += &format!(" now; {} when busy", generation(most)),
+        _ => {}
     }
     match pci.max_width {
-        Some(most) if most > width => Finding::warning(
-            format!("{value}, of {most} supported by the GPU"),
-            "reseat the card, or use a slot that is wired for more lanes",
-        ),
-        _ => Finding::ok(value),
+        Some(most) if most > width => {
+            Finding::warning("PCIe link", format!("{value}, of {most} supported by the GPU"), Remedy::LinkNarrow)
+        }
+        _ => Finding::ok("PCIe link", value),
     }
 }

@@ -2,13 +2,16 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::env;
+use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::probe::{self, Loaded, Wanted};
+use gdrcopy_core::variables::{self, Variable};
+
+use super::probe::{self, Kind, Loaded, Wanted};
+use super::remedies::{Advice, Remedy};
 use super::report::Finding;
-use super::variables;
 use crate::libgdrapi::search::{self, Candidate, Maker, PLAIN_NAME, SONAME};
 use crate::system::files;
 
@@ -17,9 +20,12 @@ pub(super) type Environment = BTreeMap<String, String>;
 
 pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> Vec<Finding> {
     let candidates = search::candidates();
-    let mut findings: Vec<_> = candidates.iter().map(|it| candidate(it).about("on the path")).collect();
+    let mut findings: Vec<_> = candidates.iter().map(candidate).collect();
     match asked_for {
-        Some(file) => findings.push(asked(file).about("--lib")),
+        Some(file) => findings.push(match load(&Wanted::File(file.into())) {
+            Ok(library) => Finding::ok("--lib", describe(&library)),
+            Err(why) => why.finding("--lib", || Remedy::LibraryName.into()),
+        }),
         None => findings.extend(by_name(&candidates)),
     }
     findings.extend(settings(environment));
@@ -31,140 +37,150 @@ fn candidate(candidate: &Candidate) -> Finding {
     let maker = Maker::of(file);
     let value = format!("{} ({}), by {place}", file.display(), maker.describe());
     match maker {
-        Maker::None => Finding::warning(value, repair(file)),
-        _ => Finding::ok(value),
+        Maker::None => Finding::warning("on the path", value, repair(file)),
+        _ => Finding::ok("on the path", value),
     }
 }
 
 /// Why there is no library.
-pub(super) enum Missing {
-    /// The loader's message.
-    NotLoaded(String),
+pub(super) struct Missing {
+    text: String,
     /// The loader was not asked.
-    NotAsked(String),
-}
-
-impl fmt::Display for Missing {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        let (Missing::NotLoaded(why) | Missing::NotAsked(why)) = self;
-        out.write_str(why)
-    }
+    not_asked: bool,
 }
 
 impl Missing {
-    /// The remedy, which is this one if the loader was asked.
-    pub(super) fn remedy(&self, otherwise: impl FnOnce() -> String) -> String {
-        match self {
-            Missing::NotAsked(_) => probe::NOT_STARTED.into(),
-            Missing::NotLoaded(_) => otherwise(),
-        }
+    /// The problem, with this remedy if the loader was asked.
+    pub(super) fn finding(&self, subject: &'static str, otherwise: impl FnOnce() -> Advice) -> Finding {
+        let advice = if self.not_asked { Remedy::DoctorLimits.into() } else { otherwise() };
+        Finding::problem(subject, &*self.text, advice)
     }
 }
 
 /// The file that the loader takes, or why it takes none.
 pub(super) fn load(wanted: &Wanted) -> Result<Loaded, Missing> {
-    let reply = probe::ask(wanted, None);
-    let (answer, _) = reply.map_err(|error| Missing::NotAsked(format!("{error:#}")))?;
+    let answer = probe::test(wanted, None);
+    let answer = answer.map_err(|error| Missing { text: format!("{error:#}"), not_asked: true })?;
     match (answer.library, answer.failure) {
-        (Some(library), None) => Ok(library),
-        (_, failure) => Err(Missing::NotLoaded(failure.map_or("nothing".into(), |failure| failure.what))),
+        // One that only fails at its end is there.
+        (Some(library), _) => Ok(library),
+        (None, failure) => {
+            let text = failure.map_or("nothing".into(), |failure| failure.text);
+            Err(Missing { text, not_asked: false })
+        }
     }
+}
+
+fn load_name(name: &str) -> Result<Loaded, Missing> {
+    load(&Wanted::Name(name.into()))
 }
 
 /// File, maker and version of a library.
 pub(super) fn describe(library: &Loaded) -> String {
     let Loaded { file, version } = library;
-    let version = version.map_or("no version".into(), |(major, minor)| format!("{major}.{minor}"));
+    let version = match version {
+        Some((major, minor)) => format!("{major}.{minor}"),
+        None => "no version".into(),
+    };
     format!("{} ({}, {version})", file.display(), Maker::of(file).describe())
 }
 
-fn asked(file: &Path) -> Finding {
-    match load(&Wanted::File(file.into())) {
-        Ok(library) => Finding::ok(describe(&library)),
-        Err(why) => {
-            let remedy = why.remedy(|| "name a libgdrapi file for this CPU architecture".into());
-            Finding::problem(why.to_string(), remedy)
-        }
-    }
-}
-
 /// The remedy if a name leads nowhere.
-pub(super) fn missing(name: &str) -> String {
+pub(super) fn missing(name: &str) -> Advice {
     if let Some(file) = broken(name) {
         return repair(&file);
     }
+    if let Some(advice) = uncached(name) {
+        return advice;
+    }
     let other = if name == SONAME { PLAIN_NAME } else { SONAME };
-    match load(&Wanted::Name(other.into())) {
+    match load_name(other) {
         Ok(library) => add_link(name, &library.file),
-        Err(_) => INSTALL.into(),
+        Err(_) => Remedy::LibraryInstall.into(),
     }
 }
 
-/// The file that the loader finds first by a name, if it cannot be loaded.
+/// The file that the loader finds first by a name, if it cannot be loaded; or a link of this name that leads nowhere.
 fn broken(name: &str) -> Option<PathBuf> {
-    let first = search::first(name)?;
-    load(&Wanted::File(first.clone())).is_err().then_some(first)
+    let Some(first) = search::first(name) else {
+        let candidates = search::candidates();
+        let dangling =
+            candidates.into_iter().find(|candidate| is_dangling(&candidate.file) && candidate.file.ends_with(name));
+        return dangling.map(|candidate| candidate.file);
+    };
+    let is_broken = load(&Wanted::File(first.clone())).is_err();
+    is_broken.then_some(first)
+}
+
+fn is_dangling(file: &Path) -> bool {
+    file.is_symlink() && !file.exists()
 }
 
 /// The remedy for a file that cannot be loaded.
-fn repair(file: &Path) -> String {
-    let refused = files::open(file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
-    match refused {
-        true => format!("make {} readable for this user", file.display()),
-        false => format!("remove {}, or replace it by a library that can be loaded", file.display()),
+fn repair(file: &Path) -> Advice {
+    let shown = file.display();
+    if is_dangling(file) {
+        let target = fs::read_link(file).unwrap_or_default();
+        return Remedy::LibraryDangling.with("file", shown).with("target", target.display());
+    }
+    match files::open(file) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Remedy::LibraryReadable.with("file", shown),
+        _ => Remedy::LibraryRemove.with("file", shown),
     }
 }
 
-/// The remedy if no name leads to a library.
-const INSTALL: &str = "install libgdrapi (package libgdrapi, or make lib_install), then run ldconfig \
-    or put its directory on LD_LIBRARY_PATH";
+/// The remedy if a library is installed where the loader looks, but its cache does not have it yet; or elsewhere.
+fn uncached(name: &str) -> Option<Advice> {
+    const USUAL: [&str; 6] = [
+        "/usr/local/lib",
+        "/usr/local/lib64",
+        "/usr/local/gdrcopy/lib",
+        "/usr/local/gdrcopy/lib64",
+        "/opt/gdrcopy/lib",
+        "/opt/gdrcopy/lib64",
+    ];
+    let configured: Vec<_> =
+        files::matching(Path::new("/etc/ld.so.conf.d"), "").iter().filter_map(files::text).collect();
+    let configured = configured.join("\n");
+    for directory in configured.lines().map(str::trim).chain(USUAL) {
+        let file = Path::new(directory).join(name);
+        if !directory.starts_with('/') || load(&Wanted::File(file.clone())).is_err() {
+            continue;
+        }
+        let is_configured = configured.lines().any(|line| line.trim() == directory);
+        return Some(match is_configured {
+            true => Remedy::LibraryCache.with("file", file.display()),
+            false => find_in(&file, ""),
+        });
+    }
+    None
+}
 
 /// The library of each name. The loader takes the names of loaded libraries from their SONAME. So one
 /// name can lead to a library that the other does not lead to.
 fn by_name(candidates: &[Candidate]) -> Vec<Finding> {
-    let soname = load(&Wanted::Name(SONAME.into()));
-    let plain = load(&Wanted::Name(PLAIN_NAME.into()));
-    match (soname, plain) {
-        (Err(why), Err(_)) => {
-            let broken = || [SONAME, PLAIN_NAME].into_iter().find_map(broken).map(|file| repair(&file));
-            let finding = match load(&Wanted::Default) {
-                Ok(beside) => Finding::warning(
-                    format!("programs find none; beside gdrcopy is {}", describe(&beside)),
-                    broken().unwrap_or_else(|| find_in(&beside.file)),
-                ),
-                Err(_) => {
-                    let remedy = why.remedy(|| broken().unwrap_or_else(|| INSTALL.into()));
-                    Finding::problem(format!("no library found: {why}"), remedy)
-                }
-            };
-            vec![finding.about(SONAME)]
-        }
-        (Ok(library), Err(_)) => {
-            let finding = rate(SONAME, &library, candidates);
-            vec![finding, leads_nowhere(PLAIN_NAME, &library.file)]
-        }
-        (Err(_), Ok(library)) => {
-            let finding = rate(PLAIN_NAME, &library, candidates);
-            vec![leads_nowhere(SONAME, &library.file), finding]
-        }
+    match (load_name(SONAME), load_name(PLAIN_NAME)) {
+        (Err(why), Err(_)) => vec![match load(&Wanted::Default) {
+            Ok(beside) => {
+                let value = format!("programs find none; beside gdrcopy is {}", describe(&beside));
+                let advice = broken(SONAME).or_else(|| broken(PLAIN_NAME)).map(|file| repair(&file));
+                Finding::warning(SONAME, value, advice.unwrap_or_else(|| find_in(&beside.file, "")))
+            }
+            Err(_) => why.finding(SONAME, || missing(if broken(SONAME).is_some() { SONAME } else { PLAIN_NAME })),
+        }],
+        (Ok(library), Err(_)) => vec![rate(SONAME, &library, candidates), leads_nowhere(PLAIN_NAME, &library.file)],
+        (Err(_), Ok(library)) => vec![leads_nowhere(SONAME, &library.file), rate(PLAIN_NAME, &library, candidates)],
         (Ok(soname), Ok(plain)) => {
             let mut findings = vec![rate(SONAME, &soname, candidates), rate(PLAIN_NAME, &plain, candidates)];
             if search::real(&soname.file) != search::real(&plain.file) {
                 let value = format!("{SONAME} and {PLAIN_NAME} lead to different files");
-                let both = "have one directory with both names first on LD_LIBRARY_PATH, or preload its";
-                let known = findings.iter().find_map(|finding| finding.remedy.clone());
-                let remedy = known.unwrap_or_else(|| format!("{both} {}", search::PRELOAD_OBJECT));
-                findings.push(Finding::warning(value, remedy).about("names"));
+                let known = findings.iter().find_map(|finding| finding.advice.clone());
+                let advice = known.unwrap_or_else(|| add_link(PLAIN_NAME, &soname.file));
+                findings.push(Finding::warning("names", value, advice));
             }
             findings
         }
     }
-}
-
-/// How to have programs find a library.
-fn find_in(file: &Path) -> String {
-    let directory = file.parent().unwrap_or(Path::new("/")).display();
-    format!("put {directory} on LD_LIBRARY_PATH, or into /etc/ld.so.conf.d and run ldconfig")
 }
 
 /// `name` leads nowhere, and the other one to `file`.
@@ -173,27 +189,30 @@ fn leads_nowhere(name: &'static str, file: &Path) -> Finding {
         PLAIN_NAME => "NCCL, DPDK, aws-ofi-nccl and TensorRT-LLM open",
         _ => "UCX, NVSHMEM and linked programs ask for",
     };
-    let value = format!("leads nowhere, and {users} this name");
-    let remedy = broken(name).map_or_else(|| add_link(name, file), |broken| repair(&broken));
-    Finding::warning(value, remedy).about(name)
+    let advice = broken(name).map_or_else(|| add_link(name, file), |broken| repair(&broken));
+    Finding::warning(name, format!("leads nowhere, and {users} this name"), advice)
 }
 
 /// How to have a name lead to this file.
-fn add_link(name: &str, file: &Path) -> String {
+fn add_link(name: &str, file: &Path) -> Advice {
     // As the loader found it, before links.
     let candidates = search::candidates();
     let found = candidates.iter().find(|other| search::real(&other.file) == search::real(file));
     let file = found.map_or(file, |candidate| &candidate.file);
     let target = file.file_name().unwrap_or_default().display();
-    let link = file.with_file_name(name);
-    let replace = if link.symlink_metadata().is_ok() { "f" } else { "" };
-    let remedy = format!("add the link: ln -s{replace} {target} {}, and run ldconfig", link.display());
-    remedy + &or_preload(file.parent().unwrap_or(Path::new("/")))
+    let advice = Remedy::LibraryLink.with("target", target).with("link", file.with_file_name(name).display());
+    advice.with("preload", or_preload(file))
 }
 
-/// The object that serves both names, if it is in this directory.
-fn or_preload(directory: &Path) -> String {
-    let object = directory.join(search::PRELOAD_OBJECT);
+/// How to have programs find this file; before another one, or not.
+fn find_in(file: &Path, first: &str) -> Advice {
+    let directory = file.parent().unwrap_or(Path::new("/")).display();
+    Remedy::LibraryPath.with("directory", directory).with("first", first).with("preload", or_preload(file))
+}
+
+/// The object that serves both names, if it is beside this file.
+fn or_preload(file: &Path) -> String {
+    let object = file.with_file_name(search::PRELOAD_OBJECT);
     match object.exists() {
         true => format!("; LD_PRELOAD={} serves both names without", object.display()),
         false => String::new(),
@@ -203,26 +222,25 @@ fn or_preload(directory: &Path) -> String {
 /// The library that a name leads to, with a warning if one of this project's is behind it.
 pub(super) fn rate(name: &'static str, library: &Loaded, candidates: &[Candidate]) -> Finding {
     let value = describe(library);
-    let finding = match behind(name, &library.file, candidates) {
-        Some((ours, remedy)) => Finding::warning(format!("{value} comes before {}", ours.display()), remedy),
-        None => Finding::ok(value),
-    };
-    finding.about(name)
+    match behind(name, &library.file, candidates) {
+        Some((ours, advice)) => Finding::warning(name, format!("{value} comes before {}", ours.display()), advice),
+        None => Finding::ok(name, value),
+    }
 }
 
 /// How to have the first of these names that leads to a library lead to one of this project's, if it does not.
 /// Without any, how to have the first one lead to a library.
-pub(super) fn instead(names: &[&str]) -> Option<String> {
-    let mut loaded = names.iter().filter_map(|&name| Some((name, load(&Wanted::Name(name.into())).ok()?)));
-    let Some((name, library)) = loaded.next() else {
-        return names.first().map(|name| missing(name));
-    };
-    let candidates = search::candidates();
-    behind(name, &library.file, &candidates).map(|(_, remedy)| remedy)
+pub(super) fn instead(names: &[&str]) -> Option<Advice> {
+    for name in names {
+        if let Ok(library) = load_name(name) {
+            return behind(name, &library.file, &search::candidates()).map(|(_, advice)| advice);
+        }
+    }
+    names.first().map(|name| missing(name))
 }
 
 /// This project's library that is behind another one, to which the name leads, and how to have the name lead there.
-fn behind<'a>(name: &str, library: &Path, candidates: &'a [Candidate]) -> Option<(&'a Path, String)> {
+fn behind<'a>(name: &str, library: &Path, candidates: &'a [Candidate]) -> Option<(&'a Path, Advice)> {
     let is_ours = |file: &Path| Maker::of(file) == Maker::This && !search::is_foreign(file);
     if is_ours(library) {
         return None;
@@ -234,21 +252,24 @@ fn behind<'a>(name: &str, library: &Path, candidates: &'a [Candidate]) -> Option
     // The cache lists names, not directories, in its order. A preloaded file can be in any directory.
     let in_order = ours.place == search::LIBRARY_PATH || ours.place != other.place;
     let first = order < winner && in_order && ours.place != search::PRELOADED;
-    let remedy = match other.place {
-        search::PRELOADED => format!("remove {} from LD_PRELOAD", other.file.display()),
-        _ if is_ours(&named) => how_to_override(&ours.file),
+    let over = || find_in(&ours.file, " first, or remove the other library from the path");
+    let advice = match other.place {
+        search::PRELOADED => without_preload(&other.file.display().to_string()),
+        _ if is_ours(&named) => over(),
         _ if first || other.file == named => add_link(name, &ours.file),
-        _ => format!("{}; and {}", add_link(name, &ours.file), how_to_override(&ours.file)),
+        _ => {
+            let mut advice = add_link(name, &ours.file);
+            advice.commands.extend(over().commands);
+            advice
+        }
     };
-    Some((&ours.file, remedy))
+    Some((&ours.file, advice))
 }
 
-/// How to make the loader choose the library in the directory of this file.
-fn how_to_override(file: &Path) -> String {
-    let directory = file.parent().unwrap_or(Path::new("/"));
-    let remedy =
-        format!("put {} first on LD_LIBRARY_PATH, or remove the other library from the path", directory.display());
-    remedy + &or_preload(directory)
+fn without_preload(file: &str) -> Advice {
+    let list = env::var(search::PRELOADED).unwrap_or_default();
+    let others: Vec<_> = list.split([':', ' ']).filter(|entry| !entry.is_empty() && *entry != file).collect();
+    Remedy::LibraryPreload.with("file", file).with("rest", others.join(":"))
 }
 
 /// Variables of build systems, container runtimes and engines, not of the library.
@@ -257,30 +278,56 @@ const OF_OTHERS: [&str; 6] =
 
 /// The environment variables that change what the library does, and those that do not, but look so.
 pub(super) fn settings(environment: &Environment) -> Vec<Finding> {
-    let set = environment.iter().filter(|(name, _)| name.starts_with("GDRCOPY_"));
-    let mut findings: Vec<_> = set.map(|(name, value)| setting(name, value).about("environment")).collect();
+    let own = environment.iter().filter(|(name, _)| name.starts_with("GDRCOPY_"));
+    let mut findings: Vec<_> = own.map(|(name, value)| setting(name, value)).collect();
     if findings.is_empty() {
-        findings.push(Finding::ok("no GDRCOPY_ variable set").about("environment"));
+        findings.push(Finding::ok("environment", "no GDRCOPY_ variable set"));
+    }
+    let preloaded = environment.get(search::PRELOADED).map(String::as_str).unwrap_or_default();
+    for file in preloaded.split([':', ' ']).filter(|file| file.contains('/') && !file.contains('$')) {
+        if !Path::new(file).exists() {
+            let value = format!("LD_PRELOAD has {file}, which is not there");
+            findings.push(Finding::warning("environment", value, without_preload(file)));
+        }
     }
     findings
 }
 
 fn setting(name: &str, value: &str) -> Finding {
     let text = format!("{name}={value}");
-    let Some(variable) = variables::ALL.iter().find(|variable| variable.name == name) else {
-        if OF_OTHERS.contains(&name) {
-            return Finding::ok(text);
+    match variables::ALL.iter().find(|variable| variable.name == name) {
+        Some(variable) if !variable.takes(value) => {
+            let advice = Remedy::VariableValue.with("name", name).with("values", &variable.values);
+            Finding::warning("environment", format!("{text} is not {}", variable.values), advice)
         }
-        let alike = |known: &variables::Variable| strsim::jaro_winkler(known.name, name);
-        let nearest = variables::ALL.iter().max_by(|a, b| alike(a).total_cmp(&alike(b)));
-        let nearest = nearest.map_or("", |variable| variable.name);
-        return Finding::warning(
-            format!("{text}: the library knows no such variable"),
-            format!("unset {name}, or correct its name: the nearest one is {nearest}"),
-        );
-    };
-    match variable.takes(value) {
-        true => Finding::ok(text),
-        false => Finding::warning(format!("{text} is not {}", variable.values), format!("unset or correct {name}")),
+        None if !OF_OTHERS.contains(&name) => {
+            let alike = |known: &&Variable| strsim::jaro_winkler(known.name, name);
+            let nearest = variables::ALL.iter().max_by(|a, b| alike(a).total_cmp(&alike(b)));
+            let advice = Remedy::VariableUnknown.with("name", name);
+            let advice = advice.with("nearest", nearest.map_or("", |variable| variable.name));
+            Finding::warning("environment", format!("{text}: the library knows no such variable"), advice)
+        }
+        _ => Finding::ok("environment", text),
     }
+}
+
+/// The file of a library that a test used, or what it was to be.
+pub(super) fn shown(library: Option<&Loaded>, wanted: &Wanted) -> String {
+    match (library, wanted) {
+        (Some(library), _) => library.file.display().to_string(),
+        (None, Wanted::File(file)) => file.display().to_string(),
+        (None, Wanted::Name(name)) => name.clone(),
+        (None, Wanted::Default) => SONAME.into(),
+    }
+}
+
+/// Returns whether a library is one of this project's.
+pub(super) fn is_ours(library: Option<&Loaded>) -> bool {
+    library.is_some_and(|library| Maker::of(&library.file) == Maker::This)
+}
+
+/// Returns whether the library may be at fault for this.
+pub(super) fn may_fail(kind: &Kind) -> bool {
+    // An errno is of the system.
+    !matches!(kind, Kind::Call(_) | Kind::Cuda(_))
 }

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! run → examine       one module per section of the report:
-//!   driver, gdrdrv, gpu, pins, host, libraries, engines
-//!   self_test         a child process (probe), which a library may crash or hang
+//!   driver, gdrdrv, gpu, pins, host, libraries, engines, settings
+//!   probe             a child process for CUDA and the self_test, which may crash or hang
 //! run → look_at       --pid: process
-//! report              the findings and steps, as text or JSON
+//! remedies            what each finding may advise
+//! report              prints the sections as they are known, and the steps, as text or JSON
 //! ```
 #![forbid(unsafe_code)]
 
@@ -19,8 +20,10 @@ mod libraries;
 mod pins;
 pub(crate) mod probe;
 mod process;
+mod remedies;
 mod report;
 mod self_test;
+mod settings;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,17 +31,18 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use gdrcopy_core::variables;
 
-use crate::cuda::survey;
 use crate::libgdrapi::search::SONAME;
 use crate::system;
 use backends::Backends;
-use engines::Engine;
+use engines::{ENGINES, Engine};
 use libraries::Environment;
 use probe::Wanted;
-use report::{Report, Section, Verdict};
-use self_test::Blame;
+use report::{Finding, Report, Summary, Verdict};
+use self_test::SelfTest;
+use settings::Settings;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -49,7 +53,8 @@ Examples:
   gdrcopy doctor --gpu 0 --lib ./libgdrapi.so.2
   gdrcopy doctor --json
 
-Exit status: 0 if gdrcopy is usable, by the engine or process if one is named; 1 if not, 2 for wrong options.")]
+Exit status: 0 if gdrcopy is usable, by the engine or process if one is named, or if nothing speaks against it where \
+the GPU is in use by others; 1 if not, 2 for wrong options.")]
 pub(crate) struct Options {
     /// The GPU to test, by CUDA's number; may be repeated [default: all]
     #[arg(short = 'd', long = "gpu", value_name = "N")]
@@ -60,102 +65,146 @@ pub(crate) struct Options {
     library: Option<PathBuf>,
 
     /// Report only what keeps this engine from using GDRCopy
-    #[arg(long = "for", value_name = "ENGINE", conflicts_with = "library")]
-    engine: Option<Engine>,
+    #[arg(long = "for", value_name = "ENGINE", conflicts_with = "library",
+        value_parser = PossibleValuesParser::new(ENGINES.iter().map(|engine| engine.id)))]
+    engine: Option<String>,
 
     /// Report what a running process has of GDRCopy
     #[arg(long, conflicts_with_all = ["library", "gpus"])]
     pid: Option<u32>,
 
-    /// Print the report as JSON: usable, problems, warnings, sections of findings (subject, verdict,
-    /// value, remedy, step), and steps
+    /// Print the report as JSON, with usable, tested, problems, warnings, sections of findings
+    /// (subject, verdict, value, remedy), and steps (remedy, text, commands, or)
     #[arg(long)]
     json: bool,
+
+    /// Seconds that a call of the library may last
+    #[arg(long, hide = true, default_value_t = 10)]
+    limit: u64,
 }
 
 /// Examines the system or a process, and prints the report.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let report = match options.pid {
-        Some(pid) => look_at(pid, options.engine)?,
-        None => examine(options),
-    };
-    match options.json {
-        true => report::print_json(&report)?,
-        false => report::print_text(&report)?,
+    probe::limit_stages(options.limit);
+    let engine = options.engine.as_deref().and_then(Engine::find);
+    match options.pid {
+        Some(pid) => look_at(pid, engine, Report::new(options.json)),
+        None => examine(options, engine, Report::new(options.json)),
     }
-    Ok(match report.usable {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
 }
 
-fn look_at(pid: u32, engine: Option<Engine>) -> Result<Report> {
-    let (process, mut environment) = process::examine(pid)?;
-    let unread = engines::add_files_of_nccl(&mut environment, Some(pid));
-    let mut variables = engines::settings(engine, &environment, unread.as_deref());
-    variables.extend(libraries::settings(&environment));
-    let sections = vec![process::section(&process), Section::new("environment that it was started with", variables)];
-    let summary = ["uses", "does not use"].map(|uses| format!("process {pid} {uses} GDRCopy"));
-    Ok(Report::new(sections, summary))
+fn look_at(pid: u32, engine: Option<&Engine>, mut report: Report) -> Result<ExitCode> {
+    let (process, environment) = process::examine(pid)?;
+    let settings = Settings::with_files(environment, Some(pid));
+    let title = format!("process {} ({})", process.pid, process.command);
+    report.add(title, process::findings(&process))?;
+    let mut variables = settings.findings(engine.map(|engine| engine.id));
+    variables.extend(libraries::settings(&settings.environment));
+    report.add("environment that it was started with", variables)?;
+    report.passed();
+    let subject = match engine {
+        Some(engine) => format!("{} in process {pid}", engine.name),
+        None => format!("process {pid}"),
+    };
+    // Another engine in the process may.
+    let [uses, does_not] = match engine {
+        Some(_) => ["would use", "would not use"],
+        None => ["uses", "does not use"],
+    };
+    Ok(report.end(&Summary {
+        works: format!("{subject} {uses} GDRCopy"),
+        untested: String::new(),
+        fails: format!("{subject} {does_not} GDRCopy"),
+    })?)
 }
 
-fn examine(options: &Options) -> Report {
+fn examine(options: &Options, engine: Option<&Engine>, mut report: Report) -> Result<ExitCode> {
     let module = system::gdrdrv::query();
-    let cuda = survey::query();
-    let nvml = system::nvml::Nvml::load();
-    let pins = system::pins::query();
-    let pinned = pins.as_ref().and_then(|pins| Some(pins::sum(pins.as_ref().ok()?)));
+    let survey = probe::survey();
+    let survey = survey.as_ref();
     let backends = Backends {
         gdrdrv: gdrdrv::works(&module),
-        dmabuf: driver::maps_dmabufs(&cuda),
+        dmabuf: survey.is_ok_and(|survey| driver::maps_dmabufs(&survey.cuda)),
         dmabuf_forced: variables::USE_DMABUF_MMAP.is_one(),
+        module_only: engine.is_some_and(|engine| engine.module_only),
     };
     let container = host::container();
-    let container = container.as_deref();
-    let gpus = cuda.gpus.as_deref().unwrap_or_default();
-    let environment = std::env::vars_os();
-    let text = |text: OsString| text.to_string_lossy().into_owned();
-    let mut environment: Environment = environment.map(|(name, value)| (text(name), text(value))).collect();
-    // NCCL may read no more of them than doctor.
-    let _ = engines::add_files_of_nccl(&mut environment, None);
-
-    let mut sections = vec![
-        Section::new("GPU driver and CUDA", driver::findings(&cuda, nvml.as_ref(), backends)),
-        Section::new("gdrdrv", gdrdrv::findings(&module, backends, container)),
-    ];
-    let of_gpu = |gpu| gpu::section(gpu, nvml.as_ref(), backends, pinned);
-    sections.extend(gpus.iter().map(of_gpu));
-    let self_test = |sections: &[Section], library, instead: &dyn Fn() -> Option<String>| {
-        let mut above = sections.iter().flat_map(|section| &section.findings);
-        let blame = Blame { others: above.any(|finding| finding.verdict == Verdict::Problem), instead };
-        Section::new("self-test", self_test::findings(&options.gpus, &library, gpus, backends, &blame))
+    let pins = system::pins::query();
+    let pinned = match &pins {
+        Some(Ok(pins)) => Some(pins::sum(pins)),
+        _ => None,
     };
-    if let Some(engine) = options.engine {
-        for section in &mut sections {
-            section.findings.retain(|finding| finding.verdict == Verdict::Problem);
-        }
-        sections.retain(|section| !section.findings.is_empty());
-        let version = module.versions.as_ref().ok().map(|versions| versions.module);
-        let version = version.filter(|_| backends.gdrdrv && !backends.dmabuf_forced);
-        let (library, findings) = engines::needs(engine, &environment, version);
-        sections.push(Section::new(engine.name(), findings));
-        let instead = || engines::instead(engine, &environment);
-        let tested = library.map(|library| self_test(&sections, Wanted::File(library.file), &instead));
-        sections.extend(tested);
-        let summary = ["would use", "would not use"];
-        let summary = summary.map(|uses| format!("{} {uses} GDRCopy here", engine.name()));
-        return Report::new(sections, summary);
+    let settings = Settings::with_files(environment(), None);
+
+    let of_driver = match survey {
+        Ok(survey) => driver::findings(survey, backends, container),
+        Err((text, remedy)) => vec![Finding::problem("CUDA", format!("cannot be asked: {text}"), *remedy)],
+    };
+    let mut sections = vec![("GPU driver and CUDA".to_owned(), of_driver)];
+    sections.push(("gdrdrv".to_owned(), gdrdrv::findings(&module, backends, container)));
+    if let Ok(survey) = survey {
+        sections.extend(gpu::sections(survey, backends, pinned));
     }
-    sections.extend(pins.map(|pins| Section::new("pins", pins::findings(&pins))));
-    let library = options.library.clone();
-    sections.extend([
-        Section::new("machine", host::findings(backends, container)),
-        Section::new("libgdrapi", libraries::findings(library.as_deref(), &environment)),
-        Section::new("distributed engines", engines::settings(None, &environment, None)),
-    ]);
-    let instead = || options.library.is_none().then(|| libraries::instead(&[SONAME]))?;
-    let tested = self_test(&sections, library.map_or(Wanted::Default, Wanted::File), &instead);
-    sections.push(tested);
-    let summary = ["works", "does not work"].map(|works| format!("gdrcopy {works} here"));
-    Report::new(sections, summary)
+    for (title, mut findings) in sections {
+        if engine.is_some() {
+            findings.retain(|finding| finding.verdict == Verdict::Problem);
+        }
+        report.add(title, findings)?;
+    }
+    let library = match engine {
+        Some(engine) => {
+            let version = module.versions.as_ref().ok().map(|versions| versions.module);
+            let version = version.filter(|_| backends.gdrdrv && !backends.dmabuf_forced);
+            let (library, mut findings) = engine.needs(&settings.environment, version);
+            findings.extend(settings.findings(Some(engine.id)));
+            report.add(engine.name, findings)?;
+            library.map(|library| Wanted::File(library.file))
+        }
+        None => {
+            if let Some(pins) = pins {
+                report.add("pins", pins::findings(&pins))?;
+            }
+            report.add("machine", host::findings(backends, container))?;
+            report.add("libgdrapi", libraries::findings(options.library.as_deref(), &settings.environment))?;
+            report.add("distributed engines", settings.findings(None))?;
+            Some(options.library.clone().map_or(Wanted::Default, Wanted::File))
+        }
+    };
+    if let Some(library) = library {
+        let instead = || match engine {
+            Some(engine) => engine.instead(&settings.environment),
+            None if options.library.is_some() => None,
+            None => libraries::instead(&[SONAME]),
+        };
+        let others = report.has_problems();
+        let test = SelfTest { library, survey: survey.ok(), backends, others, instead: &instead };
+        let gpus = test.gpus(&options.gpus);
+        if gpus.is_empty() {
+            report.add("self-test", vec![Finding::unknown("not run", "there is no GPU to run it on")])?;
+        }
+        for gpu in gpus {
+            let finding = test.run(gpu);
+            if finding.subject == "passed" {
+                report.passed();
+            }
+            report.add(format!("self-test on GPU {gpu}"), vec![finding])?;
+        }
+    }
+    Ok(report.end(&match engine {
+        Some(Engine { name, .. }) => Summary {
+            works: format!("{name} would use GDRCopy here"),
+            untested: format!("{name} would use GDRCopy here, which was not tested"),
+            fails: format!("{name} would not use GDRCopy here"),
+        },
+        None => Summary {
+            works: "gdrcopy works here".into(),
+            untested: "nothing keeps gdrcopy from working here, but it was not tested".into(),
+            fails: "gdrcopy does not work here".into(),
+        },
+    })?)
+}
+
+fn environment() -> Environment {
+    let text = |text: OsString| text.to_string_lossy().into_owned();
+    std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
 }

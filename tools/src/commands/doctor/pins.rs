@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 
-use super::report::{Finding, bytes};
+use super::report::{Finding, bytes, count};
 use crate::system::pins::{LIST, Pin, Unread};
 
 /// Processes that are listed at most.
@@ -42,7 +42,7 @@ pub(super) fn findings(pins: &Result<Vec<Pin>, Unread>) -> Vec<Finding> {
             format!("this doctor does not know the form of {LIST}, line {number}")
         }
     };
-    vec![Finding::unknown(why).about("pinned")]
+    vec![Finding::unknown("pinned", why)]
 }
 
 fn of_pins(pins: &[Pin]) -> Vec<Finding> {
@@ -54,11 +54,10 @@ fn of_pins(pins: &[Pin]) -> Vec<Finding> {
         bytes(sum(pins.iter().filter(|pin| pin.is_mapped)))
     );
     let rows = processes.iter().take(MOST).filter_map(|pins| describe(pins));
-    let mut findings = vec![Finding::ok(all).about("pinned")];
-    findings.extend(rows.map(|row| Finding::ok(row).about("process")));
+    let mut findings = vec![Finding::ok("pinned", all)];
+    findings.extend(rows.map(|row| Finding::ok("process", row)));
     if processes.len() > MOST {
-        let more = format!("and {} more", processes.len() - MOST);
-        findings.push(Finding::ok(more).about("processes"));
+        findings.push(Finding::ok("processes", format!("and {} more", processes.len() - MOST)));
     }
     findings
 }
@@ -72,10 +71,6 @@ fn by_process(pins: &[Pin]) -> Vec<Vec<&Pin>> {
     let mut processes: Vec<_> = processes.into_values().collect();
     processes.sort_by_key(|pins| Reverse(sum(pins.iter().copied())));
     processes
-}
-
-fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// Seconds in a unit that fits.
@@ -123,7 +118,7 @@ mod tests {
             ("process", "7 (ucx), uid 1000: 1 pin of 64 KiB, 0 B mapped, the oldest 5 s"),
         ];
         assert_eq!(found, expected.map(|(subject, row)| (subject, row.into())));
-        assert_eq!(lines(Vec::new()), [("pinned", "0 B by 0 processes, 0 B mapped".into())]);
+        assert_eq!(lines(Vec::new()), [("pinned", "0 B by no processes, 0 B mapped".into())]);
     }
 
     #[test]

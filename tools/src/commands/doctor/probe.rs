@@ -1,19 +1,20 @@
-//! The part of doctor that uses a library, in a process of its own, as a library may crash or hang.
+//! The parts of doctor that use CUDA or a library, in a process of their own, as these may crash or hang.
 //!
 //! ```text
-//! ask     doctor      starts itself with ARGUMENT, waits, reads the answer
-//! answer  its child   loads the library, tests it, writes the answer as JSON
+//! survey, load, test  doctor      start doctor with ARGUMENT, wait, read the last answer
+//! answer              its child   does the work, and writes what it knows, as a line of JSON, before each stage
 //! ```
 #![forbid(unsafe_code)]
 
 use std::env;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -22,10 +23,13 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-use crate::cuda::{DeviceBuffer, Gpu, Memory};
+use super::remedies::Remedy;
+use crate::cuda::survey::{self, Cuda};
+use crate::cuda::{CudaError, DeviceBuffer, Gpu, Memory};
 use crate::libgdrapi::search::{self, SONAME};
 use crate::libgdrapi::{CallError, Connection, Library, Loader, Mapped, MappingType, load_by_name};
 use crate::measure::verify::{difference, pattern};
+use crate::system::nvml::{Bar1, Nvml};
 
 /// Bytes that the self-test pins and copies.
 pub(super) const SIZE: usize = 1 << 20;
@@ -33,12 +37,21 @@ pub(super) const SIZE: usize = 1 << 20;
 /// An attribute of `gdr_get_attribute`.
 const USING_DMA_BUF_MMAP: i32 = 3;
 
-/// The remedy if a probe cannot be started.
-pub(super) const NOT_STARTED: &str = "doctor starts itself for this: allow one more process, more open files \
-    (ulimit -n) and larger files (ulimit -f)";
+/// The first argument of the child. No tool has this name.
+pub(crate) const ARGUMENT: &str = "--doctors-child";
 
-/// Time limit of a probe; loading CUDA takes seconds with many GPUs.
-const LIMIT: Duration = Duration::from_secs(120);
+/// The stage in which only CUDA is used.
+const CUDA: &str = "CUDA";
+
+/// Seconds of a stage of CUDA; without the persistence daemon each GPU takes some of them.
+const CUDA_SECONDS: u64 = 60;
+
+/// Seconds of a stage of the library.
+static SECONDS: AtomicU64 = AtomicU64::new(10);
+
+pub(super) fn limit_stages(seconds: u64) {
+    SECONDS.store(seconds, Ordering::Relaxed);
+}
 
 /// The library to load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,8 +63,12 @@ pub(super) enum Wanted {
     File(PathBuf),
 }
 
-/// The first argument of the child. No tool has this name.
-pub(crate) const ARGUMENT: &str = "--doctors-child";
+#[derive(Debug, Serialize, Deserialize)]
+enum Work {
+    Survey,
+    /// A GPU's number if it is to be tested.
+    Library(Wanted, Option<i32>),
+}
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Loaded {
@@ -60,45 +77,90 @@ pub(super) struct Loaded {
     pub(super) version: Option<(i32, i32)>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Answer {
+    /// The next stage of the child; empty at its end.
+    stage: String,
+    pub(super) survey: Option<Survey>,
     pub(super) library: Option<Loaded>,
     /// The type of the mapping.
     pub(super) mapping: Option<String>,
     /// Dma-bufs were used instead of gdrdrv.
     pub(super) dmabuf: bool,
     pub(super) failure: Option<Failure>,
+    /// The log of the library.
+    #[serde(skip)]
+    pub(super) log: String,
+}
+
+/// The answers of CUDA and NVML.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Survey {
+    pub(super) cuda: Cuda,
+    pub(super) gpu_driver: Option<String>,
+    /// One for each GPU.
+    pub(super) bar1: Vec<Option<Bar1>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Kind {
+    /// A call of the library, with its errno.
+    Call(i32),
+    /// CUDA, before the library was used, or its own copies. With its result.
+    Cuda(i32),
+    /// The copied bytes were wrong.
+    Corrupted,
+    /// A signal ended the process.
+    Died,
+    /// A stage did not end.
+    Hung,
+    Other,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Failure {
-    pub(super) what: String,
-    /// The errno of a failed call of the library.
-    pub(super) errno: Option<i32>,
-    /// The copied bytes were wrong.
-    pub(super) corrupted: bool,
+    pub(super) text: String,
+    pub(super) kind: Kind,
+    /// The library had been used.
+    pub(super) in_library: bool,
 }
 
 impl Failure {
-    fn new(what: impl Into<String>) -> Failure {
-        Failure { what: what.into(), errno: None, corrupted: false }
+    fn new(kind: Kind, text: impl Into<String>) -> Failure {
+        Failure { text: text.into(), kind, in_library: false }
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure {
-            errno: error.downcast_ref().map(|error: &CallError| error.errno as i32),
-            ..Failure::new(format!("{error:#}"))
+        let mut kind = Kind::Other;
+        if let Some(error) = error.downcast_ref::<CallError>() {
+            kind = Kind::Call(error.errno as i32);
+        } else if let Some(error) = error.downcast_ref::<CudaError>() {
+            kind = Kind::Cuda(error.code);
         }
+        Failure::new(kind, format!("{error:#}"))
     }
 }
 
 // ---- In doctor ----
 
-/// Loads a library in a child process and, if a GPU is named, tests it there. Returns the answer, and the library's log. A
-/// process that dies has failed.
-pub(super) fn ask(library: &Wanted, gpu: Option<i32>) -> Result<(Answer, String)> {
+/// Asks CUDA and NVML. Returns what to do if they do not answer.
+pub(super) fn survey() -> Result<Survey, (String, Remedy)> {
+    let answer = match ask(&Work::Survey) {
+        Ok(answer) => answer,
+        Err(error) => return Err((format!("{error:#}"), Remedy::DoctorLimits)),
+    };
+    let (text, remedy) = match answer.failure {
+        Some(Failure { text, kind: Kind::Hung, .. }) => (text, Remedy::GpuHung),
+        Some(Failure { text, .. }) => (text, Remedy::CudaError),
+        None => ("no answer".into(), Remedy::CudaError),
+    };
+    answer.survey.ok_or((text, remedy))
+}
+
+/// Loads a library and, if a GPU is named, tests it there.
+pub(super) fn test(library: &Wanted, gpu: Option<i32>) -> Result<Answer> {
     let file = match library {
         Wanted::Default => search::first(SONAME),
         Wanted::Name(name) => search::first(name),
@@ -107,29 +169,38 @@ pub(super) fn ask(library: &Wanted, gpu: Option<i32>) -> Result<(Answer, String)
     // The loader waits until something writes to it.
     let is_pipe = |file: &PathBuf| fs::metadata(file).is_ok_and(|data| data.file_type().is_fifo());
     if let Some(pipe) = file.filter(is_pipe) {
-        let failure = Some(Failure::new(format!("{} is a pipe", pipe.display())));
-        return Ok((Answer { failure, ..Answer::default() }, String::new()));
+        let failure = Some(Failure::new(Kind::Other, format!("{} is a pipe", pipe.display())));
+        return Ok(Answer { failure, ..Answer::default() });
     }
+    ask(&Work::Library(library.clone(), gpu))
+}
+
+/// Has a child do this. One that dies or hangs has failed.
+fn ask(work: &Work) -> Result<Answer> {
     let (out, log) = (in_memory("answer")?, in_memory("log")?);
     let mut command = Command::new(env::current_exe()?);
-    command.args([ARGUMENT, &serde_json::to_string(&(library, gpu))?]);
+    command.args([ARGUMENT, &serde_json::to_string(work)?]);
     command.env("GDRCOPY_ENABLE_LOGGING", "1");
     // Libraries print to stdout and stderr, as profilers that are preloaded do. None writes to stdin.
     command.stdin(out.try_clone()?);
     command.stdout(log.try_clone()?).stderr(log.try_clone()?);
-    let end = wait(command.spawn()?)?;
-    let log = read(log)?;
-    let died = match end {
-        None => format!("it did not end within {} seconds", LIMIT.as_secs()),
+    let end = wait(command.spawn()?, &out)?;
+    let mut answer = last_answer(&out)?;
+    answer.log = read(log)?;
+    let stage = match &*answer.stage {
+        "" => "it was started",
+        stage => stage,
+    };
+    let failure = match end {
+        Some(status) if status.success() => return Ok(answer),
         Some(status) if status.signal() == Some(Signal::SIGXFSZ as i32) => {
             bail!("its process died: {status}: the limit of file sizes is too small")
         }
-        Some(status) => match (status.success(), serde_json::from_str(&read(out)?)) {
-            (true, Ok(answer)) => return Ok((answer, log)),
-            _ => format!("its process died: {status}"),
-        },
+        Some(status) => Failure::new(Kind::Died, format!("its process died in {stage}: {status}")),
+        None => Failure::new(Kind::Hung, format!("it did not end: {stage} hangs")),
     };
-    Ok((Answer { failure: Some(Failure::new(died)), ..Answer::default() }, log))
+    answer.failure = Some(Failure { in_library: stage != CUDA, ..failure });
+    Ok(answer)
 }
 
 /// A file in memory, as there may be no directory for temporary files.
@@ -140,20 +211,40 @@ fn in_memory(name: &str) -> io::Result<File> {
     Ok(memfd_create(name, cloexec | noexec).or_else(|_| memfd_create(name, cloexec))?.into())
 }
 
-/// Waits for the end; `None` if it had to be killed.
-fn wait(mut child: Child) -> io::Result<Option<ExitStatus>> {
-    let start = Instant::now();
+/// Waits for the end; `None` if a stage lasts too long. Then the child is killed, which does not end what hangs in the
+/// kernel.
+fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
+    let (mut start, mut written) = (Instant::now(), 0);
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
-        if start.elapsed() > LIMIT {
+        let len = out.metadata()?.len();
+        if len != written {
+            (start, written) = (Instant::now(), len);
+        }
+        let seconds = SECONDS.load(Ordering::Relaxed);
+        let is_late = |seconds| start.elapsed() > Duration::from_secs(seconds);
+        let is_cuda = || last_answer(out).is_ok_and(|answer| [CUDA, ""].contains(&&*answer.stage));
+        if is_late(seconds) && (is_late(CUDA_SECONDS.max(seconds)) || !is_cuda()) {
             child.kill()?;
-            child.wait()?;
             return Ok(None);
         }
         sleep(Duration::from_millis(5));
     }
+}
+
+/// The last whole line of the child.
+fn last_answer(out: &File) -> io::Result<Answer> {
+    // The child's position in the file must stay.
+    let mut bytes = vec![0; out.metadata()?.len() as usize];
+    match out.read_exact_at(&mut bytes, 0) {
+        Err(error) if error.kind() != ErrorKind::UnexpectedEof => return Err(error),
+        _ => {}
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = text.lines().rev();
+    Ok(lines.filter_map(|line| serde_json::from_str(line).ok()).next().unwrap_or_default())
 }
 
 fn read(mut file: File) -> io::Result<String> {
@@ -165,16 +256,42 @@ fn read(mut file: File) -> io::Result<String> {
 
 // ---- In its child ----
 
-/// Tests what the argument names, and writes the answer to stdin, which is a file.
+impl Answer {
+    /// Says what comes next. Writes to stdin, which is a file.
+    fn next(&mut self, stage: &str) -> Result<()> {
+        self.stage = stage.into();
+        let line = format!("{}\n", serde_json::to_string(self)?);
+        File::from(io::stdin().as_fd().try_clone_to_owned()?).write_all(line.as_bytes())?;
+        Ok(())
+    }
+}
+
+/// Does what the argument names.
 pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
-    let (wanted, gpu) = serde_json::from_str(argument)?;
     let mut answer = Answer::default();
-    answer.failure = test(&mut answer, &wanted, gpu).err();
-    serde_json::to_writer(File::from(io::stdin().as_fd().try_clone_to_owned()?), &answer)?;
+    match serde_json::from_str(argument)? {
+        Work::Survey => {
+            answer.next(CUDA)?;
+            answer.survey = Some(look());
+        }
+        Work::Library(wanted, gpu) => {
+            let failure = try_library(&mut answer, &wanted, gpu).err();
+            answer.failure = failure.map(|failure| Failure { in_library: answer.stage != CUDA, ..failure });
+        }
+    }
+    answer.next("")?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn test(answer: &mut Answer, wanted: &Wanted, gpu: Option<i32>) -> Result<(), Failure> {
+fn look() -> Survey {
+    let (cuda, nvml) = (survey::query(), Nvml::load());
+    let bar1 = |gpu: &survey::Gpu| nvml.as_ref()?.bar1(&gpu.device.pci_address);
+    let bar1 = cuda.gpus.as_deref().unwrap_or_default().iter().map(bar1).collect();
+    Survey { gpu_driver: nvml.and_then(|nvml| nvml.driver_version()), bar1, cuda }
+}
+
+fn try_library(answer: &mut Answer, wanted: &Wanted, gpu: Option<i32>) -> Result<(), Failure> {
+    answer.next("loading the library")?;
     let mut loader = Loader::default();
     let library = match wanted {
         Wanted::Default => loader.load_default(),
@@ -189,19 +306,24 @@ fn test(answer: &mut Answer, wanted: &Wanted, gpu: Option<i32>) -> Result<(), Fa
 }
 
 fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Result<(), Failure> {
+    answer.next(CUDA)?;
     let gpu = Gpu::open(number)?;
     let buffer = DeviceBuffer::alloc(gpu, Memory::Alloc, SIZE)?;
+    answer.next("gdr_open")?;
     if Connection::open(library).is_err() {
-        return Err(Failure::new("gdr_open failed"));
+        return Err(Failure::new(Kind::Other, "gdr_open failed"));
     }
+    answer.next("pinning and mapping")?;
     let mapped = Mapped::new(library, &buffer, MappingType::Default, false)?;
     answer.mapping = Some(mapped.mapping_type().into());
     answer.dmabuf = mapped.connection().attribute(USING_DMA_BUF_MMAP) == Some(1);
 
+    answer.next("gdr_copy_to_mapping")?;
     let sent = pattern(SIZE, 1);
     mapped.write(0, &sent).context("writing")?;
     expect(&from_gpu(&buffer)?, &sent, "of CUDA's view after gdr_copy_to_mapping, byte")?;
 
+    answer.next("gdr_copy_from_mapping")?;
     let mut sent = pattern(SIZE, 2);
     buffer.write(&sent)?;
     let mut seen = vec![0; SIZE];
@@ -209,10 +331,14 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     expect(&seen, &sent, "of what gdr_copy_from_mapping read, byte")?;
 
     // A small unaligned copy must not change its neighbors.
+    answer.next("a small gdr_copy_to_mapping")?;
     let small = pattern(101, 3);
     sent[13..114].copy_from_slice(&small);
     mapped.write(13, &small).context("writing")?;
-    expect(&from_gpu(&buffer)?, &sent, "of CUDA's view after a small write, byte")
+    expect(&from_gpu(&buffer)?, &sent, "of CUDA's view after a small write, byte")?;
+    answer.next("unmapping and unpinning")?;
+    drop(mapped);
+    Ok(())
 }
 
 fn from_gpu(buffer: &DeviceBuffer) -> Result<Vec<u8>> {
@@ -221,9 +347,9 @@ fn from_gpu(buffer: &DeviceBuffer) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn expect(seen: &[u8], sent: &[u8], what: &str) -> Result<(), Failure> {
-    match difference(seen, sent, what) {
+fn expect(seen: &[u8], sent: &[u8], place: &str) -> Result<(), Failure> {
+    match difference(seen, sent, place) {
         None => Ok(()),
-        Some(difference) => Err(Failure { corrupted: true, ..Failure::new(difference) }),
+        Some(difference) => Err(Failure::new(Kind::Corrupted, difference)),
     }
 }

@@ -5,112 +5,105 @@
 use gdrcopy::Version;
 use nix::errno::Errno;
 
-use super::backends::{Backends, UNSET};
-use super::probe::{self, Answer, Failure, Wanted};
+use super::backends::Backends;
+use super::driver;
+use super::host;
+use super::libraries::{is_ours, may_fail, shown};
+use super::probe::{self, Answer, Failure, Kind, Survey, Wanted};
+use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding};
-use crate::cuda::survey::Gpu;
-use crate::libgdrapi::search::Maker;
 
-/// Causes of a failed test other than the system.
-pub(super) struct Blame<'a> {
-    /// Other problems, which the report lists above.
+/// The library to test, and what else may be at fault.
+pub(super) struct SelfTest<'a> {
+    pub(super) library: Wanted,
+    pub(super) survey: Option<&'a Survey>,
+    pub(super) backends: Backends,
+    /// The report lists other problems.
     pub(super) others: bool,
-    /// How to get this project's library, if another one was tested.
-    pub(super) instead: &'a dyn Fn() -> Option<String>,
+    /// How to get this project's library, if another one is tested.
+    pub(super) instead: &'a dyn Fn() -> Option<Advice>,
 }
 
-/// Tests the GPUs of these numbers, or all.
-pub(super) fn findings(
-    asked: &[i32],
-    library: &Wanted,
-    gpus: &[Gpu],
-    backends: Backends,
-    blame: &Blame,
-) -> Vec<Finding> {
-    let numbers: Vec<_> = match asked {
-        [] => gpus.iter().map(|gpu| gpu.device.number).collect(),
-        asked => asked.to_vec(),
-    };
-    if numbers.is_empty() {
-        return vec![Finding::unknown("there is no GPU to run it on").about("not run")];
+impl SelfTest<'_> {
+    /// The GPUs of these numbers, or all.
+    pub(super) fn gpus(&self, asked: &[i32]) -> Vec<i32> {
+        let all = self.survey.and_then(|survey| survey.cuda.gpus.as_ref().ok()).map_or(&[][..], |gpus| gpus);
+        match asked {
+            [] => all.iter().map(|gpu| gpu.device.number).collect(),
+            asked => asked.to_vec(),
+        }
     }
-    let exists = |number| gpus.iter().any(|gpu| gpu.device.number == number);
-    numbers
-        .into_iter()
-        .map(|number| match exists(number) {
-            true => on_gpu(library, number, backends, blame),
-            false => {
-                let remedy = format!("CUDA has {}, counted from 0: nvidia-smi -L lists them", gpus.len());
-                Finding::problem(format!("there is no GPU {number}"), remedy).about("not run")
-            }
-        })
-        .collect()
-}
 
-fn on_gpu(library: &Wanted, number: i32, backends: Backends, blame: &Blame) -> Finding {
-    match probe::ask(library, Some(number)) {
-        Ok((answer, log)) => rate(number, &answer, &log, backends, blame),
-        Err(error) => Finding::problem(format!("GPU {number}: {error:#}"), probe::NOT_STARTED).about("not run"),
-    }
-}
-
-fn rate(number: i32, answer: &Answer, log: &str, backends: Backends, blame: &Blame) -> Finding {
-    let Answer { mapping, dmabuf, failure, .. } = answer;
-    if let Some(failure) = failure {
-        let value = format!("GPU {number}: {}", failure.what);
-        let is_ours = answer.library.as_ref().is_some_and(|library| Maker::of(&library.file) == Maker::This);
-        let remedy = backend(answer, backends).unwrap_or_else(|| remedy(failure, log, blame, is_ours));
-        let finding = Finding::problem(value, remedy).about("failed");
-        return match failure.corrupted {
-            true => finding,
-            false => finding.caused_by(Cause::Others),
+    /// Tests a GPU. Its subject is `passed` if it has.
+    pub(super) fn run(&self, number: i32) -> Finding {
+        let all = self.gpus(&[]);
+        if !all.contains(&number) {
+            let advice = Remedy::GpuNumber.with("count", all.len());
+            return Finding::problem("not run", format!("there is no GPU {number}"), advice);
+        }
+        let answer = match probe::test(&self.library, Some(number)) {
+            Ok(answer) => answer,
+            Err(error) => return Finding::problem("not run", format!("{error:#}"), Remedy::DoctorLimits),
         };
+        if let Some(failure) = &answer.failure {
+            return self.rate(number, failure, &answer);
+        }
+        let mapping = answer.mapping.as_deref().unwrap_or("unknown");
+        let backend = if answer.dmabuf { "a dma-buf" } else { "gdrdrv" };
+        let size = probe::SIZE >> 10;
+        let way = format!("through a {mapping} mapping of {backend}, as CUDA sees them");
+        Finding::ok("passed", format!("{size} KiB written and read back {way}"))
     }
-    let mapping = mapping.as_deref().unwrap_or("unknown");
-    let backend = if *dmabuf { "a dma-buf" } else { "gdrdrv" };
-    let size = probe::SIZE >> 10;
-    let how = format!("through a {mapping} mapping of {backend}, as CUDA sees them");
-    Finding::ok(format!("GPU {number}: {size} KiB written and read back {how}")).about("passed")
-}
 
-/// The remedy where a backend works that the library does not use.
-fn backend(answer: &Answer, backends: Backends) -> Option<String> {
-    let failure = answer.failure.as_ref().filter(|failure| !failure.corrupted)?;
-    let (major, minor) = answer.library.as_ref()?.version?;
-    let is_old = Version::new(major as u32, minor as u32) < Version::API;
-    if is_old && backends.dmabuf && !backends.gdrdrv {
-        return Some(format!(
-            "have programs load libgdrapi {} or later, as {major}.{minor} does not work without the module gdrdrv; or \
-             load that (modprobe gdrdrv)",
-            Version::API
-        ));
+    fn rate(&self, number: i32, failure: &Failure, answer: &Answer) -> Finding {
+        let file = shown(answer.library.as_ref(), &self.library);
+        if let Kind::Cuda(code) = failure.kind {
+            let libcuda = self.survey.and_then(|survey| survey.cuda.file.as_deref());
+            let (cause, advice, passes) = driver::rate_error(code, number, libcuda);
+            let value = format!("{}: {cause}", failure.text);
+            return match passes && !failure.in_library {
+                true => Finding::warning("not tested", value, advice),
+                false => Finding::problem("failed", value, advice),
+            };
+        }
+        let log = || {
+            // The last line is the most specific.
+            let line = answer.log.lines().filter_map(|line| line.strip_prefix("ERR:")).next_back()?;
+            Some(Remedy::LibraryReports.with("line", line.trim()))
+        };
+        let is_foreign = !is_ours(answer.library.as_ref());
+        let blamed = is_foreign && may_fail(&failure.kind) && (!self.others || failure.kind != Kind::Other);
+        let instead = || if blamed { (self.instead)() } else { None };
+        let (advice, cause) = match (&failure.kind, self.backend(answer, failure)) {
+            (Kind::Hung, _) if !failure.in_library => (Remedy::GpuHung.into(), Cause::Itself),
+            (Kind::Hung, _) => (Remedy::SelfTestHung.with("file", file), Cause::Itself),
+            (Kind::Died, _) if !failure.in_library => (Remedy::CudaError.into(), Cause::Itself),
+            (Kind::Corrupted | Kind::Died, _) => {
+                (instead().unwrap_or_else(|| Remedy::LibraryOther.with("file", file)), Cause::Itself)
+            }
+            (_, Some(advice)) => (advice, Cause::Others),
+            (Kind::Call(errno), None) => {
+                let by_errno = match Errno::from_raw(*errno) {
+                    Errno::ENOMEM if failure.text.contains("pin") => Some(Remedy::Bar1Full.into()),
+                    Errno::EMFILE => Some(Remedy::OpenFiles.with("limit", host::most_files())),
+                    _ => None,
+                };
+                (by_errno.or_else(log).unwrap_or(Remedy::SelfTestLog.into()), Cause::Others)
+            }
+            _ => (instead().or_else(log).unwrap_or(Remedy::SelfTestLog.into()), Cause::Others),
+        };
+        Finding::problem("failed", &*failure.text, advice).caused_by(cause)
     }
-    let refused = failure.errno == Some(Errno::EOPNOTSUPP as i32);
-    (refused && backends.dmabuf_forced).then(|| UNSET.into())
-}
 
-fn remedy(failure: &Failure, log: &str, blame: &Blame, is_ours: bool) -> String {
-    // An errno is of the system.
-    let is_library = failure.errno.is_none() && !blame.others && !is_ours;
-    if let Some(instead) = is_library.then(|| (blame.instead)()).flatten() {
-        return instead;
+    /// The remedy where a backend works that the library does not use.
+    fn backend(&self, answer: &Answer, failure: &Failure) -> Option<Advice> {
+        let (major, minor) = answer.library.as_ref()?.version?;
+        let is_old = Version::new(major as u32, minor as u32) < Version::API;
+        if is_old && self.backends.dmabuf && !self.backends.gdrdrv {
+            let advice = Remedy::LibraryOld.with("oldest", Version::API);
+            return Some(advice.with("version", format!("{major}.{minor}")));
+        }
+        let is_refused = failure.kind == Kind::Call(Errno::EOPNOTSUPP as i32);
+        (is_refused && self.backends.dmabuf_forced).then(|| Remedy::DmabufUnforced.into())
     }
-    if failure.corrupted {
-        return "do not use this library here: use another one (--lib), and report this one".into();
-    }
-    // The last line is the most specific.
-    let last = log.lines().filter_map(|line| line.strip_prefix("ERR:")).next_back();
-    if let Some(line) = last {
-        return format!("the library reports: {}", line.trim());
-    }
-    match failure.errno.map(Errno::from_raw) {
-        Some(Errno::ENOMEM) => "BAR1 or memory is used up: end programs that hold pins",
-        Some(Errno::EMFILE) => "no file descriptor is left: raise the limit (ulimit -n)",
-        Some(Errno::EOPNOTSUPP) => "this GPU does not support this: see above",
-        Some(_) if blame.others => "see the problems above, and the kernel log (dmesg)",
-        None if blame.others => "see the problems above; run a program with GDRCOPY_ENABLE_LOGGING=1 for details",
-        Some(_) => "see the kernel log (dmesg)",
-        None => "run a program with GDRCOPY_ENABLE_LOGGING=1 for details",
-    }
-    .into()
 }
