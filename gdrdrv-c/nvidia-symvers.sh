@@ -1,11 +1,11 @@
 #!/bin/sh
-# nvidia-symvers.sh KERNEL | FILE prints the versions of the nvidia_p2p_* symbols that an installed nvidia.ko, or a
-# module file, exports, in the format of Module.symvers.
+# nvidia-symvers.sh KERNEL | FILE prints the versions of the nvidia_p2p_* symbols that the installed GPU driver, or a
+# module file exports, in the format of Module.symvers.
 set -eu
 
 case $1 in
 *.ko*) module=$1 ;;
-*) module=$(modinfo -k "$1" -F filename nvidia 2>/dev/null) ;;
+*) module=$(modinfo -k "$1" -F filename symbol:nvidia_p2p_get_pages 2>/dev/null | head -n 1) ;;
 esac
 [ -n "$module" ] || exit 1
 

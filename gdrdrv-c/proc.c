@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* /proc/driver/gdrdrv: how the module was built and loaded, its pins, and their number. */
 #include <linux/jiffies.h>
+#include <linux/module.h>
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
 
@@ -12,6 +13,8 @@
 #else
 #define GDR_FLAVOR "proprietary"
 #endif
+
+MODULE_INFO(gpu_driver, GDR_FLAVOR); /* gdrdrv-load compares it with the installed GPU driver's */
 
 static struct proc_dir_entry *gdr_proc;
 

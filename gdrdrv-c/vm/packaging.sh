@@ -39,7 +39,7 @@ touch "$work/src/nvidia-peermem-590/nv-p2p.h"
 # finds RELEASE DIRECTORY: with that release of the GPU driver loaded, or none.
 finds() {
     local found
-    found=$(env -u NVIDIA_SRC_DIR make -C "$root/gdrdrv-c" help loaded="$1" \
+    found=$(env -u NVIDIA_SRC_DIR make -C "$root/gdrdrv-c" help release="$1" \
         places="$work/src/nvidia* $work/src/kernel-modules/nvidia*" | sed -n 's/^NVIDIA_SRC_DIR *//p')
     [ "$found" = "$work/src/$2" ] || die "sources for release '$1' are $found, not $work/src/$2"
 }
