@@ -72,6 +72,22 @@ install_nvidia() {
     check_loaded $nvidia_number
 }
 
+# install_driver NAME VERSION: as NVIDIA's packages, which conflict with those of the other kind.
+install_driver() {
+    empty
+    gpu_driver "$dir" "$1" "$2"
+    mkdir "$dir/DEBIAN"
+    printf '%s\n' '#!/bin/sh' "dkms install $1/$2" >"$dir/DEBIAN/postinst"
+    printf '%s\n' '#!/bin/sh' "dkms remove $1/$2 --all" >"$dir/DEBIAN/prerm"
+    chmod +x "$dir"/DEBIAN/{postinst,prerm}
+    package "$1-dkms" "$2" 'Provides: nvidia-dkms-any' 'Conflicts: nvidia-dkms-any' 'Depends: dkms'
+    in_tree_quietly apt-get install -qq -y "/root/$1-dkms_$2.deb"
+}
+
+remove_driver() {
+    in_tree_quietly dpkg --purge nvidia-dkms nvidia-open-dkms
+}
+
 # By dpkg, which is stricter than apt about the order.
 install_ours() {
     in_tree_quietly sh -c 'dpkg --install --auto-deconfigure /root/debs/*.deb'
@@ -116,6 +132,7 @@ for release in bookworm trixie; do
     new_kernel_installed
     check_module map.c
     rm -r "$tree/usr/src/nvidia-1"
+    check_driver_updates
     purge "${installed[@]}"
 
     new_gpu_driver

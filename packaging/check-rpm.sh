@@ -101,6 +101,28 @@ install_ours() {
     rpm_in_tree --upgrade "$rpms"/*.rpm
 }
 
+# install_driver NAME VERSION: in place of NVIDIA's package of another version, or of the other kind.
+install_driver() {
+    rm -rf "$dir"
+    gpu_driver "$dir" "$1" "$2"
+    {
+        header "$1-dkms" 'a package of NVIDIA' | sed "s/^Version: .*/Version: $2/"
+        printf '%s\n' %install "cp -a $dir/. %{buildroot}" %post "dkms install --force $1/$2" %preun "dkms remove $1/$2 --all" \
+            %files "/usr/src/$1-$2"
+    } >"$work/driver.spec"
+    rm -rf "$work/rpmbuild/driver"
+    build driver
+    [ -e "$tree/var/lib/dkms/$1" ] || remove_driver
+    rpm_in_tree --upgrade "$work"/rpmbuild/driver/noarch/*.rpm
+}
+
+remove_driver() {
+    local package
+    for package in nvidia-dkms nvidia-open-dkms; do
+        ! rpm --root "$tree" --dbpath /var/lib/rpm --query --quiet $package || rpm_in_tree --erase $package
+    done
+}
+
 # check_upgraded: nothing of NVIDIA's packages is left, and the module is loaded again.
 check_upgraded() {
     no_nvidia_files /usr/bin /usr/include /usr/src /usr/lib64
@@ -151,4 +173,10 @@ grep -q 'rmmod gdrdrv && gdrdrv-load' "$work/log" || die "no word about NVIDIA's
 rm "$tree/run/kernel/in_use"
 in_tree_quietly sh -c 'rmmod gdrdrv && gdrdrv-load'
 check_upgraded
+erase
+
+rm -r "$tree/usr/src/nvidia-1" "$tree/run/kernel/module/nvidia"
+contents >"$work/before"
+install_ours
+check_driver_updates
 erase

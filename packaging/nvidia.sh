@@ -49,17 +49,13 @@ no_nvidia_files() {
         -o -name 50-gdrdrv.conf -o -path '*/gdrcopy/*' \) -not -name '*.dpkg-bak' | grep . || die "NVIDIA's service is left"
 }
 
-# new_kernel: headers of the running kernel in the tree. Their makefile makes a gdrdrv.ko that only contains checksums of the
-# sources that it was made from. No module is loaded.
+# new_kernel: headers of the running kernel in the tree, whose modules are stand-ins. No module is loaded.
 new_kernel() {
     kernel=$(uname -r)
     mkdir -p "$tree/lib/modules/$kernel/build/include" "$tree/run/kernel/module"
     touch "$tree"/run/kernel/{misc,devices} "$tree/lib/modules/$kernel"/modules.{order,builtin,builtin.modinfo} \
         "$tree/lib/modules/$kernel/build/.config"
-    cat >"$tree/lib/modules/$kernel/build/Makefile" <<'END'
-modules:
-	cd $(M) && echo "const char sources[] = \"$$(sha256sum *.c | tr '\n' ' ')\";" | gcc -x c -c - -o gdrdrv.ko
-END
+    cp packaging/stand-ins/kernel.mk "$tree/lib/modules/$kernel/build/Makefile"
     # DKMS of Debian 13 takes a kernel without modules for a removed one.
     mkdir "$tree/lib/modules/$kernel/kernel"
     gcc -x c -c /dev/null -o "$tree/lib/modules/$kernel/kernel/another.ko"
@@ -73,6 +69,79 @@ END
 new_gpu_driver() {
     mkdir -p "$tree/usr/src/nvidia-1"
     touch "$tree/usr/src/nvidia-1"/nv-p2p.{c,h} "$tree/usr/src/nvidia-1/Module.symvers"
+}
+
+# gpu_driver ROOT NAME VERSION: sources of the GPU driver for DKMS. Versions differ in the interface, the kinds, nvidia and
+# nvidia-open, in the license.
+gpu_driver() {
+    local license=NVIDIA sources=$1/usr/src/$2-$3
+    [ "$2" = nvidia ] || license='Dual MIT/GPL'
+    mkdir -p "$sources"
+    printf '// %s\nMODULE_LICENSE("%s");\n' "$3" "$license" >"$sources/nv-p2p.c"
+    echo "// $3" >"$sources/nv-p2p.h"
+    printf '%s\n' "PACKAGE_NAME=$2" "PACKAGE_VERSION=$3" 'BUILT_MODULE_NAME[0]=nvidia' 'DEST_MODULE_LOCATION[0]=/extra' \
+        AUTOINSTALL=yes >"$sources/dkms.conf"
+}
+
+# reboot: loads the GPU driver that is installed now, and not yet gdrdrv.
+reboot() {
+    rm -rf "$tree"/run/kernel/module/* "$tree/dev/gdrdrv"
+    truncate --size 0 "$tree"/run/kernel/{misc,devices}
+    in_tree_quietly modprobe nvidia
+}
+
+# replace_driver OLD NEW: GPU drivers, as NAME/VERSION, without packages, so that no trigger runs.
+replace_driver() {
+    in_tree_quietly sh -c "dkms remove $1 --all && rm -r /usr/src/nvidia*"
+    gpu_driver "$tree" "${2%/*}" "${2#*/}"
+    in_tree_quietly dkms install "$2"
+    reboot
+}
+
+# check_stale: gdrdrv-load does not load the module, and its command, as it stands there, builds one that is loaded.
+check_stale() {
+    local command
+    ! in_tree gdrdrv-load >"$work/load.log" 2>&1 || die "a stale module was loaded"
+    command=$(sed -n 's/.*another GPU driver than the installed one. Run: //p' "$work/load.log")
+    [ -n "$command" ] || die "gdrdrv-load does not say what to run: $(cat "$work/load.log")"
+    in_tree_quietly sh -c "$command"
+    check_loaded $our_number
+}
+
+# check_driver_updates: after packages of the GPU driver, which install_driver NAME VERSION installs and remove_driver removes,
+# that of gdrdrv has built it for them. After other updates, the command that gdrdrv-load prints does.
+check_driver_updates() {
+    local driver
+    for driver in "nvidia 1" "nvidia 2" "nvidia-open 2" "nvidia 2"; do
+        # shellcheck disable=SC2086 # Words.
+        install_driver $driver
+        [ "$(grep -c '^gdrdrv: built for' "$work/log")" = 1 ] || die "not built once for $driver: $(cat "$work/log")"
+        if grep -q 1 "$tree/run/kernel/module/nvidia/version" 2>/dev/null; then
+            in_tree_quietly rmmod gdrdrv
+            ! in_tree gdrdrv-load >"$work/load.log" 2>&1 || die "gdrdrv was loaded over a GPU driver that it was not built for"
+            grep -q 'the GPU driver 2 is installed, but 1 is loaded: reboot' "$work/load.log" || die "$(cat "$work/load.log")"
+        fi
+        reboot
+        in_tree_quietly gdrdrv-load
+        check_loaded $our_number
+    done
+    remove_driver
+
+    gpu_driver "$tree" nvidia 2
+    in_tree_quietly dkms install nvidia/2
+    replace_driver nvidia/2 nvidia/3
+    check_stale
+    # The other kind has the same symbol versions, and the kernel takes a module built for the proprietary kind.
+    replace_driver nvidia/3 nvidia-open/3
+    in_tree_quietly gdrdrv-load --rebuild
+    grep -q '^gdrdrv: built for' "$work/log" || die "not built for the open GPU driver: $(cat "$work/log")"
+    replace_driver nvidia-open/3 nvidia/3
+    check_stale
+    in_tree_quietly gdrdrv-load --rebuild
+    [ ! -s "$work/log" ] || die "built again for the same GPU driver: $(cat "$work/log")"
+    in_tree_quietly sh -c 'rmmod gdrdrv && dkms remove nvidia/3 --all && rm -r /usr/src/nvidia-3'
+    rm -r "$tree/run/kernel/module/nvidia"
+    echo "GPU driver: gdrdrv was built again after updates and changes of its kind"
 }
 
 # check_module SOURCE: DKMS has installed a gdrdrv.ko that was made from this source in /usr/src.
