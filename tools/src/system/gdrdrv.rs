@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use gdrcopy::Version;
 use gdrcopy_core::sys::gdrdrv::{DeviceFile, GetVersion};
@@ -46,6 +47,11 @@ pub(crate) enum Installation {
         /// DKMS's log of its last build.
         log: Option<PathBuf>,
     },
+    /// The module is here, but was built for another GPU driver than the installed one.
+    Stale {
+        /// DKMS has built it, by this version.
+        dkms: Option<String>,
+    },
     Built,
 }
 
@@ -86,11 +92,16 @@ pub(crate) fn query() -> Gdrdrv {
 fn installation(root: &Path, kernel: String) -> Installation {
     let modules = root.join("lib/modules").join(&kernel);
     let listed = files::text(modules.join("modules.dep"));
+    let versions = files::matching(&root.join("var/lib/dkms/gdrdrv"), "");
     if listed.is_some_and(|modules| modules.contains("/gdrdrv.ko")) {
-        return Installation::Built;
+        if !is_stale(root, &kernel) {
+            return Installation::Built;
+        }
+        let version = versions.iter().find(|version| version.join("source").exists());
+        let name = version.and_then(|version| version.file_name());
+        return Installation::Stale { dkms: name.map(|name| name.to_string_lossy().into_owned()) };
     }
     let sources = files::matching(&root.join("usr/src"), "gdrdrv-");
-    let versions = files::matching(&root.join("var/lib/dkms/gdrdrv"), "");
     if sources.is_empty() && versions.is_empty() {
         return Installation::Absent;
     }
@@ -103,6 +114,13 @@ fn installation(root: &Path, kernel: String) -> Installation {
         gpu_driver: of_driver.any(|directory| files::contains(&directory, "nv-p2p.c", 3)),
         log: logs.rfind(|log| log.exists()),
     }
+}
+
+/// Asks gdrdrv-load, which need not be installed, and looks for the module below this directory.
+fn is_stale(root: &Path, kernel: &str) -> bool {
+    const GDRDRV_LOAD: &str = include_str!("../../../gdrdrv-c/system/gdrdrv-load");
+    let status = Command::new("sh").args(["-c", GDRDRV_LOAD, "gdrdrv-load", "--stale", kernel]).arg(root).status();
+    status.is_ok_and(|status| status.success())
 }
 
 fn signed_only() -> bool {

@@ -417,7 +417,17 @@ pub(crate) const NOT_RUN: &[(&[Remedy], &str)] = &[
     (&[DriverMissing, DriverUpdate, DriverOpen, DriverMismatch, DriverNodes], "changes the GPU driver"),
     (&[FabricManager, CudaMps, CudaLicense, CudaPermission, CudaError], "changes a service of the GPU driver"),
     (
-        &[ModuleInstall, ModuleHeaders, ModuleSources, ModuleLog, ModuleBuild, ModuleLoad, ModuleSigned, ModuleStale],
+        &[
+            ModuleInstall,
+            ModuleHeaders,
+            ModuleSources,
+            ModuleLog,
+            ModuleBuild,
+            ModuleLoad,
+            ModuleSigned,
+            ModuleStale,
+            ModuleStaleByHand,
+        ],
         "changes the kernel: gdrdrv-c/vm and the tests of packages do this",
     ),
     (&[ModuleDummy, ModuleUpdate, ModuleOption, ModuleReload, EngineModule], "changes the kernel"),

@@ -102,6 +102,7 @@ fn state(module: &Gdrdrv) -> &'static str {
     match &module.installation {
         Some(Installation::Absent) => "not installed",
         Some(Installation::NotBuilt { .. }) => "installed, but not built for this kernel",
+        Some(Installation::Stale { .. }) => "stale: built for another GPU driver than the installed one",
         Some(Installation::Built) => "built, but not loaded",
         None => "not loaded",
     }
@@ -116,6 +117,9 @@ fn load_module(module: &Gdrdrv) -> Advice {
         Some(Installation::NotBuilt { gpu_driver: false, .. }) => Remedy::ModuleSources.into(),
         Some(Installation::NotBuilt { log: Some(log), .. }) => Remedy::ModuleLog.with("log", log.display()),
         Some(Installation::NotBuilt { .. }) => Remedy::ModuleBuild.into(),
+        // Without `dkms build --force`, DKMS installs again what it has built.
+        Some(Installation::Stale { dkms: Some(version) }) => Remedy::ModuleStale.with("version", version),
+        Some(Installation::Stale { dkms: None }) => Remedy::ModuleStaleByHand.into(),
         Some(Installation::Built) if module.signed_only => Remedy::ModuleSigned.into(),
         Some(Installation::Built) => Remedy::ModuleLoad.into(),
         Some(Installation::Absent) | None => Remedy::ModuleInstall.into(),
@@ -211,6 +215,8 @@ mod tests {
             (not_built(true, false, None), false, Remedy::ModuleSources),
             (not_built(true, true, Some("/x/make.log")), false, Remedy::ModuleLog),
             (not_built(true, true, None), false, Remedy::ModuleBuild),
+            (Installation::Stale { dkms: Some("2.5".into()) }, false, Remedy::ModuleStale),
+            (Installation::Stale { dkms: None }, false, Remedy::ModuleStaleByHand),
             (Installation::Built, false, Remedy::ModuleLoad),
             (Installation::Built, true, Remedy::ModuleSigned),
         ] {

@@ -79,6 +79,8 @@ remedies! {
         signs with (mokutil --import /var/lib/dkms/mok.pub), and reboot" "modprobe gdrdrv";
     ModuleStale "rebuild the module for the GPU driver in use" "dkms build --force gdrdrv/{version}"
         "dkms install --force gdrdrv/{version}" "modprobe gdrdrv";
+    ModuleStaleByHand "rebuild the module for the GPU driver in use, in the directory of its sources" "make driver"
+        "make drv_install" "modprobe gdrdrv";
     ModuleDummy "unload both, keep the latter from loading, build gdrdrv against the sources of the GPU driver in use, and \
         load it" "modprobe -r gdrdrv nv-p2p-dummy" "echo blacklist nv-p2p-dummy >/etc/modprobe.d/nv-p2p-dummy.conf"
         "modprobe gdrdrv";
