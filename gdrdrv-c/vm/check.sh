@@ -140,6 +140,15 @@ if [ $only_module = no ]; then
     fi
 fi
 
+if [ "$series$only_module" = 6.1no ]; then
+    "$root/scripts/ci/apt-install.sh" dkms
+    kernel=$("$here/kernel.sh" 6.1)
+    start stale --no-modules -- "$here/check-stale.sh" "$kernel" "$("$here/modules.sh" "$kernel" 525)" \
+        "$("$here/modules.sh" "$kernel")" "$gdremu" "$lib"
+    finish stale "a module that is stale after an update of the GPU driver"
+    grep -q '^# 1 passed' "$logs/stale.log" || failures=$((failures + 1))
+fi
+
 start module-persistent -- "$root/gdrdrv-c/tests/run.sh" ${slow[@]+"${slow[@]}"}
 start module-traditional --traditional -- "$root/gdrdrv-c/tests/run.sh" ${slow[@]+"${slow[@]}"}
 finish module-persistent "the module, pins that outlive a free"
