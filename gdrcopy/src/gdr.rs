@@ -95,7 +95,6 @@ impl Gdr {
     /// [`Gdr::map_owned`] needs no such promise.
     ///
     /// # Errors
-    /// [`Error::Suspended`](crate::Error::Suspended), [`Error::DriverChanged`](crate::Error::DriverChanged).
     /// [`Error::EmptyRange`](crate::Error::EmptyRange) for address 0 or length 0,
     /// [`Error::RangeOverflow`](crate::Error::RangeOverflow), or the driver's error, `EINVAL` for memory that cannot be
     /// pinned, `ENOMEM` when BAR1 is used up.
@@ -154,18 +153,9 @@ impl Options {
         self
     }
 
-    /// Closes gdrdrv's device file while nothing is pinned; the next pin opens it again. CRIU cannot checkpoint a process
-    /// that has it open. False by default. That pin fails with
-    /// [`Error::DriverChanged`](crate::Error::DriverChanged) if there is another gdrdrv by then.
-    pub fn park(mut self, yes: bool) -> Options {
-        self.raw.park = yes;
-        self
-    }
-
     /// Opens it. Reads no environment variable, creates no thread, does not initialize CUDA.
     ///
     /// # Errors
-    /// [`Error::Suspended`](crate::Error::Suspended).
     /// [`Error::Driver`](crate::Error::Driver) with the error of opening the device file.
     /// [`Error::DriverTooOld`](crate::Error::DriverTooOld) below 2.0, and
     /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld) where the driver serves only newer API versions than 2.6.

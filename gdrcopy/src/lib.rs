@@ -5,7 +5,6 @@
 pub mod access;
 pub mod channel;
 pub mod error;
-pub mod features;
 mod gdr;
 mod mapping;
 pub mod memory;
@@ -15,15 +14,12 @@ pub mod pin_cache;
 pub mod pool;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod transfer;
 
 pub use access::{Array, Batch, Mapped, MappedSlice, Word, Words};
 pub use error::{Error, Result};
 pub use gdr::{Gdr, Options};
 pub use gdrcopy_core::backend::dmabuf::DmaBufExport;
-pub use gdrcopy_core::copy::{MAX_THREADS, set_threads};
 pub use gdrcopy_core::options::Backend;
-pub use gdrcopy_core::suspension::{resume, suspend};
 pub use gdrcopy_core::types::{MapFlag, MappingType, PinFlags, Version};
 pub use mapping::Mapping;
 pub use memory::OwnedMapping;
@@ -31,4 +27,3 @@ pub use owned::Owned;
 pub use pin::{Info, Pin, export_dma_buf};
 pub use pin_cache::PinCache;
 pub use pool::{Pool, PoolBuffer};
-pub use transfer::Transfer;

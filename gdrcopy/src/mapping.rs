@@ -13,8 +13,7 @@ use crate::access::{Mapped, MappedSlice};
 /// no `&[u8]` of it is ever returned. [`Mapped`] has the copies, words and batches.
 ///
 /// Where the driver is not persistent ([`Gdr::is_persistent`](crate::Gdr::is_persistent)), it takes the mapping away
-/// when the memory is freed. An access then raises SIGBUS, which ends the process. So does, by SIGSEGV, an access
-/// between [`suspend`](crate::suspend) and [`resume`](crate::resume).
+/// when the memory is freed. An access then raises SIGBUS, which ends the process.
 #[derive(Debug)]
 pub struct Mapping {
     raw: RawMapping,

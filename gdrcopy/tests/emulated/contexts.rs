@@ -2,10 +2,7 @@
 //! context.
 
 use gdrcopy::memory::HostMemory;
-use gdrcopy::transfer::Route;
-use gdrcopy::{Mapped, Transfer};
 
-use crate::access::mapped;
 use crate::cuda::Cuda;
 use crate::ownership::PAGE;
 
@@ -20,18 +17,4 @@ fn host_memory_keeps_the_context_that_it_is_of() {
     drop(memory);
     let other = Cuda::new();
     assert!(!other.release(), "the only one that retains it");
-}
-
-#[test]
-#[ignore = "contexts_under_gdremu runs it"]
-fn transfer_keeps_the_context_of_its_streams() {
-    let cuda = Cuda::new();
-    let (mapping, _) = mapped(&cuda, PAGE);
-    let transfer = Transfer::options().read_crossover(1).build();
-    let route = transfer.read(mapping.as_slice(), &mut [0; PAGE]);
-    assert_eq!(route, Ok(Route::Buffered));
-    drop(mapping);
-    assert!(cuda.release(), "retained by the transfer");
-    drop(transfer);
-    assert!(!Cuda::new().release(), "the only one that retains it");
 }

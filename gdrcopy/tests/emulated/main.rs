@@ -9,7 +9,6 @@ mod contexts;
 #[path = "../../../tests/emulated/cuda.rs"]
 mod cuda;
 mod dma_buf;
-mod features;
 mod freshness;
 mod gates;
 #[allow(dead_code, reason = "the examples call the rest")]
@@ -20,8 +19,6 @@ mod owned;
 mod ownership;
 mod pin_cache;
 mod pool;
-mod suspension;
-mod transfer;
 
 use std::process::Command;
 
@@ -56,7 +53,6 @@ macro_rules! under_gdremu {
 
 under_gdremu! {
     ownership_under_gdremu: "ownership::" with "";
-    suspension_under_gdremu: "suspension::" with "" | "--profile traditional" | "--profile dmabuf";
     access_under_gdremu: "access::" with "" | "--profile cached" | "--profile device" | "--profile dmabuf";
     pool_under_gdremu: "pool::" with
         "" | "--no-mempools" | "--profile device" | "--profile dmabuf" | "--profile traditional";
@@ -69,9 +65,6 @@ under_gdremu! {
     contexts_under_gdremu: "contexts::" with "";
     // With gdrdrv; and with nothing else that works.
     host_memory_under_gdremu: "host::" with "" | "--no-gdrdrv --cuda-version 11.7";
-    transfer_under_gdremu:
-        "transfer:: --skip transfer::cached_" with "" | "--profile device" | "--profile dmabuf",
-        "transfer::cached_" with "--profile cached";
     freshness_under_gdremu: "freshness::" with "";
 }
 
@@ -97,13 +90,6 @@ fn dma_buf_of_a_pin() {
         ("--cuda-version 11.6", "CudaTooOld { version: 11060, needed: 11070 }"),
     ] {
         under_gdremu(options, "dma_buf::refused", error);
-    }
-}
-
-#[test]
-fn features_are_those_of_the_machine() {
-    for (options, outcome) in features::MACHINES {
-        under_gdremu(options, "features::", outcome);
     }
 }
 

@@ -1,17 +1,16 @@
-//! Bounds, copies, gathers and transfers of mapped slices.
+//! Bounds, copies and gathers of mapped slices.
 #![forbid(unsafe_code)]
 
 use std::fmt;
-use std::sync::Arc;
 
-use gdrcopy::{Batch, MappedSlice, Transfer};
+use gdrcopy::{Batch, MappedSlice};
 
 use crate::host::Host;
 use crate::isolated::{calling, outcome};
 use crate::memory::{Memory, noise};
 use crate::ops::{Access, Args};
 use crate::sizes::{Numbers, Size, bounds};
-use crate::{arrays, batches, rings, signals, transfers, words};
+use crate::{arrays, batches, rings, signals, words};
 
 /// A slice, and where the model says that it is.
 #[derive(Clone, Copy)]
@@ -32,7 +31,6 @@ pub(crate) struct Borrowed<'m> {
 pub(crate) struct Context<'w> {
     pub(crate) memory: &'w Memory,
     pub(crate) host: &'w mut Host,
-    pub(crate) transfers: &'w [Arc<Transfer>],
 }
 
 impl fmt::Display for Slice<'_> {
@@ -126,7 +124,6 @@ pub(crate) fn access(borrowed: &mut Borrowed<'_>, context: &mut Context<'_>, cal
             calling!("{slice}.flush()");
             outcome(slice.len > 0, slice.mapped.flush());
         }
-        Access::TransferRead | Access::TransferWrite => transfers::access(slice, context, call, args),
         Access::Word => words::access(slice, memory, args),
         Access::LoadAll => {
             let others = &borrowed.slices;

@@ -1,10 +1,7 @@
 //! The host memory that calls write to.
 
-use std::ffi::{c_int, c_uint};
-
 use gdrcopy::Result;
 
-use crate::cuda::Cuda;
 use crate::isolated::outcome;
 use crate::memory::noise;
 
@@ -27,19 +24,6 @@ impl Host {
 
     pub(crate) fn room(&self) -> usize {
         self.bytes.len() - 2 * GUARD
-    }
-
-    /// Registers the middle of it with CUDA, whose copy engine then accesses it.
-    pub(crate) fn register(&mut self, cuda: &Cuda) {
-        let start = self.bytes.as_mut_ptr();
-        let first = start.align_offset(4096) + 65536;
-        let len = (self.bytes.len() - first) / 2 / 4096 * 4096;
-        // SAFETY: the signature is CUDA's; the buffer lives until the process ends, or its only sequence has failed.
-        unsafe {
-            cuda.call::<extern "C" fn(*mut u8, usize, c_uint) -> c_int>("cuMemHostRegister_v2", |f| {
-                f(start.wrapping_add(first), len, 0)
-            });
-        }
     }
 
     /// Has `len` bytes of it written by a call that should find `found` there, or fail and write nothing.

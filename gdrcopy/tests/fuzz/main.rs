@@ -52,7 +52,6 @@ mod ring_model;
 mod rings;
 mod signals;
 mod sizes;
-mod transfers;
 mod types;
 mod words;
 mod world;

@@ -15,12 +15,10 @@ pub(crate) enum Kind {
     Mapped,
     Pool,
     Cache,
-    Transfer,
     View,
 }
 
-pub(crate) const KINDS: [Kind; 7] =
-    [Kind::Gdr, Kind::Pin, Kind::Mapped, Kind::Pool, Kind::Cache, Kind::Transfer, Kind::View];
+pub(crate) const KINDS: [Kind; 6] = [Kind::Gdr, Kind::Pin, Kind::Mapped, Kind::Pool, Kind::Cache, Kind::View];
 
 /// Calls that make, use or end owners. Calls after one that maps memory have a slice of it, until `Leave`.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +52,6 @@ pub(crate) enum Call {
     Get,
     Invalidate,
     Clear,
-    NewTransfer,
-    SetThreads,
     Check,
     Leave,
     Drop(Kind),
@@ -84,8 +80,6 @@ pub(crate) enum Access {
     Counter,
     Ring,
     RingBytes,
-    TransferRead,
-    TransferWrite,
 }
 
 /// Arguments for any call. Numbers of objects are taken modulo what there is, so that a sequence that is shortened
@@ -111,8 +105,6 @@ pub(crate) struct Sequence {
     pub(crate) ops: Vec<Op>,
     /// True if an allocator is made before anything is opened.
     pub(crate) allocator_first: bool,
-    /// True if a part of the host memory is registered with CUDA.
-    pub(crate) registered: bool,
     /// In which order the rest is dropped.
     pub(crate) end: Vec<Kind>,
 }
@@ -131,9 +123,9 @@ fn calls() -> impl Strategy<Value = Call> {
         8 => Just(Alloc),
         8 => select(&[MapOwned, MapOwned, CloneMapped]),
         14 => select(&[Own, Own, Own, PoolView, PoolView, PoolRing, UseView, UseView, UseView, CloneView]),
-        8 => select(&[Get, Get, NewPool, PoolOfMemory, NewTransfer, NewTransfer]),
+        8 => select(&[Get, Get, NewPool, PoolOfMemory]),
         4 => select(&[Open, CloneGdr, Attributes, HostMemory, NewCache]),
-        6 => select(&[Info, DmaBuf, Export, Unpin, AllocZeroed, Trim, PoolReport, Invalidate, Clear, SetThreads]),
+        6 => select(&[Info, DmaBuf, Export, Unpin, AllocZeroed, Trim, PoolReport, Invalidate, Clear]),
         4 => select(&[Methods, Unmap, Leave, Leave]),
         1 => Just(Check),
         8 => select(&KINDS).prop_map(Drop),
@@ -148,7 +140,6 @@ fn accesses() -> impl Strategy<Value = Access> {
         9 => select(&[Write, Read, Array, Array, ReadMany, Word, LoadAll, ReadVec, Fill]),
         8 => select(&[BeginBatch, BatchWrite, BatchWrite, BatchWrite, BatchStore, BatchStore, EndBatch]),
         4 => select(&[Flag, Counter, Ring]),
-        4 => select(&[TransferRead, TransferWrite]),
     ]
 }
 
@@ -163,6 +154,6 @@ fn ops() -> impl Strategy<Value = Op> {
 
 pub(crate) fn sequences() -> impl Strategy<Value = Sequence> {
     let end = Just(KINDS.to_vec()).prop_shuffle();
-    let parts = (vec(ops(), 1..150), any::<bool>(), any::<bool>(), end);
-    parts.prop_map(|(ops, allocator_first, registered, end)| Sequence { ops, allocator_first, registered, end })
+    let parts = (vec(ops(), 1..150), any::<bool>(), end);
+    parts.prop_map(|(ops, allocator_first, end)| Sequence { ops, allocator_first, end })
 }

@@ -6,8 +6,8 @@ use std::slice;
 use std::sync::{Arc, Weak};
 use std::thread;
 
+use gdrcopy::PinCache;
 use gdrcopy::memory::CudaAllocator;
-use gdrcopy::{PinCache, Transfer};
 
 use crate::access::{Borrowed, Context, Slice, access};
 use crate::cuda::Cuda;
@@ -21,7 +21,7 @@ use crate::owners::{Mapped, discard};
 use crate::pins::{Connection, Pinned};
 use crate::pools::PoolOf;
 
-/// GPU memory that the program has in common with others, 20 GPU pages and a bit, so that helper threads also copy.
+/// GPU memory that the program has in common with others, 20 GPU pages and a bit.
 pub(crate) const ARENA: usize = (20 << 16) + 5000;
 
 pub(crate) struct World {
@@ -34,7 +34,6 @@ pub(crate) struct World {
     pub(crate) mapped: Vec<Arc<Mapped>>,
     pub(crate) pools: Vec<PoolOf>,
     pub(crate) caches: Vec<PinCache>,
-    pub(crate) transfers: Vec<Arc<Transfer>>,
     pub(crate) views: Vec<OwnedView>,
     /// Watches all memory that was given away.
     pub(crate) watches: Vec<Arc<Watch>>,
@@ -52,22 +51,17 @@ pub(crate) fn run(sequence: &Sequence) {
     let (memory, arena) = (Memory::new(&cuda), cuda.alloc(ARENA));
     // Never freed, because mappings may be forgotten.
     mem::forget(memory.add(arena, ARENA, 0..0, 0));
-    let mut host = Host::new(ARENA + 4096);
-    if sequence.registered {
-        host.register(&cuda);
-    }
-    list(format_args!("arena = {arena:#x}+{ARENA:#x}, registered: {}\n", sequence.registered));
+    list(format_args!("arena = {arena:#x}+{ARENA:#x}\n"));
     let mut world = World {
         memory,
         arena,
-        host,
+        host: Host::new(ARENA + 4096),
         allocator: None,
         gdrs: Vec::new(),
         pins: Vec::new(),
         mapped: Vec::new(),
         pools: Vec::new(),
         caches: Vec::new(),
-        transfers: Vec::new(),
         views: Vec::new(),
         watches: Vec::new(),
         exports: None,
@@ -109,7 +103,7 @@ impl World {
     }
 
     fn context(&mut self) -> Context<'_> {
-        Context { memory: &self.memory, host: &mut self.host, transfers: &self.transfers }
+        Context { memory: &self.memory, host: &mut self.host }
     }
 
     /// Two threads that have a half of a slice each. The halves may share a word.
@@ -128,7 +122,7 @@ impl World {
             for (half, calls) in halves.into_iter().zip(threads) {
                 scope.spawn(move || {
                     let mut host = Host::new(100_000);
-                    let mut context = Context { memory: &self.memory, host: &mut host, transfers: &self.transfers };
+                    let mut context = Context { memory: &self.memory, host: &mut host };
                     let (slices, batches) = (vec![half], Vec::new());
                     let mut borrowed = Borrowed { slices, batches };
                     calls.iter().for_each(|(call, args)| access(&mut borrowed, &mut context, *call, args));
@@ -169,12 +163,6 @@ impl World {
             Call::Get => return self.get(args),
             Call::Invalidate => self.invalidate(args),
             Call::Clear => self.clear(args),
-            Call::NewTransfer => self.new_transfer(args),
-            Call::SetThreads => {
-                let threads = args.sizes[0].of(3);
-                list(format_args!("set_threads({threads:#x})\n"));
-                gdrcopy::set_threads(threads);
-            }
             Call::Check => self.memory.check(),
             Call::Drop(kind) => self.remove(kind, args, false),
             Call::Forget(kind) => self.remove(kind, args, true),
@@ -190,7 +178,6 @@ impl World {
             Kind::Mapped => discard(&mut self.mapped, args, forget),
             Kind::Pool => discard(&mut self.pools, args, forget),
             Kind::Cache => discard(&mut self.caches, args, forget),
-            Kind::Transfer => discard(&mut self.transfers, args, forget),
             Kind::View => discard(&mut self.views, args, forget),
         };
         if is_some {
@@ -211,7 +198,6 @@ impl World {
                 Kind::Mapped => self.end_mapped(),
                 Kind::Pool => self.pools.clear(),
                 Kind::Cache => self.caches.clear(),
-                Kind::Transfer => self.transfers.clear(),
                 Kind::View => self.views.clear(),
             }
         }

@@ -1,11 +1,10 @@
-//! Threads that share a pool, its memory and a transfer. `scripts/ci/check-threads.sh` runs it under ThreadSanitizer.
+//! Threads that share a pool and its memory. `scripts/ci/check-threads.sh` runs it under ThreadSanitizer.
 #![forbid(unsafe_code)]
 
 use std::thread;
-use std::time::Duration;
 
 use gdrcopy::memory::CudaAllocator;
-use gdrcopy::{Gdr, Mapped, Pool, PoolBuffer, Result, Transfer, Words, set_threads};
+use gdrcopy::{Gdr, Mapped, Pool, PoolBuffer, Result, Words};
 
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 200;
@@ -16,16 +15,13 @@ struct Shared {
     pool: Pool,
     words: PoolBuffer,
     large: PoolBuffer,
-    transfer: Transfer,
 }
 
 fn main() -> Result<()> {
-    set_threads(3);
     let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
     let shared = Shared {
         words: pool.alloc_zeroed(8 * WORDS as usize + 64 * THREADS as usize)?,
         large: pool.alloc(4 << 20)?,
-        transfer: Transfer::options().patience(Duration::ZERO).build(),
         pool,
     };
     // Not by a Mutex, because that of the standard library was built without the sanitizer.
@@ -47,7 +43,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Each kind of access once; copies by several threads and by the copy engine now and then. In memory that others
+/// Each kind of access once; large copies now and then. In memory that others
 /// access at the same time, only words are written.
 fn access(shared: &Shared, thread: u64, round: u64, kept: &mut Vec<PoolBuffer>) -> Result<()> {
     let number = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ thread;
@@ -80,8 +76,6 @@ fn access(shared: &Shared, thread: u64, round: u64, kept: &mut Vec<PoolBuffer>) 
         let mut bytes = vec![thread as u8; 2 << 20];
         shared.large.write(0, &bytes)?;
         shared.large.read(1 << 20, &mut bytes)?;
-        shared.transfer.write(shared.large.as_slice(), &bytes)?;
-        shared.transfer.read(shared.large.as_slice(), &mut bytes[..40_000])?;
     }
     Ok(())
 }
