@@ -180,11 +180,30 @@ static void unknown_isa_logs_a_warning(void)
     CHECK_LOGGED(log_of(open_and_close, "3"), "abacus");
 }
 
+/* A variable of earlier versions logs one line, which says what to use instead. */
+static void variables_that_are_gone_log_a_warning(void)
+{
+    static const char *const gone[][2] = {
+        {"GDRCOPY_DMA_READ", "cuMemcpy"},
+        {"GDRCOPY_THREADS", "cuMemcpy"},
+    };
+
+    for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++) {
+        setenv(gone[i][0], "1", 1);
+        const char *log = log_of(open_and_close, "3");
+        CHECK_LOGGED(log, gone[i][0]);
+        CHECK_LOGGED(log, gone[i][1]);
+        CHECK_EQUAL(strchr(log, '\n') - log, (long)strlen(log) - 1);
+        unsetenv(gone[i][0]);
+    }
+}
+
 int main(void)
 {
     dmabuf = find_dmabuf();
     in_child(known_isa_logs_no_warning);
     in_child(unknown_isa_logs_a_warning);
+    in_child(variables_that_are_gone_log_a_warning);
     silent_by_default();
     errors_only_by_default();
     each_level_includes_the_more_severe_ones();

@@ -176,26 +176,6 @@ static void copies_and_questions_need_none(void)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-/* Without memory for a copy engine, the mapping is read. */
-static void read_for_the_copy_engine_needs_none(void)
-{
-    static unsigned char sent[SIZE], seen[SIZE];
-
-    CHECK(setenv("GDRCOPY_DMA_READ", "20000", 1) == 0);
-    g = open_driver();
-    CHECK(unsetenv("GDRCOPY_DMA_READ") == 0);
-    gdr_mh_t handle = pin(g, buffer.address, SIZE);
-    void *va = map(g, handle, SIZE);
-    fill(sent, SIZE, 5);
-    gpu_write(buffer.address, sent, SIZE);
-    failing = 1;
-    CHECK_OK(gdr_copy_from_mapping(handle, seen, va, SIZE));
-    failing = 0;
-    CHECK_BYTES(seen, sent, SIZE);
-    CHECK_OK(gdr_copy_from_mapping(handle, seen, va, SIZE));
-    CHECK_NEEDS_NONE(gdr_close(g));
-}
-
 /* All handles of PINS pins are given back, mapped ones too; the connection with them. */
 static void release(void)
 {
@@ -233,7 +213,6 @@ int main(void)
     pin_and_map_fail();
     copies_and_questions_need_none();
     CHECK_OK(gdr_close(g));
-    read_for_the_copy_engine_needs_none();
     release();
     CHECK_LOGGED(log_of(release, "1"), "gdr_unmap: called for");
     gpu_free(&buffer);

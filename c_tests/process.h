@@ -24,27 +24,6 @@ static inline long status_kib(const char *name)
     return kib;
 }
 
-/* KiB of this process's memory that forked children do not inherit, for the library's buffers of copy
-   engines. */
-static inline long dontfork_kib(void)
-{
-    FILE *file = fopen("/proc/self/smaps", "r");
-    long kib = 0, size = 0;
-    char line[4096 + 256];
-
-    CHECK(file != NULL);
-    while (fgets(line, sizeof(line), file) != NULL) {
-        if (sscanf(line, "Size: %ld kB", &size) == 1)
-            continue;
-        /* dc: not copied by fork; not of a device, and not shared. */
-        if (strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " dc") != NULL && strstr(line, " io") == NULL &&
-            strstr(line, " sh") == NULL)
-            kib += size;
-    }
-    fclose(file);
-    return kib;
-}
-
 /* Number of threads of this process. */
 static inline int process_threads(void)
 {

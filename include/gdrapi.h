@@ -19,8 +19,8 @@
  * EINVAL.
  *
  * Signals. Copies are async-signal-safe after gdr_open, so a handler may call them, whatever call it interrupted. A
- * handler may leave a copy by siglongjmp; any part of the bytes may then have been copied. Neither holds if
- * GDRCOPY_THREADS or GDRCOPY_DMA_READ is set. A handler may not call or leave any other function.
+ * handler may leave a copy by siglongjmp; any part of the bytes may then have been copied. A handler may not call or
+ * leave any other function.
  *
  * Cancellation. A pthread_cancel during a call takes effect after the call.
  * Asynchronous cancellation (PTHREAD_CANCEL_ASYNCHRONOUS) during a call is

@@ -59,15 +59,14 @@ END
 }
 
 # check_installed: what is in $tree, with the libraries in $libdir. qemu 7.2 ignores MADV_DONTFORK and MADV_WIPEONFORK, by which
-# mappings end and handles are refused in children, and has threads of its own, which c_tests/parallel.c counts. It starts no
-# programs of the other arch, as doctor does with itself.
+# mappings end and handles are refused in children. It starts no programs of the other arch, as doctor does with itself.
 check_installed() {
     check_elf "$tree/usr"
     scripts/ci/check-symbols.sh "$libdir"/libgdr{api.so.2,x.so.1}
     runs "$libdir/libgdrapi.so"
     check_debug_symbols "$libdir/libgdrapi.so.2.6" "$type-"
     emulated default /usr/bin/gdrcopy doctor --help >/dev/null || die "gdrcopy doctor --help fails"
-    run_programs '^(dma_read|doctor|fork|parallel)$|^invalidation_fork_(access_after_free|after_gdr_map)_'
+    run_programs '^(doctor|fork)$|^invalidation_fork_(access_after_free|after_gdr_map)_'
 }
 
 echo "== deb"

@@ -1,6 +1,5 @@
 //! The effect of each C function on the objects that its handles stand for, in any order of calls.
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::types::{Attribute, Info, MapFlag, P2pTokens, PinFlags};
@@ -9,20 +8,19 @@ use gdrcopy_core::{RawGdr, stderr, variables};
 use crate::error::{Error, Result};
 use crate::handles::{self, Table};
 use crate::objects::{GdrEntry, PinEntry};
-use crate::reads::Reads;
 use crate::slots::Slot;
 use crate::{listener, settings};
 
 /// Reads the environment variables, opens the driver and gives it a handle.
 pub(crate) fn open() -> Result<usize> {
     stderr::set_level(variables::log_level());
+    variables::warn_of_gone();
     let gdr = RawGdr::open(&settings::options())?;
-    settings::apply_to_copies();
+    variables::select_routine();
     let handle = Table::enter()?.insert(GdrEntry {
         gdr,
         pins: BTreeSet::new(),
         allow_unaligned_map: variables::ALLOW_UNALIGNED_MAP.is_one(),
-        dma: settings::dma_reads().map(|from| Arc::new(Reads::new(from))),
     })?;
     if variables::SUSPEND.is_one() {
         listener::start();
@@ -35,16 +33,13 @@ pub(crate) fn close(g: usize) -> Result<()> {
     if handles::close_inherited(g) {
         return Ok(());
     }
-    let end = |GdrEntry { gdr, pins, dma, .. }: GdrEntry| {
+    let end = |GdrEntry { gdr, pins, .. }: GdrEntry| {
         let mut result = Ok(());
         for handle in pins {
             // An unpin of another thread may be first.
             if let Ok(released) = handles::end(handle, |_, _| Ok(()), |mut pin: PinEntry| pin.release()) {
                 result = result.and(released);
             }
-        }
-        if let Some(reads) = dma {
-            reads.engines.free();
         }
         result.and(gdr.close().map_err(Error::from))
     };
@@ -61,10 +56,9 @@ pub(crate) fn gdr(g: usize) -> Result<RawGdr> {
 /// # Safety
 /// The contract of [`RawGdr::pin`]. The C caller accounts for what is written to the memory.
 pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, tokens: P2pTokens) -> Result<usize> {
-    let (gdr, dma) = handles::with(g, |open: &mut GdrEntry, _| Ok((open.gdr.clone(), open.dma.clone())))?;
     // SAFETY: contract of this function.
-    let pin = unsafe { gdr.pin(address, size, flags, tokens) }.inspect_err(|_| show_file(g))?;
-    let handle = Table::enter()?.insert(PinEntry { mapping: None, pin, gdr: g, mapped_size: 0, dma })?;
+    let pin = unsafe { gdr(g)?.pin(address, size, flags, tokens) }.inspect_err(|_| show_file(g))?;
+    let handle = Table::enter()?.insert(PinEntry { mapping: None, pin, gdr: g, mapped_size: 0 })?;
     let registered = handles::with(g, |open: &mut GdrEntry, slot| {
         slot.show_file(open.gdr.file()); // It may have been parked.
         Ok(open.pins.insert(handle))

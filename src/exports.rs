@@ -16,7 +16,7 @@ use crate::types::{gdr_attr_t, gdr_info_v1_t, gdr_info_v2_t, gdr_mapping_type_t,
 
 use crate::error::{Error, Result};
 use crate::guard::{caught, guard};
-use crate::{calls, dma, handles, origin};
+use crate::{calls, handles, origin};
 
 /// An output argument, written on success only.
 struct Out<T>(*mut T);
@@ -209,13 +209,8 @@ pub unsafe extern "C" fn gdr_copy_from_mapping(
 ) -> c_int {
     match handles::mapping_type(handle.h as usize) {
         Some(mapping_type) if !map_d_ptr.is_null() && !h_ptr.is_null() => {
-            let (dst, src) = (h_ptr.cast(), map_d_ptr.cast());
             // SAFETY: as in `gdr_copy_to_mapping`.
-            unsafe {
-                if !copy::read_plainly(mapping_type, dst, src, size) {
-                    dma::read(handle.h as usize, dst, src, size, mapping_type);
-                }
-            };
+            unsafe { copy::from_mapping(mapping_type, h_ptr.cast(), map_d_ptr.cast(), size) };
             0
         }
         _ => reject_copy_from(handle, h_ptr, map_d_ptr, size),

@@ -222,13 +222,6 @@ pub(crate) fn show_all() {
     }
 }
 
-/// Works on the object with this handle, unless another caller does.
-pub(crate) fn try_with<T: Kind, R>(handle: usize, work: impl FnOnce(&mut T) -> R) -> Option<R> {
-    let (_, holder) = find::<T>(handle).ok()?;
-    let mut place = holder.0.try_lock()?;
-    object_of(&mut place, handle).ok().map(work)
-}
-
 /// Ends the object with this handle by `end`, after `work` on it; the handle is stale from then on. If `work` fails, the
 /// object stays.
 pub(crate) fn end<T: Kind, R>(

@@ -6,7 +6,6 @@
 //! exports   the 17 functions, in the header's order: arguments in, errno out
 //! types     the header's types; bindgen: the names that Rust programs know them by
 //! guard     the boundary: panics, errno and log lines, thread cancellation
-//! dma       large reads by CUDA's copy engine, on request; reads is which
 //! calls     what each function does with the objects of its handles
 //! handles   gdr_t and gdr_mh_t: checked without a lock, resolved to objects
 //! objects   what a handle stands for
@@ -20,7 +19,6 @@
 
 mod bindgen;
 mod calls;
-mod dma;
 mod error;
 pub mod exports;
 mod guard;
@@ -28,7 +26,6 @@ mod handles;
 mod listener;
 mod objects;
 mod origin;
-mod reads;
 mod settings;
 mod slots;
 pub mod types;

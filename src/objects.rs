@@ -2,12 +2,10 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use gdrcopy_core::{RawGdr, RawMapping, RawPin};
 
 use crate::error::{Error, Result};
-use crate::reads::Reads;
 use crate::slots::{Slot, state};
 
 /// The object of a `gdr_t`, an open driver and the handles of its pins.
@@ -17,8 +15,6 @@ pub(crate) struct GdrEntry {
     pub(crate) pins: BTreeSet<usize>,
     /// True if buffers that do not start a page can be mapped.
     pub(crate) allow_unaligned_map: bool,
-    /// Makes large reads, if `GDRCOPY_DMA_READ` asks for it.
-    pub(crate) dma: Option<Arc<Reads>>,
 }
 
 /// The object of a `gdr_mh_t`, a pin, its mapping while it has one, and the handle of its `gdr_t`.
@@ -30,7 +26,6 @@ pub(crate) struct PinEntry {
     pub(crate) gdr: usize,
     /// The size that gdr_map was called with.
     pub(crate) mapped_size: usize,
-    pub(crate) dma: Option<Arc<Reads>>,
 }
 
 /// The objects of handles.

@@ -7,13 +7,12 @@ use gdrcopy_core::{copy, suspension};
 use crate::guard::{self, Call};
 use crate::{handles, listener};
 
-/// Ends the helper threads of large copies, and the listener's. It frees the handles' memory if none is open and no other
+/// Ends the listener's thread. It frees the handles' memory if none is open and no other
 /// thread is inside a call. One page stays, which copies look at without being counted as calls.
 extern "C" fn unload() {
     {
         // Joining threads is a cancellation point.
         let _not_canceled = Call::enter();
-        copy::end_threads();
         listener::end();
     }
     // SAFETY: a call counts itself before it looks the table up. So if none is in progress after the

@@ -54,7 +54,7 @@ const ORIGINAL: &[(&str, &[&str])] = &[
 ];
 
 /// System calls that the library can do without. `c_tests/denied` denies them.
-const DENIED: &[&str] = &["memfd_create", "madvise", "mprotect", "access", "sched_getaffinity"];
+const DENIED: &[&str] = &["memfd_create", "madvise", "mprotect", "access"];
 
 /// gdremu's exit status where a program ended well, but with buffers still pinned.
 const LEAK: i32 = 66;
@@ -302,8 +302,7 @@ impl Runner {
             ("dmabuf_open", Way::Linked) => profile.starts_with("dmabuf"),
             ("dmabuf_functions" | "dmabuf_gaps", Way::Linked) => DMABUF.contains(&profile),
             ("dmabuf_mixed" | "dmabuf_open" | "dmabuf_functions" | "dmabuf_gaps", _) => false,
-            ("dma_unlocked", way) if way != Way::Linked => false, // Its dlsym comes before that of the way.
-            ("dlopen", Way::Preloaded) => false,                  // It also unloads the library.
+            ("dlopen", Way::Preloaded) => false, // It also unloads the library.
             ("open_fails" | "libcuda_load" | "header_c99" | "header_config" | "header_cxx17", _) => {
                 profile == "default"
             } // They need no driver.

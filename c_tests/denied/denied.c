@@ -44,7 +44,6 @@ static const struct call {
 #ifdef SYS_faccessat2
     {"access", SYS_faccessat2, NONE, 0, {AT_FDCWD, (long)"/", F_OK, 0}},
 #endif
-    {"sched_getaffinity", SYS_sched_getaffinity, NONE, 0, {0, 0, 0, 0}},
     {"fallocate", SYS_fallocate, NONE, 0, {-1, 0, 0, 0}},
 };
 

@@ -4,13 +4,9 @@
 //! ends. So the line stays in the caches of the CPUs that copy.
 
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::routines::{self, Routine};
-use crate::types::MappingType;
-
-/// Copies of fewer bytes finish before a second thread is awake.
-pub(crate) const WORTHWHILE: usize = 1 << 20;
 
 /// One cache line. Aligned to two, because some CPUs prefetch the neighboring line with it.
 #[derive(Debug)]
@@ -18,9 +14,6 @@ pub(crate) const WORTHWHILE: usize = 1 << 20;
 pub(crate) struct Hot {
     /// The copy routine for write-combining mappings.
     routine: AtomicPtr<Routine>,
-    /// Reads of fewer bytes are plain, by mapping type (see `copy`). A table, because a comparison of types would
-    /// cost each read another instruction.
-    plain_reads: [AtomicUsize; 4],
     /// The process's page (see `sys::fork`).
     pub(crate) page: AtomicPtr<()>,
     /// True if mappings of two types are live (see `copy::mixed`).
@@ -29,11 +22,6 @@ pub(crate) struct Hot {
 
 pub(crate) static HOT: Hot = Hot {
     routine: AtomicPtr::new(ptr::from_ref(&FIRST).cast_mut()),
-    plain_reads: {
-        let mut limits = [const { AtomicUsize::new(0) }; 4];
-        limits[MappingType::WriteCombining as usize] = AtomicUsize::new(WORTHWHILE);
-        limits
-    },
     page: AtomicPtr::new(ptr::null_mut()),
     mixed: AtomicBool::new(false),
 };
@@ -44,15 +32,6 @@ impl Hot {
     pub(crate) fn routine(&self) -> &'static Routine {
         // SAFETY: made from a `&'static Routine`, here and in `set_routine`.
         unsafe { &*self.routine.load(Ordering::Relaxed) }
-    }
-
-    #[inline(always)]
-    pub(crate) fn plain_reads(&self, mapping_type: MappingType) -> usize {
-        self.plain_reads[mapping_type as usize].load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn limit_plain_reads(&self, bytes: usize) {
-        self.plain_reads[MappingType::WriteCombining as usize].fetch_min(bytes, Ordering::Relaxed);
     }
 
     /// Selects a routine that this CPU runs.

@@ -9,9 +9,8 @@
 //! ```text
 //! gdr → pin → mapping   owners of an open driver, a pin, a mapping; pin_state is what the last two share
 //! suspension            checkpoints: all pins and mappings of the process, taken away and restored
-//! engines               copies by CUDA's copy engine
 //! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf and host over CUDA
-//! copy                  one copy: word or not, mapping type, threads
+//! copy                  one copy: word or not, mapping type
 //! sys                   mmap, the calls to the module and to CUDA, forked children
 //! routines              the instructions of a copy, per architecture; hot is what each copy reads
 //! options, error, types, sync, cancel
@@ -26,7 +25,6 @@ compile_error!("gdrcopy works on 64-bit Linux only: there is no gdrdrv for other
 pub mod backend;
 pub mod cancel;
 pub mod copy;
-pub mod engines;
 pub mod error;
 pub mod gdr;
 mod hot;

@@ -8,7 +8,7 @@ use std::fmt;
 
 use log::LevelFilter;
 
-use crate::copy::{self, MAX_THREADS};
+use crate::copy;
 
 /// An environment variable.
 #[derive(Debug)]
@@ -26,7 +26,6 @@ pub enum Values {
     One,
     /// A number in this range.
     Number(usize, usize),
-    Bytes,
 }
 
 const fn variable(name: &'static str, values: Values) -> Variable {
@@ -37,26 +36,27 @@ pub const ENABLE_LOGGING: Variable = variable("GDRCOPY_ENABLE_LOGGING", Values::
 pub const LOG_LEVEL: Variable = variable("GDRCOPY_LOG_LEVEL", Values::Number(1, 4));
 pub const ALLOW_UNALIGNED_MAP: Variable = variable("GDRCOPY_ALLOW_UNALIGNED_MAP", Values::One);
 pub const FORCE_PCIE_COMPAT: Variable = variable("GDRCOPY_FORCE_PCIE_COMPAT", Values::One);
-pub const DMA_READ: Variable = variable("GDRCOPY_DMA_READ", Values::Bytes);
 pub const ISA: Variable = variable("GDRCOPY_ISA", Values::Any);
-pub const THREADS: Variable = variable("GDRCOPY_THREADS", Values::Number(1, MAX_THREADS));
 pub const USE_DMABUF_MMAP: Variable = variable("GDRCOPY_USE_DMABUF_MMAP", Values::One);
 pub const PARK: Variable = variable("GDRCOPY_PARK", Values::One);
 pub const SUSPEND: Variable = variable("GDRCOPY_SUSPEND", Values::One);
 
 /// All of them.
-pub const ALL: [Variable; 10] = [
-    ENABLE_LOGGING,
-    LOG_LEVEL,
-    ALLOW_UNALIGNED_MAP,
-    FORCE_PCIE_COMPAT,
-    DMA_READ,
-    ISA,
-    THREADS,
-    USE_DMABUF_MMAP,
-    PARK,
-    SUSPEND,
-];
+pub const ALL: [Variable; 8] =
+    [ENABLE_LOGGING, LOG_LEVEL, ALLOW_UNALIGNED_MAP, FORCE_PCIE_COMPAT, ISA, USE_DMABUF_MMAP, PARK, SUSPEND];
+
+/// Variables of earlier versions, and what serves instead.
+const GONE: [(&str, &str); 2] =
+    [("GDRCOPY_DMA_READ", "call cuMemcpy for large reads"), ("GDRCOPY_THREADS", "call cuMemcpy for large copies")];
+
+/// Logs what serves instead of variables that are set and have no effect any more.
+pub fn warn_of_gone() {
+    for (name, instead) in GONE {
+        if log::log_enabled!(log::Level::Warn) && env::var_os(name).is_some() {
+            log::warn!("{name} has no effect any more: {instead}");
+        }
+    }
+}
 
 /// The least important lines that are printed. `GDRCOPY_LOG_LEVEL` sets it, 4 (errors) by
 /// default, where `GDRCOPY_ENABLE_LOGGING` is set.
@@ -103,7 +103,6 @@ impl Variable {
             Values::Any => true,
             Values::One => ["1", "0", ""].contains(&value),
             Values::Number(least, most) => number.is_some_and(|it| it >= least && it <= most),
-            Values::Bytes => number.is_some(),
         }
     }
 }
@@ -114,7 +113,6 @@ impl fmt::Display for Values {
             Values::Any => out.write_str("any value"),
             Values::One => out.write_str("1, which switches it on"),
             Values::Number(least, most) => write!(out, "a number from {least} to {most}"),
-            Values::Bytes => out.write_str("a number of bytes"),
         }
     }
 }

@@ -29,7 +29,7 @@ fn one_file_named_twice_gives_two_libraries() {
             &format!("--plot={}", svg.display()),
             "--with=memcpy,cumemcpy",
             "--all-routines",
-            "--variant=GDRCOPY_THREADS=3",
+            "--variant=GDRCOPY_LOG_LEVEL=3",
             "--cold",
         ],
         &[],
@@ -46,7 +46,7 @@ fn one_file_named_twice_gives_two_libraries() {
     let records = results["records"].as_array().unwrap();
     let methods = || records.iter().map(|record| record["method"].as_str().unwrap());
     let count = methods().take_while(|&method| method != "cuMemcpy").count() + 1;
-    let expected = ["ours", "other", "ours threads=3"];
+    let expected = ["ours", "other", "ours log_level=3"];
     assert_eq!(methods().take(3).collect::<Vec<_>>(), expected);
     assert!(methods().any(|method| method == "ours isa=portable"));
     assert_eq!(results["setup"]["libraries"].as_array().unwrap().len(), count - 2);

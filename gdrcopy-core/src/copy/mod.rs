@@ -1,23 +1,19 @@
-//! Decides how a copy is made, as one word or not, for which mapping type, by how many threads, with which final fence.
-//! `routines` then moves the bytes.
+//! Decides how a copy is made, as one word or not, for which mapping type, with which final fence. `routines` then moves
+//! the bytes.
 
 pub mod mixed;
-mod parallel;
 
 use std::ffi::OsStr;
 
-use crate::hot::{HOT, WORTHWHILE};
+use crate::hot::HOT;
 use crate::routines::{self, Item, Routine};
 use crate::types::MappingType;
 
 use mixed::fence_if_mixed;
-use parallel::Job;
-pub use parallel::{MAX_THREADS, end_threads, set_threads};
 
-// Most copies are plain, that is through a write-combining mapping, and smaller than threads or CUDA's copy engine may
-// be asked for. They are inlined into the C functions, which then store little but return addresses. The CPU executes
-// past SFENCE, but later stores, including those to the stack, queue behind it. Fewer of them mean fewer stalls in
-// bursts of small writes (docs/performance.md).
+// Most copies go through a write-combining mapping. They are inlined into the C functions, which then store little but
+// return addresses. The CPU executes past SFENCE, but later stores, including those to the stack, queue behind it. Fewer
+// of them mean fewer stalls in bursts of small writes (docs/performance.md).
 
 /// Copies `len` bytes to a mapping. Pushes the data out to the GPU before anything that the thread stores
 /// afterwards.
@@ -30,7 +26,7 @@ pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8
     unsafe {
         if routines::write_word(dst, src, len) {
             fence_if_mixed();
-        } else if len < WORTHWHILE && mapping_type == MappingType::WriteCombining {
+        } else if mapping_type == MappingType::WriteCombining {
             routines::write_wc(HOT.routine(), dst, src, len);
             fence_if_mixed();
         } else {
@@ -48,102 +44,47 @@ pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8
 pub unsafe fn from_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
-        if !read_plainly(mapping_type, dst, src, len) {
+        if routines::read_word(dst, src, len) {
+            fence_if_mixed();
+        } else if mapping_type == MappingType::WriteCombining {
+            routines::read_wc(HOT.routine(), dst, src, len);
+            fence_if_mixed();
+        } else {
             read_otherwise(mapping_type, dst, src, len);
         }
     }
 }
 
-/// [`from_mapping`] for words and plain reads. Others are not made; then it returns false.
+/// Writes of more than a word through a mapping that is not write-combining.
 ///
-/// # Safety
-/// The contract of [`from_mapping`].
-#[inline(always)]
-pub unsafe fn read_plainly(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) -> bool {
-    // SAFETY: contract of this function.
-    unsafe {
-        if routines::read_word(dst, src, len) {
-        } else if len < HOT.plain_reads(mapping_type) {
-            routines::read_wc(HOT.routine(), dst, src, len);
-        } else {
-            return false;
-        }
-    }
-    fence_if_mixed();
-    true
-}
-
 /// # Safety
 /// The contract of [`to_mapping`].
 #[inline(never)]
 unsafe fn write_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
-        if len < WORTHWHILE {
-            write_part(mapping_type, dst, src, len);
-        } else {
-            let (device, chunk_size) = (dst.addr(), parallel::WRITTEN_AT_A_TIME);
-            let copy = write_part;
-            Job { copy, mapping_type, dst, src, len, device, chunk_size }.run();
+        match mapping_type {
+            MappingType::Caching => routines::write_cached(dst, src, len),
+            _ => routines::write_device(dst, src, len),
         }
     }
     fence_if_mixed();
 }
 
-/// Writes all or a part of a copy by the calling thread.
-///
-/// # Safety
-/// The contract of [`to_mapping`].
-#[inline(always)]
-unsafe fn write_part(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function.
-    unsafe {
-        match mapping_type {
-            MappingType::WriteCombining => routines::write_wc(HOT.routine(), dst, src, len),
-            MappingType::Device => routines::write_device(dst, src, len),
-            MappingType::Caching => routines::write_cached(dst, src, len),
-        }
-    }
-}
-
-/// Makes reads of this many bytes and more not plain, so that [`read_plainly`] leaves them to its caller.
-pub fn limit_plain_reads(bytes: usize) {
-    HOT.limit_plain_reads(bytes);
-}
-
-/// Reads that are neither words nor plain.
+/// Reads of more than a word through a mapping that is not write-combining.
 ///
 /// # Safety
 /// The contract of [`from_mapping`].
 #[inline(never)]
-pub unsafe fn read_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function.
-    unsafe {
-        if len < WORTHWHILE {
-            read_part(mapping_type, dst, src, len);
-        } else {
-            let (device, chunk_size) = (src.addr(), parallel::READ_AT_A_TIME);
-            let copy = read_part;
-            Job { copy, mapping_type, dst, src, len, device, chunk_size }.run();
-        }
-    }
-    fence_if_mixed();
-}
-
-/// Reads all or a part of a copy by the calling thread.
-///
-/// # Safety
-/// The contract of [`from_mapping`].
-#[inline(always)]
-unsafe fn read_part(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+unsafe fn read_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
         match mapping_type {
-            MappingType::WriteCombining => routines::read_wc(HOT.routine(), dst, src, len),
-            MappingType::Device => routines::read_device(dst, src, len),
             MappingType::Caching => routines::read_cached(dst, src, len),
+            _ => routines::read_device(dst, src, len),
         }
     }
+    fence_if_mixed();
 }
 
 /// Writes a word by one store. A release, and pushed out.

@@ -1,7 +1,6 @@
 //! The CUDA driver, loaded when something needs it and never before.
 //!
-//! `host` has host memory that CUDA knows, `memory` GPU memory, `stream` the copy engine, `context` the thread's
-//! current context. `capture` keeps all of it out of the graphs that the program captures.
+//! `host` has host memory that CUDA knows, `memory` GPU memory, `context` the thread's current context. `capture` keeps all of it out of the graphs that the program captures.
 //!
 //! Result codes stay plain integers, because a driver newer than this library may answer with any number. The library
 //! stays loaded once it is, since others in the process use it too. No state here is locked while it is made, so that a
@@ -12,7 +11,6 @@ pub mod context;
 mod export;
 pub mod host;
 pub mod memory;
-pub mod stream;
 
 use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -118,14 +116,9 @@ functions! {
     free_async = "cuMemFreeAsync": fn(c_ulonglong, *mut c_void);
     host_alloc = "cuMemHostAlloc": fn(*mut *mut c_void, usize, c_uint);
     host_free = "cuMemFreeHost": fn(*mut c_void);
-    host_register = "cuMemHostRegister_v2": fn(*mut c_void, usize, c_uint);
-    host_unregister = "cuMemHostUnregister": fn(*mut c_void);
     host_device_pointer = "cuMemHostGetDevicePointer_v2": fn(*mut c_ulonglong, *mut c_void, c_uint);
     stream_create = "cuStreamCreate": fn(*mut *mut c_void, c_uint);
     stream_destroy = "cuStreamDestroy_v2": fn(*mut c_void);
-    stream_query = "cuStreamQuery": fn(*mut c_void);
-    copy_to_host = "cuMemcpyDtoHAsync_v2": fn(*mut c_void, c_ulonglong, usize, *mut c_void);
-    copy_to_device = "cuMemcpyHtoDAsync_v2": fn(c_ulonglong, *const c_void, usize, *mut c_void);
     exchange_capture_mode = "cuThreadExchangeStreamCaptureMode": fn(*mut c_uint);
 }
 

@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn labels_drop_the_common_prefix() {
-        let environment: Environment = "GDRCOPY_THREADS=8,OTHER=x".parse().unwrap();
-        assert_eq!(environment.label(), "threads=8,other=x");
-        assert!("GDRCOPY_THREADS".parse::<Environment>().is_err());
+        let environment: Environment = "GDRCOPY_LOG_LEVEL=3,OTHER=x".parse().unwrap();
+        assert_eq!(environment.label(), "log_level=3,other=x");
+        assert!("GDRCOPY_LOG_LEVEL".parse::<Environment>().is_err());
         assert!("=8".parse::<Environment>().is_err());
     }
 }

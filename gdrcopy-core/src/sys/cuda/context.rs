@@ -85,8 +85,7 @@ impl Driver {
 
     #[inline(never)]
     fn set_current(&self, context: Context) -> Result<()> {
-        // SAFETY: the context exists. CUDA has just named it as the thread's or the memory's, or it is retained, or its
-        // owner has found its buffer registered there.
+        // SAFETY: the context exists. CUDA has just named it as the thread's or the memory's, or it is retained.
         let result = unsafe { self.cu.set_context()?(context) };
         self.check("cuCtxSetCurrent", result)
     }
@@ -185,7 +184,7 @@ impl Home {
     }
 
     /// Keeps the context, if it is the primary one of its device, because other threads may release that at any time.
-    pub fn kept(self, device: Option<Device>) -> Result<Home> {
+    fn kept(self, device: Option<Device>) -> Result<Home> {
         let driver = self.driver;
         // Not retained to find out, because that makes a context where there is none.
         let Some(device) = device.filter(|&device| driver.has_primary(device)) else {
@@ -193,20 +192,6 @@ impl Home {
         };
         let primary = Home::primary(driver, device)?;
         Ok(if primary == self { primary } else { self })
-    }
-
-    /// The context of GPU memory, not kept unless it has to be made. Memory that belongs to none can be used in all of
-    /// its GPU. Then it is the calling thread's, or else the primary one.
-    pub fn of_memory(driver: &'static Driver, address: u64) -> Result<Home> {
-        let context = driver.context_of(address);
-        if !context.is_null() {
-            return Ok(Home::borrowed(driver, context));
-        }
-        let device = driver.device_of(address)?;
-        if driver.current_device()? == Some(device) {
-            return Ok(Home::borrowed(driver, driver.current()?));
-        }
-        Home::primary(driver, device)
     }
 
     fn borrowed(driver: &'static Driver, context: Context) -> Home {

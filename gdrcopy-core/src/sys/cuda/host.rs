@@ -31,7 +31,7 @@ impl Driver {
 
     /// Returns whether all `len` bytes from an address on are one range of host memory that CUDA allocated or
     /// registered. With unified addressing, CPU addresses will do.
-    pub fn is_host_memory(&self, address: u64, len: usize) -> bool {
+    fn is_host_memory(&self, address: u64, len: usize) -> bool {
         use PointerAttribute::{IsManaged, MemoryType, RangeSize, RangeStart};
         // CUDA answers with an error for memory that it does not know.
         let get = |attribute| self.pointer_attribute(attribute, address).ok();

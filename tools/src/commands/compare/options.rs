@@ -17,7 +17,7 @@ use crate::system::environment::Environment;
 #[command(after_long_help = "\
 Examples:
   gdrcopy compare --cpu 4 --with memcpy,cumemcpy --json results.json --plot compare.svg
-  gdrcopy compare --cpu 4-11 --variant GDRCOPY_THREADS=8 --sizes 1M,4M,16M
+  gdrcopy compare --cpu 4-11 --variant GDRCOPY_USE_DMABUF_MMAP=1 --sizes 4,64,1K
   gdrcopy compare --batch --pattern contiguous")]
 pub(crate) struct Options {
     /// The first library again, loaded with these environment variables; may be repeated

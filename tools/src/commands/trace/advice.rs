@@ -16,8 +16,8 @@ const MANY: u64 = 100;
 /// The fewest pins of the same range that are, and the fewest large reads.
 const SEVERAL: u64 = 10;
 
-/// One line each. `dma_reads`: the program's variables already ask for them.
-pub(crate) fn of(summary: &Summary, dma_reads: bool) -> Vec<String> {
+/// One line each.
+pub(crate) fn of(summary: &Summary) -> Vec<String> {
     let mut advice = Vec::new();
     let is_large_read = |size: u64, direction| direction == Direction::Read && size >= LARGE;
     let large = summary.copies.iter().filter(|it| is_large_read(it.size_bytes, it.direction));
@@ -26,11 +26,9 @@ pub(crate) fn of(summary: &Summary, dma_reads: bool) -> Vec<String> {
     });
     // All reads of cached mappings may be large ones.
     if count >= SEVERAL + summary.cached_reads && bytes / seconds < FAST {
-        let library = ", as is this project's library with GDRCOPY_DMA_READ set";
         advice.push(format!(
-            "{count} reads of 8 KiB and more, at {} on average: cuMemcpy is faster{}",
-            quantity(bytes / seconds, "B/s"),
-            if dma_reads { "" } else { library }
+            "{count} reads of 8 KiB and more, at {} on average: cuMemcpy is faster",
+            quantity(bytes / seconds, "B/s")
         ));
     }
     if let Some((rows, pinned_by)) = summary.in_rows.iter().max_by_key(|row| row.0)
@@ -76,12 +74,9 @@ mod tests {
     #[test]
     fn only_slow_reads_are_to_be_made_otherwise() {
         let slow = reads(3e7, 0);
-        assert!(
-            of(&slow, false)[0].ends_with("cuMemcpy is faster, as is this project's library with GDRCOPY_DMA_READ set")
-        );
-        assert!(of(&slow, true)[0].ends_with("cuMemcpy is faster"));
-        assert_eq!(of(&reads(5e9, 0), false), [""; 0]);
-        assert_eq!(of(&reads(3e7, 10), false), [""; 0]);
+        assert!(of(&slow)[0].ends_with("cuMemcpy is faster"));
+        assert_eq!(of(&reads(5e9, 0)), [""; 0]);
+        assert_eq!(of(&reads(3e7, 10)), [""; 0]);
     }
 
     #[test]
@@ -89,7 +84,7 @@ mod tests {
         let infos = |failed| {
             let function = gdrcopy_trace_tables::FUNCTIONS[Function::GetInfo as usize];
             let calls = vec![Calls { function, count: 200, failed, ..Calls::default() }];
-            of(&Summary { pins: 1, calls, ..Summary::default() }, false).len()
+            of(&Summary { pins: 1, calls, ..Summary::default() }).len()
         };
         assert_eq!([infos(0), infos(150)], [1, 0]);
     }

@@ -1,11 +1,9 @@
 //! The report of a run, for each process and all in sum.
 #![forbid(unsafe_code)]
 
-use std::env;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use gdrcopy_core::variables::DMA_READ;
 use gdrcopy_trace_tables::{Function, ticks};
 use nix::errno::Errno;
 use serde::Serialize;
@@ -65,7 +63,7 @@ impl<'a> Report<'a> {
         let mut summary = |processes: &[&Recorded], seconds, until_last_call| {
             let summary = Summary::of(processes, seconds, run.rate, known);
             let mut summary = Summary { until_last_call, ..summary };
-            summary.advice = advice::of(&summary, env::var_os(DMA_READ.name).is_some());
+            summary.advice = advice::of(&summary);
             summary
         };
         let processes: Vec<_> = recorded
