@@ -31,13 +31,6 @@
  * touches nothing; inherited mappings are absent there. The child may call
  * gdr_open for itself.
  *
- * Checkpoints. Where GDRCOPY_SUSPEND=1 is set, `gdrcopy suspend` takes pins and
- * mappings away until `gdrcopy resume`. In between, gdr_open, pins, maps and
- * queries of a pin fail with EBUSY; gdr_unmap, gdr_unpin_buffer and gdr_close
- * succeed; touching a mapping raises SIGSEGV. A pin that could not be restored
- * returns EIO until it is unpinned. GDRCOPY_PARK=1 keeps the driver open only
- * while something is pinned; if it is another one later, pins fail with EIO.
- *
  * Sizes and lengths are in bytes throughout.
  */
 

@@ -8,8 +8,8 @@ use gdrcopy_core::{RawGdr, stderr, variables};
 use crate::error::{Error, Result};
 use crate::handles::{self, Table};
 use crate::objects::{GdrEntry, PinEntry};
+use crate::settings;
 use crate::slots::Slot;
-use crate::{listener, settings};
 
 /// Reads the environment variables, opens the driver and gives it a handle.
 pub(crate) fn open() -> Result<usize> {
@@ -22,9 +22,6 @@ pub(crate) fn open() -> Result<usize> {
         pins: BTreeSet::new(),
         allow_unaligned_map: variables::ALLOW_UNALIGNED_MAP.is_one(),
     })?;
-    if variables::SUSPEND.is_one() {
-        listener::start();
-    }
     Ok(handle)
 }
 
@@ -57,12 +54,9 @@ pub(crate) fn gdr(g: usize) -> Result<RawGdr> {
 /// The contract of [`RawGdr::pin`]. The C caller accounts for what is written to the memory.
 pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, tokens: P2pTokens) -> Result<usize> {
     // SAFETY: contract of this function.
-    let pin = unsafe { gdr(g)?.pin(address, size, flags, tokens) }.inspect_err(|_| show_file(g))?;
+    let pin = unsafe { gdr(g)?.pin(address, size, flags, tokens) }?;
     let handle = Table::enter()?.insert(PinEntry { mapping: None, pin, gdr: g, mapped_size: 0 })?;
-    let registered = handles::with(g, |open: &mut GdrEntry, slot| {
-        slot.show_file(open.gdr.file()); // It may have been parked.
-        Ok(open.pins.insert(handle))
-    });
+    let registered = handles::with(g, |open: &mut GdrEntry, _| Ok(open.pins.insert(handle)));
     if let Err(closed) = registered {
         // Another thread has closed `g` in the meantime.
         let _ = handles::end::<PinEntry, _>(handle, |_, _| Ok(()), drop);
@@ -71,19 +65,9 @@ pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, t
     Ok(handle)
 }
 
-/// Shows the file that is open now. Another call may have shown one that this call had open for the moment.
-fn show_file(g: usize) {
-    let _ = handles::with(g, |open: &mut GdrEntry, slot| {
-        slot.show_file(open.gdr.file());
-        Ok(())
-    });
-}
-
 /// The value of an attribute.
 pub(crate) fn attribute(g: usize, attribute: Attribute) -> Result<i32> {
-    let value = gdr(g)?.attribute(attribute);
-    show_file(g);
-    Ok(value?)
+    Ok(gdr(g)?.attribute(attribute)?)
 }
 
 /// Unmaps a buffer if it is mapped, and unpins it. If the driver refuses, the handle stays valid, so that
@@ -100,10 +84,7 @@ pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
     };
     handles::end(handle, release, drop)?;
     // A close of another thread may be first.
-    let _ = handles::with(g, |open: &mut GdrEntry, slot| {
-        slot.show_file(open.gdr.file());
-        Ok(open.pins.remove(&handle))
-    });
+    let _ = handles::with(g, |open: &mut GdrEntry, _| Ok(open.pins.remove(&handle)));
     Ok(())
 }
 

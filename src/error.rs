@@ -27,8 +27,6 @@ pub(crate) enum Error {
     UnknownAttribute(u32),
     /// No such mapping type.
     UnknownMappingType(u32),
-    /// Pins that could not be restored after a suspension.
-    Lost { pins: usize },
     /// This library panicked.
     Panicked,
 }
@@ -44,7 +42,7 @@ impl Error {
     pub(crate) fn errno(&self) -> i32 {
         match self {
             Error::Core(error) => error.errno(),
-            Error::Lost { .. } | Error::Panicked => libc::EIO,
+            Error::Panicked => libc::EIO,
             Error::Null(_)
             | Error::UnknownHandle(_)
             | Error::ForeignPin
@@ -86,10 +84,6 @@ impl fmt::Display for Error {
             Error::UnknownMappingType(raw) => {
                 write!(f, "{raw} is not a gdr_mapping_type_t value (0 to 3)")
             }
-            Error::Lost { pins } => write!(
-                f,
-                "{pins} pins could not be restored, and fail with EIO from now on: see the log of the process{LOGGING}"
-            ),
             Error::Panicked => f.write_str("internal error of libgdrapi: please report it"),
         }
     }
@@ -97,14 +91,10 @@ impl fmt::Display for Error {
 
 /// The flags, variables and calls with which C programs follow the advice at the end of the error's text.
 fn in_c(error: &gdrcopy_core::Error) -> &'static str {
-    use gdrcopy_core::Error::{
-        Cuda, Driver, DriverChanged, ForkedChild, LostBySuspension, MappingTypeRefused, PinFlagsNeedNewerDriver,
-    };
+    use gdrcopy_core::Error::{Cuda, Driver, ForkedChild, MappingTypeRefused, PinFlagsNeedNewerDriver};
     use gdrcopy_core::error::Call;
     match error {
         ForkedChild => " (gdr_open, gdr_pin_buffer)",
-        DriverChanged => " (gdr_close, gdr_open)",
-        LostBySuspension { .. } => LOGGING,
         MappingTypeRefused { .. } => " (GDR_MAP_FLAG_DEFAULT)",
         PinFlagsNeedNewerDriver { .. } => " (flags = 0)",
         Driver { call, error } => match (call, error.errno()) {
@@ -117,7 +107,5 @@ fn in_c(error: &gdrcopy_core::Error) -> &'static str {
         _ => "",
     }
 }
-
-const LOGGING: &str = " (GDRCOPY_ENABLE_LOGGING=1)";
 
 const FORCE_PCIE: &str = " (flags = 0, or GDRCOPY_FORCE_PCIE_COMPAT=1)";

@@ -22,15 +22,7 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
 
 /// Runs the body of the C function `name`; logs an error, and turns a panic into one.
 pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
-    caught_during(Call::enter(), name, body)
-}
-
-/// The same in the listener's thread.
-pub(crate) fn caught_in_listener<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
-    caught_during(Call::counted_as(LISTENER), name, body)
-}
-
-fn caught_during<T>(_call: Call, name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
+    let _call = Call::enter();
     // Unwind safe, because locks do not poison, and their data is valid at every step.
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         // Dropping a payload of unknown type might panic again.
@@ -51,7 +43,7 @@ fn log_failure(name: &str, error: &dyn Display) {
     log::error!("{name}: {error}");
 }
 
-/// The calls in progress, the listener's as [`LISTENER`].
+/// The calls in progress.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns whether no thread is inside a call.
@@ -59,35 +51,22 @@ pub(crate) fn is_idle() -> bool {
     CALLS.load(Ordering::SeqCst) == 0
 }
 
-/// More than there are threads.
-const LISTENER: usize = 1 << 30;
-
-/// Returns whether a call is in progress that is neither the listener's nor the caller's own.
-pub(crate) fn others_are_inside() -> bool {
-    CALLS.load(Ordering::SeqCst) % LISTENER > 1
-}
-
 /// A call in progress, counted, with thread cancellation deferred.
-pub(crate) struct Call {
-    count: usize,
+struct Call {
     #[expect(dead_code, reason = "for its drop")]
     deferred: Deferred,
 }
 
 impl Call {
-    pub(crate) fn enter() -> Call {
-        Call::counted_as(1)
-    }
-
-    fn counted_as(count: usize) -> Call {
-        CALLS.fetch_add(count, Ordering::SeqCst);
-        Call { count, deferred: Deferred::new() }
+    fn enter() -> Call {
+        CALLS.fetch_add(1, Ordering::SeqCst);
+        Call { deferred: Deferred::new() }
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        CALLS.fetch_sub(self.count, Ordering::SeqCst);
+        CALLS.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -202,26 +202,6 @@ pub(crate) fn with<T: Kind, R>(handle: usize, work: impl FnOnce(&mut T, &Slot) -
     work(object_of(&mut place, handle)?, slot)
 }
 
-/// Writes what C programs look for into all slots again, after a suspension or a resumption.
-pub(crate) fn show_all() {
-    let Some(table) = TABLE.current() else {
-        return;
-    };
-    let holders: Vec<usize> = {
-        let state = table.state.lock();
-        state.holders.iter().map(|holder| ptr::from_ref(&**holder).expose_provenance()).collect()
-    };
-    for holder in holders {
-        // SAFETY: the address of a holder in `State::holders`; they live as long as the table.
-        let holder = unsafe { &*ptr::with_exposed_provenance::<Holder>(holder) };
-        if let Some((handle, object)) = &*holder.0.lock()
-            && let Some(slot) = slot(*handle)
-        {
-            object.show(slot);
-        }
-    }
-}
-
 /// Ends the object with this handle by `end`, after `work` on it; the handle is stale from then on. If `work` fails, the
 /// object stays.
 pub(crate) fn end<T: Kind, R>(

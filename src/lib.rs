@@ -11,7 +11,6 @@
 //! objects   what a handle stands for
 //! slots     the readable memory that handles point into
 //! settings  what the environment variables set
-//! listener  the thread through which `gdrcopy suspend` and `gdrcopy resume` reach the process
 //! origin    which file the library was loaded from
 //! error     what can go wrong
 //! unload    what happens at dlclose
@@ -23,7 +22,6 @@ mod error;
 pub mod exports;
 mod guard;
 mod handles;
-mod listener;
 mod objects;
 mod origin;
 mod settings;

@@ -35,15 +35,6 @@ pub(crate) enum Object {
     Pin(PinEntry),
 }
 
-impl Object {
-    pub(crate) fn show(&self, slot: &Slot) {
-        match self {
-            Object::Gdr(gdr) => gdr.show(slot),
-            Object::Pin(pin) => pin.show(slot),
-        }
-    }
-}
-
 /// One kind of object.
 pub(crate) trait Kind: Sized {
     /// The state of a slot while it is a live handle of such an object.

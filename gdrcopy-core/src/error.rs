@@ -33,28 +33,7 @@ pub enum Error {
     },
     /// The pin is mapped already.
     AlreadyMapped,
-    /// Everything is suspended for a checkpoint.
-    Suspended,
-    /// The pin, or its mapping, could not be restored after a suspension.
-    NotRestored,
-    /// A suspension failed, for a reason that was logged, and what it had taken away could not be restored.
-    LostBySuspension {
-        /// The number of pins that fail with [`Error::NotRestored`] from now on.
-        pins: usize,
-    },
-    /// The addresses of a suspended mapping are in use for something else.
-    AddressesTaken {
-        /// The first of them.
-        address: usize,
-    },
-    /// `/proc/self/maps` cannot be read, which a suspension and a resumption need.
-    NoMaps {
-        /// The system's error.
-        error: OsError,
-    },
-    /// Another gdrdrv than the one that was opened first answers.
-    DriverChanged,
-    /// The driver took the mapping away, while it was being made or before a suspension.
+    /// The driver took the mapping away, while it was being made.
     MappingRevoked,
     /// The driver gave another mapping type than the one asked for.
     MappingTypeRefused {
@@ -279,12 +258,6 @@ pub fn of_driver(call: Call, errno: Errno) -> Error {
     Error::Driver { call, error }
 }
 
-/// `/proc/self/maps` cannot be read.
-pub(crate) fn no_maps(error: std::io::Error) -> Error {
-    let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
-    Error::NoMaps { error: OsError::new(errno) }
-}
-
 /// There is no memory for another handle.
 pub fn no_memory(errno: Errno) -> Error {
     let error = OsError::new(errno);
@@ -315,6 +288,18 @@ impl Error {
         Error::Driver { call, error }
     }
 
+    /// The failure of the driver call that has just returned this errno value.
+    pub(crate) fn of_call(call: Call, errno: Errno) -> Error {
+        Error::driver(
+            call,
+            match errno {
+                // nix has no name for numbers internal to the kernel, but libc's errno still holds them.
+                Errno::UnknownErrno => Errno::last_raw(),
+                named => named as i32,
+            },
+        )
+    }
+
     /// The process has no descriptor left.
     pub(crate) fn no_descriptor(errno: Errno) -> Error {
         let error = OsError::new(errno);
@@ -336,11 +321,6 @@ impl Error {
             | Error::MappingTypeRefused { .. }
             | Error::PinFlagsNeedNewerDriver { .. } => libc::EINVAL,
             Error::ForkedChild => libc::EACCES,
-            Error::Suspended => libc::EBUSY,
-            Error::NotRestored
-            | Error::LostBySuspension { .. }
-            | Error::AddressesTaken { .. }
-            | Error::DriverChanged => libc::EIO,
             Error::AlreadyMapped | Error::MappingRevoked => libc::EAGAIN,
             Error::DriverTooOld { .. } | Error::LibraryTooOld { .. } => libc::EPROTONOSUPPORT,
             Error::NoCuda | Error::DummyGpuDriver => libc::ENODEV,
@@ -353,10 +333,7 @@ impl Error {
             Error::PoolExhausted => libc::ENOMEM,
             Error::TimedOut => libc::ETIMEDOUT,
             Error::RingCorrupted { .. } => libc::EPROTO,
-            Error::Driver { error, .. }
-            | Error::NoMaps { error }
-            | Error::OutOfHandles { error }
-            | Error::Descriptors { error } => error.errno(),
+            Error::Driver { error, .. } | Error::OutOfHandles { error } | Error::Descriptors { error } => error.errno(),
         }
     }
 
@@ -387,31 +364,6 @@ impl fmt::Display for Error {
                 write!(f, "{count} elements from {index} on are not all in the {len} of the array")
             }
             Error::AlreadyMapped => f.write_str("the buffer is mapped already: unmap it first, or use that mapping"),
-            Error::Suspended => f.write_str("suspended for a checkpoint: resume first (gdrcopy resume PID)"),
-            Error::LostBySuspension { pins } => write!(
-                f,
-                "the suspension failed. Nothing is suspended, but {pins} pins could not be restored, and fail with EIO \
-                 from now on: see the log of the process"
-            ),
-            Error::NotRestored => f.write_str(
-                "the buffer was not restored after a suspension, for a reason that was logged then: unpin it, and pin \
-                 again",
-            ),
-            Error::AddressesTaken { address } => write!(
-                f,
-                "the addresses of the mapping, from {address:#x} on, are in use for something else: do not unmap or \
-                 replace a mapping while it is suspended"
-            ),
-            Error::NoMaps { error } => {
-                write!(
-                    f,
-                    "/proc/self/maps cannot be read ({error}): mount /proc, or close some descriptors, and repeat this"
-                )
-            }
-            Error::DriverChanged => f.write_str(
-                "/dev/gdrdrv is not the device, or not the version, that was opened first: close the driver, and open \
-                 it again",
-            ),
             Error::MappingRevoked => {
                 f.write_str("the driver revoked the mapping, as it does when the GPU memory is freed: map live memory")
             }
@@ -512,10 +464,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Cuda { error, .. } => Some(error),
-            Error::Driver { error, .. }
-            | Error::NoMaps { error }
-            | Error::OutOfHandles { error }
-            | Error::Descriptors { error } => Some(error),
+            Error::Driver { error, .. } | Error::OutOfHandles { error } | Error::Descriptors { error } => Some(error),
             _ => None,
         }
     }

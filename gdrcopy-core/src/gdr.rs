@@ -6,8 +6,7 @@ use crate::backend::{self, Source};
 use crate::error::Result;
 use crate::options::Options;
 use crate::pin::RawPin;
-use crate::suspension;
-use crate::sys::fork::{OpenFile, Owner};
+use crate::sys::fork::{self, OpenFile, Owner};
 use crate::types::{Attribute, P2pTokens, PinFlags, Version};
 
 /// An open driver, which `gdrcopy::Gdr` documents.
@@ -20,10 +19,8 @@ pub struct RawGdr {
 impl RawGdr {
     /// Opens it. Reads no environment variable, creates no thread, does not initialize CUDA.
     pub fn open(options: &Options) -> Result<RawGdr> {
-        suspension::unless_suspended(|process| {
-            let gdr = RawGdr::of_backend(backend::open(options)?);
-            process.backends.add(&gdr.backend).map(|()| gdr)
-        })
+        fork::enter()?;
+        Ok(RawGdr::of_backend(backend::open(options)?))
     }
 
     /// Wraps a backend that is open.
@@ -45,7 +42,7 @@ impl RawGdr {
     /// The value of an attribute; 0 if the driver does not know it. It is asked once for each attribute.
     pub fn attribute(&self, attribute: Attribute) -> Result<i32> {
         self.owner.check()?;
-        suspension::during(|_, _| self.backend.attribute(attribute))
+        self.backend.attribute(attribute)
     }
 
     /// Pins `len` bytes of GPU memory from device address `address` on. Any alignment will do. Only drivers before 2.5
@@ -64,10 +61,10 @@ impl RawGdr {
     /// Closes the driver, if this is its last clone and its last pin is gone, and returns its result. In a forked child,
     /// closes the child's copy of the descriptor.
     pub fn close(self) -> Result<()> {
-        suspension::before_or_after(|| self.backend.close())
+        self.backend.close()
     }
 
-    /// The driver's open file, if it has one and that is open.
+    /// The driver's open file, if it has one.
     pub fn file(&self) -> Option<OpenFile> {
         self.backend.file()
     }

@@ -8,7 +8,6 @@
 //!
 //! ```text
 //! gdr → pin → mapping   owners of an open driver, a pin, a mapping; pin_state is what the last two share
-//! suspension            checkpoints: all pins and mappings of the process, taken away and restored
 //! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf and host over CUDA
 //! copy                  one copy: word or not, mapping type
 //! sys                   mmap, the calls to the module and to CUDA, forked children
@@ -35,7 +34,6 @@ pub mod pin;
 mod pin_state;
 pub mod routines;
 pub mod stderr;
-pub mod suspension;
 pub mod sync;
 pub mod sys;
 pub mod types;

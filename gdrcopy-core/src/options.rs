@@ -32,6 +32,4 @@ pub struct Options {
     pub device_path: Option<PathBuf>,
     /// If true, FORCE_PCIE on a GPU that has PCIe only gives an ordinary pin, in place of an error.
     pub force_pcie_compat: bool,
-    /// True if gdrdrv's device file is closed while nothing is pinned.
-    pub park: bool,
 }

@@ -7,7 +7,6 @@ use crate::backend::{PinRequest, Source};
 use crate::error::{Error, Result};
 use crate::mapping::RawMapping;
 use crate::pin_state::{MappingGuard, PinState};
-use crate::suspension;
 use crate::sys::fork::{OpenFile, Owner};
 use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 
@@ -39,16 +38,13 @@ impl RawPin {
         }
         let head = address % backend.page_size();
         let request = PinRequest { address: address - head, size: len as u64 + head, flags, tokens };
-        let pinned = suspension::unless_suspended(|process| {
-            let pinned = PinState::new(backend, request, address)?;
-            process.pins.add(&pinned).map(|()| pinned)
-        })?;
+        let pinned = PinState::new(backend.pin(&request)?, address);
         Ok(RawPin { pinned, len, head: head as usize, flags, owner: Owner::current(), is_released: false })
     }
 
     /// Device address of the first pinned byte, as it was asked for.
     pub fn address(&self) -> u64 {
-        self.pinned.device_address()
+        self.pinned.device_address
     }
 
     /// Pinned bytes, as asked for.
@@ -57,17 +53,15 @@ impl RawPin {
         self.len
     }
 
-    /// Describes the pin, mapped or not. In persistent mode the driver is asked once. A resumption is waited for, of all
-    /// pins.
+    /// Describes the pin, mapped or not. In persistent mode the driver is asked once.
     pub fn info(&self) -> Result<Info> {
         let mapped = self.pinned.mapping_type();
-        suspension::during(|_, _| self.pinned.with(|range| range.info(mapped)))
+        self.pinned.range.info(mapped)
     }
 
-    /// Returns whether the memory was freed while pinned (non-persistent mode; the mapping is then gone too). A resumption
-    /// is waited for, of all pins.
+    /// Returns whether the memory was freed while pinned (non-persistent mode; the mapping is then gone too).
     pub fn callback_flag(&self) -> Result<bool> {
-        suspension::during(|_, _| self.pinned.with(|range| range.callback_flag()))
+        self.pinned.range.callback_flag()
     }
 
     /// Maps `len` bytes. Byte 0 of the mapping is the byte at [`RawPin::address`], whatever its alignment. The driver
@@ -84,8 +78,8 @@ impl RawPin {
             return Err(Error::EmptyRange);
         }
         let reach = len.checked_add(self.head).ok_or(Error::RangeOverflow)?;
-        let (region, kind) = self.pinned.map(reach, flag)?;
-        mark.made(kind);
+        let (region, kind) = self.pinned.range.map(reach, flag)?;
+        mark.set_type(kind);
         Ok(RawMapping::new(region, self.head, len, kind, mark))
     }
 
@@ -99,7 +93,7 @@ impl RawPin {
     /// the pin is unchanged, and this can be called again; after success it can only be dropped.
     pub fn release(&mut self) -> Result<()> {
         if !self.pinned.is_mapped() {
-            self.pinned.unpin()?;
+            self.pinned.range.unpin()?;
         }
         self.is_released = true;
         Ok(())
@@ -112,11 +106,11 @@ impl RawPin {
 
     /// The pin's own open file, if it has one.
     pub fn file(&self) -> Option<OpenFile> {
-        self.pinned.with(|range| Ok(range.file())).ok()?
+        self.pinned.range.file()
     }
 
-    /// The driver's number for the pin; 0 while it is suspended.
+    /// The driver's number for the pin.
     pub fn driver_handle(&self) -> u64 {
-        self.pinned.with(|range| Ok(range.handle())).unwrap_or(0)
+        self.pinned.range.handle()
     }
 }

@@ -2,31 +2,22 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 #[cfg(gdrapi_tsan)]
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{self, PoisonError, TryLockError};
+use std::sync::{self, MutexGuard, PoisonError, TryLockError};
 
-/// A lock of the standard library, without poisoning. The C API layer turns a panic into an errno, and the protected
+/// A mutex of the standard library, without poisoning. The C API layer turns a panic into an errno, and the protected
 /// state is valid at every point where a panic can occur.
 ///
 /// Built with `--cfg gdrapi_tsan`, it adds an atomic word that shows its ordering to ThreadSanitizer. The
 /// slow path of the standard library's locks is precompiled without instrumentation, and so invisible.
 #[derive(Default)]
-pub struct Lock<L> {
-    inner: L,
+pub struct Mutex<T> {
+    inner: sync::Mutex<T>,
     #[cfg(gdrapi_tsan)]
     edge: AtomicU32,
 }
-
-pub type Mutex<T> = Lock<sync::Mutex<T>>;
-
-/// For one writer or many readers.
-pub type RwLock<T> = Lock<sync::RwLock<T>>;
-
-/// Access to what a [`Mutex`] protects, until it is dropped.
-pub type Guard<'a, T> = Held<'a, sync::MutexGuard<'a, T>>;
 
 impl<T> fmt::Debug for Mutex<T> {
     /// Not the protected value, because a writer that also locks it would wait for ever.
@@ -37,7 +28,7 @@ impl<T> fmt::Debug for Mutex<T> {
 
 impl<T> Mutex<T> {
     pub const fn new(value: T) -> Mutex<T> {
-        Lock {
+        Mutex {
             inner: sync::Mutex::new(value),
             #[cfg(gdrapi_tsan)]
             edge: AtomicU32::new(0),
@@ -45,14 +36,14 @@ impl<T> Mutex<T> {
     }
 
     pub fn lock(&self) -> Guard<'_, T> {
-        self.held(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+        self.guard(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The guard, unless the mutex is held.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         match self.inner.try_lock() {
-            Ok(inner) => Some(self.held(inner)),
-            Err(TryLockError::Poisoned(inner)) => Some(self.held(inner.into_inner())),
+            Ok(inner) => Some(self.guard(inner)),
+            Err(TryLockError::Poisoned(inner)) => Some(self.guard(inner.into_inner())),
             Err(TryLockError::WouldBlock) => None,
         }
     }
@@ -60,58 +51,42 @@ impl<T> Mutex<T> {
     pub fn into_inner(self) -> T {
         self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl<T> RwLock<T> {
-    /// A thread that holds it must not ask for it again.
-    pub fn read(&self) -> Held<'_, sync::RwLockReadGuard<'_, T>> {
-        self.held(self.inner.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub fn write(&self) -> Held<'_, sync::RwLockWriteGuard<'_, T>> {
-        self.held(self.inner.write().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl<L> Lock<L> {
-    fn held<G>(&self, inner: G) -> Held<'_, G> {
+    fn guard<'a>(&'a self, inner: MutexGuard<'a, T>) -> Guard<'a, T> {
         #[cfg(gdrapi_tsan)]
         self.edge.load(Ordering::Acquire);
-        Held {
+        Guard {
             #[cfg(gdrapi_tsan)]
             edge: &self.edge,
             inner,
-            lock: PhantomData,
         }
     }
 }
 
-/// Access to what a lock protects, until it is dropped.
-pub struct Held<'a, G> {
+/// Access to what a [`Mutex`] protects, until it is dropped.
+pub struct Guard<'a, T> {
     #[cfg(gdrapi_tsan)]
     edge: &'a AtomicU32,
-    inner: G,
-    lock: PhantomData<&'a ()>,
+    inner: MutexGuard<'a, T>,
 }
 
 #[cfg(gdrapi_tsan)]
-impl<G> Drop for Held<'_, G> {
+impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
-        // Not a store, which would hide what other readers have released.
-        self.edge.fetch_add(1, Ordering::Release);
+        self.edge.store(1, Ordering::Release);
     }
 }
 
-impl<G: Deref> Deref for Held<'_, G> {
-    type Target = G::Target;
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
 
-    fn deref(&self) -> &G::Target {
+    fn deref(&self) -> &T {
         &self.inner
     }
 }
 
-impl<G: DerefMut> DerefMut for Held<'_, G> {
-    fn deref_mut(&mut self) -> &mut G::Target {
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
         &mut self.inner
     }
 }

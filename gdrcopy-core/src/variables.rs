@@ -38,16 +38,19 @@ pub const ALLOW_UNALIGNED_MAP: Variable = variable("GDRCOPY_ALLOW_UNALIGNED_MAP"
 pub const FORCE_PCIE_COMPAT: Variable = variable("GDRCOPY_FORCE_PCIE_COMPAT", Values::One);
 pub const ISA: Variable = variable("GDRCOPY_ISA", Values::Any);
 pub const USE_DMABUF_MMAP: Variable = variable("GDRCOPY_USE_DMABUF_MMAP", Values::One);
-pub const PARK: Variable = variable("GDRCOPY_PARK", Values::One);
-pub const SUSPEND: Variable = variable("GDRCOPY_SUSPEND", Values::One);
 
 /// All of them.
-pub const ALL: [Variable; 8] =
-    [ENABLE_LOGGING, LOG_LEVEL, ALLOW_UNALIGNED_MAP, FORCE_PCIE_COMPAT, ISA, USE_DMABUF_MMAP, PARK, SUSPEND];
+pub const ALL: [Variable; 6] =
+    [ENABLE_LOGGING, LOG_LEVEL, ALLOW_UNALIGNED_MAP, FORCE_PCIE_COMPAT, ISA, USE_DMABUF_MMAP];
 
 /// Variables of earlier versions, and what serves instead.
-const GONE: [(&str, &str); 2] =
-    [("GDRCOPY_DMA_READ", "call cuMemcpy for large reads"), ("GDRCOPY_THREADS", "call cuMemcpy for large copies")];
+const GONE: [(&str, &str); 4] = [
+    ("GDRCOPY_DMA_READ", "call cuMemcpy for large reads"),
+    ("GDRCOPY_THREADS", "call cuMemcpy for large copies"),
+    ("GDRCOPY_PARK", CHECKPOINT),
+    ("GDRCOPY_SUSPEND", CHECKPOINT),
+];
+const CHECKPOINT: &str = "start the program by gdrcopy checkpoint, and suspend it by gdrcopy suspend";
 
 /// Logs what serves instead of variables that are set and have no effect any more.
 pub fn warn_of_gone() {

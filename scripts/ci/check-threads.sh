@@ -27,7 +27,7 @@ for name in gdrapi gdrx; do
 done
 
 make --no-print-directory --silent -f c_tests/programs.mk build/c_tests/watched
-for program in threads handles suspend gdrx; do
+for program in threads handles gdrx; do
     gcc -std=c99 -D_GNU_SOURCE -O1 -g -fsanitize=thread -Iinclude -Ic_tests "c_tests/$program.c" \
         c_tests/kit/{check,fault,gpu,library}.c -o "$out/$program" \
         "$out/gdrapi.o" "$out/gdrx.o" -lgcc_s -lpthread -ldl -lm -lc "$target/release/libgdremu_cuda.so"

@@ -6,8 +6,7 @@
 //! mapped, because programs expect pins to work once they have a handle.
 #![forbid(unsafe_code)]
 
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
@@ -19,7 +18,7 @@ use crate::options::Options;
 use crate::sys::cuda::context::Place;
 use crate::sys::cuda::{self, Device, DeviceAttribute, Driver};
 use crate::sys::fork::{self, Descriptor, OpenFile, Owner};
-use crate::sys::mmap::{Region, Span};
+use crate::sys::mmap::Region;
 use crate::types::cuda_version::{EXPORTS_DMA_BUFS, MAPS_DMA_BUFS};
 use crate::types::{Attribute, Info, MapFlag, MappingType, PinFlags, Version};
 
@@ -177,7 +176,7 @@ impl Source for DmaBuf {
         let fd = export_pages(self.driver, &place, va, len, over_pcie)?;
         let fd = Descriptor::new(fd);
         let kind = if coherent && !asked { MappingType::Caching } else { MappingType::WriteCombining };
-        log::debug!("pinned {:#x}+{:#x} as dma-buf {}", request.address, request.size, fd.as_raw_fd());
+        log::debug!("pinned {:#x}+{:#x} as dma-buf {}", request.address, request.size, fd.file().number);
         Ok(Box::new(DmaBufPin { fd, va, len, kind }))
     }
 }
@@ -194,7 +193,7 @@ struct DmaBufPin {
 
 impl SourcePin for DmaBufPin {
     fn handle(&self) -> u64 {
-        self.fd.as_raw_fd() as u64
+        self.fd.file().number as u64
     }
 
     fn file(&self) -> Option<OpenFile> {
@@ -217,7 +216,7 @@ impl SourcePin for DmaBufPin {
         self.fd.owner().check().map(|()| false)
     }
 
-    fn map(&self, len: usize, flag: MapFlag, place: Option<&Arc<Span>>) -> Result<(Region, MappingType)> {
+    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
         self.fd.owner().check()?;
         let given = self.kind;
         if let Some(wanted) = flag.wanted().filter(|&wanted| wanted != given) {
@@ -228,7 +227,7 @@ impl SourcePin for DmaBufPin {
             let pinned = self.len;
             return Err(Error::OutOfPin { len, pinned });
         }
-        let region = Region::map(&self.fd, 0, len, place)?;
+        let region = Region::map(&self.fd, 0, len)?;
         log::debug!("mapped {:#x}+{len:#x} at {region:?}: {given}", self.va);
         Ok((region, given))
     }

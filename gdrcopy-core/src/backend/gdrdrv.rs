@@ -2,24 +2,19 @@
 //!
 //! Version and attributes are cached per open. In persistent mode the description of a pin is cached too,
 //! because only this library can change it there.
-//!
-//! Each pin has a share of the device file. Another share keeps it open while nothing is pinned, unless it is parked
-//! then, or suspended.
 #![forbid(unsafe_code)]
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use crate::backend::source::{PinRequest, Source, SourcePin};
 use crate::error::{Error, Result};
 use crate::options::Options;
-use crate::sync::Mutex;
 use crate::sys::fork::{self, OpenFile, Owner};
 use crate::sys::gdrdrv::{
     DeviceFile, GetAttr, GetCbFlag, GetInfo, GetInfoV2, GetVersion, PinBuffer, PinBufferV2, ReqMappingType, UnpinBuffer,
 };
-use crate::sys::mmap::{Region, Span};
+use crate::sys::mmap::Region;
 use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, PinFlags, Version};
 
 /// The first driver with GET_INFO_V2.
@@ -38,13 +33,8 @@ pub struct Gdrdrv {
 /// The state that the pins of one open share.
 #[derive(Debug)]
 struct Connection {
-    files: Mutex<Files>,
-    /// Path of the device file, if it is not the usual one.
-    path: Option<PathBuf>,
-    /// True if the file is closed while nothing is pinned.
-    park: bool,
-    /// st_rdev of the file that was opened first.
-    device: u64,
+    /// Closed when the last pin is gone, too.
+    file: DeviceFile,
     version: Version,
     /// Answers to GET_ATTR for [`Attribute::UsePersistentMapping`] and
     /// [`Attribute::SupportPinFlagForcePcie`].
@@ -52,21 +42,14 @@ struct Connection {
     owner: Owner,
 }
 
-/// The device file.
-struct Files {
-    /// Open as long as a pin, a call in progress or `kept` owns it.
-    open: Weak<DeviceFile>,
-    kept: Option<Arc<DeviceFile>>,
-}
-
 impl Gdrdrv {
     /// Opens the device file and checks that module and library versions are compatible.
     pub fn open(options: &Options) -> Result<Gdrdrv> {
-        if options.park {
-            fork::outlast_checkpoints()?;
-        }
-        let path = options.device_path.clone();
-        let (file, version, wanted) = open(path.as_deref())?;
+        let file = DeviceFile::open(options.device_path.as_deref())?;
+        let mut answer = GetVersion::default();
+        file.get_version(&mut answer)?;
+        let version = Version::unpack(answer.gdrdrv_version);
+        let wanted = Version::unpack(answer.minimum_gdr_api_version);
         if version < Version::OLDEST_GDRDRV {
             return Err(Error::DriverTooOld { driver: version });
         }
@@ -77,15 +60,7 @@ impl Gdrdrv {
             return Err(Error::DummyGpuDriver);
         }
         log::debug!("backend gdrdrv {version} (/dev/gdrdrv), serves API {wanted} and later");
-        let connection = Connection {
-            device: file.file().special,
-            files: Mutex::new(Files { open: Arc::downgrade(&file), kept: (!options.park).then_some(file) }),
-            path,
-            park: options.park,
-            version,
-            attributes: Default::default(),
-            owner: Owner::current(),
-        };
+        let connection = Connection { file, version, attributes: Default::default(), owner: Owner::current() };
         Ok(Gdrdrv { connection: Arc::new(connection), force_pcie_compat: options.force_pcie_compat })
     }
 
@@ -98,12 +73,10 @@ impl Gdrdrv {
             }
             rounded = round_out(request)?;
         }
-        let file = connection.file()?;
-        let handle = connection.pin(&file, &rounded)?;
+        let handle = connection.pin(&rounded)?;
         log::debug!("pinned {:#x}+{:#x} as driver handle {handle:#x}", request.address, request.size);
         Ok(GdrdrvPin {
             connection: Arc::clone(connection),
-            file,
             handle,
             facts: OnceLock::new(),
             requested_type: AtomicU32::new(NO_TYPE),
@@ -115,7 +88,7 @@ impl Gdrdrv {
     /// FORCE_PCIE asks for. The mapping type shows it, as only coherent links are mapped cached.
     fn pin_without_force_pcie(&self, request: &PinRequest, refusal: Error) -> Result<GdrdrvPin> {
         let pin = self.pin_as_asked(&PinRequest { flags: PinFlags::DEFAULT, ..*request })?;
-        match pin.map(1, MapFlag::Default, None) {
+        match pin.map(1, MapFlag::Default) {
             Ok((_, MappingType::Caching)) | Err(_) => Err(refusal),
             Ok(_) => {
                 log::info!("FORCE_PCIE is satisfied by an ordinary pin: this GPU has PCIe only");
@@ -131,9 +104,7 @@ impl Source for Gdrdrv {
     }
 
     fn file(&self) -> Option<OpenFile> {
-        self.connection.owner.check().ok()?;
-        let open = self.connection.files.lock().open.upgrade();
-        open.map(|file| file.file())
+        Some(self.connection.file.file())
     }
 
     fn version(&self) -> Version {
@@ -158,57 +129,26 @@ impl Source for Gdrdrv {
         Ok(Box::new(pin))
     }
 
-    fn suspend(&self) {
-        // Calls are answered from memory until `resume`.
-        for attribute in [Attribute::UsePersistentMapping, Attribute::SupportPinFlagForcePcie] {
-            let _ = self.connection.attribute(attribute);
-        }
-        self.connection.files.lock().kept = None;
-    }
-
-    fn resume(&self) -> Result<()> {
-        let file = self.connection.file()?;
-        self.connection.files.lock().kept = (!self.connection.park).then_some(file);
-        Ok(())
-    }
-
     fn close(self: Arc<Self>) -> Result<()> {
-        let connection = Arc::into_inner(self).and_then(|it| Arc::into_inner(it.connection));
-        let kept = connection.and_then(|connection| connection.files.into_inner().kept);
-        match kept.and_then(Arc::into_inner) {
-            Some(file) => file.close(),
-            // A pin, or a call in another thread, still uses it, and closes it; or it is closed.
+        // Pins, and calls in other threads, still use it otherwise, and close it.
+        let Some(backend) = Arc::into_inner(self) else {
+            return Ok(());
+        };
+        match Arc::into_inner(backend.connection) {
+            Some(connection) => connection.file.close(),
             None => Ok(()),
         }
     }
 }
 
-/// Opens the device file, and asks for the driver's version and the oldest API that it serves.
-fn open(path: Option<&Path>) -> Result<(Arc<DeviceFile>, Version, Version)> {
-    let file = DeviceFile::open(path)?;
-    let mut answer = GetVersion::default();
-    file.get_version(&mut answer)?;
-    let version = Version::unpack(answer.gdrdrv_version);
-    Ok((Arc::new(file), version, Version::unpack(answer.minimum_gdr_api_version)))
-}
-
 impl Connection {
-    /// The device file, opened again if it is closed.
-    fn file(&self) -> Result<Arc<DeviceFile>> {
+    fn file(&self) -> Result<&DeviceFile> {
         self.owner.check()?;
-        let mut files = self.files.lock();
-        if let Some(file) = files.open.upgrade() {
-            return Ok(file);
-        }
-        let (file, version, _) = open(self.path.as_deref())?;
-        if (file.file().special, version) != (self.device, self.version) {
-            return Err(Error::DriverChanged);
-        }
-        files.open = Arc::downgrade(&file);
-        Ok(file)
+        Ok(&self.file)
     }
 
-    fn pin(&self, file: &DeviceFile, request: &PinRequest) -> Result<u64> {
+    fn pin(&self, request: &PinRequest) -> Result<u64> {
+        let file = self.file()?;
         if self.version >= PIN_V2 {
             let mut argument = PinBufferV2 {
                 addr: request.address,
@@ -257,7 +197,6 @@ impl Connection {
 #[derive(Debug)]
 struct GdrdrvPin {
     connection: Arc<Connection>,
-    file: Arc<DeviceFile>,
     handle: u64,
     /// The driver's description. Only its mapping type changes.
     facts: OnceLock<Info>,
@@ -271,8 +210,7 @@ const NO_TYPE: u32 = 0;
 
 impl GdrdrvPin {
     fn file(&self) -> Result<&DeviceFile> {
-        self.connection.owner.check()?;
-        Ok(&self.file)
+        self.connection.file()
     }
 
     /// Asks the driver.
@@ -340,14 +278,14 @@ impl SourcePin for GdrdrvPin {
         file.get_cb_flag(&mut argument).map(|()| argument.flag != 0)
     }
 
-    fn map(&self, len: usize, flag: MapFlag, place: Option<&Arc<Span>>) -> Result<(Region, MappingType)> {
+    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
         let file = self.file()?;
         let page = fork::page_size();
         let len = len.checked_next_multiple_of(page).ok_or(Error::RangeOverflow)?;
         let offset = self.handle.checked_mul(page as u64).ok_or(Error::RangeOverflow)?;
         let wanted = flag.wanted();
         self.request_type(wanted)?;
-        let region = Region::map(file, offset, len, place)?;
+        let region = Region::map(file, offset, len)?;
         // On failure `region` is unmapped by going out of scope.
         let Info { va, mapping_type, .. } = self.ask()?;
         let given = mapping_type.ok_or(Error::MappingRevoked)?;

@@ -4,13 +4,12 @@
 
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use crate::backend::source::{PinRequest, Source, SourcePin};
 use crate::error::{Error, Result};
 use crate::sys::cuda::{self, Driver};
 use crate::sys::fork::Owner;
-use crate::sys::mmap::{Region, Span};
+use crate::sys::mmap::Region;
 use crate::types::cuda_version::EXPORTS_DMA_BUFS;
 use crate::types::{Attribute, Info, MapFlag, MappingType, Version};
 
@@ -94,7 +93,7 @@ impl SourcePin for HostPin {
         self.owner.check().map(|()| false)
     }
 
-    fn map(&self, len: usize, flag: MapFlag, _: Option<&Arc<Span>>) -> Result<(Region, MappingType)> {
+    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
         self.owner.check()?;
         if let Some(wanted) = flag.wanted().filter(|&wanted| wanted != KIND) {
             let given = KIND;

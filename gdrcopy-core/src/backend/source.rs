@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::sys::fork::OpenFile;
-use crate::sys::mmap::{Region, Span};
+use crate::sys::mmap::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
 
 /// An open connection to a source of GPU memory.
 pub trait Source: Debug + Send + Sync {
-    /// The driver's open file, if it has one and that is open.
+    /// The driver's open file, if it has one.
     fn file(&self) -> Option<OpenFile> {
         None
     }
@@ -27,14 +27,6 @@ pub trait Source: Debug + Send + Sync {
 
     /// Pins the range, rounded out to pages.
     fn pin(&self, range: &PinRequest) -> Result<Box<dyn SourcePin>>;
-
-    /// Closes what is open while nothing is pinned, until `resume`.
-    fn suspend(&self) {}
-
-    /// Opens it again.
-    fn resume(&self) -> Result<()> {
-        Ok(())
-    }
 
     /// Closes it, with the driver's answer, if no one else uses it.
     fn close(self: Arc<Self>) -> Result<()> {
@@ -70,9 +62,8 @@ pub trait SourcePin: Debug + Send + Sync {
     /// Returns whether its memory has been freed.
     fn callback_flag(&self) -> Result<bool>;
 
-    /// Maps its first `len` bytes, rounded up to host pages, as [`Region::map`] does, and returns the type of the
-    /// mapping.
-    fn map(&self, len: usize, flag: MapFlag, place: Option<&Arc<Span>>) -> Result<(Region, MappingType)>;
+    /// Maps its first `len` bytes, rounded up to host pages, and returns the type of the mapping.
+    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)>;
 
     /// Unpins it. After an error it is still pinned; after success it is only good for being dropped.
     fn unpin(&self) -> Result<()>;

@@ -6,14 +6,13 @@
 //! It also holds the address range of the C handles, so that in a child the range check of the copy path fails by
 //! itself.
 
-use std::mem::MaybeUninit;
-use std::num::NonZeroUsize;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
+use memmap2::MmapMut; // Unmaps the page unless it becomes the process's.
 use nix::errno::Errno;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::error::{self, Error, Result};
 use crate::hot::HOT;
@@ -170,7 +169,7 @@ impl Descriptor {
     }
 
     fn end(&mut self) -> nix::Result<()> {
-        if !std::mem::take(&mut self.is_open) {
+        if !mem::take(&mut self.is_open) {
             return Ok(());
         }
         if !self.owner.is_current() {
@@ -186,9 +185,10 @@ impl Descriptor {
     }
 }
 
-impl AsRawFd for Descriptor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.file.number
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: open as long as the descriptor lives. Programs that close it themselves get EBADF.
+        unsafe { BorrowedFd::borrow_raw(self.file.number) }
     }
 }
 
@@ -356,61 +356,38 @@ pub fn enter() -> Result<&'static Page> {
 }
 
 /// Makes `fresh` the process's page, unless another thread was first.
-fn publish(fresh: NonNull<Page>) -> &'static Page {
-    let page = HOT
-        .page
-        .compare_exchange(ptr::null_mut(), fresh.as_ptr().cast(), Ordering::AcqRel, Ordering::Acquire)
-        .map_or_else(
-            |first| {
-                // SAFETY: `fresh` was mapped by `new_page` and no one else has its address.
-                unsafe { libc::munmap(fresh.as_ptr().cast(), page_size()) };
-                first.cast()
-            },
-            |_| fresh.as_ptr(),
-        );
+fn publish(mut fresh: MmapMut) -> &'static Page {
+    let address = fresh.as_mut_ptr().cast();
+    let published = HOT.page.compare_exchange(ptr::null_mut(), address, Ordering::AcqRel, Ordering::Acquire);
+    let address = match published {
+        Ok(_) => {
+            // It stays: copies look at it without being counted as calls.
+            mem::forget(fresh);
+            address
+        }
+        Err(first) => first,
+    };
     // SAFETY: as in `page`.
-    unsafe { &*page }
+    unsafe { &*address.cast() }
 }
 
 /// A zeroed page of memory that children see zeroed.
-fn new_page() -> nix::Result<NonNull<Page>> {
-    let len = NonZeroUsize::new(page_size()).ok_or(Errno::EINVAL)?;
-    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: a new private mapping at an address of the kernel's choice touches no other memory.
-    let page = unsafe { mmap_anonymous(None, len, access, MapFlags::MAP_PRIVATE) }?;
-    wipe_on_fork(page.cast()).inspect_err(|_| {
-        // SAFETY: the page was just mapped and no one else has its address.
-        let _ = unsafe { munmap(page, len.get()) };
-    })?;
-    Ok(page.cast())
-}
-
-/// Asks the kernel to hand the page to children zeroed.
-fn wipe_on_fork(page: NonNull<Page>) -> nix::Result<()> {
+fn new_page() -> nix::Result<MmapMut> {
+    let page = MmapMut::map_anon(page_size()).map_err(|_| Errno::ENOMEM)?;
     if cfg!(miri) {
-        return Ok(()); // Miri has neither the call nor children.
+        return Ok(page); // Miri has neither the advice nor children.
     }
     // SAFETY: the page is ours, private and anonymous, as the advice demands.
-    match unsafe { libc::madvise(page.as_ptr().cast(), page_size(), libc::MADV_WIPEONFORK) } {
-        0 => Ok(()),
+    let advised = unsafe { libc::madvise(page.as_ptr().cast_mut().cast(), page.len(), libc::MADV_WIPEONFORK) };
+    if advised != 0 {
         // Kernels before 4.14 do not know it, so clear the page in the child ourselves.
-        _ => clear_in_child(page),
+        clear_in_child()?;
     }
-}
-
-/// Makes sure that children are still noticed after a checkpoint. CRIU 3.17 restores the page without the advice of
-/// `wipe_on_fork`.
-pub fn outlast_checkpoints() -> Result<()> {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    let page = NonNull::from(enter()?);
-    if !DONE.swap(true, Ordering::Relaxed) {
-        clear_in_child(page).inspect_err(|_| DONE.store(false, Ordering::Relaxed)).map_err(error::no_memory)?;
-    }
-    Ok(())
+    Ok(page)
 }
 
 /// Has libc clear the process's page in every child made by `fork`.
-fn clear_in_child(_: NonNull<Page>) -> nix::Result<()> {
+fn clear_in_child() -> nix::Result<()> {
     extern "C" fn clear() {
         if let Some(page) = page() {
             page.epoch.store(0, Ordering::Release);
@@ -471,12 +448,12 @@ pub(crate) mod tests {
         assert_eq!(page_in_child(), (0, false), "wiped by the kernel");
 
         let address = HOT.page.load(Ordering::Acquire);
-        // SAFETY: the page is ours; the advice only undoes what `wipe_on_fork` asked for.
+        // SAFETY: the page is ours; the advice only undoes that of `new_page`.
         let kept = unsafe { libc::madvise(address.cast(), page_size(), libc::MADV_KEEPONFORK) };
         assert_eq!(kept, 0);
         assert_ne!(page_in_child(), (0, false), "kept: the test can fail");
 
-        clear_in_child(NonNull::new(address.cast()).expect("published")).expect("a handler more");
+        clear_in_child().expect("a handler more");
         assert_eq!(page_in_child(), (0, false), "cleared by the handler");
     }
 }

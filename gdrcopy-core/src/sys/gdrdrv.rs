@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 use std::mem::{offset_of, size_of};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -69,7 +69,7 @@ macro_rules! commands {
             $(
                 $(#[$doc])*
                 pub fn $name(&self, argument: &mut $argument) -> Result<()> {
-                    let fd = self.as_raw_fd();
+                    let fd = self.as_fd().as_raw_fd();
                     // SAFETY: the command reads and writes one struct of this type, which we borrow.
                     retry(Call::$argument, || unsafe { ioctl::$name(fd, argument) }).map(drop)
                 }
@@ -181,13 +181,13 @@ impl DeviceFile {
     /// Closes it and returns the kernel's answer. The descriptor is gone in any case.
     pub fn close(self) -> Result<()> {
         let closed = self.0.close();
-        closed.map_err(|errno| Error::driver(Call::Close, errno as i32))
+        closed.map_err(|errno| Error::of_call(Call::Close, errno))
     }
 }
 
-impl AsRawFd for DeviceFile {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+impl AsFd for DeviceFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -197,9 +197,7 @@ fn retry<T>(call: Call, mut attempt: impl FnMut() -> nix::Result<T>) -> Result<T
     loop {
         match attempt() {
             Err(Errno::EINTR) if interruptions < MAX_INTERRUPTIONS => interruptions += 1,
-            // nix has no name for numbers internal to the kernel, but libc's errno still holds them.
-            Err(Errno::UnknownErrno) => return Err(Error::driver(call, Errno::last_raw())),
-            Err(errno) => return Err(Error::driver(call, errno as i32)),
+            Err(errno) => return Err(Error::of_call(call, errno)),
             Ok(value) => return Ok(value),
         }
     }

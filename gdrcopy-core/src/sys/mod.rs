@@ -4,4 +4,3 @@ pub mod cuda;
 pub mod fork;
 pub mod gdrdrv;
 pub mod mmap;
-pub mod thread;

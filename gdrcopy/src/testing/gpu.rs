@@ -8,7 +8,7 @@ use std::{fmt, thread};
 use gdrcopy_core::RawGdr;
 use gdrcopy_core::backend::{PinRequest, Source, SourcePin};
 use gdrcopy_core::error::{self, Call, Errno, Result};
-use gdrcopy_core::sys::mmap::{Region, Span};
+use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::{Attribute, GPU_PAGE_SIZE as PAGE, Info, MapFlag, MappingType, Version};
 
 use crate::access::MappedSlice;
@@ -316,7 +316,7 @@ impl SourcePin for GpuPin {
         Ok(false)
     }
 
-    fn map(&self, len: usize, flag: MapFlag, _: Option<&Arc<Span>>) -> Result<(Region, MappingType)> {
+    fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
         if !matches!(flag, MapFlag::Default | MapFlag::WriteCombining) {
             return Err(error::of_driver(Call::ReqMappingType, Errno::EOPNOTSUPP));
         }
