@@ -1,15 +1,12 @@
 //! The effect of each C function on the objects that its handles stand for, in any order of calls.
-use std::collections::BTreeSet;
-
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::types::{Attribute, Info, MapFlag, P2pTokens, PinFlags};
 use gdrcopy_core::{RawGdr, stderr, variables};
 
 use crate::error::{Error, Result};
-use crate::handles::{self, Table};
+use crate::handles::{self, Handle, Table};
 use crate::objects::{GdrEntry, PinEntry};
 use crate::settings;
-use crate::slots::Slot;
 
 /// Reads the environment variables, opens the driver and gives it a handle.
 pub(crate) fn open() -> Result<usize> {
@@ -17,12 +14,9 @@ pub(crate) fn open() -> Result<usize> {
     variables::warn_of_gone();
     let gdr = RawGdr::open(&settings::options())?;
     variables::select_routine();
-    let handle = Table::enter()?.insert(GdrEntry {
-        gdr,
-        pins: BTreeSet::new(),
-        allow_unaligned_map: variables::ALLOW_UNALIGNED_MAP.is_one(),
-    })?;
-    Ok(handle)
+    let allow_unaligned_map = variables::ALLOW_UNALIGNED_MAP.is_one();
+    let slot = Table::enter()?.insert(GdrEntry { gdr, pins: Vec::new(), allow_unaligned_map })?;
+    Ok(slot.handle())
 }
 
 /// Releases all pins of `g`, then closes it. Goes on after errors; the first one counts.
@@ -30,22 +24,29 @@ pub(crate) fn close(g: usize) -> Result<()> {
     if handles::close_inherited(g) {
         return Ok(());
     }
-    let end = |GdrEntry { gdr, pins, .. }: GdrEntry| {
-        let mut result = Ok(());
-        for handle in pins {
-            // An unpin of another thread may be first.
-            if let Ok(released) = handles::end(handle, |_, _| Ok(()), |mut pin: PinEntry| pin.release()) {
-                result = result.and(released);
-            }
+    Handle::find(g)?.end(|_: &mut GdrEntry| Ok(()), |open, _| close_entry(g, open))?
+}
+
+fn close_entry(g: usize, open: GdrEntry) -> Result<()> {
+    let mut result = Ok(());
+    for slot in open.pins {
+        // An unpin of another thread may be first.
+        let Ok(pin) = Handle::find(slot.handle()) else {
+            continue;
+        };
+        let ended = pin.end(|pin: &mut PinEntry| pin.check_gdr(g), |mut pin, _| pin.release());
+        if let Ok(released) = ended {
+            result = result.and(released);
         }
-        result.and(gdr.close().map_err(Error::from))
-    };
-    handles::end(g, |_, _| Ok(()), end)?
+    }
+    let closed = open.gdr.close();
+    result?;
+    Ok(closed?)
 }
 
 /// The driver behind `g`, for work that other users of `g` need not wait for.
 pub(crate) fn gdr(g: usize) -> Result<RawGdr> {
-    handles::with(g, |open: &mut GdrEntry, _| Ok(open.gdr.clone()))
+    Handle::find(g)?.with(|open: &mut GdrEntry| Ok(open.gdr.clone()))
 }
 
 /// Pins a buffer and gives it a handle.
@@ -53,16 +54,19 @@ pub(crate) fn gdr(g: usize) -> Result<RawGdr> {
 /// # Safety
 /// The contract of [`RawGdr::pin`]. The C caller accounts for what is written to the memory.
 pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, tokens: P2pTokens) -> Result<usize> {
+    let connection = Handle::<GdrEntry>::find(g)?;
+    let gdr = connection.with(|open| Ok(open.gdr.clone()))?;
     // SAFETY: contract of this function.
-    let pin = unsafe { gdr(g)?.pin(address, size, flags, tokens) }?;
-    let handle = Table::enter()?.insert(PinEntry { mapping: None, pin, gdr: g, mapped_size: 0 })?;
-    let registered = handles::with(g, |open: &mut GdrEntry, _| Ok(open.pins.insert(handle)));
-    if let Err(closed) = registered {
-        // Another thread has closed `g` in the meantime.
-        let _ = handles::end::<PinEntry, _>(handle, |_, _| Ok(()), drop);
-        return Err(closed);
-    }
-    Ok(handle)
+    let pin = unsafe { gdr.pin(address, size, flags, tokens) }?;
+    // Fails, and drops the pin, if another thread has closed `g` in the meantime.
+    connection.with(|open| {
+        open.reserve()?;
+        let allow_unaligned_map = open.allow_unaligned_map;
+        let pin = PinEntry { mapping: None, pin, gdr: g, allow_unaligned_map, mapped_size: 0 };
+        let slot = Table::enter()?.insert(pin)?;
+        open.add(slot);
+        Ok(slot.handle())
+    })
 }
 
 /// The value of an attribute.
@@ -70,41 +74,67 @@ pub(crate) fn attribute(g: usize, attribute: Attribute) -> Result<i32> {
     Ok(gdr(g)?.attribute(attribute)?)
 }
 
+/// The pin with this handle, which must be of `g`.
+fn find_buffer(g: usize, handle: usize) -> Result<Handle<PinEntry>> {
+    match Handle::find(handle) {
+        Ok(buffer) => Ok(buffer),
+        Err(error) => {
+            handles::check_gdr(g)?;
+            Err(error)
+        }
+    }
+}
+
+/// What is wrong with a pin of another `gdr_t` than `g`, or with `g`.
+fn check_gdr(buffer: &PinEntry, g: usize) -> Result<()> {
+    if let Err(foreign) = buffer.check_gdr(g) {
+        handles::check_gdr(g)?;
+        return Err(foreign);
+    }
+    Ok(())
+}
+
 /// Unmaps a buffer if it is mapped, and unpins it. If the driver refuses, the handle stays valid, so that
 /// the caller can try again.
 pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
-    gdr(g)?;
-    let release = |buffer: &mut PinEntry, slot: &Slot| {
-        buffer.check_gdr(g)?;
+    let buffer = find_buffer(g, handle)?;
+    let slot = buffer.slot();
+    let release = |buffer: &mut PinEntry| {
+        check_gdr(buffer, g)?;
         slot.show_mapping(None);
         let result = buffer.release();
         // If the mapping could not be removed, it is still usable.
         slot.show_mapping(buffer.mapping.as_ref().map(|mapping| mapping.mapping_type()));
         result
     };
-    handles::end(handle, release, drop)?;
-    // A close of another thread may be first.
-    let _ = handles::with(g, |open: &mut GdrEntry, _| Ok(open.pins.remove(&handle)));
-    Ok(())
+    buffer.end(release, |released, slot| {
+        // A close of another thread may be first.
+        if let Ok(connection) = Handle::<GdrEntry>::find(g) {
+            let _ = connection.with(|open| {
+                open.remove(slot);
+                Ok(())
+            });
+        }
+        drop(released);
+    })
 }
 
 /// Works on a buffer of `g`.
-fn with_buffer<R>(g: usize, handle: usize, work: impl FnOnce(&mut PinEntry, &Slot) -> Result<R>) -> Result<R> {
-    gdr(g)?;
-    handles::with(handle, |buffer: &mut PinEntry, slot| {
-        buffer.check_gdr(g)?;
-        work(buffer, slot)
+fn with_buffer<R>(g: usize, handle: usize, work: impl FnOnce(&mut PinEntry) -> Result<R>) -> Result<R> {
+    find_buffer(g, handle)?.with(|buffer| {
+        check_gdr(buffer, g)?;
+        work(buffer)
     })
 }
 
 /// Describes a buffer.
 pub(crate) fn info(g: usize, handle: usize) -> Result<Info> {
-    with_buffer(g, handle, |buffer, _| Ok(buffer.pin.info()?))
+    with_buffer(g, handle, |buffer| Ok(buffer.pin.info()?))
 }
 
 /// Returns whether the memory of a buffer has been freed.
 pub(crate) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
-    with_buffer(g, handle, |buffer, _| Ok(buffer.pin.callback_flag()?))
+    with_buffer(g, handle, |buffer| Ok(buffer.pin.callback_flag()?))
 }
 
 /// Maps a buffer and opens its copy path.
@@ -112,9 +142,12 @@ pub(crate) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
 /// # Safety
 /// The contract of [`RawPin::map`](gdrcopy_core::RawPin::map). The C caller accounts for writes to the rest of the last page.
 pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result<*mut u8> {
-    let allow_unaligned = handles::with(g, |open: &mut GdrEntry, _| Ok(open.allow_unaligned_map))?;
-    with_buffer(g, handle, |buffer, slot| {
-        if !(allow_unaligned || buffer.pin.starts_page()) && buffer.mapping.is_none() && size != 0 {
+    let found = find_buffer(g, handle)?;
+    let slot = found.slot();
+    found.with(|buffer| {
+        check_gdr(buffer, g)?;
+        let can_be_mapped = buffer.allow_unaligned_map || buffer.pin.starts_page();
+        if !can_be_mapped && buffer.mapping.is_none() && size != 0 {
             return Err(Error::UnalignedMap { address: buffer.pin.address() });
         }
         // SAFETY: contract of this function.
@@ -130,15 +163,29 @@ pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) ->
 /// Closes a buffer's copy path and unmaps what was mapped, whatever range the caller passes. DPDK passes
 /// the device address, other programs another size.
 pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<()> {
-    with_buffer(g, handle, |buffer, slot| {
-        let mapping = buffer.mapping.as_ref().ok_or(Error::NotMapped)?;
-        let (address, mapping_type) = (mapping.first_page(), mapping.mapping_type());
+    let buffer = find_buffer(g, handle)?;
+    let slot = buffer.slot();
+    buffer.with(|buffer| {
+        check_gdr(buffer, g)?;
+        let Some(mapping) = &buffer.mapping else {
+            return Err(Error::NotMapped);
+        };
+        let address = mapping.first_page();
+        let mapping_type = mapping.mapping_type();
         let mapped = buffer.mapped_size;
-        let pages = |size: usize| size.checked_next_multiple_of(page_size());
         if va != address.addr() || pages(size) != pages(mapped) {
             log::warn!("gdr_unmap: called for {va:#x}+{size:#x}, unmapping what gdr_map made: {address:p}+{mapped:#x}");
         }
         slot.show_mapping(None);
-        buffer.unmap().inspect_err(|_| slot.show_mapping(Some(mapping_type)))
+        let result = buffer.unmap();
+        if result.is_err() {
+            slot.show_mapping(Some(mapping_type));
+        }
+        result
     })
+}
+
+/// The size in whole pages, if there is one.
+fn pages(size: usize) -> Option<usize> {
+    size.checked_next_multiple_of(page_size())
 }

@@ -5,9 +5,10 @@
 use std::ffi::c_int;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use gdrcopy_core::cancel::Deferred;
+use gdrcopy_core::sys::fork::{self, Page};
 use gdrcopy_core::{memory, stderr};
 
 use crate::error::{Error, Result};
@@ -43,30 +44,34 @@ fn log_failure(name: &str, error: &dyn Display) {
     log::error!("{name}: {error}");
 }
 
-/// The calls in progress.
-static CALLS: AtomicUsize = AtomicUsize::new(0);
-
 /// Returns whether no thread is inside a call.
 pub(crate) fn is_idle() -> bool {
-    CALLS.load(Ordering::SeqCst) == 0
+    fork::page().is_none_or(|page| page.calls.load(Ordering::SeqCst) <= 0)
 }
 
-/// A call in progress, counted, with thread cancellation deferred.
+/// A call in progress, with thread cancellation deferred. It is counted in the process's page, where a forked child
+/// counts from 0. Without a page there are no handles that it could use.
 struct Call {
+    page: Option<&'static Page>,
     #[expect(dead_code, reason = "for its drop")]
     deferred: Deferred,
 }
 
 impl Call {
     fn enter() -> Call {
-        CALLS.fetch_add(1, Ordering::SeqCst);
-        Call { deferred: Deferred::new() }
+        let page = fork::page();
+        if let Some(page) = page {
+            page.calls.fetch_add(1, Ordering::SeqCst);
+        }
+        Call { page, deferred: Deferred::new() }
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        CALLS.fetch_sub(1, Ordering::SeqCst);
+        if let Some(page) = self.page {
+            page.calls.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 }
 

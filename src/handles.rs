@@ -5,8 +5,10 @@
 //! read (`slots`).
 //!
 //! A slot points to a [`Holder`], which owns the object. Holders are reused at once, so the object in them is
-//! stored with its handle: that way a stale handle is detected.
+//! stored with its handle: that way a stale handle is detected, and one of the other kind.
 
+use std::marker::PhantomData;
+use std::ops::Range;
 use std::{ptr, slice};
 
 use gdrcopy_core::error::no_memory;
@@ -16,7 +18,7 @@ use gdrcopy_core::types::MappingType;
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
-use crate::objects::{Kind, Object};
+use crate::objects::{Holder, Kind};
 use crate::slots::{Arena, Slot, state};
 
 /// Whether there is a slot of this process at this address.
@@ -39,8 +41,11 @@ unsafe fn slot_at(handle: usize) -> &'static Slot {
 
 /// The slot at this address, if there is one of this process.
 fn slot(handle: usize) -> Option<&'static Slot> {
+    if !is_slot(handle) {
+        return None;
+    }
     // SAFETY: `is_slot` returned true.
-    is_slot(handle).then(|| unsafe { slot_at(handle) })
+    Some(unsafe { slot_at(handle) })
 }
 
 /// How the pin with this handle is mapped; `None` for everything that is not a mapped pin of this process.
@@ -66,21 +71,16 @@ pub(crate) fn why_not_mapped(handle: usize) -> Error {
 /// What is wrong with the argument `name`, which is not the handle it should be.
 #[cold]
 fn why_unknown(name: &'static str, handle: usize) -> Error {
-    if inherited(handle).is_some_and(|(slot, _)| slot.is_live()) {
-        gdrcopy_core::Error::ForkedChild.into()
-    } else {
-        Error::UnknownHandle(name)
+    match inherited(handle) {
+        Some((slot, _)) if slot.is_live() => gdrcopy_core::Error::ForkedChild.into(),
+        _ => Error::UnknownHandle(name),
     }
 }
-
-/// Holds an object together with its handle.
-#[derive(Default)]
-pub(crate) struct Holder(Mutex<Option<(usize, Object)>>);
 
 /// The handles of one process.
 pub(crate) struct Table {
     /// Handle memory of the processes that this one was forked off from.
-    inherited: Vec<std::ops::Range<usize>>,
+    inherited: Vec<Range<usize>>,
     /// The same range as in the process's page, readable where that was wiped.
     range: AddressRange,
     state: Mutex<State>,
@@ -94,8 +94,8 @@ struct State {
     /// may look at them at any time.
     #[expect(clippy::vec_box, reason = "slots point to them")]
     holders: Vec<Box<Holder>>,
-    /// Addresses of those that hold nothing.
-    spare: Vec<usize>,
+    /// Those that hold nothing.
+    spare: Vec<&'static Holder>,
 }
 
 static TABLE: PerProcess<Table> = PerProcess::new();
@@ -112,117 +112,153 @@ impl Table {
         }))
     }
 
-    fn all_ranges(&self) -> Vec<std::ops::Range<usize>> {
+    fn all_ranges(&self) -> Vec<Range<usize>> {
         let mut ranges = self.inherited.clone();
         ranges.push(self.range.bounds());
         ranges
     }
 
     /// The part of a parent process's handle memory that the address lies in.
-    fn inherited_range(handle: usize) -> Option<std::ops::Range<usize>> {
+    fn inherited_range(handle: usize) -> Option<Range<usize>> {
         let (table, is_own) = TABLE.look()?;
         if !is_own && table.range.contains(handle) {
             return Some(table.range.bounds());
         }
-        let mut inherited = table.inherited.iter();
-        inherited.find(|range| range.contains(&handle)).cloned()
+        table.inherited.iter().find(|range| range.contains(&handle)).cloned()
     }
 
-    /// Gives the object a handle.
-    pub(crate) fn insert<T: Kind>(&self, object: T) -> Result<usize> {
+    /// Gives the object a handle, and returns the slot that is it.
+    pub(crate) fn insert<T: Kind>(&self, object: T) -> Result<&'static Slot> {
         let (slot, holder) = self.take_slot()?;
-        let handle = ptr::from_ref(slot).expose_provenance();
         object.show(slot);
-        // SAFETY: the address of a holder in `State::holders`; they live as long as the table.
-        let place = unsafe { &*ptr::with_exposed_provenance::<Holder>(holder) };
-        *place.0.lock() = Some((handle, object.into_object()));
-        slot.publish(T::STATE, holder);
-        Ok(handle)
+        *T::place(holder).lock() = Some((slot.handle(), object));
+        slot.publish(T::STATE, ptr::from_ref(holder).expose_provenance());
+        Ok(slot)
     }
 
-    /// A free slot and the address of a free holder.
-    fn take_slot(&self) -> Result<(&'static Slot, usize)> {
+    /// A free slot and a free holder.
+    fn take_slot(&self) -> Result<(&'static Slot, &'static Holder)> {
         let mut state = self.state.lock();
-        if state.arena.is_none() {
-            state.arena = Some(Arena::reserve().map_err(no_memory)?);
-        }
-        let publish = |base, len| {
-            self.range.set(base, len);
-            if let Some(page) = fork::page() {
-                page.handles.set(base, len);
-            }
+        let state = &mut *state;
+        let arena = match &mut state.arena {
+            Some(arena) => arena,
+            none => none.insert(Arena::reserve().map_err(no_memory)?),
         };
         if state.spare.is_empty() {
             // Room for all holders, this one too: giving one back takes no memory.
-            let all = state.holders.len() + 1;
-            let room = state.holders.try_reserve(1);
-            room.and_then(|()| state.spare.try_reserve(all)).map_err(|_| no_memory(Errno::ENOMEM))?;
+            let holders = state.holders.len() + 1;
+            state.holders.try_reserve(1).map_err(|_| no_memory(Errno::ENOMEM))?;
+            state.spare.try_reserve(holders).map_err(|_| no_memory(Errno::ENOMEM))?;
         }
-        let arena = state.arena.as_mut().map(|arena| arena.take(publish));
-        let slot = arena.transpose().map_err(no_memory)?.flatten();
+        let slot = arena.take(|base, len| self.publish(base, len)).map_err(no_memory)?;
         let slot = slot.ok_or(no_memory(Errno::ENOMEM))?;
-        let holder = state.spare.pop().unwrap_or_else(|| {
-            let holder = Box::<Holder>::default();
-            let address = ptr::from_ref(&*holder).expose_provenance();
-            state.holders.push(holder);
-            address
-        });
-        Ok((slot, holder))
+        if let Some(holder) = state.spare.pop() {
+            return Ok((slot, holder));
+        }
+        let holder = Box::<Holder>::default();
+        // SAFETY: the box stays in `State::holders` as long as the table, which `unload` frees when no one has a
+        // reference to a holder.
+        let kept = unsafe { &*ptr::from_ref(&*holder) };
+        state.holders.push(holder);
+        Ok((slot, kept))
+    }
+
+    /// Makes the range of handles known to those that read it without a lock.
+    fn publish(&self, base: usize, len: usize) {
+        self.range.set(base, len);
+        if let Some(page) = fork::page() {
+            page.handles.set(base, len);
+        }
+    }
+
+    /// Returns whether no handle is live. Where another thread has it locked, one may be.
+    fn is_empty(&self) -> bool {
+        match self.state.try_lock() {
+            Some(state) => state.arena.as_ref().is_none_or(Arena::is_empty),
+            None => false,
+        }
     }
 
     /// Takes back a slot that was cleared, and its empty holder.
-    fn give_back(&self, slot: &'static Slot, holder: &Holder) {
+    fn give_back(&self, slot: &'static Slot, holder: &'static Holder) {
         let mut state = self.state.lock();
-        state.spare.push(ptr::from_ref(holder).expose_provenance());
+        state.spare.push(holder);
         if let Some(arena) = &mut state.arena {
-            arena.give_back(ptr::from_ref(slot).addr());
+            arena.give_back(slot.handle());
         }
     }
 }
 
-/// The slot and the holder of this handle. Callers must check that the holder still belongs to the handle.
-fn find<T: Kind>(handle: usize) -> Result<(&'static Slot, &'static Holder)> {
-    let slot = slot(handle).filter(|slot| slot.is_live());
-    let holder = slot.map_or(0, Slot::holder);
-    // SAFETY: 0, or the address of a holder of the table, which `insert` published.
-    let holder = unsafe { ptr::with_exposed_provenance::<Holder>(holder).as_ref() };
-    slot.zip(holder).ok_or_else(|| why_unknown(T::ARGUMENT, handle))
+/// A handle that was live when it was looked up. Its object may end at any time.
+pub(crate) struct Handle<T: Kind> {
+    slot: &'static Slot,
+    holder: &'static Holder,
+    kind: PhantomData<T>,
 }
 
-/// The object in a holder, if it is of this kind and has this handle.
-fn object_of<T: Kind>(place: &mut Option<(usize, Object)>, handle: usize) -> Result<&mut T> {
-    let object = place.as_mut().filter(|(owner, _)| *owner == handle);
-    object.and_then(|(_, object)| T::of(object)).ok_or_else(|| why_unknown(T::ARGUMENT, handle))
-}
-
-/// Works on the object with this handle; other callers with the same handle wait.
-pub(crate) fn with<T: Kind, R>(handle: usize, work: impl FnOnce(&mut T, &Slot) -> Result<R>) -> Result<R> {
-    let (slot, holder) = find::<T>(handle)?;
-    let mut place = holder.0.lock();
-    work(object_of(&mut place, handle)?, slot)
-}
-
-/// Ends the object with this handle by `end`, after `work` on it; the handle is stale from then on. If `work` fails, the
-/// object stays.
-pub(crate) fn end<T: Kind, R>(
-    handle: usize,
-    work: impl FnOnce(&mut T, &Slot) -> Result<()>,
-    end: impl FnOnce(T) -> R,
-) -> Result<R> {
-    let (slot, holder) = find::<T>(handle)?;
-    let mut place = holder.0.lock();
-    work(object_of(&mut place, handle)?, slot)?;
-    // Until the object has ended, a child that is forked off can close its copies of the descriptors.
-    slot.show_ending();
-    let object = place.take();
-    drop(place);
-    let object = object.and_then(|(_, object)| T::from_object(object));
-    let result = object.map(end).ok_or(Error::UnknownHandle(T::ARGUMENT));
-    slot.clear();
-    if let Some(table) = TABLE.current() {
-        table.give_back(slot, holder);
+impl<T: Kind> Handle<T> {
+    /// The live handle with this number.
+    pub(crate) fn find(number: usize) -> Result<Handle<T>> {
+        let Some(slot) = slot(number) else {
+            return Err(why_unknown(T::ARGUMENT, number));
+        };
+        let holder = slot.holder();
+        if !slot.is_live() || holder == 0 {
+            return Err(why_unknown(T::ARGUMENT, number));
+        }
+        // SAFETY: the address of a holder of the table, which `insert` published.
+        let holder = unsafe { &*ptr::with_exposed_provenance::<Holder>(holder) };
+        Ok(Handle { slot, holder, kind: PhantomData })
     }
-    result
+
+    pub(crate) fn slot(&self) -> &'static Slot {
+        self.slot
+    }
+
+    /// Works on the object; other callers with the same handle wait.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
+        work(self.object(&mut T::place(self.holder).lock())?)
+    }
+
+    /// The object in the holder, if that still belongs to the handle.
+    fn object<'a>(&self, place: &'a mut Option<(usize, T)>) -> Result<&'a mut T> {
+        match place {
+            Some((handle, object)) if *handle == self.slot.handle() => Ok(object),
+            _ => Err(why_unknown(T::ARGUMENT, self.slot.handle())),
+        }
+    }
+
+    /// Ends the object by `end`, after `work` on it; the handle is stale from then on. If `work` fails, the object stays.
+    pub(crate) fn end<R>(
+        self,
+        work: impl FnOnce(&mut T) -> Result<()>,
+        end: impl FnOnce(T, &'static Slot) -> R,
+    ) -> Result<R> {
+        let mut place = T::place(self.holder).lock();
+        work(self.object(&mut place)?)?;
+        // Until the object has ended, a child that is forked off can close its copies of the descriptors.
+        self.slot.show_ending();
+        let ended = place.take();
+        drop(place);
+        let Some((_, object)) = ended else {
+            return Err(Error::UnknownHandle(T::ARGUMENT));
+        };
+        let result = end(object, self.slot);
+        self.slot.clear();
+        if let Some(table) = TABLE.current() {
+            table.give_back(self.slot, self.holder);
+        }
+        Ok(result)
+    }
+}
+
+/// Fails, if `g` is not the live handle of an open driver.
+#[cold]
+pub(crate) fn check_gdr(g: usize) -> Result<()> {
+    match slot(g) {
+        Some(slot) if slot.state() == state::GDR => Ok(()),
+        _ => Err(why_unknown("g", g)),
+    }
 }
 
 /// The slot at this address in a parent process's handle memory, and all slots there. A forked child has a copy of it.
@@ -249,14 +285,20 @@ pub(crate) fn close_inherited(g: usize) -> bool {
     if !(slot.take(state::GDR) || slot.gdr() == 0 && slot.take(state::ENDING)) {
         return false;
     }
-    let is_pin = |pin: &&Slot| pin.is_live() && pin.gdr() == g;
-    for slot in all.iter().filter(is_pin).chain([slot]) {
-        if let Some(file) = slot.file() {
-            file.close_inherited();
+    for pin in all {
+        if pin.is_live() && pin.gdr() == g {
+            forget_inherited(pin);
         }
-        slot.clear();
     }
+    forget_inherited(slot);
     true
+}
+
+fn forget_inherited(slot: &Slot) {
+    if let Some(file) = slot.file() {
+        file.close_inherited();
+    }
+    slot.clear();
 }
 
 /// Frees the table and all handle memory if no handle is live, when the library is unloaded; returns
@@ -267,17 +309,16 @@ pub(crate) fn close_inherited(g: usize) -> bool {
 /// function of this module.
 pub(crate) unsafe fn unload(is_idle: impl Fn() -> bool) -> bool {
     let mut freed = false;
-    let may = |table: &Table| {
-        let state = table.state.try_lock();
-        let is_empty = |arena: &Arena| arena.is_empty();
-        freed = is_idle() && state.is_some_and(|state| state.arena.as_ref().is_none_or(is_empty));
-        if freed && let Some(page) = fork::page() {
-            page.handles.set(0, 0);
-        }
-        freed
-    };
     // SAFETY: references to the table are used inside functions of this module, so by contract there are none.
-    unsafe { TABLE.free(may) };
+    unsafe {
+        TABLE.free(|table| {
+            freed = is_idle() && table.is_empty();
+            if freed && let Some(page) = fork::page() {
+                page.handles.set(0, 0);
+            }
+            freed
+        });
+    }
     freed
 }
 
@@ -291,10 +332,8 @@ mod tests {
         Table::enter().expect("memory");
         for forged in [0, 1, 8, 128, 4096, usize::MAX, usize::MAX - 127, &raw const TABLE as usize] {
             assert!(mapping_type(forged).is_none());
-            let found = with::<PinEntry, _>(forged, |_, _| Ok(()));
-            assert_eq!(found, Err(Error::UnknownHandle("handle")));
-            let found = with::<GdrEntry, _>(forged, |_, _| Ok(()));
-            assert_eq!(found, Err(Error::UnknownHandle("g")));
+            assert_eq!(Handle::<PinEntry>::find(forged).err(), Some(Error::UnknownHandle("handle")));
+            assert_eq!(Handle::<GdrEntry>::find(forged).err(), Some(Error::UnknownHandle("g")));
         }
     }
 }

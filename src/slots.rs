@@ -35,6 +35,8 @@ pub(crate) struct Slot {
     file_device: AtomicU64,
     file_inode: AtomicU64,
     file_special: AtomicU64,
+    /// Of a pin, its index in the list of its `gdr_t`.
+    index: AtomicUsize,
 }
 
 const _: () = assert!(size_of::<Slot>() == 128);
@@ -90,10 +92,26 @@ impl Slot {
         self.gdr.store(gdr, Ordering::Relaxed);
     }
 
+    /// The handle that it is.
+    pub(crate) fn handle(&self) -> usize {
+        ptr::from_ref(self).expose_provenance()
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        self.index.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn show_index(&self, index: usize) {
+        self.index.store(index, Ordering::Relaxed);
+    }
+
     /// The open file that it shows.
     pub(crate) fn file(&self) -> Option<OpenFile> {
         let number = self.descriptor.load(Ordering::Relaxed);
-        (number >= 0).then(|| OpenFile {
+        if number < 0 {
+            return None;
+        }
+        Some(OpenFile {
             number,
             kind: self.file_kind.load(Ordering::Relaxed),
             device: self.file_device.load(Ordering::Relaxed),
@@ -137,10 +155,7 @@ impl Slot {
 
     /// Makes the handle stale, if it is one in this state; only one of several callers does.
     pub(crate) fn take(&self, state: u32) -> bool {
-        let taken = state::TAKEN;
-        let (acq_rel, relaxed) = (Ordering::AcqRel, Ordering::Relaxed);
-        let exchanged = self.state.compare_exchange(state, taken, acq_rel, relaxed);
-        exchanged.is_ok()
+        self.state.compare_exchange(state, state::TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Makes the handle stale.
@@ -298,11 +313,11 @@ impl Arena {
         let address = self.step(step);
         // SAFETY: the range is ours; all its slots are free, which zeroed memory is too. It is only advice, so
         // a failure costs memory, nothing else.
-        let release = || unsafe { libc::madvise(address, STEP_BYTES, libc::MADV_DONTNEED) } == 0;
-        // SAFETY: the range is ours; a failure has no effect on its content.
-        let unlock = || unsafe { libc::munlock(address, STEP_BYTES) } == 0;
-        if !release() && unlock() {
-            release();
+        unsafe {
+            if libc::madvise(address, STEP_BYTES, libc::MADV_DONTNEED) != 0 {
+                libc::munlock(address, STEP_BYTES);
+                libc::madvise(address, STEP_BYTES, libc::MADV_DONTNEED);
+            }
         }
     }
 }

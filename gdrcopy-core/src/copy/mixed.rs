@@ -9,15 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::hot::HOT;
 use crate::routines;
-use crate::sync::Mutex;
-use crate::sys::fork::{Owner, PerProcess};
+use crate::sys::fork::{self, Owner};
 use crate::types::MappingType;
-
-/// The number of live mappings of each type.
-type Counts = [usize; 3];
-
-/// `HOT.mixed` is stored while it is locked, or by `attach`; no library does both.
-static LIVE: PerProcess<Mutex<Counts>> = PerProcess::new();
 
 /// Counts a mapping as live as long as it exists.
 #[derive(Debug)]
@@ -49,9 +42,10 @@ impl Drop for Live {
 }
 
 fn count(kind: MappingType, change: impl FnOnce(&mut usize)) {
-    let mut counts = LIVE.get(|_| Mutex::default()).lock();
-    change(&mut counts[kind as usize - 1]);
-    let types = counts.iter().filter(|&&live| live != 0).count();
+    // `HOT.mixed` is stored while they are locked, or by `attach`; no library does both.
+    let mut live = fork::process().mappings.lock();
+    change(&mut live[kind as usize - 1]);
+    let types = live.map(|live| usize::from(live != 0)).iter().sum::<usize>();
     HOT.mixed.store(types > 1, Ordering::SeqCst);
 }
 
@@ -64,15 +58,6 @@ pub fn attach(kind: MappingType) -> &'static AtomicBool {
         HOT.mixed.store(true, Ordering::SeqCst);
     }
     &HOT.mixed
-}
-
-/// Frees the counts, when the library is unloaded.
-///
-/// # Safety
-/// Where `may` returns true, no mapping is live, and no other thread maps or unmaps.
-pub unsafe fn unload(may: impl FnOnce() -> bool) {
-    // SAFETY: references to the counts live as long as a call that maps or unmaps.
-    unsafe { LIVE.free(|_| may()) }
 }
 
 /// The fence after every copy.

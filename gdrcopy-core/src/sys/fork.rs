@@ -9,14 +9,14 @@
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use memmap2::MmapMut; // Unmaps the page unless it becomes the process's.
 use nix::errno::Errno;
 
 use crate::error::{self, Error, Result};
 use crate::hot::HOT;
-use crate::sync::{Guard, Mutex};
+use crate::sync::Mutex;
 
 /// The process that an object belongs to. Objects that must not be used across a fork keep one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,21 +77,29 @@ pub struct OpenFile {
     pub special: u64,
 }
 
-/// The numbers at which this process has opened the driver itself. They may equal inherited ones that were closed, and
-/// all are the same file. Locked while one is opened or closed.
-static OWN: PerProcess<Mutex<Vec<RawFd>>> = PerProcess::new();
-
-fn own() -> Guard<'static, Vec<RawFd>> {
-    OWN.get(|_| Mutex::default()).lock()
+/// What this crate knows of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Process {
+    /// The numbers at which it has opened the driver itself. They may equal inherited ones that were closed, and
+    /// all are the same file. Locked while one is opened or closed.
+    own: Mutex<Vec<RawFd>>,
+    /// The number of live mappings of each type.
+    pub(crate) mappings: Mutex<[usize; 3]>,
 }
 
-/// Frees the list of numbers, when the library is unloaded.
+static PROCESS: PerProcess<Process> = PerProcess::new();
+
+pub(crate) fn process() -> &'static Process {
+    PROCESS.get(|_| Process::default())
+}
+
+/// Frees what this crate knows of the process, when the library is unloaded.
 ///
 /// # Safety
-/// Where `may` returns true, no other thread opens or closes the driver.
+/// Where `may` returns true, no mapping is live, and no other thread opens, closes, maps or unmaps.
 pub unsafe fn unload(may: impl FnOnce() -> bool) {
-    // SAFETY: references to the list live as long as a call that opens or closes.
-    unsafe { OWN.free(|own| may() && own.lock().is_empty()) }
+    // SAFETY: references live as long as a call that opens, closes, maps or unmaps.
+    unsafe { PROCESS.free(|process| may() && process.own.lock().is_empty()) }
 }
 
 impl OpenFile {
@@ -118,8 +126,10 @@ impl OpenFile {
     /// Closes an inherited descriptor in a forked child, unless its number stands for another file.
     pub fn close_inherited(self) {
         // Locked until it is closed.
-        let own = OWN.current().map(Mutex::lock);
-        if own.as_ref().is_some_and(|own| own.contains(&self.number)) {
+        let own = PROCESS.current().map(|process| process.own.lock());
+        if let Some(own) = &own
+            && own.contains(&self.number)
+        {
             return;
         }
         if self.kind == 0 {
@@ -143,7 +153,7 @@ pub struct Descriptor {
 impl Descriptor {
     /// The result of `open`, a file that others may also open.
     pub fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Descriptor> {
-        let mut own = own();
+        let mut own = process().own.lock();
         own.try_reserve(1).map_err(|_| error::no_memory(Errno::ENOMEM))?;
         let descriptor = Descriptor::new(open()?);
         own.push(descriptor.file.number);
@@ -176,10 +186,8 @@ impl Descriptor {
             self.file.close_inherited();
             return Ok(());
         }
-        let mut own = OWN.current().map(Mutex::lock);
-        if let Some(own) = &mut own {
-            own.retain(|&number| number != self.file.number);
-        }
+        let mut own = process().own.lock();
+        own.retain(|&number| number != self.file.number);
         // Not retried on EINTR, because Linux has released the number by then, and another thread may own it.
         nix::unistd::close(self.file.number)
     }
@@ -318,6 +326,8 @@ impl AddressRange {
 pub struct Page {
     /// Memory that C handles point into.
     pub handles: AddressRange,
+    /// Calls of C functions in progress. Below 0 in a child that a signal handler has forked inside of one.
+    pub calls: AtomicIsize,
     epoch: AtomicU64,
 }
 
@@ -391,6 +401,7 @@ fn clear_in_child() -> nix::Result<()> {
     extern "C" fn clear() {
         if let Some(page) = page() {
             page.epoch.store(0, Ordering::Release);
+            page.calls.store(0, Ordering::SeqCst);
             page.handles.set(0, 0);
         }
     }
