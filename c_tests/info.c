@@ -51,6 +51,32 @@ static void info_follows_the_life_of_a_pin(enum gpu_memory kind)
     gpu_free(&buffer);
 }
 
+/* A driver without persistent pins takes the mapping away, and the library asks it each time. gdrdrv 2.0 answers as
+   before. */
+static void info_after_a_free_is_the_drivers(void)
+{
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    gdr_t g = open_driver();
+    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    int persistent, major, minor;
+
+    CHECK_OK(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &persistent));
+    CHECK_OK(gdr_driver_get_version(g, &major, &minor));
+    map(g, handle, GPU_PAGE_SIZE);
+    gdr_mapping_type_t type = info_of(g, handle).mapping_type;
+    check_both_infos(g, handle, buffer.address, GPU_PAGE_SIZE, type);
+    gpu_free(&buffer);
+    if (!persistent && (major > 2 || minor >= 3))
+        type = GDR_MAPPING_TYPE_NONE;
+    for (int i = 0; i < 2; i++) {
+        gdr_info_v2_t info = info_of(g, handle);
+
+        CHECK_EQUAL(info.mapping_type, type);
+        CHECK_EQUAL(info.mapped, type != GDR_MAPPING_TYPE_NONE);
+    }
+    CHECK_OK(gdr_close(g));
+}
+
 /* A small unaligned pin is reported as the page around it, and a partly mapped pin as the whole of it. */
 static void info_reports_the_whole_pin(gdr_t g, CUdeviceptr address)
 {
@@ -94,6 +120,7 @@ int main(void)
     info_follows_the_life_of_a_pin(MEM_ALLOC);
     info_follows_the_life_of_a_pin(MEM_CREATE);
     info_reports_the_whole_pin(g, buffer.address);
+    info_after_a_free_is_the_drivers();
     the_old_symbol_writes_40_bytes(g, buffer.address);
     null_is_refused(g, buffer.address);
     CHECK_OK(gdr_close(g));
