@@ -7,37 +7,47 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::routines::{self, Routine};
+use crate::types::MappingType;
 
 /// One cache line. Aligned to two, because some CPUs prefetch the neighboring line with it.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Hot {
-    /// The copy routine for write-combining mappings.
-    routine: AtomicPtr<Routine>,
+    /// The copy routines by mapping type. Only that for write-combining mappings changes.
+    routines: [AtomicPtr<Routine>; 4],
     /// The process's page (see `sys::fork`).
     pub(crate) page: AtomicPtr<()>,
     /// True if mappings of two types are live (see `copy::mixed`).
     pub(crate) mixed: AtomicBool,
 }
 
+const fn pointer(routine: &'static Routine) -> AtomicPtr<Routine> {
+    AtomicPtr::new(ptr::from_ref(routine).cast_mut())
+}
+
 pub(crate) static HOT: Hot = Hot {
-    routine: AtomicPtr::new(ptr::from_ref(&FIRST).cast_mut()),
+    routines: [
+        pointer(&FIRST), // Of no type.
+        pointer(&FIRST),
+        pointer(&routines::CACHED),
+        pointer(&routines::DEVICE),
+    ],
     page: AtomicPtr::new(ptr::null_mut()),
     mixed: AtomicBool::new(false),
 };
 
 impl Hot {
-    /// The selected routine, which this CPU runs. The routines are constants, so no ordering is needed.
+    /// The routine for mappings of a type, which this CPU runs. The routines are constants, so no ordering is needed.
     #[inline(always)]
-    pub(crate) fn routine(&self) -> &'static Routine {
-        // SAFETY: made from a `&'static Routine`, here and in `set_routine`.
-        unsafe { &*self.routine.load(Ordering::Relaxed) }
+    pub(crate) fn routine(&self, kind: MappingType) -> &'static Routine {
+        // SAFETY: made from a `&'static Routine`, in `HOT` and in `set_routine`.
+        unsafe { &*self.routines[kind as usize].load(Ordering::Relaxed) }
     }
 
-    /// Selects a routine that this CPU runs.
+    /// Selects a routine that this CPU runs, for write-combining mappings.
     pub(crate) fn set_routine(&self, routine: &'static Routine) {
         let routine = ptr::from_ref(routine).cast_mut();
-        self.routine.store(routine, Ordering::Relaxed);
+        self.routines[MappingType::WriteCombining as usize].store(routine, Ordering::Relaxed);
     }
 }
 

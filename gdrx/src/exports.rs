@@ -56,7 +56,7 @@ pub unsafe extern "C" fn gdrx_read_many(map: *const gdrx_map, copies: *const gdr
         // SAFETY: contract of the header.
         let copies = unsafe { Copies::new(map, copies, n) }?;
         // SAFETY: as in `gdrx_write_many`, and writable.
-        unsafe { copy::read_many(copies.kind, n, |index| copies.read(index)) };
+        unsafe { copy::gather(copies.kind, n, |index| copies.read(index)) };
         Ok(())
     })
 }

@@ -108,12 +108,12 @@ echo "C library:"
 while read -r direction size limit function; do
     check "$direction $size" "$limit" "$function" "$work/counted" "$function" "$size"
 done <<END
-write 4 41 gdr_copy_to_mapping
-write 8 43 gdr_copy_to_mapping
-write 64 60 gdr_copy_to_mapping
+write 4 40 gdr_copy_to_mapping
+write 8 42 gdr_copy_to_mapping
+write 64 54 gdr_copy_to_mapping
 read 4 39 gdr_copy_from_mapping
 read 8 41 gdr_copy_from_mapping
-read 64 106 gdr_copy_from_mapping
+read 64 100 gdr_copy_from_mapping
 END
 
 echo "libgdrx; write and read are of 16 lines:"
@@ -122,8 +122,8 @@ while read -r access limit function; do
 done <<END
 store 8 counted_store
 load 8 counted_load
-write 841 gdrx_write_many
-read 1864 gdrx_read_many
+write 838 gdrx_write_many
+read 1861 gdrx_read_many
 END
 
 project=${CARGO_TARGET_DIR:-$PWD/target}/default_build
@@ -138,15 +138,15 @@ word_store 15
 word_load 15
 owned_word_store 15
 make_word_and_load 29
-slice_write_8 32
-slice_write_64 56
-slice_read_64 103
-buffer_write_64 79
-array_set 39
-batch_of_lines 656
+slice_write_8 33
+slice_write_64 54
+slice_read_64 100
+buffer_write_64 77
+array_set 40
+batch_of_lines 639
 batch_of_words 162
-gather_of_words 371
-gather_of_lines 1662
-ring_send 231
-ring_receive 679
+gather_of_words 370
+gather_of_lines 1661
+ring_send 227
+ring_receive 677
 END

@@ -6,12 +6,12 @@ pub mod mixed;
 use std::ffi::OsStr;
 
 use crate::hot::HOT;
-use crate::routines::{self, Item, Routine};
+use crate::routines::{self, Item};
 use crate::types::MappingType;
 
 use mixed::fence_if_mixed;
 
-// Most copies go through a write-combining mapping. They are inlined into the C functions, which then store little but
+// Copies are inlined into the C functions, which then store little but
 // return addresses. The CPU executes past SFENCE, but later stores, including those to the stack, queue behind it. Fewer
 // of them mean fewer stalls in bursts of small writes (docs/performance.md).
 
@@ -19,69 +19,29 @@ use mixed::fence_if_mixed;
 /// afterwards.
 ///
 /// # Safety
-/// `src` is readable and `dst` writable for `len` bytes; `dst` lies in a mapping of type `mapping_type`.
+/// `src` is readable and `dst` writable for `len` bytes; `dst` lies in a mapping of type `kind`.
 #[inline(always)]
-pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn to_mapping(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
-        if routines::write_word(dst, src, len) {
-            fence_if_mixed();
-        } else if mapping_type == MappingType::WriteCombining {
-            routines::write_wc(HOT.routine(), dst, src, len);
-            fence_if_mixed();
-        } else {
-            write_otherwise(mapping_type, dst, src, len);
+        if !routines::write_word(dst, src, len) {
+            routines::write(HOT.routine(kind), dst, src, len);
         }
     }
+    fence_if_mixed();
 }
 
 /// Copies `len` bytes from a mapping; they are no older than the call, and no older than what earlier
 /// calls of this thread returned.
 ///
 /// # Safety
-/// `src` is readable and `dst` writable for `len` bytes; `src` lies in a mapping of type `mapping_type`.
+/// `src` is readable and `dst` writable for `len` bytes; `src` lies in a mapping of type `kind`.
 #[inline(always)]
-pub unsafe fn from_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn from_mapping(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
-        if routines::read_word(dst, src, len) {
-            fence_if_mixed();
-        } else if mapping_type == MappingType::WriteCombining {
-            routines::read_wc(HOT.routine(), dst, src, len);
-            fence_if_mixed();
-        } else {
-            read_otherwise(mapping_type, dst, src, len);
-        }
-    }
-}
-
-/// Writes of more than a word through a mapping that is not write-combining.
-///
-/// # Safety
-/// The contract of [`to_mapping`].
-#[inline(never)]
-unsafe fn write_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function.
-    unsafe {
-        match mapping_type {
-            MappingType::Caching => routines::write_cached(dst, src, len),
-            _ => routines::write_device(dst, src, len),
-        }
-    }
-    fence_if_mixed();
-}
-
-/// Reads of more than a word through a mapping that is not write-combining.
-///
-/// # Safety
-/// The contract of [`from_mapping`].
-#[inline(never)]
-unsafe fn read_otherwise(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function.
-    unsafe {
-        match mapping_type {
-            MappingType::Caching => routines::read_cached(dst, src, len),
-            _ => routines::read_device(dst, src, len),
+        if !routines::read_word(dst, src, len) {
+            routines::read(HOT.routine(kind), dst, src, len);
         }
     }
     fence_if_mixed();
@@ -126,11 +86,11 @@ pub fn end_batch() {
 /// Copies `len` bytes to a mapping, as a part of a batch.
 ///
 /// # Safety
-/// The contract of [`to_mapping`], for a mapping that is not cached.
+/// The contract of [`to_mapping`].
 #[inline(always)]
 pub unsafe fn write_unfenced(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { routines::write_unfenced(routine_for(kind), dst, src, len) }
+    unsafe { routines::write_unfenced(HOT.routine(kind), dst, src, len) }
 }
 
 /// Writes a word by one store, as a part of a batch.
@@ -146,24 +106,24 @@ pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
 /// Copies `count` items from a mapping, between the fences of one read. See [`routines::gather`].
 ///
 /// # Safety
-/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `kind`, which is not cached. `item`
+/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `kind`. `item`
 /// returns the same `src` and `len` each time.
 #[inline(always)]
 pub unsafe fn gather(kind: MappingType, count: usize, item: impl FnMut(usize) -> Item) {
     // SAFETY: contract of this function.
-    unsafe { routines::gather(routine_for(kind), count, item) };
+    unsafe { routines::gather(HOT.routine(kind), count, item) };
     fence_if_mixed();
 }
 
 /// Copies words from a mapping to `values`, between the fences of one read. See [`routines::gather_words`].
 ///
 /// # Safety
-/// The words are naturally aligned ones of 1, 2, 4 or 8 bytes, in mappings of type `kind`, which is not cached.
+/// The words are naturally aligned ones of 1, 2, 4 or 8 bytes, in mappings of type `kind`.
 /// `values` is writable for their number.
 #[inline(always)]
 pub unsafe fn gather_words<T: Copy>(kind: MappingType, words: &[*const T], values: *mut T) {
     // SAFETY: contract of this function.
-    unsafe { routines::gather_words(routine_for(kind), words, values) };
+    unsafe { routines::gather_words(HOT.routine(kind), words, values) };
     fence_if_mixed();
 }
 
@@ -184,39 +144,10 @@ pub unsafe fn flush(src: *const u8) {
 /// Each item's `src` is readable for `len` bytes, and its `dst` in a mapping of type `kind`.
 #[inline(always)]
 pub unsafe fn write_many_unfenced(kind: MappingType, items: impl Iterator<Item = Item>) {
-    let routine = routine_for_any(kind);
+    let routine = HOT.routine(kind);
     for Item { dst, src, len } in items {
         // SAFETY: contract of this function.
         unsafe { routines::write_unfenced(routine, dst, src, len) };
-    }
-}
-
-/// [`gather`] for a mapping of any type.
-///
-/// # Safety
-/// The contract of [`gather`].
-#[inline(always)]
-pub unsafe fn read_many(kind: MappingType, count: usize, item: impl FnMut(usize) -> Item) {
-    // SAFETY: contract of this function.
-    unsafe { routines::gather(routine_for_any(kind), count, item) };
-    fence_if_mixed();
-}
-
-/// The routine for mappings of a type.
-#[inline(always)]
-fn routine_for_any(kind: MappingType) -> &'static Routine {
-    match kind {
-        MappingType::Caching => routines::for_cached_memory(),
-        kind => routine_for(kind),
-    }
-}
-
-/// The routine for mappings of a type other than cached.
-#[inline(always)]
-fn routine_for(kind: MappingType) -> &'static Routine {
-    match kind {
-        MappingType::Device => routines::for_device_memory(),
-        _ => HOT.routine(),
     }
 }
 
@@ -224,7 +155,7 @@ fn routine_for(kind: MappingType) -> &'static Routine {
 /// Returns the name of the one that they use.
 pub fn select_routine(request: Option<&OsStr>) -> &'static str {
     let routine = routines::find(request);
-    if HOT.routine().name() != routine.name() {
+    if HOT.routine(MappingType::WriteCombining).name() != routine.name() {
         HOT.set_routine(routine);
         log::debug!("copy routine for write-combined mappings: {}", routine.name());
     }

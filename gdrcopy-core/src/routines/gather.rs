@@ -31,7 +31,7 @@ struct Buffer(MaybeUninit<[u8; BUFFER]>);
 /// memory do not. `item` is called twice for each number.
 ///
 /// # Safety
-/// Each item's `dst` and `src` must be as for [`read_wc`](super::read_wc), and both calls of `item` must return the same
+/// Each item's `dst` and `src` must be as for [`read`](super::read), and both calls of `item` must return the same
 /// `src` and `len`. The CPU must run the routine.
 #[inline(always)]
 pub unsafe fn gather(routine: &Routine, count: usize, mut item: impl FnMut(usize) -> Item) {

@@ -13,7 +13,7 @@ use super::routine::{BlockFn, LINE};
 /// One load of `len` bytes, which is 1, 2, 4 or 8.
 ///
 /// # Safety
-/// The contract of [`super::read_wc`], and `src` must be aligned to `len`.
+/// The contract of [`super::read`], and `src` must be aligned to `len`.
 #[inline(always)]
 pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: `len` bytes are readable at `src`, which is aligned to `len`, and writable at `dst`: contract of
@@ -46,7 +46,7 @@ pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
 /// Copies by loads of aligned blocks of `BLOCK` bytes, a divisor of the line.
 ///
 /// # Safety
-/// The contract of [`super::read_wc`]. `copy_block` must copy `BLOCK` bytes.
+/// The contract of [`super::read`]. `copy_block` must copy `BLOCK` bytes.
 #[inline(always)]
 pub(super) unsafe fn by_line<const BLOCK: usize>(dst: *mut u8, src: *const u8, len: usize, copy_block: BlockFn) {
     let head = (src.addr().wrapping_neg() % LINE).min(len);

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! write_word, read_word  mod.rs        one access, for a mapping of any type
-//! write_wc, read_wc, …   mod.rs        everything else
+//! write, read            mod.rs        everything else
 //! Routine                arch/, portable.rs    one instruction set each; select.rs finds the best one
 //! gather                 gather.rs     many reads at once, by the loads of a routine
 //! by_line                stores.rs, loads.rs   the cut into aligned pieces that routines share
@@ -53,14 +53,13 @@ use arch::fence;
 pub use fence::{after_read, after_write, before_read, before_write};
 #[cfg(gdrapi_loom)]
 use loom as access;
-use routine::CopyFn;
 
 /// Copies a naturally aligned word of 1, 2, 4 or 8 bytes to a mapping of any type, by one store.
 ///
 /// Returns false, with nothing done, if the copy is no such word.
 ///
 /// # Safety
-/// The contract of [`write_wc`].
+/// The contract of [`write`].
 #[inline(always)]
 pub unsafe fn write_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let is_word = is_word(dst.addr(), len);
@@ -79,7 +78,7 @@ pub unsafe fn write_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
 /// Returns false, with nothing done, if the copy is no such word.
 ///
 /// # Safety
-/// The contract of [`read_wc`].
+/// The contract of [`read`].
 #[inline(always)]
 pub unsafe fn read_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let is_word = is_word(src.addr(), len);
@@ -100,80 +99,38 @@ fn is_word(addr: usize, len: usize) -> bool {
     low < 8 && (addr | len) & low == 0
 }
 
-/// Copies `len` bytes of host memory to a write-combining mapping.
+/// Copies `len` bytes of host memory to a mapping, between the fences of a write.
 ///
 /// # Safety
 /// `src` must be readable and `dst` a mapping writable for `len` bytes, and the two must not
-/// overlap. The CPU must run the routine, and [`best`], [`find`] and [`supported`] return no other.
+/// overlap. The routine must suit the mapping's type. The CPU must run it, and [`best`], [`find`] and [`supported`]
+/// return no other.
 #[inline(always)]
-pub unsafe fn write_wc(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn write(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
+    fence::before_write();
     // SAFETY: contract of this function.
-    unsafe { write(routine.write, dst, src, len) }
+    unsafe { (routine.write)(dst, src, len) }
+    fence::after_write();
 }
 
-/// Copies `len` bytes of a write-combining mapping to host memory.
+/// Copies `len` bytes of a mapping to host memory, between the fences of a read.
 ///
 /// # Safety
 /// `dst` must be writable for `len` bytes, and `src` a mapping readable in all the 64-byte lines
-/// that its `len` bytes touch. The two must not overlap. The CPU must run the routine.
+/// that its `len` bytes touch. The two must not overlap. The routine must suit the mapping's type, and the CPU run it.
 #[inline(always)]
-pub unsafe fn read_wc(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn read(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
+    fence::before_read();
     // SAFETY: contract of this function.
-    unsafe { read(routine.read, dst, src, len) }
+    unsafe { (routine.read)(dst, src, len) }
+    fence::after_read();
 }
 
-/// Copies `len` bytes of host memory to a cached mapping.
-///
-/// # Safety
-/// The contract of [`write_wc`].
-#[inline]
-pub unsafe fn write_cached(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function.
-    unsafe { write(memcpy, dst, src, len) }
-}
-
-/// Copies `len` bytes of a cached mapping to host memory.
-///
-/// # Safety
-/// The contract of [`read_wc`].
-#[inline]
-pub unsafe fn read_cached(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function.
-    unsafe { read(memcpy, dst, src, len) }
-}
-
-/// Copies `len` bytes of host memory to a mapping of device memory type, by naturally aligned
-/// stores of at most 8 bytes.
-///
-/// # Safety
-/// The contract of [`write_wc`].
-#[inline]
-pub unsafe fn write_device(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function.
-    unsafe { write(portable::write, dst, src, len) }
-}
-
-/// Copies `len` bytes of a mapping of device memory type to host memory, by naturally aligned
-/// loads of at most 8 bytes.
-///
-/// # Safety
-/// The contract of [`read_wc`].
-#[inline]
-pub unsafe fn read_device(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function.
-    unsafe { read(portable::read, dst, src, len) }
-}
-
-/// The routine for mappings of device memory type, which takes accesses of at most 8 bytes.
-pub fn for_device_memory() -> &'static Routine {
-    &portable::ROUTINE
-}
+/// The routine for mappings of device memory type, by naturally aligned accesses of at most 8 bytes.
+pub static DEVICE: Routine = portable::ROUTINE;
 
 /// The routine for cached mappings.
-pub fn for_cached_memory() -> &'static Routine {
-    static CACHED: Routine = Routine { name: "memcpy", write: memcpy, read: memcpy, blocks: None };
-    &CACHED
-}
+pub static CACHED: Routine = Routine { name: "memcpy", write: memcpy, read: memcpy, blocks: None };
 
 /// Writes a word by one store, between the fences of a write.
 ///
@@ -213,7 +170,7 @@ pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
 /// Copies `len` bytes of host memory to a mapping. [`before_write`] and [`after_write`] order it.
 ///
 /// # Safety
-/// The contract of [`write_wc`].
+/// The contract of [`write`].
 #[inline(always)]
 pub unsafe fn write_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function; a word is aligned to `len` (`is_word`).
@@ -231,30 +188,6 @@ pub unsafe fn write_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, le
 #[inline]
 pub fn full_fence() {
     fence::full();
-}
-
-/// Writes by `copy`, between the fences of a write.
-///
-/// # Safety
-/// The contract of [`write_wc`]; `copy` must be sound for the ranges.
-#[inline(always)]
-unsafe fn write(copy: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
-    fence::before_write();
-    // SAFETY: contract of this function.
-    unsafe { copy(dst, src, len) }
-    fence::after_write();
-}
-
-/// Reads by `copy`, between the fences of a read.
-///
-/// # Safety
-/// The contract of [`read_wc`]; `copy` must be sound for the ranges.
-#[inline(always)]
-unsafe fn read(copy: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
-    fence::before_read();
-    // SAFETY: contract of this function.
-    unsafe { copy(dst, src, len) }
-    fence::after_read();
 }
 
 /// The C library's memcpy.

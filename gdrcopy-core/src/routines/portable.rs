@@ -4,19 +4,19 @@
 use super::routine::{Blocks, Routine};
 use super::{loads, stores};
 
-pub(super) static ROUTINE: Routine = Routine { name: "portable", write, read, blocks: Some(BLOCKS) };
+pub(super) const ROUTINE: Routine = Routine { name: "portable", write, read, blocks: Some(BLOCKS) };
 
 pub(super) const BLOCKS: Blocks = Blocks { size: size_of::<u64>(), load: load_blocks };
 
 /// # Safety
-/// The contract of [`super::write_wc`].
+/// The contract of [`super::write`].
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { stores::by_line::<u64, u64>(dst, src, len, stores::line::<u64>) }
 }
 
 /// # Safety
-/// The contract of [`super::read_wc`].
+/// The contract of [`super::read`].
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { loads::by_line::<8>(dst, src, len, loads::word::<u64>) }

@@ -6,7 +6,7 @@ pub(super) const LINE: usize = 64;
 /// Copies `len` bytes from `src` to `dst`.
 ///
 /// # Safety
-/// The contract of [`write_wc`](super::write_wc) or [`read_wc`](super::read_wc), and the CPU must have the
+/// The contract of [`write`](super::write) or [`read`](super::read), and the CPU must have the
 /// instructions.
 pub(crate) type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, len: usize);
 
@@ -49,7 +49,7 @@ pub(super) type LoadBlocksFn = unsafe fn(buffer: *mut u8, blocks: &[*const u8]);
 pub struct Item {
     /// Writable for `len` bytes.
     pub dst: *mut u8,
-    /// Readable for `len` bytes; a mapping as for [`read_wc`](super::read_wc).
+    /// Readable for `len` bytes; a mapping as for [`read`](super::read).
     pub src: *const u8,
     /// Bytes.
     pub len: usize,

@@ -10,7 +10,7 @@ use super::routine::{BlockFn, LINE};
 /// One store of `len` bytes, which is 1, 2, 4 or 8.
 ///
 /// # Safety
-/// The contract of [`super::write_wc`], and `dst` must be aligned to `len`.
+/// The contract of [`super::write`], and `dst` must be aligned to `len`.
 #[inline(always)]
 pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: `len` bytes are readable at `src` and writable at `dst`, which is aligned to `len`: contract of
@@ -56,7 +56,7 @@ pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
 /// `H` is the word size between 8 bytes and `W`, or `W` itself if there is none.
 ///
 /// # Safety
-/// The contract of [`super::write_wc`]. `store_line` must copy a line.
+/// The contract of [`super::write`]. `store_line` must copy a line.
 #[inline(always)]
 pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, store_line: BlockFn) {
     let mut rest = Rest { dst, src, len };

@@ -1,4 +1,4 @@
-//! The subjects of the tests, which are all routines of this CPU, and the public copies of the other
+//! The subjects of the tests, which are all routines of this CPU, and those of the other
 //! mapping types. Words go first through the functions for words, as the library's callers do it.
 
 use crate::routines::{self, Routine};
@@ -19,40 +19,40 @@ impl Subject {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Subject::Routine(routine) => routine.name(),
-            Subject::Cached => "write_cached, read_cached",
-            Subject::Device => "write_device, read_device",
+            Subject::Cached => "cached",
+            Subject::Device => "device",
+        }
+    }
+
+    fn routine(self) -> &'static Routine {
+        match self {
+            Subject::Routine(routine) => routine,
+            Subject::Cached => &routines::CACHED,
+            Subject::Device => &routines::DEVICE,
         }
     }
 
     /// # Safety
-    /// The contract of [`routines::write_wc`].
+    /// The contract of [`routines::write`].
     pub(crate) unsafe fn write(self, dst: *mut u8, src: *const u8, len: usize) {
         // SAFETY: contract of this function; the routines came from `routines::supported`.
         unsafe {
             if routines::write_word(dst, src, len) {
                 return;
             }
-            match self {
-                Subject::Routine(routine) => routines::write_wc(routine, dst, src, len),
-                Subject::Cached => routines::write_cached(dst, src, len),
-                Subject::Device => routines::write_device(dst, src, len),
-            }
+            routines::write(self.routine(), dst, src, len);
         }
     }
 
     /// # Safety
-    /// The contract of [`routines::read_wc`].
+    /// The contract of [`routines::read`].
     pub(crate) unsafe fn read(self, dst: *mut u8, src: *const u8, len: usize) {
         // SAFETY: contract of this function; the routines came from `routines::supported`.
         unsafe {
             if routines::read_word(dst, src, len) {
                 return;
             }
-            match self {
-                Subject::Routine(routine) => routines::read_wc(routine, dst, src, len),
-                Subject::Cached => routines::read_cached(dst, src, len),
-                Subject::Device => routines::read_device(dst, src, len),
-            }
+            routines::read(self.routine(), dst, src, len);
         }
     }
 }

@@ -11,7 +11,7 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
 }
 
 /// # Safety
-/// The contract of `write_wc`.
+/// The contract of `write`.
 unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { stores::by_line::<u32, u32>(dst, src, len, stores::line::<u32>) }

@@ -14,14 +14,14 @@ use crate::routines::{loads, stores};
 pub(super) const BLOCKS: Blocks = Blocks { size: LINE, load: load_blocks };
 
 /// # Safety
-/// Needs LS64; the ranges are as for `write_wc`.
+/// Needs LS64; the ranges are as for `write`.
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { stores::by_line::<uint8x16_t, uint8x16_t>(dst, src, len, store_line) }
 }
 
 /// # Safety
-/// Needs LS64; the ranges are as for `read_wc`.
+/// Needs LS64; the ranges are as for `read`.
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { loads::by_line::<LINE>(dst, src, len, load_line) }

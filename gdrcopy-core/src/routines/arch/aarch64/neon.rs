@@ -9,14 +9,14 @@ use crate::routines::{loads, stores};
 pub(super) const BLOCKS: Blocks = Blocks { size: LINE, load: load_blocks };
 
 /// # Safety
-/// The contract of `write_wc`.
+/// The contract of `write`.
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { stores::by_line::<uint8x16_t, uint8x16_t>(dst, src, len, copy_line) }
 }
 
 /// # Safety
-/// The contract of `read_wc`.
+/// The contract of `read`.
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { loads::by_line::<LINE>(dst, src, len, copy_line) }

@@ -14,7 +14,7 @@ const BLOCK: usize = size_of::<__m256i>();
 pub(super) const BLOCKS: Blocks = Blocks { size: BLOCK, load: load_blocks };
 
 /// # Safety
-/// Needs AVX2; the ranges are as for `write_wc`.
+/// Needs AVX2; the ranges are as for `write`.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -31,7 +31,7 @@ unsafe fn store_line(dst: *mut u8, src: *const u8) {
 }
 
 /// # Safety
-/// Needs AVX2; the ranges are as for `read_wc`.
+/// Needs AVX2; the ranges are as for `read`.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.

@@ -14,7 +14,7 @@ use crate::routines::routine::{Blocks, LINE};
 use crate::routines::{loads, stores};
 
 /// # Safety
-/// Needs AVX-512 F and BW; the ranges are as for `write_wc`.
+/// Needs AVX-512 F and BW; the ranges are as for `write`.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -42,7 +42,7 @@ const BATCH: usize = 16;
 /// it, because its stores may complete after the call.
 ///
 /// # Safety
-/// Needs AVX-512 F and BW; the ranges are as for `read_wc`.
+/// Needs AVX-512 F and BW; the ranges are as for `read`.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     let head = (src.addr().wrapping_neg() % LINE).min(len);
@@ -122,7 +122,7 @@ unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
 /// Copies the `len` bytes at `src`, all of one line.
 ///
 /// # Safety
-/// Needs AVX-512 F and BW; the ranges are as for `read_wc`.
+/// Needs AVX-512 F and BW; the ranges are as for `read`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn copy_part(dst: *mut u8, src: *const u8, len: usize) {

@@ -14,7 +14,7 @@ const BLOCK: usize = size_of::<__m128i>();
 pub(super) const BLOCKS: Blocks = Blocks { size: BLOCK, load: load_blocks };
 
 /// # Safety
-/// Needs SSE4.1; the ranges are as for `write_wc`.
+/// Needs SSE4.1; the ranges are as for `write`.
 #[target_feature(enable = "sse4.1")]
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
@@ -22,7 +22,7 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// Needs SSE4.1; the ranges are as for `read_wc`.
+/// Needs SSE4.1; the ranges are as for `read`.
 #[target_feature(enable = "sse4.1")]
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
