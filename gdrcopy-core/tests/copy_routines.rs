@@ -17,6 +17,9 @@ mod gather;
 #[cfg(target_arch = "x86_64")]
 #[path = "copy_routines/masked.rs"]
 mod masked;
+#[cfg(target_arch = "x86_64")]
+#[path = "copy_routines/steps.rs"]
+mod steps;
 #[path = "copy_routines/subject.rs"]
 mod subject;
 #[cfg(target_arch = "x86_64")]

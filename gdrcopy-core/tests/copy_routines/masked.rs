@@ -11,9 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libc::{SIGTRAP, greg_t, siginfo_t, ucontext_t};
 
 use crate::edges::{LonePage, PAGE};
-use crate::fences::single_step;
+use crate::steps::{Handled, single_step};
 use crate::subject::Subject;
-use crate::trace::Handled;
 
 /// The size of the smallest pages.
 const SMALLEST_PAGE: usize = 4096;

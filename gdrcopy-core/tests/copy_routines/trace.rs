@@ -4,7 +4,6 @@
 //! page for one instruction by the trap flag, then records what changed and closes it again.
 
 use std::ffi::{c_int, c_void};
-use std::mem;
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -14,6 +13,7 @@ use libc::{PROT_NONE, PROT_READ, PROT_WRITE, SIGSEGV, SIGTRAP, siginfo_t, uconte
 use crate::bytes;
 use crate::edges::{LonePage, PAGE};
 use crate::routines::{self, Item, Routine};
+use crate::steps::Handled;
 use crate::subject::Subject;
 
 const LINE: usize = 64;
@@ -78,7 +78,7 @@ impl Trace {
     }
 }
 
-pub(crate) unsafe fn protect(page: *mut u8, rights: c_int) {
+unsafe fn protect(page: *mut u8, rights: c_int) {
     // SAFETY: the caller passes its own page.
     let result = unsafe { libc::mprotect(page.cast(), PAGE, rights) };
     assert_eq!(result, 0, "mprotect");
@@ -106,32 +106,6 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
         trace.note_stores();
         protect(trace.page, PROT_NONE);
         (*context.cast::<ucontext_t>()).uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP_FLAG;
-    }
-}
-
-pub(crate) type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
-
-/// A signal that has a handler until this is dropped, and what was in force before.
-pub(crate) struct Handled(c_int, libc::sigaction);
-
-impl Handled {
-    pub(crate) fn by(signal: c_int, handler: Handler) -> Handled {
-        // SAFETY: a zeroed sigaction is a valid one, and the handler has the form of SA_SIGINFO.
-        unsafe {
-            let mut action: libc::sigaction = mem::zeroed();
-            action.sa_sigaction = handler as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO;
-            let mut before = mem::zeroed();
-            assert_eq!(libc::sigaction(signal, &action, &mut before), 0, "sigaction");
-            Handled(signal, before)
-        }
-    }
-}
-
-impl Drop for Handled {
-    fn drop(&mut self) {
-        // SAFETY: the action is the one that sigaction returned.
-        unsafe { libc::sigaction(self.0, &self.1, ptr::null_mut()) };
     }
 }
 

@@ -9,6 +9,8 @@ mod contexts;
 #[path = "../../../tests/emulated/cuda.rs"]
 mod cuda;
 mod dma_buf;
+#[cfg(target_arch = "x86_64")]
+mod fences;
 mod freshness;
 mod gates;
 #[allow(dead_code, reason = "the examples call the rest")]
@@ -19,6 +21,9 @@ mod owned;
 mod ownership;
 mod pin_cache;
 mod pool;
+#[cfg(target_arch = "x86_64")]
+#[path = "../../../gdrcopy-core/tests/copy_routines/steps.rs"]
+mod steps;
 
 use std::process::Command;
 
@@ -91,6 +96,18 @@ fn dma_buf_of_a_pin() {
     ] {
         under_gdremu(options, "dma_buf::refused", error);
     }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn fences_under_gdremu() {
+    let (gdrapi, archive) = (built::built("libgdrapi.so"), built::built("libgdrx.a"));
+    let gdrx = archive.with_file_name("libgdrx_of_tests.so");
+    let mut linker = Command::new("cc");
+    linker.args(["-shared", "-Wl,--whole-archive"]).arg(&archive).args(["-Wl,--no-whole-archive", "-lgcc_s", "-ldl"]);
+    let status = linker.arg("-o").arg(&gdrx).status().expect("a C compiler");
+    assert!(status.success(), "{linker:?}");
+    under_gdremu("", "fences::", &format!("{}:{}", gdrapi.display(), gdrx.display()));
 }
 
 #[test]

@@ -1,0 +1,112 @@
+//! Every write of the crate and of both C libraries ends with a fence, and every read begins with one.
+
+use std::ffi::{c_int, c_ulong, c_void};
+use std::ptr;
+
+use gdrcopy::{Mapped, Words};
+use libloading::Library;
+
+use crate::access::mapped;
+use crate::cuda::Cuda;
+use crate::ownership::PAGE;
+use crate::steps::{assert_read_is_fenced, assert_write_is_fenced, stepped};
+
+const LEN: usize = 200;
+
+#[test]
+#[ignore = "fences_under_gdremu runs it"]
+fn accesses_of_the_crate_are_fenced() {
+    let (mapping, _) = mapped(&Cuda::new(), PAGE);
+    let pages = mapping.as_mut_ptr();
+    let write = |what: &str, work: &dyn Fn()| assert_write_is_fenced(what, &stepped(what, pages, PAGE, work));
+    let bytes = [1; LEN];
+    let slice = mapping.slice(64..64 + LEN).expect("inside");
+    let word = mapping.word::<u32>(8).expect("aligned");
+    let array = mapping.array::<u64>(64, 16).expect("aligned");
+    write("write", &|| mapping.write(3, &bytes).expect("inside"));
+    write("fill", &|| slice.fill(7).expect("inside"));
+    write("store", &|| word.store(5));
+    write("scatter", &|| array.scatter(&[1, 5, 9], &[1, 2, 3]).expect("inside"));
+    write("batch", &|| {
+        let mut batch = mapping.batch().expect("this process");
+        batch.write(100, &bytes).expect("inside");
+        batch.store(word, 6);
+        batch.commit();
+    });
+    write("batch that is dropped", &|| {
+        let mut batch = mapping.batch().expect("this process");
+        batch.store(word, 7);
+    });
+
+    let words: Words<'_, u32> = [word].into_iter().collect();
+    let read = |what: &str, work: &mut dyn FnMut()| assert_read_is_fenced(what, &stepped(what, pages, PAGE, work));
+    let mut seen = [0; LEN];
+    read("read", &mut || mapping.read(3, &mut seen).expect("inside"));
+    read("load", &mut || assert_eq!(word.load(), 7));
+    read("load_all", &mut || words.load_all(&mut [0]));
+    read("gather", &mut || array.gather(&[1, 5], &mut [0; 2]).expect("inside"));
+    read("read_many", &mut || mapping.read_many(&mut [(3, &mut seen), (300, &mut [0; 9])]).expect("inside"));
+}
+
+/// `struct gdrx_map`.
+type Map = [u64; 6];
+
+/// `struct gdrx_copy`.
+#[repr(C)]
+struct Copy {
+    offset: usize,
+    host: *mut u8,
+    size: usize,
+}
+
+#[test]
+#[ignore = "fences_under_gdremu runs it"]
+fn copies_of_the_c_libraries_are_fenced() {
+    let files = std::env::var("OUTCOME_OF_TEST").expect("the libraries");
+    let (gdrapi, gdrx) = files.split_once(':').expect("two");
+    let address = Cuda::new().alloc(2 * PAGE).next_multiple_of(PAGE as u64);
+    // SAFETY: the types are those of the headers, the arguments what these ask for, and the libraries stay loaded.
+    unsafe {
+        let [gdrapi, gdrx] = [gdrapi, gdrx].map(|file| Box::leak(Box::new(Library::new(file).expect("a library"))));
+        let open: extern "C" fn() -> usize = *gdrapi.get("gdr_open").expect("exported");
+        let pin: extern "C" fn(usize, c_ulong, usize, u64, u32, *mut c_ulong) -> c_int =
+            *gdrapi.get("gdr_pin_buffer").expect("exported");
+        let map: extern "C" fn(usize, c_ulong, *mut *mut u8, usize) -> c_int =
+            *gdrapi.get("gdr_map").expect("exported");
+        let close: extern "C" fn(usize) -> c_int = *gdrapi.get("gdr_close").expect("exported");
+        let write: extern "C" fn(c_ulong, *mut u8, *const u8, usize) -> c_int =
+            *gdrapi.get("gdr_copy_to_mapping").expect("exported");
+        let read: extern "C" fn(c_ulong, *mut u8, *const u8, usize) -> c_int =
+            *gdrapi.get("gdr_copy_from_mapping").expect("exported");
+        let attach: extern "C" fn(*mut Map, u32, u64, *mut c_void, usize) -> c_int =
+            *gdrx.get("gdrx_attach_mapping").expect("exported");
+        let write_many: extern "C" fn(*const Map, *const Copy, usize) -> c_int =
+            *gdrx.get("gdrx_write_many").expect("exported");
+        let read_many: extern "C" fn(*const Map, *const Copy, usize) -> c_int =
+            *gdrx.get("gdrx_read_many").expect("exported");
+
+        let g = open();
+        let (mut handle, mut pages, mut attached) = (0, ptr::null_mut(), Map::default());
+        assert_eq!(pin(g, address, PAGE, 0, 0, &mut handle), 0);
+        assert_eq!(map(g, handle, &mut pages, PAGE), 0);
+        assert_eq!(attach(&mut attached, 1, PAGE as u64, pages.cast(), PAGE), 0);
+        let mut host = [0_u8; LEN];
+        let host = host.as_mut_ptr();
+        for size in [8, LEN] {
+            for offset in [64, 67] {
+                let copies = [Copy { offset, host, size }, Copy { offset: offset + 512, host, size }];
+                let what = format!("{size} bytes at {offset}");
+                let at = pages.add(offset);
+                let write_one = || assert_eq!(write(handle, at, host, size), 0);
+                assert_write_is_fenced(&what, &stepped(&what, pages, PAGE, write_one));
+                let read_one = || assert_eq!(read(handle, host, at, size), 0);
+                assert_read_is_fenced(&what, &stepped(&what, pages, PAGE, read_one));
+                let write_all = || assert_eq!(write_many(&attached, copies.as_ptr(), 2), 0);
+                assert_write_is_fenced(&what, &stepped(&what, pages, PAGE, write_all));
+                let read_all = || assert_eq!(read_many(&attached, copies.as_ptr(), 2), 0);
+                assert_read_is_fenced(&what, &stepped(&what, pages, PAGE, read_all));
+            }
+        }
+        assert_eq!(close(g), 0);
+    }
+}
