@@ -85,7 +85,7 @@ fn find_buffer(g: usize, handle: usize) -> Result<Handle<PinEntry>> {
     }
 }
 
-/// What is wrong with a pin of another `gdr_t` than `g`, or with `g`.
+/// Fails, if the pin is of another `gdr_t` than `g`.
 fn check_gdr(buffer: &PinEntry, g: usize) -> Result<()> {
     if let Err(foreign) = buffer.check_gdr(g) {
         handles::check_gdr(g)?;

@@ -5,7 +5,7 @@
 //! read (`slots`).
 //!
 //! A slot points to a [`Holder`], which owns the object. Holders are reused at once, so the object in them is
-//! stored with its handle: that way a stale handle is detected, and one of the other kind.
+//! stored with its handle. That detects a stale handle, and one of the other kind.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::objects::{Holder, Kind};
 use crate::slots::{Arena, Slot, state};
 
-/// Whether there is a slot of this process at this address.
+/// Returns whether there is a slot of this process at this address.
 #[inline(always)]
 fn is_slot(handle: usize) -> bool {
     let in_range = fork::page().is_some_and(|page| page.handles.contains(handle));

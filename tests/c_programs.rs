@@ -141,7 +141,8 @@ impl Runner {
     /// Builds everything, or takes it from the directory that `make gpu-bundle` filled.
     fn prepare() -> Result<Runner, String> {
         let root = match env::var_os("GDRCOPY_TEST_BUNDLE") {
-            None => PathBuf::from(env!("CARGO_MANIFEST_DIR")),
+            // At run time, because a copied tree may have this program of the original one.
+            None => PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into())),
             // On another machine than it was built on.
             Some(_) => env::current_dir().map_err(|error| error.to_string())?,
         };

@@ -27,7 +27,7 @@ const fn pointer(routine: &'static Routine) -> AtomicPtr<Routine> {
 
 pub(crate) static HOT: Hot = Hot {
     routines: [
-        pointer(&FIRST), // Of no type.
+        pointer(&FIRST), // No type has this number.
         pointer(&FIRST),
         pointer(&routines::CACHED),
         pointer(&routines::DEVICE),

@@ -1,4 +1,4 @@
-//! What a pin and its mapping share: the driver's pin, and whether it is mapped.
+//! The state that a pin and its mapping share, which is the driver's pin, and whether it is mapped.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! test.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -33,7 +33,8 @@ fn build(what: &[&str]) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet"]).args(what);
     cargo.args(["--profile", profile.filter(|&name| name != "debug").unwrap_or("dev")]);
-    cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")));
+    // At run time, because a copied tree may have this program of the original one.
+    cargo.current_dir(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into()));
     assert!(cargo.status().expect("cargo starts").success(), "{cargo:?}");
     directory.to_owned()
 }

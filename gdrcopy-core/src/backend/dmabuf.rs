@@ -129,18 +129,30 @@ fn is_coherent(driver: &Driver, device: Device) -> Result<bool> {
 
 /// Exports the pages from `va` on.
 fn export_pages(driver: &Driver, place: &Place, va: u64, len: usize, over_pcie: bool) -> Result<OwnedFd> {
-    let fd = driver.export(place, va, len, over_pcie).map_err(|error| descriptors_used_up().unwrap_or(error))?;
+    let fd = match driver.export(place, va, len, over_pcie) {
+        Ok(fd) => fd,
+        Err(error) => {
+            check_descriptors()?;
+            return Err(error);
+        }
+    };
     // Some drivers set this flag, others do not.
     fcntl(&fd, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(Error::no_descriptor)?;
     Ok(fd)
 }
 
-/// The error if the process has no descriptor left, which CUDA does not report. Opens one to find out.
-fn descriptors_used_up() -> Option<Error> {
-    match open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()) {
-        Err(errno @ (Errno::EMFILE | Errno::ENFILE)) => Some(Error::no_descriptor(errno)),
-        _ => None,
+/// Fails if the process has fewer than two descriptors left, which CUDA does not report. An export may need two. Opens
+/// them to find out.
+fn check_descriptors() -> Result<()> {
+    let mut kept = [None, None];
+    for descriptor in &mut kept {
+        match open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()) {
+            Ok(fd) => *descriptor = Some(fd),
+            Err(errno @ (Errno::EMFILE | Errno::ENFILE)) => return Err(Error::no_descriptor(errno)),
+            Err(_) => return Ok(()),
+        }
     }
+    Ok(())
 }
 
 impl Source for DmaBuf {
@@ -235,5 +247,35 @@ impl SourcePin for DmaBufPin {
     fn unpin(&self) -> Result<()> {
         // Closing the descriptor unpins the memory.
         self.fd.owner().check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use nix::sys::resource::{Resource, setrlimit};
+
+    use super::*;
+    use crate::sys::fork::tests::in_child;
+
+    /// The errno of the check in a child that can open N more files.
+    fn check_with(left: u64) -> i32 {
+        in_child(|| {
+            let Ok(free) = nix::unistd::dup(std::io::stderr()) else {
+                return 255;
+            };
+            let number = free.as_raw_fd() as u64;
+            drop(free);
+            let limit = number + left;
+            setrlimit(Resource::RLIMIT_NOFILE, limit, limit).expect("lower than before");
+            check_descriptors().map_or_else(|error| error.errno(), |()| 0)
+        })
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no fork")]
+    fn fewer_than_two_descriptors_are_too_few() {
+        assert_eq!([0, 1, 2].map(check_with), [libc::EMFILE, libc::EMFILE, 0]);
     }
 }

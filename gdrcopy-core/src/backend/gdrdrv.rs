@@ -33,7 +33,7 @@ pub struct Gdrdrv {
 /// The state that the pins of one open share.
 #[derive(Debug)]
 struct Connection {
-    /// Closed when the last pin is gone, too.
+    /// Stays open as long as one of the pins.
     file: DeviceFile,
     version: Version,
     /// Answers to GET_ATTR for [`Attribute::UsePersistentMapping`] and

@@ -77,7 +77,7 @@ pub struct OpenFile {
     pub special: u64,
 }
 
-/// What this crate knows of a process.
+/// The state of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
     /// The numbers at which it has opened the driver itself. They may equal inherited ones that were closed, and
@@ -93,7 +93,7 @@ pub(crate) fn process() -> &'static Process {
     PROCESS.get(|_| Process::default())
 }
 
-/// Frees what this crate knows of the process, when the library is unloaded.
+/// Frees the state of the process, when the library is unloaded.
 ///
 /// # Safety
 /// Where `may` returns true, no mapping is live, and no other thread opens, closes, maps or unmaps.

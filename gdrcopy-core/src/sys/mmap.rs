@@ -226,7 +226,7 @@ mod tests {
     /// A page of a new file, mapped.
     fn mapped_page() -> (usize, Region) {
         let page = crate::sys::fork::page_size();
-        (page, Region::map(&memory(page), 0, page).expect("a page can be mapped"))
+        (page, Region::map(memory(page), 0, page).expect("a page can be mapped"))
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
     fn lengths_beyond_the_address_space_are_out_of_memory() {
         let page = crate::sys::fork::page_size();
         let len = usize::MAX - page + 1;
-        let error = Region::map(&memory(page), 0, len).expect_err("no such room");
+        let error = Region::map(memory(page), 0, len).expect_err("no such room");
         assert_eq!(error.errno(), libc::ENOMEM);
     }
 }
