@@ -141,7 +141,7 @@ impl Runner {
     /// Builds everything, or takes it from the directory that `make gpu-bundle` filled.
     fn prepare() -> Result<Runner, String> {
         let root = match env::var_os("GDRCOPY_TEST_BUNDLE") {
-            // At run time, because a copied tree may have this program of the original one.
+            // At run time, because a tree that was copied has this program from elsewhere.
             None => PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into())),
             // On another machine than it was built on.
             Some(_) => env::current_dir().map_err(|error| error.to_string())?,

@@ -33,7 +33,7 @@ fn build(what: &[&str]) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet"]).args(what);
     cargo.args(["--profile", profile.filter(|&name| name != "debug").unwrap_or("dev")]);
-    // At run time, because a copied tree may have this program of the original one.
+    // At run time, because a tree that was copied has this program from elsewhere.
     cargo.current_dir(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into()));
     assert!(cargo.status().expect("cargo starts").success(), "{cargo:?}");
     directory.to_owned()
