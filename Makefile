@@ -75,7 +75,7 @@ libraries := $(shared) $(preload) $(gdrx)
 links := libgdrapi.so.$(major) libgdrapi.so libgdrx.so.$(gdrx_major) libgdrx.so
 archives := libgdrapi.a libgdrx.a
 headers := gdrapi.h gdrconfig.h gdrx.h $(notdir $(wildcard include/gdrx.hpp))
-tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor ps trace suspend resume)
+tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor ps trace checkpoint suspend resume)
 
 # The functions of the C libraries. A static library is one object with these global symbols only, so that it can be
 # linked beside other Rust archives. It has no COMDAT groups, because the linker keeps one of each, and its symbols
@@ -151,7 +151,7 @@ tests: packages_of_ci lib emulator tools $(watched) ## Runs all Rust tests, and 
 
 interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed trees, crates, examples, the wheel, and counts instructions; makes the bundle for GPUs.
 	scripts/ci/check-version.sh
-	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) build/tools/lib/gdrcopy/libgdrcopy_trace.so
+	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) $(addprefix build/tools/lib/gdrcopy/,libgdrcopy_trace.so libgdrcopy_checkpoint.so)
 	scripts/ci/check-abi.sh $(addprefix build/lib/,$(shared) $(gdrx))
 	scripts/ci/check-build.sh
 	scripts/ci/check-install.sh
@@ -264,14 +264,27 @@ host = $(shell $${RUSTC:-rustc} --version --verbose | sed -n 's/^host: //p')
 run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run --quiet \
 	$(if $(filter-out $(host),$(CARGO_BUILD_TARGET)),,--release)
 
-# tracer DIRECTORY: what `gdrcopy trace` preloads, an object for each name of libgdrapi.
+# tracer DIRECTORY: what `gdrcopy trace` preloads, an object for each name of libgdrapi; and what `gdrcopy checkpoint` does.
 define tracer
 	$(CARGO) build --release --package gdrcopy-trace
 	@mkdir -p $(1)
 	@install -m 0755 "$(built)/libgdrcopy_trace.so" $(1)
 	@$(STRIP) --strip-unneeded $(1)/libgdrcopy_trace.so
 	@$(empty_object) -Wl,-soname,libgdrapi.so -Wl,--no-as-needed $(1)/libgdrcopy_trace.so -o $(1)/libgdrcopy_trace_alias.so
+	$(call checkpoint,$(1))
 endef
+
+# checkpoint DIRECTORY: the same of `gdrcopy checkpoint`. It takes the same glibc as the libraries.
+define checkpoint
+	@mkdir -p $(1)
+	@$(cargo_links) -std=gnu11 -D_GNU_SOURCE -O2 -fPIC -shared -s -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Werror \
+		-Iinclude -Wl,-soname,libgdrapi.so.2 -Wl,-z,defs tools/checkpoint/checkpoint.c -o $(1)/libgdrcopy_checkpoint.so -lpthread -ldl
+	@$(empty_object) -Wl,-soname,libgdrapi.so -Wl,--no-as-needed $(1)/libgdrcopy_checkpoint.so -o $(1)/libgdrcopy_checkpoint_alias.so
+endef
+
+.PHONY: checkpoint
+checkpoint:
+	$(call checkpoint,build/checkpoint)
 
 tools: lib ## Builds the program gdrcopy, its man pages and shell completions into build/tools.
 	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
@@ -383,7 +396,7 @@ lib_install: $(addprefix build/lib/,$(libraries)) ## Installs the libraries, the
 	$(call man3,gdrcopy $(version).0,include/gdrapi.h docs/usage.md)
 	$(call man3,gdrx $(gdrx_version).0,include/gdrx.h)
 
-# `gdrcopy trace` looks for its objects here.
+# `gdrcopy trace` and `gdrcopy checkpoint` look for their objects here.
 tracer_libdir = $(exec_prefix)/lib/gdrcopy
 
 tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man pages and shell completions.

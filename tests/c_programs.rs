@@ -56,6 +56,27 @@ const ORIGINAL: &[(&str, &[&str])] = &[
 /// System calls that the library can do without. `c_tests/denied` denies them.
 const DENIED: &[&str] = &["memfd_create", "madvise", "mprotect", "access"];
 
+/// Programs that also run with what `gdrcopy checkpoint` preloads.
+const CHECKPOINT: &[&str] = &[
+    "abi_dpdk",
+    "abi_mscclpp",
+    "abi_nccl",
+    "abi_nvshmem",
+    "abi_readable_handles",
+    "abi_ucx",
+    "callback_flag",
+    "cancel",
+    "copy",
+    "fork",
+    "info",
+    "map_unmap",
+    "never_closed",
+    "open_close",
+    "pin",
+    "signals",
+    "threads",
+];
+
 /// gdremu's exit status where a program ended well, but with buffers still pinned.
 const LEAK: i32 = 66;
 /// The exit status of `watched` for a program that hung.
@@ -78,6 +99,10 @@ enum Way {
     Thorough,
     /// `Linked`, over another library. Such programs need nothing of this one but the functions of the API.
     Another,
+    /// `Linked`, with what `gdrcopy checkpoint` preloads.
+    Checkpoint,
+    /// The same over another library.
+    CheckpointAnother,
     /// `Linked`, with a system call that fails with an error, as in a sandbox.
     Denied(&'static str, &'static str),
 }
@@ -87,6 +112,7 @@ impl Way {
     fn name(self) -> String {
         match self {
             Way::Denied(call, error) => format!("denied-{call}-{error}").to_lowercase(),
+            Way::CheckpointAnother => "checkpoint-another".into(),
             way => format!("{way:?}").to_lowercase(),
         }
     }
@@ -110,6 +136,8 @@ struct Runner {
     sanity: PathBuf,
     watched: PathBuf,
     denied: PathBuf,
+    /// Where the objects of `gdrcopy checkpoint` are.
+    checkpoint: PathBuf,
     gdremu: PathBuf,
     lib: PathBuf,
     /// Where libgdrx is.
@@ -169,6 +197,7 @@ impl Runner {
             sanity: bundle.as_ref().unwrap_or(&out).join("gdrcopy_sanity"),
             watched: bundle.as_ref().unwrap_or(&out).join("watched"),
             denied: bundle.as_ref().unwrap_or(&out).join("denied"),
+            checkpoint: bundle.clone().unwrap_or(root.join("build/checkpoint")),
             gdremu: bundle.as_ref().unwrap_or(&release).join("gdremu"),
             gdrx: match &lib {
                 Some(lib) if lib.join("libgdrx.so.1").exists() => lib.clone(),
@@ -181,8 +210,8 @@ impl Runner {
         };
         if built {
             runner.make(match lib {
-                None => &["lib", "emulator"],
-                Some(_) => &["emulator"],
+                None => &["lib", "emulator", "checkpoint"],
+                Some(_) => &["emulator", "checkpoint"],
             })?;
             runner.make(&["-f", "c_tests/programs.mk", "plain"])?;
         }
@@ -205,6 +234,7 @@ impl Runner {
     fn trials(self: &Arc<Runner>) -> Vec<Trial> {
         let mut trials = Vec::new();
         let mut ways = vec![Way::Linked, Way::Another, Way::Preloaded, Way::Sanitized, Way::Valgrind, Way::Thorough];
+        ways.extend([Way::Checkpoint, Way::CheckpointAnother]);
         let denied = |&call| ["EPERM", "ENOSYS"].map(|error| Way::Denied(call, error));
         ways.extend(DENIED.iter().flat_map(denied));
         for program in self.programs() {
@@ -288,10 +318,16 @@ impl Runner {
         if program == "nv_p2p_dummy" {
             return way == Way::Linked && profile.starts_with("nv-p2p-dummy");
         }
-        if way == Way::Another {
-            // That library knows no dma-bufs.
-            let has_module = profile == "real" || GENERAL.contains(&profile) && !profile.starts_with("dmabuf");
-            return ["gdrx", "gdrx_cxx"].contains(&program) && has_module;
+        // The other library knows no dma-bufs.
+        let has_module = profile == "real" || GENERAL.contains(&profile) && !profile.starts_with("dmabuf");
+        match way {
+            Way::Another => return ["gdrx", "gdrx_cxx"].contains(&program) && has_module,
+            Way::CheckpointAnother => return program == "checkpoint" && has_module,
+            Way::Checkpoint if program == "checkpoint" => return profile == "real" || GENERAL.contains(&profile),
+            // Others show that the object changes nothing.
+            Way::Checkpoint => return CHECKPOINT.contains(&program) && ["default", "dmabuf"].contains(&profile),
+            _ if program == "checkpoint" => return false,
+            _ => {}
         }
         if self.machine == Machine::Real {
             return way != Way::Thorough && (program, way) != ("dlopen", Way::Preloaded);
@@ -345,10 +381,10 @@ impl Runner {
         };
         let library = match way {
             Way::Preloaded => self.root.join("build/c_tests/absent"),
-            Way::Another => self.root.join("build/c_tests/another"),
+            Way::Another | Way::CheckpointAnother => self.root.join("build/c_tests/another"),
             _ => self.lib.clone(),
         };
-        let mut path = library.into_os_string();
+        let mut path = library.clone().into_os_string();
         path.push(":");
         path.push(&self.gdrx);
         if program == "libcuda_load" {
@@ -366,6 +402,12 @@ impl Runner {
                 command.env("CHECK_ANOTHER", "1");
             }
             Way::Linked | Way::Thorough => {}
+            Way::Checkpoint | Way::CheckpointAnother => {
+                let objects = ["libgdrcopy_checkpoint.so", "libgdrcopy_checkpoint_alias.so"]
+                    .map(|name| self.checkpoint.join(name));
+                command.env("LD_PRELOAD", env::join_paths(objects)?);
+                command.env("GDRCHECKPOINT_LIBRARY", library.join("libgdrapi.so.2"));
+            }
             Way::Preloaded => {
                 command.env("LD_PRELOAD", self.lib.join("libgdrapi-preload.so"));
             }

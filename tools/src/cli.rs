@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::doctor::probe;
-use crate::commands::{apiperf, compare, copybw, copylat, doctor, pplat, ps, suspend, trace, tune};
+use crate::commands::{apiperf, checkpoint, compare, copybw, copylat, doctor, pplat, ps, suspend, trace, tune};
 use crate::output;
 
 /// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
@@ -76,6 +76,10 @@ pub(crate) enum Tool {
     Doctor(doctor::Options),
     /// Lists the processes that use GDRCopy, with the size of their mappings
     Ps(ps::Options),
+    /// Runs a program that `gdrcopy suspend` can suspend
+    ///
+    /// Preloads an object that has libgdrapi's functions, over the libgdrapi of the program. docs/checkpoint.md describes it.
+    Checkpoint(checkpoint::Options),
     /// Takes GPU memory from the CPU side of processes, for a checkpoint
     ///
     /// Unmaps and unpins what the processes have pinned, and closes /dev/gdrdrv, so that CRIU can checkpoint them. An access
@@ -114,6 +118,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Tool::Tune(options) => ("tune", tune::run(options)),
         Tool::Doctor(options) => ("doctor", doctor::run(options)),
         Tool::Ps(options) => ("ps", ps::run(options)),
+        Tool::Checkpoint(options) => ("checkpoint", checkpoint::run(options)),
         Tool::Suspend(options) => ("suspend", suspend::suspend(options)),
         Tool::Resume(options) => ("resume", suspend::resume(options)),
         Tool::Trace(options) => ("trace", trace::run(options)),

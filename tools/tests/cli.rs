@@ -7,8 +7,20 @@ use std::process::Command;
 
 use common::{gdrcopy, lib, library, run};
 
-const TOOLS: [&str; 11] =
-    ["copybw", "copylat", "compare", "apiperf", "pplat", "tune", "doctor", "ps", "trace", "suspend", "resume"];
+const TOOLS: [&str; 12] = [
+    "copybw",
+    "copylat",
+    "compare",
+    "apiperf",
+    "pplat",
+    "tune",
+    "doctor",
+    "ps",
+    "trace",
+    "checkpoint",
+    "suspend",
+    "resume",
+];
 
 #[test]
 fn wrong_options_give_status_2() {

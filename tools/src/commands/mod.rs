@@ -1,6 +1,7 @@
 //! The tools, one module each, with its options, `run`, and its text output.
 
 pub(crate) mod apiperf;
+pub(crate) mod checkpoint;
 pub(crate) mod compare;
 pub(crate) mod copybw;
 pub(crate) mod copylat;

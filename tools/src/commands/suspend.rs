@@ -1,37 +1,37 @@
-//! `gdrcopy suspend` and `gdrcopy resume` take GPU memory from the CPU side of processes for a checkpoint, and return it.
+//! `gdrcopy suspend` and `gdrcopy resume` ask the objects that `gdrcopy checkpoint` preloads (tools/checkpoint), to take GPU
+//! memory from the CPU side of processes, and to return it.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::AsFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
-use std::process::ExitCode;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::process::{self, ExitCode};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use nix::poll::{PollFd, PollFlags, poll};
-use nix::sched::{CloneFlags, setns};
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::errno::Errno;
 
 use crate::system::interrupt::{Interrupt, SIGNALS, not_ignored};
+use crate::system::signal;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-A process listens once it has called gdr_open with GDRCOPY_SUSPEND=1 in its environment. Needs the process's user, or root.
+A process can be suspended if `gdrcopy checkpoint` has started it, once it has called gdr_open. Needs the process's user, or \
+root.
 
 Examples:
+  gdrcopy checkpoint -- ./program &
   gdrcopy suspend 1234
   gdrcopy resume 1234
   gdrcopy suspend --tree 1234")]
 pub(crate) struct Options {
-    /// Include what these processes have started, and leave out processes that do not listen
+    /// Include what these processes have started, and leave out processes that cannot be suspended
     #[arg(long)]
     tree: bool,
 
-    /// Processes that were started with GDRCOPY_SUSPEND=1
+    /// Processes that were started by `gdrcopy checkpoint`
     #[arg(required = true, value_name = "PID")]
     pids: Vec<u32>,
 }
@@ -45,8 +45,8 @@ pub(crate) fn suspend(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     interrupt.reset();
-    for suspended in taken {
-        if let Err(error) = suspended.request("resume", Some(&interrupt)) {
+    for helper in taken {
+        if let Err(error) = helper.request(RESUME, Some(&interrupt)) {
             eprintln!("gdrcopy suspend: {error:#}");
         }
     }
@@ -54,31 +54,28 @@ pub(crate) fn suspend(options: &Options) -> Result<ExitCode> {
 }
 
 /// Suspends all, and adds those to the list that were not suspended before.
-fn suspend_all(options: &Options, interrupt: &Interrupt, taken: &mut Vec<Listener>) -> Result<()> {
+fn suspend_all(options: &Options, interrupt: &Interrupt, taken: &mut Vec<Helper>) -> Result<()> {
     let mut asked = BTreeSet::new();
     loop {
-        let mut listeners = options.listeners()?;
-        listeners.retain(|listener| asked.insert((listener.pid, listener.inode.clone())));
-        if listeners.is_empty() {
-            return Ok(());
-        }
-        for listener in listeners {
-            if let Answer::Done = listener.request("suspend", Some(interrupt))? {
-                taken.push(listener);
+        let mut helpers = options.helpers()?;
+        helpers.retain(|helper| asked.insert((helper.pid, helper.thread)));
+        for helper in &helpers {
+            if helper.request(SUSPEND, Some(interrupt))? == Done::Now {
+                taken.push(*helper);
             }
         }
-        if !options.tree {
+        if helpers.is_empty() || !options.tree {
             return Ok(());
         }
-        // Others may have begun to listen while these were waited for.
+        // Others may have opened the library while these were waited for.
     }
 }
 
 /// `gdrcopy resume`: goes on after errors.
 pub(crate) fn resume(options: &Options) -> Result<ExitCode> {
     let mut status = ExitCode::SUCCESS;
-    for listener in options.listeners()? {
-        if let Err(error) = listener.request("resume", None) {
+    for helper in options.helpers()? {
+        if let Err(error) = helper.request(RESUME, None) {
             eprintln!("gdrcopy resume: {error:#}");
             status = ExitCode::FAILURE;
         }
@@ -87,179 +84,160 @@ pub(crate) fn resume(options: &Options) -> Result<ExitCode> {
 }
 
 impl Options {
-    fn listeners(&self) -> Result<Vec<Listener>> {
-        let (mut pids, mut all) = (self.pids.clone(), Vec::new());
-        if self.tree {
-            let mut next = 0;
-            while let Some(&pid) = pids.get(next) {
-                pids.extend(children(pid));
-                next += 1;
+    fn helpers(&self) -> Result<Vec<Helper>> {
+        let mut pids = self.pids.clone();
+        let mut next = 0;
+        while self.tree && next < pids.len() {
+            pids.extend(children(pids[next]));
+            next += 1;
+        }
+        let mut helpers = Vec::new();
+        for (number, &pid) in pids.iter().enumerate() {
+            match Helper::of(pid) {
+                Ok(Some(helper)) => helpers.push(helper),
+                Ok(None) => ensure!(
+                    self.tree,
+                    "process {pid} cannot be suspended: start it by `gdrcopy checkpoint -- program`, and let it call gdr_open"
+                ),
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    ensure!(number >= self.pids.len(), "there is no process {pid}");
+                }
+                Err(error) => return Err(error).context(format!("process {pid} cannot be read")),
             }
         }
-        for (number, pid) in pids.into_iter().enumerate() {
-            let found = match Listener::all_of(pid) {
-                Ok(found) => found,
-                Err(error) if number < self.pids.len() => match error.kind() {
-                    ErrorKind::NotFound => bail!("there is no process {pid}"),
-                    _ => Err(error).context(format!("process {pid}: run it as its user, or as root"))?,
-                },
-                Err(error) => {
-                    // Those that have ended belong to root, until their parents know.
-                    if error.kind() != ErrorKind::NotFound && !matches!(state(pid), 'Z' | 'X') {
-                        eprintln!("gdrcopy: process {pid} is left out, as it cannot be read: {error}");
-                    }
-                    continue;
-                }
-            };
-            ensure!(
-                self.tree || !found.is_empty(),
-                "process {pid} does not listen: start it with GDRCOPY_SUSPEND=1, which gdr_open of this libgdrapi reads"
-            );
-            all.extend(found);
-        }
-        Ok(all)
+        Ok(helpers)
     }
 }
 
-/// A socket on which a libgdrapi of a process listens. Each copy of the library has one.
-struct Listener {
+/// The thread of a process that serves requests. Its name is `gdr`, its number, that of the last request, and the answer.
+#[derive(Clone, Copy)]
+struct Helper {
     pid: u32,
-    /// Abstract.
-    name: String,
-    inode: String,
+    thread: u32,
 }
 
-impl Listener {
-    /// The sockets of a process with such a name. Its descriptors are examined, because the number in a name is that of
-    /// the process's own PID namespace, or of before a restore.
-    fn all_of(pid: u32) -> io::Result<Vec<Listener>> {
-        let inodes = sockets(pid)?;
-        let sockets = fs::read(format!("/proc/{pid}/net/unix"))?;
-        let sockets = String::from_utf8_lossy(&sockets);
-        let named = sockets.lines().filter_map(|line| {
-            let mut words = line.split_ascii_whitespace().skip(6);
-            let (inode, path) = (words.next()?, words.next()?);
-            let name = path.strip_prefix('@').filter(|name| name.starts_with(NAME))?;
-            let is_own = inodes.iter().any(|own| own == inode);
-            is_own.then(|| Listener { pid, name: name.to_owned(), inode: inode.to_owned() })
-        });
-        // A forked child also has its parent's socket.
-        let own = named.filter(|listener| listener.is_of_the_process().unwrap_or(true));
-        let mut own: Vec<Listener> = own.collect();
-        own.sort_by(|a, b| a.name.cmp(&b.name)); // The kernel has no order.
-        Ok(own)
-    }
-
-    fn is_of_the_process(&self) -> io::Result<bool> {
-        let listening = getsockopt(&self.connect()?, sockopt::PeerCredentials)?.pid();
-        Ok(u32::try_from(listening) == Ok(self.pid))
-    }
-
-    /// Returns whether the process still has the socket. It gets no connection, which a checkpoint would find.
-    fn is_still_there(&self) -> bool {
-        sockets(self.pid).is_ok_and(|inodes| inodes.contains(&self.inode))
-    }
-
-    /// Connects, in the network namespace of the process.
-    fn connect(&self) -> io::Result<UnixStream> {
-        let theirs = format!("/proc/{}/ns/net", self.pid);
-        if fs::metadata(&theirs)?.ino() != fs::metadata("/proc/thread-self/ns/net")?.ino() {
-            setns(File::open(theirs)?, CloneFlags::CLONE_NEWNET)?;
-        }
-        UnixStream::connect_addr(&SocketAddr::from_abstract_name(&self.name)?)
-    }
-
-    fn request(&self, word: &str, interrupt: Option<&Interrupt>) -> Result<Answer> {
-        let exchange = || -> io::Result<String> {
-            let (mut listener, mut answer, mut more) = (self.connect()?, Vec::new(), [0; 1000]);
-            listener.write_all(word.as_bytes())?;
-            // Any process may listen by such a name, and answer what it likes.
-            while answer.len() < LONGEST {
-                self.wait_for_answer(&listener, interrupt)?;
-                match listener.read(&mut more)? {
-                    0 => break,
-                    len => answer.extend(&more[..len]),
-                }
-            }
-            Ok(String::from_utf8_lossy(&answer).replace(char::is_control, " "))
-        };
-        let answer = exchange().with_context(|| format!("process {} does not answer", self.pid))?;
-        match answer.as_str() {
-            // The end of the process, and exec, also leave the request without an answer.
-            "" if !self.is_still_there() => bail!("process {} has ended, or listens no more", self.pid),
-            "" => Ok(Answer::Done),
-            "suspended already" => Ok(Answer::Already),
-            _ => bail!("process {}: {answer}", self.pid),
-        }
-    }
-
-    /// Waits without limit, as calls of the process may take any time, and says so once.
-    fn wait_for_answer(&self, listener: &UnixStream, interrupt: Option<&Interrupt>) -> io::Result<()> {
-        let mut polled = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-        let mut said = false;
-        loop {
-            let ready = poll(&mut polled, UNTIL_HINT);
-            if ready.is_ok_and(|ready| ready > 0) {
-                return Ok(());
-            }
-            if interrupt.is_some_and(Interrupt::requested) {
-                return Err(io::Error::other("interrupted"));
-            }
-            let hint = match state(self.pid) {
-                // Children that it has forked may keep its socket open.
-                'Z' | 'X' => return Err(io::Error::other("it has ended")),
-                'T' | 't' => "it is stopped: let it continue (SIGCONT), or detach the debugger",
-                _ => "one of its calls may take long, or it has no free descriptor",
-            };
-            if ready.is_ok() && !said {
-                eprintln!("gdrcopy: waiting for process {}: {hint}", self.pid);
-                said = true;
-            }
-        }
-    }
-}
+/// Letters of requests.
+const SUSPEND: u8 = b's';
+const RESUME: u8 = b'r';
 
 /// Success of a request.
-enum Answer {
-    Done,
+#[derive(PartialEq)]
+enum Done {
+    Now,
     /// It was suspended before.
-    Already,
+    Before,
 }
 
-/// Milliseconds.
-const UNTIL_HINT: u16 = 2000;
+/// Until a hint at why there is no answer.
+const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The longest answer in bytes.
-const LONGEST: usize = 1000;
+impl Helper {
+    fn of(pid: u32) -> io::Result<Option<Helper>> {
+        for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
+            let Some(thread) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let helper = Helper { pid, thread };
+            if helper.answer().is_ok() {
+                return Ok(Some(helper));
+            }
+        }
+        Ok(None)
+    }
 
-/// The beginning of the names of the sockets.
-const NAME: &str = "gdrcopy-suspend-";
+    /// The number of the last request, and the answer.
+    fn answer(&self) -> Result<(u32, String)> {
+        let status = fs::read_to_string(format!("/proc/{}/task/{}/status", self.pid, self.thread))?;
+        let name = field(&status, "Name:").strip_prefix("gdr").context("another thread")?;
+        // Threads that it starts have its name. It has the number of the process's own PID namespace.
+        let own = field(&status, "NSpid:").rsplit('\t').next().unwrap_or_default();
+        let number = name.get(..6).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+        ensure!(number.is_some() && number == own.parse().ok(), "another thread");
+        let request = name.get(6..9).and_then(|hex| u32::from_str_radix(hex, 16).ok()).context("another thread")?;
+        Ok((request, name[9..].to_owned()))
+    }
 
-/// The numbers of the inodes of all sockets of a process.
-fn sockets(pid: u32) -> io::Result<Vec<String>> {
-    let mut inodes = Vec::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-        // It may be closed by now.
-        if let Ok(target) = fs::read_link(entry?.path())
-            && let Some(inode) = target.to_str().and_then(|it| it.strip_prefix("socket:["))
-        {
-            inodes.push(inode.trim_end_matches(']').to_owned());
+    /// Waits for the answer, which may take any time, as calls of the process may. Says so once.
+    fn request(&self, word: u8, interrupt: Option<&Interrupt>) -> Result<Done> {
+        let pid = self.pid;
+        let gone = || format!("process {pid} has ended");
+        let (before, _) = self.answer().with_context(gone)?;
+        let mut number = (process::id() ^ before) & 0xfff;
+        if number == before {
+            number ^= 1;
+        }
+        self.send(word, number)?;
+        let start = Instant::now();
+        let mut hinted = false;
+        let answer = loop {
+            match self.answer().with_context(gone)? {
+                (answered, answer) if answered == number => break answer,
+                _ => sleep(Duration::from_millis(1)),
+            }
+            let state = state(pid);
+            ensure!(!matches!(state, 'Z' | 'X'), gone());
+            if interrupt.is_some_and(Interrupt::requested) {
+                self.send(RESUME, number ^ 1)?; // Also later, if it is stopped now.
+                bail!("process {pid} does not answer: interrupted");
+            }
+            if !hinted && start.elapsed() > PATIENCE {
+                hinted = true;
+                let why = match state {
+                    'T' | 't' => "it is stopped: let it continue (SIGCONT), or detach the debugger",
+                    _ => "one of its calls may take long",
+                };
+                eprintln!("gdrcopy: waiting for process {pid}: {why}");
+            }
+        };
+        let hex = answer.get(1..).and_then(|hex| i32::from_str_radix(hex, 16).ok()).unwrap_or(0);
+        match answer.as_bytes().first() {
+            Some(b'o') => Ok(Done::Now),
+            Some(b'a') => Ok(Done::Before),
+            Some(b'l') => bail!(
+                "process {pid}: {hex} pins could not be restored, and fail with EIO until they are unpinned. \
+                 GDRCOPY_ENABLE_LOGGING=1 in its environment logs the reasons"
+            ),
+            _ => bail!("process {pid}: {}", reason(Errno::from_raw(hex))),
         }
     }
-    Ok(inodes)
+
+    fn send(&self, word: u8, number: u32) -> Result<()> {
+        let value = (number << 8 | u32::from(word)).cast_signed();
+        signal::queue(self.pid, self.thread, libc::SIGRTMAX() - 1, value)
+            .with_context(|| format!("process {}: run it as its user, or as root", self.pid))
+    }
+}
+
+/// What a request failed with, and what to do.
+fn reason(errno: Errno) -> String {
+    let remedy = match errno {
+        Errno::EACCES => "gdrdrv 2.0 serves only the thread that opened it: load a later one",
+        Errno::EADDRINUSE => "the program has replaced a mapping by other memory: unmap it by gdr_unmap",
+        Errno::EBUSY => "a mapping cannot be released any more, since another thread took its addresses: restart it",
+        Errno::ENODEV => "its driver is another device or version than before: load the same again",
+        Errno::ECANCELED => "it was withdrawn",
+        _ => "repair that, and try again",
+    };
+    format!("{errno}: {remedy}")
+}
+
+/// The rest of the line of /proc/PID/status that starts so.
+fn field<'a>(status: &'a str, name: &str) -> &'a str {
+    status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim()
 }
 
 /// The letter of a process's state; X if there is none.
 fn state(pid: u32) -> char {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let state = status.lines().find_map(|line| line.strip_prefix("State:"));
-    state.and_then(|state| state.trim_start().chars().next()).unwrap_or('X')
+    field(&status, "State:").chars().next().unwrap_or('X')
 }
 
 /// The processes that a process has started, and that have not ended.
 fn children(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    let all: Vec<String> = lists.collect();
-    all.iter().flat_map(|list| list.split_ascii_whitespace()).filter_map(|it| it.parse().ok()).collect()
+    let mut children = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        children.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+    }
+    children
 }

@@ -12,3 +12,4 @@ pub(crate) mod nvml;
 pub(crate) mod pci;
 pub(crate) mod pins;
 pub(crate) mod process;
+pub(crate) mod signal;

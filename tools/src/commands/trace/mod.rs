@@ -35,6 +35,7 @@ use nix::unistd::{AccessFlags, access};
 
 use crate::libgdrapi::{has, search};
 use program::{Program, Settings};
+pub(crate) use program::{objects, preloaded};
 use recorded::Rate;
 use report::{Report, Run};
 use sites::Known;
@@ -176,7 +177,7 @@ fn check_writable(file: &Path) -> Result<()> {
 const LONGEST: usize = 400;
 
 /// The library that the program would get without the tracer.
-fn library(named: Option<&Path>) -> Result<PathBuf> {
+pub(crate) fn library(named: Option<&Path>) -> Result<PathBuf> {
     let found = match named {
         Some(file) => {
             let library = file.canonicalize().with_context(|| file.display().to_string())?;

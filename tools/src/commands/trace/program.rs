@@ -43,7 +43,7 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn start(command: &[OsString], settings: &Settings) -> Result<Program> {
-        let preloaded = preloaded(&env::var_os("LD_PRELOAD").unwrap_or_default(), &objects()?);
+        let preloaded = preloaded(&env::var_os("LD_PRELOAD").unwrap_or_default(), &objects(OBJECTS)?);
         let parent = if settings.children { 0 } else { std::process::id() };
         let (events, ticks) = (u8::from(settings.events), settings.min_ticks);
         let functions = functions(settings.library);
@@ -94,23 +94,23 @@ fn functions(library: &Path) -> u32 {
     has.fold(0, |bits, (has, bit)| bits | u32::from(has) << bit)
 }
 
-/// The files of LD_PRELOAD and the tracer, which gets the calls of all but a libgdrapi.
-fn preloaded(others: &OsStr, tracer: &OsStr) -> OsString {
+/// The files of LD_PRELOAD and an object, which gets the calls of all but a libgdrapi.
+pub(crate) fn preloaded(others: &OsStr, object: &OsStr) -> OsString {
     let others = others.as_bytes().split(|byte| b": ".contains(byte)).filter(|file| !file.is_empty());
     let mut files: Vec<_> = others.map(OsStr::from_bytes).collect();
     let libgdrapi = files.iter().position(|file| search::of_preloaded(file.into()).is_some());
-    files.insert(libgdrapi.unwrap_or(files.len()), tracer);
+    files.insert(libgdrapi.unwrap_or(files.len()), object);
     files.join(OsStr::new(":"))
 }
 
 /// Both objects for LD_PRELOAD, beside this program or where they are installed.
-fn objects() -> Result<OsString> {
+pub(crate) fn objects(names: [&str; 2]) -> Result<OsString> {
     let program = env::current_exe()?.canonicalize()?;
     let beside = program.parent().context("this program has no directory")?;
     let directories = [beside.to_owned(), beside.join("../lib/gdrcopy")];
-    let has_both = |directory: &&PathBuf| OBJECTS.iter().all(|name| directory.join(name).exists());
+    let has_both = |directory: &&PathBuf| names.iter().all(|name| directory.join(name).exists());
     let Some(directory) = directories.iter().find(has_both) else {
-        bail!("{} is missing: install it with this program, or run `make tools`", OBJECTS.join(" or "));
+        bail!("{} is missing: install it with this program, or run `make tools`", names.join(" or "));
     };
     let directory = directory.canonicalize()?;
     let separates = |byte: &u8| b": $".contains(byte);
@@ -119,6 +119,6 @@ fn objects() -> Result<OsString> {
         "{}: LD_PRELOAD cannot name a path with a blank, colon or dollar sign; install elsewhere",
         directory.display()
     );
-    let paths = OBJECTS.map(|name| directory.join(name).into_os_string());
+    let paths = names.map(|name| directory.join(name).into_os_string());
     Ok(paths.join(OsStr::new(":")))
 }

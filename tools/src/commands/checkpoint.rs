@@ -1,0 +1,40 @@
+//! `gdrcopy checkpoint` starts a program that `gdrcopy suspend` can suspend.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::commands::trace;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The program takes the place of this process. It needs no changes: linked or opened by dlopen, libgdrapi.so and \
+libgdrapi.so.2 are served, of any maker, in the processes that it starts, too.
+
+Example:
+  gdrcopy checkpoint -- ./program arguments")]
+pub(crate) struct Options {
+    /// Give the program this libgdrapi instead of the one that the loader finds
+    #[arg(long, value_name = "FILE")]
+    lib: Option<PathBuf>,
+
+    /// The program to run, and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Returns only if the program cannot be started.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let objects = trace::objects(["libgdrcopy_checkpoint.so", "libgdrcopy_checkpoint_alias.so"])?;
+    let library = trace::library(options.lib.as_deref())?;
+    let preloaded = trace::preloaded(&env::var_os("LD_PRELOAD").unwrap_or_default(), &objects);
+    let mut command = Command::new(&options.program[0]);
+    command.args(&options.program[1..]).env("LD_PRELOAD", preloaded).env("GDRCHECKPOINT_LIBRARY", library);
+    Err(command.exec()).context(options.program[0].display().to_string())
+}
