@@ -1,7 +1,7 @@
 /*
  * A process with a child, two threads in each, and pins of emugpu's memory; gdrdrv-c/vm/check-criu.sh checkpoints it.
  *
- * usage: checkpointed idle|pinned STATUS
+ * usage: checkpointed STATUS
  *
  * SIGUSR1 and SIGUSR2 play the part of cuda-checkpoint. The first saves the GPU memory, frees it and closes /dev/emugpu.
  * The second makes GPU memory at the same addresses with the saved contents. SIGHUP checks all contents, and writes others.
@@ -132,22 +132,13 @@ static void check_all(unsigned char seed)
 
 /* ---- The program ---- */
 
-static int is_pinned;
 static unsigned char seed;
 
 static void *check_and_write(void *argument)
 {
-    if (!is_pinned)
-        pin_all();
-    else
-        check_all(seed);
+    check_all(seed);
     write_all(++seed);
     check_all(seed);
-    if (!is_pinned) {
-        CHECK_OK(gdr_unpin_buffer(connections[0], pins[0].handle));
-        for (int i = 1; i < PINS; i++)
-            CHECK_OK(gdr_unpin_buffer(connections[i % 2], pins[i].handle));
-    }
     return argument;
 }
 
@@ -158,7 +149,7 @@ static void in_a_child(void)
     CHECK_ERROR(gdr_driver_get_version(connections[0], &major, &minor), EACCES);
 }
 
-/* In another thread than the one that pins. A child is noticed by a page that the kernel empties at each fork. */
+/* In another thread than the one that pins. */
 static void work(void)
 {
     in_thread(check_and_write, NULL);
@@ -187,8 +178,7 @@ int main(int argc, char **argv)
     char status[300];
     sigset_t signals;
 
-    CHECK(argc == 3);
-    is_pinned = strcmp(argv[1], "pinned") == 0;
+    CHECK(argc == 2);
     sigemptyset(&signals);
     sigaddset(&signals, SIGUSR1);
     sigaddset(&signals, SIGUSR2);
@@ -196,17 +186,15 @@ int main(int argc, char **argv)
     CHECK(sigprocmask(SIG_BLOCK, &signals, NULL) == 0);
     pid_t child = fork();
     CHECK(child >= 0);
-    snprintf(status, sizeof(status), "%s%s", argv[2], child == 0 ? ".child" : "");
+    snprintf(status, sizeof(status), "%s%s", argv[1], child == 0 ? ".child" : "");
     make_memory();
     for (int i = 0; i < 2; i++) {
         connections[i] = gdr_open();
         CHECK(connections[i] != NULL);
     }
     close_a_mapping();
-    if (is_pinned) {
-        pin_all();
-        write_all(seed);
-    }
+    pin_all();
+    write_all(seed);
     (void)start_thread(pause_forever, NULL);
     for (unsigned served = 0;; served++) {
         int signal;

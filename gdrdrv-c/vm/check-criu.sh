@@ -3,8 +3,8 @@
 # it as an action script. Then it does the work of CRIU's plugin for CUDA, and calls scripts/criu-action.
 #
 # usage: check-criu.sh GDRCOPY LIB ROUNDS
-#   GDRCOPY  the program             LIB     directory of libgdrapi.so.2
-#   ROUNDS   checkpoints of the processes with pins
+#   GDRCOPY  the installed program   LIB     directory of libgdrapi.so.2
+#   ROUNDS   checkpoints over it; 3 over c_tests/another
 set -u
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -40,7 +40,7 @@ fi
 
 rounds=$3
 PATH=$(cd "$(dirname "$1")" && pwd):$PATH
-export LD_LIBRARY_PATH=$2
+lib=$2
 # shellcheck source=gdrdrv-c/tests/tap.sh
 . "$root/gdrdrv-c/tests/tap.sh"
 work=$(mktemp -d)
@@ -53,9 +53,10 @@ for kernel in "$root"/build/gdrdrv-c/kernel/*; do
         modprobe --dirname "$kernel" --all unix_diag tcp_diag udp_diag netlink_diag af_packet_diag nf_tables tun veth
 done
 
+# start LIB [COMMAND ...]: the command starts the program, over a libgdrapi.
 start() {
     rm -rf "${work:?}"/*
-    setsid "$program" "$1" "$work/status" </dev/null >"$work/log" 2>&1 &
+    LD_LIBRARY_PATH=$1 setsid "${@:2}" "$program" "$work/status" </dev/null >"$work/log" 2>&1 &
     pid=$!
     disown # The shell prints nothing when it is killed.
     await $pid "$work/status" 0
@@ -92,10 +93,10 @@ checkpoint() {
         { tail "$work/images/restore.log" && return 1; }
 }
 
-# checkpoints KIND ROUNDS
+# checkpoints LIB ROUNDS
 checkpoints() {
     local round status=0
-    start "$1"
+    start "$1" gdrcopy checkpoint --
     for ((round = 0; round < $2 && status == 0; round++)); do
         { each serve HUP && checkpoint; } || status=1
     done
@@ -105,32 +106,19 @@ checkpoints() {
     return $status
 }
 
-idle() {
-    GDRCOPY_PARK=1 checkpoints idle 3
-}
-
-pinned() {
-    GDRCOPY_SUSPEND=1 checkpoints pinned "$rounds"
-}
-
-parked_and_pinned() {
-    GDRCOPY_PARK=1 GDRCOPY_SUSPEND=1 checkpoints pinned 3
-}
-
-# CRIU refuses what has /dev/gdrdrv open, and the process goes on.
+# CRIU refuses what has GPU memory mapped, and the process goes on.
 refused() {
     local status=0
-    start "$1"
-    each serve USR1 && ! dump && grep "chr $(stat -c %Hr:%Lr /dev/gdrdrv)" "$work/images/dump.log" && each serve USR2 && each serve HUP || status=1
+    start "$lib"
+    each serve USR1 && ! dump && grep "Can't handle non-regular mapping" "$work/images/dump.log" && each serve USR2 || status=1
     [ $status -eq 0 ] || tail -n 40 "$work/images/dump.log"
     stop
     return $status
 }
 
-tap_begin 4
-tap_test "criu: without the variables, refused" refused idle
-tap_test "criu: idle" idle
-tap_test "criu: pins, parked" parked_and_pinned
-tap_test "criu: pins" pinned
+tap_begin 3
+tap_test "criu: without gdrcopy checkpoint, refused" refused
+tap_test "criu: over this library" checkpoints "$lib" "$rounds"
+tap_test "criu: over another library" checkpoints "$root/build/c_tests/another" 3
 rm -rf "$work"
 tap_end

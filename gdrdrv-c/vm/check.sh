@@ -56,7 +56,7 @@ if [ $all = yes ]; then
     exit $status
 fi
 
-[ $only_module = yes ] || for needed in "$lib/libgdrapi.so.2" "$gdremu" "$(dirname "$gdremu")/gdrcopy"; do
+[ $only_module = yes ] || for needed in "$lib/libgdrapi.so.2" "$gdremu" "$root/build/tools/bin/gdrcopy"; do
     [ -e "$needed" ] || { echo "check.sh: no $needed: run \`make tools emulator\` first" >&2 && exit 2; }
 done
 
@@ -130,14 +130,12 @@ if [ $only_module = no ]; then
     start traditional --traditional -- "$here/check-guest.sh" traditional "$gdremu" "$lib" "$model"
     finish persistent "the library, pins that outlive a free"
     finish traditional "the library, pins that end with a free"
-    if [ "$lib" = "$root/build/lib" ]; then # other libraries cannot be suspended
-        "$root/scripts/ci/apt-install.sh" criu
-        checkpoints=("$here/check-criu.sh" "$(dirname "$gdremu")/gdrcopy" "$lib" "${CRIU_ROUNDS:-10}")
-        start criu -- "${checkpoints[@]}"
-        start criu-traditional --traditional -- "${checkpoints[@]}"
-        finish criu "checkpoints, pins that outlive a free"
-        finish criu-traditional "checkpoints, pins that end with a free"
-    fi
+    "$root/scripts/ci/apt-install.sh" criu
+    checkpoints=("$here/check-criu.sh" "$root/build/tools/bin/gdrcopy" "$lib" "${CRIU_ROUNDS:-10}")
+    start criu -- "${checkpoints[@]}"
+    start criu-traditional --traditional -- "${checkpoints[@]}"
+    finish criu "checkpoints, pins that outlive a free"
+    finish criu-traditional "checkpoints, pins that end with a free"
 fi
 
 if [ "$series$only_module" = 6.1no ]; then

@@ -152,9 +152,11 @@ static int is_record(const void *handle)
 /* Returns 0 for a handle of this process. */
 static int check(const struct record *handle, int kind)
 {
-    if (!is_record(handle) || handle->kind != kind)
+    if (!is_record(handle) || handle->kind == FREE)
         return EINVAL;
-    return handle->era == era ? 0 : EACCES;
+    if (handle->era != era)
+        return EACCES;
+    return handle->kind == kind ? 0 : EINVAL;
 }
 
 static struct record *take_record(void)
@@ -590,27 +592,6 @@ static int open_all(void)
     return 0;
 }
 
-/* Returns the number of pins that could not be restored. */
-static unsigned resume_pins(void)
-{
-    struct record *g, *pin;
-    unsigned lost = 0;
-    int error;
-
-    LIST_FOREACH(g, &opened, link)
-    {
-        LIST_FOREACH(pin, &g->pins, link)
-        {
-            if (pin->next_h.h != 0 || pin->error != 0 || (error = resume_pin(pin)) == 0)
-                continue;
-            report(pin, "is not restored", error);
-            pin->error = EIO;
-            lost++;
-        }
-    }
-    return lost;
-}
-
 /* Does it for all pins until the first error. */
 static int each_pin(int (*work)(struct record *pin))
 {
@@ -631,6 +612,43 @@ static int each_pin(int (*work)(struct record *pin))
         }
     }
     return 0;
+}
+
+/* Notes which file a mapping is of. */
+static int note_file(struct record *pin)
+{
+    const struct area *area = area_after(pin->va);
+
+    if (pin->va != NULL && pin->next_h.h != 0) {
+        pin->inode = area->inode;
+        pin->device_major = area->device_major;
+        pin->device_minor = area->device_minor;
+        pin->offset = area->offset + (unsigned long)(pin->va - area->start);
+    }
+    return 0;
+}
+
+/* Returns the number of pins that could not be restored. */
+static unsigned resume_pins(void)
+{
+    struct record *g, *pin;
+    unsigned lost = 0;
+    int error;
+
+    LIST_FOREACH(g, &opened, link)
+    {
+        LIST_FOREACH(pin, &g->pins, link)
+        {
+            if (pin->next_h.h != 0 || pin->error != 0 || (error = resume_pin(pin)) == 0)
+                continue;
+            report(pin, "is not restored", error);
+            pin->error = EIO;
+            lost++;
+        }
+    }
+    if (read_areas() == 0)
+        each_pin(note_file);
+    return lost;
 }
 
 static int suspend(unsigned *lost)
@@ -855,7 +873,7 @@ int gdr_close(gdr_t handle)
     if (inside)
         return next.close(handle);
     int error = begin(g);
-    if (error == EACCES) {
+    if (error == EACCES && g->kind == OPENED) {
         error = g->next_g != NULL ? next.close(g->next_g) : 0;
         g->kind = FREE;
     } else if (error == 0) {
@@ -925,7 +943,12 @@ int gdr_unpin_buffer(gdr_t g, gdr_mh_t handle)
         int is_unreachable = has_moved(pin) && pin->next_va == NULL;
         if (pin->next_h.h != 0 && !is_unreachable)
             error = next_unpin(pin);
-        drop(pin);
+        if (error == 0) {
+            drop(pin);
+        } else { /* Programs try again, which then succeeds. */
+            pin->error = EIO;
+            pin->va = pin->next_va = NULL;
+        }
     }
     return unlock(error);
 }
@@ -965,7 +988,7 @@ int gdr_get_info(gdr_t g, gdr_mh_t handle, void *info)
     return inside ? next.get_info(g, handle, info) : get_info(g, handle, info, INFO_V1_SIZE);
 }
 
-/* Notes where a new mapping is, and of which file. */
+/* Notes where a new mapping is. */
 static void note_mapping(struct record *pin, void *va, const gdr_info_v2_t *info)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -974,13 +997,8 @@ static void note_mapping(struct record *pin, void *va, const gdr_info_v2_t *info
     pin->va = pin->next_va = va;
     pin->len = (pin->map_size + head + page - 1) / page * page;
     pin->type = info->mapping_type;
-    if (read_areas() != 0)
-        return;
-    const struct area *area = area_after(pin->va);
-    pin->inode = area->inode;
-    pin->device_major = area->device_major;
-    pin->device_minor = area->device_minor;
-    pin->offset = area->offset + (unsigned long)(pin->va - area->start);
+    if (read_areas() == 0)
+        note_file(pin);
 }
 
 int gdr_map_v2(gdr_t g, gdr_mh_t handle, void **va, size_t size, int flags)
