@@ -194,13 +194,15 @@ make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
 
 # The tools run by the names of their links. All programs have man pages. Uninstall must find the other files.
 make --no-print-directory --silent config exes exes_install prefix=/usr DESTDIR="$root"
-for tool in copybw copylat compare apiperf pplat tune doctor ps trace suspend resume; do
+for tool in copybw copylat compare apiperf pplat tune doctor ps trace checkpoint suspend resume; do
     help=$("$root/usr/bin/gdrcopy_$tool" --help) || die "gdrcopy_$tool --help fails"
     [[ $help == *"Usage: gdrcopy $tool"* ]] || die "gdrcopy_$tool is another tool: $help"
 done
 trace=$("$gdremu" -- "$root/usr/bin/gdrcopy" trace --lib "$root/usr/lib/libgdrapi.so.2" -- "$work/work/with_gdrcopy" 2>&1 >"$work/log") ||
     die "the installed gdrcopy trace does not work: $trace"
 [[ $trace == *" used libgdrapi $root/usr/lib/libgdrapi.so.2.6 "* ]] || die "gdrcopy trace does not see its use: $trace"
+"$gdremu" -- "$root/usr/bin/gdrcopy" checkpoint --lib "$root/usr/lib/libgdrapi.so.2" -- "$work/work/with_gdrcopy" >"$work/log" 2>&1 ||
+    die "the installed gdrcopy checkpoint does not work"
 for action in pre-dump post-resume post-dump; do
     CRTOOLS_SCRIPT_ACTION=$action CRTOOLS_INIT_PID=$$ PATH="$root/usr/bin:$PATH" "$root/usr/libexec/gdrcopy-tools/criu-action" ||
         die "criu-action fails at $action"

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::Duration;
@@ -94,14 +94,19 @@ impl Opened {
 }
 
 /// `gdrcopy suspend` that waits for the last of these processes, which is stopped.
-fn waiting(pids: &[&str]) -> Child {
+fn waiting(pids: &[&str]) -> (Child, BufReader<ChildStderr>) {
     let mut suspend = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
     let mut suspend = suspend.arg("suspend").args(pids).stderr(Stdio::piped()).spawn().unwrap();
-    let mut hint = String::new();
-    BufReader::new(suspend.stderr.take().unwrap()).read_line(&mut hint).unwrap();
+    let (mut hint, mut errors) = (String::new(), BufReader::new(suspend.stderr.take().unwrap()));
+    errors.read_line(&mut hint).unwrap();
     let last = pids.last().unwrap();
-    assert_eq!(hint, format!("gdrcopy: waiting for process {last}: it is stopped: let it continue (SIGCONT), or detach the debugger\n"));
-    suspend
+    assert_eq!(
+        hint,
+        format!(
+            "gdrcopy: waiting for process {last}: it is stopped: let it continue (SIGCONT), or detach the debugger\n"
+        )
+    );
+    (suspend, errors)
 }
 
 #[test]
@@ -134,7 +139,7 @@ fn an_interrupted_suspension_resumes_what_it_took() {
     let (mut before, mut first, mut second) = (Opened::start(&[]), Opened::start(&[]), Opened::start(&[]));
     tool(&["suspend", &before.pid()]).with_status(0);
     second.stop();
-    let mut suspend = waiting(&[&before.pid(), &first.pid(), &second.pid()]);
+    let (mut suspend, _errors) = waiting(&[&before.pid(), &first.pid(), &second.pid()]);
     assert_eq!(first.state().trim(), "suspended");
     // Shells let programs in the background ignore SIGINT.
     kill(Pid::from_raw(suspend.id().cast_signed()), Signal::SIGTERM).unwrap();
@@ -145,14 +150,16 @@ fn an_interrupted_suspension_resumes_what_it_took() {
         assert_eq!(process.state().trim(), state);
     }
     tool(&["resume", &before.pid()]).with_status(0);
-    [before, first, second].map(Opened::end);
+    for process in [before, first, second] {
+        process.end();
+    }
 }
 
 #[test]
 fn what_a_killed_requester_left_can_be_resumed() {
     let (mut first, mut second) = (Opened::start(&[]), Opened::start(&[]));
     second.stop();
-    let mut suspend = waiting(&[&first.pid(), &second.pid()]);
+    let (mut suspend, _errors) = waiting(&[&first.pid(), &second.pid()]);
     suspend.kill().unwrap();
     suspend.wait().unwrap();
     second.signal(Signal::SIGCONT);
@@ -160,7 +167,9 @@ fn what_a_killed_requester_left_can_be_resumed() {
     assert_eq!((first.state().trim(), second.state().trim()), ("suspended", "suspended"));
     tool(&["resume", &first.pid(), &second.pid()]).with_status(0);
     assert_eq!((first.state().trim(), second.state().trim()), ("open", "open"));
-    [first, second].map(Opened::end);
+    for process in [first, second] {
+        process.end();
+    }
 }
 
 #[test]

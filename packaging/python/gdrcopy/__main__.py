@@ -13,7 +13,7 @@ from ._error import Error
 from ._library import SONAME, path
 from ._preload import preload_children
 
-TOOLS = ("doctor", "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "trace", "ps", "suspend", "resume")
+TOOLS = ("doctor", "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "trace", "ps", "checkpoint", "suspend", "resume")
 USAGE = f"""usage: python -m gdrcopy run [python option ...] script.py [argument ...]
        python -m gdrcopy run program [argument ...]
        python -m gdrcopy info | bench

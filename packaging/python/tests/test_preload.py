@@ -143,7 +143,7 @@ class Preload(unittest.TestCase):
         self.assertIn("--no-such-option", result.stderr)
 
     def test_tools_for_processes_that_doctor_names(self) -> None:
-        for command in ("ps", "suspend", "resume"):
+        for command in ("ps", "checkpoint", "suspend", "resume"):
             result = self.python("-m", "gdrcopy", command, "--no-such-option")
             self.assertIn("--no-such-option", result.stderr)
 
