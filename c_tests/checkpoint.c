@@ -1,4 +1,4 @@
-/* What tools/checkpoint promises, over any libgdrapi: `gdrcopy suspend` takes pins and mappings away, and resume returns them. */
+/* With what `gdrcopy checkpoint` preloads, `gdrcopy suspend` takes pins and mappings away, and resume returns them. */
 
 #include "emulator.h"
 #include "kit/fault.h"
@@ -291,7 +291,7 @@ static void replaced_memory_is_not_touched(void)
 {
     pin_all();
     unsigned char *own = replace(&pins[1]);
-    char *const answers[] = {"e62", "e10"}; /* EADDRINUSE; or the driver's mapping is gone, too */
+    char *const answers[] = {"e62", "e10"}; /* EADDRINUSE, or EBUSY */
     const char *answer = request(getpid(), 's');
     CHECK(strcmp(answer, answers[0]) == 0 || strcmp(answer, answers[1]) == 0);
     check_own(own, pins[1].size);

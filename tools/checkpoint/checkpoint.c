@@ -1,12 +1,12 @@
 /*
- * What `gdrcopy checkpoint` preloads, with the SONAME and the functions of libgdrapi, over the next libgdrapi, of any maker.
+ * `gdrcopy checkpoint` preloads this, with the SONAME and the functions of libgdrapi, over the next libgdrapi of any maker.
  * Its handles stay valid while `gdrcopy suspend` has everything unmapped, unpinned and closed in the next library.
  * `gdrcopy resume` opens, pins and maps again, and moves each mapping to its old address by mremap.
  *
  * Requests. A thread, started by gdr_open, waits for a queued signal to itself, and answers in its name, which anyone can
  * read in /proc. The kernel checks the sender's user as for kill(2). There is no descriptor that a program may close, a
- * child inherit, or a checkpoint have to keep; no name that others can take; and no client for which the end of the process
- * would wait. An idle process makes no calls, so a flag that calls look at would not do. ptrace would stop a thread
+ * child inherit, or a checkpoint have to keep. There is no name that others can take, and no client that the end of the
+ * process waits for. An idle process makes no calls, so a flag that calls look at would not do. ptrace would stop a thread
  * anywhere, holding any lock, and needs a privilege (Yama).
  *
  * Calls and copies. They enter a gate, one atomic counter, in which a suspension closes a bit, and then waits until all have
@@ -47,23 +47,9 @@ int gdr_get_info(gdr_t g, gdr_mh_t handle, void *info); /* programs built before
 /* ---- The next library ---- */
 
 #define FUNCTIONS(DO)                                                                                                  \
-    DO(open)                                                                                                           \
-    DO(close)                                                                                                          \
-    DO(pin_buffer)                                                                                                     \
-    DO(pin_buffer_v2)                                                                                                  \
-    DO(unpin_buffer)                                                                                                   \
-    DO(get_callback_flag)                                                                                              \
-    DO(get_info)                                                                                                       \
-    DO(get_info_v2)                                                                                                    \
-    DO(map)                                                                                                            \
-    DO(map_v2)                                                                                                         \
-    DO(unmap)                                                                                                          \
-    DO(copy_to_mapping)                                                                                                \
-    DO(copy_from_mapping)                                                                                              \
-    DO(runtime_get_version)                                                                                            \
-    DO(driver_get_version)                                                                                             \
-    DO(get_attribute)                                                                                                  \
-    DO(get_mapping_type_string)
+    DO(open) DO(close) DO(pin_buffer) DO(pin_buffer_v2) DO(unpin_buffer) DO(get_callback_flag) DO(get_info)            \
+    DO(get_info_v2) DO(map) DO(map_v2) DO(unmap) DO(copy_to_mapping) DO(copy_from_mapping) DO(runtime_get_version)     \
+    DO(driver_get_version) DO(get_attribute) DO(get_mapping_type_string)
 
 /* NULL for those that it lacks. */
 static struct {
@@ -98,6 +84,15 @@ struct driver {
     dev_t device;
 };
 
+/* The arguments of a pin. */
+struct request {
+    unsigned long address;
+    size_t size;
+    uint64_t token;
+    uint32_t va_space, flags;
+    int is_v2;
+};
+
 /* A gdr_t or a pin. */
 struct record {
     int fd; /* of a gdr_t; the test suite of NVIDIA's 2.6 reads it here */
@@ -115,12 +110,7 @@ struct record {
 
     struct driver driver; /* of a gdr_t */
 
-    /* The arguments of the pin. */
-    unsigned long address;
-    size_t size;
-    uint64_t token;
-    uint32_t va_space, flags;
-    int is_v2;
+    struct request as;
 
     /* The arguments of its mapping, and where it is. */
     char *va;      /* NULL: not mapped */
@@ -196,7 +186,7 @@ static void drop(struct record *record)
 static _Atomic(uint32_t) gate;
 /* The frame of this thread's call, which is in the gate; 0 without one. */
 static __thread uintptr_t frame;
-/* The thread is in the next library, which may call its own functions, by these symbols. */
+/* The thread is in the next library. */
 static __thread int inside;
 static __thread int cancel_state;
 static pthread_mutex_t calls = PTHREAD_MUTEX_INITIALIZER;
@@ -391,18 +381,18 @@ static int all_areas(const struct record *pin, int (*are)(const struct record *p
 static void report(const struct record *pin, const char *what, int error)
 {
     if (getenv("GDRCOPY_ENABLE_LOGGING") != NULL)
-        fprintf(stderr, "ERR:  the pin of %#lx+%#zx %s: %s\n", pin->address, pin->size, what, strerror(error));
+        fprintf(stderr, "ERR:  the pin of %#lx+%#zx %s: %s\n", pin->as.address, pin->as.size, what, strerror(error));
 }
 
 static int next_pin(struct record *pin)
 {
     gdr_t g = pin->g->next_g;
 
-    if (pin->is_v2 && next.pin_buffer_v2 != NULL)
-        return next.pin_buffer_v2(g, pin->address, pin->size, pin->flags, &pin->next_h);
-    if (pin->flags != 0)
+    if (pin->as.is_v2 && next.pin_buffer_v2 != NULL)
+        return next.pin_buffer_v2(g, pin->as.address, pin->as.size, pin->as.flags, &pin->next_h);
+    if (pin->as.flags != 0)
         return ENOSYS;
-    return next.pin_buffer(g, pin->address, pin->size, pin->token, pin->va_space, &pin->next_h);
+    return next.pin_buffer(g, pin->as.address, pin->as.size, pin->as.token, pin->as.va_space, &pin->next_h);
 }
 
 static int next_info(const struct record *pin, gdr_info_v2_t *info)
@@ -430,7 +420,7 @@ static int next_unpin(struct record *pin)
 {
     int error = next.unpin_buffer(pin->g->next_g, pin->next_h);
 
-    pin->next_h.h = 0; /* After an error, too: NVIDIA's library has freed the handle. */
+    pin->next_h.h = 0; /* After an error, NVIDIA's library has freed the handle as well. */
     return error;
 }
 
@@ -600,18 +590,14 @@ static int each_pin(int (*work)(struct record *pin))
 
     LIST_FOREACH(g, &opened, link)
     {
-        if (g->leaks)
-            return EBUSY;
+        error = g->leaks ? EBUSY : error;
         LIST_FOREACH(pin, &g->pins, link)
         {
-            error = work(pin);
-            if (error != 0) {
+            if (error == 0 && (error = work(pin)) != 0)
                 report(pin, "cannot be suspended", error);
-                return error;
-            }
         }
     }
-    return 0;
+    return error;
 }
 
 /* Notes which file a mapping is of. */
@@ -628,30 +614,28 @@ static int note_file(struct record *pin)
     return 0;
 }
 
-/* Returns the number of pins that could not be restored. */
-static unsigned resume_pins(void)
-{
-    struct record *g, *pin;
-    unsigned lost = 0;
-    int error;
+static unsigned lost; /* pins of the last request that could not be restored */
 
-    LIST_FOREACH(g, &opened, link)
-    {
-        LIST_FOREACH(pin, &g->pins, link)
-        {
-            if (pin->next_h.h != 0 || pin->error != 0 || (error = resume_pin(pin)) == 0)
-                continue;
-            report(pin, "is not restored", error);
-            pin->error = EIO;
-            lost++;
-        }
+static int resume_or_lose(struct record *pin)
+{
+    int error = pin->next_h.h == 0 && pin->error == 0 ? resume_pin(pin) : 0;
+
+    if (error != 0) {
+        report(pin, "is not restored", error);
+        pin->error = EIO;
+        lost++;
     }
-    if (read_areas() == 0)
-        each_pin(note_file);
-    return lost;
+    return 0;
 }
 
-static int suspend(unsigned *lost)
+static void resume_pins(void)
+{
+    each_pin(resume_or_lose);
+    if (read_areas() == 0)
+        each_pin(note_file);
+}
+
+static int suspend(void)
 {
     int error = read_areas();
 
@@ -663,12 +647,12 @@ static int suspend(unsigned *lost)
     if (error == 0)
         close_all();
     else if (read_areas() == 0)
-        *lost = resume_pins();
+        resume_pins();
     is_suspended = error == 0;
     return error;
 }
 
-static int resume(unsigned *lost)
+static int resume(void)
 {
     int error = open_all();
 
@@ -676,7 +660,7 @@ static int resume(unsigned *lost)
         close_all();
     if (error != 0)
         return error;
-    *lost = resume_pins();
+    resume_pins();
     is_suspended = 0;
     return 0;
 }
@@ -692,7 +676,7 @@ static pthread_t helper;
 static sem_t has_name; /* as soon as gdr_open returns */
 static _Atomic(int) has_ended, works;
 
-/* The thread's name: its number, that of the request, and the answer, of at most three letters. */
+/* Sets the thread's name to its number, that of the request, and the answer, of at most three letters. */
 static void answer(int request, const char *text)
 {
     char name[16];
@@ -740,18 +724,18 @@ static int close_gate(void)
 
 static void serve(int request)
 {
-    unsigned lost = 0;
     int error = 0, other = 0;
     char text[8] = "ok";
 
+    lost = 0;
     if ((request & 0xff) == SUSPEND && is_suspended) {
         strcpy(text, "as"); /* suspended already */
     } else if ((request & 0xff) == SUSPEND) {
         other = close_gate();
-        error = works ? suspend(&lost) : ECANCELED;
+        error = works ? suspend() : ECANCELED;
     } else if (is_suspended) {
         works = 1;
-        error = has_ended ? ECANCELED : resume(&lost);
+        error = has_ended ? ECANCELED : resume();
     }
     if (works && !is_suspended)
         open_gate();
@@ -841,13 +825,17 @@ __attribute__((destructor)) static void finish(void)
 
 /* ---- The functions ---- */
 
+/* The next library may call its own functions by these symbols. */
+#define PASS_ON(call)                                                                                                  \
+    if (inside)                                                                                                        \
+    return call
+
 gdr_t gdr_open(void)
 {
     struct record *g = NULL;
     int error = ENOMEM;
 
-    if (inside)
-        return next.open();
+    PASS_ON(next.open());
     lock();
     if (!load()) {
         error = ELIBACC;
@@ -870,8 +858,7 @@ int gdr_close(gdr_t handle)
 {
     struct record *g = (void *)handle, *pin;
 
-    if (inside)
-        return next.close(handle);
+    PASS_ON(next.close(handle));
     int error = begin(g);
     if (error == EACCES && g->kind == OPENED) {
         error = g->next_g != NULL ? next.close(g->next_g) : 0;
@@ -887,7 +874,7 @@ int gdr_close(gdr_t handle)
     return unlock(error);
 }
 
-static int pin_buffer(struct record *g, const struct record *arguments, gdr_mh_t *handle)
+static int pin_buffer(struct record *g, const struct request *as, gdr_mh_t *handle)
 {
     struct record *pin = NULL;
     int error = begin(g);
@@ -898,12 +885,7 @@ static int pin_buffer(struct record *g, const struct record *arguments, gdr_mh_t
         error = ENOMEM;
     if (error == 0) {
         pin->g = g;
-        pin->address = arguments->address;
-        pin->size = arguments->size;
-        pin->token = arguments->token;
-        pin->va_space = arguments->va_space;
-        pin->flags = arguments->flags;
-        pin->is_v2 = arguments->is_v2;
+        pin->as = *as;
         error = next_pin(pin);
     }
     if (error == 0) {
@@ -916,26 +898,21 @@ static int pin_buffer(struct record *g, const struct record *arguments, gdr_mh_t
 
 int gdr_pin_buffer(gdr_t g, unsigned long address, size_t size, uint64_t token, uint32_t va_space, gdr_mh_t *handle)
 {
-    if (inside)
-        return next.pin_buffer(g, address, size, token, va_space, handle);
-    const struct record arguments = {.address = address, .size = size, .token = token, .va_space = va_space};
-    return pin_buffer((void *)g, &arguments, handle);
+    PASS_ON(next.pin_buffer(g, address, size, token, va_space, handle));
+    return pin_buffer((void *)g, &(struct request){.address = address, .size = size, .token = token, .va_space = va_space}, handle);
 }
 
 int gdr_pin_buffer_v2(gdr_t g, unsigned long address, size_t size, uint32_t flags, gdr_mh_t *handle)
 {
-    if (inside)
-        return next.pin_buffer_v2(g, address, size, flags, handle);
-    const struct record arguments = {.address = address, .size = size, .flags = flags, .is_v2 = 1};
-    return pin_buffer((void *)g, &arguments, handle);
+    PASS_ON(next.pin_buffer_v2(g, address, size, flags, handle));
+    return pin_buffer((void *)g, &(struct request){.address = address, .size = size, .flags = flags, .is_v2 = 1}, handle);
 }
 
 int gdr_unpin_buffer(gdr_t g, gdr_mh_t handle)
 {
     struct record *pin = (void *)handle.h;
 
-    if (inside)
-        return next.unpin_buffer(g, handle);
+    PASS_ON(next.unpin_buffer(g, handle));
     int error = begin_pin((void *)g, pin);
     if (error == 0)
         error = take_back(pin);
@@ -957,8 +934,7 @@ int gdr_get_callback_flag(gdr_t g, gdr_mh_t handle, int *flag)
 {
     struct record *pin = (void *)handle.h;
 
-    if (inside)
-        return next.get_callback_flag(g, handle, flag);
+    PASS_ON(next.get_callback_flag(g, handle, flag));
     int error = begin_pin((void *)g, pin);
     if (error == 0)
         error = pin->next_h.h != 0 ? next.get_callback_flag(pin->g->next_g, pin->next_h, flag) : EIO;
@@ -992,7 +968,7 @@ int gdr_get_info(gdr_t g, gdr_mh_t handle, void *info)
 static void note_mapping(struct record *pin, void *va, const gdr_info_v2_t *info)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t head = pin->address > info->va ? pin->address - info->va : 0; /* with GDRCOPY_ALLOW_UNALIGNED_MAP */
+    size_t head = pin->as.address > info->va ? pin->as.address - info->va : 0; /* with GDRCOPY_ALLOW_UNALIGNED_MAP */
 
     pin->va = pin->next_va = va;
     pin->len = (pin->map_size + head + page - 1) / page * page;
@@ -1007,8 +983,7 @@ int gdr_map_v2(gdr_t g, gdr_mh_t handle, void **va, size_t size, int flags)
     gdr_info_v2_t info;
     void *mapped = NULL;
 
-    if (inside)
-        return next.map_v2(g, handle, va, size, flags);
+    PASS_ON(next.map_v2(g, handle, va, size, flags));
     int error = begin_pin((void *)g, pin);
     if (error == 0 && (va == NULL || pin->next_h.h == 0))
         error = va == NULL ? EINVAL : EIO;
@@ -1035,8 +1010,7 @@ int gdr_unmap(gdr_t g, gdr_mh_t handle, void *va, size_t size)
 {
     struct record *pin = (void *)handle.h;
 
-    if (inside)
-        return next.unmap(g, handle, va, size);
+    PASS_ON(next.unmap(g, handle, va, size));
     int error = begin_pin((void *)g, pin);
     if (error == 0 && pin->va == NULL)
         error = EINVAL;
@@ -1100,8 +1074,7 @@ int gdr_driver_get_version(gdr_t handle, int *major, int *minor)
 {
     struct record *g = (void *)handle;
 
-    if (inside)
-        return next.driver_get_version(handle, major, minor);
+    PASS_ON(next.driver_get_version(handle, major, minor));
     int error = begin(g);
     if (error == 0)
         error = g->next_g != NULL ? next.driver_get_version(g->next_g, major, minor) : EIO;
@@ -1112,8 +1085,7 @@ int gdr_get_attribute(gdr_t handle, gdr_attr_t attribute, int *value)
 {
     struct record *g = (void *)handle;
 
-    if (inside)
-        return next.get_attribute(handle, attribute, value);
+    PASS_ON(next.get_attribute(handle, attribute, value));
     int error = begin(g);
     if (error == 0)
         error = g->next_g != NULL ? next.get_attribute(g->next_g, attribute, value) : EIO;

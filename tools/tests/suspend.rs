@@ -69,7 +69,7 @@ impl Opened {
         line.trim_end().to_owned()
     }
 
-    /// Whether it is suspended, and its child if it has one.
+    /// Returns whether it is suspended, and its child if it has one.
     fn state(&mut self) -> String {
         self.input.write_all(b"\n").unwrap();
         self.line()

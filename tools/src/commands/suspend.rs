@@ -208,7 +208,7 @@ impl Helper {
     }
 }
 
-/// What a request failed with, and what to do.
+/// Names an error and its remedy.
 fn reason(errno: Errno) -> String {
     let remedy = match errno {
         Errno::EACCES => "gdrdrv 2.0 serves only the thread that opened it: load a later one",

@@ -5,7 +5,7 @@ use std::mem::size_of;
 
 /// Queues it, if the sender may signal the process.
 pub(crate) fn queue(pid: u32, thread: u32, signal: i32, number: i32) -> io::Result<()> {
-    // The beginning of siginfo_t: si_signo, si_errno, si_code, padding, si_pid, si_uid, si_value.
+    // A siginfo_t begins with si_signo, si_errno, si_code, padding, si_pid, si_uid and si_value.
     let mut info = [0i32; 128 / size_of::<i32>()];
     (info[0], info[2], info[6]) = (signal, libc::SI_QUEUE, number);
     // SAFETY: a siginfo_t has 128 bytes, which the kernel only reads.
