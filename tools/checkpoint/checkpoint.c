@@ -862,6 +862,8 @@ int gdr_close(gdr_t handle)
     int error = begin(g);
     if (error == EACCES && g->kind == OPENED) {
         error = g->next_g != NULL ? next.close(g->next_g) : 0;
+        LIST_FOREACH(pin, &g->pins, link)
+            pin->kind = FREE;
         g->kind = FREE;
     } else if (error == 0) {
         while ((pin = LIST_FIRST(&g->pins)) != NULL) {
