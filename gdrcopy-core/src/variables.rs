@@ -44,7 +44,7 @@ pub const ALL: [Variable; 6] =
     [ENABLE_LOGGING, LOG_LEVEL, ALLOW_UNALIGNED_MAP, FORCE_PCIE_COMPAT, ISA, USE_DMABUF_MMAP];
 
 /// Variables of earlier versions, and what serves instead.
-const GONE: [(&str, &str); 4] = [
+pub const GONE: [(&str, &str); 4] = [
     ("GDRCOPY_DMA_READ", "call cuMemcpy for large reads"),
     ("GDRCOPY_THREADS", "call cuMemcpy for large copies"),
     ("GDRCOPY_PARK", CHECKPOINT),

@@ -316,11 +316,10 @@ pub(crate) const LIBRARY: &[State] = &[
 
 pub(crate) const SETTINGS: &[State] = &[
     State { variables: &[("GDRCOPY_ENABLE_LOGING", "1")], ..warns(&[VariableUnknown], "") },
-    State { variables: &[("GDRCOPY_THREADS", "999")], ..warns(&[VariableValue], "") },
+    State { variables: &[("GDRCOPY_THREADS", "8")], ..warns(&[VariableGone], "") },
     State { variables: &[("GDRCOPY_LOG_LEVEL", "9")], ..warns(&[VariableValue], "") },
-    State { variables: &[("GDRCOPY_DMA_READ", "64K")], ..warns(&[VariableValue], "") },
     State {
-        variables: &[("GDRCOPY_THREADS", "8"), ("GDRCOPY_HOME", "/opt"), ("GDRCOPY_ENABLE_LOGGING", "x")],
+        variables: &[("GDRCOPY_LOG_LEVEL", "3"), ("GDRCOPY_HOME", "/opt"), ("GDRCOPY_ENABLE_LOGGING", "x")],
         ..HEALTHY
     },
     State { arguments: "--for nccl", ..bad(&[SettingExport], "") },

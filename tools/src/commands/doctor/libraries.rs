@@ -295,6 +295,10 @@ pub(super) fn settings(environment: &Environment) -> Vec<Finding> {
 
 fn setting(name: &str, value: &str) -> Finding {
     let text = format!("{name}={value}");
+    if let Some((_, instead)) = variables::GONE.iter().find(|(gone, _)| *gone == name) {
+        let advice = Remedy::VariableGone.with("name", name).with("instead", instead);
+        return Finding::warning("environment", text, advice);
+    }
     match variables::ALL.iter().find(|variable| variable.name == name) {
         Some(variable) if !variable.takes(value) => {
             let advice = Remedy::VariableValue.with("name", name).with("values", &variable.values);

@@ -144,6 +144,7 @@ remedies! {
 
     // ---- Variables and engines ----
     VariableUnknown "the nearest name is {nearest}: correct it, or unset it" "unset {name}";
+    VariableGone "{name} has no effect any more: {instead}" "unset {name}";
     VariableValue "{name} must be {values}: correct it, or unset it" "unset {name}";
     SettingUnset "unset {name}{or}" "unset {name}";
     SettingExport "set {name}{or}" "export {name}={value}";
