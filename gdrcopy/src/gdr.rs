@@ -76,11 +76,6 @@ impl Gdr {
         Ok(self.raw.attribute(attribute)? != 0)
     }
 
-    /// Size in bytes of the pages that pins are rounded out to.
-    pub(crate) fn page_size(&self) -> u64 {
-        self.raw.page_size()
-    }
-
     /// Pins `len` bytes of GPU memory from device address `address` on. Any alignment will do.
     ///
     /// # Safety

@@ -10,7 +10,6 @@ mod mapping;
 pub mod memory;
 pub mod owned;
 mod pin;
-pub mod pin_cache;
 pub mod pool;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -25,5 +24,4 @@ pub use mapping::Mapping;
 pub use memory::OwnedMapping;
 pub use owned::Owned;
 pub use pin::{Info, Pin, export_dma_buf};
-pub use pin_cache::PinCache;
 pub use pool::{Pool, PoolBuffer};

@@ -12,7 +12,7 @@ use crate::access::slice::MappedSlice;
 use crate::access::word::Word;
 
 /// Mapped GPU memory that has an owner ([`Mapping`](crate::Mapping), [`OwnedMapping`](crate::OwnedMapping),
-/// [`PoolBuffer`](crate::pool::PoolBuffer), [`CachedSlice`](crate::pin_cache::CachedSlice)).
+/// [`PoolBuffer`](crate::pool::PoolBuffer), [`OwnedSlice`](crate::owned::OwnedSlice)).
 ///
 /// Its methods are those of [`MappedSlice`], of all of the memory, with their order and errors.
 #[expect(clippy::missing_errors_doc, reason = "those of the slice's methods")]

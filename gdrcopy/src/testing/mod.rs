@@ -2,8 +2,8 @@
 //! `testing`, for dev-dependencies.
 //!
 //! GPU memory is memory of the process, so nothing here shows how fast anything is, and a missing fence goes unnoticed on
-//! most CPUs. Parts that need CUDA itself are absent ([`PinCache`](crate::PinCache),
-//! dma-bufs, host memory); gdremu has them.
+//! most CPUs. Parts that need CUDA itself are absent (dma-bufs,
+//! host memory); gdremu has them.
 
 mod gpu;
 mod memory;

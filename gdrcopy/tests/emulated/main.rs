@@ -19,7 +19,6 @@ mod gpu;
 mod host;
 mod owned;
 mod ownership;
-mod pin_cache;
 mod pool;
 #[cfg(target_arch = "x86_64")]
 #[path = "../../../gdrcopy-core/tests/copy_routines/steps.rs"]
@@ -62,11 +61,6 @@ under_gdremu! {
     pool_under_gdremu: "pool::" with
         "" | "--no-mempools" | "--profile device" | "--profile dmabuf" | "--profile traditional";
     owned_under_gdremu: "owned::" with "" | "--profile dmabuf";
-    pin_cache_under_gdremu: "pin_cache::ranges::" with "" | "--profile dmabuf" | "--profile traditional";
-    pin_cache_without_room_under_gdremu:
-        "pin_cache::shortage::bar1_" with "--bar1-size 16M" | "--bar1-size 16M --profile traditional",
-        "pin_cache::shortage::mmap_" with "--fault MMAP:ENOMEM@3",
-        "pin_cache::shortage::descriptors_" with "--profile dmabuf";
     contexts_under_gdremu: "contexts::" with "";
     // With gdrdrv; and with nothing else that works.
     host_memory_under_gdremu: "host::" with "" | "--no-gdrdrv --cuda-version 11.7";

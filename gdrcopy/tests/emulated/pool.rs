@@ -2,12 +2,10 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Mutex, MutexGuard};
 
 use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory, RawMemory};
-use gdrcopy::{Error, Gdr, MapFlag, Mapped, Mapping, Pin, PinCache, Pool, PoolBuffer};
-use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use gdrcopy::{Error, Gdr, Mapped, Pool, PoolBuffer};
 
 use crate::cuda::Cuda;
 use crate::outside;
@@ -335,134 +333,6 @@ fn memory_is_freed_after_it_is_unpinned() {
     assert_eq!(PINS.load(Ordering::Relaxed), usize::MAX, "freed below a buffer");
     drop(buffer);
     assert_eq!(PINS.load(Ordering::Relaxed), before, "freed while pinned");
-}
-
-/// Owners of a pin.
-enum Owner {
-    Pin(Pin),
-    Mapping(Mapping),
-    Cached(gdrcopy::pin_cache::CachedSlice),
-    Buffer(PoolBuffer),
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    Pin(usize),
-    Alloc(usize),
-    /// Pins via the cache that all threads use.
-    Cache(usize),
-    Invalidate,
-    /// Maps a pin, and drops it if so.
-    Map(usize, bool),
-    /// Writes and reads back.
-    Use(usize),
-    /// Sends it to another thread, which drops what it receives.
-    Send(usize),
-    Drop(usize),
-    Trim,
-    /// Drops the pool, and makes another one.
-    DropPool,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let any = any::<usize>;
-    prop_oneof![
-        2 => (1..3 * PAGE).prop_map(Step::Pin),
-        3 => prop_oneof![1..100_usize, 1..3 * PAGE, 2 * MIB..3 * MIB].prop_map(Step::Alloc),
-        3 => (1..3_usize).prop_map(|pages| Step::Cache(pages * PAGE)),
-        1 => Just(Step::Invalidate),
-        3 => (any(), prop::bool::ANY).prop_map(|(which, gone)| Step::Map(which, gone)),
-        3 => any().prop_map(Step::Use),
-        2 => any().prop_map(Step::Send),
-        2 => any().prop_map(Step::Drop),
-        1 => Just(Step::Trim),
-        1 => Just(Step::DropPool),
-    ]
-}
-
-#[test]
-#[ignore = "pool_under_gdremu runs it"]
-fn random_drops_and_moves_across_threads_leave_no_pin() {
-    let cuda = Cuda::new();
-    let address = cuda.alloc(4 * PAGE);
-    let gdr = gdr();
-    let config = Config { failure_persistence: None, cases: 32, ..Config::default() };
-    let steps = prop::collection::vec(prop::collection::vec(step(), 1..30), 3);
-    let result = TestRunner::new(config).run(&steps, |steps| {
-        let pool = Arc::new(self::pool());
-        // For one of the two ranges that are asked for.
-        let cache = PinCache::new(&gdr, 2 * PAGE).expect("an emulated CUDA driver");
-        std::thread::scope(|s| {
-            let channels: Vec<_> = steps.iter().map(|_| mpsc::channel()).collect();
-            let (senders, receivers): (Vec<_>, Vec<_>) = channels.into_iter().unzip();
-            for ((i, steps), receiver) in steps.into_iter().enumerate().zip(receivers) {
-                let next = senders[(i + 1) % senders.len()].clone();
-                let (shared, pool) = ((&gdr, &cache, address), Arc::clone(&pool));
-                s.spawn(move || run(steps, shared, pool, &next, &receiver));
-            }
-        });
-        drop((pool, cache));
-        Ok(())
-    });
-    result.expect("no panic");
-    assert_eq!(pins_of_the_machine(), 0, "pins are left");
-}
-
-fn run(
-    steps: Vec<Step>,
-    (gdr, cache, address): (&Gdr, &PinCache, u64),
-    mut pool: Arc<Pool>,
-    next: &mpsc::Sender<Owner>,
-    receiver: &mpsc::Receiver<Owner>,
-) {
-    let mut owners = Vec::new();
-    for step in steps {
-        match step {
-            Step::Pin(len) => owners.push(Owner::Pin(pin(gdr, address + 5, len).expect("memory"))),
-            Step::Alloc(len) => owners.push(Owner::Buffer(pool.alloc(len).expect("memory"))),
-            Step::Cache(len) => {
-                // SAFETY: the memory is never freed, and no Rust code but these tests uses it.
-                let slice = unsafe { cache.get(address, len) };
-                owners.push(Owner::Cached(slice.expect("memory")));
-            }
-            Step::Invalidate => cache.invalidate(address, 1).expect("this process"),
-            Step::Trim => pool.trim().expect("this process"),
-            Step::DropPool => pool = Arc::new(self::pool()),
-            _ if owners.is_empty() => {}
-            Step::Map(which, pin_goes) => {
-                let which = which % owners.len();
-                if let Owner::Pin(pin) = &owners[which]
-                    && let Ok(mapping) = pin.map(pin.len(), MapFlag::Default)
-                {
-                    owners.push(Owner::Mapping(mapping));
-                    if pin_goes {
-                        owners.swap_remove(which);
-                    }
-                }
-            }
-            Step::Use(which) => match &owners[which % owners.len()] {
-                Owner::Pin(pin) => assert!(pin.info().is_ok()),
-                Owner::Mapping(mapping) => {
-                    mapping.write(mapping.len() - 1, &[1]).expect("inside");
-                    mapping.read(0, &mut [0]).expect("inside");
-                }
-                Owner::Cached(slice) => slice.read(slice.len() - 1, &mut [0]).expect("inside"),
-                Owner::Buffer(buffer) => {
-                    buffer.write(buffer.len() - 1, &[9]).expect("inside");
-                    let mut byte = [0];
-                    buffer.read(buffer.len() - 1, &mut byte).expect("inside");
-                    assert_eq!(byte, [9], "someone else's memory");
-                }
-            },
-            Step::Send(which) => {
-                let owner = owners.swap_remove(which % owners.len());
-                // The other thread may have ended; then it is dropped here.
-                let _ = next.send(owner);
-            }
-            Step::Drop(which) => drop(owners.swap_remove(which % owners.len())),
-        }
-        owners.extend(receiver.try_recv());
-    }
 }
 
 /// Page tables that the emulated driver has pinned.

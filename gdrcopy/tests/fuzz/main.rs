@@ -3,7 +3,7 @@
 //!
 //! It attacks:
 //! - bytes of the GPU: every byte of the arena and of the chunks of pools is known. The program hands exact ranges to
-//!   the API (the contract of `Gdr::pin`, `PinCache::get` and `DeviceMemory`), never all of a GPU page. The bytes
+//!   the API (the contract of `Gdr::pin` and `DeviceMemory`), never all of a GPU page. The bytes
 //!   around them belong to others. CUDA reads everything back, within and after a sequence;
 //! - bytes of the host: buffers that calls write to lie within one whose every byte is known;
 //! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views of `owned` work
@@ -33,7 +33,6 @@ mod batches;
 #[allow(dead_code, reason = "other tests call the rest")]
 #[path = "../../../tests/built/mod.rs"]
 mod built;
-mod caches;
 #[allow(dead_code, reason = "other tests call the rest")]
 #[path = "../../../tests/emulated/cuda.rs"]
 mod cuda;

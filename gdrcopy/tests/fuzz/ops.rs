@@ -14,11 +14,10 @@ pub(crate) enum Kind {
     Pin,
     Mapped,
     Pool,
-    Cache,
     View,
 }
 
-pub(crate) const KINDS: [Kind; 6] = [Kind::Gdr, Kind::Pin, Kind::Mapped, Kind::Pool, Kind::Cache, Kind::View];
+pub(crate) const KINDS: [Kind; 5] = [Kind::Gdr, Kind::Pin, Kind::Mapped, Kind::Pool, Kind::View];
 
 /// Calls that make, use or end owners. Calls after one that maps memory have a slice of it, until `Leave`.
 #[derive(Clone, Copy, Debug)]
@@ -48,10 +47,6 @@ pub(crate) enum Call {
     AllocZeroed,
     Trim,
     PoolReport,
-    NewCache,
-    Get,
-    Invalidate,
-    Clear,
     Check,
     Leave,
     Drop(Kind),
@@ -123,9 +118,9 @@ fn calls() -> impl Strategy<Value = Call> {
         8 => Just(Alloc),
         8 => select(&[MapOwned, MapOwned, CloneMapped]),
         14 => select(&[Own, Own, Own, PoolView, PoolView, PoolRing, UseView, UseView, UseView, CloneView]),
-        8 => select(&[Get, Get, NewPool, PoolOfMemory]),
-        4 => select(&[Open, CloneGdr, Attributes, HostMemory, NewCache]),
-        6 => select(&[Info, DmaBuf, Export, Unpin, AllocZeroed, Trim, PoolReport, Invalidate, Clear]),
+        8 => select(&[NewPool, PoolOfMemory]),
+        4 => select(&[Open, CloneGdr, Attributes, HostMemory]),
+        6 => select(&[Info, DmaBuf, Export, Unpin, AllocZeroed, Trim, PoolReport]),
         4 => select(&[Methods, Unmap, Leave, Leave]),
         1 => Just(Check),
         8 => select(&KINDS).prop_map(Drop),

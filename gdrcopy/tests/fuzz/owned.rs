@@ -136,7 +136,6 @@ impl World {
     pub(crate) fn clone_mapped(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = any_of(&self.mapped, args)?;
         let owner = match &mapped.owner {
-            Owner::Cached(cached) => Owner::Cached(cached.clone()),
             Owner::Slice(owned) => Owner::Slice(owned.clone()),
             _ => return None,
         };

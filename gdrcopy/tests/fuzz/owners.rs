@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use gdrcopy::memory::HostMemory;
 use gdrcopy::owned::OwnedSlice;
-use gdrcopy::pin_cache::CachedSlice;
 use gdrcopy::{Mapped as _, MappedSlice, Mapping, OwnedMapping, PoolBuffer};
 
 use crate::access::Slice;
@@ -34,7 +33,6 @@ pub(crate) struct HostPart {
 pub(crate) enum Owner {
     Mapping(Mapping),
     Buffer(PoolBuffer),
-    Cached(CachedSlice),
     Owned(OwnedMapping<Given>),
     Slice(OwnedSlice),
 }
@@ -55,7 +53,6 @@ impl gdrcopy::Mapped for Mapped {
         match &self.owner {
             Owner::Mapping(mapping) => mapping.as_slice(),
             Owner::Buffer(buffer) => buffer.as_slice(),
-            Owner::Cached(cached) => cached.as_slice(),
             Owner::Owned(mapping) => mapping.as_slice(),
             Owner::Slice(owned) => owned.as_slice(),
         }

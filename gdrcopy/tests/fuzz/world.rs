@@ -6,7 +6,6 @@ use std::slice;
 use std::sync::{Arc, Weak};
 use std::thread;
 
-use gdrcopy::PinCache;
 use gdrcopy::memory::CudaAllocator;
 
 use crate::access::{Borrowed, Context, Slice, access};
@@ -33,7 +32,6 @@ pub(crate) struct World {
     pub(crate) pins: Vec<Pinned>,
     pub(crate) mapped: Vec<Arc<Mapped>>,
     pub(crate) pools: Vec<PoolOf>,
-    pub(crate) caches: Vec<PinCache>,
     pub(crate) views: Vec<OwnedView>,
     /// Watches all memory that was given away.
     pub(crate) watches: Vec<Arc<Watch>>,
@@ -61,7 +59,6 @@ pub(crate) fn run(sequence: &Sequence) {
         pins: Vec::new(),
         mapped: Vec::new(),
         pools: Vec::new(),
-        caches: Vec::new(),
         views: Vec::new(),
         watches: Vec::new(),
         exports: None,
@@ -159,10 +156,6 @@ impl World {
             Call::AllocZeroed => return self.alloc_zeroed(args),
             Call::Trim => self.trim(args),
             Call::PoolReport => self.report(args),
-            Call::NewCache => self.new_cache(args),
-            Call::Get => return self.get(args),
-            Call::Invalidate => self.invalidate(args),
-            Call::Clear => self.clear(args),
             Call::Check => self.memory.check(),
             Call::Drop(kind) => self.remove(kind, args, false),
             Call::Forget(kind) => self.remove(kind, args, true),
@@ -177,7 +170,6 @@ impl World {
             Kind::Pin => discard(&mut self.pins, args, forget),
             Kind::Mapped => discard(&mut self.mapped, args, forget),
             Kind::Pool => discard(&mut self.pools, args, forget),
-            Kind::Cache => discard(&mut self.caches, args, forget),
             Kind::View => discard(&mut self.views, args, forget),
         };
         if is_some {
@@ -197,7 +189,6 @@ impl World {
                 Kind::Pin => self.pins.clear(),
                 Kind::Mapped => self.end_mapped(),
                 Kind::Pool => self.pools.clear(),
-                Kind::Cache => self.caches.clear(),
                 Kind::View => self.views.clear(),
             }
         }
