@@ -165,7 +165,7 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed 
 	scripts/ci/count-instructions.sh
 	$(MAKE) --no-print-directory --silent gpu-bundle
 
-sanitizers: packages_of_ci emulator loom ## Runs threads under ThreadSanitizer and loom. AddressSanitizer and valgrind are in `tests`.
+sanitizers: packages_of_ci emulator ## Runs threads under ThreadSanitizer. AddressSanitizer and valgrind are in `tests`.
 	scripts/ci/check-threads.sh
 
 cross: ## Runs the copy routines and the headers on emulated AArch64 and POWER CPUs.
@@ -183,9 +183,6 @@ mutants: lib emulator ## Puts each deliberate defect of tests/mutants.toml into 
 	$(CARGO) test --package libgdrapi --test mutants -- --ignored --nocapture
 
 # In a directory of its own, because dependencies are built again with the flag.
-loom: ## Runs pools and rings in every interleaving of their threads that loom finds.
-	RUSTFLAGS="--cfg gdrapi_loom" CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/loom" $(CARGO) test --package gdrcopy --lib loom_tests::
-
 miri: ## Runs the crate's tests that call no kernel under Miri, which needs a nightly toolchain.
 	@$(CARGO) +nightly miri --version || { echo "Miri is missing: rustup toolchain install nightly --component miri,rust-src"; exit 1; }
 	$(CARGO) +nightly miri test --package gdrcopy --package gdrcopy-core --lib --test copy_routines

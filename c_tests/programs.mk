@@ -48,7 +48,7 @@ $(out)/$(1)/header_cxx17: c_tests/header/cxx17.cpp $$(headers)
 	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$< -o $$@ $$(libraries)
 
 # Packages of the tests need no library of C++.
-$(out)/$(1)/gdrx_cxx: c_tests/gdrx/cxx.cpp c_tests/gdrx/header.cpp $(out)/kit/$(1).a $$(headers) gdrcopy/include/gdrcopy_device.cuh
+$(out)/$(1)/gdrx_cxx: c_tests/gdrx/cxx.cpp c_tests/gdrx/header.cpp $(out)/kit/$(1).a $$(headers)
 	@mkdir -p $$(@D)
 	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$(filter %.cpp %.a,$$^) -o $$@ -static-libstdc++ -static-libgcc $$(libraries)
 

@@ -181,10 +181,6 @@ fn run(test: &str, work: &Path) -> Output {
         cargo.current_dir(root()).env("CARGO_TARGET_DIR", target);
         cargo.env("GDRAPI_LIB", work.join("lib")).env("MODEL_CALLS", "8000");
         cargo.args(["test", "--package", "libgdrapi", "--test", package, "--", "--exact", name]);
-    } else if package == "loom" {
-        cargo.env("RUSTFLAGS", "--cfg gdrapi_loom");
-        cargo.env("CARGO_TARGET_DIR", work.join("target/loom"));
-        cargo.args(["test", "--package", "gdrcopy", "--lib", name]);
     } else {
         cargo.args(["test", "--package", package, "--lib", "--tests", "--no-fail-fast", "--", name]);
     }

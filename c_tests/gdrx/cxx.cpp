@@ -1,15 +1,11 @@
-// gdrx.hpp: owners, copies, words, batches, gathers and rings, against CUDA's view of the memory and, where the GPU is the CPU,
-// against gdrcopy_device.cuh.
+// gdrx.hpp: owners, copies, words, batches and gathers, against CUDA's view of the memory.
 
 #include "gdrx.hpp"
-
-#include <thread>
 
 #include "emulator.h"
 #include "kit/fault.h"
 #include "kit/library.h"
 
-#include "../../gdrcopy/include/gdrcopy_device.cuh"
 #include "second.hpp"
 
 namespace {
@@ -62,7 +58,9 @@ template <class T> constexpr bool is_owner = std::is_nothrow_move_constructible_
                                              std::is_nothrow_destructible_v<T> && !std::is_copy_constructible_v<T> &&
                                              !std::is_copy_assignable_v<T>;
 static_assert(is_owner<gdrx::driver> && is_owner<pin> && is_owner<mapping>);
-static_assert(is_owner<gdrx::ring_sender<int>> && is_owner<gdrx::ring_receiver<int>>);
+// No assignment leaves a mapping without its memory.
+static_assert(std::is_convertible_v<const mapping &, slice> && !std::is_convertible_v<mapping &, slice &>);
+static_assert(!std::is_assignable_v<mapping &, slice> && !std::is_assignable_v<gdrx::memory &, slice>);
 static_assert(!std::is_move_constructible_v<gdrx::batch>);
 static_assert(std::is_trivially_copyable_v<slice> && std::is_trivially_copyable_v<gdrx::word<int>>);
 
@@ -198,16 +196,8 @@ void words_have_one_access(const slice &memory)
     CHECK(!word.spin_until([](int found) { return found == 6; }, long_ago).has_value());
     CHECK_EQUAL(word.spin_until([](int found) { return found == 5; }, long_ago).value(), 5);
     CHECK_EQUAL(word.spin_until([](int found) { return found == 5; }), 5);
-
-    const gdrx::flag flag(memory.word<std::uint32_t>(64));
-    CHECK_EQUAL(flag.get(), 5);
-    flag.wait(5);
-    flag.clear();
-    CHECK(flag.wait(0, long_ago));
-    flag.set(7);
-    CHECK(!flag.wait(0, long_ago));
-    CHECK_EQUAL(seen<int>(64), 7);
-    CHECK_EQUAL(flag.device_address(), buffer.address + 64);
+    CHECK_EQUAL(seen<int>(64), 5);
+    CHECK_EQUAL(word.device_address(), buffer.address + 64);
 }
 
 void copies_stay_inside(const slice &memory)
@@ -323,123 +313,8 @@ void batches_and_gathers_group_copies(const slice &memory)
     gather.read();
 }
 
-struct message {
-    std::uint32_t number, inverse, shifted;
-
-    explicit message(std::uint32_t n = 0) : number(n), inverse(~n), shifted(n << 7)
-    {
-    }
-};
-
-bool operator==(const message &a, const message &b)
-{
-    return a.number == b.number && a.inverse == b.inverse && a.shifted == b.shifted;
-}
-
-using ring = gdrx::ring<message>;
-constexpr std::uint32_t slots = 8;
-
-static_assert(ring::bytes(1) == 128 + 12 && ring::bytes(16) == 128 + 192 && ring::bytes(32) == 192 + 384);
-static_assert(gdrx::ring<std::array<std::uint32_t, 1u << 30>>::bytes(1u << 31) == (1ull << 63) + (1ull << 33) + 64);
-static_assert(gdrx::ring<std::array<std::uint32_t, 1u << 31>>::bytes(1u << 31) == SIZE_MAX);
-
-// Both ends in this program.
-void ring_is_a_bounded_queue(const slice &memory, std::uint32_t first)
-{
-    auto sender = ring::create(memory, slots, first).sender();
-    auto receiver = ring::attach(memory, slots, first).receiver();
-    std::uint32_t sent = 0, received = 0;
-    CHECK(!receiver.try_receive().has_value());
-    CHECK(!receiver.receive(long_ago).has_value());
-    for (std::uint32_t round = 0; round < 20; round++) {
-        std::vector<message> messages;
-        for (std::uint32_t i = 0; i <= round % (2 * slots); i++)
-            messages.emplace_back(sent + i);
-        const std::size_t room = slots - (sent - received);
-        CHECK_EQUAL(sender.try_send(messages.data(), messages.size()), std::min(messages.size(), room));
-        sent += static_cast<std::uint32_t>(std::min(messages.size(), room));
-        CHECK_EQUAL(sender.free(), slots - (sent - received));
-
-        std::vector<message> found(round % 5);
-        const std::size_t there = std::min<std::size_t>(found.size(), sent - received);
-        CHECK_EQUAL(receiver.try_receive(found.data(), found.size()), there);
-        for (std::size_t i = 0; i < there; i++)
-            CHECK(found[i] == message(received++));
-        if (sent - received == slots) {
-            CHECK(!sender.try_send(message()));
-            CHECK(!sender.send(message(), long_ago));
-            CHECK(!sender.wait_consumed(long_ago));
-        }
-    }
-    // Where there is room, a sender does not read how far the consumer is.
-    auto blind = ring::create(memory.part(GPU_PAGE_SIZE, GPU_PAGE_SIZE), slots, first).sender();
-    memory.write(GPU_PAGE_SIZE, first + 1);
-    CHECK(blind.try_send(message()));
-
-    // Moved ends go on; what they were moved from is no second end.
-    auto moved = std::move(receiver);
-    auto moved_sender = std::move(sender);
-    CHECK_THROWS(EINVAL, (void)receiver.try_receive());
-    CHECK_THROWS(EINVAL, (void)sender.try_send(message()));
-    while (received != sent)
-        CHECK(moved.receive() == message(received++));
-    CHECK(moved_sender.wait_consumed(long_ago));
-
-    memory.write(0, first + sent + 1);
-    CHECK_THROWS(EPROTO, (void)moved_sender.free());
-    memory.write(64, std::vector<std::uint32_t>(slots, first - 12345));
-    CHECK_THROWS(EPROTO, (void)moved.try_receive());
-}
-
-// The kernel's end sends on what it receives.
-void kernel_answers(const slice &memory, std::uint32_t first)
-{
-    const std::uint32_t count = static_cast<std::uint32_t>(rounds(2000)) + 4 * slots;
-    const slice there = memory.part(0, GPU_PAGE_SIZE), back = memory.part(GPU_PAGE_SIZE, GPU_PAGE_SIZE);
-    auto sender = ring::create(there, slots, first).sender();
-    auto receiver = ring::create(back, 2 * slots, first).receiver();
-    std::thread kernel([&] {
-        gdrcopy::Ring in(there.address(), slots, sizeof(message), first);
-        gdrcopy::Ring out(back.address(), 2 * slots, sizeof(message), first);
-        message passing;
-        for (std::uint32_t i = 0; i < count; i++) {
-            while (!in.try_receive(&passing))
-                std::this_thread::yield();
-            while (!out.try_send(&passing))
-                std::this_thread::yield();
-        }
-    });
-    std::uint32_t sent = 0, received = 0;
-    while (received < count) {
-        message group[5], found[7];
-        for (std::uint32_t i = 0; i < 5; i++)
-            group[i] = message(sent + i);
-        sent += static_cast<std::uint32_t>(sender.try_send(group, std::min(count - sent, 5u)));
-        const std::size_t n = receiver.try_receive(found, 7);
-        for (std::size_t i = 0; i < n; i++)
-            CHECK(found[i] == message(received++));
-        if (n == 0)
-            std::this_thread::yield();
-    }
-    sender.wait_consumed();
-    kernel.join();
-}
-
-void wrong_rings_are_refused(const slice &memory)
-{
-    for (const std::uint32_t wrong : {0u, 3u, 48u, ~0u})
-        CHECK_THROWS(EINVAL, (void)ring::create(memory, wrong));
-    CHECK_THROWS(EINVAL, (void)ring::create(memory, 1u << 31));
-    CHECK_THROWS(EINVAL, (void)ring::create(memory.part(0, ring::bytes(slots) - 1), slots));
-    CHECK_THROWS(EINVAL, (void)ring::attach(memory.part(2, size - 2), slots, 0));
-    CHECK_THROWS(EINVAL, (void)ring::create(slice(), slots));
-    CHECK_EQUAL(ring::attach(memory.part(4, ring::bytes(slots)), slots, 0).device_address(), buffer.address + 4);
-    CHECK_EQUAL(ring::attach(memory, slots, 0).capacity(), slots);
-}
-
 std::optional<gdrx::driver> inherited_driver;
 std::optional<mapping> inherited;
-std::optional<gdrx::ring_sender<message>> inherited_sender;
 
 void use_in_child()
 {
@@ -447,9 +322,6 @@ void use_in_child()
     CHECK_THROWS(EACCES, inherited->write(0, 1));
     CHECK_THROWS(EACCES, inherited->flush());
     CHECK_THROWS(EACCES, gdrx::batch batch(*inherited));
-    CHECK_THROWS(EACCES, (void)ring::create(*inherited, slots));
-    CHECK_THROWS(EACCES, (void)inherited_sender->try_send(message()));
-    CHECK_THROWS(EACCES, (void)inherited_sender->free());
     CHECK_THROWS(EACCES, (void)inherited_driver->attribute(GDR_ATTR_USE_PERSISTENT_MAPPING));
     CHECK_THROWS(EACCES, (void)pin(*inherited_driver, buffer.address, size));
     mapping moved = std::move(*inherited);
@@ -461,13 +333,11 @@ void child_changes_nothing()
 {
     inherited_driver.emplace();
     inherited = make(*inherited_driver);
-    inherited_sender = ring::create(*inherited, slots).sender();
     gdrx::batch batch(*inherited);
     batch.write(size - 4, 1);
     in_child(use_in_child);
     batch.write(size - 4, 2);
     CHECK_EQUAL(inherited->read<int>(size - 4), 2);
-    CHECK(inherited_sender->try_send(message(1)));
     // The batch ends after its mapping.
     inherited.reset();
     inherited_driver.reset();
@@ -487,12 +357,6 @@ int main()
         words_have_one_access(memory);
         copies_stay_inside(memory);
         batches_and_gathers_group_copies(memory);
-        wrong_rings_are_refused(memory);
-        for (const std::uint32_t first : {0u, ~0u - 9}) {
-            ring_is_a_bounded_queue(memory, first);
-            if (gpu_is_emulated())
-                kernel_answers(memory, first);
-        }
     }
     if (!is_another_library())
         child_changes_nothing();

@@ -14,9 +14,6 @@
 #endif
 
 template class gdrx::word<float>;
-template class gdrx::ring<std::array<std::uint32_t, 4>>;
-template class gdrx::ring_sender<std::array<std::uint32_t, 4>>;
-template class gdrx::ring_receiver<std::array<std::uint32_t, 4>>;
 
 void second::store(const gdrx::slice &memory, std::size_t offset, float value)
 {
@@ -54,8 +51,9 @@ void second::store(const gdrx::slice &memory, std::size_t offset, float value)
     gather.add(0, values);
 #elif REFUSED == 7 // a value must be trivially copyable, and no pointer, view
     (void)memory.read<std::string>(0);
-#elif REFUSED == 8 // GPU kernels access messages by words of 4 bytes
-    (void)gdrx::ring<char>::bytes(1);
+#elif REFUSED == 8 // protected
+    gdrx::mapping mapping;
+    static_cast<gdrx::memory &>(mapping) = memory;
 #elif REFUSED == 9 // deleted
     gdrx::batch moved = std::move(batch);
 #elif REFUSED == 10 // deleted

@@ -16,7 +16,7 @@ int main()
         const device_memory memory(doorbell_at + 2 * GPU_PAGE_SIZE);
         const gdrx::driver driver;
         const gdrx::mapping mapping(gdrx::pin(driver, memory.address(), doorbell_at + GPU_PAGE_SIZE));
-        const gdrx::flag doorbell(mapping.word<std::uint32_t>(doorbell_at));
+        const auto doorbell = mapping.word<std::uint32_t>(doorbell_at);
         std::size_t offsets[changes];
         level changed{};
         std::uint32_t round = 0;
@@ -31,7 +31,7 @@ int main()
         print_time("slice::write", changes, choose, [&] {
             for (const auto offset : offsets)
                 mapping.write(offset, changed);
-            doorbell.set(round);
+            doorbell.store(round);
         });
         print_time("batch::write", changes, choose, [&] {
             {
@@ -39,7 +39,7 @@ int main()
                 for (const auto offset : offsets)
                     batch.write(offset, changed);
             }
-            doorbell.set(round);
+            doorbell.store(round);
         });
         mapping.flush();
         std::uint32_t rung = 0;

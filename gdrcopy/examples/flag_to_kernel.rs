@@ -7,7 +7,6 @@ mod cuda;
 use std::time::Instant;
 
 use cuda::Cuda;
-use gdrcopy::channel::Flag;
 use gdrcopy::{Error, Gdr, MapFlag, Mapped, PinFlags};
 
 const ROUNDS: u32 = 1000;
@@ -16,8 +15,8 @@ const PAGE: usize = 1 << 16;
 const REQUEST: usize = 0;
 const ANSWER: usize = 64;
 
-/// In CUDA C++, with gdrcopy_device.cuh:
-/// `for (u32 round = 1; round <= rounds; round++) { flag_wait(request, round); flag_set(answer, round); }`
+/// In each round, waits until the request is the round's number (a load that is an acquire), then answers by the same
+/// number (a store after a fence).
 const PTX: &str = "
 .version 7.0
 .target sm_70
@@ -51,8 +50,8 @@ fn main() -> Result<(), Error> {
     // SAFETY: the memory is this program's, and is never freed. Besides the mapping, only the kernel writes it.
     let pin = unsafe { gdr.pin(memory, PAGE, PinFlags::DEFAULT)? };
     let mapping = pin.map(PAGE, MapFlag::Default)?;
-    let request = Flag::new(mapping.word(REQUEST)?);
-    let answer = Flag::new(mapping.word(ANSWER)?);
+    let request = mapping.word::<u32>(REQUEST)?;
+    let answer = mapping.word::<u32>(ANSWER)?;
 
     let kernel = cuda.kernel(PTX, "answer_requests");
     let (request_on_gpu, answer_on_gpu) = (memory + REQUEST as u64, memory + ANSWER as u64);
@@ -60,8 +59,8 @@ fn main() -> Result<(), Error> {
     unsafe { cuda.launch(&kernel, 1, &[request_on_gpu, answer_on_gpu, ROUNDS.into()]) };
     let begin = Instant::now();
     for round in 1..=ROUNDS {
-        request.set(round);
-        answer.wait(round, None)?;
+        request.store(round);
+        answer.spin_until(|value| value == round, None)?;
     }
     println!("{:?} per round trip", begin.elapsed() / ROUNDS);
     cuda.synchronize();

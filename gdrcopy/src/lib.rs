@@ -3,7 +3,6 @@
 #![warn(clippy::missing_errors_doc, clippy::return_self_not_must_use)]
 
 pub mod access;
-pub mod channel;
 pub mod error;
 mod gdr;
 mod mapping;

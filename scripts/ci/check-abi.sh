@@ -103,7 +103,7 @@ sed -n '/^```cpp$/,/^```$/{//!p}' docs/gdrx.md >"$work/example.cpp"
 grep -q gdrx::mapping "$work/example.cpp" || die "docs/gdrx.md has no C++ example"
 g++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only -Iinclude "$work/example.cpp"
 # Two files have the same definitions, as the linker sees them.
-g++ -std=c++17 -O2 -flto=auto -Werror=odr -Werror=lto-type-mismatch -Iinclude -Ic_tests -Igdrcopy/include \
+g++ -std=c++17 -O2 -flto=auto -Werror=odr -Werror=lto-type-mismatch -Iinclude -Ic_tests \
     c_tests/gdrx/{cxx,header}.cpp -shared -fPIC -o "$work/odr.so"
 
 echo "abi: headers and libraries as in tests/abi; C99 to C23 and C++11 to C++23, gcc and clang, no warnings; what gdrx.hpp must refuse"

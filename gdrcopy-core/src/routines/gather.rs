@@ -11,13 +11,11 @@ use super::arch::fence;
 use super::routine::{Item, LINE, Routine};
 
 /// Blocks that are listed at most before they are loaded.
-const LISTED: usize = 512 / LESS;
+const LISTED: usize = 512;
 /// Bytes of the buffer, for 256 lines.
-const BUFFER: usize = (16 << 10) / LESS;
+const BUFFER: usize = 16 << 10;
 /// The routine's `read` reads items of more bytes, counted in whole blocks, because their own loads overlap.
-const LARGEST: usize = (2 << 10) / LESS;
-/// The threads of a loom model have small stacks.
-const LESS: usize = if cfg!(gdrapi_loom) { 8 } else { 1 };
+const LARGEST: usize = 2 << 10;
 
 // Even the smallest blocks of the largest item fit.
 const _: () = assert!(LARGEST <= BUFFER && LARGEST <= LISTED * size_of::<u64>());

@@ -30,13 +30,10 @@
 //!
 //! `fence` of each CPU states by which instructions, and how far, the two orders hold there.
 
-#[cfg(not(gdrapi_loom))]
 mod access;
 mod arch;
 mod gather;
 mod loads;
-#[cfg(gdrapi_loom)]
-pub mod loom;
 mod portable;
 mod routine;
 mod select;
@@ -51,8 +48,6 @@ pub use select::{best, find};
 
 use arch::fence;
 pub use fence::{after_read, after_write, before_read, before_write};
-#[cfg(gdrapi_loom)]
-use loom as access;
 
 /// Copies a naturally aligned word of 1, 2, 4 or 8 bytes to a mapping of any type, by one store.
 ///

@@ -5,10 +5,11 @@
 
 mod array;
 mod batch;
+#[cfg(all(test, target_arch = "x86_64", not(miri)))]
+mod fences;
 mod gather;
 mod mapped;
 mod slice;
-pub(crate) mod spin;
 #[cfg(test)]
 mod tests;
 mod word;

@@ -13,7 +13,6 @@ use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::MappingType;
 
 use crate::access::slice::MappedSlice;
-use crate::access::spin::spin;
 
 impl<'m> MappedSlice<'m> {
     /// The `T` at byte `offset`, for loads and stores of one transaction each.
@@ -31,6 +30,9 @@ impl<'m> MappedSlice<'m> {
 ///
 /// It is of any plain data of 1, 2, 4 or 8 bytes ([`bytemuck::Pod`]), such as integers, floats, and structs of them
 /// without padding. Other sizes do not compile. Its address is a multiple of its size.
+///
+/// A word is also a flag or a counter between this process and a GPU kernel. The kernel needs release stores and acquire
+/// loads at system scope, or relaxed ones with `__threadfence_system()`.
 ///
 /// It is no `AtomicU32`, because the GPU is no thread of this program, and write-combining memory has no atomic
 /// read-modify-write.
@@ -117,7 +119,21 @@ impl<'m, T: Pod> Word<'m, T> {
     }
 
     /// Reads it again and again until `predicate` accepts the value, which is returned. `None` as deadline
-    /// waits for ever.
+    /// waits for ever. It is an acquire, so what a GPU kernel wrote before it released the value is visible afterwards.
+    ///
+    /// ```
+    /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+    /// # gpu::run(|gpu| {
+    /// # let mapping = gpu.mapping()?;
+    /// use gdrcopy::Mapped;
+    /// let (request, answer) = (mapping.word::<u32>(0)?, mapping.word::<u32>(64)?);
+    /// mapping.write(128, b"what to do")?;
+    /// request.store(1);
+    /// # answer.store(1); // As a GPU kernel does.
+    /// answer.spin_until(|value| value == 1, None)?;
+    /// # Ok(())
+    /// # });
+    /// ```
     ///
     /// # Errors
     /// [`Error::TimedOut`] once the deadline has passed. The word is read at least once.
@@ -125,10 +141,18 @@ impl<'m, T: Pod> Word<'m, T> {
     /// # Panics
     /// As [`Word::load`].
     pub fn spin_until(self, mut predicate: impl FnMut(T) -> bool, deadline: impl Into<Option<Instant>>) -> Result<T> {
-        spin(deadline.into(), || {
+        let deadline = deadline.into();
+        loop {
             let value = self.load();
-            Ok(predicate(value).then_some(value))
-        })
+            if predicate(value) {
+                return Ok(value);
+            }
+            if let Some(deadline) = deadline
+                && Instant::now() >= deadline
+            {
+                return Err(Error::TimedOut);
+            }
+        }
     }
 
     /// Where it is mapped, and the process that mapped it.

@@ -5,11 +5,9 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-use bytemuck::Pod;
 use gdrcopy_core::error::Result;
 
 use crate::access::{Array, Mapped, MappedSlice, Word};
-use crate::channel::{Counter, CounterWriter, Flag, Ring, RingReceiver, RingSender};
 use crate::owned::view::View;
 
 /// A slice that keeps its memory. It is [`Mapped`] itself.
@@ -18,10 +16,6 @@ pub type OwnedSlice = Owned<MappedSlice<'static>>;
 pub type OwnedWord<T> = Owned<Word<'static, T>>;
 /// An array that keeps its memory. Made by [`Pool::array`](crate::Pool::array) or [`Owned::new`].
 pub type OwnedArray<T> = Owned<Array<'static, T>>;
-/// A flag that keeps its memory. Made by [`Pool::flag`](crate::Pool::flag) or [`Owned::new`].
-pub type OwnedFlag = Owned<Flag<'static>>;
-/// A counter that keeps its memory. Made by [`Pool::counter`](crate::Pool::counter) or [`Owned::new`].
-pub type OwnedCounter = Owned<Counter<'static>>;
 
 /// A view of GPU memory that keeps the memory, and so has no lifetime. [`Owned::view`] is the view, which borrows it.
 ///
@@ -40,14 +34,13 @@ impl<V: View> Owned<V> {
     /// # gpu::run(|gpu| {
     /// # let mapping = gpu.mapping()?;
     /// use std::sync::Arc;
-    /// use gdrcopy::owned::{OwnedFlag, OwnedWord};
-    /// use gdrcopy::channel::Flag;
+    /// use gdrcopy::owned::OwnedWord;
     /// let mapping = Arc::new(mapping);
     /// let word = OwnedWord::<u64>::new(mapping.clone(), |memory| memory.word(0))?;
-    /// let flag = OwnedFlag::new(mapping, |memory| Ok(Flag::new(memory.word(64)?)))?;
+    /// let flag = OwnedWord::<u32>::new(mapping, |memory| memory.word(64))?;
     /// std::thread::spawn(move || {
     ///     word.view().store(7);
-    ///     flag.view().set(1);
+    ///     flag.view().store(1);
     /// });
     /// # Ok(())
     /// # });
@@ -71,10 +64,7 @@ impl<V: View> Owned<V> {
 
     /// The view.
     #[inline]
-    pub fn view(&self) -> V::Of<'_>
-    where
-        V::Of<'static>: Copy,
-    {
+    pub fn view(&self) -> V::Of<'_> {
         V::shorten(self.view)
     }
 }
@@ -86,43 +76,9 @@ impl Mapped for OwnedSlice {
     }
 }
 
-impl OwnedCounter {
-    /// [`Counter::writer`], which keeps the memory.
-    ///
-    /// # Panics
-    /// In a forked child of the process that made the mapping.
-    pub fn into_writer(self) -> CounterWriter<'static> {
-        let mut writer = self.view.writer();
-        writer.keep(Some(self.memory));
-        writer
-    }
-}
-
-impl<T: Pod> Owned<Ring<'static, T>> {
-    /// [`Ring::into_sender`], which keeps the memory.
-    pub fn into_sender(self) -> RingSender<'static, T> {
-        self.into_ring().into_sender()
-    }
-
-    /// [`Ring::into_receiver`], which keeps the memory.
-    pub fn into_receiver(self) -> RingReceiver<'static, T> {
-        self.into_ring().into_receiver()
-    }
-
-    fn into_ring(self) -> Ring<'static, T> {
-        let Owned { view: mut ring, memory } = self;
-        ring.keep(Some(memory));
-        ring
-    }
-}
-
-impl<V: View> Clone for Owned<V>
-where
-    V::Of<'static>: Copy,
-{
+impl<V: View> Clone for Owned<V> {
     fn clone(&self) -> Owned<V> {
-        let (view, memory) = (self.view, Arc::clone(&self.memory));
-        Owned { view, memory }
+        Owned { view: self.view, memory: Arc::clone(&self.memory) }
     }
 }
 

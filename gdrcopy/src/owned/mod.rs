@@ -1,12 +1,8 @@
 //! Views of GPU memory that keep the memory, for structs, threads and tasks.
 //!
-//! A [`Word`](crate::Word), a [`Flag`](crate::channel::Flag) or a ring's end borrows its memory, which costs nothing, but ties
-//! it to a scope. Those here are `'static`, `Send` and `Sync`, and give their memory back when the last clone is dropped:
-//!
-//! | from a [`Pool`](crate::Pool) | from any memory |
-//! | --- | --- |
-//! | [`Pool::word`](crate::Pool::word), [`array`](crate::Pool::array), [`flag`](crate::Pool::flag), [`counter`](crate::Pool::counter) | [`Owned::new`] |
-//! | [`Pool::ring_to_gpu`](crate::Pool::ring_to_gpu), [`ring_from_gpu`](crate::Pool::ring_from_gpu) | [`Owned::new`] with a ring, then [`Owned::into_sender`] or [`Owned::into_receiver`] |
+//! A [`Word`](crate::Word) borrows its memory, which costs nothing, but ties it to a scope. Those here are `'static`,
+//! `Send` and `Sync`, and give their memory back when the last clone is dropped. [`Pool::word`](crate::Pool::word) and
+//! [`Pool::array`](crate::Pool::array) make them of a pool, [`Owned::new`] of any memory.
 //!
 //! A flag that threads of the program share, and that a GPU kernel knows by its address:
 //!
@@ -38,9 +34,9 @@
 
 mod handle;
 mod pooled;
-#[cfg(all(test, not(gdrapi_loom)))]
+#[cfg(test)]
 mod tests;
 mod view;
 
-pub use handle::{Owned, OwnedArray, OwnedCounter, OwnedFlag, OwnedSlice, OwnedWord};
+pub use handle::{Owned, OwnedArray, OwnedSlice, OwnedWord};
 pub use view::View;

@@ -4,7 +4,7 @@
 use crate::access::{Mapped, MappedSlice};
 use crate::pool::blocks::Block;
 use crate::pool::chunk::Chunk;
-use crate::pool::sync::Arc;
+use std::sync::Arc;
 
 /// GPU memory from a [`Pool`](crate::Pool), pinned and mapped. Dropping it gives the memory back.
 ///

@@ -7,8 +7,9 @@ use crate::access::{Mapped, MappedSlice};
 use crate::gdr::Gdr;
 use crate::memory::{DeviceMemory, MapOptions, OwnedMapping};
 use crate::pool::blocks::{Block, Blocks};
-use crate::pool::sync::{Arc, Guard, Mutex};
 use gdrcopy_core::error::Result;
+use gdrcopy_core::sync::{Guard, Mutex};
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub(super) struct Chunk {

@@ -7,19 +7,18 @@
 pub(crate) mod blocks;
 mod buffer;
 mod chunk;
-#[cfg(all(test, gdrapi_loom))]
-mod loom_tests;
 mod options;
-pub(crate) mod sync;
-#[cfg(all(test, not(gdrapi_loom)))]
+#[cfg(test)]
 mod tests;
 
 use std::mem;
+use std::sync::{Arc, Weak};
 
 pub use buffer::PoolBuffer;
 pub use options::PoolOptions;
 
 use gdrcopy_core::error::{Error, Result};
+use gdrcopy_core::sync::Mutex;
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::types::GPU_PAGE_SIZE as PAGE;
 
@@ -29,7 +28,6 @@ use crate::memory::{DeviceAllocator, DeviceMemory, whole_pages};
 
 use blocks::LARGE;
 use chunk::Chunk;
-use sync::{Arc, Mutex, Weak};
 
 /// Hands out small buffers of GPU memory that is pinned and mapped in large chunks.
 ///

@@ -1,4 +1,4 @@
-//! Pools of a GPU without a kernel. Their threads in every interleaving are checked by `loom_tests`.
+//! Pools of a GPU without a kernel.
 
 use std::sync::mpsc;
 use std::thread;

@@ -8,6 +8,7 @@ use std::{fmt, thread};
 use gdrcopy_core::RawGdr;
 use gdrcopy_core::backend::{PinRequest, Source, SourcePin};
 use gdrcopy_core::error::{self, Call, Errno, Result};
+use gdrcopy_core::sync::Mutex;
 use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::{Attribute, GPU_PAGE_SIZE as PAGE, Info, MapFlag, MappingType, Version};
 
@@ -15,7 +16,6 @@ use crate::access::MappedSlice;
 use crate::gdr::Gdr;
 use crate::memory::{DeviceAllocator, DeviceMemory};
 use crate::pool::blocks::{Block, Blocks};
-use crate::pool::sync::Mutex;
 use crate::testing::memory::Memory;
 
 /// A GPU and its driver, for unit tests. Clones are the same GPU.
@@ -26,33 +26,33 @@ use crate::testing::memory::Memory;
 /// It is also stricter. Memory that is freed while it is pinned is a panic, because a GPU would give it to someone
 /// else.
 ///
-/// Tests play the GPU kernel by [`Gpu::read`] and [`Gpu::write`], or by flags, counters and rings in [`Gpu::memory`]:
+/// Tests play the GPU kernel by [`Gpu::read`] and [`Gpu::write`], or by words in [`Gpu::memory`]:
 ///
 /// ```
 /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
 /// # gpu::run(|_| {
-/// use gdrcopy::channel::{Flag, Ring};
 /// use gdrcopy::testing::Gpu;
 /// use gdrcopy::{Pool, Result};
 ///
 /// let gpu = Gpu::new();
 /// let pool = Pool::new(&gpu.open(), gpu.clone());
-/// let (mut requests, answer) = (pool.ring_to_gpu::<[u32; 4]>(64)?, pool.flag()?);
-/// let (ring, flag) = (requests.device_address(), answer.view().device_address());
+/// let (numbers, flag) = (pool.array::<u32>(4)?, pool.word(0_u32)?);
+/// let (numbers_on_gpu, flag_on_gpu) = (numbers.view().as_bytes().device_address(), flag.view().device_address());
 /// std::thread::scope(|s| {
 ///     let kernel = s.spawn(|| {
-///         let ring = gpu.memory(ring, Ring::<[u32; 4]>::bytes(64));
-///         let mut requests = Ring::<[u32; 4]>::attach(ring, 64, 0)?.into_receiver();
-///         let mut request = [[0; 4]];
-///         requests.receive(&mut request, None)?;
-///         Flag::new(gpu.memory(flag, 4).word(0)?).set(request[0].iter().sum());
+///         let flag = gpu.memory(flag_on_gpu, 4).word::<u32>(0)?;
+///         flag.spin_until(|value| value == 1, None)?;
+///         let mut values = [0; 4];
+///         gpu.memory(numbers_on_gpu, 16).array::<u32>(0, 4)?.read(0, &mut values)?;
+///         flag.store(values.iter().sum());
 ///         Result::Ok(())
 ///     });
-///     requests.send(&[1, 2, 3, 4], None)?;
-///     answer.view().wait(10, None)?;
+///     numbers.view().write(0, &[1, 2, 3, 4])?;
+///     flag.view().store(1);
+///     assert_eq!(flag.view().spin_until(|value| value != 1, None)?, 10);
 ///     kernel.join().expect("no panic")
 /// })?;
-/// drop((requests, answer, pool));
+/// drop((numbers, flag, pool));
 /// gpu.assert_unused();
 /// # Ok(())
 /// # });
@@ -116,10 +116,8 @@ impl Gpu {
     pub fn with_memory(bytes: usize) -> Gpu {
         assert!(bytes <= MOST, "{bytes} bytes are more than 1 TiB");
         let bytes = bytes.next_multiple_of(PAGE as usize);
-        // Models access none.
-        let mapped = if cfg!(gdrapi_loom) { 0 } else { bytes };
         Gpu(Arc::new(Shared {
-            memory: Memory::aligned(mapped, PAGE as usize),
+            memory: Memory::aligned(bytes, PAGE as usize),
             state: Mutex::new(State {
                 blocks: Blocks::new(START..START + bytes as u64),
                 allocations: BTreeMap::new(),

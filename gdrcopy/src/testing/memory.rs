@@ -17,7 +17,6 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// This many zeros, at a multiple of `align` bytes, a power of two of at least 64.
-    #[cfg(not(gdrapi_loom))]
     pub(super) fn aligned(bytes: usize, align: usize) -> Memory {
         // Copy routines read whole lines.
         let mut zeros = vec![0; align + bytes.next_multiple_of(64)];
@@ -26,18 +25,11 @@ impl Memory {
         Memory::at(NonNull::new(start).expect("not at 0"), bytes, zeros)
     }
 
-    /// In an execution of a model, which has one.
-    #[cfg(gdrapi_loom)]
-    pub(super) fn aligned(bytes: usize, _align: usize) -> Memory {
-        Memory::at(gdrcopy_core::routines::loom::map(bytes), bytes, Vec::new())
-    }
-
     fn at(address: NonNull<u8>, bytes: usize, zeros: Vec<u8>) -> Memory {
         // Otherwise another test may do it later, as if the process were another one then.
         fork::enter().expect("memory for a page");
         Memory {
-            // SAFETY: `_zeros` keeps these bytes, which nothing else accesses; those of a model are never accessed by
-            // address.
+            // SAFETY: `_zeros` keeps these bytes, which nothing else accesses.
             region: unsafe { Region::borrow(address, bytes) },
             _zeros: zeros,
         }

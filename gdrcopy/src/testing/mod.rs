@@ -7,7 +7,7 @@
 
 mod gpu;
 mod memory;
-#[cfg(all(test, not(gdrapi_loom)))]
+#[cfg(test)]
 mod tests;
 
 pub use gpu::Gpu;

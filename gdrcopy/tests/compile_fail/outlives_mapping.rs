@@ -1,5 +1,4 @@
 use gdrcopy::{Array, Batch, MappedSlice, Mapped, Mapping, Result, Word, Words};
-use gdrcopy::channel::{Flag, Ring, RingSender};
 
 fn slice(mapping: Mapping) -> MappedSlice<'static> {
     mapping.as_slice() //~ E0515
@@ -19,12 +18,4 @@ fn array(mapping: Mapping) -> Result<Array<'static, u64>> {
 
 fn batch(mapping: Mapping) -> Result<Batch<'static>> {
     mapping.batch() //~ E0515
-}
-
-fn flag(mapping: Mapping) -> Result<Flag<'static>> {
-    Ok(Flag::new(mapping.word(0)?)) //~ E0515
-}
-
-fn ring(mapping: Mapping) -> Result<RingSender<'static, u32>> {
-    Ok(Ring::new(mapping.as_slice(), 4)?.into_sender()) //~ E0515
 }

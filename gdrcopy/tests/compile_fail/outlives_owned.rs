@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
-use gdrcopy::owned::{OwnedArray, OwnedCounter, OwnedFlag, OwnedSlice, OwnedWord, View};
-use gdrcopy::channel::{Counter, CounterWriter, Flag};
+use gdrcopy::owned::{OwnedArray, OwnedSlice, OwnedWord, View};
 use gdrcopy::{Array, Mapped, MappedSlice, Mapping, Word};
 
 fn word(owned: OwnedWord<u32>) -> Word<'static, u32> {
@@ -14,18 +13,6 @@ fn array(owned: OwnedArray<u32>) -> Array<'static, u32> {
 
 fn slice(owned: OwnedSlice) -> MappedSlice<'static> {
     owned.as_slice() //~ E0515
-}
-
-fn flag(owned: OwnedFlag) -> Flag<'static> {
-    owned.view() //~ E0515
-}
-
-fn counter(owned: OwnedCounter) -> Counter<'static> {
-    owned.view() //~ E0515
-}
-
-fn counter_of_writer(writer: CounterWriter<'static>) -> Counter<'static> {
-    writer.counter() //~ E0515
 }
 
 fn word_used_later(owned: OwnedWord<u32>) -> u32 {
@@ -46,8 +33,4 @@ fn slice_kept(mapping: Arc<Mapping>) -> Option<u32> {
 struct Keeps(Word<'static, u32>);
 
 impl View for Keeps { //~ E0277
-    type Of<'m> = Word<'m, u32>;
-    fn shorten<'m>(view: Word<'static, u32>) -> Word<'m, u32> {
-        view
-    }
 }

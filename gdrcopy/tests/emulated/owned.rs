@@ -1,4 +1,4 @@
-//! Words and signals that keep their memory, in a forked child under gdremu.
+//! Words that keep their memory, in a forked child under gdremu.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -16,18 +16,16 @@ fn pool() -> Pool {
 #[ignore = "owned_under_gdremu runs it"]
 fn forked_child_is_refused_and_frees_nothing() {
     let pool = pool();
-    let flag = pool.flag().expect("memory");
-    let mut sender = pool.ring_to_gpu::<u32>(4).expect("memory");
+    let word = pool.word(0_u32).expect("memory");
     let child = fork();
     if child == 0 {
         std::panic::set_hook(Box::new(|_| {}));
-        let refused = catch_unwind(AssertUnwindSafe(|| flag.view().set(1))).is_err()
-            && sender.try_send(&[1]) == Err(Error::ForkedChild)
-            && pool.flag().err() == Some(Error::ForkedChild);
-        drop((flag, sender, pool));
+        let refused = catch_unwind(AssertUnwindSafe(|| word.view().store(1))).is_err()
+            && pool.word(0_u32).err() == Some(Error::ForkedChild);
+        drop((word, pool));
         leave_child(refused)
     }
     await_child(child, "the child was served");
-    flag.view().set(2);
-    assert_eq!((flag.view().get(), sender.try_send(&[5])), (2, Ok(1)));
+    word.view().store(2);
+    assert_eq!(word.view().load(), 2);
 }

@@ -10,7 +10,7 @@ use crate::isolated::{calling, outcome};
 use crate::memory::{Memory, noise};
 use crate::ops::{Access, Args};
 use crate::sizes::{Numbers, Size, bounds};
-use crate::{arrays, batches, rings, signals, words};
+use crate::{arrays, batches, words};
 
 /// A slice, and where the model says that it is.
 #[derive(Clone, Copy)]
@@ -133,8 +133,6 @@ pub(crate) fn access(borrowed: &mut Borrowed<'_>, context: &mut Context<'_>, cal
         Access::BeginBatch | Access::BatchWrite | Access::BatchStore | Access::EndBatch => {
             batches::access(borrowed, slice, memory, call, args);
         }
-        Access::Flag | Access::Counter => signals::access(slice, memory, call, args),
-        Access::Ring | Access::RingBytes => rings::access(slice, memory, call, args),
     }
     // The newest of a mapping are worth more than their parts' parts.
     let surplus = borrowed.slices.len().saturating_sub(8);

@@ -7,7 +7,7 @@
 //!   around them belong to others. CUDA reads everything back, within and after a sequence;
 //! - bytes of the host: buffers that calls write to lie within one whose every byte is known;
 //! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views of `owned` work
-//!   when everything else is gone, in any thread. Rings follow a model of both ends;
+//!   when everything else is gone, in any thread;
 //! - results: bounds, alignments and state say beforehand whether a call succeeds, and what a read returns;
 //! - panics other than the documented ones, crashes, pins that are left though everything was dropped.
 //!
@@ -47,9 +47,6 @@ mod owners;
 mod pins;
 mod pool_views;
 mod pools;
-mod ring_model;
-mod rings;
-mod signals;
 mod sizes;
 mod types;
 mod words;

@@ -111,12 +111,6 @@ impl Memory {
         self.with(start, bytes.len(), |model| model.copy_from_slice(bytes));
     }
 
-    /// Writes to GPU memory as a GPU kernel does.
-    pub(crate) fn write(&self, start: u64, bytes: &[u8]) {
-        self.cuda.write(start, bytes);
-        self.set(start, bytes);
-    }
-
     /// Compares all GPU memory with the model.
     pub(crate) fn check(&self) {
         self.regions().iter().for_each(|region| self.check_region(region));

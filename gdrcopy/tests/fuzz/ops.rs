@@ -37,7 +37,6 @@ pub(crate) enum Call {
     Methods,
     Own,
     PoolView,
-    PoolRing,
     UseView,
     CloneView,
     HostMemory,
@@ -71,10 +70,6 @@ pub(crate) enum Access {
     BatchWrite,
     BatchStore,
     EndBatch,
-    Flag,
-    Counter,
-    Ring,
-    RingBytes,
 }
 
 /// Arguments for any call. Numbers of objects are taken modulo what there is, so that a sequence that is shortened
@@ -117,7 +112,7 @@ fn calls() -> impl Strategy<Value = Call> {
         10 => Just(Map),
         8 => Just(Alloc),
         8 => select(&[MapOwned, MapOwned, CloneMapped]),
-        14 => select(&[Own, Own, Own, PoolView, PoolView, PoolRing, UseView, UseView, UseView, CloneView]),
+        14 => select(&[Own, Own, Own, PoolView, PoolView, UseView, UseView, UseView, CloneView]),
         8 => select(&[NewPool, PoolOfMemory]),
         4 => select(&[Open, CloneGdr, Attributes, HostMemory]),
         6 => select(&[Info, DmaBuf, Export, Unpin, AllocZeroed, Trim, PoolReport]),
@@ -131,10 +126,9 @@ fn calls() -> impl Strategy<Value = Call> {
 fn accesses() -> impl Strategy<Value = Access> {
     use Access::*;
     prop_oneof![
-        4 => select(&[Slice, SplitAt, Flush, RingBytes]),
+        4 => select(&[Slice, SplitAt, Flush]),
         9 => select(&[Write, Read, Array, Array, ReadMany, Word, LoadAll, ReadVec, Fill]),
         8 => select(&[BeginBatch, BatchWrite, BatchWrite, BatchWrite, BatchStore, BatchStore, EndBatch]),
-        4 => select(&[Flag, Counter, Ring]),
     ]
 }
 

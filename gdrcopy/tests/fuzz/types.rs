@@ -17,9 +17,6 @@ unsafe impl Zeroable for Pair {}
 // SAFETY: two fields of 2 bytes leave no padding, and all bits are values.
 unsafe impl Pod for Pair {}
 
-/// A message that no memory can hold two billion of.
-pub(crate) type Huge = [[[[u64; 4096]; 4096]; 4096]; 4];
-
 pub(crate) fn value<T: Pod>(seed: u64) -> T {
     pod_read_unaligned(&noise(seed, size_of::<T>()))
 }

@@ -146,7 +146,6 @@ impl World {
             Call::Methods => self.methods(args),
             Call::Own => return self.own(args),
             Call::PoolView => self.pool_view(args),
-            Call::PoolRing => self.pool_ring(args),
             Call::UseView => self.use_view(args),
             Call::CloneView => self.clone_view(args),
             Call::HostMemory => self.pin_host_memory(args),

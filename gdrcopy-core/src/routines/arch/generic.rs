@@ -8,11 +8,7 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
     [&portable::ROUTINE].into_iter()
 }
 
-#[cfg(gdrapi_loom)]
-pub(crate) use crate::routines::loom::fence;
-
 /// A SeqCst fence on both sides of reads and writes.
-#[cfg(not(gdrapi_loom))]
 pub(crate) mod fence {
     use core::sync::atomic::{Ordering, fence};
 

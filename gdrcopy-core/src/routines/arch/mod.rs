@@ -1,26 +1,22 @@
 //! The routines that the CPU of each architecture supports, best first, and the fences.
 
-// Miri and loom know no inline assembly.
-#[cfg(all(target_arch = "aarch64", not(any(miri, gdrapi_loom))))]
+// Miri knows no inline assembly.
+#[cfg(all(target_arch = "aarch64", not(miri)))]
 mod aarch64;
-#[cfg(any(miri, gdrapi_loom, not(any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"))))]
+#[cfg(any(miri, not(any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"))))]
 mod generic;
-#[cfg(all(target_arch = "powerpc64", not(any(miri, gdrapi_loom))))]
+#[cfg(all(target_arch = "powerpc64", not(miri)))]
 mod powerpc64;
-#[cfg(all(target_arch = "x86_64", not(any(miri, gdrapi_loom))))]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86_64;
 
-#[cfg(all(target_arch = "aarch64", not(any(miri, gdrapi_loom))))]
+#[cfg(all(target_arch = "aarch64", not(miri)))]
 use aarch64 as this;
-#[cfg(any(
-    miri,
-    gdrapi_loom,
-    not(any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"))
-))]
+#[cfg(any(miri, not(any(target_arch = "aarch64", target_arch = "powerpc64", target_arch = "x86_64"))))]
 use generic as this;
-#[cfg(all(target_arch = "powerpc64", not(any(miri, gdrapi_loom))))]
+#[cfg(all(target_arch = "powerpc64", not(miri)))]
 use powerpc64 as this;
-#[cfg(all(target_arch = "x86_64", not(any(miri, gdrapi_loom))))]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 use x86_64 as this;
 
 pub(super) use this::fence;

@@ -104,7 +104,6 @@ fn result(instruction: &str, value: u32) -> u32 {
 fn kernels_of_this_repository_run() {
     for (text, name, parameters) in [
         (include_str!("../../../../tools/src/commands/pplat/kernel.ptx"), "ping_pong", 9),
-        (include_str!("../../../../gdrcopy/examples/echo.ptx"), "echo", 5),
         (include_str!("../../../../gdrcopy/tests/emulated/produce.ptx"), "produce", 5),
     ] {
         let kernel = kernel(text, name).unwrap_or_else(|error| panic!("{name}: {error}"));
