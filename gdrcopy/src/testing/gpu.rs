@@ -94,8 +94,8 @@ struct Pinned {
 const LEN: usize = 64 << 20;
 /// Bytes of memory at most.
 const MOST: usize = 1 << 40;
-/// Device address of the first.
-const START: u64 = 0x7f00_0000_0000;
+/// Device address of the first, which CUDA never has. Otherwise a real driver could pin memory of others for it.
+const START: u64 = 1 << 62;
 /// The smallest alignment of cuMemAlloc.
 const ALIGN: u64 = 256;
 /// The only type of mapping.
@@ -109,10 +109,8 @@ impl Gpu {
 
     /// A GPU with this many bytes of memory, rounded up to pages of 64 KiB.
     ///
-    /// Ends the process if it cannot get that much memory, as `vec!` does.
-    ///
     /// # Panics
-    /// For more than 1 TiB.
+    /// For more than 1 TiB, or more than the address space has.
     pub fn with_memory(bytes: usize) -> Gpu {
         assert!(bytes <= MOST, "{bytes} bytes are more than 1 TiB");
         let bytes = bytes.next_multiple_of(PAGE as usize);

@@ -12,20 +12,35 @@ use crate::access::MappedSlice;
 pub(crate) struct Memory {
     region: Region,
     /// Used by its address only.
-    _zeros: Vec<u8>,
+    _zeros: Zeros,
+}
+
+/// Not of Rust's allocator, because threads write to one place by accesses of different sizes, as to a GPU's memory.
+#[cfg(not(miri))]
+type Zeros = memmap2::MmapMut;
+/// Miri maps nothing, and its tests have one thread.
+#[cfg(miri)]
+type Zeros = Vec<u8>;
+
+#[cfg(not(miri))]
+fn zeros(len: usize) -> Zeros {
+    let mut options = memmap2::MmapOptions::new();
+    options.len(len).no_reserve_swap().map_anon().expect("address space for the memory of a GPU")
+}
+
+#[cfg(miri)]
+fn zeros(len: usize) -> Zeros {
+    vec![0; len]
 }
 
 impl Memory {
     /// This many zeros, at a multiple of `align` bytes, a power of two of at least 64.
     pub(super) fn aligned(bytes: usize, align: usize) -> Memory {
         // Copy routines read whole lines.
-        let mut zeros = vec![0; align + bytes.next_multiple_of(64)];
+        let mut zeros = zeros(align + bytes.next_multiple_of(64));
         let start = zeros.as_mut_ptr();
         let start = start.wrapping_add(start.align_offset(align));
-        Memory::at(NonNull::new(start).expect("not at 0"), bytes, zeros)
-    }
-
-    fn at(address: NonNull<u8>, bytes: usize, zeros: Vec<u8>) -> Memory {
+        let address = NonNull::new(start).expect("not at 0");
         // Otherwise another test may do it later, as if the process were another one then.
         fork::enter().expect("memory for a page");
         Memory {

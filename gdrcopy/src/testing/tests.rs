@@ -123,3 +123,10 @@ fn leaks_are_listed_and_a_free_under_a_pin_is_a_panic() {
     drop(pin);
     assert!(panic_of(|| gpu.assert_unused()).contains("still pinned: []"));
 }
+
+/// Those of CUDA have at most 57 bits on all CPUs.
+#[test]
+fn addresses_are_none_of_cuda() {
+    let memory = Gpu::new().allocate(1).expect("memory");
+    assert!(memory.address() >= 1 << 57);
+}
