@@ -3,9 +3,8 @@
 
 use gdrcopy_core::RawMapping;
 use gdrcopy_core::error::Error;
-use gdrcopy_core::types::MappingType;
 
-use crate::access::{Mapped, MappedSlice};
+use crate::access::{Mapped, MappedSlice, sealed};
 
 /// GPU memory at addresses of this process. It keeps its pin, and is unmapped when dropped.
 ///
@@ -24,30 +23,11 @@ impl Mapping {
         Mapping { raw }
     }
 
-    /// Device address of byte 0 ([`Pin::address`](crate::Pin::address)).
-    #[inline]
-    pub fn device_address(&self) -> u64 {
-        self.raw.device_address()
-    }
-
     /// CPU address of byte 0. Using it is unsafe, because the mapping must be alive, and accesses must suit the
     /// memory type.
     #[inline]
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.raw.as_mut_ptr()
-    }
-
-    /// Mapped bytes, as passed to [`Pin::map`](crate::Pin::map).
-    #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.raw.len()
-    }
-
-    /// How the CPU caches it.
-    #[inline]
-    pub fn mapping_type(&self) -> MappingType {
-        self.raw.mapping_type()
     }
 
     /// Unmaps it.
@@ -59,6 +39,8 @@ impl Mapping {
         unmapped.map_err(|(raw, error)| (Mapping { raw }, error))
     }
 }
+
+impl sealed::Sealed for Mapping {}
 
 impl Mapped for Mapping {
     #[inline]

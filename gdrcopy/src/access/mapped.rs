@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 use std::ops::RangeBounds;
+use std::sync::Arc;
 
 use bytemuck::Pod;
 use gdrcopy_core::error::Result;
+use gdrcopy_core::types::MappingType;
 
 use crate::access::array::Array;
 use crate::access::batch::Batch;
@@ -14,15 +16,39 @@ use crate::access::word::Word;
 /// Mapped GPU memory that has an owner ([`Mapping`](crate::Mapping), [`OwnedMapping`](crate::OwnedMapping),
 /// [`PoolBuffer`](crate::pool::PoolBuffer), [`OwnedSlice`](crate::owned::OwnedSlice)).
 ///
-/// Its methods are those of [`MappedSlice`], of all of the memory, with their order and errors.
+/// Its methods are those of [`MappedSlice`], of all of the memory, with their order and errors. Of a `dyn Mapped`, those
+/// with a parameter of any type are called by [`Mapped::as_slice`]. Only types of this crate are `Mapped`, and an `Arc` of
+/// one is.
 #[expect(clippy::missing_errors_doc, reason = "those of the slice's methods")]
-pub trait Mapped {
+#[expect(clippy::len_without_is_empty, reason = "only a slice can be empty")]
+pub trait Mapped: sealed::Sealed + Send + Sync {
     /// All of it.
     fn as_slice(&self) -> MappedSlice<'_>;
 
+    /// Bytes in it.
+    #[inline]
+    fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    /// Device address of its first byte, for GPU kernels and CUDA.
+    #[inline]
+    fn device_address(&self) -> u64 {
+        self.as_slice().device_address()
+    }
+
+    /// How the CPU caches it.
+    #[inline]
+    fn mapping_type(&self) -> MappingType {
+        self.as_slice().mapping_type()
+    }
+
     /// [`MappedSlice::slice`].
     #[inline]
-    fn slice(&self, range: impl RangeBounds<usize>) -> Result<MappedSlice<'_>> {
+    fn slice(&self, range: impl RangeBounds<usize>) -> Result<MappedSlice<'_>>
+    where
+        Self: Sized,
+    {
         self.as_slice().slice(range)
     }
 
@@ -56,13 +82,19 @@ pub trait Mapped {
 
     /// [`MappedSlice::word`].
     #[inline]
-    fn word<T: Pod>(&self, offset: usize) -> Result<Word<'_, T>> {
+    fn word<T: Pod>(&self, offset: usize) -> Result<Word<'_, T>>
+    where
+        Self: Sized,
+    {
         self.as_slice().word(offset)
     }
 
     /// [`MappedSlice::array`].
     #[inline]
-    fn array<T: Pod>(&self, offset: usize, len: usize) -> Result<Array<'_, T>> {
+    fn array<T: Pod>(&self, offset: usize, len: usize) -> Result<Array<'_, T>>
+    where
+        Self: Sized,
+    {
         self.as_slice().array(offset, len)
     }
 
@@ -82,4 +114,18 @@ pub trait Mapped {
     fn flush(&self) -> Result<()> {
         self.as_slice().flush()
     }
+}
+
+impl<M: Mapped + ?Sized> Mapped for Arc<M> {
+    #[inline]
+    fn as_slice(&self) -> MappedSlice<'_> {
+        (**self).as_slice()
+    }
+}
+
+impl<M: Mapped + ?Sized> sealed::Sealed for Arc<M> {}
+
+pub(crate) mod sealed {
+    /// Methods can be added to a sealed trait.
+    pub trait Sealed {}
 }

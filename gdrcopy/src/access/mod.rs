@@ -18,5 +18,6 @@ pub use array::Array;
 pub use batch::Batch;
 pub use gather::Words;
 pub use mapped::Mapped;
+pub(crate) use mapped::sealed;
 pub use slice::MappedSlice;
 pub use word::Word;

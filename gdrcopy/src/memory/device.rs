@@ -6,7 +6,7 @@ use gdrcopy_core::error::Result;
 
 /// An allocation of GPU memory, freed when it is dropped.
 ///
-/// Implemented by [`RawMemory`], by what a [`DeviceAllocator`] returns and, with the feature `cudarc-0-19`, by
+/// Implemented by [`RawMemory`], by [`HostMemory`](crate::memory::HostMemory), by what a [`DeviceAllocator`] returns and, with the feature `cudarc-0-19`, by
 /// `CudaSlice` of the crate cudarc.
 ///
 /// # Safety

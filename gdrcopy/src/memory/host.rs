@@ -1,6 +1,6 @@
 //! Host memory that CUDA has mapped for GPUs.
-#![forbid(unsafe_code)]
 
+use crate::memory::device::DeviceMemory;
 use gdrcopy_core::error::Result;
 use gdrcopy_core::sys::cuda::host::RawHostMemory;
 
@@ -11,13 +11,12 @@ use gdrcopy_core::sys::cuda::host::RawHostMemory;
 /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
 /// # gpu::run(|gpu| {
 /// use gdrcopy::memory::HostMemory;
-/// use gdrcopy::{Backend, Gdr, MapFlag, Mapped, PinFlags};
+/// use gdrcopy::memory::MapOptions;
+/// use gdrcopy::{Backend, Gdr, Mapped};
 ///
-/// let memory = HostMemory::alloc(1 << 20)?;
 /// let gdr = Gdr::options().backend(Backend::HostMemory).open()?;
-/// // SAFETY: the memory outlives the mapping, and only GPU kernels use it.
-/// let pin = unsafe { gdr.pin(memory.device_address(), memory.len(), PinFlags::DEFAULT)? };
-/// pin.map(memory.len(), MapFlag::Default)?.write(0, b"GPU kernels read this over PCIe")?;
+/// let mapping = gdr.map_owned(HostMemory::alloc(1 << 20)?, MapOptions::default())?;
+/// mapping.write(0, b"GPU kernels read this over PCIe")?;
 /// # Ok(())
 /// # });
 /// ```
@@ -40,20 +39,20 @@ impl HostMemory {
         Ok(HostMemory { raw })
     }
 
-    /// Where GPU kernels, and [`Gdr::pin`](crate::Gdr::pin), find it.
-    pub fn device_address(&self) -> u64 {
-        self.raw.device_address()
-    }
-
     /// Where the CPU finds it. Using it is unsafe, because the memory must be alive, and GPU kernels may write it at
     /// any time.
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.raw.as_mut_ptr()
     }
+}
 
-    /// Bytes in it.
-    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
-    pub fn len(&self) -> usize {
+// SAFETY: it is allocated until it is dropped, and safe code has no access to it.
+unsafe impl DeviceMemory for HostMemory {
+    fn address(&self) -> u64 {
+        self.raw.device_address()
+    }
+
+    fn len(&self) -> usize {
         self.raw.len()
     }
 }

@@ -8,7 +8,7 @@ use gdrcopy_core::error::{Error, Result};
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::types::{GPU_PAGE_SIZE as PAGE, MapFlag, PinFlags};
 
-use crate::access::{Mapped, MappedSlice};
+use crate::access::{Mapped, MappedSlice, sealed};
 use crate::gdr::Gdr;
 use crate::mapping::Mapping;
 use crate::memory::device::DeviceMemory;
@@ -51,7 +51,7 @@ impl MapOptions {
 /// # Ok(())
 /// # });
 /// ```
-pub struct OwnedMapping<M: DeviceMemory> {
+pub struct OwnedMapping<M: DeviceMemory = Box<dyn DeviceMemory>> {
     // Dropped in this order, so unmapped and unpinned before the memory is freed.
     mapping: Mapping,
     memory: Kept<M>,
@@ -121,17 +121,6 @@ impl<M: DeviceMemory> OwnedMapping<M> {
         Ok(OwnedMapping { mapping: pin.map(len, options.map_flag)?, memory })
     }
 
-    /// Device address of its first byte.
-    pub fn device_address(&self) -> u64 {
-        self.mapping.device_address()
-    }
-
-    /// Bytes in it.
-    #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
-    pub fn len(&self) -> usize {
-        self.mapping.len()
-    }
-
     /// Unmaps and unpins the memory, and returns it.
     ///
     /// # Errors
@@ -149,6 +138,8 @@ impl<M: DeviceMemory> OwnedMapping<M> {
         self.memory.owner
     }
 }
+
+impl<M: DeviceMemory> sealed::Sealed for OwnedMapping<M> {}
 
 impl<M: DeviceMemory> Mapped for OwnedMapping<M> {
     #[inline]

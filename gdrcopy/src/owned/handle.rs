@@ -5,9 +5,10 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
+use bytemuck::Pod;
 use gdrcopy_core::error::Result;
 
-use crate::access::{Array, Mapped, MappedSlice, Word};
+use crate::access::{Array, Mapped, MappedSlice, Word, Words, sealed};
 use crate::owned::view::View;
 
 /// A slice that keeps its memory. It is [`Mapped`] itself.
@@ -16,6 +17,26 @@ pub type OwnedSlice = Owned<MappedSlice<'static>>;
 pub type OwnedWord<T> = Owned<Word<'static, T>>;
 /// An array that keeps its memory. Made by [`Pool::array`](crate::Pool::array) or [`Owned::new`].
 pub type OwnedArray<T> = Owned<Array<'static, T>>;
+
+/// Many words that keep their memory, for flags that are polled at once. Made by [`Owned::new`].
+///
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
+/// use std::sync::Arc;
+/// use gdrcopy::memory::CudaAllocator;
+/// use gdrcopy::owned::OwnedWords;
+/// use gdrcopy::{Gdr, Pool};
+///
+/// let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
+/// let buffer = Arc::new(pool.alloc_zeroed(64 * 64)?);
+/// let flags = OwnedWords::<u32>::new(buffer, |memory| (0..64).map(|i| memory.word(64 * i)).collect())?;
+/// let mut values = [0; 64];
+/// flags.load_all(&mut values);
+/// # Ok(())
+/// # });
+/// ```
+pub type OwnedWords<T> = Owned<Words<'static, T>>;
 
 /// A view of GPU memory that keeps the memory, and so has no lifetime. [`Owned::view`] is the view, which borrows it.
 ///
@@ -48,7 +69,7 @@ impl<V: View> Owned<V> {
     ///
     /// # Errors
     /// Those of `view`.
-    pub fn new<M: Mapped + Send + Sync + 'static>(
+    pub fn new<M: Mapped + 'static>(
         memory: Arc<M>,
         view: impl for<'m> FnOnce(MappedSlice<'m>) -> Result<V::Of<'m>>,
     ) -> Result<Owned<V>> {
@@ -64,10 +85,25 @@ impl<V: View> Owned<V> {
 
     /// The view.
     #[inline]
-    pub fn view(&self) -> V::Of<'_> {
+    pub fn view(&self) -> V::Of<'_>
+    where
+        V::Of<'static>: Copy,
+    {
         V::shorten(self.view)
     }
 }
+
+impl<T: Pod> OwnedWords<T> {
+    /// [`Words::load_all`].
+    ///
+    /// # Panics
+    /// As that.
+    pub fn load_all(&self, values: &mut [T]) {
+        self.view.load_all(values);
+    }
+}
+
+impl sealed::Sealed for OwnedSlice {}
 
 impl Mapped for OwnedSlice {
     #[inline]
@@ -78,7 +114,7 @@ impl Mapped for OwnedSlice {
 
 impl<V: View> Clone for Owned<V> {
     fn clone(&self) -> Owned<V> {
-        Owned { view: self.view, memory: Arc::clone(&self.memory) }
+        Owned { view: self.view.clone(), memory: Arc::clone(&self.memory) }
     }
 }
 

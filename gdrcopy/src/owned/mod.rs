@@ -38,5 +38,5 @@ mod pooled;
 mod tests;
 mod view;
 
-pub use handle::{Owned, OwnedArray, OwnedSlice, OwnedWord};
+pub use handle::{Owned, OwnedArray, OwnedSlice, OwnedWord, OwnedWords};
 pub use view::View;

@@ -26,8 +26,8 @@ impl Pool {
         })
     }
 
-    /// An array of `len` elements, all zeros. Many flags that are polled at once are best in one, by
-    /// [`Array::gather`](crate::Array::gather).
+    /// An array of `len` elements, all zeros. For many flags that are polled at once, see
+    /// [`OwnedWords`](crate::owned::OwnedWords).
     ///
     /// # Errors
     /// The errors of [`Pool::alloc`]; [`Error::RangeOverflow`] for more bytes than an address space has.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use super::{OwnedArray, OwnedSlice, OwnedWord};
+use super::{OwnedArray, OwnedSlice, OwnedWord, OwnedWords};
 use crate::access::Mapped;
 use crate::error::Error;
 use crate::memory::{DeviceAllocator, MapOptions};
@@ -78,6 +78,22 @@ fn view_of_any_memory_keeps_all_of_it() {
 }
 
 #[test]
+fn flags_of_any_owner_are_polled_at_once() {
+    let gpu = Gpu::new();
+    let buffer: Arc<dyn Mapped> = Arc::new(pool_of(&gpu).alloc_zeroed(4096).expect("memory"));
+    assert_eq!((buffer.len(), buffer.as_slice().device_address()), (4096, buffer.device_address()));
+    let address = buffer.device_address();
+    let words = OwnedWords::<u32>::new(Arc::new(buffer), |memory| (0..64).map(|i| memory.word(64 * i)).collect());
+    let flags = words.expect("inside").clone();
+    gpu.write(address + 64 * 63, &[1]);
+    let mut values = [7; 64];
+    flags.load_all(&mut values);
+    assert_eq!((values[0], values[62], values[63]), (0, 0, 1));
+    drop(flags);
+    gpu.assert_unused();
+}
+
+#[test]
 fn refused_views_give_their_memory_back() {
     let gpu = Gpu::new();
     let pool = pool_of(&gpu);
@@ -97,4 +113,5 @@ fn owned_views_go_to_threads() {
     sendable::<OwnedWord<u8>>();
     sendable::<OwnedArray<[f32; 4]>>();
     sendable::<OwnedSlice>();
+    sendable::<OwnedWords<u8>>();
 }

@@ -3,7 +3,7 @@
 
 use bytemuck::Pod;
 
-use crate::access::{Array, MappedSlice, Word};
+use crate::access::{Array, MappedSlice, Word, Words};
 
 /// A view of GPU memory that an [`Owned`](crate::owned::Owned) can be of. Only types of this crate are views.
 pub trait View: private::Shorten {}
@@ -12,7 +12,7 @@ pub(super) mod private {
     /// Not implemented elsewhere, because `Owned` is sound only if `shorten` keeps nothing for `'static`.
     pub trait Shorten {
         /// The same view of memory that is there for `'m`.
-        type Of<'m>: Copy;
+        type Of<'m>: Clone;
 
         /// Gives up a part of the lifetime.
         fn shorten<'m>(view: Self::Of<'static>) -> Self::Of<'m>;
@@ -37,3 +37,4 @@ macro_rules! view {
 view!(MappedSlice);
 view!(Word<T>);
 view!(Array<T>);
+view!(Words<T>);

@@ -1,7 +1,7 @@
 //! A buffer of a pool.
 #![forbid(unsafe_code)]
 
-use crate::access::{Mapped, MappedSlice};
+use crate::access::{Mapped, MappedSlice, sealed};
 use crate::pool::blocks::Block;
 use crate::pool::chunk::Chunk;
 use std::sync::Arc;
@@ -18,25 +18,14 @@ pub struct PoolBuffer {
 }
 
 impl PoolBuffer {
-    /// Device address of its first byte, for GPU kernels and CUDA.
-    #[inline]
-    pub fn device_address(&self) -> u64 {
-        self.block.start
-    }
-
-    /// Bytes, as asked for.
-    #[expect(clippy::len_without_is_empty, reason = "no buffer is empty")]
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
     /// A buffer of `len` bytes in this chunk, if it has room. `len` is at least 1, `align` a power of two.
     pub(super) fn take(chunk: &Arc<Chunk>, len: usize, align: u64) -> Option<PoolBuffer> {
         let block = chunk.take(len as u64, align)?;
         Some(PoolBuffer { chunk: Arc::clone(chunk), block, len })
     }
 }
+
+impl sealed::Sealed for PoolBuffer {}
 
 impl Mapped for PoolBuffer {
     #[inline]

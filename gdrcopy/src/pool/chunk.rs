@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub(super) struct Chunk {
-    memory: OwnedMapping<Box<dyn DeviceMemory>>,
+    memory: OwnedMapping,
     blocks: Mutex<Blocks>,
 }
 

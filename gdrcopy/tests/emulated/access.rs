@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use gdrcopy::{Error, Gdr, MapFlag, Mapped, Mapping, Options, Words};
+use gdrcopy::{Gdr, MapFlag, Mapped, Mapping, Options, Words};
 
 use crate::cuda::Cuda;
 use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child, pin, pinned};

@@ -1,7 +1,7 @@
 //! Owners that keep their context. One test at a time, because each counts who retains the
 //! context.
 
-use gdrcopy::memory::HostMemory;
+use gdrcopy::memory::{DeviceMemory, HostMemory};
 
 use crate::cuda::Cuda;
 use crate::ownership::PAGE;

@@ -6,7 +6,7 @@
 
 use std::env;
 
-use gdrcopy::memory::HostMemory;
+use gdrcopy::memory::{DeviceMemory, HostMemory};
 use gdrcopy::{MapFlag, Mapped, Words};
 
 use crate::gpu::Cuda;
@@ -41,7 +41,7 @@ fn gathered_words_are_no_older_than_the_flag() {
 
     let kernel = cuda.kernel(include_str!("produce.ptx"), "produce");
     let (stride, flag_address) = (STRIDE as u64, memory + FLAG as u64);
-    let parameters = [memory, stride, flag_address, acknowledged.device_address(), rounds.into()];
+    let parameters = [memory, stride, flag_address, acknowledged.address(), rounds.into()];
     // SAFETY: the kernel's parameters; it ends before the memory is freed.
     unsafe { cuda.launch(&kernel, WORDS as u32, &parameters) };
     let (mut stale, mut values, mut bytes) = (0_u64, [0; WORDS], [[0; 4]; WORDS]);

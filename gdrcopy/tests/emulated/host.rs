@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use gdrcopy::memory::HostMemory;
+use gdrcopy::memory::{DeviceMemory, HostMemory};
 use gdrcopy::{Backend, Error, Gdr, MapFlag, Mapped, MappingType, Pin, PinFlags, Result};
 
 use crate::cuda::Cuda;
@@ -24,11 +24,11 @@ fn pin(gdr: &Gdr, address: u64, len: usize) -> Result<Pin> {
 fn mapping_is_the_memory_that_the_gpu_sees() {
     let memory = HostMemory::alloc(PAGE).expect("CUDA initialized by it");
     let cuda = Cuda::new();
-    assert_eq!(cuda.read(memory.device_address(), PAGE), vec![0; PAGE]);
+    assert_eq!(cuda.read(memory.address(), PAGE), vec![0; PAGE]);
     let gdr = open();
     assert_eq!(gdr.uses_dma_bufs(), Ok(false));
     // Neither the start nor the end of a page.
-    let address = memory.device_address() + 4099;
+    let address = memory.address() + 4099;
     let pin = pin(&gdr, address, 1000).expect("host memory");
     let info = pin.info().expect("known");
     assert_eq!((info.va, info.mapped_size), (address, 1000));
@@ -72,7 +72,7 @@ fn registered_memory_is_as_good_as_allocated() {
 fn other_memory_is_refused() {
     let cuda = Cuda::new();
     let (gdr, memory) = (open(), HostMemory::alloc(1000).expect("room"));
-    let inside = memory.device_address();
+    let inside = memory.address();
     let mut managed = 0;
     // SAFETY: the signature is that of the CUDA driver API; the output is a local variable.
     unsafe {
@@ -106,7 +106,7 @@ fn other_memory_is_refused() {
 fn memory_is_freed_when_dropped() {
     let cuda = Cuda::new();
     let memory = HostMemory::alloc(PAGE).expect("room");
-    let (gdr, address) = (open(), memory.device_address());
+    let (gdr, address) = (open(), memory.address());
     // A thread without a context frees it too.
     std::thread::spawn(move || drop(memory)).join().expect("freed");
     assert_eq!(pin(&gdr, address, 1).err(), Some(Error::NotHostMemory));
@@ -134,7 +134,7 @@ fn memory_may_be_dropped_after_its_context() {
 fn forked_child_is_refused() {
     let memory = HostMemory::alloc(PAGE).expect("room");
     let gdr = open();
-    let pinned = pin(&gdr, memory.device_address(), PAGE).expect("host memory");
+    let pinned = pin(&gdr, memory.address(), PAGE).expect("host memory");
     let mapping = pinned.map(PAGE, MapFlag::Default).expect("host memory");
     let child = fork();
     if child == 0 {
@@ -142,7 +142,7 @@ fn forked_child_is_refused() {
             mapping.write(0, &[1]).err(),
             pinned.info().err(),
             pinned.dma_buf().err(),
-            pin(&gdr, memory.device_address(), PAGE).err(),
+            pin(&gdr, memory.address(), PAGE).err(),
         ]);
         drop((mapping, pinned, memory));
         leave_child(refused)

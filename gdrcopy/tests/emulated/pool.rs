@@ -356,6 +356,8 @@ fn pin_is_what_the_driver_counts() {
 
 #[cfg(feature = "cudarc-0-19")]
 mod with_cudarc {
+    use std::sync::Arc;
+
     use cudarc::driver::{CudaContext, result};
     use gdrcopy::memory::{CudarcAllocator, MapOptions};
 

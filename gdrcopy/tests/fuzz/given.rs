@@ -99,7 +99,7 @@ impl World {
         let address = mapping.as_slice().as_mut_ptr().addr();
         assert!(is_mapped(address));
         watch.mapped_at.store(address, Ordering::Relaxed);
-        Some(Mapped::new(Owner::Owned(mapping), start, len))
+        Some(Mapped::new(Owner::Owned(Arc::new(mapping)), start, len))
     }
 
     /// Ends a mapping, unless it is borrowed; then the owner drops it later. Given memory is mapped again.
@@ -109,11 +109,12 @@ impl World {
         let mapped = Arc::try_unwrap(mapped).ok()?;
         match mapped.owner {
             Owner::Mapping(mapping) => {
+                let mapping = Arc::into_inner(mapping)?;
                 calling!("{:#x}: unmap()", mapping.device_address());
                 outcome(true, mapping.unmap().map_err(|(_, error)| error));
                 None
             }
-            Owner::Owned(mapping) => self.end_owned(mapping, args),
+            Owner::Owned(mapping) => self.end_owned(Arc::into_inner(mapping)?, args),
             _ => None,
         }
     }
@@ -126,6 +127,7 @@ impl World {
             };
             if number % 2 == 0
                 && let Owner::Owned(mapping) = mapped.owner
+                && let Some(mapping) = Arc::into_inner(mapping)
             {
                 drop(self.unmap_owned(mapping));
             }

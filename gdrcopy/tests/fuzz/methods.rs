@@ -7,7 +7,7 @@ use crate::access::Slice;
 use crate::isolated::{calling, outcome};
 use crate::memory::{Memory, noise};
 use crate::ops::Args;
-use crate::owners::any_of;
+use crate::owners::{Owner, any_of};
 use crate::sizes::bounds;
 use crate::types::assert_bits;
 use crate::world::World;
@@ -15,7 +15,13 @@ use crate::world::World;
 impl World {
     pub(crate) fn methods(&mut self, args: &Args) {
         if let Some(mapped) = any_of(&self.mapped, args) {
-            methods(&**mapped, mapped.slice(), &self.memory, args);
+            let (slice, memory) = (mapped.slice(), &self.memory);
+            match &mapped.owner {
+                Owner::Mapping(owner) => methods(&**owner, slice, memory, args),
+                Owner::Buffer(owner) => methods(&**owner, slice, memory, args),
+                Owner::Owned(owner) => methods(owner, slice, memory, args),
+                Owner::Slice(owner) => methods(owner, slice, memory, args),
+            }
         }
     }
 }

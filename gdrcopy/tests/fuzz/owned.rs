@@ -4,14 +4,13 @@
 use std::sync::Arc;
 use std::thread;
 
-use gdrcopy::Owned;
-use gdrcopy::owned::{OwnedArray, OwnedSlice, OwnedWord};
+use gdrcopy::owned::{OwnedArray, OwnedWord};
 
 use crate::cuda::Cuda;
 use crate::isolated::{calling, list, outcome};
 use crate::memory::Memory;
 use crate::ops::Args;
-use crate::owners::{Mapped, Owner, any_of, take};
+use crate::owners::{HostPart, Mapped, Owner, any_of, take};
 use crate::world::World;
 use crate::{arrays, words};
 
@@ -20,7 +19,8 @@ pub(crate) struct OwnedView {
     pub(crate) view: View,
     pub(crate) start: u64,
     /// By which a pool's model knows that this still exists, though forgotten. Dropped after the view.
-    pub(crate) alive: Option<Arc<()>>,
+    pub(crate) alive: Arc<()>,
+    pub(crate) host: Option<Arc<HostPart>>,
 }
 
 pub(crate) enum View {
@@ -56,19 +56,27 @@ impl World {
         let is_word = slice.has(offset, 8) && slice.is_aligned(offset, 8);
         let is_array = len < 1 << 60 && slice.has(offset, len * 3);
         let start = slice.start.wrapping_add(offset as u64);
-        let kept = Arc::clone(&mapped);
         calling!("owned of {slice}, kind {}, {offset:#x}, {len:#x}", args.data % 4);
         let view = match args.data % 4 {
-            0 => outcome(is_word, Owned::new(kept, |all| all.word(offset))).map(View::Word),
-            1 => outcome(is_array, Owned::new(kept, |all| all.array(offset, len))).map(|array| View::Array(array, len)),
+            0 => outcome(is_word, mapped.view(|all| all.word(offset))).map(View::Word),
+            1 => outcome(is_array, mapped.view(|all| all.array(offset, len))).map(|array| View::Array(array, len)),
             _ => {
                 let is_inside = slice.has(offset, len);
                 let end = offset.saturating_add(len);
-                let owned = OwnedSlice::new(kept, |all| all.slice(offset..end));
-                return outcome(is_inside, owned).map(|owned| Mapped::new(Owner::Slice(owned), start, len));
+                let owned = mapped.view(|all| all.slice(offset..end));
+                return outcome(is_inside, owned).map(|owned| Mapped {
+                    alive: Arc::clone(&mapped.alive),
+                    host: mapped.host.clone(),
+                    ..Mapped::new(Owner::Slice(owned), start, len)
+                });
             }
         };
-        self.views.extend(view.map(|view| OwnedView { view, start, alive: None }));
+        self.views.extend(view.map(|view| OwnedView {
+            view,
+            start,
+            alive: Arc::clone(&mapped.alive),
+            host: mapped.host.clone(),
+        }));
         None
     }
 
@@ -80,7 +88,8 @@ impl World {
             _ => return None,
         };
         list(format_args!("clone of {}\n", mapped.slice()));
-        Some(Mapped::new(owner, mapped.start, mapped.len))
+        let (alive, host) = (Arc::clone(&mapped.alive), mapped.host.clone());
+        Some(Mapped { alive, host, ..Mapped::new(owner, mapped.start, mapped.len) })
     }
 
     /// Calls by a view, in this thread or another one, which may be the one to drop it.
@@ -123,11 +132,11 @@ impl World {
 
     /// Clones a view.
     pub(crate) fn clone_view(&mut self, args: &Args) {
-        let Some(OwnedView { view, start, alive }) = any_of(&self.views, args) else {
+        let Some(OwnedView { view, start, alive, host }) = any_of(&self.views, args) else {
             return;
         };
         list(format_args!("clone of the view of {start:#x}\n"));
-        let copy = OwnedView { view: view.copy(), start: *start, alive: alive.clone() };
+        let copy = OwnedView { view: view.copy(), start: *start, alive: Arc::clone(alive), host: host.clone() };
         self.views.push(copy);
     }
 }

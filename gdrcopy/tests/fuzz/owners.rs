@@ -5,8 +5,8 @@ use std::mem;
 use std::sync::Arc;
 
 use gdrcopy::memory::HostMemory;
-use gdrcopy::owned::OwnedSlice;
-use gdrcopy::{Mapped as _, MappedSlice, Mapping, OwnedMapping, PoolBuffer};
+use gdrcopy::owned::{OwnedSlice, View};
+use gdrcopy::{Mapped as _, MappedSlice, Mapping, Owned, OwnedMapping, PoolBuffer, Result};
 
 use crate::access::Slice;
 use crate::given::Given;
@@ -19,9 +19,9 @@ pub(crate) struct Mapped {
     pub(crate) start: u64,
     pub(crate) len: usize,
     /// It, and the pin or the pool, know by it whether this still exists, though forgotten.
-    pub(crate) _alive: Arc<()>,
+    pub(crate) alive: Arc<()>,
     /// Dropped after the mapping.
-    pub(crate) _host: Option<Arc<HostPart>>,
+    pub(crate) host: Option<Arc<HostPart>>,
 }
 
 /// Memory of the host that pins are of. They and their mappings keep it: contract of `Gdr::pin`.
@@ -31,30 +31,37 @@ pub(crate) struct HostPart {
 }
 
 pub(crate) enum Owner {
-    Mapping(Mapping),
-    Buffer(PoolBuffer),
-    Owned(OwnedMapping<Given>),
+    Mapping(Arc<Mapping>),
+    Buffer(Arc<PoolBuffer>),
+    Owned(Arc<OwnedMapping<Given>>),
     Slice(OwnedSlice),
 }
 
 impl Mapped {
     pub(crate) fn new(owner: Owner, start: u64, len: usize) -> Mapped {
-        let _alive = Arc::new(());
-        Mapped { owner, start, len, _alive, _host: None }
+        Mapped { owner, start, len, alive: Arc::new(()), host: None }
     }
 
     pub(crate) fn slice(&self) -> Slice<'_> {
-        Slice::new(self.as_slice(), self.start, self.len)
-    }
-}
-
-impl gdrcopy::Mapped for Mapped {
-    fn as_slice(&self) -> MappedSlice<'_> {
-        match &self.owner {
+        let all = match &self.owner {
             Owner::Mapping(mapping) => mapping.as_slice(),
             Owner::Buffer(buffer) => buffer.as_slice(),
             Owner::Owned(mapping) => mapping.as_slice(),
             Owner::Slice(owned) => owned.as_slice(),
+        };
+        Slice::new(all, self.start, self.len)
+    }
+
+    /// A view that keeps the owner.
+    pub(crate) fn view<V: View>(
+        &self,
+        view: impl for<'m> FnOnce(MappedSlice<'m>) -> Result<V::Of<'m>>,
+    ) -> Result<Owned<V>> {
+        match &self.owner {
+            Owner::Mapping(mapping) => Owned::new(Arc::clone(mapping), view),
+            Owner::Buffer(buffer) => Owned::new(Arc::clone(buffer), view),
+            Owner::Owned(mapping) => Owned::new(Arc::clone(mapping), view),
+            Owner::Slice(owned) => Owned::new(Arc::new(owned.clone()), view),
         }
     }
 }

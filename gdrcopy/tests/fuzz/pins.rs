@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Weak};
 
-use gdrcopy::memory::HostMemory;
-use gdrcopy::{Backend, Gdr, MapFlag, Pin, PinFlags};
+use gdrcopy::memory::{DeviceMemory, HostMemory};
+use gdrcopy::{Backend, Gdr, MapFlag, Mapped as _, Pin, PinFlags};
 
 use crate::isolated::{any_outcome, calling, outcome};
 use crate::ops::Args;
@@ -109,7 +109,7 @@ impl World {
         };
         assert_eq!(memory.len(), len);
         self.open_backend(Backend::HostMemory, false);
-        let start = memory.device_address();
+        let start = memory.address();
         let _entry = self.memory.add(start, len, 0..0, 0);
         let host = Arc::new(HostPart { _entry, _memory: memory });
         let offset = args.sizes[1].inside(len);
@@ -132,9 +132,11 @@ impl World {
         let is_known = flag == MapFlag::Default || !is_valid;
         let mapping = outcome(is_known.then_some(is_valid), pinned.pin.map(len, flag))?;
         assert_eq!(mapping.len(), len);
-        let mapped =
-            Mapped { _host: pinned.host.clone(), ..Mapped::new(Owner::Mapping(mapping), pinned.pin.address(), len) };
-        pinned.mapped = Arc::downgrade(&mapped._alive);
+        let mapped = Mapped {
+            host: pinned.host.clone(),
+            ..Mapped::new(Owner::Mapping(Arc::new(mapping)), pinned.pin.address(), len)
+        };
+        pinned.mapped = Arc::downgrade(&mapped.alive);
         Some(mapped)
     }
 

@@ -61,7 +61,7 @@ impl World {
     /// Checks that the memory is the pool's, and no other buffer's.
     fn keep(&mut self, view: View, start: u64, len: usize, pool: usize) {
         assert!(start.is_multiple_of(64), "{start:#x} shares a line");
-        let alive = Some(self.claim(start, len, pool));
-        self.views.push(OwnedView { view, start, alive });
+        let alive = self.claim(start, len, pool);
+        self.views.push(OwnedView { view, start, alive, host: None });
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory};
-use gdrcopy::{MapFlag, Pool, PoolBuffer, Result};
+use gdrcopy::{MapFlag, Mapped as _, Pool, PoolBuffer, Result};
 
 use crate::isolated::{any_outcome, calling, list, outcome};
 use crate::memory::{Entry, Memory};
@@ -161,8 +161,8 @@ impl World {
 
     fn buffer(&mut self, buffer: PoolBuffer, len: usize, pool: usize) -> Mapped {
         let start = buffer.device_address();
-        let _alive = self.claim(start, len, pool);
-        Mapped { _alive, ..Mapped::new(Owner::Buffer(buffer), start, len) }
+        let alive = self.claim(start, len, pool);
+        Mapped { alive, ..Mapped::new(Owner::Buffer(Arc::new(buffer)), start, len) }
     }
 
     /// Checks that the memory of a buffer is the pool's, and no other buffer's. It is the buffer's until the result is
