@@ -2,6 +2,13 @@
 
 #include "gdrx.h"
 
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "kit/fault.h"
 #include "kit/library.h"
 #include "logged.h"
@@ -257,6 +264,39 @@ static void child_is_refused(void)
     CHECK_BYTES(seen, host, 8);
 }
 
+/* As a plugin has one that is linked into it. */
+static void another_copy_of_the_library_takes_the_map(void)
+{
+    int (*const own)(const struct gdrx_map *, const struct gdrx_copy *, size_t) = gdrx_write_many;
+    int (*write_many)(const struct gdrx_map *, const struct gdrx_copy *, size_t) = NULL;
+    struct gdrx_copy copy = {128, host, 300};
+    char path[64];
+    void *library;
+    struct stat file;
+    Dl_info info;
+    int from, to;
+
+    if (dladdr(*(void *const *)&own, &info) == 0 || strstr(info.dli_fname, "libgdrx") == NULL)
+        return; /* linked into this program */
+    from = open(info.dli_fname, O_RDONLY);
+    to = memfd_create("another libgdrx", 0);
+    CHECK(from >= 0 && to >= 0 && fstat(from, &file) == 0);
+    while (sendfile(to, from, NULL, (size_t)file.st_size) > 0)
+        continue;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", to);
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    CHECK(library != NULL);
+    *(void **)&write_many = dlsym(library, "gdrx_write_many");
+    CHECK(write_many != NULL && write_many != gdrx_write_many);
+    fill(host, 300, 21);
+    CHECK_OK(write_many(&all, &copy, 1));
+    CHECK_OK(gdrx_flush(&all));
+    gpu_read(seen, buffer.address + 128, 300);
+    CHECK_BYTES(seen, host, 300);
+    close(from);
+    close(to);
+}
+
 #define THREADS 4
 #define PART (SIZE / THREADS)
 
@@ -314,6 +354,43 @@ static void mappings_of_several_types(void)
     unfenced_writes_arrive();
 }
 
+/* By an unaligned range of the buffer, where CUDA exports dma-bufs; where it also maps them, a mapping of the dma-buf is used. */
+static void memory_is_exported(void)
+{
+    uint64_t address = buffer.address + 4099, offset = 7, huge = UINT64_MAX;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = 1000;
+    int fd = -1, other = -1;
+    int result = gdrx_dmabuf(address, size, GDR_PIN_FLAG_DEFAULT, &fd, &offset);
+    unsigned char *start;
+    struct gdrx_map map;
+    struct gdrx_copy copy = {0, host, size};
+
+    CHECK_ERROR(gdrx_dmabuf(address, size, 0, NULL, &offset), EINVAL);
+    CHECK_ERROR(gdrx_dmabuf(address, size, 0, &other, NULL), EINVAL);
+    CHECK_ERROR(gdrx_dmabuf(address, size, 2, &other, &offset), EINVAL);
+    CHECK_ERROR(gdrx_dmabuf(address, 0, 0, &other, &offset), EINVAL);
+    CHECK_ERROR(gdrx_dmabuf(huge - 8, 16, 0, &other, &offset), EINVAL);
+    if (result == EOPNOTSUPP) {
+        CHECK(fd == -1 && offset == 7);
+        return;
+    }
+    CHECK_OK(result);
+    CHECK_EQUAL(offset, address % page);
+    CHECK_EQUAL(fcntl(fd, F_GETFD), FD_CLOEXEC);
+    CHECK(gdrx_dmabuf(address, SIZE_MAX / 2, 0, &other, &huge) != 0 && other == -1 && huge == UINT64_MAX);
+    start = mmap(NULL, (size_t)offset + size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (start != MAP_FAILED) {
+        CHECK_OK(gdrx_attach_mapping(&map, all.type, (size_t)offset + size, start + offset, size));
+        fill(host, size, 9);
+        CHECK_OK(gdrx_write_many(&map, &copy, 1));
+        CHECK_OK(gdrx_flush(&map));
+        gpu_read(seen, address, size);
+        CHECK_BYTES(seen, host, size);
+        munmap(start, (size_t)offset + size);
+    }
+    close(fd);
+}
+
 int main(void)
 {
     CHECK_EQUAL(gdrx_version(), GDRX_MAJOR_VERSION << MAJOR_VERSION_SHIFT | GDRX_MINOR_VERSION);
@@ -332,8 +409,10 @@ int main(void)
     copies_stay_within_the_map();
     refused_copies_copy_nothing();
     only_mapped_bytes_are_attached();
+    another_copy_of_the_library_takes_the_map();
     threads_share_a_map();
     in_child(child_is_refused);
+    memory_is_exported();
     mappings_of_several_types();
 
     unmap_and_unpin(g, handle, va, SIZE);

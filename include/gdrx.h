@@ -1,5 +1,5 @@
 /*
- * gdrx.h: many small accesses to mapped GPU memory at once, and words of it without a call.
+ * gdrx.h: many small accesses to mapped GPU memory at once, and words of it without a call. C99 and later, or C++11 and later.
  *
  * A companion of gdrapi.h that works with any libgdrapi.so.2. Pin and map the memory with that, describe the mapping once with
  * gdrx_attach, and use the description as often as you like:
@@ -15,12 +15,14 @@
  * (errors only, the default) sets how much.
  *
  * Lifetime. A struct gdrx_map is plain data. Copy it, keep it on the stack, and forget it; nothing is to be freed. It does not
- * keep the mapping. After gdr_unmap, gdr_unpin_buffer or gdr_close, and wherever gdr_get_callback_flag reports that the memory
+ * keep the mapping. Every copy of the library in the process takes it, such as one in a plugin, while the copy that attached it
+ * is loaded. After gdr_unmap, gdr_unpin_buffer or gdr_close, and wherever gdr_get_callback_flag reports that the memory
  * was freed, it must not be used any more. The library cannot detect that.
  *
  * Threads. Any function may be called from any thread with any map, at any time; none takes a lock. A fence is of its thread.
  *
- * Signals. All functions but gdrx_attach are async-signal-safe.
+ * Signals. All functions but gdrx_attach and gdrx_dmabuf are async-signal-safe, in a copy of the library that has attached a map
+ * in this process.
  *
  * Fork. Mappings are absent in a forked child. There, functions that return int return EACCES; the inline functions raise
  * SIGSEGV.
@@ -83,7 +85,9 @@ int gdrx_attach_mapping(struct gdrx_map *map, gdr_mapping_type_t type, uint64_t 
 /**
  * Describes size bytes of the mapping of handle, from address on, which gdr_map returned, or which is inside.
  *
- * EINVAL: handle is not a pin of g, or not mapped; and as gdrx_attach_mapping. Other errors are those of gdr_get_info_v2.
+ * EINVAL: the buffer is not mapped; and as gdrx_attach_mapping. Other errors are those of gdr_get_info_v2, so they are the
+ * libgdrapi's. This project's answers EINVAL for a handle that is not a pin of g, such as zero, and EACCES in a forked child.
+ * NVIDIA's reads through a zero handle, and answers in children where it uses dma-bufs.
  */
 GDRX_INLINE_ int gdrx_attach(struct gdrx_map *map, gdr_t g, gdr_mh_t handle, void *address, size_t size)
 {
@@ -132,6 +136,28 @@ int gdrx_flush(const struct gdrx_map *map);
  * Errors are those of gdrx_write_many; nothing is written then.
  */
 int gdrx_write_unfenced(const struct gdrx_map *map, size_t offset, const void *host, size_t size);
+
+/**
+ * Exports size bytes of GPU memory from device_address on as a dma-buf, such as ibv_reg_dmabuf_mr takes. Works with any
+ * libgdrapi and without gdrdrv, pinned or not. flags is a set of gdr_pin_flags_t; with GDR_PIN_FLAG_FORCE_PCIE the dma-buf goes
+ * over PCIe on a coherent platform too.
+ *
+ * *fd is a new descriptor, with FD_CLOEXEC, which the caller closes. It keeps the memory in place. *offset is where
+ * device_address is in the dma-buf, which begins with a page of the host: less than a page. Register the bytes by
+ *
+ *     ibv_reg_dmabuf_mr(domain, offset, size, device_address, fd, access);
+ *
+ * From CUDA 13.3 on, the CPU can use the same dma-buf, so that the memory takes BAR1 once: mmap offset + size bytes of fd, pass
+ * them to gdrx_attach_mapping as GDR_MAPPING_TYPE_WC (on a coherent platform without FORCE_PCIE, GDR_MAPPING_TYPE_CACHING).
+ *
+ * Initializes CUDA in a process that has not done so. Not async-signal-safe.
+ *
+ * EINVAL: fd or offset is NULL; flags is none; size is 0, or device_address + size overflows; that is no GPU memory, memory of a
+ * pool, or the pages around the bytes are not of one allocation. ENODEV: no CUDA driver. EOPNOTSUPP: one before CUDA 11.7, or a
+ * GPU that exports no dma-bufs. EMFILE, ENFILE: no descriptor is left. ENOMEM, EPERM, EIO: CUDA's error. *fd and *offset are
+ * unchanged then.
+ */
+int gdrx_dmabuf(uint64_t device_address, size_t size, uint32_t flags, int *fd, uint64_t *offset);
 
 /**
  * Returns the version of the library that is running, major << MAJOR_VERSION_SHIFT | minor, which need not be the one compiled

@@ -20,6 +20,8 @@ pub(crate) enum Error {
     NotMapped { mapping_type: u32 },
     /// The part to attach has no bytes, or more than the mapping.
     Size { size: usize, mapped_size: u64 },
+    /// No flags of a pin have these bits.
+    PinFlags(u32),
     /// No array is that long.
     Count(usize),
     /// This copy's host address is NULL.
@@ -62,6 +64,7 @@ impl fmt::Display for Error {
             Error::Size { size, mapped_size } => {
                 write!(f, "`size` is {size}: attach 1 to {mapped_size} bytes, which are mapped")
             }
+            Error::PinFlags(flags) => write!(f, "`flags` is {flags:#x}: pass a set of gdr_pin_flags_t"),
             Error::Count(n) => write!(f, "`n` is {n}: pass the number of elements of `copies`"),
             Error::NullHost { index } => {
                 write!(f, "`host` of copy {index} is NULL: pass the address of its bytes")

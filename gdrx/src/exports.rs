@@ -6,11 +6,14 @@
 #![expect(clippy::missing_safety_doc, reason = "documented once, above")]
 
 use std::ffi::{c_int, c_void};
+use std::os::fd::IntoRawFd;
 
+use gdrcopy_core::backend::dmabuf;
 use gdrcopy_core::copy;
+use gdrcopy_core::types::{PinFlags, raw};
 
 use crate::error::{Error, Result};
-use crate::map::{Copies, gdrx_copy, gdrx_map};
+use crate::map::{Copies, gdrx_copy, gdrx_map, prepare};
 
 /// Major and minor version, packed.
 const VERSION: u32 = 1 << 16;
@@ -88,6 +91,38 @@ pub unsafe extern "C" fn gdrx_write_unfenced(
         let copies = unsafe { Copies::new(map, &one, 1) }?;
         // SAFETY: as in `gdrx_write_many`.
         unsafe { copy::write_many_unfenced(copies.kind, copies.writes()) };
+        Ok(())
+    })
+}
+
+/// Exports memory for other devices.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdrx_dmabuf(
+    device_address: u64,
+    size: usize,
+    flags: u32,
+    fd: *mut c_int,
+    offset: *mut u64,
+) -> c_int {
+    call("gdrx_dmabuf", || {
+        prepare()?;
+        if fd.is_null() {
+            return Err(Error::Null("fd"));
+        }
+        if offset.is_null() {
+            return Err(Error::Null("offset"));
+        }
+        let bits = flags;
+        let flags = raw::pin_flags(bits);
+        if flags != PinFlags::DEFAULT && flags != PinFlags::FORCE_PCIE {
+            return Err(Error::PinFlags(bits));
+        }
+        let exported = dmabuf::export(device_address, size, flags)?;
+        // SAFETY: not NULL, so valid for writes: contract of the header.
+        unsafe {
+            offset.write(exported.offset);
+            fd.write(exported.fd.into_raw_fd());
+        }
         Ok(())
     })
 }

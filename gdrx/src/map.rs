@@ -2,12 +2,12 @@
 
 use std::ffi::c_void;
 use std::mem::{offset_of, size_of};
-use std::slice;
 use std::sync::atomic::AtomicBool;
+use std::{fs, process, slice};
 
 use gdrcopy_core::copy::mixed;
 use gdrcopy_core::routines::Item;
-use gdrcopy_core::sys::fork::{self, Owner};
+use gdrcopy_core::sys::fork::{self, PerProcess};
 use gdrcopy_core::types::{MappingType, raw};
 use gdrcopy_core::{memory, stderr, variables};
 
@@ -21,7 +21,8 @@ pub struct gdrx_map {
     size: usize,
     mapping_type: u32,
     reserved: u32,
-    process: Owner,
+    /// [`identity`] of the process that it is of.
+    process: u64,
     several_types: *const AtomicBool,
 }
 
@@ -54,7 +55,7 @@ impl gdrx_map {
             size,
             mapping_type,
             reserved: 0,
-            process: Owner::current(),
+            process: this_process(),
             several_types: mixed::attach(kind),
         })
     }
@@ -71,8 +72,10 @@ impl gdrx_map {
     #[inline(always)]
     pub(crate) fn kind(&self) -> Result<MappingType> {
         let kind = raw::mapping_type(self.mapping_type).ok_or(Error::NotAttached)?;
-        self.process.check()?;
-        Ok(kind)
+        if Some(&self.process) == THIS_PROCESS.current() || self.process == this_process() {
+            return Ok(kind);
+        }
+        Err(gdrcopy_core::Error::ForkedChild.into())
     }
 
     /// CPU address of byte 0.
@@ -141,8 +144,25 @@ impl<'a> Copies<'a> {
     }
 }
 
+/// A number of this process that each copy of the library in it computes, so that one uses the maps of another.
+static THIS_PROCESS: PerProcess<u64> = PerProcess::new();
+
+/// The process's number and the time when it started. A child may have its parent's number, in a namespace of its own.
+fn identity() -> u64 {
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field, in parentheses, is any name. The time is the 22nd.
+    let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    let started = fields.split(' ').nth(19).unwrap_or_default().parse::<u32>().unwrap_or_default();
+    u64::from(process::id()) << 32 | u64::from(started)
+}
+
+#[cold]
+fn this_process() -> u64 {
+    *THIS_PROCESS.get(|_| identity())
+}
+
 /// Reads the environment variables, at the first call of the process.
-fn prepare() -> Result<()> {
+pub(crate) fn prepare() -> Result<()> {
     if !stderr::is_installed() {
         memory::require()?;
         stderr::install();
