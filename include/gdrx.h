@@ -147,13 +147,14 @@ int gdrx_write_unfenced(const struct gdrx_map *map, size_t offset, const void *h
  *
  *     ibv_reg_dmabuf_mr(domain, offset, size, device_address, fd, access);
  *
- * From CUDA 13.3 on, the CPU can use the same dma-buf, so that the memory takes BAR1 once: mmap offset + size bytes of fd, pass
- * them to gdrx_attach_mapping as GDR_MAPPING_TYPE_WC (on a coherent platform without FORCE_PCIE, GDR_MAPPING_TYPE_CACHING).
+ * From CUDA 13.3 on, the CPU can use the same dma-buf, so that the memory takes BAR1 once. Map offset + size bytes of fd by mmap,
+ * and pass them to gdrx_attach_mapping. Their type is GDR_MAPPING_TYPE_WC. On a coherent platform without FORCE_PCIE, it is
+ * GDR_MAPPING_TYPE_CACHING.
  *
  * Initializes CUDA in a process that has not done so. Not async-signal-safe.
  *
- * EINVAL: fd or offset is NULL; flags is none; size is 0, or device_address + size overflows; that is no GPU memory, memory of a
- * pool, or the pages around the bytes are not of one allocation. ENODEV: no CUDA driver. EOPNOTSUPP: one before CUDA 11.7, or a
+ * EINVAL: fd or offset is NULL; flags is none; size is 0, or device_address + size overflows. It is also EINVAL for memory of no
+ * GPU or of a pool, and where the pages around the bytes are not of one allocation. ENODEV: no CUDA driver. EOPNOTSUPP: one before CUDA 11.7, or a
  * GPU that exports no dma-bufs. EMFILE, ENFILE: no descriptor is left. ENOMEM, EPERM, EIO: CUDA's error. *fd and *offset are
  * unchanged then.
  */

@@ -97,7 +97,7 @@ fn in_c(error: &gdrcopy_core::Error) -> &'static str {
         ForkedChild => " (gdr_open, gdr_pin_buffer)",
         MappingTypeRefused { .. } => " (GDR_MAP_FLAG_DEFAULT)",
         PinFlagsNeedNewerDriver { .. } => " (flags = 0)",
-        Driver { call, error } => match (call, error.errno()) {
+        Driver { call, error, .. } => match (call, error.errno()) {
             (_, libc::EACCES) if !matches!(call, Call::Open | Call::OpenDevicePath) => " (gdr_open)",
             (Call::PinBuffer | Call::PinBufferV2, libc::EOPNOTSUPP) => FORCE_PCIE,
             (Call::ReqMappingType, libc::EOPNOTSUPP) => " (GDR_MAP_FLAG_DEFAULT)",

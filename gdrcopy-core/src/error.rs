@@ -23,6 +23,7 @@ pub enum Error {
     /// Address and size reach past the end of the address space.
     RangeOverflow,
     /// Bytes that are not all in a mapping or slice.
+    #[non_exhaustive]
     OutOfMapping {
         /// Where they start.
         offset: usize,
@@ -36,6 +37,7 @@ pub enum Error {
     /// The driver took the mapping away, while it was being made.
     MappingRevoked,
     /// The driver gave another mapping type than the one asked for.
+    #[non_exhaustive]
     MappingTypeRefused {
         /// The type asked for.
         wanted: MappingType,
@@ -43,6 +45,7 @@ pub enum Error {
         given: MappingType,
     },
     /// Pin flags need a newer driver.
+    #[non_exhaustive]
     PinFlagsNeedNewerDriver {
         /// The driver in use.
         driver: Version,
@@ -50,11 +53,13 @@ pub enum Error {
     /// gdrdrv was built against `nv-p2p-dummy` in place of the GPU driver.
     DummyGpuDriver,
     /// The driver is older than 2.0.
+    #[non_exhaustive]
     DriverTooOld {
         /// The driver in use.
         driver: Version,
     },
     /// The driver wants a newer library.
+    #[non_exhaustive]
     LibraryTooOld {
         /// The API version the driver asks for.
         wanted: Version,
@@ -64,6 +69,7 @@ pub enum Error {
     /// The CUDA driver lacks the function named here.
     NoCudaFunction(&'static str),
     /// The CUDA driver cannot do what is asked yet. Versions are 1000 × major + 10 × minor.
+    #[non_exhaustive]
     CudaTooOld {
         /// The driver's version.
         version: i32,
@@ -71,16 +77,19 @@ pub enum Error {
         needed: i32,
     },
     /// The GPU's memory cannot be mapped as a dma-buf.
+    #[non_exhaustive]
     NoDmaBufSupport {
         /// CUDA's number of the GPU.
         gpu: i32,
     },
     /// CUDA is initialized in this process, and shows no GPU whose memory can be mapped as a dma-buf.
+    #[non_exhaustive]
     NoDmaBufGpu {
         /// How many GPUs CUDA shows.
         gpus: i32,
     },
     /// The GPU's memory cannot be exported as a dma-buf.
+    #[non_exhaustive]
     NoDmaBufExport {
         /// CUDA's number of the GPU.
         gpu: i32,
@@ -88,6 +97,7 @@ pub enum Error {
     /// A range that is not, or not all, host memory that CUDA has mapped for GPUs.
     NotHostMemory,
     /// A map of more than is pinned.
+    #[non_exhaustive]
     OutOfPin {
         /// Bytes to map.
         len: usize,
@@ -97,6 +107,7 @@ pub enum Error {
     /// A map of what is unpinned.
     Unpinned,
     /// Elements that are not all in an array.
+    #[non_exhaustive]
     OutOfArray {
         /// The index of the first.
         index: usize,
@@ -106,11 +117,13 @@ pub enum Error {
         len: usize,
     },
     /// The process has no file descriptor left.
+    #[non_exhaustive]
     Descriptors {
         /// `EMFILE` or `ENFILE`.
         error: OsError,
     },
     /// A call to CUDA failed.
+    #[non_exhaustive]
     Cuda {
         /// Which call.
         call: &'static str,
@@ -118,11 +131,13 @@ pub enum Error {
         error: CudaError,
     },
     /// No memory for a further handle.
+    #[non_exhaustive]
     OutOfHandles {
         /// The kernel's error.
         error: OsError,
     },
     /// A call to the driver failed.
+    #[non_exhaustive]
     Driver {
         /// Which call.
         call: Call,
@@ -132,6 +147,7 @@ pub enum Error {
     /// A pool of a fixed range has no room for the buffer.
     PoolExhausted,
     /// An alignment that is not a power of two.
+    #[non_exhaustive]
     InvalidAlignment {
         /// The alignment in bytes.
         align: usize,
@@ -139,18 +155,12 @@ pub enum Error {
     /// The deadline passed.
     TimedOut,
     /// An element that does not start at a multiple of its size.
+    #[non_exhaustive]
     UnalignedWord {
         /// Offset in bytes from the start of the mapping or slice.
         offset: usize,
         /// Size of the element in bytes.
         size: usize,
-    },
-    /// The words of a ring in GPU memory have values that the other side of this ring does not write.
-    RingCorrupted {
-        /// The number of the next message at this side.
-        position: u32,
-        /// The word that was found.
-        found: u32,
     },
 }
 
@@ -258,6 +268,31 @@ pub fn of_driver(call: Call, errno: Errno) -> Error {
     Error::Driver { call, error }
 }
 
+/// Those that other crates construct, to whom the variants may get fields.
+pub fn out_of_mapping(offset: usize, len: usize, room: usize) -> Error {
+    Error::OutOfMapping { offset, len, room }
+}
+
+/// See [`out_of_mapping`].
+pub fn out_of_array(index: usize, count: usize, len: usize) -> Error {
+    Error::OutOfArray { index, count, len }
+}
+
+/// See [`out_of_mapping`].
+pub fn out_of_pin(len: usize, pinned: usize) -> Error {
+    Error::OutOfPin { len, pinned }
+}
+
+/// See [`out_of_mapping`].
+pub fn unaligned_word(offset: usize, size: usize) -> Error {
+    Error::UnalignedWord { offset, size }
+}
+
+/// See [`out_of_mapping`].
+pub fn invalid_alignment(align: usize) -> Error {
+    Error::InvalidAlignment { align }
+}
+
 /// There is no memory for another handle.
 pub fn no_memory(errno: Errno) -> Error {
     let error = OsError::new(errno);
@@ -332,7 +367,6 @@ impl Error {
             Error::Cuda { error, .. } => error.errno(),
             Error::PoolExhausted => libc::ENOMEM,
             Error::TimedOut => libc::ETIMEDOUT,
-            Error::RingCorrupted { .. } => libc::EPROTO,
             Error::Driver { error, .. } | Error::OutOfHandles { error } | Error::Descriptors { error } => error.errno(),
         }
     }
@@ -450,11 +484,6 @@ impl fmt::Display for Error {
             Error::UnalignedWord { offset, size } => write!(
                 f,
                 "offset {offset} puts the element at an address that is not a multiple of its size, {size}: align it"
-            ),
-            Error::RingCorrupted { position, found } => write!(
-                f,
-                "at message {position} of a ring, its word in GPU memory is {found}: check that the GPU kernel has \
-                 the same address, slots, message size and first number, and that nothing else writes there"
             ),
         }
     }

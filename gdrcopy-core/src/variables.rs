@@ -9,6 +9,7 @@ use std::fmt;
 use log::LevelFilter;
 
 use crate::copy;
+use crate::routines::{self, Routine};
 
 /// An environment variable.
 #[derive(Debug)]
@@ -83,8 +84,9 @@ pub fn select_routine() {
     let request = ISA.value();
     let used = copy::select_routine(request.as_deref());
     if let Some(request) = request.filter(|request| request != used) {
-        let request = request.display();
-        log::warn!("GDRCOPY_ISA={request}: not supported by this CPU; using {used}");
+        let names: Vec<&str> = routines::supported().map(Routine::name).collect();
+        let (request, names) = (request.display(), names.join(", "));
+        log::warn!("GDRCOPY_ISA={request}: this CPU has {names}; using {used}");
     }
 }
 

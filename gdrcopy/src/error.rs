@@ -1,4 +1,4 @@
 //! The errors of the crate.
 #![forbid(unsafe_code)]
 
-pub use gdrcopy_core::error::{Call, CudaError, Error, OsError, Result};
+pub use gdrcopy_core::error::{CudaError, Error, OsError, Result};

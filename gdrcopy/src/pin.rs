@@ -1,7 +1,7 @@
 //! A pinned range of GPU memory.
 
 use gdrcopy_core::backend::dmabuf::{self, DmaBufExport};
-use gdrcopy_core::error::{Error, Result};
+use gdrcopy_core::error::{self, Error, Result};
 use gdrcopy_core::pin::RawPin;
 use gdrcopy_core::types::{MapFlag, MappingType, PinFlags};
 
@@ -79,7 +79,7 @@ impl Pin {
     pub fn map(&self, len: usize, flag: MapFlag) -> Result<Mapping> {
         let pinned = self.raw.len();
         if len > pinned {
-            return Err(Error::OutOfPin { len, pinned });
+            return Err(error::out_of_pin(len, pinned));
         }
         // SAFETY: the caller of `Gdr::pin` has answered for these bytes, and the mapping has no others.
         let raw = unsafe { self.raw.map(len, flag) };

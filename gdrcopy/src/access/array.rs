@@ -6,7 +6,7 @@ use std::ops::RangeBounds;
 
 use bytemuck::{Pod, bytes_of, bytes_of_mut, cast_slice, cast_slice_mut};
 
-use gdrcopy_core::error::{Error, Result};
+use gdrcopy_core::error::{self, Error, Result};
 
 use crate::access::slice::{MappedSlice, start_and_len};
 use crate::access::word::Word;
@@ -172,7 +172,6 @@ impl<'m, T: Pod> Array<'m, T> {
 
     #[cold]
     fn outside(self, index: usize, count: usize) -> Error {
-        let len = self.len;
-        Error::OutOfArray { index, count, len }
+        error::out_of_array(index, count, self.len)
     }
 }

@@ -16,8 +16,8 @@ use crate::access::word::Word;
 /// Mapped GPU memory that has an owner ([`Mapping`](crate::Mapping), [`OwnedMapping`](crate::OwnedMapping),
 /// [`PoolBuffer`](crate::pool::PoolBuffer), [`OwnedSlice`](crate::owned::OwnedSlice)).
 ///
-/// Its methods are those of [`MappedSlice`], of all of the memory, with their order and errors. Of a `dyn Mapped`, those
-/// with a parameter of any type are called by [`Mapped::as_slice`]. Only types of this crate are `Mapped`, and an `Arc` of
+/// Its methods are those of [`MappedSlice`], of all of the memory, with their order and errors. A `dyn Mapped` has
+/// those without a type parameter, and [`Mapped::as_slice`] for the others. Only types of this crate are `Mapped`, and an `Arc` of
 /// one is.
 #[expect(clippy::missing_errors_doc, reason = "those of the slice's methods")]
 #[expect(clippy::len_without_is_empty, reason = "only a slice can be empty")]

@@ -7,7 +7,7 @@ use std::ptr;
 
 use bytemuck::Pod;
 use gdrcopy_core::copy;
-use gdrcopy_core::error::{Error, Result};
+use gdrcopy_core::error::{self, Error, Result};
 use gdrcopy_core::routines::Item;
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::sys::mmap::Region;
@@ -270,7 +270,7 @@ impl<'m> MappedSlice<'m> {
         let bytes = len.checked_mul(size_of::<T>());
         assert!(bytes.is_some_and(|bytes| bytes <= self.len));
         match at.iter().find(|&&index| index >= len) {
-            Some(&index) => Err(Error::OutOfArray { index, count: 1, len }),
+            Some(&index) => Err(error::out_of_array(index, 1, len)),
             None => Ok(()),
         }
     }
@@ -311,8 +311,7 @@ impl<'m> MappedSlice<'m> {
 
     #[cold]
     fn outside(self, offset: usize, len: usize) -> Error {
-        let room = self.len;
-        Error::OutOfMapping { offset, len, room }
+        error::out_of_mapping(offset, len, self.len)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use bytemuck::Pod;
 
 use gdrcopy_core::copy;
-use gdrcopy_core::error::{Error, Result};
+use gdrcopy_core::error::{self, Error, Result};
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::MappingType;
@@ -79,7 +79,7 @@ impl<'m, T: Pod> Word<'m, T> {
         let size = size_of::<T>();
         let at = slice.place(offset, size)?;
         if !at.addr().is_multiple_of(size) {
-            return Err(Error::UnalignedWord { offset, size });
+            return Err(error::unaligned_word(offset, size));
         }
         Ok(Word {
             at: at.cast(),

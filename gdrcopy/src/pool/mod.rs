@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 pub use buffer::PoolBuffer;
 pub use options::PoolOptions;
 
-use gdrcopy_core::error::{Error, Result};
+use gdrcopy_core::error::{self, Error, Result};
 use gdrcopy_core::sync::Mutex;
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::types::GPU_PAGE_SIZE as PAGE;
@@ -195,7 +195,7 @@ impl Pool {
             return Err(Error::EmptyRange);
         }
         if !align.is_power_of_two() {
-            return Err(Error::InvalidAlignment { align });
+            return Err(error::invalid_alignment(align));
         }
         let align = align as u64;
         if len as u64 > LARGE || align > LARGE {

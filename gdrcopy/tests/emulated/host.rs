@@ -93,11 +93,9 @@ fn other_memory_is_refused() {
     let pin = pin(&gdr, inside, 1000).expect("host memory");
     let (len, pinned) = (1001, 1000);
     let refused = pin.map(len, MapFlag::Default).err();
-    assert_eq!(refused, Some(Error::OutOfPin { len, pinned }));
-    assert_eq!(
-        pin.map(1000, MapFlag::WriteCombining).err(),
-        Some(Error::MappingTypeRefused { wanted: MappingType::WriteCombining, given: MappingType::Caching })
-    );
+    assert_eq!(refused, Some(gdrcopy_core::error::out_of_pin(len, pinned)));
+    let refused = pin.map(1000, MapFlag::WriteCombining).err();
+    assert!(matches!(refused, Some(Error::MappingTypeRefused { given: MappingType::Caching, .. })), "{refused:?}");
     assert!(pin.dma_buf().is_err());
 }
 

@@ -115,7 +115,7 @@ fn open_succeeds_where_it_should() {
 
 /// The error of a mapping or slice of `room` bytes for others.
 fn outside(offset: usize, len: usize, room: usize) -> gdrcopy::Error {
-    gdrcopy::Error::OutOfMapping { offset, len, room }
+    gdrcopy_core::error::out_of_mapping(offset, len, room)
 }
 
 /// Bytes that differ from their neighbors, and from those of other seeds.

@@ -90,7 +90,7 @@ fn map_has_no_more_bytes_than_were_pinned() {
     let pin = pin(&Gdr::open().expect("a driver"), address, 100).expect("GPU memory");
     for len in [101, 4096, PAGE, usize::MAX] {
         let refused = pin.map(len, MapFlag::Default).err();
-        assert_eq!(refused, Some(Error::OutOfPin { len, pinned: 100 }));
+        assert_eq!(refused, Some(gdrcopy_core::error::out_of_pin(len, 100)));
     }
     let mapping = pin.map(100, MapFlag::Default).expect("pinned bytes");
     assert!(mapping.write(100, &[1]).is_err());
