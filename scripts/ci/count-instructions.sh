@@ -147,6 +147,4 @@ batch_of_lines 639
 batch_of_words 162
 gather_of_words 370
 gather_of_lines 1661
-ring_send 227
-ring_receive 677
 END

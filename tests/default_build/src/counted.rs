@@ -1,6 +1,5 @@
 //! The counted functions, which are not inlined for that reason.
 
-use gdrcopy::channel::{RingReceiver, RingSender};
 use gdrcopy::owned::OwnedWord;
 use gdrcopy::{Array, Mapped, MappedSlice, PoolBuffer, Result, Word, Words};
 
@@ -77,14 +76,4 @@ pub fn gather_of_words(words: &Words<'_, u64>, values: &mut [u64; 16]) {
 #[inline(never)]
 pub fn gather_of_lines(memory: MappedSlice<'_>, items: &mut [(usize, &mut [u8]); 16]) -> Result<()> {
     memory.read_many(items)
-}
-
-#[inline(never)]
-pub fn ring_send(sender: &mut RingSender<'_, [u32; 4]>, message: &[u32; 4]) -> Result<()> {
-    sender.send(message, None)
-}
-
-#[inline(never)]
-pub fn ring_receive(receiver: &mut RingReceiver<'_, [u32; 4]>, messages: &mut [[u32; 4]; 1]) -> Result<usize> {
-    receiver.try_receive(messages)
 }

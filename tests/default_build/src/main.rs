@@ -1,4 +1,4 @@
-//! `default-build ACCESS COUNT`: makes an access to GPU memory COUNT times, at most 1024. The function of
+//! `default-build ACCESS COUNT`: makes an access to GPU memory COUNT times. The function of
 //! `counted` with the access's name is counted.
 #![forbid(unsafe_code)]
 
@@ -7,14 +7,9 @@ mod counted;
 use std::env;
 use std::hint::black_box;
 
-use gdrcopy::channel::Ring;
 use gdrcopy::memory::CudaAllocator;
 use gdrcopy::{Gdr, Mapped, Pool, Word, Words};
 
-/// Slots of a ring. The sender finds room for every message, and the receiver finds every message there.
-const SLOTS: u32 = 1024;
-/// Where the library puts the ring's sequence words, as kernels know it.
-const SEQUENCES: usize = 64;
 /// Items of a batch and of a gather.
 const ITEMS: usize = 16;
 /// Bytes from one item to the next, so that items share no page.
@@ -24,25 +19,16 @@ fn main() -> gdrcopy::Result<()> {
     let mut args = env::args().skip(1);
     let access = args.next().expect("an access");
     let count: usize = args.next().and_then(|text| text.parse().ok()).expect("a number");
-    assert!(count <= SLOTS as usize, "a lap of the ring");
 
     let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
     let buffer = pool.alloc_zeroed(1 << 20)?;
     let memory = buffer.as_slice();
-    let ring_memory = memory.slice(512 << 10..)?;
 
     let word: Word<'_, u64> = memory.word(0)?;
     let owned = pool.word(0_u64)?;
     let words: [Word<'_, u64>; ITEMS] = std::array::from_fn(|i| memory.word(i * STRIDE).expect("a word"));
     let gathered: Words<'_, u64> = words.into_iter().collect();
     let array = memory.array::<u64>(0, 1024)?;
-    let ring = || Ring::<[u32; 4]>::new(ring_memory, SLOTS);
-    let mut sender = ring()?.into_sender();
-    let mut receiver = ring()?.into_receiver();
-    if access == "ring_receive" {
-        let sequences: Vec<u32> = (1..=SLOTS).collect();
-        ring_memory.array(SEQUENCES, sequences.len())?.write(0, &sequences)?;
-    }
 
     let mut line = [1; 64];
     let mut lines = [[0; 64]; ITEMS];
@@ -70,8 +56,6 @@ fn main() -> gdrcopy::Result<()> {
                 });
                 counted::gather_of_lines(memory, &mut items)?;
             }
-            "ring_send" => counted::ring_send(&mut sender, &[1; 4])?,
-            "ring_receive" => assert_eq!(counted::ring_receive(&mut receiver, &mut [[0; 4]])?, 1),
             _ => panic!("unknown access: {access}"),
         }
     }
