@@ -15,13 +15,10 @@ use crate::memory::device::DeviceMemory;
 
 /// How memory is pinned and mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 #[must_use]
 pub struct MapOptions {
-    /// How it is pinned.
-    pub pin_flags: PinFlags,
-    /// How it is mapped.
-    pub map_flag: MapFlag,
+    pin_flags: PinFlags,
+    map_flag: MapFlag,
 }
 
 impl MapOptions {

@@ -100,22 +100,6 @@ pub struct PoolReport {
     pub largest_free: u64,
 }
 
-impl PoolReport {
-    /// Free bytes.
-    pub fn free_bytes(&self) -> u64 {
-        self.pinned_bytes - self.used_bytes
-    }
-
-    /// The share of the free bytes outside of the largest free range, 0 if they are one range or none. No free range
-    /// reaches over the end of a chunk, so it is not 0 in a pool of two empty chunks.
-    pub fn fragmentation(&self) -> f64 {
-        match self.free_bytes() {
-            0 => 0.0,
-            free => 1.0 - self.largest_free as f64 / free as f64,
-        }
-    }
-}
-
 impl PoolOptions {
     /// A pool that takes memory from the allocator as it needs it, and none now.
     pub fn build(self, gdr: &Gdr, allocator: impl DeviceAllocator + 'static) -> Pool {

@@ -1,7 +1,7 @@
 //! How a pool pins and maps.
 #![forbid(unsafe_code)]
 
-use gdrcopy_core::types::{GPU_PAGE_SIZE, MapFlag, PinFlags};
+use gdrcopy_core::types::GPU_PAGE_SIZE;
 
 use crate::memory::MapOptions;
 use crate::pool::blocks::LARGE;
@@ -30,15 +30,9 @@ impl PoolOptions {
         self
     }
 
-    /// How chunks are pinned.
-    pub fn pin_flags(mut self, flags: PinFlags) -> PoolOptions {
-        self.map.pin_flags = flags;
-        self
-    }
-
-    /// How chunks are mapped.
-    pub fn map_flag(mut self, flag: MapFlag) -> PoolOptions {
-        self.map.map_flag = flag;
+    /// How chunks are pinned and mapped.
+    pub fn map(mut self, options: MapOptions) -> PoolOptions {
+        self.map = options;
         self
     }
 }

@@ -16,7 +16,6 @@ mod gates;
 #[path = "../../examples/cuda/mod.rs"]
 mod gpu;
 mod host;
-mod owned;
 mod ownership;
 mod pool;
 #[cfg(target_arch = "x86_64")]
@@ -59,7 +58,6 @@ under_gdremu! {
     access_under_gdremu: "access::" with "" | "--profile cached" | "--profile device" | "--profile dmabuf";
     pool_under_gdremu: "pool::" with
         "" | "--no-mempools" | "--profile device" | "--profile dmabuf" | "--profile traditional";
-    owned_under_gdremu: "owned::" with "" | "--profile dmabuf";
     contexts_under_gdremu: "contexts::" with "";
     // With gdrdrv; and with nothing else that works.
     host_memory_under_gdremu: "host::" with "" | "--no-gdrdrv --cuda-version 11.7";
