@@ -1,0 +1,115 @@
+/* Times batches and gathers of random lines beside loops in plain C, in one run, as medians in ns per item. x86-64; the loops use
+ * AVX-512 where the CPU has it. */
+#include "example.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define SIZE (32 << 20)
+#define MOST 256
+#define RUNS 401
+
+static struct memory memory;
+static _Alignas(64) unsigned char host[MOST][64];
+static struct gdrx_copy copies[MOST];
+
+static int compare(const void *a, const void *b)
+{
+    double first = *(const double *)a, second = *(const double *)b;
+
+    return (first > second) - (first < second);
+}
+
+__attribute__((target("avx512f"))) static void loop_512(int writes, size_t n)
+{
+    char *start = memory.map.address;
+
+    if (!writes)
+        _mm_mfence();
+    for (size_t i = 0; i < n; i++) {
+        void *line = start + copies[i].offset / 64 * 64;
+
+        if (writes && copies[i].size == 8)
+            *(volatile uint64_t *)line = *(uint64_t *)copies[i].host;
+        else if (writes)
+            _mm512_store_si512(line, _mm512_load_si512(copies[i].host));
+        else
+            _mm512_store_si512(copies[i].host, _mm512_stream_load_si512(line));
+    }
+    if (writes)
+        _mm_sfence();
+}
+
+__attribute__((target("sse4.1"))) static void loop_128(int writes, size_t n)
+{
+    char *start = memory.map.address;
+
+    if (!writes)
+        _mm_mfence();
+    for (size_t i = 0; i < n; i++) {
+        __m128i *line = (__m128i *)(void *)(start + copies[i].offset / 64 * 64), *own = copies[i].host;
+
+        if (writes && copies[i].size == 8)
+            *(volatile uint64_t *)(void *)line = *(uint64_t *)copies[i].host;
+        else
+            for (size_t at = 0; at < (copies[i].size + 15) / 16; at++)
+                if (writes)
+                    _mm_store_si128(line + at, _mm_load_si128(own + at));
+                else
+                    _mm_store_si128(own + at, _mm_stream_load_si128(line + at));
+    }
+    if (writes)
+        _mm_sfence();
+}
+
+/* By libgdrx if `plain` is 0. Choosing the places is not timed, and earlier writes have arrived. */
+static double median(int plain, int writes, size_t size, size_t n)
+{
+    void (*loop)(int, size_t) = __builtin_cpu_supports("avx512f") ? loop_512 : loop_128;
+    double times[RUNS];
+
+    for (size_t run = 0; run < RUNS; run++) {
+        double begin;
+
+        for (size_t i = 0; i < n; i++)
+            copies[i] = (struct gdrx_copy){any_number(SIZE / 64) * 64, host[i], size};
+        MUST(gdrx_flush(&memory.map));
+        begin = nanoseconds();
+        if (plain)
+            loop(writes, n);
+        else if (writes)
+            MUST(gdrx_write_many(&memory.map, copies, n));
+        else
+            MUST(gdrx_read_many(&memory.map, copies, n));
+        times[run] = (nanoseconds() - begin) / (double)n;
+    }
+    qsort(times, RUNS, sizeof(times[0]), compare);
+    return times[RUNS / 2];
+}
+
+int main(void)
+{
+    static const struct {
+        int writes;
+        size_t size, n;
+    } rows[] = {{0, 8, 64},  {0, 16, 64}, {0, 64, 64}, {0, 64, 256}, {1, 8, 16},
+                {1, 8, 64},  {1, 64, 16}, {1, 64, 64}, {1, 64, 256}};
+
+    memory = map_memory(SIZE);
+    printf("%-8s %6s %6s %8s %8s\n", "", "bytes", "items", "libgdrx", "plain C");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        double library = median(0, rows[i].writes, rows[i].size, rows[i].n);
+
+        printf("%-8s %6zu %6zu %8.1f %8.1f\n", rows[i].writes ? "batch" : "gather", rows[i].size, rows[i].n, library,
+               median(1, rows[i].writes, rows[i].size, rows[i].n));
+    }
+    unmap_memory(&memory);
+    return 0;
+}
+#else
+int main(void)
+{
+    puts("x86-64 only");
+    return 0;
+}
+#endif
