@@ -71,6 +71,7 @@ struct gdr_pin {
 	pid_t pid;                    /* of the owner, in the initial namespace */
 	kuid_t uid;                   /* of the caller */
 	char command[TASK_COMM_LEN];
+	char gpu[44];                 /* under gate; its UUID as nvidia-smi prints it, "-" until it is known */
 	unsigned long since;          /* jiffies */
 	struct gdr_file *file;        /* until the pin has ended */
 	u64 handle;

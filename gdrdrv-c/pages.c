@@ -165,12 +165,12 @@ u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 	return page->physical_address + (offset & (GDRDRV_GPU_PAGE_SIZE - 1));
 }
 
-/* Checks the format of the page table, and whether the CPU may cache the pages. Skips revoked pages. */
+/* Checks the format of the page table, and copies what it says about the pin. Skips revoked pages. */
 int gdr_pages_check(struct gdr_pin *pin)
 {
 	int err = 0;
 
-	down_read(&pin->gate);
+	down_write(&pin->gate);
 	if (pin->live && !gdr_table_fits(pin->table, pin->size)) {
 		gdr_err("page table of version %#x, %u pages of kind %u: build gdrdrv for the GPU driver that is loaded",
 			pin->table->version, pin->table->entries, pin->table->page_size);
@@ -178,8 +178,10 @@ int gdr_pages_check(struct gdr_pin *pin)
 	} else if (pin->live) {
 		pin->cacheable = !pin->force_pcie && gdr_table_cacheable(pin->table);
 		pin->physical = gdr_pages_address(pin, 0);
+		if (pin->table->gpu_uuid)
+			snprintf(pin->gpu, sizeof(pin->gpu), "GPU-%pUb", pin->table->gpu_uuid);
 	}
-	up_read(&pin->gate);
+	up_write(&pin->gate);
 	return err;
 }
 

@@ -176,6 +176,7 @@ int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u
 	pin->pid = current->tgid;
 	pin->uid = current_uid();
 	strscpy(pin->command, current->group_leader->comm, sizeof(pin->command));
+	strscpy(pin->gpu, "-", sizeof(pin->gpu));
 	pin->since = jiffies;
 	pin->force_pcie = force_pcie;
 	pin->persistent = gdr_pages_can_persist();

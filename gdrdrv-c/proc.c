@@ -73,14 +73,17 @@ static int gdr_pins_show(struct seq_file *out, void *at)
 	u32 type;
 
 	if (at == SEQ_START_TOKEN) {
-		seq_puts(out, "pid uid bytes mapped type age command\n");
+		seq_puts(out, "pid uid gpu bytes mapped type age command\n");
 		return 0;
 	}
 	if (READ_ONCE(pin->fate) == GDR_REVOKED)
 		return 0; /* nothing is pinned any more */
 	type = gdr_map_type(pin);
-	seq_printf(out, "%d %u %llu %s %s %lu ", pin->pid, from_kuid_munged(seq_user_ns(out), pin->uid), pin->size,
-		   type == GDRDRV_MAPPING_TYPE_NONE ? "no" : "yes", types[type], (jiffies - pin->since) / HZ);
+	down_read(&pin->gate);
+	seq_printf(out, "%d %u %s ", pin->pid, from_kuid_munged(seq_user_ns(out), pin->uid), pin->gpu);
+	up_read(&pin->gate);
+	seq_printf(out, "%llu %s %s %lu ", pin->size, type == GDRDRV_MAPPING_TYPE_NONE ? "no" : "yes", types[type],
+		   (jiffies - pin->since) / HZ);
 	seq_escape(out, pin->command, "\b\t\n\r\\\033\177");
 	seq_putc(out, '\n');
 	return 0;
@@ -93,13 +96,26 @@ static const struct seq_operations gdr_pins_operations = {
 	.show = gdr_pins_show,
 };
 
+/* The root user of a container, who must not see other containers, lacks this capability. */
+static int gdr_pins_open(struct inode *inode, struct file *filp)
+{
+	return capable(CAP_SYS_ADMIN) ? seq_open(filp, &gdr_pins_operations) : -EPERM;
+}
+
+static const struct proc_ops gdr_pins_file = {
+	.proc_open = gdr_pins_open,
+	.proc_read = seq_read,
+	.proc_lseek = seq_lseek,
+	.proc_release = seq_release,
+};
+
 int gdr_proc_create(void)
 {
 	gdr_proc = proc_mkdir("driver/" KBUILD_MODNAME, NULL);
 	if (!gdr_proc)
 		return -ENOMEM;
 	if (!proc_create_single("params", 0444, gdr_proc, gdr_show_params) ||
-	    !proc_create_seq("pins", 0400, gdr_proc, &gdr_pins_operations) ||
+	    !proc_create("pins", 0400, gdr_proc, &gdr_pins_file) ||
 	    (gdr_dbg_enabled && !proc_create_single("nv_get_pages_refcount", 0444, gdr_proc, gdr_show_refcount))) {
 		gdr_proc_remove();
 		return -ENOMEM;

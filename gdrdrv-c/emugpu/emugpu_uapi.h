@@ -20,6 +20,9 @@
 #define EMUGPU_DEVICE "/dev/emugpu"
 #define EMUGPU_PAGE_SIZE 0x10000
 
+/* The UUID of the GPU, as nvidia-smi prints it. */
+#define EMUGPU_UUID "GPU-656d756c-6174-6564-2047-5055200123fe"
+
 /* Offset of object `handle` in the file; objects are smaller than 4 GiB. */
 #define EMUGPU_OFFSET(handle) ((__u64)(handle) << 32)
 

@@ -15,7 +15,7 @@ static atomic_t count = ATOMIC_INIT(0);
 static LIST_HEAD(unused);
 static DEFINE_SPINLOCK(unused_lock);
 
-static u8 uuid[16] = "GPU-emulated";
+static u8 uuid[16] = "emulated GPU \x01\x23\xfe"; /* EMUGPU_UUID */
 
 u64 pins_count(void)
 {

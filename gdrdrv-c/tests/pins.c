@@ -1,5 +1,5 @@
 /*
- * /proc/driver/gdrdrv/pins has a line for each pin of any process, and only root can read it.
+ * /proc/driver/gdrdrv/pins has a line for each pin of any process, and only root with CAP_SYS_ADMIN can read it.
  *
  * usage: pins [rounds]
  *        pins hold          pins 3 GPU pages, maps 2 of them, and waits for the end of its input
@@ -7,6 +7,7 @@
 
 #include "device.h"
 
+#include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
@@ -16,6 +17,7 @@
 struct line {
     int pid;
     unsigned int uid;
+    char gpu[44];
     unsigned long long bytes;
     char mapped[8], type[16];
     unsigned long long age;
@@ -25,7 +27,7 @@ struct line {
 /* Reads all lines, checks their format, and stores those of a process. Returns how many it has. */
 static int lines_of(pid_t pid, struct line *lines, int most)
 {
-    const char *const header[] = {"pid", "uid", "bytes", "mapped", "type", "age", "command", NULL};
+    const char *const header[] = {"pid", "uid", "gpu", "bytes", "mapped", "type", "age", "command", NULL};
     FILE *file = fopen(FILE_NAME, "r");
     char text[256], *rest = NULL;
     int count = 0;
@@ -40,8 +42,8 @@ static int lines_of(pid_t pid, struct line *lines, int most)
 
         CHECK(text[strlen(text) - 1] == '\n');
         int end = 0;
-        (void)sscanf(text, "%d %u %llu %7s %15s %llu %n", &line.pid, &line.uid, &line.bytes, line.mapped, line.type,
-                     &line.age, &end);
+        (void)sscanf(text, "%d %u %43s %llu %7s %15s %llu %n", &line.pid, &line.uid, line.gpu, &line.bytes, line.mapped,
+                     line.type, &line.age, &end);
         CHECK(end > 0);
         snprintf(line.command, sizeof(line.command), "%.60s", text + end);
         CHECK(strcmp(line.mapped, "yes") == 0 || strcmp(line.mapped, "no") == 0);
@@ -57,6 +59,7 @@ static int lines_of(pid_t pid, struct line *lines, int most)
 static void check_line(const struct line *line, uint64_t bytes, const char *mapped, const char *type)
 {
     CHECK_EQUAL(line->uid, UNPRIVILEGED);
+    CHECK_STRING(line->gpu, EMUGPU_UUID);
     CHECK_EQUAL(line->bytes, bytes);
     CHECK_STRING(line->mapped, mapped);
     CHECK_STRING(line->type, type);
@@ -209,9 +212,24 @@ static void hold(void)
         ;
 }
 
+/* Acts as the root user of a container without a user namespace. */
+static void root_without_capabilities(void)
+{
+    CHECK(prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN) == 0);
+    execl("/proc/self/exe", "pins", "refused", (char *)NULL);
+    _exit(127);
+}
+
 int main(int argc, char **argv)
 {
     struct stat file;
+
+    if (argc > 1 && strcmp(argv[1], "refused") == 0) {
+        CHECK_EQUAL(geteuid(), 0);
+        CHECK(open(FILE_NAME, O_RDONLY) < 0);
+        CHECK_EQUAL(errno, EPERM);
+        return 0;
+    }
 
     if (argc > 1 && strcmp(argv[1], "hold") == 0) {
         hold();
@@ -219,6 +237,7 @@ int main(int argc, char **argv)
     }
     CHECK(stat(FILE_NAME, &file) == 0);
     CHECK_EQUAL(file.st_mode & 07777, 0400);
+    in_child(root_without_capabilities);
     pins_of_a_user();
     read_while_pins_end(argc > 1 ? atol(argv[1]) : 2000);
     CHECK_EQUAL(page_tables(), 0);

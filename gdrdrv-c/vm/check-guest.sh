@@ -32,7 +32,7 @@ emulated() {
 
 # Doctor reads the module's list of pins.
 doctor() {
-    local holder gdrcopy
+    local holder gdrcopy gpu
     gdrcopy=$(dirname "$gdremu")/gdrcopy
     mkfifo "$names/input"
     "$root/build/gdrdrv-c/tests/pins" hold <"$names/input" >"$names/held" &
@@ -45,7 +45,9 @@ doctor() {
     "$gdrcopy" doctor >"$names/report" # its status is about this system, which has no GPU
     exec 7>&-
     wait $holder && cat "$names/report"
-    grep -q "$holder (pins), uid 0: 2 pins of 192 KiB, 128 KiB mapped" "$names/report"
+    gpu=GPU-656d756c-6174-6564-2047-5055200123fe
+    grep -q "$gpu: 192 KiB of uid 0" "$names/report" &&
+        grep -q "$holder (pins), uid 0, $gpu: 2 pins of 192 KiB, 128 KiB mapped" "$names/report"
 }
 
 tap_begin

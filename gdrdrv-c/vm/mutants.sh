@@ -103,6 +103,8 @@ mutant made-executable executable '' map.c 's/\(vma->vm_flags & ~VM_MAYEXEC\)/vm
 mutant all-minors contract '' main.c 's/__register_chrdev\(0, 0, 1,/__register_chrdev(0, 0, 256,/; s/__unregister_chrdev\(gdr_major, 0, 1,/__unregister_chrdev(gdr_major, 0, 256,/g'
 mutant fixed-mode node '' main.c 's/gdr_device\.mode = gdr_mode/gdr_device.mode = 0664/'
 mutant pins-for-all pins '' proc.c 's/"pins", 0400/"pins", 0444/'
+mutant pins-for-containers pins '' proc.c 's/capable\(CAP_SYS_ADMIN\) \?/true ?/'
+mutant no-gpu pins '' pages.c 's/if \(pin->table->gpu_uuid\)/if (false)/'
 mutant two-lines pins '' proc.c 's/seq_escape\(out, pin->command, .*?\);/seq_puts(out, pin->command);/'
 mutant pins-of-the-past pins $t proc.c 's/\tif \(READ_ONCE\(pin->fate\) == GDR_REVOKED\)\n\t\treturn 0;.*?\n//'
 mutant pin-read-without-reference pins '' pin.c 's/\tif \(pin\)\n\t\tkref_get\(&pin->refs\);\n//'
