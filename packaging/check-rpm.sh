@@ -175,6 +175,19 @@ in_tree_quietly sh -c 'rmmod gdrdrv && gdrdrv-load'
 check_upgraded
 erase
 
+# A kernel that the module cannot be built for keeps NVIDIA's, as RHEL 8's 4.18 does. The other packages are upgraded.
+install_nvidia rhel-8 --install
+mv "$tree/lib/modules/$kernel/build/Makefile" "$work/Makefile"
+! with_mounts rpm --root "$tree" --dbpath /var/lib/rpm --upgrade "$rpms"/*.rpm >"$work/log" 2>&1 || die "a module that works was replaced"
+grep -q "gdrdrv stays: there are no headers: dnf install kernel-devel-$kernel" "$work/log" || die "no reason: $(cat "$work/log")"
+check_module gdrdrv.c
+in_tree_quietly sh -c 'rmmod gdrdrv && modprobe gdrdrv'
+mv "$work/Makefile" "$tree/lib/modules/$kernel/build/Makefile"
+rpm_in_tree --upgrade "$rpms"/gdrcopy-kmod-*.rpm
+check_upgraded
+erase
+echo "rpm: without headers NVIDIA's module stays"
+
 rm -r "$tree/usr/src/nvidia-1" "$tree/run/kernel/module/nvidia"
 contents >"$work/before"
 install_ours
