@@ -41,6 +41,9 @@ static struct {
 	u32 random;
 } bar;
 
+module_param_named(pages, bar.count, uint, 0444);
+module_param_named(free_pages, bar.free, uint, 0444);
+
 /* The same sequence each time the module is loaded. */
 static u32 random(void)
 {

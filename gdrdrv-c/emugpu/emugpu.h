@@ -101,6 +101,8 @@ int space_renew(struct emugpu_space *space, u64 va, u64 size);
 
 /* The object of a handle, or NULL. */
 struct emugpu_object *space_object(struct emugpu_space *space, u32 handle);
+/* Returns whether one mapping has the whole range. */
+bool space_has_whole(struct emugpu_space *space, u64 va, u64 size);
 /* The page at an address if it can be pinned, else -EINVAL. */
 int space_page(struct emugpu_space *space, u64 va, u32 *page);
 
@@ -134,6 +136,8 @@ struct pin *pin_take(struct nvidia_p2p_page_table *table, struct emugpu_space *s
 /* Runs the free callbacks of ordinary pins with a page in the range. */
 void pins_lose(struct emugpu_space *space, u64 va, u64 size);
 u64 pins_count(void);
+/* Pages of all pins, with emugpu_lock held. A page that is pinned twice counts twice. */
+u64 pins_pages(void);
 void pins_exit(void);
 void pause_for(u32 microseconds);
 

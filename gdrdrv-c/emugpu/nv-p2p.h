@@ -62,13 +62,14 @@ struct nvidia_p2p_page_table {
 #endif
 
 /*
- * Pins the range of whole 64 KiB pages of memory, until put_pages. If p2p_token is 0, it is memory of the calling
- * process, else of the process that the tokens name, which need not be the caller. If the memory is freed before that,
- * free_callback(data) runs in the freeing thread, and must end all access, and call free_page_table. The table is
- * invalid once it returns. The callback can run before get_pages has returned.
+ * Pins the range of whole 64 KiB pages of one allocation, until put_pages. With tokens of 0, it is memory of the
+ * calling process. Otherwise they name the process, which need not be the caller. If the memory is freed before that,
+ * free_callback(data) runs in the freeing thread, or in one of the kernel's for which that waits. It must end all
+ * access, and call free_page_table. The table is invalid once it returns. The callback can run before get_pages has
+ * returned. If memory is freed before its callback is registered, get_pages fails with -EINVAL, without a callback.
  *
  * 16 bytes for each 64 KiB of the length are allocated, and not accounted to the process, before the range is checked.
- * The table can be at the address of one that has just been freed.
+ * The table can be at the address of one that has just been freed. After a failure, *page_table is not valid.
  *
  * Returns 0, -EINVAL, -ENOTSUPP, -ENOMEM or -EIO.
  */
@@ -97,7 +98,10 @@ int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table);
 #define NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING 1
 #endif
 
-/* Pins that stay when the memory is freed. They end by put_pages_persistent of any process. */
+/*
+ * Pins that stay when the memory is freed. They end by put_pages_persistent of any process, which uses freed memory if
+ * the table is not, or no longer, that of such a pin.
+ */
 int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length,
 				    struct nvidia_p2p_page_table **page_table, u32 flags);
 

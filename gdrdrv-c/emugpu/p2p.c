@@ -12,6 +12,10 @@ static bool coherent;
 module_param(coherent, bool, 0444);
 MODULE_PARM_DESC(coherent, "the GPU has a coherent link: the CPU may map its memory cached, or through BAR1");
 
+static uint bar1_pages;
+module_param(bar1_pages, uint, 0644);
+MODULE_PARM_DESC(bar1_pages, "most pages that can be pinned, as BAR1 may be smaller than the memory (default 0: all)");
+
 static atomic64_t unchecked_bytes = ATOMIC64_INIT(0);
 
 u64 pins_unchecked_bytes(void)
@@ -26,6 +30,10 @@ static int fill(struct pin *pin, struct emugpu_space *space)
 	u32 i;
 	int error;
 
+	if (!space_has_whole(space, pin->va, pin->size))
+		return -EINVAL;
+	if (bar1_pages && pins_pages() + pin->size / EMUGPU_PAGE_SIZE > bar1_pages)
+		return -ENOMEM;
 	for (va = pin->va; va < pin->va + pin->size; va += EMUGPU_PAGE_SIZE) {
 		i = pin->table.entries;
 		error = space_page(space, va, &pin->numbers[i]);
@@ -49,7 +57,7 @@ static int injected(struct emugpu_space *space)
 
 static struct emugpu_space *space_of(u64 p2p_token, u32 va_space)
 {
-	return p2p_token ? space_of_tokens(p2p_token, va_space) : space_of_caller();
+	return p2p_token || va_space ? space_of_tokens(p2p_token, va_space) : space_of_caller();
 }
 
 /* An address and two numbers per page, of a count with 32 bits. Without the OOM killer, for tests. */
@@ -60,6 +68,17 @@ static void *allocate_unchecked(u64 size)
 
 	atomic64_add(bytes, &unchecked_bytes);
 	return kvmalloc(bytes, GFP_KERNEL | __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
+}
+
+/* Returns whether the pin still has the pages of its range. */
+static bool is_current(const struct pin *pin, struct emugpu_space *space)
+{
+	u32 i, page;
+
+	for (i = 0; i < pin->table.entries; i++)
+		if (space_page(space, pin->va + (u64)i * EMUGPU_PAGE_SIZE, &page) || page != pin->numbers[i])
+			return false;
+	return true;
 }
 
 static int get_checked_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, struct nvidia_p2p_page_table **table,
@@ -86,6 +105,15 @@ static int get_checked_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, stru
 	error = space ? injected(space) : -EINVAL;
 	if (!error)
 		error = fill(pin, space);
+	if (!error && free_callback) {
+		/* The memory may be freed before the callback is registered. */
+		delay = space->inject.pin_delay;
+		mutex_unlock(&emugpu_lock);
+		pause_for(delay);
+		mutex_lock(&emugpu_lock);
+		space = space_of(p2p_token, va_space);
+		error = space && is_current(pin, space) ? 0 : -EINVAL;
+	}
 	if (error) {
 		mutex_unlock(&emugpu_lock);
 		pin_free(pin);
@@ -111,6 +139,8 @@ static int get_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, struct nvidi
 	if (unchecked)
 		error = get_checked_pages(p2p_token, va_space, va, size, table, free_callback, data);
 	kvfree(unchecked);
+	if (error)
+		*table = (void *)0xdbdbdbdbdbdbdbdb; /* makes any use visible */
 	return error;
 }
 
@@ -127,8 +157,8 @@ static void delay_put(void)
 	pause_for(delay);
 }
 
-/* Undoes the pin with this table. */
-static int put_pages(u64 p2p_token, u32 va_space, struct nvidia_p2p_page_table *table)
+/* Undoes the pin with this table. Some callers free tables again that are not found. */
+static int put_pages(u64 p2p_token, u32 va_space, struct nvidia_p2p_page_table *table, bool frees_again)
 {
 	struct emugpu_space *space;
 	struct pin *pin;
@@ -144,7 +174,7 @@ static int put_pages(u64 p2p_token, u32 va_space, struct nvidia_p2p_page_table *
 	}
 	pin = pin_take(table, space);
 	mutex_unlock(&emugpu_lock);
-	WARN(!pin && p2p_token && space, "emugpu: a page table is freed again\n");
+	WARN(!pin && frees_again && (space || !p2p_token), "emugpu: a page table is freed again\n");
 	if (pin)
 		pin_free(pin);
 	return 0;
@@ -171,7 +201,7 @@ EXPORT_SYMBOL(nvidia_p2p_get_pages);
 
 int nvidia_p2p_put_pages(u64 p2p_token, u32 va_space, u64 virtual_address, struct nvidia_p2p_page_table *page_table)
 {
-	return put_pages(p2p_token, va_space, page_table);
+	return put_pages(p2p_token, va_space, page_table, p2p_token);
 }
 EXPORT_SYMBOL(nvidia_p2p_put_pages);
 
@@ -202,7 +232,7 @@ EXPORT_SYMBOL(nvidia_p2p_get_pages_persistent);
 
 int nvidia_p2p_put_pages_persistent(u64 virtual_address, struct nvidia_p2p_page_table *page_table, u32 flags)
 {
-	return flags ? -EINVAL : put_pages(0, 0, page_table);
+	return flags ? -EINVAL : put_pages(0, 0, page_table, true);
 }
 EXPORT_SYMBOL(nvidia_p2p_put_pages_persistent);
 #endif

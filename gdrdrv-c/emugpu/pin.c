@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* Pins: page tables that clients hold, until their memory is freed. */
+#include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/workqueue.h>
 
 #include "emugpu.h"
 
 /* All pins except revoked ones, which are still counted. */
 static LIST_HEAD(pins);
 static atomic_t count = ATOMIC_INIT(0);
+module_param_named(page_tables, count.counter, int, 0444);
+MODULE_PARM_DESC(page_tables, "number of page tables that clients hold");
 
 /* The last one that was freed is used next, so that clients meet its address again. */
 static LIST_HEAD(unused);
@@ -20,6 +25,16 @@ static u8 uuid[16] = "emulated GPU \x01\x23\xfe"; /* EMUGPU_UUID */
 u64 pins_count(void)
 {
 	return atomic_read(&count);
+}
+
+u64 pins_pages(void)
+{
+	struct pin *pin;
+	u64 pages = 0;
+
+	list_for_each_entry(pin, &pins, node)
+		pages += pin->table.entries;
+	return pages;
 }
 
 void pins_exit(void)
@@ -107,8 +122,24 @@ void pause_for(u32 microseconds)
 		usleep_range(microseconds, microseconds + microseconds / 8 + 1);
 }
 
+struct lost_pin {
+	struct work_struct work;
+	struct completion done;
+	struct pin *pin;
+};
+
+static void call_back(struct work_struct *work)
+{
+	struct lost_pin *lost = container_of(work, struct lost_pin, work);
+
+	lost->pin->free_callback(lost->pin->data);
+	complete(&lost->done);
+}
+
 void pins_lose(struct emugpu_space *space, u64 va, u64 size)
 {
+	static bool in_kernel_thread;
+	struct lost_pin lost_pin;
 	struct pin *pin, *next;
 	LIST_HEAD(lost);
 
@@ -119,7 +150,17 @@ void pins_lose(struct emugpu_space *space, u64 va, u64 size)
 		pause_for(space->inject.callback_delay);
 		list_del(&pin->node);
 		pin->revoked = true;
-		pin->free_callback(pin->data);
+		/* By turns in this thread, and in one without user memory. */
+		in_kernel_thread = !in_kernel_thread;
+		lost_pin.pin = pin;
+		init_completion(&lost_pin.done);
+		INIT_WORK_ONSTACK(&lost_pin.work, call_back);
+		if (in_kernel_thread)
+			schedule_work(&lost_pin.work);
+		else
+			call_back(&lost_pin.work);
+		wait_for_completion(&lost_pin.done); /* flush_work() is a GPL-only symbol */
+		destroy_work_on_stack(&lost_pin.work);
 		pin_free(pin);
 	}
 }

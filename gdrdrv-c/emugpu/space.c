@@ -253,6 +253,13 @@ int space_unmap(struct emugpu_space *space, u64 va, u64 size)
 	return 0;
 }
 
+bool space_has_whole(struct emugpu_space *space, u64 va, u64 size)
+{
+	struct mapping *mapping = at(space, va);
+
+	return mapping && size <= mapping->va + mapping->size - va;
+}
+
 int space_page(struct emugpu_space *space, u64 va, u32 *page)
 {
 	struct mapping *mapping = at(space, va);

@@ -152,16 +152,21 @@ static inline int pins_persist(void)
     return result;
 }
 
-/* Sets a parameter of the module; only root can. */
-static inline void set_parameter(const char *name, unsigned int value)
+/* Sets a parameter of a module; only root can. */
+static inline void set_parameter_of(const char *module, const char *name, unsigned int value)
 {
     char path[80];
 
-    snprintf(path, sizeof(path), "/sys/module/gdrdrv/parameters/%s", name);
+    snprintf(path, sizeof(path), "/sys/module/%s/parameters/%s", module, name);
     int file = open(path, O_WRONLY | O_CLOEXEC);
     CHECK(file >= 0);
     CHECK(dprintf(file, "%u\n", value) > 0);
     CHECK(close(file) == 0);
+}
+
+static inline void set_parameter(const char *name, unsigned int value)
+{
+    set_parameter_of("gdrdrv", name, value);
 }
 
 /* Page tables that are pinned, in all processes. */
