@@ -4,7 +4,7 @@
  *
  *   main.c  open, close → commands.c  ioctl → pin.c  pins and their handles → map.c    mmap, page faults
  *                                                                           → pages.c  the GPU driver
- *                                                                           → owner.c  processes
+ *                                                                           → owner.c  processes, users
  *
  * Locks, from the outermost to the innermost:
  *
@@ -13,7 +13,7 @@
  *   gdr_pin.gate     whether the pages may be mapped. Page tables of the CPU are filled under it, so that none is
  *                    once `live` is false
  *   gdr_pins         the lock of the xarray; a pin in it can be referenced
- *   (owner.c)        the counts of each process
+ *   (owner.c)        the counts of each process and user
  *
  * Nothing that gdr_pin_revoke() takes is held across a call of the GPU driver, nor while pages are removed from
  * mappings. Both wait for other threads in the GPU driver, which may be about to call that function. It takes the gate
@@ -31,6 +31,7 @@
 #include <linux/kref.h>
 #include <linux/mutex.h>
 #include <linux/printk.h>
+#include <linux/ratelimit.h>
 #include <linux/rwsem.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -67,7 +68,8 @@ enum gdr_fate {
 struct gdr_pin {
 	struct kref refs;
 	u64 id;                       /* in gdr_pins. No other pin ever has it */
-	struct gdr_owner *owner;      /* until the pin is in gdr_pins no more */
+	struct gdr_owner *owner;      /* the process, until the pin is in gdr_pins no more */
+	struct gdr_owner *user;       /* the same */
 	pid_t pid;                    /* of the owner, in the initial namespace */
 	kuid_t uid;                   /* of the caller */
 	char command[TASK_COMM_LEN];
@@ -106,6 +108,8 @@ extern int gdr_dbg_enabled;
 extern int gdr_info_enabled;
 extern unsigned int gdr_max_pins;
 extern unsigned int gdr_max_pinned_mib;
+extern unsigned int gdr_max_pins_per_user;
+extern unsigned int gdr_max_pinned_mib_per_user;
 
 /* Not rate-limited, because a trace must be complete, and is off by default. */
 #define gdr_dbg(format, ...) (gdr_dbg_enabled ? (void)pr_info(format "\n", ##__VA_ARGS__) : (void)0)
@@ -119,17 +123,17 @@ long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg);
 
 /* owner.c */
 
-struct gdr_owner *gdr_owner_open(void);
+struct gdr_owner *gdr_owner_get(bool user);
 bool gdr_owner_is_caller(const struct gdr_owner *owner);
-int gdr_owner_charge(struct gdr_owner *owner, u64 bytes);
-void gdr_owner_drop(struct gdr_owner *owner, u64 files, u64 pins, u64 bytes);
+int gdr_owner_charge(struct gdr_owner *process, struct gdr_owner *user, u64 bytes);
+void gdr_owner_drop(struct gdr_owner *owner, u64 pins, u64 bytes);
+extern atomic64_t gdr_owner_refused;
 
 /* pin.c */
 
 int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u64 *handle);
 int gdr_pin_remove(struct gdr_file *file, u64 handle);
 void gdr_pin_remove_all(struct gdr_file *file);
-void gdr_pin_settle(void);
 void gdr_pin_exit(void);
 extern atomic64_t gdr_pin_last_id;
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last);

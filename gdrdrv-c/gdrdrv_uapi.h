@@ -40,7 +40,7 @@
  *
  * EINVAL: addr 0, or an empty range that starts a GPU page. EINVAL for a range that exceeds the address space or the
  * memory of any GPU, or is not GPU memory of the caller; with persistent mapping, for nonzero tokens. ENOMEM: no
- * memory, no handle left, or a limit of the process is reached. Otherwise the error of the GPU driver.
+ * memory, no handle left, or a limit of the process or its user is reached. Otherwise the error of the GPU driver.
  */
 struct gdrdrv_pin_buffer {
 	__u64 addr;

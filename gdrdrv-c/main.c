@@ -30,6 +30,14 @@ unsigned int gdr_max_pinned_mib;
 module_param_named(max_pinned_mib, gdr_max_pinned_mib, uint, 0644);
 MODULE_PARM_DESC(max_pinned_mib, "most GPU memory that a process can have pinned, in MiB (default 0: no limit)");
 
+unsigned int gdr_max_pins_per_user;
+module_param_named(max_pins_per_user, gdr_max_pins_per_user, uint, 0644);
+MODULE_PARM_DESC(max_pins_per_user, "most pins of all processes of a user (default 0: no limit)");
+
+unsigned int gdr_max_pinned_mib_per_user;
+module_param_named(max_pinned_mib_per_user, gdr_max_pinned_mib_per_user, uint, 0644);
+MODULE_PARM_DESC(max_pinned_mib_per_user, "most GPU memory that a user can have pinned, in MiB (default 0: no limit)");
+
 static ushort gdr_mode = 0666; /* safe: the GPU driver gives a process access only to its own GPU memory */
 module_param_named(mode, gdr_mode, ushort, 0444);
 MODULE_PARM_DESC(mode, "permissions of /dev/gdrdrv, octal (default 0666)");
@@ -37,7 +45,7 @@ MODULE_PARM_DESC(mode, "permissions of /dev/gdrdrv, octal (default 0666)");
 static int gdr_open(struct inode *inode, struct file *filp)
 {
 	struct gdr_file *file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
-	struct gdr_owner *owner = file ? gdr_owner_open() : NULL;
+	struct gdr_owner *owner = file ? gdr_owner_get(false) : NULL;
 
 	if (!owner) {
 		kfree(file);
@@ -54,7 +62,6 @@ static int gdr_open(struct inode *inode, struct file *filp)
 	filp->f_mapping = &file->mapping;
 
 	filp->private_data = file;
-	gdr_pin_settle();
 	return 0;
 }
 
@@ -78,7 +85,7 @@ static int gdr_release(struct inode *inode, struct file *filp)
 
 	gdr_pin_remove_all(file);
 	xa_destroy(&file->pins);
-	gdr_owner_drop(file->owner, 1, 0, 0);
+	gdr_owner_drop(file->owner, 0, 0);
 	kfree(file);
 	return 0;
 }

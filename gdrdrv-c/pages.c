@@ -51,6 +51,7 @@ bool gdr_pages_can_force_pcie(void)
 
 static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {
+	static atomic_t is_kept = ATOMIC_INIT(0);
 	int err;
 #ifdef NVIDIA_P2P_CAP_GET_PAGES_PERSISTENT_API
 	u32 flags = 0;
@@ -62,6 +63,9 @@ static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 	if (pin->persistent)
 		return nvidia_p2p_get_pages_persistent(pin->va, pin->size, &pin->table, flags);
 #endif
+	/* This module must stay for the callback, as the GPU driver may ignore the unpin and answer 0. */
+	if (!pin->persistent && !atomic_xchg(&is_kept, 1))
+		__module_get(THIS_MODULE);
 	/*
 	 * Older GPU drivers make the pin persistent if there is no callback. With tokens, the GPU driver would not look
 	 * at who is calling. Without, it finds the memory of the calling process.
@@ -211,12 +215,10 @@ bool gdr_pages_put(struct gdr_pin *pin)
 		atomic_dec(&gdr_tables);
 		return true;
 	}
-	__module_get(THIS_MODULE); /* for the callback */
 	if (cmpxchg(&pin->fate, GDR_PINNED, GDR_ORPHANED) == GDR_PINNED) {
 		gdr_info("the GPU driver keeps memory pinned until it is freed, as its owner has not unpinned it");
 		return false;
 	}
-	module_put(THIS_MODULE);
 	wait_for_completion(&pin->revocation);
 	return true;
 }

@@ -20,9 +20,6 @@ atomic64_t gdr_pin_last_id = ATOMIC64_INIT(0);
 #define GDR_TO_RETRY XA_MARK_1
 static DEFINE_MUTEX(gdr_retry_lock);
 
-/* Number of references to this module that gdr_pin_settle() drops. */
-static atomic_t gdr_ended_orphans = ATOMIC_INIT(0);
-
 /* The first pin in this range of ids, with a reference, or NULL. */
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
 {
@@ -36,11 +33,17 @@ struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
 	return pin;
 }
 
+static void gdr_pin_uncharge(struct gdr_pin *pin)
+{
+	gdr_owner_drop(pin->owner, 1, pin->size);
+	gdr_owner_drop(pin->user, 1, pin->size);
+}
+
 /* The GPU driver has the pages back. */
 static void gdr_pin_forget(struct gdr_pin *pin)
 {
 	xa_erase(&gdr_pins, pin->id);
-	gdr_owner_drop(pin->owner, 0, 1, pin->size);
+	gdr_pin_uncharge(pin);
 	gdr_pin_put(pin);
 }
 
@@ -98,16 +101,6 @@ static void gdr_pin_retry(void)
 	mutex_unlock(&gdr_retry_lock);
 }
 
-/*
- * Drops the module's references for orphans that have ended. Their callbacks must not, because the module could be
- * unloaded before they have returned.
- */
-void gdr_pin_settle(void)
-{
-	while (atomic_add_unless(&gdr_ended_orphans, -1, 0))
-		module_put(THIS_MODULE);
-}
-
 /* The module is being unloaded. */
 void gdr_pin_exit(void)
 {
@@ -157,8 +150,6 @@ static void gdr_pin_revoke(void *id)
 		gdr_pin_forget(pin);
 	} /* else it is ending, and the GPU driver did not take it back when it said so */
 	gdr_pin_put(pin);
-	if (fate == GDR_ORPHANED)
-		atomic_inc(&gdr_ended_orphans);
 }
 
 int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u64 *handle)
@@ -186,14 +177,18 @@ int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u
 		gdr_info("invalid range: %#llx, %#llx bytes", addr, size);
 		goto put;
 	}
-	err = gdr_owner_charge(pin->owner, pin->size);
-	if (err)
+	pin->user = gdr_owner_get(true);
+	err = pin->user ? gdr_owner_charge(pin->owner, pin->user, pin->size) : -ENOMEM;
+	if (err) {
+		if (pin->user)
+			gdr_owner_drop(pin->user, 0, 0);
 		goto put;
+	}
 	pin->live = true;
 	pin->id = atomic64_inc_return(&gdr_pin_last_id);
 	err = xa_insert(&gdr_pins, pin->id, pin, GFP_KERNEL_ACCOUNT);
 	if (err) {
-		gdr_owner_drop(pin->owner, 0, 1, pin->size);
+		gdr_pin_uncharge(pin);
 		goto put;
 	}
 	/* The pages may be revoked from here on, even before gdr_pages_get() returns. */

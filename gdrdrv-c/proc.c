@@ -20,18 +20,17 @@ static struct proc_dir_entry *gdr_proc;
 
 static int gdr_show_params(struct seq_file *out, void *unused)
 {
-	gdr_pin_settle();
 	seq_printf(out, "Version: %d.%d\n", GDRDRV_MAJOR_VERSION, GDRDRV_MINOR_VERSION);
 	seq_printf(out, "Built for NVIDIA driver flavor: %s\n", GDR_FLAVOR);
 	seq_printf(out, "Use persistent mapping: %s\n", gdr_pages_can_persist() ? "yes" : "no");
 	seq_printf(out, "dbg_enabled: %d\ninfo_enabled: %d\n", gdr_dbg_enabled, gdr_info_enabled);
+	seq_printf(out, "Pins refused by limits: %llu\n", (u64)atomic64_read(&gdr_owner_refused));
 	seq_puts(out, "Implementation: " GDR_IMPLEMENTATION "\n");
 	return 0;
 }
 
 static int gdr_show_refcount(struct seq_file *out, void *unused)
 {
-	gdr_pin_settle(); /* vm/init unloads the module next */
 	seq_printf(out, "%d\n", gdr_pages_tables());
 	return 0;
 }

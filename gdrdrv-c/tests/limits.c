@@ -1,6 +1,7 @@
 /*
- * The module's parameters max_pins and max_pinned_mib limit each process, over all its opens of the device. A pin
- * beyond a limit fails with ENOMEM; whatever ends a pin makes room for another.
+ * The module's parameters max_pins and max_pinned_mib limit each process, over all its opens of the device, and
+ * max_pins_per_user and max_pinned_mib_per_user each user. A pin beyond a limit fails with ENOMEM, and is counted in
+ * `params`; whatever ends a pin makes room for another.
  *
  * usage: limits [rounds]
  */
@@ -20,6 +21,23 @@ static void remove_limits(void)
         return;
     set_parameter("max_pins", 0);
     set_parameter("max_pinned_mib", 0);
+    set_parameter("max_pins_per_user", 0);
+    set_parameter("max_pinned_mib_per_user", 0);
+    set_parameter_of("emugpu", "bar1_pages", 0);
+}
+
+/* The number of pins that limits have refused. */
+static long refused(void)
+{
+    FILE *params = fopen("/proc/driver/gdrdrv/params", "r");
+    char line[128];
+    long number = -1;
+
+    CHECK(params != NULL);
+    while (number < 0 && fgets(line, sizeof(line), params) != NULL)
+        (void)sscanf(line, "Pins refused by limits: %ld", &number);
+    CHECK(number >= 0 && fclose(params) == 0);
+    return number;
 }
 
 /* Pins one GPU page `count` times. */
@@ -230,7 +248,82 @@ static void limited_by_both(void)
     check_full(fd);
 }
 
+/* The GPU driver also answers ENOMEM. */
+static void full_bar1_is_no_limit(void)
+{
+    uint64_t handles[LIMIT], failed;
+    long before = refused();
+
+    memory = gpu_alloc(MIB);
+    fd = driver_open();
+    pin_pages(fd, handles, LIMIT);
+    CHECK_ERROR(pin(fd, memory.va, GPU_PAGE, &failed), ENOMEM);
+    CHECK_EQUAL(refused(), before);
+    CHECK_OK(unpin(fd, handles[0]));
+    pin_pages(fd, handles, 1);
+    CHECK_EQUAL(refused(), before);
+}
+
 static int done[2], go_on[2];
+
+/* A child has the last descriptor when the process that pinned has ended. */
+static void leave_pins(void)
+{
+    uint64_t handles[LIMIT];
+
+    drop_privileges();
+    memory = gpu_alloc(MIB);
+    fd = driver_open();
+    pin_pages(fd, handles, LIMIT);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(close(go_on[1]) == 0);
+        await(go_on[0]);
+        _exit(0);
+    }
+    CHECK(close(fd) == 0);
+}
+
+static void root_has_room(void)
+{
+    uint64_t handles[LIMIT];
+
+    memory = gpu_alloc(MIB);
+    fd = driver_open();
+    pin_pages(fd, handles, LIMIT);
+    check_full(fd);
+}
+
+static void user_has_no_room(void)
+{
+    drop_privileges();
+    memory = gpu_alloc(MIB);
+    fd = driver_open();
+    check_full(fd);
+}
+
+static void user_has_room(void)
+{
+    drop_privileges();
+    root_has_room();
+}
+
+static void pins_of_ended_processes_count_for_their_user(void)
+{
+    CHECK(pipe2(go_on, O_CLOEXEC) == 0);
+    in_child(leave_pins);
+    CHECK_EQUAL(page_tables(), LIMIT);
+    long before = refused();
+    in_child(user_has_no_room);
+    CHECK_EQUAL(refused(), before + 2);
+    in_child(root_has_room);
+    say(go_on[1]);
+    while (page_tables() > 0)
+        usleep(1000);
+    in_child(user_has_room);
+    CHECK(close(go_on[0]) == 0 && close(go_on[1]) == 0);
+}
 
 /* Waits as the parent changes the limit. */
 static void limit_that_changes(void)
@@ -281,6 +374,15 @@ int main(int argc, char **argv)
     set_parameter("max_pins", 1); /* both limits hold */
     set_parameter("max_pinned_mib", 64);
     in_child(limited_by_both);
+    remove_limits();
+    set_parameter("max_pins_per_user", LIMIT);
+    pins_of_ended_processes_count_for_their_user();
+    set_parameter("max_pins_per_user", 0);
+    set_parameter("max_pinned_mib_per_user", 1);
+    in_child(limited_memory);
+    remove_limits();
+    set_parameter_of("emugpu", "bar1_pages", LIMIT);
+    in_child(full_bar1_is_no_limit);
     CHECK_EQUAL(page_tables(), 0);
     return passed("limits");
 }
