@@ -50,6 +50,8 @@ void memory_free(struct memory memory);
 /* As the GPU sees it. */
 void memory_fill(struct memory memory, unsigned char value);
 unsigned char memory_byte(struct memory memory, uint64_t offset);
+/* The address of two adjacent allocations of UNIT bytes, in a process of one case. 0 if this CUDA cannot place them. */
+uint64_t memory_two_allocations(void);
 /* Puts the tokens of the memory into the argument. False if this CUDA has none. */
 bool memory_tokens(struct memory memory, struct gdrdrv_pin_buffer *argument);
 

@@ -26,6 +26,7 @@ static const struct difference {
     {"GET_INFO of a handle that no pin has", DEFECTIVE, 0, NEWEST, 0}, /* of the oldest pin */
     {"munmap after UNPIN leaves the oldest pin mapped", DEFECTIVE, 4, NEWEST, 0},
     {"a second mmap leaves the pin mapped", DEFECTIVE, 0, NEWEST, 0},
+    {"UNPIN ends a mapping that mprotect has cut", NVIDIA, 0, NEWEST, 0}, /* gdremu does not emulate mprotect */
 
     /* gdrdrv-c is stricter. */
     {"a pin is mapped while a part of its mapping is", THEIRS, 0, NEWEST, 0},
@@ -38,10 +39,12 @@ static const struct difference {
 
     /* Others. */
     {"ioctl of another type", NVIDIA, 0, NEWEST, EINVAL},
+    {"mmap with MAP_PRIVATE", NVIDIA, 0, NEWEST, EAGAIN},
     {"mode of nv_get_pages_refcount", NVIDIA, 0, NEWEST, 0440},
 
     /* Limits of gdremu. */
     {"GET_VERSION by the owner after exec", EMULATED, 0, NEWEST, EACCES},
+    {"the device is no file", EMULATED, 0, NEWEST, 0},
     {"first handle", EMULATED, 0, NEWEST, ANY},                /* --handle-base */
     {"default mapping type on x86", EMULATED, 0, NEWEST, ANY}, /* --platform */
 };

@@ -76,6 +76,44 @@ struct memory memory_alloc(uint64_t size)
     return memory;
 }
 
+uint64_t memory_two_allocations(void)
+{
+    CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
+                                      .allocFlags = {.gpuDirectRDMACapable = 1}};
+    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUresult (*reserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
+    CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
+    CUresult (*map)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
+    CUresult (*set_access)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
+    CUmemGenericAllocationHandle allocation;
+    CUdeviceptr place = 0x300000000000;
+
+    if (!cuda_loads()) {
+        for (uint64_t offset = 0; offset < 2 * UNIT; offset += UNIT) {
+            struct emugpu_create object = {.size = UNIT, .flags = EMUGPU_RDMA};
+            CHECK(ioctl(gpu(), EMUGPU_CREATE, &object) == 0);
+            struct emugpu_map mapping = {.va = place + offset, .size = UNIT, .handle = object.handle};
+            CHECK(ioctl(gpu(), EMUGPU_MAP, &mapping) == 0);
+        }
+        return place;
+    }
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    *(void **)&reserve = dlsym(library, "cuMemAddressReserve");
+    *(void **)&create = dlsym(library, "cuMemCreate");
+    *(void **)&map = dlsym(library, "cuMemMap");
+    *(void **)&set_access = dlsym(library, "cuMemSetAccess");
+    if (!reserve || !create || !map || !set_access || reserve(&place, 2 * UNIT, 0, 0, 0) != CUDA_SUCCESS)
+        return 0;
+    for (uint64_t offset = 0; offset < 2 * UNIT; offset += UNIT) {
+        if (create(&allocation, UNIT, &properties, 0) != CUDA_SUCCESS)
+            return 0;
+        CHECK_EQUAL(map(place + offset, UNIT, 0, allocation, 0), CUDA_SUCCESS);
+    }
+    CHECK_EQUAL(set_access(place, 2 * UNIT, &access, 1), CUDA_SUCCESS);
+    return place;
+}
+
 void memory_free(struct memory memory)
 {
     if (memory.emugpu == NULL) {

@@ -11,9 +11,16 @@ impl Memory {
     /// rounded out to pages, and share pages with adjacent ones.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: not whole pages, a page without memory, memory of two GPUs, or VMM
-    /// memory that is not GPUDirect capable or not readable and writable for its own GPU.
+    /// [`Error::Invalid`]: not whole pages, a page without memory, more than one block of buffers or VMM
+    /// mapping, or VMM memory that is not GPUDirect capable or not readable and writable for its own GPU.
     pub fn pin(&mut self, va: u64, len: u64, persistent: bool) -> Result<PageTable, Error> {
+        // The GPU driver looks for a range in one allocation.
+        let Some((start, mapping)) = self.mapping_at(va) else {
+            return Err(Error::Invalid);
+        };
+        if len > start + mapping.len - va {
+            return Err(Error::Invalid);
+        }
         self.pin_pages(va, len, GPU_PAGE, GPU_PAGE, persistent, |object| object.rdma)
     }
 
@@ -159,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn buffers_side_by_side_are_one_pin_of_two_runs() {
+    fn pin_across_two_blocks_is_refused() {
         let mut memory = memory();
         memory.alloc(0, BLOCK, true).unwrap();
         memory.alloc(0, BLOCK, true).unwrap();
-        let table = memory.pin(BASE + GPU_PAGE, 2 * BLOCK - GPU_PAGE, true).unwrap();
-        let lens: Vec<_> = table.runs.iter().map(|run| run.len).collect();
-        assert_eq!(lens, [BLOCK - GPU_PAGE, BLOCK]);
+        assert!(memory.pin(BASE + GPU_PAGE, BLOCK - GPU_PAGE, true).is_ok());
+        assert!(memory.pin(BASE + BLOCK, BLOCK, true).is_ok());
+        assert_eq!(memory.pin(BASE + BLOCK - GPU_PAGE, 2 * GPU_PAGE, true), Err(Error::Invalid));
     }
 
     #[test]

@@ -1,0 +1,212 @@
+/* Unusual uses of commands, mappings and descriptors, as no library makes them. */
+#include "contract.h"
+
+#include <sched.h>
+#include <signal.h>
+
+#define SIZE (8 * GPU_PAGE)
+#define OURS 0x11
+
+static int fd;
+static struct memory memory;
+static uint64_t handle;
+static unsigned char *va;
+
+static void begin(void)
+{
+    memory = memory_alloc(UNIT);
+    memory_fill(memory, OURS);
+    fd = driver_open();
+    handle = pinned(fd, memory, SIZE);
+    va = mapped(fd, handle, SIZE);
+    CHECK_PAGES(va, SIZE, OURS);
+}
+
+/* The GPU driver looks for a range in one allocation. */
+TEST(pin_across_two_allocations_is_einval)
+{
+    uint64_t at = memory_two_allocations(), one = 77;
+
+    if (at == 0)
+        waive("this CUDA cannot map allocations at addresses of the program's choice");
+    fd = driver_open();
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(pin(fd, at + (uint64_t)i * UNIT, UNIT, &one));
+        CHECK_OK(unpin(fd, one));
+    }
+    one = 77;
+    CHECK_ERROR(pin(fd, at + UNIT - GPU_PAGE, 2 * GPU_PAGE, &one), EINVAL);
+    CHECK_ERROR(pin(fd, at, 2 * UNIT, &one), EINVAL);
+    CHECK_EQUAL(one, 77);
+}
+
+/* Commands whose argument is in GPU memory, in the mapping of the pin that they are about. */
+TEST(arguments_can_be_in_a_mapping_of_the_device)
+{
+    begin();
+    struct gdrdrv_get_info *info = (void *)(va + PAGE - 8); /* across two pages */
+    info->handle = handle;
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, info));
+    CHECK_EQUAL(info->va, memory.va);
+    CHECK_EQUAL(info->mapped_size, SIZE);
+
+    struct gdrdrv_pin_buffer *pin = (void *)(va + SIZE - sizeof(*pin));
+    *pin = (struct gdrdrv_pin_buffer){.addr = memory.va, .size = GPU_PAGE, .handle = 77};
+    CHECK_OK(command(fd, GDRDRV_IOC_PIN_BUFFER, pin));
+    CHECK_PINNED(2);
+    CHECK(pin->handle != handle);
+    CHECK_OK(unpin(fd, pin->handle));
+
+    struct gdrdrv_unpin_buffer *last = (void *)(va + GPU_PAGE);
+    last->handle = handle;
+    CHECK_OK(command(fd, GDRDRV_IOC_UNPIN_BUFFER, last));
+    CHECK_PAGES_GONE(va, SIZE);
+    CHECK_PINNED(0);
+    CHECK_ERROR(command(fd, GDRDRV_IOC_UNPIN_BUFFER, last), EFAULT);
+    unmap(va, SIZE);
+}
+
+/* ---- A process with the same address space ---- */
+
+static int to_child[2], to_parent[2];
+static volatile int errors[2], signals[2];
+
+static int with_the_same_memory(void *unused)
+{
+    struct gdrdrv_get_info info = {.handle = handle};
+    unsigned char *mapping, value;
+    char byte;
+
+    (void)unused;
+    errors[0] = command(fd, GDRDRV_IOC_GET_INFO, &info);
+    errors[1] = map(fd, handle, SIZE, &mapping);
+    signals[0] = touch(va, &value);
+    say(to_parent[1]);
+    if (read(to_child[0], &byte, 1) != 1)
+        _exit(1);
+    signals[1] = touch(va, &value);
+    say(to_parent[1]);
+    _exit(0);
+}
+
+TEST(process_with_the_same_memory_is_not_the_owner)
+{
+    static char stack[64 << 10] __attribute__((aligned(16)));
+    int status;
+
+    begin();
+    CHECK(pipe(to_child) == 0 && pipe(to_parent) == 0);
+    pid_t child = clone(with_the_same_memory, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+    CHECK(child > 0);
+    await(to_parent[0]);
+    CHECK_EQUAL(errors[0], EACCES);
+    CHECK_EQUAL(errors[1], EACCES);
+    CHECK_EQUAL(signals[0], 0);
+    CHECK_OK(unpin(fd, handle));
+    say(to_child[1]);
+    await(to_parent[0]);
+    CHECK_EQUAL(signals[1], SIGBUS);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    unmap(va, SIZE);
+}
+
+/* ---- Ranges that mprotect has cut, without any munmap ---- */
+
+TEST(unpin_ends_a_mapping_that_mprotect_has_cut)
+{
+    begin();
+    for (size_t at = 0; at < SIZE; at += 2 * PAGE)
+        CHECK(mprotect(va + at, PAGE, PROT_READ) == 0);
+    CHECK_MAPPED(fd, handle);
+    CHECK_PAGES(va, SIZE, OURS);
+    CHECK_OK(unpin(fd, handle));
+    if (expected("UNPIN ends a mapping that mprotect has cut", 1))
+        CHECK_PAGES_GONE(va, SIZE);
+    unmap(va, SIZE);
+}
+
+TEST(unpin_ends_a_mapping_that_mprotect_has_hidden)
+{
+    unsigned char value;
+
+    begin();
+    CHECK(mprotect(va, SIZE, PROT_NONE) == 0);
+    CHECK_EQUAL(touch(va, &value), SIGSEGV);
+    CHECK_MAPPED(fd, handle);
+    CHECK_OK(unpin(fd, handle));
+    CHECK(mprotect(va, SIZE, PROT_READ | PROT_WRITE) == 0);
+    CHECK_PAGES_GONE(va, SIZE);
+    unmap(va, SIZE);
+}
+
+/* ---- 32-bit system calls ---- */
+
+#ifdef __x86_64__
+/* Returns 0 or an errno. */
+static int command_of_32_bits(unsigned int number, void *argument)
+{
+    int result;
+
+    __asm__ volatile("int $0x80"
+                     : "=a"(result)
+                     : "a"(54 /* ioctl */), "b"(fd), "c"(number), "d"((uint32_t)(uintptr_t)argument)
+                     : "memory", "r8", "r9", "r10", "r11");
+    return -result;
+}
+
+TEST(commands_of_32_bit_system_calls_are_enotty)
+{
+    const unsigned int numbers[] = {GDRDRV_IOC_PIN_BUFFER,    GDRDRV_IOC_UNPIN_BUFFER, GDRDRV_IOC_GET_CB_FLAG,
+                                    GDRDRV_IOC_GET_INFO,      GDRDRV_IOC_GET_INFO_V2,  GDRDRV_IOC_GET_ATTR,
+                                    GDRDRV_IOC_PIN_BUFFER_V2, GDRDRV_IOC_GET_VERSION,  GDRDRV_IOC_REQ_MAPPING_TYPE};
+    struct gdrdrv_pin_buffer *low =
+        mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+
+    CHECK(low != MAP_FAILED);
+    begin();
+    for (size_t i = 0; i < COUNT(numbers); i++) {
+        const bool pins = numbers[i] == GDRDRV_IOC_PIN_BUFFER || numbers[i] == GDRDRV_IOC_PIN_BUFFER_V2;
+
+        *low = (struct gdrdrv_pin_buffer){.addr = pins ? memory.va : handle, .size = GPU_PAGE};
+        int error = command_of_32_bits(numbers[i], low);
+        if (error == ENOSYS)
+            break; /* The kernel has no such calls. */
+        CHECK_EQUAL(error, ENOTTY);
+    }
+    CHECK_PINNED(1);
+    CHECK_MAPPED(fd, handle);
+    unmap(va, SIZE);
+    CHECK_OK(unpin(fd, handle));
+}
+#endif
+
+/* ---- Other system calls ---- */
+
+#define CHECK_EINVAL(call)                                                                                             \
+    do {                                                                                                               \
+        errno = 0;                                                                                                     \
+        CHECK((call) < 0);                                                                                             \
+        CHECK_EQUAL(errno, EINVAL);                                                                                    \
+    } while (0)
+
+TEST(device_and_mapping_have_no_other_uses)
+{
+    char buffer[64] = {0};
+
+    begin();
+    CHECK_EINVAL(read(fd, buffer, sizeof(buffer)));
+    CHECK_EINVAL(pread(fd, buffer, sizeof(buffer), 0));
+    if (expected("the device is no file", 1)) {
+        CHECK_EINVAL(write(fd, buffer, sizeof(buffer)));
+        CHECK_EINVAL(fsync(fd));
+        CHECK_EINVAL(ftruncate(fd, 0));
+        CHECK(madvise(va, SIZE, MADV_REMOVE) < 0);
+        CHECK(madvise(va, SIZE, MADV_DONTNEED) < 0);
+        CHECK(madvise(va, SIZE, MADV_DOFORK) < 0);
+    }
+    CHECK(mremap(va, 0, SIZE, MREMAP_MAYMOVE) == MAP_FAILED);
+    CHECK_PAGES(va, SIZE, OURS);
+    CHECK_OK(unpin(fd, handle));
+    CHECK_PAGES_GONE(va, SIZE);
+    unmap(va, SIZE);
+}
