@@ -231,10 +231,17 @@ fn stand_ins_of_the_kernels_files() {
             "generation 5 when busy",
         ),
         ("/sys/bus/pci/devices/0000:1b:00.0/numa_node", "-1\n", "unknown", "GPU 0", "NUMA node", ""),
-        ("/proc/driver/gdrdrv/pins", "gpu pid bytes\n0 1 65536\n", "unknown", "pins", "pinned", "does not know"),
         (
             "/proc/driver/gdrdrv/pins",
-            "pid uid bytes mapped type age command\n7 0 65536 no - 13 ucx\n",
+            "pid uid bytes mapped type age command\n",
+            "unknown",
+            "pins",
+            "pinned",
+            "does not know",
+        ),
+        (
+            "/proc/driver/gdrdrv/pins",
+            "pid uid gpu bytes mapped type age command\n7 0 GPU-1 65536 no - 13 ucx\n",
             "ok",
             "pins",
             "process",
@@ -242,7 +249,7 @@ fn stand_ins_of_the_kernels_files() {
         ),
         (
             "/proc/driver/gdrdrv/pins",
-            "pid uid bytes mapped type age command\n7 0 65536 no - 13 ucx\n",
+            "pid uid gpu bytes mapped type age command\n7 0 GPU-1 65536 no - 13 ucx\n",
             "ok",
             "GPU 0",
             "BAR1 size",
