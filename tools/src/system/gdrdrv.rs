@@ -72,7 +72,16 @@ pub(crate) struct Versions {
     pub(crate) oldest_library: Version,
 }
 
-pub(crate) fn query() -> Gdrdrv {
+impl Versions {
+    /// From the numbers of the module.
+    pub(crate) fn new(packed: [u32; 2]) -> Versions {
+        let [module, oldest_library] = packed.map(|packed| Version::new(packed >> 16, packed & 0xffff));
+        Versions { module, oldest_library }
+    }
+}
+
+/// Does not open the node, which may hang. These versions are what it reports.
+pub(crate) fn query(versions: Result<Versions, Errno>) -> Gdrdrv {
     let params = files::text("/proc/driver/gdrdrv/params");
     Gdrdrv {
         node: node(),
@@ -83,7 +92,7 @@ pub(crate) fn query() -> Gdrdrv {
         installation: files::text("/proc/sys/kernel/osrelease").map(|kernel| installation(Path::new("/"), kernel)),
         signed_only: signed_only(),
         bound_to_dummy: DeviceFile::is_bound_to_dummy(),
-        versions: versions(),
+        versions,
         params,
     }
 }
@@ -141,12 +150,12 @@ fn node() -> Result<Node, Errno> {
     })
 }
 
-fn versions() -> Result<Versions, Errno> {
+/// Opens the node, and asks for the numbers of `Versions`.
+pub(crate) fn versions() -> Result<[u32; 2], Errno> {
     let mut answer = GetVersion::default();
     let answered = DeviceFile::open(None).and_then(|device| device.get_version(&mut answer));
     answered.map_err(|error| Errno::from_raw(error.errno()))?;
-    let version = |packed| Version::new(packed >> 16, packed & 0xffff);
-    Ok(Versions { module: version(answer.gdrdrv_version), oldest_library: version(answer.minimum_gdr_api_version) })
+    Ok([answer.gdrdrv_version, answer.minimum_gdr_api_version])
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::backends::Backends;
 use super::host::{self, Container};
+use super::probe::{HANGS, NOT_ASKED};
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding};
 use crate::system::files;
@@ -46,7 +47,8 @@ pub(super) fn findings(module: &Gdrdrv, backends: Backends, container: Option<&C
             findings.push(Finding::unknown("persistent mapping", value));
         }
     }
-    let needed = backends.need_gdrdrv();
+    // The library hangs also where it could do without.
+    let needed = backends.need_gdrdrv() || module.versions.as_ref().err() == Some(&HANGS);
     findings.into_iter().map(|finding| finding.caused_by(Cause::Gdrdrv).only_if(needed)).collect()
 }
 
@@ -140,9 +142,14 @@ fn refused(errno: Errno, node: &Node, container: Option<&Container>) -> Finding 
         // The number in the node is of no driver, or of another one.
         (Errno::ENXIO | Errno::ENODEV | Errno::ENOTTY | Errno::EINVAL, _) => Remedy::NodeReplace.into(),
         (Errno::EMFILE | Errno::ENFILE, _) => Remedy::OpenFiles.with("limit", host::most_files()),
+        (NOT_ASKED, _) => Remedy::DoctorLimits.into(),
         _ => Remedy::ModuleReload.into(),
     };
     let why = match errno {
+        HANGS => return Finding::problem("opening it", "it does not end, as the module hangs", advice),
+        NOT_ASKED => {
+            return Finding::problem("opening it", "not tried, as the process for it did not start, or died", advice);
+        }
         Errno::ENOTTY | Errno::EINVAL => ": the node leads to another driver, or to a gdrdrv before 2.0",
         Errno::ENXIO | Errno::ENODEV => ": the node leads to no loaded driver",
         _ => "",

@@ -119,7 +119,7 @@ fn look_at(pid: u32, engine: Option<&Engine>, mut report: Report) -> Result<Exit
 }
 
 fn examine(options: &Options, engine: Option<&Engine>, mut report: Report) -> Result<ExitCode> {
-    let module = system::gdrdrv::query();
+    let module = system::gdrdrv::query(probe::versions());
     let survey = probe::survey();
     let survey = survey.as_ref();
     let backends = Backends {

@@ -1,8 +1,8 @@
 //! The parts of doctor that use CUDA or a library, in a process of their own, as these may crash or hang.
 //!
 //! ```text
-//! survey, load, test  doctor      start doctor with ARGUMENT, wait, read the last answer
-//! answer              its child   does the work, and writes what it knows, as a line of JSON, before each stage
+//! survey, versions, test  doctor     start doctor with ARGUMENT, wait, read the last answer
+//! answer                  its child  does the work, and writes what it knows, as a line of JSON, before each stage
 //! ```
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, bail};
+use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,7 @@ use crate::cuda::{CudaError, DeviceBuffer, Gpu, Memory};
 use crate::libgdrapi::search::{self, SONAME};
 use crate::libgdrapi::{CallError, Connection, Library, Loader, Mapped, MappingType, load_by_name};
 use crate::measure::verify::{difference, pattern};
+use crate::system::gdrdrv::{self, Versions};
 use crate::system::nvml::{Bar1, Nvml};
 
 /// Bytes that the self-test pins and copies.
@@ -37,14 +39,18 @@ pub(super) const SIZE: usize = 1 << 20;
 /// An attribute of `gdr_get_attribute`.
 const USING_DMA_BUF_MMAP: i32 = 3;
 
+/// Errnos that gdrdrv has not.
+pub(super) const HANGS: Errno = Errno::ETIMEDOUT;
+pub(super) const NOT_ASKED: Errno = Errno::ECHILD;
+
 /// The first argument of the child. No tool has this name.
 pub(crate) const ARGUMENT: &str = "--doctors-child";
 
 /// The stage in which only CUDA is used.
 const CUDA: &str = "CUDA";
 
-/// Seconds of a stage of CUDA; without the persistence daemon each GPU takes some of them.
-const CUDA_SECONDS: u64 = 60;
+/// A stage of CUDA may last this many times longer; without the persistence daemon each GPU takes some seconds.
+const CUDA_LIMITS: u64 = 6;
 
 /// Seconds of a stage of the library.
 static SECONDS: AtomicU64 = AtomicU64::new(10);
@@ -66,6 +72,8 @@ pub(super) enum Wanted {
 #[derive(Debug, Serialize, Deserialize)]
 enum Work {
     Survey,
+    /// Ask the module for its versions.
+    Module,
     /// A GPU's number if it is to be tested.
     Library(Wanted, Option<i32>),
 }
@@ -82,6 +90,8 @@ pub(super) struct Answer {
     /// The next stage of the child; empty at its end.
     stage: String,
     pub(super) survey: Option<Survey>,
+    /// The errno is that of opening the node or asking for them.
+    versions: Option<Result<[u32; 2], i32>>,
     pub(super) library: Option<Loaded>,
     /// The type of the mapping.
     pub(super) mapping: Option<String>,
@@ -159,6 +169,17 @@ pub(super) fn survey() -> Result<Survey, (String, Remedy)> {
     answer.survey.ok_or((text, remedy))
 }
 
+/// Asks the module for its versions. The errno is `HANGS` where opening its node does not end, `NOT_ASKED` where the
+/// question could not be asked.
+pub(super) fn versions() -> Result<Versions, Errno> {
+    let Ok(answer) = ask(&Work::Module) else { return Err(NOT_ASKED) };
+    match (answer.versions, answer.failure) {
+        (Some(versions), _) => versions.map(Versions::new).map_err(Errno::from_raw),
+        (None, Some(Failure { kind: Kind::Hung, .. })) => Err(HANGS),
+        (None, _) => Err(NOT_ASKED),
+    }
+}
+
 /// Loads a library and, if a GPU is named, tests it there.
 pub(super) fn test(library: &Wanted, gpu: Option<i32>) -> Result<Answer> {
     let file = match library {
@@ -226,7 +247,7 @@ fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
         let seconds = SECONDS.load(Ordering::Relaxed);
         let is_late = |seconds| start.elapsed() > Duration::from_secs(seconds);
         let is_cuda = || last_answer(out).is_ok_and(|answer| [CUDA, ""].contains(&&*answer.stage));
-        if is_late(seconds) && (is_late(CUDA_SECONDS.max(seconds)) || !is_cuda()) {
+        if is_late(seconds) && (is_late(CUDA_LIMITS * seconds) || !is_cuda()) {
             child.kill()?;
             return Ok(None);
         }
@@ -273,6 +294,10 @@ pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
         Work::Survey => {
             answer.next(CUDA)?;
             answer.survey = Some(look());
+        }
+        Work::Module => {
+            answer.next("opening the device node")?;
+            answer.versions = Some(gdrdrv::versions().map_err(|errno| errno as i32));
         }
         Work::Library(wanted, gpu) => {
             let failure = try_library(&mut answer, &wanted, gpu).err();

@@ -87,7 +87,8 @@ remedies! {
     ModuleUpdate "update the module to {oldest} or later (package gdrdrv-dkms)";
     ModuleOption "load the module with use_persistent_mapping=1 (GPU driver 535 or later)" "modprobe -r gdrdrv"
         "modprobe gdrdrv use_persistent_mapping=1";
-    ModuleReload "see the kernel's log, and reload the module" "dmesg | tail" "modprobe -r gdrdrv" "modprobe gdrdrv";
+    ModuleReload "see the kernel's log, and reload the module; reboot if it cannot be unloaded" "dmesg | tail"
+        "modprobe -r gdrdrv" "modprobe gdrdrv";
     NodeCreate "make the node" "mknod -m 666 /dev/gdrdrv c $(awk '/gdrdrv/ {print $1}' /proc/devices) 0";
     NodeReplace "remove what is there, load the module, and make the node; in a container, start it after the module is \
         loaded" "rm -rf /dev/gdrdrv" "modprobe gdrdrv"
@@ -116,8 +117,8 @@ remedies! {
     OpenFiles "raise the limit of open files (LimitNOFILE= in a service)" "ulimit -n {limit}";
     OpenFilesHard "have root raise the hard limit of open files: nofile in /etc/security/limits.conf, LimitNOFILE= in a \
         service, --ulimit nofile= for a container";
-    LockedMemory "raise the limit of locked memory (LimitMEMLOCK= in a service, --ulimit memlock=-1 for a container)"
-        "ulimit -l unlimited";
+    LockedMemory "raise the limit of locked memory (LimitMEMLOCK= in a service, --ulimit memlock=-1 for a container); only \
+        root can raise the hard limit" "ulimit -l $(ulimit -Hl)";
     CopyRoutine "let the library choose: {best}" "unset GDRCOPY_ISA";
     DoctorLimits "doctor starts itself for this: allow one more process, more open files and larger files"
         "ulimit -n $(ulimit -Hn)" "ulimit -f unlimited";

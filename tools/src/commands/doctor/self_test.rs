@@ -76,7 +76,11 @@ impl SelfTest<'_> {
         let instead = || if blamed { (self.instead)() } else { None };
         let (advice, cause) = match (&failure.kind, self.backend(answer, failure)) {
             (Kind::Hung, _) if !failure.in_library => (Remedy::GpuHung.into(), Cause::Itself),
-            (Kind::Hung, _) => (Remedy::SelfTestHung.with("file", file), Cause::Itself),
+            // The module may hang, or what the other problems are about.
+            (Kind::Hung, _) => {
+                let cause = if self.others { Cause::Others } else { Cause::Itself };
+                (Remedy::SelfTestHung.with("file", file), cause)
+            }
             (Kind::Died, _) if !failure.in_library => (Remedy::CudaError.into(), Cause::Itself),
             (Kind::Corrupted | Kind::Died, _) => {
                 (instead().unwrap_or_else(|| Remedy::LibraryOther.with("file", file)), Cause::Itself)
