@@ -34,9 +34,11 @@ pub(crate) enum Content {
     Libcuda,
     Nvml,
     Talking,
+    /// Preloaded, the driver behind /dev/gdrdrv.
+    Driver,
 }
 
-use Content::{Absent, Faulty, Foreign, Libcuda, Link, Nvml, Old, Ours, Talking, Text};
+use Content::{Absent, Driver, Faulty, Foreign, Libcuda, Link, Nvml, Old, Ours, Talking, Text};
 
 /// A state of a system. In options and variables {dir} is a directory with the files, and with this project's library
 /// under both names in `right`, where the loader looks.
@@ -52,6 +54,8 @@ pub(crate) struct State {
     pub(crate) is_fixed: bool,
     /// Without gdremu.
     pub(crate) is_real: bool,
+    /// With mounts of its own, as root.
+    pub(crate) is_private: bool,
     pub(crate) arguments: &'static str,
     pub(crate) variables: &'static [(&'static str, &'static str)],
     pub(crate) files: &'static [(&'static str, Content)],
@@ -66,6 +70,7 @@ pub(crate) const HEALTHY: State = State {
     emulated: "",
     is_fixed: false,
     is_real: false,
+    is_private: false,
     arguments: "",
     variables: &[],
     files: &[],
@@ -109,6 +114,7 @@ impl Content {
             Absent => copy(&compiled("c_tests/absent/libgdrapi.c", "doctors-absent.so")),
             Libcuda => copy(&compiled("tools/tests/libcuda.c", "libcuda.so.1")),
             Nvml => copy(&compiled("tools/tests/nvml.c", "libnvidia-ml.so.1")),
+            Driver => copy(&compiled("tools/tests/node.c", "doctors-node.so")),
             Talking => copy(&compiled("tools/tests/talking.c", "doctors-talking.so")),
         }
     }
@@ -139,12 +145,15 @@ impl Planted {
 
     /// The command of doctor, after these commands of the shell.
     pub(crate) fn command(&self, steps: &[String]) -> Command {
-        let State { emulated, arguments, variables, before, is_real, .. } = self.state;
+        let State { emulated, arguments, variables, before, is_real, is_private, .. } = self.state;
         let here = |text: &str| text.replace("{dir}", self.path());
         let words = |text: &str| text.split_whitespace().map(here).collect::<Vec<_>>();
-        let mut command = Command::new(if is_real { Path::new("env").to_owned() } else { built("gdremu") });
+        let mut command = Command::new("env");
+        if is_private {
+            command.args(["unshare", "-m"]);
+        }
         if !is_real {
-            command.args(words(emulated)).arg("--");
+            command.arg(built("gdremu")).args(words(emulated)).arg("--");
         }
         // A step of its own each, as they are typed.
         let script = format!("{}\n{}\nexec \"$@\"", here(before), steps.join("\n"));

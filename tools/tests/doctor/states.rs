@@ -1,6 +1,6 @@
 //! Planted states, the remedy that doctor chooses first for each, and the remedies that no test runs.
 
-use super::harness::Content::{Absent, Faulty, Foreign, Libcuda, Link, Nvml, Old, Ours, Text};
+use super::harness::Content::{Absent, Driver, Faulty, Foreign, Libcuda, Link, Nvml, Old, Ours, Text};
 use super::harness::{HEALTHY, State};
 use super::remedies::Remedy::{self, *};
 
@@ -77,6 +77,13 @@ pub(crate) const DRIVER: &[State] = &[
         is_real: true,
         ..bad(&[CudaCompat, GpuNone], "")
     },
+    State {
+        files: &[("cuda/libcuda.so.1", Libcuda)],
+        variables: &[("LD_LIBRARY_PATH", "{dir}/right:{dir}/cuda"), ("CU_INIT", "hang")],
+        is_real: true,
+        arguments: "--limit 1",
+        ..bad(&[GpuHung], "")
+    },
     // dma-bufs.
     bad(&[DriverUpdate], "--no-gdrdrv --cuda-version 12.2"),
     bad(&[DriverOpen], "--no-gdrdrv --cuda-version 13.5 --dmabuf no"),
@@ -115,6 +122,70 @@ pub(crate) const DRIVER: &[State] = &[
     },
 ];
 
+/// Has doctor obey the permissions of files, as root still, who can read the files of the test.
+macro_rules! as_user {
+    () => {
+        "set -- setpriv --bounding-set=-dac_override,-dac_read_search \"$@\"; "
+    };
+}
+
+/// A /dev with this node, and the driver of major 120, in a root without the files that mark containers.
+macro_rules! dev {
+    ($node:literal) => {
+        concat!(
+            "mount -t tmpfs -o mode=755 dev /dev; mknod -m 666 /dev/null c 1 3; ",
+            "mount --bind {dir}/devices /proc/devices; mount -t tmpfs driver /proc/driver; mkdir /proc/driver/gdrdrv; echo >/proc/driver/gdrdrv/params; ",
+            $node,
+            "; mkdir {dir}/root; mount -t tmpfs root {dir}/root; for top in /*/; do mkdir {dir}/root$top; ",
+            "[ $top = /run/ ] || mount --rbind $top {dir}/root$top; done; cd {dir}/root; pivot_root . mnt; ",
+            "unset container KUBERNETES_SERVICE_HOST; export LD_PRELOAD={dir}/driver.so; "
+        )
+    };
+}
+
+/// Its computer, with a GPU.
+const NODE: State = State {
+    files: &[
+        ("driver.so", Driver),
+        ("devices", Text("Character devices:\n  1 mem\n120 gdrdrv\n")),
+        ("cuda/libcuda.so.1", Libcuda),
+    ],
+    variables: &[("LD_LIBRARY_PATH", "{dir}/right:{dir}/cuda"), ("CU_INIT", "0")],
+    is_real: true,
+    is_private: true,
+    ..BAD
+};
+
+pub(crate) const NODES: &[State] = &[
+    State { first: &[VmmKind], usable: true, before: dev!("mknod -m 666 /dev/gdrdrv c 120 0"), ..NODE },
+    State {
+        first: &[NodeMode],
+        before: concat!(dev!("mknod -m 600 /dev/gdrdrv c 120 0; chown 1 /dev/gdrdrv"), as_user!()),
+        ..NODE
+    },
+    State {
+        first: &[NodeDirectory],
+        before: concat!(dev!("mknod -m 666 /dev/gdrdrv c 120 0; chmod 700 /dev; chown 1 /dev"), as_user!()),
+        ..NODE
+    },
+    State {
+        first: &[NodeNodev],
+        before: dev!("mknod -m 666 /dev/gdrdrv c 120 0; mount -o remount,nodev /dev"),
+        ..NODE
+    },
+    State {
+        first: &[NodeSecurity],
+        before: concat!(dev!("mknod -m 666 /dev/gdrdrv c 120 0"), "export GDRDRV=forbid"),
+        ..NODE
+    },
+    State { first: &[NodeCreate], before: dev!(":"), ..NODE },
+    State { first: &[NodeReplace], before: dev!("mkdir /dev/gdrdrv"), ..NODE },
+    State { first: &[NodeReplace], before: dev!("touch /dev/gdrdrv"), ..NODE },
+    State { first: &[NodeReplace], before: dev!("ln -s null /dev/gdrdrv"), ..NODE },
+    // A number that is no longer the module's.
+    State { first: &[NodeReplace], before: dev!("mknod -m 666 /dev/gdrdrv c 121 0"), ..NODE },
+];
+
 const EMPTY: (&str, super::harness::Content) = ("empty", Text(""));
 
 pub(crate) const MODULE: &[State] = &[
@@ -129,12 +200,18 @@ pub(crate) const MODULE: &[State] = &[
     warns(&[ModuleUpdate], "--driver-version 2.4"),
     bad(&[LibraryUpdate], "--min-api-version 3.0"),
     warns(&[ModuleOption], "--traditional"),
-    bad(&[NodeMode], "--gdrdrv-errno EACCES"),
-    warns(&[NodeMode], "--gdrdrv-errno EACCES --cuda-version 13.3"),
-    bad(&[NodeReplace], "--gdrdrv-errno ENXIO"),
-    bad(&[NodeReplace], "--gdrdrv-errno ENOTTY"),
+    State { is_fixed: true, ..bad(&[NodeMode], "--gdrdrv-errno EACCES") },
+    State { is_fixed: true, ..warns(&[NodeMode], "--gdrdrv-errno EACCES --cuda-version 13.3") },
+    State { is_fixed: true, ..bad(&[NodeReplace], "--gdrdrv-errno ENXIO") },
+    State { is_fixed: true, ..bad(&[NodeReplace], "--gdrdrv-errno ENOTTY") },
     State { is_fixed: true, ..bad(&[OpenFiles], "--gdrdrv-errno EMFILE") },
     bad(&[ModuleReload], "--gdrdrv-errno EIO"),
+    State {
+        files: &[("driver.so", Driver)],
+        before: "export GDRDRV=hang LD_PRELOAD={dir}/driver.so:$LD_PRELOAD",
+        arguments: "--limit 3",
+        ..bad(&[ModuleReload], "--cuda-version 13.3")
+    },
     // A device cgroup.
     bad(&[NodeService, NodeDocker, NodePodman, NodeContainer, NodePod], "--gdrdrv-errno EPERM"),
     State { variables: POD, ..bad(&[NodePod], "--gdrdrv-errno EPERM") },
@@ -149,6 +226,7 @@ pub(crate) const MODULE: &[State] = &[
     State { variables: SINGULARITY, ..bad(&[NodeApptainer], "--no-gdrdrv") },
     State { variables: PODMAN, ..bad(&[NodePodman, NodeDocker], "--no-gdrdrv") },
     State {
+        is_fixed: true,
         files: &[("modules", Text("gdrdrv 24576 0 - Live 0x0\n"))],
         ..bad(
             &[NodeCreate, NodeDocker, NodePodman, NodeContainer, NodePod],
@@ -169,6 +247,16 @@ pub(crate) const MODULE: &[State] = &[
     State { arguments: "--for aws-ofi-nccl", ..bad(&[EngineModule], "--driver-version 2.4") },
     State { arguments: "--for mscclpp", ..bad(&[EngineModule], "--driver-version 2.4") },
     // The machine.
+    State {
+        before: "mount -t tmpfs etc /etc; mkdir /etc/cdi; echo path: /dev/nvidiactl >/etc/cdi/nvidia.yaml",
+        is_private: true,
+        ..warns(&[CdiNode], "")
+    },
+    State {
+        before: "mount -t tmpfs class /sys/class; mkdir -p /sys/class/infiniband/mlx5_0; ulimit -S -l 64",
+        is_private: true,
+        ..warns(&[LockedMemory], "")
+    },
     State { before: "ulimit -S -n 64", ..warns(&[OpenFiles], "") },
     State { before: "ulimit -n 64", ..warns(&[OpenFilesHard], "") },
     State { before: "ulimit -S -n 5", arguments: "--for ucx", ..bad(&[DoctorLimits], "") },
@@ -194,6 +282,21 @@ const OTHER_FIRST: &[(&str, &str)] = &[("LD_LIBRARY_PATH", "{dir}/other:{dir}/ri
 const OTHER_PATH: &[(&str, &str)] = &[("LD_LIBRARY_PATH", "{dir}/other"), ("NCCL_GDRCOPY_ENABLE", "1")];
 
 pub(crate) const LIBRARY: &[State] = &[
+    State {
+        files: &[("new.conf", Text("{dir}/right\n"))],
+        variables: &[("LD_LIBRARY_PATH", "{dir}/none")],
+        before: "cp -a /etc {dir}; mount --bind {dir}/etc /etc; cp {dir}/new.conf /etc/ld.so.conf.d
+            mount -t tmpfs cache /var/cache",
+        is_private: true,
+        ..bad(&[LibraryCache], "")
+    },
+    State {
+        files: &[("other/libgdrapi.so.2", Ours)],
+        variables: OTHER_PATH,
+        before: concat!("chmod 0 {dir}/other/*; chown 1 {dir}/other/*;", as_user!()),
+        is_private: true,
+        ..bad(&[LibraryReadable], "")
+    },
     State { variables: &[("LD_LIBRARY_PATH", "{dir}/none")], ..bad(&[LibraryInstall], "") },
     State { files: ONE, variables: ONE_PATH, ..warns(&[LibraryLink], "") },
     State { files: ONE, variables: ONE_PATH, arguments: "--for dpdk", ..bad(&[LibraryLink], "") },
@@ -430,16 +533,9 @@ pub(crate) const NOT_RUN: &[(&[Remedy], &str)] = &[
         "changes the kernel: gdrdrv-c/vm and the tests of packages do this",
     ),
     (&[ModuleDummy, ModuleUpdate, ModuleOption, ModuleReload, EngineModule], "changes the kernel"),
-    (
-        &[NodeCreate, NodeReplace, NodeMode, NodeDirectory, NodeNodev],
-        "changes /dev, as root; gdremu's node has no mode",
-    ),
     (&[NodeSecurity, NodeService, NodeSlurm], "changes the policy of the system"),
-    (&[OpenFilesHard, LockedMemory], "needs root"),
-    (
-        &[LibraryInstall, LibraryCache, LibraryUpdate, LibraryOld, LibraryOther, LibraryReadable],
-        "installs another library",
-    ),
+    (&[OpenFilesHard, LockedMemory], "goes as far as the hard limit of this computer"),
+    (&[LibraryInstall, LibraryUpdate, LibraryOld, LibraryOther], "installs another library"),
     (&[GpuNumber, LibraryName, VmmKind], "changes the command or the program"),
     (&[LibraryReports, SelfTestLog], "says what the library's log says"),
     (&[ProcessNone, ProcessNames, ProcessRestart, ProcessRemoved, ProcessClosed], "starts the process again"),
