@@ -18,14 +18,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::{Output, built, gdrcopy, library, run};
-use harness::Content::{Ours, Talking, Text};
+use harness::Content::{Faulty, Ours, Talking, Text};
 use harness::{HEALTHY, Planted, Report, State, name};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, geteuid, mkfifo};
 use remedies::{REMEDIES, Remedy};
 use serde_json::Value;
-use states::{DRIVER, LIBRARY, MODULE, NODES, NOT_RUN, SETTINGS};
+use states::{DRIVER, LIBRARY, MODULE, NODES, NOT_PLANTED, NOT_RUN, SETTINGS};
 
 // ---- Remedies ----
 
@@ -123,7 +123,9 @@ fn settings_and_engines() {
 fn every_remedy_is_run_or_has_a_reason() {
     let states = [DRIVER, NODES, MODULE, LIBRARY, SETTINGS].concat();
     for &(remedy, ..) in REMEDIES {
-        let is_planted = states.iter().any(|state| state.first.contains(&remedy));
+        let is_planted = states.iter().any(|state| state.first == [remedy]);
+        let is_named = NOT_PLANTED.iter().any(|(remedies, _)| remedies.contains(&remedy));
+        assert_ne!(is_planted, is_named, "{remedy:?} is planted, or named with a reason");
         assert!(is_planted || !is_run(remedy), "{remedy:?} is never run");
     }
     let named = NOT_RUN.iter().flat_map(|(remedies, _)| *remedies);
@@ -275,9 +277,6 @@ fn stand_ins_of_the_kernels_files() {
         report.finds(verdict, section, subject, &[word]);
     }
     with("", "").finds("ok", "GPU driver", "CDMM", &["no GPU has a coherent link"]);
-    let far = with("--file=/sys/bus/pci/devices/0000:1b:00.0/numa_node={dir}/file", "77\n");
-    let has_nodes = Path::new("/sys/devices/system/cpu/cpu0/node0").exists();
-    far.finds(if has_nodes { "warning" } else { "ok" }, "GPU 0", "NUMA node", &["77"]);
 }
 
 // ---- The library ----
@@ -445,6 +444,19 @@ fn empty_object_of_the_name_is_no_second_library() {
 }
 
 #[test]
+fn process_with_a_library_for_each_name_is_warned_of() {
+    let planted = State { files: &[("other/libgdrapi.so", Faulty)], ..HEALTHY }.plant();
+    let both = format!("{0}/right/libgdrapi.so.2:{0}/other/libgdrapi.so", planted.path());
+    let loaded = |pid| fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains("/other/libgdrapi.so\n");
+    let prepare = |sleep: &mut Command| {
+        sleep.env("LD_PRELOAD", &both);
+    };
+    let report = report_of_sleep(prepare, loaded, &[]);
+    let step = |remedy| report.steps().iter().any(|step| step["remedy"] == name(remedy));
+    assert!(step(Remedy::ProcessNames), "{:#}", report.json);
+}
+
+#[test]
 fn process_that_uses_gdrcopy_is_listed_and_examined() {
     let planted = HEALTHY.plant();
     let holder = Holder::start(&format!("{}/right", planted.path()));
@@ -552,7 +564,7 @@ fn text_shows_the_report_in_color_on_request() {
 #[test]
 fn sections_are_printed_before_the_self_test_ends() {
     let state = State {
-        files: &[("other.so", harness::Content::Faulty), ("unused", Ours)],
+        files: &[("other.so", Faulty), ("unused", Ours)],
         variables: &[("FAULTY", "hang")],
         arguments: "--lib {dir}/other.so",
         ..HEALTHY

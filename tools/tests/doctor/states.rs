@@ -19,7 +19,37 @@ const fn warns(first: &'static [Remedy], emulated: &'static str) -> State {
 const POD: &[(&str, &str)] = &[("KUBERNETES_SERVICE_HOST", "10.0.0.1")];
 const APPTAINER: &[(&str, &str)] = &[("APPTAINER_CONTAINER", "/images/job.sif")];
 const SINGULARITY: &[(&str, &str)] = &[("SINGULARITY_CONTAINER", "/images/job.sif")];
-const PODMAN: &[(&str, &str)] = &[("container", "podman")];
+
+/// Has doctor obey the permissions of files, as root still, who can read the files of the test.
+macro_rules! as_user {
+    () => {
+        "; set -- setpriv --bounding-set=-dac_override,-dac_read_search \"$@\""
+    };
+}
+
+/// A root without the files that mark containers, and a computer without a PCI bus.
+macro_rules! root {
+    () => {
+        concat!(
+            "mkdir {dir}/root; mount -t tmpfs root {dir}/root; for top in /*/; do mkdir {dir}/root$top; ",
+            "[ $top = /run/ ] || mount --rbind $top {dir}/root$top; done; cd {dir}/root; pivot_root . mnt; ",
+            "unset container KUBERNETES_SERVICE_HOST; mount -t tmpfs pci /sys/bus/pci; "
+        )
+    };
+}
+
+/// There, a /dev with this node, and gdrdrv as the driver of major 120.
+macro_rules! dev {
+    ($node:literal) => {
+        concat!(
+            root!(),
+            "mount -t tmpfs -o mode=755 dev /dev; mknod -m 666 /dev/null c 1 3; mount -t tmpfs driver /proc/driver; ",
+            "mkdir /proc/driver/gdrdrv; echo >/proc/driver/gdrdrv/params; mount --bind {dir}/devices /proc/devices; ",
+            "export LD_PRELOAD={dir}/driver.so; ",
+            $node
+        )
+    };
+}
 
 /// Where the module is not loaded and there is no node. The test may itself run in a container.
 const NO_MODULE: &[Remedy] = &[
@@ -35,22 +65,34 @@ const NO_MODULE: &[Remedy] = &[
     NodeContainer,
     NodePod,
 ];
-const NO_GPU: &[Remedy] = &[GpuUnseen, GpuDocker, GpuPodman, GpuContainer, GpuPod];
-const NO_DRIVER: &[Remedy] = &[DriverMissing, GpuDocker, GpuPodman, GpuContainer, GpuPod, GpuNone];
+
+/// Its CUDA, whose cuInit fails with this.
+const fn cuda(first: &'static [Remedy], variables: &'static [(&'static str, &'static str)]) -> State {
+    State {
+        first,
+        variables,
+        before: root!(),
+        files: &[("cuda/libcuda.so.1", Libcuda)],
+        is_real: true,
+        is_private: true,
+        ..BAD
+    }
+}
+
+const CUDA_PATH: (&str, &str) = ("LD_LIBRARY_PATH", "{dir}/right:{dir}/cuda");
+const NO_GPU: &[(&str, &str)] = &[CUDA_PATH, ("CU_INIT", "100")];
 
 pub(crate) const DRIVER: &[State] = &[
-    bad(NO_GPU, "--fault cuInit:100"),
+    cuda(&[GpuUnseen], NO_GPU),
+    State { before: concat!(root!(), "mkdir -p /sys/bus/pci/devices/0"), ..cuda(&[GpuNone], NO_GPU) },
+    State { before: concat!(root!(), "export container=docker"), ..cuda(&[GpuDocker], NO_GPU) },
+    State { before: concat!(root!(), "export container=podman"), ..cuda(&[GpuPodman], NO_GPU) },
+    State { before: concat!(root!(), "export container=lxc"), ..cuda(&[GpuContainer], NO_GPU) },
     State { variables: POD, ..bad(&[GpuPod], "--fault cuInit:100") },
     State { variables: APPTAINER, ..bad(&[GpuApptainer], "--fault cuInit:100") },
     State { variables: &[("CUDA_VISIBLE_DEVICES", "")], ..bad(&[GpuHidden], "") },
     State { variables: &[("CUDA_VISIBLE_DEVICES", "7")], ..bad(&[GpuHidden], "") },
-    State {
-        files: &[("garbage/libcuda.so.1", Text("no library"))],
-        variables: &[("LD_LIBRARY_PATH", "{dir}/garbage")],
-        is_real: true,
-        arguments: "--lib {dir}/right/libgdrapi.so",
-        ..bad(NO_DRIVER, "")
-    },
+    State { files: &[("cuda/libcuda.so.1", Text("no library"))], ..cuda(&[DriverMissing], NO_GPU) },
     // CUDA's errors.
     warns(&[GpuFull], "--fault cuDevicePrimaryCtxRetain:2"),
     warns(&[GpuFull], "--fault cuMemAlloc:2"),
@@ -65,25 +107,9 @@ pub(crate) const DRIVER: &[State] = &[
     bad(&[DriverMismatch], "--fault cuInit:803"),
     bad(&[DriverNodes], "--fault cuInit:999"),
     bad(&[CudaError], "--fault cuInit:1"),
-    State {
-        files: &[("stubs/libcuda.so.1", Libcuda)],
-        variables: &[("LD_LIBRARY_PATH", "{dir}/right:{dir}/stubs"), ("CU_INIT", "34")],
-        is_real: true,
-        ..bad(&[CudaStub, GpuNone], "")
-    },
-    State {
-        files: &[("compat/libcuda.so.1", Libcuda)],
-        variables: &[("LD_LIBRARY_PATH", "{dir}/right:{dir}/compat"), ("CU_INIT", "804")],
-        is_real: true,
-        ..bad(&[CudaCompat, GpuNone], "")
-    },
-    State {
-        files: &[("cuda/libcuda.so.1", Libcuda)],
-        variables: &[("LD_LIBRARY_PATH", "{dir}/right:{dir}/cuda"), ("CU_INIT", "hang")],
-        is_real: true,
-        arguments: "--limit 1",
-        ..bad(&[GpuHung], "")
-    },
+    cuda(&[CudaStub], &[CUDA_PATH, ("CU_INIT", "34")]),
+    cuda(&[CudaCompat], &[CUDA_PATH, ("CU_INIT", "804")]),
+    State { arguments: "--limit 1", ..cuda(&[GpuHung], &[CUDA_PATH, ("CU_INIT", "hang")]) },
     // dma-bufs.
     bad(&[DriverUpdate], "--no-gdrdrv --cuda-version 12.2"),
     bad(&[DriverOpen], "--no-gdrdrv --cuda-version 13.5 --dmabuf no"),
@@ -102,6 +128,13 @@ pub(crate) const DRIVER: &[State] = &[
     State {
         files: &[("version", Text("Linux version 5.15.167.4-microsoft-standard-WSL2 (root@build) #1 SMP\n"))],
         ..bad(&[GpuWsl], "--file=/proc/version={dir}/version")
+    },
+    State {
+        files: &[("node", Text("77\n"))],
+        before: "mount -t tmpfs cpu /sys/devices/system/cpu; cd /sys/devices/system/cpu
+            seq -f cpu%.0f/node0 0 1023 | xargs mkdir -p",
+        is_private: true,
+        ..warns(&[NumaFar], "--file=/sys/bus/pci/devices/0000:1b:00.0/numa_node={dir}/node")
     },
     warns(&[Bar1Small], "--bar1-size 256M"),
     bad(&[Bar1Full], "--bar1-size 512K"),
@@ -122,27 +155,6 @@ pub(crate) const DRIVER: &[State] = &[
     },
 ];
 
-/// Has doctor obey the permissions of files, as root still, who can read the files of the test.
-macro_rules! as_user {
-    () => {
-        "set -- setpriv --bounding-set=-dac_override,-dac_read_search \"$@\"; "
-    };
-}
-
-/// A /dev with this node, and the driver of major 120, in a root without the files that mark containers.
-macro_rules! dev {
-    ($node:literal) => {
-        concat!(
-            "mount -t tmpfs -o mode=755 dev /dev; mknod -m 666 /dev/null c 1 3; ",
-            "mount --bind {dir}/devices /proc/devices; mount -t tmpfs driver /proc/driver; mkdir /proc/driver/gdrdrv; echo >/proc/driver/gdrdrv/params; ",
-            $node,
-            "; mkdir {dir}/root; mount -t tmpfs root {dir}/root; for top in /*/; do mkdir {dir}/root$top; ",
-            "[ $top = /run/ ] || mount --rbind $top {dir}/root$top; done; cd {dir}/root; pivot_root . mnt; ",
-            "unset container KUBERNETES_SERVICE_HOST; export LD_PRELOAD={dir}/driver.so; "
-        )
-    };
-}
-
 /// Its computer, with a GPU.
 const NODE: State = State {
     files: &[
@@ -150,10 +162,7 @@ const NODE: State = State {
         ("devices", Text("Character devices:\n  1 mem\n120 gdrdrv\n")),
         ("cuda/libcuda.so.1", Libcuda),
     ],
-    variables: &[("LD_LIBRARY_PATH", "{dir}/right:{dir}/cuda"), ("CU_INIT", "0")],
-    is_real: true,
-    is_private: true,
-    ..BAD
+    ..cuda(&[], &[CUDA_PATH, ("CU_INIT", "0")])
 };
 
 pub(crate) const NODES: &[State] = &[
@@ -175,10 +184,13 @@ pub(crate) const NODES: &[State] = &[
     },
     State {
         first: &[NodeSecurity],
-        before: concat!(dev!("mknod -m 666 /dev/gdrdrv c 120 0"), "export GDRDRV=forbid"),
+        before: concat!(dev!("mknod -m 666 /dev/gdrdrv c 120 0"), "; export GDRDRV=forbid"),
         ..NODE
     },
-    State { first: &[NodeCreate], before: dev!(":"), ..NODE },
+    State { first: &[NodeCreate], before: dev!(""), ..NODE },
+    State { first: &[NodeDocker], before: dev!("export container=docker"), ..NODE },
+    State { first: &[NodePodman], before: dev!("export container=podman"), ..NODE },
+    State { first: &[NodeContainer], before: dev!("export container=lxc"), ..NODE },
     State { first: &[NodeReplace], before: dev!("mkdir /dev/gdrdrv"), ..NODE },
     State { first: &[NodeReplace], before: dev!("touch /dev/gdrdrv"), ..NODE },
     State { first: &[NodeReplace], before: dev!("ln -s null /dev/gdrdrv"), ..NODE },
@@ -224,7 +236,6 @@ pub(crate) const MODULE: &[State] = &[
     State { variables: POD, ..bad(&[NodePod], "--no-gdrdrv") },
     State { variables: APPTAINER, ..bad(&[NodeApptainer], "--no-gdrdrv") },
     State { variables: SINGULARITY, ..bad(&[NodeApptainer], "--no-gdrdrv") },
-    State { variables: PODMAN, ..bad(&[NodePodman, NodeDocker], "--no-gdrdrv") },
     State {
         is_fixed: true,
         files: &[("modules", Text("gdrdrv 24576 0 - Live 0x0\n"))],
@@ -293,7 +304,7 @@ pub(crate) const LIBRARY: &[State] = &[
     State {
         files: &[("other/libgdrapi.so.2", Ours)],
         variables: OTHER_PATH,
-        before: concat!("chmod 0 {dir}/other/*; chown 1 {dir}/other/*;", as_user!()),
+        before: concat!("chmod 0 {dir}/other/*; chown 1 {dir}/other/*", as_user!()),
         is_private: true,
         ..bad(&[LibraryReadable], "")
     },
@@ -499,6 +510,28 @@ pub(crate) const SETTINGS: &[State] = &[
         ],
         ..HEALTHY
     },
+];
+
+/// Remedies of no state above, with the reason.
+pub(crate) const NOT_PLANTED: &[(&[Remedy], &str)] = &[
+    (
+        &[
+            ModuleInstall,
+            ModuleHeaders,
+            ModuleSources,
+            ModuleLog,
+            ModuleBuild,
+            ModuleLoad,
+            ModuleSigned,
+            ModuleStale,
+            ModuleStaleByHand,
+        ],
+        "a test of doctor/gdrdrv.rs has each state of the installation",
+    ),
+    (
+        &[ProcessNone, ProcessNames, ProcessRestart, ProcessRemoved, ProcessClosed],
+        "the tests of running processes plant these",
+    ),
 ];
 
 /// Remedies that no test runs, with the reason.
