@@ -1,5 +1,5 @@
 /*
- * Character devices of major 120, one for experiments, are gdrdrv's: they open where the kernel misses only the driver,
+ * Character devices of major 120, one for experiments, are gdrdrv's. They open where the kernel misses only the driver,
  * and have release 2.6. With GDRDRV=hang, opening one never ends, also where gdremu emulates it; with GDRDRV=forbid, a
  * security module refuses it.
  */
