@@ -54,7 +54,7 @@ pub use fence::{after_read, after_write, before_read, before_write};
 /// Returns false, with nothing done, if the copy is no such word.
 ///
 /// # Safety
-/// The contract of [`write`].
+/// The contract of [`write()`].
 #[inline(always)]
 pub unsafe fn write_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
     let is_word = is_word(dst.addr(), len);
@@ -165,7 +165,7 @@ pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
 /// Copies `len` bytes of host memory to a mapping. [`before_write`] and [`after_write`] order it.
 ///
 /// # Safety
-/// The contract of [`write`].
+/// The contract of [`write()`].
 #[inline(always)]
 pub unsafe fn write_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function; a word is aligned to `len` (`is_word`).
