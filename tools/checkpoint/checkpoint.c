@@ -671,10 +671,11 @@ static int resume(void)
 #define REQUEST (SIGRTMAX - 1)
 enum { SUSPEND = 's', RESUME = 'r', END = 'e' };
 
-static pid_t helper_process; /* that has the thread */
+static _Atomic(pid_t) helper_process; /* that has the thread */
 static pthread_t helper;
 static sem_t has_name; /* as soon as gdr_open returns */
 static _Atomic(int) has_ended, works;
+static _Atomic(int) first_thread_ended, end_is_queued;
 
 /* Sets the thread's name to its number, that of the request, and the answer, of at most three letters. */
 static void answer(int request, const char *text)
@@ -766,11 +767,18 @@ static void *help(void *unused)
     return unused;
 }
 
+/* A process whose first thread ends by pthread_exit ends with its last one, which must not be the helper. */
+static void end_helper(void)
+{
+    if (first_thread_ended && helper_process == getpid() && !atomic_exchange(&end_is_queued, 1))
+        pthread_sigqueue(helper, REQUEST, (union sigval){.sival_int = END});
+}
+
 static void start_helper(void)
 {
     sigset_t all, before;
 
-    if (helper_process == getpid() || has_ended)
+    if (helper_process == getpid() || first_thread_ended || has_ended)
         return;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -779,18 +787,16 @@ static void start_helper(void)
         while (sem_wait(&has_name) != 0)
             ;
         helper_process = getpid();
+        end_helper(); /* if the first thread ended just now */
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* A process whose first thread ends by pthread_exit ends with its last one, which must not be the helper. */
-static void end_helper(void *unused)
+static void at_end_of_thread(void *unused)
 {
     (void)unused;
-    if (helper_process == getpid())
-        pthread_sigqueue(helper, REQUEST, (union sigval){.sival_int = END});
-    else
-        has_ended = 1;
+    first_thread_ended = 1;
+    end_helper();
 }
 
 static pthread_key_t key; /* whose destructor ends the helper with the first thread */
@@ -803,12 +809,12 @@ static void in_child(void)
     pthread_mutex_init(&calls, NULL);
     LIST_INIT(&opened);
     sem_init(&has_name, 0, 0);
-    is_suspended = works = has_ended = 0;
+    is_suspended = works = has_ended = first_thread_ended = end_is_queued = 0;
 }
 
 __attribute__((constructor)) static void start(void)
 {
-    pthread_key_create(&key, end_helper);
+    pthread_key_create(&key, at_end_of_thread);
     pthread_setspecific(key, &key);
     pthread_atfork(NULL, NULL, in_child);
 }
