@@ -28,6 +28,8 @@ install_driver() {
     mkdir -p /usr/src/nvidia-1
     cp "$1"/emugpu/*.[ch] /usr/src/nvidia-1
     touch /usr/src/nvidia-1/nv-p2p.c
+    local branch=${1##*/modules-}
+    sed -i "1i #define NV_P2P_BRANCH ${branch%-*}" /usr/src/nvidia-1/nv-p2p.h
     depmod "$release"
     modprobe emugpu
 }
@@ -40,17 +42,22 @@ rm -rf /var/lib/dkms/gdrdrv /usr/src/gdrdrv-2.6 /usr/src/nvidia*
 cp -r "$root/gdrdrv-c" /usr/src/gdrdrv-2.6
 install "$root/gdrdrv-c/system/gdrdrv-load" /usr/sbin
 
-dkms add gdrdrv/2.6 >/dev/null
-cp "$old/gdrdrv/gdrdrv.ko" "$modules/extra"
+# run COMMAND...: prints its output, and DKMS's, only if it fails.
+run() {
+    "$@" >/tmp/log 2>&1 || { cat /tmp/log /var/lib/dkms/gdrdrv/2.6/build/make.log && die "fails: $*"; }
+}
+
 install_driver "$old"
+run dkms install gdrdrv/2.6
 gdrdrv-load
 install_driver "$new"
 ! gdrdrv-load >/tmp/load 2>&1 || die "the kernel takes a gdrdrv of another GPU driver"
 dmesg | grep -E 'gdrdrv: (disagrees about version of symbol|Unknown symbol)' | tail -n 1 | grep . || die "$(cat /tmp/load)"
-"$gdremu" --provider emugpu -- "$(dirname "$gdremu")/gdrcopy" doctor >/tmp/doctor || true
-command=$(sed -n 's/^ *1\. .*: \(dkms [^;]*\).*/\1/p' /tmp/doctor)
+"$gdremu" --provider emugpu -- "$(dirname "$gdremu")/gdrcopy" doctor --json >/tmp/doctor || true
+command=$(jq -r '.steps[0] | select(.remedy == "module-stale").commands | join(" && ")' /tmp/doctor)
+[ -n "$command" ] || die "doctor's first step is another: $(cat /tmp/doctor)"
 grep -F "Run: ${command% modprobe gdrdrv} gdrdrv-load" /tmp/load || die "other commands: $(cat /tmp/load /tmp/doctor)"
-bash -c "$command" >/tmp/log 2>&1 || { cat /tmp/log /var/lib/dkms/gdrdrv/2.6/build/make.log && die "fails: $command"; }
+run bash -c "$command"
 grep '^Version: 2.6' /proc/driver/gdrdrv/params || die "gdrdrv is not loaded after: $command"
 rmmod gdrdrv
 gdrdrv-load

@@ -139,7 +139,7 @@ if [ $only_module = no ]; then
 fi
 
 if [ "$series$only_module" = 6.1no ]; then
-    "$root/scripts/ci/apt-install.sh" dkms
+    "$root/scripts/ci/apt-install.sh" dkms jq
     kernel=$("$here/kernel.sh" 6.1)
     start stale --no-modules -- "$here/check-stale.sh" "$kernel" "$("$here/modules.sh" "$kernel" 525)" \
         "$("$here/modules.sh" "$kernel")" "$gdremu" "$lib"
