@@ -191,6 +191,16 @@ fn gpu_that_others_use_is_not_tested() {
 }
 
 #[test]
+fn other_gpus_are_not_tried_after_a_hang() {
+    let variables = &[("FAULTY", "hang")];
+    let arguments = "--lib {dir}/faulty.so --limit 3";
+    let state = State { files: &[("faulty.so", Faulty)], variables, arguments, emulated: "--gpus 3", ..HEALTHY };
+    let report = state.examine();
+    report.finds("unknown", "self-test on the other GPUs", "not run", &["GPU 0 did not end"]);
+    assert_eq!(report.findings("self-test").len(), 2);
+}
+
+#[test]
 fn report_names_what_fails() {
     for (emulated, section, subject, words) in [
         ("--gdrdrv-errno EMFILE", "gdrdrv", "opening it", &["EMFILE"] as &[&str]),
@@ -337,7 +347,8 @@ fn library_beside_the_program() {
         fs::copy(library(), lib.join("libgdrapi.so.2")).unwrap();
         let mut command = Command::new(built("gdremu"));
         command.arg("--").arg(&program).args(["doctor", "--json", "--limit", "600"]);
-        let output = run(command.env_remove("LD_LIBRARY_PATH")).with_status(0);
+        // Programs do not find it.
+        let output = run(command.env_remove("LD_LIBRARY_PATH")).with_status(1);
         output.prints(&["this project's, 2.6", "beside gdrcopy", "library-path"]);
         // The loader's own search comes first.
         let found = HEALTHY.plant();

@@ -1,6 +1,7 @@
 /*
  * A libgdrapi that forwards every call to the library that FAULTY_BEHIND names, and corrupts copies as FAULTY selects.
- * "short" writes omit the last byte, "long" ones add a byte, "wrong" reads change the last byte, "crash" and "hang" ones do so.
+ * "short" writes omit the last byte, "long" ones add a byte, "wrong" reads change the last byte, "crash", "exit" and "hang" ones do so.
+ * "vanish" ends the process when it is loaded.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -26,6 +27,12 @@ static void *behind(const char *function)
 static int faulty(const char *how)
 {
     return strcmp(getenv("FAULTY"), how) == 0;
+}
+
+__attribute__((constructor)) static void vanish(void)
+{
+    if (getenv("FAULTY") != NULL && faulty("vanish"))
+        exit(0);
 }
 
 gdr_t gdr_open(void)
@@ -78,6 +85,8 @@ int gdr_copy_from_mapping(gdr_mh_t handle, void *to, const void *from, size_t si
 
     if (faulty("crash"))
         abort();
+    if (faulty("exit"))
+        exit(0);
     while (faulty("hang"))
         pause();
     if (faulty("wrong"))

@@ -1,7 +1,7 @@
 /*
  * Character devices of major 120, one for experiments, are gdrdrv's. They open where the kernel misses only the driver,
  * and have release 2.6. With GDRDRV=hang, opening one never ends, also where gdremu emulates it; with GDRDRV=forbid, a
- * security module refuses it.
+ * security module refuses it. With GDRDRV=sandbox, each ioctl is refused.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -57,6 +57,10 @@ int ioctl(int file, unsigned long request, ...)
     va_start(more, request);
     void *argument = va_arg(more, void *);
     va_end(more);
+    if (getenv("GDRDRV") != NULL && strcmp(getenv("GDRDRV"), "sandbox") == 0) {
+        errno = EPERM;
+        return -1;
+    }
     if (file != device || request != GDRDRV_IOC_GET_VERSION)
         return next(file, request, argument);
     struct gdrdrv_get_version versions = {.gdrdrv_version = 0x20006, .minimum_gdr_api_version = 0x20000};

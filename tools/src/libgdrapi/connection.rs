@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ptr;
 
 use anyhow::{Result, bail, ensure};
@@ -180,6 +181,15 @@ impl Mapped {
         let start = info.va;
         ensure!(start == address, "the mapping starts at {start:#x}, not at the buffer's {address:#x}");
         Ok(Mapped { connection, handle, va, len, info })
+    }
+
+    /// Undoes both, and closes the connection. After an error, nothing else is undone.
+    pub(crate) fn close(self) -> Result<(), CallError> {
+        let Mapped { connection, handle, va, len, .. } = &*ManuallyDrop::new(self);
+        connection.unmap(*handle, *va, *len)?;
+        connection.unpin(*handle)?;
+        // SAFETY: it is open, and neither used nor dropped afterwards.
+        check("gdr_close", unsafe { (connection.library.api.close)(connection.g) })
     }
 
     pub(crate) fn connection(&self) -> &Connection {

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::system::files;
 
@@ -177,8 +177,12 @@ pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
 }
 
 fn library_path(names: &[&str]) -> Vec<PathBuf> {
-    // An empty entry is the current directory, as for the loader.
-    names_in(&paths(LIBRARY_PATH, b":;"), names)
+    names_in(&library_path_entries(), names)
+}
+
+/// The directories of LD_LIBRARY_PATH. An empty entry is the current directory, as for the loader.
+pub(crate) fn library_path_entries() -> Vec<PathBuf> {
+    paths(LIBRARY_PATH, b":;")
 }
 
 /// The entries of a variable, which may not be UTF-8.
@@ -203,7 +207,8 @@ fn cached(names: &[&str]) -> Vec<PathBuf> {
     // Not every user has it on the PATH.
     let listing = ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"]
         .iter()
-        .find_map(|ldconfig| Command::new(ldconfig).arg("-p").output().ok());
+        // With a pipe for errors too, output() would panic where ioctl is refused.
+        .find_map(|ldconfig| Command::new(ldconfig).arg("-p").stderr(Stdio::null()).output().ok());
     let listing = listing.map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&listing).lines().filter_map(|line| of_listing(line, names)).collect()
 }

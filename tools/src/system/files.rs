@@ -45,6 +45,13 @@ pub(crate) fn matching(directory: &Path, prefix: &str) -> Vec<PathBuf> {
     paths
 }
 
+/// Where the file system of a file is mounted; the root where that is unknown.
+pub(crate) fn mount_of(file: &Path) -> String {
+    let mounts = text("/proc/self/mounts").unwrap_or_default();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    points.filter(|point| file.starts_with(point)).max_by_key(|point| point.len()).unwrap_or("/").into()
+}
+
 /// Returns whether a directory, or one at most this many levels below, has a file of this
 /// name.
 pub(crate) fn contains(directory: &Path, name: &str, levels: usize) -> bool {

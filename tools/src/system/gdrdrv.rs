@@ -26,8 +26,7 @@ pub(crate) struct Gdrdrv {
     pub(crate) signed_only: bool,
     /// It is linked to the functions of nv-p2p-dummy, which cannot pin GPU memory.
     pub(crate) bound_to_dummy: bool,
-    /// Its versions, or the errno of opening it or of asking for them.
-    pub(crate) versions: Result<Versions, Errno>,
+    pub(crate) versions: Result<Versions, Refusal>,
     /// Its parameters, from /proc/driver/gdrdrv/params.
     pub(crate) params: Option<String>,
 }
@@ -72,6 +71,14 @@ pub(crate) struct Versions {
     pub(crate) oldest_library: Version,
 }
 
+/// Why they are unknown.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) errno: Errno,
+    /// The node was opened, and the question refused.
+    pub(crate) opened: bool,
+}
+
 impl Versions {
     /// From the numbers of the module.
     pub(crate) fn new(packed: [u32; 2]) -> Versions {
@@ -81,7 +88,7 @@ impl Versions {
 }
 
 /// Does not open the node, which may hang. These versions are what it reports.
-pub(crate) fn query(versions: Result<Versions, Errno>) -> Gdrdrv {
+pub(crate) fn query(versions: Result<Versions, Refusal>) -> Gdrdrv {
     let params = files::text("/proc/driver/gdrdrv/params");
     Gdrdrv {
         node: node(),
@@ -151,10 +158,11 @@ fn node() -> Result<Node, Errno> {
 }
 
 /// Opens the node, and asks for the numbers of `Versions`.
-pub(crate) fn versions() -> Result<[u32; 2], Errno> {
+pub(crate) fn versions() -> Result<[u32; 2], Refusal> {
     let mut answer = GetVersion::default();
-    let answered = DeviceFile::open(None).and_then(|device| device.get_version(&mut answer));
-    answered.map_err(|error| Errno::from_raw(error.errno()))?;
+    let refusal = |opened, errno| Refusal { errno: Errno::from_raw(errno), opened };
+    let device = DeviceFile::open(None).map_err(|error| refusal(false, error.errno()))?;
+    device.get_version(&mut answer).map_err(|error| refusal(true, error.errno()))?;
     Ok([answer.gdrdrv_version, answer.minimum_gdr_api_version])
 }
 

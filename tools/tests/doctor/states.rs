@@ -109,6 +109,8 @@ pub(crate) const DRIVER: &[State] = &[
     bad(&[CudaError], "--fault cuInit:1"),
     cuda(&[CudaStub], &[CUDA_PATH, ("CU_INIT", "34")]),
     cuda(&[CudaCompat], &[CUDA_PATH, ("CU_INIT", "804")]),
+    // Not by LD_LIBRARY_PATH.
+    State { is_fixed: true, ..cuda(&[CudaStub], &[("LD_PRELOAD", "{dir}/cuda/libcuda.so.1"), ("CU_INIT", "34")]) },
     State { arguments: "--limit 1", ..cuda(&[GpuHung], &[CUDA_PATH, ("CU_INIT", "hang")]) },
     // dma-bufs.
     bad(&[DriverUpdate], "--no-gdrdrv --cuda-version 12.2"),
@@ -125,6 +127,7 @@ pub(crate) const DRIVER: &[State] = &[
     bad(&[GpuExclude], "--gpus 2 --rdma yes,no"),
     bad(&[GpuKind], "--rdma no --gdrdrv-errno EACCES"),
     State { arguments: "--gpu 3", ..bad(&[GpuNumber], "--gpus 3") },
+    State { arguments: "--gpu 1", variables: &[("CUDA_VISIBLE_DEVICES", "0")], ..bad(&[GpuHidden], "--gpus 2") },
     State {
         files: &[("version", Text("Linux version 5.15.167.4-microsoft-standard-WSL2 (root@build) #1 SMP\n"))],
         ..bad(&[GpuWsl], "--file=/proc/version={dir}/version")
@@ -215,6 +218,13 @@ pub(crate) const MODULE: &[State] = &[
     State { is_fixed: true, ..warns(&[NodeMode], "--gdrdrv-errno EACCES --cuda-version 13.3") },
     State { is_fixed: true, ..bad(&[NodeReplace], "--gdrdrv-errno ENOTTY") },
     State { is_fixed: true, ..bad(&[OpenFiles], "--gdrdrv-errno EMFILE") },
+    bad(&[FilesOfSystem], "--gdrdrv-errno ENFILE"),
+    bad(&[NodeSandbox], "--fault GET_VERSION:EPERM"),
+    State {
+        files: &[("driver.so", Driver)],
+        before: "export GDRDRV=sandbox LD_PRELOAD={dir}/driver.so:$LD_PRELOAD",
+        ..bad(&[NodeSandbox], "")
+    },
     bad(&[ModuleReload], "--gdrdrv-errno EIO"),
     State {
         files: &[("driver.so", Driver)],
@@ -268,9 +278,19 @@ pub(crate) const MODULE: &[State] = &[
     },
     State { before: "ulimit -S -n 64", ..warns(&[OpenFiles], "") },
     State { before: "ulimit -n 64", ..warns(&[OpenFilesHard], "") },
-    State { before: "ulimit -S -n 5", arguments: "--for ucx", ..bad(&[DoctorLimits], "") },
+    State { before: "ulimit -S -n 5", arguments: "--for ucx", ..warns(&[OpenFiles], "") },
+    State { before: "ulimit -n 5", ..warns(&[OpenFilesHard], "") },
+    State { before: "ulimit -S -v 100000000", ..warns(&[AddressSpace], "--fault cuMemAlloc:2") },
+    State { before: "mount -t tmpfs none /proc", is_private: true, ..warns(&[ProcMount], "") },
+    State { before: "set -- env --ignore-signal=CHLD \"$@\"", ..HEALTHY },
     // gdremu writes files itself.
-    State { before: "ulimit -S -f 0", arguments: "--for ucx", is_real: true, ..bad(&[DoctorLimits], "") },
+    State {
+        first: &[DoctorLimits],
+        usable: true,
+        before: dev!("mknod -m 666 /dev/gdrdrv c 120 0; ulimit -S -f 0"),
+        arguments: "--for ucx",
+        ..NODE
+    },
     State { variables: &[("GDRCOPY_ISA", "abacus")], ..warns(&[CopyRoutine], "") },
     State {
         files: &[("version", Text("Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n"))],
@@ -287,6 +307,8 @@ const FAULTY: &[(&str, super::harness::Content)] =
     &[("other/libgdrapi.so.2", Faulty), ("other/libgdrapi.so", Link("libgdrapi.so.2")), ("one/libgdrapi.so.2", Ours)];
 const OLD: &[(&str, super::harness::Content)] =
     &[("other/libgdrapi.so.2", Old), ("other/libgdrapi.so", Link("libgdrapi.so.2"))];
+const OLDER: &[(&str, super::harness::Content)] =
+    &[("other/libgdrapi.so.2", Ours), ("other/libgdrapi.so.1", Driver), ("other/libgdrapi.so", Link("libgdrapi.so.1"))];
 const OTHER_FIRST: &[(&str, &str)] = &[("LD_LIBRARY_PATH", "{dir}/other:{dir}/right"), ("NCCL_GDRCOPY_ENABLE", "1")];
 const OTHER_PATH: &[(&str, &str)] = &[("LD_LIBRARY_PATH", "{dir}/other"), ("NCCL_GDRCOPY_ENABLE", "1")];
 
@@ -380,6 +402,34 @@ pub(crate) const LIBRARY: &[State] = &[
         variables: &[("LD_LIBRARY_PATH", "{dir}/other:{dir}/one")],
         ..HEALTHY
     },
+    // A name without a version, of an older one.
+    State { files: OLDER, variables: OTHER_PATH, ..warns(&[LibraryLink], "") },
+    State { files: OLDER, variables: OTHER_PATH, arguments: "--for nccl", ..bad(&[LibraryLink], "") },
+    // Good ones, which cannot be loaded here.
+    State {
+        variables: &[("LD_LIBRARY_PATH", "{dir}/mount")],
+        before: "mkdir {dir}/mount; mount -t tmpfs -o noexec none {dir}/mount; cp -a {dir}/right/. {dir}/mount",
+        is_private: true,
+        ..bad(&[LibraryNoexec], "")
+    },
+    State {
+        variables: &[("LD_LIBRARY_PATH", "{dir}/musl")],
+        before: "mkdir {dir}/musl; cd {dir}/musl
+            gcc -shared -nostdlib -Wl,-soname,libc.musl.so.1 -x c /dev/null -o libc.so
+            gcc -shared -nostdlib -Wl,--no-as-needed -x c /dev/null -x none libc.so -o libgdrapi.so.2",
+        ..bad(&[LibraryBuild], "")
+    },
+    // Entries of LD_LIBRARY_PATH.
+    State { variables: &[("LD_LIBRARY_PATH", "~/right")], ..bad(&[LibraryEntry], "") },
+    State { variables: &[("LD_LIBRARY_PATH", "$HOME/right")], arguments: "--for ucx", ..bad(&[LibraryEntry], "") },
+    State { variables: &[("LD_LIBRARY_PATH", "{dir}/right/libgdrapi.so")], ..bad(&[LibraryEntry], "") },
+    State {
+        files: &[("closed/lib/libgdrapi.so.2", Ours), ("closed/lib/libgdrapi.so", Link("libgdrapi.so.2"))],
+        variables: &[("LD_LIBRARY_PATH", "{dir}/closed/lib")],
+        before: concat!("chmod 700 {dir}/closed; chown 1 {dir}/closed", as_user!()),
+        is_private: true,
+        ..bad(&[LibrarySearch], "")
+    },
     // Its self-test fails.
     State { files: OLD, variables: OTHER_FIRST, ..bad(&[LibraryPath], "") },
     State { files: OLD, variables: OTHER_FIRST, arguments: "--for nccl", ..bad(&[LibraryPath], "") },
@@ -410,6 +460,24 @@ pub(crate) const LIBRARY: &[State] = &[
         arguments: "--lib {dir}/other/libgdrapi.so.2",
         ..bad(&[LibraryOther], "")
     },
+    // Its process ends with status 0.
+    State {
+        files: FAULTY,
+        variables: &[("FAULTY", "exit")],
+        arguments: "--lib {dir}/other/libgdrapi.so.2",
+        ..bad(&[LibraryOther], "")
+    },
+    State {
+        files: FAULTY,
+        variables: &[("LD_LIBRARY_PATH", "{dir}/other"), ("FAULTY", "vanish")],
+        ..bad(&[LibraryOther], "")
+    },
+    State {
+        files: FAULTY,
+        variables: &[("LD_LIBRARY_PATH", "{dir}/other"), ("FAULTY", "vanish")],
+        arguments: "--for ucx",
+        ..bad(&[LibraryOther], "")
+    },
     State {
         files: FAULTY,
         variables: &[("LD_LIBRARY_PATH", "{dir}/other:{dir}/right"), ("FAULTY", "crash")],
@@ -424,6 +492,7 @@ pub(crate) const LIBRARY: &[State] = &[
     },
     bad(&[LibraryReports], "--fault MMAP:ENOMEM"),
     bad(&[LibraryReports], "--fault PIN_BUFFER_V2:EINVAL"),
+    bad(&[LibraryReports], "--fault UNPIN_BUFFER:EINVAL"),
 ];
 
 pub(crate) const SETTINGS: &[State] = &[
@@ -530,6 +599,7 @@ pub(crate) const NOT_PLANTED: &[(&[Remedy], &str)] = &[
         &[ProcessNone, ProcessNames, ProcessRestart, ProcessRemoved, ProcessClosed],
         "the tests of running processes plant these",
     ),
+    (&[DoctorProcesses, DoctorSandbox], "a test of doctor/probe.rs has the errnos"),
 ];
 
 /// Remedies that no test runs, with the reason.
@@ -570,4 +640,6 @@ pub(crate) const NOT_RUN: &[(&[Remedy], &str)] = &[
     (&[GpuNumber, LibraryName, VmmKind], "changes the command or the program"),
     (&[LibraryReports, SelfTestLog], "says what the library's log says"),
     (&[ProcessNone, ProcessNames, ProcessRestart, ProcessRemoved, ProcessClosed], "starts the process again"),
+    (&[NodeSandbox, DoctorSandbox, DoctorProcesses, FilesOfSystem], "changes the limits of the system"),
+    (&[LibraryBuild], "installs another library"),
 ];

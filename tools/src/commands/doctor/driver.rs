@@ -1,13 +1,16 @@
 //! The GPU driver, CUDA, and nvidia-peermem.
 #![forbid(unsafe_code)]
 
+use std::env;
 use std::path::Path;
+
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use super::backends::Backends;
 use super::host::Container;
 use super::probe::Survey;
 use super::remedies::{Advice, Remedy};
-use super::report::{Cause, Finding};
+use super::report::{Cause, Finding, bytes};
 use crate::cuda::survey::{Cuda, Failure, Gpu};
 use crate::system::{files, pci};
 
@@ -55,13 +58,26 @@ pub(super) fn rate_error(code: i32, gpu: i32, file: Option<&str>) -> (&'static s
         return ("CUDA does not work", Remedy::CudaError.into(), false);
     };
     let file = file.unwrap_or("libcuda.so.1");
-    let advice = meaning.remedy.with("gpu", gpu).with("file", file).with("path", library_path_without(file));
+    if let (2, Ok((limit, _))) = (code, getrlimit(Resource::RLIMIT_AS))
+        && limit != RLIM_INFINITY
+    {
+        let advice = Remedy::AddressSpace.with("limit", bytes(limit));
+        return ("the address space of the process is limited", advice, meaning.passes);
+    }
+    let mut advice = meaning.remedy.with("gpu", gpu).with("file", file).with("path", library_path_without(file));
+    if library_path_without(file) == env::var("LD_LIBRARY_PATH").unwrap_or_default()
+        && [Remedy::CudaStub, Remedy::CudaCompat].contains(&meaning.remedy)
+    {
+        advice = advice.with("place", "LD_PRELOAD, or the files in /etc/ld.so.conf.d");
+        advice.commands = vec!["ldconfig".into()];
+    }
+    let advice = advice.with("place", "LD_LIBRARY_PATH");
     (meaning.cause, advice, meaning.passes)
 }
 
 /// LD_LIBRARY_PATH without the directory of a file.
 fn library_path_without(file: &str) -> String {
-    let list = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let list = env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let directory = Path::new(file).parent().and_then(|directory| directory.canonicalize().ok());
     let is_other = |entry: &&str| directory.is_none() || Path::new(entry).canonicalize().ok() != directory;
     list.split(':').filter(is_other).collect::<Vec<_>>().join(":")

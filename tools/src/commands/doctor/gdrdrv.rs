@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::path::Path;
 
 use gdrcopy::Version;
 use nix::errno::Errno;
@@ -13,7 +14,7 @@ use super::probe::{HANGS, NOT_ASKED};
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding};
 use crate::system::files;
-use crate::system::gdrdrv::{Gdrdrv, Installation, NODE, Node, Versions};
+use crate::system::gdrdrv::{Gdrdrv, Installation, NODE, Node, Refusal, Versions};
 
 /// The first release with persistent mappings and their attributes.
 const PERSISTENT_SINCE: Version = Version::new(2, 5);
@@ -31,7 +32,7 @@ pub(super) fn findings(module: &Gdrdrv, backends: Backends, container: Option<&C
     let mut findings = vec![node(module, container)];
     match (&module.versions, &module.node) {
         (Ok(versions), _) => findings.push(version(versions)),
-        (Err(errno), Ok(node)) if node.is_device => findings.push(refused(*errno, node, container)),
+        (Err(why), Ok(node)) if node.is_device => findings.push(refused(why, node, container)),
         _ => {}
     }
     if module.bound_to_dummy {
@@ -48,7 +49,7 @@ pub(super) fn findings(module: &Gdrdrv, backends: Backends, container: Option<&C
         }
     }
     // The library hangs also where it could do without.
-    let needed = backends.need_gdrdrv() || module.versions.as_ref().err() == Some(&HANGS);
+    let needed = backends.need_gdrdrv() || module.versions.as_ref().is_err_and(|why| why.errno == HANGS);
     findings.into_iter().map(|finding| finding.caused_by(Cause::Gdrdrv).only_if(needed)).collect()
 }
 
@@ -129,41 +130,40 @@ fn load_module(module: &Gdrdrv) -> Advice {
 }
 
 /// The node exists, but opening it or querying the version fails.
-fn refused(errno: Errno, node: &Node, container: Option<&Container>) -> Finding {
+fn refused(why: &Refusal, node: &Node, container: Option<&Container>) -> Finding {
+    let &Refusal { errno, opened } = why;
+    let subject = if opened { "asking it" } else { "opening it" };
     let mount = mount_without_devices();
     let advice = match (errno, container) {
         (Errno::EACCES, _) if mount.is_some() => Remedy::NodeNodev.with("mount", mount.unwrap_or_default()),
         (Errno::EACCES, _) if node.mode & 0o666 == 0o666 => Remedy::NodeSecurity.into(),
         (Errno::EACCES, _) => Remedy::NodeMode.into(),
+        (Errno::EPERM, _) if opened => Remedy::NodeSandbox.into(),
         // Apptainer has no device cgroup of its own.
         (Errno::EPERM, Some(container)) if container.node != Remedy::NodeApptainer => pass(container, true),
         (Errno::EPERM, _) if std::env::var_os("SLURM_JOB_ID").is_some() => Remedy::NodeSlurm.into(),
         (Errno::EPERM, _) => Remedy::NodeService.into(),
         // The number in the node is of no driver, or of another one.
         (Errno::ENXIO | Errno::ENODEV | Errno::ENOTTY | Errno::EINVAL, _) => Remedy::NodeReplace.into(),
-        (Errno::EMFILE | Errno::ENFILE, _) => Remedy::OpenFiles.with("limit", host::most_files()),
-        (NOT_ASKED, _) => Remedy::DoctorLimits.into(),
+        (Errno::EMFILE | Errno::ENFILE, _) => host::more_files(errno),
         _ => Remedy::ModuleReload.into(),
     };
     let why = match errno {
-        HANGS => return Finding::problem("opening it", "it does not end, as the module hangs", advice),
+        HANGS => return Finding::problem(subject, "it does not end, as the module hangs", advice),
         NOT_ASKED => {
-            return Finding::problem("opening it", "not tried, as the process for it did not start, or died", advice);
+            return Finding::unknown(subject, "not tried, as the process for it did not start, or died");
         }
         Errno::ENOTTY | Errno::EINVAL => ": the node leads to another driver, or to a gdrdrv before 2.0",
         Errno::ENXIO | Errno::ENODEV => ": the node leads to no loaded driver",
         _ => "",
     };
-    Finding::problem("opening it", format!("{errno:?} ({}){why}", errno.desc()), advice)
+    Finding::problem(subject, format!("{errno:?} ({}){why}", errno.desc()), advice)
 }
 
 /// The mount with the node if its devices cannot be opened.
 fn mount_without_devices() -> Option<String> {
     let is_nodev = statvfs(NODE).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NODEV));
-    let mounts = files::text("/proc/self/mounts")?;
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-    let holder = points.filter(|point| [NODE, "/dev", "/"].contains(point)).max_by_key(|point| point.len());
-    is_nodev.then(|| holder.unwrap_or("/dev").to_owned())
+    is_nodev.then(|| files::mount_of(Path::new(NODE)))
 }
 
 fn version(versions: &Versions) -> Finding {
@@ -233,7 +233,7 @@ mod tests {
                 installation: Some(installation),
                 signed_only,
                 bound_to_dummy: false,
-                versions: Err(Errno::ENOENT),
+                versions: Err(Refusal { errno: Errno::ENOENT, opened: false }),
                 params: None,
             };
             let advice = load_module(&module);

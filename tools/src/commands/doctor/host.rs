@@ -6,12 +6,13 @@ use std::fs;
 use std::path::Path;
 
 use gdrcopy_core::routines;
+use nix::errno::Errno;
 use nix::libc::rlim_t;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::unistd::{SysconfVar, sysconf};
 
 use super::backends::Backends;
-use super::remedies::Remedy;
+use super::remedies::{Advice, Remedy};
 use super::report::Finding;
 use crate::cuda::GPU_PAGE;
 use crate::system::files;
@@ -57,8 +58,17 @@ fn descriptors(backends: Backends) -> Finding {
 }
 
 /// The limit of open files that this user can set.
-pub(super) fn most_files() -> rlim_t {
+fn most_files() -> rlim_t {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(FEW_FOR_DMABUFS, |(_, hard)| hard.min(65536))
+}
+
+/// How to open more files, where none can be opened by this errno.
+pub(super) fn more_files(errno: Errno) -> Advice {
+    match errno {
+        Errno::ENFILE => Remedy::FilesOfSystem.into(),
+        _ if most_files() < FEW => Remedy::OpenFilesHard.into(),
+        _ => Remedy::OpenFiles.with("limit", most_files()),
+    }
 }
 
 fn locked_memory() -> Finding {

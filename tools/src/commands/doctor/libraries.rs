@@ -8,8 +8,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use gdrcopy_core::variables::{self, Variable};
+use nix::errno::Errno;
+use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::{AccessFlags, access};
 
-use super::probe::{self, Kind, Loaded, Wanted};
+use super::probe::{self, Kind, Loaded, NotAsked, Wanted};
 use super::remedies::{Advice, Remedy};
 use super::report::Finding;
 use crate::libgdrapi::search::{self, Candidate, Maker, PLAIN_NAME, SONAME};
@@ -37,37 +40,39 @@ fn candidate(candidate: &Candidate) -> Finding {
     let maker = Maker::of(file);
     let value = format!("{} ({}), by {place}", file.display(), maker.describe());
     match maker {
-        Maker::None => Finding::warning("on the path", value, repair(file)),
+        Maker::None => Finding::warning("on the path", value, repair(file, &Missing::default())),
         _ => Finding::ok("on the path", value),
     }
 }
 
 /// Why there is no library.
+#[derive(Default)]
 pub(super) struct Missing {
     text: String,
+    kind: Option<Kind>,
     /// The loader was not asked.
-    not_asked: bool,
+    not_asked: Option<NotAsked>,
 }
 
 impl Missing {
     /// The problem, with this remedy if the loader was asked.
     pub(super) fn finding(&self, subject: &'static str, otherwise: impl FnOnce() -> Advice) -> Finding {
-        let advice = if self.not_asked { Remedy::DoctorLimits.into() } else { otherwise() };
-        Finding::problem(subject, &*self.text, advice)
+        match &self.not_asked {
+            Some(why) => why.finding(subject),
+            None => Finding::problem(subject, &*self.text, otherwise()),
+        }
     }
 }
 
 /// The file that the loader takes, or why it takes none.
 pub(super) fn load(wanted: &Wanted) -> Result<Loaded, Missing> {
     let answer = probe::test(wanted, None);
-    let answer = answer.map_err(|error| Missing { text: format!("{error:#}"), not_asked: true })?;
+    let answer = answer.map_err(|why| Missing { not_asked: Some(why), ..Missing::default() })?;
     match (answer.library, answer.failure) {
         // One that only fails at its end is there.
         (Some(library), _) => Ok(library),
-        (None, failure) => {
-            let text = failure.map_or("nothing".into(), |failure| failure.text);
-            Err(Missing { text, not_asked: false })
-        }
+        (None, Some(failure)) => Err(Missing { text: failure.text, kind: Some(failure.kind), not_asked: None }),
+        (None, None) => Err(Missing { text: "no answer".into(), ..Missing::default() }),
     }
 }
 
@@ -87,46 +92,93 @@ pub(super) fn describe(library: &Loaded) -> String {
 
 /// The remedy if a name leads nowhere.
 pub(super) fn missing(name: &str) -> Advice {
-    if let Some(file) = broken(name) {
-        return repair(&file);
+    if let Some((file, why)) = broken(name) {
+        return replace(name, &file, &why);
     }
-    if let Some(advice) = uncached(name) {
+    if let Some(advice) = unsearched().or_else(|| uncached(name)) {
         return advice;
     }
     let other = if name == SONAME { PLAIN_NAME } else { SONAME };
-    match load_name(other) {
-        Ok(library) => add_link(name, &library.file),
+    if let Ok(library) = load_name(other) {
+        return add_link(name, &library.file);
+    }
+    match load(&Wanted::Default) {
+        Ok(beside) => find_in(&beside.file, ""),
         Err(_) => Remedy::LibraryInstall.into(),
     }
 }
 
-/// The file that the loader finds first by a name, if it cannot be loaded; or a link of this name that leads nowhere.
-fn broken(name: &str) -> Option<PathBuf> {
+/// The file that the loader finds first by a name, if it cannot be loaded, and why not; or a link of this name that leads
+/// nowhere.
+fn broken(name: &str) -> Option<(PathBuf, Missing)> {
     let Some(first) = search::first(name) else {
         let candidates = search::candidates();
         let dangling =
             candidates.into_iter().find(|candidate| is_dangling(&candidate.file) && candidate.file.ends_with(name));
-        return dangling.map(|candidate| candidate.file);
+        return dangling.map(|candidate| (candidate.file, Missing::default()));
     };
-    let is_broken = load(&Wanted::File(first.clone())).is_err();
-    is_broken.then_some(first)
+    let why = load(&Wanted::File(first.clone())).err()?;
+    Some((first, why))
+}
+
+/// The remedy for a file that cannot be loaded, to which a name leads.
+fn replace(name: &str, file: &Path, why: &Missing) -> Advice {
+    // An older library is behind the name that has no version.
+    if name == PLAIN_NAME
+        && file.is_symlink()
+        && Maker::of(file) != Maker::None
+        && let Ok(library) = load_name(SONAME)
+    {
+        return link(&file.with_file_name(name), &as_found(&library.file));
+    }
+    repair(file, why)
+}
+
+/// The remedy for an entry of LD_LIBRARY_PATH that the loader cannot search.
+fn unsearched() -> Option<Advice> {
+    let (home, entries) = (env::var("HOME").unwrap_or_default(), search::library_path_entries());
+    for (index, entry) in entries.iter().enumerate() {
+        let ancestors: Vec<_> = entry.ancestors().collect();
+        for directory in ancestors.into_iter().rev() {
+            if access(directory, AccessFlags::X_OK) == Err(Errno::EACCES) && directory.is_dir() {
+                return Some(Remedy::LibrarySearch.with("directory", directory.display()));
+            }
+        }
+        let text = entry.to_string_lossy();
+        let in_home = ["~", "$HOME", "${HOME}"].iter().find_map(|home| text.strip_prefix(home));
+        let directory = match in_home {
+            Some(rest) => PathBuf::from(format!("{home}{rest}")),
+            None if entry.is_file() => entry.with_file_name(""),
+            None => continue,
+        };
+        let mut corrected = entries.clone();
+        corrected[index] = directory;
+        let corrected: Vec<_> = corrected.iter().map(|entry| entry.to_string_lossy()).collect();
+        return Some(Remedy::LibraryEntry.with("path", corrected.join(":")).with("entry", text));
+    }
+    None
 }
 
 fn is_dangling(file: &Path) -> bool {
     file.is_symlink() && !file.exists()
 }
 
-/// The remedy for a file that cannot be loaded.
-fn repair(file: &Path) -> Advice {
+/// The remedy for a file that cannot be loaded for this reason.
+fn repair(file: &Path, why: &Missing) -> Advice {
     let shown = file.display();
     if is_dangling(file) {
         let target = fs::read_link(file).unwrap_or_default();
         return Remedy::LibraryDangling.with("file", shown).with("target", target.display());
     }
-    match files::open(file) {
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Remedy::LibraryReadable.with("file", shown),
-        _ => Remedy::LibraryRemove.with("file", shown),
-    }
+    let is_closed = files::open(file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    let remedy = match why.kind {
+        _ if is_closed => Remedy::LibraryReadable,
+        _ if Maker::of(file) == Maker::None => Remedy::LibraryRemove,
+        Some(Kind::Died | Kind::Hung) => Remedy::LibraryOther,
+        _ if statvfs(file).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NOEXEC)) => Remedy::LibraryNoexec,
+        _ => Remedy::LibraryBuild,
+    };
+    remedy.with("file", shown).with("mount", files::mount_of(&search::real(file))).with("reason", &why.text)
 }
 
 /// The remedy if a library is installed where the loader looks, but its cache does not have it yet; or elsewhere.
@@ -139,8 +191,9 @@ fn uncached(name: &str) -> Option<Advice> {
         "/opt/gdrcopy/lib",
         "/opt/gdrcopy/lib64",
     ];
-    let configured: Vec<_> =
-        files::matching(Path::new("/etc/ld.so.conf.d"), "").iter().filter_map(files::text).collect();
+    let mut configured = files::matching(Path::new("/etc/ld.so.conf.d"), "");
+    configured.push("/etc/ld.so.conf".into());
+    let configured: Vec<_> = configured.iter().filter_map(files::text).collect();
     let configured = configured.join("\n");
     for directory in configured.lines().map(str::trim).chain(USUAL) {
         let file = Path::new(directory).join(name);
@@ -160,14 +213,12 @@ fn uncached(name: &str) -> Option<Advice> {
 /// name can lead to a library that the other does not lead to.
 fn by_name(candidates: &[Candidate]) -> Vec<Finding> {
     match (load_name(SONAME), load_name(PLAIN_NAME)) {
-        (Err(why), Err(_)) => vec![match load(&Wanted::Default) {
-            Ok(beside) => {
-                let value = format!("programs find none; beside gdrcopy is {}", describe(&beside));
-                let advice = broken(SONAME).or_else(|| broken(PLAIN_NAME)).map(|file| repair(&file));
-                Finding::warning(SONAME, value, advice.unwrap_or_else(|| find_in(&beside.file, "")))
+        (Err(mut why), Err(_)) => {
+            if let Ok(beside) = load(&Wanted::Default) {
+                why.text = format!("programs find none; beside gdrcopy is {}", describe(&beside));
             }
-            Err(_) => why.finding(SONAME, || missing(if broken(SONAME).is_some() { SONAME } else { PLAIN_NAME })),
-        }],
+            vec![why.finding(SONAME, || missing(if broken(SONAME).is_some() { SONAME } else { PLAIN_NAME }))]
+        }
         (Ok(library), Err(_)) => vec![rate(SONAME, &library, candidates), leads_nowhere(PLAIN_NAME, &library.file)],
         (Err(_), Ok(library)) => vec![leads_nowhere(SONAME, &library.file), rate(PLAIN_NAME, &library, candidates)],
         (Ok(soname), Ok(plain)) => {
@@ -183,24 +234,42 @@ fn by_name(candidates: &[Candidate]) -> Vec<Finding> {
     }
 }
 
-/// `name` leads nowhere, and the other one to `file`.
+/// `name` leads to no library, and the other one to `file`.
 fn leads_nowhere(name: &'static str, file: &Path) -> Finding {
     let users = match name {
         PLAIN_NAME => "NCCL, DPDK, aws-ofi-nccl and TensorRT-LLM open",
         _ => "UCX, NVSHMEM and linked programs ask for",
     };
-    let advice = broken(name).map_or_else(|| add_link(name, file), |broken| repair(&broken));
-    Finding::warning(name, format!("leads nowhere, and {users} this name"), advice)
+    let (place, advice) = match broken(name) {
+        None => ("nowhere".into(), add_link(name, file)),
+        Some((broken, why)) => {
+            let place = match is_dangling(&broken) {
+                true => "nowhere".into(),
+                false => format!("to {}, which cannot be loaded", search::real(&broken).display()),
+            };
+            (place, replace(name, &broken, &why))
+        }
+    };
+    Finding::warning(name, format!("leads {place}, and {users} this name"), advice)
 }
 
 /// How to have a name lead to this file.
 fn add_link(name: &str, file: &Path) -> Advice {
-    // As the loader found it, before links.
-    let candidates = search::candidates();
-    let found = candidates.iter().find(|other| search::real(&other.file) == search::real(file));
-    let file = found.map_or(file, |candidate| &candidate.file);
-    let target = file.file_name().unwrap_or_default().display();
-    let advice = Remedy::LibraryLink.with("target", target).with("link", file.with_file_name(name).display());
+    let file = as_found(file);
+    link(&file.with_file_name(name), &file)
+}
+
+/// A file as the loader found it, before links.
+fn as_found(file: &Path) -> PathBuf {
+    let mut candidates = search::candidates().into_iter();
+    let found = candidates.find(|other| search::real(&other.file) == search::real(file));
+    found.map_or(file.into(), |candidate| candidate.file)
+}
+
+fn link(link: &Path, file: &Path) -> Advice {
+    let name = Path::new(file.file_name().unwrap_or_default());
+    let target = if link.parent() == file.parent() { name } else { file };
+    let advice = Remedy::LibraryLink.with("target", target.display()).with("link", link.display());
     advice.with("preload", or_preload(file))
 }
 
@@ -317,11 +386,12 @@ fn setting(name: &str, value: &str) -> Finding {
 
 /// The file of a library that a test used, or what it was to be.
 pub(super) fn shown(library: Option<&Loaded>, wanted: &Wanted) -> String {
+    let first = |name: &str| search::first(name).map_or(name.into(), |file| file.display().to_string());
     match (library, wanted) {
         (Some(library), _) => library.file.display().to_string(),
         (None, Wanted::File(file)) => file.display().to_string(),
-        (None, Wanted::Name(name)) => name.clone(),
-        (None, Wanted::Default) => SONAME.into(),
+        (None, Wanted::Name(name)) => first(name),
+        (None, Wanted::Default) => first(SONAME),
     }
 }
 

@@ -28,11 +28,14 @@ mod settings;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use gdrcopy_core::variables;
+use signal_hook::consts::SIGCHLD;
+use signal_hook::flag;
 
 use crate::libgdrapi::search::SONAME;
 use crate::system;
@@ -86,6 +89,8 @@ pub(crate) struct Options {
 /// Examines the system or a process, and prints the report.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     probe::limit_stages(options.limit);
+    // Where the parent process ignores it, doctor could not wait for its own children.
+    flag::register(SIGCHLD, Arc::default())?;
     let engine = options.engine.as_deref().and_then(Engine::find);
     match options.pid {
         Some(pid) => look_at(pid, engine, Report::new(options.json)),
@@ -138,7 +143,7 @@ fn examine(options: &Options, engine: Option<&Engine>, mut report: Report) -> Re
 
     let of_driver = match survey {
         Ok(survey) => driver::findings(survey, backends, container),
-        Err((text, remedy)) => vec![Finding::problem("CUDA", format!("cannot be asked: {text}"), *remedy)],
+        Err(finding) => vec![finding.clone()],
     };
     let mut sections = vec![("GPU driver and CUDA".to_owned(), of_driver)];
     sections.push(("gdrdrv".to_owned(), gdrdrv::findings(&module, backends, container)));
@@ -180,14 +185,24 @@ fn examine(options: &Options, engine: Option<&Engine>, mut report: Report) -> Re
         let test = SelfTest { library, survey: survey.ok(), backends, others, instead: &instead };
         let gpus = test.gpus(&options.gpus);
         if gpus.is_empty() {
-            report.add("self-test", vec![Finding::unknown("not run", "there is no GPU to run it on")])?;
+            let value = match survey {
+                Ok(_) => "there is no GPU to run it on",
+                Err(_) => "CUDA did not say which GPUs there are",
+            };
+            report.add("self-test", vec![Finding::unknown("not run", value)])?;
         }
-        for gpu in gpus {
+        for (&gpu, tested) in gpus.iter().zip(1..) {
             let finding = test.run(gpu);
             if finding.subject == "passed" {
                 report.passed();
             }
+            let hangs = finding.advice.as_ref().is_some_and(|advice| advice.remedy.is_of_hang());
             report.add(format!("self-test on GPU {gpu}"), vec![finding])?;
+            if hangs && tested < gpus.len() {
+                let value = format!("not tried, as the self-test on GPU {gpu} did not end");
+                report.add("self-test on the other GPUs", vec![Finding::unknown("not run", value)])?;
+                break;
+            }
         }
     }
     Ok(report.end(&match engine {

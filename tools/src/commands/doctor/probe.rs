@@ -12,8 +12,9 @@ use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -24,13 +25,15 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::remedies::Remedy;
+use super::host;
+use super::remedies::{Advice, Remedy};
+use super::report::Finding;
 use crate::cuda::survey::{self, Cuda};
 use crate::cuda::{CudaError, DeviceBuffer, Gpu, Memory};
 use crate::libgdrapi::search::{self, SONAME};
 use crate::libgdrapi::{CallError, Connection, Library, Loader, Mapped, MappingType, load_by_name};
 use crate::measure::verify::{difference, pattern};
-use crate::system::gdrdrv::{self, Versions};
+use crate::system::gdrdrv::{self, Refusal, Versions};
 use crate::system::nvml::{Bar1, Nvml};
 
 /// Bytes that the self-test pins and copies.
@@ -48,6 +51,9 @@ pub(crate) const ARGUMENT: &str = "--doctors-child";
 
 /// The stage in which only CUDA is used.
 const CUDA: &str = "CUDA";
+
+/// The stage behind all others.
+const END: &str = "its end";
 
 /// A stage of CUDA may last this many times longer; without the persistence daemon each GPU takes some seconds.
 const CUDA_LIMITS: u64 = 6;
@@ -87,11 +93,11 @@ pub(super) struct Loaded {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Answer {
-    /// The next stage of the child; empty at its end.
+    /// The next stage of the child; empty before the first one.
     stage: String,
     pub(super) survey: Option<Survey>,
-    /// The errno is that of opening the node or asking for them.
-    versions: Option<Result<[u32; 2], i32>>,
+    /// Or whether the node was opened, and the errno.
+    versions: Option<Result<[u32; 2], (bool, i32)>>,
     pub(super) library: Option<Loaded>,
     /// The type of the mapping.
     pub(super) mapping: Option<String>,
@@ -120,7 +126,7 @@ pub(super) enum Kind {
     Cuda(i32),
     /// The copied bytes were wrong.
     Corrupted,
-    /// A signal ended the process.
+    /// The process ended without a result.
     Died,
     /// A stage did not end.
     Hung,
@@ -155,33 +161,58 @@ impl From<Error> for Failure {
 
 // ---- In doctor ----
 
-/// Asks CUDA and NVML. Returns what to do if they do not answer.
-pub(super) fn survey() -> Result<Survey, (String, Remedy)> {
-    let answer = match ask(&Work::Survey) {
-        Ok(answer) => answer,
-        Err(error) => return Err((format!("{error:#}"), Remedy::DoctorLimits)),
-    };
+/// Why doctor's child did not work, which says nothing about what it was to examine.
+pub(super) struct NotAsked {
+    text: String,
+    advice: Advice,
+}
+
+impl From<Error> for NotAsked {
+    fn from(error: Error) -> NotAsked {
+        let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        let advice = match Errno::from_raw(code.unwrap_or_default()) {
+            _ if !Path::new("/proc/self").exists() => Remedy::ProcMount.into(),
+            errno @ (Errno::EMFILE | Errno::ENFILE) => host::more_files(errno),
+            Errno::EAGAIN => Remedy::DoctorProcesses.into(),
+            Errno::EPERM | Errno::EACCES | Errno::ENOSYS => Remedy::DoctorSandbox.into(),
+            _ => Remedy::DoctorLimits.into(),
+        };
+        NotAsked { text: format!("{error:#}"), advice }
+    }
+}
+
+impl NotAsked {
+    pub(super) fn finding(&self, subject: &'static str) -> Finding {
+        Finding::warning(subject, format!("not tested: {}", self.text), self.advice.clone())
+    }
+}
+
+/// Asks CUDA and NVML. Returns what to report if they do not answer.
+pub(super) fn survey() -> Result<Survey, Finding> {
+    let answer = ask(&Work::Survey).map_err(|why| NotAsked::from(why).finding("CUDA"))?;
     let (text, remedy) = match answer.failure {
         Some(Failure { text, kind: Kind::Hung, .. }) => (text, Remedy::GpuHung),
         Some(Failure { text, .. }) => (text, Remedy::CudaError),
         None => ("no answer".into(), Remedy::CudaError),
     };
-    answer.survey.ok_or((text, remedy))
+    answer.survey.ok_or_else(|| Finding::problem("CUDA", format!("cannot be asked: {text}"), remedy))
 }
 
 /// Asks the module for its versions. The errno is `HANGS` where opening its node does not end, `NOT_ASKED` where the
 /// question could not be asked.
-pub(super) fn versions() -> Result<Versions, Errno> {
-    let Ok(answer) = ask(&Work::Module) else { return Err(NOT_ASKED) };
+pub(super) fn versions() -> Result<Versions, Refusal> {
+    let refused = |errno| Err(Refusal { errno, opened: false });
+    let Ok(answer) = ask(&Work::Module) else { return refused(NOT_ASKED) };
     match (answer.versions, answer.failure) {
-        (Some(versions), _) => versions.map(Versions::new).map_err(Errno::from_raw),
-        (None, Some(Failure { kind: Kind::Hung, .. })) => Err(HANGS),
-        (None, _) => Err(NOT_ASKED),
+        (Some(Ok(versions)), _) => Ok(Versions::new(versions)),
+        (Some(Err((opened, errno))), _) => Err(Refusal { errno: Errno::from_raw(errno), opened }),
+        (None, Some(Failure { kind: Kind::Hung, .. })) => refused(HANGS),
+        (None, _) => refused(NOT_ASKED),
     }
 }
 
 /// Loads a library and, if a GPU is named, tests it there.
-pub(super) fn test(library: &Wanted, gpu: Option<i32>) -> Result<Answer> {
+pub(super) fn test(library: &Wanted, gpu: Option<i32>) -> Result<Answer, NotAsked> {
     let file = match library {
         Wanted::Default => search::first(SONAME),
         Wanted::Name(name) => search::first(name),
@@ -189,23 +220,38 @@ pub(super) fn test(library: &Wanted, gpu: Option<i32>) -> Result<Answer> {
     };
     // The loader waits until something writes to it.
     let is_pipe = |file: &PathBuf| fs::metadata(file).is_ok_and(|data| data.file_type().is_fifo());
-    if let Some(pipe) = file.filter(is_pipe) {
+    let file = file.map(|file| search::real(&file));
+    if let Some(pipe) = file.clone().filter(is_pipe) {
         let failure = Some(Failure::new(Kind::Other, format!("{} is a pipe", pipe.display())));
         return Ok(Answer { failure, ..Answer::default() });
     }
-    ask(&Work::Library(library.clone(), gpu))
+    let hung = HUNG.lock().map(|hung| hung.iter().find(|(other, _)| Some(other) == file.as_ref()).cloned());
+    if let Ok(Some((_, failure))) = hung {
+        return Ok(Answer { failure: Some(failure), ..Answer::default() });
+    }
+    let answer = ask(&Work::Library(library.clone(), gpu))?;
+    if let (Some(failure @ Failure { kind: Kind::Hung, .. }), None, Some(file)) =
+        (&answer.failure, &answer.library, file)
+        && let Ok(mut hung) = HUNG.lock()
+    {
+        hung.push((file, failure.clone()));
+    }
+    Ok(answer)
 }
+
+/// The files that hung when they were loaded, which are not loaded again.
+static HUNG: Mutex<Vec<(PathBuf, Failure)>> = Mutex::new(Vec::new());
 
 /// Has a child do this. One that dies or hangs has failed.
 fn ask(work: &Work) -> Result<Answer> {
-    let (out, log) = (in_memory("answer")?, in_memory("log")?);
-    let mut command = Command::new(env::current_exe()?);
+    let (out, log) = (in_memory("answer").context("memfd_create")?, in_memory("log").context("memfd_create")?);
+    let mut command = Command::new(env::current_exe().context("reading /proc/self/exe")?);
     command.args([ARGUMENT, &serde_json::to_string(work)?]);
     command.env("GDRCOPY_ENABLE_LOGGING", "1");
     // Libraries print to stdout and stderr, as profilers that are preloaded do. None writes to stdin.
     command.stdin(out.try_clone()?);
     command.stdout(log.try_clone()?).stderr(log.try_clone()?);
-    let end = wait(command.spawn()?, &out)?;
+    let end = wait(command.spawn().context("starting a process")?, &out)?;
     let mut answer = last_answer(&out)?;
     answer.log = read(log)?;
     let stage = match &*answer.stage {
@@ -213,9 +259,12 @@ fn ask(work: &Work) -> Result<Answer> {
         stage => stage,
     };
     let failure = match end {
-        Some(status) if status.success() => return Ok(answer),
+        Some(status) if status.success() && stage == END => return Ok(answer),
         Some(status) if status.signal() == Some(Signal::SIGXFSZ as i32) => {
             bail!("its process died: {status}: the limit of file sizes is too small")
+        }
+        Some(status) if status.success() => {
+            Failure::new(Kind::Died, format!("its process ended without a result, in {stage}"))
         }
         Some(status) => Failure::new(Kind::Died, format!("its process died in {stage}: {status}")),
         None => Failure::new(Kind::Hung, format!("it did not end: {stage} hangs")),
@@ -297,14 +346,14 @@ pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
         }
         Work::Module => {
             answer.next("opening the device node")?;
-            answer.versions = Some(gdrdrv::versions().map_err(|errno| errno as i32));
+            answer.versions = Some(gdrdrv::versions().map_err(|why| (why.opened, why.errno as i32)));
         }
         Work::Library(wanted, gpu) => {
             let failure = try_library(&mut answer, &wanted, gpu).err();
             answer.failure = failure.map(|failure| Failure { in_library: answer.stage != CUDA, ..failure });
         }
     }
-    answer.next("")?;
+    answer.next(END)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -362,7 +411,7 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     mapped.write(13, &small).context("writing")?;
     expect(&from_gpu(&buffer)?, &sent, "of CUDA's view after a small write, byte")?;
     answer.next("unmapping and unpinning")?;
-    drop(mapped);
+    mapped.close().context("at the end")?;
     Ok(())
 }
 
@@ -376,5 +425,23 @@ fn expect(seen: &[u8], sent: &[u8], place: &str) -> Result<(), Failure> {
     match difference(seen, sent, place) {
         None => Ok(()),
         Some(difference) => Err(Failure::new(Kind::Corrupted, difference)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remedy_of_a_child_that_does_not_start_is_that_of_the_errno() {
+        for (errno, remedy) in [
+            (Errno::EAGAIN, Remedy::DoctorProcesses),
+            (Errno::EPERM, Remedy::DoctorSandbox),
+            (Errno::ENFILE, Remedy::FilesOfSystem),
+            (Errno::EFBIG, Remedy::DoctorLimits),
+        ] {
+            let error = Error::from(io::Error::from(errno)).context("starting a process");
+            assert_eq!(NotAsked::from(error).advice.remedy, remedy, "{errno}");
+        }
     }
 }

@@ -49,9 +49,9 @@ remedies! {
         "ls -l /dev/nvidia*";
     FabricManager "start the fabric manager, of the same release as the GPU driver" "systemctl enable --now nvidia-fabricmanager"
         "systemctl status nvidia-fabricmanager";
-    CudaStub "{file} is CUDA's stub for linking: take its directory from LD_LIBRARY_PATH" "export LD_LIBRARY_PATH={path}";
-    CudaCompat "take CUDA's compat directory, which this GPU or driver does not support, from LD_LIBRARY_PATH: {file} is \
-        loaded" "export LD_LIBRARY_PATH={path}";
+    CudaStub "{file} is CUDA's stub for linking: remove its directory from {place}" "export LD_LIBRARY_PATH={path}";
+    CudaCompat "{file} is CUDA's compat library, which this GPU or driver does not support: remove its directory from \
+        {place}" "export LD_LIBRARY_PATH={path}";
     CudaMps "restart the MPS daemon, or do without it: stop the daemon, and unset CUDA_MPS_PIPE_DIRECTORY"
         "echo quit | nvidia-cuda-mps-control" "unset CUDA_MPS_PIPE_DIRECTORY";
     CudaLicense "get a license for this virtual GPU" "systemctl status nvidia-gridd";
@@ -98,6 +98,8 @@ remedies! {
     NodeNodev "mount it without nodev" "mount -o remount,dev {mount}";
     NodeSecurity "a security module (SELinux, AppArmor) forbids it: see the audit log, and allow it there"
         "ausearch -m avc -ts recent";
+    NodeSandbox "a sandbox (seccomp, gVisor) refuses ioctl on it: allow that in its profile, or start the container with \
+        --security-opt seccomp=unconfined";
     NodeService "a device cgroup forbids it: allow it in the service" "systemctl edit UNIT   # DeviceAllow=/dev/gdrdrv rw";
     NodeSlurm "the job's device cgroup forbids it: have the administrator allow /dev/gdrdrv in Slurm's jobs (in the \
         GPU's File= of gres.conf, or by DeviceAllow=/dev/gdrdrv rw for slurmd)";
@@ -120,8 +122,14 @@ remedies! {
     LockedMemory "raise the limit of locked memory (LimitMEMLOCK= in a service, --ulimit memlock=-1 for a container); only \
         root can raise the hard limit" "ulimit -l $(ulimit -Hl)";
     CopyRoutine "let the library choose: {best}" "unset GDRCOPY_ISA";
-    DoctorLimits "doctor starts itself for this: allow one more process, more open files and larger files"
-        "ulimit -n $(ulimit -Hn)" "ulimit -f unlimited";
+    FilesOfSystem "raise the kernel's limit of open files" "sysctl -w fs.file-max=9223372036854775807";
+    AddressSpace "the address space of a process is limited to {limit}, and CUDA needs more" "ulimit -v unlimited";
+    ProcMount "mount /proc, which doctor needs" "mount -t proc proc /proc";
+    DoctorLimits "doctor starts itself for this: allow larger files" "ulimit -f unlimited";
+    DoctorProcesses "doctor starts itself for this: allow more processes, of the user (ulimit -u) and of the cgroup (pids.max, \
+        TasksMax= in a service, --pids-limit for a container)";
+    DoctorSandbox "doctor starts itself for this, which a sandbox refuses: allow the call in its seccomp profile, or start the \
+        container with --security-opt seccomp=unconfined";
 
     // ---- The library ----
     LibraryInstall "install libgdrapi (package libgdrapi, or make lib_install), then run ldconfig" "ldconfig";
@@ -129,9 +137,15 @@ remedies! {
     LibraryPath "have the loader find the directory{first}{preload}" "export LD_LIBRARY_PATH={directory}:$LD_LIBRARY_PATH";
     LibraryLink "add the link{preload}" "ln -sf {target} {link}";
     LibraryDangling "{file} leads to {target}, which is not there: install that again, or remove the link" "rm {file}";
-    LibraryRemove "remove {file}, or replace it by a library that can be loaded" "rm {file}";
+    LibraryRemove "remove {file}, which is no library, or replace it by one" "rm {file}";
+    LibraryNoexec "{file} is mounted noexec: mount it with exec, or move it; the loader reports: {reason}"
+        "mount -o remount,exec {mount}";
+    LibraryBuild "install the build of libgdrapi for this distribution in place of {file}; the loader reports: {reason}";
+    LibraryEntry "have LD_LIBRARY_PATH name a directory, without ~ and variables of the shell, instead of {entry}"
+        "export LD_LIBRARY_PATH={path}";
+    LibrarySearch "let this user search {directory}, as LD_LIBRARY_PATH leads there" "chmod a+x {directory}";
     LibraryReadable "make {file} readable for this user" "chmod a+r {file}";
-    LibraryPreload "take {file} from LD_PRELOAD" "export LD_PRELOAD={rest}";
+    LibraryPreload "remove {file} from LD_PRELOAD" "export LD_PRELOAD={rest}";
     LibraryName "name a libgdrapi file for this CPU";
     LibraryUpdate "update libgdrapi to {oldest} or later";
     LibraryOld "have programs load libgdrapi {oldest} or later, as {version} does not work without the module gdrdrv; or \
@@ -178,6 +192,11 @@ impl From<Remedy> for Advice {
 }
 
 impl Remedy {
+    /// What it is for did not end.
+    pub(crate) fn is_of_hang(self) -> bool {
+        [Remedy::GpuHung, Remedy::SelfTestHung].contains(&self)
+    }
+
     pub(crate) fn with(self, word: &str, value: impl Display) -> Advice {
         Advice::from(self).with(word, value)
     }

@@ -2,6 +2,8 @@
 //! view.
 #![forbid(unsafe_code)]
 
+use std::env;
+
 use gdrcopy::Version;
 use nix::errno::Errno;
 
@@ -38,12 +40,17 @@ impl SelfTest<'_> {
     pub(super) fn run(&self, number: i32) -> Finding {
         let all = self.gpus(&[]);
         if !all.contains(&number) {
-            let advice = Remedy::GpuNumber.with("count", all.len());
-            return Finding::problem("not run", format!("there is no GPU {number}"), advice);
+            let mut value = format!("there is no GPU {number}");
+            let mut advice = Remedy::GpuNumber.with("count", all.len());
+            if let Ok(list) = env::var("CUDA_VISIBLE_DEVICES") {
+                value += &format!(", with CUDA_VISIBLE_DEVICES={list}");
+                advice = Remedy::GpuHidden.into();
+            }
+            return Finding::problem("not run", value, advice);
         }
         let answer = match probe::test(&self.library, Some(number)) {
             Ok(answer) => answer,
-            Err(error) => return Finding::problem("not run", format!("{error:#}"), Remedy::DoctorLimits),
+            Err(why) => return why.finding("not run"),
         };
         if let Some(failure) = &answer.failure {
             return self.rate(number, failure, &answer);
@@ -89,7 +96,7 @@ impl SelfTest<'_> {
             (Kind::Call(errno), None) => {
                 let by_errno = match Errno::from_raw(*errno) {
                     Errno::ENOMEM if failure.text.contains("pin") => Some(Remedy::Bar1Full.into()),
-                    Errno::EMFILE => Some(Remedy::OpenFiles.with("limit", host::most_files())),
+                    errno @ (Errno::EMFILE | Errno::ENFILE) => Some(host::more_files(errno)),
                     _ => None,
                 };
                 (by_errno.or_else(log).unwrap_or(Remedy::SelfTestLog.into()), Cause::Others)
