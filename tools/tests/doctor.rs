@@ -571,6 +571,9 @@ fn text_shows_the_report_in_color_on_request() {
         .with_status(0)
         .prints(&["it was not tested: no problems, 1 warning"]);
 
+    let ucx = State { arguments: "--for ucx", variables: &[("UCX_MODULE_DIR", "/opt")], ..HEALTHY }.plant();
+    run(&mut ucx.command(&[])).prints(&["UCX would use GDRCopy here if it has its plugin: no", "/opt: not examined"]);
+
     let colored = page("", &[("CLICOLOR_FORCE", "1")]);
     assert!(colored.stdout.contains('\x1b'), "{colored:?}");
     let plain = page("", &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]);

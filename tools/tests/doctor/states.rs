@@ -307,6 +307,8 @@ const FAULTY: &[(&str, super::harness::Content)] =
     &[("other/libgdrapi.so.2", Faulty), ("other/libgdrapi.so", Link("libgdrapi.so.2")), ("one/libgdrapi.so.2", Ours)];
 const OLD: &[(&str, super::harness::Content)] =
     &[("other/libgdrapi.so.2", Old), ("other/libgdrapi.so", Link("libgdrapi.so.2"))];
+const PRELOADED: &[(&str, super::harness::Content)] = &[("profiler.so", Old)];
+const PRELOADED_PATH: &[(&str, &str)] = &[("LD_PRELOAD", "{dir}/profiler.so")];
 const OLDER: &[(&str, super::harness::Content)] =
     &[("other/libgdrapi.so.2", Ours), ("other/libgdrapi.so.1", Driver), ("other/libgdrapi.so", Link("libgdrapi.so.1"))];
 const OTHER_FIRST: &[(&str, &str)] = &[("LD_LIBRARY_PATH", "{dir}/other:{dir}/right"), ("NCCL_GDRCOPY_ENABLE", "1")];
@@ -367,6 +369,8 @@ pub(crate) const LIBRARY: &[State] = &[
         ..warns(&[LibraryPreload], "")
     },
     State { variables: &[("LD_PRELOAD", "{dir}/gone.so")], ..warns(&[LibraryPreload], "") },
+    State { files: PRELOADED, variables: PRELOADED_PATH, ..warns(&[LibraryPreload], "") },
+    State { files: PRELOADED, variables: PRELOADED_PATH, arguments: "--for ucx", ..warns(&[LibraryPreload], "") },
     // Files that are no library.
     State {
         files: &[("other/libgdrapi.so.2", Text("no library"))],
@@ -550,6 +554,9 @@ pub(crate) const SETTINGS: &[State] = &[
     State { files: &[("ucx.conf", Text("UCX_TLS=rc,sm\n"))], ..warns(&[SettingExport], "") },
     State { arguments: "--for nvshmem", variables: &[("NVSHMEM_DISABLE_GDRCOPY", "1")], ..bad(&[SettingUnset], "") },
     State { arguments: "--for libfabric", variables: &[("FI_HMEM_CUDA_USE_GDRCOPY", "0")], ..bad(&[SettingUnset], "") },
+    State { arguments: "--for libfabric", variables: &[("FI_PROVIDER", "tcp")], ..bad(&[SettingUnset], "") },
+    State { arguments: "--for libfabric", variables: &[("FI_HMEM", "^cuda")], ..bad(&[SettingUnset], "") },
+    State { arguments: "--for ucx", variables: &[("UCX_MODULE_DIR", "/opt")], ..HEALTHY },
     State { arguments: "--for dpdk", variables: &[("GDRCOPY_PATH_L", "/nowhere")], ..bad(&[SettingUnset], "") },
     State { arguments: "--for dpdk", ..HEALTHY },
     State { arguments: "--for nvshmem", files: ONE, variables: ONE_PATH, ..HEALTHY },

@@ -24,7 +24,7 @@ pub(super) struct Engine {
     /// It does without libgdrapi where the module does not work.
     pub(super) module_only: bool,
     /// Another requirement, which doctor cannot see.
-    unseen: Option<(&'static str, &'static str)>,
+    pub(super) unseen: Option<(&'static str, &'static str)>,
 }
 
 const fn engine(id: &'static str, name: &'static str, libraries: &'static [&'static str], oldest: Version) -> Engine {

@@ -136,7 +136,7 @@ fn refused(why: &Refusal, node: &Node, container: Option<&Container>) -> Finding
     let mount = mount_without_devices();
     let advice = match (errno, container) {
         (Errno::EACCES, _) if mount.is_some() => Remedy::NodeNodev.with("mount", mount.unwrap_or_default()),
-        (Errno::EACCES, _) if node.mode & 0o666 == 0o666 => Remedy::NodeSecurity.into(),
+        (Errno::EACCES, _) if opened || node.mode & 0o666 == 0o666 => Remedy::NodeSecurity.into(),
         (Errno::EACCES, _) => Remedy::NodeMode.into(),
         (Errno::EPERM, _) if opened => Remedy::NodeSandbox.into(),
         // Apptainer has no device cgroup of its own.

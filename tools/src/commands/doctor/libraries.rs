@@ -16,7 +16,7 @@ use super::probe::{self, Kind, Loaded, NotAsked, Wanted};
 use super::remedies::{Advice, Remedy};
 use super::report::Finding;
 use crate::libgdrapi::search::{self, Candidate, Maker, PLAIN_NAME, SONAME};
-use crate::system::files;
+use crate::system::{elf, files};
 
 /// Environment variables and their values.
 pub(super) type Environment = BTreeMap<String, String>;
@@ -108,8 +108,8 @@ pub(super) fn missing(name: &str) -> Advice {
     }
 }
 
-/// The file that the loader finds first by a name, if it cannot be loaded, and why not; or a link of this name that leads
-/// nowhere.
+/// The file that the loader finds first by a name, if it cannot be loaded, or a link of this name that leads nowhere. With
+/// the reason.
 fn broken(name: &str) -> Option<(PathBuf, Missing)> {
     let Some(first) = search::first(name) else {
         let candidates = search::candidates();
@@ -323,7 +323,7 @@ fn behind<'a>(name: &str, library: &Path, candidates: &'a [Candidate]) -> Option
     let first = order < winner && in_order && ours.place != search::PRELOADED;
     let over = || find_in(&ours.file, " first, or remove the other library from the path");
     let advice = match other.place {
-        search::PRELOADED => without_preload(&other.file.display().to_string()),
+        search::PRELOADED => without_preload(&other.file.display().to_string(), search::PRELOADED),
         _ if is_ours(&named) => over(),
         _ if first || other.file == named => add_link(name, &ours.file),
         _ => {
@@ -335,10 +335,14 @@ fn behind<'a>(name: &str, library: &Path, candidates: &'a [Candidate]) -> Option
     Some((&ours.file, advice))
 }
 
-fn without_preload(file: &str) -> Advice {
+fn without_preload(file: &str, place: &str) -> Advice {
     let list = env::var(search::PRELOADED).unwrap_or_default();
     let others: Vec<_> = list.split([':', ' ']).filter(|entry| !entry.is_empty() && *entry != file).collect();
-    Remedy::LibraryPreload.with("file", file).with("rest", others.join(":"))
+    let mut advice = Remedy::LibraryPreload.with("file", file).with("place", place).with("rest", others.join(":"));
+    if place != search::PRELOADED {
+        advice.commands.clear();
+    }
+    advice
 }
 
 /// Variables of build systems, container runtimes and engines, not of the library.
@@ -352,11 +356,28 @@ pub(super) fn settings(environment: &Environment) -> Vec<Finding> {
     if findings.is_empty() {
         findings.push(Finding::ok("environment", "no GDRCOPY_ variable set"));
     }
-    let preloaded = environment.get(search::PRELOADED).map(String::as_str).unwrap_or_default();
-    for file in preloaded.split([':', ' ']).filter(|file| file.contains('/') && !file.contains('$')) {
-        if !Path::new(file).exists() {
-            let value = format!("LD_PRELOAD has {file}, which is not there");
-            findings.push(Finding::warning("environment", value, without_preload(file)));
+    findings.extend(preloaded(environment));
+    findings
+}
+
+/// Warns of preloaded files that do not exist, or that come before libgdrapi.
+pub(super) fn preloaded(environment: &Environment) -> Vec<Finding> {
+    const FILE: &str = "/etc/ld.so.preload";
+    let (variable, of_file) = (environment.get(search::PRELOADED).cloned(), files::text(FILE));
+    let mut findings = Vec::new();
+    for (place, list) in [(search::PRELOADED, variable), (FILE, of_file)] {
+        let list = list.unwrap_or_default();
+        let entries = list.split([':', ' ', '\n']).filter(|entry| entry.contains('/') && !entry.contains('$'));
+        for entry in entries {
+            let file = Path::new(entry);
+            let why = match file.exists() {
+                false => "which is not there",
+                true if search::of_preloaded(file.into()).is_some() => continue,
+                true if elf::Functions::read(file).has("gdr_open") => "whose gdr_open comes before libgdrapi's",
+                true => continue,
+            };
+            let value = format!("{place} has {entry}, {why}");
+            findings.push(Finding::warning("environment", value, without_preload(entry, place)));
         }
     }
     findings

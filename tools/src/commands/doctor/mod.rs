@@ -162,6 +162,7 @@ fn examine(options: &Options, engine: Option<&Engine>, mut report: Report) -> Re
             let version = version.filter(|_| backends.gdrdrv && !backends.dmabuf_forced);
             let (library, mut findings) = engine.needs(&settings.environment, version);
             findings.extend(settings.findings(Some(engine.id)));
+            findings.extend(libraries::preloaded(&settings.environment));
             report.add(engine.name, findings)?;
             library.map(|library| Wanted::File(library.file))
         }
@@ -206,11 +207,14 @@ fn examine(options: &Options, engine: Option<&Engine>, mut report: Report) -> Re
         }
     }
     Ok(report.end(&match engine {
-        Some(Engine { name, .. }) => Summary {
-            works: format!("{name} would use GDRCopy here"),
-            untested: format!("{name} would use GDRCopy here, which was not tested"),
-            fails: format!("{name} would not use GDRCopy here"),
-        },
+        Some(Engine { name, unseen, .. }) => {
+            let condition = unseen.map_or(String::new(), |(part, _)| format!(" if it has its {part}"));
+            Summary {
+                works: format!("{name} would use GDRCopy here{condition}"),
+                untested: format!("{name} would use GDRCopy here{condition}; this was not tested"),
+                fails: format!("{name} would not use GDRCopy here"),
+            }
+        }
         None => Summary {
             works: "gdrcopy works here".into(),
             untested: "nothing keeps gdrcopy from working here, but it was not tested".into(),

@@ -140,12 +140,12 @@ remedies! {
     LibraryRemove "remove {file}, which is no library, or replace it by one" "rm {file}";
     LibraryNoexec "{file} is mounted noexec: mount it with exec, or move it; the loader reports: {reason}"
         "mount -o remount,exec {mount}";
-    LibraryBuild "install the build of libgdrapi for this distribution in place of {file}; the loader reports: {reason}";
+    LibraryBuild "install a current build of libgdrapi for this distribution in place of {file}; the loader reports: {reason}";
     LibraryEntry "have LD_LIBRARY_PATH name a directory, without ~ and variables of the shell, instead of {entry}"
         "export LD_LIBRARY_PATH={path}";
     LibrarySearch "let this user search {directory}, as LD_LIBRARY_PATH leads there" "chmod a+x {directory}";
     LibraryReadable "make {file} readable for this user" "chmod a+r {file}";
-    LibraryPreload "remove {file} from LD_PRELOAD" "export LD_PRELOAD={rest}";
+    LibraryPreload "remove {file} from {place}" "export LD_PRELOAD={rest}";
     LibraryName "name a libgdrapi file for this CPU";
     LibraryUpdate "update libgdrapi to {oldest} or later";
     LibraryOld "have programs load libgdrapi {oldest} or later, as {version} does not work without the module gdrdrv; or \
@@ -192,7 +192,7 @@ impl From<Remedy> for Advice {
 }
 
 impl Remedy {
-    /// What it is for did not end.
+    /// Returns whether it is for something that did not end.
     pub(crate) fn is_of_hang(self) -> bool {
         [Remedy::GpuHung, Remedy::SelfTestHung].contains(&self)
     }

@@ -32,6 +32,10 @@ pub(super) struct Switch {
 enum Rule {
     /// A list of transports, which has gdr_copy.
     Transports,
+    /// A list with one of these names, or without all of them behind ^.
+    OneOf(&'static [&'static str]),
+    /// UCX takes its plugins from there.
+    Plugins,
     /// NCCL takes the number that a value begins with, 0 if there is none, and its default if it is too large. It uses
     /// GDRCopy only if this variable is 1 (seen with NCCL 2.28.9).
     NcclOne,
@@ -53,8 +57,10 @@ const fn switch(
     Switch { engines, name, part, whole: true, rule, good }
 }
 
-const SWITCHES: [Switch; 9] = [
+const SWITCHES: [Switch; 13] = [
     switch(&["ucx", "nixl"], "UCX_TLS", "UCX", Rule::Transports, "all"),
+    switch(&["ucx", "nixl"], "UCX_MODULES", "UCX", Rule::Plugins, "all"),
+    switch(&["ucx", "nixl"], "UCX_MODULE_DIR", "UCX", Rule::Plugins, ""),
     switch(&["nccl"], "NCCL_GDRCOPY_ENABLE", "NCCL", Rule::NcclOne, "1"),
     Switch { whole: false, ..switch(&["nccl"], "NCCL_GDRCOPY_FIFO_ENABLE", "NCCL's FIFOs", Rule::NcclNotZero, "1") },
     Switch {
@@ -65,6 +71,8 @@ const SWITCHES: [Switch; 9] = [
     Switch { whole: false, ..switch(&["nccl"], "DOCA_GPUNETIO_DISABLE_GDRCOPY", "NCCL's GPUNetIO", Rule::No, "0") },
     switch(&["nvshmem"], "NVSHMEM_DISABLE_GDRCOPY", "NVSHMEM", Rule::No, "0"),
     switch(&["nvshmem"], "NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF", "NVSHMEM", Rule::No, "0"),
+    switch(&["libfabric"], "FI_PROVIDER", "libfabric", Rule::OneOf(&["shm", "efa"]), "shm"),
+    switch(&["libfabric"], "FI_HMEM", "libfabric", Rule::OneOf(&["cuda"]), "cuda"),
     switch(&["libfabric"], "FI_HMEM_CUDA_USE_GDRCOPY", "libfabric", Rule::Yes, "1"),
 ];
 
@@ -79,6 +87,8 @@ impl Rule {
             (Rule::NcclZero, value) => number(value).unwrap_or(0) == 0,
             (_, None) => true,
             (Rule::Transports, Some(list)) => has_gdr_copy(list),
+            (Rule::OneOf(names), Some(list)) => leaves_one(list, names),
+            (Rule::Plugins, Some(_)) => true,
             (Rule::Yes, Some(value)) => is_yes(value),
             (Rule::No, Some(value)) => !is_yes(value),
         }
@@ -116,6 +126,14 @@ fn has_gdr_copy(list: &str) -> bool {
         true => !names.any(|name| ["gdr_copy", "cuda"].contains(&name)),
         false => names.any(|name| ["gdr_copy", "cuda", "all"].contains(&name)),
     }
+}
+
+/// Returns whether a list of libfabric leaves one of these names.
+fn leaves_one(list: &str, names: &[&str]) -> bool {
+    let list = list.to_lowercase();
+    let excluded = list.strip_prefix('^');
+    let listed: Vec<_> = excluded.unwrap_or(&list).split([',', ';']).map(str::trim).collect();
+    list.is_empty() || names.iter().any(|name| listed.contains(name) != excluded.is_some())
 }
 
 /// Variables, and the files that they come from if not from the environment.
@@ -176,6 +194,12 @@ impl Settings {
             (Some(value), None) => value.to_owned(),
             (Some(value), Some(file)) => format!("{value}, of {file}"),
         };
+        if let (Rule::Plugins, Some(_)) = (&switch.rule, value) {
+            return Finding::unknown(
+                name,
+                format!("{text}: not examined; UCX's plugin for GDRCopy must be among them"),
+            );
+        }
         if switch.rule.allows(value) {
             return Finding::ok(name, text);
         }
@@ -286,6 +310,16 @@ mod tests {
         }
         for list in ["rc,sm", "sm,cuda_copy,cuda_ipc", "^gdr_copy", "^rc,cuda", ""] {
             assert!(!has_gdr_copy(list), "{list}");
+        }
+    }
+
+    #[test]
+    fn lists_of_libfabric_leave_a_name_or_not() {
+        for list in ["", "efa", "tcp,SHM", "efa;ofi_rxd", "^tcp", "^shm"] {
+            assert!(leaves_one(list, &["shm", "efa"]), "{list}");
+        }
+        for list in ["tcp", "^shm,efa"] {
+            assert!(!leaves_one(list, &["shm", "efa"]), "{list}");
         }
     }
 
