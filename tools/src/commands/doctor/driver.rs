@@ -68,10 +68,10 @@ pub(super) fn rate_error(code: i32, gpu: i32, file: Option<&str>) -> (&'static s
     if library_path_without(file) == env::var("LD_LIBRARY_PATH").unwrap_or_default()
         && [Remedy::CudaStub, Remedy::CudaCompat].contains(&meaning.remedy)
     {
-        advice = advice.with("place", "LD_PRELOAD, or the files in /etc/ld.so.conf.d");
+        advice = advice.with("entry", "it from LD_PRELOAD, or its directory from the files in /etc/ld.so.conf.d");
         advice.commands = vec!["ldconfig".into()];
     }
-    let advice = advice.with("place", "LD_LIBRARY_PATH");
+    let advice = advice.with("entry", "its directory from LD_LIBRARY_PATH");
     (meaning.cause, advice, meaning.passes)
 }
 

@@ -49,9 +49,9 @@ remedies! {
         "ls -l /dev/nvidia*";
     FabricManager "start the fabric manager, of the same release as the GPU driver" "systemctl enable --now nvidia-fabricmanager"
         "systemctl status nvidia-fabricmanager";
-    CudaStub "{file} is CUDA's stub for linking: remove its directory from {place}" "export LD_LIBRARY_PATH={path}";
-    CudaCompat "{file} is CUDA's compat library, which this GPU or driver does not support: remove its directory from \
-        {place}" "export LD_LIBRARY_PATH={path}";
+    CudaStub "{file} is CUDA's stub for linking: remove {entry}" "export LD_LIBRARY_PATH={path}";
+    CudaCompat "{file} is CUDA's compat library, which this GPU or driver does not support: remove {entry}"
+        "export LD_LIBRARY_PATH={path}";
     CudaMps "restart the MPS daemon, or do without it: stop the daemon, and unset CUDA_MPS_PIPE_DIRECTORY"
         "echo quit | nvidia-cuda-mps-control" "unset CUDA_MPS_PIPE_DIRECTORY";
     CudaLicense "get a license for this virtual GPU" "systemctl status nvidia-gridd";
