@@ -85,21 +85,36 @@ static bool is_gdrdrv_c(void)
     return found;
 }
 
+/* The name of gdremu's provider, or NULL without gdremu. */
+static const char *gdremu_provider(void)
+{
+    const char *(*provider)(void);
+
+    *(void **)&provider = dlsym(RTLD_DEFAULT, "gdremu_provider");
+    return provider == NULL ? NULL : provider();
+}
+
+void waive_over_bar1(const char *why)
+{
+    const char *provider = gdremu_provider();
+
+    if (provider != NULL && strcmp(provider, "nvidia") == 0)
+        waive(why);
+}
+
 static enum implementation detected(void)
 {
     static const struct {
         const char *name;
         enum implementation is;
     } names[] = {{"gdrdrv-c", GDRDRV_C}, {"nvidia", NVIDIA}, {"gdremu", GDREMU}, {"gdremu-defects", DEFECTS}};
-    const char *set = getenv("GDRDRV_IMPLEMENTATION");
-    const char *(*provider)(void);
+    const char *set = getenv("GDRDRV_IMPLEMENTATION"), *provider = gdremu_provider();
 
     for (size_t i = 0; set != NULL && i < COUNT(names); i++)
         if (strcmp(set, names[i].name) == 0)
             return names[i].is;
     CHECK(set == NULL); /* GDRDRV_IMPLEMENTATION must be gdrdrv-c, nvidia, gdremu or gdremu-defects */
-    *(void **)&provider = dlsym(RTLD_DEFAULT, "gdremu_provider");
-    if (provider != NULL && strcmp(provider(), "emugpu") != 0)
+    if (provider != NULL && strcmp(provider, "emugpu") != 0)
         return GDREMU;
     return is_gdrdrv_c() ? GDRDRV_C : NVIDIA;
 }
