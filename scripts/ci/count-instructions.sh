@@ -122,8 +122,8 @@ while read -r access limit function; do
 done <<END
 store 8 counted_store
 load 8 counted_load
-write 838 gdrx_write_many
-read 1861 gdrx_read_many
+write 847 gdrx_write_many
+read 1865 gdrx_read_many
 END
 
 project=${CARGO_TARGET_DIR:-$PWD/target}/default_build
