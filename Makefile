@@ -204,7 +204,7 @@ vm-check-all: tools emulator ## The same; the module's tests on more kernels, wi
 	@gdrdrv-c/vm/check.sh --all
 
 vm-mutants: ## Breaks the kernel module in one place at a time, and shows that a test notices.
-	@gdrdrv-c/vm/mutants.sh $(GDRCOPY_MUTANTS)
+	@gdrdrv-c/vm/mutants.sh $(MUTANTS)
 
 clean: ## Removes everything that was built.
 	$(CARGO) clean

@@ -56,10 +56,10 @@ fn every_mutant_applies_once_and_names_a_test() {
     assert!(rotted.is_empty(), "{rotted:?}");
 }
 
-/// `GDRCOPY_MUTANTS`: names with commas between them, or how many of all, others each day.
+/// `MUTANTS`: names with commas between them, or how many of all, others each day.
 fn chosen() -> Vec<Mutant> {
     let mut all = mutants();
-    let Ok(wanted) = env::var("GDRCOPY_MUTANTS") else {
+    let Ok(wanted) = env::var("MUTANTS") else {
         return all;
     };
     if let Ok(count) = wanted.parse::<usize>() {
@@ -72,7 +72,7 @@ fn chosen() -> Vec<Mutant> {
     }
     let names: BTreeSet<_> = wanted.split(',').collect();
     all.retain(|mutant| names.contains(mutant.name.as_str()));
-    assert_eq!(all.len(), names.len(), "unknown names in GDRCOPY_MUTANTS={wanted}");
+    assert_eq!(all.len(), names.len(), "unknown names in MUTANTS={wanted}");
     all
 }
 
