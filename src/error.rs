@@ -1,40 +1,45 @@
 //! The errors of a C function, which are those of gdrcopy-core, and those that only C callers can make.
 #![forbid(unsafe_code)]
 
-use std::fmt;
-
 /// The result of the C API layer's fallible functions.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// Why a C function failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// An error of gdrcopy-core.
-    Core(gdrcopy_core::Error),
+    #[error("{0}{advice}", advice = in_c(.0))]
+    Core(#[from] gdrcopy_core::Error),
     /// A pointer argument, named here, is NULL.
+    #[error("`{0}` is NULL: pass a valid pointer")]
     Null(&'static str),
     /// The argument named here is not a live handle.
+    #[error("`{0}` is not a live handle: it was never issued, or was closed or unpinned before")]
     UnknownHandle(&'static str),
     /// The pin belongs to another `gdr_t`.
+    #[error("`handle` belongs to another gdr_t: pass the one its buffer was pinned with")]
     ForeignPin,
     /// The buffer does not start a page, and mapping such buffers was not asked for.
+    #[error(
+        "device address {address:#x} does not start a page (64 KiB; with dma-bufs the host's), so its pin cannot be \
+         mapped: align it, or set GDRCOPY_ALLOW_UNALIGNED_MAP=1"
+    )]
     UnalignedMap { address: u64 },
     /// The buffer is not mapped.
+    #[error("the buffer is not mapped: call gdr_map first")]
     NotMapped,
     /// No such map flag.
+    #[error("`flags` = {0} is not a gdr_map_flags_t value (0 to 3)")]
     UnknownMapFlag(i32),
     /// No such attribute.
+    #[error("`attr` = {0} is not a gdr_attr_t value (1 to 3)")]
     UnknownAttribute(u32),
     /// No such mapping type.
+    #[error("{0} is not a gdr_mapping_type_t value (0 to 3)")]
     UnknownMappingType(u32),
     /// This library panicked.
+    #[error("internal error of libgdrapi: please report it")]
     Panicked,
-}
-
-impl From<gdrcopy_core::Error> for Error {
-    fn from(error: gdrcopy_core::Error) -> Error {
-        Error::Core(error)
-    }
 }
 
 impl Error {
@@ -51,40 +56,6 @@ impl Error {
             | Error::UnknownMapFlag(_)
             | Error::UnknownAttribute(_)
             | Error::UnknownMappingType(_) => libc::EINVAL,
-        }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Core(error) => {
-                error.fmt(f)?;
-                f.write_str(in_c(error))
-            }
-            Error::Null(argument) => write!(f, "`{argument}` is NULL: pass a valid pointer"),
-            Error::UnknownHandle(argument) => {
-                write!(f, "`{argument}` is not a live handle: it was never issued, or was closed or unpinned before")
-            }
-            Error::ForeignPin => {
-                f.write_str("`handle` belongs to another gdr_t: pass the one its buffer was pinned with")
-            }
-            Error::UnalignedMap { address } => write!(
-                f,
-                "device address {address:#x} does not start a page (64 KiB; with dma-bufs the host's), so its \
-                 pin cannot be mapped: align it, or set GDRCOPY_ALLOW_UNALIGNED_MAP=1"
-            ),
-            Error::NotMapped => f.write_str("the buffer is not mapped: call gdr_map first"),
-            Error::UnknownMapFlag(flag) => {
-                write!(f, "`flags` = {flag} is not a gdr_map_flags_t value (0 to 3)")
-            }
-            Error::UnknownAttribute(attribute) => {
-                write!(f, "`attr` = {attribute} is not a gdr_attr_t value (1 to 3)")
-            }
-            Error::UnknownMappingType(raw) => {
-                write!(f, "{raw} is not a gdr_mapping_type_t value (0 to 3)")
-            }
-            Error::Panicked => f.write_str("internal error of libgdrapi: please report it"),
         }
     }
 }

@@ -13,17 +13,24 @@ use crate::types::{MappingType, Version};
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a call failed. The text says what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The handle was made before this process was forked off.
+    #[error("the handle was made by the parent process: a forked child must open the driver and pin for itself")]
     ForkedChild,
     /// A pin or a map of no bytes, or of address 0.
+    #[error(
+        "no address, no bytes, or no whole GPU page of 64 KiB where one is needed: pass the range of a live GPU \
+         allocation"
+    )]
     EmptyRange,
     /// Address and size reach past the end of the address space.
+    #[error("the range reaches past the end of the address space: check its length")]
     RangeOverflow,
     /// Bytes that are not all in a mapping or slice.
     #[non_exhaustive]
+    #[error("{len} bytes at {offset} are not all in the {room} bytes of the mapping or slice")]
     OutOfMapping {
         /// Where they start.
         offset: usize,
@@ -33,11 +40,14 @@ pub enum Error {
         room: usize,
     },
     /// The pin is mapped already.
+    #[error("the buffer is mapped already: unmap it first, or use that mapping")]
     AlreadyMapped,
     /// The driver took the mapping away, while it was being made.
+    #[error("the driver revoked the mapping, as it does when the GPU memory is freed: map live memory")]
     MappingRevoked,
     /// The driver gave another mapping type than the one asked for.
     #[non_exhaustive]
+    #[error("asked for a {wanted} mapping, the driver gave {given}: map with the default flag")]
     MappingTypeRefused {
         /// The type asked for.
         wanted: MappingType,
@@ -46,30 +56,42 @@ pub enum Error {
     },
     /// Pin flags need a newer driver.
     #[non_exhaustive]
+    #[error("pin flags need gdrdrv 2.5, this is {driver}: update the driver, or pin with the default flags")]
     PinFlagsNeedNewerDriver {
         /// The driver in use.
         driver: Version,
     },
     /// gdrdrv was built against `nv-p2p-dummy` in place of the GPU driver.
+    #[error(
+        "gdrdrv is bound to nv-p2p-dummy, so every pin fails: unload both modules (rmmod gdrdrv nv_p2p_dummy), \
+         rebuild gdrdrv against the GPU driver's sources, and load it after nvidia"
+    )]
     DummyGpuDriver,
     /// The driver is older than 2.0.
     #[non_exhaustive]
+    #[error("gdrdrv {driver} is too old: update it to {oldest} or later", oldest = Version::OLDEST_GDRDRV)]
     DriverTooOld {
         /// The driver in use.
         driver: Version,
     },
     /// The driver wants a newer library.
     #[non_exhaustive]
+    #[error(
+        "gdrdrv needs a library of API version {wanted}, this one has {api}: update the library", api = Version::API
+    )]
     LibraryTooOld {
         /// The API version the driver asks for.
         wanted: Version,
     },
     /// There is no CUDA driver to load.
+    #[error("no CUDA driver (libcuda.so.1): install the GPU driver, or pass it into the container")]
     NoCuda,
     /// The CUDA driver lacks the function named here.
+    #[error("libcuda has no {0}: update the GPU driver, or its stand-in libcuda")]
     NoCudaFunction(&'static str),
     /// The CUDA driver cannot do what is asked yet. Versions are 1000 × major + 10 × minor.
     #[non_exhaustive]
+    #[error("the GPU driver serves CUDA {}, {}", CudaVersion(*version), needs_cuda(*needed))]
     CudaTooOld {
         /// The driver's version.
         version: i32,
@@ -78,26 +100,43 @@ pub enum Error {
     },
     /// The GPU's memory cannot be mapped as a dma-buf.
     #[non_exhaustive]
+    #[error(
+        "the memory of GPU {gpu} cannot be mapped as a dma-buf: load the gdrdrv module (modprobe gdrdrv), or use a \
+         GPU that supports it"
+    )]
     NoDmaBufSupport {
         /// CUDA's number of the GPU.
         gpu: i32,
     },
     /// CUDA is initialized in this process, and shows no GPU whose memory can be mapped as a dma-buf.
     #[non_exhaustive]
+    #[error(
+        "none of the {gpus} GPUs that CUDA shows has memory that can be mapped as a dma-buf: load the gdrdrv module \
+         (modprobe gdrdrv), or use a GPU that supports it"
+    )]
     NoDmaBufGpu {
         /// How many GPUs CUDA shows.
         gpus: i32,
     },
     /// The GPU's memory cannot be exported as a dma-buf.
     #[non_exhaustive]
+    #[error(
+        "the memory of GPU {gpu} cannot be exported as a dma-buf: use NVIDIA's open kernel modules on Linux 5.12 or \
+         later, or load nvidia-peermem (modprobe nvidia-peermem) and register the address itself"
+    )]
     NoDmaBufExport {
         /// CUDA's number of the GPU.
         gpu: i32,
     },
     /// A range that is not, or not all, host memory that CUDA has mapped for GPUs.
+    #[error(
+        "the range is not mapped host memory: pass the device address of a HostMemory, or of memory from \
+         cuMemHostAlloc or cuMemHostRegister, and no more than its length"
+    )]
     NotHostMemory,
     /// A map of more than is pinned.
     #[non_exhaustive]
+    #[error("{len} bytes are more than the {pinned} that are pinned: map less, or pin more")]
     OutOfPin {
         /// Bytes to map.
         len: usize,
@@ -105,9 +144,11 @@ pub enum Error {
         pinned: usize,
     },
     /// A map of what is unpinned.
+    #[error("it is unpinned: pin the range again")]
     Unpinned,
     /// Elements that are not all in an array.
     #[non_exhaustive]
+    #[error("{count} elements from {index} on are not all in the {len} of the array")]
     OutOfArray {
         /// The index of the first.
         index: usize,
@@ -118,44 +159,59 @@ pub enum Error {
     },
     /// The process has no file descriptor left.
     #[non_exhaustive]
+    #[error("{error}: each pin of the dma-buf backend holds a file descriptor: raise the limit (ulimit -n)")]
     Descriptors {
         /// `EMFILE` or `ENFILE`.
+        #[source]
         error: OsError,
     },
     /// A call to CUDA failed.
     #[non_exhaustive]
+    #[error("{call} failed with {error}: {}", cuda_advice(*error))]
     Cuda {
         /// Which call.
         call: &'static str,
         /// CUDA's error.
+        #[source]
         error: CudaError,
     },
     /// No memory for a further handle.
     #[non_exhaustive]
+    #[error(
+        "no memory for another handle, {error}: unpin buffers, or raise the limits of address space (ulimit -v) and, \
+         after mlockall, of locked memory (ulimit -l)"
+    )]
     OutOfHandles {
         /// The kernel's error.
+        #[source]
         error: OsError,
     },
     /// A call to the driver failed.
     #[non_exhaustive]
+    #[error("{call} failed with {error}: {}", advice(*call, error.0))]
     Driver {
         /// Which call.
         call: Call,
         /// The driver's error.
+        #[source]
         error: OsError,
     },
     /// A pool of a fixed range has no room for the buffer.
+    #[error("the pool's memory has no free range of this size: drop buffers, or use an allocator")]
     PoolExhausted,
     /// An alignment that is not a power of two.
     #[non_exhaustive]
+    #[error("the alignment {align} is not a power of two: pass 1, 2, 4, ...")]
     InvalidAlignment {
         /// The alignment in bytes.
         align: usize,
     },
     /// The deadline passed.
+    #[error("the deadline passed before the GPU wrote the value")]
     TimedOut,
     /// An element that does not start at a multiple of its size.
     #[non_exhaustive]
+    #[error("offset {offset} puts the element at an address that is not a multiple of its size, {size}: align it")]
     UnalignedWord {
         /// Offset in bytes from the start of the mapping or slice.
         offset: usize,
@@ -207,7 +263,8 @@ impl fmt::Display for Call {
 }
 
 /// An errno value that is not 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} ({text})", text = .0.desc())]
 pub struct OsError(Errno);
 
 impl OsError {
@@ -225,16 +282,8 @@ impl OsError {
     }
 }
 
-impl fmt::Display for OsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} ({})", self.0, self.0.desc())
-    }
-}
-
-impl std::error::Error for OsError {}
-
 /// A CUresult that is not success.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct CudaError {
     /// The number.
     pub code: c_uint,
@@ -298,8 +347,6 @@ pub fn no_memory(errno: Errno) -> Error {
     let error = OsError::new(errno);
     Error::OutOfHandles { error }
 }
-
-impl std::error::Error for CudaError {}
 
 impl fmt::Display for CudaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -378,127 +425,6 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Error::ForkedChild => f.write_str(
-                "the handle was made by the parent process: a forked child must open the driver and pin for itself",
-            ),
-            Error::EmptyRange => f.write_str(
-                "no address, no bytes, or no whole GPU page of 64 KiB where one is needed: pass the range of a \
-                     live GPU allocation",
-            ),
-            Error::RangeOverflow => {
-                f.write_str("the range reaches past the end of the address space: check its length")
-            }
-            Error::OutOfMapping { offset, len, room } => {
-                write!(f, "{len} bytes at {offset} are not all in the {room} bytes of the mapping or slice")
-            }
-            Error::OutOfArray { index, count, len } => {
-                write!(f, "{count} elements from {index} on are not all in the {len} of the array")
-            }
-            Error::AlreadyMapped => f.write_str("the buffer is mapped already: unmap it first, or use that mapping"),
-            Error::MappingRevoked => {
-                f.write_str("the driver revoked the mapping, as it does when the GPU memory is freed: map live memory")
-            }
-            Error::MappingTypeRefused { wanted, given } => {
-                write!(f, "asked for a {wanted} mapping, the driver gave {given}: map with the default flag")
-            }
-            Error::PinFlagsNeedNewerDriver { driver } => write!(
-                f,
-                "pin flags need gdrdrv 2.5, this is {driver}: update the driver, or pin with the default flags"
-            ),
-            Error::DummyGpuDriver => f.write_str(
-                "gdrdrv is bound to nv-p2p-dummy, so every pin fails: unload both modules (rmmod gdrdrv \
-                 nv_p2p_dummy), rebuild gdrdrv against the GPU driver's sources, and load it after nvidia",
-            ),
-            Error::DriverTooOld { driver } => {
-                write!(f, "gdrdrv {driver} is too old: update it to {} or later", Version::OLDEST_GDRDRV)
-            }
-            Error::LibraryTooOld { wanted } => write!(
-                f,
-                "gdrdrv needs a library of API version {wanted}, this one has {}: update the library",
-                Version::API
-            ),
-            Error::NoCuda => {
-                f.write_str("no CUDA driver (libcuda.so.1): install the GPU driver, or pass it into the container")
-            }
-            Error::NoCudaFunction(name) => {
-                write!(f, "libcuda has no {name}: update the GPU driver, or its stand-in libcuda")
-            }
-            Error::CudaTooOld { version, needed } => write!(
-                f,
-                "the GPU driver serves CUDA {}, {}",
-                CudaVersion(version),
-                match needed {
-                    OLDEST => "GPU memory of its own needs 11.0: update it",
-                    EXPORTS_DMA_BUFS => "exporting dma-bufs or sharing host memory needs 11.7: update it",
-                    _ => "mapping dma-bufs needs 13.3: update it, or load the gdrdrv module",
-                }
-            ),
-            Error::NoDmaBufSupport { gpu } => write!(
-                f,
-                "the memory of GPU {gpu} cannot be mapped as a dma-buf: load the gdrdrv module (modprobe gdrdrv), \
-                 or use a GPU that supports it"
-            ),
-            Error::NoDmaBufGpu { gpus } => write!(
-                f,
-                "none of the {gpus} GPUs that CUDA shows has memory that can be mapped as a dma-buf: load the \
-                 gdrdrv module (modprobe gdrdrv), or use a GPU that supports it"
-            ),
-            Error::NoDmaBufExport { gpu } => write!(
-                f,
-                "the memory of GPU {gpu} cannot be exported as a dma-buf: use NVIDIA's open kernel modules on Linux \
-                 5.12 or later, or load nvidia-peermem (modprobe nvidia-peermem) and register the address itself"
-            ),
-            Error::NotHostMemory => f.write_str(
-                "the range is not mapped host memory: pass the device address of a HostMemory, or of memory from \
-                 cuMemHostAlloc or cuMemHostRegister, and no more than its length",
-            ),
-            Error::OutOfPin { len, pinned } => {
-                write!(f, "{len} bytes are more than the {pinned} that are pinned: map less, or pin more")
-            }
-            Error::Unpinned => f.write_str("it is unpinned: pin the range again"),
-            Error::Descriptors { error } => write!(
-                f,
-                "{error}: each pin of the dma-buf backend holds a file descriptor: raise the limit (ulimit -n)"
-            ),
-            Error::Cuda { call, error } => {
-                write!(f, "{call} failed with {error}: {}", cuda_advice(error))
-            }
-            Error::OutOfHandles { error } => write!(
-                f,
-                "no memory for another handle, {error}: unpin buffers, or raise the limits of address space \
-                 (ulimit -v) and, after mlockall, of locked memory (ulimit -l)"
-            ),
-            Error::Driver { call, error } => {
-                write!(f, "{call} failed with {error}: {}", advice(call, error.0))
-            }
-            Error::PoolExhausted => {
-                f.write_str("the pool's memory has no free range of this size: drop buffers, or use an allocator")
-            }
-            Error::InvalidAlignment { align } => {
-                write!(f, "the alignment {align} is not a power of two: pass 1, 2, 4, ...")
-            }
-            Error::TimedOut => f.write_str("the deadline passed before the GPU wrote the value"),
-            Error::UnalignedWord { offset, size } => write!(
-                f,
-                "offset {offset} puts the element at an address that is not a multiple of its size, {size}: align it"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Cuda { error, .. } => Some(error),
-            Error::Driver { error, .. } | Error::OutOfHandles { error } | Error::Descriptors { error } => Some(error),
-            _ => None,
-        }
-    }
-}
-
 impl From<Error> for std::io::Error {
     /// Keeps the text, and the kind that the errno stands for.
     fn from(error: Error) -> std::io::Error {
@@ -559,6 +485,15 @@ pub(crate) struct CudaVersion(pub(crate) i32);
 impl fmt::Display for CudaVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.0 / 1000, self.0 % 1000 / 10)
+    }
+}
+
+/// What a CUDA driver lacks that is older than `needed`.
+fn needs_cuda(needed: i32) -> &'static str {
+    match needed {
+        OLDEST => "GPU memory of its own needs 11.0: update it",
+        EXPORTS_DMA_BUFS => "exporting dma-bufs or sharing host memory needs 11.7: update it",
+        _ => "mapping dma-bufs needs 13.3: update it, or load the gdrdrv module",
     }
 }
 
