@@ -1,4 +1,5 @@
 //! The effect of each C function on the objects that its handles stand for, in any order of calls.
+
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::types::{Attribute, Info, MapFlag, P2pTokens, PinFlags};
 use gdrcopy_core::{RawGdr, stderr, variables};
@@ -99,24 +100,26 @@ fn check_gdr(buffer: &PinEntry, g: usize) -> Result<()> {
 pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
     let buffer = find_buffer(g, handle)?;
     let slot = buffer.slot();
-    let release = |buffer: &mut PinEntry| {
-        check_gdr(buffer, g)?;
-        slot.show_mapping(None);
-        let result = buffer.release();
-        // If the mapping could not be removed, it is still usable.
-        slot.show_mapping(buffer.mapping.as_ref().map(|mapping| mapping.mapping_type()));
-        result
-    };
-    buffer.end(release, |released, slot| {
-        // A close of another thread may be first.
-        if let Ok(connection) = Handle::<GdrEntry>::find(g) {
-            let _ = connection.with(|open| {
-                open.remove(slot);
-                Ok(())
-            });
-        }
-        drop(released);
-    })
+    buffer.end(
+        |buffer: &mut PinEntry| {
+            check_gdr(buffer, g)?;
+            slot.show_mapping(None);
+            let result = buffer.release();
+            // If the mapping could not be removed, it is still usable.
+            slot.show_mapping(buffer.mapping.as_ref().map(|mapping| mapping.mapping_type()));
+            result
+        },
+        |released, slot| {
+            // A close of another thread may be first.
+            if let Ok(connection) = Handle::<GdrEntry>::find(g) {
+                let _ = connection.with(|open| {
+                    open.remove(slot);
+                    Ok(())
+                });
+            }
+            drop(released);
+        },
+    )
 }
 
 /// Works on a buffer of `g`.
@@ -142,9 +145,9 @@ pub(crate) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
 /// # Safety
 /// The contract of [`RawPin::map`](gdrcopy_core::RawPin::map). The C caller accounts for writes to the rest of the last page.
 pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result<*mut u8> {
-    let found = find_buffer(g, handle)?;
-    let slot = found.slot();
-    found.with(|buffer| {
+    let buffer = find_buffer(g, handle)?;
+    let slot = buffer.slot();
+    buffer.with(|buffer| {
         check_gdr(buffer, g)?;
         let can_be_mapped = buffer.allow_unaligned_map || buffer.pin.starts_page();
         if !can_be_mapped && buffer.mapping.is_none() && size != 0 {

@@ -168,7 +168,9 @@ unsafe fn map(name: &str, g: gdr_t, handle: gdr_mh_t, va: *mut *mut c_void, size
     guard(name, || {
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(va, "va") }?;
-        let flag = raw::map_flag(flags).ok_or(Error::UnknownMapFlag(flags))?;
+        let Some(flag) = raw::map_flag(flags) else {
+            return Err(Error::UnknownMapFlag(flags));
+        };
         memory::require()?;
         // SAFETY: the caller accounts for the GPU memory that it maps: contract of the header.
         let mapped = unsafe { calls::map(g.addr(), handle.h as usize, size, flag) }?;
@@ -263,7 +265,9 @@ pub unsafe extern "C" fn gdr_runtime_get_version(major: *mut c_int, minor: *mut 
 pub unsafe extern "C" fn gdr_driver_get_version(g: gdr_t, major: *mut c_int, minor: *mut c_int) -> c_int {
     guard("gdr_driver_get_version", || {
         // SAFETY: NULL or valid for writes: contract of the header.
-        let (major, minor) = unsafe { (Out::new(major, "major")?, Out::new(minor, "minor")?) };
+        let major = unsafe { Out::new(major, "major") }?;
+        // SAFETY: as for `major`.
+        let minor = unsafe { Out::new(minor, "minor") }?;
         let version = calls::gdr(g.addr())?.driver_version()?;
         major.set(version.major as c_int);
         minor.set(version.minor as c_int);
@@ -277,11 +281,12 @@ pub unsafe extern "C" fn gdr_get_attribute(g: gdr_t, attr: gdr_attr_t, v: *mut c
     guard("gdr_get_attribute", || {
         // SAFETY: NULL or valid for writes: contract of the header.
         let out = unsafe { Out::new(v, "v") }?;
-        let value = raw::attribute(attr)
-            .ok_or(Error::UnknownAttribute(attr))
-            .and_then(|attribute| calls::attribute(g.addr(), attribute));
-        out.set(*value.as_ref().unwrap_or(&0));
-        value.map(drop)
+        let result = match raw::attribute(attr) {
+            Some(attribute) => calls::attribute(g.addr(), attribute),
+            None => Err(Error::UnknownAttribute(attr)),
+        };
+        out.set(*result.as_ref().unwrap_or(&0));
+        result.map(drop)
     })
 }
 

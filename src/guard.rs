@@ -25,12 +25,18 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
 pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let _call = Call::enter();
     // Unwind safe, because locks do not poison, and their data is valid at every step.
-    let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
-        // Dropping a payload of unknown type might panic again.
-        std::mem::forget(payload);
-        Err(Error::Panicked)
-    });
-    result.inspect_err(|error| log_failure(name, error))
+    let result = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(result) => result,
+        Err(payload) => {
+            // Dropping a payload of unknown type might panic again.
+            std::mem::forget(payload);
+            Err(Error::Panicked)
+        }
+    };
+    if let Err(error) = &result {
+        log_failure(name, error);
+    }
+    result
 }
 
 #[cold]
@@ -46,7 +52,10 @@ fn log_failure(name: &str, error: &dyn Display) {
 
 /// Returns whether no thread is inside a call.
 pub(crate) fn is_idle() -> bool {
-    fork::page().is_none_or(|page| page.calls.load(Ordering::SeqCst) <= 0)
+    match fork::page() {
+        Some(page) => page.calls.load(Ordering::SeqCst) <= 0,
+        None => true,
+    }
 }
 
 /// A call in progress, with thread cancellation deferred. It is counted in the process's page, where a forked child

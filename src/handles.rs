@@ -24,8 +24,10 @@ use crate::slots::{Arena, Slot, state};
 /// Returns whether there is a slot of this process at this address.
 #[inline(always)]
 fn is_slot(handle: usize) -> bool {
-    let in_range = fork::page().is_some_and(|page| page.handles.contains(handle));
-    in_range && handle.is_multiple_of(size_of::<Slot>())
+    match fork::page() {
+        Some(page) => page.handles.contains(handle) && handle.is_multiple_of(size_of::<Slot>()),
+        None => false,
+    }
 }
 
 /// The slot at this address.
@@ -72,7 +74,7 @@ pub(crate) fn why_not_mapped(handle: usize) -> Error {
 #[cold]
 fn why_unknown(name: &'static str, handle: usize) -> Error {
     match inherited(handle) {
-        Some((slot, _)) if slot.is_live() => gdrcopy_core::Error::ForkedChild.into(),
+        Some(inherited) if inherited.slot.is_live() => gdrcopy_core::Error::ForkedChild.into(),
         _ => Error::UnknownHandle(name),
     }
 }
@@ -106,7 +108,7 @@ impl Table {
     pub(crate) fn enter() -> Result<&'static Table> {
         fork::enter()?;
         Ok(TABLE.get(|parent| Table {
-            inherited: parent.map_or_else(Vec::new, Table::all_ranges),
+            inherited: parent.map(Table::all_ranges).unwrap_or_default(),
             range: AddressRange::default(),
             state: Mutex::default(),
         }))
@@ -120,8 +122,9 @@ impl Table {
 
     /// The part of a parent process's handle memory that the address lies in.
     fn inherited_range(handle: usize) -> Option<Range<usize>> {
-        let (table, is_own) = TABLE.look()?;
-        if !is_own && table.range.contains(handle) {
+        let latest = TABLE.look()?;
+        let table = latest.value;
+        if !latest.is_own && table.range.contains(handle) {
             return Some(table.range.bounds());
         }
         table.inherited.iter().find(|range| range.contains(&handle)).cloned()
@@ -129,15 +132,14 @@ impl Table {
 
     /// Gives the object a handle, and returns the slot that is it.
     pub(crate) fn insert<T: Kind>(&self, object: T) -> Result<&'static Slot> {
-        let (slot, holder) = self.take_slot()?;
+        let Free { slot, holder } = self.take_slot()?;
         object.show(slot);
         *T::place(holder).lock() = Some((slot.handle(), object));
         slot.publish(T::STATE, ptr::from_ref(holder).expose_provenance());
         Ok(slot)
     }
 
-    /// A free slot and a free holder.
-    fn take_slot(&self) -> Result<(&'static Slot, &'static Holder)> {
+    fn take_slot(&self) -> Result<Free> {
         let mut state = self.state.lock();
         let state = &mut *state;
         let arena = match &mut state.arena {
@@ -151,16 +153,15 @@ impl Table {
             state.spare.try_reserve(holders).map_err(|_| no_memory(Errno::ENOMEM))?;
         }
         let slot = arena.take(|base, len| self.publish(base, len)).map_err(no_memory)?;
-        let slot = slot.ok_or(no_memory(Errno::ENOMEM))?;
         if let Some(holder) = state.spare.pop() {
-            return Ok((slot, holder));
+            return Ok(Free { slot, holder });
         }
         let holder = Box::<Holder>::default();
         // SAFETY: the box stays in `State::holders` as long as the table, which `unload` frees when no one has a
         // reference to a holder.
         let kept = unsafe { &*ptr::from_ref(&*holder) };
         state.holders.push(holder);
-        Ok((slot, kept))
+        Ok(Free { slot, holder: kept })
     }
 
     /// Makes the range of handles known to those that read it without a lock.
@@ -174,7 +175,10 @@ impl Table {
     /// Returns whether no handle is live. Where another thread has it locked, one may be.
     fn is_empty(&self) -> bool {
         match self.state.try_lock() {
-            Some(state) => state.arena.as_ref().is_none_or(Arena::is_empty),
+            Some(state) => match &state.arena {
+                Some(arena) => arena.is_empty(),
+                None => true,
+            },
             None => false,
         }
     }
@@ -187,6 +191,12 @@ impl Table {
             arena.give_back(slot.handle());
         }
     }
+}
+
+/// A free slot and a free holder.
+struct Free {
+    slot: &'static Slot,
+    holder: &'static Holder,
 }
 
 /// A handle that was live when it was looked up. Its object may end at any time.
@@ -234,12 +244,12 @@ impl<T: Kind> Handle<T> {
         work: impl FnOnce(&mut T) -> Result<()>,
         end: impl FnOnce(T, &'static Slot) -> R,
     ) -> Result<R> {
-        let mut place = T::place(self.holder).lock();
-        work(self.object(&mut place)?)?;
+        let mut entry = T::place(self.holder).lock();
+        work(self.object(&mut entry)?)?;
         // Until the object has ended, a child that is forked off can close its copies of the descriptors.
         self.slot.show_ending();
-        let ended = place.take();
-        drop(place);
+        let ended = entry.take();
+        drop(entry);
         let Some((_, object)) = ended else {
             return Err(Error::UnknownHandle(T::ARGUMENT));
         };
@@ -261,8 +271,14 @@ pub(crate) fn check_gdr(g: usize) -> Result<()> {
     }
 }
 
-/// The slot at this address in a parent process's handle memory, and all slots there. A forked child has a copy of it.
-fn inherited(handle: usize) -> Option<(&'static Slot, &'static [Slot])> {
+/// A slot of a parent process, and all that lie in the same memory. A forked child has a copy of it.
+struct Inherited {
+    slot: &'static Slot,
+    neighbors: &'static [Slot],
+}
+
+/// The slot at this address in a parent process's handle memory.
+fn inherited(handle: usize) -> Option<Inherited> {
     let range = Table::inherited_range(handle)?;
     let first = ptr::with_exposed_provenance::<Slot>(range.start);
     let offset = handle - range.start;
@@ -271,21 +287,21 @@ fn inherited(handle: usize) -> Option<(&'static Slot, &'static [Slot])> {
     }
     // SAFETY: committed slots of a process that this one was forked off from, which stay readable and writable while the
     // library is loaded; a Slot consists of atomics, valid whatever they hold.
-    let all = unsafe { slice::from_raw_parts(first, range.len() / size_of::<Slot>()) };
-    Some((&all[offset / size_of::<Slot>()], all))
+    let neighbors = unsafe { slice::from_raw_parts(first, range.len() / size_of::<Slot>()) };
+    Some(Inherited { slot: &neighbors[offset / size_of::<Slot>()], neighbors })
 }
 
 /// In a forked child: closes the descriptors of the parent's `gdr_t` that have this handle, and forgets it and its pins.
 /// Returns whether there is one. Nothing that may have been locked at the fork is touched.
 pub(crate) fn close_inherited(g: usize) -> bool {
-    let Some((slot, all)) = inherited(g) else {
+    let Some(Inherited { slot, neighbors }) = inherited(g) else {
         return false;
     };
     // Of several threads, one gets it.
     if !(slot.take(state::GDR) || slot.gdr() == 0 && slot.take(state::ENDING)) {
         return false;
     }
-    for pin in all {
+    for pin in neighbors {
         if pin.is_live() && pin.gdr() == g {
             forget_inherited(pin);
         }

@@ -118,7 +118,9 @@ impl PinEntry {
 
     /// Unmaps it; an error leaves it mapped.
     pub(crate) fn unmap(&mut self) -> Result<()> {
-        let mapping = self.mapping.take().ok_or(Error::NotMapped)?;
+        let Some(mapping) = self.mapping.take() else {
+            return Err(Error::NotMapped);
+        };
         self.keep_failed(mapping.unmap())
     }
 

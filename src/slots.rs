@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use gdrcopy_core::sys::fork::{OpenFile, page_size};
-use gdrcopy_core::types::MappingType;
+use gdrcopy_core::types::{MappingType, raw};
 use libc::c_void;
 use nix::errno::Errno;
 
@@ -137,8 +137,7 @@ impl Slot {
 
     /// Opens (or with `None`, closes) the pin's copy path.
     pub(crate) fn show_mapping(&self, mapping_type: Option<MappingType>) {
-        let mapped = mapping_type.map_or(0, |mapping_type| mapping_type as u32);
-        self.state.store(state::PIN + mapped, Ordering::Release);
+        self.state.store(state::PIN + raw::of_mapping_type(mapping_type), Ordering::Release);
     }
 
     /// Makes the slot a live handle of the object in this holder.
@@ -192,7 +191,7 @@ const FULL: usize = 1 << 20;
 impl Arena {
     /// Reserves address space for a full-size arena. Where the process may have only a limited amount, the
     /// arena takes at most a sixteenth of the rest. The program keeps the other.
-    pub(crate) fn reserve() -> std::result::Result<Arena, Errno> {
+    pub(crate) fn reserve() -> nix::Result<Arena> {
         let mut slots = slots_within(address_space_left());
         loop {
             let bytes = slots * size_of::<Slot>();
@@ -236,11 +235,11 @@ impl Arena {
         unsafe { &*ptr::with_exposed_provenance(self.base + index * size_of::<Slot>()) }
     }
 
-    /// The next free slot; none when half of them are live. `publish` is called with the range in use when
+    /// The next free slot; `ENOMEM` when half of them are live. `publish` is called with the range in use when
     /// that grows.
-    pub(crate) fn take(&mut self, publish: impl Fn(usize, usize)) -> std::result::Result<Option<&'static Slot>, Errno> {
+    pub(crate) fn take(&mut self, publish: impl Fn(usize, usize)) -> nix::Result<&'static Slot> {
         if self.live * 2 >= self.slots {
-            return Ok(None);
+            return Err(Errno::ENOMEM);
         }
         loop {
             if self.next == self.slots {
@@ -263,14 +262,14 @@ impl Arena {
                 self.trim(index / STEP);
             }
             if is_free {
-                return Ok(Some(slot));
+                return Ok(slot);
             }
         }
     }
 
     /// Makes the next step readable and writable. A new mapping, unlike mprotect, is locked if the process
     /// locks its memory, and is allowed in sandboxes that deny mprotect.
-    fn commit(&mut self) -> std::result::Result<(), Errno> {
+    fn commit(&mut self) -> nix::Result<()> {
         // SAFETY: the range is part of our own reservation, not used yet.
         let mapped = unsafe {
             libc::mmap(
@@ -329,7 +328,7 @@ fn whole_steps(slots: usize) -> usize {
 
 /// The number of slots for an arena, where `left` bytes of address space are left; `None` is no limit.
 fn slots_within(left: Option<u64>) -> usize {
-    let share = left.map_or(u64::MAX, |left| left / 16);
+    let share = left.unwrap_or(u64::MAX) / 16;
     let slots = usize::try_from(share).unwrap_or(usize::MAX) / size_of::<Slot>();
     whole_steps(slots.min(FULL))
 }
@@ -371,7 +370,7 @@ mod tests {
     use super::*;
 
     fn take(arena: &mut Arena) -> &'static Slot {
-        arena.take(|_, _| ()).expect("memory").expect("fewer than half are live")
+        arena.take(|_, _| ()).expect("memory, and fewer than half are live")
     }
 
     #[test]
@@ -409,7 +408,7 @@ mod tests {
         // SAFETY: the step is mapped, and there is a byte for each of its pages.
         let result = unsafe { libc::mincore(arena.step(step), STEP_BYTES, pages.as_mut_ptr()) };
         assert_eq!(result, 0);
-        pages.iter().filter(|&&page| page & 1 == 1).count()
+        pages.iter().map(|page: &u8| usize::from(page & 1)).sum()
     }
 
     #[test]
@@ -438,8 +437,8 @@ mod tests {
     fn live_slots_are_skipped_and_half_stay_free() {
         let mut arena = Arena::reserve().expect("address space");
         arena.slots = 2 * STEP;
-        let kept: Vec<_> = (0..STEP).map(|_| take(&mut arena)).collect();
-        assert!(arena.take(|_, _| ()).expect("memory").is_none(), "half of the slots live");
+        let mut kept: Vec<_> = (0..STEP).map(|_| take(&mut arena)).collect();
+        assert!(arena.take(|_, _| ()).is_err(), "half of the slots live");
         kept[7].clear();
         arena.give_back(ptr::from_ref(kept[7]).addr());
         let mut seen = Vec::new();
@@ -449,11 +448,10 @@ mod tests {
             slot.clear();
             arena.give_back(ptr::from_ref(slot).addr());
         }
-        let live = |address: &usize| {
-            let is = |slot: &&Slot| ptr::from_ref(*slot).addr() == *address;
-            kept.iter().enumerate().any(|(index, slot)| index != 7 && is(slot))
-        };
-        assert!(!seen.iter().any(live));
-        assert!(seen.contains(&ptr::from_ref(kept[7]).addr()), "the freed slot is reused after one round");
+        let freed = kept.swap_remove(7);
+        for live in kept {
+            assert!(!seen.contains(&ptr::from_ref(live).addr()));
+        }
+        assert!(seen.contains(&ptr::from_ref(freed).addr()), "the freed slot is reused after one round");
     }
 }

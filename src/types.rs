@@ -5,7 +5,7 @@
 use std::ffi::{c_uint, c_ulong};
 use std::mem::{offset_of, size_of};
 
-use gdrcopy_core::types::{Info, MappingType};
+use gdrcopy_core::types::{Info, MappingType, raw};
 
 /// An open driver. Opaque; its first four bytes are the driver's file descriptor.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl From<Info> for gdr_info_v2_t {
             tm_cycles: info.tm_cycles,
             cycles_per_ms: info.cycles_per_ms,
             bits: bits(info.mapping_type),
-            mapping_type: info.mapping_type.map_or(0, |mapping_type| mapping_type as c_uint),
+            mapping_type: raw::of_mapping_type(info.mapping_type),
         }
     }
 }

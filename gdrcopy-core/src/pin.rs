@@ -77,7 +77,9 @@ impl RawPin {
         if len == 0 {
             return Err(Error::EmptyRange);
         }
-        let reach = len.checked_add(self.head).ok_or(Error::RangeOverflow)?;
+        let Some(reach) = len.checked_add(self.head) else {
+            return Err(Error::RangeOverflow);
+        };
         let (region, kind) = self.pinned.range.map(reach, flag)?;
         mark.set_type(kind);
         Ok(RawMapping::new(region, self.head, len, kind, mark))

@@ -72,7 +72,8 @@ const CUT: &[u8] = b"...\n";
 
 /// The text as a line.
 fn line<'a>(bytes: &'a mut [u8; SIZE], text: fmt::Arguments<'_>) -> &'a [u8] {
-    let (room, mut free) = (SIZE - CUT.len(), &mut bytes[..]);
+    let room = SIZE - CUT.len();
+    let mut free = &mut bytes[..];
     // Fails where the text is longer, which is then written as far as it fits.
     let _ = free.write_fmt(text);
     let len = SIZE - free.len();

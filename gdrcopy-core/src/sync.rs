@@ -36,7 +36,10 @@ impl<T> Mutex<T> {
     }
 
     pub fn lock(&self) -> Guard<'_, T> {
-        self.guard(self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+        match self.inner.lock() {
+            Ok(inner) => self.guard(inner),
+            Err(poisoned) => self.guard(poisoned.into_inner()),
+        }
     }
 
     /// The guard, unless the mutex is held.

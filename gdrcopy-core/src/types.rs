@@ -182,6 +182,14 @@ pub mod raw {
         }
     }
 
+    /// The value in the C API, where 0 is no mapping.
+    pub const fn of_mapping_type(mapping_type: Option<MappingType>) -> u32 {
+        match mapping_type {
+            Some(mapping_type) => mapping_type as u32,
+            None => 0,
+        }
+    }
+
     /// The flag with this value in the C API, if there is one.
     pub const fn map_flag(raw: i32) -> Option<MapFlag> {
         match raw {

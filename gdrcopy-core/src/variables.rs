@@ -68,9 +68,8 @@ pub fn log_level() -> LevelFilter {
     if ENABLE_LOGGING.value().is_none() {
         return LevelFilter::Off;
     }
-    let level = LOG_LEVEL.value();
-    let level = level.and_then(|text| text.to_str()?.trim().parse::<i64>().ok());
-    match level.unwrap_or(4) {
+    let text = LOG_LEVEL.value().unwrap_or_default();
+    match text.to_string_lossy().trim().parse::<i64>().unwrap_or(4) {
         ..=1 => LevelFilter::Debug,
         2 => LevelFilter::Info,
         3 => LevelFilter::Warn,
@@ -83,10 +82,11 @@ pub fn log_level() -> LevelFilter {
 pub fn select_routine() {
     let request = ISA.value();
     let used = copy::select_routine(request.as_deref());
-    if let Some(request) = request.filter(|request| request != used) {
+    if let Some(request) = request
+        && request != used
+    {
         let names: Vec<&str> = routines::supported().map(Routine::name).collect();
-        let (request, names) = (request.display(), names.join(", "));
-        log::warn!("GDRCOPY_ISA={request}: this CPU has {names}; using {used}");
+        log::warn!("GDRCOPY_ISA={}: this CPU has {}; using {used}", request.display(), names.join(", "));
     }
 }
 
@@ -98,16 +98,18 @@ impl Variable {
 
     /// Returns whether it is set to `1`.
     pub fn is_one(&self) -> bool {
-        self.value().is_some_and(|value| value == "1")
+        self.value() == Some("1".into())
     }
 
     /// Returns whether it may have this value.
     pub fn takes(&self, value: &str) -> bool {
-        let number = value.trim().parse::<usize>().ok();
         match self.values {
             Values::Any => true,
             Values::One => ["1", "0", ""].contains(&value),
-            Values::Number(least, most) => number.is_some_and(|it| it >= least && it <= most),
+            Values::Number(least, most) => match value.trim().parse::<usize>() {
+                Ok(number) => (least..=most).contains(&number),
+                Err(_) => false,
+            },
         }
     }
 }

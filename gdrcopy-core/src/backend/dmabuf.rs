@@ -12,13 +12,13 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
 use nix::sys::stat::Mode;
 
-use crate::backend::source::{PinRequest, Source, SourcePin};
+use crate::backend::source::{PinRequest, Source, SourcePin, check_type, round_out};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::sys::cuda::context::Place;
 use crate::sys::cuda::{self, Device, DeviceAttribute, Driver};
 use crate::sys::fork::{self, Descriptor, OpenFile, Owner};
-use crate::sys::mmap::Region;
+use crate::sys::mmap::{Region, whole_pages};
 use crate::types::cuda_version::{EXPORTS_DMA_BUFS, MAPS_DMA_BUFS};
 use crate::types::{Attribute, Info, MapFlag, MappingType, PinFlags, Version};
 
@@ -61,13 +61,16 @@ pub fn can_map(driver: &Driver, device: Device) -> Result<bool> {
 /// Returns whether memory of the device can be exported as a dma-buf.
 pub fn can_export(driver: &Driver, device: Device) -> Result<bool> {
     let can = driver.attribute(device, DeviceAttribute::DmaBuf)?;
-    Ok(can.is_some_and(|can| can != 0))
+    Ok(can.unwrap_or(0) != 0)
 }
 
 /// Returns whether any of the first `gpus` GPUs can.
 pub fn any_gpu(driver: &Driver, gpus: i32, can: fn(&Driver, Device) -> Result<bool>) -> Result<bool> {
     for gpu in 0..gpus {
-        match driver.device(gpu).and_then(|device| can(driver, device)) {
+        let Ok(device) = driver.device(gpu) else {
+            continue;
+        };
+        match can(driver, device) {
             Ok(true) => return Ok(true),
             Err(missing @ Error::NoCudaFunction(_)) => return Err(missing),
             Ok(false) | Err(_) => {}
@@ -94,7 +97,7 @@ pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport>
     if len == 0 {
         return Err(Error::EmptyRange);
     }
-    let (va, pages) = whole_pages(address, len as u64)?;
+    let pages = Pages::around(address, len as u64)?;
     let driver = cuda::load(EXPORTS_DMA_BUFS)?;
     driver.init()?;
     let place = driver.place_of(address, len as u64)?;
@@ -104,21 +107,28 @@ pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport>
     }
     // A GPU that has PCIe only refuses the flag, and needs none.
     let over_pcie = flags.force_pcie() && is_coherent(driver, place.device)?;
-    let fd = export_pages(driver, &place, va, pages, over_pcie)?;
-    Ok(DmaBufExport { fd, offset: address - va, len: pages })
+    let fd = export_pages(driver, &place, pages, over_pcie)?;
+    Ok(DmaBufExport { fd, offset: address - pages.va, len: pages.len })
 }
 
-/// The range rounded out to pages of the host.
-fn whole_pages(address: u64, len: u64) -> Result<(u64, usize)> {
-    let page = fork::page_size() as u64;
-    let va = address - address % page;
-    let end =
-        address.checked_add(len).and_then(|end| end.checked_next_multiple_of(page)).ok_or(Error::RangeOverflow)?;
-    if end == va {
-        return Err(Error::EmptyRange);
+/// Whole pages of the host, at least one.
+#[derive(Clone, Copy, Debug)]
+struct Pages {
+    va: u64,
+    len: usize,
+}
+
+impl Pages {
+    /// The range rounded out.
+    fn around(address: u64, len: u64) -> Result<Pages> {
+        let page = fork::page_size() as u64;
+        let range = round_out(address, len, page)?;
+        match usize::try_from(range.end - range.start) {
+            Ok(0) => Err(Error::EmptyRange),
+            Ok(len) => Ok(Pages { va: range.start, len }),
+            Err(_) => Err(Error::RangeOverflow),
+        }
     }
-    let len = usize::try_from(end - va).map_err(|_| Error::RangeOverflow)?;
-    Ok((va, len))
 }
 
 /// Returns whether the CPU and the GPU share page tables.
@@ -127,9 +137,8 @@ fn is_coherent(driver: &Driver, device: Device) -> Result<bool> {
     Ok(shared == Some(1))
 }
 
-/// Exports the pages from `va` on.
-fn export_pages(driver: &Driver, place: &Place, va: u64, len: usize, over_pcie: bool) -> Result<OwnedFd> {
-    let fd = match driver.export(place, va, len, over_pcie) {
+fn export_pages(driver: &Driver, place: &Place, pages: Pages, over_pcie: bool) -> Result<OwnedFd> {
+    let fd = match driver.export(place, pages.va, pages.len, over_pcie) {
         Ok(fd) => fd,
         Err(error) => {
             check_descriptors()?;
@@ -173,7 +182,7 @@ impl Source for DmaBuf {
 
     fn pin(&self, request: &PinRequest) -> Result<Box<dyn SourcePin>> {
         self.owner.check()?;
-        let (va, len) = whole_pages(request.address, request.size)?;
+        let pages = Pages::around(request.address, request.size)?;
         self.driver.init()?;
         let place = self.driver.place_of(request.address, request.size)?;
         // For a GPU that is only a guess, the export decides.
@@ -185,11 +194,11 @@ impl Source for DmaBuf {
         // A GPU that has PCIe only refuses the flag, and needs none.
         let asked = request.flags.force_pcie();
         let over_pcie = asked && (coherent || !self.force_pcie_compat);
-        let fd = export_pages(self.driver, &place, va, len, over_pcie)?;
+        let fd = export_pages(self.driver, &place, pages, over_pcie)?;
         let fd = Descriptor::new(fd);
         let kind = if coherent && !asked { MappingType::Caching } else { MappingType::WriteCombining };
         log::debug!("pinned {:#x}+{:#x} as dma-buf {}", request.address, request.size, fd.file().number);
-        Ok(Box::new(DmaBufPin { fd, va, len, kind }))
+        Ok(Box::new(DmaBufPin { fd, pages, kind }))
     }
 }
 
@@ -197,8 +206,7 @@ impl Source for DmaBuf {
 #[derive(Debug)]
 struct DmaBufPin {
     fd: Descriptor,
-    va: u64,
-    len: usize,
+    pages: Pages,
     /// The only type it can be mapped as.
     kind: MappingType,
 }
@@ -215,8 +223,8 @@ impl SourcePin for DmaBufPin {
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
         self.fd.owner().check()?;
         Ok(Info {
-            va: self.va,
-            mapped_size: self.len as u64,
+            va: self.pages.va,
+            mapped_size: self.pages.len as u64,
             page_size: fork::page_size() as u32,
             mapping_type: mapped,
             ..Info::default()
@@ -230,18 +238,15 @@ impl SourcePin for DmaBufPin {
 
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
         self.fd.owner().check()?;
-        let given = self.kind;
-        if let Some(wanted) = flag.wanted().filter(|&wanted| wanted != given) {
-            return Err(Error::MappingTypeRefused { wanted, given });
-        }
-        let len = len.checked_next_multiple_of(fork::page_size()).ok_or(Error::RangeOverflow)?;
-        if len > self.len {
-            let pinned = self.len;
+        check_type(flag, self.kind)?;
+        let len = whole_pages(len)?;
+        let pinned = self.pages.len;
+        if len > pinned {
             return Err(Error::OutOfPin { len, pinned });
         }
         let region = Region::map(&self.fd, 0, len)?;
-        log::debug!("mapped {:#x}+{len:#x} at {region:?}: {given}", self.va);
-        Ok((region, given))
+        log::debug!("mapped {:#x}+{len:#x} at {region:?}: {}", self.pages.va, self.kind);
+        Ok((region, self.kind))
     }
 
     fn unpin(&self) -> Result<()> {
@@ -269,7 +274,10 @@ mod tests {
             drop(free);
             let limit = number + left;
             setrlimit(Resource::RLIMIT_NOFILE, limit, limit).expect("lower than before");
-            check_descriptors().map_or_else(|error| error.errno(), |()| 0)
+            match check_descriptors() {
+                Ok(()) => 0,
+                Err(error) => error.errno(),
+            }
         })
     }
 

@@ -7,15 +7,15 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::backend::source::{PinRequest, Source, SourcePin};
+use crate::backend::source::{PinRequest, Source, SourcePin, check_type, round_out};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::sys::fork::{self, OpenFile, Owner};
 use crate::sys::gdrdrv::{
     DeviceFile, GetAttr, GetCbFlag, GetInfo, GetInfoV2, GetVersion, PinBuffer, PinBufferV2, ReqMappingType, UnpinBuffer,
 };
-use crate::sys::mmap::Region;
-use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, PinFlags, Version};
+use crate::sys::mmap::{Region, whole_pages};
+use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, PinFlags, Version, raw};
 
 /// The first driver with GET_INFO_V2.
 const INFO_V2: Version = Version::new(2, 4);
@@ -49,17 +49,17 @@ impl Gdrdrv {
         let mut answer = GetVersion::default();
         file.get_version(&mut answer)?;
         let version = Version::unpack(answer.gdrdrv_version);
-        let wanted = Version::unpack(answer.minimum_gdr_api_version);
+        let oldest_library = Version::unpack(answer.minimum_gdr_api_version);
         if version < Version::OLDEST_GDRDRV {
             return Err(Error::DriverTooOld { driver: version });
         }
-        if wanted > Version::API {
-            return Err(Error::LibraryTooOld { wanted });
+        if oldest_library > Version::API {
+            return Err(Error::LibraryTooOld { wanted: oldest_library });
         }
         if DeviceFile::is_bound_to_dummy() {
             return Err(Error::DummyGpuDriver);
         }
-        log::debug!("backend gdrdrv {version} (/dev/gdrdrv), serves API {wanted} and later");
+        log::debug!("backend gdrdrv {version} (/dev/gdrdrv), serves API {oldest_library} and later");
         let connection = Connection { file, version, attributes: Default::default(), owner: Owner::current() };
         Ok(Gdrdrv { connection: Arc::new(connection), force_pcie_compat: options.force_pcie_compat })
     }
@@ -71,7 +71,9 @@ impl Gdrdrv {
             if request.flags != PinFlags::DEFAULT {
                 return Err(Error::PinFlagsNeedNewerDriver { driver: connection.version });
             }
-            rounded = round_out(request)?;
+            let pages = round_out(request.address, request.size, GPU_PAGE_SIZE)?;
+            rounded.address = pages.start;
+            rounded.size = pages.end - pages.start;
         }
         let handle = connection.pin(&rounded)?;
         log::debug!("pinned {:#x}+{:#x} as driver handle {handle:#x}", request.address, request.size);
@@ -79,7 +81,7 @@ impl Gdrdrv {
             connection: Arc::clone(connection),
             handle,
             facts: OnceLock::new(),
-            requested_type: AtomicU32::new(NO_TYPE),
+            requested_type: AtomicU32::new(0),
             released: AtomicBool::new(false),
         })
     }
@@ -169,22 +171,21 @@ impl Connection {
     }
 
     fn attribute(&self, attribute: Attribute) -> Result<bool> {
-        let answer = &self.attributes[attribute as usize - 1];
-        if let Some(&known) = answer.get() {
-            return Ok(known);
+        if self.version < PIN_V2 {
+            return Ok(false);
+        }
+        let cache = &self.attributes[attribute as usize - 1];
+        if let Some(&value) = cache.get() {
+            return Ok(value);
         }
         let mut argument = GetAttr { attr: attribute as u32, val: 0 };
-        let value = if self.version < PIN_V2 {
-            false
-        } else {
-            match self.file()?.get_attr(&mut argument) {
-                Ok(()) => argument.val != 0,
-                // A driver that does not know the attribute does not have the feature.
-                Err(error) if [libc::EINVAL, libc::ENOTTY].contains(&error.errno()) => false,
-                Err(error) => return Err(error),
-            }
+        let value = match self.file()?.get_attr(&mut argument) {
+            Ok(()) => argument.val != 0,
+            // A driver that does not know the attribute does not have the feature.
+            Err(error) if [libc::EINVAL, libc::ENOTTY].contains(&error.errno()) => false,
+            Err(error) => return Err(error),
         };
-        Ok(*answer.get_or_init(|| value))
+        Ok(*cache.get_or_init(|| value))
     }
 
     /// Returns whether the driver has reported that pins and mappings last until they are released.
@@ -200,13 +201,10 @@ struct GdrdrvPin {
     handle: u64,
     /// The driver's description. Only its mapping type changes.
     facts: OnceLock<Info>,
-    /// The mapping type last requested from the driver, or `NO_TYPE`.
+    /// The mapping type last requested from the driver; 0 leaves it to the driver.
     requested_type: AtomicU32,
     released: AtomicBool,
 }
-
-/// The value of REQ_MAPPING_TYPE that leaves the type to the driver.
-const NO_TYPE: u32 = 0;
 
 impl GdrdrvPin {
     fn file(&self) -> Result<&DeviceFile> {
@@ -239,15 +237,15 @@ impl GdrdrvPin {
     }
 
     /// Asks the driver to use this type for the next mapping, unless that was the last request.
-    fn request_type(&self, wanted: Option<MappingType>) -> Result<()> {
-        let wanted = wanted.map_or(NO_TYPE, |wanted| wanted as u32);
+    fn request_type(&self, flag: MapFlag) -> Result<()> {
+        let mapping_type = raw::of_mapping_type(flag.wanted());
         let requested = self.requested_type.load(Ordering::Relaxed);
-        if self.connection.version < PIN_V2 || requested == wanted {
+        if self.connection.version < PIN_V2 || requested == mapping_type {
             return Ok(());
         }
-        let mut argument = ReqMappingType { handle: self.handle, mapping_type: wanted };
+        let mut argument = ReqMappingType { handle: self.handle, mapping_type };
         self.file()?.req_mapping_type(&mut argument)?;
-        self.requested_type.store(wanted, Ordering::Relaxed);
+        self.requested_type.store(mapping_type, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -280,20 +278,20 @@ impl SourcePin for GdrdrvPin {
 
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
         let file = self.file()?;
-        let page = fork::page_size();
-        let len = len.checked_next_multiple_of(page).ok_or(Error::RangeOverflow)?;
-        let offset = self.handle.checked_mul(page as u64).ok_or(Error::RangeOverflow)?;
-        let wanted = flag.wanted();
-        self.request_type(wanted)?;
+        let len = whole_pages(len)?;
+        let Some(offset) = self.handle.checked_mul(fork::page_size() as u64) else {
+            return Err(Error::RangeOverflow);
+        };
+        self.request_type(flag)?;
         let region = Region::map(file, offset, len)?;
         // On failure `region` is unmapped by going out of scope.
         let Info { va, mapping_type, .. } = self.ask()?;
-        let given = mapping_type.ok_or(Error::MappingRevoked)?;
-        if let Some(wanted) = wanted.filter(|&wanted| wanted != given) {
-            return Err(Error::MappingTypeRefused { wanted, given });
-        }
-        log::debug!("mapped {va:#x}+{len:#x} at {region:?}: {given}");
-        Ok((region, given))
+        let Some(kind) = mapping_type else {
+            return Err(Error::MappingRevoked);
+        };
+        check_type(flag, kind)?;
+        log::debug!("mapped {va:#x}+{len:#x} at {region:?}: {kind}");
+        Ok((region, kind))
     }
 
     fn unpin(&self) -> Result<()> {
@@ -313,36 +311,5 @@ impl Drop for GdrdrvPin {
         if let Err(error @ Error::Driver { .. }) = self.unpin() {
             log::warn!("unpin of driver handle {:#x}: {error}", self.handle);
         }
-    }
-}
-
-/// The same range in whole GPU pages.
-fn round_out(request: &PinRequest) -> Result<PinRequest> {
-    let first = request.address & !(GPU_PAGE_SIZE - 1);
-    let end = request
-        .address
-        .checked_add(request.size)
-        .and_then(|end| end.checked_next_multiple_of(GPU_PAGE_SIZE))
-        .ok_or(Error::RangeOverflow)?;
-    Ok(PinRequest { address: first, size: end - first, ..*request })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::types::P2pTokens;
-
-    fn range(address: u64, size: u64) -> PinRequest {
-        PinRequest { address, size, flags: PinFlags::DEFAULT, tokens: P2pTokens::default() }
-    }
-
-    #[test]
-    fn ranges_are_rounded_out_to_gpu_pages() {
-        let rounded = |address, size| round_out(&range(address, size)).map(|r| (r.address, r.size));
-        assert_eq!(rounded(0x10000, 1), Ok((0x10000, 0x10000)));
-        assert_eq!(rounded(0x1ffff, 2), Ok((0x10000, 0x20000)));
-        assert_eq!(rounded(0x10000, 0), Ok((0x10000, 0)));
-        assert_eq!(rounded(0x10001, 0), Ok((0x10000, 0x10000)));
-        assert_eq!(rounded(0x10000, u64::MAX), Err(Error::RangeOverflow));
     }
 }

@@ -5,7 +5,7 @@
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-use crate::backend::source::{PinRequest, Source, SourcePin};
+use crate::backend::source::{PinRequest, Source, SourcePin, check_type};
 use crate::error::{Error, Result};
 use crate::sys::cuda::{self, Driver};
 use crate::sys::fork::Owner;
@@ -95,10 +95,7 @@ impl SourcePin for HostPin {
 
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
         self.owner.check()?;
-        if let Some(wanted) = flag.wanted().filter(|&wanted| wanted != KIND) {
-            let given = KIND;
-            return Err(Error::MappingTypeRefused { wanted, given });
-        }
+        check_type(flag, KIND)?;
         if len > self.len {
             let pinned = self.len;
             return Err(Error::OutOfPin { len, pinned });

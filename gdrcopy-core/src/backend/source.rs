@@ -2,9 +2,10 @@
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sys::fork::OpenFile;
 use crate::sys::mmap::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
@@ -46,6 +47,24 @@ pub struct PinRequest {
     pub tokens: P2pTokens,
 }
 
+/// The addresses of a range in whole pages.
+pub(super) fn round_out(address: u64, size: u64, page: u64) -> Result<Range<u64>> {
+    if let Some(end) = address.checked_add(size)
+        && let Some(end) = end.checked_next_multiple_of(page)
+    {
+        return Ok(address - address % page..end);
+    }
+    Err(Error::RangeOverflow)
+}
+
+/// Fails, if the flag asks for another mapping type than the driver gives.
+pub(super) fn check_type(flag: MapFlag, given: MappingType) -> Result<()> {
+    match flag.wanted() {
+        Some(wanted) if wanted != given => Err(Error::MappingTypeRefused { wanted, given }),
+        _ => Ok(()),
+    }
+}
+
 /// A pinned range. Dropping it unpins it.
 pub trait SourcePin: Debug + Send + Sync {
     /// The driver's number for it.
@@ -67,4 +86,20 @@ pub trait SourcePin: Debug + Send + Sync {
 
     /// Unpins it. After an error it is still pinned; after success it is only good for being dropped.
     fn unpin(&self) -> Result<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_rounded_out_to_pages() {
+        const PAGE: u64 = 0x10000;
+        assert_eq!(round_out(0x10000, 1, PAGE), Ok(0x10000..0x20000));
+        assert_eq!(round_out(0x1ffff, 2, PAGE), Ok(0x10000..0x30000));
+        assert_eq!(round_out(0x10000, 0, PAGE), Ok(0x10000..0x10000));
+        assert_eq!(round_out(0x10001, 0, PAGE), Ok(0x10000..0x20000));
+        assert_eq!(round_out(0x10000, u64::MAX, PAGE), Err(Error::RangeOverflow));
+        assert_eq!(round_out(u64::MAX - 1, 1, PAGE), Err(Error::RangeOverflow));
+    }
 }

@@ -75,7 +75,9 @@ mod tests {
     #[test]
     fn mappings_are_mixed_while_two_types_are_live() {
         crate::sys::fork::enter().expect("memory for a page");
-        let is_mixed = || HOT.mixed.load(Ordering::SeqCst);
+        fn is_mixed() -> bool {
+            HOT.mixed.load(Ordering::SeqCst)
+        }
         let threads: Vec<_> = [MappingType::WriteCombining, MappingType::Caching]
             .into_iter()
             .cycle()
@@ -88,14 +90,14 @@ mod tests {
             thread.join().expect("no panic");
         }
         assert!(!is_mixed());
-        let one = Live::new(MappingType::Device);
-        let two = Live::new(MappingType::Device);
+        let first = Live::new(MappingType::Device);
+        let second = Live::new(MappingType::Device);
         assert!(!is_mixed());
-        let other = Live::new(MappingType::Caching);
-        drop(one);
+        let third = Live::new(MappingType::Caching);
+        drop(first);
         assert!(is_mixed());
-        drop(two);
+        drop(second);
         assert!(!is_mixed());
-        drop(other);
+        drop(third);
     }
 }

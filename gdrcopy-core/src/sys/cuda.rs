@@ -125,19 +125,23 @@ functions! {
 impl Functions {
     /// `symbol` ends with a zero byte, because otherwise its copy with one would take memory.
     #[inline(never)]
-    fn find(&self, found: &AtomicPtr<c_void>, symbol: &'static str) -> Result<*mut c_void> {
-        let known = found.load(Ordering::Relaxed);
-        if !known.is_null() {
-            return Ok(known);
+    fn find(&self, cache: &AtomicPtr<c_void>, symbol: &'static str) -> Result<*mut c_void> {
+        let cached = cache.load(Ordering::Relaxed);
+        if !cached.is_null() {
+            return Ok(cached);
         }
         // SAFETY: the symbol is looked up, and not used as anything yet; the library stays loaded.
         let address = unsafe {
-            let symbol = self.library.get::<*mut c_void>(symbol).ok();
-            symbol.and_then(|symbol| symbol.try_as_raw_ptr())
+            match self.library.get::<*mut c_void>(symbol) {
+                Ok(function) => function.try_as_raw_ptr(),
+                Err(_) => None,
+            }
         };
-        let address = address.ok_or(Error::NoCudaFunction(symbol.trim_end_matches('\0')))?;
+        let Some(address) = address else {
+            return Err(Error::NoCudaFunction(symbol.trim_end_matches('\0')));
+        };
         // Two threads may come here at once, and then find the same.
-        found.store(address, Ordering::Relaxed);
+        cache.store(address, Ordering::Relaxed);
         Ok(address)
     }
 }
@@ -160,7 +164,9 @@ pub fn load(needed: i32) -> Result<&'static Driver> {
     let loaded = match LOADED.get() {
         Some(loaded) => loaded,
         None => {
-            let library = open_library().ok_or(Error::NoCuda)?;
+            let Some(library) = open_library() else {
+                return Err(Error::NoCuda);
+            };
             // Two threads may come here at once. Both load the same library, and one result is kept.
             LOADED.get_or_init(|| Box::new(Driver::of_library(library)))
         }
@@ -176,16 +182,17 @@ pub fn load(needed: i32) -> Result<&'static Driver> {
 /// Loads the library, which then stays loaded.
 fn open_library() -> Option<ManuallyDrop<Library>> {
     // The name with the version is the driver's own; the other one comes with the toolkit.
-    let mut names = ["libcuda.so.1", "libcuda.so"].into_iter();
-    names.find_map(|name| {
+    for name in ["libcuda.so.1", "libcuda.so"] {
         // SAFETY: loading the CUDA driver has no preconditions.
-        let library = unsafe { Library::new(name) };
-        let library = library.inspect_err(|error| {
-            let reason = error.source().map(ToString::to_string);
-            log::debug!("{name}: {}", reason.unwrap_or_else(|| error.to_string()));
-        });
-        library.map(ManuallyDrop::new).ok()
-    })
+        match unsafe { Library::new(name) } {
+            Ok(library) => return Some(ManuallyDrop::new(library)),
+            Err(error) => match error.source() {
+                Some(reason) => log::debug!("{name}: {reason}"),
+                None => log::debug!("{name}: {error}"),
+            },
+        }
+    }
+    None
 }
 
 impl Driver {
@@ -253,9 +260,9 @@ impl Driver {
     #[inline(never)]
     fn pointer_attribute(&self, attribute: PointerAttribute, address: u64) -> Result<u64> {
         let mut value = 0_u64;
-        let place = ptr::from_mut(&mut value).cast();
+        let output = ptr::from_mut(&mut value).cast();
         // SAFETY: the attributes are of at most 8 bytes, and the output is a local variable.
-        let result = unsafe { self.cu.pointer_attribute()?(place, attribute as c_int, address) };
+        let result = unsafe { self.cu.pointer_attribute()?(output, attribute as c_int, address) };
         self.check("cuPointerGetAttribute", result)?;
         // Shorter ones fill the low bytes, because CUDA exists for little-endian CPUs only.
         Ok(value)
@@ -274,7 +281,7 @@ impl Driver {
         let mut value = 0;
         // SAFETY: the output is a local variable.
         let result = unsafe { self.cu.device_attribute()?(&mut value, attribute as c_int, device.0) };
-        Ok((result == 0).then_some(value))
+        Ok(if result == 0 { Some(value) } else { None })
     }
 
     /// Makes a stream that neither waits for the default stream nor holds it up, in the current context.
@@ -288,8 +295,11 @@ impl Driver {
         let mut name = ptr::null();
         // SAFETY: the output is a local variable; names are constants of the driver, which stays loaded.
         unsafe {
-            let found = self.cu.error_name().ok()?(code, &mut name) == 0 && !name.is_null();
-            found.then(|| CStr::from_ptr(name))
+            let result = self.cu.error_name().ok()?(code, &mut name);
+            if result != 0 || name.is_null() {
+                return None;
+            }
+            Some(CStr::from_ptr(name))
         }
     }
 }

@@ -105,21 +105,19 @@ pub unsafe fn unload(may: impl FnOnce() -> bool) {
 impl OpenFile {
     /// The file behind this number.
     fn of(number: RawFd) -> OpenFile {
-        let mut found = MaybeUninit::<libc::stat>::uninit();
+        let mut stat = MaybeUninit::<libc::stat>::uninit();
         // SAFETY: the kernel checks the number, and writes one struct.
-        let found = match unsafe { libc::fstat(number, found.as_mut_ptr()) } {
-            // SAFETY: filled in.
-            0 => unsafe { found.assume_init() },
-            _ => {
-                return OpenFile { number, ..OpenFile::default() };
-            }
-        };
+        if unsafe { libc::fstat(number, stat.as_mut_ptr()) } != 0 {
+            return OpenFile { number, ..OpenFile::default() };
+        }
+        // SAFETY: filled in.
+        let stat = unsafe { stat.assume_init() };
         OpenFile {
             number,
-            kind: found.st_mode & libc::S_IFMT,
-            device: found.st_dev,
-            inode: found.st_ino,
-            special: found.st_rdev,
+            kind: stat.st_mode & libc::S_IFMT,
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            special: stat.st_rdev,
         }
     }
 
@@ -222,6 +220,13 @@ struct Generation<T: 'static> {
     parent: *mut Generation<T>,
 }
 
+/// A per-process value as the calling process sees it.
+pub struct Latest<T: 'static> {
+    pub value: &'static T,
+    /// False for one that a parent process has made.
+    pub is_own: bool,
+}
+
 impl<T> PerProcess<T> {
     #[expect(clippy::new_without_default, reason = "for statics")]
     pub const fn new() -> PerProcess<T> {
@@ -234,16 +239,16 @@ impl<T> PerProcess<T> {
         unsafe { self.latest.load(Ordering::SeqCst).as_ref() }
     }
 
-    /// The value of this process, or of the ancestor that made one last; and whether it is this process's.
-    pub fn look(&self) -> Option<(&'static T, bool)> {
+    /// The value of this process, or of the ancestor that made one last.
+    pub fn look(&self) -> Option<Latest<T>> {
         let latest = self.generation()?;
-        Some((&latest.value, latest.owner.is_current()))
+        Some(Latest { value: &latest.value, is_own: latest.owner.is_current() })
     }
 
     /// The value of this process, if it has made one.
     pub fn current(&self) -> Option<&'static T> {
-        let (value, _) = self.look().filter(|(_, is_current)| *is_current)?;
-        Some(value)
+        let latest = self.look()?;
+        if latest.is_own { Some(latest.value) } else { None }
     }
 
     /// The value of this process, made now if need be; `make` gets the parent's.
@@ -255,7 +260,7 @@ impl<T> PerProcess<T> {
             let parent = self.latest.load(Ordering::SeqCst);
             let fresh = Box::into_raw(Box::new(Generation {
                 owner: Owner::current(),
-                value: make(self.look().map(|(parent, _)| parent)),
+                value: make(self.look().map(|parent| parent.value)),
                 parent,
             }));
             let published = self.latest.compare_exchange(parent, fresh, Ordering::SeqCst, Ordering::SeqCst);
@@ -272,9 +277,12 @@ impl<T> PerProcess<T> {
     /// Where `may`, called after the value has become unreachable, returns true, no reference to the
     /// value is in use.
     pub unsafe fn free(&self, may: impl FnOnce(&T) -> bool) {
-        let Some(generation) = self.generation().filter(|latest| latest.owner.is_current()) else {
+        let Some(generation) = self.generation() else {
             return;
         };
+        if !generation.owner.is_current() {
+            return;
+        }
         self.latest.store(generation.parent, Ordering::SeqCst);
         let address = ptr::from_ref(generation).cast_mut();
         if may(&generation.value) {
@@ -282,8 +290,7 @@ impl<T> PerProcess<T> {
             drop(unsafe { Box::from_raw(address) });
         } else {
             // Put back, unless another thread has made a new one already.
-            let (parent, seq_cst) = (generation.parent, Ordering::SeqCst);
-            let _ = self.latest.compare_exchange(parent, address, seq_cst, seq_cst);
+            let _ = self.latest.compare_exchange(generation.parent, address, Ordering::SeqCst, Ordering::SeqCst);
         }
     }
 }
@@ -345,7 +352,10 @@ pub fn page() -> Option<&'static Page> {
 /// This process's epoch, or 0 as long as it has not entered.
 #[inline]
 fn epoch() -> u64 {
-    page().map_or(0, |page| page.epoch.load(Ordering::Acquire))
+    match page() {
+        Some(page) => page.epoch.load(Ordering::Acquire),
+        None => 0,
+    }
 }
 
 /// Gives the process an epoch if it has none yet, and returns the page.

@@ -159,12 +159,10 @@ impl DeviceFile {
     /// Opens the device file.
     pub fn open(path: Option<&Path>) -> Result<DeviceFile> {
         let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
-        let (call, path) = match path {
-            None => (Call::Open, Path::new(DEVICE)),
-            Some(path) => (Call::OpenDevicePath, path),
-        };
-        let open = || retry(call, || open(path, flags, Mode::empty()));
-        Descriptor::open(open).map(DeviceFile)
+        let call = if path.is_none() { Call::Open } else { Call::OpenDevicePath };
+        let path = path.unwrap_or(Path::new(DEVICE));
+        let descriptor = Descriptor::open(|| retry(call, || open(path, flags, Mode::empty())))?;
+        Ok(DeviceFile(descriptor))
     }
 
     /// Returns whether gdrdrv got its GPU driver's symbols from `nv-p2p-dummy`, a module that only
@@ -233,9 +231,13 @@ mod tests {
     fn command_on_another_file_is_enotty() {
         let null = std::fs::File::open("/dev/null").expect("every system has it");
         let file = DeviceFile(Descriptor::new(null.into()));
-        let errno = |result: Result<()>| result.map_err(|e| e.errno());
-        assert_eq!(errno(file.get_version(&mut GetVersion::default())), Err(libc::ENOTTY));
-        assert_eq!(errno(file.pin_buffer_v2(&mut PinBufferV2::default())), Err(libc::ENOTTY));
-        assert_eq!(errno(file.unpin_buffer(&mut UnpinBuffer::default())), Err(libc::ENOTTY));
+        let results = [
+            file.get_version(&mut GetVersion::default()),
+            file.pin_buffer_v2(&mut PinBufferV2::default()),
+            file.unpin_buffer(&mut UnpinBuffer::default()),
+        ];
+        for result in results {
+            assert_eq!(result.map_err(|error| error.errno()), Err(libc::ENOTTY));
+        }
     }
 }

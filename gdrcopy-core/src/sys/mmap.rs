@@ -13,7 +13,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::error::{Call, Error, Result};
-use crate::sys::fork::Owner;
+use crate::sys::fork::{Owner, page_size};
 
 /// Ranges of a process that are replaced by empty files. Neighboring files are never merged, and a process has
 /// 65,530 mappings at most by default (`vm.max_map_count`), so later ranges become anonymous memory.
@@ -48,7 +48,9 @@ impl Region {
     /// Maps `len` bytes (a multiple of the page size, not 0) of what `node` has at `offset` (likewise a
     /// multiple), shared, readable and writable.
     pub fn map(node: impl AsFd, offset: u64, len: usize) -> Result<Region> {
-        let size = NonZeroUsize::new(len).ok_or(Error::EmptyRange)?;
+        let Some(size) = NonZeroUsize::new(len) else {
+            return Err(Error::EmptyRange);
+        };
         // The kernel takes all 64 bits of the offset.
         let offset = offset.cast_signed();
         // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
@@ -196,12 +198,23 @@ impl fmt::Debug for Region {
     }
 }
 
+/// The length in whole pages of the host.
+pub fn whole_pages(len: usize) -> Result<usize> {
+    match len.checked_next_multiple_of(page_size()) {
+        Some(len) => Ok(len),
+        None => Err(Error::RangeOverflow),
+    }
+}
+
 fn empty_file() -> nix::Result<OwnedFd> {
     const NAME: &CStr = c"gdrapi-closed-mapping";
     // Some kernels from 6.3 on demand it, if vm.memfd_noexec is 2; earlier ones refuse it.
     let noexec = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
     let cloexec = MFdFlags::MFD_CLOEXEC;
-    memfd_create(NAME, cloexec | noexec).or_else(|_| memfd_create(NAME, cloexec))
+    match memfd_create(NAME, cloexec | noexec) {
+        Err(_) => memfd_create(NAME, cloexec),
+        file => file,
+    }
 }
 
 #[cfg(test)]
@@ -217,31 +230,31 @@ mod tests {
         file
     }
 
-    /// Whether anything is mapped at the address.
-    fn is_mapped(address: *mut u8, len: usize) -> bool {
+    /// Whether the page at the address is mapped.
+    fn is_mapped(address: *mut u8) -> bool {
         // SAFETY: msync changes no memory; it only looks for mappings.
-        unsafe { libc::msync(address.cast(), len, libc::MS_ASYNC) == 0 }
+        unsafe { libc::msync(address.cast(), page_size(), libc::MS_ASYNC) == 0 }
     }
 
     /// A page of a new file, mapped.
-    fn mapped_page() -> (usize, Region) {
-        let page = crate::sys::fork::page_size();
-        (page, Region::map(memory(page), 0, page).expect("a page can be mapped"))
+    fn mapped_page() -> Region {
+        let page = page_size();
+        Region::map(memory(page), 0, page).expect("a page can be mapped")
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn retired_region_stays_reserved_unlike_an_unmapped_one() {
-        let (page, mut retired) = mapped_page();
+        let mut retired = mapped_page();
         let address = retired.address();
         assert_eq!(retired.retire(), Ok(()));
         drop(retired);
-        assert!(is_mapped(address, page));
+        assert!(is_mapped(address));
 
-        let (_, mut unmapped) = mapped_page();
+        let mut unmapped = mapped_page();
         let address = unmapped.address();
         assert_eq!(unmapped.unmap(), Ok(()));
-        assert!(!is_mapped(address, page));
+        assert!(!is_mapped(address));
     }
 
     #[test]
@@ -259,33 +272,32 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn unmapped_region_is_reserved_unless_its_addresses_are_in_use() {
-        let (page, mut region) = mapped_page();
+        let mut region = mapped_page();
         let address = region.address();
         assert_eq!(region.unmap(), Ok(()));
         assert_eq!(region.reserve_unmapped(), Ok(()));
-        assert!(is_mapped(address, page));
+        assert!(is_mapped(address));
         assert_eq!(region.reserve_unmapped(), Err(Errno::EEXIST));
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn borrowed_region_stays_mapped() {
-        let (page, owned) = mapped_page();
+        let owned = mapped_page();
         let address = NonNull::new(owned.address()).expect("mapped");
         // SAFETY: `owned` stays mapped until the end.
         let mut borrowed = unsafe { Region::borrow(address, owned.len) };
         assert_eq!(borrowed.unmap(), Ok(()));
         assert_eq!(borrowed.retire(), Ok(()));
         drop(borrowed);
-        assert!(is_mapped(address.as_ptr(), page));
+        assert!(is_mapped(address.as_ptr()));
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn lengths_beyond_the_address_space_are_out_of_memory() {
-        let page = crate::sys::fork::page_size();
-        let len = usize::MAX - page + 1;
-        let error = Region::map(memory(page), 0, len).expect_err("no such room");
+        let len = usize::MAX - page_size() + 1;
+        let error = Region::map(memory(page_size()), 0, len).expect_err("no such room");
         assert_eq!(error.errno(), libc::ENOMEM);
     }
 }

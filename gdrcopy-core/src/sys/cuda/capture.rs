@@ -17,7 +17,9 @@ impl Driver {
         self.exchange(&mut before)?;
         let result = work();
         let restored = self.exchange(&mut before);
-        result.and_then(|value| restored.map(|()| value))
+        let value = result?;
+        restored?;
+        Ok(value)
     }
 
     /// Sets the thread's capture mode to `mode`, which then is the one before.

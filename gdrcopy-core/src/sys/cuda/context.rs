@@ -1,5 +1,6 @@
 //! Contexts: the one that is current in a thread, and those that objects live in.
 
+use std::ops::Range;
 use std::ptr;
 
 use super::{Context, Device, Driver, PointerAttribute};
@@ -25,11 +26,13 @@ fn addresses_inside(address: u64, len: u64) -> impl Iterator<Item = u64> {
     let end = address + len;
     let first = address..end.min(address.saturating_add(GPU_PAGE_SIZE));
     let last = first.end.max(end.saturating_sub(GPU_PAGE_SIZE))..end;
-    let starts = move |range: std::ops::Range<u64>| {
-        let first = range.start.checked_next_multiple_of(UNIT);
-        (first.unwrap_or(range.end)..range.end).step_by(UNIT as usize)
-    };
-    std::iter::once(end.saturating_sub(1)).chain(starts(first)).chain(starts(last))
+    std::iter::once(end.saturating_sub(1)).chain(multiples(UNIT, first)).chain(multiples(UNIT, last))
+}
+
+/// The multiples of `unit` in a range.
+fn multiples(unit: u64, range: Range<u64>) -> impl Iterator<Item = u64> {
+    let first = range.start.checked_next_multiple_of(unit).unwrap_or(range.end);
+    (first..range.end).step_by(unit as usize)
 }
 
 impl Driver {
@@ -40,19 +43,28 @@ impl Driver {
     /// # Errors
     /// CUDA's answer for the first address.
     pub fn place_of(&self, address: u64, len: u64) -> Result<Place> {
-        let place = |address| {
-            let (device, context) = (self.device_of(address)?, self.context_of(address));
-            Ok(Place { device, context, is_known: true })
+        let first_answer = match self.place_of_address(address) {
+            Ok(place) => return Ok(place),
+            Err(error) => error,
         };
-        place(address).or_else(|error| {
-            let mut others = addresses_inside(address, len);
-            if let Some(found) = others.find_map(|address| place(address).ok()) {
-                return Ok(found);
+        for inside in addresses_inside(address, len) {
+            if let Ok(place) = self.place_of_address(inside) {
+                return Ok(place);
             }
-            let device = self.current_device()?.or_else(|| self.only_device());
-            let guess = |device| Place { device, context: ptr::null_mut(), is_known: false };
-            device.map(guess).ok_or(error)
-        })
+        }
+        let guess = match self.current_device()? {
+            None => self.only_device(),
+            current => current,
+        };
+        match guess {
+            Some(device) => Ok(Place { device, context: ptr::null_mut(), is_known: false }),
+            None => Err(first_answer),
+        }
+    }
+
+    fn place_of_address(&self, address: u64) -> Result<Place> {
+        let device = self.device_of(address)?;
+        Ok(Place { device, context: self.context_of(address), is_known: true })
     }
 
     /// Works with a context of the device current in the calling thread, and leaves the thread as it was.
@@ -68,7 +80,9 @@ impl Driver {
         }
         let result = self.with_current(self.retain(device)?, work);
         let released = self.release(device);
-        result.and_then(|value| released.map(|()| value))
+        let value = result?;
+        released?;
+        Ok(value)
     }
 
     /// Works with this context current in the calling thread, and leaves the thread as it was.
@@ -80,7 +94,9 @@ impl Driver {
         self.set_current(context)?;
         let result = work();
         let restored = self.set_current(before);
-        result.and_then(|value| restored.map(|()| value))
+        let value = result?;
+        restored?;
+        Ok(value)
     }
 
     #[inline(never)]
@@ -128,8 +144,10 @@ impl Driver {
     }
 
     fn only_device(&self) -> Option<Device> {
-        let gpus = self.device_count_if_initialized().ok()??;
-        (gpus == 1).then(|| self.device(0).ok())?
+        match self.device_count_if_initialized() {
+            Ok(Some(1)) => self.device(0).ok(),
+            _ => None,
+        }
     }
 
     /// The device's primary context, which lives until `release`.
@@ -143,7 +161,8 @@ impl Driver {
 
     /// Returns whether the device's primary context exists, as far as CUDA says so.
     fn has_primary(&self, device: Device) -> bool {
-        let (mut flags, mut is_active) = (0, 0);
+        let mut flags = 0;
+        let mut is_active = 0;
         // SAFETY: the outputs are local variables.
         let result = self.cu.primary_state().map(|state| unsafe { state(device.0, &mut flags, &mut is_active) });
         result == Ok(0) && is_active != 0
@@ -158,8 +177,10 @@ impl Driver {
     /// The context that the memory at this address was allocated in; null for memory that belongs to none
     /// (from cuMemCreate or a memory pool).
     fn context_of(&self, address: u64) -> Context {
-        let context = self.pointer_attribute(PointerAttribute::Context, address);
-        context.map_or(ptr::null_mut(), |context| ptr::with_exposed_provenance_mut(context as usize))
+        match self.pointer_attribute(PointerAttribute::Context, address) {
+            Ok(context) => ptr::with_exposed_provenance_mut(context as usize),
+            Err(_) => ptr::null_mut(),
+        }
     }
 }
 
@@ -177,31 +198,26 @@ impl Home {
     /// The calling thread's context, or else the primary one of GPU 0.
     pub(super) fn of_thread(driver: &'static Driver) -> Result<Home> {
         let context = driver.current()?;
-        match context.is_null() {
-            false => Home::borrowed(driver, context).kept(driver.current_device()?),
-            true => Home::primary(driver, driver.device(0)?),
+        if context.is_null() {
+            return Home::primary(driver, driver.device(0)?);
+        }
+        let home = Home { driver, context, retained: None, owner: Owner::current() };
+        match driver.current_device()? {
+            // Not retained to find out, because that makes a context where there is none.
+            Some(device) if driver.has_primary(device) => home.kept(device),
+            _ => Ok(home),
         }
     }
 
     /// Keeps the context, if it is the primary one of its device, because other threads may release that at any time.
-    fn kept(self, device: Option<Device>) -> Result<Home> {
-        let driver = self.driver;
-        // Not retained to find out, because that makes a context where there is none.
-        let Some(device) = device.filter(|&device| driver.has_primary(device)) else {
-            return Ok(self);
-        };
-        let primary = Home::primary(driver, device)?;
-        Ok(if primary == self { primary } else { self })
-    }
-
-    fn borrowed(driver: &'static Driver, context: Context) -> Home {
-        Home { driver, context, retained: None, owner: Owner::current() }
+    fn kept(self, device: Device) -> Result<Home> {
+        let primary = Home::primary(self.driver, device)?;
+        Ok(if primary.context == self.context { primary } else { self })
     }
 
     fn primary(driver: &'static Driver, device: Device) -> Result<Home> {
         let context = driver.retain(device)?;
-        let retained = Some(device);
-        Ok(Home { retained, ..Home::borrowed(driver, context) })
+        Ok(Home { driver, context, retained: Some(device), owner: Owner::current() })
     }
 
     /// Works with it current in the calling thread, whatever is being captured. Cancellation of the thread waits.
@@ -220,15 +236,11 @@ impl Home {
     }
 }
 
-impl PartialEq for Home {
-    fn eq(&self, other: &Home) -> bool {
-        self.context == other.context
-    }
-}
-
 impl Drop for Home {
     fn drop(&mut self) {
-        if let Some(device) = self.retained.filter(|_| self.owner.is_current()) {
+        if let Some(device) = self.retained
+            && self.owner.is_current()
+        {
             // A reset of the device does not change how often its context is retained.
             let _ = self.driver.release(device);
         }
@@ -241,16 +253,18 @@ mod tests {
 
     #[test]
     fn both_ends_of_a_range_are_searched() {
-        let found = |address, len| addresses_inside(address, len).collect::<Vec<_>>();
-        assert_eq!(found(0x10000, 0), [0xffff]);
-        assert_eq!(found(0x10001, 0x400), [0x10400, 0x10200, 0x10400]);
+        fn searched(address: u64, len: u64) -> Vec<u64> {
+            addresses_inside(address, len).collect()
+        }
+        assert_eq!(searched(0x10000, 0), [0xffff]);
+        assert_eq!(searched(0x10001, 0x400), [0x10400, 0x10200, 0x10400]);
         let page: Vec<_> = (0x10000..0x20000).step_by(512).collect();
-        assert_eq!(found(0x10000, 0x10000)[1..], page);
-        let long = found(0x10000, 0x100_0000);
+        assert_eq!(searched(0x10000, 0x10000)[1..], page);
+        let long = searched(0x10000, 0x100_0000);
         assert_eq!(long.len(), 1 + 2 * page.len());
         assert_eq!(long[1..129], page);
         assert_eq!(long[129], 0x100_0000);
         assert_eq!(long[256], 0x100_fe00);
-        assert_eq!(found(u64::MAX - 0x1ff, 0x1ff), [u64::MAX - 1, u64::MAX - 0x1ff]);
+        assert_eq!(searched(u64::MAX - 0x1ff, 0x1ff), [u64::MAX - 1, u64::MAX - 0x1ff]);
     }
 }

@@ -18,11 +18,10 @@ impl Driver {
         let export = self.cu.export()?;
         self.in_context(place, || {
             let mut fd: c_int = -1;
-            let place = ptr::from_mut(&mut fd).cast();
+            let output = ptr::from_mut(&mut fd).cast();
             // SAFETY: the handle is an int; the range is only looked up.
-            self.check("cuMemGetHandleForAddressRange", unsafe {
-                export(place, address, len, HANDLE_TYPE_DMA_BUF_FD, flags)
-            })?;
+            let result = unsafe { export(output, address, len, HANDLE_TYPE_DMA_BUF_FD, flags) };
+            self.check("cuMemGetHandleForAddressRange", result)?;
             // SAFETY: the descriptor is new and ours.
             Ok(unsafe { OwnedFd::from_raw_fd(fd) })
         })

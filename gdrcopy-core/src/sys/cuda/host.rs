@@ -22,27 +22,28 @@ impl Driver {
     /// # Errors
     /// [`Error::NotHostMemory`] if not all of it is such memory.
     pub fn host_address(&self, device_address: u64, len: usize) -> Result<NonNull<u8>> {
-        if !self.is_host_memory(device_address, len) {
+        // CUDA answers with an error for memory that it does not know.
+        if self.is_host_memory(device_address, len) != Ok(true) {
             return Err(Error::NotHostMemory);
         }
         let address = self.pointer_attribute(PointerAttribute::HostPointer, device_address)?;
-        NonNull::new(ptr::with_exposed_provenance_mut(address as usize)).ok_or(Error::NotHostMemory)
+        match NonNull::new(ptr::with_exposed_provenance_mut(address as usize)) {
+            Some(address) => Ok(address),
+            None => Err(Error::NotHostMemory),
+        }
     }
 
     /// Returns whether all `len` bytes from an address on are one range of host memory that CUDA allocated or
     /// registered. With unified addressing, CPU addresses will do.
-    fn is_host_memory(&self, address: u64, len: usize) -> bool {
+    fn is_host_memory(&self, address: u64, len: usize) -> Result<bool> {
         use PointerAttribute::{IsManaged, MemoryType, RangeSize, RangeStart};
-        // CUDA answers with an error for memory that it does not know.
-        let get = |attribute| self.pointer_attribute(attribute, address).ok();
-        let is_inside = |(start, size): (u64, u64)| {
-            let offset = address.checked_sub(start);
-            let room = offset.and_then(|offset| size.checked_sub(offset));
-            room.is_some_and(|room| len as u64 <= room)
-        };
-        get(MemoryType).is_some_and(|memory| memory == HOST)
-            && get(IsManaged).is_some_and(|managed| managed == 0)
-            && get(RangeStart).zip(get(RangeSize)).is_some_and(is_inside)
+        if self.pointer_attribute(MemoryType, address)? != HOST || self.pointer_attribute(IsManaged, address)? != 0 {
+            return Ok(false);
+        }
+        let start = self.pointer_attribute(RangeStart, address)?;
+        let size = self.pointer_attribute(RangeSize, address)?;
+        let end = u128::from(address) + len as u128;
+        Ok(start <= address && end <= u128::from(start) + u128::from(size))
     }
 }
 
@@ -119,20 +120,27 @@ impl Drop for RawHostMemory {
 impl Driver {
     /// CPU and device address of new host memory, and CUDA's number of it. A context must be current.
     fn alloc_host(&self, len: usize) -> Result<(NonNull<u8>, u64, u64)> {
-        let (mut address, mut device_address) = (ptr::null_mut(), 0);
-        let (find, free) = (self.cu.host_device_pointer()?, self.cu.host_free()?);
+        let mut address = ptr::null_mut();
+        let mut device_address = 0;
+        let find = self.cu.host_device_pointer()?;
+        let free = self.cu.host_free()?;
         // SAFETY: the outputs are local variables.
         unsafe {
             let result = self.cu.host_alloc()?(&mut address, len, PORTABLE | MAPPED);
             self.check("cuMemHostAlloc", result)?;
             let result = find(&mut device_address, address, 0);
-            let found = self.check("cuMemHostGetDevicePointer", result);
-            let id = found.and_then(|()| self.buffer_id(address.addr() as u64));
-            let id = id.inspect_err(|_| {
-                free(address);
-            })?;
-            let address = NonNull::new(address.cast()).ok_or(Error::NotHostMemory)?;
-            Ok((address, device_address, id))
+            let described = match self.check("cuMemHostGetDevicePointer", result) {
+                Ok(()) => self.buffer_id(address.addr() as u64),
+                Err(error) => Err(error),
+            };
+            match (described, NonNull::new(address.cast())) {
+                (Ok(id), Some(address)) => Ok((address, device_address, id)),
+                (Ok(_), None) => Err(Error::NotHostMemory),
+                (Err(error), _) => {
+                    free(address);
+                    Err(error)
+                }
+            }
         }
     }
 }

@@ -84,8 +84,12 @@ impl Gpu {
     /// The memory is not used any more, nor by work of the GPU.
     pub unsafe fn free(&self, memory: &Allocation) -> Result<()> {
         let address = memory.address;
-        let is_gone = |id| self.driver.buffer_id(address) != Ok(id);
-        if !self.owner.is_current() || memory.id.is_some_and(is_gone) {
+        if !self.owner.is_current() {
+            return Ok(());
+        }
+        if let Some(id) = memory.id
+            && self.driver.buffer_id(address) != Ok(id)
+        {
             return Ok(());
         }
         let cu = &self.driver.cu;

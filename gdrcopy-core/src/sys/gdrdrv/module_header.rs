@@ -23,19 +23,19 @@ pub(super) const fn size_of_field<T, F>(_: fn(&T) -> &F) -> usize {
 
 /// C assertions about a command and its argument.
 fn assertions(Interface { name, number, size, fields }: &Interface) -> String {
-    let it = format!("struct gdrdrv_{name}");
+    let argument = format!("struct gdrdrv_{name}");
     let mut facts =
-        vec![format!("GDRDRV_IOC_{} == {number:#x}", name.to_uppercase()), format!("sizeof({it}) == {size}")];
+        vec![format!("GDRDRV_IOC_{} == {number:#x}", name.to_uppercase()), format!("sizeof({argument}) == {size}")];
     for (field, offset, size) in *fields {
-        facts.push(format!("offsetof({it}, {field}) == {offset}"));
-        facts.push(format!("sizeof((({it} *)0)->{field}) == {size}"));
+        facts.push(format!("offsetof({argument}, {field}) == {offset}"));
+        facts.push(format!("sizeof((({argument} *)0)->{field}) == {size}"));
     }
     facts.iter().map(|fact| format!("_Static_assert({fact}, \"{fact}\");\n")).collect()
 }
 
 fn all_assertions() -> String {
-    let all: String = COMMANDS.iter().map(assertions).collect();
-    format!("#include <stddef.h>\n#include \"gdrdrv_uapi.h\"\n{all}")
+    let of_commands: String = COMMANDS.iter().map(assertions).collect();
+    format!("#include <stddef.h>\n#include \"gdrdrv_uapi.h\"\n{of_commands}")
 }
 
 /// The directory of the module's header, which is in the repository, and not in the published crate.
@@ -69,7 +69,7 @@ fn compile(include: &Path, source: &str) -> std::result::Result<(), String> {
 #[cfg_attr(miri, ignore = "Miri starts no compiler")]
 fn module_header_matches_our_declarations() {
     let Some(include) = header() else { return };
-    compile(&include, &all_assertions()).unwrap_or_else(|complaints| panic!("{complaints}"));
+    assert_eq!(compile(&include, &all_assertions()), Ok(()));
 }
 
 #[test]
