@@ -67,10 +67,11 @@ pub fn can_export(driver: &Driver, device: Device) -> Result<bool> {
 /// Returns whether any of the first `gpus` GPUs can.
 pub fn any_gpu(driver: &Driver, gpus: i32, can: fn(&Driver, Device) -> Result<bool>) -> Result<bool> {
     for gpu in 0..gpus {
-        let Ok(device) = driver.device(gpu) else {
-            continue;
+        let answer = match driver.device(gpu) {
+            Ok(device) => can(driver, device),
+            Err(error) => Err(error),
         };
-        match can(driver, device) {
+        match answer {
             Ok(true) => return Ok(true),
             Err(missing @ Error::NoCudaFunction(_)) => return Err(missing),
             Ok(false) | Err(_) => {}
