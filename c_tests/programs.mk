@@ -25,7 +25,7 @@ sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-f
 
 .PHONY: plain sanitized
 plain: $(programs:%=$(out)/plain/%) $(out)/gdrcopy_sanity $(out)/watched $(out)/denied $(out)/checkpointed $(out)/absent/libgdrapi.so.2 $(out)/another/libgdrapi.so.2 $(out)/fake_cuda/libcuda.so.1
-	@rm -f $(filter-out $(programs:%=$(out)/plain/%),$(wildcard $(out)/plain/*)) # Of sources that are gone.
+	@rm -f $(filter-out $(programs:%=$(out)/plain/%),$(wildcard $(out)/plain/*)) # Their sources are gone.
 sanitized: $(programs:%=$(out)/sanitized/%)
 
 $(out)/plain/% $(out)/kit/plain/%: optimization := -O2 -g

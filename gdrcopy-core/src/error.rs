@@ -488,7 +488,7 @@ impl fmt::Display for CudaVersion {
     }
 }
 
-/// What a CUDA driver lacks that is older than `needed`.
+/// Names what a CUDA driver before `needed` lacks.
 fn needs_cuda(needed: i32) -> &'static str {
     match needed {
         OLDEST => "GPU memory of its own needs 11.0: update it",

@@ -230,7 +230,7 @@ mod tests {
         file
     }
 
-    /// Whether the page at the address is mapped.
+    /// Returns whether the page at the address is mapped.
     fn is_mapped(address: *mut u8) -> bool {
         // SAFETY: msync changes no memory; it only looks for mappings.
         unsafe { libc::msync(address.cast(), page_size(), libc::MS_ASYNC) == 0 }
