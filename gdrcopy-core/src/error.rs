@@ -28,17 +28,6 @@ pub enum Error {
     /// Address and size reach past the end of the address space.
     #[error("the range reaches past the end of the address space: check its length")]
     RangeOverflow,
-    /// Bytes that are not all in a mapping or slice.
-    #[non_exhaustive]
-    #[error("{len} bytes at {offset} are not all in the {room} bytes of the mapping or slice")]
-    OutOfMapping {
-        /// Where they start.
-        offset: usize,
-        /// How many they are; `usize::MAX` for more than that.
-        len: usize,
-        /// Bytes of the mapping or slice.
-        room: usize,
-    },
     /// The pin is mapped already.
     #[error("the buffer is mapped already: unmap it first, or use that mapping")]
     AlreadyMapped,
@@ -146,17 +135,6 @@ pub enum Error {
     /// A map of what is unpinned.
     #[error("it is unpinned: pin the range again")]
     Unpinned,
-    /// Elements that are not all in an array.
-    #[non_exhaustive]
-    #[error("{count} elements from {index} on are not all in the {len} of the array")]
-    OutOfArray {
-        /// The index of the first.
-        index: usize,
-        /// How many.
-        count: usize,
-        /// How many the array has.
-        len: usize,
-    },
     /// The process has no file descriptor left.
     #[non_exhaustive]
     #[error("{error}: each pin of the dma-buf backend holds a file descriptor: raise the limit (ulimit -n)")]
@@ -195,28 +173,6 @@ pub enum Error {
         /// The driver's error.
         #[source]
         error: OsError,
-    },
-    /// A pool of a fixed range has no room for the buffer.
-    #[error("the pool's memory has no free range of this size: drop buffers, or use an allocator")]
-    PoolExhausted,
-    /// An alignment that is not a power of two.
-    #[non_exhaustive]
-    #[error("the alignment {align} is not a power of two: pass 1, 2, 4, ...")]
-    InvalidAlignment {
-        /// The alignment in bytes.
-        align: usize,
-    },
-    /// The deadline passed.
-    #[error("the deadline passed before the GPU wrote the value")]
-    TimedOut,
-    /// An element that does not start at a multiple of its size.
-    #[non_exhaustive]
-    #[error("offset {offset} puts the element at an address that is not a multiple of its size, {size}: align it")]
-    UnalignedWord {
-        /// Offset in bytes from the start of the mapping or slice.
-        offset: usize,
-        /// Size of the element in bytes.
-        size: usize,
     },
 }
 
@@ -317,29 +273,9 @@ pub fn of_driver(call: Call, errno: Errno) -> Error {
     Error::Driver { call, error }
 }
 
-/// Those that other crates construct, to whom the variants may get fields.
-pub fn out_of_mapping(offset: usize, len: usize, room: usize) -> Error {
-    Error::OutOfMapping { offset, len, room }
-}
-
-/// See [`out_of_mapping`].
-pub fn out_of_array(index: usize, count: usize, len: usize) -> Error {
-    Error::OutOfArray { index, count, len }
-}
-
-/// See [`out_of_mapping`].
+/// A map of more than is pinned, for sources outside of this crate.
 pub fn out_of_pin(len: usize, pinned: usize) -> Error {
     Error::OutOfPin { len, pinned }
-}
-
-/// See [`out_of_mapping`].
-pub fn unaligned_word(offset: usize, size: usize) -> Error {
-    Error::UnalignedWord { offset, size }
-}
-
-/// See [`out_of_mapping`].
-pub fn invalid_alignment(align: usize) -> Error {
-    Error::InvalidAlignment { align }
 }
 
 /// There is no memory for another handle.
@@ -393,13 +329,9 @@ impl Error {
         match *self {
             Error::EmptyRange
             | Error::RangeOverflow
-            | Error::OutOfMapping { .. }
-            | Error::OutOfArray { .. }
             | Error::OutOfPin { .. }
             | Error::Unpinned
             | Error::NotHostMemory
-            | Error::UnalignedWord { .. }
-            | Error::InvalidAlignment { .. }
             | Error::MappingTypeRefused { .. }
             | Error::PinFlagsNeedNewerDriver { .. } => libc::EINVAL,
             Error::ForkedChild => libc::EACCES,
@@ -412,24 +344,8 @@ impl Error {
             | Error::NoDmaBufExport { .. }
             | Error::NoDmaBufGpu { .. } => libc::EOPNOTSUPP,
             Error::Cuda { error, .. } => error.errno(),
-            Error::PoolExhausted => libc::ENOMEM,
-            Error::TimedOut => libc::ETIMEDOUT,
             Error::Driver { error, .. } | Error::OutOfHandles { error } | Error::Descriptors { error } => error.errno(),
         }
-    }
-
-    /// Returns whether BAR1, memory, or the mappings or file descriptors that the process may have are used up.
-    /// Then unpinning something can help.
-    pub fn is_shortage(&self) -> bool {
-        [libc::ENOMEM, libc::EMFILE, libc::ENFILE].contains(&self.errno())
-    }
-}
-
-impl From<Error> for std::io::Error {
-    /// Keeps the text, and the kind that the errno stands for.
-    fn from(error: Error) -> std::io::Error {
-        let kind = std::io::Error::from_raw_os_error(error.errno()).kind();
-        std::io::Error::new(kind, error)
     }
 }
 

@@ -1,4 +1,90 @@
 //! The errors of the crate.
 #![forbid(unsafe_code)]
 
-pub use gdrcopy_core::error::{CudaError, Error, OsError, Result};
+use gdrcopy_core::error::Errno;
+pub use gdrcopy_core::error::{CudaError, Error as GdrError, OsError};
+
+/// The result of this crate's fallible functions.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a call failed. The text says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An error of the driver, of CUDA, or of a pin and its mapping.
+    #[error(transparent)]
+    Gdr(#[from] GdrError),
+    /// Bytes that are not all in a mapping or slice.
+    #[non_exhaustive]
+    #[error("{len} bytes at {offset} are not all in the {room} bytes of the mapping or slice")]
+    OutOfMapping {
+        /// Where they start.
+        offset: usize,
+        /// How many they are; `usize::MAX` for more than that.
+        len: usize,
+        /// Bytes of the mapping or slice.
+        room: usize,
+    },
+    /// Elements that are not all in an array.
+    #[non_exhaustive]
+    #[error("{count} elements from {index} on are not all in the {len} of the array")]
+    OutOfArray {
+        /// The index of the first.
+        index: usize,
+        /// How many.
+        count: usize,
+        /// How many the array has.
+        len: usize,
+    },
+    /// An element that does not start at a multiple of its size.
+    #[non_exhaustive]
+    #[error("offset {offset} puts the element at an address that is not a multiple of its size, {size}: align it")]
+    UnalignedWord {
+        /// Offset in bytes from the start of the mapping or slice.
+        offset: usize,
+        /// Size of the element in bytes.
+        size: usize,
+    },
+    /// An alignment that is not a power of two.
+    #[non_exhaustive]
+    #[error("the alignment {align} is not a power of two: pass 1, 2, 4, ...")]
+    InvalidAlignment {
+        /// The alignment in bytes.
+        align: usize,
+    },
+    /// A pool of a fixed range has no room for the buffer.
+    #[error("the pool's memory has no free range of this size: drop buffers, or use an allocator")]
+    PoolExhausted,
+    /// The deadline passed.
+    #[error("the deadline passed before the GPU wrote the value")]
+    TimedOut,
+}
+
+impl Error {
+    /// The positive errno value that it stands for.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Error::Gdr(error) => error.errno(),
+            Error::PoolExhausted => Errno::ENOMEM as i32,
+            Error::TimedOut => Errno::ETIMEDOUT as i32,
+            Error::OutOfMapping { .. }
+            | Error::OutOfArray { .. }
+            | Error::UnalignedWord { .. }
+            | Error::InvalidAlignment { .. } => Errno::EINVAL as i32,
+        }
+    }
+
+    /// Returns whether BAR1, memory, or the mappings or file descriptors that the process may have are used up.
+    /// Then unpinning something can help.
+    pub fn is_shortage(&self) -> bool {
+        [Errno::ENOMEM, Errno::EMFILE, Errno::ENFILE].contains(&Errno::from_raw(self.errno()))
+    }
+}
+
+impl From<Error> for std::io::Error {
+    /// Keeps the text, and the kind that the errno stands for.
+    fn from(error: Error) -> std::io::Error {
+        let kind = std::io::Error::from_raw_os_error(error.errno()).kind();
+        std::io::Error::new(kind, error)
+    }
+}

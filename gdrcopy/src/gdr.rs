@@ -3,18 +3,18 @@
 use std::path::PathBuf;
 
 use gdrcopy_core::RawGdr;
-use gdrcopy_core::error::{Error, Result};
 use gdrcopy_core::options::{self, Backend};
 use gdrcopy_core::types::{Attribute, P2pTokens, PinFlags, Version};
 
+use crate::error::{GdrError, Result};
 use crate::pin::Pin;
 
 /// An open driver. Cloning it is cheap; it is closed when the last clone is dropped and the last of
 /// its pins is gone.
 ///
 /// It may be used from any thread. A forked child must open its own. Every call on an inherited one fails with
-/// [`Error::ForkedChild`](crate::Error::ForkedChild) and touches nothing. Dropping it closes the child's copy of the
-/// descriptor, which otherwise keeps the parent's pins if the parent ends.
+/// [`GdrError::ForkedChild`] and touches nothing. Dropping it closes the child's copy of
+/// the descriptor, which otherwise keeps the parent's pins if the parent ends.
 #[derive(Clone, Debug)]
 pub struct Gdr {
     raw: RawGdr,
@@ -41,9 +41,9 @@ impl Gdr {
     /// The driver's version; with dma-bufs, [`Version::API`].
     ///
     /// # Errors
-    /// [`Error::ForkedChild`](crate::Error::ForkedChild).
+    /// [`GdrError::ForkedChild`].
     pub fn driver_version(&self) -> Result<Version> {
-        self.raw.driver_version()
+        Ok(self.raw.driver_version()?)
     }
 
     /// Returns whether pinned memory stays alive and mapped until it is unpinned, even when it is freed before. Else
@@ -67,7 +67,7 @@ impl Gdr {
     /// Returns whether the source of GPU memory is dma-bufs.
     ///
     /// # Errors
-    /// [`Error::ForkedChild`](crate::Error::ForkedChild).
+    /// [`GdrError::ForkedChild`].
     pub fn uses_dma_bufs(&self) -> Result<bool> {
         self.attribute(Attribute::UsingDmaBufMmap)
     }
@@ -90,25 +90,25 @@ impl Gdr {
     /// [`Gdr::map_owned`] needs no such promise.
     ///
     /// # Errors
-    /// [`Error::EmptyRange`](crate::Error::EmptyRange) for address 0 or length 0,
-    /// [`Error::RangeOverflow`](crate::Error::RangeOverflow), or the driver's error, `EINVAL` for memory that cannot be
-    /// pinned, `ENOMEM` when BAR1 is used up.
+    /// [`GdrError::EmptyRange`] for address 0 or length 0,
+    /// [`GdrError::RangeOverflow`], or the driver's error, `EINVAL` for memory that
+    /// cannot be pinned, `ENOMEM` when BAR1 is used up.
     pub unsafe fn pin(&self, address: u64, len: usize, flags: PinFlags) -> Result<Pin> {
         if len == 0 {
-            return Err(Error::EmptyRange);
+            return Err(GdrError::EmptyRange.into());
         }
         // SAFETY: contract of this function.
-        let raw = unsafe { self.raw.pin(address, len, flags, P2pTokens::default()) };
-        raw.map(Pin::of_raw)
+        let raw = unsafe { self.raw.pin(address, len, flags, P2pTokens::default()) }?;
+        Ok(Pin::of_raw(raw))
     }
 
-    /// Closes the driver, if this is its last clone and its last pin is gone, and returns its result. In a forked child,
-    /// closes the child's copy of the descriptor.
+    /// Closes the driver, if this is its last clone and its last pin is gone, and returns its result. In a forked
+    /// child, closes the child's copy of the descriptor.
     ///
     /// # Errors
     /// The kernel's error. The connection is closed in any case.
     pub fn close(self) -> Result<()> {
-        self.raw.close()
+        Ok(self.raw.close()?)
     }
 }
 
@@ -151,12 +151,12 @@ impl Options {
     /// Opens it. Reads no environment variable, creates no thread, does not initialize CUDA.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) with the error of opening the device file.
-    /// [`Error::DriverTooOld`](crate::Error::DriverTooOld) below 2.0, and
-    /// [`Error::LibraryTooOld`](crate::Error::LibraryTooOld) where the driver serves only newer API versions than 2.6.
-    /// [`Error::DummyGpuDriver`](crate::Error::DummyGpuDriver) where it was loaded without a GPU driver. With
-    /// [`Backend::Auto`], the errors are those of gdrdrv; why dma-bufs do not work is logged.
+    /// [`GdrError::Driver`] with the error of opening the device file.
+    /// [`GdrError::DriverTooOld`] below 2.0, and
+    /// [`GdrError::LibraryTooOld`] where the driver serves only newer API versions than
+    /// 2.6. [`GdrError::DummyGpuDriver`] where it was loaded without a GPU driver.
+    /// With [`Backend::Auto`], the errors are those of gdrdrv; why dma-bufs do not work is logged.
     pub fn open(self) -> Result<Gdr> {
-        RawGdr::open(&self.raw).map(Gdr::of_raw)
+        Ok(Gdr::of_raw(RawGdr::open(&self.raw)?))
     }
 }

@@ -14,7 +14,7 @@ pub mod pool;
 pub mod testing;
 
 pub use access::{Array, Batch, Mapped, MappedSlice, Word, Words};
-pub use error::{Error, Result};
+pub use error::{Error, GdrError, Result};
 pub use gdr::{Gdr, Options};
 pub use gdrcopy_core::backend::dmabuf::DmaBufExport;
 pub use gdrcopy_core::options::Backend;

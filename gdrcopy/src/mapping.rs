@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 use gdrcopy_core::RawMapping;
-use gdrcopy_core::error::Error;
 
 use crate::access::{Mapped, MappedSlice, sealed};
+use crate::error::Error;
 
 /// GPU memory at addresses of this process. It keeps its pin, and is unmapped when dropped.
 ///
@@ -35,8 +35,7 @@ impl Mapping {
     /// # Errors
     /// The error of munmap, with the mapping, which is unchanged.
     pub fn unmap(self) -> std::result::Result<(), (Mapping, Error)> {
-        let unmapped = self.raw.unmap();
-        unmapped.map_err(|(raw, error)| (Mapping { raw }, error))
+        self.raw.unmap().map_err(|(raw, error)| (Mapping { raw }, error.into()))
     }
 }
 

@@ -1,10 +1,11 @@
 //! A pinned range of GPU memory.
 
 use gdrcopy_core::backend::dmabuf::{self, DmaBufExport};
-use gdrcopy_core::error::{self, Error, Result};
+use gdrcopy_core::error::out_of_pin;
 use gdrcopy_core::pin::RawPin;
 use gdrcopy_core::types::{MapFlag, MappingType, PinFlags};
 
+use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 
 /// A range of GPU memory that stays where it is, and can be mapped once at a time.
@@ -66,24 +67,27 @@ impl Pin {
     /// # Errors
     /// The driver's error.
     pub fn is_revoked(&self) -> Result<bool> {
-        self.raw.callback_flag()
+        Ok(self.raw.callback_flag()?)
     }
 
     /// Maps the first `len` pinned bytes. Byte 0 of the mapping is the byte at [`Pin::address`], whatever its
     /// alignment.
     ///
     /// # Errors
-    /// [`Error::OutOfPin`] for more than [`Pin::len`]; [`Error::AlreadyMapped`]; [`Error::EmptyRange`] for length 0;
-    /// [`Error::MappingRevoked`] if the memory is freed at the same time. Where the platform cannot map as `flag`
-    /// requests, [`Error::MappingTypeRefused`], or `EOPNOTSUPP` from the driver. Otherwise the driver's error.
+    /// [`GdrError::OutOfPin`](crate::GdrError::OutOfPin) for more than [`Pin::len`];
+    /// [`GdrError::AlreadyMapped`](crate::GdrError::AlreadyMapped);
+    /// [`GdrError::EmptyRange`](crate::GdrError::EmptyRange) for length 0;
+    /// [`GdrError::MappingRevoked`](crate::GdrError::MappingRevoked) if the memory is freed at the same time. Where the
+    /// platform cannot map as `flag` requests, [`GdrError::MappingTypeRefused`](crate::GdrError::MappingTypeRefused),
+    /// or `EOPNOTSUPP` from the driver. Otherwise the driver's error.
     pub fn map(&self, len: usize, flag: MapFlag) -> Result<Mapping> {
         let pinned = self.raw.len();
         if len > pinned {
-            return Err(error::out_of_pin(len, pinned));
+            return Err(out_of_pin(len, pinned).into());
         }
         // SAFETY: the caller of `Gdr::pin` has answered for these bytes, and the mapping has no others.
-        let raw = unsafe { self.raw.map(len, flag) };
-        raw.map(Mapping::of_raw)
+        let raw = unsafe { self.raw.map(len, flag) }?;
+        Ok(Mapping::of_raw(raw))
     }
 
     /// Exports the pinned memory as a dma-buf, such as `ibv_reg_dmabuf_mr` takes. Each call makes a new one.
@@ -92,9 +96,9 @@ impl Pin {
     /// over PCIe on a coherent platform too. Initializes CUDA in a process that has not done so.
     ///
     /// # Errors
-    /// The errors of [`export_dma_buf`]; [`Error::ForkedChild`].
+    /// The errors of [`export_dma_buf`]; [`GdrError::ForkedChild`](crate::GdrError::ForkedChild).
     pub fn dma_buf(&self) -> Result<DmaBufExport> {
-        self.raw.dma_buf()
+        Ok(self.raw.dma_buf()?)
     }
 
     /// Unpins the range if its mapping is gone; otherwise it is unpinned when the mapping is dropped.
@@ -102,7 +106,10 @@ impl Pin {
     /// # Errors
     /// The driver's error, with the pin, which is unchanged, so `unpin` can be called again.
     pub fn unpin(mut self) -> std::result::Result<(), (Pin, Error)> {
-        self.raw.release().map_err(|error| (self, error))
+        match self.raw.release() {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error.into())),
+        }
     }
 }
 
@@ -112,10 +119,12 @@ impl Pin {
 /// With [`PinFlags::FORCE_PCIE`], the dma-buf goes over PCIe on a coherent platform too.
 ///
 /// # Errors
-/// [`Error::CudaTooOld`] below CUDA 11.7; [`Error::NoDmaBufExport`] where the GPU or the kernel cannot;
-/// [`Error::EmptyRange`]; [`Error::RangeOverflow`]; [`Error::Descriptors`] when the process has none left.
-/// [`Error::Cuda`] with CUDA's error, `EINVAL` for memory of a pool, host memory, or if the pages around the bytes
-/// are not of the same allocation.
+/// [`GdrError::CudaTooOld`](crate::GdrError::CudaTooOld) below CUDA 11.7;
+/// [`GdrError::NoDmaBufExport`](crate::GdrError::NoDmaBufExport) where the GPU or the kernel cannot;
+/// [`GdrError::EmptyRange`](crate::GdrError::EmptyRange); [`GdrError::RangeOverflow`](crate::GdrError::RangeOverflow);
+/// [`GdrError::Descriptors`](crate::GdrError::Descriptors) when the process has none left.
+/// [`GdrError::Cuda`](crate::GdrError::Cuda) with CUDA's error, `EINVAL` for memory of a pool, host memory, or if the
+/// pages around the bytes are not of the same allocation.
 pub fn export_dma_buf(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport> {
-    dmabuf::export(address, len, flags)
+    Ok(dmabuf::export(address, len, flags)?)
 }

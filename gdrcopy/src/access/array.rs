@@ -6,10 +6,9 @@ use std::ops::RangeBounds;
 
 use bytemuck::{Pod, bytes_of, bytes_of_mut, cast_slice, cast_slice_mut};
 
-use gdrcopy_core::error::{self, Error, Result};
-
 use crate::access::slice::{MappedSlice, start_and_len};
 use crate::access::word::Word;
+use crate::error::{Error, Result};
 
 impl<'m> MappedSlice<'m> {
     /// `len` elements from byte `offset` on. Elements may have any alignment.
@@ -69,7 +68,7 @@ impl<'m, T: Pod> Array<'m, T> {
     /// Reads the element `index`. Ordered as [`MappedSlice::read`].
     ///
     /// # Errors
-    /// [`Error::OutOfArray`], [`Error::ForkedChild`].
+    /// [`Error::OutOfArray`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild).
     #[inline]
     pub fn get(self, index: usize) -> Result<T> {
         let mut value = T::zeroed();
@@ -81,7 +80,7 @@ impl<'m, T: Pod> Array<'m, T> {
     /// Writes the element `index`. Ordered as [`MappedSlice::write`].
     ///
     /// # Errors
-    /// [`Error::OutOfArray`], [`Error::ForkedChild`]; nothing is written then.
+    /// [`Error::OutOfArray`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.
     #[inline]
     pub fn set(self, index: usize, value: T) -> Result<()> {
         let offset = self.offset(index, 1)?;
@@ -91,7 +90,7 @@ impl<'m, T: Pod> Array<'m, T> {
     /// Reads the elements from `index` on into `values`. Ordered as [`MappedSlice::read`].
     ///
     /// # Errors
-    /// [`Error::OutOfArray`], [`Error::ForkedChild`]; nothing is read then.
+    /// [`Error::OutOfArray`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is read then.
     #[inline]
     pub fn read(self, index: usize, values: &mut [T]) -> Result<()> {
         let offset = self.offset(index, values.len())?;
@@ -101,7 +100,7 @@ impl<'m, T: Pod> Array<'m, T> {
     /// Writes `values` to the elements from `index` on. Ordered as [`MappedSlice::write`].
     ///
     /// # Errors
-    /// [`Error::OutOfArray`], [`Error::ForkedChild`]; nothing is written then.
+    /// [`Error::OutOfArray`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.
     #[inline]
     pub fn write(self, index: usize, values: &[T]) -> Result<()> {
         let offset = self.offset(index, values.len())?;
@@ -125,7 +124,8 @@ impl<'m, T: Pod> Array<'m, T> {
     /// load, however small (see [`Words`](crate::Words)).
     ///
     /// # Errors
-    /// [`Error::OutOfArray`] if any index is not inside, [`Error::ForkedChild`]; nothing is read then.
+    /// [`Error::OutOfArray`] if any index is not inside, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
+    /// nothing is read then.
     ///
     /// # Panics
     /// If `at` and `values` differ in length.
@@ -152,7 +152,8 @@ impl<'m, T: Pod> Array<'m, T> {
     /// stays.
     ///
     /// # Errors
-    /// [`Error::OutOfArray`] if any index is not inside, [`Error::ForkedChild`]; nothing is written then.
+    /// [`Error::OutOfArray`] if any index is not inside, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
+    /// nothing is written then.
     ///
     /// # Panics
     /// If `at` and `values` differ in length.
@@ -172,6 +173,6 @@ impl<'m, T: Pod> Array<'m, T> {
 
     #[cold]
     fn outside(self, index: usize, count: usize) -> Error {
-        error::out_of_array(index, count, self.len)
+        Error::OutOfArray { index, count, len: self.len }
     }
 }

@@ -5,17 +5,17 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 use gdrcopy_core::copy;
-use gdrcopy_core::error::Result;
 
 use crate::access::slice::MappedSlice;
 use crate::access::word::Word;
+use crate::error::Result;
 
 impl<'m> MappedSlice<'m> {
     /// Starts a batch of writes to this slice, and to others, with one fence at the end in place of one for
     /// each.
     ///
     /// # Errors
-    /// [`Error::ForkedChild`](crate::Error::ForkedChild).
+    /// [`GdrError::ForkedChild`](crate::GdrError::ForkedChild).
     #[inline]
     pub fn batch(self) -> Result<Batch<'m>> {
         self.owner().check()?;
@@ -54,7 +54,7 @@ impl<'m> Batch<'m> {
     /// Writes `src` from byte `offset` of the slice on that the batch was made from.
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping), [`Error::ForkedChild`](crate::Error::ForkedChild);
+    /// [`Error::OutOfMapping`](crate::Error::OutOfMapping), [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
     /// nothing is written then, and the batch goes on.
     #[inline]
     pub fn write(&mut self, offset: usize, src: &[u8]) -> Result<()> {

@@ -39,8 +39,8 @@ use crate::access::word::Word;
 /// ```
 #[derive(Clone)]
 pub struct Words<'m, T> {
-    /// Invariant: a `T` is mapped at each for `'m`, in the process `owner`, aligned to its size, and accepts the accesses
-    /// of `kind`. If they are of several processes, there is no owner.
+    /// Invariant: a `T` is mapped at each for `'m`, in the process `owner`, aligned to its size, and accepts the
+    /// accesses of `kind`. If they are of several processes, there is no owner.
     words: Box<[*const T]>,
     kind: MappingType,
     owner: Option<Owner>,

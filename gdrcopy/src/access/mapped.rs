@@ -5,20 +5,20 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use gdrcopy_core::error::Result;
 use gdrcopy_core::types::MappingType;
 
 use crate::access::array::Array;
 use crate::access::batch::Batch;
 use crate::access::slice::MappedSlice;
 use crate::access::word::Word;
+use crate::error::Result;
 
 /// Mapped GPU memory that has an owner ([`Mapping`](crate::Mapping), [`OwnedMapping`](crate::OwnedMapping),
 /// [`PoolBuffer`](crate::pool::PoolBuffer), [`OwnedSlice`](crate::owned::OwnedSlice)).
 ///
 /// Its methods are those of [`MappedSlice`], of all of the memory, with their order and errors. A `dyn Mapped` has
-/// those without a type parameter, and [`Mapped::as_slice`] for the others. Only types of this crate are `Mapped`, and an `Arc` of
-/// one is.
+/// those without a type parameter, and [`Mapped::as_slice`] for the others. Only types of this crate are `Mapped`, and
+/// an `Arc` of one is.
 #[expect(clippy::missing_errors_doc, reason = "those of the slice's methods")]
 #[expect(clippy::len_without_is_empty, reason = "only a slice can be empty")]
 pub trait Mapped: sealed::Sealed + Send + Sync {

@@ -7,11 +7,12 @@ use std::ptr;
 
 use bytemuck::Pod;
 use gdrcopy_core::copy;
-use gdrcopy_core::error::{self, Error, Result};
 use gdrcopy_core::routines::Item;
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::MappingType;
+
+use crate::error::{Error, Result};
 
 /// Bytes that [`MappedSlice::fill`] writes at a time.
 const FILLED: usize = 1024;
@@ -156,7 +157,7 @@ impl<'m> MappedSlice<'m> {
     /// Each byte is stored once. 1, 2, 4 or 8 naturally aligned bytes are a single store.
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is written then.
+    /// [`Error::OutOfMapping`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.
     #[inline]
     pub fn write(self, offset: usize, src: &[u8]) -> Result<()> {
         self.owner.check()?;
@@ -171,7 +172,7 @@ impl<'m> MappedSlice<'m> {
     /// 1, 2, 4 or 8 naturally aligned bytes are a single load.
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is read then.
+    /// [`Error::OutOfMapping`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is read then.
     #[inline]
     pub fn read(self, offset: usize, dst: &mut [u8]) -> Result<()> {
         self.owner.check()?;
@@ -184,7 +185,7 @@ impl<'m> MappedSlice<'m> {
     /// Writes `byte` to all of it. A release, and pushed out on return.
     ///
     /// # Errors
-    /// [`Error::ForkedChild`]; nothing is written then.
+    /// [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.
     pub fn fill(self, byte: u8) -> Result<()> {
         self.owner.check()?;
         let bytes = [byte; FILLED];
@@ -201,7 +202,8 @@ impl<'m> MappedSlice<'m> {
     /// [`MappedSlice::read`] of `len` bytes into a new vector.
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`], [`Error::ForkedChild`]; nothing is read or allocated then.
+    /// [`Error::OutOfMapping`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is read or allocated
+    /// then.
     pub fn read_vec(self, offset: usize, len: usize) -> Result<Vec<u8>> {
         self.place(offset, len)?;
         self.owner.check()?;
@@ -218,7 +220,8 @@ impl<'m> MappedSlice<'m> {
     /// [`Word::load`](crate::Word::load). See [`Words`](crate::Words) for many flags in different places.
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`] if any item is not inside, [`Error::ForkedChild`]; nothing is read then.
+    /// [`Error::OutOfMapping`] if any item is not inside, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
+    /// nothing is read then.
     pub fn read_many(self, items: &mut [(usize, &mut [u8])]) -> Result<()> {
         self.owner.check()?;
         for (offset, dst) in items.iter() {
@@ -270,7 +273,7 @@ impl<'m> MappedSlice<'m> {
         let bytes = len.checked_mul(size_of::<T>());
         assert!(bytes.is_some_and(|bytes| bytes <= self.len));
         match at.iter().find(|&&index| index >= len) {
-            Some(&index) => Err(error::out_of_array(index, 1, len)),
+            Some(&index) => Err(Error::OutOfArray { index, count: 1, len }),
             None => Ok(()),
         }
     }
@@ -279,7 +282,7 @@ impl<'m> MappedSlice<'m> {
     /// follows them over PCIe. Takes as long as a read.
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`] if the slice is empty, [`Error::ForkedChild`].
+    /// [`Error::OutOfMapping`] if the slice is empty, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild).
     #[inline]
     pub fn flush(self) -> Result<()> {
         self.owner.check()?;
@@ -311,7 +314,7 @@ impl<'m> MappedSlice<'m> {
 
     #[cold]
     fn outside(self, offset: usize, len: usize) -> Error {
-        error::out_of_mapping(offset, len, self.len)
+        Error::OutOfMapping { offset, len, room: self.len }
     }
 }
 

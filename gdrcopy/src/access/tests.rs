@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::access::{Word, Words};
+use crate::error::Error;
 use crate::testing::{Memory, cases};
-use gdrcopy_core::error;
 
 const LEN: usize = 400;
 
@@ -74,11 +74,11 @@ proptest! {
         let mut model = vec![0; LEN];
         let inside = |offset: usize, len: usize| match offset + len <= LEN {
             true => Ok(()),
-            false => Err(error::out_of_mapping(offset, len, LEN)),
+            false => Err(Error::OutOfMapping { offset, len, room: LEN }),
         };
         let inside_array = |at: &[usize], len: usize| match at.iter().find(|&&index| index >= len) {
             None => Ok(()),
-            Some(&index) => Err(error::out_of_array(index, 1, len)),
+            Some(&index) => Err(Error::OutOfArray { index, count: 1, len }),
         };
         for step in steps {
             match step {

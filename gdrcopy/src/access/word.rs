@@ -7,12 +7,12 @@ use std::time::Instant;
 use bytemuck::Pod;
 
 use gdrcopy_core::copy;
-use gdrcopy_core::error::{self, Error, Result};
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::MappingType;
 
 use crate::access::slice::MappedSlice;
+use crate::error::{Error, Result};
 
 impl<'m> MappedSlice<'m> {
     /// The `T` at byte `offset`, for loads and stores of one transaction each.
@@ -31,8 +31,8 @@ impl<'m> MappedSlice<'m> {
 /// It is of any plain data of 1, 2, 4 or 8 bytes ([`bytemuck::Pod`]), such as integers, floats, and structs of them
 /// without padding. Other sizes do not compile. Its address is a multiple of its size.
 ///
-/// A word is also a flag or a counter between this process and a GPU kernel. The kernel needs release stores and acquire
-/// loads at system scope, or relaxed ones with `__threadfence_system()`.
+/// A word is also a flag or a counter between this process and a GPU kernel. The kernel needs release stores and
+/// acquire loads at system scope, or relaxed ones with `__threadfence_system()`.
 ///
 /// It is no `AtomicU32`, because the GPU is no thread of this program, and write-combining memory has no atomic
 /// read-modify-write.
@@ -79,7 +79,7 @@ impl<'m, T: Pod> Word<'m, T> {
         let size = size_of::<T>();
         let at = slice.place(offset, size)?;
         if !at.addr().is_multiple_of(size) {
-            return Err(error::unaligned_word(offset, size));
+            return Err(Error::UnalignedWord { offset, size });
         }
         Ok(Word {
             at: at.cast(),

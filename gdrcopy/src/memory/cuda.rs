@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::error::Result;
 use crate::memory::device::{DeviceAllocator, DeviceMemory};
-use gdrcopy_core::error::Result;
 use gdrcopy_core::sys::cuda::memory::{Allocation, Gpu};
 
 /// Allocates by cuMemAlloc, in the primary context of a GPU, from CUDA 11.0 on.
@@ -21,8 +21,8 @@ impl CudaAllocator {
     /// context of the GPU, which is made if need be.
     ///
     /// # Errors
-    /// [`Error::NoCuda`](crate::Error::NoCuda), [`Error::CudaTooOld`](crate::Error::CudaTooOld),
-    /// [`Error::Cuda`](crate::Error::Cuda) with what CUDA answered.
+    /// [`GdrError::NoCuda`](crate::GdrError::NoCuda), [`GdrError::CudaTooOld`](crate::GdrError::CudaTooOld),
+    /// [`GdrError::Cuda`](crate::GdrError::Cuda) with what CUDA answered.
     pub fn new(gpu: i32) -> Result<CudaAllocator> {
         let gpu = Arc::new(Gpu::open(gpu)?);
         Ok(CudaAllocator { gpu })

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError, result};
 
+use crate::error::Result;
 use crate::memory::device::{DeviceAllocator, DeviceMemory};
-use gdrcopy_core::error::{self, Result};
+use gdrcopy_core::error::of_cuda;
 
-/// A slice of plain data, for [`Gdr::map_owned`](crate::Gdr::map_owned) and [`Pool::of_memory`](crate::Pool::of_memory).
+/// A slice of plain data, for [`Gdr::map_owned`](crate::Gdr::map_owned) and
+/// [`Pool::of_memory`](crate::Pool::of_memory).
 ///
 /// The slices of `CudaStream::alloc`, `alloc_zeros` and `clone_htod` cannot be pinned where the GPU supports memory
 /// pools. They are in CUDA's asynchronous pool, and pinning fails with `EINVAL`. [`CudarcAllocator`] allocates memory
@@ -55,7 +57,7 @@ impl CudarcAllocator {
 
 impl DeviceAllocator for CudarcAllocator {
     fn allocate(&self, len: usize) -> Result<Box<dyn DeviceMemory>> {
-        let failed = |call, DriverError(code): DriverError| error::of_cuda(call, code as _);
+        let failed = |call, DriverError(code): DriverError| of_cuda(call, code as _);
         let bound = self.stream.context().bind_to_thread();
         bound.map_err(|error| failed("cuCtxSetCurrent", error))?;
         // SAFETY: the memory is owned by the slice below.

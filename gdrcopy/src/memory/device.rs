@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use gdrcopy_core::error::Result;
+use crate::error::Result;
 
 /// An allocation of GPU memory, freed when it is dropped.
 ///
-/// Implemented by [`RawMemory`], by [`HostMemory`](crate::memory::HostMemory), by what a [`DeviceAllocator`] returns and, with the feature `cudarc-0-19`, by
-/// `CudaSlice` of the crate cudarc.
+/// Implemented by [`RawMemory`], by [`HostMemory`](crate::memory::HostMemory), by what a [`DeviceAllocator`] returns
+/// and, with the feature `cudarc-0-19`, by `CudaSlice` of the crate cudarc.
 ///
 /// # Safety
 /// From construction to drop, and for any thread:
@@ -31,7 +31,7 @@ pub trait DeviceAllocator: fmt::Debug + Send + Sync {
     /// A pool panics if it gets fewer bytes, and waits for ever if its allocator allocates from the pool itself.
     ///
     /// # Errors
-    /// The error of the allocator; with CUDA, [`Error::Cuda`](crate::Error::Cuda).
+    /// The error of the allocator; with CUDA, [`GdrError::Cuda`](crate::GdrError::Cuda).
     fn allocate(&self, len: usize) -> Result<Box<dyn DeviceMemory>>;
 }
 

@@ -1,7 +1,7 @@
 //! Host memory that CUDA has mapped for GPUs.
 
+use crate::error::Result;
 use crate::memory::device::DeviceMemory;
-use gdrcopy_core::error::Result;
 use gdrcopy_core::sys::cuda::host::RawHostMemory;
 
 /// Zeroed, page-locked host memory that GPUs reach at a device address, for
@@ -31,9 +31,9 @@ impl HostMemory {
     /// Initializes CUDA if need be. May wait for the GPU.
     ///
     /// # Errors
-    /// [`Error::EmptyRange`](crate::Error::EmptyRange); [`Error::NoCuda`](crate::Error::NoCuda),
-    /// [`Error::CudaTooOld`](crate::Error::CudaTooOld) below CUDA 11.7; [`Error::Cuda`](crate::Error::Cuda) with
-    /// CUDA's error, such as `ENOMEM` when host memory cannot be page-locked.
+    /// [`GdrError::EmptyRange`](crate::GdrError::EmptyRange); [`GdrError::NoCuda`](crate::GdrError::NoCuda),
+    /// [`GdrError::CudaTooOld`](crate::GdrError::CudaTooOld) below CUDA 11.7; [`GdrError::Cuda`](crate::GdrError::Cuda)
+    /// with CUDA's error, such as `ENOMEM` when host memory cannot be page-locked.
     pub fn alloc(len: usize) -> Result<HostMemory> {
         let raw = RawHostMemory::alloc(len)?;
         Ok(HostMemory { raw })

@@ -4,11 +4,11 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 
-use gdrcopy_core::error::{Error, Result};
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::types::{GPU_PAGE_SIZE as PAGE, MapFlag, PinFlags};
 
 use crate::access::{Mapped, MappedSlice, sealed};
+use crate::error::{Error, GdrError, Result};
 use crate::gdr::Gdr;
 use crate::mapping::Mapping;
 use crate::memory::device::DeviceMemory;
@@ -84,12 +84,12 @@ impl<M> Drop for Kept<M> {
 /// The whole GPU pages of a range of memory.
 pub(crate) fn whole_pages(memory: &dyn DeviceMemory) -> Result<Range<u64>> {
     let (start, len) = (memory.address(), memory.len() as u64);
-    let end = start.checked_add(len).ok_or(Error::RangeOverflow)? / PAGE * PAGE;
+    let end = start.checked_add(len).ok_or(GdrError::RangeOverflow)? / PAGE * PAGE;
     let start = start.checked_next_multiple_of(PAGE);
-    let start = start.ok_or(Error::RangeOverflow)?;
+    let start = start.ok_or(GdrError::RangeOverflow)?;
     match start < end {
         true => Ok(start..end),
-        false => Err(Error::EmptyRange),
+        false => Err(GdrError::EmptyRange.into()),
     }
 }
 
@@ -100,7 +100,7 @@ impl Gdr {
     /// The errors of [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).
     pub fn map_owned<M: DeviceMemory + 'static>(&self, memory: M, options: MapOptions) -> Result<OwnedMapping<M>> {
         let (address, len) = (memory.address(), memory.len() as u64);
-        let end = address.checked_add(len).ok_or(Error::RangeOverflow)?;
+        let end = address.checked_add(len).ok_or(GdrError::RangeOverflow)?;
         OwnedMapping::of_range(self, memory, address..end, options)
     }
 }

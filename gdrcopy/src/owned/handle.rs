@@ -6,9 +6,9 @@ use std::mem;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use gdrcopy_core::error::Result;
 
 use crate::access::{Array, Mapped, MappedSlice, Word, Words, sealed};
+use crate::error::Result;
 use crate::owned::view::View;
 
 /// A slice that keeps its memory. It is [`Mapped`] itself.
@@ -42,7 +42,8 @@ pub type OwnedWords<T> = Owned<Words<'static, T>>;
 ///
 /// Clones are the same memory. In a forked child, it is refused as its memory is, and dropping it frees nothing.
 pub struct Owned<V: View> {
-    /// Invariant: whatever is reached by it has at most the lifetime of a borrow of this value, or is kept with `memory`.
+    /// Invariant: whatever is reached by it has at most the lifetime of a borrow of this value, or is kept with
+    /// `memory`.
     view: V::Of<'static>,
     memory: Arc<dyn Any + Send + Sync>,
 }

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use gdrcopy_core::error::{Error, Result};
 
 use crate::access::MappedSlice;
+use crate::error::{GdrError, Result};
 use crate::owned::handle::{Owned, OwnedArray, OwnedWord};
 use crate::owned::view::View;
 use crate::pool::Pool;
@@ -30,10 +30,11 @@ impl Pool {
     /// [`OwnedWords`](crate::owned::OwnedWords).
     ///
     /// # Errors
-    /// The errors of [`Pool::alloc`]; [`Error::RangeOverflow`] for more bytes than an address space has.
+    /// The errors of [`Pool::alloc`]; [`GdrError::RangeOverflow`] for more bytes than
+    /// an address space has.
     pub fn array<T: Pod>(&self, len: usize) -> Result<OwnedArray<T>> {
         let bytes = len.checked_mul(size_of::<T>());
-        self.own(bytes.ok_or(Error::RangeOverflow)?, |memory| memory.array(0, len))
+        self.own(bytes.ok_or(GdrError::RangeOverflow)?, |memory| memory.array(0, len))
     }
 
     /// A view of a buffer of this many bytes, which are zeros before `view` makes it.

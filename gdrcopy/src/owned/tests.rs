@@ -5,7 +5,7 @@ use std::thread;
 
 use super::{OwnedArray, OwnedSlice, OwnedWord, OwnedWords};
 use crate::access::Mapped;
-use crate::error::Error;
+use crate::error::{Error, GdrError};
 use crate::memory::{DeviceAllocator, MapOptions};
 use crate::pool::Pool;
 use crate::testing::Gpu;
@@ -102,8 +102,8 @@ fn refused_views_give_their_memory_back() {
     assert!(matches!(word, Err(Error::OutOfMapping { .. })), "{word:?}");
     assert_eq!(Arc::strong_count(&buffer), 1);
     drop(buffer);
-    assert_eq!(pool.array::<u64>(usize::MAX / 4).err(), Some(Error::RangeOverflow));
-    assert_eq!(pool.array::<u64>(0).err(), Some(Error::EmptyRange));
+    assert_eq!(pool.array::<u64>(usize::MAX / 4).err(), Some(GdrError::RangeOverflow.into()));
+    assert_eq!(pool.array::<u64>(0).err(), Some(GdrError::EmptyRange.into()));
     assert_eq!(pool.report().expect("this process").buffers, 0);
 }
 

@@ -4,10 +4,10 @@
 use std::ops::Range;
 
 use crate::access::{Mapped, MappedSlice};
+use crate::error::Result;
 use crate::gdr::Gdr;
 use crate::memory::{DeviceMemory, MapOptions, OwnedMapping};
 use crate::pool::blocks::{Block, Blocks};
-use gdrcopy_core::error::Result;
 use gdrcopy_core::sync::{Guard, Mutex};
 use std::sync::Arc;
 

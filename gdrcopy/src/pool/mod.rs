@@ -17,12 +17,12 @@ use std::sync::{Arc, Weak};
 pub use buffer::PoolBuffer;
 pub use options::PoolOptions;
 
-use gdrcopy_core::error::{self, Error, Result};
 use gdrcopy_core::sync::Mutex;
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::types::GPU_PAGE_SIZE as PAGE;
 
 use crate::access::Mapped;
+use crate::error::{Error, GdrError, Result};
 use crate::gdr::Gdr;
 use crate::memory::{DeviceAllocator, DeviceMemory, whole_pages};
 
@@ -38,7 +38,8 @@ use chunk::Chunk;
 /// | --- | --- |
 /// | below 64 KiB | a part of a GPU page that only such buffers share, in units of 64 bytes |
 /// | up to 2 MiB | whole GPU pages of a shared chunk |
-/// | above 2 MiB | a chunk of its own, 2 MiB aligned, which is freed with the buffer. In a pool of fixed memory, 2 MiB-aligned pages of that memory |
+/// | above 2 MiB | a chunk of its own, 2 MiB aligned, which is freed with the buffer. In a pool of fixed memory, 2
+/// MiB-aligned pages of that memory |
 ///
 /// The memory of a new buffer is not zeroed, but it has what an earlier buffer or the allocator left there.
 /// [`Pool::alloc_zeroed`] writes zeros.
@@ -109,7 +110,7 @@ impl PoolOptions {
     /// A pool of this memory only. Whole GPU pages of it are pinned, now.
     ///
     /// # Errors
-    /// [`Error::EmptyRange`](crate::Error::EmptyRange) if no whole GPU page is in it; as for
+    /// [`GdrError::EmptyRange`] if no whole GPU page is in it; as for
     /// [`Gdr::pin`](crate::Gdr::pin) and [`Pin::map`](crate::Pin::map).
     pub fn build_of_memory(self, gdr: &Gdr, memory: impl DeviceMemory + 'static) -> Result<Pool> {
         let range = whole_pages(&memory)?;
@@ -170,16 +171,16 @@ impl Pool {
     /// are not specified.
     ///
     /// # Errors
-    /// [`Error::EmptyRange`] for length 0; [`Error::InvalidAlignment`]; [`Error::ForkedChild`];
-    /// [`Error::PoolExhausted`] in a pool of fixed memory. If another chunk is needed, what the allocator
-    /// answers, and as for [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).
+    /// [`GdrError::EmptyRange`] for length 0; [`Error::InvalidAlignment`];
+    /// [`GdrError::ForkedChild`]; [`Error::PoolExhausted`] in a pool of fixed memory. If
+    /// another chunk is needed, what the allocator answers, and as for [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).
     pub fn alloc_aligned(&self, len: usize, align: usize) -> Result<PoolBuffer> {
         self.owner.check()?;
         if len == 0 {
-            return Err(Error::EmptyRange);
+            return Err(GdrError::EmptyRange.into());
         }
         if !align.is_power_of_two() {
-            return Err(error::invalid_alignment(align));
+            return Err(Error::InvalidAlignment { align });
         }
         let align = align as u64;
         if len as u64 > LARGE || align > LARGE {
@@ -205,7 +206,7 @@ impl Pool {
             return self.take(len, align).ok_or(Error::PoolExhausted);
         }
         let pages = (len as u64).checked_next_multiple_of(PAGE);
-        let chunk = self.chunk(pages.ok_or(Error::RangeOverflow)?, align)?;
+        let chunk = self.chunk(pages.ok_or(GdrError::RangeOverflow)?, align)?;
         let buffer = PoolBuffer::take(&chunk, len, align).ok_or(Error::PoolExhausted)?;
         let own = &mut self.chunks.lock().own;
         own.retain(|chunk| chunk.strong_count() > 0);
@@ -223,21 +224,21 @@ impl Pool {
     fn chunk(&self, len: u64, align: u64) -> Result<Arc<Chunk>> {
         let allocator = self.allocator.as_ref().ok_or(Error::PoolExhausted)?;
         let align = align.max(PAGE);
-        let roomy = len.checked_add(align).ok_or(Error::RangeOverflow)?;
+        let roomy = len.checked_add(align).ok_or(GdrError::RangeOverflow)?;
         let mut memory = allocator.allocate(len as usize)?;
         if !memory.address().is_multiple_of(align) {
             drop(memory);
             memory = allocator.allocate(roomy as usize)?;
         }
         let start = memory.address().checked_next_multiple_of(align);
-        let start = start.ok_or(Error::RangeOverflow)?;
+        let start = start.ok_or(GdrError::RangeOverflow)?;
         Chunk::new(&self.gdr, memory, start..start + len, self.options.map)
     }
 
     /// Unpins and frees the shared chunks that no buffer uses. The memory of a pool of fixed memory stays.
     ///
     /// # Errors
-    /// [`Error::ForkedChild`].
+    /// [`GdrError::ForkedChild`].
     pub fn trim(&self) -> Result<()> {
         self.owner.check()?;
         if self.allocator.is_none() {
@@ -258,7 +259,7 @@ impl Pool {
     /// different moments.
     ///
     /// # Errors
-    /// [`Error::ForkedChild`].
+    /// [`GdrError::ForkedChild`].
     pub fn report(&self) -> Result<PoolReport> {
         self.owner.check()?;
         let chunks = self.chunks.lock();

@@ -198,11 +198,11 @@ impl State {
 }
 
 impl DeviceAllocator for Gpu {
-    fn allocate(&self, len: usize) -> Result<Box<dyn DeviceMemory>> {
+    fn allocate(&self, len: usize) -> crate::Result<Box<dyn DeviceMemory>> {
         const INVALID_VALUE: u32 = 1;
         const OUT_OF_MEMORY: u32 = 2;
         if len == 0 {
-            return Err(error::of_cuda("cuMemAlloc", INVALID_VALUE));
+            return Err(error::of_cuda("cuMemAlloc", INVALID_VALUE).into());
         }
         let mut state = self.0.state.lock();
         let block = state.blocks.take(len as u64, ALIGN);

@@ -1,9 +1,8 @@
 //! Simulates a GPU and its driver for the unit tests of programs, without gdrdrv, CUDA or gdremu. Needs the feature
 //! `testing`, for dev-dependencies.
 //!
-//! GPU memory is memory of the process, so nothing here shows how fast anything is, and a missing fence goes unnoticed on
-//! most CPUs. Parts that need CUDA itself are absent (dma-bufs,
-//! host memory); gdremu has them.
+//! GPU memory is memory of the process, so nothing here shows how fast anything is, and a missing fence goes unnoticed
+//! on most CPUs. Parts that need CUDA itself are absent (dma-bufs, host memory); gdremu has them.
 
 mod gpu;
 mod memory;

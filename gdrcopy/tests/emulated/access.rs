@@ -6,7 +6,7 @@ use gdrcopy::{Gdr, MapFlag, Mapped, Mapping, Options, Words};
 
 use crate::cuda::Cuda;
 use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child, pin, pinned};
-use crate::{outside, pattern};
+use crate::{assert_outside, pattern};
 
 pub(crate) fn mapped(cuda: &Cuda, len: usize) -> (Mapping, u64) {
     let (pin, address) = pinned(cuda, len);
@@ -26,8 +26,8 @@ fn unaligned_pin_starts_at_offset_0_and_ends_where_it_was_asked_to() {
     assert_eq!(mapping.len(), 900);
     mapping.write(0, &pattern(900, 0)).expect("inside");
     assert_eq!(cuda.read(address, 900), pattern(900, 0));
-    assert_eq!(mapping.write(0, &[0; 901]), Err(outside(0, 901, 900)));
-    assert_eq!(mapping.read(900, &mut [0]), Err(outside(900, 1, 900)));
+    assert_outside(mapping.write(0, &[0; 901]), [0, 901], 900);
+    assert_outside(mapping.read(900, &mut [0]), [900, 1], 900);
     assert_eq!(cuda.read(address - 1, 1), [0]);
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsRawFd;
 
-use gdrcopy::{Gdr, Pin};
+use gdrcopy::{Error, Gdr, Pin};
 
 use crate::cuda::Cuda;
 use crate::ownership::{PAGE, pin};
@@ -47,7 +47,9 @@ fn mapped_dma_buf_has_the_pinned_bytes() {
 #[test]
 #[ignore = "dma_buf_of_a_pin runs it"]
 fn refused_dma_buf_names_the_reason() {
-    let error = unaligned_pin(&Cuda::new()).dma_buf().expect_err("refused");
+    let Err(Error::Gdr(error)) = unaligned_pin(&Cuda::new()).dma_buf() else {
+        panic!("not refused");
+    };
     let expected = std::env::var("OUTCOME_OF_TEST").expect("set by main.rs");
     assert_eq!(format!("{error:?}"), expected);
 }

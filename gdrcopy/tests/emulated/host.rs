@@ -3,10 +3,11 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use gdrcopy::memory::{DeviceMemory, HostMemory};
-use gdrcopy::{Backend, Error, Gdr, MapFlag, Mapped, MappingType, Pin, PinFlags, Result};
+use gdrcopy::{Backend, Error, Gdr, GdrError, MapFlag, Mapped, MappingType, Pin, PinFlags, Result};
+use gdrcopy_core::error::out_of_pin;
 
+use crate::assert_outside;
 use crate::cuda::Cuda;
-use crate::outside;
 use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child};
 
 fn open() -> Gdr {
@@ -39,7 +40,7 @@ fn mapping_is_the_memory_that_the_gpu_sees() {
     assert_eq!(cuda.read(address + 1, 10), b"to the GPU");
     cuda.write(address + 890, b"to the CPU");
     assert_eq!(mapping.read_vec(890, 10), Ok(b"to the CPU".to_vec()));
-    assert_eq!(mapping.write(900, &[1]), Err(outside(900, 1, 900)));
+    assert_outside(mapping.write(900, &[1]), [900, 1], 900);
     drop((pin, gdr));
     mapping.unmap().expect("nothing to unmap");
     assert_eq!(cuda.read(address + 1, 10), b"to the GPU");
@@ -86,16 +87,19 @@ fn other_memory_is_refused() {
         (inside, 1001),
         (inside + 999, 2),
     ] {
-        assert_eq!(pin(&gdr, address, len).err(), Some(Error::NotHostMemory));
+        assert_eq!(pin(&gdr, address, len).err(), Some(GdrError::NotHostMemory.into()));
     }
-    assert_eq!(pin(&gdr, inside, 0).err(), Some(Error::EmptyRange));
-    assert_eq!(HostMemory::alloc(0).err(), Some(Error::EmptyRange));
+    assert_eq!(pin(&gdr, inside, 0).err(), Some(GdrError::EmptyRange.into()));
+    assert_eq!(HostMemory::alloc(0).err(), Some(GdrError::EmptyRange.into()));
     let pin = pin(&gdr, inside, 1000).expect("host memory");
     let (len, pinned) = (1001, 1000);
     let refused = pin.map(len, MapFlag::Default).err();
-    assert_eq!(refused, Some(gdrcopy_core::error::out_of_pin(len, pinned)));
+    assert_eq!(refused, Some(out_of_pin(len, pinned).into()));
     let refused = pin.map(1000, MapFlag::WriteCombining).err();
-    assert!(matches!(refused, Some(Error::MappingTypeRefused { given: MappingType::Caching, .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Some(Error::Gdr(GdrError::MappingTypeRefused { given: MappingType::Caching, .. }))),
+        "{refused:?}"
+    );
     assert!(pin.dma_buf().is_err());
 }
 
@@ -107,7 +111,7 @@ fn memory_is_freed_when_dropped() {
     let (gdr, address) = (open(), memory.address());
     // A thread without a context frees it too.
     std::thread::spawn(move || drop(memory)).join().expect("freed");
-    assert_eq!(pin(&gdr, address, 1).err(), Some(Error::NotHostMemory));
+    assert_eq!(pin(&gdr, address, 1).err(), Some(GdrError::NotHostMemory.into()));
     drop(cuda);
 }
 

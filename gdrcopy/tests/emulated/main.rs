@@ -111,9 +111,13 @@ fn open_succeeds_where_it_should() {
     }
 }
 
-/// The error of a mapping or slice of `room` bytes for others.
-fn outside(offset: usize, len: usize, room: usize) -> gdrcopy::Error {
-    gdrcopy_core::error::out_of_mapping(offset, len, room)
+/// Asserts that a mapping or slice of `room` bytes has refused others.
+#[track_caller]
+fn assert_outside(result: gdrcopy::Result<()>, bytes: [usize; 2], room: usize) {
+    let Err(gdrcopy::Error::OutOfMapping { offset, len, room: reported, .. }) = result else {
+        panic!("{result:?}");
+    };
+    assert_eq!(([offset, len], reported), (bytes, room));
 }
 
 /// Bytes that differ from their neighbors, and from those of other seeds.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::cuda::Cuda;
-use gdrcopy::{Error, Gdr, MapFlag, Mapped, MappingType, Pin, PinFlags, Version};
+use gdrcopy::{Error, Gdr, GdrError, MapFlag, Mapped, MappingType, Pin, PinFlags, Version};
+use gdrcopy_core::error::out_of_pin;
 
 pub(crate) const PAGE: usize = 1 << 16;
 
@@ -27,7 +28,7 @@ pub(crate) fn fork() -> libc::pid_t {
 
 /// Returns whether each was refused in a child.
 pub(crate) fn are_refused(errors: &[Option<Error>]) -> bool {
-    errors.iter().all(|error| *error == Some(Error::ForkedChild))
+    errors.iter().all(|error| *error == Some(GdrError::ForkedChild.into()))
 }
 
 pub(crate) fn leave_child(passed: bool) -> ! {
@@ -90,7 +91,7 @@ fn map_has_no_more_bytes_than_were_pinned() {
     let pin = pin(&Gdr::open().expect("a driver"), address, 100).expect("GPU memory");
     for len in [101, 4096, PAGE, usize::MAX] {
         let refused = pin.map(len, MapFlag::Default).err();
-        assert_eq!(refused, Some(gdrcopy_core::error::out_of_pin(len, 100)));
+        assert_eq!(refused, Some(out_of_pin(len, 100).into()));
     }
     let mapping = pin.map(100, MapFlag::Default).expect("pinned bytes");
     assert!(mapping.write(100, &[1]).is_err());
@@ -102,11 +103,11 @@ fn map_has_no_more_bytes_than_were_pinned() {
 fn second_map_is_refused_until_unmapped() {
     let (pin, _) = pinned(&Cuda::new(), PAGE);
     let first = pin.map(PAGE, MapFlag::Default).expect("the first");
-    assert_eq!(pin.map(PAGE, MapFlag::Default).err(), Some(Error::AlreadyMapped));
+    assert_eq!(pin.map(PAGE, MapFlag::Default).err(), Some(GdrError::AlreadyMapped.into()));
     assert_eq!(pin.info().expect("an answer").mapping_type, Some(MappingType::WriteCombining));
     first.unmap().expect("nothing against it");
     assert_eq!(pin.info().expect("an answer").mapping_type, None);
-    assert_eq!(pin.map(0, MapFlag::Default).err(), Some(Error::EmptyRange));
+    assert_eq!(pin.map(0, MapFlag::Default).err(), Some(GdrError::EmptyRange.into()));
     let too_long = pin.map(2 * PAGE, MapFlag::Default).expect_err("only one page is pinned");
     assert_eq!(too_long.errno(), libc::EINVAL);
     pin.map(PAGE, MapFlag::WriteCombining).expect("failures leave nothing behind");
@@ -131,8 +132,8 @@ fn driver_answers_and_refusals_are_reported() {
     assert_eq!(gdr.driver_version(), Ok(Version::new(2, 6)));
     assert_eq!(gdr.uses_dma_bufs(), Ok(false));
     assert_eq!(gdr.is_persistent(), Ok(true));
-    assert_eq!(pin(&gdr, 0, PAGE).err(), Some(Error::EmptyRange));
-    assert_eq!(pin(&gdr, 1, usize::MAX).err(), Some(Error::RangeOverflow));
+    assert_eq!(pin(&gdr, 0, PAGE).err(), Some(GdrError::EmptyRange.into()));
+    assert_eq!(pin(&gdr, 1, usize::MAX).err(), Some(GdrError::RangeOverflow.into()));
     let refused = pin(&gdr, 0x1000, PAGE).expect_err("no GPU memory");
     assert_eq!(refused.errno(), libc::EINVAL);
     gdr.close().expect("nothing against it");

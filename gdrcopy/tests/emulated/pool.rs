@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory, RawMemory};
-use gdrcopy::{Error, Gdr, Mapped, Pool, PoolBuffer};
+use gdrcopy::{Error, Gdr, GdrError, Mapped, Pool, PoolBuffer};
 
+use crate::assert_outside;
 use crate::cuda::Cuda;
-use crate::outside;
 use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child, pin, pinned};
 
 const MIB: usize = 1 << 20;
@@ -80,7 +80,7 @@ fn buffers_of_all_sizes_are_gpu_memory_of_their_own() {
         };
         assert!(buffer.device_address().is_multiple_of(align as u64), "{len} bytes");
         assert_is_gpu_memory(&cuda, buffer, i as u8 + 1);
-        assert_eq!(buffer.write(len, &[0]), Err(outside(len, 1, len)));
+        assert_outside(buffer.write(len, &[0]), [len, 1], len);
     }
     for (i, buffer) in buffers.iter().enumerate() {
         let bytes = cuda.read(buffer.device_address(), buffer.len());
@@ -104,10 +104,10 @@ fn alignment_is_of_the_device_address() {
             kept.push(buffer);
         }
     }
-    assert_eq!(pool.alloc(0).err(), Some(Error::EmptyRange));
+    assert_eq!(pool.alloc(0).err(), Some(GdrError::EmptyRange.into()));
     for align in [0, 3, usize::MAX] {
         let refused = pool.alloc_aligned(1, align).err();
-        assert_eq!(refused, Some(gdrcopy_core::error::invalid_alignment(align)));
+        assert!(matches!(refused, Some(Error::InvalidAlignment { align: reported, .. }) if reported == align));
     }
     assert!(pool.alloc(usize::MAX).is_err());
     assert!(pool.alloc(usize::MAX / 2).is_err());
@@ -184,7 +184,7 @@ fn pool_of_fixed_memory_gives_out_its_whole_pages() {
     assert!(buffer.device_address().is_multiple_of(2 * MIB as u64));
     // SAFETY: never used.
     let no_page = unsafe { RawMemory::new(first + 1, 2 * PAGE - 2) };
-    assert_eq!(Pool::of_memory(&gdr(), no_page).err(), Some(Error::EmptyRange));
+    assert_eq!(Pool::of_memory(&gdr(), no_page).err(), Some(GdrError::EmptyRange.into()));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn failed_allocation_leaves_the_pool_usable() {
     impl DeviceAllocator for Moody {
         fn allocate(&self, len: usize) -> gdrcopy::Result<Box<dyn DeviceMemory>> {
             match self.1.fetch_add(1, Ordering::Relaxed) {
-                0 => Err(Error::NoCuda),
+                0 => Err(GdrError::NoCuda.into()),
                 // SAFETY: there is no memory there, so no one uses it.
                 1 => Ok(Box::new(unsafe { RawMemory::new(PAGE as u64, len) })),
                 _ => self.0.allocate(len),
@@ -224,7 +224,7 @@ fn failed_allocation_leaves_the_pool_usable() {
 
     let cuda = CudaAllocator::new(0).expect("an emulated GPU");
     let pool = Pool::new(&gdr(), Moody(cuda, AtomicUsize::new(0)));
-    assert_eq!(pool.alloc(1).err(), Some(Error::NoCuda));
+    assert_eq!(pool.alloc(1).err(), Some(GdrError::NoCuda.into()));
     let refused = pool.alloc(1).expect_err("no GPU memory");
     assert_eq!(refused.errno(), libc::EINVAL);
     assert_eq!(pool.report(), Ok(Default::default()));

@@ -7,7 +7,7 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::process::{self, ExitStatus};
 use std::sync::OnceLock;
 
-use gdrcopy::{Error, Result};
+use gdrcopy::{Error, GdrError, Result};
 
 /// Calls that were made, by their results.
 #[derive(Clone, Copy, Default)]
@@ -99,7 +99,7 @@ pub(crate) fn any_outcome<T>(result: Result<T>) -> Option<T> {
             list(format_args!(" = {error:?}\n"));
             // Its text must also be right for the errors that only such arguments cause.
             assert!(!error.to_string().is_empty());
-            assert!(!matches!(error, Error::ForkedChild), "no call of it forked");
+            assert!(!matches!(error, Error::Gdr(GdrError::ForkedChild)), "no call of it forked");
             None
         }
     }
