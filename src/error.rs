@@ -63,15 +63,15 @@ impl Error {
 /// The flags, variables and calls with which C programs follow the advice at the end of the error's text.
 fn in_c(error: &gdrcopy_core::Error) -> &'static str {
     use gdrcopy_core::Error::{Cuda, Driver, ForkedChild, MappingTypeRefused, PinFlagsNeedNewerDriver};
-    use gdrcopy_core::error::Call;
+    use gdrcopy_core::error::call::{OPEN, OPEN_DEVICE_PATH, PIN_BUFFER, PIN_BUFFER_V2, REQ_MAPPING_TYPE};
     match error {
         ForkedChild => " (gdr_open, gdr_pin_buffer)",
         MappingTypeRefused { .. } => " (GDR_MAP_FLAG_DEFAULT)",
         PinFlagsNeedNewerDriver { .. } => " (flags = 0)",
-        Driver { call, error, .. } => match (call, error.errno()) {
-            (_, libc::EACCES) if !matches!(call, Call::Open | Call::OpenDevicePath) => " (gdr_open)",
-            (Call::PinBuffer | Call::PinBufferV2, libc::EOPNOTSUPP) => FORCE_PCIE,
-            (Call::ReqMappingType, libc::EOPNOTSUPP) => " (GDR_MAP_FLAG_DEFAULT)",
+        Driver { call, error, .. } => match (*call, error.errno()) {
+            (_, libc::EACCES) if !matches!(*call, OPEN | OPEN_DEVICE_PATH) => " (gdr_open)",
+            (PIN_BUFFER | PIN_BUFFER_V2, libc::EOPNOTSUPP) => FORCE_PCIE,
+            (REQ_MAPPING_TYPE, libc::EOPNOTSUPP) => " (GDR_MAP_FLAG_DEFAULT)",
             _ => "",
         },
         Cuda { error, .. } if error.errno() == libc::EOPNOTSUPP => FORCE_PCIE,

@@ -70,16 +70,9 @@ pub unsafe extern "C" fn gdr_pin_buffer(
     va_space: u32,
     handle: *mut gdr_mh_t,
 ) -> c_int {
-    guard("gdr_pin_buffer", || {
-        // SAFETY: NULL or valid for writes: contract of the header.
-        let out = unsafe { Out::new(handle, "handle") }?;
-        let tokens = P2pTokens { p2p_token, va_space };
-        memory::require()?;
-        // SAFETY: C callers account for the memory that they pin.
-        let handle = unsafe { calls::pin(g.addr(), addr, size, PinFlags::DEFAULT, tokens) }?;
-        out.set(gdr_mh_t { h: handle as c_ulong });
-        Ok(())
-    })
+    let tokens = P2pTokens { p2p_token, va_space };
+    // SAFETY: contract of the header, which `pin` shares.
+    unsafe { pin("gdr_pin_buffer", g, addr, size, PinFlags::DEFAULT, tokens, handle) }
 }
 
 /// Pins a buffer with flags.
@@ -91,13 +84,27 @@ pub unsafe extern "C" fn gdr_pin_buffer_v2(
     flags: u32,
     handle: *mut gdr_mh_t,
 ) -> c_int {
-    guard("gdr_pin_buffer_v2", || {
-        // SAFETY: NULL or valid for writes: contract of the header.
+    // SAFETY: contract of the header, which `pin` shares.
+    unsafe { pin("gdr_pin_buffer_v2", g, addr, size, raw::pin_flags(flags), P2pTokens::default(), handle) }
+}
+
+/// # Safety
+/// `handle` is NULL or valid for writes.
+unsafe fn pin(
+    name: &str,
+    g: gdr_t,
+    addr: c_ulong,
+    size: usize,
+    flags: PinFlags,
+    tokens: P2pTokens,
+    handle: *mut gdr_mh_t,
+) -> c_int {
+    guard(name, || {
+        // SAFETY: contract of this function.
         let out = unsafe { Out::new(handle, "handle") }?;
-        let flags = raw::pin_flags(flags);
         memory::require()?;
         // SAFETY: C callers account for the memory that they pin.
-        let handle = unsafe { calls::pin(g.addr(), addr, size, flags, P2pTokens::default()) }?;
+        let handle = unsafe { calls::pin(g.addr(), addr, size, flags, tokens) }?;
         out.set(gdr_mh_t { h: handle as c_ulong });
         Ok(())
     })

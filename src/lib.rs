@@ -10,7 +10,6 @@
 //! handles   gdr_t and gdr_mh_t: checked without a lock, resolved to objects
 //! objects   what a handle stands for
 //! slots     the readable memory that handles point into
-//! settings  what the environment variables set
 //! origin    which file the library was loaded from
 //! error     what can go wrong
 //! unload    what happens at dlclose
@@ -24,7 +23,6 @@ mod guard;
 mod handles;
 mod objects;
 mod origin;
-mod settings;
 mod slots;
 pub mod types;
 mod unload;

@@ -166,56 +166,26 @@ pub enum Error {
     },
     /// A call to the driver failed.
     #[non_exhaustive]
-    #[error("{call} failed with {error}: {}", advice(*call, error.0))]
+    #[error("{call} failed with {error}: {}", advice(call, error.0))]
     Driver {
         /// Which call.
-        call: Call,
+        call: &'static str,
         /// The driver's error.
         #[source]
         error: OsError,
     },
 }
 
-/// The calls to the driver, as errors and logs name them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "each is the call of that name")]
-pub enum Call {
-    Open,
-    OpenDevicePath,
-    Close,
-    Mmap,
-    Munmap,
-    PinBuffer,
-    UnpinBuffer,
-    GetCbFlag,
-    GetInfo,
-    GetInfoV2,
-    GetAttr,
-    PinBufferV2,
-    ReqMappingType,
-    GetVersion,
-}
-
-impl fmt::Display for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Call::Open => "open of /dev/gdrdrv",
-            Call::OpenDevicePath => "open of the file given as device path",
-            Call::Close => "close of /dev/gdrdrv",
-            Call::Mmap => "mmap",
-            Call::Munmap => "munmap",
-            Call::PinBuffer => "ioctl PIN_BUFFER",
-            Call::UnpinBuffer => "ioctl UNPIN_BUFFER",
-            Call::GetCbFlag => "ioctl GET_CB_FLAG",
-            Call::GetInfo => "ioctl GET_INFO",
-            Call::GetInfoV2 => "ioctl GET_INFO_V2",
-            Call::GetAttr => "ioctl GET_ATTR",
-            Call::PinBufferV2 => "ioctl PIN_BUFFER_V2",
-            Call::ReqMappingType => "ioctl REQ_MAPPING_TYPE",
-            Call::GetVersion => "ioctl GET_VERSION",
-        })
-    }
+/// Names of calls to the driver in errors and logs, which others of the driver's commands have likewise.
+pub mod call {
+    pub const OPEN: &str = "open of /dev/gdrdrv";
+    pub const OPEN_DEVICE_PATH: &str = "open of the file given as device path";
+    pub const CLOSE: &str = "close of /dev/gdrdrv";
+    pub const MMAP: &str = "mmap";
+    pub const MUNMAP: &str = "munmap";
+    pub const PIN_BUFFER: &str = "ioctl PIN_BUFFER";
+    pub const PIN_BUFFER_V2: &str = "ioctl PIN_BUFFER_V2";
+    pub const REQ_MAPPING_TYPE: &str = "ioctl REQ_MAPPING_TYPE";
 }
 
 /// An errno value that is not 0.
@@ -267,12 +237,6 @@ pub fn of_cuda(call: &'static str, code: c_uint) -> Error {
     Error::Cuda { call, error }
 }
 
-/// The failure of a driver call with this errno value, for sources of GPU memory outside of this crate.
-pub fn of_driver(call: Call, errno: Errno) -> Error {
-    let error = OsError::new(errno);
-    Error::Driver { call, error }
-}
-
 /// A map of more than is pinned, for sources outside of this crate.
 pub fn out_of_pin(len: usize, pinned: usize) -> Error {
     Error::OutOfPin { len, pinned }
@@ -298,7 +262,7 @@ const ENOTSUPP: i32 = 524;
 
 impl Error {
     /// The failure of the driver call `call` with the error number `raw`.
-    pub(crate) fn driver(call: Call, raw: i32) -> Error {
+    pub(crate) fn driver(call: &'static str, raw: i32) -> Error {
         let error = OsError::new(match raw {
             ENOTSUPP => Errno::EOPNOTSUPP,
             raw => Errno::from_raw(raw),
@@ -307,7 +271,7 @@ impl Error {
     }
 
     /// The failure of the driver call that has just returned this errno value.
-    pub(crate) fn of_call(call: Call, errno: Errno) -> Error {
+    pub fn of_call(call: &'static str, errno: Errno) -> Error {
         Error::driver(
             call,
             match errno {
@@ -350,45 +314,45 @@ impl Error {
 }
 
 /// Advice for users about the error `errno` of the driver call `call`.
-fn advice(call: Call, errno: Errno) -> &'static str {
+fn advice(call: &'static str, errno: Errno) -> &'static str {
     match (call, errno) {
-        (Call::Open | Call::OpenDevicePath, Errno::ENOENT) => {
+        (call::OPEN | call::OPEN_DEVICE_PATH, Errno::ENOENT) => {
             "is the gdrdrv module loaded (modprobe gdrdrv), and in a container, was the device passed in \
              (--device=/dev/gdrdrv)?"
         }
-        (Call::Open | Call::OpenDevicePath, Errno::EACCES) => {
+        (call::OPEN | call::OPEN_DEVICE_PATH, Errno::EACCES) => {
             "no permission: make it readable and writable for this user (chmod 666)"
         }
-        (Call::Open | Call::OpenDevicePath, Errno::EPERM) => {
+        (call::OPEN | call::OPEN_DEVICE_PATH, Errno::EPERM) => {
             "the container's device cgroup forbids it: pass --device=/dev/gdrdrv"
         }
-        (Call::Open | Call::OpenDevicePath, Errno::ENXIO | Errno::ENODEV) => {
+        (call::OPEN | call::OPEN_DEVICE_PATH, Errno::ENXIO | Errno::ENODEV) => {
             "the device node is stale: load the module (modprobe gdrdrv) and recreate the device node"
         }
         (_, Errno::EMFILE | Errno::ENFILE) => "too many open files: raise the limit (ulimit -n)",
         (_, Errno::EACCES) => "the driver serves only the process that opened it: open it in this process",
         (_, Errno::EBADF) => "the program has closed the driver's file descriptor",
-        (Call::PinBuffer | Call::PinBufferV2, Errno::EINVAL) => {
+        (call::PIN_BUFFER | call::PIN_BUFFER_V2, Errno::EINVAL) => {
             "the range is not GPU memory that can be pinned: not from cuMemAlloc (or from cuMemCreate or a \
              memory pool without GPUDirect RDMA support), managed, host or freed memory, longer than the \
              allocation, or FORCE_PCIE where it cannot work"
         }
-        (Call::PinBuffer | Call::PinBufferV2, Errno::EOPNOTSUPP) => {
+        (call::PIN_BUFFER | call::PIN_BUFFER_V2, Errno::EOPNOTSUPP) => {
             "not supported by this GPU: FORCE_PCIE works on coherent platforms only: pin with the default flags, or \
              ask for an ordinary pin in its place"
         }
-        (Call::PinBuffer | Call::PinBufferV2, Errno::ENOMEM) => {
+        (call::PIN_BUFFER | call::PIN_BUFFER_V2, Errno::ENOMEM) => {
             "BAR1 space or memory is used up (nvidia-smi -q -d MEMORY): unpin buffers, or pin less"
         }
-        (Call::ReqMappingType, Errno::EOPNOTSUPP) => {
+        (call::REQ_MAPPING_TYPE, Errno::EOPNOTSUPP) => {
             "the platform has no mapping of this type: map with the default flag"
         }
-        (Call::Mmap, Errno::EOPNOTSUPP) => {
+        (call::MMAP, Errno::EOPNOTSUPP) => {
             "this GPU's memory cannot be mapped as a dma-buf: load the gdrdrv module (modprobe gdrdrv), or use a \
              GPU that supports it"
         }
-        (Call::Mmap, Errno::EINVAL) => "the length exceeds the pin, or the GPU memory was freed",
-        (Call::Mmap, Errno::ENOMEM) => "out of address space or mappings (vm.max_map_count): map less",
+        (call::MMAP, Errno::EINVAL) => "the length exceeds the pin, or the GPU memory was freed",
+        (call::MMAP, Errno::ENOMEM) => "out of address space or mappings (vm.max_map_count): map less",
         (_, Errno::EINTR) => "repeatedly interrupted by signals; retry the call",
         (_, Errno::ENOTTY) => "the driver does not know the call: update it",
         _ => "see the kernel's log (dmesg)",
@@ -437,18 +401,18 @@ mod tests {
 
     #[test]
     fn unnamed_errno_becomes_eio() {
-        let unnamed = Error::driver(Call::Mmap, 9999);
+        let unnamed = Error::driver(call::MMAP, 9999);
         assert_eq!(unnamed.errno(), libc::EIO);
     }
 
     #[test]
     fn enotsupp_becomes_eopnotsupp() {
-        assert_eq!(Error::driver(Call::PinBufferV2, 524).errno(), libc::EOPNOTSUPP);
+        assert_eq!(Error::driver(call::PIN_BUFFER_V2, 524).errno(), libc::EOPNOTSUPP);
     }
 
     #[test]
     fn error_text_names_call_errno_and_remedy() {
-        let text = Error::driver(Call::Open, libc::ENOENT).to_string();
+        let text = Error::driver(call::OPEN, libc::ENOENT).to_string();
         for part in ["/dev/gdrdrv", "ENOENT", "modprobe gdrdrv"] {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }

@@ -40,7 +40,7 @@ impl DmaBuf {
             owner: Owner::current(),
         };
         if let Some(gpus) = backend.driver.device_count_if_initialized()?
-            && !any_gpu(backend.driver, gpus, can_map)?
+            && !any_gpu_maps(backend.driver, gpus)?
         {
             return Err(Error::NoDmaBufGpu { gpus });
         }
@@ -64,11 +64,11 @@ pub fn can_export(driver: &Driver, device: Device) -> Result<bool> {
     Ok(can.unwrap_or(0) != 0)
 }
 
-/// Returns whether any of the first `gpus` GPUs can.
-pub fn any_gpu(driver: &Driver, gpus: i32, can: fn(&Driver, Device) -> Result<bool>) -> Result<bool> {
+/// Returns whether memory of any of the first `gpus` GPUs can be mapped as a dma-buf.
+fn any_gpu_maps(driver: &Driver, gpus: i32) -> Result<bool> {
     for gpu in 0..gpus {
         let answer = match driver.device(gpu) {
-            Ok(device) => can(driver, device),
+            Ok(device) => can_map(driver, device),
             Err(error) => Err(error),
         };
         match answer {

@@ -250,12 +250,6 @@ impl Driver {
         Ok(Device(device))
     }
 
-    /// The device whose memory is at this address.
-    pub fn device_of(&self, address: u64) -> Result<Device> {
-        let ordinal = self.pointer_attribute(PointerAttribute::DeviceOrdinal, address)?;
-        self.device(ordinal as i32)
-    }
-
     /// An attribute of the memory at an address that CUDA knows.
     #[inline(never)]
     fn pointer_attribute(&self, attribute: PointerAttribute, address: u64) -> Result<u64> {

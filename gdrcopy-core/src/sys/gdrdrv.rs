@@ -15,7 +15,7 @@ use nix::sys::ioctl::ioctl_num_type as Number;
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, access};
 
-use crate::error::{Call, Error, Result};
+use crate::error::{Error, Result, call};
 use crate::sys::fork::{Descriptor, OpenFile};
 
 /// The module's device file, unless another one is asked for.
@@ -33,7 +33,7 @@ const MAX_INTERRUPTIONS: u32 = 100;
 macro_rules! commands {
     ($(
         $(#[$doc:meta])*
-        $name:ident($argument:ident, $size:literal) = $number:literal { $($field:ident: $type:ty = $offset:literal),+ }
+        $command:ident $name:ident($argument:ident, $size:literal) = $number:literal { $($field:ident: $type:ty = $offset:literal),+ }
     )+) => {
         $(
             #[derive(Clone, Copy, Debug, Default)]
@@ -71,7 +71,7 @@ macro_rules! commands {
                 pub fn $name(&self, argument: &mut $argument) -> Result<()> {
                     let fd = self.as_fd().as_raw_fd();
                     // SAFETY: the command reads and writes one struct of this type, which we borrow.
-                    retry(Call::$argument, || unsafe { ioctl::$name(fd, argument) }).map(drop)
+                    retry(concat!("ioctl ", stringify!($command)), || unsafe { ioctl::$name(fd, argument) }).map(drop)
                 }
             )+
         }
@@ -95,7 +95,7 @@ macro_rules! commands {
 // whole struct. Versions are packed as major << 16 | minor.
 commands! {
     /// Pins a range of GPU memory (every driver).
-    pin_buffer(PinBuffer, 40) = 0xC028_DA01 {
+    PIN_BUFFER pin_buffer(PinBuffer, 40) = 0xC028_DA01 {
         addr: u64 = 0,
         size: u64 = 8,
         p2p_token: u64 = 16,
@@ -104,13 +104,13 @@ commands! {
     }
 
     /// Releases a pin.
-    unpin_buffer(UnpinBuffer, 8) = 0xC008_DA02 { handle: u64 = 0 }
+    UNPIN_BUFFER unpin_buffer(UnpinBuffer, 8) = 0xC008_DA02 { handle: u64 = 0 }
 
     /// Asks whether the pinned memory has been freed.
-    get_cb_flag(GetCbFlag, 16) = 0xC008_DA03 { handle: u64 = 0, flag: u32 = 8 }
+    GET_CB_FLAG get_cb_flag(GetCbFlag, 16) = 0xC008_DA03 { handle: u64 = 0, flag: u32 = 8 }
 
     /// Asks for the description of a pin (every driver).
-    get_info(GetInfo, 48) = 0xC008_DA04 {
+    GET_INFO get_info(GetInfo, 48) = 0xC008_DA04 {
         handle: u64 = 0,
         va: u64 = 8,
         mapped_size: u64 = 16,
@@ -122,7 +122,7 @@ commands! {
     }
 
     /// Asks for the description of a pin, mapping type included (2.4 and later).
-    get_info_v2(GetInfoV2, 48) = 0xC008_DA05 {
+    GET_INFO_V2 get_info_v2(GetInfoV2, 48) = 0xC008_DA05 {
         handle: u64 = 0,
         va: u64 = 8,
         mapped_size: u64 = 16,
@@ -133,10 +133,10 @@ commands! {
     }
 
     /// Asks for an attribute of the driver (2.5 and later).
-    get_attr(GetAttr, 8) = 0xC008_DA06 { attr: u32 = 0, val: u32 = 4 }
+    GET_ATTR get_attr(GetAttr, 8) = 0xC008_DA06 { attr: u32 = 0, val: u32 = 4 }
 
     /// Pins a range of GPU memory with flags (2.5 and later).
-    pin_buffer_v2(PinBufferV2, 32) = 0xC020_DA07 {
+    PIN_BUFFER_V2 pin_buffer_v2(PinBufferV2, 32) = 0xC020_DA07 {
         addr: u64 = 0,
         size: u64 = 8,
         flags: u32 = 16,
@@ -145,10 +145,10 @@ commands! {
     }
 
     /// Requests the type of the next mapping of a pin (2.5 and later).
-    req_mapping_type(ReqMappingType, 16) = 0xC008_DA08 { handle: u64 = 0, mapping_type: u32 = 8 }
+    REQ_MAPPING_TYPE req_mapping_type(ReqMappingType, 16) = 0xC008_DA08 { handle: u64 = 0, mapping_type: u32 = 8 }
 
     /// Asks for the driver's version, and for the oldest API it serves.
-    get_version(GetVersion, 8) = 0xC008_DAFF { gdrdrv_version: u32 = 0, minimum_gdr_api_version: u32 = 4 }
+    GET_VERSION get_version(GetVersion, 8) = 0xC008_DAFF { gdrdrv_version: u32 = 0, minimum_gdr_api_version: u32 = 4 }
 }
 
 /// An open `/dev/gdrdrv`. Dropping it closes it.
@@ -159,9 +159,9 @@ impl DeviceFile {
     /// Opens the device file.
     pub fn open(path: Option<&Path>) -> Result<DeviceFile> {
         let flags = OFlag::O_RDWR | OFlag::O_CLOEXEC;
-        let call = if path.is_none() { Call::Open } else { Call::OpenDevicePath };
+        let name = if path.is_none() { call::OPEN } else { call::OPEN_DEVICE_PATH };
         let path = path.unwrap_or(Path::new(DEVICE));
-        let descriptor = Descriptor::open(|| retry(call, || open(path, flags, Mode::empty())))?;
+        let descriptor = Descriptor::open(|| retry(name, || open(path, flags, Mode::empty())))?;
         Ok(DeviceFile(descriptor))
     }
 
@@ -179,7 +179,7 @@ impl DeviceFile {
     /// Closes it and returns the kernel's answer. The descriptor is gone in any case.
     pub fn close(self) -> Result<()> {
         let closed = self.0.close();
-        closed.map_err(|errno| Error::of_call(Call::Close, errno))
+        closed.map_err(|errno| Error::of_call(call::CLOSE, errno))
     }
 }
 
@@ -190,7 +190,7 @@ impl AsFd for DeviceFile {
 }
 
 /// Retries on `EINTR`, at most `MAX_INTERRUPTIONS` times.
-fn retry<T>(call: Call, mut attempt: impl FnMut() -> nix::Result<T>) -> Result<T> {
+fn retry<T>(call: &'static str, mut attempt: impl FnMut() -> nix::Result<T>) -> Result<T> {
     let mut interruptions = 0;
     loop {
         match attempt() {
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn retries_are_bounded() {
         let mut attempts = 0;
-        let result: Result<()> = retry(Call::GetInfo, || {
+        let result: Result<()> = retry("ioctl GET_INFO", || {
             attempts += 1;
             Err(Errno::EINTR)
         });
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn interrupted_call_is_retried() {
         let mut answers = [Err(Errno::EINTR), Err(Errno::EINTR), Ok(7)].into_iter();
-        let value = retry(Call::GetInfo, || answers.next().expect("no more than three attempts"));
+        let value = retry("ioctl GET_INFO", || answers.next().expect("no more than three attempts"));
         assert_eq!(value, Ok(7));
     }
 

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use crate::error::{Call, Error, Result};
+use crate::error::{Error, Result, call};
 use crate::sys::fork::{Owner, page_size};
 
 /// Ranges of a process that are replaced by empty files. Neighboring files are never merged, and a process has
@@ -55,7 +55,7 @@ impl Region {
         let offset = offset.cast_signed();
         // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
         let mapped = unsafe { mmap(None, size, READ_WRITE, MapFlags::MAP_SHARED, node, offset) };
-        let address = mapped.map_err(|errno| Error::of_call(Call::Mmap, errno))?.cast();
+        let address = mapped.map_err(|errno| Error::of_call(call::MMAP, errno))?.cast();
         Ok(Region { address, len, is_mapped: true, owner: Owner::current() })
     }
 
@@ -93,7 +93,7 @@ impl Region {
         if self.is_mapped {
             // SAFETY: mapped by `map`, for this region only.
             let unmapped = unsafe { munmap(self.address.cast(), self.len) };
-            unmapped.map_err(|errno| Error::of_call(Call::Munmap, errno))?;
+            unmapped.map_err(|errno| Error::of_call(call::MUNMAP, errno))?;
             self.is_mapped = false;
         }
         Ok(())

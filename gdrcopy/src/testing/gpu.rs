@@ -7,7 +7,7 @@ use std::{fmt, thread};
 
 use gdrcopy_core::RawGdr;
 use gdrcopy_core::backend::{PinRequest, Source, SourcePin};
-use gdrcopy_core::error::{self, Call, Errno, Result};
+use gdrcopy_core::error::{self, Errno, Error, Result, call};
 use gdrcopy_core::sync::Mutex;
 use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::{Attribute, GPU_PAGE_SIZE as PAGE, Info, MapFlag, MappingType, Version};
@@ -266,7 +266,7 @@ impl Source for Driver {
     }
 
     fn pin(&self, request: &PinRequest) -> Result<Box<dyn SourcePin>> {
-        let refused = |errno| error::of_driver(Call::PinBufferV2, errno);
+        let refused = |errno| Error::of_call(call::PIN_BUFFER_V2, errno);
         if request.flags.force_pcie() {
             return Err(refused(Errno::EOPNOTSUPP));
         }
@@ -314,10 +314,10 @@ impl SourcePin for GpuPin {
 
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
         if !matches!(flag, MapFlag::Default | MapFlag::WriteCombining) {
-            return Err(error::of_driver(Call::ReqMappingType, Errno::EOPNOTSUPP));
+            return Err(Error::of_call(call::REQ_MAPPING_TYPE, Errno::EOPNOTSUPP));
         }
         if len as u64 > self.pinned.size {
-            return Err(error::of_driver(Call::Mmap, Errno::EINVAL));
+            return Err(Error::of_call(call::MMAP, Errno::EINVAL));
         }
         let offset = (self.pinned.address - START) as usize;
         let address = self.gpu.0.memory.region().address().wrapping_add(offset);

@@ -63,7 +63,8 @@ impl Driver {
     }
 
     fn place_of_address(&self, address: u64) -> Result<Place> {
-        let device = self.device_of(address)?;
+        let ordinal = self.pointer_attribute(PointerAttribute::DeviceOrdinal, address)?;
+        let device = self.device(ordinal as i32)?;
         Ok(Place { device, context: self.context_of(address), is_known: true })
     }
 

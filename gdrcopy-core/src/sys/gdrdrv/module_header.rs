@@ -5,7 +5,7 @@
 use super::*;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A command and its argument.
@@ -33,58 +33,26 @@ fn assertions(Interface { name, number, size, fields }: &Interface) -> String {
     facts.iter().map(|fact| format!("_Static_assert({fact}, \"{fact}\");\n")).collect()
 }
 
-fn all_assertions() -> String {
-    let of_commands: String = COMMANDS.iter().map(assertions).collect();
-    format!("#include <stddef.h>\n#include \"gdrdrv_uapi.h\"\n{of_commands}")
-}
-
-/// The directory of the module's header, which is in the repository, and not in the published crate.
-fn header() -> Option<PathBuf> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gdrdrv-c");
-    if !directory.join("gdrdrv_uapi.h").exists() {
-        println!("skipped: there is no {}", directory.display());
-        return None;
-    }
-    Some(directory)
-}
-
-/// Compiles C source that includes the module's header; an error is the compiler's output.
-fn compile(include: &Path, source: &str) -> std::result::Result<(), String> {
-    let mut compiler = Command::new("cc")
-        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"])
-        .args(["-x", "c", "-", "-I"])
-        .arg(include)
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("a C compiler called cc");
-    let mut input = compiler.stdin.take().expect("a pipe");
-    input.write_all(source.as_bytes()).expect("a compiler that reads");
-    drop(input);
-    let output = compiler.wait_with_output().expect("a compiler that ends");
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
-}
-
 #[test]
 #[cfg_attr(miri, ignore = "Miri starts no compiler")]
 fn module_header_matches_our_declarations() {
-    let Some(include) = header() else { return };
-    assert_eq!(compile(&include, &all_assertions()), Ok(()));
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "Miri starts no compiler")]
-fn altered_declaration_does_not_compile() {
-    let Some(include) = header() else { return };
-    let right = all_assertions();
-    for fact in [
-        "sizeof(((struct gdrdrv_get_cb_flag *)0)->flag) == 4",
-        "offsetof(struct gdrdrv_pin_buffer, handle) == 32",
-        "GDRDRV_IOC_GET_INFO == 0xc008da04",
-    ] {
-        let wrong = right.replace(fact, &format!("{fact}2"));
-        assert_ne!(wrong, right, "{fact}");
-        let complaints = compile(&include, &wrong).expect_err("a static assertion that fails");
-        assert!(complaints.contains(fact), "{complaints}");
+    // In the repository, and not in the published crate.
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gdrdrv-c");
+    if !directory.join("gdrdrv_uapi.h").exists() {
+        println!("skipped: there is no {}", directory.display());
+        return;
     }
+    let mut compiler = Command::new("cc")
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"])
+        .args(["-x", "c", "-", "-I"])
+        .arg(directory)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("a C compiler called cc");
+    let of_commands: String = COMMANDS.iter().map(assertions).collect();
+    let source = format!("#include <stddef.h>\n#include \"gdrdrv_uapi.h\"\n{of_commands}");
+    let mut input = compiler.stdin.take().expect("a pipe");
+    input.write_all(source.as_bytes()).expect("a compiler that reads");
+    drop(input);
+    assert!(compiler.wait().expect("a compiler that ends").success());
 }
