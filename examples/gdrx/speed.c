@@ -62,13 +62,14 @@ __attribute__((target("sse4.1"))) static void loop_128(int writes, size_t n)
         _mm_sfence();
 }
 
-/* By libgdrx if `plain` is 0. Choosing the places is not timed, and earlier writes have arrived. */
-static double median(int plain, int writes, size_t size, size_t n)
+/* Medians of libgdrx and of plain C, which take turns. Choosing the places is not timed, and earlier writes have arrived. */
+static void measure(int writes, size_t size, size_t n, double medians[2])
 {
+    static double times[2][RUNS];
     void (*loop)(int, size_t) = __builtin_cpu_supports("avx512f") ? loop_512 : loop_128;
-    double times[RUNS];
 
-    for (size_t run = 0; run < RUNS; run++) {
+    for (size_t run = 0; run < 2 * RUNS; run++) {
+        int plain = run % 2;
         double begin;
 
         for (size_t i = 0; i < n; i++)
@@ -81,10 +82,12 @@ static double median(int plain, int writes, size_t size, size_t n)
             MUST(gdrx_write_many(&memory.map, copies, n));
         else
             MUST(gdrx_read_many(&memory.map, copies, n));
-        times[run] = (nanoseconds() - begin) / (double)n;
+        times[plain][run / 2] = (nanoseconds() - begin) / (double)n;
     }
-    qsort(times, RUNS, sizeof(times[0]), compare);
-    return times[RUNS / 2];
+    for (int plain = 0; plain < 2; plain++) {
+        qsort(times[plain], RUNS, sizeof(times[plain][0]), compare);
+        medians[plain] = times[plain][RUNS / 2];
+    }
 }
 
 int main(void)
@@ -96,12 +99,16 @@ int main(void)
                 {1, 8, 64},  {1, 64, 16}, {1, 64, 64}, {1, 64, 256}};
 
     memory = map_memory(SIZE);
+    /* The first access to a page takes longer. */
+    for (size_t offset = 0; offset < SIZE; offset += 4096)
+        gdrx_store_u8(&memory.map, offset, gdrx_load_u8(&memory.map, offset));
     printf("%-8s %6s %6s %8s %8s\n", "", "bytes", "items", "libgdrx", "plain C");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        double library = median(0, rows[i].writes, rows[i].size, rows[i].n);
+        double medians[2];
 
-        printf("%-8s %6zu %6zu %8.1f %8.1f\n", rows[i].writes ? "batch" : "gather", rows[i].size, rows[i].n, library,
-               median(1, rows[i].writes, rows[i].size, rows[i].n));
+        measure(rows[i].writes, rows[i].size, rows[i].n, medians);
+        printf("%-8s %6zu %6zu %8.1f %8.1f\n", rows[i].writes ? "batch" : "gather", rows[i].size, rows[i].n, medians[0],
+               medians[1]);
     }
     unmap_memory(&memory);
     return 0;
