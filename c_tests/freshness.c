@@ -8,8 +8,9 @@
  *
  * The acknowledgment goes through host memory, so that nothing but the library's reads happens in between, no store to
  * the mapping and no fence. In the second half of the rounds, gdrx_read_many takes the place of gdr_copy_from_mapping.
- * It reads the flag, by turns with gdrx_load_u32, and the payload, which is words in different lines. In half of these
- * rounds the flag is in host memory, so that the CPU's buffers are as the gather before has left them.
+ * It reads the flag, by turns with gdrx_load_u32, and the payload, which is words in different lines, or parts of lines next
+ * to each other. In half of these rounds the flag is in host memory, so that the CPU's buffers are as the gather before has
+ * left them.
  *
  * Usage: freshness [--rounds N], for each payload. By default there are 100,000 rounds, or 100 under gdremu, whose GPU
  * is the CPU and reorders nothing.
@@ -102,7 +103,7 @@ struct payload {
     enum { BY_CALLS, BY_GDRX } way;
     int announced_in_host_memory;
     uint32_t words, stride; /* in bytes */
-    size_t alignment, size; /* of a read by calls, in bytes past a cache line */
+    size_t alignment, size; /* of a read by calls, in bytes past a cache line; the size is also that of a gather's items */
 };
 
 /* The last round that the CPU has seen, in host memory, by its CPU and its GPU address. */
@@ -180,10 +181,11 @@ static uint32_t count_stale(const struct payload *payload, uint32_t rounds)
     const unsigned char *bytes = (const unsigned char *)seen;
     const size_t size = payload->way == BY_CALLS ? payload->size : payload->words * sizeof(seen[0]);
     struct gdrx_copy items[MAX_GATHERED];
+    const size_t words_each = payload->size / sizeof(seen[0]), n = payload->words / words_each;
     uint32_t round, stale = 0, i;
 
-    for (i = 0; payload->way == BY_GDRX && i < payload->words; i++)
-        items[i] = (struct gdrx_copy){PAYLOAD + i * payload->stride, &seen[i], sizeof(seen[i])};
+    for (i = 0; payload->way == BY_GDRX && i < n; i++)
+        items[i] = (struct gdrx_copy){PAYLOAD + i * words_each * payload->stride, &seen[i * words_each], payload->size};
 
     gpu_write(buffer.address, zeros, sizeof(zeros));
     acknowledged[0] = acknowledged[ANNOUNCED / sizeof(round)] = 0;
@@ -196,7 +198,7 @@ static uint32_t count_stale(const struct payload *payload, uint32_t rounds)
         if (payload->way == BY_CALLS)
             CHECK_OK(gdr_copy_from_mapping(handle, seen, va + PAYLOAD + payload->alignment, size));
         else
-            CHECK_OK(gdrx_read_many(&gdrx, items, payload->words));
+            CHECK_OK(gdrx_read_many(&gdrx, items, n));
         for (i = 0; i < size && bytes[i] == wanted[(payload->alignment + i) % sizeof(round)]; i++)
             ;
         stale += i < size;
@@ -205,7 +207,8 @@ static uint32_t count_stale(const struct payload *payload, uint32_t rounds)
     if (payload->way == BY_CALLS)
         printf("calls %5zu B +%-2zu          ", payload->size, payload->alignment);
     else
-        printf("gdrx%c %5u words %3u B apart ", payload->announced_in_host_memory ? '*' : ' ', payload->words, payload->stride);
+        printf("gdrx%c %2zu of %2zu B %3u B apart  ", payload->announced_in_host_memory ? '*' : ' ', n, payload->size,
+               (uint32_t)words_each * payload->stride);
     printf("rounds %u stale %u  %.0f ns per round\n", rounds, stale, (seconds(CLOCK_MONOTONIC) - start) / rounds * 1e9);
     fflush(stdout);
     CUDA(cuCtxSynchronize());
@@ -229,6 +232,8 @@ int main(int argc, char **argv)
     static const size_t alignments[] = {0, 1, 4, 60};
     /* The lines of small gathers stay in the CPU's buffers until the next gather, if nothing empties these. */
     static const uint32_t gathered[] = {1, 4, 11, MAX_GATHERED}, strides[] = {64, 128, 192};
+    /* Parts of a line, whole lines, and items that cross into the next line. */
+    static const size_t items[] = {16, 24, 64};
     uint32_t rounds_each = parse_rounds(argc, argv);
     uint64_t stale = 0;
     void *host_word;
@@ -254,10 +259,17 @@ int main(int argc, char **argv)
         }
     for (size_t i = 0; i < COUNT(gathered); i++)
         for (size_t j = 0; j < COUNT(strides); j++) {
-            struct payload payload = {BY_GDRX, 0, gathered[i], strides[j], 0, 0};
+            struct payload payload = {BY_GDRX, 0, gathered[i], strides[j], 0, sizeof(uint32_t)};
 
             stale += count_stale(&payload, rounds_each);
             payload.announced_in_host_memory = 1;
+            stale += count_stale(&payload, rounds_each);
+        }
+    for (size_t i = 0; i < COUNT(items); i++)
+        for (int announced = 0; announced < 2; announced++) {
+            uint32_t words = (uint32_t)(1008 / items[i] * items[i] / sizeof(uint32_t));
+            struct payload payload = {BY_GDRX, announced, words, sizeof(uint32_t), 0, items[i]};
+
             stale += count_stale(&payload, rounds_each);
         }
 
