@@ -174,10 +174,21 @@ static void known_isa_logs_no_warning(void)
     CHECK_STRING(log_of(open_and_close, "3"), "");
 }
 
-static void unknown_isa_logs_a_warning(void)
+/* Any CPU has the routine `portable`. */
+static void unknown_isa_logs_the_names_that_exist(void)
 {
-    setenv("GDRCOPY_ISA", "abacus", 1);
-    CHECK_LOGGED(log_of(open_and_close, "3"), "abacus");
+    static const char *const unknown[] = {"abacus", "sse4.1", "plain", ""};
+
+    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+        char begin[32];
+
+        snprintf(begin, sizeof(begin), "GDRCOPY_ISA=%s: ", unknown[i]);
+        setenv("GDRCOPY_ISA", unknown[i], 1);
+        const char *log = log_of(open_and_close, "3");
+        CHECK_LOGGED(log, begin);
+        CHECK_LOGGED(log, "portable");
+        CHECK_EQUAL(strchr(log, '\n') - log, (long)strlen(log) - 1);
+    }
 }
 
 /* A variable of earlier versions logs one line, which says what to use instead. */
@@ -204,7 +215,7 @@ int main(void)
 {
     dmabuf = find_dmabuf();
     in_child(known_isa_logs_no_warning);
-    in_child(unknown_isa_logs_a_warning);
+    in_child(unknown_isa_logs_the_names_that_exist);
     in_child(variables_that_are_gone_log_a_warning);
     silent_by_default();
     errors_only_by_default();
