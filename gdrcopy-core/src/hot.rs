@@ -53,12 +53,11 @@ impl Hot {
 
 /// Selects the best routine at the first copy, so that copies need not test whether one is selected.
 static FIRST: Routine = Routine {
-    name: "first",
+    name: routines::FIRST,
     // SAFETY: contract of `CopyFn`; the CPU supports the routine that `best` returns.
     write: |dst, src, len| unsafe { (select_best().write)(dst, src, len) },
     // SAFETY: as for `write`.
     read: |dst, src, len| unsafe { (select_best().read)(dst, src, len) },
-    blocks: None,
 };
 
 #[cold]

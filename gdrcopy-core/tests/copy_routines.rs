@@ -48,8 +48,10 @@ fn copies_stay_inside_their_pages() {
 }
 
 #[test]
-fn gathers_match_a_bytewise_copy() {
+fn gathers_and_batches_match_a_bytewise_copy() {
     routines::supported().for_each(gather::check);
+    gather::check(&routines::CACHED);
+    gather::check(&routines::DEVICE);
 }
 
 #[test]

@@ -41,13 +41,22 @@ pub unsafe extern "C" fn gdrx_attach_mapping(
 /// Makes writes with one fence.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdrx_write_many(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> c_int {
+    // SAFETY: contract of the header.
+    unsafe {
+        let Some(copies) = Copies::alike(map, copies, n) else {
+            return write_different(map, copies, n);
+        };
+        copies.write();
+    }
+    0
+}
+
+/// [`gdrx_write_many`] of copies that differ in size, or with an error.
+#[inline(never)]
+unsafe fn write_different(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> c_int {
     call("gdrx_write_many", || {
         // SAFETY: contract of the header.
-        let copies = unsafe { Copies::new(map, copies, n) }?;
-        copy::begin_batch();
-        // SAFETY: inside a mapping of this kind, and readable, by the invariant and the contract of the header.
-        unsafe { copy::write_many_unfenced(copies.kind, copies.writes()) };
-        copy::end_batch();
+        unsafe { Copies::new(map, copies, n)?.write() };
         Ok(())
     })
 }
@@ -55,11 +64,22 @@ pub unsafe extern "C" fn gdrx_write_many(map: *const gdrx_map, copies: *const gd
 /// Makes reads whose loads overlap.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdrx_read_many(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> c_int {
+    // SAFETY: contract of the header.
+    unsafe {
+        let Some(copies) = Copies::alike(map, copies, n) else {
+            return read_different(map, copies, n);
+        };
+        copies.read();
+    }
+    0
+}
+
+/// [`gdrx_read_many`] of copies that differ in size, or with an error.
+#[inline(never)]
+unsafe fn read_different(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> c_int {
     call("gdrx_read_many", || {
         // SAFETY: contract of the header.
-        let copies = unsafe { Copies::new(map, copies, n) }?;
-        // SAFETY: as in `gdrx_write_many`, and writable.
-        unsafe { copy::gather(copies.kind, n, |index| copies.read(index)) };
+        unsafe { Copies::new(map, copies, n)?.read() };
         Ok(())
     })
 }
@@ -86,11 +106,12 @@ pub unsafe extern "C" fn gdrx_write_unfenced(
     size: usize,
 ) -> c_int {
     call("gdrx_write_unfenced", || {
-        let one = gdrx_copy { offset, host: host.cast_mut(), size };
         // SAFETY: contract of the header.
-        let copies = unsafe { Copies::new(map, &one, 1) }?;
+        let map = unsafe { gdrx_map::of(map) }?;
+        let kind = map.kind()?;
+        let dst = map.place(0, &gdrx_copy { offset, host: host.cast_mut(), size })?;
         // SAFETY: as in `gdrx_write_many`.
-        unsafe { copy::write_many_unfenced(copies.kind, copies.writes()) };
+        unsafe { copy::write_unfenced(kind, dst, host.cast(), size) };
         Ok(())
     })
 }

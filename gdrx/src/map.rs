@@ -5,8 +5,8 @@ use std::mem::{offset_of, size_of};
 use std::sync::atomic::AtomicBool;
 use std::{fs, process, slice};
 
-use gdrcopy_core::copy::mixed;
-use gdrcopy_core::routines::Item;
+use gdrcopy_core::copy::{self, mixed};
+use gdrcopy_core::routines::{Item, Shape};
 use gdrcopy_core::sys::fork::{self, PerProcess};
 use gdrcopy_core::types::{MappingType, raw};
 use gdrcopy_core::{memory, stderr, variables};
@@ -42,7 +42,9 @@ impl gdrx_map {
     /// Describes `size` bytes from `address` on, of a mapping of this type and size.
     pub(crate) fn attach(mapping_type: u32, mapped_size: u64, address: *mut c_void, size: usize) -> Result<gdrx_map> {
         prepare()?;
-        let kind = raw::mapping_type(mapping_type).ok_or(Error::NotMapped { mapping_type })?;
+        let Some(kind) = raw::mapping_type(mapping_type) else {
+            return Err(Error::NotMapped { mapping_type });
+        };
         if address.is_null() {
             return Err(Error::Null("address"));
         }
@@ -65,14 +67,23 @@ impl gdrx_map {
     #[inline(always)]
     pub(crate) unsafe fn of<'a>(map: *const gdrx_map) -> Result<&'a gdrx_map> {
         // SAFETY: contract of this function.
-        unsafe { map.as_ref() }.ok_or(Error::Null("map"))
+        let map = unsafe { map.as_ref() };
+        map.ok_or(Error::Null("map"))
+    }
+
+    /// The mapping's type, if this process has attached it, and this library has computed the process's number.
+    #[inline(always)]
+    fn known_kind(&self) -> Option<MappingType> {
+        let kind = raw::mapping_type(self.mapping_type)?;
+        if Some(&self.process) == THIS_PROCESS.current() { Some(kind) } else { None }
     }
 
     /// The mapping's type, if this process has attached it.
-    #[inline(always)]
     pub(crate) fn kind(&self) -> Result<MappingType> {
-        let kind = raw::mapping_type(self.mapping_type).ok_or(Error::NotAttached)?;
-        if Some(&self.process) == THIS_PROCESS.current() || self.process == this_process() {
+        let Some(kind) = raw::mapping_type(self.mapping_type) else {
+            return Err(Error::NotAttached);
+        };
+        if self.process == this_process() {
             return Ok(kind);
         }
         Err(gdrcopy_core::Error::ForkedChild.into())
@@ -101,15 +112,54 @@ impl gdrx_map {
 /// (invariant).
 #[derive(Clone, Copy)]
 pub(crate) struct Copies<'a> {
-    pub(crate) kind: MappingType,
+    kind: MappingType,
+    shape: Shape,
     start: *mut u8,
     copies: &'a [gdrx_copy],
 }
 
+/// An array has no more copies.
+const MOST: usize = isize::MAX as usize / size_of::<gdrx_copy>();
+
 impl<'a> Copies<'a> {
+    /// The copies, unless they differ in size or there is an error, which [`Copies::new`] returns.
+    ///
+    /// # Safety
+    /// The contract of [`Copies::new`].
+    #[inline(always)]
+    pub(crate) unsafe fn alike(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> Option<Copies<'a>> {
+        // SAFETY: contract of this function.
+        let map = unsafe { map.as_ref() }?;
+        let kind = map.known_kind()?;
+        if copies.is_null() || n.wrapping_sub(1) >= MOST {
+            return None;
+        }
+        // SAFETY: contract of this function.
+        let copies = unsafe { slice::from_raw_parts(copies, n) };
+        let size = copies[0].size;
+        let last = map.size.checked_sub(size)?;
+        let mut addresses = map.address.addr();
+        // Four in a turn of the loop, which takes fewer instructions for each.
+        let fours = copies.as_chunks::<4>();
+        for four in fours.0 {
+            for copy in four {
+                if !copy.is_alike(size, last) {
+                    return None;
+                }
+                addresses |= copy.offset;
+            }
+        }
+        for copy in fours.1 {
+            if !copy.is_alike(size, last) {
+                return None;
+            }
+            addresses |= copy.offset;
+        }
+        Some(Copies { kind, shape: Shape::new(size, addresses), start: map.address, copies })
+    }
+
     /// # Safety
     /// Both are NULL or valid for reads, `copies` of `n`, while the result lives.
-    #[inline(always)]
     pub(crate) unsafe fn new(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> Result<Copies<'a>> {
         // SAFETY: contract of this function.
         let map = unsafe { gdrx_map::of(map) }?;
@@ -117,30 +167,56 @@ impl<'a> Copies<'a> {
         let copies = match n {
             0 => &[],
             _ if copies.is_null() => return Err(Error::Null("copies")),
-            _ if n > isize::MAX as usize / size_of::<gdrx_copy>() => return Err(Error::Count(n)),
+            _ if n > MOST => return Err(Error::Count(n)),
             // SAFETY: contract of this function.
             _ => unsafe { slice::from_raw_parts(copies, n) },
         };
         for (index, copy) in copies.iter().enumerate() {
             map.place(index, copy)?;
         }
-        Ok(Copies { kind, start: map.address, copies })
+        Ok(Copies { kind, shape: Shape::MIXED, start: map.address, copies })
     }
 
-    /// The copies, from the host.
-    pub(crate) fn writes(self) -> impl Iterator<Item = Item> {
-        self.copies.iter().map(move |&gdrx_copy { offset, host, size }| Item {
-            dst: self.start.wrapping_add(offset),
-            src: host.cast(),
-            len: size,
-        })
-    }
-
-    /// A copy, to the host.
+    /// Makes them, from the host.
+    ///
+    /// # Safety
+    /// The map's mapping is live, and the host addresses are readable.
     #[inline(always)]
-    pub(crate) fn read(self, index: usize) -> Item {
-        let gdrx_copy { offset, host, size } = self.copies[index];
-        Item { dst: host.cast(), src: self.start.wrapping_add(offset), len: size }
+    pub(crate) unsafe fn write(self) {
+        let Copies { start, copies, .. } = self;
+        copy::begin_batch();
+        // SAFETY: inside of the map, and of this shape (invariant); contract of this function.
+        unsafe {
+            copy::write_many_unfenced(self.kind, self.shape, copies.len(), move |index| {
+                let &gdrx_copy { offset, host, size } = copies.get_unchecked(index);
+                Item { dst: start.wrapping_add(offset), src: host.cast(), len: size }
+            });
+        }
+        copy::end_batch();
+    }
+
+    /// Makes them, to the host.
+    ///
+    /// # Safety
+    /// The map's mapping is live, and the host addresses are writable.
+    #[inline(always)]
+    pub(crate) unsafe fn read(self) {
+        let Copies { start, copies, .. } = self;
+        // SAFETY: as in `write`.
+        unsafe {
+            copy::gather(self.kind, self.shape, copies.len(), move |index| {
+                let &gdrx_copy { offset, host, size } = copies.get_unchecked(index);
+                Item { dst: host.cast(), src: start.wrapping_add(offset), len: size }
+            });
+        }
+    }
+}
+
+impl gdrx_copy {
+    /// Returns whether it has this size, an offset up to `last`, and a host address.
+    #[inline(always)]
+    fn is_alike(&self, size: usize, last: usize) -> bool {
+        self.size == size && self.offset <= last && !self.host.is_null()
     }
 }
 
@@ -151,7 +227,7 @@ static THIS_PROCESS: PerProcess<u64> = PerProcess::new();
 fn identity() -> u64 {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field, in parentheses, is any name. The time is the 22nd.
-    let fields = text.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    let (_, fields) = text.rsplit_once(") ").unwrap_or_default();
     let started = fields.split(' ').nth(19).unwrap_or_default().parse::<u32>().unwrap_or_default();
     u64::from(process::id()) << 32 | u64::from(started)
 }

@@ -110,10 +110,10 @@ while read -r direction size limit function; do
 done <<END
 write 4 40 gdr_copy_to_mapping
 write 8 42 gdr_copy_to_mapping
-write 64 54 gdr_copy_to_mapping
+write 64 48 gdr_copy_to_mapping
 read 4 39 gdr_copy_from_mapping
 read 8 41 gdr_copy_from_mapping
-read 64 100 gdr_copy_from_mapping
+read 64 99 gdr_copy_from_mapping
 END
 
 echo "libgdrx; write and read are of 16 lines:"
@@ -122,8 +122,8 @@ while read -r access limit function; do
 done <<END
 store 8 counted_store
 load 8 counted_load
-write 847 gdrx_write_many
-read 1865 gdrx_read_many
+write 359 gdrx_write_many
+read 527 gdrx_read_many
 END
 
 project=${CARGO_TARGET_DIR:-$PWD/target}/default_build
@@ -138,13 +138,15 @@ word_store 15
 word_load 15
 owned_word_store 15
 make_word_and_load 29
-slice_write_8 33
-slice_write_64 54
-slice_read_64 100
-buffer_write_64 77
-array_set 40
-batch_of_lines 639
+slice_write_8 26
+slice_write_64 48
+slice_read_64 99
+buffer_write_64 71
+array_set 38
+batch_of_lines 543
 batch_of_words 162
-gather_of_words 370
-gather_of_lines 1661
+scatter_of_lines 311
+gather_of_words 360
+gather_of_lines 587
+array_gather_of_lines 480
 END

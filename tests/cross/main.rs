@@ -15,6 +15,7 @@ mod gather;
 #[path = "../../gdrcopy-core/tests/copy_routines/subject.rs"]
 mod subject;
 
+use routines::{Item, Shape};
 use subject::Subject;
 
 /// For `run.sh`, which looks at the fences in its code.
@@ -31,6 +32,15 @@ extern "C" fn probe_write(dst: &mut u32, src: &u32) {
 extern "C" fn probe_read(dst: &mut u32, src: &u32) {
     // SAFETY: both sides are references to 4 bytes.
     unsafe { routines::read_word((&raw mut *dst).cast(), (&raw const *src).cast(), 4) };
+}
+
+/// For `run.sh`, as `probe_write`.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn probe_gather(dst: &mut [u8; 16], src: &[u8; 16]) {
+    let item = Item { dst: dst.as_mut_ptr(), src: src.as_ptr(), len: 16 };
+    // SAFETY: both sides are references to 16 bytes, and those of the device side are all of an aligned block.
+    unsafe { routines::gather(routines::best(), Shape::MIXED, 1, |_| item) };
 }
 
 fn main() {
@@ -51,4 +61,7 @@ fn main() {
     probe_write(&mut written, &1);
     probe_read(&mut read, &written);
     assert_eq!(read, 1);
+    let mut gathered = [0; 16];
+    probe_gather(&mut gathered, &[1; 16]);
+    assert_eq!(gathered, [1; 16]);
 }

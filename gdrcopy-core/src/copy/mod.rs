@@ -6,7 +6,7 @@ pub mod mixed;
 use std::ffi::OsStr;
 
 use crate::hot::HOT;
-use crate::routines::{self, Item};
+use crate::routines::{self, Item, Shape};
 use crate::types::MappingType;
 
 use mixed::fence_if_mixed;
@@ -29,6 +29,32 @@ pub unsafe fn to_mapping(kind: MappingType, dst: *mut u8, src: *const u8, len: u
         }
     }
     fence_if_mixed();
+}
+
+/// [`to_mapping`] for callers that keep values across it. Small copies other than words are out of line, so that a word is
+/// copied without saving registers.
+///
+/// # Safety
+/// The contract of [`to_mapping`].
+#[inline(always)]
+pub unsafe fn to_mapping_and_return(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe {
+        if len > size_of::<u64>() {
+            routines::write(HOT.routine(kind), dst, src, len);
+        } else if !routines::write_word(dst, src, len) {
+            return write_small(kind, dst, src, len);
+        }
+    }
+    fence_if_mixed();
+}
+
+/// # Safety
+/// The contract of [`to_mapping`].
+#[inline(never)]
+unsafe fn write_small(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { to_mapping(kind, dst, src, len) }
 }
 
 /// Copies `len` bytes from a mapping; they are no older than the call, and no older than what earlier
@@ -106,24 +132,12 @@ pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
 /// Copies `count` items from a mapping, between the fences of one read. See [`routines::gather`].
 ///
 /// # Safety
-/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `kind`. `item`
-/// returns the same `src` and `len` each time.
+/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `kind`. All are of this shape. `item`
+/// returns the same one for a number each time.
 #[inline(always)]
-pub unsafe fn gather(kind: MappingType, count: usize, item: impl FnMut(usize) -> Item) {
+pub unsafe fn gather(kind: MappingType, shape: Shape, count: usize, item: impl Fn(usize) -> Item) {
     // SAFETY: contract of this function.
-    unsafe { routines::gather(HOT.routine(kind), count, item) };
-    fence_if_mixed();
-}
-
-/// Copies words from a mapping to `values`, between the fences of one read. See [`routines::gather_words`].
-///
-/// # Safety
-/// The words are naturally aligned ones of 1, 2, 4 or 8 bytes, in mappings of type `kind`.
-/// `values` is writable for their number.
-#[inline(always)]
-pub unsafe fn gather_words<T: Copy>(kind: MappingType, words: &[*const T], values: *mut T) {
-    // SAFETY: contract of this function.
-    unsafe { routines::gather_words(HOT.routine(kind), words, values) };
+    unsafe { routines::gather(HOT.routine(kind), shape, count, item) };
     fence_if_mixed();
 }
 
@@ -138,17 +152,14 @@ pub unsafe fn flush(src: *const u8) {
     routines::full_fence();
 }
 
-/// Makes writes to a mapping of any type, from `src` to `dst` of each item, as a part of a batch.
+/// Makes `count` writes to a mapping of any type, as a part of a batch.
 ///
 /// # Safety
-/// Each item's `src` is readable for `len` bytes, and its `dst` in a mapping of type `kind`.
+/// Each item's `src` is readable for `len` bytes, and its `dst` in a mapping of type `kind`. All are of this shape.
 #[inline(always)]
-pub unsafe fn write_many_unfenced(kind: MappingType, items: impl Iterator<Item = Item>) {
-    let routine = HOT.routine(kind);
-    for Item { dst, src, len } in items {
-        // SAFETY: contract of this function.
-        unsafe { routines::write_unfenced(routine, dst, src, len) };
-    }
+pub unsafe fn write_many_unfenced(kind: MappingType, shape: Shape, count: usize, item: impl Fn(usize) -> Item) {
+    // SAFETY: contract of this function.
+    unsafe { routines::write_many_unfenced(HOT.routine(kind), shape, count, item) }
 }
 
 /// Makes copies use the routine of this name; the best one if there is no request or the CPU does not support it.

@@ -52,3 +52,10 @@ pub(super) unsafe fn store<T>(dst: *mut T, value: T) {
         _ => unsafe { ptr::write_volatile(dst, value) },
     }
 }
+
+/// Returns whether `len` bytes at `addr` are one naturally aligned word of 1, 2, 4 or 8 bytes.
+#[inline(always)]
+pub(super) fn is_word(addr: usize, len: usize) -> bool {
+    let low = len.wrapping_sub(1);
+    low < 8 && (addr | len) & low == 0
+}

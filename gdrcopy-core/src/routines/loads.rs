@@ -57,47 +57,14 @@ pub(super) unsafe fn by_line<const BLOCK: usize>(dst: *mut u8, src: *const u8, l
 
     // SAFETY: head, lines and tail make up the `len` bytes of this function's contract.
     unsafe {
-        head_line.load::<BLOCK>(src, head, copy_block);
+        head_line.load(BLOCK, src, head, copy_block);
         for at in lines.clone().step_by(BLOCK) {
             copy_block(dst.add(at), src.add(at));
         }
-        tail_line.load::<BLOCK>(src.add(lines.end), tail, copy_block);
+        tail_line.load(BLOCK, src.add(lines.end), tail, copy_block);
 
         head_line.store(dst, src, head);
         tail_line.store(dst.add(lines.end), src.add(lines.end), tail);
-    }
-}
-
-/// Loads blocks of `BLOCK` bytes to places of `buffer` one after the other, `UNROLLED` in a turn of the loop. In each
-/// the first blocks of lines come first. On the measured CPU, a load of a line that another load is fetching just now
-/// takes its own round trip. That is less frequent if other loads are between the two.
-///
-/// # Safety
-/// The contract of `LoadBlocksFn`. `copy_block` must copy `BLOCK` bytes.
-#[inline(always)]
-pub(super) unsafe fn listed<const BLOCK: usize, const UNROLLED: usize>(
-    buffer: *mut u8,
-    blocks: &[*const u8],
-    copy_block: BlockFn,
-) {
-    let start = |address: *const u8| address.map_addr(|address| address & !(BLOCK - 1));
-    // Not as_chunks, because tests/cross compiles this with Rust 1.85 for POWER.
-    let turns = blocks.chunks_exact(UNROLLED);
-    let (count, rest) = (turns.len(), turns.remainder());
-    // SAFETY: contract of this function.
-    unsafe {
-        for (turn, blocks) in turns.enumerate() {
-            let buffer = buffer.add(turn * UNROLLED * BLOCK);
-            for part in 0..LINE / BLOCK {
-                for n in (part..UNROLLED).step_by(LINE / BLOCK) {
-                    copy_block(buffer.add(n * BLOCK), start(blocks[n]));
-                }
-            }
-        }
-        let buffer = buffer.add(count * UNROLLED * BLOCK);
-        for (n, &block) in rest.iter().enumerate() {
-            copy_block(buffer.add(n * BLOCK), start(block));
-        }
     }
 }
 
@@ -111,17 +78,16 @@ impl StackLine {
         StackLine(MaybeUninit::uninit())
     }
 
-    /// Loads the blocks that hold the `len` bytes at `src`, all of one line, to their places.
+    /// Loads the blocks of `block` bytes that hold the `len` bytes at `src`, all of one line, to their places.
     ///
     /// # Safety
     /// The contract of [`by_line`].
     #[inline(always)]
-    pub(super) unsafe fn load<const BLOCK: usize>(&mut self, src: *const u8, len: usize, copy_block: BlockFn) {
+    pub(super) unsafe fn load(&mut self, block: usize, src: *const u8, len: usize, copy_block: BlockFn) {
         let offset = src.addr() % LINE;
-        let first = offset - offset % BLOCK;
         let device_line = src.wrapping_sub(offset);
         if len > 0 {
-            for at in (first..offset + len).step_by(BLOCK) {
+            for at in (offset - offset % block..offset + len).step_by(block) {
                 let to = self.0.as_mut_ptr().cast::<u8>();
                 // SAFETY: a block of this line, which has as much room on the stack.
                 unsafe { copy_block(to.add(at), device_line.wrapping_add(at)) }
@@ -129,18 +95,63 @@ impl StackLine {
         }
     }
 
-    /// Stores the bytes that were loaded from the `len` bytes at `src`.
+    /// Loads the block of `block` bytes around `src` to its place.
+    ///
+    /// # Safety
+    /// The contract of [`by_line`], for the whole block.
+    #[inline(always)]
+    pub(super) unsafe fn load_one(&mut self, block: usize, src: *const u8, copy_block: BlockFn) {
+        let offset = src.addr() & (block - 1);
+        let at = src.addr() % LINE - offset;
+        // SAFETY: the line has as much room on the stack.
+        unsafe { copy_block(self.0.as_mut_ptr().cast::<u8>().add(at), src.wrapping_sub(offset)) }
+    }
+
+    /// Stores the `N` bytes that were loaded from `src`.
+    ///
+    /// # Safety
+    /// They must have been loaded, and `dst` be writable for `N` bytes.
+    #[inline(always)]
+    pub(super) unsafe fn store_word<const N: usize>(&self, dst: *mut u8, src: *const u8) {
+        // SAFETY: contract of this function; the bytes lie inside the line.
+        unsafe { ptr::copy_nonoverlapping(self.0.as_ptr().cast::<u8>().add(src.addr() % LINE), dst, N) }
+    }
+
+    /// Stores the bytes that were loaded from the `len` bytes at `src`, small numbers without a call.
     ///
     /// # Safety
     /// They must have been loaded, and `dst` be writable for `len` bytes.
     #[inline(always)]
     pub(super) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
-        if len > 0 {
-            // SAFETY: the bytes lie inside the line, where `load` put them.
-            unsafe {
-                let from = self.0.as_ptr().cast::<u8>().add(src.addr() % LINE);
+        if len == 0 {
+            return;
+        }
+        // SAFETY: the bytes lie inside the line, where `load` put them.
+        unsafe {
+            let from = self.0.as_ptr().cast::<u8>().add(src.addr() % LINE);
+            if !(4..=32).contains(&len) {
                 ptr::copy_nonoverlapping(from, dst, len);
+            } else if len >= 16 {
+                copy_ends::<16>(dst, from, len);
+            } else if len >= 8 {
+                copy_ends::<8>(dst, from, len);
+            } else {
+                copy_ends::<4>(dst, from, len);
             }
         }
+    }
+}
+
+/// Copies the first `N` and the last `N` bytes, which are all where `len` is `N` to twice that.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for `len` bytes, at least `N`, and the two must not overlap.
+#[inline(always)]
+unsafe fn copy_ends<const N: usize>(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe {
+        let last = src.add(len - N).cast::<[u8; N]>().read();
+        dst.cast::<[u8; N]>().write(src.cast::<[u8; N]>().read());
+        dst.add(len - N).cast::<[u8; N]>().write(last);
     }
 }

@@ -6,7 +6,7 @@
 //! write_word, read_word  mod.rs        one access, for a mapping of any type
 //! write, read            mod.rs        everything else
 //! Routine                arch/, portable.rs    one instruction set each; select.rs finds the best one
-//! gather                 gather.rs     many reads at once, by the loads of a routine
+//! write_many_unfenced, gather   many.rs    loops over many copies, by the instructions of a routine
 //! by_line                stores.rs, loads.rs   the cut into aligned pieces that routines share
 //! ```
 //!
@@ -32,22 +32,23 @@
 
 mod access;
 mod arch;
-mod gather;
+mod instructions;
 mod loads;
+mod many;
 mod portable;
 mod routine;
 mod select;
 mod stores;
 
-use core::ptr;
-
 pub use arch::supported;
-pub use gather::{gather, gather_words};
-pub use routine::{Item, Routine};
+pub use many::{Shape, gather, write_many_unfenced};
+pub use routine::{FIRST, Item, Routine};
 pub use select::{best, find};
 
+use access::is_word;
 use arch::fence;
 pub use fence::{after_read, after_write, before_read, before_write};
+use routine::{MEMCPY, memcpy};
 
 /// Copies a naturally aligned word of 1, 2, 4 or 8 bytes to a mapping of any type, by one store.
 ///
@@ -87,13 +88,6 @@ pub unsafe fn read_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
     is_word
 }
 
-/// Returns whether `len` bytes at `addr` are one naturally aligned word of 1, 2, 4 or 8 bytes.
-#[inline(always)]
-fn is_word(addr: usize, len: usize) -> bool {
-    let low = len.wrapping_sub(1);
-    low < 8 && (addr | len) & low == 0
-}
-
 /// Copies `len` bytes of host memory to a mapping, between the fences of a write.
 ///
 /// # Safety
@@ -125,7 +119,7 @@ pub unsafe fn read(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) 
 pub static DEVICE: Routine = portable::ROUTINE;
 
 /// The routine for cached mappings.
-pub static CACHED: Routine = Routine { name: "memcpy", write: memcpy, read: memcpy, blocks: None };
+pub static CACHED: Routine = Routine { name: MEMCPY, write: memcpy, read: memcpy };
 
 /// Writes a word by one store, between the fences of a write.
 ///
@@ -183,14 +177,4 @@ pub unsafe fn write_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, le
 #[inline]
 pub fn full_fence() {
     fence::full();
-}
-
-/// The C library's memcpy.
-///
-/// # Safety
-/// `src` must be readable and `dst` writable for `len` bytes, and the two must not overlap.
-#[inline(always)]
-unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function.
-    unsafe { ptr::copy_nonoverlapping(src, dst, len) }
 }

@@ -1,12 +1,11 @@
 //! Plain loads and stores of at most 8 bytes. They run on every CPU, and suit memory that takes
 //! no wider access.
 
-use super::routine::{Blocks, Routine};
+use super::instructions::Instructions;
+use super::routine::{BlockFn, CopyFn, Routine};
 use super::{loads, stores};
 
-pub(super) const ROUTINE: Routine = Routine { name: "portable", write, read, blocks: Some(BLOCKS) };
-
-pub(super) const BLOCKS: Blocks = Blocks { size: size_of::<u64>(), load: load_blocks };
+pub(super) const ROUTINE: Routine = Routine { name: "portable", write, read };
 
 /// # Safety
 /// The contract of [`super::write`].
@@ -23,10 +22,12 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// Plain loads of write-combining and device memory do not overlap, so each takes a round trip.
-///
-/// # Safety
-/// The contract of `LoadBlocksFn`.
-unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
-    // SAFETY: contract of this function.
-    unsafe { loads::listed::<8, 4>(buffer, blocks, loads::word::<u64>) }
+pub(super) struct Portable;
+
+impl Instructions for Portable {
+    const BLOCK: usize = size_of::<u64>();
+    const LOAD_BLOCK: BlockFn = loads::word::<u64>;
+    const STORE_LINE: BlockFn = stores::line::<u64>;
+    const WRITE: CopyFn = write;
+    const READ: CopyFn = read;
 }

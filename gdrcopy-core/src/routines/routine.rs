@@ -1,5 +1,7 @@
 //! A copy routine, that is the copy functions of one instruction set.
 
+use core::ptr;
+
 /// Bytes of one cache line, the largest unit that crosses PCIe undivided.
 pub(super) const LINE: usize = 64;
 
@@ -24,25 +26,7 @@ pub struct Routine {
     pub(crate) name: &'static str,
     pub(crate) write: CopyFn,
     pub(crate) read: CopyFn,
-    /// How gathers load; `None` if they are to use `read`.
-    pub(crate) blocks: Option<Blocks>,
 }
-
-/// The loads of gathers.
-#[derive(Debug)]
-pub(crate) struct Blocks {
-    /// Bytes of one load, or of a few that are issued together, as a power of two, 8 to 64.
-    pub(super) size: usize,
-    pub(super) load: LoadBlocksFn,
-}
-
-/// Loads the block that each of `blocks` is an address in, in order, to the next `size` bytes of `buffer`. Few
-/// instructions are between the loads.
-///
-/// # Safety
-/// The blocks, which are aligned to their size, must be readable; `buffer` must be writable for all of them, and aligned to a
-/// line. The CPU must have the instructions.
-pub(super) type LoadBlocksFn = unsafe fn(buffer: *mut u8, blocks: &[*const u8]);
 
 /// One of many copies.
 #[derive(Clone, Copy, Debug)]
@@ -60,4 +44,20 @@ impl Routine {
     pub fn name(&self) -> &'static str {
         self.name
     }
+}
+
+/// The name of a routine that selects the best one at the first copy.
+pub const FIRST: &str = "first";
+
+/// The name of the routine for cached mappings.
+pub(super) const MEMCPY: &str = "memcpy";
+
+/// The C library's memcpy.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for `len` bytes, and the two must not overlap.
+#[inline(always)]
+pub(super) unsafe fn memcpy(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { ptr::copy_nonoverlapping(src, dst, len) }
 }

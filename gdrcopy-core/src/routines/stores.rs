@@ -34,7 +34,7 @@ pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
 /// # Safety
 /// `src` must be readable and `dst` writable for one `T`, and `dst` aligned to its size.
 #[inline(always)]
-unsafe fn word<T>(dst: *mut u8, src: *const u8) {
+pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
     debug_assert!(dst.cast::<T>().is_aligned());
     // SAFETY: a `T` is readable at `src` and writable at `dst`, which is aligned: contract of this function.
     unsafe { access::store(dst.cast::<T>(), src.cast::<T>().read_unaligned()) }
@@ -59,6 +59,10 @@ pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
 /// The contract of [`super::write`]. `store_line` must copy a line.
 #[inline(always)]
 pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, store_line: BlockFn) {
+    if len == LINE && dst.addr() & (LINE - 1) == 0 {
+        // SAFETY: contract of this function.
+        return unsafe { store_line(dst, src) };
+    }
     let mut rest = Rest { dst, src, len };
     // SAFETY: `len` bytes are readable at `src` and writable at `dst`: contract of this function.
     unsafe {

@@ -1,11 +1,11 @@
-//! Gathers of every routine. The wanted bytes arrive, nothing else changes, and no page without wanted bytes is
-//! touched.
+//! Gathers and batches of every routine. The wanted bytes arrive, nothing else changes, and no page without wanted bytes
+//! is touched.
 
 use std::fmt::Debug;
 
 use crate::bytes::alignments;
 use crate::edges::{LonePage, PAGE};
-use crate::routines::{self, Item, Routine};
+use crate::routines::{self, Item, Routine, Shape};
 
 const POISON: u8 = 0xff;
 /// Bytes that must survive on either side of an item.
@@ -31,7 +31,23 @@ impl Arena {
     }
 }
 
-/// Gathers the places from `device` to a new buffer, and checks each byte of it. `what` is printed on failure.
+/// The shape of these places of `device`.
+fn shape(device: *const u8, places: &[Place]) -> Shape {
+    let Some(&(_, len)) = places.first() else {
+        return Shape::MIXED;
+    };
+    let mut addresses = 0;
+    for &(at, len_of_place) in places {
+        if len_of_place != len {
+            return Shape::MIXED;
+        }
+        addresses |= device.wrapping_add(at).addr();
+    }
+    Shape::new(len, addresses)
+}
+
+/// Gathers the places from `device` to a new buffer, and checks each byte of it. Then it writes them by a batch to another
+/// device, and checks that. `what` is printed on failure.
 fn check_places(routine: &Routine, device: &Arena, places: &[Place], alignment: usize, what: impl Fn() -> String) {
     let mut starts = Vec::with_capacity(places.len());
     let mut end = GUARD + alignment;
@@ -45,13 +61,24 @@ fn check_places(routine: &Routine, device: &Arena, places: &[Place], alignment: 
     let item =
         |n: usize| Item { dst: to.wrapping_add(starts[n]), src: source.wrapping_add(places[n].0), len: places[n].1 };
     // SAFETY: the places lie in the arena, which is whole lines; the buffer has room for each.
-    unsafe { routines::gather(routine, count, item) };
+    unsafe { routines::gather(routine, shape(source, places), count, item) };
 
     let mut expected = vec![POISON; end];
-    for (&(from, len), start) in places.iter().zip(starts) {
+    let mut written = Box::new(Arena([POISON; Arena::LEN]));
+    for (&(from, len), &start) in places.iter().zip(&starts) {
         expected[start..][..len].copy_from_slice(&device.0[from..][..len]);
+        written.0[from..][..len].copy_from_slice(&device.0[from..][..len]);
     }
     assert!(host == expected, "{}: {}", routine.name(), what());
+
+    let mut batch = Box::new(Arena([POISON; Arena::LEN]));
+    let (to, from) = (batch.0.as_mut_ptr(), host.as_ptr());
+    let item =
+        |n: usize| Item { dst: to.wrapping_add(places[n].0), src: from.wrapping_add(starts[n]), len: places[n].1 };
+    // SAFETY: as above.
+    unsafe { routines::write_many_unfenced(routine, shape(to, places), count, item) };
+    routines::after_write();
+    assert!(batch.0 == written.0, "{}: written: {}", routine.name(), what());
 }
 
 /// Items of each size at each alignment; many of them, more than one pass lists.
@@ -72,10 +99,14 @@ pub(crate) fn check(routine: &Routine) {
         false => &[0, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1_500],
     };
     for &count in counts {
-        for len in [0, 1, 4, 8, 63, 64, 65, 129] {
-            let place = |n: usize| (n * 613 % (Arena::LEN - 200), len);
-            let places: Vec<Place> = (0..count).map(place).collect();
-            check_places(routine, &device, &places, 0, || format!("{count} items of {len} bytes"));
+        for len in [0, 1, 4, 8, 16, 63, 64, 65, 129] {
+            for unit in [1, 8, 64] {
+                let place = |n: usize| (n * 613 % (Arena::LEN - 200) / unit * unit, len);
+                let places: Vec<Place> = (0..count).map(place).collect();
+                check_places(routine, &device, &places, 0, || {
+                    format!("{count} items of {len} bytes, aligned to {unit}")
+                });
+            }
         }
         // Items that pass the buffer by among small ones, up to the arena's end.
         let place = |n: usize| {
@@ -99,8 +130,10 @@ fn check_words<T: Copy + PartialEq + Debug>(routine: &Routine, device: &Arena, p
         let word = |n| device.0.as_ptr().wrapping_add(place(n)).cast::<T>();
         let words: Vec<_> = (0..count).map(word).collect();
         let mut values = vec![poison; count + 1];
+        let to = values.as_mut_ptr();
+        let item = |n: usize| Item { dst: to.wrapping_add(n).cast(), src: words[n].cast(), len: size };
         // SAFETY: words of the arena, aligned in it.
-        unsafe { routines::gather_words(routine, &words, values.as_mut_ptr()) };
+        unsafe { routines::gather(routine, Shape::new(size, 0), count, item) };
         for (n, &value) in values[..count].iter().enumerate() {
             // SAFETY: as above.
             let expected = unsafe { words[n].read() };
@@ -128,7 +161,7 @@ pub(crate) fn check_edges(routine: &Routine) {
             len: places[n].1,
         };
         // SAFETY: the items lie in the pages.
-        unsafe { routines::gather(routine, places.len(), item) };
+        unsafe { routines::gather(routine, Shape::MIXED, places.len(), item) };
         for (n, (from, len)) in places.into_iter().enumerate() {
             for at in 0..len {
                 // SAFETY: inside the page.

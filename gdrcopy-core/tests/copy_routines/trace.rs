@@ -12,7 +12,7 @@ use libc::{PROT_NONE, PROT_READ, PROT_WRITE, SIGSEGV, SIGTRAP, siginfo_t, uconte
 
 use crate::bytes;
 use crate::edges::{LonePage, PAGE};
-use crate::routines::{self, Item, Routine};
+use crate::routines::{self, Item, Routine, Shape};
 use crate::steps::Handled;
 use crate::subject::Subject;
 
@@ -134,20 +134,28 @@ pub(crate) fn check_gathers() {
         let (width, _) = widths(Subject::Routine(routine)).expect("a routine has them");
         for len in 0..=MAX_LEN {
             for at in bytes::alignments() {
-                check_gather(routine, &page, [(LINE + at, len), (4 * LINE + at / 2, 9)], width);
+                check_gather(routine, &page, [(LINE + at, len), (4 * LINE + at / 2, 9)], Shape::MIXED, width);
             }
+        }
+        for len in [4, 8, 16, 64] {
+            check_gather(routine, &page, [(LINE, len), (3 * LINE, len)], Shape::new(len, LINE), width);
+            check_batch(routine, &page, [(LINE, len), (3 * LINE, len)], Shape::new(len, LINE));
+        }
+        for len in [1, 2, 4, 8] {
+            check_batch(routine, &page, [(LINE + len, len), (3 * LINE + 3, 9)], Shape::MIXED);
         }
     }
 }
 
 /// Each aligned block that holds bytes of an item is loaded once for that item, and nothing else is.
-fn check_gather(routine: &Routine, page: &LonePage, places: [(usize, usize); 2], width: usize) {
+fn check_gather(routine: &Routine, page: &LonePage, places: [(usize, usize); 2], shape: Shape, width: usize) {
     let device = std::array::from_fn(|n| n as u8);
     let mut read = places.map(|(_, len)| vec![POISON; len]);
     let trace = Trace::of(page, device, |page| {
-        let item = |n: usize| Item { dst: read[n].as_mut_ptr(), src: page.wrapping_add(places[n].0), len: places[n].1 };
+        let to = read.each_mut().map(|read| read.as_mut_ptr());
+        let item = |n: usize| Item { dst: to[n], src: page.wrapping_add(places[n].0), len: places[n].1 };
         // SAFETY: the page holds the items and the lines around them.
-        unsafe { routines::gather(routine, 2, item) }
+        unsafe { routines::gather(routine, shape, 2, item) }
     });
     let what = || format!("{}: gather of {places:?}", routine.name());
 
@@ -162,6 +170,32 @@ fn check_gather(routine: &Routine, page: &LonePage, places: [(usize, usize); 2],
     assert_eq!(loads, expected, "{}", what());
     let stored = trace.accesses.iter().any(|a| !a.stored.is_empty());
     assert!(!stored, "{}: a store", what());
+}
+
+/// Each byte is stored once, words by one store.
+fn check_batch(routine: &Routine, page: &LonePage, places: [(usize, usize); 2], shape: Shape) {
+    let source: [u8; WINDOW] = std::array::from_fn(|n| (n % 251) as u8);
+    let from = source.as_ptr();
+    let trace = Trace::of(page, [POISON; WINDOW], |page| {
+        let item = |n: usize| Item {
+            dst: page.wrapping_add(places[n].0),
+            src: from.wrapping_add(places[n].0),
+            len: places[n].1,
+        };
+        // SAFETY: the page holds the items.
+        unsafe { routines::write_many_unfenced(routine, shape, 2, item) }
+    });
+    let what = || format!("{}: batch of {places:?}: {:?}", routine.name(), trace.accesses);
+
+    let mut stored = 0;
+    for (at, len) in places {
+        assert_eq!(trace.result[at..at + len], source[at..at + len], "{}", what());
+        let into = trace.accesses.iter().filter(|access| (at..at + len).contains(&access.at));
+        assert!(!is_natural(at, len) || into.count() == 1, "{}", what());
+        stored += len;
+    }
+    let bytes: usize = trace.accesses.iter().map(|access| access.stored.len()).sum();
+    assert_eq!(bytes, stored, "{}", what());
 }
 
 /// The width of the loads, and of the widest stores, that a subject makes. A cached mapping may be

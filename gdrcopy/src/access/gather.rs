@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 use gdrcopy_core::copy;
+use gdrcopy_core::routines::{Item, Shape};
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::MappingType;
@@ -90,8 +91,15 @@ impl<T: Pod> Words<'_, T> {
             Some(owner) => owner.assert(),
             None => Owner::refuse(),
         }
+        let values = values.as_mut_ptr();
+        let words = self.words.as_ptr();
+        let item = move |n: usize| {
+            // SAFETY: one of the words.
+            let word = unsafe { words.add(n).read() };
+            Item { dst: values.wrapping_add(n).cast(), src: word.cast(), len: size_of::<T>() }
+        };
         // SAFETY: words of this kind are mapped (invariant).
-        unsafe { copy::gather_words(self.kind, &self.words, values.as_mut_ptr()) };
+        unsafe { copy::gather(self.kind, Shape::new(size_of::<T>(), 0), self.len(), item) };
     }
 }
 

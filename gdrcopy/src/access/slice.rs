@@ -3,11 +3,10 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
-use std::ptr;
 
 use bytemuck::Pod;
 use gdrcopy_core::copy;
-use gdrcopy_core::routines::Item;
+use gdrcopy_core::routines::{Item, Shape};
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::MappingType;
@@ -163,7 +162,7 @@ impl<'m> MappedSlice<'m> {
         self.owner.check()?;
         let dst = self.place(offset, src.len())?;
         // SAFETY: `place` has found the bytes inside the slice, which is mapped and of type `kind` (invariant).
-        unsafe { copy::to_mapping(self.kind, dst, src.as_ptr(), src.len()) };
+        unsafe { copy::to_mapping_and_return(self.kind, dst, src.as_ptr(), src.len()) };
         Ok(())
     }
 
@@ -224,58 +223,77 @@ impl<'m> MappedSlice<'m> {
     /// nothing is read then.
     pub fn read_many(self, items: &mut [(usize, &mut [u8])]) -> Result<()> {
         self.owner.check()?;
+        let [(_, first), ..] = &*items else {
+            return Ok(());
+        };
+        let len = first.len();
+        let mut is_alike = true;
+        let mut addresses = self.start.addr();
         for (offset, dst) in items.iter() {
             self.place(*offset, dst.len())?;
+            is_alike &= dst.len() == len;
+            addresses |= offset;
         }
+        let shape = if is_alike { Shape::new(len, addresses) } else { Shape::MIXED };
         let count = items.len();
-        let item = |n: usize| {
-            let (offset, dst) = &mut items[n];
+        let items = items.as_mut_ptr();
+        let item = move |n: usize| {
+            // SAFETY: `n` is less than `count`.
+            let (offset, dst) = unsafe { &mut *items.add(n) };
             Item { dst: dst.as_mut_ptr(), src: self.start.wrapping_add(*offset), len: dst.len() }
         };
         // SAFETY: as in `write`; `place` was called above.
-        unsafe { copy::gather(self.kind, count, item) };
+        unsafe { copy::gather(self.kind, shape, count, item) };
         Ok(())
     }
 
     /// Reads those of the `len` elements that it has whose indexes are `at`, as [`MappedSlice::read_many`] does.
     pub(super) fn gather<T: Pod>(self, len: usize, at: &[usize], values: &mut [T]) -> Result<()> {
         assert_eq!(at.len(), values.len(), "a value for each index");
-        self.check_elements::<T>(len, at)?;
-        let item = |n: usize| Item {
-            dst: ptr::from_mut(&mut values[n]).cast(),
-            src: self.start.wrapping_add(at[n] * size_of::<T>()),
-            len: size_of::<T>(),
+        let shape = self.check_elements::<T>(len, at)?;
+        let values = values.as_mut_ptr();
+        let item = move |n: usize| {
+            // SAFETY: one of the indexes.
+            let index = unsafe { *at.get_unchecked(n) };
+            let src = self.start.wrapping_add(index * size_of::<T>());
+            Item { dst: values.wrapping_add(n).cast(), src, len: size_of::<T>() }
         };
-        // SAFETY: as in `write`; `check_elements` has found the elements inside the slice.
-        unsafe { copy::gather(self.kind, at.len(), item) };
+        // SAFETY: as in `write`; `check_elements` has found the elements inside the slice, and `values` has that number.
+        unsafe { copy::gather(self.kind, shape, at.len(), item) };
         Ok(())
     }
 
     /// Writes those of the `len` elements that it has whose indexes are `at`, as one batch.
     pub(super) fn scatter<T: Pod>(self, len: usize, at: &[usize], values: &[T]) -> Result<()> {
         assert_eq!(at.len(), values.len(), "a value for each index");
-        self.check_elements::<T>(len, at)?;
-        copy::begin_batch();
-        for (&index, value) in at.iter().zip(values) {
+        let shape = self.check_elements::<T>(len, at)?;
+        let values = values.as_ptr();
+        let item = move |n: usize| {
+            // SAFETY: one of the indexes.
+            let index = unsafe { *at.get_unchecked(n) };
             let dst = self.start.wrapping_add(index * size_of::<T>());
-            // SAFETY: as in `gather`.
-            unsafe {
-                copy::write_unfenced(self.kind, dst, ptr::from_ref(value).cast(), size_of::<T>());
-            }
-        }
+            Item { dst, src: values.wrapping_add(n).cast(), len: size_of::<T>() }
+        };
+        copy::begin_batch();
+        // SAFETY: as in `gather`.
+        unsafe { copy::write_many_unfenced(self.kind, shape, at.len(), item) };
         copy::end_batch();
         Ok(())
     }
 
-    /// Fails unless this process is the owner, and each of these indexes is that of one of the `len` elements.
-    fn check_elements<T>(self, len: usize, at: &[usize]) -> Result<()> {
+    /// Fails unless this process is the owner, and each of these indexes is that of one of the `len` elements. Returns the
+    /// shape of the elements.
+    #[inline]
+    fn check_elements<T>(self, len: usize, at: &[usize]) -> Result<Shape> {
         self.owner.check()?;
         let bytes = len.checked_mul(size_of::<T>());
         assert!(bytes.is_some_and(|bytes| bytes <= self.len));
-        match at.iter().find(|&&index| index >= len) {
-            Some(&index) => Err(Error::OutOfArray { index, count: 1, len }),
-            None => Ok(()),
+        for &index in at {
+            if index >= len {
+                return Err(Error::OutOfArray { index, count: 1, len });
+            }
         }
+        Ok(Shape::new(size_of::<T>(), self.start.addr() | size_of::<T>()))
     }
 
     /// Returns when all earlier writes of this thread to this GPU have arrived there. It reads one byte back, which

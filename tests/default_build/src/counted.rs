@@ -69,6 +69,20 @@ pub fn batch_of_words(memory: MappedSlice<'_>, words: &[Word<'_, u64>; 16], valu
 }
 
 #[inline(never)]
+pub fn scatter_of_lines(lines: Array<'_, [u8; 64]>, indexes: &[usize; 16], values: &[[u8; 64]; 16]) -> Result<()> {
+    lines.scatter(indexes, values)
+}
+
+#[inline(never)]
+pub fn array_gather_of_lines(
+    lines: Array<'_, [u8; 64]>,
+    indexes: &[usize; 16],
+    values: &mut [[u8; 64]; 16],
+) -> Result<()> {
+    lines.gather(indexes, values)
+}
+
+#[inline(never)]
 pub fn gather_of_words(words: &Words<'_, u64>, values: &mut [u64; 16]) {
     words.load_all(values);
 }

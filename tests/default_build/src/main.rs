@@ -29,6 +29,8 @@ fn main() -> gdrcopy::Result<()> {
     let words: [Word<'_, u64>; ITEMS] = std::array::from_fn(|i| memory.word(i * STRIDE).expect("a word"));
     let gathered: Words<'_, u64> = words.into_iter().collect();
     let array = memory.array::<u64>(0, 1024)?;
+    let rows = memory.array::<[u8; 64]>(0, ITEMS * STRIDE / 64)?;
+    let indexes = places().map(|place| place / 64);
 
     let mut line = [1; 64];
     let mut lines = [[0; 64]; ITEMS];
@@ -47,6 +49,8 @@ fn main() -> gdrcopy::Result<()> {
             "array_set" => counted::array_set(array, at / 8, 1)?,
             "batch_of_lines" => counted::batch_of_lines(memory, &places(), &line)?,
             "batch_of_words" => counted::batch_of_words(memory, &words, 1)?,
+            "scatter_of_lines" => counted::scatter_of_lines(rows, &indexes, &lines)?,
+            "array_gather_of_lines" => counted::array_gather_of_lines(rows, &indexes, &mut lines)?,
             "gather_of_words" => counted::gather_of_words(&gathered, &mut [0; ITEMS]),
             "gather_of_lines" => {
                 let mut offset = 0;

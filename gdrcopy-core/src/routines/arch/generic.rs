@@ -1,11 +1,21 @@
 //! Fallback for architectures without specialized routines.
 
+use crate::routines::instructions::Work;
 use crate::routines::portable;
 use crate::routines::routine::Routine;
 
 /// The routines, best first.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {
     [&portable::ROUTINE].into_iter()
+}
+
+/// Runs a loop by the instructions of a routine. Returns it if the routine is none of this architecture.
+///
+/// # Safety
+/// The contract of [`Work::run`].
+#[inline(always)]
+pub(crate) unsafe fn run<W: Work>(_: &Routine, work: W) -> Result<(), W> {
+    Err(work)
 }
 
 /// A SeqCst fence on both sides of reads and writes.

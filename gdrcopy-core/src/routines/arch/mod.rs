@@ -19,5 +19,5 @@ use powerpc64 as this;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use x86_64 as this;
 
-pub(super) use this::fence;
 pub use this::supported;
+pub(super) use this::{fence, run};

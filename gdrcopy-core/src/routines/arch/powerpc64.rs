@@ -1,9 +1,13 @@
 //! POWER: 4-byte stores and 8-byte loads, which NVIDIA's libgdrapi 2.6 uses. Not measured here.
 
-use crate::routines::routine::Routine;
-use crate::routines::{portable, stores};
+use core::ptr;
 
-static POWER: Routine = Routine { name: "power", write, read: portable::read, blocks: Some(portable::BLOCKS) };
+use crate::routines::instructions::{Instructions, Work};
+use crate::routines::portable::{self, Portable};
+use crate::routines::routine::{BlockFn, CopyFn, Routine};
+use crate::routines::stores;
+
+static POWER: Routine = Routine { name: "power", write, read: portable::read };
 
 /// The routines, best first.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {
@@ -15,6 +19,33 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
 unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { stores::by_line::<u32, u32>(dst, src, len, stores::line::<u32>) }
+}
+
+struct Power;
+
+impl Instructions for Power {
+    const BLOCK: usize = Portable::BLOCK;
+    const LOAD_BLOCK: BlockFn = Portable::LOAD_BLOCK;
+    const STORE_LINE: BlockFn = stores::line::<u32>;
+    const WRITE: CopyFn = write;
+    const READ: CopyFn = portable::read;
+}
+
+/// Runs a loop by the instructions of a routine. Returns it if the routine is none of this architecture.
+///
+/// # Safety
+/// The rest is as for [`Work::run`].
+#[inline(always)]
+pub(crate) unsafe fn run<W: Work>(routine: &Routine, work: W) -> Result<(), W> {
+    // SAFETY: contract of this function.
+    unsafe {
+        if ptr::eq(routine, &POWER) {
+            work.run::<Power>();
+        } else {
+            return Err(work);
+        }
+    }
+    Ok(())
 }
 
 /// The fences of POWER. A sequentially consistent fence is SYNC, the only one that orders accesses

@@ -8,10 +8,19 @@
 use core::arch::aarch64::uint8x16_t;
 use core::arch::asm;
 
-use crate::routines::routine::{Blocks, LINE};
+use crate::routines::instructions::Instructions;
+use crate::routines::routine::{BlockFn, CopyFn, LINE};
 use crate::routines::{loads, stores};
 
-pub(super) const BLOCKS: Blocks = Blocks { size: LINE, load: load_blocks };
+pub(super) struct Ls64;
+
+impl Instructions for Ls64 {
+    const BLOCK: usize = LINE;
+    const LOAD_BLOCK: BlockFn = load_line;
+    const STORE_LINE: BlockFn = store_line;
+    const WRITE: CopyFn = write;
+    const READ: CopyFn = read;
+}
 
 /// # Safety
 /// Needs LS64; the ranges are as for `write`.
@@ -25,13 +34,6 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { loads::by_line::<LINE>(dst, src, len, load_line) }
-}
-
-/// # Safety
-/// Needs LS64; the rest is as for `LoadBlocksFn`.
-unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
-    // SAFETY: contract of this function.
-    unsafe { loads::listed::<LINE, 8>(buffer, blocks, load_line) }
 }
 
 // The assembler of stable Rust has no LS64. So the two instructions are written as their encodings

@@ -8,18 +8,40 @@ pub(crate) mod fence;
 mod ls64;
 mod neon;
 
+use core::ptr;
+
 use cpu::Cpu;
 
+use crate::routines::instructions::Work;
 use crate::routines::portable;
 use crate::routines::routine::Routine;
 
-static LS64: Routine = Routine { name: "ls64", write: ls64::write, read: ls64::read, blocks: Some(ls64::BLOCKS) };
+static LS64: Routine = Routine { name: "ls64", write: ls64::write, read: ls64::read };
 
-static NEON: Routine = Routine { name: "neon", write: neon::write, read: neon::read, blocks: Some(neon::BLOCKS) };
+static NEON: Routine = Routine { name: "neon", write: neon::write, read: neon::read };
 
 /// The routines that this CPU runs, best first.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {
     let cpu = Cpu::detect();
     let neon = [&NEON, &portable::ROUTINE];
     cpu.ls64.then_some(&LS64).into_iter().chain(neon)
+}
+
+/// Runs a loop by the instructions of a routine. Returns it if the routine is none of this architecture.
+///
+/// # Safety
+/// The CPU must run the routine; the rest is as for [`Work::run`].
+#[inline(always)]
+pub(crate) unsafe fn run<W: Work>(routine: &Routine, work: W) -> Result<(), W> {
+    // SAFETY: contract of this function; the routine's instructions are those of its module.
+    unsafe {
+        if ptr::eq(routine, &LS64) {
+            work.run::<ls64::Ls64>();
+        } else if ptr::eq(routine, &NEON) {
+            work.run::<neon::Neon>();
+        } else {
+            return Err(work);
+        }
+    }
+    Ok(())
 }

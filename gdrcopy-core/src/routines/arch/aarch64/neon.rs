@@ -3,10 +3,19 @@
 use core::arch::aarch64::uint8x16_t;
 use core::arch::asm;
 
-use crate::routines::routine::{Blocks, LINE};
+use crate::routines::instructions::Instructions;
+use crate::routines::routine::{BlockFn, CopyFn, LINE};
 use crate::routines::{loads, stores};
 
-pub(super) const BLOCKS: Blocks = Blocks { size: LINE, load: load_blocks };
+pub(super) struct Neon;
+
+impl Instructions for Neon {
+    const BLOCK: usize = LINE;
+    const LOAD_BLOCK: BlockFn = copy_line;
+    const STORE_LINE: BlockFn = copy_line;
+    const WRITE: CopyFn = write;
+    const READ: CopyFn = read;
+}
 
 /// # Safety
 /// The contract of `write`.
@@ -20,13 +29,6 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { loads::by_line::<LINE>(dst, src, len, copy_line) }
-}
-
-/// # Safety
-/// The contract of `LoadBlocksFn`.
-unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
-    // SAFETY: contract of this function.
-    unsafe { loads::listed::<LINE, 8>(buffer, blocks, copy_line) }
 }
 
 /// # Safety

@@ -4,14 +4,35 @@
 //! The functions need a CPU with AVX2, and an operating system that saves the YMM registers.
 
 use core::arch::asm;
-use core::arch::x86_64::{__m128i, __m256i, _mm256_storeu_si256};
+use core::arch::x86_64::{__m128i, __m256i, _mm_storeu_si128, _mm256_storeu_si256};
 
-use crate::routines::routine::Blocks;
+use crate::routines::arch::x86_64::prefetch;
+use crate::routines::instructions::{Instructions, Work};
+use crate::routines::routine::{BlockFn, CopyFn};
 use crate::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m256i>();
 
-pub(super) const BLOCKS: Blocks = Blocks { size: BLOCK, load: load_blocks };
+struct Avx2;
+
+impl Instructions for Avx2 {
+    const BLOCK: usize = BLOCK;
+    const LOAD_BLOCK: BlockFn = copy_block;
+    const SMALL: usize = size_of::<__m128i>();
+    const LOAD_SMALL: BlockFn = load_16;
+    const STORE_LINE: BlockFn = store_line;
+    const WRITE: CopyFn = write;
+    const READ: CopyFn = read;
+    const FETCH_FOR_STORE: fn(*const u8) = prefetch::for_store;
+}
+
+/// # Safety
+/// Needs AVX2; the work is as for `Work::run`.
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn run(work: impl Work) {
+    // SAFETY: contract of this function.
+    unsafe { work.run::<Avx2>() }
+}
 
 /// # Safety
 /// Needs AVX2; the ranges are as for `write`.
@@ -39,14 +60,6 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
-/// Needs AVX2; the rest is as for `LoadBlocksFn`.
-#[target_feature(enable = "avx2")]
-unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
-    // SAFETY: contract of this function.
-    unsafe { loads::listed::<BLOCK, 16>(buffer, blocks, copy_block) }
-}
-
-/// # Safety
 /// Needs AVX2, a readable, aligned block `src` and a writable `dst`.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -61,5 +74,22 @@ unsafe fn copy_block(dst: *mut u8, src: *const u8) {
             options(nostack, preserves_flags, readonly)
         );
         _mm256_storeu_si256(dst.cast(), block);
+    }
+}
+
+/// # Safety
+/// Needs AVX, 16 readable, aligned bytes at `src` and 16 writable ones at `dst`.
+#[inline]
+#[target_feature(enable = "avx")]
+pub(super) unsafe fn load_16(dst: *mut u8, src: *const u8) {
+    let bytes: __m128i;
+    // SAFETY: contract of this function.
+    unsafe {
+        asm!(
+            "vmovntdqa {}, [{}]",
+            out(xmm_reg) bytes, in(reg) src,
+            options(nostack, preserves_flags, readonly)
+        );
+        _mm_storeu_si128(dst.cast(), bytes);
     }
 }

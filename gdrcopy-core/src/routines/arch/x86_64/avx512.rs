@@ -9,9 +9,33 @@ use core::arch::x86_64::{
     __m128i, __m256i, __m512i, _mm512_mask_storeu_epi8, _mm512_setzero_si512, _mm512_storeu_si512,
 };
 
+use crate::routines::arch::x86_64::{avx2, prefetch};
+use crate::routines::instructions::{Instructions, Work};
 use crate::routines::loads::StackLine;
-use crate::routines::routine::{Blocks, LINE};
-use crate::routines::{loads, stores};
+use crate::routines::routine::{BlockFn, CopyFn, LINE};
+use crate::routines::stores;
+
+struct Avx512;
+
+impl Instructions for Avx512 {
+    const BLOCK: usize = LINE;
+    const LOAD_BLOCK: BlockFn = copy_line;
+    const LOAD_PART: CopyFn = load_part;
+    const SMALL: usize = size_of::<__m128i>();
+    const LOAD_SMALL: BlockFn = avx2::load_16;
+    const STORE_LINE: BlockFn = store_line;
+    const WRITE: CopyFn = write;
+    const READ: CopyFn = read;
+    const FETCH_FOR_STORE: fn(*const u8) = prefetch::for_store;
+}
+
+/// # Safety
+/// Needs AVX-512 F and BW; the work is as for `Work::run`.
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) unsafe fn run(work: impl Work) {
+    // SAFETY: contract of this function.
+    unsafe { work.run::<Avx512>() }
+}
 
 /// # Safety
 /// Needs AVX-512 F and BW; the ranges are as for `write`.
@@ -97,26 +121,25 @@ unsafe fn copy_batch(dst: *mut u8, src: *const u8) {
 #[inline]
 fn fetch_for_stores(dst: *const u8) {
     for n in 0..BATCH {
-        // SAFETY: a hint that changes neither registers nor flags; where the CPU has no PREFETCHW,
-        // as none with AVX-512 is known, it does nothing.
-        unsafe {
-            asm!(
-                "prefetchw [{}]",
-                in(reg) dst.wrapping_add(n * LINE),
-                options(nostack, preserves_flags, readonly)
-            );
-        }
+        prefetch::for_store(dst.wrapping_add(n * LINE));
     }
 }
 
-pub(super) const BLOCKS: Blocks = Blocks { size: LINE, load: load_blocks };
-
+/// Copies the 1 to 64 bytes at `src`, all of one line.
+///
 /// # Safety
-/// Needs AVX-512 F; the rest is as for `LoadBlocksFn`.
-#[target_feature(enable = "avx512f")]
-unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
+/// The contract of [`copy_part`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn load_part(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { loads::listed::<LINE, BATCH>(buffer, blocks, copy_line) }
+    unsafe {
+        if crosses_page(dst, src) {
+            copy_part_by_stack(dst, src, len);
+        } else {
+            copy_part(dst, src, len);
+        }
+    }
 }
 
 /// Copies the `len` bytes at `src`, all of one line.
@@ -183,7 +206,7 @@ unsafe fn copy_part_by_stack(dst: *mut u8, src: *const u8, len: usize) {
     let mut line = StackLine::new();
     // SAFETY: contract of this function.
     unsafe {
-        line.load::<LINE>(src, len, copy_line);
+        line.load(LINE, src, len, copy_line);
         line.store(dst, src, len);
     }
 }

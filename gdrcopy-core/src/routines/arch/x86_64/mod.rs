@@ -15,19 +15,22 @@ mod avx2;
 mod avx512;
 mod cpu;
 pub(crate) mod fence;
+mod prefetch;
 mod sse41;
+
+use core::ptr;
 
 use cpu::Cpu;
 
+use crate::routines::instructions::Work;
 use crate::routines::portable;
 use crate::routines::routine::Routine;
 
-static AVX512: Routine =
-    Routine { name: "avx512", write: avx512::write, read: avx512::read, blocks: Some(avx512::BLOCKS) };
+static AVX512: Routine = Routine { name: "avx512", write: avx512::write, read: avx512::read };
 
-static AVX2: Routine = Routine { name: "avx2", write: avx2::write, read: avx2::read, blocks: Some(avx2::BLOCKS) };
+static AVX2: Routine = Routine { name: "avx2", write: avx2::write, read: avx2::read };
 
-static SSE41: Routine = Routine { name: "sse41", write: sse41::write, read: sse41::read, blocks: Some(sse41::BLOCKS) };
+static SSE41: Routine = Routine { name: "sse41", write: sse41::write, read: sse41::read };
 
 /// The routines that this CPU runs, best first. AVX-512 of other makers than Intel comes last.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {
@@ -44,6 +47,27 @@ fn supported_by(cpu: &Cpu) -> impl Iterator<Item = &'static Routine> + use<> {
     ]
     .into_iter()
     .filter_map(|(runs, routine)| runs.then_some(routine))
+}
+
+/// Runs a loop by the instructions of a routine. Returns it if the routine is none of this architecture.
+///
+/// # Safety
+/// The CPU must run the routine; the rest is as for [`Work::run`].
+#[inline(always)]
+pub(crate) unsafe fn run<W: Work>(routine: &Routine, work: W) -> Result<(), W> {
+    // SAFETY: contract of this function; the routine's instructions are those of its module.
+    unsafe {
+        if ptr::eq(routine, &AVX512) {
+            avx512::run(work);
+        } else if ptr::eq(routine, &AVX2) {
+            avx2::run(work);
+        } else if ptr::eq(routine, &SSE41) {
+            sse41::run(work);
+        } else {
+            return Err(work);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

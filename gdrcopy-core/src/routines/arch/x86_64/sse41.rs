@@ -6,12 +6,31 @@
 use core::arch::asm;
 use core::arch::x86_64::{__m128i, _mm_storeu_si128};
 
-use crate::routines::routine::Blocks;
+use crate::routines::arch::x86_64::prefetch;
+use crate::routines::instructions::{Instructions, Work};
+use crate::routines::routine::{BlockFn, CopyFn};
 use crate::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m128i>();
 
-pub(super) const BLOCKS: Blocks = Blocks { size: BLOCK, load: load_blocks };
+struct Sse41;
+
+impl Instructions for Sse41 {
+    const BLOCK: usize = BLOCK;
+    const LOAD_BLOCK: BlockFn = copy_block;
+    const STORE_LINE: BlockFn = stores::line::<__m128i>;
+    const WRITE: CopyFn = write;
+    const READ: CopyFn = read;
+    const FETCH_FOR_STORE: fn(*const u8) = prefetch::for_store;
+}
+
+/// # Safety
+/// Needs SSE4.1; the work is as for `Work::run`.
+#[target_feature(enable = "sse4.1")]
+pub(super) unsafe fn run(work: impl Work) {
+    // SAFETY: contract of this function.
+    unsafe { work.run::<Sse41>() }
+}
 
 /// # Safety
 /// Needs SSE4.1; the ranges are as for `write`.
@@ -27,14 +46,6 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { loads::by_line::<BLOCK>(dst, src, len, copy_block) }
-}
-
-/// # Safety
-/// Needs SSE4.1; the rest is as for `LoadBlocksFn`.
-#[target_feature(enable = "sse4.1")]
-unsafe fn load_blocks(buffer: *mut u8, blocks: &[*const u8]) {
-    // SAFETY: contract of this function.
-    unsafe { loads::listed::<BLOCK, 16>(buffer, blocks, copy_block) }
 }
 
 /// # Safety
