@@ -6,9 +6,9 @@ use std::thread;
 
 use super::{Pool, PoolBuffer};
 use crate::access::Mapped;
+use crate::error::Result;
 use crate::memory::{DeviceAllocator, DeviceMemory};
 use crate::testing::Gpu;
-use gdrcopy_core::error::Result;
 
 #[test]
 fn buffers_that_threads_pass_on_are_apart_and_leave_no_pin() {
