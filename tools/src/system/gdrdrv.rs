@@ -96,7 +96,7 @@ pub(crate) fn query(versions: Result<Versions, Refusal>) -> Gdrdrv {
             Some(_) => Some(true),
             None => files::module_loaded("gdrdrv"),
         },
-        installation: files::text("/proc/sys/kernel/osrelease").map(|kernel| installation(Path::new("/"), kernel)),
+        installation: files::text("/proc/sys/kernel/osrelease").map(installation),
         signed_only: signed_only(),
         bound_to_dummy: DeviceFile::is_bound_to_dummy(),
         versions,
@@ -104,38 +104,37 @@ pub(crate) fn query(versions: Result<Versions, Refusal>) -> Gdrdrv {
     }
 }
 
-/// Looks below this directory, as gdrdrv-c/dkms.conf does.
-fn installation(root: &Path, kernel: String) -> Installation {
-    let modules = root.join("lib/modules").join(&kernel);
-    let listed = files::text(modules.join("modules.dep"));
-    let versions = files::matching(&root.join("var/lib/dkms/gdrdrv"), "");
-    if listed.is_some_and(|modules| modules.contains("/gdrdrv.ko")) {
-        if !is_stale(root, &kernel) {
+/// Looks where gdrdrv-c/dkms.conf does.
+fn installation(kernel: String) -> Installation {
+    let modules = Path::new("/lib/modules").join(&kernel);
+    let versions = files::matching(Path::new("/var/lib/dkms/gdrdrv"), "");
+    let listed = files::text(modules.join("modules.dep")).unwrap_or_default();
+    if listed.contains("/gdrdrv.ko") {
+        if !is_stale(&kernel) {
             return Installation::Built;
         }
         let version = versions.iter().find(|version| version.join("source").exists());
         let name = version.and_then(|version| version.file_name());
         return Installation::Stale { dkms: name.map(|name| name.to_string_lossy().into_owned()) };
     }
-    let sources = files::matching(&root.join("usr/src"), "gdrdrv-");
+    let sources = files::matching(Path::new("/usr/src"), "gdrdrv-");
     if sources.is_empty() && versions.is_empty() {
         return Installation::Absent;
     }
-    let of_driver = ["usr/src", "usr/src/kernel-modules"].map(|place| root.join(place));
-    let mut of_driver = of_driver.iter().flat_map(|place| files::matching(place, "nvidia"));
+    let of_driver = ["/usr/src", "/usr/src/kernel-modules"].map(|place| files::matching(Path::new(place), "nvidia"));
     let mut logs = versions.iter().map(|version| version.join("build/make.log"));
     Installation::NotBuilt {
         kernel,
         headers: modules.join("build/Makefile").exists(),
-        gpu_driver: of_driver.any(|directory| files::contains(&directory, "nv-p2p.c", 3)),
+        gpu_driver: of_driver.iter().flatten().any(|directory| files::contains(directory, "nv-p2p.c", 3)),
         log: logs.rfind(|log| log.exists()),
     }
 }
 
-/// Asks gdrdrv-load, which need not be installed, and looks for the module below this directory.
-fn is_stale(root: &Path, kernel: &str) -> bool {
+/// Asks gdrdrv-load, which need not be installed.
+fn is_stale(kernel: &str) -> bool {
     const GDRDRV_LOAD: &str = include_str!("../../../gdrdrv-c/system/gdrdrv-load");
-    let status = Command::new("sh").args(["-c", GDRDRV_LOAD, "gdrdrv-load", "--stale", kernel]).arg(root).status();
+    let status = Command::new("sh").args(["-c", GDRDRV_LOAD, "gdrdrv-load", "--stale", kernel]).status();
     status.is_ok_and(|status| status.success())
 }
 
@@ -164,40 +163,4 @@ pub(crate) fn versions() -> Result<[u32; 2], Refusal> {
     let device = DeviceFile::open(None).map_err(|error| refusal(false, error.errno()))?;
     device.get_version(&mut answer).map_err(|error| refusal(true, error.errno()))?;
     Ok([answer.gdrdrv_version, answer.minimum_gdr_api_version])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn installation_is_known_by_its_files() {
-        let root = tempfile::tempdir().unwrap();
-        let state = || installation(root.path(), "6.1".into());
-        let add = |file: &str, text: &str| {
-            let file = root.path().join(file);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, text).unwrap();
-        };
-        let not_built = |headers, gpu_driver, log: Option<&str>| Installation::NotBuilt {
-            kernel: "6.1".into(),
-            headers,
-            gpu_driver,
-            log: log.map(|log| root.path().join(log)),
-        };
-        add("lib/modules/6.1/modules.dep", "kernel/fs/ext4/ext4.ko:\n");
-        assert_eq!(state(), Installation::Absent);
-        add("usr/src/gdrdrv-2.6/dkms.conf", "");
-        assert_eq!(state(), not_built(false, false, None));
-        add("lib/modules/6.1/build/Makefile", "");
-        add("usr/src/nvidia-580/nvidia/nv-p2p.h", "");
-        assert_eq!(state(), not_built(true, false, None));
-        add("usr/src/nvidia-580/nvidia/nv-p2p.c", "");
-        assert_eq!(state(), not_built(true, true, None));
-        let log = "var/lib/dkms/gdrdrv/2.6/build/make.log";
-        add(log, "error");
-        assert_eq!(state(), not_built(true, true, Some(log)));
-        add("lib/modules/6.1/modules.dep", "updates/dkms/gdrdrv.ko.xz: kernel/nvidia.ko\n");
-        assert_eq!(state(), Installation::Built);
-    }
 }
