@@ -1,9 +1,10 @@
 /*
  * A libgdrapi that forwards every call to the library that FAULTY_BEHIND names, and corrupts copies as FAULTY selects.
  * "short" writes omit the last byte, "long" ones add a byte, "wrong" reads change the last byte, "crash", "exit" and "hang" ones do so.
- * "vanish" ends the process when it is loaded.
+ * "vanish" ends the process when it is loaded, "kill" and "illegal" by a signal.
  */
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,8 +32,14 @@ static int faulty(const char *how)
 
 __attribute__((constructor)) static void vanish(void)
 {
-    if (getenv("FAULTY") != NULL && faulty("vanish"))
+    if (getenv("FAULTY") == NULL)
+        return;
+    if (faulty("vanish"))
         exit(0);
+    if (faulty("kill"))
+        raise(SIGKILL);
+    if (faulty("illegal"))
+        raise(SIGILL);
 }
 
 gdr_t gdr_open(void)

@@ -1,47 +1,18 @@
-//! States of a system, planted under gdremu, and doctor's report on them.
+//! Plants states of a system, mostly under gdremu, and reads doctor's report on them.
 
+use std::env;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::OnceLock;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::common::{self, FAULTY, built, library, run};
+use super::common::{Output, built, compile, library};
 use super::remedies::Remedy;
 
-/// The functions of a library of release 2.4, which opens nothing.
-const OLD: &str = "tools/tests/old.c";
-
-/// A file of a planted state.
-#[derive(Clone, Copy)]
-pub(crate) enum Content {
-    /// With {dir} for the directory of the state.
-    Text(&'static str),
-    Link(&'static str),
-    /// This project's library.
-    Ours,
-    /// For another CPU.
-    Foreign,
-    /// Forwards to this project's library, corrupts copies as FAULTY selects.
-    Faulty,
-    Old,
-    /// Aborts when it is used.
-    Absent,
-    /// A libcuda.so.1, whose cuInit fails with CU_INIT.
-    Libcuda,
-    Nvml,
-    Talking,
-    /// Preloaded, the driver behind /dev/gdrdrv.
-    Driver,
-}
-
-use Content::{Absent, Driver, Faulty, Foreign, Libcuda, Link, Nvml, Old, Ours, Talking, Text};
-
-/// A state of a system. In options and variables {dir} is a directory with the files, and with this project's library
-/// under both names in `right`, where the loader looks.
+/// A state of a system.
 #[derive(Clone, Copy)]
 pub(crate) struct State {
     /// The remedy of the first step, or several where the computer of the test decides.
@@ -50,32 +21,91 @@ pub(crate) struct State {
     pub(crate) usable: bool,
     /// Options of gdremu.
     pub(crate) emulated: &'static str,
-    /// No step changes what gdremu emulates.
-    pub(crate) is_fixed: bool,
     /// Without gdremu.
     pub(crate) is_real: bool,
-    /// With mounts of its own, as root.
-    pub(crate) is_private: bool,
-    pub(crate) arguments: &'static str,
-    pub(crate) variables: &'static [(&'static str, &'static str)],
-    pub(crate) files: &'static [(&'static str, Content)],
+    /// No step changes what gdremu emulates.
+    pub(crate) is_fixed: bool,
+    /// A file of /proc or /sys, and its text.
+    pub(crate) file: (&'static str, &'static str),
     /// Commands of the shell that starts doctor.
-    pub(crate) before: &'static str,
+    pub(crate) sh: &'static str,
+    /// Options of doctor.
+    pub(crate) args: &'static str,
 }
 
 /// Nothing is wrong.
-pub(crate) const HEALTHY: State = State {
-    first: &[],
-    usable: true,
-    emulated: "",
-    is_fixed: false,
-    is_real: false,
-    is_private: false,
-    arguments: "",
-    variables: &[],
-    files: &[],
-    before: ":",
-};
+pub(crate) const HEALTHY: State =
+    State { first: &[], usable: true, emulated: "", is_real: false, is_fixed: false, file: ("", ""), sh: "", args: "" };
+
+/// The words of the shell. It starts in the state's directory, where `right` has this project's library by both names.
+const WORDS: &str = r#"
+cd "$dir"
+export HOME="$dir" LD_LIBRARY_PATH="$dir/right" FAULTY=no FAULTY_BEHIND="$ours"
+path() { LD_LIBRARY_PATH=; for part; do LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$dir/$part; done; LD_LIBRARY_PATH=${LD_LIBRARY_PATH#:}; }
+put() { mkdir -p "${2%/*}"; cp "$1" "$2"; }
+both() { put "$1" "$2/libgdrapi.so.2"; ln -sfn libgdrapi.so.2 "$2/libgdrapi.so"; }
+# For another CPU, RISC-V.
+foreign() { printf '\363' | dd of="$1" bs=1 seek=18 conv=notrunc status=none; }
+preload() { export LD_PRELOAD="$1:$LD_PRELOAD"; }
+both "$ours" right
+
+# Has doctor obey the permissions of files, as root still, who can read the files of the test.
+as_user() { wrap="setpriv --bounding-set=-dac_override,-dac_read_search"; }
+
+# Has the kernel refuse doctor a call, with this errno.
+sandbox() { export REFUSE=$1 REFUSE_ERRNO=$2; wrap="env LD_PRELOAD=$refuse:$LD_PRELOAD"; }
+
+# A root without the files that mark containers, and a computer without a PCI bus.
+root() {
+    mkdir -p root; mount -t tmpfs root root
+    for top in /*/; do mkdir "root$top"; [ "$top" = /run/ ] || mount --rbind "$top" "root$top"; done
+    cd root; pivot_root . mnt; cd "$dir"; mount -t tmpfs pci /sys/bus/pci
+}
+
+# There, a libcuda.so.1 with this result of cuInit.
+cuda() { root; put "$libcuda" cuda/libcuda.so.1; path right cuda; export CU_INIT="$1"; }
+
+# There, a /dev, and gdrdrv as the driver of major 120; with its node.
+dev() {
+    cuda 0; mount -t tmpfs -o mode=755 dev /dev; mknod -m 666 /dev/null c 1 3; mount -t tmpfs driver /proc/driver
+    mkdir /proc/driver/gdrdrv; echo >/proc/driver/gdrdrv/params; printf 'Character devices:\n120 gdrdrv\n' >devices
+    mount --bind devices /proc/devices; export LD_PRELOAD="$driver"
+}
+node() { dev; mknod -m "${1:-666}" /dev/gdrdrv "${2:-c}" "${3:-120}" 0; }
+
+# There, no module; its sources, the kernel's headers, the GPU driver's sources, and a module for the open GPU driver.
+modules() {
+    root; kernel=/lib/modules/$(uname -r); mkdir -p /lib/modules
+    for tree in /lib/modules /usr/src /var/lib; do mount -t tmpfs tree $tree; done; mkdir -p "$kernel" /var/lib/dkms
+}
+sources() { modules; mkdir /usr/src/gdrdrv-2.6; }
+headers() { sources; put /dev/null "$kernel/build/Makefile"; }
+driver() { headers; put /dev/null /usr/src/nvidia-580/nvidia/nv-p2p.c; }
+module() {
+    driver; mkdir "$kernel/extra"; touch "$kernel/modules.order" "$kernel/modules.builtin"
+    printf '.section .modinfo,"a"\n.asciz "gpu_driver=opensource"\n' | as -o "$kernel/extra/gdrdrv.ko" -; depmod
+}
+# A GPU driver that is not installed, with these letters for what it does to the kernel.
+loaded() {
+    printf '0 t nvidia_p2p_get_pages\t[nvidia]\n' >kallsyms; mount --bind kallsyms /proc/kallsyms
+    mount -t tmpfs modules /sys/module; mkdir /sys/module/nvidia; echo "$1" >/sys/module/nvidia/taint
+}
+# Which the kernel has refused, this long after its boot.
+refused() {
+    put /dev/null bin/dmesg; chmod +x bin/dmesg; PATH=$dir/bin:$PATH
+    printf '#!/bin/sh\necho "[%s.0] gdrdrv: disagrees about version of symbol nvidia_p2p_get_pages"\n' "$1" >bin/dmesg
+}
+
+# A process to examine, which has mapped this file; one that uses GDRCopy.
+process() {
+    file=$1; shift; "$@" >/dev/null & pid=$!; args="--pid $pid"
+    until grep -q "$file" /proc/$pid/maps; do kill -0 $pid || break; sleep 0.1; done
+}
+holder() {
+    process libgdrapi "$gdrcopy" copybw -s 1M -w 1000000000
+    until "$gdrcopy" doctor --pid $pid >/dev/null; do kill -0 $pid || break; sleep 0.1; done
+}
+"#;
 
 /// A planted state, which can be examined again.
 pub(crate) struct Planted {
@@ -83,95 +113,87 @@ pub(crate) struct Planted {
     directory: TempDir,
 }
 
-fn compiled(source: &str, name: &str) -> PathBuf {
-    // Threads want the same one.
-    static DONE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-    let mut done = DONE.lock().unwrap();
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    if !done.contains(&file) {
-        common::compile(source, file.clone());
-        done.push(file.clone());
-    }
-    file
-}
-
-impl Content {
-    fn write(self, file: &Path, directory: &str) {
-        let copy = |source: &Path| {
-            fs::copy(source, file).unwrap();
-        };
-        match self {
-            Text(text) => fs::write(file, text.replace("{dir}", directory)).unwrap(),
-            Link(target) => symlink(target, file).unwrap(),
-            Ours => copy(&library()),
-            Foreign => {
-                let mut bytes = fs::read(library()).unwrap();
-                bytes[18] = 0xf3; // e_machine: RISC-V
-                fs::write(file, bytes).unwrap();
-            }
-            Faulty => copy(&compiled(FAULTY, "doctors-faulty.so")),
-            Old => copy(&compiled(OLD, "doctors-old.so")),
-            Absent => copy(&compiled("c_tests/absent/libgdrapi.c", "doctors-absent.so")),
-            Libcuda => copy(&compiled("tools/tests/libcuda.c", "libcuda.so.1")),
-            Nvml => copy(&compiled("tools/tests/nvml.c", "libnvidia-ml.so.1")),
-            Driver => copy(&compiled("tools/tests/node.c", "doctors-node.so")),
-            Talking => copy(&compiled("tools/tests/talking.c", "doctors-talking.so")),
+/// The programs and libraries that states name.
+fn stand_ins() -> &'static [(&'static str, PathBuf)] {
+    static ALL: OnceLock<Vec<(&str, PathBuf)>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let mut all = vec![("ours", library()), ("gdrcopy", env!("CARGO_BIN_EXE_gdrcopy").into())];
+        for (name, source, file) in [
+            ("faulty", "tools/tests/faulty.c", "doctors-faulty.so"),
+            ("old", "tools/tests/old.c", "doctors-old.so"),
+            ("absent", "c_tests/absent/libgdrapi.c", "doctors-absent.so"),
+            ("libcuda", "tools/tests/libcuda.c", "libcuda.so.1"),
+            ("nvml", "tools/tests/nvml.c", "libnvidia-ml.so.1"),
+            ("driver", "tools/tests/node.c", "doctors-node.so"),
+            ("talking", "tools/tests/talking.c", "doctors-talking.so"),
+            ("refuse", "tools/tests/refuse.c", "doctors-refuse.so"),
+        ] {
+            all.push((name, compile(source, place.join(file))));
         }
-    }
+        all
+    })
 }
 
 impl State {
     pub(crate) fn plant(self) -> Planted {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let path = directory.path().to_str().unwrap().to_owned();
-        let right = [("right/libgdrapi.so.2", Ours), ("right/libgdrapi.so", Link("libgdrapi.so.2"))];
-        for (name, content) in right.iter().chain(self.files) {
-            let file = directory.path().join(name);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            content.write(&file, &path);
-        }
+        fs::write(directory.path().join("file"), self.file.1).unwrap();
         Planted { state: self, directory }
     }
 
     pub(crate) fn examine(self) -> Report {
         self.plant().examine(&[])
     }
+
+    /// It has mounts of its own.
+    pub(crate) fn is_private(&self) -> bool {
+        const WORDS: [&str; 10] =
+            ["root", "mount", "cuda", "dev", "node", "modules", "sources", "headers", "driver", "module"];
+        self.sh.split([' ', ';', '\n']).any(|word| WORDS.contains(&word))
+    }
 }
 
 impl Planted {
-    pub(crate) fn path(&self) -> &str {
-        self.directory.path().to_str().unwrap()
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
     }
 
     /// The command of doctor, after these commands of the shell.
     pub(crate) fn command(&self, steps: &[String]) -> Command {
-        let State { emulated, arguments, variables, before, is_real, is_private, .. } = self.state;
-        let here = |text: &str| text.replace("{dir}", self.path());
-        let words = |text: &str| text.split_whitespace().map(here).collect::<Vec<_>>();
+        let State { emulated, is_real, file, sh, args, .. } = self.state;
+        let path = self.path();
         let mut command = Command::new("env");
-        if is_private {
+        if self.state.is_private() {
             command.args(["unshare", "-m"]);
         }
         if !is_real {
-            command.arg(built("gdremu")).args(words(emulated)).arg("--");
+            command.arg(built("gdremu")).args(emulated.split_whitespace());
+            if !file.0.is_empty() {
+                command.arg(format!("--file={}={}/file", file.0, path.display()));
+            }
+            command.arg("--");
         }
         // A step of its own each, as they are typed.
-        let script = format!("{}\n{}\nexec \"$@\"", here(before), steps.join("\n"));
-        command.args(["sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_gdrcopy"), "doctor", "--limit", "600"]);
-        command.args(words(arguments));
-        command.env("LD_LIBRARY_PATH", here("{dir}/right")).env("FAULTY_BEHIND", library()).env("FAULTY", "no");
-        for variable in ["CUDA_VISIBLE_DEVICES", "NCCL_GDRCOPY_ENABLE", "UCX_TLS", "UCX_CONFIG_DIR", "SLURM_JOB_ID"] {
-            command.env_remove(variable);
-        }
-        command.env("HOME", here("{dir}")).current_dir(self.path());
-        command.envs(variables.iter().map(|(name, value)| (*name, here(value))));
+        let steps = steps.join("\n");
+        let doctor = format!("$wrap \"$gdrcopy\" doctor --limit 600 $args {args} \"$@\"");
+        let end = "status=$?; [ -z \"$pid\" ] || kill -9 $pid; exit $status";
+        command.args(["sh", "-c", &format!("{WORDS}\n{sh}\n{steps}\n{doctor}\n{end}"), "sh"]);
+        command
+            .env_clear()
+            .env("PATH", env::var_os("PATH").unwrap())
+            .env("dir", path)
+            .envs(stand_ins().iter().cloned());
         command
     }
 
     pub(crate) fn examine(&self, steps: &[String]) -> Report {
-        let mut command = self.command(steps);
-        let output = run(command.arg("--json"));
-        Report { status: output.status, json: output.json() }
+        let Output { status, stdout, stderr } = self.command(steps).arg("--json").output().unwrap().into();
+        // Others also print, as profilers do.
+        let (Some(start), Some(end)) = (stdout.find('{'), stdout.rfind('}')) else {
+            panic!("no report: {stdout}{stderr}, in {}", self.state.sh);
+        };
+        Report { status, json: serde_json::from_str(&stdout[start..=end]).unwrap() }
     }
 }
 
@@ -189,17 +211,16 @@ impl Report {
         these.flat_map(|section| section["findings"].as_array().unwrap()).collect()
     }
 
-    /// Asserts that there is a finding with these words in its value.
+    /// Asserts that there is a finding with this verdict and this word in its value.
     #[track_caller]
-    pub(crate) fn finds(&self, verdict: &str, section: &str, subject: &str, words: &[&str]) {
-        let mut findings = self.findings(section).into_iter();
-        let found = findings.any(|finding| {
+    pub(crate) fn finds(&self, verdict: &str, section: &str, subject: &str, word: &str) {
+        for finding in self.findings(section) {
             let value = finding["value"].as_str().unwrap();
-            finding["subject"] == subject
-                && finding["verdict"] == verdict
-                && words.iter().all(|word| value.contains(word))
-        });
-        assert!(found, "{verdict} {section}/{subject} {words:?} in {:#}", self.json);
+            if finding["subject"] == subject && finding["verdict"] == verdict && value.contains(word) {
+                return;
+            }
+        }
+        panic!("no {verdict} {section}/{subject} {word} in {:#}", self.json);
     }
 
     /// The steps, with what may be done instead.
@@ -210,6 +231,10 @@ impl Report {
             steps.extend(Some(&step["or"]).filter(|or| !or.is_null()));
         }
         steps
+    }
+
+    pub(crate) fn problems(&self) -> u64 {
+        self.json["problems"].as_u64().unwrap()
     }
 
     /// Asserts that status, counts, remedies and steps agree with each other.

@@ -1,653 +1,366 @@
 //! Planted states, the remedy that doctor chooses first for each, and the remedies that no test runs.
 
-use super::harness::Content::{Absent, Driver, Faulty, Foreign, Libcuda, Link, Nvml, Old, Ours, Text};
 use super::harness::{HEALTHY, State};
 use super::remedies::Remedy::{self, *};
 
-const BAD: State = State { usable: false, ..HEALTHY };
-
-/// A state that keeps GDRCopy from working.
-const fn bad(first: &'static [Remedy], emulated: &'static str) -> State {
-    State { first, emulated, ..BAD }
+/// GDRCopy works in this state.
+const fn works(first: &'static [Remedy]) -> State {
+    State { first, ..HEALTHY }
 }
 
-/// A state in which it works.
-const fn warns(first: &'static [Remedy], emulated: &'static str) -> State {
-    State { usable: true, ..bad(first, emulated) }
+/// It does not.
+const fn bad(first: &'static [Remedy]) -> State {
+    State { usable: false, ..works(first) }
 }
 
-const POD: &[(&str, &str)] = &[("KUBERNETES_SERVICE_HOST", "10.0.0.1")];
-const APPTAINER: &[(&str, &str)] = &[("APPTAINER_CONTAINER", "/images/job.sif")];
-const SINGULARITY: &[(&str, &str)] = &[("SINGULARITY_CONTAINER", "/images/job.sif")];
+/// It does not, without gdremu.
+const fn real(first: &'static [Remedy]) -> State {
+    State { is_real: true, ..bad(first) }
+}
 
-/// Has doctor obey the permissions of files, as root still, who can read the files of the test.
-macro_rules! as_user {
-    () => {
-        "; set -- setpriv --bounding-set=-dac_override,-dac_read_search \"$@\""
+/// Declares lists of states, each with its kind, the remedies, and fields of `State`.
+macro_rules! states {
+    ($($list:ident { $($kind:ident [$($remedy:ident)*] $($field:ident $value:tt)*;)* })*) => {
+        $(pub(crate) const $list: &[State] = &[$(State { $($field: $value,)* ..$kind(&[$($remedy),*]) }),*];)*
     };
 }
 
-/// A root without the files that mark containers, and a computer without a PCI bus.
-macro_rules! root {
-    () => {
-        concat!(
-            "mkdir {dir}/root; mount -t tmpfs root {dir}/root; for top in /*/; do mkdir {dir}/root$top; ",
-            "[ $top = /run/ ] || mount --rbind $top {dir}/root$top; done; cd {dir}/root; pivot_root . mnt; ",
-            "unset container KUBERNETES_SERVICE_HOST; mount -t tmpfs pci /sys/bus/pci; "
-        )
-    };
-}
-
-/// There, a /dev with this node, and gdrdrv as the driver of major 120.
-macro_rules! dev {
-    ($node:literal) => {
-        concat!(
-            root!(),
-            "mount -t tmpfs -o mode=755 dev /dev; mknod -m 666 /dev/null c 1 3; mount -t tmpfs driver /proc/driver; ",
-            "mkdir /proc/driver/gdrdrv; echo >/proc/driver/gdrdrv/params; mount --bind {dir}/devices /proc/devices; ",
-            "export LD_PRELOAD={dir}/driver.so; ",
-            $node
-        )
-    };
-}
-
-/// Where the module is not loaded and there is no node. The test may itself run in a container.
-const NO_MODULE: &[Remedy] = &[
-    ModuleInstall,
-    ModuleHeaders,
-    ModuleSources,
-    ModuleLog,
-    ModuleBuild,
-    ModuleLoad,
-    ModuleSigned,
-    NodeDocker,
-    NodePodman,
-    NodeContainer,
-    NodePod,
-];
-
-/// Its CUDA, whose cuInit fails with this.
-const fn cuda(first: &'static [Remedy], variables: &'static [(&'static str, &'static str)]) -> State {
-    State {
-        first,
-        variables,
-        before: root!(),
-        files: &[("cuda/libcuda.so.1", Libcuda)],
-        is_real: true,
-        is_private: true,
-        ..BAD
-    }
-}
-
-const CUDA_PATH: (&str, &str) = ("LD_LIBRARY_PATH", "{dir}/right:{dir}/cuda");
-const NO_GPU: &[(&str, &str)] = &[CUDA_PATH, ("CU_INIT", "100")];
-
-pub(crate) const DRIVER: &[State] = &[
-    cuda(&[GpuUnseen], NO_GPU),
-    State { before: concat!(root!(), "mkdir -p /sys/bus/pci/devices/0"), ..cuda(&[GpuNone], NO_GPU) },
-    State { before: concat!(root!(), "export container=docker"), ..cuda(&[GpuDocker], NO_GPU) },
-    State { before: concat!(root!(), "export container=podman"), ..cuda(&[GpuPodman], NO_GPU) },
-    State { before: concat!(root!(), "export container=lxc"), ..cuda(&[GpuContainer], NO_GPU) },
-    State { variables: POD, ..bad(&[GpuPod], "--fault cuInit:100") },
-    State { variables: APPTAINER, ..bad(&[GpuApptainer], "--fault cuInit:100") },
-    State { variables: &[("CUDA_VISIBLE_DEVICES", "")], ..bad(&[GpuHidden], "") },
-    State { variables: &[("CUDA_VISIBLE_DEVICES", "7")], ..bad(&[GpuHidden], "") },
-    State { files: &[("cuda/libcuda.so.1", Text("no library"))], ..cuda(&[DriverMissing], NO_GPU) },
+states! {
+DRIVER {
+    real [GpuUnseen] sh "cuda 100";
+    real [GpuNone] sh "cuda 100; mkdir -p /sys/bus/pci/devices/0";
+    real [GpuDocker] sh "cuda 100; export container=docker";
+    real [GpuPodman] sh "cuda 100; export container=podman";
+    real [GpuContainer] sh "cuda 100; export container=lxc";
+    bad [GpuPod] emulated "--fault cuInit:100" sh "export KUBERNETES_SERVICE_HOST=10.0.0.1";
+    bad [GpuApptainer] emulated "--fault cuInit:100" sh "export APPTAINER_CONTAINER=/images/job.sif";
+    bad [GpuSlurm] emulated "--fault cuInit:100" sh "root; export SLURM_JOB_ID=7";
+    bad [GpuHidden] sh "export CUDA_VISIBLE_DEVICES=";
+    bad [GpuHidden] sh "export CUDA_VISIBLE_DEVICES=7";
+    real [DriverMissing] sh "cuda 100; echo no library >cuda/libcuda.so.1";
     // CUDA's errors.
-    warns(&[GpuFull], "--fault cuDevicePrimaryCtxRetain:2"),
-    warns(&[GpuFull], "--fault cuMemAlloc:2"),
-    State { arguments: "--for ucx", ..warns(&[GpuFull], "--fault cuDevicePrimaryCtxRetain:2") },
-    warns(&[GpuExclusive], "--fault cuDevicePrimaryCtxRetain:46"),
-    warns(&[CudaMps], "--fault cuDevicePrimaryCtxRetain:808"),
-    bad(&[GpuReset], "--fault cuDevicePrimaryCtxRetain:214"),
-    bad(&[CudaMps], "--fault cuInit:805"),
-    bad(&[CudaLicense], "--fault cuInit:102"),
-    bad(&[CudaPermission], "--fault cuInit:800"),
-    bad(&[FabricManager], "--fault cuInit:802"),
-    bad(&[DriverMismatch], "--fault cuInit:803"),
-    bad(&[DriverNodes], "--fault cuInit:999"),
-    bad(&[CudaError], "--fault cuInit:1"),
-    cuda(&[CudaStub], &[CUDA_PATH, ("CU_INIT", "34")]),
-    cuda(&[CudaCompat], &[CUDA_PATH, ("CU_INIT", "804")]),
+    works [GpuFull] emulated "--fault cuDevicePrimaryCtxRetain:2";
+    works [GpuFull] emulated "--fault cuMemAlloc:2";
+    works [GpuFull] emulated "--fault cuDevicePrimaryCtxRetain:2" args "--for ucx";
+    works [GpuExclusive] emulated "--fault cuDevicePrimaryCtxRetain:46";
+    works [CudaMps] emulated "--fault cuDevicePrimaryCtxRetain:808";
+    bad [GpuReset] emulated "--fault cuDevicePrimaryCtxRetain:214";
+    bad [GpuReset] emulated "--fault cuMemcpyDtoH:719";
+    bad [CudaMps] emulated "--fault cuInit:805";
+    bad [CudaLicense] emulated "--fault cuInit:102";
+    bad [CudaPermission] emulated "--fault cuInit:800";
+    bad [FabricManager] emulated "--fault cuInit:802";
+    bad [DriverMismatch] emulated "--fault cuInit:803";
+    bad [DriverNodes] emulated "--fault cuInit:999";
+    bad [CudaError] emulated "--fault cuInit:1";
+    real [CudaStub] sh "cuda 34";
+    real [CudaCompat] sh "cuda 804";
     // Not by LD_LIBRARY_PATH.
-    State { is_fixed: true, ..cuda(&[CudaStub], &[("LD_PRELOAD", "{dir}/cuda/libcuda.so.1"), ("CU_INIT", "34")]) },
-    State { arguments: "--limit 1", ..cuda(&[GpuHung], &[CUDA_PATH, ("CU_INIT", "hang")]) },
+    real [CudaStub] is_fixed true sh "cuda 34; path right; export LD_PRELOAD=$dir/cuda/libcuda.so.1";
+    real [GpuHung] sh "cuda hang" args "--limit 1";
     // dma-bufs.
-    bad(&[DriverUpdate], "--no-gdrdrv --cuda-version 12.2"),
-    bad(&[DriverOpen], "--no-gdrdrv --cuda-version 13.5 --dmabuf no"),
-    bad(&[DriverOpen], "--no-gdrdrv --cuda-version 13.5 --dmabuf export"),
-    bad(&[DriverOpen], "--no-gdrdrv --cuda-version 13.5 --gpus 2 --dmabuf no,mmap"),
-    State { variables: &[("GDRCOPY_USE_DMABUF_MMAP", "1")], ..bad(&[DmabufUnforced], "") },
-    State {
-        variables: &[("GDRCOPY_USE_DMABUF_MMAP", "1")],
-        ..bad(&[DmabufUnforced], "--cuda-version 13.3 --dmabuf export")
-    },
+    bad [DriverUpdate] emulated "--no-gdrdrv --cuda-version 12.2";
+    bad [DriverOpen] emulated "--no-gdrdrv --cuda-version 13.5 --dmabuf no";
+    bad [DriverOpen] emulated "--no-gdrdrv --cuda-version 13.5 --dmabuf export";
+    bad [DriverOpen] emulated "--no-gdrdrv --cuda-version 13.5 --gpus 2 --dmabuf no,mmap";
+    bad [DmabufUnforced] sh "export GDRCOPY_USE_DMABUF_MMAP=1";
+    bad [DmabufUnforced] emulated "--cuda-version 13.3 --dmabuf export" sh "export GDRCOPY_USE_DMABUF_MMAP=1";
     // GPUs.
-    bad(&[GpuKind], "--rdma no"),
-    bad(&[GpuExclude], "--gpus 2 --rdma yes,no"),
-    bad(&[GpuKind], "--rdma no --gdrdrv-errno EACCES"),
-    State { arguments: "--gpu 3", ..bad(&[GpuNumber], "--gpus 3") },
-    State { arguments: "--gpu 1", variables: &[("CUDA_VISIBLE_DEVICES", "0")], ..bad(&[GpuHidden], "--gpus 2") },
-    State {
-        files: &[("version", Text("Linux version 5.15.167.4-microsoft-standard-WSL2 (root@build) #1 SMP\n"))],
-        ..bad(&[GpuWsl], "--file=/proc/version={dir}/version")
-    },
-    State {
-        files: &[("node", Text("77\n"))],
-        before: "mount -t tmpfs cpu /sys/devices/system/cpu; cd /sys/devices/system/cpu
-            seq -f cpu%.0f/node0 0 1023 | xargs mkdir -p",
-        is_private: true,
-        ..warns(&[NumaFar], "--file=/sys/bus/pci/devices/0000:1b:00.0/numa_node={dir}/node")
-    },
-    warns(&[Bar1Small], "--bar1-size 256M"),
-    bad(&[Bar1Full], "--bar1-size 512K"),
-    bad(&[Bar1Full], "--fault PIN_BUFFER_V2:ENOMEM"),
+    bad [GpuKind] emulated "--rdma no";
+    bad [GpuExclude] emulated "--gpus 2 --rdma yes,no";
+    bad [GpuKind] emulated "--rdma no --gdrdrv-errno EACCES";
+    bad [GpuNumber] emulated "--gpus 3" args "--gpu 3";
+    bad [GpuHidden] emulated "--gpus 2" sh "export CUDA_VISIBLE_DEVICES=0" args "--gpu 1";
+    bad [GpuWsl] file ("/proc/version", "Linux version 5.15.167.4-microsoft-standard-WSL2 (root@build) #1 SMP\n");
+    works [NumaFar] file ("/sys/bus/pci/devices/0000:1b:00.0/numa_node", "77\n")
+        sh "mount -t tmpfs cpu /sys/devices/system/cpu
+            cd /sys/devices/system/cpu; seq -f cpu%.0f/node0 0 1023 | xargs mkdir -p; cd $dir";
+    works [Bar1Small] emulated "--bar1-size 256M";
+    bad [Bar1Full] emulated "--bar1-size 512K";
+    bad [Bar1Full] emulated "--fault PIN_BUFFER_V2:ENOMEM";
     // Preloaded: gdremu has an NVML of its own, which comes before LD_LIBRARY_PATH.
-    State {
-        files: &[("libnvidia-ml.so.1", Nvml)],
-        variables: &[
-            ("LD_PRELOAD", "{dir}/libnvidia-ml.so.1"),
-            ("NVML_GPU", "0000:1b:00.0"),
-            ("NVML_BAR1_USED", "131000"),
-        ],
-        ..warns(&[Bar1Full], "")
-    },
-    State {
-        files: &[("width", Text("4\n"))],
-        ..warns(&[LinkNarrow], "--file=/sys/bus/pci/devices/0000:1b:00.0/current_link_width={dir}/width")
-    },
-];
+    works [Bar1Full] sh "preload $nvml; export NVML_GPU=0000:1b:00.0 NVML_BAR1_USED=131000";
+    works [LinkNarrow] file ("/sys/bus/pci/devices/0000:1b:00.0/current_link_width", "4\n");
+}
 
-/// Its computer, with a GPU.
-const NODE: State = State {
-    files: &[
-        ("driver.so", Driver),
-        ("devices", Text("Character devices:\n  1 mem\n120 gdrdrv\n")),
-        ("cuda/libcuda.so.1", Libcuda),
-    ],
-    ..cuda(&[], &[CUDA_PATH, ("CU_INIT", "0")])
-};
-
-pub(crate) const NODES: &[State] = &[
-    State { first: &[VmmKind], usable: true, before: dev!("mknod -m 666 /dev/gdrdrv c 120 0"), ..NODE },
-    State {
-        first: &[NodeMode],
-        before: concat!(dev!("mknod -m 600 /dev/gdrdrv c 120 0; chown 1 /dev/gdrdrv"), as_user!()),
-        ..NODE
-    },
-    State {
-        first: &[NodeDirectory],
-        before: concat!(dev!("mknod -m 666 /dev/gdrdrv c 120 0; chmod 700 /dev; chown 1 /dev"), as_user!()),
-        ..NODE
-    },
-    State {
-        first: &[NodeNodev],
-        before: dev!("mknod -m 666 /dev/gdrdrv c 120 0; mount -o remount,nodev /dev"),
-        ..NODE
-    },
-    State {
-        first: &[NodeSecurity],
-        before: concat!(dev!("mknod -m 666 /dev/gdrdrv c 120 0"), "; export GDRDRV=forbid"),
-        ..NODE
-    },
-    State { first: &[NodeCreate], before: dev!(""), ..NODE },
-    State { first: &[NodeDocker], before: dev!("export container=docker"), ..NODE },
-    State { first: &[NodePodman], before: dev!("export container=podman"), ..NODE },
-    State { first: &[NodeContainer], before: dev!("export container=lxc"), ..NODE },
-    State { first: &[NodeReplace], before: dev!("mkdir /dev/gdrdrv"), ..NODE },
-    State { first: &[NodeReplace], before: dev!("touch /dev/gdrdrv"), ..NODE },
-    State { first: &[NodeReplace], before: dev!("ln -s null /dev/gdrdrv"), ..NODE },
+NODES {
+    real [VmmKind] usable true sh "node";
+    real [NodeMode] sh "node 600; chown 1 /dev/gdrdrv; as_user";
+    real [NodeDirectory] sh "node; chmod 700 /dev; chown 1 /dev; as_user";
+    real [NodeNodev] sh "node; mount -o remount,nodev /dev";
+    real [NodeSecurity] sh "node; export GDRDRV=forbid";
+    real [NodeCreate] sh "dev";
+    real [NodeDocker] sh "dev; export container=docker";
+    real [NodePodman] sh "dev; export container=podman";
+    real [NodeContainer] sh "dev; export container=lxc";
+    real [NodeReplace] sh "dev; mkdir /dev/gdrdrv";
+    real [NodeReplace] sh "dev; touch /dev/gdrdrv";
+    real [NodeReplace] sh "dev; ln -s null /dev/gdrdrv";
+    real [NodeReplace] sh "dev; ln -s nowhere /dev/gdrdrv";
+    real [NodeReplace] sh "node 666 b";
+    real [NodeDocker] sh "dev; mkdir /dev/gdrdrv; export container=docker";
     // A number that is no longer the module's.
-    State { first: &[NodeReplace], before: dev!("mknod -m 666 /dev/gdrdrv c 121 0"), ..NODE },
-];
+    real [NodeReplace] sh "node 666 c 121";
+    // doctor itself. gdremu also writes files.
+    real [DoctorLimits] usable true sh "node; ulimit -S -f 0";
+}
 
-const EMPTY: (&str, super::harness::Content) = ("empty", Text(""));
-
-pub(crate) const MODULE: &[State] = &[
-    bad(NO_MODULE, "--no-gdrdrv"),
-    bad(NO_MODULE, "--no-gdrdrv --platform cached"),
-    State { files: &[EMPTY], ..bad(&[ModuleDummy], "--file=/sys/module/nv_p2p_dummy/holders/gdrdrv={dir}/empty") },
-    State {
-        files: &[EMPTY],
-        ..warns(&[ModuleDummy], "--cuda-version 13.3 --file=/sys/module/nv_p2p_dummy/holders/gdrdrv={dir}/empty")
-    },
-    bad(&[ModuleUpdate], "--driver-version 1.9"),
-    warns(&[ModuleUpdate], "--driver-version 2.4"),
-    bad(&[LibraryUpdate], "--min-api-version 3.0"),
-    warns(&[ModuleOption], "--traditional"),
-    State { is_fixed: true, ..warns(&[NodeMode], "--gdrdrv-errno EACCES --cuda-version 13.3") },
-    State { is_fixed: true, ..bad(&[NodeReplace], "--gdrdrv-errno ENOTTY") },
-    State { is_fixed: true, ..bad(&[OpenFiles], "--gdrdrv-errno EMFILE") },
-    bad(&[FilesOfSystem], "--gdrdrv-errno ENFILE"),
-    bad(&[NodeSandbox], "--fault GET_VERSION:EPERM"),
-    State {
-        files: &[("driver.so", Driver)],
-        before: "export GDRDRV=sandbox LD_PRELOAD={dir}/driver.so:$LD_PRELOAD",
-        ..bad(&[NodeSandbox], "")
-    },
-    bad(&[ModuleReload], "--gdrdrv-errno EIO"),
-    State {
-        files: &[("driver.so", Driver)],
-        before: "export GDRDRV=hang LD_PRELOAD={dir}/driver.so:$LD_PRELOAD",
-        arguments: "--limit 3",
-        ..bad(&[ModuleReload], "--cuda-version 13.3")
-    },
+MODULE {
+    bad [ModuleInstall] emulated "--no-gdrdrv" sh "modules";
+    bad [ModuleInstall] emulated "--no-gdrdrv --platform cached" sh "modules";
+    bad [ModuleInstall] emulated "--no-gdrdrv --cuda-version 13.3" sh "modules" args "--for mscclpp";
+    bad [ModuleHeaders] emulated "--no-gdrdrv" sh "sources";
+    bad [ModuleSources] emulated "--no-gdrdrv" sh "headers";
+    bad [ModuleBuild] emulated "--no-gdrdrv" sh "driver";
+    bad [ModuleLog] emulated "--no-gdrdrv" sh "driver; put /dev/null /var/lib/dkms/gdrdrv/2.6/build/make.log";
+    bad [ModuleLoad] emulated "--no-gdrdrv" sh "module";
+    bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; loaded OE";
+    bad [ModuleSigned] emulated "--no-gdrdrv" sh "module"
+        file ("/sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
+    bad [ModuleStale] emulated "--no-gdrdrv" sh "module; loaded POE; mkdir -p /var/lib/dkms/gdrdrv/2.6/source";
+    bad [ModuleStaleByHand] emulated "--no-gdrdrv" sh "module; loaded POE";
+    bad [ModuleStaleByHand] emulated "--no-gdrdrv" sh "module; loaded OE; refused 9999999999";
+    bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; loaded OE; refused 0";
+    bad [ModuleDummy] file ("/sys/module/nv_p2p_dummy/holders/gdrdrv", "");
+    works [ModuleDummy] emulated "--cuda-version 13.3" file ("/sys/module/nv_p2p_dummy/holders/gdrdrv", "");
+    bad [ModuleUpdate] emulated "--driver-version 1.9";
+    works [ModuleUpdate] emulated "--driver-version 2.4";
+    bad [LibraryUpdate] emulated "--min-api-version 3.0";
+    works [ModuleOption] emulated "--traditional";
+    works [NodeMode] is_fixed true emulated "--gdrdrv-errno EACCES --cuda-version 13.3";
+    bad [NodeReplace] is_fixed true emulated "--gdrdrv-errno ENOTTY" sh "root";
+    bad [NodeDocker] emulated "--gdrdrv-errno ENXIO" sh "root; export container=docker";
+    bad [OpenFiles] is_fixed true emulated "--gdrdrv-errno EMFILE";
+    bad [FilesOfSystem] emulated "--gdrdrv-errno ENFILE";
+    bad [NodeSandbox] emulated "--fault GET_VERSION:EPERM";
+    bad [NodeSandbox] sh "export GDRDRV=sandbox; preload $driver";
+    bad [ModuleReload] emulated "--gdrdrv-errno EIO";
+    bad [ModuleReload] emulated "--cuda-version 13.3" sh "export GDRDRV=hang; preload $driver" args "--limit 3";
     // A device cgroup.
-    bad(&[NodeService, NodeDocker, NodePodman, NodeContainer, NodePod], "--gdrdrv-errno EPERM"),
-    State { variables: POD, ..bad(&[NodePod], "--gdrdrv-errno EPERM") },
-    State { variables: APPTAINER, ..bad(&[NodeService], "--gdrdrv-errno EPERM") },
-    State {
-        variables: &[("APPTAINER_CONTAINER", "/images/job.sif"), ("SLURM_JOB_ID", "7")],
-        ..bad(&[NodeSlurm], "--gdrdrv-errno EPERM")
-    },
-    // The module is loaded, but the container has no node.
-    State { variables: POD, ..bad(&[NodePod], "--no-gdrdrv") },
-    State { variables: APPTAINER, ..bad(&[NodeApptainer], "--no-gdrdrv") },
-    State { variables: SINGULARITY, ..bad(&[NodeApptainer], "--no-gdrdrv") },
-    State {
-        is_fixed: true,
-        files: &[("modules", Text("gdrdrv 24576 0 - Live 0x0\n"))],
-        ..bad(
-            &[NodeCreate, NodeDocker, NodePodman, NodeContainer, NodePod],
-            "--no-gdrdrv --file=/proc/modules={dir}/modules",
-        )
-    },
-    // The kernel only loads signed modules.
-    State {
-        files: &[("lockdown", Text("none [integrity] confidentiality\n"))],
-        ..bad(NO_MODULE, "--no-gdrdrv --file=/sys/kernel/security/lockdown={dir}/lockdown")
-    },
-    State { arguments: "--for mscclpp", ..bad(NO_MODULE, "--no-gdrdrv --cuda-version 13.3") },
-    State {
-        arguments: "--for nccl",
-        variables: &[("NCCL_GDRCOPY_ENABLE", "1")],
-        ..bad(&[EngineModule], "--driver-version 2.0")
-    },
-    State { arguments: "--for aws-ofi-nccl", ..bad(&[EngineModule], "--driver-version 2.4") },
-    State { arguments: "--for mscclpp", ..bad(&[EngineModule], "--driver-version 2.4") },
+    bad [NodeService] emulated "--gdrdrv-errno EPERM" sh "root";
+    bad [NodePod] emulated "--gdrdrv-errno EPERM" sh "export KUBERNETES_SERVICE_HOST=10.0.0.1";
+    bad [NodeService] emulated "--gdrdrv-errno EPERM" sh "export APPTAINER_CONTAINER=/images/job.sif";
+    bad [NodeSlurm] emulated "--gdrdrv-errno EPERM" sh "export APPTAINER_CONTAINER=/images/job.sif SLURM_JOB_ID=7";
+    // The container has no node.
+    bad [NodePod] emulated "--no-gdrdrv" sh "export KUBERNETES_SERVICE_HOST=10.0.0.1";
+    bad [NodeApptainer] emulated "--no-gdrdrv" sh "export APPTAINER_CONTAINER=/images/job.sif";
+    bad [NodeApptainer] emulated "--no-gdrdrv" sh "export SINGULARITY_CONTAINER=/images/job.sif";
+    bad [EngineModule] emulated "--driver-version 2.0" sh "export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
+    bad [EngineModule] emulated "--driver-version 2.4" args "--for aws-ofi-nccl";
+    bad [EngineModule] emulated "--driver-version 2.4" args "--for mscclpp";
     // The machine.
-    State {
-        before: "mount -t tmpfs etc /etc; mkdir /etc/cdi; echo path: /dev/nvidiactl >/etc/cdi/nvidia.yaml",
-        is_private: true,
-        ..warns(&[CdiNode], "")
-    },
-    State {
-        before: "mount -t tmpfs class /sys/class; mkdir -p /sys/class/infiniband/mlx5_0; ulimit -S -l 64",
-        is_private: true,
-        ..warns(&[LockedMemory], "")
-    },
-    State { before: "ulimit -S -n 64", ..warns(&[OpenFiles], "") },
-    State { before: "ulimit -n 64", ..warns(&[OpenFilesHard], "") },
-    State { before: "ulimit -S -n 5", arguments: "--for ucx", ..warns(&[OpenFiles], "") },
-    State { before: "ulimit -n 5", ..warns(&[OpenFilesHard], "") },
-    State { before: "ulimit -S -v 100000000", ..warns(&[AddressSpace], "--fault cuMemAlloc:2") },
-    State { before: "mount -t tmpfs none /proc", is_private: true, ..warns(&[ProcMount], "") },
-    State { before: "set -- env --ignore-signal=CHLD \"$@\"", ..HEALTHY },
-    // gdremu writes files itself.
-    State {
-        first: &[DoctorLimits],
-        usable: true,
-        before: dev!("mknod -m 666 /dev/gdrdrv c 120 0; ulimit -S -f 0"),
-        arguments: "--for ucx",
-        is_fixed: true, // With larger files, it sees that the stand-in's GPU is full.
-        ..NODE
-    },
-    State { variables: &[("GDRCOPY_ISA", "abacus")], ..warns(&[CopyRoutine], "") },
-    State {
-        files: &[("version", Text("Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n"))],
-        ..warns(&[RuntimeOther], "--file=/proc/version={dir}/version")
-    },
-];
+    works [CdiNode] sh "mount -t tmpfs etc /etc; mkdir /etc/cdi; echo path: /dev/nvidiactl >/etc/cdi/nvidia.yaml";
+    works [] sh "mount -t tmpfs etc /etc; mkdir /etc/cdi; echo path: /dev/gdrdrv >/etc/cdi/nvidia.yaml";
+    works [LockedMemory] sh "mount -t tmpfs class /sys/class; mkdir -p /sys/class/infiniband/mlx5_0; ulimit -S -l 64";
+    works [OpenFiles] sh "ulimit -S -n 64";
+    works [OpenFiles] emulated "--cuda-version 13.3" sh "ulimit -S -n 512; export GDRCOPY_USE_DMABUF_MMAP=1";
+    works [OpenFilesHard] sh "ulimit -n 64";
+    works [OpenFiles] sh "ulimit -S -n 5" args "--for ucx";
+    works [OpenFilesHard] sh "ulimit -n 5";
+    works [AddressSpace] emulated "--fault cuMemAlloc:2" sh "ulimit -S -v 100000000";
+    works [ProcMount] sh "mount -t tmpfs none /proc";
+    works [CopyRoutine] sh "export GDRCOPY_ISA=abacus";
+    works [RuntimeOther] file ("/proc/version", "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n");
+    works [] sh "wrap='env --ignore-signal=CHLD'";
+    works [] sh "export TMPDIR=/nowhere";
+    works [] sh "ulimit -s 64";
+    works [] sh "sandbox poll 1";
+    works [DoctorSandbox] sh "sandbox clone 1";
+    works [DoctorProcesses] sh "sandbox clone 11";
+    works [DoctorMemory] sh "both $faulty other; path other; FAULTY=kill";
+    works [ModuleInstall] emulated "--no-gdrdrv --cuda-version 13.5 --dmabuf mmap" sh "modules";
+    works [ModuleInstall] emulated "--rdma no --no-gdrdrv --cuda-version 13.3" sh "modules";
+    works [] emulated "--platform cached";
+    works [] emulated "--no-mempools --cuda-version 12.2";
+}
 
-/// The library under one name only.
-const ONE: &[(&str, super::harness::Content)] = &[("one/libgdrapi.so.2", Ours)];
-const ONE_PATH: &[(&str, &str)] = &[("LD_LIBRARY_PATH", "{dir}/one")];
-
-/// Before this project's.
-const FAULTY: &[(&str, super::harness::Content)] =
-    &[("other/libgdrapi.so.2", Faulty), ("other/libgdrapi.so", Link("libgdrapi.so.2")), ("one/libgdrapi.so.2", Ours)];
-const OLD: &[(&str, super::harness::Content)] =
-    &[("other/libgdrapi.so.2", Old), ("other/libgdrapi.so", Link("libgdrapi.so.2"))];
-const PRELOADED: &[(&str, super::harness::Content)] = &[("profiler.so", Old)];
-const PRELOADED_PATH: &[(&str, &str)] = &[("LD_PRELOAD", "{dir}/profiler.so")];
-const OLDER: &[(&str, super::harness::Content)] =
-    &[("other/libgdrapi.so.2", Ours), ("other/libgdrapi.so.1", Driver), ("other/libgdrapi.so", Link("libgdrapi.so.1"))];
-const OTHER_FIRST: &[(&str, &str)] = &[("LD_LIBRARY_PATH", "{dir}/other:{dir}/right"), ("NCCL_GDRCOPY_ENABLE", "1")];
-const OTHER_PATH: &[(&str, &str)] = &[("LD_LIBRARY_PATH", "{dir}/other"), ("NCCL_GDRCOPY_ENABLE", "1")];
-
-pub(crate) const LIBRARY: &[State] = &[
-    State {
-        files: &[("new.conf", Text("{dir}/right\n"))],
-        variables: &[("LD_LIBRARY_PATH", "{dir}/none")],
-        before: "cp -a /etc {dir}; mount --bind {dir}/etc /etc; cp {dir}/new.conf /etc/ld.so.conf.d
-            mount -t tmpfs cache /var/cache",
-        is_private: true,
-        ..bad(&[LibraryCache], "")
-    },
-    State {
-        files: &[("other/libgdrapi.so.2", Ours)],
-        variables: OTHER_PATH,
-        before: concat!("chmod 0 {dir}/other/*; chown 1 {dir}/other/*", as_user!()),
-        is_private: true,
-        ..bad(&[LibraryReadable], "")
-    },
-    State { variables: &[("LD_LIBRARY_PATH", "{dir}/none")], ..bad(&[LibraryInstall], "") },
-    State { files: ONE, variables: ONE_PATH, ..warns(&[LibraryLink], "") },
-    State { files: ONE, variables: ONE_PATH, arguments: "--for dpdk", ..bad(&[LibraryLink], "") },
-    State {
-        files: ONE,
-        variables: &[("LD_LIBRARY_PATH", "{dir}/one"), ("NCCL_GDRCOPY_ENABLE", "1")],
-        arguments: "--for nccl",
-        ..bad(&[LibraryLink], "")
-    },
-    State { files: ONE, variables: &[("LD_LIBRARY_PATH", "{dir}/one:{dir}/right")], ..warns(&[LibraryLink], "") },
+LIBRARY {
+    bad [LibraryCache] sh "cp -a /etc etc; mount --bind etc /etc; echo $dir/right >/etc/ld.so.conf.d/new.conf
+            mount -t tmpfs cache /var/cache; path none";
+    bad [LibraryReadable] sh "root; put $ours one/libgdrapi.so.2; path one; chmod 0 one/*; chown 1 one/*; as_user";
+    bad [LibraryInstall] sh "path none";
+    works [LibraryLink] sh "put $ours one/libgdrapi.so.2; path one";
+    bad [LibraryLink] sh "put $ours one/libgdrapi.so.2; path one" args "--for dpdk";
+    bad [LibraryLink] sh "put $ours one/libgdrapi.so.2; path one; export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
+    works [LibraryLink] sh "put $ours one/libgdrapi.so.2; path one right";
+    // glibc compares names with SONAMEs.
+    works [LibraryPath] sh "path none; preload $dir/right/libgdrapi.so.2";
+    // As `make tools` leaves them, and as they are installed.
+    bad [LibraryPath] sh "put $gdrcopy tools/bin/gdrcopy; both $ours lib; gdrcopy=tools/bin/gdrcopy; path none";
+    bad [LibraryPath] sh "put $gdrcopy bin/gdrcopy; both $ours lib64; gdrcopy=bin/gdrcopy; path none";
+    works [] sh "path nowhere right; LD_LIBRARY_PATH=$(printf '/\\377:')$LD_LIBRARY_PATH";
     // Another one comes first.
-    State { files: FAULTY, variables: OTHER_FIRST, ..warns(&[LibraryPath], "") },
-    State {
-        files: FAULTY,
-        variables: &[("LD_LIBRARY_PATH", "{dir}/one:{dir}/other"), ("NCCL_GDRCOPY_ENABLE", "1")],
-        ..warns(&[LibraryLink], "")
-    },
-    State {
-        files: FAULTY,
-        variables: &[("LD_LIBRARY_PATH", "{dir}/one:{dir}/other"), ("NCCL_GDRCOPY_ENABLE", "1")],
-        arguments: "--for nccl",
-        ..warns(&[LibraryLink], "")
-    },
-    State { files: FAULTY, variables: &[("LD_LIBRARY_PATH", "{dir}/other:{dir}/one")], ..warns(&[LibraryPath], "") },
-    State {
-        files: &[("other.so", Faulty), ("one/libgdrapi.so.2", Ours), ("one/libgdrapi.so", Link("../other.so"))],
-        variables: ONE_PATH,
-        ..warns(&[LibraryLink], "")
-    },
-    State {
-        files: &[
-            ("libgdrapi.so.2", Faulty),
-            ("one/libgdrapi.so.2", Ours),
-            ("one/libgdrapi.so", Link("../libgdrapi.so.2")),
-        ],
-        variables: &[("LD_LIBRARY_PATH", "{dir}/one"), ("LD_PRELOAD", "{dir}/libgdrapi.so.2")],
-        ..warns(&[LibraryPreload], "")
-    },
-    State { variables: &[("LD_PRELOAD", "{dir}/gone.so")], ..warns(&[LibraryPreload], "") },
-    State { files: PRELOADED, variables: PRELOADED_PATH, ..warns(&[LibraryPreload], "") },
-    State { files: PRELOADED, variables: PRELOADED_PATH, arguments: "--for ucx", ..warns(&[LibraryPreload], "") },
+    works [LibraryPath] sh "both $faulty other; path other right; export NCCL_GDRCOPY_ENABLE=1";
+    works [LibraryLink] sh "both $faulty other; put $ours one/libgdrapi.so.2; path one other";
+    works [LibraryLink] sh "both $faulty other; put $ours one/libgdrapi.so.2; path one other; export NCCL_GDRCOPY_ENABLE=1"
+        args "--for nccl";
+    works [LibraryPath] sh "both $faulty other; put $ours one/libgdrapi.so.2; path other one";
+    works [LibraryLink] sh "put $ours one/libgdrapi.so.2; cp $faulty .; ln -sf ../doctors-faulty.so one/libgdrapi.so; path one";
+    works [LibraryPreload] sh "both $ours one; cp $faulty libgdrapi.so.2; ln -sfn ../libgdrapi.so.2 one/libgdrapi.so
+            path one; preload $dir/libgdrapi.so.2";
+    works [LibraryPreload] sh "preload $dir/gone.so";
+    works [LibraryPreload] sh "cp $ours libgdrapi.so.2; foreign libgdrapi.so.2; preload $dir/libgdrapi.so.2";
+    works [LibraryPreload] sh "preload $old";
+    works [LibraryPreload] sh "preload $old" args "--for ucx";
+    // As the banner of a profiler.
+    works [] sh "preload $talking";
     // Files that are no library.
-    State {
-        files: &[("other/libgdrapi.so.2", Text("no library"))],
-        variables: OTHER_FIRST,
-        ..bad(&[LibraryRemove], "")
-    },
-    State {
-        files: &[("other/libgdrapi.so.2", Text("no library")), ("other/libgdrapi.so", Link("libgdrapi.so.2"))],
-        variables: OTHER_FIRST,
-        arguments: "--for nccl",
-        ..bad(&[LibraryRemove], "")
-    },
-    State {
-        files: &[("other/libgdrapi.so.2", Link("/opt/gone/libgdrapi.so.2.6"))],
-        variables: OTHER_PATH,
-        ..bad(&[LibraryDangling], "")
-    },
-    State {
-        files: &[("other/libgdrapi.so.2", Link("/opt/gone/libgdrapi.so.2.6"))],
-        variables: OTHER_PATH,
-        arguments: "--for ucx",
-        ..bad(&[LibraryDangling], "")
-    },
-    State { arguments: "--lib /dev/null", ..bad(&[LibraryName], "") },
-    State { files: &[("absent.so", Absent)], arguments: "--lib {dir}/absent.so", ..bad(&[LibraryName], "") },
-    // The loader passes over it.
-    State {
-        files: &[
-            ("other/libgdrapi.so.2", Faulty),
-            ("other/libgdrapi.so", Link("libgdrapi.so.2")),
-            ("one/libgdrapi.so.2", Foreign),
-        ],
-        variables: &[("LD_LIBRARY_PATH", "{dir}/other:{dir}/one")],
-        ..HEALTHY
-    },
+    bad [LibraryRemove] sh "mkdir other; echo no library >other/libgdrapi.so.2; path other right";
+    bad [LibraryRemove] sh "both $dir/file other; path other right; export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
+    works [LibraryDangling] sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other right";
+    bad [LibraryDangling] is_fixed true sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other" args "--for ucx";
+    bad [LibraryRemove] sh "mkdir pipe; mkfifo pipe/libgdrapi.so.2; path pipe right";
+    works [] sh "mkdir pipe; mkfifo pipe/libgdrapi.so.2; path pipe right; export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
+    bad [LibraryRemove] sh "mkdir pipe; mkfifo pipe/libgdrapi.so.2; path pipe right" args "--for ucx";
+    bad [LibraryRemove] sh "mkdir -p other/libgdrapi.so.2; path other right";
+    bad [LibraryName] args "--lib /dev/null";
+    bad [LibraryName] sh "args=\"--lib $absent\"";
+    // For another CPU, which the loader passes over.
+    bad [LibraryCpu] sh "put $ours other/libgdrapi.so.2; foreign other/libgdrapi.so.2; path other";
+    bad [LibraryCpu] sh "both $ours other; foreign other/libgdrapi.so.2; path other" args "--for ucx";
+    works [] sh "both $faulty other; put $ours one/libgdrapi.so.2; foreign one/libgdrapi.so.2; path other one";
     // A name without a version, of an older one.
-    State { files: OLDER, variables: OTHER_PATH, ..warns(&[LibraryLink], "") },
-    State { files: OLDER, variables: OTHER_PATH, arguments: "--for nccl", ..bad(&[LibraryLink], "") },
+    works [LibraryLink] sh "put $ours other/libgdrapi.so.2; cp $driver other/libgdrapi.so.1
+            ln -s libgdrapi.so.1 other/libgdrapi.so; path other";
+    bad [LibraryLink] sh "put $ours other/libgdrapi.so.2; cp $driver other/libgdrapi.so.1
+            ln -s libgdrapi.so.1 other/libgdrapi.so; path other; export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
+    bad [LibraryUpdate] sh "mkdir other; echo 'int gdr_open(void) { return 0; }' >1.c; gcc -shared 1.c -o other/libgdrapi.so
+            path other";
     // Good ones, which cannot be loaded here.
-    State {
-        variables: &[("LD_LIBRARY_PATH", "{dir}/mount")],
-        before: "mkdir {dir}/mount; mount -t tmpfs -o noexec none {dir}/mount; cp -a {dir}/right/. {dir}/mount",
-        is_private: true,
-        ..bad(&[LibraryNoexec], "")
-    },
-    State {
-        variables: &[("LD_LIBRARY_PATH", "{dir}/musl")],
-        before: "mkdir {dir}/musl; cd {dir}/musl
+    bad [LibraryNeeds] sh "mkdir other; gcc -shared -x c /dev/null -Wl,-soname,libnuma.so.9 -o n.so; path other
+            gcc -shared -Wl,--no-as-needed -x c /dev/null -x none n.so -o other/libgdrapi.so.2";
+    // The wheel's empty object, without the library.
+    bad [LibraryNeeds] sh "mkdir other; path other
+            gcc -shared -Wl,--no-as-needed -x c /dev/null -x none right/libgdrapi.so.2 -o other/libgdrapi.so";
+    bad [LibraryNoexec] sh "mkdir mount; mount -t tmpfs -o noexec none mount; both $ours mount; path mount";
+    bad [LibraryBuild] sh "mkdir musl; cd musl
             gcc -shared -nostdlib -Wl,-soname,libc.musl.so.1 -x c /dev/null -o libc.so
-            gcc -shared -nostdlib -Wl,--no-as-needed -x c /dev/null -x none libc.so -o libgdrapi.so.2",
-        ..bad(&[LibraryBuild], "")
-    },
+            gcc -shared -nostdlib -Wl,--no-as-needed -x c /dev/null -x none libc.so -o libgdrapi.so.2; path musl";
     // Entries of LD_LIBRARY_PATH.
-    State { variables: &[("LD_LIBRARY_PATH", "~/right")], ..bad(&[LibraryEntry], "") },
-    State { variables: &[("LD_LIBRARY_PATH", "$HOME/right")], arguments: "--for ucx", ..bad(&[LibraryEntry], "") },
-    State { variables: &[("LD_LIBRARY_PATH", "{dir}/right/libgdrapi.so")], ..bad(&[LibraryEntry], "") },
-    State {
-        files: &[("closed/lib/libgdrapi.so.2", Ours), ("closed/lib/libgdrapi.so", Link("libgdrapi.so.2"))],
-        variables: &[("LD_LIBRARY_PATH", "{dir}/closed/lib")],
-        before: concat!("chmod 700 {dir}/closed; chown 1 {dir}/closed", as_user!()),
-        is_private: true,
-        ..bad(&[LibrarySearch], "")
-    },
+    bad [LibraryEntry] sh "LD_LIBRARY_PATH='~/right'";
+    bad [LibraryEntry] sh "LD_LIBRARY_PATH='$HOME/right'" args "--for ucx";
+    bad [LibraryEntry] sh "path right/libgdrapi.so";
+    bad [LibrarySearch] sh "root; both $ours closed/lib; path closed/lib; chmod 700 closed; chown 1 closed; as_user";
     // Its self-test fails.
-    State { files: OLD, variables: OTHER_FIRST, ..bad(&[LibraryPath], "") },
-    State { files: OLD, variables: OTHER_FIRST, arguments: "--for nccl", ..bad(&[LibraryPath], "") },
-    State { files: OLD, variables: OTHER_PATH, arguments: "--for nccl", ..bad(&[SelfTestLog], "") },
-    State { files: OLD, variables: OTHER_FIRST, ..bad(&[LibraryOld], "--no-gdrdrv --cuda-version 13.3") },
-    State {
-        files: OLD,
-        variables: OTHER_FIRST,
-        arguments: "--for nccl",
-        ..bad(&[LibraryOld], "--no-gdrdrv --cuda-version 13.3")
-    },
-    State { files: OLD, variables: OTHER_FIRST, ..bad(NO_MODULE, "--no-gdrdrv") },
-    State {
-        files: FAULTY,
-        variables: &[("FAULTY", "wrong")],
-        arguments: "--lib {dir}/other/libgdrapi.so.2",
-        ..bad(&[LibraryOther], "")
-    },
-    State {
-        files: FAULTY,
-        variables: &[("FAULTY", "short")],
-        arguments: "--lib {dir}/other/libgdrapi.so.2",
-        ..bad(&[LibraryOther], "")
-    },
-    State {
-        files: FAULTY,
-        variables: &[("FAULTY", "crash")],
-        arguments: "--lib {dir}/other/libgdrapi.so.2",
-        ..bad(&[LibraryOther], "")
-    },
+    bad [LibraryPath] sh "both $old other; path other right";
+    bad [LibraryPath] sh "both $old other; path other right; export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
+    bad [SelfTestLog] sh "both $old other; path other; export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
+    bad [LibraryOld] emulated "--no-gdrdrv --cuda-version 13.3" sh "both $old other; path other right";
+    bad [LibraryOld] emulated "--no-gdrdrv --cuda-version 13.3" args "--for nccl"
+        sh "both $old other; path other right; export NCCL_GDRCOPY_ENABLE=1";
+    bad [ModuleInstall] emulated "--no-gdrdrv" sh "modules; both $old other; path other right";
+    bad [LibraryOther] sh "args=\"--lib $faulty\"; FAULTY=wrong";
+    bad [LibraryOther] sh "args=\"--lib $faulty\"; FAULTY=short";
+    bad [LibraryOther] sh "args=\"--lib $faulty\"; FAULTY=crash";
+    bad [LibraryBuild] sh "both $faulty other; path other; FAULTY=illegal";
     // Its process ends with status 0.
-    State {
-        files: FAULTY,
-        variables: &[("FAULTY", "exit")],
-        arguments: "--lib {dir}/other/libgdrapi.so.2",
-        ..bad(&[LibraryOther], "")
-    },
-    State {
-        files: FAULTY,
-        variables: &[("LD_LIBRARY_PATH", "{dir}/other"), ("FAULTY", "vanish")],
-        ..bad(&[LibraryOther], "")
-    },
-    State {
-        files: FAULTY,
-        variables: &[("LD_LIBRARY_PATH", "{dir}/other"), ("FAULTY", "vanish")],
-        arguments: "--for ucx",
-        ..bad(&[LibraryOther], "")
-    },
-    State {
-        files: FAULTY,
-        variables: &[("LD_LIBRARY_PATH", "{dir}/other:{dir}/right"), ("FAULTY", "crash")],
-        ..bad(&[LibraryPath], "")
-    },
-    State {
-        files: FAULTY,
-        variables: &[("FAULTY", "hang")],
-        // The last one holds. However slow the computer is, the library does not end.
-        arguments: "--lib {dir}/other/libgdrapi.so.2 --limit 3",
-        ..bad(&[SelfTestHung], "")
-    },
-    bad(&[LibraryReports], "--fault MMAP:ENOMEM"),
-    bad(&[LibraryReports], "--fault PIN_BUFFER_V2:EINVAL"),
-    bad(&[LibraryReports], "--fault UNPIN_BUFFER:EINVAL"),
-];
+    bad [LibraryOther] sh "args=\"--lib $faulty\"; FAULTY=exit";
+    bad [LibraryOther] sh "both $faulty other; path other; FAULTY=vanish";
+    bad [LibraryOther] sh "both $faulty other; path other; FAULTY=vanish" args "--for ucx";
+    bad [LibraryPath] sh "both $faulty other; path other right; FAULTY=crash";
+    // The last limit holds. However slow the computer is, the library does not end.
+    bad [SelfTestHung] sh "args=\"--lib $faulty\"; FAULTY=hang" args "--limit 3";
+    bad [LibraryReports] emulated "--fault MMAP:ENOMEM";
+    bad [LibraryReports] emulated "--fault PIN_BUFFER_V2:EINVAL";
+    bad [LibraryReports] emulated "--fault UNPIN_BUFFER:EINVAL";
+}
 
-pub(crate) const SETTINGS: &[State] = &[
-    State { variables: &[("GDRCOPY_ENABLE_LOGING", "1")], ..warns(&[VariableUnknown], "") },
-    State { variables: &[("GDRCOPY_THREADS", "8")], ..warns(&[VariableGone], "") },
-    State { variables: &[("GDRCOPY_LOG_LEVEL", "9")], ..warns(&[VariableValue], "") },
-    State {
-        variables: &[("GDRCOPY_LOG_LEVEL", "3"), ("GDRCOPY_HOME", "/opt"), ("GDRCOPY_ENABLE_LOGGING", "x")],
-        ..HEALTHY
-    },
-    State { arguments: "--for nccl", ..bad(&[SettingExport], "") },
-    State { arguments: "--for nccl", variables: &[("NCCL_GDRCOPY_ENABLE", "true")], ..bad(&[SettingExport], "") },
-    State { arguments: "--for nccl", variables: &[("NCCL_GDRCOPY_ENABLE", "0x1")], ..HEALTHY },
-    State {
-        arguments: "--for nccl",
-        variables: &[("NCCL_CONF_FILE", "{dir}/nccl.conf")],
-        files: &[("nccl.conf", Text("# of NCCL\nNCCL_GDRCOPY_ENABLE=1\n"))],
-        ..HEALTHY
-    },
-    State {
-        arguments: "--for nccl",
-        variables: &[("NCCL_CONF_FILE", "{dir}/nccl.conf"), ("NCCL_GDRCOPY_ENABLE", "0")],
-        files: &[("nccl.conf", Text("# of NCCL\nNCCL_GDRCOPY_ENABLE=1\n"))],
-        ..bad(&[SettingExport], "")
-    },
-    State {
-        arguments: "--for nccl",
-        variables: &[("NCCL_CONF_FILE", "{dir}/nccl.conf")],
-        files: &[("nccl.conf", Text("NCCL_GDRCOPY_ENABLE=0\n"))],
-        ..bad(&[SettingExport], "")
-    },
+SETTINGS {
+    works [VariableUnknown] sh "export GDRCOPY_ENABLE_LOGING=1";
+    works [VariableGone] sh "export GDRCOPY_THREADS=8";
+    works [VariableValue] sh "export GDRCOPY_LOG_LEVEL=9";
+    works [] sh "export GDRCOPY_LOG_LEVEL=3 GDRCOPY_HOME=/opt GDRCOPY_ENABLE_LOGGING=x";
+    bad [SettingExport] args "--for nccl";
+    bad [SettingExport] sh "export NCCL_GDRCOPY_ENABLE=true" args "--for nccl";
+    works [] sh "export NCCL_GDRCOPY_ENABLE=0x1" args "--for nccl";
+    works [] sh "echo NCCL_GDRCOPY_ENABLE=1 >c; export NCCL_CONF_FILE=c" args "--for nccl";
+    bad [SettingExport] sh "echo NCCL_GDRCOPY_ENABLE=1 >c; export NCCL_CONF_FILE=c NCCL_GDRCOPY_ENABLE=0" args "--for nccl";
+    bad [SettingExport] sh "echo NCCL_GDRCOPY_ENABLE=0 >c; export NCCL_CONF_FILE=c" args "--for nccl";
     // The last one of these files of UCX counts.
-    State { arguments: "--for ucx", ..HEALTHY },
-    State { arguments: "--for ucx", variables: &[("UCX_TLS", "rc")], ..bad(&[SettingUnset], "") },
-    State { arguments: "--for nixl", variables: &[("UCX_TLS", "rc")], ..bad(&[SettingUnset], "") },
-    State { arguments: "--for ucx", files: &[("ucx.conf", Text("UCX_TLS=rc,sm\n"))], ..bad(&[SettingExport], "") },
-    State {
-        arguments: "--for ucx",
-        variables: &[("HOME", "/nowhere"), ("UCX_CONFIG_DIR", "{dir}/site")],
-        files: &[("site/ucx.conf", Text("UCX_TLS = rc ; no GPUs\n"))],
-        ..bad(&[SettingExport], "")
-    },
-    State {
-        arguments: "--for ucx",
-        variables: &[("HOME", "/nowhere"), ("LD_LIBRARY_PATH", "{dir}/right:{dir}/lib")],
-        files: &[("lib/libucs.so.0", Text("")), ("etc/ucx/ucx.conf", Text("UCX_TLS=rc\n"))],
-        ..bad(&[SettingExport], "")
-    },
-    State {
-        arguments: "--for ucx",
-        variables: &[("HOME", "{dir}/home"), ("UCX_CONFIG_DIR", "{dir}/site")],
-        files: &[("home/ucx.conf", Text("UCX_TLS=rc\n")), ("site/ucx.conf", Text("UCX_TLS=rc\nUCX_TLS=rc,cuda\n"))],
-        ..HEALTHY
-    },
-    State { files: &[("ucx.conf", Text("UCX_TLS=rc,sm\n"))], ..warns(&[SettingExport], "") },
-    State { arguments: "--for nvshmem", variables: &[("NVSHMEM_DISABLE_GDRCOPY", "1")], ..bad(&[SettingUnset], "") },
-    State { arguments: "--for libfabric", variables: &[("FI_HMEM_CUDA_USE_GDRCOPY", "0")], ..bad(&[SettingUnset], "") },
-    State { arguments: "--for libfabric", variables: &[("FI_PROVIDER", "tcp")], ..bad(&[SettingUnset], "") },
-    State { arguments: "--for libfabric", variables: &[("FI_HMEM", "^cuda")], ..bad(&[SettingUnset], "") },
-    State { arguments: "--for ucx", variables: &[("UCX_MODULE_DIR", "/opt")], ..HEALTHY },
-    State { arguments: "--for dpdk", variables: &[("GDRCOPY_PATH_L", "/nowhere")], ..bad(&[SettingUnset], "") },
-    State { arguments: "--for dpdk", ..HEALTHY },
-    State { arguments: "--for nvshmem", files: ONE, variables: ONE_PATH, ..HEALTHY },
-    State { arguments: "--for libfabric", files: ONE, variables: ONE_PATH, ..HEALTHY },
-    State { arguments: "--for mscclpp", files: ONE, variables: ONE_PATH, ..HEALTHY },
-    State { arguments: "--for nixl", files: ONE, variables: ONE_PATH, ..HEALTHY },
-    State { arguments: "--for aws-ofi-nccl", ..HEALTHY },
-    State { arguments: "--for tensorrt-llm", ..HEALTHY },
+    works [] args "--for ucx";
+    bad [SettingUnset] sh "export UCX_TLS=rc" args "--for ucx";
+    bad [SettingUnset] sh "export UCX_TLS=rc" args "--for nixl";
+    bad [SettingExport] sh "echo UCX_TLS=rc,sm >ucx.conf" args "--for ucx";
+    bad [SettingExport] sh "put file site/ucx.conf; echo 'UCX_TLS = rc ; no GPUs' >site/ucx.conf; HOME=/nowhere
+            export UCX_CONFIG_DIR=$dir/site" args "--for ucx";
+    bad [SettingExport] sh "put file lib/libucs.so.0; path right lib; put file etc/ucx/ucx.conf
+            echo UCX_TLS=rc >etc/ucx/ucx.conf; HOME=/nowhere" args "--for ucx";
+    works [] sh "put file home/ucx.conf; put file site/ucx.conf; echo UCX_TLS=rc >home/ucx.conf
+            printf 'UCX_TLS=rc\\nUCX_TLS=rc,cuda\\n' >site/ucx.conf; HOME=$dir/home; export UCX_CONFIG_DIR=$dir/site"
+        args "--for ucx";
+    works [SettingExport] sh "echo UCX_TLS=rc,sm >ucx.conf";
+    bad [SettingUnset] sh "export NVSHMEM_DISABLE_GDRCOPY=1" args "--for nvshmem";
+    bad [SettingUnset] sh "export FI_HMEM_CUDA_USE_GDRCOPY=0" args "--for libfabric";
+    bad [SettingUnset] sh "export FI_PROVIDER=tcp" args "--for libfabric";
+    bad [SettingUnset] sh "export FI_HMEM=^cuda" args "--for libfabric";
+    works [] sh "export UCX_MODULE_DIR=/opt" args "--for ucx";
+    bad [SettingUnset] sh "export GDRCOPY_PATH_L=/nowhere" args "--for dpdk";
+    works [] args "--for dpdk";
+    works [] sh "put $ours one/libgdrapi.so.2; path one" args "--for nvshmem";
+    works [] sh "put $ours one/libgdrapi.so.2; path one" args "--for libfabric";
+    works [] sh "put $ours one/libgdrapi.so.2; path one" args "--for mscclpp";
+    works [] sh "put $ours one/libgdrapi.so.2; path one" args "--for nixl";
+    works [] args "--for aws-ofi-nccl";
+    works [] args "--for tensorrt-llm";
     // Each variable, where all engines are examined.
-    State { variables: &[("NCCL_GDRCOPY_ENABLE", "2")], ..warns(&[SettingExport], "") },
-    State { variables: &[("NCCL_GDRCOPY_FIFO_ENABLE", "false")], ..warns(&[SettingUnset], "") },
-    State { variables: &[("NCCL_GDRCOPY_SYNC_ENABLE", "0")], ..warns(&[SettingUnset], "") },
-    State { variables: &[("NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "1")], ..warns(&[SettingUnset], "") },
-    State { variables: &[("NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF", "1")], ..warns(&[SettingUnset], "") },
-    State { variables: &[("DOCA_GPUNETIO_DISABLE_GDRCOPY", "1")], ..warns(&[SettingUnset], "") },
-    State {
-        variables: &[
-            ("NCCL_GDRCOPY_ENABLE", " 1"),
-            ("NCCL_GDRCOPY_FIFO_ENABLE", "2"),
-            ("NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "0"),
-            ("NVSHMEM_DISABLE_GDRCOPY", "0"),
-            ("FI_HMEM_CUDA_USE_GDRCOPY", "true"),
-            ("DOCA_GPUNETIO_DISABLE_GDRCOPY", "0"),
-            ("UCX_TLS", "rc,cuda"),
-        ],
-        ..HEALTHY
-    },
-];
+    works [SettingExport] sh "export NCCL_GDRCOPY_ENABLE=2";
+    works [SettingUnset] sh "export NCCL_GDRCOPY_FIFO_ENABLE=false";
+    works [SettingUnset] sh "export NCCL_GDRCOPY_SYNC_ENABLE=0";
+    works [SettingUnset] sh "export NCCL_GDRCOPY_USE_INTERNAL_DMABUF=1";
+    works [SettingUnset] sh "export NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF=1";
+    works [SettingUnset] sh "export DOCA_GPUNETIO_DISABLE_GDRCOPY=1";
+    works [] sh "export NCCL_GDRCOPY_ENABLE=' 1' NCCL_GDRCOPY_FIFO_ENABLE=2 NCCL_GDRCOPY_USE_INTERNAL_DMABUF=0
+            export NVSHMEM_DISABLE_GDRCOPY=0 FI_HMEM_CUDA_USE_GDRCOPY=true DOCA_GPUNETIO_DISABLE_GDRCOPY=0 UCX_TLS=rc,cuda";
+}
 
-/// Remedies of no state above, with the reason.
-pub(crate) const NOT_PLANTED: &[(&[Remedy], &str)] = &[
-    (
-        &[
-            ModuleInstall,
-            ModuleHeaders,
-            ModuleSources,
-            ModuleLog,
-            ModuleBuild,
-            ModuleLoad,
-            ModuleSigned,
-            ModuleStale,
-            ModuleStaleByHand,
-        ],
-        "a test of doctor/gdrdrv.rs has each state of the installation",
-    ),
-    (
-        &[ProcessNone, ProcessNames, ProcessRestart, ProcessRemoved, ProcessClosed],
-        "the tests of running processes plant these",
-    ),
-    (&[DoctorProcesses, DoctorSandbox], "a test of doctor/probe.rs has the errnos"),
-];
+PROCESSES {
+    real [ProcessNone] sh "process sleep sleep 1000";
+    // It has loaded a library, and opened nothing.
+    real [ProcessClosed] sh "export LD_PRELOAD=$dir/right/libgdrapi.so.2; process libgdrapi sleep 1000";
+    works [] sh "holder";
+    works [] sh "holder" args "--for ucx";
+    works [SettingUnset] is_fixed true sh "export UCX_TLS=rc; holder";
+    bad [SettingUnset] is_fixed true sh "export UCX_TLS=rc; holder" args "--for ucx";
+    // An empty object of the plain name, as the wheel has it, is no second library.
+    works [] sh "ln -s libgdrapi.so.2 right/libgdrapi.so.1; rm right/libgdrapi.so
+            gcc -shared -nostdlib -x c /dev/null -x none -Wl,-soname,libgdrapi.so -Wl,--no-as-needed right/libgdrapi.so.2 \
+                -o right/libgdrapi.so; preload right/libgdrapi.so; holder";
+    works [ProcessNames] sh "put $faulty other/libgdrapi.so; preload $dir/other/libgdrapi.so; holder";
+    works [ProcessRemoved] sh "holder; rm right/libgdrapi.so.2";
+    works [ProcessRestart] sh "holder; rm right/libgdrapi.so.2; cp $ours right/libgdrapi.so.2";
+    // Its files, as it sees them.
+    works [] sh "echo NCCL_GDRCOPY_ENABLE=1 >.nccl.conf; holder" args "--for nccl";
+    bad [SettingExport] is_fixed true sh "echo NCCL_GDRCOPY_ENABLE=1 >.nccl.conf; echo NCCL_GDRCOPY_ENABLE=0 >named
+            export NCCL_CONF_FILE=named; holder" args "--for nccl";
+    bad [SettingExport] is_fixed true sh "HOME=/nowhere; holder" args "--for nccl";
+    // No file of this name can be opened, also by root.
+    works [] sh "ln -s endless endless; export NCCL_CONF_FILE=$dir/endless; holder" args "--for nccl";
+    bad [SettingExport] is_fixed true sh "echo UCX_TLS=rc >ucx.conf; holder; HOME=/nowhere" args "--for ucx";
+}
+}
 
-/// Remedies that no test runs, with the reason.
-pub(crate) const NOT_RUN: &[(&[Remedy], &str)] = &[
-    (
-        &[GpuNone, GpuUnseen, GpuKind, GpuWsl, GpuReset, LinkNarrow, Bar1Small, NumaFar],
-        "wants other hardware or firmware",
-    ),
-    (
-        &[GpuFull, GpuExclusive, Bar1Full, GpuHung, SelfTestHung],
-        "wants that other programs end, or that a person reads the log",
-    ),
-    (&[GpuDocker, GpuPodman, GpuPod, GpuApptainer, GpuContainer], "starts another container"),
-    (
-        &[NodeDocker, NodePodman, NodePod, NodeApptainer, NodeContainer, RuntimeOther, CdiNode],
-        "starts another container",
-    ),
-    (&[DriverMissing, DriverUpdate, DriverOpen, DriverMismatch, DriverNodes], "changes the GPU driver"),
-    (&[FabricManager, CudaMps, CudaLicense, CudaPermission, CudaError], "changes a service of the GPU driver"),
-    (
-        &[
-            ModuleInstall,
-            ModuleHeaders,
-            ModuleSources,
-            ModuleLog,
-            ModuleBuild,
-            ModuleLoad,
-            ModuleSigned,
-            ModuleStale,
-            ModuleStaleByHand,
-        ],
-        "changes the kernel: gdrdrv-c/vm and the tests of packages do this",
-    ),
-    (&[ModuleDummy, ModuleUpdate, ModuleOption, ModuleReload, EngineModule], "changes the kernel"),
-    (&[NodeSecurity, NodeService, NodeSlurm], "changes the policy of the system"),
-    (&[OpenFilesHard, LockedMemory], "goes as far as the hard limit of this computer"),
-    (&[LibraryInstall, LibraryUpdate, LibraryOld, LibraryOther], "installs another library"),
-    (&[GpuNumber, LibraryName, VmmKind], "changes the command or the program"),
-    (&[LibraryReports, SelfTestLog], "says what the library's log says"),
-    (&[ProcessNone, ProcessNames, ProcessRestart, ProcessRemoved, ProcessClosed], "starts the process again"),
-    (&[NodeSandbox, DoctorSandbox, DoctorProcesses, FilesOfSystem], "changes the limits of the system"),
-    (&[LibraryBuild], "installs another library"),
-];
+/// Declares the remedies that no test runs, by their reasons.
+macro_rules! not_run {
+    ($($reason:literal $($remedy:ident)*;)*) => {
+        pub(crate) const NOT_RUN: &[(&str, &[Remedy])] = &[$(($reason, &[$($remedy),*])),*];
+    };
+}
+
+not_run! {
+    "wants other hardware or firmware" GpuNone GpuUnseen GpuKind GpuWsl GpuReset LinkNarrow Bar1Small NumaFar;
+    "wants that other programs end, or that a person reads the log" GpuFull GpuExclusive Bar1Full GpuHung SelfTestHung;
+    "starts another container" GpuDocker GpuPodman GpuPod GpuApptainer GpuContainer GpuSlurm
+        NodeDocker NodePodman NodePod NodeApptainer NodeContainer RuntimeOther CdiNode;
+    "changes the GPU driver" DriverMissing DriverUpdate DriverOpen DriverMismatch DriverNodes;
+    "changes a service of the GPU driver" FabricManager CudaMps CudaLicense CudaPermission CudaError;
+    "changes the kernel, as gdrdrv-c/vm and the tests of packages do" ModuleInstall ModuleHeaders ModuleSources ModuleLog
+        ModuleBuild ModuleLoad ModuleSigned ModuleStale ModuleStaleByHand ModuleDummy ModuleUpdate ModuleOption ModuleReload
+        EngineModule;
+    "changes the policy of the system" NodeSecurity NodeService NodeSlurm;
+    "goes as far as the hard limit of this computer" OpenFilesHard LockedMemory;
+    "installs another library" LibraryInstall LibraryUpdate LibraryOld LibraryOther LibraryBuild LibraryNeeds LibraryCpu;
+    "changes the command or the program" GpuNumber LibraryName VmmKind;
+    "says what the library's log says" LibraryReports SelfTestLog;
+    "starts the process again" ProcessNone ProcessNames ProcessRestart ProcessRemoved ProcessClosed;
+    "changes the limits of the system" NodeSandbox DoctorSandbox DoctorProcesses DoctorMemory FilesOfSystem;
+}

@@ -172,6 +172,7 @@ fn gpus(cuda: &Cuda, container: Option<&Container>) -> Finding {
     let remedy = match (&visible, container) {
         (Some(_), _) => Remedy::GpuHidden,
         (None, Some(container)) => container.gpu,
+        (None, None) if env::var_os("SLURM_JOB_ID").is_some() => Remedy::GpuSlurm,
         (None, None) => Remedy::GpuUnseen,
     };
     let with_variable = match visible {

@@ -32,7 +32,7 @@ pub(super) fn findings(module: &Gdrdrv, backends: Backends, container: Option<&C
     let mut findings = vec![node(module, container)];
     match (&module.versions, &module.node) {
         (Ok(versions), _) => findings.push(version(versions)),
-        (Err(why), Ok(node)) if node.is_device => findings.push(refused(why, node, container)),
+        (Err(why), Ok(node)) if node.is_device => findings.push(refused(why, node, module.loaded, container)),
         _ => {}
     }
     if module.bound_to_dummy {
@@ -59,9 +59,9 @@ fn node(module: &Gdrdrv, container: Option<&Container>) -> Finding {
         Ok(Node { is_device: true, mode, owner, group }) => {
             Finding::ok(SUBJECT, format!("{NODE}, mode {mode:03o}, owner {owner}:{group}"))
         }
-        Ok(_) => Finding::problem(SUBJECT, format!("{NODE} is {}", what_is_there()), Remedy::NodeReplace),
+        Ok(_) => Finding::problem(SUBJECT, format!("{NODE} is {}", what_is_there()), replace(module.loaded, container)),
         Err(Errno::ENOENT) if fs::symlink_metadata(NODE).is_ok() => {
-            Finding::problem(SUBJECT, format!("{NODE} is {}", what_is_there()), Remedy::NodeReplace)
+            Finding::problem(SUBJECT, format!("{NODE} is {}", what_is_there()), replace(module.loaded, container))
         }
         Err(Errno::ENOENT) => {
             let absent = format!("there is no {NODE}");
@@ -92,6 +92,14 @@ fn what_is_there() -> String {
         _ if kind.is_dir() => "a directory, as Docker's -v makes one where the host has no such device".into(),
         _ if kind.is_file() => "a plain file, as a bind mount leaves one where its target was missing".into(),
         _ => "not a device".into(),
+    }
+}
+
+/// The remedy for a file that is no node of the module. In a container, it came from the host.
+fn replace(loaded: Option<bool>, container: Option<&Container>) -> Advice {
+    match container {
+        Some(container) => pass(container, loaded == Some(true)),
+        None => Remedy::NodeReplace.into(),
     }
 }
 
@@ -130,7 +138,7 @@ fn load_module(module: &Gdrdrv) -> Advice {
 }
 
 /// The node exists, but opening it or querying the version fails.
-fn refused(why: &Refusal, node: &Node, container: Option<&Container>) -> Finding {
+fn refused(why: &Refusal, node: &Node, loaded: Option<bool>, container: Option<&Container>) -> Finding {
     let &Refusal { errno, opened } = why;
     let subject = if opened { "asking it" } else { "opening it" };
     let mount = mount_without_devices();
@@ -144,7 +152,7 @@ fn refused(why: &Refusal, node: &Node, container: Option<&Container>) -> Finding
         (Errno::EPERM, _) if std::env::var_os("SLURM_JOB_ID").is_some() => Remedy::NodeSlurm.into(),
         (Errno::EPERM, _) => Remedy::NodeService.into(),
         // The number in the node is of no driver, or of another one.
-        (Errno::ENXIO | Errno::ENODEV | Errno::ENOTTY | Errno::EINVAL, _) => Remedy::NodeReplace.into(),
+        (Errno::ENXIO | Errno::ENODEV | Errno::ENOTTY | Errno::EINVAL, _) => replace(loaded, container),
         (Errno::EMFILE | Errno::ENFILE, _) => host::more_files(errno),
         _ => Remedy::ModuleReload.into(),
     };

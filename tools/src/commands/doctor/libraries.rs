@@ -7,8 +7,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use gdrcopy::Version;
 use gdrcopy_core::variables::{self, Variable};
 use nix::errno::Errno;
+use nix::sys::signal::Signal;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, access};
 
@@ -104,7 +106,10 @@ pub(super) fn missing(name: &str) -> Advice {
     }
     match load(&Wanted::Default) {
         Ok(beside) => find_in(&beside.file, ""),
-        Err(_) => Remedy::LibraryInstall.into(),
+        Err(_) => match search::candidates().iter().find(|candidate| search::is_foreign(&candidate.file)) {
+            Some(foreign) => Remedy::LibraryCpu.with("file", foreign.file.display()).with("arch", env::consts::ARCH),
+            None => Remedy::LibraryInstall.into(),
+        },
     }
 }
 
@@ -129,7 +134,7 @@ fn replace(name: &str, file: &Path, why: &Missing) -> Advice {
         && Maker::of(file) != Maker::None
         && let Ok(library) = load_name(SONAME)
     {
-        return link(&file.with_file_name(name), &as_found(&library.file));
+        return link(&file.with_file_name(name), &as_found(&library.file).file);
     }
     repair(file, why)
 }
@@ -163,6 +168,15 @@ fn is_dangling(file: &Path) -> bool {
     file.is_symlink() && !file.exists()
 }
 
+/// The remedy for a library that ends its process, or hangs.
+pub(super) fn faulty(kind: &Kind) -> Remedy {
+    match kind {
+        // It was built for another CPU.
+        Kind::Died(signal) if *signal == Signal::SIGILL as i32 => Remedy::LibraryBuild,
+        _ => Remedy::LibraryOther,
+    }
+}
+
 /// The remedy for a file that cannot be loaded for this reason.
 fn repair(file: &Path, why: &Missing) -> Advice {
     let shown = file.display();
@@ -171,13 +185,20 @@ fn repair(file: &Path, why: &Missing) -> Advice {
         return Remedy::LibraryDangling.with("file", shown).with("target", target.display());
     }
     let is_closed = files::open(file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
-    let remedy = match why.kind {
+    // The loader's message begins with the name of the missing file, behind those of the files that need it.
+    let needed = why.text.split_once(": cannot open shared object file").map(|(before, _)| before);
+    let needed = needed.and_then(|before| before.rsplit(": ").next()).unwrap_or_default();
+    let remedy = match &why.kind {
         _ if is_closed => Remedy::LibraryReadable,
+        // Another C library is of another distribution.
+        _ if !needed.is_empty() && !needed.starts_with("libc.") => Remedy::LibraryNeeds,
         _ if Maker::of(file) == Maker::None => Remedy::LibraryRemove,
-        Some(Kind::Died | Kind::Hung) => Remedy::LibraryOther,
+        Some(kind @ (Kind::Died(_) | Kind::Hung)) => faulty(kind),
         _ if statvfs(file).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NOEXEC)) => Remedy::LibraryNoexec,
+        _ if why.text.contains("undefined symbol: gdr_") => Remedy::LibraryUpdate,
         _ => Remedy::LibraryBuild,
     };
+    let remedy = remedy.with("needed", needed).with("oldest", Version::OLDEST_GDRDRV);
     remedy.with("file", shown).with("mount", files::mount_of(&search::real(file))).with("reason", &why.text)
 }
 
@@ -255,15 +276,20 @@ fn leads_nowhere(name: &'static str, file: &Path) -> Finding {
 
 /// How to have a name lead to this file.
 fn add_link(name: &str, file: &Path) -> Advice {
-    let file = as_found(file);
-    link(&file.with_file_name(name), &file)
+    let found = as_found(file);
+    let (link_file, place) = (found.file.with_file_name(name), found.place);
+    if place == search::PRELOADED && link_file.exists() {
+        find_in(&found.file, "")
+    } else {
+        link(&link_file, &found.file)
+    }
 }
 
 /// A file as the loader found it, before links.
-fn as_found(file: &Path) -> PathBuf {
+fn as_found(file: &Path) -> Candidate {
     let mut candidates = search::candidates().into_iter();
     let found = candidates.find(|other| search::real(&other.file) == search::real(file));
-    found.map_or(file.into(), |candidate| candidate.file)
+    found.unwrap_or(Candidate { place: "", file: file.into() })
 }
 
 fn link(link: &Path, file: &Path) -> Advice {
@@ -372,6 +398,7 @@ pub(super) fn preloaded(environment: &Environment) -> Vec<Finding> {
             let file = Path::new(entry);
             let why = match file.exists() {
                 false => "which is not there",
+                true if search::is_foreign(file) => "which is for another CPU",
                 true if search::of_preloaded(file.into()).is_some() => continue,
                 true if elf::Functions::read(file).has("gdr_open") => "whose gdr_open comes before libgdrapi's",
                 true => continue,

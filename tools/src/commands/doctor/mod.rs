@@ -56,8 +56,8 @@ Examples:
   gdrcopy doctor --gpu 0 --lib ./libgdrapi.so.2
   gdrcopy doctor --json
 
-Exit status: 0 if gdrcopy is usable, by the engine or process if one is named, or if nothing speaks against it where \
-the GPU is in use by others; 1 if not, 2 for wrong options.")]
+Exit status: 1 if a problem keeps gdrcopy, or the named engine or process, from working; 0 if none was found, also \
+where the self-test could not run (in JSON, tested is false); 2 for wrong options.")]
 pub(crate) struct Options {
     /// The GPU to test, by CUDA's number; may be repeated [default: all]
     #[arg(short = 'd', long = "gpu", value_name = "N")]

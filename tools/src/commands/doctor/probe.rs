@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Context, Error, Result};
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
@@ -126,8 +126,8 @@ pub(super) enum Kind {
     Cuda(i32),
     /// The copied bytes were wrong.
     Corrupted,
-    /// The process ended without a result.
-    Died,
+    /// The process ended without a result, by this signal, or itself (0).
+    Died(i32),
     /// A stage did not end.
     Hung,
     Other,
@@ -174,6 +174,7 @@ impl From<Error> for NotAsked {
             _ if !Path::new("/proc/self").exists() => Remedy::ProcMount.into(),
             errno @ (Errno::EMFILE | Errno::ENFILE) => host::more_files(errno),
             Errno::EAGAIN => Remedy::DoctorProcesses.into(),
+            Errno::ENOMEM => Remedy::DoctorMemory.into(),
             Errno::EPERM | Errno::EACCES | Errno::ENOSYS => Remedy::DoctorSandbox.into(),
             _ => Remedy::DoctorLimits.into(),
         };
@@ -260,13 +261,22 @@ fn ask(work: &Work) -> Result<Answer> {
     };
     let failure = match end {
         Some(status) if status.success() && stage == END => return Ok(answer),
-        Some(status) if status.signal() == Some(Signal::SIGXFSZ as i32) => {
-            bail!("its process died: {status}: the limit of file sizes is too small")
-        }
         Some(status) if status.success() => {
-            Failure::new(Kind::Died, format!("its process ended without a result, in {stage}"))
+            Failure::new(Kind::Died(0), format!("its process ended without a result, in {stage}"))
         }
-        Some(status) => Failure::new(Kind::Died, format!("its process died in {stage}: {status}")),
+        Some(status) => {
+            let signal = status.signal().unwrap_or_default();
+            let errno = match Signal::try_from(signal) {
+                Ok(Signal::SIGXFSZ) => Some(Errno::EFBIG),
+                Ok(Signal::SIGKILL) => Some(Errno::ENOMEM),
+                _ => None,
+            };
+            let text = format!("its process died in {stage}: {status}");
+            if let Some(errno) = errno {
+                return Err(Error::from(io::Error::from(errno)).context(text));
+            }
+            Failure::new(Kind::Died(signal), text)
+        }
         None => Failure::new(Kind::Hung, format!("it did not end: {stage} hangs")),
     };
     answer.failure = Some(Failure { in_library: stage != CUDA, ..failure });
@@ -425,23 +435,5 @@ fn expect(seen: &[u8], sent: &[u8], place: &str) -> Result<(), Failure> {
     match difference(seen, sent, place) {
         None => Ok(()),
         Some(difference) => Err(Failure::new(Kind::Corrupted, difference)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn remedy_of_a_child_that_does_not_start_is_that_of_the_errno() {
-        for (errno, remedy) in [
-            (Errno::EAGAIN, Remedy::DoctorProcesses),
-            (Errno::EPERM, Remedy::DoctorSandbox),
-            (Errno::ENFILE, Remedy::FilesOfSystem),
-            (Errno::EFBIG, Remedy::DoctorLimits),
-        ] {
-            let error = Error::from(io::Error::from(errno)).context("starting a process");
-            assert_eq!(NotAsked::from(error).advice.remedy, remedy, "{errno}");
-        }
     }
 }

@@ -29,6 +29,7 @@ remedies! {
     GpuPodman "start the container with --device nvidia.com/gpu=all, which needs NVIDIA's container toolkit";
     GpuPod "request the GPU in the pod's limits: nvidia.com/gpu: 1";
     GpuApptainer "start the container with --nv";
+    GpuSlurm "request a GPU for the Slurm job: --gpus-per-node=1";
     GpuContainer "pass the GPU and its driver's libraries into the container";
     GpuKind "use a data-center or RTX PRO GPU";
     GpuExclude "use the GPUs that support GPUDirect RDMA only" "export CUDA_VISIBLE_DEVICES={others}";
@@ -126,6 +127,8 @@ remedies! {
     AddressSpace "the address space of a process is limited to {limit}, and CUDA needs more" "ulimit -v unlimited";
     ProcMount "mount /proc, which doctor needs" "mount -t proc proc /proc";
     DoctorLimits "doctor starts itself for this: allow larger files" "ulimit -f unlimited";
+    DoctorMemory "doctor starts itself for this, and something killed it, as the kernel does where memory is short: allow more \
+        (memory.max of the cgroup, MemoryMax= in a service, --memory for a container, --mem in Slurm)" "dmesg | tail";
     DoctorProcesses "doctor starts itself for this: allow more processes, of the user (ulimit -u) and of the cgroup (pids.max, \
         TasksMax= in a service, --pids-limit for a container)";
     DoctorSandbox "doctor starts itself for this, which a sandbox refuses: allow the call in its seccomp profile, or start the \
@@ -137,10 +140,12 @@ remedies! {
     LibraryPath "have the loader find the directory{first}{preload}" "export LD_LIBRARY_PATH={directory}:$LD_LIBRARY_PATH";
     LibraryLink "add the link{preload}" "ln -sf {target} {link}";
     LibraryDangling "{file} leads to {target}, which is not there: install that again, or remove the link" "rm {file}";
-    LibraryRemove "remove {file}, which is no library, or replace it by one" "rm {file}";
+    LibraryRemove "remove {file}, which is no library, or replace it by one" "rm -r {file}";
     LibraryNoexec "{file} is mounted noexec: mount it with exec, or move it; the loader reports: {reason}"
         "mount -o remount,exec {mount}";
-    LibraryBuild "install a current build of libgdrapi for this distribution in place of {file}; the loader reports: {reason}";
+    LibraryBuild "install a current build of libgdrapi for this distribution and CPU in place of {file}: {reason}";
+    LibraryNeeds "install {needed}, which {file} needs, or have the loader find it" "ldd {file}";
+    LibraryCpu "{file} is for another CPU: install the libgdrapi for {arch}, then run ldconfig" "ldconfig";
     LibraryEntry "have LD_LIBRARY_PATH name a directory, without ~ and variables of the shell, instead of {entry}"
         "export LD_LIBRARY_PATH={path}";
     LibrarySearch "let this user search {directory}, as LD_LIBRARY_PATH leads there" "chmod a+x {directory}";

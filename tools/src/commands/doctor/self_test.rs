@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use super::backends::Backends;
 use super::driver;
 use super::host;
-use super::libraries::{is_ours, may_fail, shown};
+use super::libraries::{faulty, is_ours, may_fail, shown};
 use super::probe::{self, Answer, Failure, Kind, Survey, Wanted};
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding};
@@ -88,9 +88,9 @@ impl SelfTest<'_> {
                 let cause = if self.others { Cause::Others } else { Cause::Itself };
                 (Remedy::SelfTestHung.with("file", file), cause)
             }
-            (Kind::Died, _) if !failure.in_library => (Remedy::CudaError.into(), Cause::Itself),
-            (Kind::Corrupted | Kind::Died, _) => {
-                (instead().unwrap_or_else(|| Remedy::LibraryOther.with("file", file)), Cause::Itself)
+            (Kind::Died(_), _) if !failure.in_library => (Remedy::CudaError.into(), Cause::Itself),
+            (Kind::Corrupted | Kind::Died(_), _) => {
+                (instead().unwrap_or_else(|| faulty(&failure.kind).with("file", file)), Cause::Itself)
             }
             (_, Some(advice)) => (advice, Cause::Others),
             (Kind::Call(errno), None) => {
