@@ -6,11 +6,9 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 
 use super::driver::CudaError;
-use super::gpu::{Device, Functions, MEMORY_POOLS};
+use super::gpu::{Device, Functions};
 
 // CUdevice_attribute, as plain numbers, because older drivers know fewer of them.
-const TCC_DRIVER: c_int = 35;
-const HOST_PAGE_TABLES: c_int = 100;
 const RDMA_WITH_VMM: c_int = 110;
 const RDMA: c_int = 116;
 const DMA_BUF: c_int = 124;
@@ -53,13 +51,8 @@ pub(crate) struct Gpu {
     pub(crate) rdma: Option<bool>,
     /// GPUDirect RDMA of memory from cuMemCreate.
     pub(crate) rdma_with_vmm: Option<bool>,
-    pub(crate) memory_pools: Option<bool>,
     pub(crate) dmabuf: Option<bool>,
     pub(crate) dmabuf_mmap: Option<bool>,
-    /// CPU and GPU share a coherent link.
-    pub(crate) coherent: Option<bool>,
-    /// The driver model of Windows for GPUs without a display.
-    pub(crate) tcc: Option<bool>,
 }
 
 pub(crate) fn query() -> Cuda {
@@ -100,11 +93,8 @@ fn gpu(functions: &Functions, mut device: Device) -> Result<Gpu, CudaError> {
         memory: memory as u64,
         rdma: has(RDMA),
         rdma_with_vmm: has(RDMA_WITH_VMM),
-        memory_pools: has(MEMORY_POOLS),
         dmabuf: has(DMA_BUF),
         dmabuf_mmap: has(DMA_BUF_MMAP),
-        coherent: has(HOST_PAGE_TABLES),
-        tcc: has(TCC_DRIVER),
         device,
     })
 }

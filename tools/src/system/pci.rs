@@ -14,7 +14,6 @@ pub(crate) struct Pci {
     /// Size of its largest memory range, which is BAR1.
     pub(crate) bar1: Option<u64>,
     pub(crate) speed: Option<String>,
-    pub(crate) max_speed: Option<String>,
     /// Lanes.
     pub(crate) width: Option<u32>,
     pub(crate) max_width: Option<u32>,
@@ -71,14 +70,13 @@ pub(crate) fn query(address: &str) -> Pci {
     Pci {
         bar1: files::text(directory.join("resource")).and_then(|text| largest_memory(&text)),
         speed: files::text(directory.join("current_link_speed")),
-        max_speed: files::text(directory.join("max_link_speed")),
         width: files::number(directory.join("current_link_width")),
         max_width: files::number(directory.join("max_link_width")),
     }
 }
 
 /// The PCIe generation of a link of that speed, as sysfs writes speeds.
-pub(crate) fn generation(speed: &str) -> Option<u32> {
+fn generation(speed: &str) -> Option<u32> {
     let transfers = speed.split(' ').next()?;
     Some(match transfers.trim_end_matches(".0") {
         "2.5" => 1,

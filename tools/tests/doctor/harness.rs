@@ -15,7 +15,7 @@ use super::remedies::Remedy;
 /// A state of a system.
 #[derive(Clone, Copy)]
 pub(crate) struct State {
-    /// The remedy of the first step, or several where the computer of the test decides.
+    /// The remedy of the first step, if there is one.
     pub(crate) first: &'static [Remedy],
     /// The report has no problem.
     pub(crate) usable: bool,
@@ -251,7 +251,9 @@ impl Report {
             let is_bad = ["warning", "problem"].contains(&finding["verdict"].as_str().unwrap());
             assert_eq!(finding["remedy"].is_string(), is_bad, "{finding}");
         }
-        for step in self.steps() {
+        let steps = self.steps();
+        for (number, step) in steps.iter().enumerate() {
+            assert!(!steps[..number].contains(step), "twice: {step}");
             // A word in braces was not filled in; awk has braces itself.
             let text = step.to_string().replace("{print $1}", "");
             assert_eq!(text.matches('{').count(), 1 + usize::from(step["or"].is_object()), "{text}");

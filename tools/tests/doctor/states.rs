@@ -1,5 +1,6 @@
 //! Planted states, the remedy that doctor chooses first for each, and the remedies that no test runs.
 
+use super::choose_and_run;
 use super::harness::{HEALTHY, State};
 use super::remedies::Remedy::{self, *};
 
@@ -18,15 +19,26 @@ const fn real(first: &'static [Remedy]) -> State {
     State { is_real: true, ..bad(first) }
 }
 
-/// Declares lists of states, each with its kind, the remedies, and fields of `State`.
+/// Declares lists of states, each with its kind, the remedies, and fields of `State`; and a test of each list.
 macro_rules! states {
-    ($($list:ident { $($kind:ident [$($remedy:ident)*] $($field:ident $value:tt)*;)* })*) => {
-        $(pub(crate) const $list: &[State] = &[$(State { $($field: $value,)* ..$kind(&[$($remedy),*]) }),*];)*
+    ($($list:ident { $($kind:ident [$($remedy:ident)?] $($field:ident $value:tt)*;)* })*) => {
+        $(mod $list {
+            use super::*;
+
+            pub(super) const STATES: &[State] = &[$(State { $($field: $value,)* ..$kind(&[$($remedy)?]) }),*];
+
+            #[test]
+            fn choose_the_remedy() {
+                choose_and_run(STATES);
+            }
+        })*
+
+        pub(crate) const STATES: &[&[State]] = &[$($list::STATES),*];
     };
 }
 
 states! {
-DRIVER {
+driver_and_gpu {
     real [GpuUnseen] sh "cuda 100";
     real [GpuNone] sh "cuda 100; mkdir -p /sys/bus/pci/devices/0";
     real [GpuDocker] sh "cuda 100; export container=docker";
@@ -83,7 +95,7 @@ DRIVER {
     works [LinkNarrow] file ("/sys/bus/pci/devices/0000:1b:00.0/current_link_width", "4\n");
 }
 
-NODES {
+device_nodes {
     real [VmmKind] usable true sh "node";
     real [NodeMode] sh "node 600; chown 1 /dev/gdrdrv; as_user";
     real [NodeDirectory] sh "node; chmod 700 /dev; chown 1 /dev; as_user";
@@ -105,7 +117,7 @@ NODES {
     real [DoctorLimits] usable true sh "node; ulimit -S -f 0";
 }
 
-MODULE {
+module_and_machine {
     bad [ModuleInstall] emulated "--no-gdrdrv" sh "modules";
     bad [ModuleInstall] emulated "--no-gdrdrv --platform cached" sh "modules";
     bad [ModuleInstall] emulated "--no-gdrdrv --cuda-version 13.3" sh "modules" args "--for mscclpp";
@@ -174,7 +186,7 @@ MODULE {
     works [] emulated "--no-mempools --cuda-version 12.2";
 }
 
-LIBRARY {
+libraries {
     bad [LibraryCache] sh "cp -a /etc etc; mount --bind etc /etc; echo $dir/right >/etc/ld.so.conf.d/new.conf
             mount -t tmpfs cache /var/cache; path none";
     bad [LibraryReadable] sh "root; put $ours one/libgdrapi.so.2; path one; chmod 0 one/*; chown 1 one/*; as_user";
@@ -265,7 +277,7 @@ LIBRARY {
     bad [LibraryReports] emulated "--fault UNPIN_BUFFER:EINVAL";
 }
 
-SETTINGS {
+settings_and_engines {
     works [VariableUnknown] sh "export GDRCOPY_ENABLE_LOGING=1";
     works [VariableGone] sh "export GDRCOPY_THREADS=8";
     works [VariableValue] sh "export GDRCOPY_LOG_LEVEL=9";
@@ -293,7 +305,6 @@ SETTINGS {
     bad [SettingUnset] sh "export FI_HMEM_CUDA_USE_GDRCOPY=0" args "--for libfabric";
     bad [SettingUnset] sh "export FI_PROVIDER=tcp" args "--for libfabric";
     bad [SettingUnset] sh "export FI_HMEM=^cuda" args "--for libfabric";
-    works [] sh "export UCX_MODULE_DIR=/opt" args "--for ucx";
     bad [SettingUnset] sh "export GDRCOPY_PATH_L=/nowhere" args "--for dpdk";
     works [] args "--for dpdk";
     works [] sh "put $ours one/libgdrapi.so.2; path one" args "--for nvshmem";
@@ -313,7 +324,7 @@ SETTINGS {
             export NVSHMEM_DISABLE_GDRCOPY=0 FI_HMEM_CUDA_USE_GDRCOPY=true DOCA_GPUNETIO_DISABLE_GDRCOPY=0 UCX_TLS=rc,cuda";
 }
 
-PROCESSES {
+running_processes {
     real [ProcessNone] sh "process sleep sleep 1000";
     // It has loaded a library, and opened nothing.
     real [ProcessClosed] sh "export LD_PRELOAD=$dir/right/libgdrapi.so.2; process libgdrapi sleep 1000";

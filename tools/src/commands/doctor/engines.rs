@@ -23,29 +23,27 @@ pub(super) struct Engine {
     directory: Option<&'static str>,
     /// It does without libgdrapi where the module does not work.
     pub(super) module_only: bool,
-    /// Another requirement, which doctor cannot see.
-    pub(super) unseen: Option<(&'static str, &'static str)>,
+    /// It needs a plugin, which doctor cannot see.
+    pub(super) has_plugin: bool,
 }
 
 const fn engine(id: &'static str, name: &'static str, libraries: &'static [&'static str], oldest: Version) -> Engine {
-    Engine { id, name, libraries, oldest, directory: None, module_only: false, unseen: None }
+    Engine { id, name, libraries, oldest, directory: None, module_only: false, has_plugin: false }
 }
 
 const ANY: Version = Version::OLDEST_GDRDRV;
-const PLUGIN: (&str, &str) = (
-    "plugin",
-    "not examined: UCX needs its plugin libuct_cuda_gdrcopy.so, which PyPI's wheels lack; `ucx_info -d | grep gdr_copy` shows it",
-);
+const PLUGIN: &str =
+    "not examined: UCX needs libuct_cuda_gdrcopy.so, which PyPI's wheels lack; `ucx_info -d | grep gdr_copy` shows it";
 
 pub(super) static ENGINES: [Engine; 9] = [
     engine("nccl", "NCCL", &[PLAIN_NAME], Version::new(2, 1)),
-    Engine { unseen: Some(PLUGIN), ..engine("ucx", "UCX", &[SONAME], ANY) },
+    Engine { has_plugin: true, ..engine("ucx", "UCX", &[SONAME], ANY) },
     engine("nvshmem", "NVSHMEM", &[SONAME], ANY),
     engine("libfabric", "libfabric", &[PLAIN_NAME, SONAME], ANY),
     // Its GPU-initiated networking.
     engine("aws-ofi-nccl", "aws-ofi-nccl", &[PLAIN_NAME], Version::new(2, 5)),
     Engine { module_only: true, ..engine("mscclpp", "MSCCL++", &[SONAME], Version::new(2, 5)) },
-    Engine { unseen: Some(PLUGIN), ..engine("nixl", "NIXL", &[SONAME, PLAIN_NAME], ANY) },
+    Engine { has_plugin: true, ..engine("nixl", "NIXL", &[SONAME, PLAIN_NAME], ANY) },
     engine("tensorrt-llm", "TensorRT-LLM", &[PLAIN_NAME], ANY),
     Engine { directory: Some("GDRCOPY_PATH_L"), ..engine("dpdk", "DPDK", &[PLAIN_NAME], ANY) },
 ];
@@ -59,50 +57,54 @@ impl Engine {
     /// Checks the requirements. Returns the file of its library.
     pub(super) fn needs(&self, environment: &Environment, module: Option<Version>) -> (Option<Loaded>, Vec<Finding>) {
         let (library, mut findings) = self.library(environment);
-        let of_library = library.as_ref().and_then(|library| library.version);
-        let of_library = of_library.map(|(major, minor)| Version::new(major as u32, minor as u32));
-        for (part, version) in [("libgdrapi", of_library), ("gdrdrv", module)] {
-            let Some(version) = version.filter(|version| *version < self.oldest) else {
-                continue;
-            };
-            let advice = match part {
-                "gdrdrv" => Remedy::EngineModule.with("engine", self.name),
-                _ => Remedy::LibraryUpdate.into(),
-            };
+        let too_old = |part: &str, version, remedy: Remedy| {
             let value = format!("{part} {version}, and {} needs {}", self.name, self.oldest);
-            findings.push(Finding::problem("version", value, advice.with("oldest", self.oldest)));
+            Finding::problem("version", value, remedy.with("engine", self.name).with("oldest", self.oldest))
+        };
+        match library.as_ref().and_then(Loaded::release) {
+            Some(version) if version < self.oldest => {
+                findings.push(too_old("libgdrapi", version, Remedy::LibraryUpdate));
+            }
+            _ => {}
         }
-        findings.extend(self.unseen.map(|(subject, text)| Finding::unknown(subject, text)));
+        match module {
+            Some(version) if version < self.oldest => findings.push(too_old("gdrdrv", version, Remedy::EngineModule)),
+            _ => {}
+        }
+        if self.has_plugin {
+            findings.push(Finding::unknown("plugin", PLUGIN));
+        }
         (library, findings)
     }
 
     /// How to have the engine load this project's library, if it loads another one by a name.
     pub(super) fn instead(&self, environment: &Environment) -> Option<Advice> {
-        let by_path = self.directory.is_some_and(|variable| environment.contains_key(variable));
-        if by_path { None } else { libraries::instead(self.libraries) }
+        match self.directory {
+            Some(variable) if environment.contains_key(variable) => None,
+            _ => libraries::instead(self.libraries),
+        }
     }
 
     /// The library that the engine loads.
     fn library(&self, environment: &Environment) -> (Option<Loaded>, Vec<Finding>) {
-        let mut findings = Vec::new();
         if let Some(variable) = self.directory
             && let Some(directory) = environment.get(variable)
         {
-            let file = format!("{directory}/{PLAIN_NAME}");
-            return match libraries::load(&Wanted::File(file.into())) {
+            let or = format!(", or have it name the directory of {PLAIN_NAME}");
+            return match libraries::load(&Wanted::File(format!("{directory}/{PLAIN_NAME}").into())) {
                 Ok(library) => {
-                    findings.push(Finding::ok(variable, libraries::describe(&library)));
-                    (Some(library), findings)
+                    let finding = Finding::ok(variable, libraries::describe(&library));
+                    (Some(library), vec![finding])
                 }
                 Err(why) => {
-                    let or = format!(", or have it name the directory of {PLAIN_NAME}");
-                    findings.push(why.finding(variable, || Remedy::SettingUnset.with("name", variable).with("or", or)));
-                    (None, findings)
+                    let advice = || Remedy::SettingUnset.with("name", variable).with("or", or);
+                    (None, vec![why.finding(variable, advice)])
                 }
             };
         }
+        let mut findings = Vec::new();
         for &name in self.libraries {
-            match libraries::load(&Wanted::Name(name.into())) {
+            match libraries::load_name(name) {
                 Ok(library) => {
                     let finding = libraries::rate(name, &library, &search::candidates());
                     return (Some(library), vec![finding]);

@@ -1,4 +1,4 @@
-//! The host, with container, CPU and limits of this process, which programs inherit.
+//! The host, with container, copy routine and limits of this process, which programs inherit.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -9,12 +9,11 @@ use gdrcopy_core::routines;
 use nix::errno::Errno;
 use nix::libc::rlim_t;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
-use nix::unistd::{SysconfVar, sysconf};
 
 use super::backends::Backends;
-use super::remedies::{Advice, Remedy};
-use super::report::Finding;
-use crate::cuda::GPU_PAGE;
+use super::remedies::Advice;
+use super::remedies::Remedy::{self, *};
+use super::report::{Finding, bytes};
 use crate::system::files;
 use crate::system::gdrdrv::NODE;
 
@@ -25,15 +24,29 @@ const FEW_FOR_DMABUFS: rlim_t = 1024;
 /// Locked memory below which RDMA stacks cannot register buffers.
 const LITTLE_LOCKED: rlim_t = 64 << 20;
 
+/// The date in /proc/version of every gVisor, which exports dma-bufs, but has neither gdrdrv nor mappings of dma-bufs.
+const GVISOR_BUILD: &str = "Sun Jan 10 15:06:54 PST 2016";
+
+/// Where NVIDIA's container toolkit writes its description of devices.
+const CDI_SPECS: [&str; 2] = ["/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml"];
+
 pub(super) fn findings(backends: Backends, container: Option<&Container>) -> Vec<Finding> {
     let kind = match container {
         None => "none".into(),
         Some(container) => format!("{}: devices and limits are what the host passes through", container.name),
     };
     let mut findings = vec![Finding::ok("container", kind)];
-    findings.extend(gvisor());
-    findings.extend(cdi(backends.gdrdrv));
-    findings.extend([copy_routine(), pages(), descriptors(backends), locked_memory()]);
+    if files::text("/proc/version").is_some_and(|version| version.contains(GVISOR_BUILD)) {
+        let value = "gVisor, which passes neither /dev/gdrdrv nor mappings of dma-bufs through";
+        findings.push(Finding::warning("sandbox", value, RuntimeOther));
+    }
+    for file in CDI_SPECS {
+        if backends.gdrdrv && files::text(file).is_some_and(|spec| !spec.contains(NODE)) {
+            let value = format!("{file} lacks {NODE}: so do containers that get their GPU through it");
+            findings.push(Finding::warning("CDI", value, CdiNode));
+        }
+    }
+    findings.extend([copy_routine(), descriptors(backends), locked_memory()]);
     findings
 }
 
@@ -43,18 +56,15 @@ fn descriptors(backends: Backends) -> Finding {
         return Finding::unknown(SUBJECT, "not reported by getrlimit");
     };
     let uses_dmabufs = backends.need_dmabuf() && backends.dmabuf;
-    let enough = if uses_dmabufs { FEW_FOR_DMABUFS } else { FEW };
-    let value = match uses_dmabufs {
-        true => format!("{}, and each pin uses one", limit(soft)),
-        false => limit(soft),
-    };
+    let (enough, each) = if uses_dmabufs { (FEW_FOR_DMABUFS, ", and each pin uses one") } else { (FEW, "") };
+    let value = if soft == RLIM_INFINITY { "unlimited".into() } else { format!("{soft}{each}") };
     if soft >= enough {
         return Finding::ok(SUBJECT, value);
     }
-    match most_files() < enough {
-        true => Finding::warning(SUBJECT, format!("{value}, and the hard limit is {hard}"), Remedy::OpenFilesHard),
-        false => Finding::warning(SUBJECT, value, Remedy::OpenFiles.with("limit", most_files())),
+    if most_files() < enough {
+        return Finding::warning(SUBJECT, format!("{value}, and the hard limit is {hard}"), OpenFilesHard);
     }
+    Finding::warning(SUBJECT, value, OpenFiles.with("limit", most_files()))
 }
 
 /// The limit of open files that this user can set.
@@ -65,9 +75,9 @@ fn most_files() -> rlim_t {
 /// How to open more files, where none can be opened by this errno.
 pub(super) fn more_files(errno: Errno) -> Advice {
     match errno {
-        Errno::ENFILE => Remedy::FilesOfSystem.into(),
-        _ if most_files() < FEW => Remedy::OpenFilesHard.into(),
-        _ => Remedy::OpenFiles.with("limit", most_files()),
+        Errno::ENFILE => FilesOfSystem.into(),
+        _ if most_files() < FEW => OpenFilesHard.into(),
+        _ => OpenFiles.with("limit", most_files()),
     }
 }
 
@@ -76,106 +86,12 @@ fn locked_memory() -> Finding {
     let Ok((soft, _)) = getrlimit(Resource::RLIMIT_MEMLOCK) else {
         return Finding::unknown(SUBJECT, "not reported by getrlimit");
     };
-    let value = match soft {
-        RLIM_INFINITY => limit(soft),
-        bytes => format!("{} KiB; gdrcopy locks none", bytes >> 10),
-    };
+    let value = if soft == RLIM_INFINITY { "unlimited".into() } else { format!("{}; gdrcopy locks none", bytes(soft)) };
     let has_rdma = !files::matching(Path::new("/sys/class/infiniband"), "").is_empty();
-    match has_rdma && soft < LITTLE_LOCKED {
-        true => {
-            Finding::warning(SUBJECT, format!("{value}, but the RDMA network card here does"), Remedy::LockedMemory)
-        }
-        false => Finding::ok(SUBJECT, value),
+    if has_rdma && soft < LITTLE_LOCKED {
+        return Finding::warning(SUBJECT, format!("{value}, but the RDMA network card here does"), LockedMemory);
     }
-}
-
-fn limit(value: rlim_t) -> String {
-    match value {
-        RLIM_INFINITY => "unlimited".into(),
-        value => value.to_string(),
-    }
-}
-
-/// A kind of container, and how devices get into it.
-#[derive(Debug, PartialEq)]
-pub(super) struct Container {
-    pub(super) name: &'static str,
-    /// In the names of the first process's cgroups, and the value of the variable `container`.
-    mark: &'static str,
-    pub(super) node: Remedy,
-    pub(super) gpu: Remedy,
-}
-
-const fn container_kind(name: &'static str, mark: &'static str, node: Remedy, gpu: Remedy) -> Container {
-    Container { name, mark, node, gpu }
-}
-
-static KUBERNETES: Container = container_kind("Kubernetes", "kubepods", Remedy::NodePod, Remedy::GpuPod);
-static DOCKER: Container = container_kind("Docker", "docker", Remedy::NodeDocker, Remedy::GpuDocker);
-static PODMAN: Container = container_kind("Podman", "podman", Remedy::NodePodman, Remedy::GpuPodman);
-/// Or Singularity, which it was before.
-static APPTAINER: Container = container_kind("Apptainer", "apptainer", Remedy::NodeApptainer, Remedy::GpuApptainer);
-static LIBPOD: Container = container_kind("Podman", "libpod", Remedy::NodePodman, Remedy::GpuPodman);
-static CONTAINERD: Container = container_kind("containerd", "containerd", Remedy::NodeContainer, Remedy::GpuContainer);
-static LXC: Container = container_kind("LXC", "lxc", Remedy::NodeContainer, Remedy::GpuContainer);
-static OTHER: Container = container_kind("another container", "", Remedy::NodeContainer, Remedy::GpuContainer);
-
-/// The kind of container that this process is in, if any.
-pub(super) fn container() -> Option<&'static Container> {
-    let is_set = |name: &str| env::var_os(name).is_some();
-    let exists = |file: &str| Path::new(file).exists();
-    // It passes the variables and files of an outer container on.
-    if is_set("APPTAINER_CONTAINER") || is_set("SINGULARITY_CONTAINER") || exists("/.singularity.d") {
-        return Some(&APPTAINER);
-    }
-    if is_set("KUBERNETES_SERVICE_HOST") {
-        return Some(&KUBERNETES);
-    }
-    if exists("/run/.containerenv") {
-        return Some(&PODMAN);
-    }
-    if exists("/.dockerenv") {
-        return Some(&DOCKER);
-    }
-    let marked = [&KUBERNETES, &DOCKER, &PODMAN, &LIBPOD, &CONTAINERD, &LXC];
-    if let Ok(name) = env::var("container") {
-        let kind = marked.into_iter().find(|container| container.mark == name);
-        return Some(kind.unwrap_or(&OTHER));
-    }
-    let cgroups = fs::read_to_string("/proc/1/cgroup").ok()?;
-    marked.into_iter().find(|container| cgroups.contains(container.mark))
-}
-
-/// The date in /proc/version of every gVisor.
-const GVISOR_BUILD: &str = "Sun Jan 10 15:06:54 PST 2016";
-
-/// gVisor exports dma-bufs, but has neither gdrdrv nor mappings of dma-bufs.
-fn gvisor() -> Option<Finding> {
-    if !files::text("/proc/version")?.contains(GVISOR_BUILD) {
-        return None;
-    }
-    let value = "gVisor, which passes neither /dev/gdrdrv nor mappings of dma-bufs through";
-    Some(Finding::warning("sandbox", value, Remedy::RuntimeOther))
-}
-
-/// Where NVIDIA's container toolkit writes its description of devices.
-const CDI_SPECS: [&str; 2] = ["/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml"];
-
-/// Checks whether containers that get GPUs through CDI also get gdrdrv.
-fn cdi(has_gdrdrv: bool) -> Option<Finding> {
-    let (file, spec) = CDI_SPECS.iter().find_map(|file| Some((file, files::text(file)?)))?;
-    Some(cdi_spec(file, &spec, has_gdrdrv))
-}
-
-fn cdi_spec(file: &str, spec: &str, has_gdrdrv: bool) -> Finding {
-    match spec.contains(NODE) {
-        true => Finding::ok("CDI", format!("{file} has {NODE}")),
-        false if has_gdrdrv => {
-            let value = format!("{file} lacks {NODE}: so do containers that get their GPU through it");
-            Finding::warning("CDI", value, Remedy::CdiNode)
-        }
-        false => Finding::ok("CDI", format!("{file} lacks {NODE}, as does this system")),
-    }
+    Finding::ok(SUBJECT, value)
 }
 
 fn copy_routine() -> Finding {
@@ -184,40 +100,64 @@ fn copy_routine() -> Finding {
     let request = env::var_os("GDRCOPY_ISA");
     let (chosen, all) = (routines::find(request.as_deref()).name(), names.join(", "));
     let best = names.first().copied().unwrap_or(chosen);
-    let advice = Remedy::CopyRoutine.with("best", format!("{best} is the best one for this CPU, of {all}"));
-    match request {
+    let value = match request {
         Some(refused) if refused != chosen => {
-            let value = format!("{chosen}, not the {} that GDRCOPY_ISA asks for", refused.display());
-            Finding::warning(SUBJECT, value, advice)
+            format!("{chosen}, not the {} that GDRCOPY_ISA asks for", refused.display())
         }
-        _ if chosen == "portable" && best != chosen => {
-            Finding::warning(SUBJECT, "portable, as GDRCOPY_ISA asks: reads are slow", advice)
-        }
-        _ => Finding::ok(SUBJECT, format!("{chosen}, of {all}")),
-    }
+        _ if chosen == "portable" && best != chosen => "portable, as GDRCOPY_ISA asks: reads are slow".into(),
+        _ => return Finding::ok(SUBJECT, format!("{chosen}, of {all}")),
+    };
+    let best = format!("{best} is the best one for this CPU, of {all}");
+    Finding::warning(SUBJECT, value, CopyRoutine.with("best", best))
 }
 
-fn pages() -> Finding {
-    match sysconf(SysconfVar::PAGE_SIZE) {
-        Ok(Some(size)) => {
-            Finding::ok("pages", format!("{} KiB on the host, {} KiB on the GPU", size >> 10, GPU_PAGE >> 10))
-        }
-        _ => Finding::unknown("pages", "not reported by sysconf"),
-    }
+/// A kind of container, and how devices get into it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Container {
+    pub(super) name: &'static str,
+    /// Variables and a file that only it has.
+    variables: &'static [&'static str],
+    file: &'static str,
+    /// In the names of the first process's cgroups, and the value of the variable `container`.
+    mark: &'static str,
+    pub(super) node: Remedy,
+    pub(super) gpu: Remedy,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::report::Verdict;
-    use super::*;
+const fn kind(name: &'static str, mark: &'static str, file: &'static str, node: Remedy, gpu: Remedy) -> Container {
+    Container { name, variables: &[], file, mark, node, gpu }
+}
 
-    #[test]
-    fn cdi_specification_without_gdrdrv_is_a_warning_if_the_system_has_it() {
-        let spec = "containerEdits:\n  deviceNodes:\n  - path: /dev/nvidiactl\n";
-        let verdict = |spec: &str, has_gdrdrv| cdi_spec("x.yaml", spec, has_gdrdrv).verdict;
-        assert_eq!(verdict(spec, true), Verdict::Warning);
-        assert_eq!(verdict(spec, false), Verdict::Ok);
-        let with = format!("{spec}  - path: /dev/gdrdrv\n");
-        assert_eq!(verdict(&with, true), Verdict::Ok);
+/// Apptainer was Singularity before.
+const OF_APPTAINER: [&str; 2] = ["APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"];
+
+/// Apptainer passes the variables and files of an outer container on, and Kubernetes has those of its runtime.
+static CONTAINERS: [Container; 8] = [
+    Container {
+        variables: &OF_APPTAINER,
+        ..kind("Apptainer", "apptainer", "/.singularity.d", NodeApptainer, GpuApptainer)
+    },
+    Container { variables: &["KUBERNETES_SERVICE_HOST"], ..kind("Kubernetes", "kubepods", "", NodePod, GpuPod) },
+    kind("Podman", "podman", "/run/.containerenv", NodePodman, GpuPodman),
+    kind("Docker", "docker", "/.dockerenv", NodeDocker, GpuDocker),
+    kind("Podman", "libpod", "", NodePodman, GpuPodman),
+    kind("containerd", "containerd", "", NodeContainer, GpuContainer),
+    kind("LXC", "lxc", "", NodeContainer, GpuContainer),
+    kind("another container", "", "", NodeContainer, GpuContainer),
+];
+
+/// The kind of container that this process is in, if any.
+pub(super) fn container() -> Option<&'static Container> {
+    let [marked @ .., another] = &CONTAINERS;
+    for container in marked {
+        let has_variable = container.variables.iter().any(|name| env::var_os(name).is_some());
+        if has_variable || Path::new(container.file).exists() {
+            return Some(container);
+        }
     }
+    if let Ok(name) = env::var("container") {
+        return Some(marked.iter().find(|container| container.mark == name).unwrap_or(another));
+    }
+    let cgroups = fs::read_to_string("/proc/1/cgroup").ok()?;
+    marked.iter().find(|container| cgroups.contains(container.mark))
 }

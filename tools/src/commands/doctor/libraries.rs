@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, access};
 
-use super::probe::{self, Kind, Loaded, NotAsked, Wanted};
+use super::probe::{self, Failure, Kind, Loaded, Wanted};
 use super::remedies::{Advice, Remedy};
 use super::report::Finding;
 use crate::libgdrapi::search::{self, Candidate, Maker, PLAIN_NAME, SONAME};
@@ -25,7 +25,15 @@ pub(super) type Environment = BTreeMap<String, String>;
 
 pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> Vec<Finding> {
     let candidates = search::candidates();
-    let mut findings: Vec<_> = candidates.iter().map(candidate).collect();
+    let mut findings = Vec::new();
+    for Candidate { place, file } in &candidates {
+        let maker = Maker::of(file);
+        let value = format!("{} ({}), by {place}", file.display(), maker.describe());
+        findings.push(match maker {
+            Maker::None => Finding::warning("on the path", value, repair(file, &unknown())),
+            _ => Finding::ok("on the path", value),
+        });
+    }
     match asked_for {
         Some(file) => findings.push(match load(&Wanted::File(file.into())) {
             Ok(library) => Finding::ok("--lib", describe(&library)),
@@ -37,59 +45,26 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
     findings
 }
 
-fn candidate(candidate: &Candidate) -> Finding {
-    let Candidate { place, file } = candidate;
-    let maker = Maker::of(file);
-    let value = format!("{} ({}), by {place}", file.display(), maker.describe());
-    match maker {
-        Maker::None => Finding::warning("on the path", value, repair(file, &Missing::default())),
-        _ => Finding::ok("on the path", value),
-    }
-}
-
-/// Why there is no library.
-#[derive(Default)]
-pub(super) struct Missing {
-    text: String,
-    kind: Option<Kind>,
-    /// The loader was not asked.
-    not_asked: Option<NotAsked>,
-}
-
-impl Missing {
-    /// The problem, with this remedy if the loader was asked.
-    pub(super) fn finding(&self, subject: &'static str, otherwise: impl FnOnce() -> Advice) -> Finding {
-        match &self.not_asked {
-            Some(why) => why.finding(subject),
-            None => Finding::problem(subject, &*self.text, otherwise()),
-        }
-    }
+/// No reason why a file cannot be loaded.
+fn unknown() -> Failure {
+    Failure::new(Kind::Other, "")
 }
 
 /// The file that the loader takes, or why it takes none.
-pub(super) fn load(wanted: &Wanted) -> Result<Loaded, Missing> {
+pub(super) fn load(wanted: &Wanted) -> Result<Loaded, Failure> {
     let answer = probe::test(wanted, None);
-    let answer = answer.map_err(|why| Missing { not_asked: Some(why), ..Missing::default() })?;
-    match (answer.library, answer.failure) {
-        // One that only fails at its end is there.
-        (Some(library), _) => Ok(library),
-        (None, Some(failure)) => Err(Missing { text: failure.text, kind: Some(failure.kind), not_asked: None }),
-        (None, None) => Err(Missing { text: "no answer".into(), ..Missing::default() }),
-    }
+    // One that only fails at its end is there.
+    answer.library.ok_or(answer.failure.unwrap_or(unknown()))
 }
 
-fn load_name(name: &str) -> Result<Loaded, Missing> {
+pub(super) fn load_name(name: &str) -> Result<Loaded, Failure> {
     load(&Wanted::Name(name.into()))
 }
 
 /// File, maker and version of a library.
 pub(super) fn describe(library: &Loaded) -> String {
-    let Loaded { file, version } = library;
-    let version = match version {
-        Some((major, minor)) => format!("{major}.{minor}"),
-        None => "no version".into(),
-    };
-    format!("{} ({}, {version})", file.display(), Maker::of(file).describe())
+    let version = library.release().map_or("no version".into(), |version| version.to_string());
+    format!("{} ({}, {version})", library.file.display(), Maker::of(&library.file).describe())
 }
 
 /// The remedy if a name leads nowhere.
@@ -115,19 +90,18 @@ pub(super) fn missing(name: &str) -> Advice {
 
 /// The file that the loader finds first by a name, if it cannot be loaded, or a link of this name that leads nowhere. With
 /// the reason.
-fn broken(name: &str) -> Option<(PathBuf, Missing)> {
-    let Some(first) = search::first(name) else {
-        let candidates = search::candidates();
-        let dangling =
-            candidates.into_iter().find(|candidate| is_dangling(&candidate.file) && candidate.file.ends_with(name));
-        return dangling.map(|candidate| (candidate.file, Missing::default()));
-    };
-    let why = load(&Wanted::File(first.clone())).err()?;
-    Some((first, why))
+fn broken(name: &str) -> Option<(PathBuf, Failure)> {
+    if let Some(first) = search::first(name) {
+        let why = load(&Wanted::File(first.clone())).err()?;
+        return Some((first, why));
+    }
+    let mut candidates = search::candidates().into_iter();
+    let dangling = candidates.find(|candidate| is_dangling(&candidate.file) && candidate.file.ends_with(name))?;
+    Some((dangling.file, unknown()))
 }
 
 /// The remedy for a file that cannot be loaded, to which a name leads.
-fn replace(name: &str, file: &Path, why: &Missing) -> Advice {
+fn replace(name: &str, file: &Path, why: &Failure) -> Advice {
     // An older library is behind the name that has no version.
     if name == PLAIN_NAME
         && file.is_symlink()
@@ -143,11 +117,10 @@ fn replace(name: &str, file: &Path, why: &Missing) -> Advice {
 fn unsearched() -> Option<Advice> {
     let (home, entries) = (env::var("HOME").unwrap_or_default(), search::library_path_entries());
     for (index, entry) in entries.iter().enumerate() {
-        let ancestors: Vec<_> = entry.ancestors().collect();
-        for directory in ancestors.into_iter().rev() {
-            if access(directory, AccessFlags::X_OK) == Err(Errno::EACCES) && directory.is_dir() {
-                return Some(Remedy::LibrarySearch.with("directory", directory.display()));
-            }
+        let is_closed =
+            |directory: &&Path| access(*directory, AccessFlags::X_OK) == Err(Errno::EACCES) && directory.is_dir();
+        if let Some(directory) = entry.ancestors().filter(is_closed).last() {
+            return Some(Remedy::LibrarySearch.with("directory", directory.display()));
         }
         let text = entry.to_string_lossy();
         let in_home = ["~", "$HOME", "${HOME}"].iter().find_map(|home| text.strip_prefix(home));
@@ -178,7 +151,7 @@ pub(super) fn faulty(kind: &Kind) -> Remedy {
 }
 
 /// The remedy for a file that cannot be loaded for this reason.
-fn repair(file: &Path, why: &Missing) -> Advice {
+fn repair(file: &Path, why: &Failure) -> Advice {
     let shown = file.display();
     if is_dangling(file) {
         let target = fs::read_link(file).unwrap_or_default();
@@ -193,39 +166,25 @@ fn repair(file: &Path, why: &Missing) -> Advice {
         // Another C library is of another distribution.
         _ if !needed.is_empty() && !needed.starts_with("libc.") => Remedy::LibraryNeeds,
         _ if Maker::of(file) == Maker::None => Remedy::LibraryRemove,
-        Some(kind @ (Kind::Died(_) | Kind::Hung)) => faulty(kind),
+        kind @ (Kind::Died(_) | Kind::Hung) => faulty(kind),
         _ if statvfs(file).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NOEXEC)) => Remedy::LibraryNoexec,
-        _ if why.text.contains("undefined symbol: gdr_") => Remedy::LibraryUpdate,
+        // It has gdr_open, and not all functions.
+        _ if why.text.contains("undefined symbol: gdr_") && !why.text.ends_with("gdr_open") => Remedy::LibraryUpdate,
         _ => Remedy::LibraryBuild,
     };
     let remedy = remedy.with("needed", needed).with("oldest", Version::OLDEST_GDRDRV);
     remedy.with("file", shown).with("mount", files::mount_of(&search::real(file))).with("reason", &why.text)
 }
 
-/// The remedy if a library is installed where the loader looks, but its cache does not have it yet; or elsewhere.
+/// The remedy if a library is installed where the loader looks, but its cache does not have it yet.
 fn uncached(name: &str) -> Option<Advice> {
-    const USUAL: [&str; 6] = [
-        "/usr/local/lib",
-        "/usr/local/lib64",
-        "/usr/local/gdrcopy/lib",
-        "/usr/local/gdrcopy/lib64",
-        "/opt/gdrcopy/lib",
-        "/opt/gdrcopy/lib64",
-    ];
-    let mut configured = files::matching(Path::new("/etc/ld.so.conf.d"), "");
-    configured.push("/etc/ld.so.conf".into());
-    let configured: Vec<_> = configured.iter().filter_map(files::text).collect();
-    let configured = configured.join("\n");
-    for directory in configured.lines().map(str::trim).chain(USUAL) {
-        let file = Path::new(directory).join(name);
-        if !directory.starts_with('/') || load(&Wanted::File(file.clone())).is_err() {
-            continue;
+    let mut files = files::matching(Path::new("/etc/ld.so.conf.d"), "");
+    files.push("/etc/ld.so.conf".into());
+    for directory in files.iter().filter_map(files::text).collect::<Vec<_>>().join("\n").lines() {
+        let file = Path::new(directory.trim()).join(name);
+        if file.is_absolute() && load(&Wanted::File(file.clone())).is_ok() {
+            return Some(Remedy::LibraryCache.with("file", file.display()));
         }
-        let is_configured = configured.lines().any(|line| line.trim() == directory);
-        return Some(match is_configured {
-            true => Remedy::LibraryCache.with("file", file.display()),
-            false => find_in(&file, ""),
-        });
     }
     None
 }
@@ -233,45 +192,31 @@ fn uncached(name: &str) -> Option<Advice> {
 /// The library of each name. The loader takes the names of loaded libraries from their SONAME. So one
 /// name can lead to a library that the other does not lead to.
 fn by_name(candidates: &[Candidate]) -> Vec<Finding> {
-    match (load_name(SONAME), load_name(PLAIN_NAME)) {
-        (Err(mut why), Err(_)) => {
-            if let Ok(beside) = load(&Wanted::Default) {
-                why.text = format!("programs find none; beside gdrcopy is {}", describe(&beside));
-            }
-            vec![why.finding(SONAME, || missing(if broken(SONAME).is_some() { SONAME } else { PLAIN_NAME }))]
-        }
-        (Ok(library), Err(_)) => vec![rate(SONAME, &library, candidates), leads_nowhere(PLAIN_NAME, &library.file)],
-        (Err(_), Ok(library)) => vec![leads_nowhere(SONAME, &library.file), rate(PLAIN_NAME, &library, candidates)],
-        (Ok(soname), Ok(plain)) => {
-            let mut findings = vec![rate(SONAME, &soname, candidates), rate(PLAIN_NAME, &plain, candidates)];
-            if search::real(&soname.file) != search::real(&plain.file) {
-                let value = format!("{SONAME} and {PLAIN_NAME} lead to different files");
-                let known = findings.iter().find_map(|finding| finding.advice.clone());
-                let advice = known.unwrap_or_else(|| add_link(PLAIN_NAME, &soname.file));
-                findings.push(Finding::warning("names", value, advice));
-            }
-            findings
-        }
+    let (soname, plain) = (load_name(SONAME), load_name(PLAIN_NAME));
+    if let (Err(why), Err(_)) = (&soname, &plain) {
+        return vec![why.finding(SONAME, || missing(if broken(SONAME).is_some() { SONAME } else { PLAIN_NAME }))];
     }
-}
-
-/// `name` leads to no library, and the other one to `file`.
-fn leads_nowhere(name: &'static str, file: &Path) -> Finding {
-    let users = match name {
-        PLAIN_NAME => "NCCL, DPDK, aws-ofi-nccl and TensorRT-LLM open",
-        _ => "UCX, NVSHMEM and linked programs ask for",
-    };
-    let (place, advice) = match broken(name) {
-        None => ("nowhere".into(), add_link(name, file)),
-        Some((broken, why)) => {
-            let place = match is_dangling(&broken) {
-                true => "nowhere".into(),
-                false => format!("to {}, which cannot be loaded", search::real(&broken).display()),
-            };
-            (place, replace(name, &broken, &why))
-        }
-    };
-    Finding::warning(name, format!("leads {place}, and {users} this name"), advice)
+    let mut findings = Vec::new();
+    for (name, library, users) in [
+        (SONAME, &soname, "UCX, NVSHMEM and linked programs ask for it"),
+        (PLAIN_NAME, &plain, "NCCL, DPDK, aws-ofi-nccl and TensorRT-LLM open it"),
+    ] {
+        findings.push(match library {
+            Ok(library) => rate(name, library, candidates),
+            Err(why) => Failure { text: format!("{users}: {}", why.text), ..why.clone() }
+                .finding(name, || missing(name))
+                .only_if(false),
+        });
+    }
+    if let (Ok(soname), Ok(plain)) = (soname, plain)
+        && search::real(&soname.file) != search::real(&plain.file)
+    {
+        let value = format!("{SONAME} and {PLAIN_NAME} lead to different files");
+        let known = findings.iter().find_map(|finding| finding.advice.clone());
+        let advice = known.unwrap_or_else(|| add_link(PLAIN_NAME, &soname.file));
+        findings.push(Finding::warning("names", value, advice));
+    }
+    findings
 }
 
 /// How to have a name lead to this file.
@@ -295,23 +240,13 @@ fn as_found(file: &Path) -> Candidate {
 fn link(link: &Path, file: &Path) -> Advice {
     let name = Path::new(file.file_name().unwrap_or_default());
     let target = if link.parent() == file.parent() { name } else { file };
-    let advice = Remedy::LibraryLink.with("target", target.display()).with("link", link.display());
-    advice.with("preload", or_preload(file))
+    Remedy::LibraryLink.with("target", target.display()).with("link", link.display())
 }
 
 /// How to have programs find this file; before another one, or not.
 fn find_in(file: &Path, first: &str) -> Advice {
     let directory = file.parent().unwrap_or(Path::new("/")).display();
-    Remedy::LibraryPath.with("directory", directory).with("first", first).with("preload", or_preload(file))
-}
-
-/// The object that serves both names, if it is beside this file.
-fn or_preload(file: &Path) -> String {
-    let object = file.with_file_name(search::PRELOAD_OBJECT);
-    match object.exists() {
-        true => format!("; LD_PRELOAD={} serves both names without", object.display()),
-        false => String::new(),
-    }
+    Remedy::LibraryPath.with("directory", directory).with("first", first)
 }
 
 /// The library that a name leads to, with a warning if one of this project's is behind it.
@@ -434,22 +369,11 @@ fn setting(name: &str, value: &str) -> Finding {
 
 /// The file of a library that a test used, or what it was to be.
 pub(super) fn shown(library: Option<&Loaded>, wanted: &Wanted) -> String {
-    let first = |name: &str| search::first(name).map_or(name.into(), |file| file.display().to_string());
-    match (library, wanted) {
-        (Some(library), _) => library.file.display().to_string(),
-        (None, Wanted::File(file)) => file.display().to_string(),
-        (None, Wanted::Name(name)) => first(name),
-        (None, Wanted::Default) => first(SONAME),
-    }
-}
-
-/// Returns whether a library is one of this project's.
-pub(super) fn is_ours(library: Option<&Loaded>) -> bool {
-    library.is_some_and(|library| Maker::of(&library.file) == Maker::This)
-}
-
-/// Returns whether the library may be at fault for this.
-pub(super) fn may_fail(kind: &Kind) -> bool {
-    // An errno is of the system.
-    !matches!(kind, Kind::Call(_) | Kind::Cuda(_))
+    let name = match (library, wanted) {
+        (Some(library), _) => return library.file.display().to_string(),
+        (None, Wanted::File(file)) => return file.display().to_string(),
+        (None, Wanted::Name(name)) => name,
+        (None, Wanted::Default) => SONAME,
+    };
+    search::first(name).map_or(name.into(), |file| file.display().to_string())
 }

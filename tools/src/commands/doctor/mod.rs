@@ -43,7 +43,7 @@ use backends::Backends;
 use engines::{ENGINES, Engine};
 use libraries::Environment;
 use probe::Wanted;
-use report::{Finding, Report, Summary, Verdict};
+use report::{Report, Verdict};
 use self_test::SelfTest;
 use settings::Settings;
 
@@ -107,20 +107,15 @@ fn look_at(pid: u32, engine: Option<&Engine>, mut report: Report) -> Result<Exit
     variables.extend(libraries::settings(&settings.environment));
     report.add("environment that it was started with", variables)?;
     report.passed();
-    let subject = match engine {
-        Some(engine) => format!("{} in process {pid}", engine.name),
-        None => format!("process {pid}"),
+    let (works, fails) = match engine {
+        // Another engine in the process may.
+        Some(Engine { name, .. }) => {
+            let would = format!("{name} in process {pid} would");
+            (format!("{would} use GDRCopy"), format!("{would} not use GDRCopy"))
+        }
+        None => (format!("process {pid} uses GDRCopy"), format!("process {pid} does not use GDRCopy")),
     };
-    // Another engine in the process may.
-    let [uses, does_not] = match engine {
-        Some(_) => ["would use", "would not use"],
-        None => ["uses", "does not use"],
-    };
-    Ok(report.end(&Summary {
-        works: format!("{subject} {uses} GDRCopy"),
-        untested: String::new(),
-        fails: format!("{subject} {does_not} GDRCopy"),
-    })?)
+    Ok(report.end(&works, "", &fails)?)
 }
 
 fn examine(options: &Options, engine: Option<&Engine>, mut report: Report) -> Result<ExitCode> {
@@ -135,19 +130,12 @@ fn examine(options: &Options, engine: Option<&Engine>, mut report: Report) -> Re
     };
     let container = host::container();
     let pins = system::pins::query();
-    let pinned = match &pins {
-        Some(Ok(pins)) => Some(pins::sum(pins)),
-        _ => None,
-    };
     let settings = Settings::with_files(environment(), None);
 
-    let of_driver = match survey {
-        Ok(survey) => driver::findings(survey, backends, container),
-        Err(finding) => vec![finding.clone()],
-    };
-    let mut sections = vec![("GPU driver and CUDA".to_owned(), of_driver)];
+    let mut sections = vec![("GPU driver and CUDA".to_owned(), driver::findings(survey, backends, container))];
     sections.push(("gdrdrv".to_owned(), gdrdrv::findings(&module, backends, container)));
     if let Ok(survey) = survey {
+        let pinned = pins.as_ref().and_then(|pins| pins.as_ref().ok()).map(pins::sum);
         sections.extend(gpu::sections(survey, backends, pinned));
     }
     for (title, mut findings) in sections {
@@ -156,71 +144,38 @@ fn examine(options: &Options, engine: Option<&Engine>, mut report: Report) -> Re
         }
         report.add(title, findings)?;
     }
-    let library = match engine {
-        Some(engine) => {
-            let version = module.versions.as_ref().ok().map(|versions| versions.module);
-            let version = version.filter(|_| backends.gdrdrv && !backends.dmabuf_forced);
-            let (library, mut findings) = engine.needs(&settings.environment, version);
-            findings.extend(settings.findings(Some(engine.id)));
-            findings.extend(libraries::preloaded(&settings.environment));
-            report.add(engine.name, findings)?;
-            library.map(|library| Wanted::File(library.file))
+    let Some(engine) = engine else {
+        if let Some(pins) = pins {
+            report.add("pins", pins::findings(&pins))?;
         }
-        None => {
-            if let Some(pins) = pins {
-                report.add("pins", pins::findings(&pins))?;
-            }
-            report.add("machine", host::findings(backends, container))?;
-            report.add("libgdrapi", libraries::findings(options.library.as_deref(), &settings.environment))?;
-            report.add("distributed engines", settings.findings(None))?;
-            Some(options.library.clone().map_or(Wanted::Default, Wanted::File))
-        }
-    };
-    if let Some(library) = library {
-        let instead = || match engine {
-            Some(engine) => engine.instead(&settings.environment),
-            None if options.library.is_some() => None,
-            None => libraries::instead(&[SONAME]),
-        };
+        report.add("machine", host::findings(backends, container))?;
+        report.add("libgdrapi", libraries::findings(options.library.as_deref(), &settings.environment))?;
+        report.add("distributed engines", settings.findings(None))?;
+        let library = options.library.clone().map_or(Wanted::Default, Wanted::File);
+        let instead = || if options.library.is_some() { None } else { libraries::instead(&[SONAME]) };
         let others = report.has_problems();
         let test = SelfTest { library, survey: survey.ok(), backends, others, instead: &instead };
-        let gpus = test.gpus(&options.gpus);
-        if gpus.is_empty() {
-            let value = match survey {
-                Ok(_) => "there is no GPU to run it on",
-                Err(_) => "CUDA did not say which GPUs there are",
-            };
-            report.add("self-test", vec![Finding::unknown("not run", value)])?;
-        }
-        for (&gpu, tested) in gpus.iter().zip(1..) {
-            let finding = test.run(gpu);
-            if finding.subject == "passed" {
-                report.passed();
-            }
-            let hangs = finding.advice.as_ref().is_some_and(|advice| advice.remedy.is_of_hang());
-            report.add(format!("self-test on GPU {gpu}"), vec![finding])?;
-            if hangs && tested < gpus.len() {
-                let value = format!("not tried, as the self-test on GPU {gpu} did not end");
-                report.add("self-test on the other GPUs", vec![Finding::unknown("not run", value)])?;
-                break;
-            }
-        }
+        test.report(&options.gpus, &mut report)?;
+        let untested = "nothing keeps gdrcopy from working here, but it was not tested";
+        return Ok(report.end("gdrcopy works here", untested, "gdrcopy does not work here")?);
+    };
+    let version = module.versions.as_ref().ok().map(|versions| versions.module);
+    let version = version.filter(|_| backends.gdrdrv && !backends.dmabuf_forced);
+    let (library, mut findings) = engine.needs(&settings.environment, version);
+    findings.extend(settings.findings(Some(engine.id)));
+    findings.extend(libraries::preloaded(&settings.environment));
+    report.add(engine.name, findings)?;
+    if let Some(library) = library {
+        let library = Wanted::File(library.file);
+        let instead = || engine.instead(&settings.environment);
+        let others = report.has_problems();
+        let test = SelfTest { library, survey: survey.ok(), backends, others, instead: &instead };
+        test.report(&options.gpus, &mut report)?;
     }
-    Ok(report.end(&match engine {
-        Some(Engine { name, unseen, .. }) => {
-            let condition = unseen.map_or(String::new(), |(part, _)| format!(" if it has its {part}"));
-            Summary {
-                works: format!("{name} would use GDRCopy here{condition}"),
-                untested: format!("{name} would use GDRCopy here{condition}; this was not tested"),
-                fails: format!("{name} would not use GDRCopy here"),
-            }
-        }
-        None => Summary {
-            works: "gdrcopy works here".into(),
-            untested: "nothing keeps gdrcopy from working here, but it was not tested".into(),
-            fails: "gdrcopy does not work here".into(),
-        },
-    })?)
+    let condition = if engine.has_plugin { " if it has its plugin" } else { "" };
+    let works = format!("{} would use GDRCopy here{condition}", engine.name);
+    let fails = format!("{} would not use GDRCopy here", engine.name);
+    Ok(report.end(&works, &format!("{works}; this was not tested"), &fails)?)
 }
 
 fn environment() -> Environment {

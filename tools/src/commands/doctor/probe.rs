@@ -8,18 +8,19 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result};
+use gdrcopy::Version;
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
@@ -91,6 +92,13 @@ pub(super) struct Loaded {
     pub(super) version: Option<(i32, i32)>,
 }
 
+impl Loaded {
+    pub(super) fn release(&self) -> Option<Version> {
+        let (major, minor) = self.version?;
+        Some(Version::new(major as u32, minor as u32))
+    }
+}
+
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Answer {
     /// The next stage of the child; empty before the first one.
@@ -130,6 +138,9 @@ pub(super) enum Kind {
     Died(i32),
     /// A stage did not end.
     Hung,
+    /// doctor's child did not work, which says nothing about what it was to examine. With the remedy.
+    #[serde(skip)]
+    NotAsked(Advice),
     Other,
 }
 
@@ -142,8 +153,16 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    fn new(kind: Kind, text: impl Into<String>) -> Failure {
+    pub(super) fn new(kind: Kind, text: impl Into<String>) -> Failure {
         Failure { text: text.into(), kind, in_library: false }
+    }
+
+    /// The problem, with this remedy if the child worked.
+    pub(super) fn finding(&self, subject: &'static str, remedy: impl FnOnce() -> Advice) -> Finding {
+        match &self.kind {
+            Kind::NotAsked(advice) => Finding::warning(subject, format!("not tested: {}", self.text), advice.clone()),
+            _ => Finding::problem(subject, &*self.text, remedy()),
+        }
     }
 }
 
@@ -161,14 +180,61 @@ impl From<Error> for Failure {
 
 // ---- In doctor ----
 
-/// Why doctor's child did not work, which says nothing about what it was to examine.
-pub(super) struct NotAsked {
-    text: String,
-    advice: Advice,
+/// Asks CUDA and NVML.
+pub(super) fn survey() -> Result<Survey, Failure> {
+    let answer = ask(&Work::Survey);
+    let failure = answer.failure.unwrap_or(Failure::new(Kind::Other, "no answer"));
+    answer.survey.ok_or(failure)
 }
 
-impl From<Error> for NotAsked {
-    fn from(error: Error) -> NotAsked {
+/// Asks the module for its versions. The errno is `HANGS` where opening its node does not end, `NOT_ASKED` where the
+/// question could not be asked.
+pub(super) fn versions() -> Result<Versions, Refusal> {
+    let answer = ask(&Work::Module);
+    let errno = match (answer.versions, answer.failure) {
+        (Some(Ok(versions)), _) => return Ok(Versions::new(versions)),
+        (Some(Err((opened, errno))), _) => return Err(Refusal { errno: Errno::from_raw(errno), opened }),
+        (None, Some(Failure { kind: Kind::Hung, .. })) => HANGS,
+        (None, _) => NOT_ASKED,
+    };
+    Err(Refusal { errno, opened: false })
+}
+
+/// The files that hung when they were loaded, which are not loaded again.
+static HUNG: Mutex<Vec<(PathBuf, Failure)>> = Mutex::new(Vec::new());
+
+/// Loads a library and, if a GPU is named, tests it there.
+pub(super) fn test(library: &Wanted, gpu: Option<i32>) -> Answer {
+    let file = match library {
+        Wanted::Default => search::first(SONAME),
+        Wanted::Name(name) => search::first(name),
+        Wanted::File(file) => Some(file.clone()),
+    };
+    let file = search::real(&file.unwrap_or_default());
+    // The loader waits until something writes to it.
+    if fs::metadata(&file).is_ok_and(|data| data.file_type().is_fifo()) {
+        return Failure::new(Kind::Other, format!("{} is a pipe", file.display())).into();
+    }
+    let mut hung = HUNG.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, failure)) = hung.iter().find(|(other, _)| *other == file) {
+        return failure.clone().into();
+    }
+    let answer = ask(&Work::Library(library.clone(), gpu));
+    if let (None, Some(failure @ Failure { kind: Kind::Hung, .. })) = (&answer.library, &answer.failure) {
+        hung.push((file, failure.clone()));
+    }
+    answer
+}
+
+impl From<Failure> for Answer {
+    fn from(failure: Failure) -> Answer {
+        Answer { failure: Some(failure), ..Answer::default() }
+    }
+}
+
+/// Has a child do this. One that dies or hangs has failed.
+fn ask(work: &Work) -> Answer {
+    start(work).unwrap_or_else(|error| {
         let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
         let advice = match Errno::from_raw(code.unwrap_or_default()) {
             _ if !Path::new("/proc/self").exists() => Remedy::ProcMount.into(),
@@ -178,108 +244,40 @@ impl From<Error> for NotAsked {
             Errno::EPERM | Errno::EACCES | Errno::ENOSYS => Remedy::DoctorSandbox.into(),
             _ => Remedy::DoctorLimits.into(),
         };
-        NotAsked { text: format!("{error:#}"), advice }
-    }
+        Failure::new(Kind::NotAsked(advice), format!("{error:#}")).into()
+    })
 }
 
-impl NotAsked {
-    pub(super) fn finding(&self, subject: &'static str) -> Finding {
-        Finding::warning(subject, format!("not tested: {}", self.text), self.advice.clone())
-    }
-}
-
-/// Asks CUDA and NVML. Returns what to report if they do not answer.
-pub(super) fn survey() -> Result<Survey, Finding> {
-    let answer = ask(&Work::Survey).map_err(|why| NotAsked::from(why).finding("CUDA"))?;
-    let (text, remedy) = match answer.failure {
-        Some(Failure { text, kind: Kind::Hung, .. }) => (text, Remedy::GpuHung),
-        Some(Failure { text, .. }) => (text, Remedy::CudaError),
-        None => ("no answer".into(), Remedy::CudaError),
-    };
-    answer.survey.ok_or_else(|| Finding::problem("CUDA", format!("cannot be asked: {text}"), remedy))
-}
-
-/// Asks the module for its versions. The errno is `HANGS` where opening its node does not end, `NOT_ASKED` where the
-/// question could not be asked.
-pub(super) fn versions() -> Result<Versions, Refusal> {
-    let refused = |errno| Err(Refusal { errno, opened: false });
-    let Ok(answer) = ask(&Work::Module) else { return refused(NOT_ASKED) };
-    match (answer.versions, answer.failure) {
-        (Some(Ok(versions)), _) => Ok(Versions::new(versions)),
-        (Some(Err((opened, errno))), _) => Err(Refusal { errno: Errno::from_raw(errno), opened }),
-        (None, Some(Failure { kind: Kind::Hung, .. })) => refused(HANGS),
-        (None, _) => refused(NOT_ASKED),
-    }
-}
-
-/// Loads a library and, if a GPU is named, tests it there.
-pub(super) fn test(library: &Wanted, gpu: Option<i32>) -> Result<Answer, NotAsked> {
-    let file = match library {
-        Wanted::Default => search::first(SONAME),
-        Wanted::Name(name) => search::first(name),
-        Wanted::File(file) => Some(file.clone()),
-    };
-    // The loader waits until something writes to it.
-    let is_pipe = |file: &PathBuf| fs::metadata(file).is_ok_and(|data| data.file_type().is_fifo());
-    let file = file.map(|file| search::real(&file));
-    if let Some(pipe) = file.clone().filter(is_pipe) {
-        let failure = Some(Failure::new(Kind::Other, format!("{} is a pipe", pipe.display())));
-        return Ok(Answer { failure, ..Answer::default() });
-    }
-    let hung = HUNG.lock().map(|hung| hung.iter().find(|(other, _)| Some(other) == file.as_ref()).cloned());
-    if let Ok(Some((_, failure))) = hung {
-        return Ok(Answer { failure: Some(failure), ..Answer::default() });
-    }
-    let answer = ask(&Work::Library(library.clone(), gpu))?;
-    if let (Some(failure @ Failure { kind: Kind::Hung, .. }), None, Some(file)) =
-        (&answer.failure, &answer.library, file)
-        && let Ok(mut hung) = HUNG.lock()
-    {
-        hung.push((file, failure.clone()));
-    }
-    Ok(answer)
-}
-
-/// The files that hung when they were loaded, which are not loaded again.
-static HUNG: Mutex<Vec<(PathBuf, Failure)>> = Mutex::new(Vec::new());
-
-/// Has a child do this. One that dies or hangs has failed.
-fn ask(work: &Work) -> Result<Answer> {
+/// Returns an error where the child cannot be started, or something outside has ended it.
+fn start(work: &Work) -> Result<Answer> {
     let (out, log) = (in_memory("answer").context("memfd_create")?, in_memory("log").context("memfd_create")?);
     let mut command = Command::new(env::current_exe().context("reading /proc/self/exe")?);
     command.args([ARGUMENT, &serde_json::to_string(work)?]);
     command.env("GDRCOPY_ENABLE_LOGGING", "1");
-    // Libraries print to stdout and stderr, as profilers that are preloaded do. None writes to stdin.
-    command.stdin(out.try_clone()?);
-    command.stdout(log.try_clone()?).stderr(log.try_clone()?);
+    // Libraries print to stdout and stderr, as profilers do that are preloaded. None writes to stdin.
+    command.stdin(out.try_clone()?).stdout(log.try_clone()?).stderr(log.try_clone()?);
     let end = wait(command.spawn().context("starting a process")?, &out)?;
     let mut answer = last_answer(&out)?;
-    answer.log = read(log)?;
+    answer.log = read(&log)?;
     let stage = match &*answer.stage {
         "" => "it was started",
         stage => stage,
     };
-    let failure = match end {
+    let (kind, text) = match end {
         Some(status) if status.success() && stage == END => return Ok(answer),
-        Some(status) if status.success() => {
-            Failure::new(Kind::Died(0), format!("its process ended without a result, in {stage}"))
-        }
+        Some(status) if status.success() => (Kind::Died(0), format!("its process ended without a result, in {stage}")),
         Some(status) => {
             let signal = status.signal().unwrap_or_default();
-            let errno = match Signal::try_from(signal) {
-                Ok(Signal::SIGXFSZ) => Some(Errno::EFBIG),
-                Ok(Signal::SIGKILL) => Some(Errno::ENOMEM),
-                _ => None,
-            };
             let text = format!("its process died in {stage}: {status}");
-            if let Some(errno) = errno {
-                return Err(Error::from(io::Error::from(errno)).context(text));
+            match Signal::try_from(signal) {
+                Ok(Signal::SIGXFSZ) => return Err(Error::from(io::Error::from(Errno::EFBIG)).context(text)),
+                Ok(Signal::SIGKILL) => return Err(Error::from(io::Error::from(Errno::ENOMEM)).context(text)),
+                _ => (Kind::Died(signal), text),
             }
-            Failure::new(Kind::Died(signal), text)
         }
-        None => Failure::new(Kind::Hung, format!("it did not end: {stage} hangs")),
+        None => (Kind::Hung, format!("it did not end: {stage} hangs")),
     };
-    answer.failure = Some(Failure { in_library: stage != CUDA, ..failure });
+    answer.failure = Some(Failure { in_library: stage != CUDA, ..Failure::new(kind, text) });
     Ok(answer)
 }
 
@@ -316,21 +314,18 @@ fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
 
 /// The last whole line of the child.
 fn last_answer(out: &File) -> io::Result<Answer> {
-    // The child's position in the file must stay.
-    let mut bytes = vec![0; out.metadata()?.len() as usize];
-    match out.read_exact_at(&mut bytes, 0) {
+    let text = read(out)?;
+    let mut answers = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
+    Ok(answers.next().unwrap_or_default())
+}
+
+/// The content of a file, in which the child's position stays.
+fn read(file: &File) -> io::Result<String> {
+    let mut bytes = vec![0; file.metadata()?.len() as usize];
+    match file.read_exact_at(&mut bytes, 0) {
         Err(error) if error.kind() != ErrorKind::UnexpectedEof => return Err(error),
         _ => {}
     }
-    let text = String::from_utf8_lossy(&bytes);
-    let lines = text.lines().rev();
-    Ok(lines.filter_map(|line| serde_json::from_str(line).ok()).next().unwrap_or_default())
-}
-
-fn read(mut file: File) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    file.rewind()?;
-    file.read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -352,7 +347,11 @@ pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
     match serde_json::from_str(argument)? {
         Work::Survey => {
             answer.next(CUDA)?;
-            answer.survey = Some(look());
+            let cuda = survey::query();
+            let nvml = Nvml::load();
+            let gpus = cuda.gpus.as_deref().unwrap_or_default().iter();
+            let bar1 = gpus.map(|gpu| nvml.as_ref()?.bar1(&gpu.device.pci_address)).collect();
+            answer.survey = Some(Survey { gpu_driver: nvml.as_ref().and_then(Nvml::driver_version), bar1, cuda });
         }
         Work::Module => {
             answer.next("opening the device node")?;
@@ -365,13 +364,6 @@ pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
     }
     answer.next(END)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn look() -> Survey {
-    let (cuda, nvml) = (survey::query(), Nvml::load());
-    let bar1 = |gpu: &survey::Gpu| nvml.as_ref()?.bar1(&gpu.device.pci_address);
-    let bar1 = cuda.gpus.as_deref().unwrap_or_default().iter().map(bar1).collect();
-    Survey { gpu_driver: nvml.and_then(|nvml| nvml.driver_version()), bar1, cuda }
 }
 
 fn try_library(answer: &mut Answer, wanted: &Wanted, gpu: Option<i32>) -> Result<(), Failure> {
@@ -405,7 +397,7 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     answer.next("gdr_copy_to_mapping")?;
     let sent = pattern(SIZE, 1);
     mapped.write(0, &sent).context("writing")?;
-    expect(&from_gpu(&buffer)?, &sent, "of CUDA's view after gdr_copy_to_mapping, byte")?;
+    expect_on_gpu(&buffer, &sent, "of CUDA's view after gdr_copy_to_mapping, byte")?;
 
     answer.next("gdr_copy_from_mapping")?;
     let mut sent = pattern(SIZE, 2);
@@ -419,16 +411,16 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     let small = pattern(101, 3);
     sent[13..114].copy_from_slice(&small);
     mapped.write(13, &small).context("writing")?;
-    expect(&from_gpu(&buffer)?, &sent, "of CUDA's view after a small write, byte")?;
+    expect_on_gpu(&buffer, &sent, "of CUDA's view after a small write, byte")?;
     answer.next("unmapping and unpinning")?;
     mapped.close().context("at the end")?;
     Ok(())
 }
 
-fn from_gpu(buffer: &DeviceBuffer) -> Result<Vec<u8>> {
+fn expect_on_gpu(buffer: &DeviceBuffer, sent: &[u8], place: &str) -> Result<(), Failure> {
     let mut bytes = vec![0; SIZE];
     buffer.read(&mut bytes)?;
-    Ok(bytes)
+    expect(&bytes, sent, place)
 }
 
 fn expect(seen: &[u8], sent: &[u8], place: &str) -> Result<(), Failure> {

@@ -5,15 +5,14 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 
 use super::libraries::Environment;
 use super::remedies::Remedy;
-use super::report::{Finding, count};
+use super::report::{Finding, bytes, count};
 use crate::libgdrapi::search::{self, Maker};
-use crate::system::bytes::Bytes;
 use crate::system::gdrdrv::NODE;
 use crate::system::process::{self, Process};
 
@@ -21,9 +20,7 @@ use crate::system::process::{self, Process};
 pub(super) fn examine(pid: u32) -> Result<(Process, Environment)> {
     let examined = process::examine(pid).and_then(|process| Ok((process, process::environment(pid)?)));
     examined.map_err(|error: io::Error| match error.kind() {
-        ErrorKind::NotFound => {
-            anyhow!("there is no process {pid} here: `gdrcopy ps` lists those that use GDRCopy")
-        }
+        ErrorKind::NotFound => anyhow!("there is no process {pid} here: `gdrcopy ps` lists those that use GDRCopy"),
         ErrorKind::PermissionDenied => {
             anyhow!("process {pid} may not be examined: run this as root, or as the user of the process")
         }
@@ -34,56 +31,46 @@ pub(super) fn examine(pid: u32) -> Result<(Process, Environment)> {
 pub(super) fn findings(process: &Process) -> Vec<Finding> {
     let mut findings = libraries(process);
     findings.push(device(process));
-    let mapped = match process.mappings {
-        0 => "nothing through the device".into(),
-        number => format!("{} in {}", Bytes(process.mapped), count(number, "mapping", "mappings")),
-    };
-    findings.push(Finding::ok("mapped", mapped));
+    if process.mappings > 0 {
+        let mappings = count(process.mappings, "mapping", "mappings");
+        findings.push(Finding::ok("mapped", format!("{} in {mappings}", bytes(process.mapped as u64))));
+    }
     findings
 }
 
 fn libraries(process: &Process) -> Vec<Finding> {
+    const SUBJECT: &str = "libgdrapi";
     if process.libraries.is_empty() {
         let value = "none is mapped: the process did not load one, or is linked with the static one";
-        return vec![Finding::problem("libgdrapi", value, Remedy::ProcessNone)];
+        return vec![Finding::problem(SUBJECT, value, Remedy::ProcessNone)];
     }
     let (mut findings, mut implementations) = (Vec::new(), BTreeSet::new());
-    for file in &process.libraries {
-        // The kernel's mark of a file that is no longer there.
-        let bytes = file.as_os_str().as_bytes();
-        let path = bytes.strip_suffix(b" (deleted)");
-        let file = PathBuf::from(OsStr::from_bytes(path.unwrap_or(bytes)));
+    for mapped in &process.libraries {
+        // The kernel's mark of a file that is no longer there. Another one can have its path.
+        let path = mapped.as_os_str().as_bytes();
+        let gone = path.strip_suffix(b" (deleted)");
+        let file = PathBuf::from(OsStr::from_bytes(gone.unwrap_or(path)));
         // The process may be in a container.
         let seen = PathBuf::from(format!("/proc/{}/root{}", process.pid, file.display()));
-        findings.push(library(&file, &seen, path.is_some()));
+        let value = format!("{} ({})", file.display(), Maker::of(&seen).describe());
+        findings.push(match (gone, seen.exists()) {
+            (None, _) => Finding::ok(SUBJECT, value),
+            (Some(_), true) => {
+                Finding::warning(SUBJECT, format!("{value} was replaced since then"), Remedy::ProcessRestart)
+            }
+            (Some(_), false) => {
+                let value = format!("{} was removed since then", file.display());
+                Finding::warning(SUBJECT, value, Remedy::ProcessRemoved)
+            }
+        });
         // Without the empty objects that are loaded for their names.
         implementations.insert(search::implementation(&seen).unwrap_or(file));
     }
     if implementations.len() > 1 {
         let value = format!("{} files are loaded, one for each name that was asked for", implementations.len());
-        findings.push(Finding::warning("libgdrapi", value, Remedy::ProcessNames));
+        findings.push(Finding::warning(SUBJECT, value, Remedy::ProcessNames));
     }
     findings
-}
-
-/// `gone`: the process has another file, which had this path.
-fn library(file: &Path, seen: &Path, gone: bool) -> Finding {
-    const SUBJECT: &str = "libgdrapi";
-    let value = format!("{} ({})", file.display(), Maker::of(seen).describe());
-    if !gone {
-        return Finding::ok(SUBJECT, value);
-    }
-    match seen.exists() {
-        true => Finding::warning(
-            SUBJECT,
-            format!("{value} was replaced since the process loaded it"),
-            Remedy::ProcessRestart,
-        ),
-        false => {
-            let value = format!("{} was removed since the process loaded it", file.display());
-            Finding::warning(SUBJECT, value, Remedy::ProcessRemoved)
-        }
-    }
 }
 
 fn device(process: &Process) -> Finding {

@@ -137,8 +137,8 @@ remedies! {
     // ---- The library ----
     LibraryInstall "install libgdrapi (package libgdrapi, or make lib_install), then run ldconfig" "ldconfig";
     LibraryCache "have the loader see {file}" "ldconfig";
-    LibraryPath "have the loader find the directory{first}{preload}" "export LD_LIBRARY_PATH={directory}:$LD_LIBRARY_PATH";
-    LibraryLink "add the link{preload}" "ln -sf {target} {link}";
+    LibraryPath "have the loader find the directory{first}" "export LD_LIBRARY_PATH={directory}:$LD_LIBRARY_PATH";
+    LibraryLink "add the link" "ln -sf {target} {link}";
     LibraryDangling "{file} leads to {target}, which is not there: install that again, or remove the link" "rm {file}";
     LibraryRemove "remove {file}, which is no library, or replace it by one" "rm -r {file}";
     LibraryNoexec "{file} is mounted noexec: mount it with exec, or move it; the loader reports: {reason}"
@@ -202,6 +202,11 @@ impl Remedy {
         [Remedy::GpuHung, Remedy::SelfTestHung].contains(&self)
     }
 
+    /// The identifier, as in JSON.
+    pub(crate) fn name(self) -> String {
+        serde_json::to_value(self).unwrap_or_default().as_str().unwrap_or_default().to_owned()
+    }
+
     pub(crate) fn with(self, word: &str, value: impl Display) -> Advice {
         Advice::from(self).with(word, value)
     }
@@ -218,12 +223,5 @@ impl Advice {
             *command = command.replace(&word, &quoted);
         }
         self
-    }
-
-    /// Returns whether a word is missing.
-    #[cfg(test)]
-    pub(crate) fn is_complete(&self) -> bool {
-        let mut texts = self.commands.iter().chain([&self.text]);
-        texts.all(|text| !text.replace("{print $1}", "").contains('{'))
     }
 }

@@ -14,73 +14,50 @@ use super::report::Finding;
 use crate::libgdrapi::search;
 use crate::system::files;
 
-/// A variable that decides whether an engine uses libgdrapi.
-pub(super) struct Switch {
-    /// In the order of the report.
-    pub(super) engines: &'static [&'static str],
-    name: &'static str,
-    /// The part that does without libgdrapi.
-    part: &'static str,
-    /// The engine does not use libgdrapi at all then.
-    whole: bool,
-    rule: Rule,
-    /// A value with which libgdrapi is used.
-    good: &'static str,
-}
+/// A variable that decides whether an engine uses libgdrapi. Its fields are the engines, the name, the part that does
+/// without libgdrapi, the values with which that is used, and one of these.
+struct Switch(&'static [&'static str], &'static str, &'static str, Rule, &'static str);
 
 /// The values with which libgdrapi is used.
+#[derive(Clone, Copy, PartialEq)]
 enum Rule {
     /// A list of transports, which has gdr_copy.
     Transports,
     /// A list with one of these names, or without all of them behind ^.
     OneOf(&'static [&'static str]),
-    /// UCX takes its plugins from there.
-    Plugins,
     /// NCCL takes the number that a value begins with, 0 if there is none, and its default if it is too large. It uses
     /// GDRCopy only if this variable is 1 (seen with NCCL 2.28.9).
     NcclOne,
+    /// Without it, a part of NCCL does without libgdrapi.
     NcclNotZero,
     /// 1 and 2 both skip libgdrapi.
     NcclZero,
     /// A word or number for true, or unset; or for false.
     Yes,
     No,
+    NoOfPart,
 }
 
-const fn switch(
-    engines: &'static [&'static str],
-    name: &'static str,
-    part: &'static str,
-    rule: Rule,
-    good: &'static str,
-) -> Switch {
-    Switch { engines, name, part, whole: true, rule, good }
-}
-
-const SWITCHES: [Switch; 13] = [
-    switch(&["ucx", "nixl"], "UCX_TLS", "UCX", Rule::Transports, "all"),
-    switch(&["ucx", "nixl"], "UCX_MODULES", "UCX", Rule::Plugins, "all"),
-    switch(&["ucx", "nixl"], "UCX_MODULE_DIR", "UCX", Rule::Plugins, ""),
-    switch(&["nccl"], "NCCL_GDRCOPY_ENABLE", "NCCL", Rule::NcclOne, "1"),
-    Switch { whole: false, ..switch(&["nccl"], "NCCL_GDRCOPY_FIFO_ENABLE", "NCCL's FIFOs", Rule::NcclNotZero, "1") },
-    Switch {
-        whole: false,
-        ..switch(&["nccl"], "NCCL_GDRCOPY_SYNC_ENABLE", "NCCL's synchronization", Rule::NcclNotZero, "1")
-    },
-    switch(&["nccl"], "NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "NCCL", Rule::NcclZero, "0"),
-    Switch { whole: false, ..switch(&["nccl"], "DOCA_GPUNETIO_DISABLE_GDRCOPY", "NCCL's GPUNetIO", Rule::No, "0") },
-    switch(&["nvshmem"], "NVSHMEM_DISABLE_GDRCOPY", "NVSHMEM", Rule::No, "0"),
-    switch(&["nvshmem"], "NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF", "NVSHMEM", Rule::No, "0"),
-    switch(&["libfabric"], "FI_PROVIDER", "libfabric", Rule::OneOf(&["shm", "efa"]), "shm"),
-    switch(&["libfabric"], "FI_HMEM", "libfabric", Rule::OneOf(&["cuda"]), "cuda"),
-    switch(&["libfabric"], "FI_HMEM_CUDA_USE_GDRCOPY", "libfabric", Rule::Yes, "1"),
+/// In the order of the report.
+const SWITCHES: [Switch; 11] = [
+    Switch(&["ucx", "nixl"], "UCX_TLS", "UCX", Rule::Transports, "all"),
+    Switch(&["nccl"], "NCCL_GDRCOPY_ENABLE", "NCCL", Rule::NcclOne, "1"),
+    Switch(&["nccl"], "NCCL_GDRCOPY_FIFO_ENABLE", "NCCL's FIFOs", Rule::NcclNotZero, "1"),
+    Switch(&["nccl"], "NCCL_GDRCOPY_SYNC_ENABLE", "NCCL's synchronization", Rule::NcclNotZero, "1"),
+    Switch(&["nccl"], "NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "NCCL", Rule::NcclZero, "0"),
+    Switch(&["nccl"], "DOCA_GPUNETIO_DISABLE_GDRCOPY", "NCCL's GPUNetIO", Rule::NoOfPart, "0"),
+    Switch(&["nvshmem"], "NVSHMEM_DISABLE_GDRCOPY", "NVSHMEM", Rule::No, "0"),
+    Switch(&["nvshmem"], "NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF", "NVSHMEM", Rule::No, "0"),
+    Switch(&["libfabric"], "FI_PROVIDER", "libfabric", Rule::OneOf(&["shm", "efa"]), "shm"),
+    Switch(&["libfabric"], "FI_HMEM", "libfabric", Rule::OneOf(&["cuda"]), "cuda"),
+    Switch(&["libfabric"], "FI_HMEM_CUDA_USE_GDRCOPY", "libfabric", Rule::Yes, "1"),
 ];
 
 /// Shown also where they are not set. All others are in use by default then.
-const ALWAYS: [&str; 2] = ["UCX_TLS", "NCCL_GDRCOPY_ENABLE"];
+const ALWAYS: [Rule; 2] = [Rule::Transports, Rule::NcclOne];
 
 impl Rule {
-    fn allows(&self, value: Option<&str>) -> bool {
+    fn allows(self, value: Option<&str>) -> bool {
         match (self, value) {
             (Rule::NcclOne, value) => number(value) == Some(1),
             (Rule::NcclNotZero, value) => number(value) != Some(0),
@@ -88,10 +65,14 @@ impl Rule {
             (_, None) => true,
             (Rule::Transports, Some(list)) => has_gdr_copy(list),
             (Rule::OneOf(names), Some(list)) => leaves_one(list, names),
-            (Rule::Plugins, Some(_)) => true,
             (Rule::Yes, Some(value)) => is_yes(value),
-            (Rule::No, Some(value)) => !is_yes(value),
+            (Rule::No | Rule::NoOfPart, Some(value)) => !is_yes(value),
         }
+    }
+
+    /// The engine does not use libgdrapi at all otherwise.
+    fn is_of_whole(self) -> bool {
+        ![Rule::NcclNotZero, Rule::NoOfPart].contains(&self)
     }
 }
 
@@ -117,15 +98,11 @@ fn number(value: Option<&str>) -> Option<i64> {
 
 /// Returns whether UCX may use gdr_copy with this list.
 fn has_gdr_copy(list: &str) -> bool {
-    let (names, excluded) = match list.strip_prefix('^') {
-        Some(names) => (names, true),
-        None => (list, false),
-    };
-    let mut names = names.split(',').map(|name| name.trim_start_matches('\\').trim());
-    match excluded {
-        true => !names.any(|name| ["gdr_copy", "cuda"].contains(&name)),
-        false => names.any(|name| ["gdr_copy", "cuda", "all"].contains(&name)),
-    }
+    let excluded = list.strip_prefix('^');
+    let names = excluded.unwrap_or(list).split(',').map(|name| name.trim_start_matches('\\').trim());
+    let mut of_gdr_copy =
+        names.filter(|name| ["gdr_copy", "cuda"].contains(name) || excluded.is_none() && *name == "all");
+    of_gdr_copy.next().is_some() != excluded.is_some()
 }
 
 /// Returns whether a list of libfabric leaves one of these names.
@@ -177,54 +154,43 @@ impl Settings {
     pub(super) fn findings(&self, engine: Option<&str>) -> Vec<Finding> {
         let mut findings = Vec::new();
         for switch in &SWITCHES {
-            let is_shown = ALWAYS.contains(&switch.name) || self.environment.contains_key(switch.name);
-            if is_shown && engine.is_none_or(|engine| switch.engines.contains(&engine)) {
+            let Switch(engines, name, _, rule, _) = switch;
+            let is_shown = ALWAYS.contains(rule) || self.environment.contains_key(*name);
+            if is_shown && engine.is_none_or(|engine| engines.contains(&engine)) {
                 findings.push(self.rate(switch, engine.is_some()));
             }
         }
         findings
     }
 
-    fn rate(&self, switch: &Switch, needed: bool) -> Finding {
-        let name = switch.name;
+    fn rate(&self, &Switch(_, name, part, rule, good): &Switch, needed: bool) -> Finding {
         let value = self.environment.get(name).map(String::as_str);
-        let file = self.files.get(name).map(|file| file.display().to_string());
+        let file = self.files.get(name).map(|file| file.display());
         let text = match (value, &file) {
             (None, _) => "not set".to_owned(),
             (Some(value), None) => value.to_owned(),
             (Some(value), Some(file)) => format!("{value}, of {file}"),
         };
-        if let (Rule::Plugins, Some(_)) = (&switch.rule, value) {
-            return Finding::unknown(
-                name,
-                format!("{text}: not examined; UCX's plugin for GDRCopy must be among them"),
-            );
-        }
-        if switch.rule.allows(value) {
+        if rule.allows(value) {
             return Finding::ok(name, text);
         }
-        let text = format!("{text}: {} does without libgdrapi", switch.part);
-        let advice = match (value, file) {
-            (None, _) => match &self.unread {
-                Some(file) => {
-                    let text = format!("not set, and {} cannot be read: run this as its user", file.display());
-                    return Finding::unknown(name, text);
-                }
-                // Not all systems run NCCL.
-                None if !needed => {
-                    return Finding::unknown(name, format!("{text}, unless it is 1; only if this is for NCCL"));
-                }
-                None => Remedy::SettingExport.with("or", ""),
-            },
-            (Some(_), Some(file)) => Remedy::SettingExport.with("or", format!(", or change it in {file}")),
-            (Some(_), None) if matches!(switch.rule, Rule::NcclOne) => Remedy::SettingExport.with("or", ""),
-            (Some(_), None) if matches!(switch.rule, Rule::Transports) => {
-                Remedy::SettingUnset.with("or", ", or add gdr_copy")
+        let text = format!("{text}: {part} does without libgdrapi");
+        let (remedy, or) = match (value, file, &self.unread) {
+            (None, _, Some(file)) => {
+                let text = format!("not set, and {} cannot be read: run this as its user", file.display());
+                return Finding::unknown(name, text);
             }
-            (Some(_), None) => Remedy::SettingUnset.with("or", ""),
+            // Not all systems run NCCL.
+            (None, ..) if !needed => {
+                return Finding::unknown(name, format!("{text}, unless it is 1; only if this is for NCCL"));
+            }
+            (Some(_), Some(file), _) => (Remedy::SettingExport, format!(", or change it in {file}")),
+            _ if rule == Rule::NcclOne => (Remedy::SettingExport, String::new()),
+            _ if rule == Rule::Transports => (Remedy::SettingUnset, ", or add gdr_copy".into()),
+            _ => (Remedy::SettingUnset, String::new()),
         };
-        let finding = Finding::problem(name, text, advice.with("name", name).with("value", switch.good));
-        finding.only_if(needed && switch.whole)
+        let advice = remedy.with("or", or).with("name", name).with("value", good);
+        Finding::problem(name, text, advice).only_if(needed && rule.is_of_whole())
     }
 }
 
@@ -260,7 +226,7 @@ fn files_of_ucx(environment: &Environment, process: Option<u32>) -> Vec<PathBuf>
         files.extend(environment.get(name).map(|directory| Path::new(directory).join("ucx.conf")));
     }
     let libucs = match process {
-        Some(pid) => fs::read_to_string(format!("/proc/{pid}/maps")).ok().and_then(|maps| mapped(&maps)),
+        Some(pid) => mapped(&fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default()),
         None => search::file_of("libucs.so.0"),
     };
     if let Some(directory) = libucs.as_deref().and_then(Path::parent) {
@@ -283,9 +249,7 @@ fn assignments(text: &str) -> Vec<(&str, &str)> {
         if line.starts_with('[') {
             applies = true;
         }
-        let Some((name, value)) = line.split_once(['=', ':']) else {
-            continue;
-        };
+        let Some((name, value)) = line.split_once(['=', ':']) else { continue };
         if line.starts_with(['#', ';']) {
             continue;
         }
@@ -304,51 +268,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn transports_of_ucx_with_and_without_gdr_copy() {
-        for list in ["all", "rc,cuda", "sm,cuda_copy,gdr_copy", "\\gdr_copy", "^cuda_ipc", "^rc"] {
-            assert!(has_gdr_copy(list), "{list}");
-        }
-        for list in ["rc,sm", "sm,cuda_copy,cuda_ipc", "^gdr_copy", "^rc,cuda", ""] {
-            assert!(!has_gdr_copy(list), "{list}");
-        }
-    }
-
-    #[test]
-    fn lists_of_libfabric_leave_a_name_or_not() {
-        for list in ["", "efa", "tcp,SHM", "efa;ofi_rxd", "^tcp", "^shm"] {
-            assert!(leaves_one(list, &["shm", "efa"]), "{list}");
-        }
-        for list in ["tcp", "^shm,efa"] {
-            assert!(!leaves_one(list, &["shm", "efa"]), "{list}");
-        }
-    }
-
-    #[test]
-    fn numbers_of_nccl_are_those_of_strtoll() {
-        for (value, expected) in [
-            ("1", 1),
-            ("+1", 1),
-            ("-1", -1),
-            (" 1", 1),
-            ("1 ", 1),
-            ("0x1F", 31),
-            ("010", 8),
-            ("1abc", 1),
-            ("08", 0),
-            ("true", 0),
-            ("+", 0),
+    fn values_allow_libgdrapi_or_not() {
+        const EFA: Rule = Rule::OneOf(&["shm", "efa"]);
+        for (rule, allowed, refused) in [
+            (
+                Rule::Transports,
+                "all rc,cuda sm,gdr_copy \\gdr_copy ^cuda_ipc ^rc",
+                "rc,sm cuda_copy ^gdr_copy ^rc,cuda",
+            ),
+            (EFA, "efa tcp,SHM efa;ofi_rxd ^tcp ^shm", "tcp ^shm,efa"),
+            (Rule::NcclOne, "1 +1 0x1 01 1abc", "-1 0x1F 010 08 true + 99999999999999999999"),
+            (Rule::NcclZero, "0 08 true 99999999999999999999", "1 2 -1"),
         ] {
-            assert_eq!(number(Some(value)), Some(expected), "{value}");
-        }
-        for default in [None, Some(""), Some("99999999999999999999")] {
-            assert_eq!(number(default), None, "{default:?}");
+            for (list, expected) in [(allowed, true), (refused, false)] {
+                for value in list.split(' ') {
+                    assert_eq!(rule.allows(Some(value)), expected, "{value}");
+                }
+            }
         }
     }
 
     #[test]
     fn files_of_ucx_have_comments_and_sections() {
         let text =
-            "# UCX_TLS=a\n  UCX_TLS = rc,cuda ; why\n;x\nUCX_A:1#\n[G]\nCPU model=G\nUCX_B=2\n[H]\nUCX_C=3\nnonsense\n";
-        assert_eq!(assignments(text), [("UCX_TLS", "rc,cuda"), ("UCX_A", "1#"), ("UCX_C", "3")]);
+            "# UCX_TLS=a\n  UCX_TLS = rc ; why\n;x\nUCX_A:1#\n[G]\nCPU model=G\nUCX_B=2\n[H]\nUCX_C=3\nnonsense\n";
+        assert_eq!(assignments(text), [("UCX_TLS", "rc"), ("UCX_A", "1#"), ("UCX_C", "3")]);
     }
 }
