@@ -12,6 +12,7 @@ use super::probe::{self, Kind, Survey};
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding, bytes};
 use crate::cuda::survey::{Cuda, Failure, Gpu};
+use crate::libgdrapi::search;
 use crate::system::{files, pci};
 
 /// The first CUDA version whose dma-bufs can be mapped, 13.3.
@@ -63,9 +64,10 @@ pub(super) fn rate_error(code: i32, gpu: i32, file: Option<&str>) -> (&'static s
 /// LD_LIBRARY_PATH without the directory of a file.
 fn library_path_without(file: &str) -> String {
     let list = env::var("LD_LIBRARY_PATH").unwrap_or_default();
-    let directory = Path::new(file).parent().and_then(|directory| directory.canonicalize().ok());
-    let is_other = |entry: &&str| directory.is_none() || Path::new(entry).canonicalize().ok() != directory;
-    list.split(':').filter(is_other).collect::<Vec<_>>().join(":")
+    let Some(directory) = Path::new(file).parent() else { return list };
+    let mut entries: Vec<_> = list.split(':').collect();
+    entries.retain(|entry| search::real(Path::new(entry)) != search::real(directory));
+    entries.join(":")
 }
 
 /// Returns whether memory of at least one GPU can be mapped without gdrdrv.

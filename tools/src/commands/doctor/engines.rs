@@ -5,7 +5,7 @@ use gdrcopy::Version;
 
 use super::libraries::{self, Environment};
 use super::probe::{Loaded, Wanted};
-use super::remedies::{Advice, Remedy};
+use super::remedies::Remedy;
 use super::report::Finding;
 use crate::libgdrapi::search::{self, PLAIN_NAME, SONAME};
 
@@ -57,19 +57,17 @@ impl Engine {
     /// Checks the requirements. Returns the file of its library.
     pub(super) fn needs(&self, environment: &Environment, module: Option<Version>) -> (Option<Loaded>, Vec<Finding>) {
         let (library, mut findings) = self.library(environment);
-        let too_old = |part: &str, version, remedy: Remedy| {
-            let value = format!("{part} {version}, and {} needs {}", self.name, self.oldest);
-            Finding::problem("version", value, remedy.with("engine", self.name).with("oldest", self.oldest))
-        };
-        match library.as_ref().and_then(Loaded::release) {
-            Some(version) if version < self.oldest => {
-                findings.push(too_old("libgdrapi", version, Remedy::LibraryUpdate));
+        let of_library = library.as_ref().and_then(Loaded::release);
+        for (part, version, remedy) in
+            [("libgdrapi", of_library, Remedy::LibraryUpdate), ("gdrdrv", module, Remedy::EngineModule)]
+        {
+            if let Some(version) = version
+                && version < self.oldest
+            {
+                let value = format!("{part} {version}, and {} needs {}", self.name, self.oldest);
+                let advice = remedy.with("engine", self.name).with("oldest", self.oldest);
+                findings.push(Finding::problem("version", value, advice));
             }
-            _ => {}
-        }
-        match module {
-            Some(version) if version < self.oldest => findings.push(too_old("gdrdrv", version, Remedy::EngineModule)),
-            _ => {}
         }
         if self.has_plugin {
             findings.push(Finding::unknown("plugin", PLUGIN));
@@ -77,11 +75,11 @@ impl Engine {
         (library, findings)
     }
 
-    /// How to have the engine load this project's library, if it loads another one by a name.
-    pub(super) fn instead(&self, environment: &Environment) -> Option<Advice> {
+    /// The names by which it finds its library; none if a variable names the file.
+    pub(super) fn names(&self, environment: &Environment) -> &'static [&'static str] {
         match self.directory {
-            Some(variable) if environment.contains_key(variable) => None,
-            _ => libraries::instead(self.libraries),
+            Some(variable) if environment.contains_key(variable) => &[],
+            _ => self.libraries,
         }
     }
 
@@ -90,15 +88,15 @@ impl Engine {
         if let Some(variable) = self.directory
             && let Some(directory) = environment.get(variable)
         {
-            let or = format!(", or have it name the directory of {PLAIN_NAME}");
             return match libraries::load(&Wanted::File(format!("{directory}/{PLAIN_NAME}").into())) {
                 Ok(library) => {
                     let finding = Finding::ok(variable, libraries::describe(&library));
                     (Some(library), vec![finding])
                 }
                 Err(why) => {
-                    let advice = || Remedy::SettingUnset.with("name", variable).with("or", or);
-                    (None, vec![why.finding(variable, advice)])
+                    let or = format!(", or have it name the directory of {PLAIN_NAME}");
+                    let advice = Remedy::SettingUnset.with("name", variable).with("or", or);
+                    (None, vec![why.finding(variable, || advice)])
                 }
             };
         }

@@ -222,12 +222,11 @@ fn by_name(candidates: &[Candidate]) -> Vec<Finding> {
 /// How to have a name lead to this file.
 fn add_link(name: &str, file: &Path) -> Advice {
     let found = as_found(file);
-    let (link_file, place) = (found.file.with_file_name(name), found.place);
-    if place == search::PRELOADED && link_file.exists() {
-        find_in(&found.file, "")
-    } else {
-        link(&link_file, &found.file)
+    let link_file = found.file.with_file_name(name);
+    if found.place == search::PRELOADED && link_file.exists() {
+        return find_in(&found.file, "");
     }
+    link(&link_file, &found.file)
 }
 
 /// A file as the loader found it, before links.
@@ -269,9 +268,12 @@ pub(super) fn instead(names: &[&str]) -> Option<Advice> {
     names.first().map(|name| missing(name))
 }
 
+fn is_ours(file: &Path) -> bool {
+    Maker::of(file) == Maker::This && !search::is_foreign(file)
+}
+
 /// This project's library that is behind another one, to which the name leads, and how to have the name lead there.
 fn behind<'a>(name: &str, library: &Path, candidates: &'a [Candidate]) -> Option<(&'a Path, Advice)> {
-    let is_ours = |file: &Path| Maker::of(file) == Maker::This && !search::is_foreign(file);
     if is_ours(library) {
         return None;
     }

@@ -25,7 +25,6 @@ mod report;
 mod self_test;
 mod settings;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -152,10 +151,9 @@ fn examine(options: &Options, engine: Option<&Engine>, mut report: Report) -> Re
         report.add("libgdrapi", libraries::findings(options.library.as_deref(), &settings.environment))?;
         report.add("distributed engines", settings.findings(None))?;
         let library = options.library.clone().map_or(Wanted::Default, Wanted::File);
-        let instead = || if options.library.is_some() { None } else { libraries::instead(&[SONAME]) };
+        let names: &[&str] = if options.library.is_some() { &[] } else { &[SONAME] };
         let others = report.has_problems();
-        let test = SelfTest { library, survey: survey.ok(), backends, others, instead: &instead };
-        test.report(&options.gpus, &mut report)?;
+        SelfTest { library, survey: survey.ok(), backends, others, names }.report(&options.gpus, &mut report)?;
         let untested = "nothing keeps gdrcopy from working here, but it was not tested";
         return Ok(report.end("gdrcopy works here", untested, "gdrcopy does not work here")?);
     };
@@ -167,10 +165,9 @@ fn examine(options: &Options, engine: Option<&Engine>, mut report: Report) -> Re
     report.add(engine.name, findings)?;
     if let Some(library) = library {
         let library = Wanted::File(library.file);
-        let instead = || engine.instead(&settings.environment);
+        let names = engine.names(&settings.environment);
         let others = report.has_problems();
-        let test = SelfTest { library, survey: survey.ok(), backends, others, instead: &instead };
-        test.report(&options.gpus, &mut report)?;
+        SelfTest { library, survey: survey.ok(), backends, others, names }.report(&options.gpus, &mut report)?;
     }
     let condition = if engine.has_plugin { " if it has its plugin" } else { "" };
     let works = format!("{} would use GDRCopy here{condition}", engine.name);
@@ -179,6 +176,9 @@ fn examine(options: &Options, engine: Option<&Engine>, mut report: Report) -> Re
 }
 
 fn environment() -> Environment {
-    let text = |text: OsString| text.to_string_lossy().into_owned();
-    std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
+    let mut environment = Environment::new();
+    for (name, value) in std::env::vars_os() {
+        environment.insert(name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned());
+    }
+    environment
 }

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use super::backends::Backends;
 use super::driver;
 use super::host;
-use super::libraries::{faulty, shown};
+use super::libraries::{faulty, instead, shown};
 use super::probe::{self, Answer, Failure, Kind, Survey, Wanted};
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding, Report};
@@ -23,8 +23,8 @@ pub(super) struct SelfTest<'a> {
     pub(super) backends: Backends,
     /// The report lists other problems.
     pub(super) others: bool,
-    /// How to get this project's library, if another one is tested.
-    pub(super) instead: &'a dyn Fn() -> Option<Advice>,
+    /// The names by which it was found; none of a file that is named.
+    pub(super) names: &'a [&'static str],
 }
 
 impl SelfTest<'_> {
@@ -107,7 +107,7 @@ impl SelfTest<'_> {
     fn advice(&self, failure: &Failure, answer: &Answer) -> (Advice, Cause) {
         let library = answer.library.as_ref();
         let file = shown(library, &self.library);
-        let is_ours = library.is_some_and(|library| Maker::of(&library.file) == Maker::This);
+        let is_ours = matches!(library, Some(library) if Maker::of(&library.file) == Maker::This);
         let or_others = if self.others { Cause::Others } else { Cause::Itself };
         match (&failure.kind, failure.in_library) {
             (Kind::Hung, false) => return (Remedy::GpuHung.into(), Cause::Itself),
@@ -115,7 +115,7 @@ impl SelfTest<'_> {
             (Kind::Hung, true) => return (Remedy::SelfTestHung.with("file", file), or_others),
             (Kind::Died(_), false) => return (Remedy::CudaError.into(), Cause::Itself),
             (kind @ (Kind::Corrupted | Kind::Died(_)), _) => {
-                let instead = if is_ours { None } else { (self.instead)() };
+                let instead = if is_ours { None } else { instead(self.names) };
                 return (instead.unwrap_or_else(|| faulty(kind).with("file", file)), Cause::Itself);
             }
             _ => {}
@@ -137,7 +137,7 @@ impl SelfTest<'_> {
                 _ => None,
             },
             // An errno is of the system, anything else may be the library's fault.
-            _ if !is_ours && !self.others => (self.instead)(),
+            _ if !is_ours && !self.others => instead(self.names),
             _ => None,
         };
         // The last line of the log is the most specific.
