@@ -83,6 +83,7 @@ headers() { sources; put /dev/null "$kernel/build/Makefile"; }
 driver() { headers; put /dev/null /usr/src/nvidia-580/nvidia/nv-p2p.c; }
 module() {
     driver; mkdir "$kernel/extra"; touch "$kernel/modules.order" "$kernel/modules.builtin"
+    echo extra/gdrdrv.ko: >"$kernel/modules.dep"
     printf '.section .modinfo,"a"\n.asciz "gpu_driver=opensource"\n' | as -o "$kernel/extra/gdrdrv.ko" -; depmod
 }
 # A GPU driver that is not installed, with these letters for what it does to the kernel.
