@@ -88,7 +88,7 @@ module() {
 }
 # A GPU driver that is not installed, with these letters for what it does to the kernel.
 loaded() {
-    printf '0 t nvidia_p2p_get_pages\t[nvidia]\n' >kallsyms; mount --bind kallsyms /proc/kallsyms
+    printf '0 t nvidia_p2p_get_pages%s\t[nvidia]\n' _persistent '' >kallsyms; mount --bind kallsyms /proc/kallsyms
     mount -t tmpfs modules /sys/module; mkdir /sys/module/nvidia; echo "$1" >/sys/module/nvidia/taint
 }
 # Which the kernel has refused, this long after its boot.

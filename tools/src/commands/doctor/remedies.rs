@@ -75,7 +75,8 @@ remedies! {
         modules have none), then build the module" "dkms autoinstall" "modprobe gdrdrv";
     ModuleLog "see in {log} why the build failed, then repeat it" "dkms autoinstall" "modprobe gdrdrv";
     ModuleBuild "build the module" "dkms autoinstall" "modprobe gdrdrv";
-    ModuleLoad "load the module" "modprobe gdrdrv";
+    ModuleLoad "load the module; if the kernel refuses it, run this again as root, to have the kernel's log read"
+        "modprobe gdrdrv";
     ModuleSigned "load the module; if this kernel refuses it, as it only loads signed modules, enroll the key that DKMS \
         signs with (mokutil --import /var/lib/dkms/mok.pub), and reboot" "modprobe gdrdrv";
     ModuleStale "rebuild the module for the GPU driver in use" "dkms build --force gdrdrv/{version}"
