@@ -18,11 +18,11 @@ die() {
     exit 1
 }
 
-# install_driver DIRECTORY: installed, and loaded as after a boot.
+# install_driver DIRECTORY [loaded] loads the GPU driver, which is installed without the second word.
 install_driver() {
     rmmod gdrdrv emugpu 2>/dev/null || true
-    rm -f /dev/gdrdrv
-    cp "$1/emugpu/emugpu.ko" "$modules/extra"
+    rm -f /dev/gdrdrv "$modules/extra/emugpu.ko"
+    [ $# = 2 ] || cp "$1/emugpu/emugpu.ko" "$modules/extra"
     # The sources that are built against.
     rm -rf /usr/src/nvidia-1
     mkdir -p /usr/src/nvidia-1
@@ -31,7 +31,7 @@ install_driver() {
     local branch=${1##*/modules-}
     sed -i "1i #define NV_P2P_BRANCH ${branch%-*}" /usr/src/nvidia-1/nv-p2p.h
     depmod "$release"
-    modprobe emugpu
+    insmod "$1/emugpu/emugpu.ko"
 }
 
 rm -f /.dockerenv # doctor has other remedies in containers
@@ -47,18 +47,26 @@ run() {
     "$@" >/tmp/log 2>&1 || { cat /tmp/log /var/lib/dkms/gdrdrv/2.6/build/make.log && die "fails: $*"; }
 }
 
+# check_stale fails unless the kernel refuses the module, until the command that gdrdrv-load and doctor print is run.
+check_stale() {
+    local command
+    ! gdrdrv-load >/tmp/load 2>&1 || die "the kernel takes a gdrdrv of another GPU driver"
+    dmesg | grep -E 'gdrdrv: (disagrees about version of symbol|Unknown symbol)' | tail -n 1 | grep . || die "$(cat /tmp/load)"
+    "$gdremu" --provider emugpu -- "$(dirname "$gdremu")/gdrcopy" doctor --json >/tmp/doctor || true
+    command=$(jq -r '.steps[0] | select(.remedy == "module-stale").commands | join(" && ")' /tmp/doctor)
+    [ -n "$command" ] || die "doctor's first step is another: $(cat /tmp/doctor)"
+    grep -F "Run: ${command% modprobe gdrdrv} gdrdrv-load" /tmp/load || die "other commands: $(cat /tmp/load /tmp/doctor)"
+    run bash -c "$command"
+    grep '^Version: 2.6' /proc/driver/gdrdrv/params || die "gdrdrv is not loaded after: $command"
+    rmmod gdrdrv
+    gdrdrv-load
+}
+
 install_driver "$old"
 run dkms install gdrdrv/2.6
 gdrdrv-load
 install_driver "$new"
-! gdrdrv-load >/tmp/load 2>&1 || die "the kernel takes a gdrdrv of another GPU driver"
-dmesg | grep -E 'gdrdrv: (disagrees about version of symbol|Unknown symbol)' | tail -n 1 | grep . || die "$(cat /tmp/load)"
-"$gdremu" --provider emugpu -- "$(dirname "$gdremu")/gdrcopy" doctor --json >/tmp/doctor || true
-command=$(jq -r '.steps[0] | select(.remedy == "module-stale").commands | join(" && ")' /tmp/doctor)
-[ -n "$command" ] || die "doctor's first step is another: $(cat /tmp/doctor)"
-grep -F "Run: ${command% modprobe gdrdrv} gdrdrv-load" /tmp/load || die "other commands: $(cat /tmp/load /tmp/doctor)"
-run bash -c "$command"
-grep '^Version: 2.6' /proc/driver/gdrdrv/params || die "gdrdrv is not loaded after: $command"
-rmmod gdrdrv
-gdrdrv-load
+check_stale
+install_driver "$old" loaded
+check_stale
 echo "# 1 passed, 0 failed, 0 skipped"
