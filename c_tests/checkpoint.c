@@ -3,13 +3,14 @@
 #include "emulator.h"
 #include "kit/fault.h"
 #include "kit/library.h"
-#include "newer_driver.h"
 #include "process.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #define PINS 6
@@ -21,20 +22,17 @@
 static const char *answer_of(pid_t pid, pid_t thread, unsigned number)
 {
     static __thread char name[20];
-    char path[100], expected[10];
-    FILE *file;
+    char path[100];
+    unsigned own, answered;
 
     snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, (int)thread);
-    file = fopen(path, "r");
+    FILE *file = fopen(path, "r");
     CHECK(file != NULL);
     CHECK(fgets(name, sizeof(name), file) != NULL);
     fclose(file);
     name[strcspn(name, "\n")] = '\0';
-    snprintf(expected, sizeof(expected), "gdr%06x", (unsigned)thread);
-    if (strncmp(name, expected, 9) != 0 || strlen(name) < 12)
+    if (sscanf(name, "gdr%6x%3x", &own, &answered) != 2 || own != (unsigned)thread)
         return NULL;
-    unsigned answered;
-    sscanf(name + 9, "%3x", &answered);
     return number == 0 || answered == number ? name + 12 : NULL;
 }
 
@@ -59,10 +57,8 @@ static unsigned send_request(pid_t pid, pid_t helper, char word)
 {
     static atomic_uint requests;
     unsigned number = ++requests % 4095 + 1;
-    siginfo_t info;
+    siginfo_t info = {.si_code = SI_QUEUE};
 
-    memset(&info, 0, sizeof(info));
-    info.si_code = SI_QUEUE;
     info.si_value.sival_int = (int)(number << 8) | word;
     CHECK(syscall(SYS_rt_tgsigqueueinfo, pid, helper, SIGRTMAX - 1, &info) == 0);
     return number;
@@ -83,6 +79,95 @@ static const char *request(pid_t pid, char word)
 #define SUSPEND() CHECK_STRING(request(getpid(), 's'), "ok")
 #define RESUME() CHECK_STRING(request(getpid(), 'r'), "ok")
 
+/* ---- Memory of the program, or of another of its threads ---- */
+
+static unsigned char *own; /* all bytes are 7 */
+
+static void take(void *address, size_t size)
+{
+    own = mmap(address, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    CHECK(own == address);
+    memset(own, 7, size);
+}
+
+static void check_own(size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        CHECK_EQUAL(own[i], 7);
+}
+
+/* ---- Functions that the object and libraries call, because symbols of programs come first ---- */
+
+/* The Nth mremap from now on, of one after the other. */
+static enum {
+    WORKS,
+    FAILS,
+    UNMAPS,           /* fails, after the kernel has unmapped the target */
+    LOSES_ADDRESSES,  /* the same, and another thread has taken it */
+    LEAVES_ADDRESSES, /* works, and another thread has taken the old addresses */
+} next_move;
+static int next_move_in;
+/* The driver forgets mappings that were moved, as NVIDIA's. */
+static int forgets;
+
+void *mremap(void *old, size_t old_size, size_t size, int flags, ...)
+{
+    int move = --next_move_in == 0 ? (int)next_move : WORKS;
+    va_list list;
+
+    va_start(list, flags);
+    void *target = va_arg(list, void *);
+    va_end(list);
+    if (move == UNMAPS)
+        munmap(target, size);
+    if (move == LOSES_ADDRESSES)
+        take(target, size);
+    errno = ENOMEM;
+    if (move == FAILS || move == UNMAPS || move == LOSES_ADDRESSES)
+        return MAP_FAILED;
+    void *moved = (void *)syscall(SYS_mremap, old, old_size, size, flags, target);
+    if (forgets)
+        munmap(old, old_size);
+    if (move == LEAVES_ADDRESSES)
+        take(old, old_size);
+    return moved;
+}
+
+/* The driver is a later version, or another device; it does not answer, and stores 2 here. */
+static int is_newer, is_other;
+static atomic_int is_stuck;
+
+int ioctl(int fd, unsigned long command, ...)
+{
+    static int (*next)(int, unsigned long, ...);
+    va_list list;
+
+    va_start(list, command);
+    uint32_t *argument = va_arg(list, uint32_t *);
+    va_end(list);
+    if (next == NULL)
+        *(void **)&next = dlsym(RTLD_NEXT, "ioctl");
+    while (is_stuck) {
+        is_stuck = 2;
+        usleep(1000);
+    }
+    int result = next(fd, command, argument);
+    if (is_newer && (command & 0xffff) == 0xdaff)
+        argument[0]++;
+    return result;
+}
+
+int fstat(int fd, struct stat *file)
+{
+    static int (*next)(int, struct stat *);
+
+    if (next == NULL)
+        *(void **)&next = dlsym(RTLD_NEXT, "fstat");
+    int result = next(fd, file);
+    file->st_rdev += (dev_t)is_other;
+    return result;
+}
+
 /* ---- Pins ---- */
 
 static gdr_t g;
@@ -102,18 +187,18 @@ static void pin_all(void)
     g = open_driver();
     has_module = !uses_dmabuf(g);
     for (int i = 0; i < PINS; i++) {
-        struct mapped *it = &pins[i];
+        struct mapped *mapped = &pins[i];
         gdr_map_flags_t flag = i == 2 && driver_is_at_least(g, 2, 5) ? GDR_MAP_FLAG_REQ_WC_MAPPING : GDR_MAP_FLAG_DEFAULT;
         void *va;
 
         buffers[i] = gpu_alloc(i % 2 == 0 ? MEM_ALLOC : MEM_CREATE, SIZE);
-        it->handle = pin(g, buffers[i].address, SIZE - GPU_PAGE_SIZE);
-        it->size = i % 3 == 1 ? 100 : SIZE - 2 * GPU_PAGE_SIZE - 100;
-        if (gdr_map_v2(g, it->handle, &va, it->size, flag) != 0)
-            CHECK_OK(gdr_map_v2(g, it->handle, &va, it->size, GDR_MAP_FLAG_DEFAULT));
-        it->va = va;
-        it->address = info_of(g, it->handle).va;
-        it->type = info_of(g, it->handle).mapping_type;
+        mapped->handle = pin(g, buffers[i].address, SIZE - GPU_PAGE_SIZE);
+        mapped->size = i % 3 == 1 ? 100 : SIZE - 2 * GPU_PAGE_SIZE - 100;
+        if (gdr_map_v2(g, mapped->handle, &va, mapped->size, flag) != 0)
+            CHECK_OK(gdr_map_v2(g, mapped->handle, &va, mapped->size, GDR_MAP_FLAG_DEFAULT));
+        mapped->va = va;
+        mapped->address = info_of(g, mapped->handle).va;
+        mapped->type = info_of(g, mapped->handle).mapping_type;
     }
 }
 
@@ -124,11 +209,12 @@ static void unpin_all(void)
         gpu_free(&buffers[i]);
 }
 
-static void check_pin(const struct mapped *it)
+static void check_pin(const struct mapped *mapped)
 {
-    CHECK_EQUAL(info_of(g, it->handle).mapping_type, it->type);
-    CHECK_EQUAL(info_of(g, it->handle).va, it->address);
-    check_shows(it->handle, it->va, it->address, it->size);
+    CHECK_EQUAL(info_of(g, mapped->handle).mapping_type, mapped->type);
+    CHECK_EQUAL(info_of(g, mapped->handle).mapped, 1);
+    CHECK_EQUAL(info_of(g, mapped->handle).va, mapped->address);
+    check_shows(mapped->handle, mapped->va, mapped->address, mapped->size);
 }
 
 static void check_pins(void)
@@ -137,30 +223,25 @@ static void check_pins(void)
         check_pin(&pins[i]);
 }
 
-static void check_lost(const struct mapped *it)
+static void check_lost(const struct mapped *mapped)
 {
     unsigned char byte = 9;
     gdr_info_t info;
+    int flag;
 
-    CHECK_ERROR(gdr_get_info(g, it->handle, &info), EIO);
-    CHECK_ERROR(gdr_copy_to_mapping(it->handle, it->va, &byte, 1), EIO);
-    CHECK_ERROR(gdr_copy_from_mapping(it->handle, &byte, it->va, 1), EIO);
+    CHECK_ERROR(gdr_get_info(g, mapped->handle, &info), EIO);
+    CHECK_ERROR(gdr_get_callback_flag(g, mapped->handle, &flag), EIO);
+    CHECK_ERROR(gdr_copy_to_mapping(mapped->handle, mapped->va, &byte, 1), EIO);
+    CHECK_ERROR(gdr_copy_from_mapping(mapped->handle, &byte, mapped->va, 1), EIO);
 }
 
-/* Memory of the program in place of a mapping. */
-static unsigned char *replace(const struct mapped *it)
+static void check_refused(const struct mapped *mapped)
 {
-    unsigned char *own = mmap(it->va, it->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    const char *answer = request(getpid(), 's');
 
-    CHECK(own == it->va);
-    memset(own, 7, it->size);
-    return own;
-}
-
-static void check_own(const unsigned char *own, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        CHECK_EQUAL(own[i], 7);
+    CHECK(strcmp(answer, "e62") == 0 || strcmp(answer, "e10") == 0); /* EADDRINUSE, or EBUSY */
+    CHECK_EQUAL(info_of(g, mapped->handle).va, mapped->address);
+    check_pin(&pins[2]);
 }
 
 /* Faults of the emulated driver, from now on. Returns 0 where it has none. */
@@ -172,25 +253,12 @@ static int set_faults(const char *faults)
     return 1;
 }
 
-/* ---- Tests ---- */
-
-/* gdrdrv 2.0, which changes nothing. */
-static int a_thread_is_refused(void)
-{
-    pin_all();
-    int is_refused = has_module && !driver_is_at_least(g, 2, 1);
-    if (is_refused) {
-        CHECK_STRING(request(getpid(), 's'), "e0d"); /* EACCES */
-        check_pins();
-    }
-    unpin_all();
-    return is_refused;
-}
+/* ---- Tests, each with new pins ---- */
 
 static void mappings_fault_and_come_back(void)
 {
-    pin_all();
     int held = open_descriptors(), fd = *(int *)(void *)g;
+
     for (long round = 0; round < rounds(100); round++) {
         SUSPEND();
         CHECK_STRING(request(getpid(), 's'), "as");
@@ -206,7 +274,6 @@ static void mappings_fault_and_come_back(void)
         CHECK_EQUAL(open_descriptors(), held);
         check_pins();
     }
-    unpin_all();
 }
 
 /* Releases what is where it was mapped first, and what has moved. */
@@ -214,9 +281,11 @@ static void moved_mappings_are_released(void)
 {
     void *va;
 
-    pin_all();
+    forgets = 1;
+    CHECK_ERROR(gdr_map_v2(g, pins[2].handle, &va, 1, GDR_MAP_FLAG_DEFAULT), EAGAIN);
     SUSPEND();
     RESUME();
+    check_pins();
     CHECK_ERROR(gdr_map(g, pins[0].handle, &va, 1), EAGAIN);
     CHECK_OK(gdr_unmap(g, pins[0].handle, pins[0].va, pins[0].size));
     CHECK_UNMAPPED(pins[0].va);
@@ -228,121 +297,237 @@ static void moved_mappings_are_released(void)
     check_new_mappings_avoid(pins[1].va);
     CHECK_ERROR(gdr_unpin_buffer(g, pins[1].handle), EINVAL);
     SUSPEND();
+    CHECK(fault_at(pins[2].va) != 0);
+    check_new_mappings_avoid(pins[2].va);
     RESUME();
     check_pin(&pins[0]);
     check_pin(&pins[2]);
-    unpin_all();
+    forgets = 0;
+    CHECK_OK(gdr_close(g));
     CHECK(fault_at(pins[2].va) != 0);
+    check_new_mappings_avoid(pins[2].va);
+    g = open_driver();
 }
 
 static void what_cannot_be_restored_fails_by_itself(void)
 {
     void *va;
 
-    pin_all();
     CHECK_OK(gdr_unmap(g, pins[3].handle, pins[3].va, pins[3].size));
     SUSPEND();
     gpu_free(&buffers[5]); /* its addresses are unmapped, while CUDA may keep those of cuMemAlloc */
-    unsigned char *own = replace(&pins[4]);
+    take(pins[4].va, pins[4].size);
     CHECK_STRING(request(getpid(), 'r'), "l02");
     check_lost(&pins[4]);
     check_lost(&pins[5]);
-    check_own(own, pins[4].size);
     CHECK(fault_at(pins[5].va) != 0);
     pins[3].va = map(g, pins[3].handle, pins[3].size);
     for (int i = 0; i < 4; i++)
         check_pin(&pins[i]);
     CHECK_OK(gdr_unmap(g, pins[5].handle, pins[5].va, 1));
+    CHECK_ERROR(gdr_unmap(g, pins[5].handle, pins[5].va, 1), EINVAL);
     CHECK_ERROR(gdr_map(g, pins[5].handle, &va, 1), EIO);
     CHECK_OK(gdr_unpin_buffer(g, pins[4].handle));
     SUSPEND();
     RESUME();
     buffers[5] = gpu_alloc(MEM_CREATE, SIZE);
-    unpin_all();
-    check_own(own, pins[4].size);
+    check_own(pins[4].size);
     munmap(own, pins[4].size);
 }
 
-/* The addresses stay reserved, so nothing else is mapped where a stale copy would write. */
-static void a_driver_that_refuses_at_resume_leaves_the_addresses_reserved(void)
+/* Nothing is mapped where a stale copy would write, except by other threads, whose memory no call touches. */
+static void what_is_refused_at_resume_leaves_no_hole(void)
 {
-    pin_all();
-    if (set_faults(NULL)) {
+    static const struct {
+        const char *faults;
+        int move;
+    } refusals[] = {{"MMAP:ENOMEM@2", WORKS}, {NULL, FAILS}, {NULL, UNMAPS}, {NULL, LOSES_ADDRESSES}};
+
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+        const struct mapped *lost = NULL;
+        gdr_info_t info;
+
+        if (refusals[i].faults != NULL && !set_faults(NULL))
+            continue;
         SUSPEND();
-        set_faults("MMAP:ENOMEM@2");
+        set_faults(refusals[i].faults);
+        next_move = refusals[i].move;
+        next_move_in = PINS; /* the last, whose addresses no other can fill */
         CHECK_STRING(request(getpid(), 'r'), "l01");
         set_faults(NULL);
-        for (int i = 0; i < PINS; i++) {
-            gdr_info_t info;
-
-            if (gdr_get_info(g, pins[i].handle, &info) == 0) {
-                check_pin(&pins[i]);
-                continue;
-            }
-            check_lost(&pins[i]);
-            CHECK(fault_at(pins[i].va) != 0);
-            check_new_mappings_avoid(pins[i].va);
-        }
+        for (int j = 0; j < PINS; j++)
+            if (gdr_get_info(g, pins[j].handle, &info) != 0)
+                lost = &pins[j];
+            else
+                check_pin(&pins[j]);
+        CHECK(lost != NULL);
+        check_lost(lost);
+        CHECK(!driver_is_emulated() || !has_module || find_emulator().pins() == PINS - 1);
+        check_new_mappings_avoid(lost->va);
+        CHECK((fault_at(lost->va) == 0) == (refusals[i].move == LOSES_ADDRESSES));
+        CHECK_OK(gdr_unmap(g, lost->handle, lost->va, lost->size));
+        CHECK_OK(gdr_unpin_buffer(g, lost->handle));
+        unpin_all();
+        if (refusals[i].move == LOSES_ADDRESSES)
+            check_own(lost->size);
+        pin_all();
     }
-    unpin_all();
 }
 
+static void a_mapping_of_another_type_is_not_restored(void)
+{
+    char other_type[40];
+
+    snprintf(other_type, sizeof(other_type), "GET_INFO_V2:MAPPING_TYPE=%d", (int)pins[0].type % 3 + 1);
+    if (!driver_is_at_least(g, 2, 4) || !set_faults(NULL))
+        return;
+    SUSPEND();
+    set_faults(other_type);
+    CHECK_EQUAL(request(getpid(), 'r')[0], 'l');
+    set_faults(NULL);
+    check_lost(&pins[0]);
+    CHECK(fault_at(pins[0].va) != 0);
+}
+
+/* The next library would unmap them. */
+static void addresses_that_another_thread_took_stay_its_own(void)
+{
+    SUSPEND();
+    next_move = LEAVES_ADDRESSES;
+    next_move_in = 1;
+    RESUME();
+    check_pins();
+    CHECK_STRING(request(getpid(), 's'), "e10"); /* EBUSY */
+    check_pins();
+    for (int i = 0; i < PINS; i += 2)
+        CHECK_OK(gdr_unmap(g, pins[i].handle, pins[i].va, pins[i].size));
+    for (int i = 0; i < PINS - 2; i++)
+        CHECK_OK(gdr_unpin_buffer(g, pins[i].handle));
+    int fd = *(int *)(void *)g;
+    CHECK_OK(gdr_close(g));
+    check_own(100);
+    close(fd); /* The object leaves it open. */
+    g = open_driver();
+}
+
+/* In its file. */
+static off_t offset_of(const void *mapping)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    unsigned long start = 0, offset = 0;
+
+    while (start != (unsigned long)mapping)
+        CHECK(fscanf(maps, "%lx-%*x %*s %lx%*[^\n]", &start, &offset) == 2);
+    fclose(maps);
+    return (off_t)offset;
+}
+
+/* Its own memory, another file or mapping, or none, in whole or in part. */
 static void replaced_memory_is_not_touched(void)
 {
-    pin_all();
-    unsigned char *own = replace(&pins[1]);
-    char *const answers[] = {"e62", "e10"}; /* EADDRINUSE, or EBUSY */
-    const char *answer = request(getpid(), 's');
-    CHECK(strcmp(answer, answers[0]) == 0 || strcmp(answer, answers[1]) == 0);
-    check_own(own, pins[1].size);
-    check_pin(&pins[0]);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), len = (pins[0].size + page - 1) / page * page;
+    int file = memfd_create("own", MFD_CLOEXEC);
+    off_t offset = offset_of(pins[1].va);
+
+    take(pins[1].va, pins[1].size);
+    check_refused(&pins[1]);
+    check_own(pins[1].size);
+    CHECK(mmap(pins[1].va, page, PROT_READ, MAP_SHARED | MAP_FIXED, file, offset) == pins[1].va);
+    check_refused(&pins[1]);
+    close(file);
+    CHECK_OK(gdr_unpin_buffer(g, pins[1].handle));
+
+    take(pins[0].va + len - page, page);
+    check_refused(&pins[0]);
+    check_own(page);
+    munmap(own, page);
+    check_refused(&pins[0]);
+    CHECK_OK(gdr_unpin_buffer(g, pins[0].handle));
+
+    gdr_mh_t other = pin(g, buffers[3].address + GPU_PAGE_SIZE, SIZE - GPU_PAGE_SIZE);
+    void *va = map(g, other, pins[3].size);
+    syscall(SYS_mremap, va, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, pins[3].va);
+    CHECK_OK(gdr_unpin_buffer(g, other));
+    check_refused(&pins[3]);
+    CHECK_OK(gdr_unpin_buffer(g, pins[3].handle));
+
+    SUSPEND();
+    RESUME();
     check_pin(&pins[2]);
-    unpin_all();
 }
 
 static void a_suspension_that_fails_changes_nothing(void)
 {
-    pin_all();
-    if (set_faults("UNPIN_BUFFER:EIO@4")) {
-        CHECK_STRING(request(getpid(), 's'), "e05");
-        set_faults(NULL);
-        check_pins();
+    for (int round = 0; round < 2; round++) { /* the second with mappings that have moved */
+        if (set_faults("UNPIN_BUFFER:EIO@4")) {
+            CHECK_STRING(request(getpid(), 's'), "e05");
+            set_faults(NULL);
+            check_pins();
+        }
         SUSPEND();
         RESUME();
         check_pins();
     }
-    unpin_all();
 }
 
 static void a_resumption_without_the_driver_can_be_repeated(void)
 {
-    pin_all();
     SUSPEND();
     if (set_faults("OPEN:ENOENT")) {
         CHECK_STRING(request(getpid(), 'r'), "e02");
         set_faults(NULL);
-        newer = 1;
+        is_newer = 1;
         CHECK_STRING(request(getpid(), 'r'), "e13"); /* ENODEV */
-        newer = 0;
+        is_newer = 0;
+        is_other = 1;
+        CHECK_STRING(request(getpid(), 'r'), "e13");
+        is_other = 0;
     }
     RESUME();
     check_pins();
-    unpin_all();
 }
 
 /* Its addresses may have other memory. */
 static void memory_that_was_freed_before_does_not_come_back(void)
 {
-    pin_all();
-    if (!is_persistent(g)) {
-        gpu_free(&buffers[0]);
-        buffers[0] = gpu_alloc(MEM_ALLOC, SIZE);
+    if (is_persistent(g))
+        return;
+    gpu_free(&buffers[0]);
+    buffers[0] = gpu_alloc(MEM_ALLOC, SIZE);
+    SUSPEND();
+    CHECK_STRING(request(getpid(), 'r'), "l01");
+    check_lost(&pins[0]);
+    CHECK(fault_at(pins[0].va) != 0);
+}
+
+static void a_failed_unpin_can_be_repeated(void)
+{
+    for (int i = 0; i < 2 && set_faults("UNPIN_BUFFER:EIO@1"); i++) {
+        CHECK_ERROR(gdr_unpin_buffer(g, pins[i].handle), EIO);
+        set_faults(NULL);
+        check_lost(&pins[i]);
+        CHECK_OK(gdr_unpin_buffer(g, pins[i].handle));
+        CHECK_ERROR(gdr_unpin_buffer(g, pins[i].handle), EINVAL);
         SUSPEND();
-        CHECK_STRING(request(getpid(), 'r'), "l01");
-        check_lost(&pins[0]);
-        CHECK(fault_at(pins[0].va) != 0);
+        RESUME();
     }
-    unpin_all();
+}
+
+static void has_the_descriptor(void)
+{
+    CHECK(fcntl(*(int *)(void *)g, F_GETFD) >= 0);
+}
+
+/* Other processes may use it, by inheritance or over a socket. */
+static void the_descriptor_stays_open_while_nothing_is_pinned(void)
+{
+    for (int i = 0; i < PINS; i++)
+        CHECK_OK(gdr_unpin_buffer(g, pins[i].handle));
+    for (int round = 0; round < 2 && has_module; round++) {
+        in_child(has_the_descriptor);
+        SUSPEND();
+        RESUME();
+    }
 }
 
 static void a_child(void)
@@ -352,23 +537,22 @@ static void a_child(void)
     CHECK_EQUAL(helper_of(getpid()), 0);
     CHECK_ERROR(gdr_copy_from_mapping(pins[0].handle, &byte, pins[0].va, 1), EACCES);
     CHECK_ERROR(gdr_unpin_buffer(g, pins[0].handle), EACCES);
+    gdr_t opened = open_driver(); /* The child is not suspended. */
     CHECK_OK(gdr_close(g));
     CHECK_ERROR(gdr_unpin_buffer(g, pins[0].handle), EINVAL);
-    gdr_t own = open_driver(); /* The child is not suspended. */
     SUSPEND();
+    CHECK_EQUAL(*(int *)(void *)opened, -1);
     RESUME();
-    CHECK_OK(gdr_close(own));
+    CHECK_OK(gdr_close(opened));
 }
 
 static void children_are_not_suspended(void)
 {
-    pin_all();
     in_child(a_child);
     SUSPEND();
     in_child(a_child);
     RESUME();
     check_pins();
-    unpin_all();
 }
 
 static atomic_int ended;
@@ -392,13 +576,13 @@ static void *pin_and_map(void *argument)
 
 static void *copy(void *argument)
 {
-    const struct mapped *it = &pins[3];
+    const struct mapped *mapped = &pins[3];
     unsigned char sent[3000], seen[3000];
 
     for (unsigned seed = 0; !ended; seed++) {
         fill(sent, sizeof(sent), seed);
-        CHECK_OK(gdr_copy_to_mapping(it->handle, it->va, sent, sizeof(sent)));
-        CHECK_OK(gdr_copy_from_mapping(it->handle, seen, it->va, sizeof(seen)));
+        CHECK_OK(gdr_copy_to_mapping(mapped->handle, mapped->va, sent, sizeof(sent)));
+        CHECK_OK(gdr_copy_from_mapping(mapped->handle, seen, mapped->va, sizeof(seen)));
         CHECK_BYTES(seen, sent, sizeof(sent));
         turns[2]++;
     }
@@ -427,7 +611,6 @@ static void threads_notice_nothing(void)
     static void *(*const parts[])(void *) = {pin_and_map, pin_and_map, copy, fork_and_wait};
     pthread_t threads[4];
 
-    pin_all();
     ended = 0;
     for (long i = 0; i < 4; i++)
         threads[i] = start_thread(parts[i], (void *)i);
@@ -446,18 +629,32 @@ static void threads_notice_nothing(void)
     for (int i = 0; i < 4; i++)
         finish_thread(threads[i]);
     check_pins();
-    unpin_all();
 }
 
-static volatile sig_atomic_t handled;
+static void *page;
 
-static void copy_in_handler(int signal)
+/* Copies, while it interrupts a copy, for which a suspension waits. */
+static void on_fault(int signal)
 {
     unsigned char byte;
+    pid_t helper = helper_of(getpid());
 
     (void)signal;
     CHECK_OK(gdr_copy_from_mapping(pins[0].handle, &byte, pins[0].va, 1));
-    handled++;
+    unsigned number = send_request(getpid(), helper, 's');
+    usleep(20000);
+    CHECK(answer_of(getpid(), helper, number) == NULL);
+    CHECK_STRING(request(getpid(), 'r'), "ok"); /* withdraws it */
+    CHECK(mprotect(page, 4096, PROT_READ | PROT_WRITE) == 0);
+}
+
+static void __attribute__((noinline)) leave_a_copy(unsigned char *to)
+{
+    struct fault_handlers old = catch_faults();
+
+    if (sigsetjmp(fault_return, 1) == 0)
+        gdr_copy_from_mapping(pins[1].handle, to, pins[1].va - (1UL << 45), 100);
+    release_faults(&old);
 }
 
 /* Handlers may copy, whatever they interrupt, and leave copies by siglongjmp. */
@@ -465,21 +662,17 @@ static void handlers_copy(void)
 {
     unsigned char bytes[100];
 
-    pin_all();
-    signal(SIGUSR1, copy_in_handler);
-    for (int i = 0; i < 100; i++) {
-        raise(SIGUSR1);
-        CHECK_OK(gdr_copy_from_mapping(pins[1].handle, bytes, pins[1].va, sizeof(bytes)));
-    }
-    struct fault_handlers old = catch_faults();
-    if (sigsetjmp(fault_return, 1) == 0)
-        gdr_copy_from_mapping(pins[1].handle, bytes, pins[1].va - (1UL << 45), sizeof(bytes));
-    release_faults(&old);
-    check_pins();
+    page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    signal(SIGSEGV, on_fault);
+    CHECK_OK(gdr_copy_from_mapping(pins[1].handle, page, pins[1].va, sizeof(bytes)));
+    signal(SIGSEGV, SIG_DFL);
+    munmap(page, 4096);
     SUSPEND();
     RESUME();
-    CHECK_EQUAL(handled, 100);
-    unpin_all();
+    leave_a_copy(bytes);
+    CHECK_OK(gdr_copy_from_mapping(pins[1].handle, bytes, pins[1].va, sizeof(bytes)));
+    SUSPEND();
+    RESUME();
 }
 
 static void *call_that_hangs(void *argument)
@@ -508,10 +701,8 @@ static void hangs(void)
 
 static void a_call_that_hangs_holds_neither_the_end_nor_a_withdrawal(void)
 {
-    pin_all();
     if (has_module)
         in_child(hangs);
-    unpin_all();
 }
 
 static void *opens(void *argument)
@@ -520,10 +711,41 @@ static void *opens(void *argument)
     return argument;
 }
 
-static void main_thread_ends(void)
+static void first_thread_ends_before_it(void)
 {
     start_thread(opens, NULL);
     pthread_exit(NULL);
+}
+
+static void first_thread_ends_after_it(void)
+{
+    in_thread(opens, NULL);
+    SUSPEND();
+    RESUME();
+    pthread_exit(NULL);
+}
+
+static atomic_int *has_answered; /* the driver, in a child */
+
+static void *answers(void *argument)
+{
+    usleep(20000);
+    *has_answered = 1;
+    is_stuck = 0;
+    return argument;
+}
+
+/* The helper leaves the next library before that ends. */
+static void exits_while_it_is_resumed(void)
+{
+    g = open_driver();
+    SUSPEND();
+    is_stuck = 1;
+    send_request(getpid(), helper_of(getpid()), 'r');
+    while (is_stuck != 2)
+        ;
+    start_thread(answers, NULL);
+    exit(0);
 }
 
 static void closes_all_descriptors(void)
@@ -537,7 +759,13 @@ static void closes_all_descriptors(void)
 
 static void processes_end(void)
 {
-    in_child(main_thread_ends);
+    in_child(first_thread_ends_before_it);
+    in_child(first_thread_ends_after_it);
+    has_answered = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (has_module) {
+        in_child(exits_while_it_is_resumed);
+        CHECK(*has_answered);
+    }
     in_child(closes_all_descriptors);
 }
 
@@ -595,25 +823,43 @@ static void cuda_moves_the_memory_in_between(void)
     printf("CUDA checkpointed a process 3 times\n");
 }
 
+static void (*const tests[])(void) = {
+    mappings_fault_and_come_back,
+    moved_mappings_are_released,
+    what_cannot_be_restored_fails_by_itself,
+    what_is_refused_at_resume_leaves_no_hole,
+    a_mapping_of_another_type_is_not_restored,
+    replaced_memory_is_not_touched,
+    a_suspension_that_fails_changes_nothing,
+    a_resumption_without_the_driver_can_be_repeated,
+    memory_that_was_freed_before_does_not_come_back,
+    a_failed_unpin_can_be_repeated,
+    the_descriptor_stays_open_while_nothing_is_pinned,
+    children_are_not_suspended,
+    threads_notice_nothing,
+    handlers_copy,
+    a_call_that_hangs_holds_neither_the_end_nor_a_withdrawal,
+    processes_end,
+    addresses_that_another_thread_took_stay_its_own, /* last, because the process cannot be suspended again */
+};
+
 int main(void)
 {
     cuda_moves_the_memory_in_between(); /* CUDA serves no forked child. */
     gpu_init();
     CHECK_EQUAL(helper_of(getpid()), 0);
-    if (a_thread_is_refused())
+    pin_all();
+    if (has_module && !driver_is_at_least(g, 2, 1)) {
+        CHECK_STRING(request(getpid(), 's'), "e0d"); /* EACCES */
+        check_pins();
+        unpin_all();
         waive("gdrdrv 2.0 serves only the thread that opened it");
-    mappings_fault_and_come_back();
-    moved_mappings_are_released();
-    what_cannot_be_restored_fails_by_itself();
-    a_driver_that_refuses_at_resume_leaves_the_addresses_reserved();
-    replaced_memory_is_not_touched();
-    a_suspension_that_fails_changes_nothing();
-    a_resumption_without_the_driver_can_be_repeated();
-    memory_that_was_freed_before_does_not_come_back();
-    children_are_not_suspended();
-    threads_notice_nothing();
-    handlers_copy();
-    a_call_that_hangs_holds_neither_the_end_nor_a_withdrawal();
-    processes_end();
+    }
+    unpin_all();
+    for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
+        pin_all();
+        tests[i]();
+        unpin_all();
+    }
     return passed("checkpoint");
 }

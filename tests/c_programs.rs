@@ -58,6 +58,8 @@ const DENIED: &[&str] = &["memfd_create", "madvise", "mprotect", "access"];
 
 /// Programs that also run with what `gdrcopy checkpoint` preloads.
 const CHECKPOINT: &[&str] = &[
+    "abi_aws_ofi_nccl",
+    "abi_bpftime",
     "abi_dpdk",
     "abi_mscclpp",
     "abi_nccl",
@@ -66,6 +68,7 @@ const CHECKPOINT: &[&str] = &[
     "abi_ucx",
     "callback_flag",
     "cancel",
+    "closed_mappings",
     "copy",
     "fork",
     "info",
@@ -75,6 +78,8 @@ const CHECKPOINT: &[&str] = &[
     "pin",
     "signals",
     "threads",
+    "unaligned",
+    "versions_attributes_strings",
 ];
 
 /// gdremu's exit status where a program ended well, but with buffers still pinned.
@@ -197,7 +202,7 @@ impl Runner {
             sanity: bundle.as_ref().unwrap_or(&out).join("gdrcopy_sanity"),
             watched: bundle.as_ref().unwrap_or(&out).join("watched"),
             denied: bundle.as_ref().unwrap_or(&out).join("denied"),
-            checkpoint: bundle.clone().unwrap_or(root.join("build/checkpoint")),
+            checkpoint: directory("GDRCHECKPOINT_OBJECTS").or(bundle.clone()).unwrap_or(root.join("build/checkpoint")),
             gdremu: bundle.as_ref().unwrap_or(&release).join("gdremu"),
             gdrx: match &lib {
                 Some(lib) if lib.join("libgdrx.so.1").exists() => lib.clone(),

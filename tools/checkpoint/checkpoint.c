@@ -9,19 +9,15 @@
  * process waits for. An idle process makes no calls, so a flag that calls look at would not do. ptrace would stop a thread
  * anywhere, holding any lock, and needs a privilege (Yama).
  *
- * Calls and copies. They enter a gate, one atomic counter, in which a suspension closes a bit, and then waits until all have
- * left. Calls that come later wait for the resumption. A copy in the handler of a signal belongs to the call that it
- * interrupted.
- *
  * Moved mappings. The next library remembers the address to which it mapped, and will unmap that. So it stays reserved.
+ *
+ * `error ?: step` takes the step if there was no error.
  */
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -57,8 +53,6 @@ static struct {
     FUNCTIONS(DECLARE)
 } next;
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
 static void load_next(void)
 {
     const char *path = getenv("GDRCHECKPOINT_LIBRARY"); /* of `gdrcopy checkpoint` */
@@ -73,6 +67,8 @@ static void load_next(void)
 /* Returns whether there is one. */
 static int load(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
     pthread_once(&once, load_next);
     return next.open != NULL;
 }
@@ -80,8 +76,8 @@ static int load(void)
 /* ---- Handles ---- */
 
 struct driver {
-    int major, minor, uses_dmabuf;
-    dev_t device;
+    int major, minor;
+    dev_t device; /* 0 with dma-bufs */
 };
 
 /* The arguments of a pin. */
@@ -93,73 +89,78 @@ struct request {
     int is_v2;
 };
 
+/* A line of /proc/self/maps. */
+struct area {
+    char *start, *end;
+    char access[5];
+    unsigned long offset, inode;
+    unsigned device_major, device_minor;
+    int is_closed; /* by libgdrapi, which keeps the addresses of closed mappings */
+};
+
 /* A gdr_t or a pin. */
 struct record {
     int fd; /* of a gdr_t; the test suite of NVIDIA's 2.6 reads it here */
     _Atomic(int) kind;
-    unsigned era;     /* of the process that has it */
-    int error;        /* EIO: not restored */
-    struct record *g; /* of a pin */
-    uint32_t number;  /* unique; that suite reads it here */
-    int freed;        /* before the suspension */
+    unsigned era; /* of the process that has it */
+    int is_lost;  /* a pin that could not be restored */
+    struct record *g;
+    uint32_t number; /* unique; that suite reads it here */
     LIST_ENTRY(record) link;
+
+    /* These are for a gdr_t. */
     LIST_HEAD(, record) pins;
-    gdr_t next_g;    /* NULL while suspended */
-    gdr_mh_t next_h; /* 0 while suspended, and if not restored */
-    int leaks;       /* the next library must not close it */
+    gdr_t next_g; /* NULL while suspended */
+    struct driver driver;
 
-    struct driver driver; /* of a gdr_t */
-
+    /* These are for a pin. */
+    gdr_mh_t next_h; /* 0 while suspended, and if lost */
     struct request as;
-
-    /* The arguments of its mapping, and where it is. */
-    char *va;      /* NULL: not mapped */
-    char *next_va; /* where the next library believes it to be; NULL if another thread has mapped something there */
+    int was_freed; /* before the suspension */
+    char *va;      /* of its mapping; NULL without one */
+    char *next_va; /* where the next library believes it to be */
     size_t map_size, len;
     int map_flags;
     gdr_mapping_type_t type;
-    unsigned long inode, offset; /* of the file that is mapped */
-    unsigned device_major, device_minor;
+    struct area area; /* that it had when it was mapped; its end is NULL until then */
+    size_t in_place;  /* bytes that were as they should be, when /proc/self/maps was read */
 };
 
 enum { FREE, OPENED, PINNED };
 
 #define RECORDS (1 << 17)
 /* Slots are reused as late as possible, so stale handles are refused. */
-static struct record *records;
+static struct record records[RECORDS];
 static unsigned taken;
 static LIST_HEAD(, record) opened = LIST_HEAD_INITIALIZER(opened);
 /* Forks between the first process and this one. */
 static unsigned era;
 
-static int is_record(const void *handle)
-{
-    uintptr_t distance = (uintptr_t)handle - (uintptr_t)records;
+/* Each but the lost ones. */
+#define EACH_PIN(g, pin) LIST_FOREACH(g, &opened, link) LIST_FOREACH(pin, &g->pins, link) if (!pin->is_lost)
 
-    return records != NULL && distance < RECORDS * sizeof(struct record) && distance % sizeof(struct record) == 0;
+#define G(handle) ((struct record *)(void *)(handle))
+#define PIN(handle) ((struct record *)(handle).h)
+
+static int is_record(const struct record *record)
+{
+    uintptr_t distance = (uintptr_t)record - (uintptr_t)records;
+
+    return distance < sizeof(records) && distance % sizeof(records[0]) == 0;
 }
 
 /* Returns 0 for a handle of this process. */
-static int check(const struct record *handle, int kind)
+static int check(const struct record *record, int kind)
 {
-    if (!is_record(handle) || handle->kind == FREE)
+    if (!is_record(record) || record->kind == FREE)
         return EINVAL;
-    if (handle->era != era)
+    if (record->era != era)
         return EACCES;
-    return handle->kind == kind ? 0 : EINVAL;
+    return record->kind == kind ? 0 : EINVAL;
 }
 
 static struct record *take_record(void)
 {
-    const size_t size = RECORDS * sizeof(struct record);
-
-    if (records == NULL) {
-        void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-        if (memory == MAP_FAILED)
-            return NULL;
-        records = memory;
-    }
     for (unsigned tries = 0; tries < RECORDS; tries++) {
         struct record *record = &records[++taken % RECORDS];
 
@@ -173,16 +174,11 @@ static struct record *take_record(void)
     return NULL;
 }
 
-static void drop(struct record *record)
-{
-    record->kind = FREE;
-    LIST_REMOVE(record, link);
-}
+/* ---- Calls ---- */
 
-/* ---- The gate ---- */
-
+/* A suspension closes the gate, and waits for the calls that are in it. Calls that come later wait for the resumption. */
 #define CLOSED (1u << 31)
-/* The calls in progress, and CLOSED. */
+/* The number of calls in it, and CLOSED. */
 static _Atomic(uint32_t) gate;
 /* The frame of this thread's call, which is in the gate; 0 without one. */
 static __thread uintptr_t frame;
@@ -191,49 +187,34 @@ static __thread int inside;
 static __thread int cancel_state;
 static pthread_mutex_t calls = PTHREAD_MUTEX_INITIALIZER;
 
-static void wait_for_gate(uint32_t value, long milliseconds)
+static void open_gate(void)
 {
-    struct timespec limit = {0, milliseconds * 1000000};
-
-    syscall(SYS_futex, &gate, FUTEX_WAIT_PRIVATE, value, milliseconds > 0 ? &limit : NULL, NULL, 0);
-}
-
-static void wake_gate(void)
-{
+    atomic_fetch_and(&gate, ~CLOSED);
     syscall(SYS_futex, &gate, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
-}
-
-static void leave_gate(void)
-{
-    if (atomic_fetch_sub(&gate, 1) == (CLOSED | 1))
-        wake_gate();
 }
 
 /* Waits while it is closed. Returns what `leave` takes. */
 static uintptr_t enter(uintptr_t here)
 {
-    uint32_t value;
-
     if (frame != 0 && here < frame)
         return 0; /* in the handler of a signal, during another call */
-    if (frame == 0) { /* else siglongjmp has left a copy, which is still counted */
-        for (;;) {
-            while ((value = gate) & CLOSED)
-                wait_for_gate(value, 0);
-            if (!(atomic_fetch_add(&gate, 1) & CLOSED))
-                break;
-            leave_gate();
-        }
+    while (frame == 0) { /* else siglongjmp has left a copy, which is still counted */
+        uint32_t value = gate;
+
+        if (value & CLOSED)
+            syscall(SYS_futex, &gate, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+        else if (atomic_compare_exchange_strong(&gate, &value, value + 1))
+            frame = here;
     }
     return frame = here;
 }
 
 static void leave(uintptr_t entered)
 {
-    if (entered == 0 || frame != entered)
-        return;
-    frame = 0;
-    leave_gate();
+    if (entered != 0 && frame == entered) {
+        frame = 0;
+        atomic_fetch_sub(&gate, 1);
+    }
 }
 
 #define HERE ((uintptr_t)__builtin_frame_address(0))
@@ -249,30 +230,30 @@ static void lock(void)
 
 static int unlock(int result)
 {
-    int state = cancel_state;
-
     inside = 0;
     pthread_mutex_unlock(&calls);
     leave(frame);
-    pthread_setcancelstate(state, NULL);
+    pthread_setcancelstate(cancel_state, NULL);
     return result;
 }
 
 /* Begins a call that uses g. */
-static int begin(struct record *g)
+static int begin(gdr_t g)
 {
     lock();
-    return check(g, OPENED);
+    return check(G(g), OPENED) ?: G(g)->next_g == NULL ? EIO : 0; /* at the end of a suspended process */
 }
 
 /* Begins a call that uses a pin of g. */
-static int begin_pin(struct record *g, struct record *pin)
+static int begin_pin(gdr_t g, gdr_mh_t handle)
 {
-    int error = begin(g);
+    return begin(g) ?: check(PIN(handle), PINNED) ?: PIN(handle)->g != G(g) ? EINVAL : 0;
+}
 
-    if (error == 0)
-        error = check(pin, PINNED);
-    return error == 0 && pin->g != g ? EINVAL : error;
+/* Begins one that a lost pin does not serve. */
+static int begin_use(gdr_t g, gdr_mh_t handle)
+{
+    return begin_pin(g, handle) ?: PIN(handle)->is_lost ? EIO : 0;
 }
 
 /* ---- Addresses ---- */
@@ -285,134 +266,71 @@ static int reserve(char *address, size_t len)
     return mmap(address, len, PROT_NONE, RESERVED | MAP_FIXED, -1, 0) == address ? 0 : errno;
 }
 
-/* Reserves addresses where nothing is. */
+/* Reserves addresses where nothing is. Returns whether that was so. */
 static int reserve_free(char *address, size_t len)
 {
-    char *reserved = mmap(address, len, PROT_NONE, RESERVED | MAP_FIXED_NOREPLACE, -1, 0);
-
-    if (reserved != MAP_FAILED && reserved != address) /* before Linux 4.17 */
-        munmap(reserved, len);
-    return reserved == address;
+    return mmap(address, len, PROT_NONE, RESERVED | MAP_FIXED_NOREPLACE, -1, 0) == address;
 }
 
-/* A line of /proc/self/maps. */
-struct area {
-    char *start, *end;
-    char access[5];
-    unsigned long offset, inode;
-    unsigned device_major, device_minor;
-    int is_closed; /* by libgdrapi, which keeps the addresses of closed mappings */
-};
+/* Counts the bytes of a mapping that are where it was; while it is suspended, of reservations. */
+static void see(struct record *pin, const struct area *area)
+{
+    const struct area *noted = &pin->area;
+    char *start = pin->va > area->start ? pin->va : area->start;
+    char *end = pin->va + pin->len < area->end ? pin->va + pin->len : area->end;
 
-static struct area *areas;
-static size_t areas_count, areas_room;
+    if (start >= end)
+        return;
+    if (noted->end == NULL) /* It is new. */
+        pin->area = *area;
+    int is_same = area->inode == noted->inode && area->device_major == noted->device_major &&
+                  area->device_minor == noted->device_minor &&
+                  area->offset - (unsigned long)area->start == noted->offset - (unsigned long)noted->start;
+    int is_reserved = area->is_closed || strcmp(area->access, "---p") == 0;
+    if (pin->next_h.h != 0 ? is_same : is_reserved)
+        pin->in_place += (size_t)(end - start);
+}
 
-static int read_areas(void)
+/* Compares one mapping, or all, with /proc/self/maps. */
+static int see_mappings(struct record *only)
 {
     FILE *maps = fopen("/proc/self/maps", "re");
-    char line[PATH_MAX + 200];
+    struct record *g, *pin;
+    struct area area;
+    char name[100];
 
-    areas_count = 0;
     if (maps == NULL)
         return errno;
-    while (fgets(line, sizeof(line), maps) != NULL) {
-        if (areas_count == areas_room) {
-            size_t room = areas_room * 2 + 1000;
-            struct area *more = realloc(areas, room * sizeof(*areas));
-
-            if (more == NULL) {
-                fclose(maps);
-                return ENOMEM;
-            }
-            areas = more;
-            areas_room = room;
-        }
-        struct area *area = &areas[areas_count++];
-        sscanf(line, "%p-%p %4s %lx %x:%x %lu", (void **)&area->start, (void **)&area->end, area->access, &area->offset,
-               &area->device_major, &area->device_minor, &area->inode);
-        area->is_closed = strstr(line, "gdrapi-closed-mapping") != NULL;
+    if (only == NULL)
+        EACH_PIN(g, pin)
+            pin->in_place = 0;
+    while (fscanf(maps, "%p-%p %4s %lx %x:%x %lu%99[^\n]%*[^\n]", (void **)&area.start, (void **)&area.end, area.access,
+                  &area.offset, &area.device_major, &area.device_minor, &area.inode, name) == 8) {
+        area.is_closed = strstr(name, "gdrapi-closed-mapping") != NULL;
+        if (only != NULL)
+            see(only, &area);
+        else
+            EACH_PIN(g, pin)
+                see(pin, &area);
     }
     fclose(maps);
     return 0;
 }
 
-/* The first area that ends after an address. */
-static const struct area *area_after(const char *address)
-{
-    size_t low = 0, high = areas_count;
-
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-
-        if (areas[middle].end > address)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return &areas[low];
-}
-
-static int is_reserved(const struct record *pin, const struct area *area)
-{
-    (void)pin;
-    return area->is_closed || (area->inode == 0 && strcmp(area->access, "---p") == 0);
-}
-
-static int is_mapped(const struct record *pin, const struct area *area)
-{
-    return area->inode == pin->inode && area->device_major == pin->device_major && area->device_minor == pin->device_minor &&
-           area->offset - (unsigned long)area->start == pin->offset - (unsigned long)pin->va && area->access[3] == 's';
-}
-
-/* Returns whether all areas at the addresses of a mapping are so. */
-static int all_areas(const struct record *pin, int (*are)(const struct record *pin, const struct area *area))
-{
-    const char *address = pin->va, *end = pin->va + pin->len;
-    const struct area *area = area_after(address);
-
-    for (; address < end; address = area++->end)
-        if (area == areas + areas_count || area->start > address || !are(pin, area))
-            return 0;
-    return 1;
-}
-
 /* ---- Pins and mappings of the next library ---- */
-
-static void report(const struct record *pin, const char *what, int error)
-{
-    if (getenv("GDRCOPY_ENABLE_LOGGING") != NULL)
-        fprintf(stderr, "ERR:  the pin of %#lx+%#zx %s: %s\n", pin->as.address, pin->as.size, what, strerror(error));
-}
 
 static int next_pin(struct record *pin)
 {
+    const struct request *as = &pin->as;
     gdr_t g = pin->g->next_g;
+    int error = ENOSYS;
 
-    if (pin->as.is_v2 && next.pin_buffer_v2 != NULL)
-        return next.pin_buffer_v2(g, pin->as.address, pin->as.size, pin->as.flags, &pin->next_h);
-    if (pin->as.flags != 0)
-        return ENOSYS;
-    return next.pin_buffer(g, pin->as.address, pin->as.size, pin->as.token, pin->as.va_space, &pin->next_h);
-}
-
-static int next_info(const struct record *pin, gdr_info_v2_t *info)
-{
-    int error;
-
-    memset(info, 0, sizeof(*info));
-    if (next.get_info_v2 != NULL) {
-        error = next.get_info_v2(pin->g->next_g, pin->next_h, info);
-    } else {
-        error = next.get_info(pin->g->next_g, pin->next_h, info);
-        if (info->mapped)
-            info->mapping_type = info->wc_mapping ? GDR_MAPPING_TYPE_WC : GDR_MAPPING_TYPE_CACHING;
-    }
-    /* NVIDIA's driver forgets a mapping that has moved. */
-    if (error == 0 && pin->va != pin->next_va && info->mapping_type == GDR_MAPPING_TYPE_NONE) {
-        info->mapped = 1;
-        info->wc_mapping = pin->type == GDR_MAPPING_TYPE_WC;
-        info->mapping_type = pin->type;
-    }
+    if (as->is_v2 && next.pin_buffer_v2 != NULL)
+        error = next.pin_buffer_v2(g, as->address, as->size, as->flags, &pin->next_h);
+    else if (as->flags == 0)
+        error = next.pin_buffer(g, as->address, as->size, as->token, as->va_space, &pin->next_h);
+    if (error != 0)
+        pin->next_h.h = 0;
     return error;
 }
 
@@ -424,7 +342,24 @@ static int next_unpin(struct record *pin)
     return error;
 }
 
-/* Maps where the next library likes it, and returns the type of the mapping. */
+static int next_info(const struct record *pin, gdr_info_v2_t *info)
+{
+    int is_v2 = next.get_info_v2 != NULL, error;
+
+    memset(info, 0, sizeof(*info));
+    error = is_v2 ? next.get_info_v2(pin->g->next_g, pin->next_h, info) : next.get_info(pin->g->next_g, pin->next_h, info);
+    if (!is_v2 && info->mapped)
+        info->mapping_type = info->wc_mapping ? GDR_MAPPING_TYPE_WC : GDR_MAPPING_TYPE_CACHING;
+    /* NVIDIA's driver forgets a mapping that has moved. */
+    if (error == 0 && pin->va != pin->next_va && info->mapping_type == GDR_MAPPING_TYPE_NONE) {
+        info->mapped = 1;
+        info->wc_mapping = pin->type == GDR_MAPPING_TYPE_WC;
+        info->mapping_type = pin->type;
+    }
+    return error;
+}
+
+/* Maps where the next library likes it. */
 static int next_map(const struct record *pin, void **va, gdr_info_v2_t *info)
 {
     gdr_t g = pin->g->next_g;
@@ -434,119 +369,33 @@ static int next_map(const struct record *pin, void **va, gdr_info_v2_t *info)
         error = next.map_v2(g, pin->next_h, va, pin->map_size, pin->map_flags);
     else if (pin->map_flags == GDR_MAP_FLAG_DEFAULT)
         error = next.map(g, pin->next_h, va, pin->map_size);
-    return error != 0 ? error : next_info(pin, info);
+    return error ?: next_info(pin, info);
 }
 
-static int has_moved(const struct record *pin)
+/* Replaces a mapping by a reservation, so that the next library can unpin it. */
+static int hide(const struct record *pin)
 {
-    return pin->va != NULL && pin->va != pin->next_va;
-}
-
-/* Replaces a mapping that has moved by a reservation, so that the next library can unpin it. */
-static int take_back(struct record *pin)
-{
-    if (!has_moved(pin) || pin->next_h.h == 0)
+    if (pin->va == NULL || pin->next_h.h == 0)
         return 0;
     int error = reserve(pin->va, pin->len);
-    if (error == 0 && pin->next_va == NULL)
-        pin->g->leaks = 1;
-    else if (error == 0)
+    if (error == 0 && pin->va != pin->next_va)
         next.unmap(pin->g->next_g, pin->next_h, pin->next_va, pin->map_size);
     return error;
 }
 
-/* ---- Suspension ---- */
-
-static int is_suspended;
-
-/* Returns an error if a pin could not be taken away and returned. */
-static int check_pin(struct record *pin)
-{
-    gdr_info_v2_t info;
-    int freed = 0;
-
-    if (pin->next_h.h == 0)
-        return 0;
-    if (has_moved(pin) && pin->next_va == NULL)
-        return EBUSY;
-    int error = next_info(pin, &info); /* gdrdrv 2.0 serves only the thread that opened it. */
-    if (error == 0)
-        error = next.get_callback_flag(pin->g->next_g, pin->next_h, &freed);
-    pin->freed = freed;
-    if (error == 0 && !freed && pin->va != NULL && !all_areas(pin, is_mapped))
-        error = EADDRINUSE; /* The program has replaced it. */
-    return error;
-}
-
-static int suspend_pin(struct record *pin)
-{
-    if (pin->next_h.h == 0)
-        return 0;
-    int had_moved = has_moved(pin), error = had_moved ? take_back(pin) : 0;
-    if (error == 0 && pin->va != NULL && !had_moved)
-        error = reserve(pin->va, pin->len);
-    if (error == 0)
-        error = next_unpin(pin);
-    /* While it is mapped, NVIDIA's and this project's libraries keep its addresses reserved. Others free them. */
-    if (pin->va != NULL && !had_moved)
-        reserve_free(pin->va, pin->len);
-    return error;
-}
-
-/* Pins and maps it at its old address. */
-static int resume_pin(struct record *pin)
-{
-    gdr_info_v2_t info;
-    void *va = NULL;
-    int error;
-
-    if (pin->freed)
-        return EFAULT;
-    if (pin->va != NULL && !all_areas(pin, is_reserved)) {
-        pin->len = 0;
-        return EADDRINUSE;
-    }
-    error = next_pin(pin);
-    if (error != 0) {
-        pin->next_h.h = 0;
-        return error;
-    }
-    pin->next_va = pin->va;
-    if (pin->va == NULL)
-        return 0;
-    error = next_map(pin, &va, &info);
-    if (error == 0 && info.mapping_type != pin->type)
-        error = EOPNOTSUPP;
-    if (error == 0 && mremap(va, pin->len, pin->len, MREMAP_MAYMOVE | MREMAP_FIXED, pin->va) != pin->va) {
-        error = errno;
-        if (!reserve_free(pin->va, pin->len) && (read_areas() != 0 || !all_areas(pin, is_reserved)))
-            pin->len = 0; /* The kernel has unmapped the reservation, and another thread has the addresses. */
-    }
-    if (error != 0) {
-        if (va != NULL)
-            next.unmap(pin->g->next_g, pin->next_h, va, pin->map_size);
-        next_unpin(pin);
-        return error;
-    }
-    pin->next_va = reserve_free(va, pin->len) ? va : NULL;
-    return 0;
-}
-
-/* Returns NULL with errno. */
-static gdr_t next_open(int *fd, struct driver *driver)
+static int next_open(struct record *g, struct driver *driver)
 {
     struct stat file = {0};
-    gdr_t g = next.open();
 
-    if (g == NULL)
-        return NULL;
-    memcpy(fd, g, sizeof(*fd)); /* -1 with dma-bufs */
+    g->next_g = next.open();
+    if (g->next_g == NULL)
+        return errno;
+    memcpy(&g->fd, g->next_g, sizeof(g->fd)); /* -1 with dma-bufs */
     memset(driver, 0, sizeof(*driver));
-    next.driver_get_version(g, &driver->major, &driver->minor);
-    next.get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &driver->uses_dmabuf);
-    fstat(*fd, &file);
+    next.driver_get_version(g->next_g, &driver->major, &driver->minor);
+    fstat(g->fd, &file);
     driver->device = file.st_rdev;
-    return g;
+    return 0;
 }
 
 static void close_all(void)
@@ -562,120 +411,116 @@ static void close_all(void)
     }
 }
 
-/* Opens all, with the same driver as before. */
-static int open_all(void)
-{
-    struct driver driver;
-    struct record *g;
+/* ---- Suspension ---- */
 
-    LIST_FOREACH(g, &opened, link)
-    {
-        if (g->next_g != NULL)
-            continue;
-        g->next_g = next_open(&g->fd, &driver);
-        int error = g->next_g == NULL ? errno : memcmp(&driver, &g->driver, sizeof(driver)) != 0 ? ENODEV : 0;
-        if (error != 0) {
-            close_all();
-            return error;
-        }
+static int is_suspended;
+static int is_stuck;  /* The next library must close nothing. */
+static unsigned lost; /* pins of the last request */
+
+/* Pins and maps a suspended pin, at its old address. */
+static int resume_pin(struct record *pin)
+{
+    gdr_info_v2_t info;
+    void *va;
+
+    if (pin->was_freed || pin->in_place != pin->len)
+        return pin->was_freed ? EFAULT : EADDRINUSE;
+    int error = next_pin(pin);
+    pin->next_va = pin->va;
+    if (error != 0 || pin->va == NULL)
+        return error;
+    error = next_map(pin, &va, &info);
+    if (error == 0 && info.mapping_type != pin->type)
+        error = EOPNOTSUPP;
+    if (error == 0 && mremap(va, pin->len, pin->len, MREMAP_MAYMOVE | MREMAP_FIXED, pin->va) != pin->va) {
+        error = errno;
+        reserve_free(pin->va, pin->len); /* The kernel may have unmapped the reservation. */
     }
-    return 0;
-}
-
-/* Does it for all pins until the first error. */
-static int each_pin(int (*work)(struct record *pin))
-{
-    struct record *g, *pin;
-    int error = 0;
-
-    LIST_FOREACH(g, &opened, link)
-    {
-        error = g->leaks ? EBUSY : error;
-        LIST_FOREACH(pin, &g->pins, link)
-        {
-            if (error == 0 && (error = work(pin)) != 0)
-                report(pin, "cannot be suspended", error);
-        }
-    }
-    return error;
-}
-
-/* Notes which file a mapping is of. */
-static int note_file(struct record *pin)
-{
-    const struct area *area = area_after(pin->va);
-
-    if (pin->va != NULL && pin->next_h.h != 0) {
-        pin->inode = area->inode;
-        pin->device_major = area->device_major;
-        pin->device_minor = area->device_minor;
-        pin->offset = area->offset + (unsigned long)(pin->va - area->start);
-    }
-    return 0;
-}
-
-static unsigned lost; /* pins of the last request that could not be restored */
-
-static int resume_or_lose(struct record *pin)
-{
-    int error = pin->next_h.h == 0 && pin->error == 0 ? resume_pin(pin) : 0;
-
     if (error != 0) {
-        report(pin, "is not restored", error);
-        pin->error = EIO;
-        lost++;
+        next_unpin(pin);
+        return error;
     }
-    return 0;
+    pin->next_va = va;
+    pin->area.end = NULL;
+    if (reserve_free(va, pin->len))
+        return 0;
+    /* Another thread has them now. The next library must never unmap them, so another pin takes the place of this one. */
+    is_stuck = 1;
+    pin->next_h.h = 0;
+    return reserve(pin->va, pin->len) ?: resume_pin(pin);
 }
 
 static void resume_pins(void)
 {
-    each_pin(resume_or_lose);
-    if (read_areas() == 0)
-        each_pin(note_file);
+    struct record *g, *pin;
+
+    EACH_PIN(g, pin)
+    {
+        int error = pin->next_h.h == 0 ? resume_pin(pin) : 0;
+
+        pin->is_lost = error != 0;
+        lost += error != 0;
+        if (error != 0 && getenv("GDRCOPY_ENABLE_LOGGING") != NULL)
+            fprintf(stderr, "ERR:  the pin of %#lx+%#zx is not restored: %s\n", pin->as.address, pin->as.size, strerror(error));
+    }
+    see_mappings(NULL);
 }
 
+/* Changes nothing if it fails. */
 static int suspend(void)
 {
-    int error = read_areas();
+    int error = is_stuck ? EBUSY : see_mappings(NULL);
+    struct record *g, *pin;
 
-    if (error == 0)
-        error = each_pin(check_pin);
+    EACH_PIN(g, pin)
+    {
+        error = error ?: next.get_callback_flag(g->next_g, pin->next_h, &pin->was_freed); /* gdrdrv 2.0 refuses this thread. */
+        if (error == 0 && !pin->was_freed && pin->in_place != pin->len)
+            error = EADDRINUSE;
+    }
     if (error != 0)
         return error;
-    error = each_pin(suspend_pin);
+    EACH_PIN(g, pin)
+    {
+        error = error ?: hide(pin) ?: next_unpin(pin);
+        /* NVIDIA's and this project's libraries keep the addresses of what was mapped. Others free them. */
+        reserve_free(pin->va, pin->len);
+    }
     if (error == 0)
         close_all();
-    else if (read_areas() == 0)
+    else if (see_mappings(NULL) == 0)
         resume_pins();
     is_suspended = error == 0;
     return error;
 }
 
+/* With the same driver as before. */
 static int resume(void)
 {
-    int error = open_all();
+    struct driver driver;
+    struct record *g;
+    int error = 0;
 
-    if (error == 0 && (error = read_areas()) != 0)
+    LIST_FOREACH(g, &opened, link)
+        error = error ?: next_open(g, &driver) ?: memcmp(&driver, &g->driver, sizeof(driver)) != 0 ? ENODEV : 0;
+    error = error ?: see_mappings(NULL);
+    if (error == 0)
+        resume_pins();
+    else
         close_all();
-    if (error != 0)
-        return error;
-    resume_pins();
-    is_suspended = 0;
-    return 0;
+    is_suspended = error != 0;
+    return error;
 }
 
 /* ---- Requests ---- */
 
 /* The signal; its value is the number of the request, times 256, and a letter. */
 #define REQUEST (SIGRTMAX - 1)
-enum { SUSPEND = 's', RESUME = 'r', END = 'e' };
+enum { SUSPEND = 's', END = 'e' };
 
-static _Atomic(pid_t) helper_process; /* that has the thread */
 static pthread_t helper;
-static sem_t has_name; /* as soon as gdr_open returns */
-static _Atomic(int) has_ended, works;
-static _Atomic(int) first_thread_ended, end_is_queued;
+static _Atomic(int) has_helper;
+static pthread_mutex_t at_work = PTHREAD_MUTEX_INITIALIZER;
 
 /* Sets the thread's name to its number, that of the request, and the answer, of at most three letters. */
 static void answer(int request, const char *text)
@@ -694,112 +539,90 @@ static int next_request(const struct timespec *limit)
 
     sigemptyset(&requests);
     sigaddset(&requests, REQUEST);
-    return sigtimedwait(&requests, &info, limit) == REQUEST && info.si_code == SI_QUEUE ? info.si_value.sival_int : 0;
+    return sigtimedwait(&requests, &info, limit) == REQUEST ? info.si_value.sival_int : 0;
 }
 
-static void open_gate(void)
-{
-    atomic_fetch_and(&gate, ~CLOSED);
-    wake_gate();
-}
-
-/* Waits for the calls in progress. Returns a request that ends the waiting, or 0. */
+/* Returns 0 as soon as no call is in the gate, or a request that came before. */
 static int close_gate(void)
 {
-    static const struct timespec now = {0, 0};
-    uint32_t value;
+    static const struct timespec moment = {0, 1000000};
     int request = 0;
 
     atomic_fetch_or(&gate, CLOSED);
-    while ((value = gate) != CLOSED && request == 0 && !has_ended) {
-        wait_for_gate(value, 20);
-        request = next_request(&now);
-    }
-    works = value == CLOSED;
-    if (!works || has_ended) {
-        works = 0;
-        open_gate();
-    }
+    while (gate != CLOSED && request == 0)
+        request = next_request(&moment);
     return request;
 }
 
-static void serve(int request)
+/* Returns another request that has withdrawn this one, or 0. */
+static int serve(int request)
 {
-    int error = 0, other = 0;
+    int is_suspension = (request & 0xff) == SUSPEND, other = 0, error = 0;
     char text[8] = "ok";
 
     lost = 0;
-    if ((request & 0xff) == SUSPEND && is_suspended) {
-        strcpy(text, "as"); /* suspended already */
-    } else if ((request & 0xff) == SUSPEND) {
+    if (is_suspension == is_suspended)
+        strcpy(text, is_suspended ? "as" : "ok"); /* as before */
+    else if (is_suspension)
         other = close_gate();
-        error = works ? suspend() : ECANCELED;
-    } else if (is_suspended) {
-        works = 1;
-        error = has_ended ? ECANCELED : resume();
+    if (is_suspension != is_suspended) {
+        error = other != 0 || pthread_mutex_trylock(&at_work) != 0 ? ECANCELED : 0;
+        if (error == 0) {
+            error = is_suspension ? suspend() : resume();
+            pthread_mutex_unlock(&at_work);
+        }
+        if (!is_suspended)
+            open_gate();
     }
-    if (works && !is_suspended)
-        open_gate();
-    works = 0;
-    if (lost > 0)
-        snprintf(text, sizeof(text), "l%02x", lost < 0xff ? lost : 0xff);
-    else if (error != 0)
+    if (error != 0)
         snprintf(text, sizeof(text), "e%02x", (unsigned)error & 0xff);
+    else if (lost > 0)
+        snprintf(text, sizeof(text), "l%02x", lost < 0xff ? lost : 0xff);
     answer(request, text);
-    if (other != 0)
-        serve(other);
+    return other;
 }
 
 static void *help(void *unused)
 {
-    int request;
+    int request = 0;
 
     inside = 1;
     answer(0, "");
-    sem_post(&has_name);
-    while (!has_ended || is_suspended) {
-        request = next_request(NULL);
-        if ((request & 0xff) == END)
-            has_ended = 1;
-        else if (request != 0)
-            serve(request);
-    }
+    has_helper = 1;
+    while (request != END)
+        request = request != 0 ? serve(request) : next_request(NULL);
     return unused;
 }
 
-/* A process whose first thread ends by pthread_exit ends with its last one, which must not be the helper. */
-static void end_helper(void)
-{
-    if (first_thread_ended && helper_process == getpid() && !atomic_exchange(&end_is_queued, 1))
-        pthread_sigqueue(helper, REQUEST, (union sigval){.sival_int = END});
-}
-
+/* Its process can be suspended as soon as gdr_open returns. */
 static void start_helper(void)
 {
     sigset_t all, before;
 
-    if (helper_process == getpid() || first_thread_ended || has_ended)
+    if (has_helper)
         return;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&helper, NULL, help, NULL) == 0) {
         pthread_detach(helper);
-        while (sem_wait(&has_name) != 0)
-            ;
-        helper_process = getpid();
-        end_helper(); /* if the first thread ended just now */
+        while (!has_helper)
+            usleep(100);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void at_end_of_thread(void *unused)
+/* A process whose first thread ends by pthread_exit ends with its last one, which must not be the helper. */
+static void at_end_of_first_thread(void *unused)
 {
     (void)unused;
-    first_thread_ended = 1;
-    end_helper();
+    lock();
+    if (has_helper)
+        pthread_sigqueue(helper, REQUEST, (union sigval){.sival_int = END});
+    has_helper = 1; /* There will be no other. */
+    unlock(0);
 }
 
-static pthread_key_t key; /* whose destructor ends the helper with the first thread */
+static pthread_key_t key; /* which only the first thread has */
 
 static void in_child(void)
 {
@@ -807,98 +630,85 @@ static void in_child(void)
     era++;
     atomic_store(&gate, frame != 0);
     pthread_mutex_init(&calls, NULL);
+    pthread_mutex_init(&at_work, NULL);
     LIST_INIT(&opened);
-    sem_init(&has_name, 0, 0);
-    is_suspended = works = has_ended = first_thread_ended = end_is_queued = 0;
+    is_suspended = is_stuck = has_helper = 0;
 }
 
 __attribute__((constructor)) static void start(void)
 {
-    pthread_key_create(&key, at_end_of_thread);
+    pthread_key_create(&key, at_end_of_first_thread);
     pthread_setspecific(key, &key);
     pthread_atfork(NULL, NULL, in_child);
 }
 
-/* Calls that come at the end of a suspended process do not wait. */
+/* The next library ends after this, so no request may be at work in it. Calls do not wait any more. */
 __attribute__((destructor)) static void finish(void)
 {
-    has_ended = 1;
-    while (works)
-        usleep(1000);
-    if (is_suspended)
-        open_gate();
+    pthread_mutex_lock(&at_work); /* for ever */
+    open_gate();
 }
 
 /* ---- The functions ---- */
 
 /* The next library may call its own functions by these symbols. */
-#define PASS_ON(call)                                                                                                  \
-    if (inside)                                                                                                        \
-    return call
+#define PASS_ON(call) if (inside) return call
 
 gdr_t gdr_open(void)
 {
     struct record *g = NULL;
-    int error = ENOMEM;
+    int error = ELIBACC;
 
     PASS_ON(next.open());
     lock();
-    if (!load()) {
-        error = ELIBACC;
-    } else if ((g = take_record()) != NULL) {
-        g->next_g = next_open(&g->fd, &g->driver);
-        error = g->next_g == NULL ? errno : 0;
-        if (error == 0) {
-            g->kind = OPENED;
-            LIST_INSERT_HEAD(&opened, g, link);
-            start_helper();
-        }
+    if (load())
+        error = (g = take_record()) == NULL ? ENOMEM : next_open(g, &g->driver);
+    if (error == 0) {
+        g->kind = OPENED;
+        LIST_INSERT_HEAD(&opened, g, link);
+        start_helper();
     }
     unlock(0);
-    errno = error != 0 ? error : errno;
-    return error == 0 ? (gdr_t)(void *)g : NULL;
+    if (error == 0)
+        return (gdr_t)(void *)g;
+    errno = error;
+    return NULL;
 }
 
 /* In a forked child it closes the child's copy of the descriptor. */
 int gdr_close(gdr_t handle)
 {
-    struct record *g = (void *)handle, *pin;
+    struct record *g = G(handle), *pin;
 
     PASS_ON(next.close(handle));
-    int error = begin(g);
-    if (error == EACCES && g->kind == OPENED) {
-        error = g->next_g != NULL ? next.close(g->next_g) : 0;
-        LIST_FOREACH(pin, &g->pins, link)
-            pin->kind = FREE;
-        g->kind = FREE;
-    } else if (error == 0) {
-        while ((pin = LIST_FIRST(&g->pins)) != NULL) {
-            take_back(pin);
-            drop(pin);
-        }
-        error = g->next_g != NULL && !g->leaks ? next.close(g->next_g) : 0;
-        drop(g);
+    int error = begin(handle), is_inherited = error == EACCES && g->kind == OPENED;
+    if (error != 0 && error != EIO && !is_inherited)
+        return unlock(error);
+    LIST_FOREACH(pin, &g->pins, link)
+    {
+        if (!is_inherited)
+            hide(pin);
+        pin->kind = FREE;
     }
-    return unlock(error);
+    if (!is_inherited)
+        LIST_REMOVE(g, link);
+    g->kind = FREE;
+    return unlock(g->next_g != NULL && !is_stuck ? next.close(g->next_g) : 0);
 }
 
-static int pin_buffer(struct record *g, const struct request *as, gdr_mh_t *handle)
+static int pin_buffer(gdr_t g, const struct request *as, gdr_mh_t *handle)
 {
     struct record *pin = NULL;
-    int error = begin(g);
+    int error = begin(g) ?: handle == NULL ? EINVAL : (pin = take_record()) == NULL ? ENOMEM : 0;
 
-    if (error == 0 && (g->next_g == NULL || handle == NULL))
-        error = handle == NULL ? EINVAL : EIO;
-    if (error == 0 && (pin = take_record()) == NULL)
-        error = ENOMEM;
     if (error == 0) {
-        pin->g = g;
+        pin->g = G(g);
         pin->as = *as;
         error = next_pin(pin);
     }
     if (error == 0) {
         pin->kind = PINNED;
-        LIST_INSERT_HEAD(&g->pins, pin, link);
+        LIST_INSERT_HEAD(&pin->g->pins, pin, link);
         handle->h = (unsigned long)pin;
     }
     return unlock(error);
@@ -907,56 +717,45 @@ static int pin_buffer(struct record *g, const struct request *as, gdr_mh_t *hand
 int gdr_pin_buffer(gdr_t g, unsigned long address, size_t size, uint64_t token, uint32_t va_space, gdr_mh_t *handle)
 {
     PASS_ON(next.pin_buffer(g, address, size, token, va_space, handle));
-    return pin_buffer((void *)g, &(struct request){.address = address, .size = size, .token = token, .va_space = va_space}, handle);
+    return pin_buffer(g, &(struct request){.address = address, .size = size, .token = token, .va_space = va_space}, handle);
 }
 
 int gdr_pin_buffer_v2(gdr_t g, unsigned long address, size_t size, uint32_t flags, gdr_mh_t *handle)
 {
     PASS_ON(next.pin_buffer_v2(g, address, size, flags, handle));
-    return pin_buffer((void *)g, &(struct request){.address = address, .size = size, .flags = flags, .is_v2 = 1}, handle);
+    return pin_buffer(g, &(struct request){.address = address, .size = size, .flags = flags, .is_v2 = 1}, handle);
 }
 
 int gdr_unpin_buffer(gdr_t g, gdr_mh_t handle)
 {
-    struct record *pin = (void *)handle.h;
+    struct record *pin = PIN(handle);
 
     PASS_ON(next.unpin_buffer(g, handle));
-    int error = begin_pin((void *)g, pin);
-    if (error == 0)
-        error = take_back(pin);
+    int error = begin_pin(g, handle) ?: hide(pin);
+    if (error != 0)
+        return unlock(error);
+    error = pin->is_lost ? 0 : next_unpin(pin);
     if (error == 0) {
-        int is_unreachable = has_moved(pin) && pin->next_va == NULL;
-        if (pin->next_h.h != 0 && !is_unreachable)
-            error = next_unpin(pin);
-        if (error == 0) {
-            drop(pin);
-        } else { /* Programs try again, which then succeeds. */
-            pin->error = EIO;
-            pin->va = pin->next_va = NULL;
-        }
+        pin->kind = FREE;
+        LIST_REMOVE(pin, link);
+    } else { /* Programs try again, which then succeeds. */
+        pin->is_lost = 1;
+        pin->va = NULL;
     }
     return unlock(error);
 }
 
 int gdr_get_callback_flag(gdr_t g, gdr_mh_t handle, int *flag)
 {
-    struct record *pin = (void *)handle.h;
-
     PASS_ON(next.get_callback_flag(g, handle, flag));
-    int error = begin_pin((void *)g, pin);
-    if (error == 0)
-        error = pin->next_h.h != 0 ? next.get_callback_flag(pin->g->next_g, pin->next_h, flag) : EIO;
-    return unlock(error);
+    return unlock(begin_use(g, handle) ?: next.get_callback_flag(G(g)->next_g, PIN(handle)->next_h, flag));
 }
 
 static int get_info(gdr_t g, gdr_mh_t handle, void *info, size_t size)
 {
-    struct record *pin = (void *)handle.h;
     gdr_info_v2_t all;
-    int error = begin_pin((void *)g, pin);
+    int error = begin_use(g, handle) ?: info == NULL ? EINVAL : next_info(PIN(handle), &all);
 
-    if (error == 0)
-        error = info == NULL ? EINVAL : pin->next_h.h == 0 ? EIO : next_info(pin, &all);
     if (error == 0)
         memcpy(info, &all, size);
     return unlock(error);
@@ -972,39 +771,28 @@ int gdr_get_info(gdr_t g, gdr_mh_t handle, void *info)
     return inside ? next.get_info(g, handle, info) : get_info(g, handle, info, INFO_V1_SIZE);
 }
 
-/* Notes where a new mapping is. */
-static void note_mapping(struct record *pin, void *va, const gdr_info_v2_t *info)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t head = pin->as.address > info->va ? pin->as.address - info->va : 0; /* with GDRCOPY_ALLOW_UNALIGNED_MAP */
-
-    pin->va = pin->next_va = va;
-    pin->len = (pin->map_size + head + page - 1) / page * page;
-    pin->type = info->mapping_type;
-    if (read_areas() == 0)
-        note_file(pin);
-}
-
 int gdr_map_v2(gdr_t g, gdr_mh_t handle, void **va, size_t size, int flags)
 {
-    struct record *pin = (void *)handle.h;
+    struct record *pin = PIN(handle);
     gdr_info_v2_t info;
-    void *mapped = NULL;
+    void *mapped;
 
     PASS_ON(next.map_v2(g, handle, va, size, flags));
-    int error = begin_pin((void *)g, pin);
-    if (error == 0 && (va == NULL || pin->next_h.h == 0))
-        error = va == NULL ? EINVAL : EIO;
-    if (error == 0 && pin->va != NULL)
-        error = EAGAIN;
+    int error = begin_use(g, handle) ?: va == NULL ? EINVAL : pin->va != NULL ? EAGAIN : 0;
     if (error == 0) {
         pin->map_size = size;
         pin->map_flags = flags;
         error = next_map(pin, &mapped, &info);
     }
     if (error == 0) {
-        note_mapping(pin, mapped, &info);
-        *va = mapped;
+        size_t page = (size_t)sysconf(_SC_PAGESIZE);
+        size_t head = pin->as.address > info.va ? pin->as.address - info.va : 0; /* with GDRCOPY_ALLOW_UNALIGNED_MAP */
+
+        *va = pin->va = pin->next_va = mapped;
+        pin->len = (size + head + page - 1) / page * page;
+        pin->type = info.mapping_type;
+        pin->area.end = NULL;
+        see_mappings(pin);
     }
     return unlock(error);
 }
@@ -1014,62 +802,40 @@ int gdr_map(gdr_t g, gdr_mh_t handle, void **va, size_t size)
     return inside ? next.map(g, handle, va, size) : gdr_map_v2(g, handle, va, size, GDR_MAP_FLAG_DEFAULT);
 }
 
+/* The addresses of a lost mapping may be another's, so they are left as they are. */
 int gdr_unmap(gdr_t g, gdr_mh_t handle, void *va, size_t size)
 {
-    struct record *pin = (void *)handle.h;
+    struct record *pin = PIN(handle);
 
     PASS_ON(next.unmap(g, handle, va, size));
-    int error = begin_pin((void *)g, pin);
-    if (error == 0 && pin->va == NULL)
-        error = EINVAL;
-    if (error == 0 && pin->next_h.h != 0 && !has_moved(pin))
-        error = next.unmap(pin->g->next_g, pin->next_h, va, size);
-    else if (error == 0 && (error = take_back(pin)) == 0)
-        munmap(pin->va, pin->len); /* Nothing if the addresses were lost. */
+    int error = begin_pin(g, handle) ?: pin->va == NULL ? EINVAL : 0;
+    if (error == 0 && !pin->is_lost)
+        error = pin->va == pin->next_va ? next.unmap(G(g)->next_g, pin->next_h, va, size) : hide(pin) ?: munmap(pin->va, pin->len);
     if (error == 0) {
-        if (has_moved(pin) && pin->next_va == NULL)
-            pin->next_h.h = 0; /* The next library cannot map it again. */
         pin->va = pin->next_va = NULL;
+        pin->len = 0;
     }
     return unlock(error);
 }
 
-/* Returns 0 if the pin may be copied through. */
-static int check_copy(const struct record *pin)
+static int copy(__typeof__(&gdr_copy_to_mapping) next_copy, gdr_mh_t handle, void *to, const void *from, size_t size)
 {
-    int error = check(pin, PINNED);
-
-    if (error == 0 && pin->next_h.h == 0)
-        error = EIO;
-    return error == 0 && pin->va == NULL ? EINVAL : error;
+    if (inside && !is_record(PIN(handle)))
+        return next_copy(handle, to, from, size);
+    uintptr_t entered = enter(HERE);
+    int error = check(PIN(handle), PINNED) ?: PIN(handle)->next_h.h == 0 ? EIO : next_copy(PIN(handle)->next_h, to, from, size);
+    leave(entered);
+    return error;
 }
 
 int gdr_copy_to_mapping(gdr_mh_t handle, void *map_d_ptr, const void *h_ptr, size_t size)
 {
-    const struct record *pin = (void *)handle.h;
-
-    if (inside && !is_record(pin))
-        return next.copy_to_mapping(handle, map_d_ptr, h_ptr, size);
-    uintptr_t entered = enter(HERE);
-    int error = check_copy(pin);
-    if (error == 0)
-        error = next.copy_to_mapping(pin->next_h, map_d_ptr, h_ptr, size);
-    leave(entered);
-    return error;
+    return copy(next.copy_to_mapping, handle, map_d_ptr, h_ptr, size);
 }
 
 int gdr_copy_from_mapping(gdr_mh_t handle, void *h_ptr, const void *map_d_ptr, size_t size)
 {
-    const struct record *pin = (void *)handle.h;
-
-    if (inside && !is_record(pin))
-        return next.copy_from_mapping(handle, h_ptr, map_d_ptr, size);
-    uintptr_t entered = enter(HERE);
-    int error = check_copy(pin);
-    if (error == 0)
-        error = next.copy_from_mapping(pin->next_h, h_ptr, map_d_ptr, size);
-    leave(entered);
-    return error;
+    return copy(next.copy_from_mapping, handle, h_ptr, map_d_ptr, size);
 }
 
 void gdr_runtime_get_version(int *major, int *minor)
@@ -1078,28 +844,19 @@ void gdr_runtime_get_version(int *major, int *minor)
         next.runtime_get_version(major, minor);
 }
 
-int gdr_driver_get_version(gdr_t handle, int *major, int *minor)
+int gdr_driver_get_version(gdr_t g, int *major, int *minor)
 {
-    struct record *g = (void *)handle;
-
-    PASS_ON(next.driver_get_version(handle, major, minor));
-    int error = begin(g);
-    if (error == 0)
-        error = g->next_g != NULL ? next.driver_get_version(g->next_g, major, minor) : EIO;
-    return unlock(error);
+    PASS_ON(next.driver_get_version(g, major, minor));
+    return unlock(begin(g) ?: next.driver_get_version(G(g)->next_g, major, minor));
 }
 
-int gdr_get_attribute(gdr_t handle, gdr_attr_t attribute, int *value)
+int gdr_get_attribute(gdr_t g, gdr_attr_t attribute, int *value)
 {
-    struct record *g = (void *)handle;
-
-    PASS_ON(next.get_attribute(handle, attribute, value));
+    PASS_ON(next.get_attribute(g, attribute, value));
     int error = begin(g);
-    if (error == 0)
-        error = g->next_g != NULL ? next.get_attribute(g->next_g, attribute, value) : EIO;
-    else if (value != NULL)
+    if (error != 0 && value != NULL)
         *value = 0;
-    return unlock(error);
+    return unlock(error ?: next.get_attribute(G(g)->next_g, attribute, value));
 }
 
 int gdr_get_mapping_type_string(gdr_mapping_type_t mapping_type, const char **text)
