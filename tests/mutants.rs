@@ -169,6 +169,7 @@ fn build_library(work: &Path) {
     link.args(["-shared", "-Wl,-soname,libgdrx.so.1", "-Wl,--version-script=gdrx/libgdrx.map"]);
     link.args(["-Wl,--whole-archive", "../target/debug/libgdrx.a", "-Wl,--no-whole-archive"]);
     succeed(link.arg("-o").arg(lib.join("libgdrx.so.1")).current_dir(work.join("tree")));
+    succeed(Command::new("make").args(["-s", "checkpoint"]).current_dir(work.join("tree")));
 }
 
 /// Runs a test as `mutants.toml` names it. A loop that does not end is ended by `watched`.
@@ -180,6 +181,7 @@ fn run(test: &str, work: &Path) -> Output {
         let target: PathBuf = env::current_exe().expect("a path").ancestors().nth(3).expect("cargo's layout").into();
         cargo.current_dir(root()).env("CARGO_TARGET_DIR", target);
         cargo.env("GDRAPI_LIB", work.join("lib")).env("MODEL_CALLS", "8000");
+        cargo.env("GDRCHECKPOINT_OBJECTS", work.join("tree/build/checkpoint"));
         cargo.args(["test", "--package", "libgdrapi", "--test", package, "--", "--exact", name]);
     } else {
         cargo.args(["test", "--package", package, "--lib", "--tests", "--no-fail-fast", "--", name]);
