@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -31,10 +32,15 @@ fn opens() -> &'static Path {
         for name in ["libgdrcopy_checkpoint.so", "libgdrcopy_checkpoint_alias.so"] {
             fs::copy(Path::new(ROOT).join("build/checkpoint").join(name), directory.join(name)).unwrap();
         }
-        let program = directory.join("opens");
-        let mut gcc = Command::new("gcc");
-        gcc.args([&format!("-I{ROOT}/include"), &format!("{ROOT}/tools/tests/checkpoint/opens.c"), "-o"]).arg(&program);
-        assert!(gcc.arg(library()).status().expect("gcc starts").success(), "{gcc:?}");
+        let (program, dies) = (directory.join("opens"), directory.join("dies.so"));
+        let source = |name: &str| format!("{ROOT}/tools/tests/checkpoint/{name}");
+        let gcc = |arguments: &[&OsStr]| {
+            let mut gcc = Command::new("gcc");
+            gcc.arg(format!("-I{ROOT}/include")).args(arguments);
+            assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
+        };
+        gcc(&[source("opens.c").as_ref(), "-o".as_ref(), program.as_ref(), library().as_ref()]);
+        gcc(&["-shared".as_ref(), "-fPIC".as_ref(), source("dies.c").as_ref(), "-o".as_ref(), dies.as_ref()]);
         program
     })
 }
@@ -51,7 +57,12 @@ impl Opened {
     fn start(arguments: &[&str]) -> Opened {
         let program = opens();
         let mut command = gdrcopy(&[], &["checkpoint", &lib(), "--"]);
-        command.arg(program).args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(program).args(arguments);
+        Opened::run(command)
+    }
+
+    fn run(mut command: Command) -> Opened {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut launcher = command.spawn().unwrap();
         let (input, output) = (launcher.stdin.take().unwrap(), launcher.stdout.take().unwrap());
         let mut opened = Opened { launcher, pid: 0, input, output: BufReader::new(output) };
@@ -93,11 +104,11 @@ impl Opened {
     }
 }
 
-/// `gdrcopy suspend` that waits for the last of these processes, which is stopped.
-fn waiting(pids: &[&str]) -> (Child, BufReader<ChildStderr>) {
-    let mut suspend = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
-    let mut suspend = suspend.arg("suspend").args(pids).stderr(Stdio::piped()).spawn().unwrap();
-    let (mut hint, mut errors) = (String::new(), BufReader::new(suspend.stderr.take().unwrap()));
+/// `gdrcopy suspend` or `resume` that waits for the last of these processes, which is stopped.
+fn waiting(word: &str, pids: &[&str]) -> (Child, BufReader<ChildStderr>) {
+    let mut requester = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+    let mut requester = requester.arg(word).args(pids).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut hint, mut errors) = (String::new(), BufReader::new(requester.stderr.take().unwrap()));
     errors.read_line(&mut hint).unwrap();
     let last = pids.last().unwrap();
     assert_eq!(
@@ -106,7 +117,7 @@ fn waiting(pids: &[&str]) -> (Child, BufReader<ChildStderr>) {
             "gdrcopy: waiting for process {last}: it is stopped: let it continue (SIGCONT), or detach the debugger\n"
         )
     );
-    (suspend, errors)
+    (requester, errors)
 }
 
 #[test]
@@ -139,7 +150,7 @@ fn an_interrupted_suspension_resumes_what_it_took() {
     let (mut before, mut first, mut second) = (Opened::start(&[]), Opened::start(&[]), Opened::start(&[]));
     tool(&["suspend", &before.pid()]).with_status(0);
     second.stop();
-    let (mut suspend, _errors) = waiting(&[&before.pid(), &first.pid(), &second.pid()]);
+    let (mut suspend, _errors) = waiting("suspend", &[&before.pid(), &first.pid(), &second.pid()]);
     assert_eq!(first.state().trim(), "suspended");
     // Shells let programs in the background ignore SIGINT.
     kill(Pid::from_raw(suspend.id().cast_signed()), Signal::SIGTERM).unwrap();
@@ -156,20 +167,61 @@ fn an_interrupted_suspension_resumes_what_it_took() {
 }
 
 #[test]
-fn what_a_killed_requester_left_can_be_resumed() {
+fn what_a_killed_requester_left_can_be_repeated() {
     let (mut first, mut second) = (Opened::start(&[]), Opened::start(&[]));
-    second.stop();
-    let (mut suspend, _errors) = waiting(&[&first.pid(), &second.pid()]);
-    suspend.kill().unwrap();
-    suspend.wait().unwrap();
-    second.signal(Signal::SIGCONT);
-    tool(&["suspend", &first.pid(), &second.pid()]).with_status(0);
-    assert_eq!((first.state().trim(), second.state().trim()), ("suspended", "suspended"));
-    tool(&["resume", &first.pid(), &second.pid()]).with_status(0);
-    assert_eq!((first.state().trim(), second.state().trim()), ("open", "open"));
+    let pids = [first.pid(), second.pid()];
+    for (word, state) in [("suspend", "suspended"), ("resume", "open")] {
+        second.stop();
+        let (mut requester, _errors) = waiting(word, &[&pids[0], &pids[1]]);
+        requester.kill().unwrap();
+        requester.wait().unwrap();
+        second.signal(Signal::SIGCONT);
+        tool(&[word, &pids[0], &pids[1]]).with_status(0);
+        assert_eq!((first.state().trim(), second.state().trim()), (state, state));
+    }
     for process in [first, second] {
         process.end();
     }
+}
+
+/// In any call of the next library, or while it is stopped.
+#[test]
+fn a_killed_process_is_reported() {
+    let dies = opens().with_file_name("dies.so");
+    let mut deaths = Vec::new();
+    for call in 6.. {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+        command.args(["checkpoint", "--lib"]).arg(&dies).arg("--").arg(opens()).env("DIES_AT", call.to_string());
+        let mut process = Opened::run(command);
+        let words = ["suspend", "resume"];
+        let Some(word) = words.iter().find(|word| tool(&[word, &process.pid()]).status != Some(0)) else {
+            process.end();
+            break;
+        };
+        let status = process.launcher.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{word}");
+        deaths.push(*word);
+    }
+    assert_eq!(deaths.concat(), "suspend".repeat(3) + &"resume".repeat(5));
+
+    let mut process = Opened::start(&[]);
+    process.stop();
+    let (mut requester, mut errors) = waiting("suspend", &[&process.pid()]);
+    process.signal(Signal::SIGKILL);
+    assert_eq!(requester.wait().unwrap().code(), Some(1));
+    let mut report = String::new();
+    errors.read_line(&mut report).unwrap();
+    assert!(report.contains("has ended"), "{report}");
+    process.launcher.wait().unwrap();
+}
+
+#[test]
+fn an_empty_answer_is_no_success() {
+    let process = Opened::start(&["silent"]);
+    for word in ["suspend", "resume"] {
+        tool(&[word, &process.pid()]).with_status(1);
+    }
+    process.signal(Signal::SIGTERM);
 }
 
 #[test]
