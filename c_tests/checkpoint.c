@@ -27,9 +27,12 @@ static const char *answer_of(pid_t pid, pid_t thread, unsigned number)
 
     snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, (int)thread);
     FILE *file = fopen(path, "r");
-    CHECK(file != NULL);
-    CHECK(fgets(name, sizeof(name), file) != NULL);
+    if (file == NULL)
+        return NULL; /* It has ended. */
+    char *read = fgets(name, sizeof(name), file);
     fclose(file);
+    if (read == NULL)
+        return NULL;
     name[strcspn(name, "\n")] = '\0';
     if (sscanf(name, "gdr%6x%3x", &own, &answered) != 2 || own != (unsigned)thread)
         return NULL;
@@ -71,8 +74,10 @@ static const char *request(pid_t pid, char word)
 
     CHECK(helper != 0);
     unsigned number = send_request(pid, helper, word);
-    while ((answer = answer_of(pid, helper, number)) == NULL)
+    while ((answer = answer_of(pid, helper, number)) == NULL) {
+        CHECK(syscall(SYS_tgkill, pid, helper, 0) == 0);
         usleep(100);
+    }
     return answer;
 }
 

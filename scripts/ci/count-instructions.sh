@@ -144,7 +144,7 @@ slice_read_64 99
 buffer_write_64 71
 array_set 38
 batch_of_lines 543
-batch_of_words 162
+batch_of_words 163
 scatter_of_lines 311
 gather_of_words 360
 gather_of_lines 587
