@@ -145,8 +145,8 @@ buffer_write_64 71
 array_set 38
 batch_of_lines 543
 batch_of_words 163
-scatter_of_lines 311
+scatter_of_lines 312
 gather_of_words 360
-gather_of_lines 587
-array_gather_of_lines 480
+gather_of_lines 588
+array_gather_of_lines 481
 END
