@@ -238,6 +238,11 @@ impl Report {
         self.json["problems"].as_u64().unwrap()
     }
 
+    /// Problems and warnings.
+    pub(crate) fn faults(&self) -> u64 {
+        self.problems() + self.json["warnings"].as_u64().unwrap()
+    }
+
     /// Asserts that status, counts, remedies and steps agree with each other.
     #[track_caller]
     pub(crate) fn is_consistent(&self) {
