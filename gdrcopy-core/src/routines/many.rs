@@ -6,7 +6,6 @@
 
 use core::ptr;
 
-use super::access::is_word;
 use super::arch::{self, fence};
 use super::instructions::{Instructions, Work};
 use super::loads::StackLine;
@@ -154,14 +153,8 @@ impl<F: Fn(usize) -> Item> Work for Writes<F> {
 unsafe fn write_each<I: Instructions>(count: usize, item: impl Fn(usize) -> Item) {
     for n in 0..count {
         let Item { dst, src, len } = item(n);
-        // SAFETY: contract of this function. Words are aligned to their size.
-        unsafe {
-            if is_word(dst.addr(), len) {
-                stores::of_width(dst, src, len);
-            } else {
-                (I::WRITE)(dst, src, len);
-            }
-        }
+        // SAFETY: contract of this function.
+        unsafe { stores::word_or(I::WRITE, dst, src, len) }
     }
 }
 

@@ -162,14 +162,8 @@ pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
 /// The contract of [`write()`].
 #[inline(always)]
 pub unsafe fn write_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function; a word is aligned to `len` (`is_word`).
-    unsafe {
-        if is_word(dst.addr(), len) {
-            stores::of_width(dst, src, len);
-        } else {
-            (routine.write)(dst, src, len);
-        }
-    }
+    // SAFETY: contract of this function.
+    unsafe { stores::word_or(routine.write, dst, src, len) }
 }
 
 /// Orders every memory access before it against every one after it, whatever the mapping types.

@@ -4,8 +4,8 @@
 //! routine's widest store. It runs on with that, and climbs down again. No store straddles a line, and each
 //! byte is stored once.
 
-use super::access;
-use super::routine::{BlockFn, LINE};
+use super::access::{self, is_word};
+use super::routine::{BlockFn, CopyFn, LINE};
 
 /// One store of `len` bytes, which is 1, 2, 4 or 8.
 ///
@@ -25,6 +25,22 @@ pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
             word::<u16>(dst, src);
         } else {
             word::<u8>(dst, src);
+        }
+    }
+}
+
+/// One store of a naturally aligned word of 1, 2, 4 or 8 bytes; everything else by `write`.
+///
+/// # Safety
+/// The contract of [`super::write`], for a routine whose function this is.
+#[inline(always)]
+pub(super) unsafe fn word_or(write: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function; a word is aligned to `len` (`is_word`).
+    unsafe {
+        if is_word(dst.addr(), len) {
+            of_width(dst, src, len);
+        } else {
+            write(dst, src, len);
         }
     }
 }
