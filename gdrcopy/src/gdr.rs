@@ -13,8 +13,8 @@ use crate::pin::Pin;
 /// its pins is gone.
 ///
 /// It may be used from any thread. A forked child must open its own. Every call on an inherited one fails with
-/// [`GdrError::ForkedChild`] and touches nothing. Dropping it closes the child's copy of
-/// the descriptor, which otherwise keeps the parent's pins if the parent ends.
+/// [`GdrError::ForkedChild`] and touches nothing. Dropping it closes the child's copy of the descriptor, which
+/// otherwise keeps the parent's pins if the parent ends.
 #[derive(Clone, Debug)]
 pub struct Gdr {
     raw: RawGdr,
@@ -90,9 +90,8 @@ impl Gdr {
     /// [`Gdr::map_owned`] needs no such promise.
     ///
     /// # Errors
-    /// [`GdrError::EmptyRange`] for address 0 or length 0,
-    /// [`GdrError::RangeOverflow`], or the driver's error, `EINVAL` for memory that
-    /// cannot be pinned, `ENOMEM` when BAR1 is used up.
+    /// [`GdrError::EmptyRange`] for address 0 or length 0, [`GdrError::RangeOverflow`], or the driver's error, `EINVAL`
+    /// for memory that cannot be pinned, `ENOMEM` when BAR1 is used up.
     pub unsafe fn pin(&self, address: u64, len: usize, flags: PinFlags) -> Result<Pin> {
         if len == 0 {
             return Err(GdrError::EmptyRange.into());
@@ -151,11 +150,10 @@ impl Options {
     /// Opens it. Reads no environment variable, creates no thread, does not initialize CUDA.
     ///
     /// # Errors
-    /// [`GdrError::Driver`] with the error of opening the device file.
-    /// [`GdrError::DriverTooOld`] below 2.0, and
-    /// [`GdrError::LibraryTooOld`] where the driver serves only newer API versions than
-    /// 2.6. [`GdrError::DummyGpuDriver`] where it was loaded without a GPU driver.
-    /// With [`Backend::Auto`], the errors are those of gdrdrv; why dma-bufs do not work is logged.
+    /// [`GdrError::Driver`] with the error of opening the device file. [`GdrError::DriverTooOld`] below 2.0, and
+    /// [`GdrError::LibraryTooOld`] where the driver serves only newer API versions than 2.6.
+    /// [`GdrError::DummyGpuDriver`] where it was loaded without a GPU driver. With [`Backend::Auto`], the errors are
+    /// those of gdrdrv; why dma-bufs do not work is logged.
     pub fn open(self) -> Result<Gdr> {
         Ok(Gdr::of_raw(RawGdr::open(&self.raw)?))
     }

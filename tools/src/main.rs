@@ -24,6 +24,7 @@ extern "C" fn main() -> i32 {
         }
     }
     let status = on_a_stack_of_enough_size();
+    // The number in an ExitCode cannot be read.
     (0..=u8::MAX).find(|&number| ExitCode::from(number) == status).unwrap_or(1).into()
 }
 

@@ -108,7 +108,7 @@ pub(crate) fn check(routine: &Routine) {
                 });
             }
         }
-        // Items that pass the buffer by among small ones, up to the arena's end.
+        // Items of many lines among small ones, up to the arena's end.
         let place = |n: usize| {
             let len = [3, 0, 2_000, 64, 2_048, 9_000, 1, 2_049, 20_000][n * n % 9];
             (n * 6_131 % (Arena::LEN - len + 1), len)

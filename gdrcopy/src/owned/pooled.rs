@@ -30,8 +30,7 @@ impl Pool {
     /// [`OwnedWords`](crate::owned::OwnedWords).
     ///
     /// # Errors
-    /// The errors of [`Pool::alloc`]; [`GdrError::RangeOverflow`] for more bytes than
-    /// an address space has.
+    /// The errors of [`Pool::alloc`]; [`GdrError::RangeOverflow`] for more bytes than an address space has.
     pub fn array<T: Pod>(&self, len: usize) -> Result<OwnedArray<T>> {
         let bytes = len.checked_mul(size_of::<T>());
         self.own(bytes.ok_or(GdrError::RangeOverflow)?, |memory| memory.array(0, len))

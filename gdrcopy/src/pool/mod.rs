@@ -38,8 +38,7 @@ use chunk::Chunk;
 /// | --- | --- |
 /// | below 64 KiB | a part of a GPU page that only such buffers share, in units of 64 bytes |
 /// | up to 2 MiB | whole GPU pages of a shared chunk |
-/// | above 2 MiB | a chunk of its own, 2 MiB aligned, which is freed with the buffer. In a pool of fixed memory, 2
-/// MiB-aligned pages of that memory |
+/// | above 2 MiB | a chunk of its own, 2 MiB aligned, which is freed with the buffer. In a pool of fixed memory, 2 MiB-aligned pages of that memory |
 ///
 /// The memory of a new buffer is not zeroed, but it has what an earlier buffer or the allocator left there.
 /// [`Pool::alloc_zeroed`] writes zeros.
@@ -110,8 +109,8 @@ impl PoolOptions {
     /// A pool of this memory only. Whole GPU pages of it are pinned, now.
     ///
     /// # Errors
-    /// [`GdrError::EmptyRange`] if no whole GPU page is in it; as for
-    /// [`Gdr::pin`](crate::Gdr::pin) and [`Pin::map`](crate::Pin::map).
+    /// [`GdrError::EmptyRange`] if no whole GPU page is in it; as for [`Gdr::pin`](crate::Gdr::pin) and
+    /// [`Pin::map`](crate::Pin::map).
     pub fn build_of_memory(self, gdr: &Gdr, memory: impl DeviceMemory + 'static) -> Result<Pool> {
         let range = whole_pages(&memory)?;
         let chunk = Chunk::new(gdr, Box::new(memory), range, self.map)?;
@@ -171,9 +170,9 @@ impl Pool {
     /// are not specified.
     ///
     /// # Errors
-    /// [`GdrError::EmptyRange`] for length 0; [`Error::InvalidAlignment`];
-    /// [`GdrError::ForkedChild`]; [`Error::PoolExhausted`] in a pool of fixed memory. If
-    /// another chunk is needed, what the allocator answers, and as for [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).
+    /// [`GdrError::EmptyRange`] for length 0; [`Error::InvalidAlignment`]; [`GdrError::ForkedChild`];
+    /// [`Error::PoolExhausted`] in a pool of fixed memory. If another chunk is needed, what the allocator answers, and
+    /// as for [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).
     pub fn alloc_aligned(&self, len: usize, align: usize) -> Result<PoolBuffer> {
         self.owner.check()?;
         if len == 0 {
