@@ -13,8 +13,8 @@ REMEDIES: Dict[Tuple[str, int], str] = {
     ("gdr_open", errno.EPERM): "pass --device=/dev/gdrdrv to the container",
     ("gdr_open", errno.EMFILE): "raise the limit of open files (ulimit -n) or close some",
     ("gdr_pin_buffer_v2", errno.EINVAL): "pass device memory of this process that can be used for GPUDirect RDMA: "
-    "not host, managed or freed memory, nor memory from cuMemCreate without gpuDirectRDMACapable, as PyTorch's may be "
-    "with expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF",
+    "not host, managed or freed memory, nor memory from cuMemCreate without gpuDirectRDMACapable or from several calls "
+    "of it, as PyTorch's may be with expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF",
     ("gdr_pin_buffer_v2", errno.ENOMEM): "close other mappings: BAR1 of the GPU may be full",
     ("gdr_pin_buffer_v2", errno.EMFILE): "raise the limit of open files (ulimit -n) or close other mappings",
     ("gdr_pin_buffer_v2", errno.EOPNOTSUPP): "this GPU does not support it; without force_pcie it may",

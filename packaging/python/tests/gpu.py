@@ -150,16 +150,19 @@ class _Properties(ctypes.Structure):
     ]
 
 
-def create(size: int, rdma: bool) -> int:
-    """The address of memory from cuMemCreate, which is never freed, with or without the flag for GPUDirect RDMA."""
+def create(size: int, rdma: bool, calls: int = 1) -> int:
+    """The address of adjacent allocations from cuMemCreate, which are never freed, with or without the flag for GPUDirect
+    RDMA."""
     device = (c_int * 2)(1, 0)
     properties = _Properties(type=1, location=device, gpuDirectRDMACapable=rdma)
     granularity, handle, address = c_size_t(), c_uint64(), c_uint64()
     check(cuda.cuMemGetAllocationGranularity(ctypes.byref(granularity), ctypes.byref(properties), 0))
-    whole = c_size_t(-(-size // granularity.value) * granularity.value)
-    check(cuda.cuMemCreate(ctypes.byref(handle), whole, ctypes.byref(properties), c_uint64(0)))
+    each = -(-size // granularity.value) * granularity.value
+    whole = c_size_t(each * calls)
     check(cuda.cuMemAddressReserve(ctypes.byref(address), whole, c_size_t(0), c_uint64(0), c_uint64(0)))
-    check(cuda.cuMemMap(address, whole, c_size_t(0), handle, c_uint64(0)))
+    for offset in range(0, each * calls, each):
+        check(cuda.cuMemCreate(ctypes.byref(handle), c_size_t(each), ctypes.byref(properties), c_uint64(0)))
+        check(cuda.cuMemMap(c_uint64(address.value + offset), c_size_t(each), c_size_t(0), handle, c_uint64(0)))
     check(cuda.cuMemSetAccess(address, whole, ctypes.byref((c_int * 3)(*device, 3)), c_size_t(1)))
     return address.value
 

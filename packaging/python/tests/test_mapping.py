@@ -278,17 +278,20 @@ class Errors(unittest.TestCase):
         self.assertIn("not host, managed or freed memory", caught.exception.remedy)
         self.assertIsInstance(caught.exception, OSError)
 
-    def test_memory_from_cumemcreate_without_its_flag_is_refused_with_a_remedy(self) -> None:
+    def test_memory_from_cumemcreate_that_cannot_be_pinned_is_refused_with_a_remedy(self) -> None:
         with gdrcopy.Mapping((gpu.create(SIZE, rdma=True), SIZE)) as mapping:
             mapping.write(b"x")
         without = (gpu.create(SIZE, rdma=False), SIZE)
-        if not os.path.exists("/dev/gdrdrv"):  # dma-bufs do not need the flag.
-            return gdrcopy.Mapping(without).close()
-        with self.assertRaises(gdrcopy.Error) as caught:
-            gdrcopy.Mapping(without)
-        self.assertEqual(caught.exception.errno, errno.EINVAL)
-        self.assertIn("gpuDirectRDMACapable", caught.exception.remedy)
-        self.assertIn("PYTORCH_CUDA_ALLOC_CONF", caught.exception.remedy)
+        across = (gpu.create(1 << 21, rdma=True, calls=2), 1 << 22)
+        for memory in (without, across):
+            if not os.path.exists("/dev/gdrdrv"):  # dma-bufs need neither the flag nor one allocation.
+                gdrcopy.Mapping(memory).close()
+                continue
+            with self.assertRaises(gdrcopy.Error) as caught:
+                gdrcopy.Mapping(memory)
+            self.assertEqual(caught.exception.errno, errno.EINVAL)
+            self.assertIn("gpuDirectRDMACapable or from several calls", caught.exception.remedy)
+            self.assertIn("PYTORCH_CUDA_ALLOC_CONF", caught.exception.remedy)
 
     def test_error_is_that_of_the_interpreter(self) -> None:
         result = gpu.run_script(
