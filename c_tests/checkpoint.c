@@ -81,8 +81,8 @@ static const char *request(pid_t pid, char word)
     return answer;
 }
 
-#define SUSPEND() CHECK_STRING(request(getpid(), 's'), "ok")
-#define RESUME() CHECK_STRING(request(getpid(), 'r'), "ok")
+#define SUSPEND() CHECK_STRING(request(getpid(), 's'), "o00")
+#define RESUME() CHECK_STRING(request(getpid(), 'r'), "o00")
 
 /* ---- Memory of the program, or of another of its threads ---- */
 
@@ -266,7 +266,7 @@ static void mappings_fault_and_come_back(void)
 
     for (long round = 0; round < rounds(100); round++) {
         SUSPEND();
-        CHECK_STRING(request(getpid(), 's'), "as");
+        CHECK_STRING(request(getpid(), 's'), "a00");
         CHECK_EQUAL(*(int *)(void *)g, -1);
         CHECK(fd < 0 || fcntl(fd, F_GETFD) == -1);
         for (int i = 0; i < PINS; i++) {
@@ -649,7 +649,7 @@ static void on_fault(int signal)
     unsigned number = send_request(getpid(), helper, 's');
     usleep(20000);
     CHECK(answer_of(getpid(), helper, number) == NULL);
-    CHECK_STRING(request(getpid(), 'r'), "ok"); /* withdraws it */
+    CHECK_STRING(request(getpid(), 'r'), "o00"); /* withdraws it */
     CHECK(mprotect(page, 4096, PROT_READ | PROT_WRITE) == 0);
 }
 
@@ -699,7 +699,7 @@ static void hangs(void)
     unsigned first = send_request(getpid(), helper, 's');
     usleep(50000);
     CHECK(answer_of(getpid(), helper, first) == NULL);
-    CHECK_STRING(request(getpid(), 'r'), "ok"); /* withdraws it */
+    CHECK_STRING(request(getpid(), 'r'), "o00"); /* withdraws it */
     send_request(getpid(), helper, 's');
     exit(0);
 }
@@ -817,10 +817,10 @@ static void cuda_moves_the_memory_in_between(void)
     close(pair[1]); /* If the child fails, the next read does. */
     for (int round = 0; round < 3; round++) {
         CHECK_EQUAL(read(pair[0], &byte, 1), 1);
-        CHECK_STRING(request(child, 's'), "ok");
+        CHECK_STRING(request(child, 's'), "o00");
         for (int i = 0; i < 4; i++)
             CUDA(checkpoint[i](child, NULL));
-        CHECK_STRING(request(child, 'r'), "ok");
+        CHECK_STRING(request(child, 'r'), "o00");
         CHECK_EQUAL(write(pair[0], &byte, 1), 1);
     }
     close(pair[0]);

@@ -47,7 +47,12 @@ int gdr_get_info(gdr_t g, gdr_mh_t handle, void *info); /* programs built before
     DO(get_info_v2) DO(map) DO(map_v2) DO(unmap) DO(copy_to_mapping) DO(copy_from_mapping) DO(runtime_get_version)     \
     DO(driver_get_version) DO(get_attribute) DO(get_mapping_type_string)
 
-/* NULL for those that it lacks. */
+/* Stands for those that it lacks. */
+static int missing(void)
+{
+    return ENOSYS;
+}
+
 static struct {
 #define DECLARE(name) __typeof__(&gdr_##name) name;
     FUNCTIONS(DECLARE)
@@ -58,9 +63,7 @@ static void load_next(void)
     const char *path = getenv("GDRCHECKPOINT_LIBRARY"); /* of `gdrcopy checkpoint` */
     void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 
-    if (library == NULL)
-        return;
-#define LOOK_UP(name) *(void **)&next.name = dlsym(library, "gdr_" #name);
+#define LOOK_UP(name) *(void **)&next.name = (library != NULL ? dlsym(library, "gdr_" #name) : NULL) ?: (void *)missing;
     FUNCTIONS(LOOK_UP)
 }
 
@@ -70,7 +73,7 @@ static int load(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, load_next);
-    return next.open != NULL;
+    return (void *)next.open != (void *)missing;
 }
 
 /* ---- Handles ---- */
@@ -87,15 +90,6 @@ struct request {
     uint64_t token;
     uint32_t va_space, flags;
     int is_v2;
-};
-
-/* A line of /proc/self/maps. */
-struct area {
-    char *start, *end;
-    char access[5];
-    unsigned long offset, inode;
-    unsigned device_major, device_minor;
-    int is_closed; /* by libgdrapi, which keeps the addresses of closed mappings */
 };
 
 /* A gdr_t or a pin. */
@@ -122,8 +116,8 @@ struct record {
     size_t map_size, len;
     int map_flags;
     gdr_mapping_type_t type;
-    struct area area; /* that it had when it was mapped; its end is NULL until then */
-    size_t in_place;  /* bytes that were as they should be, when /proc/self/maps was read */
+    char place[64]; /* of its mapping, in the words of see_mappings; empty until that has seen it */
+    size_t in_place; /* bytes that were where they should be, when /proc/self/maps was read */
 };
 
 enum { FREE, OPENED, PINNED };
@@ -182,9 +176,8 @@ static struct record *take_record(void)
 static _Atomic(uint32_t) gate;
 /* The frame of this thread's call, which is in the gate; 0 without one. */
 static __thread uintptr_t frame;
-/* The thread is in the next library. */
+/* The thread is in the next library, which may call its own functions by these symbols. */
 static __thread int inside;
-static __thread int cancel_state;
 static pthread_mutex_t calls = PTHREAD_MUTEX_INITIALIZER;
 
 static void open_gate(void)
@@ -193,12 +186,23 @@ static void open_gate(void)
     syscall(SYS_futex, &gate, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Waits while it is closed. Returns what `leave` takes. */
+/* Returns whether this is a handler of a signal that has interrupted the call; else siglongjmp has left that one. */
+static int interrupts_call(uintptr_t here)
+{
+    stack_t of_handlers;
+
+    sigaltstack(NULL, &of_handlers);
+    int is_there = (of_handlers.ss_flags & SS_ONSTACK) != 0;
+    int was_there = frame - (uintptr_t)of_handlers.ss_sp < of_handlers.ss_size;
+    return is_there == was_there ? here < frame : is_there;
+}
+
+/* Waits while the gate is closed. Returns what `leave` takes. */
 static uintptr_t enter(uintptr_t here)
 {
-    if (frame != 0 && here < frame)
-        return 0; /* in the handler of a signal, during another call */
-    while (frame == 0) { /* else siglongjmp has left a copy, which is still counted */
+    if (frame != 0 && interrupts_call(here))
+        return 0;
+    while (frame == 0) { /* else a call that was left is still counted */
         uint32_t value = gate;
 
         if (value & CLOSED)
@@ -211,7 +215,7 @@ static uintptr_t enter(uintptr_t here)
 
 static void leave(uintptr_t entered)
 {
-    if (entered != 0 && frame == entered) {
+    if (entered != 0) {
         frame = 0;
         atomic_fetch_sub(&gate, 1);
     }
@@ -219,46 +223,55 @@ static void leave(uintptr_t entered)
 
 #define HERE ((uintptr_t)__builtin_frame_address(0))
 
+/* Of the call that has the lock. */
+static uintptr_t call;
+static int cancel_state;
+
 /* Begins a call that is no copy. One runs at a time. */
 static void lock(void)
 {
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-    enter(HERE);
+    int state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    uintptr_t entered = enter(HERE);
     pthread_mutex_lock(&calls);
+    call = entered;
+    cancel_state = state;
     inside = 1;
 }
 
 static int unlock(int result)
 {
+    uintptr_t entered = call;
+    int state = cancel_state;
+
     inside = 0;
     pthread_mutex_unlock(&calls);
-    leave(frame);
-    pthread_setcancelstate(cancel_state, NULL);
+    leave(entered);
+    pthread_setcancelstate(state, NULL);
     return result;
 }
 
-/* Begins a call that uses g. */
-static int begin(gdr_t g)
+static int check_g(gdr_t g)
 {
-    lock();
     return check(G(g), OPENED) ?: G(g)->next_g == NULL ? EIO : 0; /* at the end of a suspended process */
 }
 
-/* Begins a call that uses a pin of g. */
-static int begin_pin(gdr_t g, gdr_mh_t handle)
+static int check_pin(gdr_t g, gdr_mh_t handle)
 {
-    return begin(g) ?: check(PIN(handle), PINNED) ?: PIN(handle)->g != G(g) ? EINVAL : 0;
+    return check_g(g) ?: check(PIN(handle), PINNED) ?: PIN(handle)->g != G(g) ? EINVAL : 0;
 }
 
-/* Begins one that a lost pin does not serve. */
-static int begin_use(gdr_t g, gdr_mh_t handle)
+/* Refuses lost ones too. */
+static int check_use(gdr_t g, gdr_mh_t handle)
 {
-    return begin_pin(g, handle) ?: PIN(handle)->is_lost ? EIO : 0;
+    return check_pin(g, handle) ?: PIN(handle)->is_lost ? EIO : 0;
 }
 
 /* ---- Addresses ---- */
 
 #define RESERVED (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
+#define RESERVATION "-"
 
 /* Replaces a mapping by addresses that fault. */
 static int reserve(char *address, size_t len)
@@ -272,46 +285,43 @@ static int reserve_free(char *address, size_t len)
     return mmap(address, len, PROT_NONE, RESERVED | MAP_FIXED_NOREPLACE, -1, 0) == address;
 }
 
-/* Counts the bytes of a mapping that are where it was; while it is suspended, of reservations. */
-static void see(struct record *pin, const struct area *area)
+/* Counts bytes of a pin's mapping that are where it was, or of its reservation while it is suspended. */
+static void see(struct record *pin, char *start, char *end, const char *place)
 {
-    const struct area *noted = &pin->area;
-    char *start = pin->va > area->start ? pin->va : area->start;
-    char *end = pin->va + pin->len < area->end ? pin->va + pin->len : area->end;
-
+    start = start > pin->va ? start : pin->va;
+    end = end < pin->va + pin->len ? end : pin->va + pin->len;
     if (start >= end)
         return;
-    if (noted->end == NULL) /* It is new. */
-        pin->area = *area;
-    int is_same = area->inode == noted->inode && area->device_major == noted->device_major &&
-                  area->device_minor == noted->device_minor &&
-                  area->offset - (unsigned long)area->start == noted->offset - (unsigned long)noted->start;
-    int is_reserved = area->is_closed || strcmp(area->access, "---p") == 0;
-    if (pin->next_h.h != 0 ? is_same : is_reserved)
+    if (pin->place[0] == '\0') /* It is new. */
+        strcpy(pin->place, place);
+    if (strcmp(place, pin->next_h.h != 0 ? pin->place : RESERVATION) == 0)
         pin->in_place += (size_t)(end - start);
 }
 
-/* Compares one mapping, or all, with /proc/self/maps. */
+/* Looks for one mapping, or all, in /proc/self/maps. A place is a file, and where it would begin in memory. */
 static int see_mappings(struct record *only)
 {
-    FILE *maps = fopen("/proc/self/maps", "re");
+    char access[5], device[16], name[100], place[64];
+    unsigned long offset, inode;
     struct record *g, *pin;
-    struct area area;
-    char name[100];
+    void *start, *end;
 
-    if (maps == NULL)
-        return errno;
     if (only == NULL)
         EACH_PIN(g, pin)
             pin->in_place = 0;
-    while (fscanf(maps, "%p-%p %4s %lx %x:%x %lu%99[^\n]%*[^\n]", (void **)&area.start, (void **)&area.end, area.access,
-                  &area.offset, &area.device_major, &area.device_minor, &area.inode, name) == 8) {
-        area.is_closed = strstr(name, "gdrapi-closed-mapping") != NULL;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (maps == NULL)
+        return errno;
+    while (fscanf(maps, "%p-%p %4s %lx %15s %lu%99[^\n]%*[^\n]", &start, &end, access, &offset, device, &inode, name) == 7) {
+        if (strcmp(access, "---p") == 0 || strstr(name, "gdrapi-closed-mapping") != NULL) /* this project's reservations */
+            strcpy(place, RESERVATION);
+        else
+            snprintf(place, sizeof(place), "%lx %s %lu", offset - (unsigned long)start, device, inode);
         if (only != NULL)
-            see(only, &area);
+            see(only, start, end, place);
         else
             EACH_PIN(g, pin)
-                see(pin, &area);
+                see(pin, start, end, place);
     }
     fclose(maps);
     return 0;
@@ -323,12 +333,9 @@ static int next_pin(struct record *pin)
 {
     const struct request *as = &pin->as;
     gdr_t g = pin->g->next_g;
-    int error = ENOSYS;
+    int error = as->is_v2 ? next.pin_buffer_v2(g, as->address, as->size, as->flags, &pin->next_h)
+                          : next.pin_buffer(g, as->address, as->size, as->token, as->va_space, &pin->next_h);
 
-    if (as->is_v2 && next.pin_buffer_v2 != NULL)
-        error = next.pin_buffer_v2(g, as->address, as->size, as->flags, &pin->next_h);
-    else if (as->flags == 0)
-        error = next.pin_buffer(g, as->address, as->size, as->token, as->va_space, &pin->next_h);
     if (error != 0)
         pin->next_h.h = 0;
     return error;
@@ -344,12 +351,15 @@ static int next_unpin(struct record *pin)
 
 static int next_info(const struct record *pin, gdr_info_v2_t *info)
 {
-    int is_v2 = next.get_info_v2 != NULL, error;
+    gdr_t g = pin->g->next_g;
 
     memset(info, 0, sizeof(*info));
-    error = is_v2 ? next.get_info_v2(pin->g->next_g, pin->next_h, info) : next.get_info(pin->g->next_g, pin->next_h, info);
-    if (!is_v2 && info->mapped)
-        info->mapping_type = info->wc_mapping ? GDR_MAPPING_TYPE_WC : GDR_MAPPING_TYPE_CACHING;
+    int error = next.get_info_v2(g, pin->next_h, info);
+    if (error == ENOSYS) {
+        error = next.get_info(g, pin->next_h, info);
+        if (info->mapped)
+            info->mapping_type = info->wc_mapping ? GDR_MAPPING_TYPE_WC : GDR_MAPPING_TYPE_CACHING;
+    }
     /* NVIDIA's driver forgets a mapping that has moved. */
     if (error == 0 && pin->va != pin->next_va && info->mapping_type == GDR_MAPPING_TYPE_NONE) {
         info->mapped = 1;
@@ -363,12 +373,9 @@ static int next_info(const struct record *pin, gdr_info_v2_t *info)
 static int next_map(const struct record *pin, void **va, gdr_info_v2_t *info)
 {
     gdr_t g = pin->g->next_g;
-    int error = ENOSYS;
+    int error = pin->map_flags == GDR_MAP_FLAG_DEFAULT ? next.map(g, pin->next_h, va, pin->map_size)
+                                                       : next.map_v2(g, pin->next_h, va, pin->map_size, pin->map_flags);
 
-    if (next.map_v2 != NULL)
-        error = next.map_v2(g, pin->next_h, va, pin->map_size, pin->map_flags);
-    else if (pin->map_flags == GDR_MAP_FLAG_DEFAULT)
-        error = next.map(g, pin->next_h, va, pin->map_size);
     return error ?: next_info(pin, info);
 }
 
@@ -423,15 +430,11 @@ static int resume_pin(struct record *pin)
     gdr_info_v2_t info;
     void *va;
 
-    if (pin->was_freed || pin->in_place != pin->len)
-        return pin->was_freed ? EFAULT : EADDRINUSE;
-    int error = next_pin(pin);
+    int error = pin->was_freed ? EFAULT : pin->in_place != pin->len ? EADDRINUSE : next_pin(pin);
     pin->next_va = pin->va;
     if (error != 0 || pin->va == NULL)
         return error;
-    error = next_map(pin, &va, &info);
-    if (error == 0 && info.mapping_type != pin->type)
-        error = EOPNOTSUPP;
+    error = next_map(pin, &va, &info) ?: info.mapping_type != pin->type ? EOPNOTSUPP : 0;
     if (error == 0 && mremap(va, pin->len, pin->len, MREMAP_MAYMOVE | MREMAP_FIXED, pin->va) != pin->va) {
         error = errno;
         reserve_free(pin->va, pin->len); /* The kernel may have unmapped the reservation. */
@@ -441,7 +444,7 @@ static int resume_pin(struct record *pin)
         return error;
     }
     pin->next_va = va;
-    pin->area.end = NULL;
+    pin->place[0] = '\0';
     if (reserve_free(va, pin->len))
         return 0;
     /* Another thread has them now. The next library must never unmap them, so another pin takes the place of this one. */
@@ -486,11 +489,13 @@ static int suspend(void)
         /* NVIDIA's and this project's libraries keep the addresses of what was mapped. Others free them. */
         reserve_free(pin->va, pin->len);
     }
-    if (error == 0)
-        close_all();
-    else if (see_mappings(NULL) == 0)
-        resume_pins();
     is_suspended = error == 0;
+    if (is_suspended) {
+        close_all();
+    } else { /* As before. What cannot be seen counts as taken. */
+        see_mappings(NULL);
+        resume_pins();
+    }
     return error;
 }
 
@@ -522,12 +527,13 @@ static pthread_t helper;
 static _Atomic(int) has_helper;
 static pthread_mutex_t at_work = PTHREAD_MUTEX_INITIALIZER;
 
-/* Sets the thread's name to its number, that of the request, and the answer, of at most three letters. */
-static void answer(int request, const char *text)
+/* Sets the thread's name to its number, that of the request, and the answer. */
+static void answer(int request, char letter, unsigned number)
 {
     char name[16];
 
-    snprintf(name, sizeof(name), "gdr%06x%03x%s", (unsigned)syscall(SYS_gettid) & 0xffffff, (unsigned)request >> 8 & 0xfff, text);
+    snprintf(name, sizeof(name), "gdr%06x%03x%c%02x", (unsigned)gettid() & 0xffffff, (unsigned)request >> 8 & 0xfff, letter,
+             number < 0xff ? number : 0xff);
     prctl(PR_SET_NAME, name);
 }
 
@@ -557,28 +563,22 @@ static int close_gate(void)
 /* Returns another request that has withdrawn this one, or 0. */
 static int serve(int request)
 {
-    int is_suspension = (request & 0xff) == SUSPEND, other = 0, error = 0;
-    char text[8] = "ok";
+    int is_suspension = (request & 0xff) == SUSPEND, other = 0, error = ECANCELED;
 
-    lost = 0;
-    if (is_suspension == is_suspended)
-        strcpy(text, is_suspended ? "as" : "ok"); /* as before */
-    else if (is_suspension)
-        other = close_gate();
-    if (is_suspension != is_suspended) {
-        error = other != 0 || pthread_mutex_trylock(&at_work) != 0 ? ECANCELED : 0;
-        if (error == 0) {
-            error = is_suspension ? suspend() : resume();
-            pthread_mutex_unlock(&at_work);
-        }
-        if (!is_suspended)
-            open_gate();
+    if (is_suspension == is_suspended) {
+        answer(request, is_suspended ? 'a' : 'o', 0); /* as before */
+        return 0;
     }
-    if (error != 0)
-        snprintf(text, sizeof(text), "e%02x", (unsigned)error & 0xff);
-    else if (lost > 0)
-        snprintf(text, sizeof(text), "l%02x", lost < 0xff ? lost : 0xff);
-    answer(request, text);
+    lost = 0;
+    if (is_suspension)
+        other = close_gate();
+    if (other == 0 && pthread_mutex_trylock(&at_work) == 0) {
+        error = is_suspension ? suspend() : resume();
+        pthread_mutex_unlock(&at_work);
+    }
+    if (!is_suspended)
+        open_gate();
+    answer(request, error != 0 ? 'e' : lost != 0 ? 'l' : 'o', error != 0 ? (unsigned)error : lost);
     return other;
 }
 
@@ -587,7 +587,7 @@ static void *help(void *unused)
     int request = 0;
 
     inside = 1;
-    answer(0, "");
+    answer(0, 'o', 0);
     has_helper = 1;
     while (request != END)
         request = request != 0 ? serve(request) : next_request(NULL);
@@ -628,7 +628,7 @@ static void in_child(void)
 {
     pthread_setspecific(key, &key);
     era++;
-    atomic_store(&gate, frame != 0);
+    gate = frame != 0;
     pthread_mutex_init(&calls, NULL);
     pthread_mutex_init(&at_work, NULL);
     LIST_INIT(&opened);
@@ -651,15 +651,25 @@ __attribute__((destructor)) static void finish(void)
 
 /* ---- The functions ---- */
 
-/* The next library may call its own functions by these symbols. */
-#define PASS_ON(call) if (inside) return call
+/* Begins one that takes the lock. Within the next library, it is that one's. */
+#define FUNCTION(name, parameters, arguments)                                                                          \
+    static int locked_##name parameters;                                                                               \
+    int gdr_##name parameters                                                                                          \
+    {                                                                                                                  \
+        if (inside)                                                                                                    \
+            return next.name arguments;                                                                                \
+        lock();                                                                                                        \
+        return unlock(locked_##name arguments);                                                                        \
+    }                                                                                                                  \
+    static int locked_##name parameters
 
 gdr_t gdr_open(void)
 {
     struct record *g = NULL;
     int error = ELIBACC;
 
-    PASS_ON(next.open());
+    if (inside)
+        return next.open();
     lock();
     if (load())
         error = (g = take_record()) == NULL ? ENOMEM : next_open(g, &g->driver);
@@ -668,22 +678,18 @@ gdr_t gdr_open(void)
         LIST_INSERT_HEAD(&opened, g, link);
         start_helper();
     }
-    unlock(0);
-    if (error == 0)
-        return (gdr_t)(void *)g;
-    errno = error;
-    return NULL;
+    errno = unlock(error);
+    return error == 0 ? (gdr_t)(void *)g : NULL;
 }
 
 /* In a forked child it closes the child's copy of the descriptor. */
-int gdr_close(gdr_t handle)
+FUNCTION(close, (gdr_t handle), (handle))
 {
     struct record *g = G(handle), *pin;
+    int error = check(g, OPENED), is_inherited = error == EACCES && g->kind == OPENED;
 
-    PASS_ON(next.close(handle));
-    int error = begin(handle), is_inherited = error == EACCES && g->kind == OPENED;
-    if (error != 0 && error != EIO && !is_inherited)
-        return unlock(error);
+    if (error != 0 && !is_inherited)
+        return error;
     LIST_FOREACH(pin, &g->pins, link)
     {
         if (!is_inherited)
@@ -693,47 +699,46 @@ int gdr_close(gdr_t handle)
     if (!is_inherited)
         LIST_REMOVE(g, link);
     g->kind = FREE;
-    return unlock(g->next_g != NULL && !is_stuck ? next.close(g->next_g) : 0);
+    return g->next_g != NULL && !is_stuck ? next.close(g->next_g) : 0;
 }
 
 static int pin_buffer(gdr_t g, const struct request *as, gdr_mh_t *handle)
 {
     struct record *pin = NULL;
-    int error = begin(g) ?: handle == NULL ? EINVAL : (pin = take_record()) == NULL ? ENOMEM : 0;
+    int error = check_g(g) ?: handle == NULL ? EINVAL : (pin = take_record()) == NULL ? ENOMEM : 0;
 
-    if (error == 0) {
-        pin->g = G(g);
-        pin->as = *as;
-        error = next_pin(pin);
-    }
+    if (error != 0)
+        return error;
+    pin->g = G(g);
+    pin->as = *as;
+    error = next_pin(pin);
     if (error == 0) {
         pin->kind = PINNED;
         LIST_INSERT_HEAD(&pin->g->pins, pin, link);
         handle->h = (unsigned long)pin;
     }
-    return unlock(error);
+    return error;
 }
 
-int gdr_pin_buffer(gdr_t g, unsigned long address, size_t size, uint64_t token, uint32_t va_space, gdr_mh_t *handle)
+FUNCTION(pin_buffer, (gdr_t g, unsigned long address, size_t size, uint64_t token, uint32_t va_space, gdr_mh_t *handle),
+         (g, address, size, token, va_space, handle))
 {
-    PASS_ON(next.pin_buffer(g, address, size, token, va_space, handle));
     return pin_buffer(g, &(struct request){.address = address, .size = size, .token = token, .va_space = va_space}, handle);
 }
 
-int gdr_pin_buffer_v2(gdr_t g, unsigned long address, size_t size, uint32_t flags, gdr_mh_t *handle)
+FUNCTION(pin_buffer_v2, (gdr_t g, unsigned long address, size_t size, uint32_t flags, gdr_mh_t *handle),
+         (g, address, size, flags, handle))
 {
-    PASS_ON(next.pin_buffer_v2(g, address, size, flags, handle));
     return pin_buffer(g, &(struct request){.address = address, .size = size, .flags = flags, .is_v2 = 1}, handle);
 }
 
-int gdr_unpin_buffer(gdr_t g, gdr_mh_t handle)
+FUNCTION(unpin_buffer, (gdr_t g, gdr_mh_t handle), (g, handle))
 {
     struct record *pin = PIN(handle);
+    int error = check_pin(g, handle) ?: hide(pin);
 
-    PASS_ON(next.unpin_buffer(g, handle));
-    int error = begin_pin(g, handle) ?: hide(pin);
     if (error != 0)
-        return unlock(error);
+        return error;
     error = pin->is_lost ? 0 : next_unpin(pin);
     if (error == 0) {
         pin->kind = FREE;
@@ -742,80 +747,85 @@ int gdr_unpin_buffer(gdr_t g, gdr_mh_t handle)
         pin->is_lost = 1;
         pin->va = NULL;
     }
-    return unlock(error);
+    return error;
 }
 
-int gdr_get_callback_flag(gdr_t g, gdr_mh_t handle, int *flag)
+FUNCTION(get_callback_flag, (gdr_t g, gdr_mh_t handle, int *flag), (g, handle, flag))
 {
-    PASS_ON(next.get_callback_flag(g, handle, flag));
-    return unlock(begin_use(g, handle) ?: next.get_callback_flag(G(g)->next_g, PIN(handle)->next_h, flag));
+    return check_use(g, handle) ?: next.get_callback_flag(G(g)->next_g, PIN(handle)->next_h, flag);
 }
 
-static int get_info(gdr_t g, gdr_mh_t handle, void *info, size_t size)
+FUNCTION(get_info_v2, (gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info), (g, handle, info))
+{
+    return check_use(g, handle) ?: info == NULL ? EINVAL : next_info(PIN(handle), info);
+}
+
+FUNCTION(get_info, (gdr_t g, gdr_mh_t handle, void *info), (g, handle, info))
 {
     gdr_info_v2_t all;
-    int error = begin_use(g, handle) ?: info == NULL ? EINVAL : next_info(PIN(handle), &all);
+    int error = locked_get_info_v2(g, handle, info != NULL ? &all : NULL);
 
     if (error == 0)
-        memcpy(info, &all, size);
-    return unlock(error);
+        memcpy(info, &all, INFO_V1_SIZE);
+    return error;
 }
 
-int gdr_get_info_v2(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info)
-{
-    return inside ? next.get_info_v2(g, handle, info) : get_info(g, handle, info, sizeof(*info));
-}
-
-int gdr_get_info(gdr_t g, gdr_mh_t handle, void *info)
-{
-    return inside ? next.get_info(g, handle, info) : get_info(g, handle, info, INFO_V1_SIZE);
-}
-
-int gdr_map_v2(gdr_t g, gdr_mh_t handle, void **va, size_t size, int flags)
+FUNCTION(map_v2, (gdr_t g, gdr_mh_t handle, void **va, size_t size, int flags), (g, handle, va, size, flags))
 {
     struct record *pin = PIN(handle);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     gdr_info_v2_t info;
     void *mapped;
+    int error = check_use(g, handle) ?: va == NULL ? EINVAL : pin->va != NULL ? EAGAIN : 0;
 
-    PASS_ON(next.map_v2(g, handle, va, size, flags));
-    int error = begin_use(g, handle) ?: va == NULL ? EINVAL : pin->va != NULL ? EAGAIN : 0;
-    if (error == 0) {
-        pin->map_size = size;
-        pin->map_flags = flags;
-        error = next_map(pin, &mapped, &info);
-    }
-    if (error == 0) {
-        size_t page = (size_t)sysconf(_SC_PAGESIZE);
-        size_t head = pin->as.address > info.va ? pin->as.address - info.va : 0; /* with GDRCOPY_ALLOW_UNALIGNED_MAP */
-
-        *va = pin->va = pin->next_va = mapped;
-        pin->len = (size + head + page - 1) / page * page;
-        pin->type = info.mapping_type;
-        pin->area.end = NULL;
-        see_mappings(pin);
-    }
-    return unlock(error);
+    if (error != 0)
+        return error;
+    pin->map_size = size;
+    pin->map_flags = flags;
+    error = next_map(pin, &mapped, &info);
+    if (error != 0)
+        return error;
+    size_t head = pin->as.address > info.va ? pin->as.address - info.va : 0; /* with GDRCOPY_ALLOW_UNALIGNED_MAP */
+    *va = pin->va = pin->next_va = mapped;
+    pin->len = (size + head + page - 1) / page * page;
+    pin->type = info.mapping_type;
+    pin->place[0] = '\0';
+    see_mappings(pin);
+    return 0;
 }
 
-int gdr_map(gdr_t g, gdr_mh_t handle, void **va, size_t size)
+FUNCTION(map, (gdr_t g, gdr_mh_t handle, void **va, size_t size), (g, handle, va, size))
 {
-    return inside ? next.map(g, handle, va, size) : gdr_map_v2(g, handle, va, size, GDR_MAP_FLAG_DEFAULT);
+    return locked_map_v2(g, handle, va, size, GDR_MAP_FLAG_DEFAULT);
 }
 
 /* The addresses of a lost mapping may be another's, so they are left as they are. */
-int gdr_unmap(gdr_t g, gdr_mh_t handle, void *va, size_t size)
+FUNCTION(unmap, (gdr_t g, gdr_mh_t handle, void *va, size_t size), (g, handle, va, size))
 {
     struct record *pin = PIN(handle);
+    int error = check_pin(g, handle) ?: pin->va == NULL ? EINVAL : 0;
 
-    PASS_ON(next.unmap(g, handle, va, size));
-    int error = begin_pin(g, handle) ?: pin->va == NULL ? EINVAL : 0;
     if (error == 0 && !pin->is_lost)
         error = pin->va == pin->next_va ? next.unmap(G(g)->next_g, pin->next_h, va, size) : hide(pin) ?: munmap(pin->va, pin->len);
     if (error == 0) {
         pin->va = pin->next_va = NULL;
         pin->len = 0;
     }
-    return unlock(error);
+    return error;
+}
+
+FUNCTION(driver_get_version, (gdr_t g, int *major, int *minor), (g, major, minor))
+{
+    return check_g(g) ?: next.driver_get_version(G(g)->next_g, major, minor);
+}
+
+FUNCTION(get_attribute, (gdr_t g, gdr_attr_t attribute, int *value), (g, attribute, value))
+{
+    int error = check_g(g);
+
+    if (error != 0 && value != NULL)
+        *value = 0;
+    return error ?: next.get_attribute(G(g)->next_g, attribute, value);
 }
 
 static int copy(__typeof__(&gdr_copy_to_mapping) next_copy, gdr_mh_t handle, void *to, const void *from, size_t size)
@@ -840,26 +850,12 @@ int gdr_copy_from_mapping(gdr_mh_t handle, void *h_ptr, const void *map_d_ptr, s
 
 void gdr_runtime_get_version(int *major, int *minor)
 {
-    if (load() && next.runtime_get_version != NULL)
-        next.runtime_get_version(major, minor);
-}
-
-int gdr_driver_get_version(gdr_t g, int *major, int *minor)
-{
-    PASS_ON(next.driver_get_version(g, major, minor));
-    return unlock(begin(g) ?: next.driver_get_version(G(g)->next_g, major, minor));
-}
-
-int gdr_get_attribute(gdr_t g, gdr_attr_t attribute, int *value)
-{
-    PASS_ON(next.get_attribute(g, attribute, value));
-    int error = begin(g);
-    if (error != 0 && value != NULL)
-        *value = 0;
-    return unlock(error ?: next.get_attribute(G(g)->next_g, attribute, value));
+    load();
+    next.runtime_get_version(major, minor);
 }
 
 int gdr_get_mapping_type_string(gdr_mapping_type_t mapping_type, const char **text)
 {
-    return load() && next.get_mapping_type_string != NULL ? next.get_mapping_type_string(mapping_type, text) : ENOSYS;
+    load();
+    return next.get_mapping_type_string(mapping_type, text);
 }

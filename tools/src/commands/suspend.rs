@@ -109,7 +109,8 @@ impl Options {
     }
 }
 
-/// The thread of a process that serves requests. Its name is `gdr`, its number, that of the last request, and the answer.
+/// The thread of a process that serves requests. Its name is `gdr`, its number, that of the last request, and the answer, a
+/// letter and a number.
 #[derive(Clone, Copy)]
 struct Helper {
     pid: u32,
