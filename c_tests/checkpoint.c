@@ -18,67 +18,71 @@
 
 /* ---- Requests, as the tool makes them ---- */
 
-/* The answer that a thread's name has, after its number and that of the request; NULL if it is no helper's, or none yet. */
-static const char *answer_of(pid_t pid, pid_t thread, unsigned number)
+/* Returns whether the thread serves requests, by its name: its number, that of a request, and the answer. */
+static int read_answer(pid_t pid, pid_t thread, unsigned *number, char *answer)
 {
-    static __thread char name[20];
     char path[100];
-    unsigned own, answered;
+    unsigned own = 0;
 
     snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, (int)thread);
     FILE *file = fopen(path, "r");
     if (file == NULL)
-        return NULL; /* It has ended. */
-    char *read = fgets(name, sizeof(name), file);
+        return 0; /* It has ended. */
+    int fields = fscanf(file, "gdr%6x%3x%7s", &own, number, answer);
     fclose(file);
-    if (read == NULL)
-        return NULL;
-    name[strcspn(name, "\n")] = '\0';
-    if (sscanf(name, "gdr%6x%3x", &own, &answered) != 2 || own != (unsigned)thread)
-        return NULL;
-    return number == 0 || answered == number ? name + 12 : NULL;
+    return fields == 3 && own == (unsigned)thread;
 }
 
 /* The thread of a process that serves requests, or 0. */
 static pid_t helper_of(pid_t pid)
 {
-    char path[100];
+    char path[100], answer[8];
     struct dirent *entry;
+    unsigned number;
     pid_t helper = 0;
 
     snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
     DIR *tasks = opendir(path);
     CHECK(tasks != NULL);
     while ((entry = readdir(tasks)) != NULL)
-        if (atoi(entry->d_name) > 0 && answer_of(pid, atoi(entry->d_name), 0) != NULL)
+        if (read_answer(pid, atoi(entry->d_name), &number, answer))
             helper = atoi(entry->d_name);
     closedir(tasks);
     return helper;
 }
 
-static unsigned send_request(pid_t pid, pid_t helper, char word)
+static unsigned send_request(pid_t pid, char word)
 {
     static atomic_uint requests;
     unsigned number = ++requests % 4095 + 1;
     siginfo_t info = {.si_code = SI_QUEUE};
 
     info.si_value.sival_int = (int)(number << 8) | word;
-    CHECK(syscall(SYS_rt_tgsigqueueinfo, pid, helper, SIGRTMAX - 1, &info) == 0);
+    CHECK(syscall(SYS_rt_tgsigqueueinfo, pid, helper_of(pid), SIGRTMAX - 1, &info) == 0);
     return number;
 }
 
+/* Waits for the answer as long as there is the thread. */
 static const char *request(pid_t pid, char word)
 {
-    const char *answer;
+    static __thread char answer[8];
+    unsigned answered, number = send_request(pid, word);
     pid_t helper = helper_of(pid);
 
-    CHECK(helper != 0);
-    unsigned number = send_request(pid, helper, word);
-    while ((answer = answer_of(pid, helper, number)) == NULL) {
-        CHECK(syscall(SYS_tgkill, pid, helper, 0) == 0);
-        usleep(100);
-    }
+    do
+        CHECK(read_answer(pid, helper, &answered, answer));
+    while (answered != number && usleep(100) == 0);
     return answer;
+}
+
+static void check_unanswered(unsigned number)
+{
+    unsigned answered;
+    char answer[8];
+
+    usleep(20000);
+    CHECK(read_answer(getpid(), helper_of(getpid()), &answered, answer));
+    CHECK(answered != number);
 }
 
 #define SUSPEND() CHECK_STRING(request(getpid(), 's'), "o00")
@@ -103,10 +107,13 @@ static void check_own(size_t size)
 
 /* ---- Functions that the object and libraries call, because symbols of programs come first ---- */
 
+#define LOOK_UP_NEXT(name)                                                                                             \
+    if (next == NULL)                                                                                                  \
+        *(void **)&next = dlsym(RTLD_NEXT, name)
+
 /* The Nth mremap from now on, of one after the other. */
 static enum {
-    WORKS,
-    FAILS,
+    FAILS = 1,
     UNMAPS,           /* fails, after the kernel has unmapped the target */
     LOSES_ADDRESSES,  /* the same, and another thread has taken it */
     LEAVES_ADDRESSES, /* works, and another thread has taken the old addresses */
@@ -117,7 +124,7 @@ static int forgets;
 
 void *mremap(void *old, size_t old_size, size_t size, int flags, ...)
 {
-    int move = --next_move_in == 0 ? (int)next_move : WORKS;
+    int move = --next_move_in == 0 ? (int)next_move : 0;
     va_list list;
 
     va_start(list, flags);
@@ -128,7 +135,7 @@ void *mremap(void *old, size_t old_size, size_t size, int flags, ...)
     if (move == LOSES_ADDRESSES)
         take(target, size);
     errno = ENOMEM;
-    if (move == FAILS || move == UNMAPS || move == LOSES_ADDRESSES)
+    if (move != 0 && move != LEAVES_ADDRESSES)
         return MAP_FAILED;
     void *moved = (void *)syscall(SYS_mremap, old, old_size, size, flags, target);
     if (forgets)
@@ -150,8 +157,7 @@ int ioctl(int fd, unsigned long command, ...)
     va_start(list, command);
     uint32_t *argument = va_arg(list, uint32_t *);
     va_end(list);
-    if (next == NULL)
-        *(void **)&next = dlsym(RTLD_NEXT, "ioctl");
+    LOOK_UP_NEXT("ioctl");
     while (is_stuck) {
         is_stuck = 2;
         usleep(1000);
@@ -166,8 +172,7 @@ int fstat(int fd, struct stat *file)
 {
     static int (*next)(int, struct stat *);
 
-    if (next == NULL)
-        *(void **)&next = dlsym(RTLD_NEXT, "fstat");
+    LOOK_UP_NEXT("fstat");
     int result = next(fd, file);
     file->st_rdev += (dev_t)is_other;
     return result;
@@ -281,6 +286,33 @@ static void mappings_fault_and_come_back(void)
     }
 }
 
+static void map_memory(const struct gpu_buffer *buffer)
+{
+    const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, gpu_under_test}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+    CUDA(cuMemMap(buffer->allocation, buffer->size, 0, buffer->handle, 0));
+    CUDA(cuMemSetAccess(buffer->allocation, buffer->size, &access, 1));
+}
+
+/* CUDA restores memory at the same device addresses, not in the same place. */
+static void memory_may_be_elsewhere_each_time(void)
+{
+    CUmemGenericAllocationHandle first = buffers[1].handle;
+
+    SUSPEND();
+    CUDA(cuMemUnmap(buffers[1].allocation, buffers[1].size));
+    CUDA(cuMemUnmap(buffers[3].allocation, buffers[3].size));
+    buffers[1].handle = buffers[3].handle;
+    buffers[3].handle = first;
+    map_memory(&buffers[1]);
+    map_memory(&buffers[3]);
+    RESUME();
+    check_pins();
+    SUSPEND();
+    RESUME();
+    check_pins();
+}
+
 /* Releases what is where it was mapped first, and what has moved. */
 static void moved_mappings_are_released(void)
 {
@@ -346,7 +378,7 @@ static void what_is_refused_at_resume_leaves_no_hole(void)
     static const struct {
         const char *faults;
         int move;
-    } refusals[] = {{"MMAP:ENOMEM@2", WORKS}, {NULL, FAILS}, {NULL, UNMAPS}, {NULL, LOSES_ADDRESSES}};
+    } refusals[] = {{"MMAP:ENOMEM@2", 0}, {NULL, FAILS}, {NULL, UNMAPS}, {NULL, LOSES_ADDRESSES}};
 
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
         const struct mapped *lost = NULL;
@@ -642,14 +674,11 @@ static void *page;
 static void on_fault(int signal)
 {
     unsigned char byte;
-    pid_t helper = helper_of(getpid());
 
     (void)signal;
     CHECK_OK(gdr_copy_from_mapping(pins[0].handle, &byte, pins[0].va, 1));
-    unsigned number = send_request(getpid(), helper, 's');
-    usleep(20000);
-    CHECK(answer_of(getpid(), helper, number) == NULL);
-    CHECK_STRING(request(getpid(), 'r'), "o00"); /* withdraws it */
+    check_unanswered(send_request(getpid(), 's'));
+    RESUME(); /* withdraws it */
     CHECK(mprotect(page, 4096, PROT_READ | PROT_WRITE) == 0);
 }
 
@@ -662,14 +691,20 @@ static void __attribute__((noinline)) leave_a_copy(unsigned char *to)
     release_faults(&old);
 }
 
-/* Handlers may copy, whatever they interrupt, and leave copies by siglongjmp. */
-static void handlers_copy(void)
+static void *copy_in_handlers(void *of_handlers)
 {
     unsigned char bytes[100];
 
+    CHECK(sigaltstack(of_handlers, NULL) == 0);
+
     page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    signal(SIGSEGV, on_fault);
-    CHECK_OK(gdr_copy_from_mapping(pins[1].handle, page, pins[1].va, sizeof(bytes)));
+    for (int i = 0; i < 2; i++) {
+        struct sigaction action = {.sa_handler = on_fault, .sa_flags = i * SA_ONSTACK};
+
+        sigaction(SIGSEGV, &action, NULL);
+        CHECK_OK(gdr_copy_from_mapping(pins[1].handle, page, pins[1].va, sizeof(bytes)));
+        CHECK(mprotect(page, 4096, PROT_NONE) == 0);
+    }
     signal(SIGSEGV, SIG_DFL);
     munmap(page, 4096);
     SUSPEND();
@@ -678,6 +713,21 @@ static void handlers_copy(void)
     CHECK_OK(gdr_copy_from_mapping(pins[1].handle, bytes, pins[1].va, sizeof(bytes)));
     SUSPEND();
     RESUME();
+    return NULL;
+}
+
+/* Handlers may copy, whatever they interrupt, on any stack, and leave copies by siglongjmp. */
+static void handlers_copy(void)
+{
+    static char stacks[2][1 << 18] __attribute__((aligned(64))); /* of the thread, and above it of its handlers */
+    stack_t of_handlers = {.ss_sp = stacks[1], .ss_size = sizeof(stacks[1])};
+    pthread_attr_t attributes;
+    pthread_t thread;
+
+    pthread_attr_init(&attributes);
+    CHECK_OK(pthread_attr_setstack(&attributes, stacks[0], sizeof(stacks[0])));
+    CHECK_OK(pthread_create(&thread, &attributes, copy_in_handlers, &of_handlers));
+    finish_thread(thread);
 }
 
 static void *call_that_hangs(void *argument)
@@ -691,16 +741,13 @@ static void *call_that_hangs(void *argument)
 static void hangs(void)
 {
     g = open_driver();
-    pid_t helper = helper_of(getpid());
     is_stuck = 1;
     start_thread(call_that_hangs, NULL);
     while (is_stuck != 2)
         ;
-    unsigned first = send_request(getpid(), helper, 's');
-    usleep(50000);
-    CHECK(answer_of(getpid(), helper, first) == NULL);
-    CHECK_STRING(request(getpid(), 'r'), "o00"); /* withdraws it */
-    send_request(getpid(), helper, 's');
+    check_unanswered(send_request(getpid(), 's'));
+    RESUME(); /* withdraws it */
+    send_request(getpid(), 's');
     exit(0);
 }
 
@@ -746,7 +793,7 @@ static void exits_while_it_is_resumed(void)
     g = open_driver();
     SUSPEND();
     is_stuck = 1;
-    send_request(getpid(), helper_of(getpid()), 'r');
+    send_request(getpid(), 'r');
     while (is_stuck != 2)
         ;
     start_thread(answers, NULL);
@@ -755,6 +802,7 @@ static void exits_while_it_is_resumed(void)
 
 static void closes_all_descriptors(void)
 {
+    setenv("CHECK_LAST_CALL", "1", 1);
     g = open_driver();
     for (int fd = 3; fd < 1000; fd++)
         close(fd);
@@ -830,6 +878,7 @@ static void cuda_moves_the_memory_in_between(void)
 
 static void (*const tests[])(void) = {
     mappings_fault_and_come_back,
+    memory_may_be_elsewhere_each_time,
     moved_mappings_are_released,
     what_cannot_be_restored_fails_by_itself,
     what_is_refused_at_resume_leaves_no_hole,
