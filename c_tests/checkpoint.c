@@ -69,9 +69,10 @@ static const char *request(pid_t pid, char word)
     unsigned answered, number = send_request(pid, word);
     pid_t helper = helper_of(pid);
 
-    do
-        CHECK(read_answer(pid, helper, &answered, answer));
-    while (answered != number && usleep(100) == 0);
+    while (!read_answer(pid, helper, &answered, answer) || answered != number) {
+        CHECK(syscall(SYS_tgkill, pid, helper, 0) == 0);
+        usleep(100);
+    }
     return answer;
 }
 
@@ -182,6 +183,7 @@ int fstat(int fd, struct stat *file)
 
 static gdr_t g;
 static int has_module; /* gdrdrv, not dma-bufs */
+static int is_flagged;   /* A mapping was made with a flag. */
 static struct gpu_buffer buffers[PINS];
 
 static struct mapped {
@@ -198,16 +200,25 @@ static void pin_all(void)
     has_module = !uses_dmabuf(g);
     for (int i = 0; i < PINS; i++) {
         struct mapped *mapped = &pins[i];
-        gdr_map_flags_t flag = i == 2 && driver_is_at_least(g, 2, 5) ? GDR_MAP_FLAG_REQ_WC_MAPPING : GDR_MAP_FLAG_DEFAULT;
+        int flag = i == 2 ? GDR_MAP_FLAG_REQ_DEVICE_MAPPING : GDR_MAP_FLAG_DEFAULT; /* or the next type that there is */
+        size_t size = i % 3 == 1 ? 100 : SIZE - 2 * GPU_PAGE_SIZE - 100;
+        unsigned long head = i == 4 ? 5000 : 0;
         void *va;
 
         buffers[i] = gpu_alloc(i % 2 == 0 ? MEM_ALLOC : MEM_CREATE, SIZE);
-        mapped->handle = pin(g, buffers[i].address, SIZE - GPU_PAGE_SIZE);
-        mapped->size = i % 3 == 1 ? 100 : SIZE - 2 * GPU_PAGE_SIZE - 100;
-        if (gdr_map_v2(g, mapped->handle, &va, mapped->size, flag) != 0)
-            CHECK_OK(gdr_map_v2(g, mapped->handle, &va, mapped->size, GDR_MAP_FLAG_DEFAULT));
+        unsigned long address = (unsigned long)buffers[i].address + head;
+        int result = i == 3 ? gdr_pin_buffer_v2(g, address, SIZE - GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &mapped->handle)
+                            : gdr_pin_buffer(g, address, SIZE - GPU_PAGE_SIZE, 0, 0, &mapped->handle);
+        if (result != 0) {
+            head = 0; /* Another library takes only aligned ones, and no flags. */
+            mapped->handle = pin(g, buffers[i].address, SIZE - GPU_PAGE_SIZE);
+        }
+        while (gdr_map_v2(g, mapped->handle, &va, size, flag) != 0)
+            CHECK(flag-- > GDR_MAP_FLAG_DEFAULT);
+        is_flagged |= flag != GDR_MAP_FLAG_DEFAULT && driver_is_at_least(g, 2, 5);
         mapped->va = va;
         mapped->address = info_of(g, mapped->handle).va;
+        mapped->size = buffers[i].address + head - mapped->address + size;
         mapped->type = info_of(g, mapped->handle).mapping_type;
     }
 }
@@ -279,7 +290,11 @@ static void mappings_fault_and_come_back(void)
             CHECK(fault_at(pins[i].va + pins[i].size - 1) != 0);
             check_new_mappings_avoid(pins[i].va);
         }
+        if (driver_is_emulated())
+            find_emulator().calls_take();
         RESUME();
+        CHECK(!driver_is_emulated() || !has_module || !is_flagged ||
+              strstr(find_emulator().calls_take(), "REQ_MAPPING_TYPE") != NULL);
         RESUME();
         CHECK_EQUAL(open_descriptors(), held);
         check_pins();
@@ -757,6 +772,30 @@ static void a_call_that_hangs_holds_neither_the_end_nor_a_withdrawal(void)
         in_child(hangs);
 }
 
+static atomic_int handled;
+
+static void on_signal(int signal)
+{
+    handled = signal;
+}
+
+/* They wait until another thread takes them. */
+static void the_helper_takes_no_signals(void)
+{
+    sigset_t blocked;
+
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    signal(SIGUSR1, on_signal);
+    pthread_sigmask(SIG_BLOCK, &blocked, NULL);
+    kill(getpid(), SIGUSR1);
+    SUSPEND();
+    RESUME();
+    CHECK_EQUAL(handled, 0);
+    pthread_sigmask(SIG_UNBLOCK, &blocked, NULL);
+    CHECK_EQUAL(handled, SIGUSR1);
+}
+
 static void *opens(void *argument)
 {
     open_driver();
@@ -775,6 +814,12 @@ static void first_thread_ends_after_it(void)
     SUSPEND();
     RESUME();
     pthread_exit(NULL);
+}
+
+static void *forks(void *argument)
+{
+    in_child(first_thread_ends_after_it);
+    return argument;
 }
 
 static atomic_int *has_answered; /* the driver, in a child */
@@ -814,6 +859,7 @@ static void processes_end(void)
 {
     in_child(first_thread_ends_before_it);
     in_child(first_thread_ends_after_it);
+    in_thread(forks, NULL);
     has_answered = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (has_module) {
         in_child(exits_while_it_is_resumed);
@@ -892,6 +938,7 @@ static void (*const tests[])(void) = {
     children_are_not_suspended,
     threads_notice_nothing,
     handlers_copy,
+    the_helper_takes_no_signals,
     a_call_that_hangs_holds_neither_the_end_nor_a_withdrawal,
     processes_end,
     addresses_that_another_thread_took_stay_its_own, /* last, because the process cannot be suspended again */
@@ -899,6 +946,7 @@ static void (*const tests[])(void) = {
 
 int main(void)
 {
+    setenv("GDRCOPY_ALLOW_UNALIGNED_MAP", "1", 1);
     cuda_moves_the_memory_in_between(); /* CUDA serves no forked child. */
     gpu_init();
     CHECK_EQUAL(helper_of(getpid()), 0);

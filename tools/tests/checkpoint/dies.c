@@ -25,9 +25,11 @@ STEP(unpin_buffer, gdr_t g, gdr_mh_t handle)
 STEP(get_callback_flag, gdr_t g, gdr_mh_t handle, int *flag)
 STEP(driver_get_version, gdr_t g, int *major, int *minor)
 
-int gdr_get_info_v2(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info)
+/* As libraries before 2.4, which have no gdr_get_info_v2. */
+#undef gdr_get_info
+int gdr_get_info(gdr_t g, gdr_mh_t handle, uint64_t *info)
 {
-    info->va = pinned;
+    info[0] = pinned; /* va */
     return step();
 }
 
