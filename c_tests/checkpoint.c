@@ -331,6 +331,7 @@ static void memory_may_be_elsewhere_each_time(void)
 /* Releases what is where it was mapped first, and what has moved. */
 static void moved_mappings_are_released(void)
 {
+    unsigned char byte;
     void *va;
 
     forgets = 1;
@@ -356,6 +357,7 @@ static void moved_mappings_are_released(void)
     check_pin(&pins[2]);
     forgets = 0;
     CHECK_OK(gdr_close(g));
+    CHECK_ERROR(gdr_copy_from_mapping(pins[2].handle, &byte, pins[2].va, 1), EINVAL);
     CHECK(fault_at(pins[2].va) != 0);
     check_new_mappings_avoid(pins[2].va);
     g = open_driver();
@@ -525,6 +527,7 @@ static void a_suspension_that_fails_changes_nothing(void)
 static void a_resumption_without_the_driver_can_be_repeated(void)
 {
     SUSPEND();
+    int held = open_descriptors();
     if (set_faults("OPEN:ENOENT")) {
         CHECK_STRING(request(getpid(), 'r'), "e02");
         set_faults(NULL);
@@ -534,6 +537,7 @@ static void a_resumption_without_the_driver_can_be_repeated(void)
         is_other = 1;
         CHECK_STRING(request(getpid(), 'r'), "e13");
         is_other = 0;
+        CHECK_EQUAL(open_descriptors(), held);
     }
     RESUME();
     check_pins();
