@@ -18,7 +18,7 @@
 
 /* ---- Requests, as the tool makes them ---- */
 
-/* Returns whether the thread serves requests, by its name: its number, that of a request, and the answer. */
+/* Returns whether the thread serves requests. Then its name has its number, that of a request, and the answer. */
 static int read_answer(pid_t pid, pid_t thread, unsigned *number, char *answer)
 {
     char path[100];

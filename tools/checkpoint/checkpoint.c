@@ -223,7 +223,7 @@ static void leave(uintptr_t entered)
 
 #define HERE ((uintptr_t)__builtin_frame_address(0))
 
-/* Of the call that has the lock. */
+/* These two belong to the call that has the lock. */
 static uintptr_t call;
 static int cancel_state;
 
@@ -492,7 +492,7 @@ static int suspend(void)
     is_suspended = error == 0;
     if (is_suspended) {
         close_all();
-    } else { /* As before. What cannot be seen counts as taken. */
+    } else { /* as before; those that cannot be seen count as taken */
         see_mappings(NULL);
         resume_pins();
     }

@@ -25,7 +25,7 @@ STEP(unpin_buffer, gdr_t g, gdr_mh_t handle)
 STEP(get_callback_flag, gdr_t g, gdr_mh_t handle, int *flag)
 STEP(driver_get_version, gdr_t g, int *major, int *minor)
 
-/* As libraries before 2.4, which have no gdr_get_info_v2. */
+/* Libraries before 2.4 have no gdr_get_info_v2. */
 #undef gdr_get_info
 int gdr_get_info(gdr_t g, gdr_mh_t handle, uint64_t *info)
 {
