@@ -853,9 +853,12 @@ static void closes_all_descriptors(void)
 {
     setenv("CHECK_LAST_CALL", "1", 1);
     g = open_driver();
+    int own_file = *(int *)(void *)g;
     for (int fd = 3; fd < 1000; fd++)
         close(fd);
+    CHECK(own_file < 0 || dup2(STDERR_FILENO, own_file) == own_file);
     SUSPEND();
+    CHECK(own_file < 0 || fcntl(own_file, F_GETFD) >= 0);
     exit(0);
 }
 

@@ -105,6 +105,7 @@ struct record {
     /* These are for a gdr_t. */
     LIST_HEAD(, record) pins;
     gdr_t next_g; /* NULL while suspended */
+    ino_t inode;  /* of its descriptor; 0 with dma-bufs */
     struct driver driver;
 
     /* These are for a pin. */
@@ -402,6 +403,7 @@ static int next_open(struct record *g, struct driver *driver)
     next.driver_get_version(g->next_g, &driver->major, &driver->minor);
     fstat(g->fd, &file);
     driver->device = file.st_rdev;
+    g->inode = file.st_ino;
     return 0;
 }
 
@@ -411,7 +413,10 @@ static void close_all(void)
 
     LIST_FOREACH(g, &opened, link)
     {
-        if (g->next_g != NULL)
+        struct stat file = {0};
+
+        fstat(g->fd, &file);
+        if (g->next_g != NULL && file.st_ino == g->inode) /* else the program has closed it, and may have another file there */
             next.close(g->next_g);
         g->next_g = NULL;
         g->fd = -1;
