@@ -537,8 +537,8 @@ static void answer(int request, char letter, unsigned number)
 {
     char name[16];
 
-    snprintf(name, sizeof(name), "gdr%06x%03x%c%02x", (unsigned)gettid() & 0xffffff, (unsigned)request >> 8 & 0xfff, letter,
-             number < 0xff ? number : 0xff);
+    unsigned thread = (unsigned)syscall(SYS_gettid) & 0xffffff, count = number < 0xff ? number : 0xff;
+    snprintf(name, sizeof(name), "gdr%06x%03x%c%02x", thread, (unsigned)request >> 8 & 0xfff, letter, count);
     prctl(PR_SET_NAME, name);
 }
 
@@ -683,8 +683,10 @@ gdr_t gdr_open(void)
         LIST_INSERT_HEAD(&opened, g, link);
         start_helper();
     }
-    errno = unlock(error);
-    return error == 0 ? (gdr_t)(void *)g : NULL;
+    if (unlock(error) == 0)
+        return (gdr_t)(void *)g;
+    errno = error;
+    return NULL;
 }
 
 /* In a forked child it closes the child's copy of the descriptor. */
