@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
  * The memory is BAR 2 of QEMU's ivshmem-plain device. No page stays mapped here, unless a test asks for it. A
- * mapping would reserve a memory type, and hide the type of a client's mapping.
+ * mapping would reserve a memory type, and hide the type of a client's mapping. When the device leaves, the books of
+ * pages stay, for what is still allocated and pinned.
  */
 #include <linux/bitmap.h>
 #include <linux/io.h>
@@ -28,7 +29,7 @@ module_param(mixed, bool, 0444);
 MODULE_PARM_DESC(mixed, "keep the last page mapped, as another driver might: one half write-combining, one uncached");
 
 static struct {
-	struct pci_dev *device;
+	struct pci_dev *device; /* NULL once it has left */
 	phys_addr_t base;
 	void __iomem *combining, *uncached; /* halves of the last page, or NULL */
 	u32 count;
@@ -53,66 +54,107 @@ static u32 random(void)
 	return bar.random;
 }
 
-static int find_device(u64 *size)
-{
-	int error;
-
-	bar.device = pci_get_device(IVSHMEM_VENDOR, IVSHMEM_DEVICE, NULL);
-	if (!bar.device) {
-		pr_err("emugpu: no ivshmem-plain device\n");
-		return -ENODEV;
-	}
-	error = pci_enable_device(bar.device);
-	if (error)
-		goto put;
-	error = pci_request_region(bar.device, IVSHMEM_BAR, "emugpu");
-	if (error)
-		goto disable;
-	bar.base = pci_resource_start(bar.device, IVSHMEM_BAR);
-	*size = pci_resource_len(bar.device, IVSHMEM_BAR);
-	return 0;
-
-disable:
-	pci_disable_device(bar.device);
-put:
-	pci_dev_put(bar.device);
-	return error;
-}
-
-int bar_init(void)
-{
-	u64 size;
-	int error = find_device(&size);
-
-	if (error)
-		return error;
-	longest_run = max(longest_run, 1U);
-	spin_lock_init(&bar.lock);
-	bar.random = 2463534242;
-	bar.count = size / EMUGPU_PAGE_SIZE;
-	bar.free = bar.count;
-	bar.references = vzalloc(array_size(bar.count, sizeof(*bar.references)));
-	if (mixed) {
-		bar.combining = ioremap_wc(bar_address(bar.count - 1), HALF);
-		bar.uncached = ioremap(bar_address(bar.count - 1) + HALF, HALF);
-	}
-	if (bar.references && (!mixed || (bar.combining && bar.uncached)))
-		return 0;
-	bar_exit();
-	return -ENOMEM;
-}
-
-void bar_exit(void)
+static void unmap_last_page(void)
 {
 	/* Linux 7.3 warns of iounmap(NULL). */
 	if (bar.combining)
 		iounmap(bar.combining);
 	if (bar.uncached)
 		iounmap(bar.uncached);
+	bar.combining = NULL;
+	bar.uncached = NULL;
+}
+
+static int map_last_page(void)
+{
+	if (!mixed)
+		return 0;
+	bar.combining = ioremap_wc(bar_address(bar.count - 1), HALF);
+	bar.uncached = ioremap(bar_address(bar.count - 1) + HALF, HALF);
+	if (bar.combining && bar.uncached)
+		return 0;
+	unmap_last_page();
+	return -ENOMEM;
+}
+
+static int device_comes(struct pci_dev *device, const struct pci_device_id *id)
+{
+	u32 count = pci_resource_len(device, IVSHMEM_BAR) / EMUGPU_PAGE_SIZE;
+	int error;
+
+	if (bar.device || (bar.references && count != bar.count))
+		return -EBUSY;
+	error = pci_enable_device(device);
+	if (error)
+		return error;
+	error = pci_request_region(device, IVSHMEM_BAR, "emugpu");
+	if (error)
+		goto disable;
+	bar.base = pci_resource_start(device, IVSHMEM_BAR);
+	if (!bar.references) {
+		bar.count = count;
+		bar.free = count;
+		bar.references = vzalloc(array_size(count, sizeof(*bar.references)));
+	}
+	error = bar.references ? map_last_page() : -ENOMEM;
+	if (error)
+		goto release;
+	mutex_lock(&emugpu_lock);
+	bar.device = device;
+	mutex_unlock(&emugpu_lock);
+	return 0;
+
+release:
+	pci_release_region(device, IVSHMEM_BAR);
+disable:
+	pci_disable_device(device);
+	return error;
+}
+
+static void device_leaves(struct pci_dev *device)
+{
+	mutex_lock(&emugpu_lock);
+	bar.device = NULL;
+	spaces_zap_views();
+	mutex_unlock(&emugpu_lock);
+	unmap_last_page();
+	pci_release_region(device, IVSHMEM_BAR);
+	pci_disable_device(device);
+}
+
+static const struct pci_device_id devices[] = { { PCI_DEVICE(IVSHMEM_VENDOR, IVSHMEM_DEVICE) }, {} };
+
+static struct pci_driver driver = {
+	.name = "emugpu",
+	.id_table = devices,
+	.probe = device_comes,
+	.remove = device_leaves,
+};
+
+int bar_init(void)
+{
+	int error;
+
+	longest_run = max(longest_run, 1U);
+	spin_lock_init(&bar.lock);
+	bar.random = 2463534242;
+	error = pci_register_driver(&driver);
+	if (error || bar.device)
+		return error;
+	pr_err("emugpu: no ivshmem-plain device\n");
+	bar_exit();
+	return -ENODEV;
+}
+
+void bar_exit(void)
+{
+	pci_unregister_driver(&driver);
 	vfree(bar.references);
-	pci_release_region(bar.device, IVSHMEM_BAR);
-	pci_disable_device(bar.device);
-	pci_dev_put(bar.device);
+}
+
+bool bar_is_present(void)
+{
+	return bar.device;
 }
 
 u64 bar_bytes(void)
@@ -161,6 +203,8 @@ int bar_take(u32 *pages, u32 count)
 	int error = 0;
 	u32 i;
 
+	if (!bar_is_present())
+		return -ENODEV;
 	spin_lock(&bar.lock);
 	if (count > bar.free) {
 		spin_unlock(&bar.lock);

@@ -117,7 +117,7 @@ static vm_fault_t view_fault(struct vm_fault *fault)
 
 	mutex_lock(&emugpu_lock);
 	object = space_object(vma->vm_file->private_data, offset >> 32);
-	if (object && page < object->count) {
+	if (bar_is_present() && object && page < object->count) {
 		for (i = 0; i < pages; i++) {
 			if (first + i < vma->vm_pgoff || first + i >= vma->vm_pgoff + vma_pages(vma))
 				continue;

@@ -53,6 +53,8 @@ static inline bool is_caller(const struct process *process)
 
 int bar_init(void);
 void bar_exit(void);
+/* Whether the device is there, with emugpu_lock held. */
+bool bar_is_present(void);
 u64 bar_bytes(void);
 u64 bar_free_bytes(void);
 
@@ -91,6 +93,8 @@ void space_free(struct emugpu_space *space);
 struct emugpu_space *space_of_caller(void);
 /* The space that the tokens name, or NULL. It need not be the caller's. */
 struct emugpu_space *space_of_tokens(u64 p2p_token, u32 va_space);
+/* Unmaps all memory from the CPU. The next access faults. */
+void spaces_zap_views(void);
 int space_inject(struct emugpu_space *space, const struct emugpu_inject *inject);
 
 int space_create(struct emugpu_space *space, struct emugpu_create *create);

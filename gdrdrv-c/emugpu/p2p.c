@@ -30,7 +30,7 @@ static int fill(struct pin *pin, struct emugpu_space *space)
 	u32 i;
 	int error;
 
-	if (!space_has_whole(space, pin->va, pin->size))
+	if (!bar_is_present() || !space_has_whole(space, pin->va, pin->size))
 		return -EINVAL;
 	if (bar1_pages && pins_pages() + pin->size / EMUGPU_PAGE_SIZE > bar1_pages)
 		return -ENOMEM;

@@ -93,6 +93,14 @@ static void zap_views(struct emugpu_object *object, u32 handle, u32 first, u32 c
 			    (u64)count * EMUGPU_PAGE_SIZE, 1);
 }
 
+void spaces_zap_views(void)
+{
+	struct emugpu_space *space;
+
+	list_for_each_entry(space, &spaces, node)
+		unmap_mapping_range(space->views, 0, 0, 1);
+}
+
 static void unmap(struct emugpu_space *space, struct mapping *mapping)
 {
 	list_del(&mapping->node);
