@@ -88,12 +88,9 @@ static_assert(offsetof(struct gdrdrv_get_info, mapped) == offsetof(struct gdrdrv
 
 static int gdr_get_info(struct gdr_pin *pin, union gdr_argument *arg)
 {
-	u32 type;
-
 	gdr_get_info_v2(pin, arg);
-	type = arg->get_info_v2.mapping_type;
-	arg->get_info.mapped = type != GDRDRV_MAPPING_TYPE_NONE;
-	arg->get_info.wc_mapping = type == GDRDRV_MAPPING_TYPE_WC;
+	arg->get_info.wc_mapping = arg->get_info_v2.mapping_type == GDRDRV_MAPPING_TYPE_WC;
+	arg->get_info.mapped = arg->get_info_v2.mapping_type != GDRDRV_MAPPING_TYPE_NONE;
 	return 0;
 }
 

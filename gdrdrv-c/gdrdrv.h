@@ -8,6 +8,7 @@
  *
  * Locks, from the outermost to the innermost:
  *
+ *   (pin.c)          pins are being made, or devices leave
  *   mmap_lock        of the process: held by the kernel around mmap and page faults
  *   gdr_file.lock    the file's pins, the next handle, the requested mapping type of a pin
  *   gdr_pin.gate     whether the pages may be mapped. Page tables of the CPU are filled under it, so that none is
@@ -33,7 +34,7 @@
 #include <linux/printk.h>
 #include <linux/ratelimit.h>
 #include <linux/rwsem.h>
-#include <linux/sched.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/xarray.h>
 
@@ -43,8 +44,12 @@
 #error "Handles have 64 bits, and so must page offsets."
 #endif
 
+/* Whether GPL-only symbols of the kernel can be used. */
+#define GDR_CAN_USE_GPL __is_defined(GDR_NVIDIA_IS_OPENSOURCE)
+
 struct gdr_owner;
 struct nvidia_p2p_page_table;
+struct pci_dev;
 
 /* An open /dev/gdrdrv. */
 struct gdr_file {
@@ -73,6 +78,7 @@ struct gdr_pin {
 	pid_t pid;                    /* of the owner, in the initial namespace */
 	kuid_t uid;                   /* of the caller */
 	char command[TASK_COMM_LEN];
+	struct mm_struct *mm;         /* of the owner, until it calls exec; NULL over the proprietary GPU driver */
 	char gpu[44];                 /* under gate; its UUID as nvidia-smi prints it, "-" until it is known */
 	unsigned long since;          /* jiffies */
 	struct gdr_file *file;        /* until the pin has ended */
@@ -83,7 +89,7 @@ struct gdr_pin {
 	bool persistent;              /* stays when its memory is freed, so never revoked */
 	bool force_pcie;
 	bool cacheable;               /* the CPU may map it cached */
-	u64 physical;                 /* of the first page, when it was pinned */
+	u64 physical;                 /* of the first page, when it was pinned, 0 until then */
 	u64 pin_ns;                   /* how long the GPU driver took */
 
 	u32 requested_type;           /* under file->lock */
@@ -104,12 +110,8 @@ struct gdr_pin {
 #define GDR_IMPLEMENTATION "gdrapi gdrdrv-c 2.6.0"
 
 extern bool gdr_use_persistent_mapping;
-extern int gdr_dbg_enabled;
-extern int gdr_info_enabled;
-extern unsigned int gdr_max_pins;
-extern unsigned int gdr_max_pinned_mib;
-extern unsigned int gdr_max_pins_per_user;
-extern unsigned int gdr_max_pinned_mib_per_user;
+extern int gdr_dbg_enabled, gdr_info_enabled;
+extern unsigned int gdr_max_pins, gdr_max_pinned_mib, gdr_max_pins_per_user, gdr_max_pinned_mib_per_user;
 
 /* Not rate-limited, because a trace must be complete, and is off by default. */
 #define gdr_dbg(format, ...) (gdr_dbg_enabled ? (void)pr_info(format "\n", ##__VA_ARGS__) : (void)0)
@@ -134,13 +136,18 @@ extern atomic64_t gdr_owner_refused;
 int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u64 *handle);
 int gdr_pin_remove(struct gdr_file *file, u64 handle);
 void gdr_pin_remove_all(struct gdr_file *file);
+int gdr_pin_init(void);
 void gdr_pin_exit(void);
 extern atomic64_t gdr_pin_last_id;
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last);
 
 static inline void gdr_pin_free(struct kref *refs)
 {
-	kfree(container_of(refs, struct gdr_pin, refs));
+	struct gdr_pin *pin = container_of(refs, struct gdr_pin, refs);
+
+	if (GDR_CAN_USE_GPL && pin->mm)
+		mmdrop(pin->mm);
+	kfree(pin);
 }
 
 static inline void gdr_pin_put(struct gdr_pin *pin)
@@ -162,6 +169,7 @@ bool gdr_pages_can_force_pcie(void);
 bool gdr_pages_can_exist(u64 size);
 int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id));
 int gdr_pages_check(struct gdr_pin *pin);
+bool gdr_pages_are_of(struct gdr_pin *pin, struct pci_dev *device);
 u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset);
 bool gdr_pages_put(struct gdr_pin *pin);
 void gdr_pages_free(struct gdr_pin *pin);

@@ -10,37 +10,20 @@
 #define CREATE_TRACE_POINTS
 #include "trace.h"
 
-bool gdr_use_persistent_mapping = true;
-module_param_named(use_persistent_mapping, gdr_use_persistent_mapping, bool, 0444);
-MODULE_PARM_DESC(use_persistent_mapping, "keep pins when their memory is freed, if the GPU driver can (default 1)");
+#define GDR_PARAMETER(type, name, initial, mode, description) \
+	type gdr_##name = initial; \
+	module_param_named(name, gdr_##name, type, mode); \
+	MODULE_PARM_DESC(name, description " (default " #initial ")")
 
-int gdr_dbg_enabled;
-module_param_named(dbg_enabled, gdr_dbg_enabled, int, 0644);
-MODULE_PARM_DESC(dbg_enabled, "log every command, and create nv_get_pages_refcount in /proc/driver/gdrdrv (default 0)");
-
-int gdr_info_enabled;
-module_param_named(info_enabled, gdr_info_enabled, int, 0444);
-MODULE_PARM_DESC(info_enabled, "log why calls fail (default 0)");
-
-unsigned int gdr_max_pins;
-module_param_named(max_pins, gdr_max_pins, uint, 0644);
-MODULE_PARM_DESC(max_pins, "most pins of a process (default 0: no limit)");
-
-unsigned int gdr_max_pinned_mib;
-module_param_named(max_pinned_mib, gdr_max_pinned_mib, uint, 0644);
-MODULE_PARM_DESC(max_pinned_mib, "most GPU memory that a process can have pinned, in MiB (default 0: no limit)");
-
-unsigned int gdr_max_pins_per_user;
-module_param_named(max_pins_per_user, gdr_max_pins_per_user, uint, 0644);
-MODULE_PARM_DESC(max_pins_per_user, "most pins of all processes of a user (default 0: no limit)");
-
-unsigned int gdr_max_pinned_mib_per_user;
-module_param_named(max_pinned_mib_per_user, gdr_max_pinned_mib_per_user, uint, 0644);
-MODULE_PARM_DESC(max_pinned_mib_per_user, "most GPU memory that a user can have pinned, in MiB (default 0: no limit)");
-
-static ushort gdr_mode = 0666; /* safe: the GPU driver gives a process access only to its own GPU memory */
-module_param_named(mode, gdr_mode, ushort, 0444);
-MODULE_PARM_DESC(mode, "permissions of /dev/gdrdrv, octal (default 0666)");
+GDR_PARAMETER(bool, use_persistent_mapping, 1, 0444, "keep pins when their memory is freed, if the GPU driver can");
+GDR_PARAMETER(int, dbg_enabled, 0, 0644, "log every command, and create nv_get_pages_refcount in /proc/driver/gdrdrv");
+GDR_PARAMETER(int, info_enabled, 0, 0444, "log why calls fail");
+GDR_PARAMETER(uint, max_pins, 0, 0644, "most pins of a process; 0 is no limit");
+GDR_PARAMETER(uint, max_pinned_mib, 0, 0644, "most GPU memory of a process's pins, in MiB; 0 is no limit");
+GDR_PARAMETER(uint, max_pins_per_user, 0, 0644, "most pins of all processes of a user; 0 is no limit");
+GDR_PARAMETER(uint, max_pinned_mib_per_user, 0, 0644, "most GPU memory of a user's pins, in MiB; 0 is no limit");
+/* 0666 is safe, because the GPU driver gives a process access only to its own GPU memory. */
+static GDR_PARAMETER(ushort, mode, 0666, 0444, "permissions of /dev/gdrdrv, octal");
 
 static int gdr_open(struct inode *inode, struct file *filp)
 {
@@ -117,28 +100,29 @@ static int __init gdr_init(void)
 		pr_err("mode=%#o is not valid: write 0600, 0660 or 0666\n", gdr_mode);
 		return -EINVAL;
 	}
-	err = gdr_proc_create();
+	err = gdr_pin_init() ?: gdr_proc_create();
 	if (err)
-		return err;
+		goto undo;
 	gdr_map_init();
 	gdr_major = __register_chrdev(0, 0, 1, KBUILD_MODNAME, &gdr_fops);
 	err = min(gdr_major, 0);
 	if (err)
-		goto remove_proc;
+		goto undo;
 	gdr_device.mode = gdr_mode;
 	err = misc_register(&gdr_device);
-	if (err)
-		goto unregister;
+	if (err) {
+		__unregister_chrdev(gdr_major, 0, 1, KBUILD_MODNAME);
+		goto undo;
+	}
 	pr_info(GDR_IMPLEMENTATION ", version %d.%d of the interface, device number %d:0\n", GDRDRV_MAJOR_VERSION,
 		GDRDRV_MINOR_VERSION, gdr_major);
 	if (!gdr_pages_can_persist())
 		pr_notice("pins end when their memory is freed: SECURITY.md says what this mode relies on\n");
 	return 0;
 
-unregister:
-	__unregister_chrdev(gdr_major, 0, 1, KBUILD_MODNAME);
-remove_proc:
+undo:
 	gdr_proc_remove();
+	gdr_pin_exit();
 	return err;
 }
 

@@ -6,7 +6,7 @@
  * address_space at the pin's handle. It finds them only after mmap has ended. A zap must not miss one that is still in
  * mmap, hence:
  *   - pins that can be revoked are mapped by page faults, which find the vma in place. A revocation comes with locks
- *     of the GPU driver held, and cannot wait for mmap;
+ *     of the GPU driver held, and cannot wait for mmap. So are those that were made before an exec;
  *   - persistent ones are mapped at once, whole runs of pages at a time, and a zap waits for running mmaps. Those that
  *     the kernel can map by huge pages are also mapped by page faults, which are few.
  */
@@ -299,7 +299,8 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 	vma->vm_private_data = pin;
 	gdr_set_vm_flags(vma, (vma->vm_flags & ~VM_MAYEXEC) | VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND |
 			      VM_DONTDUMP);
-	if (pin->persistent && (pin->wc_reserved || type != GDRDRV_MAPPING_TYPE_WC) &&
+	if (pin->persistent && (!GDR_CAN_USE_GPL || pin->mm == current->mm) &&
+	    (pin->wc_reserved || type != GDRDRV_MAPPING_TYPE_WC) &&
 	    gdr_run(pin, 0, min(size, GDR_HUGE_RUN)) < GDR_HUGE_RUN) {
 		err = gdr_fill_at_once(vma);
 		if (err)
@@ -343,17 +344,19 @@ int gdr_mmap(struct file *filp, struct vm_area_struct *vma)
  */
 void gdr_map_end(struct gdr_pin *pin)
 {
+	struct mm_struct *mm = GDR_CAN_USE_GPL ? pin->mm : current->mm;
+
 	down_write(&pin->gate);
 	pin->live = false;
 	up_write(&pin->gate);
 
 	/*
 	 * Waits for running mmaps of the pin. Only threads of the owner call mmap. If one does, the caller is another
-	 * of them that unpins, because the owner's exit and the file's release come after all mmaps.
+	 * of them that unpins, or a device leaves. The owner's exit and the file's release come after all mmaps.
 	 */
-	if (pin->persistent && current->mm) {
-		mmap_read_lock(current->mm);
-		mmap_read_unlock(current->mm);
+	if (pin->persistent && mm) {
+		mmap_read_lock(mm);
+		mmap_read_unlock(mm);
 	}
 	unmap_mapping_range(&pin->file->mapping, (loff_t)pin->handle << PAGE_SHIFT, pin->size, 1);
 

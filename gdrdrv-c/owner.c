@@ -70,7 +70,7 @@ static bool gdr_owner_add(struct gdr_owner *owner, u64 bytes, u64 most_pins, u64
 	return true;
 }
 
-/* Counts a pin, which may exist longer than the files. */
+/* Counts a pin, which may exist longer than the files, or drops the reference to its user. */
 int gdr_owner_charge(struct gdr_owner *process, struct gdr_owner *user, u64 bytes)
 {
 	static DEFINE_RATELIMIT_STATE(once_a_minute, 60 * HZ, 1);
@@ -94,6 +94,7 @@ int gdr_owner_charge(struct gdr_owner *process, struct gdr_owner *user, u64 byte
 	if (__ratelimit(&once_a_minute))
 		pr_notice("process %d, uid %u, may not pin %llu bytes more: unpin, or raise %s\n", process->pid,
 			  __kuid_val(user->uid), bytes, limited);
+	gdr_owner_drop(user, 0, 0);
 	return -ENOMEM;
 }
 

@@ -2,7 +2,7 @@
 /* The GPU driver, which pins memory and returns a page table. Macros in its header say what its release supports. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/ioport.h>
+#include <linux/delay.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -11,6 +11,10 @@
 #include <nv-p2p.h>
 
 #include "gdrdrv.h"
+
+#ifndef NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING
+#define NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING 0
+#endif
 
 /* From this version on, a page table has flags. */
 #define GDR_TABLE_WITH_FLAGS 0x00010003
@@ -42,11 +46,7 @@ bool gdr_pages_can_persist(void)
 
 bool gdr_pages_can_force_pcie(void)
 {
-#ifdef NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING
-	return gdr_pages_can_persist();
-#else
-	return false;
-#endif
+	return NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING && gdr_pages_can_persist();
 }
 
 static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
@@ -54,14 +54,9 @@ static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 	static atomic_t is_kept = ATOMIC_INIT(0);
 	int err;
 #ifdef NVIDIA_P2P_CAP_GET_PAGES_PERSISTENT_API
-	u32 flags = 0;
-
-#ifdef NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING
-	if (pin->force_pcie)
-		flags = NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING;
-#endif
 	if (pin->persistent)
-		return nvidia_p2p_get_pages_persistent(pin->va, pin->size, &pin->table, flags);
+		return nvidia_p2p_get_pages_persistent(pin->va, pin->size, &pin->table,
+						       pin->force_pcie ? NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING : 0);
 #endif
 	/* This module must stay for the callback, as the GPU driver may ignore the unpin and answer 0. */
 	if (!pin->persistent && !atomic_xchg(&is_kept, 1))
@@ -169,6 +164,19 @@ u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 	return page->physical_address + (offset & (GDRDRV_GPU_PAGE_SIZE - 1));
 }
 
+/* Returns whether the pages are memory of this device. */
+bool gdr_pages_are_of(struct gdr_pin *pin, struct pci_dev *device)
+{
+	bool result = false;
+	int bar;
+
+	down_read(&pin->gate);
+	for (bar = 0; bar < PCI_STD_NUM_BARS && pin->live && pin->physical; bar++)
+		result |= pin->physical - pci_resource_start(device, bar) < pci_resource_len(device, bar);
+	up_read(&pin->gate);
+	return result;
+}
+
 /* Checks the format of the page table, and copies what it says about the pin. Skips revoked pages. */
 int gdr_pages_check(struct gdr_pin *pin)
 {
@@ -191,16 +199,16 @@ int gdr_pages_check(struct gdr_pin *pin)
 
 /*
  * Returns the pages to the GPU driver, or waits until gdr_pin_revoke() has done so. Returns false if the GPU driver
- * still has them. The pages of an ordinary pin end by gdr_pin_revoke(), which may have run. For a persistent pin, call
- * this again.
+ * still has them. The pages of an ordinary pin end by gdr_pin_revoke(), which may have run.
  */
 bool gdr_pages_put(struct gdr_pin *pin)
 {
+	int err, tries = 0;
 	bool is_put;
-	int err;
 
 	if (pin->persistent) {
-		err = gdr_put(pin);
+		while ((err = gdr_put(pin)) == -ENOMEM && tries++ < 50)
+			msleep(20);
 		if (!err)
 			atomic_dec(&gdr_tables);
 		else

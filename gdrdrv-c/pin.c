@@ -3,8 +3,8 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/mm.h>
-#include <linux/module.h>
 #include <linux/overflow.h>
+#include <linux/pci.h>
 
 #include "gdrdrv.h"
 #include "trace.h"
@@ -16,9 +16,11 @@
 static DEFINE_XARRAY(gdr_pins);
 atomic64_t gdr_pin_last_id = ATOMIC64_INIT(0);
 
-/* Marks persistent pins that have ended, and that the GPU driver had no memory to take back. */
-#define GDR_TO_RETRY XA_MARK_1
-static DEFINE_MUTEX(gdr_retry_lock);
+/*
+ * Devices leave while it is held for writing. Pins are made while it is held for reading, so that by then it is known
+ * whose memory they have. The files of live pins exist as long as it is held.
+ */
+static DECLARE_RWSEM(gdr_devices_lock);
 
 /* The first pin in this range of ids, with a reference, or NULL. */
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
@@ -72,10 +74,9 @@ static int gdr_pin_publish(struct gdr_file *file, struct gdr_pin *pin, u64 *hand
 	mutex_lock(&file->lock);
 	pin->handle = file->next_handle;
 	next = pin->handle + max(1ULL, pin->size >> PAGE_SHIFT);
-	if (next > LLONG_MAX >> PAGE_SHIFT) /* the largest offset for mmap */
-		err = -ENOMEM;
-	else
-		err = xa_insert(&file->pins, pin->handle, pin, GFP_KERNEL_ACCOUNT);
+	/* No offset for mmap is larger. */
+	err = next > LLONG_MAX >> PAGE_SHIFT ? -ENOMEM :
+					       xa_insert(&file->pins, pin->handle, pin, GFP_KERNEL_ACCOUNT);
 	if (!err) {
 		file->next_handle = next;
 		/* Under the lock, because afterwards another thread may end the pin. */
@@ -86,19 +87,32 @@ static int gdr_pin_publish(struct gdr_file *file, struct gdr_pin *pin, u64 *hand
 	return err;
 }
 
-/* Asks the GPU driver again to take pages back. */
-static void gdr_pin_retry(void)
+/*
+ * A driver has left a device. Another driver may now get the device, and its addresses another device. The pins stay,
+ * without access, until they are unpinned.
+ */
+static int gdr_pin_device_event(struct notifier_block *block, unsigned long event, void *device)
 {
 	struct gdr_pin *pin;
-	unsigned long id;
+	u64 id = 0;
 
-	mutex_lock(&gdr_retry_lock);
-	xa_for_each_marked(&gdr_pins, id, pin, GDR_TO_RETRY) {
-		if (!gdr_pages_put(pin))
-			break; /* the others would also fail */
-		gdr_pin_forget(pin);
+	if (event != BUS_NOTIFY_UNBOUND_DRIVER)
+		return NOTIFY_DONE;
+	down_write(&gdr_devices_lock);
+	for (; (pin = gdr_pin_by_id(id, ULONG_MAX)); gdr_pin_put(pin)) {
+		id = pin->id + 1;
+		if (gdr_pages_are_of(pin, to_pci_dev(device)))
+			gdr_map_end(pin);
 	}
-	mutex_unlock(&gdr_retry_lock);
+	up_write(&gdr_devices_lock);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block gdr_pin_notifier = { .notifier_call = gdr_pin_device_event };
+
+int gdr_pin_init(void)
+{
+	return GDR_CAN_USE_GPL ? bus_register_notifier(&pci_bus_type, &gdr_pin_notifier) : 0;
 }
 
 /* The module is being unloaded. */
@@ -107,7 +121,8 @@ void gdr_pin_exit(void)
 	struct gdr_pin *pin;
 	unsigned long id;
 
-	gdr_pin_retry();
+	if (GDR_CAN_USE_GPL)
+		bus_unregister_notifier(&pci_bus_type, &gdr_pin_notifier);
 	if (gdr_pages_tables())
 		pr_err("%d page tables were not returned to the GPU driver\n", gdr_pages_tables());
 	xa_for_each(&gdr_pins, id, pin)
@@ -117,15 +132,9 @@ void gdr_pin_exit(void)
 /* Ends a pin of no file. Its mappings stay as address ranges without pages. */
 static void gdr_pin_end(struct gdr_pin *pin)
 {
-	const bool persistent = pin->persistent;
-	const u64 id = pin->id;
-
-	gdr_pin_retry();
 	gdr_map_end(pin);
 	if (gdr_pages_put(pin))
 		gdr_pin_forget(pin);
-	else if (persistent) /* an orphan may already be gone */
-		xa_set_mark(&gdr_pins, id, GDR_TO_RETRY);
 }
 
 /*
@@ -169,6 +178,10 @@ int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u
 	strscpy(pin->command, current->group_leader->comm, sizeof(pin->command));
 	strscpy(pin->gpu, "-", sizeof(pin->gpu));
 	pin->since = jiffies;
+	if (GDR_CAN_USE_GPL) {
+		mmgrab(current->mm);
+		pin->mm = current->mm;
+	}
 	pin->force_pcie = force_pcie;
 	pin->persistent = gdr_pages_can_persist();
 
@@ -179,11 +192,8 @@ int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u
 	}
 	pin->user = gdr_owner_get(true);
 	err = pin->user ? gdr_owner_charge(pin->owner, pin->user, pin->size) : -ENOMEM;
-	if (err) {
-		if (pin->user)
-			gdr_owner_drop(pin->user, 0, 0);
+	if (err)
 		goto put;
-	}
 	pin->live = true;
 	pin->id = atomic64_inc_return(&gdr_pin_last_id);
 	err = xa_insert(&gdr_pins, pin->id, pin, GFP_KERNEL_ACCOUNT);
@@ -191,14 +201,18 @@ int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u
 		gdr_pin_uncharge(pin);
 		goto put;
 	}
+	down_read(&gdr_devices_lock);
 	/* The pages may be revoked from here on, even before gdr_pages_get() returns. */
 	err = gdr_pages_get(pin, gdr_pin_revoke);
 	if (err) {
+		up_read(&gdr_devices_lock);
 		gdr_info("the GPU driver failed to pin %#llx, %#llx bytes: %d", pin->va, pin->size, err);
 		gdr_pin_forget(pin);
 		return err;
 	}
-	err = gdr_pages_check(pin) ?: gdr_pin_publish(file, pin, handle);
+	err = gdr_pages_check(pin);
+	up_read(&gdr_devices_lock);
+	err = err ?: gdr_pin_publish(file, pin, handle);
 	if (err)
 		gdr_pin_end(pin);
 	return err;
@@ -229,5 +243,6 @@ void gdr_pin_remove_all(struct gdr_file *file)
 
 	xa_for_each(&file->pins, handle, pin)
 		gdr_pin_remove(file, handle);
-	gdr_pin_retry();
+	down_read(&gdr_devices_lock);
+	up_read(&gdr_devices_lock);
 }

@@ -111,14 +111,10 @@ static const struct proc_ops gdr_pins_file = {
 int gdr_proc_create(void)
 {
 	gdr_proc = proc_mkdir("driver/" KBUILD_MODNAME, NULL);
-	if (!gdr_proc)
-		return -ENOMEM;
-	if (!proc_create_single("params", 0444, gdr_proc, gdr_show_params) ||
+	if (!gdr_proc || !proc_create_single("params", 0444, gdr_proc, gdr_show_params) ||
 	    !proc_create("pins", 0400, gdr_proc, &gdr_pins_file) ||
-	    (gdr_dbg_enabled && !proc_create_single("nv_get_pages_refcount", 0444, gdr_proc, gdr_show_refcount))) {
-		gdr_proc_remove();
+	    (gdr_dbg_enabled && !proc_create_single("nv_get_pages_refcount", 0444, gdr_proc, gdr_show_refcount)))
 		return -ENOMEM;
-	}
 	return 0;
 }
 

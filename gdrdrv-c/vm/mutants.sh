@@ -57,7 +57,7 @@ mutant() {
 widen='s/(mutex_unlock\(&file->lock\);\n)(\treturn err;)/$1\tusleep_range(2000, 2100);\n$2/; s/#include <linux.io.h>/#include <linux\/delay.h>\n$&/'
 t=--traditional
 
-mutant no-wait-for-mmap 'stale_maps unpin 100' '' map.c "$widen; s/if \(pin->persistent && current->mm\)/if (false)/"
+mutant no-wait-for-mmap 'stale_maps unpin 100' '' map.c "$widen; s/if \(pin->persistent && mm\)/if (false)/"
 mutant no-zap contract '' map.c 's/\tunmap_mapping_range\(.*?;\n//'
 mutant fault-after-end 'races 500' $t map.c 's/if \(pin->live\)\n\t\tresult = gdr_fill/if (true)\n\t\tresult = gdr_fill/'
 mutant mmap-after-end contract $t map.c 's/!pin->live \|\| //'
@@ -81,7 +81,7 @@ mutant failed-put-ignored answers $t pages.c 's/!gdr_put\(pin\);/(gdr_put(pin), 
 mutant no-wait-for-revoke 'races 2000' $t pages.c 's/\twait_for_completion\(&pin->revocation\);\n//'
 mutant oldest-pin contract '' gdrdrv.h 's/xa_load\(&file->pins, handle\)/xa_find(\&file->pins, \&(unsigned long){ 0 }, ULONG_MAX, XA_PRESENT)/'
 mutant handles-overlap contract '' pin.c 's/max\(1ULL, pin->size >> PAGE_SHIFT\)/1/'
-mutant pcie-not-forced answers '' pages.c 's/flags = NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING/flags = 0/'
+mutant pcie-not-forced answers '' pages.c 's/pin->force_pcie \? NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING/false ? 1/'
 mutant every-argument-back contract '' commands.c 's/err \|\| !command->answers/err/'
 mutant every-argument-read answers '' commands.c 's/command->reads &&/true \&\&/'
 mutant pin-not-undone contract '' commands.c 's/if \(command->handle\)/if (false)/'
@@ -99,10 +99,16 @@ mutant no-limit-of-users limits '' owner.c 's/\} else if \(!gdr_owner_add\(user,
 mutant users-share-a-limit limits '' owner.c 's/ && uid_eq\(owner->uid, new->uid\)//; s/__kuid_val\(new->uid\) : new->pid/1 : new->pid/'
 mutant unseen-limit limits '' owner.c 's/\tatomic64_inc\(&gdr_owner_refused\);\n//'
 mutant limit-of-one-pin limits '' owner.c 's/ \|\| bytes > most_bytes - owner->bytes/ || bytes > most_bytes/'
-mutant failed-pin-counts limits '' pin.c 's/\tif \(err\) \{\n\t\tgdr_info\("the GPU driver failed to pin.*?;\n\t\tgdr_pin_forget\(pin\);\n/\tif (err) {\n\t\txa_erase(\&gdr_pins, pin->id);\n\t\tgdr_pin_put(pin);\n/s'
+mutant failed-pin-counts limits '' pin.c 's/(\t\tgdr_info\("the GPU driver failed to pin.*?;\n)\t\tgdr_pin_forget\(pin\);\n/$1\t\txa_erase(\&gdr_pins, pin->id);\n\t\tgdr_pin_put(pin);\n/s'
 mutant put-twice contract '' pages.c 's/\t\terr = gdr_put\(pin\);/\t\terr = gdr_put(pin) ?: gdr_put(pin);/'
 mutant unloadable ignored_puts $t pages.c 's/\t\t__module_get\(THIS_MODULE\);/\t\t;/'
-mutant not-retried failed_puts '' pin.c 's/\tgdr_pin_retry\(\);\n\tgdr_map_end/\tgdr_map_end/'
+mutant not-retried failed_puts '' pages.c 's/ && tries\+\+ < 50/ \&\& tries/'
+mutant device-that-left removed '' pin.c 's/gdr_pages_are_of\(pin, to_pci_dev\(device\)\)/false/'
+mutant any-device removed '' pin.c 's/gdr_pages_are_of\(pin, to_pci_dev\(device\)\)/device/'
+mutant first-bars-only removed '' pages.c 's/bar < PCI_STD_NUM_BARS && pin->live/bar < 2 \&\& pin->live/'
+mutant device-during-mmap 'removed 50' '' map.c "$widen; s/GDR_CAN_USE_GPL \\? pin->mm/GDR_CAN_USE_GPL \\? NULL/"
+mutant device-during-pin 'removed 50' '' pin.c 's/\tdown_read\(&gdr_devices_lock\);\n\t\/\*/\t\/*/; s/\t\tup_read\(&gdr_devices_lock\);\n\t\tgdr_info/\t\tgdr_info/; s/(\terr = gdr_pages_check\(pin\);\n)\tup_read\(&gdr_devices_lock\);\n/\tusleep_range(2000, 2100);\n$1/; s/#include <linux.mm.h>/#include <linux\/delay.h>\n$&/'
+mutant file-of-live-pin 'removed 50' '' pin.c 's/\tdown_read\(&gdr_devices_lock\);\n\tup_read\(&gdr_devices_lock\);\n//'
 mutant executable executable '' map.c 's/vma->vm_flags & VM_EXEC\)/false)/'
 mutant made-executable executable '' map.c 's/\(vma->vm_flags & ~VM_MAYEXEC\)/vma->vm_flags/'
 mutant all-minors contract '' main.c 's/__register_chrdev\(0, 0, 1,/__register_chrdev(0, 0, 256,/; s/__unregister_chrdev\(gdr_major, 0, 1,/__unregister_chrdev(gdr_major, 0, 256,/g'

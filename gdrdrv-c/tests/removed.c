@@ -1,0 +1,206 @@
+/*
+ * The GPU's driver leaves it, as when an external GPU is unplugged, or root gives it to another driver. Mappings end,
+ * as another driver or device may get the addresses. Pins stay until they are unpinned, and cannot be mapped any more.
+ *
+ * usage: removed [rounds]
+ */
+
+#include "device.h"
+
+#include <glob.h>
+#include <libgen.h>
+
+#define DRIVER "/sys/bus/pci/drivers/emugpu/"
+
+static void write_text(const char *path, const char *text)
+{
+    int file = open(path, O_WRONLY | O_CLOEXEC);
+
+    CHECK(file >= 0);
+    CHECK(write(file, text, strlen(text)) == (ssize_t)strlen(text));
+    CHECK(close(file) == 0);
+}
+
+static const char *first_line(const char *path)
+{
+    static char line[32];
+    FILE *file = fopen(path, "r");
+
+    CHECK(file != NULL && fgets(line, sizeof(line), file) != NULL);
+    CHECK(fclose(file) == 0);
+    return line;
+}
+
+/* The PCI address of the GPU, which has the driver. */
+static const char *address(void)
+{
+    static char name[32];
+    glob_t devices;
+
+    CHECK(glob(DRIVER "*:*", 0, NULL, &devices) == 0 && devices.gl_pathc == 1);
+    snprintf(name, sizeof(name), "%s", basename(devices.gl_pathv[0]));
+    globfree(&devices);
+    return name;
+}
+
+static void unplug(void)
+{
+    char path[80];
+
+    snprintf(path, sizeof(path), DRIVER "%s/remove", address());
+    write_text(path, "1");
+}
+
+static void plug(void)
+{
+    write_text("/sys/bus/pci/rescan", "1");
+    (void)address();
+}
+
+static int ready[2], go[2];
+
+static void next_step(void)
+{
+    say(ready[1]);
+    await(go[0]);
+}
+
+static void user(void)
+{
+    struct gdrdrv_get_info_v2 i;
+    unsigned char *va, value;
+    uint64_t handle;
+
+    drop_privileges();
+    handle_faults();
+    struct gpu_memory memory = gpu_alloc(80 * GPU_PAGE), other = gpu_alloc(GPU_PAGE);
+    int fd = driver_open(), second = driver_open();
+    memset(memory.view, 0x5a, memory.size);
+    uint64_t first = pinned(fd, memory), unmapped = pinned(fd, other), closed = pinned(second, memory);
+    unsigned char *at = mapped(fd, first, memory.size), *of_closed = mapped(second, closed, memory.size);
+    CHECK_PAGES(at, memory.size, 0x5a);
+    CHECK_EQUAL(touch(of_closed, &value), 0);
+    CHECK(close(second) == 0);
+    next_step(); /* the GPU is gone */
+    CHECK_PAGES_GONE(at, memory.size);
+    CHECK_PAGES_GONE(of_closed, memory.size);
+    CHECK_OK(info(fd, first, &i));
+    CHECK_EQUAL(i.mapping_type, GDRDRV_MAPPING_TYPE_NONE);
+    CHECK_ERROR(map(fd, unmapped, GPU_PAGE, &va), EINVAL);
+    CHECK_ERROR(pin(fd, other.va, GPU_PAGE, &handle), EINVAL);
+    CHECK_EQUAL(page_tables(), 3);
+    CHECK_OK(unpin(fd, first));
+    next_step(); /* it is back */
+    CHECK_PAGES_GONE(of_closed, memory.size);
+    CHECK_ERROR(map(fd, unmapped, GPU_PAGE, &va), EINVAL);
+    CHECK(munmap(of_closed, memory.size) == 0);
+    CHECK_PAGES(mapped(fd, pinned(fd, memory), memory.size), memory.size, 0x5a);
+}
+
+static void mappings_end_with_their_device(void)
+{
+    CHECK(pipe(ready) == 0 && pipe(go) == 0);
+    pid_t child = start_child(user);
+    await(ready[0]);
+    unplug();
+    say(go[1]);
+    await(ready[0]);
+    plug();
+    say(go[1]);
+    finish_child(child);
+    CHECK_EQUAL(page_tables(), 0);
+}
+
+/* Its memory is not what is pinned. */
+static void another_device_leaves(void)
+{
+    char path[80];
+    glob_t devices;
+    size_t rng = 0;
+
+    CHECK(glob("/sys/bus/pci/drivers/virtio-pci/*:*/device", 0, NULL, &devices) == 0);
+    while (rng < devices.gl_pathc && strcmp(first_line(devices.gl_pathv[rng]), "0x1005\n") != 0)
+        rng++;
+    CHECK(rng < devices.gl_pathc); /* run.sh adds a device that nothing else needs */
+    snprintf(path, sizeof(path), "%s/driver/unbind", dirname(devices.gl_pathv[rng]));
+    struct gpu_memory memory = gpu_alloc(GPU_PAGE);
+    int fd = driver_open();
+    memset(memory.view, 0x5a, GPU_PAGE);
+    unsigned char *va = mapped(fd, pinned(fd, memory), GPU_PAGE);
+    CHECK_PAGES(va, GPU_PAGE, 0x5a);
+    write_text(path, basename(devices.gl_pathv[rng]));
+    globfree(&devices);
+    CHECK_PAGES(va, GPU_PAGE, 0x5a);
+    CHECK(munmap(va, GPU_PAGE) == 0);
+    CHECK(close(fd) == 0);
+}
+
+static int *is_gone, *is_over;
+
+/* Pins and maps, every fourth time until the GPU leaves. No mapping that exists while the GPU is gone shows anything. */
+static void map_until_over(void)
+{
+    long maps = 0, ended = 0;
+    unsigned char *va, value;
+    uint64_t handle;
+
+    run_on(1);
+    handle_faults();
+    struct gpu_memory memory = gpu_alloc(GPU_PAGE);
+    int fd = driver_open();
+    say(ready[1]);
+    while (!__atomic_load_n(is_over, __ATOMIC_ACQUIRE)) {
+        if (pin(fd, memory.va, GPU_PAGE, &handle) != 0)
+            continue;
+        if (map(fd, handle, GPU_PAGE, &va) == 0) {
+            maps++;
+            while (maps % 4 == 0 && !__atomic_load_n(is_gone, __ATOMIC_ACQUIRE) && !__atomic_load_n(is_over, __ATOMIC_ACQUIRE))
+                ;
+            if (__atomic_load_n(is_gone, __ATOMIC_ACQUIRE)) {
+                int signal = touch(va, &value);
+
+                if (__atomic_load_n(is_gone, __ATOMIC_ACQUIRE)) {
+                    CHECK_EQUAL(signal, SIGBUS);
+                    ended++;
+                }
+            }
+            CHECK(munmap(va, GPU_PAGE) == 0);
+        }
+        CHECK_OK(unpin(fd, handle));
+    }
+    printf("%ld maps, %ld of them ended\n", maps, ended);
+}
+
+static void device_leaves_while_its_memory_is_mapped(long rounds_wanted)
+{
+    char device[32];
+    unsigned int seed = 1;
+
+    is_gone = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(is_gone != MAP_FAILED);
+    is_over = is_gone + 1;
+    snprintf(device, sizeof(device), "%s", address());
+    pid_t child = start_child(map_until_over);
+    await(ready[0]);
+    run_on(0);
+    for (long round = 0; round < rounds_wanted; round++) {
+        delay(&seed, 2000000);
+        write_text(DRIVER "unbind", device);
+        __atomic_store_n(is_gone, 1, __ATOMIC_RELEASE);
+        delay(&seed, 200000);
+        __atomic_store_n(is_gone, 0, __ATOMIC_RELEASE);
+        write_text(DRIVER "bind", device);
+    }
+    __atomic_store_n(is_over, 1, __ATOMIC_RELEASE);
+    finish_child(child);
+    CHECK_EQUAL(page_tables(), 0);
+}
+
+int main(int argc, char **argv)
+{
+    handle_faults();
+    mappings_end_with_their_device();
+    another_device_leaves();
+    device_leaves_while_its_memory_is_mapped(argc > 1 ? atol(argv[1]) : 200);
+    return passed("removed");
+}
