@@ -110,8 +110,8 @@ typedef struct gdr_info_v2 {
     uint64_t va;                     /* device address of the first pinned page */
     uint64_t mapped_size;            /* bytes pinned, in whole pages; known before gdr_map too */
     uint32_t page_size;              /* size of those pages, 65536 with gdrdrv, the host's with dma-bufs */
-    uint64_t tm_cycles;              /* CPU cycles that the driver took to pin; 0 where unknown */
-    uint32_t cycles_per_ms;          /* CPU cycles per millisecond, the unit of tm_cycles; 0 where unknown */
+    uint64_t tm_cycles;              /* how long the driver took to pin, in CPU cycles or other ticks; 0 where unknown */
+    uint32_t cycles_per_ms;          /* these ticks per millisecond; 0 where unknown */
     unsigned mapped : 1;             /* 1: mapped */
     unsigned wc_mapping : 1;         /* 1: mapped write-combining */
     gdr_mapping_type_t mapping_type; /* type of the mapping, GDR_MAPPING_TYPE_NONE while not mapped */

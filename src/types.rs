@@ -54,9 +54,9 @@ pub struct gdr_info_v2_t {
     pub mapped_size: u64,
     /// Size of a page in bytes.
     pub page_size: u32,
-    /// CPU cycles the driver spent pinning.
+    /// How long the driver took to pin, in CPU cycles or other ticks.
     pub tm_cycles: u64,
-    /// Frequency of that clock in kHz.
+    /// These ticks per millisecond.
     pub cycles_per_ms: u32,
     /// The bit-fields `mapped` (bit 0) and `wc_mapping` (bit 1).
     pub bits: c_uint,

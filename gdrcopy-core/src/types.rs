@@ -160,9 +160,9 @@ pub struct Info {
     pub mapped_size: u64,
     /// Size of a page in bytes.
     pub page_size: u32,
-    /// CPU cycles the driver spent pinning.
+    /// How long the driver took to pin, in CPU cycles or other ticks.
     pub tm_cycles: u64,
-    /// Frequency of that clock in kHz.
+    /// These ticks per millisecond.
     pub cycles_per_ms: u32,
     /// How the pin is mapped now; `None` while it is not mapped.
     pub mapping_type: Option<MappingType>,

@@ -19,9 +19,9 @@ pub(crate) struct Info {
     pub(crate) mapped_size: u64,
     /// Bytes per page.
     pub(crate) page_size: u32,
-    /// CPU cycles that the driver needed to pin.
+    /// How long the driver took to pin, in CPU cycles or other ticks.
     pub(crate) tm_cycles: u64,
-    /// CPU cycles per millisecond.
+    /// These ticks per millisecond.
     pub(crate) cycles_per_ms: u32,
     flags: c_uint,
     pub(super) mapping_type: c_uint,
