@@ -9,6 +9,7 @@
 
 #include <glob.h>
 #include <libgen.h>
+#include <sys/syscall.h>
 
 #define DRIVER "/sys/bus/pci/drivers/emugpu/"
 
@@ -114,7 +115,6 @@ static void mappings_end_with_their_device(void)
 /* Its memory is not what is pinned. */
 static void another_device_leaves(void)
 {
-    char path[80];
     glob_t devices;
     size_t rng = 0;
 
@@ -122,20 +122,29 @@ static void another_device_leaves(void)
     while (rng < devices.gl_pathc && strcmp(first_line(devices.gl_pathv[rng]), "0x1005\n") != 0)
         rng++;
     CHECK(rng < devices.gl_pathc); /* run.sh adds a device that nothing else needs */
-    snprintf(path, sizeof(path), "%s/driver/unbind", dirname(devices.gl_pathv[rng]));
+    const char *name = basename(dirname(devices.gl_pathv[rng]));
     struct gpu_memory memory = gpu_alloc(GPU_PAGE);
     int fd = driver_open();
     memset(memory.view, 0x5a, GPU_PAGE);
     unsigned char *va = mapped(fd, pinned(fd, memory), GPU_PAGE);
     CHECK_PAGES(va, GPU_PAGE, 0x5a);
-    write_text(path, basename(devices.gl_pathv[rng]));
-    globfree(&devices);
+    write_text("/sys/bus/pci/drivers/virtio-pci/unbind", name);
     CHECK_PAGES(va, GPU_PAGE, 0x5a);
+    write_text("/sys/bus/pci/drivers/virtio-pci/bind", name);
+    globfree(&devices);
     CHECK(munmap(va, GPU_PAGE) == 0);
     CHECK(close(fd) == 0);
 }
 
 static int *is_gone, *is_over;
+
+/* Flags in a file that an exec does not close. */
+static void map_flags(int file)
+{
+    is_gone = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    CHECK(is_gone != MAP_FAILED);
+    is_over = is_gone + 1;
+}
 
 /* Pins and maps, every fourth time until the GPU leaves. No mapping that exists while the GPU is gone shows anything. */
 static void map_until_over(void)
@@ -171,14 +180,65 @@ static void map_until_over(void)
     printf("%ld maps, %ld of them ended\n", maps, ended);
 }
 
+static int flags_file;
+
+/* Maps what it has pinned before the exec, until that ends. */
+static void map_after_exec(int fd, uint64_t handle, int flags, int step)
+{
+    unsigned char *va, value;
+
+    handle_faults();
+    run_on(1);
+    map_flags(flags);
+    say(step);
+    while (map(fd, handle, GPU_PAGE, &va) == 0) {
+        if (__atomic_load_n(is_gone, __ATOMIC_ACQUIRE)) {
+            CHECK_EQUAL(touch(va, &value), SIGBUS);
+            return;
+        }
+        CHECK(munmap(va, GPU_PAGE) == 0);
+    }
+}
+
+static void pin_and_exec(void)
+{
+    struct gpu_memory memory = gpu_alloc(GPU_PAGE);
+    int fd = driver_open();
+    char numbers[4][24];
+    uint64_t handle = pinned(fd, memory);
+
+    CHECK(fcntl(fd, F_SETFD, 0) == 0);
+    snprintf(numbers[0], sizeof(numbers[0]), "%d", fd);
+    snprintf(numbers[1], sizeof(numbers[1]), "%llu", (unsigned long long)handle);
+    snprintf(numbers[2], sizeof(numbers[2]), "%d", flags_file);
+    snprintf(numbers[3], sizeof(numbers[3]), "%d", ready[1]);
+    execl("/proc/self/exe", "removed", numbers[0], numbers[1], numbers[2], numbers[3], (char *)NULL);
+    _exit(127);
+}
+
+static void device_leaves_after_exec(long rounds_wanted)
+{
+    unsigned int seed = 1;
+    char device[32];
+
+    snprintf(device, sizeof(device), "%s", address());
+    for (long round = 0; round < rounds_wanted; round++) {
+        pid_t child = start_child(pin_and_exec);
+        await(ready[0]);
+        delay(&seed, 200000);
+        write_text(DRIVER "unbind", device);
+        __atomic_store_n(is_gone, 1, __ATOMIC_RELEASE);
+        finish_child(child);
+        __atomic_store_n(is_gone, 0, __ATOMIC_RELEASE);
+        write_text(DRIVER "bind", device);
+    }
+}
+
 static void device_leaves_while_its_memory_is_mapped(long rounds_wanted)
 {
     char device[32];
     unsigned int seed = 1;
 
-    is_gone = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(is_gone != MAP_FAILED);
-    is_over = is_gone + 1;
     snprintf(device, sizeof(device), "%s", address());
     pid_t child = start_child(map_until_over);
     await(ready[0]);
@@ -198,9 +258,19 @@ static void device_leaves_while_its_memory_is_mapped(long rounds_wanted)
 
 int main(int argc, char **argv)
 {
+    long rounds_wanted = argc > 1 ? atol(argv[1]) : 200;
+
+    if (argc == 5) {
+        map_after_exec(atoi(argv[1]), strtoull(argv[2], NULL, 10), atoi(argv[3]), atoi(argv[4]));
+        return 0;
+    }
     handle_faults();
     mappings_end_with_their_device();
     another_device_leaves();
-    device_leaves_while_its_memory_is_mapped(argc > 1 ? atol(argv[1]) : 200);
+    flags_file = (int)syscall(SYS_memfd_create, "flags", 0);
+    CHECK(flags_file >= 0 && ftruncate(flags_file, (off_t)PAGE) == 0);
+    map_flags(flags_file);
+    device_leaves_after_exec(rounds_wanted / 10);
+    device_leaves_while_its_memory_is_mapped(rounds_wanted);
     return passed("removed");
 }

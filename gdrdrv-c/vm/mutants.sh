@@ -100,13 +100,14 @@ mutant users-share-a-limit limits '' owner.c 's/ && uid_eq\(owner->uid, new->uid
 mutant unseen-limit limits '' owner.c 's/\tatomic64_inc\(&gdr_owner_refused\);\n//'
 mutant limit-of-one-pin limits '' owner.c 's/ \|\| bytes > most_bytes - owner->bytes/ || bytes > most_bytes/'
 mutant failed-pin-counts limits '' pin.c 's/(\t\tgdr_info\("the GPU driver failed to pin.*?;\n)\t\tgdr_pin_forget\(pin\);\n/$1\t\txa_erase(\&gdr_pins, pin->id);\n\t\tgdr_pin_put(pin);\n/s'
-mutant put-twice contract '' pages.c 's/\t\terr = gdr_put\(pin\);/\t\terr = gdr_put(pin) ?: gdr_put(pin);/'
+mutant put-twice contract '' pages.c 's/\(err = gdr_put\(pin\)\)/(err = gdr_put(pin) ?: gdr_put(pin))/'
 mutant unloadable ignored_puts $t pages.c 's/\t\t__module_get\(THIS_MODULE\);/\t\t;/'
 mutant not-retried failed_puts '' pages.c 's/ && tries\+\+ < 50/ \&\& tries/'
 mutant device-that-left removed '' pin.c 's/gdr_pages_are_of\(pin, to_pci_dev\(device\)\)/false/'
 mutant any-device removed '' pin.c 's/gdr_pages_are_of\(pin, to_pci_dev\(device\)\)/device/'
 mutant first-bars-only removed '' pages.c 's/bar < PCI_STD_NUM_BARS && pin->live/bar < 2 \&\& pin->live/'
 mutant device-during-mmap 'removed 50' '' map.c "$widen; s/GDR_CAN_USE_GPL \\? pin->mm/GDR_CAN_USE_GPL \\? NULL/"
+mutant device-after-exec 'removed 50' '' map.c "$widen; s/pin->mm == current->mm/true/"
 mutant device-during-pin 'removed 50' '' pin.c 's/\tdown_read\(&gdr_devices_lock\);\n\t\/\*/\t\/*/; s/\t\tup_read\(&gdr_devices_lock\);\n\t\tgdr_info/\t\tgdr_info/; s/(\terr = gdr_pages_check\(pin\);\n)\tup_read\(&gdr_devices_lock\);\n/\tusleep_range(2000, 2100);\n$1/; s/#include <linux.mm.h>/#include <linux\/delay.h>\n$&/'
 mutant file-of-live-pin 'removed 50' '' pin.c 's/\tdown_read\(&gdr_devices_lock\);\n\tup_read\(&gdr_devices_lock\);\n//'
 mutant executable executable '' map.c 's/vma->vm_flags & VM_EXEC\)/false)/'
