@@ -44,7 +44,7 @@
 #error "Handles have 64 bits, and so must page offsets."
 #endif
 
-/* Whether GPL-only symbols of the kernel can be used. */
+/* The kernel refuses GPL-only symbols over the proprietary GPU driver. */
 #define GDR_CAN_USE_GPL __is_defined(GDR_NVIDIA_IS_OPENSOURCE)
 
 struct gdr_owner;

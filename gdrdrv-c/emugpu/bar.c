@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
  * The memory is BAR 2 of QEMU's ivshmem-plain device. No page stays mapped here, unless a test asks for it. A
- * mapping would reserve a memory type, and hide the type of a client's mapping. When the device leaves, the books of
+ * mapping would reserve a memory type, and hide the type of a client's mapping. When the device leaves, the counts of
  * pages stay, for what is still allocated and pinned.
  */
 #include <linux/bitmap.h>

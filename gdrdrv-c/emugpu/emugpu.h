@@ -53,7 +53,7 @@ static inline bool is_caller(const struct process *process)
 
 int bar_init(void);
 void bar_exit(void);
-/* Whether the device is there, with emugpu_lock held. */
+/* Returns whether the device is there. Called with emugpu_lock held. */
 bool bar_is_present(void);
 u64 bar_bytes(void);
 u64 bar_free_bytes(void);
