@@ -60,6 +60,21 @@ static void plug(void)
 
 static int ready[2], go[2];
 
+/* If the child fails, its parent's await() fails. */
+static pid_t start_user(void (*user)(void))
+{
+    CHECK(pipe(ready) == 0 && pipe(go) == 0);
+    pid_t child = start_child(user);
+    CHECK(close(ready[1]) == 0 && close(go[0]) == 0);
+    return child;
+}
+
+static void finish_user(pid_t child)
+{
+    finish_child(child);
+    CHECK(close(ready[0]) == 0 && close(go[1]) == 0);
+}
+
 static void next_step(void)
 {
     say(ready[1]);
@@ -100,15 +115,14 @@ static void user(void)
 
 static void mappings_end_with_their_device(void)
 {
-    CHECK(pipe(ready) == 0 && pipe(go) == 0);
-    pid_t child = start_child(user);
+    pid_t child = start_user(user);
     await(ready[0]);
     unplug();
     say(go[1]);
     await(ready[0]);
     plug();
     say(go[1]);
-    finish_child(child);
+    finish_user(child);
     CHECK_EQUAL(page_tables(), 0);
 }
 
@@ -223,12 +237,12 @@ static void device_leaves_after_exec(long rounds_wanted)
 
     snprintf(device, sizeof(device), "%s", address());
     for (long round = 0; round < rounds_wanted; round++) {
-        pid_t child = start_child(pin_and_exec);
+        pid_t child = start_user(pin_and_exec);
         await(ready[0]);
         delay(&seed, 200000);
         write_text(DRIVER "unbind", device);
         __atomic_store_n(is_gone, 1, __ATOMIC_RELEASE);
-        finish_child(child);
+        finish_user(child);
         __atomic_store_n(is_gone, 0, __ATOMIC_RELEASE);
         write_text(DRIVER "bind", device);
     }
@@ -240,7 +254,7 @@ static void device_leaves_while_its_memory_is_mapped(long rounds_wanted)
     unsigned int seed = 1;
 
     snprintf(device, sizeof(device), "%s", address());
-    pid_t child = start_child(map_until_over);
+    pid_t child = start_user(map_until_over);
     await(ready[0]);
     run_on(0);
     for (long round = 0; round < rounds_wanted; round++) {
@@ -252,7 +266,7 @@ static void device_leaves_while_its_memory_is_mapped(long rounds_wanted)
         write_text(DRIVER "bind", device);
     }
     __atomic_store_n(is_over, 1, __ATOMIC_RELEASE);
-    finish_child(child);
+    finish_user(child);
     CHECK_EQUAL(page_tables(), 0);
 }
 
