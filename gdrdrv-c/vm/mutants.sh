@@ -109,7 +109,6 @@ mutant first-bars-only removed '' pages.c 's/bar < PCI_STD_NUM_BARS && pin->live
 mutant device-during-mmap 'removed 50' '' map.c "$widen; s/GDR_CAN_USE_GPL \\? pin->mm/GDR_CAN_USE_GPL \\? NULL/"
 mutant device-after-exec 'removed 50' '' map.c "$widen; s/pin->mm == current->mm/true/"
 mutant device-during-pin 'removed 50' '' pin.c 's/\tdown_read\(&gdr_devices_lock\);\n\t\/\*/\t\/*/; s/\t\tup_read\(&gdr_devices_lock\);\n\t\tgdr_info/\t\tgdr_info/; s/(\terr = gdr_pages_check\(pin\);\n)\tup_read\(&gdr_devices_lock\);\n/\tusleep_range(2000, 2100);\n$1/; s/#include <linux.mm.h>/#include <linux\/delay.h>\n$&/'
-mutant file-of-live-pin 'removed 50' '' pin.c 's/\tdown_read\(&gdr_devices_lock\);\n\tup_read\(&gdr_devices_lock\);\n//'
 mutant executable executable '' map.c 's/vma->vm_flags & VM_EXEC\)/false)/'
 mutant made-executable executable '' map.c 's/\(vma->vm_flags & ~VM_MAYEXEC\)/vma->vm_flags/'
 mutant all-minors contract '' main.c 's/__register_chrdev\(0, 0, 1,/__register_chrdev(0, 0, 256,/; s/__unregister_chrdev\(gdr_major, 0, 1,/__unregister_chrdev(gdr_major, 0, 256,/g'
