@@ -203,16 +203,20 @@ int gdr_pages_check(struct gdr_pin *pin)
  */
 bool gdr_pages_put(struct gdr_pin *pin)
 {
-	int err, tries = 0;
+	static atomic_t tries = ATOMIC_INIT(50);
 	bool is_put;
+	int err;
 
 	if (pin->persistent) {
-		while ((err = gdr_put(pin)) == -ENOMEM && tries++ < 50)
+		/* All pins share these tries, as a process may end with thousands of pins. */
+		while ((err = gdr_put(pin)) == -ENOMEM && atomic_dec_if_positive(&tries) >= 0)
 			msleep(20);
-		if (!err)
+		if (!err) {
+			atomic_set(&tries, 50);
 			atomic_dec(&gdr_tables);
-		else
+		} else {
 			gdr_err("the GPU driver failed to unpin %#llx: %d", pin->va, err);
+		}
 		return err != -ENOMEM; /* after other errors it does not know the pin any more */
 	}
 	down_write(&gdr_tables_lock);

@@ -102,7 +102,7 @@ mutant limit-of-one-pin limits '' owner.c 's/ \|\| bytes > most_bytes - owner->b
 mutant failed-pin-counts limits '' pin.c 's/(\t\tgdr_info\("the GPU driver failed to pin.*?;\n)\t\tgdr_pin_forget\(pin\);\n/$1\t\txa_erase(\&gdr_pins, pin->id);\n\t\tgdr_pin_put(pin);\n/s'
 mutant put-twice contract '' pages.c 's/\(err = gdr_put\(pin\)\)/(err = gdr_put(pin) ?: gdr_put(pin))/'
 mutant unloadable ignored_puts $t pages.c 's/\t\t__module_get\(THIS_MODULE\);/\t\t;/'
-mutant not-retried failed_puts '' pages.c 's/ && tries\+\+ < 50/ \&\& tries/'
+mutant not-retried failed_puts '' pages.c 's/ATOMIC_INIT\(50\)/ATOMIC_INIT(0)/; s/atomic_set\(&tries, 50\)/atomic_set(\&tries, 0)/'
 mutant device-that-left removed '' pin.c 's/gdr_pages_are_of\(pin, to_pci_dev\(device\)\)/false/'
 mutant any-device removed '' pin.c 's/gdr_pages_are_of\(pin, to_pci_dev\(device\)\)/device/'
 mutant first-bars-only removed '' pages.c 's/bar < PCI_STD_NUM_BARS && pin->live/bar < 2 \&\& pin->live/'
