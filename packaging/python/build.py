@@ -34,7 +34,6 @@ TRACER = "lib/gdrcopy"  # beside the program's directory, where it looks for the
 ARCHES = {21: "ppc64le", 62: "x86_64", 183: "aarch64"}
 ZIP_EPOCH = 315532800  # 1980, the oldest date that zip files can have
 LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"]
-URL = "https://gdrapi.example.org"
 KEYWORDS = "GDRCopy,GPU,CUDA,GPUDirect RDMA,BAR1,NCCL,NVSHMEM,UCX"
 CLASSIFIERS = [
     "Environment :: GPU :: NVIDIA CUDA",
@@ -68,7 +67,6 @@ def metadata() -> bytes:
         ("Author", "gdrapi contributors"),
         ("License-Expression", "MIT OR Apache-2.0"),
         *(("License-File", name) for name in LICENSES),
-        ("Project-URL", f"Homepage, {URL}"),
         ("Keywords", KEYWORDS),
         ("Requires-Python", ">=3.9"),
         *(("Classifier", classifier) for classifier in CLASSIFIERS),
