@@ -29,7 +29,7 @@ const PEERMEM: &str = "/sys/module/nvidia_peermem";
 /// Registers the pinned bytes. RDMA operations then name them by their device address and the key.
 fn register(pin: &Pin, device: &impl RdmaDevice) -> Result<u32, gdrcopy::Error> {
     let (address, len) = (pin.address(), pin.len());
-    match pin.dma_buf() {
+    match pin.export_dma_buf() {
         Ok(exported) => {
             // The kernel takes a reference of its own, so the descriptor may be closed afterwards.
             let fd = exported.fd.as_raw_fd();

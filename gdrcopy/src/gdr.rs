@@ -24,14 +24,14 @@ impl Gdr {
     /// Opens the first source of GPU memory that works, gdrdrv before dma-bufs.
     ///
     /// # Errors
-    /// The errors of [`Options::open`].
+    /// The errors of [`GdrOptions::open`].
     pub fn open() -> Result<Gdr> {
         Gdr::options().open()
     }
 
     /// Opens another source, or in another manner.
-    pub fn options() -> Options {
-        Options::default()
+    pub fn options() -> GdrOptions {
+        GdrOptions::default()
     }
 
     pub(crate) fn of_raw(raw: RawGdr) -> Gdr {
@@ -123,26 +123,26 @@ impl Gdr {
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "it opens nothing until `open` is called"]
-pub struct Options {
+pub struct GdrOptions {
     raw: options::Options,
 }
 
-impl Options {
+impl GdrOptions {
     /// Uses this backend, and no other if it does not work.
-    pub fn backend(mut self, backend: Backend) -> Options {
+    pub fn backend(mut self, backend: Backend) -> GdrOptions {
         self.raw.backend = backend;
         self
     }
 
     /// gdrdrv's device file, `/dev/gdrdrv` by default.
-    pub fn device_path(mut self, path: impl Into<PathBuf>) -> Options {
+    pub fn device_path(mut self, path: impl Into<PathBuf>) -> GdrOptions {
         self.raw.device_path = Some(path.into());
         self
     }
 
     /// If true, [`PinFlags::FORCE_PCIE`] on a GPU that has PCIe only gives an ordinary pin, in place of an error. False
     /// by default.
-    pub fn force_pcie_compat(mut self, yes: bool) -> Options {
+    pub fn force_pcie_compat(mut self, yes: bool) -> GdrOptions {
         self.raw.force_pcie_compat = yes;
         self
     }

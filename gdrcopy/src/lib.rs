@@ -2,7 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))] // Items of a feature are marked as such.
 #![warn(clippy::missing_errors_doc, clippy::return_self_not_must_use)]
 
-pub mod access;
+mod access;
 pub mod error;
 mod gdr;
 mod mapping;
@@ -15,12 +15,12 @@ pub mod testing;
 
 pub use access::{Array, Batch, Mapped, MappedSlice, Word, Words};
 pub use error::{Error, GdrError, Result};
-pub use gdr::{Gdr, Options};
+pub use gdr::{Gdr, GdrOptions};
 pub use gdrcopy_core::backend::dmabuf::DmaBufExport;
 pub use gdrcopy_core::options::Backend;
 pub use gdrcopy_core::types::{MapFlag, MappingType, PinFlags, Version};
 pub use mapping::Mapping;
 pub use memory::OwnedMapping;
 pub use owned::Owned;
-pub use pin::{Info, Pin, export_dma_buf};
+pub use pin::{Pin, PinInfo, export_dma_buf};
 pub use pool::{Pool, PoolBuffer};

@@ -23,13 +23,6 @@ impl Mapping {
         Mapping { raw }
     }
 
-    /// CPU address of byte 0. Using it is unsafe, because the mapping must be alive, and accesses must suit the
-    /// memory type.
-    #[inline]
-    pub fn as_mut_ptr(&self) -> *mut u8 {
-        self.raw.as_mut_ptr()
-    }
-
     /// Unmaps it.
     ///
     /// # Errors

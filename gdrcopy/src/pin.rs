@@ -20,11 +20,11 @@ pub struct Pin {
 /// The description of a pin ([`Pin::info`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Info {
+pub struct PinInfo {
     /// Device address of the first pinned page, which is at most the address that was pinned.
-    pub va: u64,
+    pub address: u64,
     /// Pinned bytes, with the range rounded out to pages.
-    pub mapped_size: u64,
+    pub len: usize,
     /// Size of a page in bytes.
     pub page_size: u32,
     /// How the pin is mapped now; `None` while it is not mapped.
@@ -51,11 +51,11 @@ impl Pin {
     ///
     /// # Errors
     /// The driver's error. In persistent mode the driver is asked once.
-    pub fn info(&self) -> Result<Info> {
+    pub fn info(&self) -> Result<PinInfo> {
         let info = self.raw.info()?;
-        Ok(Info {
-            va: info.va,
-            mapped_size: info.mapped_size,
+        Ok(PinInfo {
+            address: info.va,
+            len: info.mapped_size as usize,
             page_size: info.page_size,
             mapping_type: info.mapping_type,
         })
@@ -97,7 +97,7 @@ impl Pin {
     ///
     /// # Errors
     /// The errors of [`export_dma_buf`]; [`GdrError::ForkedChild`](crate::GdrError::ForkedChild).
-    pub fn dma_buf(&self) -> Result<DmaBufExport> {
+    pub fn export_dma_buf(&self) -> Result<DmaBufExport> {
         Ok(self.raw.dma_buf()?)
     }
 

@@ -1,6 +1,7 @@
 //! An array of plain data in mapped GPU memory.
 #![forbid(unsafe_code)]
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
@@ -24,7 +25,7 @@ impl<'m> MappedSlice<'m> {
 
 /// `len` elements of plain data in mapped GPU memory, such as integers, floats, arrays and structs of them without
 /// padding ([`bytemuck::Pod`]).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Array<'m, T> {
     bytes: MappedSlice<'m>,
     len: usize,
@@ -174,5 +175,11 @@ impl<'m, T: Pod> Array<'m, T> {
     #[cold]
     fn outside(self, index: usize, count: usize) -> Error {
         Error::OutOfArray { index, count, len: self.len }
+    }
+}
+
+impl<T> fmt::Debug for Array<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes.fmt(f)
     }
 }

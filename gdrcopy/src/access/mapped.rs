@@ -31,6 +31,12 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
         self.as_slice().len()
     }
 
+    /// [`MappedSlice::as_mut_ptr`].
+    #[inline]
+    fn as_mut_ptr(&self) -> *mut u8 {
+        self.as_slice().as_mut_ptr()
+    }
+
     /// Device address of its first byte, for GPU kernels and CUDA.
     #[inline]
     fn device_address(&self) -> u64 {

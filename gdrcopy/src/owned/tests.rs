@@ -82,6 +82,7 @@ fn flags_of_any_owner_are_polled_at_once() {
     let gpu = Gpu::new();
     let buffer: Arc<dyn Mapped> = Arc::new(pool_of(&gpu).alloc_zeroed(4096).expect("memory"));
     assert_eq!((buffer.len(), buffer.as_slice().device_address()), (4096, buffer.device_address()));
+    assert_eq!(buffer.as_mut_ptr(), buffer.as_slice().as_mut_ptr());
     let address = buffer.device_address();
     let words = OwnedWords::<u32>::new(Arc::new(buffer), |memory| (0..64).map(|i| memory.word(64 * i)).collect());
     let flags = words.expect("inside").clone();

@@ -95,7 +95,7 @@ fn pins_are_refused_as_the_driver_refuses_them() {
     let pins = [pin(&gpu, address + 5, PAGE), pin(&gpu, address + 5, PAGE), pin(&gpu, small.address(), 100)];
     let [first, second, third] = pins.map(|pin| pin.expect("allocated"));
     let info = first.info().expect("this process");
-    assert_eq!((info.va, info.mapped_size, info.page_size), (address, 2 * PAGE as u64, PAGE as u32));
+    assert_eq!((info.address, info.len, info.page_size), (address, 2 * PAGE, PAGE as u32));
     assert!(first.map(PAGE, MapFlag::Caching).is_err_and(|error| error.errno() == libc::EOPNOTSUPP));
     let one = first.map(PAGE, MapFlag::WriteCombining).expect("the type that it has");
     let other = second.map(PAGE, MapFlag::Default).expect("another pin");

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use gdrcopy::{Gdr, MapFlag, Mapped, Mapping, Options, Words};
+use gdrcopy::{Gdr, GdrOptions, MapFlag, Mapped, Mapping, Words};
 
 use crate::cuda::Cuda;
 use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child, pin, pinned};
@@ -70,7 +70,7 @@ fn forked_child_is_refused_at_every_access() {
 #[test]
 #[ignore = "access_under_gdremu runs it"]
 fn device_path_that_does_not_exist_is_named_in_the_error() {
-    let options: Options = Gdr::options().backend(gdrcopy::Backend::Gdrdrv);
+    let options: GdrOptions = Gdr::options().backend(gdrcopy::Backend::Gdrdrv);
     let error = options.device_path("/dev/no-such-gdrdrv").open().expect_err("no such file");
     assert_eq!(error.errno(), libc::ENOENT);
     let io = std::io::Error::from(error);

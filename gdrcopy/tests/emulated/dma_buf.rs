@@ -18,13 +18,13 @@ fn unaligned_pin(cuda: &Cuda) -> Pin {
 fn exported_range_starts_before_the_pin_by_its_offset() {
     let cuda = Cuda::new();
     let pin = unaligned_pin(&cuda);
-    let exported = pin.dma_buf().expect("CUDA exports it");
+    let exported = pin.export_dma_buf().expect("CUDA exports it");
     assert_eq!((exported.offset, exported.len), (3, 4096));
     let fd = exported.fd.as_raw_fd();
     // SAFETY: the descriptor is open.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
     assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
-    let other = pin.dma_buf().expect("a second one");
+    let other = pin.export_dma_buf().expect("a second one");
     assert_ne!(other.fd.as_raw_fd(), fd);
 }
 
@@ -34,7 +34,7 @@ fn mapped_dma_buf_has_the_pinned_bytes() {
     let cuda = Cuda::new();
     let pin = unaligned_pin(&cuda);
     cuda.write(pin.address(), b"pinned bytes");
-    let exported = pin.dma_buf().expect("CUDA exports it");
+    let exported = pin.export_dma_buf().expect("CUDA exports it");
     let mut options = memmap2::MmapOptions::new();
     let map = options.len(exported.len).map_raw_read_only(&exported.fd);
     let map = map.expect("this CUDA maps dma-bufs");
@@ -47,7 +47,7 @@ fn mapped_dma_buf_has_the_pinned_bytes() {
 #[test]
 #[ignore = "dma_buf_of_a_pin runs it"]
 fn refused_dma_buf_names_the_reason() {
-    let Err(Error::Gdr(error)) = unaligned_pin(&Cuda::new()).dma_buf() else {
+    let Err(Error::Gdr(error)) = unaligned_pin(&Cuda::new()).export_dma_buf() else {
         panic!("not refused");
     };
     let expected = std::env::var("OUTCOME_OF_TEST").expect("set by main.rs");

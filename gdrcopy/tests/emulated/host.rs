@@ -32,7 +32,7 @@ fn mapping_is_the_memory_that_the_gpu_sees() {
     let address = memory.address() + 4099;
     let pin = pin(&gdr, address, 1000).expect("host memory");
     let info = pin.info().expect("known");
-    assert_eq!((info.va, info.mapped_size), (address, 1000));
+    assert_eq!((info.address, info.len), (address, 1000));
     let mapping = pin.map(900, MapFlag::Default).expect("any range");
     assert_eq!(mapping.mapping_type(), MappingType::Caching);
     assert_eq!(mapping.device_address(), address);
@@ -100,7 +100,7 @@ fn other_memory_is_refused() {
         matches!(refused, Some(Error::Gdr(GdrError::MappingTypeRefused { given: MappingType::Caching, .. }))),
         "{refused:?}"
     );
-    assert!(pin.dma_buf().is_err());
+    assert!(pin.export_dma_buf().is_err());
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn forked_child_is_refused() {
         let refused = are_refused(&[
             mapping.write(0, &[1]).err(),
             pinned.info().err(),
-            pinned.dma_buf().err(),
+            pinned.export_dma_buf().err(),
             pin(&gdr, memory.address(), PAGE).err(),
         ]);
         drop((mapping, pinned, memory));

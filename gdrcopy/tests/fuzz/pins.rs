@@ -147,7 +147,7 @@ impl World {
         calling!("pins[{}].info(), .is_revoked()", args.which);
         let info = outcome(true, pinned.pin.info()).expect("predicted");
         let (first, end) = (pinned.pin.address(), pinned.pin.address() + pinned.len as u64);
-        assert!(info.va <= first && end <= info.va + info.mapped_size, "{info:?}");
+        assert!(info.address <= first && end <= info.address + info.len as u64, "{info:?}");
         assert_eq!(info.mapping_type.is_some(), pinned.mapped.strong_count() > 0);
         assert_eq!(pinned.pin.len(), pinned.len);
         assert_eq!(pinned.pin.is_revoked().ok(), Some(false));
@@ -157,8 +157,8 @@ impl World {
         let Some(Pinned { pin, len, .. }) = any_of(&self.pins, args) else {
             return;
         };
-        calling!("pins[{}].dma_buf()", args.which);
-        if let Some(export) = any_outcome(pin.dma_buf()) {
+        calling!("pins[{}].export_dma_buf()", args.which);
+        if let Some(export) = any_outcome(pin.export_dma_buf()) {
             assert!(export.offset < 65536 && export.offset as usize + len <= export.len);
         }
     }
