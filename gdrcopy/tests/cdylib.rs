@@ -2,8 +2,11 @@
 
 use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
+
+use libloading::Library;
 
 const MANIFEST: &str = r#"
 [workspace]
@@ -17,13 +20,22 @@ edition = "2024"
 crate-type = ["cdylib"]
 
 [dependencies]
-gdrcopy = { path = "GDRCOPY" }
+gdrcopy = { path = "GDRCOPY", features = ["testing"] }
 "#;
 
 const SOURCE: &str = r#"
 #[unsafe(no_mangle)]
 pub extern "C" fn dependent_open() -> i32 {
     gdrcopy::Gdr::open().map_or_else(|error| error.errno(), |_| 0)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn dependent_use_memory() -> u64 {
+    use gdrcopy::Mapped;
+    let gpu = gdrcopy::testing::Gpu::new();
+    let buffer = gdrcopy::Pool::new(&gpu.open(), gpu.clone()).alloc(4096).unwrap();
+    buffer.fill(7).unwrap();
+    buffer.read_vec(0, 4096).unwrap().iter().map(|&byte| u64::from(byte)).sum()
 }
 "#;
 
@@ -34,8 +46,13 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-#[test]
-fn cdylib_of_a_dependent_has_no_c_api() {
+/// Builds it once.
+fn dependent() -> PathBuf {
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(build);
+    BUILT.clone()
+}
+
+fn build() -> PathBuf {
     let gdrcopy = Path::new(env!("CARGO_MANIFEST_DIR"));
     let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dependent");
     fs::create_dir_all(package.join("src")).expect("a writable directory");
@@ -51,11 +68,32 @@ fn cdylib_of_a_dependent_has_no_c_api() {
     let archives = messages.matches(".a\"").count();
     assert_eq!(archives, 0, "static libraries were built on the way: {messages}");
 
-    let library = target.join("debug/libdependent.so");
+    target.join("debug/libdependent.so")
+}
+
+#[test]
+fn cdylib_of_a_dependent_has_no_c_api() {
+    let library = dependent();
     let symbols = output(Command::new("nm").args(["--dynamic", "--defined-only"]).arg(&library));
     assert!(symbols.contains(" dependent_open"), "{symbols}");
     assert!(!symbols.contains(" gdr_"), "{symbols}");
     let dynamic = output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(&library));
     assert!(dynamic.contains("(NEEDED)"), "{dynamic}");
     assert!(!dynamic.contains("libgdrapi"), "{dynamic}");
+}
+
+/// As programs unload plugins.
+#[test]
+fn cdylib_of_a_dependent_is_unloaded_after_use() {
+    let library = dependent();
+    for _ in 0..3 {
+        // SAFETY: its initializers are those of Rust's standard library.
+        let plugin = unsafe { Library::new(&library) }.expect("loads");
+        // SAFETY: the function has this type.
+        let use_memory = unsafe { plugin.get::<extern "C" fn() -> u64>(b"dependent_use_memory") };
+        assert_eq!(use_memory.expect("exported")(), 7 * 4096);
+        plugin.close().expect("closes");
+        let maps = fs::read_to_string("/proc/self/maps").expect("readable");
+        assert!(!maps.contains("libdependent"), "{maps}");
+    }
 }
