@@ -188,6 +188,10 @@ for archives in -lanother\ -lgdrx\ -lgdrapi -lgdrapi\ -lgdrx\ -lanother; do
         -Wl,-Bstatic $archives -Wl,-Bdynamic -lgcc_s -lm
     run "$work/program"
 done
+# The static libgdrx over a shared libgdrapi.
+quietly gcc -DWITH_gdrx -I"$root/usr/include" "$samples/program.c" -o "$work/program" -L"$root/usr/lib" \
+    -Wl,-Bstatic -lgdrx -Wl,-Bdynamic -lgdrapi -lgcc_s -lm
+LD_LIBRARY_PATH=$root/usr/lib run "$work/program"
 
 make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
 "$root/usr/bin/gdremu" -- true || die "the installed gdremu does not work"
