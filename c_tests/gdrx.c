@@ -127,6 +127,19 @@ static void words_are_stored_and_loaded(void)
     CHECK(!gdrx_is_word(&all, 2, 4) && !gdrx_is_word(&all, 0, 3) && !gdrx_is_word(&all, 0, 16) && !gdrx_is_word(&all, 0, 0));
 }
 
+/* Words of one size are stored to parts of another's, which the compiler must not take for different places. */
+static void words_of_different_sizes_overlap(void)
+{
+    gdrx_store_u64(&all, 0, 0x8877665544332211u);
+    gdrx_begin();
+    gdrx_store_u32_unfenced(&all, 4, 0xddccbbaau);
+    gdrx_store_u16_unfenced(&all, 2, 0xffeeu);
+    gdrx_store_u8_unfenced(&all, 0, 0x99);
+    gdrx_fence(&all);
+    CHECK(gdrx_load_u64(&all, 0) == 0xddccbbaaffee2299u);
+    CHECK_EQUAL(gdrx_load_u8(&all, 1), 0x22);
+}
+
 static void unfenced_writes_arrive(void)
 {
     size_t size;
@@ -405,6 +418,7 @@ int main(void)
     copies_of_all_sizes(write_and_compare);
     copies_of_all_sizes(read_and_compare);
     words_are_stored_and_loaded();
+    words_of_different_sizes_overlap();
     unfenced_writes_arrive();
     copies_stay_within_the_map();
     refused_copies_copy_nothing();

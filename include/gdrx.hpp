@@ -434,8 +434,8 @@ class mapping : public memory {
  */
 template <class T> class word {
     static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8, "a word has 1, 2, 4 or 8 bytes");
-    static_assert(detail::is_plain<T> && !std::is_const_v<T>,
-                  "a word must be trivially copyable, and no pointer, view, bool or const");
+    static_assert(detail::is_plain<T> && !std::is_const_v<T> && !std::is_array_v<T>,
+                  "a word must be trivially copyable, and no pointer, view, bool, const or array of C");
 
   public:
     /** For GPU kernels and CUDA. */

@@ -58,5 +58,7 @@ void second::store(const gdrx::slice &memory, std::size_t offset, float value)
     gdrx::batch moved = std::move(batch);
 #elif REFUSED == 10 // deleted
     gdrx::mapping first, second = first;
+#elif REFUSED == 11 // no pointer, view, bool, const or array of C
+    (void)memory.word<char[4]>(0);
 #endif
 }
