@@ -199,7 +199,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(cases(256, 8))]
+        #![proptest_config(cases(256, 2))]
 
         #[test]
         fn blocks_are_apart_and_aligned_and_come_back_whole(steps in prop::collection::vec(step(), 1..200)) {
