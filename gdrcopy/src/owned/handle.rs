@@ -88,9 +88,9 @@ impl<V: View> Owned<V> {
     #[inline]
     pub fn view(&self) -> V::Of<'_>
     where
-        V::Of<'static>: Copy,
+        V: Copy,
     {
-        V::shorten(self.view)
+        V::shorten(self.view.clone())
     }
 }
 
