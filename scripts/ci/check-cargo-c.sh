@@ -7,7 +7,8 @@ cd "$(dirname "$0")/../.."
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
 prefix=$work/prefix
-scripts/ci/install-cargo-c.sh
+[ -e "$target/cargo-c" ] || scripts/ci/apt-install.sh libssl-dev pkg-config
+scripts/ci/install-cargo-tool.sh cargo-c 0.10.24+cargo-0.98.0 # The last one that Rust 1.95 builds.
 PATH=$target/cargo-c/bin:$PATH
 CARGO_TERM_QUIET=true quietly cargo cinstall --locked --release --package libgdrapi --prefix "$prefix" --libdir "$prefix/lib"
 
