@@ -124,9 +124,16 @@ mod tests {
 
     #[test]
     fn info_bits_are_mapped_and_write_combining() {
-        assert_eq!(bits(None), 0b00);
-        assert_eq!(bits(Some(MappingType::WriteCombining)), 0b11);
-        assert_eq!(bits(Some(MappingType::Caching)), 0b01);
-        assert_eq!(bits(Some(MappingType::Device)), 0b01);
+        let kinds = [
+            (None, 0b00),
+            (Some(MappingType::WriteCombining), 0b11),
+            (Some(MappingType::Caching), 0b01),
+            (Some(MappingType::Device), 0b01),
+        ];
+        for (kind, expected) in kinds {
+            let info = gdr_info_v2_t { bits: bits(kind), ..gdr_info_v2_t::default() };
+            assert_eq!(info.bits, expected);
+            assert_eq!(info.mapped() | info.wc_mapping() << 1, expected);
+        }
     }
 }
