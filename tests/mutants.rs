@@ -1,10 +1,12 @@
-//! The deliberate defects of `mutants.toml`. Each still applies, and the tests that it names catch it.
+//! The deliberate defects of `mutants.toml`. Each still applies, and the tests that it names catch it. `make
+//! mutants-shard` takes one test of this file for defects that cargo-mutants makes.
 
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use toml::{Table, Value};
@@ -15,8 +17,6 @@ struct Mutant {
     text: String,
     with: String,
     caught_by: Vec<String>,
-    /// The flag of `/proc/cpuinfo` without which its tests do not run the changed code.
-    cpu: Option<String>,
 }
 
 fn root() -> &'static Path {
@@ -34,7 +34,6 @@ fn mutants() -> Vec<Mutant> {
         let caught_by = caught_by.into_iter().flatten().filter_map(Value::as_str);
         let _promise = text("breaks");
         Mutant {
-            cpu: mutant.get("cpu").and_then(Value::as_str).map(str::to_owned),
             file: text("file"),
             text: text("text"),
             with: text("with"),
@@ -83,16 +82,12 @@ fn every_mutant_is_caught() {
     let tree = work.join("tree");
     let mut hidden = Vec::new();
     update_tree(&tree);
-    let cpu = fs::read_to_string("/proc/cpuinfo").expect("proc");
     for mutant in chosen() {
-        if let Some(flag) = mutant.cpu.filter(|flag| !cpu.split_ascii_whitespace().any(|word| word == flag)) {
-            println!("{:<26} skipped: it takes a CPU with {flag}", mutant.name);
-            continue;
-        }
         let file = tree.join(&mutant.file);
         let source = fs::read_to_string(&file).expect("a source file");
         fs::write(&file, source.replace(&mutant.text, &mutant.with)).expect("writable");
-        build_library(&work);
+        build_library(&tree, &work.join("target"), &work.join("lib"));
+        succeed(Command::new("make").args(["-s", "checkpoint"]).current_dir(&tree));
         for test in &mutant.caught_by {
             let output = run(test, &work);
             let text = String::from_utf8_lossy(&output.stdout);
@@ -106,6 +101,32 @@ fn every_mutant_is_caught() {
         fs::write(&file, source).expect("writable");
     }
     assert!(hidden.is_empty(), "not caught: {hidden:#?}");
+}
+
+/// Runs in a copy of the tree that cargo-mutants changed. `scripts/ci/mutants-shard.sh` built all but the library, in the
+/// tree itself.
+#[test]
+#[ignore = "`make mutants-shard` runs it for each mutant"]
+fn c_programs_pass_over_the_changed_library() {
+    let bundle = env::var_os("GDRCOPY_TEST_BUNDLE").expect("`make mutants-shard` sets it");
+    let bundle = Path::new(&bundle);
+    let lib = root().join("build/lib");
+    build_library(root(), &root().join("target"), &lib);
+    for profile in ["default", "traditional", "dmabuf", "gdrdrv-2.4"] {
+        let mut programs = Command::new(bundle.join("c_programs"));
+        programs.current_dir(bundle.ancestors().nth(3).expect("TREE/build/mutants/bundle"));
+        programs.arg(format!("linked::{profile}::")).env("GDRAPI_LIB", &lib).env("CHECK_SLOWNESS", "100");
+        let mut programs = programs.stdout(Stdio::piped()).spawn().expect("it starts");
+        let lines = BufReader::new(programs.stdout.take().expect("a pipe"));
+        for line in lines.lines() {
+            let line = line.expect("text");
+            if line.ends_with("FAILED") {
+                programs.kill().expect("it is a child"); // One is enough.
+            }
+            println!("{line}");
+        }
+        assert!(programs.wait().expect("it is a child").success());
+    }
 }
 
 fn succeed(command: &mut Command) -> Output {
@@ -152,30 +173,27 @@ fn remove_others(directory: &Path, wanted: &BTreeSet<PathBuf>) {
     }
 }
 
-fn cargo(work: &Path) -> Command {
+fn cargo(tree: &Path, target: &Path) -> Command {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(work.join("tree"));
-    cargo.env("CARGO_TARGET_DIR", work.join("target"));
+    cargo.current_dir(tree).env("CARGO_TARGET_DIR", target);
     cargo
 }
 
-fn build_library(work: &Path) {
-    succeed(cargo(work).args(["build", "--package", "libgdrapi", "--package", "gdrx"]));
-    let lib = work.join("lib");
-    fs::create_dir_all(&lib).expect("writable");
-    fs::copy(work.join("target/debug/libgdrapi.so"), lib.join("libgdrapi.so.2")).expect("built");
+fn build_library(tree: &Path, target: &Path, lib: &Path) {
+    succeed(cargo(tree, target).args(["build", "--package", "libgdrapi", "--package", "gdrx"]));
+    fs::create_dir_all(lib).expect("writable");
+    fs::copy(target.join("debug/libgdrapi.so"), lib.join("libgdrapi.so.2")).expect("built");
     let _ = std::os::unix::fs::symlink("libgdrapi.so.2", lib.join("libgdrapi.so"));
     let mut link = Command::new("cc");
-    link.args(["-shared", "-Wl,-soname,libgdrx.so.1", "-Wl,--version-script=gdrx/libgdrx.map"]);
-    link.args(["-Wl,--whole-archive", "../target/debug/libgdrx.a", "-Wl,--no-whole-archive"]);
-    succeed(link.arg("-o").arg(lib.join("libgdrx.so.1")).current_dir(work.join("tree")));
-    succeed(Command::new("make").args(["-s", "checkpoint"]).current_dir(work.join("tree")));
+    link.args(["-shared", "-Wl,-soname,libgdrx.so.1", "-Wl,--version-script=gdrx/libgdrx.map", "-Wl,--whole-archive"]);
+    link.arg(target.join("debug/libgdrx.a")).args(["-Wl,--no-whole-archive", "-o"]);
+    succeed(link.arg(lib.join("libgdrx.so.1")).current_dir(tree));
 }
 
 /// Runs a test as `mutants.toml` names it. A loop that does not end is ended by `watched`.
 fn run(test: &str, work: &Path) -> Output {
     let (package, name) = test.split_once(' ').expect("a package or target, and a name");
-    let mut cargo = cargo(work);
+    let mut cargo = cargo(&work.join("tree"), &work.join("target"));
     cargo.env("RUST_BACKTRACE", "0");
     if ["c_programs", "emulated"].contains(&package) {
         let target: PathBuf = env::current_exe().expect("a path").ancestors().nth(3).expect("cargo's layout").into();

@@ -1,0 +1,43 @@
+#!/bin/sh
+# mutants-shard.sh [K/N]: runs cargo-mutants over part K (from 0) of N of its mutants, or over today's part. Fails with
+# the names of those that no test notices. build/mutants has the logs.
+set -eu
+cd "$(dirname "$0")/../.."
+
+parts=4 # Of 300 mutants each, of which one that a test notices takes 5 CPU seconds.
+shard=${1:-$(($(date +%s) / 86400 % parts))/$parts}
+set --
+target=${CARGO_TARGET_DIR:-$PWD/target}
+bundle=$PWD/build/mutants/bundle
+
+scripts/ci/install-cargo-tool.sh cargo-mutants 27.1.0
+# As gpu-bundle, of links.
+mkdir -p "$bundle"
+runner=$(cargo test --package libgdrapi --test c_programs --no-run --message-format json |
+    sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
+make -s -f c_tests/programs.mk plain
+ln -sfn "$PWD/build/c_tests/plain" "$bundle/c_tests"
+ln -sf "$runner" "$bundle/c_programs"
+ln -sf "$PWD/build/c_tests/gdrcopy_sanity" "$PWD/build/c_tests/watched" "$PWD/build/c_tests/denied" "$target/release/gdremu" "$bundle"
+
+# Faster to link. The copies of the tree have target directories of their own.
+export CARGO_PROFILE_DEV_DEBUG=0
+unset CARGO_TARGET_DIR CARGO_BUILD_TARGET
+
+# ARGUMENTS…: tests those mutants that they choose.
+mutants() {
+    status=0
+    GDRCOPY_TEST_BUNDLE=$bundle PATH="$target/cargo-mutants/bin:$PATH" cargo mutants --config tests/cargo-mutants.toml \
+        --package libgdrapi --package gdrcopy-core --package gdrx --shard "$shard" "$@" -- -- --include-ignored --skip every_mutant || status=$?
+    [ $status != 3 ] || status=0 # Some waited for ever.
+    [ $status = 0 ] || failed=$status
+}
+
+# Without these instructions the CPU runs no changed code there.
+grep -qw avx512f /proc/cpuinfo || set -- --exclude '**/avx512.rs'
+# The tests of the copy routines single-step them, which takes longer than everything else.
+copies='^gdrcopy-core/src/(routines|copy)/'
+failed=0
+mutants --output build/mutants/copies "$@" --re "$copies" --cargo-arg=--test=copy_routines
+mutants --output build/mutants/others --exclude-re "$copies"
+exit $failed
