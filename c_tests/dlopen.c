@@ -33,9 +33,11 @@ static void use(const struct loaded *gdr)
     CHECK_ERROR(gdr->close(g), EINVAL);
 }
 
+/* The table of handles takes 128 MiB of address space. */
 static void loads_and_unloads(const char *name, int mode)
 {
     int descriptors = open_descriptors(), threads = process_threads();
+    long size = status_kib("VmSize");
 
     for (int i = 0; i < 20; i++) {
         struct loaded gdr = load_gdrapi(name, mode);
@@ -47,6 +49,7 @@ static void loads_and_unloads(const char *name, int mode)
         CHECK(!is_loaded());
         CHECK_EQUAL(open_descriptors(), descriptors);
     }
+    CHECK(status_kib("VmSize") < size + 1024 * 1024);
 }
 
 /* Communication libraries in one process load the same file by different names. */
@@ -72,7 +75,6 @@ static void *call_until_ended(void *unused)
     return unused;
 }
 
-/* The table of handles takes 128 MiB of address space. */
 static void child_frees_what_it_made(void)
 {
     long before = status_kib("VmSize");

@@ -98,4 +98,14 @@ mod tests {
     fn panic_becomes_eio() {
         assert_eq!(guard("gdr_test", || panic!("on purpose, in a test")), libc::EIO);
     }
+
+    #[test]
+    fn inside_of_a_call_is_not_idle() {
+        fork::enter().expect("memory");
+        let result = guard("gdr_test", || {
+            assert!(!is_idle());
+            Ok(())
+        });
+        assert_eq!(result, 0);
+    }
 }
