@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
-parts=4 # A part has 300 mutants. One that a test notices takes 5 CPU seconds.
+parts=4 # A part has 300 mutants. One that a test notices takes 6 CPU seconds.
 shard=${1:-$(($(date +%s) / 86400 % parts))/$parts}
 set --
 target=${CARGO_TARGET_DIR:-$PWD/target}
