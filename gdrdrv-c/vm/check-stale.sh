@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# check-stale.sh KERNEL OLD NEW GDREMU LIB: in a guest without modules, replaces the GPU driver. Checks that the kernel refuses
-# gdrdrv, and that the command that gdrdrv-load and doctor print, as it stands there, has DKMS build one that loads.
+# check-stale.sh KERNEL OLD NEW GDREMU LIB: in a guest without modules, replaces the GPU driver, so that the kernel refuses
+# gdrdrv. While the new driver is only loaded, gdrdrv-load and doctor must want it installed. Then the command that they
+# print must have DKMS build a gdrdrv that loads.
 #
 #   KERNEL     directory that kernel.sh printed
 #   OLD, NEW   directories that modules.sh printed, with two emugpus
@@ -18,10 +19,8 @@ die() {
     exit 1
 }
 
-# install_driver DIRECTORY: installed, and loaded as after a boot.
+# install_driver DIRECTORY
 install_driver() {
-    rmmod gdrdrv emugpu 2>/dev/null || true
-    rm -f /dev/gdrdrv
     cp "$1/emugpu/emugpu.ko" "$modules/extra"
     # The sources that are built against.
     rm -rf /usr/src/nvidia-1
@@ -31,6 +30,12 @@ install_driver() {
     local branch=${1##*/modules-}
     sed -i "1i #define NV_P2P_BRANCH ${branch%-*}" /usr/src/nvidia-1/nv-p2p.h
     depmod "$release"
+}
+
+# load_driver DIRECTORY: as after a boot, or as a container does that brings its own.
+load_driver() {
+    rmmod gdrdrv emugpu 2>/dev/null || true
+    rm -f /dev/gdrdrv
     insmod "$1/emugpu/emugpu.ko"
 }
 
@@ -47,24 +52,36 @@ run() {
     "$@" >/tmp/log 2>&1 || { cat /tmp/log /var/lib/dkms/gdrdrv/2.6/build/make.log && die "fails: $*"; }
 }
 
-# check_stale fails unless the kernel refuses the module, until the command that gdrdrv-load and doctor print is run.
-check_stale() {
-    local command
+# first_step: doctor's, as JSON.
+first_step() {
+    "$gdremu" --provider emugpu -- "$(dirname "$gdremu")/gdrcopy" doctor --json >/tmp/doctor || true
+    jq '.steps[0]' /tmp/doctor
+}
+
+# refused WORDS: the kernel refuses the module, and gdrdrv-load prints these words.
+refused() {
     ! gdrdrv-load >/tmp/load 2>&1 || die "the kernel takes a gdrdrv of another GPU driver"
     dmesg | grep -E 'gdrdrv: (disagrees about version of symbol|Unknown symbol)' | tail -n 1 | grep . || die "$(cat /tmp/load)"
-    "$gdremu" --provider emugpu -- "$(dirname "$gdremu")/gdrcopy" doctor --json >/tmp/doctor || true
-    command=$(jq -r '.steps[0] | select(.remedy == "module-stale").commands | join(" && ")' /tmp/doctor)
-    [ -n "$command" ] || die "doctor's first step is another: $(cat /tmp/doctor)"
-    grep -F "Run: ${command% modprobe gdrdrv} gdrdrv-load" /tmp/load || die "other commands: $(cat /tmp/load /tmp/doctor)"
-    run bash -c "$command"
-    grep '^Version: 2.6' /proc/driver/gdrdrv/params || die "gdrdrv is not loaded after: $command"
-    rmmod gdrdrv
-    gdrdrv-load
+    grep -F "$1" /tmp/load || die "other words: $(cat /tmp/load)"
 }
 
 install_driver "$old"
+load_driver "$old"
 run dkms install gdrdrv/2.6
 gdrdrv-load
+
+rm "$modules/extra/emugpu.ko"
+depmod "$release"
+load_driver "$new"
+refused 'which is not installed'
+[ "$(first_step | jq -r .remedy)" = driver-install ] || die "doctor's first step is another: $(cat /tmp/doctor)"
+
 install_driver "$new"
-check_stale
+command=$(first_step | jq -r 'select(.remedy == "module-stale").commands | join(" && ")')
+[ -n "$command" ] || die "doctor's first step is another: $(cat /tmp/doctor)"
+refused "Run: ${command% modprobe gdrdrv} gdrdrv-load"
+run bash -c "$command"
+grep '^Version: 2.6' /proc/driver/gdrdrv/params || die "gdrdrv is not loaded after: $command"
+rmmod gdrdrv
+gdrdrv-load
 echo "# 1 passed, 0 failed, 0 skipped"

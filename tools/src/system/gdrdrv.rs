@@ -51,6 +51,8 @@ pub(crate) enum Installation {
         /// DKMS has built it, by this version.
         dkms: Option<String>,
     },
+    /// The same, and the GPU driver is loaded out of another tree.
+    StaleForLoaded,
     Built,
 }
 
@@ -110,8 +112,10 @@ fn installation(kernel: String) -> Installation {
     let versions = files::matching(Path::new("/var/lib/dkms/gdrdrv"), "");
     let listed = files::text(modules.join("modules.dep")).unwrap_or_default();
     if listed.contains("/gdrdrv.ko") {
-        if !is_stale(&kernel) {
-            return Installation::Built;
+        match stale(&kernel) {
+            Some(0) => {}
+            Some(3) => return Installation::StaleForLoaded,
+            _ => return Installation::Built,
         }
         let version = versions.iter().find(|version| version.join("source").exists());
         let name = version.and_then(|version| version.file_name());
@@ -131,11 +135,11 @@ fn installation(kernel: String) -> Installation {
     }
 }
 
-/// Asks gdrdrv-load, which need not be installed.
-fn is_stale(kernel: &str) -> bool {
+/// Exit status of `gdrdrv-load --stale`, which need not be installed.
+fn stale(kernel: &str) -> Option<i32> {
     const GDRDRV_LOAD: &str = include_str!("../../../gdrdrv-c/system/gdrdrv-load");
     let status = Command::new("sh").args(["-c", GDRDRV_LOAD, "gdrdrv-load", "--stale", kernel]).status();
-    status.is_ok_and(|status| status.success())
+    status.ok()?.code()
 }
 
 fn signed_only() -> bool {

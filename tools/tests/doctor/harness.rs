@@ -86,7 +86,12 @@ module() {
     echo extra/gdrdrv.ko: >"$kernel/modules.dep"
     printf '.section .modinfo,"a"\n.asciz "gpu_driver=opensource"\n' | as -o "$kernel/extra/gdrdrv.ko" -; depmod
 }
-# A GPU driver that is not installed, with these letters for what it does to the kernel.
+# A GPU driver of this license; one that is not installed, with these letters for what it does to the kernel.
+installed() {
+    printf '.section .modinfo,"a"\n.asciz "license=%s"\n.section __ksymtab_strings,"a"\n.asciz "nvidia_p2p_get_pages"\n' "$1" |
+        as -o "$kernel/extra/nvidia.ko" -
+    depmod
+}
 loaded() {
     printf '0 t nvidia_p2p_get_pages%s\t[nvidia]\n' _persistent '' >kallsyms; mount --bind kallsyms /proc/kallsyms
     mount -t tmpfs modules /sys/module; mkdir /sys/module/nvidia; echo "$1" >/sys/module/nvidia/taint

@@ -129,9 +129,11 @@ module_and_machine {
     bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; loaded OE";
     bad [ModuleSigned] emulated "--no-gdrdrv" sh "module"
         file ("/sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
-    bad [ModuleStale] emulated "--no-gdrdrv" sh "module; loaded POE; mkdir -p /var/lib/dkms/gdrdrv/2.6/source";
-    bad [ModuleStaleByHand] emulated "--no-gdrdrv" sh "module; loaded POE";
-    bad [ModuleStaleByHand] emulated "--no-gdrdrv" sh "module; loaded OE; refused 9999999999";
+    bad [ModuleStale] emulated "--no-gdrdrv" sh "module; installed NVIDIA; mkdir -p /var/lib/dkms/gdrdrv/2.6/source";
+    bad [ModuleStaleByHand] emulated "--no-gdrdrv" sh "module; installed NVIDIA";
+    bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; installed 'Dual MIT/GPL'";
+    bad [DriverInstall] emulated "--no-gdrdrv" sh "module; loaded POE; mkdir -p /var/lib/dkms/gdrdrv/2.6/source";
+    bad [DriverInstall] emulated "--no-gdrdrv" sh "module; loaded OE; refused 9999999999";
     bad [ModuleLoad] emulated "--no-gdrdrv" sh "module; loaded OE; refused 0";
     bad [ModuleDummy] file ("/sys/module/nv_p2p_dummy/holders/gdrdrv", "");
     works [ModuleDummy] emulated "--cuda-version 13.3" file ("/sys/module/nv_p2p_dummy/holders/gdrdrv", "");
@@ -362,7 +364,8 @@ not_run! {
     "wants that other programs end, or that a person reads the log" GpuFull GpuExclusive Bar1Full GpuHung SelfTestHung;
     "starts another container" GpuDocker GpuPodman GpuPod GpuApptainer GpuContainer GpuSlurm
         NodeDocker NodePodman NodePod NodeApptainer NodeContainer RuntimeOther CdiNode;
-    "changes the GPU driver" DriverMissing DriverUpdate DriverOpen DriverMismatch DriverNodes;
+    "changes the GPU driver" DriverMissing DriverInstall DriverUpdate DriverOpen DriverMismatch
+        DriverNodes;
     "changes a service of the GPU driver" FabricManager CudaMps CudaLicense CudaPermission CudaError;
     "changes the kernel, as gdrdrv-c/vm and the tests of packages do" ModuleInstall ModuleHeaders ModuleSources ModuleLog
         ModuleBuild ModuleLoad ModuleSigned ModuleStale ModuleStaleByHand ModuleDummy ModuleUpdate ModuleOption ModuleReload

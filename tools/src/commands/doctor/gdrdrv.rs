@@ -103,6 +103,7 @@ fn absent(module: &Gdrdrv) -> (&'static str, Advice) {
         // Without `dkms build --force`, DKMS installs again what it has built.
         Some(Installation::Stale { dkms: Some(version) }) => (STALE, Remedy::ModuleStale.with("version", version)),
         Some(Installation::Stale { dkms: None }) => (STALE, Remedy::ModuleStaleByHand.into()),
+        Some(Installation::StaleForLoaded) => (STALE, Remedy::DriverInstall.into()),
         Some(Installation::Built) if module.signed_only => ("built, but not loaded", Remedy::ModuleSigned.into()),
         Some(Installation::Built) => ("built, but not loaded", Remedy::ModuleLoad.into()),
         Some(Installation::Absent) | None => ("not installed", Remedy::ModuleInstall.into()),

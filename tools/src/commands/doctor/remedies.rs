@@ -42,6 +42,8 @@ remedies! {
         "nvidia-smi --gpu-reset -i {gpu}";
     GpuHung "see Xid lines in the kernel's log; a GPU that hangs needs a reset or a reboot" "dmesg | grep -i xid";
     DriverMissing "install the GPU driver with its libcuda.so.1" "ldconfig -p | grep libcuda.so.1";
+    DriverInstall "the GPU driver is loaded out of another tree, such as a container's: install it and its sources for this \
+        kernel (its package …-dkms), then run this again; or have the GPU Operator load gdrdrv (gdrcopy.enabled)";
     DriverUpdate "update the GPU driver to 610 or later";
     DriverOpen "use the open kernel modules of the GPU driver, which dma-bufs need";
     DriverMismatch "libcuda.so.1 and the loaded kernel module are of different releases: after an update of the driver \
