@@ -9,7 +9,7 @@
 #
 # GPU_UCX_OTHER is a directory with another libgdrapi.so.2, to compare with.
 # GPU_UCX_SETTINGS is a file that `gdrcopy tune` wrote. Without it, this script makes FILE.env.
-# GPU_UCX_CORES are two cores (default: 4,6); GPU_UCX_RUNS is how often each is measured (default: 3).
+# GPU_UCX_CORES are two cores (default: 4,6); GPU_UCX_RUNS is how often each is measured (default: 9).
 # GPU_UCX_MESSAGES is how many messages of a size are sent (default: 3000).
 # GPU_UCX_GDREMU are options of gdremu (default: --provider nvidia).
 # UCX_TLS lists UCX's transports (default: sm,gdr_copy,cuda_copy).
@@ -33,7 +33,7 @@ if [ ! -e /dev/gdrdrv ] && [ -z "${GPU_UCX_EMULATED-}" ]; then
 fi
 
 file=$1
-messages=${GPU_UCX_MESSAGES:-3000} runs=${GPU_UCX_RUNS:-3} last=$(($(nproc --all) - 1))
+messages=${GPU_UCX_MESSAGES:-3000} runs=${GPU_UCX_RUNS:-9} last=$(($(nproc --all) - 1))
 IFS=, read -r server_core client_core <<<"${GPU_UCX_CORES:-$((last < 6 ? 0 : 4)),$((last < 6 ? last : 6))}"
 export UCX_TLS=${UCX_TLS:-sm,gdr_copy,cuda_copy}
 own=${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
