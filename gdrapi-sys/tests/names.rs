@@ -2,13 +2,12 @@
 
 #[path = "../../tests/built/mod.rs"]
 mod built;
-#[allow(dead_code, reason = "other tests call the rest")]
-#[path = "../../tests/emulated/cuda.rs"]
-mod cuda;
 
 use std::ptr;
 
 use gdrapi_sys::*;
+use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory, MapOptions};
+use gdrcopy::{Gdr, Mapped};
 
 #[test]
 fn pins_maps_and_copies_under_gdremu() {
@@ -26,7 +25,8 @@ fn pins_maps_and_copies_under_gdremu() {
 #[ignore = "pins_maps_and_copies_under_gdremu runs it"]
 fn pins_maps_and_copies() {
     let size = GPU_PAGE_SIZE as usize;
-    let address = (cuda::Cuda::new().alloc(2 * size) + GPU_PAGE_OFFSET) & GPU_PAGE_MASK;
+    let memory = CudaAllocator::new(0).expect("an emulated GPU").allocate(2 * size).expect("memory");
+    let address = (memory.address() + GPU_PAGE_OFFSET) & GPU_PAGE_MASK;
     let mut handle = gdr_mh_t::default();
     let mut info = gdr_info_t::default();
     let (mut va, mut back) = (ptr::null_mut(), [0_u8; 5]);
@@ -52,4 +52,8 @@ fn pins_maps_and_copies() {
         assert_eq!(gdr_unpin_buffer(g, gdr_mh_s { h: handle.h }), 0);
         assert_eq!(gdr_close(g), 0);
     }
+    // The crate gdrcopy works in the same program.
+    let offset = (address - memory.address()) as usize;
+    let mapping = Gdr::open().expect("a driver").map_owned(memory, MapOptions::default()).expect("a mapping");
+    assert_eq!(mapping.read_vec(offset, 5).expect("within"), b"hello");
 }
