@@ -58,7 +58,8 @@ easybuild/gdrapi-$version-GCCcore-14.3.0.eb homepage = '$address'
 easybuild/gdrapi-$version-GCCcore-14.3.0.eb source_urls = ['$address']
 END
 
-# Any other dependency could be taken from another release, which these crates were not tested with.
+# Any other dependency could be taken from another release, which these crates were not tested with. Packages leave out
+# those for tests that have only a path.
 crates=
 for crate in $(sed -n 's/^members = \[\(.*\)\]$/\1/p' Cargo.toml | tr -d '",'); do
     [ "$(field publish "$crate")" != false ] || continue
@@ -66,6 +67,6 @@ for crate in $(sed -n 's/^members = \[\(.*\)\]$/\1/p' Cargo.toml | tr -d '",'); 
     while read -r path requirement; do
         wanted="=$(field version "$crate/$path" | sed 's/+.*//')"
         [ "$requirement" = "$wanted" ] || die "$crate depends on $path with version '$requirement': write '$wanted'"
-    done < <(sed -n 's/^[a-z-]* = { path = "\([^"]*\)"\(, version = "\([^"]*\)"\)\{0,1\}.*/\1 \3/p' "$crate/Cargo.toml")
+    done < <(sed -n '/^\[dependencies\]/,/^\[/s/^[a-z-]* = { path = "\([^"]*\)"\(, version = "\([^"]*\)"\)\{0,1\}.*/\1 \3/p' "$crate/Cargo.toml")
 done
 echo "version: $version in header, package, Version::API, gdrapi-sys and packaging; libgdrx $gdrx; crates:${crates%,}"
