@@ -43,19 +43,13 @@ for page in c_tests/gdrcopy_sanity/gdrcopy_sanity.1 gdrdrv-c/system/gdrdrv-load.
     grep -q "^\.TH .* $date \"gdrcopy $version\"" "$page" || die "$page is not of gdrcopy $version, $date"
 done
 
-# Lines that name the version of the packages, and the project's address.
-address=$(field repository .)
+# Lines that name the version of the packages.
 while read -r file line; do
     grep -qF -- "$line" "packaging/$file" || die "packaging/$file has no line '$line'"
 done <<END
 debian/changelog gdrcopy ($version-1) unstable; urgency=medium
 rpm/gdrcopy.spec Version: $version
 python/gdrcopy/__init__.py __version__ = "$version"
-conda/recipe.yaml version: $version
-conda/recipe.yaml homepage: $address
-easybuild/gdrapi-$version-GCCcore-14.3.0.eb version = '$version'
-easybuild/gdrapi-$version-GCCcore-14.3.0.eb homepage = '$address'
-easybuild/gdrapi-$version-GCCcore-14.3.0.eb source_urls = ['$address']
 END
 
 # Any other dependency could be taken from another release, which these crates were not tested with. Packages leave out
