@@ -1,7 +1,7 @@
 /*
  * `gdrcopy checkpoint` preloads this, with the SONAME and the functions of libgdrapi, over the next libgdrapi of any maker.
  * Its handles stay valid while `gdrcopy suspend` has everything unmapped, unpinned and closed in the next library.
- * `gdrcopy resume` opens, pins and maps again, and moves each mapping to its old address by mremap.
+ * `gdrcopy resume` opens, pins and maps again, at the old addresses.
  *
  * Requests. A thread, started by gdr_open, waits for a queued signal to itself, and answers in its name, which anyone can
  * read in /proc. The kernel checks the sender's user as for kill(2). There is no descriptor that a program may close, a
@@ -9,7 +9,9 @@
  * process waits for. An idle process makes no calls, so a flag that calls look at would not do. ptrace would stop a thread
  * anywhere, holding any lock, and needs a privilege (Yama).
  *
- * Moved mappings. The next library remembers the address to which it mapped, and will unmap that. So it stays reserved.
+ * Addresses. The next library maps and unmaps by this object's mmap and munmap. Those make the mapping that is restored
+ * replace the reservation of its addresses, and put a reservation in the place of one that goes, so at no time can another
+ * thread get them. (mremap leaves the first addresses of a mapping free, which the next library will unmap.)
  *
  * `error ?: step` takes the step if there was no error.
  */
@@ -112,8 +114,7 @@ struct record {
     gdr_mh_t next_h; /* 0 while suspended, and if lost */
     struct request as;
     int was_freed; /* before the suspension */
-    char *va;      /* of its mapping; NULL without one */
-    char *next_va; /* where the next library believes it to be */
+    char *va; /* of its mapping; NULL without one */
     size_t map_size, len;
     int map_flags;
     gdr_mapping_type_t type;
@@ -274,16 +275,39 @@ static int check_use(gdr_t g, gdr_mh_t handle)
 #define RESERVED (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 #define RESERVATION "-"
 
+/* The pin whose mapping the next library makes or releases in this thread. */
+static __thread const struct record *placed;
+
 /* Replaces a mapping by addresses that fault. */
 static int reserve(char *address, size_t len)
 {
     return mmap(address, len, PROT_NONE, RESERVED | MAP_FIXED, -1, 0) == address ? 0 : errno;
 }
 
-/* Reserves addresses where nothing is. Returns whether that was so. */
-static int reserve_free(char *address, size_t len)
+#define NEXT(name)                                                                                                     \
+    ({                                                                                                                 \
+        static __typeof__(&name) next;                                                                                 \
+        if (next == NULL)                                                                                              \
+            *(void **)&next = dlsym(RTLD_NEXT, #name);                                                                 \
+        next;                                                                                                          \
+    })
+
+__attribute__((visibility("default"))) void *mmap(void *address, size_t len, int protection, int flags, int fd, off_t offset)
 {
-    return mmap(address, len, PROT_NONE, RESERVED | MAP_FIXED_NOREPLACE, -1, 0) == address;
+    if (placed != NULL && address == NULL && len == placed->len) {
+        address = placed->va;
+        flags |= MAP_FIXED;
+    }
+    return NEXT(mmap)(address, len, protection, flags, fd, offset);
+}
+
+__attribute__((visibility("default"), alias("mmap"))) __typeof__(mmap) mmap64;
+
+__attribute__((visibility("default"))) int munmap(void *address, size_t len)
+{
+    if (placed == NULL || address != placed->va)
+        return NEXT(munmap)(address, len);
+    return syscall(SYS_mmap, address, placed->len, PROT_NONE, RESERVED | MAP_FIXED, -1, 0) == (long)address ? 0 : -1;
 }
 
 /* Counts bytes of a pin's mapping that are where it was, or of its reservation while it is suspended. */
@@ -361,16 +385,9 @@ static int next_info(const struct record *pin, gdr_info_v2_t *info)
         if (info->mapped)
             info->mapping_type = info->wc_mapping ? GDR_MAPPING_TYPE_WC : GDR_MAPPING_TYPE_CACHING;
     }
-    /* NVIDIA's driver forgets a mapping that has moved. */
-    if (error == 0 && pin->va != pin->next_va && info->mapping_type == GDR_MAPPING_TYPE_NONE) {
-        info->mapped = 1;
-        info->wc_mapping = pin->type == GDR_MAPPING_TYPE_WC;
-        info->mapping_type = pin->type;
-    }
     return error;
 }
 
-/* Maps where the next library likes it. */
 static int next_map(const struct record *pin, void **va, gdr_info_v2_t *info)
 {
     gdr_t g = pin->g->next_g;
@@ -378,17 +395,6 @@ static int next_map(const struct record *pin, void **va, gdr_info_v2_t *info)
                                                        : next.map_v2(g, pin->next_h, va, pin->map_size, pin->map_flags);
 
     return error ?: next_info(pin, info);
-}
-
-/* Replaces a mapping by a reservation, so that the next library can unpin it. */
-static int hide(const struct record *pin)
-{
-    if (pin->va == NULL || pin->next_h.h == 0)
-        return 0;
-    int error = reserve(pin->va, pin->len);
-    if (error == 0 && pin->va != pin->next_va)
-        next.unmap(pin->g->next_g, pin->next_h, pin->next_va, pin->map_size);
-    return error;
 }
 
 static int next_open(struct record *g, struct driver *driver)
@@ -426,36 +432,38 @@ static void close_all(void)
 /* ---- Suspension ---- */
 
 static int is_suspended;
-static int is_stuck;  /* The next library must close nothing. */
 static unsigned lost; /* pins of the last request */
+
+/* Unpins, and leaves a reservation in the place of the mapping. */
+static int suspend_pin(struct record *pin)
+{
+    placed = pin;
+    int error = (pin->va != NULL ? reserve(pin->va, pin->len) : 0) ?: next_unpin(pin);
+    placed = NULL;
+    return error;
+}
 
 /* Pins and maps a suspended pin, at its old address. */
 static int resume_pin(struct record *pin)
 {
     gdr_info_v2_t info;
-    void *va;
-
+    void *va = NULL;
     int error = pin->was_freed ? EFAULT : pin->in_place != pin->len ? EADDRINUSE : next_pin(pin);
-    pin->next_va = pin->va;
+
     if (error != 0 || pin->va == NULL)
         return error;
-    error = next_map(pin, &va, &info) ?: info.mapping_type != pin->type ? EOPNOTSUPP : 0;
-    if (error == 0 && mremap(va, pin->len, pin->len, MREMAP_MAYMOVE | MREMAP_FIXED, pin->va) != pin->va) {
-        error = errno;
-        reserve_free(pin->va, pin->len); /* The kernel may have unmapped the reservation. */
-    }
-    if (error != 0) {
-        next_unpin(pin);
-        return error;
-    }
-    pin->next_va = va;
+    placed = pin;
+    error = next_map(pin, &va, &info) ?: va != pin->va ? EADDRINUSE : info.mapping_type != pin->type ? EOPNOTSUPP : 0;
+    placed = NULL;
     pin->place[0] = '\0';
-    if (reserve_free(va, pin->len))
-        return 0;
-    /* Another thread has them now. The next library must never unmap them, so another pin takes the place of this one. */
-    is_stuck = 1;
-    pin->next_h.h = 0;
-    return reserve(pin->va, pin->len) ?: resume_pin(pin);
+    if (error != 0 && va == pin->va) {
+        suspend_pin(pin);
+    } else if (error != 0) {
+        /* The kernel may have unmapped the reservation. */
+        mmap(pin->va, pin->len, PROT_NONE, RESERVED | MAP_FIXED_NOREPLACE, -1, 0);
+        next_unpin(pin);
+    }
+    return error;
 }
 
 static void resume_pins(void)
@@ -477,7 +485,7 @@ static void resume_pins(void)
 /* Changes nothing if it fails. */
 static int suspend(void)
 {
-    int error = is_stuck ? EBUSY : see_mappings(NULL);
+    int error = see_mappings(NULL);
     struct record *g, *pin;
 
     EACH_PIN(g, pin)
@@ -489,11 +497,7 @@ static int suspend(void)
     if (error != 0)
         return error;
     EACH_PIN(g, pin)
-    {
-        error = error ?: hide(pin) ?: next_unpin(pin);
-        /* NVIDIA's and this project's libraries keep the addresses of what was mapped. Others free them. */
-        reserve_free(pin->va, pin->len);
-    }
+        error = error ?: suspend_pin(pin);
     is_suspended = error == 0;
     if (is_suspended) {
         close_all();
@@ -637,7 +641,7 @@ static void in_child(void)
     pthread_mutex_init(&calls, NULL);
     pthread_mutex_init(&at_work, NULL);
     LIST_INIT(&opened);
-    is_suspended = is_stuck = has_helper = 0;
+    is_suspended = has_helper = 0;
 }
 
 __attribute__((constructor)) static void start(void)
@@ -698,15 +702,11 @@ FUNCTION(close, (gdr_t handle), (handle))
     if (error != 0 && !is_inherited)
         return error;
     LIST_FOREACH(pin, &g->pins, link)
-    {
-        if (!is_inherited)
-            hide(pin);
         pin->kind = FREE;
-    }
     if (!is_inherited)
         LIST_REMOVE(g, link);
     g->kind = FREE;
-    return g->next_g != NULL && !is_stuck ? next.close(g->next_g) : 0;
+    return g->next_g != NULL ? next.close(g->next_g) : 0;
 }
 
 static int pin_buffer(gdr_t g, const struct request *as, gdr_mh_t *handle)
@@ -742,7 +742,7 @@ FUNCTION(pin_buffer_v2, (gdr_t g, unsigned long address, size_t size, uint32_t f
 FUNCTION(unpin_buffer, (gdr_t g, gdr_mh_t handle), (g, handle))
 {
     struct record *pin = PIN(handle);
-    int error = check_pin(g, handle) ?: hide(pin);
+    int error = check_pin(g, handle);
 
     if (error != 0)
         return error;
@@ -793,7 +793,7 @@ FUNCTION(map_v2, (gdr_t g, gdr_mh_t handle, void **va, size_t size, int flags), 
     if (error != 0)
         return error;
     size_t head = pin->as.address > info.va ? pin->as.address - info.va : 0; /* with GDRCOPY_ALLOW_UNALIGNED_MAP */
-    *va = pin->va = pin->next_va = mapped;
+    *va = pin->va = mapped;
     pin->len = (size + head + page - 1) / page * page;
     pin->type = info.mapping_type;
     pin->place[0] = '\0';
@@ -813,9 +813,9 @@ FUNCTION(unmap, (gdr_t g, gdr_mh_t handle, void *va, size_t size), (g, handle, v
     int error = check_pin(g, handle) ?: pin->va == NULL ? EINVAL : 0;
 
     if (error == 0 && !pin->is_lost)
-        error = pin->va == pin->next_va ? next.unmap(G(g)->next_g, pin->next_h, va, size) : hide(pin) ?: munmap(pin->va, pin->len);
+        error = next.unmap(G(g)->next_g, pin->next_h, va, size);
     if (error == 0) {
-        pin->va = pin->next_va = NULL;
+        pin->va = NULL;
         pin->len = 0;
     }
     return error;
