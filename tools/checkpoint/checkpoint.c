@@ -9,9 +9,9 @@
  * process waits for. An idle process makes no calls, so a flag that calls look at would not do. ptrace would stop a thread
  * anywhere, holding any lock, and needs a privilege (Yama).
  *
- * Addresses. The next library maps and unmaps by this object's mmap and munmap. Those make the mapping that is restored
- * replace the reservation of its addresses, and put a reservation in the place of one that goes, so at no time can another
- * thread get them. (mremap leaves the first addresses of a mapping free, which the next library will unmap.)
+ * Addresses. The next library maps and unmaps by this object's mmap and munmap. During a request, those put a mapping in
+ * the place of its reservation, and a reservation in its place. So at no time can another thread get the addresses.
+ * (mremap leaves the first addresses of a mapping free, which the next library will unmap.)
  *
  * `error ?: step` takes the step if there was no error.
  */

@@ -48,7 +48,7 @@ fn shape(device: *const u8, places: &[Place]) -> Shape {
 
 /// Gathers the places from `device` to a new buffer, and checks each byte of it. Then it writes them by a batch to another
 /// device, and checks that. `what` is printed on failure.
-fn check_places(routine: &Routine, device: &Arena, places: &[Place], alignment: usize, what: impl Fn() -> String) {
+fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignment: usize, what: impl Fn() -> String) {
     let mut starts = Vec::with_capacity(places.len());
     let mut end = GUARD + alignment;
     for &(_, len) in places {
@@ -56,7 +56,7 @@ fn check_places(routine: &Routine, device: &Arena, places: &[Place], alignment: 
         end += len + GUARD;
     }
     let mut host = vec![POISON; end];
-    let source = device.0.as_ptr();
+    let source = device.0.as_mut_ptr().cast_const(); // Volatile reads are atomics, to which Rust gives write access.
     let (to, count) = (host.as_mut_ptr(), places.len());
     let item =
         |n: usize| Item { dst: to.wrapping_add(starts[n]), src: source.wrapping_add(places[n].0), len: places[n].1 };
@@ -83,14 +83,14 @@ fn check_places(routine: &Routine, device: &Arena, places: &[Place], alignment: 
 
 /// Items of each size at each alignment; many of them, more than one pass lists.
 pub(crate) fn check(routine: &Routine) {
-    let device = Arena::new();
+    let mut device = Arena::new();
     for len in 0..=MAX_LEN {
         for at in alignments() {
             let place = |n: usize| (64 * (7 * n % 64) + at, len);
             for count in [1, 3] {
                 let places: Vec<Place> = (0..count).map(place).collect();
                 let what = || format!("{count} items of {len} bytes at {at}");
-                check_places(routine, &device, &places, len + at, what);
+                check_places(routine, &mut device, &places, len + at, what);
             }
         }
     }
@@ -103,7 +103,7 @@ pub(crate) fn check(routine: &Routine) {
             for unit in [1, 8, 64] {
                 let place = |n: usize| (n * 613 % (Arena::LEN - 200) / unit * unit, len);
                 let places: Vec<Place> = (0..count).map(place).collect();
-                check_places(routine, &device, &places, 0, || {
+                check_places(routine, &mut device, &places, 0, || {
                     format!("{count} items of {len} bytes, aligned to {unit}")
                 });
             }
@@ -114,20 +114,21 @@ pub(crate) fn check(routine: &Routine) {
             (n * 6_131 % (Arena::LEN - len + 1), len)
         };
         let places: Vec<Place> = (0..count.min(100)).map(place).collect();
-        check_places(routine, &device, &places, 1, || format!("{count} items of mixed sizes"));
+        check_places(routine, &mut device, &places, 1, || format!("{count} items of mixed sizes"));
     }
-    check_words(routine, &device, POISON);
-    check_words(routine, &device, u16::from_ne_bytes([POISON; 2]));
-    check_words(routine, &device, u32::from_ne_bytes([POISON; 4]));
-    check_words(routine, &device, u64::from_ne_bytes([POISON; 8]));
+    check_words(routine, &mut device, POISON);
+    check_words(routine, &mut device, u16::from_ne_bytes([POISON; 2]));
+    check_words(routine, &mut device, u32::from_ne_bytes([POISON; 4]));
+    check_words(routine, &mut device, u64::from_ne_bytes([POISON; 8]));
 }
 
 /// Words at each multiple of their size in a line.
-fn check_words<T: Copy + PartialEq + Debug>(routine: &Routine, device: &Arena, poison: T) {
+fn check_words<T: Copy + PartialEq + Debug>(routine: &Routine, device: &mut Arena, poison: T) {
     let size = size_of::<T>();
+    let start = device.0.as_mut_ptr().cast_const();
     for count in [0, 1, 15, 16, 17, 64, 300, 1100] {
         let place = |n: usize| n * (64 + size) % Arena::LEN / size * size;
-        let word = |n| device.0.as_ptr().wrapping_add(place(n)).cast::<T>();
+        let word = |n| start.wrapping_add(place(n)).cast::<T>();
         let words: Vec<_> = (0..count).map(word).collect();
         let mut values = vec![poison; count + 1];
         let to = values.as_mut_ptr();
