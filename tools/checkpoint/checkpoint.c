@@ -294,7 +294,7 @@ static int reserve(char *address, size_t len)
 
 __attribute__((visibility("default"))) void *mmap(void *address, size_t len, int protection, int flags, int fd, off_t offset)
 {
-    if (placed != NULL && address == NULL && len == placed->len) {
+    if (placed != NULL && address == NULL && placed->len - len < (size_t)getpagesize()) { /* The kernel rounds up. */
         address = placed->va;
         flags |= MAP_FIXED;
     }
