@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # check-bare.sh TARBALL: runs `make demo` and `make test` of the release tarball in fresh Debian 12 and 13 trees. They
-# have gcc, make and this computer's Rust toolchain, as README.md says. It does not run as root, and has neither network
-# nor /sys.
+# have gcc, make and this computer's Rust toolchain, as README.md says. It does not run as root, and has neither a network
+# but the loopback nor /sys.
 set -euo pipefail
 tarball=$(realpath "$1")
 cd "$(dirname "$0")/.."
 . packaging/tree.sh
 
-scripts/ci/apt-install.sh debootstrap
+scripts/ci/apt-install.sh debootstrap iproute2
 # As cargo has no network there.
 cargo fetch --quiet --locked
 home=/home/user
@@ -16,7 +16,7 @@ rust=/usr/local/rust
 # as_user COMMAND...
 as_user() {
     unshare --mount --pid --net --fork sh -c '
-        mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/dev/shm" && mount --bind "$1" "$0$2" && mount --bind "$3" "$0$4" || exit
+        ip link set lo up && mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/dev/shm" && mount --bind "$1" "$0$2" && mount --bind "$3" "$0$4" || exit
         shift 4
         exec "$@"' "$tree" "$(rustc --print sysroot)" "$rust" "${CARGO_HOME:-$HOME/.cargo}/registry" "$home/.cargo/registry" \
         chroot --userspec=1000:1000 "$tree" \

@@ -201,8 +201,9 @@ fn interrupt_ends_pairs_and_all_that_they_started() {
     let ucx = Ucx::new(INFO);
     let sleep = format!("sleeper-of-{}-interrupt", std::process::id());
     let mut command = ucx.tune(&[], 3600, &[("FAKE", "hang"), ("FAKE_SLEEP", &sleep)]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while running(&sleep) == 0 {
+        assert_eq!(child.try_wait().unwrap(), None, "no pair was started");
         thread::sleep(Duration::from_millis(20));
     }
     // gdremu forwards it.
