@@ -64,7 +64,7 @@ fn check(name: &str, copy: impl Fn(*mut u8, *const u8, usize)) {
             for &from in alignments {
                 let (start, end) = (GUARD + to, GUARD + to + len);
                 // From pointers to the arenas, since reads may load more than the range.
-                let source = src.0.as_ptr().wrapping_add(GUARD + from);
+                let source = src.0.as_mut_ptr().cast_const().wrapping_add(GUARD + from); // as in gather.rs
                 copy(dst.0.as_mut_ptr().wrapping_add(start), source, len);
 
                 let what = || format!("{name}: {len} bytes from alignment {from} to {to}");
