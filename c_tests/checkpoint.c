@@ -120,22 +120,20 @@ static enum {
     ELSEWHERE,       /* works, at other addresses */
 } refusal;
 static int refused_in;
-static void *refused_at;
 
 void *mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
 {
     static void *(*next)(void *, size_t, int, int, int, off_t);
-    int is_pin = address == NULL && flags == MAP_SHARED;
 
     LOOK_UP_NEXT("mmap");
-    if (!is_pin || --refused_in != 0)
+    if (refused_in == 0 || (flags & MAP_TYPE) != MAP_SHARED || --refused_in != 0)
         return next(address, size, protection, flags, fd, offset);
     if (refusal == UNMAPS)
-        syscall(SYS_munmap, refused_at, size);
+        munmap(address, size);
     if (refusal == LOSES_ADDRESSES)
-        take(refused_at, size);
+        take(address, size);
     if (refusal == ELSEWHERE)
-        return next(mmap(NULL, 2 * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), size, protection, flags | MAP_FIXED, fd, offset);
+        return next(NULL, size, protection, MAP_SHARED, fd, offset);
     errno = ENOMEM;
     return MAP_FAILED;
 }
@@ -393,7 +391,6 @@ static void what_is_refused_at_resume_leaves_no_hole(void)
         set_faults(refusals[i].faults);
         refusal = refusals[i].refusal;
         refused_in = refusal != 0 ? PINS : 0; /* the last, whose addresses no other can fill */
-        refused_at = pins[0].va;
         CHECK_STRING(request(getpid(), 'r'), "l01");
         set_faults(NULL);
         for (int j = 0; j < PINS; j++)

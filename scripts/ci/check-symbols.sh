@@ -41,8 +41,6 @@ dynamic() {
 for library; do
     case ${library##*/} in
     libgdrx.*) name=libgdrx soname=libgdrx.so.1 wanted=$of_libgdrx ;;
-    # By which the next library maps.
-    libgdrcopy_checkpoint.*) name=libgdrapi soname=libgdrapi.so.2 wanted=$of_libgdrapi$'\nmmap\nmmap64\nmunmap' ;;
     *) name=libgdrapi soname=libgdrapi.so.2 wanted=$of_libgdrapi ;;
     esac
 

@@ -9,15 +9,16 @@
  * process waits for. An idle process makes no calls, so a flag that calls look at would not do. ptrace would stop a thread
  * anywhere, holding any lock, and needs a privilege (Yama).
  *
- * Addresses. The next library maps and unmaps by this object's mmap and munmap. During a request, those put a mapping in
- * the place of its reservation, and a reservation in its place. So at no time can another thread get the addresses.
- * (mremap leaves the first addresses of a mapping free, which the next library will unmap.)
+ * Addresses. During a request, mmap by the next library replaces a reservation, and munmap leaves one. So at no time can
+ * another thread get the addresses. mremap would leave the first addresses of a mapping free, which the next library will
+ * unmap. Both calls are redirected in the tables of that library, because UCX and libfabric redirect what the symbols name.
  *
  * `error ?: step` takes the step if there was no error.
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
@@ -60,11 +61,13 @@ static struct {
     FUNCTIONS(DECLARE)
 } next;
 
+static void *library;
+
 static void load_next(void)
 {
     const char *path = getenv("GDRCHECKPOINT_LIBRARY"); /* of `gdrcopy checkpoint` */
-    void *library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 
+    library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 #define LOOK_UP(name) *(void **)&next.name = (library != NULL ? dlsym(library, "gdr_" #name) : NULL) ?: (void *)missing;
     FUNCTIONS(LOOK_UP)
 }
@@ -284,30 +287,74 @@ static int reserve(char *address, size_t len)
     return mmap(address, len, PROT_NONE, RESERVED | MAP_FIXED, -1, 0) == address ? 0 : errno;
 }
 
-#define NEXT(name)                                                                                                     \
-    ({                                                                                                                 \
-        static __typeof__(&name) next;                                                                                 \
-        if (next == NULL)                                                                                              \
-            *(void **)&next = dlsym(RTLD_NEXT, #name);                                                                 \
-        next;                                                                                                          \
-    })
+/* The next library called these before. */
+static __typeof__(&mmap) next_mmap, next_mmap64;
+static __typeof__(&munmap) next_munmap;
 
-__attribute__((visibility("default"))) void *mmap(void *address, size_t len, int protection, int flags, int fd, off_t offset)
+static void *place(void *address, size_t len, int protection, int flags, int fd, off_t offset, __typeof__(&mmap) next_map)
 {
     if (placed != NULL && address == NULL && placed->len - len < (size_t)getpagesize()) { /* The kernel rounds up. */
         address = placed->va;
         flags |= MAP_FIXED;
     }
-    return NEXT(mmap)(address, len, protection, flags, fd, offset);
+    return next_map(address, len, protection, flags, fd, offset);
 }
 
-__attribute__((visibility("default"), alias("mmap"))) __typeof__(mmap) mmap64;
-
-__attribute__((visibility("default"))) int munmap(void *address, size_t len)
+static void *place_mmap(void *address, size_t len, int protection, int flags, int fd, off_t offset)
 {
-    if (placed == NULL || address != placed->va)
-        return NEXT(munmap)(address, len);
-    return syscall(SYS_mmap, address, placed->len, PROT_NONE, RESERVED | MAP_FIXED, -1, 0) == (long)address ? 0 : -1;
+    return place(address, len, protection, flags, fd, offset, next_mmap);
+}
+
+static void *place_mmap64(void *address, size_t len, int protection, int flags, int fd, off_t offset)
+{
+    return place(address, len, protection, flags, fd, offset, next_mmap64);
+}
+
+static int displace(void *address, size_t len)
+{
+    if (placed != NULL && address == placed->va)
+        return reserve(address, placed->len) == 0 ? 0 : -1;
+    return next_munmap(address, len);
+}
+
+static void redirect(void **slot, void *function, void *next)
+{
+    uintptr_t page = (uintptr_t)slot & -(uintptr_t)getpagesize();
+
+    if (*slot == function || mprotect((void *)page, 1, PROT_READ | PROT_WRITE) != 0)
+        return;
+    memcpy(next, slot, sizeof(*slot));
+    *slot = function;
+}
+
+/* Redirects both calls. Others may have done that since the last request. */
+static void redirect_library(void)
+{
+    const ElfW(Dyn) *entries[DT_NUM] = {NULL};
+    struct link_map *map;
+
+    dlinfo(library, RTLD_DI_LINKMAP, &map);
+    for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++)
+        if (entry->d_tag < DT_NUM)
+            entries[entry->d_tag] = entry;
+    for (int i = 0; i < 2; i++) {
+        const ElfW(Dyn) *table = entries[i == 0 ? DT_RELA : DT_JMPREL], *size = entries[i == 0 ? DT_RELASZ : DT_PLTRELSZ];
+        const ElfW(Rela) *relocation = table != NULL ? (const void *)table->d_un.d_ptr : NULL;
+        const ElfW(Rela) *end = size != NULL ? (const void *)((const char *)relocation + size->d_un.d_val) : relocation;
+
+        for (; relocation < end; relocation++) {
+            const ElfW(Sym) *symbols = (const void *)entries[DT_SYMTAB]->d_un.d_ptr;
+            const char *name = (const char *)entries[DT_STRTAB]->d_un.d_ptr + symbols[ELF64_R_SYM(relocation->r_info)].st_name;
+            void **slot = (void *)(map->l_addr + relocation->r_offset);
+
+            if (strcmp(name, "mmap") == 0)
+                redirect(slot, place_mmap, &next_mmap);
+            else if (strcmp(name, "mmap64") == 0)
+                redirect(slot, place_mmap64, &next_mmap64);
+            else if (strcmp(name, "munmap") == 0)
+                redirect(slot, displace, &next_munmap);
+        }
+    }
 }
 
 /* Counts bytes of a pin's mapping that are where it was, or of its reservation while it is suspended. */
@@ -488,6 +535,7 @@ static int suspend(void)
     int error = see_mappings(NULL);
     struct record *g, *pin;
 
+    redirect_library();
     EACH_PIN(g, pin)
     {
         error = error ?: next.get_callback_flag(g->next_g, pin->next_h, &pin->was_freed); /* gdrdrv 2.0 refuses this thread. */
@@ -515,6 +563,7 @@ static int resume(void)
     struct record *g;
     int error = 0;
 
+    redirect_library();
     LIST_FOREACH(g, &opened, link)
         error = error ?: next_open(g, &driver) ?: memcmp(&driver, &g->driver, sizeof(driver)) != 0 ? ENODEV : 0;
     error = error ?: see_mappings(NULL);
