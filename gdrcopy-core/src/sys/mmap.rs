@@ -220,6 +220,7 @@ fn empty_file() -> nix::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::fork::tests::in_child;
     use std::fs::File;
     use std::os::fd::{AsRawFd, FromRawFd};
 
@@ -242,19 +243,25 @@ mod tests {
         Region::map(memory(page), 0, page).expect("a page can be mapped")
     }
 
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri maps no files")]
-    fn retired_region_stays_reserved_unlike_an_unmapped_one() {
-        let mut retired = mapped_page();
-        let address = retired.address();
-        assert_eq!(retired.retire(), Ok(()));
-        drop(retired);
-        assert!(is_mapped(address));
+    /// Asserts in a forked child, which has no other thread that gets free addresses.
+    fn assert_in_child(holds: impl FnOnce() -> bool) {
+        assert_eq!(in_child(|| i32::from(holds())), 1);
+    }
 
-        let mut unmapped = mapped_page();
-        let address = unmapped.address();
-        assert_eq!(unmapped.unmap(), Ok(()));
-        assert!(!is_mapped(address));
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no fork")]
+    fn retired_region_stays_reserved_unlike_an_unmapped_one() {
+        assert_in_child(|| {
+            let mut retired = mapped_page();
+            let address = retired.address();
+            let is_retired = retired.retire() == Ok(());
+            drop(retired);
+            is_retired && is_mapped(address)
+        });
+        assert_in_child(|| {
+            let mut unmapped = mapped_page();
+            unmapped.unmap() == Ok(()) && !is_mapped(unmapped.address())
+        });
     }
 
     #[test]
@@ -270,14 +277,13 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "Miri maps no files")]
+    #[cfg_attr(miri, ignore = "Miri has no fork")]
     fn unmapped_region_is_reserved_unless_its_addresses_are_in_use() {
-        let mut region = mapped_page();
-        let address = region.address();
-        assert_eq!(region.unmap(), Ok(()));
-        assert_eq!(region.reserve_unmapped(), Ok(()));
-        assert!(is_mapped(address));
-        assert_eq!(region.reserve_unmapped(), Err(Errno::EEXIST));
+        assert_in_child(|| {
+            let mut region = mapped_page();
+            let is_reserved = region.unmap() == Ok(()) && region.reserve_unmapped() == Ok(());
+            is_reserved && is_mapped(region.address()) && region.reserve_unmapped() == Err(Errno::EEXIST)
+        });
     }
 
     #[test]
