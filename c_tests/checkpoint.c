@@ -326,6 +326,7 @@ static void mappings_that_came_back_are_released(void)
     CHECK_ERROR(gdr_map_v2(g, pins[2].handle, &va, 1, GDR_MAP_FLAG_DEFAULT), EAGAIN);
     SUSPEND();
     RESUME();
+    check_pins();
     CHECK_ERROR(gdr_map(g, pins[0].handle, &va, 1), EAGAIN);
     CHECK_OK(gdr_unmap(g, pins[0].handle, pins[0].va, pins[0].size));
     CHECK_UNMAPPED(pins[0].va);

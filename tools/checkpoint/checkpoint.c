@@ -327,6 +327,27 @@ static void redirect(void **slot, void *function, void *next)
     *slot = function;
 }
 
+static void redirect_table(const struct link_map *map, const ElfW(Dyn) *const *entries, int table, int size)
+{
+    if (entries[table] == NULL || entries[size] == NULL)
+        return;
+    const ElfW(Rela) *relocation = (const void *)entries[table]->d_un.d_ptr;
+    const ElfW(Sym) *symbols = (const void *)entries[DT_SYMTAB]->d_un.d_ptr;
+    const char *names = (const char *)entries[DT_STRTAB]->d_un.d_ptr;
+
+    for (size_t count = entries[size]->d_un.d_val / sizeof(*relocation); count > 0; count--, relocation++) {
+        const char *name = names + symbols[ELF64_R_SYM(relocation->r_info)].st_name;
+        void **slot = (void *)(map->l_addr + relocation->r_offset);
+
+        if (strcmp(name, "mmap") == 0)
+            redirect(slot, place_mmap, &next_mmap);
+        else if (strcmp(name, "mmap64") == 0)
+            redirect(slot, place_mmap64, &next_mmap64);
+        else if (strcmp(name, "munmap") == 0)
+            redirect(slot, displace, &next_munmap);
+    }
+}
+
 /* Redirects both calls. Others may have done that since the last request. */
 static void redirect_library(void)
 {
@@ -337,24 +358,8 @@ static void redirect_library(void)
     for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++)
         if (entry->d_tag < DT_NUM)
             entries[entry->d_tag] = entry;
-    for (int i = 0; i < 2; i++) {
-        const ElfW(Dyn) *table = entries[i == 0 ? DT_RELA : DT_JMPREL], *size = entries[i == 0 ? DT_RELASZ : DT_PLTRELSZ];
-        const ElfW(Rela) *relocation = table != NULL ? (const void *)table->d_un.d_ptr : NULL;
-        const ElfW(Rela) *end = size != NULL ? (const void *)((const char *)relocation + size->d_un.d_val) : relocation;
-
-        for (; relocation < end; relocation++) {
-            const ElfW(Sym) *symbols = (const void *)entries[DT_SYMTAB]->d_un.d_ptr;
-            const char *name = (const char *)entries[DT_STRTAB]->d_un.d_ptr + symbols[ELF64_R_SYM(relocation->r_info)].st_name;
-            void **slot = (void *)(map->l_addr + relocation->r_offset);
-
-            if (strcmp(name, "mmap") == 0)
-                redirect(slot, place_mmap, &next_mmap);
-            else if (strcmp(name, "mmap64") == 0)
-                redirect(slot, place_mmap64, &next_mmap64);
-            else if (strcmp(name, "munmap") == 0)
-                redirect(slot, displace, &next_munmap);
-        }
-    }
+    redirect_table(map, entries, DT_RELA, DT_RELASZ);
+    redirect_table(map, entries, DT_JMPREL, DT_PLTRELSZ);
 }
 
 /* Counts bytes of a pin's mapping that are where it was, or of its reservation while it is suspended. */
