@@ -56,7 +56,7 @@ fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignme
         end += len + GUARD;
     }
     let mut host = vec![POISON; end];
-    let source = device.0.as_mut_ptr().cast_const(); // Volatile reads are atomics, to which Rust gives write access.
+    let source = device.0.as_mut_ptr().cast_const(); // Reads of words are atomics, which Rust lets write.
     let (to, count) = (host.as_mut_ptr(), places.len());
     let item =
         |n: usize| Item { dst: to.wrapping_add(starts[n]), src: source.wrapping_add(places[n].0), len: places[n].1 };

@@ -4,8 +4,8 @@
 //! GPU memory is memory of the process, so nothing here shows how fast anything is, and a missing fence goes unnoticed
 //! on most CPUs. Parts that need CUDA itself are absent (dma-bufs, host memory); gdremu has them.
 //!
-//! ThreadSanitizer reports threads that copy the same bytes at the same time. Safe code may do so, because copies are
-//! volatile accesses to memory outside of Rust's.
+//! ThreadSanitizer reports threads that copy the same bytes at the same time. Safe code may do so. Copies are
+//! atomics of several sizes and volatile accesses, to memory outside of Rust's.
 
 mod gpu;
 mod memory;
