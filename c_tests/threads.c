@@ -163,32 +163,36 @@ static void races_have_one_winner(void)
     CHECK(pthread_barrier_destroy(&start) == 0);
 }
 
-/* ---- A zero-size copy returns whether the handle is mapped, and is safe while another thread unmaps it ---- */
+/* ---- A zero-size copy returns whether the handle is mapped, and is safe while another thread unmaps or unpins it ---- */
 
-static void *prober(void *handle)
+static gdr_mh_t probed;
+
+static void *prober(void *unused)
 {
     while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
-        int result = gdr_copy_to_mapping(*(gdr_mh_t *)handle, NULL, NULL, 0);
+        gdr_mh_t handle = {__atomic_load_n(&probed.h, __ATOMIC_RELAXED)};
+        int result = gdr_copy_to_mapping(handle, NULL, NULL, 0);
 
         CHECK(result == 0 || result == EINVAL);
     }
-    return NULL;
+    return unused;
 }
 
 static void a_handle_may_change_while_another_thread_uses_it(void)
 {
-    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
     long times = rounds(2000);
 
     stop = 0;
-    pthread_t thread = start_thread(prober, &handle);
+    probed = pin(g, buffer.address, GPU_PAGE_SIZE);
+    pthread_t thread = start_thread(prober, NULL);
     for (long i = 0; i < times; i++)
-        CHECK_OK(gdr_unmap(g, handle, map(g, handle, GPU_PAGE_SIZE), GPU_PAGE_SIZE));
-    CHECK_OK(gdr_unpin_buffer(g, handle));
+        CHECK_OK(gdr_unmap(g, probed, map(g, probed, GPU_PAGE_SIZE), GPU_PAGE_SIZE));
+    CHECK_OK(gdr_unpin_buffer(g, probed));
     for (long i = 0; i < times; i++) {
         gdr_mh_t further = pin(g, buffer.address, GPU_PAGE_SIZE);
 
         map(g, further, GPU_PAGE_SIZE);
+        __atomic_store_n(&probed.h, further.h, __ATOMIC_RELAXED);
         CHECK_OK(gdr_unpin_buffer(g, further));
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);

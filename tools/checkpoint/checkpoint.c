@@ -800,11 +800,12 @@ FUNCTION(unpin_buffer, (gdr_t g, gdr_mh_t handle), (g, handle))
 
     if (error != 0)
         return error;
+    pin->kind = FREE; /* first, for copies in other threads */
     error = pin->is_lost ? 0 : next_unpin(pin);
     if (error == 0) {
-        pin->kind = FREE;
         LIST_REMOVE(pin, link);
     } else { /* Programs try again, which then succeeds. */
+        pin->kind = PINNED;
         pin->is_lost = 1;
         pin->va = NULL;
     }
@@ -894,7 +895,12 @@ static int copy(__typeof__(&gdr_copy_to_mapping) next_copy, gdr_mh_t handle, voi
     if (inside && !is_record(PIN(handle)))
         return next_copy(handle, to, from, size);
     uintptr_t entered = enter(HERE);
-    int error = check(PIN(handle), PINNED) ?: PIN(handle)->next_h.h == 0 ? EIO : next_copy(PIN(handle)->next_h, to, from, size);
+    int error = check(PIN(handle), PINNED);
+    if (error == 0) {
+        gdr_mh_t next_h = {__atomic_load_n(&PIN(handle)->next_h.h, __ATOMIC_ACQUIRE)};
+
+        error = next_h.h != 0 ? next_copy(next_h, to, from, size) : check(PIN(handle), PINNED) ?: EIO;
+    }
     leave(entered);
     return error;
 }
