@@ -212,6 +212,8 @@ static void pin_all(void)
         mapped->address = info_of(g, mapped->handle).va;
         mapped->size = buffers[i].address + head - mapped->address + size;
         mapped->type = info_of(g, mapped->handle).mapping_type;
+        if (i == 3 && result == 0 && pins[0].type == GDR_MAPPING_TYPE_CACHING)
+            CHECK_EQUAL(mapped->type, GDR_MAPPING_TYPE_WC); /* The flag is passed on, here and by a resume. */
     }
 }
 
