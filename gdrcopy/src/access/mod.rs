@@ -5,8 +5,6 @@
 
 mod array;
 mod batch;
-#[cfg(all(test, target_arch = "x86_64", not(miri)))]
-mod fences;
 mod gather;
 mod mapped;
 mod slice;
