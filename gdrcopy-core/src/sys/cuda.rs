@@ -1,6 +1,7 @@
 //! The CUDA driver, loaded when something needs it and never before.
 //!
-//! `host` has host memory that CUDA knows, `memory` GPU memory, `context` the thread's current context. `capture` keeps all of it out of the graphs that the program captures.
+//! `host` finds host memory that CUDA knows, `memory` allocates, `context` has the thread's current context. `capture`
+//! keeps allocations out of the graphs that the program captures.
 //!
 //! Result codes stay plain integers, because a driver newer than this library may answer with any number. The library
 //! stays loaded once it is, since others in the process use it too. No state here is locked while it is made, so that a
@@ -109,7 +110,6 @@ functions! {
     context_id = "cuCtxGetId": fn(Context, *mut c_ulonglong);
     retain_context = "cuDevicePrimaryCtxRetain": fn(*mut Context, c_int);
     release_context = "cuDevicePrimaryCtxRelease_v2": fn(c_int);
-    primary_state = "cuDevicePrimaryCtxGetState": fn(c_int, *mut c_uint, *mut c_int);
     export = "cuMemGetHandleForAddressRange": fn(*mut c_void, c_ulonglong, usize, c_int, c_ulonglong);
     alloc = "cuMemAlloc_v2": fn(*mut c_ulonglong, usize);
     free = "cuMemFree_v2": fn(c_ulonglong);

@@ -1,8 +1,9 @@
-//! GPU memory from the CUDA driver, without another crate.
+//! GPU memory, and host memory in its place, from the CUDA driver, without another crate.
 
+use std::ptr;
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{GdrError, Result};
 use crate::memory::device::{DeviceAllocator, DeviceMemory};
 use gdrcopy_core::sys::cuda::memory::{Allocation, Gpu};
 
@@ -36,7 +37,7 @@ impl DeviceAllocator for CudaAllocator {
     }
 }
 
-/// Memory from cuMemAlloc.
+/// Memory that the CUDA driver has allocated.
 #[derive(Debug)]
 struct CudaMemory {
     gpu: Arc<Gpu>,
@@ -60,7 +61,64 @@ impl Drop for CudaMemory {
         // SAFETY: it comes from this GPU's `alloc`, and the owner has no more use for it.
         if let Err(error) = unsafe { self.gpu.free(&self.memory) } {
             let address = self.memory.address;
-            log::warn!("GPU memory at {address:#x} is not freed: {error}");
+            log::warn!("memory at {address:#x} is not freed: {error}");
         }
+    }
+}
+
+/// Zeroed, page-locked host memory that GPUs reach at a device address, for
+/// [`Backend::HostMemory`](crate::Backend::HostMemory). It is freed when dropped.
+///
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
+/// use gdrcopy::memory::HostMemory;
+/// use gdrcopy::memory::MapOptions;
+/// use gdrcopy::{Backend, Gdr, Mapped};
+///
+/// let gdr = Gdr::options().backend(Backend::HostMemory).open()?;
+/// let mapping = gdr.map_owned(HostMemory::alloc(1 << 20)?, MapOptions::default())?;
+/// mapping.write(0, b"GPU kernels read this over PCIe")?;
+/// # Ok(())
+/// # });
+/// ```
+#[derive(Debug)]
+pub struct HostMemory {
+    memory: CudaMemory,
+}
+
+impl HostMemory {
+    /// Allocates `len` bytes, usable in all contexts. Keeps the primary context of the calling thread's GPU, or of GPU 0
+    /// if the thread has no context. The memory is gone if that device is reset. Initializes CUDA if need be. May wait
+    /// for the GPU.
+    ///
+    /// # Errors
+    /// [`GdrError::EmptyRange`](crate::GdrError::EmptyRange); [`GdrError::NoCuda`](crate::GdrError::NoCuda),
+    /// [`GdrError::CudaTooOld`](crate::GdrError::CudaTooOld) below CUDA 11.7; [`GdrError::Cuda`](crate::GdrError::Cuda)
+    /// with CUDA's error, such as `ENOMEM` when host memory cannot be page-locked.
+    pub fn alloc(len: usize) -> Result<HostMemory> {
+        if len == 0 {
+            return Err(GdrError::EmptyRange.into());
+        }
+        let gpu = Arc::new(Gpu::of_thread()?);
+        let memory = gpu.alloc_host(len)?;
+        Ok(HostMemory { memory: CudaMemory { gpu, memory, len } })
+    }
+
+    /// Where the CPU finds it. Using it is unsafe, because the memory must be alive, and GPU kernels may write it at
+    /// any time.
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        ptr::with_exposed_provenance_mut(self.memory.memory.host)
+    }
+}
+
+// SAFETY: as for the memory in it; safe code has no access to it.
+unsafe impl DeviceMemory for HostMemory {
+    fn address(&self) -> u64 {
+        self.memory.address()
+    }
+
+    fn len(&self) -> usize {
+        self.memory.len()
     }
 }

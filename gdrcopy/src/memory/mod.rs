@@ -4,13 +4,11 @@ mod cuda;
 #[cfg(feature = "cudarc-0-19")]
 mod cudarc;
 mod device;
-mod host;
 mod owned;
 
-pub use cuda::CudaAllocator;
+pub use cuda::{CudaAllocator, HostMemory};
 #[cfg(feature = "cudarc-0-19")]
 pub use cudarc::CudarcAllocator;
 pub use device::{DeviceAllocator, DeviceMemory, RawMemory};
-pub use host::HostMemory;
 pub(crate) use owned::whole_pages;
 pub use owned::{MapOptions, OwnedMapping};

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use gdrcopy::memory::{DeviceMemory, HostMemory};
+use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory, HostMemory};
 use gdrcopy::{Backend, Error, Gdr, GdrError, MapFlag, Mapped, MappingType, Pin, PinFlags, Result};
 use gdrcopy_core::error::out_of_pin;
 
@@ -117,7 +117,7 @@ fn memory_is_freed_when_dropped() {
 
 #[test]
 #[ignore = "host_memory_under_gdremu runs it"]
-fn memory_may_be_dropped_after_its_context() {
+fn memory_outlives_the_context_of_its_thread() {
     type Create = extern "C" fn(*mut *mut c_void, c_uint, c_int) -> c_int;
     type Destroy = extern "C" fn(*mut c_void) -> c_int;
     let cuda = Cuda::new();
@@ -127,8 +127,29 @@ fn memory_may_be_dropped_after_its_context() {
     let memory = HostMemory::alloc(PAGE).expect("room");
     // SAFETY: as above.
     unsafe { cuda.call::<Destroy>("cuCtxDestroy_v2", |destroy| destroy(context)) };
+    pin(&open(), memory.address(), PAGE).expect("host memory");
     // gdremu ends a program that makes the context current.
     drop(memory);
+}
+
+/// CUDA refuses such calls of a thread in its default mode, and the capture is invalid then.
+#[test]
+#[ignore = "host_memory_under_gdremu runs it"]
+fn memory_comes_and_goes_while_a_graph_is_captured() {
+    type Create = extern "C" fn(*mut *mut c_void, c_uint) -> c_int;
+    type Begin = extern "C" fn(*mut c_void, c_uint) -> c_int;
+    type End = extern "C" fn(*mut c_void, *mut *mut c_void) -> c_int;
+    let cuda = Cuda::new();
+    let allocator = CudaAllocator::new(0).expect("a GPU");
+    let (mut stream, mut graph) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: the signatures are those of the CUDA driver API; the out-pointers are valid.
+    unsafe {
+        cuda.call::<Create>("cuStreamCreate", |create| create(&mut stream, 0));
+        cuda.call::<Begin>("cuStreamBeginCapture_v2", |begin| begin(stream, 0));
+        drop(HostMemory::alloc(PAGE).expect("room"));
+        drop(allocator.allocate(PAGE).expect("room"));
+        cuda.call::<End>("cuStreamEndCapture", |end| end(stream, &mut graph));
+    }
 }
 
 #[test]

@@ -4,9 +4,7 @@ use std::ops::Range;
 use std::ptr;
 
 use super::{Context, Device, Driver, PointerAttribute};
-use crate::cancel::Deferred;
 use crate::error::Result;
-use crate::sys::fork::Owner;
 use crate::types::GPU_PAGE_SIZE;
 
 /// Where a range of GPU memory is.
@@ -129,7 +127,7 @@ impl Driver {
     }
 
     /// The device of the context that is current in the calling thread.
-    fn current_device(&self) -> Result<Option<Device>> {
+    pub(super) fn current_device(&self) -> Result<Option<Device>> {
         if self.current()?.is_null() {
             return Ok(None);
         }
@@ -160,15 +158,6 @@ impl Driver {
         Ok(context)
     }
 
-    /// Returns whether the device's primary context exists, as far as CUDA says so.
-    fn has_primary(&self, device: Device) -> bool {
-        let mut flags = 0;
-        let mut is_active = 0;
-        // SAFETY: the outputs are local variables.
-        let result = self.cu.primary_state().map(|state| unsafe { state(device.0, &mut flags, &mut is_active) });
-        result == Ok(0) && is_active != 0
-    }
-
     pub(super) fn release(&self, device: Device) -> Result<()> {
         // SAFETY: CUDA counts what is retained.
         let result = unsafe { self.cu.release_context()?(device.0) };
@@ -181,69 +170,6 @@ impl Driver {
         match self.pointer_attribute(PointerAttribute::Context, address) {
             Ok(context) => ptr::with_exposed_provenance_mut(context as usize),
             Err(_) => ptr::null_mut(),
-        }
-    }
-}
-
-/// The context that an object lives in. A primary one is retained for it; one of cuCtxCreate ends when the program says so,
-/// which is unsafe there.
-#[derive(Debug)]
-pub struct Home {
-    driver: &'static Driver,
-    context: Context,
-    retained: Option<Device>,
-    owner: Owner,
-}
-
-impl Home {
-    /// The calling thread's context, or else the primary one of GPU 0.
-    pub(super) fn of_thread(driver: &'static Driver) -> Result<Home> {
-        let context = driver.current()?;
-        if context.is_null() {
-            return Home::primary(driver, driver.device(0)?);
-        }
-        let home = Home { driver, context, retained: None, owner: Owner::current() };
-        match driver.current_device()? {
-            // Not retained to find out, because that makes a context where there is none.
-            Some(device) if driver.has_primary(device) => home.kept(device),
-            _ => Ok(home),
-        }
-    }
-
-    /// Keeps the context, if it is the primary one of its device, because other threads may release that at any time.
-    fn kept(self, device: Device) -> Result<Home> {
-        let primary = Home::primary(self.driver, device)?;
-        Ok(if primary.context == self.context { primary } else { self })
-    }
-
-    fn primary(driver: &'static Driver, device: Device) -> Result<Home> {
-        let context = driver.retain(device)?;
-        Ok(Home { driver, context, retained: Some(device), owner: Owner::current() })
-    }
-
-    /// Works with it current in the calling thread, whatever is being captured. Cancellation of the thread waits.
-    pub(super) fn enter<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let _deferred = Deferred::new();
-        let driver = self.driver;
-        driver.outside_captures(|| driver.with_current(self.context, work))
-    }
-
-    pub(super) fn driver(&self) -> &'static Driver {
-        self.driver
-    }
-
-    pub(super) fn owner(&self) -> Owner {
-        self.owner
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        if let Some(device) = self.retained
-            && self.owner.is_current()
-        {
-            // A reset of the device does not change how often its context is retained.
-            let _ = self.driver.release(device);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Allocation of GPU memory that can be pinned.
+//! Allocation of GPU memory that can be pinned, and of host memory in its place.
 
 use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::ptr;
@@ -6,14 +6,21 @@ use std::ptr;
 use super::{Context, Device, DeviceAttribute, Driver};
 use crate::error::{self, Result};
 use crate::sys::fork::{self, Owner};
-use crate::types::cuda_version::OLDEST;
+use crate::types::cuda_version::{EXPORTS_DMA_BUFS, OLDEST};
 
 const CONTEXT_IS_DESTROYED: c_uint = 709;
 
-/// Memory from [`Gpu::alloc`].
+/// Flags of cuMemHostAlloc for memory usable in all contexts, mapped for the GPUs.
+const PORTABLE: c_uint = 1;
+const MAPPED: c_uint = 2;
+
+/// Memory from [`Gpu::alloc`] or [`Gpu::alloc_host`].
 #[derive(Debug)]
 pub struct Allocation {
+    /// Where GPU kernels and pins find it.
     pub address: u64,
+    /// Where the CPU finds host memory; 0 for GPU memory.
+    pub host: usize,
     /// CUDA's number of it, which is not found any more once the device is reset, and the memory gone with it. CUDA has none
     /// for memory of a library that stands in for cuMemAlloc only.
     id: Option<u64>,
@@ -43,22 +50,32 @@ impl Gpu {
         let driver = super::load(OLDEST)?;
         driver.init()?;
         let device = driver.device(ordinal)?;
-        // `drop` releases it.
-        let context = driver.retain(device)?;
-        let mut gpu = Gpu {
-            driver,
-            device,
-            context,
-            id: driver.context_id(context).ok(),
-            frees: ptr::null_mut(),
-            owner: Owner::current(),
-        };
+        let mut gpu = Gpu::of_device(driver, device)?;
         if driver.attribute(device, DeviceAttribute::MemoryPools)? == Some(1) {
             let mut stream = ptr::null_mut();
             gpu.in_context(|| driver.create_stream(&mut stream))?;
             gpu.frees = stream;
         }
         Ok(gpu)
+    }
+
+    /// The GPU of the calling thread's context, or GPU 0 where the thread has none. Only for [`Gpu::alloc_host`].
+    pub fn of_thread() -> Result<Gpu> {
+        fork::enter()?;
+        let driver = super::load(EXPORTS_DMA_BUFS)?;
+        driver.init()?;
+        let device = match driver.current_device()? {
+            Some(device) => device,
+            None => driver.device(0)?,
+        };
+        Gpu::of_device(driver, device)
+    }
+
+    fn of_device(driver: &'static Driver, device: Device) -> Result<Gpu> {
+        // `drop` releases it.
+        let context = driver.retain(device)?;
+        let id = driver.context_id(context).ok();
+        Ok(Gpu { driver, device, context, id, frees: ptr::null_mut(), owner: Owner::current() })
     }
 
     /// `len` bytes from cuMemAlloc, because memory of CUDA's default pools cannot be pinned. Fails after a reset of the
@@ -74,8 +91,32 @@ impl Gpu {
             let result = unsafe { self.driver.cu.alloc()?(&mut address, len) };
             self.driver.check("cuMemAlloc", result)?;
             let id = self.driver.buffer_id(address).ok();
-            Ok(Allocation { address, id })
+            Ok(Allocation { address, host: 0, id })
         })
+    }
+
+    /// `len` bytes, at least 1, of zeroed, page-locked host memory that GPUs reach at the allocation's address.
+    pub fn alloc_host(&self, len: usize) -> Result<Allocation> {
+        let cu = &self.driver.cu;
+        let find = cu.host_device_pointer()?;
+        let mut host = ptr::null_mut();
+        let mut address = 0;
+        let answer = self.in_context(|| {
+            // SAFETY: the output is a local variable.
+            let result = unsafe { cu.host_alloc()?(&mut host, len, PORTABLE | MAPPED) };
+            self.driver.check("cuMemHostAlloc", result)?;
+            // SAFETY: as above.
+            Ok(unsafe { find(&mut address, host, 0) })
+        })?;
+        // SAFETY: `len` bytes were allocated there, and no one else has them.
+        unsafe { ptr::write_bytes(host.cast::<u8>(), 0, len) };
+        let memory = Allocation { address, host: host.expose_provenance(), id: self.driver.buffer_id(address).ok() };
+        if let Err(error) = self.driver.check("cuMemHostGetDevicePointer", answer) {
+            // SAFETY: no one has used it.
+            let _ = unsafe { self.free(&memory) };
+            return Err(error);
+        }
+        Ok(memory)
     }
 
     /// Frees memory. Does nothing in a forked child, and if the memory is gone.
@@ -95,6 +136,11 @@ impl Gpu {
         let cu = &self.driver.cu;
         let by_stream = memory.id.is_some() && !self.frees.is_null();
         self.in_context(|| {
+            if memory.host != 0 {
+                // SAFETY: contract of this function.
+                let result = unsafe { cu.host_free()?(ptr::with_exposed_provenance_mut(memory.host)) };
+                return self.driver.check("cuMemFreeHost", result);
+            }
             // cuMemFree waits for all work of the GPU, which may be a kernel that waits for this thread.
             if by_stream && let Ok(free_async) = cu.free_async() {
                 // SAFETY: contract of this function. The memory exists, and so the context that `alloc` has found live, which the
@@ -115,9 +161,9 @@ impl Gpu {
         id.is_some() && id == self.id
     }
 
-    /// Works in the context that is kept.
+    /// Works in the context that is kept, whatever is being captured.
     fn in_context<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.driver.with_current(self.context, work)
+        self.driver.outside_captures(|| self.driver.with_current(self.context, work))
     }
 }
 
