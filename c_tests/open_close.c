@@ -135,8 +135,22 @@ static void only_1_in_the_dmabuf_variable_selects_dmabufs(void)
     unsetenv("GDRCOPY_USE_DMABUF_MMAP");
 }
 
+static void *closes(void *g)
+{
+    CHECK_OK(gdr_close(g));
+    return NULL;
+}
+
+/* A process whose first thread ends by pthread_exit ends with its last thread. */
+static void first_thread_ends_first(void)
+{
+    start_thread(closes, open_driver());
+    pthread_exit(NULL);
+}
+
 int main(void)
 {
+    in_child(first_thread_ends_first);
     only_1_in_the_dmabuf_variable_selects_dmabufs();
     gpu_init();
     a_handle_is_readable_and_starts_with_the_descriptor();
