@@ -2,7 +2,8 @@
 
 use std::env;
 
-use crate::subject::Subject;
+use crate::routines::Routine;
+use crate::subject::{read, write};
 
 /// All copies are checked up to this size; Miri takes too long for more.
 pub(crate) const MAX_LEN: usize = if cfg!(miri) { 140 } else { 1_100 };
@@ -34,18 +35,18 @@ pub(crate) fn alignments() -> Vec<usize> {
 }
 
 /// Copies all sizes from each source alignment to each destination alignment.
-pub(crate) fn check_writes(subject: Subject) {
-    check(subject.name(), |dst, src, len| {
+pub(crate) fn check_writes(routine: &Routine) {
+    check(routine.name(), |dst, src, len| {
         // SAFETY: `check` passes ranges inside two arenas.
-        unsafe { subject.write(dst, src, len) }
+        unsafe { write(routine, dst, src, len) }
     });
 }
 
 /// As [`check_writes`]; the lines around a source lie in its arena too.
-pub(crate) fn check_reads(subject: Subject) {
-    check(subject.name(), |dst, src, len| {
+pub(crate) fn check_reads(routine: &Routine) {
+    check(routine.name(), |dst, src, len| {
         // SAFETY: `check` passes ranges inside two arenas, which are whole lines.
-        unsafe { subject.read(dst, src, len) }
+        unsafe { read(routine, dst, src, len) }
     });
 }
 

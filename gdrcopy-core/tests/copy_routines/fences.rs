@@ -2,25 +2,25 @@
 
 use crate::edges::{LonePage, PAGE};
 use crate::steps::{assert_read_is_fenced, assert_write_is_fenced, stepped};
-use crate::subject::Subject;
+use crate::subject::{read, routines, write};
 
 /// Every read has its fence before its loads, every write after its stores.
-pub(crate) fn check(subjects: &[Subject]) {
+pub(crate) fn check() {
     let page = LonePage::new();
     let start = page.start();
     let mut host = [0_u8; 256];
-    for subject in subjects {
+    for routine in routines() {
         for len in [1, 3, 4, 8, 16, 63, 64, 200] {
             for at in [64, 65, 68, 100] {
-                let what = format!("{}: {len} bytes at {at}", subject.name());
+                let what = format!("{}: {len} bytes at {at}", routine.name());
 
                 // SAFETY: the page holds the range and the lines around it, the host side the bytes.
-                let read = || unsafe { subject.read(host.as_mut_ptr(), start.add(at), len) };
-                assert_read_is_fenced(&what, &stepped(&what, start, PAGE, read));
+                let read_one = || unsafe { read(routine, host.as_mut_ptr(), start.add(at), len) };
+                assert_read_is_fenced(&what, &stepped(&what, start, PAGE, read_one));
 
                 // SAFETY: as above.
-                let write = || unsafe { subject.write(start.add(at), host.as_ptr(), len) };
-                assert_write_is_fenced(&what, &stepped(&what, start, PAGE, write));
+                let write_one = || unsafe { write(routine, start.add(at), host.as_ptr(), len) };
+                assert_write_is_fenced(&what, &stepped(&what, start, PAGE, write_one));
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::bytes;
 use crate::edges::{LonePage, PAGE};
 use crate::routines::{self, Item, Routine, Shape};
 use crate::steps::Handled;
-use crate::subject::Subject;
+use crate::subject::{read, write};
 
 const LINE: usize = 64;
 const MAX_LEN: usize = 150;
@@ -109,18 +109,15 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     }
 }
 
-/// Traces copies of many sizes from and to all alignments.
-pub(crate) fn check(subjects: &[Subject], alignments: &[usize]) {
+/// Traces copies of many sizes from and to all alignments. A cached mapping may be accessed in any way.
+pub(crate) fn check(alignments: &[usize]) {
     let _handled = [Handled::by(SIGSEGV, on_fault), Handled::by(SIGTRAP, on_step)];
     let page = LonePage::new();
-    for &subject in subjects {
-        let Some((load, store)) = widths(subject) else {
-            continue;
-        };
+    for routine in routines::supported() {
         for &at in alignments {
             for len in 0..=MAX_LEN {
-                check_write(subject, &page, LINE + at, len, store);
-                check_read(subject, &page, LINE + at, len, load);
+                check_write(routine, &page, LINE + at, len);
+                check_read(routine, &page, LINE + at, len);
             }
         }
     }
@@ -131,14 +128,13 @@ pub(crate) fn check_gathers() {
     let _handled = [Handled::by(SIGSEGV, on_fault), Handled::by(SIGTRAP, on_step)];
     let page = LonePage::new();
     for routine in routines::supported() {
-        let (width, _) = widths(Subject::Routine(routine)).expect("a routine has them");
         for len in 0..=MAX_LEN {
             for at in bytes::alignments() {
-                check_gather(routine, &page, [(LINE + at, len), (4 * LINE + at / 2, 9)], Shape::MIXED, width);
+                check_gather(routine, &page, [(LINE + at, len), (4 * LINE + at / 2, 9)], Shape::MIXED);
             }
         }
         for len in [4, 8, 16, 64] {
-            check_gather(routine, &page, [(LINE, len), (3 * LINE, len)], Shape::new(len, LINE), width);
+            check_gather(routine, &page, [(LINE, len), (3 * LINE, len)], Shape::new(len, LINE));
             check_batch(routine, &page, [(LINE, len), (3 * LINE, len)], Shape::new(len, LINE));
         }
         for len in [1, 2, 4, 8] {
@@ -148,7 +144,8 @@ pub(crate) fn check_gathers() {
 }
 
 /// Each aligned block that holds bytes of an item is loaded once for that item, and nothing else is.
-fn check_gather(routine: &Routine, page: &LonePage, places: [(usize, usize); 2], shape: Shape, width: usize) {
+fn check_gather(routine: &Routine, page: &LonePage, places: [(usize, usize); 2], shape: Shape) {
+    let width = width(routine);
     let device = std::array::from_fn(|n| n as u8);
     let mut read = places.map(|(_, len)| vec![POISON; len]);
     let trace = Trace::of(page, device, |page| {
@@ -198,19 +195,14 @@ fn check_batch(routine: &Routine, page: &LonePage, places: [(usize, usize); 2], 
     assert_eq!(bytes, stored, "{}", what());
 }
 
-/// The width of the loads, and of the widest stores, that a subject makes. A cached mapping may be
-/// accessed in any way.
-fn widths(subject: Subject) -> Option<(usize, usize)> {
-    match subject {
-        Subject::Routine(routine) => match routine.name() {
-            "portable" => Some((8, 8)),
-            "sse41" => Some((16, 16)),
-            "avx2" => Some((32, 32)),
-            "avx512" => Some((64, 64)),
-            name => unreachable!("no widths are known for {name}"),
-        },
-        Subject::Device => Some((8, 8)),
-        Subject::Cached => None,
+/// The width of a routine's loads, and of its widest stores.
+fn width(routine: &Routine) -> usize {
+    match routine.name() {
+        "portable" => 8,
+        "sse41" => 16,
+        "avx2" => 32,
+        "avx512" => 64,
+        name => unreachable!("no width is known for {name}"),
     }
 }
 
@@ -219,13 +211,14 @@ fn is_natural(at: usize, len: usize) -> bool {
 }
 
 /// Each store is naturally aligned and not too wide, and each byte is stored once.
-fn check_write(subject: Subject, page: &LonePage, at: usize, len: usize, widest: usize) {
+fn check_write(routine: &Routine, page: &LonePage, at: usize, len: usize) {
+    let widest = width(routine);
     let source: Vec<u8> = (0..len).map(|n| n as u8).collect();
     let trace = Trace::of(page, [POISON; WINDOW], |page| {
         // SAFETY: the page holds the range.
-        unsafe { subject.write(page.add(at), source.as_ptr(), len) }
+        unsafe { write(routine, page.add(at), source.as_ptr(), len) }
     });
-    let what = || format!("{}: write of {len} bytes to {at}", subject.name());
+    let what = || format!("{}: write of {len} bytes to {at}", routine.name());
 
     assert_eq!(trace.result[at..at + len], source, "{}", what());
     let stored: usize = trace.accesses.iter().map(|access| access.stored.len()).sum();
@@ -242,16 +235,17 @@ fn check_write(subject: Subject, page: &LonePage, at: usize, len: usize, widest:
 }
 
 /// Each aligned block that holds a byte of the range is loaded once, and nothing else is.
-fn check_read(subject: Subject, page: &LonePage, at: usize, len: usize, width: usize) {
+fn check_read(routine: &Routine, page: &LonePage, at: usize, len: usize) {
+    let width = width(routine);
     let device = std::array::from_fn(|n| n as u8);
-    let mut read = vec![POISON; len];
+    let mut bytes = vec![POISON; len];
     let trace = Trace::of(page, device, |page| {
         // SAFETY: the page holds the range and the lines around it.
-        unsafe { subject.read(read.as_mut_ptr(), page.add(at), len) }
+        unsafe { read(routine, bytes.as_mut_ptr(), page.add(at), len) }
     });
-    let what = || format!("{}: read of {len} bytes from {at}", subject.name());
+    let what = || format!("{}: read of {len} bytes from {at}", routine.name());
 
-    assert_eq!(read, device[at..at + len], "{}", what());
+    assert_eq!(bytes, device[at..at + len], "{}", what());
     let mut loads: Vec<usize> = trace.accesses.iter().map(|access| access.at).collect();
     loads.sort_unstable();
     let expected: Vec<usize> = if is_natural(at, len) {

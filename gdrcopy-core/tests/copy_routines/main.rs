@@ -5,53 +5,44 @@
 
 use gdrcopy_core::routines;
 
-#[path = "copy_routines/bytes.rs"]
 mod bytes;
-#[path = "copy_routines/edges.rs"]
 mod edges;
 #[cfg(target_arch = "x86_64")]
-#[path = "copy_routines/fences.rs"]
 mod fences;
-#[path = "copy_routines/gather.rs"]
 mod gather;
 #[cfg(target_arch = "x86_64")]
-#[path = "copy_routines/masked.rs"]
 mod masked;
 #[cfg(target_arch = "x86_64")]
-#[path = "copy_routines/steps.rs"]
 mod steps;
-#[path = "copy_routines/subject.rs"]
 mod subject;
 #[cfg(target_arch = "x86_64")]
-#[path = "copy_routines/trace.rs"]
 mod trace;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use subject::Subject;
+use routines::Routine;
+use subject::{read, write};
 
 #[test]
 fn writes_match_a_bytewise_copy() {
-    Subject::all().into_iter().for_each(bytes::check_writes);
+    subject::routines().for_each(bytes::check_writes);
 }
 
 #[test]
 fn reads_match_a_bytewise_copy() {
-    Subject::all().into_iter().for_each(bytes::check_reads);
+    subject::routines().for_each(bytes::check_reads);
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no mprotect")]
 fn copies_stay_inside_their_pages() {
-    Subject::all().into_iter().for_each(edges::check);
+    subject::routines().for_each(edges::check);
 }
 
 #[test]
 fn gathers_and_batches_match_a_bytewise_copy() {
-    routines::supported().for_each(gather::check);
-    gather::check(&routines::CACHED);
-    gather::check(&routines::DEVICE);
+    subject::routines().for_each(gather::check);
 }
 
 #[test]
@@ -64,10 +55,10 @@ fn gathers_stay_inside_their_pages() {
 #[test]
 #[cfg_attr(miri, ignore = "a data race for Rust, settled by the single access")]
 fn aligned_words_never_tear() {
-    for subject in Subject::all() {
+    for routine in subject::routines() {
         for len in [2, 4, 8] {
-            write_untorn(subject, len);
-            read_untorn(subject, len);
+            write_untorn(routine, len);
+            read_untorn(routine, len);
         }
     }
 }
@@ -80,7 +71,7 @@ fn is_whole(word: u64, len: usize) -> bool {
     [0, all].contains(&(word & all))
 }
 
-fn write_untorn(subject: Subject, len: usize) {
+fn write_untorn(routine: &Routine, len: usize) {
     let device = AtomicU64::new(0);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -88,18 +79,18 @@ fn write_untorn(subject: Subject, len: usize) {
             for round in 0..ROUNDS {
                 let value = if round % 2 == 0 { u64::MAX } else { 0 };
                 // SAFETY: both sides hold 8 bytes, and the other thread only loads.
-                unsafe { subject.write(device.as_ptr().cast(), (&raw const value).cast(), len) };
+                unsafe { write(routine, device.as_ptr().cast(), (&raw const value).cast(), len) };
             }
             done.store(true, Ordering::Relaxed);
         });
         while !done.load(Ordering::Relaxed) {
             let word = device.load(Ordering::Relaxed);
-            assert!(is_whole(word, len), "{}: a torn write of {len} bytes", subject.name());
+            assert!(is_whole(word, len), "{}: a torn write of {len} bytes", routine.name());
         }
     });
 }
 
-fn read_untorn(subject: Subject, len: usize) {
+fn read_untorn(routine: &Routine, len: usize) {
     let device = AtomicU64::new(0);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -112,11 +103,11 @@ fn read_untorn(subject: Subject, len: usize) {
         let torn = (0..ROUNDS).any(|_| {
             let mut word = 0;
             // SAFETY: both sides hold 8 bytes, the only ones used in their line.
-            unsafe { subject.read((&raw mut word).cast(), device.as_ptr().cast(), len) };
+            unsafe { read(routine, (&raw mut word).cast(), device.as_ptr().cast(), len) };
             !is_whole(word, len)
         });
         done.store(true, Ordering::Relaxed);
-        assert!(!torn, "{}: a torn read of {len} bytes", subject.name());
+        assert!(!torn, "{}: a torn read of {len} bytes", routine.name());
     });
 }
 
@@ -124,11 +115,11 @@ fn read_untorn(subject: Subject, len: usize) {
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(miri, ignore = "Miri has no signals")]
 fn every_access_is_natural_once_and_fenced() {
-    trace::check(&Subject::all(), &bytes::alignments());
+    trace::check(&bytes::alignments());
     trace::check_gathers();
     // In one test, because signal handlers are the process's.
-    fences::check(&Subject::all());
-    masked::check(&Subject::all());
+    fences::check();
+    masked::check();
 }
 
 #[test]
