@@ -3,12 +3,6 @@
 use core::arch::asm;
 use core::ffi::c_ulong;
 
-/// The instruction sets that routines need beyond the base of AArch64, which has NEON.
-pub(super) struct Cpu {
-    /// LD64B and ST64B.
-    pub(super) ls64: bool,
-}
-
 // <linux/auxvec.h> and <asm/hwcap.h>.
 const AT_HWCAP: c_ulong = 16;
 const AT_HWCAP3: c_ulong = 29;
@@ -20,10 +14,9 @@ unsafe extern "C" {
     safe fn getauxval(kind: c_ulong) -> c_ulong;
 }
 
-impl Cpu {
-    pub(super) fn detect() -> Self {
-        Cpu { ls64: getauxval(AT_HWCAP3) & HWCAP3_LS64 != 0 && id_register_has_ls64() }
-    }
+/// Returns whether programs can use LD64B and ST64B.
+pub(super) fn has_ls64() -> bool {
+    getauxval(AT_HWCAP3) & HWCAP3_LS64 != 0 && id_register_has_ls64()
 }
 
 /// Returns whether the ID register, as the kernel emulates it, shows LS64. A kernel that does not

@@ -10,8 +10,6 @@ mod neon;
 
 use core::ptr;
 
-use cpu::Cpu;
-
 use crate::routines::instructions::Work;
 use crate::routines::portable;
 use crate::routines::routine::Routine;
@@ -22,9 +20,8 @@ static NEON: Routine = Routine { name: "neon", write: neon::write, read: neon::r
 
 /// The routines that this CPU runs, best first.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {
-    let cpu = Cpu::detect();
     let neon = [&NEON, &portable::ROUTINE];
-    cpu.ls64.then_some(&LS64).into_iter().chain(neon)
+    cpu::has_ls64().then_some(&LS64).into_iter().chain(neon)
 }
 
 /// Runs a loop by the instructions of a routine. Returns it if the routine is none of this architecture.

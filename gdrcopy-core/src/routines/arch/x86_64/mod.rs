@@ -13,14 +13,13 @@
 
 mod avx2;
 mod avx512;
-mod cpu;
 pub(crate) mod fence;
 mod prefetch;
 mod sse41;
 
+use core::arch::x86_64::__cpuid;
 use core::ptr;
-
-use cpu::Cpu;
+use std::is_x86_feature_detected;
 
 use crate::routines::instructions::Work;
 use crate::routines::portable;
@@ -31,6 +30,36 @@ static AVX512: Routine = Routine { name: "avx512", write: avx512::write, read: a
 static AVX2: Routine = Routine { name: "avx2", write: avx2::write, read: avx2::read };
 
 static SSE41: Routine = Routine { name: "sse41", write: sse41::write, read: sse41::read };
+
+/// The instruction sets that routines need.
+struct Cpu {
+    sse41: bool,
+    avx2: bool,
+    /// AVX-512 F and BW.
+    avx512: bool,
+    /// Made by Intel.
+    intel: bool,
+}
+
+impl Cpu {
+    #[inline(never)]
+    fn detect() -> Self {
+        Cpu {
+            sse41: is_x86_feature_detected!("sse4.1"),
+            avx2: is_x86_feature_detected!("avx2"),
+            avx512: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"),
+            intel: maker().as_flattened() == b"GenuineIntel",
+        }
+    }
+}
+
+/// The maker's name, in parts.
+#[allow(unused_unsafe, reason = "CPUID became safe to call after Rust 1.89")]
+fn maker() -> [[u8; 4]; 3] {
+    // SAFETY: every x86-64 CPU has CPUID.
+    let leaf = unsafe { __cpuid(0) };
+    [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes)
+}
 
 /// The routines that this CPU runs, best first. AVX-512 of other makers than Intel comes last.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {
@@ -84,5 +113,12 @@ mod tests {
         assert_eq!(names(&intel), ["avx512", "avx2", "sse41", "portable"]);
         let other = Cpu { intel: false, ..intel };
         assert_eq!(names(&other), ["avx2", "sse41", "portable", "avx512"]);
+    }
+
+    #[test]
+    fn maker_is_that_which_linux_reports() {
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").expect("cpuinfo");
+        let maker = String::from_utf8_lossy(maker().as_flattened()).into_owned();
+        assert!(cpuinfo.contains(&format!(": {maker}\n")), "{maker}");
     }
 }
