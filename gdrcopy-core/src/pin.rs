@@ -55,12 +55,14 @@ impl RawPin {
 
     /// Describes the pin, mapped or not. In persistent mode the driver is asked once.
     pub fn info(&self) -> Result<Info> {
+        self.owner.check()?;
         let mapped = self.pinned.mapping_type();
         self.pinned.range.info(mapped)
     }
 
     /// Returns whether the memory was freed while pinned (non-persistent mode; the mapping is then gone too).
     pub fn callback_flag(&self) -> Result<bool> {
+        self.owner.check()?;
         self.pinned.range.callback_flag()
     }
 
@@ -70,6 +72,7 @@ impl RawPin {
     /// # Safety
     /// Bytes after [`RawPin::len`] are written only if the caller may write them. They can belong to someone else.
     pub unsafe fn map(&self, len: usize, flag: MapFlag) -> Result<RawMapping> {
+        self.owner.check()?;
         let mark = MappingGuard::set(&self.pinned)?;
         if self.is_released {
             return Err(Error::Unpinned);
@@ -95,6 +98,7 @@ impl RawPin {
     /// the pin is unchanged, and this can be called again; after success it can only be dropped.
     pub fn release(&mut self) -> Result<()> {
         if !self.pinned.is_mapped() {
+            self.owner.check()?;
             self.pinned.range.unpin()?;
         }
         self.is_released = true;

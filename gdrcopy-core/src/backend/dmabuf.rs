@@ -6,6 +6,7 @@
 //! mapped, because programs expect pins to work once they have a handle.
 #![forbid(unsafe_code)]
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
@@ -17,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::sys::cuda::context::Place;
 use crate::sys::cuda::{self, Device, DeviceAttribute, Driver};
-use crate::sys::fork::{self, Descriptor, OpenFile, Owner};
+use crate::sys::fork::{self, Descriptor, OpenFile};
 use crate::sys::mmap::{Region, whole_pages};
 use crate::types::cuda_version::{EXPORTS_DMA_BUFS, MAPS_DMA_BUFS};
 use crate::types::{Attribute, Info, MapFlag, MappingType, PinFlags, Version};
@@ -27,18 +28,13 @@ use crate::types::{Attribute, Info, MapFlag, MappingType, PinFlags, Version};
 pub struct DmaBuf {
     driver: &'static Driver,
     force_pcie_compat: bool,
-    owner: Owner,
 }
 
 impl DmaBuf {
     /// Loads the CUDA driver, and checks that it is new enough. Where it is initialized, it must show a
     /// GPU whose memory can be mapped. Does not initialize it.
     pub fn open(options: &Options) -> Result<DmaBuf> {
-        let backend = DmaBuf {
-            driver: cuda::load(MAPS_DMA_BUFS)?,
-            force_pcie_compat: options.force_pcie_compat,
-            owner: Owner::current(),
-        };
+        let backend = DmaBuf { driver: cuda::load(MAPS_DMA_BUFS)?, force_pcie_compat: options.force_pcie_compat };
         if let Some(gpus) = backend.driver.device_count_if_initialized()?
             && !any_gpu_maps(backend.driver, gpus)?
         {
@@ -98,7 +94,7 @@ pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport>
     if len == 0 {
         return Err(Error::EmptyRange);
     }
-    let pages = Pages::around(address, len as u64)?;
+    let pages = pages_around(address, len as u64)?;
     let driver = cuda::load(EXPORTS_DMA_BUFS)?;
     driver.init()?;
     let place = driver.place_of(address, len as u64)?;
@@ -108,28 +104,22 @@ pub fn export(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport>
     }
     // A GPU that has PCIe only refuses the flag, and needs none.
     let over_pcie = flags.force_pcie() && is_coherent(driver, place.device)?;
-    let fd = export_pages(driver, &place, pages, over_pcie)?;
-    Ok(DmaBufExport { fd, offset: address - pages.va, len: pages.len })
+    let fd = export_pages(driver, &place, &pages, over_pcie)?;
+    Ok(DmaBufExport { fd, offset: address - pages.start, len: len_of(&pages) })
 }
 
-/// Whole pages of the host, at least one.
-#[derive(Clone, Copy, Debug)]
-struct Pages {
-    va: u64,
-    len: usize,
-}
-
-impl Pages {
-    /// The range rounded out.
-    fn around(address: u64, len: u64) -> Result<Pages> {
-        let page = fork::page_size() as u64;
-        let range = round_out(address, len, page)?;
-        match usize::try_from(range.end - range.start) {
-            Ok(0) => Err(Error::EmptyRange),
-            Ok(len) => Ok(Pages { va: range.start, len }),
-            Err(_) => Err(Error::RangeOverflow),
-        }
+/// The range rounded out to pages of the host, at least one.
+fn pages_around(address: u64, len: u64) -> Result<Range<u64>> {
+    let pages = round_out(address, len, fork::page_size() as u64)?;
+    if pages.is_empty() {
+        return Err(Error::EmptyRange);
     }
+    Ok(pages)
+}
+
+/// Bytes in a range, which a `usize` counts on 64-bit CPUs.
+fn len_of(range: &Range<u64>) -> usize {
+    (range.end - range.start) as usize
 }
 
 /// Returns whether the CPU and the GPU share page tables.
@@ -138,8 +128,8 @@ fn is_coherent(driver: &Driver, device: Device) -> Result<bool> {
     Ok(shared == Some(1))
 }
 
-fn export_pages(driver: &Driver, place: &Place, pages: Pages, over_pcie: bool) -> Result<OwnedFd> {
-    let fd = match driver.export(place, pages.va, pages.len, over_pcie) {
+fn export_pages(driver: &Driver, place: &Place, pages: &Range<u64>, over_pcie: bool) -> Result<OwnedFd> {
+    let fd = match driver.export(place, pages.start, len_of(pages), over_pcie) {
         Ok(fd) => fd,
         Err(error) => {
             check_descriptors()?;
@@ -175,15 +165,12 @@ impl Source for DmaBuf {
         fork::page_size() as u64
     }
 
-    fn attribute(&self, attribute: Attribute) -> Result<i32> {
-        match attribute {
-            Attribute::UsePersistentMapping | Attribute::SupportPinFlagForcePcie | Attribute::UsingDmaBufMmap => Ok(1),
-        }
+    fn attribute(&self, _: Attribute) -> Result<i32> {
+        Ok(1)
     }
 
     fn pin(&self, request: &PinRequest) -> Result<Box<dyn SourcePin>> {
-        self.owner.check()?;
-        let pages = Pages::around(request.address, request.size)?;
+        let pages = pages_around(request.address, request.size)?;
         self.driver.init()?;
         let place = self.driver.place_of(request.address, request.size)?;
         // For a GPU that is only a guess, the export decides.
@@ -195,7 +182,7 @@ impl Source for DmaBuf {
         // A GPU that has PCIe only refuses the flag, and needs none.
         let asked = request.flags.force_pcie();
         let over_pcie = asked && (coherent || !self.force_pcie_compat);
-        let fd = export_pages(self.driver, &place, pages, over_pcie)?;
+        let fd = export_pages(self.driver, &place, &pages, over_pcie)?;
         let fd = Descriptor::new(fd);
         let kind = if coherent && !asked { MappingType::Caching } else { MappingType::WriteCombining };
         log::debug!("pinned {:#x}+{:#x} as dma-buf {}", request.address, request.size, fd.file().number);
@@ -207,7 +194,7 @@ impl Source for DmaBuf {
 #[derive(Debug)]
 struct DmaBufPin {
     fd: Descriptor,
-    pages: Pages,
+    pages: Range<u64>,
     /// The only type it can be mapped as.
     kind: MappingType,
 }
@@ -222,10 +209,9 @@ impl SourcePin for DmaBufPin {
     }
 
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
-        self.fd.owner().check()?;
         Ok(Info {
-            va: self.pages.va,
-            mapped_size: self.pages.len as u64,
+            va: self.pages.start,
+            mapped_size: self.pages.end - self.pages.start,
             page_size: fork::page_size() as u32,
             mapping_type: mapped,
             ..Info::default()
@@ -234,25 +220,24 @@ impl SourcePin for DmaBufPin {
 
     fn callback_flag(&self) -> Result<bool> {
         // The memory lives as long as the dma-buf.
-        self.fd.owner().check().map(|()| false)
+        Ok(false)
     }
 
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
-        self.fd.owner().check()?;
         check_type(flag, self.kind)?;
         let len = whole_pages(len)?;
-        let pinned = self.pages.len;
+        let pinned = len_of(&self.pages);
         if len > pinned {
             return Err(Error::OutOfPin { len, pinned });
         }
         let region = Region::map(&self.fd, 0, len)?;
-        log::debug!("mapped {:#x}+{len:#x} at {region:?}: {}", self.pages.va, self.kind);
+        log::debug!("mapped {:#x}+{len:#x} at {region:?}: {}", self.pages.start, self.kind);
         Ok((region, self.kind))
     }
 
     fn unpin(&self) -> Result<()> {
         // Closing the descriptor unpins the memory.
-        self.fd.owner().check()
+        Ok(())
     }
 }
 

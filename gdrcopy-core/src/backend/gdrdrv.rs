@@ -144,13 +144,7 @@ impl Source for Gdrdrv {
 }
 
 impl Connection {
-    fn file(&self) -> Result<&DeviceFile> {
-        self.owner.check()?;
-        Ok(&self.file)
-    }
-
     fn pin(&self, request: &PinRequest) -> Result<u64> {
-        let file = self.file()?;
         if self.version >= PIN_V2 {
             let mut argument = PinBufferV2 {
                 addr: request.address,
@@ -158,7 +152,7 @@ impl Connection {
                 flags: request.flags.0 & PinFlags::FORCE_PCIE.0,
                 ..Default::default()
             };
-            return file.pin_buffer_v2(&mut argument).map(|()| argument.handle);
+            return self.file.pin_buffer_v2(&mut argument).map(|()| argument.handle);
         }
         let mut argument = PinBuffer {
             addr: request.address,
@@ -167,7 +161,7 @@ impl Connection {
             va_space: request.tokens.va_space,
             ..Default::default()
         };
-        file.pin_buffer(&mut argument).map(|()| argument.handle)
+        self.file.pin_buffer(&mut argument).map(|()| argument.handle)
     }
 
     fn attribute(&self, attribute: Attribute) -> Result<bool> {
@@ -179,7 +173,7 @@ impl Connection {
             return Ok(value);
         }
         let mut argument = GetAttr { attr: attribute as u32, val: 0 };
-        let value = match self.file()?.get_attr(&mut argument) {
+        let value = match self.file.get_attr(&mut argument) {
             Ok(()) => argument.val != 0,
             // A driver that does not know the attribute does not have the feature.
             Err(error) if [libc::EINVAL, libc::ENOTTY].contains(&error.errno()) => false,
@@ -207,13 +201,9 @@ struct GdrdrvPin {
 }
 
 impl GdrdrvPin {
-    fn file(&self) -> Result<&DeviceFile> {
-        self.connection.file()
-    }
-
     /// Asks the driver.
     fn ask(&self) -> Result<Info> {
-        let file = self.file()?;
+        let file = &self.connection.file;
         let mut answer = GetInfoV2 { handle: self.handle, ..Default::default() };
         let mapping_type = if self.connection.version >= INFO_V2 {
             file.get_info_v2(&mut answer)?;
@@ -244,7 +234,7 @@ impl GdrdrvPin {
             return Ok(());
         }
         let mut argument = ReqMappingType { handle: self.handle, mapping_type };
-        self.file()?.req_mapping_type(&mut argument)?;
+        self.connection.file.req_mapping_type(&mut argument)?;
         self.requested_type.store(mapping_type, Ordering::Relaxed);
         Ok(())
     }
@@ -256,7 +246,6 @@ impl SourcePin for GdrdrvPin {
     }
 
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
-        self.file()?;
         let Some(&facts) = self.facts.get() else {
             return self.ask();
         };
@@ -268,22 +257,20 @@ impl SourcePin for GdrdrvPin {
     }
 
     fn callback_flag(&self) -> Result<bool> {
-        let file = self.file()?;
         if self.connection.is_known_persistent() {
             return Ok(false);
         }
         let mut argument = GetCbFlag { handle: self.handle, flag: 0 };
-        file.get_cb_flag(&mut argument).map(|()| argument.flag != 0)
+        self.connection.file.get_cb_flag(&mut argument).map(|()| argument.flag != 0)
     }
 
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
-        let file = self.file()?;
         let len = whole_pages(len)?;
         let Some(offset) = self.handle.checked_mul(fork::page_size() as u64) else {
             return Err(Error::RangeOverflow);
         };
         self.request_type(flag)?;
-        let region = Region::map(file, offset, len)?;
+        let region = Region::map(&self.connection.file, offset, len)?;
         // On failure `region` is unmapped by going out of scope.
         let Info { va, mapping_type, .. } = self.ask()?;
         let Some(kind) = mapping_type else {
@@ -298,8 +285,7 @@ impl SourcePin for GdrdrvPin {
         if self.released.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let file = self.file()?;
-        file.unpin_buffer(&mut UnpinBuffer { handle: self.handle })?;
+        self.connection.file.unpin_buffer(&mut UnpinBuffer { handle: self.handle })?;
         self.released.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -307,8 +293,11 @@ impl SourcePin for GdrdrvPin {
 
 impl Drop for GdrdrvPin {
     fn drop(&mut self) {
-        // In a forked child the pin is the parent's, and `ForkedChild` is expected.
-        if let Err(error @ Error::Driver { .. }) = self.unpin() {
+        // In a forked child the pin is the parent's.
+        if !self.released.load(Ordering::Relaxed)
+            && self.connection.owner.is_current()
+            && let Err(error) = self.unpin()
+        {
             log::warn!("unpin of driver handle {:#x}: {error}", self.handle);
         }
     }

@@ -10,7 +10,8 @@ use crate::sys::fork::OpenFile;
 use crate::sys::mmap::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
 
-/// An open connection to a source of GPU memory.
+/// An open connection to a source of GPU memory. Its methods, and those of its pins, are called in its own process only,
+/// except `close`, `file`, and what drops them.
 pub trait Source: Debug + Send + Sync {
     /// The driver's open file, if it has one.
     fn file(&self) -> Option<OpenFile> {

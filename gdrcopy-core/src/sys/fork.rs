@@ -167,10 +167,6 @@ impl Descriptor {
         self.file
     }
 
-    pub fn owner(&self) -> Owner {
-        self.owner
-    }
-
     /// Closes it, and returns the kernel's answer. The descriptor is gone in any case.
     pub fn close(mut self) -> nix::Result<()> {
         self.end()
