@@ -1,16 +1,12 @@
 //! The CUDA driver, loaded when something needs it and never before.
 //!
-//! `host` finds host memory that CUDA knows, `memory` allocates, `context` has the thread's current context. `capture`
-//! keeps allocations out of the graphs that the program captures.
+//! `memory` has allocations, and what CUDA knows of others; `context` the thread's current context.
 //!
 //! Result codes stay plain integers, because a driver newer than this library may answer with any number. The library
 //! stays loaded once it is, since others in the process use it too. No state here is locked while it is made, so that a
 //! child forked in the middle finds none that would make it wait.
 
-mod capture;
 pub mod context;
-mod export;
-pub mod host;
 pub mod memory;
 
 use std::error::Error as _;
@@ -276,13 +272,6 @@ impl Driver {
         // SAFETY: the output is a local variable.
         let result = unsafe { self.cu.device_attribute()?(&mut value, attribute as c_int, device.0) };
         Ok(if result == 0 { Some(value) } else { None })
-    }
-
-    /// Makes a stream that neither waits for the default stream nor holds it up, in the current context.
-    fn create_stream(&self, stream: &mut *mut c_void) -> Result<()> {
-        const NON_BLOCKING: c_uint = 1;
-        // SAFETY: the output is borrowed.
-        self.check("cuStreamCreate", unsafe { self.cu.stream_create()?(stream, NON_BLOCKING) })
     }
 
     fn error_name(&self, code: c_uint) -> Option<&'static CStr> {

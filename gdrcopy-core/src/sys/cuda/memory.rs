@@ -1,18 +1,33 @@
-//! Allocation of GPU memory that can be pinned, and of host memory in its place.
+//! GPU memory that can be pinned, and host memory in its place: allocations, CPU addresses, dma-bufs.
 
-use std::ffi::{c_uint, c_ulonglong, c_void};
-use std::ptr;
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
 
-use super::{Context, Device, DeviceAttribute, Driver};
-use crate::error::{self, Result};
+use super::context::Place;
+use super::{Context, Device, DeviceAttribute, Driver, PointerAttribute};
+use crate::error::{self, Error, Result};
 use crate::sys::fork::{self, Owner};
 use crate::types::cuda_version::{EXPORTS_DMA_BUFS, OLDEST};
 
 const CONTEXT_IS_DESTROYED: c_uint = 709;
 
+/// The flag of a stream that neither waits for the default stream nor holds it up.
+const NON_BLOCKING: c_uint = 1;
+
 /// Flags of cuMemHostAlloc for memory usable in all contexts, mapped for the GPUs.
 const PORTABLE: c_uint = 1;
 const MAPPED: c_uint = 2;
+
+/// The value of the attribute MEMORY_TYPE for host memory.
+const HOST: u64 = 1;
+
+/// Arguments of cuMemGetHandleForAddressRange.
+const HANDLE_TYPE_DMA_BUF_FD: c_int = 1;
+const RANGE_FLAG_PCIE: c_ulonglong = 1;
+
+/// The capture mode of a thread that may make any call.
+const RELAXED: c_uint = 2;
 
 /// Memory from [`Gpu::alloc`] or [`Gpu::alloc_host`].
 #[derive(Debug)]
@@ -53,7 +68,10 @@ impl Gpu {
         let mut gpu = Gpu::of_device(driver, device)?;
         if driver.attribute(device, DeviceAttribute::MemoryPools)? == Some(1) {
             let mut stream = ptr::null_mut();
-            gpu.in_context(|| driver.create_stream(&mut stream))?;
+            gpu.in_context(|| {
+                // SAFETY: the output is a local variable.
+                driver.check("cuStreamCreate", unsafe { driver.cu.stream_create()?(&mut stream, NON_BLOCKING) })
+            })?;
             gpu.frees = stream;
         }
         Ok(gpu)
@@ -181,5 +199,71 @@ impl Drop for Gpu {
             });
         }
         let _ = self.driver.release(self.device);
+    }
+}
+
+impl Driver {
+    /// CPU address of the `len` bytes of mapped host memory at a device address.
+    ///
+    /// # Errors
+    /// [`Error::NotHostMemory`] if not all of it is such memory.
+    pub fn host_address(&self, device_address: u64, len: usize) -> Result<NonNull<u8>> {
+        // CUDA answers with an error for memory that it does not know.
+        if self.is_host_memory(device_address, len) != Ok(true) {
+            return Err(Error::NotHostMemory);
+        }
+        let address = self.pointer_attribute(PointerAttribute::HostPointer, device_address)?;
+        match NonNull::new(ptr::with_exposed_provenance_mut(address as usize)) {
+            Some(address) => Ok(address),
+            None => Err(Error::NotHostMemory),
+        }
+    }
+
+    /// Returns whether all `len` bytes from an address on are one range of host memory that CUDA allocated or
+    /// registered. With unified addressing, CPU addresses will do.
+    fn is_host_memory(&self, address: u64, len: usize) -> Result<bool> {
+        use PointerAttribute::{IsManaged, MemoryType, RangeSize, RangeStart};
+        if self.pointer_attribute(MemoryType, address)? != HOST || self.pointer_attribute(IsManaged, address)? != 0 {
+            return Ok(false);
+        }
+        let start = self.pointer_attribute(RangeStart, address)?;
+        let size = self.pointer_attribute(RangeSize, address)?;
+        let end = u128::from(address) + len as u128;
+        Ok(start <= address && end <= u128::from(start) + u128::from(size))
+    }
+
+    /// A dma-buf of `len` bytes of memory from `address` on, both multiples of the host's page size.
+    pub fn export(&self, place: &Place, address: u64, len: usize, over_pcie: bool) -> Result<OwnedFd> {
+        let flags = if over_pcie { RANGE_FLAG_PCIE } else { 0 };
+        let export = self.cu.export()?;
+        self.in_context(place, || {
+            let mut fd: c_int = -1;
+            let output = ptr::from_mut(&mut fd).cast();
+            // SAFETY: the handle is an int; the range is only looked up.
+            let result = unsafe { export(output, address, len, HANDLE_TYPE_DMA_BUF_FD, flags) };
+            self.check("cuMemGetHandleForAddressRange", result)?;
+            // SAFETY: the descriptor is new and ours.
+            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        })
+    }
+
+    /// Works while the calling thread may make any call, and leaves the thread as it was. While any stream is capturing,
+    /// CUDA refuses calls such as allocations in other modes, and the refusal ends the capture.
+    fn outside_captures<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let mut before = RELAXED;
+        self.exchange(&mut before)?;
+        let result = work();
+        let restored = self.exchange(&mut before);
+        let value = result?;
+        restored?;
+        Ok(value)
+    }
+
+    /// Sets the thread's capture mode to `mode`, which then is the one before.
+    #[inline(never)]
+    fn exchange(&self, mode: &mut c_uint) -> Result<()> {
+        // SAFETY: the argument is valid for reads and writes.
+        let result = unsafe { self.cu.exchange_capture_mode()?(mode) };
+        self.check("cuThreadExchangeStreamCaptureMode", result)
     }
 }
