@@ -79,9 +79,10 @@ pub unsafe fn from_mapping(kind: MappingType, dst: *mut u8, src: *const u8, len:
 /// A `T` of 1, 2, 4 or 8 bytes is mapped at `dst`, aligned to its size.
 #[inline(always)]
 pub unsafe fn store<T: Copy>(dst: *mut T, value: T) {
+    begin_batch();
     // SAFETY: contract of this function.
-    unsafe { routines::store(dst, value) };
-    fence_if_mixed();
+    unsafe { store_unfenced(dst, value) };
+    end_batch();
 }
 
 /// Reads a word by one load. An acquire, and fresh.

@@ -7,6 +7,8 @@ use core::mem::transmute_copy;
 use core::ptr;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use super::routine::BlockFn;
+
 /// # Safety
 /// `src` must be readable for a `T`, for which any content is valid, and aligned to its size.
 #[inline(always)]
@@ -58,4 +60,26 @@ pub(super) unsafe fn store<T>(dst: *mut T, value: T) {
 pub(super) fn is_word(addr: usize, len: usize) -> bool {
     let low = len.wrapping_sub(1);
     low < 8 && (addr | len) & low == 0
+}
+
+/// Copies a word of `len` bytes, which is 1, 2, 4 or 8, by the one of these functions for that.
+///
+/// # Safety
+/// The contract of that function.
+#[inline(always)]
+pub(super) unsafe fn copy_word(by_width: [BlockFn; 4], dst: *mut u8, src: *const u8, len: usize) {
+    let [one, two, four, eight] = by_width;
+    // SAFETY: contract of this function.
+    unsafe {
+        // 4 and 8 bytes come first, because flags that programs poll have these sizes.
+        if len & 4 != 0 {
+            four(dst, src);
+        } else if len & 8 != 0 {
+            eight(dst, src);
+        } else if len & 2 != 0 {
+            two(dst, src);
+        } else {
+            one(dst, src);
+        }
+    }
 }

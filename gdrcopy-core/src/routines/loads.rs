@@ -10,27 +10,8 @@ use core::ptr;
 use super::access;
 use super::routine::{BlockFn, LINE};
 
-/// One load of `len` bytes, which is 1, 2, 4 or 8.
-///
-/// # Safety
-/// The contract of [`super::read`], and `src` must be aligned to `len`.
-#[inline(always)]
-pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: `len` bytes are readable at `src`, which is aligned to `len`, and writable at `dst`: contract of
-    // this function.
-    unsafe {
-        // 4 and 8 bytes come first, because flags that programs poll have these sizes.
-        if len & 4 != 0 {
-            word::<u32>(dst, src);
-        } else if len & 8 != 0 {
-            word::<u64>(dst, src);
-        } else if len & 2 != 0 {
-            word::<u16>(dst, src);
-        } else {
-            word::<u8>(dst, src);
-        }
-    }
-}
+/// The loads of 1, 2, 4 and 8 bytes.
+pub(super) const WORDS: [BlockFn; 4] = [word::<u8>, word::<u16>, word::<u32>, word::<u64>];
 
 /// One load of a `T` that the compiler neither splits, merges nor drops.
 ///

@@ -45,7 +45,7 @@ pub use many::{Shape, gather, write_many_unfenced};
 pub use routine::{FIRST, Item, Routine};
 pub use select::{best, find};
 
-use access::is_word;
+use access::{copy_word, is_word};
 use arch::fence;
 pub use fence::{after_read, after_write, before_read, before_write};
 use routine::{MEMCPY, memcpy};
@@ -63,7 +63,7 @@ pub unsafe fn write_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
         fence::before_write();
         // SAFETY: `src` is readable and `dst` writable for `len` bytes: contract of this function.
         // `dst` is aligned to `len` (`is_word`).
-        unsafe { stores::of_width(dst, src, len) }
+        unsafe { copy_word(stores::WORDS, dst, src, len) }
         fence::after_write();
     }
     is_word
@@ -82,7 +82,7 @@ pub unsafe fn read_word(dst: *mut u8, src: *const u8, len: usize) -> bool {
         fence::before_read();
         // SAFETY: `src` is readable and `dst` writable for `len` bytes: contract of this function.
         // `src` is aligned to `len` (`is_word`).
-        unsafe { loads::of_width(dst, src, len) }
+        unsafe { copy_word(loads::WORDS, dst, src, len) }
         fence::after_read();
     }
     is_word
@@ -120,18 +120,6 @@ pub static DEVICE: Routine = portable::ROUTINE;
 
 /// The routine for cached mappings.
 pub static CACHED: Routine = Routine { name: MEMCPY, write: memcpy, read: memcpy };
-
-/// Writes a word by one store, between the fences of a write.
-///
-/// # Safety
-/// The contract of [`store_unfenced`].
-#[inline(always)]
-pub unsafe fn store<T: Copy>(dst: *mut T, value: T) {
-    fence::before_write();
-    // SAFETY: contract of this function.
-    unsafe { store_unfenced(dst, value) }
-    fence::after_write();
-}
 
 /// Reads a word by one load, between the fences of a read.
 ///

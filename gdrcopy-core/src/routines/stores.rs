@@ -4,30 +4,11 @@
 //! routine's widest store. It runs on with that, and climbs down again. No store straddles a line, and each
 //! byte is stored once.
 
-use super::access::{self, is_word};
+use super::access::{self, copy_word, is_word};
 use super::routine::{BlockFn, CopyFn, LINE};
 
-/// One store of `len` bytes, which is 1, 2, 4 or 8.
-///
-/// # Safety
-/// The contract of [`super::write`], and `dst` must be aligned to `len`.
-#[inline(always)]
-pub(super) unsafe fn of_width(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: `len` bytes are readable at `src` and writable at `dst`, which is aligned to `len`: contract of
-    // this function.
-    unsafe {
-        // 4 and 8 bytes come first, because flags that programs poll have these sizes.
-        if len & 4 != 0 {
-            word::<u32>(dst, src);
-        } else if len & 8 != 0 {
-            word::<u64>(dst, src);
-        } else if len & 2 != 0 {
-            word::<u16>(dst, src);
-        } else {
-            word::<u8>(dst, src);
-        }
-    }
-}
+/// The stores of 1, 2, 4 and 8 bytes.
+pub(super) const WORDS: [BlockFn; 4] = [word::<u8>, word::<u16>, word::<u32>, word::<u64>];
 
 /// One store of a naturally aligned word of 1, 2, 4 or 8 bytes; everything else by `write`.
 ///
@@ -38,7 +19,7 @@ pub(super) unsafe fn word_or(write: CopyFn, dst: *mut u8, src: *const u8, len: u
     // SAFETY: contract of this function; a word is aligned to `len` (`is_word`).
     unsafe {
         if is_word(dst.addr(), len) {
-            of_width(dst, src, len);
+            copy_word(WORDS, dst, src, len);
         } else {
             write(dst, src, len);
         }
