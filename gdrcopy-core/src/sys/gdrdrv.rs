@@ -218,26 +218,4 @@ mod tests {
         assert_eq!(result.map_err(|e| e.errno()), Err(libc::EINTR));
         assert_eq!(attempts, MAX_INTERRUPTIONS + 1);
     }
-
-    #[test]
-    fn interrupted_call_is_retried() {
-        let mut answers = [Err(Errno::EINTR), Err(Errno::EINTR), Ok(7)].into_iter();
-        let value = retry("ioctl GET_INFO", || answers.next().expect("no more than three attempts"));
-        assert_eq!(value, Ok(7));
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri has no such ioctl")]
-    fn command_on_another_file_is_enotty() {
-        let null = std::fs::File::open("/dev/null").expect("every system has it");
-        let file = DeviceFile(Descriptor::new(null.into()));
-        let results = [
-            file.get_version(&mut GetVersion::default()),
-            file.pin_buffer_v2(&mut PinBufferV2::default()),
-            file.unpin_buffer(&mut UnpinBuffer::default()),
-        ];
-        for result in results {
-            assert_eq!(result.map_err(|error| error.errno()), Err(libc::ENOTTY));
-        }
-    }
 }
