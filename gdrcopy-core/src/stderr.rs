@@ -73,14 +73,13 @@ const CUT: &[u8] = b"...\n";
 /// The text as a line.
 fn line<'a>(bytes: &'a mut [u8; SIZE], text: fmt::Arguments<'_>) -> &'a [u8] {
     let room = SIZE - CUT.len();
-    let mut free = &mut bytes[..];
-    // Fails where the text is longer, which is then written as far as it fits.
-    let _ = free.write_fmt(text);
-    let len = SIZE - free.len();
-    let end = if len > room { CUT } else { b"\n" };
-    let start = len.min(room);
-    bytes[start..start + end.len()].copy_from_slice(end);
-    &bytes[..start + end.len()]
+    let mut free = &mut bytes[..room];
+    // Writes a longer text as far as it fits.
+    let fits = free.write_fmt(text).is_ok();
+    let len = room - free.len();
+    let end = if fits { b"\n" } else { CUT };
+    bytes[len..len + end.len()].copy_from_slice(end);
+    &bytes[..len + end.len()]
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 #[cfg(gdrapi_tsan)]
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{self, MutexGuard, PoisonError, TryLockError};
+use std::sync::{self, MutexGuard, TryLockError};
 
 /// A mutex of the standard library, without poisoning. The C API layer turns a panic into an errno, and the protected
 /// state is valid at every point where a panic can occur.
@@ -49,10 +49,6 @@ impl<T> Mutex<T> {
             Err(TryLockError::Poisoned(inner)) => Some(self.guard(inner.into_inner())),
             Err(TryLockError::WouldBlock) => None,
         }
-    }
-
-    pub fn into_inner(self) -> T {
-        self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn guard<'a>(&'a self, inner: MutexGuard<'a, T>) -> Guard<'a, T> {
