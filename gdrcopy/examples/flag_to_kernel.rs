@@ -7,7 +7,8 @@ mod cuda;
 use std::time::Instant;
 
 use cuda::Cuda;
-use gdrcopy::{Error, Gdr, MapFlag, Mapped, PinFlags};
+use gdrcopy::memory::{CudaAllocator, DeviceAllocator, MapOptions};
+use gdrcopy::{Error, Gdr, Mapped};
 
 const ROUNDS: u32 = 1000;
 const PAGE: usize = 1 << 16;
@@ -45,11 +46,9 @@ wait:
 
 fn main() -> Result<(), Error> {
     let cuda = Cuda::new();
-    let memory = cuda.alloc(PAGE);
-    let gdr = Gdr::open()?;
-    // SAFETY: the memory is this program's, and is never freed. Besides the mapping, only the kernel writes it.
-    let pin = unsafe { gdr.pin(memory, PAGE, PinFlags::DEFAULT)? };
-    let mapping = pin.map(PAGE, MapFlag::Default)?;
+    let mapping = Gdr::open()?.map_owned(CudaAllocator::new(0)?.allocate(PAGE)?, MapOptions::default())?;
+    let memory = mapping.device_address();
+    mapping.fill(0)?;
     let request = mapping.word::<u32>(REQUEST)?;
     let answer = mapping.word::<u32>(ANSWER)?;
 

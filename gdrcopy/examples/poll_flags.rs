@@ -5,7 +5,8 @@
 mod cuda;
 
 use cuda::Cuda;
-use gdrcopy::{Error, Gdr, MapFlag, Mapped, PinFlags, Words};
+use gdrcopy::memory::{CudaAllocator, DeviceAllocator, MapOptions};
+use gdrcopy::{Error, Gdr, Mapped, Words};
 
 const FLAGS: usize = 64;
 /// Each flag has a line of its own.
@@ -44,11 +45,9 @@ done:
 
 fn main() -> Result<(), Error> {
     let cuda = Cuda::new();
-    let memory = cuda.alloc(PAGE);
-    let gdr = Gdr::open()?;
-    // SAFETY: the memory is this program's, and is never freed. Besides the mapping, only the kernel writes it.
-    let pin = unsafe { gdr.pin(memory, PAGE, PinFlags::DEFAULT)? };
-    let mapping = pin.map(PAGE, MapFlag::Default)?;
+    let mapping = Gdr::open()?.map_owned(CudaAllocator::new(0)?.allocate(PAGE)?, MapOptions::default())?;
+    let memory = mapping.device_address();
+    mapping.fill(0)?;
     let words = (0..FLAGS).map(|flag| mapping.word(flag * STRIDE));
     let flags: Words<'_, u32> = words.collect::<Result<_, _>>()?;
 

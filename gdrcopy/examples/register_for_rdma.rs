@@ -10,10 +10,8 @@ use std::error::Error;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
+use gdrcopy::memory::{CudaAllocator, DeviceAllocator};
 use gdrcopy::{Gdr, MapFlag, Mapped, Pin, PinFlags};
-
-#[allow(dead_code, reason = "other examples call the rest")]
-mod cuda;
 
 /// The calls of a program to libibverbs. Each returns a key for the memory.
 trait RdmaDevice {
@@ -56,8 +54,8 @@ impl RdmaDevice for Printer {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let cuda = cuda::Cuda::new();
-    let address = cuda.alloc(1 << 20);
+    let memory = CudaAllocator::new(0)?.allocate(1 << 20)?;
+    let address = memory.address();
     // SAFETY: the memory stays allocated; only this program and the RDMA device use it.
     let pin = unsafe { Gdr::open()?.pin(address, 1 << 20, PinFlags::DEFAULT)? };
     let key = register(&pin, &Printer)?;

@@ -47,18 +47,6 @@ impl Cuda {
         cuda
     }
 
-    /// GPU memory, filled with zeros, for as long as the process lives.
-    pub(crate) fn alloc(&self, bytes: usize) -> u64 {
-        let mut address = 0;
-        // SAFETY: as in `new`.
-        unsafe {
-            self.call::<extern "C" fn(*mut u64, usize) -> c_int>("cuMemAlloc_v2", |f| f(&mut address, bytes));
-            self.call::<extern "C" fn(u64, u8, usize) -> c_int>("cuMemsetD8_v2", |f| f(address, 0, bytes));
-        }
-        self.synchronize();
-        address
-    }
-
     /// The GPU kernel `name` of a PTX text.
     pub(crate) fn kernel(&self, ptx: &str, name: &str) -> Kernel {
         let (ptx, name) = (CString::new(ptx), CString::new(name));

@@ -69,7 +69,7 @@ proptest! {
 
     #[test]
     fn slice_is_an_array_of_bytes(steps in prop::collection::vec(step(), 1..20)) {
-        let memory = Memory::new(LEN);
+        let memory = Memory::aligned(LEN, 64);
         let slice = memory.slice();
         let mut model = vec![0; LEN];
         let inside = |offset: usize, len: usize| match offset + len <= LEN {

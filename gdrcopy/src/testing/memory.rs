@@ -35,7 +35,7 @@ fn zeros(len: usize) -> Zeros {
 
 impl Memory {
     /// This many zeros, at a multiple of `align` bytes, a power of two of at least 64.
-    pub(super) fn aligned(bytes: usize, align: usize) -> Memory {
+    pub(crate) fn aligned(bytes: usize, align: usize) -> Memory {
         // Copy routines read whole lines.
         let mut zeros = zeros(align + bytes.next_multiple_of(64));
         let start = zeros.as_mut_ptr();
@@ -57,10 +57,6 @@ impl Memory {
 
 #[cfg(test)]
 impl Memory {
-    pub(crate) fn new(bytes: usize) -> Memory {
-        Memory::aligned(bytes, 64)
-    }
-
     pub(crate) fn slice(&self) -> MappedSlice<'_> {
         let (len, kind) = (self.region.len(), gdrcopy_core::types::MappingType::WriteCombining);
         MappedSlice::of_region(&self.region, 0, len, 0, kind)

@@ -6,11 +6,11 @@
 
 use std::env;
 
-use gdrcopy::memory::{DeviceMemory, HostMemory};
-use gdrcopy::{MapFlag, Mapped, Words};
+use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory, HostMemory, MapOptions};
+use gdrcopy::{Gdr, Mapped, Words};
 
 use crate::gpu::Cuda;
-use crate::ownership::{PAGE, pin};
+use crate::ownership::PAGE;
 
 const WORDS: usize = 64;
 /// The words lie in different lines; the flag lies behind them.
@@ -31,9 +31,10 @@ pub(crate) fn rounds(default: u32) -> u32 {
 #[ignore = "freshness_under_gdremu runs it"]
 fn gathered_words_are_no_older_than_the_flag() {
     let (cuda, rounds) = (Cuda::new(), rounds(400));
-    let memory = cuda.alloc(2 * PAGE).next_multiple_of(PAGE as u64);
-    let pin = pin(&gdrcopy::Gdr::open().expect("a driver"), memory, PAGE).expect("GPU memory");
-    let mapping = pin.map(PAGE, MapFlag::Default).expect("a mapping");
+    let memory = CudaAllocator::new(0).and_then(|gpu| gpu.allocate(PAGE)).expect("GPU memory");
+    let mapping = Gdr::open().expect("a driver").map_owned(memory, MapOptions::default()).expect("a mapping");
+    let memory = mapping.device_address();
+    mapping.fill(0).expect("this process");
     let word = |offset| mapping.word::<u32>(offset).expect("aligned");
     let flag: Words<'_, u32> = [word(FLAG)].into_iter().collect();
     let words = GATHERED.map(|count| -> Words<'_, u32> { (0..count).map(|i| word(i * STRIDE)).collect() });
