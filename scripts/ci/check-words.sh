@@ -13,13 +13,13 @@ base=81fc54a
 known='58673ab 178e2c8 aa038be 454bea9 cf8b264 497a35b 39944b8'
 # After this one, each begins with one of these verbs, behind its area. Add the verb that is missing.
 imperative_base=1d378af
-verbs='accept act add advise allow answer ask assert avoid begin bind bound build cache call check choose clear close compare compile
+verbs='accept act add advise allocate allow answer ask assert avoid begin bind bound build cache call check choose clear close compare compile
     copy count cover cut declare delete derive describe do document draw drop end enumerate exclude expect explain export fail
     find follow forget format generate give guard handle hold ignore inherit inline install join keep know leave let limit link list load lock log
     look lower make map mark measure mend merge move name note notice open order park parse pass pin plot point prepare print
     prove publish put raise read recognize record reduce refuse reject release remove rename replace report require reserve resolve restore
     resume return reuse revert rewrite round run say send separate set share ship shorten show sign simplify skip sort split
-    start state step stop store strip suspend take tell test trace track treat try turn undo unify unmap unpin update use verify wait
+    start state step stop store strip suspend take tell test trace track treat try turn undo unify unmap unroll unpin update use verify wait
     warn wrap write'
 
 # Never checked are a link to sources that are, this list of words, licenses, raw output, data.

@@ -1,4 +1,4 @@
-//! GPU memory that can be pinned, and host memory in its place: allocations, CPU addresses, dma-bufs.
+//! Allocations, CPU addresses and dma-bufs of GPU memory that can be pinned, and of host memory in its place.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
