@@ -121,7 +121,7 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
         && status.success()
         && session.has_refused_kernels()
     {
-        say!("gdremu: GPU kernels were not run: the exit status is {code} (--unsupported)");
+        say!("gdremu: a child launched a GPU kernel that is not run: the exit status is {code} (--unsupported)");
         return Ok(End::Exit(code));
     }
     Ok(end_like(status))

@@ -49,7 +49,7 @@ Examples:
   gdremu --profile gdrdrv-2.4 -- program
   gdremu --fault MMAP:EAGAIN@1 --trace calls.json -- program
 
-Exit status: the program's, or its signal; 124 if it exited with 0 but a GPU kernel of it was not run; N of \
+Exit status: the program's, or its signal; 70 if it or a child launched a GPU kernel that gdremu does not run; N of \
 --leak-exit N if a process ended with pins; 125 if gdremu failed, 126 if the program cannot be run, 127 if it was \
 not found.";
 

@@ -26,7 +26,7 @@ fn run(source: &str, name: &str, options: &[&str]) -> Option<Output> {
     assert!(compile.status().unwrap().success(), "{compile:?}");
     let libraries = nvcc.parent().unwrap().join("../lib");
     let mut gdremu = Command::new(GDREMU);
-    gdremu.arg("--").arg(program).env("LD_LIBRARY_PATH", libraries);
+    gdremu.args(["--unsupported", "warn", "--"]).arg(program).env("LD_LIBRARY_PATH", libraries);
     Some(gdremu.output().unwrap())
 }
 

@@ -1,6 +1,6 @@
 /*
  * Launches a GPU kernel that the emulated GPU refuses, twice, and exits with the status of the first argument. With a
- * second argument, a forked child does so and the program itself succeeds.
+ * second argument, a forked child launches it.
  */
 #include "cuda_values.h"
 
@@ -21,7 +21,7 @@ int main(int argc, char **argv)
         pid_t child = fork();
 
         if (child != 0)
-            return waitpid(child, NULL, 0) == child ? 0 : 1;
+            return waitpid(child, NULL, 0) == child ? atoi(argv[1]) : 1;
     }
     gpu_start(0);
     CHECK_EQUAL(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);

@@ -39,9 +39,9 @@ pub struct Config {
     /// Print the names of missing CUDA functions that a program requests from cuGetProcAddress
     #[arg(long)]
     pub log_missing: bool,
-    /// After a GPU kernel that gdremu does not run, print its name, and exit with N if the program itself exits with
-    /// 0 (exit:N). "warn" only prints its name, "ignore" does neither
-    #[arg(long, value_name = "ACTION", default_value = "exit:124")]
+    /// When a process launches a GPU kernel that gdremu does not run, print its name and end the process with status N
+    /// (exit:N). With "warn", which prints its name, and "ignore" only the launch fails
+    #[arg(long, value_name = "ACTION", default_value = "exit:70")]
     pub unsupported: Unsupported,
     /// The kernel module.
     #[command(flatten)]
@@ -277,7 +277,8 @@ choice! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unsupported {
-    /// A line on stderr, and gdremu's exit status if the program itself succeeds.
+    /// A line on stderr, and the end of the process with this status. If a child of the program, also
+    /// gdremu's exit status if the program itself succeeds.
     Exit(u8),
     /// A line on stderr.
     Warn,
@@ -286,9 +287,9 @@ pub enum Unsupported {
 }
 
 impl Default for Unsupported {
-    /// The exit status that `timeout` has for a program that it ended.
+    /// EX_SOFTWARE of sysexits.h, which no shell and no `timeout` exits with.
     fn default() -> Self {
-        Unsupported::Exit(124)
+        Unsupported::Exit(70)
     }
 }
 

@@ -5,13 +5,19 @@ use gdremu_core::config::Unsupported;
 use crate::state;
 
 /// Reports a GPU kernel that is not run. It prints its name and the reason, once per name and process,
-/// and makes gdremu fail at the end of the program, unless `--unsupported` says otherwise. Not to be
-/// called with the lock of [`state`] held.
+/// and ends the process, unless `--unsupported` says otherwise. Not to be called with the lock of
+/// [`state`] held.
 pub fn kernel(name: &str, why: &str) {
     let mut process = state::lock();
-    if process.config.unsupported == Unsupported::Ignore || !process.note_refused(name) {
+    let action = process.config.unsupported;
+    if action == Unsupported::Ignore || !process.note_refused(name) {
         return;
     }
     drop(process);
     eprintln!("gdremu: GPU kernel {name} is not run: {why}");
+    if let Unsupported::Exit(status) = action {
+        eprintln!("gdremu: the program ends here with status {status}; with --unsupported warn it would go on");
+        // SAFETY: ends the process. Destructors do not run, since they could wait for the GPU kernel.
+        unsafe { libc::_exit(status.into()) };
+    }
 }
