@@ -151,6 +151,7 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, uns
                                    unsigned int block_x, unsigned int block_y, unsigned int block_z,
                                    unsigned int shared_bytes, CUstream stream, void **parameters);
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads, size_t shared);
+CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function);
 
 /* As on an H200, which has 132 multiprocessors. */
 static void occupancy(CUfunction function)
@@ -167,11 +168,24 @@ static void occupancy(CUfunction function)
     CHECK_EQUAL(cuLaunchCooperativeKernel(function, 132 * 4 + 1, 1, 1, 64, 1, 1, 49152, NULL, NULL), 720);
 }
 
+/* The versions of the PTX, which is that of its target, and of the machine code. */
+static void versions(CUfunction function)
+{
+    int version;
+
+    CUDA(cuFuncGetAttribute(&version, 5, function));
+    CHECK_EQUAL(version, 70);
+    CUDA(cuFuncGetAttribute(&version, 6, function));
+    CHECK_EQUAL(version, 90);
+}
+
 static void launch_limits(void)
 {
     CUfunction forever = kernel("forever");
     void *extra[] = {NULL};
 
+    versions(forever);
+    versions(kernel("root"));
     occupancy(forever);
     CHECK_EQUAL(launch_sizes(NULL, 1, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQUAL(launch_sizes(forever, 0, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::gpus;
 
 pub(crate) const MULTIPROCESSOR_COUNT: i32 = 16;
-pub(crate) const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
-pub(crate) const COMPUTE_CAPABILITY_MINOR: i32 = 76;
+const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
+const COMPUTE_CAPABILITY_MINOR: i32 = 76;
 
 /// The first CUDA version with the attribute DMA_BUF_MMAP_SUPPORTED.
 const DMABUF_MMAP_ATTRIBUTE: u32 = 13050;
@@ -63,6 +63,11 @@ pub(crate) fn value(gpu: usize, attribute: i32) -> Result<i32> {
         152 if config.cuda_version >= DMABUF_MMAP_ATTRIBUTE => i32::from(config.maps_dmabufs(gpu)),
         _ => *VALUES.get((attribute as usize).wrapping_sub(1)).ok_or(Error::INVALID_VALUE)?,
     })
+}
+
+/// The compute capability, times 10.
+pub(super) fn capability(gpu: usize) -> Result<u32> {
+    Ok((value(gpu, COMPUTE_CAPABILITY_MAJOR)? * 10 + value(gpu, COMPUTE_CAPABILITY_MINOR)?) as u32)
 }
 
 pub(crate) fn compute_capability(gpu: usize, major: Out<i32>, minor: Out<i32>) -> Result {

@@ -478,7 +478,7 @@ entry_points! {
     }
     kernel {
         fn cuFuncGetAttribute(value: Out<i32>, attribute: i32, function: FunctionHandle) in_context 2020
-            => |state, _| value.set(kernel::attribute(state, attribute, function)?);
+            => |state, current| value.set(kernel::attribute(state, current, attribute, function)?);
         fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: FunctionHandle, threads: i32,
                shared_bytes: usize)
             in_context 6050 => |state, _| blocks.set(kernel::active_blocks(state, function, threads, shared_bytes)?);

@@ -7,8 +7,8 @@ use std::sync::{Arc, LazyLock};
 use crate::ptx::{self, Kernel, Launch, Stopped, Trap};
 
 use super::kernel_memory::KernelMemory;
-use super::state::{self, FunctionHandle, State, StreamHandle};
-use super::work;
+use super::state::{self, Current, FunctionHandle, State, StreamHandle};
+use super::{attributes, work};
 use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::refused;
@@ -157,26 +157,22 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
     error
 }
 
-/// The CUfunction_attributes of a GPU kernel, from number 0.
-const ATTRIBUTES: [fn(&Kernel) -> u64; 9] = [
-    max_threads,
-    |kernel| kernel.shared as u64,
-    |_| 0, // constant memory
-    |kernel| kernel.local as u64,
-    |_| 32, // registers
-    |_| 90, // version of the PTX
-    |_| 90, // version of the machine code
-    |_| 0,  // how to cache
-    |kernel| MAX_SHARED_BYTES.saturating_sub(kernel.shared) as u64,
-];
-
-/// The attributes of a GPU kernel that cannot run are those of one that needs nothing.
-pub(super) fn attribute(state: &State, attribute: i32, function: FunctionHandle) -> Result<i32> {
+/// A CUfunction_attribute. Those of a GPU kernel that cannot run are those of one that needs nothing.
+pub(super) fn attribute(state: &State, current: Current, attribute: i32, function: FunctionHandle) -> Result<i32> {
     let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
-    let number = usize::try_from(attribute).map_err(|_| Error::INVALID_VALUE)?;
-    let attribute = ATTRIBUTES.get(number).ok_or(Error::INVALID_VALUE)?;
     let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
-    Ok(attribute(kernel) as i32)
+    Ok(match attribute {
+        0 => max_threads(kernel) as i32,
+        1 => kernel.shared as i32,
+        2 => 0, // constant memory
+        3 => kernel.local as i32,
+        4 => 32, // registers
+        5 => function.target as i32,
+        6 => attributes::capability(current.gpu)? as i32, // that of the machine code
+        7 => 0,                                           // how to cache
+        8 => MAX_SHARED_BYTES.saturating_sub(kernel.shared) as i32,
+        _ => return Err(Error::INVALID_VALUE),
+    })
 }
 
 static UNKNOWN: LazyLock<Kernel> = LazyLock::new(Kernel::default);

@@ -5,10 +5,9 @@ use std::ffi::c_char;
 
 use gdremu_core::gpu::memory::Access;
 
-use super::attributes::{self, COMPUTE_CAPABILITY_MAJOR, COMPUTE_CAPABILITY_MINOR};
 use super::fatbin::{self, Problem};
 use super::state::{self, Function, Module, ModuleHandle, State};
-use super::{buffer, copy, work};
+use super::{attributes, buffer, copy, work};
 use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::{gpus, ptx};
@@ -41,12 +40,11 @@ fn text(image: In<u8>, capability: u32) -> std::result::Result<String, Problem> 
 pub(super) fn load(call: &str, mut image: In<u8>) -> Result<ModuleHandle> {
     ensure(!image.is_null(), Error::INVALID_VALUE)?;
     let gpu = state::lock().current()?.gpu;
-    let capability =
-        attributes::value(gpu, COMPUTE_CAPABILITY_MAJOR)? * 10 + attributes::value(gpu, COMPUTE_CAPABILITY_MINOR)?;
+    let capability = attributes::capability(gpu)?;
     if begins_with(image, FATBIN_WRAPPER) {
         image = image.of::<In<u8>>().at(1)?;
     }
-    let text = text(image, capability as u32).map_err(|problem| {
+    let text = text(image, capability).map_err(|problem| {
         eprintln!("gdremu: {call}: {problem}");
         match problem {
             Problem::Malformed => Error::INVALID_IMAGE,
@@ -79,6 +77,7 @@ fn add(state: &mut State, parsed: ptx::Module) -> Result<ModuleHandle> {
             name: name.clone(),
             kernel: kernel.map_err(|error: ptx::ParseError| error.to_string()),
             variables: base,
+            target: parsed.target,
         };
         (name, state.functions.add(function))
     };

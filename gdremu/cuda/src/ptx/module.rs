@@ -10,6 +10,8 @@ use super::tokens::{ParseError, Result, Tokens};
 
 #[derive(Default)]
 pub(crate) struct Module {
+    /// The compute capability that the text is for, times 10.
+    pub(crate) target: u32,
     /// By name; or why it cannot run.
     pub(crate) kernels: BTreeMap<String, std::result::Result<Arc<Kernel>, ParseError>>,
     /// The place of each variable in `memory`, as offset and size.
@@ -28,7 +30,11 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
     let mut external = false;
     while tokens.peek().is_some() {
         match tokens.take()? {
-            ".target" | ".file" | ".loc" => tokens.skip_line()?,
+            ".target" => {
+                module.target = target(tokens)?;
+                tokens.skip_line()?;
+            }
+            ".file" | ".loc" => tokens.skip_line()?,
             ".address_size" => tokens.expect("64")?,
             ".pragma" | ".section" | ".func" | ".alias" => {
                 tokens.skip_declaration()?;
@@ -64,6 +70,13 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
         }
     }
     Ok(module)
+}
+
+/// `sm_90a`
+fn target(tokens: &mut Tokens<'_>) -> Result<u32> {
+    let word = tokens.take()?;
+    let number = word.trim_start_matches("sm_").trim_end_matches(|c: char| c.is_ascii_lowercase());
+    number.parse().map_err(|_| tokens.unsupported(word))
 }
 
 impl Module {

@@ -426,6 +426,15 @@ fn a_barrier_does_not_wait_for_threads_that_have_ended() {
 }
 
 #[test]
+fn target_of_a_module_is_a_compute_capability() {
+    for (target, capability) in [("sm_80", 80), ("sm_100a, debug", 100), ("sm_120f", 120)] {
+        let text = text("").replace("sm_70", target);
+        assert_eq!(parse(&text).unwrap().target, capability, "{target}");
+    }
+    assert!(parse(&text("").replace("sm_70", "gpu")).is_err());
+}
+
+#[test]
 fn shared_variables_are_shared_by_a_block_only() {
     let body = ".shared .u32 unused; .shared .u32 block;\n\
                 mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; setp.ne.u32 %p, %r2, 0;\n\

@@ -90,6 +90,8 @@ pub(crate) struct Function {
     pub(crate) kernel: std::result::Result<Arc<Kernel>, String>,
     /// The address of its module's variables.
     pub(crate) variables: u64,
+    /// The compute capability that its PTX is for, times 10.
+    pub(crate) target: u32,
 }
 
 pub(crate) struct Pool {
