@@ -74,6 +74,23 @@ fn integer_code_computes_what_the_cpu_computes() {
     assert_passes("integers", "plain", &["-gencode", COMPUTE_80, "--compress-mode=none", "-lineinfo"]);
 }
 
+#[test]
+fn launches_have_attributes_and_grids_have_barriers() {
+    let clusters = ("add(int*, int)", "launch attribute 4 is not supported");
+    for target in [COMPUTE_80, "arch=compute_90,code=compute_90"] {
+        let Some(output) = run("launches", &target[13..15], &["-gencode", target]) else {
+            return;
+        };
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{output:?}");
+        assert_refuses(&output, &[clusters]);
+    }
+}
+
+#[test]
+fn kernels_of_the_kinds_that_samples_have_compute_what_the_cpu_computes() {
+    assert_passes("samples", "80", &["-gencode", COMPUTE_80]);
+}
+
 /// Asserts that each kernel of `refused.cu` that is not run is named, once, with a reason.
 fn assert_refuses(output: &Output, kernels: &[(&str, &str)]) {
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -61,7 +61,7 @@ refused! { CUDA;
         MipmappedArrayGetSparseProperties ModuleEnumerateFunctions ModuleGetFunctionCount ModuleGetGlobal
         ModuleGetLoadingMode ModuleGetSurfRef ModuleGetTexRef ModuleLoad MulticastAddDevice MulticastBindAddr
         MulticastBindMem MulticastCreate MulticastGetGranularity MulticastUnbind OccupancyAvailableDynamicSMemPerBlock
-        OccupancyMaxActiveBlocksPerMultiprocessorWithFlags OccupancyMaxActiveClusters OccupancyMaxPotentialBlockSize
+        OccupancyMaxActiveBlocksPerMultiprocessorWithFlags OccupancyMaxActiveClusters
         OccupancyMaxPotentialBlockSizeWithFlags OccupancyMaxPotentialClusterSize ParamSetSize ParamSetTexRef ParamSetf
         ParamSeti ParamSetv ProfilerInitialize SignalExternalSemaphoresAsync(_ptsz) SurfObjectCreate SurfObjectDestroy
         SurfObjectGetResourceDesc SurfRefGetArray SurfRefSetArray TensorMapEncodeIm2col TensorMapEncodeIm2colWide
@@ -126,7 +126,7 @@ refused! { runtime::remember(CUDA);
         FuncGetParamCount FuncGetParamInfo FuncSetAttribute FuncSetCacheConfig FuncSetSharedMemConfig GLGetDevices
         GLMapBufferObject GLMapBufferObjectAsync GLRegisterBufferObject GLSetBufferObjectMapFlags GLSetGLDevice
         GLUnmapBufferObject GLUnmapBufferObjectAsync GLUnregisterBufferObject GetChannelDesc GetExportTable
-        GetFuncBySymbol GetKernel GetMipmappedArrayLevel GetSurfaceObjectResourceDesc GetTextureObjectResourceDesc
+        GetFuncBySymbol GetMipmappedArrayLevel GetSurfaceObjectResourceDesc GetTextureObjectResourceDesc
         GetTextureObjectResourceViewDesc GetTextureObjectTextureDesc GreenCtxCreate ImportExternalMemory
         ImportExternalSemaphore InitDevice IpcGetEventHandle IpcOpenEventHandle KernelSetAttributeForDevice
         LaunchCooperativeKernelMultiDevice LaunchHostFunc_v2 LaunchHostFunc_v2_ptsz LibraryEnumerateKernels

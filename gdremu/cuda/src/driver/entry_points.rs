@@ -18,7 +18,7 @@ use gdremu_core::gpu::physical::{BLOCK, GPU_BYTES, ObjectId};
 
 use super::copy::{Any, Device, copy};
 use super::fill::fill;
-use super::kernel::Request;
+use super::kernel::{Request, SharedBytes};
 use super::state::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, STACK, StreamHandle};
 use super::*;
 use crate::args::{In, Out, Untyped};
@@ -482,6 +482,13 @@ entry_points! {
         fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: FunctionHandle, threads: i32,
                shared_bytes: usize)
             in_context 6050 => |state, _| blocks.set(kernel::active_blocks(state, function, threads, shared_bytes)?);
+        fn cuOccupancyMaxPotentialBlockSize(blocks: Out<i32>, threads: Out<i32>, function: FunctionHandle,
+               shared_of: SharedBytes, shared_bytes: usize, limit: i32)
+            initialized 6050 => || {
+                let best = kernel::best_block(function, shared_of, shared_bytes, limit)?;
+                blocks.set(best.0)?;
+                threads.set(best.1)
+            };
         fn cuLaunchKernel(function: FunctionHandle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32,
                block_z: u32, shared_bytes: u32, stream: StreamHandle, parameters: In<In<u8>>, extra: In<In<u8>>)
             initialized 4000, cuLaunchKernel_ptsz 7000 => || {

@@ -29,6 +29,8 @@ const BLOCK_RESERVED: usize = 1 << 10;
 
 const MULTIPROCESSORS: u64 = 132;
 
+const WARP: i32 = 32;
+
 /// The arguments of a launch besides the GPU kernel and its parameters.
 pub(super) struct Request {
     pub(super) grid: [u32; 3],
@@ -120,6 +122,7 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
         grid: request.grid,
         block: request.block,
         resident,
+        cooperative: request.cooperative,
         shared: request.shared_bytes as usize,
         variables: function.variables,
     };
@@ -178,9 +181,35 @@ pub(super) fn attribute(state: &State, current: Current, attribute: i32, functio
 static UNKNOWN: LazyLock<Kernel> = LazyLock::new(Kernel::default);
 
 pub(super) fn active_blocks(state: &State, function: FunctionHandle, threads: i32, shared_bytes: usize) -> Result<i32> {
+    ensure(threads > 0, Error::INVALID_VALUE)?;
     let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
     let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
-    let threads = u64::try_from(threads).ok().filter(|&threads| threads > 0);
-    let threads = threads.ok_or(Error::INVALID_VALUE)?;
-    Ok(blocks_at_once(kernel, threads, shared_bytes) as i32)
+    Ok(blocks_at_once(kernel, threads as u64, shared_bytes) as i32)
+}
+
+/// The number of bytes of shared memory of a block with this number of threads.
+pub(super) type SharedBytes = Option<extern "C" fn(i32) -> usize>;
+
+/// Returns the size of the largest blocks that occupy the GPU most, and their number. `limit` is 0 or the most threads
+/// of a block.
+pub(super) fn best_block(
+    function: FunctionHandle,
+    shared_of: SharedBytes,
+    shared_bytes: usize,
+    limit: i32,
+) -> Result<(i32, i32)> {
+    let function = state::lock().functions.get(function).ok_or(Error::INVALID_HANDLE)?.clone();
+    let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
+    let most = max_threads(kernel) as i32;
+    let mut threads = if limit > 0 { most.min(limit) } else { most };
+    let mut best = (0, 0);
+    while threads > 0 {
+        let shared_bytes = shared_of.map_or(shared_bytes, |shared_of| shared_of(threads));
+        let blocks = blocks_at_once(kernel, threads as u64, shared_bytes) as i32;
+        if blocks * threads > best.0 * best.1 {
+            best = (blocks, threads);
+        }
+        threads = (threads - 1) / WARP * WARP;
+    }
+    Ok((best.0 * MULTIPROCESSORS as i32, best.1))
 }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use super::declaration::{Declaration, Layout, Name, Names};
-use super::kernel::{Access, DYNAMIC_SHARED, Instruction, Kernel, Operand, Operation, Register, Space, Special, Type};
+use super::kernel::{
+    Access, DYNAMIC_SHARED, Instruction, Kernel, Operand, Operation, Register, Space, Special, Type, WARP,
+};
 use super::opcodes::{COMPUTATIONS, CONTROLS, Computation, Control, NO_EFFECT, PARTS, Part, UPDATES, find};
 use super::tokens::{ParseError, Result, Tokens, number};
 
@@ -245,6 +247,8 @@ impl<'t, 'a> Entry<'t, 'a> {
             self.access(opcode, mnemonic)?;
         } else if let Some(("mov", of)) = of {
             self.mov(of)?;
+        } else if let Some(("bfi", of)) = of {
+            self.bfi(of)?;
         } else {
             let whole = find(COMPUTATIONS, opcode).map(|row| (row, Type::U64));
             let typed = || of.and_then(|(stem, of)| Some((find(COMPUTATIONS, stem)?, of)));
@@ -273,6 +277,7 @@ impl<'t, 'a> Entry<'t, 'a> {
                 self.operand(Type::U32)?;
                 Operation::Sleep
             }
+            Control::OtherGrids => return Ok(()),
             Control::Trap => Operation::Trap,
             Control::Exit => Operation::Exit,
         };
@@ -321,6 +326,28 @@ impl<'t, 'a> Entry<'t, 'a> {
                     ("{}", from_part, to[0], operands)
                 }
             };
+            if let Some(computation) = find(COMPUTATIONS, name) {
+                self.push_computation(&computation, of, to, operands);
+            }
+        }
+        Ok(())
+    }
+
+    /// `bfi.b64 register, field, value, position, length`
+    fn bfi(&mut self, of: Type) -> Result {
+        let to = self.register(of)?;
+        let mut operands = [Operand::constant(0); 4];
+        for (operand, as_type) in operands.iter_mut().zip([of, of, Type::U32, Type::U32]) {
+            self.tokens.expect(",")?;
+            *operand = self.operand(as_type)?;
+        }
+        let [field, value, at, len] = operands;
+        let part = self.special("bfi", None);
+        let rest = self.special("bfi.rest", None);
+        let either = [Operand::register(part), Operand::register(rest), Operand::constant(0)];
+        for (name, to, operands) in
+            [("bfi.field", part, [field, at, len]), ("bfi.rest", rest, [value, at, len]), ("or", to, either)]
+        {
             if let Some(computation) = find(COMPUTATIONS, name) {
                 self.push_computation(&computation, of, to, operands);
             }
@@ -469,6 +496,9 @@ impl<'t, 'a> Entry<'t, 'a> {
             self.push(Operation::Time(register));
             return Ok(Operand::register(register));
         }
+        if word == "WARP_SZ" {
+            return Ok(Operand::constant(WARP));
+        }
         if let Some(special) = special(word) {
             return Ok(Operand::register(self.special(word, Some(special))));
         }
@@ -561,7 +591,15 @@ fn special(word: &str) -> Option<Special> {
         ("%ctaid", Some(axis)) => Special::Block(axis),
         ("%nctaid", Some(axis)) => Special::GridSize(axis),
         ("%laneid", None) => Special::Lane,
+        ("%lanemask_eq", None) => Special::LaneMask(|lane| 1 << lane),
+        ("%lanemask_lt", None) => Special::LaneMask(|lane| (1 << lane) - 1),
+        ("%lanemask_le", None) => Special::LaneMask(|lane| u32::MAX >> (31 - lane)),
+        ("%lanemask_gt", None) => Special::LaneMask(|lane| !(u32::MAX >> (31 - lane))),
+        ("%lanemask_ge", None) => Special::LaneMask(|lane| u32::MAX << lane),
         ("%warpid", None) => Special::Warp,
+        // In these, a launch passes the address of the memory for `grid.sync()`.
+        ("%envreg1", None) => Special::GridMemory(32),
+        ("%envreg2", None) => Special::GridMemory(0),
         _ => return None,
     })
 }

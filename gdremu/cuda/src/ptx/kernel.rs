@@ -174,7 +174,11 @@ pub(super) enum Special {
     Block(usize),
     GridSize(usize),
     Lane,
+    /// The lanes that compare with the thread's own in some order.
+    LaneMask(fn(u32) -> u32),
     Warp,
+    /// 32 bits of [`GRID_WINDOW`] from this one on, in cooperative launches; otherwise 0.
+    GridMemory(u32),
     /// The address of the module's variables.
     Variables,
 }
@@ -193,16 +197,21 @@ pub(super) struct Access {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
-    /// Global memory; shared and local memory by their windows.
+    /// Global memory; the other memories by their windows.
     Generic,
     Shared,
     Local,
     Parameters,
 }
 
-/// The places of shared and local memory in the generic address space. No GPU or CPU address has these bits.
+/// The places of shared and local memory, and of the memory for barriers of a grid, in the generic address space.
+/// No GPU or CPU address has these bits.
 pub(super) const SHARED_WINDOW: u64 = 1 << 60;
 pub(super) const LOCAL_WINDOW: u64 = 1 << 61;
+pub(super) const GRID_WINDOW: u64 = 1 << 62;
+
+/// Threads of a warp.
+pub(super) const WARP: u64 = 32;
 
 /// Where the shared memory begins whose size the launch sets.
 pub(super) const DYNAMIC_SHARED: usize = 1 << 20;

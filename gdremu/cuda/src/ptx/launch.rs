@@ -14,6 +14,8 @@ pub(crate) struct Launch {
     pub(crate) block: [u32; 3],
     /// How many blocks run at the same time, at most.
     pub(crate) resident: u64,
+    /// All blocks run at the same time, and have a barrier for all.
+    pub(crate) cooperative: bool,
     /// The kernel's parameters, where it expects them.
     pub(crate) parameters: Vec<u8>,
     /// Bytes of shared memory that the launch adds to the kernel's own.

@@ -149,6 +149,9 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("isspacep.local", PRED, [U64], |_, [a, ..]| a >> LOCAL_WINDOW.ilog2() & 1),
     // A step of `mov` from elements, which adds one to others.
     ("{}", U64, [U64, Bits, U32], |_, [others, element, at]| others | element << at),
+    // Steps of `bfi`, a value without the bits of a field, and the field at its place.
+    ("bfi.rest", T, [T, U32, U32], |_, [value, at, len]| value & !(ones(len) << at.min(64))),
+    ("bfi.field", T, [T, U32, U32], |_, [field, at, len]| (field & ones(len)) << at.min(64)),
     // Atomic accesses besides `UPDATES`, from the old value and operands.
     ("atom.inc", T, [T, T], |_, [old, a, _]| if old >= a { 0 } else { old + 1 }),
     ("atom.dec", T, [T, T], |_, [old, a, _]| if old == 0 || old > a { a } else { old - 1 }),
@@ -158,6 +161,11 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
 
 /// Computations that are also atomic accesses, from the old value and an operand.
 pub(super) const UPDATES: &[&str] = &["add", "min", "max", "and", "or", "xor"];
+
+/// This number of ones, at most 64.
+fn ones(count: i128) -> i128 {
+    (1 << count.min(64)) - 1
+}
 
 fn high(of: Type, a: i128, b: i128) -> i128 {
     a.wrapping_mul(b) >> of.bits
@@ -174,6 +182,8 @@ pub(super) enum Control {
     WarpBarrier,
     /// `nanoseconds`
     Sleep,
+    /// Work of a stream is in order, so nothing is to be waited for.
+    OtherGrids,
     Trap,
     Exit,
 }
@@ -189,6 +199,8 @@ pub(super) const CONTROLS: &[(&str, Control)] = &[
     ("barrier.cta.sync.aligned", Control::Barrier),
     ("bar.warp.sync", Control::WarpBarrier),
     ("nanosleep.u32", Control::Sleep),
+    ("griddepcontrol.wait", Control::OtherGrids),
+    ("griddepcontrol.launch_dependents", Control::OtherGrids),
     ("trap", Control::Trap),
     ("exit", Control::Exit),
     ("ret", Control::Exit),

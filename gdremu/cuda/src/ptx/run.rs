@@ -5,16 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread;
 use std::time::UNIX_EPOCH;
 
-use super::kernel::{Access, DYNAMIC_SHARED, LOCAL_WINDOW, Operand, Operation, SHARED_WINDOW, Space, Special};
+use super::kernel::{
+    Access, DYNAMIC_SHARED, GRID_WINDOW, LOCAL_WINDOW, Operand, Operation, SHARED_WINDOW, Space, Special, WARP,
+};
 use super::launch::{Change, Fault, GlobalMemory, Launch, Stopped, Trap};
+
+const WINDOWS: u64 = SHARED_WINDOW | LOCAL_WINDOW | GRID_WINDOW;
 
 /// How many instructions a thread runs in one turn.
 const TURN: usize = 64;
 
-const WARP: usize = 32;
-
 /// Runs a launch until it ends, `stop` is set, or a thread cannot continue.
 pub(crate) fn run<M: GlobalMemory>(launch: &Launch, memory: &mut M, stop: &AtomicBool) -> Result<(), Stopped> {
+    let mut memory = GridMemory { global: memory, barrier: [0; 8] };
     let mut waiting = 0..launch.grid.iter().map(|size| u64::from(*size)).product();
     let mut blocks = Vec::new();
     while !stop.load(Ordering::Relaxed) {
@@ -24,7 +27,7 @@ pub(crate) fn run<M: GlobalMemory>(launch: &Launch, memory: &mut M, stop: &Atomi
             break;
         }
         for block in &mut blocks {
-            block.turn(launch, memory)?;
+            block.turn(launch, &mut memory)?;
         }
         blocks.retain(|block| block.live > 0);
         // The program that the GPU kernel waits for may need this CPU.
@@ -37,6 +40,13 @@ pub(crate) fn run<M: GlobalMemory>(launch: &Launch, memory: &mut M, stop: &Atomi
 fn coordinates(index: u64, sizes: [u32; 3]) -> [u64; 3] {
     let [width, height] = [sizes[0], sizes[1]].map(u64::from);
     [index % width, index / width % height, index / width / height]
+}
+
+/// The memory of all threads of a launch.
+struct GridMemory<'a, M> {
+    global: &'a mut M,
+    /// A size, which nothing reads, and the word with which blocks count those that have arrived.
+    barrier: [u8; 8],
 }
 
 struct Block {
@@ -64,7 +74,7 @@ impl Block {
     }
 
     /// Gives each thread that can run a turn.
-    fn turn<M: GlobalMemory>(&mut self, launch: &Launch, memory: &mut M) -> Result<(), Stopped> {
+    fn turn<M: GlobalMemory>(&mut self, launch: &Launch, memory: &mut GridMemory<'_, M>) -> Result<(), Stopped> {
         for index in mem::take(&mut self.ready) {
             let thread = &mut self.threads[index];
             let mut next = thread.next;
@@ -95,8 +105,8 @@ impl Block {
 
     /// Releases the threads of a warp whose barrier waited for this thread.
     fn release_warp(&mut self, index: usize) {
-        let start = index - index % WARP;
-        let end = self.threads.len().min(start + WARP);
+        let start = index - index % WARP as usize;
+        let end = self.threads.len().min(start + WARP as usize);
         let warp = &mut self.threads[start..end];
         for thread in 0..warp.len() {
             let State::AtWarpBarrier(mask) = warp[thread].state else {
@@ -143,8 +153,11 @@ impl Thread {
                 Special::BlockSize(axis) => launch.block[axis].into(),
                 Special::Block(axis) => coordinates(block, launch.grid)[axis],
                 Special::GridSize(axis) => launch.grid[axis].into(),
-                Special::Lane => index % WARP as u64,
-                Special::Warp => index / WARP as u64,
+                Special::Lane => index % WARP,
+                Special::LaneMask(mask) => mask((index % WARP) as u32).into(),
+                Special::Warp => index / WARP,
+                Special::GridMemory(_) if !launch.cooperative => 0,
+                Special::GridMemory(bit) => GRID_WINDOW >> bit & u64::from(u32::MAX),
                 Special::Variables => launch.variables,
             };
         }
@@ -157,10 +170,10 @@ impl Thread {
         next: &mut usize,
         launch: &Launch,
         shared: &mut [u8],
-        global: &mut M,
+        grid: &mut GridMemory<'_, M>,
     ) -> Result<State, Trap> {
         let (code, registers) = (&launch.kernel.code[..], &mut self.registers[..]);
-        let mut memory = Memory { launch, shared, local: &mut self.local, global };
+        let mut memory = Memory { launch, shared, local: &mut self.local, grid };
         for _ in 0..TURN {
             let instruction = &code[*next];
             *next += 1;
@@ -223,25 +236,26 @@ impl Access {
     }
 
     fn is_global(&self, address: u64) -> bool {
-        self.space == Space::Generic && address & (SHARED_WINDOW | LOCAL_WINDOW) == 0
+        self.space == Space::Generic && address & WINDOWS == 0
     }
 }
 
 /// The memory of a thread. Its accesses are functions, because inlined, they take the CPU's registers from
 /// [`Thread::turn`].
-struct Memory<'a, M> {
+struct Memory<'a, 'm, M> {
     launch: &'a Launch,
     shared: &'a mut [u8],
     local: &'a mut [u8],
-    global: &'a mut M,
+    grid: &'a mut GridMemory<'m, M>,
 }
 
-impl<M: GlobalMemory> Memory<'_, M> {
+impl<M: GlobalMemory> Memory<'_, '_, M> {
     /// Memory at an address that is not global.
     fn bytes(&mut self, access: &Access, address: u64) -> Result<&mut [u8], Fault> {
-        let offset = (address & !(LOCAL_WINDOW | SHARED_WINDOW)) as usize;
+        let offset = (address & !WINDOWS) as usize;
         let is_shared = access.space == Space::Shared || address & SHARED_WINDOW != 0;
         let (space, offset) = match offset.checked_sub(DYNAMIC_SHARED) {
+            _ if address & GRID_WINDOW != 0 => (&mut self.grid.barrier[..], offset),
             _ if access.space == Space::Local || !is_shared => (&mut *self.local, offset),
             Some(offset) => (&mut *self.shared, self.launch.kernel.shared + offset),
             None => (&mut *self.shared, offset),
@@ -254,7 +268,7 @@ impl<M: GlobalMemory> Memory<'_, M> {
     fn load(&mut self, access: &Access, address: u64) -> Result<u64, Trap> {
         let size = access.element.bytes();
         let found = if access.is_global(address) {
-            self.global.load(address, size, access.order)
+            self.grid.global.load(address, size, access.order)
         } else if access.space == Space::Parameters {
             let parameters = self.launch.parameters.get(address as usize..);
             let found = parameters.and_then(|from| from.get(..size));
@@ -269,7 +283,7 @@ impl<M: GlobalMemory> Memory<'_, M> {
     fn store(&mut self, access: &Access, address: u64, value: u64) -> Result<(), Trap> {
         let size = access.element.bytes();
         let stored = if access.is_global(address) {
-            self.global.store(address, size, value, access.order)
+            self.grid.global.store(address, size, value, access.order)
         } else {
             let place = self.bytes(access, address);
             place.map(|place| place.copy_from_slice(&value.to_le_bytes()[..size]))
@@ -281,7 +295,7 @@ impl<M: GlobalMemory> Memory<'_, M> {
     #[inline(never)]
     fn update(&mut self, access: &Access, address: u64, change: &Change<'_>) -> Result<u64, Trap> {
         if access.is_global(address) {
-            let found = self.global.update(address, access.element.bytes(), access.order, change);
+            let found = self.grid.global.update(address, access.element.bytes(), access.order, change);
             return found.map_err(|Fault| Trap::IllegalAddress(address));
         }
         let old = self.load(access, address)?;

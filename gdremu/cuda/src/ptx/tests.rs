@@ -74,6 +74,7 @@ fn launch(body: &str, grid: u32, block: u32, value: u32) -> Launch {
         grid: [grid, 1, 1],
         block: [block, 1, 1],
         resident: 1000,
+        cooperative: true,
         parameters: [&BASE.to_le_bytes()[..], &value.to_le_bytes()].concat(),
         shared: 0,
         variables: BASE + 4000,
@@ -423,6 +424,53 @@ fn a_barrier_does_not_wait_for_threads_that_have_ended() {
     let body = "mov.u32 %r1, %tid.x; setp.ge.u32 %p, %r1, 5; @%p ret;\n\
                 bar.sync 0; red.global.add.u32 [%d0], 1;";
     assert_eq!(memory_after(body, 1, 8, 0).words[0], 5);
+}
+
+#[test]
+fn blocks_of_a_cooperative_launch_have_memory_for_a_barrier() {
+    // As `grid.sync()`. The threads of the first block add what makes the sum 1 << 31.
+    let body = "mov.u32 %r1, %envreg2; cvt.u64.u32 %d1, %r1; mov.u32 %r2, %envreg1; cvt.u64.u32 %d2, %r2;\n\
+                bfi.b64 %d3, %d2, %d1, 32, 32; setp.ne.s64 %p, %d3, 0; @!%p trap;\n\
+                red.global.add.u32 [%d0], 1;\n\
+                mov.u32 %r3, %ctaid.x; setp.eq.u32 %p, %r3, 0; selp.b32 %r4, 0x7ffffffd, 1, %p;\n\
+                atom.add.release.gpu.u32 %r5, [%d3+4], %r4;\n\
+                wait: ld.acquire.gpu.u32 %r6, [%d3+4]; xor.b32 %r6, %r6, %r5; setp.gt.s32 %q, %r6, -1; @%q bra wait;\n\
+                ld.global.u32 %r7, [%d0]; red.global.add.u32 [%d0+4], %r7;";
+    assert_eq!(memory_after(body, 4, 1, 0).words[..2], [4, 16]);
+    let mut usual = launch(body, 4, 1, 0);
+    usual.cooperative = false;
+    assert_eq!(run(&usual, &mut Words::new(), &AtomicBool::new(false)).unwrap_err().trap, Trap::Explicit);
+}
+
+#[test]
+fn lanes_know_their_warp() {
+    let body = "mov.u32 %r1, %tid.x; mad.wide.u32 %d1, %r1, 4, %d0; setp.ne.u32 %p, %r1, 35; @%p ret;\n\
+                mov.u32 %r2, WARP_SZ; st.global.u32 [%d0], %r2; mov.u32 %r2, %lanemask_eq; st.global.u32 [%d0+4], %r2;\n\
+                mov.u32 %r2, %lanemask_lt; st.global.u32 [%d0+8], %r2; mov.u32 %r2, %lanemask_le; st.global.u32 [%d0+12], %r2;\n\
+                mov.u32 %r2, %lanemask_gt; st.global.u32 [%d0+16], %r2; mov.u32 %r2, %lanemask_ge; st.global.u32 [%d0+20], %r2;";
+    assert_eq!(memory_after(body, 1, 64, 0).words[..6], [32, 8, 7, 15, !15, !7]);
+}
+
+#[test]
+fn fields_are_inserted() {
+    for (field, value, at, len, inserted) in [
+        (0xffff_ffff_u32, 0_u32, 8, 8, 0xff00),
+        (0, 0xffff_ffff, 4, 8, 0xffff_f00f),
+        (5, 0xffff_ffff, 0, 32, 5),
+        (0xff, 0x1234, 28, 8, 0xf000_1234_u32),
+        (0xff, 0x1234, 32, 8, 0x1234),
+        (0xff, 0x1234, 200, 8, 0x1234),
+        (0xff, 0x1234, 8, 0, 0x1234),
+    ] {
+        let instruction = format!("mov.u32 %r1, {value}; bfi.b32 %r1, {field}, %r1, {at}, {len};");
+        assert_eq!(result(&instruction, 0), inserted, "{instruction}");
+    }
+    assert_eq!(wide("mov.u64 %d1, -1; mov.u64 %d2, 6; bfi.b64 %d1, %d2, %d1, 32, 64;", 0), 0x6_ffff_ffff);
+}
+
+#[test]
+fn dependent_grids_have_nothing_to_wait_for() {
+    assert_eq!(result("griddepcontrol.launch_dependents; griddepcontrol.wait; mov.u32 %r1, 7;", 0), 7);
 }
 
 #[test]

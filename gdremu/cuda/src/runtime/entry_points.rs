@@ -201,7 +201,7 @@ entry_points! {
         shared_bytes.set(pushed.2)?;
         stream.set(pushed.3)
     };
-    without_init fn __cudaGetKernel(kernel: Out<usize>, function: usize)
+    without_init fn __cudaGetKernel(kernel: Out<usize>, function: usize), cudaGetKernel
         { kernels::check_registered(function).and_then(|()| kernel.set(function)) };
     in_context fn cudaLaunchKernel(function: usize, grid: Dim3, block: Dim3, arguments: In<In<u8>>, shared_bytes: usize,
         stream: usize) + _ptsz, __cudaLaunchKernel, __cudaLaunchKernel_ptsz

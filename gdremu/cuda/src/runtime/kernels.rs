@@ -161,26 +161,51 @@ pub(super) fn launch(
 }
 
 /// cudaLaunchConfig_t
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct LaunchConfig {
     grid: Dim3,
     block: Dim3,
     shared_bytes: usize,
     stream: usize,
-    attributes: usize,
+    attributes: In<LaunchAttribute>,
     attribute_count: u32,
 }
 
-/// Attributes, such as clusters of blocks, are refused.
+/// cudaLaunchAttribute: its number, and the first words of its value.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct LaunchAttribute {
+    number: u32,
+    _unused: u32,
+    value: [u32; 16],
+}
+
+/// cudaLaunchAttributeID. These change nothing where GPU kernels of a stream run one after the other, and all accesses
+/// are the system's. They are none, accessPolicyWindow, synchronizationPolicy, clusterSchedulingPolicyPreference,
+/// programmaticStreamSerialization, priority, memSyncDomain and its map, preferredSharedMemoryCarveout.
+const NO_EFFECT: [u32; 9] = [0, 1, 3, 5, 6, 8, 9, 10, 14];
+const COOPERATIVE: u32 = 2;
+const CLUSTER_SIZE: u32 = 4;
+
+/// Clusters of blocks and events are refused.
 pub(super) fn launch_configured(config: LaunchConfig, function: usize, arguments: In<In<u8>>) -> Result {
-    let LaunchConfig { grid, block, shared_bytes, stream, attribute_count, .. } = config;
-    if attribute_count > 0 {
-        let name = registry().functions.get(&function).cloned().unwrap_or_default();
-        refuse(&name.1.to_string_lossy(), "attributes of launches are not supported");
-        return Err(Error::NOT_SUPPORTED);
+    let LaunchConfig { grid, block, shared_bytes, stream, attributes, attribute_count } = config;
+    let mut cooperative = false;
+    for index in 0..attribute_count as usize {
+        let LaunchAttribute { number, value, .. } = attributes.at(index)?;
+        match number {
+            COOPERATIVE => cooperative = value[0] != 0,
+            CLUSTER_SIZE if value[..3] == [1, 1, 1] => {}
+            _ if NO_EFFECT.contains(&number) => {}
+            _ => {
+                let (_, name) = registry().functions.get(&function).cloned().unwrap_or_default();
+                refuse(&name.to_string_lossy(), &format!("launch attribute {number} is not supported"));
+                return Err(Error::NOT_SUPPORTED);
+            }
+        }
     }
-    launch(function, (grid, block, shared_bytes, stream), arguments, false)
+    launch(function, (grid, block, shared_bytes, stream), arguments, cooperative)
 }
 
 // ---- Queries ----
