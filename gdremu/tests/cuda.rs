@@ -2,7 +2,8 @@
 
 mod common;
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
 
 use common::{GDREMU, PLAIN, SANITIZED};
 
@@ -116,4 +117,20 @@ fn refused_kernel_ends_the_process_that_launches_it() {
 fn program_goes_on_after_a_refused_kernel_where_the_options_say_so() {
     assert_eq!(refused("--unsupported warn -- refused 5"), (Some(5), [1, 0, 0]));
     assert_eq!(refused("--unsupported ignore -- refused 0"), (Some(0), [0, 0, 0]));
+}
+
+#[test]
+fn gpu_kernels_that_run_long_are_reported_once() {
+    let mut gdremu = PLAIN.command("-- long_kernel");
+    gdremu.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut gdremu = gdremu.spawn().unwrap();
+    let mut stderr = BufReader::new(gdremu.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    assert!(line.starts_with("gdremu: GPU kernels have run for 10 s") && line.contains("GPU kernel wait "), "{line}");
+    drop(gdremu.stdin.take()); // Ends the GPU kernel.
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+    assert!(gdremu.wait().unwrap().success());
 }

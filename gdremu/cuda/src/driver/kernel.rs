@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 use std::iter;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use crate::ptx::{self, Kernel, Launch, Stopped, Trap};
 
@@ -30,6 +32,9 @@ const BLOCK_RESERVED: usize = 1 << 10;
 const MULTIPROCESSORS: u64 = 132;
 
 const WARP: i32 = 32;
+
+/// After GPU kernels have run for this time, gdremu says so.
+const LONG: Duration = Duration::from_secs(10);
 
 /// The arguments of a launch besides the GPU kernel and its parameters.
 pub(super) struct Request {
@@ -135,10 +140,45 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
         _ => return Err(Error::INVALID_HANDLE),
     };
     let job = move || {
-        ptx::run(&launch, &mut KernelMemory::new(context, gpu), &stop)
-            .map_err(|stopped| log_stopped(&launch.kernel, stopped))
+        let clock = Clock::start();
+        let mut memory = KernelMemory::new(context, gpu);
+        let result = ptx::run(&launch, &mut memory, &stop, || clock.report(&launch.kernel));
+        clock.stop();
+        result.map_err(|stopped| log_stopped(&launch.kernel, stopped))
     };
     work::enqueue(state, current, request.stream, Vec::new(), job).map(|_| ())
+}
+
+/// Milliseconds for which GPU kernels of this process ran that have ended.
+static WORKED: AtomicU64 = AtomicU64::new(0);
+
+static REPORTED: AtomicBool = AtomicBool::new(false);
+
+/// The time of a launch.
+struct Clock {
+    started: Instant,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Clock { started: Instant::now() }
+    }
+
+    /// Reports once per process that GPU kernels have run for a long time, and which one runs.
+    fn report(&self, kernel: &Kernel) {
+        if REPORTED.load(Ordering::Relaxed) {
+            return;
+        }
+        let worked = Duration::from_millis(WORKED.load(Ordering::Relaxed)) + self.started.elapsed();
+        if worked >= LONG && !REPORTED.swap(true, Ordering::Relaxed) {
+            let (seconds, name) = (LONG.as_secs(), demangled(&kernel.name));
+            eprintln!("gdremu: GPU kernels have run for {seconds} s, interpreted; GPU kernel {name} is running");
+        }
+    }
+
+    fn stop(&self) {
+        WORKED.fetch_add(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
 }
 
 /// Logs why a GPU kernel was stopped. Returns the error that its context has from now on.

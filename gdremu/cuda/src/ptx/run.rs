@@ -15,8 +15,14 @@ const WINDOWS: u64 = SHARED_WINDOW | LOCAL_WINDOW | GRID_WINDOW;
 /// How many instructions a thread runs in one turn.
 const TURN: usize = 64;
 
-/// Runs a launch until it ends, `stop` is set, or a thread cannot continue.
-pub(crate) fn run<M: GlobalMemory>(launch: &Launch, memory: &mut M, stop: &AtomicBool) -> Result<(), Stopped> {
+/// Runs a launch until it ends, `stop` is set, or a thread cannot continue. Calls `after_turns` when all threads have
+/// had their turn.
+pub(crate) fn run<M: GlobalMemory>(
+    launch: &Launch,
+    memory: &mut M,
+    stop: &AtomicBool,
+    mut after_turns: impl FnMut(),
+) -> Result<(), Stopped> {
     let mut memory = GridMemory { global: memory, barrier: [0; 8] };
     let mut waiting = 0..launch.grid.iter().map(|size| u64::from(*size)).product();
     let mut blocks = Vec::new();
@@ -30,6 +36,7 @@ pub(crate) fn run<M: GlobalMemory>(launch: &Launch, memory: &mut M, stop: &Atomi
             block.turn(launch, &mut memory)?;
         }
         blocks.retain(|block| block.live > 0);
+        after_turns();
         // The program that the GPU kernel waits for may need this CPU.
         thread::yield_now();
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::UNIX_EPOCH;
 
-use super::{Change, Fault, GlobalMemory, Kernel, Launch, ParseError, Stopped, Trap, parse, run};
+use super::{Change, Fault, GlobalMemory, Kernel, Launch, ParseError, Stopped, Trap, parse};
 
 const BASE: u64 = 0x7000_0000;
 
@@ -79,6 +79,10 @@ fn launch(body: &str, grid: u32, block: u32, value: u32) -> Launch {
         shared: 0,
         variables: BASE + 4000,
     }
+}
+
+fn run(launch: &Launch, memory: &mut Words, stop: &AtomicBool) -> Result<(), Stopped> {
+    super::run(launch, memory, stop, || ())
 }
 
 /// Runs a body and returns what it leaves in memory.
