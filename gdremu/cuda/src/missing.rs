@@ -42,32 +42,32 @@ refused! { CUDA;
     "cu": Array3DCreate(_v2) Array3DGetDescriptor(_v2) ArrayCreate(_v2) ArrayDestroy ArrayGetDescriptor(_v2)
         ArrayGetMemoryRequirements ArrayGetPlane ArrayGetSparseProperties CoredumpGetAttribute
         CoredumpGetAttributeGlobal CoredumpSetAttribute CoredumpSetAttributeGlobal CtxAttach CtxDetach CtxFromGreenCtx
-        CtxGetCacheConfig CtxGetDevResource CtxGetLimit CtxGetSharedMemConfig CtxRecordEvent CtxResetPersistingL2Cache
-        CtxSetCacheConfig CtxSetLimit CtxSetSharedMemConfig CtxWaitEvent DestroyExternalMemory DestroyExternalSemaphore
-        DevResourceGenerateDesc DevSmResourceSplitByCount EGLApiInit ExternalMemoryGetMappedBuffer
-        ExternalMemoryGetMappedMipmappedArray FuncGetModule FuncGetName FuncGetParamInfo FuncIsLoaded FuncLoad
-        FuncSetAttribute FuncSetBlockShape FuncSetCacheConfig FuncSetSharedMemConfig FuncSetSharedSize GLCtxCreate(_v2)
-        GLGetDevices(_v2) GLInit GLMapBufferObject(_v2 _v2_ptds) GLMapBufferObjectAsync(_v2 _v2_ptsz)
-        GLRegisterBufferObject GLSetBufferObjectMapFlags GLUnmapBufferObject GLUnmapBufferObjectAsync
-        GLUnregisterBufferObject GetExportTable GreenCtxCreate GreenCtxDestroy GreenCtxGetDevResource GreenCtxGetId
-        GreenCtxRecordEvent GreenCtxStreamCreate GreenCtxWaitEvent ImportExternalMemory ImportExternalSemaphore
-        IpcGetEventHandle IpcOpenEventHandle IpcOpenMemHandle KernelGetAttribute KernelGetFunction KernelGetLibrary
-        KernelGetName KernelGetParamInfo KernelSetAttribute KernelSetCacheConfig Launch
-        LaunchCooperativeKernelMultiDevice LaunchGrid LaunchGridAsync LaunchKernelEx(_ptsz) LibraryEnumerateKernels
-        LibraryGetKernel LibraryGetKernelCount LibraryGetManaged LibraryGetModule LibraryGetUnifiedFunction
-        LibraryLoadData LibraryLoadFromFile LibraryUnload LinkAddData(_v2) LinkAddFile(_v2) LinkComplete LinkCreate(_v2)
-        LinkDestroy LogsCurrent LogsDumpToFile LogsDumpToMemory LogsRegisterCallback LogsUnregisterCallback
-        MipmappedArrayCreate MipmappedArrayDestroy MipmappedArrayGetLevel MipmappedArrayGetMemoryRequirements
-        MipmappedArrayGetSparseProperties ModuleEnumerateFunctions ModuleGetFunctionCount ModuleGetGlobal
-        ModuleGetLoadingMode ModuleGetSurfRef ModuleGetTexRef ModuleLoad MulticastAddDevice MulticastBindAddr
-        MulticastBindMem MulticastCreate MulticastGetGranularity MulticastUnbind OccupancyAvailableDynamicSMemPerBlock
-        OccupancyMaxActiveBlocksPerMultiprocessorWithFlags OccupancyMaxActiveClusters
-        OccupancyMaxPotentialBlockSizeWithFlags OccupancyMaxPotentialClusterSize ParamSetSize ParamSetTexRef ParamSetf
-        ParamSeti ParamSetv ProfilerInitialize SignalExternalSemaphoresAsync(_ptsz) SurfObjectCreate SurfObjectDestroy
-        SurfObjectGetResourceDesc SurfRefGetArray SurfRefSetArray TensorMapEncodeIm2col TensorMapEncodeIm2colWide
-        TensorMapEncodeTiled TensorMapReplaceAddress TexObjectCreate TexObjectDestroy TexObjectGetResourceDesc
-        TexObjectGetResourceViewDesc TexObjectGetTextureDesc UserObjectCreate UserObjectRelease UserObjectRetain
-        VDPAUCtxCreate(_v2) VDPAUGetDevice WaitExternalSemaphoresAsync(_ptsz);
+        CtxGetCacheConfig CtxGetDevResource CtxGetExecAffinity CtxGetLimit CtxGetSharedMemConfig CtxRecordEvent
+        CtxResetPersistingL2Cache CtxSetCacheConfig CtxSetLimit CtxSetSharedMemConfig CtxWaitEvent DestroyExternalMemory
+        DestroyExternalSemaphore DevResourceGenerateDesc DevSmResourceSplitByCount EGLApiInit
+        ExternalMemoryGetMappedBuffer ExternalMemoryGetMappedMipmappedArray FuncGetModule FuncGetName FuncGetParamInfo
+        FuncIsLoaded FuncLoad FuncSetAttribute FuncSetBlockShape FuncSetCacheConfig FuncSetSharedMemConfig
+        FuncSetSharedSize GLCtxCreate(_v2) GLGetDevices(_v2) GLInit GLMapBufferObject(_v2 _v2_ptds)
+        GLMapBufferObjectAsync(_v2 _v2_ptsz) GLRegisterBufferObject GLSetBufferObjectMapFlags GLUnmapBufferObject
+        GLUnmapBufferObjectAsync GLUnregisterBufferObject GetExportTable GreenCtxCreate GreenCtxDestroy
+        GreenCtxGetDevResource GreenCtxGetId GreenCtxRecordEvent GreenCtxStreamCreate GreenCtxWaitEvent
+        ImportExternalMemory ImportExternalSemaphore IpcGetEventHandle IpcOpenEventHandle IpcOpenMemHandle
+        KernelGetAttribute KernelGetFunction KernelGetLibrary KernelGetName KernelGetParamInfo KernelSetAttribute
+        KernelSetCacheConfig Launch LaunchCooperativeKernelMultiDevice LaunchGrid LaunchGridAsync LaunchKernelEx(_ptsz)
+        LibraryEnumerateKernels LibraryGetKernel LibraryGetKernelCount LibraryGetManaged LibraryGetModule
+        LibraryGetUnifiedFunction LibraryLoadData LibraryLoadFromFile LibraryUnload LinkAddData(_v2) LinkAddFile(_v2)
+        LinkComplete LinkCreate(_v2) LinkDestroy LogsCurrent LogsDumpToFile LogsDumpToMemory LogsRegisterCallback
+        LogsUnregisterCallback MipmappedArrayCreate MipmappedArrayDestroy MipmappedArrayGetLevel
+        MipmappedArrayGetMemoryRequirements MipmappedArrayGetSparseProperties ModuleEnumerateFunctions
+        ModuleGetFunctionCount ModuleGetGlobal ModuleGetLoadingMode ModuleGetSurfRef ModuleGetTexRef ModuleLoad
+        MulticastAddDevice MulticastBindAddr MulticastBindMem MulticastCreate MulticastGetGranularity MulticastUnbind
+        OccupancyAvailableDynamicSMemPerBlock OccupancyMaxActiveBlocksPerMultiprocessorWithFlags
+        OccupancyMaxActiveClusters OccupancyMaxPotentialBlockSizeWithFlags OccupancyMaxPotentialClusterSize ParamSetSize
+        ParamSetTexRef ParamSetf ParamSeti ParamSetv ProfilerInitialize SignalExternalSemaphoresAsync(_ptsz)
+        SurfObjectCreate SurfObjectDestroy SurfObjectGetResourceDesc SurfRefGetArray SurfRefSetArray
+        TensorMapEncodeIm2col TensorMapEncodeIm2colWide TensorMapEncodeTiled TensorMapReplaceAddress TexObjectCreate
+        TexObjectDestroy TexObjectGetResourceDesc TexObjectGetResourceViewDesc TexObjectGetTextureDesc UserObjectCreate
+        UserObjectRelease UserObjectRetain VDPAUCtxCreate(_v2) VDPAUGetDevice WaitExternalSemaphoresAsync(_ptsz);
     "cuCheckpointProcess": Checkpoint GetRestoreThreadId GetState Lock Restore Unlock;
     "cuDevice": GetDevResource GetExecAffinitySupport GetGraphMemAttribute GetHostAtomicCapabilities GetLuid
         GetNvSciSyncAttributes GetP2PAtomicCapabilities GetProperties GetTexture1DLinearMaxWidth GraphMemTrim
@@ -95,18 +95,19 @@ refused! { CUDA;
         icsUnmapResources(_ptsz) icsUnregisterResource icsVDPAURegisterOutputSurface icsVDPAURegisterVideoSurface;
     "cuMem": Advise(_v2) AllocHost AllocPitch BatchDecompressAsync(_ptsz) DiscardAndPrefetchBatchAsync(_ptsz)
         DiscardBatchAsync(_ptsz) Free GetAddressRange GetAttribute(_v2) GetDefaultMemPool GetInfo GetMemPool
-        HostGetDevicePointer MapArrayAsync(_ptsz) PrefetchAsync(_ptsz _v2 _v2_ptsz) PrefetchBatchAsync(_ptsz)
-        RangeGetAttributes SetMemPool cpy2D(_v2 _v2_ptds) cpy2DAsync(_v2 _v2_ptsz) cpy2DUnaligned(_v2 _v2_ptds)
-        cpy3D(_v2 _v2_ptds) cpy3DAsync(_v2 _v2_ptsz) cpy3DBatchAsync(_ptsz _v2 _v2_ptsz) cpy3DPeer(_ptds)
-        cpy3DPeerAsync(_ptsz) cpyAtoA(_v2 _v2_ptds) cpyAtoD(_v2 _v2_ptds) cpyAtoH(_v2 _v2_ptds) cpyAtoHAsync(_v2
-        _v2_ptsz) cpyBatchAsync(_ptsz _v2 _v2_ptsz) cpyDtoA(_v2 _v2_ptds) cpyDtoD cpyDtoDAsync cpyDtoH cpyDtoHAsync
-        cpyHtoA(_v2 _v2_ptds) cpyHtoAAsync(_v2 _v2_ptsz) cpyHtoD cpyHtoDAsync setD16 setD2D16(_v2 _v2_ptds)
-        setD2D16Async(_ptsz) setD2D32(_v2 _v2_ptds) setD2D32Async(_ptsz) setD2D8(_v2 _v2_ptds) setD2D8Async(_ptsz)
-        setD32 setD8;
+        HostGetDevicePointer MapArrayAsync(_ptsz) PoolGetAccess PrefetchAsync(_ptsz _v2 _v2_ptsz)
+        PrefetchBatchAsync(_ptsz) RangeGetAttributes SetMemPool cpy2D(_v2 _v2_ptds) cpy2DAsync(_v2 _v2_ptsz)
+        cpy2DUnaligned(_v2 _v2_ptds) cpy3D(_v2 _v2_ptds) cpy3DAsync(_v2 _v2_ptsz) cpy3DBatchAsync(_ptsz _v2 _v2_ptsz)
+        cpy3DPeer(_ptds) cpy3DPeerAsync(_ptsz) cpyAtoA(_v2 _v2_ptds) cpyAtoD(_v2 _v2_ptds) cpyAtoH(_v2 _v2_ptds)
+        cpyAtoHAsync(_v2 _v2_ptsz) cpyBatchAsync(_ptsz _v2 _v2_ptsz) cpyDtoA(_v2 _v2_ptds) cpyDtoD cpyDtoDAsync cpyDtoH
+        cpyDtoHAsync cpyHtoA(_v2 _v2_ptds) cpyHtoAAsync(_v2 _v2_ptsz) cpyHtoD cpyHtoDAsync setD16 setD16Async(_ptsz)
+        setD2D16(_v2 _v2_ptds) setD2D16Async(_ptsz) setD2D32(_v2 _v2_ptds) setD2D32Async(_ptsz) setD2D8(_v2 _v2_ptds)
+        setD2D8Async(_ptsz) setD32 setD8;
     "cuStream": AttachMemAsync(_ptsz) BatchMemOp(_ptsz _v2 _v2_ptsz) BeginCapture(_ptsz) BeginCaptureToGraph(_ptsz)
-        CopyAttributes(_ptsz) GetAttribute(_ptsz) GetCaptureInfo(_ptsz _v2 _v2_ptsz _v3 _v3_ptsz) GetDevice(_ptsz)
-        GetGreenCtx GetId(_ptsz) SetAttribute(_ptsz) UpdateCaptureDependencies(_ptsz _v2 _v2_ptsz) WaitValue32(_ptsz _v2
-        _v2_ptsz) WaitValue64(_ptsz _v2 _v2_ptsz) WriteValue32(_ptsz _v2 _v2_ptsz) WriteValue64(_ptsz _v2 _v2_ptsz);
+        CopyAttributes(_ptsz) GetAttribute(_ptsz) GetCaptureInfo(_ptsz _v2 _v2_ptsz _v3 _v3_ptsz) GetCtx(_ptsz _v2
+        _v2_ptsz) GetDevice(_ptsz) GetGreenCtx GetId(_ptsz) SetAttribute(_ptsz) UpdateCaptureDependencies(_ptsz _v2
+        _v2_ptsz) WaitValue32(_ptsz _v2 _v2_ptsz) WaitValue64(_ptsz _v2 _v2_ptsz) WriteValue32(_ptsz _v2 _v2_ptsz)
+        WriteValue64(_ptsz _v2 _v2_ptsz);
     "cuTexRef": Create Destroy GetAddress(_v2) GetAddressMode GetArray GetBorderColor GetFilterMode GetFlags GetFormat
         GetMaxAnisotropy GetMipmapFilterMode GetMipmapLevelBias GetMipmapLevelClamp GetMipmappedArray SetAddress(_v2)
         SetAddress2D(_v2 _v3) SetAddressMode SetArray SetBorderColor SetFilterMode SetFlags SetFormat SetMaxAnisotropy

@@ -7,7 +7,6 @@ use crate::args::Out;
 use crate::error::{Error, Result};
 use crate::gpus;
 
-pub(crate) const MULTIPROCESSOR_COUNT: i32 = 16;
 const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
 const COMPUTE_CAPABILITY_MINOR: i32 = 76;
 

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use super::attributes::MULTIPROCESSOR_COUNT;
 use super::state::{self, CTX_MAP_HOST, Context, ContextHandle, Current, STACK, State};
-use super::{attributes, buffer, capture, host, work};
+use super::{buffer, capture, host, work};
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
@@ -88,15 +87,6 @@ pub(super) fn cuCtxSetFlags(state: &mut State, current: Current, flags: u32) -> 
     let context = state.contexts.get_mut(current.context).ok_or(Error::INVALID_CONTEXT)?;
     context.flags = flags | context.flags & CTX_MAP_HOST;
     Ok(())
-}
-
-/// A CUexecAffinityParam, with its type, and the number of multiprocessors that the context may
-/// use.
-pub(super) fn exec_affinity(gpu: usize, kind: u32) -> Result<[u32; 2]> {
-    const SM_COUNT: u32 = 0;
-
-    ensure(kind == SM_COUNT, Error::UNSUPPORTED_EXEC_AFFINITY)?;
-    Ok([kind, attributes::value(gpu, MULTIPROCESSOR_COUNT)? as u32])
 }
 
 pub(super) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {

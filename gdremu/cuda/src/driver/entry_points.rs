@@ -185,8 +185,6 @@ entry_points! {
         fn cuCtxGetFlags(flags: Out<u32>) in_context 7000
             => |state, current| flags.set(context::live(state, current.context)?.flags);
         fn cuCtxSetFlags(flags: u32) in_context 12010;
-        fn cuCtxGetExecAffinity(parameter: Out<[u32; 2]>, kind: u32) in_context 11040
-            => |_, current| parameter.fill(|| context::exec_affinity(current.gpu, kind));
         fn cuCtxGetId(context: ContextHandle, id: Out<u64>) with_state 12000
             => |state| id.set(context::live(state, context)?.id);
         fn cuCtxGetApiVersion(context: ContextHandle, version: Out<u32>) with_state 3020
@@ -283,8 +281,6 @@ entry_points! {
             => || fill(value.to_ne_bytes(), address, count, None);
         fn cuMemsetD8Async(address: u64, value: u8, count: usize, stream: StreamHandle)
             initialized 3020, cuMemsetD8Async_ptsz 7000 => || fill([value], address, count, Some(stream));
-        fn cuMemsetD16Async(address: u64, value: u16, count: usize, stream: StreamHandle)
-            initialized 3020, cuMemsetD16Async_ptsz 7000 => || fill(value.to_ne_bytes(), address, count, Some(stream));
         fn cuMemsetD32Async(address: u64, value: u32, count: usize, stream: StreamHandle)
             initialized 3020, cuMemsetD32Async_ptsz 7000 => || fill(value.to_ne_bytes(), address, count, Some(stream));
     }
@@ -305,10 +301,6 @@ entry_points! {
             => |state| pool::set_attribute(pool::find(state, pool)?, attribute, value);
         fn cuMemPoolSetAccess(pool: PoolHandle, wanted: In<AccessDesc>, count: usize) with_state 11020
             => |state| pool::set_access(pool::find(state, pool)?, wanted, count);
-        fn cuMemPoolGetAccess(flags: Out<u32>, pool: PoolHandle, location: In<Location>) with_state 11020 => |state| {
-                let access = pool::access(pool::find(state, pool)?, location.get()?)?;
-                flags.set(vmm::access_flags(access) as u32)
-            };
         fn cuMemAllocAsync(address: Out<u64>, size: usize, stream: StreamHandle)
             in_context 11020, cuMemAllocAsync_ptsz 11020 => |state, current| {
                 let pool = pool::current_pool(state, current.gpu);
@@ -395,15 +387,6 @@ entry_points! {
             => |state, _| flags.set(stream::created(state, stream)?.map_or(0, |stream| stream.flags));
         fn cuStreamGetPriority(stream: StreamHandle, priority: Out<i32>) in_context 5050, cuStreamGetPriority_ptsz 7000
             => |state, _| priority.set(stream::created(state, stream)?.map_or(0, |stream| stream.priority));
-        fn cuStreamGetCtx(stream: StreamHandle, context: Out<ContextHandle>) in_context 9020, cuStreamGetCtx_ptsz 9020
-            => |state, current| context.set(stream::context(state, current, stream)?);
-        // There are no green contexts.
-        fn cuStreamGetCtx_v2(stream: StreamHandle, context: Out<ContextHandle>, green_context: Out<usize>)
-            in_context 12050, cuStreamGetCtx_v2_ptsz 12050 => |state, current| {
-                context.set(stream::context(state, current, stream)?)?;
-                green_context.set_if_wanted(0);
-                Ok(())
-            };
         fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) in_context 5050 => |_, _| {
                 least.set_if_wanted(0);
                 greatest.set_if_wanted(stream::GREATEST_PRIORITY);

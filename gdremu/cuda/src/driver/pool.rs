@@ -11,7 +11,7 @@ use super::{buffer, capture, vmm};
 use crate::args::{In, Out, Untyped};
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
-use gdremu_core::cuda::types::{ALLOCATION_PINNED, AccessDesc, Location, PoolProps};
+use gdremu_core::cuda::types::{ALLOCATION_PINNED, AccessDesc, PoolProps};
 
 /// Limits of pools are multiples of this.
 const MAX_SIZE_UNIT: u64 = 32 << 20;
@@ -104,14 +104,6 @@ pub(super) fn set_access(pool: &mut Pool, wanted: In<AccessDesc>, count: usize) 
             Access::ReadWrite => gpu != pool.gpu && pool.peers.insert(gpu),
         };
         Ok(())
-    })
-}
-
-pub(super) fn access(pool: &Pool, location: Location) -> Result<Access> {
-    let gpu = vmm::gpu_at(location)?;
-    Ok(match gpu == pool.gpu || pool.peers.contains(&gpu) {
-        true => Access::ReadWrite,
-        false => Access::None,
     })
 }
 

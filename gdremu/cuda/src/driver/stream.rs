@@ -1,6 +1,6 @@
 //! Streams.
 
-use super::state::{self, ContextHandle, Current, EventHandle, NON_BLOCKING, State, Stream, StreamHandle};
+use super::state::{self, Current, EventHandle, NON_BLOCKING, State, Stream, StreamHandle};
 use super::{capture, event, work};
 use crate::error::{Error, Result, ensure};
 
@@ -39,10 +39,6 @@ pub(super) fn cuStreamQuery(state: &mut State, current: Current, stream: StreamH
 pub(super) fn created(state: &State, stream: StreamHandle) -> Result<Option<&Stream>> {
     state.check_stream(stream)?;
     Ok(state.streams.get(stream))
-}
-
-pub(super) fn context(state: &State, current: Current, stream: StreamHandle) -> Result<ContextHandle> {
-    Ok(created(state, stream)?.map_or(current.context, |stream| stream.context))
 }
 
 pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: u32) -> Result {
