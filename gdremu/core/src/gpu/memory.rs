@@ -224,12 +224,15 @@ impl Memory {
 
     /// Returns whether any of the physical memory at a buffer's addresses is pinned.
     fn is_pinned(&self, va: u64, len: u64) -> bool {
-        let parts = self.runs(va, len, |_, _| true).expect("blocks are mapped");
-        self.pins.values().flat_map(|pin| &pin.table.runs).any(|run| {
-            parts.iter().any(|part| {
-                run.object == part.object && run.offset < part.offset + part.len && part.offset < run.offset + run.len
-            })
-        })
+        for part in self.runs(va, len, |_, _| true).expect("blocks are mapped") {
+            let part_end = part.offset + part.len;
+            for run in self.pins.values().flat_map(|pin| &pin.table.runs) {
+                if run.object == part.object && run.offset < part_end && part.offset < run.offset + run.len {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Takes a reference of a mapping or a page table away.
@@ -263,11 +266,14 @@ impl Memory {
         if len == 0 {
             return Ok(Vec::new());
         }
-        let place = self.place(va).ok_or(Error::Invalid)?;
-        if !place.vmm && place.len - (va - place.base) < len {
+        let memory = self.place(va).ok_or(Error::Invalid)?;
+        if !memory.vmm && memory.len - (va - memory.base) < len {
             return Err(Error::Invalid);
         }
-        self.runs(va, len, |_, mapping| mapping.vmm.as_ref().is_none_or(|access| access.values().any(|&a| a >= need)))
+        self.runs(va, len, |_, mapping| match &mapping.vmm {
+            Some(of_gpus) => of_gpus.values().any(|&access| access >= need),
+            None => true,
+        })
     }
 
     /// The physical memory behind `[va, va + len)` if it is mapped without a hole and every mapping
@@ -293,9 +299,11 @@ impl Memory {
 
     /// Where the last live buffer or VMM mapping ends that has a byte in `[start, end)`.
     pub(super) fn memory_end(&self, start: u64, end: u64) -> Option<u64> {
-        let mapping = self.mappings.range(..end).next_back().filter(|(_, m)| m.vmm.is_some());
-        let mapping_end = mapping.map(|(va, mapping)| va + mapping.len);
-        self.buffers.live_until(start, end).max(mapping_end.filter(|&mapped| mapped > start))
+        let buffer_end = self.buffers.live_until(start, end);
+        match self.mappings.range(..end).next_back() {
+            Some((va, Mapping { vmm: Some(_), len, .. })) if va + len > start => buffer_end.max(Some(va + len)),
+            _ => buffer_end,
+        }
     }
 
     pub(super) fn next_id(&mut self) -> u64 {

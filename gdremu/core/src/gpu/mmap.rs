@@ -64,15 +64,15 @@ pub(super) fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) {
 pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
     // The kernel starts mappings on pages. No gap of unused pages is left, so neighbors may merge.
     let slack = align.saturating_sub(page_size());
-    let all = len.checked_add(slack).ok_or(Errno::ENOMEM)?;
+    let with_slack = len.checked_add(slack).ok_or(Errno::ENOMEM)?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: no address is asked for, so nothing is replaced.
-    let start = unsafe { mmap(0, all, libc::PROT_NONE, flags, -1, 0)? };
+    let start = unsafe { mmap(0, with_slack, libc::PROT_NONE, flags, -1, 0)? };
     let aligned = start.next_multiple_of(align);
     // SAFETY: head and tail of the mapping just made.
     unsafe {
         munmap(start, aligned - start);
-        munmap(aligned + len, start + all - (aligned + len));
+        munmap(aligned + len, start + with_slack - (aligned + len));
     }
     Ok(aligned)
 }

@@ -26,9 +26,10 @@ impl Memory {
 
     /// Takes another reference to the object mapped at `va`, and names it.
     pub fn retain_at(&mut self, va: u64) -> Result<ObjectId, Error> {
-        let place = self.place(va).filter(|place| place.vmm).ok_or(Error::Invalid)?;
-        self.physical.hold(place.object, Holder::Handle);
-        Ok(place.object)
+        let (_, mapping) = self.vmm_mapping_at(va)?;
+        let object = mapping.object;
+        self.physical.hold(object, Holder::Handle);
+        Ok(object)
     }
 
     /// Takes another reference to an object by a live handle.
@@ -55,8 +56,8 @@ impl Memory {
         let va = if hint != 0 && hint.is_multiple_of(align) && self.addresses.take_at(hint, len) {
             hint
         } else {
-            let wanted = len.checked_add(align - BLOCK).ok_or(Error::Invalid)?;
-            self.addresses.take(len, align).ok_or(Error::NoAddresses(wanted))?
+            let window = len.checked_add(align - BLOCK).ok_or(Error::Invalid)?;
+            self.addresses.take(len, align).ok_or(Error::NoAddresses(window))?
         };
         self.reservations.insert(va, len);
         Ok(va)
@@ -77,10 +78,15 @@ impl Memory {
     pub fn map(&mut self, va: u64, handle: ObjectId) -> Result<(), Error> {
         let len = self.object(handle)?.len;
         let end = va.checked_add(len).ok_or(Error::Invalid)?;
-        let reserved =
-            self.reservations.range(..=va).next_back().is_some_and(|(&start, &reserved)| end <= start + reserved);
-        let taken = self.mappings.range(..end).next_back().is_some_and(|(&at, m)| at + m.len > va);
-        if !reserved || taken || !va.is_multiple_of(BLOCK) {
+        let reserved_end = match self.reservations.range(..=va).next_back() {
+            Some((start, reserved)) => start + reserved,
+            None => 0,
+        };
+        let mapped_end = match self.mappings.range(..end).next_back() {
+            Some((start, mapping)) => start + mapping.len,
+            None => 0,
+        };
+        if end > reserved_end || mapped_end > va || !va.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
         }
         self.physical.hold(handle, Holder::Use);
@@ -94,12 +100,14 @@ impl Memory {
     /// Unmaps whole mappings that fill `[va, va + len)`. Returns the non-persistent page tables
     /// that lost memory, as [`Memory::free`] does.
     pub fn unmap(&mut self, va: u64, len: u64) -> Result<Vec<PageTableId>, Error> {
-        let whole = self.whole_mappings(va, len)?;
-        let objects: Vec<_> = whole.iter().map(|at| self.mappings.remove(at).expect("just seen").object).collect();
+        let mut mappings = Vec::new();
+        for at in self.whole_mappings(va, len)? {
+            mappings.extend(self.mappings.remove(&at));
+        }
         let revoked = self.revoke(va, len);
         self.steps.push(Step::Unmapped { va, len });
-        for object in objects {
-            self.drop_use(object);
+        for mapping in mappings {
+            self.drop_use(mapping.object);
         }
         Ok(revoked)
     }
@@ -107,30 +115,40 @@ impl Memory {
     /// Sets what a GPU may do with whole mappings that fill `[va, va + len)`.
     pub fn set_access(&mut self, va: u64, len: u64, gpu: usize, access: Access) -> Result<(), Error> {
         for at in self.whole_mappings(va, len)? {
-            let mapping = self.mappings.get_mut(&at).expect("just seen");
-            mapping.vmm.as_mut().expect("whole_mappings are VMM").insert(gpu, access);
+            if let Some(Mapping { vmm: Some(of_gpus), .. }) = self.mappings.get_mut(&at) {
+                of_gpus.insert(gpu, access);
+            }
         }
         Ok(())
     }
 
     /// Returns the access of a GPU to the mapping at `va`.
     pub fn access(&self, va: u64, gpu: usize) -> Result<Access, Error> {
-        let (_, mapping) = self.mapping_at(va).ok_or(Error::Invalid)?;
-        let access = mapping.vmm.as_ref().ok_or(Error::Invalid)?;
-        Ok(access.get(&gpu).copied().unwrap_or_default())
+        let (of_gpus, _) = self.vmm_mapping_at(va)?;
+        Ok(of_gpus.get(&gpu).copied().unwrap_or_default())
+    }
+
+    /// The VMM mapping at an address, and the access to it.
+    fn vmm_mapping_at(&self, va: u64) -> Result<(&BTreeMap<usize, Access>, &Mapping), Error> {
+        match self.mapping_at(va) {
+            Some((_, mapping @ Mapping { vmm: Some(of_gpus), .. })) => Ok((of_gpus, mapping)),
+            _ => Err(Error::Invalid),
+        }
     }
 
     /// The starts of the VMM mappings that fill the range without hole or overhang.
     fn whole_mappings(&self, va: u64, len: u64) -> Result<Vec<u64>, Error> {
-        let end = va.checked_add(len).filter(|_| len > 0).ok_or(Error::Invalid)?;
+        let end = va.checked_add(len).ok_or(Error::Invalid)?;
         let mut starts = Vec::new();
         let mut at = va;
         while at < end {
-            let mapping = self.mappings.get(&at).filter(|mapping| mapping.vmm.is_some()).ok_or(Error::Invalid)?;
+            let Some(Mapping { vmm: Some(_), len, .. }) = self.mappings.get(&at) else {
+                return Err(Error::Invalid);
+            };
             starts.push(at);
-            at += mapping.len;
+            at += len;
         }
-        if at == end { Ok(starts) } else { Err(Error::Invalid) }
+        if at == end && len > 0 { Ok(starts) } else { Err(Error::Invalid) }
     }
 }
 
