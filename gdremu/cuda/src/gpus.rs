@@ -10,7 +10,7 @@ use gdremu_core::gpu::memory::{self, Memory, PageTableId};
 use gdremu_core::gpu::{HostProvider, Shared};
 
 use crate::address_space;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::state as process;
 
 pub(crate) fn config() -> GpuConfig {
@@ -67,25 +67,27 @@ pub(crate) fn take_away(
 /// that names none. Read once, as by NVIDIA's driver.
 pub(crate) fn visible() -> &'static [usize] {
     static VISIBLE: OnceLock<Vec<usize>> = OnceLock::new();
-    VISIBLE.get_or_init(|| {
-        let named = |entry: &str| {
-            let is_named = |&gpu: &usize| match entry.strip_prefix("GPU-") {
-                Some(_) => uuid_text(gpu).starts_with(entry),
-                None => entry.parse() == Ok(gpu),
-            };
-            (0..count()).find(is_named)
-        };
-        match env::var("CUDA_VISIBLE_DEVICES") {
-            Ok(list) => list.split(',').map(str::trim).map_while(named).collect(),
-            Err(_) => (0..count()).collect(),
-        }
+    VISIBLE.get_or_init(|| match env::var("CUDA_VISIBLE_DEVICES") {
+        Ok(list) => list.split(',').map_while(by_name).collect(),
+        Err(_) => (0..count()).collect(),
     })
+}
+
+/// The GPU of an entry of CUDA_VISIBLE_DEVICES, a number or the beginning of a UUID.
+fn by_name(entry: &str) -> Option<usize> {
+    let entry = entry.trim();
+    if entry.starts_with("GPU-") {
+        return (0..count()).find(|&gpu| uuid_text(gpu).starts_with(entry));
+    }
+    let number = entry.parse().ok()?;
+    (0..count()).contains(&number).then_some(number)
 }
 
 /// The GPU that a CUdevice names.
 pub(crate) fn by_ordinal(device: i32) -> Result<usize> {
-    let ordinal = usize::try_from(device).ok();
-    ordinal.and_then(|ordinal| visible().get(ordinal)).copied().ok_or(Error::INVALID_DEVICE)
+    let visible = visible();
+    ensure((0..visible.len() as i32).contains(&device), Error::INVALID_DEVICE)?;
+    Ok(visible[device as usize])
 }
 
 /// The CUdevice of a GPU; CU_DEVICE_INVALID for one that the program does not see.
@@ -103,8 +105,12 @@ pub(crate) fn uuid(gpu: usize) -> Uuid {
 
 /// As nvidia-smi prints it.
 pub(crate) fn uuid_text(gpu: usize) -> String {
-    let hex: Vec<String> = uuid(gpu).0.iter().map(|byte| format!("{byte:02x}")).collect();
-    let part = |from: usize, to: usize| hex[from..to].concat();
-    let parts = [part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)];
-    format!("GPU-{}", parts.join("-"))
+    let mut text = "GPU-".to_owned();
+    for (index, byte) in uuid(gpu).0.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text += &format!("{byte:02x}");
+    }
+    text
 }

@@ -57,7 +57,10 @@ pub(super) fn free(state: &mut State, address: u64) -> Result {
     let len = gpus::with(|gpu| gpu.memory().place(address)).map_or(0, |place| place.len);
     gpus::take_away(|memory| memory.free(address))?;
     let allocation = state.allocations.remove(&address).ok_or(Error::INVALID_VALUE)?;
-    if let Some(pool) = allocation.pool.and_then(|pool| state.pools.get_mut(pool)) {
+    // The pool may have been destroyed.
+    if let Some(pool) = allocation.pool
+        && let Ok(pool) = state.pools.get_mut(pool)
+    {
         pool.used -= len;
     }
     Ok(())
@@ -65,9 +68,13 @@ pub(super) fn free(state: &mut State, address: u64) -> Result {
 
 /// Frees the buffers of a context that ends.
 pub(super) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
-    let owned = |(&address, allocation): (&u64, &Allocation)| (allocation.context == Some(context)).then_some(address);
-    let addresses: Vec<u64> = state.allocations.iter().filter_map(owned).collect();
-    addresses.into_iter().try_for_each(|address| free(state, address))
+    let addresses: Vec<u64> = state.allocations.keys().copied().collect();
+    for address in addresses {
+        if state.allocations[&address].context == Some(context) {
+            free(state, address)?;
+        }
+    }
+    Ok(())
 }
 
 /// The start and length of the buffer, or of the host memory, that an address is in.

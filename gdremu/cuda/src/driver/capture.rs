@@ -36,26 +36,30 @@ pub(super) fn check_call(name: &str) -> Result {
     if CAPTURING.load(Ordering::SeqCst) == 0 || !UNSAFE.split(' ').any(|known| known == name) {
         return Ok(());
     }
-    let (mode, thread) = (MODE.get(), thread::current().id());
-    let endangered = |capture: &&mut Capture| match mode {
-        RELAXED => false,
-        _ if capture.thread == thread => capture.mode != RELAXED,
-        _ => mode == GLOBAL && capture.mode == GLOBAL,
-    };
+    let mode = MODE.get();
     let mut refused = Ok(());
-    for capture in state::lock().captures.values_mut().filter(endangered) {
-        capture.valid = false;
-        refused = Err(Error::STREAM_CAPTURE_UNSUPPORTED);
+    for capture in state::lock().captures.values_mut() {
+        let endangered = match mode {
+            RELAXED => false,
+            _ if capture.thread == thread::current().id() => capture.mode != RELAXED,
+            _ => mode == GLOBAL && capture.mode == GLOBAL,
+        };
+        if endangered {
+            capture.valid = false;
+            refused = Err(Error::STREAM_CAPTURE_UNSUPPORTED);
+        }
     }
     refused
 }
 
 /// Makes the captures of these streams invalid. Fails with `error` if there are any.
-fn invalidate(state: &mut State, error: Error, of: impl Fn(StreamHandle, Option<&Stream>) -> bool) -> Result {
+fn invalidate(state: &mut State, error: Error, selects: impl Fn(StreamHandle, &Stream) -> bool) -> Result {
     let State { captures, streams, .. } = state;
     let mut result = Ok(());
-    for (&stream, capture) in captures {
-        if of(stream, streams.get(stream)) {
+    for (&handle, capture) in captures {
+        if let Some(stream) = streams.find(handle)
+            && selects(handle, stream)
+        {
             capture.valid = false;
             result = Err(error);
         }
@@ -65,12 +69,12 @@ fn invalidate(state: &mut State, error: Error, of: impl Fn(StreamHandle, Option<
 
 /// Refuses queries of a stream that captures, and of a default stream that such streams would wait for.
 pub(super) fn check_stream(state: &mut State, current: Current, stream: StreamHandle) -> Result {
-    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |captures, _| captures == stream)?;
-    if state.streams.get(stream).is_some() {
+    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |capturing, _| capturing == stream)?;
+    if state.streams.contains(stream) {
         return Ok(());
     }
-    invalidate(state, Error::STREAM_CAPTURE_IMPLICIT, |_, captures| {
-        captures.is_some_and(|it| it.is_blocking() && it.context == current.context)
+    invalidate(state, Error::STREAM_CAPTURE_IMPLICIT, |_, capturing| {
+        capturing.is_blocking() && capturing.context == current.context
     })
 }
 
@@ -86,18 +90,16 @@ pub(super) fn check_work(state: &mut State, current: Current, stream: StreamHand
 
 /// Refuses to wait for a context with streams that capture.
 pub(super) fn check_context(state: &mut State, context: ContextHandle) -> Result {
-    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |_, captures| captures.is_some_and(|it| it.context == context))
+    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |_, capturing| capturing.context == context)
 }
 
 pub(super) fn begin(state: &mut State, stream: StreamHandle, mode: u32) -> Result {
     state.check_stream(stream)?;
     ensure(mode <= RELAXED, Error::INVALID_VALUE)?;
     // The legacy default stream cannot be captured.
-    ensure(state.streams.get(stream).is_some(), Error::STREAM_CAPTURE_UNSUPPORTED)?;
+    ensure(state.streams.contains(stream), Error::STREAM_CAPTURE_UNSUPPORTED)?;
     ensure(!state.captures.contains_key(&stream), Error::ILLEGAL_STATE)?;
-    let (thread, valid) = (thread::current().id(), true);
-    let capture = Capture { mode, thread, valid };
-    state.captures.insert(stream, capture);
+    state.captures.insert(stream, Capture { mode, thread: thread::current().id(), valid: true });
     CAPTURING.store(state.captures.len(), Ordering::SeqCst);
     Ok(())
 }

@@ -33,13 +33,12 @@ pub(super) fn create(
 /// A context by its handle; 0 is the current one.
 pub(super) fn live(state: &State, context: ContextHandle) -> Result<&Context> {
     let context = if context == 0 { state.current()?.context } else { context };
-    state.contexts.get(context).ok_or(Error::INVALID_CONTEXT)
+    state.contexts.get(context)
 }
 
 /// Ends a context and everything that belongs to it, GPU kernels first.
 pub(super) fn destroy(mut state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
-    let ended = state.contexts.remove(context);
-    ended.ok_or(Error::INVALID_CONTEXT)?.stop.store(true, Ordering::Relaxed);
+    state.contexts.remove(context)?.stop.store(true, Ordering::Relaxed);
     let mut state = work::end(state, context);
     let ended = state.streams.retain(|stream| stream.context != context);
     state.orphans.extend(ended);
@@ -84,7 +83,7 @@ pub(super) fn cuCtxSetCurrent(state: &mut State, context: ContextHandle) -> Resu
 
 pub(super) fn cuCtxSetFlags(state: &mut State, current: Current, flags: u32) -> Result {
     state::check_flags(flags)?;
-    let context = state.contexts.get_mut(current.context).ok_or(Error::INVALID_CONTEXT)?;
+    let context = state.contexts.get_mut(current.context)?;
     context.flags = flags | context.flags & CTX_MAP_HOST;
     Ok(())
 }

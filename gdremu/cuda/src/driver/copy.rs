@@ -151,7 +151,7 @@ pub(super) fn between(
     stream: Option<StreamHandle>,
 ) -> Result {
     for context in contexts {
-        state::lock().contexts.get(context).ok_or(Error::INVALID_CONTEXT)?;
+        state::lock().contexts.get(context)?;
     }
     copy(Device(to), Device(from), size, stream)
 }

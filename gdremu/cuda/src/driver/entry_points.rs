@@ -294,13 +294,13 @@ entry_points! {
             => |state| pool.fill(|| pool::create(state, props));
         fn cuMemPoolDestroy(pool: PoolHandle) with_state 11020;
         fn cuMemPoolTrimTo(pool: PoolHandle, _keep: usize) with_state 11020
-            => |state| pool::find(state, pool).map(drop);
+            => |state| state.pools.get(pool).map(drop);
         fn cuMemPoolGetAttribute(pool: PoolHandle, attribute: u32, value: Out<u8>) with_state 11020
-            => |state| pool::get_attribute(pool::find(state, pool)?, attribute, value);
+            => |state| pool::get_attribute(state.pools.get_mut(pool)?, attribute, value);
         fn cuMemPoolSetAttribute(pool: PoolHandle, attribute: u32, value: In<u8>) with_state 11020
-            => |state| pool::set_attribute(pool::find(state, pool)?, attribute, value);
+            => |state| pool::set_attribute(state.pools.get_mut(pool)?, attribute, value);
         fn cuMemPoolSetAccess(pool: PoolHandle, wanted: In<AccessDesc>, count: usize) with_state 11020
-            => |state| pool::set_access(pool::find(state, pool)?, wanted, count);
+            => |state| pool::set_access(state.pools.get_mut(pool)?, wanted, count);
         fn cuMemAllocAsync(address: Out<u64>, size: usize, stream: StreamHandle)
             in_context 11020, cuMemAllocAsync_ptsz 11020 => |state, current| {
                 let pool = pool::current_pool(state, current.gpu);
@@ -410,7 +410,7 @@ entry_points! {
         fn cuEventCreate(event: Out<EventHandle>, flags: u32) in_context 2000
             => |state, current| event.fill(|| event::create(state, current, flags));
         fn cuEventDestroy_v2(event: EventHandle) with_state 4000, cuEventDestroy 2000
-            => |state| state.events.remove(event).map(drop).ok_or(Error::INVALID_HANDLE);
+            => |state| state.events.remove(event).map(drop);
         fn cuEventRecord(event: EventHandle, stream: StreamHandle) initialized 2000, cuEventRecord_ptsz 7000;
         fn cuEventRecordWithFlags(event: EventHandle, stream: StreamHandle, flags: u32)
             initialized 11010, cuEventRecordWithFlags_ptsz 11010
@@ -428,7 +428,7 @@ entry_points! {
         fn cuStreamEndCapture(stream: StreamHandle, graph: Out<usize>) in_context 10000, cuStreamEndCapture_ptsz 10000
             => |state, _| capture::end(state, stream, graph);
         fn cuGraphDestroy(graph: usize) with_state 10000
-            => |state| state.graphs.remove(graph).ok_or(Error::INVALID_VALUE);
+            => |state| state.graphs.remove(graph);
         fn cuStreamIsCapturing(stream: StreamHandle, status: Out<u32>) in_context 10000, cuStreamIsCapturing_ptsz 10000
             => |state, _| status.set(capture::status(state, stream)?);
         fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) without_init 10010;
@@ -445,12 +445,12 @@ entry_points! {
         fn cuModuleUnload(module: ModuleHandle) initialized 2000;
         fn cuModuleGetFunction(function: Out<FunctionHandle>, module: ModuleHandle, name: In<c_char>) in_context 2000
             => |state, _| {
-                let found = module::find(state, module)?.functions.get(name.text()?);
+                let found = state.modules.get(module)?.functions.get(name.text()?);
                 function.set(*found.ok_or(Error::NOT_FOUND)?)
             };
         fn cuModuleGetGlobal_v2(address: Out<u64>, size: Out<usize>, module: ModuleHandle, name: In<c_char>)
             in_context 3020 => |state, _| {
-                let found = module::find(state, module)?.variables.get(name.text()?).ok_or(Error::NOT_FOUND)?;
+                let found = state.modules.get(module)?.variables.get(name.text()?).ok_or(Error::NOT_FOUND)?;
                 address.set_if_wanted(found.0);
                 size.set_if_wanted(found.1);
                 Ok(())

@@ -13,7 +13,7 @@ const FLAGS: u32 = 0x7;
 const INTERPROCESS: u32 = 0x4;
 
 fn find(state: &State, event: EventHandle) -> Result<&Event> {
-    let event = state.events.get(event).ok_or(Error::INVALID_HANDLE)?;
+    let event = state.events.get(event)?;
     work::check(state, event.context)?;
     Ok(event)
 }
@@ -45,7 +45,7 @@ pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result 
         state = state::lock();
         Some(point)
     };
-    let event = state.events.get_mut(event).ok_or(Error::INVALID_HANDLE)?;
+    let event = state.events.get_mut(event)?;
     event.recorded = Some(Recorded { point, time });
     Ok(())
 }

@@ -81,14 +81,10 @@ pub(super) fn free(state: &mut State, address: usize, kind: Kind) -> Result {
 
 /// Frees the host memory of a context that ends.
 pub(super) fn free_all_of(state: &mut State, context: ContextHandle) {
-    let owned: Vec<_> = state
-        .host
-        .iter()
-        .filter(|(_, range)| range.context == context)
-        .map(|(&address, range)| (address, range.kind))
-        .collect();
-    for (address, kind) in owned {
-        free(state, address, kind).expect("just seen");
+    for (address, range) in state.host.clone() {
+        if range.context == context {
+            free(state, address, range.kind).expect("just seen");
+        }
     }
 }
 
@@ -124,14 +120,15 @@ pub(super) fn cuMemHostRegister_v2(
 ) -> Result {
     let end = address.checked_add(size).ok_or(Error::INVALID_VALUE)?;
     ensure(address != 0 && size != 0 && flags & !REGISTER_FLAGS == 0, Error::INVALID_VALUE)?;
-    let below = state.host.range(..end).next_back();
-    match below.filter(|(start, range)| *start + range.len > address) {
-        Some((_, HostRange { kind: Kind::Registered, .. })) => {
-            return Err(Error::HOST_MEMORY_ALREADY_REGISTERED);
-        }
-        Some(_) => return Err(Error::INVALID_VALUE),
-        None => ensure(populate(address, size, flags & READ_ONLY == 0), Error::INVALID_VALUE)?,
+    if let Some((start, below)) = state.host.range(..end).next_back()
+        && start + below.len > address
+    {
+        return Err(match below.kind {
+            Kind::Registered => Error::HOST_MEMORY_ALREADY_REGISTERED,
+            _ => Error::INVALID_VALUE,
+        });
     }
+    ensure(populate(address, size, flags & READ_ONLY == 0), Error::INVALID_VALUE)?;
     insert(state, current, address, size, Kind::Registered, flags);
     Ok(())
 }
@@ -140,21 +137,24 @@ pub(super) fn cuMemHostRegister_v2(
 fn populate(address: usize, len: usize, write: bool) -> bool {
     let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     let start = address - address % page_size();
+    advise(start, address + len - start, advice) || !advise(0, 0, advice) // Linux before 5.14 does not have it.
+}
+
+/// Advises to populate memory. Returns whether that succeeds.
+fn advise(start: usize, len: usize, populate: i32) -> bool {
     // SAFETY: changes neither what is mapped nor what is in it.
-    let advise = |start: usize, len: usize| unsafe { libc::syscall(libc::SYS_madvise, start, len, advice) == 0 };
-    advise(start, address + len - start) || !advise(0, 0) // Linux before 5.14 does not have it.
+    unsafe { libc::syscall(libc::SYS_madvise, start, len, populate) == 0 }
 }
 
 pub(super) fn cuMemHostUnregister(address: usize) -> Result {
-    let owner = |state: &State| {
-        let owner = owner(state, address, Kind::Registered);
-        let known = address == 0 || find(state, address).is_some();
-        owner.map(Some).map_err(|error| match known {
-            true => error,
-            false => Error::HOST_MEMORY_NOT_REGISTERED,
-        })
-    };
-    work::freeing(owner, |state| free(state, address, Kind::Registered))
+    work::freeing(
+        |state| {
+            let is_known = address == 0 || find(state, address).is_some();
+            ensure(is_known, Error::HOST_MEMORY_NOT_REGISTERED)?;
+            owner(state, address, Kind::Registered).map(Some)
+        },
+        |state| free(state, address, Kind::Registered),
+    )
 }
 
 /// The address at which GPUs reach host memory, the same, which is unified addressing.

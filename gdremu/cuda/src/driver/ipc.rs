@@ -66,9 +66,10 @@ pub(super) fn open(state: &mut State, handle: IpcHandle, flags: u32) -> Result<u
 fn memory_of(handle: &IpcHandle) -> Option<File> {
     let path = format!("/proc/{}/fd/{}", handle.process, handle.memory.descriptor);
     let name = fs::read_link(&path).ok()?;
-    let is_memory = name.to_str()?.starts_with("/memfd:gdremu-gpu");
-    let open = || OpenOptions::new().read(true).write(true).open(&path).ok();
-    is_memory.then(open)?
+    if !name.to_str()?.starts_with("/memfd:gdremu-gpu") {
+        return None;
+    }
+    OpenOptions::new().read(true).write(true).open(&path).ok()
 }
 
 pub(super) fn cuIpcCloseMemHandle(address: u64) -> Result {

@@ -1,7 +1,6 @@
 //! Launches of GPU kernels.
 #![forbid(unsafe_code)]
 
-use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -49,26 +48,28 @@ pub(super) struct Request {
 impl Request {
     /// How many blocks run at the same time, at most.
     fn resident(&self, kernel: &Kernel) -> Result<u64> {
-        let fits = |sizes: [u32; 3], limits: [u32; 3]| {
-            iter::zip(sizes, limits).all(|(size, limit)| (1..=limit).contains(&size))
-        };
-        let product = |sizes: [u32; 3]| sizes.iter().map(|&size| u64::from(size)).product::<u64>();
-        if !fits(self.grid, MAX_GRID)
-            || !fits(self.block, MAX_BLOCK)
-            || product(self.block) > max_threads(kernel)
-            || kernel.shared + self.shared_bytes as usize > MAX_SHARED_BYTES
-        {
-            return Err(Error::INVALID_VALUE);
-        }
-        let blocks = blocks_at_once(kernel, product(self.block), self.shared_bytes as usize);
-        let resident = MULTIPROCESSORS * blocks;
-        ensure(!self.cooperative || product(self.grid) <= resident, Error::COOPERATIVE_LAUNCH_TOO_LARGE)?;
+        let blocks = product(self.grid, MAX_GRID)?;
+        let threads = product(self.block, MAX_BLOCK)?;
+        let at_once = blocks_at_once(kernel, threads, self.shared_bytes as usize);
+        ensure(at_once > 0, Error::INVALID_VALUE)?;
+        let resident = MULTIPROCESSORS * at_once;
+        ensure(!self.cooperative || blocks <= resident, Error::COOPERATIVE_LAUNCH_TOO_LARGE)?;
         Ok(resident)
     }
 }
 
+/// The product of sizes within limits.
+fn product(sizes: [u32; 3], limits: [u32; 3]) -> Result<u64> {
+    let mut product = 1;
+    for axis in 0..3 {
+        ensure((1..=limits[axis]).contains(&sizes[axis]), Error::INVALID_VALUE)?;
+        product *= u64::from(sizes[axis]);
+    }
+    Ok(product)
+}
+
 pub(crate) fn max_threads(kernel: &Kernel) -> u64 {
-    kernel.max_threads.map_or(MAX_BLOCK_THREADS, |limit| limit.min(MAX_BLOCK_THREADS))
+    kernel.max_threads.unwrap_or(MAX_BLOCK_THREADS).min(MAX_BLOCK_THREADS)
 }
 
 /// How many blocks of this many threads, with this many bytes of shared memory added, a multiprocessor runs at the same
@@ -96,9 +97,12 @@ fn parameters(kernel: &Kernel, pointers: In<In<u8>>) -> Result<Vec<u8>> {
 
 /// The name that a GPU kernel has in its source.
 fn demangled(name: &str) -> String {
-    let symbol = cpp_demangle::Symbol::new(name).ok();
-    let demangled = symbol.and_then(|symbol| symbol.demangle().ok());
-    demangled.unwrap_or_else(|| name.to_owned())
+    if let Ok(symbol) = cpp_demangle::Symbol::new(name)
+        && let Ok(demangled) = symbol.demangle()
+    {
+        return demangled;
+    }
+    name.to_owned()
 }
 
 pub(crate) fn refuse(name: &str, why: &str) {
@@ -110,7 +114,7 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
     let function = {
         let state = state::lock();
         state.current()?;
-        state.functions.get(function).ok_or(Error::INVALID_HANDLE)?.clone()
+        state.functions.get(function)?.clone()
     };
     let kernel = function.kernel.map_err(|why| {
         refuse(&function.name, &why);
@@ -135,10 +139,9 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
     let current = state.current()?;
     work::check_stream_and_context(&state, current, request.stream)?;
     let context = work::context(&state, current, request.stream);
-    let (stop, gpu) = match state.contexts.get(context) {
-        Some(found) if context == function.context => (Arc::clone(&found.stop), found.gpu),
-        _ => return Err(Error::INVALID_HANDLE),
-    };
+    ensure(context == function.context, Error::INVALID_HANDLE)?;
+    let live = state.contexts.get(context)?;
+    let (stop, gpu) = (Arc::clone(&live.stop), live.gpu);
     let job = move || {
         let clock = Clock::start();
         let mut memory = KernelMemory::new(context, gpu);
@@ -202,7 +205,7 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
 
 /// A CUfunction_attribute. Those of a GPU kernel that cannot run are those of one that needs nothing.
 pub(super) fn attribute(state: &State, current: Current, attribute: i32, function: FunctionHandle) -> Result<i32> {
-    let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
+    let function = state.functions.get(function)?;
     let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
     Ok(match attribute {
         0 => max_threads(kernel) as i32,
@@ -222,7 +225,7 @@ static UNKNOWN: LazyLock<Kernel> = LazyLock::new(Kernel::default);
 
 pub(super) fn active_blocks(state: &State, function: FunctionHandle, threads: i32, shared_bytes: usize) -> Result<i32> {
     ensure(threads > 0, Error::INVALID_VALUE)?;
-    let function = state.functions.get(function).ok_or(Error::INVALID_HANDLE)?;
+    let function = state.functions.get(function)?;
     let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
     Ok(blocks_at_once(kernel, threads as u64, shared_bytes) as i32)
 }
@@ -238,7 +241,7 @@ pub(super) fn best_block(
     shared_bytes: usize,
     limit: i32,
 ) -> Result<(i32, i32)> {
-    let function = state::lock().functions.get(function).ok_or(Error::INVALID_HANDLE)?.clone();
+    let function = state::lock().functions.get(function)?.clone();
     let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
     let most = max_threads(kernel) as i32;
     let mut threads = if limit > 0 { most.min(limit) } else { most };

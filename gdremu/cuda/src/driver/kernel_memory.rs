@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::ptx::{Change, Fault, GlobalMemory};
-use gdremu_core::gpu::host::Span;
+use gdremu_core::gpu::host::{HostProvider, Span};
 use gdremu_core::gpu::memory::{Access, Place};
 
 use super::host;
@@ -41,20 +41,12 @@ impl KernelMemory {
             self.pieces.clear();
             self.changes = changes;
         }
-        let known = |pieces: &[Piece]| {
-            pieces.iter().find_map(|piece| {
-                let offset = address.checked_sub(piece.start)?;
-                let end = offset.checked_add(size as u64)?;
-                let place = piece.bytes.wrapping_add(offset as usize);
-                (end <= piece.len).then_some((place, piece.writable))
-            })
-        };
-        let (place, writable) = match known(&self.pieces) {
-            Some(found) => found,
+        let (place, writable) = match self.known(address, size) {
+            Some(known) => known,
             None => {
                 let pieces = self.look_up(address).ok_or(Fault)?;
                 self.pieces.extend(pieces);
-                known(&self.pieces).ok_or(Fault)?
+                self.known(address, size).ok_or(Fault)?
             }
         };
         if write && !writable {
@@ -63,56 +55,78 @@ impl KernelMemory {
         Ok(place)
     }
 
+    /// Where the CPU finds `size` bytes of a known piece, and whether it is writable.
+    fn known(&self, address: u64, size: usize) -> Option<(*mut u8, bool)> {
+        for piece in &self.pieces {
+            if address >= piece.start && address - piece.start < piece.len {
+                let offset = address - piece.start;
+                let is_inside = piece.len - offset >= size as u64;
+                return is_inside.then_some((piece.bytes.wrapping_add(offset as usize), piece.writable));
+            }
+        }
+        None
+    }
+
     /// The buffer, VMM mapping or host memory that an address is in.
     fn look_up(&self, address: u64) -> Option<Vec<Piece>> {
         let state = state::lock();
-        let device = gpus::with(|gpu| {
-            if !gpu.is_device_address(address) {
-                return None;
-            }
-            let Some(place) = gpu.memory().place(address) else {
-                return Some(Vec::new());
-            };
-            let access = match place.vmm {
-                true => gpu.memory().access(place.base, self.gpu).unwrap_or_default(),
-                false => self.access_to_buffer(&state, &place),
-            };
-            let spans = match access {
-                Access::None => Vec::new(),
-                _ => gpu.spans(place.base, place.len, access).unwrap_or_default(),
-            };
+        if let Some(pieces) = gpus::with(|gpu| self.look_up_on_gpus(gpu, &state, address)) {
+            return Some(pieces);
+        }
+        let (start, range) = host::find(&state, address as usize)?;
+        Some(vec![Piece {
+            start: start as u64,
+            len: range.len as u64,
+            bytes: std::ptr::with_exposed_provenance_mut(start),
+            writable: range.kind != Kind::Registered || range.flags & host::READ_ONLY == 0,
+            _span: None,
+        }])
+    }
+
+    /// No pieces where no GPU has memory; `None` for addresses of the host.
+    fn look_up_on_gpus(&self, gpu: &mut HostProvider, state: &State, address: u64) -> Option<Vec<Piece>> {
+        if !gpu.is_device_address(address) {
+            return None;
+        }
+        let mut pieces = Vec::new();
+        let Some(place) = gpu.memory().place(address) else {
+            return Some(pieces);
+        };
+        let access = match place.vmm {
+            true => gpu.memory().access(place.base, self.gpu).unwrap_or_default(),
+            false => self.access_to_buffer(state, &place),
+        };
+        if access == Access::None {
+            return Some(pieces);
+        }
+        let mut start = place.base;
+        for span in gpu.spans(place.base, place.len, access).unwrap_or_default() {
+            let len = span.len as u64;
             let writable = access == Access::ReadWrite;
-            let mut start = place.base;
-            let piece = |span: Span| {
-                let len = span.len as u64;
-                start += len;
-                Piece { start: start - len, len, bytes: span.bytes(), writable, _span: Some(span) }
-            };
-            Some(spans.into_iter().map(piece).collect())
-        });
-        device.or_else(|| {
-            let (start, range) = host::find(&state, address as usize)?;
-            Some(vec![Piece {
-                start: start as u64,
-                len: range.len as u64,
-                bytes: std::ptr::with_exposed_provenance_mut(start),
-                writable: range.kind != Kind::Registered || range.flags & host::READ_ONLY == 0,
-                _span: None,
-            }])
-        })
+            pieces.push(Piece { start, len, bytes: span.bytes(), writable, _span: Some(span) });
+            start += len;
+        }
+        Some(pieces)
     }
 
     /// Another GPU's memory takes cuCtxEnablePeerAccess, or cuMemPoolSetAccess.
     fn access_to_buffer(&self, state: &State, place: &Place) -> Access {
-        let owner = state.allocations.get(&place.base);
-        let context = owner.and_then(|owner| owner.context);
-        let pool = owner.and_then(|owner| state.pools.get(owner.pool?));
-        let enabled = |context| state.contexts.get(self.context)?.peers.get(&context);
-        let given = place.gpu == self.gpu
-            || context == Some(self.context)
-            || context.and_then(enabled).is_some()
-            || pool.is_some_and(|pool| pool.peers.contains(&self.gpu));
-        if given { Access::ReadWrite } else { Access::None }
+        if place.gpu == self.gpu {
+            return Access::ReadWrite;
+        }
+        let Some(owner) = state.allocations.get(&place.base) else {
+            return Access::None;
+        };
+        let mut enabled = false;
+        if let (Some(context), Some(own)) = (owner.context, state.contexts.find(self.context)) {
+            enabled = context == self.context || own.peers.contains(&context);
+        }
+        if let Some(pool) = owner.pool
+            && let Some(pool) = state.pools.find(pool)
+        {
+            enabled |= pool.peers.contains(&self.gpu);
+        }
+        if enabled { Access::ReadWrite } else { Access::None }
     }
 }
 

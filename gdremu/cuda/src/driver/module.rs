@@ -1,6 +1,7 @@
 //! Modules: GPU kernels that crate::ptx interprets, and variables.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::ffi::c_char;
 
 use gdremu_core::gpu::memory::Access;
@@ -69,33 +70,31 @@ fn add(state: &mut State, parsed: ptx::Module) -> Result<ModuleHandle> {
         memory = Some(address);
     }
     let base = memory.unwrap_or(0);
-    let place = |(name, (offset, size))| (name, (base + offset as u64, size));
-    let variables = parsed.variables.into_iter().map(place).collect();
-    let mut function = |(name, kernel): (String, std::result::Result<_, _>)| {
-        let function = Function {
+    let mut module =
+        Module { context: current.context, functions: BTreeMap::new(), variables: BTreeMap::new(), memory };
+    for (name, (offset, size)) in parsed.variables {
+        module.variables.insert(name, (base + offset as u64, size));
+    }
+    for (name, kernel) in parsed.kernels {
+        let function = state.functions.add(Function {
             context: current.context,
             name: name.clone(),
-            kernel: kernel.map_err(|error: ptx::ParseError| error.to_string()),
+            kernel: kernel.map_err(|error| error.to_string()),
             variables: base,
             target: parsed.target,
-        };
-        (name, state.functions.add(function))
-    };
-    let functions = parsed.kernels.into_iter().map(&mut function).collect();
-    Ok(state.modules.add(Module { context: current.context, functions, variables, memory }))
+        });
+        module.functions.insert(name, function);
+    }
+    Ok(state.modules.add(module))
 }
 
 pub(super) fn cuModuleUnload(module: ModuleHandle) -> Result {
-    let owner = |state: &State| Ok(Some(find(state, module)?.context));
+    let owner = |state: &State| Ok(Some(state.modules.get(module)?.context));
     work::freeing(owner, |state| {
-        let module = state.modules.remove(module).ok_or(Error::INVALID_HANDLE)?;
+        let module = state.modules.remove(module)?;
         for function in module.functions.into_values() {
-            state.functions.remove(function);
+            state.functions.remove(function)?;
         }
         module.memory.map_or(Ok(()), |memory| buffer::free(state, memory))
     })
-}
-
-pub(super) fn find(state: &State, module: ModuleHandle) -> Result<&Module> {
-    state.modules.get(module).ok_or(Error::INVALID_HANDLE)
 }

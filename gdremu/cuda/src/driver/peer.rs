@@ -18,14 +18,14 @@ pub(super) fn attribute(attribute: i32, source: i32, destination: i32) -> Result
 
 pub(super) fn cuCtxEnablePeerAccess(state: &mut State, current: Current, peer: ContextHandle, flags: u32) -> Result {
     ensure(flags == 0, Error::INVALID_VALUE)?;
-    let peer_gpu = state.contexts.get(peer).ok_or(Error::INVALID_CONTEXT)?.gpu;
+    let peer_gpu = state.contexts.get(peer)?.gpu;
     ensure(peer_gpu != current.gpu, Error::INVALID_DEVICE)?;
-    let context = state.contexts.get_mut(current.context).ok_or(Error::INVALID_CONTEXT)?;
+    let context = state.contexts.get_mut(current.context)?;
     ensure(context.peers.insert(peer), Error::PEER_ACCESS_ALREADY_ENABLED)
 }
 
 pub(super) fn cuCtxDisablePeerAccess(state: &mut State, current: Current, peer: ContextHandle) -> Result {
-    state.contexts.get(peer).ok_or(Error::INVALID_CONTEXT)?;
-    let context = state.contexts.get_mut(current.context).ok_or(Error::INVALID_CONTEXT)?;
+    state.contexts.get(peer)?;
+    let context = state.contexts.get_mut(current.context)?;
     ensure(context.peers.remove(&peer), Error::PEER_ACCESS_NOT_ENABLED)
 }

@@ -48,26 +48,32 @@ fn find(state: &State, address: u64) -> Option<Known<'_>> {
 /// When a call's work on this memory is done. An asynchronous call has a stream. Others wait for work on GPU memory only
 /// with SYNC_MEMOPS, of the memory or of the context.
 pub(super) fn when(state: &State, current: Current, stream: Option<StreamHandle>, addresses: &[u64]) -> When {
-    let context = state.contexts.get(current.context);
-    let all = context.is_some_and(|context| context.flags & CTX_SYNC_MEMOPS != 0);
-    let waits = |&address: &u64| match find(state, address) {
-        None => true,
-        Some(Known::Host(_, range)) if range.kind != Kind::Managed => true,
-        Some(known) => all || state.sync_memops.contains(&known.id()),
-    };
-    match stream {
-        None if addresses.iter().any(waits) => When::Now,
-        _ => When::InOrder,
+    if stream.is_some() {
+        return When::InOrder;
     }
+    if let Some(context) = state.contexts.find(current.context)
+        && context.flags & CTX_SYNC_MEMOPS != 0
+    {
+        return When::Now;
+    }
+    for address in addresses {
+        match find(state, *address) {
+            None => return When::Now,
+            Some(Known::Host(_, range)) if range.kind != Kind::Managed => return When::Now,
+            Some(memory) if state.sync_memops.contains(&memory.id()) => return When::Now,
+            Some(_) => {}
+        }
+    }
+    When::InOrder
 }
 
 /// Stores the value of an attribute that this kind of memory has.
 fn get(state: &State, data: Untyped, attribute: u32, address: u64) -> Result {
     data.check()?;
-    let known = find(state, address).ok_or(Error::INVALID_VALUE)?;
-    match (attribute, known) {
+    let memory = find(state, address).ok_or(Error::INVALID_VALUE)?;
+    match (attribute, memory) {
         (DEVICE_POINTER, _) => state.current().and_then(|_| data.of().set(address)),
-        (SYNC_MEMOPS, known) => data.of().set(u32::from(state.sync_memops.contains(&known.id()))),
+        (SYNC_MEMOPS, memory) => data.of().set(u32::from(state.sync_memops.contains(&memory.id()))),
         (_, Known::Device(place)) => get_device(state, data, attribute, address, &place),
         (_, Known::Host(start, range)) => get_host(data, attribute, address, start, range),
     }
@@ -126,9 +132,10 @@ fn p2p_tokens() -> P2pTokens {
 }
 
 fn handle_types(place: &Place) -> u64 {
-    let exportable =
-        gpus::with(|gpu| gpu.memory().physical_object(place.object).is_some_and(|object| object.exportable));
-    if exportable { u64::from(HANDLE_POSIX_FD) } else { 0 }
+    match gpus::with(|gpu| gpu.memory().physical_object(place.object).map(|object| object.exportable)) {
+        Some(true) => u64::from(HANDLE_POSIX_FD),
+        _ => 0,
+    }
 }
 
 /// The access of the current context's GPU to the memory.
@@ -172,10 +179,9 @@ pub(super) fn cuMemRangeGetAttribute(
     count: usize,
 ) -> Result {
     data.check()?;
-    let managed = host::find(state, address as usize)
-        .filter(|(_, range)| range.kind == Kind::Managed)
-        .filter(|(start, range)| count > 0 && count <= start + range.len - address as usize);
-    managed.ok_or(Error::INVALID_VALUE)?;
+    let (start, range) = host::find(state, address as usize).ok_or(Error::INVALID_VALUE)?;
+    let inside = count > 0 && count <= start + range.len - address as usize;
+    ensure(range.kind == Kind::Managed && inside, Error::INVALID_VALUE)?;
     let numbers = size / size_of::<i32>();
     match attribute {
         // READ_MOSTLY, and the types of PREFERRED_LOCATION and LAST_PREFETCH_LOCATION
@@ -203,10 +209,10 @@ fn set_nothing(data: Untyped, attribute: u32) -> Result {
 /// SYNC_MEMOPS is all that can be set, and not of VMM memory.
 pub(super) fn cuPointerSetAttribute(state: &mut State, value: In<u32>, attribute: u32, address: u64) -> Result {
     let value = value.get()?;
-    let known = find(state, address).ok_or(Error::INVALID_VALUE)?;
-    ensure(!matches!(known, Known::Device(Place { vmm: true, .. })), Error::NOT_SUPPORTED)?;
+    let memory = find(state, address).ok_or(Error::INVALID_VALUE)?;
+    ensure(!matches!(memory, Known::Device(Place { vmm: true, .. })), Error::NOT_SUPPORTED)?;
     ensure(attribute == SYNC_MEMOPS, Error::INVALID_VALUE)?;
-    let id = known.id();
+    let id = memory.id();
     match value {
         0 => state.sync_memops.remove(&id),
         _ => state.sync_memops.insert(id),

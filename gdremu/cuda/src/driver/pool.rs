@@ -30,10 +30,6 @@ pub(super) fn gpu(device: i32) -> Result<usize> {
     Ok(gpu)
 }
 
-pub(super) fn find(state: &mut State, pool: PoolHandle) -> Result<&mut Pool> {
-    state.pools.get_mut(pool).ok_or(Error::INVALID_VALUE)
-}
-
 pub(super) fn default_pool(state: &mut State, gpu: usize) -> PoolHandle {
     let State { pools, default_pools, .. } = state;
     *default_pools.entry(gpu).or_insert_with(|| pools.add(Pool::new(gpu, false, u64::MAX)))
@@ -45,7 +41,7 @@ pub(super) fn current_pool(state: &mut State, gpu: usize) -> PoolHandle {
 
 pub(super) fn cuDeviceSetMemPool(state: &mut State, device: i32, pool: PoolHandle) -> Result {
     let gpu = self::gpu(device)?;
-    state.pools.get(pool).filter(|pool| pool.gpu == gpu).ok_or(Error::INVALID_VALUE)?;
+    ensure(state.pools.get(pool)?.gpu == gpu, Error::INVALID_VALUE)?;
     state.current_pools.insert(gpu, pool);
     Ok(())
 }
@@ -67,7 +63,7 @@ pub(super) fn create(state: &mut State, props: In<PoolProps>) -> Result<PoolHand
 /// Memory of the pool stays valid until it is freed.
 pub(super) fn cuMemPoolDestroy(state: &mut State, pool: PoolHandle) -> Result {
     ensure(!state.default_pools.values().any(|&default| default == pool), Error::INVALID_VALUE)?;
-    state.pools.remove(pool).ok_or(Error::INVALID_VALUE)?;
+    state.pools.remove(pool)?;
     state.current_pools.retain(|_, current| *current != pool);
     Ok(())
 }
@@ -119,7 +115,7 @@ pub(super) fn cuMemAllocFromPoolAsync(
     address.check()?;
     state.check_stream(stream)?;
     capture::check_work(state, current, stream)?;
-    let pool = find(state, handle)?;
+    let pool = state.pools.get_mut(handle)?;
     if size == 0 {
         return address.set(0);
     }

@@ -35,8 +35,8 @@ pub(super) fn cuDevicePrimaryCtxSetFlags_v2(state: &mut State, device: i32, flag
     ensure(flags & CTX_MAP_HOST == 0, Error::INVALID_VALUE)?;
     let primary = state.primaries.entry(gpu).or_default();
     primary.flags = flags;
-    if let Some(context) = primary.context.and_then(|context| state.contexts.get_mut(context)) {
-        context.flags = flags | CTX_MAP_HOST;
+    if let Some(context) = primary.context {
+        state.contexts.get_mut(context)?.flags = flags | CTX_MAP_HOST;
     }
     Ok(())
 }

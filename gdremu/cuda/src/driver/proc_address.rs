@@ -46,14 +46,10 @@ fn look_up(name: &str, version: u32) -> std::result::Result<*const c_void, u32> 
 /// Looks a function up for the caller and says what became of it.
 pub(super) fn query(name: In<c_char>, function: Out<*const c_void>, version: i32, flags: u64) -> Result<u32> {
     function.check()?;
-    let driver = gpus::config().cuda_version;
-    let version = u32::try_from(version).ok().filter(|&version| version <= driver);
-    let version = version.ok_or(Error::INVALID_VALUE)?;
+    ensure((0..=gpus::config().cuda_version as i32).contains(&version), Error::INVALID_VALUE)?;
     ensure(flags & !FLAGS == 0, Error::INVALID_VALUE)?;
-    let (address, status) = match look_up(name.text()?, version) {
-        Ok(address) => (address, FOUND),
-        Err(status) => (ptr::null(), status),
-    };
-    function.set(address)?;
-    Ok(status)
+    match look_up(name.text()?, version as u32) {
+        Ok(address) => function.set(address).map(|()| FOUND),
+        Err(status) => function.set(ptr::null()).map(|()| status),
+    }
 }

@@ -16,7 +16,7 @@ pub(super) fn create(state: &mut State, current: Current, flags: u32, priority: 
 pub(super) fn cuStreamDestroy_v2(state: &mut State, stream: StreamHandle) -> Result {
     state.check_not_orphaned(stream);
     capture::forget(state, stream);
-    state.streams.remove(stream).map(drop).ok_or(Error::INVALID_HANDLE)
+    state.streams.remove(stream).map(drop)
 }
 
 pub(super) fn cuStreamSynchronize(stream: StreamHandle) -> Result {
@@ -38,7 +38,7 @@ pub(super) fn cuStreamQuery(state: &mut State, current: Current, stream: StreamH
 /// The stream of a handle; none for a default stream.
 pub(super) fn created(state: &State, stream: StreamHandle) -> Result<Option<&Stream>> {
     state.check_stream(stream)?;
-    Ok(state.streams.get(stream))
+    Ok(state.streams.find(stream))
 }
 
 pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: u32) -> Result {
@@ -47,7 +47,7 @@ pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags:
     event::check_flags(flags)?;
     state.check_stream(stream)?;
     capture::check_work(&mut state, current, stream)?;
-    let event = state.events.get(event).ok_or(Error::INVALID_HANDLE)?;
+    let event = state.events.get(event)?;
     match event.pending(&state.queues) {
         Some(point) => work::enqueue(state, current, stream, vec![point], || Ok(())).map(|_| ()),
         None => Ok(()),

@@ -14,7 +14,7 @@ use nix::sys::signal::SigSet;
 
 use super::state::{self, ContextHandle, Current, Point, QueueId, State, StreamHandle, Task};
 use super::{capture, entry};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 
 type Locked = MutexGuard<'static, State>;
 
@@ -32,7 +32,7 @@ static CHANGED: Condvar = Condvar::new();
 
 /// The queue that a stream of the calling thread is, and whether it is a blocking one.
 fn queue(state: &State, current: Current, stream: StreamHandle) -> (QueueId, bool) {
-    let created = state.streams.get(stream);
+    let created = state.streams.find(stream);
     let id = QueueId {
         context: created.map_or(current.context, |stream| stream.context),
         stream: created.map_or(0, |_| stream),
@@ -82,8 +82,7 @@ pub(super) fn passed(mut state: Locked, points: &[Point]) -> Locked {
 /// Fails with the error of a GPU kernel, or if the context was destroyed.
 pub(super) fn check(state: &State, context: ContextHandle) -> Result {
     state.check()?;
-    let context = state.contexts.get(context);
-    context.map(|_| ()).ok_or(Error::CONTEXT_IS_DESTROYED)
+    ensure(state.contexts.contains(context), Error::CONTEXT_IS_DESTROYED)
 }
 
 /// Returns whether new work of the stream would run at once.
@@ -173,7 +172,7 @@ fn changed(state: Locked) -> Locked {
 fn fail(state: &mut State, error: Error) {
     state.failed.get_or_insert(error);
     for context in state.queues.contexts() {
-        if let Some(context) = state.contexts.get(context) {
+        if let Some(context) = state.contexts.find(context) {
             context.stop.store(true, Ordering::Relaxed);
         }
         drop_waiting(state, context);

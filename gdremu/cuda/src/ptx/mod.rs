@@ -31,4 +31,3 @@ pub(crate) use kernel::Kernel;
 pub(crate) use launch::{Change, Fault, GlobalMemory, Launch, Stopped, Trap};
 pub(crate) use module::{Module, parse};
 pub(crate) use run::run;
-pub(crate) use tokens::ParseError;

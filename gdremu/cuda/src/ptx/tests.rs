@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::UNIX_EPOCH;
 
-use super::{Change, Fault, GlobalMemory, Kernel, Launch, ParseError, Stopped, Trap, parse};
+use super::tokens::ParseError;
+use super::{Change, Fault, GlobalMemory, Kernel, Launch, Stopped, Trap, parse};
 
 const BASE: u64 = 0x7000_0000;
 

@@ -52,10 +52,15 @@ fn find(error: i32) -> Option<&'static Text> {
 }
 
 pub(crate) extern "C" fn cudaGetErrorName(error: i32) -> *const c_char {
-    let found = find(error).map(|known| known.runtime);
-    found.filter(|name| !name.is_empty()).unwrap_or(UNKNOWN).as_ptr()
+    match find(error) {
+        Some(text) if !text.runtime.is_empty() => text.runtime.as_ptr(),
+        _ => UNKNOWN.as_ptr(),
+    }
 }
 
 pub(crate) extern "C" fn cudaGetErrorString(error: i32) -> *const c_char {
-    find(error).map_or(UNKNOWN, |known| known.text).as_ptr()
+    match find(error) {
+        Some(text) => text.text.as_ptr(),
+        None => UNKNOWN.as_ptr(),
+    }
 }

@@ -48,8 +48,7 @@ pub(crate) extern "C" fn __cudaUnregisterFatBinary(binary: usize) {
 }
 
 pub(super) fn c_string(name: In<c_char>) -> CString {
-    let name = name.text().ok().and_then(|name| CString::new(name).ok());
-    name.unwrap_or_default()
+    CString::new(name.text().unwrap_or_default()).unwrap_or_default()
 }
 
 pub(crate) extern "C" fn __cudaInitModule() -> c_char {
@@ -62,12 +61,12 @@ pub(crate) extern "C" fn __cudaInitModule() -> c_char {
 fn in_module(binary: usize, mut find: impl FnMut(usize) -> i32) -> Result {
     let mut context = 0;
     check(cuCtxGetCurrent(Out::to(&mut context)))?;
-    let known = registry().modules.get(&(binary, context)).copied();
-    if let Some(module) = known {
-        let found = find(module?);
+    let loaded = registry().modules.get(&(binary, context)).copied();
+    if let Some(module) = loaded {
+        let result = find(module?);
         // A module ends when its context is reset.
-        if found != Error::INVALID_HANDLE.0 {
-            return check(found);
+        if result != Error::INVALID_HANDLE.0 {
+            return check(result);
         }
     }
     let mut module = 0;
@@ -83,15 +82,16 @@ pub(super) fn function(of: usize) -> (Result<usize>, CString) {
     let Some((binary, name)) = registry().functions.get(&of).cloned() else {
         return (Err(INVALID_DEVICE_FUNCTION), CString::default());
     };
-    let mut found = 0;
-    let result = in_module(binary, |module| cuModuleGetFunction(Out::to(&mut found), module, In::from_text(&name)));
-    (result.map(|()| found), name)
+    let mut handle = 0;
+    let result = in_module(binary, |module| cuModuleGetFunction(Out::to(&mut handle), module, In::from_text(&name)));
+    (result.map(|()| handle), name)
 }
 
 /// Address and size of a variable that the program has registered.
 pub(super) fn variable(of: usize) -> Result<(u64, usize)> {
-    let known = registry().variables.get(&of).cloned();
-    let (binary, name) = known.ok_or(INVALID_SYMBOL)?;
+    let Some((binary, name)) = registry().variables.get(&of).cloned() else {
+        return Err(INVALID_SYMBOL);
+    };
     let (mut address, mut size) = (0, 0);
     in_module(binary, |module| {
         let (address, size) = (Out::to(&mut address), Out::to(&mut size));
@@ -139,24 +139,24 @@ pub(super) fn launch(
     cooperative: bool,
 ) -> Result {
     let shared = u32::try_from(shared_bytes).map_err(|_| Error::INVALID_VALUE)?;
-    let (found, name) = function(of);
-    let found = found.inspect_err(|error| {
-        let why = match *error {
-            Error::NOT_FOUND => "the PTX in the program does not have it",
-            Error::NO_BINARY_FOR_GPU => {
-                "the program has no PTX of it for this GPU: compile with \
-                 -gencode arch=compute_XX,code=compute_XX"
-            }
-            Error::INVALID_PTX | Error::INVALID_IMAGE => "its module cannot be loaded",
-            _ => return,
-        };
+    let (handle, name) = function(of);
+    let why = match handle {
+        Err(Error::NOT_FOUND) => "the PTX in the program does not have it",
+        Err(Error::NO_BINARY_FOR_GPU) => {
+            "the program has no PTX of it for this GPU: compile with -gencode arch=compute_XX,code=compute_XX"
+        }
+        Err(Error::INVALID_PTX | Error::INVALID_IMAGE) => "its module cannot be loaded",
+        _ => "",
+    };
+    if !why.is_empty() {
         refuse(&name.to_string_lossy(), why);
-    })?;
+    }
+    let handle = handle?;
     let (grid_x, grid_y, grid_z) = (grid.x, grid.y, grid.z);
     let Dim3 { x, y, z } = block;
     check(match cooperative {
-        true => cuLaunchCooperativeKernel(found, grid_x, grid_y, grid_z, x, y, z, shared, stream, arguments),
-        false => cuLaunchKernel(found, grid_x, grid_y, grid_z, x, y, z, shared, stream, arguments, In::null()),
+        true => cuLaunchCooperativeKernel(handle, grid_x, grid_y, grid_z, x, y, z, shared, stream, arguments),
+        false => cuLaunchKernel(handle, grid_x, grid_y, grid_z, x, y, z, shared, stream, arguments, In::null()),
     })
 }
 

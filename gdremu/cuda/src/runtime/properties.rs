@@ -56,8 +56,10 @@ pub(super) fn of(to: Out<u8>, gpu: i32, layout: usize) -> Result {
     put(288, &memory.to_ne_bytes());
     for (starts, attributes) in MEMBERS {
         let mut at = starts[layout];
-        let exists = |attribute: &&i32| layout == CUDA_12 || !ONLY_IN_12.contains(attribute);
-        for attribute in attributes.iter().filter(exists) {
+        for attribute in *attributes {
+            if layout != CUDA_12 && ONLY_IN_12.contains(attribute) {
+                continue;
+            }
             let mut value = 0;
             check(cuDeviceGetAttribute(Out::to(&mut value), *attribute, gpu))?;
             let size = if WIDE.contains(attribute) { 8 } else { 4 };

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::error::{Error, Result};
+
 pub(crate) type ContextHandle = usize;
 /// 0, 1 and 2 are the default streams, which are the same here.
 pub(crate) type StreamHandle = usize;
@@ -10,19 +12,20 @@ pub(crate) type ModuleHandle = usize;
 pub(crate) type FunctionHandle = usize;
 pub(crate) type PoolHandle = usize;
 
-/// Live objects of one kind by handle. `KIND` makes the handles of different kinds different.
-pub(crate) struct Handles<T, const KIND: usize> {
+/// Live objects of one kind by handle. `KIND` makes the handles of different kinds different. `ERROR` is that of a
+/// handle which no live object has.
+pub(crate) struct Handles<T, const KIND: usize, const ERROR: i32> {
     created: usize,
     live: BTreeMap<usize, T>,
 }
 
-impl<T, const KIND: usize> Default for Handles<T, KIND> {
+impl<T, const KIND: usize, const ERROR: i32> Default for Handles<T, KIND, ERROR> {
     fn default() -> Self {
         Handles { created: 0, live: BTreeMap::new() }
     }
 }
 
-impl<T, const KIND: usize> Handles<T, KIND> {
+impl<T, const KIND: usize, const ERROR: i32> Handles<T, KIND, ERROR> {
     pub(crate) fn add(&mut self, object: T) -> usize {
         self.created += 1;
         let handle = (KIND << 40) | (self.created << 8);
@@ -35,16 +38,24 @@ impl<T, const KIND: usize> Handles<T, KIND> {
         self.live.insert(handle, object);
     }
 
-    pub(crate) fn get(&self, handle: usize) -> Option<&T> {
+    pub(crate) fn find(&self, handle: usize) -> Option<&T> {
         self.live.get(&handle)
     }
 
-    pub(crate) fn get_mut(&mut self, handle: usize) -> Option<&mut T> {
-        self.live.get_mut(&handle)
+    pub(crate) fn contains(&self, handle: usize) -> bool {
+        self.live.contains_key(&handle)
     }
 
-    pub(crate) fn remove(&mut self, handle: usize) -> Option<T> {
-        self.live.remove(&handle)
+    pub(crate) fn get(&self, handle: usize) -> Result<&T> {
+        self.live.get(&handle).ok_or(Error(ERROR))
+    }
+
+    pub(crate) fn get_mut(&mut self, handle: usize) -> Result<&mut T> {
+        self.live.get_mut(&handle).ok_or(Error(ERROR))
+    }
+
+    pub(crate) fn remove(&mut self, handle: usize) -> Result<T> {
+        self.live.remove(&handle).ok_or(Error(ERROR))
     }
 
     /// Drops the objects for which `keep` is false, and returns their handles.

@@ -41,7 +41,7 @@ pub(crate) struct Allocation {
 
 #[derive(Default)]
 pub(crate) struct State {
-    pub(crate) contexts: Handles<Context, 0xC1>,
+    pub(crate) contexts: Handles<Context, 0xC1, { Error::INVALID_CONTEXT.0 }>,
     /// Contexts that were destroyed, but not primary ones.
     pub(crate) destroyed: BTreeSet<ContextHandle>,
     pub(crate) primaries: BTreeMap<usize, Primary>,
@@ -53,18 +53,18 @@ pub(crate) struct State {
     pub(crate) host: BTreeMap<usize, HostRange>,
     /// The ids of memory with SYNC_MEMOPS.
     pub(crate) sync_memops: BTreeSet<u64>,
-    pub(crate) streams: Handles<Stream, 0xC2>,
+    pub(crate) streams: Handles<Stream, 0xC2, { Error::INVALID_HANDLE.0 }>,
     /// Streams that ended with their contexts.
     pub(crate) orphans: BTreeSet<StreamHandle>,
-    pub(crate) events: Handles<Event, 0xC3>,
-    pub(crate) modules: Handles<Module, 0xC5>,
-    pub(crate) functions: Handles<Function, 0xC6>,
+    pub(crate) events: Handles<Event, 0xC3, { Error::INVALID_HANDLE.0 }>,
+    pub(crate) modules: Handles<Module, 0xC5, { Error::INVALID_HANDLE.0 }>,
+    pub(crate) functions: Handles<Function, 0xC6, { Error::INVALID_HANDLE.0 }>,
     /// The error of a GPU kernel. Permanent, as with NVIDIA's driver, so only a new process can use CUDA.
     pub(crate) failed: Option<Error>,
     pub(crate) queues: Queues,
     pub(crate) captures: BTreeMap<StreamHandle, Capture>,
-    pub(crate) graphs: Handles<(), 0xC7>,
-    pub(crate) pools: Handles<Pool, 0xC4>,
+    pub(crate) graphs: Handles<(), 0xC7, { Error::INVALID_VALUE.0 }>,
+    pub(crate) pools: Handles<Pool, 0xC4, { Error::INVALID_VALUE.0 }>,
     /// The default and the current pool of each GPU.
     pub(crate) default_pools: BTreeMap<usize, usize>,
     pub(crate) current_pools: BTreeMap<usize, usize>,
@@ -86,9 +86,10 @@ impl State {
     pub(crate) fn current(&self) -> Result<Current> {
         let context = STACK.with(|stack| stack.top()).ok_or(Error::INVALID_CONTEXT)?;
         self.check()?;
-        let found = self.contexts.get(context);
-        let gpu = found.ok_or(Error::CONTEXT_IS_DESTROYED)?.gpu;
-        Ok(Current { context, gpu })
+        match self.contexts.find(context) {
+            Some(live) => Ok(Current { context, gpu: live.gpu }),
+            None => Err(Error::CONTEXT_IS_DESTROYED),
+        }
     }
 
     /// Ends the program if the stream ended with its context. NVIDIA's driver does not check that, and crashes or
@@ -105,18 +106,17 @@ impl State {
         if self.destroyed.contains(&context) {
             die(format_args!("context {context:#x} becomes current after it was destroyed"));
         }
-        let live = self.contexts.get(context);
-        live.map(drop).ok_or(Error::INVALID_CONTEXT)
+        self.contexts.get(context)?;
+        Ok(())
     }
 
     /// Refuses what is not the handle of a stream. Ends the program if that ended with its context.
     pub(crate) fn check_stream(&self, stream: StreamHandle) -> Result {
         self.check_not_orphaned(stream);
-        if stream <= objects::LAST_DEFAULT || self.streams.get(stream).is_some() {
-            Ok(())
-        } else {
-            Err(Error::INVALID_HANDLE)
+        if stream > objects::LAST_DEFAULT {
+            self.streams.get(stream)?;
         }
+        Ok(())
     }
 }
 
