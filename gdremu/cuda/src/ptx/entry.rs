@@ -78,11 +78,9 @@ impl<'t, 'a> Entry<'t, 'a> {
         loop {
             self.tokens.expect(".param")?;
             let declaration = Declaration::parse(self.tokens)?;
-            let place = declaration.size.and_then(|size| {
-                let start = self.parameters.place(size, declaration.align)?;
-                Some((start, size))
-            });
-            let (start, size) = self.sized(declaration.name, place)?;
+            let size = self.sized(declaration.name, declaration.size)?;
+            let start = self.parameters.place(size, declaration.align);
+            let start = self.sized(declaration.name, start)?;
             self.kernel.parameters.push((start, size));
             self.declare(declaration.name, Name::Parameter(start))?;
             if !self.tokens.take_if(",") {
@@ -156,8 +154,8 @@ impl<'t, 'a> Entry<'t, 'a> {
                     return Err(self.tokens.unsupported(&format!("call of {callee}")));
                 }
                 "@" => {
-                    let wanted = u64::from(!self.tokens.take_if("!"));
-                    self.guard = (self.register(Type::PREDICATE)?, wanted);
+                    let value = u64::from(!self.tokens.take_if("!"));
+                    self.guard = (self.register(Type::PREDICATE)?, value);
                     let opcode = self.tokens.take()?;
                     self.instruction(opcode)?;
                     self.guard = ALWAYS;
@@ -233,8 +231,7 @@ impl<'t, 'a> Entry<'t, 'a> {
     }
 
     fn operation(&mut self, opcode: &'a str) -> Result {
-        let of = opcode.rsplit_once('.');
-        let of = of.and_then(|(stem, name)| Some((stem, Type::named(name)?)));
+        let of = typed(opcode);
         let mnemonic = opcode.split('.').next().unwrap_or_default();
         if let Some(control) = find(CONTROLS, opcode) {
             self.control(control)?;
@@ -250,9 +247,11 @@ impl<'t, 'a> Entry<'t, 'a> {
         } else if let Some(("bfi", of)) = of {
             self.bfi(of)?;
         } else {
-            let whole = find(COMPUTATIONS, opcode).map(|row| (row, Type::U64));
-            let typed = || of.and_then(|(stem, of)| Some((find(COMPUTATIONS, stem)?, of)));
-            let Some((computation, of)) = whole.or_else(typed) else {
+            let (stem, of) = match find(COMPUTATIONS, opcode) {
+                Some(_) => (opcode, Type::U64),
+                None => of.unwrap_or((opcode, Type::U64)),
+            };
+            let Some(computation) = find(COMPUTATIONS, stem) else {
                 return Err(self.tokens.unsupported(opcode));
             };
             self.compute(opcode, &computation, of)?;
@@ -314,15 +313,14 @@ impl<'t, 'a> Entry<'t, 'a> {
             return Err(self.tokens.error("both sides have elements"));
         }
         for index in 0..to.len().max(from.len()) {
-            let at = |part: Type| Operand::constant(index as u64 * u64::from(part.bits));
             let (name, of, to, operands) = match from[..] {
                 [from] => {
-                    let operands = [from, at(to_part), Operand::constant(0)];
+                    let operands = [from, bit_of(index, to_part), Operand::constant(0)];
                     ("shr", Type::unsigned(of.bits), to[index], operands)
                 }
                 _ => {
-                    let others = if index == 0 { 0 } else { to[0] };
-                    let operands = [Operand::register(others), from[index], at(from_part)];
+                    let before = if index == 0 { 0 } else { to[0] };
+                    let operands = [Operand::register(before), from[index], bit_of(index, from_part)];
                     ("{}", from_part, to[0], operands)
                 }
             };
@@ -382,77 +380,55 @@ impl<'t, 'a> Entry<'t, 'a> {
     }
 
     fn access(&mut self, opcode: &'a str, mnemonic: &str) -> Result {
-        let unsupported = |entry: &Self| Err(entry.tokens.unsupported(opcode));
-        let mut space = Space::Generic;
-        let (mut order, mut count, mut update, mut as_type) = (Ordering::Relaxed, 1, None, None);
-        for name in opcode.split('.').skip(1) {
-            let atomic = match UPDATES.contains(&name) {
-                true => find(COMPUTATIONS, name),
-                false => find(COMPUTATIONS, &format!("atom.{name}")),
-            };
-            match find(PARTS, name) {
-                Some(Part::In(found)) => space = found,
-                Some(Part::Ordered(found)) => order = found,
-                Some(Part::Elements(found)) => count = found,
-                None if atomic.is_some() => update = atomic,
-                None if NO_EFFECT.split(' ').any(|known| known == name) => {}
-                None => match Type::named(name) {
-                    Some(found) if as_type.is_none() && found.bits >= 8 => as_type = Some(found),
-                    _ => return unsupported(self),
-                },
-            }
-        }
-        let Some(element) = as_type else {
-            return unsupported(self);
+        let Some(form) = AccessForm::parse(opcode, mnemonic) else {
+            return Err(self.tokens.unsupported(opcode));
         };
-        let is_update = matches!(mnemonic, "atom" | "red");
-        let wrong_order = match mnemonic {
-            "ld" => matches!(order, Ordering::Release | Ordering::AcqRel),
-            "st" => matches!(order, Ordering::Acquire | Ordering::AcqRel),
-            _ => false,
-        };
-        let wrong_space = space == Space::Parameters && mnemonic != "ld";
-        if wrong_order || wrong_space || is_update != update.is_some() || is_update && !element.is_integer() {
-            return unsupported(self);
-        }
-        let access = |(address, mask)| Access { space, element, order, address, mask };
-        let counted = |entry: &Self, found: usize| match found == count {
-            true => Ok(()),
-            false => Err(entry.tokens.error(format!("{opcode} has {count} elements"))),
-        };
-        let operation = match (mnemonic, update) {
+        let operation = match (mnemonic, form.update) {
             ("ld", _) => {
-                let to = self.elements(|entry| entry.target(element))?;
-                counted(self, to.len())?;
+                let to = self.elements(|entry| entry.target(form.element))?;
+                self.check_count(opcode, to.len(), form.count)?;
                 self.tokens.expect(",")?;
-                let from = access(self.address(space)?);
-                Operation::Load { to, from }
+                Operation::Load { to, from: self.accessed(&form)? }
             }
             ("st", _) => {
-                let to = access(self.address(space)?);
+                let to = self.accessed(&form)?;
                 self.tokens.expect(",")?;
-                let values = self.elements(|entry| entry.operand(element))?;
-                counted(self, values.len())?;
+                let values = self.elements(|entry| entry.operand(form.element))?;
+                self.check_count(opcode, values.len(), form.count)?;
                 Operation::Store { to, values }
             }
             (_, Some(update)) => {
                 let mut old = self.unused();
                 if mnemonic == "atom" {
-                    old = self.target(element)?;
+                    old = self.target(form.element)?;
                     self.tokens.expect(",")?;
                 }
-                let at = access(self.address(space)?);
+                let at = self.accessed(&form)?;
                 let mut operands = [Operand::constant(0); 2];
                 for operand in &mut operands[..update.operands.len() - 1] {
                     self.tokens.expect(",")?;
-                    *operand = self.operand(element)?;
+                    *operand = self.operand(form.element)?;
                 }
-                Operation::Update { old, at, update: update.functions[element.index()], operands }
+                Operation::Update { old, at, update: update.functions[form.element.index()], operands }
             }
-            _ => return unsupported(self),
+            _ => return Err(self.tokens.unsupported(opcode)),
         };
         self.push(operation);
         Ok(())
+    }
+
+    fn check_count(&self, opcode: &str, elements: usize, of_opcode: usize) -> Result {
+        if elements != of_opcode {
+            return Err(self.tokens.error(format!("{opcode} has {of_opcode} elements")));
+        }
+        Ok(())
+    }
+
+    /// The memory at the address that follows.
+    fn accessed(&mut self, form: &AccessForm) -> Result<Access> {
+        let AccessForm { space, element, order, .. } = *form;
+        let (address, mask) = self.address(space)?;
+        Ok(Access { space, element, order, address, mask })
     }
 
     /// A register that has at least the bits of a type.
@@ -514,12 +490,13 @@ impl<'t, 'a> Entry<'t, 'a> {
             Some((Name::Parameter(offset) | Name::Local(offset), ..)) => Operand::constant(offset as u64),
             Some((Name::Shared(size, align), scope, name)) => {
                 let variable = (self.scope_number(scope), name);
-                let known = self.shared_variables.get(&variable).copied();
-                let place = known.or_else(|| match size {
-                    Some(size) => self.shared.place(size, align),
-                    None => Some(DYNAMIC_SHARED),
-                });
-                let offset = self.sized(name, place)?;
+                let used = self.shared_variables.get(&variable).copied();
+                let offset = match (used, size) {
+                    (None, Some(size)) => self.shared.place(size, align),
+                    (None, None) => Some(DYNAMIC_SHARED),
+                    (used, _) => used,
+                };
+                let offset = self.sized(name, offset)?;
                 self.shared_variables.insert(variable, offset);
                 Operand::constant(offset as u64)
             }
@@ -578,6 +555,75 @@ impl<'t, 'a> Entry<'t, 'a> {
             branch.operation = Operation::Branch(*target);
         }
         Ok(())
+    }
+}
+
+/// The first bit of an element.
+fn bit_of(index: usize, element: Type) -> Operand {
+    Operand::constant(index as u64 * u64::from(element.bits))
+}
+
+/// An opcode that ends with a type, as what comes before and the type.
+fn typed(opcode: &str) -> Option<(&str, Type)> {
+    let (stem, name) = opcode.rsplit_once('.')?;
+    Some((stem, Type::named(name)?))
+}
+
+/// The parts of an opcode that accesses memory.
+struct AccessForm {
+    space: Space,
+    element: Type,
+    order: Ordering,
+    /// The number of elements.
+    count: usize,
+    /// The computation of `atom` and `red`.
+    update: Option<Computation>,
+}
+
+impl AccessForm {
+    fn parse(opcode: &str, mnemonic: &str) -> Option<AccessForm> {
+        let mut space = Space::Generic;
+        let mut order = Ordering::Relaxed;
+        let mut count = 1;
+        let mut update = None;
+        let mut element = None;
+        for name in opcode.split('.').skip(1) {
+            match find(PARTS, name) {
+                Some(Part::In(named)) => space = named,
+                Some(Part::Ordered(named)) => order = named,
+                Some(Part::Elements(number)) => count = number,
+                None if NO_EFFECT.split(' ').any(|part| part == name) => {}
+                None => {
+                    let atomic = find_update(name);
+                    if atomic.is_some() {
+                        update = atomic;
+                    } else if element.is_none() {
+                        element = Some(Type::named(name)?);
+                    } else {
+                        return None;
+                    }
+                }
+            }
+        }
+        let element = element?;
+        let is_update = matches!(mnemonic, "atom" | "red");
+        let has_order = match mnemonic {
+            "ld" => !matches!(order, Ordering::Release | Ordering::AcqRel),
+            "st" => !matches!(order, Ordering::Acquire | Ordering::AcqRel),
+            _ => true,
+        };
+        let has_space = space != Space::Parameters || mnemonic == "ld";
+        let has_type = element.bits >= 8 && (!is_update || element.is_integer());
+        let valid = has_order && has_space && has_type && is_update == update.is_some();
+        valid.then_some(AccessForm { space, element, order, count, update })
+    }
+}
+
+/// The computation of an atomic access.
+fn find_update(name: &str) -> Option<Computation> {
+    match UPDATES.contains(&name) {
+        true => find(COMPUTATIONS, name),
+        false => find(COMPUTATIONS, &format!("atom.{name}")),
     }
 }
 

@@ -119,15 +119,19 @@ impl Block {
             let State::AtWarpBarrier(mask) = warp[thread].state else {
                 continue;
             };
-            let is_here = |(lane, thread): (usize, &Thread)| {
-                mask >> lane & 1 == 0 || matches!(thread.state, State::AtWarpBarrier(_) | State::Ended)
-            };
-            if warp.iter().enumerate().all(is_here) {
-                for (lane, member) in warp.iter_mut().enumerate() {
-                    if mask >> lane & 1 != 0 && member.state != State::Ended {
-                        member.state = State::Ready;
-                        self.ready.push(start + lane);
-                    }
+            let mut arrived = u32::MAX;
+            for (lane, member) in warp.iter().enumerate() {
+                if matches!(member.state, State::Ready | State::AtBarrier) {
+                    arrived &= !(1 << lane);
+                }
+            }
+            if mask & !arrived != 0 {
+                continue;
+            }
+            for (lane, member) in warp.iter_mut().enumerate() {
+                if mask >> lane & 1 != 0 && member.state != State::Ended {
+                    member.state = State::Ready;
+                    self.ready.push(start + lane);
                 }
             }
         }
@@ -205,8 +209,8 @@ impl Thread {
                 Operation::Update { old, at, update, operands: [a, b] } => {
                     let (a, b) = (a.sum(registers), b.sum(registers));
                     for address in at.addresses(registers, 1)? {
-                        let found = memory.update(at, address, &|old| update(old, a, b))?;
-                        registers[*old] = at.element.extend(found);
+                        let before = memory.update(at, address, &|old| update(old, a, b))?;
+                        registers[*old] = at.element.extend(before);
                     }
                 }
                 Operation::Time(to) => registers[*to] = nanoseconds(),
@@ -267,23 +271,23 @@ impl<M: GlobalMemory> Memory<'_, '_, M> {
             Some(offset) => (&mut *self.shared, self.launch.kernel.shared + offset),
             None => (&mut *self.shared, offset),
         };
-        let place = space.get_mut(offset..).and_then(|rest| rest.get_mut(..access.element.bytes()));
-        place.ok_or(Fault)
+        let end = offset.checked_add(access.element.bytes()).ok_or(Fault)?;
+        space.get_mut(offset..end).ok_or(Fault)
     }
 
     #[inline(never)]
     fn load(&mut self, access: &Access, address: u64) -> Result<u64, Trap> {
         let size = access.element.bytes();
-        let found = if access.is_global(address) {
+        let value = if access.is_global(address) {
             self.grid.global.load(address, size, access.order)
         } else if access.space == Space::Parameters {
-            let parameters = self.launch.parameters.get(address as usize..);
-            let found = parameters.and_then(|from| from.get(..size));
-            found.map(little_endian).ok_or(Fault)
+            let start = address as usize;
+            let bytes = self.launch.parameters.get(start..start.saturating_add(size));
+            bytes.map(little_endian).ok_or(Fault)
         } else {
             self.bytes(access, address).map(|bytes| little_endian(bytes))
         };
-        found.map_err(|Fault| Trap::IllegalAddress(address))
+        value.map_err(|Fault| Trap::IllegalAddress(address))
     }
 
     #[inline(never)]
@@ -292,8 +296,8 @@ impl<M: GlobalMemory> Memory<'_, '_, M> {
         let stored = if access.is_global(address) {
             self.grid.global.store(address, size, value, access.order)
         } else {
-            let place = self.bytes(access, address);
-            place.map(|place| place.copy_from_slice(&value.to_le_bytes()[..size]))
+            let bytes = self.bytes(access, address);
+            bytes.map(|bytes| bytes.copy_from_slice(&value.to_le_bytes()[..size]))
         };
         stored.map_err(|Fault| Trap::IllegalAddress(address))
     }
@@ -302,8 +306,8 @@ impl<M: GlobalMemory> Memory<'_, '_, M> {
     #[inline(never)]
     fn update(&mut self, access: &Access, address: u64, change: &Change<'_>) -> Result<u64, Trap> {
         if access.is_global(address) {
-            let found = self.grid.global.update(address, access.element.bytes(), access.order, change);
-            return found.map_err(|Fault| Trap::IllegalAddress(address));
+            let old = self.grid.global.update(address, access.element.bytes(), access.order, change);
+            return old.map_err(|Fault| Trap::IllegalAddress(address));
         }
         let old = self.load(access, address)?;
         self.store(access, address, change(old))?;
@@ -315,8 +319,11 @@ fn little_endian(bytes: &[u8]) -> u64 {
     if let Ok(word) = bytes.try_into() {
         return u32::from_le_bytes(word).into(); // The most frequent size.
     }
-    let byte = |number, byte: &u8| number << 8 | u64::from(*byte);
-    bytes.iter().rev().fold(0, byte)
+    let mut number = 0;
+    for byte in bytes.iter().rev() {
+        number = number << 8 | u64::from(*byte);
+    }
+    number
 }
 
 /// The time as %globaltimer has it.

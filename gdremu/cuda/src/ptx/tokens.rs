@@ -49,27 +49,34 @@ impl<'a> Tokens<'a> {
     }
 
     pub(super) fn take(&mut self) -> Result<&'a str> {
-        let token = self.peek().ok_or_else(|| self.error("the text ends here, too early"))?;
+        let Some(token) = self.peek() else {
+            return Err(self.error("the text ends here, too early"));
+        };
         self.taken += 1;
         Ok(token)
     }
 
     pub(super) fn take_if(&mut self, token: &str) -> bool {
-        let found = self.peek() == Some(token);
-        self.taken += usize::from(found);
-        found
+        let is_next = self.peek() == Some(token);
+        self.taken += usize::from(is_next);
+        is_next
     }
 
     pub(super) fn expect(&mut self, token: &str) -> Result {
-        let found = self.take()?;
-        if found == token { Ok(()) } else { Err(self.error(format!("'{token}' is missing before '{found}'"))) }
+        let next = self.take()?;
+        if next != token {
+            return Err(self.error(format!("'{token}' is missing before '{next}'")));
+        }
+        Ok(())
     }
 
     /// A number with or without a sign, as 64 bits.
     pub(super) fn number(&mut self) -> Result<u64> {
         let negative = self.take_if("-");
         let word = self.take()?;
-        let number = number(word).ok_or_else(|| self.error(format!("{word} is not a number")))?;
+        let Some(number) = number(word) else {
+            return Err(self.error(format!("{word} is not a number")));
+        };
         Ok(if negative { number.wrapping_neg() } else { number })
     }
 
@@ -77,7 +84,9 @@ impl<'a> Tokens<'a> {
     /// end.
     pub(super) fn skip_line(&mut self) -> Result {
         let line = self.line();
-        while self.tokens.get(self.taken).is_some_and(|token| token.1 == line) {
+        while let Some((_, next)) = self.tokens.get(self.taken)
+            && *next == line
+        {
             if let ";" | ":" | "{" | "}" = self.take()? {
                 return Err(self.error("more than one directive in a line is not supported"));
             }
@@ -130,8 +139,10 @@ impl<'a> Tokens<'a> {
 
     /// The line of the token taken last.
     pub(super) fn line(&self) -> u32 {
-        let last = self.taken.checked_sub(1);
-        last.map_or(1, |index| self.tokens[index].1)
+        match self.taken {
+            0 => 1,
+            taken => self.tokens[taken - 1].1,
+        }
     }
 
     /// An error in the line of the token taken last.
@@ -147,7 +158,10 @@ impl<'a> Tokens<'a> {
 
 /// The length of the word that a text begins with. `::` is part of a word, `:` is not.
 fn word(text: &str) -> Option<usize> {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || "_$%.".contains(c);
+    fn is_word(c: char) -> bool {
+        c.is_ascii_alphanumeric() || "_$%.".contains(c)
+    }
+
     let mut len = 0;
     loop {
         len += text[len..].find(|c| !is_word(c)).unwrap_or(text.len() - len);
@@ -161,13 +175,13 @@ fn word(text: &str) -> Option<usize> {
 /// The value of a number (decimal, hexadecimal, octal or binary), for floating point its bits.
 pub(super) fn number(word: &str) -> Option<u64> {
     let digits = word.strip_suffix('U').unwrap_or(word);
-    let radix = |digits, radix| u64::from_str_radix(digits, radix).ok();
-    match digits.get(..2).map(str::to_ascii_lowercase).as_deref() {
-        Some("0x") => radix(&digits[2..], 16),
-        Some("0f") if word.len() == 10 => radix(&word[2..], 16),
-        Some("0d") if word.len() == 18 => radix(&word[2..], 16),
-        Some("0b") => radix(&digits[2..], 2),
-        Some(other) if other.starts_with('0') => radix(digits, 8),
-        _ => digits.parse().ok(),
-    }
+    let (digits, radix) = match digits.get(..2).map(str::to_ascii_lowercase).as_deref() {
+        Some("0x") => (&digits[2..], 16),
+        Some("0f") if word.len() == 10 => (&word[2..], 16),
+        Some("0d") if word.len() == 18 => (&word[2..], 16),
+        Some("0b") => (&digits[2..], 2),
+        Some(prefix) if prefix.starts_with('0') => (digits, 8),
+        _ => (digits, 10),
+    };
+    u64::from_str_radix(digits, radix).ok()
 }
