@@ -31,14 +31,13 @@ tests! {
     several_gpus: "--gpus 3 -- cuda_gpus";
     memory_of_another_gpu: "--gpus 2 -- cuda_peers", "--gpus 2 -- cuda_peers buffer", "--gpus 2 -- cuda_peers pool",
         "--gpus 2 -- cuda_peers mapping", "--gpus 2 -- cuda_peers read-only";
-    many_threads: "-- cuda_threads";
-    forked_children: "-- cuda_fork";
+    many_threads: "-- cuda_calls many_threads";
+    forked_children: "-- cuda_calls forked_children";
     exported_descriptors: "--cuda-version 13.3 -- cuda_exports mmap",
         "--cuda-version 13.0 -- cuda_exports export", "--dmabuf no -- cuda_exports no";
-    cuda_functions_fail_as_injected: "--fault cuMemAlloc:2@2,cuDriverGetVersion:999 -- cuda_faults";
+    cuda_functions_fail_as_injected: "--fault cuMemAlloc:2@2,cuDriverGetVersion:999 -- cuda_calls faults";
     programs_without_free_descriptors_get_errors: "-- descriptors before", "-- descriptors after",
         "--traditional -- descriptors after traditional";
-    refcount_file_follows_the_pins_in_streams_too: "-- refcount";
     nvml_agrees_with_libcuda_and_sysfs: "--gpus 2 --bar1-size 64M --pci-device 0x20b5 -- nvml",
         "--gpus 2 --bar1-size 64M --coherent -- nvml coherent";
     memory_for_other_processes: "-- cuda_ipc";
@@ -88,7 +87,7 @@ fn pci_device_is_in_sysfs() {
 
 #[test]
 fn missing_functions_fail_and_say_so_once() {
-    let output = PLAIN.command("-- missing").output().unwrap();
+    let output = PLAIN.command("-- cuda_calls missing_functions").output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let names = ["cuMulticastCreate", "cudaMemcpy2D", "nvmlDeviceGetTemperature"];
     let lines = names.map(|name| format!("gdremu: {name} is not supported\n"));

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <stdbool.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 TEST(files_exist)
 {
@@ -265,6 +266,40 @@ TEST(covered_mappings)
     CHECK_EQUAL(pins(), 1);
     CHECK_EQUAL(munmap(mapping, GPU_PAGE - 100), 0);
     CHECK_EQUAL(pins(), 0);
+}
+
+static void check_refcount(FILE *stream, int pinned)
+{
+    char text[16] = "";
+    struct iovec vector = {text, sizeof(text) - 1};
+    int count;
+
+    fflush(stream); /* Discards what it has buffered. */
+    rewind(stream);
+    CHECK_EQUAL(fscanf(stream, "%d", &count), 1);
+    CHECK_EQUAL(count, pinned);
+    CHECK(preadv(fileno(stream), &vector, 1, 0) > 0);
+    CHECK_EQUAL(atoi(text), pinned);
+}
+
+/* nv_get_pages_refcount, opened once, is read again and again by functions that gdremu does not hook. */
+TEST(refcount_follows_the_pins_in_streams_too)
+{
+    CUdeviceptr memory = gpu_memory(ALIGNED_SIZE);
+    FILE *stream = fopen("/proc/driver/gdrdrv/nv_get_pages_refcount", "r");
+    int fd = driver_open();
+
+    CHECK(stream != NULL);
+    check_refcount(stream, 0);
+    uint64_t first = pinned(fd, memory, GPU_PAGE);
+    check_refcount(stream, 1);
+    pinned(fd, memory, GPU_PAGE);
+    check_refcount(stream, 2);
+    CHECK_OK(unpin(fd, first));
+    check_refcount(stream, 1);
+    CHECK_EQUAL(close(fd), 0);
+    check_refcount(stream, 0);
+    fclose(stream);
 }
 
 /* A mapping can replace a reservation of the program, at its address. */

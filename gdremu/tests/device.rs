@@ -19,6 +19,8 @@ const RUNS: &[&str] = &[
     "--gpus 2 --file /sys/module/no_such_module/version=/proc/sys/kernel/ostype -- device files_of_the_machine",
     "--gdrdrv-errno EACCES -- device open_is_refused",
     "-- device covered_mappings",
+    "-- device mapping_at_a_fixed_address",
+    "-- device refcount_follows_the_pins_in_streams_too",
     "-- device call_names",
     "-- device many_threads",
     "--fault OPEN:EMFILE@1,PIN_BUFFER:ENOMEM@2,MMAP:EAGAIN@1,MUNMAP:EPERM@1,CLOSE:EIO@1 -- device faults",

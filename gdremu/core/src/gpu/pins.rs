@@ -166,16 +166,6 @@ mod tests {
     }
 
     #[test]
-    fn pin_across_two_blocks_is_refused() {
-        let mut memory = memory();
-        memory.alloc(0, BLOCK, true).unwrap();
-        memory.alloc(0, BLOCK, true).unwrap();
-        assert!(memory.pin(BASE + GPU_PAGE, BLOCK - GPU_PAGE, true).is_ok());
-        assert!(memory.pin(BASE + BLOCK, BLOCK, true).is_ok());
-        assert_eq!(memory.pin(BASE + BLOCK - GPU_PAGE, 2 * GPU_PAGE, true), Err(Error::Invalid));
-    }
-
-    #[test]
     fn a_shared_block_whose_buffers_are_gone_lives_until_the_unpin() {
         let mut memory = memory();
         let a = memory.alloc(0, 512, true).unwrap();
