@@ -27,8 +27,7 @@ impl FromStr for StandIn {
     fn from_str(text: &str) -> Result<Self, String> {
         let (path, file) = text.split_once('=').ok_or("not PATH=FILE")?;
         let below = path.strip_prefix("/proc/").or(path.strip_prefix("/sys/"));
-        let plain = |rest: &str| rest.split('/').all(|part| !matches!(part, "" | "." | ".."));
-        if !below.is_some_and(plain) {
+        if below.unwrap_or("").split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(format!("{path} is not a plain path below /proc or /sys"));
         }
         let file = fs::canonicalize(file).map_err(|error| format!("{file}: {error}"))?;
@@ -81,20 +80,19 @@ fn list_other_pci_devices(session: &Session) {
 
 /// The files of a GPU's PCI device, as name and text.
 fn pci_device(config: &Config, gpu: usize) -> [(&'static str, String); 11] {
-    let line = |text: &str| format!("{text}\n");
-    let number = |number: u32| line(&format!("{number:#06x}"));
+    let vendor = format!("{:#06x}\n", pci::VENDOR);
     [
-        ("vendor", number(pci::VENDOR)),
-        ("device", number(config.gpu.pci_device.into())),
-        ("subsystem_vendor", number(pci::VENDOR)),
-        ("subsystem_device", number(pci::SUBSYSTEM)),
-        ("class", line("0x030200")), // A 3D controller.
+        ("vendor", vendor.clone()),
+        ("device", format!("{:#06x}\n", config.gpu.pci_device)),
+        ("subsystem_vendor", vendor),
+        ("subsystem_device", format!("{:#06x}\n", pci::SUBSYSTEM)),
+        ("class", "0x030200\n".to_owned()), // A 3D controller.
         ("resource", resource(gpu, *config.gpu.bar1_size.of(gpu))),
-        ("numa_node", line("0")),
-        ("current_link_speed", line("32.0 GT/s PCIe")),
-        ("max_link_speed", line("32.0 GT/s PCIe")),
-        ("current_link_width", line("16")),
-        ("max_link_width", line("16")),
+        ("numa_node", "0\n".to_owned()),
+        ("current_link_speed", "32.0 GT/s PCIe\n".to_owned()),
+        ("max_link_speed", "32.0 GT/s PCIe\n".to_owned()),
+        ("current_link_width", "16\n".to_owned()),
+        ("max_link_width", "16\n".to_owned()),
     ]
 }
 

@@ -57,12 +57,21 @@ pub fn known(name: &str) -> Result<String, String> {
 
 /// The options of a profile, as the command line takes them.
 pub fn options(name: &str) -> Vec<OsString> {
-    let profile = PROFILES.iter().filter(|(known, _)| *known == name);
-    profile.flat_map(|(_, options)| options.split_whitespace()).map(OsString::from).collect()
+    let mut words = Vec::new();
+    for (profile, options) in PROFILES {
+        if *profile == name {
+            words.extend(options.split_whitespace().map(OsString::from));
+        }
+    }
+    words
 }
 
 /// A line for each profile, with its name and options.
 pub fn list() -> String {
-    let line = |(name, options): &(&str, &str)| format!("{}\n", format!("{name:<20} {options}").trim_end());
-    PROFILES.iter().map(line).collect()
+    let mut list = String::new();
+    for (name, options) in PROFILES {
+        list += format!("{name:<20} {options}").trim_end();
+        list.push('\n');
+    }
+    list
 }

@@ -29,9 +29,23 @@ fn find(program: &OsStr) -> Option<PathBuf> {
         return Some(program.into());
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(program))
-        .find(|file| fs::metadata(file).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0))
+    std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    match fs::metadata(file) {
+        Ok(metadata) => metadata.is_file() && metadata.permissions().mode() & 0o111 != 0,
+        Err(_) => false,
+    }
+}
+
+/// The number that bytes are, the lowest first.
+fn number(bytes: &[u8]) -> u64 {
+    let mut number = 0;
+    for byte in bytes.iter().rev() {
+        number = number << 8 | u64::from(*byte);
+    }
+    number
 }
 
 /// The reason why an ELF file cannot be preloaded into.
@@ -47,7 +61,6 @@ fn elf(path: &Path) -> Option<&'static str> {
     if header[4] != CLASS_64 {
         return Some("is not a 64-bit program");
     }
-    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     let (start, size, count) = (number(&header[32..40]), number(&header[54..56]), number(&header[56..58]));
     for index in 0..count {
         let mut segment = [0; 56];

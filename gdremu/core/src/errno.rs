@@ -50,9 +50,16 @@ impl FromStr for Errno {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Errno, String> {
-        let named = || (1..1000).map(Errno).find(|errno| errno.to_string().eq_ignore_ascii_case(text));
-        let number = || text.parse().ok().filter(|number| *number > 0).map(Errno);
-        number().or_else(named).ok_or_else(|| "not an errno name or number".into())
+        for number in 1..1000 {
+            let errno = Errno(number);
+            if errno.to_string().eq_ignore_ascii_case(text) {
+                return Ok(errno);
+            }
+        }
+        match text.parse() {
+            Ok(number) if number > 0 => Ok(Errno(number)),
+            _ => Err("not an errno name or number".into()),
+        }
     }
 }
 

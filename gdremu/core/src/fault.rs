@@ -46,10 +46,12 @@ impl Faults {
             return Ok(answers);
         }
         let call = call.to_ascii_uppercase();
-        let made = self.made.entry(call.clone()).or_default();
-        *made += 1;
-        let faults = self.list.iter().filter(|fault| fault.call == call);
-        for fault in faults.filter(|fault| fault.calls.contains(made)) {
+        let number = self.made.entry(call.clone()).or_default();
+        *number += 1;
+        for fault in &self.list {
+            if fault.call != call || !fault.calls.contains(number) {
+                continue;
+            }
             match fault.effect {
                 Effect::Fail(errno) => return Err(errno),
                 Effect::Answer(field, value) => answers.push((field, value)),
@@ -63,24 +65,33 @@ impl FromStr for Faults {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
-        let list = entries.map(parse_entry).collect::<Result<_, _>>()?;
-        Ok(Faults { list, made: HashMap::new() })
+        let mut faults = Faults { list: Vec::new(), made: HashMap::new() };
+        for entry in text.split(',').map(str::trim) {
+            if entry.is_empty() {
+                continue;
+            }
+            faults.list.push(parse_entry(entry).map_err(|wrong| {
+                format!("fault \"{entry}\": {wrong} (NAME:ERROR[@N[+]] or COMMAND:FIELD=VALUE[@N[+]])")
+            })?);
+        }
+        Ok(faults)
     }
 }
 
-fn parse_entry(entry: &str) -> Result<Fault, String> {
-    let wrong = |what: &str| format!("fault \"{entry}\": {what} (NAME:ERROR[@N[+]] or COMMAND:FIELD=VALUE[@N[+]])");
-    let (call, rest) = entry.split_once(':').ok_or_else(|| wrong("no error"))?;
+/// Reads an entry, or says what is wrong with it.
+fn parse_entry(entry: &str) -> Result<Fault, &'static str> {
+    let (call, rest) = entry.split_once(':').ok_or("no error")?;
     let (effect, nth) = rest.split_once('@').unwrap_or((rest, "1+"));
-    let first = nth.strip_suffix('+').unwrap_or(nth).parse().ok().filter(|n| *n > 0);
-    let first = first.ok_or_else(|| wrong("N is from 1"))?;
+    let first = nth.strip_suffix('+').unwrap_or(nth).parse().unwrap_or(0);
+    if first == 0 {
+        return Err("N is from 1");
+    }
     let calls = first..=if nth.ends_with('+') { u64::MAX } else { first };
     let effect = match effect.split_once('=') {
-        None => Effect::Fail(effect.parse().map_err(|_| wrong("unknown error"))?),
+        None => Effect::Fail(effect.parse().map_err(|_| "unknown error")?),
         Some((name, value)) => Effect::Answer(
-            find_field(call, name).ok_or_else(|| wrong("no such field of a command"))?,
-            value.parse().map_err(|_| wrong("VALUE is a number"))?,
+            find_field(call, name).ok_or("no such field of a command")?,
+            value.parse().map_err(|_| "VALUE is a number")?,
         ),
     };
     Ok(Fault { call: call.to_ascii_uppercase(), effect, calls })

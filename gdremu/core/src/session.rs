@@ -133,8 +133,13 @@ impl Session {
     /// Devices that are closed, but not by their owners, who ended with pins.
     pub fn leaks(&self) -> Vec<Leak> {
         let records = self.records();
-        let left = records.iter().filter(|record| record.pins() > 0 && !record.is_open());
-        left.filter_map(Record::leak).collect()
+        let mut leaks = Vec::new();
+        for record in records {
+            if record.pins() > 0 && !record.is_open() {
+                leaks.extend(record.leak());
+            }
+        }
+        leaks
     }
 
     /// Records for [`Session::has_refused_kernels`] that a GPU kernel was not run.
@@ -220,15 +225,22 @@ fn new_record(directory: &Path, read: bool, write: bool, len: u64) -> io::Result
             result => break result.map(|file| (Record { path }, file))?,
         }
     };
-    let open = || -> io::Result<File> {
-        file.set_len(len)?;
-        drop(file);
-        let locked = OpenOptions::new().read(read).write(write).open(&record.path)?;
-        locked.lock()?;
-        Ok(locked)
-    };
-    let locked = open().inspect_err(|_| record.remove())?;
-    Ok((record, locked))
+    match open_locked(file, &record.path, read, write, len) {
+        Ok(locked) => Ok((record, locked)),
+        Err(error) => {
+            record.remove();
+            Err(error)
+        }
+    }
+}
+
+/// Gives a new file its length. Returns a locked descriptor of it for this access.
+fn open_locked(file: File, path: &Path, read: bool, write: bool, len: u64) -> io::Result<File> {
+    file.set_len(len)?;
+    drop(file);
+    let locked = OpenOptions::new().read(read).write(write).open(path)?;
+    locked.lock()?;
+    Ok(locked)
 }
 
 #[cfg(test)]

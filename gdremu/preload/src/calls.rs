@@ -62,8 +62,11 @@ fn line(
     duration: Duration,
     Caller { pid, tid }: Caller,
 ) -> String {
-    let argument = |(name, value): &(&str, u64)| format!("\"{}\":{value}", name.to_ascii_lowercase());
-    let arguments = arguments.iter().map(argument).collect::<Vec<_>>().join(",");
+    let mut texts = Vec::new();
+    for (name, value) in arguments {
+        texts.push(format!("\"{}\":{value}", name.to_ascii_lowercase()));
+    }
+    let arguments = texts.join(",");
     let (result, errno) = match result {
         Ok(value) => (value.to_string(), "null".to_owned()),
         Err(errno) => ("-1".to_owned(), format!("\"{errno}\"")),

@@ -48,9 +48,13 @@ impl Backing for Memfds {
     fn file(&mut self, gpu: usize) -> Result<BorrowedFd<'_>, Errno> {
         if self.files[gpu].is_none() {
             let name = CString::new(format!("gdremu-gpu{gpu}")).map_err(|_| Errno::EINVAL)?;
-            let file = mmap::memory_file(&name, GPU_BYTES);
-            let log = |error: &Errno| eprintln!("gdremu: no memory for GPU {gpu}: {error}");
-            self.files[gpu] = Some(file.inspect_err(log)?);
+            match mmap::memory_file(&name, GPU_BYTES) {
+                Ok(file) => self.files[gpu] = Some(file),
+                Err(error) => {
+                    eprintln!("gdremu: no memory for GPU {gpu}: {error}");
+                    return Err(error);
+                }
+            }
         }
         self.files[gpu].as_ref().map(AsFd::as_fd).ok_or(Errno::ENODEV)
     }

@@ -103,8 +103,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
 
     /// Makes room for which `pinned(start, len)` is no longer true usable for other buffers.
     pub(super) fn reap(&mut self, pinned: impl Fn(u64, u64) -> bool) -> Vec<(u64, u64)> {
-        let is_pinned = |&(start, len): &_| pinned(start, len);
-        let (kept, reaped): (_, Vec<_>) = self.retired.drain(..).partition(is_pinned);
+        let (kept, reaped): (_, Vec<_>) = self.retired.drain(..).partition(|(start, len)| pinned(*start, *len));
         self.retired = kept;
         for (start, len) in &reaped {
             let (_, block) = self.blocks.range_mut(..=start).next_back().expect("retired with its block");
@@ -127,8 +126,15 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
 
     /// Returns whether a GPU page of a block has no byte of a live buffer in it.
     pub(super) fn is_dead(&self, page: u64) -> bool {
-        let block = self.blocks.range(..=page).next_back();
-        block.is_some_and(|(base, block)| page - base < block.len) && self.live_until(page, page + GPU_PAGE).is_none()
+        match self.blocks.range(..=page).next_back() {
+            Some((base, block)) if page - base < block.len => !self.is_live(page),
+            _ => false,
+        }
+    }
+
+    /// Returns whether a GPU page has a byte of a live buffer in it.
+    fn is_live(&self, page: u64) -> bool {
+        self.live_until(page, page + GPU_PAGE).is_some()
     }
 
     /// Where the last live buffer ends that has a byte in `[start, end)`.
@@ -139,13 +145,12 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
 
     /// The pages of a freed range without live bytes. Only the first and the last can be shared.
     fn dead_pages(&self, start: u64, end: u64) -> (u64, u64) {
-        let is_live = |page| self.live_until(page, page + GPU_PAGE).is_some();
         let mut first = start / GPU_PAGE * GPU_PAGE;
         let mut last = end.next_multiple_of(GPU_PAGE);
-        if is_live(first) {
+        if self.is_live(first) {
             first += GPU_PAGE;
         }
-        if first < last && is_live(last - GPU_PAGE) {
+        if first < last && self.is_live(last - GPU_PAGE) {
             last -= GPU_PAGE;
         }
         (first, last - first)

@@ -46,13 +46,17 @@ impl Memory {
         if len == 0 || !va.is_multiple_of(page) || !len.is_multiple_of(page) {
             return Err(Error::Invalid);
         }
-        let runs = self.runs(va, len, |gpu, mapping| {
-            mapping.vmm.as_ref().is_none_or(|access| access.get(&gpu) == Some(&Access::ReadWrite))
+        let runs = self.runs(va, len, |gpu, mapping| match &mapping.vmm {
+            Some(of_gpus) => of_gpus.get(&gpu) == Some(&Access::ReadWrite),
+            None => true,
         })?;
-        let can_be = |id| can_be(self.physical.get(id).expect("mapped, so alive"));
-        if !runs.iter().all(|run| run.gpu == runs[0].gpu && can_be(run.object))
-            || !self.every_page_holds_memory(va, end, unit)
-        {
+        for run in &runs {
+            let object = self.physical.get(run.object).expect("mapped, so alive");
+            if run.gpu != runs[0].gpu || !can_be(object) {
+                return Err(Error::Invalid);
+            }
+        }
+        if !self.every_page_holds_memory(va, end, unit) {
             return Err(Error::Invalid);
         }
         for run in &runs {

@@ -37,20 +37,23 @@ pub(super) unsafe fn at_stand_in<R>(dirfd: c_int, path: Text, call: impl FnOnce(
     }
 }
 
+fn may_be_emulated(path: &[u8]) -> bool {
+    path.starts_with(b"/proc/") || path.starts_with(b"/sys/")
+}
+
 unsafe fn stand_in(dirfd: c_int, path: Text) -> Option<CString> {
     if path.is_null() {
         return None;
     }
     // SAFETY: `path` is NULL or ends with a NUL byte: contract of `at_stand_in`.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    let elsewhere = |path: &[u8]| !path.starts_with(b"/proc/") && !path.starts_with(b"/sys/");
     // Fast exit for almost all absolute paths.
-    if path.starts_with(b"/") && elsewhere(path) && !path.windows(3).any(|part| part == b"/..") {
+    if path.starts_with(b"/") && !may_be_emulated(path) && !path.windows(3).any(|part| part == b"/..") {
         return None;
     }
     let absolute = Absolute::new(dirfd, path)?;
     let path = absolute.bytes();
-    if elsewhere(path) {
+    if !may_be_emulated(path) {
         return None;
     }
     let file = settings::files()?.join(OsStr::from_bytes(&path[1..]));

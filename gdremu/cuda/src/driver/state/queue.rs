@@ -49,11 +49,15 @@ impl Queues {
 
     /// The ends of the queues that `wanted` picks.
     pub(crate) fn ends(&self, wanted: impl Fn(&QueueId, &Queue) -> bool) -> Vec<Point> {
-        let end = |(id, queue): (&QueueId, &Queue)| {
-            let number = queue.tasks.back()?.number;
-            wanted(id, queue).then_some(Point { queue: *id, number })
-        };
-        self.0.iter().filter_map(end).collect()
+        let mut ends = Vec::new();
+        for (id, queue) in &self.0 {
+            if let Some(last) = queue.tasks.back()
+                && wanted(id, queue)
+            {
+                ends.push(Point { queue: *id, number: last.number });
+            }
+        }
+        ends
     }
 
     /// Returns whether all work up to the point is done.
