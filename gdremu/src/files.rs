@@ -105,7 +105,8 @@ fn resource(gpu: usize, bar1_size: u64) -> String {
     let mut text = String::new();
     for len in [16 << 20, bar1_size.next_power_of_two(), 32 << 20] {
         start = start.next_multiple_of(len);
-        let (end, flags) = (start + len - 1, PREFETCHABLE_64_BIT_MEMORY);
+        let end = start + len - 1;
+        let flags = PREFETCHABLE_64_BIT_MEMORY;
         writeln!(text, "{start:#018x} {end:#018x} {flags:#018x}").expect("writing to a String cannot fail");
         text += &unused(1);
         start += len;

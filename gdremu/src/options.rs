@@ -85,7 +85,8 @@ impl Options {
 
     /// Refuses options that describe what the provider does not emulate.
     fn check_provider(&self, config: &Config) -> Result<(), String> {
-        let (gpu, emulated) = (&config.gpu, GpuConfig::default());
+        let gpu = &config.gpu;
+        let emulated = GpuConfig::default();
         let of_gpus = [
             ("--gpus", gpu.gpus != emulated.gpus),
             ("--coherent", gpu.coherent != emulated.coherent),

@@ -61,7 +61,9 @@ fn elf(path: &Path) -> Option<&'static str> {
     if header[4] != CLASS_64 {
         return Some("is not a 64-bit program");
     }
-    let (start, size, count) = (number(&header[32..40]), number(&header[54..56]), number(&header[56..58]));
+    let start = number(&header[32..40]);
+    let size = number(&header[54..56]);
+    let count = number(&header[56..58]);
     for index in 0..count {
         let mut segment = [0; 56];
         file.read_exact_at(&mut segment, start + index * size).ok()?;

@@ -111,7 +111,8 @@ mod tests {
     fn every_call_the_nth_or_all_from_the_nth_on_are_faulty() {
         let list = "a:EIO@2, A:EPERM@4,b:5,C:EIO@2+,GET_INFO:MAPPED=0@2,get_info:EIO@3";
         let mut faults: Faults = list.parse().unwrap();
-        let (eio, eperm) = (Some(Errno::EIO), Some(Errno::EPERM));
+        let eio = Some(Errno::EIO);
+        let eperm = Some(Errno::EPERM);
         let mut errors = |call| [0; 4].map(|_| faults.take(call));
         assert_eq!(errors("A"), [None, eio, None, eperm]);
         assert_eq!(errors("b"), [eio; 4]);

@@ -37,7 +37,8 @@ pub(crate) mod device_fds {
 
     /// Those of a range that may be devices.
     pub(crate) fn within(first: u32, last: u32) -> Vec<c_int> {
-        let (first, last) = (first as usize, (last as usize).min(MAX - 1));
+        let first = first as usize;
+        let last = (last as usize).min(MAX - 1);
         let words = first / 64..=last / 64;
         words
             .filter(|word| BITS.get(*word).is_some_and(|bits| bits.load(Ordering::Relaxed) != 0))

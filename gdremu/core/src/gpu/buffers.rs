@@ -207,7 +207,8 @@ mod tests {
     #[test]
     fn a_block_goes_with_its_last_buffer() {
         let mut buffers = Buffers::default();
-        let (a, b) = (alloc(&mut buffers, 512), alloc(&mut buffers, 512));
+        let a = alloc(&mut buffers, 512);
+        let b = alloc(&mut buffers, 512);
         assert!(matches!(buffers.free(a, true), Some(Freed::Part { .. })));
         assert_eq!(buffers.free(b, false), Some(Freed::Block(BASE, BLOCK)));
         assert_eq!(buffers.free(b, false), None);

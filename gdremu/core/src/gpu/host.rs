@@ -126,7 +126,8 @@ impl HostProvider {
         let run = self.memory.translate(base, place.len, Access::Read)?[0];
         let object = self.memory.physical_object(place.object);
         let object = object.ok_or(Error::Invalid)?;
-        let (start, blocks) = (self.backing.start(place.object, object), object.len);
+        let start = self.backing.start(place.object, object);
+        let blocks = object.len;
         let offset = run.offset - object.start;
         let file = self.backing.file(run.gpu).map_err(|_| Error::NoMemory)?;
         Ok(Shared { descriptor: file.as_raw_fd() as u32, gpu: run.gpu as u32, start, blocks, offset, len: place.len })
@@ -139,7 +140,8 @@ impl HostProvider {
         if gpu >= self.config.gpus as usize || end.is_none_or(|end| end > GPU_BYTES) {
             return Err(Error::Invalid);
         }
-        let (offset, len) = (shared.offset, shared.len);
+        let offset = shared.offset;
+        let len = shared.len;
         let (va, object) = self.change(|memory| memory.import(gpu, shared.blocks, offset, len))?;
         let Ok(view) = View::new(file, shared.start, shared.blocks) else {
             self.change(|memory| memory.free(va))?;
@@ -188,7 +190,8 @@ impl HostProvider {
 
     fn span(&mut self, run: Run) -> Result<Span, Error> {
         let object = self.memory.physical_object(run.object).ok_or(Error::Invalid)?;
-        let (start, len) = (object.start, object.len);
+        let start = object.start;
+        let len = object.len;
         let view = match self.views.get(&run.object) {
             Some(view) => Arc::clone(view),
             None => {
@@ -325,7 +328,8 @@ mod tests {
     #[test]
     fn a_freed_small_buffer_is_overwritten() {
         let mut gpu = provider();
-        let (a, b) = (alloc(&mut gpu, 512), alloc(&mut gpu, 512));
+        let a = alloc(&mut gpu, 512);
+        let b = alloc(&mut gpu, 512);
         let table = pin(&mut gpu, a, GPU_PAGE).unwrap();
         let bytes = map(&mut gpu, table, GPU_PAGE);
         bytes[..1024].iter().for_each(|byte| byte.store(9, Relaxed));

@@ -141,7 +141,8 @@ impl Memory {
         if len == 0 {
             return Err(Error::Invalid);
         }
-        let (kind, id) = ((gpu, rdma), self.next_id());
+        let kind = (gpu, rdma);
+        let id = self.next_id();
         if let Some(va) = self.buffers.take(kind, len, id) {
             return Ok(va);
         }

@@ -85,9 +85,11 @@ pub(super) fn covered(
     len: usize,
 ) -> Result<Vec<(usize, u64, usize)>, Errno> {
     let end = offset.checked_add(len as u64).filter(|_| len > 0).ok_or(Errno::EINVAL)?;
-    let (mut parts, mut start) = (Vec::new(), 0);
+    let mut parts = Vec::new();
+    let mut start = 0;
     for (i, piece) in pieces.into_iter().enumerate() {
-        let (first, last) = (offset.max(start), end.min(start + piece));
+        let first = offset.max(start);
+        let last = end.min(start + piece);
         if first < last {
             parts.push((i, first - start, (last - first) as usize));
         }

@@ -114,8 +114,10 @@ pub(super) fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle
 
 /// Copies between two lists of pieces of the same total length.
 fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
-    let (mut to, mut from) = (to.iter().copied(), from.iter().copied());
-    let (mut destination, mut source) = ((ptr::null_mut(), 0), (ptr::null_mut(), 0));
+    let mut to = to.iter().copied();
+    let mut from = from.iter().copied();
+    let mut destination = (ptr::null_mut(), 0);
+    let mut source = (ptr::null_mut(), 0);
     loop {
         if destination.1 == 0 {
             let Some(next) = to.next() else { return };

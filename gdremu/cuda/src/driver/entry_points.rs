@@ -475,14 +475,16 @@ entry_points! {
         fn cuLaunchKernel(function: FunctionHandle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32,
                block_z: u32, shared_bytes: u32, stream: StreamHandle, parameters: In<In<u8>>, extra: In<In<u8>>)
             initialized 4000, cuLaunchKernel_ptsz 7000 => || {
-                let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+                let grid = [grid_x, grid_y, grid_z];
+                let block = [block_x, block_y, block_z];
                 let request = Request { grid, block, shared_bytes, stream, cooperative: false };
                 kernel::launch(function, request, parameters, extra)
             };
         fn cuLaunchCooperativeKernel(function: FunctionHandle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32,
                block_y: u32, block_z: u32, shared_bytes: u32, stream: StreamHandle, parameters: In<In<u8>>)
             initialized 9000, cuLaunchCooperativeKernel_ptsz 9000 => || {
-                let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+                let grid = [grid_x, grid_y, grid_z];
+                let block = [block_x, block_y, block_z];
                 let request = Request { grid, block, shared_bytes, stream, cooperative: true };
                 kernel::launch(function, request, parameters, In::null())
             };

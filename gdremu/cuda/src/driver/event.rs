@@ -69,14 +69,17 @@ pub(super) fn cuEventQuery(state: &mut State, event: EventHandle) -> Result {
 pub(super) fn cuEventSynchronize(event: EventHandle) -> Result {
     let state = state::lock();
     let found = find(&state, event)?;
-    let (context, pending) = (found.context, found.pending(&state.queues));
+    let context = found.context;
+    let pending = found.pending(&state.queues);
     work::wait(state, context, pending.as_slice()).map(drop)
 }
 
 pub(super) fn elapsed(state: &State, start: EventHandle, end: EventHandle) -> Result<f32> {
-    let (start, end) = (find(state, start)?, find(state, end)?);
+    let start = find(state, start)?;
+    let end = find(state, end)?;
     ensure(start.context == end.context, Error::INVALID_HANDLE)?;
-    let (start, end) = (start.time()?, end.time()?);
+    let start = start.time()?;
+    let end = end.time()?;
     let elapsed = match end.checked_duration_since(start) {
         Some(elapsed) => elapsed.as_secs_f32(),
         None => -start.duration_since(end).as_secs_f32(),

@@ -141,7 +141,8 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
     let context = work::context(&state, current, request.stream);
     ensure(context == function.context, Error::INVALID_HANDLE)?;
     let live = state.contexts.get(context)?;
-    let (stop, gpu) = (Arc::clone(&live.stop), live.gpu);
+    let stop = Arc::clone(&live.stop);
+    let gpu = live.gpu;
     let job = move || {
         let clock = Clock::start();
         let mut memory = KernelMemory::new(context, gpu);
@@ -174,7 +175,8 @@ impl Clock {
         }
         let worked = Duration::from_millis(WORKED.load(Ordering::Relaxed)) + self.started.elapsed();
         if worked >= LONG && !REPORTED.swap(true, Ordering::Relaxed) {
-            let (seconds, name) = (LONG.as_secs(), demangled(&kernel.name));
+            let seconds = LONG.as_secs();
+            let name = demangled(&kernel.name);
             eprintln!("gdremu: GPU kernels have run for {seconds} s, interpreted; GPU kernel {name} is running");
         }
     }

@@ -151,7 +151,9 @@ impl Memory {
 /// ids, and address.
 fn pci_info(gpu: usize, len: usize) -> impl Iterator<Item = u8> {
     let address = pci::address(gpu);
-    let (domain, bus, device) = ((pci::bus(gpu) >> 8) as u32, (pci::bus(gpu) & 0xff) as u32, 0);
+    let domain = (pci::bus(gpu) >> 8) as u32;
+    let bus = (pci::bus(gpu) & 0xff) as u32;
+    let device = 0;
     let id = u32::from(gpus::config().pci_device) << 16 | pci::VENDOR;
     let numbers = [domain, bus, device, id, pci::SUBSYSTEM << 16 | pci::VENDOR];
     field::<16>(&address)

@@ -53,8 +53,11 @@ pub(super) struct Declaration<'a> {
 impl<'a> Declaration<'a> {
     /// `.align 4 .b8 name[16]`, without what comes before and after it.
     pub(super) fn parse(tokens: &mut Tokens<'a>) -> Result<Self> {
-        let (mut element, mut align, mut count) = (None, None, 1);
-        let (mut managed, mut pointer) = (false, false);
+        let mut element = None;
+        let mut align = None;
+        let mut count = 1;
+        let mut managed = false;
+        let mut pointer = false;
         let name = loop {
             match tokens.take()? {
                 ".align" => {

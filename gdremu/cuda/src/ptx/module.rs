@@ -24,7 +24,8 @@ pub(crate) struct Module {
 pub(crate) fn parse(text: &str) -> Result<Module> {
     let mut tokens = Tokens::new(text);
     let tokens = &mut tokens;
-    let (mut module, mut names) = (Module::default(), Names::new());
+    let mut module = Module::default();
+    let mut names = Names::new();
     tokens.expect(".version")?;
     tokens.take()?;
     let mut external = false;

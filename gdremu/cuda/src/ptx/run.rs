@@ -183,7 +183,8 @@ impl Thread {
         shared: &mut [u8],
         grid: &mut GridMemory<'_, M>,
     ) -> Result<State, Trap> {
-        let (code, registers) = (&launch.kernel.code[..], &mut self.registers[..]);
+        let code = &launch.kernel.code[..];
+        let registers = &mut self.registers[..];
         let mut memory = Memory { launch, shared, local: &mut self.local, grid };
         for _ in 0..TURN {
             let instruction = &code[*next];
@@ -207,7 +208,8 @@ impl Thread {
                     }
                 }
                 Operation::Update { old, at, update, operands: [a, b] } => {
-                    let (a, b) = (a.sum(registers), b.sum(registers));
+                    let a = a.sum(registers);
+                    let b = b.sum(registers);
                     for address in at.addresses(registers, 1)? {
                         let before = memory.update(at, address, &|old| update(old, a, b))?;
                         registers[*old] = at.element.extend(before);

@@ -27,7 +27,9 @@ pub(super) struct Tokens<'a> {
 impl<'a> Tokens<'a> {
     /// Splits a text into words, numbers, strings and punctuation marks. Drops comments.
     pub(super) fn new(text: &'a str) -> Self {
-        let (mut tokens, mut rest, mut line) = (Vec::new(), text, 1);
+        let mut tokens = Vec::new();
+        let mut rest = text;
+        let mut line = 1;
         while let Some(first) = rest.chars().next() {
             let (len, is_token) = match first {
                 '/' if rest.starts_with("//") => (rest.find('\n').unwrap_or(rest.len()), false),

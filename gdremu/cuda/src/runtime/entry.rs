@@ -69,7 +69,8 @@ pub(crate) fn in_context(body: impl FnOnce() -> Result) -> i32 {
 /// The primary context of a GPU, retained.
 pub(crate) fn primary(gpu: i32) -> Result<usize> {
     let mut retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
-    let (mut flags, mut active) = (0, 0);
+    let mut flags = 0;
+    let mut active = 0;
     check(cuDevicePrimaryCtxGetState(gpu, Out::to(&mut flags), Out::to(&mut active)))?;
     // A reset destroys the context, and the next retain creates it again.
     if let Some(context) = retained.get(&gpu).filter(|_| active != 0) {

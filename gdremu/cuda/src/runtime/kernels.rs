@@ -92,9 +92,11 @@ pub(super) fn variable(of: usize) -> Result<(u64, usize)> {
     let Some((binary, name)) = registry().variables.get(&of).cloned() else {
         return Err(INVALID_SYMBOL);
     };
-    let (mut address, mut size) = (0, 0);
+    let mut address = 0;
+    let mut size = 0;
     in_module(binary, |module| {
-        let (address, size) = (Out::to(&mut address), Out::to(&mut size));
+        let address = Out::to(&mut address);
+        let size = Out::to(&mut size);
         cuModuleGetGlobal_v2(address, size, module, In::from_text(&name))
     })?;
     Ok((address, size))
@@ -152,7 +154,9 @@ pub(super) fn launch(
         refuse(&name.to_string_lossy(), why);
     }
     let handle = handle?;
-    let (grid_x, grid_y, grid_z) = (grid.x, grid.y, grid.z);
+    let grid_x = grid.x;
+    let grid_y = grid.y;
+    let grid_z = grid.z;
     let Dim3 { x, y, z } = block;
     check(match cooperative {
         true => cuLaunchCooperativeKernel(handle, grid_x, grid_y, grid_z, x, y, z, shared, stream, arguments),

@@ -172,7 +172,8 @@ impl Cuda {
     /// its address and length.
     pub(super) fn make_block(&self, gpu: c_int, len: u64) -> Result<(u64, u64), Status> {
         let properties = AllocationProp::exportable_on(gpu);
-        let (mut unit, mut object) = (0, 0);
+        let mut unit = 0;
+        let mut object = 0;
         // SAFETY: the places are live locals.
         unsafe {
             check_status((self.cuMemGetAllocationGranularity)(&mut unit, &properties, GRANULARITY_MINIMUM))?;
@@ -220,7 +221,8 @@ impl Cuda {
         let place = ptr::from_mut(&mut gpu).cast();
         // SAFETY: the attribute is an int.
         check(NOT_GPU_MEMORY, unsafe { (self.cuPointerGetAttribute)(place, POINTER_ATTRIBUTE_DEVICE_ORDINAL, va) })?;
-        let (mut base, mut len) = (0, 0);
+        let mut base = 0;
+        let mut len = 0;
         self.in_context(gpu, || {
             // SAFETY: both places are ours.
             check(NOT_GPU_MEMORY, unsafe { (self.cuMemGetAddressRange_v2)(&mut base, &mut len, va) })
@@ -264,7 +266,8 @@ impl Cuda {
     /// The N of a GPU's `/dev/nvidiaN`.
     pub(super) fn device_minor(&self, gpu: i32) -> Result<u32, Failure> {
         const STEP: &str = "the search for a GPU";
-        let (mut device, mut name) = (0, [0_u8; 32]);
+        let mut device = 0;
+        let mut name = [0_u8; 32];
         // SAFETY: the places are ours, and as long as said.
         unsafe {
             check(STEP, (self.cuDeviceGet)(&mut device, gpu))?;
@@ -298,7 +301,8 @@ impl Cuda {
             if current != 0 {
                 return work();
             }
-            let (mut device, mut context) = (0, 0);
+            let mut device = 0;
+            let mut context = 0;
             check("the search for a GPU", (self.cuDeviceGet)(&mut device, gpu))?;
             let retained = (self.cuDevicePrimaryCtxRetain)(&mut context, device);
             check("the retaining of a context", retained)?;

@@ -112,7 +112,8 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(gpu: usize, rdma: bool, max_size: u64) -> Self {
-        let (reuse, peers) = ([1; 3], BTreeSet::new());
+        let reuse = [1; 3];
+        let peers = BTreeSet::new();
         Pool { gpu, rdma, reuse, release_threshold: 0, max_size, peers, used: 0, used_high: 0 }
     }
 }
