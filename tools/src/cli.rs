@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::doctor::probe;
 use crate::commands::{apiperf, checkpoint, compare, copybw, copylat, doctor, pplat, ps, suspend, trace, tune};
 use crate::output;
+use crate::removed;
 
 /// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
 ///
@@ -107,8 +108,19 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         let result = probe::answer(&work.to_string_lossy());
         return result.unwrap_or_else(|error| output::print_error("doctor", &error));
     }
-    // Clap ends the process, with 0 for --help and --version, with 2 for wrong options.
-    let cli = Cli::parse_from(with_tool(arguments));
+    let arguments = with_tool(arguments);
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let tool = arguments.get(1).map(|tool| tool.to_string_lossy()).unwrap_or_default();
+            if let Some(line) = removed::advice(&tool, &error) {
+                eprintln!("{line}");
+                return ExitCode::from(2);
+            }
+            // Clap ends the process, with 0 for --help and --version, with 2 for wrong options.
+            error.exit();
+        }
+    };
     let (tool, result) = match &cli.tool {
         Tool::Copybw(options) => ("copybw", copybw::run(options)),
         Tool::Copylat(options) => ("copylat", copylat::run(options)),

@@ -19,6 +19,7 @@ mod cuda;
 mod libgdrapi;
 mod measure;
 mod output;
+mod removed;
 mod system;
 
 pub use measure::chart::draw;

@@ -83,48 +83,8 @@ fn wrong_copies_get_no_ratio_and_status_1() {
 }
 
 #[test]
-fn old_names_of_options_are_accepted() {
-    let directory = tempfile::tempdir().unwrap();
-    let svg = directory.path().join("c.svg");
-    let options = ["--kernel-matrix", "--direction=to", "--sizes=8", "--alignments=0"];
-    let mut command = gdrcopy(&[], &["compare", &lib(), "--budget=0", "--format=csv"]);
-    command.args(options).arg("--svg").arg(&svg);
-    let output = run(&mut command).with_status(0);
-    assert!(output.stdout.contains("libgdrapi.so isa=portable,gdr_copy_to_mapping,write,8,"));
-    assert!(!output.stdout.contains(",read,"), "{output:?}");
-    assert!(svg.exists());
-}
-
-/// Runs `compare --batch`. Returns what it printed, and its records.
-fn batch(options: &[&str], environment: &[(&str, &str)]) -> (Output, Vec<Value>) {
-    let json = tempfile::NamedTempFile::new().unwrap();
-    let mut command = gdrcopy(&[], &["compare", "--batch", "--budget=0", &lib()]);
-    command.args(options).arg("--json").arg(json.path()).envs(environment.iter().copied());
-    let output = run(&mut command).with_status(0);
-    let results: Value = serde_json::from_reader(json).unwrap();
-    (output, results["records"].as_array().unwrap().clone())
-}
-
-#[test]
-fn batch_compares_the_crate_with_single_calls() {
-    let (output, records) = batch(&[], &[]);
-    output.prints(&["gdr_copy_to_mapping", "Batch", "gdr_copy_from_mapping", "read_many", "load_all"]);
-    // Five batch sizes, that is two methods for three sizes in two directions,
-    // and words.
-    assert_eq!(records.len(), 5 * (2 * 3 * 2 + 1));
-    assert_eq!(records[0]["pattern"], "random");
-}
-
-#[test]
-fn batch_names_its_patterns_and_takes_the_routine_from_the_environment() {
-    let options = ["--direction=read", "--pattern=even,page"];
-    let (output, records) = batch(&options, &[("GDRCOPY_ISA", "portable")]);
-    output.prints(&["crate gdrcopy: portable"]);
-    assert_eq!(records.len(), 2 * 5 * (2 * 3 + 1));
-    for pattern in ["even", "page"] {
-        let of_it = records.iter().filter(|record| record["pattern"] == pattern);
-        assert_eq!(of_it.count(), records.len() / 2, "{pattern}");
-        output.prints(&[&format!(" {pattern} |")]);
-    }
-    run(&mut gdrcopy(&[], &["compare", "--pattern=even", &lib()])).with_status(2);
+fn removed_option_is_refused_with_one_line() {
+    let output = run(&mut gdrcopy(&[], &["compare", "--batch", &lib()])).with_status(2);
+    assert_eq!((&output.stdout[..], output.stderr.lines().count()), ("", 1), "{output:?}");
+    output.reports(&["gdrcopy compare: --batch was removed: ", "`speed`"]);
 }

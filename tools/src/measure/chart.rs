@@ -15,7 +15,7 @@ use crate::output::svg::{Ceiling, Chart, Curve, Panel, Point, Style};
 #[derive(Debug, Args)]
 pub(crate) struct Plot {
     /// Draw times, and bandwidths of copies, over size to an SVG file
-    #[arg(long, alias = "svg", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
 

@@ -30,10 +30,8 @@ pub(crate) const BATCH: usize = 16;
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Direction {
     /// To the mapping
-    #[value(alias = "to")]
     Write,
     /// From the mapping
-    #[value(alias = "from")]
     Read,
 }
 

@@ -196,7 +196,7 @@ fn calls_at_once(size: usize) -> usize {
 /// Has the methods take turns, one sample each, the order reversed every other turn, so that
 /// disturbances affect all of them alike. `sample` receives a method, the index of its first call and
 /// the number of calls, and returns the time per call. One turn is made even after an interrupt.
-pub(crate) fn take_turns(
+fn take_turns(
     methods: usize,
     repetitions: Repetitions,
     batch: usize,

@@ -1,8 +1,8 @@
 //! `gdrcopy compare`: copies of many sizes and alignments through several libraries and other methods,
 //! side by side in one process.
-mod batch;
+#![forbid(unsafe_code)]
+
 mod options;
-mod pattern;
 mod text;
 
 use std::process::ExitCode;
@@ -20,9 +20,6 @@ use crate::system::environment::Environment;
 pub(crate) use options::Options;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    if options.batch {
-        return batch::run(options);
-    }
     let points = points(options);
     if points.is_empty() {
         return Err(Usage("--sizes: nothing to measure".into()).into());

@@ -3,7 +3,6 @@
 
 use clap::Args;
 
-use super::pattern::Pattern;
 use crate::commands::CopyOptions;
 use crate::measure::method::Kind;
 use crate::measure::plan::Direction;
@@ -17,15 +16,14 @@ use crate::system::environment::Environment;
 #[command(after_long_help = "\
 Examples:
   gdrcopy compare --cpu 4 --with memcpy,cumemcpy --json results.json --plot compare.svg
-  gdrcopy compare --cpu 4-11 --variant GDRCOPY_USE_DMABUF_MMAP=1 --sizes 4,64,1K
-  gdrcopy compare --batch --pattern contiguous")]
+  gdrcopy compare --cpu 4-11 --variant GDRCOPY_USE_DMABUF_MMAP=1 --sizes 4,64,1K")]
 pub(crate) struct Options {
     /// The first library again, loaded with these environment variables; may be repeated
     #[arg(long = "variant", value_name = "NAME=VALUE[,…]")]
     pub(super) variants: Vec<Environment>,
 
     /// The first library again for each copy routine that this CPU supports (GDRCOPY_ISA)
-    #[arg(long, alias = "kernel-matrix")]
+    #[arg(long)]
     pub(super) all_routines: bool,
 
     /// Other methods, besides the libraries
@@ -53,16 +51,6 @@ pub(crate) struct Options {
     /// Bytes past a cache line on the host side
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "0")]
     pub(super) host_alignments: Vec<Bytes>,
-
-    /// Batched writes and gathered reads of the Rust crate, by the routine that GDRCOPY_ISA names, against single
-    /// calls of the first library. Items are 4, 8 and 64 bytes at different addresses
-    #[arg(long, conflicts_with_all = ["variants", "all_routines", "others", "sizes", "alignments", "host_alignments",
-                                      "cold", "plot"])]
-    pub(super) batch: bool,
-
-    /// Where the items of --batch are, as lines of 64 bytes in 32 MiB, other ones for each sample
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "random", requires = "batch", value_name = "LIST")]
-    pub(super) pattern: Vec<Pattern>,
 
     /// Time for more than the minimum of 21 samples per point
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
