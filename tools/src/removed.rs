@@ -1,26 +1,39 @@
 //! Options that older releases had, with what to use instead.
 #![forbid(unsafe_code)]
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::{ContextKind, ErrorKind};
+
+const MEASURING: &[&str] = &["copybw", "copylat", "compare", "apiperf", "pplat", "tune"];
+const WITH_RUNS: &[&str] = &["copybw", "copylat", "apiperf"];
+const EXAMPLE: &str = "the crate's example `speed` times batches and gathers (docs/gdrx.md)";
+const AGAIN: &str = "run the tool again, which pins and maps other memory";
 
 /// The tools, the option, and what to use.
-const REMOVED: &[(&[&str], &str, &str)] = &[
-    (&["compare"], "--batch", "the crate's example `speed` times batches and gathers (docs/gdrx.md)"),
-    (&["compare"], "--pattern", "the crate's example `speed` times batches and gathers (docs/gdrx.md)"),
+const REMOVED: [(&[&str], &str, &str); 9] = [
+    (&["compare"], "--batch", EXAMPLE),
+    (&["compare"], "--pattern", EXAMPLE),
     (&["compare"], "--kernel-matrix", "use --all-routines"),
+    (&["copybw", "copylat"], "--cold", "use `gdrcopy compare --cold`"),
+    (WITH_RUNS, "-R", AGAIN),
+    (WITH_RUNS, "--runs", AGAIN),
+    (MEASURING, "--format=csv", "use --format=json"),
+    (&["ps"], "--format=csv", "use --format=json"),
     (&["copybw", "copylat", "compare", "apiperf", "tune"], "--svg", "use --plot"),
 ];
 
 /// The line to print for an error that a removed option of this tool causes.
 pub(crate) fn advice(tool: &str, error: &clap::Error) -> Option<String> {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return None;
-    }
-    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
-        return None;
+    let named = error.get(ContextKind::InvalidArg)?.to_string();
+    let named = match error.kind() {
+        ErrorKind::UnknownArgument => named,
+        // Without the placeholder of its value.
+        ErrorKind::InvalidValue => {
+            format!("{}={}", named.split(' ').next()?, error.get(ContextKind::InvalidValue)?)
+        }
+        _ => return None,
     };
     for (tools, option, instead) in REMOVED {
-        if tools.contains(&tool) && option == unknown {
+        if tools.contains(&tool) && option == named {
             return Some(format!("gdrcopy {tool}: {option} was removed: {instead}"));
         }
     }
@@ -37,14 +50,16 @@ mod tests {
     #[test]
     fn each_removed_option_is_answered_with_what_to_use() {
         for (tools, option, instead) in REMOVED {
-            for &tool in *tools {
+            for &tool in tools {
                 let error = Cli::try_parse_from(["gdrcopy", tool, option]).unwrap_err();
                 let line = advice(tool, &error).unwrap_or_else(|| panic!("{tool} {option}: {error}"));
                 assert!(line.ends_with(instead) && !line.contains('\n'), "{line}");
-                // Advice that names an option names one that exists.
-                for word in instead.split([' ', ',', ';']).filter(|word| word.starts_with("--")) {
-                    let error = Cli::try_parse_from(["gdrcopy", tool, word]).err();
-                    assert!(error.is_none_or(|error| error.kind() != ErrorKind::UnknownArgument), "{tool} {word}");
+                // An option that is named exists.
+                let tool = if instead.contains("gdrcopy compare") { "compare" } else { tool };
+                for word in instead.split([' ', '`']).filter(|word| word.starts_with("--")) {
+                    let kind = Cli::try_parse_from(["gdrcopy", tool, word]).err().map(|error| error.kind());
+                    let is_missing = matches!(kind, Some(ErrorKind::UnknownArgument));
+                    assert!(!is_missing, "{tool} {word}");
                 }
             }
         }
@@ -52,7 +67,7 @@ mod tests {
 
     #[test]
     fn other_mistakes_are_left_to_clap() {
-        for arguments in [["gdrcopy", "copybw", "--batch"], ["gdrcopy", "compare", "--sizes=x"]] {
+        for arguments in [["gdrcopy", "copybw", "--batch"], ["gdrcopy", "compare", "--format=xml"]] {
             let error = Cli::try_parse_from(arguments).unwrap_err();
             assert_eq!(advice(arguments[1], &error), None);
         }

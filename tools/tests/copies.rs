@@ -48,24 +48,21 @@ fn copybw_prints_the_lines_that_scripts_search_for() {
 
 #[test]
 fn copybw_sweeps_sizes_and_copies_parts() {
-    let output = tool(&[], "copybw", &["-l", "4K", "-o", "100", "--format", "csv"]);
-    let mut lines = output.stdout.lines();
-    let names: Vec<_> = lines.next().unwrap().split(',').collect();
-    let column = |name| names.iter().position(|&other| other == name).unwrap();
-    let rows: Vec<Vec<_>> = lines.map(|line| line.split(',').collect()).collect();
+    let output = tool(&[], "copybw", &["-l", "4K", "-o", "100", "--format", "json"]);
+    let all = records(&output);
     // 1 to 4096, both directions.
-    assert_eq!(rows.len(), 2 * 13);
-    for (i, row) in rows.iter().enumerate() {
-        assert_eq!(row[column("size_bytes")], (1 << (i % 13)).to_string());
-        assert_eq!(row[column("offset_bytes")], "100");
-        assert_eq!(row[column("error")], "");
-        assert!(row[column("p50_ns")].parse::<f64>().unwrap() >= 0.0);
+    assert_eq!(all.len(), 2 * 13);
+    for (i, record) in all.iter().enumerate() {
+        assert_eq!(record["size_bytes"], 1 << (i % 13));
+        assert_eq!(record["offset_bytes"], 100);
+        assert_eq!(record["error"], Value::Null);
+        assert!(record["p50_ns"].as_f64().unwrap() >= 0.0);
     }
 
     let output = tool(&[], "copybw", &["-s", "1M", "-c", "1000", "-o", "65535", "--format=json"]);
-    let records = records(&output);
-    assert_eq!(records.len(), 2);
-    for record in records {
+    let parts = records(&output);
+    assert_eq!(parts.len(), 2);
+    for record in parts {
         assert_eq!(record["size_bytes"], 1000);
         assert_eq!(record["offset_bytes"], 65535);
         assert_eq!(record["ratio"], Value::Null);
@@ -84,10 +81,8 @@ fn copylat_has_its_columns() {
     let output = tool(&[], "copylat", &["-s", "8K", "-c"]).with_status(0);
     let header = output.stdout.lines().find(|line| line.starts_with("Test"));
     let names: Vec<_> = header.expect("a header").split_whitespace().collect();
-    let times = ["P50.Time(us)", "P0.Time(us)", "P99.Time(us)"];
-    assert_eq!(names, [&["Test", "Size(B)"][..], &times].concat());
+    assert_eq!(names, ["Test", "Size(B)", "P50(us)", "P0(us)", "P99(us)", "MiB/s"]);
     let functions = ["gdr_copy_to_mapping", "gdr_copy_from_mapping", "cuMemcpyHtoD", "cuMemcpyDtoH"];
-    assert_eq!(output.stdout.matches(" calls each size\nTest").count(), 2, "{output:?}");
     for function in functions {
         let lines = output.stdout.lines().filter(|line| line.starts_with(function));
         let sizes: Vec<usize> = lines.map(|line| line.split_whitespace().nth(1).unwrap().parse().unwrap()).collect();
@@ -99,7 +94,11 @@ fn copylat_has_its_columns() {
 #[test]
 fn two_libraries_are_shown_side_by_side() {
     for name in ["copybw", "copylat"] {
-        with_two(name, &["-s", "64K"]).with_status(0).prints(&["ours", "other", "Ratio"]);
+        let output = with_two(name, &["-s", "64K"]).with_status(0);
+        output.prints(&["write, ours: 50 calls each size", "read, other: 20 calls each size", "Ratio"]);
+        // The path of a library can be longer.
+        let too_wide = |line: &&str| line.chars().count() > 80 && !line.contains('/');
+        assert_eq!(output.stdout.lines().find(too_wide), None);
         let output = with_two(name, &["-s", "64K", "--format", "json"]);
         let records = records(&output);
         assert_eq!(records.len() % 4, 0, "{name}");
@@ -158,26 +157,6 @@ fn verify_no_skips_the_check() {
 fn cold_device_needs_a_cached_mapping() {
     tool(&["--platform", "cached"], "copylat", &["-s", "4K", "-C"]).with_status(0).prints(&["cached mapping"]);
     tool(&[], "copylat", &["-s", "4K", "-C"]).with_status(2).reports(&["cached mappings"]);
-}
-
-#[test]
-fn several_runs_use_other_memory_and_show_the_fastest() {
-    for (name, column) in [("copybw", "Fastest(us)"), ("copylat", "Fastest.Time(us)")] {
-        let trace = tempfile::NamedTempFile::new().unwrap();
-        let emulated = ["--trace", trace.path().to_str().unwrap()];
-        tool(&emulated, name, &["-s", "64K", "-R", "3"]).with_status(0).prints(&[column]);
-        let pins = std::fs::read_to_string(trace.path()).unwrap();
-        assert_eq!(pins.matches("\"PIN_BUFFER_V2\"").count(), 3, "{pins}");
-
-        let output = tool(&[], name, &["-s", "64K", "-R", "3", "--format=json"]);
-        for record in records(&output) {
-            let [p50, fastest] = ["p50_ns", "fastest_run_ns"].map(|time| record[time].as_f64().unwrap());
-            assert!(fastest <= p50, "{record}");
-        }
-        let output = tool(&[], name, &["-s", "64K"]);
-        assert!(!output.stdout.contains(column), "{output:?}");
-    }
-    assert_eq!(tool(&[], "copybw", &["-R", "0"]).status, Some(2));
 }
 
 #[test]

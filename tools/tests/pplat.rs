@@ -37,7 +37,7 @@ fn flags_and_data_go_both_ways_from_and_to_any_memory() {
                     assert_eq!(record["gpu_flag"], gpu_flag);
                     assert_eq!(record["cpu_flag"], cpu_flag);
                     assert_eq!(record["data"], data);
-                    assert_eq!(record["iterations"], 20);
+                    assert_eq!(record["samples"], 20);
                     assert_eq!(record["wrong_words"], 0);
                     let time = |name: &str| record[name].as_f64().unwrap();
                     assert!(0.0 < time("p0_ns") && time("p0_ns") <= time("p50_ns"));
@@ -57,28 +57,21 @@ fn default_is_flags_only_in_a_table() {
     assert!(cells[1..].iter().all(|cell| cell.parse::<f64>().unwrap() > 0.0));
     let names = lines.next().unwrap().split("  ").map(str::trim);
     let names: Vec<_> = names.filter(|name| !name.is_empty()).collect();
-    assert_eq!(names, ["Round trip", "P0.Time(us)", "P50.Time(us)", "P99.Time(us)"]);
+    assert_eq!(names, ["Round trip", "P50(us)", "P0(us)", "P99(us)"]);
     assert_eq!(cells.len(), names.len());
 }
 
 #[test]
 fn two_libraries_take_turns() {
     let second = format!("second={}", library().display());
-    let output = pplat(&["--lib", &second, "--format", "csv", "-s", "64"]).with_status(0);
-    let mut reader = csv::Reader::from_reader(output.stdout.as_bytes());
-    let names = reader.headers().unwrap().clone();
-    let lines: Vec<_> = reader.records().map(Result::unwrap).collect();
-    let cell = |line: usize, name| {
-        let column = names.iter().position(|other| other == name).unwrap();
-        lines[line][column].to_owned()
-    };
-    assert_eq!(lines.len(), 2);
-    assert_eq!(cell(0, "library"), "libgdrapi.so");
-    assert_eq!(cell(1, "library"), "second");
-    assert_eq!(cell(0, "iterations"), "20");
-    assert_eq!(cell(1, "iterations"), "20");
-    assert_eq!(cell(0, "ratio"), "1.0");
-    assert!(cell(1, "ratio").parse::<f64>().unwrap() > 0.0);
+    let document = pplat(&["--lib", &second, "--format", "json", "-s", "64"]).with_status(0).json();
+    let records = document["records"].as_array().unwrap();
+    let labels: Vec<_> = records.iter().map(|record| record["library"].as_str().unwrap()).collect();
+    assert_eq!(labels, ["libgdrapi.so", "second"]);
+    for record in records {
+        assert_eq!(record["samples"], 20);
+        assert_eq!(record["ratio"].is_number(), record["library"] == "second", "{record}");
+    }
 }
 
 #[test]
@@ -126,7 +119,7 @@ fn interrupt_prints_the_results_so_far() {
     };
     kill(tool, Signal::SIGINT).unwrap();
     let output = Output::from(gdremu.wait_with_output().unwrap()).with_status(130);
-    output.prints(&["P50.Time(us)"]);
+    output.prints(&["P50(us)"]);
     output.reports(&["interrupted"]);
 }
 

@@ -7,12 +7,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-use super::{CopyOptions, Counts, Runs};
-use crate::measure::plan::powers_of_two;
-use crate::measure::results::{Results, Row};
-use crate::measure::session::{Extra, Session};
-use crate::output::table::Table;
-use crate::output::{Usage, microseconds, ratio};
+use super::copies::{self, CopyOptions, Counts};
+use crate::measure::plan::{Cold, powers_of_two};
+use crate::measure::results::Results;
+use crate::measure::session::Extra;
+use crate::output::Usage;
 use crate::system::bytes::Bytes;
 
 /// The options of `gdrcopy copybw`.
@@ -44,17 +43,16 @@ pub(crate) struct Options {
     counts: Counts,
 
     #[command(flatten)]
-    runs: Runs,
-
-    #[command(flatten)]
     copies: CopyOptions,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let points = options.counts.points(&sizes(options)?, options.offset.0);
-    let copies = &options.copies;
-    let session = Session::open("copybw", &copies.target, options.size.0, &Extra::default())?;
-    copies.run(session, points, false, options.runs.number, |results| text(results, options.sweep.is_some()))
+    let session = options.copies.open("copybw", options.size.0, &Extra::default())?;
+    options.copies.run(&session, points, Cold::default(), |results| {
+        let bandwidths = if options.sweep.is_none() { bandwidths(results) } else { String::new() };
+        format!("{}{bandwidths}{}", results.setup, copies::text(results))
+    })
 }
 
 fn sizes(options: &Options) -> Result<Vec<usize>, Usage> {
@@ -80,69 +78,20 @@ fn sizes(options: &Options) -> Result<Vec<usize>, Usage> {
     })
 }
 
-/// The bandwidth of each direction or, after a sweep, of each size; and the spread of the times.
-fn text(results: &Results, is_sweep: bool) -> String {
-    let mut text = results.setup.to_string();
-    if !is_sweep {
-        for row in &results.rows {
-            text.push_str(&bandwidths(results, row));
-        }
-    }
-    let _ = write!(text, "\n{}", table(results));
-    text
-}
-
 /// Lines that scripts search for, `write BW: 1234.56MB/s`, where MB are MiB.
-fn bandwidths(results: &Results, row: &Row) -> String {
-    let lines = results.methods.iter().enumerate().map(|(method, label)| {
-        let name = match results.methods.len() {
-            1 => String::new(),
-            _ => format!("{label}: "),
-        };
-        let direction = row.point.direction.name();
-        match row.bandwidth(method) {
-            Some(bandwidth) => format!("{name}{direction} BW: {bandwidth:.2}MB/s\n"),
-            None => format!("{name}{direction} BW: FAILED\n"),
-        }
-    });
-    lines.collect()
-}
-
-fn table(results: &Results) -> Table {
-    let mut names = vec!["Function", "Library", "Size(B)", "Offset(B)", "MiB/s"];
-    names.extend(["P0(us)", "P50(us)", "P99(us)"]);
-    if results.runs > 1 {
-        names.push("Fastest(us)");
-    }
-    if results.methods.len() > 1 {
-        names.push("Ratio");
-    }
-    let mut table = Table::new(names);
+fn bandwidths(results: &Results) -> String {
+    let mut text = String::new();
     for row in &results.rows {
         for (method, label) in results.methods.iter().enumerate() {
-            let mut cells = vec![
-                row.results[method].function.to_owned(),
-                label.clone(),
-                row.point.size.to_string(),
-                row.point.offset.to_string(),
-            ];
-            match row.times(method) {
-                Some(times) => {
-                    let bandwidth = row.bandwidth(method).unwrap_or_default();
-                    cells.push(format!("{bandwidth:.2}"));
-                    cells.extend([times.p0, times.median, times.p99].map(microseconds));
-                }
-                None => cells.extend(["FAILED", "", "", ""].map(str::to_owned)),
-            }
-            if results.runs > 1 {
-                let fastest = row.results[method].fastest_run;
-                cells.push(fastest.map_or(String::new(), microseconds));
-            }
             if results.methods.len() > 1 {
-                cells.push(ratio(row.ratio(method)));
+                let _ = write!(text, "{label}: ");
             }
-            table.push(cells);
+            let direction = row.point.direction.name();
+            let _ = match row.bandwidth(method) {
+                Some(bandwidth) => writeln!(text, "{direction} BW: {bandwidth:.2}MB/s"),
+                None => writeln!(text, "{direction} BW: FAILED"),
+            };
         }
     }
-    table
+    text
 }

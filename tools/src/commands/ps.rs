@@ -57,7 +57,7 @@ impl From<Process> for Record {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (processes, refused) = process::all().context("/proc cannot be listed: mount it")?;
     let records: Vec<_> = processes.into_iter().map(Record::from).collect();
-    options.output.write(|| text(&records), &records, &records)?;
+    options.output.write(|| text(&records), &records)?;
     if refused > 0 {
         eprintln!("gdrcopy ps: without those that may not be examined, {refused}: run it as root to see all");
     }

@@ -1,12 +1,12 @@
 //! The chart and the table of UCX's latency with each libgdrapi, from lines of ucx_perftest (docs/data).
 #![forbid(unsafe_code)]
 
-use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
 use crate::output::svg::{Chart, Curve, Panel, Point, Style};
+use crate::output::table::Table;
 use crate::system::bytes::Bytes;
 
 /// The libraries, by their names in the file.
@@ -104,25 +104,24 @@ impl Messages {
         let mut sizes: Vec<_> = self.settings.iter().flat_map(Setting::sizes).collect();
         sizes.sort_unstable();
         sizes.dedup();
-        let mut table = String::from("| size |");
+        let mut names = vec!["size".to_owned()];
         for Setting { name, .. } in &self.settings {
-            let _ = write!(table, " {name}: NVIDIA 2.6 | gdrapi | ratio |");
+            names.extend([format!("{name}: NVIDIA 2.6"), "gdrapi".into(), "ratio".into()]);
         }
-        table += "\n| ---: |";
-        table += &" ---: | ---: | ---: |".repeat(self.settings.len());
+        let mut table = Table::new(names);
         for size in sizes {
-            let _ = write!(table, "\n| {} |", Bytes(size));
+            let mut cells = vec![Bytes(size).to_string()];
             for setting in &self.settings {
                 match (setting.point(size, "nv"), setting.point(size, "ours")) {
                     (Some(nvidia), Some(ours)) => {
-                        let ratio = ours.value / nvidia.value;
-                        let _ = write!(table, " {} | {} | {ratio:.2} |", us(nvidia), us(ours));
+                        cells.extend([us(nvidia), us(ours), format!("{:.2}", ours.value / nvidia.value)]);
                     }
-                    _ => table += " | | |",
+                    _ => cells.extend(["", "", ""].map(String::from)),
                 }
             }
+            table.push(cells);
         }
-        table + "\n"
+        table.markdown()
     }
 }
 

@@ -69,11 +69,6 @@ impl Method {
         Err(error.context(label.to_owned()))
     }
 
-    /// The same method with other memory, of the same size.
-    pub(crate) fn with_other_memory(&self, gpu: &'static Gpu, target: &Target) -> Result<Method> {
-        Method::new(self.kind, &self.label, self.library, gpu, target, self.buffer.len())
-    }
-
     pub(crate) fn function(&self, direction: Direction) -> &'static str {
         match (self.kind, direction) {
             (Kind::Library, Direction::Write) => "gdr_copy_to_mapping",

@@ -8,7 +8,7 @@ use super::chart::Plot;
 use super::floor;
 use super::plan::{Cold, Direction, Point};
 use super::session::Setup;
-use super::stats::{self, Times};
+use super::stats::Times;
 use crate::output::Output;
 
 /// The results of a sweep.
@@ -24,8 +24,6 @@ pub(crate) struct Results {
     pub(crate) load: Times,
     /// In the order of the sweep.
     pub(crate) rows: Vec<Row>,
-    /// Independent runs that these are the medians of.
-    pub(crate) runs: usize,
     /// The user has ended it early.
     pub(crate) interrupted: bool,
 }
@@ -44,8 +42,6 @@ pub(crate) struct Row {
 pub(crate) struct MethodResult {
     pub(crate) function: &'static str,
     pub(crate) outcome: Outcome,
-    /// The smallest median of several runs.
-    pub(crate) fastest_run: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +52,17 @@ pub(crate) enum Outcome {
     Wrong(String),
     /// Too slow to be measured.
     LeftOut,
+}
+
+impl Outcome {
+    /// Why there are no times.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Outcome::Timed(_) => "",
+            Outcome::Wrong(_) => "FAILED",
+            Outcome::LeftOut => "-",
+        }
+    }
 }
 
 /// Bandwidth of copies of this size that take this long; none if they take no time.
@@ -75,8 +82,8 @@ impl Row {
 
     /// The method's median divided by the first method's.
     pub(crate) fn ratio(&self, method: usize) -> Option<f64> {
-        let (time, first) = (self.times(method)?.median, self.times(0)?.median);
-        (method > 0 && first > 0.0).then(|| time / first)
+        let (times, first) = (self.times(method)?, self.times(0)?);
+        if method > 0 { times.ratio(first) } else { None }
     }
 
     /// MiB/s, from the mean.
@@ -86,30 +93,6 @@ impl Row {
 }
 
 impl Results {
-    /// Merges runs, by keeping the run with the median P50 of each method and point. Only the
-    /// last run may have been interrupted.
-    pub(crate) fn of_runs(runs: &[Results]) -> Results {
-        let mut results = runs[0].clone();
-        results.runs = runs.len();
-        results.interrupted = runs.iter().any(|run| run.interrupted);
-        results.load = runs.iter().fold(results.load, |load, run| load.shorter(run.load));
-        for (i, row) in results.rows.iter_mut().enumerate() {
-            for (method, result) in row.results.iter_mut().enumerate() {
-                let rows = || runs.iter().filter_map(|run| run.rows.get(i));
-                let wrong = rows().map(|row| &row.results[method].outcome);
-                let mut wrong = wrong.filter(|outcome| matches!(outcome, Outcome::Wrong(_)));
-                let times = rows().filter_map(|row| row.times(method).copied());
-                if let Some(wrong) = wrong.next().cloned() {
-                    result.outcome = wrong;
-                } else if let Some((median, fastest)) = stats::of_runs(times.collect()) {
-                    result.outcome = Outcome::Timed(median);
-                    result.fastest_run = Some(fastest);
-                }
-            }
-        }
-        results
-    }
-
     /// The least nanoseconds of the copy, since reads wait for round trips, and writes are
     /// posted.
     pub(crate) fn floor(&self, point: &Point) -> Option<f64> {
@@ -144,17 +127,14 @@ impl Results {
 
     /// Prints the results and draws the chart, in the forms that the options ask for.
     pub(crate) fn write(&self, output: &Output, plot: &Plot, text: impl FnOnce() -> String) -> Result<()> {
-        let records = self.records();
         let document = Document {
             setup: &self.setup,
             verified: self.verified,
-            cold: self.cold,
-            runs: self.runs,
             interrupted: self.interrupted,
-            load_ns: &self.load,
-            records: &records,
+            copies: Some(Conditions { cold: self.cold, load: &self.load }),
+            records: self.records(),
         };
-        output.write(text, &document, &records)?;
+        output.write(text, &document)?;
         plot.draw(&document)
     }
 
@@ -165,7 +145,6 @@ impl Results {
 
     fn record<'a>(&'a self, row: &'a Row, method: usize) -> Record<'a> {
         let (result, point) = (&row.results[method], &row.point);
-        let times = row.times(method);
         Record {
             method: &self.methods[method],
             function: result.function,
@@ -176,12 +155,7 @@ impl Results {
             host_alignment_bytes: point.host_alignment,
             lines: point.lines(),
             iterations: row.iterations,
-            samples: times.map(|times| times.samples),
-            p0_ns: times.map(|times| times.p0),
-            p50_ns: times.map(|times| times.median),
-            p99_ns: times.map(|times| times.p99),
-            mean_ns: times.map(|times| times.mean),
-            fastest_run_ns: result.fastest_run,
+            times: row.times(method),
             bandwidth_mib_per_s: row.bandwidth(method),
             floor_ns: self.floor(point),
             floor_ratio: self.floor_ratio(row, method),
@@ -194,22 +168,27 @@ impl Results {
     }
 }
 
-/// Everything, as one JSON document.
+/// The results of a tool, as one JSON document.
 #[derive(Serialize)]
-struct Document<'a> {
-    setup: &'a Setup,
-    verified: bool,
-    cold: Cold,
-    /// Independent runs; with several, each record is that of the run with the median P50.
-    runs: usize,
-    interrupted: bool,
-    /// Nanoseconds of one plain 4-byte load from the mapping.
-    load_ns: &'a Times,
-    records: &'a [Record<'a>],
+pub(crate) struct Document<'a, Record> {
+    pub(crate) setup: &'a Setup,
+    /// Every byte was checked.
+    pub(crate) verified: bool,
+    pub(crate) interrupted: bool,
+    #[serde(flatten)]
+    pub(crate) copies: Option<Conditions<'a>>,
+    pub(crate) records: Vec<Record>,
 }
 
-/// One method at one point, as a row of CSV. With neither times nor an error, the method was left
-/// out.
+/// The conditions of copies.
+#[derive(Serialize)]
+pub(crate) struct Conditions<'a> {
+    cold: Cold,
+    /// One plain 4-byte load from the mapping.
+    load: &'a Times,
+}
+
+/// One method at one point. With neither times nor an error, the method was left out.
 #[derive(Serialize)]
 pub(super) struct Record<'a> {
     method: &'a str,
@@ -222,13 +201,8 @@ pub(super) struct Record<'a> {
     /// Cache lines touched on the device side.
     lines: usize,
     iterations: usize,
-    samples: Option<usize>,
-    p0_ns: Option<f64>,
-    p50_ns: Option<f64>,
-    p99_ns: Option<f64>,
-    mean_ns: Option<f64>,
-    /// The smallest P50 of several runs.
-    fastest_run_ns: Option<f64>,
+    #[serde(flatten)]
+    times: Option<&'a Times>,
     bandwidth_mib_per_s: Option<f64>,
     floor_ns: Option<f64>,
     floor_ratio: Option<f64>,
@@ -251,7 +225,7 @@ pub(crate) mod tests {
 
     /// Reads of 2 KiB by two libraries; a round trip takes a microsecond.
     pub(crate) fn results(outcomes: [Outcome; 2]) -> Results {
-        let result = |outcome| MethodResult { function: "gdr_copy_from_mapping", outcome, fastest_run: None };
+        let result = |outcome| MethodResult { function: "gdr_copy_from_mapping", outcome };
         Results {
             setup: Setup {
                 tool: "copylat".into(),
@@ -269,22 +243,8 @@ pub(crate) mod tests {
                 iterations: 1,
                 results: outcomes.map(result).into(),
             }],
-            runs: 1,
             interrupted: false,
         }
-    }
-
-    #[test]
-    fn of_several_runs_the_median_one_counts_and_wrong_copies_do() {
-        let runs = [9000.0, 4000.0, 5000.0].map(|ns| results([timed(2000.0), timed(ns)]));
-        let all = Results::of_runs(&runs);
-        let result = &all.rows[0].results[1];
-        assert_eq!(all.rows[0].times(1).unwrap().median, 5000.0);
-        assert_eq!((all.runs, result.fastest_run), (3, Some(4000.0)));
-        let wrong = results([timed(2000.0), wrong("byte 1")]);
-        let all = Results::of_runs(&[runs[0].clone(), wrong, runs[1].clone()]);
-        assert_eq!(all.failures().count(), 1);
-        assert_eq!(all.rows[0].times(1), None);
     }
 
     #[test]

@@ -68,7 +68,6 @@ impl Sweep {
             methods: methods.iter().map(|method| method.label.clone()).collect(),
             load: floor::loads(&first.mapped, &sampler.clock),
             rows: Vec::new(),
-            runs: 1,
             interrupted: false,
         };
         let progress = progress_bar(self.points.len());
@@ -130,30 +129,65 @@ impl Sampler<'_> {
         }
         let timed: Vec<_> = (0..methods.len()).filter(|&i| outcomes[i].is_none()).collect();
         verifier.fill_host(&mut self.host);
-        let (interrupt, batch) = (self.interrupt, point.batch());
-        let times = take_turns(timed.len(), repetitions, batch, interrupt, |i, first, calls| {
+        let batch = point.batch();
+        let turns = self.warm_up(methods, &timed, &point, repetitions)?;
+        let samples = take_turns(timed.len(), turns, self.interrupt, |i, turn| {
+            let (first, calls) = repetitions.calls_of(turn, turns, batch);
             self.sample(&methods[timed[i]], &point, first, calls)
         })?;
-        for (&i, &times) in timed.iter().zip(&times) {
+        let turns = samples.first().map_or(0, Vec::len);
+        for (&i, samples) in timed.iter().zip(samples) {
             let mut wrong = None;
             if self.verify && !self.cold.device {
                 wrong = verifier.check_again(&methods[i], &mut self.host, &self.clock)?;
             }
-            outcomes[i] = Some(wrong.map_or(Outcome::Timed(times), Outcome::Wrong));
+            outcomes[i] = Some(match wrong {
+                Some(wrong) => Outcome::Wrong(wrong),
+                None => Outcome::Timed(Times::new(samples)),
+            });
         }
         let outcomes = outcomes.into_iter().flatten();
         let results = methods.iter().zip(outcomes).map(|(method, outcome)| {
             let function = method.function(point.direction);
-            MethodResult { function, outcome, fastest_run: None }
+            MethodResult { function, outcome }
         });
         Ok(Some(Row {
             point,
             iterations: match repetitions {
                 Repetitions::Calls(calls) => calls,
-                Repetitions::Budget(_) => times.first().map_or(0, |times| times.samples * batch),
+                Repetitions::Budget(_) => turns * batch,
             },
             results: results.collect(),
         }))
+    }
+
+    /// Warms up caches, TLBs and branch predictors. Returns how many turns to take.
+    fn warm_up(
+        &mut self,
+        methods: &[Method],
+        timed: &[usize],
+        point: &Point,
+        repetitions: Repetitions,
+    ) -> Result<usize> {
+        let batch = point.batch();
+        match repetitions {
+            Repetitions::Calls(calls) => {
+                for &i in timed {
+                    self.sample(&methods[i], point, 0, 1)?;
+                }
+                Ok(calls.min(SAMPLES))
+            }
+            Repetitions::Budget(budget) => {
+                let mut ns = 0.0;
+                for first in [0, batch] {
+                    ns = 0.0;
+                    for &i in timed {
+                        ns += self.sample(&methods[i], point, first, batch)? * batch as f64;
+                    }
+                }
+                Ok(turns_within(budget, ns))
+            }
+        }
     }
 
     /// Nanoseconds per call, of fewer calls after an interrupt.
@@ -193,59 +227,44 @@ fn calls_at_once(size: usize) -> usize {
     (BYTES / (size + CALL)).max(1)
 }
 
-/// Has the methods take turns, one sample each, the order reversed every other turn, so that
-/// disturbances affect all of them alike. `sample` receives a method, the index of its first call and
-/// the number of calls, and returns the time per call. One turn is made even after an interrupt.
-fn take_turns(
-    methods: usize,
-    repetitions: Repetitions,
-    batch: usize,
-    interrupt: &Interrupt,
-    mut sample: impl FnMut(usize, usize, usize) -> Result<f64>,
-) -> Result<Vec<Times>> {
-    let mut samples = vec![Vec::new(); methods];
-    if methods == 0 {
-        return Ok(Vec::new());
-    }
-    // Warms up caches, TLBs and branch predictors.
-    let mut turns = 0;
-    match repetitions {
-        Repetitions::Calls(calls) => {
-            turns = calls.min(SAMPLES);
-            for method in 0..methods {
-                sample(method, 0, 1)?;
-            }
-        }
-        Repetitions::Budget(budget) => {
-            for warm_up in 0..2 {
-                let mut ns = 0.0;
-                for method in 0..methods {
-                    ns += sample(method, warm_up * batch, batch)? * batch as f64;
-                }
-                turns = ((budget / ns.max(1.0)) as usize).clamp(MIN_SAMPLES, MAX_SAMPLES);
-            }
-        }
-    }
-    for turn in 0..turns {
-        let (first, calls) = match repetitions {
+impl Repetitions {
+    /// The first call of a turn, and the number of its calls.
+    fn calls_of(self, turn: usize, turns: usize, batch: usize) -> (usize, usize) {
+        match self {
             Repetitions::Calls(all) => {
                 let first = all * turn / turns;
                 (first, all * (turn + 1) / turns - first)
             }
             Repetitions::Budget(_) => (turn * batch, batch),
-        };
+        }
+    }
+}
+
+/// How many turns fit into a budget, if one takes this long.
+fn turns_within(budget: f64, ns: f64) -> usize {
+    ((budget / ns.max(1.0)) as usize).clamp(MIN_SAMPLES, MAX_SAMPLES)
+}
+
+/// Has methods take turns, one sample each, the order reversed every other turn, so that disturbances
+/// affect all of them alike. `sample` receives a method and the number of the turn. One turn is made
+/// even after an interrupt.
+pub(crate) fn take_turns<Sample>(
+    methods: usize,
+    turns: usize,
+    interrupt: &Interrupt,
+    mut sample: impl FnMut(usize, usize) -> Result<Sample>,
+) -> Result<Vec<Vec<Sample>>> {
+    let mut samples: Vec<Vec<Sample>> = (0..methods).map(|_| Vec::new()).collect();
+    for turn in 0..turns {
         for place in 0..methods {
-            let method = match turn % 2 {
-                0 => place,
-                _ => methods - 1 - place,
-            };
-            samples[method].push(sample(method, first, calls)?);
+            let method = if turn % 2 == 0 { place } else { methods - 1 - place };
+            samples[method].push(sample(method, turn)?);
         }
         if interrupt.requested() {
             break;
         }
     }
-    Ok(samples.into_iter().map(Times::new).collect())
+    Ok(samples)
 }
 
 /// Returns whether a method takes too long to be measured, judged by the smaller copies before.
@@ -283,39 +302,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn methods_take_turns_and_every_call_is_made() {
+    fn methods_take_turns_in_alternating_order() {
         let interrupt = Interrupt::listen("test").unwrap();
-        let mut calls = [0, 0];
         let mut order = Vec::new();
-        let sample = |method: usize, _, count| {
-            calls[method] += count;
+        let samples = take_turns(2, 3, &interrupt, |method, turn| {
             order.push(method);
-            Ok(count as f64)
-        };
-        let times = take_turns(2, Repetitions::Calls(250), 16, &interrupt, sample).unwrap();
-        // One more call each, to warm up.
-        assert_eq!(calls, [251, 251]);
-        assert_eq!(order[..8], [0, 1, 0, 1, 1, 0, 0, 1]);
-        assert_eq!(times[0].samples, SAMPLES);
-        assert_eq!(times[1].p0, 2.0);
+            Ok(10 * turn + method)
+        });
+        assert_eq!(samples.unwrap(), [[0, 10, 20], [1, 11, 21]]);
+        assert_eq!(order, [0, 1, 1, 0, 0, 1]);
     }
 
     #[test]
-    fn budget_limits_the_number_of_batches() {
-        let interrupt = Interrupt::listen("test").unwrap();
-        // Two methods, 16 calls of 10 ns, make 320 ns per turn.
+    fn turns_make_every_call_once() {
+        let repetitions = Repetitions::Calls(250);
+        let mut next = 0;
+        for turn in 0..SAMPLES {
+            let (first, calls) = repetitions.calls_of(turn, SAMPLES, 16);
+            assert_eq!(first, next);
+            next += calls;
+        }
+        assert_eq!(next, 250);
+        assert_eq!(Repetitions::Budget(1.0).calls_of(2, 21, 16), (32, 16));
+    }
+
+    #[test]
+    fn budget_limits_the_number_of_turns() {
         for (budget, turns) in [(0.0, MIN_SAMPLES), (32e3, 100), (1e9, MAX_SAMPLES)] {
-            let mut firsts = Vec::new();
-            let sample = |method, first, calls| {
-                assert_eq!(calls, 16);
-                if method == 0 {
-                    firsts.push(first);
-                }
-                Ok(10.0)
-            };
-            let times = take_turns(2, Repetitions::Budget(budget), 16, &interrupt, sample);
-            assert_eq!(times.unwrap()[1].samples, turns);
-            assert_eq!(firsts[..5], [0, 16, 0, 16, 32]);
+            assert_eq!(turns_within(budget, 320.0), turns);
         }
     }
 

@@ -148,14 +148,6 @@ impl Session {
         }
         Ok(Session { methods, gpu, setup, interrupt })
     }
-
-    /// Has every method use other memory, for a run that is independent of the one before.
-    pub(crate) fn change_memory(&mut self, target: &Target) -> Result<()> {
-        for method in &mut self.methods {
-            *method = method.with_other_memory(self.gpu, target)?;
-        }
-        Ok(())
-    }
 }
 
 /// Loads the libraries that the options name, or the loader's choice.
@@ -309,7 +301,7 @@ impl fmt::Display for LibraryInfo {
         writeln!(out, "{}: {} (release {version}, driver {driver})", self.label, self.file.display())?;
         writeln!(
             out,
-            "  buffer from {}: device {:#x}, mapped at {:#x}, {} bytes in pages of {}, {} mapping",
+            "  buffer from {}: device {:#x}, mapped at {:#x},\n  {} bytes in pages of {}, {} mapping",
             name(self.memory),
             self.device_address,
             self.mapped_address,

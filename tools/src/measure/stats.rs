@@ -3,18 +3,27 @@
 
 use serde::Serialize;
 
+use crate::output::microseconds;
+
 /// A summary of samples, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Times {
-    pub(crate) p0: f64,
-    pub(crate) median: f64,
-    pub(crate) p99: f64,
-    pub(crate) mean: f64,
     /// Their number.
     pub(crate) samples: usize,
+    #[serde(rename = "p0_ns")]
+    pub(crate) p0: f64,
+    #[serde(rename = "p50_ns")]
+    pub(crate) median: f64,
+    #[serde(rename = "p99_ns")]
+    pub(crate) p99: f64,
+    #[serde(rename = "mean_ns")]
+    pub(crate) mean: f64,
 }
 
 impl Times {
+    /// Names above the cells.
+    pub(crate) const NAMES: [&str; 3] = ["P50(us)", "P0(us)", "P99(us)"];
+
     /// Summarizes at least one sample.
     pub(crate) fn new(mut samples: Vec<f64>) -> Times {
         samples.sort_by(f64::total_cmp);
@@ -24,11 +33,11 @@ impl Times {
             samples[rank.max(1) - 1]
         };
         Times {
+            samples: samples.len(),
             p0: percentile(0),
             median: percentile(50),
             p99: percentile(99),
             mean: samples.iter().sum::<f64>() / samples.len() as f64,
-            samples: samples.len(),
         }
     }
 
@@ -36,29 +45,21 @@ impl Times {
     pub(crate) fn shorter(self, other: Times) -> Times {
         if other.median < self.median { other } else { self }
     }
-}
 
-/// Several independent runs. It has the one whose median is the median of all, the lower one of two, and the
-/// smallest median.
-pub(crate) fn of_runs(mut runs: Vec<Times>) -> Option<(Times, f64)> {
-    runs.sort_by(|a, b| a.median.total_cmp(&b.median));
-    let middle = runs.get(runs.len().saturating_sub(1) / 2)?;
-    Some((*middle, runs[0].median))
+    /// Its median divided by another one.
+    pub(crate) fn ratio(&self, other: &Times) -> Option<f64> {
+        (other.median > 0.0).then(|| self.median / other.median)
+    }
+
+    /// Cells of a table.
+    pub(crate) fn cells(&self) -> [String; 3] {
+        [self.median, self.p0, self.p99].map(microseconds)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn runs_are_represented_by_the_median_one() {
-        let run = |median| Times::new(vec![median]);
-        let middle = |medians: &[f64]| of_runs(medians.iter().map(|&ns| run(ns)).collect());
-        assert_eq!(middle(&[5.0, 1.0, 9.0]), Some((run(5.0), 1.0)));
-        assert_eq!(middle(&[5.0, 9.0]), Some((run(5.0), 5.0)));
-        assert_eq!(middle(&[7.0]), Some((run(7.0), 7.0)));
-        assert_eq!(middle(&[]), None);
-    }
 
     #[test]
     fn shorter_compares_medians() {
@@ -70,7 +71,7 @@ mod tests {
     #[test]
     fn percentiles_use_the_nearest_rank() {
         let times = Times::new((1..=100).rev().map(f64::from).collect());
-        let expected = Times { p0: 1.0, median: 50.0, p99: 99.0, mean: 50.5, samples: 100 };
+        let expected = Times { samples: 100, p0: 1.0, median: 50.0, p99: 99.0, mean: 50.5 };
         assert_eq!(times, expected);
         assert_eq!(Times::new(vec![7.0]).p99, 7.0);
         assert_eq!(Times::new(vec![3.0, 1.0, 2.0]).median, 2.0);

@@ -1,5 +1,4 @@
-//! The output of results for users, as text, JSON, CSV and charts, with progress, errors and
-//! the exit status.
+//! The output of results for users, as text, JSON and charts, with progress, errors and the exit status.
 #![forbid(unsafe_code)]
 
 pub(crate) mod svg;
@@ -35,23 +34,15 @@ enum Format {
     Text,
     /// One JSON document
     Json,
-    /// One CSV row per measurement, with a header
-    Csv,
 }
 
 impl Output {
     /// Prints the results, and writes the JSON file if one was asked for.
-    pub(crate) fn write(
-        &self,
-        text: impl FnOnce() -> String,
-        document: &impl Serialize,
-        records: &[impl Serialize],
-    ) -> Result<()> {
+    pub(crate) fn write(&self, text: impl FnOnce() -> String, document: &impl Serialize) -> Result<()> {
         let json = || Ok::<_, serde_json::Error>(serde_json::to_string_pretty(document)? + "\n");
         let printed = match self.format {
             Format::Text => text(),
             Format::Json => json()?,
-            Format::Csv => csv(records)?,
         };
         let mut out = io::stdout().lock();
         out.write_all(printed.as_bytes())?;
@@ -63,24 +54,16 @@ impl Output {
     }
 }
 
-/// A header and one row per record.
-fn csv(records: &[impl Serialize]) -> Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for record in records {
-        writer.serialize(record)?;
-    }
-    Ok(String::from_utf8(writer.into_inner()?)?)
-}
-
 /// The name that a value has in JSON.
 pub(crate) fn name(value: impl Serialize) -> String {
     let name = serde_json::to_value(value).unwrap_or_default();
     name.as_str().unwrap_or_default().to_owned()
 }
 
-/// Nanoseconds as microseconds.
+/// Nanoseconds as microseconds, in at most 8 characters up to a second.
 pub(crate) fn microseconds(ns: f64) -> String {
-    format!("{:.4}", ns / 1000.0)
+    let us = ns / 1000.0;
+    if us < 1000.0 { format!("{us:.4}") } else { format!("{us:.1}") }
 }
 
 /// A ratio, or nothing.

@@ -23,25 +23,21 @@ impl Table {
 
     fn widths(&self) -> Vec<usize> {
         let width = |cell: &String| cell.chars().count();
-        (0..self.lines[0].len())
-            .map(|column| self.lines.iter().map(|line| width(&line[column])).max())
-            .map(Option::unwrap_or_default)
-            .collect()
+        let column = |column| self.lines.iter().map(|line: &Vec<String>| width(&line[column])).max();
+        (0..self.lines[0].len()).map(|number| column(number).unwrap_or(0)).collect()
     }
 
     /// As Markdown, all columns to the right.
     pub(crate) fn markdown(&self) -> String {
-        // The rule below the names needs a dash and a colon.
-        let widths: Vec<_> = self.widths().iter().map(|&width| width.max(2)).collect();
-        let line = |cells: &[String]| {
-            let pairs = cells.iter().zip(&widths);
-            let padded = pairs.map(|(cell, &width)| format!(" {cell:>width$} "));
-            format!("|{}|\n", padded.collect::<Vec<_>>().join("|"))
-        };
-        let rule: Vec<_> = widths.iter().map(|&width| format!("{}:", "-".repeat(width - 1))).collect();
-        let (names, rest) = self.lines.split_at(1);
-        let rest: String = rest.iter().map(|cells| line(cells)).collect();
-        line(&names[0]) + &line(&rule) + &rest
+        let mut markdown = String::new();
+        for (number, cells) in self.lines.iter().enumerate() {
+            // An empty cell is one blank.
+            markdown += &format!("| {} |\n", cells.join(" | ")).replace("  ", " ");
+            if number == 0 {
+                markdown += &format!("|{}\n", " ---: |".repeat(cells.len()));
+            }
+        }
+        markdown
     }
 }
 
@@ -73,7 +69,7 @@ mod tests {
         table.push(vec!["long".into(), "1".into()]);
         table.push(vec!["b".into(), "100".into()]);
         assert_eq!(table.to_string(), "a      µs\nlong    1\nb     100\n");
-        let markdown = "|    a |  µs |\n| ---: | --: |\n| long |   1 |\n|    b | 100 |\n";
+        let markdown = "| a | µs |\n| ---: | ---: |\n| long | 1 |\n| b | 100 |\n";
         assert_eq!(table.markdown(), markdown);
     }
 }

@@ -2,22 +2,77 @@
 //! side by side in one process.
 #![forbid(unsafe_code)]
 
-mod options;
 mod text;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::Args;
 
-use crate::measure::method::WARM_UP;
-use crate::measure::plan::Point;
+use super::copies::CopyOptions;
+use crate::measure::method::{Kind, WARM_UP};
+use crate::measure::plan::{Cold, Direction, Point};
 use crate::measure::sampler::Repetitions;
-use crate::measure::session::{Extra, Session};
+use crate::measure::session::Extra;
 use crate::output::Usage;
+use crate::system::bytes::Bytes;
 use crate::system::environment::Environment;
 
-pub(crate) use options::Options;
+/// The options of `gdrcopy compare`.
+///
+/// All methods are compared with the first library.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy compare --cpu 4 --with memcpy,cumemcpy --json results.json --plot compare.svg
+  gdrcopy compare --cpu 4-11 --variant GDRCOPY_USE_DMABUF_MMAP=1 --sizes 4,64,1K")]
+pub(crate) struct Options {
+    /// The first library again, loaded with these environment variables; may be repeated
+    #[arg(long = "variant", value_name = "NAME=VALUE[,…]")]
+    variants: Vec<Environment>,
+
+    /// The first library again for each copy routine that this CPU supports (GDRCOPY_ISA)
+    #[arg(long)]
+    all_routines: bool,
+
+    /// Other methods, besides the libraries
+    #[arg(long = "with", value_enum, value_delimiter = ',', value_name = "LIST")]
+    others: Vec<Kind>,
+
+    /// Directions, seen from the CPU
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "write,read", value_name = "LIST")]
+    direction: Vec<Direction>,
+
+    /// Bytes, with K, M or G
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "LIST",
+        default_value = "1,2,3,4,5,7,8,12,15,16,24,32,33,48,63,64,65,100,128,200,256,512,1000,1K,2K,4K,5000,8K,16K,\
+                         32K,64K,128K,256K,512K,1M,4M,16M"
+    )]
+    sizes: Vec<Bytes>,
+
+    /// Bytes past a cache line on the device side
+    #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "0,1,4,8,20,32,63")]
+    alignments: Vec<Bytes>,
+
+    /// Bytes past a cache line on the host side
+    #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "0")]
+    host_alignments: Vec<Bytes>,
+
+    /// Time for more than the minimum of 21 samples per point
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    budget: u64,
+
+    /// Remove the host side from the CPU's caches before each timed call (x86-64)
+    #[arg(long)]
+    cold: bool,
+
+    #[command(flatten)]
+    copies: CopyOptions,
+}
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let points = points(options);
@@ -31,12 +86,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let extra = Extra { max_libraries: usize::MAX, variants, others: options.others.clone() };
     let len = points.iter().map(Point::device_len).max().unwrap_or(0);
-    let session = Session::open("compare", &options.copies.target, len.max(WARM_UP), &extra)?;
+    let session = options.copies.open("compare", len.max(WARM_UP), &extra)?;
 
     let budget = Duration::from_secs(options.budget).as_nanos() as f64;
     let share = Repetitions::Budget(budget / points.len() as f64);
     let points = points.into_iter().map(|point| (point, share)).collect();
-    options.copies.run(session, points, false, 1, text::render)
+    let cold = Cold { host: options.cold, ..Cold::default() };
+    options.copies.run(&session, points, cold, text::render)
 }
 
 /// The points in the order in which they are measured, with sizes ascending innermost.
@@ -60,7 +116,6 @@ fn points(options: &Options) -> Vec<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::plan::Direction;
     use clap::Parser;
 
     #[derive(Parser)]

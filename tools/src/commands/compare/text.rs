@@ -1,10 +1,13 @@
-//! Results as Markdown tables.
+//! Results as tables.
+#![forbid(unsafe_code)]
 
 use std::fmt::Write;
 
+use crate::commands::copies;
 use crate::measure::floor;
 use crate::measure::plan::{Direction, Point};
-use crate::measure::results::{Outcome, Results, Row};
+use crate::measure::results::{Results, Row};
+use crate::output::ratio;
 use crate::output::table::Table;
 use crate::system::bytes::Bytes;
 
@@ -95,7 +98,7 @@ impl Section<'_> {
             }
             table.push(cells);
         }
-        let _ = write!(text, "\n{title}\n\n{}", table.markdown());
+        let _ = write!(text, "\n{title}\n{table}");
     }
 
     /// The rows at the first alignment.
@@ -107,32 +110,12 @@ impl Section<'_> {
 
     /// The spread of the times, at the first alignment.
     fn spread(&self, text: &mut String) {
-        let mut names = vec!["size".to_owned()];
-        for method in &self.results.methods {
-            names.push(format!("{method}: P0"));
-            names.extend(["median", "P99", "GB/s", "samples"].map(str::to_owned));
-        }
-        let mut table = Table::new(names);
-        for row in self.first_column() {
-            let mut cells = vec![Bytes(row.point.size).to_string()];
-            for i in 0..row.results.len() {
-                cells.extend(match row.times(i) {
-                    Some(times) => [
-                        number(times.p0),
-                        number(times.median),
-                        number(times.p99),
-                        // Bytes per nanosecond.
-                        ratio(Some(row.point.size as f64 / times.median).filter(|r| r.is_finite())),
-                        times.samples.to_string(),
-                    ],
-                    None => [time(row, i), "".into(), "".into(), "".into(), "".into()],
-                });
-            }
-            table.push(cells);
-        }
         let alignment = self.alignments.first().unwrap_or(&0);
-        let title = &self.title;
-        let _ = write!(text, "\n{title}, {alignment} past a line: ns and GB/s\n\n{}", table.markdown());
+        let rows: Vec<_> = self.first_column().collect();
+        for (i, method) in self.results.methods.iter().enumerate() {
+            let _ = writeln!(text, "\n{}, {alignment} past a line: {method}", self.title);
+            let _ = write!(text, "{}", copies::table(&rows, i));
+        }
     }
 
     /// The size from which on each method that is not a library is faster than the first library, at
@@ -151,20 +134,9 @@ impl Section<'_> {
 
 /// The median, or why there is none.
 fn time(row: &Row, method: usize) -> String {
-    match &row.results[method].outcome {
-        Outcome::Timed(times) => number(times.median),
-        Outcome::Wrong(_) => "FAILED".into(),
-        Outcome::LeftOut => "-".into(),
+    match row.times(method) {
+        Some(times) if times.median < 100.0 => format!("{:.1}", times.median),
+        Some(times) => format!("{:.0}", times.median),
+        None => row.results[method].outcome.reason().into(),
     }
-}
-
-fn number(ns: f64) -> String {
-    match ns {
-        _ if ns < 100.0 => format!("{ns:.1}"),
-        _ => format!("{ns:.0}"),
-    }
-}
-
-fn ratio(ratio: Option<f64>) -> String {
-    ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"))
 }

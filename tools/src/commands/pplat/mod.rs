@@ -1,7 +1,7 @@
 //! `gdrcopy pplat`: latency of a ping-pong between CPU and GPU.
 //!
 //! ```text
-//! options → Session → run.rs: rounds of all libraries, in turn → report.rs: text, JSON, CSV
+//! options → Session → run.rs: rounds of all libraries, in turn → report.rs: text, JSON
 //!     gpu_kernel.rs  the GPU's side, kernel.ptx
 //!     buffers.rs     the flags and the data, each in GPU or in host memory
 //! ```

@@ -10,6 +10,7 @@ use super::buffers::Buffers;
 use super::gpu_kernel::GpuKernel;
 use super::options::Options;
 use crate::measure::clock::Clock;
+use crate::measure::sampler::take_turns;
 use crate::measure::session::{Session, Setup};
 use crate::measure::stats::Times;
 use crate::output::progress_bar;
@@ -32,7 +33,7 @@ pub(super) struct LibraryResult {
 }
 
 /// How often two libraries take turns, so that disturbances affect both alike.
-const TURNS: u32 = 10;
+const TURNS: usize = 10;
 
 /// Untimed rounds at the beginning of each turn, while the GPU kernel is starting.
 const WARMUP: u32 = 10;
@@ -57,31 +58,31 @@ pub(super) fn run(session: &Session, options: &Options) -> Result<Results> {
         seen: vec![0; options.size.0],
     };
     let turns = if buffers.len() > 1 { TURNS } else { 1 };
-    let mut samples = vec![Vec::new(); buffers.len()];
-    let mut wrong = vec![0; buffers.len()];
-    let bar = progress_bar(turns as usize * buffers.len());
-    for turn in 0..turns {
-        let share = |turn| u64::from(options.iterations) * u64::from(turn) / u64::from(turns);
+    let bar = progress_bar(turns * buffers.len());
+    let share = |turn| u64::from(options.iterations) * turn as u64 / turns as u64;
+    let results = take_turns(buffers.len(), turns, &session.interrupt, |index, turn| {
+        bar.inc(1);
         let rounds = (share(turn + 1) - share(turn)) as u32;
-        for (index, buffers) in buffers.iter().enumerate() {
-            let label = &session.methods[index].label;
-            wrong[index] += run.turn(buffers, rounds, &mut samples[index]).with_context(|| label.clone())?;
-            bar.inc(1);
-        }
-    }
+        run.turn(&buffers[index], rounds).with_context(|| session.methods[index].label.clone())
+    })?;
     bar.finish_and_clear();
-    let libraries = std::iter::zip(samples, wrong).zip(&session.methods);
-    Ok(Results {
-        setup: session.setup.clone(),
-        libraries: libraries
-            .map(|((samples, wrong), method)| LibraryResult {
-                label: method.label.clone(),
-                times: (!samples.is_empty()).then(|| Times::new(samples)),
-                wrong,
-            })
-            .collect(),
-        interrupted: session.interrupt.requested(),
-    })
+    let mut libraries = Vec::new();
+    for (turns, method) in results.into_iter().zip(&session.methods) {
+        let wrong = turns.iter().map(|turn| turn.wrong).sum();
+        let samples: Vec<_> = turns.into_iter().flat_map(|turn| turn.samples).collect();
+        let times = if samples.is_empty() { None } else { Some(Times::new(samples)) };
+        libraries.push(LibraryResult { label: method.label.clone(), times, wrong });
+    }
+    Ok(Results { setup: session.setup.clone(), libraries, interrupted: session.interrupt.requested() })
+}
+
+/// The rounds of a library until the next one has its turn.
+#[derive(Default)]
+struct Turn {
+    /// Nanoseconds of the timed rounds.
+    samples: Vec<f64>,
+    /// Words of data that were wrong.
+    wrong: u64,
 }
 
 struct Run<'a> {
@@ -95,15 +96,15 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Times this many rounds, or fewer if interrupted. Returns how many words of data were wrong.
-    fn turn(&mut self, buffers: &Buffers, rounds: u32, samples: &mut Vec<f64>) -> Result<u64> {
+    /// Times this many rounds, or fewer if interrupted.
+    fn turn(&mut self, buffers: &Buffers, rounds: u32) -> Result<Turn> {
+        let mut turn = Turn::default();
         if rounds == 0 || self.interrupt.requested() {
-            return Ok(0);
+            return Ok(turn);
         }
         buffers.clear()?;
         let (options, rounds) = (self.options, WARMUP + rounds);
         let running = self.kernel.launch(buffers, options, rounds)?;
-        let mut wrong = 0;
         for round in 1..=rounds {
             if self.interrupt.requested() {
                 break;
@@ -124,10 +125,10 @@ impl Run<'_> {
                 }
             }
             if round > WARMUP {
-                samples.push(time);
+                turn.samples.push(time);
             }
             if options.gpu_produces && options.target.verify {
-                wrong += differences(&self.seen, &self.expected);
+                turn.wrong += differences(&self.seen, &self.expected);
             }
         }
         if self.interrupt.requested() {
@@ -136,9 +137,9 @@ impl Run<'_> {
             running.finish()?;
         }
         if options.target.verify {
-            wrong += buffers.wrong_on_gpu()?;
+            turn.wrong += buffers.wrong_on_gpu()?;
         }
-        Ok(wrong)
+        Ok(turn)
     }
 }
 

@@ -104,8 +104,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         eprintln!("gdrcopy tune: {note}");
     }
     let advice = Advice::new(&results, models, messages, notes);
-    let rows = &advice.records;
-    options.output.write(|| advice.text(), &advice, rows)?;
+    options.output.write(|| advice.text(), &advice)?;
     options.plot.draw(&advice)?;
     Ok(ExitCode::SUCCESS)
 }

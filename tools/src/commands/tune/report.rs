@@ -12,6 +12,7 @@ use super::threshold::{Choice, Messages, Mode, choose};
 use crate::measure::plan::Direction;
 use crate::measure::results::Results;
 use crate::measure::session::{EMULATED, Setup};
+use crate::measure::stats::Times;
 use crate::output::microseconds;
 use crate::output::table::Table;
 
@@ -25,7 +26,7 @@ pub(super) struct Advice<'a> {
     settings: Vec<Setting>,
     /// Why there are not more settings.
     notes: Vec<String>,
-    pub(super) records: Vec<Record>,
+    records: Vec<Record>,
     messages: Vec<Messages>,
 }
 
@@ -34,9 +35,8 @@ pub(super) struct Advice<'a> {
 pub(super) struct Record {
     direction: Direction,
     size_bytes: usize,
-    p0_ns: f64,
-    p50_ns: f64,
-    p99_ns: f64,
+    #[serde(flatten)]
+    times: Times,
     /// With the settings.
     tuned_ns: f64,
     /// Without them.
@@ -56,13 +56,10 @@ impl<'a> Advice<'a> {
                 Direction::Write => put,
                 Direction::Read => get,
             };
-            let times = row.times(0)?;
             Some(Record {
                 direction,
                 size_bytes,
-                p0_ns: times.p0,
-                p50_ns: times.median,
-                p99_ns: times.p99,
+                times: *row.times(0)?,
                 tuned_ns: tuned.time(size_bytes),
                 default_ns: Model::default_of(direction).time(size_bytes),
             })
@@ -131,7 +128,7 @@ impl<'a> Advice<'a> {
         let names = ["Copy", "Size(B)", "P50(us)", "Tuned(us)", "Default(us)"];
         let mut table = Table::new(names);
         for record in &self.records {
-            let times = [record.p50_ns, record.tuned_ns, record.default_ns];
+            let times = [record.times.median, record.tuned_ns, record.default_ns];
             let mut cells = vec![record.direction.name().to_owned(), record.size_bytes.to_string()];
             cells.extend(times.map(microseconds));
             table.push(cells);

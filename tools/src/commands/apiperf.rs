@@ -1,0 +1,210 @@
+//! `gdrcopy apiperf`: time of the calls that pin and map, over the size of the buffer.
+#![forbid(unsafe_code)]
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+
+use crate::cuda::{DeviceBuffer, GPU_PAGE};
+use crate::libgdrapi::Connection;
+use crate::measure::chart::Plot;
+use crate::measure::clock::Clock;
+use crate::measure::method::Method;
+use crate::measure::plan::powers_of_two;
+use crate::measure::results::Document;
+use crate::measure::sampler::take_turns;
+use crate::measure::session::{Extra, LibraryInfo, Session, Setup};
+use crate::measure::stats::Times;
+use crate::measure::target::Target;
+use crate::measure::verify::{difference, pattern};
+use crate::output::table::Table;
+use crate::output::{self, Output, Usage, microseconds, progress_bar, ratio};
+use crate::system::bytes::Bytes;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy apiperf --size 64M --plot apiperf.svg")]
+pub(crate) struct Options {
+    /// Size of the largest buffer; the smallest is one GPU page of 64 KiB
+    #[arg(short, long, default_value = "16777216", value_name = "BYTES")]
+    size: Bytes,
+
+    /// How often each call is timed
+    #[arg(short = 'n', long, default_value = "100", value_name = "N", value_parser = at_least_one)]
+    iterations: usize,
+
+    /// How often each call is made before timing
+    #[arg(short = 'w', long, default_value_t = 10, value_name = "N")]
+    warmup: usize,
+
+    #[command(flatten)]
+    target: Target,
+
+    #[command(flatten)]
+    output: Output,
+
+    #[command(flatten)]
+    plot: Plot,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".into()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+/// The timed calls, in order.
+const CALLS: [&str; 5] = ["pin", "map", "get_info", "unmap", "unpin"];
+
+/// Nanoseconds of each of the [`CALLS`].
+type Sample = [f64; CALLS.len()];
+
+/// One call of one library, with buffers of one size.
+#[derive(Serialize)]
+struct Record<'a> {
+    library: &'a str,
+    call: &'static str,
+    size_bytes: usize,
+    #[serde(flatten)]
+    times: Times,
+    /// The median divided by the first library's.
+    ratio: Option<f64>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let largest = options.size.0;
+    if largest < GPU_PAGE {
+        return Err(Usage(format!("--size must be at least {GPU_PAGE}, one GPU page")).into());
+    }
+    let mut session = Session::open("apiperf", &options.target, largest, &Extra::default())?;
+    let mut pinners = Vec::new();
+    for method in session.methods.drain(..) {
+        pinners.push(Pinner::new(method, options.target.verify)?);
+    }
+    let records = measure(options, &session, &pinners)?;
+    let interrupted = session.interrupt.requested();
+    let setup = &session.setup;
+    let document = Document { setup, verified: options.target.verify, interrupted, copies: None, records };
+    options.output.write(|| text(setup, &document.records), &document)?;
+    options.plot.draw(&document)?;
+    Ok(output::exit_status("apiperf", interrupted))
+}
+
+/// A library that pins, and the buffer.
+struct Pinner {
+    // Dropped in this order, which closes first, then frees.
+    connection: Connection,
+    buffer: DeviceBuffer,
+    label: String,
+}
+
+impl Pinner {
+    /// Checks that the mapped memory is the buffer, and unmaps it. From here on only timed calls map.
+    fn new(method: Method, verify: bool) -> Result<Pinner> {
+        if verify {
+            check(&method)?;
+        }
+        drop(method.mapped);
+        Ok(Pinner { connection: Connection::open(method.library)?, buffer: method.buffer, label: method.label })
+    }
+
+    /// Times the calls on `size` bytes.
+    fn sample(&self, size: usize, target: &Target, clock: &Clock) -> Result<Sample> {
+        let (connection, address) = (&self.connection, self.buffer.address());
+        let (ns_pin, handle) = timed(clock, || connection.pin(address, size, target.force_pcie))?;
+        let (ns_map, va) = timed(clock, || connection.map(handle, size, target.mapping))?;
+        let (ns_info, _) = timed(clock, || connection.info(handle))?;
+        let (ns_unmap, ()) = timed(clock, || connection.unmap(handle, va, size))?;
+        let (ns_unpin, ()) = timed(clock, || connection.unpin(handle))?;
+        Ok([ns_pin, ns_map, ns_info, ns_unmap, ns_unpin])
+    }
+}
+
+/// Checks that CUDA finds in the buffer what was written through the mapping.
+fn check(method: &Method) -> Result<()> {
+    let bytes = pattern(method.buffer.len(), 5);
+    method.mapped.write(0, &bytes)?;
+    let mut seen = vec![0; bytes.len()];
+    method.buffer.read(&mut seen)?;
+    match difference(&seen, &bytes, "device byte") {
+        None => Ok(()),
+        Some(wrong) => bail!("{}: wrong after a write: {wrong}", method.label),
+    }
+}
+
+/// Nanoseconds of a call, and its result.
+fn timed<T, E>(clock: &Clock, call: impl FnOnce() -> Result<T, E>) -> Result<(f64, T), E> {
+    let mut result = None;
+    let ns = clock.time(|| result = Some(call()));
+    let result = result.expect("the clock calls it");
+    Ok((ns, result?))
+}
+
+/// Measures all sizes, until the user interrupts. One turn of a size is made even then.
+fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> Result<Vec<Record<'a>>> {
+    let (target, interrupt, clock) = (&options.target, &session.interrupt, Clock::calibrate());
+    let sizes: Vec<_> = powers_of_two(options.size.0).filter(|&size| size >= GPU_PAGE).collect();
+    let progress = progress_bar(sizes.len());
+    let mut records = Vec::new();
+    for size in sizes {
+        progress.set_message(format!("{size} B"));
+        take_turns(pinners.len(), options.warmup, interrupt, |i, _| pinners[i].sample(size, target, &clock))?;
+        let samples =
+            take_turns(pinners.len(), options.iterations, interrupt, |i, _| pinners[i].sample(size, target, &clock))?;
+        let first = times(&samples[0]);
+        for (i, samples) in samples.iter().enumerate() {
+            let times = times(samples);
+            for (call, name) in CALLS.into_iter().enumerate() {
+                records.push(Record {
+                    library: &pinners[i].label,
+                    call: name,
+                    size_bytes: size,
+                    times: times[call],
+                    ratio: if i > 0 { times[call].ratio(&first[call]) } else { None },
+                });
+            }
+        }
+        progress.inc(1);
+        if interrupt.requested() {
+            break;
+        }
+    }
+    progress.finish_and_clear();
+    Ok(records)
+}
+
+/// The times of each call.
+fn times(samples: &[Sample]) -> [Times; CALLS.len()] {
+    std::array::from_fn(|call| Times::new(samples.iter().map(|sample| sample[call]).collect()))
+}
+
+/// One line per size and call, below the library's name. A library after the first has ratios to that.
+fn text(setup: &Setup, records: &[Record]) -> String {
+    let mut text = setup.to_string();
+    for (i, LibraryInfo { label, .. }) in setup.libraries.iter().enumerate() {
+        let mut names = vec!["Call", "Size(B)"];
+        names.extend(Times::NAMES);
+        names.push("Mean(us)");
+        if i > 0 {
+            names.push("Ratio");
+        }
+        let mut table = Table::new(names);
+        for record in records.iter().filter(|record| record.library == *label) {
+            let mut cells = vec![record.call.to_owned(), record.size_bytes.to_string()];
+            cells.extend(record.times.cells());
+            cells.push(microseconds(record.times.mean));
+            if i > 0 {
+                cells.push(ratio(record.ratio));
+            }
+            table.push(cells);
+        }
+        let _ = write!(text, "\n{label}\n{table}");
+    }
+    text
+}
