@@ -124,10 +124,19 @@ fn plots_have_a_curve_per_library_and_direction() {
 }
 
 #[test]
-fn results_are_printed_if_the_plot_fails() {
-    let output = tool(&[], "copybw", &["--plot", "/nowhere/plot.svg"]).with_status(1);
-    output.prints(&["write BW: "]);
-    output.reports(&["/nowhere/plot.svg"]);
+fn files_that_cannot_be_written_are_refused_before_the_measurement() {
+    for tool in ["copybw", "copylat", "compare", "apiperf", "pplat", "tune"] {
+        for option in ["--json", "--plot"] {
+            if (tool, option) == ("pplat", "--plot") {
+                continue;
+            }
+            let trace = tempfile::NamedTempFile::new().unwrap();
+            let emulated = ["--trace", trace.path().to_str().unwrap()];
+            let output = run(&mut gdrcopy(&emulated, &[tool, &lib(), option, "/nowhere/file"])).with_status(1);
+            output.reports(&["/nowhere/file cannot be written: name another file"]);
+            assert_eq!(fs::read_to_string(trace.path()).unwrap(), "", "{tool}");
+        }
+    }
 }
 
 #[test]

@@ -82,6 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if largest < GPU_PAGE {
         return Err(Usage(format!("--size must be at least {GPU_PAGE}, one GPU page")).into());
     }
+    output::ensure_writable(&[&options.output.json, &options.plot.file])?;
     let mut session = Session::open("apiperf", &options.target, largest, &Extra::default())?;
     let mut pinners = Vec::new();
     for method in session.methods.drain(..) {

@@ -59,6 +59,7 @@ pub(super) struct CopyOptions {
 
 impl CopyOptions {
     pub(super) fn open(&self, tool: &'static str, len: usize, extra: &Extra) -> Result<Session> {
+        output::ensure_writable(&[&self.output.json, &self.plot.file])?;
         Session::open(tool, &self.target, len, extra)
     }
 

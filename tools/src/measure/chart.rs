@@ -15,14 +15,17 @@ use crate::output::svg::{Ceiling, Chart, Curve, Panel, Point, Style};
 #[derive(Debug, Args)]
 pub(crate) struct Plot {
     /// Draw times, and bandwidths of copies, over size to an SVG file
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+    #[arg(long = "plot", value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
 }
 
 impl Plot {
     /// Draws results, if the user asked for it.
     pub(crate) fn draw(&self, document: &impl Serialize) -> Result<()> {
-        self.plot.as_deref().map_or(Ok(()), |file| draw(document, file))
+        match &self.file {
+            Some(file) => draw(document, file),
+            None => Ok(()),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ pub(crate) mod svg;
 pub(crate) mod table;
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ pub(crate) struct Output {
 
     /// Also write the results as JSON to a file
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -52,6 +52,15 @@ impl Output {
         }
         Ok(())
     }
+}
+
+/// Fails if files for results cannot be written, before minutes of measuring. Their contents stay.
+pub(crate) fn ensure_writable(files: &[&Option<PathBuf>]) -> Result<()> {
+    for file in files.iter().copied().flatten() {
+        let opened = OpenOptions::new().append(true).create(true).open(file);
+        opened.with_context(|| format!("{} cannot be written: name another file", file.display()))?;
+    }
+    Ok(())
 }
 
 /// The name that a value has in JSON.

@@ -28,6 +28,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if size > MAX_DATA {
         return Err(Usage("--size: maximum is 4G".into()).into());
     }
+    output::ensure_writable(&[&options.output.json])?;
     let len = buffers::gpu_bytes(size);
     let session = Session::open("pplat", &options.target, len, &Extra::default())?;
     let results = run::run(&session, options)?;

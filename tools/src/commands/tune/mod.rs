@@ -21,7 +21,7 @@ use crate::measure::plan::{Cold, Direction, Point};
 use crate::measure::sampler::{Repetitions, Sweep};
 use crate::measure::session::{Extra, Session, Setup};
 use crate::measure::target::Target;
-use crate::output::{Output, Usage};
+use crate::output::{self, Output, Usage};
 use crate::system::{cpu, interrupt};
 
 use children::{Interrupted, Limit};
@@ -68,6 +68,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let (Some(directory), None) = (&options.ucx, ucx.program("ucx_perftest")) {
         return Err(Usage(format!("--ucx: {} has no bin/ucx_perftest", directory.display())).into());
     }
+    output::ensure_writable(&[&options.output.json, &options.plot.file])?;
     let allowed = cpu::allowed().unwrap_or_default();
     let points = model::points();
     let len = points.iter().map(Point::device_len).max().unwrap_or(0);
