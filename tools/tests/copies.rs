@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::{Output, corrupted, gdrcopy, lib, library, run};
+use common::{Output, assert_documented, corrupted, gdrcopy, lib, library, run};
 use serde_json::Value;
 
 const FAST: [&str; 4] = ["-w", "50", "-r", "20"];
@@ -66,6 +66,20 @@ fn copybw_sweeps_sizes_and_copies_parts() {
         assert_eq!(record["size_bytes"], 1000);
         assert_eq!(record["offset_bytes"], 65535);
         assert_eq!(record["ratio"], Value::Null);
+    }
+}
+
+#[test]
+fn json_has_the_documented_keys() {
+    for options in [
+        &["copybw"][..],
+        &["copylat", "-s", "64"],
+        &["compare", "--sizes=64", "--budget=0"],
+        &["apiperf", "-s", "64K"],
+        &["pplat", "-t", "20", "-B", "2", "-T", "3"],
+    ] {
+        let output = run(gdrcopy(&[], options).args([&lib(), "--format=json"])).with_status(0);
+        assert_documented(options[0], &output.json());
     }
 }
 

@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use common::{Output, corrupted, gdrcopy, lib, run};
+use common::{Output, assert_documented, corrupted, gdrcopy, lib, run};
 
 /// Runs tune with the library of this workspace, and without UCX.
 fn tune(options: &[&str]) -> Output {
@@ -113,6 +113,9 @@ fn threshold_is_that_of_the_measured_messages() {
     output.prints(&["median of 3 runs"]);
     assert_eq!(row(&output, "cuda", "4096"), ["9.00", "9.00", "1.00", "9.00"]);
     output.reports(&["measuring messages of UCX 1.22.0"]);
+
+    let output = run(ucx.tune(&[], 3600, &variables).arg("--format=json")).with_status(0);
+    assert_documented("tune", &output.json());
 }
 
 #[test]

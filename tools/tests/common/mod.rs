@@ -4,6 +4,7 @@
 #[path = "../../../tests/built/mod.rs"]
 mod built;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 
@@ -106,4 +107,40 @@ pub(crate) fn corrupted(tool: &str, fault: &str, options: &[&str]) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let faulty = format!("--lib={}", compile(FAULTY, directory.path().join("faulty.so")).display());
     run(gdrcopy(&[], &[tool, &faulty]).args(options).env("FAULTY", fault).env("FAULTY_BEHIND", library()))
+}
+
+/// Asserts that the keys of a tool's JSON are those that README.md lists.
+#[track_caller]
+pub(crate) fn assert_documented(tool: &str, json: &Value) {
+    let readme = include_str!("../../README.md");
+    let mut documented = BTreeSet::new();
+    for row in readme.split("<!-- json:").nth(1).unwrap().lines().skip(3).take_while(|line| line.starts_with('|')) {
+        let columns: Vec<_> = row.split('|').map(str::trim).collect();
+        let tools = columns[2].replace("all", "copies apiperf pplat tune").replace("copies", "copybw copylat compare");
+        if tools.split(' ').any(|name| name == tool) {
+            documented.extend(columns[1].split(", ").map(|key| key.trim_matches('`').to_owned()));
+        }
+    }
+    let mut keys = BTreeSet::new();
+    collect_keys(json, "", &mut keys);
+    assert_eq!(keys, documented, "{tool}");
+}
+
+fn collect_keys(value: &Value, path: &str, keys: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                let dot = if path.is_empty() { "" } else { "." };
+                collect_keys(value, &format!("{path}{dot}{name}"), keys);
+            }
+        }
+        Value::Array(values) if values.iter().any(Value::is_object) => {
+            for value in values {
+                collect_keys(value, &format!("{path}[]"), keys);
+            }
+        }
+        _ => {
+            keys.insert(path.to_owned());
+        }
+    }
 }
