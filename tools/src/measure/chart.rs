@@ -87,20 +87,32 @@ impl Document {
         };
         let panels =
             quantities.iter().flat_map(|&quantity| groups.iter().map(move |group| self.panel(group, quantity)));
-        let mut notes = vec!["Lines are medians. Both axes are logarithmic.".into()];
-        if self.records.iter().any(|record| record.p99_ns.is_some()) {
-            notes.push("Bands reach from P0 to P99.".into());
+        let mut notes = vec!["Lines are medians, bands reach from P0 to P99. Both axes are logarithmic.".into()];
+        if are_copies {
+            notes.push("Of times, lower is better; of bandwidths, higher.".into());
         }
         if groups.contains(&Direction::Write.name()) {
             notes.push("A write ends when the CPU has taken the data, before the bus has carried it.".into());
         }
         Chart {
-            title: self.setup.title(),
+            title: self.title(are_copies),
             facts: self.setup.facts(),
             notes,
             sizes: if are_copies { "size of the copy" } else { "size of the buffer" },
             columns: if are_copies { 2 } else { 3 },
+            is_comparable: are_copies,
             panels: panels.collect(),
+        }
+    }
+
+    /// The measure, and the methods.
+    fn title(&self, are_copies: bool) -> String {
+        let emulated = if self.setup.emulated() { "emulated, not PCIe: " } else { "" };
+        let measure = if are_copies { "Copies through a mapping" } else { "Time of calls" };
+        let methods = unique(self.records.iter().map(|record| &record.method[..]));
+        match &methods[..] {
+            [first, _, _, _, _, ..] => format!("{emulated}{measure}: {first} and {} others", methods.len() - 1),
+            few => format!("{emulated}{measure}: {}", few.join(", ")),
         }
     }
 
@@ -110,10 +122,7 @@ impl Document {
         let direction = direction(group);
         let measured = methods.iter().enumerate().map(|(number, &method)| Curve {
             label: method.into(),
-            style: match direction {
-                Some(Direction::Read) => Style::Dashed(number),
-                _ => Style::Solid(number),
-            },
+            style: Style::Solid(number),
             points: self.points(group, method, quantity, |record| record.p50_ns),
         });
         type Field = fn(&Record) -> Option<f64>;
@@ -192,6 +201,8 @@ fn unique<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::measure::results::tests::{results, timed, wrong};
     use serde_json::{Value, json};
@@ -228,7 +239,7 @@ mod tests {
         assert_eq!(titles, expected);
         let styles = |panel: usize| chart.panels[panel].curves.iter().map(|curve| curve.style).collect::<Vec<_>>();
         assert_eq!(styles(0), [Style::Solid(0), Style::Solid(1)]);
-        assert_eq!(styles(3), [Style::Dashed(0), Style::Dashed(1)]);
+        assert_eq!(styles(3), [Style::Solid(0), Style::Solid(1)]);
         let point = |panel: usize| chart.panels[panel].curves[0].points[0];
         assert_eq!(point(0), Point { size: 2000.0, value: 1e-6, low: 5e-7, high: 4e-6 });
         assert_eq!(point(2), Point { size: 2000.0, value: 2e9, low: 5e8, high: 4e9 });
@@ -260,7 +271,7 @@ mod tests {
         let chart = chart(&setup("cached"), &serde_json::to_value(results.records()).unwrap());
         let curves = chart.panels[0].curves.iter();
         let labels: Vec<_> = curves.map(|curve| (&curve.label[..], curve.style)).collect();
-        assert_eq!(labels, [("a", Style::Dashed(0)), ("round trips", Style::Reference)]);
+        assert_eq!(labels, [("a", Style::Solid(0)), ("round trips", Style::Reference)]);
     }
 
     #[test]
@@ -273,11 +284,34 @@ mod tests {
     }
 
     #[test]
+    fn title_says_what_was_measured_and_that_a_gpu_is_emulated() {
+        let mut setup = setup("cached");
+        let copies = json!([copy("a", "read", 1), copy("b", "read", 1)]);
+        assert_eq!(chart(&setup, &copies).title, "Copies through a mapping: a, b");
+        let many = ["a", "b", "c", "d", "e"].map(|method| copy(method, "read", 1));
+        assert_eq!(chart(&setup, &json!(many)).title, "Copies through a mapping: a and 4 others");
+        setup["gpus"] = json!([{ "number": 0, "name": "gdremu GPU", "pci_address": "" }]);
+        let emulated = chart(&setup, &copies);
+        assert_eq!(emulated.title, "emulated, not PCIe: Copies through a mapping: a, b");
+        assert!(!emulated.facts.iter().any(|fact| fact.contains("PCIe")), "{:?}", emulated.facts);
+    }
+
+    #[test]
     fn facts_are_those_that_results_depend_on() {
         let facts = chart(&setup("cached"), &json!([copy("a", "read", 1)])).facts;
-        let expected =
-            ["gdrcopy copylat", "libgdrapi 2.6", "gdrdrv 2.5", "CUDA 13.0", "PCIe 5.0 x16", "CPU 4", "1970-01-01"];
-        assert_eq!(facts, expected);
+        assert_eq!(
+            facts.join("; "),
+            "gdrcopy copylat; GPU; cached mapping; libgdrapi 2.6; gdrdrv 2.5; CUDA 13.0; PCIe 5.0 x16; CPU 4; 1970-01-01"
+        );
+    }
+
+    /// `make pictures` mends it.
+    #[test]
+    fn picture_in_docs_is_that_of_its_data() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let read = |name: &str| fs::read_to_string(docs.join(name)).unwrap();
+        let document: Document = serde_json::from_str(&read("data/compare-h200.json")).unwrap();
+        assert_eq!(read("compared.svg"), document.chart().svg());
     }
 
     #[test]

@@ -96,6 +96,7 @@ impl Messages {
             ],
             sizes: "size of the message",
             columns: 2,
+            is_comparable: false,
             panels: vec![panel("Up to 1 KiB", small), panel(&format!("From 1 KiB{dashed}"), large)],
         }
     }

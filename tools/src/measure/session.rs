@@ -217,15 +217,10 @@ impl Setup {
         self.gpu_name() == "gdremu GPU"
     }
 
-    pub(crate) fn title(&self) -> String {
-        let mapping = self.libraries.first().map(|library| &library.mapping_type[..]);
-        let emulated = if self.emulated() { "emulated, not PCIe: " } else { "" };
-        format!("{emulated}{}, {} mapping", self.gpu_name(), mapping.unwrap_or("no"))
-    }
-
     /// The conditions of the results, in a few words each.
     pub(crate) fn facts(&self) -> Vec<String> {
-        let mut facts = vec![format!("gdrcopy {}", self.tool)];
+        let mut facts = vec![format!("gdrcopy {}", self.tool), self.gpu_name().into()];
+        facts.extend(self.libraries.first().map(|library| format!("{} mapping", library.mapping_type)));
         let mut versions: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for library in &self.libraries {
             let version = library.version.as_deref().unwrap_or("of unknown version");
@@ -240,7 +235,7 @@ impl Setup {
         facts.extend(first.map(|version| format!("gdrdrv {version}")));
         facts.extend(self.gpu_driver.as_ref().map(|version| format!("GPU driver {version}")));
         facts.push(format!("CUDA {}", self.cuda_version()));
-        facts.extend(self.pcie.map(|link| link.to_string()));
+        facts.extend(self.pcie.filter(|_| !self.emulated()).map(|link| link.to_string()));
         facts.extend(self.cpu_model.clone());
         facts.extend(self.cpu.map(|cpu| format!("CPU {cpu}")));
         facts.push(date(self.time));
@@ -252,10 +247,10 @@ impl Setup {
         format!("{}.{}", self.cuda_version / 1000, self.cuda_version % 1000 / 10)
     }
 
-    /// The link that copies use; those to cached mappings may take another.
+    /// The link that copies use; those to cached mappings may take another, and those to an emulated GPU none.
     pub(crate) fn pcie_in_use(&self) -> Option<Link> {
         let is_cached = self.libraries.iter().any(|library| library.mapping_type == "cached");
-        self.pcie.filter(|_| !is_cached)
+        self.pcie.filter(|_| !is_cached && !self.emulated())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Charts with logarithmic axes, as panels side by side, each with its own scale, lines labeled where they end.
+//! Charts with logarithmic axes, as panels side by side, lines labeled where they end.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -22,13 +22,18 @@ const LEFT: f64 = 66.0;
 const TITLE: f64 = 22.0;
 const TEXT: f64 = 14.0;
 /// Width of a character of average width, per font size.
-const CHARACTER: f64 = 0.58;
+const CHARACTER: f64 = 0.54;
 /// Between the end of the area and the labels.
 const LEADER: f64 = 18.0;
 /// Between the baselines of two labels, and of two lines of facts.
 const LINE: f64 = 18.0;
 /// Fewest pixels between two sizes of the horizontal axis.
 const BETWEEN_SIZES: f64 = 52.0;
+/// Lines of fewer points show each.
+const MARKED: usize = 12;
+/// Ranges are drawn up to this many times the largest value, and down to that part of the smallest. So one outlier
+/// does not flatten all lines.
+const BEYOND: f64 = 3.0;
 
 /// Most labels of a vertical axis, powers of ten excepted.
 const MOST_VALUES: usize = 7;
@@ -49,6 +54,8 @@ pub(crate) struct Chart {
     pub(crate) sizes: &'static str,
     /// Panels in a row.
     pub(crate) columns: usize,
+    /// Panels of the same unit have the same scale.
+    pub(crate) is_comparable: bool,
     pub(crate) panels: Vec<Panel>,
 }
 
@@ -153,14 +160,16 @@ impl Chart {
         }
         let width = (WIDTH - MARGIN) / self.columns as f64;
         // The same for all, so that those below each other have their sizes below each other.
-        let labels = panels.iter().flat_map(|panel| panel.labels()).map(|label| label.chars().count()).max();
-        let labels = (labels.unwrap_or(0) as f64 * TEXT * CHARACTER + LEADER).min(width * 0.4);
-        for (i, panel) in panels.into_iter().enumerate() {
+        let labels = panels.iter().flat_map(|panel| panel.labels()).map(|label| self::width(label));
+        let labels = (labels.fold(0.0, f64::max) + LEADER).min(width * 0.4);
+        for (i, &panel) in panels.iter().enumerate() {
+            let alike = panels.iter().filter(|other| self.is_comparable && other.unit == panel.unit);
+            let values = alike.fold(panel.values(), |values, other| union(values, other.values()));
             let (row, column) = (i / self.columns, i % self.columns);
             let left = MARGIN + width * column as f64;
             let top = top + (ABOVE + HEIGHT + BELOW) * row as f64;
             let plotted = width - MARGIN - LEFT - labels;
-            panel.draw(&mut svg, self.sizes, (left, top + ABOVE), plotted);
+            panel.draw(&mut svg, self.sizes, panel.frame((left + LEFT, top + ABOVE), plotted, values));
         }
         svg.push_str("</svg>\n");
         svg
@@ -197,9 +206,14 @@ impl Frame {
         self.left + self.width * (size.log2() - first) / (last - first)
     }
 
+    /// At an edge for values beyond it.
     fn y(&self, value: f64) -> f64 {
         let (first, last) = self.values;
-        self.top + HEIGHT * (last - value.log10()) / (last - first)
+        self.top + HEIGHT * ((last - value.log10()) / (last - first)).clamp(0.0, 1.0)
+    }
+
+    fn place(&self, point: &Point) -> (f64, f64) {
+        (self.x(point.size), self.y(point.value))
     }
 
     fn right(&self) -> f64 {
@@ -223,9 +237,9 @@ impl Panel {
         curves.chain(self.ceiling.iter().map(|ceiling| &ceiling.label))
     }
 
-    fn draw(&self, svg: &mut String, sizes: &str, (left, top): (f64, f64), width: f64) {
-        let frame = self.frame((left + LEFT, top), width);
-        text(svg, (left, top - 26.0), r#"font-size="16" font-weight="bold""#, &self.title);
+    fn draw(&self, svg: &mut String, sizes: &str, frame: Frame) {
+        let place = (frame.left - LEFT, frame.top - 26.0);
+        text(svg, place, r#"font-size="16" font-weight="bold""#, &self.title);
         self.draw_ceiling(svg, &frame);
         self.draw_axes(svg, &frame, sizes);
         // Where they overlap, curves must stay visible.
@@ -248,26 +262,30 @@ impl Panel {
             let (style, label) = (curve.style, escaped(&curve.label));
             let line = frame.line(curve.points.iter().map(|point| (point.size, point.value)));
             let _ = writeln!(svg, r#"<g><title>{label}, {}</title>"#, escaped(&self.title));
-            if let [point] = &curve.points[..] {
-                let (x, y, color) = (frame.x(point.size), frame.y(point.value), style.color());
-                let _ = write!(svg, r#"<circle cx="{x:.1}" cy="{y:.1}" r="4" fill="{color}"/>"#);
+            if curve.points.len() < MARKED && style != Style::Reference {
+                for point in &curve.points {
+                    let ((x, y), color) = (frame.place(point), style.color());
+                    let _ = write!(svg, r#"<circle cx="{x:.1}" cy="{y:.1}" r="4" fill="{color}"/>"#);
+                }
             }
             let _ = writeln!(svg, r#"<polyline points="{line}" {}/></g>"#, style.stroke());
         }
         self.draw_labels(svg, &frame);
     }
 
-    /// The area for all points and the ceiling, with some room.
-    fn frame(&self, (left, top): (f64, f64), width: f64) -> Frame {
+    /// The smallest and the largest value to draw.
+    fn values(&self) -> (f64, f64) {
         let points = || self.curves.iter().flat_map(|curve| &curve.points);
-        let bounds = |values: &mut dyn Iterator<Item = f64>| {
-            values.fold((f64::INFINITY, f64::MIN_POSITIVE), |(low, high), value| (low.min(value), high.max(value)))
-        };
-        let (smallest, largest) = bounds(&mut points().map(|point| point.size));
-        let (low, mut high) = bounds(&mut points().flat_map(|point| [point.low, point.high]));
-        if let Some(ceiling) = &self.ceiling {
-            high = high.max(ceiling.value * 2.0);
-        }
+        let (smallest, largest) = bounds(points().map(|point| point.value));
+        let (low, high) = bounds(points().flat_map(|point| [point.low, point.high]));
+        let high = high.min(largest * BEYOND);
+        let ceiling = self.ceiling.as_ref().map_or(0.0, |ceiling| ceiling.value * 2.0);
+        (low.max(smallest / BEYOND), high.max(ceiling))
+    }
+
+    /// The area for these values, with some room.
+    fn frame(&self, (left, top): (f64, f64), width: f64, (low, high): (f64, f64)) -> Frame {
+        let (smallest, largest) = bounds(self.curves.iter().flat_map(|curve| &curve.points).map(|point| point.size));
         let (low, high) = (low.log10(), high.log10());
         // At least 0.8 in all, in which there are values to label.
         let room = (0.04 * (high - low)).max(0.4 - (high - low) / 2.0);
@@ -328,20 +346,32 @@ impl Panel {
         );
     }
 
-    /// Labels right of the area, each at the height where its curve ends, or as near as the others allow.
+    /// Labels beside the ends of lines that end early, if there is room. The others are right of the area, each at the
+    /// height where its line ends, or as near as others allow.
     fn draw_labels(&self, svg: &mut String, frame: &Frame) {
-        let curves = self.curves.iter().filter_map(|curve| {
-            let end = curve.points.last()?;
-            Some((frame.y(end.value), frame.x(end.size), &curve.label, curve.style.color()))
-        });
-        let ceiling = self.ceiling.iter();
-        let ceiling = ceiling.map(|it| (frame.y(it.value), frame.right(), &it.label, GRAY));
-        let mut labels: Vec<_> = curves.chain(ceiling).collect();
+        let right = frame.right();
+        let mut taken = self.places(frame);
+        let mut labels = Vec::new();
+        for Curve { label, style, points } in &self.curves {
+            let Some(end) = points.last() else {
+                continue;
+            };
+            let ((x, y), color) = (frame.place(end), style.color());
+            let Some(place) = beside(label, (x, y), frame, &taken) else {
+                labels.push((y, x, label, color));
+                continue;
+            };
+            text(svg, place, &format!(r#"fill="{color}""#), label);
+            // Other labels keep off its line of text.
+            taken.extend((0..20).map(|i| (place.0 + width(label) * f64::from(i) / 19.0, place.1 - 4.0)));
+        }
+        if let Some(ceiling) = &self.ceiling {
+            labels.push((frame.y(ceiling.value), right, &ceiling.label, GRAY));
+        }
         labels.sort_by(|a, b| a.0.total_cmp(&b.0));
         let wanted: Vec<_> = labels.iter().map(|label| label.0).collect();
         let places = spread(&wanted, (frame.top, frame.bottom()));
         for ((end, x, label, color), y) in labels.into_iter().zip(places) {
-            let right = frame.right();
             let _ = writeln!(
                 svg,
                 r#"<path d="M{x:.1} {end:.1}H{right:.1}L{:.1} {y:.1}h4" fill="none" stroke="{color}" opacity="0.55"/>"#,
@@ -351,6 +381,59 @@ impl Panel {
             text(svg, (right + LEADER, y + TEXT * 0.35), &attributes, label);
         }
     }
+
+    /// Places on all lines, close enough to each other that no label fits between two.
+    fn places(&self, frame: &Frame) -> Vec<(f64, f64)> {
+        let mut places = Vec::new();
+        for curve in &self.curves {
+            for pair in curve.points.windows(2) {
+                let ((x, y), (to_x, to_y)) = (frame.place(&pair[0]), frame.place(&pair[1]));
+                let steps = ((to_x - x).abs().max((to_y - y).abs()) / 4.0).ceil();
+                places.extend((0..=steps as u32).map(|step| {
+                    let part = f64::from(step) / steps.max(1.0);
+                    (x + (to_x - x) * part, y + (to_y - y) * part)
+                }));
+            }
+        }
+        places
+    }
+}
+
+/// Where a label fits beside the end of a line, away from what is taken; nowhere if the line ends at the right edge.
+fn beside(label: &str, (x, y): (f64, f64), frame: &Frame, taken: &[(f64, f64)]) -> Option<(f64, f64)> {
+    if x > frame.right() - 1.0 {
+        return None;
+    }
+    let width = width(label);
+    // To the right; left and right above; right and left below.
+    let places =
+        [(x + 8.0, y + 5.0), (x - width, y - 9.0), (x + 4.0, y - 9.0), (x + 4.0, y + 18.0), (x - width, y + 18.0)];
+    for (left, baseline) in places {
+        let columns = left..=left + width;
+        let rows = baseline - TEXT..=baseline + 4.0;
+        let is_inside = left >= frame.left
+            && *columns.end() <= frame.right()
+            && *rows.start() >= frame.top
+            && *rows.end() <= frame.bottom();
+        if is_inside && !taken.iter().any(|(x, y)| columns.contains(x) && rows.contains(y)) {
+            return Some((left, baseline));
+        }
+    }
+    None
+}
+
+/// The width of a text, at most.
+fn width(text: &str) -> f64 {
+    text.chars().count() as f64 * TEXT * CHARACTER
+}
+
+/// The smallest and the largest of values above 0.
+fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, f64::MIN_POSITIVE), |(low, high), value| (low.min(value), high.max(value)))
+}
+
+fn union(one: (f64, f64), other: (f64, f64)) -> (f64, f64) {
+    (one.0.min(other.0), one.1.max(other.1))
 }
 
 /// Places of labels, at least a line apart and inside the bounds, as near to the wanted ones, which ascend, as possible.
@@ -366,7 +449,7 @@ fn spread(wanted: &[f64], (top, bottom): (f64, f64)) -> Vec<f64> {
         }
         groups.push(group);
     }
-    let last = bottom - gap * (wanted.len() - 1) as f64;
+    let last = bottom - gap * wanted.len().saturating_sub(1) as f64;
     let starts = groups.into_iter().flat_map(|(count, start)| std::iter::repeat_n(start, count));
     starts.enumerate().map(|(i, start)| start.clamp(top, last) + gap * i as f64).collect()
 }
@@ -444,6 +527,7 @@ mod tests {
             notes: vec!["a note".into()],
             sizes: "size",
             columns: 1,
+            is_comparable: false,
             panels: vec![Panel {
                 title: "Writes".into(),
                 unit: "B/s",
@@ -472,17 +556,10 @@ mod tests {
     }
 
     #[test]
-    fn color_is_the_method_and_dashes_are_the_direction() {
-        let [solid, dashed] = [Style::Solid(1), Style::Dashed(1)];
-        assert_eq!(solid.color(), dashed.color());
-        assert_ne!(solid.color(), Style::Solid(0).color());
-        assert_ne!(solid.stroke(), dashed.stroke());
-    }
-
-    #[test]
     fn everything_is_inside_the_area() {
         let curves = vec![curve("a", Style::Solid(0), &[1e3, 1e9]), curve("b", Style::Reference, &[5e2])];
-        let frame = chart(curves.clone()).panels[0].frame((50.0, 20.0), 300.0);
+        let panel = &chart(curves.clone()).panels[0];
+        let frame = panel.frame((50.0, 20.0), 300.0, panel.values());
         for point in curves.iter().flat_map(|curve| &curve.points) {
             assert!((50.0..=350.0).contains(&frame.x(point.size)), "{point:?}");
             for value in [point.low, point.value, point.high, 63e9] {
@@ -496,8 +573,40 @@ mod tests {
         let point = Point { size: 1.0, value: 6.1e10, low: 6.0e10, high: 6.2e10 };
         let curve = Curve { label: "a".into(), style: Style::Solid(0), points: vec![point] };
         let panel = Panel { ceiling: None, ..chart(vec![curve]).panels[0].clone() };
-        let labels = ticks(panel.frame((0.0, 0.0), 300.0).values);
+        let labels = ticks(panel.frame((0.0, 0.0), 300.0, panel.values()).values);
         assert!(labels.len() >= 2, "{labels:?}");
+    }
+
+    #[test]
+    fn outlier_is_cut_off_and_comparable_panels_have_one_scale() {
+        let mut outlier = curve("a", Style::Solid(0), &[1.0, 2.0]);
+        outlier.points[1].high = 1e6;
+        let mut panel = Panel { ceiling: None, curves: vec![outlier], ..chart(Vec::new()).panels[0].clone() };
+        assert_eq!(panel.values(), (0.5, 6.0));
+        let frame = panel.frame((0.0, 0.0), 300.0, panel.values());
+        assert_eq!(frame.y(1e6), frame.top);
+
+        let mut both = Chart { panels: vec![panel.clone()], ..chart(Vec::new()) };
+        panel.curves = vec![curve("b", Style::Solid(0), &[1e9])];
+        both.panels.push(panel);
+        let labels = |chart: &Chart| chart.svg().matches(">1 B/s<").count();
+        assert_eq!(labels(&both), 1);
+        both.is_comparable = true;
+        assert_eq!(labels(&both), 2);
+    }
+
+    #[test]
+    fn label_of_a_line_that_ends_early_is_beside_its_end() {
+        let curves =
+            [curve("long", Style::Solid(0), &[1e3, 1e3, 1e3, 1e3]), curve("short", Style::Solid(1), &[1e6, 1e6])];
+        let panel = Panel { ceiling: None, curves: curves.into(), ..chart(Vec::new()).panels[0].clone() };
+        let frame = panel.frame((0.0, 0.0), 300.0, panel.values());
+        let end = frame.place(&panel.curves[1].points[1]);
+        let taken = panel.places(&frame);
+        assert_eq!(beside("short", end, &frame, &taken), Some((end.0 + 8.0, end.1 + 5.0)));
+        let blocked = [taken, vec![(end.0 + 20.0, end.1)]].concat();
+        assert_eq!(beside("short", end, &frame, &blocked), Some((end.0 - width("short"), end.1 - 9.0)));
+        assert_eq!(beside("long", (frame.right(), end.1), &frame, &[]), None);
     }
 
     #[test]

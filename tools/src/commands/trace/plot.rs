@@ -22,6 +22,7 @@ pub(crate) fn draw(report: &Report, file: &Path) -> Result<()> {
         ],
         sizes: "size of the copy",
         columns: 2,
+        is_comparable: false,
         panels: panels.collect(),
     }
     .write(file)
