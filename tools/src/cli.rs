@@ -51,7 +51,7 @@ pub(crate) enum Tool {
     /// Copies 1, 2, 4, 8, … bytes, and reports the times of a call. Accepts the options of NVIDIA's copylat. Ctrl-C prints
     /// the results so far. Sizes are bytes, or end in K, M or G.
     Copylat(copylat::Options),
-    /// Copies of many sizes and alignments through several libraries, side by side
+    /// Copies of many sizes through several libraries, side by side
     ///
     /// Loads all libraries into one process, which take turns. Every byte is checked through CUDA. All methods are
     /// compared with the first library, and reads with what round trips to the GPU take at least.
@@ -75,7 +75,7 @@ pub(crate) enum Tool {
     /// Examines gdrdrv, the GPU driver, CUDA, each GPU, limits and libraries, and copies 1 MiB to and from each GPU in a
     /// child process. Needs no privileges; root also sees who has pinned GPU memory.
     Doctor(doctor::Options),
-    /// Lists the processes that use GDRCopy, with the size of their mappings
+    /// Lists processes that use GDRCopy, with the size of their mappings
     Ps(ps::Options),
     /// Runs a program that `gdrcopy suspend` can suspend
     ///

@@ -55,6 +55,21 @@ fn pages_and_completions_have_every_option() {
 }
 
 #[test]
+fn short_help_of_measuring_tools_fits_a_screen() {
+    let mut program = Cli::command();
+    program.build();
+    let tools = ["copybw", "copylat", "compare", "apiperf", "pplat", "tune"];
+    let mut helps = vec![program.clone().render_help().to_string()];
+    for tool in tools {
+        helps.push(program.find_subcommand(tool).unwrap().clone().render_help().to_string());
+    }
+    for help in helps {
+        assert_eq!(help.lines().find(|line| line.chars().count() > 80), None);
+        assert!(help.lines().count() <= 30, "{help}");
+    }
+}
+
+#[test]
 fn examples_are_valid_command_lines() {
     let program = Cli::command();
     for command in std::iter::once(&program).chain(program.get_subcommands()) {

@@ -29,7 +29,9 @@ use crate::system::bytes::Bytes;
 Examples:
   gdrcopy apiperf --size 64M --plot apiperf.svg")]
 pub(crate) struct Options {
-    /// Size of the largest buffer; the smallest is one GPU page of 64 KiB
+    /// Size of the largest buffer
+    ///
+    /// The smallest is one GPU page of 64 KiB.
     #[arg(short, long, default_value = "16777216", value_name = "BYTES")]
     size: Bytes,
 
@@ -37,7 +39,7 @@ pub(crate) struct Options {
     #[arg(short = 'n', long, default_value = "100", value_name = "N", value_parser = at_least_one)]
     iterations: usize,
 
-    /// How often each call is made before timing
+    /// How often each call is made before
     #[arg(short = 'w', long, default_value_t = 10, value_name = "N")]
     warmup: usize,
 

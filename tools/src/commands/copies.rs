@@ -21,11 +21,11 @@ use crate::output::{self, Output, microseconds, ratio};
 /// How often copies are made.
 #[derive(Debug, Args)]
 pub(super) struct Counts {
-    /// How often each write is made; 0 for no writes
+    /// Number of writes of a size, or 0
     #[arg(short = 'w', long, default_value_t = 10_000, value_name = "N")]
     writes: usize,
 
-    /// How often each read is made; 0 for no reads
+    /// Number of reads of a size, or 0
     #[arg(short = 'r', long, default_value_t = 100, value_name = "N")]
     reads: usize,
 }

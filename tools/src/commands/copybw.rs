@@ -27,7 +27,7 @@ pub(crate) struct Options {
     #[arg(short, long, default_value = "131072", value_name = "BYTES")]
     size: Bytes,
 
-    /// Size of each copy [default: from the offset to the buffer's end]
+    /// Size of each copy [default: to the buffer's end]
     #[arg(short, long, value_name = "BYTES")]
     copy_size: Option<Bytes>,
 
@@ -35,7 +35,7 @@ pub(crate) struct Options {
     #[arg(short, long, default_value = "0", value_name = "BYTES")]
     offset: Bytes,
 
-    /// Copies of 1, 2, 4, 8, … bytes, up to this size [default: as fit into the buffer]
+    /// Copy 1, 2, 4, 8, … bytes, up to this or what fits
     #[arg(short = 'l', long, num_args = 0..=1, value_name = "BYTES", conflicts_with = "copy_size")]
     sweep: Option<Option<Bytes>>,
 

@@ -19,7 +19,7 @@ Examples:
   gdrcopy copylat --cumemcpy --plot copylat.svg
   gdrcopy copylat --cpu 4 --lib new=build/lib/libgdrapi.so.2 --lib old=/usr/lib/libgdrapi.so.2")]
 pub(crate) struct Options {
-    /// Size of the GPU buffer, and of the largest copy
+    /// Size of the largest copy
     #[arg(short, long, default_value = "16777216", value_name = "BYTES")]
     size: Bytes,
 
@@ -30,8 +30,9 @@ pub(crate) struct Options {
     #[arg(short = 'c', long)]
     cumemcpy: bool,
 
-    /// Have the GPU write the memory before each copy, which removes it from the CPU's caches; for
-    /// cached mappings only
+    /// Cold caches of the CPU, for cached mappings only
+    ///
+    /// The GPU writes the memory before each copy, which removes it from the caches.
     #[arg(short = 'C', long)]
     cold_device: bool,
 

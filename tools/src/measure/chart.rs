@@ -14,7 +14,7 @@ use crate::output::svg::{Ceiling, Chart, Curve, Panel, Point, Style};
 /// The chart of what is measured over size.
 #[derive(Debug, Args)]
 pub(crate) struct Plot {
-    /// Draw times, and bandwidths of copies, over size to an SVG file
+    /// Draw an SVG chart over size
     #[arg(long = "plot", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }

@@ -18,39 +18,59 @@ pub(crate) struct Target {
     #[arg(short = 'd', long = "gpu", default_value_t = 0, value_name = "N")]
     pub(crate) gpu: i32,
 
-    /// Where the GPU memory comes from
+    /// cuMemAlloc (default), cuMemCreate, pool or auto
+    ///
+    /// pool is the GPU's memory pool, or cuMemAlloc where it has none; auto is cuMemAlloc, or cuMemCreate where that
+    /// cannot be pinned.
     #[arg(
         short = 'a',
         long = "alloc",
         value_enum,
         ignore_case = true,
+        hide_possible_values = true,
+        hide_default_value = true,
         default_value = "cuMemAlloc",
         value_name = "KIND"
     )]
     pub(crate) memory: MemoryChoice,
 
-    /// The type of the mapping
-    #[arg(short = 'M', long = "mapping", value_enum, default_value = "default", value_name = "TYPE")]
+    /// Mapping: default, wc, cache or device
+    #[arg(
+        short = 'M',
+        long = "mapping",
+        value_enum,
+        hide_possible_values = true,
+        hide_default_value = true,
+        default_value = "default",
+        value_name = "TYPE"
+    )]
     pub(crate) mapping: MappingType,
 
-    /// Reach the GPU memory over PCIe even where a coherent link exists (GDR_PIN_FLAG_FORCE_PCIE)
+    /// Over PCIe even where a coherent link exists
+    ///
+    /// Pins with GDR_PIN_FLAG_FORCE_PCIE.
     #[arg(short = 'P', long)]
     pub(crate) force_pcie: bool,
 
-    /// A libgdrapi file and its label; repeat the option to compare libraries [default: the one that
-    /// the loader finds]
+    /// A libgdrapi and its label; repeat it to compare
+    ///
+    /// By default the one that the loader finds. tune takes one, compare any number, the others two.
     #[arg(long = "lib", value_name = "[LABEL=]FILE")]
     pub(crate) libraries: Vec<NamedFile>,
 
-    /// CPUs to run on, as 4 or 4-11, where the first one measures, and threads of libraries may use
-    /// all
+    /// CPUs to run on, as 4 or 4-11
+    ///
+    /// The first one measures; threads of libraries may use all.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpu: Option<CpuList>,
 
-    /// Check every copied byte with CUDA's own copies
+    /// Check every byte, yes or no
+    ///
+    /// Compares what was copied, and all bytes around it, by CUDA's own copies.
     #[arg(
         long,
         action = ArgAction::Set,
+        hide_possible_values = true,
         value_parser = PossibleValuesParser::new(["yes", "no"]).map(|answer| answer == "yes"),
         num_args = 0..=1,
         require_equals = true,

@@ -19,11 +19,11 @@ use crate::system::interrupt;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Output {
-    /// The form of the results on stdout
-    #[arg(long, value_enum, default_value = "text")]
+    /// Results as text or json
+    #[arg(long, value_enum, hide_possible_values = true, default_value = "text")]
     format: Format,
 
-    /// Also write the results as JSON to a file
+    /// Also write JSON to a file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }

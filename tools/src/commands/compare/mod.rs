@@ -28,45 +28,66 @@ Examples:
   gdrcopy compare --cpu 4 --with memcpy,cumemcpy --json results.json --plot compare.svg
   gdrcopy compare --cpu 4-11 --variant GDRCOPY_USE_DMABUF_MMAP=1 --sizes 4,64,1K")]
 pub(crate) struct Options {
-    /// The first library again, loaded with these environment variables; may be repeated
-    #[arg(long = "variant", value_name = "NAME=VALUE[,…]")]
+    /// The first library with variables; repeatable
+    ///
+    /// Loads it once more with these environment variables, separated by commas.
+    #[arg(long = "variant", value_name = "NAME=VALUE")]
     variants: Vec<Environment>,
 
-    /// The first library again for each copy routine that this CPU supports (GDRCOPY_ISA)
+    /// The first library with each GDRCOPY_ISA
+    ///
+    /// That is each copy routine that this CPU supports.
     #[arg(long)]
     all_routines: bool,
 
-    /// Other methods, besides the libraries
-    #[arg(long = "with", value_enum, value_delimiter = ',', value_name = "LIST")]
+    /// Other methods, memcpy or cumemcpy
+    ///
+    /// memcpy is the C library's on the mapping; cumemcpy is cuMemcpyHtoD and cuMemcpyDtoH, from and to pinned memory.
+    #[arg(long = "with", value_enum, value_delimiter = ',', hide_possible_values = true, value_name = "LIST")]
     others: Vec<Kind>,
 
-    /// Directions, seen from the CPU
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "write,read", value_name = "LIST")]
+    /// write or read, as the CPU does [default: both]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        hide_possible_values = true,
+        hide_default_value = true,
+        default_value = "write,read",
+        value_name = "LIST"
+    )]
     direction: Vec<Direction>,
 
-    /// Bytes, with K, M or G
+    /// Bytes, with K, M or G [default: 37, up to 16M]
     #[arg(
         long,
         value_delimiter = ',',
         value_name = "LIST",
+        hide_default_value = true,
         default_value = "1,2,3,4,5,7,8,12,15,16,24,32,33,48,63,64,65,100,128,200,256,512,1000,1K,2K,4K,5000,8K,16K,\
                          32K,64K,128K,256K,512K,1M,4M,16M"
     )]
     sizes: Vec<Bytes>,
 
-    /// Bytes past a cache line on the device side
-    #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "0,1,4,8,20,32,63")]
+    /// Device bytes past a line [default: 7, up to 63]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "LIST",
+        hide_default_value = true,
+        default_value = "0,1,4,8,20,32,63"
+    )]
     alignments: Vec<Bytes>,
 
-    /// Bytes past a cache line on the host side
+    /// Host bytes past a line
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "0")]
     host_alignments: Vec<Bytes>,
 
-    /// Time for more than the minimum of 21 samples per point
+    /// Time for more than 21 samples each
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     budget: u64,
 
-    /// Remove the host side from the CPU's caches before each timed call (x86-64)
+    /// Host memory in no cache of the CPU (x86-64)
     #[arg(long)]
     cold: bool,
 

@@ -20,15 +20,17 @@ pub(crate) struct Options {
     #[arg(short = 't', long, default_value_t = 1000, value_name = "N", value_parser = value_parser!(u32).range(1..=1 << 30))]
     pub(super) iterations: u32,
 
-    /// Seconds to wait for the GPU's answer; 0 is forever
+    /// Seconds to wait; 0 is no limit
     #[arg(short = 'u', long, default_value_t = 10, value_name = "SECONDS")]
     pub(super) timeout: u64,
 
-    /// Bytes of data in each round; 0 is only flags
+    /// Bytes of data in each round
     #[arg(short, long, default_value = "0", value_name = "BYTES")]
     pub(super) size: Bytes,
 
-    /// Blocks of the GPU kernel; all must fit on the GPU at the same time
+    /// Blocks of the GPU kernel
+    ///
+    /// All must fit on the GPU at the same time.
     #[arg(short = 'B', long, default_value_t = 8, value_name = "N", value_parser = value_parser!(u32).range(1..=65535))]
     pub(super) blocks: u32,
 
@@ -36,24 +38,35 @@ pub(crate) struct Options {
     #[arg(short = 'T', long, default_value_t = 1024, value_name = "N", value_parser = value_parser!(u32).range(1..=1024))]
     pub(super) threads: u32,
 
-    /// Location of the flag that the GPU waits for
-    #[arg(short = 'G', long, value_enum, default_value = "gpumem", value_name = "PLACE")]
+    /// GPU's flag in gpumem or hostmem
+    ///
+    /// gpumem is GPU memory, which the CPU accesses through the mapping; hostmem is host memory, which the GPU accesses
+    /// over PCIe.
+    #[arg(short = 'G', long, value_enum, hide_possible_values = true, default_value = "gpumem", value_name = "PLACE")]
     pub(super) gpu_flag: Place,
 
-    /// Location of the flag that the CPU waits for
-    #[arg(short = 'C', long, value_enum, default_value = "hostmem", value_name = "PLACE")]
+    /// CPU's flag in gpumem or hostmem
+    #[arg(short = 'C', long, value_enum, hide_possible_values = true, default_value = "hostmem", value_name = "PLACE")]
     pub(super) cpu_flag: Place,
 
-    /// Location of the data
-    #[arg(short = 'D', long = "data", value_enum, default_value = "gpumem", value_name = "PLACE")]
+    /// Data in gpumem or hostmem
+    #[arg(
+        short = 'D',
+        long = "data",
+        value_enum,
+        hide_possible_values = true,
+        default_value = "gpumem",
+        value_name = "PLACE"
+    )]
     pub(super) data: Place,
 
-    /// Producer of the data, 0 for the CPU, and the GPU consumes it, 1 for the reverse
+    /// Producer: 0 the CPU, 1 the GPU
     #[arg(
         short = 'm',
         long = "mode",
         action = ArgAction::Set,
         default_value = "0",
+        hide_possible_values = true,
         value_parser = PossibleValuesParser::new(["0", "1"]).map(|mode| mode == "1"),
         value_name = "MODE"
     )]

@@ -40,7 +40,9 @@ Examples:
   gdrcopy tune --cpu 4,6 >tune.env && set -a && . ./tune.env
   gdrcopy tune --cpu 4,6 --ucx /opt/ucx >tune.env")]
 pub(crate) struct Options {
-    /// Time to measure in; the mapping takes at most 2 seconds of it, and ucx_perftest the rest
+    /// Time to measure in
+    ///
+    /// The mapping takes at most 2 seconds of it, and ucx_perftest the rest.
     #[arg(
         long,
         default_value_t = 120,
@@ -49,7 +51,7 @@ pub(crate) struct Options {
     )]
     budget: u64,
 
-    /// The directory of a UCX, with bin/ucx_perftest [default: the UCX on the path]
+    /// A UCX, with bin/ucx_perftest [default: on the path]
     #[arg(long, value_name = "DIR")]
     ucx: Option<PathBuf>,
 
