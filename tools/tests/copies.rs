@@ -125,19 +125,6 @@ fn two_libraries_are_shown_side_by_side() {
 }
 
 #[test]
-fn plots_have_a_curve_per_library_and_direction() {
-    let directory = tempfile::tempdir().unwrap();
-    for name in ["copybw", "copylat"] {
-        let file = directory.path().join(name);
-        with_two(name, &["-s", "4K", "--plot", file.to_str().unwrap()]).with_status(0);
-        let svg = std::fs::read_to_string(&file).unwrap();
-        for text in ["ours, Writes", "ours, Reads", "other, Writes", "other, Reads: bandwidth"] {
-            assert!(svg.contains(text), "{name}: {text}");
-        }
-    }
-}
-
-#[test]
 fn files_that_cannot_be_written_are_refused_before_the_measurement() {
     for tool in ["copybw", "copylat", "compare", "apiperf", "pplat", "tune"] {
         for option in ["--json", "--plot"] {
@@ -197,16 +184,24 @@ fn force_pcie_changes_the_mapping_of_a_coherent_gpu() {
 }
 
 #[test]
-fn results_of_an_emulated_gpu_are_marked() {
+fn plots_have_a_curve_per_library_and_say_that_the_gpu_is_emulated() {
     let directory = tempfile::tempdir().unwrap();
     let chart = directory.path().join("chart.svg");
-    for name in ["copybw", "copylat", "compare", "apiperf"] {
-        let plot = ["-s", "64K", "--plot", chart.to_str().unwrap()];
-        let options = if name == "compare" { &["--sizes=64", "--budget=0"][..] } else { &plot[..2] };
-        let options = [options, &plot[2..]].concat();
-        let output = run(gdrcopy(&[], &[name, &lib()]).args(options)).with_status(0);
-        assert_eq!(output.stderr.matches("the GPU is emulated").count(), 1, "{name}: {output:?}");
-        assert!(fs::read_to_string(&chart).unwrap().contains("emulated, not PCIe: "), "{name}");
+    let copies: &[_] = &["ours, Writes", "ours, Reads", "other, Writes", "other, Reads: bandwidth"];
+    for (options, curves) in [
+        (&["copybw", "-l", "-s", "4K", "-w", "50"][..], copies),
+        (&["copylat", "-s", "4K", "-w", "50"], copies),
+        (&["compare", "--sizes=64", "--budget=0"], copies),
+        (&["apiperf", "-s", "64K"], &["ours, unpin", "other, pin"]),
+    ] {
+        let libraries = ["ours", "other"].map(|label| format!("--lib={label}={}", library().display()));
+        let output = run(gdrcopy(&[], options).args(&libraries).arg("--plot").arg(&chart)).with_status(0);
+        assert_eq!(output.stderr.matches("the GPU is emulated").count(), 1, "{output:?}");
+        let svg = fs::read_to_string(&chart).unwrap();
+        for text in [&["emulated, not PCIe: "], curves].concat() {
+            assert!(svg.contains(text), "{options:?}: {text}");
+        }
+        assert!(!svg.contains("PCIe 5.0"), "{options:?}");
         fs::remove_file(&chart).unwrap();
     }
 }
