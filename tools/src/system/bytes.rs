@@ -18,7 +18,9 @@ impl FromStr for Bytes {
             Some(b'G') => (&text[..text.len() - 1], 30),
             _ => (text, 0),
         };
-        let number: usize = digits.parse().map_err(|error| format!("{error}"))?;
+        let Ok(number) = digits.parse::<usize>() else {
+            return Err("must be a number, or one that ends in K, M or G".into());
+        };
         if number > usize::MAX >> shift {
             return Err("too large".into());
         }
@@ -54,6 +56,7 @@ mod tests {
         for wrong in ["", "K", "-1", "1k", "99999999999G"] {
             assert!(wrong.parse::<Bytes>().is_err(), "{wrong}");
         }
+        assert_eq!("12Q".parse::<Bytes>(), Err("must be a number, or one that ends in K, M or G".into()));
     }
 
     #[test]
