@@ -21,7 +21,7 @@ use crate::measure::stats::Times;
 use crate::measure::target::Target;
 use crate::measure::verify::{difference, pattern};
 use crate::output::table::Table;
-use crate::output::{self, Output, Usage, microseconds, progress_bar, ratio};
+use crate::output::{self, Output, Usage, microseconds, progress_bar, two_decimals};
 use crate::system::bytes::Bytes;
 
 #[derive(Debug, Args)]
@@ -119,13 +119,14 @@ impl Pinner {
 
     /// Times the calls on `size` bytes.
     fn sample(&self, size: usize, target: &Target, clock: &Clock) -> Result<Sample> {
-        let (connection, address) = (&self.connection, self.buffer.address());
-        let (ns_pin, handle) = timed(clock, || connection.pin(address, size, target.force_pcie))?;
-        let (ns_map, va) = timed(clock, || connection.map(handle, size, target.mapping))?;
-        let (ns_info, _) = timed(clock, || connection.info(handle))?;
-        let (ns_unmap, ()) = timed(clock, || connection.unmap(handle, va, size))?;
-        let (ns_unpin, ()) = timed(clock, || connection.unpin(handle))?;
-        Ok([ns_pin, ns_map, ns_info, ns_unmap, ns_unpin])
+        let connection = &self.connection;
+        let mut ns = [0.0; CALLS.len()];
+        let handle = timed(clock, &mut ns[0], || connection.pin(self.buffer.address(), size, target.force_pcie))?;
+        let va = timed(clock, &mut ns[1], || connection.map(handle, size, target.mapping))?;
+        timed(clock, &mut ns[2], || connection.info(handle))?;
+        timed(clock, &mut ns[3], || connection.unmap(handle, va, size))?;
+        timed(clock, &mut ns[4], || connection.unpin(handle))?;
+        Ok(ns)
     }
 }
 
@@ -141,25 +142,25 @@ fn check(method: &Method) -> Result<()> {
     }
 }
 
-/// Nanoseconds of a call, and its result.
-fn timed<T, E>(clock: &Clock, call: impl FnOnce() -> Result<T, E>) -> Result<(f64, T), E> {
+/// Makes a call, and stores its nanoseconds.
+fn timed<T, E>(clock: &Clock, ns: &mut f64, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     let mut result = None;
-    let ns = clock.time(|| result = Some(call()));
-    let result = result.expect("the clock calls it");
-    Ok((ns, result?))
+    *ns = clock.time(|| result = Some(call()));
+    result.expect("the clock calls it")
 }
 
 /// Measures all sizes, until the user interrupts. One turn of a size is made even then.
 fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> Result<Vec<Record<'a>>> {
-    let (target, interrupt, clock) = (&options.target, &session.interrupt, Clock::calibrate());
+    let interrupt = &session.interrupt;
+    let clock = Clock::calibrate();
     let sizes: Vec<_> = powers_of_two(options.size.0).filter(|&size| size >= GPU_PAGE).collect();
     let progress = progress_bar(sizes.len());
     let mut records = Vec::new();
     for size in sizes {
         progress.set_message(format!("{size} B"));
-        take_turns(pinners.len(), options.warmup, interrupt, |i, _| pinners[i].sample(size, target, &clock))?;
-        let samples =
-            take_turns(pinners.len(), options.iterations, interrupt, |i, _| pinners[i].sample(size, target, &clock))?;
+        let sample = |i: usize, _turn: usize| pinners[i].sample(size, &options.target, &clock);
+        take_turns(pinners.len(), options.warmup, interrupt, &sample)?;
+        let samples = take_turns(pinners.len(), options.iterations, interrupt, &sample)?;
         let first = times(&samples[0]);
         for (i, samples) in samples.iter().enumerate() {
             let times = times(samples);
@@ -203,7 +204,7 @@ fn text(setup: &Setup, records: &[Record]) -> String {
             cells.extend(record.times.cells());
             cells.push(microseconds(record.times.mean));
             if i > 0 {
-                cells.push(ratio(record.ratio));
+                cells.push(two_decimals(record.ratio));
             }
             table.push(cells);
         }

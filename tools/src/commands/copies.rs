@@ -16,7 +16,7 @@ use crate::measure::session::{Extra, Session};
 use crate::measure::stats::Times;
 use crate::measure::target::Target;
 use crate::output::table::Table;
-use crate::output::{self, Output, microseconds, ratio};
+use crate::output::{self, Output, microseconds, two_decimals};
 
 /// How often copies are made.
 #[derive(Debug, Args)]
@@ -98,9 +98,14 @@ pub(super) fn text(results: &Results) -> String {
         let Some(first) = rows.first() else {
             continue;
         };
-        let (calls, offset) = (first.iterations, first.point.offset);
         for (method, label) in results.methods.iter().enumerate() {
-            let _ = writeln!(text, "\n{}, {label}: {calls} calls each size, at offset {offset}", direction.name());
+            let Row { point, iterations, .. } = first;
+            let _ = writeln!(
+                text,
+                "\n{}, {label}: {iterations} calls each size, at offset {}",
+                direction.name(),
+                point.offset
+            );
             let _ = write!(text, "{}", table(&rows, method));
         }
     }
@@ -122,9 +127,9 @@ pub(super) fn table(rows: &[&Row], method: usize) -> Table {
             Some(times) => cells.extend(times.cells()),
             None => cells.extend([row.results[method].outcome.reason(), "", ""].map(str::to_owned)),
         }
-        cells.push(row.bandwidth(method).map_or(String::new(), |bandwidth| format!("{bandwidth:.2}")));
+        cells.push(two_decimals(row.bandwidth(method)));
         if method > 0 {
-            cells.push(ratio(row.ratio(method)));
+            cells.push(two_decimals(row.ratio(method)));
         }
         table.push(cells);
     }

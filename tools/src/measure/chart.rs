@@ -72,8 +72,8 @@ enum Quantity {
 /// # Errors
 /// The document is not of a tool that measures sizes, or has no times; or the file cannot be written.
 pub fn draw(document: &impl Serialize, file: &Path) -> Result<()> {
-    let document = serde_json::to_value(document).and_then(serde_json::from_value);
-    let document: Document = document.context("these are no results over size")?;
+    let value = serde_json::to_value(document)?;
+    let document: Document = serde_json::from_value(value).context("these are no results over size")?;
     document.chart().write(file)
 }
 
@@ -81,12 +81,12 @@ impl Document {
     fn chart(&self) -> Chart {
         let groups = unique(self.records.iter().map(|record| &record.direction[..]));
         let are_copies = groups.iter().all(|group| direction(group).is_some());
-        let quantities: &[_] = match are_copies {
-            true => &[Quantity::Time, Quantity::Bandwidth],
-            false => &[Quantity::Time],
-        };
-        let panels =
-            quantities.iter().flat_map(|&quantity| groups.iter().map(move |group| self.panel(group, quantity)));
+        let mut panels = Vec::new();
+        for quantity in [Quantity::Time, Quantity::Bandwidth] {
+            if quantity == Quantity::Time || are_copies {
+                panels.extend(groups.iter().map(|group| self.panel(group, quantity)));
+            }
+        }
         let mut notes = vec!["Lines are medians, bands reach from P0 to P99. Both axes are logarithmic.".into()];
         if are_copies {
             notes.push("Of times, lower is better; of bandwidths, higher.".into());
@@ -101,7 +101,7 @@ impl Document {
             sizes: if are_copies { "size of the copy" } else { "size of the buffer" },
             columns: if are_copies { 2 } else { 3 },
             is_comparable: are_copies,
-            panels: panels.collect(),
+            panels,
         }
     }
 
@@ -119,67 +119,89 @@ impl Document {
     /// One curve per method, and those that were not measured.
     fn panel(&self, group: &str, quantity: Quantity) -> Panel {
         let methods = unique(self.records.iter().map(|record| &record.method[..]));
-        let direction = direction(group);
-        let measured = methods.iter().enumerate().map(|(number, &method)| Curve {
-            label: method.into(),
-            style: Style::Solid(number),
-            points: self.points(group, method, quantity, |record| record.p50_ns),
-        });
+        let mut curves = Vec::new();
+        for (number, method) in methods.iter().enumerate() {
+            let points = self.points(group, method, |record| record.point(quantity));
+            curves.push(Curve { label: (*method).into(), style: Style::Solid(number), points });
+        }
         type Field = fn(&Record) -> Option<f64>;
         let references: [(&str, Field); 3] = [
             ("round trips", |record| record.floor_ns),
             ("UCX, tuned", |record| record.tuned_ns),
             ("UCX, default", |record| record.default_ns),
         ];
-        let references = references.into_iter().map(|(label, field)| Curve {
-            label: label.into(),
-            style: Style::Reference,
-            points: self.points(group, methods[0], quantity, field),
-        });
-        let is_bandwidth = quantity == Quantity::Bandwidth;
-        let of = if is_bandwidth { "bandwidth" } else { "time of a call" };
+        for (label, field) in references {
+            let points = self.points(group, methods[0], |record| record.reference(quantity, field(record)?));
+            curves.push(Curve { label: label.into(), style: Style::Reference, points });
+        }
+        curves.retain(|curve| !curve.points.is_empty());
+
+        let direction = direction(group);
+        let (unit, of) = match quantity {
+            Quantity::Time => ("s", "time of a call"),
+            Quantity::Bandwidth => ("B/s", "bandwidth"),
+        };
         let title = match direction {
             Some(Direction::Write) => format!("Writes: {of}"),
             Some(Direction::Read) => format!("Reads: {of}"),
             None => group.to_owned(),
         };
-        Panel {
-            title,
-            unit: if is_bandwidth { "B/s" } else { "s" },
-            curves: measured.chain(references).filter(|curve| !curve.points.is_empty()).collect(),
-            ceiling: self.setup.pcie_in_use().filter(|_| is_bandwidth && direction == Some(Direction::Write)).map(
-                |link| Ceiling {
-                    label: link.to_string(),
-                    value: link.bytes_per_second(),
-                    above: "gray: faster than the bus, part of the data is still in the CPU",
-                },
-            ),
-        }
+        let ceiling = match self.setup.pcie_in_use() {
+            Some(link) if quantity == Quantity::Bandwidth && direction == Some(Direction::Write) => Some(Ceiling {
+                label: link.to_string(),
+                value: link.bytes_per_second(),
+                above: "gray: faster than the bus, part of the data is still in the CPU",
+            }),
+            _ => None,
+        };
+        Panel { title, unit, curves, ceiling }
     }
 
-    /// Points of a method at the first alignment; a median has a range.
-    fn points(&self, group: &str, method: &str, quantity: Quantity, ns: impl Fn(&Record) -> Option<f64>) -> Vec<Point> {
-        let column = |record: &Record| (record.alignment_bytes, record.host_alignment_bytes);
-        let first = self.records.first().map(column);
-        let records = self
-            .records
-            .iter()
-            .filter(|record| record.direction == group && record.method == method && Some(column(record)) == first);
-        let point = |record: &Record| {
-            let size = record.size_bytes as f64;
-            let value = |ns: f64| match quantity {
-                Quantity::Time => ns / 1e9,
-                Quantity::Bandwidth => size / (ns / 1e9),
-            };
-            // Logarithmic axes have no 0.
-            let ns = ns(record).filter(|&ns| ns > 0.0 && size > 0.0)?;
-            let is_median = Some(ns) == record.p50_ns;
-            let end = |end: Option<f64>| value(end.filter(|&end| is_median && end > 0.0).unwrap_or(ns));
-            let (shortest, longest) = (end(record.p0_ns), end(record.p99_ns));
-            let (low, high) = (shortest.min(longest), shortest.max(longest));
-            Some(Point { size, value: value(ns), low, high })
-        };
-        records.filter_map(point).collect()
+    /// Points of a method at the first alignment.
+    fn points(&self, group: &str, method: &str, point: impl Fn(&Record) -> Option<Point>) -> Vec<Point> {
+        let mut points = Vec::new();
+        for record in &self.records {
+            let is_first = record.alignments() == self.records[0].alignments();
+            if is_first && record.direction == group && record.method == method {
+                points.extend(point(record));
+            }
+        }
+        points
+    }
+}
+
+impl Record {
+    fn alignments(&self) -> (usize, usize) {
+        (self.alignment_bytes, self.host_alignment_bytes)
+    }
+
+    /// The median with its range. Logarithmic axes have no 0.
+    fn point(&self, quantity: Quantity) -> Option<Point> {
+        let mut point = self.reference(quantity, self.p50_ns?)?;
+        for end in [self.p0_ns, self.p99_ns].into_iter().flatten() {
+            if end > 0.0 {
+                let value = self.value(quantity, end);
+                point.low = point.low.min(value);
+                point.high = point.high.max(value);
+            }
+        }
+        Some(point)
+    }
+
+    /// A point without range.
+    fn reference(&self, quantity: Quantity, ns: f64) -> Option<Point> {
+        if ns <= 0.0 || self.size_bytes == 0 {
+            return None;
+        }
+        let value = self.value(quantity, ns);
+        Some(Point { size: self.size_bytes as f64, value, low: value, high: value })
+    }
+
+    fn value(&self, quantity: Quantity, ns: f64) -> f64 {
+        match quantity {
+            Quantity::Time => ns / 1e9,
+            Quantity::Bandwidth => self.size_bytes as f64 / (ns / 1e9),
+        }
     }
 }
 

@@ -41,5 +41,5 @@ pub(crate) fn drain(mapped: &Mapped) {
 
 /// Nanoseconds of one round trip; none if loads come from a cache.
 pub(crate) fn round_trip(load: &Times) -> Option<f64> {
-    Some(load.median).filter(|&ns| ns >= FASTEST_ROUND_TRIP)
+    if load.median >= FASTEST_ROUND_TRIP { Some(load.median) } else { None }
 }

@@ -1,6 +1,7 @@
 //! The chart and the table of UCX's latency with each libgdrapi, from lines of ucx_perftest (docs/data).
 #![forbid(unsafe_code)]
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -64,29 +65,10 @@ impl Messages {
     }
 
     fn chart(&self) -> Chart {
-        let [small, large] = [1..=LARGE, LARGE..=usize::MAX].map(|sizes| {
-            let mut curves = Vec::new();
-            for (number, setting) in self.settings.iter().enumerate() {
-                for (color, (library, name)) in LIBRARIES.into_iter().enumerate() {
-                    let points = setting.sizes().into_iter().filter(|size| sizes.contains(size));
-                    let points: Vec<_> = points.filter_map(|size| setting.point(size, library)).collect();
-                    let is_default = number == 0;
-                    let value = setting.name.rsplit('=').next().unwrap_or_default();
-                    let label = if is_default { name.into() } else { format!("{name}, {value}") };
-                    // The first panel has one point of the other settings, at its edge.
-                    if points.len() > 1 {
-                        let style = if is_default { Style::Solid(color) } else { Style::Dashed(color) };
-                        curves.push(Curve { label, style, points });
-                    }
-                }
-            }
-            curves
-        });
         let dashed = match self.settings.get(1) {
             Some(setting) => format!("; dashed: {}", setting.name),
             None => String::new(),
         };
-        let panel = |title: &str, curves| Panel { title: title.into(), unit: "s", curves, ceiling: None };
         Chart {
             title: self.title.clone(),
             facts: self.facts.clone(),
@@ -97,8 +79,36 @@ impl Messages {
             sizes: "size of the message",
             columns: 2,
             is_comparable: false,
-            panels: vec![panel("Up to 1 KiB", small), panel(&format!("From 1 KiB{dashed}"), large)],
+            panels: vec![
+                self.panel("Up to 1 KiB".into(), 1..=LARGE),
+                self.panel(format!("From 1 KiB{dashed}"), LARGE..=usize::MAX),
+            ],
         }
+    }
+
+    /// The default is solid, another setting dashed.
+    fn panel(&self, title: String, sizes: RangeInclusive<usize>) -> Panel {
+        let mut curves = Vec::new();
+        for (number, setting) in self.settings.iter().enumerate() {
+            for (color, (library, name)) in LIBRARIES.into_iter().enumerate() {
+                let mut points = Vec::new();
+                for size in setting.sizes() {
+                    if sizes.contains(&size) {
+                        points.extend(setting.point(size, library));
+                    }
+                }
+                // The first panel has one point of the other settings, at its edge.
+                if points.len() < 2 {
+                    continue;
+                }
+                let value = setting.name.rsplit('=').next().unwrap_or_default();
+                curves.push(match number {
+                    0 => Curve { label: name.into(), style: Style::Solid(color), points },
+                    _ => Curve { label: format!("{name}, {value}"), style: Style::Dashed(color), points },
+                });
+            }
+        }
+        Panel { title, unit: "s", curves, ceiling: None }
     }
 
     fn table(&self) -> String {

@@ -67,8 +67,11 @@ impl Outcome {
 
 /// Bandwidth of copies of this size that take this long; none if they take no time.
 pub(crate) fn mib_per_second(bytes: usize, ns: f64) -> Option<f64> {
-    let (mib, seconds) = (bytes as f64 / f64::from(1 << 20), ns / 1e9);
-    (seconds > 0.0).then(|| mib / seconds)
+    if ns <= 0.0 {
+        return None;
+    }
+    let mib = bytes as f64 / f64::from(1 << 20);
+    Some(mib / (ns / 1e9))
 }
 
 impl Row {
@@ -82,8 +85,10 @@ impl Row {
 
     /// The method's median divided by the first method's.
     pub(crate) fn ratio(&self, method: usize) -> Option<f64> {
-        let (times, first) = (self.times(method)?, self.times(0)?);
-        if method > 0 { times.ratio(first) } else { None }
+        if method == 0 {
+            return None;
+        }
+        self.times(method)?.ratio(self.times(0)?)
     }
 
     /// MiB/s, from the mean.
@@ -96,9 +101,10 @@ impl Results {
     /// The least nanoseconds of the copy, since reads wait for round trips, and writes are
     /// posted.
     pub(crate) fn floor(&self, point: &Point) -> Option<f64> {
-        let round_trip = floor::round_trip(&self.load)?;
-        let ns = round_trip * point.round_trips() as f64;
-        (point.direction == Direction::Read).then_some(ns)
+        match point.direction {
+            Direction::Read => Some(floor::round_trip(&self.load)? * point.round_trips() as f64),
+            Direction::Write => None,
+        }
     }
 
     /// The method's median divided by the floor.
@@ -107,22 +113,23 @@ impl Results {
     }
 
     /// Descriptions of the copies that were wrong.
-    pub(crate) fn failures(&self) -> impl Iterator<Item = String> {
-        self.rows.iter().flat_map(|row| {
-            let methods = self.methods.iter().zip(&row.results);
-            methods.filter_map(|(method, result)| {
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let mut failures = Vec::new();
+        for Row { point, results, .. } in &self.rows {
+            let Point { size, offset, host_alignment, .. } = point;
+            for (number, result) in results.iter().enumerate() {
                 let Outcome::Wrong(wrong) = &result.outcome else {
-                    return None;
+                    continue;
                 };
-                let (function, point) = (result.function, &row.point);
-                let (size, offset) = (point.size, point.offset);
-                let host = match point.host_alignment {
+                let host = match host_alignment {
                     0 => String::new(),
                     past => format!(", host {past} past a line"),
                 };
-                Some(format!("{method}: {function} of {size} bytes at offset {offset}{host}: {wrong}"))
-            })
-        })
+                let (method, function) = (&self.methods[number], result.function);
+                failures.push(format!("{method}: {function} of {size} bytes at offset {offset}{host}: {wrong}"));
+            }
+        }
+        failures
     }
 
     /// Prints the results and draws the chart, in the forms that the options ask for.
@@ -139,12 +146,16 @@ impl Results {
     }
 
     pub(super) fn records(&self) -> Vec<Record<'_>> {
-        let of_row = |row| (0..self.methods.len()).map(move |method| self.record(row, method));
-        self.rows.iter().flat_map(of_row).collect()
+        let mut records = Vec::new();
+        for row in &self.rows {
+            records.extend((0..self.methods.len()).map(|method| self.record(row, method)));
+        }
+        records
     }
 
     fn record<'a>(&'a self, row: &'a Row, method: usize) -> Record<'a> {
-        let (result, point) = (&row.results[method], &row.point);
+        let result = &row.results[method];
+        let point = &row.point;
         Record {
             method: &self.methods[method],
             function: result.function,
@@ -257,7 +268,7 @@ pub(crate) mod tests {
         assert_eq!(results.floor_ratio(row, 1), Some(2.0));
         // 2 KiB in 2 µs are 1 GB/s, or 976.5625 MiB/s.
         assert_eq!(row.bandwidth(0).unwrap().round(), 977.0);
-        assert_eq!(results.failures().count(), 0);
+        assert!(results.failures().is_empty());
     }
 
     #[test]
@@ -265,14 +276,12 @@ pub(crate) mod tests {
         for outcomes in [[timed(2000.0), wrong("byte 1")], [wrong("byte 1"), timed(2000.0)]] {
             let results = results(outcomes);
             assert_eq!(results.rows[0].ratio(1), None);
-            assert_eq!(results.failures().count(), 1);
+            assert_eq!(results.failures().len(), 1);
         }
         let results = results([timed(2000.0), wrong("byte 1")]);
         assert_eq!(results.rows[0].bandwidth(1), None);
         assert_eq!(results.floor_ratio(&results.rows[0], 1), None);
-        let failures: Vec<_> = results.failures().collect();
-        let expected = "b: gdr_copy_from_mapping of 2048 bytes at offset 0: byte 1";
-        assert_eq!(failures, [expected]);
+        assert_eq!(results.failures(), ["b: gdr_copy_from_mapping of 2048 bytes at offset 0: byte 1"]);
         let records = serde_json::to_value(results.records()).unwrap();
         assert_eq!(records[1]["error"], "byte 1");
         assert!(records[1]["p50_ns"].is_null());

@@ -110,55 +110,50 @@ impl Sampler<'_> {
             return Ok(None);
         }
         let mut verifier = Verifier::new(point, methods[0].buffer.len());
-        // None: still to be timed.
-        let mut outcomes: Vec<Option<Outcome>> = Vec::new();
+        let mut outcomes = vec![Outcome::LeftOut; methods.len()];
+        let mut timed = Vec::new();
         for (i, method) in methods.iter().enumerate() {
             if self.interrupt.requested() {
                 return Ok(None);
             }
-            let is_slow = matches!(repetitions, Repetitions::Budget(_))
-                && smaller.is_some_and(|smaller| is_too_slow(smaller, &point, i));
-            outcomes.push(if is_slow {
-                Some(Outcome::LeftOut)
-            } else if self.verify {
-                let wrong = verifier.check(method, &mut self.host, &self.clock)?;
-                wrong.map(Outcome::Wrong)
-            } else {
-                None
-            });
+            if let (Repetitions::Budget(_), Some(smaller)) = (repetitions, smaller)
+                && is_too_slow(smaller, &point, i)
+            {
+                continue;
+            }
+            let wrong = if self.verify { verifier.check(method, &mut self.host, &self.clock)? } else { None };
+            match wrong {
+                Some(wrong) => outcomes[i] = Outcome::Wrong(wrong),
+                None => timed.push(i),
+            }
         }
-        let timed: Vec<_> = (0..methods.len()).filter(|&i| outcomes[i].is_none()).collect();
         verifier.fill_host(&mut self.host);
         let batch = point.batch();
         let turns = self.warm_up(methods, &timed, &point, repetitions)?;
-        let samples = take_turns(timed.len(), turns, self.interrupt, |i, turn| {
+        let all_samples = take_turns(timed.len(), turns, self.interrupt, |place, turn| {
             let (first, calls) = repetitions.calls_of(turn, turns, batch);
-            self.sample(&methods[timed[i]], &point, first, calls)
+            self.sample(&methods[timed[place]], &point, first, calls)
         })?;
-        let turns = samples.first().map_or(0, Vec::len);
-        for (&i, samples) in timed.iter().zip(samples) {
+        let iterations = match (repetitions, all_samples.first()) {
+            (Repetitions::Calls(calls), _) => calls,
+            (Repetitions::Budget(_), Some(samples)) => samples.len() * batch,
+            (Repetitions::Budget(_), None) => 0,
+        };
+        for (place, samples) in all_samples.into_iter().enumerate() {
             let mut wrong = None;
             if self.verify && !self.cold.device {
-                wrong = verifier.check_again(&methods[i], &mut self.host, &self.clock)?;
+                wrong = verifier.check_again(&methods[timed[place]], &mut self.host, &self.clock)?;
             }
-            outcomes[i] = Some(match wrong {
+            outcomes[timed[place]] = match wrong {
                 Some(wrong) => Outcome::Wrong(wrong),
                 None => Outcome::Timed(Times::new(samples)),
-            });
+            };
         }
-        let outcomes = outcomes.into_iter().flatten();
-        let results = methods.iter().zip(outcomes).map(|(method, outcome)| {
-            let function = method.function(point.direction);
-            MethodResult { function, outcome }
-        });
-        Ok(Some(Row {
-            point,
-            iterations: match repetitions {
-                Repetitions::Calls(calls) => calls,
-                Repetitions::Budget(_) => turns * batch,
-            },
-            results: results.collect(),
-        }))
+        let mut results = Vec::new();
+        for (method, outcome) in methods.iter().zip(outcomes) {
+            results.push(MethodResult { function: method.function(point.direction), outcome });
+        }
+        Ok(Some(Row { point, iterations, results }))
     }
 
     /// Warms up caches, TLBs and branch predictors. Returns how many turns to take.
@@ -197,7 +192,8 @@ impl Sampler<'_> {
             true => calls_at_once(point.size),
             false => 1,
         };
-        let (mut ns, mut made) = (0.0, 0);
+        let mut ns = 0.0;
+        let mut made = 0;
         while made < calls {
             let call = first + made;
             if self.cold.device {
@@ -270,8 +266,10 @@ pub(crate) fn take_turns<Sample>(
 /// Returns whether a method takes too long to be measured, judged by the smaller copies before.
 fn is_too_slow(smaller: &Row, point: &Point, method: usize) -> bool {
     let before = &smaller.point;
-    let column = |point: &Point| (point.direction, point.alignment(), point.host_alignment);
-    if column(before) != column(point) {
+    let is_same_column = before.direction == point.direction
+        && before.alignment() == point.alignment()
+        && before.host_alignment == point.host_alignment;
+    if !is_same_column {
         return false;
     }
     match (&smaller.results[0].outcome, &smaller.results[method].outcome) {

@@ -179,7 +179,7 @@ fn pinned_cpu(tool: &str, gpu_node: Option<usize>) -> Option<usize> {
     } else if !is_pinned {
         eprintln!("gdrcopy {tool}: warning: not pinned to a CPU; timings can vary by 3x (use --cpu)");
     }
-    is_pinned.then_some(cpu)
+    if is_pinned { Some(cpu) } else { None }
 }
 
 impl LibraryInfo {
@@ -208,8 +208,10 @@ fn version((major, minor): (c_int, c_int)) -> String {
 impl Setup {
     /// The name of the GPU that is used.
     pub(crate) fn gpu_name(&self) -> &str {
-        let used = self.gpus.iter().find(|gpu| gpu.number == self.gpu);
-        used.map_or("GPU", |gpu| &gpu.name)
+        match self.gpus.iter().find(|gpu| gpu.number == self.gpu) {
+            Some(gpu) => &gpu.name,
+            None => "GPU",
+        }
     }
 
     /// Returns whether the GPU that is used is gdremu's, so that the numbers are meaningless.
@@ -231,11 +233,14 @@ impl Setup {
             true => format!("libgdrapi {version}"),
             false => format!("{}: libgdrapi {version}", labels.join(", ")),
         }));
-        let first = self.libraries.first().and_then(|library| library.driver_version.as_ref());
-        facts.extend(first.map(|version| format!("gdrdrv {version}")));
+        if let Some(LibraryInfo { driver_version: Some(version), .. }) = self.libraries.first() {
+            facts.push(format!("gdrdrv {version}"));
+        }
         facts.extend(self.gpu_driver.as_ref().map(|version| format!("GPU driver {version}")));
         facts.push(format!("CUDA {}", self.cuda_version()));
-        facts.extend(self.pcie.filter(|_| !self.emulated()).map(|link| link.to_string()));
+        if let (Some(link), false) = (self.pcie, self.emulated()) {
+            facts.push(link.to_string());
+        }
         facts.extend(self.cpu_model.clone());
         facts.extend(self.cpu.map(|cpu| format!("CPU {cpu}")));
         facts.push(date(self.time));
@@ -250,7 +255,7 @@ impl Setup {
     /// The link that copies use; those to cached mappings may take another, and those to an emulated GPU none.
     pub(crate) fn pcie_in_use(&self) -> Option<Link> {
         let is_cached = self.libraries.iter().any(|library| library.mapping_type == "cached");
-        self.pcie.filter(|_| !is_cached && !self.emulated())
+        if is_cached || self.emulated() { None } else { self.pcie }
     }
 }
 
@@ -290,9 +295,8 @@ impl fmt::Display for Setup {
 
 impl fmt::Display for LibraryInfo {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        let unknown = || "unknown".to_owned();
-        let version = self.version.clone().unwrap_or_else(unknown);
-        let driver = self.driver_version.clone().unwrap_or_else(unknown);
+        let version = self.version.as_deref().unwrap_or("unknown");
+        let driver = self.driver_version.as_deref().unwrap_or("unknown");
         writeln!(out, "{}: {} (release {version}, driver {driver})", self.label, self.file.display())?;
         writeln!(
             out,

@@ -48,7 +48,7 @@ impl Times {
 
     /// Its median divided by another one.
     pub(crate) fn ratio(&self, other: &Times) -> Option<f64> {
-        (other.median > 0.0).then(|| self.median / other.median)
+        if other.median > 0.0 { Some(self.median / other.median) } else { None }
     }
 
     /// Cells of a table.

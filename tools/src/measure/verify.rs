@@ -82,11 +82,10 @@ impl Verifier {
         let mut untouched_from = 0;
         for index in 0..point.windows() {
             let at = point.device_offset(index);
-            let wrong = self
-                .check_untouched(untouched_from..at)
-                .or_else(|| difference(&self.seen[at..][..point.size], source, "device byte"));
-            if wrong.is_some() {
-                return Ok(wrong);
+            let before = self.check_untouched(untouched_from..at);
+            let copied = difference(&self.seen[at..][..point.size], source, "device byte");
+            if before.is_some() || copied.is_some() {
+                return Ok(before.or(copied));
             }
             untouched_from = at + point.size;
         }
@@ -95,8 +94,7 @@ impl Verifier {
 
     /// The errors in bytes of the GPU buffer that no copy may touch.
     fn check_untouched(&self, range: std::ops::Range<usize>) -> Option<String> {
-        let (seen, wanted) = (&self.seen[range.clone()], &self.device[range]);
-        difference(seen, wanted, "device byte outside the copy,")
+        difference(&self.seen[range.clone()], &self.device[range], "device byte outside the copy,")
     }
 
     /// Reads the window of this index. What is wrong on the host side?
@@ -108,28 +106,35 @@ impl Verifier {
         clock: &Clock,
     ) -> Result<Option<String>> {
         self.fill_host(host);
-        let (point, at) = (self.point, self.point.host_offset());
+        let point = self.point;
+        let at = point.host_offset();
         method.time(&point, index, 1, host, clock)?;
         let (before, rest) = host.as_slice()[..point.host_len()].split_at(at);
         let (copied, after) = rest.split_at(point.size);
-        let wanted = &self.device[point.device_offset(index)..][..point.size];
+        let source = &self.device[point.device_offset(index)..][..point.size];
         let poison = vec![POISON; at];
-        Ok(difference(copied, wanted, "host byte")
-            .or_else(|| difference(before, &poison, "host byte before the copy,"))
-            .or_else(|| difference(after, &poison[..GUARD], "host byte after the copy,")))
+        for (seen, expected, name) in [
+            (copied, source, "host byte"),
+            (before, &poison[..], "host byte before the copy,"),
+            (after, &poison[..GUARD], "host byte after the copy,"),
+        ] {
+            let wrong = difference(seen, expected, name);
+            if wrong.is_some() {
+                return Ok(wrong);
+            }
+        }
+        Ok(None)
     }
 }
 
-/// Describes the first byte that differs; `what` names the bytes.
-pub(crate) fn difference(seen: &[u8], wanted: &[u8], what: &str) -> Option<String> {
+/// Describes the first byte that differs; `name` is that of the bytes.
+pub(crate) fn difference(seen: &[u8], expected: &[u8], name: &str) -> Option<String> {
     // Comparing whole slices is fast; the slow search runs only where they differ.
-    if seen == wanted {
+    if seen == expected {
         return None;
     }
-    let mut pairs = seen.iter().zip(wanted);
-    let at = pairs.position(|(seen, wanted)| seen != wanted)?;
-    let (seen, wanted) = (seen[at], wanted[at]);
-    Some(format!("{what} {at} is {seen:#04x}, not {wanted:#04x}"))
+    let at = (0..seen.len()).find(|&at| seen[at] != expected[at])?;
+    Some(format!("{name} {at} is {:#04x}, not {:#04x}", seen[at], expected[at]))
 }
 
 /// Bytes that differ from their neighbors, and from those of another seed.

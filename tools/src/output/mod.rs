@@ -56,7 +56,10 @@ impl Output {
 
 /// Fails if files for results cannot be written, before minutes of measuring. Their contents stay.
 pub(crate) fn ensure_writable(files: &[&Option<PathBuf>]) -> Result<()> {
-    for file in files.iter().copied().flatten() {
+    for file in files {
+        let Some(file) = file else {
+            continue;
+        };
         let opened = OpenOptions::new().append(true).create(true).open(file);
         opened.with_context(|| format!("{} cannot be written: name another file", file.display()))?;
     }
@@ -75,9 +78,12 @@ pub(crate) fn microseconds(ns: f64) -> String {
     if us < 1000.0 { format!("{us:.4}") } else { format!("{us:.1}") }
 }
 
-/// A ratio, or nothing.
-pub(crate) fn ratio(ratio: Option<f64>) -> String {
-    ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"))
+/// A number with two decimals, or nothing.
+pub(crate) fn two_decimals(number: Option<f64>) -> String {
+    match number {
+        Some(number) => format!("{number:.2}"),
+        None => String::new(),
+    }
 }
 
 /// A bar of this many steps on stderr; nothing if stderr is not a terminal.

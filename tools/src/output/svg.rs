@@ -137,12 +137,14 @@ impl Chart {
 
     pub(crate) fn svg(&self) -> String {
         let panels = self.drawn();
-        let (facts, notes) = (wrapped(&self.facts, " · "), wrapped(&self.notes, " "));
+        let facts = wrapped(&self.facts, " · ");
+        let notes = wrapped(&self.notes, " ");
         let top = MARGIN + TITLE + LINE * facts.len() as f64 + 12.0;
         let rows = panels.len().div_ceil(self.columns) as f64;
         let bottom = top + rows * (ABOVE + HEIGHT + BELOW);
         let height = bottom + LINE * notes.len() as f64 + MARGIN;
-        let (title, description) = (escaped(&self.title), escaped(&self.description()));
+        let title = escaped(&self.title);
+        let description = escaped(&self.description());
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
              height=\"{height}\" role=\"img\" aria-labelledby=\"title desc\" font-size=\"{TEXT}\" \
@@ -163,11 +165,15 @@ impl Chart {
         let labels = panels.iter().flat_map(|panel| panel.labels()).map(|label| self::width(label));
         let labels = (labels.fold(0.0, f64::max) + LEADER).min(width * 0.4);
         for (i, &panel) in panels.iter().enumerate() {
-            let alike = panels.iter().filter(|other| self.is_comparable && other.unit == panel.unit);
-            let values = alike.fold(panel.values(), |values, other| union(values, other.values()));
-            let (row, column) = (i / self.columns, i % self.columns);
-            let left = MARGIN + width * column as f64;
-            let top = top + (ABOVE + HEIGHT + BELOW) * row as f64;
+            let mut values = panel.values();
+            for other in &panels {
+                if self.is_comparable && other.unit == panel.unit {
+                    values.include(other.values().low);
+                    values.include(other.values().high);
+                }
+            }
+            let left = MARGIN + width * (i % self.columns) as f64;
+            let top = top + (ABOVE + HEIGHT + BELOW) * (i / self.columns) as f64;
             let plotted = width - MARGIN - LEFT - labels;
             panel.draw(&mut svg, self.sizes, panel.frame((left + LEFT, top + ABOVE), plotted, values));
         }
@@ -179,12 +185,14 @@ impl Chart {
     fn description(&self) -> String {
         let mut words = self.facts.join(", ");
         for panel in self.drawn() {
-            let curves = panel.curves.iter().filter_map(|curve| {
-                let end = |point: &Point| format!("{} at {}", quantity(point.value, panel.unit), bytes(point.size));
-                let (first, last) = (curve.points.first()?, curve.points.last()?);
-                Some(format!("{} from {} to {}", curve.label, end(first), end(last)))
-            });
-            let _ = write!(words, ". {}: {}", panel.title, curves.collect::<Vec<_>>().join("; "));
+            let mut curves = Vec::new();
+            for Curve { label, points, .. } in &panel.curves {
+                let ends = [&points[0], &points[points.len() - 1]];
+                let [first, last] =
+                    ends.map(|end| format!("{} at {}", quantity(end.value, panel.unit), bytes(end.size)));
+                curves.push(format!("{label} from {first} to {last}"));
+            }
+            let _ = write!(words, ". {}: {}", panel.title, curves.join("; "));
         }
         words
     }
@@ -259,12 +267,14 @@ impl Panel {
         }
         // The first one on top.
         for curve in self.curves.iter().rev() {
-            let (style, label) = (curve.style, escaped(&curve.label));
+            let style = curve.style;
+            let label = escaped(&curve.label);
             let line = frame.line(curve.points.iter().map(|point| (point.size, point.value)));
             let _ = writeln!(svg, r#"<g><title>{label}, {}</title>"#, escaped(&self.title));
             if curve.points.len() < MARKED && style != Style::Reference {
+                let color = style.color();
                 for point in &curve.points {
-                    let ((x, y), color) = (frame.place(point), style.color());
+                    let (x, y) = frame.place(point);
                     let _ = write!(svg, r#"<circle cx="{x:.1}" cy="{y:.1}" r="4" fill="{color}"/>"#);
                 }
             }
@@ -274,29 +284,39 @@ impl Panel {
     }
 
     /// The smallest and the largest value to draw.
-    fn values(&self) -> (f64, f64) {
-        let points = || self.curves.iter().flat_map(|curve| &curve.points);
-        let (smallest, largest) = bounds(points().map(|point| point.value));
-        let (low, high) = bounds(points().flat_map(|point| [point.low, point.high]));
-        let high = high.min(largest * BEYOND);
-        let ceiling = self.ceiling.as_ref().map_or(0.0, |ceiling| ceiling.value * 2.0);
-        (low.max(smallest / BEYOND), high.max(ceiling))
+    fn values(&self) -> Bounds {
+        let mut medians = Bounds::default();
+        let mut ranges = Bounds::default();
+        for point in self.curves.iter().flat_map(|curve| &curve.points) {
+            medians.include(point.value);
+            ranges.include(point.low);
+            ranges.include(point.high);
+        }
+        let low = ranges.low.max(medians.low / BEYOND);
+        let mut high = ranges.high.min(medians.high * BEYOND);
+        if let Some(ceiling) = &self.ceiling {
+            high = high.max(ceiling.value * 2.0);
+        }
+        Bounds { low, high }
     }
 
     /// The area for these values, with some room.
-    fn frame(&self, (left, top): (f64, f64), width: f64, (low, high): (f64, f64)) -> Frame {
-        let (smallest, largest) = bounds(self.curves.iter().flat_map(|curve| &curve.points).map(|point| point.size));
-        let (low, high) = (low.log10(), high.log10());
+    fn frame(&self, (left, top): (f64, f64), width: f64, values: Bounds) -> Frame {
+        let mut sizes = Bounds::default();
+        for point in self.curves.iter().flat_map(|curve| &curve.points) {
+            sizes.include(point.size);
+        }
+        let smallest = sizes.low.log2();
+        let largest = sizes.high.log2();
+        let low = values.low.log10();
+        let high = values.high.log10();
         // At least 0.8 in all, in which there are values to label.
         let room = (0.04 * (high - low)).max(0.4 - (high - low) / 2.0);
         Frame {
             left,
             top,
             width,
-            sizes: match smallest < largest {
-                true => (smallest.log2(), largest.log2()),
-                false => (smallest.log2() - 1.0, smallest.log2() + 1.0),
-            },
+            sizes: if smallest < largest { (smallest, largest) } else { (smallest - 1.0, smallest + 1.0) },
             values: (low - room, high + room),
         }
     }
@@ -305,9 +325,10 @@ impl Panel {
         let Some(Ceiling { value, above, .. }) = self.ceiling else {
             return;
         };
-        let (x, width, top) = (frame.left, frame.width, frame.top);
-        let (y, stroke) = (frame.y(value), Style::Reference.stroke());
+        let Frame { left: x, width, top, .. } = *frame;
+        let y = frame.y(value);
         let height = y - top;
+        let stroke = Style::Reference.stroke();
         let _ = writeln!(
             svg,
             "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"#f0f0f0\"/>\n\
@@ -318,8 +339,11 @@ impl Panel {
     }
 
     fn draw_axes(&self, svg: &mut String, frame: &Frame, sizes: &str) {
-        let (left, right, bottom) = (frame.left, frame.right(), frame.bottom());
-        let (mut grid, mut axis) = (String::new(), format!("M{left:.1} {bottom:.1}H{right:.1}"));
+        let left = frame.left;
+        let right = frame.right();
+        let bottom = frame.bottom();
+        let mut grid = String::new();
+        let mut axis = format!("M{left:.1} {bottom:.1}H{right:.1}");
         for value in ticks(frame.values) {
             let y = frame.y(value);
             let _ = write!(grid, "M{left:.1} {y:.1}H{right:.1}");
@@ -327,9 +351,10 @@ impl Panel {
             text(svg, place, r#"text-anchor="end" font-size="13""#, &quantity(value, self.unit));
         }
         let (first, last) = frame.sizes;
-        let steps = [1.0, 2.0, 4.0, 8.0, 16.0];
-        let fits = |step: &f64| frame.width / (last - first) * step >= BETWEEN_SIZES;
-        let step = steps.into_iter().find(fits).unwrap_or(32.0);
+        let mut step = 1.0;
+        while frame.width / (last - first) * step < BETWEEN_SIZES {
+            step *= 2.0;
+        }
         let mut power = (first / step).ceil() * step;
         while power <= last {
             let x = frame.x(power.exp2());
@@ -356,7 +381,8 @@ impl Panel {
             let Some(end) = points.last() else {
                 continue;
             };
-            let ((x, y), color) = (frame.place(end), style.color());
+            let (x, y) = frame.place(end);
+            let color = style.color();
             let Some(place) = beside(label, (x, y), frame, &taken) else {
                 labels.push((y, x, label, color));
                 continue;
@@ -387,7 +413,8 @@ impl Panel {
         let mut places = Vec::new();
         for curve in &self.curves {
             for pair in curve.points.windows(2) {
-                let ((x, y), (to_x, to_y)) = (frame.place(&pair[0]), frame.place(&pair[1]));
+                let (x, y) = frame.place(&pair[0]);
+                let (to_x, to_y) = frame.place(&pair[1]);
                 let steps = ((to_x - x).abs().max((to_y - y).abs()) / 4.0).ceil();
                 places.extend((0..=steps as u32).map(|step| {
                     let part = f64::from(step) / steps.max(1.0);
@@ -427,13 +454,24 @@ fn width(text: &str) -> f64 {
     text.chars().count() as f64 * TEXT * CHARACTER
 }
 
-/// The smallest and the largest of values above 0.
-fn bounds(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, f64::MIN_POSITIVE), |(low, high), value| (low.min(value), high.max(value)))
+/// The smallest and the largest of some values above 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Bounds {
+    low: f64,
+    high: f64,
 }
 
-fn union(one: (f64, f64), other: (f64, f64)) -> (f64, f64) {
-    (one.0.min(other.0), one.1.max(other.1))
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds { low: f64::INFINITY, high: f64::MIN_POSITIVE }
+    }
+}
+
+impl Bounds {
+    fn include(&mut self, value: f64) {
+        self.low = self.low.min(value);
+        self.high = self.high.max(value);
+    }
 }
 
 /// Places of labels, at least a line apart and inside the bounds, as near to the wanted ones, which ascend, as possible.
@@ -457,14 +495,20 @@ fn spread(wanted: &[f64], (top, bottom): (f64, f64)) -> Vec<f64> {
 /// Values to label between two logarithms, which are powers of ten, and between them some of their multiples, if the
 /// labels are few.
 fn ticks((first, last): (f64, f64)) -> Vec<f64> {
-    let multiples = |factors: &[f64]| {
-        let powers = first.floor() as i32..=last.ceil() as i32;
-        let values = powers.flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)));
-        values.filter(|value| (first..=last).contains(&value.log10())).collect::<Vec<_>>()
-    };
-    let dense: [&[f64]; 3] = [&[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0], &[1.0, 2.0, 5.0], &[1.0, 3.0]];
-    let fits = |ticks: &Vec<f64>| ticks.len() <= MOST_VALUES;
-    dense.map(multiples).into_iter().find(fits).unwrap_or_else(|| multiples(&[1.0]))
+    let mut ticks = Vec::new();
+    // The last ones are taken in any number.
+    let dense: [&[f64]; 4] = [&[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0], &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
+    for factors in dense {
+        ticks.clear();
+        for power in first.floor() as i32..=last.ceil() as i32 {
+            ticks.extend(factors.iter().map(|factor| factor * 10f64.powi(power)));
+        }
+        ticks.retain(|value| (first..=last).contains(&value.log10()));
+        if ticks.len() <= MOST_VALUES {
+            break;
+        }
+    }
+    ticks
 }
 
 /// A value with its unit and the prefix that fits.
@@ -582,7 +626,7 @@ mod tests {
         let mut outlier = curve("a", Style::Solid(0), &[1.0, 2.0]);
         outlier.points[1].high = 1e6;
         let mut panel = Panel { ceiling: None, curves: vec![outlier], ..chart(Vec::new()).panels[0].clone() };
-        assert_eq!(panel.values(), (0.5, 6.0));
+        assert_eq!(panel.values(), Bounds { low: 0.5, high: 6.0 });
         let frame = panel.frame((0.0, 0.0), 300.0, panel.values());
         assert_eq!(frame.y(1e6), frame.top);
 

@@ -22,9 +22,13 @@ impl Table {
     }
 
     fn widths(&self) -> Vec<usize> {
-        let width = |cell: &String| cell.chars().count();
-        let column = |column| self.lines.iter().map(|line: &Vec<String>| width(&line[column])).max();
-        (0..self.lines[0].len()).map(|number| column(number).unwrap_or(0)).collect()
+        let mut widths = vec![0; self.lines[0].len()];
+        for line in &self.lines {
+            for (width, cell) in widths.iter_mut().zip(line) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
+        widths
     }
 
     /// As Markdown, all columns to the right.

@@ -7,12 +7,13 @@ use crate::commands::copies;
 use crate::measure::floor;
 use crate::measure::plan::{Direction, Point};
 use crate::measure::results::{Results, Row};
-use crate::output::ratio;
 use crate::output::table::Table;
+use crate::output::two_decimals;
 use crate::system::bytes::Bytes;
 
 pub(super) fn render(results: &Results) -> String {
-    let (setup, load) = (&results.setup, &results.load);
+    let setup = &results.setup;
+    let load = &results.load;
     let mut text = format!("{}\n{setup}", setup.command);
     if let Some(model) = &setup.cpu_model {
         let _ = writeln!(text, "{model}");
@@ -25,11 +26,10 @@ pub(super) fn render(results: &Results) -> String {
         text.push_str("(it comes from a cache: no floor is reported)\n");
     }
     for direction in Direction::BOTH {
-        let rows = results.rows.iter().filter(|row| row.point.direction == direction);
-        let rows: Vec<_> = rows.collect();
+        let rows: Vec<_> = results.rows.iter().filter(|row| row.point.direction == direction).collect();
         for host_alignment in unique(&rows, |point| point.host_alignment) {
-            let rows = rows.iter().copied();
-            let rows: Vec<_> = rows.filter(|row| row.point.host_alignment == host_alignment).collect();
+            let mut rows = rows.clone();
+            rows.retain(|row| row.point.host_alignment == host_alignment);
             let mut title = direction.name().to_owned();
             if host_alignment > 0 {
                 let _ = write!(title, ", host {host_alignment} past a line");
@@ -65,7 +65,8 @@ struct Section<'a> {
 
 impl Section<'_> {
     fn render(&self, text: &mut String) {
-        let (results, title) = (self.results, &self.title);
+        let results = self.results;
+        let title = &self.title;
         let methods = &results.methods;
         for (i, method) in methods.iter().enumerate() {
             self.matrix(text, &format!("{title}, ns: {method}"), |row| time(row, i));
@@ -73,12 +74,12 @@ impl Section<'_> {
         if self.rows.iter().any(|row| results.floor(&row.point).is_some()) {
             for (i, method) in methods.iter().enumerate() {
                 let title = format!("{title}, time / floor: {method}");
-                self.matrix(text, &title, |row| ratio(results.floor_ratio(row, i)));
+                self.matrix(text, &title, |row| two_decimals(results.floor_ratio(row, i)));
             }
         }
         for (i, method) in methods.iter().enumerate().skip(1) {
             let title = format!("{title}, time / time of {}: {method}", methods[0]);
-            self.matrix(text, &title, |row| ratio(row.ratio(i)));
+            self.matrix(text, &title, |row| two_decimals(row.ratio(i)));
         }
         self.spread(text);
         self.crossovers(text);
@@ -92,9 +93,12 @@ impl Section<'_> {
         for &size in &self.sizes {
             let mut cells = vec![Bytes(size).to_string()];
             for &alignment in &self.alignments {
-                let here = |row: &&&Row| (row.point.size, row.point.alignment()) == (size, alignment);
-                let row = self.rows.iter().find(here);
-                cells.push(row.map_or(String::new(), |row| cell(row)));
+                let mut rows = self.rows.iter();
+                let row = rows.find(|row| row.point.size == size && row.point.alignment() == alignment);
+                cells.push(match row {
+                    Some(row) => cell(row),
+                    None => String::new(),
+                });
             }
             table.push(cells);
         }
@@ -102,32 +106,32 @@ impl Section<'_> {
     }
 
     /// The rows at the first alignment.
-    fn first_column(&self) -> impl DoubleEndedIterator<Item = &Row> {
-        let first = self.alignments.first().copied();
+    fn first_column(&self) -> Vec<&Row> {
         let rows = self.rows.iter().copied();
-        rows.filter(move |row| Some(row.point.alignment()) == first)
+        rows.filter(|row| row.point.alignment() == self.alignments[0]).collect()
     }
 
     /// The spread of the times, at the first alignment.
     fn spread(&self, text: &mut String) {
-        let alignment = self.alignments.first().unwrap_or(&0);
-        let rows: Vec<_> = self.first_column().collect();
         for (i, method) in self.results.methods.iter().enumerate() {
-            let _ = writeln!(text, "\n{}, {alignment} past a line: {method}", self.title);
-            let _ = write!(text, "{}", copies::table(&rows, i));
+            let _ = writeln!(text, "\n{}, {} past a line: {method}", self.title, self.alignments[0]);
+            let _ = write!(text, "{}", copies::table(&self.first_column(), i));
         }
     }
 
     /// The size from which on each method that is not a library is faster than the first library, at
     /// the first alignment.
     fn crossovers(&self, text: &mut String) {
-        let (results, title) = (self.results, &self.title);
-        for i in results.setup.libraries.len()..results.methods.len() {
-            let faster = |row: &&Row| row.ratio(i).is_some_and(|ratio| ratio < 1.0);
-            let last_faster = self.first_column().rev().take_while(faster).last();
-            let from = last_faster.map_or("no size measured".into(), |row| Bytes(row.point.size).to_string());
-            let (method, first) = (&results.methods[i], &results.methods[0]);
-            let _ = writeln!(text, "\n{title}: {method} is faster than {first} from: {from}");
+        let methods = &self.results.methods;
+        for i in self.results.setup.libraries.len()..methods.len() {
+            let mut from = "no size measured".to_owned();
+            for row in self.first_column().into_iter().rev() {
+                match row.ratio(i) {
+                    Some(ratio) if ratio < 1.0 => from = Bytes(row.point.size).to_string(),
+                    _ => break,
+                }
+            }
+            let _ = writeln!(text, "\n{}: {} is faster than {} from: {from}", self.title, methods[i], methods[0]);
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::measure::session::{Extra, Session};
 use crate::output::{self, Usage};
 
 pub(crate) use options::Options;
+use run::Rounds;
 
 /// The most data, because the GPU kernel counts words in 32 bits.
 const MAX_DATA: usize = 4 << 30;
@@ -31,13 +32,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     output::ensure_writable(&[&options.output.json])?;
     let len = buffers::gpu_bytes(size);
     let session = Session::open("pplat", &options.target, len, &Extra::default())?;
-    let results = run::run(&session, options)?;
-    report::write(&results, options)?;
-    let mut status = output::exit_status("pplat", results.interrupted);
-    for library in results.libraries.iter().filter(|library| library.wrong > 0) {
-        let (label, wrong) = (&library.label, library.wrong);
-        eprintln!("gdrcopy pplat: {label}: {wrong} words of the data were wrong");
-        status = ExitCode::FAILURE;
+    let all = run::run(&session, options)?;
+    report::write(&session, &all, options)?;
+    let mut status = output::exit_status("pplat", session.interrupt.requested());
+    for (method, Rounds { wrong, .. }) in session.methods.iter().zip(&all) {
+        if *wrong > 0 {
+            eprintln!("gdrcopy pplat: {}: {wrong} words of the data were wrong", method.label);
+            status = ExitCode::FAILURE;
+        }
     }
     Ok(status)
 }

@@ -7,11 +7,12 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::options::{Options, Place};
-use super::run::Results;
+use super::run::Rounds;
 use crate::measure::results::Document;
+use crate::measure::session::Session;
 use crate::measure::stats::Times;
 use crate::output::table::Table;
-use crate::output::{name, ratio};
+use crate::output::{name, two_decimals};
 
 /// One library.
 #[derive(Serialize)]
@@ -33,16 +34,17 @@ struct Record<'a> {
     ratio: Option<f64>,
 }
 
-pub(super) fn write(results: &Results, options: &Options) -> Result<()> {
-    let mut records = Vec::new();
-    for library in &results.libraries {
-        let first: &Option<Times> = &results.libraries[0].times;
-        let ratio = match (&library.times, first) {
-            (Some(times), Some(first)) if !records.is_empty() => times.ratio(first),
+pub(super) fn write(session: &Session, all: &[Rounds], options: &Options) -> Result<()> {
+    let mut records: Vec<Record> = Vec::new();
+    for (method, rounds) in session.methods.iter().zip(all) {
+        // Ctrl-C can come before the first round.
+        let times = if rounds.samples.is_empty() { None } else { Some(Times::new(rounds.samples.clone())) };
+        let ratio = match (&times, records.first()) {
+            (Some(times), Some(Record { times: Some(first), .. })) => times.ratio(first),
             _ => None,
         };
         records.push(Record {
-            library: &library.label,
+            library: &method.label,
             producer: if options.gpu_produces { "gpu" } else { "cpu" },
             size_bytes: options.size.0,
             blocks: options.blocks,
@@ -50,19 +52,19 @@ pub(super) fn write(results: &Results, options: &Options) -> Result<()> {
             gpu_flag: options.gpu_flag,
             cpu_flag: options.cpu_flag,
             data: options.data,
-            times: library.times,
-            wrong_words: library.wrong,
+            times,
+            wrong_words: rounds.wrong,
             ratio,
         });
     }
     let document = Document {
-        setup: &results.setup,
+        setup: &session.setup,
         verified: options.target.verify,
-        interrupted: results.interrupted,
+        interrupted: session.interrupt.requested(),
         copies: None,
         records,
     };
-    options.output.write(|| format!("{}{}", results.setup, text(&document.records, options)), &document)
+    options.output.write(|| format!("{}{}", session.setup, text(&document.records, options)), &document)
 }
 
 /// Latencies of whole rounds, in a table.
@@ -88,7 +90,7 @@ fn text(records: &[Record], options: &Options) -> String {
             None => cells.extend([const { String::new() }; 3]),
         }
         if records.len() > 1 {
-            cells.push(ratio(record.ratio));
+            cells.push(two_decimals(record.ratio));
         }
         table.push(cells);
     }

@@ -11,23 +11,15 @@ use super::gpu_kernel::GpuKernel;
 use super::options::Options;
 use crate::measure::clock::Clock;
 use crate::measure::sampler::take_turns;
-use crate::measure::session::{Session, Setup};
-use crate::measure::stats::Times;
+use crate::measure::session::Session;
 use crate::output::progress_bar;
 use crate::system::interrupt::Interrupt;
 
-#[derive(Debug)]
-pub(super) struct Results {
-    pub(super) setup: Setup,
-    pub(super) libraries: Vec<LibraryResult>,
-    pub(super) interrupted: bool,
-}
-
-#[derive(Debug)]
-pub(super) struct LibraryResult {
-    pub(super) label: String,
-    /// None if no round was timed.
-    pub(super) times: Option<Times>,
+/// The rounds of a library.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    /// Nanoseconds of the timed ones.
+    pub(super) samples: Vec<f64>,
     /// Words of data that differ from what the other side has written.
     pub(super) wrong: u64,
 }
@@ -44,11 +36,13 @@ const POLLS: u32 = 1024;
 /// Interval between checks for a failed GPU kernel and Ctrl-C.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
-/// Runs all rounds with all libraries.
-pub(super) fn run(session: &Session, options: &Options) -> Result<Results> {
+/// Runs all rounds with all libraries, and returns those of each.
+pub(super) fn run(session: &Session, options: &Options) -> Result<Vec<Rounds>> {
     let kernel = GpuKernel::load(session.gpu)?;
-    let buffers = session.methods.iter();
-    let buffers = buffers.map(|method| Buffers::new(session.gpu, method, options)).collect::<Result<Vec<_>>>()?;
+    let mut buffers = Vec::new();
+    for method in &session.methods {
+        buffers.push(Buffers::new(session.gpu, method, options)?);
+    }
     let mut run = Run {
         options,
         kernel: &kernel,
@@ -59,30 +53,23 @@ pub(super) fn run(session: &Session, options: &Options) -> Result<Results> {
     };
     let turns = if buffers.len() > 1 { TURNS } else { 1 };
     let bar = progress_bar(turns * buffers.len());
-    let share = |turn| u64::from(options.iterations) * turn as u64 / turns as u64;
-    let results = take_turns(buffers.len(), turns, &session.interrupt, |index, turn| {
+    let of_turns = take_turns(buffers.len(), turns, &session.interrupt, |index, turn| {
         bar.inc(1);
-        let rounds = (share(turn + 1) - share(turn)) as u32;
+        let end_of = |turns_done: usize| options.iterations as usize * turns_done / turns;
+        let rounds = (end_of(turn + 1) - end_of(turn)) as u32;
         run.turn(&buffers[index], rounds).with_context(|| session.methods[index].label.clone())
     })?;
     bar.finish_and_clear();
-    let mut libraries = Vec::new();
-    for (turns, method) in results.into_iter().zip(&session.methods) {
-        let wrong = turns.iter().map(|turn| turn.wrong).sum();
-        let samples: Vec<_> = turns.into_iter().flat_map(|turn| turn.samples).collect();
-        let times = if samples.is_empty() { None } else { Some(Times::new(samples)) };
-        libraries.push(LibraryResult { label: method.label.clone(), times, wrong });
+    let mut all = Vec::new();
+    for turns in of_turns {
+        let mut rounds = Rounds::default();
+        for turn in turns {
+            rounds.samples.extend(turn.samples);
+            rounds.wrong += turn.wrong;
+        }
+        all.push(rounds);
     }
-    Ok(Results { setup: session.setup.clone(), libraries, interrupted: session.interrupt.requested() })
-}
-
-/// The rounds of a library until the next one has its turn.
-#[derive(Default)]
-struct Turn {
-    /// Nanoseconds of the timed rounds.
-    samples: Vec<f64>,
-    /// Words of data that were wrong.
-    wrong: u64,
+    Ok(all)
 }
 
 struct Run<'a> {
@@ -97,8 +84,8 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Times this many rounds, or fewer if interrupted.
-    fn turn(&mut self, buffers: &Buffers, rounds: u32) -> Result<Turn> {
-        let mut turn = Turn::default();
+    fn turn(&mut self, buffers: &Buffers, rounds: u32) -> Result<Rounds> {
+        let mut turn = Rounds::default();
         if rounds == 0 || self.interrupt.requested() {
             return Ok(turn);
         }

@@ -56,6 +56,13 @@ pub(super) struct Measured {
     pub(super) notes: Vec<String>,
 }
 
+impl Measured {
+    /// No times, and the reason.
+    pub(super) fn nothing(note: String) -> Measured {
+        Measured { messages: Vec::new(), notes: vec![note] }
+    }
+}
+
 impl Pairs<'_> {
     /// Runs pairs of all routes and modes in turn, until the time is over. `model` is the settings of the model.
     pub(super) fn measure(&self, setup: &Setup, model: &[Setting]) -> Result<Measured> {
@@ -68,8 +75,10 @@ impl Pairs<'_> {
         });
         let mut measured = Measured::default();
         for route in &routes {
-            let row = |size_bytes| Messages { route: route.name.clone(), size_bytes, runs_ns: Default::default() };
-            measured.messages.extend(SIZES.map(row));
+            for size_bytes in SIZES {
+                let route = route.name.clone();
+                measured.messages.push(Messages { route, size_bytes, runs_ns: Default::default() });
+            }
         }
         let progress = progress_bar(ROUNDS * routes.len() * modes.len());
         // Those of no use, and those that failed.
@@ -85,11 +94,9 @@ impl Pairs<'_> {
                     }
                     let (times, failure) = self.pair(route, settings)?;
                     for (size, ns) in times {
-                        let mut rows = measured.messages[number * SIZES.len()..][..SIZES.len()].iter_mut();
-                        let Some(row) = rows.find(|row| row.size_bytes == size) else {
-                            continue;
-                        };
-                        row.runs_ns[mode].push(ns);
+                        if let Some(place) = SIZES.iter().position(|&measured| measured == size) {
+                            measured.messages[number * SIZES.len() + place].runs_ns[mode].push(ns);
+                        }
                     }
                     if Instant::now() >= self.limit.deadline {
                         progress.finish_and_clear();
@@ -211,16 +218,20 @@ impl Pairs<'_> {
 fn routes(setup: &Setup) -> Vec<Route> {
     let count = setup.gpus.len();
     let gpu = usize::try_from(setup.gpu).unwrap_or(0);
-    let on = |gpus: [usize; 2]| (count > 1).then(|| gpus.map(|gpu| visible_from(gpu, count)));
-    let mut routes = vec![
-        Route { name: HOST.into(), memory: "host", gpus: None },
-        Route { name: "cuda".into(), memory: "cuda,cuda", gpus: on([gpu, gpu]) },
-    ];
-    if count > 1 {
-        let other = usize::from(gpu == 0);
-        routes.push(Route { name: format!("cuda {gpu}-{other}"), memory: "cuda,cuda", gpus: on([gpu, other]) });
+    let host = Route { name: HOST.into(), memory: "host", gpus: None };
+    let mut cuda = Route { name: "cuda".into(), memory: "cuda,cuda", gpus: None };
+    if count < 2 {
+        return vec![host, cuda];
     }
-    routes
+    let own = visible_from(gpu, count);
+    let second = usize::from(gpu == 0);
+    cuda.gpus = Some([own.clone(), own.clone()]);
+    let between = Route {
+        name: format!("cuda {gpu}-{second}"),
+        memory: "cuda,cuda",
+        gpus: Some([own, visible_from(second, count)]),
+    };
+    vec![host, cuda, between]
 }
 
 /// CUDA_VISIBLE_DEVICES of a process that uses this GPU and sees all, because cuda_ipc needs both.
@@ -254,7 +265,7 @@ fn time(line: &str) -> Option<(usize, f64)> {
         return None;
     };
     let ns = microseconds.parse::<f64>().ok()? * 1000.0;
-    Some((size.parse().ok()?, ns)).filter(|_| ns.is_finite() && ns > 0.0)
+    if ns.is_finite() && ns > 0.0 { Some((size.parse().ok()?, ns)) } else { None }
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         cold: Cold::default(),
     };
     let results = sweep.run(&session)?;
-    if let Some(failure) = results.failures().next() {
+    if let Some(failure) = results.failures().first() {
         bail!("wrong copy: {failure}. Do not use this library");
     }
     if results.interrupted {
@@ -119,37 +119,39 @@ fn interrupted() -> ExitCode {
 
 /// UCX's messages, or why they are not measured.
 fn measured_messages(pairs: &Pairs, setup: &Setup, model: &[Setting]) -> Result<Measured> {
-    let without = |note: String| Ok(Measured { messages: Vec::new(), notes: vec![note] });
     let facts = match pairs.ucx.facts(&pairs.limit) {
         Err(error) if !error.is::<Interrupted>() => {
-            return without(format!("UCX's messages are not measured: {error:#}"));
+            return Ok(Measured::nothing(format!("UCX's messages are not measured: {error:#}")));
         }
         facts => facts?,
     };
-    let version = facts.as_ref().map_or("unknown", |facts| &facts.version);
+    let version = match &facts {
+        Some(facts) => &facts.version,
+        None => "unknown",
+    };
     if let Some(facts) = &facts {
         if !facts.has_model {
-            return without(format!(
+            return Ok(Measured::nothing(format!(
                 "UCX {version} does not know UCX_GDR_COPY_BW: it is older, or has no plugin for gdr_copy (docs/scale.md)"
-            ));
+            )));
         }
         if !facts.has_gdr_copy {
-            return without(format!(
+            return Ok(Measured::nothing(format!(
                 "UCX {version} cannot use gdr_copy here, so its messages are not measured: `gdrcopy doctor --for ucx` says why"
-            ));
+            )));
         }
         if !facts.has_intra {
-            return without(format!(
+            return Ok(Measured::nothing(format!(
                 "UCX {version} has no threshold for messages within a node, as 1.17 has, so they are not measured"
-            ));
+            )));
         }
     }
     if pairs.ucx.program("ucx_perftest").is_none() {
-        return without(
+        return Ok(Measured::nothing(
             "no ucx_perftest on the path, so UCX's messages are not measured: it is in bin/ of a UCX that was built with \
              CUDA and gdr_copy (docs/scale.md); name its directory with --ucx"
                 .into(),
-        );
+        ));
     }
     let seconds = pairs.limit.deadline.saturating_duration_since(Instant::now()).as_secs_f64();
     eprintln!("gdrcopy tune: measuring messages of UCX {version} for at most {seconds:.0} s");

@@ -42,6 +42,14 @@ impl Messages {
         runs.get(runs.len() / 2).copied()
     }
 
+    /// True if eager messages take no longer than by rendezvous.
+    fn is_best_eager(&self) -> bool {
+        match (self.median(Mode::Eager), self.median(Mode::Rendezvous)) {
+            (Some(eager), Some(rendezvous)) => eager <= rendezvous,
+            _ => false,
+        }
+    }
+
     /// True if all runs of a mode take 5 % more than the median of another, because one slow run is chance. A mode that
     /// was not measured is slower.
     fn is_slower(&self, mode: Mode, than: Mode) -> bool {
@@ -74,15 +82,17 @@ pub(super) fn choose(messages: &[Messages], host: &str) -> Choice {
     sizes.dedup();
     // Nothing is known of the sizes beyond the largest.
     sizes.pop();
-    let eager_wins = |size| {
-        let of_gpus = messages.iter().filter(|row| row.route != host && row.size_bytes <= size);
-        let mut times = of_gpus.map(|row| (row.median(Mode::Eager), row.median(Mode::Rendezvous)));
-        times.all(|times| matches!(times, (Some(eager), Some(rendezvous)) if eager <= rendezvous))
-    };
     for &size in sizes.iter().rev() {
-        let mode = |row: &Messages| if row.size_bytes <= size { Mode::Eager } else { Mode::Rendezvous };
-        let gains = messages.iter().any(|row| row.is_slower(Mode::Model, mode(row)));
-        if gains && eager_wins(size) && !messages.iter().any(|row| row.is_slower(mode(row), Mode::Default)) {
+        let mut gains = false;
+        let mut loses = false;
+        for row in messages {
+            let is_eager = row.size_bytes <= size;
+            let mode = if is_eager { Mode::Eager } else { Mode::Rendezvous };
+            gains |= row.is_slower(Mode::Model, mode);
+            loses |= row.is_slower(mode, Mode::Default);
+            loses |= is_eager && row.route != host && !row.is_best_eager();
+        }
+        if gains && !loses {
             return Choice::Threshold(size + 1);
         }
     }
