@@ -15,8 +15,6 @@
  *
  * `error ?: step` takes the step if there was no error.
  */
-#include <dlfcn.h>
-#include <errno.h>
 #include <limits.h>
 #include <link.h>
 #include <linux/futex.h>
@@ -35,41 +33,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#pragma GCC visibility push(default)
-#include "gdrapi.h"
-#undef gdr_get_info
-int gdr_get_info(gdr_t g, gdr_mh_t handle, void *info); /* programs built before 2.4 */
-#pragma GCC visibility pop
+#include "next.h"
 
 #define INFO_V1_SIZE 40
 
 /* ---- The next library ---- */
 
-#define FUNCTIONS(DO)                                                                                                  \
-    DO(open) DO(close) DO(pin_buffer) DO(pin_buffer_v2) DO(unpin_buffer) DO(get_callback_flag) DO(get_info)            \
-    DO(get_info_v2) DO(map) DO(map_v2) DO(unmap) DO(copy_to_mapping) DO(copy_from_mapping) DO(runtime_get_version)     \
-    DO(driver_get_version) DO(get_attribute) DO(get_mapping_type_string)
-
-/* Stands for those that it lacks. */
-static int missing(void)
-{
-    return ENOSYS;
-}
-
-static struct {
-#define DECLARE(name) __typeof__(&gdr_##name) name;
-    FUNCTIONS(DECLARE)
-} next;
-
 static void *library;
 
 static void load_next(void)
 {
-    const char *path = getenv("GDRCHECKPOINT_LIBRARY"); /* of `gdrcopy checkpoint` */
-
-    library = path != NULL ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-#define LOOK_UP(name) *(void **)&next.name = (library != NULL ? dlsym(library, "gdr_" #name) : NULL) ?: (void *)missing;
-    FUNCTIONS(LOOK_UP)
+    library = load_from(getenv("GDRCHECKPOINT_LIBRARY")); /* of `gdrcopy checkpoint` */
 }
 
 /* Returns whether there is one. */
@@ -426,27 +400,13 @@ static int next_unpin(struct record *pin)
     return error;
 }
 
-static int next_info(const struct record *pin, gdr_info_v2_t *info)
-{
-    gdr_t g = pin->g->next_g;
-
-    memset(info, 0, sizeof(*info));
-    int error = next.get_info_v2(g, pin->next_h, info);
-    if (error == ENOSYS) {
-        error = next.get_info(g, pin->next_h, info);
-        if (info->mapped)
-            info->mapping_type = info->wc_mapping ? GDR_MAPPING_TYPE_WC : GDR_MAPPING_TYPE_CACHING;
-    }
-    return error;
-}
-
 static int next_map(const struct record *pin, void **va, gdr_info_v2_t *info)
 {
     gdr_t g = pin->g->next_g;
     int error = pin->map_flags == GDR_MAP_FLAG_DEFAULT ? next.map(g, pin->next_h, va, pin->map_size)
                                                        : next.map_v2(g, pin->next_h, va, pin->map_size, pin->map_flags);
 
-    return error ?: next_info(pin, info);
+    return error ?: next_info(g, pin->next_h, info);
 }
 
 static int next_open(struct record *g, struct driver *driver)
@@ -819,7 +779,7 @@ FUNCTION(get_callback_flag, (gdr_t g, gdr_mh_t handle, int *flag), (g, handle, f
 
 FUNCTION(get_info_v2, (gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info), (g, handle, info))
 {
-    return check_use(g, handle) ?: info == NULL ? EINVAL : next_info(PIN(handle), info);
+    return check_use(g, handle) ?: info == NULL ? EINVAL : next_info(G(g)->next_g, PIN(handle)->next_h, info);
 }
 
 FUNCTION(get_info, (gdr_t g, gdr_mh_t handle, void *info), (g, handle, info))
