@@ -266,34 +266,28 @@ host = $(shell $${RUSTC:-rustc} --version --verbose | sed -n 's/^host: //p')
 run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run --quiet \
 	$(if $(filter-out $(host),$(CARGO_BUILD_TARGET)),,--release)
 
-# tracer DIRECTORY: what `gdrcopy trace` preloads, an object for each name of libgdrapi; and what `gdrcopy checkpoint` does.
-define tracer
-	$(CARGO) build --release --package gdrcopy-trace
+# preloaded DIRECTORY,NAMES: what `gdrcopy trace` and `gdrcopy checkpoint` preload, an object for each name of libgdrapi. They
+# take the same glibc as the libraries.
+define preloaded
 	@mkdir -p $(1)
-	@install -m 0755 "$(built)/libgdrcopy_trace.so" $(1)
-	@$(STRIP) --strip-unneeded $(1)/libgdrcopy_trace.so
-	@$(empty_object) -Wl,-soname,libgdrapi.so -Wl,--no-as-needed $(1)/libgdrcopy_trace.so -o $(1)/libgdrcopy_trace_alias.so
-	$(call checkpoint,$(1))
+	@for name in $(2); do \
+		$(cargo_links) -std=gnu11 -D_GNU_SOURCE -O2 -fPIC -shared -s -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Werror \
+			-Iinclude -Wl,-soname,libgdrapi.so.2 -Wl,-z,defs tools/$$name/$$name.c -o $(1)/libgdrcopy_$$name.so -lpthread -ldl && \
+			$(empty_object) -Wl,-soname,libgdrapi.so -Wl,--no-as-needed $(1)/libgdrcopy_$$name.so \
+			-o $(1)/libgdrcopy_$${name}_alias.so || exit 1; \
+	done
 endef
 
-# checkpoint DIRECTORY: the same of `gdrcopy checkpoint`. It takes the same glibc as the libraries.
-define checkpoint
-	@mkdir -p $(1)
-	@$(cargo_links) -std=gnu11 -D_GNU_SOURCE -O2 -fPIC -shared -s -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Werror \
-		-Iinclude -Wl,-soname,libgdrapi.so.2 -Wl,-z,defs tools/checkpoint/checkpoint.c -o $(1)/libgdrcopy_checkpoint.so -lpthread -ldl
-	@$(empty_object) -Wl,-soname,libgdrapi.so -Wl,--no-as-needed $(1)/libgdrcopy_checkpoint.so -o $(1)/libgdrcopy_checkpoint_alias.so
-endef
-
-.PHONY: checkpoint
-checkpoint:
-	$(call checkpoint,build/checkpoint)
+.PHONY: checkpoint trace
+checkpoint trace:
+	$(call preloaded,build/$@,$@)
 
 tools: lib ## Builds the program gdrcopy, its man pages and shell completions into build/tools.
 	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
 	@rm -rf build/tools
 	@mkdir -p build/tools/bin
 	@install -m 0755 "$(built)/gdrcopy" build/tools/bin/gdrcopy
-	$(call tracer,build/tools/lib/gdrcopy)
+	$(call preloaded,build/tools/lib/gdrcopy,trace checkpoint)
 	@for link in $(tool_links); do ln -s gdrcopy build/tools/bin/$$link; done
 	@$(run_here) --package gdrcopy-tools --example generate build/tools/share $(release_date)
 
@@ -402,12 +396,12 @@ lib_install: $(addprefix build/lib/,$(libraries)) ## Installs the libraries, the
 	$(call man3,gdrx $(gdrx_version).0,include/gdrx.h)
 
 # `gdrcopy trace` and `gdrcopy checkpoint` look for their objects here.
-tracer_libdir = $(exec_prefix)/lib/gdrcopy
+preloaded_libdir = $(exec_prefix)/lib/gdrcopy
 
 tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man pages and shell completions.
-	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(tracer_libdir) $(DESTDIR)$(datadir)
+	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(preloaded_libdir) $(DESTDIR)$(datadir)
 	install -m 0755 build/tools/bin/gdrcopy $(DESTDIR)$(bindir)/gdrcopy
-	install -m 0644 build/tools/lib/gdrcopy/*.so $(DESTDIR)$(tracer_libdir)
+	install -m 0644 build/tools/lib/gdrcopy/*.so $(DESTDIR)$(preloaded_libdir)
 	for link in $(tool_links); do ln -sf gdrcopy $(DESTDIR)$(bindir)/$$link; done
 	install -D -m 0755 scripts/criu-action $(DESTDIR)$(libexecdir)/gdrcopy-tools/criu-action
 	cd build/tools/share && find . -type f -exec install -D -m 0644 {} "$(abspath $(DESTDIR)$(datadir))/{}" \;
@@ -454,7 +448,7 @@ drv_install: ## Installs the gdrdrv kernel module.
 
 uninstall: ## Removes what install and the other targets above put there, but for the kernel module.
 	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links) gdremu gdrcopy_sanity)
-	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(tracer_libdir) $(DESTDIR)$(c_tests_dir) $(DESTDIR)$(libexecdir)/gdrcopy-tools
+	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(preloaded_libdir) $(DESTDIR)$(c_tests_dir) $(DESTDIR)$(libexecdir)/gdrcopy-tools
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) $(tool_links:gdrcopy_%=gdrcopy-%.1) gdremu.1 gdrcopy_sanity.1)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man3/,gdrapi.3 $(exported:=.3) gdrx.3 gdrx_*.3)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/,$(completions))

@@ -81,7 +81,7 @@ wheel_parts:
 	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
 	@mkdir -p build/program/bin
 	$(STRIP) -o build/program/bin/gdrcopy "$(built)/gdrcopy"
-	$(call tracer,build/program/lib/gdrcopy)
+	$(call preloaded,build/program/lib/gdrcopy,trace checkpoint)
 
 packaged:
 	$(MAKE) lib emulator tools build/man/gdremu.1

@@ -2,8 +2,8 @@
  * `denied CALL ERROR COMMAND ...` runs a command in which a system call fails with EPERM or ENOSYS, as in a sandbox or
  * a container. Exit status is the command's, or 125 if the call cannot be denied.
  *
- * Denied is what libgdrapi and the tracer of gdrcopy trace may ask for. gdremu and glibc make some of the same calls; those they cannot do without have
- * other arguments, and are let through.
+ * Denied is what libgdrapi may ask for. gdremu and glibc make some of the same calls; those they cannot do without have other
+ * arguments, and are let through.
  */
 
 #include <errno.h>
@@ -44,7 +44,6 @@ static const struct call {
 #ifdef SYS_faccessat2
     {"access", SYS_faccessat2, NONE, 0, {AT_FDCWD, (long)"/", F_OK, 0}},
 #endif
-    {"fallocate", SYS_fallocate, NONE, 0, {-1, 0, 0, 0}},
 };
 
 static struct sock_filter load(size_t offset)

@@ -9,8 +9,7 @@ use std::sync::OnceLock;
 /// A file that cargo builds from these packages, in the profile of this test.
 pub(crate) fn built(file: &str) -> PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    let packages = ["gdremu", "gdremu-cuda", "libgdrapi", "gdrx", "gdrcopy", "gdrcopy-trace"]
-        .map(|package| ["--package", package]);
+    let packages = ["gdremu", "gdremu-cuda", "libgdrapi", "gdrx", "gdrcopy"].map(|package| ["--package", package]);
     let directory = DIRECTORY.get_or_init(|| build(packages.as_flattened()));
     let file = directory.join(file);
     assert!(file.exists(), "no {}", file.display());

@@ -9,7 +9,7 @@ const EXAMPLE: &str = "the crate's example `speed` times batches and gathers (do
 const AGAIN: &str = "run the tool again, which pins and maps other memory";
 
 /// The tools, the option, and what to use.
-const REMOVED: [(&[&str], &str, &str); 9] = [
+const REMOVED: [(&[&str], &str, &str); 13] = [
     (&["compare"], "--batch", EXAMPLE),
     (&["compare"], "--pattern", EXAMPLE),
     (&["compare"], "--kernel-matrix", "use --all-routines"),
@@ -19,6 +19,10 @@ const REMOVED: [(&[&str], &str, &str); 9] = [
     (MEASURING, "--format=csv", "use --format=json"),
     (&["ps"], "--format=csv", "use --format=json"),
     (&["copybw", "copylat", "compare", "apiperf", "tune"], "--svg", "use --plot"),
+    (&["trace"], "--live", "--json FILE has the numbers at the end"),
+    (&["trace"], "--chrome", "perf trace shows single calls, with probes at the library's functions"),
+    (&["trace"], "--min-time", "--json FILE has P50 and P99 of each size"),
+    (&["trace"], "--plot", "--json FILE has the numbers"),
 ];
 
 /// The line to print for an error that a removed option of this tool causes.

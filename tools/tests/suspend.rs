@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::{Output, gdrcopy, lib, library, run};
+use common::{Output, gdrcopy, lib, library, preloaded, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -26,12 +26,7 @@ fn opens() -> &'static Path {
     static MADE: OnceLock<std::path::PathBuf> = OnceLock::new();
     MADE.get_or_init(|| {
         let directory = Path::new(env!("CARGO_BIN_EXE_gdrcopy")).parent().unwrap();
-        let mut make = Command::new("make");
-        make.args(["-s", "-C", ROOT, "checkpoint"]);
-        assert!(make.status().expect("make starts").success(), "{make:?}");
-        for name in ["libgdrcopy_checkpoint.so", "libgdrcopy_checkpoint_alias.so"] {
-            fs::copy(Path::new(ROOT).join("build/checkpoint").join(name), directory.join(name)).unwrap();
-        }
+        preloaded("checkpoint");
         let (program, dies) = (directory.join("opens"), directory.join("dies.so"));
         let source = |name: &str| format!("{ROOT}/tools/tests/checkpoint/{name}");
         let gcc = |arguments: &[&OsStr]| {

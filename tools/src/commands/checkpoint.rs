@@ -1,7 +1,6 @@
 //! `gdrcopy checkpoint` starts a program that `gdrcopy suspend` can suspend.
 #![forbid(unsafe_code)]
 
-use std::env;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -10,7 +9,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::commands::trace;
+use crate::libgdrapi::preload;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -31,9 +30,8 @@ pub(crate) struct Options {
 
 /// Returns only if the program cannot be started.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let objects = trace::objects(["libgdrcopy_checkpoint.so", "libgdrcopy_checkpoint_alias.so"])?;
-    let library = trace::library(options.lib.as_deref())?;
-    let preloaded = trace::preloaded(&env::var_os("LD_PRELOAD").unwrap_or_default(), &objects);
+    let preloaded = preload::variable(["libgdrcopy_checkpoint.so", "libgdrcopy_checkpoint_alias.so"])?;
+    let library = preload::library(options.lib.as_deref())?;
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]).env("LD_PRELOAD", preloaded).env("GDRCHECKPOINT_LIBRARY", library);
     Err(command.exec()).context(options.program[0].display().to_string())

@@ -3,6 +3,7 @@
 mod api;
 mod connection;
 mod loader;
+pub(crate) mod preload;
 pub(crate) mod search;
 
 pub(crate) use connection::{CallError, Connection, Mapped, MappingType};

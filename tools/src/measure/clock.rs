@@ -62,3 +62,20 @@ fn now() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed().as_nanos() as u64
 }
+
+/// The counter that tools/trace/trace.c reads, which all processes of a computer share.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn ticks() -> u64 {
+    now()
+}
+
+/// The same.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn ticks() -> u64 {
+    let ticks;
+    // SAFETY: Linux lets programs read the register; it has no effects.
+    unsafe {
+        std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags));
+    }
+    ticks
+}

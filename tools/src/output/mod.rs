@@ -7,12 +7,14 @@ pub(crate) mod table;
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 
 use crate::system::interrupt;
@@ -64,6 +66,19 @@ pub(crate) fn ensure_writable(files: &[&Option<PathBuf>]) -> Result<()> {
         opened.with_context(|| format!("{} cannot be written: name another file", file.display()))?;
     }
     Ok(())
+}
+
+/// Fails if a file cannot be written, where that is known before.
+pub(crate) fn check_writable(file: &Path) -> Result<()> {
+    let mut must_exist = file;
+    if !file.exists() {
+        must_exist = file.parent().unwrap_or(file);
+    }
+    if must_exist == "" {
+        must_exist = Path::new(".");
+    }
+    let checked = if file.is_dir() { Err(Errno::EISDIR) } else { access(must_exist, AccessFlags::W_OK) };
+    checked.with_context(|| format!("{} cannot be written", file.display()))
 }
 
 /// The name that a value has in JSON.

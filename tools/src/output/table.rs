@@ -3,6 +3,13 @@
 
 use std::fmt::{self, Write};
 
+use serde_json::Value;
+
+use super::svg::quantity;
+
+/// Names of columns, each with the field of a JSON object that it shows. The field's end names its unit.
+pub(crate) type Columns = [(&'static str, &'static str)];
+
 /// A line of names, and lines with one cell per name.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -14,6 +21,15 @@ impl Table {
     pub(crate) fn new<Name: Into<String>>(names: impl IntoIterator<Item = Name>) -> Table {
         let names = names.into_iter().map(Into::into).collect();
         Table { lines: vec![names] }
+    }
+
+    /// A table of JSON objects.
+    pub(crate) fn of(rows: &[Value], columns: &Columns) -> Table {
+        let mut table = Table::new(columns.iter().map(|column| column.0));
+        for row in rows {
+            table.push(columns.iter().map(|column| cell(row, column.1)).collect());
+        }
+        table
     }
 
     pub(crate) fn push(&mut self, cells: Vec<String>) {
@@ -63,6 +79,29 @@ impl fmt::Display for Table {
     }
 }
 
+/// The text of a field, with the unit that the end of its name is.
+pub(crate) fn cell(row: &Value, field: &str) -> String {
+    let number = row[field].as_f64().unwrap_or(0.0);
+    match &row[field] {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        _ if field.ends_with("bytes_per_second") && number == 0.0 => String::new(),
+        _ if field.ends_with("bytes_per_second") => quantity(number, "B/s"),
+        _ if field.ends_with("bytes") => amount(number),
+        _ if field.ends_with("_ns") && number > 0.0 => quantity(number / 1e9, "s"),
+        _ if field.starts_with("seconds") && number > 0.0 => quantity(number, "s"),
+        number => number.to_string(),
+    }
+}
+
+fn amount(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let power = ((bytes.max(1.0).log2() / 10.0) as usize).min(units.len() - 1);
+    let number = bytes / 1024f64.powi(power as i32);
+    let decimals = usize::from(number.fract() != 0.0);
+    format!("{number:.decimals$} {}", units[power])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +114,12 @@ mod tests {
         assert_eq!(table.to_string(), "a      µs\nlong    1\nb     100\n");
         let markdown = "| a | µs |\n| ---: | ---: |\n| long | 1 |\n| b | 100 |\n";
         assert_eq!(table.markdown(), markdown);
+    }
+
+    #[test]
+    fn cells_have_the_units_of_their_fields() {
+        let row = serde_json::json!({ "name": "a", "n": 3, "bytes": 147_456, "mean_ns": 1200.5, "empty": null });
+        let columns = [("A", "name"), ("N", "n"), ("B", "bytes"), ("T", "mean_ns"), ("E", "empty")];
+        assert_eq!(Table::of(&[row], &columns).to_string(), "A  N        B       T  E\na  3  144 KiB  1.2 µs\n");
     }
 }

@@ -5,8 +5,10 @@
 mod built;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
+use std::sync::Once;
 
 use serde_json::Value;
 
@@ -97,6 +99,21 @@ pub(crate) fn compile(source: &str, library: PathBuf) -> PathBuf {
     gcc.arg(root.join(source)).arg("-o").arg(&library).arg("-ldl");
     assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
     library
+}
+
+/// Makes what `gdrcopy trace` or `gdrcopy checkpoint` preloads, beside the tool.
+pub(crate) fn preloaded(name: &str) {
+    static MADE: Once = Once::new();
+    MADE.call_once(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut make = Command::new("make");
+        make.args(["-s", name, "-C"]).arg(&root);
+        assert!(make.status().expect("make starts").success(), "{make:?}");
+        for file in [format!("libgdrcopy_{name}.so"), format!("libgdrcopy_{name}_alias.so")] {
+            let beside = Path::new(env!("CARGO_BIN_EXE_gdrcopy")).with_file_name(&file);
+            fs::copy(root.join("build").join(name).join(file), beside).unwrap();
+        }
+    });
 }
 
 /// The library that corrupts copies as FAULTY selects, and forwards to FAULTY_BEHIND.

@@ -1,208 +1,248 @@
-/* Uses libgdrapi in each way that gdrcopy trace reports; the first argument says how. Not linked with libgdrapi. */
+/* Uses libgdrapi step by step, as its arguments say. With PLUGIN, an object that pins. */
 
-#include "loaded.h"
+#include "gdrapi.h"
+#include "kit/check.h"
+#include "kit/gpu.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define SIZE GPU_PAGE_SIZE
+#define THREADS 40
+#define SWAP(one, other) do { gdr_mh_t both = one; one = other; other = both; } while (0)
 #define NOT_INLINE __attribute__((noinline, noclone))
-/* No tail call, so the caller stays on the stack. */
-#define KEEP_CALL __asm__ volatile("" ::: "memory")
 
-static struct loaded gdr;
-static struct gpu_buffer buffer;
-static char host[1 << 20];
-
-NOT_INLINE static gdr_mh_t pin_here(gdr_t g)
+#ifdef PLUGIN
+gdr_mh_t pins_here(gdr_t g, unsigned long address)
 {
-    gdr_mh_t handle;
+    gdr_mh_t handle = {0};
 
-    CHECK_OK(gdr.pin_buffer(g, (unsigned long)buffer.address, 2 * SIZE, 0, 0, &handle));
-    KEEP_CALL;
+    gdr_pin_buffer(g, address, SIZE, 0, 0, &handle);
     return handle;
 }
+#else
+static gdr_t g;
+static unsigned long memory;
+static gdr_mh_t handle, spare = {12345}; /* the second one is of no pin */
+static char *va;
+static char host[16384];
 
-NOT_INLINE static char *map_here(gdr_t g, gdr_mh_t handle)
+NOT_INLINE static void pin_here(unsigned long address, size_t size)
 {
-    void *va;
-
-    CHECK_OK(gdr.map(g, handle, &va, SIZE));
-    return va;
+    CHECK_OK(gdr_pin_buffer(g, address, size, 0, 0, &handle));
 }
 
-NOT_INLINE static int copy_here(gdr_mh_t handle, void *va, size_t size)
+NOT_INLINE static int copy_here(size_t offset, size_t size)
 {
-    int result = gdr.copy_to_mapping(handle, va, host, size);
-
-    KEEP_CALL;
-    return result;
+    return gdr_copy_to_mapping(handle, va + offset, host, size);
 }
 
-NOT_INLINE static void ask_here(gdr_t g, gdr_mh_t handle)
+static void *copies_once(void *nothing)
 {
-    gdr_info_v2_t info;
-
-    CHECK_OK(gdr.get_info_v2(g, handle, &info));
-    KEEP_CALL;
-}
-
-/* Everything that is reported, in numbers that a test knows. */
-static void everything(gdr_t g)
-{
-    gdr_mh_t handle, forged = {12345};
-    char *va;
-    int i;
-
-    for (i = 0; i < 12; i++)
-        CHECK_OK(gdr.unpin_buffer(g, pin_here(g)));
-    handle = pin_here(g);
-    CHECK_EQUAL(copy_here(handle, host, 8), EINVAL); /* not mapped */
-    va = map_here(g, handle);
-    for (i = 0; i < 200; i++) {
-        ask_here(g, handle);
-        CHECK_OK(copy_here(handle, va + 8 * i, 8));
-    }
-    for (i = 0; i < 9; i++) /* One more would get advice, where they are slow. */
-        CHECK_OK(gdr.copy_from_mapping(handle, host, va, 16384));
-    CHECK_OK(gdr.copy_from_mapping(handle, host, va, 1));
-    CHECK_EQUAL(copy_here(forged, va, 8), EINVAL);
-    CHECK_OK(gdr.unpin_buffer(g, handle));
-    CHECK_EQUAL(copy_here(handle, va, 8), EINVAL); /* unpinned */
-    map_here(g, pin_here(g));                      /* left at the end */
-}
-
-/* A mapping that begins inside a page of the GPU. */
-static void unaligned(gdr_t g)
-{
-    const size_t head = SIZE / 2;
-    gdr_mh_t handle;
-    void *va;
-
-    CHECK_OK(gdr.pin_buffer(g, (unsigned long)buffer.address + head, SIZE, 0, 0, &handle));
-    CHECK_OK(gdr.map(g, handle, &va, SIZE));
-    CHECK_OK(copy_here(handle, (char *)va + head + SIZE - 8, 8));
-}
-
-struct copied {
-    gdr_mh_t handle;
-    char *va;
-};
-
-static void *copy_in_thread(void *argument)
-{
-    const struct copied *to = argument;
-
-    CHECK_OK(copy_here(to->handle, to->va, 8));
-    return NULL;
+    CHECK_OK(copy_here(0, 8));
+    return nothing;
 }
 
 /* One after the other, as these often have the same address, and together. */
-static void threads(gdr_t g)
+static void short_threads(void)
 {
     pthread_t all[50];
-    struct copied to;
     int i;
 
-    to.handle = pin_here(g);
-    to.va = map_here(g, to.handle);
     for (i = 0; i < 50; i++) {
-        CHECK(pthread_create(&all[i], NULL, copy_in_thread, &to) == 0);
+        CHECK_OK(pthread_create(&all[i], NULL, copies_once, NULL));
         if (i < 10)
-            CHECK(pthread_join(all[i], NULL) == 0);
+            CHECK_OK(pthread_join(all[i], NULL));
     }
     for (i = 10; i < 50; i++)
-        CHECK(pthread_join(all[i], NULL) == 0);
+        CHECK_OK(pthread_join(all[i], NULL));
 }
 
-/* A child that cannot write a file of its size. */
-static void limited(gdr_t g)
+static volatile int copied;
+static int missing = THREADS;
+
+/* Each thread has addresses of its own; they share the handles. They begin together. */
+static void *pins(void *number)
 {
-    const struct rlimit none = {0, 0};
-    gdr_mh_t handle = pin_here(g);
+    gdr_mh_t handle;
+    void *va;
+    int i, j;
+
+    __atomic_sub_fetch(&missing, 1, __ATOMIC_RELAXED);
+    while (__atomic_load_n(&missing, __ATOMIC_RELAXED) > 0)
+        sched_yield();
+    for (i = 0; i < 300; i++) {
+        CHECK_OK(gdr_pin_buffer(g, SIZE * (1 + (unsigned long)number), SIZE, 0, 0, &handle));
+        CHECK_OK(gdr_map(g, handle, &va, SIZE));
+        for (j = 0; j < 10; j++)
+            CHECK_OK(gdr_copy_to_mapping(handle, va, host, 64));
+        CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+        CHECK_OK(gdr_unpin_buffer(g, handle));
+    }
+    return NULL;
+}
+
+/* The threads take turns with one pin. */
+static void *turns(void *nothing)
+{
+    int i = 0;
+
+    while (i < 100) {
+        void *mapped;
+
+        if (gdr_map(g, handle, &mapped, SIZE) != 0)
+            continue;
+        usleep(500);
+        CHECK_OK(gdr_copy_to_mapping(handle, mapped, host, 64));
+        CHECK_OK(gdr_unmap(g, handle, mapped, SIZE));
+        i++;
+    }
+    return nothing;
+}
+
+static void in_threads(int count, void *(*work)(void *))
+{
+    pthread_t threads[THREADS];
+    long i;
+
+    for (i = 0; i < count; i++)
+        CHECK_OK(pthread_create(&threads[i], NULL, work, (void *)i));
+    for (i = 0; i < count; i++)
+        CHECK_OK(pthread_join(threads[i], NULL));
+}
+
+/* Until it is canceled, wherever it is. */
+static void *copies(void *to)
+{
+    CHECK_OK(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL));
+    for (;; copied = 1)
+        gdr_copy_to_mapping(spare, to, host, 64);
+    return NULL;
+}
+
+static void cancels(void)
+{
+    static char to[64];
+    pthread_t thread;
+    void *result;
+    int i;
+
+    for (i = 0; i < 100; i++) {
+        copied = 0;
+        CHECK_OK(pthread_create(&thread, NULL, copies, to));
+        while (!copied)
+            sched_yield();
+        CHECK_OK(pthread_cancel(thread));
+        CHECK_OK(pthread_join(thread, &result));
+        CHECK(result == PTHREAD_CANCELED);
+    }
+    missing = 0;
+    pins(NULL);
+}
+
+#define FOUR(call) call, call, call, call
+
+/* In 68 places. */
+static void misuses(void)
+{
+    FOUR(FOUR(FOUR(gdr_copy_to_mapping(spare, host, "unknown", 8))));
+    FOUR(gdr_copy_to_mapping(spare, host, "unknown", 8));
+}
+
+static void calls_plugin(const char *file, unsigned long address)
+{
+    void *plugin = dlopen(file, RTLD_NOW);
+    gdr_mh_t (*pins_here)(gdr_t, unsigned long);
+
+    CHECK(plugin != NULL);
+    *(void **)&pins_here = dlsym(plugin, "pins_here");
+    pins_here(g, address);
+    CHECK_OK(dlclose(plugin));
+}
+
+static void opens(void)
+{
+    if (memory == 0) {
+        gpu_init();
+        memory = gpu_alloc(MEM_ALLOC, 2 * SIZE).address;
+    }
+    g = gdr_open();
+    CHECK(g != NULL);
+}
+
+/* The child takes the steps that follow. */
+static void forks(void)
+{
     int status;
 
-    if (fork() == 0) {
-        CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0);
-        CHECK_ERROR(copy_here(handle, host, 8), EACCES);
-        _exit(0);
+    if (fork() != 0) {
+        CHECK(wait(&status) > 0);
+        exit(status);
     }
-    CHECK(wait(&status) > 0 && status == 0);
 }
 
-static void ends_in(const char *end, gdr_t g)
+static void limits(int resource)
 {
-    gdr_mh_t handle = pin_here(g);
-    char *va = map_here(g, handle);
+    const struct rlimit none = {0, 0};
 
-    if (strcmp(end, "empty") == 0) {
-        CHECK_OK(copy_here(handle, va, 0));
-        return;
-    }
-    CHECK_OK(copy_here(handle, va, 8));
-    if (strcmp(end, "_exit") == 0)
-        _exit(7);
-    if (strcmp(end, "abort") == 0)
-        abort();
-    if (strcmp(end, "kill") == 0)
-        raise(SIGKILL);
-    if (strcmp(end, "outside") == 0)
-        copy_here(handle, va + SIZE - 8, 1 << 20); /* also past the end of the memory */
-    if (strcmp(end, "fault") == 0)
-        *(volatile char *)8 = 0;
-    if (strcmp(end, "wait") == 0)
-        CHECK(getchar() == EOF);
-    if (strcmp(end, "fork") == 0) {
-        int status;
+    CHECK_OK(setrlimit(resource, &none));
+}
 
-        if (fork() == 0) {
-            gdr_t own = gdr.open();
+/* A step is a word, and may have a number. Copies may fail, as the report says. */
+static void take(const char *step)
+{
+    char word[16];
+    long number = 0;
+    int version;
 
-            CHECK(own != NULL);
-            CHECK_ERROR(copy_here(handle, host, 8), EACCES);
-            _exit(0);
-        }
-        CHECK(wait(&status) > 0 && status == 0);
-    }
-    if (strcmp(end, "many") == 0) {
-        int i;
-
-        for (i = 0; i < 100000; i++)
-            CHECK_OK(copy_here(handle, va, 8));
-        CHECK_OK(gdr.unpin_buffer(g, handle));
-    }
+    sscanf(step, "%15[a-z_]%ld", word, &number);
+#define STEP(name) else if (strcmp(word, name) == 0)
+    if (strcmp(word, "open") == 0)
+        opens();
+    STEP("version") gdr_runtime_get_version(&version, &version);
+    STEP("gdr") g = (gdr_t)number;
+    STEP("close") gdr_close(g);
+    STEP("pin") pin_here(memory, 2 * SIZE);
+    STEP("range") pin_here(SIZE * number, SIZE);
+    STEP("half") pin_here(memory + SIZE / 2, SIZE);
+    STEP("map") CHECK_OK(gdr_map(g, handle, (void **)&va, SIZE));
+    STEP("map_v") gdr_map_v2(g, handle, (void **)&va, SIZE, number);
+    STEP("unmap") gdr_unmap(g, handle, va, SIZE);
+    STEP("unpin") gdr_unpin_buffer(g, handle);
+    STEP("swap") SWAP(handle, spare);
+    STEP("write") copy_here(0, number);
+    STEP("read") gdr_copy_from_mapping(handle, host, va, number);
+    STEP("end") copy_here(number - 8, 8);
+    STEP("past") copy_here(SIZE - 8, 16);
+    STEP("protect") CHECK_OK(mprotect(va + SIZE - 4096, 4096, PROT_NONE));
+    STEP("_exit") _exit(number);
+    STEP("abort") abort();
+    STEP("kill") raise(SIGKILL);
+    STEP("fork") forks();
+    STEP("no_files") limits(RLIMIT_FSIZE);
+    STEP("no_fds") limits(RLIMIT_NOFILE);
+    STEP("short") short_threads();
+    STEP("threads") in_threads(THREADS, pins);
+    STEP("turns") in_threads(2, turns);
+    STEP("cancel") cancels();
+    STEP("misuses") misuses();
+    STEP("first") calls_plugin("first.so", SIZE);
+    STEP("second") calls_plugin("second.so", 2 * SIZE);
+    else CHECK(!step);
 }
 
 int main(int argc, char **argv)
 {
-    const struct rlimit no_file = {0, 0};
-    int left = 600;
-    gdr_t g;
+    int i;
 
-    CHECK_EQUAL(argc, 2);
-    if (strcmp(argv[1], "full") == 0)
-        CHECK(setrlimit(RLIMIT_NOFILE, &no_file) == 0);
-    gdr = load_gdrapi(strcmp(argv[1], "wait") == 0 ? "libgdrapi.so.2" : "libgdrapi.so", RTLD_NOW);
-    if (strcmp(argv[1], "nothing") == 0 || strcmp(argv[1], "full") == 0)
-        return 0;
-    gpu_init();
-    buffer = gpu_alloc(MEM_ALLOC, 2 * SIZE);
-    g = gdr.open();
-    CHECK(g != NULL);
-    if (strcmp(argv[1], "everything") == 0)
-        everything(g);
-    else if (strcmp(argv[1], "unaligned") == 0)
-        unaligned(g);
-    else if (strcmp(argv[1], "threads") == 0)
-        threads(g);
-    else if (strcmp(argv[1], "limited") == 0)
-        limited(g);
-    else if (strcmp(argv[1], "pins") == 0)
-        while (left-- > 0)
-            pin_here(g);
-    else
-        ends_in(argv[1], g);
+    for (i = 1; i < argc; i++)
+        take(argv[i]);
     return 0;
 }
+#endif

@@ -1,81 +1,124 @@
-//! The files that the tracer leaves in the directory of a run.
+//! The files that tools/trace/trace.c leaves in the directory of a run, one for each process, and lists of its objects.
 #![forbid(unsafe_code)]
 
-use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
-
-use gdrcopy_trace_tables::{Copies, LISTS, Number, Tables, ticks};
 
 use super::sites::Sites;
-use crate::measure::clock::ns_per_tick;
 
+/// The functions of libgdrapi, in the order of the file.
+const FUNCTIONS: &str = "open close pin_buffer pin_buffer_v2 unpin_buffer get_callback_flag get_info get_info_v2 map map_v2 \
+    unmap copy_to_mapping copy_from_mapping runtime_get_version driver_get_version get_attribute get_mapping_type_string";
+
+pub(crate) fn function(number: u64) -> String {
+    format!("gdr_{}", FUNCTIONS.split(' ').nth(number as usize).unwrap_or("?"))
+}
+
+/// Parts of the counters, for a thread each, or the last for several.
+pub(crate) const PARTS: usize = 33;
+pub(crate) const SIZES: usize = 32;
+pub(crate) const TIMES: usize = 160;
+
+/// Words of a page, on which each subject begins.
+const PAGE: usize = 512;
+
+/// A subject, with the words of a record, and how many records there are.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject {
+    page: usize,
+    words: usize,
+    pub(crate) records: usize,
+}
+
+pub(crate) const PROCESS: Subject = Subject { page: 0, words: 64, records: 1 };
+pub(crate) const CALLS: Subject = PROCESS.then(4, 17);
+pub(crate) const MISUSES: Subject = CALLS.then(6, 64);
+pub(crate) const PINS: Subject = MISUSES.then(12, 512);
+pub(crate) const THREADS: Subject = PINS.then(8, PARTS);
+pub(crate) const COPIES: Subject = THREADS.then(2 + TIMES, PARTS * 2 * SIZES);
+pub(crate) const USES: Subject = COPIES.then(4, PARTS * PINS.records);
+const GUESSES: Subject = USES.then(1, 2048);
+const END: Subject = GUESSES.then(0, 0);
+
+impl Subject {
+    const fn then(self, words: usize, records: usize) -> Subject {
+        Subject { page: self.page + (self.words * self.records).div_ceil(PAGE), words, records }
+    }
+}
+
+/// A process that called libgdrapi.
 #[derive(Debug)]
 pub(crate) struct Recorded {
-    pub(crate) tables: Box<Tables>,
-    pub(crate) copies: Option<Box<Copies>>,
+    words: Vec<u64>,
     pub(crate) sites: Sites,
 }
 
-/// All processes that looked up a function of libgdrapi, in the order in which they did.
-pub(crate) fn read_all(directory: &Path) -> io::Result<Vec<Recorded>> {
-    let mut all = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.extension() == Some(OsStr::new("tables")) {
-            // It is short until it has its memory.
-            let Ok((tables, copies)) = Tables::read(&mut File::open(&path)?) else {
-                continue;
-            };
-            let lists = 1..=get(&tables.process.lists).min(LISTS);
-            let sites = Sites::of_maps(lists.map(|number| {
-                let maps = fs::read(path.with_extension(format!("{number}.maps")));
-                String::from_utf8_lossy(&maps.unwrap_or_default()).into_owned()
-            }));
-            all.push(Recorded { tables, copies, sites });
+impl Recorded {
+    /// None if the file is too short, as there was no room for it.
+    fn read(file: &Path) -> io::Result<Option<Recorded>> {
+        let mut words = Vec::new();
+        for word in fs::read(file)?.as_chunks().0 {
+            words.push(u64::from_ne_bytes(*word));
+        }
+        if words.len() != END.page * PAGE {
+            return Ok(None);
+        }
+        let mut lists = Vec::new();
+        while let Ok(list) = fs::read(file.with_extension((lists.len() + 1).to_string())) {
+            lists.push(String::from_utf8_lossy(&list).into_owned());
+        }
+        Ok(Some(Recorded { words, sites: Sites::of_maps(&lists) }))
+    }
+
+    /// The first words of a record.
+    pub(crate) fn record<const N: usize>(&self, subject: Subject, number: usize) -> [u64; N] {
+        let start = subject.page * PAGE + number * subject.words;
+        std::array::from_fn(|word| self.words[start + word])
+    }
+
+    pub(crate) fn start(&self) -> u64 {
+        let [_pid, _parent, start] = self.record(PROCESS, 0);
+        start
+    }
+
+    /// The program's file.
+    pub(crate) fn program(&self) -> String {
+        let words: [u64; 64] = self.record(PROCESS, 0);
+        let mut name = Vec::new();
+        for word in &words[12..] {
+            name.extend(word.to_ne_bytes());
+        }
+        String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+    }
+}
+
+/// A word of all records of a subject and all processes, in sum.
+pub(crate) fn sum(processes: &[Recorded], subject: Subject, word: usize) -> u64 {
+    let mut sum = 0;
+    for process in processes {
+        for number in 0..subject.records {
+            sum += process.words[subject.page * PAGE + number * subject.words + word];
         }
     }
-    // A process that is about to write its number is no process yet.
-    all.retain(|recorded| get(&recorded.tables.process.start) != 0);
-    all.sort_by_key(|recorded| get(&recorded.tables.process.start));
-    Ok(all)
+    sum
 }
 
-/// Returns whether a process loaded the tracer.
-pub(crate) fn was_loaded(directory: &Path, pid: u32) -> bool {
-    directory.join(format!("{pid}.loaded")).exists()
-}
-
-/// The number of processes that could not record.
-pub(crate) fn failed(directory: &Path) -> io::Result<usize> {
-    let files = fs::read_dir(directory)?.flatten();
-    Ok(files.filter(|file| file.path().extension() == Some(OsStr::new("failed"))).count())
-}
-
-/// A recorded number.
-pub(crate) fn get(number: &Number) -> u64 {
-    number.load(Relaxed)
-}
-
-/// How long a tick of the counter is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rate {
-    pub(crate) ns_per_tick: f64,
-}
-
-impl Rate {
-    pub(crate) fn measure() -> Rate {
-        Rate { ns_per_tick: ns_per_tick(ticks, Duration::from_millis(20)) }
+/// All processes that called libgdrapi, in the order in which they did, and how many could not be recorded.
+pub(crate) fn read_all(directory: &Path) -> io::Result<(Vec<Recorded>, usize)> {
+    let mut all = Vec::new();
+    let mut failed = 0;
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let name = path.to_string_lossy();
+        if !name.ends_with(".0") || name.ends_with("-0.0") {
+            continue;
+        }
+        match Recorded::read(&path)? {
+            Some(recorded) => all.push(recorded),
+            None => failed += 1,
+        }
     }
-
-    pub(crate) fn ns(self, ticks: u64) -> f64 {
-        ticks as f64 * self.ns_per_tick
-    }
-
-    pub(crate) fn ticks(self, ns: u64) -> u64 {
-        (ns as f64 / self.ns_per_tick) as u64
-    }
+    all.sort_by_key(Recorded::start);
+    Ok((all, failed))
 }

@@ -1,313 +1,259 @@
-//! The report of a run, for each process and all in sum.
+//! The report of a run, for each process and all in sum, as JSON and as text.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::slice;
 
-use gdrcopy_trace_tables::{Function, ticks};
-use nix::errno::Errno;
-use serde::Serialize;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 
-use super::advice;
-use super::recorded::{Rate, Recorded, get};
+use super::recorded::{PARTS, PROCESS, Recorded, THREADS, function, read_all};
 use super::sites::Known;
-use super::summary::{Left, Summary};
+use super::summary;
 use crate::libgdrapi::search::Maker;
-use crate::output::svg::quantity;
-use crate::output::table::Table;
+use crate::output::table::{Columns, Table, cell};
 
-#[derive(Debug, Serialize)]
-pub(crate) struct Report<'a> {
-    #[serde(flatten)]
-    pub(crate) run: &'a Run,
-    pub(crate) maker: &'static str,
-    /// The answer to the first question, in a sentence.
-    pub(crate) statement: String,
-    pub(crate) processes: Vec<Process>,
-    pub(crate) sum: Option<Summary>,
-}
-
-/// A process that looked up a function of libgdrapi.
-#[derive(Debug, Serialize)]
-pub(crate) struct Process {
-    pub(crate) pid: u64,
-    pub(crate) parent: u64,
-    pub(crate) program: String,
-    pub(crate) running: bool,
-    #[serde(flatten)]
-    pub(crate) summary: Summary,
-}
-
-/// A run, before anything is known about it.
-#[derive(Debug, Serialize)]
+/// A run that has ended.
 pub(crate) struct Run {
     pub(crate) command: Vec<String>,
     pub(crate) pid: u32,
+    /// The number of the signal that ended the program.
+    pub(crate) signal: Option<i32>,
+    /// When it ended.
+    pub(crate) ended: u64,
+    pub(crate) ns_per_tick: f64,
     /// The library to which calls are forwarded.
     pub(crate) library: PathBuf,
-    #[serde(skip)]
-    pub(crate) rate: Rate,
-    /// When the program ended, if it has.
-    #[serde(skip)]
-    pub(crate) ended: Option<u64>,
-    /// The program loaded the tracer.
-    #[serde(skip)]
-    pub(crate) loaded: bool,
-    /// Processes that are missing, because the temporary directory was full.
-    pub(crate) not_recorded: usize,
+    /// It has the object's files.
+    pub(crate) directory: PathBuf,
 }
 
-impl<'a> Report<'a> {
-    pub(crate) fn of(run: &'a Run, recorded: &[Recorded], known: &mut Known) -> Report<'a> {
-        let now = run.ended.unwrap_or_else(ticks);
-        let mut summary = |processes: &[&Recorded], seconds, until_last_call| {
-            let summary = Summary::of(processes, seconds, run.rate, known);
-            let mut summary = Summary { until_last_call, ..summary };
-            summary.advice = advice::of(&summary);
-            summary
-        };
-        let processes: Vec<_> = recorded
-            .iter()
-            .enumerate()
-            .map(|(i, one)| {
-                let process = &one.tables.process;
-                let pid = get(&process.pid);
-                // An earlier program of the same process has ended by exec.
-                let is_last = recorded[i + 1..].iter().all(|it| get(&it.tables.process.pid) != pid);
-                let is_root = pid == u64::from(run.pid);
-                let exists = match is_root {
-                    true => run.ended.is_none(),
-                    false => PathBuf::from(format!("/proc/{pid}")).exists(),
-                };
-                let end = get(&process.end);
-                // One that has ended may still exist, as a zombie.
-                let running = is_last && exists && (is_root || end == 0);
-                let last = one.tables.threads.iter().map(|thread| get(&thread.last)).max().unwrap_or(0);
-                let is_known = running || is_root && is_last;
-                let until = if is_known { now } else { last.max(end) };
-                let ticks = until.saturating_sub(get(&process.start));
-                Process {
-                    pid,
-                    parent: get(&process.parent),
-                    program: process.program.get(),
-                    running,
-                    summary: summary(&[one], run.rate.ns(ticks) / 1e9, !is_known && end == 0),
-                }
-            })
-            .collect();
-        let sum = (processes.len() > 1).then(|| {
-            let seconds = processes.iter().map(|process| process.summary.seconds).sum();
-            let until_last_call = processes.iter().any(|process| process.summary.until_last_call);
-            summary(&recorded.iter().collect::<Vec<_>>(), seconds, until_last_call)
-        });
-        let maker = Maker::of(&run.library).describe();
-        let mut report = Report { run, maker, statement: String::new(), processes, sum };
-        report.statement = report.stated(recorded);
-        report
-    }
-
-    /// All processes in sum; none if there is none.
-    pub(crate) fn total(&self) -> Option<&Summary> {
-        self.sum.as_ref().or_else(|| Some(&self.processes.first()?.summary))
-    }
-
-    fn stated(&self, recorded: &[Recorded]) -> String {
-        let Run { library, loaded, not_recorded, .. } = self.run;
-        let program = self.run.command.first().map_or("", |program| program);
-        let Some(total) = self.total() else {
-            return match (loaded, not_recorded) {
-                (_, 1..) => {
-                    format!("{program} could not be recorded: the temporary directory is full")
-                }
-                (true, _) => {
-                    format!(
-                        "{program} did not load libgdrapi, as no function of it was looked up, or its process could \
-                         not write to the temporary directory"
-                    )
-                }
-                (false, _) => format!(
-                    "{program} cannot be traced: its process did not load what LD_PRELOAD names, as programs that are \
-                     statically linked, set-user-ID, or of another arch do not"
-                ),
-            };
-        };
-        let versions = recorded.iter().map(|it| get(&it.tables.process.version));
-        let version = versions.max().filter(|&version| version != 0);
-        let version = version.map_or("version unknown".into(), |it| format!("{}.{}", it >> 32, it & 0xffff_ffff));
-        let described = format!("libgdrapi {} ({}, {version})", library.display(), self.maker);
-        if recorded.iter().any(|it| get(&it.tables.process.unloadable) == 1) {
-            return format!("{program} found no libgdrapi: {} cannot be loaded", library.display());
+impl Run {
+    pub(crate) fn report(&self) -> io::Result<Value> {
+        let (recorded, not_recorded) = read_all(&self.directory)?;
+        let mut known = Known::new();
+        let mut sum = summary::of(&recorded, self.ns_per_tick, &mut known);
+        let mut seconds = 0.0;
+        let mut until_last_call = false;
+        let mut processes = Vec::new();
+        for (number, one) in recorded.iter().enumerate() {
+            let process = self.process(one, &recorded[number + 1..], &mut known);
+            seconds += process["seconds"].as_f64().unwrap_or(0.0);
+            until_last_call |= process["until_last_call"] == true;
+            processes.push(process);
         }
-        let (copies, bytes) = total.copied();
-        match total.calls_of(Function::Open) {
-            None => format!("{program} loaded {described}, but never opened it"),
-            Some(open) if open.failed == open.count => {
-                let errno = Errno::from_raw(open.errno.unwrap_or(0));
-                format!("{program} loaded {described}, but gdr_open failed: {errno}")
+        sum["seconds"] = seconds.into();
+        sum["until_last_call"] = until_last_call.into();
+        let maker = Maker::of(&self.library).describe();
+        Ok(json!({
+            "statement": self.statement(&recorded, not_recorded, &sum, maker),
+            "command": self.command,
+            "pid": self.pid,
+            "library": self.library,
+            "maker": maker,
+            "not_recorded": not_recorded,
+            "processes": processes,
+            "sum": sum,
+        }))
+    }
+
+    /// `later` began after it. An earlier program of the same process has ended by exec.
+    fn process(&self, one: &Recorded, later: &[Recorded], known: &mut Known) -> Value {
+        let [pid, parent, start, end] = one.record(PROCESS, 0);
+        let is_last = later.iter().all(|other| other.record(PROCESS, 0) != [pid]);
+        let is_program = is_last && pid == u64::from(self.pid);
+        let running = is_last && !is_program && end == 0 && Path::new(&format!("/proc/{pid}")).exists();
+        let mut until = end;
+        let mut inside = Vec::new();
+        for part in 0..PARTS {
+            let [_owner, _busy, call, last] = one.record(THREADS, part);
+            until = until.max(last);
+            if call != 0 && end == 0 && !running {
+                let caller = one.sites.name(call >> 8, 0, known);
+                inside.push(json!({ "function": function((call & 0xff) - 1), "caller": caller }));
             }
-            Some(_) => format!(
-                "{program} used {described}: {}, {}, {}, {bytes} bytes",
-                counted(total.pins, "pin"),
-                counted(total.maps, "map"),
-                if copies == 1 { "1 copy".into() } else { format!("{copies} copies") },
-            ),
         }
+        if running || is_program {
+            until = self.ended;
+        }
+        let mut signal = Value::Null;
+        if let Some(number) = self.signal
+            && is_program
+        {
+            signal = Signal::try_from(number).map_or(number.to_string(), |signal| signal.to_string()).into();
+        }
+        let mut process = summary::of(slice::from_ref(one), self.ns_per_tick, known);
+        process["pid"] = pid.into();
+        process["parent"] = parent.into();
+        process["program"] = one.program().into();
+        process["running"] = running.into();
+        process["signal"] = signal;
+        process["inside"] = inside.into();
+        process["seconds"] = (until.saturating_sub(start) as f64 * self.ns_per_tick / 1e9).into();
+        process["until_last_call"] = (!running && !is_program && end == 0).into();
+        process
     }
 
-    pub(crate) fn text(&self) -> String {
-        let mut text = format!("gdrcopy trace: {}\n", self.statement);
-        for process in &self.processes {
-            let Process { pid, program, running, summary, .. } = process;
-            let running = if *running { ", still running" } else { "" };
-            let _ = writeln!(text, "\nprocess {pid} ({program}{running})");
-            summary.write(&mut text);
+    /// The answer to the first question, in a sentence.
+    fn statement(&self, recorded: &[Recorded], not_recorded: usize, sum: &Value, maker: &str) -> String {
+        let program = &self.command[0];
+        let library = self.library.display();
+        if recorded.is_empty() && not_recorded > 0 {
+            return format!("{program} could not be recorded: the temporary directory is full, or files have a limit");
         }
-        if let Some(sum) = &self.sum {
-            let _ = writeln!(text, "\n{} processes in sum", self.processes.len());
-            sum.write(&mut text);
-        }
-        // The statement is about one of them if there are no others.
-        let more = self.run.not_recorded.saturating_sub(usize::from(self.total().is_none()));
-        if more > 0 {
-            let _ = writeln!(
-                text,
-                "\n{} more could not be recorded, because the temporary directory is full",
-                counted(more as u64, "process")
+        if recorded.is_empty() && self.directory.join(format!("{}-0.0", self.pid)).exists() {
+            return format!(
+                "{program} called no function of libgdrapi, or its process could not write to the temporary directory"
             );
         }
-        if self.total().is_some_and(|total| !total.copies.is_empty()) {
-            text += "\nA write returns before all of its data has left the CPU; a read has its data.\n";
+        if recorded.is_empty() {
+            return format!(
+                "{program} cannot be traced: its process did not load what LD_PRELOAD names, as programs that are \
+                 statically linked, set-user-ID, or of another arch do not"
+            );
         }
-        if self.total().is_some_and(|total| total.maps > 0) {
-            text += "\nLoads and stores of the program itself to a mapping are not seen.\n";
+        let mut described = format!("libgdrapi {library} ({maker}, version unknown)");
+        for process in recorded {
+            let [_, _, _, _, _, version] = process.record(PROCESS, 0);
+            if version == u64::MAX {
+                return format!("{program} found no libgdrapi: {library} cannot be loaded");
+            }
+            if version != 0 {
+                described = format!("libgdrapi {library} ({maker}, {}.{})", version >> 32, version as u32);
+            }
         }
-        text
+        let open = &sum["calls"][0];
+        if open["function"] != "gdr_open" {
+            return format!("{program} loaded {described}, but never opened it");
+        }
+        if open["failed"] == open["count"] {
+            return format!(
+                "{program} loaded {described}, but gdr_open failed: {}",
+                open["errno"].as_str().unwrap_or("")
+            );
+        }
+        let mut copies = [0, 0];
+        for row in sum["copies"].as_array().into_iter().flatten() {
+            copies[0] += row["count"].as_u64().unwrap_or(0);
+            copies[1] += row["bytes"].as_u64().unwrap_or(0);
+        }
+        let pins = counted(&sum["pins"], "pin");
+        let maps = counted(&sum["maps"], "map");
+        let noun = if copies[0] == 1 { "copy" } else { "copies" };
+        format!("{program} used {described}: {pins}, {maps}, {} {noun}, {} bytes", copies[0], copies[1])
     }
 }
 
-fn counted(count: u64, name: &str) -> String {
-    let ending = if name.ends_with('s') { "es" } else { "s" };
-    format!("{count} {name}{}", if count == 1 { "" } else { ending })
+/// The report for people.
+pub(crate) fn text(report: &Value) -> String {
+    let mut text = format!("gdrcopy trace: {}\n", words(&report["statement"]));
+    let processes = rows(&report["processes"]);
+    for process in processes {
+        let _ = write!(text, "\nprocess {} ({})", process["pid"], words(&process["program"]));
+        if process["running"] == true {
+            text += ", still running";
+        }
+        if let Value::String(signal) = &process["signal"] {
+            let _ = write!(text, ", ended by {signal}");
+        }
+        text += "\n";
+        for call in rows(&process["inside"]) {
+            let _ = writeln!(text, "ended inside {}, called by {}", words(&call["function"]), words(&call["caller"]));
+        }
+        write_summary(process, &mut text);
+    }
+    if processes.len() > 1 {
+        let _ = writeln!(text, "\n{} processes in sum", processes.len());
+        write_summary(&report["sum"], &mut text);
+    }
+    if report["not_recorded"] != 0 && !processes.is_empty() {
+        let _ = writeln!(text, "\nprocesses that could not be recorded: {}", report["not_recorded"]);
+    }
+    if report["sum"]["copies"] != json!([]) {
+        text += "\nA write returns before all of its data has left the CPU; a read has its data.\n";
+    }
+    if report["sum"]["maps"] != 0 {
+        text += "\nLoads and stores of the program itself to a mapping are not seen.\n";
+    }
+    text
 }
 
-/// Nanoseconds with a unit.
-fn time(ns: f64) -> String {
-    if ns > 0.0 { quantity(ns / 1e9, "s") } else { "0 s".into() }
+const CALLS: &Columns =
+    &[("CALL", "function"), ("COUNT", "count"), ("FAILED", "failed"), ("LAST ERROR", "errno"), ("MEAN", "mean_ns")];
+const COPIES: &Columns = &[
+    ("COPIES", "direction"),
+    ("FROM SIZE", "size_bytes"),
+    ("COUNT", "count"),
+    ("BYTES", "bytes"),
+    ("P50", "p50_ns"),
+    ("P99", "p99_ns"),
+    ("BANDWIDTH", "bytes_per_second"),
+];
+const PINS: &Columns = &[
+    ("PINNED BY", "pinned_by"),
+    ("SIZE", "size_bytes"),
+    ("PINS", "pins"),
+    ("TYPE", "mapping_type"),
+    ("WRITES", "writes"),
+    ("BYTES", "written_bytes"),
+    ("READS", "reads"),
+    ("BYTES", "read_bytes"),
+];
+
+fn write_summary(summary: &Value, text: &mut String) {
+    let seconds = summary["seconds"].as_f64().unwrap_or(0.0);
+    let inside = summary["seconds_inside"].as_f64().unwrap_or(0.0);
+    let _ = match summary["until_last_call"] == true {
+        true => {
+            write!(text, "{seconds:.3} s until the last call, {} inside libgdrapi", cell(summary, "seconds_inside"))
+        }
+        false => write!(text, "{seconds:.3} s, {:.1} % of it inside libgdrapi", 100.0 * inside / seconds.max(1e-9)),
+    };
+    let _ = match summary["threads"].as_u64() {
+        Some(threads @ 2..) => writeln!(text, ", in sum of {threads} threads\n"),
+        _ => writeln!(text, "\n"),
+    };
+    for (field, columns) in [("calls", CALLS), ("copies", COPIES), ("most_used", PINS)] {
+        if !rows(&summary[field]).is_empty() {
+            let _ = writeln!(text, "{}", Table::of(rows(&summary[field]), columns));
+        }
+    }
+    for (name, field) in [("copies that failed", "failed_copies"), ("pins that are not in the table", "pins_left_out")]
+    {
+        if summary[field] != 0 {
+            let _ = writeln!(text, "{name}: {}\n", summary[field]);
+        }
+    }
+    let left = &summary["left"];
+    let _ = writeln!(
+        text,
+        "left at the end: {}{} ({}), {} ({})",
+        if left["incomplete"] == true { "at least " } else { "" },
+        counted(&left["pins"], "pin"),
+        cell(left, "pinned_bytes"),
+        counted(&left["mappings"], "mapping"),
+        cell(left, "mapped_bytes")
+    );
+    for misuse in rows(&summary["misuse"]) {
+        let count = counted(&misuse["count"], "time");
+        let _ = writeln!(text, "misuse: {}, {count}:\n  {}", words(&misuse["caller"]), words(&misuse["what"]));
+    }
+    if summary["misuse_left_out"] != 0 {
+        let _ = writeln!(text, "misuse at other places: {}", counted(&summary["misuse_left_out"], "time"));
+    }
 }
 
-/// Bytes with a unit.
-fn amount(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let power = (bytes.max(1).ilog2() as usize / 10).min(UNITS.len() - 1);
-    let number = bytes as f64 / (1u64 << (10 * power)) as f64;
-    let decimals = usize::from(number.fract() != 0.0);
-    format!("{number:.decimals$} {}", UNITS[power])
+fn rows(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], |rows| rows)
 }
 
-impl Summary {
-    fn write(&self, text: &mut String) {
-        let inside = match self.until_last_call {
-            true => format!(" until the last call, {:.3} s", self.seconds_inside),
-            false => format!(", {:.1} % of it", 100.0 * self.seconds_inside / self.seconds.max(1e-9)),
-        };
-        let _ = writeln!(
-            text,
-            "{:.3} s{inside} inside libgdrapi{}\n\n{}",
-            self.seconds,
-            if self.threads > 1 { format!(", in sum of {} threads", self.threads) } else { String::new() },
-            self.call_table()
-        );
-        if !self.mapping_types.is_empty() {
-            let types = self.mapping_types.iter().map(|(name, count)| format!("{count} {name}"));
-            let _ = writeln!(text, "maps: {}\n", types.collect::<Vec<_>>().join(", "));
-        }
-        if !self.copies.is_empty() {
-            let _ = writeln!(text, "{}", self.copy_table());
-        }
-        if self.failed_copies > 0 {
-            let _ = writeln!(text, "copies that failed: {}\n", self.failed_copies);
-        }
-        if !self.most_used.is_empty() {
-            let _ = writeln!(text, "{}", self.pin_table());
-        }
-        if self.pins_left_out > 0 {
-            let _ = writeln!(text, "pins that are not in the table: {}\n", self.pins_left_out);
-        }
-        let Left { pins, pinned_bytes, mappings, mapped_bytes, incomplete } = self.left;
-        let _ = writeln!(
-            text,
-            "left at the end: {}{} ({}), {} ({})",
-            if incomplete { "at least " } else { "" },
-            counted(pins, "pin"),
-            amount(pinned_bytes),
-            counted(mappings, "mapping"),
-            amount(mapped_bytes)
-        );
-        for misuse in &self.misuse {
-            let _ = writeln!(text, "misuse: {} ({}): {}", misuse.caller, counted(misuse.count, "time"), misuse.what);
-        }
-        if self.misuse_left_out > 0 {
-            let _ = writeln!(text, "misuse at other places: {}", counted(self.misuse_left_out, "time"));
-        }
-        for advice in &self.advice {
-            let _ = writeln!(text, "advice: {advice}");
-        }
-    }
+fn words(value: &Value) -> &str {
+    value.as_str().unwrap_or("?")
+}
 
-    fn call_table(&self) -> Table {
-        let mut table = Table::new(["CALL", "COUNT", "FAILED", "MEAN", "BYTES", "SMALLEST", "LARGEST"]);
-        for calls in &self.calls {
-            let bytes = |bytes: u64| if calls.bytes > 0 { amount(bytes) } else { String::new() };
-            let failed = match calls.errno {
-                Some(errno) => format!("{} ({:?})", calls.failed, Errno::from_raw(errno)),
-                None => calls.failed.to_string(),
-            };
-            table.push(vec![
-                calls.function.into(),
-                calls.count.to_string(),
-                failed,
-                time(calls.mean_ns),
-                bytes(calls.bytes),
-                bytes(calls.smallest_bytes),
-                bytes(calls.largest_bytes),
-            ]);
-        }
-        table
-    }
-
-    pub(crate) fn copy_table(&self) -> Table {
-        let mut table = Table::new(["COPIES", "COUNT", "BYTES", "P50", "P99", "BANDWIDTH"]);
-        for copies in &self.copies {
-            let direction = copies.direction.name();
-            table.push(vec![
-                format!("{direction} from {}", amount(copies.size_bytes)),
-                copies.count.to_string(),
-                amount(copies.bytes),
-                time(copies.p50_ns),
-                time(copies.p99_ns),
-                if copies.bytes > 0 { quantity(copies.bytes_per_second, "B/s") } else { String::new() },
-            ]);
-        }
-        table
-    }
-
-    fn pin_table(&self) -> Table {
-        let mut table =
-            Table::new(["PINNED BY", "ADDRESS", "SIZE", "PINS", "MAPS", "TYPE", "WRITES", "WRITTEN", "READS", "READ"]);
-        for pin in &self.most_used {
-            table.push(vec![
-                pin.pinned_by.clone(),
-                format!("{:#x}", pin.device_address),
-                amount(pin.size_bytes),
-                pin.pins.to_string(),
-                pin.maps.to_string(),
-                pin.mapping_type.into(),
-                pin.writes.to_string(),
-                amount(pin.written_bytes),
-                pin.reads.to_string(),
-                amount(pin.read_bytes),
-            ]);
-        }
-        table
-    }
+fn counted(count: &Value, name: &str) -> String {
+    let ending = if *count == 1 { "" } else { "s" };
+    format!("{count} {name}{ending}")
 }

@@ -22,8 +22,8 @@ pub(crate) type Known = HashMap<PathBuf, Functions>;
 
 impl Sites {
     /// Reads `/proc/PID/maps` texts.
-    pub(crate) fn of_maps(lists: impl Iterator<Item = String>) -> Sites {
-        Sites { lists: lists.map(|maps| maps.lines().filter_map(object).collect()).collect() }
+    pub(crate) fn of_maps(lists: &[String]) -> Sites {
+        Sites { lists: lists.iter().map(|maps| maps.lines().filter_map(object).collect()).collect() }
     }
 
     /// `FUNCTION+0x1 (FILE)`, `FILE+0x1` by the offset in the file, or the address. It searches the list of this
@@ -94,7 +94,7 @@ mod tests {
              7f0000001000-7f0000003000 r-xp 00001000 fe:00 7    /a b/c.so\n\
              7f0000004000-7f0000005000 rw-p 00000000 00:00 0 \n",
         ];
-        let sites = Sites::of_maps(lists.map(String::from).into_iter());
+        let sites = Sites::of_maps(&lists.map(String::from));
         let name = |address, list| sites.name(address, list, &mut Known::new());
         assert_eq!(name(0x7f00_0000_1234, 1), "unloaded.so+0x234");
         for list in [2, 0, 3] {

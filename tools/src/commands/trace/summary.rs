@@ -1,314 +1,220 @@
-//! Numbers of what one process did with libgdrapi, or several in sum.
+//! Numbers of what one process did with libgdrapi, or several in sum, as JSON. docs/trace.md describes the fields.
 #![forbid(unsafe_code)]
 
-use gdrcopy::MappingType;
-use gdrcopy_trace_tables::{BUCKETS, Class, FUNCTIONS, Function, SIZES, Wrong, bucket_bounds};
-use serde::Serialize;
+use std::cmp::Reverse;
 
-use super::recorded::{Rate, Recorded, get};
+use nix::errno::Errno;
+use serde_json::{Value, json};
+
+use super::recorded::{
+    CALLS, COPIES, MISUSES, PARTS, PINS, PROCESS, Recorded, SIZES, THREADS, TIMES, USES, function, sum,
+};
 use super::sites::Known;
 use crate::measure::plan::Direction;
 
 /// Pins that are listed, those with most copies.
 const LISTED: usize = 10;
 
-/// Use of libgdrapi.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct Summary {
-    pub(crate) seconds: f64,
-    /// It ends at the last call, as the process left no time of its end. In a sum, that of any process.
-    pub(crate) until_last_call: bool,
-    /// In all threads.
-    pub(crate) seconds_inside: f64,
-    /// Threads that called libgdrapi.
-    pub(crate) threads: u64,
-    pub(crate) calls: Vec<Calls>,
-    pub(crate) copies: Vec<Copies>,
-    pub(crate) failed_copies: u64,
-    pub(crate) pins: u64,
-    pub(crate) maps: u64,
-    pub(crate) mapping_types: Vec<(&'static str, u64)>,
-    /// Those with most copies.
-    pub(crate) most_used: Vec<Pin>,
-    pub(crate) left: Left,
-    pub(crate) misuse: Vec<Misuse>,
-    /// Wrong copies of other places in the code, because there were too many.
-    pub(crate) misuse_left_out: u64,
-    pub(crate) advice: Vec<String>,
-    /// Pins whose copies are not in `most_used`, because there were too many pins.
-    pub(crate) pins_left_out: u64,
-    /// Reads through cached mappings.
-    #[serde(skip)]
-    pub(crate) cached_reads: u64,
-    /// How often a small write began where the one before it had ended.
-    #[serde(skip)]
-    pub(crate) in_rows: Vec<(u64, String)>,
-    /// Pins of a range that had been pinned before.
-    #[serde(skip)]
-    pub(crate) again: Vec<(u64, String)>,
-    /// Where gdr_get_info was last called.
-    #[serde(skip)]
-    pub(crate) info_caller: Option<String>,
-}
-
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct Calls {
-    pub(crate) function: &'static str,
-    pub(crate) count: u64,
-    pub(crate) failed: u64,
-    /// The last failure's.
-    pub(crate) errno: Option<i32>,
-    pub(crate) mean_ns: f64,
-    pub(crate) bytes: u64,
-    pub(crate) smallest_bytes: u64,
-    pub(crate) largest_bytes: u64,
-}
-
-/// Copies of one direction, with sizes from this power of two to below the next.
-#[derive(Debug, Serialize)]
-pub(crate) struct Copies {
-    pub(crate) direction: Direction,
-    pub(crate) size_bytes: u64,
-    pub(crate) count: u64,
-    pub(crate) bytes: u64,
-    pub(crate) p50_ns: f64,
-    pub(crate) p99_ns: f64,
-    /// In sum.
-    pub(crate) seconds: f64,
-    pub(crate) bytes_per_second: f64,
-}
-
-/// Pins of the same range by the same code.
-#[derive(Debug, Serialize)]
-pub(crate) struct Pin {
-    pub(crate) pid: u64,
-    pub(crate) device_address: u64,
-    pub(crate) size_bytes: u64,
-    pub(crate) pinned_by: String,
-    pub(crate) mapping_type: &'static str,
-    pub(crate) pins: u64,
-    pub(crate) maps: u64,
-    pub(crate) writes: u64,
-    pub(crate) written_bytes: u64,
-    pub(crate) reads: u64,
-    pub(crate) read_bytes: u64,
-}
-
-/// Left when the processes ended.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct Left {
-    pub(crate) pins: u64,
-    pub(crate) pinned_bytes: u64,
-    pub(crate) mappings: u64,
-    pub(crate) mapped_bytes: u64,
-    /// There were too many pins at a time to know all.
-    pub(crate) incomplete: bool,
-}
-
-/// Wrong copies of one place in the code.
-#[derive(Debug, Serialize)]
-pub(crate) struct Misuse {
-    pub(crate) pid: u64,
-    pub(crate) caller: String,
-    pub(crate) count: u64,
-    pub(crate) what: String,
-}
-
-const MAPPING_TYPES: [&str; 4] = ["of unknown type", "write-combining", "cached", "device"];
-
-impl Summary {
-    /// Sums up processes that took this time in sum.
-    pub(crate) fn of(processes: &[&Recorded], seconds: f64, rate: Rate, known: &mut Known) -> Summary {
-        let calls: Vec<_> = (0..FUNCTIONS.len()).map(|i| calls(processes, i, rate)).collect();
-        let both = Direction::BOTH.iter().enumerate();
-        let classes = both.flat_map(|(i, &direction)| (0..SIZES).map(move |s| (i, direction, s)));
-        let threads = || processes.iter().flat_map(|process| &process.tables.threads);
-        let copies = classes.filter_map(|(i, direction, size)| {
-            let classes: Vec<_> = threads().map(|thread| &thread.copies[i][size]).collect();
-            Copies::of(direction, size, &classes, rate)
-        });
-        let copies: Vec<_> = copies.collect();
-        let of_copies: f64 = copies.iter().map(|copies| copies.seconds).sum();
-        let of_calls: f64 = calls.iter().map(|calls| calls.mean_ns * calls.count as f64).sum();
-        let total = |number: &dyn Fn(&Recorded) -> u64| processes.iter().map(|it| number(it)).sum();
-        let used = |functions: [Function; 2]| {
-            let calls = functions.map(|function| &calls[function as usize]);
-            calls.map(|calls| calls.count.saturating_sub(calls.failed)).iter().sum()
-        };
-        let mut summary = Summary {
-            seconds,
-            seconds_inside: of_copies + of_calls / 1e9,
-            threads: total(&|process| get(&process.tables.process.threads)),
-            failed_copies: threads().flat_map(|thread| &thread.failed).map(get).sum(),
-            pins: used([Function::PinBuffer, Function::PinBufferV2]),
-            maps: used([Function::Map, Function::MapV2]),
-            mapping_types: MAPPING_TYPES
-                .iter()
-                .enumerate()
-                .map(|(i, &name)| (name, total(&|process| get(&process.tables.mapping_types[i]))))
-                .filter(|&(_, count)| count > 0)
-                .collect(),
-            calls: calls.into_iter().filter(|calls| calls.count > 0).collect(),
-            copies,
-            left: Left { incomplete: total(&|process| get(&process.tables.pins_left_out)) > 0, ..Left::default() },
-            misuse: processes.iter().flat_map(|process| misuse(process, known)).collect(),
-            misuse_left_out: total(&|process| get(&process.tables.misuses_left_out)),
-            pins_left_out: total(&|process| get(&process.tables.pins_left_out) + get(&process.tables.pins_forgotten)),
-            ..Summary::default()
-        };
-        for process in processes {
-            summary.add_pins(process, known);
-            let infos = [Function::GetInfo, Function::GetInfoV2];
-            let callers = infos.map(|info| get(&process.tables.calls[info as usize].caller));
-            if let Some(&caller) = callers.iter().find(|&&caller| caller != 0) {
-                summary.info_caller = Some(process.sites.name(caller, 0, known));
-            }
+pub(crate) fn of(processes: &[Recorded], ns_per_tick: f64, known: &mut Known) -> Value {
+    let mut ticks_inside = 0;
+    let mut pinned = 0;
+    let mut mapped = 0;
+    let mut calls = Vec::new();
+    for number in 0..CALLS.records {
+        let row = calls_of(processes, number, ns_per_tick, &mut ticks_inside);
+        let succeeded = row["count"].as_u64().unwrap_or(0) - row["failed"].as_u64().unwrap_or(0);
+        match row["function"].as_str() {
+            Some("gdr_pin_buffer" | "gdr_pin_buffer_v2") => pinned += succeeded,
+            Some("gdr_map" | "gdr_map_v2") => mapped += succeeded,
+            _ => {}
         }
-        summary.most_used.sort_by_key(|pin| std::cmp::Reverse(pin.writes + pin.reads));
-        summary.most_used.truncate(LISTED);
-        summary
-    }
-
-    fn add_pins(&mut self, process: &Recorded, known: &mut Known) {
-        let tables = &process.tables;
-        for (number, pin) in tables.pins.iter().enumerate() {
-            if get(&pin.handle) == 0 {
-                continue;
-            }
-            let copies = || tables.threads.iter().map(|thread| &thread.pins[number]);
-            let count = |i: usize| copies().map(|copies| get(&copies.count[i])).sum::<u64>();
-            let bytes = |i: usize| copies().map(|copies| get(&copies.bytes[i])).sum();
-            let in_rows: u64 = copies().map(|copies| get(&copies.in_rows)).sum();
-            let pinned_by = process.sites.name(get(&pin.caller), get(&pin.list), known);
-            if get(&pin.live) != 0 {
-                self.left.pins += 1;
-                self.left.pinned_bytes += get(&pin.size);
-                self.left.mappings += u64::from(get(&pin.mapped) > 0);
-                self.left.mapped_bytes += get(&pin.mapped);
-            }
-            self.in_rows.push((in_rows, pinned_by.clone()));
-            self.again.push((get(&pin.pins).saturating_sub(1), pinned_by.clone()));
-            let is_mapped = get(&pin.maps) > 0;
-            if get(&pin.mapping_type) == MappingType::Caching as u64 {
-                self.cached_reads += count(1);
-            }
-            let name = MAPPING_TYPES.get(get(&pin.mapping_type) as usize);
-            self.most_used.push(Pin {
-                pid: get(&tables.process.pid),
-                device_address: get(&pin.address),
-                size_bytes: get(&pin.size),
-                pinned_by,
-                mapping_type: name.copied().filter(|_| is_mapped).unwrap_or("not mapped"),
-                pins: get(&pin.pins),
-                maps: get(&pin.maps),
-                writes: count(0),
-                written_bytes: bytes(0),
-                reads: count(1),
-                read_bytes: bytes(1),
-            });
+        if row["count"] != 0 {
+            calls.push(row);
         }
     }
-
-    /// Copies, and their bytes.
-    pub(crate) fn copied(&self) -> (u64, u64) {
-        let sums = self.copies.iter().map(|copies| (copies.count, copies.bytes));
-        sums.fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1))
-    }
-
-    /// The calls of a function; none if there were none.
-    pub(crate) fn calls_of(&self, function: Function) -> Option<&Calls> {
-        self.calls.iter().find(|calls| calls.function == FUNCTIONS[function as usize])
-    }
-}
-
-fn calls(processes: &[&Recorded], function: usize, rate: Rate) -> Calls {
-    let mut all = Calls { function: FUNCTIONS[function], ..Calls::default() };
-    let (mut ticks, mut smallest) = (0, u64::MAX);
-    for call in processes.iter().map(|process| &process.tables.calls[function]) {
-        all.count += get(&call.count);
-        all.failed += get(&call.failed);
-        all.bytes += get(&call.bytes);
-        all.largest_bytes = all.largest_bytes.max(get(&call.largest));
-        smallest = smallest.min(!get(&call.smallest));
-        ticks += get(&call.ticks);
-        all.errno = all.errno.or(Some(get(&call.error) as i32).filter(|&errno| errno != 0));
-    }
-    all.smallest_bytes = if all.bytes > 0 { smallest } else { 0 };
-    all.mean_ns = rate.ns(ticks) / all.count.max(1) as f64;
-    all
-}
-
-impl Copies {
-    fn of(direction: Direction, size: usize, classes: &[&Class], rate: Rate) -> Option<Copies> {
-        let sum = |number: &dyn Fn(&Class) -> u64| classes.iter().map(|it| number(it)).sum::<u64>();
-        let times: Vec<_> = (0..BUCKETS).map(|i| sum(&|class| get(&class.times[i]))).collect();
-        let count: u64 = times.iter().sum();
-        let bytes = sum(&|class| get(&class.bytes));
-        let seconds = rate.ns(sum(&|class| get(&class.ticks))) / 1e9;
-        let percentile = |percent: u64| {
-            let rank = (count * percent).div_ceil(100).max(1);
-            let reached = times.iter().scan(0, |sum, times| {
-                *sum += times;
-                Some(*sum)
-            });
-            let bucket = reached.take_while(|&sum| sum < rank).count();
-            let bounds = bucket_bounds(bucket);
-            rate.ns(bounds.start + bounds.end - 1) / 2.0
-        };
-        (count > 0).then(|| Copies {
-            direction,
-            size_bytes: 1 << size,
-            count,
-            bytes,
-            p50_ns: percentile(50),
-            p99_ns: percentile(99),
-            seconds,
-            bytes_per_second: bytes as f64 / seconds.max(1e-9),
-        })
-    }
-}
-
-/// The wrong copies of a process.
-fn misuse(process: &Recorded, known: &mut Known) -> Vec<Misuse> {
-    let found = process.tables.misuses.iter().filter(|misuse| get(&misuse.key) != 0);
-    let described = found.map(|misuse| {
-        let wrong = Wrong::ALL.iter().find(|&&wrong| wrong as u64 == get(&misuse.key) & 7);
-        let direction = ["write", "read"][get(&misuse.direction) as usize & 1];
-        let (size, offset, mapped) = (get(&misuse.size), get(&misuse.offset).cast_signed(), get(&misuse.mapped));
-        let why = match wrong {
-            Some(Wrong::Outside) => {
-                format!("at offset {offset}: the mapping has {mapped} bytes")
-            }
-            Some(Wrong::Unmapped) => "through a pin that is not mapped".into(),
-            Some(Wrong::Closed) => "after the pin was unpinned or its connection closed".into(),
-            Some(Wrong::Unknown) | None => "through a handle of no pin of this process".into(),
-        };
-        Misuse {
-            pid: get(&process.tables.process.pid),
-            caller: process.sites.name(get(&misuse.key) >> 3, get(&misuse.list), known),
-            count: get(&misuse.count),
-            what: format!("{direction} of {size} bytes {why}"),
+    let mut copies = Vec::new();
+    for class in 0..2 * SIZES {
+        let row = copies_of(processes, class, ns_per_tick, &mut ticks_inside);
+        if row["count"] != 0 {
+            copies.push(row);
         }
-    });
-    described.collect()
+    }
+    let mut pins = Vec::new();
+    let mut misuse = Vec::new();
+    for process in processes {
+        add_pins(process, &mut pins, known);
+        add_misuse(process, &mut misuse, known);
+    }
+    pins.sort_by_key(|pin| Reverse(pin["writes"].as_u64().unwrap_or(0) + pin["reads"].as_u64().unwrap_or(0)));
+    pins.truncate(LISTED);
+    json!({
+        "seconds_inside": ticks_inside as f64 * ns_per_tick / 1e9,
+        "threads": sum(processes, PROCESS, 4),
+        "calls": calls,
+        "copies": copies,
+        "failed_copies": sum(processes, THREADS, 4),
+        "pins": pinned,
+        "maps": mapped,
+        "most_used": pins,
+        "pins_left_out": sum(processes, PROCESS, 7) + sum(processes, PROCESS, 8),
+        "left": left(processes),
+        "misuse": misuse,
+        "misuse_left_out": sum(processes, PROCESS, 9),
+    })
+}
+
+/// With one decimal.
+fn nanoseconds(ticks: f64, ns_per_tick: f64) -> f64 {
+    (ticks * ns_per_tick * 10.0).round() / 10.0
+}
+
+fn calls_of(processes: &[Recorded], number: usize, ns_per_tick: f64, ticks_inside: &mut u64) -> Value {
+    let mut sums = [0; 4];
+    let mut errno = Value::Null;
+    for process in processes {
+        let [_, _, error, _] = add(&mut sums, process.record(CALLS, number));
+        if error != 0 {
+            errno = format!("{:?}", Errno::from_raw(error as i32)).into();
+        }
+    }
+    let [count, failed, _, ticks] = sums;
+    *ticks_inside += ticks;
+    let mean = nanoseconds(ticks as f64 / count.max(1) as f64, ns_per_tick);
+    json!({ "function": function(number as u64), "count": count, "failed": failed, "errno": errno, "mean_ns": mean })
+}
+
+/// Adds numbers to sums, and returns them.
+fn add<const N: usize>(sums: &mut [u64; N], numbers: [u64; N]) -> [u64; N] {
+    for (sum, number) in sums.iter_mut().zip(numbers) {
+        *sum += number;
+    }
+    numbers
+}
+
+/// The copies of a direction and size.
+fn copies_of(processes: &[Recorded], class: usize, ns_per_tick: f64, ticks_inside: &mut u64) -> Value {
+    let mut sums = [0; 2 + TIMES];
+    for process in processes {
+        for part in 0..PARTS {
+            add(&mut sums, process.record(COPIES, part * 2 * SIZES + class));
+        }
+    }
+    let [bytes, ticks, times @ ..] = sums;
+    let seconds = ticks as f64 * ns_per_tick / 1e9;
+    *ticks_inside += ticks;
+    json!({
+        "direction": Direction::BOTH[class / SIZES].name(),
+        "size_bytes": 1u64 << (class % SIZES) >> 1,
+        "count": times.iter().sum::<u64>(),
+        "bytes": bytes,
+        "p50_ns": nanoseconds(percentile(&times, 50), ns_per_tick),
+        "p99_ns": nanoseconds(percentile(&times, 99), ns_per_tick),
+        "seconds": seconds,
+        "bytes_per_second": (bytes as f64 / seconds.max(1e-9)).round(),
+    })
+}
+
+/// The ticks that these percent of the copies take at most. They are counted by quarters of powers of two, from 8 on.
+fn percentile(times: &[u64; TIMES], percent: u64) -> f64 {
+    let rank = (times.iter().sum::<u64>() * percent).div_ceil(100).max(1);
+    let mut bucket = 0;
+    let mut counted = times[0];
+    while counted < rank && bucket + 1 < TIMES {
+        bucket += 1;
+        counted += times[bucket];
+    }
+    (first_time(bucket) + first_time(bucket + 1) - 1) as f64 / 2.0
+}
+
+fn first_time(bucket: usize) -> u64 {
+    match bucket {
+        0..4 => bucket as u64,
+        _ => (4 + bucket as u64 % 4) << (bucket / 4 - 1),
+    }
+}
+
+fn add_pins(process: &Recorded, rows: &mut Vec<Value>, known: &mut Known) {
+    let [pid] = process.record(PROCESS, 0);
+    for number in 0..PINS.records {
+        let [_, _, _, address, size, caller, list, pins, maps, _, _, mapping_type] = process.record(PINS, number);
+        if pins == 0 {
+            continue;
+        }
+        let mut sums = [0; 4];
+        for part in 0..PARTS {
+            add(&mut sums, process.record(USES, part * PINS.records + number));
+        }
+        let [writes, reads, written_bytes, read_bytes] = sums;
+        let mapping_type = match mapping_type {
+            _ if maps == 0 => "not mapped",
+            1 => "WC",
+            2 => "cached",
+            3 => "device",
+            _ => "unknown",
+        };
+        rows.push(json!({
+            "pid": pid, "device_address": address, "size_bytes": size, "pinned_by": process.sites.name(caller, list, known),
+            "mapping_type": mapping_type, "pins": pins, "maps": maps,
+            "writes": writes, "written_bytes": written_bytes, "reads": reads, "read_bytes": read_bytes,
+        }));
+    }
+}
+
+/// Pins and mappings at the end. They are incomplete if there were too many at a time.
+fn left(processes: &[Recorded]) -> Value {
+    let mut sums = [0; 4];
+    for process in processes {
+        for number in 0..PINS.records {
+            let [_, live, _, _, size, _, _, _, _, _, mapped] = process.record(PINS, number);
+            if live != 0 {
+                add(&mut sums, [1, size, u64::from(mapped > 0), mapped]);
+            }
+        }
+    }
+    let [pins, pinned_bytes, mappings, mapped_bytes] = sums;
+    let incomplete = sum(processes, PROCESS, 7) > 0;
+    json!({
+        "pins": pins, "pinned_bytes": pinned_bytes, "mappings": mappings, "mapped_bytes": mapped_bytes, "incomplete": incomplete,
+    })
+}
+
+fn add_misuse(process: &Recorded, rows: &mut Vec<Value>, known: &mut Known) {
+    let [pid] = process.record(PROCESS, 0);
+    for number in 0..MISUSES.records {
+        let [key, list, count, offset, size, mapped] = process.record(MISUSES, number);
+        if key == 0 {
+            continue;
+        }
+        let call = match function(key >> 3 & 31).as_str() {
+            "gdr_copy_to_mapping" => format!("write of {size} bytes"),
+            "gdr_copy_from_mapping" => format!("read of {size} bytes"),
+            other => other.to_owned(),
+        };
+        let why = match key & 7 {
+            1 => format!("at offset {}: the mapping has {mapped} bytes", offset.cast_signed()),
+            2 => "through a pin that is not mapped".into(),
+            3 => "after the pin was unpinned or its connection closed".into(),
+            _ => "through a handle of no pin of this process".into(),
+        };
+        let caller = process.sites.name(key >> 8, list, known);
+        rows.push(json!({ "pid": pid, "caller": caller, "count": count, "what": format!("{call} {why}") }));
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::array::from_fn;
-
-    use gdrcopy_trace_tables::time_bucket;
-
     use super::*;
 
     /// Counters of arm64 may tick every 40 ns.
     #[test]
-    fn times_of_few_ticks_are_exact() {
+    fn times_of_few_ticks_are_exact_and_others_within_an_eighth() {
         for ticks in 0..8 {
-            let times = from_fn(|bucket| u64::from(bucket == time_bucket(ticks)).into());
-            let class = Class { bytes: 8.into(), ticks: ticks.into(), times };
-            let copies = Copies::of(Direction::Write, 3, &[&class], Rate { ns_per_tick: 40.0 }).unwrap();
-            assert_eq!(copies.p50_ns, 40.0 * ticks as f64);
+            let mut times = [0; TIMES];
+            times[ticks] = 1;
+            assert_eq!(percentile(&times, 50), ticks as f64);
+        }
+        for bucket in 8..TIMES {
+            assert!(first_time(bucket + 1) - first_time(bucket) <= first_time(bucket) / 4, "{bucket}");
         }
     }
 }
