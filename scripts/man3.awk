@@ -1,8 +1,7 @@
 # awk -v directory=DIR -v source=NAME\ X.Y.Z -v date=YYYY-MM-DD -f scripts/man3.awk include/NAME.h [docs/usage.md]
 #
-# Writes the man pages of section 3 from the comments of the header, and the environment variables from the table in
-# docs/usage.md: one page per function, with the enums and the structs that it mentions, and NAME.3 with what holds for all
-# of them.
+# Writes the man page NAME.3 from the comments of the header, and the environment variables from the table in
+# docs/usage.md; and a link to it for each function.
 
 function escaped(text) {
     gsub(/\\/, "\\e", text)
@@ -21,81 +20,30 @@ function marked(text,   out, name) {
     return out text
 }
 
-function begin_page(name, summary) {
-    if (file) close(file)
-    file = directory "/" name ".3"
-    print ".TH " toupper(name) " 3 " date " \"" source "\" \"GDRCopy Library\"" >file
-    print ".SH NAME\n" name " \\- " escaped(summary) >file
-}
-
 function code(text) {
     gsub(/\n$/, "", text)
     print ".EX\n" escaped(text) "\n.EE" >file
 }
 
-# Returns whether the comment or the prototype of a function has this word.
-function mentions(name, word) {
-    return (comments[name] prototypes[name]) ~ "(^|[^a-z0-9_])" word "[^a-z0-9_]"
-}
-
-# Errors of a paragraph, each with its explanation.
-function errors(text,   before, name) {
-    while (match(text, /E[A-Z]+(, E[A-Z]+)*: /)) {
-        before = substr(text, 1, RSTART - 1)
-        name = substr(text, RSTART, RLENGTH - 2)
-        text = substr(text, RSTART + RLENGTH)
-        if (before) print marked(before) >file
-        print ".TP\n.B " name >file
-    }
-    print marked(text) >file
-}
-
-function function_page(name,   count, paragraphs, i, text, summary, returns, failures, heading) {
-    count = split(comments[name], paragraphs, "\n\n")
-    summary = paragraphs[1]
-    gsub(/\n/, " ", summary)
-    sub(/( \(|[.:;,] ).*/, "", summary)
-    begin_page(name, tolower(substr(summary, 1, 1)) substr(summary, 2))
-    print ".SH SYNOPSIS\n.B #include <" header ".h>\n.PP" >file
+function function_section(name,   count, paragraphs, i, text) {
+    print ".SS " name >file
     code(prototypes[name])
-    print ".SH DESCRIPTION" >file
+    count = split(comments[name], paragraphs, "\n\n")
     for (i = 1; i <= count; i++) {
         text = paragraphs[i]
         gsub(/\n/, " ", text)
-        if (i > 1 && text ~ /^Returns /) {
-            returns = text
-            if (match(text, /E[A-Z]+: /)) {
-                failures = substr(text, RSTART)
-                returns = substr(text, 1, RSTART - 1)
-            }
-        } else if (text ~ /^E[A-Z]+[:,]/)
-            failures = text
-        else
-            print (i > 1 ? ".PP\n" : "") marked(text) >file
+        print ".PP\n" marked(text) >file
     }
-    for (i = 1; i <= types; i++)
-        if (type_texts[i] ~ /\n    / && type_names[i] != "gdr_mh_t" && mentions(name, type_names[i])) {
-            print (heading++ ? ".PP" : ".SH TYPES") >file
-            code(type_texts[i])
-        }
-    if (!returns && prototypes[name] ~ /^int / && summary !~ /^Returns whether /) returns = results
-    if (returns) print ".SH RETURN VALUE\n" marked(returns) >file
-    if (failures) {
-        print ".SH ERRORS" >file
-        errors(failures)
-    }
-    print ".SH SEE ALSO" >file
-    for (i = 1; i <= functions; i++) if (names[i] != name && mentions(name, names[i])) print ".BR " names[i] " (3)," >file
-    print ".BR " header " (3)" >file
 }
 
-# The page for all functions; results has their return value.
-function overview_page(   count, paragraphs, i, text, heading) {
+function page(   count, paragraphs, i, text, heading) {
     count = split(overview, paragraphs, "\n\n")
     text = paragraphs[1]
     sub(/^[^:]*: /, "", text)
     sub(/\.$/, "", text)
-    begin_page(header, text)
+    file = directory "/" header ".3"
+    print ".TH " toupper(header) " 3 " date " \"" source "\" \"GDRCopy Library\"" >file
+    print ".SH NAME\n" header " \\- " escaped(text) >file
     print ".SH SYNOPSIS\n.B #include <" header ".h>\n.PP\nLink with \\fI\\-l" header (needed ? " \\-l" needed : "") "\\fR." >file
     print ".SH DESCRIPTION" >file
     for (i = 2; i <= count; i++) {
@@ -120,11 +68,12 @@ function overview_page(   count, paragraphs, i, text, heading) {
         if (i > 1) print ".PP" >file
         code(type_texts[i])
     }
+    print ".SH FUNCTIONS" >file
+    for (i = 1; i <= functions; i++) function_section(names[i])
     if (variables) print ".SH ENVIRONMENT\nAll are read at each \\fBgdr_open\\fR." >file
     for (i = 1; i <= variables; i++) print ".TP\n.B " variable_names[i] "\n" marked(variable_effects[i]) >file
     if (variables) print ".SH FILES\n.TP\n.I /dev/gdrdrv\nthe device of the kernel module gdrdrv" >file
     print ".SH SEE ALSO" >file
-    for (i = 1; i <= functions; i++) print ".BR " names[i] " (3)," >file
     print needed ? ".BR " needed " (3)" : ".BR gdrcopy (1),\n.BR gdrdrv-load (8)" >file
 }
 
@@ -171,17 +120,12 @@ document == 1 && /^\/\* .* \*\/$/ { above = $0 "\n"; next }
 document == 1 && /^(typedef )?(struct|enum) / {
     state = "type"
     type = above
-    tag = $2
 }
 state == "type" {
     type = type $0 "\n"
     # struct gdr goes with gdr_t.
     if (/;$/ && !/^struct gdr;$/ && !/^    /) {
-        type_name = $NF
-        gsub(/[*;]/, "", type_name)
-        if (type_name == "}") type_name = tag
-        type_names[++types] = type_name
-        type_texts[types] = type
+        type_texts[++types] = type
         state = ""
     }
     next
@@ -204,16 +148,8 @@ END {
         print "man3.awk: functions, types or variables are missing" >"/dev/stderr"
         exit 1
     }
-    results = overview
-    sub(/.*Results\. /, "", results)
-    gsub(/\n/, " ", results)
-    sub(/\. .*/, ".", results)
-    sub(/^(Every function that returns int returns|Functions that return int return) /, "", results)
-    overview_page()
-    for (i = 1; i <= functions; i++) function_page(names[i])
-    for (name in aliases) {
-        close(file)
-        file = directory "/" name ".3"
-        print ".so man3/" aliases[name] ".3" >file
-    }
+    page()
+    close(file)
+    for (name in prototypes) print ".so man3/" header ".3" >(directory "/" name ".3")
+    for (name in aliases) print ".so man3/" header ".3" >(directory "/" name ".3")
 }
