@@ -75,7 +75,7 @@ libraries := $(shared) $(preload) $(gdrx)
 links := libgdrapi.so.$(major) libgdrapi.so libgdrx.so.$(gdrx_major) libgdrx.so
 archives := libgdrapi.a libgdrx.a
 headers := gdrapi.h gdrconfig.h gdrx.h $(notdir $(wildcard include/gdrx.hpp))
-tool_links := $(addprefix gdrcopy_,copybw copylat compare apiperf pplat tune doctor ps trace checkpoint suspend resume)
+tool_links := $(addprefix gdrcopy_,copybw copylat apiperf pplat)
 
 # The functions of the C libraries. A static library is one object with these global symbols only, so that it can be
 # linked beside other Rust archives. It has no COMDAT groups, because the linker keeps one of each, and its symbols

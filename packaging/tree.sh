@@ -81,13 +81,12 @@ run_programs() {
     local not=${1:-^$} tests test profile starter status passed=0 waived=0
     if [[ ! doctor =~ $not ]]; then
         emulated default /usr/bin/gdrcopy doctor >"$work/doctor.log" || die "gdrcopy doctor fails, see $work/doctor.log"
-        emulated default /usr/bin/gdrcopy_doctor >/dev/null || die "gdrcopy_doctor fails"
         emulated default /usr/bin/gdrcopy trace -- /usr/libexec/gdrcopy-tests/copy >"$work/trace.log" 2>&1 ||
             die "gdrcopy trace fails, see $work/trace.log"
         grep -q " used libgdrapi " "$work/trace.log" || die "gdrcopy trace sees no use of libgdrapi, see $work/trace.log"
         echo "doctor, trace: work"
     fi
-    emulated default /usr/bin/gdrcopy copybw -s 65536 >"$work/copybw.log" 2>&1 || die "gdrcopy copybw fails, see $work/copybw.log"
+    emulated default /usr/bin/gdrcopy_copybw -s 65536 >"$work/copybw.log" 2>&1 || die "gdrcopy copybw fails, see $work/copybw.log"
     mapfile -t tests < <(emulated default /usr/bin/gdrcopy_sanity -l | grep -vE "$not" | sed 's/^/-t/')
     emulated default /usr/bin/gdrcopy_sanity "${tests[@]}" >"$work/sanity.log" 2>&1 || die "gdrcopy_sanity fails, see $work/sanity.log"
     for test in "$tree"/usr/libexec/gdrcopy-tests/*; do

@@ -198,7 +198,7 @@ make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
 
 # The tools run by the names of their links. All programs have man pages. Uninstall must find the other files.
 make --no-print-directory --silent config exes exes_install prefix=/usr DESTDIR="$root"
-for tool in copybw copylat compare apiperf pplat tune doctor ps trace checkpoint suspend resume; do
+for tool in copybw copylat apiperf pplat; do
     help=$("$root/usr/bin/gdrcopy_$tool" --help) || die "gdrcopy_$tool --help fails"
     [[ $help == *"Usage: gdrcopy $tool"* ]] || die "gdrcopy_$tool is another tool: $help"
 done

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate_to};
-use gdrcopy_tools::cli::{Cli, LINK_PREFIX};
+use gdrcopy_tools::cli::{Cli, LINKS};
 use manpage::Page;
 
 /// The last sections of each page.
@@ -47,18 +47,14 @@ fn main() -> Result<()> {
     program.build();
     pages(directory, &program, &date)?;
     completions(directory, &program)?;
-    for tool in program.get_subcommands() {
-        let link = link_name(tool);
+    for tool in program.get_subcommands().filter(|tool| LINKS.contains(&tool.get_name())) {
+        let link = format!("gdrcopy_{}", tool.get_name());
         completions(directory, &tool.clone().name(link.clone()).bin_name(link))?;
     }
     Ok(())
 }
 
-fn link_name(tool: &Command) -> String {
-    format!("{LINK_PREFIX}{}", tool.get_name())
-}
-
-/// One page for the program, and one per tool, also under the name of its link.
+/// One page for the program, and one per tool, also under the name of its link if it has one.
 fn pages(directory: &Path, program: &Command, date: &str) -> Result<()> {
     let directory = directory.join("man/man1");
     fs::create_dir_all(&directory)?;
@@ -68,8 +64,10 @@ fn pages(directory: &Path, program: &Command, date: &str) -> Result<()> {
     page.write(&directory, program)?;
     for tool in program.get_subcommands() {
         let name = page.write(&directory, tool)?;
-        let link = directory.join(link_name(tool)).with_extension("1");
-        fs::write(link, format!(".so man1/{name}\n"))?;
+        if LINKS.contains(&tool.get_name()) {
+            let link = directory.join(format!("gdrcopy_{}.1", tool.get_name()));
+            fs::write(link, format!(".so man1/{name}\n"))?;
+        }
     }
     Ok(())
 }

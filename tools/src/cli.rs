@@ -1,11 +1,11 @@
-//! The command line, `gdrcopy TOOL OPTIONS`, or `gdrcopy_TOOL OPTIONS` through a link of that name.
+//! The command line, `gdrcopy TOOL OPTIONS`, or `gdrcopy_TOOL OPTIONS` through a link of a name in `LINKS`.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::doctor::probe;
 use crate::commands::{apiperf, checkpoint, compare, copybw, copylat, doctor, pplat, ps, suspend, trace, tune};
@@ -14,23 +14,30 @@ use crate::removed;
 
 /// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
 ///
-/// Each tool can also be started as gdrcopy_TOOL.
+/// copybw, copylat, apiperf and pplat can also be started as gdrcopy_copybw and so on, as NVIDIA's programs.
 #[derive(Debug, Parser)]
 #[command(
     name = "gdrcopy",
     version,
     propagate_version = true,
+    disable_help_flag = true,
     disable_help_subcommand = true,
     args_override_self = true, // As with getopt, the last value counts.
-    after_long_help = AFTER_HELP
+    after_help = "`gdrcopy TOOL --help` lists its options, `man gdrcopy-TOOL` describes them.",
+    after_long_help = AFTER_LONG_HELP
 )]
 pub struct Cli {
     #[command(subcommand)]
     pub(crate) tool: Tool,
+
+    /// Print help
+    // On one screen. The long texts are for the man pages.
+    #[arg(short, long, global = true, action = ArgAction::HelpShort)]
+    help: Option<bool>,
 }
 
-/// Paragraphs of this form become sections of the man pages.
-const AFTER_HELP: &str = "\
+/// Paragraphs that begin with a heading of `manpage::HEADINGS` become sections of the man pages.
+const AFTER_LONG_HELP: &str = "\
 Examples:
   gdrcopy doctor
   gdrcopy copybw --sweep --plot copybw.svg
@@ -40,6 +47,24 @@ Exit status: 0 for success, 1 if a call failed or a byte was copied wrong, 2 for
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
+    /// Diagnoses whether GDRCopy works on this system, and suggests fixes
+    ///
+    /// Examines gdrdrv, the GPU driver, CUDA, each GPU, limits and libraries, and copies 1 MiB to and from each GPU in a
+    /// child process. Needs no privileges; root also sees who has pinned GPU memory.
+    Doctor(doctor::Options),
+    /// Lists the processes that use GDRCopy, and their mappings
+    ///
+    /// They have /dev/gdrdrv open or mapped, or a file named libgdrapi*.so* loaded.
+    Ps(ps::Options),
+    /// Runs a program, and reports how it used libgdrapi
+    ///
+    /// Counts pins, maps and copies with their times, names the code that pinned, and finds misuse and what could be faster.
+    Trace(trace::Options),
+    /// Settings of UCX and NCCL that fit the measured mapping
+    ///
+    /// Copies 8 bytes to 64 KiB both ways, and prints a shell fragment. It has the environment variables of UCX and
+    /// NCCL, and as comments the measurements that they follow from.
+    Tune(tune::Options),
     /// Bandwidth of copies to and from a mapped GPU buffer
     ///
     /// Copies the whole buffer, or with --sweep 1, 2, 4, 8, … bytes of it, and reports bandwidth and times. MiB are
@@ -51,10 +76,11 @@ pub(crate) enum Tool {
     /// Copies 1, 2, 4, 8, … bytes, and reports the times of a call. Accepts the options of NVIDIA's copylat. Ctrl-C prints
     /// the results so far. Sizes are bytes, or end in K, M or G.
     Copylat(copylat::Options),
-    /// Copies of many sizes through several libraries, side by side
+    /// Copies through several libraries, side by side
     ///
-    /// Loads all libraries into one process, which take turns. Every byte is checked through CUDA. All methods are
-    /// compared with the first library, and reads with what round trips to the GPU take at least.
+    /// Copies many sizes and alignments. Loads all libraries into one process, which take turns. Every byte is checked
+    /// through CUDA. All methods are compared with the first library, and reads with what round trips to the GPU take
+    /// at least.
     Compare(compare::Options),
     /// Time of the calls that pin and map
     ///
@@ -65,18 +91,6 @@ pub(crate) enum Tool {
     ///
     /// A GPU kernel and the CPU answer each other's writes. Accepts the options of NVIDIA's pplat.
     Pplat(pplat::Options),
-    /// Settings of UCX and NCCL that fit the measured mapping
-    ///
-    /// Copies 8 bytes to 64 KiB both ways, and prints a shell fragment. It has the environment variables of UCX and
-    /// NCCL, and as comments the measurements that they follow from.
-    Tune(tune::Options),
-    /// Diagnoses whether GDRCopy works on this system, and suggests fixes
-    ///
-    /// Examines gdrdrv, the GPU driver, CUDA, each GPU, limits and libraries, and copies 1 MiB to and from each GPU in a
-    /// child process. Needs no privileges; root also sees who has pinned GPU memory.
-    Doctor(doctor::Options),
-    /// Lists processes that use GDRCopy, with the size of their mappings
-    Ps(ps::Options),
     /// Runs a program that `gdrcopy suspend` can suspend
     ///
     /// Preloads an object that has libgdrapi's functions, over the libgdrapi of the program. docs/checkpoint.md describes it.
@@ -90,14 +104,10 @@ pub(crate) enum Tool {
     ///
     /// Fails if a buffer could not be pinned and mapped again; the others work.
     Resume(suspend::Options),
-    /// Runs a program, and reports how it used libgdrapi
-    ///
-    /// Counts pins, maps and copies with their times, names the code that pinned, and finds misuse and what could be faster.
-    Trace(trace::Options),
 }
 
-/// The prefix of the names of links.
-pub const LINK_PREFIX: &str = "gdrcopy_";
+/// The tools that NVIDIA has as programs of their own, named `gdrcopy_TOOL`.
+pub const LINKS: [&str; 4] = ["copybw", "copylat", "apiperf", "pplat"];
 
 /// Runs the tool that the command line names.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
@@ -141,10 +151,12 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 /// The command line with the tool that the program's own name contains.
 fn with_tool(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let name = arguments.first().and_then(|path| Path::new(path).file_name());
-    let tool = name.and_then(|name| name.to_str()?.strip_prefix(LINK_PREFIX));
-    if let Some(tool) = tool.map(OsString::from) {
-        arguments[0] = "gdrcopy".into();
-        arguments.insert(1, tool);
+    for tool in LINKS {
+        if name.is_some_and(|name| *name == *format!("gdrcopy_{tool}")) {
+            arguments[0] = "gdrcopy".into();
+            arguments.insert(1, tool.into());
+            break;
+        }
     }
     arguments
 }

@@ -17,7 +17,7 @@ const REMOVED: [(&[&str], &str, &str); 13] = [
     (WITH_RUNS, "-R", AGAIN),
     (WITH_RUNS, "--runs", AGAIN),
     (MEASURING, "--format=csv", "use --format=json"),
-    (&["ps"], "--format=csv", "use --format=json"),
+    (&["ps"], "--format", "use --json"),
     (&["copybw", "copylat", "compare", "apiperf", "tune"], "--svg", "use --plot"),
     (&["trace"], "--live", "--json FILE has the numbers at the end"),
     (&["trace"], "--chrome", "perf trace shows single calls, with probes at the library's functions"),

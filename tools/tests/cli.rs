@@ -5,7 +5,8 @@ mod common;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use common::{gdrcopy, lib, library, run};
+use common::{built, gdrcopy, lib, library, run};
+use gdrcopy_tools::cli::LINKS;
 
 const TOOLS: [&str; 12] = [
     "copybw",
@@ -31,14 +32,50 @@ fn wrong_options_give_status_2() {
     }
 }
 
+/// Tools whose help is longer or wider than a screen.
+const LONG: [&str; 8] = ["doctor", "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "trace"];
+
+/// It has 24 lines, and 80 columns.
 #[test]
-fn help_needs_no_gpu() {
+fn help_fits_on_a_screen() {
+    let program = || Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+    let mut helps = vec![run(program().arg("--help"))];
     for tool in TOOLS {
-        for option in ["-h", "--help"] {
-            let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args([tool, option])).with_status(0);
-            output.prints(&["Usage: gdrcopy"]);
+        let help = run(program().args([tool, "--help"]));
+        assert_eq!(help.stdout, run(program().args([tool, "-h"])).stdout);
+        if !LONG.contains(&tool) {
+            helps.push(help);
         }
     }
+    for help in helps {
+        let help = help.with_status(0);
+        help.prints(&["Usage: gdrcopy"]);
+        assert!(help.stdout.lines().count() <= 24, "{} lines: {}", help.stdout.lines().count(), help.stdout);
+        for line in help.stdout.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+}
+
+#[test]
+fn options_that_are_gone_name_what_serves_instead() {
+    let program = || Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+    run(program().args(["ps", "--format=csv"])).with_status(2).reports(&["--format is gone: `gdrcopy ps --json`"]);
+}
+
+#[test]
+fn ps_lists_processes_that_use_gdrcopy() {
+    let script = "\"$gdrcopy\" copybw -w 1000000000 >log & pid=$!; trap 'kill -9 $pid' EXIT
+        until \"$gdrcopy\" ps | grep -A 1 \"$pid .*(emulated)\"; do kill -0 $pid || exit 1; done
+        \"$gdrcopy\" ps --json";
+    let directory = tempfile::tempdir().unwrap();
+    symlink(library(), directory.path().join("libgdrapi.so.2")).unwrap();
+    let mut ps = Command::new(built("gdremu"));
+    ps.args(["--", "sh", "-c", script]).current_dir(&directory);
+    ps.env("gdrcopy", env!("CARGO_BIN_EXE_gdrcopy")).env("LD_LIBRARY_PATH", directory.path());
+    let output = run(&mut ps).with_status(0);
+    let file = library().canonicalize().unwrap();
+    output.prints(&[" KiB  (emulated)\n", &format!("\n  this project's: {}\n", file.display()), "\"emulated\": true"]);
 }
 
 #[test]
@@ -51,7 +88,7 @@ fn last_of_equal_options_counts() {
 #[test]
 fn link_name_selects_the_tool() {
     let directory = tempfile::tempdir().unwrap();
-    for tool in TOOLS {
+    for tool in LINKS {
         let link = directory.path().join(format!("gdrcopy_{tool}"));
         symlink(env!("CARGO_BIN_EXE_gdrcopy"), &link).unwrap();
         run(Command::new(&link).arg("-h")).prints(&[&format!("Usage: gdrcopy {tool}")]);

@@ -7,11 +7,11 @@ use std::process::Command;
 
 use clap::CommandFactory;
 use common::example;
-use gdrcopy_tools::cli::Cli;
+use gdrcopy_tools::cli::{Cli, LINKS};
 
 /// The examples in the help of a command.
 fn examples(command: &clap::Command) -> Vec<String> {
-    let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+    let help = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default();
     let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
     lines.map(str::to_owned).collect()
 }
@@ -28,18 +28,18 @@ fn pages_and_completions_have_every_option() {
         let name = tool.get_name();
         assert!(overview.contains(&format!("gdrcopy\\-{name}(1)")), "{name}: {overview}");
         let page = read(&format!("man/man1/gdrcopy-{name}.1"));
-        let completions = [
-            "bash-completion/completions/gdrcopy".to_owned(),
-            format!("bash-completion/completions/gdrcopy_{name}"),
-            format!("zsh/site-functions/_gdrcopy_{name}"),
-        ]
-        .map(|file| read(&file));
+        let mut files = vec!["bash-completion/completions/gdrcopy".to_owned()];
+        if LINKS.contains(&name) {
+            files.push(format!("bash-completion/completions/gdrcopy_{name}"));
+            files.push(format!("zsh/site-functions/_gdrcopy_{name}"));
+            assert_eq!(read(&format!("man/man1/gdrcopy_{name}.1")), format!(".so man1/gdrcopy-{name}.1\n"));
+        }
         let shown = tool.get_arguments().filter(|argument| !argument.is_hide_set());
         for option in shown.filter_map(|argument| argument.get_long()) {
             let escaped = format!("\\-\\-{}", option.replace('-', "\\-"));
             assert!(page.contains(&escaped), "{name} {option}: {page}");
-            for completion in &completions {
-                assert!(completion.contains(&format!("--{option}")), "{name} {option}");
+            for file in &files {
+                assert!(read(file).contains(&format!("--{option}")), "{file} {option}");
             }
         }
         let sections = ["OPTIONS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"];
@@ -49,8 +49,14 @@ fn pages_and_completions_have_every_option() {
         let about = tool.get_about().unwrap().to_string();
         assert_eq!(page.matches(&about.replace('-', "\\-")).count(), 1, "{name}: {page}");
         assert!(page.contains(" 2026-11-22 \"gdrcopy 2.6.0\" "), "{name}: {page}");
-        let link = read(&format!("man/man1/gdrcopy_{name}.1"));
-        assert_eq!(link, format!(".so man1/gdrcopy-{name}.1\n"));
+        let words =
+            |text: &str| text.split(|char: char| !char.is_alphanumeric()).map(str::to_lowercase).collect::<Vec<_>>();
+        let of_page = words(&page.replace("\\*(Aq", "'"));
+        for word in words(&tool.clone().render_long_help().to_string()) {
+            // Titles of the help's lists.
+            let is_title = ["usage", "arguments"].contains(&&*word);
+            assert!(is_title || of_page.contains(&word), "{name}: {word} in {page}");
+        }
     }
 }
 

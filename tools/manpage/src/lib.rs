@@ -8,6 +8,9 @@ use std::path::Path;
 use clap::Command;
 use clap_mangen::Man;
 
+/// The headings of sections at the end of a command's help.
+pub const HEADINGS: [&str; 2] = ["Examples", "Exit status"];
+
 /// The parts of pages beside the definition of the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
@@ -15,8 +18,7 @@ pub struct Page<'a> {
     pub source: &'a str,
     /// The date of the release for the footer, as `2026-11-22`.
     pub date: &'a str,
-    /// `Heading: text` and `Heading:` above indented lines, with empty lines between them, for commands whose help does
-    /// not end with these headings.
+    /// Sections in the form of a command's help, for commands without them.
     pub common: &'a str,
     /// The last sections, as roff.
     pub last: &'a str,
@@ -25,8 +27,8 @@ pub struct Page<'a> {
 impl Page<'_> {
     /// Writes the page of a command to a directory, and returns the name of its file.
     ///
-    /// The end of the command's help becomes sections, by paragraphs `Heading: text` and `Heading:` above indented
-    /// lines.
+    /// At the end of the command's help, paragraphs `Heading: text` and `Heading:` above indented lines become sections, if the
+    /// heading is in `HEADINGS`. The others become a part of the description.
     ///
     /// # Errors
     /// The file system's error.
@@ -48,31 +50,52 @@ impl Page<'_> {
         writeln!(page, ".SH SYNOPSIS\n.nf\n{}\n.fi", escaped(usage))?;
         // The first paragraph of the long text is the name line again.
         let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
-        if let Some((_, description)) = long.split_once("\n\n") {
-            let paragraphs = description.split("\n\n").map(escaped);
-            writeln!(page, ".SH DESCRIPTION\n{}", paragraphs.collect::<Vec<_>>().join("\n.PP\n"))?;
+        let mut description: Vec<_> = long.split("\n\n").skip(1).map(str::to_owned).collect();
+        let help = command.get_after_long_help().or(command.get_after_help());
+        let (mut sections, mut headings) = (Vec::new(), Vec::new());
+        for paragraph in help.map(ToString::to_string).unwrap_or_default().split("\n\n") {
+            match section(paragraph) {
+                Some((heading, _)) => {
+                    headings.push(heading.to_owned());
+                    sections.push(paragraph.to_owned());
+                }
+                None => description.push(paragraph.to_owned()),
+            }
+        }
+        for paragraph in self.common.split("\n\n") {
+            if let Some((heading, _)) = section(paragraph)
+                && !headings.iter().any(|own| own == heading)
+            {
+                sections.push(paragraph.to_owned());
+            }
+        }
+        description.retain(|paragraph| !paragraph.is_empty());
+        if !description.is_empty() {
+            let paragraphs: Vec<_> = description.iter().map(|paragraph| escaped(paragraph)).collect();
+            writeln!(page, ".SH DESCRIPTION\n{}", paragraphs.join("\n.PP\n"))?;
         }
         man.render_options_section(&mut page)?;
         if command.has_subcommands() {
             man.render_subcommands_section(&mut page)?;
         }
-        let help = command.get_after_long_help().or(command.get_after_help());
-        let own = help.map(ToString::to_string).unwrap_or_default();
-        let heading = |section: &str| section.split_once(':').map(|(heading, _)| heading.to_owned());
-        let missing = |section: &&str| !own.split("\n\n").any(|own| heading(own) == heading(section));
-        for section in self.common.split("\n\n").filter(missing).chain(own.split("\n\n")) {
-            if let Some((heading, text)) = section.split_once(':') {
-                writeln!(page, ".SH {}", heading.to_uppercase())?;
-                match text.strip_prefix('\n') {
-                    Some(lines) => writeln!(page, ".nf\n{}\n.fi", escaped(&lines.replace("  ", "")))?,
-                    None => writeln!(page, "{}", escaped(text.trim()))?,
-                }
+        for paragraph in &sections {
+            let Some((heading, text)) = section(paragraph) else { continue };
+            writeln!(page, ".SH {}", heading.to_uppercase())?;
+            match text.strip_prefix('\n') {
+                Some(lines) => writeln!(page, ".nf\n{}\n.fi", escaped(&lines.replace("  ", "")))?,
+                None => writeln!(page, "{}", escaped(text.trim()))?,
             }
         }
         page.write_all(self.last.as_bytes())?;
         fs::write(directory.join(&file), tidied(&String::from_utf8_lossy(&page)))?;
         Ok(file)
     }
+}
+
+/// The heading and the text of a paragraph that is a section.
+fn section(paragraph: &str) -> Option<(&str, &str)> {
+    let (heading, text) = paragraph.split_once(':')?;
+    HEADINGS.contains(&heading).then_some((heading, text))
 }
 
 /// A page without text that linters of man pages refuse, such as breaks beside a space, and lists that cannot be

@@ -12,14 +12,15 @@ use clap::Args;
 use crate::libgdrapi::preload;
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
-The program takes the place of this process. It needs no changes: linked or opened by dlopen, libgdrapi.so and \
-libgdrapi.so.2 are served, of any maker, in the processes that it starts, too.
+#[command(after_help = "\
+The program takes the place of this process, and needs no changes. Linked or
+opened by dlopen, libgdrapi.so and libgdrapi.so.2 are served, of any maker, also
+in the processes that it starts.
 
-Example:
+Examples:
   gdrcopy checkpoint -- ./program arguments")]
 pub(crate) struct Options {
-    /// Give the program this libgdrapi instead of the one that the loader finds
+    /// libgdrapi for the program [default: that of the loader]
     #[arg(long, value_name = "FILE")]
     lib: Option<PathBuf>,
 

@@ -1,27 +1,27 @@
 //! `gdrcopy ps`: the processes that use GDRCopy.
 #![forbid(unsafe_code)]
 
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 
-use crate::output::Output;
-use crate::output::table::Table;
+use crate::libgdrapi::search::{self, Maker};
 use crate::system::bytes::Bytes;
 use crate::system::process::{self, Process};
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
-Lists processes that have /dev/gdrdrv open or mapped, or a file named libgdrapi*.so* loaded.
-
+#[command(after_help = "\
 Examples:
   gdrcopy ps
-  gdrcopy ps --json ps.json")]
+  gdrcopy ps --json")]
 pub(crate) struct Options {
-    #[command(flatten)]
-    output: Output,
+    /// Print JSON, one object per process
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -38,51 +38,60 @@ struct Record {
     emulated: bool,
 }
 
-impl From<Process> for Record {
-    fn from(process: Process) -> Record {
+impl From<&Process> for Record {
+    fn from(process: &Process) -> Record {
         let files: Vec<_> = process.libraries.iter().map(|file| file.to_string_lossy()).collect();
         Record {
             pid: process.pid,
             uid: process.uid,
+            command: process.command.clone(),
             open: process.descriptors,
             mappings: process.mappings,
             mapped_bytes: process.mapped,
             libgdrapi: files.join(" "),
             emulated: process.emulated,
-            command: process.command,
         }
     }
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (processes, refused) = process::all().context("/proc cannot be listed: mount it")?;
-    let records: Vec<_> = processes.into_iter().map(Record::from).collect();
-    options.output.write(|| text(&records), &records)?;
+    let records: Vec<_> = processes.iter().map(Record::from).collect();
+    let list = if options.json { serde_json::to_string_pretty(&records)? + "\n" } else { text(&processes) };
+    io::stdout().write_all(list.as_bytes())?;
     if refused > 0 {
         eprintln!("gdrcopy ps: without those that may not be examined, {refused}: run it as root to see all");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(records: &[Record]) -> String {
-    if records.is_empty() {
+/// A line for each process, and one for each of its libraries.
+fn text(processes: &[Process]) -> String {
+    if processes.is_empty() {
         return "no process that may be examined uses GDRCopy\n".into();
     }
-    let mut table = Table::new(["COMMAND", "PID", "UID", "OPEN", "MAPPINGS", "MAPPED", "LIBGDRAPI"]);
-    for record in records {
-        let emulated = if record.emulated { " (emulated)" } else { "" };
-        table.push(vec![
-            record.command.clone(),
-            record.pid.to_string(),
-            record.uid.map_or("?".into(), |uid| uid.to_string()),
-            record.open.to_string(),
-            record.mappings.to_string(),
-            format!("{}{emulated}", Bytes(record.mapped_bytes)),
+    let mut text =
+        format!("{:<16}{:>9}{:>7}{:>6}{:>10}{:>12}\n", "COMMAND", "PID", "UID", "OPEN", "MAPPINGS", "MAPPED");
+    for process in processes {
+        let Process { command, pid, descriptors, mappings, .. } = process;
+        let uid = process.uid.map_or("?".into(), |uid| uid.to_string());
+        let mapped = Bytes(process.mapped).to_string();
+        let emulated = if process.emulated { "  (emulated)" } else { "" };
+        text += &format!("{command:<16}{pid:>9}{uid:>7}{descriptors:>6}{mappings:>10}{mapped:>12}{emulated}\n");
+        for library in &process.libraries {
+            // The process may be in a container.
+            let seen = PathBuf::from(format!("/proc/{pid}/root{}", library.display()));
+            let maker = match Maker::of(&seen) {
+                Maker::None => "removed, replaced or unreadable",
+                // The library beside an empty object, which is listed itself.
+                _ if search::implementation(&seen).is_some_and(|file| file != search::real(&seen)) => continue,
+                maker => maker.describe(),
+            };
             // The names of files could control the terminal.
-            record.libgdrapi.replace(char::is_control, "\u{fffd}"),
-        ]);
+            text += &format!("  {maker}: {}\n", library.to_string_lossy().replace(char::is_control, "\u{fffd}"));
+        }
     }
-    table.to_string()
+    text
 }
 
 #[cfg(test)]
@@ -92,7 +101,6 @@ mod tests {
     #[test]
     fn names_of_files_cannot_control_the_terminal() {
         let libraries = vec!["/tmp/libgdrapi\x1b[2J.so".into()];
-        let record = Record::from(Process { libraries, ..Process::default() });
-        assert!(text(&[record]).ends_with("/tmp/libgdrapi\u{fffd}[2J.so\n"));
+        assert!(text(&[Process { libraries, ..Process::default() }]).ends_with("/tmp/libgdrapi\u{fffd}[2J.so\n"));
     }
 }

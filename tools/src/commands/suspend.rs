@@ -17,9 +17,9 @@ use crate::system::interrupt::{Interrupt, SIGNALS, not_ignored};
 use crate::system::signal;
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
-A process can be suspended if `gdrcopy checkpoint` has started it, once it has called gdr_open. Needs the process's user, or \
-root.
+#[command(after_help = "\
+A process can be suspended if `gdrcopy checkpoint` has started it, once it has
+called gdr_open. Needs the process's user, or root.
 
 Examples:
   gdrcopy checkpoint -- ./program &
@@ -27,7 +27,7 @@ Examples:
   gdrcopy resume 1234
   gdrcopy suspend --tree 1234")]
 pub(crate) struct Options {
-    /// Include what these processes have started, and leave out processes that cannot be suspended
+    /// With what they have started, without what cannot be suspended
     #[arg(long)]
     tree: bool,
 
