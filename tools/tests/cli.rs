@@ -33,7 +33,7 @@ fn wrong_options_give_status_2() {
 }
 
 /// Tools whose help is longer or wider than a screen.
-const LONG: [&str; 8] = ["doctor", "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "trace"];
+const LONG: [&str; 7] = ["copybw", "copylat", "compare", "apiperf", "pplat", "tune", "trace"];
 
 /// It has 24 lines, and 80 columns.
 #[test]
@@ -60,6 +60,7 @@ fn help_fits_on_a_screen() {
 #[test]
 fn options_that_are_gone_name_what_serves_instead() {
     let program = || Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+    run(program().args(["doctor", "--pid", "7"])).with_status(2).reports(&["--pid is gone: `gdrcopy ps` lists"]);
     run(program().args(["ps", "--format=csv"])).with_status(2).reports(&["--format is gone: `gdrcopy ps --json`"]);
 }
 

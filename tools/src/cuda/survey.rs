@@ -9,7 +9,6 @@ use super::driver::CudaError;
 use super::gpu::{Device, Functions};
 
 // CUdevice_attribute, as plain numbers, because older drivers know fewer of them.
-const RDMA_WITH_VMM: c_int = 110;
 const RDMA: c_int = 116;
 const DMA_BUF: c_int = 124;
 const DMA_BUF_MMAP: c_int = 152;
@@ -49,8 +48,6 @@ pub(crate) struct Gpu {
     /// Bytes.
     pub(crate) memory: u64,
     pub(crate) rdma: Option<bool>,
-    /// GPUDirect RDMA of memory from cuMemCreate.
-    pub(crate) rdma_with_vmm: Option<bool>,
     pub(crate) dmabuf: Option<bool>,
     pub(crate) dmabuf_mmap: Option<bool>,
 }
@@ -89,12 +86,5 @@ fn gpu(functions: &Functions, mut device: Device) -> Result<Gpu, CudaError> {
     unsafe { functions.device_memory(&mut memory, device.handle) }?;
     device.pci_address.make_ascii_lowercase();
     let has = |attribute| functions.attribute_of(&device, attribute).map(|value| value != 0);
-    Ok(Gpu {
-        memory: memory as u64,
-        rdma: has(RDMA),
-        rdma_with_vmm: has(RDMA_WITH_VMM),
-        dmabuf: has(DMA_BUF),
-        dmabuf_mmap: has(DMA_BUF_MMAP),
-        device,
-    })
+    Ok(Gpu { memory: memory as u64, rdma: has(RDMA), dmabuf: has(DMA_BUF), dmabuf_mmap: has(DMA_BUF_MMAP), device })
 }

@@ -32,13 +32,13 @@ pub(crate) const PRELOAD_OBJECT: &str = "libgdrapi-preload.so";
 const DEFAULT_DIRECTORIES: [&str; 4] = ["/lib", "/usr/lib", "/lib64", "/usr/lib64"];
 
 /// The name of an environment variable that only this project's library reads.
-const MARK_OF_OURS: &[u8] = b"GDRCOPY_ISA";
+const MARK_OF_OURS: &str = "GDRCOPY_ISA";
 
 /// A symbol that only NVIDIA's library exports.
-const MARK_OF_NVIDIAS: &[u8] = b"gdr_msg";
+const MARK_OF_NVIDIAS: &str = "gdr_msg";
 
 /// A symbol that every libgdrapi exports.
-const MARK_OF_ALL: &[u8] = b"gdr_open";
+pub(crate) const MARK_OF_ALL: &str = "gdr_open";
 
 /// How each ELF file begins.
 const ELF: &[u8] = b"\x7fELF";
@@ -74,10 +74,10 @@ pub(crate) fn candidates() -> Vec<Candidate> {
 }
 
 /// The file that the loader takes by a name without a directory, if it can load that.
-pub(crate) fn first(name: &str) -> Option<PathBuf> {
+pub(crate) fn first(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     let candidates = candidates().into_iter().filter(|candidate| candidate.place != BESIDE);
     let mut files = candidates.filter_map(|candidate| {
-        let file = candidate.file.with_file_name(name);
+        let file = candidate.file.with_file_name(&name);
         let one = real(&file) == real(&candidate.file);
         file.exists().then_some(if one { candidate.file } else { file })
     });
@@ -100,11 +100,9 @@ impl Maker {
         let Some(file) = implementation(file) else {
             return Maker::None;
         };
-        let bytes = files::bytes(&file).unwrap_or_default();
-        let has = |mark: &[u8]| bytes.windows(mark.len()).any(|window| window == mark);
         match () {
-            () if has(MARK_OF_OURS) => Maker::This,
-            () if has(MARK_OF_NVIDIAS) => Maker::Nvidia,
+            () if contains(&file, MARK_OF_OURS) => Maker::This,
+            () if contains(&file, MARK_OF_NVIDIAS) => Maker::Nvidia,
             () => Maker::Other,
         }
     }
@@ -119,15 +117,22 @@ impl Maker {
     }
 }
 
+/// Returns whether a file has this text.
+pub(crate) fn contains(file: &Path, mark: &str) -> bool {
+    let bytes = files::bytes(file).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).contains(mark)
+}
+
 /// The file itself, or the library beside an empty object such as the wheel's libgdrapi.so.
 pub(crate) fn implementation(file: &Path) -> Option<PathBuf> {
-    let bytes = files::bytes(file).ok()?;
-    let has = |mark: &[u8]| bytes.windows(mark.len()).any(|window| window == mark);
-    let beside = file.with_file_name(SONAME);
-    match bytes.starts_with(ELF) {
-        true if !has(MARK_OF_ALL) && has(SONAME.as_bytes()) && file != beside => implementation(&beside),
-        is_library => is_library.then(|| real(file)),
+    if !files::bytes(file).ok()?.starts_with(ELF) {
+        return None;
     }
+    let beside = file.with_file_name(SONAME);
+    if !contains(file, MARK_OF_ALL) && contains(file, SONAME) && file != beside {
+        return implementation(&beside);
+    }
+    Some(real(file))
 }
 
 /// Returns whether the loader passes over a library, as it is for another kind of CPU.

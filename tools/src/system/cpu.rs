@@ -97,14 +97,6 @@ pub(crate) fn node_of_cpu(cpu: usize) -> Option<usize> {
     names.find_map(|name| name.strip_prefix("node")?.parse().ok())
 }
 
-/// The NUMA nodes of the CPUs that the calling thread may run on.
-pub(crate) fn allowed_nodes() -> Option<Vec<usize>> {
-    let mut nodes: Vec<_> = allowed()?.into_iter().filter_map(node_of_cpu).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    (!nodes.is_empty()).then_some(nodes)
-}
-
 /// A warning if a CPU and a GPU are on different nodes.
 pub(crate) fn node_warning(cpu: usize, cpu_node: Option<usize>, gpu_node: Option<usize>) -> Option<String> {
     let (cpu_node, gpu_node) = (cpu_node?, gpu_node?);

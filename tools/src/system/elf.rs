@@ -28,10 +28,6 @@ impl Functions {
         found
     }
 
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.functions.iter().any(|(_, _, function)| function == name)
-    }
-
     fn add(&mut self, file: &File) -> Option<()> {
         let header = bytes(file, 0, 64)?;
         if !header.starts_with(b"\x7fELF\x02\x01") {

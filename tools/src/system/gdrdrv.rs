@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use gdrcopy::Version;
@@ -16,8 +16,7 @@ pub(crate) const NODE: &str = "/dev/gdrdrv";
 
 #[derive(Debug)]
 pub(crate) struct Gdrdrv {
-    /// The node, or why it cannot be examined.
-    pub(crate) node: Result<Node, Errno>,
+    pub(crate) node: Option<Node>,
     /// True if the module is loaded.
     pub(crate) loaded: Option<bool>,
     /// How far its installation for this kernel got.
@@ -27,8 +26,6 @@ pub(crate) struct Gdrdrv {
     /// It is linked to the functions of nv-p2p-dummy, which cannot pin GPU memory.
     pub(crate) bound_to_dummy: bool,
     pub(crate) versions: Result<Versions, Refusal>,
-    /// Its parameters, from /proc/driver/gdrdrv/params.
-    pub(crate) params: Option<String>,
 }
 
 /// Where the module is between package and kernel.
@@ -43,8 +40,6 @@ pub(crate) enum Installation {
         headers: bool,
         /// The GPU driver's sources are here.
         gpu_driver: bool,
-        /// DKMS's log of its last build.
-        log: Option<PathBuf>,
     },
     /// The module is here, but was built for another GPU driver than the installed one.
     Stale {
@@ -91,18 +86,14 @@ impl Versions {
 
 /// Does not open the node, which may hang. These versions are what it reports.
 pub(crate) fn query(versions: Result<Versions, Refusal>) -> Gdrdrv {
-    let params = files::text("/proc/driver/gdrdrv/params");
+    let has_params = Path::new("/proc/driver/gdrdrv/params").exists();
     Gdrdrv {
         node: node(),
-        loaded: match params {
-            Some(_) => Some(true),
-            None => files::module_loaded("gdrdrv"),
-        },
+        loaded: if has_params { Some(true) } else { files::module_loaded("gdrdrv") },
         installation: files::text("/proc/sys/kernel/osrelease").map(installation),
         signed_only: signed_only(),
         bound_to_dummy: DeviceFile::is_bound_to_dummy(),
         versions,
-        params,
     }
 }
 
@@ -126,12 +117,10 @@ fn installation(kernel: String) -> Installation {
         return Installation::Absent;
     }
     let of_driver = ["/usr/src", "/usr/src/kernel-modules"].map(|place| files::matching(Path::new(place), "nvidia"));
-    let mut logs = versions.iter().map(|version| version.join("build/make.log"));
     Installation::NotBuilt {
         kernel,
         headers: modules.join("build/Makefile").exists(),
         gpu_driver: of_driver.iter().flatten().any(|directory| files::contains(directory, "nv-p2p.c", 3)),
-        log: logs.rfind(|log| log.exists()),
     }
 }
 
@@ -149,10 +138,9 @@ fn signed_only() -> bool {
     locked || files::text("/sys/module/module/parameters/sig_enforce").as_deref() == Some("Y")
 }
 
-fn node() -> Result<Node, Errno> {
-    let metadata = fs::metadata(NODE);
-    let metadata = metadata.map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
-    Ok(Node {
+fn node() -> Option<Node> {
+    let metadata = fs::metadata(NODE).ok()?;
+    Some(Node {
         is_device: metadata.file_type().is_char_device(),
         mode: metadata.mode() & 0o7777,
         owner: metadata.uid(),

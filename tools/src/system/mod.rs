@@ -10,6 +10,5 @@ pub(crate) mod gdrdrv;
 pub(crate) mod interrupt;
 pub(crate) mod nvml;
 pub(crate) mod pci;
-pub(crate) mod pins;
 pub(crate) mod process;
 pub(crate) mod signal;

@@ -16,7 +16,6 @@ pub(crate) struct Pci {
     pub(crate) speed: Option<String>,
     /// Lanes.
     pub(crate) width: Option<u32>,
-    pub(crate) max_width: Option<u32>,
 }
 
 /// Returns whether a GPU of NVIDIA is on the bus; `None` if the devices are not listed.
@@ -39,21 +38,20 @@ pub(crate) struct Link {
 impl Pci {
     /// The link, unless sysfs lacks it or its generation is not known.
     pub(crate) fn link(&self) -> Option<Link> {
-        Some(Link { generation: generation(self.speed.as_ref()?)?, lanes: self.width? })
+        let transfers = self.speed.as_ref()?.split(' ').next()?.trim_end_matches(".0");
+        let index = GENERATIONS.iter().position(|(speed, _)| *speed == transfers)?;
+        Some(Link { generation: index as u32 + 1, lanes: self.width? })
     }
 }
+
+/// The transfers per second of each generation, in units of 10⁹ as sysfs writes them, and the bytes that a lane carries.
+const GENERATIONS: [(&str, f64); 6] =
+    [("2.5", 0.25e9), ("5", 0.5e9), ("8", 0.985e9), ("16", 1.969e9), ("32", 3.938e9), ("64", 7.563e9)];
 
 impl Link {
     /// The most that it carries in a direction, before the headers of packets.
     pub(crate) fn bytes_per_second(self) -> f64 {
-        let per_lane = match self.generation {
-            1 => 0.25e9,
-            2 => 0.5e9,
-            3 => 0.985e9,
-            4 => 1.969e9,
-            5 => 3.938e9,
-            _ => 7.563e9,
-        };
+        let (_, per_lane) = GENERATIONS[self.generation as usize - 1];
         per_lane * f64::from(self.lanes)
     }
 }
@@ -71,22 +69,7 @@ pub(crate) fn query(address: &str) -> Pci {
         bar1: files::text(directory.join("resource")).and_then(|text| largest_memory(&text)),
         speed: files::text(directory.join("current_link_speed")),
         width: files::number(directory.join("current_link_width")),
-        max_width: files::number(directory.join("max_link_width")),
     }
-}
-
-/// The PCIe generation of a link of that speed, as sysfs writes speeds.
-fn generation(speed: &str) -> Option<u32> {
-    let transfers = speed.split(' ').next()?;
-    Some(match transfers.trim_end_matches(".0") {
-        "2.5" => 1,
-        "5" => 2,
-        "8" => 3,
-        "16" => 4,
-        "32" => 5,
-        "64" => 6,
-        _ => return None,
-    })
 }
 
 /// The largest memory range in lines of start, end and flags.

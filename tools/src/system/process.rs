@@ -2,7 +2,6 @@
 //! `fd`.
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -24,8 +23,6 @@ pub(crate) struct Process {
     pub(crate) mappings: usize,
     /// Bytes of the mappings.
     pub(crate) mapped: usize,
-    /// Mappings of dma-bufs, GDRCopy's or others.
-    pub(crate) dma_bufs: usize,
     /// The device is gdremu's.
     pub(crate) emulated: bool,
 }
@@ -41,9 +38,7 @@ impl Process {
         let (start, end) = words.next()?.split_once('-')?;
         let path = words.nth(4)?.trim_start();
         let emulated = path.starts_with(EMULATED_GPU);
-        if path.starts_with(DMA_BUF) {
-            self.dma_bufs += 1;
-        } else if emulated || without_deleted(path) == NODE {
+        if emulated || without_deleted(path) == NODE {
             let number = |hex| usize::from_str_radix(hex, 16).ok();
             self.mappings += 1;
             self.mapped += number(end)? - number(start)?;
@@ -67,9 +62,6 @@ impl Process {
 /// memory. CUDA's pinned host memory is also in it.
 const EMULATED_DEVICE: [&str; 2] = ["/gdremu-", "/devices/"];
 const EMULATED_GPU: &str = "/memfd:gdremu-gpu";
-
-/// The kernel's name of every dma-buf.
-const DMA_BUF: &str = "/dmabuf:";
 
 fn without_deleted(path: &str) -> &str {
     path.strip_suffix(" (deleted)").unwrap_or(path)
@@ -122,14 +114,6 @@ pub(crate) fn all() -> io::Result<(Vec<Process>, usize)> {
     Ok((users, refused))
 }
 
-/// The variables that a process was started with; it may have changed them since.
-pub(crate) fn environment(pid: u32) -> io::Result<BTreeMap<String, String>> {
-    let bytes = fs::read(format!("/proc/{pid}/environ"))?;
-    let text = String::from_utf8_lossy(&bytes);
-    let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
-    Ok(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,7 +141,6 @@ mod tests {
             descriptors: 2,
             mappings: 2,
             mapped: (2 << 20) + (64 << 10),
-            dma_bufs: 1,
             ..Process::default()
         };
         assert_eq!(process, expected);
@@ -172,6 +155,5 @@ mod tests {
         let process = examine(pid).unwrap();
         assert_eq!(process.pid, pid);
         assert!(process.uid.is_some() && !process.command.is_empty(), "{process:?}");
-        assert_eq!(environment(pid).unwrap().get("PATH"), std::env::var("PATH").ok().as_ref());
     }
 }

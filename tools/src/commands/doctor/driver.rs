@@ -2,17 +2,16 @@
 #![forbid(unsafe_code)]
 
 use std::env;
-use std::path::Path;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
-use super::backends::Backends;
+use super::Backends;
 use super::host::Container;
-use super::probe::{self, Kind, Survey};
+use super::probe::{self, Kind};
 use super::remedies::{Advice, Remedy};
-use super::report::{Cause, Finding, bytes};
+use super::report::{Cause, Finding};
 use crate::cuda::survey::{Cuda, Failure, Gpu};
-use crate::libgdrapi::search;
+use crate::system::bytes::Bytes;
 use crate::system::{files, pci};
 
 /// The first CUDA version whose dma-bufs can be mapped, 13.3.
@@ -47,27 +46,11 @@ pub(super) fn rate_error(code: i32, gpu: i32, file: Option<&str>) -> (&'static s
     if let (2, Ok((limit, _))) = (code, getrlimit(Resource::RLIMIT_AS))
         && limit != RLIM_INFINITY
     {
-        let advice = Remedy::AddressSpace.with("limit", bytes(limit));
+        let advice = Remedy::AddressSpace.with("limit", Bytes(limit as usize));
         return ("the address space of the process is limited", advice, passes);
     }
     let file = file.unwrap_or("libcuda.so.1");
-    let path = library_path_without(file);
-    let is_file = [Remedy::CudaStub, Remedy::CudaCompat].contains(&remedy);
-    let mut advice = remedy.with("gpu", gpu).with("file", file).with("path", &path);
-    if is_file && path == env::var("LD_LIBRARY_PATH").unwrap_or_default() {
-        advice = advice.with("entry", "it from LD_PRELOAD, or its directory from the files in /etc/ld.so.conf.d");
-        advice.commands = vec!["ldconfig".into()];
-    }
-    (cause, advice.with("entry", "its directory from LD_LIBRARY_PATH"), passes)
-}
-
-/// LD_LIBRARY_PATH without the directory of a file.
-fn library_path_without(file: &str) -> String {
-    let list = env::var("LD_LIBRARY_PATH").unwrap_or_default();
-    let Some(directory) = Path::new(file).parent() else { return list };
-    let mut entries: Vec<_> = list.split(':').collect();
-    entries.retain(|entry| search::real(Path::new(entry)) != search::real(directory));
-    entries.join(":")
+    (cause, remedy.with("gpu", gpu).with("file", file), passes)
 }
 
 /// Returns whether memory of at least one GPU can be mapped without gdrdrv.
@@ -84,25 +67,24 @@ pub(super) fn gpu_maps_dmabufs(gpu: &Gpu) -> bool {
 }
 
 pub(super) fn findings(
-    survey: Result<&Survey, &probe::Failure>,
+    cuda: Result<&Cuda, &probe::Failure>,
     backends: Backends,
     container: Option<&Container>,
 ) -> Vec<Finding> {
-    let survey = match survey {
-        Ok(survey) => survey,
+    let cuda = match cuda {
+        Ok(cuda) => cuda,
         Err(failure) => {
             let remedy = if failure.kind == Kind::Hung { Remedy::GpuHung } else { Remedy::CudaError };
-            return vec![failure.finding("CUDA", || remedy.into())];
+            return vec![failure.finding("CUDA", remedy)];
         }
     };
-    let cuda = &survey.cuda;
     let mut findings = Vec::new();
     // No other advice helps where there is no GPU. CUDA can have some that are not on the bus, in WSL.
     if pci::has_nvidia_gpu() == Some(false) && cuda.gpus.as_ref().map_or(0, Vec::len) == 0 {
         let finding = Finding::problem("hardware", "no GPU of NVIDIA in /sys/bus/pci/devices", Remedy::GpuNone);
         findings.push(finding.caused_by(Cause::Nothing));
     }
-    findings.push(gpu_driver(survey));
+    findings.push(gpu_driver());
     match &cuda.version {
         Ok(version) => {
             findings.push(Finding::ok("CUDA", format!("{}, by the driver", format_version(*version))));
@@ -127,13 +109,13 @@ fn format_version(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-fn gpu_driver(survey: &Survey) -> Finding {
+fn gpu_driver() -> Finding {
     let kind = match files::text("/proc/driver/nvidia/version") {
         Some(text) if text.contains("Open Kernel Module") => ", open kernel modules",
         Some(_) => ", proprietary kernel modules",
         None => "",
     };
-    match files::text("/sys/module/nvidia/version").or(survey.gpu_driver.clone()) {
+    match files::text("/sys/module/nvidia/version") {
         Some(version) => Finding::ok("GPU driver", format!("{version}{kind}")),
         None => Finding::unknown("GPU driver", "not reported: there is no /sys/module/nvidia/version"),
     }

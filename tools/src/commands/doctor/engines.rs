@@ -3,11 +3,11 @@
 
 use gdrcopy::Version;
 
-use super::libraries::{self, Environment};
-use super::probe::{Loaded, Wanted};
+use super::libraries;
+use super::probe::Loaded;
 use super::remedies::Remedy;
 use super::report::Finding;
-use crate::libgdrapi::search::{self, PLAIN_NAME, SONAME};
+use crate::libgdrapi::search::{PLAIN_NAME, SONAME};
 
 /// A program that loads libgdrapi.
 #[derive(Debug, PartialEq)]
@@ -19,8 +19,6 @@ pub(super) struct Engine {
     libraries: &'static [&'static str],
     /// The oldest library and module that it accepts.
     oldest: Version,
-    /// A variable with the directory of the library, instead of the loader's.
-    directory: Option<&'static str>,
     /// It does without libgdrapi where the module does not work.
     pub(super) module_only: bool,
     /// It needs a plugin, which doctor cannot see.
@@ -28,7 +26,7 @@ pub(super) struct Engine {
 }
 
 const fn engine(id: &'static str, name: &'static str, libraries: &'static [&'static str], oldest: Version) -> Engine {
-    Engine { id, name, libraries, oldest, directory: None, module_only: false, has_plugin: false }
+    Engine { id, name, libraries, oldest, module_only: false, has_plugin: false }
 }
 
 const ANY: Version = Version::OLDEST_GDRDRV;
@@ -45,18 +43,23 @@ pub(super) static ENGINES: [Engine; 9] = [
     Engine { module_only: true, ..engine("mscclpp", "MSCCL++", &[SONAME], Version::new(2, 5)) },
     Engine { has_plugin: true, ..engine("nixl", "NIXL", &[SONAME, PLAIN_NAME], ANY) },
     engine("tensorrt-llm", "TensorRT-LLM", &[PLAIN_NAME], ANY),
-    Engine { directory: Some("GDRCOPY_PATH_L"), ..engine("dpdk", "DPDK", &[PLAIN_NAME], ANY) },
+    engine("dpdk", "DPDK", &[PLAIN_NAME], ANY),
 ];
 
 impl Engine {
-    /// The engine of this name on the command line.
-    pub(super) fn find(id: &str) -> Option<&'static Engine> {
-        ENGINES.iter().find(|engine| engine.id == id)
-    }
-
-    /// Checks the requirements. Returns the file of its library.
-    pub(super) fn needs(&self, environment: &Environment, module: Option<Version>) -> (Option<Loaded>, Vec<Finding>) {
-        let (library, mut findings) = self.library(environment);
+    /// Checks the requirements. Returns the library that the engine loads.
+    pub(super) fn needs(&self, module: Option<Version>) -> (Option<Loaded>, Vec<Finding>) {
+        let (mut library, mut findings) = (None, Vec::new());
+        for &name in self.libraries {
+            match libraries::load(name) {
+                Ok(loaded) => {
+                    findings = vec![Finding::ok(name, libraries::describe(&loaded))];
+                    library = Some(loaded);
+                    break;
+                }
+                Err(why) => findings.push(why.finding(name, libraries::missing(name))),
+            }
+        }
         let of_library = library.as_ref().and_then(Loaded::release);
         for (part, version, remedy) in
             [("libgdrapi", of_library, Remedy::LibraryUpdate), ("gdrdrv", module, Remedy::EngineModule)]
@@ -73,43 +76,5 @@ impl Engine {
             findings.push(Finding::unknown("plugin", PLUGIN));
         }
         (library, findings)
-    }
-
-    /// The names by which it finds its library; none if a variable names the file.
-    pub(super) fn names(&self, environment: &Environment) -> &'static [&'static str] {
-        match self.directory {
-            Some(variable) if environment.contains_key(variable) => &[],
-            _ => self.libraries,
-        }
-    }
-
-    /// The library that the engine loads.
-    fn library(&self, environment: &Environment) -> (Option<Loaded>, Vec<Finding>) {
-        if let Some(variable) = self.directory
-            && let Some(directory) = environment.get(variable)
-        {
-            return match libraries::load(&Wanted::File(format!("{directory}/{PLAIN_NAME}").into())) {
-                Ok(library) => {
-                    let finding = Finding::ok(variable, libraries::describe(&library));
-                    (Some(library), vec![finding])
-                }
-                Err(why) => {
-                    let or = format!(", or have it name the directory of {PLAIN_NAME}");
-                    let advice = Remedy::SettingUnset.with("name", variable).with("or", or);
-                    (None, vec![why.finding(variable, || advice)])
-                }
-            };
-        }
-        let mut findings = Vec::new();
-        for &name in self.libraries {
-            match libraries::load_name(name) {
-                Ok(library) => {
-                    let finding = libraries::rate(name, &library, &search::candidates());
-                    return (Some(library), vec![finding]);
-                }
-                Err(why) => findings.push(why.finding(name, || libraries::missing(name))),
-            }
-        }
-        (None, findings)
     }
 }

@@ -9,16 +9,13 @@ use gdrcopy::Version;
 use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::backends::Backends;
-use super::host::{self, Container};
-use super::probe::{HANGS, NOT_ASKED};
+use super::Backends;
+use super::host::Container;
+use super::probe::HANGS;
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding};
 use crate::system::files;
 use crate::system::gdrdrv::{Gdrdrv, Installation, NODE, Node, Refusal, Versions};
-
-/// The first release with persistent mappings and their attributes.
-const PERSISTENT_SINCE: Version = Version::new(2, 5);
 
 /// Returns whether the module can be used.
 pub(super) fn works(module: &Gdrdrv) -> bool {
@@ -33,7 +30,7 @@ pub(super) fn findings(module: &Gdrdrv, backends: Backends, container: Option<&C
     let mut findings = vec![node(module, container)];
     match (&module.versions, &module.node) {
         (Ok(versions), _) => findings.push(version(versions)),
-        (Err(why), Ok(node)) if node.is_device => findings.push(refused(why, node, module, container)),
+        (Err(why), Some(node)) if node.is_device => findings.push(refused(why, node, module, container)),
         _ => {}
     }
     if module.bound_to_dummy {
@@ -41,15 +38,6 @@ pub(super) fn findings(module: &Gdrdrv, backends: Backends, container: Option<&C
         let value = "nv-p2p-dummy, with which no GPU memory can be pinned";
         findings.push(Finding::problem("bound to", value, Remedy::ModuleDummy));
     }
-    let persistence = module.params.as_deref().and_then(|params| files::field(params, "Use persistent mapping"));
-    findings.push(match persistence {
-        Some("yes") => Finding::ok("persistent mapping", "on"),
-        Some(_) => {
-            let value = "off: mappings become invalid when their memory is freed";
-            Finding::warning("persistent mapping", value, Remedy::ModuleOption)
-        }
-        None => Finding::unknown("persistent mapping", "not reported by /proc/driver/gdrdrv/params"),
-    });
     // The library hangs also where it could do without.
     let needed = backends.need_gdrdrv() || module.versions.as_ref().is_err_and(|why| why.errno == HANGS);
     findings.into_iter().map(|finding| finding.caused_by(Cause::Gdrdrv).only_if(needed)).collect()
@@ -58,11 +46,8 @@ pub(super) fn findings(module: &Gdrdrv, backends: Backends, container: Option<&C
 fn node(module: &Gdrdrv, container: Option<&Container>) -> Finding {
     const SUBJECT: &str = "device node";
     match &module.node {
-        Ok(Node { is_device: true, mode, owner, group }) => {
+        Some(Node { is_device: true, mode, owner, group }) => {
             Finding::ok(SUBJECT, format!("{NODE}, mode {mode:03o}, owner {owner}:{group}"))
-        }
-        Err(errno) if *errno != Errno::ENOENT => {
-            Finding::problem(SUBJECT, format!("{NODE}: {errno}"), Remedy::NodeDirectory)
         }
         _ => match fs::symlink_metadata(NODE) {
             Ok(_) => {
@@ -96,9 +81,6 @@ fn absent(module: &Gdrdrv) -> (&'static str, Advice) {
             (NOT_BUILT, Remedy::ModuleHeaders.with("kernel", kernel).with("others", others))
         }
         Some(Installation::NotBuilt { gpu_driver: false, .. }) => (NOT_BUILT, Remedy::ModuleSources.into()),
-        Some(Installation::NotBuilt { log: Some(log), .. }) => {
-            (NOT_BUILT, Remedy::ModuleLog.with("log", log.display()))
-        }
         Some(Installation::NotBuilt { .. }) => (NOT_BUILT, Remedy::ModuleBuild.into()),
         // Without `dkms build --force`, DKMS installs again what it has built.
         Some(Installation::Stale { dkms: Some(version) }) => (STALE, Remedy::ModuleStale.with("version", version)),
@@ -130,12 +112,11 @@ fn refused(why: &Refusal, node: &Node, module: &Gdrdrv, container: Option<&Conta
         (Errno::ENXIO | Errno::ENODEV | Errno::ENOTTY | Errno::EINVAL, advice) => {
             advice.unwrap_or(Remedy::NodeReplace.into())
         }
-        (Errno::EMFILE | Errno::ENFILE, _) => host::more_files(errno),
+        (Errno::EMFILE | Errno::ENFILE, _) => Remedy::OpenFiles.into(),
         _ => Remedy::ModuleReload.into(),
     };
     let why = match errno {
         HANGS => return Finding::problem(subject, "it does not end, as the module hangs", advice),
-        NOT_ASKED => return Finding::unknown(subject, "not tried, as the process for it did not start, or died"),
         Errno::ENOTTY | Errno::EINVAL => ": the node leads to another driver, or to a gdrdrv before 2.0",
         Errno::ENXIO | Errno::ENODEV => ": the node leads to no loaded driver",
         _ => "",
@@ -153,10 +134,6 @@ fn version(versions: &Versions) -> Finding {
     if *oldest_library > Version::API {
         let value = format!("{module} only supports libraries of version {oldest_library} and later");
         return Finding::problem(SUBJECT, value, Remedy::LibraryUpdate.with("oldest", oldest_library));
-    }
-    if *module < PERSISTENT_SINCE {
-        let value = format!("{module}, without persistent mappings and pin flags");
-        return Finding::warning(SUBJECT, value, Remedy::ModuleUpdate.with("oldest", PERSISTENT_SINCE));
     }
     Finding::ok(SUBJECT, format!("{module}, for libraries from {oldest_library} on"))
 }

@@ -7,10 +7,10 @@
 #![forbid(unsafe_code)]
 
 use std::env;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -19,23 +19,20 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Error, Result, bail};
 use gdrcopy::Version;
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::host;
-use super::remedies::{Advice, Remedy};
+use super::remedies::Advice;
 use super::report::Finding;
 use crate::cuda::survey::{self, Cuda};
 use crate::cuda::{CudaError, DeviceBuffer, Gpu, Memory};
-use crate::libgdrapi::search::{self, SONAME};
+use crate::libgdrapi::search;
 use crate::libgdrapi::{CallError, Connection, Library, Loader, Mapped, MappingType, load_by_name};
 use crate::measure::verify::{difference, pattern};
 use crate::system::gdrdrv::{self, Refusal, Versions};
-use crate::system::nvml::{Bar1, Nvml};
 
 /// Bytes that the self-test pins and copies.
 pub(super) const SIZE: usize = 1 << 20;
@@ -43,9 +40,8 @@ pub(super) const SIZE: usize = 1 << 20;
 /// An attribute of `gdr_get_attribute`.
 const USING_DMA_BUF_MMAP: i32 = 3;
 
-/// Errnos that gdrdrv has not.
+/// An errno that gdrdrv has not, for a node whose opening does not end.
 pub(super) const HANGS: Errno = Errno::ETIMEDOUT;
-pub(super) const NOT_ASKED: Errno = Errno::ECHILD;
 
 /// The first argument of the child. No tool has this name.
 pub(crate) const ARGUMENT: &str = "--doctors-child";
@@ -57,7 +53,7 @@ const CUDA: &str = "CUDA";
 const END: &str = "its end";
 
 /// A stage of CUDA may last this many times longer; without the persistence daemon each GPU takes some seconds.
-const CUDA_LIMITS: u64 = 6;
+const CUDA_LIMITS: u32 = 6;
 
 /// Seconds of a stage of the library.
 static SECONDS: AtomicU64 = AtomicU64::new(10);
@@ -66,23 +62,13 @@ pub(super) fn limit_stages(seconds: u64) {
     SECONDS.store(seconds, Ordering::Relaxed);
 }
 
-/// The library to load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Wanted {
-    /// The library that linked programs get from the loader, or else the one beside this program.
-    Default,
-    /// The library that the loader finds by this name.
-    Name(String),
-    File(PathBuf),
-}
-
 #[derive(Debug, Serialize, Deserialize)]
 enum Work {
     Survey,
     /// Ask the module for its versions.
     Module,
     /// A GPU's number if it is to be tested.
-    Library(Wanted, Option<i32>),
+    Library(PathBuf, Option<i32>),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,27 +89,16 @@ impl Loaded {
 pub(super) struct Answer {
     /// The next stage of the child; empty before the first one.
     stage: String,
-    pub(super) survey: Option<Survey>,
+    cuda: Option<Cuda>,
     /// Or whether the node was opened, and the errno.
     versions: Option<Result<[u32; 2], (bool, i32)>>,
     pub(super) library: Option<Loaded>,
-    /// The type of the mapping.
-    pub(super) mapping: Option<String>,
-    /// Dma-bufs were used instead of gdrdrv.
-    pub(super) dmabuf: bool,
+    /// The kind of mapping that was tested.
+    pub(super) mapping: String,
     pub(super) failure: Option<Failure>,
     /// The log of the library.
     #[serde(skip)]
     pub(super) log: String,
-}
-
-/// The answers of CUDA and NVML.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Survey {
-    pub(super) cuda: Cuda,
-    pub(super) gpu_driver: Option<String>,
-    /// One for each GPU.
-    pub(super) bar1: Vec<Option<Bar1>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,9 +113,6 @@ pub(super) enum Kind {
     Died(i32),
     /// A stage did not end.
     Hung,
-    /// doctor's child did not work, which says nothing about what it was to examine. With the remedy.
-    #[serde(skip)]
-    NotAsked(Advice),
     Other,
 }
 
@@ -157,12 +129,8 @@ impl Failure {
         Failure { text: text.into(), kind, in_library: false }
     }
 
-    /// The problem, with this remedy if the child worked.
-    pub(super) fn finding(&self, subject: &'static str, remedy: impl FnOnce() -> Advice) -> Finding {
-        match &self.kind {
-            Kind::NotAsked(advice) => Finding::warning(subject, format!("not tested: {}", self.text), advice.clone()),
-            _ => Finding::problem(subject, &*self.text, remedy()),
-        }
+    pub(super) fn finding(&self, subject: &'static str, remedy: impl Into<Advice>) -> Finding {
+        Finding::problem(subject, &*self.text, remedy)
     }
 }
 
@@ -180,46 +148,38 @@ impl From<Error> for Failure {
 
 // ---- In doctor ----
 
-/// Asks CUDA and NVML.
-pub(super) fn survey() -> Result<Survey, Failure> {
-    let answer = ask(&Work::Survey);
-    let failure = answer.failure.unwrap_or(Failure::new(Kind::Other, "no answer"));
-    answer.survey.ok_or(failure)
+/// Asks CUDA. Returns an error where doctor cannot start its child.
+pub(super) fn survey() -> Result<Result<Cuda, Failure>> {
+    let answer = start(&Work::Survey)?;
+    match (answer.cuda, answer.failure) {
+        (_, Some(Failure { kind: Kind::Died(libc::SIGXFSZ | libc::SIGKILL), text, .. })) => bail!(text),
+        (_, Some(failure)) => Ok(Err(failure)),
+        (cuda, None) => Ok(Ok(cuda.context("no answer")?)),
+    }
 }
 
-/// Asks the module for its versions. The errno is `HANGS` where opening its node does not end, `NOT_ASKED` where the
-/// question could not be asked.
+/// Asks the module for its versions.
 pub(super) fn versions() -> Result<Versions, Refusal> {
     let answer = ask(&Work::Module);
-    let errno = match (answer.versions, answer.failure) {
-        (Some(Ok(versions)), _) => return Ok(Versions::new(versions)),
-        (Some(Err((opened, errno))), _) => return Err(Refusal { errno: Errno::from_raw(errno), opened }),
-        (None, Some(Failure { kind: Kind::Hung, .. })) => HANGS,
-        (None, _) => NOT_ASKED,
-    };
-    Err(Refusal { errno, opened: false })
+    match answer.versions {
+        Some(Ok(versions)) => Ok(Versions::new(versions)),
+        Some(Err((opened, errno))) => Err(Refusal { errno: Errno::from_raw(errno), opened }),
+        None => Err(Refusal { errno: HANGS, opened: false }),
+    }
 }
 
 /// The files that hung when they were loaded, which are not loaded again.
 static HUNG: Mutex<Vec<(PathBuf, Failure)>> = Mutex::new(Vec::new());
 
-/// Loads a library and, if a GPU is named, tests it there.
-pub(super) fn test(library: &Wanted, gpu: Option<i32>) -> Answer {
-    let file = match library {
-        Wanted::Default => search::first(SONAME),
-        Wanted::Name(name) => search::first(name),
-        Wanted::File(file) => Some(file.clone()),
-    };
-    let file = search::real(&file.unwrap_or_default());
-    // The loader waits until something writes to it.
-    if fs::metadata(&file).is_ok_and(|data| data.file_type().is_fifo()) {
-        return Failure::new(Kind::Other, format!("{} is a pipe", file.display())).into();
-    }
+/// Loads a library, by name or path, and, if a GPU is named, tests it there.
+pub(super) fn test(library: &Path, gpu: Option<i32>) -> Answer {
+    let found = if is_name(library) { search::first(library) } else { Some(library.into()) };
+    let file = search::real(&found.unwrap_or_default());
     let mut hung = HUNG.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, failure)) = hung.iter().find(|(other, _)| *other == file) {
         return failure.clone().into();
     }
-    let answer = ask(&Work::Library(library.clone(), gpu));
+    let answer = ask(&Work::Library(library.into(), gpu));
     if let (None, Some(failure @ Failure { kind: Kind::Hung, .. })) = (&answer.library, &answer.failure) {
         hung.push((file, failure.clone()));
     }
@@ -232,25 +192,19 @@ impl From<Failure> for Answer {
     }
 }
 
-/// Has a child do this. One that dies or hangs has failed.
-fn ask(work: &Work) -> Answer {
-    start(work).unwrap_or_else(|error| {
-        let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
-        let advice = match Errno::from_raw(code.unwrap_or_default()) {
-            _ if !Path::new("/proc/self").exists() => Remedy::ProcMount.into(),
-            errno @ (Errno::EMFILE | Errno::ENFILE) => host::more_files(errno),
-            Errno::EAGAIN => Remedy::DoctorProcesses.into(),
-            Errno::ENOMEM => Remedy::DoctorMemory.into(),
-            Errno::EPERM | Errno::EACCES | Errno::ENOSYS => Remedy::DoctorSandbox.into(),
-            _ => Remedy::DoctorLimits.into(),
-        };
-        Failure::new(Kind::NotAsked(advice), format!("{error:#}")).into()
-    })
+/// Returns whether the loader is to find it.
+fn is_name(library: &Path) -> bool {
+    library.components().count() == 1
 }
 
-/// Returns an error where the child cannot be started, or something outside has ended it.
+/// Has a child do this.
+fn ask(work: &Work) -> Answer {
+    start(work).unwrap_or_else(|error| Failure::from(error).into())
+}
+
+/// Has a child do this; an error where it cannot be started. One that dies or hangs has failed.
 fn start(work: &Work) -> Result<Answer> {
-    let (out, log) = (in_memory("answer").context("memfd_create")?, in_memory("log").context("memfd_create")?);
+    let (out, log) = (in_memory("answer")?, in_memory("log")?);
     let mut command = Command::new(env::current_exe().context("reading /proc/self/exe")?);
     command.args([ARGUMENT, &serde_json::to_string(work)?]);
     command.env("GDRCOPY_ENABLE_LOGGING", "1");
@@ -259,34 +213,22 @@ fn start(work: &Work) -> Result<Answer> {
     let end = wait(command.spawn().context("starting a process")?, &out)?;
     let mut answer = last_answer(&out)?;
     answer.log = read(&log)?;
-    let stage = match &*answer.stage {
-        "" => "it was started",
-        stage => stage,
-    };
+    let stage = if answer.stage.is_empty() { "it was started" } else { &answer.stage };
     let (kind, text) = match end {
-        Some(status) if status.success() && stage == END => return Ok(answer),
-        Some(status) if status.success() => (Kind::Died(0), format!("its process ended without a result, in {stage}")),
-        Some(status) => {
-            let signal = status.signal().unwrap_or_default();
-            let text = format!("its process died in {stage}: {status}");
-            match Signal::try_from(signal) {
-                Ok(Signal::SIGXFSZ) => return Err(Error::from(io::Error::from(Errno::EFBIG)).context(text)),
-                Ok(Signal::SIGKILL) => return Err(Error::from(io::Error::from(Errno::ENOMEM)).context(text)),
-                _ => (Kind::Died(signal), text),
-            }
-        }
         None => (Kind::Hung, format!("it did not end: {stage} hangs")),
+        Some(status) if status.success() && stage == END => return Ok(answer),
+        Some(status) => {
+            let text = format!("its process ended without a result, in {stage}: {status}");
+            (Kind::Died(status.signal().unwrap_or_default()), text)
+        }
     };
     answer.failure = Some(Failure { in_library: stage != CUDA, ..Failure::new(kind, text) });
     Ok(answer)
 }
 
 /// A file in memory, as there may be no directory for temporary files.
-fn in_memory(name: &str) -> io::Result<File> {
-    // Some kernels from 6.3 on demand it, if vm.memfd_noexec is 2; earlier ones refuse it.
-    let noexec = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
-    let cloexec = MFdFlags::MFD_CLOEXEC;
-    Ok(memfd_create(name, cloexec | noexec).or_else(|_| memfd_create(name, cloexec))?.into())
+fn in_memory(name: &str) -> Result<File> {
+    Ok(memfd_create(name, MFdFlags::MFD_CLOEXEC).context("memfd_create")?.into())
 }
 
 /// Waits for the end; `None` if a stage lasts too long. Then the child is killed, which does not end what hangs in the
@@ -301,10 +243,11 @@ fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
         if len != written {
             (start, written) = (Instant::now(), len);
         }
-        let seconds = SECONDS.load(Ordering::Relaxed);
-        let is_late = |seconds| start.elapsed() > Duration::from_secs(seconds);
-        let is_cuda = || last_answer(out).is_ok_and(|answer| [CUDA, ""].contains(&&*answer.stage));
-        if is_late(seconds) && (is_late(CUDA_LIMITS * seconds) || !is_cuda()) {
+        let mut limit = Duration::from_secs(SECONDS.load(Ordering::Relaxed));
+        if start.elapsed() > limit && [CUDA, ""].contains(&&*last_answer(out)?.stage) {
+            limit *= CUDA_LIMITS;
+        }
+        if start.elapsed() > limit {
             child.kill()?;
             return Ok(None);
         }
@@ -322,11 +265,8 @@ fn last_answer(out: &File) -> io::Result<Answer> {
 /// The content of a file, in which the child's position stays.
 fn read(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; file.metadata()?.len() as usize];
-    match file.read_exact_at(&mut bytes, 0) {
-        Err(error) if error.kind() != ErrorKind::UnexpectedEof => return Err(error),
-        _ => {}
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let len = file.read_at(&mut bytes, 0)?;
+    Ok(String::from_utf8_lossy(&bytes[..len]).into_owned())
 }
 
 // ---- In its child ----
@@ -347,18 +287,14 @@ pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
     match serde_json::from_str(argument)? {
         Work::Survey => {
             answer.next(CUDA)?;
-            let cuda = survey::query();
-            let nvml = Nvml::load();
-            let gpus = cuda.gpus.as_deref().unwrap_or_default().iter();
-            let bar1 = gpus.map(|gpu| nvml.as_ref()?.bar1(&gpu.device.pci_address)).collect();
-            answer.survey = Some(Survey { gpu_driver: nvml.as_ref().and_then(Nvml::driver_version), bar1, cuda });
+            answer.cuda = Some(survey::query());
         }
         Work::Module => {
             answer.next("opening the device node")?;
             answer.versions = Some(gdrdrv::versions().map_err(|why| (why.opened, why.errno as i32)));
         }
-        Work::Library(wanted, gpu) => {
-            let failure = try_library(&mut answer, &wanted, gpu).err();
+        Work::Library(library, gpu) => {
+            let failure = try_library(&mut answer, &library, gpu).err();
             answer.failure = failure.map(|failure| Failure { in_library: answer.stage != CUDA, ..failure });
         }
     }
@@ -366,13 +302,11 @@ pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn try_library(answer: &mut Answer, wanted: &Wanted, gpu: Option<i32>) -> Result<(), Failure> {
+fn try_library(answer: &mut Answer, library: &Path, gpu: Option<i32>) -> Result<(), Failure> {
     answer.next("loading the library")?;
-    let mut loader = Loader::default();
-    let library = match wanted {
-        Wanted::Default => loader.load_default(),
-        Wanted::Name(name) => load_by_name(name),
-        Wanted::File(file) => loader.load(file),
+    let library = match library.to_str() {
+        Some(name) if is_name(library) => load_by_name(name),
+        _ => Loader::default().load(library),
     }?;
     answer.library = Some(Loaded { file: library.file.clone(), version: library.version() });
     match gpu {
@@ -386,41 +320,34 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     let gpu = Gpu::open(number)?;
     let buffer = DeviceBuffer::alloc(gpu, Memory::Alloc, SIZE)?;
     answer.next("gdr_open")?;
-    if Connection::open(library).is_err() {
-        return Err(Failure::new(Kind::Other, "gdr_open failed"));
-    }
+    Connection::open(library).map_err(|_| Failure::new(Kind::Other, "gdr_open failed"))?;
     answer.next("pinning and mapping")?;
     let mapped = Mapped::new(library, &buffer, MappingType::Default, false)?;
-    answer.mapping = Some(mapped.mapping_type().into());
-    answer.dmabuf = mapped.connection().attribute(USING_DMA_BUF_MMAP) == Some(1);
+    let uses_dmabuf = mapped.connection().attribute(USING_DMA_BUF_MMAP) == Some(1);
+    let backend = if uses_dmabuf { "a dma-buf" } else { "gdrdrv" };
+    answer.mapping = format!("{} mapping of {backend}", mapped.mapping_type());
 
     answer.next("gdr_copy_to_mapping")?;
-    let sent = pattern(SIZE, 1);
+    let mut sent = pattern(SIZE, 1);
+    let mut seen = vec![0; SIZE];
     mapped.write(0, &sent).context("writing")?;
-    expect_on_gpu(&buffer, &sent, "of CUDA's view after gdr_copy_to_mapping, byte")?;
+    buffer.read(&mut seen)?;
+    expect(&seen, &sent, "of CUDA's view after gdr_copy_to_mapping, byte")?;
 
     answer.next("gdr_copy_from_mapping")?;
-    let mut sent = pattern(SIZE, 2);
+    sent = pattern(SIZE, 2);
     buffer.write(&sent)?;
-    let mut seen = vec![0; SIZE];
     mapped.read(0, &mut seen).context("reading")?;
     expect(&seen, &sent, "of what gdr_copy_from_mapping read, byte")?;
 
     // A small unaligned copy must not change its neighbors.
     answer.next("a small gdr_copy_to_mapping")?;
-    let small = pattern(101, 3);
-    sent[13..114].copy_from_slice(&small);
-    mapped.write(13, &small).context("writing")?;
-    expect_on_gpu(&buffer, &sent, "of CUDA's view after a small write, byte")?;
+    sent[13..114].copy_from_slice(&pattern(101, 3));
+    mapped.write(13, &sent[13..114]).context("writing")?;
+    buffer.read(&mut seen)?;
+    expect(&seen, &sent, "of CUDA's view after a small write, byte")?;
     answer.next("unmapping and unpinning")?;
-    mapped.close().context("at the end")?;
-    Ok(())
-}
-
-fn expect_on_gpu(buffer: &DeviceBuffer, sent: &[u8], place: &str) -> Result<(), Failure> {
-    let mut bytes = vec![0; SIZE];
-    buffer.read(&mut bytes)?;
-    expect(&bytes, sent, place)
+    Ok(mapped.close().context("at the end")?)
 }
 
 fn expect(seen: &[u8], sent: &[u8], place: &str) -> Result<(), Failure> {

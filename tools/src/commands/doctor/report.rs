@@ -4,7 +4,6 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anstyle::{AnsiColor, Style};
 use serde::{Serialize, Serializer};
 
 use super::remedies::Advice;
@@ -44,7 +43,7 @@ pub(super) struct Finding {
     #[serde(rename = "remedy", serialize_with = "identifier")]
     pub(super) advice: Option<Advice>,
     #[serde(skip)]
-    pub(super) cause: Cause,
+    cause: Cause,
 }
 
 fn identifier<S: Serializer>(advice: &Option<Advice>, out: S) -> Result<S::Ok, S::Error> {
@@ -95,12 +94,12 @@ struct Step {
 }
 
 /// All findings.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     /// There is no problem.
     usable: bool,
     /// The self-test passed on a GPU.
-    tested: bool,
+    pub(super) tested: bool,
     problems: usize,
     warnings: usize,
     sections: Vec<Section>,
@@ -111,7 +110,7 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(as_json: bool) -> Report {
-        Report { usable: true, tested: false, problems: 0, warnings: 0, sections: vec![], steps: vec![], as_json }
+        Report { as_json, ..Report::default() }
     }
 
     /// Adds a section, and prints it.
@@ -121,58 +120,63 @@ impl Report {
         }
         let section = Section { title: title.into(), findings };
         if !self.as_json {
-            write_section(&section, &mut anstream::stdout().lock())?;
+            write_section(&section, &mut io::stdout().lock())?;
         }
         self.sections.push(section);
         Ok(())
     }
 
-    pub(super) fn passed(&mut self) {
-        self.tested = true;
-    }
-
     pub(super) fn has_problems(&self) -> bool {
-        self.findings().any(|finding| finding.verdict == Verdict::Problem)
+        !self.all(Verdict::Problem).is_empty()
     }
 
-    fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.sections.iter().flat_map(|section| &section.findings)
+    /// The findings with this verdict.
+    fn all(&self, verdict: Verdict) -> Vec<&Finding> {
+        let mut findings: Vec<_> = self.sections.iter().flat_map(|section| &section.findings).collect();
+        findings.retain(|finding| finding.verdict == verdict);
+        findings
     }
 
     /// Prints the summary, which is one of these words, and the steps, or the whole report as JSON. Returns the exit
     /// status.
     pub(super) fn end(mut self, works: &str, untested: &str, fails: &str) -> io::Result<ExitCode> {
-        self.problems = self.findings().filter(|finding| finding.verdict == Verdict::Problem).count();
-        self.warnings = self.findings().filter(|finding| finding.verdict == Verdict::Warning).count();
-        self.usable = self.problems == 0;
-        self.steps = steps(&self.findings().collect::<Vec<_>>());
+        let (problems, warnings) = (self.all(Verdict::Problem), self.all(Verdict::Warning));
+        let steps = steps(&problems, &warnings);
+        (self.problems, self.warnings) = (problems.len(), warnings.len());
+        (self.usable, self.steps) = (self.problems == 0, steps);
         if self.as_json {
             let mut out = io::stdout().lock();
             serde_json::to_writer_pretty(&mut out, &self)?;
             writeln!(out)?;
         } else {
-            let (text, style) = match (self.usable, self.tested) {
-                (true, true) => (works, AnsiColor::Green.on_default()),
-                (true, false) => (untested, AnsiColor::Yellow.on_default()),
-                (false, _) => (fails, AnsiColor::Red.on_default().bold()),
+            let text = match (self.usable, self.tested) {
+                (true, true) => works,
+                (true, false) => untested,
+                (false, _) => fails,
             };
-            write_end(&self, &format!("{style}{text}{style:#}"), &mut anstream::stdout().lock())?;
+            let mut out = io::stdout().lock();
+            writeln!(out, "{text} (problems: {}, warnings: {})", self.problems, self.warnings)?;
+            for (step, number) in self.steps.iter().zip(1..) {
+                write_step(&mut out, &format!("{number:>3}."), &step.advice)?;
+                if let Some(advice) = &step.or {
+                    write_step(&mut out, "     or", advice)?;
+                }
+            }
         }
         Ok(if self.usable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
-/// The remedies, each once. Those of the problems come first, without those that others cause, then those of the
-/// warnings.
-fn steps(findings: &[&Finding]) -> Vec<Step> {
-    let nothing_else = chosen(findings, Verdict::Problem, &[Cause::Nothing]);
-    if !nothing_else.is_empty() {
-        return nothing_else;
+/// The remedies, each once. Those of the problems come first, without those that others cause.
+fn steps(problems: &[&Finding], warnings: &[&Finding]) -> Vec<Step> {
+    let mut steps = chosen(problems, &[Cause::Nothing]);
+    if !steps.is_empty() {
+        return steps;
     }
-    let mut steps = chosen(findings, Verdict::Problem, &[Cause::Itself, Cause::Gdrdrv]);
-    let dma_bufs = chosen(findings, Verdict::Problem, &[Cause::DmaBuf]);
+    steps = chosen(problems, &[Cause::Itself, Cause::Gdrdrv]);
+    let dma_bufs = chosen(problems, &[Cause::DmaBuf]);
     // One backend is enough.
-    match chosen(findings, Verdict::Problem, &[Cause::Gdrdrv]).first() {
+    match chosen(problems, &[Cause::Gdrdrv]).first() {
         Some(of_gdrdrv) => {
             for step in steps.iter_mut().filter(|step| step.advice == of_gdrdrv.advice) {
                 step.or = dma_bufs.first().map(|dma_buf| dma_buf.advice.clone());
@@ -181,9 +185,9 @@ fn steps(findings: &[&Finding]) -> Vec<Step> {
         None => steps.extend(dma_bufs),
     }
     if steps.is_empty() {
-        steps = chosen(findings, Verdict::Problem, &[Cause::Others]);
+        steps = chosen(problems, &[Cause::Others]);
     }
-    for step in chosen(findings, Verdict::Warning, &[Cause::Itself, Cause::Gdrdrv, Cause::DmaBuf]) {
+    for step in chosen(warnings, &[Cause::Itself, Cause::Gdrdrv, Cause::DmaBuf]) {
         if steps.iter().all(|other| other.advice != step.advice && other.or.as_ref() != Some(&step.advice)) {
             steps.push(step);
         }
@@ -191,55 +195,35 @@ fn steps(findings: &[&Finding]) -> Vec<Step> {
     steps
 }
 
-/// The remedies of findings with this verdict and one of these causes.
-fn chosen(findings: &[&Finding], verdict: Verdict, causes: &[Cause]) -> Vec<Step> {
+/// The remedies of findings with one of these causes.
+fn chosen(findings: &[&Finding], causes: &[Cause]) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for finding in findings {
         let Some(advice) = &finding.advice else { continue };
-        let is_meant = finding.verdict == verdict && causes.contains(&finding.cause);
-        if is_meant && steps.iter().all(|step| step.advice != *advice) {
+        if causes.contains(&finding.cause) && steps.iter().all(|step| step.advice != *advice) {
             steps.push(Step { advice: advice.clone(), or: None });
         }
     }
     steps
 }
 
-/// The word and color of a verdict.
-fn mark(verdict: Verdict) -> (&'static str, Style) {
-    match verdict {
-        Verdict::Ok => ("ok", AnsiColor::Green.on_default()),
-        Verdict::Unknown => ("unknown", Style::new().dimmed()),
-        Verdict::Warning => ("warning", AnsiColor::Yellow.on_default()),
-        Verdict::Problem => ("PROBLEM", AnsiColor::Red.on_default().bold()),
-    }
-}
-
 fn write_section(section: &Section, out: &mut impl Write) -> io::Result<()> {
-    let bold = Style::new().bold();
-    writeln!(out, "{bold}{}{bold:#}", section.title)?;
+    writeln!(out, "{}", section.title)?;
     for finding in &section.findings {
-        let (word, style) = mark(finding.verdict);
+        let word = match finding.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Unknown => "unknown",
+            Verdict::Warning => "warning",
+            Verdict::Problem => "PROBLEM",
+        };
         let (subject, mut value) = (finding.subject, printable(&finding.value));
         if let Some(advice) = &finding.advice {
             value += &format!(" → {}", advice.remedy.name());
         }
-        writeln!(out, "  {style}{word:<7}{style:#}  {subject:<18}  {value}")?;
+        writeln!(out, "  {word:<7}  {subject:<18}  {value}")?;
     }
     writeln!(out)?;
     out.flush()
-}
-
-fn write_end(report: &Report, summary: &str, out: &mut impl Write) -> io::Result<()> {
-    let problems = count(report.problems, "problem", "problems");
-    let warnings = count(report.warnings, "warning", "warnings");
-    writeln!(out, "{summary}: {problems}, {warnings}")?;
-    for (step, number) in report.steps.iter().zip(1..) {
-        write_step(out, &format!("{number:>3}."), &step.advice)?;
-        if let Some(advice) = &step.or {
-            write_step(out, "     or", advice)?;
-        }
-    }
-    Ok(())
 }
 
 fn write_step(out: &mut impl Write, start: &str, advice: &Advice) -> io::Result<()> {
@@ -250,28 +234,7 @@ fn write_step(out: &mut impl Write, start: &str, advice: &Advice) -> io::Result<
     Ok(())
 }
 
-/// Without characters that control the terminal, which paths and variables of other users' processes could have.
+/// Without characters that control the terminal, which paths and variables could have.
 fn printable(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
-}
-
-/// Bytes in the largest unit that fits, without what is less than a tenth of it.
-pub(super) fn bytes(number: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let Some((unit, name)) = UNITS.iter().find(|(unit, _)| number >= *unit) else {
-        return format!("{number} B");
-    };
-    match (number / unit, number % unit * 10 / unit) {
-        (whole, 0) => format!("{whole} {name}"),
-        (whole, tenths) => format!("{whole}.{tenths} {name}"),
-    }
-}
-
-/// A number of things, as `no problems`.
-pub(super) fn count(number: usize, one: &str, many: &str) -> String {
-    match number {
-        0 => format!("no {many}"),
-        1 => format!("1 {one}"),
-        _ => format!("{number} {many}"),
-    }
 }

@@ -1,0 +1,50 @@
+/*
+ * Character devices of major 120, one for experiments, are gdrdrv's. They open where the kernel misses only the driver,
+ * and have release 2.6. With GDRDRV=hang, opening one never ends, also where gdremu emulates it; with GDRDRV=forbid, a
+ * security module refuses it.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "../../../gdrdrv-c/gdrdrv_uapi.h"
+
+static int device = -1;
+
+int open64(const char *path, int flags, mode_t mode)
+{
+    int (*next)(const char *, int, mode_t) = (int (*)(const char *, int, mode_t))dlsym(RTLD_NEXT, "open64");
+    const char *fault = getenv("GDRDRV") ? getenv("GDRDRV") : "";
+    struct stat status;
+
+    if (strcmp(path, "/dev/gdrdrv") != 0)
+        return next(path, flags, mode);
+    while (strcmp(fault, "hang") == 0)
+        pause();
+    if (strcmp(fault, "forbid") == 0) {
+        errno = EACCES;
+        return -1;
+    }
+    int file = next(path, flags, mode);
+    if (file < 0 && errno == ENXIO && stat(path, &status) == 0 && major(status.st_rdev) == 120)
+        file = device = next("/proc/self/exe", 0, 0);
+    return file;
+}
+
+int open(const char *path, int flags, mode_t mode) __attribute__((alias("open64")));
+
+int ioctl(int file, unsigned long request, void *argument)
+{
+    int (*next)(int, unsigned long, void *) = (int (*)(int, unsigned long, void *))dlsym(RTLD_NEXT, "ioctl");
+    struct gdrdrv_get_version versions = {.gdrdrv_version = 0x20006, .minimum_gdr_api_version = 0x20000};
+
+    if (file != device || request != GDRDRV_IOC_GET_VERSION)
+        return next(file, request, argument);
+    memcpy(argument, &versions, sizeof(versions));
+    return 0;
+}
