@@ -12,19 +12,18 @@ use super::{has, search};
 
 /// The library that a program would get without the object.
 pub(crate) fn library(named: Option<&Path>) -> Result<PathBuf> {
-    let found = match named {
-        Some(file) => {
-            let library = file.canonicalize().with_context(|| file.display().to_string())?;
-            ensure!(
-                has(&library, &["gdr_open"]) == [true],
-                "{} is no libgdrapi, as it has no gdr_open",
-                file.display()
-            );
-            Some(library)
+    if let Some(file) = named {
+        let library = file.canonicalize().with_context(|| file.display().to_string())?;
+        let is_library = has(&library, &["gdr_open"]) == [true];
+        ensure!(is_library, "{} is no libgdrapi, as it has no gdr_open", file.display());
+        return Ok(library);
+    }
+    for candidate in search::candidates() {
+        if let Some(library) = search::implementation(&candidate.file) {
+            return Ok(library);
         }
-        None => search::candidates().into_iter().find_map(|it| search::implementation(&it.file)),
-    };
-    found.context("no libgdrapi found; name one with --lib, or put its directory on LD_LIBRARY_PATH")
+    }
+    bail!("no libgdrapi found; name one with --lib, or put its directory on LD_LIBRARY_PATH")
 }
 
 /// LD_PRELOAD with these objects, which get the calls of all but a libgdrapi.
@@ -42,18 +41,19 @@ pub(crate) fn variable(objects: [&str; 2]) -> Result<OsString> {
 fn find(names: [&str; 2]) -> Result<OsString> {
     let program = env::current_exe()?.canonicalize()?;
     let beside = program.parent().context("this program has no directory")?;
-    let directories = [beside.to_owned(), beside.join("../lib/gdrcopy")];
-    let has_both = |directory: &&PathBuf| names.iter().all(|name| directory.join(name).exists());
-    let Some(directory) = directories.iter().find(has_both) else {
-        bail!("{} is missing: install it with this program, or run `make tools`", names.join(" or "));
-    };
-    let directory = directory.canonicalize()?;
-    let separates = |byte: &u8| b": $".contains(byte);
-    ensure!(
-        !directory.as_os_str().as_bytes().iter().any(separates),
-        "{}: LD_PRELOAD cannot name a path with a blank, colon or dollar sign; install elsewhere",
-        directory.display()
-    );
-    let paths = names.map(|name| directory.join(name).into_os_string());
-    Ok(paths.join(OsStr::new(":")))
+    for directory in [beside.to_owned(), beside.join("../lib/gdrcopy")] {
+        let paths = names.map(|name| directory.join(name));
+        if !paths.iter().all(|path| path.exists()) {
+            continue;
+        }
+        let directory = directory.canonicalize()?;
+        ensure!(
+            !directory.as_os_str().as_bytes().iter().any(|byte| b": $".contains(byte)),
+            "{}: LD_PRELOAD cannot name a path with a blank, colon or dollar sign; install elsewhere",
+            directory.display()
+        );
+        let paths = names.map(|name| directory.join(name).into_os_string());
+        return Ok(paths.join(OsStr::new(":")));
+    }
+    bail!("{} is missing: install it with this program, or run `make tools`", names.join(" or "));
 }
