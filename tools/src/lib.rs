@@ -4,7 +4,7 @@
 //! main.rs → cli.rs          which tool, and its options
 //!   commands/               one module per tool: options, `run`, text
 //!     measure/              copies: planned, made, verified, timed; results
-//!       output/             text, JSON, CSV, charts, progress, exit status
+//!       output/             text, JSON, charts, progress, exit status
 //!       libgdrapi/          libgdrapi files and their calls
 //!         cuda/             the CUDA driver: GPUs, buffers, CUDA's own copies
 //!     system/               CPUs, files of the kernel, devices, signals, environment
