@@ -19,7 +19,6 @@ use crate::removed;
 #[command(
     name = "gdrcopy",
     version,
-    propagate_version = true,
     disable_help_flag = true,
     disable_help_subcommand = true,
     args_override_self = true, // As with getopt, the last value counts.

@@ -80,7 +80,7 @@ pub(crate) struct Options {
     alignments: Vec<Bytes>,
 
     /// Host bytes past a line
-    #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "0")]
+    #[arg(long, hide_short_help = true, value_delimiter = ',', value_name = "LIST", default_value = "0")]
     host_alignments: Vec<Bytes>,
 
     /// Time for more than 21 samples each

@@ -58,11 +58,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Also trace the processes that the program starts
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true)]
+    /// Also what it starts, true or false
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, hide_possible_values = true, default_value_t = true)]
     children: bool,
 
-    /// Give the program this libgdrapi instead of the one that the loader finds
+    /// The libgdrapi that it gets, not what the loader finds
     #[arg(long, value_name = "FILE")]
     lib: Option<PathBuf>,
 
