@@ -342,8 +342,9 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
 
     // A small unaligned copy must not change its neighbors.
     answer.next("a small gdr_copy_to_mapping")?;
-    sent[13..114].copy_from_slice(&pattern(101, 3));
-    mapped.write(13, &sent[13..114]).context("writing")?;
+    let small = pattern(102, 3);
+    sent[13..114].copy_from_slice(&small[..101]);
+    mapped.write(13, &small[..101]).context("writing")?;
     buffer.read(&mut seen)?;
     expect(&seen, &sent, "of CUDA's view after a small write, byte")?;
     answer.next("unmapping and unpinning")?;
