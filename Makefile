@@ -135,6 +135,8 @@ lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and 
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --package gdrcopy --all-features --all-targets --locked -- -D warnings
+	$(CARGO) fmt --manifest-path packaging/python/Cargo.toml --check
+	PYO3_NO_PYTHON=1 $(CARGO) clippy --manifest-path packaging/python/Cargo.toml --features pyo3/abi3-py311 --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 	@# As docs.rs does.
 	RUSTC_BOOTSTRAP=1 RUSTDOCFLAGS='-D warnings --cfg docsrs' CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/docsrs" \
@@ -161,7 +163,8 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed 
 	scripts/ci/check-doc-examples.sh
 	scripts/ci/check-doc-commands.sh
 	$(MAKE) --no-print-directory gdrx-examples
-	rm -rf build/wheel-here && packaging/python/build.py wheel build/lib/$(shared) build/tools/bin/gdrcopy build/wheel-here
+	$(MAKE) --no-print-directory extension
+	rm -rf build/wheel-here && packaging/python/build.py wheel build/lib/$(shared) build/tools/bin/gdrcopy build/extension build/wheel-here
 	packaging/python/check.sh build/wheel-here/*.whl "$(built)/gdremu"
 	scripts/ci/count-instructions.sh
 	$(MAKE) --no-print-directory --silent gpu-bundle
@@ -175,6 +178,7 @@ cross: ## Runs the copy routines and the headers on emulated AArch64 and POWER C
 deny: ## Checks licenses and duplicate versions of dependencies, by cargo-deny.
 	@$(CARGO) deny --version >/dev/null 2>&1 || { echo "cargo-deny is missing: cargo install --locked cargo-deny"; exit 1; }
 	$(CARGO) deny check licenses bans sources
+	$(CARGO) deny --manifest-path packaging/python/Cargo.toml check --config "$(CURDIR)/deny.toml" licenses bans sources
 
 contract: ## Checks this computer's /dev/gdrdrv, of any module, against its contract (tests/gdrdrv).
 	$(MAKE) --no-print-directory --silent -C tests/gdrdrv

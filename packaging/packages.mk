@@ -58,7 +58,24 @@ wheel: unpack $(if $(findstring $(own_zig),$(ZIG)),$(own_zig)) ## Makes the Pyth
 	$(wheel_linker) CARGO_TARGET_DIR="$(CURDIR)/build/packages/target$(if $(ZIG),-zig)" $(MAKE) -C $(unpacked) wheel_parts
 	@rm -rf $(packages)/wheel
 	CC="$(CC)" OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py wheel \
-		$(unpacked)/build/lib/$(shared) $(unpacked)/build/program/bin/gdrcopy $(packages)/wheel
+		$(unpacked)/build/lib/$(shared) $(unpacked)/build/program/bin/gdrcopy $(unpacked)/build/extension $(packages)/wheel
+
+# CPython has buffers in its stable ABI since 3.11, so 3.9 and 3.10 have a module each. Each has a target directory, because
+# cargo builds pyo3 again for another configuration. No Python is needed.
+extension: rust ## Builds the extension modules of the Python package into build/extension.
+	@rm -rf build/extension && mkdir -p build/extension
+	$(call native,9,false,cpython-39-$(gnu_arch)-linux-gnu)
+	$(call native,10,false,cpython-310-$(gnu_arch)-linux-gnu)
+	$(call native,11,true,abi3)
+
+gnu_arch = $(or $(cross),$(shell uname -m))
+define native
+	@printf '%s\n' version=3.$(1) abi3=$(2) pointer_width=64 suppress_build_script_link_lines=true >build/extension/3.$(1)
+	PYO3_CONFIG_FILE="$(CURDIR)/build/extension/3.$(1)" CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/python-3.$(1)" \
+		$(CARGO) build --release --locked --manifest-path packaging/python/Cargo.toml
+	@cp "$(CARGO_TARGET_DIR)/python-3.$(1)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release/lib_native.so" \
+		build/extension/_native.$(3).so
+endef
 
 sdist: $(tarball) ## Makes the Python source distribution, in build/wheel.
 	packaging/python/build.py sdist $(tarball) $(packages)/wheel
@@ -77,7 +94,7 @@ remap_c = '-ffile-prefix-map=$(CURDIR)=/usr/src/$(release)'
 .PHONY: packaged wheel_parts
 packaged wheel_parts: export CARGO_ENCODED_RUSTFLAGS = $(subst $() ,,$(given_flags))$(remap)
 wheel_parts:
-	$(MAKE) lib
+	$(MAKE) lib extension
 	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
 	@mkdir -p build/program/bin
 	$(STRIP) -o build/program/bin/gdrcopy "$(built)/gdrcopy"

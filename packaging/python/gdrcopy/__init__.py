@@ -1,7 +1,7 @@
-"""CPU access to NVIDIA GPU memory through PCIe BAR1, by the libgdrapi in this package.
+"""CPU access to NVIDIA GPU memory through PCIe BAR1.
 
-Mapping reads and writes GPU memory. preload() makes NCCL, NVSHMEM, UCX and others in this process use this package's
-library; `python -m gdrcopy run script.py` does so for a whole program. Importing loads no library.
+Mapping reads and writes GPU memory. preload() makes NCCL, NVSHMEM, UCX and others in this process use the libgdrapi in this
+package; `python -m gdrcopy run script.py` does so for a whole program. Importing loads no library.
 """
 
 from ._error import Error

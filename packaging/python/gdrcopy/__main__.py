@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import List, NoReturn
 
 from . import __version__
-from ._connection import connection
 from ._error import Error
-from ._library import SONAME, path
-from ._preload import preload_children
+from ._native import driver
+from ._preload import SONAME, path, preload_children
 
 TOOLS = ("doctor", "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "trace", "ps", "checkpoint", "suspend", "resume")
 USAGE = f"""usage: python -m gdrcopy run [python option ...] script.py [argument ...]
@@ -55,10 +54,9 @@ def tool(arguments: List[str]) -> NoReturn:
 def info() -> None:
     print(f"gdrcopy {__version__}, Python {sys.version.split()[0]}")
     print(f"library: {path('lib', SONAME)}")
-    opened = connection()
-    major, minor = opened.driver_version()
-    print("driver: none, dma-bufs of CUDA" if opened.uses_dma_bufs else f"driver: gdrdrv {major}.{minor}")
-    print("freed memory:", "ends its mapping" if opened.pins_end_with_memory else "stays until its mapping is closed")
+    version, uses_dma_bufs, is_persistent = driver()
+    print("driver: none, dma-bufs of CUDA" if uses_dma_bufs else f"driver: gdrdrv {version}")
+    print("freed memory:", "stays until its mapping is closed" if is_persistent else "ends its mapping")
     print("NCCL_GDRCOPY_ENABLE:", os.environ.get("NCCL_GDRCOPY_ENABLE", "not set, so NCCL does not use GDRCopy"))
 
 

@@ -14,44 +14,43 @@ from ._mapping import Mapping
 SIZE = 65536
 
 
-def _allocate() -> int:
-    """The address of new memory on the first GPU."""
+def allocate(size: int) -> int:
+    """The address of new memory on the first GPU, whose context this thread has from now on."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        raise Error(errno.ELIBACC, str(error), "install the NVIDIA GPU driver, or run under gdremu") from None
+        raise Error(errno.ELIBACC, f"{error}: install the NVIDIA GPU driver, or run under gdremu") from None
     device, context, address = c_int(), c_void_p(), c_uint64()
     for function, *arguments in (
         ("cuInit", 0),
         ("cuDeviceGet", byref(device), 0),
         ("cuDevicePrimaryCtxRetain", byref(context), device),
         ("cuCtxSetCurrent", context),
-        ("cuMemAlloc_v2", byref(address), c_size_t(SIZE)),
+        ("cuMemAlloc_v2", byref(address), c_size_t(size)),
     ):
         result = cuda[function](*arguments)
         if result != 0:
-            raise Error(errno.EIO, f"{function}: CUDA error {result}", "make a GPU visible to this process")
+            raise Error(errno.EIO, f"{function} failed with CUDA error {result}: make a GPU visible to this process")
     return address.value
-
-
-def _calls_of_views(mapping: Mapping) -> Dict[str, Callable[[], object]]:
-    try:
-        words = memoryview(mapping).cast("Q")
-    except BufferError:  # mapped for aligned accesses only
-        return {}
-
-    def store() -> None:
-        words[0] = 1
-
-    return {"memoryview: store of 8 bytes": store, "memoryview: load of 8 bytes": lambda: words[0]}
 
 
 def _calls(mapping: Mapping) -> Dict[str, Callable[[], object]]:
     word = mapping.word(0, 8)
     small, page, buffer = bytes(8), bytes(4096), bytearray(4096)
+    views: Dict[str, Callable[[], object]] = {}
+    try:
+        words = memoryview(mapping).cast("Q")
+    except BufferError:
+        pass  # mapped for aligned accesses only
+    else:
 
+        def store() -> None:
+            words[0] = 1
+
+        views["memoryview: store of 8 bytes"] = store
+        views["memoryview: load of 8 bytes"] = lambda: words[0]
     return {
-        **_calls_of_views(mapping),
+        **views,
         "Word.store of 8 bytes": lambda: word.store(1),
         "Word.load of 8 bytes": word.load,
         "write of 8 bytes": lambda: mapping.write(small),
@@ -64,7 +63,7 @@ def _calls(mapping: Mapping) -> Dict[str, Callable[[], object]]:
 
 
 def main() -> None:
-    mapping = Mapping((_allocate(), SIZE))
+    mapping = Mapping((allocate(SIZE), SIZE))
     print("ns per call, the least of 20 rounds")
     for name, call in _calls(mapping).items():
         timer = timeit.Timer(call)

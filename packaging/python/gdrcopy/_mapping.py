@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-import operator
+import errno
+import os
 import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Optional, Sequence, SupportsIndex, Tuple, Type, Union, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Optional, SupportsIndex, Tuple, Type
 
-from ._connection import connection
-from ._device import DeviceObject, device_memory
-from ._library import FORCE_PCIE
+from . import _native
+from ._device import DeviceMemory, DeviceObject, device_memory
+from ._error import Error
 from ._native import Memory, Word
 
 if TYPE_CHECKING:
-    from numpy import integer
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import NDArray
 
-    from ._native import ReadableHost
+# As PyTorch's may be, which the library does not know.
+EXPANDABLE = "nor of several calls of cuMemCreate, as with expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"
+# CUDA does not work in the child of a process that used it, and no memory of the parent can be pinned there.
+SPAWN = "the memory of this process's parent cannot be used after a fork, nor can CUDA: start it by spawn"
+_forked_after_use = False
 
-    Shape = Union[SupportsIndex, Tuple[SupportsIndex, ...]]
-    Offsets = Union[NDArray[integer[Any]], SupportsIndex, Sequence[SupportsIndex]]
+
+def _after_fork_in_child() -> None:
+    global _forked_after_use
+    _forked_after_use = _native.forked() or _forked_after_use
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class Mapping(Memory):
@@ -29,40 +38,31 @@ class Mapping(Memory):
     or (address, size). Offsets and sizes are in bytes. CUDA is not called: synchronize with GPU kernels and copies that
     use the memory. Several threads may use a Mapping.
 
-    Copies: write(), read(), read_into() and mapping[a:b], which reads bytes and writes them. A read is never older than
-    the call. Writes of a thread arrive in the order of its calls, so write the data first, then the flag that announces
-    it. word() makes a flag, with one load or store for each access.
+    Copies are write(), read() and read_into(). A read is never older than the call. Writes of a thread arrive in the order of
+    its calls. word() makes a flag, with one load or store for each access.
 
-    Many copies at once, in the time of a few: write_many() and read_many() of bytes, gather() and scatter() of NumPy
-    arrays. One call is one write or read in the order of calls; within a call there is no order.
+    Views are view(), memoryview(mapping) and numpy.asarray(mapping). Each access is a plain load or store. Stores may pass
+    each other until flush(), or the next write() or store() of a word, which come after them. Loads are PCIe round trips,
+    and may run early: call flush() between the flag that was seen and the data that it announces. While there is a view,
+    close() raises BufferError. In a forked child, accesses by a view raise SIGSEGV.
 
-    Views: view(), memoryview(mapping), numpy.asarray(mapping). Each access is a plain load or store:
-    - Most GPUs' memory is mapped write-combining. Stores are fast, and wait in buffers of the CPU, where they may pass
-      each other, until flush(), or the next write() or store() of a word, which come after them.
-    - A load is a PCIe round trip, about a microsecond for up to 8 bytes, and not cached; read() copies larger parts
-      faster. Loads may run early: call flush() between the flag that was seen and the data that it announces.
-    - While there is a view, or what was made of one, close() raises BufferError.
-    - A view does not work in a forked child: accesses end the child by SIGSEGV.
-
-    Do not free or resize the memory before close(). A mapping goes on showing the memory that was freed, which the
-    object no longer has. Where the GPU driver ends pins of freed memory (GDR_ATTR_USE_PERSISTENT_MAPPING is 0), copies
-    then raise Error; accesses by views, and a copy that is running when the memory is freed, end the process by SIGBUS.
+    Do not free or resize the memory before close(): the README of the package says what happens then.
 
     Raises Error if the library fails.
     """
 
-    def __init__(self, obj: DeviceObject, *, force_pcie: bool = False) -> None:
-        memory, opened = device_memory(obj), connection()
-        self._pin(
-            opened.handle,
-            memory.address,
-            memory.size,
-            opened.page_size,
-            FORCE_PCIE if force_pcie else 0,
-            memory.writable,
-            opened.pins_end_with_memory,
-        )
-        self._memory = memory
+    _memory: DeviceMemory
+
+    def __new__(cls, obj: DeviceObject, *, force_pcie: bool = False) -> Mapping:
+        memory = device_memory(obj)
+        try:
+            mapping = super().__new__(cls, memory.address, memory.size, memory.writable, force_pcie)
+        except Error as error:
+            if error.errno != errno.EINVAL:
+                raise
+            raise Error(errno.EINVAL, f"{error.strerror}; {SPAWN if _forked_after_use else EXPANDABLE}") from None
+        mapping._memory = memory
+        return mapping
 
     @property
     def address(self) -> int:
@@ -87,126 +87,18 @@ class Mapping(Memory):
     def __len__(self) -> int:
         return self.size
 
-    def view(
-        self, dtype: Optional[DTypeLike] = None, shape: Optional[Shape] = None, offset: SupportsIndex = 0
-    ) -> NDArray[Any]:
-        """Returns a NumPy array in the GPU memory itself, by default of the object's dtype and shape. With a dtype only,
-        of all items from the offset on."""
+    def view(self) -> NDArray[Any]:
+        """Returns a NumPy array in the GPU memory itself, of the object's dtype and shape. Of other types, take
+        numpy.asarray(mapping), its bytes, and NumPy's view()."""
         import numpy
 
-        return numpy.ndarray(buffer=memoryview(self), **self._items(dtype, shape, offset))
-
-    @overload
-    def read(self, offset: SupportsIndex = 0, size: Optional[SupportsIndex] = None) -> bytes: ...
-
-    @overload
-    def read(
-        self, offset: SupportsIndex = 0, *, dtype: Optional[DTypeLike] = None, shape: Optional[Shape] = None
-    ) -> NDArray[Any]: ...
-
-    def read(
-        self,
-        offset: SupportsIndex = 0,
-        size: Optional[SupportsIndex] = None,
-        *,
-        dtype: Optional[DTypeLike] = None,
-        shape: Optional[Shape] = None,
-    ) -> Union[bytes, NDArray[Any]]:
-        """Returns size bytes from the offset on, by default all, as they are at the call or later.
-
-        With dtype or shape, a new NumPy array: dtype is by default the object's, the shape all items from the offset on.
-        """
-        if dtype is None and shape is None:
-            return self._read_bytes(offset, size)
-        if size is not None:
-            raise TypeError("pass a size or a shape, not both")
-        import numpy
-
-        place = self._items(dtype, shape, offset)
-        items = numpy.empty(place["shape"], place["dtype"])
-        self.read_into(items, place["offset"])
-        return items
-
-    def _items(self, dtype: Optional[DTypeLike], shape: Optional[Shape], offset: SupportsIndex) -> Any:
-        """dtype, shape and offset for NumPy, which takes offsets before the memory."""
-        import numpy
-
-        offset = self._offset(offset)
-        if dtype is None and shape is None:
-            shape = self.shape
-        items = self._item_type(dtype)
-        if shape is None:
-            shape = (self.size - offset) // max(items.itemsize, 1)
-        return {"dtype": items, "shape": shape, "offset": offset}
-
-    def _offset(self, offset: SupportsIndex) -> int:
-        offset = operator.index(offset)
-        if not 0 <= offset <= self.size:
-            raise ValueError(f"choose an offset from 0 to {self.size}, not {offset}")
-        return offset
-
-    def _item_type(self, dtype: Optional[DTypeLike]) -> Any:
-        import numpy
-
-        if dtype is None and self.dtype is None:
-            raise TypeError("pass a dtype: NumPy has none for the items of this object")
-        items = numpy.dtype(self.dtype if dtype is None else dtype)
-        if items.hasobject:
-            raise TypeError("pass a dtype without Python objects")
-        return items
-
-    def gather(self, offsets: Offsets, dtype: Optional[DTypeLike] = None) -> NDArray[Any]:
-        """Returns a NumPy array of the item at each offset, in the shape of the offsets: integers, in an array or a
-        sequence. dtype is by default the object's; items of one with a shape, as "(16,)f4", are rows.
-
-        As read_many(): no item is older than the call, they have no order, and none is a single load."""
-        import numpy
-
-        places = self._offsets(offsets)
-        items = numpy.empty(places.shape, self._item_type(dtype))
-        self._copy_items(places, items, False)
-        return items
-
-    def scatter(self, offsets: Offsets, array: NDArray[Any]) -> None:
-        """Writes array[i] to offsets[i], for each i, with one fence: the reverse of gather(). Items may be rows.
-
-        As write_many(): together they are ordered as one write, among each other not. Of items with equal offsets, or
-        that overlap, the bytes of any may stay."""
-        import numpy
-
-        places = self._offsets(offsets)
-        if not isinstance(array, numpy.ndarray) or array.shape[: places.ndim] != places.shape:
-            raise ValueError(f"pass a NumPy array whose shape begins as that of the offsets, {places.shape}")
-        self._copy_items(places, numpy.asarray(array, self._item_type(array.dtype), order="C"), True)
-
-    def _offsets(self, offsets: Offsets) -> Any:
-        """A contiguous array of int64, or of uint64, where a value exceeds int64."""
-        import numpy
-
-        places = numpy.asarray(offsets)
-        if places.dtype.kind == "b":
-            raise TypeError("pass offsets, not a mask")
-        if places.dtype.kind not in "iu":  # of none, of larger integers, or of objects with __index__
-            places = numpy.vectorize(self._offset, otypes="q")(numpy.asarray(offsets, object))
-        return numpy.asarray(places, "u8" if places.dtype.kind == "u" else "i8", order="C")
+        if self.dtype is None:
+            raise TypeError("use numpy.asarray(mapping): NumPy has no type for the items of this object")
+        return numpy.ndarray(self.shape, self.dtype, memoryview(self))
 
     def word(self, offset: SupportsIndex, size: SupportsIndex) -> Word:
         """An unsigned integer of 1, 2, 4 or 8 bytes in the memory, at an aligned address."""
         return Word(self, offset, size)
-
-    def __getitem__(self, part: slice) -> bytes:
-        return self._read_bytes(*self._range(part))
-
-    def __setitem__(self, part: slice, data: ReadableHost) -> None:
-        self._write_slice(data, *self._range(part))
-
-    def _range(self, part: slice) -> Tuple[int, int]:
-        if not isinstance(part, slice):
-            raise TypeError("pass a slice of bytes, mapping[0:8], or use word()")
-        start, stop, step = part.indices(self.size)
-        if step != 1:
-            raise ValueError("pass a slice without a step")
-        return start, max(stop - start, 0)
 
     def close(self) -> None:
         """Unmaps and unpins the memory, after copies of other threads. Raises BufferError if there are views. Does nothing

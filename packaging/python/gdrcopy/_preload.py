@@ -9,13 +9,33 @@ from ctypes import c_char_p, c_void_p
 from typing import Optional
 
 from ._error import Error
-from ._library import ALIAS, SONAME, functions, load, path
+
+SONAME = "libgdrapi.so.2"
+# An empty object, which is there for its name and needs the library.
+ALIAS = "libgdrapi.so"
 
 
 class _DlInfo(ctypes.Structure):
     """Dl_info."""
 
     _fields_ = [("file", c_char_p), ("base", c_void_p), ("symbol", c_char_p), ("address", c_void_p)]
+
+
+def path(*names: str) -> str:
+    """The file of this package. The loader reads files only, so a zip archive does not do."""
+    file = os.path.join(os.path.dirname(os.path.abspath(__file__)), *names)
+    if not os.path.isfile(file):
+        raise Error(errno.ENOENT, f"{file} is missing: install the wheel gdrcopy by pip, not in a zip archive")
+    return file
+
+
+def load(name: str, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
+    file = path("lib", name)
+    try:
+        return ctypes.CDLL(file, mode)
+    except OSError as error:
+        remedy = "install the wheel for this arch, and raise the limit of open files (ulimit -n) if it was reached"
+        raise Error(errno.ELIBACC, f"{error}: {remedy}") from None
 
 
 def _gdr_open(library: ctypes.CDLL) -> Optional[int]:
@@ -29,7 +49,7 @@ def _another(name: str) -> Optional[str]:
     except (OSError, AttributeError):
         return None
     # Not by the file, whose name may be relative to a former working directory, or of a deleted file.
-    if address == _gdr_open(functions()):
+    if address == _gdr_open(load(SONAME)):
         return None
     info = _DlInfo()
     ctypes.CDLL(None).dladdr(c_void_p(address), ctypes.byref(info))
@@ -48,7 +68,7 @@ def preload() -> None:
                 "use python -m gdrcopy run, or call gdrcopy.preload() before other imports and without another "
                 "libgdrapi in LD_PRELOAD"
             )
-            raise Error(errno.EEXIST, f"{name} was loaded before, from {file}", remedy)
+            raise Error(errno.EEXIST, f"{name} was loaded before, from {file}: {remedy}")
     load(ALIAS, ctypes.RTLD_GLOBAL)
 
 
@@ -59,5 +79,5 @@ def preload_children() -> None:
     files = [path("lib", SONAME), path("lib", ALIAS)]
     if set(files[0]) & set(" :$"):
         remedy = "install into a path without blanks, colons and dollar signs, or call gdrcopy.preload() in the script"
-        raise Error(errno.EINVAL, f"LD_PRELOAD cannot name {files[0]}", remedy)
+        raise Error(errno.EINVAL, f"LD_PRELOAD cannot name {files[0]}: {remedy}")
     os.environ["LD_PRELOAD"] = ":".join([*files, *filter(None, [os.environ.get("LD_PRELOAD")])])

@@ -1,0 +1,63 @@
+//! Host memory of Python objects.
+
+use std::ffi::{CStr, c_int};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// The contiguous bytes of an object, which are no references to Python objects. They stay where they are.
+pub(crate) struct Host {
+    /// Filled in by the object. It may have pointers to itself.
+    view: Box<ffi::Py_buffer>,
+}
+
+impl Host {
+    /// `access` is PyBUF_SIMPLE or PyBUF_WRITABLE.
+    pub(crate) fn get(object: &Bound<'_, PyAny>, access: c_int) -> PyResult<Host> {
+        let mut view = Box::new(ffi::Py_buffer::new());
+        let flags = access | ffi::PyBUF_ND | ffi::PyBUF_FORMAT;
+        // SAFETY: the object is live, and the view is ours.
+        if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } != 0 {
+            return Err(PyErr::fetch(object.py()));
+        }
+        let host = Host { view };
+        let format = host.view.format;
+        // SAFETY: the format of a filled view is NULL or a C string.
+        if !format.is_null() && has_objects(unsafe { CStr::from_ptr(format) }) {
+            return Err(PyTypeError::new_err("pass a buffer without Python objects"));
+        }
+        Ok(host)
+    }
+
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.view.buf.cast()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.view.len.unsigned_abs()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // SAFETY: filled in once. All calls hold the GIL when they return.
+        unsafe { ffi::PyBuffer_Release(&raw mut *self.view) }
+    }
+}
+
+/// Returns whether items of this format, in which names are between colons, are Python objects. Names of ctypes can have
+/// colons, but its objects have a byte order before their O.
+fn has_objects(format: &CStr) -> bool {
+    let mut is_name = false;
+    let mut before = 0;
+    for &byte in format.to_bytes() {
+        if byte == b':' {
+            is_name = !is_name;
+        } else if byte == b'O' && (!is_name || before == b'<' || before == b'>') {
+            return true;
+        }
+        before = byte;
+    }
+    false
+}
