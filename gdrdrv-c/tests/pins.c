@@ -2,7 +2,6 @@
  * /proc/driver/gdrdrv/pins has a line for each pin of any process, and only root with CAP_SYS_ADMIN can read it.
  *
  * usage: pins [rounds]
- *        pins hold          pins 3 GPU pages, maps 2 of them, and waits for the end of its input
  */
 
 #include "device.h"
@@ -197,21 +196,6 @@ static void read_while_pins_end(long rounds_wanted)
     printf("%ld reads, a pin in %ld\n", round, seen);
 }
 
-static void hold(void)
-{
-    struct gpu_memory memory = gpu_alloc(3 * GPU_PAGE);
-    int fd = driver_open();
-    uint64_t first, second;
-
-    CHECK_OK(pin(fd, memory.va, 2 * GPU_PAGE, &first));
-    CHECK_OK(pin(fd, memory.va + 2 * GPU_PAGE, GPU_PAGE, &second));
-    (void)mapped(fd, first, 2 * GPU_PAGE);
-    printf("held by %d\n", getpid());
-    fflush(stdout);
-    while (getchar() != EOF)
-        ;
-}
-
 /* Acts as the root user of a container without a user namespace. */
 static void root_without_capabilities(void)
 {
@@ -231,10 +215,6 @@ int main(int argc, char **argv)
         return 0;
     }
 
-    if (argc > 1 && strcmp(argv[1], "hold") == 0) {
-        hold();
-        return 0;
-    }
     CHECK(stat(FILE_NAME, &file) == 0);
     CHECK_EQUAL(file.st_mode & 07777, 0400);
     in_child(root_without_capabilities);
