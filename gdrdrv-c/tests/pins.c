@@ -129,6 +129,19 @@ static int step(pid_t pid, struct line lines[2])
     return count;
 }
 
+/* The command of README.md shows who holds how much of a GPU. */
+static void check_sums(void)
+{
+    char text[256], expected[256];
+    FILE *sums = popen("eval \"$(grep ^awk $(dirname $(readlink /proc/$PPID/exe))/../../../gdrdrv-c/README.md)\"", "r");
+
+    CHECK(sums != NULL && fgets(text, sizeof(text), sums) != NULL);
+    snprintf(expected, sizeof(expected), "%s: %ld KiB of uid %d\n", EMUGPU_UUID, 6 * GPU_PAGE / 1024, UNPRIVILEGED);
+    CHECK_STRING(text, expected);
+    CHECK(fgets(text, sizeof(text), sums) == NULL);
+    CHECK(pclose(sums) == 0);
+}
+
 static void pins_of_a_user(void)
 {
     struct line lines[2];
@@ -148,6 +161,7 @@ static void pins_of_a_user(void)
     check_line(&lines[0], GPU_PAGE, "no", "-");
     say(go[1]);
     CHECK_EQUAL(step(child, lines), 2); /* in the user's child */
+    check_sums();
     CHECK_EQUAL(page_tables(), 3);
     say(go[1]);
     CHECK_EQUAL(step(child, lines), 1);
