@@ -136,7 +136,7 @@ lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and 
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --package gdrcopy --all-features --all-targets --locked -- -D warnings
 	$(CARGO) fmt --manifest-path packaging/python/Cargo.toml --check
-	PYO3_NO_PYTHON=1 $(CARGO) clippy --manifest-path packaging/python/Cargo.toml --features pyo3/abi3-py311 --locked -- -D warnings
+	PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 $(CARGO) clippy --manifest-path packaging/python/Cargo.toml --features pyo3/abi3-py311 --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 	@# As docs.rs does.
 	RUSTC_BOOTSTRAP=1 RUSTDOCFLAGS='-D warnings --cfg docsrs' CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/docsrs" \
