@@ -5,7 +5,7 @@ use std::env;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
-use super::Backends;
+use super::backends::Backends;
 use super::host::Container;
 use super::probe::{self, Kind};
 use super::remedies::{Advice, Remedy};

@@ -9,7 +9,7 @@ use gdrcopy::Version;
 use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::Backends;
+use super::backends::Backends;
 use super::host::Container;
 use super::probe::HANGS;
 use super::remedies::{Advice, Remedy};

@@ -1,7 +1,7 @@
 //! One GPU, with its features and the size of its BAR1.
 #![forbid(unsafe_code)]
 
-use super::Backends;
+use super::backends::Backends;
 use super::driver;
 use super::remedies::Remedy;
 use super::report::{Cause, Finding};

@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::libc::rlim_t;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
-use super::Backends;
+use super::backends::Backends;
 use super::remedies::Remedy::{self, *};
 use super::report::Finding;
 

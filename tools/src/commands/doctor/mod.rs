@@ -4,11 +4,13 @@
 //! run         one module per section of the report:
 //!   driver, gdrdrv, gpu, host, libraries, engines, settings
 //!   probe     a child process for CUDA and the self_test, which may crash or hang
+//! backends    which ones work
 //! remedies    what each finding may advise
 //! report      prints the sections as they are known, and the steps, as text or JSON
 //! ```
 #![forbid(unsafe_code)]
 
+mod backends;
 mod driver;
 mod engines;
 mod gdrdrv;
@@ -34,6 +36,7 @@ use signal_hook::flag;
 
 use crate::libgdrapi::search::SONAME;
 use crate::system;
+use backends::Backends;
 use engines::{ENGINES, Engine};
 use remedies::Remedy;
 use report::{Finding, Report, Verdict};
@@ -73,31 +76,6 @@ pub(crate) struct Options {
     /// Seconds that a call of the library may last
     #[arg(long, hide = true, default_value_t = 10)]
     limit: u64,
-}
-
-/// Which backends work, and which one is used.
-#[derive(Clone, Copy, Debug)]
-struct Backends {
-    /// The kernel module works.
-    gdrdrv: bool,
-    /// CUDA maps dma-bufs, of at least one GPU.
-    dmabuf: bool,
-    /// `GDRCOPY_USE_DMABUF_MMAP=1`: the module is not even tried.
-    dmabuf_forced: bool,
-    /// The engine does without libgdrapi where the module does not work.
-    module_only: bool,
-}
-
-impl Backends {
-    /// Returns whether gdrcopy cannot work without the module.
-    fn need_gdrdrv(self) -> bool {
-        self.module_only || !self.dmabuf && !self.dmabuf_forced
-    }
-
-    /// Returns whether gdrcopy cannot work without dma-bufs.
-    fn need_dmabuf(self) -> bool {
-        self.dmabuf_forced || !self.gdrdrv && !self.module_only
-    }
 }
 
 /// Examines the system, and prints the report.

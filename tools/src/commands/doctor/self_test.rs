@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use gdrcopy::Version;
 use nix::errno::Errno;
 
-use super::Backends;
+use super::backends::Backends;
 use super::driver;
 use super::libraries::{faulty, missing};
 use super::probe::{self, Answer, Failure, Kind};
