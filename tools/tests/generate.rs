@@ -24,7 +24,9 @@ fn pages_and_completions_have_every_option() {
     let read = |file: &str| fs::read_to_string(directory.path().join(file)).expect(file);
     let overview = read("man/man1/gdrcopy.1");
 
-    for tool in Cli::command().get_subcommands() {
+    let mut program = Cli::command();
+    program.build();
+    for tool in program.get_subcommands() {
         let name = tool.get_name();
         assert!(overview.contains(&format!("gdrcopy\\-{name}(1)")), "{name}: {overview}");
         let page = read(&format!("man/man1/gdrcopy-{name}.1"));
@@ -57,21 +59,6 @@ fn pages_and_completions_have_every_option() {
             let is_title = ["usage", "arguments"].contains(&&*word);
             assert!(is_title || of_page.contains(&word), "{name}: {word} in {page}");
         }
-    }
-}
-
-#[test]
-fn short_help_of_measuring_tools_fits_a_screen() {
-    let mut program = Cli::command();
-    program.build();
-    let tools = ["copybw", "copylat", "compare", "apiperf", "pplat", "tune"];
-    let mut helps = vec![program.clone().render_help().to_string()];
-    for tool in tools {
-        helps.push(program.find_subcommand(tool).unwrap().clone().render_help().to_string());
-    }
-    for help in helps {
-        assert_eq!(help.lines().find(|line| line.chars().count() > 80), None);
-        assert!(help.lines().count() <= 30, "{help}");
     }
 }
 
