@@ -1,14 +1,20 @@
 //! The fences of each copy.
 
+use gdrcopy_core::copy;
+
 use crate::edges::{LonePage, PAGE};
-use crate::steps::{assert_read_is_fenced, assert_write_is_fenced, stepped};
+use crate::steps::{Event, assert_read_is_fenced, assert_write_is_fenced, stepped};
 use crate::subject::{read, routines, write};
 
-/// Every read has its fence before its loads, every write after its stores.
+/// Every read has its fence before its loads, every write after its stores, a flush a full one after its load.
 pub(crate) fn check() {
     let page = LonePage::new();
     let start = page.start();
     let mut host = [0_u8; 256];
+
+    // SAFETY: the page is mapped.
+    let flush = stepped("flush", start, PAGE, || unsafe { copy::flush(start) });
+    assert!(flush.ends_with(&[Event::Access, Event::FullFence]), "{flush:?}");
     for routine in routines() {
         for len in [1, 3, 4, 8, 16, 63, 64, 200] {
             for at in [64, 65, 68, 100] {
