@@ -1,8 +1,4 @@
-//! The sources of GPU memory, their pins and mappings, and the copies, common to the crate `gdrcopy` and the C
-//! library `libgdrapi`.
-//!
-//! **Not for programs**, because these items change with every release, and most have preconditions that only
-//! `gdrcopy` and `libgdrapi` meet. Programs use `gdrcopy`.
+#![doc = include_str!("../README.md")]
 //!
 //! A call goes down through these modules, in this order, and never back up:
 //!
