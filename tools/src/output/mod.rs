@@ -74,7 +74,7 @@ pub(crate) fn check_writable(file: &Path) -> Result<()> {
     if !file.exists() {
         must_exist = file.parent().unwrap_or(file);
     }
-    if must_exist == "" {
+    if must_exist.as_os_str().is_empty() {
         must_exist = Path::new(".");
     }
     let checked = if file.is_dir() { Err(Errno::EISDIR) } else { access(must_exist, AccessFlags::W_OK) };
