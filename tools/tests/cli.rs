@@ -55,7 +55,7 @@ fn help_fits_on_a_screen() {
 #[test]
 fn ps_lists_processes_that_use_gdrcopy() {
     let script = "\"$gdrcopy\" copybw -w 1000000000 >log & pid=$!; trap 'kill -9 $pid' EXIT
-        until \"$gdrcopy\" ps | grep -A 1 \"$pid .*(emulated)\"; do kill -0 $pid || exit 1; done
+        until \"$gdrcopy\" ps | grep -A 1 \"$pid .* KiB  (emulated)\"; do kill -0 $pid || exit 1; done
         \"$gdrcopy\" ps --json";
     let directory = tempfile::tempdir().unwrap();
     symlink(library(), directory.path().join("libgdrapi.so.2")).unwrap();
