@@ -1,6 +1,5 @@
 //! The effect of each C function on the objects that its handles stand for, in any order of calls.
 
-use gdrcopy_core::options::{Backend, Options};
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::types::{Attribute, Info, MapFlag, P2pTokens, PinFlags};
 use gdrcopy_core::{RawGdr, stderr, variables};
@@ -13,11 +12,7 @@ use crate::objects::{GdrEntry, PinEntry};
 pub(crate) fn open() -> Result<usize> {
     stderr::set_level(variables::log_level());
     variables::warn_of_gone();
-    let gdr = RawGdr::open(&Options {
-        backend: if variables::USE_DMABUF_MMAP.is_one() { Backend::DmaBuf } else { Backend::Auto },
-        device_path: None,
-        force_pcie_compat: variables::FORCE_PCIE_COMPAT.is_one(),
-    })?;
+    let gdr = RawGdr::open(&variables::options())?;
     variables::select_routine();
     let allow_unaligned_map = variables::ALLOW_UNALIGNED_MAP.is_one();
     let slot = Table::enter()?.insert(GdrEntry { gdr, pins: Vec::new(), allow_unaligned_map })?;

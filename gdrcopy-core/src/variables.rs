@@ -1,5 +1,4 @@
-//! The environment variables of the C libraries, with their names, and the values that they
-//! take.
+//! The environment variables of the C libraries, with their names, and the values that they take.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -9,6 +8,7 @@ use std::fmt;
 use log::LevelFilter;
 
 use crate::copy;
+use crate::options::{Backend, Options};
 use crate::routines::{self, Routine};
 
 /// An environment variable.
@@ -76,6 +76,12 @@ pub fn log_level() -> LevelFilter {
         4 => LevelFilter::Error,
         5.. => LevelFilter::Off,
     }
+}
+
+/// How to open a source of GPU memory.
+pub fn options() -> Options {
+    let backend = if USE_DMABUF_MMAP.is_one() { Backend::DmaBuf } else { Backend::Auto };
+    Options { backend, device_path: None, force_pcie_compat: FORCE_PCIE_COMPAT.is_one() }
 }
 
 /// Makes copies use the routine that `GDRCOPY_ISA` names.

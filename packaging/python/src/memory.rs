@@ -7,7 +7,6 @@ use std::sync::{Mutex, RwLock};
 
 use gdrcopy_core::copy;
 use gdrcopy_core::error::Error;
-use gdrcopy_core::options::{Backend, Options};
 use gdrcopy_core::sys::fork::Owner;
 use gdrcopy_core::types::{Attribute, MapFlag, MappingType, P2pTokens, PinFlags};
 use gdrcopy_core::{RawGdr, RawMapping, RawPin, stderr, variables};
@@ -38,11 +37,7 @@ pub(crate) fn connect() -> Result<RawGdr> {
     stderr::install();
     stderr::set_level(variables::log_level());
     variables::warn_of_gone();
-    let gdr = RawGdr::open(&Options {
-        backend: if variables::USE_DMABUF_MMAP.is_one() { Backend::DmaBuf } else { Backend::Auto },
-        device_path: None,
-        force_pcie_compat: variables::FORCE_PCIE_COMPAT.is_one(),
-    })?;
+    let gdr = RawGdr::open(&variables::options())?;
     variables::select_routine();
     *opened = Some(gdr.clone());
     Ok(gdr)
