@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use crate::cuda::{DeviceBuffer, GPU_PAGE};
 use crate::libgdrapi::Connection;
-use crate::measure::chart::Plot;
 use crate::measure::clock::Clock;
 use crate::measure::method::Method;
+use crate::measure::options::SharedOptions;
 use crate::measure::plan::powers_of_two;
 use crate::measure::results::Document;
 use crate::measure::sampler::take_turns;
@@ -21,7 +21,7 @@ use crate::measure::stats::Times;
 use crate::measure::target::Target;
 use crate::measure::verify::{difference, pattern};
 use crate::output::table::Table;
-use crate::output::{self, Output, Usage, microseconds, progress_bar, two_decimals};
+use crate::output::{self, Usage, microseconds, progress_bar, two_decimals};
 use crate::system::bytes::Bytes;
 
 #[derive(Debug, Args)]
@@ -44,13 +44,7 @@ pub(crate) struct Options {
     warmup: usize,
 
     #[command(flatten)]
-    target: Target,
-
-    #[command(flatten)]
-    output: Output,
-
-    #[command(flatten)]
-    plot: Plot,
+    shared: SharedOptions,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -84,18 +78,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if largest < GPU_PAGE {
         return Err(Usage(format!("--size must be at least {GPU_PAGE}, one GPU page")).into());
     }
-    output::ensure_writable(&[&options.output.json, &options.plot.file])?;
-    let mut session = Session::open("apiperf", &options.target, largest, &Extra::default())?;
+    let mut session = options.shared.open("apiperf", largest, &Extra::default())?;
     let mut pinners = Vec::new();
     for method in session.methods.drain(..) {
-        pinners.push(Pinner::new(method, options.target.verify)?);
+        pinners.push(Pinner::new(method, options.shared.target.verify)?);
     }
     let records = measure(options, &session, &pinners)?;
     let interrupted = session.interrupt.requested();
     let setup = &session.setup;
-    let document = Document { setup, verified: options.target.verify, interrupted, copies: None, records };
-    options.output.write(|| text(setup, &document.records), &document)?;
-    options.plot.draw(&document)?;
+    let document = Document { setup, verified: options.shared.target.verify, interrupted, copies: None, records };
+    options.shared.output.write(|| text(setup, &document.records), &document)?;
+    options.shared.plot.draw(&document)?;
     Ok(output::exit_status("apiperf", interrupted))
 }
 
@@ -158,7 +151,7 @@ fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> R
     let mut records = Vec::new();
     for size in sizes {
         progress.set_message(format!("{size} B"));
-        let sample = |i: usize, _turn: usize| pinners[i].sample(size, &options.target, &clock);
+        let sample = |i: usize, _turn: usize| pinners[i].sample(size, &options.shared.target, &clock);
         take_turns(pinners.len(), options.warmup, interrupt, &sample)?;
         let samples = take_turns(pinners.len(), options.iterations, interrupt, &sample)?;
         let first = times(&samples[0]);

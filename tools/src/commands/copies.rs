@@ -7,16 +7,15 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-use crate::measure::chart::Plot;
 use crate::measure::floor;
+use crate::measure::options::SharedOptions;
 use crate::measure::plan::{Cold, Direction, Point};
 use crate::measure::results::{Results, Row};
 use crate::measure::sampler::{Repetitions, Sweep};
-use crate::measure::session::{Extra, Session};
+use crate::measure::session::Session;
 use crate::measure::stats::Times;
-use crate::measure::target::Target;
 use crate::output::table::Table;
-use crate::output::{self, Output, microseconds, two_decimals};
+use crate::output::{self, microseconds, two_decimals};
 
 /// How often copies are made.
 #[derive(Debug, Args)]
@@ -44,47 +43,26 @@ impl Counts {
     }
 }
 
-/// The options of the tools that measure copies.
-#[derive(Debug, Args)]
-pub(super) struct CopyOptions {
-    #[command(flatten)]
-    target: Target,
-
-    #[command(flatten)]
-    output: Output,
-
-    #[command(flatten)]
-    plot: Plot,
-}
-
-impl CopyOptions {
-    pub(super) fn open(&self, tool: &'static str, len: usize, extra: &Extra) -> Result<Session> {
-        output::ensure_writable(&[&self.output.json, &self.plot.file])?;
-        Session::open(tool, &self.target, len, extra)
+/// Measures, prints the results, and returns the exit status, which is 1 if a byte was copied wrong.
+pub(super) fn run(
+    options: &SharedOptions,
+    session: &Session,
+    points: Vec<(Point, Repetitions)>,
+    cold: Cold,
+    text: impl FnOnce(&Results) -> String,
+) -> Result<ExitCode> {
+    let results = Sweep { points, verify: options.target.verify, cold }.run(session)?;
+    let tool = &results.setup.tool;
+    if results.rows.is_empty() && results.interrupted {
+        return Ok(output::interrupted_early(tool));
     }
-
-    /// Measures, prints the results, and returns the exit status, which is 1 if a byte was copied
-    /// wrong.
-    pub(super) fn run(
-        &self,
-        session: &Session,
-        points: Vec<(Point, Repetitions)>,
-        cold: Cold,
-        text: impl FnOnce(&Results) -> String,
-    ) -> Result<ExitCode> {
-        let results = Sweep { points, verify: self.target.verify, cold }.run(session)?;
-        let tool = &results.setup.tool;
-        if results.rows.is_empty() && results.interrupted {
-            return Ok(output::interrupted_early(tool));
-        }
-        results.write(&self.output, &self.plot, || text(&results))?;
-        let mut status = output::exit_status(tool, results.interrupted);
-        for failure in results.failures() {
-            eprintln!("gdrcopy {tool}: wrong copy: {failure}");
-            status = ExitCode::FAILURE;
-        }
-        Ok(status)
+    results.write(&options.output, &options.plot, || text(&results))?;
+    let mut status = output::exit_status(tool, results.interrupted);
+    for failure in results.failures() {
+        eprintln!("gdrcopy {tool}: wrong copy: {failure}");
+        status = ExitCode::FAILURE;
     }
+    Ok(status)
 }
 
 /// A table for each direction and method, below the round trip that limits reads.

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-use super::copies::{self, CopyOptions, Counts};
+use super::copies::{self, Counts};
+use crate::measure::options::SharedOptions;
 use crate::measure::plan::{Cold, powers_of_two};
 use crate::measure::results::Results;
 use crate::measure::session::Extra;
@@ -43,13 +44,13 @@ pub(crate) struct Options {
     counts: Counts,
 
     #[command(flatten)]
-    copies: CopyOptions,
+    shared: SharedOptions,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let points = options.counts.points(&sizes(options)?, options.offset.0);
-    let session = options.copies.open("copybw", options.size.0, &Extra::default())?;
-    options.copies.run(&session, points, Cold::default(), |results| {
+    let session = options.shared.open("copybw", options.size.0, &Extra::default())?;
+    copies::run(&options.shared, &session, points, Cold::default(), |results| {
         let bandwidths = if options.sweep.is_none() { bandwidths(results) } else { String::new() };
         format!("{}{bandwidths}{}", results.setup, copies::text(results))
     })

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-use super::copies::{self, CopyOptions, Counts};
+use super::copies::{self, Counts};
 use crate::measure::method::Kind;
+use crate::measure::options::SharedOptions;
 use crate::measure::plan::{Cold, powers_of_two};
 use crate::measure::session::Extra;
 use crate::output::Usage;
@@ -37,7 +38,7 @@ pub(crate) struct Options {
     cold_device: bool,
 
     #[command(flatten)]
-    copies: CopyOptions,
+    shared: SharedOptions,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -46,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return Err(Usage("--size must be at least 1".into()).into());
     }
     let extra = Extra { others: Vec::from_iter(options.cumemcpy.then_some(Kind::CuMemcpy)), ..Extra::default() };
-    let session = options.copies.open("copylat", size, &extra)?;
+    let session = options.shared.open("copylat", size, &extra)?;
     let mapping_type = &session.setup.libraries[0].mapping_type;
     if options.cold_device && mapping_type != "cached" {
         return Err(Usage(format!("-C is for cached mappings: the CPU does not cache a {mapping_type} one")).into());
@@ -54,5 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let sizes: Vec<_> = powers_of_two(size).collect();
     let points = options.counts.points(&sizes, 0);
     let cold = Cold { device: options.cold_device, ..Cold::default() };
-    options.copies.run(&session, points, cold, |results| format!("{}{}", results.setup, copies::text(results)))
+    copies::run(&options.shared, &session, points, cold, |results| {
+        format!("{}{}", results.setup, copies::text(results))
+    })
 }

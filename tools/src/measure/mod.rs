@@ -1,7 +1,7 @@
 //! Measuring: what to measure, how long it takes and takes at least, and whether every byte is right.
 //!
 //! ```text
-//! target        options: which library, memory, GPU, CPU
+//! options       of all these tools: target (which library, memory, GPU, CPU), output, plot
 //! session       opens them; describes them in every result
 //! plan          points: direction, size, offsets
 //! method        a library's copy functions, memcpy, or CUDA's own copies
@@ -15,6 +15,7 @@ pub(crate) mod clock;
 pub(crate) mod floor;
 pub(crate) mod messages;
 pub(crate) mod method;
+pub(crate) mod options;
 pub(crate) mod plan;
 pub(crate) mod results;
 pub(crate) mod sampler;

@@ -10,8 +10,9 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
-use super::copies::CopyOptions;
+use super::copies;
 use crate::measure::method::{Kind, WARM_UP};
+use crate::measure::options::SharedOptions;
 use crate::measure::plan::{Cold, Direction, Point};
 use crate::measure::sampler::Repetitions;
 use crate::measure::session::Extra;
@@ -92,7 +93,7 @@ pub(crate) struct Options {
     cold: bool,
 
     #[command(flatten)]
-    copies: CopyOptions,
+    shared: SharedOptions,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -107,13 +108,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let extra = Extra { max_libraries: usize::MAX, variants, others: options.others.clone() };
     let len = points.iter().map(Point::device_len).max().unwrap_or(0);
-    let session = options.copies.open("compare", len.max(WARM_UP), &extra)?;
+    let session = options.shared.open("compare", len.max(WARM_UP), &extra)?;
 
     let budget = Duration::from_secs(options.budget).as_nanos() as f64;
     let share = Repetitions::Budget(budget / points.len() as f64);
     let points = points.into_iter().map(|point| (point, share)).collect();
     let cold = Cold { host: options.cold, ..Cold::default() };
-    options.copies.run(&session, points, cold, text::render)
+    copies::run(&options.shared, &session, points, cold, text::render)
 }
 
 /// The points in the order in which they are measured, with sizes ascending innermost.
