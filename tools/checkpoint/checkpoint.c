@@ -795,7 +795,6 @@ FUNCTION(get_info, (gdr_t g, gdr_mh_t handle, void *info), (g, handle, info))
 FUNCTION(map_v2, (gdr_t g, gdr_mh_t handle, void **va, size_t size, int flags), (g, handle, va, size, flags))
 {
     struct record *pin = PIN(handle);
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     gdr_info_v2_t info;
     void *mapped;
     int error = check_use(g, handle) ?: va == NULL ? EINVAL : pin->va != NULL ? EAGAIN : 0;
@@ -807,9 +806,8 @@ FUNCTION(map_v2, (gdr_t g, gdr_mh_t handle, void **va, size_t size, int flags), 
     error = next_map(pin, &mapped, &info);
     if (error != 0)
         return error;
-    size_t head = pin->as.address > info.va ? pin->as.address - info.va : 0; /* with GDRCOPY_ALLOW_UNALIGNED_MAP */
     *va = pin->va = mapped;
-    pin->len = (size + head + page - 1) / page * page;
+    pin->len = mapping_len(pin->as.address, size, &info);
     pin->type = info.mapping_type;
     pin->place[0] = '\0';
     see_mappings(pin);

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stddef.h>
+#include <unistd.h>
 
 #pragma GCC visibility push(default)
 #include "gdrapi.h"
@@ -45,4 +46,13 @@ static int next_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info)
             info->mapping_type = info->wc_mapping ? GDR_MAPPING_TYPE_WC : GDR_MAPPING_TYPE_CACHING;
     }
     return error;
+}
+
+/* Whole pages of a mapping. A pin may begin inside a page, with GDRCOPY_ALLOW_UNALIGNED_MAP. */
+static size_t mapping_len(unsigned long address, size_t size, const gdr_info_v2_t *info)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t head = address > info->va ? address - info->va : 0;
+
+    return (size + head + page - 1) / page * page;
 }

@@ -608,7 +608,6 @@ static int end(const struct call *call, int error)
 
 static void note_map(struct file *file, gdr_t g, gdr_mh_t handle, const void *va, size_t size)
 {
-    uint64_t head = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
     struct pin *pin = find(file, handle.h);
     gdr_info_v2_t info;
     int before = errno;
@@ -616,13 +615,13 @@ static void note_map(struct file *file, gdr_t g, gdr_mh_t handle, const void *va
     if (pin == NULL)
         return;
     inside = 1;
-    if (next_info(g, handle, &info) == 0 && pin->address > info.va) /* A pin may begin inside a page. */
-        head = pin->address - info.va;
+    if (next_info(g, handle, &info) != 0)
+        info.va = pin->address;
     inside = 0;
     set(&pin->type, info.mapping_type);
     set(&pin->va, (uintptr_t)va);
     add(&pin->maps, 1);
-    __atomic_store_n(&pin->mapped, (head + size + page - 1) / page * page, __ATOMIC_RELEASE);
+    __atomic_store_n(&pin->mapped, mapping_len(pin->address, size, &info), __ATOMIC_RELEASE);
     errno = before;
 }
 
