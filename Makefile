@@ -128,6 +128,10 @@ FUZZ_SECONDS ?= 60
 # The jobs of CI. .ci/run runs them in this order, and each can run by itself on a machine of its own.
 check: tests interfaces sanitizers cross ## Runs every test but the deliberate defects and the virtual machine. Installs packages that are missing.
 
+# The crate of the Python extension, which is a workspace of its own, by the stable ABI.
+without_python = PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1
+extension_crate = --manifest-path packaging/python/Cargo.toml --features pyo3/abi3-py311 --locked
+
 lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and imports.
 	scripts/ci/check-words.sh
 	scripts/ci/check-shell.sh
@@ -136,7 +140,7 @@ lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and 
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --package gdrcopy --all-features --all-targets --locked -- -D warnings
 	$(CARGO) fmt --manifest-path packaging/python/Cargo.toml --check
-	PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 $(CARGO) clippy --manifest-path packaging/python/Cargo.toml --features pyo3/abi3-py311 --locked -- -D warnings
+	$(without_python) $(CARGO) clippy $(extension_crate) -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 	@# As docs.rs does.
 	RUSTC_BOOTSTRAP=1 RUSTDOCFLAGS='-D warnings --cfg docsrs' CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/docsrs" \
@@ -199,6 +203,7 @@ miri: ## Runs the crate's tests that call no kernel under Miri, which needs a ni
 msrv: ## Compiles everything with the oldest Rust that Cargo.toml promises, which rustup must have.
 	CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/msrv" $(CARGO) +$(rust_version) \
 		check --workspace --all-targets --locked
+	CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/msrv" $(without_python) $(CARGO) +$(rust_version) check $(extension_crate)
 
 consumers: lib emulator tools $(watched) ## Builds UCX, libfabric and DPDK against the library, and runs their tests on emulated machines.
 	scripts/consumers.sh $(CONSUMERS)
