@@ -458,7 +458,7 @@ drv_install: ## Installs the gdrdrv kernel module.
 uninstall: ## Removes what install and the other targets above put there, but for the kernel module.
 	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links) gdremu gdrcopy_sanity)
 	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(preloaded_libdir) $(DESTDIR)$(c_tests_dir) $(DESTDIR)$(libexecdir)/gdrcopy-tools
-	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) $(tool_links:gdrcopy_%=gdrcopy-%.1) gdremu.1 gdrcopy_sanity.1)
+	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) gdrcopy-*.1 gdremu.1 gdrcopy_sanity.1)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man3/,gdrapi.3 $(exported:=.3) gdrx.3 gdrx_*.3)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/,$(completions))
 	rm -f $(addprefix $(DESTDIR)$(libdir)/,$(libraries) $(links) $(archives)) $(addprefix $(DESTDIR)$(includedir)/,$(headers))
