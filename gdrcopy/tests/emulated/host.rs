@@ -32,9 +32,10 @@ fn mapping_is_the_memory_that_the_gpu_sees() {
     let address = memory.address() + 4099;
     let pin = pin(&gdr, address, 1000).expect("host memory");
     let info = pin.info().expect("known");
-    assert_eq!((info.address, info.len), (address, 1000));
+    assert_eq!((info.address, info.len, info.mapping_type), (address, 1000, None));
     let mapping = pin.map(900, MapFlag::Default).expect("any range");
     assert_eq!(mapping.mapping_type(), MappingType::Caching);
+    assert_eq!(pin.info().expect("known").mapping_type, Some(MappingType::Caching));
     assert_eq!(mapping.device_address(), address);
     mapping.write(1, b"to the GPU").expect("inside");
     assert_eq!(cuda.read(address + 1, 10), b"to the GPU");
