@@ -69,6 +69,7 @@ built := $(CARGO_TARGET_DIR)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)r
 shared := libgdrapi.so.$(version)
 gdrx := libgdrx.so.$(gdrx_version)
 comma := ,
+blank := $(subst x,,x x)
 preload := libgdrapi-preload.so
 # The libraries that lib puts into build/lib, and lib_install installs.
 libraries := $(shared) $(preload) $(gdrx)
@@ -105,10 +106,16 @@ help: ## Lists these targets.
 demo: lib emulator build/examples/demo ## Copies to and from GPU memory, on a real GPU if there is one, else on an emulated one.
 	@scripts/demo.sh "$(built)/gdremu"
 
+# `--workspace` instead of a package, because cargo compiles dependencies again where fewer packages need fewer of their
+# features.
+
 # The program that ends every run of tests if it hangs.
 watched := build/c_tests/watched
 # The C programs, with test names WAY::PROFILE::PROGRAM.
-c_programs := $(CARGO) test --package libgdrapi --test c_programs --
+c_programs := $(CARGO) test --workspace --test c_programs --
+everyday_programs := linked::default:: preloaded:: linked::dmabuf:: sanity::default:: sanity::dmabuf::
+everyday_packages := libgdrapi gdrcopy-core gdrcopy gdrcopy-tools
+other_packages := gdrapi-sys gdremu gdrx
 
 # Installs nothing. To take at most 3 minutes on 2 idle cores once everything is built, it runs few emulated profiles.
 # It leaves out gdremu's own programs, the comparison of libraries, sanitizers, valgrind and other CPUs.
@@ -117,16 +124,19 @@ test: lib emulator $(watched) ## Runs the tests for everyday work.
 	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx))
 	scripts/ci/check-preload.sh
 	$(watched) $(CARGO) test --workspace --lib
-	MODEL_CALLS=2000 $(watched) $(CARGO) test --package libgdrapi --package gdrcopy-core --package gdrcopy --package gdrcopy-tools --tests
-	$(c_programs) linked::default::,preloaded::,linked::dmabuf::,sanity::default::,sanity::dmabuf::
+	MODEL_CALLS=2000 $(watched) $(CARGO) test $(addprefix --package ,$(everyday_packages)) --tests
+	$(c_programs) $(subst $(blank),$(comma),$(everyday_programs))
 
 # Calls that the model-based test makes in each of its nine runs, a million in all.
 MODEL_CALLS ?= 112000
 # Seconds for which the crate's fuzz test begins new sequences.
 FUZZ_SECONDS ?= 60
 
-# The jobs of CI. .ci/run runs them in this order, and each can run by itself on a machine of its own.
+# .ci/run is lint, these jobs and vm-check. Each can run by itself on a machine of its own.
 check: tests interfaces sanitizers cross ## Runs every test but the deliberate defects and the virtual machine. Installs packages that are missing.
+
+daily: export MUTANTS ?= 3
+daily: nvcc-check mutants vm-mutants mutants-shard ## Runs kernels that nvcc compiled, and some of the deliberate defects.
 
 # The crate of the Python extension, which is a workspace of its own, by the stable ABI.
 without_python = PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1
@@ -151,10 +161,12 @@ lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and 
 packages_of_ci:
 	scripts/ci/install-deps.sh
 
-# `test` comes first, because it is a command of README.md that no other job runs.
+# `test` and what it leaves out.
 tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all emulated machines.
-	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace
-	$(c_programs)
+	$(watched) $(CARGO) test --workspace $(addprefix --test ,$(basename $(notdir $(wildcard $(other_packages:=/tests/*.rs)))))
+	$(watched) $(CARGO) test --workspace --doc
+	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
+	$(c_programs) $(addprefix --skip ,$(everyday_programs))
 
 interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed trees, crates, examples, the wheel, and counts instructions; makes the bundle for GPUs.
 	scripts/ci/check-version.sh
@@ -357,7 +369,7 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all 
 	@install $(gdrx_examples) build/gpu
 	@install build/examples/demo build/c_tests/gdrcopy_sanity build/c_tests/watched build/c_tests/denied build/gpu
 	@install build/c_tests/plain/* build/gpu/c_tests
-	@runner=$$($(CARGO) test --package libgdrapi --test c_programs --no-run --message-format json | \
+	@runner=$$($(CARGO) test --workspace --test c_programs --no-run --message-format json | \
 		sed -n 's/.*"executable":"\([^"]*\)".*/\1/p') && install --strip "$$runner" build/gpu/c_programs
 	@du -sh build/gpu
 
