@@ -38,7 +38,6 @@ impl Mapped for Mapping {
     #[inline]
     fn as_slice(&self) -> MappedSlice<'_> {
         let raw = &self.raw;
-        let (address, kind) = (raw.device_address(), raw.mapping_type());
-        MappedSlice::of_region(raw.region(), raw.head(), raw.len(), address, kind)
+        MappedSlice::of_region(raw.region(), raw.head(), raw.len(), raw.device_address(), raw.mapping_type())
     }
 }

@@ -55,17 +55,22 @@ unsafe impl<T: Pod> Sync for Words<'_, T> {}
 
 impl<'m, T: Pod> FromIterator<Word<'m, T>> for Words<'m, T> {
     fn from_iter<I: IntoIterator<Item = Word<'m, T>>>(words: I) -> Self {
-        let (mut kind, mut owner) = (MappingType::WriteCombining, Some(Owner::current()));
-        let place = |word: Word<'m, T>| {
-            let (place, of_word) = word.place();
-            owner = owner.filter(|&owner| owner == of_word);
+        let words = words.into_iter();
+        let mut addresses = Vec::with_capacity(words.size_hint().0);
+        let mut kind = MappingType::WriteCombining;
+        let mut owner = Some(Owner::current());
+        for word in words {
+            let (address, owner_of_word) = word.place();
+            addresses.push(address);
+            if owner != Some(owner_of_word) {
+                owner = None;
+            }
             if word.kind() != MappingType::WriteCombining {
                 // Its accesses suit every type of mapping.
                 kind = MappingType::Device;
             }
-            place
-        };
-        Words { words: words.into_iter().map(place).collect(), kind, owner, region: PhantomData }
+        }
+        Words { words: addresses.into(), kind, owner, region: PhantomData }
     }
 }
 

@@ -130,8 +130,7 @@ impl<'m> MappedSlice<'m> {
     /// [`Error::OutOfMapping`] if they are not all in this slice.
     #[inline]
     pub fn slice(self, range: impl RangeBounds<usize>) -> Result<MappedSlice<'m>> {
-        let outside = |(offset, len)| self.outside(offset, len);
-        let (offset, len) = start_and_len(range, self.len).map_err(outside)?;
+        let (offset, len) = start_and_len(range, self.len).map_err(|(offset, len)| self.outside(offset, len))?;
         self.part(offset, len)
     }
 
@@ -190,7 +189,8 @@ impl<'m> MappedSlice<'m> {
         let bytes = [byte; FILLED];
         copy::begin_batch();
         for offset in (0..self.len).step_by(FILLED) {
-            let (dst, len) = (self.start.wrapping_add(offset), FILLED.min(self.len - offset));
+            let dst = self.start.wrapping_add(offset);
+            let len = FILLED.min(self.len - offset);
             // SAFETY: these bytes are inside the slice, which is mapped and of type `kind` (invariant).
             unsafe { copy::write_unfenced(self.kind, dst, bytes.as_ptr(), len) };
         }

@@ -32,8 +32,8 @@ impl CudaAllocator {
 
 impl DeviceAllocator for CudaAllocator {
     fn allocate(&self, len: usize) -> Result<Box<dyn DeviceMemory>> {
-        let (memory, gpu) = (self.gpu.alloc(len)?, Arc::clone(&self.gpu));
-        Ok(Box::new(CudaMemory { gpu, memory, len }))
+        let memory = self.gpu.alloc(len)?;
+        Ok(Box::new(CudaMemory { gpu: Arc::clone(&self.gpu), memory, len }))
     }
 }
 

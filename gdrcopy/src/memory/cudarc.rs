@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, DriverError, result};
+use cudarc::driver::{CudaSlice, CudaStream, DevicePtr, result};
 
 use crate::error::Result;
 use crate::memory::device::{DeviceAllocator, DeviceMemory};
@@ -57,12 +57,11 @@ impl CudarcAllocator {
 
 impl DeviceAllocator for CudarcAllocator {
     fn allocate(&self, len: usize) -> Result<Box<dyn DeviceMemory>> {
-        let failed = |call, DriverError(code): DriverError| of_cuda(call, code as _);
         let bound = self.stream.context().bind_to_thread();
-        bound.map_err(|error| failed("cuCtxSetCurrent", error))?;
+        bound.map_err(|error| of_cuda("cuCtxSetCurrent", error.0 as _))?;
         // SAFETY: the memory is owned by the slice below.
         let address = unsafe { result::malloc_sync(len) };
-        let address = address.map_err(|error| failed("cuMemAlloc", error))?;
+        let address = address.map_err(|error| of_cuda("cuMemAlloc", error.0 as _))?;
         // SAFETY: the address is that of `len` bytes, and every byte is a valid u8. Safe code cannot read them through
         // the slice, which the pool keeps to itself.
         Ok(Box::new(unsafe { self.stream.upgrade_device_ptr::<u8>(address, len) }))

@@ -83,8 +83,8 @@ impl<M> Drop for Kept<M> {
 
 /// The whole GPU pages of a range of memory.
 pub(crate) fn whole_pages(memory: &dyn DeviceMemory) -> Result<Range<u64>> {
-    let (start, len) = (memory.address(), memory.len() as u64);
-    let end = start.checked_add(len).ok_or(GdrError::RangeOverflow)? / PAGE * PAGE;
+    let start = memory.address();
+    let end = start.checked_add(memory.len() as u64).ok_or(GdrError::RangeOverflow)? / PAGE * PAGE;
     let start = start.checked_next_multiple_of(PAGE);
     let start = start.ok_or(GdrError::RangeOverflow)?;
     match start < end {
@@ -99,17 +99,17 @@ impl Gdr {
     /// # Errors
     /// The errors of [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).
     pub fn map_owned<M: DeviceMemory + 'static>(&self, memory: M, options: MapOptions) -> Result<OwnedMapping<M>> {
-        let (address, len) = (memory.address(), memory.len() as u64);
-        let end = address.checked_add(len).ok_or(GdrError::RangeOverflow)?;
-        OwnedMapping::of_range(self, memory, address..end, options)
+        let start = memory.address();
+        let end = start.checked_add(memory.len() as u64).ok_or(GdrError::RangeOverflow)?;
+        OwnedMapping::of_range(self, memory, start..end, options)
     }
 }
 
 impl<M: DeviceMemory> OwnedMapping<M> {
     /// Pins and maps `range`, which is inside `memory`.
     pub(crate) fn of_range(gdr: &Gdr, memory: M, range: Range<u64>, options: MapOptions) -> Result<OwnedMapping<M>> {
-        let (start, all) = (memory.address(), memory.len() as u64);
-        assert!(start <= range.start && range.end - start <= all);
+        let start = memory.address();
+        assert!(start <= range.start && range.end - start <= memory.len() as u64);
         let memory = Kept::new(memory);
         let len = (range.end - range.start) as usize;
         // SAFETY: the range is part of `memory`, which is kept until the mapping is gone: contract of
