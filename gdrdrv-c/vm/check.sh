@@ -110,7 +110,7 @@ finish() {
 }
 
 declare -A machines
-"$here/run.sh" --kernel "$series" -- cat /proc/driver/gdrdrv/params
+"$here/run.sh" --kernel "$series" --timeout 3000 -- cat /proc/driver/gdrdrv/params
 kernel=$("$here/kernel.sh" "$series")
 [ "$series" != 6.1 ] || "$here/static.sh" || failures=$((failures + 1))
 build "$kernel" 570 open
