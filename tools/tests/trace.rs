@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 
-use common::{Output, built, gdrcopy, preloaded, run};
+use common::{OTHER, Output, built, compile, gdrcopy, preloaded, run};
 use serde_json::Value;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -60,13 +60,7 @@ impl Place {
 
     /// The program that uses the library step by step.
     fn uses(&self) -> PathBuf {
-        self.program("tools/tests/trace/uses.c")
-    }
-
-    /// A libgdrapi that behaves as some do, which lacks functions.
-    fn other(&self) -> String {
-        let options = ["-shared", "-fPIC", "-Wl,-soname,libgdrapi.so.2"];
-        self.compile("tools/tests/trace/other.c", "other.so", &options).to_str().unwrap().into()
+        self.program("tools/tests/uses.c")
     }
 
     /// The command `gdremu -- gdrcopy trace OPTIONS -- PROGRAM`.
@@ -276,12 +270,13 @@ const OTHER_USES: [(&str, &str); 8] = [
 fn uses_of_another_library_are_counted() {
     let place = Place::new();
     let uses = place.uses();
-    let other = place.other();
+    let other = compile(OTHER, place.file("other.so"));
+    let other = other.to_str().unwrap();
     for plugin in ["first.so", "second.so"] {
-        place.compile("tools/tests/trace/uses.c", plugin, &["-shared", "-fPIC", "-DPLUGIN"]);
+        place.compile("tools/tests/uses.c", plugin, &["-shared", "-fPIC", "-DPLUGIN"]);
     }
     for (steps, expected) in OTHER_USES {
-        let (output, report) = place.traced(&["--lib", &other], &uses, steps);
+        let (output, report) = place.traced(&["--lib", other], &uses, steps);
         assert_eq!(output.status, Some(0), "{steps}: {output:?}");
         assert_reported(&report, expected);
         if let Some(pins) = report["processes"][0]["most_used"].as_array().filter(|_| steps.contains("second")) {
@@ -289,7 +284,7 @@ fn uses_of_another_library_are_counted() {
             assert_eq!(files, [Some("(first.so)"), Some("(second.so)")]);
         }
     }
-    let (output, report) = place.traced(&["--lib", &other], &uses, "open pin unpin unpin");
+    let (output, report) = place.traced(&["--lib", other], &uses, "open pin unpin unpin");
     assert_eq!(output.status, Some(128 + 6), "{output:?}");
     assert_reported(
         &report,
@@ -297,7 +292,7 @@ fn uses_of_another_library_are_counted() {
          0/misuse/0/what gdr_unpin_buffer after the pin was unpinned or its connection closed",
     );
     let ranges: String = (1..=600).map(|range| format!("range{range} unpin ")).collect();
-    let (_, report) = place.traced(&["--lib", &other], &uses, &format!("open {ranges}"));
+    let (_, report) = place.traced(&["--lib", other], &uses, &format!("open {ranges}"));
     assert_reported(&report, "0/pins 600\n 0/most_used 10\n 0/pins_left_out 88\n 0/left/pins 0");
 }
 
