@@ -214,7 +214,6 @@ fn reason(errno: Errno) -> String {
     let remedy = match errno {
         Errno::EACCES => "gdrdrv 2.0 serves only the thread that opened it: load a later one",
         Errno::EADDRINUSE => "the program has replaced a mapping by other memory: unmap it by gdr_unmap",
-        Errno::ENODEV => "its driver is another device or version than before: load the same again",
         Errno::ECANCELED => "it was withdrawn",
         _ => "repair that, and try again",
     };
