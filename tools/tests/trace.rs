@@ -147,7 +147,7 @@ fn everything_is_reported_as_documented() {
     let mut lines = output.stderr.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     for expected in [
         "(this project's, 2.6): 14 pins, 2 maps, 211 copies, 149057 bytes",
-        " % of it inside libgdrapi",
+        " % inside libgdrapi",
         "gdr_open 1 0 ",
         "gdr_pin_buffer 14 0 ",
         "gdr_unpin_buffer 14 1 EINVAL ",
@@ -204,7 +204,7 @@ fn everything_is_reported_as_documented() {
 
 /// Steps with this project's library, their exit status, and what is reported.
 const USES: [(&str, i32, &str); 7] = [
-    ("open pin map write8 _exit7", 7, "0/copies/0/count 1\n 0/left/mappings 1\n 0/until_last_call false\n 0/inside 0"),
+    ("open pin map write8 _exit7", 7, "0/copies/0/count 1\n 0/left/mappings 1\n 0/inside 0"),
     ("open pin map write8 abort", 128 + 6, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGABRT\n 0/inside 0"),
     ("open pin map write8 kill", 128 + 9, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGKILL"),
     (
@@ -220,7 +220,7 @@ const USES: [(&str, i32, &str); 7] = [
     (
         "open pin map write8 fork open write8 _exit0",
         0,
-        "processes 2\n 0/failed_copies 0\n 1/failed_copies 1\n 1/copies 0\n sum/calls/0/count 2\n sum/until_last_call true
+        "processes 2\n 0/failed_copies 0\n 1/failed_copies 1\n 1/copies 0\n sum/calls/0/count 2
          1/misuse/0/what write of 8 bytes through a handle of no pin of this process",
     ),
 ];
@@ -294,20 +294,6 @@ fn uses_of_another_library_are_counted() {
     let ranges: String = (1..=600).map(|range| format!("range{range} unpin ")).collect();
     let (_, report) = place.traced(&["--lib", other], &uses, &format!("open {ranges}"));
     assert_reported(&report, "0/pins 600\n 0/most_used 10\n 0/pins_left_out 88\n 0/left/pins 0");
-}
-
-#[test]
-fn share_of_a_child_is_reported_if_its_end_is_known() {
-    let place = Place::new();
-    let uses = place.uses();
-    for (end, is_known) in [("", true), ("_exit7", false)] {
-        let mut command = place.trace(&["--json", "trace.json"], "sh");
-        let output = run(command.arg("-c").arg(format!("{} open pin {end}; :", uses.display())));
-        let report: Value = serde_json::from_str(&fs::read_to_string(place.file("trace.json")).unwrap()).unwrap();
-        assert_reported(&report, &format!("0/until_last_call {}", !is_known));
-        assert_eq!(output.stderr.contains(" % of it inside libgdrapi\n"), is_known, "{output:?}");
-        assert_eq!(output.stderr.contains(" s until the last call, "), !is_known, "{output:?}");
-    }
 }
 
 #[test]
