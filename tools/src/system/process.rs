@@ -4,25 +4,28 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use serde::Serialize;
 
 use super::files;
 use super::gdrdrv::NODE;
 
 /// A process, and what it has of GDRCopy.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
     pub(crate) uid: Option<u32>,
     /// Its name; no control characters.
     pub(crate) command: String,
-    /// The files named libgdrapi* that are mapped.
-    pub(crate) libraries: Vec<PathBuf>,
     /// Descriptors of the device.
+    #[serde(rename = "open")]
     pub(crate) descriptors: usize,
     pub(crate) mappings: usize,
-    /// Bytes of the mappings.
-    pub(crate) mapped: usize,
+    pub(crate) mapped_bytes: usize,
+    /// The files named libgdrapi* that are mapped.
+    #[serde(rename = "libgdrapi")]
+    pub(crate) libraries: Vec<String>,
     /// The device is gdremu's.
     pub(crate) emulated: bool,
 }
@@ -37,9 +40,9 @@ impl Process {
         let emulated = path.starts_with(EMULATED_GPU);
         if emulated || without_deleted(path) == NODE {
             self.mappings += 1;
-            self.mapped += (mapping.end - mapping.start) as usize;
+            self.mapped_bytes += (mapping.end - mapping.start) as usize;
             self.emulated |= emulated;
-        } else if is_library(path) && !self.libraries.iter().any(|known| known == Path::new(path)) {
+        } else if is_library(path) && !self.libraries.iter().any(|library| library == path) {
             self.libraries.push(path.into());
         }
     }
@@ -165,7 +168,7 @@ mod tests {
             libraries: vec!["/a b/libgdrapi.so.2.6".into()],
             descriptors: 2,
             mappings: 2,
-            mapped: (2 << 20) + (64 << 10),
+            mapped_bytes: (2 << 20) + (64 << 10),
             ..Process::default()
         };
         assert_eq!(process, expected);
