@@ -156,11 +156,6 @@ impl From<Remedy> for Advice {
 }
 
 impl Remedy {
-    /// Returns whether it is for something that did not end.
-    pub(crate) fn is_of_hang(self) -> bool {
-        [Remedy::GpuHung, Remedy::SelfTestHung].contains(&self)
-    }
-
     /// The identifier, as in JSON.
     pub(crate) fn name(self) -> String {
         serde_json::to_value(self).unwrap_or_default().as_str().unwrap_or_default().to_owned()
