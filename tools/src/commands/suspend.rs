@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use nix::errno::Errno;
 
+use crate::system::files;
 use crate::system::interrupt::{Interrupt, SIGNALS, not_ignored};
 use crate::system::signal;
 
@@ -149,12 +150,12 @@ impl Helper {
     /// The number of the last request, and the answer.
     fn answer(&self) -> Result<(u32, String)> {
         let status = fs::read_to_string(format!("/proc/{}/task/{}/status", self.pid, self.thread))?;
-        let name = field(&status, "Name:").strip_prefix("gdr").context("another thread")?;
+        let name = files::field(&status, "Name").unwrap_or_default().strip_prefix("gdr").context("another thread")?;
         // Threads that it starts have its name. It has the number of the process's own PID namespace.
-        let own = field(&status, "NSpid:").rsplit('\t').next().unwrap_or_default();
-        let number = name.get(..6).and_then(|hex| u32::from_str_radix(hex, 16).ok());
-        ensure!(number.is_some() && number == own.parse().ok(), "another thread");
-        let request = name.get(6..9).and_then(|hex| u32::from_str_radix(hex, 16).ok()).context("another thread")?;
+        let own = files::field(&status, "NSpid").unwrap_or_default().rsplit('\t').next().unwrap_or_default();
+        let number = u32::from_str_radix(name.get(..6).unwrap_or_default(), 16)?;
+        ensure!(number.to_string() == own, "another thread");
+        let request = u32::from_str_radix(name.get(6..9).unwrap_or_default(), 16)?;
         Ok((request, name[9..].to_owned()))
     }
 
@@ -220,15 +221,10 @@ fn reason(errno: Errno) -> String {
     format!("{errno}: {remedy}")
 }
 
-/// The rest of the line of /proc/PID/status that starts so.
-fn field<'a>(status: &'a str, name: &str) -> &'a str {
-    status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim()
-}
-
 /// The letter of a process's state; X if there is none.
 fn state(pid: u32) -> char {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    field(&status, "State:").chars().next().unwrap_or('X')
+    files::field(&status, "State").unwrap_or_default().chars().next().unwrap_or('X')
 }
 
 /// The processes that a process has started, and that have not ended.
