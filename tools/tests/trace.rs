@@ -40,11 +40,15 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Compiles a source of the project to a file here.
+    /// Compiles a source of the project, or a text, to a file here.
     fn compile(&self, source: &str, name: &str, options: &[&str]) -> PathBuf {
+        let mut file = Path::new(ROOT).join(source);
+        if !source.ends_with(".c") {
+            file = self.file("text.c");
+            fs::write(&file, source).unwrap();
+        }
         let mut gcc = Command::new("gcc");
-        gcc.args(["-std=c99", "-D_GNU_SOURCE", "-O2", "-fno-optimize-sibling-calls", "-pthread"])
-            .arg(Path::new(ROOT).join(source));
+        gcc.args(["-std=c99", "-D_GNU_SOURCE", "-O2", "-fno-optimize-sibling-calls", "-pthread"]).arg(file);
         gcc.args(["include", "c_tests"].map(|directory| format!("-I{ROOT}/{directory}"))).args(options);
         gcc.current_dir(self.0.path()).args(["-o", name]);
         assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
@@ -307,13 +311,11 @@ fn programs_that_do_not_use_it_are_recognized() {
         assert!(not_called.contains("called no function of libgdrapi, or its process could not write"), "{not_called}");
     }
     assert!(statement(&uses, "version").ends_with(", but never opened it"));
-    fs::write(place.file("fixed.c"), "int main(void) { return 3; }").unwrap();
-    let fixed = place.compile(place.file("fixed.c").to_str().unwrap(), "fixed", &["-static"]);
+    let fixed = place.compile("int main(void) { return 3; }", "fixed", &["-static"]);
     assert!(statement(&fixed, "").contains("cannot be traced"));
     let open_fails = place.program("c_tests/open_fails.c");
     run(place.bare_trace().arg("--").arg(open_fails)).with_status(0).reports(&["but gdr_open failed: ENOENT"]);
-    fs::write(place.file("none.c"), "int other(void) { return 0; }").unwrap();
-    let none = place.compile(place.file("none.c").to_str().unwrap(), "none.so", &["-shared", "-fPIC"]);
+    let none = place.compile("int other(void) { return 0; }", "none.so", &["-shared", "-fPIC"]);
     let output = run(&mut place.trace(&["--lib", none.to_str().unwrap()], uses));
     output.with_status(1).reports(&["none.so is no libgdrapi"]);
 }
@@ -383,8 +385,7 @@ fn preloaded_functions_are_called() {
     let place = Place::new();
     let source = "#include <dlfcn.h>\n#include <stdio.h>\n\
         void *gdr_open(void) { puts(\"wrapped\"); return ((void *(*)(void))dlsym(RTLD_NEXT, \"gdr_open\"))(); }\n";
-    fs::write(place.file("wrapper.c"), source).unwrap();
-    let wrapper = place.compile(place.file("wrapper.c").to_str().unwrap(), "wrapper.so", &["-shared", "-fPIC"]);
+    let wrapper = place.compile(source, "wrapper.so", &["-shared", "-fPIC"]);
     let program = place.program("c_tests/open_close.c");
     for (preloaded, is_wrapped) in [(wrapper, true), (place.file("libgdrapi.so.2"), false)] {
         let output = run(place.trace(&[], &program).env("LD_PRELOAD", preloaded));
