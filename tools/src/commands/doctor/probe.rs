@@ -181,7 +181,8 @@ fn ask(work: &Work) -> Answer {
 
 /// Has a child do this; an error where it cannot be started. One that dies or hangs has failed.
 fn start(work: &Work) -> Result<Answer> {
-    let (out, log) = (in_memory("answer")?, in_memory("log")?);
+    let out = in_memory("answer")?;
+    let log = in_memory("log")?;
     let mut command = Command::new(env::current_exe().context("reading /proc/self/exe")?);
     command.args([ARGUMENT, &serde_json::to_string(work)?]);
     command.env("GDRCOPY_ENABLE_LOGGING", "1");
@@ -211,14 +212,16 @@ fn in_memory(name: &str) -> Result<File> {
 /// Waits for the end; `None` if a stage lasts too long. Then the child is killed, which does not end what hangs in the
 /// kernel.
 fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
-    let (mut start, mut written) = (Instant::now(), 0);
+    let mut start = Instant::now();
+    let mut written = 0;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
         let len = out.metadata()?.len();
         if len != written {
-            (start, written) = (Instant::now(), len);
+            start = Instant::now();
+            written = len;
         }
         let mut limit = Duration::from_secs(SECONDS.load(Ordering::Relaxed));
         if start.elapsed() > limit && [CUDA, ""].contains(&&*last_answer(out)?.stage) {

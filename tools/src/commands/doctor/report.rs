@@ -4,9 +4,9 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use super::remedies::Advice;
+use super::remedies::{Advice, Remedy};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -39,21 +39,18 @@ pub(super) struct Finding {
     pub(super) subject: &'static str,
     pub(super) verdict: Verdict,
     pub(super) value: String,
-    /// Set for each warning and problem.
-    #[serde(rename = "remedy", serialize_with = "identifier")]
-    pub(super) advice: Option<Advice>,
+    /// Set for each warning and problem, as is the advice.
+    pub(super) remedy: Option<Remedy>,
+    #[serde(skip)]
+    advice: Option<Advice>,
     #[serde(skip)]
     cause: Cause,
 }
 
-fn identifier<S: Serializer>(advice: &Option<Advice>, out: S) -> Result<S::Ok, S::Error> {
-    let remedy = advice.as_ref().map(|advice| advice.remedy);
-    remedy.serialize(out)
-}
-
 impl Finding {
     pub(super) fn ok(subject: &'static str, value: impl Into<String>) -> Finding {
-        Finding { subject, verdict: Verdict::Ok, value: value.into(), advice: None, cause: Cause::Itself }
+        let value = value.into();
+        Finding { subject, verdict: Verdict::Ok, value, remedy: None, advice: None, cause: Cause::Itself }
     }
 
     pub(super) fn unknown(subject: &'static str, value: impl Into<String>) -> Finding {
@@ -61,7 +58,9 @@ impl Finding {
     }
 
     pub(super) fn warning(subject: &'static str, value: impl Into<String>, advice: impl Into<Advice>) -> Finding {
-        Finding { verdict: Verdict::Warning, advice: Some(advice.into()), ..Finding::ok(subject, value) }
+        let advice = advice.into();
+        let remedy = Some(advice.remedy);
+        Finding { verdict: Verdict::Warning, remedy, advice: Some(advice), ..Finding::ok(subject, value) }
     }
 
     pub(super) fn problem(subject: &'static str, value: impl Into<String>, advice: impl Into<Advice>) -> Finding {
@@ -214,8 +213,8 @@ fn write_section(section: &Section, out: &mut impl Write) -> io::Result<()> {
         let word = ["ok", "unknown", "warning", "PROBLEM"][finding.verdict as usize];
         let subject = finding.subject;
         let mut value = printable(&finding.value);
-        if let Some(advice) = &finding.advice {
-            value += &format!(" → {}", advice.remedy.name());
+        if let Some(remedy) = finding.remedy {
+            value += &format!(" → {}", remedy.name());
         }
         writeln!(out, "  {word:<7}  {subject:<18}  {value}")?;
     }

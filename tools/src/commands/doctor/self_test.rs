@@ -39,7 +39,7 @@ impl SelfTest<'_> {
         for &gpu in &gpus {
             let finding = self.run(gpu);
             report.tested |= finding.subject == "passed";
-            let remedy = finding.advice.as_ref().map(|advice| advice.remedy);
+            let remedy = finding.remedy;
             report.add(format!("self-test on GPU {gpu}"), vec![finding])?;
             if matches!(remedy, Some(Remedy::GpuHung | Remedy::SelfTestHung)) && gpu != gpus[gpus.len() - 1] {
                 let value = format!("not tried, as the self-test on GPU {gpu} did not end");
@@ -68,8 +68,8 @@ impl SelfTest<'_> {
         if let Some(failure) = &answer.failure {
             return self.rate(number, failure, &answer);
         }
-        let (size, mapping) = (probe::SIZE >> 10, answer.mapping);
-        let value = format!("{size} KiB written and read back through a {mapping}, as CUDA sees them");
+        let size = probe::SIZE >> 10;
+        let value = format!("{size} KiB written and read back through a {}, as CUDA sees them", answer.mapping);
         Finding::ok("passed", value)
     }
 
