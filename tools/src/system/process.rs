@@ -125,7 +125,8 @@ pub(crate) fn examine(pid: u32) -> io::Result<Process> {
 
 /// All that use GDRCopy, by number, and how many could not be examined.
 pub(crate) fn all() -> io::Result<(Vec<Process>, usize)> {
-    let (mut users, mut refused) = (Vec::new(), 0);
+    let mut users = Vec::new();
+    let mut refused = 0;
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
