@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::process::{self, ExitCode};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -61,7 +62,7 @@ fn suspend_all(options: &Options, interrupt: &Interrupt, taken: &mut Vec<Helper>
         let mut helpers = options.helpers()?;
         helpers.retain(|helper| asked.insert((helper.pid, helper.thread)));
         for helper in &helpers {
-            if helper.request(SUSPEND, Some(interrupt))? == Done::Now {
+            if helper.request(SUSPEND, Some(interrupt))? {
                 taken.push(*helper);
             }
         }
@@ -122,14 +123,6 @@ struct Helper {
 const SUSPEND: u8 = b's';
 const RESUME: u8 = b'r';
 
-/// Success of a request.
-#[derive(PartialEq)]
-enum Done {
-    Now,
-    /// It was suspended before.
-    Before,
-}
-
 /// Until a hint at why there is no answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -159,8 +152,9 @@ impl Helper {
         Ok((request, name[9..].to_owned()))
     }
 
-    /// Waits for the answer, which may take any time, as calls of the process may. Says so once.
-    fn request(&self, word: u8, interrupt: Option<&Interrupt>) -> Result<Done> {
+    /// Waits for the answer, which may take any time, as calls of the process may. Says so once. Returns false if the process
+    /// was as requested before.
+    fn request(&self, word: u8, interrupt: Option<&Interrupt>) -> Result<bool> {
         let pid = self.pid;
         let gone = || format!("process {pid} has ended");
         let (before, _) = self.answer().with_context(gone)?;
@@ -191,10 +185,10 @@ impl Helper {
                 eprintln!("gdrcopy: waiting for process {pid}: {why}");
             }
         };
-        let hex = answer.get(1..).and_then(|hex| i32::from_str_radix(hex, 16).ok()).unwrap_or(0);
+        let hex = i32::from_str_radix(answer.get(1..).unwrap_or_default(), 16).unwrap_or(0);
         match answer.as_bytes().first() {
-            Some(b'o') => Ok(Done::Now),
-            Some(b'a') => Ok(Done::Before),
+            Some(b'o') => Ok(true),
+            Some(b'a') => Ok(false),
             Some(b'l') => bail!(
                 "process {pid}: {hex} pins could not be restored, and fail with EIO until they are unpinned. \
                  GDRCOPY_ENABLE_LOGGING=1 in its environment logs the reasons"
@@ -230,9 +224,9 @@ fn state(pid: u32) -> char {
 /// The processes that a process has started, and that have not ended.
 fn children(pid: u32) -> Vec<u32> {
     let mut children = Vec::new();
-    for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
-        let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        children.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+    for task in files::matching(Path::new(&format!("/proc/{pid}/task")), "") {
+        let list = fs::read_to_string(task.join("children")).unwrap_or_default();
+        children.extend(list.split_ascii_whitespace().flat_map(str::parse::<u32>));
     }
     children
 }
