@@ -368,7 +368,7 @@ static int next_unpin(struct record *pin)
 {
     int error = next.unpin_buffer(pin->g->next_g, pin->next_h);
 
-    pin->next_h.h = 0; /* After an error, too, as NVIDIA's library has freed it. */
+    pin->next_h.h = 0; /* After an error as well, as NVIDIA's library has freed it. */
     return error;
 }
 

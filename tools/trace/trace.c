@@ -59,7 +59,7 @@ enum function {
 
 enum {
     THREADS = 32,   /* that count for themselves; others share one more part */
-    PINS = 512,     /* that are kept apart, those that exist, and earlier ones with most copies */
+    PINS = 512,     /* that are kept apart, those that exist, and earlier ones */
     MISUSES = 64,   /* places in the code */
     LISTS = 64,     /* lists of objects, as a process may load code where there was other code */
     SIZES = 32,     /* 0, and powers of two up to 1 GiB */
@@ -422,41 +422,31 @@ static inline struct pin *find(struct file *file, uint64_t handle)
     return get(&pin->handle) == handle && handle != 0 ? pin : search(file, handle, guess);
 }
 
-static uint64_t copies_of(const struct file *file, uint64_t pin)
-{
-    uint64_t sum = 0;
-
-    for (unsigned part = 0; part <= THREADS; part++)
-        sum += get(&file->uses[part][pin].count[0]) + get(&file->uses[part][pin].count[1]);
-    return sum;
-}
-
-/* Returns the place of earlier pins of the range by this code, an unused one, or that of the ended pin with fewest copies. These
+/* Returns the place of earlier pins of the range by this code, an unused one, or that of an ended pin. The latter's copies
  * count in the sums only then. Returns PINS if all pins exist. */
 static uint64_t choose_pin(struct file *file, uint64_t address, uint64_t size, uint64_t caller)
 {
-    uint64_t chosen = PINS, fewest = UINT64_MAX;
+    uint64_t unused = PINS, ended = PINS;
 
-    for (uint64_t i = 0; i < PINS; i++) {
+    for (uint64_t i = PINS; i-- > 0;) {
         const struct pin *pin = &file->pins[i];
 
-        if (pin->live == LIVE)
+        if (pin->pins == 0)
+            unused = i;
+        else if (pin->live == LIVE)
             continue;
-        if (pin->pins != 0 && pin->address == address && pin->size == size && pin->caller == caller)
+        else if (pin->address == address && pin->size == size && pin->caller == caller)
             return i;
-        uint64_t copies = pin->pins != 0 ? copies_of(file, i) + 1 : 0;
-        if (copies < fewest) {
-            chosen = i;
-            fewest = copies;
-        }
+        else
+            ended = i;
     }
-    if (chosen < PINS && fewest > 0) {
-        for (unsigned part = 0; part <= THREADS; part++)
-            memset(&file->uses[part][chosen], 0, sizeof(struct uses));
-        memset(&file->pins[chosen], 0, sizeof(struct pin));
-        file->process.pins_forgotten++;
-    }
-    return chosen;
+    if (unused < PINS || ended == PINS)
+        return unused;
+    for (unsigned part = 0; part <= THREADS; part++)
+        memset(&file->uses[part][ended], 0, sizeof(struct uses));
+    memset(&file->pins[ended], 0, sizeof(struct pin));
+    file->process.pins_forgotten++;
+    return ended;
 }
 
 static void note_pin(struct file *file, gdr_t g, gdr_mh_t handle, uint64_t address, uint64_t size, uintptr_t caller)

@@ -9,7 +9,7 @@ use std::slice;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::recorded::{PARTS, PROCESS, Recorded, THREADS, function, read_all};
+use super::recorded::{self, COPIES, PARTS, PROCESS, Recorded, THREADS, TIMES, function, read_all};
 use super::sites::Known;
 use super::summary;
 use crate::libgdrapi::search::Maker;
@@ -92,19 +92,19 @@ impl Run {
     fn statement(&self, recorded: &[Recorded], not_recorded: usize, sum: &Value, maker: &str) -> String {
         let program = &self.command[0];
         let library = self.library.display();
-        if recorded.is_empty() && not_recorded > 0 {
-            return format!("{program} could not be recorded: the temporary directory is full, or files have a limit");
-        }
-        if recorded.is_empty() && self.directory.join(format!("{}-0.0", self.pid)).exists() {
-            return format!(
-                "{program} called no function of libgdrapi, or its process could not write to the temporary directory"
-            );
-        }
         if recorded.is_empty() {
-            return format!(
-                "{program} cannot be traced: its process did not load what LD_PRELOAD names, as programs that are \
-                 statically linked, set-user-ID, or of another arch do not"
-            );
+            let has_loaded_object = self.directory.join(format!("{}-0.0", self.pid)).exists();
+            let why = match (not_recorded, has_loaded_object) {
+                (1.., _) => "could not be recorded: the temporary directory is full, or files have a limit",
+                (0, true) => {
+                    "called no function of libgdrapi, or its process could not write to the temporary directory"
+                }
+                (0, false) => {
+                    "cannot be traced: its process did not load what LD_PRELOAD names, as programs that are \
+                     statically linked, set-user-ID, or of another arch do not"
+                }
+            };
+            return format!("{program} {why}");
         }
         let mut described = format!("libgdrapi {library} ({maker}, version unknown)");
         for process in recorded {
@@ -121,20 +121,16 @@ impl Run {
             return format!("{program} loaded {described}, but never opened it");
         }
         if open["failed"] == open["count"] {
-            return format!(
-                "{program} loaded {described}, but gdr_open failed: {}",
-                open["errno"].as_str().unwrap_or("")
-            );
+            return format!("{program} loaded {described}, but gdr_open failed: {}", words(&open["errno"]));
         }
-        let mut copies = [0, 0];
-        for row in sum["copies"].as_array().into_iter().flatten() {
-            copies[0] += row["count"].as_u64().unwrap_or(0);
-            copies[1] += row["bytes"].as_u64().unwrap_or(0);
-        }
+        let [bytes, _, times @ ..]: [u64; 2 + TIMES] = recorded::sum(recorded, COPIES, 0..COPIES.records);
+        let copies = match times.iter().sum::<u64>() {
+            1 => "1 copy".to_owned(),
+            count => format!("{count} copies"),
+        };
         let pins = counted(&sum["pins"], "pin");
         let maps = counted(&sum["maps"], "map");
-        let noun = if copies[0] == 1 { "copy" } else { "copies" };
-        format!("{program} used {described}: {pins}, {maps}, {} {noun}, {} bytes", copies[0], copies[1])
+        format!("{program} used {described}: {pins}, {maps}, {copies}, {bytes} bytes")
     }
 }
 
@@ -169,9 +165,9 @@ pub(crate) fn text(report: &Value) -> String {
     text
 }
 
-const CALLS: &Columns =
+const CALL_COLUMNS: &Columns =
     &[("CALL", "function"), ("COUNT", "count"), ("FAILED", "failed"), ("LAST ERROR", "errno"), ("MEAN", "mean_ns")];
-const COPIES: &Columns = &[
+const COPY_COLUMNS: &Columns = &[
     ("COPIES", "direction"),
     ("FROM SIZE", "size_bytes"),
     ("COUNT", "count"),
@@ -180,7 +176,7 @@ const COPIES: &Columns = &[
     ("P99", "p99_ns"),
     ("BANDWIDTH", "bytes_per_second"),
 ];
-const PINS: &Columns = &[
+const PIN_COLUMNS: &Columns = &[
     ("PINNED BY", "pinned_by"),
     ("SIZE", "size_bytes"),
     ("PINS", "pins"),
@@ -200,7 +196,7 @@ fn write_summary(summary: &Value, text: &mut String) {
         Some(threads @ 2..) => writeln!(text, ", in sum of {threads} threads\n"),
         _ => writeln!(text, "\n"),
     };
-    for (field, columns) in [("calls", CALLS), ("copies", COPIES), ("most_used", PINS)] {
+    for (field, columns) in [("calls", CALL_COLUMNS), ("copies", COPY_COLUMNS), ("most_used", PIN_COLUMNS)] {
         if !rows(&summary[field]).is_empty() {
             let _ = writeln!(text, "{}", Table::of(rows(&summary[field]), columns));
         }

@@ -9,7 +9,7 @@ use cpp_demangle::{DemangleOptions, Symbol};
 use crate::system::elf::Functions;
 use crate::system::process;
 
-/// Its objects at several times, as the tracer listed them: `/proc/PID/maps` texts.
+/// Its objects at several times, as texts of `/proc/PID/maps` that the tracer listed.
 #[derive(Debug, Default)]
 pub(crate) struct Sites(pub(crate) Vec<String>);
 

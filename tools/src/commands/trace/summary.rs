@@ -132,7 +132,7 @@ fn first_time(bucket: usize) -> u64 {
     }
 }
 
-/// Adds rows of pins, and what is left of them at the end: pins, bytes, mappings, bytes.
+/// Adds rows of pins, and pins, bytes, mappings, bytes that are left at the end.
 fn add_pins(process: &Recorded, rows: &mut Vec<Value>, left: &mut [u64; 4], known: &mut Known) {
     let [pid] = process.record(PROCESS, 0);
     for number in 0..PINS.records {
