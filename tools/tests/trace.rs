@@ -110,24 +110,15 @@ fn assert_reported(report: &Value, expected: &str) {
 #[test]
 fn c_tests_pass_and_their_calls_are_counted() {
     let place = Place::new();
-    for (name, pins) in [
-        ("abi_nccl", 4),
-        ("abi_nvshmem", 1),
-        ("abi_ucx", 2),
-        ("fork", 1),
-        ("threads", 1),
-        ("cancel", 1),
-        ("never_closed", 300),
-        ("faults", 1),
-        ("signals", 1),
-    ] {
+    for name in ["abi_nccl", "abi_nvshmem", "abi_ucx", "fork", "threads", "cancel", "never_closed", "faults", "signals"]
+    {
         let (output, report) = place.traced(&[], place.program(&format!("c_tests/{name}.c")), "");
         assert_eq!((output.status, &*output.stdout), (Some(0), &*format!("ok {name}\n")), "{output:?}");
         let statement = report["statement"].as_str().unwrap();
         assert!(statement.contains(" used libgdrapi ") && statement.contains("(this project's, 2.6)"), "{statement}");
-        assert!(report["sum"]["pins"].as_u64() >= Some(pins), "{name}: {report}");
+        assert!(report["sum"]["pins"].as_u64() > Some(0), "{name}: {report}");
         if name == "never_closed" {
-            assert_reported(&report, "sum/left/pins 150\nsum/left/mappings 1");
+            assert_reported(&report, "sum/pins 300\nsum/left/pins 150\nsum/left/mappings 1");
         }
     }
 }
