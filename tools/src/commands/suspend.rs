@@ -185,16 +185,7 @@ impl Helper {
                 eprintln!("gdrcopy: waiting for process {pid}: {why}");
             }
         };
-        let hex = i32::from_str_radix(answer.get(1..).unwrap_or_default(), 16).unwrap_or(0);
-        match answer.as_bytes().first() {
-            Some(b'o') => Ok(true),
-            Some(b'a') => Ok(false),
-            Some(b'l') => bail!(
-                "process {pid}: {hex} pins could not be restored, and fail with EIO until they are unpinned. \
-                 GDRCOPY_ENABLE_LOGGING=1 in its environment logs the reasons"
-            ),
-            _ => bail!("process {pid}: {}", reason(Errno::from_raw(hex))),
-        }
+        outcome(&answer).with_context(|| format!("process {pid}"))
     }
 
     fn send(&self, word: u8, number: u32) -> Result<()> {
@@ -204,15 +195,26 @@ impl Helper {
     }
 }
 
-/// Names an error and its remedy.
-fn reason(errno: Errno) -> String {
+/// The success of an answer, or an error with its remedy.
+fn outcome(answer: &str) -> Result<bool> {
+    let number = i32::from_str_radix(answer.get(1..).unwrap_or_default(), 16).unwrap_or(0);
+    match answer.as_bytes().first() {
+        Some(b'o') => return Ok(true),
+        Some(b'a') => return Ok(false),
+        Some(b'l') => bail!(
+            "{number} pins could not be restored, and fail with EIO until they are unpinned. \
+             GDRCOPY_ENABLE_LOGGING=1 in its environment logs the reasons"
+        ),
+        _ => {}
+    }
+    let errno = Errno::from_raw(number);
     let remedy = match errno {
         Errno::EACCES => "gdrdrv 2.0 serves only the thread that opened it: load a later one",
         Errno::EADDRINUSE => "the program has replaced a mapping by other memory: unmap it by gdr_unmap",
         Errno::ECANCELED => "it was withdrawn",
         _ => "repair that, and try again",
     };
-    format!("{errno}: {remedy}")
+    bail!("{errno}: {remedy}")
 }
 
 /// The letter of a process's state; X if there is none.
@@ -229,4 +231,17 @@ fn children(pid: u32) -> Vec<u32> {
         children.extend(list.split_ascii_whitespace().flat_map(str::parse::<u32>));
     }
     children
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_answer_is_no_success() {
+        assert_eq!(outcome("o00").ok(), Some(true));
+        for answer in ["", "l02", "e62", "?"] {
+            assert!(outcome(answer).is_err(), "{answer}");
+        }
+    }
 }

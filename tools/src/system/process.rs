@@ -100,7 +100,7 @@ fn is_library(path: &str) -> bool {
 }
 
 /// GDRCopy's files in a process, or the error of the first file that cannot be read.
-pub(crate) fn examine(pid: u32) -> io::Result<Process> {
+fn examine(pid: u32) -> io::Result<Process> {
     let directory = PathBuf::from(format!("/proc/{pid}"));
     let status = fs::read_to_string(directory.join("status"))?;
     let uid = files::field(&status, "Uid");
@@ -176,13 +176,5 @@ mod tests {
         process.add_descriptor("/tmp/gdremu-7-0/devices/9.0.x");
         process.add_mapping(&Mapping::new("7f00-8f00 rw-s 0000 00:01 902   /memfd:gdremu-gpu0 (deleted)").unwrap());
         assert_eq!((process.descriptors, process.mappings, process.emulated), (3, 3, true));
-    }
-
-    #[test]
-    fn this_process_can_be_examined() {
-        let pid = std::process::id();
-        let process = examine(pid).unwrap();
-        assert_eq!(process.pid, pid);
-        assert!(process.uid.is_some() && !process.command.is_empty(), "{process:?}");
     }
 }
