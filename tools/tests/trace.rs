@@ -198,7 +198,7 @@ fn everything_is_reported_as_documented() {
 }
 
 /// Steps with this project's library, their exit status, and what is reported.
-const USES: [(&str, i32, &str); 7] = [
+const USES: [(&str, i32, &str); 8] = [
     ("open pin map write8 _exit7", 7, "0/copies/0/count 1\n 0/left/mappings 1\n 0/inside 0"),
     ("open pin map write8 abort", 128 + 6, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGABRT\n 0/inside 0"),
     ("open pin map write8 kill", 128 + 9, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGKILL"),
@@ -209,6 +209,7 @@ const USES: [(&str, i32, &str); 7] = [
          0/misuse/0/caller copy_here+0x
          0/misuse/0/what write of 16 bytes at offset 65528: the mapping has 65536 bytes",
     ),
+    ("open pin map exits protect past", 11, "0/signal null\n 0/inside/0/function gdr_copy_to_mapping"),
     // A mapping that begins inside a page of the GPU.
     ("open half map end98304", 0, "0/copies/0/count 1\n 0/misuse 0"),
     ("open pin map short", 0, "0/threads 51\n 0/copies/0/count 50\n 0/left/incomplete false"),
@@ -230,7 +231,7 @@ fn uses_of_this_library_are_counted_however_they_end() {
         assert_reported(&report, expected);
         assert_eq!(report["pid"], report["processes"][0]["pid"], "{steps}");
         if steps == CRASH {
-            output.reports(&["), ended by SIGSEGV\nended inside gdr_copy_to_mapping, called by copy_here+0x"]);
+            output.reports(&["), ended by SIGSEGV\nnot returned: gdr_copy_to_mapping, called by copy_here+0x"]);
         }
         if let Some(child) = report["processes"].get(1) {
             assert_eq!(child["parent"], report["pid"]);

@@ -189,6 +189,11 @@ static void limits(int resource)
     CHECK_OK(setrlimit(resource, &none));
 }
 
+static void exits(int signal)
+{
+    _exit(signal);
+}
+
 /* A step is a word, and may have a number. Copies may fail, as the report says. */
 static void take(const char *step)
 {
@@ -217,6 +222,7 @@ static void take(const char *step)
     STEP("past") copy_here(SIZE - 8, 16);
     STEP("protect") CHECK_OK(mprotect(va + SIZE - 4096, 4096, PROT_NONE));
     STEP("_exit") _exit(number);
+    STEP("exits") signal(SIGSEGV, exits);
     STEP("abort") abort();
     STEP("kill") raise(SIGKILL);
     STEP("fork") forks();

@@ -60,10 +60,10 @@ impl Run {
     /// `later` began after it. An earlier program of the same process has ended by exec.
     fn process(&self, one: &Recorded, later: &[Recorded], known: &mut Known) -> Value {
         let [pid, parent, start] = one.record(PROCESS, 0);
-        let is_program = pid == u64::from(self.pid) && later.iter().all(|other| other.record(PROCESS, 0) != [pid]);
         let mut signal = Value::Null;
         if let Some(number) = self.signal
-            && is_program
+            && pid == u64::from(self.pid)
+            && later.iter().all(|other| other.record(PROCESS, 0) != [pid])
         {
             signal = Signal::try_from(number).map_or(number.to_string(), |signal| signal.to_string()).into();
         }
@@ -72,8 +72,7 @@ impl Run {
         for part in 0..PARTS {
             let [_owner, _busy, call, last] = one.record(THREADS, part);
             last_call = last_call.max(last);
-            // Threads that were canceled, or left a call by siglongjmp, are not inside at the end of the program.
-            if call != 0 && (self.signal.is_some() || !is_program) {
+            if call != 0 {
                 let caller = one.sites.name(call >> 8, 0, known);
                 inside.push(json!({ "function": function((call & 0xff) - 1), "caller": caller }));
             }
@@ -145,7 +144,7 @@ pub(crate) fn text(report: &Value) -> String {
         }
         text += "\n";
         for call in rows(&process["inside"]) {
-            let _ = writeln!(text, "ended inside {}, called by {}", words(&call["function"]), words(&call["caller"]));
+            let _ = writeln!(text, "not returned: {}, called by {}", words(&call["function"]), words(&call["caller"]));
         }
         write_summary(process, &mut text);
     }
