@@ -57,18 +57,12 @@ static int load(void)
 
 /* ---- Handles ---- */
 
-struct driver {
-    int major, minor;
-    dev_t device; /* 0 with dma-bufs */
-};
-
 /* The arguments of a pin. */
 struct request {
     unsigned long address;
     size_t size;
     uint64_t token;
     uint32_t va_space, flags;
-    int is_v2;
 };
 
 /* A gdr_t or a pin. */
@@ -85,7 +79,6 @@ struct record {
     LIST_HEAD(, record) pins;
     gdr_t next_g; /* NULL while suspended */
     ino_t inode;  /* of its descriptor; 0 with dma-bufs */
-    struct driver driver;
 
     /* These are for a pin. */
     gdr_mh_t next_h; /* 0 while suspended, and if lost */
@@ -153,8 +146,8 @@ static struct record *take_record(void)
 #define CLOSED (1u << 31)
 /* The number of calls in it, and CLOSED. */
 static _Atomic(uint32_t) gate;
-/* The frame of this thread's call, which is in the gate; 0 without one. */
-static __thread uintptr_t frame;
+/* Calls of this thread that have begun. More than one, if a signal handler copies; they count as one. */
+static __thread int depth;
 /* The thread is in the next library, which may call its own functions by these symbols. */
 static __thread int inside;
 static pthread_mutex_t calls = PTHREAD_MUTEX_INITIALIZER;
@@ -165,46 +158,27 @@ static void open_gate(void)
     syscall(SYS_futex, &gate, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Returns whether this is a handler of a signal that has interrupted the call; else siglongjmp has left that one. */
-static int interrupts_call(uintptr_t here)
+/* Waits while the gate is closed. */
+static void enter(void)
 {
-    stack_t of_handlers;
-
-    sigaltstack(NULL, &of_handlers);
-    int is_there = (of_handlers.ss_flags & SS_ONSTACK) != 0;
-    int was_there = frame - (uintptr_t)of_handlers.ss_sp < of_handlers.ss_size;
-    return is_there == was_there ? here < frame : is_there;
-}
-
-/* Waits while the gate is closed. Returns what `leave` takes. */
-static uintptr_t enter(uintptr_t here)
-{
-    if (frame != 0 && interrupts_call(here))
-        return 0;
-    while (frame == 0) { /* else a call that was left is still counted */
+    while (depth == 0) {
         uint32_t value = gate;
 
         if (value & CLOSED)
             syscall(SYS_futex, &gate, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
         else if (atomic_compare_exchange_strong(&gate, &value, value + 1))
-            frame = here;
+            break;
     }
-    return frame = here;
+    depth++;
 }
 
-static void leave(uintptr_t entered)
+static void leave(void)
 {
-    if (entered != 0) {
-        frame = 0;
+    if (--depth == 0)
         atomic_fetch_sub(&gate, 1);
-    }
 }
 
-#define HERE ((uintptr_t)__builtin_frame_address(0))
-
-/* These two belong to the call that has the lock. */
-static uintptr_t call;
-static int cancel_state;
+static int cancel_state; /* of the call that has the lock */
 
 /* Begins a call that is no copy. One runs at a time. */
 static void lock(void)
@@ -212,21 +186,19 @@ static void lock(void)
     int state;
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    uintptr_t entered = enter(HERE);
+    enter();
     pthread_mutex_lock(&calls);
-    call = entered;
     cancel_state = state;
     inside = 1;
 }
 
 static int unlock(int result)
 {
-    uintptr_t entered = call;
     int state = cancel_state;
 
     inside = 0;
     pthread_mutex_unlock(&calls);
-    leave(entered);
+    leave();
     pthread_setcancelstate(state, NULL);
     return result;
 }
@@ -384,8 +356,8 @@ static int next_pin(struct record *pin)
 {
     const struct request *as = &pin->as;
     gdr_t g = pin->g->next_g;
-    int error = as->is_v2 ? next.pin_buffer_v2(g, as->address, as->size, as->flags, &pin->next_h)
-                          : next.pin_buffer(g, as->address, as->size, as->token, as->va_space, &pin->next_h);
+    int error = as->flags != 0 ? next.pin_buffer_v2(g, as->address, as->size, as->flags, &pin->next_h)
+                               : next.pin_buffer(g, as->address, as->size, as->token, as->va_space, &pin->next_h);
 
     if (error != 0)
         pin->next_h.h = 0;
@@ -396,7 +368,7 @@ static int next_unpin(struct record *pin)
 {
     int error = next.unpin_buffer(pin->g->next_g, pin->next_h);
 
-    pin->next_h.h = 0; /* After an error, NVIDIA's library has freed the handle as well. */
+    pin->next_h.h = 0; /* After an error as well, as NVIDIA's library has freed it. */
     return error;
 }
 
@@ -409,7 +381,7 @@ static int next_map(const struct record *pin, void **va, gdr_info_v2_t *info)
     return error ?: next_info(g, pin->next_h, info);
 }
 
-static int next_open(struct record *g, struct driver *driver)
+static int next_open(struct record *g)
 {
     struct stat file = {0};
 
@@ -417,10 +389,7 @@ static int next_open(struct record *g, struct driver *driver)
     if (g->next_g == NULL)
         return errno;
     memcpy(&g->fd, g->next_g, sizeof(g->fd)); /* -1 with dma-bufs */
-    memset(driver, 0, sizeof(*driver));
-    next.driver_get_version(g->next_g, &driver->major, &driver->minor);
     fstat(g->fd, &file);
-    driver->device = file.st_rdev;
     g->inode = file.st_ino;
     return 0;
 }
@@ -521,16 +490,14 @@ static int suspend(void)
     return error;
 }
 
-/* With the same driver as before. */
 static int resume(void)
 {
-    struct driver driver;
     struct record *g;
     int error = 0;
 
     redirect_library();
     LIST_FOREACH(g, &opened, link)
-        error = error ?: next_open(g, &driver) ?: memcmp(&driver, &g->driver, sizeof(driver)) != 0 ? ENODEV : 0;
+        error = error ?: next_open(g);
     error = error ?: see_mappings(NULL);
     if (error == 0)
         resume_pins();
@@ -651,7 +618,7 @@ static void in_child(void)
 {
     pthread_setspecific(key, &key);
     era++;
-    gate = frame != 0;
+    gate = depth != 0;
     pthread_mutex_init(&calls, NULL);
     pthread_mutex_init(&at_work, NULL);
     LIST_INIT(&opened);
@@ -695,7 +662,7 @@ gdr_t gdr_open(void)
         return next.open();
     lock();
     if (load())
-        error = (g = take_record()) == NULL ? ENOMEM : next_open(g, &g->driver);
+        error = (g = take_record()) == NULL ? ENOMEM : next_open(g);
     if (error == 0) {
         g->kind = OPENED;
         LIST_INSERT_HEAD(&opened, g, link);
@@ -750,7 +717,7 @@ FUNCTION(pin_buffer, (gdr_t g, unsigned long address, size_t size, uint64_t toke
 FUNCTION(pin_buffer_v2, (gdr_t g, unsigned long address, size_t size, uint32_t flags, gdr_mh_t *handle),
          (g, address, size, flags, handle))
 {
-    return pin_buffer(g, &(struct request){.address = address, .size = size, .flags = flags, .is_v2 = 1}, handle);
+    return pin_buffer(g, &(struct request){.address = address, .size = size, .flags = flags}, handle);
 }
 
 FUNCTION(unpin_buffer, (gdr_t g, gdr_mh_t handle), (g, handle))
@@ -761,15 +728,8 @@ FUNCTION(unpin_buffer, (gdr_t g, gdr_mh_t handle), (g, handle))
     if (error != 0)
         return error;
     pin->kind = FREE; /* first, for copies in other threads */
-    error = pin->is_lost ? 0 : next_unpin(pin);
-    if (error == 0) {
-        LIST_REMOVE(pin, link);
-    } else { /* Programs try again, which then succeeds. */
-        pin->kind = PINNED;
-        pin->is_lost = 1;
-        pin->va = NULL;
-    }
-    return error;
+    LIST_REMOVE(pin, link);
+    return pin->is_lost ? 0 : next_unpin(pin);
 }
 
 FUNCTION(get_callback_flag, (gdr_t g, gdr_mh_t handle, int *flag), (g, handle, flag))
@@ -852,14 +812,14 @@ static int copy(__typeof__(&gdr_copy_to_mapping) next_copy, gdr_mh_t handle, voi
 {
     if (inside && !is_record(PIN(handle)))
         return next_copy(handle, to, from, size);
-    uintptr_t entered = enter(HERE);
+    enter();
     int error = check(PIN(handle), PINNED);
     if (error == 0) {
         gdr_mh_t next_h = {__atomic_load_n(&PIN(handle)->next_h.h, __ATOMIC_ACQUIRE)};
 
         error = next_h.h != 0 ? next_copy(next_h, to, from, size) : check(PIN(handle), PINNED) ?: EIO;
     }
-    leave(entered);
+    leave();
     return error;
 }
 

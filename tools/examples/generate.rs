@@ -23,13 +23,6 @@ the GPUs that CUDA numbers
 .B GDRCOPY_*
 read by the library, see
 .BR gdrapi (3)
-.SH FILES
-.TP
-.I /dev/gdrdrv
-the device of the kernel module gdrdrv
-.TP
-.I /proc/driver/gdrdrv/
-its parameters and pins
 .SH SEE ALSO
 .BR gdrcopy (1),
 .BR gdrcopy_sanity (1),

@@ -57,7 +57,7 @@ pub(crate) enum Tool {
     Ps(ps::Options),
     /// Runs a program, and reports how it used libgdrapi
     ///
-    /// Counts pins, maps and copies with their times, names the code that pinned, and finds misuse and what could be faster.
+    /// Counts pins, maps and copies with their times, names the code that pinned, and finds misuse.
     Trace(trace::Options),
     /// Settings of UCX and NCCL that fit the measured mapping
     ///

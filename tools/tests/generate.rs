@@ -44,7 +44,7 @@ fn pages_and_completions_have_every_option() {
                 assert!(read(file).contains(&format!("--{option}")), "{file} {option}");
             }
         }
-        let sections = ["OPTIONS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"];
+        let sections = ["OPTIONS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "SEE ALSO"];
         for section in sections {
             assert_eq!(page.matches(&format!(".SH {section}\n")).count(), 1, "{name}: {page}");
         }

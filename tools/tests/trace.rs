@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 
-use common::{Output, built, gdrcopy, preloaded, run};
+use common::{OTHER, Output, built, compile, gdrcopy, preloaded, run};
 use serde_json::Value;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -40,11 +40,15 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Compiles a source of the project to a file here.
+    /// Compiles a source of the project, or a text, to a file here.
     fn compile(&self, source: &str, name: &str, options: &[&str]) -> PathBuf {
+        let mut file = Path::new(ROOT).join(source);
+        if !source.ends_with(".c") {
+            file = self.file("text.c");
+            fs::write(&file, source).unwrap();
+        }
         let mut gcc = Command::new("gcc");
-        gcc.args(["-std=c99", "-D_GNU_SOURCE", "-O2", "-fno-optimize-sibling-calls", "-pthread"])
-            .arg(Path::new(ROOT).join(source));
+        gcc.args(["-std=c99", "-D_GNU_SOURCE", "-O2", "-fno-optimize-sibling-calls", "-pthread"]).arg(file);
         gcc.args(["include", "c_tests"].map(|directory| format!("-I{ROOT}/{directory}"))).args(options);
         gcc.current_dir(self.0.path()).args(["-o", name]);
         assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
@@ -60,13 +64,7 @@ impl Place {
 
     /// The program that uses the library step by step.
     fn uses(&self) -> PathBuf {
-        self.program("tools/tests/trace/uses.c")
-    }
-
-    /// A libgdrapi that behaves as some do, which lacks functions.
-    fn other(&self) -> String {
-        let options = ["-shared", "-fPIC", "-Wl,-soname,libgdrapi.so.2"];
-        self.compile("tools/tests/trace/other.c", "other.so", &options).to_str().unwrap().into()
+        self.program("tools/tests/uses.c")
     }
 
     /// The command `gdremu -- gdrcopy trace OPTIONS -- PROGRAM`.
@@ -112,24 +110,15 @@ fn assert_reported(report: &Value, expected: &str) {
 #[test]
 fn c_tests_pass_and_their_calls_are_counted() {
     let place = Place::new();
-    for (name, pins) in [
-        ("abi_nccl", 4),
-        ("abi_nvshmem", 1),
-        ("abi_ucx", 2),
-        ("fork", 1),
-        ("threads", 1),
-        ("cancel", 1),
-        ("never_closed", 300),
-        ("faults", 1),
-        ("signals", 1),
-    ] {
+    for name in ["abi_nccl", "abi_nvshmem", "abi_ucx", "fork", "threads", "cancel", "never_closed", "faults", "signals"]
+    {
         let (output, report) = place.traced(&[], place.program(&format!("c_tests/{name}.c")), "");
         assert_eq!((output.status, &*output.stdout), (Some(0), &*format!("ok {name}\n")), "{output:?}");
         let statement = report["statement"].as_str().unwrap();
         assert!(statement.contains(" used libgdrapi ") && statement.contains("(this project's, 2.6)"), "{statement}");
-        assert!(report["sum"]["pins"].as_u64() >= Some(pins), "{name}: {report}");
+        assert!(report["sum"]["pins"].as_u64() > Some(0), "{name}: {report}");
         if name == "never_closed" {
-            assert_reported(&report, "sum/left/pins 150\nsum/left/mappings 1");
+            assert_reported(&report, "sum/pins 300\nsum/left/pins 150\nsum/left/mappings 1");
         }
     }
 }
@@ -153,7 +142,7 @@ fn everything_is_reported_as_documented() {
     let mut lines = output.stderr.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     for expected in [
         "(this project's, 2.6): 14 pins, 2 maps, 211 copies, 149057 bytes",
-        " % of it inside libgdrapi",
+        " % inside libgdrapi",
         "gdr_open 1 0 ",
         "gdr_pin_buffer 14 0 ",
         "gdr_unpin_buffer 14 1 EINVAL ",
@@ -209,8 +198,8 @@ fn everything_is_reported_as_documented() {
 }
 
 /// Steps with this project's library, their exit status, and what is reported.
-const USES: [(&str, i32, &str); 7] = [
-    ("open pin map write8 _exit7", 7, "0/copies/0/count 1\n 0/left/mappings 1\n 0/until_last_call false\n 0/inside 0"),
+const USES: [(&str, i32, &str); 8] = [
+    ("open pin map write8 _exit7", 7, "0/copies/0/count 1\n 0/left/mappings 1\n 0/inside 0"),
     ("open pin map write8 abort", 128 + 6, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGABRT\n 0/inside 0"),
     ("open pin map write8 kill", 128 + 9, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGKILL"),
     (
@@ -220,13 +209,14 @@ const USES: [(&str, i32, &str); 7] = [
          0/misuse/0/caller copy_here+0x
          0/misuse/0/what write of 16 bytes at offset 65528: the mapping has 65536 bytes",
     ),
+    ("open pin map exits protect past", 11, "0/signal null\n 0/inside/0/function gdr_copy_to_mapping"),
     // A mapping that begins inside a page of the GPU.
     ("open half map end98304", 0, "0/copies/0/count 1\n 0/misuse 0"),
     ("open pin map short", 0, "0/threads 51\n 0/copies/0/count 50\n 0/left/incomplete false"),
     (
         "open pin map write8 fork open write8 _exit0",
         0,
-        "processes 2\n 0/failed_copies 0\n 1/failed_copies 1\n 1/copies 0\n sum/calls/0/count 2\n sum/until_last_call true
+        "processes 2\n 0/failed_copies 0\n 1/failed_copies 1\n 1/copies 0\n sum/calls/0/count 2
          1/misuse/0/what write of 8 bytes through a handle of no pin of this process",
     ),
 ];
@@ -241,7 +231,7 @@ fn uses_of_this_library_are_counted_however_they_end() {
         assert_reported(&report, expected);
         assert_eq!(report["pid"], report["processes"][0]["pid"], "{steps}");
         if steps == CRASH {
-            output.reports(&["), ended by SIGSEGV\nended inside gdr_copy_to_mapping, called by copy_here+0x"]);
+            output.reports(&["), ended by SIGSEGV\nnot returned: gdr_copy_to_mapping, called by copy_here+0x"]);
         }
         if let Some(child) = report["processes"].get(1) {
             assert_eq!(child["parent"], report["pid"]);
@@ -276,12 +266,13 @@ const OTHER_USES: [(&str, &str); 8] = [
 fn uses_of_another_library_are_counted() {
     let place = Place::new();
     let uses = place.uses();
-    let other = place.other();
+    let other = compile(OTHER, place.file("other.so"));
+    let other = other.to_str().unwrap();
     for plugin in ["first.so", "second.so"] {
-        place.compile("tools/tests/trace/uses.c", plugin, &["-shared", "-fPIC", "-DPLUGIN"]);
+        place.compile("tools/tests/uses.c", plugin, &["-shared", "-fPIC", "-DPLUGIN"]);
     }
     for (steps, expected) in OTHER_USES {
-        let (output, report) = place.traced(&["--lib", &other], &uses, steps);
+        let (output, report) = place.traced(&["--lib", other], &uses, steps);
         assert_eq!(output.status, Some(0), "{steps}: {output:?}");
         assert_reported(&report, expected);
         if let Some(pins) = report["processes"][0]["most_used"].as_array().filter(|_| steps.contains("second")) {
@@ -289,7 +280,7 @@ fn uses_of_another_library_are_counted() {
             assert_eq!(files, [Some("(first.so)"), Some("(second.so)")]);
         }
     }
-    let (output, report) = place.traced(&["--lib", &other], &uses, "open pin unpin unpin");
+    let (output, report) = place.traced(&["--lib", other], &uses, "open pin unpin unpin");
     assert_eq!(output.status, Some(128 + 6), "{output:?}");
     assert_reported(
         &report,
@@ -297,22 +288,8 @@ fn uses_of_another_library_are_counted() {
          0/misuse/0/what gdr_unpin_buffer after the pin was unpinned or its connection closed",
     );
     let ranges: String = (1..=600).map(|range| format!("range{range} unpin ")).collect();
-    let (_, report) = place.traced(&["--lib", &other], &uses, &format!("open {ranges}"));
+    let (_, report) = place.traced(&["--lib", other], &uses, &format!("open {ranges}"));
     assert_reported(&report, "0/pins 600\n 0/most_used 10\n 0/pins_left_out 88\n 0/left/pins 0");
-}
-
-#[test]
-fn share_of_a_child_is_reported_if_its_end_is_known() {
-    let place = Place::new();
-    let uses = place.uses();
-    for (end, is_known) in [("", true), ("_exit7", false)] {
-        let mut command = place.trace(&["--json", "trace.json"], "sh");
-        let output = run(command.arg("-c").arg(format!("{} open pin {end}; :", uses.display())));
-        let report: Value = serde_json::from_str(&fs::read_to_string(place.file("trace.json")).unwrap()).unwrap();
-        assert_reported(&report, &format!("0/until_last_call {}", !is_known));
-        assert_eq!(output.stderr.contains(" % of it inside libgdrapi\n"), is_known, "{output:?}");
-        assert_eq!(output.stderr.contains(" s until the last call, "), !is_known, "{output:?}");
-    }
 }
 
 #[test]
@@ -326,13 +303,11 @@ fn programs_that_do_not_use_it_are_recognized() {
         assert!(not_called.contains("called no function of libgdrapi, or its process could not write"), "{not_called}");
     }
     assert!(statement(&uses, "version").ends_with(", but never opened it"));
-    fs::write(place.file("fixed.c"), "int main(void) { return 3; }").unwrap();
-    let fixed = place.compile(place.file("fixed.c").to_str().unwrap(), "fixed", &["-static"]);
+    let fixed = place.compile("int main(void) { return 3; }", "fixed", &["-static"]);
     assert!(statement(&fixed, "").contains("cannot be traced"));
     let open_fails = place.program("c_tests/open_fails.c");
     run(place.bare_trace().arg("--").arg(open_fails)).with_status(0).reports(&["but gdr_open failed: ENOENT"]);
-    fs::write(place.file("none.c"), "int other(void) { return 0; }").unwrap();
-    let none = place.compile(place.file("none.c").to_str().unwrap(), "none.so", &["-shared", "-fPIC"]);
+    let none = place.compile("int other(void) { return 0; }", "none.so", &["-shared", "-fPIC"]);
     let output = run(&mut place.trace(&["--lib", none.to_str().unwrap()], uses));
     output.with_status(1).reports(&["none.so is no libgdrapi"]);
 }
@@ -402,8 +377,7 @@ fn preloaded_functions_are_called() {
     let place = Place::new();
     let source = "#include <dlfcn.h>\n#include <stdio.h>\n\
         void *gdr_open(void) { puts(\"wrapped\"); return ((void *(*)(void))dlsym(RTLD_NEXT, \"gdr_open\"))(); }\n";
-    fs::write(place.file("wrapper.c"), source).unwrap();
-    let wrapper = place.compile(place.file("wrapper.c").to_str().unwrap(), "wrapper.so", &["-shared", "-fPIC"]);
+    let wrapper = place.compile(source, "wrapper.so", &["-shared", "-fPIC"]);
     let program = place.program("c_tests/open_close.c");
     for (preloaded, is_wrapped) in [(wrapper, true), (place.file("libgdrapi.so.2"), false)] {
         let output = run(place.trace(&[], &program).env("LD_PRELOAD", preloaded));

@@ -59,7 +59,7 @@ enum function {
 
 enum {
     THREADS = 32,   /* that count for themselves; others share one more part */
-    PINS = 512,     /* that are kept apart, those that exist, and earlier ones with most copies */
+    PINS = 512,     /* that are kept apart, those that exist, and earlier ones */
     MISUSES = 64,   /* places in the code */
     LISTS = 64,     /* lists of objects, as a process may load code where there was other code */
     SIZES = 32,     /* 0, and powers of two up to 1 GiB */
@@ -69,14 +69,14 @@ enum {
 
 struct process {
     uint64_t pid, parent;
-    uint64_t start, end; /* of recording; the end is 0 until exit handlers have run */
-    uint64_t threads;    /* that called libgdrapi */
-    uint64_t version;    /* of the next library, major and minor, 32 bits each; all bits if it cannot be loaded */
-    uint64_t lists;      /* that were begun */
+    uint64_t start;   /* of recording */
+    uint64_t threads; /* that called libgdrapi */
+    uint64_t version; /* of the next library, major and minor, 32 bits each; all bits if it cannot be loaded */
+    uint64_t lists;   /* that were begun */
     uint64_t pins_left_out, pins_forgotten, misuses_left_out;
     uint64_t loaded; /* objects when the last list was made */
     uint64_t lock;   /* held while pins change; copies do not take it */
-    char program[416];
+    char program[424];
 };
 
 struct calls {
@@ -177,13 +177,11 @@ static void end_quiet(struct quiet before)
 
 /* Variables of `gdrcopy trace`. */
 static const char *directory, *library;
-static int parent; /* Records only its children, or all processes if 0. */
 static uint64_t version;
-
 static int is_loaded;
 
 /* Several threads may do it at once, as the loader gives all the same. */
-static __attribute__((noinline, cold)) void load_next(void)
+static void load_next(void)
 {
     int major = 0, minor = 0, error = errno;
     void *found = load_from(library);
@@ -271,14 +269,12 @@ static uint64_t list_new_objects(struct file *file)
     return lists < LISTS ? lists : LISTS;
 }
 
-/* Returns NULL if this process is not to be recorded, or has no room for its file, which stays too short. */
+/* Returns NULL if this process has no room for its file, which stays too short. */
 static struct file *make_file(void)
 {
     struct file *file = MAP_FAILED;
     uint64_t start = ticks();
 
-    if (parent != 0 && getppid() != parent)
-        return NULL;
     int fd = create(start, 0);
     if (fill(fd, -1)) /* now, as a full file system must not end the program later */
         file = (void *)syscall(SYS_mmap, NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
@@ -295,11 +291,13 @@ static struct file *make_file(void)
     return file;
 }
 
-/* Makes the file once per process, while other threads wait. Async-signal-safe, as a child may copy first. */
+/* Makes the file once per process, while other threads wait. Async-signal-safe in a child, which may copy first. */
 static __attribute__((noinline, cold)) struct file *start(void)
 {
     uint64_t attempt = 0;
 
+    if (!__atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE))
+        load_next();
     if (__atomic_load_n(&state->attempt, __ATOMIC_ACQUIRE) == DONE)
         return state->file;
     struct quiet quiet = begin_quiet();
@@ -316,34 +314,22 @@ static __attribute__((noinline, cold)) struct file *start(void)
 /* NULL if this process is not recorded. */
 static inline struct file *this_file(void)
 {
-    if (!__atomic_load_n(&is_loaded, __ATOMIC_ACQUIRE))
-        load_next();
     struct file *file = __atomic_load_n(&state->file, __ATOMIC_ACQUIRE);
+
     return file != NULL ? file : start();
 }
 
 __attribute__((constructor)) static void begin_process(void)
 {
-    const char *only = getenv("GDRTRACE_PARENT");
-
     if (getenv("GDRTRACE_DIRECTORY") == NULL || getenv("GDRTRACE_LIBRARY") == NULL)
         return;
     directory = strdup(getenv("GDRTRACE_DIRECTORY"));
     library = strdup(getenv("GDRTRACE_LIBRARY"));
-    parent = only != NULL ? atoi(only) : 0;
     void *page = (void *)syscall(SYS_mmap, NULL, sizeof(*state), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
     if (page == MAP_FAILED || syscall(SYS_madvise, page, sizeof(*state), MADV_WIPEONFORK) != 0)
         return;
     state = page;
-    if (parent == 0 || getppid() == parent)
-        syscall(SYS_close, create(0, 0));
-}
-
-/* Runs after the program's exit handlers. Calls may still come, of other objects' destructors. */
-__attribute__((destructor)) static void end_process(void)
-{
-    if (state->file != NULL)
-        set(&state->file->process.end, ticks());
+    syscall(SYS_close, create(0, 0));
 }
 
 /* ---- Threads ---- */
@@ -436,41 +422,31 @@ static inline struct pin *find(struct file *file, uint64_t handle)
     return get(&pin->handle) == handle && handle != 0 ? pin : search(file, handle, guess);
 }
 
-static uint64_t copies_of(const struct file *file, uint64_t pin)
-{
-    uint64_t sum = 0;
-
-    for (unsigned part = 0; part <= THREADS; part++)
-        sum += get(&file->uses[part][pin].count[0]) + get(&file->uses[part][pin].count[1]);
-    return sum;
-}
-
-/* Returns the place of earlier pins of the range by this code, an unused one, or that of the ended pin with fewest copies. These
+/* Returns the place of earlier pins of the range by this code, an unused one, or that of an ended pin. The latter's copies
  * count in the sums only then. Returns PINS if all pins exist. */
 static uint64_t choose_pin(struct file *file, uint64_t address, uint64_t size, uint64_t caller)
 {
-    uint64_t chosen = PINS, fewest = UINT64_MAX;
+    uint64_t unused = PINS, ended = PINS;
 
-    for (uint64_t i = 0; i < PINS; i++) {
+    for (uint64_t i = PINS; i-- > 0;) {
         const struct pin *pin = &file->pins[i];
 
-        if (pin->live == LIVE)
+        if (pin->pins == 0)
+            unused = i;
+        else if (pin->live == LIVE)
             continue;
-        if (pin->pins != 0 && pin->address == address && pin->size == size && pin->caller == caller)
+        else if (pin->address == address && pin->size == size && pin->caller == caller)
             return i;
-        uint64_t copies = pin->pins != 0 ? copies_of(file, i) + 1 : 0;
-        if (copies < fewest) {
-            chosen = i;
-            fewest = copies;
-        }
+        else
+            ended = i;
     }
-    if (chosen < PINS && fewest > 0) {
-        for (unsigned part = 0; part <= THREADS; part++)
-            memset(&file->uses[part][chosen], 0, sizeof(struct uses));
-        memset(&file->pins[chosen], 0, sizeof(struct pin));
-        file->process.pins_forgotten++;
-    }
-    return chosen;
+    if (unused < PINS || ended == PINS)
+        return unused;
+    for (unsigned part = 0; part <= THREADS; part++)
+        memset(&file->uses[part][ended], 0, sizeof(struct uses));
+    memset(&file->pins[ended], 0, sizeof(struct pin));
+    file->process.pins_forgotten++;
+    return ended;
 }
 
 static void note_pin(struct file *file, gdr_t g, gdr_mh_t handle, uint64_t address, uint64_t size, uintptr_t caller)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from ctypes import c_char_p, c_void_p
+from ctypes import c_void_p
 from typing import Optional
 
 from ._error import Error
@@ -13,12 +13,6 @@ from ._error import Error
 SONAME = "libgdrapi.so.2"
 # An empty object, which is there for its name and needs the library.
 ALIAS = "libgdrapi.so"
-
-
-class _DlInfo(ctypes.Structure):
-    """Dl_info."""
-
-    _fields_ = [("file", c_char_p), ("base", c_void_p), ("symbol", c_char_p), ("address", c_void_p)]
 
 
 def path(*names: str) -> str:
@@ -42,18 +36,13 @@ def _gdr_open(library: ctypes.CDLL) -> Optional[int]:
     return ctypes.cast(library.gdr_open, c_void_p).value
 
 
-def _another(name: str) -> Optional[str]:
-    """The file of another library that a dlopen of the name finds without loading it."""
+def _is_another(name: str) -> bool:
+    """Whether a dlopen of the name finds another library without loading it."""
     try:
         address = _gdr_open(ctypes.CDLL(name, os.RTLD_NOLOAD | os.RTLD_NOW))
     except (OSError, AttributeError):
-        return None
-    # Not by the file, whose name may be relative to a former working directory, or of a deleted file.
-    if address == _gdr_open(load(SONAME)):
-        return None
-    info = _DlInfo()
-    ctypes.CDLL(None).dladdr(c_void_p(address), ctypes.byref(info))
-    return os.fsdecode(info.file)
+        return False
+    return address != _gdr_open(load(SONAME))
 
 
 def preload() -> None:
@@ -62,13 +51,12 @@ def preload() -> None:
     Call it before importing what uses libgdrapi, such as torch. Raises Error if another libgdrapi is loaded.
     """
     for name in (ALIAS, SONAME):
-        file = _another(name)
-        if file is not None:
+        if _is_another(name):
             remedy = (
                 "use python -m gdrcopy run, or call gdrcopy.preload() before other imports and without another "
                 "libgdrapi in LD_PRELOAD"
             )
-            raise Error(errno.EEXIST, f"{name} was loaded before, from {file}: {remedy}")
+            raise Error(errno.EEXIST, f"another {name} was loaded before: {remedy}")
     load(ALIAS, ctypes.RTLD_GLOBAL)
 
 

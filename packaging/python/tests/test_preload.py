@@ -32,7 +32,7 @@ print(os.path.realpath(os.fsdecode(info.file)))
 """
 PRELOAD = "import gdrcopy\ngdrcopy.preload()\n"
 WAYS = ("libgdrapi.so", "libgdrapi.so.2", "linked")
-BEFORE = "(?s)was loaded before, from .*libgdrapi.so.*call gdrcopy.preload.. before other imports"
+BEFORE = "another libgdrapi.so.* was loaded before: .*call gdrcopy.preload.. before other imports"
 
 
 class Preload(unittest.TestCase):
@@ -169,12 +169,6 @@ class Preload(unittest.TestCase):
             self.assert_prints(BUNDLED, self.gdrcopy("run", self.script(LOADER), way, LD_PRELOAD=str(names)))
         result = self.python(self.script(PRELOAD), LD_PRELOAD=str(names))
         self.assertRegex(result.stderr, "use python -m gdrcopy run, or .*without another libgdrapi in LD_PRELOAD")
-
-    def test_preload_after_a_library_whose_file_cannot_be_found_fails_with_a_remedy(self) -> None:
-        relative = f"os.chdir({str(self.directory)!r})\nctypes.CDLL('./libgdrapi.so.2')\nos.chdir('/')\n"
-        deleted = f"ctypes.CDLL({str(self.other)!r})\nos.unlink({str(self.other)!r})\n"
-        for load in (relative, deleted):
-            self.assertRegex(self.python(self.script("import ctypes, os\n" + load + PRELOAD)).stderr, BEFORE)
 
     def test_missing_library_is_an_error(self) -> None:
         package = self.directory / "package"

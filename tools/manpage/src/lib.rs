@@ -48,44 +48,36 @@ impl Page<'_> {
         let usage = command.clone().render_usage().to_string();
         let usage = usage.trim_start_matches("Usage: ");
         writeln!(page, ".SH SYNOPSIS\n.nf\n{}\n.fi", escaped(usage))?;
-        // The first paragraph of the long text is the name line again.
         let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
-        let mut description: Vec<_> = long.split("\n\n").skip(1).map(str::to_owned).collect();
         let help = command.get_after_long_help().or(command.get_after_help());
-        let (mut sections, mut headings) = (Vec::new(), Vec::new());
-        for paragraph in help.map(ToString::to_string).unwrap_or_default().split("\n\n") {
-            match section(paragraph) {
-                Some((heading, _)) => {
-                    headings.push(heading.to_owned());
-                    sections.push(paragraph.to_owned());
-                }
-                None => description.push(paragraph.to_owned()),
+        let help = help.map(ToString::to_string).unwrap_or_default();
+        let mut description = Vec::new();
+        let mut sections = String::new();
+        // The first paragraph of the long text is the name line again.
+        let paragraphs = long.split("\n\n").skip(1).chain(help.split("\n\n")).chain(self.common.split("\n\n"));
+        for paragraph in paragraphs.filter(|paragraph| !paragraph.is_empty()) {
+            let Some((heading, text)) = section(paragraph) else {
+                description.push(escaped(paragraph));
+                continue;
+            };
+            let title = format!(".SH {}\n", heading.to_uppercase());
+            if sections.contains(&title) {
+                continue; // The command has one of its own.
+            }
+            sections += &title;
+            match text.strip_prefix('\n') {
+                Some(lines) => sections += &format!(".nf\n{}\n.fi\n", escaped(&lines.replace("  ", ""))),
+                None => sections += &format!("{}\n", escaped(text.trim())),
             }
         }
-        for paragraph in self.common.split("\n\n") {
-            if let Some((heading, _)) = section(paragraph)
-                && !headings.iter().any(|own| own == heading)
-            {
-                sections.push(paragraph.to_owned());
-            }
-        }
-        description.retain(|paragraph| !paragraph.is_empty());
         if !description.is_empty() {
-            let paragraphs: Vec<_> = description.iter().map(|paragraph| escaped(paragraph)).collect();
-            writeln!(page, ".SH DESCRIPTION\n{}", paragraphs.join("\n.PP\n"))?;
+            writeln!(page, ".SH DESCRIPTION\n{}", description.join("\n.PP\n"))?;
         }
         man.render_options_section(&mut page)?;
         if command.has_subcommands() {
             man.render_subcommands_section(&mut page)?;
         }
-        for paragraph in &sections {
-            let Some((heading, text)) = section(paragraph) else { continue };
-            writeln!(page, ".SH {}", heading.to_uppercase())?;
-            match text.strip_prefix('\n') {
-                Some(lines) => writeln!(page, ".nf\n{}\n.fi", escaped(&lines.replace("  ", "")))?,
-                None => writeln!(page, "{}", escaped(text.trim()))?,
-            }
-        }
+        page.write_all(sections.as_bytes())?;
         page.write_all(self.last.as_bytes())?;
         fs::write(directory.join(&file), tidied(&String::from_utf8_lossy(&page)))?;
         Ok(file)

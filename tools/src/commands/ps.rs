@@ -7,7 +7,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use serde::Serialize;
 
 use crate::libgdrapi::search::{self, Maker};
 use crate::system::bytes::Bytes;
@@ -24,40 +23,9 @@ pub(crate) struct Options {
     json: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct Record {
-    pid: u32,
-    uid: Option<u32>,
-    command: String,
-    /// Descriptors of /dev/gdrdrv.
-    open: usize,
-    mappings: usize,
-    mapped_bytes: usize,
-    /// Files, separated by blanks.
-    libgdrapi: String,
-    emulated: bool,
-}
-
-impl From<&Process> for Record {
-    fn from(process: &Process) -> Record {
-        let files: Vec<_> = process.libraries.iter().map(|file| file.to_string_lossy()).collect();
-        Record {
-            pid: process.pid,
-            uid: process.uid,
-            command: process.command.clone(),
-            open: process.descriptors,
-            mappings: process.mappings,
-            mapped_bytes: process.mapped,
-            libgdrapi: files.join(" "),
-            emulated: process.emulated,
-        }
-    }
-}
-
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (processes, refused) = process::all().context("/proc cannot be listed: mount it")?;
-    let records: Vec<_> = processes.iter().map(Record::from).collect();
-    let list = if options.json { serde_json::to_string_pretty(&records)? + "\n" } else { text(&processes) };
+    let list = if options.json { serde_json::to_string_pretty(&processes)? + "\n" } else { text(&processes) };
     io::stdout().write_all(list.as_bytes())?;
     if refused > 0 {
         eprintln!("gdrcopy ps: without those that may not be examined, {refused}: run it as root to see all");
@@ -75,12 +43,12 @@ fn text(processes: &[Process]) -> String {
     for process in processes {
         let Process { command, pid, descriptors, mappings, .. } = process;
         let uid = process.uid.map_or("?".into(), |uid| uid.to_string());
-        let mapped = Bytes(process.mapped).to_string();
+        let mapped = Bytes(process.mapped_bytes).to_string();
         let emulated = if process.emulated { "  (emulated)" } else { "" };
         text += &format!("{command:<16}{pid:>9}{uid:>7}{descriptors:>6}{mappings:>10}{mapped:>12}{emulated}\n");
         for library in &process.libraries {
             // The process may be in a container.
-            let seen = PathBuf::from(format!("/proc/{pid}/root{}", library.display()));
+            let seen = PathBuf::from(format!("/proc/{pid}/root{library}"));
             let maker = match Maker::of(&seen) {
                 Maker::None => "removed, replaced or unreadable",
                 // The library beside an empty object, which is listed itself.
@@ -88,7 +56,7 @@ fn text(processes: &[Process]) -> String {
                 maker => maker.describe(),
             };
             // The names of files could control the terminal.
-            text += &format!("  {maker}: {}\n", library.to_string_lossy().replace(char::is_control, "\u{fffd}"));
+            text += &format!("  {maker}: {}\n", library.replace(char::is_control, "\u{fffd}"));
         }
     }
     text

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::process::{self, ExitCode};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use nix::errno::Errno;
 
+use crate::system::files;
 use crate::system::interrupt::{Interrupt, SIGNALS, not_ignored};
 use crate::system::signal;
 
@@ -60,7 +62,7 @@ fn suspend_all(options: &Options, interrupt: &Interrupt, taken: &mut Vec<Helper>
         let mut helpers = options.helpers()?;
         helpers.retain(|helper| asked.insert((helper.pid, helper.thread)));
         for helper in &helpers {
-            if helper.request(SUSPEND, Some(interrupt))? == Done::Now {
+            if helper.request(SUSPEND, Some(interrupt))? {
                 taken.push(*helper);
             }
         }
@@ -121,14 +123,6 @@ struct Helper {
 const SUSPEND: u8 = b's';
 const RESUME: u8 = b'r';
 
-/// Success of a request.
-#[derive(PartialEq)]
-enum Done {
-    Now,
-    /// It was suspended before.
-    Before,
-}
-
 /// Until a hint at why there is no answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -149,17 +143,18 @@ impl Helper {
     /// The number of the last request, and the answer.
     fn answer(&self) -> Result<(u32, String)> {
         let status = fs::read_to_string(format!("/proc/{}/task/{}/status", self.pid, self.thread))?;
-        let name = field(&status, "Name:").strip_prefix("gdr").context("another thread")?;
+        let name = files::field(&status, "Name").unwrap_or_default().strip_prefix("gdr").context("another thread")?;
         // Threads that it starts have its name. It has the number of the process's own PID namespace.
-        let own = field(&status, "NSpid:").rsplit('\t').next().unwrap_or_default();
-        let number = name.get(..6).and_then(|hex| u32::from_str_radix(hex, 16).ok());
-        ensure!(number.is_some() && number == own.parse().ok(), "another thread");
-        let request = name.get(6..9).and_then(|hex| u32::from_str_radix(hex, 16).ok()).context("another thread")?;
+        let own = files::field(&status, "NSpid").unwrap_or_default().rsplit('\t').next().unwrap_or_default();
+        let number = u32::from_str_radix(name.get(..6).unwrap_or_default(), 16)?;
+        ensure!(number.to_string() == own, "another thread");
+        let request = u32::from_str_radix(name.get(6..9).unwrap_or_default(), 16)?;
         Ok((request, name[9..].to_owned()))
     }
 
-    /// Waits for the answer, which may take any time, as calls of the process may. Says so once.
-    fn request(&self, word: u8, interrupt: Option<&Interrupt>) -> Result<Done> {
+    /// Waits for the answer, which may take any time, as calls of the process may. Says so once. Returns false if the process
+    /// was as requested before.
+    fn request(&self, word: u8, interrupt: Option<&Interrupt>) -> Result<bool> {
         let pid = self.pid;
         let gone = || format!("process {pid} has ended");
         let (before, _) = self.answer().with_context(gone)?;
@@ -190,16 +185,7 @@ impl Helper {
                 eprintln!("gdrcopy: waiting for process {pid}: {why}");
             }
         };
-        let hex = answer.get(1..).and_then(|hex| i32::from_str_radix(hex, 16).ok()).unwrap_or(0);
-        match answer.as_bytes().first() {
-            Some(b'o') => Ok(Done::Now),
-            Some(b'a') => Ok(Done::Before),
-            Some(b'l') => bail!(
-                "process {pid}: {hex} pins could not be restored, and fail with EIO until they are unpinned. \
-                 GDRCOPY_ENABLE_LOGGING=1 in its environment logs the reasons"
-            ),
-            _ => bail!("process {pid}: {}", reason(Errno::from_raw(hex))),
-        }
+        outcome(&answer).with_context(|| format!("process {pid}"))
     }
 
     fn send(&self, word: u8, number: u32) -> Result<()> {
@@ -209,35 +195,53 @@ impl Helper {
     }
 }
 
-/// Names an error and its remedy.
-fn reason(errno: Errno) -> String {
+/// The success of an answer, or an error with its remedy.
+fn outcome(answer: &str) -> Result<bool> {
+    let number = i32::from_str_radix(answer.get(1..).unwrap_or_default(), 16).unwrap_or(0);
+    match answer.as_bytes().first() {
+        Some(b'o') => return Ok(true),
+        Some(b'a') => return Ok(false),
+        Some(b'l') => bail!(
+            "{number} pins could not be restored, and fail with EIO until they are unpinned. \
+             GDRCOPY_ENABLE_LOGGING=1 in its environment logs the reasons"
+        ),
+        _ => {}
+    }
+    let errno = Errno::from_raw(number);
     let remedy = match errno {
         Errno::EACCES => "gdrdrv 2.0 serves only the thread that opened it: load a later one",
         Errno::EADDRINUSE => "the program has replaced a mapping by other memory: unmap it by gdr_unmap",
-        Errno::ENODEV => "its driver is another device or version than before: load the same again",
         Errno::ECANCELED => "it was withdrawn",
         _ => "repair that, and try again",
     };
-    format!("{errno}: {remedy}")
-}
-
-/// The rest of the line of /proc/PID/status that starts so.
-fn field<'a>(status: &'a str, name: &str) -> &'a str {
-    status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim()
+    bail!("{errno}: {remedy}")
 }
 
 /// The letter of a process's state; X if there is none.
 fn state(pid: u32) -> char {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    field(&status, "State:").chars().next().unwrap_or('X')
+    files::field(&status, "State").unwrap_or_default().chars().next().unwrap_or('X')
 }
 
 /// The processes that a process has started, and that have not ended.
 fn children(pid: u32) -> Vec<u32> {
     let mut children = Vec::new();
-    for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
-        let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        children.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+    for task in files::matching(Path::new(&format!("/proc/{pid}/task")), "") {
+        let list = fs::read_to_string(task.join("children")).unwrap_or_default();
+        children.extend(list.split_ascii_whitespace().flat_map(str::parse::<u32>));
     }
     children
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_answer_is_no_success() {
+        assert_eq!(outcome("o00").ok(), Some(true));
+        for answer in ["", "l02", "e62", "?"] {
+            assert!(outcome(answer).is_err(), "{answer}");
+        }
+    }
 }

@@ -77,7 +77,9 @@ impl Connection {
     /// `gdr_pin_buffer`, or `gdr_pin_buffer_v2` to force PCIe.
     #[inline]
     pub(crate) fn pin(&self, address: u64, len: usize, force_pcie: bool) -> Result<Handle, CallError> {
-        let (mut handle, address, api) = (Handle(0), address as c_ulong, &self.library.api);
+        let mut handle = Handle(0);
+        let address = address as c_ulong;
+        let api = &self.library.api;
         match (force_pcie, api.pin_v2) {
             // SAFETY: the connection is open, and the handle a local variable.
             (false, _) => check("gdr_pin_buffer", unsafe { (api.pin)(self.g, address, len, 0, 0, &mut handle) }),
@@ -110,7 +112,8 @@ impl Connection {
     /// `gdr_map`, or `gdr_map_v2` for a mapping that is not the default.
     #[inline]
     pub(crate) fn map(&self, handle: Handle, len: usize, mapping_type: MappingType) -> Result<*mut u8, CallError> {
-        let (mut va, api) = (ptr::null_mut(), &self.library.api);
+        let mut va = ptr::null_mut();
+        let api = &self.library.api;
         match (mapping_type, api.map_v2) {
             // SAFETY: the connection is open, and the address a local variable.
             (MappingType::Default, _) => check("gdr_map", unsafe { (api.map)(self.g, handle, &mut va, len) }),
@@ -131,10 +134,11 @@ impl Connection {
     /// The driver's version; none if the library has no such call.
     pub(crate) fn driver_version(&self) -> Option<(c_int, c_int)> {
         let version = self.library.api.driver_version?;
-        let (mut major, mut minor) = (0, 0);
+        let mut major = 0;
+        let mut minor = 0;
         // SAFETY: the connection is open, and both are local variables.
         let result = unsafe { version(self.g, &mut major, &mut minor) };
-        (result == 0).then_some((major, minor))
+        if result == 0 { Some((major, minor)) } else { None }
     }
 
     /// `gdr_get_attribute`; none if the library has none, or does not know the attribute.
@@ -142,7 +146,7 @@ impl Connection {
         let mut value = 0;
         // SAFETY: the connection is open, and the value a local variable.
         let result = unsafe { (self.library.api.attribute?)(self.g, attribute, &mut value) };
-        (result == 0).then_some(value)
+        if result == 0 { Some(value) } else { None }
     }
 }
 
@@ -174,7 +178,8 @@ impl Mapped {
     ) -> Result<Mapped> {
         let connection = Connection::open(library)?;
         // If a step fails, closing the connection undoes those before it.
-        let (address, len) = (buffer.address(), buffer.len());
+        let address = buffer.address();
+        let len = buffer.len();
         let handle = connection.pin(address, len, force_pcie)?;
         let va = connection.map(handle, len, mapping_type)?;
         let info = connection.info(handle)?;

@@ -52,11 +52,13 @@ impl Loader {
     /// Loads the library that programs linked with libgdrapi get from the loader, or else the one that
     /// was built or installed with this program.
     pub(crate) fn load_default(&mut self) -> Result<&'static Library> {
-        let found = load_by_name(SONAME).or_else(|error| match beside_this_program() {
-            Some(file) => self.load(&file),
-            None => Err(error),
-        });
-        found.context("no library found; name one with --lib, or put its directory on LD_LIBRARY_PATH")
+        let mut library = load_by_name(SONAME);
+        if library.is_err()
+            && let Some(file) = beside_this_program()
+        {
+            library = self.load(&file);
+        }
+        library.context("no library found; name one with --lib, or put its directory on LD_LIBRARY_PATH")
     }
 }
 
@@ -67,22 +69,12 @@ pub(crate) fn load_by_name(name: &str) -> Result<&'static Library> {
     Ok(Box::leak(Box::new(Library { api, file })))
 }
 
-/// Returns whether a library has each of these functions. One that cannot be loaded here may have them
-/// all. Unloads it again.
-pub(crate) fn has(file: &Path, functions: &[&str]) -> Vec<bool> {
-    // SAFETY: as in `open`.
-    let object = unsafe { Object::open(Some(file), RTLD_NOW | RTLD_LOCAL) };
-    // SAFETY: the address is not used.
-    let has =
-        |name: &&str| object.as_ref().map_or(true, |it| unsafe { it.get::<*const c_void>(name.as_bytes()) }.is_ok());
-    functions.iter().map(has).collect()
-}
-
 impl Library {
     /// Its release; none before 2.0.
     pub(crate) fn version(&self) -> Option<(c_int, c_int)> {
         let version = self.api.library_version?;
-        let (mut major, mut minor) = (0, 0);
+        let mut major = 0;
+        let mut minor = 0;
         // SAFETY: both are local variables.
         unsafe { version(&mut major, &mut minor) };
         Some((major, minor))
@@ -108,8 +100,10 @@ fn file_of(function: *const c_void) -> Option<PathBuf> {
             return None;
         }
         let name = found.assume_init().dli_fname;
-        let name = (!name.is_null()).then(|| CStr::from_ptr(name))?;
-        let path = PathBuf::from(name.to_str().ok()?);
+        if name.is_null() {
+            return None;
+        }
+        let path = PathBuf::from(CStr::from_ptr(name).to_str().ok()?);
         Some(path.canonicalize().unwrap_or(path))
     }
 }

@@ -8,15 +8,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{has, search};
+use super::search;
 
 /// The library that a program would get without the object.
 pub(crate) fn library(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(file) = named {
-        let library = file.canonicalize().with_context(|| file.display().to_string())?;
-        let is_library = has(&library, &["gdr_open"]) == [true];
-        ensure!(is_library, "{} is no libgdrapi, as it has no gdr_open", file.display());
-        return Ok(library);
+        let file = file.canonicalize().with_context(|| file.display().to_string())?;
+        if let Some(library) = search::implementation(&file)
+            && search::contains(&library, search::MARK_OF_ALL)
+        {
+            return Ok(library);
+        }
+        bail!("{} is no libgdrapi, as it has no gdr_open", file.display());
     }
     for candidate in search::candidates() {
         if let Some(library) = search::implementation(&candidate.file) {

@@ -53,35 +53,40 @@ pub(crate) struct Candidate {
 /// All of either name, in the loader's order, and links of these names that lead nowhere. Paths that are built into programs (RUNPATH),
 /// which come before the loader's cache, are unknown.
 pub(crate) fn candidates() -> Vec<Candidate> {
-    let found = |place| move |file: PathBuf| Candidate { place, file };
-    let mut all = Vec::new();
-    all.extend(preloaded().map(found(PRELOADED)));
-    all.extend(library_path(&NAMES).into_iter().map(found(LIBRARY_PATH)));
-    all.extend(cached(&NAMES).into_iter().map(found("the loader's cache")));
-    all.extend(default_directories(&NAMES).into_iter().map(found("a default directory")));
-    if all.iter().all(|candidate| !candidate.file.exists()) {
-        all.extend(beside_this_program().map(found(BESIDE)));
+    let mut places = vec![
+        (PRELOADED, preloaded()),
+        (LIBRARY_PATH, library_path(&NAMES)),
+        ("the loader's cache", cached(&NAMES)),
+        ("a default directory", default_directories(&NAMES)),
+    ];
+    if places.iter().all(|(_, files)| files.iter().all(|file| !file.exists())) {
+        places.push((BESIDE, Vec::from_iter(beside_this_program())));
     }
-    let mut seen = Vec::new();
-    all.retain(|candidate| {
-        let file = real(&candidate.file);
-        // A link that leads nowhere is listed, and passed over by the loader.
-        let is_new = candidate.file.symlink_metadata().is_ok() && !seen.contains(&file);
-        seen.push(file);
-        is_new
-    });
-    all
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for (place, files) in places {
+        for file in files {
+            let is_new = candidates.iter().all(|other| real(&other.file) != real(&file));
+            // A link that leads nowhere is listed, and passed over by the loader.
+            if is_new && file.symlink_metadata().is_ok() {
+                candidates.push(Candidate { place, file });
+            }
+        }
+    }
+    candidates
 }
 
 /// The file that the loader takes by a name without a directory, if it can load that.
-pub(crate) fn first(name: impl AsRef<OsStr>) -> Option<PathBuf> {
-    let candidates = candidates().into_iter().filter(|candidate| candidate.place != BESIDE);
-    let mut files = candidates.filter_map(|candidate| {
-        let file = candidate.file.with_file_name(&name);
-        let one = real(&file) == real(&candidate.file);
-        file.exists().then_some(if one { candidate.file } else { file })
-    });
-    files.find(|file| !is_foreign(file))
+pub(crate) fn first(name: &str) -> Option<PathBuf> {
+    for candidate in candidates() {
+        let mut file = candidate.file.with_file_name(name);
+        if real(&file) == real(&candidate.file) {
+            file = candidate.file;
+        }
+        if candidate.place != BESIDE && file.exists() && !is_foreign(&file) {
+            return Some(file);
+        }
+    }
+    None
 }
 
 /// Whose a file is.
@@ -100,11 +105,10 @@ impl Maker {
         let Some(file) = implementation(file) else {
             return Maker::None;
         };
-        match () {
-            () if contains(&file, MARK_OF_OURS) => Maker::This,
-            () if contains(&file, MARK_OF_NVIDIAS) => Maker::Nvidia,
-            () => Maker::Other,
+        if contains(&file, MARK_OF_OURS) {
+            return Maker::This;
         }
+        if contains(&file, MARK_OF_NVIDIAS) { Maker::Nvidia } else { Maker::Other }
     }
 
     pub(crate) fn describe(self) -> &'static str {
@@ -137,14 +141,15 @@ pub(crate) fn implementation(file: &Path) -> Option<PathBuf> {
 
 /// Returns whether the loader passes over a library, as it is for another kind of CPU.
 pub(crate) fn is_foreign(file: &Path) -> bool {
-    // The class, and e_machine.
-    let kind = |file: &Path| {
-        let mut header = [0; 20];
-        files::open(file).and_then(|mut file| file.read_exact(&mut header)).ok()?;
-        header.starts_with(ELF).then_some((header[4], header[18], header[19]))
-    };
-    let ours = env::current_exe().ok().and_then(|program| kind(&program));
-    matches!((kind(file), ours), (Some(file), Some(ours)) if file != ours)
+    let Some(kind) = kind(file) else { return false };
+    env::current_exe().is_ok_and(|program| self::kind(&program) != Some(kind))
+}
+
+/// The class of an ELF file, and e_machine.
+fn kind(file: &Path) -> Option<[u8; 3]> {
+    let mut header = [0; 20];
+    files::open(file).ok()?.read_exact(&mut header).ok()?;
+    header.starts_with(ELF).then_some([header[4], header[18], header[19]])
 }
 
 /// The file behind all links; of one that leads nowhere, itself.
@@ -157,19 +162,19 @@ pub(crate) fn real(file: &Path) -> PathBuf {
 /// The library that was installed, or built by `make lib`, with this program.
 pub(crate) fn beside_this_program() -> Option<PathBuf> {
     let program = env::current_exe().ok()?.canonicalize().ok()?;
-    directories_beside(program.parent()?).map(|directory| directory.join(SONAME)).find(|file| file.exists())
-}
-
-/// The directories of libraries that belong to programs in `bin`.
-fn directories_beside(bin: &Path) -> impl Iterator<Item = PathBuf> {
-    let triplet = format!("{}-linux-gnu", env::consts::ARCH);
+    let triplet = format!("../lib/{}-linux-gnu", env::consts::ARCH);
     // PREFIX/bin, with the names that distributions give to the other directory; build/tools/bin.
-    let directories = ["../lib".into(), "../lib64".into(), format!("../lib/{triplet}"), "../../lib".into()];
-    directories.map(|directory| bin.join(directory)).into_iter()
+    for directory in ["../lib", "../lib64", &triplet, "../../lib"] {
+        let file = program.parent()?.join(directory).join(SONAME);
+        if file.exists() {
+            return Some(file);
+        }
+    }
+    None
 }
 
-fn preloaded() -> impl Iterator<Item = PathBuf> {
-    paths(PRELOADED, b": ").into_iter().filter_map(of_preloaded)
+fn preloaded() -> Vec<PathBuf> {
+    paths(PRELOADED, b": ").into_iter().filter_map(of_preloaded).collect()
 }
 
 /// The library that a preloaded file brings.
@@ -181,20 +186,19 @@ pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
     }
 }
 
+/// In the directories of LD_LIBRARY_PATH. An empty entry is the current directory, as for the loader.
 fn library_path(names: &[&str]) -> Vec<PathBuf> {
-    names_in(&library_path_entries(), names)
-}
-
-/// The directories of LD_LIBRARY_PATH. An empty entry is the current directory, as for the loader.
-pub(crate) fn library_path_entries() -> Vec<PathBuf> {
-    paths(LIBRARY_PATH, b":;")
+    names_in(&paths(LIBRARY_PATH, b":;"), names)
 }
 
 /// The entries of a variable, which may not be UTF-8.
 fn paths(variable: &str, separators: &[u8]) -> Vec<PathBuf> {
-    let list = env::var_os(variable).filter(|list| !list.is_empty());
-    let list = list.iter().flat_map(|list| list.as_bytes().split(|byte| separators.contains(byte)));
-    list.map(|path| OsStr::from_bytes(path).into()).collect()
+    let list = env::var_os(variable).unwrap_or_default();
+    if list.is_empty() {
+        return Vec::new();
+    }
+    let entries = list.as_bytes().split(|byte| separators.contains(byte));
+    entries.map(|path| OsStr::from_bytes(path).into()).collect()
 }
 
 /// Files of these names in directories.
@@ -210,12 +214,15 @@ pub(crate) fn file_of(name: &str) -> Option<PathBuf> {
 
 fn cached(names: &[&str]) -> Vec<PathBuf> {
     // Not every user has it on the PATH.
-    let listing = ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"]
-        .iter()
+    let mut files = Vec::new();
+    for ldconfig in ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"] {
         // With a pipe for errors too, output() would panic where ioctl is refused.
-        .find_map(|ldconfig| Command::new(ldconfig).arg("-p").stderr(Stdio::null()).output().ok());
-    let listing = listing.map(|output| output.stdout).unwrap_or_default();
-    String::from_utf8_lossy(&listing).lines().filter_map(|line| of_listing(line, names)).collect()
+        if let Ok(listing) = Command::new(ldconfig).arg("-p").stderr(Stdio::null()).output() {
+            files.extend(String::from_utf8_lossy(&listing.stdout).lines().filter_map(|line| of_listing(line, names)));
+            break;
+        }
+    }
+    files
 }
 
 /// The file of a line `NAME (KIND) => FILE` for one of these names.

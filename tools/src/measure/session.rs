@@ -17,8 +17,8 @@ use crate::libgdrapi::{Library, Loader};
 use crate::output::{Usage, name};
 use crate::system::cpu;
 use crate::system::environment::Environment;
+use crate::system::files;
 use crate::system::interrupt::Interrupt;
-use crate::system::nvml::Nvml;
 use crate::system::pci::{self, Link};
 
 /// Why the numbers of an emulated GPU are of no use.
@@ -137,7 +137,7 @@ impl Session {
             gpu: target.gpu,
             gpu_node,
             cuda_version: gpu.version,
-            gpu_driver: Nvml::load().and_then(|nvml| nvml.driver_version()),
+            gpu_driver: files::text("/sys/module/nvidia/version"),
             pcie: pci::query(pci_address).link(),
             cpu_model: cpu::model(),
             cpu: pinned_cpu(tool, gpu_node),

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
@@ -51,7 +52,6 @@ impl FromStr for CpuList {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = |digits: &str| digits.parse::<usize>().map_err(|error| error.to_string());
         let mut cpus = Vec::new();
         for part in text.split(',') {
             match part.split_once('-') {
@@ -66,11 +66,20 @@ impl FromStr for CpuList {
     }
 }
 
+fn number(digits: &str) -> Result<usize, String> {
+    digits.parse::<usize>().map_err(|error| error.to_string())
+}
+
 /// The CPUs that the calling thread may run on.
 pub(crate) fn allowed() -> Option<Vec<usize>> {
     let set = sched_getaffinity(Pid::from_raw(0)).ok()?;
-    let cpus = (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false));
-    Some(cpus.collect())
+    let mut cpus = Vec::new();
+    for cpu in 0..CpuSet::count() {
+        if set.is_set(cpu) == Ok(true) {
+            cpus.push(cpu);
+        }
+    }
+    Some(cpus)
 }
 
 /// The CPU that the calling thread runs on, and whether it is pinned there.
@@ -92,20 +101,21 @@ pub(crate) fn node_of_pci_device(address: &str) -> Option<usize> {
 
 /// The NUMA node of a CPU.
 pub(crate) fn node_of_cpu(cpu: usize) -> Option<usize> {
-    let entries = fs::read_dir(format!("/sys/devices/system/cpu/cpu{cpu}")).ok()?;
-    let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.find_map(|name| name.strip_prefix("node")?.parse().ok())
+    let links = files::matching(Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")), "node");
+    links.first()?.file_name()?.to_str()?.strip_prefix("node")?.parse().ok()
 }
 
 /// A warning if a CPU and a GPU are on different nodes.
 pub(crate) fn node_warning(cpu: usize, cpu_node: Option<usize>, gpu_node: Option<usize>) -> Option<String> {
-    let (cpu_node, gpu_node) = (cpu_node?, gpu_node?);
-    (cpu_node != gpu_node).then(|| {
-        format!(
-            "CPU {cpu} is on NUMA node {cpu_node}, the GPU on node {gpu_node}: copies cross between them. \
-             Choose a CPU of /sys/devices/system/node/node{gpu_node}/cpulist with --cpu"
-        )
-    })
+    let cpu_node = cpu_node?;
+    let gpu_node = gpu_node?;
+    if cpu_node == gpu_node {
+        return None;
+    }
+    Some(format!(
+        "CPU {cpu} is on NUMA node {cpu_node}, the GPU on node {gpu_node}: copies cross between them. \
+         Choose a CPU of /sys/devices/system/node/node{gpu_node}/cpulist with --cpu"
+    ))
 }
 
 #[cfg(test)]

@@ -38,9 +38,12 @@ pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 
 /// The entries of a directory whose names begin like this, sorted; none if it cannot be read.
 pub(crate) fn matching(directory: &Path, prefix: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
-    let mut paths: Vec<_> = named.map(|entry| entry.path()).collect();
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
+            paths.push(entry.path());
+        }
+    }
     paths.sort();
     paths
 }
@@ -55,8 +58,10 @@ pub(crate) fn mount_of(file: &Path) -> String {
 /// Returns whether a directory, or one at most this many levels below, has a file of this
 /// name.
 pub(crate) fn contains(directory: &Path, name: &str, levels: usize) -> bool {
-    let below = || matching(directory, "").into_iter().filter(|path| path.is_dir());
-    directory.join(name).exists() || levels > 0 && below().any(|directory| contains(&directory, name, levels - 1))
+    if directory.join(name).exists() {
+        return true;
+    }
+    levels > 0 && matching(directory, "").iter().any(|path| path.is_dir() && contains(path, name, levels - 1))
 }
 
 /// Returns whether the kernel has loaded a module, or has it built in; `None` if unknown.

@@ -151,8 +151,12 @@ fn node() -> Option<Node> {
 /// Opens the node, and asks for the numbers of `Versions`.
 pub(crate) fn versions() -> Result<[u32; 2], Refusal> {
     let mut answer = GetVersion::default();
-    let refusal = |opened, errno| Refusal { errno: Errno::from_raw(errno), opened };
-    let device = DeviceFile::open(None).map_err(|error| refusal(false, error.errno()))?;
-    device.get_version(&mut answer).map_err(|error| refusal(true, error.errno()))?;
-    Ok([answer.gdrdrv_version, answer.minimum_gdr_api_version])
+    let device = match DeviceFile::open(None) {
+        Ok(device) => device,
+        Err(error) => return Err(Refusal { errno: Errno::from_raw(error.errno()), opened: false }),
+    };
+    match device.get_version(&mut answer) {
+        Ok(()) => Ok([answer.gdrdrv_version, answer.minimum_gdr_api_version]),
+        Err(error) => Err(Refusal { errno: Errno::from_raw(error.errno()), opened: true }),
+    }
 }

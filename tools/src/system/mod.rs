@@ -8,7 +8,6 @@ pub(crate) mod environment;
 pub(crate) mod files;
 pub(crate) mod gdrdrv;
 pub(crate) mod interrupt;
-pub(crate) mod nvml;
 pub(crate) mod pci;
 pub(crate) mod process;
 pub(crate) mod signal;

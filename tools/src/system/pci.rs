@@ -21,11 +21,17 @@ pub(crate) struct Pci {
 /// Returns whether a GPU of NVIDIA is on the bus; `None` if the devices are not listed.
 pub(crate) fn has_nvidia_gpu() -> Option<bool> {
     let devices = files::matching(Path::new("/sys/bus/pci/devices"), "");
-    let is_gpu = |device: &PathBuf| {
-        let attribute = |name| files::text(device.join(name)).unwrap_or_default();
-        attribute("vendor") == "0x10de" && attribute("class").starts_with("0x03")
-    };
-    (!devices.is_empty()).then(|| devices.iter().any(is_gpu))
+    if devices.is_empty() {
+        return None;
+    }
+    for device in devices {
+        let vendor = files::text(device.join("vendor")).unwrap_or_default();
+        let class = files::text(device.join("class")).unwrap_or_default();
+        if vendor == "0x10de" && class.starts_with("0x03") {
+            return Some(true);
+        }
+    }
+    Some(false)
 }
 
 /// A PCIe link as it runs.
@@ -75,13 +81,19 @@ pub(crate) fn query(address: &str) -> Pci {
 /// The largest memory range in lines of start, end and flags.
 fn largest_memory(resource: &str) -> Option<u64> {
     const MEMORY: u64 = 0x200;
-    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
-    let lines = resource.lines().filter_map(|line| {
-        let mut words = line.split_whitespace().map(hex);
-        let (start, end, flags) = (words.next()??, words.next()??, words.next()??);
-        (flags & MEMORY != 0).then(|| end - start + 1)
-    });
-    lines.max()
+    let mut largest = None;
+    for line in resource.lines() {
+        let mut numbers = Vec::new();
+        for word in line.split_whitespace() {
+            numbers.push(u64::from_str_radix(word.trim_start_matches("0x"), 16).ok()?);
+        }
+        if let [start, end, flags] = numbers[..]
+            && flags & MEMORY != 0
+        {
+            largest = largest.max(Some(end - start + 1));
+        }
+    }
+    largest
 }
 
 #[cfg(test)]

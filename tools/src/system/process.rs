@@ -4,25 +4,28 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use serde::Serialize;
 
 use super::files;
 use super::gdrdrv::NODE;
 
 /// A process, and what it has of GDRCopy.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
     pub(crate) uid: Option<u32>,
     /// Its name; no control characters.
     pub(crate) command: String,
-    /// The files named libgdrapi* that are mapped.
-    pub(crate) libraries: Vec<PathBuf>,
     /// Descriptors of the device.
+    #[serde(rename = "open")]
     pub(crate) descriptors: usize,
     pub(crate) mappings: usize,
-    /// Bytes of the mappings.
-    pub(crate) mapped: usize,
+    pub(crate) mapped_bytes: usize,
+    /// The files named libgdrapi* that are mapped.
+    #[serde(rename = "libgdrapi")]
+    pub(crate) libraries: Vec<String>,
     /// The device is gdremu's.
     pub(crate) emulated: bool,
 }
@@ -32,21 +35,16 @@ impl Process {
         !self.libraries.is_empty() || self.descriptors + self.mappings > 0
     }
 
-    /// Adds a line of `maps`, which is `START-END PERMISSIONS OFFSET DEVICE INODE PATH`.
-    fn add_mapping(&mut self, line: &str) -> Option<()> {
-        let mut words = line.splitn(6, ' ');
-        let (start, end) = words.next()?.split_once('-')?;
-        let path = words.nth(4)?.trim_start();
+    fn add_mapping(&mut self, mapping: &Mapping) {
+        let path = mapping.path;
         let emulated = path.starts_with(EMULATED_GPU);
         if emulated || without_deleted(path) == NODE {
-            let number = |hex| usize::from_str_radix(hex, 16).ok();
             self.mappings += 1;
-            self.mapped += number(end)? - number(start)?;
+            self.mapped_bytes += (mapping.end - mapping.start) as usize;
             self.emulated |= emulated;
-        } else if is_library(path) && !self.libraries.iter().any(|known| known == Path::new(path)) {
+        } else if is_library(path) && !self.libraries.iter().any(|library| library == path) {
             self.libraries.push(path.into());
         }
-        Some(())
     }
 
     fn add_descriptor(&mut self, target: &str) {
@@ -56,6 +54,35 @@ impl Process {
             self.emulated |= emulated;
         }
     }
+}
+
+/// A line of `maps`, which is `START-END PERMISSIONS OFFSET DEVICE INODE PATH`.
+pub(crate) struct Mapping<'a> {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) is_code: bool,
+    /// In the file.
+    pub(crate) offset: u64,
+    pub(crate) path: &'a str,
+}
+
+impl<'a> Mapping<'a> {
+    fn new(line: &'a str) -> Option<Mapping<'a>> {
+        let mut words = line.splitn(6, ' ');
+        let (start, end) = words.next()?.split_once('-')?;
+        Some(Mapping {
+            start: u64::from_str_radix(start, 16).ok()?,
+            end: u64::from_str_radix(end, 16).ok()?,
+            is_code: words.next()?.contains('x'),
+            offset: u64::from_str_radix(words.next()?, 16).ok()?,
+            path: words.nth(2)?.trim_start(),
+        })
+    }
+}
+
+/// Those of a `maps` text.
+pub(crate) fn mappings(maps: &str) -> impl Iterator<Item = Mapping<'_>> {
+    maps.lines().filter_map(Mapping::new)
 }
 
 /// Parts of the path that gdremu has in place of the device's, and the file that it maps in place of GPU
@@ -73,7 +100,7 @@ fn is_library(path: &str) -> bool {
 }
 
 /// GDRCopy's files in a process, or the error of the first file that cannot be read.
-pub(crate) fn examine(pid: u32) -> io::Result<Process> {
+fn examine(pid: u32) -> io::Result<Process> {
     let directory = PathBuf::from(format!("/proc/{pid}"));
     let status = fs::read_to_string(directory.join("status"))?;
     let uid = files::field(&status, "Uid");
@@ -84,8 +111,8 @@ pub(crate) fn examine(pid: u32) -> io::Result<Process> {
         ..Process::default()
     };
     let maps = fs::read(directory.join("maps"))?;
-    for line in String::from_utf8_lossy(&maps).lines() {
-        process.add_mapping(line);
+    for mapping in mappings(&String::from_utf8_lossy(&maps)) {
+        process.add_mapping(&mapping);
     }
     for entry in fs::read_dir(directory.join("fd"))? {
         // It may be closed by now.
@@ -98,7 +125,8 @@ pub(crate) fn examine(pid: u32) -> io::Result<Process> {
 
 /// All that use GDRCopy, by number, and how many could not be examined.
 pub(crate) fn all() -> io::Result<(Vec<Process>, usize)> {
-    let (mut users, mut refused) = (Vec::new(), 0);
+    let mut users = Vec::new();
+    let mut refused = 0;
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
@@ -121,7 +149,7 @@ mod tests {
     #[test]
     fn mappings_and_descriptors_are_counted() {
         let mut process = Process::default();
-        for line in [
+        let maps = [
             "7f0000000000-7f0000200000 rw-s 00000000 00:06 512                        /dev/gdrdrv",
             "7f0000400000-7f0000410000 rw-s 00000000 00:06 512          /dev/gdrdrv (deleted)",
             "7f0000500000-7f0000510000 rw-s 00000000 00:06 512          /dev/gdrdrv2",
@@ -130,8 +158,9 @@ mod tests {
             "7f0000720000-7f0000730000 rw-p 00002000 fe:00 7            /a b/libgdrapi.so.2.6",
             "7f0000740000-7f0000750000 rw-p 00000000 00:00 0 ",
             "nonsense",
-        ] {
-            process.add_mapping(line);
+        ];
+        for mapping in mappings(&maps.join("\n")) {
+            process.add_mapping(&mapping);
         }
         for target in ["/dev/gdrdrv", "/dev/nvidia0", "socket:[1]", "/dev/gdrdrv (deleted)"] {
             process.add_descriptor(target);
@@ -140,20 +169,12 @@ mod tests {
             libraries: vec!["/a b/libgdrapi.so.2.6".into()],
             descriptors: 2,
             mappings: 2,
-            mapped: (2 << 20) + (64 << 10),
+            mapped_bytes: (2 << 20) + (64 << 10),
             ..Process::default()
         };
         assert_eq!(process, expected);
         process.add_descriptor("/tmp/gdremu-7-0/devices/9.0.x");
-        process.add_mapping("7f00-8f00 rw-s 00000000 00:01 902314   /memfd:gdremu-gpu0 (deleted)");
+        process.add_mapping(&Mapping::new("7f00-8f00 rw-s 0000 00:01 902   /memfd:gdremu-gpu0 (deleted)").unwrap());
         assert_eq!((process.descriptors, process.mappings, process.emulated), (3, 3, true));
-    }
-
-    #[test]
-    fn this_process_can_be_examined() {
-        let pid = std::process::id();
-        let process = examine(pid).unwrap();
-        assert_eq!(process.pid, pid);
-        assert!(process.uid.is_some() && !process.command.is_empty(), "{process:?}");
     }
 }

@@ -119,6 +119,9 @@ pub(crate) fn preloaded(name: &str) {
 /// The library that corrupts copies as FAULTY selects, and forwards to FAULTY_BEHIND.
 pub(crate) const FAULTY: &str = "tools/tests/faulty.c";
 
+/// A libgdrapi without a driver, which behaves as some do, and lacks functions.
+pub(crate) const OTHER: &str = "tools/tests/other.c";
+
 /// Runs a tool with it.
 pub(crate) fn corrupted(tool: &str, fault: &str, options: &[&str]) -> Output {
     let directory = tempfile::tempdir().unwrap();

@@ -126,7 +126,8 @@ fn dmabuf(version: i32, backends: Backends) -> Finding {
     if version >= DMABUF_SINCE {
         return Finding::ok(SUBJECT, "the driver is new enough");
     }
-    let (version, since) = (format_version(version), format_version(DMABUF_SINCE));
+    let version = format_version(version);
+    let since = format_version(DMABUF_SINCE);
     let value = format!("the driver supports CUDA {version}, mapping dma-bufs needs {since}");
     if !backends.need_dmabuf() {
         return Finding::ok(SUBJECT, format!("not needed here: {value}"));
@@ -136,11 +137,16 @@ fn dmabuf(version: i32, backends: Backends) -> Finding {
 }
 
 fn gpus(cuda: &Cuda, container: Option<&Container>) -> Finding {
-    let (remedy, with_variable) = match (env::var("CUDA_VISIBLE_DEVICES"), container) {
-        (Ok(list), _) => (Remedy::GpuHidden, format!(", with CUDA_VISIBLE_DEVICES={list}")),
-        (Err(_), Some(container)) => (container.gpu, String::new()),
-        (Err(_), None) if env::var_os("SLURM_JOB_ID").is_some() => (Remedy::GpuSlurm, String::new()),
-        (Err(_), None) => (Remedy::GpuUnseen, String::new()),
+    let mut with_variable = String::new();
+    let remedy = if let Ok(list) = env::var("CUDA_VISIBLE_DEVICES") {
+        with_variable = format!(", with CUDA_VISIBLE_DEVICES={list}");
+        Remedy::GpuHidden
+    } else if let Some(container) = container {
+        container.gpu
+    } else if env::var_os("SLURM_JOB_ID").is_some() {
+        Remedy::GpuSlurm
+    } else {
+        Remedy::GpuUnseen
     };
     match &cuda.gpus {
         Ok(gpus) if gpus.is_empty() => Finding::problem("GPUs", format!("CUDA sees no GPU{with_variable}"), remedy),

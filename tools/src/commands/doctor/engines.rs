@@ -49,7 +49,8 @@ pub(super) static ENGINES: [Engine; 9] = [
 impl Engine {
     /// Checks the requirements. Returns the library that the engine loads.
     pub(super) fn needs(&self, module: Option<Version>) -> (Option<Loaded>, Vec<Finding>) {
-        let (mut library, mut findings) = (None, Vec::new());
+        let mut library = None;
+        let mut findings = Vec::new();
         for &name in self.libraries {
             match libraries::load(name) {
                 Ok(loaded) => {

@@ -29,9 +29,12 @@ fn descriptors(backends: Backends) -> Finding {
     let Ok((soft, _)) = getrlimit(Resource::RLIMIT_NOFILE) else {
         return Finding::unknown(SUBJECT, "not reported by getrlimit");
     };
-    let uses_dmabufs = backends.need_dmabuf() && backends.dmabuf;
-    let (enough, each) = if uses_dmabufs { (FEW_FOR_DMABUFS, ", and each pin uses one") } else { (FEW, "") };
-    let value = if soft == RLIM_INFINITY { "unlimited".into() } else { format!("{soft}{each}") };
+    let mut enough = FEW;
+    let mut value = if soft == RLIM_INFINITY { "unlimited".to_owned() } else { soft.to_string() };
+    if backends.need_dmabuf() && backends.dmabuf {
+        enough = FEW_FOR_DMABUFS;
+        value += ", and each pin uses one";
+    }
     if soft < enough {
         return Finding::warning(SUBJECT, value, OpenFiles);
     }

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use gdrcopy::Version;
-use gdrcopy_core::variables::{self, Variable};
+use gdrcopy_core::variables;
 use nix::sys::signal::Signal;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
@@ -133,7 +133,8 @@ fn repair(file: &Path, why: &Failure) -> Advice {
 /// The library of each name. The loader takes the names of loaded libraries from their SONAME. So one
 /// name can lead to a library that the other does not lead to.
 fn by_name() -> Vec<Finding> {
-    let (soname, plain) = (load(SONAME), load(PLAIN_NAME));
+    let soname = load(SONAME);
+    let plain = load(PLAIN_NAME);
     if let (Err(why), Err(_)) = (&soname, &plain) {
         return vec![why.finding(SONAME, missing(if broken(SONAME).is_some() { SONAME } else { PLAIN_NAME }))];
     }
@@ -221,10 +222,7 @@ fn setting(name: &str, value: &str) -> Finding {
             Finding::warning("environment", format!("{text} is not {}", variable.values), advice)
         }
         None if !OF_OTHERS.contains(&name) => {
-            let alike = |known: &&Variable| strsim::jaro_winkler(known.name, name);
-            let nearest = variables::ALL.iter().max_by(|a, b| alike(a).total_cmp(&alike(b)));
             let advice = Remedy::VariableUnknown.with("name", name);
-            let advice = advice.with("nearest", nearest.map_or("", |variable| variable.name));
             Finding::warning("environment", format!("{text}: the library knows no such variable"), advice)
         }
         _ => Finding::ok("environment", text),

@@ -15,7 +15,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -29,7 +28,6 @@ use super::remedies::Advice;
 use super::report::Finding;
 use crate::cuda::survey::{self, Cuda};
 use crate::cuda::{CudaError, DeviceBuffer, Gpu, Memory};
-use crate::libgdrapi::search;
 use crate::libgdrapi::{CallError, Connection, Library, Loader, Mapped, MappingType, load_by_name};
 use crate::measure::verify::{difference, pattern};
 use crate::system::gdrdrv::{self, Refusal, Versions};
@@ -168,43 +166,23 @@ pub(super) fn versions() -> Result<Versions, Refusal> {
     }
 }
 
-/// The files that hung when they were loaded, which are not loaded again.
-static HUNG: Mutex<Vec<(PathBuf, Failure)>> = Mutex::new(Vec::new());
-
 /// Loads a library, by name or path, and, if a GPU is named, tests it there.
 pub(super) fn test(library: &Path, gpu: Option<i32>) -> Answer {
-    let found = if is_name(library) { search::first(library) } else { Some(library.into()) };
-    let file = search::real(&found.unwrap_or_default());
-    let mut hung = HUNG.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, failure)) = hung.iter().find(|(other, _)| *other == file) {
-        return failure.clone().into();
-    }
-    let answer = ask(&Work::Library(library.into(), gpu));
-    if let (None, Some(failure @ Failure { kind: Kind::Hung, .. })) = (&answer.library, &answer.failure) {
-        hung.push((file, failure.clone()));
-    }
-    answer
-}
-
-impl From<Failure> for Answer {
-    fn from(failure: Failure) -> Answer {
-        Answer { failure: Some(failure), ..Answer::default() }
-    }
-}
-
-/// Returns whether the loader is to find it.
-fn is_name(library: &Path) -> bool {
-    library.components().count() == 1
+    ask(&Work::Library(library.into(), gpu))
 }
 
 /// Has a child do this.
 fn ask(work: &Work) -> Answer {
-    start(work).unwrap_or_else(|error| Failure::from(error).into())
+    match start(work) {
+        Ok(answer) => answer,
+        Err(error) => Answer { failure: Some(error.into()), ..Answer::default() },
+    }
 }
 
 /// Has a child do this; an error where it cannot be started. One that dies or hangs has failed.
 fn start(work: &Work) -> Result<Answer> {
-    let (out, log) = (in_memory("answer")?, in_memory("log")?);
+    let out = in_memory("answer")?;
+    let log = in_memory("log")?;
     let mut command = Command::new(env::current_exe().context("reading /proc/self/exe")?);
     command.args([ARGUMENT, &serde_json::to_string(work)?]);
     command.env("GDRCOPY_ENABLE_LOGGING", "1");
@@ -234,14 +212,16 @@ fn in_memory(name: &str) -> Result<File> {
 /// Waits for the end; `None` if a stage lasts too long. Then the child is killed, which does not end what hangs in the
 /// kernel.
 fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
-    let (mut start, mut written) = (Instant::now(), 0);
+    let mut start = Instant::now();
+    let mut written = 0;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
         let len = out.metadata()?.len();
         if len != written {
-            (start, written) = (Instant::now(), len);
+            start = Instant::now();
+            written = len;
         }
         let mut limit = Duration::from_secs(SECONDS.load(Ordering::Relaxed));
         if start.elapsed() > limit && [CUDA, ""].contains(&&*last_answer(out)?.stage) {
@@ -305,7 +285,8 @@ pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
 fn try_library(answer: &mut Answer, library: &Path, gpu: Option<i32>) -> Result<(), Failure> {
     answer.next("loading the library")?;
     let library = match library.to_str() {
-        Some(name) if is_name(library) => load_by_name(name),
+        // The loader is to find it.
+        Some(name) if !name.contains('/') => load_by_name(name),
         _ => Loader::default().load(library),
     }?;
     answer.library = Some(Loaded { file: library.file.clone(), version: library.version() });

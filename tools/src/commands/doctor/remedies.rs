@@ -131,7 +131,7 @@ remedies! {
         "export GDRCOPY_ENABLE_LOGGING=1";
 
     // ---- Variables and engines ----
-    VariableUnknown "the nearest name is {nearest}: correct it, or unset it" "unset {name}";
+    VariableUnknown "correct {name}, or unset it: `man gdrapi` lists all variables" "unset {name}";
     VariableGone "{name} has no effect any more: {instead}" "unset {name}";
     VariableValue "{name} must be {values}: correct it, or unset it" "unset {name}";
     SettingUnset "unset {name}{or}" "unset {name}";
@@ -156,11 +156,6 @@ impl From<Remedy> for Advice {
 }
 
 impl Remedy {
-    /// Returns whether it is for something that did not end.
-    pub(crate) fn is_of_hang(self) -> bool {
-        [Remedy::GpuHung, Remedy::SelfTestHung].contains(&self)
-    }
-
     /// The identifier, as in JSON.
     pub(crate) fn name(self) -> String {
         serde_json::to_value(self).unwrap_or_default().as_str().unwrap_or_default().to_owned()
@@ -174,7 +169,8 @@ impl Remedy {
 impl Advice {
     /// Fills in a word, in commands as a word of the shell.
     pub(crate) fn with(mut self, word: &str, value: impl Display) -> Advice {
-        let (word, value) = (format!("{{{word}}}"), value.to_string());
+        let word = format!("{{{word}}}");
+        let value = value.to_string();
         let is_plain = value.chars().all(|char| char.is_alphanumeric() || "/._-+:,=@%".contains(char));
         let quoted = if is_plain { value.clone() } else { format!("'{}'", value.replace('\'', r"'\''")) };
         self.text = self.text.replace(&word, &value);

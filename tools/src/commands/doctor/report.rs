@@ -4,9 +4,9 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use super::remedies::Advice;
+use super::remedies::{Advice, Remedy};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -39,21 +39,18 @@ pub(super) struct Finding {
     pub(super) subject: &'static str,
     pub(super) verdict: Verdict,
     pub(super) value: String,
-    /// Set for each warning and problem.
-    #[serde(rename = "remedy", serialize_with = "identifier")]
-    pub(super) advice: Option<Advice>,
+    /// Set for each warning and problem, as is the advice.
+    pub(super) remedy: Option<Remedy>,
+    #[serde(skip)]
+    advice: Option<Advice>,
     #[serde(skip)]
     cause: Cause,
 }
 
-fn identifier<S: Serializer>(advice: &Option<Advice>, out: S) -> Result<S::Ok, S::Error> {
-    let remedy = advice.as_ref().map(|advice| advice.remedy);
-    remedy.serialize(out)
-}
-
 impl Finding {
     pub(super) fn ok(subject: &'static str, value: impl Into<String>) -> Finding {
-        Finding { subject, verdict: Verdict::Ok, value: value.into(), advice: None, cause: Cause::Itself }
+        let value = value.into();
+        Finding { subject, verdict: Verdict::Ok, value, remedy: None, advice: None, cause: Cause::Itself }
     }
 
     pub(super) fn unknown(subject: &'static str, value: impl Into<String>) -> Finding {
@@ -61,7 +58,9 @@ impl Finding {
     }
 
     pub(super) fn warning(subject: &'static str, value: impl Into<String>, advice: impl Into<Advice>) -> Finding {
-        Finding { verdict: Verdict::Warning, advice: Some(advice.into()), ..Finding::ok(subject, value) }
+        let advice = advice.into();
+        let remedy = Some(advice.remedy);
+        Finding { verdict: Verdict::Warning, remedy, advice: Some(advice), ..Finding::ok(subject, value) }
     }
 
     pub(super) fn problem(subject: &'static str, value: impl Into<String>, advice: impl Into<Advice>) -> Finding {
@@ -140,30 +139,31 @@ impl Report {
     /// Prints the summary, which is one of these words, and the steps, or the whole report as JSON. Returns the exit
     /// status.
     pub(super) fn end(mut self, works: &str, untested: &str, fails: &str) -> io::Result<ExitCode> {
-        let (problems, warnings) = (self.all(Verdict::Problem), self.all(Verdict::Warning));
+        let problems = self.all(Verdict::Problem);
+        let warnings = self.all(Verdict::Warning);
         let steps = steps(&problems, &warnings);
         (self.problems, self.warnings) = (problems.len(), warnings.len());
-        (self.usable, self.steps) = (self.problems == 0, steps);
+        self.usable = self.problems == 0;
+        self.steps = steps;
+        let status = if self.usable { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        let mut out = io::stdout().lock();
         if self.as_json {
-            let mut out = io::stdout().lock();
-            serde_json::to_writer_pretty(&mut out, &self)?;
-            writeln!(out)?;
-        } else {
-            let text = match (self.usable, self.tested) {
-                (true, true) => works,
-                (true, false) => untested,
-                (false, _) => fails,
-            };
-            let mut out = io::stdout().lock();
-            writeln!(out, "{text} (problems: {}, warnings: {})", self.problems, self.warnings)?;
-            for (step, number) in self.steps.iter().zip(1..) {
-                write_step(&mut out, &format!("{number:>3}."), &step.advice)?;
-                if let Some(advice) = &step.or {
-                    write_step(&mut out, "     or", advice)?;
-                }
+            writeln!(out, "{}", serde_json::to_string_pretty(&self)?)?;
+            return Ok(status);
+        }
+        let text = match (self.usable, self.tested) {
+            (true, true) => works,
+            (true, false) => untested,
+            (false, _) => fails,
+        };
+        writeln!(out, "{text} (problems: {}, warnings: {})", self.problems, self.warnings)?;
+        for (number, step) in self.steps.iter().enumerate() {
+            write_step(&mut out, &format!("{:>3}.", number + 1), &step.advice)?;
+            if let Some(advice) = &step.or {
+                write_step(&mut out, "     or", advice)?;
             }
         }
-        Ok(if self.usable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(status)
     }
 }
 
@@ -210,15 +210,11 @@ fn chosen(findings: &[&Finding], causes: &[Cause]) -> Vec<Step> {
 fn write_section(section: &Section, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}", section.title)?;
     for finding in &section.findings {
-        let word = match finding.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Unknown => "unknown",
-            Verdict::Warning => "warning",
-            Verdict::Problem => "PROBLEM",
-        };
-        let (subject, mut value) = (finding.subject, printable(&finding.value));
-        if let Some(advice) = &finding.advice {
-            value += &format!(" → {}", advice.remedy.name());
+        let word = ["ok", "unknown", "warning", "PROBLEM"][finding.verdict as usize];
+        let subject = finding.subject;
+        let mut value = printable(&finding.value);
+        if let Some(remedy) = finding.remedy {
+            value += &format!(" → {}", remedy.name());
         }
         writeln!(out, "  {word:<7}  {subject:<18}  {value}")?;
     }

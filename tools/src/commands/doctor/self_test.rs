@@ -36,14 +36,12 @@ impl SelfTest<'_> {
             };
             return report.add("self-test", vec![Finding::unknown("not run", value)]);
         }
-        for (&gpu, tested) in gpus.iter().zip(1..) {
+        for &gpu in &gpus {
             let finding = self.run(gpu);
-            if finding.subject == "passed" {
-                report.tested = true;
-            }
-            let hangs = finding.advice.as_ref().is_some_and(|advice| advice.remedy.is_of_hang());
+            report.tested |= finding.subject == "passed";
+            let remedy = finding.remedy;
             report.add(format!("self-test on GPU {gpu}"), vec![finding])?;
-            if hangs && tested < gpus.len() {
+            if matches!(remedy, Some(Remedy::GpuHung | Remedy::SelfTestHung)) && gpu != gpus[gpus.len() - 1] {
                 let value = format!("not tried, as the self-test on GPU {gpu} did not end");
                 return report.add("self-test on the other GPUs", vec![Finding::unknown("not run", value)]);
             }
@@ -70,8 +68,8 @@ impl SelfTest<'_> {
         if let Some(failure) = &answer.failure {
             return self.rate(number, failure, &answer);
         }
-        let (size, mapping) = (probe::SIZE >> 10, answer.mapping);
-        let value = format!("{size} KiB written and read back through a {mapping}, as CUDA sees them");
+        let size = probe::SIZE >> 10;
+        let value = format!("{size} KiB written and read back through a {}, as CUDA sees them", answer.mapping);
         Finding::ok("passed", value)
     }
 

@@ -24,8 +24,7 @@ enum Rule {
     Transports,
     /// A list with one of these names, or without all of them behind ^.
     OneOf(&'static [&'static str]),
-    /// NCCL takes the number that a value begins with, 0 if there is none, and its default if it is too large. It uses
-    /// GDRCopy only if this variable is 1 (seen with NCCL 2.28.9).
+    /// NCCL takes other values than numbers for 0. It uses GDRCopy only if this variable is 1 (seen with NCCL 2.28.9).
     NcclOne,
     /// 1 and 2 both skip libgdrapi.
     NcclZero,
@@ -52,8 +51,8 @@ const ALWAYS: [Rule; 2] = [Rule::Transports, Rule::NcclOne];
 impl Rule {
     fn allows(self, value: Option<&str>) -> bool {
         match (self, value) {
-            (Rule::NcclOne, value) => number(value) == Some(1),
-            (Rule::NcclZero, value) => number(value).unwrap_or(0) == 0,
+            (Rule::NcclOne, value) => number(value) == 1,
+            (Rule::NcclZero, value) => number(value) == 0,
             (_, None) => true,
             (Rule::OneOf(_), Some("")) => true,
             // Without ^, all is one more name. To exclude one name of gdr_copy is enough.
@@ -72,15 +71,8 @@ fn is_yes(value: &str) -> bool {
     !["0", "n", "no", "false", "off"].contains(&value.to_lowercase().as_str())
 }
 
-/// The decimal number that a value begins with, 0 if there is none; `None` where NCCL takes its default.
-fn number(value: Option<&str>) -> Option<i64> {
-    let value = value.filter(|value| !value.is_empty())?.trim_start();
-    let digits = value.strip_prefix('+').unwrap_or(value);
-    let end = digits.find(|char: char| char != '-' && !char.is_ascii_digit()).unwrap_or(digits.len());
-    match &digits[..end] {
-        "" => Some(0),
-        digits => digits.parse().ok(),
-    }
+fn number(value: Option<&str>) -> i64 {
+    value.unwrap_or_default().trim().parse().unwrap_or(0)
 }
 
 /// Returns whether a list, which names what is excluded if it begins with ^, leaves one of these names.
@@ -198,20 +190,13 @@ fn files_of_ucx(environment: &Environment) -> Vec<PathBuf> {
     files
 }
 
-/// The assignments of a file of UCX, in INI syntax. Those of a section for another CPU or system are left out.
+/// The assignments of a file of UCX, in INI syntax, above its sections, which are for single CPUs.
 fn assignments(text: &str) -> Vec<(&str, &str)> {
-    let (mut assignments, mut applies) = (Vec::new(), true);
-    for line in text.lines().map(str::trim) {
-        if line.starts_with('[') {
-            applies = true;
-        }
-        let Some((name, value)) = line.split_once(['=', ':']) else { continue };
-        if line.starts_with(['#', ';']) {
-            continue;
-        }
-        // A filter, as "CPU model=Grace".
-        applies &= name.starts_with("UCX_");
-        if applies {
+    let mut assignments = Vec::new();
+    for line in text.lines().map(str::trim).take_while(|line| !line.starts_with('[')) {
+        if let Some((name, value)) = line.split_once(['=', ':'])
+            && !line.starts_with(['#', ';'])
+        {
             let value = value.split(" ;").next().unwrap_or_default();
             assignments.push((name.trim(), value.trim()));
         }
@@ -233,7 +218,7 @@ mod tests {
                 "rc,sm cuda_copy ^gdr_copy ^rc,cuda",
             ),
             (EFA, "efa tcp,SHM efa;ofi_rxd ^tcp ^shm", "tcp ^shm,efa"),
-            (Rule::NcclOne, "1 +1 01 1abc", "-1 10 true + 99999999999999999999"),
+            (Rule::NcclOne, "1 +1 01", "-1 10 true + 99999999999999999999"),
             (Rule::NcclZero, "0 true 99999999999999999999", "1 2 -1"),
         ] {
             for (list, expected) in [(allowed, true), (refused, false)] {

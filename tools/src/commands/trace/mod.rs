@@ -18,7 +18,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command, ExitCode, ExitStatus};
+use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -85,17 +85,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]);
     command.env("LD_PRELOAD", preload::variable(["libgdrcopy_trace.so", "libgdrcopy_trace_alias.so"])?);
-    command.env("GDRTRACE_DIRECTORY", path).env("GDRTRACE_LIBRARY", &library).env_remove("GDRTRACE_PARENT");
-    if !options.children {
-        command.env("GDRTRACE_PARENT", process::id().to_string());
-    }
+    command.env("GDRTRACE_DIRECTORY", path).env("GDRTRACE_LIBRARY", &library);
     let ns_per_tick = clock::ns_per_tick(clock::ticks, Duration::from_millis(20));
     let (pid, status) = run_to_end(command)?;
     let run = Run {
         command: options.program.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         pid,
+        children: options.children,
         signal: status.signal(),
-        ended: clock::ticks(),
         ns_per_tick,
         library,
         directory: path.to_owned(),

@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 
 use super::sites::Sites;
+use crate::system::files;
 
 /// The functions of libgdrapi, in the order of the file.
 const FUNCTIONS: &str = "open close pin_buffer pin_buffer_v2 unpin_buffer get_callback_flag get_info get_info_v2 map map_v2 \
@@ -68,7 +69,7 @@ impl Recorded {
         while let Ok(list) = fs::read(file.with_extension((lists.len() + 1).to_string())) {
             lists.push(String::from_utf8_lossy(&list).into_owned());
         }
-        Ok(Some(Recorded { words, sites: Sites::of_maps(&lists) }))
+        Ok(Some(Recorded { words, sites: Sites(lists) }))
     }
 
     /// The first words of a record.
@@ -86,39 +87,46 @@ impl Recorded {
     pub(crate) fn program(&self) -> String {
         let words: [u64; 64] = self.record(PROCESS, 0);
         let mut name = Vec::new();
-        for word in &words[12..] {
+        for word in &words[11..] {
             name.extend(word.to_ne_bytes());
         }
         String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
     }
 }
 
-/// A word of all records of a subject and all processes, in sum.
-pub(crate) fn sum(processes: &[Recorded], subject: Subject, word: usize) -> u64 {
-    let mut sum = 0;
+/// These records of all processes, in sum.
+pub(crate) fn sum<const N: usize>(
+    processes: &[Recorded],
+    subject: Subject,
+    records: impl Iterator<Item = usize> + Clone,
+) -> [u64; N] {
+    let mut sums = [0u64; N];
     for process in processes {
-        for number in 0..subject.records {
-            sum += process.words[subject.page * PAGE + number * subject.words + word];
+        for number in records.clone() {
+            for (sum, word) in sums.iter_mut().zip(process.record::<N>(subject, number)) {
+                *sum = sum.wrapping_add(word); // Addresses and versions may overflow.
+            }
         }
     }
-    sum
+    sums
 }
 
-/// All processes that called libgdrapi, in the order in which they did, and how many could not be recorded.
-pub(crate) fn read_all(directory: &Path) -> io::Result<(Vec<Recorded>, usize)> {
-    let mut all = Vec::new();
+/// The processes that called libgdrapi, in the order in which they did, all or only this one, and how many could not be
+/// recorded.
+pub(crate) fn read_all(directory: &Path, only: Option<u32>) -> io::Result<(Vec<Recorded>, usize)> {
+    let prefix = only.map(|pid| format!("{pid}-")).unwrap_or_default();
+    let mut recorded = Vec::new();
     let mut failed = 0;
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
+    for path in files::matching(directory, &prefix) {
         let name = path.to_string_lossy();
         if !name.ends_with(".0") || name.ends_with("-0.0") {
             continue;
         }
         match Recorded::read(&path)? {
-            Some(recorded) => all.push(recorded),
+            Some(process) => recorded.push(process),
             None => failed += 1,
         }
     }
-    all.sort_by_key(Recorded::start);
-    Ok((all, failed))
+    recorded.sort_by_key(Recorded::start);
+    Ok((recorded, failed))
 }

@@ -3,13 +3,13 @@
 
 use std::fmt::Write;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::slice;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::recorded::{PARTS, PROCESS, Recorded, THREADS, function, read_all};
+use super::recorded::{self, COPIES, PARTS, PROCESS, Recorded, THREADS, TIMES, function, read_all};
 use super::sites::Known;
 use super::summary;
 use crate::libgdrapi::search::Maker;
@@ -19,10 +19,10 @@ use crate::output::table::{Columns, Table, cell};
 pub(crate) struct Run {
     pub(crate) command: Vec<String>,
     pub(crate) pid: u32,
+    /// Also what it started.
+    pub(crate) children: bool,
     /// The number of the signal that ended the program.
     pub(crate) signal: Option<i32>,
-    /// When it ended.
-    pub(crate) ended: u64,
     pub(crate) ns_per_tick: f64,
     /// The library to which calls are forwarded.
     pub(crate) library: PathBuf,
@@ -32,20 +32,18 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn report(&self) -> io::Result<Value> {
-        let (recorded, not_recorded) = read_all(&self.directory)?;
+        let only = if self.children { None } else { Some(self.pid) };
+        let (recorded, not_recorded) = read_all(&self.directory, only)?;
         let mut known = Known::new();
         let mut sum = summary::of(&recorded, self.ns_per_tick, &mut known);
         let mut seconds = 0.0;
-        let mut until_last_call = false;
         let mut processes = Vec::new();
         for (number, one) in recorded.iter().enumerate() {
             let process = self.process(one, &recorded[number + 1..], &mut known);
             seconds += process["seconds"].as_f64().unwrap_or(0.0);
-            until_last_call |= process["until_last_call"] == true;
             processes.push(process);
         }
         sum["seconds"] = seconds.into();
-        sum["until_last_call"] = until_last_call.into();
         let maker = Maker::of(&self.library).describe();
         Ok(json!({
             "statement": self.statement(&recorded, not_recorded, &sum, maker),
@@ -61,38 +59,31 @@ impl Run {
 
     /// `later` began after it. An earlier program of the same process has ended by exec.
     fn process(&self, one: &Recorded, later: &[Recorded], known: &mut Known) -> Value {
-        let [pid, parent, start, end] = one.record(PROCESS, 0);
-        let is_last = later.iter().all(|other| other.record(PROCESS, 0) != [pid]);
-        let is_program = is_last && pid == u64::from(self.pid);
-        let running = is_last && !is_program && end == 0 && Path::new(&format!("/proc/{pid}")).exists();
-        let mut until = end;
+        let [pid, parent, start] = one.record(PROCESS, 0);
+        let mut signal = Value::Null;
+        if let Some(number) = self.signal
+            && pid == u64::from(self.pid)
+            && later.iter().all(|other| other.record(PROCESS, 0) != [pid])
+        {
+            signal = Signal::try_from(number).map_or(number.to_string(), |signal| signal.to_string()).into();
+        }
+        let mut last_call = start;
         let mut inside = Vec::new();
         for part in 0..PARTS {
             let [_owner, _busy, call, last] = one.record(THREADS, part);
-            until = until.max(last);
-            if call != 0 && end == 0 && !running {
+            last_call = last_call.max(last);
+            if call != 0 {
                 let caller = one.sites.name(call >> 8, 0, known);
                 inside.push(json!({ "function": function((call & 0xff) - 1), "caller": caller }));
             }
-        }
-        if running || is_program {
-            until = self.ended;
-        }
-        let mut signal = Value::Null;
-        if let Some(number) = self.signal
-            && is_program
-        {
-            signal = Signal::try_from(number).map_or(number.to_string(), |signal| signal.to_string()).into();
         }
         let mut process = summary::of(slice::from_ref(one), self.ns_per_tick, known);
         process["pid"] = pid.into();
         process["parent"] = parent.into();
         process["program"] = one.program().into();
-        process["running"] = running.into();
         process["signal"] = signal;
         process["inside"] = inside.into();
-        process["seconds"] = (until.saturating_sub(start) as f64 * self.ns_per_tick / 1e9).into();
-        process["until_last_call"] = (!running && !is_program && end == 0).into();
+        process["seconds"] = ((last_call - start) as f64 * self.ns_per_tick / 1e9).into();
         process
     }
 
@@ -100,23 +91,23 @@ impl Run {
     fn statement(&self, recorded: &[Recorded], not_recorded: usize, sum: &Value, maker: &str) -> String {
         let program = &self.command[0];
         let library = self.library.display();
-        if recorded.is_empty() && not_recorded > 0 {
-            return format!("{program} could not be recorded: the temporary directory is full, or files have a limit");
-        }
-        if recorded.is_empty() && self.directory.join(format!("{}-0.0", self.pid)).exists() {
-            return format!(
-                "{program} called no function of libgdrapi, or its process could not write to the temporary directory"
-            );
-        }
         if recorded.is_empty() {
-            return format!(
-                "{program} cannot be traced: its process did not load what LD_PRELOAD names, as programs that are \
-                 statically linked, set-user-ID, or of another arch do not"
-            );
+            let has_loaded_object = self.directory.join(format!("{}-0.0", self.pid)).exists();
+            let why = match (not_recorded, has_loaded_object) {
+                (1.., _) => "could not be recorded: the temporary directory is full, or files have a limit",
+                (0, true) => {
+                    "called no function of libgdrapi, or its process could not write to the temporary directory"
+                }
+                (0, false) => {
+                    "cannot be traced: its process did not load what LD_PRELOAD names, as programs that are \
+                     statically linked, set-user-ID, or of another arch do not"
+                }
+            };
+            return format!("{program} {why}");
         }
         let mut described = format!("libgdrapi {library} ({maker}, version unknown)");
         for process in recorded {
-            let [_, _, _, _, _, version] = process.record(PROCESS, 0);
+            let [_, _, _, _, version] = process.record(PROCESS, 0);
             if version == u64::MAX {
                 return format!("{program} found no libgdrapi: {library} cannot be loaded");
             }
@@ -129,20 +120,16 @@ impl Run {
             return format!("{program} loaded {described}, but never opened it");
         }
         if open["failed"] == open["count"] {
-            return format!(
-                "{program} loaded {described}, but gdr_open failed: {}",
-                open["errno"].as_str().unwrap_or("")
-            );
+            return format!("{program} loaded {described}, but gdr_open failed: {}", words(&open["errno"]));
         }
-        let mut copies = [0, 0];
-        for row in sum["copies"].as_array().into_iter().flatten() {
-            copies[0] += row["count"].as_u64().unwrap_or(0);
-            copies[1] += row["bytes"].as_u64().unwrap_or(0);
-        }
+        let [bytes, _, times @ ..]: [u64; 2 + TIMES] = recorded::sum(recorded, COPIES, 0..COPIES.records);
+        let copies = match times.iter().sum::<u64>() {
+            1 => "1 copy".to_owned(),
+            count => format!("{count} copies"),
+        };
         let pins = counted(&sum["pins"], "pin");
         let maps = counted(&sum["maps"], "map");
-        let noun = if copies[0] == 1 { "copy" } else { "copies" };
-        format!("{program} used {described}: {pins}, {maps}, {} {noun}, {} bytes", copies[0], copies[1])
+        format!("{program} used {described}: {pins}, {maps}, {copies}, {bytes} bytes")
     }
 }
 
@@ -152,15 +139,12 @@ pub(crate) fn text(report: &Value) -> String {
     let processes = rows(&report["processes"]);
     for process in processes {
         let _ = write!(text, "\nprocess {} ({})", process["pid"], words(&process["program"]));
-        if process["running"] == true {
-            text += ", still running";
-        }
         if let Value::String(signal) = &process["signal"] {
             let _ = write!(text, ", ended by {signal}");
         }
         text += "\n";
         for call in rows(&process["inside"]) {
-            let _ = writeln!(text, "ended inside {}, called by {}", words(&call["function"]), words(&call["caller"]));
+            let _ = writeln!(text, "not returned: {}, called by {}", words(&call["function"]), words(&call["caller"]));
         }
         write_summary(process, &mut text);
     }
@@ -180,9 +164,9 @@ pub(crate) fn text(report: &Value) -> String {
     text
 }
 
-const CALLS: &Columns =
+const CALL_COLUMNS: &Columns =
     &[("CALL", "function"), ("COUNT", "count"), ("FAILED", "failed"), ("LAST ERROR", "errno"), ("MEAN", "mean_ns")];
-const COPIES: &Columns = &[
+const COPY_COLUMNS: &Columns = &[
     ("COPIES", "direction"),
     ("FROM SIZE", "size_bytes"),
     ("COUNT", "count"),
@@ -191,7 +175,7 @@ const COPIES: &Columns = &[
     ("P99", "p99_ns"),
     ("BANDWIDTH", "bytes_per_second"),
 ];
-const PINS: &Columns = &[
+const PIN_COLUMNS: &Columns = &[
     ("PINNED BY", "pinned_by"),
     ("SIZE", "size_bytes"),
     ("PINS", "pins"),
@@ -205,17 +189,13 @@ const PINS: &Columns = &[
 fn write_summary(summary: &Value, text: &mut String) {
     let seconds = summary["seconds"].as_f64().unwrap_or(0.0);
     let inside = summary["seconds_inside"].as_f64().unwrap_or(0.0);
-    let _ = match summary["until_last_call"] == true {
-        true => {
-            write!(text, "{seconds:.3} s until the last call, {} inside libgdrapi", cell(summary, "seconds_inside"))
-        }
-        false => write!(text, "{seconds:.3} s, {:.1} % of it inside libgdrapi", 100.0 * inside / seconds.max(1e-9)),
-    };
+    let share = 100.0 * inside / seconds.max(1e-9);
+    let _ = write!(text, "{seconds:.3} s from first to last call, {share:.1} % inside libgdrapi");
     let _ = match summary["threads"].as_u64() {
         Some(threads @ 2..) => writeln!(text, ", in sum of {threads} threads\n"),
         _ => writeln!(text, "\n"),
     };
-    for (field, columns) in [("calls", CALLS), ("copies", COPIES), ("most_used", PINS)] {
+    for (field, columns) in [("calls", CALL_COLUMNS), ("copies", COPY_COLUMNS), ("most_used", PIN_COLUMNS)] {
         if !rows(&summary[field]).is_empty() {
             let _ = writeln!(text, "{}", Table::of(rows(&summary[field]), columns));
         }

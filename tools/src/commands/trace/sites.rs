@@ -7,43 +7,36 @@ use std::path::{Path, PathBuf};
 use cpp_demangle::{DemangleOptions, Symbol};
 
 use crate::system::elf::Functions;
+use crate::system::process;
 
-/// Its objects at several times, as the tracer listed them.
+/// Its objects at several times, as texts of `/proc/PID/maps` that the tracer listed.
 #[derive(Debug, Default)]
-pub(crate) struct Sites {
-    lists: Vec<Vec<Object>>,
-}
-
-/// First address, end, offset in the file.
-type Object = (u64, u64, u64, PathBuf);
+pub(crate) struct Sites(pub(crate) Vec<String>);
 
 /// Functions of files that were needed before.
 pub(crate) type Known = HashMap<PathBuf, Functions>;
 
 impl Sites {
-    /// Reads `/proc/PID/maps` texts.
-    pub(crate) fn of_maps(lists: &[String]) -> Sites {
-        Sites { lists: lists.iter().map(|maps| maps.lines().filter_map(object).collect()).collect() }
-    }
-
     /// `FUNCTION+0x1 (FILE)`, `FILE+0x1` by the offset in the file, or the address. It searches the list of this
     /// number, from 1 on, or else the last one.
     pub(crate) fn name(&self, caller: u64, list: u64, known: &mut Known) -> String {
         // The call is before the address to which it returns.
         let call = caller.saturating_sub(1);
-        let list = self.lists.get((list as usize).wrapping_sub(1)).or(self.lists.last());
-        let objects = list.map_or(&[][..], |list| list);
-        let object = objects.iter().find(|object| (object.0..object.1).contains(&call));
-        let Some((start, _, offset, path)) = object else {
-            return format!("{caller:#x}");
-        };
-        let offset = call - start + offset;
-        let functions = known.entry(path.clone()).or_insert_with_key(|path| Functions::read(path));
-        let file = path.file_name().unwrap_or(path.as_os_str()).display();
-        match functions.at(offset) {
-            Some((function, inside)) => format!("{}+{:#x} ({file})", demangled(function), inside + 1),
-            None => format!("{file}+{:#x}", offset + 1),
+        let maps = self.0.get((list as usize).wrapping_sub(1)).or(self.0.last()).map_or("", String::as_str);
+        for object in process::mappings(maps) {
+            let path = Path::new(object.path);
+            if !object.is_code || !path.is_absolute() || !(object.start..object.end).contains(&call) {
+                continue;
+            }
+            let offset = call - object.start + object.offset;
+            let functions = known.entry(path.to_owned()).or_insert_with_key(|path| Functions::read(path));
+            let file = path.file_name().unwrap_or(path.as_os_str()).display();
+            return match functions.at(offset) {
+                Some((function, inside)) => format!("{}+{:#x} ({file})", demangled(function), inside + 1),
+                None => format!("{file}+{:#x}", offset + 1),
+            };
         }
+        format!("{caller:#x}")
     }
 }
 
@@ -53,20 +46,8 @@ fn demangled(symbol: &str) -> String {
         return format!("{name:#}");
     }
     let options = DemangleOptions::new().no_params().no_return_type();
-    let name = Symbol::new(symbol).ok().and_then(|it| it.demangle_with_options(&options).ok());
-    name.unwrap_or_else(|| symbol.to_owned())
-}
-
-/// A line `START-END PERMISSIONS OFFSET DEVICE INODE PATH` of code in a file.
-fn object(line: &str) -> Option<Object> {
-    let mut words = line.splitn(6, ' ');
-    let (start, end) = words.next()?.split_once('-')?;
-    let is_code = words.next()?.contains('x');
-    let number = |text| u64::from_str_radix(text, 16).ok();
-    let offset = number(words.next()?)?;
-    let path = Path::new(words.nth(2)?.trim_start());
-    (is_code && path.is_absolute()).then_some(())?;
-    Some((number(start)?, number(end)?, offset, path.to_owned()))
+    let Ok(parsed) = Symbol::new(symbol) else { return symbol.to_owned() };
+    parsed.demangle_with_options(&options).unwrap_or(symbol.to_owned())
 }
 
 #[cfg(test)]
@@ -94,7 +75,7 @@ mod tests {
              7f0000001000-7f0000003000 r-xp 00001000 fe:00 7    /a b/c.so\n\
              7f0000004000-7f0000005000 rw-p 00000000 00:00 0 \n",
         ];
-        let sites = Sites::of_maps(&lists.map(String::from));
+        let sites = Sites(lists.map(String::from).to_vec());
         let name = |address, list| sites.name(address, list, &mut Known::new());
         assert_eq!(name(0x7f00_0000_1234, 1), "unloaded.so+0x234");
         for list in [2, 0, 3] {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::cmp::Reverse;
+use std::slice;
 
 use nix::errno::Errno;
 use serde_json::{Value, json};
@@ -16,50 +17,36 @@ use crate::measure::plan::Direction;
 const LISTED: usize = 10;
 
 pub(crate) fn of(processes: &[Recorded], ns_per_tick: f64, known: &mut Known) -> Value {
-    let mut ticks_inside = 0;
-    let mut pinned = 0;
-    let mut mapped = 0;
-    let mut calls = Vec::new();
-    for number in 0..CALLS.records {
-        let row = calls_of(processes, number, ns_per_tick, &mut ticks_inside);
-        let succeeded = row["count"].as_u64().unwrap_or(0) - row["failed"].as_u64().unwrap_or(0);
-        match row["function"].as_str() {
-            Some("gdr_pin_buffer" | "gdr_pin_buffer_v2") => pinned += succeeded,
-            Some("gdr_map" | "gdr_map_v2") => mapped += succeeded,
-            _ => {}
-        }
-        if row["count"] != 0 {
-            calls.push(row);
-        }
-    }
-    let mut copies = Vec::new();
-    for class in 0..2 * SIZES {
-        let row = copies_of(processes, class, ns_per_tick, &mut ticks_inside);
-        if row["count"] != 0 {
-            copies.push(row);
-        }
-    }
     let mut pins = Vec::new();
     let mut misuse = Vec::new();
+    let mut left = [0; 4];
     for process in processes {
-        add_pins(process, &mut pins, known);
+        add_pins(process, &mut pins, &mut left, known);
         add_misuse(process, &mut misuse, known);
     }
     pins.sort_by_key(|pin| Reverse(pin["writes"].as_u64().unwrap_or(0) + pin["reads"].as_u64().unwrap_or(0)));
     pins.truncate(LISTED);
+    let [left_pins, pinned_bytes, mappings, mapped_bytes] = left;
+    let [_, _, _, threads, _, _, pins_left_out, pins_forgotten, misuse_left_out] = sum(processes, PROCESS, 0..1);
+    let [_, _, _, ticks_of_calls] = sum(processes, CALLS, 0..CALLS.records);
+    let [_, ticks_of_copies] = sum(processes, COPIES, 0..COPIES.records);
+    let [_, _, _, _, failed_copies] = sum(processes, THREADS, 0..PARTS);
     json!({
-        "seconds_inside": ticks_inside as f64 * ns_per_tick / 1e9,
-        "threads": sum(processes, PROCESS, 4),
-        "calls": calls,
-        "copies": copies,
-        "failed_copies": sum(processes, THREADS, 4),
-        "pins": pinned,
-        "maps": mapped,
+        "seconds_inside": (ticks_of_calls + ticks_of_copies) as f64 * ns_per_tick / 1e9,
+        "threads": threads,
+        "calls": calls(processes, ns_per_tick),
+        "copies": copies(processes, ns_per_tick),
+        "failed_copies": failed_copies,
+        "pins": successes(processes, ["gdr_pin_buffer", "gdr_pin_buffer_v2"]),
+        "maps": successes(processes, ["gdr_map", "gdr_map_v2"]),
         "most_used": pins,
-        "pins_left_out": sum(processes, PROCESS, 7) + sum(processes, PROCESS, 8),
-        "left": left(processes),
+        "pins_left_out": pins_left_out + pins_forgotten,
+        "left": {
+            "pins": left_pins, "pinned_bytes": pinned_bytes, "mappings": mappings, "mapped_bytes": mapped_bytes,
+            "incomplete": pins_left_out > 0, // There were too many at a time.
+        },
         "misuse": misuse,
-        "misuse_left_out": sum(processes, PROCESS, 9),
+        "misuse_left_out": misuse_left_out,
     })
 }
 
@@ -68,50 +55,62 @@ fn nanoseconds(ticks: f64, ns_per_tick: f64) -> f64 {
     (ticks * ns_per_tick * 10.0).round() / 10.0
 }
 
-fn calls_of(processes: &[Recorded], number: usize, ns_per_tick: f64, ticks_inside: &mut u64) -> Value {
-    let mut sums = [0; 4];
-    let mut errno = Value::Null;
-    for process in processes {
-        let [_, _, error, _] = add(&mut sums, process.record(CALLS, number));
-        if error != 0 {
-            errno = format!("{:?}", Errno::from_raw(error as i32)).into();
+fn calls(processes: &[Recorded], ns_per_tick: f64) -> Vec<Value> {
+    let mut rows = Vec::new();
+    for number in 0..CALLS.records {
+        let [count, failed, _, ticks] = sum(processes, CALLS, number..number + 1);
+        if count == 0 {
+            continue;
         }
+        let mut errno = Value::Null;
+        for process in processes {
+            let [_, _, error] = process.record(CALLS, number);
+            if error != 0 {
+                errno = format!("{:?}", Errno::from_raw(error as i32)).into();
+            }
+        }
+        let mean = nanoseconds(ticks as f64 / count as f64, ns_per_tick);
+        rows.push(json!({
+            "function": function(number as u64), "count": count, "failed": failed, "errno": errno, "mean_ns": mean,
+        }));
     }
-    let [count, failed, _, ticks] = sums;
-    *ticks_inside += ticks;
-    let mean = nanoseconds(ticks as f64 / count.max(1) as f64, ns_per_tick);
-    json!({ "function": function(number as u64), "count": count, "failed": failed, "errno": errno, "mean_ns": mean })
+    rows
 }
 
-/// Adds numbers to sums, and returns them.
-fn add<const N: usize>(sums: &mut [u64; N], numbers: [u64; N]) -> [u64; N] {
-    for (sum, number) in sums.iter_mut().zip(numbers) {
-        *sum += number;
-    }
-    numbers
-}
-
-/// The copies of a direction and size.
-fn copies_of(processes: &[Recorded], class: usize, ns_per_tick: f64, ticks_inside: &mut u64) -> Value {
-    let mut sums = [0; 2 + TIMES];
-    for process in processes {
-        for part in 0..PARTS {
-            add(&mut sums, process.record(COPIES, part * 2 * SIZES + class));
+/// Calls of two functions that succeeded.
+fn successes(processes: &[Recorded], names: [&str; 2]) -> u64 {
+    let mut successes = 0;
+    for number in 0..CALLS.records {
+        if names.contains(&&*function(number as u64)) {
+            let [count, failed] = sum(processes, CALLS, number..number + 1);
+            successes += count - failed;
         }
     }
-    let [bytes, ticks, times @ ..] = sums;
-    let seconds = ticks as f64 * ns_per_tick / 1e9;
-    *ticks_inside += ticks;
-    json!({
-        "direction": Direction::BOTH[class / SIZES].name(),
-        "size_bytes": 1u64 << (class % SIZES) >> 1,
-        "count": times.iter().sum::<u64>(),
-        "bytes": bytes,
-        "p50_ns": nanoseconds(percentile(&times, 50), ns_per_tick),
-        "p99_ns": nanoseconds(percentile(&times, 99), ns_per_tick),
-        "seconds": seconds,
-        "bytes_per_second": (bytes as f64 / seconds.max(1e-9)).round(),
-    })
+    successes
+}
+
+/// A row for each direction and size.
+fn copies(processes: &[Recorded], ns_per_tick: f64) -> Vec<Value> {
+    let mut rows = Vec::new();
+    for class in 0..2 * SIZES {
+        let parts = (class..COPIES.records).step_by(2 * SIZES);
+        let [bytes, ticks, times @ ..]: [u64; 2 + TIMES] = sum(processes, COPIES, parts);
+        let count = times.iter().sum::<u64>();
+        let seconds = ticks as f64 * ns_per_tick / 1e9;
+        if count > 0 {
+            rows.push(json!({
+                "direction": Direction::BOTH[class / SIZES].name(),
+                "size_bytes": 1u64 << (class % SIZES) >> 1,
+                "count": count,
+                "bytes": bytes,
+                "p50_ns": nanoseconds(percentile(&times, 50), ns_per_tick),
+                "p99_ns": nanoseconds(percentile(&times, 99), ns_per_tick),
+                "seconds": seconds,
+                "bytes_per_second": (bytes as f64 / seconds.max(1e-9)).round(),
+            }));
+        }
+    }
+    rows
 }
 
 /// The ticks that these percent of the copies take at most. They are counted by quarters of powers of two, from 8 on.
@@ -133,18 +132,23 @@ fn first_time(bucket: usize) -> u64 {
     }
 }
 
-fn add_pins(process: &Recorded, rows: &mut Vec<Value>, known: &mut Known) {
+/// Adds rows of pins, and pins, bytes, mappings, bytes that are left at the end.
+fn add_pins(process: &Recorded, rows: &mut Vec<Value>, left: &mut [u64; 4], known: &mut Known) {
     let [pid] = process.record(PROCESS, 0);
     for number in 0..PINS.records {
-        let [_, _, _, address, size, caller, list, pins, maps, _, _, mapping_type] = process.record(PINS, number);
+        let [_, live, _, address, size, caller, list, pins, maps, _, mapped, mapping_type] =
+            process.record(PINS, number);
         if pins == 0 {
             continue;
         }
-        let mut sums = [0; 4];
-        for part in 0..PARTS {
-            add(&mut sums, process.record(USES, part * PINS.records + number));
+        if live != 0 {
+            left[0] += 1;
+            left[1] += size;
+            left[2] += u64::from(mapped > 0);
+            left[3] += mapped;
         }
-        let [writes, reads, written_bytes, read_bytes] = sums;
+        let parts = (number..USES.records).step_by(PINS.records);
+        let [writes, reads, written_bytes, read_bytes] = sum(slice::from_ref(process), USES, parts);
         let mapping_type = match mapping_type {
             _ if maps == 0 => "not mapped",
             1 => "WC",
@@ -158,24 +162,6 @@ fn add_pins(process: &Recorded, rows: &mut Vec<Value>, known: &mut Known) {
             "writes": writes, "written_bytes": written_bytes, "reads": reads, "read_bytes": read_bytes,
         }));
     }
-}
-
-/// Pins and mappings at the end. They are incomplete if there were too many at a time.
-fn left(processes: &[Recorded]) -> Value {
-    let mut sums = [0; 4];
-    for process in processes {
-        for number in 0..PINS.records {
-            let [_, live, _, _, size, _, _, _, _, _, mapped] = process.record(PINS, number);
-            if live != 0 {
-                add(&mut sums, [1, size, u64::from(mapped > 0), mapped]);
-            }
-        }
-    }
-    let [pins, pinned_bytes, mappings, mapped_bytes] = sums;
-    let incomplete = sum(processes, PROCESS, 7) > 0;
-    json!({
-        "pins": pins, "pinned_bytes": pinned_bytes, "mappings": mappings, "mapped_bytes": mapped_bytes, "incomplete": incomplete,
-    })
 }
 
 fn add_misuse(process: &Recorded, rows: &mut Vec<Value>, known: &mut Known) {

@@ -43,25 +43,31 @@ NOT_INLINE static int copy_here(size_t offset, size_t size)
     return gdr_copy_to_mapping(handle, va + offset, host, size);
 }
 
-static void *copies_once(void *nothing)
+static void *copies_once(void *number)
 {
     CHECK_OK(copy_here(0, 8));
-    return nothing;
+    return number;
+}
+
+static void in_threads(int count, void *(*work)(void *))
+{
+    pthread_t threads[THREADS];
+    long i;
+
+    for (i = 0; i < count; i++)
+        threads[i] = start_thread(work, (void *)i);
+    for (i = 0; i < count; i++)
+        finish_thread(threads[i]);
 }
 
 /* One after the other, as these often have the same address, and together. */
 static void short_threads(void)
 {
-    pthread_t all[50];
     int i;
 
-    for (i = 0; i < 50; i++) {
-        CHECK_OK(pthread_create(&all[i], NULL, copies_once, NULL));
-        if (i < 10)
-            CHECK_OK(pthread_join(all[i], NULL));
-    }
-    for (i = 10; i < 50; i++)
-        CHECK_OK(pthread_join(all[i], NULL));
+    for (i = 0; i < 10; i++)
+        in_thread(copies_once, NULL);
+    in_threads(THREADS, copies_once);
 }
 
 static volatile int copied;
@@ -106,17 +112,6 @@ static void *turns(void *nothing)
     return nothing;
 }
 
-static void in_threads(int count, void *(*work)(void *))
-{
-    pthread_t threads[THREADS];
-    long i;
-
-    for (i = 0; i < count; i++)
-        CHECK_OK(pthread_create(&threads[i], NULL, work, (void *)i));
-    for (i = 0; i < count; i++)
-        CHECK_OK(pthread_join(threads[i], NULL));
-}
-
 /* Until it is canceled, wherever it is. */
 static void *copies(void *to)
 {
@@ -135,7 +130,7 @@ static void cancels(void)
 
     for (i = 0; i < 100; i++) {
         copied = 0;
-        CHECK_OK(pthread_create(&thread, NULL, copies, to));
+        thread = start_thread(copies, to);
         while (!copied)
             sched_yield();
         CHECK_OK(pthread_cancel(thread));
@@ -179,11 +174,11 @@ static void opens(void)
 /* The child takes the steps that follow. */
 static void forks(void)
 {
-    int status;
+    pid_t child = fork();
 
-    if (fork() != 0) {
-        CHECK(wait(&status) > 0);
-        exit(status);
+    if (child != 0) {
+        finish_child(child);
+        exit(0);
     }
 }
 
@@ -192,6 +187,11 @@ static void limits(int resource)
     const struct rlimit none = {0, 0};
 
     CHECK_OK(setrlimit(resource, &none));
+}
+
+static void exits(int signal)
+{
+    _exit(signal);
 }
 
 /* A step is a word, and may have a number. Copies may fail, as the report says. */
@@ -222,6 +222,7 @@ static void take(const char *step)
     STEP("past") copy_here(SIZE - 8, 16);
     STEP("protect") CHECK_OK(mprotect(va + SIZE - 4096, 4096, PROT_NONE));
     STEP("_exit") _exit(number);
+    STEP("exits") signal(SIGSEGV, exits);
     STEP("abort") abort();
     STEP("kill") raise(SIGKILL);
     STEP("fork") forks();
