@@ -1,7 +1,7 @@
-//! The functions of NVIDIA's libraries that gdremu does not have. Each says so, once, and fails.
+//! The functions of libcuda and libcudart that gdremu does not have. Each says so, once, and fails.
 //!
-//! The names are those that libcuda.so.1 and libnvidia-ml.so.1 of driver 580.159.04 and libcudart.so of CUDA 12.9 and 13.5
-//! export. cuGetProcAddress does not find them, and programs that ask it go on without.
+//! The names are those that libcuda.so.1 of driver 580.159.04 and libcudart.so of CUDA 12.9 and 13.5 export.
+//! cuGetProcAddress does not find them, and programs that ask it go on without.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,9 +9,6 @@ use crate::runtime;
 
 /// CUDA_ERROR_NOT_SUPPORTED, cudaErrorNotSupported.
 const CUDA: i32 = 801;
-
-/// NVML_ERROR_NOT_SUPPORTED.
-const NVML: i32 = 3;
 
 fn refuse(symbol: &str, said: &AtomicBool) {
     if !said.swap(true, Ordering::Relaxed) {
@@ -178,73 +175,4 @@ refused! { runtime::remember(CUDA);
         cpy3DWithAttributesAsync(_ptsz) cpyArrayToArray(_ptds) cpyBatchAsync(_ptsz) cpyFromArray(_ptds)
         cpyFromArrayAsync(_ptsz) cpyToArray(_ptds) cpyToArrayAsync(_ptsz) cpyWithAttributesAsync(_ptsz) set2D(_ptds)
         set2DAsync(_ptsz) set3D(_ptds) set3DAsync(_ptsz);
-}
-
-// NVML.
-refused! { NVML;
-    "nvml": ComputeInstanceDestroy ComputeInstanceGetInfo(_v2) EventSetCreate EventSetFree EventSetWait(_v2)
-        GetBlacklistDeviceCount GetBlacklistDeviceInfoByIndex GetExcludedDeviceCount GetExcludedDeviceInfoByIndex
-        GetVgpuCompatibility GetVgpuDriverCapabilities GetVgpuVersion GpmMetricsGet GpmMigSampleGet
-        GpmQueryDeviceSupport GpmQueryIfStreamingEnabled GpmSampleAlloc GpmSampleFree GpmSampleGet
-        GpmSetStreamingEnabled InternalGetExportTable SetVgpuVersion UnitGetCount UnitGetDevices UnitGetFanSpeedInfo
-        UnitGetHandleByIndex UnitGetLedState UnitGetPsuInfo UnitGetTemperature UnitGetUnitInfo UnitSetLedState
-        VgpuInstanceClearAccountingPids VgpuInstanceSetEncoderCapacity;
-    "nvmlDevice": ClearAccountingPids ClearCpuAffinity ClearEccErrorCounts ClearFieldValues CreateGpuInstance
-        CreateGpuInstanceWithPlacement DiscoverGpus FreezeNvLinkUtilizationCounter IsMigDeviceHandle ModifyDrainState
-        OnSameBoard PowerSmoothingActivatePresetProfile PowerSmoothingSetState PowerSmoothingUpdatePresetProfileParam
-        QueryDrainState ReadPRMCounters_v1 ReadWritePRM_v1 RegisterEvents RemoveGpu(_v2) ResetApplicationsClocks
-        ResetGpuLockedClocks ResetMemoryLockedClocks ResetNvLinkErrorCounters ResetNvLinkUtilizationCounter
-        ValidateInforom WorkloadPowerProfileClearRequestedProfiles WorkloadPowerProfileGetCurrentProfiles
-        WorkloadPowerProfileGetProfilesInfo WorkloadPowerProfileSetRequestedProfiles;
-    "nvmlDeviceGet": APIRestriction AccountingBufferSize AccountingMode AccountingPids AccountingStats ActiveVgpus
-        AdaptiveClockInfoStatus AddressingMode ApplicationsClock Architecture Attributes(_v2) AutoBoostedClocksEnabled
-        BoardId BoardPartNumber Brand BridgeChipInfo BusType C2cModeInfoV Capabilities ClkMonStatus Clock ClockInfo
-        ClockOffsets ComputeInstanceId ComputeMode ComputeRunningProcesses(_v2 _v3) ConfComputeGpuAttestationReport
-        ConfComputeGpuCertificate ConfComputeMemSizeInfo ConfComputeProtectedMemoryUsage CoolerInfo CpuAffinity
-        CpuAffinityWithinScope CreatableVgpus CurrentClockFreqs CurrentClocksEventReasons CurrentClocksThrottleReasons
-        DecoderUtilization DefaultApplicationsClock DefaultEccMode DetailedEccErrors DeviceHandleFromMigDeviceHandle
-        DisplayActive DisplayMode DramEncryptionMode DriverModel(_v2) DynamicPstatesInfo EccMode EncoderCapacity
-        EncoderSessions EncoderStats EncoderUtilization EnforcedPowerLimit FBCSessions FBCStats FanControlPolicy_v2
-        FanSpeed(_v2) FanSpeedRPM GpcClkMinMaxVfOffset GpcClkVfOffset GpuInstanceById GpuInstanceId
-        GpuInstancePossiblePlacements(_v2) GpuInstanceProfileInfo GpuInstanceProfileInfoByIdV GpuInstanceProfileInfoV
-        GpuInstanceRemainingCapacity GpuInstances GpuMaxPcieLinkGeneration GpuOperationMode GraphicsRunningProcesses(_v2
-        _v3) GridLicensableFeatures(_v2 _v3 _v4) GspFirmwareMode GspFirmwareVersion HandleBySerial HandleByUUIDV
-        HostVgpuMode Hostname_v1 InforomConfigurationChecksum InforomImageVersion InforomVersion IrqNum JpgUtilization
-        LastBBXFlushTime MPSComputeRunningProcesses(_v2 _v3) MarginTemperature MaxClockInfo MaxCustomerBoostClock
-        MemClkMinMaxVfOffset MemClkVfOffset MemoryAffinity MemoryBusWidth MemoryErrorCounter MemoryInfo_v2
-        MigDeviceHandleByIndex MinMaxClockOfPState MinMaxFanSpeed ModuleId MultiGpuBoard NumFans NumGpuCores NumaNodeId
-        NvLinkErrorCounter NvLinkInfo NvLinkRemoteDeviceType NvLinkUtilizationControl NvLinkUtilizationCounter
-        NvLinkVersion NvlinkBwMode NvlinkSupportedBwModes OfaUtilization PciInfoExt PcieLinkMaxSpeed PcieReplayCounter
-        PcieSpeed PcieThroughput Pdi PerformanceModes PerformanceState PersistenceMode PgpuMetadataString PlatformInfo
-        PowerManagementDefaultLimit PowerManagementLimit PowerManagementLimitConstraints PowerManagementMode
-        PowerMizerMode_v1 PowerSource PowerState PowerUsage ProcessUtilization ProcessesUtilizationInfo
-        RemappedRows(_v2) RepairStatus RetiredPages(_v2) RetiredPagesPendingStatus RowRemapperHistogram
-        RunningProcessDetailList Samples Serial SramEccErrorStatus SramUniqueUncorrectedEccErrorCounts
-        SupportedClocksEventReasons SupportedClocksThrottleReasons SupportedEventTypes SupportedGraphicsClocks
-        SupportedMemoryClocks SupportedPerformanceStates SupportedVgpus TargetFanSpeed Temperature TemperatureThreshold
-        TemperatureV ThermalSettings TopologyCommonAncestor TopologyNearestGpus TotalEccErrors TotalEnergyConsumption
-        UnrepairableMemoryFlag_v1 UtilizationRates VbiosVersion VgpuCapabilities VgpuHeterogeneousMode
-        VgpuInstancesUtilizationInfo VgpuMetadata VgpuProcessUtilization VgpuProcessesUtilizationInfo
-        VgpuSchedulerCapabilities VgpuSchedulerLog VgpuSchedulerState VgpuTypeCreatablePlacements
-        VgpuTypeSupportedPlacements VgpuUtilization ViolationStatus VirtualizationMode;
-    "nvmlDeviceSet": APIRestriction AccountingMode ApplicationsClocks AutoBoostedClocksEnabled ClockOffsets ComputeMode
-        ConfComputeUnprotectedMemSize CpuAffinity DefaultAutoBoostedClocksEnabled DefaultFanSpeed_v2 DramEncryptionMode
-        DriverModel EccMode FanControlPolicy FanSpeed_v2 GpcClkVfOffset GpuLockedClocks GpuOperationMode Hostname_v1
-        MemClkVfOffset MemoryLockedClocks MigMode NvLinkDeviceLowPowerThreshold NvLinkUtilizationControl NvlinkBwMode
-        PersistenceMode PowerManagementLimit(_v2) PowerMizerMode_v1 TemperatureThreshold VgpuCapabilities
-        VgpuHeterogeneousMode VgpuSchedulerState VirtualizationMode;
-    "nvmlGpuInstance": CreateComputeInstance CreateComputeInstanceWithPlacement Destroy GetActiveVgpus GetCreatableVgpus
-        GetInfo GetVgpuHeterogeneousMode GetVgpuSchedulerLog GetVgpuSchedulerState GetVgpuTypeCreatablePlacements
-        SetVgpuHeterogeneousMode SetVgpuSchedulerState;
-    "nvmlGpuInstanceGetComputeInstance": ById PossiblePlacements ProfileInfo ProfileInfoV RemainingCapacity s;
-    "nvmlSystem": EventSetCreate EventSetFree EventSetWait GetConfComputeCapabilities GetConfComputeGpusReadyState
-        GetConfComputeKeyRotationThresholdInfo GetConfComputeSettings GetConfComputeState GetDriverBranch GetHicVersion
-        GetNvlinkBwMode GetProcessName GetTopologyGpuSet RegisterEvents SetConfComputeGpusReadyState
-        SetConfComputeKeyRotationThresholdInfo SetNvlinkBwMode;
-    "nvmlVgpuInstanceGet": AccountingMode AccountingPids AccountingStats EccMode EncoderCapacity EncoderSessions
-        EncoderStats FBCSessions FBCStats FbUsage FrameRateLimit GpuInstanceId GpuPciId LicenseInfo(_v2) LicenseStatus
-        MdevUUID Metadata PlacementId RuntimeStateSize Type UUID VmDriverVersion VmID;
-    "nvmlVgpuTypeGet": BAR1Info Capabilities Class DeviceID FbReservation FrameRateLimit FramebufferSize
-        GpuInstanceProfileId GspHeapSize License MaxInstances MaxInstancesPerGpuInstance MaxInstancesPerVm Name
-        NumDisplayHeads Resolution;
 }
