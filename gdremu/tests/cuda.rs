@@ -28,9 +28,8 @@ tests! {
     pointer_attributes: "-- cuda_pointers";
     streams_and_events: "-- cuda_streams";
     memory_pools: "-- cuda_pools", "--no-mempools -- cuda_pools none";
-    several_gpus: "--gpus 3 -- cuda_gpus";
-    memory_of_another_gpu: "--gpus 2 -- cuda_peers", "--gpus 2 -- cuda_peers buffer", "--gpus 2 -- cuda_peers pool",
-        "--gpus 2 -- cuda_peers mapping", "--gpus 2 -- cuda_peers read-only";
+    several_gpus: "--gpus 3 -- cuda_gpus three", "--gpus 2 -- cuda_gpus buffer", "--gpus 2 -- cuda_gpus mapping",
+        "--gpus 2 -- cuda_gpus read_only", "--gpus 2 -- cuda_gpus shared";
     many_threads: "-- cuda_calls many_threads";
     forked_children: "-- cuda_calls forked_children";
     exported_descriptors: "--cuda-version 13.3 -- cuda_exports mmap",
@@ -70,7 +69,7 @@ fn unsupported_ptx_and_illegal_accesses_are_logged_with_their_line() {
 #[test]
 fn programs_see_the_gpus_of_cuda_visible_devices() {
     for visible in ["2,0,7,1", "GPU-67647265-6d75-4000-8000-000000000002,0,GPU-1", ""] {
-        let mut gdremu = PLAIN.command("--gpus 3 -- cuda_gpus");
+        let mut gdremu = PLAIN.command("--gpus 3 -- cuda_gpus visible");
         let output = gdremu.env("CUDA_VISIBLE_DEVICES", visible).output().unwrap();
         assert!(output.status.success(), "{visible}: {output:?}");
     }

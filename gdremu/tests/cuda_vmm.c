@@ -1,7 +1,7 @@
 /* Virtual memory management, with one object at two addresses, two objects side by side, and all refusals. */
 #include "cuda_values.h"
 
-enum { BLOCK = 2 << 20 };
+enum { BLOCK = 2 << 20, ACCESS_FLAGS = 16 };
 
 static CUmemAllocationProp prop(void)
 {
@@ -22,7 +22,6 @@ static void life(void)
     CUmemAllocationProp wanted = prop(), zero = {0}, got;
     CUmemGenericAllocationHandle handle, again;
     CUdeviceptr address, second, base;
-    unsigned long long flags = 9;
     size_t granularity = 0, size;
     char out[4] = "abc", in[4];
 
@@ -35,16 +34,14 @@ static void life(void)
     CHECK_EQUAL(got.allocFlags.gpuDirectRDMACapable, 1);
     CUDA(cuMemAddressReserve(&address, 4 * BLOCK, 0, 0, 0));
     CUDA(cuMemMap(address, 2 * BLOCK, 0, handle, 0));
-    CUDA(cuMemGetAccess(&flags, &wanted.location, address));
-    CHECK_EQUAL(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    CHECK_EQUAL(pointer_attribute(address, ACCESS_FLAGS), CU_MEM_ACCESS_FLAGS_PROT_NONE);
     CHECK_EQUAL(cuMemcpyHtoD(address, out, 1), CUDA_ERROR_INVALID_VALUE);
     allow(address, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READ);
     CUDA(cuMemcpyDtoH(in, address, 1));
     CHECK_EQUAL(cuMemcpyHtoD(address, out, 1), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemsetD8(address, 1, 1), CUDA_ERROR_INVALID_VALUE);
     allow(address, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    CUDA(cuMemGetAccess(&flags, &wanted.location, address));
-    CHECK_EQUAL(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CHECK_EQUAL(pointer_attribute(address, ACCESS_FLAGS), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CUDA(cuMemGetAddressRange(&base, &size, address + BLOCK + 1));
     CHECK(base == address && size == 2 * BLOCK);
 

@@ -3,28 +3,33 @@
 use super::state::{Allocation, ContextHandle, Current, Kind, State};
 use super::work;
 use super::{host, ipc};
+use crate::args::Out;
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
 /// Rows of pitched memory start at multiples of this.
 const PITCH: usize = 512;
 
-/// Allocates rows of memory. Returns its address, and the length of a row.
-pub(super) fn alloc_pitch(
+/// Allocates rows of memory, whose length it stores.
+pub(super) fn cuMemAllocPitch_v2(
     state: &mut State,
     current: Current,
+    pitch: Out<usize>,
     width: usize,
     height: usize,
     element: u32,
-) -> Result<(u64, usize)> {
+) -> Result<u64> {
+    pitch.check()?;
     ensure(matches!(element, 4 | 8 | 16), Error::INVALID_VALUE)?;
     let row = width.checked_next_multiple_of(PITCH).ok_or(Error::INVALID_VALUE)?;
     let size = row.checked_mul(height).ok_or(Error::INVALID_VALUE)?;
-    Ok((alloc(state, current, size)?, row))
+    let address = cuMemAlloc_v2(state, current, size)?;
+    pitch.set(row)?;
+    Ok(address)
 }
 
 /// Allocates a buffer that the context frees at its end.
-pub(crate) fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
+pub(super) fn cuMemAlloc_v2(state: &mut State, current: Current, size: usize) -> Result<u64> {
     let address = gpus::change(|memory| memory.alloc(current.gpu, size as u64, true))?;
     let allocation = Allocation { context: Some(current.context), pool: None, shared: None };
     state.allocations.insert(address, allocation);
@@ -54,15 +59,8 @@ pub(super) fn free(state: &mut State, address: u64) -> Result {
     if let Some(shared) = &allocation.shared {
         ipc::mark(shared, false).map_err(|_| Error::OPERATING_SYSTEM)?;
     }
-    let len = gpus::with(|gpu| gpu.memory().place(address)).map_or(0, |place| place.len);
     gpus::take_away(|memory| memory.free(address))?;
-    let allocation = state.allocations.remove(&address).ok_or(Error::INVALID_VALUE)?;
-    // The pool may have been destroyed.
-    if let Some(pool) = allocation.pool
-        && let Ok(pool) = state.pools.get_mut(pool)
-    {
-        pool.used -= len;
-    }
+    state.allocations.remove(&address);
     Ok(())
 }
 

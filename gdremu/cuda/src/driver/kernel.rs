@@ -145,7 +145,7 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
     let gpu = live.gpu;
     let job = move || {
         let clock = Clock::start();
-        let mut memory = KernelMemory::new(context, gpu);
+        let mut memory = KernelMemory::new(gpu);
         let result = ptx::run(&launch, &mut memory, &stop, || clock.report(&launch.kernel));
         clock.stop();
         result.map_err(|stopped| log_stopped(&launch.kernel, stopped))
@@ -206,7 +206,12 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
 }
 
 /// A CUfunction_attribute. Those of a GPU kernel that cannot run are those of one that needs nothing.
-pub(super) fn attribute(state: &State, current: Current, attribute: i32, function: FunctionHandle) -> Result<i32> {
+pub(super) fn cuFuncGetAttribute(
+    state: &State,
+    current: Current,
+    attribute: i32,
+    function: FunctionHandle,
+) -> Result<i32> {
     let function = state.functions.get(function)?;
     let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
     Ok(match attribute {

@@ -64,7 +64,7 @@ fn add(state: &mut State, parsed: ptx::Module) -> Result<ModuleHandle> {
     let mut memory = None;
     if !parsed.memory.is_empty() {
         let len = parsed.memory.len();
-        let address = buffer::alloc(state, current, len)?;
+        let address = buffer::cuMemAlloc_v2(state, current, len)?;
         let spans = gpus::with(|gpu| gpu.spans(address, len as u64, Access::ReadWrite))?;
         copy::write(spans, &parsed.memory);
         memory = Some(address);

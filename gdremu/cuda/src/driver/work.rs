@@ -37,7 +37,7 @@ fn queue(state: &State, current: Current, stream: StreamHandle) -> (QueueId, boo
         context: created.map_or(current.context, |stream| stream.context),
         stream: created.map_or(0, |_| stream),
     };
-    (id, created.is_none_or(|stream| stream.is_blocking()))
+    (id, created.is_none_or(|stream| stream.blocking))
 }
 
 pub(super) fn context(state: &State, current: Current, stream: StreamHandle) -> ContextHandle {
@@ -99,7 +99,7 @@ pub(super) fn submit(
     when: When,
     job: impl FnOnce() -> Result + Send + 'static,
 ) -> Result {
-    capture::check_work(&mut state, current, stream)?;
+    capture::check_stream(&mut state, current, stream)?;
     let before = before(&state, current, stream);
     if before.is_empty() {
         drop(state);
@@ -123,7 +123,7 @@ pub(super) fn enqueue(
     also: Vec<Point>,
     job: impl FnOnce() -> Result + Send + 'static,
 ) -> Result<Point> {
-    capture::check_work(&mut state, current, stream)?;
+    capture::check_stream(&mut state, current, stream)?;
     let (id, blocking) = queue(&state, current, stream);
     let mut after = before(&state, current, stream);
     after.retain(|point| point.queue != id); // Its own come first anyway.

@@ -1,7 +1,6 @@
 //! Contexts, and each thread's stack of them.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -11,9 +10,6 @@ use crate::error::{Error, Result, ensure};
 /// Flags that a context may have, and those of them that exclude each other.
 const FLAGS: u32 = 0xff;
 const SCHEDULING: u32 = 0x7;
-
-/// The primary context always has this one.
-pub(crate) const CTX_MAP_HOST: u32 = 0x8;
 
 /// Functions that are not asynchronous wait for their work on memory.
 pub(crate) const CTX_SYNC_MEMOPS: u32 = 0x80;
@@ -28,8 +24,6 @@ pub(crate) struct Context {
     pub(crate) id: u64,
     pub(crate) gpu: usize,
     pub(crate) flags: u32,
-    /// Contexts whose memory this one may use (cuCtxEnablePeerAccess).
-    pub(crate) peers: BTreeSet<ContextHandle>,
     /// Ends the running GPU kernels.
     pub(crate) stop: Arc<AtomicBool>,
 }
@@ -41,7 +35,6 @@ pub(crate) struct Primary {
     /// address.
     pub(crate) handle: Option<ContextHandle>,
     pub(crate) retained: u32,
-    pub(crate) flags: u32,
 }
 
 /// The calling thread's context.

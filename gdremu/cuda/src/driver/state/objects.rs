@@ -1,6 +1,6 @@
 //! Objects that contexts own (streams, events, captures, modules, pools, host memory).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 use std::time::Instant;
@@ -18,15 +18,8 @@ pub(crate) const NON_BLOCKING: u32 = 1;
 
 pub(crate) struct Stream {
     pub(crate) context: ContextHandle,
-    pub(crate) flags: u32,
-    pub(crate) priority: i32,
-}
-
-impl Stream {
-    /// Returns whether it and the default stream wait for each other.
-    pub(crate) fn is_blocking(&self) -> bool {
-        self.flags & NON_BLOCKING == 0
-    }
+    /// It and the default stream wait for each other.
+    pub(crate) blocking: bool,
 }
 
 /// Flag of cuEventCreate.
@@ -98,24 +91,6 @@ pub(crate) struct Pool {
     pub(crate) gpu: usize,
     /// Its memory can be pinned.
     pub(crate) rdma: bool,
-    /// The reuse policies of attributes 1 to 3.
-    pub(crate) reuse: [i32; 3],
-    /// Bytes that the program wants kept after a free. Stored and otherwise ignored.
-    pub(crate) release_threshold: u64,
-    /// Bytes that it can have in use.
-    pub(crate) max_size: u64,
-    /// Other GPUs that may access its memory.
-    pub(crate) peers: BTreeSet<usize>,
-    pub(crate) used: u64,
-    pub(crate) used_high: u64,
-}
-
-impl Pool {
-    pub(crate) fn new(gpu: usize, rdma: bool, max_size: u64) -> Self {
-        let reuse = [1; 3];
-        let peers = BTreeSet::new();
-        Pool { gpu, rdma, reuse, release_threshold: 0, max_size, peers, used: 0, used_high: 0 }
-    }
 }
 
 /// A range of host memory that is known to CUDA.
