@@ -1,6 +1,6 @@
 //! cuMemAlloc, cuMemFree and queries about device memory.
 
-use super::state::{Allocation, ContextHandle, Current, Kind, State};
+use super::state::{self, Allocation, ContextHandle, Current, Kind, State};
 use super::work;
 use super::{host, ipc};
 use crate::args::Out;
@@ -40,17 +40,14 @@ pub(super) fn cuMemFree_v2(address: u64) -> Result {
     if address == 0 {
         return Ok(());
     }
-    let owner = |state: &State| match state.allocations.get(&address) {
-        Some(allocation) => Ok(allocation.context),
-        None => host::owner(state, address as usize, Kind::Managed).map(Some),
-    };
-    work::freeing(owner, |state| {
-        if state.allocations.contains_key(&address) {
-            free(state, address)
-        } else {
-            host::free(state, address as usize, Kind::Managed)
-        }
-    })
+    let state = state::lock();
+    if let Some(allocation) = state.allocations.get(&address) {
+        let owner = allocation.context;
+        return free(&mut *work::finish(state, owner)?, address);
+    }
+    let owner = host::owner(&state, address as usize, Kind::Managed)?;
+    let mut state = work::finish(state, Some(owner))?;
+    host::free(&mut state, address as usize, Kind::Managed)
 }
 
 /// Frees a buffer, from a pool or not.
@@ -80,8 +77,8 @@ pub(super) fn range(state: &State, address: u64) -> Result<(u64, usize)> {
     match gpus::with(|gpu| gpu.memory().place(address)) {
         Some(place) => Ok((place.base, place.len as usize)),
         None => {
-            let (start, range) = host::find(state, address as usize).ok_or(Error::NOT_FOUND)?;
-            Ok((start as u64, range.len))
+            let range = host::find(state, address as usize).ok_or(Error::NOT_FOUND)?;
+            Ok((range.start as u64, range.len))
         }
     }
 }

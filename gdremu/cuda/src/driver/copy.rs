@@ -78,8 +78,8 @@ fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory
         return Ok(Memory::Gpu(gpus::with(|gpu| gpu.spans(address, len as u64, need))?));
     }
     let mut is_known = false;
-    if let Some((start, range)) = host::find(state, address as usize) {
-        is_known = range.len - (address as usize - start) >= len;
+    if let Some(range) = host::find(state, address as usize) {
+        is_known = range.len - (address as usize - range.start) >= len;
     }
     ensure(!matches!(side, Device(_)) || is_known || len == 0, Error::INVALID_VALUE)?;
     Ok(Memory::Host { start: address as usize, len, pageable: !is_known })

@@ -8,7 +8,7 @@ use std::ptr;
 
 use gdremu_core::gpu::page_size;
 
-use super::state::{ContextHandle, Current, HostRange, Kind, State};
+use super::state::{self, ContextHandle, Current, HostRange, Kind, State};
 use super::work;
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
@@ -20,10 +20,10 @@ const ALLOC_FLAGS: u32 = 0x7;
 const REGISTER_FLAGS: u32 = 0x3 | READ_ONLY;
 pub(super) const READ_ONLY: u32 = 0x8;
 
-/// The range that an address is in, with its start.
-pub(super) fn find(state: &State, address: usize) -> Option<(usize, &HostRange)> {
-    let (&start, range) = state.host.range(..=address).next_back()?;
-    (address - start < range.len).then_some((start, range))
+/// The range that an address is in.
+pub(super) fn find(state: &State, address: usize) -> Option<&HostRange> {
+    let range = state.host.range(..=address).next_back()?.1;
+    if address - range.start < range.len { Some(range) } else { None }
 }
 
 /// Fresh zeroed pages.
@@ -48,7 +48,7 @@ fn insert(state: &mut State, current: Current, address: usize, len: usize, kind:
     let id = (1 << 63) | state.next_id();
     let Current { context, gpu } = current;
     gpus::memory_changed();
-    state.host.insert(address, HostRange { len, kind, flags, context, gpu, id });
+    state.host.insert(address, HostRange { start: address, len, kind, flags, context, gpu, id });
     if kind == Kind::Managed {
         state.sync_memops.insert(id);
     }
@@ -97,8 +97,10 @@ pub(super) fn cuMemFreeHost(address: usize) -> Result {
     if address == 0 {
         return Ok(());
     }
-    let owner = |state: &State| owner(state, address, Kind::Allocated).map(Some);
-    work::freeing(owner, |state| free(state, address, Kind::Allocated))
+    let state = state::lock();
+    let owner = owner(&state, address, Kind::Allocated)?;
+    let mut state = work::finish(state, Some(owner))?;
+    free(&mut state, address, Kind::Allocated)
 }
 
 pub(super) fn cuMemAllocManaged(state: &mut State, current: Current, len: usize, flags: u32) -> Result<u64> {
@@ -116,8 +118,8 @@ pub(super) fn cuMemHostRegister_v2(
 ) -> Result {
     let end = address.checked_add(size).ok_or(Error::INVALID_VALUE)?;
     ensure(address != 0 && size != 0 && flags & !REGISTER_FLAGS == 0, Error::INVALID_VALUE)?;
-    if let Some((start, below)) = state.host.range(..end).next_back()
-        && start + below.len > address
+    if let Some((_, below)) = state.host.range(..end).next_back()
+        && below.start + below.len > address
     {
         return Err(match below.kind {
             Kind::Registered => Error::HOST_MEMORY_ALREADY_REGISTERED,
@@ -143,19 +145,17 @@ fn advise(start: usize, len: usize, populate: i32) -> bool {
 }
 
 pub(super) fn cuMemHostUnregister(address: usize) -> Result {
-    work::freeing(
-        |state| {
-            let is_known = address == 0 || find(state, address).is_some();
-            ensure(is_known, Error::HOST_MEMORY_NOT_REGISTERED)?;
-            owner(state, address, Kind::Registered).map(Some)
-        },
-        |state| free(state, address, Kind::Registered),
-    )
+    let state = state::lock();
+    let is_known = address == 0 || find(&state, address).is_some();
+    ensure(is_known, Error::HOST_MEMORY_NOT_REGISTERED)?;
+    let owner = owner(&state, address, Kind::Registered)?;
+    let mut state = work::finish(state, Some(owner))?;
+    free(&mut state, address, Kind::Registered)
 }
 
 /// The address at which GPUs reach host memory, the same, which is unified addressing.
 pub(super) fn device_pointer(state: &State, address: usize, flags: u32) -> Result<u64> {
-    let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
+    let range = find(state, address).ok_or(Error::INVALID_VALUE)?;
     ensure(flags == 0 && range.kind != Kind::Managed, Error::INVALID_VALUE)?;
     Ok(address as u64)
 }

@@ -72,11 +72,11 @@ impl KernelMemory {
         if let Some(pieces) = gpus::with(|gpu| self.look_up_on_gpus(gpu, address)) {
             return Some(pieces);
         }
-        let (start, range) = host::find(&state, address as usize)?;
+        let range = host::find(&state, address as usize)?;
         Some(vec![Piece {
-            start: start as u64,
+            start: range.start as u64,
             len: range.len as u64,
-            bytes: std::ptr::with_exposed_provenance_mut(start),
+            bytes: std::ptr::with_exposed_provenance_mut(range.start),
             writable: range.kind != Kind::Registered || range.flags & host::READ_ONLY == 0,
             _span: None,
         }])

@@ -89,12 +89,15 @@ fn add(state: &mut State, parsed: ptx::Module) -> Result<ModuleHandle> {
 }
 
 pub(super) fn cuModuleUnload(module: ModuleHandle) -> Result {
-    let owner = |state: &State| Ok(Some(state.modules.get(module)?.context));
-    work::freeing(owner, |state| {
-        let module = state.modules.remove(module)?;
-        for function in module.functions.into_values() {
-            state.functions.remove(function)?;
-        }
-        module.memory.map_or(Ok(()), |memory| buffer::free(state, memory))
-    })
+    let state = state::lock();
+    let owner = state.modules.get(module)?.context;
+    let mut state = work::finish(state, Some(owner))?;
+    let module = state.modules.remove(module)?;
+    for function in module.functions.into_values() {
+        state.functions.remove(function)?;
+    }
+    match module.memory {
+        Some(memory) => buffer::free(&mut state, memory),
+        None => Ok(()),
+    }
 }

@@ -30,7 +30,7 @@ const NO_DEVICE: i32 = -2;
 #[derive(Clone, Copy)]
 enum Known<'a> {
     Device(Place),
-    Host(usize, &'a HostRange),
+    Host(&'a HostRange),
 }
 
 use Known::{Device, Host};
@@ -39,7 +39,7 @@ impl Known<'_> {
     fn id(&self) -> u64 {
         match self {
             Device(place) => place.id,
-            Host(_, range) => range.id,
+            Host(range) => range.id,
         }
     }
 }
@@ -48,8 +48,7 @@ fn find(state: &State, address: u64) -> Option<Known<'_>> {
     if let Some(place) = gpus::with(|gpu| gpu.memory().place(address)) {
         return Some(Device(place));
     }
-    let (start, range) = host::find(state, address as usize)?;
-    Some(Host(start, range))
+    host::find(state, address as usize).map(Host)
 }
 
 /// When a call's work on this memory is done. An asynchronous call has a stream. Others wait for work on GPU memory only
@@ -66,7 +65,7 @@ pub(super) fn when(state: &State, current: Current, stream: Option<StreamHandle>
     for address in addresses {
         match find(state, *address) {
             None => return When::Now,
-            Some(Host(_, range)) if range.kind != Kind::Managed => return When::Now,
+            Some(Host(range)) if range.kind != Kind::Managed => return When::Now,
             Some(memory) if state.sync_memops.contains(&memory.id()) => return When::Now,
             Some(_) => {}
         }
@@ -82,20 +81,20 @@ fn value(state: &State, attribute: u32, address: u64) -> Result<u64> {
         (SYNC_MEMOPS, memory) => state.sync_memops.contains(&memory.id()).into(),
         (7, memory) => memory.id(), // BUFFER_ID
         (_, Device(place)) => return value_of_device(state, attribute, address, &place),
-        (1, Host(_, range)) => range.context as u64, // CONTEXT
-        (2, Host(_, range)) => {
+        (1, Host(range)) => range.context as u64, // CONTEXT
+        (2, Host(range)) => {
             if range.kind == Kind::Managed {
                 DEVICE
             } else {
                 HOST
             }
         } // MEMORY_TYPE
-        (4, _) => address,                           // HOST_POINTER
-        (8, Host(_, range)) => (range.kind == Kind::Managed).into(), // IS_MANAGED
-        (DEVICE_ORDINAL, Host(_, range)) => gpus::ordinal(range.gpu) as u64,
+        (4, _) => address,                        // HOST_POINTER
+        (8, Host(range)) => (range.kind == Kind::Managed).into(), // IS_MANAGED
+        (DEVICE_ORDINAL, Host(range)) => gpus::ordinal(range.gpu) as u64,
         (10 | 14 | 15 | 17, _) => 0, // no IPC, ALLOWED_HANDLE_TYPES, GPUDirect RDMA, MEMPOOL_HANDLE
-        (11, Host(start, _)) => start as u64, // RANGE_START_ADDR
-        (12, Host(_, range)) => range.len as u64, // RANGE_SIZE
+        (11, Host(range)) => range.start as u64, // RANGE_START_ADDR
+        (12, Host(range)) => range.len as u64, // RANGE_SIZE
         (16, _) => 3,                // ACCESS_FLAGS
         _ => return Err(Error::INVALID_VALUE),
     })
@@ -186,8 +185,8 @@ pub(super) fn cuMemRangeGetAttribute(
     address: u64,
     count: usize,
 ) -> Result<i32> {
-    let (start, range) = host::find(state, address as usize).ok_or(Error::INVALID_VALUE)?;
-    let is_inside = count > 0 && count <= start + range.len - address as usize;
+    let range = host::find(state, address as usize).ok_or(Error::INVALID_VALUE)?;
+    let is_inside = count > 0 && count <= range.start + range.len - address as usize;
     ensure(range.kind == Kind::Managed && is_inside && size == 4, Error::INVALID_VALUE)?;
     ensure(attribute == 2, Error::NOT_SUPPORTED)?;
     Ok(NO_DEVICE)

@@ -36,15 +36,12 @@ pub(super) fn cuMemCreate(size: usize, prop: In<AllocationProp>, flags: u64) -> 
 }
 
 pub(super) fn properties(handle: u64) -> Result<AllocationProp> {
-    let (gpu, rdma, exportable) = gpus::with(|gpu| {
-        let object = gpu.memory().object(ObjectId(handle))?;
-        Ok::<_, Error>((object.gpu, object.rdma, object.exportable))
-    })?;
+    let object = gpus::with(|gpu| gpu.memory().object(ObjectId(handle)).cloned())?;
     Ok(AllocationProp {
         kind: ALLOCATION_PINNED,
-        handle_types: if exportable { HANDLE_POSIX_FD } else { 0 },
-        location: Location { kind: LOCATION_DEVICE, id: gpus::ordinal(gpu) },
-        gpu_direct_rdma_capable: u8::from(rdma),
+        handle_types: if object.exportable { HANDLE_POSIX_FD } else { 0 },
+        location: Location { kind: LOCATION_DEVICE, id: gpus::ordinal(object.gpu) },
+        gpu_direct_rdma_capable: u8::from(object.rdma),
         ..AllocationProp::default()
     })
 }

@@ -3,13 +3,12 @@
 //!
 //! ```text
 //! mod (State, its lock, cuInit)
-//!   ├─ context, objects   one kind of object each
-//!   │    └─ queue         unfinished work of streams
-//!   └─ handles            numbers for objects; used by all others
+//!   ├─ objects       contexts and what they own
+//!   │    └─ queue    unfinished work of streams
+//!   └─ handles       numbers for objects; used by all others
 //! ```
 #![forbid(unsafe_code)]
 
-mod context;
 mod handles;
 mod objects;
 mod queue;
@@ -23,10 +22,10 @@ use crate::error::{Error, Result};
 use gdremu_core::cuda::types::IpcHandle;
 use handles::Handles;
 
-pub(crate) use context::{CTX_SYNC_MEMOPS, Context, Current, Primary, STACK, check_flags};
 pub(crate) use handles::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamHandle};
 pub(crate) use objects::{
-    Capture, DISABLE_TIMING, Event, Function, HostRange, Kind, Module, NON_BLOCKING, Pool, Recorded, Stream,
+    CTX_SYNC_MEMOPS, Capture, Context, Current, DISABLE_TIMING, Event, Function, HostRange, Kind, Module, NON_BLOCKING,
+    Pool, Primary, Recorded, STACK, Stream, check_flags,
 };
 pub(crate) use queue::{Point, QueueId, Queues, Task};
 
