@@ -5,8 +5,8 @@
  * libcuda.so.1, so that a program runs unchanged on a real driver and on gdremu's stand-in. For 64-bit Linux. Do not
  * include NVIDIA's <cuda.h> in the same translation unit.
  *
- * Every function returns CUDA_SUCCESS or the error; sizes are in bytes, except for cuMemsetD16 and cuMemsetD32, which
- * count elements.
+ * Every function returns CUDA_SUCCESS or the error; sizes are in bytes, except for cuMemsetD32, which counts
+ * elements.
  */
 #ifndef GDRAPI_C_TESTS_CUDA_DRIVER_H
 #define GDRAPI_C_TESTS_CUDA_DRIVER_H
@@ -124,17 +124,12 @@ CUresult cuCtxPopCurrent(CUcontext *context);
 CUresult cuCtxSetCurrent(CUcontext context);
 CUresult cuCtxGetCurrent(CUcontext *context);
 CUresult cuCtxGetDevice(CUdevice *device);
-CUresult cuCtxGetFlags(unsigned int *flags);
 CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version);
 CUresult cuCtxSynchronize(void);
-CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags);
-CUresult cuCtxDisablePeerAccess(CUcontext peer);
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
 #define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
 CUresult cuDevicePrimaryCtxRelease(CUdevice device);
-#define cuDevicePrimaryCtxSetFlags cuDevicePrimaryCtxSetFlags_v2
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags);
 #define cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2
 CUresult cuDevicePrimaryCtxReset(CUdevice device);
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active);
@@ -167,7 +162,6 @@ CUresult cuMemHostAlloc(void **address, size_t size, unsigned int flags);
 CUresult cuMemFreeHost(void *address);
 #define cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2
 CUresult cuMemHostGetDevicePointer(CUdeviceptr *device_address, void *address, unsigned int flags);
-CUresult cuMemHostGetFlags(unsigned int *flags, void *address);
 #define cuMemHostRegister cuMemHostRegister_v2
 CUresult cuMemHostRegister(void *address, size_t size, unsigned int flags);
 CUresult cuMemHostUnregister(void *address);
@@ -177,8 +171,6 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned int flags
 
 CUresult cuMemcpy(CUdeviceptr destination, CUdeviceptr source, size_t size);
 CUresult cuMemcpyAsync(CUdeviceptr destination, CUdeviceptr source, size_t size, CUstream stream);
-CUresult cuMemcpyPeer(CUdeviceptr destination, CUcontext destination_context, CUdeviceptr source,
-                      CUcontext source_context, size_t size);
 #define cuMemcpyHtoD cuMemcpyHtoD_v2
 CUresult cuMemcpyHtoD(CUdeviceptr destination, const void *source, size_t size);
 #define cuMemcpyDtoH cuMemcpyDtoH_v2
@@ -190,8 +182,6 @@ CUresult cuMemcpyDtoHAsync(void *destination, CUdeviceptr source, size_t size, C
 
 #define cuMemsetD8 cuMemsetD8_v2
 CUresult cuMemsetD8(CUdeviceptr destination, unsigned char value, size_t count);
-#define cuMemsetD16 cuMemsetD16_v2
-CUresult cuMemsetD16(CUdeviceptr destination, unsigned short value, size_t count);
 #define cuMemsetD32 cuMemsetD32_v2
 CUresult cuMemsetD32(CUdeviceptr destination, unsigned int value, size_t count);
 CUresult cuMemsetD8Async(CUdeviceptr destination, unsigned char value, size_t count, CUstream stream);
@@ -267,17 +257,11 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
                   unsigned long long flags);
 CUresult cuMemUnmap(CUdeviceptr address, size_t size);
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *descriptors, size_t count);
-CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address);
 /* For CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD `handle` points to an int, for a new file descriptor. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t size, CUmemRangeHandleType type,
                                        unsigned long long flags);
 
 /* ---- Stream-ordered allocation ---- */
-
-typedef enum CUmemPool_attribute_enum {
-    CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
-    CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
-} CUmemPool_attribute;
 
 typedef struct CUmemPoolProps_st {
     CUmemAllocationType allocType;
@@ -294,14 +278,8 @@ CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream);
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream);
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream);
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device);
-CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device);
-CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool);
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props);
 CUresult cuMemPoolDestroy(CUmemoryPool pool);
-CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count);
-CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
-CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes_to_keep);
 
 /* ---- Attributes of an address ---- */
 
@@ -365,16 +343,9 @@ typedef enum {
     CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
     CU_STREAM_CAPTURE_MODE_RELAXED = 2
 } CUstreamCaptureMode;
-typedef enum {
-    CU_STREAM_CAPTURE_STATUS_NONE = 0,
-    CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
-    CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2
-} CUstreamCaptureStatus;
 #define cuStreamBeginCapture cuStreamBeginCapture_v2
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode);
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph);
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status);
-CUresult cuGraphDestroy(CUgraph graph);
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode);
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *user_data);

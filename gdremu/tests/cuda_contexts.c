@@ -104,7 +104,6 @@ static void primary(void)
     int active = -1;
 
     CHECK_EQUAL(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
-    CUDA(cuDevicePrimaryCtxSetFlags(0, CU_CTX_SCHED_YIELD));
     CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
     CHECK_EQUAL(active, 0);
     CUDA(cuDevicePrimaryCtxRetain(&first, 0));
@@ -112,7 +111,6 @@ static void primary(void)
     CHECK(first == second && current() == NULL);
     CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
     CHECK_EQUAL(active, 1);
-    CHECK_EQUAL(flags, CU_CTX_SCHED_YIELD);
     CHECK_EQUAL(cuCtxDestroy(first), CUDA_ERROR_INVALID_CONTEXT);
 
     CUDA(cuCtxSetCurrent(first));

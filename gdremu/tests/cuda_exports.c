@@ -1,6 +1,5 @@
 /* Descriptors for GPU memory, as dma-bufs that are mapped ("mmap"), or only exported ("export"), or not even that
    ("no"). */
-#include <errno.h>
 #include <sys/mman.h>
 
 #include "cuda_values.h"
@@ -88,7 +87,7 @@ static void reaches_beyond_its_buffer(void)
 }
 
 /* Like NVIDIA's driver, which reuses an address once its dma-buf is gone. UCX pins whole pages of 64 KiB, and the
- * buffer at their start must be a live one. */
+   buffer at their start must be a live one. */
 static void closed_exports_release_their_addresses(void)
 {
     CUdeviceptr buffer = allocated(100);
@@ -147,52 +146,44 @@ static void refuses(void)
 
 static void shareable_handles(void)
 {
+    const CUmemAllocationHandleType FD = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
     CUmemGenericAllocationHandle handle, imported;
     size_t before = free_bytes();
     int fd;
 
     CUDA(cuMemCreate(&handle, BLOCK, &prop, 0));
-    CHECK_EQUAL(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-                CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemExportToShareableHandle(&fd, handle, FD, 0), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuMemRelease(handle));
 
-    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    prop.requestedHandleTypes = FD;
     CUDA(cuMemCreate(&handle, BLOCK, &prop, 0));
-    CUDA(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    CUDA(cuMemExportToShareableHandle(&fd, handle, FD, 0));
     CUDA(cuMemRelease(handle));
-    CUDA(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd,
-                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    CUDA(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd, FD));
     CHECK_EQUAL(close(fd), 0);
     CHECK_EQUAL(imported, handle);
     CHECK_EQUAL(free_bytes(), before - BLOCK);
     CUDA(cuMemRelease(imported));
     CHECK_EQUAL(free_bytes(), before);
-    CHECK_EQUAL(cuMemImportFromShareableHandle(&imported, (void *)0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-                CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemImportFromShareableHandle(&imported, (void *)0, FD), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void exports_only(void)
 {
-    CUdeviceptr buffer = allocated(BLOCK);
     int fd;
 
-    CHECK_EQUAL(dmabuf(&fd, buffer, BLOCK), CUDA_SUCCESS);
+    CHECK_EQUAL(dmabuf(&fd, allocated(BLOCK), BLOCK), CUDA_SUCCESS);
     CHECK(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED);
     CHECK_EQUAL(errno, 524);
-    CHECK_EQUAL(close(fd), 0);
-    CUDA(cuMemFree(buffer));
 }
 
 static void none(void)
 {
-    CUdeviceptr buffer;
     int fd;
 
     CHECK_EQUAL(device_attribute(0, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), 0);
-    CUDA(cuMemAlloc(&buffer, BLOCK));
-    CHECK_EQUAL(dmabuf(&fd, buffer, BLOCK), CUDA_ERROR_NOT_SUPPORTED);
-    CUDA(cuMemFree(buffer));
+    CHECK_EQUAL(dmabuf(&fd, allocated(BLOCK), BLOCK), CUDA_ERROR_NOT_SUPPORTED);
 }
 
 int main(int count, char **arguments)

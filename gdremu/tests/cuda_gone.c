@@ -17,25 +17,16 @@ static void do_use(enum use use)
 {
     char byte;
 
-    switch (use) {
-    case NOTHING:
-        break;
-    case QUERY:
+    if (use == QUERY)
         cuStreamQuery(stream);
-        break;
-    case COPY:
+    else if (use == COPY)
         cuMemcpyDtoHAsync(&byte, allocated(1), 1, stream);
-        break;
-    case DESTROY:
+    else if (use == DESTROY)
         cuStreamDestroy(stream);
-        break;
-    case SET_CURRENT:
+    else if (use == SET_CURRENT)
         cuCtxSetCurrent(context);
-        break;
-    case PUSH_CURRENT:
+    else if (use == PUSH_CURRENT)
         cuCtxPushCurrent(context);
-        break;
-    }
 }
 
 static void after_destroy(enum use use)
@@ -51,15 +42,10 @@ static void after_destroy(enum use use)
 
 static void after_reset(enum use use)
 {
-    CUcontext next;
-
-    CUDA(cuDevicePrimaryCtxRetain(&context, 0));
-    CUDA(cuCtxSetCurrent(context));
+    context = gpu_start(0);
     CUDA(cuStreamCreate(&stream, 1));
     CUDA(cuDevicePrimaryCtxReset(0));
-    CUDA(cuDevicePrimaryCtxRetain(&next, 0));
-    CHECK(next == context); /* as on a GPU */
-    CUDA(cuCtxSetCurrent(next));
+    CHECK(gpu_start(0) == context); /* as on a GPU */
     do_use(use);
 }
 

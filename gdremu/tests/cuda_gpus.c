@@ -1,12 +1,17 @@
-/* Three GPUs, each with its memory, and copies between them. */
+/* Several GPUs, each with its memory, copies between them, and GPU kernels that store to another one's memory. */
 #include "cuda_values.h"
+#include "tests.h"
 
-/* With CUDA_VISIBLE_DEVICES=2,0,7,1, the third, then the first. */
-static void two_of_them(void)
+/* With CUDA_VISIBLE_DEVICES=2,0,7,1, the third, then the first; with "", none. */
+TEST(visible)
 {
     char id[16];
     int number;
 
+    if (getenv("CUDA_VISIBLE_DEVICES")[0] == '\0') {
+        CHECK_EQUAL(cuInit(0), CUDA_ERROR_NO_DEVICE);
+        return;
+    }
     gpu_start(1);
     CUDA(cuDeviceGetCount(&number));
     CHECK_EQUAL(number, 2);
@@ -21,21 +26,10 @@ static void two_of_them(void)
     CHECK_EQUAL(cuDeviceGet(&number, 2), 101 /* INVALID_DEVICE */);
 }
 
-int main(void)
+TEST(three)
 {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-
-    if (visible != NULL && visible[0] == '\0') {
-        CHECK_EQUAL(cuInit(0), CUDA_ERROR_NO_DEVICE);
-        return passed("cuda_gpus");
-    } else if (visible != NULL) {
-        two_of_them();
-        return passed("cuda_gpus");
-    }
     CUcontext first = gpu_start(0), second = gpu_start(1);
     char ids[3][16], in[4] = "";
-    CUdeviceptr a, b;
-    size_t before;
     int number = 0, device = -1;
 
     CUDA(cuDeviceGetCount(&number));
@@ -46,26 +40,65 @@ int main(void)
     CUDA(cuDeviceGetByPCIBusId(&device, ids[2]));
     CHECK_EQUAL(device, 2);
 
-    before = free_bytes();
+    size_t before = free_bytes();
     CUDA(cuCtxSetCurrent(first));
-    a = allocated(4);
+    CUdeviceptr a = allocated(4);
     CUDA(cuCtxSetCurrent(second));
     CHECK_EQUAL(free_bytes(), before);
-    b = allocated(4);
+    CUdeviceptr b = allocated(4);
     CHECK_EQUAL(pointer_attribute(a, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL), 0);
     CHECK_EQUAL(pointer_attribute(b, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL), 1);
-
     CUDA(cuDeviceCanAccessPeer(&number, 0, 1));
     CHECK_EQUAL(number, 1);
     CUDA(cuDeviceCanAccessPeer(&number, 1, 1));
     CHECK_EQUAL(number, 0);
-    CUDA(cuCtxEnablePeerAccess(first, 0));
-    CHECK_EQUAL(cuCtxEnablePeerAccess(first, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
     CUDA(cuMemcpyHtoD(a, "abc", 4));
-    CUDA(cuMemcpyPeer(b, second, a, first, 4));
+    CUDA(cuMemcpyDtoD(b, a, 4));
     CUDA(cuMemcpyDtoH(in, b, 4));
     CHECK_STRING(in, "abc");
-    CUDA(cuCtxDisablePeerAccess(first));
-    CHECK_EQUAL(cuCtxDisablePeerAccess(first), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
-    return passed("cuda_gpus");
+}
+
+/* Result of a GPU kernel on GPU 1 that stores to an address. */
+static CUresult stores(CUdeviceptr address)
+{
+    static const char ptx[] = PTX(".visible .entry store(.param .u64 word) { .reg .u64 %word;\n"
+                                  "ld.param.u64 %word, [word]; st.global.u32 [%word], 7; ret; }\n");
+    void *parameters[] = {&address};
+    CUcontext context;
+
+    CUDA(cuCtxCreate(&context, 0, 1));
+    CUDA(launched(loaded_kernel(ptx, "store"), NULL, parameters));
+    return cuCtxSynchronize();
+}
+
+/* The result of a store to VMM memory of GPU 0 to which GPU 1 has this access. */
+static CUresult stores_with(CUmemAccess_flags flags)
+{
+    const CUmemAccessDesc access[2] = {{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+                                       {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, flags}};
+
+    gpu_start(0);
+    return stores(created(2 << 20, access, 2));
+}
+
+/* Each in a process of its own, because an illegal address is the last thing that a program does with CUDA. */
+TEST(buffer)
+{
+    gpu_start(0);
+    CHECK_EQUAL(stores(allocated(4)), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST(mapping)
+{
+    CHECK_EQUAL(stores_with(CU_MEM_ACCESS_FLAGS_PROT_NONE), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST(read_only)
+{
+    CHECK_EQUAL(stores_with(CU_MEM_ACCESS_FLAGS_PROT_READ), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST(shared)
+{
+    CHECK_EQUAL(stores_with(CU_MEM_ACCESS_FLAGS_PROT_READWRITE), CUDA_SUCCESS);
 }

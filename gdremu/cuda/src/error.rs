@@ -45,39 +45,28 @@ pub(crate) struct Text {
     pub(crate) text: &'static CStr,
 }
 
+pub(crate) fn text(error: i32) -> Option<&'static Text> {
+    TEXTS.iter().find(|text| text.value == error)
+}
+
 results! {
     1 INVALID_VALUE InvalidValue c"invalid argument",
     2 OUT_OF_MEMORY MemoryAllocation c"out of memory",
     3 NOT_INITIALIZED InitializationError c"initialization error",
-    4 DEINITIALIZED CudartUnloading c"driver shutting down",
-    34 STUB_LIBRARY c"CUDA driver is a stub library",
     46 DEVICE_UNAVAILABLE DevicesUnavailable c"device is busy or unavailable",
     100 NO_DEVICE NoDevice c"no CUDA-capable device is detected",
     101 INVALID_DEVICE InvalidDevice c"invalid device ordinal",
     200 INVALID_IMAGE InvalidKernelImage c"device kernel image is invalid",
     201 INVALID_CONTEXT DeviceUninitialized c"invalid device context",
-    202 CONTEXT_ALREADY_CURRENT c"context already current",
     205 MAP_FAILED MapBufferObjectFailed c"mapping of buffer object failed",
-    206 UNMAP_FAILED c"unmapping of buffer object failed",
-    208 ALREADY_MAPPED c"resource already mapped",
     209 NO_BINARY_FOR_GPU NoKernelImageForDevice c"no kernel image is available for the device",
-    211 NOT_MAPPED c"resource not mapped",
-    215 UNSUPPORTED_LIMIT c"limit is not supported on this device",
-    217 PEER_ACCESS_UNSUPPORTED PeerAccessUnsupported c"no peer access between the two devices",
     218 INVALID_PTX InvalidPtx c"PTX compilation failed",
-    224 UNSUPPORTED_EXEC_AFFINITY c"execution affinity is not supported",
-    300 INVALID_SOURCE c"device kernel source is invalid",
-    301 FILE_NOT_FOUND c"file not found",
     304 OPERATING_SYSTEM OperatingSystem c"operating system call failed",
     400 INVALID_HANDLE InvalidResourceHandle c"invalid resource handle",
     401 ILLEGAL_STATE IllegalState c"resource is not in the state for this call",
     500 NOT_FOUND SymbolNotFound c"named symbol not found",
     600 NOT_READY NotReady c"device not ready",
     700 ILLEGAL_ADDRESS IllegalAddress c"illegal memory access",
-    701 LAUNCH_OUT_OF_RESOURCES LaunchOutOfResources c"too many resources requested for launch",
-    704 PEER_ACCESS_ALREADY_ENABLED PeerAccessAlreadyEnabled c"peer access is already enabled",
-    705 PEER_ACCESS_NOT_ENABLED PeerAccessNotEnabled c"peer access has not been enabled",
-    708 PRIMARY_CONTEXT_ACTIVE c"primary context is active",
     709 CONTEXT_IS_DESTROYED ContextIsDestroyed c"context is destroyed",
     712 HOST_MEMORY_ALREADY_REGISTERED HostMemoryAlreadyRegistered c"host memory is already registered",
     713 HOST_MEMORY_NOT_REGISTERED HostMemoryNotRegistered c"host memory is not registered",

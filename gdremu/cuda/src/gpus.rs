@@ -3,15 +3,27 @@
 use std::env;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gdremu_core::config::GpuConfig;
 use gdremu_core::cuda::types::Uuid;
 use gdremu_core::gpu::memory::{self, Memory, PageTableId};
 use gdremu_core::gpu::{HostProvider, Shared};
 
-use crate::address_space;
 use crate::error::{Error, Result, ensure};
 use crate::state as process;
+
+/// Counts changes of the address space, so that running GPU kernels repeat their lookups.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+/// Records that memory was mapped, unmapped or changed its access.
+pub(crate) fn memory_changed() {
+    CHANGES.fetch_add(1, Ordering::SeqCst);
+}
+
+pub(crate) fn memory_changes() -> u64 {
+    CHANGES.load(Ordering::SeqCst)
+}
 
 pub(crate) fn config() -> GpuConfig {
     process::lock().config.gpu.clone()
@@ -36,13 +48,13 @@ pub(crate) fn change<T>(mut call: impl FnMut(&mut Memory) -> std::result::Result
         }
         result => result,
     };
-    address_space::changed();
+    memory_changed();
     Ok(result?)
 }
 
 pub(crate) fn import(shared: &Shared, file: BorrowedFd<'_>) -> Result<u64> {
     let imported = process::lock().gpu.host().import(shared, file);
-    address_space::changed();
+    memory_changed();
     Ok(imported?)
 }
 
@@ -58,7 +70,7 @@ pub(crate) fn take_away(
 ) -> Result {
     let mut process = process::lock();
     let revoked = process.gpu.host().change(call)?;
-    address_space::changed();
+    memory_changed();
     process.revoke(&revoked);
     Ok(())
 }

@@ -13,7 +13,6 @@
 //! ```
 #![allow(non_snake_case, reason = "the exported names are NVIDIA's")]
 
-mod address_space;
 mod args;
 mod driver;
 mod error;

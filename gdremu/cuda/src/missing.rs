@@ -1,250 +1,166 @@
-//! The functions of NVIDIA's libraries that gdremu does not have. Each says so, once, and fails.
+//! The functions of libcuda and libcudart that gdremu does not have. Each says so, once, and fails.
 //!
-//! The names are those that libcuda.so.1 and libnvidia-ml.so.1 of driver 580.159.04 and libcudart.so of CUDA 12.9 and 13.5
-//! export. cuGetProcAddress does not find them, and programs that ask it go on without.
+//! The names are those that libcuda.so.1 of driver 580.159.04 and libcudart.so of CUDA 12.9 and 13.5 export.
+//! cuGetProcAddress does not find them, and programs that ask it go on without.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::runtime;
 
-/// CUDA_ERROR_NOT_SUPPORTED, cudaErrorNotSupported.
-const CUDA: i32 = 801;
+/// Returns CUDA_ERROR_NOT_SUPPORTED, in the runtime cudaErrorNotSupported.
+fn refuse(symbol: &str, said: &AtomicBool) -> i32 {
+    const NOT_SUPPORTED: i32 = 801;
 
-/// NVML_ERROR_NOT_SUPPORTED.
-const NVML: i32 = 3;
-
-fn refuse(symbol: &str, said: &AtomicBool) {
     if !said.swap(true, Ordering::Relaxed) {
         eprintln!("gdremu: {symbol} is not supported");
     }
+    if symbol.contains("cuda") {
+        runtime::remember(NOT_SUPPORTED);
+    }
+    NOT_SUPPORTED
 }
 
-/// Exports functions by the beginning of their names and the rest. Variants of a function have their suffixes behind it.
+/// Exports functions by the beginnings of their names and the rest, as `"cu" "cuda": GraphClone`. Variants of a function
+/// have their suffixes behind it.
 macro_rules! refused {
-    ($result:expr; $($begin:literal: $($end:ident $(($($suffix:ident)*))?)*;)*) => {$($(
-        refused!(@ $result; concat!($begin, stringify!($end)));
-        $($(refused!(@ $result; concat!($begin, stringify!($end), stringify!($suffix)));)*)?
-    )*)*};
-    (@ $result:expr; $symbol:expr) => {
+    ($($($begin:literal)+: $($end:ident $(($($suffix:ident)*))?)*;)*) => {
+        $(refused!(@ [$($begin)+] $($end $(($($suffix)*))?)*);)*
+    };
+    (@ [$first:literal $($more:literal)+] $($names:tt)*) => {
+        refused!(@ [$first] $($names)*);
+        refused!(@ [$($more)+] $($names)*);
+    };
+    (@ [$begin:literal] $($end:ident $(($($suffix:ident)*))?)*) => {$(
+        refused!(= concat!($begin, stringify!($end)));
+        $($(refused!(= concat!($begin, stringify!($end), stringify!($suffix)));)*)?
+    )*};
+    (= $symbol:expr) => {
         const _: () = {
             extern "C" fn function() -> i32 {
                 static SAID: AtomicBool = AtomicBool::new(false);
-                refuse($symbol, &SAID);
-                $result
+                refuse($symbol, &SAID)
             }
             gdremu_preload::entry_point!($symbol, entry = function);
         };
     };
 }
 
-// The driver. Names without suffix of functions that have one are of the 32-bit address space of CUDA 3.1.
-refused! { CUDA;
-    "cu": Array3DCreate(_v2) Array3DGetDescriptor(_v2) ArrayCreate(_v2) ArrayDestroy ArrayGetDescriptor(_v2)
-        ArrayGetMemoryRequirements ArrayGetPlane ArrayGetSparseProperties CoredumpGetAttribute
-        CoredumpGetAttributeGlobal CoredumpSetAttribute CoredumpSetAttributeGlobal CtxAttach CtxDetach CtxFromGreenCtx
-        CtxGetCacheConfig CtxGetDevResource CtxGetExecAffinity CtxGetLimit CtxGetSharedMemConfig CtxRecordEvent
-        CtxResetPersistingL2Cache CtxSetCacheConfig CtxSetLimit CtxSetSharedMemConfig CtxWaitEvent DestroyExternalMemory
-        DestroyExternalSemaphore DevResourceGenerateDesc DevSmResourceSplitByCount EGLApiInit
-        ExternalMemoryGetMappedBuffer ExternalMemoryGetMappedMipmappedArray FuncGetModule FuncGetName FuncGetParamInfo
-        FuncIsLoaded FuncLoad FuncSetAttribute FuncSetBlockShape FuncSetCacheConfig FuncSetSharedMemConfig
-        FuncSetSharedSize GLCtxCreate(_v2) GLGetDevices(_v2) GLInit GLMapBufferObject(_v2 _v2_ptds)
-        GLMapBufferObjectAsync(_v2 _v2_ptsz) GLRegisterBufferObject GLSetBufferObjectMapFlags GLUnmapBufferObject
-        GLUnmapBufferObjectAsync GLUnregisterBufferObject GetExportTable GreenCtxCreate GreenCtxDestroy
-        GreenCtxGetDevResource GreenCtxGetId GreenCtxRecordEvent GreenCtxStreamCreate GreenCtxWaitEvent
-        ImportExternalMemory ImportExternalSemaphore IpcGetEventHandle IpcOpenEventHandle IpcOpenMemHandle
-        KernelGetAttribute KernelGetFunction KernelGetLibrary KernelGetName KernelGetParamInfo KernelSetAttribute
-        KernelSetCacheConfig Launch LaunchCooperativeKernelMultiDevice LaunchGrid LaunchGridAsync LaunchKernelEx(_ptsz)
-        LibraryEnumerateKernels LibraryGetKernel LibraryGetKernelCount LibraryGetManaged LibraryGetModule
-        LibraryGetUnifiedFunction LibraryLoadData LibraryLoadFromFile LibraryUnload LinkAddData(_v2) LinkAddFile(_v2)
-        LinkComplete LinkCreate(_v2) LinkDestroy LogsCurrent LogsDumpToFile LogsDumpToMemory LogsRegisterCallback
-        LogsUnregisterCallback MipmappedArrayCreate MipmappedArrayDestroy MipmappedArrayGetLevel
-        MipmappedArrayGetMemoryRequirements MipmappedArrayGetSparseProperties ModuleEnumerateFunctions
-        ModuleGetFunctionCount ModuleGetGlobal ModuleGetLoadingMode ModuleGetSurfRef ModuleGetTexRef ModuleLoad
-        MulticastAddDevice MulticastBindAddr MulticastBindMem MulticastCreate MulticastGetGranularity MulticastUnbind
-        OccupancyAvailableDynamicSMemPerBlock OccupancyMaxActiveBlocksPerMultiprocessorWithFlags
-        OccupancyMaxActiveClusters OccupancyMaxPotentialBlockSizeWithFlags OccupancyMaxPotentialClusterSize ParamSetSize
-        ParamSetTexRef ParamSetf ParamSeti ParamSetv ProfilerInitialize SignalExternalSemaphoresAsync(_ptsz)
-        SurfObjectCreate SurfObjectDestroy SurfObjectGetResourceDesc SurfRefGetArray SurfRefSetArray
-        TensorMapEncodeIm2col TensorMapEncodeIm2colWide TensorMapEncodeTiled TensorMapReplaceAddress TexObjectCreate
-        TexObjectDestroy TexObjectGetResourceDesc TexObjectGetResourceViewDesc TexObjectGetTextureDesc UserObjectCreate
-        UserObjectRelease UserObjectRetain VDPAUCtxCreate(_v2) VDPAUGetDevice WaitExternalSemaphoresAsync(_ptsz);
-    "cuCheckpointProcess": Checkpoint GetRestoreThreadId GetState Lock Restore Unlock;
-    "cuDevice": GetDevResource GetExecAffinitySupport GetGraphMemAttribute GetHostAtomicCapabilities GetLuid
-        GetNvSciSyncAttributes GetP2PAtomicCapabilities GetProperties GetTexture1DLinearMaxWidth GraphMemTrim
-        RegisterAsyncNotification SetGraphMemAttribute TotalMem UnregisterAsyncNotification;
-    "cuEGLStream": ConsumerAcquireFrame ConsumerConnect ConsumerConnectWithFlags ConsumerDisconnect ConsumerReleaseFrame
-        ProducerConnect ProducerDisconnect ProducerPresentFrame ProducerReturnFrame;
-    "cuGraph": AddBatchMemOpNode AddChildGraphNode AddDependencies(_v2) AddEmptyNode AddEventRecordNode AddEventWaitNode
-        AddExternalSemaphoresSignalNode AddExternalSemaphoresWaitNode AddHostNode AddKernelNode(_v2) AddMemAllocNode
-        AddMemFreeNode AddMemcpyNode AddMemsetNode AddNode(_v2) BatchMemOpNodeGetParams BatchMemOpNodeSetParams
-        ChildGraphNodeGetGraph Clone ConditionalHandleCreate Create DebugDotPrint DestroyNode EventRecordNodeGetEvent
-        EventRecordNodeSetEvent EventWaitNodeGetEvent EventWaitNodeSetEvent ExecBatchMemOpNodeSetParams
-        ExecChildGraphNodeSetParams ExecDestroy ExecEventRecordNodeSetEvent ExecEventWaitNodeSetEvent
-        ExecExternalSemaphoresSignalNodeSetParams ExecExternalSemaphoresWaitNodeSetParams ExecGetFlags
-        ExecHostNodeSetParams ExecKernelNodeSetParams(_v2) ExecMemcpyNodeSetParams ExecMemsetNodeSetParams
-        ExecNodeSetParams ExecUpdate(_v2) ExternalSemaphoresSignalNodeGetParams ExternalSemaphoresSignalNodeSetParams
+// Names of the driver without suffix, of functions that have one, are of the 32-bit address space of CUDA 3.1.
+refused! {
+    "cu" "cuda": ArrayGetMemoryRequirements ArrayGetPlane ArrayGetSparseProperties CtxResetPersistingL2Cache
+        DestroyExternalMemory DestroyExternalSemaphore DevResourceGenerateDesc DevSmResourceSplitByCount
+        DeviceGetDevResource DeviceGetGraphMemAttribute DeviceGetHostAtomicCapabilities DeviceGetMemPool
+        DeviceGetNvSciSyncAttributes DeviceGetP2PAtomicCapabilities DeviceGetP2PAttribute
+        DeviceGetTexture1DLinearMaxWidth DeviceGraphMemTrim DeviceRegisterAsyncNotification DeviceSetGraphMemAttribute
+        DeviceSetMemPool DeviceUnregisterAsyncNotification EventRecordWithFlags(_ptsz) EventRecord_ptsz
+        ExternalMemoryGetMappedBuffer ExternalMemoryGetMappedMipmappedArray FuncGetName FuncGetParamInfo
+        FuncSetAttribute FuncSetCacheConfig FuncSetSharedMemConfig GLRegisterBufferObject GLSetBufferObjectMapFlags
+        GLUnmapBufferObject GLUnmapBufferObjectAsync GLUnregisterBufferObject GetExportTable GreenCtxCreate
+        ImportExternalMemory ImportExternalSemaphore IpcGetEventHandle IpcOpenEventHandle
+        LaunchCooperativeKernelMultiDevice LaunchCooperativeKernel_ptsz LaunchHostFunc_ptsz LaunchHostFunc_v2
+        LaunchKernel_ptsz LibraryEnumerateKernels LibraryGetGlobal LibraryGetKernel LibraryGetKernelCount
+        LibraryGetManaged LibraryGetUnifiedFunction LibraryLoadData LibraryLoadFromFile LibraryUnload LogsCurrent
+        LogsDumpToFile LogsDumpToMemory LogsRegisterCallback LogsUnregisterCallback MemAdvise(_v2)
+        MemDiscardAndPrefetchBatchAsync(_ptsz) MemDiscardBatchAsync(_ptsz) MemGetDefaultMemPool MemGetMemPool
+        MemPoolExportPointer MemPoolExportToShareableHandle MemPoolGetAccess MemPoolGetAttribute
+        MemPoolImportFromShareableHandle MemPoolImportPointer MemPoolSetAccess MemPoolSetAttribute MemPoolTrimTo
+        MemPrefetchAsync(_ptsz _v2 _v2_ptsz) MemPrefetchBatchAsync(_ptsz) MemRangeGetAttributes MemSetMemPool
+        Memcpy3DPeer(_ptds) Memcpy3DPeerAsync(_ptsz) MemcpyAsync_ptsz Memcpy_ptds MipmappedArrayGetMemoryRequirements
+        MipmappedArrayGetSparseProperties OccupancyAvailableDynamicSMemPerBlock OccupancyMaxActiveClusters
+        OccupancyMaxPotentialClusterSize ProfilerStart ProfilerStop StreamAttachMemAsync(_ptsz)
+        StreamBeginCaptureToGraph(_ptsz) StreamCopyAttributes(_ptsz) StreamCreateWithPriority
+        StreamGetAttribute(_ptsz) StreamGetCaptureInfo(_ptsz _v2 _v2_ptsz _v3 _v3_ptsz) StreamGetDevice(_ptsz)
+        StreamGetFlags(_ptsz) StreamGetId(_ptsz) StreamGetPriority(_ptsz) StreamIsCapturing(_ptsz) StreamQuery_ptsz
+        StreamSetAttribute(_ptsz) StreamSynchronize_ptsz StreamUpdateCaptureDependencies(_ptsz _v2 _v2_ptsz)
+        StreamWaitEvent_ptsz UserObjectCreate UserObjectRelease UserObjectRetain VDPAUGetDevice;
+    "cuGraphExec" "cudaGraphExec": ChildGraphNodeSetParams Destroy EventRecordNodeSetEvent EventWaitNodeSetEvent
+        ExternalSemaphoresSignalNodeSetParams ExternalSemaphoresWaitNodeSetParams GetFlags HostNodeSetParams
+        MemcpyNodeSetParams MemsetNodeSetParams NodeSetParams;
+    "cuGraph" "cudaGraph": AddChildGraphNode AddDependencies(_v2) AddEmptyNode AddEventRecordNode AddEventWaitNode
+        AddExternalSemaphoresSignalNode AddExternalSemaphoresWaitNode AddHostNode AddMemAllocNode AddMemFreeNode
+        AddMemcpyNode AddMemsetNode AddNode(_v2) ChildGraphNodeGetGraph Clone Create DebugDotPrint Destroy DestroyNode
+        EventRecordNodeGetEvent EventRecordNodeSetEvent EventWaitNodeGetEvent EventWaitNodeSetEvent
+        ExternalSemaphoresSignalNodeGetParams ExternalSemaphoresSignalNodeSetParams
         ExternalSemaphoresWaitNodeGetParams ExternalSemaphoresWaitNodeSetParams GetEdges(_v2) GetNodes GetRootNodes
-        HostNodeGetParams HostNodeSetParams Instantiate(_v2) InstantiateWithFlags InstantiateWithParams(_ptsz)
-        KernelNodeCopyAttributes KernelNodeGetAttribute KernelNodeGetParams(_v2) KernelNodeSetAttribute
-        KernelNodeSetParams(_v2) Launch(_ptsz) MemAllocNodeGetParams MemFreeNodeGetParams MemcpyNodeGetParams
-        MemcpyNodeSetParams MemsetNodeGetParams MemsetNodeSetParams NodeFindInClone NodeGetDependencies(_v2)
-        NodeGetDependentNodes(_v2) NodeGetEnabled NodeGetType NodeSetEnabled NodeSetParams ReleaseUserObject
-        RemoveDependencies(_v2) RetainUserObject Upload(_ptsz) icsEGLRegisterImage icsGLRegisterBuffer
-        icsGLRegisterImage icsMapResources(_ptsz) icsResourceGetMappedEglFrame icsResourceGetMappedMipmappedArray
-        icsResourceGetMappedPointer(_v2) icsResourceSetMapFlags(_v2) icsSubResourceGetMappedArray
-        icsUnmapResources(_ptsz) icsUnregisterResource icsVDPAURegisterOutputSurface icsVDPAURegisterVideoSurface;
-    "cuMem": Advise(_v2) AllocHost AllocPitch BatchDecompressAsync(_ptsz) DiscardAndPrefetchBatchAsync(_ptsz)
-        DiscardBatchAsync(_ptsz) Free GetAddressRange GetAttribute(_v2) GetDefaultMemPool GetInfo GetMemPool
-        HostGetDevicePointer MapArrayAsync(_ptsz) PoolGetAccess PrefetchAsync(_ptsz _v2 _v2_ptsz)
-        PrefetchBatchAsync(_ptsz) RangeGetAttributes SetMemPool cpy2D(_v2 _v2_ptds) cpy2DAsync(_v2 _v2_ptsz)
-        cpy2DUnaligned(_v2 _v2_ptds) cpy3D(_v2 _v2_ptds) cpy3DAsync(_v2 _v2_ptsz) cpy3DBatchAsync(_ptsz _v2 _v2_ptsz)
-        cpy3DPeer(_ptds) cpy3DPeerAsync(_ptsz) cpyAtoA(_v2 _v2_ptds) cpyAtoD(_v2 _v2_ptds) cpyAtoH(_v2 _v2_ptds)
-        cpyAtoHAsync(_v2 _v2_ptsz) cpyBatchAsync(_ptsz _v2 _v2_ptsz) cpyDtoA(_v2 _v2_ptds) cpyDtoD cpyDtoDAsync cpyDtoH
-        cpyDtoHAsync cpyHtoA(_v2 _v2_ptds) cpyHtoAAsync(_v2 _v2_ptsz) cpyHtoD cpyHtoDAsync setD16 setD16Async(_ptsz)
-        setD2D16(_v2 _v2_ptds) setD2D16Async(_ptsz) setD2D32(_v2 _v2_ptds) setD2D32Async(_ptsz) setD2D8(_v2 _v2_ptds)
-        setD2D8Async(_ptsz) setD32 setD8;
-    "cuStream": AttachMemAsync(_ptsz) BatchMemOp(_ptsz _v2 _v2_ptsz) BeginCapture(_ptsz) BeginCaptureToGraph(_ptsz)
-        CopyAttributes(_ptsz) GetAttribute(_ptsz) GetCaptureInfo(_ptsz _v2 _v2_ptsz _v3 _v3_ptsz) GetCtx(_ptsz _v2
-        _v2_ptsz) GetDevice(_ptsz) GetGreenCtx GetId(_ptsz) SetAttribute(_ptsz) UpdateCaptureDependencies(_ptsz _v2
-        _v2_ptsz) WaitValue32(_ptsz _v2 _v2_ptsz) WaitValue64(_ptsz _v2 _v2_ptsz) WriteValue32(_ptsz _v2 _v2_ptsz)
-        WriteValue64(_ptsz _v2 _v2_ptsz);
+        HostNodeGetParams HostNodeSetParams InstantiateWithFlags InstantiateWithParams(_ptsz) KernelNodeCopyAttributes
+        KernelNodeGetAttribute KernelNodeSetAttribute Launch(_ptsz) MemAllocNodeGetParams MemFreeNodeGetParams
+        MemcpyNodeGetParams MemcpyNodeSetParams MemsetNodeGetParams MemsetNodeSetParams NodeFindInClone
+        NodeGetDependencies(_v2) NodeGetDependentNodes(_v2) NodeGetEnabled NodeGetType NodeSetEnabled NodeSetParams
+        ReleaseUserObject RemoveDependencies(_v2) RetainUserObject Upload(_ptsz) icsEGLRegisterImage
+        icsGLRegisterBuffer icsGLRegisterImage icsResourceGetMappedEglFrame icsResourceGetMappedMipmappedArray
+        icsSubResourceGetMappedArray icsUnregisterResource icsVDPAURegisterOutputSurface icsVDPAURegisterVideoSurface;
+    "cuEGLStream" "cudaEGLStream": ConsumerAcquireFrame ConsumerConnect ConsumerConnectWithFlags ConsumerDisconnect
+        ConsumerReleaseFrame ProducerConnect ProducerDisconnect ProducerPresentFrame ProducerReturnFrame;
+    "cu": Array3DCreate(_v2) Array3DGetDescriptor(_v2) ArrayCreate(_v2) ArrayDestroy ArrayGetDescriptor(_v2)
+        CoredumpGetAttribute CoredumpGetAttributeGlobal CoredumpSetAttribute CoredumpSetAttributeGlobal CtxAttach
+        CtxDetach CtxDisablePeerAccess CtxEnablePeerAccess CtxFromGreenCtx CtxGetCacheConfig CtxGetDevResource
+        CtxGetExecAffinity CtxGetFlags CtxGetLimit CtxGetSharedMemConfig CtxGetStreamPriorityRange CtxRecordEvent
+        CtxSetCacheConfig CtxSetLimit CtxSetSharedMemConfig CtxWaitEvent DeviceComputeCapability
+        DeviceGetExecAffinitySupport DeviceGetLuid DeviceGetProperties DevicePrimaryCtxSetFlags(_v2) DeviceTotalMem
+        EGLApiInit FuncGetModule FuncIsLoaded FuncLoad FuncSetBlockShape FuncSetSharedSize GLCtxCreate(_v2)
+        GLGetDevices(_v2) GLInit GLMapBufferObject(_v2 _v2_ptds) GLMapBufferObjectAsync(_v2 _v2_ptsz) GreenCtxDestroy
+        GreenCtxGetDevResource GreenCtxGetId GreenCtxRecordEvent GreenCtxStreamCreate GreenCtxWaitEvent
+        IpcOpenMemHandle KernelGetAttribute KernelGetFunction KernelGetLibrary KernelGetName KernelGetParamInfo
+        KernelSetAttribute KernelSetCacheConfig Launch LaunchGrid LaunchGridAsync LaunchKernelEx(_ptsz)
+        LibraryGetModule LinkAddData(_v2) LinkAddFile(_v2) LinkComplete LinkCreate(_v2) LinkDestroy
+        MipmappedArrayCreate MipmappedArrayDestroy MipmappedArrayGetLevel ModuleEnumerateFunctions
+        ModuleGetFunctionCount ModuleGetGlobal ModuleGetLoadingMode ModuleGetSurfRef ModuleGetTexRef ModuleLoad
+        ModuleLoadDataEx MulticastAddDevice MulticastBindAddr MulticastBindMem MulticastCreate MulticastGetGranularity
+        MulticastUnbind OccupancyMaxActiveBlocksPerMultiprocessorWithFlags OccupancyMaxPotentialBlockSizeWithFlags
+        ParamSetSize ParamSetTexRef ParamSetf ParamSeti ParamSetv ProfilerInitialize
+        SignalExternalSemaphoresAsync(_ptsz) StreamAddCallback_ptsz StreamBatchMemOp(_ptsz _v2 _v2_ptsz)
+        StreamBeginCapture(_ptsz _v2_ptsz) StreamEndCapture_ptsz StreamGetCtx(_ptsz _v2 _v2_ptsz) StreamGetGreenCtx
+        StreamWaitValue32(_ptsz _v2 _v2_ptsz) StreamWaitValue64(_ptsz _v2 _v2_ptsz) StreamWriteValue32(_ptsz _v2
+        _v2_ptsz) StreamWriteValue64(_ptsz _v2 _v2_ptsz) SurfObjectCreate SurfObjectDestroy SurfObjectGetResourceDesc
+        SurfRefGetArray SurfRefSetArray TensorMapEncodeIm2col TensorMapEncodeIm2colWide TensorMapEncodeTiled
+        TensorMapReplaceAddress TexObjectCreate TexObjectDestroy TexObjectGetResourceDesc TexObjectGetResourceViewDesc
+        TexObjectGetTextureDesc VDPAUCtxCreate(_v2) WaitExternalSemaphoresAsync(_ptsz);
+    "cuGraph": AddBatchMemOpNode AddKernelNode(_v2) BatchMemOpNodeGetParams BatchMemOpNodeSetParams
+        ConditionalHandleCreate ExecBatchMemOpNodeSetParams ExecKernelNodeSetParams(_v2) ExecUpdate(_v2)
+        Instantiate(_v2) KernelNodeGetParams(_v2) KernelNodeSetParams(_v2) icsMapResources(_ptsz)
+        icsResourceGetMappedPointer(_v2) icsResourceSetMapFlags(_v2) icsUnmapResources(_ptsz);
     "cuTexRef": Create Destroy GetAddress(_v2) GetAddressMode GetArray GetBorderColor GetFilterMode GetFlags GetFormat
         GetMaxAnisotropy GetMipmapFilterMode GetMipmapLevelBias GetMipmapLevelClamp GetMipmappedArray SetAddress(_v2)
         SetAddress2D(_v2 _v3) SetAddressMode SetArray SetBorderColor SetFilterMode SetFlags SetFormat SetMaxAnisotropy
         SetMipmapFilterMode SetMipmapLevelBias SetMipmapLevelClamp SetMipmappedArray;
-}
-
-// The runtime.
-refused! { runtime::remember(CUDA);
-    "__cuda": GetProcAddress RegisterUnifiedTable;
-    "cuda": ArrayGetInfo ArrayGetMemoryRequirements ArrayGetPlane ArrayGetSparseProperties ChooseDevice
-        CreateSurfaceObject CreateTextureObject CtxResetPersistingL2Cache DestroyExternalMemory DestroyExternalSemaphore
-        DestroySurfaceObject DestroyTextureObject DevResourceGenerateDesc DevSmResourceSplit DevSmResourceSplitByCount
-        EGLStreamConsumerAcquireFrame EGLStreamConsumerConnect EGLStreamConsumerConnectWithFlags
-        EGLStreamConsumerDisconnect EGLStreamConsumerReleaseFrame EGLStreamProducerConnect EGLStreamProducerDisconnect
-        EGLStreamProducerPresentFrame EGLStreamProducerReturnFrame EventCreateFromEGLSync EventElapsedTime_v2
-        ExternalMemoryGetMappedBuffer ExternalMemoryGetMappedMipmappedArray FreeArray FreeMipmappedArray FuncGetName
-        FuncGetParamCount FuncGetParamInfo FuncSetAttribute FuncSetCacheConfig FuncSetSharedMemConfig GLGetDevices
-        GLMapBufferObject GLMapBufferObjectAsync GLRegisterBufferObject GLSetBufferObjectMapFlags GLSetGLDevice
-        GLUnmapBufferObject GLUnmapBufferObjectAsync GLUnregisterBufferObject GetChannelDesc GetExportTable
-        GetFuncBySymbol GetMipmappedArrayLevel GetSurfaceObjectResourceDesc GetTextureObjectResourceDesc
-        GetTextureObjectResourceViewDesc GetTextureObjectTextureDesc GreenCtxCreate ImportExternalMemory
-        ImportExternalSemaphore InitDevice IpcGetEventHandle IpcOpenEventHandle KernelSetAttributeForDevice
-        LaunchCooperativeKernelMultiDevice LaunchHostFunc_v2 LaunchHostFunc_v2_ptsz LibraryEnumerateKernels
-        LibraryGetGlobal LibraryGetKernel LibraryGetKernelCount LibraryGetManaged LibraryGetUnifiedFunction
-        LibraryLoadData LibraryLoadFromFile LibraryUnload LogsCurrent LogsDumpToFile LogsDumpToMemory
-        LogsRegisterCallback LogsUnregisterCallback Malloc3D Malloc3DArray MallocArray MallocMipmappedArray
-        MipmappedArrayGetMemoryRequirements MipmappedArrayGetSparseProperties OccupancyAvailableDynamicSMemPerBlock
-        OccupancyMaxActiveClusters OccupancyMaxPotentialClusterSize SetDoubleForDevice SetDoubleForHost SetValidDevices
-        SignalExternalSemaphoresAsync(_ptsz _v2 _v2_ptsz) StreamAttachMemAsync(_ptsz) StreamBeginCaptureToGraph(_ptsz)
-        StreamBeginRecaptureToGraph(_ptsz) StreamCopyAttributes(_ptsz) StreamGetAttribute(_ptsz)
-        StreamGetCaptureInfo(_ptsz _v2 _v2_ptsz _v3 _v3_ptsz) StreamGetDevResource(_ptsz) StreamGetDevice(_ptsz)
-        StreamGetId(_ptsz) StreamSetAttribute(_ptsz) StreamUpdateCaptureDependencies(_ptsz _v2 _v2_ptsz) SubgridCreate
-        SubgridWorkerGridCreate SubgridWorksetCreate ThreadExit ThreadGetCacheConfig ThreadGetLimit ThreadSetCacheConfig
-        ThreadSetLimit ThreadSynchronize UserObjectCreate UserObjectRelease UserObjectRetain VDPAUGetDevice
+    "cuMemcpy": AtoA(_v2 _v2_ptds) AtoD(_v2 _v2_ptds) AtoH(_v2 _v2_ptds) AtoHAsync(_v2 _v2_ptsz) BatchAsync(_ptsz _v2
+        _v2_ptsz) DtoA(_v2 _v2_ptds) DtoD(_v2_ptds) DtoDAsync(_v2_ptsz) DtoH(_v2_ptds) DtoHAsync(_v2_ptsz) HtoA(_v2
+        _v2_ptds) HtoAAsync(_v2 _v2_ptsz) HtoD(_v2_ptds) HtoDAsync(_v2_ptsz) Peer(_ptds) PeerAsync(_ptsz);
+    "cuMem": AllocAsync_ptsz AllocFromPoolAsync_ptsz AllocHost AllocPitch BatchDecompressAsync(_ptsz) Free
+        FreeAsync_ptsz GetAccess GetAddressRange GetAttribute(_v2) GetInfo HostGetDevicePointer HostGetFlags
+        MapArrayAsync(_ptsz) cpy2D(_v2 _v2_ptds) cpy2DAsync(_v2 _v2_ptsz) cpy2DUnaligned(_v2 _v2_ptds) cpy3D(_v2
+        _v2_ptds) cpy3DAsync(_v2 _v2_ptsz) cpy3DBatchAsync(_ptsz _v2 _v2_ptsz) setD16(_v2 _v2_ptds) setD16Async(_ptsz)
+        setD2D16(_v2 _v2_ptds) setD2D16Async(_ptsz) setD2D32(_v2 _v2_ptds) setD2D32Async(_ptsz) setD2D8(_v2 _v2_ptds)
+        setD2D8Async(_ptsz) setD32(_v2_ptds) setD32Async_ptsz setD8(_v2_ptds) setD8Async_ptsz;
+    "cuCheckpointProcess": Checkpoint GetRestoreThreadId GetState Lock Restore Unlock;
+    "cuda": ArrayGetInfo ChooseDevice CreateChannelDesc CreateSurfaceObject CreateTextureObject DestroySurfaceObject
+        DestroyTextureObject DevSmResourceSplit EventCreateFromEGLSync EventElapsedTime_v2 FreeArray FreeAsync_ptsz
+        FreeMipmappedArray FuncGetParamCount GLGetDevices GLMapBufferObject GLMapBufferObjectAsync GLSetGLDevice
+        GetChannelDesc GetDeviceFlags GetDriverEntryPointByVersion_ptsz GetDriverEntryPoint_ptsz GetFuncBySymbol
+        GetMipmappedArrayLevel GetSurfaceObjectResourceDesc GetTextureObjectResourceDesc
+        GetTextureObjectResourceViewDesc GetTextureObjectTextureDesc HostGetFlags InitDevice
+        KernelSetAttributeForDevice LaunchHostFunc_v2_ptsz LaunchKernelExC_ptsz Malloc3D Malloc3DArray MallocArray
+        MallocAsync_ptsz MallocFromPoolAsync(_ptsz) MallocMipmappedArray MallocPitch MemGetLocationInfo MemPoolCreate
+        MemPoolDestroy MemRangeGetAttribute Memcpy2D(_ptds) Memcpy2DArrayToArray(_ptds) Memcpy2DAsync(_ptsz)
+        Memcpy2DFromArray(_ptds) Memcpy2DFromArrayAsync(_ptsz) Memcpy2DToArray(_ptds) Memcpy2DToArrayAsync(_ptsz)
+        Memcpy3D(_ptds) Memcpy3DAsync(_ptsz) Memcpy3DBatchAsync(_ptsz) Memcpy3DWithAttributesAsync(_ptsz)
+        MemcpyArrayToArray(_ptds) MemcpyBatchAsync(_ptsz) MemcpyFromArray(_ptds) MemcpyFromArrayAsync(_ptsz)
+        MemcpyFromSymbolAsync(_ptsz) MemcpyFromSymbol_ptds MemcpyPeer MemcpyPeerAsync MemcpyToArray(_ptds)
+        MemcpyToArrayAsync(_ptsz) MemcpyToSymbolAsync(_ptsz) MemcpyToSymbol_ptds MemcpyWithAttributesAsync(_ptsz)
+        Memset2D(_ptds) Memset2DAsync(_ptsz) Memset3D(_ptds) Memset3DAsync(_ptsz) MemsetAsync_ptsz Memset_ptds
+        SetDeviceFlags SetDoubleForDevice SetDoubleForHost SetValidDevices SignalExternalSemaphoresAsync(_ptsz _v2
+        _v2_ptsz) StreamAddCallback(_ptsz) StreamBeginCapture(_ptsz) StreamBeginRecaptureToGraph(_ptsz)
+        StreamEndCapture(_ptsz) StreamGetDevResource(_ptsz) SubgridCreate SubgridWorkerGridCreate SubgridWorksetCreate
+        ThreadExit ThreadGetCacheConfig ThreadGetLimit ThreadSetCacheConfig ThreadSetLimit ThreadSynchronize
         VDPAUSetVDPAUDevice WaitExternalSemaphoresAsync(_ptsz _v2 _v2_ptsz);
-    "cudaDevice": GetCacheConfig GetDevResource GetExecutionCtx GetGraphMemAttribute GetHostAtomicCapabilities GetLimit
-        GetNvSciSyncAttributes GetP2PAtomicCapabilities GetSharedMemConfig GetTexture1DLinearMaxWidth GraphMemTrim
-        RegisterAsyncNotification SetCacheConfig SetGraphMemAttribute SetLimit SetSharedMemConfig
-        UnregisterAsyncNotification;
+    "cudaGraph": AddKernelNode AddMemcpyNode1D AddMemcpyNodeFromSymbol AddMemcpyNodeToSymbol
+        ConditionalHandleCreate(_v2) ExecGetId ExecKernelNodeSetParams ExecMemcpyNodeSetParams1D
+        ExecMemcpyNodeSetParamsFromSymbol ExecMemcpyNodeSetParamsToSymbol ExecUpdate GetId Instantiate
+        KernelNodeGetParams KernelNodeSetParams MemcpyNodeSetParams1D MemcpyNodeSetParamsFromSymbol
+        MemcpyNodeSetParamsToSymbol NodeGetContainingGraph NodeGetLocalId NodeGetParams NodeGetToolsId icsMapResources
+        icsResourceGetMappedPointer icsResourceSetMapFlags icsUnmapResources;
+    "cudaDevice": DisablePeerAccess EnablePeerAccess FlushGPUDirectRDMAWrites GetCacheConfig GetDefaultMemPool
+        GetExecutionCtx GetLimit GetSharedMemConfig GetStreamPriorityRange SetCacheConfig SetLimit SetSharedMemConfig;
     "cudaExecutionCtx": Destroy GetDevResource GetDevice GetId RecordEvent StreamCreate Synchronize WaitEvent;
-    "cudaGraph": AddChildGraphNode AddDependencies(_v2) AddEmptyNode AddEventRecordNode AddEventWaitNode
-        AddExternalSemaphoresSignalNode AddExternalSemaphoresWaitNode AddHostNode AddKernelNode AddMemAllocNode
-        AddMemFreeNode AddMemcpyNode AddMemcpyNode1D AddMemcpyNodeFromSymbol AddMemcpyNodeToSymbol AddMemsetNode
-        AddNode(_v2) ChildGraphNodeGetGraph Clone ConditionalHandleCreate(_v2) Create DebugDotPrint Destroy DestroyNode
-        EventRecordNodeGetEvent EventRecordNodeSetEvent EventWaitNodeGetEvent EventWaitNodeSetEvent
-        ExecChildGraphNodeSetParams ExecDestroy ExecEventRecordNodeSetEvent ExecEventWaitNodeSetEvent
-        ExecExternalSemaphoresSignalNodeSetParams ExecExternalSemaphoresWaitNodeSetParams ExecGetFlags ExecGetId
-        ExecHostNodeSetParams ExecKernelNodeSetParams ExecMemcpyNodeSetParams ExecMemcpyNodeSetParams1D
-        ExecMemcpyNodeSetParamsFromSymbol ExecMemcpyNodeSetParamsToSymbol ExecMemsetNodeSetParams ExecNodeSetParams
-        ExecUpdate ExternalSemaphoresSignalNodeGetParams ExternalSemaphoresSignalNodeSetParams
-        ExternalSemaphoresWaitNodeGetParams ExternalSemaphoresWaitNodeSetParams GetEdges(_v2) GetId GetNodes
-        GetRootNodes HostNodeGetParams HostNodeSetParams Instantiate InstantiateWithFlags InstantiateWithParams(_ptsz)
-        KernelNodeCopyAttributes KernelNodeGetAttribute KernelNodeGetParams KernelNodeSetAttribute KernelNodeSetParams
-        Launch(_ptsz) MemAllocNodeGetParams MemFreeNodeGetParams MemcpyNodeGetParams MemcpyNodeSetParams
-        MemcpyNodeSetParams1D MemcpyNodeSetParamsFromSymbol MemcpyNodeSetParamsToSymbol MemsetNodeGetParams
-        MemsetNodeSetParams NodeFindInClone NodeGetContainingGraph NodeGetDependencies(_v2) NodeGetDependentNodes(_v2)
-        NodeGetEnabled NodeGetLocalId NodeGetParams NodeGetToolsId NodeGetType NodeSetEnabled NodeSetParams
-        ReleaseUserObject RemoveDependencies(_v2) RetainUserObject Upload(_ptsz) icsEGLRegisterImage icsGLRegisterBuffer
-        icsGLRegisterImage icsMapResources icsResourceGetMappedEglFrame icsResourceGetMappedMipmappedArray
-        icsResourceGetMappedPointer icsResourceSetMapFlags icsSubResourceGetMappedArray icsUnmapResources
-        icsUnregisterResource icsVDPAURegisterOutputSurface icsVDPAURegisterVideoSurface;
-    "cudaMem": Advise(_v2) DiscardAndPrefetchBatchAsync(_ptsz) DiscardBatchAsync(_ptsz) GetDefaultMemPool
-        GetLocationInfo GetMemPool PoolExportPointer PoolExportToShareableHandle PoolGetAccess
-        PoolImportFromShareableHandle PoolImportPointer PoolSetAccess PrefetchAsync(_ptsz _v2 _v2_ptsz)
-        PrefetchBatchAsync(_ptsz) RangeGetAttribute RangeGetAttributes SetMemPool cpy2D(_ptds) cpy2DArrayToArray(_ptds)
-        cpy2DAsync(_ptsz) cpy2DFromArray(_ptds) cpy2DFromArrayAsync(_ptsz) cpy2DToArray(_ptds) cpy2DToArrayAsync(_ptsz)
-        cpy3D(_ptds) cpy3DAsync(_ptsz) cpy3DBatchAsync(_ptsz) cpy3DPeer(_ptds) cpy3DPeerAsync(_ptsz)
-        cpy3DWithAttributesAsync(_ptsz) cpyArrayToArray(_ptds) cpyBatchAsync(_ptsz) cpyFromArray(_ptds)
-        cpyFromArrayAsync(_ptsz) cpyToArray(_ptds) cpyToArrayAsync(_ptsz) cpyWithAttributesAsync(_ptsz) set2D(_ptds)
-        set2DAsync(_ptsz) set3D(_ptds) set3DAsync(_ptsz);
-}
-
-// NVML.
-refused! { NVML;
-    "nvml": ComputeInstanceDestroy ComputeInstanceGetInfo(_v2) EventSetCreate EventSetFree EventSetWait(_v2)
-        GetBlacklistDeviceCount GetBlacklistDeviceInfoByIndex GetExcludedDeviceCount GetExcludedDeviceInfoByIndex
-        GetVgpuCompatibility GetVgpuDriverCapabilities GetVgpuVersion GpmMetricsGet GpmMigSampleGet
-        GpmQueryDeviceSupport GpmQueryIfStreamingEnabled GpmSampleAlloc GpmSampleFree GpmSampleGet
-        GpmSetStreamingEnabled InternalGetExportTable SetVgpuVersion UnitGetCount UnitGetDevices UnitGetFanSpeedInfo
-        UnitGetHandleByIndex UnitGetLedState UnitGetPsuInfo UnitGetTemperature UnitGetUnitInfo UnitSetLedState
-        VgpuInstanceClearAccountingPids VgpuInstanceSetEncoderCapacity;
-    "nvmlDevice": ClearAccountingPids ClearCpuAffinity ClearEccErrorCounts ClearFieldValues CreateGpuInstance
-        CreateGpuInstanceWithPlacement DiscoverGpus FreezeNvLinkUtilizationCounter IsMigDeviceHandle ModifyDrainState
-        OnSameBoard PowerSmoothingActivatePresetProfile PowerSmoothingSetState PowerSmoothingUpdatePresetProfileParam
-        QueryDrainState ReadPRMCounters_v1 ReadWritePRM_v1 RegisterEvents RemoveGpu(_v2) ResetApplicationsClocks
-        ResetGpuLockedClocks ResetMemoryLockedClocks ResetNvLinkErrorCounters ResetNvLinkUtilizationCounter
-        ValidateInforom WorkloadPowerProfileClearRequestedProfiles WorkloadPowerProfileGetCurrentProfiles
-        WorkloadPowerProfileGetProfilesInfo WorkloadPowerProfileSetRequestedProfiles;
-    "nvmlDeviceGet": APIRestriction AccountingBufferSize AccountingMode AccountingPids AccountingStats ActiveVgpus
-        AdaptiveClockInfoStatus AddressingMode ApplicationsClock Architecture Attributes(_v2) AutoBoostedClocksEnabled
-        BoardId BoardPartNumber Brand BridgeChipInfo BusType C2cModeInfoV Capabilities ClkMonStatus Clock ClockInfo
-        ClockOffsets ComputeInstanceId ComputeMode ComputeRunningProcesses(_v2 _v3) ConfComputeGpuAttestationReport
-        ConfComputeGpuCertificate ConfComputeMemSizeInfo ConfComputeProtectedMemoryUsage CoolerInfo CpuAffinity
-        CpuAffinityWithinScope CreatableVgpus CurrentClockFreqs CurrentClocksEventReasons CurrentClocksThrottleReasons
-        DecoderUtilization DefaultApplicationsClock DefaultEccMode DetailedEccErrors DeviceHandleFromMigDeviceHandle
-        DisplayActive DisplayMode DramEncryptionMode DriverModel(_v2) DynamicPstatesInfo EccMode EncoderCapacity
-        EncoderSessions EncoderStats EncoderUtilization EnforcedPowerLimit FBCSessions FBCStats FanControlPolicy_v2
-        FanSpeed(_v2) FanSpeedRPM GpcClkMinMaxVfOffset GpcClkVfOffset GpuInstanceById GpuInstanceId
-        GpuInstancePossiblePlacements(_v2) GpuInstanceProfileInfo GpuInstanceProfileInfoByIdV GpuInstanceProfileInfoV
-        GpuInstanceRemainingCapacity GpuInstances GpuMaxPcieLinkGeneration GpuOperationMode GraphicsRunningProcesses(_v2
-        _v3) GridLicensableFeatures(_v2 _v3 _v4) GspFirmwareMode GspFirmwareVersion HandleBySerial HandleByUUIDV
-        HostVgpuMode Hostname_v1 InforomConfigurationChecksum InforomImageVersion InforomVersion IrqNum JpgUtilization
-        LastBBXFlushTime MPSComputeRunningProcesses(_v2 _v3) MarginTemperature MaxClockInfo MaxCustomerBoostClock
-        MemClkMinMaxVfOffset MemClkVfOffset MemoryAffinity MemoryBusWidth MemoryErrorCounter MemoryInfo_v2
-        MigDeviceHandleByIndex MinMaxClockOfPState MinMaxFanSpeed ModuleId MultiGpuBoard NumFans NumGpuCores NumaNodeId
-        NvLinkErrorCounter NvLinkInfo NvLinkRemoteDeviceType NvLinkUtilizationControl NvLinkUtilizationCounter
-        NvLinkVersion NvlinkBwMode NvlinkSupportedBwModes OfaUtilization PciInfoExt PcieLinkMaxSpeed PcieReplayCounter
-        PcieSpeed PcieThroughput Pdi PerformanceModes PerformanceState PersistenceMode PgpuMetadataString PlatformInfo
-        PowerManagementDefaultLimit PowerManagementLimit PowerManagementLimitConstraints PowerManagementMode
-        PowerMizerMode_v1 PowerSource PowerState PowerUsage ProcessUtilization ProcessesUtilizationInfo
-        RemappedRows(_v2) RepairStatus RetiredPages(_v2) RetiredPagesPendingStatus RowRemapperHistogram
-        RunningProcessDetailList Samples Serial SramEccErrorStatus SramUniqueUncorrectedEccErrorCounts
-        SupportedClocksEventReasons SupportedClocksThrottleReasons SupportedEventTypes SupportedGraphicsClocks
-        SupportedMemoryClocks SupportedPerformanceStates SupportedVgpus TargetFanSpeed Temperature TemperatureThreshold
-        TemperatureV ThermalSettings TopologyCommonAncestor TopologyNearestGpus TotalEccErrors TotalEnergyConsumption
-        UnrepairableMemoryFlag_v1 UtilizationRates VbiosVersion VgpuCapabilities VgpuHeterogeneousMode
-        VgpuInstancesUtilizationInfo VgpuMetadata VgpuProcessUtilization VgpuProcessesUtilizationInfo
-        VgpuSchedulerCapabilities VgpuSchedulerLog VgpuSchedulerState VgpuTypeCreatablePlacements
-        VgpuTypeSupportedPlacements VgpuUtilization ViolationStatus VirtualizationMode;
-    "nvmlDeviceSet": APIRestriction AccountingMode ApplicationsClocks AutoBoostedClocksEnabled ClockOffsets ComputeMode
-        ConfComputeUnprotectedMemSize CpuAffinity DefaultAutoBoostedClocksEnabled DefaultFanSpeed_v2 DramEncryptionMode
-        DriverModel EccMode FanControlPolicy FanSpeed_v2 GpcClkVfOffset GpuLockedClocks GpuOperationMode Hostname_v1
-        MemClkVfOffset MemoryLockedClocks MigMode NvLinkDeviceLowPowerThreshold NvLinkUtilizationControl NvlinkBwMode
-        PersistenceMode PowerManagementLimit(_v2) PowerMizerMode_v1 TemperatureThreshold VgpuCapabilities
-        VgpuHeterogeneousMode VgpuSchedulerState VirtualizationMode;
-    "nvmlGpuInstance": CreateComputeInstance CreateComputeInstanceWithPlacement Destroy GetActiveVgpus GetCreatableVgpus
-        GetInfo GetVgpuHeterogeneousMode GetVgpuSchedulerLog GetVgpuSchedulerState GetVgpuTypeCreatablePlacements
-        SetVgpuHeterogeneousMode SetVgpuSchedulerState;
-    "nvmlGpuInstanceGetComputeInstance": ById PossiblePlacements ProfileInfo ProfileInfoV RemainingCapacity s;
-    "nvmlSystem": EventSetCreate EventSetFree EventSetWait GetConfComputeCapabilities GetConfComputeGpusReadyState
-        GetConfComputeKeyRotationThresholdInfo GetConfComputeSettings GetConfComputeState GetDriverBranch GetHicVersion
-        GetNvlinkBwMode GetProcessName GetTopologyGpuSet RegisterEvents SetConfComputeGpusReadyState
-        SetConfComputeKeyRotationThresholdInfo SetNvlinkBwMode;
-    "nvmlVgpuInstanceGet": AccountingMode AccountingPids AccountingStats EccMode EncoderCapacity EncoderSessions
-        EncoderStats FBCSessions FBCStats FbUsage FrameRateLimit GpuInstanceId GpuPciId LicenseInfo(_v2) LicenseStatus
-        MdevUUID Metadata PlacementId RuntimeStateSize Type UUID VmDriverVersion VmID;
-    "nvmlVgpuTypeGet": BAR1Info Capabilities Class DeviceID FbReservation FrameRateLimit FramebufferSize
-        GpuInstanceProfileId GspHeapSize License MaxInstances MaxInstancesPerGpuInstance MaxInstancesPerVm Name
-        NumDisplayHeads Resolution;
+    "__cuda": GetProcAddress LaunchKernel_ptsz RegisterUnifiedTable;
 }

@@ -3,7 +3,6 @@
 use gdremu_core::config::YesNo;
 use gdremu_core::gpu::pci;
 
-use crate::args::Out;
 use crate::error::{Error, Result};
 use crate::gpus;
 
@@ -42,7 +41,7 @@ const VALUES: [i32; 147] = [
     0, 0, 0, 0, 0, 0, 0,            // 141: VMM, pools and dma-bufs in host memory, atomics
 ];
 
-pub(crate) fn value(gpu: usize, attribute: i32) -> Result<i32> {
+pub(super) fn value(gpu: usize, attribute: i32) -> Result<i32> {
     let config = gpus::config();
     let coherent = i32::from(config.coherent);
     Ok(match attribute {
@@ -67,9 +66,4 @@ pub(crate) fn value(gpu: usize, attribute: i32) -> Result<i32> {
 /// The compute capability, times 10.
 pub(super) fn capability(gpu: usize) -> Result<u32> {
     Ok((value(gpu, COMPUTE_CAPABILITY_MAJOR)? * 10 + value(gpu, COMPUTE_CAPABILITY_MINOR)?) as u32)
-}
-
-pub(crate) fn compute_capability(gpu: usize, major: Out<i32>, minor: Out<i32>) -> Result {
-    major.set(value(gpu, COMPUTE_CAPABILITY_MAJOR)?)?;
-    minor.set(value(gpu, COMPUTE_CAPABILITY_MINOR)?)
 }

@@ -1,30 +1,35 @@
 //! cuMemAlloc, cuMemFree and queries about device memory.
 
-use super::state::{Allocation, ContextHandle, Current, Kind, State};
+use super::state::{self, Allocation, ContextHandle, Current, Kind, State};
 use super::work;
 use super::{host, ipc};
+use crate::args::Out;
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
 /// Rows of pitched memory start at multiples of this.
 const PITCH: usize = 512;
 
-/// Allocates rows of memory. Returns its address, and the length of a row.
-pub(super) fn alloc_pitch(
+/// Allocates rows of memory, whose length it stores.
+pub(super) fn cuMemAllocPitch_v2(
     state: &mut State,
     current: Current,
+    pitch: Out<usize>,
     width: usize,
     height: usize,
     element: u32,
-) -> Result<(u64, usize)> {
+) -> Result<u64> {
+    pitch.check()?;
     ensure(matches!(element, 4 | 8 | 16), Error::INVALID_VALUE)?;
     let row = width.checked_next_multiple_of(PITCH).ok_or(Error::INVALID_VALUE)?;
     let size = row.checked_mul(height).ok_or(Error::INVALID_VALUE)?;
-    Ok((alloc(state, current, size)?, row))
+    let address = cuMemAlloc_v2(state, current, size)?;
+    pitch.set(row)?;
+    Ok(address)
 }
 
 /// Allocates a buffer that the context frees at its end.
-pub(crate) fn alloc(state: &mut State, current: Current, size: usize) -> Result<u64> {
+pub(super) fn cuMemAlloc_v2(state: &mut State, current: Current, size: usize) -> Result<u64> {
     let address = gpus::change(|memory| memory.alloc(current.gpu, size as u64, true))?;
     let allocation = Allocation { context: Some(current.context), pool: None, shared: None };
     state.allocations.insert(address, allocation);
@@ -35,17 +40,14 @@ pub(super) fn cuMemFree_v2(address: u64) -> Result {
     if address == 0 {
         return Ok(());
     }
-    let owner = |state: &State| match state.allocations.get(&address) {
-        Some(allocation) => Ok(allocation.context),
-        None => host::owner(state, address as usize, Kind::Managed).map(Some),
-    };
-    work::freeing(owner, |state| {
-        if state.allocations.contains_key(&address) {
-            free(state, address)
-        } else {
-            host::free(state, address as usize, Kind::Managed)
-        }
-    })
+    let state = state::lock();
+    if let Some(allocation) = state.allocations.get(&address) {
+        let owner = allocation.context;
+        return free(&mut *work::finish(state, owner)?, address);
+    }
+    let owner = host::owner(&state, address as usize, Kind::Managed)?;
+    let mut state = work::finish(state, Some(owner))?;
+    host::free(&mut state, address as usize, Kind::Managed)
 }
 
 /// Frees a buffer, from a pool or not.
@@ -54,15 +56,8 @@ pub(super) fn free(state: &mut State, address: u64) -> Result {
     if let Some(shared) = &allocation.shared {
         ipc::mark(shared, false).map_err(|_| Error::OPERATING_SYSTEM)?;
     }
-    let len = gpus::with(|gpu| gpu.memory().place(address)).map_or(0, |place| place.len);
     gpus::take_away(|memory| memory.free(address))?;
-    let allocation = state.allocations.remove(&address).ok_or(Error::INVALID_VALUE)?;
-    // The pool may have been destroyed.
-    if let Some(pool) = allocation.pool
-        && let Ok(pool) = state.pools.get_mut(pool)
-    {
-        pool.used -= len;
-    }
+    state.allocations.remove(&address);
     Ok(())
 }
 
@@ -82,8 +77,8 @@ pub(super) fn range(state: &State, address: u64) -> Result<(u64, usize)> {
     match gpus::with(|gpu| gpu.memory().place(address)) {
         Some(place) => Ok((place.base, place.len as usize)),
         None => {
-            let (start, range) = host::find(state, address as usize).ok_or(Error::NOT_FOUND)?;
-            Ok((start as u64, range.len))
+            let range = host::find(state, address as usize).ok_or(Error::NOT_FOUND)?;
+            Ok((range.start as u64, range.len))
         }
     }
 }

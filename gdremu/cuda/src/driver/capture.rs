@@ -1,6 +1,6 @@
 //! Stream capture, as far as it concerns other calls. While a stream is capturing, CUDA refuses calls that could
 //! wait for it or change objects that it refers to, and the capture becomes invalid. Nothing is ever captured,
-//! since work of a capturing stream is refused too, and graphs are empty.
+//! since work of a capturing stream is refused too.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,11 +13,6 @@ use crate::error::{Error, Result, ensure};
 /// CUstreamCaptureMode.
 const GLOBAL: u32 = 0;
 const RELAXED: u32 = 2;
-
-/// CUstreamCaptureStatus.
-const NONE: u32 = 0;
-const ACTIVE: u32 = 1;
-const INVALIDATED: u32 = 2;
 
 /// The calls that CUDA calls potentially unsafe during a capture, as far as the stand-in has them.
 const UNSAFE: &str = "cuEventQuery cuEventSynchronize cuMemAlloc cuMemAllocManaged \
@@ -67,25 +62,20 @@ fn invalidate(state: &mut State, error: Error, selects: impl Fn(StreamHandle, &S
     result
 }
 
-/// Refuses queries of a stream that captures, and of a default stream that such streams would wait for.
+/// Refuses work and queries of a stream that captures, and of a default stream that such streams would wait for.
 pub(super) fn check_stream(state: &mut State, current: Current, stream: StreamHandle) -> Result {
-    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |capturing, _| capturing == stream)?;
-    if state.streams.contains(stream) {
-        return Ok(());
-    }
-    invalidate(state, Error::STREAM_CAPTURE_IMPLICIT, |_, capturing| {
-        capturing.is_blocking() && capturing.context == current.context
-    })
-}
-
-/// The same for work, which is not captured.
-pub(super) fn check_work(state: &mut State, current: Current, stream: StreamHandle) -> Result {
     static SAID: AtomicBool = AtomicBool::new(false);
 
     if state.captures.contains_key(&stream) && !SAID.swap(true, Ordering::Relaxed) {
         eprintln!("gdremu: work of a capturing stream is not supported");
     }
-    check_stream(state, current, stream)
+    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |capturing, _| capturing == stream)?;
+    if state.streams.contains(stream) {
+        return Ok(());
+    }
+    invalidate(state, Error::STREAM_CAPTURE_IMPLICIT, |_, capturing| {
+        capturing.blocking && capturing.context == current.context
+    })
 }
 
 /// Refuses to wait for a context with streams that capture.
@@ -110,27 +100,16 @@ pub(super) fn forget(state: &mut State, stream: StreamHandle) {
     CAPTURING.store(state.captures.len(), Ordering::SeqCst);
 }
 
-/// The graph is empty.
+/// There are no functions for the graph, which is empty.
 pub(super) fn end(state: &mut State, stream: StreamHandle, graph: Out<usize>) -> Result {
-    graph.check()?;
-    let capture = state.captures.get(&stream).ok_or(Error::ILLEGAL_STATE)?;
-    ensure(capture.mode == RELAXED || capture.thread == thread::current().id(), Error::STREAM_CAPTURE_WRONG_THREAD)?;
-    let valid = capture.valid;
-    forget(state, stream);
-    if !valid {
-        graph.set(0)?;
-        return Err(Error::STREAM_CAPTURE_INVALIDATED);
-    }
-    graph.set(state.graphs.add(()))
-}
+    const GRAPH: usize = 0xC7 << 40;
 
-pub(super) fn status(state: &State, stream: StreamHandle) -> Result<u32> {
-    state.check_stream(stream)?;
-    Ok(match state.captures.get(&stream) {
-        None => NONE,
-        Some(Capture { valid: true, .. }) => ACTIVE,
-        Some(_) => INVALIDATED,
-    })
+    graph.set(0)?;
+    let capture = *state.captures.get(&stream).ok_or(Error::ILLEGAL_STATE)?;
+    ensure(capture.mode == RELAXED || capture.thread == thread::current().id(), Error::STREAM_CAPTURE_WRONG_THREAD)?;
+    forget(state, stream);
+    ensure(capture.valid, Error::STREAM_CAPTURE_INVALIDATED)?;
+    graph.set(GRAPH)
 }
 
 /// Sets the calling thread's mode, and returns the one before in the same place.

@@ -1,10 +1,10 @@
-//! Contexts, and which one is current in the calling thread.
+//! Contexts, and which one is current in the calling thread. Each GPU has a primary one, shared by all code that
+//! retains it.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use super::state::{self, CTX_MAP_HOST, Context, ContextHandle, Current, STACK, State};
+use super::state::{self, Context, ContextHandle, Current, STACK, State};
 use super::{buffer, capture, host, work};
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
@@ -12,22 +12,18 @@ use crate::gpus;
 /// Contexts behave as since CUDA 3.2, so they float between threads.
 pub(super) const API_VERSION: u32 = 3020;
 
-/// Creates a context without making it current; at the handle of an earlier one, if there was one.
-pub(super) fn create(
-    state: &mut State,
-    gpu: usize,
-    flags: u32,
-    earlier: Option<ContextHandle>,
-) -> Result<ContextHandle> {
+fn create(state: &mut State, gpu: usize, flags: u32) -> Result<Context> {
     state.check()?;
-    let context = Context { id: state.next_id(), gpu, flags, peers: BTreeSet::new(), stop: Arc::default() };
-    Ok(match earlier {
-        None => state.contexts.add(context),
-        Some(handle) => {
-            state.contexts.put(handle, context);
-            handle
-        }
-    })
+    Ok(Context { id: state.next_id(), gpu, flags, stop: Arc::default() })
+}
+
+pub(super) fn cuCtxCreate_v2(state: &mut State, flags: u32, device: i32) -> Result<ContextHandle> {
+    let gpu = gpus::by_ordinal(device)?;
+    state::check_flags(flags)?;
+    let context = create(state, gpu, flags)?;
+    let handle = state.contexts.add(context);
+    STACK.with(|stack| stack.push(handle))?;
+    Ok(handle)
 }
 
 /// A context by its handle; 0 is the current one.
@@ -37,7 +33,7 @@ pub(super) fn live(state: &State, context: ContextHandle) -> Result<&Context> {
 }
 
 /// Ends a context and everything that belongs to it, GPU kernels first.
-pub(super) fn destroy(mut state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
+fn destroy(mut state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
     state.contexts.remove(context)?.stop.store(true, Ordering::Relaxed);
     let mut state = work::end(state, context);
     let ended = state.streams.retain(|stream| stream.context != context);
@@ -47,14 +43,6 @@ pub(super) fn destroy(mut state: MutexGuard<'static, State>, context: ContextHan
     state.functions.retain(|function| function.context != context);
     host::free_all_of(&mut state, context);
     buffer::free_all_of(&mut state, context)
-}
-
-pub(super) fn create_current(state: &mut State, flags: u32, device: i32) -> Result<ContextHandle> {
-    let gpu = gpus::by_ordinal(device)?;
-    state::check_flags(flags)?;
-    let context = create(state, gpu, flags, None)?;
-    STACK.with(|stack| stack.push(context))?;
-    Ok(context)
 }
 
 pub(super) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
@@ -83,8 +71,7 @@ pub(super) fn cuCtxSetCurrent(state: &mut State, context: ContextHandle) -> Resu
 
 pub(super) fn cuCtxSetFlags(state: &mut State, current: Current, flags: u32) -> Result {
     state::check_flags(flags)?;
-    let context = state.contexts.get_mut(current.context)?;
-    context.flags = flags | context.flags & CTX_MAP_HOST;
+    state.contexts.get_mut(current.context)?.flags = flags;
     Ok(())
 }
 
@@ -95,4 +82,45 @@ pub(super) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {
     capture::check_context(&mut state, context)?;
     let all = work::all_of(&state, context);
     work::wait(state, context, &all).map(drop)
+}
+
+pub(super) fn cuDevicePrimaryCtxRetain(state: &mut State, device: i32) -> Result<ContextHandle> {
+    let gpu = gpus::by_ordinal(device)?;
+    let mut primary = state.primaries.get(&gpu).copied().unwrap_or_default();
+    let context = match (primary.context, primary.handle) {
+        (Some(context), _) => context,
+        (None, Some(handle)) => {
+            let context = create(state, gpu, 0)?;
+            state.contexts.put(handle, context);
+            handle
+        }
+        (None, None) => {
+            let context = create(state, gpu, 0)?;
+            state.contexts.add(context)
+        }
+    };
+    primary.context = Some(context);
+    primary.handle = Some(context);
+    primary.retained += 1;
+    state.primaries.insert(gpu, primary);
+    Ok(context)
+}
+
+pub(super) fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Result {
+    let mut state = state::lock();
+    let gpu = gpus::by_ordinal(device)?;
+    let primary = state.primaries.entry(gpu).or_default();
+    ensure(primary.retained > 0, Error::INVALID_CONTEXT)?;
+    primary.retained -= 1;
+    if primary.retained == 0 { reset_primary(state, gpu) } else { Ok(()) }
+}
+
+/// Ends a primary context with all that it owns; later uses of it return CONTEXT_IS_DESTROYED. It is as often retained as
+/// before, so that each retain has a release.
+pub(super) fn reset_primary(mut state: MutexGuard<'static, State>, gpu: usize) -> Result {
+    let primary = state.primaries.entry(gpu).or_default();
+    match primary.context.take() {
+        Some(context) => destroy(state, context),
+        None => Ok(()),
+    }
 }

@@ -1,4 +1,4 @@
-//! Copies in every direction. The address determines what memory it is, as with CUDA's unified
+//! Copies in every direction, and fills. The address determines what memory it is, as with CUDA's unified
 //! addressing.
 
 use std::ptr;
@@ -6,7 +6,7 @@ use std::ptr;
 use gdremu_core::gpu::host::Span;
 use gdremu_core::gpu::memory::Access;
 
-use super::state::{self, ContextHandle, State, StreamHandle};
+use super::state::{self, State, StreamHandle};
 use super::work::{self, When};
 use super::{host, pointer};
 use crate::error::{Error, Result, ensure};
@@ -31,7 +31,7 @@ impl Side {
 }
 
 /// Memory of one side of a copy or fill, in address order.
-pub(super) enum Memory {
+enum Memory {
     Gpu(Vec<Span>),
     Host {
         start: usize,
@@ -44,7 +44,7 @@ pub(super) enum Memory {
 }
 
 impl Memory {
-    pub(super) fn pieces(&self) -> Vec<(*mut u8, usize)> {
+    fn pieces(&self) -> Vec<(*mut u8, usize)> {
         match self {
             Memory::Gpu(spans) => spans.iter().map(|span| (span.bytes(), span.len)).collect(),
             Memory::Host { start, len, .. } => {
@@ -77,35 +77,32 @@ fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory
     if gpus::with(|gpu| gpu.is_device_address(address)) {
         return Ok(Memory::Gpu(gpus::with(|gpu| gpu.spans(address, len as u64, need))?));
     }
-    let known =
-        host::find(state, address as usize).is_some_and(|(start, range)| range.len - (address as usize - start) >= len);
-    ensure(!matches!(side, Device(_)) || known || len == 0, Error::INVALID_VALUE)?;
-    Ok(Memory::Host { start: address as usize, len, pageable: !known })
-}
-
-/// Memory that CUDA knows, to be written.
-pub(super) fn device_memory(state: &State, address: u64, len: usize) -> Result<Memory> {
-    resolve(state, Device(address), len, Access::ReadWrite)
+    let mut is_known = false;
+    if let Some(range) = host::find(state, address as usize) {
+        is_known = range.len - (address as usize - range.start) >= len;
+    }
+    ensure(!matches!(side, Device(_)) || is_known || len == 0, Error::INVALID_VALUE)?;
+    Ok(Memory::Host { start: address as usize, len, pageable: !is_known })
 }
 
 /// Copies `len` bytes without holding the lock, so an invalid host address faults as in the program. Asynchronously
 /// in a stream, otherwise in the default stream.
 pub(super) fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle>) -> Result {
-    let state = state::lock();
+    let mut state = state::lock();
     let current = state.current()?;
-    let when = pointer::when(&state, current, stream, &[to.address(), from.address()]);
+    let mut when = pointer::when(&state, current, stream, &[to.address(), from.address()]);
     let stream = stream.unwrap_or(0);
     state.check_stream(stream)?;
     let destination = resolve(&state, to, len, Access::ReadWrite)?;
-    let source = resolve(&state, from, len, Access::Read)?;
-    let when = if destination.is_pageable() { When::Now } else { when };
-    let (state, source) = if when == When::Now || work::is_idle(&state, current, stream) {
-        (state, source)
-    } else {
+    let mut source = resolve(&state, from, len, Access::Read)?;
+    if destination.is_pageable() {
+        when = When::Now;
+    }
+    if when == When::InOrder && !work::is_idle(&state, current, stream) {
         drop(state);
-        let source = source.staged();
-        (state::lock(), source)
-    };
+        source = source.staged();
+        state = state::lock();
+    }
     work::submit(state, current, stream, when, move || {
         copy_pieces(&destination.pieces(), &source.pieces());
         Ok(())
@@ -144,16 +141,36 @@ pub(super) fn write(to: Vec<Span>, bytes: &[u8]) {
     copy_pieces(&Memory::Gpu(to).pieces(), &[from]);
 }
 
-/// Copies GPU memory of two contexts.
-pub(super) fn between(
-    contexts: [ContextHandle; 2],
-    to: u64,
-    from: u64,
-    size: usize,
+/// Fills `count` elements with `value`, whose bytes are in memory order. Asynchronously in a stream, otherwise in the
+/// default stream.
+pub(super) fn fill<const SIZE: usize>(
+    value: [u8; SIZE],
+    address: u64,
+    count: usize,
     stream: Option<StreamHandle>,
 ) -> Result {
-    for context in contexts {
-        state::lock().contexts.get(context)?;
-    }
-    copy(Device(to), Device(from), size, stream)
+    let state = state::lock();
+    let current = state.current()?;
+    let when = pointer::when(&state, current, stream, &[address]);
+    let stream = stream.unwrap_or(0);
+    state.check_stream(stream)?;
+    let len = count.checked_mul(SIZE).ok_or(Error::INVALID_VALUE)?;
+    ensure(address.is_multiple_of(SIZE as u64), Error::INVALID_VALUE)?;
+    let memory = resolve(&state, Device(address), len, Access::ReadWrite)?;
+    work::submit(state, current, stream, when, move || {
+        for (start, len) in memory.pieces() {
+            // SAFETY: a piece that is mapped while `memory` lives. Pieces are whole blocks of device memory or the ends
+            // of an aligned range, so they hold whole elements.
+            unsafe {
+                if value == [value[0]; SIZE] {
+                    start.write_bytes(value[0], len);
+                } else {
+                    for index in 0..len / SIZE {
+                        start.cast::<[u8; SIZE]>().add(index).write(value);
+                    }
+                }
+            }
+        }
+        Ok(())
+    })
 }

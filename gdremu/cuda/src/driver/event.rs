@@ -18,7 +18,7 @@ fn find(state: &State, event: EventHandle) -> Result<&Event> {
     Ok(event)
 }
 
-pub(super) fn create(state: &mut State, current: Current, flags: u32) -> Result<EventHandle> {
+pub(super) fn cuEventCreate(state: &mut State, current: Current, flags: u32) -> Result<EventHandle> {
     let timed_between_processes = flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS;
     ensure(flags & !FLAGS == 0 && !timed_between_processes, Error::INVALID_VALUE)?;
     Ok(state.events.add(Event { context: current.context, flags, recorded: None }))
@@ -30,7 +30,7 @@ pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result 
     state.check_stream(stream)?;
     let context = find(&state, event)?.context;
     ensure(context == work::context(&state, current, stream), Error::INVALID_HANDLE)?;
-    capture::check_work(&mut state, current, stream)?;
+    capture::check_stream(&mut state, current, stream)?;
     let time = Arc::new(OnceLock::new());
     let point = if work::is_idle(&state, current, stream) {
         time.get_or_init(Instant::now);
@@ -50,15 +50,6 @@ pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result 
     Ok(())
 }
 
-/// Events outside of a graph do not exist, since no stream captures any.
-pub(super) fn check_flags(flags: u32) -> Result {
-    match flags {
-        0 => Ok(()),
-        1 => Err(Error::ILLEGAL_STATE),
-        _ => Err(Error::INVALID_VALUE),
-    }
-}
-
 pub(super) fn cuEventQuery(state: &mut State, event: EventHandle) -> Result {
     match find(state, event)?.pending(&state.queues) {
         Some(_) => Err(Error::NOT_READY),
@@ -68,9 +59,9 @@ pub(super) fn cuEventQuery(state: &mut State, event: EventHandle) -> Result {
 
 pub(super) fn cuEventSynchronize(event: EventHandle) -> Result {
     let state = state::lock();
-    let found = find(&state, event)?;
-    let context = found.context;
-    let pending = found.pending(&state.queues);
+    let event = find(&state, event)?;
+    let context = event.context;
+    let pending = event.pending(&state.queues);
     work::wait(state, context, pending.as_slice()).map(drop)
 }
 

@@ -104,22 +104,28 @@ impl<'a> Entry<'a> {
 
 /// The PTX text for the newest GPUs that a GPU of this compute capability, times 10, can run.
 pub(crate) fn ptx(fatbin: &[u8], capability: u32) -> Result<String, Problem> {
-    let header = number::<2>(fatbin, 6).map(|len| len as usize);
-    let mut rest = header.and_then(|header| fatbin.get(header..)).ok_or(Problem::Malformed)?;
-    let (mut best, mut oldest): (Option<Entry<'_>>, _) = (None, None);
+    let header = number::<2>(fatbin, 6).ok_or(Problem::Malformed)?;
+    let mut rest = fatbin.get(header as usize..).ok_or(Problem::Malformed)?;
+    let mut best: Option<(u32, Entry<'_>)> = None;
+    let mut oldest = None;
     while !rest.is_empty() {
         let (entry, others) = Entry::split(rest).ok_or(Problem::Malformed)?;
         rest = others;
-        let Some(needs) = entry.capability().filter(|_| entry.kind() == Some(PTX.into())) else {
+        let Some(needs) = entry.capability() else { continue };
+        if entry.kind() != Some(PTX.into()) {
             continue;
-        };
-        oldest = Some(oldest.map_or(needs, |oldest: u32| oldest.min(needs)));
-        if needs <= capability && best.as_ref().is_none_or(|best| best.capability() < Some(needs)) {
-            best = Some(entry);
+        }
+        oldest = Some(needs.min(oldest.unwrap_or(needs)));
+        let best_yet = best.as_ref().map_or(0, |(needs, _)| *needs);
+        if needs <= capability && needs > best_yet {
+            best = Some((needs, entry));
         }
     }
-    let nothing = oldest.map_or(Problem::NoPtx, Problem::TooNew);
-    best.ok_or(nothing)?.text().ok_or(Problem::Malformed)
+    match (best, oldest) {
+        (Some((_, entry)), _) => entry.text().ok_or(Problem::Malformed),
+        (None, Some(oldest)) => Err(Problem::TooNew(oldest)),
+        (None, None) => Err(Problem::NoPtx),
+    }
 }
 
 #[cfg(test)]
@@ -155,7 +161,8 @@ mod tests {
 
     #[test]
     fn ptx_for_the_newest_gpu_that_fits_is_taken() {
-        let (machine_code, of) = (entry(2, 80, 0, b"", 0), |capability, text| entry(PTX, capability, 0, text, 0));
+        let machine_code = entry(2, 80, 0, b"", 0);
+        let of = |capability, text| entry(PTX, capability, 0, text, 0);
         let all = [of(70, b"70"), of(100, b"100"), machine_code.clone(), of(80, b"80"), of(75, b"75")];
         assert_eq!(ptx(&fatbin(&all), 90).unwrap(), "80");
         assert_eq!(ptx(&fatbin(&all), 100).unwrap(), "100");
@@ -167,17 +174,11 @@ mod tests {
     #[test]
     fn compressed_text_is_decompressed() {
         let len = TEXT.len() as u64;
-        for (flags, payload) in [(0, TEXT), (LZ4, AS_LZ4), (ZSTD, AS_ZSTD)] {
-            let found = ptx(&fatbin(&[entry(PTX, 80, flags, payload, len)]), 90);
-            assert_eq!(found.unwrap().as_bytes(), TEXT);
-            let wrong = if flags == 0 {
-                continue;
-            } else {
-                [len - 1, len + 1, u64::MAX]
-            };
-            for len in wrong {
-                let found = ptx(&fatbin(&[entry(PTX, 80, flags, payload, len)]), 90);
-                assert_eq!(found, Err(Problem::Malformed), "{flags:#x}, {len}");
+        for (flags, payload) in [(LZ4, AS_LZ4), (ZSTD, AS_ZSTD)] {
+            let text = |len| ptx(&fatbin(&[entry(PTX, 80, flags, payload, len)]), 90);
+            assert_eq!(text(len).unwrap().as_bytes(), TEXT);
+            for wrong in [len - 1, len + 1, u64::MAX] {
+                assert_eq!(text(wrong), Err(Problem::Malformed), "{flags:#x}, {wrong}");
             }
         }
     }

@@ -8,26 +8,22 @@ use std::ptr;
 
 use gdremu_core::gpu::page_size;
 
-use super::state::{ContextHandle, Current, HostRange, Kind, State};
+use super::state::{self, ContextHandle, Current, HostRange, Kind, State};
 use super::work;
-use crate::address_space;
 use crate::error::{Error, Result, ensure};
+use crate::gpus;
 
 /// Flags of cuMemHostAlloc, portable, mapped, write-combined.
 const ALLOC_FLAGS: u32 = 0x7;
 
-const WRITE_COMBINED: u32 = 0x4;
-
 /// Flags of cuMemHostRegister, portable, mapped, read-only; there is no I/O memory.
-const REGISTER_FLAGS: u32 = PORTABLE | MAPPED | READ_ONLY;
-const PORTABLE: u32 = 0x1;
-const MAPPED: u32 = 0x2;
+const REGISTER_FLAGS: u32 = 0x3 | READ_ONLY;
 pub(super) const READ_ONLY: u32 = 0x8;
 
-/// The range that an address is in, with its start.
-pub(super) fn find(state: &State, address: usize) -> Option<(usize, &HostRange)> {
-    let (&start, range) = state.host.range(..=address).next_back()?;
-    (address - start < range.len).then_some((start, range))
+/// The range that an address is in.
+pub(super) fn find(state: &State, address: usize) -> Option<&HostRange> {
+    let range = state.host.range(..=address).next_back()?.1;
+    if address - range.start < range.len { Some(range) } else { None }
 }
 
 /// Fresh zeroed pages.
@@ -51,8 +47,8 @@ fn alloc(state: &mut State, current: Current, len: usize, kind: Kind, flags: u32
 fn insert(state: &mut State, current: Current, address: usize, len: usize, kind: Kind, flags: u32) {
     let id = (1 << 63) | state.next_id();
     let Current { context, gpu } = current;
-    address_space::changed();
-    state.host.insert(address, HostRange { len, kind, flags, context, gpu, id });
+    gpus::memory_changed();
+    state.host.insert(address, HostRange { start: address, len, kind, flags, context, gpu, id });
     if kind == Kind::Managed {
         state.sync_memops.insert(id);
     }
@@ -71,7 +67,7 @@ fn starting_at(state: &State, address: usize, kind: Kind) -> Result<&HostRange> 
 pub(super) fn free(state: &mut State, address: usize, kind: Kind) -> Result {
     let len = starting_at(state, address, kind)?.len;
     state.host.remove(&address);
-    address_space::changed();
+    gpus::memory_changed();
     if kind != Kind::Registered {
         // SAFETY: `map` made it with this length, and it has just left the table.
         unsafe { libc::syscall(libc::SYS_munmap, address, len) };
@@ -89,7 +85,7 @@ pub(super) fn free_all_of(state: &mut State, context: ContextHandle) {
 }
 
 /// Allocates host memory that GPUs reach.
-pub(super) fn alloc_mapped(state: &mut State, current: Current, len: usize, flags: u32) -> Result<usize> {
+pub(super) fn cuMemHostAlloc(state: &mut State, current: Current, len: usize, flags: u32) -> Result<usize> {
     ensure(flags & !ALLOC_FLAGS == 0, Error::INVALID_VALUE)?;
     if len == 0 {
         return Ok(0);
@@ -101,11 +97,13 @@ pub(super) fn cuMemFreeHost(address: usize) -> Result {
     if address == 0 {
         return Ok(());
     }
-    let owner = |state: &State| owner(state, address, Kind::Allocated).map(Some);
-    work::freeing(owner, |state| free(state, address, Kind::Allocated))
+    let state = state::lock();
+    let owner = owner(&state, address, Kind::Allocated)?;
+    let mut state = work::finish(state, Some(owner))?;
+    free(&mut state, address, Kind::Allocated)
 }
 
-pub(super) fn alloc_managed(state: &mut State, current: Current, len: usize, flags: u32) -> Result<u64> {
+pub(super) fn cuMemAllocManaged(state: &mut State, current: Current, len: usize, flags: u32) -> Result<u64> {
     // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST, one of them.
     ensure(matches!(flags, 1 | 2), Error::INVALID_VALUE)?;
     alloc(state, current, len, Kind::Managed, flags).map(|address| address as u64)
@@ -120,8 +118,8 @@ pub(super) fn cuMemHostRegister_v2(
 ) -> Result {
     let end = address.checked_add(size).ok_or(Error::INVALID_VALUE)?;
     ensure(address != 0 && size != 0 && flags & !REGISTER_FLAGS == 0, Error::INVALID_VALUE)?;
-    if let Some((start, below)) = state.host.range(..end).next_back()
-        && start + below.len > address
+    if let Some((_, below)) = state.host.range(..end).next_back()
+        && below.start + below.len > address
     {
         return Err(match below.kind {
             Kind::Registered => Error::HOST_MEMORY_ALREADY_REGISTERED,
@@ -147,30 +145,17 @@ fn advise(start: usize, len: usize, populate: i32) -> bool {
 }
 
 pub(super) fn cuMemHostUnregister(address: usize) -> Result {
-    work::freeing(
-        |state| {
-            let is_known = address == 0 || find(state, address).is_some();
-            ensure(is_known, Error::HOST_MEMORY_NOT_REGISTERED)?;
-            owner(state, address, Kind::Registered).map(Some)
-        },
-        |state| free(state, address, Kind::Registered),
-    )
+    let state = state::lock();
+    let is_known = address == 0 || find(&state, address).is_some();
+    ensure(is_known, Error::HOST_MEMORY_NOT_REGISTERED)?;
+    let owner = owner(&state, address, Kind::Registered)?;
+    let mut state = work::finish(state, Some(owner))?;
+    free(&mut state, address, Kind::Registered)
 }
 
 /// The address at which GPUs reach host memory, the same, which is unified addressing.
 pub(super) fn device_pointer(state: &State, address: usize, flags: u32) -> Result<u64> {
-    let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
+    let range = find(state, address).ok_or(Error::INVALID_VALUE)?;
     ensure(flags == 0 && range.kind != Kind::Managed, Error::INVALID_VALUE)?;
     Ok(address as u64)
-}
-
-/// The flags of host memory, as far as CUDA returns them. Unified addressing maps all of it.
-pub(super) fn flags(state: &State, address: usize) -> Result<u32> {
-    let (_, range) = find(state, address).ok_or(Error::INVALID_VALUE)?;
-    let reported = match range.kind {
-        Kind::Allocated => WRITE_COMBINED,
-        Kind::Registered => PORTABLE,
-        Kind::Managed => 0,
-    };
-    Ok(range.flags & reported | MAPPED)
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use super::state::{Allocation, State};
+use super::state::{self, Allocation, State};
 use super::work;
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
@@ -73,16 +73,12 @@ fn memory_of(handle: &IpcHandle) -> Option<File> {
 }
 
 pub(super) fn cuIpcCloseMemHandle(address: u64) -> Result {
-    work::freeing(
-        |_| Ok(None),
-        |state| {
-            let (_, times) = state.imports.get_mut(&address).ok_or(Error::INVALID_VALUE)?;
-            *times -= 1;
-            if *times > 0 {
-                return Ok(());
-            }
-            state.imports.remove(&address);
-            gpus::take_away(|memory| memory.free(address))
-        },
-    )
+    let mut state = work::finish(state::lock(), None)?;
+    let import = state.imports.get_mut(&address).ok_or(Error::INVALID_VALUE)?;
+    import.1 -= 1;
+    if import.1 > 0 {
+        return Ok(());
+    }
+    state.imports.remove(&address);
+    gpus::take_away(|memory| memory.free(address))
 }

@@ -144,10 +144,10 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
     let stop = Arc::clone(&live.stop);
     let gpu = live.gpu;
     let job = move || {
-        let clock = Clock::start();
-        let mut memory = KernelMemory::new(context, gpu);
-        let result = ptx::run(&launch, &mut memory, &stop, || clock.report(&launch.kernel));
-        clock.stop();
+        let started = Instant::now();
+        let mut memory = KernelMemory::new(gpu);
+        let result = ptx::run(&launch, &mut memory, &stop, || report_long_run(&launch.kernel, started));
+        WORKED.fetch_add(started.elapsed().as_millis() as u64, Ordering::Relaxed);
         result.map_err(|stopped| log_stopped(&launch.kernel, stopped))
     };
     work::enqueue(state, current, request.stream, Vec::new(), job).map(|_| ())
@@ -156,33 +156,15 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
 /// Milliseconds for which GPU kernels of this process ran that have ended.
 static WORKED: AtomicU64 = AtomicU64::new(0);
 
-static REPORTED: AtomicBool = AtomicBool::new(false);
+/// Reports once per process that GPU kernels have run for a long time, and which one runs.
+fn report_long_run(kernel: &Kernel, started: Instant) {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// The time of a launch.
-struct Clock {
-    started: Instant,
-}
-
-impl Clock {
-    fn start() -> Self {
-        Clock { started: Instant::now() }
-    }
-
-    /// Reports once per process that GPU kernels have run for a long time, and which one runs.
-    fn report(&self, kernel: &Kernel) {
-        if REPORTED.load(Ordering::Relaxed) {
-            return;
-        }
-        let worked = Duration::from_millis(WORKED.load(Ordering::Relaxed)) + self.started.elapsed();
-        if worked >= LONG && !REPORTED.swap(true, Ordering::Relaxed) {
-            let seconds = LONG.as_secs();
-            let name = demangled(&kernel.name);
-            eprintln!("gdremu: GPU kernels have run for {seconds} s, interpreted; GPU kernel {name} is running");
-        }
-    }
-
-    fn stop(&self) {
-        WORKED.fetch_add(self.started.elapsed().as_millis() as u64, Ordering::Relaxed);
+    let worked = Duration::from_millis(WORKED.load(Ordering::Relaxed)) + started.elapsed();
+    if worked >= LONG && !REPORTED.swap(true, Ordering::Relaxed) {
+        let seconds = LONG.as_secs();
+        let name = demangled(&kernel.name);
+        eprintln!("gdremu: GPU kernels have run for {seconds} s, interpreted; GPU kernel {name} is running");
     }
 }
 
@@ -206,7 +188,12 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
 }
 
 /// A CUfunction_attribute. Those of a GPU kernel that cannot run are those of one that needs nothing.
-pub(super) fn attribute(state: &State, current: Current, attribute: i32, function: FunctionHandle) -> Result<i32> {
+pub(super) fn cuFuncGetAttribute(
+    state: &State,
+    current: Current,
+    attribute: i32,
+    function: FunctionHandle,
+) -> Result<i32> {
     let function = state.functions.get(function)?;
     let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
     Ok(match attribute {

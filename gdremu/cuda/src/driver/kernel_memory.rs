@@ -4,16 +4,15 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use crate::ptx::{Change, Fault, GlobalMemory};
 use gdremu_core::gpu::host::{HostProvider, Span};
-use gdremu_core::gpu::memory::{Access, Place};
+use gdremu_core::gpu::memory::Access;
 
 use super::host;
-use super::state::{self, ContextHandle, Kind, State};
-use crate::{address_space, gpus};
+use super::state::{self, Kind};
+use crate::gpus;
 
 /// The memory of one launch. Looks up each buffer once, until memory is allocated or freed.
 pub(super) struct KernelMemory {
-    /// In which the GPU kernel runs, on this GPU.
-    context: ContextHandle,
+    /// On which the GPU kernel runs.
     gpu: usize,
     pieces: Vec<Piece>,
     /// The number of changes of the address space at the time of the lookups.
@@ -30,13 +29,13 @@ struct Piece {
 }
 
 impl KernelMemory {
-    pub(super) fn new(context: ContextHandle, gpu: usize) -> Self {
-        KernelMemory { context, gpu, pieces: Vec::new(), changes: 0 }
+    pub(super) fn new(gpu: usize) -> Self {
+        KernelMemory { gpu, pieces: Vec::new(), changes: 0 }
     }
 
     /// Where the CPU finds `size` bytes.
     fn find(&mut self, address: u64, size: usize, write: bool) -> Result<*mut u8, Fault> {
-        let changes = address_space::changes();
+        let changes = gpus::memory_changes();
         if changes != self.changes {
             self.pieces.clear();
             self.changes = changes;
@@ -70,21 +69,21 @@ impl KernelMemory {
     /// The buffer, VMM mapping or host memory that an address is in.
     fn look_up(&self, address: u64) -> Option<Vec<Piece>> {
         let state = state::lock();
-        if let Some(pieces) = gpus::with(|gpu| self.look_up_on_gpus(gpu, &state, address)) {
+        if let Some(pieces) = gpus::with(|gpu| self.look_up_on_gpus(gpu, address)) {
             return Some(pieces);
         }
-        let (start, range) = host::find(&state, address as usize)?;
+        let range = host::find(&state, address as usize)?;
         Some(vec![Piece {
-            start: start as u64,
+            start: range.start as u64,
             len: range.len as u64,
-            bytes: std::ptr::with_exposed_provenance_mut(start),
+            bytes: std::ptr::with_exposed_provenance_mut(range.start),
             writable: range.kind != Kind::Registered || range.flags & host::READ_ONLY == 0,
             _span: None,
         }])
     }
 
     /// No pieces where no GPU has memory; `None` for addresses of the host.
-    fn look_up_on_gpus(&self, gpu: &mut HostProvider, state: &State, address: u64) -> Option<Vec<Piece>> {
+    fn look_up_on_gpus(&self, gpu: &mut HostProvider, address: u64) -> Option<Vec<Piece>> {
         if !gpu.is_device_address(address) {
             return None;
         }
@@ -94,7 +93,8 @@ impl KernelMemory {
         };
         let access = match place.vmm {
             true => gpu.memory().access(place.base, self.gpu).unwrap_or_default(),
-            false => self.access_to_buffer(state, &place),
+            false if place.gpu == self.gpu => Access::ReadWrite,
+            false => Access::None, // Only VMM memory can be shared with another GPU.
         };
         if access == Access::None {
             return Some(pieces);
@@ -107,26 +107,6 @@ impl KernelMemory {
             start += len;
         }
         Some(pieces)
-    }
-
-    /// Another GPU's memory takes cuCtxEnablePeerAccess, or cuMemPoolSetAccess.
-    fn access_to_buffer(&self, state: &State, place: &Place) -> Access {
-        if place.gpu == self.gpu {
-            return Access::ReadWrite;
-        }
-        let Some(owner) = state.allocations.get(&place.base) else {
-            return Access::None;
-        };
-        let mut enabled = false;
-        if let (Some(context), Some(own)) = (owner.context, state.contexts.find(self.context)) {
-            enabled = context == self.context || own.peers.contains(&context);
-        }
-        if let Some(pool) = owner.pool
-            && let Some(pool) = state.pools.find(pool)
-        {
-            enabled |= pool.peers.contains(&self.gpu);
-        }
-        if enabled { Access::ReadWrite } else { Access::None }
     }
 }
 

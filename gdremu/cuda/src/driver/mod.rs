@@ -3,8 +3,8 @@
 //! ```text
 //! entry_points   the exported functions: their arguments, how they begin, and the bodies of a few lines
 //!   entry        how they begin: errors and panics become CUresults
-//!   device primary context peer buffer host copy fill vmm pool pointer stream capture event module ipc
-//!   kernel fatbin export error_text proc_address   one topic each: what the bodies need
+//!   device context buffer host copy vmm pool pointer stream capture event module ipc kernel fatbin export
+//!   proc_address   one topic each: what the bodies need
 //!     work       runs the work of streams behind GPU kernels
 //!     state/     contexts, streams, events, modules, queues, allocations; behind one lock
 //! ```
@@ -12,28 +12,24 @@
 //! Streams are in order. Without GPU kernels an asynchronous call has done its work when it returns.
 //! GPU kernels run on threads of their own, and later work of their stream waits until they end.
 
-pub(crate) mod attributes;
+mod attributes;
 mod buffer;
 mod capture;
 mod context;
 mod copy;
-pub(crate) mod device;
+mod device;
 mod entry;
 pub(crate) mod entry_points;
-mod error_text;
 mod event;
 mod export;
 mod fatbin;
-mod fill;
 mod host;
 mod ipc;
 pub(crate) mod kernel;
 mod kernel_memory;
 mod module;
-mod peer;
 mod pointer;
 mod pool;
-mod primary;
 mod proc_address;
 mod state;
 mod stream;

@@ -64,7 +64,7 @@ fn add(state: &mut State, parsed: ptx::Module) -> Result<ModuleHandle> {
     let mut memory = None;
     if !parsed.memory.is_empty() {
         let len = parsed.memory.len();
-        let address = buffer::alloc(state, current, len)?;
+        let address = buffer::cuMemAlloc_v2(state, current, len)?;
         let spans = gpus::with(|gpu| gpu.spans(address, len as u64, Access::ReadWrite))?;
         copy::write(spans, &parsed.memory);
         memory = Some(address);
@@ -89,12 +89,15 @@ fn add(state: &mut State, parsed: ptx::Module) -> Result<ModuleHandle> {
 }
 
 pub(super) fn cuModuleUnload(module: ModuleHandle) -> Result {
-    let owner = |state: &State| Ok(Some(state.modules.get(module)?.context));
-    work::freeing(owner, |state| {
-        let module = state.modules.remove(module)?;
-        for function in module.functions.into_values() {
-            state.functions.remove(function)?;
-        }
-        module.memory.map_or(Ok(()), |memory| buffer::free(state, memory))
-    })
+    let state = state::lock();
+    let owner = state.modules.get(module)?.context;
+    let mut state = work::finish(state, Some(owner))?;
+    let module = state.modules.remove(module)?;
+    for function in module.functions.into_values() {
+        state.functions.remove(function)?;
+    }
+    match module.memory {
+        Some(memory) => buffer::free(&mut state, memory),
+        None => Ok(()),
+    }
 }

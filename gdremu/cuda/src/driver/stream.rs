@@ -1,16 +1,12 @@
 //! Streams.
 
 use super::state::{self, Current, EventHandle, NON_BLOCKING, State, Stream, StreamHandle};
-use super::{capture, event, work};
+use super::{capture, work};
 use crate::error::{Error, Result, ensure};
 
-/// The highest priority of a stream; the lowest is 0.
-pub(super) const GREATEST_PRIORITY: i32 = -5;
-
-pub(super) fn create(state: &mut State, current: Current, flags: u32, priority: i32) -> Result<StreamHandle> {
+pub(super) fn cuStreamCreate(state: &mut State, current: Current, flags: u32) -> Result<StreamHandle> {
     ensure(flags & !NON_BLOCKING == 0, Error::INVALID_VALUE)?;
-    let priority = priority.clamp(GREATEST_PRIORITY, 0);
-    Ok(state.streams.add(Stream { context: current.context, flags, priority }))
+    Ok(state.streams.add(Stream { context: current.context, blocking: flags & NON_BLOCKING == 0 }))
 }
 
 pub(super) fn cuStreamDestroy_v2(state: &mut State, stream: StreamHandle) -> Result {
@@ -35,18 +31,12 @@ pub(super) fn cuStreamQuery(state: &mut State, current: Current, stream: StreamH
     ensure(work::of_stream(state, current, stream).is_empty(), Error::NOT_READY)
 }
 
-/// The stream of a handle; none for a default stream.
-pub(super) fn created(state: &State, stream: StreamHandle) -> Result<Option<&Stream>> {
-    state.check_stream(stream)?;
-    Ok(state.streams.find(stream))
-}
-
 pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: u32) -> Result {
     let mut state = state::lock();
     let current = state.current()?;
-    event::check_flags(flags)?;
+    ensure(flags == 0, Error::INVALID_VALUE)?; // Others are for graphs.
     state.check_stream(stream)?;
-    capture::check_work(&mut state, current, stream)?;
+    capture::check_stream(&mut state, current, stream)?;
     let event = state.events.get(event)?;
     match event.pending(&state.queues) {
         Some(point) => work::enqueue(state, current, stream, vec![point], || Ok(())).map(|_| ()),

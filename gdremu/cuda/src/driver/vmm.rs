@@ -25,7 +25,7 @@ fn check(prop: &AllocationProp) -> Result<usize> {
     gpu_at(prop.location)
 }
 
-pub(super) fn create(size: usize, prop: In<AllocationProp>, flags: u64) -> Result<u64> {
+pub(super) fn cuMemCreate(size: usize, prop: In<AllocationProp>, flags: u64) -> Result<u64> {
     ensure(flags == 0, Error::INVALID_VALUE)?;
     let prop = prop.get()?;
     let gpu = check(&prop)?;
@@ -36,15 +36,12 @@ pub(super) fn create(size: usize, prop: In<AllocationProp>, flags: u64) -> Resul
 }
 
 pub(super) fn properties(handle: u64) -> Result<AllocationProp> {
-    let (gpu, rdma, exportable) = gpus::with(|gpu| {
-        let object = gpu.memory().object(ObjectId(handle))?;
-        Ok::<_, Error>((object.gpu, object.rdma, object.exportable))
-    })?;
+    let object = gpus::with(|gpu| gpu.memory().object(ObjectId(handle)).cloned())?;
     Ok(AllocationProp {
         kind: ALLOCATION_PINNED,
-        handle_types: if exportable { HANDLE_POSIX_FD } else { 0 },
-        location: Location { kind: LOCATION_DEVICE, id: gpus::ordinal(gpu) },
-        gpu_direct_rdma_capable: u8::from(rdma),
+        handle_types: if object.exportable { HANDLE_POSIX_FD } else { 0 },
+        location: Location { kind: LOCATION_DEVICE, id: gpus::ordinal(object.gpu) },
+        gpu_direct_rdma_capable: u8::from(object.rdma),
         ..AllocationProp::default()
     })
 }
@@ -58,24 +55,20 @@ pub(super) fn cuMemMap(address: u64, size: usize, offset: usize, handle: u64, fl
     gpus::change(|memory| memory.map(address, object))
 }
 
-pub(super) fn cuMemSetAccess(address: u64, size: usize, wanted: In<AccessDesc>, count: usize) -> Result {
+pub(super) fn cuMemSetAccess(address: u64, size: usize, descriptions: In<AccessDesc>, count: usize) -> Result {
     ensure(count != 0, Error::INVALID_VALUE)?;
-    (0..count).try_for_each(|index| {
-        let wanted = wanted.at(index)?;
-        let gpu = gpu_at(wanted.location)?;
-        let access = access(wanted.flags)?;
-        gpus::change(|memory| memory.set_access(address, size as u64, gpu, access))
-    })
-}
-
-/// The access of CUmemAccess_flags.
-pub(super) fn access(flags: u32) -> Result<Access> {
-    match flags {
-        0 => Ok(Access::None),
-        1 => Ok(Access::Read),
-        3 => Ok(Access::ReadWrite),
-        _ => Err(Error::INVALID_VALUE),
+    for index in 0..count {
+        let AccessDesc { location, flags } = descriptions.at(index)?;
+        let gpu = gpu_at(location)?;
+        let access = match flags {
+            0 => Access::None,
+            1 => Access::Read,
+            3 => Access::ReadWrite,
+            _ => return Err(Error::INVALID_VALUE),
+        };
+        gpus::change(|memory| memory.set_access(address, size as u64, gpu, access))?;
     }
+    Ok(())
 }
 
 /// CUmemAccess_flags.

@@ -30,30 +30,34 @@ pub(super) enum When {
 /// Notified of every change of the queues.
 static CHANGED: Condvar = Condvar::new();
 
-/// The queue that a stream of the calling thread is, and whether it is a blocking one.
-fn queue(state: &State, current: Current, stream: StreamHandle) -> (QueueId, bool) {
-    let created = state.streams.find(stream);
-    let id = QueueId {
-        context: created.map_or(current.context, |stream| stream.context),
-        stream: created.map_or(0, |_| stream),
-    };
-    (id, created.is_none_or(|stream| stream.is_blocking()))
+/// The queue that a stream of the calling thread is.
+fn queue(state: &State, current: Current, stream: StreamHandle) -> QueueId {
+    match state.streams.find(stream) {
+        Some(created) => QueueId { context: created.context, stream },
+        None => QueueId { context: current.context, stream: 0 },
+    }
+}
+
+/// Default streams are blocking ones.
+fn is_blocking(state: &State, stream: StreamHandle) -> bool {
+    state.streams.find(stream).is_none_or(|created| created.blocking)
 }
 
 pub(super) fn context(state: &State, current: Current, stream: StreamHandle) -> ContextHandle {
-    queue(state, current, stream).0.context
+    queue(state, current, stream).context
 }
 
 /// The work that cuStreamQuery and cuStreamSynchronize consider is the stream's own, for the default stream also the
 /// work that it waits for. The same as with NVIDIA's driver.
 pub(super) fn of_stream(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
-    let (id, _) = queue(state, current, stream);
+    let id = queue(state, current, stream);
     if id.stream == 0 { before(state, current, stream) } else { state.queues.ends(|other, _| *other == id) }
 }
 
 /// The work that new work of the stream would have to wait for.
 fn before(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
-    let (id, blocking) = queue(state, current, stream);
+    let id = queue(state, current, stream);
+    let blocking = is_blocking(state, stream);
     state.queues.ends(|other, queue| {
         let default = id.stream == 0 || other.stream == 0;
         *other == id || other.context == id.context && blocking && queue.blocking && default
@@ -99,7 +103,7 @@ pub(super) fn submit(
     when: When,
     job: impl FnOnce() -> Result + Send + 'static,
 ) -> Result {
-    capture::check_work(&mut state, current, stream)?;
+    capture::check_stream(&mut state, current, stream)?;
     let before = before(&state, current, stream);
     if before.is_empty() {
         drop(state);
@@ -123,8 +127,9 @@ pub(super) fn enqueue(
     also: Vec<Point>,
     job: impl FnOnce() -> Result + Send + 'static,
 ) -> Result<Point> {
-    capture::check_work(&mut state, current, stream)?;
-    let (id, blocking) = queue(&state, current, stream);
+    capture::check_stream(&mut state, current, stream)?;
+    let id = queue(&state, current, stream);
+    let blocking = is_blocking(&state, stream);
     let mut after = before(&state, current, stream);
     after.retain(|point| point.queue != id); // Its own come first anyway.
     after.extend(also);
@@ -199,16 +204,11 @@ pub(super) fn check_stream_and_context(state: &State, current: Current, stream: 
     check(state, context(state, current, stream))
 }
 
-/// Frees memory, after all work of the context that `owner` returns, or of all contexts. Requires no current context,
-/// since a thread may free memory of another one.
-pub(super) fn freeing(
-    owner: impl FnOnce(&State) -> Result<Option<ContextHandle>>,
-    call: impl FnOnce(&mut State) -> Result,
-) -> Result {
-    let state = state::lock();
-    let owner = owner(&state)?;
+/// Waits until memory of this context, or of any, can be freed. Requires no current context, since a thread may free
+/// memory of another one.
+pub(super) fn finish(state: Locked, owner: Option<ContextHandle>) -> Result<Locked> {
     let work = state.queues.ends(|id, _| owner.is_none_or(|context| id.context == context));
-    let mut state = passed(state, &work);
+    let state = passed(state, &work);
     state.check()?;
-    call(&mut state)
+    Ok(state)
 }

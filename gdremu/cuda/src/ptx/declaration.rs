@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::kernel::Type;
+use super::kernel::{Register, Type};
 use super::tokens::{Result, Tokens};
 
 /// The meaning of a name.
 #[derive(Clone, Copy)]
 pub(super) enum Name {
-    /// Registers of this type. With a number behind their name, below this limit.
-    Register(Type, Option<u32>),
+    /// A register of this type, or this number of them with numbers behind the name, from this one on.
+    Register(Type, Register, Option<usize>),
     /// A parameter at this offset of their memory.
     Parameter(usize),
     /// Offsets in the memory of their kind.
@@ -17,6 +17,7 @@ pub(super) enum Name {
     Local(usize),
     /// Shared memory of this size and alignment, which gets its place when a GPU kernel uses it.
     Shared(Option<usize>, usize),
+    UsedShared(usize),
     /// A variable that cannot be used, and why.
     Unsupported(&'static str),
 }

@@ -13,27 +13,32 @@ use super::tokens::{ParseError, Result, Tokens, number};
 /// The most bytes of local memory that a thread of a GPU has.
 const MAX_LOCAL: usize = 512 << 10;
 
+/// The most registers of a thread, many times those of a GPU.
+const MAX_REGISTERS: usize = 1 << 16;
+
 /// The guard of instructions without one. Register 0 is no predicate.
 const ALWAYS: (Register, u64) = (0, 0);
+
+/// The module, the GPU kernel, or a block of braces in it.
+#[derive(Default)]
+struct Scope<'a> {
+    names: Names<'a>,
+    /// Where each label stands in the code.
+    labels: HashMap<&'a str, usize>,
+    /// Branches that need their target, with index in the code and label.
+    branches: Vec<(usize, &'a str)>,
+}
 
 /// A GPU kernel that is being read.
 pub(super) struct Entry<'t, 'a> {
     tokens: &'t mut Tokens<'a>,
     kernel: Kernel,
-    /// The meanings of names in the module, in the GPU kernel, in each block of braces.
-    scopes: Vec<Names<'a>>,
-    /// The open blocks of braces, as numbers that are not used twice.
-    open: Vec<usize>,
-    braces: usize,
-    registers: HashMap<(usize, &'a str), Register>,
-    /// Where each label stands in the code, by its block of braces.
-    labels: HashMap<(usize, &'a str), usize>,
-    /// Branches that need their target, with index in the code, label, and the blocks where it can be.
-    branches: Vec<(usize, &'a str, Vec<usize>)>,
+    /// The innermost last.
+    scopes: Vec<Scope<'a>>,
+    /// The registers of names that PTX knows by itself.
+    specials: HashMap<&'a str, Register>,
     parameters: Layout,
     shared: Layout,
-    /// Where each shared variable is that has been used.
-    shared_variables: HashMap<(usize, &'a str), usize>,
     local: Layout,
     guard: (Register, u64),
 }
@@ -41,33 +46,26 @@ pub(super) struct Entry<'t, 'a> {
 impl<'t, 'a> Entry<'t, 'a> {
     /// Reads what follows the name, up to the first thing that is wrong or not supported.
     pub(super) fn parse(name: &str, tokens: &'t mut Tokens<'a>, names: &Names<'a>) -> Result<Kernel> {
+        let module = Scope { names: names.clone(), ..Scope::default() };
         let mut entry = Entry {
             tokens,
-            kernel: Kernel { name: name.to_owned(), ..Kernel::default() },
-            scopes: vec![names.clone(), Names::new()],
-            open: vec![0],
-            braces: 0,
-            registers: HashMap::from([((usize::MAX, ""), 0)]),
-            labels: HashMap::new(),
-            branches: Vec::new(),
+            kernel: Kernel { name: name.to_owned(), registers: 1, ..Kernel::default() },
+            scopes: vec![module, Scope::default()],
+            specials: HashMap::new(),
             parameters: Layout::default(),
             shared: Layout::default(),
-            shared_variables: HashMap::new(),
             local: Layout::default(),
             guard: ALWAYS,
         };
         entry.parameters()?;
         entry.limits()?;
         entry.body()?;
-        entry.resolve_branches()?;
-        let mut kernel = entry.kernel;
-        kernel.registers = entry.registers.len();
-        kernel.shared = entry.shared.len;
-        kernel.local = entry.local.len;
-        if kernel.local > MAX_LOCAL {
+        entry.kernel.shared = entry.shared.len;
+        entry.kernel.local = entry.local.len;
+        if entry.kernel.local > MAX_LOCAL {
             return Err(entry.tokens.error("it needs too much local memory"));
         }
-        Ok(kernel)
+        Ok(entry.kernel)
     }
 
     /// `(.param .u64 a, .param .align 8 .b8 b[24])`
@@ -93,11 +91,11 @@ impl<'t, 'a> Entry<'t, 'a> {
     fn limits(&mut self) -> Result {
         loop {
             let word = self.tokens.take()?;
+            if word == "{" {
+                return Ok(());
+            }
             if !matches!(word, ".maxntid" | ".reqntid" | ".minnctapersm" | ".maxnctapersm" | ".maxnreg") {
-                return match word {
-                    "{" => Ok(()),
-                    _ => Err(self.tokens.unsupported(word)),
-                };
+                return Err(self.tokens.unsupported(word));
             }
             let mut product = self.tokens.number()?;
             while self.tokens.take_if(",") {
@@ -109,33 +107,25 @@ impl<'t, 'a> Entry<'t, 'a> {
         }
     }
 
+    /// The innermost scope.
+    fn scope(&mut self) -> &mut Scope<'a> {
+        self.scopes.last_mut().expect("the module's scope is never closed")
+    }
+
     fn body(&mut self) -> Result {
-        loop {
+        while self.scopes.len() > 1 {
             match self.tokens.take()? {
-                "{" => {
-                    self.braces += 1;
-                    self.open.push(self.braces);
-                    self.scopes.push(Names::new());
-                }
-                "}" => {
-                    self.scopes.pop();
-                    self.open.pop();
-                    if self.open.is_empty() {
-                        self.push(Operation::Exit);
-                        return Ok(());
-                    }
-                }
+                "{" => self.scopes.push(Scope::default()),
+                "}" => self.close_scope()?,
                 ".reg" => self.declare_registers()?,
                 space @ (".shared" | ".local") => {
                     let declaration = Declaration::parse(self.tokens)?;
-                    let name = if space == ".shared" {
-                        declaration.shared()
-                    } else {
-                        let size = declaration.size.unwrap_or(0);
-                        let start = self.local.place(size, declaration.align);
-                        Name::Local(self.sized(declaration.name, start)?)
-                    };
-                    self.declare(declaration.name, name)?;
+                    let mut meaning = declaration.shared();
+                    if space == ".local" {
+                        let start = self.local.place(declaration.size.unwrap_or(0), declaration.align);
+                        meaning = Name::Local(self.sized(declaration.name, start)?);
+                    }
+                    self.declare(declaration.name, meaning)?;
                     self.tokens.expect(";")?;
                 }
                 ".loc" => self.tokens.skip_line()?,
@@ -143,9 +133,8 @@ impl<'t, 'a> Entry<'t, 'a> {
                     self.tokens.skip_declaration()?;
                 }
                 label if self.tokens.take_if(":") => {
-                    let scope = *self.open.last().unwrap_or(&0);
                     let at = self.kernel.code.len();
-                    if self.labels.insert((scope, label), at).is_some() {
+                    if self.scope().labels.insert(label, at).is_some() {
                         return Err(self.tokens.error(format!("label {label} exists already")));
                     }
                 }
@@ -163,6 +152,24 @@ impl<'t, 'a> Entry<'t, 'a> {
                 opcode => self.instruction(opcode)?,
             }
         }
+        self.push(Operation::Exit);
+        Ok(())
+    }
+
+    /// Resolves the branches of the innermost scope. Those to labels outside of it are its parent's.
+    fn close_scope(&mut self) -> Result {
+        let Some(Scope { labels, branches, .. }) = self.scopes.pop() else { return Ok(()) };
+        for (at, label) in branches {
+            let branch = &mut self.kernel.code[at];
+            if let Some(target) = labels.get(label) {
+                branch.operation = Operation::Branch(*target);
+            } else if self.scopes.len() == 1 {
+                return Err(ParseError { line: branch.line, reason: format!("there is no label {label}") });
+            } else {
+                self.scope().branches.push((at, label));
+            }
+        }
+        Ok(())
     }
 
     fn sized<T>(&self, name: &str, place: Option<T>) -> Result<T> {
@@ -172,22 +179,26 @@ impl<'t, 'a> Entry<'t, 'a> {
     /// `.reg .b32 %a, %b, %r<10>;`
     fn declare_registers(&mut self) -> Result {
         let word = self.tokens.take()?;
-        let named = Type::named(word.trim_start_matches('.'));
-        let Some(as_type) = named else {
+        let Some(as_type) = Type::named(word.trim_start_matches('.')) else {
             return Err(self.tokens.unsupported(&format!(".reg {word}")));
         };
         loop {
             let name = self.tokens.take()?;
-            let mut limit = None;
+            let first = self.kernel.registers;
+            let mut count = None;
             if self.tokens.take_if("<") {
                 // Which registers are of this family could depend on others.
                 if name.ends_with(|c: char| c.is_ascii_digit()) {
                     return Err(self.tokens.unsupported(&format!(".reg {name}<")));
                 }
-                limit = Some(self.tokens.number()? as u32);
+                count = Some(self.tokens.number()? as usize);
                 self.tokens.expect(">")?;
             }
-            self.declare(name, Name::Register(as_type, limit))?;
+            self.kernel.registers = first.saturating_add(count.unwrap_or(1));
+            if self.kernel.registers > MAX_REGISTERS {
+                return Err(self.tokens.error("it has too many registers"));
+            }
+            self.declare(name, Name::Register(as_type, first, count))?;
             if !self.tokens.take_if(",") {
                 return self.tokens.expect(";");
             }
@@ -195,24 +206,27 @@ impl<'t, 'a> Entry<'t, 'a> {
     }
 
     fn declare(&mut self, name: &'a str, meaning: Name) -> Result {
-        let scope = self.scopes.last_mut();
-        match scope.and_then(|names| names.insert(name, meaning)) {
+        match self.scope().names.insert(name, meaning) {
             None => Ok(()),
             Some(_) => Err(self.tokens.error(format!("{name} is declared already"))),
         }
     }
 
-    /// The meaning of a name, the index of its scope, and the name that was declared.
-    fn look_up(&self, word: &'a str) -> Option<(Name, usize, &'a str)> {
+    /// The meaning of a name. A register of a family is one by itself.
+    fn look_up(&self, word: &'a str) -> Option<Name> {
         let family = word.trim_end_matches(|c: char| c.is_ascii_digit());
-        let number = word[family.len()..].parse::<u32>().ok();
-        self.scopes.iter().enumerate().rev().find_map(|(scope, names)| {
-            let exact = names.get(word).map(|name| (*name, scope, word));
-            exact.or_else(|| match names.get(family)? {
-                name @ Name::Register(_, Some(limit)) if number? < *limit => Some((*name, scope, word)),
-                _ => None,
-            })
-        })
+        for scope in self.scopes.iter().rev() {
+            if let Some(name) = scope.names.get(word) {
+                return Some(*name);
+            }
+            if let Some(Name::Register(as_type, first, Some(count))) = scope.names.get(family)
+                && let Ok(number) = word[family.len()..].parse::<usize>()
+                && number < *count
+            {
+                return Some(Name::Register(*as_type, first + number, None));
+            }
+        }
+        None
     }
 
     fn push(&mut self, operation: Operation) {
@@ -221,40 +235,37 @@ impl<'t, 'a> Entry<'t, 'a> {
 
     /// Reads an instruction after its opcode. Errors name the opcode.
     fn instruction(&mut self, opcode: &'a str) -> Result {
-        self.operation(opcode).map_err(|error| ParseError {
-            reason: match error.reason.starts_with(opcode) {
-                true => error.reason,
-                false => format!("{opcode}: {}", error.reason),
-            },
-            ..error
+        let result = self.operation(opcode);
+        result.map_err(|mut error| {
+            if !error.reason.starts_with(opcode) {
+                error.reason = format!("{opcode}: {}", error.reason);
+            }
+            error
         })
     }
 
     fn operation(&mut self, opcode: &'a str) -> Result {
-        let of = typed(opcode);
+        let typed = typed(opcode);
         let mnemonic = opcode.split('.').next().unwrap_or_default();
         if let Some(control) = find(CONTROLS, opcode) {
             self.control(control)?;
-        } else if matches!(mnemonic, "fence" | "membar") {
-            self.push(Operation::Fence(match opcode.contains(".acq_rel") {
-                true => Ordering::AcqRel,
-                false => Ordering::SeqCst,
-            }));
-        } else if matches!(mnemonic, "ld" | "st" | "atom" | "red") {
+        } else if let "fence" | "membar" = mnemonic {
+            let is_weaker = opcode.contains(".acq_rel");
+            self.push(Operation::Fence(if is_weaker { Ordering::AcqRel } else { Ordering::SeqCst }));
+        } else if let "ld" | "st" | "atom" | "red" = mnemonic {
             self.access(opcode, mnemonic)?;
-        } else if let Some(("mov", of)) = of {
+        } else if let Some(("mov", of)) = typed {
             self.mov(of)?;
-        } else if let Some(("bfi", of)) = of {
+        } else if let Some(("bfi", of)) = typed {
             self.bfi(of)?;
-        } else {
-            let (stem, of) = match find(COMPUTATIONS, opcode) {
-                Some(_) => (opcode, Type::U64),
-                None => of.unwrap_or((opcode, Type::U64)),
-            };
-            let Some(computation) = find(COMPUTATIONS, stem) else {
-                return Err(self.tokens.unsupported(opcode));
-            };
+        } else if let Some(computation) = find(COMPUTATIONS, opcode) {
+            self.compute(opcode, &computation, Type::U64)?;
+        } else if let Some((stem, of)) = typed
+            && let Some(computation) = find(COMPUTATIONS, stem)
+        {
             self.compute(opcode, &computation, of)?;
+        } else {
+            return Err(self.tokens.unsupported(opcode));
         }
         self.tokens.expect(";")
     }
@@ -264,8 +275,8 @@ impl<'t, 'a> Entry<'t, 'a> {
             Control::Branch => {
                 let label = self.tokens.take()?;
                 let at = self.kernel.code.len();
-                self.branches.push((at, label, self.open.clone()));
-                Operation::Branch(0) // Until all labels are known.
+                self.scope().branches.push((at, label));
+                Operation::Branch(0) // Until all labels of the scope are known.
             }
             Control::Barrier => {
                 self.tokens.expect("0")?;
@@ -284,21 +295,40 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(())
     }
 
+    /// `, value, …`, of these types.
+    fn operands<const N: usize>(&mut self, types: &[Type]) -> Result<[Operand; N]> {
+        let mut operands = [Operand::constant(0); N];
+        for (index, as_type) in types.iter().enumerate() {
+            self.tokens.expect(",")?;
+            operands[index] = self.operand(*as_type)?;
+        }
+        Ok(operands)
+    }
+
     /// `register, value, …`
     fn compute(&mut self, opcode: &str, computation: &Computation, of: Type) -> Result {
-        let types = computation.operands.iter().map(|kind| kind.resolve(of));
-        let types = types.collect::<Option<Vec<_>>>();
-        let (Some(result), Some(types)) = (computation.result.resolve(of), types) else {
+        let mut types = Vec::new();
+        for kind in computation.operands {
+            types.extend(kind.resolve(of));
+        }
+        let result = computation.result.resolve(of);
+        let Some(result) = result.filter(|_| types.len() == computation.operands.len()) else {
             return Err(self.tokens.unsupported(opcode));
         };
         let to = self.register(result)?;
-        let mut operands = [Operand::constant(0); 3];
-        for (operand, as_type) in operands.iter_mut().zip(types) {
-            self.tokens.expect(",")?;
-            *operand = self.operand(as_type)?;
-        }
+        let operands = self.operands(&types)?;
         self.push_computation(computation, of, to, operands);
         Ok(())
+    }
+
+    fn push_computation(&mut self, computation: &Computation, of: Type, to: Register, operands: [Operand; 3]) {
+        self.push(Operation::Compute { to, function: computation.functions[of.index()], operands });
+    }
+
+    /// Appends a step of an instruction.
+    fn push_step(&mut self, name: &str, of: Type, to: Register, operands: [Operand; 3]) {
+        let computation = find(COMPUTATIONS, name).expect("the steps are in the table");
+        self.push_computation(&computation, of, to, operands);
     }
 
     /// `mov.u32 register, value`, `mov.b64 register, {low, high}` or `mov.b64 {low, high}, register`, as an
@@ -309,24 +339,20 @@ impl<'t, 'a> Entry<'t, 'a> {
         self.tokens.expect(",")?;
         let from_part = self.part(of)?;
         let from = self.elements(|entry| entry.operand(from_part))?;
-        if to.len() > 1 && from.len() > 1 {
-            return Err(self.tokens.error("both sides have elements"));
-        }
-        for index in 0..to.len().max(from.len()) {
-            let (name, of, to, operands) = match from[..] {
-                [from] => {
-                    let operands = [from, bit_of(index, to_part), Operand::constant(0)];
-                    ("shr", Type::unsigned(of.bits), to[index], operands)
-                }
-                _ => {
-                    let before = if index == 0 { 0 } else { to[0] };
-                    let operands = [Operand::register(before), from[index], bit_of(index, from_part)];
-                    ("{}", from_part, to[0], operands)
-                }
-            };
-            if let Some(computation) = find(COMPUTATIONS, name) {
-                self.push_computation(&computation, of, to, operands);
+        let bit_of = |index: usize, part: Type| Operand::constant(index as u64 * u64::from(part.bits));
+        if let [from] = from[..] {
+            for (index, to) in to.into_iter().enumerate() {
+                let operands = [from, bit_of(index, to_part), Operand::constant(0)];
+                self.push_step("shr", Type::unsigned(of.bits), to, operands);
             }
+            return Ok(());
+        }
+        let [to] = to[..] else {
+            return Err(self.tokens.error("both sides have elements"));
+        };
+        for (index, from) in from.into_iter().enumerate() {
+            let before = if index == 0 { 0 } else { to };
+            self.push_step("{}", from_part, to, [Operand::register(before), from, bit_of(index, from_part)]);
         }
         Ok(())
     }
@@ -334,27 +360,13 @@ impl<'t, 'a> Entry<'t, 'a> {
     /// `bfi.b64 register, field, value, position, length`
     fn bfi(&mut self, of: Type) -> Result {
         let to = self.register(of)?;
-        let mut operands = [Operand::constant(0); 4];
-        for (operand, as_type) in operands.iter_mut().zip([of, of, Type::U32, Type::U32]) {
-            self.tokens.expect(",")?;
-            *operand = self.operand(as_type)?;
-        }
-        let [field, value, at, len] = operands;
+        let [field, value, at, len] = self.operands(&[of, of, Type::U32, Type::U32])?;
         let part = self.special("bfi", None);
         let rest = self.special("bfi.rest", None);
-        let either = [Operand::register(part), Operand::register(rest), Operand::constant(0)];
-        for (name, to, operands) in
-            [("bfi.field", part, [field, at, len]), ("bfi.rest", rest, [value, at, len]), ("or", to, either)]
-        {
-            if let Some(computation) = find(COMPUTATIONS, name) {
-                self.push_computation(&computation, of, to, operands);
-            }
-        }
+        self.push_step("bfi.field", of, part, [field, at, len]);
+        self.push_step("bfi.rest", of, rest, [value, at, len]);
+        self.push_step("or", of, to, [Operand::register(part), Operand::register(rest), Operand::constant(0)]);
         Ok(())
-    }
-
-    fn push_computation(&mut self, computation: &Computation, of: Type, to: Register, operands: [Operand; 3]) {
-        self.push(Operation::Compute { to, function: computation.functions[of.index()], operands });
     }
 
     /// The type of each of the elements in braces that follow.
@@ -383,7 +395,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         let Some(form) = AccessForm::parse(opcode, mnemonic) else {
             return Err(self.tokens.unsupported(opcode));
         };
-        let operation = match (mnemonic, form.update) {
+        let operation = match (mnemonic, &form.update) {
             ("ld", _) => {
                 let to = self.elements(|entry| entry.target(form.element))?;
                 self.check_count(opcode, to.len(), form.count)?;
@@ -398,17 +410,13 @@ impl<'t, 'a> Entry<'t, 'a> {
                 Operation::Store { to, values }
             }
             (_, Some(update)) => {
-                let mut old = self.unused();
+                let mut old = self.special("_", None);
                 if mnemonic == "atom" {
                     old = self.target(form.element)?;
                     self.tokens.expect(",")?;
                 }
                 let at = self.accessed(&form)?;
-                let mut operands = [Operand::constant(0); 2];
-                for operand in &mut operands[..update.operands.len() - 1] {
-                    self.tokens.expect(",")?;
-                    *operand = self.operand(form.element)?;
-                }
+                let operands = self.operands(&vec![form.element; update.operands.len() - 1])?;
                 Operation::Update { old, at, update: update.functions[form.element.index()], operands }
             }
             _ => return Err(self.tokens.unsupported(opcode)),
@@ -424,41 +432,21 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(())
     }
 
-    /// The memory at the address that follows.
-    fn accessed(&mut self, form: &AccessForm) -> Result<Access> {
-        let AccessForm { space, element, order, .. } = *form;
-        let (address, mask) = self.address(space)?;
-        Ok(Access { space, element, order, address, mask })
-    }
-
     /// A register that has at least the bits of a type.
     fn register(&mut self, at_least: Type) -> Result<Register> {
         let word = self.tokens.take()?;
-        let Some((Name::Register(declared, _), scope, name)) = self.look_up(word) else {
+        let Some(Name::Register(declared, register, _)) = self.look_up(word) else {
             return Err(self.tokens.error(format!("{word} is not a register")));
         };
         if declared.bits < at_least.bits || (declared.bits == 1) != (at_least.bits == 1) {
             return Err(self.tokens.error(format!("{word} has another size")));
         }
-        let next = self.registers.len();
-        Ok(*self.registers.entry((self.scope_number(scope), name)).or_insert(next))
-    }
-
-    /// The number of a scope, whose index is used again by the next braces.
-    fn scope_number(&self, scope: usize) -> usize {
-        scope.checked_sub(1).map_or(usize::MAX, |index| self.open[index])
-    }
-
-    fn unused(&mut self) -> Register {
-        self.special("_", None)
+        Ok(register)
     }
 
     /// The same, or `_` for a result that nothing reads.
     fn target(&mut self, at_least: Type) -> Result<Register> {
-        match self.tokens.take_if("_") {
-            true => Ok(self.unused()),
-            false => self.register(at_least),
-        }
+        if self.tokens.take_if("_") { Ok(self.special("_", None)) } else { self.register(at_least) }
     }
 
     fn operand(&mut self, as_type: Type) -> Result<Operand> {
@@ -478,61 +466,71 @@ impl<'t, 'a> Entry<'t, 'a> {
         if let Some(special) = special(word) {
             return Ok(Operand::register(self.special(word, Some(special))));
         }
-        Ok(match self.look_up(word) {
-            Some((Name::Register(..), ..)) => {
+        let offset = match self.look_up(word) {
+            Some(Name::Register(..)) => {
                 self.tokens.go_to(start);
-                Operand::register(self.register(as_type)?)
+                return Ok(Operand::register(self.register(as_type)?));
             }
-            Some((Name::Variable(offset), ..)) => {
+            Some(Name::Variable(offset)) => {
                 let register = self.special("variables", Some(Special::Variables));
-                Operand { register, plus: offset as u64 }
+                return Ok(Operand { register, plus: offset as u64 });
             }
-            Some((Name::Parameter(offset) | Name::Local(offset), ..)) => Operand::constant(offset as u64),
-            Some((Name::Shared(size, align), scope, name)) => {
-                let variable = (self.scope_number(scope), name);
-                let used = self.shared_variables.get(&variable).copied();
-                let offset = match (used, size) {
-                    (None, Some(size)) => self.shared.place(size, align),
-                    (None, None) => Some(DYNAMIC_SHARED),
-                    (used, _) => used,
-                };
-                let offset = self.sized(name, offset)?;
-                self.shared_variables.insert(variable, offset);
-                Operand::constant(offset as u64)
-            }
-            Some((Name::Unsupported(why), ..)) => {
-                return Err(self.tokens.error(format!("{word}: {why}")));
-            }
+            Some(Name::Unsupported(why)) => return Err(self.tokens.error(format!("{word}: {why}"))),
+            Some(Name::Parameter(offset) | Name::Local(offset) | Name::UsedShared(offset)) => offset as u64,
+            Some(Name::Shared(size, align)) => self.use_shared(word, size, align)? as u64,
             None => match number(word) {
-                Some(number) => Operand::constant(number),
+                Some(number) => number,
                 None => return Err(self.tokens.error(format!("{word} is not a value"))),
             },
-        })
+        };
+        Ok(Operand::constant(offset))
+    }
+
+    /// Places a shared variable that is used the first time.
+    fn use_shared(&mut self, name: &'a str, size: Option<usize>, align: usize) -> Result<usize> {
+        let offset = match size {
+            Some(size) => self.shared.place(size, align),
+            None => Some(DYNAMIC_SHARED),
+        };
+        let offset = self.sized(name, offset)?;
+        for scope in self.scopes.iter_mut().rev() {
+            if let Some(meaning) = scope.names.get_mut(name) {
+                *meaning = Name::UsedShared(offset);
+                break;
+            }
+        }
+        Ok(offset)
     }
 
     /// The register for a special one.
     fn special(&mut self, word: &'a str, special: Option<Special>) -> Register {
-        let next = self.registers.len();
-        let register = *self.registers.entry((usize::MAX, word)).or_insert(next);
-        if register == next {
-            self.kernel.specials.extend(special.map(|special| (register, special)));
+        if let Some(register) = self.specials.get(word) {
+            return *register;
         }
+        let register = self.kernel.registers;
+        self.kernel.registers += 1;
+        self.specials.insert(word, register);
+        self.kernel.specials.extend(special.map(|special| (register, special)));
         register
     }
 
-    /// The sum of what `[%register]`, `[variable+4]` or `[%register+-4]` has, and its bits.
-    fn address(&mut self, space: Space) -> Result<(Operand, u64)> {
+    /// The memory at the address that follows, `[%register]`, `[variable+4]` or `[%register+-4]`.
+    fn accessed(&mut self, form: &AccessForm) -> Result<Access> {
+        let AccessForm { space, element, order, .. } = *form;
         self.tokens.expect("[")?;
         let word = self.tokens.peek().unwrap_or_default();
-        let named = self.look_up(word).map(|(name, ..)| name);
+        let mut register = Type::U64;
         // By its name, a variable has the address that it has in its own space.
-        let (own_space, register) = match named {
-            Some(Name::Register(declared, _)) if declared.bits >= 32 => (space, declared),
-            Some(Name::Variable(_)) => (Space::Generic, Type::U64),
-            Some(Name::Shared(..)) => (Space::Shared, Type::U64),
-            Some(Name::Local(_)) => (Space::Local, Type::U64),
-            Some(Name::Parameter(_)) => (Space::Parameters, Type::U64),
-            _ => (space, Type::U64),
+        let own_space = match self.look_up(word) {
+            Some(Name::Variable(_)) => Space::Generic,
+            Some(Name::Shared(..) | Name::UsedShared(_)) => Space::Shared,
+            Some(Name::Local(_)) => Space::Local,
+            Some(Name::Parameter(_)) => Space::Parameters,
+            Some(Name::Register(declared, ..)) if declared.bits >= 32 => {
+                register = declared;
+                space
+            }
+            _ => space,
         };
         if own_space != space {
             return Err(self.tokens.error(format!("{word} is in another space")));
@@ -542,25 +540,8 @@ impl<'t, 'a> Entry<'t, 'a> {
             address.plus = address.plus.wrapping_add(self.tokens.number()?);
         }
         self.tokens.expect("]")?;
-        Ok((address, u64::MAX >> (64 - register.bits)))
+        Ok(Access { space, element, order, address, mask: u64::MAX >> (64 - register.bits) })
     }
-
-    fn resolve_branches(&mut self) -> Result {
-        for (at, label, open) in &self.branches {
-            let branch = &mut self.kernel.code[*at];
-            let mut scopes = open.iter().rev();
-            let target = scopes.find_map(|scope| self.labels.get(&(*scope, *label)));
-            let target =
-                target.ok_or_else(|| ParseError { line: branch.line, reason: format!("there is no label {label}") })?;
-            branch.operation = Operation::Branch(*target);
-        }
-        Ok(())
-    }
-}
-
-/// The first bit of an element.
-fn bit_of(index: usize, element: Type) -> Operand {
-    Operand::constant(index as u64 * u64::from(element.bits))
 }
 
 /// An opcode that ends with a type, as what comes before and the type.
@@ -593,16 +574,11 @@ impl AccessForm {
                 Some(Part::Ordered(named)) => order = named,
                 Some(Part::Elements(number)) => count = number,
                 None if NO_EFFECT.split(' ').any(|part| part == name) => {}
-                None => {
-                    let atomic = find_update(name);
-                    if atomic.is_some() {
-                        update = atomic;
-                    } else if element.is_none() {
-                        element = Some(Type::named(name)?);
-                    } else {
-                        return None;
-                    }
-                }
+                None => match find_update(name) {
+                    Some(computation) => update = Some(computation),
+                    None if element.is_none() => element = Some(Type::named(name)?),
+                    None => return None,
+                },
             }
         }
         let element = element?;
@@ -614,17 +590,16 @@ impl AccessForm {
         };
         let has_space = space != Space::Parameters || mnemonic == "ld";
         let has_type = element.bits >= 8 && (!is_update || element.is_integer());
-        let valid = has_order && has_space && has_type && is_update == update.is_some();
-        valid.then_some(AccessForm { space, element, order, count, update })
+        if !has_order || !has_space || !has_type || is_update != update.is_some() {
+            return None;
+        }
+        Some(AccessForm { space, element, order, count, update })
     }
 }
 
 /// The computation of an atomic access.
 fn find_update(name: &str) -> Option<Computation> {
-    match UPDATES.contains(&name) {
-        true => find(COMPUTATIONS, name),
-        false => find(COMPUTATIONS, &format!("atom.{name}")),
-    }
+    if UPDATES.contains(&name) { find(COMPUTATIONS, name) } else { find(COMPUTATIONS, &format!("atom.{name}")) }
 }
 
 /// The special register of a name.

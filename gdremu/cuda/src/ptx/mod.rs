@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! module (text to module: its variables)                run (blocks and threads take turns)
-//!   ├─ entry (the text of a GPU kernel to code)           └─ launch (Launch, Trap, GlobalMemory)
-//!   │    └─ opcodes (the instruction set, as tables)           │
-//!   ├─ declaration (names, and where variables are)            │
-//!   ├─ tokens                                                  │
-//!   └─ kernel (what the text becomes) ─────────────────────────┘
+//!   ├─ entry (the text of a GPU kernel to code)           │
+//!   │    └─ opcodes (the instruction set, as tables)      │
+//!   ├─ declaration (names, and where variables are)       │
+//!   ├─ tokens                                             │
+//!   └─ kernel (what the text becomes) ────────────────────┘
 //! ```
 //!
 //! A GPU kernel that needs anything else is refused with the line and the name of the first instruction that is
@@ -19,7 +19,6 @@
 mod declaration;
 mod entry;
 mod kernel;
-mod launch;
 mod module;
 mod opcodes;
 mod run;
@@ -28,6 +27,5 @@ mod tests;
 mod tokens;
 
 pub(crate) use kernel::Kernel;
-pub(crate) use launch::{Change, Fault, GlobalMemory, Launch, Stopped, Trap};
 pub(crate) use module::{Module, parse};
-pub(crate) use run::run;
+pub(crate) use run::{Change, Fault, GlobalMemory, Launch, Stopped, Trap, run};

@@ -19,9 +19,6 @@ thread_local! {
     pub(super) static GPU: Cell<i32> = const { Cell::new(0) };
 }
 
-/// Flag of cudaSetDeviceFlags that primary contexts have anyway.
-pub(super) const MAP_HOST: u32 = 8;
-
 /// The primary contexts that the runtime has retained, by GPU.
 static RETAINED: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
 
@@ -31,9 +28,8 @@ const CUDA_12: u32 = 12090;
 /// The CUDA version of the program's runtime, by the name of the loaded library; not newer than the driver.
 pub(super) fn version() -> i32 {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let loaded = |name| maps.lines().any(|line| line.contains(name));
     let driver = gpus::config().cuda_version;
-    let is_12 = loaded("/libcudart.so.12") && !loaded("/libcudart.so.13");
+    let is_12 = maps.contains("/libcudart.so.12") && !maps.contains("/libcudart.so.13");
     (if is_12 { driver.min(CUDA_12) } else { driver }) as i32
 }
 

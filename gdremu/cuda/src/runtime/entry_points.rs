@@ -3,52 +3,43 @@
 //! ```text
 //! in_context fn cudaFree(address: u64) => cuMemFree_v2;                              calls the driver
 //! in_context fn cudaStreamCreate(stream: Out<usize>) => cuStreamCreate(stream, 0);   with other arguments
-//! in_context fn cudaStreamQuery(stream: usize) + _ptsz => cuStreamQuery;             has two names
 //! initialized fn cudaDeviceReset() { entry::reset() };                               has a body of its own
 //! ```
-//!
-//! Names that end in `_ptsz` and `_ptds` are of programs in which each thread has a default stream. Here all threads
-//! have the same, which waits for more.
 
 use std::ffi::{c_char, c_void};
 
-use super::entry::{GPU, MAP_HOST, check};
-use super::kernels::{Dim3, FuncAttributes, LaunchConfig, c_string, part, registry, variable};
-use super::memory::{PointerAttributes, TO_DEVICE, TO_HOST, copy, copy_async};
+use super::entry::{GPU, check};
+use super::kernels::{Configuration, Dim3, FuncAttributes, LaunchConfig, c_string, part, registry, variable};
+use super::memory::{PointerAttributes, TO_DEVICE, TO_HOST, copy};
 use super::properties::{CUDA_12, CUDA_13};
 use super::{entry, kernels, properties};
-use crate::args::{In, Out, Untyped};
+use crate::args::{In, Out};
 use crate::driver::entry_points::exported::*;
-use gdremu_core::cuda::types::{IpcHandle, PoolProps};
+use gdremu_core::cuda::types::IpcHandle;
 
 macro_rules! entry_point {
-    ($entry:ident ($($argument:ident: $type:ty),*) [$body:block] $($name:expr, $symbol:ident;)*) => {
+    ($entry:ident ($($argument:ident: $type:ty),*) [$body:block] $($symbol:ident)*) => {
         const _: () = {
             extern "C" fn function($($argument: $type),*) -> i32 {
                 entry::$entry(|| $body)
             }
-            $(gdremu_preload::entry_point!($name, $symbol = function);)*
+            $(gdremu_preload::entry_point!($symbol = function);)*
         };
     };
-    ($entry:ident $arguments:tt [=> $driver:ident $passed:tt] $($names:tt)*) => {
-        entry_point!($entry $arguments [{ check($driver $passed) }] $($names)*);
+    ($entry:ident $arguments:tt [=> $driver:ident $passed:tt] $($symbol:ident)*) => {
+        entry_point!($entry $arguments [{ check($driver $passed) }] $($symbol)*);
     };
-    ($entry:ident ($($argument:ident: $type:ty),*) [=> $driver:ident] $($names:tt)*) => {
-        entry_point!($entry ($($argument: $type),*) [{ check($driver($($argument),*)) }] $($names)*);
+    ($entry:ident ($($argument:ident: $type:ty),*) [=> $driver:ident] $($symbol:ident)*) => {
+        entry_point!($entry ($($argument: $type),*) [{ check($driver($($argument),*)) }] $($symbol)*);
     };
 }
 
 macro_rules! entry_points {
     ($(
-        $entry:ident fn $symbol:ident $arguments:tt $(+ $suffix:ident)? $(, $also:ident)*
+        $entry:ident fn $symbol:ident $arguments:tt $(, $also:ident)*
             $(=> $driver:ident $(($($passed:tt)*))?)? $($body:block)?;
     )*) => {
-        $(entry_point!(
-            $entry $arguments [$($body)? $(=> $driver $(($($passed)*))?)?]
-            stringify!($symbol), $symbol;
-            $(concat!(stringify!($symbol), stringify!($suffix)), $suffix;)?
-            $(stringify!($also), $also;)*
-        );)*
+        $(entry_point!($entry $arguments [$($body)? $(=> $driver $(($($passed)*))?)?] $symbol $($also)*);)*
     };
 }
 
@@ -56,9 +47,9 @@ entry_points! {
     without_init fn cudaDriverGetVersion(version: Out<i32>) => cuDriverGetVersion;
     without_init fn cudaRuntimeGetVersion(version: Out<i32>) { version.set(entry::version()) };
     initialized fn cudaGetDriverEntryPoint(name: In<c_char>, function: Out<*const c_void>, flags: u64,
-        status: Out<u32>) + _ptsz => cuGetProcAddress_v2(name, function, entry::version(), flags, status);
+        status: Out<u32>) => cuGetProcAddress_v2(name, function, entry::version(), flags, status);
     initialized fn cudaGetDriverEntryPointByVersion(name: In<c_char>, function: Out<*const c_void>, version: u32,
-        flags: u64, status: Out<u32>) + _ptsz => cuGetProcAddress_v2(name, function, version as i32, flags, status);
+        flags: u64, status: Out<u32>) => cuGetProcAddress_v2(name, function, version as i32, flags, status);
 
     without_init fn cudaGetDeviceCount(count: Out<i32>) {
         count.set(0)?;
@@ -78,17 +69,8 @@ entry_points! {
     initialized fn cudaDeviceGetPCIBusId(text: Out<c_char>, len: i32, gpu: i32) => cuDeviceGetPCIBusId;
     initialized fn cudaDeviceGetByPCIBusId(gpu: Out<i32>, text: In<c_char>) => cuDeviceGetByPCIBusId;
     initialized fn cudaDeviceCanAccessPeer(can: Out<i32>, gpu: i32, peer: i32) => cuDeviceCanAccessPeer;
-    initialized fn cudaDeviceGetP2PAttribute(value: Out<i32>, attribute: i32, from: i32, to: i32)
-        => cuDeviceGetP2PAttribute;
-    in_context fn cudaDeviceEnablePeerAccess(peer: i32, flags: u32)
-        => cuCtxEnablePeerAccess(entry::primary(peer)?, flags);
-    in_context fn cudaDeviceDisablePeerAccess(peer: i32) => cuCtxDisablePeerAccess(entry::primary(peer)?);
-    in_context fn cudaDeviceGetStreamPriorityRange(least: Out<i32>, most: Out<i32>) => cuCtxGetStreamPriorityRange;
-    in_context fn cudaDeviceFlushGPUDirectRDMAWrites(target: u32, scope: u32) => cuFlushGPUDirectRDMAWrites;
     in_context fn cudaDeviceSynchronize() => cuCtxSynchronize;
     initialized fn cudaDeviceReset() { entry::reset() };
-    initialized fn cudaSetDeviceFlags(flags: u32) => cuDevicePrimaryCtxSetFlags_v2(GPU.get(), flags & !MAP_HOST);
-    in_context fn cudaGetDeviceFlags(flags: Out<u32>) => cuCtxGetFlags;
 
     in_context fn cudaMalloc(address: Out<u64>, size: usize) {
         match size {
@@ -96,24 +78,15 @@ entry_points! {
             _ => check(cuMemAlloc_v2(address, size)),
         }
     };
-    in_context fn cudaMallocPitch(address: Out<u64>, pitch: Out<usize>, width: usize, height: usize) {
-        if width == 0 || height == 0 {
-            address.set(0)?;
-            return pitch.set(0);
-        }
-        check(cuMemAllocPitch_v2(address, pitch, width, height, 4))
-    };
     in_context fn cudaMallocManaged(address: Out<u64>, size: usize, flags: u32) {
         match size {
             0 => address.set(0),
             _ => check(cuMemAllocManaged(address, size, flags)),
         }
     };
-    in_context fn cudaMallocAsync(address: Out<u64>, size: usize, stream: usize) + _ptsz => cuMemAllocAsync;
-    in_context fn cudaMallocFromPoolAsync(address: Out<u64>, size: usize, pool: usize, stream: usize) + _ptsz
-        => cuMemAllocFromPoolAsync;
+    in_context fn cudaMallocAsync(address: Out<u64>, size: usize, stream: usize) => cuMemAllocAsync;
     in_context fn cudaFree(address: u64) => cuMemFree_v2;
-    in_context fn cudaFreeAsync(address: u64, stream: usize) + _ptsz => cuMemFreeAsync;
+    in_context fn cudaFreeAsync(address: u64, stream: usize) => cuMemFreeAsync;
     in_context fn cudaHostAlloc(address: Out<usize>, size: usize, flags: u32) => cuMemHostAlloc;
     in_context fn cudaMallocHost(address: Out<usize>, size: usize) => cuMemHostAlloc(address, size, 0);
     in_context fn cudaFreeHost(address: usize) => cuMemFreeHost;
@@ -121,60 +94,35 @@ entry_points! {
     in_context fn cudaHostUnregister(address: usize) => cuMemHostUnregister;
     in_context fn cudaHostGetDevicePointer(device: Out<u64>, address: usize, flags: u32)
         => cuMemHostGetDevicePointer_v2;
-    in_context fn cudaHostGetFlags(flags: Out<u32>, address: usize) => cuMemHostGetFlags;
     in_context fn cudaMemGetInfo(free: Out<usize>, total: Out<usize>) => cuMemGetInfo_v2;
-    in_context fn cudaMemcpy(to: u64, from: u64, size: usize, kind: u32) + _ptds { copy(to, from, size, kind) };
-    in_context fn cudaMemcpyAsync(to: u64, from: u64, size: usize, kind: u32, stream: usize) + _ptsz
-        { copy_async(to, from, size, kind, stream) };
-    in_context fn cudaMemcpyPeer(to: u64, to_gpu: i32, from: u64, from_gpu: i32, size: usize)
-        => cuMemcpyPeer(to, entry::primary(to_gpu)?, from, entry::primary(from_gpu)?, size);
-    in_context fn cudaMemcpyPeerAsync(to: u64, to_gpu: i32, from: u64, from_gpu: i32, size: usize, stream: usize)
-        => cuMemcpyPeerAsync(to, entry::primary(to_gpu)?, from, entry::primary(from_gpu)?, size, stream);
-    in_context fn cudaMemset(address: u64, value: i32, size: usize) + _ptds
+    in_context fn cudaMemcpy(to: u64, from: u64, size: usize, kind: u32) { copy(to, from, size, kind, None) };
+    in_context fn cudaMemcpyAsync(to: u64, from: u64, size: usize, kind: u32, stream: usize)
+        { copy(to, from, size, kind, Some(stream)) };
+    in_context fn cudaMemset(address: u64, value: i32, size: usize)
         => cuMemsetD8_v2(address, value as u8, size);
-    in_context fn cudaMemsetAsync(address: u64, value: i32, size: usize, stream: usize) + _ptsz
+    in_context fn cudaMemsetAsync(address: u64, value: i32, size: usize, stream: usize)
         => cuMemsetD8Async(address, value as u8, size, stream);
     in_context fn cudaPointerGetAttributes(to: Out<PointerAttributes>, address: u64)
         { to.set(PointerAttributes::of(address)) };
     in_context fn cudaIpcGetMemHandle(handle: Out<IpcHandle>, address: u64) => cuIpcGetMemHandle;
     in_context fn cudaIpcOpenMemHandle(address: Out<u64>, handle: IpcHandle, flags: u32) => cuIpcOpenMemHandle_v2;
     in_context fn cudaIpcCloseMemHandle(address: u64) => cuIpcCloseMemHandle;
-    initialized fn cudaDeviceGetDefaultMemPool(pool: Out<usize>, gpu: i32) => cuDeviceGetDefaultMemPool;
-    initialized fn cudaDeviceGetMemPool(pool: Out<usize>, gpu: i32) => cuDeviceGetMemPool;
-    initialized fn cudaDeviceSetMemPool(gpu: i32, pool: usize) => cuDeviceSetMemPool;
-    initialized fn cudaMemPoolCreate(pool: Out<usize>, props: In<PoolProps>) => cuMemPoolCreate;
-    initialized fn cudaMemPoolDestroy(pool: usize) => cuMemPoolDestroy;
-    initialized fn cudaMemPoolTrimTo(pool: usize, keep: usize) => cuMemPoolTrimTo;
-    initialized fn cudaMemPoolGetAttribute(pool: usize, attribute: u32, value: Untyped) => cuMemPoolGetAttribute;
-    initialized fn cudaMemPoolSetAttribute(pool: usize, attribute: u32, value: In<u8>) => cuMemPoolSetAttribute;
 
     in_context fn cudaStreamCreate(stream: Out<usize>) => cuStreamCreate(stream, 0);
     in_context fn cudaStreamCreateWithFlags(stream: Out<usize>, flags: u32) => cuStreamCreate;
-    in_context fn cudaStreamCreateWithPriority(stream: Out<usize>, flags: u32, priority: i32)
-        => cuStreamCreateWithPriority;
     in_context fn cudaStreamDestroy(stream: usize) => cuStreamDestroy_v2;
-    in_context fn cudaStreamSynchronize(stream: usize) + _ptsz => cuStreamSynchronize;
-    in_context fn cudaStreamQuery(stream: usize) + _ptsz => cuStreamQuery;
-    in_context fn cudaStreamWaitEvent(stream: usize, event: usize, flags: u32) + _ptsz => cuStreamWaitEvent;
-    in_context fn cudaStreamGetFlags(stream: usize, flags: Out<u32>) + _ptsz => cuStreamGetFlags;
-    in_context fn cudaStreamGetPriority(stream: usize, priority: Out<i32>) + _ptsz => cuStreamGetPriority;
-    in_context fn cudaStreamAddCallback(stream: usize, function: Option<extern "C" fn(usize, i32, usize)>, data: usize,
-        flags: u32) + _ptsz => cuStreamAddCallback;
-    in_context fn cudaLaunchHostFunc(stream: usize, function: Option<extern "C" fn(usize)>, data: usize) + _ptsz
+    in_context fn cudaStreamSynchronize(stream: usize) => cuStreamSynchronize;
+    in_context fn cudaStreamQuery(stream: usize) => cuStreamQuery;
+    in_context fn cudaStreamWaitEvent(stream: usize, event: usize, flags: u32) => cuStreamWaitEvent;
+    in_context fn cudaLaunchHostFunc(stream: usize, function: Option<extern "C" fn(usize)>, data: usize)
         => cuLaunchHostFunc;
-    in_context fn cudaStreamBeginCapture(stream: usize, mode: u32) + _ptsz => cuStreamBeginCapture_v2;
-    in_context fn cudaStreamEndCapture(stream: usize, graph: Out<usize>) + _ptsz => cuStreamEndCapture;
-    in_context fn cudaStreamIsCapturing(stream: usize, status: Out<u32>) + _ptsz => cuStreamIsCapturing;
     without_init fn cudaThreadExchangeStreamCaptureMode(mode: Out<u32>) => cuThreadExchangeStreamCaptureMode;
     in_context fn cudaEventCreate(event: Out<usize>) => cuEventCreate(event, 0);
     in_context fn cudaEventCreateWithFlags(event: Out<usize>, flags: u32) => cuEventCreate;
     in_context fn cudaEventDestroy(event: usize) => cuEventDestroy_v2;
-    in_context fn cudaEventRecord(event: usize, stream: usize) + _ptsz => cuEventRecord;
-    in_context fn cudaEventRecordWithFlags(event: usize, stream: usize, flags: u32) + _ptsz => cuEventRecordWithFlags;
+    in_context fn cudaEventRecord(event: usize, stream: usize) => cuEventRecord;
     in_context fn cudaEventQuery(event: usize) => cuEventQuery;
     in_context fn cudaEventSynchronize(event: usize) => cuEventSynchronize;
-    in_context fn cudaProfilerStart() => cuProfilerStart;
-    in_context fn cudaProfilerStop() => cuProfilerStop;
     in_context fn cudaEventElapsedTime(time: Out<f32>, start: usize, end: usize) => cuEventElapsedTime;
 
     without_init fn __cudaRegisterFatBinaryEnd(_binary: usize) { Ok(()) };
@@ -190,51 +138,44 @@ entry_points! {
     without_init fn __cudaRegisterManagedVar() { Ok(()) };
     without_init fn __cudaRegisterHostVar() { Ok(()) };
     without_init fn __cudaPushCallConfiguration(grid: Dim3, block: Dim3, shared_bytes: usize, stream: usize) {
-        kernels::push_configuration((grid, block, shared_bytes, stream));
+        kernels::push_configuration(Configuration { grid, block, shared_bytes, stream });
         Ok(())
     };
     without_init fn __cudaPopCallConfiguration(grid: Out<Dim3>, block: Out<Dim3>, shared_bytes: Out<usize>,
         stream: Out<usize>) {
         let pushed = kernels::pop_configuration()?;
-        grid.set(pushed.0)?;
-        block.set(pushed.1)?;
-        shared_bytes.set(pushed.2)?;
-        stream.set(pushed.3)
+        grid.set(pushed.grid)?;
+        block.set(pushed.block)?;
+        shared_bytes.set(pushed.shared_bytes)?;
+        stream.set(pushed.stream)
     };
     without_init fn __cudaGetKernel(kernel: Out<usize>, function: usize), cudaGetKernel
         { kernels::check_registered(function).and_then(|()| kernel.set(function)) };
     in_context fn cudaLaunchKernel(function: usize, grid: Dim3, block: Dim3, arguments: In<In<u8>>, shared_bytes: usize,
-        stream: usize) + _ptsz, __cudaLaunchKernel, __cudaLaunchKernel_ptsz
-        { kernels::launch(function, (grid, block, shared_bytes, stream), arguments, false) };
+        stream: usize), __cudaLaunchKernel
+        { kernels::launch(function, Configuration { grid, block, shared_bytes, stream }, arguments, false) };
     in_context fn cudaLaunchCooperativeKernel(function: usize, grid: Dim3, block: Dim3, arguments: In<In<u8>>,
-        shared_bytes: usize, stream: usize) + _ptsz
-        { kernels::launch(function, (grid, block, shared_bytes, stream), arguments, true) };
-    in_context fn cudaLaunchKernelExC(config: In<LaunchConfig>, function: usize, arguments: In<In<u8>>) + _ptsz
+        shared_bytes: usize, stream: usize)
+        { kernels::launch(function, Configuration { grid, block, shared_bytes, stream }, arguments, true) };
+    in_context fn cudaLaunchKernelExC(config: In<LaunchConfig>, function: usize, arguments: In<In<u8>>)
         { kernels::launch_configured(config.get()?, function, arguments) };
     in_context fn cudaFuncGetAttributes(to: Out<FuncAttributes>, function: usize)
         { to.fill(|| FuncAttributes::of(function)) };
     in_context fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: usize, threads: i32,
         shared_bytes: usize)
-        => cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernels::function(function).0?, threads, shared_bytes);
+        => cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernels::function(function)?, threads, shared_bytes);
     in_context fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: Out<i32>, function: usize,
         threads: i32, shared_bytes: usize, _flags: u32)
-        => cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernels::function(function).0?, threads, shared_bytes);
+        => cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernels::function(function)?, threads, shared_bytes);
     in_context fn cudaGetSymbolAddress(address: Out<u64>, symbol: usize) { address.set(variable(symbol)?.0) };
     in_context fn cudaGetSymbolSize(size: Out<usize>, symbol: usize) { size.set(variable(symbol)?.1) };
-    in_context fn cudaMemcpyToSymbol(symbol: usize, from: u64, size: usize, offset: usize, kind: u32) + _ptds
-        { copy(part(symbol, size, offset, kind, TO_HOST)?, from, size, kind) };
-    in_context fn cudaMemcpyFromSymbol(to: u64, symbol: usize, size: usize, offset: usize, kind: u32) + _ptds
-        { copy(to, part(symbol, size, offset, kind, TO_DEVICE)?, size, kind) };
-    in_context fn cudaMemcpyToSymbolAsync(symbol: usize, from: u64, size: usize, offset: usize, kind: u32,
-        stream: usize) + _ptsz
-        { copy_async(part(symbol, size, offset, kind, TO_HOST)?, from, size, kind, stream) };
-    in_context fn cudaMemcpyFromSymbolAsync(to: u64, symbol: usize, size: usize, offset: usize, kind: u32,
-        stream: usize) + _ptsz
-        { copy_async(to, part(symbol, size, offset, kind, TO_DEVICE)?, size, kind, stream) };
+    in_context fn cudaMemcpyToSymbol(symbol: usize, from: u64, size: usize, offset: usize, kind: u32)
+        { copy(part(symbol, size, offset, kind, TO_HOST)?, from, size, kind, None) };
+    in_context fn cudaMemcpyFromSymbol(to: u64, symbol: usize, size: usize, offset: usize, kind: u32)
+        { copy(to, part(symbol, size, offset, kind, TO_DEVICE)?, size, kind, None) };
 }
 
 gdremu_preload::export! {
-    properties::cudaCreateChannelDesc;
     kernels::__cudaInitModule;
     kernels::__cudaRegisterFatBinary;
     kernels::__cudaUnregisterFatBinary;

@@ -14,7 +14,7 @@ use crate::driver::entry_points::exported::{
     cuCtxGetCurrent, cuFuncGetAttribute, cuLaunchCooperativeKernel, cuLaunchKernel, cuModuleGetFunction,
     cuModuleGetGlobal_v2, cuModuleLoadFatBinary,
 };
-use crate::driver::kernel::refuse;
+use crate::driver::kernel;
 use crate::error::{Error, Result, ensure};
 
 /// The registered objects of a program. Binaries, functions and variables are addresses in the program.
@@ -77,14 +77,20 @@ fn in_module(binary: usize, mut find: impl FnMut(usize) -> i32) -> Result {
     check(find(loaded?))
 }
 
-/// The CUfunction of a function that the program has registered, and its name.
-pub(super) fn function(of: usize) -> (Result<usize>, CString) {
+/// The CUfunction of a function that the program has registered.
+pub(super) fn function(of: usize) -> Result<usize> {
     let Some((binary, name)) = registry().functions.get(&of).cloned() else {
-        return (Err(INVALID_DEVICE_FUNCTION), CString::default());
+        return Err(INVALID_DEVICE_FUNCTION);
     };
     let mut handle = 0;
-    let result = in_module(binary, |module| cuModuleGetFunction(Out::to(&mut handle), module, In::from_text(&name)));
-    (result.map(|()| handle), name)
+    in_module(binary, |module| cuModuleGetFunction(Out::to(&mut handle), module, In::from_text(&name)))?;
+    Ok(handle)
+}
+
+/// Reports that a registered function is not run.
+fn refuse(function: usize, why: &str) {
+    let (_, name) = registry().functions.get(&function).cloned().unwrap_or_default();
+    kernel::refuse(&name.to_string_lossy(), why);
 }
 
 /// Address and size of a variable that the program has registered.
@@ -107,14 +113,17 @@ pub(super) fn variable(of: usize) -> Result<(u64, usize)> {
 /// dim3
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct Dim3 {
-    x: u32,
-    y: u32,
-    z: u32,
-}
+pub(crate) struct Dim3([u32; 3]);
 
-/// The configuration of `<<<>>>`, as sizes of grid and block, bytes of shared memory, and stream.
-pub(super) type Configuration = (Dim3, Dim3, usize, usize);
+/// The configuration of `<<<>>>`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Configuration {
+    pub(super) grid: Dim3,
+    pub(super) block: Dim3,
+    pub(super) shared_bytes: usize,
+    pub(super) stream: usize,
+}
 
 thread_local! {
     static CONFIGURATIONS: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
@@ -134,14 +143,12 @@ pub(super) fn check_registered(function: usize) -> Result {
 }
 
 /// Launches a function. Reports what is not in the program's PTX.
-pub(super) fn launch(
-    of: usize,
-    (grid, block, shared_bytes, stream): Configuration,
-    arguments: In<In<u8>>,
-    cooperative: bool,
-) -> Result {
-    let shared = u32::try_from(shared_bytes).map_err(|_| Error::INVALID_VALUE)?;
-    let (handle, name) = function(of);
+pub(super) fn launch(of: usize, with: Configuration, arguments: In<In<u8>>, cooperative: bool) -> Result {
+    let shared = u32::try_from(with.shared_bytes).map_err(|_| Error::INVALID_VALUE)?;
+    let Dim3([grid_x, grid_y, grid_z]) = with.grid;
+    let Dim3([x, y, z]) = with.block;
+    let stream = with.stream;
+    let handle = function(of);
     let why = match handle {
         Err(Error::NOT_FOUND) => "the PTX in the program does not have it",
         Err(Error::NO_BINARY_FOR_GPU) => {
@@ -151,13 +158,9 @@ pub(super) fn launch(
         _ => "",
     };
     if !why.is_empty() {
-        refuse(&name.to_string_lossy(), why);
+        refuse(of, why);
     }
     let handle = handle?;
-    let grid_x = grid.x;
-    let grid_y = grid.y;
-    let grid_z = grid.z;
-    let Dim3 { x, y, z } = block;
     check(match cooperative {
         true => cuLaunchCooperativeKernel(handle, grid_x, grid_y, grid_z, x, y, z, shared, stream, arguments),
         false => cuLaunchKernel(handle, grid_x, grid_y, grid_z, x, y, z, shared, stream, arguments, In::null()),
@@ -168,10 +171,7 @@ pub(super) fn launch(
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct LaunchConfig {
-    grid: Dim3,
-    block: Dim3,
-    shared_bytes: usize,
-    stream: usize,
+    common: Configuration,
     attributes: In<LaunchAttribute>,
     attribute_count: u32,
 }
@@ -194,61 +194,44 @@ const CLUSTER_SIZE: u32 = 4;
 
 /// Clusters of blocks and events are refused.
 pub(super) fn launch_configured(config: LaunchConfig, function: usize, arguments: In<In<u8>>) -> Result {
-    let LaunchConfig { grid, block, shared_bytes, stream, attributes, attribute_count } = config;
     let mut cooperative = false;
-    for index in 0..attribute_count as usize {
-        let LaunchAttribute { number, value, .. } = attributes.at(index)?;
+    for index in 0..config.attribute_count as usize {
+        let LaunchAttribute { number, value, .. } = config.attributes.at(index)?;
         match number {
             COOPERATIVE => cooperative = value[0] != 0,
             CLUSTER_SIZE if value[..3] == [1, 1, 1] => {}
             _ if NO_EFFECT.contains(&number) => {}
             _ => {
-                let (_, name) = registry().functions.get(&function).cloned().unwrap_or_default();
-                refuse(&name.to_string_lossy(), &format!("launch attribute {number} is not supported"));
+                refuse(function, &format!("launch attribute {number} is not supported"));
                 return Err(Error::NOT_SUPPORTED);
             }
         }
     }
-    launch(function, (grid, block, shared_bytes, stream), arguments, cooperative)
+    launch(function, config.common, arguments, cooperative)
 }
 
 // ---- Queries ----
 
-/// cudaFuncAttributes
-#[derive(Clone, Copy, Debug, Default)]
+/// cudaFuncAttributes: shared, constant and local memory in bytes, most threads of a block, attributes 4 to 8.
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct FuncAttributes {
-    shared_bytes: usize,
-    constant_bytes: usize,
-    local_bytes: usize,
+    bytes: [usize; 3],
     max_threads: i32,
-    registers: i32,
-    ptx_version: i32,
-    binary_version: i32,
-    cache_mode: i32,
-    max_dynamic_shared_bytes: i32,
+    more: [i32; 5],
     others: [i32; 23],
 }
 
 impl FuncAttributes {
     pub(super) fn of(registered: usize) -> Result<FuncAttributes> {
-        let function = function(registered).0?;
+        let function = function(registered)?;
         let mut values = [0; 9];
-        for (attribute, value) in (0..).zip(&mut values) {
-            check(cuFuncGetAttribute(Out::to(value), attribute, function))?;
+        for (attribute, value) in values.iter_mut().enumerate() {
+            check(cuFuncGetAttribute(Out::to(value), attribute as i32, function))?;
         }
-        Ok(FuncAttributes {
-            shared_bytes: values[1] as usize,
-            constant_bytes: values[2] as usize,
-            local_bytes: values[3] as usize,
-            max_threads: values[0],
-            registers: values[4],
-            ptx_version: values[5],
-            binary_version: values[6],
-            cache_mode: values[7],
-            max_dynamic_shared_bytes: values[8],
-            ..FuncAttributes::default()
-        })
+        let [max_threads, shared, constant, local, more @ ..] = values;
+        let bytes = [shared as usize, constant as usize, local as usize];
+        Ok(FuncAttributes { bytes, max_threads, more, others: [0; 23] })
     }
 }
 

@@ -14,22 +14,16 @@ use crate::error::Result;
 pub(super) const TO_DEVICE: u32 = 1;
 pub(super) const TO_HOST: u32 = 2;
 
-pub(super) fn copy(to: u64, from: u64, size: usize, kind: u32) -> Result {
-    check(match kind {
-        0 | 4 => cuMemcpy(to, from, size),
-        TO_DEVICE => cuMemcpyHtoD_v2(to, from, size),
-        TO_HOST => cuMemcpyDtoH_v2(to, from, size),
-        3 => cuMemcpyDtoD_v2(to, from, size),
-        _ => return Err(INVALID_COPY_DIRECTION),
-    })
-}
-
-pub(super) fn copy_async(to: u64, from: u64, size: usize, kind: u32, stream: usize) -> Result {
-    check(match kind {
-        0 | 4 => cuMemcpyAsync(to, from, size, stream),
-        TO_DEVICE => cuMemcpyHtoDAsync_v2(to, from, size, stream),
-        TO_HOST => cuMemcpyDtoHAsync_v2(to, from, size, stream),
-        3 => cuMemcpyDtoDAsync_v2(to, from, size, stream),
+pub(super) fn copy(to: u64, from: u64, size: usize, kind: u32, stream: Option<usize>) -> Result {
+    check(match (kind, stream) {
+        (0 | 4, None) => cuMemcpy(to, from, size),
+        (0 | 4, Some(stream)) => cuMemcpyAsync(to, from, size, stream),
+        (TO_DEVICE, None) => cuMemcpyHtoD_v2(to, from, size),
+        (TO_DEVICE, Some(stream)) => cuMemcpyHtoDAsync_v2(to, from, size, stream),
+        (TO_HOST, None) => cuMemcpyDtoH_v2(to, from, size),
+        (TO_HOST, Some(stream)) => cuMemcpyDtoHAsync_v2(to, from, size, stream),
+        (3, None) => cuMemcpyDtoD_v2(to, from, size),
+        (3, Some(stream)) => cuMemcpyDtoDAsync_v2(to, from, size, stream),
         _ => return Err(INVALID_COPY_DIRECTION),
     })
 }

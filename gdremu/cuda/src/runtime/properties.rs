@@ -70,15 +70,3 @@ pub(super) fn of(to: Out<u8>, gpu: i32, layout: usize) -> Result {
     }
     to.set_all(bytes.into_iter())
 }
-
-/// cudaChannelFormatDesc: the bits of each component of a texture, and their kind.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct ChannelFormat {
-    bits: [i32; 4],
-    kind: u32,
-}
-
-pub(crate) extern "C" fn cudaCreateChannelDesc(x: i32, y: i32, z: i32, w: i32, kind: u32) -> ChannelFormat {
-    ChannelFormat { bits: [x, y, z, w], kind }
-}

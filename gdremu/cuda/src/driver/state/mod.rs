@@ -3,13 +3,12 @@
 //!
 //! ```text
 //! mod (State, its lock, cuInit)
-//!   ├─ context, objects   one kind of object each
-//!   │    └─ queue         unfinished work of streams
-//!   └─ handles            numbers for objects; used by all others
+//!   ├─ objects       contexts and what they own
+//!   │    └─ queue    unfinished work of streams
+//!   └─ handles       numbers for objects; used by all others
 //! ```
 #![forbid(unsafe_code)]
 
-mod context;
 mod handles;
 mod objects;
 mod queue;
@@ -23,10 +22,10 @@ use crate::error::{Error, Result};
 use gdremu_core::cuda::types::IpcHandle;
 use handles::Handles;
 
-pub(crate) use context::{CTX_MAP_HOST, CTX_SYNC_MEMOPS, Context, Current, Primary, STACK, check_flags};
 pub(crate) use handles::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamHandle};
 pub(crate) use objects::{
-    Capture, DISABLE_TIMING, Event, Function, HostRange, Kind, Module, NON_BLOCKING, Pool, Recorded, Stream,
+    CTX_SYNC_MEMOPS, Capture, Context, Current, DISABLE_TIMING, Event, Function, HostRange, Kind, Module, NON_BLOCKING,
+    Pool, Primary, Recorded, STACK, Stream, check_flags,
 };
 pub(crate) use queue::{Point, QueueId, Queues, Task};
 
@@ -63,11 +62,9 @@ pub(crate) struct State {
     pub(crate) failed: Option<Error>,
     pub(crate) queues: Queues,
     pub(crate) captures: BTreeMap<StreamHandle, Capture>,
-    pub(crate) graphs: Handles<(), 0xC7, { Error::INVALID_VALUE.0 }>,
     pub(crate) pools: Handles<Pool, 0xC4, { Error::INVALID_VALUE.0 }>,
-    /// The default and the current pool of each GPU.
-    pub(crate) default_pools: BTreeMap<usize, usize>,
-    pub(crate) current_pools: BTreeMap<usize, usize>,
+    /// By GPU.
+    pub(crate) default_pools: BTreeMap<usize, PoolHandle>,
     ids: u64,
 }
 

@@ -1,14 +1,88 @@
-//! Objects that contexts own (streams, events, captures, modules, pools, host memory).
+//! Contexts, each thread's stack of them, and what they own (streams, events, captures, modules, host memory).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 use std::time::Instant;
 
 use super::handles::{ContextHandle, FunctionHandle, StreamHandle};
 use super::queue::{Point, Queues};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::ptx::Kernel;
+
+/// Flags that a context may have, and those of them that exclude each other.
+const FLAGS: u32 = 0xff;
+const SCHEDULING: u32 = 0x7;
+
+/// Functions that are not asynchronous wait for their work on memory.
+pub(crate) const CTX_SYNC_MEMOPS: u32 = 0x80;
+
+/// Refuses flags that no context has.
+pub(crate) fn check_flags(flags: u32) -> Result {
+    let valid = flags & !FLAGS == 0 && (flags & SCHEDULING).count_ones() <= 1;
+    ensure(valid, Error::INVALID_VALUE)
+}
+
+pub(crate) struct Context {
+    pub(crate) id: u64,
+    pub(crate) gpu: usize,
+    pub(crate) flags: u32,
+    /// Ends the running GPU kernels.
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Primary {
+    pub(crate) context: Option<ContextHandle>,
+    /// The handle of all its contexts, one after another, because NVIDIA's driver reuses the
+    /// address.
+    pub(crate) handle: Option<ContextHandle>,
+    pub(crate) retained: u32,
+}
+
+/// The calling thread's context.
+#[derive(Clone, Copy)]
+pub(crate) struct Current {
+    pub(crate) context: ContextHandle,
+    pub(crate) gpu: usize,
+}
+
+thread_local! {
+    /// The calling thread's contexts. Without a destructor, which would outlive a dlclose of this
+    /// object.
+    pub(crate) static STACK: Stack = const { Stack::new() };
+}
+
+const DEPTH: usize = 64;
+
+pub(crate) struct Stack {
+    contexts: [Cell<ContextHandle>; DEPTH],
+    len: Cell<usize>,
+}
+
+impl Stack {
+    const fn new() -> Self {
+        Stack { contexts: [const { Cell::new(0) }; DEPTH], len: Cell::new(0) }
+    }
+
+    pub(crate) fn top(&self) -> Option<ContextHandle> {
+        self.len.get().checked_sub(1).map(|top| self.contexts[top].get())
+    }
+
+    pub(crate) fn push(&self, context: ContextHandle) -> Result {
+        self.contexts.get(self.len.get()).ok_or(Error::OUT_OF_MEMORY)?.set(context);
+        self.len.set(self.len.get() + 1);
+        Ok(())
+    }
+
+    pub(crate) fn pop(&self) -> Option<ContextHandle> {
+        let top = self.top()?;
+        self.len.set(self.len.get() - 1);
+        Some(top)
+    }
+}
 
 /// The default stream with the highest number.
 pub(crate) const LAST_DEFAULT: StreamHandle = 2;
@@ -18,15 +92,8 @@ pub(crate) const NON_BLOCKING: u32 = 1;
 
 pub(crate) struct Stream {
     pub(crate) context: ContextHandle,
-    pub(crate) flags: u32,
-    pub(crate) priority: i32,
-}
-
-impl Stream {
-    /// Returns whether it and the default stream wait for each other.
-    pub(crate) fn is_blocking(&self) -> bool {
-        self.flags & NON_BLOCKING == 0
-    }
+    /// It and the default stream wait for each other.
+    pub(crate) blocking: bool,
 }
 
 /// Flag of cuEventCreate.
@@ -98,29 +165,12 @@ pub(crate) struct Pool {
     pub(crate) gpu: usize,
     /// Its memory can be pinned.
     pub(crate) rdma: bool,
-    /// The reuse policies of attributes 1 to 3.
-    pub(crate) reuse: [i32; 3],
-    /// Bytes that the program wants kept after a free. Stored and otherwise ignored.
-    pub(crate) release_threshold: u64,
-    /// Bytes that it can have in use.
-    pub(crate) max_size: u64,
-    /// Other GPUs that may access its memory.
-    pub(crate) peers: BTreeSet<usize>,
-    pub(crate) used: u64,
-    pub(crate) used_high: u64,
-}
-
-impl Pool {
-    pub(crate) fn new(gpu: usize, rdma: bool, max_size: u64) -> Self {
-        let reuse = [1; 3];
-        let peers = BTreeSet::new();
-        Pool { gpu, rdma, reuse, release_threshold: 0, max_size, peers, used: 0, used_high: 0 }
-    }
 }
 
 /// A range of host memory that is known to CUDA.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostRange {
+    pub(crate) start: usize,
     pub(crate) len: usize,
     pub(crate) kind: Kind,
     pub(crate) flags: u32,

@@ -1,0 +1,223 @@
+//! The management library, libnvidia-ml.so.1, which is this object under another name. It has the functions that UCX,
+//! libfabric and gdrcopy call, and reports the GPUs, their addresses and their links as /sys and libcuda do.
+
+use std::ffi::c_char;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use gdremu_core::gpu::pci;
+
+use crate::args::Out;
+use crate::error::ensure;
+use crate::gpus;
+
+/// nvmlReturn_t other than NVML_SUCCESS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Error(i32);
+
+impl Error {
+    const UNINITIALIZED: Error = Error(1);
+    const INVALID_ARGUMENT: Error = Error(2);
+    const NOT_SUPPORTED: Error = Error(3);
+    const INSUFFICIENT_SIZE: Error = Error(7);
+    const ARGUMENT_VERSION_MISMATCH: Error = Error(25);
+}
+
+type Result<T = ()> = std::result::Result<T, Error>;
+
+/// The functions of CUDA that are called here fail for wrong arguments only.
+impl From<crate::error::Error> for Error {
+    fn from(_: crate::error::Error) -> Self {
+        Error::INVALID_ARGUMENT
+    }
+}
+
+/// nvmlDevice_t: a GPU's number, encoded as a value that is not a valid pointer.
+type Device = usize;
+
+const DEVICE: Device = 0xC8 << 40;
+
+fn handle(gpu: usize) -> Device {
+    DEVICE | (gpu + 1) << 8
+}
+
+/// Calls of nvmlInit less those of nvmlShutdown.
+static USERS: AtomicI32 = AtomicI32::new(0);
+
+fn check_initialized() -> Result {
+    ensure(USERS.load(Ordering::SeqCst) != 0, Error::UNINITIALIZED)
+}
+
+fn gpu_of(device: Device) -> Result<usize> {
+    check_initialized()?;
+    for gpu in 0..gpus::count() {
+        if handle(gpu) == device {
+            return Ok(gpu);
+        }
+    }
+    Err(Error::INVALID_ARGUMENT)
+}
+
+/// The drivers of CUDA versions; a driver serves all versions below the next one's.
+const DRIVERS: &[(u32, &str)] = &[
+    (11000, "450.51.06"),
+    (11040, "470.57.02"),
+    (11080, "520.61.05"),
+    (12000, "525.60.13"),
+    (12020, "535.54.03"),
+    (12040, "550.54.14"),
+    (12060, "560.28.03"),
+    (12080, "570.86.10"),
+    (12090, "575.51.03"),
+    (13000, "580.65.06"),
+    (13010, "590.44.01"),
+];
+
+fn driver_version() -> &'static str {
+    let version = gpus::config().cuda_version;
+    let mut newest = DRIVERS[0].1;
+    for (cuda, driver) in DRIVERS {
+        if *cuda <= version {
+            newest = driver;
+        }
+    }
+    newest
+}
+
+/// nvmlPciInfo_t: an address, the numbers in it, ids, and a longer address.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct PciInfo {
+    legacy_address: [u8; 16],
+    domain: u32,
+    bus: u32,
+    device: u32,
+    id: u32,
+    subsystem: u32,
+    address: [u8; 32],
+}
+
+/// A text in a field of a structure, with zeros behind it.
+fn field<const N: usize>(text: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes[..text.len()].copy_from_slice(text.as_bytes());
+    bytes
+}
+
+fn pci_info(gpu: usize) -> PciInfo {
+    let address = pci::address(gpu);
+    PciInfo {
+        legacy_address: field(&address),
+        domain: (pci::bus(gpu) >> 8) as u32,
+        bus: (pci::bus(gpu) & 0xff) as u32,
+        device: 0,
+        id: u32::from(gpus::config().pci_device) << 16 | pci::VENDOR,
+        subsystem: pci::SUBSYSTEM << 16 | pci::VENDOR,
+        address: field(&format!("0000{address}")),
+    }
+}
+
+/// Version and size of nvmlGpuFabricInfoV_t. Behind the version all is 0, which is NVML_SUCCESS, no clique, no fabric,
+/// nothing known of its health.
+const FABRIC_VERSIONS: [u32; 2] = [2 << 24 | 36, 3 << 24 | 40];
+
+/// nvmlFieldValue_t: what is asked and when, the type of the answer, whether there is one.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct FieldValue {
+    question: [u64; 3],
+    kind: u32,
+    status: i32,
+    value: u64,
+}
+
+const _: () = assert!(size_of::<FieldValue>() == 40 && size_of::<PciInfo>() == 68);
+
+/// Exports functions as libnvidia-ml does.
+macro_rules! entry_points {
+    ($(fn $symbol:ident($($argument:ident: $type:ty),*) $body:block)*) => {$(
+        const _: () = {
+            fn body($($argument: $type),*) -> Result $body
+
+            extern "C" fn function($($argument: $type),*) -> i32 {
+                match body($($argument),*) {
+                    Ok(()) => 0,
+                    Err(error) => error.0,
+                }
+            }
+            gdremu_preload::entry_point!($symbol = function);
+        };
+    )*};
+}
+
+entry_points! {
+    fn nvmlInit_v2() {
+        USERS.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+    fn nvmlShutdown() {
+        check_initialized()?;
+        USERS.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+    fn nvmlSystemGetDriverVersion(text: Out<c_char>, room: u32) {
+        check_initialized()?;
+        text.check()?;
+        ensure(room as usize > driver_version().len(), Error::INSUFFICIENT_SIZE)?;
+        Ok(text.set_text(driver_version(), room as i32)?)
+    }
+    fn nvmlDeviceGetCount_v2(count: Out<u32>) {
+        check_initialized()?;
+        Ok(count.set(gpus::count() as u32)?)
+    }
+    fn nvmlDeviceGetHandleByIndex_v2(index: u32, device: Out<Device>) {
+        check_initialized()?;
+        ensure((index as usize) < gpus::count(), Error::INVALID_ARGUMENT)?;
+        Ok(device.set(handle(index as usize))?)
+    }
+    fn nvmlDeviceGetPciInfo_v3(device: Device, info: Out<PciInfo>) {
+        Ok(info.set(pci_info(gpu_of(device)?))?)
+    }
+    // nvmlBAR1Memory_t, which is total, free, used.
+    fn nvmlDeviceGetBAR1MemoryInfo(device: Device, memory: Out<[u64; 3]>) {
+        let gpu = gpu_of(device)?;
+        let used = gpus::with(|gpus| gpus.memory().pinned_bytes(gpu));
+        let total = *gpus::config().bar1_size.of(gpu);
+        Ok(memory.set([total, total - used, used])?)
+    }
+    // There is no NVLink, and no field is known.
+    fn nvmlDeviceGetNvLinkRemotePciInfo_v2(device: Device, _link: u32, _info: Out<u8>) {
+        gpu_of(device)?;
+        Err(Error::NOT_SUPPORTED)
+    }
+    fn nvmlDeviceGetGpuFabricInfoV(device: Device, info: Out<u32>) {
+        gpu_of(device)?;
+        let version = info.as_in().get()?;
+        ensure(FABRIC_VERSIONS.contains(&version), Error::ARGUMENT_VERSION_MISMATCH)?;
+        let mut words = vec![0; (version & 0xff_ffff) as usize / size_of::<u32>()];
+        words[0] = version;
+        Ok(info.set_all(words.into_iter())?)
+    }
+    fn nvmlDeviceGetFieldValues(device: Device, count: i32, values: Out<FieldValue>) {
+        gpu_of(device)?;
+        let mut answers = Vec::new();
+        for index in 0..usize::try_from(count).map_err(|_| Error::INVALID_ARGUMENT)? {
+            answers.push(FieldValue { status: Error::NOT_SUPPORTED.0, ..values.as_in().at(index)? });
+        }
+        Ok(values.set_all(answers.into_iter())?)
+    }
+}
+
+extern "C" fn error_string(error: i32) -> *const c_char {
+    match error {
+        0 => c"Success",
+        1 => c"Uninitialized",
+        2 => c"Invalid Argument",
+        3 => c"Not Supported",
+        7 => c"Insufficient Size",
+        25 => c"Argument version mismatch",
+        _ => c"Unknown Error",
+    }
+    .as_ptr()
+}
+
+gdremu_preload::entry_point!(nvmlErrorString = error_string);
