@@ -12,6 +12,8 @@ LIBCUDA ?= $(CARGO_TARGET_DIR)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/
 out := build/c_tests
 programs := header_c99 header_config $(if $(shell command -v $(CXX)),header_cxx17 gdrx_cxx) $(basename $(notdir $(wildcard c_tests/*.c)))
 sanity := $(wildcard c_tests/gdrcopy_sanity/*.c)
+# Programs with parts that gdrcopy_sanity runs (bodies.h). There they have another function in place of main.
+bodies := callback_flag copy fork map_unmap open_close unaligned versions_attributes_strings
 # driver.c is for tests of the driver, without libgdrapi.
 kit := $(filter-out %/driver.c,$(wildcard c_tests/kit/*.c))
 headers := $(wildcard c_tests/*.h c_tests/*/*.h c_tests/*/*.hpp include/*.h include/*.hpp) c_tests/programs.mk
@@ -60,9 +62,13 @@ endef
 $(eval $(call rule,plain))
 $(eval $(call rule,sanitized))
 
-$(out)/gdrcopy_sanity: $(sanity) $(out)/kit/plain.a $(headers)
+$(out)/bodies/%.o: c_tests/%.c $(headers)
 	@mkdir -p $(@D)
-	@$(c99) -O2 -g $(flags) $(filter %.c %.a,$^) -o $@ $(libraries)
+	@$(c99) -O2 -g $(flags) -Dmain=$*_main -c $< -o $@
+
+$(out)/gdrcopy_sanity: $(sanity) $(bodies:%=$(out)/bodies/%.o) $(out)/kit/plain.a $(headers)
+	@mkdir -p $(@D)
+	@$(c99) -O2 -g $(flags) $(filter %.c %.o %.a,$^) -o $@ $(libraries)
 
 # Ends tests that hang.
 $(out)/watched: c_tests/watched/watched.c $(out)/kit/plain.a $(headers)

@@ -4,6 +4,8 @@
 
 #include "check.h"
 
+#include <fcntl.h>
+
 const char *running_test;
 
 void check_result(const char *file, int line, const char *call, int got, int wanted)
@@ -117,6 +119,8 @@ void finish_child(pid_t child)
 
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status));
+    if (WEXITSTATUS(status) == WAIVED)
+        _exit(WAIVED);
     CHECK_EQUAL(WEXITSTATUS(status), 0);
 }
 
@@ -151,6 +155,31 @@ int open_descriptors(void)
         }
     }
     return open;
+}
+
+long all_page_tables(void)
+{
+    static int file = -1;
+    char count[24] = "";
+
+    if (file < 0)
+        file = open("/proc/driver/gdrdrv/nv_get_pages_refcount", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return -1;
+    CHECK(pread(file, count, sizeof(count) - 1, 0) > 0);
+    return atol(count);
+}
+
+void say(int pipe)
+{
+    CHECK(write(pipe, "", 1) == 1);
+}
+
+void await(int pipe)
+{
+    char byte;
+
+    CHECK(read(pipe, &byte, 1) == 1);
 }
 
 struct named_test all_tests[128];

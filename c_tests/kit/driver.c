@@ -90,28 +90,3 @@ int persistent(int fd)
     CHECK_OK(error);
     return (int)a.val;
 }
-
-long all_page_tables(void)
-{
-    static int file = -1;
-    char count[24] = "";
-
-    if (file < 0)
-        file = open("/proc/driver/gdrdrv/nv_get_pages_refcount", O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return -1;
-    CHECK(pread(file, count, sizeof(count) - 1, 0) > 0);
-    return atol(count);
-}
-
-void say(int pipe)
-{
-    CHECK(write(pipe, "", 1) == 1);
-}
-
-void await(int pipe)
-{
-    char byte;
-
-    CHECK(read(pipe, &byte, 1) == 1);
-}

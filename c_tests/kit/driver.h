@@ -29,14 +29,4 @@ unsigned char *mapped(int fd, uint64_t handle, size_t size);
 /* Returns whether pins outlive a free of their memory. Releases before 2.5 do not report it. */
 int persistent(int fd);
 
-/* The number of pinned page tables in all processes, or -1 if it cannot be read. */
-long all_page_tables(void);
-
-/* ---- Steps of two processes ---- */
-
-/* One byte signals that a step is done, or that the next one may start. */
-void say(int pipe);
-/* Fails if the other process has ended, so each must close its copy of the end that the other writes to. */
-void await(int pipe);
-
 #endif
