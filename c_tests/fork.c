@@ -21,31 +21,19 @@ static unsigned char *va;
 
 static void everything_inherited_is_refused(void)
 {
-    unsigned char out[64], untouched[64];
     gdr_mh_t handle = {UNTOUCHED};
-    int major = 77, minor = 77, value = 77, flag = 77;
-    const gdr_mh_t pins[] = {mapped, unmapped};
+    int major = 77, minor = 77, value = 77;
 
-    memset(out, UNTOUCHED, sizeof(out));
-    memset(untouched, UNTOUCHED, sizeof(untouched));
-    for (int i = 0; i < 2; i++) {
-        CHECK_ERROR(gdr_get_info_v2(g, pins[i], (gdr_info_v2_t *)(void *)out), EACCES);
-        CHECK_ERROR(gdr_map(g, pins[i], (void **)(void *)out, SIZE), EACCES);
-        CHECK_ERROR(gdr_map_v2(g, pins[i], (void **)(void *)out, SIZE, GDR_MAP_FLAG_REQ_WC_MAPPING), EACCES);
-        CHECK_ERROR(gdr_copy_to_mapping(pins[i], out, untouched + 8, 8), EACCES);
-        CHECK_ERROR(gdr_copy_from_mapping(pins[i], out, untouched + 8, 8), EACCES);
-        CHECK_ERROR(gdr_get_callback_flag(g, pins[i], &flag), EACCES);
-        CHECK_ERROR(gdr_unmap(g, pins[i], va, SIZE), EACCES);
-        CHECK_ERROR(gdr_unpin_buffer(g, pins[i]), EACCES);
-    }
+    check_handle_refused(g, mapped, EACCES);
+    check_handle_refused(g, unmapped, EACCES);
+    check_copies_refused(mapped, EACCES);
+    check_copies_refused(unmapped, EACCES);
     CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)buffer.address, SIZE, 0, 0, &handle), EACCES);
     CHECK_ERROR(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, SIZE, 0, &handle), EACCES);
     CHECK_ERROR(gdr_driver_get_version(g, &major, &minor), EACCES);
     CHECK_ERROR(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &value), EACCES);
-
-    CHECK_BYTES(out, untouched, sizeof(out));
     CHECK_EQUAL(handle.h, UNTOUCHED);
-    CHECK_EQUAL(major + minor + flag, 3 * 77);
+    CHECK_EQUAL(major + minor, 2 * 77);
 }
 
 static void inherited_mappings_are_absent(void)
@@ -73,15 +61,10 @@ static int descriptor_of(gdr_t connection)
 
 static void everything_closed_is_unknown(void)
 {
-    gdr_info_t info;
-    uint64_t word = 0;
-
     CHECK_ERROR(gdr_close(g), EINVAL);
-    CHECK_ERROR(gdr_get_info(g, mapped, &info), EINVAL);
-    CHECK_ERROR(gdr_unmap(g, mapped, va, SIZE), EINVAL);
-    CHECK_ERROR(gdr_unpin_buffer(g, unmapped), EINVAL);
-    CHECK_ERROR(gdr_copy_to_mapping(mapped, &word, &word, sizeof(word)), EINVAL);
-    CHECK_ERROR(gdr_copy_from_mapping(unmapped, &word, &word, sizeof(word)), EINVAL);
+    check_handle_refused(g, mapped, EINVAL);
+    check_copies_refused(mapped, EINVAL);
+    check_copies_refused(unmapped, EINVAL);
 }
 
 /* As long as the child keeps its copy of a descriptor, the driver keeps the pins of a parent that was killed. */
@@ -154,17 +137,6 @@ static void a_grandchild_closes_after_the_child(void)
     in_child(close_closes_the_childs_descriptors_only);
     everything_inherited_is_refused();
     close_closes_the_childs_descriptors_only();
-}
-
-static void what_needs_no_connection_works(void)
-{
-    const char *name = NULL;
-    int major = 0, minor = 0;
-
-    gdr_runtime_get_version(&major, &minor);
-    CHECK_EQUAL(major, GDR_API_MAJOR_VERSION);
-    CHECK_OK(gdr_get_mapping_type_string(GDR_MAPPING_TYPE_WC, &name));
-    CHECK_STRING(name, "Write Combining");
 }
 
 static void a_new_connection_works_and_refuses_inherited_handles(void)
@@ -261,7 +233,6 @@ void children_can_use_nothing_inherited(enum gpu_memory kind)
         close_leaves_a_number_that_stands_for_another_file,
         close_leaves_the_childs_own_connection,
         a_grandchild_closes_after_the_child,
-        what_needs_no_connection_works,
         a_new_connection_works_and_refuses_inherited_handles,
         grandchildren_are_refused_too,
     };

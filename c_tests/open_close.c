@@ -3,28 +3,6 @@
 #include "bodies.h"
 #include "kit/fault.h"
 
-#include <fcntl.h>
-#include <sys/resource.h>
-
-static void a_handle_is_readable_and_starts_with_the_descriptor(void)
-{
-    unsigned char copy[64];
-    gdr_t g = open_driver();
-    int fd;
-
-    memcpy(copy, (const void *)g, sizeof(copy));
-    memcpy(&fd, copy, sizeof(fd));
-    if (uses_dmabuf(g)) {
-        CHECK_EQUAL(fd, -1);
-        CHECK_OK(gdr_close(g));
-        return;
-    }
-    CHECK(fd >= 0);
-    CHECK((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
-    CHECK_OK(gdr_close(g));
-    CHECK(fcntl(fd, F_GETFD) == -1);
-}
-
 static void descriptors_are_given_back(void)
 {
     int before = open_descriptors();
@@ -101,14 +79,11 @@ static void close_refuses_what_is_not_open(void)
 /* Only gdrdrv uses one. */
 static void open_fails_cleanly_without_descriptors(void)
 {
-    struct rlimit limit;
     int before = open_descriptors();
-
-    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    const struct rlimit none = {0, limit.rlim_max};
-    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    rlim_t limit = set_limit(RLIMIT_NOFILE, 0);
     gdr_t without = gdr_open();
-    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+
+    set_limit(RLIMIT_NOFILE, limit);
     CHECK_EQUAL(open_descriptors(), before);
 
     gdr_t g = open_driver();
@@ -154,7 +129,6 @@ int main(void)
     in_child(first_thread_ends_first);
     only_1_in_the_dmabuf_variable_selects_dmabufs();
     gpu_init();
-    a_handle_is_readable_and_starts_with_the_descriptor();
     descriptors_are_given_back();
     connections_are_independent();
     close_unmaps_and_unpins(MEM_ALLOC);

@@ -4,6 +4,7 @@
 
 #include "check.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 
 const char *running_test;
@@ -144,17 +145,26 @@ void finish_thread(pthread_t thread)
 
 int open_descriptors(void)
 {
-    int open = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    int count = -1; /* minus the directory's own */
+    struct dirent *entry;
 
-    for (int fd = 0; fd < 1024; fd++) {
-        int copy = dup(fd);
+    CHECK(directory != NULL);
+    while ((entry = readdir(directory)) != NULL)
+        count += entry->d_name[0] != '.';
+    closedir(directory);
+    return count;
+}
 
-        if (copy >= 0) {
-            open++;
-            close(copy);
-        }
-    }
-    return open;
+rlim_t set_limit(int resource, rlim_t soft)
+{
+    struct rlimit limit;
+
+    CHECK(getrlimit(resource, &limit) == 0);
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = soft < limit.rlim_max ? soft : limit.rlim_max;
+    CHECK(setrlimit(resource, &limit) == 0);
+    return before;
 }
 
 long all_page_tables(void)

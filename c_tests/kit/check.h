@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,6 +79,9 @@ void finish_thread(pthread_t thread);
 
 /* Number of open file descriptors. */
 int open_descriptors(void);
+
+/* Sets a soft limit, to at most the hard one, and returns what it was. */
+rlim_t set_limit(int resource, rlim_t soft);
 
 /* Number of page tables that gdrdrv has pinned, in all processes, or -1 if it cannot be read. */
 long all_page_tables(void);
