@@ -166,26 +166,6 @@ static void repeated_pins_and_maps_leak_nothing(void)
     CHECK_EQUAL(open_descriptors(), before);
 }
 
-static void requested_mapping_type_must_be_that_of_the_pin(void)
-{
-    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
-    void *va = map(g, handle, GPU_PAGE_SIZE);
-    gdr_mapping_type_t type = info_of(g, handle).mapping_type;
-
-    CHECK(type == GDR_MAPPING_TYPE_WC || type == GDR_MAPPING_TYPE_CACHING);
-    CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
-    for (int flag = GDR_MAP_FLAG_REQ_WC_MAPPING; flag <= GDR_MAP_FLAG_REQ_DEVICE_MAPPING; flag++) {
-        if (flag == (int)type) {
-            CHECK_OK(gdr_map_v2(g, handle, &va, GPU_PAGE_SIZE, flag));
-            CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
-        } else {
-            CHECK_ERROR(gdr_map_v2(g, handle, &va, GPU_PAGE_SIZE, flag), EINVAL);
-        }
-    }
-    CHECK_ERROR(gdr_map(g, handle, &va, 2 * GPU_PAGE_SIZE), EINVAL);
-    CHECK_OK(gdr_unpin_buffer(g, handle));
-}
-
 /* Ranges of whole host pages, so that mmap can map them from their start. */
 static void pins_of_whole_host_pages_can_be_mapped(void)
 {
@@ -205,29 +185,18 @@ static void pins_of_whole_host_pages_can_be_mapped(void)
     }
 }
 
-static void force_pcie_pins_map_write_combining(void)
+/* map_unmap.c maps them; pin.c has the GPUs that refuse the flag. */
+static void coherent_gpus_accept_force_pcie(void)
 {
     gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
-    void *va = map(g, handle, GPU_PAGE_SIZE);
-    int coherent = info_of(g, handle).mapping_type == GDR_MAPPING_TYPE_CACHING;
+    gdr_map_flags_t usual = platform_flag(g, handle);
 
     CHECK_OK(gdr_unpin_buffer(g, handle));
-    CHECK(fault_at(va) != 0); /* SIGSEGV after many others */
-    if (coherent) {
-        CHECK_OK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle));
-        (void)map(g, handle, GPU_PAGE_SIZE);
-        CHECK_EQUAL(info_of(g, handle).mapping_type, GDR_MAPPING_TYPE_WC);
-        CHECK_OK(gdr_unpin_buffer(g, handle));
+    if (usual != GDR_MAP_FLAG_REQ_CACHE_MAPPING)
         return;
-    }
-    CHECK_ERROR(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle),
-                EOPNOTSUPP);
-    setenv("GDRCOPY_FORCE_PCIE_COMPAT", "1", 1);
-    gdr_t compatible = open_driver();
-    CHECK_OK(gdr_pin_buffer_v2(compatible, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE,
-                               &handle));
-    CHECK_OK(gdr_close(compatible));
-    unsetenv("GDRCOPY_FORCE_PCIE_COMPAT");
+    CHECK_OK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle));
+    CHECK_EQUAL(platform_flag(g, handle), GDR_MAP_FLAG_REQ_WC_MAPPING);
+    CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
 int main(void)
@@ -242,9 +211,8 @@ int main(void)
     pin_takes_one_descriptor();
     int has_room = pin_beyond_the_descriptor_limit_is_refused();
     repeated_pins_and_maps_leak_nothing();
-    requested_mapping_type_must_be_that_of_the_pin();
     pins_of_whole_host_pages_can_be_mapped();
-    force_pcie_pins_map_write_combining();
+    coherent_gpus_accept_force_pcie();
 
     gpu_free(&buffer);
     CHECK_OK(gdr_close(g));

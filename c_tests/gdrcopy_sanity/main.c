@@ -138,7 +138,10 @@ static void run_in_child(struct run *run)
     if (child == 0) {
         sigprocmask(SIG_SETMASK, &before, NULL);
         watchdog_enter_group();
-        run->test->run(run->kind);
+        if (run->test->pin != NULL)
+            run->test->run_with(run->kind, run->test->pin);
+        else
+            run->test->run(run->kind);
         exit(0);
     }
     int status = wait_status(child, &sigchld, &hung);

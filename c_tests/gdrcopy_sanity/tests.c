@@ -2,7 +2,6 @@
 
 #include "tests.h"
 
-#include "bodies.h"
 #include "kit/descriptor.h"
 #include "kit/fault.h"
 
@@ -98,21 +97,6 @@ static void open_pin_and_close(enum gpu_memory kind, pin_function *pin)
     CHECK_EQUAL(open_descriptors(), descriptors);
 }
 
-static void basic(enum gpu_memory kind)
-{
-    open_pin_and_close(kind, pin);
-}
-
-static void basic_v2(enum gpu_memory kind)
-{
-    open_pin_and_close(kind, pin_v2);
-}
-
-static void basic_v2_forcepci(enum gpu_memory kind)
-{
-    open_pin_and_close(kind, pin_force_pcie);
-}
-
 /* The tokens of the memory, or the test is waived. */
 static CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens_of(CUdeviceptr address)
 {
@@ -206,24 +190,12 @@ static void basic_child_thread_pins_buffer(enum gpu_memory kind)
 
 /* ---- data_validation ---- */
 
-#define FEW_COPIES 7 /* of sizes and alignments, every 7th */
-
-static void data_validation(enum gpu_memory kind)
+static void every_7th_copy_arrives(enum gpu_memory kind, pin_function *pin)
 {
-    copies_arrive(kind, pin, FEW_COPIES);
+    copies_arrive(kind, pin, 7);
 }
 
-static void data_validation_v2(enum gpu_memory kind)
-{
-    copies_arrive(kind, pin_v2, FEW_COPIES);
-}
-
-static void data_validation_v2_forcepci(enum gpu_memory kind)
-{
-    copies_arrive(kind, pin_force_pcie, FEW_COPIES);
-}
-
-static void data_validation_exhaustive(enum gpu_memory kind)
+static void every_copy_arrives(enum gpu_memory kind, pin_function *pin)
 {
     copies_arrive(kind, pin, 1);
 }
@@ -433,30 +405,31 @@ static void leakage_pin_pages_fork(enum gpu_memory kind)
 /* ---- All of them ---- */
 
 const struct test tests[] = {
-    {"attributes_sanity", attributes_sanity, ONE_KIND, 0},
-    {"basic", basic, BOTH_KINDS, 0},
-    {"basic_v2", basic_v2, BOTH_KINDS, 0},
-    {"basic_v2_forcepci", basic_v2_forcepci, BOTH_KINDS, 0},
-    {"basic_with_tokens", basic_with_tokens, ONE_KIND, 0},
-    {"basic_unaligned_mapping", basic_unaligned_mapping, ONE_KIND, 0},
-    {"basic_small_buffers_mapping", basic_small_buffers_mapping, ONE_KIND, 0},
-    {"basic_child_thread_pins_buffer", basic_child_thread_pins_buffer, BOTH_KINDS, 0},
-    {"data_validation", data_validation, BOTH_KINDS, 0},
-    {"data_validation_v2", data_validation_v2, BOTH_KINDS, 0},
-    {"data_validation_v2_forcepci", data_validation_v2_forcepci, BOTH_KINDS, 0},
-    {"data_validation_exhaustive", data_validation_exhaustive, BOTH_KINDS, 1},
-    {"data_validation_mix_mappings", data_validation_mix_mappings, ONE_KIND, 0},
-    {"invalidation_access_after_gdr_close", close_unmaps_and_unpins, BOTH_KINDS, 0},
-    {"invalidation_access_after_free", freed_memory_keeps_or_loses_its_mapping, BOTH_KINDS, 0},
-    {"invalidation_two_mappings", freeing_one_buffer_does_not_affect_another, BOTH_KINDS, 0},
-    {"invalidation_fork_access_after_free", a_child_faults_before_and_after_a_free, BOTH_KINDS, 0},
-    {"invalidation_fork_after_gdr_map", children_can_use_nothing_inherited, BOTH_KINDS, 0},
-    {"invalidation_fork_child_gdr_map_parent", a_child_cannot_map_its_parents_pin, BOTH_KINDS, 0},
-    {"invalidation_fork_map_and_free", invalidation_fork_map_and_free, BOTH_KINDS, 0},
-    {"invalidation_fork_child_gdr_pin_parent_with_tokens", invalidation_fork_child_gdr_pin_parent_with_tokens,
-     ONE_KIND, 0},
-    {"invalidation_unix_sock_shared_fd_gdr_pin_buffer", invalidation_unix_sock_shared_fd_gdr_pin_buffer, BOTH_KINDS, 0},
-    {"invalidation_unix_sock_shared_fd_gdr_map", invalidation_unix_sock_shared_fd_gdr_map, BOTH_KINDS, 0},
-    {"leakage_pin_pages_fork", leakage_pin_pages_fork, BOTH_KINDS, 0},
-    {NULL, NULL, ONE_KIND, 0},
+    {"attributes_sanity", ONE_KIND, .run = attributes_sanity},
+    {"basic", BOTH_KINDS, .run_with = open_pin_and_close, .pin = pin},
+    {"basic_v2", BOTH_KINDS, .run_with = open_pin_and_close, .pin = pin_v2},
+    {"basic_v2_forcepci", BOTH_KINDS, .run_with = open_pin_and_close, .pin = pin_force_pcie},
+    {"basic_with_tokens", ONE_KIND, .run = basic_with_tokens},
+    {"basic_unaligned_mapping", ONE_KIND, .run = basic_unaligned_mapping},
+    {"basic_small_buffers_mapping", ONE_KIND, .run = basic_small_buffers_mapping},
+    {"basic_child_thread_pins_buffer", BOTH_KINDS, .run = basic_child_thread_pins_buffer},
+    {"data_validation", BOTH_KINDS, .run_with = every_7th_copy_arrives, .pin = pin},
+    {"data_validation_v2", BOTH_KINDS, .run_with = every_7th_copy_arrives, .pin = pin_v2},
+    {"data_validation_v2_forcepci", BOTH_KINDS, .run_with = every_7th_copy_arrives, .pin = pin_force_pcie},
+    {"data_validation_exhaustive", BOTH_KINDS, .run_with = every_copy_arrives, .pin = pin, .extended = 1},
+    {"data_validation_mix_mappings", ONE_KIND, .run = data_validation_mix_mappings},
+    {"invalidation_access_after_gdr_close", BOTH_KINDS, .run = close_unmaps_and_unpins},
+    {"invalidation_access_after_free", BOTH_KINDS, .run = freed_memory_keeps_or_loses_its_mapping},
+    {"invalidation_two_mappings", BOTH_KINDS, .run = freeing_one_buffer_does_not_affect_another},
+    {"invalidation_fork_access_after_free", BOTH_KINDS, .run = a_child_faults_before_and_after_a_free},
+    {"invalidation_fork_after_gdr_map", BOTH_KINDS, .run = children_can_use_nothing_inherited},
+    {"invalidation_fork_child_gdr_map_parent", BOTH_KINDS, .run = a_child_cannot_map_its_parents_pin},
+    {"invalidation_fork_map_and_free", BOTH_KINDS, .run = invalidation_fork_map_and_free},
+    {"invalidation_fork_child_gdr_pin_parent_with_tokens", ONE_KIND,
+     .run = invalidation_fork_child_gdr_pin_parent_with_tokens},
+    {"invalidation_unix_sock_shared_fd_gdr_pin_buffer", BOTH_KINDS,
+     .run = invalidation_unix_sock_shared_fd_gdr_pin_buffer},
+    {"invalidation_unix_sock_shared_fd_gdr_map", BOTH_KINDS, .run = invalidation_unix_sock_shared_fd_gdr_map},
+    {"leakage_pin_pages_fork", BOTH_KINDS, .run = leakage_pin_pages_fork},
+    {NULL, ONE_KIND, .run = NULL},
 };
