@@ -356,7 +356,7 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all 
 	@rm -rf build/gpu
 	@mkdir -p build/gpu/c_tests
 	for test in gpu_memory nvidia_relocate; do \
-		$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/$$test.c $(addprefix c_tests/kit/,check.c driver.c fault.c gpu.c) -o build/gpu/$$test \
+		$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/$$test.c build/c_tests/kit/plain/libkit.a -o build/gpu/$$test \
 			-ldl -lc "$(built)/libgdremu_cuda.so" || exit 1; \
 	done
 	@$(MAKE) --no-print-directory --silent -C tests/gdrdrv out=../../build/gpu

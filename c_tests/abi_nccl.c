@@ -57,8 +57,7 @@ static void session_up_to_2_30(CUdeviceptr address)
     CHECK_EQUAL(driver_major, 2);
     if (driver_minor >= 1) /* NCCL refuses 2.0 */
         use_v1(&gdr, g, address);
-    CHECK_OK(gdr.close(g));
-    CHECK(dlclose(gdr.library) == 0);
+    close_and_unload(&gdr, g);
 }
 
 /* ---- From 2.31 on ---- */
@@ -93,8 +92,7 @@ static void session_from_2_31(CUdeviceptr address)
         CHECK_EQUAL(major, 2);
     }
     use_v2(&gdr, g, address); /* with any driver version, though 2.0 has no such command */
-    CHECK_OK(gdr.close(g));
-    CHECK(dlclose(gdr.library) == 0);
+    close_and_unload(&gdr, g);
 }
 
 /* ---- GPUNetIO ---- */
@@ -119,8 +117,7 @@ static void session_of_gpunetio(CUdeviceptr address)
     } else {
         CHECK(result == EINVAL || result == EOPNOTSUPP); /* no coherent link, or an unknown flag */
     }
-    CHECK_OK(gdr.close(g));
-    CHECK(dlclose(gdr.library) == 0);
+    close_and_unload(&gdr, g);
 }
 
 int main(void)

@@ -53,8 +53,7 @@ static void session_up_to_3_7(CUdeviceptr address)
     count_up(&gdr, handle, mapping, info.va, address);
     CHECK_OK(gdr.unmap(g, handle, mapping, GPU_PAGE_SIZE + 8));
     CHECK_OK(gdr.unpin_buffer(g, handle));
-    CHECK_OK(gdr.close(g));
-    CHECK(dlclose(gdr.library) == 0);
+    close_and_unload(&gdr, g);
 }
 
 /* Pins over PCIe, else with default flags. */
@@ -106,8 +105,7 @@ static void session_from_3_8(CUdeviceptr address)
     count_up(&gdr, handle, mapping, info.va, address);
     CHECK_OK(gdr.unmap(g, handle, mapping, GPU_PAGE_SIZE + 8));
     unpin_with_retry(&gdr, g, handle);
-    CHECK_OK(gdr.close(g));
-    CHECK(dlclose(gdr.library) == 0);
+    close_and_unload(&gdr, g);
 }
 
 int main(void)

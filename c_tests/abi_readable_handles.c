@@ -5,6 +5,8 @@
 
 #include "kit/library.h"
 
+#include <fcntl.h>
+
 int main(void)
 {
     unsigned char g_copy[128] __attribute__((aligned(128))), handle_copy[128] __attribute__((aligned(128)));
@@ -19,7 +21,7 @@ int main(void)
     if (using_dmabuf)
         CHECK_EQUAL(descriptor, -1);
     else
-        CHECK(descriptor >= 0);
+        CHECK((fcntl(descriptor, F_GETFD) & FD_CLOEXEC) != 0);
 
     gpu_init();
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, 2 * GPU_PAGE_SIZE);

@@ -4,7 +4,6 @@
 #include "process.h"
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #define MIB 1024L /* in KiB */
 
@@ -21,13 +20,7 @@ static void check_open_adds(const char *name, long most)
 /* The library leaves almost all of the rest to the program. */
 static void limited_address_space_stays_the_programs(void)
 {
-    const rlim_t left = 1400 * MIB;
-    struct rlimit limit;
-
-    CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
-    limit.rlim_cur = ((rlim_t)status_kib("VmSize") + left) * 1024;
-    if (setrlimit(RLIMIT_AS, &limit) != 0)
-        return; /* there is a lower limit already */
+    set_limit(RLIMIT_AS, (rlim_t)(status_kib("VmSize") + 1400 * MIB) * 1024);
     gdr_t g = open_driver();
     /* Not malloc, because the system may have less memory. */
     void *memory = mmap(NULL, 900 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -39,15 +32,10 @@ static void limited_address_space_stays_the_programs(void)
 /* Memory in use already does not count as left. */
 static void most_of_the_limit_is_in_use(void)
 {
-    const rlim_t left = 64 * MIB;
     void *used = mmap(NULL, 2048 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    struct rlimit limit;
 
     CHECK(used != MAP_FAILED);
-    CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
-    limit.rlim_cur = ((rlim_t)status_kib("VmSize") + left) * 1024;
-    if (setrlimit(RLIMIT_AS, &limit) != 0)
-        return; /* there is a lower limit already */
+    set_limit(RLIMIT_AS, (rlim_t)(status_kib("VmSize") + 64 * MIB) * 1024);
     check_open_adds("VmSize", 12 * MIB);
 }
 

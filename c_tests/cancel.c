@@ -20,6 +20,10 @@ static gdr_t g;
 static gdr_mh_t handle;
 static void *va;
 static char host[256];
+static gdr_mh_t none;
+static gdr_info_t info;
+static const char *name;
+static int value, other;
 
 #undef gdr_get_info
 int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info);
@@ -36,62 +40,18 @@ static int call_unmap_warned(void) { return gdr_unmap(g, handle, va, 1); }
 static int call_unpin(void) { return gdr_unpin_buffer(g, handle); }
 static int call_copy_to(void) { return gdr_copy_to_mapping(handle, va, host, sizeof(host)); }
 static int call_copy_from(void) { return gdr_copy_from_mapping(handle, host, va, sizeof(host)); }
-
-static int call_pin_wrong(void)
-{
-    gdr_mh_t none;
-
-    return gdr_pin_buffer(g, 0, SIZE, 0, 0, &none) == EINVAL ? 0 : EPROTO;
-}
-
-static int call_info(void)
-{
-    gdr_info_t info;
-
-    return gdr_get_info(g, handle, &info);
-}
-
-static int call_info_v2(void)
-{
-    gdr_info_t info;
-
-    return gdr_get_info_v2(g, handle, &info);
-}
-
-static int call_callback_flag(void)
-{
-    int flag;
-
-    return gdr_get_callback_flag(g, handle, &flag);
-}
+static int call_pin_wrong(void) { return gdr_pin_buffer(g, 0, SIZE, 0, 0, &none) == EINVAL ? 0 : EPROTO; }
+static int call_info(void) { return gdr_get_info(g, handle, &info); }
+static int call_info_v2(void) { return gdr_get_info_v2(g, handle, &info); }
+static int call_callback_flag(void) { return gdr_get_callback_flag(g, handle, &value); }
+static int call_driver_version(void) { return gdr_driver_get_version(g, &value, &other); }
+static int call_attribute(void) { return gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &value); }
+static int call_type_string(void) { return gdr_get_mapping_type_string(GDR_MAPPING_TYPE_WC, &name); }
 
 static int call_runtime_version(void)
 {
-    int major = 0, minor;
-
-    gdr_runtime_get_version(&major, &minor);
-    return major == 2 ? 0 : EPROTO;
-}
-
-static int call_driver_version(void)
-{
-    int major, minor;
-
-    return gdr_driver_get_version(g, &major, &minor);
-}
-
-static int call_attribute(void)
-{
-    int value;
-
-    return gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &value);
-}
-
-static int call_type_string(void)
-{
-    const char *name;
-
-    return gdr_get_mapping_type_string(GDR_MAPPING_TYPE_WC, &name);
+    gdr_runtime_get_version(&value, &other);
+    return value == 2 ? 0 : EPROTO;
 }
 
 #define CALL(function) {#function, call_##function}

@@ -5,8 +5,6 @@
 #include "logged.h"
 #include "process.h"
 
-#include <sys/resource.h>
-
 #define SIZE (16 * GPU_PAGE_SIZE)
 
 static struct gpu_buffer buffer;
@@ -40,15 +38,11 @@ static void check_reserved(int signal)
 /* Calls `release` while the process can make no file descriptor. */
 static void release_without_descriptors(void (*release)(void))
 {
-    struct rlimit limit;
-
     g = open_driver();
     pin_and_map();
-    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    const struct rlimit none = {0, limit.rlim_max};
-    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    rlim_t limit = set_limit(RLIMIT_NOFILE, 0);
     release();
-    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    set_limit(RLIMIT_NOFILE, limit);
 }
 
 static void unpin_it(void)

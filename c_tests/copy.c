@@ -1,10 +1,11 @@
 /* gdr_copy_to_mapping and gdr_copy_from_mapping, compared with CUDA's view of the memory. */
 
-#include "kit/library.h"
+#include "bodies.h"
 
 #define GUARD 128
 #define SMALL 1100
 #define LARGE (16UL << 20)
+#define SIZE (LARGE + GPU_PAGE_SIZE)
 
 static gdr_t g;
 static struct gpu_buffer buffer;
@@ -43,10 +44,9 @@ static void check_read(size_t size, size_t gpu_at, size_t host_at)
     CHECK_BYTES(seen, wanted, window);
 }
 
-static void every_small_size_and_alignment_arrives(void)
+static void small_sizes_and_alignments_arrive(size_t step)
 {
     static const size_t host_alignments[] = {0, 1, 4, 8, 31, 48};
-    size_t step = slowness() > 1 ? 37 : 1;
 
     for (size_t size = 0; size <= SMALL; size += step) {
         for (size_t gpu_at = 0; gpu_at < 64; gpu_at += size <= 160 ? step : 13) {
@@ -58,9 +58,9 @@ static void every_small_size_and_alignment_arrives(void)
     }
 }
 
-static void large_sizes_arrive(void)
+static void large_sizes_arrive(size_t most)
 {
-    for (size_t size = 2048; size <= (slowness() > 1 ? LARGE / 16 : LARGE); size *= 2) {
+    for (size_t size = 2048; size <= most; size *= 2) {
         check_write(size, 0, 0);
         check_read(size, 0, 0);
         check_write(size - 1, 1, 3);
@@ -157,33 +157,41 @@ static void a_pin_without_mapping_is_refused(void)
     CHECK_OK(gdr_unpin_buffer(g, unmapped));
 }
 
-static void run(enum gpu_memory kind)
+static void begin(enum gpu_memory kind, pin_function *pin)
 {
-    size_t size = LARGE + GPU_PAGE_SIZE;
-
-    buffer = gpu_alloc(kind, size);
+    gpu_init();
+    buffer = gpu_alloc(kind, SIZE);
     g = open_driver();
-    handle = pin(g, buffer.address, size);
-    va = map(g, handle, size);
+    handle = pin(g, buffer.address, SIZE);
+    va = map(g, handle, SIZE);
+}
 
-    every_small_size_and_alignment_arrives();
-    large_sizes_arrive();
-    copies_at_the_edges_stay_within_the_mapping();
-    aligned_words_arrive();
-    a_size_of_0_touches_nothing();
-    null_is_refused();
-    addresses_outside_the_mapping_are_not_checked();
-    a_pin_without_mapping_is_refused();
-
-    unmap_and_unpin(g, handle, va, size);
+static void end(void)
+{
+    unmap_and_unpin(g, handle, va, SIZE);
     CHECK_OK(gdr_close(g));
     gpu_free(&buffer);
 }
 
+void copies_arrive(enum gpu_memory kind, pin_function *pin, size_t step)
+{
+    begin(kind, pin);
+    small_sizes_and_alignments_arrive(step);
+    large_sizes_arrive(step > 1 ? LARGE / 16 : LARGE);
+    copies_at_the_edges_stay_within_the_mapping();
+    aligned_words_arrive();
+    end();
+}
+
 int main(void)
 {
-    gpu_init();
-    run(MEM_ALLOC);
-    run(MEM_CREATE);
+    copies_arrive(MEM_ALLOC, pin, slowness() > 1 ? 37 : 1);
+    copies_arrive(MEM_CREATE, pin, slowness() > 1 ? 37 : 1);
+    begin(MEM_ALLOC, pin);
+    a_size_of_0_touches_nothing();
+    null_is_refused();
+    addresses_outside_the_mapping_are_not_checked();
+    a_pin_without_mapping_is_refused();
+    end();
     return passed("copy");
 }

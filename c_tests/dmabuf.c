@@ -6,27 +6,12 @@
 #include "kit/fault.h"
 #include "kit/library.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <sys/resource.h>
 
 enum { MANY = 10000 };
 
 static gdr_t g;
 static struct gpu_buffer buffer;
-
-static int descriptors(void)
-{
-    DIR *directory = opendir("/proc/self/fd");
-    int count = -1; /* minus the directory's own */
-    struct dirent *entry;
-
-    CHECK(directory != NULL);
-    while ((entry = readdir(directory)) != NULL)
-        count += entry->d_name[0] != '.';
-    closedir(directory);
-    return count;
-}
 
 /* The lowest free descriptor, which the next open returns. */
 static int next_descriptor(void)
@@ -88,12 +73,9 @@ static void pin_selects_the_gpu_by_address(void)
     CUDA(cuCtxGetCurrent(&home));
     CUDA(cuDeviceGetCount(&count));
     for (int i = 0; i < count; i++) {
-        CUdevice device;
         CUdeviceptr allocation;
 
-        CUDA(cuDeviceGet(&device, i));
-        CUDA(cuDevicePrimaryCtxRetain(&context, device));
-        CUDA(cuCtxSetCurrent(context));
+        context = gpu_start(i);
         CUDA(cuMemAlloc(&allocation, 2 * GPU_PAGE_SIZE));
         CUdeviceptr address = round_up(allocation, GPU_PAGE_SIZE);
         CUDA(cuCtxSetCurrent(home));
@@ -106,39 +88,30 @@ static void pin_selects_the_gpu_by_address(void)
         CHECK_OK(gdr_unpin_buffer(g, handle));
         CUDA(cuMemFree(allocation));
         CUDA(cuCtxSetCurrent(home));
-        CUDA(cuDevicePrimaryCtxRelease(device));
+        CUDA(cuDevicePrimaryCtxRelease(i));
     }
 }
 
 static void pin_takes_one_descriptor(void)
 {
-    int before = descriptors(), next = next_descriptor();
+    int before = open_descriptors(), next = next_descriptor();
     gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
 
-    CHECK_EQUAL(descriptors(), before + 1);
+    CHECK_EQUAL(open_descriptors(), before + 1);
     CHECK_EQUAL(fcntl(next, F_GETFD), FD_CLOEXEC);
     (void)map(g, handle, GPU_PAGE_SIZE);
-    CHECK_EQUAL(descriptors(), before + 1);
+    CHECK_EQUAL(open_descriptors(), before + 1);
     CHECK_OK(gdr_unpin_buffer(g, handle));
-    CHECK_EQUAL(descriptors(), before);
+    CHECK_EQUAL(open_descriptors(), before);
     CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)buffer.address, (size_t)1 << 40, 0, 0, &handle), EINVAL);
-    CHECK_EQUAL(descriptors(), before);
-}
-
-static void set_limit(rlim_t soft)
-{
-    struct rlimit limit;
-
-    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    limit.rlim_cur = soft < limit.rlim_max ? soft : limit.rlim_max;
-    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK_EQUAL(open_descriptors(), before);
 }
 
 /* Makes pins up to `wanted` or the descriptor limit; all of them work, and one beyond the limit fails with EMFILE. */
 static int pins_until_refused(int wanted)
 {
     gdr_mh_t *handles = calloc((size_t)wanted + 1, sizeof(*handles)), refused = {7};
-    int before = descriptors(), count = 0, result = 0;
+    int before = open_descriptors(), count = 0, result = 0;
 
     CHECK(handles != NULL);
     while (count < wanted &&
@@ -155,7 +128,7 @@ static int pins_until_refused(int wanted)
         check_shows(handles[i], va, buffer.address, sizeof(uint32_t));
         CHECK_OK(gdr_unpin_buffer(g, handles[i]));
     }
-    CHECK_EQUAL(descriptors(), before);
+    CHECK_EQUAL(open_descriptors(), before);
     free(handles);
     return count;
 }
@@ -167,19 +140,19 @@ static int pin_beyond_the_descriptor_limit_is_refused(void)
     int many = (int)rounds(MANY);
 
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    set_limit((rlim_t)descriptors() + 20);
+    set_limit(RLIMIT_NOFILE, (rlim_t)open_descriptors() + 20);
     CHECK(pins_until_refused(many) < many);
-    set_limit((rlim_t)many + 1000);
+    set_limit(RLIMIT_NOFILE, (rlim_t)many + 1000);
     int has_room = limit.rlim_max >= (rlim_t)many + 1000;
     if (has_room)
         CHECK_EQUAL(pins_until_refused(many), many);
-    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    set_limit(RLIMIT_NOFILE, limit.rlim_cur);
     return has_room;
 }
 
 static void repeated_pins_and_maps_leak_nothing(void)
 {
-    int before = descriptors();
+    int before = open_descriptors();
     long many = rounds(100000);
 
     for (long i = 0; i < many; i++) {
@@ -190,27 +163,7 @@ static void repeated_pins_and_maps_leak_nothing(void)
             CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
         CHECK_OK(gdr_unpin_buffer(g, handle));
     }
-    CHECK_EQUAL(descriptors(), before);
-}
-
-static void requested_mapping_type_must_be_that_of_the_pin(void)
-{
-    gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
-    void *va = map(g, handle, GPU_PAGE_SIZE);
-    gdr_mapping_type_t type = info_of(g, handle).mapping_type;
-
-    CHECK(type == GDR_MAPPING_TYPE_WC || type == GDR_MAPPING_TYPE_CACHING);
-    CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
-    for (int flag = GDR_MAP_FLAG_REQ_WC_MAPPING; flag <= GDR_MAP_FLAG_REQ_DEVICE_MAPPING; flag++) {
-        if (flag == (int)type) {
-            CHECK_OK(gdr_map_v2(g, handle, &va, GPU_PAGE_SIZE, flag));
-            CHECK_OK(gdr_unmap(g, handle, va, GPU_PAGE_SIZE));
-        } else {
-            CHECK_ERROR(gdr_map_v2(g, handle, &va, GPU_PAGE_SIZE, flag), EINVAL);
-        }
-    }
-    CHECK_ERROR(gdr_map(g, handle, &va, 2 * GPU_PAGE_SIZE), EINVAL);
-    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_EQUAL(open_descriptors(), before);
 }
 
 /* Ranges of whole host pages, so that mmap can map them from their start. */
@@ -232,36 +185,23 @@ static void pins_of_whole_host_pages_can_be_mapped(void)
     }
 }
 
-static void force_pcie_pins_map_write_combining(void)
+/* map_unmap.c maps them; pin.c has the GPUs that refuse the flag. */
+static void coherent_gpus_accept_force_pcie(void)
 {
     gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
-    void *va = map(g, handle, GPU_PAGE_SIZE);
-    int coherent = info_of(g, handle).mapping_type == GDR_MAPPING_TYPE_CACHING;
+    gdr_map_flags_t usual = platform_flag(g, handle);
 
     CHECK_OK(gdr_unpin_buffer(g, handle));
-    CHECK(fault_at(va) != 0); /* SIGSEGV after many others */
-    if (coherent) {
-        CHECK_OK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle));
-        (void)map(g, handle, GPU_PAGE_SIZE);
-        CHECK_EQUAL(info_of(g, handle).mapping_type, GDR_MAPPING_TYPE_WC);
-        CHECK_OK(gdr_unpin_buffer(g, handle));
+    if (usual != GDR_MAP_FLAG_REQ_CACHE_MAPPING)
         return;
-    }
-    CHECK_ERROR(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle),
-                EOPNOTSUPP);
-    setenv("GDRCOPY_FORCE_PCIE_COMPAT", "1", 1);
-    gdr_t compatible = open_driver();
-    CHECK_OK(gdr_pin_buffer_v2(compatible, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE,
-                               &handle));
-    CHECK_OK(gdr_close(compatible));
-    unsetenv("GDRCOPY_FORCE_PCIE_COMPAT");
+    CHECK_OK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle));
+    CHECK_EQUAL(platform_flag(g, handle), GDR_MAP_FLAG_REQ_WC_MAPPING);
+    CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
 int main(void)
 {
-    g = open_driver();
-    if (!uses_dmabuf(g))
-        waive("gdr_open chose gdrdrv");
+    g = open_dmabufs();
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, 2 * GPU_PAGE_SIZE);
 
@@ -271,9 +211,8 @@ int main(void)
     pin_takes_one_descriptor();
     int has_room = pin_beyond_the_descriptor_limit_is_refused();
     repeated_pins_and_maps_leak_nothing();
-    requested_mapping_type_must_be_that_of_the_pin();
     pins_of_whole_host_pages_can_be_mapped();
-    force_pcie_pins_map_write_combining();
+    coherent_gpus_accept_force_pcie();
 
     gpu_free(&buffer);
     CHECK_OK(gdr_close(g));

@@ -146,26 +146,20 @@ static void page_without_an_allocation_is_refused(void)
 
 int main(void)
 {
-    CUcontext first, context;
+    CUcontext first;
     int gpus;
 
-    g = open_driver();
-    if (!uses_dmabuf(g))
-        waive("gdr_open chose gdrdrv");
+    g = open_dmabufs();
     gpu_init();
     CUDA(cuCtxGetCurrent(&first));
     CUDA(cuDeviceGetCount(&gpus));
     for (int i = gpus - 1; i >= 0; i--) {
-        CUdevice device;
-
-        CUDA(cuDeviceGet(&device, i));
-        CUDA(cuDevicePrimaryCtxRetain(&context, device));
-        CUDA(cuCtxSetCurrent(context));
+        gpu_start(i);
         page_that_begins_in_no_allocation_is_pinned(i > 0 ? first : NULL, i > 0 ? gpus : 1);
         page_with_an_allocation_inside_is_pinned();
         range_with_an_allocation_far_inside_is_pinned(gpus);
         page_without_an_allocation_is_refused();
-        CUDA(cuDevicePrimaryCtxRelease(device));
+        CUDA(cuDevicePrimaryCtxRelease(i));
     }
     CHECK_OK(gdr_close(g));
     return passed("dmabuf_gaps");

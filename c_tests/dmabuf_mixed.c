@@ -35,13 +35,10 @@ static void find_gpus(void)
     count = count < MAX_GPUS ? count : MAX_GPUS;
     for (int i = 0; i < count; i++) {
         struct gpu *gpu = &gpus[i];
-        CUdevice device;
 
-        CUDA(cuDeviceGet(&device, i));
         gpu->number = i;
-        gpu->supported = can_map_dmabufs(device);
-        CUDA(cuDevicePrimaryCtxRetain(&gpu->context, device));
-        CUDA(cuCtxSetCurrent(gpu->context));
+        gpu->supported = can_map_dmabufs(i);
+        gpu->context = gpu_start(i);
         CUDA(cuMemAlloc(&gpu->allocation, 2 * GPU_PAGE_SIZE));
         gpu->address = round_up(gpu->allocation, GPU_PAGE_SIZE);
     }
@@ -174,9 +171,7 @@ int main(void)
 {
     int served = 0;
 
-    g = open_driver(); /* whatever the first GPU is */
-    if (!uses_dmabuf(g))
-        waive("gdr_open chose gdrdrv");
+    g = open_dmabufs(); /* whatever the first GPU is */
     find_gpus();
     for (int i = 0; i < count; i++)
         served += gpus[i].supported;

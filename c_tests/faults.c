@@ -5,8 +5,6 @@
 #include "kit/library.h"
 #include "logged.h"
 
-#include <sys/resource.h>
-
 #undef gdr_get_info
 int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info);
 
@@ -65,24 +63,37 @@ static void open_fails(void)
     CHECK_EQUAL(open_descriptors(), before);
 }
 
-static void pin_fails(gdr_t g)
+static gdr_t g;
+static gdr_mh_t handle;
+
+/* For each error, with a pin that works afterwards. */
+static void with_each_error(void (*part)(size_t error))
 {
     for (size_t error = 0; error < ERRORS; error++) {
-        gdr_mh_t handle = {UNTOUCHED};
-        int wanted = fail_next("PIN_BUFFER_V2", error);
-
-        CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)buffer.address, SIZE, 0, 0, &handle), wanted);
-        wanted = fail_next("PIN_BUFFER_V2", error);
-        CHECK_ERROR(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, SIZE, 0, &handle), wanted);
-        CHECK_EQUAL(handle.h, UNTOUCHED);
-        nothing_is_pinned();
         handle = pin(g, buffer.address, SIZE);
+        part(error);
+        faults(NULL);
         check_works(g, handle, SIZE);
         CHECK_OK(gdr_unpin_buffer(g, handle));
+        CHECK_ERROR(gdr_unpin_buffer(g, handle), EINVAL);
+        CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 0), EINVAL);
+        nothing_is_pinned();
     }
 }
 
-static void map_fails(gdr_t g)
+static void pin_fails(size_t error)
+{
+    gdr_mh_t none = {UNTOUCHED};
+    int wanted = fail_next("PIN_BUFFER_V2", error);
+
+    CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)buffer.address, SIZE, 0, 0, &none), wanted);
+    wanted = fail_next("PIN_BUFFER_V2", error);
+    CHECK_ERROR(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, SIZE, 0, &none), wanted);
+    CHECK_EQUAL(none.h, UNTOUCHED);
+    CHECK_EQUAL(emulator.pins(), 1);
+}
+
+static void map_fails(size_t error)
 {
     static const struct {
         const char *call;
@@ -90,64 +101,81 @@ static void map_fails(gdr_t g)
     } ways[] = {{"MMAP", 0}, {"GET_INFO_V2", 0}, {"REQ_MAPPING_TYPE", 1}, {"MMAP", 1}, {"GET_INFO_V2", 1}};
 
     for (size_t way = 0; way < sizeof(ways) / sizeof(ways[0]); way++) {
-        for (size_t error = 0; error < ERRORS; error++) {
-            gdr_mh_t handle = pin(g, buffer.address, SIZE);
-            gdr_map_flags_t flag = ways[way].requests_type ? platform_flag(g, handle) : GDR_MAP_FLAG_DEFAULT;
-            void *va = (void *)UNTOUCHED;
-            int wanted = fail_next(ways[way].call, error);
+        gdr_map_flags_t flag = ways[way].requests_type ? platform_flag(g, handle) : GDR_MAP_FLAG_DEFAULT;
+        void *va = (void *)UNTOUCHED;
+        int wanted = fail_next(ways[way].call, error);
 
-            CHECK_ERROR(gdr_map_v2(g, handle, &va, SIZE, flag), wanted);
-            CHECK_EQUAL((uintptr_t)va, UNTOUCHED);
-            CHECK_ERROR(gdr_unmap(g, handle, va, SIZE), EINVAL);
-            CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 1), EINVAL);
-            check_works(g, handle, SIZE);
-            CHECK_OK(gdr_unpin_buffer(g, handle));
-            nothing_is_pinned();
-        }
+        CHECK_ERROR(gdr_map_v2(g, handle, &va, SIZE, flag), wanted);
+        CHECK_EQUAL((uintptr_t)va, UNTOUCHED);
+        CHECK_ERROR(gdr_unmap(g, handle, va, SIZE), EINVAL);
+        CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 1), EINVAL);
+        check_works(g, handle, SIZE);
     }
 }
 
 /* A failed munmap leaves the mapping in place; the caller can retry. */
-static void unmap_fails(gdr_t g)
+static void unmap_fails(size_t error)
 {
-    for (size_t error = 0; error < ERRORS; error++) {
-        gdr_mh_t handle = pin(g, buffer.address, SIZE);
-        void *va = map(g, handle, SIZE);
-        int wanted = fail_next("MUNMAP", error);
+    void *va = map(g, handle, SIZE);
+    int wanted = fail_next("MUNMAP", error);
 
-        CHECK_ERROR(gdr_unmap(g, handle, va, SIZE), wanted);
-        CHECK_READABLE(va);
-        CHECK_OK(gdr_copy_to_mapping(handle, va, "x", 1));
-        CHECK_EQUAL(info_of(g, handle).mapped, 1);
-        CHECK_OK(gdr_unmap(g, handle, va, SIZE));
-        check_works(g, handle, SIZE);
-        CHECK_OK(gdr_unpin_buffer(g, handle));
-        nothing_is_pinned();
-    }
+    CHECK_ERROR(gdr_unmap(g, handle, va, SIZE), wanted);
+    CHECK_READABLE(va);
+    CHECK_OK(gdr_copy_to_mapping(handle, va, "x", 1));
+    CHECK_EQUAL(info_of(g, handle).mapped, 1);
+    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
 }
 
 /* The driver still has the pin, so the handle stays valid for a retry. The mapping has already ended. */
-static void unpin_fails(gdr_t g)
+static void unpin_fails(size_t error)
 {
-    for (size_t error = 0; error < ERRORS; error++) {
-        gdr_mh_t handle = pin(g, buffer.address, SIZE), other = pin(g, buffer.address, SIZE);
-        char *va = map(g, handle, SIZE);
-        int wanted = fail_next("UNPIN_BUFFER", error);
+    gdr_mh_t other = pin(g, buffer.address, SIZE);
+    char *va = map(g, handle, SIZE);
+    int wanted = fail_next("UNPIN_BUFFER", error);
 
-        CHECK_ERROR(gdr_unpin_buffer(g, handle), wanted);
-        CHECK_GONE(va);
-        CHECK_EQUAL(emulator.pins(), 2);
-        CHECK_EQUAL(info_of(g, handle).mapped, 0);
-        check_works(g, handle, SIZE);
-        check_works(g, other, SIZE);
-        CHECK_OK(gdr_unpin_buffer(g, handle));
-        CHECK_ERROR(gdr_unpin_buffer(g, handle), EINVAL);
-        CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 0), EINVAL);
-        CHECK_EQUAL(emulator.pins(), 1);
-        check_works(g, other, SIZE);
-        CHECK_OK(gdr_unpin_buffer(g, other));
-        nothing_is_pinned();
-    }
+    CHECK_ERROR(gdr_unpin_buffer(g, handle), wanted);
+    CHECK_GONE(va);
+    CHECK_EQUAL(emulator.pins(), 2);
+    CHECK_EQUAL(info_of(g, handle).mapped, 0);
+    check_works(g, other, SIZE);
+    CHECK_OK(gdr_unpin_buffer(g, other));
+}
+
+static void info_fails(size_t error)
+{
+    unsigned char out[48], untouched[48];
+    int wanted = fail_next("GET_INFO_V2", error);
+
+    memset(out, 0x5a, sizeof(out));
+    memset(untouched, 0x5a, sizeof(untouched));
+    CHECK_ERROR(gdr_get_info_v2(g, handle, (gdr_info_v2_t *)(void *)out), wanted);
+    wanted = fail_next("GET_INFO_V2", error);
+    CHECK_ERROR(gdr_get_info(g, handle, (gdr_info_v2_t *)(void *)out), wanted);
+    CHECK_BYTES(out, untouched, sizeof(out));
+    CHECK_EQUAL(info_of(g, handle).mapped_size, SIZE);
+}
+
+/* After the mmap the driver reports that the pin is not mapped, because its memory was freed in between. */
+static void mapping_without_type_is_refused(size_t unused)
+{
+    void *va = (void *)UNTOUCHED;
+
+    (void)unused;
+    faults("GET_INFO_V2:mapping_type=0@1");
+    CHECK_ERROR(gdr_map(g, handle, &va, SIZE), EAGAIN);
+    CHECK_EQUAL((uintptr_t)va, UNTOUCHED);
+    CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 1), EINVAL);
+    CHECK_EQUAL(info_of(g, handle).mapped, 0);
+}
+
+/* A type of a later driver is treated as device memory, which allows the fewest accesses. */
+static void unknown_mapping_type_is_device(size_t unused)
+{
+    (void)unused;
+    faults("GET_INFO_V2:mapping_type=4@1");
+    void *va = map(g, handle, SIZE);
+    check_shows(handle, va, buffer.address, SIZE);
+    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
 }
 
 static void close_after_a_failed_unpin_gives_everything_back(void)
@@ -214,14 +242,10 @@ static void unpin_a_mapping(void)
 
 static void unpin_beyond_the_address_space(void)
 {
-    struct rlimit limit;
-
     map_a_pin();
-    CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
-    const struct rlimit less = {4096, limit.rlim_max};
-    CHECK(setrlimit(RLIMIT_AS, &less) == 0);
+    rlim_t limit = set_limit(RLIMIT_AS, 4096);
     CHECK_OK(gdr_unpin_buffer(logging, mapped_handle));
-    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    set_limit(RLIMIT_AS, limit);
 }
 
 static void check_reserved(void)
@@ -261,61 +285,6 @@ static void addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can(void
         CHECK_OK(gdr_close(logging));
     }
     nothing_is_pinned();
-}
-
-/* After the mmap the driver reports that the pin is not mapped, because its memory was freed in between. */
-static void mapping_without_type_is_refused(gdr_t g)
-{
-    gdr_mh_t handle = pin(g, buffer.address, SIZE);
-    void *va = (void *)UNTOUCHED;
-
-    faults("GET_INFO_V2:mapping_type=0@1");
-    CHECK_ERROR(gdr_map(g, handle, &va, SIZE), EAGAIN);
-    CHECK_EQUAL((uintptr_t)va, UNTOUCHED);
-    CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 1), EINVAL);
-    CHECK_EQUAL(info_of(g, handle).mapped, 0);
-    faults(NULL);
-    check_works(g, handle, SIZE);
-    CHECK_OK(gdr_unpin_buffer(g, handle));
-    nothing_is_pinned();
-}
-
-/* A type of a later driver is treated as device memory, which allows the fewest accesses. */
-static void unknown_mapping_type_is_device(gdr_t g)
-{
-    gdr_mh_t handle = pin(g, buffer.address, SIZE);
-    uint64_t written = 0x0123456789abcdef, seen = 0;
-
-    faults("GET_INFO_V2:mapping_type=4@1");
-    void *va = map(g, handle, SIZE);
-    faults(NULL);
-    CHECK_OK(gdr_copy_to_mapping(handle, va, &written, sizeof(written)));
-    CHECK_OK(gdr_copy_from_mapping(handle, &seen, va, sizeof(seen)));
-    CHECK_EQUAL(seen, written);
-    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
-    check_works(g, handle, SIZE);
-    CHECK_OK(gdr_unpin_buffer(g, handle));
-    nothing_is_pinned();
-}
-
-static void info_fails(gdr_t g)
-{
-    unsigned char out[48], untouched[48];
-
-    memset(out, 0x5a, sizeof(out));
-    memset(untouched, 0x5a, sizeof(untouched));
-    for (size_t error = 0; error < ERRORS; error++) {
-        gdr_mh_t handle = pin(g, buffer.address, SIZE);
-        int wanted = fail_next("GET_INFO_V2", error);
-
-        CHECK_ERROR(gdr_get_info_v2(g, handle, (gdr_info_v2_t *)(void *)out), wanted);
-        wanted = fail_next("GET_INFO_V2", error);
-        CHECK_ERROR(gdr_get_info(g, handle, (gdr_info_v2_t *)(void *)out), wanted);
-        CHECK_BYTES(out, untouched, sizeof(out));
-        CHECK_EQUAL(info_of(g, handle).mapped_size, SIZE);
-        check_works(g, handle, SIZE);
-        CHECK_OK(gdr_unpin_buffer(g, handle));
-    }
 }
 
 /* The library may know the flag without a call; if it makes the call, it returns its error. */
@@ -418,28 +387,22 @@ static void force_pcie_compat_fails_cleanly(void)
 int main(void)
 {
     emulator = find_emulator();
-    gdr_t g = open_driver();
-    int is_new = driver_is_at_least(g, 2, 5);
+    require_gdrdrv(5);
+    g = open_driver();
     int persistent = is_persistent(g);
-    int dmabuf = uses_dmabuf(g);
     CHECK_OK(gdr_close(g));
-    if (dmabuf)
-        waive("without gdrdrv there are no driver calls to fail");
-    if (!is_new)
-        waive("drivers before 2.5 have other calls");
     in_child(force_pcie_compat_fails_cleanly);
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
 
     open_fails();
     g = open_driver();
-    pin_fails(g);
-    map_fails(g);
-    mapping_without_type_is_refused(g);
-    unknown_mapping_type_is_device(g);
-    unmap_fails(g);
-    info_fails(g);
-    unpin_fails(g);
+    static void (*const parts[])(size_t error) = {
+        pin_fails, map_fails, mapping_without_type_is_refused, unknown_mapping_type_is_device,
+        unmap_fails, info_fails, unpin_fails,
+    };
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        with_each_error(parts[i]);
     endlessly_interrupted_calls_fail(g);
     CHECK_OK(gdr_close(g));
     addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can();

@@ -109,6 +109,7 @@ static void null_is_refused(gdr_t g, CUdeviceptr address)
 
     CHECK_ERROR(gdr_get_info_v2(g, handle, NULL), EINVAL);
     CHECK_ERROR(gdr_get_info(g, handle, NULL), EINVAL);
+    CHECK_ERROR(gdr_get_callback_flag(g, handle, NULL), EINVAL);
 }
 
 int main(void)

@@ -35,4 +35,10 @@ static inline struct loaded load_gdrapi(const char *name, int flags)
     return gdr;
 }
 
+static inline void close_and_unload(const struct loaded *gdr, gdr_t g)
+{
+    CHECK_OK(gdr->close(g));
+    CHECK(dlclose(gdr->library) == 0);
+}
+
 #endif

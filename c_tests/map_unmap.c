@@ -1,7 +1,7 @@
 /* gdr_map, gdr_map_v2 and gdr_unmap. */
 
+#include "bodies.h"
 #include "kit/fault.h"
-#include "kit/library.h"
 
 #include <sys/mman.h>
 
@@ -41,37 +41,6 @@ static void the_default_mapping(void)
     CHECK_OK(gdr_unmap(g, handle, va, SIZE));
     CHECK_EQUAL(info_of(g, handle).mapped, 0);
     CHECK_UNMAPPED(va);
-}
-
-/* A requested type is either used, or refused by gdrdrv as unsupported, by a dma-buf as wrong for its pin. */
-static void requested_type_is_used_or_refused(void)
-{
-    static const struct {
-        gdr_map_flags_t flag;
-        gdr_mapping_type_t type;
-    } requests[] = {
-        {GDR_MAP_FLAG_REQ_WC_MAPPING, GDR_MAPPING_TYPE_WC},
-        {GDR_MAP_FLAG_REQ_CACHE_MAPPING, GDR_MAPPING_TYPE_CACHING},
-        {GDR_MAP_FLAG_REQ_DEVICE_MAPPING, GDR_MAPPING_TYPE_DEVICE},
-    };
-    int given = 0;
-
-    for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
-        void *va = UNTOUCHED;
-        int result = gdr_map_v2(g, handle, &va, SIZE, requests[i].flag);
-
-        if (result == 0) {
-            given++;
-            CHECK_EQUAL(info_of(g, handle).mapping_type, requests[i].type);
-            check_shows(handle, va, buffer.address, SIZE);
-            CHECK_OK(gdr_unmap(g, handle, va, SIZE));
-        } else {
-            CHECK_EQUAL(result, driver_is_at_least(g, 2, 5) && !uses_dmabuf(g) ? EOPNOTSUPP : EINVAL);
-            CHECK(va == UNTOUCHED);
-        }
-        still_maps();
-    }
-    CHECK(given > 0);
 }
 
 static void a_part_can_be_mapped(void)
@@ -120,26 +89,6 @@ static void a_second_mapping_is_refused(void)
     check_shows(handle, va, buffer.address, SIZE);
     CHECK_OK(gdr_unmap(g, handle, va, SIZE));
     still_maps();
-}
-
-/* Pins that do not start on a page (with gdrdrv, a GPU page) cannot be mapped. */
-static void unaligned_pins_are_refused(void)
-{
-    static const size_t offsets[] = {1, 8, 256, 4096, 4097, GPU_PAGE_SIZE - 4096};
-
-    for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
-        gdr_mh_t unaligned = pin(g, buffer.address + offsets[i], GPU_PAGE_SIZE);
-        void *va = UNTOUCHED;
-
-        if (offsets[i] % pin_page(g) == 0) { /* dmabuf.c maps these */
-            CHECK_OK(gdr_unpin_buffer(g, unaligned));
-            continue;
-        }
-        CHECK_ERROR(gdr_map(g, unaligned, &va, GPU_PAGE_SIZE), EINVAL);
-        CHECK(va == UNTOUCHED);
-        CHECK_EQUAL(info_of(g, unaligned).mapped, 0);
-        CHECK_OK(gdr_unpin_buffer(g, unaligned));
-    }
 }
 
 static void null_is_refused(void)
@@ -280,34 +229,105 @@ static void calls_act_on_the_addresses_whatever_is_mapped_there(void)
     still_maps();
 }
 
-static void run(enum gpu_memory kind)
+/* ---- Types ---- */
+
+static const struct request {
+    gdr_pin_flags_t pin_flag;
+    gdr_map_flags_t map_flag;
+    gdr_mapping_type_t type; /* of the mapping then */
+} requests[] = {
+    {GDR_PIN_FLAG_DEFAULT, GDR_MAP_FLAG_REQ_WC_MAPPING, GDR_MAPPING_TYPE_WC},
+    {GDR_PIN_FLAG_DEFAULT, GDR_MAP_FLAG_REQ_CACHE_MAPPING, GDR_MAPPING_TYPE_CACHING},
+    {GDR_PIN_FLAG_DEFAULT, GDR_MAP_FLAG_REQ_DEVICE_MAPPING, GDR_MAPPING_TYPE_DEVICE},
+    {GDR_PIN_FLAG_FORCE_PCIE, GDR_MAP_FLAG_DEFAULT, GDR_MAPPING_TYPE_WC},
+};
+
+/*
+ * Maps another pin of the buffer, and returns the type. A requested type is either used, or refused by gdrdrv as
+ * unsupported, by a dma-buf as wrong for its pin. The request holds for one mapping.
+ */
+static gdr_mapping_type_t map_by_request(const struct request *request, gdr_mapping_type_t usual)
 {
+    gdr_mh_t other = {0};
+    void *va = UNTOUCHED;
+
+    if (gdr_pin_buffer_v2(g, (unsigned long)buffer.address, SIZE, request->pin_flag, &other) != 0) {
+        CHECK_EQUAL(request->pin_flag, GDR_PIN_FLAG_FORCE_PCIE);
+        return GDR_MAPPING_TYPE_NONE;
+    }
+    CHECK(other.h != handle.h);
+    int result = gdr_map_v2(g, other, &va, SIZE, request->map_flag);
+    if (result != 0) {
+        CHECK(request->type != usual); /* which can also be requested by name */
+        CHECK_EQUAL(result, driver_is_at_least(g, 2, 5) && !uses_dmabuf(g) ? EOPNOTSUPP : EINVAL);
+        CHECK(va == UNTOUCHED);
+        check_works(g, other, SIZE);
+        CHECK_OK(gdr_unpin_buffer(g, other));
+        return GDR_MAPPING_TYPE_NONE;
+    }
+    CHECK_EQUAL(info_of(g, other).mapping_type, request->type);
+    check_shows(other, va, buffer.address, SIZE);
+    CHECK_OK(gdr_unmap(g, other, va, SIZE));
+    va = map(g, other, SIZE);
+    CHECK_EQUAL(info_of(g, other).mapping_type, request->pin_flag == GDR_PIN_FLAG_DEFAULT ? usual : request->type);
+    unmap_and_unpin(g, other, va, SIZE);
+    return request->type;
+}
+
+static void begin(enum gpu_memory kind)
+{
+    gpu_init();
     buffer = gpu_alloc(kind, 2 * SIZE);
     g = open_driver();
     handle = pin(g, buffer.address, SIZE);
+}
 
+static void end(void)
+{
+    CHECK_OK(gdr_unpin_buffer(g, handle));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
+/* While the buffer is mapped with the usual type. */
+int mappings_of_all_types_show_the_same_memory(enum gpu_memory kind)
+{
+    int others = 0;
+
+    begin(kind);
+    void *va = map(g, handle, SIZE);
+    gdr_mapping_type_t usual = info_of(g, handle).mapping_type;
+    for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
+        gdr_mapping_type_t type = map_by_request(&requests[i], usual);
+
+        others += type != GDR_MAPPING_TYPE_NONE && type != usual;
+        check_shows(handle, va, buffer.address, SIZE);
+    }
+    CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+    end();
+    return others;
+}
+
+static void run(enum gpu_memory kind)
+{
+    begin(kind);
     the_default_mapping();
-    requested_type_is_used_or_refused();
     a_part_can_be_mapped();
     wrong_sizes_are_refused();
     unknown_flags_are_refused();
     a_second_mapping_is_refused();
-    unaligned_pins_are_refused();
     null_is_refused();
     pins_are_mapped_side_by_side();
     unmap_accepts_any_range();
     unmap_without_mapping_is_refused();
     unpin_unmaps();
     calls_act_on_the_addresses_whatever_is_mapped_there();
-
-    CHECK_OK(gdr_unpin_buffer(g, handle));
-    CHECK_OK(gdr_close(g));
-    gpu_free(&buffer);
+    end();
+    mappings_of_all_types_show_the_same_memory(kind);
 }
 
 int main(void)
 {
-    gpu_init();
     run(MEM_ALLOC);
     run(MEM_CREATE);
     return passed("map_unmap");

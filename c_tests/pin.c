@@ -196,36 +196,6 @@ static void force_pcie_can_be_made_to_succeed(void)
     end();
 }
 
-/* Two pins of one buffer show the same memory, and are independent. */
-static void memory_may_be_pinned_twice(void)
-{
-    gdr_mh_t one = pin(g, buffer.address, GPU_PAGE_SIZE), other = pin(g, buffer.address, GPU_PAGE_SIZE);
-    uint64_t *one_va = map(g, one, GPU_PAGE_SIZE), *other_va = map(g, other, GPU_PAGE_SIZE);
-    uint64_t written = 0x0123456789abcdef, read = 0;
-
-    CHECK(one.h != other.h);
-    CHECK_OK(gdr_copy_to_mapping(one, one_va, &written, sizeof(written)));
-    CHECK_OK(gdr_copy_from_mapping(other, &read, other_va, sizeof(read)));
-    CHECK_EQUAL(read, written);
-    unmap_and_unpin(g, one, one_va, GPU_PAGE_SIZE);
-    read = 0;
-    CHECK_OK(gdr_copy_from_mapping(other, &read, other_va, sizeof(read)));
-    CHECK_EQUAL(read, written);
-}
-
-/* Two small buffers in one GPU page. */
-static void buffers_may_share_a_page(void)
-{
-    gdr_mh_t head = pin(g, buffer.address, 4 * KIB), tail = pin(g, buffer.address + 4 * KIB, 4 * KIB);
-
-    CHECK(head.h != tail.h);
-    CHECK_EQUAL(info_of(g, head).va, buffer.address);
-    CHECK_EQUAL(info_of(g, tail).va, round_down(buffer.address + 4 * KIB, pin_page(g)));
-    CHECK_OK(gdr_unpin_buffer(g, head));
-    CHECK_EQUAL(info_of(g, tail).mapped_size, pin_page(g));
-    CHECK_OK(gdr_unpin_buffer(g, tail));
-}
-
 /* Handles stay distinct and keep their pages, in whatever order they are unpinned. */
 static void many_pins_stay_distinct(void)
 {
@@ -254,8 +224,6 @@ int main(void)
     wrong_tokens_are_ignored_or_refused();
     unknown_flags_are_ignored();
     force_pcie_succeeds_or_fails_cleanly();
-    memory_may_be_pinned_twice();
-    buffers_may_share_a_page();
     many_pins_stay_distinct();
     end();
     return passed("pin");

@@ -1,5 +1,5 @@
 # Builds the C tests into build/c_tests by `make -f c_tests/programs.mk [plain] [sanitized]`, from the root of the
-# project.
+# project. By `make -f c_tests/programs.mk kit` it builds their kit, which the C tests of other directories link.
 #
 # They link any libgdrapi.so.2 (LIBGDRAPI), libgdrx.so.1 (LIBGDRX) and any libcuda.so.1 (LIBCUDA), and run with any other. Without a CUDA driver,
 # gdremu's stand-in serves for linking.
@@ -12,8 +12,9 @@ LIBCUDA ?= $(CARGO_TARGET_DIR)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/
 out := build/c_tests
 programs := header_c99 header_config $(if $(shell command -v $(CXX)),header_cxx17 gdrx_cxx) $(basename $(notdir $(wildcard c_tests/*.c)))
 sanity := $(wildcard c_tests/gdrcopy_sanity/*.c)
-# driver.c is for tests of the driver, without libgdrapi.
-kit := $(filter-out %/driver.c,$(wildcard c_tests/kit/*.c))
+# Programs with parts that gdrcopy_sanity runs (bodies.h). There they have another function in place of main.
+bodies := callback_flag copy fork map_unmap open_close unaligned versions_attributes_strings
+kit := $(wildcard c_tests/kit/*.c)
 headers := $(wildcard c_tests/*.h c_tests/*/*.h c_tests/*/*.hpp include/*.h include/*.hpp) c_tests/programs.mk
 
 flags = -Wall -Wextra -pedantic -Werror -pthread -Iinclude -Ic_tests
@@ -23,13 +24,15 @@ c99 := $(CC) -std=c99 -D_GNU_SOURCE
 libraries = -Wl,--as-needed "$(LIBGDRX)" "$(LIBGDRAPI)" -ldl -lc "$(LIBCUDA)"
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -static-libasan
 
-.PHONY: plain sanitized
+.PHONY: plain sanitized kit
 plain: $(programs:%=$(out)/plain/%) $(out)/gdrcopy_sanity $(out)/watched $(out)/denied $(out)/checkpointed $(out)/absent/libgdrapi.so.2 $(out)/another/libgdrapi.so.2 $(out)/fake_cuda/libcuda.so.1
 	@rm -f $(filter-out $(programs:%=$(out)/plain/%),$(wildcard $(out)/plain/*)) # Their sources are gone.
 sanitized: $(programs:%=$(out)/sanitized/%)
+kit: $(out)/kit/plain/libkit.a
 
 $(out)/plain/% $(out)/kit/plain/%: optimization := -O2 -g
 $(out)/sanitized/% $(out)/kit/sanitized/%: optimization := -O1 -g $(sanitizers)
+$(out)/threads/% $(out)/kit/threads/%: optimization := -O1 -g -fsanitize=thread
 
 # rule DIRECTORY
 define rule
@@ -37,7 +40,7 @@ $(out)/kit/$(1)/%.o: c_tests/kit/%.c $$(headers)
 	@mkdir -p $$(@D)
 	@$$(c99) $$(optimization) $$(flags) -c $$< -o $$@
 
-$(out)/kit/$(1).a: $$(kit:c_tests/kit/%.c=$(out)/kit/$(1)/%.o)
+$(out)/kit/$(1)/libkit.a: $$(kit:c_tests/kit/%.c=$(out)/kit/$(1)/%.o)
 	@$$(AR) rcs $$@ $$^
 
 $(out)/$(1)/header_c99 $(out)/$(1)/header_config: $(out)/$(1)/header_%: c_tests/header/%.c $$(headers)
@@ -49,23 +52,28 @@ $(out)/$(1)/header_cxx17: c_tests/header/cxx17.cpp $$(headers)
 	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$< -o $$@ $$(libraries)
 
 # Packages of the tests need no library of C++.
-$(out)/$(1)/gdrx_cxx: c_tests/gdrx/cxx.cpp c_tests/gdrx/header.cpp $(out)/kit/$(1).a $$(headers)
+$(out)/$(1)/gdrx_cxx: c_tests/gdrx/cxx.cpp c_tests/gdrx/header.cpp $(out)/kit/$(1)/libkit.a $$(headers)
 	@mkdir -p $$(@D)
 	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$(filter %.cpp %.a,$$^) -o $$@ -static-libstdc++ -static-libgcc $$(libraries)
 
-$(out)/$(1)/%: c_tests/%.c $(out)/kit/$(1).a $$(headers)
+$(out)/$(1)/%: c_tests/%.c $(out)/kit/$(1)/libkit.a $$(headers)
 	@mkdir -p $$(@D)
 	@$$(c99) $$(optimization) $$(flags) $$(filter %.c %.a,$$^) -o $$@ $$(libraries)
 endef
 $(eval $(call rule,plain))
 $(eval $(call rule,sanitized))
+$(eval $(call rule,threads))
 
-$(out)/gdrcopy_sanity: $(sanity) $(out)/kit/plain.a $(headers)
+$(out)/bodies/%.o: c_tests/%.c $(headers)
 	@mkdir -p $(@D)
-	@$(c99) -O2 -g $(flags) $(filter %.c %.a,$^) -o $@ $(libraries)
+	@$(c99) -O2 -g $(flags) -Dmain=$*_main -c $< -o $@
+
+$(out)/gdrcopy_sanity: $(sanity) $(bodies:%=$(out)/bodies/%.o) $(out)/kit/plain/libkit.a $(headers)
+	@mkdir -p $(@D)
+	@$(c99) -O2 -g $(flags) $(filter %.c %.o %.a,$^) -o $@ $(libraries)
 
 # Ends tests that hang.
-$(out)/watched: c_tests/watched/watched.c $(out)/kit/plain.a $(headers)
+$(out)/watched: c_tests/watched/watched.c $(out)/kit/plain/libkit.a $(headers)
 	@mkdir -p $(@D)
 	@$(c99) -O2 $(flags) $(filter %.c %.a,$^) -o $@
 
@@ -75,9 +83,9 @@ $(out)/denied: c_tests/denied/denied.c $(headers)
 	@$(c99) -O2 $(flags) $< -o $@
 
 # CRIU checkpoints it in a virtual machine, with emugpu in place of CUDA.
-$(out)/checkpointed: c_tests/checkpointed/checkpointed.c c_tests/kit/check.c gdrdrv-c/emugpu/emugpu_uapi.h $(headers)
+$(out)/checkpointed: c_tests/checkpointed/checkpointed.c $(out)/kit/plain/libkit.a gdrdrv-c/emugpu/emugpu_uapi.h $(headers)
 	@mkdir -p $(@D)
-	@$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -pthread -Iinclude -Ic_tests $(filter %.c,$^) -o $@ "$(LIBGDRAPI)"
+	@$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -pthread -Iinclude -Ic_tests $(filter %.c %.a,$^) -o $@ "$(LIBGDRAPI)"
 
 # A library whose functions all abort.
 $(out)/absent/libgdrapi.so.2: c_tests/absent/libgdrapi.c $(headers)

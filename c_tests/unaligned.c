@@ -4,8 +4,8 @@
  * the size counts from the pinned address.
  */
 
+#include "bodies.h"
 #include "kit/fault.h"
-#include "kit/library.h"
 #include "logged.h"
 
 #define UNTOUCHED ((void *)0x5a5a5a5a)
@@ -52,13 +52,14 @@ static void refused(const char *value)
         } else {
             CHECK_ERROR(gdr_map(g, handle, &va, ranges[i].size), EINVAL);
             CHECK(va == UNTOUCHED);
+            CHECK_EQUAL(info_of(g, handle).mapped, 0);
         }
         CHECK_OK(gdr_unpin_buffer(g, handle));
     }
     end();
 }
 
-static void refused_by_default(void)
+void unaligned_pins_are_refused_by_default(void)
 {
     refused(NULL);
 }
@@ -139,7 +140,7 @@ static void unmap_with_the_arguments_of_map_logs_no_warning(void)
 
 int main(void)
 {
-    in_child(refused_by_default);
+    in_child(unaligned_pins_are_refused_by_default);
     in_child(refused_unless_the_value_is_1);
     in_child(unaligned_pins_map_when_allowed);
     in_child(sizes_beyond_the_pin_stay_refused_when_allowed);

@@ -1,7 +1,6 @@
 /* Versions, attributes and the names of mapping types. */
 
-#include "kit/check.h"
-#include "gdrapi.h"
+#include "bodies.h"
 
 #include <limits.h>
 
@@ -36,7 +35,7 @@ static void the_driver_version(gdr_t g)
     CHECK_EQUAL(minor, 77);
 }
 
-static void attributes(gdr_t g)
+void attributes_are_0_or_1(gdr_t g)
 {
     static const int unknown[] = {0, GDR_ATTR_MAX, -1, 1000, INT_MAX, INT_MIN};
     int value, again;
@@ -91,7 +90,7 @@ int main(void)
     gdr_t g = gdr_open();
     CHECK(g != NULL);
     the_driver_version(g);
-    attributes(g);
+    attributes_are_0_or_1(g);
     CHECK_OK(gdr_close(g));
     return passed("versions_attributes_strings");
 }

@@ -66,7 +66,7 @@ check_installed() {
     runs "$libdir/libgdrapi.so"
     check_debug_symbols "$libdir/libgdrapi.so.2.6" "$type-"
     emulated default /usr/bin/gdrcopy doctor --help >/dev/null || die "gdrcopy doctor --help fails"
-    run_programs '^(doctor|fork)$|^invalidation_fork_(access_after_free|after_gdr_map)_'
+    run_programs '^(doctor|fork)$|^invalidation_fork_(access_after_free|after_gdr_map|child_gdr_map_parent)_'
 }
 
 echo "== deb"

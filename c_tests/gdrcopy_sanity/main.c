@@ -1,17 +1,22 @@
 /* gdrcopy_sanity: tests a libgdrapi.so.2 and its driver, with the test names of NVIDIA's GDRCopy 2.6. */
 
-#include "runner.h"
-#include "tables.h"
+#include "kit/watch.h"
+#include "tests.h"
 
-int option_verbose = 0;
+#include <time.h>
 
-static int option_summary = 1, option_list = 0, option_extended = 0;
+static int option_verbose = 0, option_summary = 1, option_list = 0, option_extended = 0;
 
 /* ---- All tests, in order ---- */
 
-static const struct test *const tables[] = {
-    attribute_tests,    basic_tests, data_validation_tests, mix_mappings_tests,
-    invalidation_tests, fork_tests,  socket_tests,          leakage_tests,
+enum verdict { PASSED, FAILED, NOT_APPLICABLE };
+
+/* A test for one kind of memory. */
+struct run {
+    const char *name; /* with the memory kind, if the test has several */
+    const struct test *test;
+    enum gpu_memory kind;
+    enum verdict verdict;
 };
 
 #define MOST_RUNS 256
@@ -34,12 +39,11 @@ static void add(const struct test *test, enum gpu_memory kind, const char *suffi
 
 static void add_all(void)
 {
-    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
-        for (const struct test *test = tables[i]; test->name != NULL; test++) {
-            add(test, MEM_ALLOC, test->variants == BOTH_KINDS ? "_cumemalloc" : "");
-            if (test->variants == BOTH_KINDS)
-                add(test, MEM_CREATE, "_vmmalloc");
-        }
+    for (const struct test *test = tests; test->name != NULL; test++) {
+        add(test, MEM_ALLOC, test->variants == BOTH_KINDS ? "_cumemalloc" : "");
+        if (test->variants == BOTH_KINDS)
+            add(test, MEM_CREATE, "_vmmalloc");
+    }
 }
 
 /* ---- The chosen tests ---- */
@@ -71,6 +75,111 @@ static void choose_default(void)
             choose(&all[i]);
 }
 
+/* ---- Running ---- */
+
+static double now_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Returns the wait status of the child, which leads a group. If it hangs, it is killed, and *hung is set. SIGCHLD is
+   blocked. */
+static int wait_status(pid_t child, const sigset_t *sigchld, int *hung)
+{
+    struct watchdog dog = {child, 0, 0};
+    struct timespec second = {1, 0};
+    int status;
+
+    *hung = 0;
+    while (waitpid(child, &status, *hung ? 0 : WNOHANG) != child) {
+        if (sigtimedwait(sigchld, NULL, &second) == -1 && watchdog_sees_hang(&dog)) {
+            kill(child, SIGKILL);
+            *hung = 1;
+        }
+    }
+    kill(-child, SIGKILL); /* processes that it has left */
+    return status;
+}
+
+/* Prints failures here, because the test may not have been able to. */
+static enum verdict judge(const char *name, int status, int hung)
+{
+    if (hung)
+        fprintf(stderr, "%s: FAILED: hangs\n", name);
+    else if (WIFSIGNALED(status))
+        fprintf(stderr, "%s: FAILED: %s\n", name, strsignal(WTERMSIG(status)));
+    else if (WEXITSTATUS(status) == 0)
+        return PASSED;
+    else if (WEXITSTATUS(status) == WAIVED)
+        return NOT_APPLICABLE;
+    else
+        fprintf(stderr, "%s: FAILED: exit status %d\n", name, WEXITSTATUS(status));
+    return FAILED;
+}
+
+/* Runs the test and sets its verdict. A crash, a signal or a hang fails only this test. */
+static void run_in_child(struct run *run)
+{
+    static const char *const words[] = {"passed", "FAILED", "waived"};
+    double start = now_s();
+    sigset_t sigchld, before;
+    int hung;
+
+    running_test = run->name;
+    sigemptyset(&sigchld);
+    sigaddset(&sigchld, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &sigchld, &before);
+    fflush(NULL);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        watchdog_enter_group();
+        if (run->test->pin != NULL)
+            run->test->run_with(run->kind, run->test->pin);
+        else
+            run->test->run(run->kind);
+        exit(0);
+    }
+    int status = wait_status(child, &sigchld, &hung);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    run->verdict = judge(run->name, status, hung);
+    if (option_verbose)
+        printf("%s: %s after %.3f s\n", run->name, words[run->verdict], now_s() - start);
+}
+
+static size_t count_of(const struct run *runs, size_t count, enum verdict verdict)
+{
+    size_t found = 0;
+
+    for (size_t i = 0; i < count; i++)
+        found += runs[i].verdict == verdict;
+    return found;
+}
+
+static void print_names(const char *title, const struct run *runs, size_t count, enum verdict verdict)
+{
+    if (count_of(runs, count, verdict) == 0)
+        return;
+    printf("\nList of %s tests:\n", title);
+    for (size_t i = 0; i < count; i++)
+        if (runs[i].verdict == verdict)
+            printf("    %s\n", runs[i].name);
+}
+
+/* Prints the counts, then the names for each count that is not 0. */
+static void print_summary(const struct run *runs, size_t count)
+{
+    printf("Total: %zu, Passed: %zu, Failed: %zu, Waived: %zu\n", count, count_of(runs, count, PASSED),
+           count_of(runs, count, FAILED), count_of(runs, count, NOT_APPLICABLE));
+    print_names("passed", runs, count, PASSED);
+    print_names("failed", runs, count, FAILED);
+    print_names("waived", runs, count, NOT_APPLICABLE);
+}
+
 /* ---- Command line ---- */
 
 static void print_usage(FILE *stream)
@@ -79,7 +188,7 @@ static void print_usage(FILE *stream)
           "\n"
           "Tests libgdrapi and its driver. Exit status 0 if all tests passed or were waived, 1 if any failed.\n"
           "\n"
-          "  -v        print what each test does\n"
+          "  -v        print the result and the time of each test\n"
           "  -s        no summary\n"
           "  -l        list the tests and exit\n"
           "  -t TEST   run this test only; may be repeated\n"

@@ -202,15 +202,6 @@ void words_have_one_access(const slice &memory)
     CHECK_EQUAL(word.device_address(), buffer.address + 64);
 }
 
-// Where CUDA exports dma-bufs; a device registers the descriptor.
-void memory_is_exported()
-{
-    std::uint64_t offset = 1;
-    int fd = -1;
-    const int result = gdrx_dmabuf(buffer.address, size, GDR_PIN_FLAG_DEFAULT, &fd, &offset);
-    CHECK(result == EOPNOTSUPP ? fd == -1 : result == 0 && offset == 0 && close(fd) == 0);
-}
-
 void copies_stay_inside(const slice &memory)
 {
     const std::vector<std::uint16_t> numbers = {1, 2, 3};
@@ -366,7 +357,6 @@ int main()
         const gdrx::driver driver;
         const mapping memory = make(driver);
         words_have_one_access(memory);
-        memory_is_exported();
         copies_stay_inside(memory);
         batches_and_gathers_group_copies(memory);
     }

@@ -4,6 +4,9 @@
 
 #include "check.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+
 const char *running_test;
 
 void check_result(const char *file, int line, const char *call, int got, int wanted)
@@ -117,6 +120,8 @@ void finish_child(pid_t child)
 
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status));
+    if (WEXITSTATUS(status) == WAIVED)
+        _exit(WAIVED);
     CHECK_EQUAL(WEXITSTATUS(status), 0);
 }
 
@@ -140,17 +145,51 @@ void finish_thread(pthread_t thread)
 
 int open_descriptors(void)
 {
-    int open = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    int count = -1; /* minus the directory's own */
+    struct dirent *entry;
 
-    for (int fd = 0; fd < 1024; fd++) {
-        int copy = dup(fd);
+    CHECK(directory != NULL);
+    while ((entry = readdir(directory)) != NULL)
+        count += entry->d_name[0] != '.';
+    closedir(directory);
+    return count;
+}
 
-        if (copy >= 0) {
-            open++;
-            close(copy);
-        }
-    }
-    return open;
+rlim_t set_limit(int resource, rlim_t soft)
+{
+    struct rlimit limit;
+
+    CHECK(getrlimit(resource, &limit) == 0);
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = soft < limit.rlim_max ? soft : limit.rlim_max;
+    CHECK(setrlimit(resource, &limit) == 0);
+    return before;
+}
+
+long all_page_tables(void)
+{
+    static int file = -1;
+    char count[24] = "";
+
+    if (file < 0)
+        file = open("/proc/driver/gdrdrv/nv_get_pages_refcount", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return -1;
+    CHECK(pread(file, count, sizeof(count) - 1, 0) > 0);
+    return atol(count);
+}
+
+void say(int pipe)
+{
+    CHECK(write(pipe, "", 1) == 1);
+}
+
+void await(int pipe)
+{
+    char byte;
+
+    CHECK(read(pipe, &byte, 1) == 1);
 }
 
 struct named_test all_tests[128];

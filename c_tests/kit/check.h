@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,11 +61,16 @@ int is_denied(const char *call);
 /* Returns whether the libgdrapi is c_tests/another, which checks nothing, as tests/c_programs.rs sets it. */
 int is_another_library(void);
 
-/* Runs part of a test in a forked child, whose failed checks fail this program too. */
+/* Runs part of a test in a forked child, whose failed checks fail this program too. If it is waived, so is this. */
 void in_child(void (*part)(void));
 /* The same in two steps. */
 pid_t start_child(void (*part)(void));
 void finish_child(pid_t child);
+
+/* One byte signals that a step is done, or that the next one may start. */
+void say(int pipe);
+/* Fails if the other process has ended, so each must close its copy of the end that the other writes to. */
+void await(int pipe);
 
 /* Runs part of a test in another thread. */
 void in_thread(void *(*part)(void *), void *argument);
@@ -73,6 +79,12 @@ void finish_thread(pthread_t thread);
 
 /* Number of open file descriptors. */
 int open_descriptors(void);
+
+/* Sets a soft limit, to at most the hard one, and returns what it was. */
+rlim_t set_limit(int resource, rlim_t soft);
+
+/* Number of page tables that gdrdrv has pinned, in all processes, or -1 if it cannot be read. */
+long all_page_tables(void);
 
 /* ---- Programs whose tests can be run by name ---- */
 

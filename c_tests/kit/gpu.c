@@ -39,11 +39,6 @@ static int has_attribute(CUdevice_attribute attribute)
     return cuDeviceGetAttribute(&value, attribute, gpu_under_test) == CUDA_SUCCESS && value != 0;
 }
 
-int gpu_is_coherent(void)
-{
-    return has_attribute(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES);
-}
-
 size_t round_up(size_t value, size_t unit)
 {
     return (value + unit - 1) / unit * unit;

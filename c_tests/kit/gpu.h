@@ -20,9 +20,6 @@ CUcontext gpu_start(CUdevice gpu);
 void gpu_init(void);
 extern int gpu_under_test;
 
-/* Returns whether CPU and GPU share page tables over a coherent link. */
-int gpu_is_coherent(void);
-
 enum gpu_memory {
     MEM_ALLOC, /* cuMemAlloc */
     MEM_CREATE /* cuMemCreate and cuMemMap */

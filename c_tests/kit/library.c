@@ -1,5 +1,10 @@
 #include "library.h"
 
+#undef gdr_get_info
+int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info);
+
+#define UNTOUCHED 0x5a
+
 gdr_t open_driver(void)
 {
     gdr_t g = gdr_open();
@@ -47,6 +52,35 @@ int flag_of(gdr_t g, gdr_mh_t handle)
 
     CHECK_OK(gdr_get_callback_flag(g, handle, &flag));
     return flag;
+}
+
+void check_handle_refused(gdr_t g, gdr_mh_t handle, int error)
+{
+    unsigned char untouched[64], out[64];
+
+    memset(untouched, UNTOUCHED, sizeof(untouched));
+    memset(out, UNTOUCHED, sizeof(out));
+    CHECK_ERROR(gdr_get_info_v2(g, handle, (gdr_info_v2_t *)(void *)out), error);
+    CHECK_ERROR(gdr_get_info(g, handle, (gdr_info_v2_t *)(void *)out), error);
+    CHECK_ERROR(gdr_get_callback_flag(g, handle, (int *)(void *)out), error);
+    CHECK_ERROR(gdr_map(g, handle, (void **)(void *)out, GPU_PAGE_SIZE), error);
+    CHECK_ERROR(gdr_map_v2(g, handle, (void **)(void *)out, GPU_PAGE_SIZE, GDR_MAP_FLAG_REQ_WC_MAPPING), error);
+    CHECK_ERROR(gdr_unmap(g, handle, out, sizeof(out)), error);
+    CHECK_ERROR(gdr_unpin_buffer(g, handle), error);
+    CHECK_BYTES(out, untouched, sizeof(out));
+}
+
+void check_copies_refused(gdr_mh_t handle, int error)
+{
+    unsigned char untouched[16], out[16], other[16] = {0};
+
+    memset(untouched, UNTOUCHED, sizeof(untouched));
+    memset(out, UNTOUCHED, sizeof(out));
+    for (size_t size = 0; size <= sizeof(out); size += 8) {
+        CHECK_ERROR(gdr_copy_to_mapping(handle, out, other, size), error);
+        CHECK_ERROR(gdr_copy_from_mapping(handle, out, other, size), error);
+    }
+    CHECK_BYTES(out, untouched, sizeof(out));
 }
 
 void check_shows(gdr_mh_t handle, void *va, CUdeviceptr address, size_t size)
@@ -97,6 +131,24 @@ static int attribute(gdr_t g, gdr_attr_t which)
 int uses_dmabuf(gdr_t g)
 {
     return attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP);
+}
+
+gdr_t open_dmabufs(void)
+{
+    gdr_t g = open_driver();
+
+    if (!uses_dmabuf(g))
+        waive("gdr_open chose gdrdrv");
+    return g;
+}
+
+void require_gdrdrv(int minor)
+{
+    gdr_t g = open_driver();
+
+    if (uses_dmabuf(g) || !driver_is_at_least(g, 2, minor))
+        waive("the driver is not gdrdrv, or too old for this test");
+    CHECK_OK(gdr_close(g));
 }
 
 size_t pin_page(gdr_t g)

@@ -17,6 +17,12 @@ void unmap_and_unpin(gdr_t g, gdr_mh_t handle, void *va, size_t size);
 gdr_info_t info_of(gdr_t g, gdr_mh_t handle);
 int flag_of(gdr_t g, gdr_mh_t handle);
 
+/* Every function with a handle, besides the copies, refuses this one with that error, and writes none of its results. */
+void check_handle_refused(gdr_t g, gdr_mh_t handle, int error);
+
+/* Copies take no g. */
+void check_copies_refused(gdr_mh_t handle, int error);
+
 /* CUDA sees what is copied to the mapping, and copies from the mapping return what CUDA writes. */
 void check_shows(gdr_mh_t handle, void *va, CUdeviceptr address, size_t size);
 
@@ -41,6 +47,12 @@ int driver_is_at_least(gdr_t g, int major, int minor);
 
 /* Returns whether GPU memory is mapped as a dma-buf, without gdrdrv. */
 int uses_dmabuf(gdr_t g);
+
+/* Opens dma-bufs, or ends the program as waived where gdr_open chooses gdrdrv. */
+gdr_t open_dmabufs(void);
+
+/* Ends the program as waived unless the driver is gdrdrv 2.`minor` or later. */
+void require_gdrdrv(int minor);
 
 /* Unit that pins are rounded out to, the GPU page, or with dma-bufs the host page. */
 size_t pin_page(gdr_t g);

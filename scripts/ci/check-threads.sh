@@ -26,14 +26,14 @@ for name in gdrapi gdrx; do
         --wildcard --keep-global-symbol='gdr*_*' "$out/$name.o"
 done
 
-make --no-print-directory --silent -f c_tests/programs.mk build/c_tests/watched
+programs=build/c_tests/threads
+libraries="$out/gdrapi.o $out/gdrx.o -lgcc_s -lpthread -ldl -lm -lc '$target/release/libgdremu_cuda.so'"
+make --no-print-directory --silent -f c_tests/programs.mk CC=gcc libraries="$libraries" build/c_tests/watched \
+    "$programs"/{threads,handles,gdrx}
 for program in threads handles gdrx; do
-    gcc -std=c99 -D_GNU_SOURCE -O1 -g -fsanitize=thread -Iinclude -Ic_tests "c_tests/$program.c" \
-        c_tests/kit/{check,fault,gpu,library}.c -o "$out/$program" \
-        "$out/gdrapi.o" "$out/gdrx.o" -lgcc_s -lpthread -ldl -lm -lc "$target/release/libgdremu_cuda.so"
-    grep -q __tsan_func_entry <(nm "$out/$program") # A sanitizer that was left out would find nothing.
+    grep -q __tsan_func_entry <(nm "$programs/$program") # A sanitizer that was left out would find nothing.
     env CHECK_SLOWNESS=20 TSAN_OPTIONS="exitcode=66 die_after_fork=0 suppressions=$PWD/scripts/ci/tsan.supp" \
-        build/c_tests/watched "$target/release/gdremu" -- "$out/$program"
+        build/c_tests/watched "$target/release/gdremu" -- "$programs/$program"
 done
 
 project=$target/default_build

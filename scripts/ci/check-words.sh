@@ -28,7 +28,7 @@ exempt=(gdrapi-sys/src CONTRIBUTING.md scripts/ci/check-words.sh '*LICENSE-*' pa
 # Not revised yet are these directories, with the uses that they may still have. Numbers may only shrink; remove a line
 # at 0.
 allowed=(
-    '14 tests'
+    '13 tests'
 )
 
 words=$(sed -n '/<!-- check-words: the first/,/<!-- check-words: end/p' CONTRIBUTING.md |

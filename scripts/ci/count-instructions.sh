@@ -81,7 +81,8 @@ int main(int argc, char **argv)
     return 0;
 }
 END
-gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/counted.c" c_tests/kit/{check,gpu,library}.c \
+make --no-print-directory --silent -f c_tests/programs.mk kit
+gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/counted.c" build/c_tests/kit/plain/libkit.a \
     -o "$work/counted" -L"$lib" -l:libgdrx.so.1 -l:libgdrapi.so.2 -lc "$built/libgdremu_cuda.so"
 
 # executed FUNCTION PROGRAM ARGUMENT…: instructions inside a function of a program.

@@ -3,6 +3,7 @@
 
 #[path = "../built/mod.rs"]
 mod built;
+#[path = "../../gdrcopy/examples/cuda/mod.rs"]
 mod cuda;
 mod model;
 

@@ -1,10 +1,7 @@
 /* The commands, their results, and their access to their argument. */
 #include "contract.h"
 
-static const struct {
-    unsigned long number;
-    unsigned int since;
-} commands[] = {
+const struct known_command commands[] = {
     {GDRDRV_IOC_PIN_BUFFER, 0},    {GDRDRV_IOC_UNPIN_BUFFER, 0},     {GDRDRV_IOC_GET_CB_FLAG, 0},
     {GDRDRV_IOC_GET_INFO, 0},      {GDRDRV_IOC_GET_VERSION, 0},      {GDRDRV_IOC_GET_INFO_V2, 4},
     {GDRDRV_IOC_GET_ATTR, 5},      {GDRDRV_IOC_PIN_BUFFER_V2, 5},    {GDRDRV_IOC_REQ_MAPPING_TYPE, 5},

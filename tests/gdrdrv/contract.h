@@ -61,6 +61,13 @@ bool memory_tokens(struct memory memory, struct gdrdrv_pin_buffer *argument);
 /* No process has GPU memory there. */
 #define NO_GPU_MEMORY 0x1000000000ULL
 
+/* ---- Commands ---- */
+
+extern const struct known_command {
+    unsigned long number;
+    unsigned int since; /* of release 2.x */
+} commands[9];
+
 /* ---- Pins ---- */
 
 static inline uint64_t pinned(int fd, struct memory memory, uint64_t size)
@@ -93,6 +100,21 @@ static inline void unmap(void *va, size_t size)
 {
     CHECK(munmap(va, size) == 0);
 }
+
+/* ---- The pin of a case, mapped, whose bytes are all OURS ---- */
+
+#define OURS 0x11
+
+extern int fd;
+extern struct memory memory;
+extern uint64_t handle;
+extern unsigned char *va;
+
+/* Opens the device, and pins and maps `size` bytes, or fewer of them. */
+void begin(uint64_t size);
+void begin_partly_mapped(uint64_t size, size_t mapped_size);
+/* The mapping is still OURS. Unmaps it, and closes the device. */
+void end(uint64_t size);
 
 /* Page tables pinned since the case began, in all processes; or -1 if the device does not report their number. */
 long page_tables(void);

@@ -2,35 +2,23 @@
 #include "contract.h"
 
 #define SIZE (8 * GPU_PAGE)
-#define OURS 0x11
 #define THEIRS 0x5e
 
-static int fd;
-static struct memory memory;
-static uint64_t handle;
-
-static unsigned char *begin(bool in_persistent_mode)
+static void begin_if_persistent(bool wanted)
 {
-    fd = driver_open();
-    if (persistent(fd) && !in_persistent_mode)
-        waive("pins are persistent");
-    if (!persistent(fd) && in_persistent_mode)
-        waive("pins are not persistent");
-    memory = memory_alloc(SIZE);
-    memory_fill(memory, OURS);
-    handle = pinned(fd, memory, SIZE);
-    unsigned char *va = mapped(fd, handle, SIZE);
-    CHECK_PAGES(va, SIZE, OURS);
+    begin(SIZE);
+    if (persistent(fd) != wanted)
+        waive(wanted ? "pins are not persistent" : "pins are persistent");
     CHECK_EQUAL(flag_of(fd, handle), 0);
-    return va;
 }
 
 TEST(free_ends_pins_that_are_not_persistent)
 {
-    unsigned char *va = begin(false), *unused;
+    unsigned char *unused;
+
+    begin_if_persistent(false);
     struct gdrdrv_get_info v1 = {.handle = handle};
     struct memory other = memory_alloc(SIZE);
-
     memory_fill(other, THEIRS);
     uint64_t kept = pinned(fd, other, SIZE);
     unsigned char *other_va = mapped(fd, kept, SIZE);
@@ -60,9 +48,8 @@ TEST(free_ends_pins_that_are_not_persistent)
 
 TEST(free_ends_what_munmap_left)
 {
-    unsigned char *va = begin(false);
+    begin_if_persistent(false);
     int gone = (int)expected("a pin is mapped while a part of its mapping is", 1);
-
     unmap(va + GPU_PAGE, GPU_PAGE);
     memory_free(memory);
     CHECK_EQUAL(flag_of(fd, handle), 1);
@@ -77,9 +64,9 @@ TEST(free_ends_what_munmap_left)
 
 TEST(free_leaves_persistent_pins)
 {
-    unsigned char *va = begin(true);
     uint64_t failed;
 
+    begin_if_persistent(true);
     memory_free(memory);
     CHECK_PINNED(1);
     CHECK_ERROR(pin(fd, memory.va, SIZE, &failed), EINVAL);

@@ -3,10 +3,7 @@
 
 #define SIZE (2 * GPU_PAGE)
 
-static int fd;
-static struct memory oldest_memory, memory;
-static uint64_t oldest;
-static unsigned char *va;
+static struct memory other_memory;
 
 static void check_refused(uint64_t handle)
 {
@@ -30,33 +27,29 @@ static void check_refused(uint64_t handle)
     CHECK_ERROR(unpin(fd, handle), EINVAL);
 }
 
-/* A pin that wrong handles must not affect, mapped. */
-static void begin(void)
+/* The pin is the oldest one, which wrong handles must not affect. */
+static void begin_with_other_memory(void)
 {
-    oldest_memory = memory_alloc(SIZE);
-    memory = memory_alloc(SIZE);
-    memory_fill(oldest_memory, 0x11);
-    fd = driver_open();
-    oldest = pinned(fd, oldest_memory, SIZE);
-    va = mapped(fd, oldest, SIZE);
+    other_memory = memory_alloc(SIZE);
+    begin(SIZE);
 }
 
 static void check_oldest(bool is_mapped)
 {
-    struct gdrdrv_get_info i = {.handle = oldest};
+    struct gdrdrv_get_info i = {.handle = handle};
 
     CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &i));
-    CHECK_EQUAL(i.va, oldest_memory.va);
+    CHECK_EQUAL(i.va, memory.va);
     CHECK_EQUAL(i.mapped_size, SIZE);
     CHECK_EQUAL(i.mapped, is_mapped);
-    CHECK_EQUAL(flag_of(fd, oldest), 0);
+    CHECK_EQUAL(flag_of(fd, handle), 0);
     CHECK_PAGES(va, SIZE, 0x11);
 }
 
-static void end(void)
+static void unmap_and_unpin(void)
 {
     unmap(va, SIZE);
-    CHECK_OK(unpin(fd, oldest));
+    CHECK_OK(unpin(fd, handle));
     CHECK_PINNED(0);
 }
 
@@ -72,18 +65,18 @@ TEST(handles_that_no_pin_has_are_refused)
 {
     struct gdrdrv_get_info wrong = {0};
 
-    begin();
-    uint64_t second = pinned(fd, memory, SIZE);
+    begin_with_other_memory();
+    uint64_t second = pinned(fd, other_memory, SIZE);
     uint64_t beyond = second + SIZE / PAGE;
     wrong.handle = beyond;
     if (expected("GET_INFO of a handle that no pin has", EINVAL) == 0) {
         CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &wrong));
-        CHECK_EQUAL(wrong.va, oldest_memory.va);
+        CHECK_EQUAL(wrong.va, memory.va);
     } else {
         /* Within a pin, beyond all pins, and equal to a pin in the lower 32 bits. */
-        check_refused(oldest + 1);
+        check_refused(handle + 1);
         check_refused(beyond);
-        check_refused(oldest ^ 1ULL << 33);
+        check_refused(handle ^ 1ULL << 33);
         check_refused(~0ULL >> 12);
         check_refused(1ULL << 63);
         check_refused(~0ULL);
@@ -91,71 +84,71 @@ TEST(handles_that_no_pin_has_are_refused)
     }
     check_oldest(true);
     CHECK_OK(unpin(fd, second));
-    end();
+    unmap_and_unpin();
 }
 
 TEST(second_unpin_is_refused)
 {
     if (expected("GET_INFO of a handle that no pin has", EINVAL) == 0)
         waive("the second one would unpin the oldest pin");
-    begin();
-    uint64_t gone = pinned(fd, memory, SIZE);
+    begin_with_other_memory();
+    uint64_t gone = pinned(fd, other_memory, SIZE);
     CHECK_OK(unpin(fd, gone));
     check_refused(gone);
     CHECK_PINNED(1);
     check_oldest(true);
-    end();
-    check_refused(oldest);
+    unmap_and_unpin();
+    check_refused(handle);
 }
 
 /* An empty list finds nothing, in NVIDIA's gdrdrv too. */
 TEST(second_unpin_of_the_only_pin_is_refused)
 {
-    memory = memory_alloc(SIZE);
+    other_memory = memory_alloc(SIZE);
     fd = driver_open();
-    uint64_t handle = pinned(fd, memory, SIZE);
+    uint64_t handle = pinned(fd, other_memory, SIZE);
     CHECK_OK(unpin(fd, handle));
     check_refused(handle);
 }
 
 TEST(munmap_after_unpin_affects_only_its_own_pin)
 {
-    begin();
-    uint64_t gone = pinned(fd, memory, SIZE);
+    begin_with_other_memory();
+    uint64_t gone = pinned(fd, other_memory, SIZE);
     unsigned char *gone_va = mapped(fd, gone, SIZE);
     CHECK_OK(unpin(fd, gone));
     CHECK_PAGES_GONE(gone_va, SIZE);
     check_oldest(true);
     unmap(gone_va, SIZE);
     check_oldest(expected("munmap after UNPIN leaves the oldest pin mapped", 1));
-    end();
+    unmap_and_unpin();
 }
 
 TEST(second_mmap_is_refused_without_effect)
 {
     unsigned char *unused;
 
-    begin();
-    CHECK_ERROR(map(fd, oldest, SIZE, &unused), EINVAL);
+    begin_with_other_memory();
+    CHECK_ERROR(map(fd, handle, SIZE, &unused), EINVAL);
     check_oldest(expected("a second mmap leaves the pin mapped", 1));
     if (expected("a second mmap leaves the pin mapped", 1))
-        CHECK_ERROR(map(fd, oldest, PAGE, &unused), EINVAL);
-    end();
+        CHECK_ERROR(map(fd, handle, PAGE, &unused), EINVAL);
+    unmap_and_unpin();
 }
 
 TEST(opens_number_their_handles_separately)
 {
-    begin();
-    memory_fill(memory, 0x22);
+    begin_with_other_memory();
+    memory_fill(other_memory, 0x22);
     int other = driver_open();
-    CHECK_EQUAL(pinned(other, memory, SIZE), oldest);
-    unsigned char *other_va = mapped(other, oldest, SIZE);
-    CHECK_OK(unpin(other, oldest));
+    CHECK_EQUAL(pinned(other, other_memory, SIZE), handle);
+    unsigned char *other_va = mapped(other, handle, SIZE);
+    CHECK_OK(unpin(other, handle));
     CHECK_PAGES_GONE(other_va, SIZE);
     check_oldest(true);
-    CHECK_ERROR(unpin(other, oldest), EINVAL);
+    CHECK_ERROR(unpin(other, handle), EINVAL);
     unmap(other_va, SIZE);
     CHECK(close(other) == 0);
     check_oldest(true);
-    end();
+    unmap_and_unpin();
 }

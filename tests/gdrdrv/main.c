@@ -13,6 +13,33 @@ long page_tables(void)
     return before < 0 ? -1 : all_page_tables() - before;
 }
 
+int fd;
+struct memory memory;
+uint64_t handle;
+unsigned char *va;
+
+void begin_partly_mapped(uint64_t size, size_t mapped_size)
+{
+    memory = memory_alloc(size);
+    memory_fill(memory, OURS);
+    fd = driver_open();
+    handle = pinned(fd, memory, size);
+    va = mapped(fd, handle, mapped_size);
+    CHECK_PAGES(va, mapped_size, OURS);
+}
+
+void begin(uint64_t size)
+{
+    begin_partly_mapped(size, size);
+}
+
+void end(uint64_t size)
+{
+    CHECK_PAGES(va, size, OURS);
+    unmap(va, size);
+    CHECK(close(fd) == 0);
+}
+
 void exec_self(const char *then, int fd)
 {
     char number[16], count[24];

@@ -2,29 +2,8 @@
 #include "contract.h"
 
 #define SIZE (8 * GPU_PAGE)
-#define OURS 0x11
 
-static int fd;
-static struct memory memory;
-static uint64_t handle;
-
-static unsigned char *begin_with(uint64_t pinned_size, size_t mapped_size)
-{
-    memory = memory_alloc(UNIT);
-    memory_fill(memory, OURS);
-    fd = driver_open();
-    handle = pinned(fd, memory, pinned_size);
-    unsigned char *va = mapped(fd, handle, mapped_size);
-    CHECK_PAGES(va, mapped_size, OURS);
-    return va;
-}
-
-static unsigned char *begin(void)
-{
-    return begin_with(SIZE, SIZE);
-}
-
-static void end(unsigned char *va, size_t mapped_size)
+static void unmap_and_unpin(size_t mapped_size)
 {
     unmap(va, mapped_size);
     CHECK_OK(unpin(fd, handle));
@@ -55,7 +34,8 @@ TEST(lengths_are_whole_pages_inside_the_pin)
 {
     const size_t good[] = {1, PAGE, GPU_PAGE - 1, GPU_PAGE, SIZE - 1, SIZE};
 
-    unmap(begin(), SIZE);
+    begin(SIZE);
+    unmap(va, SIZE);
     for (size_t i = 0; i < COUNT(good); i++)
         check_mmap(good[i], PROT_READ | PROT_WRITE, MAP_SHARED, 0);
     check_mmap(0, PROT_READ, MAP_SHARED, EINVAL);
@@ -71,7 +51,8 @@ TEST(lengths_are_whole_pages_inside_the_pin)
 
 TEST(mappings_are_shared)
 {
-    unmap(begin(), SIZE);
+    begin(SIZE);
+    unmap(va, SIZE);
     int error = (int)expected("mmap with MAP_PRIVATE", EINVAL);
     check_mmap(SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, error);
     check_mmap(SIZE, PROT_READ, MAP_PRIVATE, error);
@@ -84,31 +65,33 @@ TEST(mappings_have_the_requested_protection)
 {
     unsigned char value;
 
-    unmap(begin(), SIZE);
+    begin(SIZE);
+    unmap(va, SIZE);
     check_mmap(SIZE, PROT_READ | PROT_EXEC, MAP_SHARED, (int)expected("mmap with PROT_EXEC", EACCES));
-    unsigned char *va = mmap(NULL, SIZE, PROT_NONE, MAP_SHARED, fd, (off_t)(handle * PAGE));
+    va = mmap(NULL, SIZE, PROT_NONE, MAP_SHARED, fd, (off_t)(handle * PAGE));
     CHECK(va != MAP_FAILED);
     CHECK_EQUAL(touch(va, &value), SIGSEGV);
     CHECK(mprotect(va, SIZE, PROT_READ) == 0);
     CHECK_PAGES(va, SIZE, OURS);
     CHECK_EQUAL(mprotect(va, SIZE, PROT_READ | PROT_EXEC) != 0, expected("mmap with PROT_EXEC", EACCES) != 0);
-    end(va, SIZE);
+    unmap_and_unpin(SIZE);
 }
 
 /* The kernel's rule for all files. */
 TEST(protection_is_within_the_access_of_the_open)
 {
-    end(begin(), SIZE);
+    begin(SIZE);
+    unmap_and_unpin(SIZE);
     CHECK(close(fd) == 0);
     fd = open(GDRDRV_DEVICE, O_RDONLY | O_CLOEXEC);
     handle = pinned(fd, memory, SIZE);
     check_mmap(SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, EACCES);
-    unsigned char *va = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, (off_t)(handle * PAGE));
+    va = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, (off_t)(handle * PAGE));
     CHECK(va != MAP_FAILED);
     CHECK_PAGES(va, SIZE, OURS);
     if (implementation() != GDREMU && implementation() != DEFECTS) /* mprotect is not emulated */
         CHECK(mprotect(va, SIZE, PROT_READ | PROT_WRITE) != 0);
-    end(va, SIZE);
+    unmap_and_unpin(SIZE);
     CHECK(close(fd) == 0);
     fd = open(GDRDRV_DEVICE, O_WRONLY | O_CLOEXEC);
     handle = pinned(fd, memory, SIZE);
@@ -119,19 +102,19 @@ TEST(protection_is_within_the_access_of_the_open)
 
 TEST(address_is_the_requested_one)
 {
-    unsigned char *va = begin();
-
+    begin(SIZE);
     unmap(va, SIZE);
     CHECK(mmap(va, SIZE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, (off_t)(handle * PAGE)) == va);
     CHECK_PAGES(va, SIZE, OURS);
-    end(va, SIZE);
+    unmap_and_unpin(SIZE);
 }
 
 TEST(pins_that_start_within_a_gpu_page_cannot_be_mapped)
 {
     const uint64_t offsets[] = {1, 8, 512, PAGE};
 
-    end(begin(), SIZE);
+    begin(SIZE);
+    unmap_and_unpin(SIZE);
     for (size_t i = 0; i < COUNT(offsets); i++) {
         if (pin(fd, memory.va + offsets[i], GPU_PAGE - offsets[i], &handle) != 0)
             waive("this release and GPU driver pin whole GPU pages only");
@@ -142,8 +125,7 @@ TEST(pins_that_start_within_a_gpu_page_cannot_be_mapped)
 
 TEST(writes_arrive_in_order)
 {
-    unsigned char *va = begin();
-
+    begin(SIZE);
     for (size_t i = 0; i < SIZE; i += 1021)
         va[i] = (unsigned char)(i * 7);
     __sync_synchronize();
@@ -151,12 +133,12 @@ TEST(writes_arrive_in_order)
         CHECK_EQUAL(memory_byte(memory, i), (unsigned char)(i * 7));
     memory_fill(memory, 0x33);
     CHECK_PAGES(va, SIZE, 0x33);
-    end(va, SIZE);
+    unmap_and_unpin(SIZE);
 }
 
 TEST(pins_of_the_same_memory_show_the_same_bytes)
 {
-    unsigned char *va = begin();
+    begin(SIZE);
     uint64_t other;
 
     CHECK_OK(pin(fd, memory.va + GPU_PAGE, GPU_PAGE, &other));
@@ -178,7 +160,7 @@ TEST(platform_has_the_types_of_its_default)
         [GDRDRV_MAPPING_TYPE_CACHING] = {true, true, true, false},
         [GDRDRV_MAPPING_TYPE_DEVICE] = {true, false, false, true},
     };
-    unsigned char *va = begin();
+    begin(SIZE);
     uint32_t usual = mapping_type(fd, handle);
 
 #ifdef __x86_64__
@@ -214,36 +196,37 @@ TEST(platform_has_the_types_of_its_default)
 
 TEST(type_of_a_mapped_pin_cannot_be_requested)
 {
-    unsigned char *va = begin();
-
+    begin(SIZE);
     if (since(5)) {
         for (uint32_t type = GDRDRV_MAPPING_TYPE_NONE; type <= GDRDRV_MAPPING_TYPE_DEVICE; type++)
             CHECK_ERROR(request_type(fd, handle, type), EBUSY);
         CHECK_ERROR(request_type(fd, handle, 4), EINVAL);
         CHECK_ERROR(request_type(fd, handle, ~0U), EINVAL);
     }
-    end(va, SIZE);
+    unmap_and_unpin(SIZE);
 }
 
 /* ---- The end of mappings ---- */
 
 TEST(pin_can_be_mapped_again_after_munmap)
 {
-    unsigned char *va = begin(), value;
+    unsigned char value;
 
+    begin(SIZE);
     CHECK_MAPPED(fd, handle);
     unmap(va, SIZE);
     CHECK_NOT_MAPPED(fd, handle);
     CHECK_EQUAL(touch(va, &value), SIGSEGV);
     va = mapped(fd, handle, GPU_PAGE);
     CHECK_PAGES(va, GPU_PAGE, OURS);
-    end(va, GPU_PAGE);
+    unmap_and_unpin(GPU_PAGE);
 }
 
 TEST(unpin_removes_the_pages_of_a_mapping)
 {
-    unsigned char *va = begin(), value;
+    unsigned char value;
 
+    begin(SIZE);
     CHECK_PINNED(1);
     CHECK_OK(unpin(fd, handle));
     CHECK_PINNED(0);
@@ -257,8 +240,7 @@ TEST(unpin_removes_the_pages_of_a_mapping)
 
 TEST(unpin_removes_pages_of_a_single_gpu_page)
 {
-    unsigned char *va = begin_with(GPU_PAGE, 3 * PAGE);
-
+    begin_partly_mapped(GPU_PAGE, 3 * PAGE);
     CHECK_OK(unpin(fd, handle));
     CHECK_PAGES_GONE(va, 3 * PAGE);
     unmap(va, 3 * PAGE);
@@ -275,11 +257,12 @@ static void check_left(const unsigned char *va, size_t size)
 
 TEST(unpin_ends_what_munmap_left)
 {
-    unsigned char *va = begin(), *other, value;
+    unsigned char *other, value;
+
+    begin(SIZE);
     unsigned char *rest = va + 3 * GPU_PAGE + 6 * PAGE;
     size_t size = (size_t)(va + SIZE - rest);
     int whole = (int)expected("a pin is mapped while a part of its mapping is", 1);
-
     unmap(va, PAGE);
     CHECK_EQUAL(mapping_type(fd, handle) != GDRDRV_MAPPING_TYPE_NONE, whole);
     unmap(va + 3 * GPU_PAGE + PAGE, 5 * PAGE);
@@ -298,7 +281,7 @@ TEST(unpin_ends_what_munmap_left)
 
 TEST(unpin_ends_what_mremap_moved)
 {
-    unsigned char *va = begin();
+    begin(SIZE);
     unsigned char *part = moved(va + GPU_PAGE, 2 * GPU_PAGE);
 
     CHECK_EQUAL(mapping_type(fd, handle) != GDRDRV_MAPPING_TYPE_NONE,
@@ -316,8 +299,7 @@ TEST(unpin_ends_what_mremap_moved)
 
 TEST(unpin_ends_parts_of_a_single_gpu_page)
 {
-    unsigned char *va = begin_with(GPU_PAGE, 3 * PAGE);
-
+    begin_partly_mapped(GPU_PAGE, 3 * PAGE);
     unmap(va + PAGE, PAGE);
     unsigned char *part = moved(va + 2 * PAGE, PAGE);
     CHECK_PAGES(va, PAGE, OURS);
@@ -331,20 +313,19 @@ TEST(unpin_ends_parts_of_a_single_gpu_page)
 
 TEST(mappings_neither_grow_nor_double)
 {
-    unsigned char *va = begin_with(SIZE, GPU_PAGE);
-
+    begin_partly_mapped(SIZE, GPU_PAGE);
     CHECK(mremap(va, GPU_PAGE, SIZE, MREMAP_MAYMOVE) == MAP_FAILED);
     CHECK_EQUAL(errno, EFAULT);
     CHECK(mremap(va, 0, PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
     CHECK_MAPPED(fd, handle);
     CHECK_PAGES(va, GPU_PAGE, OURS);
-    end(va, GPU_PAGE);
+    unmap_and_unpin(GPU_PAGE);
 }
 
 /* mremap to the addresses of another mapping ends that one. */
 TEST(mapping_under_a_moved_one_is_unmapped)
 {
-    unsigned char *va = begin_with(SIZE, GPU_PAGE);
+    begin_partly_mapped(SIZE, GPU_PAGE);
     uint64_t other = pinned(fd, memory, GPU_PAGE);
     unsigned char *place = mapped(fd, other, GPU_PAGE);
 
@@ -362,8 +343,7 @@ TEST(mapping_under_a_moved_one_is_unmapped)
 /* Another mapping at the addresses of one ends it as munmap does. */
 TEST(covered_mapping_is_unmapped)
 {
-    unsigned char *va = begin();
-
+    begin(SIZE);
     CHECK(mmap(va, SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == va);
     CHECK_NOT_MAPPED(fd, handle);
     CHECK_OK(unpin(fd, handle));
@@ -374,8 +354,8 @@ TEST(covered_mapping_is_unmapped)
 /* As in POSIX, a mapping needs no open descriptor; it keeps the file, and so the pin. */
 TEST(close_does_not_end_a_mapping)
 {
-    unsigned char *va = begin(), *part = moved(va, GPU_PAGE);
-
+    begin(SIZE);
+    unsigned char *part = moved(va, GPU_PAGE);
     CHECK(close(fd) == 0);
     CHECK_PINNED(1);
     CHECK_PAGES(part, GPU_PAGE, OURS);

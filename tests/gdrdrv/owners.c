@@ -8,38 +8,15 @@
 #include <sys/syscall.h>
 
 #define SIZE (2 * GPU_PAGE)
-#define OURS 0x11
-
-static struct memory memory;
 
 static void check_refused(int fd)
 {
     unsigned char argument[64] = {0}, *va;
-    const unsigned long commands[] = {
-        GDRDRV_IOC_PIN_BUFFER,    GDRDRV_IOC_UNPIN_BUFFER,     GDRDRV_IOC_GET_CB_FLAG,
-        GDRDRV_IOC_GET_INFO,      GDRDRV_IOC_GET_INFO_V2,      GDRDRV_IOC_GET_ATTR,
-        GDRDRV_IOC_PIN_BUFFER_V2, GDRDRV_IOC_REQ_MAPPING_TYPE, GDRDRV_IOC_GET_VERSION,
-        0xDA00 /* no command */,
-    };
 
     for (size_t i = 0; i < COUNT(commands); i++)
-        CHECK_ERROR(command(fd, commands[i], argument), EACCES);
+        CHECK_ERROR(command(fd, commands[i].number, argument), EACCES);
+    CHECK_ERROR(command(fd, 0xDA00 /* no command */, argument), EACCES);
     CHECK_ERROR(map(fd, 0, SIZE, &va), EACCES);
-}
-
-static int fd;
-static uint64_t handle;
-static unsigned char *va;
-
-/* Opens the device, with a pin that is mapped. */
-static void begin(void)
-{
-    memory = memory_alloc(SIZE);
-    memory_fill(memory, OURS);
-    fd = driver_open();
-    handle = pinned(fd, memory, SIZE);
-    va = mapped(fd, handle, SIZE);
-    CHECK_PAGES(va, SIZE, OURS);
 }
 
 /* ---- Steps of two processes ---- */
@@ -73,14 +50,12 @@ static void child_has_nothing(void)
 
 TEST(forked_child_can_use_nothing)
 {
-    begin();
+    begin(SIZE);
     in_child(child_has_nothing);
     /* The child's close and exit must not affect the parent. */
-    CHECK_PAGES(va, SIZE, OURS);
     CHECK_MAPPED(fd, handle);
     CHECK_PINNED(1);
-    unmap(va, SIZE);
-    CHECK(close(fd) == 0);
+    end(SIZE);
 }
 
 /* With its own memory. It cannot pin the parent's. */
@@ -108,12 +83,10 @@ TEST(forked_child_can_open_its_own)
         use_a_device_of_its_own(parents);
         _exit(0);
     }
-    begin();
+    begin(SIZE);
     CHECK(write(steps.to_child[1], &memory.va, sizeof(memory.va)) == sizeof(memory.va));
     finish_child(child);
-    CHECK_PAGES(va, SIZE, OURS);
-    unmap(va, SIZE);
-    CHECK(close(fd) == 0);
+    end(SIZE);
 }
 
 /* A child that keeps its copies of all descriptors until the parent says so. */
@@ -132,7 +105,7 @@ TEST(close_while_a_child_has_a_copy)
 {
     struct steps steps = steps_new();
 
-    begin();
+    begin(SIZE);
     pid_t child = keeper(&steps);
     CHECK(close(fd) == 0);
     CHECK_PAGES(va, SIZE, OURS);
@@ -201,6 +174,15 @@ TEST(owner_exits_before_a_child)
 
 static int sockets[2];
 
+/* The process closes its descriptor after it has sent it. */
+static void begin_and_send(void)
+{
+    begin(SIZE);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+    CHECK(send_descriptor(sockets[0], fd));
+    CHECK(close(fd) == 0);
+}
+
 static void receiver(void)
 {
     CHECK(close(sockets[0]) == 0);
@@ -213,10 +195,7 @@ static void receiver(void)
 
 TEST(receiver_of_a_descriptor_can_use_nothing)
 {
-    begin();
-    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
-    CHECK(send_descriptor(sockets[0], fd));
-    CHECK(close(fd) == 0);
+    begin_and_send();
     in_child(receiver);
     CHECK_PAGES(va, SIZE, OURS);
     unmap(va, SIZE);
@@ -224,10 +203,7 @@ TEST(receiver_of_a_descriptor_can_use_nothing)
 
 TEST(owner_that_receives_its_descriptor_can_use_it)
 {
-    begin();
-    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
-    CHECK(send_descriptor(sockets[0], fd));
-    CHECK(close(fd) == 0);
+    begin_and_send();
     fd = receive_descriptor(sockets[1]);
     CHECK_PAGES(va, SIZE, OURS);
     CHECK_OK(unpin(fd, handle));
@@ -250,11 +226,9 @@ static void taker(void)
 
 TEST(taker_of_a_descriptor_can_use_nothing)
 {
-    begin();
+    begin(SIZE);
     in_child(taker);
-    CHECK_PAGES(va, SIZE, OURS);
-    unmap(va, SIZE);
-    CHECK(close(fd) == 0);
+    end(SIZE);
 }
 
 /* ---- exec ---- */
@@ -291,17 +265,15 @@ static void exec_as_another_process(void)
 
 TEST(program_of_a_child_can_use_nothing)
 {
-    begin();
+    begin(SIZE);
     CHECK(fcntl(fd, F_SETFD, 0) == 0);
     in_child(exec_as_another_process);
-    CHECK_PAGES(va, SIZE, OURS);
-    unmap(va, SIZE);
-    CHECK(close(fd) == 0);
+    end(SIZE);
 }
 
 TEST(exec_keeps_pins_of_an_inherited_descriptor)
 {
-    begin();
+    begin(SIZE);
     if (!persistent(fd))
         waive("the pins end with the memory of the program");
     CHECK(fcntl(fd, F_SETFD, 0) == 0);
@@ -317,7 +289,7 @@ static void *exec_from_a_thread(void *unused)
 /* By another thread, which then becomes the process. */
 TEST(exec_ends_pins_of_a_closed_descriptor)
 {
-    begin();
+    begin(SIZE);
     (void)start_thread(exec_from_a_thread, NULL);
     for (;;)
         pause();
@@ -327,7 +299,7 @@ TEST(exec_ends_pins_of_a_closed_descriptor)
 
 TEST(copies_are_equal)
 {
-    begin();
+    begin(SIZE);
     int copy = dup(fd);
 
     CHECK(close(fd) == 0);
@@ -385,7 +357,7 @@ TEST(killed_process_keeps_no_pins)
     pid_t child = fork();
 
     if (child == 0) {
-        begin();
+        begin(SIZE);
         (void)pinned(fd, memory, SIZE);
         CHECK(close(fd) == 0);
         say(steps.to_parent[1]);
@@ -410,7 +382,7 @@ static void *close_descriptor(void *unused)
 
 TEST(thread_can_close)
 {
-    begin();
+    begin(SIZE);
     in_thread(close_descriptor, NULL);
     CHECK_ERROR(unpin(fd, handle), EBADF);
     CHECK_PAGES(va, SIZE, OURS);
@@ -429,7 +401,7 @@ static void *ask_for_the_flag(void *unused)
 
 TEST(all_threads_are_the_owner)
 {
-    begin();
+    begin(SIZE);
     in_thread(ask_for_the_flag, NULL);
     unmap(va, SIZE);
     CHECK_OK(unpin(fd, handle));
@@ -448,7 +420,7 @@ TEST(thread_with_its_own_table_ends_no_pins)
 {
     uint64_t other;
 
-    begin();
+    begin(SIZE);
     for (int i = 0; i < 2; i++) {
         in_thread(end_with_a_table_of_its_own, i ? &fd : NULL);
         usleep(100000); /* the kernel closes its table after pthread_join */

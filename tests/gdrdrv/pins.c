@@ -2,9 +2,6 @@
    pins. */
 #include "contract.h"
 
-static int fd;
-static struct memory memory;
-
 /* Both commands pin, or fail with EINVAL and change nothing. */
 static void check_range(uint64_t addr, uint64_t size, uint64_t va, uint64_t mapped_size)
 {
@@ -49,7 +46,7 @@ static void check_range(uint64_t addr, uint64_t size, uint64_t va, uint64_t mapp
         CHECK_OK(unpin(fd, a.handle));
 }
 
-static void begin(void)
+static void open_and_allocate(void)
 {
     memory = memory_alloc(UNIT);
     fd = driver_open();
@@ -57,7 +54,7 @@ static void begin(void)
 
 TEST(whole_gpu_pages_are_pinned)
 {
-    begin();
+    open_and_allocate();
     check_range(memory.va, GPU_PAGE, memory.va, GPU_PAGE);
     check_range(memory.va, memory.size, memory.va, memory.size);
     check_range(memory.va + GPU_PAGE, GPU_PAGE, memory.va + GPU_PAGE, GPU_PAGE);
@@ -68,7 +65,7 @@ TEST(ranges_are_rounded_out_to_gpu_pages)
 {
     if (expected("pins are whole GPU pages", 1) == ANY)
         waive("release 2.4.2 is the first that rounds, and reports itself as 2.4");
-    begin();
+    open_and_allocate();
     check_range(memory.va, 1, memory.va, GPU_PAGE);
     check_range(memory.va, GPU_PAGE + 1, memory.va, 2 * GPU_PAGE);
     check_range(memory.va + 5, 0, memory.va, GPU_PAGE);
@@ -80,7 +77,7 @@ TEST(ranges_are_rounded_out_to_gpu_pages)
 
 TEST(ranges_beyond_the_memory_are_einval)
 {
-    begin();
+    open_and_allocate();
     check_range(0, GPU_PAGE, 0, 0);
     check_range(memory.va, 0, 0, 0);
     check_range(memory.va, memory.size + 1, 0, 0);
@@ -102,7 +99,7 @@ TEST(tokens_are_refused_with_persistent_pins_only)
         uint32_t va_space;
     } wrong[] = {{1, 0}, {0, 77}, {1, 1}};
 
-    begin();
+    open_and_allocate();
     long error = persistent(fd) ? EINVAL : expected("PIN_BUFFER with tokens that no process has", 0);
     struct gdrdrv_pin_buffer a = {.addr = memory.va, .size = GPU_PAGE};
     if (memory_tokens(memory, &a)) {
@@ -129,7 +126,7 @@ TEST(unknown_flags_are_einval)
 {
     if (!since(5))
         waive("flags exist since 2.5");
-    begin();
+    open_and_allocate();
     struct gdrdrv_pin_buffer_v2 a = {.addr = memory.va, .size = GPU_PAGE, .handle = 77};
     for (a.flags = 2; a.flags != 0; a.flags <<= 1)
         CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &a), EINVAL);
@@ -145,7 +142,7 @@ TEST(force_pcie_works_where_the_attribute_says_so)
 
     if (!since(5))
         waive("flags exist since 2.5");
-    begin();
+    open_and_allocate();
     struct gdrdrv_pin_buffer_v2 a = {
         .addr = memory.va, .size = GPU_PAGE, .flags = GDRDRV_PIN_FLAG_FORCE_PCIE, .handle = 77};
     CHECK_OK(command(fd, GDRDRV_IOC_GET_ATTR, &attribute));
@@ -167,7 +164,7 @@ TEST(handles_are_page_offsets)
 {
     uint64_t failed;
 
-    begin();
+    open_and_allocate();
     uint64_t first = pinned(fd, memory, 2 * GPU_PAGE);
     if (expected("first handle", 0) == 0)
         CHECK_EQUAL(first, 0);
@@ -186,7 +183,7 @@ TEST(small_pins_have_handles_of_their_own)
 {
     uint64_t first, second;
 
-    begin();
+    open_and_allocate();
     if (pin(fd, memory.va, 8, &first) != 0)
         waive("this release passes sizes on unchanged, and the GPU driver refuses 8 bytes");
     CHECK_OK(pin(fd, memory.va + 8, 8, &second));
@@ -197,7 +194,7 @@ TEST(small_pins_have_handles_of_their_own)
 
 TEST(memory_can_be_pinned_twice)
 {
-    begin();
+    open_and_allocate();
     uint64_t first = pinned(fd, memory, GPU_PAGE);
     uint64_t second = pinned(fd, memory, GPU_PAGE);
     CHECK(first != second);

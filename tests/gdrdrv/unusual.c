@@ -5,22 +5,6 @@
 #include <signal.h>
 
 #define SIZE (8 * GPU_PAGE)
-#define OURS 0x11
-
-static int fd;
-static struct memory memory;
-static uint64_t handle;
-static unsigned char *va;
-
-static void begin(void)
-{
-    memory = memory_alloc(UNIT);
-    memory_fill(memory, OURS);
-    fd = driver_open();
-    handle = pinned(fd, memory, SIZE);
-    va = mapped(fd, handle, SIZE);
-    CHECK_PAGES(va, SIZE, OURS);
-}
 
 /* The GPU driver looks for a range in one allocation. */
 TEST(pin_across_two_allocations_is_einval)
@@ -45,7 +29,7 @@ TEST(pin_across_two_allocations_is_einval)
 TEST(arguments_can_be_in_a_mapping_of_the_device)
 {
     waive_over_bar1("gdremu copies arguments by process_vm_readv, which refuses memory of devices");
-    begin();
+    begin(SIZE);
     struct gdrdrv_get_info *info = (void *)(va + PAGE - 8); /* across two pages */
     info->handle = handle;
     CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, info));
@@ -96,7 +80,7 @@ TEST(process_with_the_same_memory_is_not_the_owner)
     static char stack[64 << 10] __attribute__((aligned(16)));
     int status;
 
-    begin();
+    begin(SIZE);
     CHECK(pipe(to_child) == 0 && pipe(to_parent) == 0);
     pid_t child = clone(with_the_same_memory, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
     CHECK(child > 0);
@@ -116,7 +100,7 @@ TEST(process_with_the_same_memory_is_not_the_owner)
 
 TEST(unpin_ends_a_mapping_that_mprotect_has_cut)
 {
-    begin();
+    begin(SIZE);
     for (size_t at = 0; at < SIZE; at += 2 * PAGE)
         CHECK(mprotect(va + at, PAGE, PROT_READ) == 0);
     CHECK_MAPPED(fd, handle);
@@ -131,7 +115,7 @@ TEST(unpin_ends_a_mapping_that_mprotect_has_hidden)
 {
     unsigned char value;
 
-    begin();
+    begin(SIZE);
     CHECK(mprotect(va, SIZE, PROT_NONE) == 0);
     CHECK_EQUAL(touch(va, &value), SIGSEGV);
     CHECK_MAPPED(fd, handle);
@@ -158,19 +142,17 @@ static int command_of_32_bits(unsigned int number, void *argument)
 
 TEST(commands_of_32_bit_system_calls_are_enotty)
 {
-    const unsigned int numbers[] = {GDRDRV_IOC_PIN_BUFFER,    GDRDRV_IOC_UNPIN_BUFFER, GDRDRV_IOC_GET_CB_FLAG,
-                                    GDRDRV_IOC_GET_INFO,      GDRDRV_IOC_GET_INFO_V2,  GDRDRV_IOC_GET_ATTR,
-                                    GDRDRV_IOC_PIN_BUFFER_V2, GDRDRV_IOC_GET_VERSION,  GDRDRV_IOC_REQ_MAPPING_TYPE};
     struct gdrdrv_pin_buffer *low =
         mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
 
     CHECK(low != MAP_FAILED);
-    begin();
-    for (size_t i = 0; i < COUNT(numbers); i++) {
-        const bool pins = numbers[i] == GDRDRV_IOC_PIN_BUFFER || numbers[i] == GDRDRV_IOC_PIN_BUFFER_V2;
+    begin(SIZE);
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        const unsigned int number = (unsigned int)commands[i].number;
+        const bool pins = number == GDRDRV_IOC_PIN_BUFFER || number == GDRDRV_IOC_PIN_BUFFER_V2;
 
         *low = (struct gdrdrv_pin_buffer){.addr = pins ? memory.va : handle, .size = GPU_PAGE};
-        int error = command_of_32_bits(numbers[i], low);
+        int error = command_of_32_bits(number, low);
         if (error == ENOSYS)
             break; /* The kernel has no such calls. */
         CHECK_EQUAL(error, ENOTTY);
@@ -195,7 +177,7 @@ TEST(device_and_mapping_have_no_other_uses)
 {
     char buffer[64] = {0};
 
-    begin();
+    begin(SIZE);
     CHECK_EINVAL(read(fd, buffer, sizeof(buffer)));
     CHECK_EINVAL(pread(fd, buffer, sizeof(buffer), 0));
     if (expected("the device is no file", 1)) {

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// The kit of the C tests.
-const KIT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kit/plain.a");
+const KIT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kit/plain/libkit.a");
 
 /// Where programs find the library under its usual names, and where they are built.
 struct Place(tempfile::TempDir);

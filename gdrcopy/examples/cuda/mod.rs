@@ -1,4 +1,5 @@
-//! The few CUDA calls of the examples, so that they build without CUDA. Programs use a crate such as cudarc.
+//! The few CUDA calls of the examples and of tests, so that they build without CUDA. Programs use a crate such as cudarc.
+#![allow(dead_code, reason = "each program calls a part")]
 
 use std::ffi::{CString, c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -47,6 +48,65 @@ impl Cuda {
         cuda
     }
 
+    /// Releases device 0's primary context, once, and returns whether it exists still.
+    pub(crate) fn release(&self) -> bool {
+        let (mut flags, mut is_active) = (0, 0);
+        // SAFETY: as in `new`.
+        unsafe {
+            self.call::<extern "C" fn(c_int) -> c_int>("cuDevicePrimaryCtxRelease_v2", |f| f(0));
+            self.call::<extern "C" fn(c_int, *mut c_uint, *mut c_int) -> c_int>("cuDevicePrimaryCtxGetState", |f| {
+                f(0, &mut flags, &mut is_active)
+            });
+        }
+        is_active != 0
+    }
+
+    /// GPU memory.
+    pub(crate) fn alloc(&self, bytes: usize) -> u64 {
+        let mut address = 0;
+        // SAFETY: as in `new`.
+        unsafe {
+            self.call::<extern "C" fn(*mut u64, usize) -> c_int>("cuMemAlloc_v2", |f| f(&mut address, bytes));
+        }
+        address
+    }
+
+    /// Frees what `alloc` gave.
+    pub(crate) fn free(&self, address: u64) {
+        // SAFETY: as in `new`.
+        unsafe { self.call::<extern "C" fn(u64) -> c_int>("cuMemFree_v2", |f| f(address)) }
+    }
+
+    /// Fills GPU memory with zeros.
+    pub(crate) fn clear(&self, address: u64, len: usize) {
+        // SAFETY: as in `new`.
+        unsafe { self.call::<extern "C" fn(u64, u8, usize) -> c_int>("cuMemsetD8_v2", |f| f(address, 0, len)) }
+        self.synchronize();
+    }
+
+    /// CUDA's own view of `len` bytes of GPU memory.
+    pub(crate) fn read(&self, address: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0_u8; len];
+        // SAFETY: as in `new`; the host range is `bytes`.
+        unsafe {
+            self.call::<extern "C" fn(*mut u8, u64, usize) -> c_int>("cuMemcpyDtoH_v2", |f| {
+                f(bytes.as_mut_ptr(), address, len)
+            });
+        }
+        bytes
+    }
+
+    /// Has CUDA write GPU memory.
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) {
+        // SAFETY: as in `read`.
+        unsafe {
+            self.call::<extern "C" fn(u64, *const u8, usize) -> c_int>("cuMemcpyHtoD_v2", |f| {
+                f(address, bytes.as_ptr(), bytes.len())
+            });
+        }
+        self.synchronize(); // A small copy may return before the data has arrived.
+    }
+
     /// The GPU kernel `name` of a PTX text.
     pub(crate) fn kernel(&self, ptx: &str, name: &str) -> Kernel {
         let (ptx, name) = (CString::new(ptx), CString::new(name));
@@ -79,7 +139,7 @@ impl Cuda {
         }
     }
 
-    /// Waits until all kernels have ended.
+    /// Waits until all kernels and copies have ended.
     pub(crate) fn synchronize(&self) {
         // SAFETY: as in `new`.
         unsafe { self.call::<extern "C" fn() -> c_int>("cuCtxSynchronize", |f| f()) }
@@ -87,7 +147,7 @@ impl Cuda {
 
     /// # Safety
     /// `F` is the function's type, and `call` passes it what it may be passed.
-    unsafe fn call<F: Copy>(&self, name: &str, call: impl FnOnce(F) -> c_int) {
+    pub(crate) unsafe fn call<F: Copy>(&self, name: &str, call: impl FnOnce(F) -> c_int) {
         // SAFETY: contract of this function.
         let function = unsafe { self.0.get::<F>(name) }.unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(call(*function), 0, "{name}");

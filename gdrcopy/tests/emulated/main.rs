@@ -4,17 +4,12 @@ mod access;
 #[path = "../../../tests/built/mod.rs"]
 mod built;
 mod contexts;
-#[allow(dead_code, reason = "the model in the root package calls the rest")]
-#[path = "../../../tests/emulated/cuda.rs"]
+#[path = "../../examples/cuda/mod.rs"]
 mod cuda;
 mod dma_buf;
 #[cfg(target_arch = "x86_64")]
 mod fences;
-mod freshness;
 mod gates;
-#[allow(dead_code, reason = "the examples call the rest")]
-#[path = "../../examples/cuda/mod.rs"]
-mod gpu;
 mod host;
 mod ownership;
 mod pool;
@@ -61,7 +56,6 @@ under_gdremu! {
     contexts_under_gdremu: "contexts::" with "";
     // With gdrdrv; and with nothing else that works.
     host_memory_under_gdremu: "host::" with "" | "--no-gdrdrv --cuda-version 11.7";
-    freshness_under_gdremu: "freshness::" with "";
 }
 
 #[test]

@@ -33,8 +33,7 @@ mod batches;
 #[allow(dead_code, reason = "other tests call the rest")]
 #[path = "../../../tests/built/mod.rs"]
 mod built;
-#[allow(dead_code, reason = "other tests call the rest")]
-#[path = "../../../tests/emulated/cuda.rs"]
+#[path = "../../examples/cuda/mod.rs"]
 mod cuda;
 mod given;
 mod host;

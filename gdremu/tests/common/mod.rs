@@ -30,24 +30,16 @@ pub(crate) fn runtime() -> &'static Path {
     RUNTIME.get_or_init(|| built("gdremu-cuda"))
 }
 
-/// The C test kit, compiled once.
+/// The kit of the C tests, made once. Test programs that run at the same time make their own.
 fn kit() -> &'static Path {
     static KIT: OnceLock<PathBuf> = OnceLock::new();
     KIT.get_or_init(|| {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kit");
-        fs::create_dir_all(&directory).unwrap();
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../c_tests/kit");
-        let archive = directory.join(format!("{}.a", std::process::id()));
-        let objects = ["check", "driver", "fault", "gpu"].map(|name| {
-            let object = directory.join(format!("{name}.{}.o", std::process::id()));
-            let mut compile = Command::new(env::var_os("CC").unwrap_or("cc".into()));
-            compile.args(["-std=gnu11", "-g", "-O1", "-fPIC", "-c", "-o"]).arg(&object);
-            compile.arg(sources.join(format!("{name}.c")));
-            assert!(compile.status().unwrap().success(), "{compile:?}");
-            object
-        });
-        assert!(Command::new("ar").arg("rcs").arg(&archive).args(objects).status().unwrap().success());
-        archive
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kit.{}", std::process::id()));
+        let mut make = Command::new("make");
+        make.args(["-C", concat!(env!("CARGO_MANIFEST_DIR"), "/.."), "-s", "-f", "c_tests/programs.mk", "kit"]);
+        make.arg(format!("out={}", out.display()));
+        assert!(make.status().unwrap().success(), "{make:?}");
+        out.join("kit/plain/libkit.a")
     })
 }
 

@@ -107,14 +107,10 @@ fn result(instruction: &str, value: u32) -> u32 {
 }
 
 #[test]
-fn kernels_of_this_repository_run() {
-    for (text, name, parameters) in [
-        (include_str!("../../../../tools/src/commands/pplat/kernel.ptx"), "ping_pong", 9),
-        (include_str!("../../../../gdrcopy/tests/emulated/produce.ptx"), "produce", 5),
-    ] {
-        let kernel = kernel(text, name).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!((&*kernel.name, kernel.parameters.len()), (name, parameters));
-    }
+fn kernel_of_pplat_is_read() {
+    let text = include_str!("../../../../tools/src/commands/pplat/kernel.ptx");
+    let kernel = kernel(text, "ping_pong").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((&*kernel.name, kernel.parameters.len()), ("ping_pong", 9));
 }
 
 /// The two words of the 64-bit result of instructions that compute %d1.

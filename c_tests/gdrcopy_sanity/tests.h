@@ -1,0 +1,26 @@
+/* The tests of gdrcopy_sanity. */
+#ifndef SANITY_TESTS_H
+#define SANITY_TESTS_H
+
+#include "bodies.h"
+
+/*
+ * A test returns if it passed, exits with 1 if a check failed, and with WAIVED if it cannot test anything here. It
+ * runs in its own process, in which CUDA was not initialized before.
+ */
+struct test {
+    const char *name;
+    enum {
+        ONE_KIND,  /* only cuMemAlloc; no suffix */
+        BOTH_KINDS /* run for each kind of memory, which is the suffix of the name */
+    } variants;
+    void (*run)(enum gpu_memory kind);
+    /* In place of `run`, where `pin` is set. */
+    void (*run_with)(enum gpu_memory kind, pin_function *pin);
+    pin_function *pin;
+    int extended; /* run only with -e or by name */
+};
+
+extern const struct test tests[]; /* in order; a name of NULL ends them */
+
+#endif
