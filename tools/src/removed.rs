@@ -9,7 +9,7 @@ const EXAMPLE: &str = "the crate's example `speed` times batches and gathers (do
 const AGAIN: &str = "run the tool again, which pins and maps other memory";
 
 /// The tools, the option, and what to use.
-const REMOVED: [(&[&str], &str, &str); 14] = [
+const REMOVED: [(&[&str], &str, &str); 16] = [
     (&["compare"], "--batch", EXAMPLE),
     (&["compare"], "--pattern", EXAMPLE),
     (&["compare"], "--kernel-matrix", "use --all-routines"),
@@ -19,7 +19,9 @@ const REMOVED: [(&[&str], &str, &str); 14] = [
     (MEASURING, "--format=csv", "use --format=json"),
     (&["ps"], "--format", "use --json"),
     (&["doctor"], "--pid", "use `gdrcopy ps`, which lists what processes have"),
-    (&["copybw", "copylat", "compare", "apiperf", "tune"], "--svg", "use --plot"),
+    (&["copybw", "copylat", "compare", "apiperf"], "--svg", "use --plot"),
+    (&["tune"], "--svg", "--json FILE has the numbers"),
+    (&["tune"], "--plot", "--json FILE has the numbers"),
     (&["trace"], "--live", "--json FILE has the numbers at the end"),
     (&["trace"], "--chrome", "perf trace shows single calls, with probes at the library's functions"),
     (&["trace"], "--min-time", "--json FILE has P50 and P99 of each size"),

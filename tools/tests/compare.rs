@@ -56,7 +56,7 @@ fn one_file_named_twice_gives_two_libraries() {
         assert!(record["samples"].as_u64() >= Some(21), "{record}");
         assert_eq!(record["alignment_bytes"], record["offset_bytes"].as_u64().unwrap() % 64);
     }
-    assert!(std::fs::read_to_string(svg).unwrap().contains("ours, Reads"));
+    assert!(std::fs::read_to_string(svg).unwrap().contains("read: time; ours from"));
 }
 
 #[test]

@@ -224,17 +224,6 @@ fn directory_without_ucx_is_refused() {
 }
 
 #[test]
-fn plot_has_what_was_measured_and_what_ucx_expects() {
-    let directory = tempfile::tempdir().unwrap();
-    let plot = directory.path().join("tune.svg");
-    tune(&["--plot", plot.to_str().unwrap()]).with_status(0);
-    let svg = std::fs::read_to_string(plot).unwrap();
-    for text in ["measured, Writes", "measured, Reads", "UCX, tuned, Reads", "UCX, default, Writes"] {
-        assert!(svg.contains(text), "{text}: {svg}");
-    }
-}
-
-#[test]
 fn json_has_models_settings_and_measurements() {
     let output = tune(&["--format", "json"]);
     let json = output.json();

@@ -13,7 +13,6 @@
 pub(crate) mod chart;
 pub(crate) mod clock;
 pub(crate) mod floor;
-pub(crate) mod messages;
 pub(crate) mod method;
 pub(crate) mod options;
 pub(crate) mod plan;

@@ -1,7 +1,6 @@
 //! Opens the GPU and the libraries with their buffers, and describes them for the results.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fmt::{self, Write};
 use std::path::PathBuf;
@@ -221,18 +220,12 @@ impl Setup {
 
     /// The conditions of the results, in a few words each.
     pub(crate) fn facts(&self) -> Vec<String> {
-        let mut facts = vec![format!("gdrcopy {}", self.tool), self.gpu_name().into()];
+        let mut facts = vec![self.gpu_name().to_owned()];
         facts.extend(self.libraries.first().map(|library| format!("{} mapping", library.mapping_type)));
-        let mut versions: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for library in &self.libraries {
-            let version = library.version.as_deref().unwrap_or("of unknown version");
-            versions.entry(version).or_default().push(&library.label[..]);
+        for LibraryInfo { label, version, .. } in &self.libraries {
+            let version = version.as_deref().unwrap_or("of unknown version");
+            facts.push(format!("{label}: libgdrapi {version}"));
         }
-        let are_equal = versions.len() == 1;
-        facts.extend(versions.into_iter().map(|(version, labels)| match are_equal {
-            true => format!("libgdrapi {version}"),
-            false => format!("{}: libgdrapi {version}", labels.join(", ")),
-        }));
         if let Some(LibraryInfo { driver_version: Some(version), .. }) = self.libraries.first() {
             facts.push(format!("gdrdrv {version}"));
         }

@@ -1,7 +1,7 @@
 //! The output of results for users, as text, JSON and charts, with progress, errors and the exit status.
 #![forbid(unsafe_code)]
 
-pub(crate) mod svg;
+pub(crate) mod plot;
 pub(crate) mod table;
 
 use std::fmt;

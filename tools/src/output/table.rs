@@ -1,11 +1,9 @@
-//! Tables as plain text and as Markdown.
+//! Tables as plain text.
 #![forbid(unsafe_code)]
 
 use std::fmt::{self, Write};
 
 use serde_json::Value;
-
-use super::svg::quantity;
 
 /// Names of columns, each with the field of a JSON object that it shows. The field's end names its unit.
 pub(crate) type Columns = [(&'static str, &'static str)];
@@ -46,19 +44,6 @@ impl Table {
         }
         widths
     }
-
-    /// As Markdown, all columns to the right.
-    pub(crate) fn markdown(&self) -> String {
-        let mut markdown = String::new();
-        for (number, cells) in self.lines.iter().enumerate() {
-            // An empty cell is one blank.
-            markdown += &format!("| {} |\n", cells.join(" | ")).replace("  ", " ");
-            if number == 0 {
-                markdown += &format!("|{}\n", " ---: |".repeat(cells.len()));
-            }
-        }
-        markdown
-    }
 }
 
 impl fmt::Display for Table {
@@ -94,6 +79,24 @@ pub(crate) fn cell(row: &Value, field: &str) -> String {
     }
 }
 
+/// A value with its unit and the prefix that fits.
+pub(crate) fn quantity(value: f64, unit: &str) -> String {
+    const PREFIXES: [(f64, &str); 8] =
+        [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p")];
+    let mut number = value / 1e-12;
+    let mut prefix = "p";
+    for (scale, fitting) in PREFIXES {
+        // Powers of ten are not exact.
+        if value >= scale * 0.9999 {
+            number = value / scale;
+            prefix = fitting;
+            break;
+        }
+    }
+    let decimals = if number.round() >= 10.0 || (number - number.round()).abs() < 0.01 { 0 } else { 1 };
+    format!("{number:.decimals$} {prefix}{unit}")
+}
+
 fn amount(bytes: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let power = ((bytes.max(1.0).log2() / 10.0) as usize).min(units.len() - 1);
@@ -112,8 +115,6 @@ mod tests {
         table.push(vec!["long".into(), "1".into()]);
         table.push(vec!["b".into(), "100".into()]);
         assert_eq!(table.to_string(), "a      µs\nlong    1\nb     100\n");
-        let markdown = "| a | µs |\n| ---: | ---: |\n| long | 1 |\n| b | 100 |\n";
-        assert_eq!(table.markdown(), markdown);
     }
 
     #[test]
@@ -121,5 +122,12 @@ mod tests {
         let row = serde_json::json!({ "name": "a", "n": 3, "bytes": 147_456, "mean_ns": 1200.5, "empty": null });
         let columns = [("A", "name"), ("N", "n"), ("B", "bytes"), ("T", "mean_ns"), ("E", "empty")];
         assert_eq!(Table::of(&[row], &columns).to_string(), "A  N        B       T  E\na  3  144 KiB  1.2 µs\n");
+    }
+
+    #[test]
+    fn quantities_have_the_prefix_that_fits() {
+        let texts = [1e-9, 2.34e-9, 1.5e-6, 1e-4, 0.1 + 0.2].map(|value| quantity(value, "s"));
+        assert_eq!(texts, ["1 ns", "2.3 ns", "1.5 µs", "100 µs", "300 ms"]);
+        assert_eq!(quantity(1e9, "B/s"), "1 GB/s");
     }
 }

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::{Args, value_parser};
 
-use crate::measure::options::SharedOptions;
 use crate::measure::plan::{Cold, Direction, Point};
 use crate::measure::sampler::{Repetitions, Sweep};
-use crate::measure::session::{Extra, Setup};
-use crate::output::Usage;
+use crate::measure::session::{Extra, Session, Setup};
+use crate::measure::target::Target;
+use crate::output::{self, Output, Usage};
 use crate::system::{cpu, interrupt};
 
 use children::{Interrupted, Limit};
@@ -55,7 +55,10 @@ pub(crate) struct Options {
     ucx: Option<PathBuf>,
 
     #[command(flatten)]
-    shared: SharedOptions,
+    target: Target,
+
+    #[command(flatten)]
+    output: Output,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -67,13 +70,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let points = model::points();
     let len = points.iter().map(Point::device_len).max().unwrap_or(0);
     let extra = Extra { max_libraries: 1, ..Extra::default() };
-    let session = options.shared.open("tune", len, &extra)?;
+    output::ensure_writable(&[&options.output.json])?;
+    let session = Session::open("tune", &options.target, len, &extra)?;
     let budget = Duration::from_secs(options.budget);
     let copies = (budget / 4).min(Duration::from_secs(2));
     let share = Repetitions::Budget(copies.as_nanos() as f64 / points.len() as f64);
     let sweep = Sweep {
         points: points.into_iter().map(|point| (point, share)).collect(),
-        verify: options.shared.target.verify,
+        verify: options.target.verify,
         cold: Cold::default(),
     };
     let results = sweep.run(&session)?;
@@ -84,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return Ok(interrupted());
     }
     let models = [Model::of(&results, Direction::Write)?, Model::of(&results, Direction::Read)?];
-    let cpus = options.shared.target.cpu.as_ref().map(|cpus| cpus.two(&allowed));
+    let cpus = options.target.cpu.as_ref().map(|cpus| cpus.two(&allowed));
     let interrupt = session.interrupt.clone();
     let limit = Limit { interrupt: &interrupt, deadline: Instant::now() + (budget - copies) };
     // Its GPU memory is not needed any more.
@@ -99,8 +103,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         eprintln!("gdrcopy tune: {note}");
     }
     let advice = Advice::new(&results, models, messages, notes);
-    options.shared.output.write(|| advice.text(), &advice)?;
-    options.shared.plot.draw(&advice)?;
+    options.output.write(|| advice.text(), &advice)?;
     Ok(ExitCode::SUCCESS)
 }
 
