@@ -61,7 +61,7 @@ pub(crate) enum Tool {
     Trace(trace::Options),
     /// Settings of UCX and NCCL that fit the measured mapping
     ///
-    /// Copies 8 bytes to 64 KiB both ways, and prints a shell fragment. It has the environment variables of UCX and
+    /// Copies 8 bytes and 64 KiB both ways, and prints a shell fragment. It has the environment variables of UCX and
     /// NCCL, and as comments the measurements that they follow from.
     Tune(tune::Options),
     /// Bandwidth of copies to and from a mapped GPU buffer

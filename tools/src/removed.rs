@@ -6,14 +6,23 @@ use clap::error::{ContextKind, ErrorKind};
 const MEASURING: &[&str] = &["copybw", "copylat", "compare", "apiperf", "pplat", "tune"];
 const WITH_RUNS: &[&str] = &["copybw", "copylat", "apiperf"];
 const EXAMPLE: &str = "the crate's example `speed` times batches and gathers (docs/gdrx.md)";
+const ROUTINES: &str = "run it with each GDRCOPY_ISA (docs/usage.md)";
 const AGAIN: &str = "run the tool again, which pins and maps other memory";
 
 /// The tools, the option, and what to use.
-const REMOVED: [(&[&str], &str, &str); 16] = [
+const REMOVED: [(&[&str], &str, &str); 24] = [
     (&["compare"], "--batch", EXAMPLE),
     (&["compare"], "--pattern", EXAMPLE),
-    (&["compare"], "--kernel-matrix", "use --all-routines"),
-    (&["copybw", "copylat"], "--cold", "use `gdrcopy compare --cold`"),
+    (&["compare"], "--kernel-matrix", ROUTINES),
+    (&["compare"], "--all-routines", ROUTINES),
+    (&["compare"], "--variant", "run it with the variable and without, and compare the results of --json"),
+    (&["compare"], "--cold", "use sizes that no cache of the CPU holds, as --sizes 256M"),
+    (&["copybw", "copylat"], "--cold", "use a size that no cache of the CPU holds, as --size 256M"),
+    (&["compare"], "--direction", "both are measured; copybw -w 0 or -r 0 leaves one out"),
+    (&["compare"], "--host-alignments", "host memory starts at a cache line; --alignments is for the GPU's side"),
+    (MEASURING, "--alloc=pool", "use cuMemAlloc or cuMemCreate"),
+    (MEASURING, "--alloc=auto", "use cuMemAlloc, or cuMemCreate if that cannot be pinned"),
+    (MEASURING, "--verify", "every byte is checked"),
     (WITH_RUNS, "-R", AGAIN),
     (WITH_RUNS, "--runs", AGAIN),
     (MEASURING, "--format=csv", "use --format=json"),
@@ -62,7 +71,6 @@ mod tests {
                 let line = advice(tool, &error).unwrap_or_else(|| panic!("{tool} {option}: {error}"));
                 assert!(line.ends_with(instead) && !line.contains('\n'), "{line}");
                 // An option that is named exists.
-                let tool = if instead.contains("gdrcopy compare") { "compare" } else { tool };
                 for word in instead.split([' ', '`']).filter(|word| word.starts_with("--")) {
                     let kind = Cli::try_parse_from(["gdrcopy", tool, word]).err().map(|error| error.kind());
                     let is_missing = matches!(kind, Some(ErrorKind::UnknownArgument));

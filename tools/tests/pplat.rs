@@ -2,14 +2,7 @@
 
 mod common;
 
-use std::fs;
-use std::process::Stdio;
-use std::thread;
-use std::time::Duration;
-
-use common::{Output, corrupted, gdrcopy, lib, library, run};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use common::{Output, corrupted, gdrcopy, lib, run};
 
 /// Few rounds and threads, as the GPU kernel is interpreted.
 const SMALL: [&str; 8] = ["-t", "20", "-B", "2", "-T", "3", "-u", "0"];
@@ -31,7 +24,6 @@ fn flags_and_data_go_both_ways_from_and_to_any_memory() {
                     ])
                     .with_status(0);
                     let document = output.json();
-                    assert_eq!(document["verified"], true);
                     let record = &document["records"][0];
                     assert_eq!(record["producer"], ["cpu", "gpu"][usize::from(mode == "1")]);
                     assert_eq!(record["gpu_flag"], gpu_flag);
@@ -62,19 +54,6 @@ fn default_is_flags_only_in_a_table() {
 }
 
 #[test]
-fn two_libraries_take_turns() {
-    let second = format!("second={}", library().display());
-    let document = pplat(&["--lib", &second, "--format", "json", "-s", "64"]).with_status(0).json();
-    let records = document["records"].as_array().unwrap();
-    let labels: Vec<_> = records.iter().map(|record| record["library"].as_str().unwrap()).collect();
-    assert_eq!(labels, ["libgdrapi.so", "second"]);
-    for record in records {
-        assert_eq!(record["samples"], 20);
-        assert_eq!(record["ratio"].is_number(), record["library"] == "second", "{record}");
-    }
-}
-
-#[test]
 fn wrong_data_is_found_on_both_sides() {
     for (fault, mode) in [("short", "0"), ("wrong", "1")] {
         let output = corrupted("pplat", fault, &[&SMALL[..], &["-m", mode, "-s", "102", "--format", "json"]].concat())
@@ -82,7 +61,6 @@ fn wrong_data_is_found_on_both_sides() {
         output.reports(&["words of the data were wrong"]);
         // One word per round; 10 more rounds than are timed.
         assert_eq!(output.json()["records"][0]["wrong_words"], 30, "{output:?}");
-        corrupted("pplat", fault, &[&SMALL[..], &["-m", mode, "-s", "102", "--verify=no"]].concat()).with_status(0);
     }
 }
 
@@ -101,35 +79,6 @@ fn impossible_launches_are_explained() {
         run(&mut gdrcopy(&[], &["pplat", wrong[0], wrong[1]])).with_status(2);
     }
     run(&mut gdrcopy(&[], &["pplat", "-s", "5G"])).with_status(2).reports(&["4G"]);
-}
-
-#[test]
-fn interrupt_prints_the_results_so_far() {
-    let mut command = gdrcopy(&[], &["pplat", &lib(), "-t", "1000000000", "-u", "0", "-B", "1", "-T", "1"]);
-    let mut gdremu = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let tool = loop {
-        match tool_that_runs(gdremu.id()) {
-            Some(tool) => break tool,
-            None => {
-                let ended = gdremu.try_wait().unwrap();
-                assert!(ended.is_none(), "it never started: {ended:?}");
-                thread::sleep(Duration::from_millis(10));
-            }
-        }
-    };
-    kill(tool, Signal::SIGINT).unwrap();
-    let output = Output::from(gdremu.wait_with_output().unwrap()).with_status(130);
-    output.prints(&["P50(us)"]);
-    output.reports(&["interrupted"]);
-}
-
-/// The process that gdremu runs, as soon as its GPU kernel has a thread.
-fn tool_that_runs(gdremu: u32) -> Option<Pid> {
-    let children = fs::read_to_string(format!("/proc/{gdremu}/task/{gdremu}/children")).ok()?;
-    let tool = children.split_whitespace().next()?.parse().ok()?;
-    let threads = fs::read_dir(format!("/proc/{tool}/task")).ok()?;
-    let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm")).ok();
-    threads.flatten().filter_map(name).any(|name| name.trim() == "gdremu-stream").then(|| Pid::from_raw(tool))
 }
 
 #[test]

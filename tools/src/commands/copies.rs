@@ -9,13 +9,11 @@ use clap::Args;
 
 use crate::measure::floor;
 use crate::measure::options::SharedOptions;
-use crate::measure::plan::{Cold, Direction, Point};
-use crate::measure::results::{Results, Row};
+use crate::measure::plan::{Direction, Point};
+use crate::measure::results::{RATIO, Results, TIMES, table};
 use crate::measure::sampler::{Repetitions, Sweep};
 use crate::measure::session::Session;
-use crate::measure::stats::Times;
-use crate::output::table::Table;
-use crate::output::{self, microseconds, two_decimals};
+use crate::output;
 
 /// How often copies are made.
 #[derive(Debug, Args)]
@@ -35,8 +33,9 @@ impl Counts {
         let mut points = Vec::new();
         for (direction, calls) in [(Direction::Write, self.writes), (Direction::Read, self.reads)] {
             if calls > 0 {
-                let point = |&size| (Point::fixed(direction, size, offset), Repetitions::Calls(calls));
-                points.extend(sizes.iter().map(point));
+                for &size in sizes {
+                    points.push((Point::fixed(direction, size, offset), Repetitions::Calls(calls)));
+                }
             }
         }
         points
@@ -47,16 +46,16 @@ impl Counts {
 pub(super) fn run(
     options: &SharedOptions,
     session: &Session,
-    points: Vec<(Point, Repetitions)>,
-    cold: Cold,
+    sweep: &Sweep,
     text: impl FnOnce(&Results) -> String,
 ) -> Result<ExitCode> {
-    let results = Sweep { points, verify: options.target.verify, cold }.run(session)?;
+    let results = sweep.run(session)?;
     let tool = &results.setup.tool;
-    if results.rows.is_empty() && results.interrupted {
+    if results.records.is_empty() && results.interrupted {
         return Ok(output::interrupted_early(tool));
     }
-    results.write(&options.output, &options.plot, || text(&results))?;
+    options.output.write(|| format!("{}{}{}", results.setup, round_trip(&results), text(&results)), &results)?;
+    options.plot.draw(&results)?;
     let mut status = output::exit_status(tool, results.interrupted);
     for failure in results.failures() {
         eprintln!("gdrcopy {tool}: wrong copy: {failure}");
@@ -65,51 +64,35 @@ pub(super) fn run(
     Ok(status)
 }
 
-/// A table for each direction and method, below the round trip that limits reads.
-pub(super) fn text(results: &Results) -> String {
-    let mut text = match floor::round_trip(&results.load) {
-        Some(ns) => format!("one round trip to the GPU: {} us\n", microseconds(ns)),
+/// The limit of reads.
+fn round_trip(results: &Results) -> String {
+    match floor::round_trip(&results.load) {
+        Some(ns) => format!("one round trip to the GPU: {ns:.0} ns\n"),
         None => "loads come from a cache: there is no floor\n".into(),
-    };
+    }
+}
+
+/// A table for each direction and method.
+pub(super) fn text(results: &Results) -> String {
+    let mut columns = vec![("Test", "function"), ("Size(B)", "size_bytes")];
+    columns.extend(TIMES);
+    columns.extend([("MiB/s", "bandwidth_mib_per_s"), RATIO]);
+    let mut text = String::new();
     for direction in Direction::BOTH {
-        let rows: Vec<_> = results.rows.iter().filter(|row| row.point.direction == direction).collect();
-        let Some(first) = rows.first() else {
-            continue;
-        };
-        for (method, label) in results.methods.iter().enumerate() {
-            let Row { point, iterations, .. } = first;
-            let _ = writeln!(
+        for method in results.methods() {
+            let records = results.of(method, direction);
+            let Some(first) = records.first() else {
+                continue;
+            };
+            let _ = write!(
                 text,
-                "\n{}, {label}: {iterations} calls each size, at offset {}",
+                "\n{}, {method}: {} calls each size, at offset {}\n{}",
                 direction.name(),
-                point.offset
+                first.iterations,
+                first.point.offset,
+                table(&records, &columns)
             );
-            let _ = write!(text, "{}", table(&rows, method));
         }
     }
     text
-}
-
-/// One line per size. A method after the first has ratios to that.
-pub(super) fn table(rows: &[&Row], method: usize) -> Table {
-    let mut names = vec!["Test", "Size(B)"];
-    names.extend(Times::NAMES);
-    names.push("MiB/s");
-    if method > 0 {
-        names.push("Ratio");
-    }
-    let mut table = Table::new(names);
-    for row in rows {
-        let mut cells = vec![row.results[method].function.to_owned(), row.point.size.to_string()];
-        match row.times(method) {
-            Some(times) => cells.extend(times.cells()),
-            None => cells.extend([row.results[method].outcome.reason(), "", ""].map(str::to_owned)),
-        }
-        cells.push(two_decimals(row.bandwidth(method)));
-        if method > 0 {
-            cells.push(two_decimals(row.ratio(method)));
-        }
-        table.push(cells);
-    }
-    table
 }

@@ -9,9 +9,9 @@ use clap::Args;
 
 use super::copies::{self, Counts};
 use crate::measure::options::SharedOptions;
-use crate::measure::plan::{Cold, powers_of_two};
-use crate::measure::results::Results;
-use crate::measure::session::Extra;
+use crate::measure::plan::powers_of_two;
+use crate::measure::results::{Record, Results};
+use crate::measure::sampler::Sweep;
 use crate::output::Usage;
 use crate::system::bytes::Bytes;
 
@@ -49,20 +49,23 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let points = options.counts.points(&sizes(options)?, options.offset.0);
-    let session = options.shared.open("copybw", options.size.0, &Extra::default())?;
-    copies::run(&options.shared, &session, points, Cold::default(), |results| {
+    let session = options.shared.open("copybw", options.size.0, &[])?;
+    let sweep = Sweep { points, cold_device: false };
+    copies::run(&options.shared, &session, &sweep, |results| {
         let bandwidths = if options.sweep.is_none() { bandwidths(results) } else { String::new() };
-        format!("{}{bandwidths}{}", results.setup, copies::text(results))
+        format!("{bandwidths}{}", copies::text(results))
     })
 }
 
 fn sizes(options: &Options) -> Result<Vec<usize>, Usage> {
-    let (size, offset) = (options.size.0, options.offset.0);
-    let Some(room) = size.checked_sub(offset).filter(|&room| room > 0) else {
+    let size = options.size.0;
+    let offset = options.offset.0;
+    let room = size.saturating_sub(offset);
+    if room == 0 {
         return Err(Usage(format!(
             "an offset of {offset} bytes leaves nothing of a buffer of {size}: use a smaller -o or a larger -s"
         )));
-    };
+    }
     let largest = match (options.sweep, options.copy_size) {
         (Some(Some(largest)), _) => largest.0,
         (_, Some(copy_size)) => copy_size.0,
@@ -74,7 +77,7 @@ fn sizes(options: &Options) -> Result<Vec<usize>, Usage> {
         )));
     }
     Ok(match options.sweep {
-        Some(_) => powers_of_two(largest).collect(),
+        Some(_) => powers_of_two(largest),
         None => vec![largest],
     })
 }
@@ -82,17 +85,16 @@ fn sizes(options: &Options) -> Result<Vec<usize>, Usage> {
 /// Lines that scripts search for, `write BW: 1234.56MB/s`, where MB are MiB.
 fn bandwidths(results: &Results) -> String {
     let mut text = String::new();
-    for row in &results.rows {
-        for (method, label) in results.methods.iter().enumerate() {
-            if results.methods.len() > 1 {
-                let _ = write!(text, "{label}: ");
-            }
-            let direction = row.point.direction.name();
-            let _ = match row.bandwidth(method) {
-                Some(bandwidth) => writeln!(text, "{direction} BW: {bandwidth:.2}MB/s"),
-                None => writeln!(text, "{direction} BW: FAILED"),
-            };
+    let has_several = results.methods().len() > 1;
+    for Record { method, point, bandwidth_mib_per_s, .. } in &results.records {
+        if has_several {
+            let _ = write!(text, "{method}: ");
         }
+        let direction = point.direction.name();
+        let _ = match bandwidth_mib_per_s {
+            Some(bandwidth) => writeln!(text, "{direction} BW: {bandwidth:.2}MB/s"),
+            None => writeln!(text, "{direction} BW: FAILED"),
+        };
     }
     text
 }

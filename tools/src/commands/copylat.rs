@@ -9,8 +9,8 @@ use clap::Args;
 use super::copies::{self, Counts};
 use crate::measure::method::Kind;
 use crate::measure::options::SharedOptions;
-use crate::measure::plan::{Cold, powers_of_two};
-use crate::measure::session::Extra;
+use crate::measure::plan::powers_of_two;
+use crate::measure::sampler::Sweep;
 use crate::output::Usage;
 use crate::system::bytes::Bytes;
 
@@ -46,16 +46,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if size == 0 {
         return Err(Usage("--size must be at least 1".into()).into());
     }
-    let extra = Extra { others: Vec::from_iter(options.cumemcpy.then_some(Kind::CuMemcpy)), ..Extra::default() };
-    let session = options.shared.open("copylat", size, &extra)?;
+    let others: &[_] = if options.cumemcpy { &[Kind::CuMemcpy] } else { &[] };
+    let session = options.shared.open("copylat", size, others)?;
     let mapping_type = &session.setup.libraries[0].mapping_type;
     if options.cold_device && mapping_type != "cached" {
         return Err(Usage(format!("-C is for cached mappings: the CPU does not cache a {mapping_type} one")).into());
     }
-    let sizes: Vec<_> = powers_of_two(size).collect();
-    let points = options.counts.points(&sizes, 0);
-    let cold = Cold { device: options.cold_device, ..Cold::default() };
-    copies::run(&options.shared, &session, points, cold, |results| {
-        format!("{}{}", results.setup, copies::text(results))
-    })
+    let points = options.counts.points(&powers_of_two(size), 0);
+    let sweep = Sweep { points, cold_device: options.cold_device };
+    copies::run(&options.shared, &session, &sweep, copies::text)
 }

@@ -77,14 +77,7 @@ impl Gpu {
     pub(crate) fn device(&self) -> &Device {
         &self.devices[self.number]
     }
-
-    pub(crate) fn has_memory_pools(&self) -> bool {
-        self.functions.attribute_of(self.device(), MEMORY_POOLS) == Some(1)
-    }
 }
-
-/// A number of CUdevice_attribute.
-pub(super) const MEMORY_POOLS: c_int = 115;
 
 impl Functions {
     /// The CUDA version of the driver.

@@ -5,7 +5,8 @@ use anyhow::Result;
 use clap::Args;
 
 use super::chart::Plot;
-use super::session::{Extra, Session};
+use super::method::Kind;
+use super::session::Session;
 use super::target::Target;
 use crate::output::{self, Output};
 
@@ -23,8 +24,8 @@ pub(crate) struct SharedOptions {
 
 impl SharedOptions {
     /// Opens the libraries, with buffers of this length.
-    pub(crate) fn open(&self, tool: &'static str, len: usize, extra: &Extra) -> Result<Session> {
+    pub(crate) fn open(&self, tool: &'static str, len: usize, others: &[Kind]) -> Result<Session> {
         output::ensure_writable(&[&self.output.json, &self.plot.file])?;
-        Session::open(tool, &self.target, len, extra)
+        Session::open(tool, &self.target, len, others)
     }
 }

@@ -1,4 +1,5 @@
 //! Opens the GPU and the libraries with their buffers, and describes them for the results.
+#![forbid(unsafe_code)]
 
 use std::borrow::Cow;
 use std::ffi::c_int;
@@ -6,16 +7,15 @@ use std::fmt::{self, Write};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::method::{Kind, Method};
-use super::target::Target;
+use super::target::{NamedFile, Target};
 use crate::cuda::{Device, Gpu, Memory};
 use crate::libgdrapi::{Library, Loader};
-use crate::output::{Usage, name};
+use crate::output::name;
 use crate::system::cpu;
-use crate::system::environment::Environment;
 use crate::system::interrupt::Interrupt;
 use crate::system::nvml::Nvml;
 use crate::system::pci::{self, Link};
@@ -74,53 +74,30 @@ pub(crate) struct LibraryInfo {
     pub(crate) mapping_type: Cow<'static, str>,
 }
 
-/// The libraries to open besides those of the target.
-#[derive(Clone, Debug)]
-pub(crate) struct Extra {
-    pub(crate) max_libraries: usize,
-    /// The first library again, each time loaded with these variables.
-    pub(crate) variants: Vec<Environment>,
-    /// Methods that are not libraries.
-    pub(crate) others: Vec<Kind>,
-}
-
-impl Default for Extra {
-    fn default() -> Extra {
-        Extra { max_libraries: 2, variants: Vec::new(), others: Vec::new() }
-    }
-}
-
 impl Session {
-    /// Opens the GPU, and the libraries with a buffer of at least `len` bytes each. Errors say what to
+    /// Opens the GPU, and the libraries and other methods with a buffer of at least `len` bytes each. Errors say what to
     /// do.
-    pub(crate) fn open(tool: &'static str, target: &Target, len: usize, extra: &Extra) -> Result<Session> {
+    pub(crate) fn open(tool: &'static str, target: &Target, len: usize, others: &[Kind]) -> Result<Session> {
         let interrupt = Interrupt::listen(tool)?;
         if let Some(cpus) = &target.cpu {
             cpus.allow_all()?;
         }
-        let mut loader = Loader::default();
         // Before the GPU is opened, because a wrong library is the more likely mistake.
-        let libraries = libraries(&mut loader, target, extra.max_libraries)?;
+        let libraries = libraries(target)?;
         let gpu = Gpu::open(target.gpu)?;
         let mut methods = Vec::new();
         for (label, library) in &libraries {
-            methods.push(Method::new(Kind::Library, label, library, gpu, target, len)?);
-        }
-        let (label, first) = &libraries[0];
-        for variant in &extra.variants {
-            let label = format!("{label} {}", variant.label());
-            let mut load = || Method::new(Kind::Library, &label, loader.load(&first.file)?, gpu, target, len);
-            // SAFETY: no other thread uses the environment, since libraries and drivers read it only
-            // in calls that this thread makes.
-            methods.push(unsafe { variant.during(&mut load) }.with_context(|| label.clone())?);
+            let label = unique_label(&methods, label);
+            methods.push(Method::new(Kind::Library, &label, library, gpu, target, len)?);
         }
         let setup_libraries = methods.iter().map(LibraryInfo::new).collect();
-        for &kind in &extra.others {
+        for &kind in others {
             let label = match kind {
                 Kind::Memcpy => "memcpy",
                 _ => "cuMemcpy",
             };
-            methods.push(Method::new(kind, label, first, gpu, target, len)?);
+            let label = unique_label(&methods, label);
+            methods.push(Method::new(kind, &label, libraries[0].1, gpu, target, len)?);
         }
         if let Some(cpus) = &target.cpu {
             cpus.pin_to_first()?;
@@ -150,24 +127,27 @@ impl Session {
 }
 
 /// Loads the libraries that the options name, or the loader's choice.
-fn libraries(loader: &mut Loader, target: &Target, max: usize) -> Result<Vec<(String, &'static Library)>> {
+fn libraries(target: &Target) -> Result<Vec<(String, &'static Library)>> {
+    let mut loader = Loader::default();
     if target.libraries.is_empty() {
         return Ok(vec![("libgdrapi.so.2".into(), loader.load_default()?)]);
     }
-    if target.libraries.len() > max {
-        return Err(Usage(format!("--lib: at most {max} libraries")).into());
-    }
-    let mut libraries: Vec<(String, _)> = Vec::new();
-    for wanted in &target.libraries {
-        let library = loader.load(&wanted.file)?;
-        let is_taken = libraries.iter().any(|(label, _)| *label == wanted.label);
-        let label = match is_taken {
-            true => format!("{} (2)", wanted.label),
-            false => wanted.label.clone(),
-        };
-        libraries.push((label, library));
+    let mut libraries = Vec::new();
+    for NamedFile { label, file } in &target.libraries {
+        libraries.push((label.clone(), loader.load(file)?));
     }
     Ok(libraries)
+}
+
+/// A label that no method has, because results of the same are taken together.
+fn unique_label(methods: &[Method], label: &str) -> String {
+    let mut unique = label.to_owned();
+    let mut number = 1;
+    while methods.iter().any(|method| method.label == unique) {
+        number += 1;
+        unique = format!("{label} ({number})");
+    }
+    unique
 }
 
 /// The CPU that this thread is pinned to. Warns about CPU placement.
@@ -279,6 +259,9 @@ impl fmt::Display for Setup {
             write!(place, ", GPU on NUMA node {node}")?;
         }
         writeln!(out, "CUDA {}; on {place}", self.cuda_version())?;
+        if let Some(model) = &self.cpu_model {
+            writeln!(out, "{model}")?;
+        }
         for library in &self.libraries {
             write!(out, "{library}")?;
         }

@@ -3,8 +3,6 @@
 
 use serde::Serialize;
 
-use crate::output::microseconds;
-
 /// A summary of samples, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Times {
@@ -21,9 +19,6 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Names above the cells.
-    pub(crate) const NAMES: [&str; 3] = ["P50(us)", "P0(us)", "P99(us)"];
-
     /// Summarizes at least one sample.
     pub(crate) fn new(mut samples: Vec<f64>) -> Times {
         samples.sort_by(f64::total_cmp);
@@ -46,14 +41,10 @@ impl Times {
         if other.median < self.median { other } else { self }
     }
 
-    /// Its median divided by another one.
-    pub(crate) fn ratio(&self, other: &Times) -> Option<f64> {
-        if other.median > 0.0 { Some(self.median / other.median) } else { None }
-    }
-
-    /// Cells of a table.
-    pub(crate) fn cells(&self) -> [String; 3] {
-        [self.median, self.p0, self.p99].map(microseconds)
+    /// Its median divided by that of the first method.
+    pub(crate) fn ratio(&self, first: Option<Times>) -> Option<f64> {
+        let first = first?.median;
+        if first > 0.0 { Some(self.median / first) } else { None }
     }
 }
 
@@ -63,7 +54,8 @@ mod tests {
 
     #[test]
     fn shorter_compares_medians() {
-        let (short, long) = (Times::new(vec![1.0, 9.0]), Times::new(vec![2.0, 3.0]));
+        let short = Times::new(vec![1.0, 9.0]);
+        let long = Times::new(vec![2.0, 3.0]);
         assert_eq!(short.shorter(long), short);
         assert_eq!(long.shorter(short), short);
     }

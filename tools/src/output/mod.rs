@@ -87,20 +87,6 @@ pub(crate) fn name(value: impl Serialize) -> String {
     name.as_str().unwrap_or_default().to_owned()
 }
 
-/// Nanoseconds as microseconds, in at most 8 characters up to a second.
-pub(crate) fn microseconds(ns: f64) -> String {
-    let us = ns / 1000.0;
-    if us < 1000.0 { format!("{us:.4}") } else { format!("{us:.1}") }
-}
-
-/// A number with two decimals, or nothing.
-pub(crate) fn two_decimals(number: Option<f64>) -> String {
-    match number {
-        Some(number) => format!("{number:.2}"),
-        None => String::new(),
-    }
-}
-
 /// A bar of this many steps on stderr; nothing if stderr is not a terminal.
 pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}");

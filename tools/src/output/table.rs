@@ -5,7 +5,8 @@ use std::fmt::{self, Write};
 
 use serde_json::Value;
 
-/// Names of columns, each with the field of a JSON object that it shows. The field's end names its unit.
+/// Names of columns, each with the field of a JSON object that it shows. The field's end names its unit. Its values are
+/// in the unit in parentheses at the end of the column's name, or in one that fits.
 pub(crate) type Columns = [(&'static str, &'static str)];
 
 /// A line of names, and lines with one cell per name.
@@ -25,7 +26,7 @@ impl Table {
     pub(crate) fn of(rows: &[Value], columns: &Columns) -> Table {
         let mut table = Table::new(columns.iter().map(|column| column.0));
         for row in rows {
-            table.push(columns.iter().map(|column| cell(row, column.1)).collect());
+            table.push(columns.iter().map(|column| in_column(row, column)).collect());
         }
         table
     }
@@ -64,6 +65,15 @@ impl fmt::Display for Table {
     }
 }
 
+fn in_column(row: &Value, (name, field): &(&str, &str)) -> String {
+    let number = row[field].as_f64();
+    match number {
+        Some(ns) if name.ends_with("(us)") => microseconds(ns),
+        Some(bytes) if name.ends_with("(B)") => bytes.to_string(),
+        _ => cell(row, field),
+    }
+}
+
 /// The text of a field, with the unit that the end of its name is.
 pub(crate) fn cell(row: &Value, field: &str) -> String {
     let number = row[field].as_f64().unwrap_or(0.0);
@@ -75,8 +85,15 @@ pub(crate) fn cell(row: &Value, field: &str) -> String {
         _ if field.ends_with("bytes") => amount(number),
         _ if field.ends_with("_ns") && number > 0.0 => quantity(number / 1e9, "s"),
         _ if field.starts_with("seconds") && number > 0.0 => quantity(number, "s"),
+        Value::Number(fraction) if fraction.is_f64() => format!("{number:.2}"),
         number => number.to_string(),
     }
+}
+
+/// Nanoseconds as microseconds, in at most 8 characters up to a second.
+fn microseconds(ns: f64) -> String {
+    let us = ns / 1000.0;
+    if us < 1000.0 { format!("{us:.4}") } else { format!("{us:.1}") }
 }
 
 /// A value with its unit and the prefix that fits.
@@ -121,7 +138,10 @@ mod tests {
     fn cells_have_the_units_of_their_fields() {
         let row = serde_json::json!({ "name": "a", "n": 3, "bytes": 147_456, "mean_ns": 1200.5, "empty": null });
         let columns = [("A", "name"), ("N", "n"), ("B", "bytes"), ("T", "mean_ns"), ("E", "empty")];
-        assert_eq!(Table::of(&[row], &columns).to_string(), "A  N        B       T  E\na  3  144 KiB  1.2 µs\n");
+        let rows = [row];
+        assert_eq!(Table::of(&rows, &columns).to_string(), "A  N        B       T  E\na  3  144 KiB  1.2 µs\n");
+        let columns = [("A", "name"), ("Size(B)", "bytes"), ("T(us)", "mean_ns")];
+        assert_eq!(Table::of(&rows, &columns).to_string(), "A  Size(B)   T(us)\na   147456  1.2005\n");
     }
 
     #[test]

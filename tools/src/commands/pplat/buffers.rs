@@ -102,8 +102,7 @@ impl<'a> Buffers<'a> {
     pub(super) fn wrong_on_gpu(&self) -> Result<u64> {
         let mut counters = [0; 8];
         self.counters.read(&mut counters)?;
-        let [_, _, _, _, wrong @ ..] = counters;
-        Ok(u32::from_ne_bytes(wrong).into())
+        Ok(u64::from_le_bytes(counters) >> 32)
     }
 
     // ---- The GPU's side ----
@@ -121,10 +120,10 @@ impl<'a> Buffers<'a> {
     }
 
     /// The number of words of data, and the valid bits of the last one.
-    pub(super) fn words(&self) -> (u32, u32) {
+    pub(super) fn words(&self) -> [u32; 2] {
         let size = self.options.size.0;
         let bytes_missing = size.next_multiple_of(4) - size;
-        (size.div_ceil(4) as u32, u32::MAX >> (8 * bytes_missing))
+        [size.div_ceil(4) as u32, u32::MAX >> (8 * bytes_missing)]
     }
 
     fn on_gpu(&self, place: Place, offset: usize) -> u64 {

@@ -1,8 +1,6 @@
 //! The options of `gdrcopy pplat`.
 #![forbid(unsafe_code)]
 
-use std::time::Duration;
-
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueEnum, value_parser};
 use serde::Serialize;
@@ -77,13 +75,6 @@ pub(crate) struct Options {
 
     #[command(flatten)]
     pub(super) output: Output,
-}
-
-impl Options {
-    /// How long the GPU may take to answer.
-    pub(super) fn time_limit(&self) -> Option<Duration> {
-        (self.timeout > 0).then(|| Duration::from_secs(self.timeout))
-    }
 }
 
 /// A kind of memory.
