@@ -7,10 +7,11 @@ const MEASURING: &[&str] = &["copybw", "copylat", "compare", "apiperf", "pplat",
 const WITH_RUNS: &[&str] = &["copybw", "copylat", "apiperf"];
 const EXAMPLE: &str = "the crate's example `speed` times batches and gathers (docs/gdrx.md)";
 const ROUTINES: &str = "run it with each GDRCOPY_ISA (docs/usage.md)";
+const SWEEP: &str = "`gdrcopy copylat` measures and draws all sizes";
 const AGAIN: &str = "run the tool again, which pins and maps other memory";
 
 /// The tools, the option, and what to use.
-const REMOVED: [(&[&str], &str, &str); 24] = [
+const REMOVED: [(&[&str], &str, &str); 29] = [
     (&["compare"], "--batch", EXAMPLE),
     (&["compare"], "--pattern", EXAMPLE),
     (&["compare"], "--kernel-matrix", ROUTINES),
@@ -19,7 +20,12 @@ const REMOVED: [(&[&str], &str, &str); 24] = [
     (&["compare"], "--cold", "use sizes that no cache of the CPU holds, as --sizes 256M"),
     (&["copybw", "copylat"], "--cold", "use a size that no cache of the CPU holds, as --size 256M"),
     (&["compare"], "--direction", "both are measured; copybw -w 0 or -r 0 leaves one out"),
-    (&["compare"], "--host-alignments", "host memory starts at a cache line; --alignments is for the GPU's side"),
+    (&["compare"], "--host-alignments", "host memory starts at a cache line; --alignment is for the GPU's side"),
+    (&["compare"], "--alignments", "run it with each --alignment"),
+    (&["copybw"], "-l", SWEEP),
+    (&["copybw"], "--sweep", SWEEP),
+    (&["copybw"], "--plot", SWEEP),
+    (&["copybw"], "--svg", SWEEP),
     (MEASURING, "--alloc=pool", "use cuMemAlloc or cuMemCreate"),
     (MEASURING, "--alloc=auto", "use cuMemAlloc, or cuMemCreate if that cannot be pinned"),
     (MEASURING, "--verify", "every byte is checked"),
@@ -28,7 +34,7 @@ const REMOVED: [(&[&str], &str, &str); 24] = [
     (MEASURING, "--format=csv", "use --format=json"),
     (&["ps"], "--format", "use --json"),
     (&["doctor"], "--pid", "use `gdrcopy ps`, which lists what processes have"),
-    (&["copybw", "copylat", "compare", "apiperf"], "--svg", "use --plot"),
+    (&["copylat", "compare", "apiperf"], "--svg", "use --plot"),
     (&["tune"], "--svg", "--json FILE has the numbers"),
     (&["tune"], "--plot", "--json FILE has the numbers"),
     (&["trace"], "--live", "--json FILE has the numbers at the end"),

@@ -109,3 +109,10 @@ fn missing_gpu_is_reported() {
     let output = run(&mut gdrcopy(&["--gpus", "2"], &["copylat", &lib(), "-d", "2"])).with_status(1);
     output.reports(&["no GPU 2; CUDA has 2"]);
 }
+
+#[test]
+fn removed_option_is_refused_with_one_line() {
+    let output = run(&mut gdrcopy(&[], &["compare", "--batch", &lib()])).with_status(2);
+    assert_eq!((&output.stdout[..], output.stderr.lines().count()), ("", 1), "{output:?}");
+    output.reports(&["gdrcopy compare: --batch was removed: ", "`speed`"]);
+}

@@ -236,7 +236,7 @@ fn interrupt_ends_pairs_and_all_that_they_started() {
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
     let output = Output::from(child.wait_with_output().unwrap()).with_status(130);
     assert_eq!(output.stdout, "");
-    output.reports(&["interrupted: no settings"]);
+    output.reports(&["interrupted before the first result"]);
     assert_eq!(running(&sleep), 0);
 }
 

@@ -10,13 +10,13 @@ use serde::Serialize;
 
 use crate::cuda::{DeviceBuffer, GPU_PAGE};
 use crate::libgdrapi::Connection;
+use crate::measure::chart::Plot;
 use crate::measure::clock::Clock;
 use crate::measure::method::Method;
-use crate::measure::options::SharedOptions;
 use crate::measure::plan::powers_of_two;
 use crate::measure::results::{Document, RATIO, TIMES, table};
 use crate::measure::sampler::take_turns;
-use crate::measure::session::{LibraryInfo, Session};
+use crate::measure::session::{LibraryInfo, Session, SharedOptions};
 use crate::measure::stats::Times;
 use crate::measure::target::Target;
 use crate::measure::verify::{difference, pattern};
@@ -44,6 +44,9 @@ pub(crate) struct Options {
 
     #[command(flatten)]
     shared: SharedOptions,
+
+    #[command(flatten)]
+    plot: Plot,
 }
 
 /// The timed calls, in order.
@@ -69,6 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if largest < GPU_PAGE {
         return Err(Usage(format!("--size must be at least {GPU_PAGE}, one GPU page")).into());
     }
+    options.plot.check()?;
     let mut session = options.shared.open("apiperf", largest, &[])?;
     let mut pinners = Vec::new();
     for method in session.methods.drain(..) {
@@ -78,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let interrupted = session.interrupt.requested();
     let document = Document { setup: &session.setup, interrupted, records };
     options.shared.output.write(|| text(&document), &document)?;
-    options.shared.plot.draw(&document)?;
+    options.plot.draw(&document)?;
     Ok(output::exit_status("apiperf", interrupted))
 }
 

@@ -1,5 +1,4 @@
-//! `gdrcopy compare`: copies of many sizes and alignments through several libraries and other methods,
-//! side by side in one process.
+//! `gdrcopy compare`: copies of many sizes through several libraries and other methods, side by side in one process.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -10,14 +9,13 @@ use anyhow::Result;
 use clap::Args;
 
 use super::copies;
-use crate::measure::floor::LINE;
+use crate::measure::chart::Plot;
 use crate::measure::method::{Kind, WARM_UP};
-use crate::measure::options::SharedOptions;
 use crate::measure::plan::{Direction, Point};
 use crate::measure::results::{Record, Results};
 use crate::measure::sampler::{Repetitions, Sweep};
+use crate::measure::session::SharedOptions;
 use crate::output::Usage;
-use crate::output::table::Table;
 use crate::system::bytes::Bytes;
 
 /// The options of `gdrcopy compare`.
@@ -46,15 +44,9 @@ pub(crate) struct Options {
     )]
     sizes: Vec<Bytes>,
 
-    /// Device bytes past a line [default: 7, up to 63]
-    #[arg(
-        long,
-        value_delimiter = ',',
-        value_name = "LIST",
-        hide_default_value = true,
-        default_value = "0,1,4,8,20,32,63"
-    )]
-    alignments: Vec<Bytes>,
+    /// Device bytes past a line, as 1
+    #[arg(long, value_name = "BYTES", default_value = "0")]
+    alignment: Bytes,
 
     /// Time for more than 21 samples each
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
@@ -62,6 +54,9 @@ pub(crate) struct Options {
 
     #[command(flatten)]
     shared: SharedOptions,
+
+    #[command(flatten)]
+    plot: Plot,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -70,103 +65,48 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return Err(Usage("--sizes: nothing to measure".into()).into());
     }
     let len = points.iter().map(Point::device_len).max().unwrap_or(0);
+    options.plot.check()?;
     let session = options.shared.open("compare", len.max(WARM_UP), &options.others)?;
 
     let budget = Duration::from_secs(options.budget).as_nanos() as f64;
     let share = Repetitions::Budget(budget / points.len() as f64);
     let points = points.into_iter().map(|point| (point, share)).collect();
-    copies::run(&options.shared, &session, &Sweep { points, cold_device: false }, text)
+    copies::run(&options.shared, &options.plot, &session, &Sweep { points, cold_device: false }, |results| {
+        format!("{}{}", copies::text(results), crossovers(results))
+    })
 }
 
-/// The points in the order in which they are measured, with sizes ascending innermost.
+/// The points in the order in which they are measured, with ascending sizes.
 fn points(options: &Options) -> Vec<Point> {
     let mut sizes: Vec<_> = options.sizes.iter().map(|bytes| bytes.0).collect();
     sizes.retain(|&size| size > 0);
     sizes.sort_unstable();
     sizes.dedup();
-    let mut alignments: Vec<_> = options.alignments.iter().map(|bytes| bytes.0 % LINE).collect();
-    alignments.sort_unstable();
-    alignments.dedup();
     let mut points = Vec::new();
     for direction in Direction::BOTH {
-        for &alignment in &alignments {
-            for &size in &sizes {
-                points.push(Point::spread(direction, size, alignment));
-            }
+        for &size in &sizes {
+            points.push(Point::spread(direction, size, options.alignment.0));
         }
     }
     points
 }
 
-/// For each direction and method, the times of sizes and alignments, and their ratios to the first method.
-fn text(results: &Results) -> String {
+/// The size from which on each method that is not a library is faster than the first library.
+fn crossovers(results: &Results) -> String {
     let mut text = String::new();
     let methods = results.methods();
     for direction in Direction::BOTH {
-        let title = direction.name();
-        if results.of(methods[0], direction).is_empty() {
-            continue;
-        }
-        for method in &methods {
-            let _ = write!(text, "\n{title}, ns: {method}\n{}", matrix(&results.of(method, direction), time));
-        }
-        for method in &methods[1..] {
-            let ratios = matrix(&results.of(method, direction), ratio);
-            let _ = write!(text, "\n{title}, time / time of {}: {method}\n{ratios}", methods[0]);
-        }
         for method in &methods[results.setup.libraries.len()..] {
             let from = faster_from(&results.of(method, direction));
-            let _ = writeln!(text, "\n{title}: {method} is faster than {} from: {from}", methods[0]);
+            let _ = writeln!(text, "\n{}: {method} is faster than {} from: {from}", direction.name(), methods[0]);
         }
     }
     text
 }
 
-/// A table of sizes and device alignments.
-fn matrix(records: &[&Record], cell: impl Fn(&Record) -> String) -> Table {
-    let mut alignments: Vec<_> = records.iter().map(|record| record.point.alignment).collect();
-    alignments.dedup();
-    let mut names = vec!["size \\ alignment".to_owned()];
-    names.extend(alignments.iter().map(usize::to_string));
-    let mut table = Table::new(names);
-    for first in records {
-        if first.point.alignment != alignments[0] {
-            break;
-        }
-        let mut cells = vec![Bytes(first.point.size).to_string()];
-        let mut row = records.to_vec();
-        row.retain(|record| record.point.size == first.point.size);
-        cells.extend(row.into_iter().map(&cell));
-        // Interrupted before.
-        cells.resize(alignments.len() + 1, String::new());
-        table.push(cells);
-    }
-    table
-}
-
-/// The median, or why there is none.
-fn time(record: &Record) -> String {
-    match record.times {
-        Some(times) if times.median < 100.0 => format!("{:.1}", times.median),
-        Some(times) => format!("{:.0}", times.median),
-        None => record.reason().into(),
-    }
-}
-
-fn ratio(record: &Record) -> String {
-    match record.ratio {
-        Some(ratio) => format!("{ratio:.2}"),
-        None => String::new(),
-    }
-}
-
-/// The size from which on a method is faster than the first library, at the first alignment.
 fn faster_from(records: &[&Record]) -> String {
     let mut from = "no size measured".to_owned();
     for record in records.iter().rev() {
-        if record.point.alignment != records[0].point.alignment {
-            continue;
-        }
         match record.ratio {
             Some(ratio) if ratio < 1.0 => from = Bytes(record.point.size).to_string(),
             _ => break,
@@ -190,12 +130,10 @@ mod tests {
     fn default_sweep_is_the_documented_one() {
         let options = Cli::parse_from(["compare", "--lib", "a.so"]).options;
         let points = points(&options);
-        assert_eq!(points.len(), 2 * 7 * 37);
-        let column = &points[7 * 37..][..37];
+        assert_eq!(points.len(), 2 * 37);
+        let column = &points[37..];
         assert!(column.is_sorted_by(|a, b| a.size < b.size));
         assert_eq!((column[0].size, column[36].size), (1, 16 << 20));
-        assert!(column.iter().all(|point| point.direction == Direction::Read));
-        let alignments: Vec<_> = points.iter().step_by(37).map(|point| point.alignment).collect();
-        assert_eq!(alignments[..7], [0, 1, 4, 8, 20, 32, 63]);
+        assert!(column.iter().all(|point| point.direction == Direction::Read && point.alignment == 0));
     }
 }

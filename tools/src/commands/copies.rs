@@ -1,4 +1,4 @@
-//! The common part of the tools that measure copies.
+//! `gdrcopy copybw` measures copies of one size, and `gdrcopy copylat` those of 1, 2, 4, 8, … bytes.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -7,17 +7,77 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
+use crate::measure::chart::Plot;
 use crate::measure::floor;
-use crate::measure::options::SharedOptions;
-use crate::measure::plan::{Direction, Point};
-use crate::measure::results::{RATIO, Results, TIMES, table};
+use crate::measure::method::Kind;
+use crate::measure::plan::{Direction, Point, powers_of_two};
+use crate::measure::results::{RATIO, Record, Results, TIMES, table};
 use crate::measure::sampler::{Repetitions, Sweep};
-use crate::measure::session::Session;
-use crate::output;
+use crate::measure::session::{Session, SharedOptions};
+use crate::output::{self, Usage};
+use crate::system::bytes::Bytes;
+
+/// The options of `gdrcopy copybw`.
+///
+/// Sizes are bytes, or end in K, M or G.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy copybw --cpu 4
+  gdrcopy copybw --size 16M --copy-size 1M --offset 64K")]
+pub(crate) struct Copybw {
+    /// Size of the GPU buffer
+    #[arg(short, long, default_value = "131072", value_name = "BYTES")]
+    size: Bytes,
+
+    /// Size of each copy [default: to the buffer's end]
+    #[arg(short, long, value_name = "BYTES")]
+    copy_size: Option<Bytes>,
+
+    /// Where in the buffer copies start
+    #[arg(short, long, default_value = "0", value_name = "BYTES")]
+    offset: Bytes,
+
+    #[command(flatten)]
+    counts: Counts,
+
+    #[command(flatten)]
+    shared: SharedOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy copylat --cumemcpy --plot copylat.svg
+  gdrcopy copylat --cpu 4 --lib new=build/lib/libgdrapi.so.2 --lib old=/usr/lib/libgdrapi.so.2")]
+pub(crate) struct Copylat {
+    /// Size of the largest copy
+    #[arg(short, long, default_value = "16777216", value_name = "BYTES")]
+    size: Bytes,
+
+    #[command(flatten)]
+    counts: Counts,
+
+    /// Also time CUDA's own copies
+    #[arg(short = 'c', long)]
+    cumemcpy: bool,
+
+    /// Cold caches of the CPU, for cached mappings only
+    ///
+    /// The GPU writes the memory before each copy, which removes it from the caches.
+    #[arg(short = 'C', long)]
+    cold_device: bool,
+
+    #[command(flatten)]
+    shared: SharedOptions,
+
+    #[command(flatten)]
+    plot: Plot,
+}
 
 /// How often copies are made.
 #[derive(Debug, Args)]
-pub(super) struct Counts {
+struct Counts {
     /// Number of writes of a size, or 0
     #[arg(short = 'w', long, default_value_t = 10_000, value_name = "N")]
     writes: usize,
@@ -29,7 +89,7 @@ pub(super) struct Counts {
 
 impl Counts {
     /// All writes, then all reads.
-    pub(super) fn points(&self, sizes: &[usize], offset: usize) -> Vec<(Point, Repetitions)> {
+    fn points(&self, sizes: &[usize], offset: usize) -> Vec<(Point, Repetitions)> {
         let mut points = Vec::new();
         for (direction, calls) in [(Direction::Write, self.writes), (Direction::Read, self.reads)] {
             if calls > 0 {
@@ -42,9 +102,48 @@ impl Counts {
     }
 }
 
+pub(crate) fn copybw(options: &Copybw) -> Result<ExitCode> {
+    let size = options.size.0;
+    let offset = options.offset.0;
+    let copy_size = match options.copy_size {
+        Some(copy_size) => copy_size.0,
+        None => size.saturating_sub(offset),
+    };
+    if copy_size == 0 || offset + copy_size > size {
+        return Err(Usage(format!(
+            "copies of {copy_size} bytes at offset {offset} do not fit into a buffer of {size}: see -s, -c and -o"
+        ))
+        .into());
+    }
+    let points = options.counts.points(&[copy_size], offset);
+    let session = options.shared.open("copybw", size, &[])?;
+    let sweep = Sweep { points, cold_device: false };
+    run(&options.shared, &Plot::default(), &session, &sweep, |results| {
+        format!("{}{}", bandwidths(results), text(results))
+    })
+}
+
+pub(crate) fn copylat(options: &Copylat) -> Result<ExitCode> {
+    let size = options.size.0;
+    if size == 0 {
+        return Err(Usage("--size must be at least 1".into()).into());
+    }
+    let others: &[_] = if options.cumemcpy { &[Kind::CuMemcpy] } else { &[] };
+    options.plot.check()?;
+    let session = options.shared.open("copylat", size, others)?;
+    let mapping_type = &session.setup.libraries[0].mapping_type;
+    if options.cold_device && mapping_type != "cached" {
+        return Err(Usage(format!("-C is for cached mappings: the CPU does not cache a {mapping_type} one")).into());
+    }
+    let points = options.counts.points(&powers_of_two(size), 0);
+    let sweep = Sweep { points, cold_device: options.cold_device };
+    run(&options.shared, &options.plot, &session, &sweep, text)
+}
+
 /// Measures, prints the results, and returns the exit status, which is 1 if a byte was copied wrong.
 pub(super) fn run(
     options: &SharedOptions,
+    plot: &Plot,
     session: &Session,
     sweep: &Sweep,
     text: impl FnOnce(&Results) -> String,
@@ -55,7 +154,7 @@ pub(super) fn run(
         return Ok(output::interrupted_early(tool));
     }
     options.output.write(|| format!("{}{}{}", results.setup, round_trip(&results), text(&results)), &results)?;
-    options.plot.draw(&results)?;
+    plot.draw(&results)?;
     let mut status = output::exit_status(tool, results.interrupted);
     for failure in results.failures() {
         eprintln!("gdrcopy {tool}: wrong copy: {failure}");
@@ -84,15 +183,29 @@ pub(super) fn text(results: &Results) -> String {
             let Some(first) = records.first() else {
                 continue;
             };
-            let _ = write!(
-                text,
-                "\n{}, {method}: {} calls each size, at offset {}\n{}",
-                direction.name(),
-                first.iterations,
-                first.point.offset,
-                table(&records, &columns)
-            );
+            let _ = write!(text, "\n{}, {method}, at offset {}", direction.name(), first.point.offset);
+            if records.iter().all(|record| record.iterations == first.iterations) {
+                let _ = write!(text, ": {} calls each size", first.iterations);
+            }
+            let _ = write!(text, "\n{}", table(&records, &columns));
         }
+    }
+    text
+}
+
+/// Lines that scripts search for, `write BW: 1234.56MB/s`, where MB are MiB.
+fn bandwidths(results: &Results) -> String {
+    let mut text = String::new();
+    let has_several = results.methods().len() > 1;
+    for Record { method, point, bandwidth_mib_per_s, .. } in &results.records {
+        if has_several {
+            let _ = write!(text, "{method}: ");
+        }
+        let direction = point.direction.name();
+        let _ = match bandwidth_mib_per_s {
+            Some(bandwidth) => writeln!(text, "{direction} BW: {bandwidth:.2}MB/s"),
+            None => writeln!(text, "{direction} BW: FAILED"),
+        };
     }
     text
 }

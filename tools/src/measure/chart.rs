@@ -8,17 +8,23 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::session::Setup;
+use crate::output::check_writable;
 use crate::output::plot::{Curve, Panel, Picture, Point};
 
 /// The picture of what is measured over size.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Plot {
     /// Draw an SVG chart over size
     #[arg(long = "plot", value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
+    file: Option<PathBuf>,
 }
 
 impl Plot {
+    /// Fails if the file cannot be written.
+    pub(crate) fn check(&self) -> Result<()> {
+        check_writable(self.file.as_deref())
+    }
+
     /// Draws results, if the user asked for it.
     pub(crate) fn draw(&self, document: &impl Serialize) -> Result<()> {
         match &self.file {
@@ -48,8 +54,6 @@ struct Record {
     #[serde(alias = "call")]
     direction: String,
     size_bytes: usize,
-    #[serde(default)]
-    alignment_bytes: usize,
     p50_ns: Option<f64>,
     p0_ns: Option<f64>,
     p99_ns: Option<f64>,
@@ -95,8 +99,11 @@ impl Document {
         if groups.contains(&"write") {
             facts.push("a write ends when the CPU has taken the data, before the bus has carried it".into());
         }
-        let title = || format!("{emulated}gdrcopy {}: {}", self.setup.tool, methods.join(", "));
-        Picture { title: self.title.clone().unwrap_or_else(title), facts, panels }
+        let title = match &self.title {
+            Some(title) => title.clone(),
+            None => format!("{emulated}gdrcopy {}: {}", self.setup.tool, methods.join(", ")),
+        };
+        Picture { title, facts, panels }
     }
 
     /// One curve per method, and the limits.
@@ -107,8 +114,7 @@ impl Document {
         for (number, method) in methods.iter().enumerate() {
             let mut points = Vec::new();
             for record in &self.records {
-                let is_first = record.alignment_bytes == self.records[0].alignment_bytes;
-                if is_first && record.direction == group && record.method == *method {
+                if record.direction == group && record.method == *method {
                     points.extend(record.point(quantity));
                     if number == 0 {
                         floors.extend(record.limit(quantity, record.floor_ns));
@@ -119,18 +125,19 @@ impl Document {
         }
         curves.push(Curve { label: "round trips".into(), color: None, points: floors });
         curves.retain(|curve| !curve.points.is_empty());
-        if let (Some(link), Some(first), "write", Quantity::Bandwidth) =
-            (self.setup.pcie_in_use(), curves.first(), group, quantity)
+        if group == "write"
+            && quantity == Quantity::Bandwidth
+            && let Some(link) = self.setup.pcie_in_use()
+            && let Some(first) = curves.first()
         {
             let value = link.bytes_per_second();
             let points = first.points.iter().map(|point| Point { value, low: value, high: value, ..*point });
             curves.push(Curve { label: link.to_string(), color: None, points: points.collect() });
         }
-        let (unit, name) = match quantity {
-            Quantity::Time => ("s", "time"),
-            Quantity::Bandwidth => ("B/s", "bandwidth"),
-        };
-        Panel { title: format!("{group}: {name}"), unit, curves }
+        match quantity {
+            Quantity::Time => Panel { title: format!("{group}: time"), unit: "s", curves },
+            Quantity::Bandwidth => Panel { title: format!("{group}: bandwidth"), unit: "B/s", curves },
+        }
     }
 }
 
@@ -183,7 +190,7 @@ mod tests {
     fn picture(mapping: &str, gpu: &str, records: Value) -> Picture {
         let library = json!({
             "label": "a", "file": "a.so", "version": "2.6", "driver_version": "2.5", "memory": "cuMemAlloc",
-            "device_address": 0, "mapped_address": 0, "mapped_size": 0, "page_size": 0, "wc_mapping": true,
+            "device_address": 0, "mapped_address": 0, "mapped_size": 0, "page_size": 0,
             "mapping_type": mapping,
         });
         let setup = Setup { tool: "copylat".into(), cuda_version: 13000, cpu: Some(4), ..Setup::default() };
@@ -197,7 +204,7 @@ mod tests {
 
     fn copy(method: &str, direction: &str, size: usize) -> Value {
         json!({
-            "method": method, "direction": direction, "size_bytes": size, "alignment_bytes": 0,
+            "method": method, "direction": direction, "size_bytes": size,
             "p0_ns": 500.0, "p50_ns": 1000.0, "p99_ns": 4000.0,
         })
     }
@@ -222,14 +229,12 @@ mod tests {
     }
 
     #[test]
-    fn first_alignment_is_drawn_with_the_floor_and_without_failures() {
-        let mut unaligned = copy("a", "read", 64);
-        unaligned["alignment_bytes"] = json!(1);
+    fn floor_is_drawn_and_failures_are_not() {
         let mut wrong = copy("b", "read", 1);
         wrong["p50_ns"] = Value::Null;
         let mut small = copy("a", "read", 1);
         small["floor_ns"] = json!(900.0);
-        let picture = picture("cached", "GPU", json!([small, wrong, unaligned, copy("a", "read", 4)]));
+        let picture = picture("cached", "GPU", json!([small, wrong, copy("a", "read", 4)]));
         assert_eq!(labels(&picture.panels[0]), ["a", "round trips"]);
         let sizes: Vec<_> = picture.panels[0].curves[0].points.iter().map(|point| point.size).collect();
         assert_eq!(sizes, [1.0, 4.0]);

@@ -14,7 +14,6 @@ pub(crate) mod chart;
 pub(crate) mod clock;
 pub(crate) mod floor;
 pub(crate) mod method;
-pub(crate) mod options;
 pub(crate) mod plan;
 pub(crate) mod results;
 pub(crate) mod sampler;

@@ -39,7 +39,6 @@ pub(crate) struct Record {
     pub(crate) bandwidth_mib_per_s: Option<f64>,
     /// The least time of a read.
     floor_ns: Option<f64>,
-    floor_ratio: Option<f64>,
     /// The median divided by the first method's.
     pub(crate) ratio: Option<f64>,
     /// The byte that was copied wrong.
@@ -56,7 +55,6 @@ impl Record {
             times: None,
             bandwidth_mib_per_s: None,
             floor_ns: None,
-            floor_ratio: None,
             ratio: None,
             error: None,
         }
@@ -77,14 +75,7 @@ impl Record {
         let Some(round_trip) = floor::round_trip(load) else {
             return;
         };
-        let floor = round_trip * self.point.round_trips() as f64;
-        self.floor_ns = Some(floor);
-        self.floor_ratio = self.times.map(|times| times.median / floor);
-    }
-
-    /// Why there are no times.
-    pub(crate) fn reason(&self) -> &'static str {
-        if self.error.is_some() { "FAILED" } else { "-" }
+        self.floor_ns = Some(round_trip * self.point.round_trips() as f64);
     }
 }
 
@@ -193,7 +184,6 @@ pub(crate) mod tests {
         assert!(records[0]["ratio"].is_null());
         assert_eq!(records[1]["ratio"], 2.0);
         assert_eq!(records[1]["floor_ns"], 2000.0);
-        assert_eq!(records[1]["floor_ratio"], 2.0);
         // 2 KiB in 2 µs are 1 GB/s, or 976.5625 MiB/s.
         assert_eq!(records[0]["bandwidth_mib_per_s"].as_f64().unwrap().round(), 977.0);
         assert!(results.failures().is_empty());

@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::method::{Kind, Method};
 use super::target::{NamedFile, Target};
 use crate::cuda::{Device, Gpu, Memory};
 use crate::libgdrapi::{Library, Loader};
-use crate::output::name;
+use crate::output::{self, Output, name};
 use crate::system::cpu;
 use crate::system::interrupt::Interrupt;
 use crate::system::nvml::Nvml;
@@ -70,14 +71,25 @@ pub(crate) struct LibraryInfo {
     mapped_size: u64,
     /// Bytes per page.
     page_size: u32,
-    wc_mapping: bool,
     pub(crate) mapping_type: Cow<'static, str>,
 }
 
-impl Session {
+/// Options of all tools that measure.
+#[derive(Debug, Args)]
+pub(crate) struct SharedOptions {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+impl SharedOptions {
     /// Opens the GPU, and the libraries and other methods with a buffer of at least `len` bytes each. Errors say what to
     /// do.
-    pub(crate) fn open(tool: &'static str, target: &Target, len: usize, others: &[Kind]) -> Result<Session> {
+    pub(crate) fn open(&self, tool: &'static str, len: usize, others: &[Kind]) -> Result<Session> {
+        output::check_writable(self.output.json.as_deref())?;
+        let target = &self.target;
         let interrupt = Interrupt::listen(tool)?;
         if let Some(cpus) = &target.cpu {
             cpus.allow_all()?;
@@ -174,7 +186,6 @@ impl LibraryInfo {
             mapped_address: mapped.at(0) as usize,
             mapped_size: mapped.info.mapped_size,
             page_size: mapped.info.page_size,
-            wc_mapping: mapped.info.wc_mapping(),
             mapping_type: mapped.mapping_type().into(),
         }
     }
@@ -211,8 +222,8 @@ impl Setup {
         }
         facts.extend(self.gpu_driver.as_ref().map(|version| format!("GPU driver {version}")));
         facts.push(format!("CUDA {}", self.cuda_version()));
-        if let (Some(link), false) = (self.pcie, self.emulated()) {
-            facts.push(link.to_string());
+        if !self.emulated() {
+            facts.extend(self.pcie.map(|link| link.to_string()));
         }
         facts.extend(self.cpu_model.clone());
         facts.extend(self.cpu.map(|cpu| format!("CPU {cpu}")));
@@ -236,11 +247,13 @@ impl Setup {
 fn date(time: u64) -> String {
     // Years that start in March end with the leap day, so 146,097 days are 400 of them.
     let day = time / 86400 + 719_468;
-    let (era, day) = (day / 146_097, day % 146_097);
+    let era = day / 146_097;
+    let day = day % 146_097;
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
-    let (day, month) = (day - (153 * month + 2) / 5 + 1, (month + 2) % 12 + 1);
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = (month + 2) % 12 + 1;
     format!("{}-{month:02}-{day:02}", era * 400 + year + u64::from(month <= 2))
 }
 

@@ -22,16 +22,11 @@ impl Times {
     /// Summarizes at least one sample.
     pub(crate) fn new(mut samples: Vec<f64>) -> Times {
         samples.sort_by(f64::total_cmp);
-        // The nearest rank.
-        let percentile = |percent: usize| {
-            let rank = (samples.len() * percent).div_ceil(100);
-            samples[rank.max(1) - 1]
-        };
         Times {
             samples: samples.len(),
-            p0: percentile(0),
-            median: percentile(50),
-            p99: percentile(99),
+            p0: percentile(&samples, 0),
+            median: percentile(&samples, 50),
+            p99: percentile(&samples, 99),
             mean: samples.iter().sum::<f64>() / samples.len() as f64,
         }
     }
@@ -46,6 +41,12 @@ impl Times {
         let first = first?.median;
         if first > 0.0 { Some(self.median / first) } else { None }
     }
+}
+
+/// The nearest rank of ascending samples.
+fn percentile(samples: &[f64], percent: usize) -> f64 {
+    let rank = (samples.len() * percent).div_ceil(100);
+    samples[rank.max(1) - 1]
 }
 
 #[cfg(test)]

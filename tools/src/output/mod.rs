@@ -5,7 +5,7 @@ pub(crate) mod plot;
 pub(crate) mod table;
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,35 +41,26 @@ enum Format {
 impl Output {
     /// Prints the results, and writes the JSON file if one was asked for.
     pub(crate) fn write(&self, text: impl FnOnce() -> String, document: &impl Serialize) -> Result<()> {
-        let json = || Ok::<_, serde_json::Error>(serde_json::to_string_pretty(document)? + "\n");
+        let json = serde_json::to_string_pretty(document)? + "\n";
         let printed = match self.format {
-            Format::Text => text(),
-            Format::Json => json()?,
+            Format::Text => &text(),
+            Format::Json => &json,
         };
         let mut out = io::stdout().lock();
         out.write_all(printed.as_bytes())?;
         out.flush()?;
         if let Some(file) = &self.json {
-            fs::write(file, json()?).with_context(|| format!("writing {}", file.display()))?;
+            fs::write(file, json).with_context(|| format!("writing {}", file.display()))?;
         }
         Ok(())
     }
 }
 
-/// Fails if files for results cannot be written, before minutes of measuring. Their contents stay.
-pub(crate) fn ensure_writable(files: &[&Option<PathBuf>]) -> Result<()> {
-    for file in files {
-        let Some(file) = file else {
-            continue;
-        };
-        let opened = OpenOptions::new().append(true).create(true).open(file);
-        opened.with_context(|| format!("{} cannot be written: name another file", file.display()))?;
-    }
-    Ok(())
-}
-
-/// Fails if a file cannot be written, where that is known before.
-pub(crate) fn check_writable(file: &Path) -> Result<()> {
+/// Fails if a file for results cannot be written, before minutes of measuring.
+pub(crate) fn check_writable(file: Option<&Path>) -> Result<()> {
+    let Some(file) = file else {
+        return Ok(());
+    };
     let mut must_exist = file;
     if !file.exists() {
         must_exist = file.parent().unwrap_or(file);

@@ -186,13 +186,12 @@ impl Panel {
             .x_label_formatter(&|size| bytes(*size))
             .y_label_formatter(&|value| quantity(*value, self.unit))
             .draw()?;
-        let inside = |value: f64| value.clamp(values.start, values.end);
         for Curve { color, points, .. } in &self.curves {
             let Some(color) = color else {
                 continue;
             };
-            let mut outline: Vec<_> = points.iter().map(|point| (point.size, inside(point.high))).collect();
-            outline.extend(points.iter().rev().map(|point| (point.size, inside(point.low))));
+            let mut outline: Vec<_> = points.iter().map(|point| (point.size, point.high.min(values.end))).collect();
+            outline.extend(points.iter().rev().map(|point| (point.size, point.low.max(values.start))));
             // Where they overlap, curves must stay visible.
             let style = COLORS[color % COLORS.len()].mix(0.12);
             chart.draw_series([Polygon::new(outline, style)])?;
@@ -224,14 +223,14 @@ impl Panel {
     fn values(&self) -> Range<f64> {
         let mut low = f64::INFINITY;
         let mut high: f64 = 0.0;
-        let points = || self.curves.iter().flat_map(|curve| &curve.points);
-        for point in points() {
+        let points: Vec<_> = self.curves.iter().flat_map(|curve| &curve.points).collect();
+        for point in &points {
             low = low.min(point.value);
             high = high.max(point.value);
         }
         let smallest = low / BEYOND;
         let largest = high * BEYOND;
-        for point in points() {
+        for point in &points {
             low = low.min(point.low.max(smallest));
             high = high.max(point.high.min(largest));
         }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use cudarc::driver::sys::{CUfunction, CUmodule, CUstream};
 
 use super::buffers::Buffers;
-use super::options::Options;
+use super::options::{Exchange, Options};
 use crate::cuda::driver::functions;
 use crate::cuda::{CudaError, Gpu};
 
@@ -75,7 +75,7 @@ impl GpuKernel {
     ) -> Result<Running<'a>> {
         let addresses = buffers.addresses();
         let [words, last_mask] = buffers.words();
-        let numbers = [words, last_mask, rounds, options.gpu_produces.into()];
+        let numbers = [words, last_mask, rounds, options.exchange.gpu_produces().into()];
         // The parameters of kernel.ptx, in order.
         let mut parameters: Vec<*mut c_void> = Vec::new();
         for address in &addresses {
@@ -85,7 +85,7 @@ impl GpuKernel {
             parameters.push(ptr::from_ref(number).cast_mut().cast());
         }
         let default_stream = ptr::null_mut();
-        let &Options { blocks, threads, .. } = options;
+        let Exchange { blocks, threads, .. } = options.exchange;
         // SAFETY: one pointer per parameter of the GPU kernel, each to a value of its type, which CUDA reads before it
         // returns. The memory that the values refer to outlives the launch, which borrows the buffers.
         let launched = unsafe {

@@ -16,12 +16,11 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::measure::results::{Document, RATIO, TIMES, table};
-use crate::measure::session::Session;
 use crate::measure::stats::Times;
 use crate::output::{self, Usage, name};
 
 pub(crate) use options::Options;
-use options::Place;
+use options::{Exchange, Producer};
 
 /// The most data, because the GPU kernel counts words in 32 bits.
 const MAX_DATA: usize = 4 << 30;
@@ -30,14 +29,8 @@ const MAX_DATA: usize = 4 << 30;
 #[derive(Serialize)]
 struct Record<'a> {
     library: &'a str,
-    /// Who writes the data.
-    producer: &'static str,
-    size_bytes: usize,
-    blocks: u32,
-    threads: u32,
-    gpu_flag: Place,
-    cpu_flag: Place,
-    data: Place,
+    #[serde(flatten)]
+    exchange: Exchange,
     /// None if Ctrl-C came before its first round.
     #[serde(flatten)]
     times: Option<Times>,
@@ -48,13 +41,12 @@ struct Record<'a> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let size_bytes = options.size.0;
-    if size_bytes > MAX_DATA {
+    let size = options.exchange.size.0;
+    if size > MAX_DATA {
         return Err(Usage("--size: maximum is 4G".into()).into());
     }
-    output::ensure_writable(&[&options.output.json])?;
-    let len = buffers::gpu_bytes(size_bytes);
-    let session = Session::open("pplat", &options.target, len, &[])?;
+    let len = buffers::gpu_bytes(size);
+    let session = options.shared.open("pplat", len, &[])?;
     let mut records: Vec<Record> = Vec::new();
     for (method, rounds) in session.methods.iter().zip(run::run(&session, options)?) {
         let times = if rounds.samples.is_empty() { None } else { Some(Times::new(rounds.samples)) };
@@ -68,13 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         };
         records.push(Record {
             library: &method.label,
-            producer: if options.gpu_produces { "gpu" } else { "cpu" },
-            size_bytes,
-            blocks: options.blocks,
-            threads: options.threads,
-            gpu_flag: options.gpu_flag,
-            cpu_flag: options.cpu_flag,
-            data: options.data,
+            exchange: options.exchange,
             times,
             wrong_words: rounds.wrong,
             ratio,
@@ -85,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return Ok(output::interrupted_early("pplat"));
     }
     let document = Document { setup: &session.setup, interrupted, records };
-    options.output.write(|| text(&document, options), &document)?;
+    options.shared.output.write(|| text(&document, options), &document)?;
     let mut status = output::exit_status("pplat", interrupted);
     for Record { library, wrong_words, .. } in &document.records {
         if *wrong_words > 0 {
@@ -98,18 +84,22 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// Latencies of whole rounds, in a table.
 fn text(document: &Document<Record>, options: &Options) -> String {
-    let direction = if options.gpu_produces { ["GPU", "CPU"] } else { ["CPU", "GPU"] };
-    let [producer, consumer] = direction;
-    let Options { size, blocks, threads, iterations, .. } = options;
-    let [data, gpu_flag, cpu_flag] = [options.data, options.gpu_flag, options.cpu_flag].map(name);
+    let Exchange { size, blocks, threads, producer, .. } = options.exchange;
+    let [data, gpu_flag, cpu_flag] =
+        [options.exchange.data, options.exchange.gpu_flag, options.exchange.cpu_flag].map(name);
+    let (producer, consumer) = match producer {
+        Producer::Cpu => ("CPU", "GPU"),
+        Producer::Gpu => ("GPU", "CPU"),
+    };
     let mut columns = vec![("Round trip", "library")];
     columns.extend(TIMES);
     columns.push(RATIO);
     format!(
         "{}the {producer} produces {} bytes in {data}, the {consumer} consumes them; {blocks} blocks of {threads} threads\n\
-         GPU flag in {gpu_flag}, CPU flag in {cpu_flag}; {iterations} iterations\n\n{}",
+         GPU flag in {gpu_flag}, CPU flag in {cpu_flag}; {} iterations\n\n{}",
         document.setup,
         size.0,
+        options.iterations,
         table(&document.records, &columns)
     )
 }

@@ -41,15 +41,15 @@ pub(super) fn run(session: &Session, options: &Options) -> Result<Vec<Rounds>> {
     let kernel = GpuKernel::load(session.gpu)?;
     let mut buffers = Vec::new();
     for method in &session.methods {
-        buffers.push(Buffers::new(session.gpu, method, options)?);
+        buffers.push(Buffers::new(session.gpu, method, &options.exchange)?);
     }
     let mut run = Run {
         options,
         kernel: &kernel,
         clock: Clock::calibrate(),
         interrupt: &session.interrupt,
-        expected: vec![0; options.size.0],
-        seen: vec![0; options.size.0],
+        expected: vec![0; options.exchange.size.0],
+        seen: vec![0; options.exchange.size.0],
     };
     let turns = if buffers.len() > 1 { TURNS } else { 1 };
     let bar = progress_bar(turns * buffers.len());
@@ -111,7 +111,7 @@ impl Run<'_> {
             if round > WARMUP {
                 turn.samples.push(time);
             }
-            if options.gpu_produces {
+            if options.exchange.gpu_produces() {
                 turn.wrong += differences(&self.seen, &self.expected);
             }
         }
@@ -134,7 +134,7 @@ fn round_trip(
     seen: &mut [u8],
     must_stop: impl Fn() -> Result<bool>,
 ) -> Result<bool> {
-    if !options.gpu_produces {
+    if !options.exchange.gpu_produces() {
         buffers.write_data(expected)?;
     }
     buffers.request(round)?;
@@ -160,7 +160,7 @@ fn round_trip(
         }
         thread::yield_now();
     }
-    if options.gpu_produces {
+    if options.exchange.gpu_produces() {
         buffers.read_data(seen)?;
     }
     Ok(true)

@@ -63,15 +63,14 @@ impl Running {
         Ok(Running { child, reader: Some(reader) })
     }
 
-    /// How it ended, if it has.
-    pub(super) fn status(&mut self) -> Result<Option<ExitStatus>> {
-        Ok(self.child.try_wait()?)
+    pub(super) fn has_ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
     }
 
     /// Waits for its end.
     pub(super) fn wait(&mut self, limit: &Limit) -> Result<ExitStatus> {
         loop {
-            if let Some(status) = self.status()? {
+            if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
             limit.pause()?;

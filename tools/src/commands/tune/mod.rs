@@ -3,7 +3,6 @@
 
 mod children;
 mod messages;
-mod model;
 mod report;
 mod settings;
 mod threshold;
@@ -18,16 +17,14 @@ use clap::{Args, value_parser};
 
 use crate::measure::plan::{Direction, Point};
 use crate::measure::sampler::{Repetitions, Sweep};
-use crate::measure::session::{Session, Setup};
-use crate::measure::target::Target;
-use crate::output::{self, Output, Usage};
-use crate::system::{cpu, interrupt};
+use crate::measure::session::{Setup, SharedOptions};
+use crate::output::{self, Usage};
+use crate::system::cpu;
 
 use children::Limit;
 use messages::{Measured, Pairs};
-use model::Model;
 use report::Advice;
-use settings::Setting;
+use settings::{Model, Setting};
 use ucx::Ucx;
 
 /// The options of `gdrcopy tune`.
@@ -55,10 +52,7 @@ pub(crate) struct Options {
     ucx: Option<PathBuf>,
 
     #[command(flatten)]
-    target: Target,
-
-    #[command(flatten)]
-    output: Output,
+    shared: SharedOptions,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -66,14 +60,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let (Some(directory), None) = (&options.ucx, ucx.program("ucx_perftest")) {
         return Err(Usage(format!("--ucx: {} has no bin/ucx_perftest", directory.display())).into());
     }
-    if options.target.libraries.len() > 1 {
+    if options.shared.target.libraries.len() > 1 {
         return Err(Usage("--lib: at most 1 library".into()).into());
     }
     let allowed = cpu::allowed().unwrap_or_default();
-    let points = model::points();
+    let points = settings::points();
     let len = points.iter().map(Point::device_len).max().unwrap_or(0);
-    output::ensure_writable(&[&options.output.json])?;
-    let session = Session::open("tune", &options.target, len, &[])?;
+    let session = options.shared.open("tune", len, &[])?;
     let budget = Duration::from_secs(options.budget);
     let copies = (budget / 4).min(Duration::from_secs(2));
     let share = Repetitions::Budget(copies.as_nanos() as f64 / points.len() as f64);
@@ -83,10 +76,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!("wrong copy: {failure}. Do not use this library");
     }
     if results.interrupted {
-        return Ok(interrupted());
+        return Ok(output::interrupted_early("tune"));
     }
     let models = [Model::of(&results, Direction::Write)?, Model::of(&results, Direction::Read)?];
-    let cpus = options.target.cpu.as_ref().map(|cpus| cpus.two(&allowed));
+    let cpus = options.shared.target.cpu.as_ref().map(|cpus| cpus.two(&allowed));
     let interrupt = session.interrupt.clone();
     let limit = Limit { interrupt: &interrupt, deadline: Instant::now() + (budget - copies) };
     // Its GPU memory is not needed any more.
@@ -94,20 +87,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let pairs = Pairs { ucx: &ucx, cpus, allowed: &allowed, limit, longest: budget / 4 };
     let Measured { messages, notes } =
         match measured_messages(&pairs, &results.setup, &Setting::model(models[0], models[1])) {
-            Err(_) if interrupt.requested() => return Ok(interrupted()),
+            Err(_) if interrupt.requested() => return Ok(output::interrupted_early("tune")),
             answer => answer?,
         };
     for note in &notes {
         eprintln!("gdrcopy tune: {note}");
     }
     let advice = Advice::new(&results, models, messages, notes);
-    options.output.write(|| advice.text(), &advice)?;
+    options.shared.output.write(|| advice.text(), &advice)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn interrupted() -> ExitCode {
-    eprintln!("gdrcopy tune: interrupted: no settings");
-    ExitCode::from(interrupt::STATUS)
 }
 
 /// UCX's messages, or why they are not measured.

@@ -6,8 +6,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::messages::HOST;
-use super::model::Model;
-use super::settings::Setting;
+use super::settings::{Model, Setting};
 use super::threshold::{Choice, Messages, Mode, choose};
 use crate::measure::results::{Results, TIMES, table};
 use crate::measure::session::EMULATED;
