@@ -25,10 +25,11 @@ const IN_FLIGHT: usize = 16;
 pub(crate) const BATCH: usize = 16;
 
 /// The direction of a copy, seen from the CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Direction {
     /// To the mapping.
+    #[default]
     Write,
     /// From the mapping.
     Read,
@@ -46,7 +47,7 @@ impl Direction {
 }
 
 /// One kind of copy.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Point {
     pub(crate) direction: Direction,
     #[serde(rename = "size_bytes")]

@@ -25,7 +25,7 @@ pub(crate) struct Results {
 }
 
 /// One method at one point. With neither times nor an error, the method was left out.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Record {
     pub(crate) method: String,
     pub(crate) function: &'static str,
@@ -38,7 +38,7 @@ pub(crate) struct Record {
     /// From the mean.
     pub(crate) bandwidth_mib_per_s: Option<f64>,
     /// The least time of a read.
-    floor_ns: Option<f64>,
+    pub(crate) floor_ns: Option<f64>,
     /// The median divided by the first method's.
     pub(crate) ratio: Option<f64>,
     /// The byte that was copied wrong.
@@ -46,20 +46,6 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(method: &str, function: &'static str, point: Point) -> Record {
-        Record {
-            method: method.into(),
-            function,
-            point,
-            iterations: 0,
-            times: None,
-            bandwidth_mib_per_s: None,
-            floor_ns: None,
-            ratio: None,
-            error: None,
-        }
-    }
-
     /// Derives the numbers that follow from the times, and from those of the first method.
     pub(crate) fn set_times(&mut self, times: Times, first: Option<Times>) {
         self.times = Some(times);
@@ -157,7 +143,9 @@ pub(crate) mod tests {
         let mut records = Vec::new();
         let mut first = None;
         for (outcome, method) in outcomes.iter().zip(["a", "b"]) {
-            let mut record = Record::new(method, "gdr_copy_from_mapping", Point::fixed(Direction::Read, 2048, 0));
+            let point = Point::fixed(Direction::Read, 2048, 0);
+            let function = "gdr_copy_from_mapping";
+            let mut record = Record { method: method.into(), function, point, ..Record::default() };
             match outcome {
                 Ok(ns) => record.set_times(Times::new(vec![*ns]), first),
                 Err(wrong) => record.error = Some((*wrong).into()),

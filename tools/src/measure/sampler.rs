@@ -112,7 +112,8 @@ impl Sampler<'_> {
             if self.interrupt.requested() {
                 return Ok(Vec::new());
             }
-            let mut record = Record::new(&method.label, method.function(point.direction), point);
+            let function = method.function(point.direction);
+            let mut record = Record { method: method.label.clone(), function, point, ..Record::default() };
             let is_limited = matches!(repetitions, Repetitions::Budget(_));
             if !is_limited || !is_too_slow(smaller, &point, i) {
                 record.error = verifier.check(method, &mut self.host, &self.clock)?;

@@ -63,14 +63,14 @@ impl Running {
         Ok(Running { child, reader: Some(reader) })
     }
 
-    pub(super) fn has_ended(&mut self) -> Result<bool> {
-        Ok(self.child.try_wait()?.is_some())
+    pub(super) fn status(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
     }
 
     /// Waits for its end.
     pub(super) fn wait(&mut self, limit: &Limit) -> Result<ExitStatus> {
         loop {
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.status()? {
                 return Ok(status);
             }
             limit.pause()?;

@@ -177,7 +177,7 @@ impl Pairs<'_> {
                 if listens(port) {
                     return Ok((server, port));
                 }
-                if server.has_ended()? {
+                if server.status()?.is_some() {
                     break;
                 }
                 limit.pause()?;

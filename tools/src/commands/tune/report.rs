@@ -88,7 +88,9 @@ impl<'a> Advice<'a> {
     }
 
     fn messages(&self) -> Table {
-        let mut table = Table::new(["Memory", "Size(B)"].into_iter().chain(Mode::ALL.map(|(_, name)| name)));
+        let mut names = vec!["Memory", "Size(B)"];
+        names.extend(Mode::ALL.map(|(_, name)| name));
+        let mut table = Table::new(names);
         for row in &self.messages {
             let mut cells = vec![row.route.clone(), row.size_bytes.to_string()];
             for (mode, _) in Mode::ALL {
