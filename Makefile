@@ -338,11 +338,9 @@ build/examples/gdrx/%_cxx: examples/gdrx/%.cpp examples/gdrx/example.hpp include
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 $(example_flags)
 
-ucx-picture: ## Draws docs/ucx-latency.svg from docs/data/ucx-h100.txt, and prints the table of docs/performance.md.
-	@$(CARGO) run --quiet --package gdrcopy-tools --example plot docs/data/ucx-h100.txt docs/ucx-latency.svg
-
-pictures: ucx-picture ## Draws all pictures of docs from docs/data.
+pictures: ## Draws all pictures of docs from docs/data.
 	@$(CARGO) run --quiet --package gdrcopy-tools --example plot docs/data/compare-h200.json docs/compared.svg
+	@$(CARGO) run --quiet --package gdrcopy-tools --example plot docs/data/ucx-h100.json docs/ucx-latency.svg
 
 gdrx-examples: $(gdrx_examples) ## Builds the examples of libgdrx into build/examples/gdrx, and runs them on an emulated GPU.
 	@for example in $(gdrx_examples); do \

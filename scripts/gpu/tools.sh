@@ -49,9 +49,8 @@ measured=(--cpu "$core" "${libraries[@]}")
 
 tool doctor 15 doctor --lib "$bundle/libgdrapi.so.2"
 tool copybw 10 copybw "${measured[@]}"
-tool copybw-sweep 30 copybw --sweep 4M --size 4M "${measured[@]}" --plot "$directory/copybw.svg"
 tool copylat 60 copylat --cumemcpy "${measured[@]}" --plot "$directory/copylat.svg"
-tool compare 60 compare --with memcpy,cumemcpy --alignments 0,1 --budget 20 "${measured[@]}" --plot "$directory/compare.svg"
+tool compare 60 compare --with memcpy,cumemcpy --budget 20 "${measured[@]}" --plot "$directory/compare.svg"
 tool apiperf 20 apiperf "${measured[@]}" --plot "$directory/apiperf.svg"
 tool tune 20 tune --cpu "$core" --lib "gdrapi=$bundle/libgdrapi.so.2"
 for mode in 0 1; do

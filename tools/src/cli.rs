@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::doctor::probe;
-use crate::commands::{apiperf, checkpoint, compare, copybw, copylat, doctor, pplat, ps, suspend, trace, tune};
+use crate::commands::{apiperf, checkpoint, compare, copies, doctor, pplat, ps, suspend, trace, tune};
 use crate::output;
 use crate::removed;
 
 /// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
 ///
-/// copybw, copylat, apiperf and pplat can also be started as gdrcopy_copybw and so on, as NVIDIA's programs.
+/// copies, apiperf and pplat can also be started as gdrcopy_copybw and so on, as NVIDIA's programs.
 #[derive(Debug, Parser)]
 #[command(
     name = "gdrcopy",
@@ -39,7 +39,7 @@ pub struct Cli {
 const AFTER_LONG_HELP: &str = "\
 Examples:
   gdrcopy doctor
-  gdrcopy copybw --sweep --plot copybw.svg
+  gdrcopy copylat --plot copylat.svg
   gdremu -- gdrcopy copylat
 
 Exit status: 0 for success, 1 if a call failed or a byte was copied wrong, 2 for wrong options, 130 after Ctrl-C.";
@@ -61,24 +61,22 @@ pub(crate) enum Tool {
     Trace(trace::Options),
     /// Settings of UCX and NCCL that fit the measured mapping
     ///
-    /// Copies 8 bytes to 64 KiB both ways, and prints a shell fragment. It has the environment variables of UCX and
+    /// Copies 8 bytes and 64 KiB both ways, and prints a shell fragment. It has the environment variables of UCX and
     /// NCCL, and as comments the measurements that they follow from.
     Tune(tune::Options),
     /// Bandwidth of copies to and from a mapped GPU buffer
     ///
-    /// Copies the whole buffer, or with --sweep 1, 2, 4, 8, … bytes of it, and reports bandwidth and times. MiB are
-    /// called MB as by NVIDIA's copybw, whose options it accepts. Ctrl-C prints the results so far. Sizes are bytes, or
-    /// end in K, M or G.
-    Copybw(copybw::Options),
+    /// Copies the buffer or a part of it, and reports bandwidth and times. MiB are called MB as by NVIDIA's copybw, whose
+    /// options it accepts. Ctrl-C prints the results so far. Sizes are bytes, or end in K, M or G.
+    Copybw(copies::Copybw),
     /// Latency of copies of all sizes
     ///
     /// Copies 1, 2, 4, 8, … bytes, and reports the times of a call. Accepts the options of NVIDIA's copylat. Ctrl-C prints
     /// the results so far. Sizes are bytes, or end in K, M or G.
-    Copylat(copylat::Options),
+    Copylat(copies::Copylat),
     /// Copies through several libraries, side by side
     ///
-    /// Copies many sizes and alignments. Loads all libraries into one process, which take turns. Every byte is checked
-    /// through CUDA. All methods are compared with the first library, and reads with what round trips to the GPU take
+    /// Copies many sizes. Loads all libraries into one process, which take turns. Every byte is checked through CUDA. All methods are compared with the first library, and reads with what round trips to the GPU take
     /// at least.
     Compare(compare::Options),
     /// Time of the calls that pin and map
@@ -131,8 +129,8 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         }
     };
     let (tool, result) = match &cli.tool {
-        Tool::Copybw(options) => ("copybw", copybw::run(options)),
-        Tool::Copylat(options) => ("copylat", copylat::run(options)),
+        Tool::Copybw(options) => ("copybw", copies::copybw(options)),
+        Tool::Copylat(options) => ("copylat", copies::copylat(options)),
         Tool::Compare(options) => ("compare", compare::run(options)),
         Tool::Apiperf(options) => ("apiperf", apiperf::run(options)),
         Tool::Pplat(options) => ("pplat", pplat::run(options)),

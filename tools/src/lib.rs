@@ -23,4 +23,3 @@ mod removed;
 mod system;
 
 pub use measure::chart::draw;
-pub use measure::messages::{draw_messages, table_of_messages};

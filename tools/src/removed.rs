@@ -6,20 +6,37 @@ use clap::error::{ContextKind, ErrorKind};
 const MEASURING: &[&str] = &["copybw", "copylat", "compare", "apiperf", "pplat", "tune"];
 const WITH_RUNS: &[&str] = &["copybw", "copylat", "apiperf"];
 const EXAMPLE: &str = "the crate's example `speed` times batches and gathers (docs/gdrx.md)";
+const ROUTINES: &str = "run it with each GDRCOPY_ISA (docs/usage.md)";
+const SWEEP: &str = "`gdrcopy copylat` measures and draws all sizes";
 const AGAIN: &str = "run the tool again, which pins and maps other memory";
 
 /// The tools, the option, and what to use.
-const REMOVED: [(&[&str], &str, &str); 14] = [
+const REMOVED: [(&[&str], &str, &str); 29] = [
     (&["compare"], "--batch", EXAMPLE),
     (&["compare"], "--pattern", EXAMPLE),
-    (&["compare"], "--kernel-matrix", "use --all-routines"),
-    (&["copybw", "copylat"], "--cold", "use `gdrcopy compare --cold`"),
+    (&["compare"], "--kernel-matrix", ROUTINES),
+    (&["compare"], "--all-routines", ROUTINES),
+    (&["compare"], "--variant", "run it with the variable and without, and compare the results of --json"),
+    (&["compare"], "--cold", "use sizes that no cache of the CPU holds, as --sizes 256M"),
+    (&["copybw", "copylat"], "--cold", "use a size that no cache of the CPU holds, as --size 256M"),
+    (&["compare"], "--direction", "both are measured; copybw -w 0 or -r 0 leaves one out"),
+    (&["compare"], "--host-alignments", "host memory starts at a cache line; --alignment is for the GPU's side"),
+    (&["compare"], "--alignments", "run it with each --alignment"),
+    (&["copybw"], "-l", SWEEP),
+    (&["copybw"], "--sweep", SWEEP),
+    (&["copybw"], "--plot", SWEEP),
+    (&["copybw"], "--svg", SWEEP),
+    (MEASURING, "--alloc=pool", "use cuMemAlloc or cuMemCreate"),
+    (MEASURING, "--alloc=auto", "use cuMemAlloc, or cuMemCreate if that cannot be pinned"),
+    (MEASURING, "--verify", "every byte is checked"),
     (WITH_RUNS, "-R", AGAIN),
     (WITH_RUNS, "--runs", AGAIN),
     (MEASURING, "--format=csv", "use --format=json"),
     (&["ps"], "--format", "use --json"),
     (&["doctor"], "--pid", "use `gdrcopy ps`, which lists what processes have"),
-    (&["copybw", "copylat", "compare", "apiperf", "tune"], "--svg", "use --plot"),
+    (&["copylat", "compare", "apiperf"], "--svg", "use --plot"),
+    (&["tune"], "--svg", "--json FILE has the numbers"),
+    (&["tune"], "--plot", "--json FILE has the numbers"),
     (&["trace"], "--live", "--json FILE has the numbers at the end"),
     (&["trace"], "--chrome", "perf trace shows single calls, with probes at the library's functions"),
     (&["trace"], "--min-time", "--json FILE has P50 and P99 of each size"),
@@ -60,7 +77,6 @@ mod tests {
                 let line = advice(tool, &error).unwrap_or_else(|| panic!("{tool} {option}: {error}"));
                 assert!(line.ends_with(instead) && !line.contains('\n'), "{line}");
                 // An option that is named exists.
-                let tool = if instead.contains("gdrcopy compare") { "compare" } else { tool };
                 for word in instead.split([' ', '`']).filter(|word| word.starts_with("--")) {
                     let kind = Cli::try_parse_from(["gdrcopy", tool, word]).err().map(|error| error.kind());
                     let is_missing = matches!(kind, Some(ErrorKind::UnknownArgument));

@@ -5,27 +5,19 @@ mod common;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
+use clap::CommandFactory;
 use common::{built, gdrcopy, lib, library, run};
-use gdrcopy_tools::cli::LINKS;
+use gdrcopy_tools::cli::{Cli, LINKS};
 
-const TOOLS: [&str; 12] = [
-    "copybw",
-    "copylat",
-    "compare",
-    "apiperf",
-    "pplat",
-    "tune",
-    "doctor",
-    "ps",
-    "trace",
-    "checkpoint",
-    "suspend",
-    "resume",
-];
+/// The names of all tools.
+fn tools() -> Vec<String> {
+    let program = Cli::command();
+    program.get_subcommands().map(|tool| tool.get_name().to_owned()).collect()
+}
 
 #[test]
 fn wrong_options_give_status_2() {
-    for tool in TOOLS {
+    for tool in &tools() {
         let output = run(&mut gdrcopy(&[], &[tool, "--no-such-option"])).with_status(2);
         output.reports(&["--no-such-option"]);
         assert_eq!(output.stdout, "", "{tool}");
@@ -37,7 +29,7 @@ fn wrong_options_give_status_2() {
 fn help_fits_on_a_screen() {
     let program = || Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
     let mut helps = vec![run(program().arg("--help"))];
-    for tool in TOOLS {
+    for tool in &tools() {
         let help = run(program().args([tool, "--help"]));
         assert_eq!(help.stdout, run(program().args([tool, "-h"])).stdout);
         helps.push(help);
@@ -110,12 +102,17 @@ fn file_that_is_no_library_is_named() {
     for file in [env!("CARGO_BIN_EXE_gdrcopy"), "/nowhere/libgdrapi.so"] {
         run(&mut gdrcopy(&[], &["copybw", "--lib", file])).with_status(1).reports(&[file]);
     }
-    let one = lib();
-    run(&mut gdrcopy(&[], &["copybw", &one, &one, &one])).with_status(2);
 }
 
 #[test]
 fn missing_gpu_is_reported() {
     let output = run(&mut gdrcopy(&["--gpus", "2"], &["copylat", &lib(), "-d", "2"])).with_status(1);
     output.reports(&["no GPU 2; CUDA has 2"]);
+}
+
+#[test]
+fn removed_option_is_refused_with_one_line() {
+    let output = run(&mut gdrcopy(&[], &["compare", "--batch", &lib()])).with_status(2);
+    assert_eq!((&output.stdout[..], output.stderr.lines().count()), ("", 1), "{output:?}");
+    output.reports(&["gdrcopy compare: --batch was removed: ", "`speed`"]);
 }

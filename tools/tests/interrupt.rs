@@ -56,11 +56,12 @@ fn wait_until_mapped(trace: &Path, child: &mut Child) {
 fn interrupt_prints_the_results_so_far() {
     // The number of samples without an interrupt. Copies are divided into 100, and each part is cut short.
     for (name, options, samples) in [
-        ("copybw", ["-s", "1M", "-w", ENDLESS], 100),
-        ("copylat", ["-s", "64K", "-w", ENDLESS], 100),
-        ("apiperf", ["-s", "64K", "-n", ENDLESS], 1_000_000_000),
+        ("copybw", &["-s", "1M", "-w", ENDLESS][..], 100),
+        ("copylat", &["-s", "64K", "-w", ENDLESS], 100),
+        ("apiperf", &["-s", "64K", "-n", ENDLESS], 1_000_000_000),
+        ("pplat", &["-u", "0", "-B", "1", "-T", "1", "-t", ENDLESS], 1_000_000_000),
     ] {
-        let output = interrupted(name, &options, Signal::SIGINT).with_status(130);
+        let output = interrupted(name, options, Signal::SIGINT).with_status(130);
         output.reports(&["Ctrl-C again ends at once", "interrupted; these are the results so far"]);
         assert!(!output.stderr.contains("leak"), "{name}: {output:?}");
         let document = output.json();

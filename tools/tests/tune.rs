@@ -43,17 +43,27 @@ impl Ucx {
         self.0.path().join(name)
     }
 
-    /// tune with it.
-    fn tune(&self, emulated: &[&str], budget: u32, variables: &[(&str, &str)]) -> Command {
+    /// tune with it. Messages take the times of `times`.
+    fn command(&self, emulated: &[&str], budget: u32, variables: &[(&str, &str)]) -> Command {
         let mut command = gdrcopy(emulated, &["tune", &lib(), "--cpu=0", &format!("--budget={budget}"), "--ucx"]);
-        command.arg(self.0.path()).envs(variables.iter().copied());
+        command.arg(self.0.path()).env("FAKE_TIMES", times()).envs(variables.iter().copied());
         command
+    }
+
+    /// Its settings, without a limit of time.
+    fn tune(&self, variables: &[(&str, &str)]) -> Output {
+        run(&mut self.command(&[], 3600, variables)).with_status(0)
     }
 }
 
 /// The value of a setting, if there is one.
 fn setting<'a>(output: &'a Output, name: &str) -> Option<&'a str> {
     output.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+}
+
+#[track_caller]
+fn assert_threshold(output: &Output, threshold: Option<&str>) {
+    assert_eq!(setting(output, "UCX_RNDV_THRESH"), threshold, "{output:?}");
 }
 
 /// The row of a size in the table of messages.
@@ -67,9 +77,10 @@ fn row(output: &Output, route: &str, size: &str) -> Vec<String> {
 fn times() -> String {
     let mut times = String::new();
     for size in [256, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 65536, 1 << 20] {
-        let (eager, rendezvous) = if size <= 4096 { (1, 9) } else { (90, 9) };
-        times += &format!("cuda,cuda default {size} 9\ncuda,cuda model {size} 9\n");
-        times += &format!("cuda,cuda eager {size} {eager}\ncuda,cuda rendezvous {size} {rendezvous}\n");
+        let eager = if size <= 4096 { 1 } else { 90 };
+        for (mode, time) in [("default", 9), ("model", 9), ("eager", eager), ("rendezvous", 9)] {
+            times += &format!("cuda,cuda {mode} {size} {time}\n");
+        }
     }
     times
 }
@@ -84,8 +95,8 @@ fn number(text: &str, before: &str, after: &str) -> f64 {
 #[test]
 fn text_is_a_shell_fragment_with_the_settings() {
     let output = tune(&[]).with_status(0);
-    output.reports(&["no ucx_perftest on the path", "--ucx"]);
-    output.prints(&["# no ucx_perftest on the path"]);
+    output.reports(&["no ucx_perftest on the path", "--ucx", "emulated", "meaningless"]);
+    output.prints(&["# no ucx_perftest on the path", "emulated", "meaningless"]);
     let sourced = Command::new("env")
         .args(["-i", "sh", "-euc"])
         .arg(format!("{}\necho \"$UCX_GDR_COPY_BW $UCX_GDR_COPY_LAT $NCCL_GDRCOPY_ENABLE\"", output.stdout))
@@ -103,42 +114,55 @@ fn text_is_a_shell_fragment_with_the_settings() {
 }
 
 #[test]
+fn json_has_models_settings_and_measurements() {
+    let json = tune(&["--format", "json"]).json();
+    let names = ["UCX_GDR_COPY_BW", "UCX_GDR_COPY_LAT", "NCCL_GDRCOPY_ENABLE"];
+    for (setting, name) in json["settings"].as_array().unwrap().iter().zip(names) {
+        assert_eq!(setting["name"], name);
+    }
+    assert_eq!(json["emulated"], true);
+    let records = json["records"].as_array().unwrap();
+    let expected = [("write", 8), ("write", 65536), ("read", 8), ("read", 65536)];
+    assert_eq!(records.len(), expected.len());
+    for (record, (direction, size)) in records.iter().zip(expected) {
+        assert_eq!((&record["direction"], &record["size_bytes"]), (&direction.into(), &size.into()));
+    }
+    assert_eq!(json["put"]["latency_ns"], records[0]["p50_ns"]);
+    assert_eq!(json["get"]["latency_ns"], records[2]["p50_ns"]);
+}
+
+#[test]
 fn threshold_is_that_of_the_measured_messages() {
     let ucx = Ucx::new(INFO);
     // The settings of an earlier run do not reach the defaults.
-    let variables = [("FAKE_TIMES", &times()[..]), ("UCX_RNDV_THRESH", "1m"), ("UCX_GDR_COPY_BW", "bad")];
-    let output = run(&mut ucx.tune(&[], 3600, &variables)).with_status(0);
-    assert_eq!(setting(&output, "UCX_RNDV_THRESH"), Some("auto,intra:4097"), "{output:?}");
+    let earlier = [("UCX_RNDV_THRESH", "1m"), ("UCX_GDR_COPY_BW", "bad")];
+    let output = ucx.tune(&earlier);
+    assert_threshold(&output, Some("auto,intra:4097"));
     assert!(setting(&output, "UCX_GDR_COPY_BW").is_some());
     output.prints(&["median of 3 runs"]);
     assert_eq!(row(&output, "cuda", "4096"), ["9.00", "9.00", "1.00", "9.00"]);
     output.reports(&["measuring messages of UCX 1.22.0"]);
 
-    let output = run(ucx.tune(&[], 3600, &variables).arg("--format=json")).with_status(0);
-    assert_documented("tune", &output.json());
-}
-
-#[test]
-fn gpus_have_a_route_between_them() {
-    let ucx = Ucx::new(INFO);
-    let times = times();
-    let output = run(&mut ucx.tune(&["--profile=two-gpus"], 3600, &[("FAKE_TIMES", &times)])).with_status(0);
+    // A second GPU has a route of its own.
+    let output = run(ucx.command(&["--profile=two-gpus"], 3600, &[]).arg("--json=/dev/stderr")).with_status(0);
     output.prints(&["# cuda 0-1"]);
-    assert_eq!(setting(&output, "UCX_RNDV_THRESH"), Some("auto,intra:4097"), "{output:?}");
+    assert_threshold(&output, Some("auto,intra:4097"));
+    let json = &output.stderr[output.stderr.find("{\n").unwrap()..];
+    assert_documented("tune", &serde_json::from_str(json).unwrap());
 }
 
 #[test]
 fn faults_of_ucx_give_no_threshold_but_a_reason() {
+    let ucx = Ucx::new(INFO);
     for (fake, reason) in [
         ("fail", "cuda, Default: ucx_perftest: exit status: 255: [1] UCX  ERROR no usable transports"),
         ("silent", "no time of 256, 1024, "),
         ("garbage", "no time of 256, "),
         ("deaf", "ucx_perftest does not listen: [1] UCX  ERROR server failed. bind() failed"),
     ] {
-        let ucx = Ucx::new(INFO);
-        let output = run(&mut ucx.tune(&[], 3600, &[("FAKE", fake), ("FAKE_TIMES", &times())])).with_status(0);
+        let output = ucx.tune(&[("FAKE", fake)]);
         output.reports(&[reason]);
-        assert_eq!(setting(&output, "UCX_RNDV_THRESH"), None, "{fake}: {output:?}");
+        assert_threshold(&output, None);
     }
 }
 
@@ -147,22 +171,19 @@ fn port_that_is_in_use_is_replaced() {
     let ucx = Ucx::new(INFO);
     let once = ucx.path("once");
     fs::write(&once, "").unwrap();
-    let variables = [("FAKE", "busy"), ("FAKE_ONCE", once.to_str().unwrap()), ("FAKE_TIMES", &times())];
-    let output = run(&mut ucx.tune(&[], 3600, &variables)).with_status(0);
+    let output = ucx.tune(&[("FAKE", "busy"), ("FAKE_ONCE", once.to_str().unwrap())]);
     assert!(!once.exists());
-    assert_eq!(setting(&output, "UCX_RNDV_THRESH"), Some("auto,intra:4097"), "{output:?}");
+    assert_threshold(&output, Some("auto,intra:4097"));
 }
 
 #[test]
 fn size_that_fails_is_left_out() {
     let ucx = Ucx::new(INFO);
-    let times = times();
     for (memory, route) in [("host", "host"), ("cuda,cuda", "cuda")] {
-        let variables = [("FAKE", "skip"), ("FAKE_MEMORY", memory), ("FAKE_TIMES", &times)];
-        let output = run(&mut ucx.tune(&[], 3600, &variables)).with_status(0);
+        let output = ucx.tune(&[("FAKE", "skip"), ("FAKE_MEMORY", memory)]);
         output.reports(&["no time of 8192 bytes: "]);
         assert_eq!(row(&output, route, "8192"), ["-"; 4]);
-        assert_eq!(setting(&output, "UCX_RNDV_THRESH"), Some("auto,intra:4097"), "{output:?}");
+        assert_threshold(&output, Some("auto,intra:4097"));
     }
 }
 
@@ -173,11 +194,13 @@ fn ucx_that_cannot_be_tuned_is_named() {
         (&INFO.replace("gdr_copy", "tcp"), "UCX 1.22.0 cannot use gdr_copy here"),
         (&INFO.replace("intra:auto,inter:auto", "auto"), "UCX 1.22.0 has no threshold for messages within a node"),
     ] {
-        let output = run(&mut Ucx::new(info).tune(&[], 3600, &[])).with_status(0);
+        let output = Ucx::new(info).tune(&[]);
         output.reports(&[reason]);
         output.prints(&[&format!("# {reason}"), "\nUCX_GDR_COPY_BW="]);
-        assert_eq!(setting(&output, "UCX_RNDV_THRESH"), None, "{output:?}");
+        assert_threshold(&output, None);
     }
+    let empty = tempfile::tempdir().unwrap();
+    tune(&["--ucx", empty.path().to_str().unwrap()]).with_status(2).reports(&["has no bin/ucx_perftest"]);
 }
 
 /// Processes that run with this name.
@@ -192,8 +215,8 @@ fn hanging_pairs_end_with_the_budget() {
     let ucx = Ucx::new(INFO);
     let sleep = format!("sleeper-of-{}-budget", std::process::id());
     for fake in ["hang", "endless"] {
-        let output = run(&mut ucx.tune(&[], 4, &[("FAKE", fake), ("FAKE_SLEEP", &sleep)])).with_status(0);
-        assert_eq!(setting(&output, "UCX_RNDV_THRESH"), None, "{output:?}");
+        let output = run(&mut ucx.command(&[], 4, &[("FAKE", fake), ("FAKE_SLEEP", &sleep)])).with_status(0);
+        assert_threshold(&output, None);
         assert!(setting(&output, "UCX_GDR_COPY_BW").is_some());
         assert_eq!(running(&sleep), 0);
     }
@@ -203,7 +226,7 @@ fn hanging_pairs_end_with_the_budget() {
 fn interrupt_ends_pairs_and_all_that_they_started() {
     let ucx = Ucx::new(INFO);
     let sleep = format!("sleeper-of-{}-interrupt", std::process::id());
-    let mut command = ucx.tune(&[], 3600, &[("FAKE", "hang"), ("FAKE_SLEEP", &sleep)]);
+    let mut command = ucx.command(&[], 3600, &[("FAKE", "hang"), ("FAKE_SLEEP", &sleep)]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while running(&sleep) == 0 {
         assert_eq!(child.try_wait().unwrap(), None, "no pair was started");
@@ -213,70 +236,14 @@ fn interrupt_ends_pairs_and_all_that_they_started() {
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
     let output = Output::from(child.wait_with_output().unwrap()).with_status(130);
     assert_eq!(output.stdout, "");
-    output.reports(&["interrupted: no settings"]);
+    output.reports(&["interrupted before the first result"]);
     assert_eq!(running(&sleep), 0);
 }
 
 #[test]
-fn directory_without_ucx_is_refused() {
-    let empty = tempfile::tempdir().unwrap();
-    tune(&["--ucx", empty.path().to_str().unwrap()]).with_status(2).reports(&["has no bin/ucx_perftest"]);
-}
-
-#[test]
-fn plot_has_what_was_measured_and_what_ucx_expects() {
-    let directory = tempfile::tempdir().unwrap();
-    let plot = directory.path().join("tune.svg");
-    tune(&["--plot", plot.to_str().unwrap()]).with_status(0);
-    let svg = std::fs::read_to_string(plot).unwrap();
-    for text in ["measured, Writes", "measured, Reads", "UCX, tuned, Reads", "UCX, default, Writes"] {
-        assert!(svg.contains(text), "{text}: {svg}");
-    }
-}
-
-#[test]
-fn json_has_models_settings_and_measurements() {
-    let output = tune(&["--format", "json"]);
-    let json = output.json();
-    let names = ["UCX_GDR_COPY_BW", "UCX_GDR_COPY_LAT", "NCCL_GDRCOPY_ENABLE"];
-    for (setting, name) in json["settings"].as_array().unwrap().iter().zip(names) {
-        assert_eq!(setting["name"], name);
-    }
-    let records = json["records"].as_array().unwrap();
-    assert_eq!(records.len(), 12);
-    for (direction, model, default) in [("write", "put", 400.0), ("read", "get", 1400.0)] {
-        let of_direction = records.iter().filter(|row| row["direction"] == direction);
-        let of_direction: Vec<_> = of_direction.collect();
-        let smallest = of_direction[0]["p50_ns"].as_f64();
-        assert_eq!(json[model]["latency_ns"].as_f64(), smallest);
-        let largest = of_direction[5];
-        let [measured, tuned] = ["p50_ns", "tuned_ns"].map(|time| largest[time].as_f64().unwrap());
-        // The model's line ignores the 8 bytes of the smallest copy.
-        assert!((tuned / measured - 1.0).abs() < 1e-3, "{largest}");
-        assert!(of_direction[0]["default_ns"].as_f64().unwrap() > default);
-    }
-}
-
-#[test]
-fn emulated_gpu_makes_the_numbers_meaningless() {
-    let output = tune(&[]);
-    for text in [&output.stdout, &output.stderr] {
-        assert!(text.contains("emulated"), "{output:?}");
-        assert!(text.contains("meaningless"), "{output:?}");
-    }
-    let output = tune(&["--format=json"]);
-    let json = output.json();
-    assert_eq!(json["emulated"], true);
-}
-
-#[test]
-fn wrong_copies_give_no_settings() {
+fn wrong_copies_and_second_libraries_are_refused() {
     let output = corrupted("tune", "wrong", &["--budget=4"]).with_status(1);
     assert_eq!(output.stdout, "");
     output.reports(&["gdr_copy_from_mapping of "]);
-}
-
-#[test]
-fn second_library_is_refused() {
     tune(&[&lib()]).with_status(2).reports(&["at most 1 librar"]);
 }

@@ -5,23 +5,22 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, value_parser};
 use serde::Serialize;
 
 use crate::cuda::{DeviceBuffer, GPU_PAGE};
 use crate::libgdrapi::Connection;
+use crate::measure::chart::Plot;
 use crate::measure::clock::Clock;
 use crate::measure::method::Method;
-use crate::measure::options::SharedOptions;
 use crate::measure::plan::powers_of_two;
-use crate::measure::results::Document;
+use crate::measure::results::{Document, RATIO, TIMES, table};
 use crate::measure::sampler::take_turns;
-use crate::measure::session::{Extra, LibraryInfo, Session, Setup};
+use crate::measure::session::{LibraryInfo, Session, SharedOptions};
 use crate::measure::stats::Times;
 use crate::measure::target::Target;
 use crate::measure::verify::{difference, pattern};
-use crate::output::table::Table;
-use crate::output::{self, Usage, microseconds, progress_bar, two_decimals};
+use crate::output::{self, Usage, progress_bar};
 use crate::system::bytes::Bytes;
 
 #[derive(Debug, Args)]
@@ -36,8 +35,8 @@ pub(crate) struct Options {
     size: Bytes,
 
     /// How often each call is timed
-    #[arg(short = 'n', long, default_value = "100", value_name = "N", value_parser = at_least_one)]
-    iterations: usize,
+    #[arg(short = 'n', long, default_value = "100", value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    iterations: u32,
 
     /// How often each call is made before
     #[arg(short = 'w', long, default_value_t = 10, value_name = "N")]
@@ -45,14 +44,9 @@ pub(crate) struct Options {
 
     #[command(flatten)]
     shared: SharedOptions,
-}
 
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("must be at least 1".into()),
-        Ok(number) => Ok(number),
-        Err(error) => Err(format!("{error}")),
-    }
+    #[command(flatten)]
+    plot: Plot,
 }
 
 /// The timed calls, in order.
@@ -78,17 +72,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if largest < GPU_PAGE {
         return Err(Usage(format!("--size must be at least {GPU_PAGE}, one GPU page")).into());
     }
-    let mut session = options.shared.open("apiperf", largest, &Extra::default())?;
+    options.plot.check()?;
+    let mut session = options.shared.open("apiperf", largest, &[])?;
     let mut pinners = Vec::new();
     for method in session.methods.drain(..) {
-        pinners.push(Pinner::new(method, options.shared.target.verify)?);
+        pinners.push(Pinner::new(method)?);
     }
     let records = measure(options, &session, &pinners)?;
     let interrupted = session.interrupt.requested();
-    let setup = &session.setup;
-    let document = Document { setup, verified: options.shared.target.verify, interrupted, copies: None, records };
-    options.shared.output.write(|| text(setup, &document.records), &document)?;
-    options.shared.plot.draw(&document)?;
+    let document = Document { setup: &session.setup, interrupted, records };
+    options.shared.output.write(|| text(&document), &document)?;
+    options.plot.draw(&document)?;
     Ok(output::exit_status("apiperf", interrupted))
 }
 
@@ -102,10 +96,8 @@ struct Pinner {
 
 impl Pinner {
     /// Checks that the mapped memory is the buffer, and unmaps it. From here on only timed calls map.
-    fn new(method: Method, verify: bool) -> Result<Pinner> {
-        if verify {
-            check(&method)?;
-        }
+    fn new(method: Method) -> Result<Pinner> {
+        check(&method)?;
         drop(method.mapped);
         Ok(Pinner { connection: Connection::open(method.library)?, buffer: method.buffer, label: method.label })
     }
@@ -146,25 +138,22 @@ fn timed<T, E>(clock: &Clock, ns: &mut f64, call: impl FnOnce() -> Result<T, E>)
 fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> Result<Vec<Record<'a>>> {
     let interrupt = &session.interrupt;
     let clock = Clock::calibrate();
-    let sizes: Vec<_> = powers_of_two(options.size.0).filter(|&size| size >= GPU_PAGE).collect();
+    let mut sizes = powers_of_two(options.size.0);
+    sizes.retain(|&size| size >= GPU_PAGE);
     let progress = progress_bar(sizes.len());
     let mut records = Vec::new();
     for size in sizes {
         progress.set_message(format!("{size} B"));
         let sample = |i: usize, _turn: usize| pinners[i].sample(size, &options.shared.target, &clock);
         take_turns(pinners.len(), options.warmup, interrupt, &sample)?;
-        let samples = take_turns(pinners.len(), options.iterations, interrupt, &sample)?;
-        let first = times(&samples[0]);
-        for (i, samples) in samples.iter().enumerate() {
-            let times = times(samples);
-            for (call, name) in CALLS.into_iter().enumerate() {
-                records.push(Record {
-                    library: &pinners[i].label,
-                    call: name,
-                    size_bytes: size,
-                    times: times[call],
-                    ratio: if i > 0 { times[call].ratio(&first[call]) } else { None },
-                });
+        let samples = take_turns(pinners.len(), options.iterations as usize, interrupt, &sample)?;
+        for (pinner, samples_of) in pinners.iter().zip(&samples) {
+            for (number, call) in CALLS.into_iter().enumerate() {
+                let times = times(samples_of, number);
+                let first =
+                    if pinner.label == pinners[0].label { None } else { Some(self::times(&samples[0], number)) };
+                let ratio = times.ratio(first);
+                records.push(Record { library: &pinner.label, call, size_bytes: size, times, ratio });
             }
         }
         progress.inc(1);
@@ -176,32 +165,21 @@ fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> R
     Ok(records)
 }
 
-/// The times of each call.
-fn times(samples: &[Sample]) -> [Times; CALLS.len()] {
-    std::array::from_fn(|call| Times::new(samples.iter().map(|sample| sample[call]).collect()))
+/// The times of the call of this number.
+fn times(samples: &[Sample], call: usize) -> Times {
+    Times::new(samples.iter().map(|sample| sample[call]).collect())
 }
 
 /// One line per size and call, below the library's name. A library after the first has ratios to that.
-fn text(setup: &Setup, records: &[Record]) -> String {
-    let mut text = setup.to_string();
-    for (i, LibraryInfo { label, .. }) in setup.libraries.iter().enumerate() {
-        let mut names = vec!["Call", "Size(B)"];
-        names.extend(Times::NAMES);
-        names.push("Mean(us)");
-        if i > 0 {
-            names.push("Ratio");
-        }
-        let mut table = Table::new(names);
-        for record in records.iter().filter(|record| record.library == *label) {
-            let mut cells = vec![record.call.to_owned(), record.size_bytes.to_string()];
-            cells.extend(record.times.cells());
-            cells.push(microseconds(record.times.mean));
-            if i > 0 {
-                cells.push(two_decimals(record.ratio));
-            }
-            table.push(cells);
-        }
-        let _ = write!(text, "\n{label}\n{table}");
+fn text(document: &Document<Record>) -> String {
+    let mut columns = vec![("Call", "call"), ("Size(B)", "size_bytes")];
+    columns.extend(TIMES);
+    columns.extend([("Mean(us)", "mean_ns"), RATIO]);
+    let mut text = document.setup.to_string();
+    for LibraryInfo { label, .. } in &document.setup.libraries {
+        let mut records: Vec<_> = document.records.iter().collect();
+        records.retain(|record| record.library == label);
+        let _ = write!(text, "\n{label}\n{}", table(&records, &columns));
     }
     text
 }

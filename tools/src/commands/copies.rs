@@ -1,4 +1,4 @@
-//! The common part of the tools that measure copies.
+//! `gdrcopy copybw` measures copies of one size, and `gdrcopy copylat` those of 1, 2, 4, 8, … bytes.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -7,19 +7,77 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
+use crate::measure::chart::Plot;
 use crate::measure::floor;
-use crate::measure::options::SharedOptions;
-use crate::measure::plan::{Cold, Direction, Point};
-use crate::measure::results::{Results, Row};
+use crate::measure::method::Kind;
+use crate::measure::plan::{Direction, Point, powers_of_two};
+use crate::measure::results::{RATIO, Record, Results, TIMES, table};
 use crate::measure::sampler::{Repetitions, Sweep};
-use crate::measure::session::Session;
-use crate::measure::stats::Times;
-use crate::output::table::Table;
-use crate::output::{self, microseconds, two_decimals};
+use crate::measure::session::{Session, SharedOptions};
+use crate::output::{self, Usage};
+use crate::system::bytes::Bytes;
+
+/// The options of `gdrcopy copybw`.
+///
+/// Sizes are bytes, or end in K, M or G.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy copybw --cpu 4
+  gdrcopy copybw --size 16M --copy-size 1M --offset 64K")]
+pub(crate) struct Copybw {
+    /// Size of the GPU buffer
+    #[arg(short, long, default_value = "131072", value_name = "BYTES")]
+    size: Bytes,
+
+    /// Size of each copy [default: to the buffer's end]
+    #[arg(short, long, value_name = "BYTES")]
+    copy_size: Option<Bytes>,
+
+    /// Where in the buffer copies start
+    #[arg(short, long, default_value = "0", value_name = "BYTES")]
+    offset: Bytes,
+
+    #[command(flatten)]
+    counts: Counts,
+
+    #[command(flatten)]
+    shared: SharedOptions,
+}
+
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy copylat --cumemcpy --plot copylat.svg
+  gdrcopy copylat --cpu 4 --lib new=build/lib/libgdrapi.so.2 --lib old=/usr/lib/libgdrapi.so.2")]
+pub(crate) struct Copylat {
+    /// Size of the largest copy
+    #[arg(short, long, default_value = "16777216", value_name = "BYTES")]
+    size: Bytes,
+
+    #[command(flatten)]
+    counts: Counts,
+
+    /// Also time CUDA's own copies
+    #[arg(short = 'c', long)]
+    cumemcpy: bool,
+
+    /// Cold caches of the CPU, for cached mappings only
+    ///
+    /// The GPU writes the memory before each copy, which removes it from the caches.
+    #[arg(short = 'C', long)]
+    cold_device: bool,
+
+    #[command(flatten)]
+    shared: SharedOptions,
+
+    #[command(flatten)]
+    plot: Plot,
+}
 
 /// How often copies are made.
 #[derive(Debug, Args)]
-pub(super) struct Counts {
+struct Counts {
     /// Number of writes of a size, or 0
     #[arg(short = 'w', long, default_value_t = 10_000, value_name = "N")]
     writes: usize,
@@ -31,32 +89,72 @@ pub(super) struct Counts {
 
 impl Counts {
     /// All writes, then all reads.
-    pub(super) fn points(&self, sizes: &[usize], offset: usize) -> Vec<(Point, Repetitions)> {
+    fn points(&self, sizes: &[usize], offset: usize) -> Vec<(Point, Repetitions)> {
         let mut points = Vec::new();
         for (direction, calls) in [(Direction::Write, self.writes), (Direction::Read, self.reads)] {
             if calls > 0 {
-                let point = |&size| (Point::fixed(direction, size, offset), Repetitions::Calls(calls));
-                points.extend(sizes.iter().map(point));
+                for &size in sizes {
+                    points.push((Point::fixed(direction, size, offset), Repetitions::Calls(calls)));
+                }
             }
         }
         points
     }
 }
 
+pub(crate) fn copybw(options: &Copybw) -> Result<ExitCode> {
+    let size = options.size.0;
+    let offset = options.offset.0;
+    let copy_size = match options.copy_size {
+        Some(copy_size) => copy_size.0,
+        None => size.saturating_sub(offset),
+    };
+    if copy_size == 0 || offset + copy_size > size {
+        return Err(Usage(format!(
+            "copies of {copy_size} bytes at offset {offset} do not fit into a buffer of {size}: see -s, -c and -o"
+        ))
+        .into());
+    }
+    let points = options.counts.points(&[copy_size], offset);
+    let session = options.shared.open("copybw", size, &[])?;
+    let sweep = Sweep { points, cold_device: false };
+    run(&options.shared, &Plot::default(), &session, &sweep, |results| {
+        format!("{}{}", bandwidths(results), text(results))
+    })
+}
+
+pub(crate) fn copylat(options: &Copylat) -> Result<ExitCode> {
+    let size = options.size.0;
+    if size == 0 {
+        return Err(Usage("--size must be at least 1".into()).into());
+    }
+    let others: &[_] = if options.cumemcpy { &[Kind::CuMemcpy] } else { &[] };
+    options.plot.check()?;
+    let session = options.shared.open("copylat", size, others)?;
+    let mapping_type = &session.setup.libraries[0].mapping_type;
+    if options.cold_device && mapping_type != "cached" {
+        return Err(Usage(format!("-C is for cached mappings: the CPU does not cache a {mapping_type} one")).into());
+    }
+    let points = options.counts.points(&powers_of_two(size), 0);
+    let sweep = Sweep { points, cold_device: options.cold_device };
+    run(&options.shared, &options.plot, &session, &sweep, text)
+}
+
 /// Measures, prints the results, and returns the exit status, which is 1 if a byte was copied wrong.
 pub(super) fn run(
     options: &SharedOptions,
+    plot: &Plot,
     session: &Session,
-    points: Vec<(Point, Repetitions)>,
-    cold: Cold,
+    sweep: &Sweep,
     text: impl FnOnce(&Results) -> String,
 ) -> Result<ExitCode> {
-    let results = Sweep { points, verify: options.target.verify, cold }.run(session)?;
+    let results = sweep.run(session)?;
     let tool = &results.setup.tool;
-    if results.rows.is_empty() && results.interrupted {
+    if results.records.is_empty() && results.interrupted {
         return Ok(output::interrupted_early(tool));
     }
-    results.write(&options.output, &options.plot, || text(&results))?;
+    options.output.write(|| format!("{}{}{}", results.setup, round_trip(&results), text(&results)), &results)?;
+    plot.draw(&results)?;
     let mut status = output::exit_status(tool, results.interrupted);
     for failure in results.failures() {
         eprintln!("gdrcopy {tool}: wrong copy: {failure}");
@@ -65,51 +163,49 @@ pub(super) fn run(
     Ok(status)
 }
 
-/// A table for each direction and method, below the round trip that limits reads.
-pub(super) fn text(results: &Results) -> String {
-    let mut text = match floor::round_trip(&results.load) {
-        Some(ns) => format!("one round trip to the GPU: {} us\n", microseconds(ns)),
+/// The limit of reads.
+fn round_trip(results: &Results) -> String {
+    match floor::round_trip(&results.load) {
+        Some(ns) => format!("one round trip to the GPU: {ns:.0} ns\n"),
         None => "loads come from a cache: there is no floor\n".into(),
-    };
+    }
+}
+
+/// A table for each direction and method.
+pub(super) fn text(results: &Results) -> String {
+    let mut columns = vec![("Test", "function"), ("Size(B)", "size_bytes")];
+    columns.extend(TIMES);
+    columns.extend([("MiB/s", "bandwidth_mib_per_s"), RATIO]);
+    let mut text = String::new();
     for direction in Direction::BOTH {
-        let rows: Vec<_> = results.rows.iter().filter(|row| row.point.direction == direction).collect();
-        let Some(first) = rows.first() else {
-            continue;
-        };
-        for (method, label) in results.methods.iter().enumerate() {
-            let Row { point, iterations, .. } = first;
-            let _ = writeln!(
-                text,
-                "\n{}, {label}: {iterations} calls each size, at offset {}",
-                direction.name(),
-                point.offset
-            );
-            let _ = write!(text, "{}", table(&rows, method));
+        for method in results.methods() {
+            let records = results.of(method, direction);
+            let Some(first) = records.first() else {
+                continue;
+            };
+            let _ = write!(text, "\n{}, {method}, at offset {}", direction.name(), first.point.offset);
+            if records.iter().all(|record| record.iterations == first.iterations) {
+                let _ = write!(text, ": {} calls each size", first.iterations);
+            }
+            let _ = write!(text, "\n{}", table(&records, &columns));
         }
     }
     text
 }
 
-/// One line per size. A method after the first has ratios to that.
-pub(super) fn table(rows: &[&Row], method: usize) -> Table {
-    let mut names = vec!["Test", "Size(B)"];
-    names.extend(Times::NAMES);
-    names.push("MiB/s");
-    if method > 0 {
-        names.push("Ratio");
-    }
-    let mut table = Table::new(names);
-    for row in rows {
-        let mut cells = vec![row.results[method].function.to_owned(), row.point.size.to_string()];
-        match row.times(method) {
-            Some(times) => cells.extend(times.cells()),
-            None => cells.extend([row.results[method].outcome.reason(), "", ""].map(str::to_owned)),
+/// Lines that scripts search for, `write BW: 1234.56MB/s`, where MB are MiB.
+fn bandwidths(results: &Results) -> String {
+    let mut text = String::new();
+    let has_several = results.methods().len() > 1;
+    for Record { method, point, bandwidth_mib_per_s, .. } in &results.records {
+        if has_several {
+            let _ = write!(text, "{method}: ");
         }
-        cells.push(two_decimals(row.bandwidth(method)));
-        if method > 0 {
-            cells.push(two_decimals(row.ratio(method)));
-        }
-        table.push(cells);
+        let direction = point.direction.name();
+        let _ = match bandwidth_mib_per_s {
+            Some(bandwidth) => writeln!(text, "{direction} BW: {bandwidth:.2}MB/s"),
+            None => writeln!(text, "{direction} BW: FAILED"),
+        };
     }
-    table
+    text
 }

@@ -3,9 +3,7 @@
 pub(crate) mod apiperf;
 pub(crate) mod checkpoint;
 pub(crate) mod compare;
-mod copies;
-pub(crate) mod copybw;
-pub(crate) mod copylat;
+pub(crate) mod copies;
 pub(crate) mod doctor;
 pub(crate) mod pplat;
 pub(crate) mod ps;

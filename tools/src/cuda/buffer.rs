@@ -3,12 +3,12 @@
 use std::ffi::{c_uchar, c_void};
 
 use anyhow::Result;
+use clap::ValueEnum;
 use cudarc::driver::sys::CUdeviceptr;
 use serde::{Deserialize, Serialize};
 
 use super::driver::{CudaError, functions};
 use super::gpu::Gpu;
-use super::pool::FromPool;
 use super::vmm::Created;
 
 functions! {
@@ -25,17 +25,16 @@ functions! {
 pub(crate) const GPU_PAGE: usize = 64 << 10;
 
 /// Where GPU memory comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Memory {
     /// cuMemAlloc.
+    #[value(name = "cuMemAlloc")]
     #[serde(rename = "cuMemAlloc")]
     Alloc,
     /// cuMemCreate, asking for GPUDirect RDMA.
+    #[value(name = "cuMemCreate")]
     #[serde(rename = "cuMemCreate")]
     Create,
-    /// A memory pool for GPUDirect RDMA where CUDA supports those (13.3), else the default pool.
-    #[serde(rename = "pool")]
-    Pool,
 }
 
 /// Dropping it frees the memory.
@@ -43,7 +42,6 @@ pub(crate) enum Memory {
 enum Allocation {
     Plain(Plain),
     Created(Created),
-    FromPool(FromPool),
 }
 
 /// GPU memory that starts on a GPU page.
@@ -67,12 +65,10 @@ impl DeviceBuffer {
         let allocation = match memory {
             Memory::Alloc => Allocation::Plain(Plain::new(functions, roomy)?),
             Memory::Create => Allocation::Created(Created::new(gpu, len)?),
-            Memory::Pool => Allocation::FromPool(FromPool::new(gpu, roomy)?),
         };
         let start = match &allocation {
             Allocation::Plain(plain) => plain.start,
             Allocation::Created(created) => created.start,
-            Allocation::FromPool(piece) => piece.start,
         };
         Ok(DeviceBuffer {
             gpu,

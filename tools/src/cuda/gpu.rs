@@ -54,7 +54,8 @@ impl Gpu {
         let functions = Functions::get()?;
         // SAFETY: CUDA has no flags for it.
         unsafe { functions.init(0) }?;
-        let (version, devices) = (functions.version()?, functions.devices()?);
+        let version = functions.version()?;
+        let devices = functions.devices()?;
         let Some(place) = devices.iter().position(|device| device.number == number) else {
             bail!("there is no GPU {number}; CUDA has {}", devices.len());
         };
@@ -77,14 +78,7 @@ impl Gpu {
     pub(crate) fn device(&self) -> &Device {
         &self.devices[self.number]
     }
-
-    pub(crate) fn has_memory_pools(&self) -> bool {
-        self.functions.attribute_of(self.device(), MEMORY_POOLS) == Some(1)
-    }
 }
-
-/// A number of CUdevice_attribute.
-pub(super) const MEMORY_POOLS: c_int = 115;
 
 impl Functions {
     /// The CUDA version of the driver.
@@ -100,17 +94,20 @@ impl Functions {
         let mut count = 0;
         // SAFETY: the count is a local variable.
         unsafe { self.device_count(&mut count) }?;
-        let device = |number| {
-            let (mut handle, mut name, mut pci_address) = (0, [0; 256], [0; 32]);
+        let mut devices = Vec::new();
+        for number in 0..count {
+            let mut handle = 0;
+            let mut name = [0; 256];
+            let mut pci_address = [0; 32];
             // SAFETY: the driver writes into local variables, of the lengths that it receives.
             unsafe {
                 self.device_get(&mut handle, number)?;
                 self.device_name(name.as_mut_ptr(), 256, handle)?;
                 self.pci_address(pci_address.as_mut_ptr(), 32, handle)?;
             }
-            Ok(Device { number, name: text(&name), pci_address: text(&pci_address), handle })
-        };
-        (0..count).map(device).collect()
+            devices.push(Device { number, name: text(&name), pci_address: text(&pci_address), handle });
+        }
+        Ok(devices)
     }
 
     /// An attribute's value; none if the driver does not know it.

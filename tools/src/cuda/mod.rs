@@ -1,13 +1,12 @@
 //! The CUDA driver, for GPUs, their memory, pinned host memory, and CUDA's own
 //! copies.
 //!
-//! buffer → pool → vmm → gpu → driver; host and survey → gpu, driver.
+//! buffer → vmm → gpu → driver; host and survey → gpu, driver.
 
 mod buffer;
 pub(crate) mod driver;
 mod gpu;
 mod host;
-mod pool;
 pub(crate) mod survey;
 mod vmm;
 

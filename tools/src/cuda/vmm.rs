@@ -81,7 +81,7 @@ impl Drop for Created {
 }
 
 /// The memory of this GPU.
-pub(super) fn location(gpu: &Gpu) -> CUmemLocation {
+fn location(gpu: &Gpu) -> CUmemLocation {
     CUmemLocation {
         type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
         __bindgen_anon_1: CUmemLocation_st__bindgen_ty_1 { id: gpu.device().handle },

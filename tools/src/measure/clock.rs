@@ -34,12 +34,13 @@ impl Clock {
 
 /// Compares a counter with the system's clock for this long.
 pub(crate) fn ns_per_tick(counter: fn() -> u64, duration: Duration) -> f64 {
-    let (start, first) = (Instant::now(), counter());
+    let start = Instant::now();
+    let first = counter();
     while start.elapsed() < duration {
         std::hint::spin_loop();
     }
-    let (last, elapsed) = (counter(), start.elapsed());
-    elapsed.as_nanos() as f64 / (last - first) as f64
+    let ticks = counter() - first;
+    start.elapsed().as_nanos() as f64 / ticks as f64
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -10,7 +10,7 @@ use super::clock::Clock;
 use super::floor;
 use super::plan::{BATCH, Direction, GUARD, Point};
 use super::target::Target;
-use crate::cuda::{CudaError, DeviceBuffer, Gpu, Memory, PinnedBuffer};
+use crate::cuda::{CudaError, DeviceBuffer, Gpu, PinnedBuffer};
 use crate::libgdrapi::{CallError, Library, Mapped};
 
 /// Bytes of the first copies, enough for every thread of a library.
@@ -52,21 +52,12 @@ impl Method {
         target: &Target,
         len: usize,
     ) -> Result<Method> {
-        let mut refused = None;
-        for &memory in target.memory.candidates() {
-            let memory = available(gpu, memory);
-            let buffer = DeviceBuffer::alloc(gpu, memory, len)?;
-            match Mapped::new(library, &buffer, target.mapping, target.force_pcie) {
-                Ok(mapped) => {
-                    let method = Method { kind, label: label.into(), library, mapped, buffer };
-                    method.warm_up()?;
-                    return Ok(method);
-                }
-                Err(error) => refused = Some(explain(error, memory)),
-            }
-        }
-        let error = refused.context("no kind of memory to try")?;
-        Err(error.context(label.to_owned()))
+        let buffer = DeviceBuffer::alloc(gpu, target.memory, len)?;
+        let mapped = Mapped::new(library, &buffer, target.mapping, target.force_pcie);
+        let mapped = mapped.map_err(explain).with_context(|| label.to_owned())?;
+        let method = Method { kind, label: label.into(), library, mapped, buffer };
+        method.warm_up()?;
+        Ok(method)
     }
 
     pub(crate) fn function(&self, direction: Direction) -> &'static str {
@@ -105,7 +96,7 @@ impl Method {
         clock: &Clock,
     ) -> Result<f64> {
         let size = point.size;
-        let host = host.as_mut_slice()[point.host_offset()..][..size].as_mut_ptr();
+        let host = host.as_mut_slice()[GUARD..][..size].as_mut_ptr();
         let offsets: [usize; BATCH] = std::array::from_fn(|i| point.device_offset(first + i));
         assert!(offsets.iter().all(|at| at + size <= self.buffer.len()));
         let device = offsets.map(|at| self.mapped.at(at));
@@ -184,24 +175,12 @@ fn store_fence() {
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
-/// The kind of memory to use instead of this one; a replacement is reported.
-fn available(gpu: &Gpu, memory: Memory) -> Memory {
-    if memory == Memory::Pool && !gpu.has_memory_pools() {
-        eprintln!("gdrcopy: this GPU has no memory pools; the buffer comes from cuMemAlloc");
-        return Memory::Alloc;
-    }
-    memory
-}
-
 /// Adds what to do about a failing pin or map.
-fn explain(error: Error, memory: Memory) -> Error {
+fn explain(error: Error) -> Error {
     let Some(&CallError { call, errno }) = error.downcast_ref() else {
         return error;
     };
     let advice = match (call, errno) {
-        ("gdr_pin_buffer", Errno::EINVAL) if memory == Memory::Pool => {
-            "Memory of this pool cannot be pinned: CUDA makes pools for GPUDirect RDMA from 13.3 on. Use -a cuMemAlloc"
-        }
         ("gdr_pin_buffer", Errno::EINVAL) => {
             "This memory cannot be pinned. Try the other of -a cuMemAlloc and -a cuMemCreate"
         }

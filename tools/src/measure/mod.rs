@@ -1,21 +1,18 @@
 //! Measuring: what to measure, how long it takes and takes at least, and whether every byte is right.
 //!
 //! ```text
-//! options       of all these tools: target (which library, memory, GPU, CPU), output, plot
-//! session       opens them; describes them in every result
+//! session       opens what the options name (target: which library, memory, GPU, CPU); describes it in every result
 //! plan          points: direction, size, offsets
 //! method        a library's copy functions, memcpy, or CUDA's own copies
 //! sampler       verifies (verify), then times the methods in turn (clock, stats)
-//! results       times, ratios, the floor of reads (floor); records
+//! results       records of times, ratios, the floor of reads (floor); tables
 //! chart         draws them
 //! ```
 
 pub(crate) mod chart;
 pub(crate) mod clock;
 pub(crate) mod floor;
-pub(crate) mod messages;
 pub(crate) mod method;
-pub(crate) mod options;
 pub(crate) mod plan;
 pub(crate) mod results;
 pub(crate) mod sampler;

@@ -1,7 +1,6 @@
 //! The copies to measure, and where in the buffers they are.
 #![forbid(unsafe_code)]
 
-use clap::ValueEnum;
 use serde::Serialize;
 
 use super::floor::LINE;
@@ -26,12 +25,13 @@ const IN_FLIGHT: usize = 16;
 pub(crate) const BATCH: usize = 16;
 
 /// The direction of a copy, seen from the CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Direction {
-    /// To the mapping
+    /// To the mapping.
+    #[default]
     Write,
-    /// From the mapping
+    /// From the mapping.
     Read,
 }
 
@@ -47,52 +47,45 @@ impl Direction {
 }
 
 /// One kind of copy.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Point {
     pub(crate) direction: Direction,
+    #[serde(rename = "size_bytes")]
     pub(crate) size: usize,
     /// Where in the GPU buffer the first copy starts.
+    #[serde(rename = "offset_bytes")]
     pub(crate) offset: usize,
-    /// Bytes past a cache line on the host side.
-    pub(crate) host_alignment: usize,
+    /// Bytes past a cache line on the device side.
+    #[serde(rename = "alignment_bytes")]
+    pub(crate) alignment: usize,
+    /// Cache lines of device memory that a copy touches.
+    lines: usize,
     /// Copies take turns among this many windows of the GPU buffer.
+    #[serde(skip)]
     windows: usize,
+    #[serde(skip)]
     stride: usize,
 }
 
 impl Point {
     /// Copies that all start at the same offset.
     pub(crate) fn fixed(direction: Direction, size: usize, offset: usize) -> Point {
-        Point { direction, size, offset, host_alignment: 0, windows: 1, stride: 0 }
+        let alignment = offset % LINE;
+        let lines = (alignment + size).div_ceil(LINE);
+        Point { direction, size, offset, alignment, lines, windows: 1, stride: 0 }
     }
 
     /// Copies of this alignment, spread over windows whose guards do not overlap.
-    pub(crate) fn spread(direction: Direction, size: usize, alignment: usize, host_alignment: usize) -> Point {
-        let alignment = alignment % LINE;
-        let stride = (alignment + size + 2 * GUARD).next_multiple_of(LINE);
-        Point {
-            direction,
-            size,
-            offset: GUARD + alignment,
-            host_alignment: host_alignment % LINE,
-            windows: (SPREAD / stride).clamp(1, MAX_WINDOWS),
-            stride,
-        }
-    }
-
-    /// Bytes past a cache line on the device side.
-    pub(crate) fn alignment(&self) -> usize {
-        self.offset % LINE
-    }
-
-    /// Cache lines of device memory that a copy touches.
-    pub(crate) fn lines(&self) -> usize {
-        (self.alignment() + self.size).div_ceil(LINE)
+    pub(crate) fn spread(direction: Direction, size: usize, alignment: usize) -> Point {
+        let mut point = Point::fixed(direction, size, GUARD + alignment % LINE);
+        point.stride = (point.alignment + size + 2 * GUARD).next_multiple_of(LINE);
+        point.windows = (SPREAD / point.stride).clamp(1, MAX_WINDOWS);
+        point
     }
 
     /// Round trips that a read needs at least.
     pub(crate) fn round_trips(&self) -> usize {
-        self.lines().div_ceil(IN_FLIGHT)
+        self.lines.div_ceil(IN_FLIGHT)
     }
 
     pub(crate) fn windows(&self) -> usize {
@@ -104,11 +97,6 @@ impl Point {
         self.offset + self.stride * (index % self.windows)
     }
 
-    /// Where in the host buffer all copies start.
-    pub(crate) fn host_offset(&self) -> usize {
-        GUARD + self.host_alignment
-    }
-
     /// Calls that are timed together where the number of calls is not given.
     pub(crate) fn batch(&self) -> usize {
         match self.direction {
@@ -117,9 +105,9 @@ impl Point {
         }
     }
 
-    /// Bytes needed in the host buffer.
+    /// Bytes needed in the host buffer, in which copies start at `GUARD`.
     pub(crate) fn host_len(&self) -> usize {
-        self.host_offset() + self.size + GUARD
+        GUARD + self.size + GUARD
     }
 
     /// Bytes needed in the GPU buffer.
@@ -128,18 +116,10 @@ impl Point {
     }
 }
 
-/// The memory to remove from the CPU's caches before each call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Cold {
-    /// The host side.
-    pub(crate) host: bool,
-    /// The device side, which only cached mappings have in a cache.
-    pub(crate) device: bool,
-}
-
 /// 1, 2, 4, 8, … up to this number.
-pub(crate) fn powers_of_two(largest: usize) -> impl Iterator<Item = usize> {
-    (0..=largest.max(1).ilog2()).map(|exponent| 1 << exponent)
+pub(crate) fn powers_of_two(largest: usize) -> Vec<usize> {
+    let exponents = 0..=largest.max(1).ilog2();
+    exponents.map(|exponent| 1 << exponent).collect()
 }
 
 #[cfg(test)]
@@ -147,13 +127,13 @@ mod tests {
     use super::*;
 
     fn point(size: usize, alignment: usize) -> Point {
-        Point::spread(Direction::Read, size, alignment, 0)
+        Point::spread(Direction::Read, size, alignment)
     }
 
     #[test]
     fn round_trips_count_the_lines_touched() {
-        assert_eq!(point(1, 63).lines(), 1);
-        assert_eq!(point(2, 63).lines(), 2);
+        assert_eq!(point(1, 63).lines, 1);
+        assert_eq!(point(2, 63).lines, 2);
         assert_eq!(point(1024, 0).round_trips(), 1);
         assert_eq!(point(1024, 1).round_trips(), 2);
         assert_eq!(point(65536, 0).round_trips(), 64);
@@ -182,8 +162,8 @@ mod tests {
 
     #[test]
     fn sizes_double() {
-        assert_eq!(powers_of_two(8).collect::<Vec<_>>(), [1, 2, 4, 8]);
-        assert_eq!(powers_of_two(7).collect::<Vec<_>>(), [1, 2, 4]);
-        assert_eq!(powers_of_two(1).collect::<Vec<_>>(), [1]);
+        assert_eq!(powers_of_two(8), [1, 2, 4, 8]);
+        assert_eq!(powers_of_two(7), [1, 2, 4]);
+        assert_eq!(powers_of_two(1), [1]);
     }
 }

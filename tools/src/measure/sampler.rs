@@ -1,12 +1,14 @@
 //! Verifies copies, and times methods that take turns.
 
+use std::ops::Range;
+
 use anyhow::Result;
 
 use super::clock::Clock;
-use super::floor::{self, LINE};
+use super::floor;
 use super::method::Method;
-use super::plan::{Cold, Point};
-use super::results::{MethodResult, Outcome, Results, Row};
+use super::plan::Point;
+use super::results::{Record, Results};
 use super::session::Session;
 use super::stats::Times;
 use super::verify::Verifier;
@@ -32,9 +34,8 @@ const COLD: u8 = 0x5c;
 #[derive(Clone, Debug)]
 pub(crate) struct Sweep {
     pub(crate) points: Vec<(Point, Repetitions)>,
-    /// Check every byte.
-    pub(crate) verify: bool,
-    pub(crate) cold: Cold,
+    /// The GPU writes the memory before each call, which removes it from the CPU's caches.
+    pub(crate) cold_device: bool,
 }
 
 /// How often to copy.
@@ -52,39 +53,38 @@ impl Sweep {
     pub(crate) fn run(&self, session: &Session) -> Result<Results> {
         let methods = &session.methods;
         let first = &methods[0];
-        let points = self.points.iter().map(|(point, _)| point);
-        let longest = points.map(Point::host_len).max().unwrap_or(1);
+        let longest = self.points.iter().map(|(point, _)| point.host_len()).max();
         let mut sampler = Sampler {
             clock: Clock::calibrate(),
             interrupt: &session.interrupt,
-            host: PinnedBuffer::alloc(longest)?,
-            verify: self.verify,
-            cold: self.cold,
+            host: PinnedBuffer::alloc(longest.unwrap_or(1))?,
+            cold_device: self.cold_device,
         };
-        let mut results = Results {
-            setup: session.setup.clone(),
-            verified: self.verify,
-            cold: self.cold,
-            methods: methods.iter().map(|method| method.label.clone()).collect(),
-            load: floor::loads(&first.mapped, &sampler.clock),
-            rows: Vec::new(),
-            interrupted: false,
-        };
+        let load = floor::loads(&first.mapped, &sampler.clock);
+        let mut records: Vec<Record> = Vec::new();
         let progress = progress_bar(self.points.len());
         for &(point, repetitions) in &self.points {
-            progress.set_message(format!("{} {} B", point.direction.name(), point.size));
-            let row = sampler.measure(methods, point, repetitions, results.rows.last())?;
-            results.rows.extend(row);
-            progress.inc(1);
             if session.interrupt.requested() {
-                results.interrupted = true;
                 break;
             }
+            progress.set_message(format!("{} {} B", point.direction.name(), point.size));
+            let smaller = records.len().saturating_sub(methods.len());
+            let of_point = sampler.measure(methods, point, repetitions, &records[smaller..])?;
+            records.extend(of_point);
+            progress.inc(1);
         }
         progress.finish_and_clear();
-        let load = floor::loads(&first.mapped, &sampler.clock);
-        results.load = results.load.shorter(load);
-        Ok(results)
+        let load = load.shorter(floor::loads(&first.mapped, &sampler.clock));
+        for record in &mut records {
+            record.set_floor(&load);
+        }
+        Ok(Results {
+            setup: session.setup.clone(),
+            interrupted: session.interrupt.requested(),
+            cold_device: self.cold_device,
+            load,
+            records,
+        })
     }
 }
 
@@ -93,67 +93,62 @@ struct Sampler<'a> {
     clock: Clock,
     interrupt: &'a Interrupt,
     host: PinnedBuffer,
-    verify: bool,
-    cold: Cold,
+    cold_device: bool,
 }
 
 impl Sampler<'_> {
-    /// `smaller` is the row before. None if interrupted before anything is timed.
+    /// A record for each method; `smaller` are those of the point before. None if interrupted before anything is timed.
     fn measure(
         &mut self,
         methods: &[Method],
         point: Point,
         repetitions: Repetitions,
-        smaller: Option<&Row>,
-    ) -> Result<Option<Row>> {
-        if self.interrupt.requested() {
-            return Ok(None);
-        }
+        smaller: &[Record],
+    ) -> Result<Vec<Record>> {
         let mut verifier = Verifier::new(point, methods[0].buffer.len());
-        let mut outcomes = vec![Outcome::LeftOut; methods.len()];
+        let mut records = Vec::new();
         let mut timed = Vec::new();
         for (i, method) in methods.iter().enumerate() {
             if self.interrupt.requested() {
-                return Ok(None);
+                return Ok(Vec::new());
             }
-            if let (Repetitions::Budget(_), Some(smaller)) = (repetitions, smaller)
-                && is_too_slow(smaller, &point, i)
-            {
-                continue;
+            let function = method.function(point.direction);
+            let mut record = Record { method: method.label.clone(), function, point, ..Record::default() };
+            let is_limited = matches!(repetitions, Repetitions::Budget(_));
+            if !is_limited || !is_too_slow(smaller, &point, i) {
+                record.error = verifier.check(method, &mut self.host, &self.clock)?;
+                if record.error.is_none() {
+                    timed.push(i);
+                }
             }
-            let wrong = if self.verify { verifier.check(method, &mut self.host, &self.clock)? } else { None };
-            match wrong {
-                Some(wrong) => outcomes[i] = Outcome::Wrong(wrong),
-                None => timed.push(i),
-            }
+            records.push(record);
         }
         verifier.fill_host(&mut self.host);
         let batch = point.batch();
         let turns = self.warm_up(methods, &timed, &point, repetitions)?;
         let all_samples = take_turns(timed.len(), turns, self.interrupt, |place, turn| {
-            let (first, calls) = repetitions.calls_of(turn, turns, batch);
-            self.sample(&methods[timed[place]], &point, first, calls)
+            self.sample(&methods[timed[place]], &point, repetitions.calls_of(turn, turns, batch))
         })?;
-        let iterations = match (repetitions, all_samples.first()) {
-            (Repetitions::Calls(calls), _) => calls,
-            (Repetitions::Budget(_), Some(samples)) => samples.len() * batch,
-            (Repetitions::Budget(_), None) => 0,
-        };
-        for (place, samples) in all_samples.into_iter().enumerate() {
-            let mut wrong = None;
-            if self.verify && !self.cold.device {
-                wrong = verifier.check_again(&methods[timed[place]], &mut self.host, &self.clock)?;
-            }
-            outcomes[timed[place]] = match wrong {
-                Some(wrong) => Outcome::Wrong(wrong),
-                None => Outcome::Timed(Times::new(samples)),
+        let mut first = None;
+        for (&i, samples) in timed.iter().zip(all_samples) {
+            let record = &mut records[i];
+            record.iterations = match repetitions {
+                Repetitions::Calls(calls) => calls,
+                Repetitions::Budget(_) => samples.len() * batch,
             };
+            if !self.cold_device {
+                record.error = verifier.check_again(&methods[i], &mut self.host, &self.clock)?;
+            }
+            if record.error.is_some() {
+                continue;
+            }
+            let times = Times::new(samples);
+            record.set_times(times, first);
+            if i == 0 {
+                first = Some(times);
+            }
         }
-        let mut results = Vec::new();
-        for (method, outcome) in methods.iter().zip(outcomes) {
-            results.push(MethodResult { function: method.function(point.direction), outcome });
-        }
-        Ok(Some(Row { point, iterations, results }))
+        Ok(records)
     }
 
     /// Warms up caches, TLBs and branch predictors. Returns how many turns to take.
@@ -168,7 +163,7 @@ impl Sampler<'_> {
         match repetitions {
             Repetitions::Calls(calls) => {
                 for &i in timed {
-                    self.sample(&methods[i], point, 0, 1)?;
+                    self.sample(&methods[i], point, 0..1)?;
                 }
                 Ok(calls.min(SAMPLES))
             }
@@ -177,7 +172,7 @@ impl Sampler<'_> {
                 for first in [0, batch] {
                     ns = 0.0;
                     for &i in timed {
-                        ns += self.sample(&methods[i], point, first, batch)? * batch as f64;
+                        ns += self.sample(&methods[i], point, first..first + batch)? * batch as f64;
                     }
                 }
                 Ok(turns_within(budget, ns))
@@ -186,31 +181,23 @@ impl Sampler<'_> {
     }
 
     /// Nanoseconds per call, of fewer calls after an interrupt.
-    fn sample(&mut self, method: &Method, point: &Point, first: usize, calls: usize) -> Result<f64> {
+    fn sample(&mut self, method: &Method, point: &Point, calls: Range<usize>) -> Result<f64> {
         method.drain();
-        let most = match self.cold == Cold::default() {
-            true => calls_at_once(point.size),
-            false => 1,
-        };
+        let most = if self.cold_device { 1 } else { calls_at_once(point.size) };
         let mut ns = 0.0;
-        let mut made = 0;
-        while made < calls {
-            let call = first + made;
-            if self.cold.device {
-                let end = point.device_offset(call) + point.size;
-                method.buffer.fill(COLD, end)?;
+        let mut call = calls.start;
+        while call < calls.end {
+            if self.cold_device {
+                method.buffer.fill(COLD, point.device_offset(call) + point.size)?;
             }
-            if self.cold.host {
-                evict(&self.host.as_slice()[point.host_offset()..][..point.size]);
-            }
-            let now = most.min(calls - made);
+            let now = most.min(calls.end - call);
             ns += method.time(point, call, now, &mut self.host, &self.clock)?;
-            made += now;
+            call += now;
             if self.interrupt.requested() {
                 break;
             }
         }
-        Ok(ns / made as f64)
+        Ok(ns / (call - calls.start) as f64)
     }
 }
 
@@ -224,14 +211,11 @@ fn calls_at_once(size: usize) -> usize {
 }
 
 impl Repetitions {
-    /// The first call of a turn, and the number of its calls.
-    fn calls_of(self, turn: usize, turns: usize, batch: usize) -> (usize, usize) {
+    /// The calls of a turn.
+    fn calls_of(self, turn: usize, turns: usize, batch: usize) -> Range<usize> {
         match self {
-            Repetitions::Calls(all) => {
-                let first = all * turn / turns;
-                (first, all * (turn + 1) / turns - first)
-            }
-            Repetitions::Budget(_) => (turn * batch, batch),
+            Repetitions::Calls(all) => all * turn / turns..all * (turn + 1) / turns,
+            Repetitions::Budget(_) => turn * batch..(turn + 1) * batch,
         }
     }
 }
@@ -263,40 +247,30 @@ pub(crate) fn take_turns<Sample>(
     Ok(samples)
 }
 
-/// Returns whether a method takes too long to be measured, judged by the smaller copies before.
-fn is_too_slow(smaller: &Row, point: &Point, method: usize) -> bool {
-    let before = &smaller.point;
-    let is_same_column = before.direction == point.direction
-        && before.alignment() == point.alignment()
-        && before.host_alignment == point.host_alignment;
-    if !is_same_column {
+/// Returns whether a method takes too long to be measured, judged by the records of the smaller copies before.
+fn is_too_slow(smaller: &[Record], point: &Point, method: usize) -> bool {
+    let [first, ..] = smaller else {
+        return false;
+    };
+    let before = first.point;
+    if before.direction != point.direction {
         return false;
     }
-    match (&smaller.results[0].outcome, &smaller.results[method].outcome) {
-        (_, Outcome::LeftOut) => true,
-        (Outcome::Timed(first), Outcome::Timed(times)) => {
+    let record = &smaller[method];
+    match (first.times, record.times) {
+        (_, None) => record.error.is_none(),
+        (Some(first), Some(times)) => {
             let growth = point.size as f64 / before.size as f64;
             times.median * growth > SLOW && times.median > SLOWER * first.median
         }
-        _ => false,
+        (None, Some(_)) => false,
     }
-}
-
-fn evict(memory: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in memory.chunks(LINE) {
-        // SAFETY: the line is readable; every x86-64 CPU has CLFLUSH.
-        unsafe { std::arch::x86_64::_mm_clflush(line.as_ptr()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (memory, LINE);
-    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::plan::Direction;
-    use super::super::results::tests::{results, timed};
+    use super::super::results::tests::results;
     use super::*;
 
     #[test]
@@ -316,12 +290,12 @@ mod tests {
         let repetitions = Repetitions::Calls(250);
         let mut next = 0;
         for turn in 0..SAMPLES {
-            let (first, calls) = repetitions.calls_of(turn, SAMPLES, 16);
-            assert_eq!(first, next);
-            next += calls;
+            let calls = repetitions.calls_of(turn, SAMPLES, 16);
+            assert_eq!(calls.start, next);
+            next = calls.end;
         }
         assert_eq!(next, 250);
-        assert_eq!(Repetitions::Budget(1.0).calls_of(2, 21, 16), (32, 16));
+        assert_eq!(Repetitions::Budget(1.0).calls_of(2, 21, 16), 32..48);
     }
 
     #[test]
@@ -333,14 +307,15 @@ mod tests {
 
     #[test]
     fn slow_methods_are_left_out_from_the_next_size_on() {
-        let slow = results([timed(1e5), timed(1.1e6)]);
+        let slow = results(&[Ok(1e5), Ok(1.1e6)]).records;
         let next = |size| Point::fixed(Direction::Read, size, 0);
-        assert!(is_too_slow(&slow.rows[0], &next(4096), 1));
-        assert!(!is_too_slow(&slow.rows[0], &next(2049), 1));
-        assert!(!is_too_slow(&slow.rows[0], &next(4096), 0));
-        let other = Point::fixed(Direction::Write, 4096, 0);
-        assert!(!is_too_slow(&slow.rows[0], &other, 1));
-        let left_out = results([timed(1.0), Outcome::LeftOut]);
-        assert!(is_too_slow(&left_out.rows[0], &next(4096), 1));
+        assert!(is_too_slow(&slow, &next(4096), 1));
+        assert!(!is_too_slow(&slow, &next(2049), 1));
+        assert!(!is_too_slow(&slow, &next(4096), 0));
+        assert!(!is_too_slow(&slow, &Point::fixed(Direction::Write, 4096, 0), 1));
+        assert!(!is_too_slow(&[], &next(4096), 1));
+        let mut left_out = results(&[Ok(1.0), Ok(1.0)]).records;
+        left_out[1].times = None;
+        assert!(is_too_slow(&left_out, &next(4096), 1));
     }
 }

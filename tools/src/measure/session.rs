@@ -1,22 +1,22 @@
 //! Opens the GPU and the libraries with their buffers, and describes them for the results.
+#![forbid(unsafe_code)]
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fmt::{self, Write};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::method::{Kind, Method};
-use super::target::Target;
+use super::target::{NamedFile, Target};
 use crate::cuda::{Device, Gpu, Memory};
 use crate::libgdrapi::{Library, Loader};
-use crate::output::{Usage, name};
+use crate::output::{self, Output, name};
 use crate::system::cpu;
-use crate::system::environment::Environment;
 use crate::system::files;
 use crate::system::interrupt::Interrupt;
 use crate::system::pci::{self, Link};
@@ -71,57 +71,45 @@ pub(crate) struct LibraryInfo {
     mapped_size: u64,
     /// Bytes per page.
     page_size: u32,
-    wc_mapping: bool,
     pub(crate) mapping_type: Cow<'static, str>,
 }
 
-/// The libraries to open besides those of the target.
-#[derive(Clone, Debug)]
-pub(crate) struct Extra {
-    pub(crate) max_libraries: usize,
-    /// The first library again, each time loaded with these variables.
-    pub(crate) variants: Vec<Environment>,
-    /// Methods that are not libraries.
-    pub(crate) others: Vec<Kind>,
+/// Options of all tools that measure.
+#[derive(Debug, Args)]
+pub(crate) struct SharedOptions {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
-impl Default for Extra {
-    fn default() -> Extra {
-        Extra { max_libraries: 2, variants: Vec::new(), others: Vec::new() }
-    }
-}
-
-impl Session {
-    /// Opens the GPU, and the libraries with a buffer of at least `len` bytes each. Errors say what to
+impl SharedOptions {
+    /// Opens the GPU, and the libraries and other methods with a buffer of at least `len` bytes each. Errors say what to
     /// do.
-    pub(crate) fn open(tool: &'static str, target: &Target, len: usize, extra: &Extra) -> Result<Session> {
+    pub(crate) fn open(&self, tool: &'static str, len: usize, others: &[Kind]) -> Result<Session> {
+        output::check_writable(self.output.json.as_deref())?;
+        let target = &self.target;
         let interrupt = Interrupt::listen(tool)?;
         if let Some(cpus) = &target.cpu {
             cpus.allow_all()?;
         }
-        let mut loader = Loader::default();
         // Before the GPU is opened, because a wrong library is the more likely mistake.
-        let libraries = libraries(&mut loader, target, extra.max_libraries)?;
+        let libraries = libraries(target)?;
         let gpu = Gpu::open(target.gpu)?;
         let mut methods = Vec::new();
         for (label, library) in &libraries {
-            methods.push(Method::new(Kind::Library, label, library, gpu, target, len)?);
-        }
-        let (label, first) = &libraries[0];
-        for variant in &extra.variants {
-            let label = format!("{label} {}", variant.label());
-            let mut load = || Method::new(Kind::Library, &label, loader.load(&first.file)?, gpu, target, len);
-            // SAFETY: no other thread uses the environment, since libraries and drivers read it only
-            // in calls that this thread makes.
-            methods.push(unsafe { variant.during(&mut load) }.with_context(|| label.clone())?);
+            let label = unique_label(&methods, label);
+            methods.push(Method::new(Kind::Library, &label, library, gpu, target, len)?);
         }
         let setup_libraries = methods.iter().map(LibraryInfo::new).collect();
-        for &kind in &extra.others {
+        for &kind in others {
             let label = match kind {
                 Kind::Memcpy => "memcpy",
                 _ => "cuMemcpy",
             };
-            methods.push(Method::new(kind, label, first, gpu, target, len)?);
+            let label = unique_label(&methods, label);
+            methods.push(Method::new(kind, &label, libraries[0].1, gpu, target, len)?);
         }
         if let Some(cpus) = &target.cpu {
             cpus.pin_to_first()?;
@@ -151,24 +139,27 @@ impl Session {
 }
 
 /// Loads the libraries that the options name, or the loader's choice.
-fn libraries(loader: &mut Loader, target: &Target, max: usize) -> Result<Vec<(String, &'static Library)>> {
+fn libraries(target: &Target) -> Result<Vec<(String, &'static Library)>> {
+    let mut loader = Loader::default();
     if target.libraries.is_empty() {
         return Ok(vec![("libgdrapi.so.2".into(), loader.load_default()?)]);
     }
-    if target.libraries.len() > max {
-        return Err(Usage(format!("--lib: at most {max} libraries")).into());
-    }
-    let mut libraries: Vec<(String, _)> = Vec::new();
-    for wanted in &target.libraries {
-        let library = loader.load(&wanted.file)?;
-        let is_taken = libraries.iter().any(|(label, _)| *label == wanted.label);
-        let label = match is_taken {
-            true => format!("{} (2)", wanted.label),
-            false => wanted.label.clone(),
-        };
-        libraries.push((label, library));
+    let mut libraries = Vec::new();
+    for NamedFile { label, file } in &target.libraries {
+        libraries.push((label.clone(), loader.load(file)?));
     }
     Ok(libraries)
+}
+
+/// A label that no method has, because results of the same are taken together.
+fn unique_label(methods: &[Method], label: &str) -> String {
+    let mut unique = label.to_owned();
+    let mut number = 1;
+    while methods.iter().any(|method| method.label == unique) {
+        number += 1;
+        unique = format!("{label} ({number})");
+    }
+    unique
 }
 
 /// The CPU that this thread is pinned to. Warns about CPU placement.
@@ -195,7 +186,6 @@ impl LibraryInfo {
             mapped_address: mapped.at(0) as usize,
             mapped_size: mapped.info.mapped_size,
             page_size: mapped.info.page_size,
-            wc_mapping: mapped.info.wc_mapping(),
             mapping_type: mapped.mapping_type().into(),
         }
     }
@@ -221,25 +211,19 @@ impl Setup {
 
     /// The conditions of the results, in a few words each.
     pub(crate) fn facts(&self) -> Vec<String> {
-        let mut facts = vec![format!("gdrcopy {}", self.tool), self.gpu_name().into()];
+        let mut facts = vec![self.gpu_name().to_owned()];
         facts.extend(self.libraries.first().map(|library| format!("{} mapping", library.mapping_type)));
-        let mut versions: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for library in &self.libraries {
-            let version = library.version.as_deref().unwrap_or("of unknown version");
-            versions.entry(version).or_default().push(&library.label[..]);
+        for LibraryInfo { label, version, .. } in &self.libraries {
+            let version = version.as_deref().unwrap_or("of unknown version");
+            facts.push(format!("{label}: libgdrapi {version}"));
         }
-        let are_equal = versions.len() == 1;
-        facts.extend(versions.into_iter().map(|(version, labels)| match are_equal {
-            true => format!("libgdrapi {version}"),
-            false => format!("{}: libgdrapi {version}", labels.join(", ")),
-        }));
         if let Some(LibraryInfo { driver_version: Some(version), .. }) = self.libraries.first() {
             facts.push(format!("gdrdrv {version}"));
         }
         facts.extend(self.gpu_driver.as_ref().map(|version| format!("GPU driver {version}")));
         facts.push(format!("CUDA {}", self.cuda_version()));
-        if let (Some(link), false) = (self.pcie, self.emulated()) {
-            facts.push(link.to_string());
+        if !self.emulated() {
+            facts.extend(self.pcie.map(|link| link.to_string()));
         }
         facts.extend(self.cpu_model.clone());
         facts.extend(self.cpu.map(|cpu| format!("CPU {cpu}")));
@@ -263,11 +247,13 @@ impl Setup {
 fn date(time: u64) -> String {
     // Years that start in March end with the leap day, so 146,097 days are 400 of them.
     let day = time / 86400 + 719_468;
-    let (era, day) = (day / 146_097, day % 146_097);
+    let era = day / 146_097;
+    let day = day % 146_097;
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
-    let (day, month) = (day - (153 * month + 2) / 5 + 1, (month + 2) % 12 + 1);
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = (month + 2) % 12 + 1;
     format!("{}-{month:02}-{day:02}", era * 400 + year + u64::from(month <= 2))
 }
 
@@ -286,6 +272,9 @@ impl fmt::Display for Setup {
             write!(place, ", GPU on NUMA node {node}")?;
         }
         writeln!(out, "CUDA {}; on {place}", self.cuda_version())?;
+        if let Some(model) = &self.cpu_model {
+            writeln!(out, "{model}")?;
+        }
         for library in &self.libraries {
             write!(out, "{library}")?;
         }

@@ -3,8 +3,6 @@
 
 use serde::Serialize;
 
-use crate::output::microseconds;
-
 /// A summary of samples, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Times {
@@ -21,22 +19,14 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Names above the cells.
-    pub(crate) const NAMES: [&str; 3] = ["P50(us)", "P0(us)", "P99(us)"];
-
     /// Summarizes at least one sample.
     pub(crate) fn new(mut samples: Vec<f64>) -> Times {
         samples.sort_by(f64::total_cmp);
-        // The nearest rank.
-        let percentile = |percent: usize| {
-            let rank = (samples.len() * percent).div_ceil(100);
-            samples[rank.max(1) - 1]
-        };
         Times {
             samples: samples.len(),
-            p0: percentile(0),
-            median: percentile(50),
-            p99: percentile(99),
+            p0: percentile(&samples, 0),
+            median: percentile(&samples, 50),
+            p99: percentile(&samples, 99),
             mean: samples.iter().sum::<f64>() / samples.len() as f64,
         }
     }
@@ -46,15 +36,17 @@ impl Times {
         if other.median < self.median { other } else { self }
     }
 
-    /// Its median divided by another one.
-    pub(crate) fn ratio(&self, other: &Times) -> Option<f64> {
-        if other.median > 0.0 { Some(self.median / other.median) } else { None }
+    /// Its median divided by that of the first method.
+    pub(crate) fn ratio(&self, first: Option<Times>) -> Option<f64> {
+        let first = first?.median;
+        if first > 0.0 { Some(self.median / first) } else { None }
     }
+}
 
-    /// Cells of a table.
-    pub(crate) fn cells(&self) -> [String; 3] {
-        [self.median, self.p0, self.p99].map(microseconds)
-    }
+/// The nearest rank of ascending samples.
+fn percentile(samples: &[f64], percent: usize) -> f64 {
+    let rank = (samples.len() * percent).div_ceil(100);
+    samples[rank.max(1) - 1]
 }
 
 #[cfg(test)]
@@ -63,7 +55,8 @@ mod tests {
 
     #[test]
     fn shorter_compares_medians() {
-        let (short, long) = (Times::new(vec![1.0, 9.0]), Times::new(vec![2.0, 3.0]));
+        let short = Times::new(vec![1.0, 9.0]);
+        let long = Times::new(vec![2.0, 3.0]);
         assert_eq!(short.shorter(long), short);
         assert_eq!(long.shorter(short), short);
     }

@@ -4,8 +4,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgAction, Args, ValueEnum};
+use clap::Args;
 
 use crate::cuda::Memory;
 use crate::libgdrapi::MappingType;
@@ -18,10 +17,7 @@ pub(crate) struct Target {
     #[arg(short = 'd', long = "gpu", default_value_t = 0, value_name = "N")]
     pub(crate) gpu: i32,
 
-    /// cuMemAlloc (default), cuMemCreate, pool or auto
-    ///
-    /// pool is the GPU's memory pool, or cuMemAlloc where it has none; auto is cuMemAlloc, or cuMemCreate where that
-    /// cannot be pinned.
+    /// GPU memory by cuMemAlloc (default) or cuMemCreate
     #[arg(
         short = 'a',
         long = "alloc",
@@ -32,7 +28,7 @@ pub(crate) struct Target {
         default_value = "cuMemAlloc",
         value_name = "KIND"
     )]
-    pub(crate) memory: MemoryChoice,
+    pub(crate) memory: Memory,
 
     /// Mapping: default, wc, cache or device
     #[arg(
@@ -54,7 +50,7 @@ pub(crate) struct Target {
 
     /// A libgdrapi and its label; repeat it to compare
     ///
-    /// By default the one that the loader finds. tune takes one, compare any number, the others two.
+    /// By default the one that the loader finds. tune takes one, the others any number.
     #[arg(long = "lib", value_name = "[LABEL=]FILE")]
     pub(crate) libraries: Vec<NamedFile>,
 
@@ -63,51 +59,6 @@ pub(crate) struct Target {
     /// The first one measures; threads of libraries may use all.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpu: Option<CpuList>,
-
-    /// Check every byte, yes or no
-    ///
-    /// Compares what was copied, and all bytes around it, by CUDA's own copies.
-    #[arg(
-        long,
-        action = ArgAction::Set,
-        hide_possible_values = true,
-        value_parser = PossibleValuesParser::new(["yes", "no"]).map(|answer| answer == "yes"),
-        num_args = 0..=1,
-        require_equals = true,
-        default_value = "yes",
-        default_missing_value = "yes",
-        value_name = "ANSWER"
-    )]
-    pub(crate) verify: bool,
-}
-
-/// Where GPU memory comes from, and the replacement where it is not available.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MemoryChoice {
-    /// cuMemAlloc
-    #[value(name = "cuMemAlloc")]
-    Alloc,
-    /// cuMemCreate
-    #[value(name = "cuMemCreate")]
-    Create,
-    /// The GPU's memory pool; cuMemAlloc where it has none
-    #[value(name = "pool")]
-    Pool,
-    /// cuMemAlloc; cuMemCreate where that cannot be pinned
-    #[value(name = "auto")]
-    Auto,
-}
-
-impl MemoryChoice {
-    /// The kinds to try, in order.
-    pub(crate) fn candidates(self) -> &'static [Memory] {
-        match self {
-            MemoryChoice::Alloc => &[Memory::Alloc],
-            MemoryChoice::Create => &[Memory::Create],
-            MemoryChoice::Pool => &[Memory::Pool],
-            MemoryChoice::Auto => &[Memory::Alloc, Memory::Create],
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -15,10 +15,12 @@ const POISON: u8 = 0xee;
 #[derive(Debug)]
 pub(crate) struct Verifier {
     point: Point,
-    /// The GPU buffer before the copies.
-    device: Vec<u8>,
     /// The host buffer before writes.
     source: Vec<u8>,
+    /// The GPU buffer before the copies.
+    device: Vec<u8>,
+    /// The GPU buffer after writes to all windows.
+    written: Vec<u8>,
     /// Room for CUDA's view of the GPU buffer.
     seen: Vec<u8>,
 }
@@ -27,30 +29,27 @@ impl Verifier {
     /// For GPU buffers of `buffer_len` bytes.
     pub(crate) fn new(point: Point, buffer_len: usize) -> Verifier {
         let len = point.device_len().min(buffer_len);
-        Verifier { point, device: pattern(len, 1), source: pattern(point.host_len(), 2), seen: vec![0; len] }
+        let source = pattern(point.host_len(), 2);
+        let device = pattern(len, 1);
+        let mut written = device.clone();
+        for index in 0..point.windows() {
+            written[point.device_offset(index)..][..point.size].copy_from_slice(&source[GUARD..][..point.size]);
+        }
+        Verifier { point, source, device, written, seen: vec![0; len] }
     }
 
     /// Copies once to or from each window, and returns what is wrong with the copies.
     pub(crate) fn check(&mut self, method: &Method, host: &mut PinnedBuffer, clock: &Clock) -> Result<Option<String>> {
         method.buffer.write(&self.device)?;
-        match self.point.direction {
-            Direction::Write => {
-                self.fill_host(host);
-                for index in 0..self.point.windows() {
-                    method.time(&self.point, index, 1, host, clock)?;
-                }
-                self.check_writes(method)
-            }
-            Direction::Read => {
-                for index in 0..self.point.windows() {
-                    let wrong = self.check_read(method, index, host, clock)?;
-                    if wrong.is_some() {
-                        return Ok(wrong);
-                    }
-                }
-                Ok(None)
+        for index in 0..self.point.windows() {
+            self.fill_host(host);
+            method.time(&self.point, index, 1, host, clock)?;
+            let wrong = self.wrong_in_host(index, host);
+            if wrong.is_some() {
+                return Ok(wrong);
             }
         }
+        self.wrong_in_device(method)
     }
 
     /// Returns the errors after copies that were timed, with all writes, or with one more read.
@@ -60,10 +59,15 @@ impl Verifier {
         host: &mut PinnedBuffer,
         clock: &Clock,
     ) -> Result<Option<String>> {
-        match self.point.direction {
-            Direction::Write => self.check_writes(method),
-            Direction::Read => self.check_read(method, 0, host, clock),
+        if self.point.direction == Direction::Read {
+            self.fill_host(host);
+            method.time(&self.point, 0, 1, host, clock)?;
+            let wrong = self.wrong_in_host(0, host);
+            if wrong.is_some() {
+                return Ok(wrong);
+            }
         }
+        self.wrong_in_device(method)
     }
 
     pub(crate) fn fill_host(&self, host: &mut PinnedBuffer) {
@@ -74,56 +78,25 @@ impl Verifier {
         }
     }
 
-    /// The errors in the GPU buffer after writes to all windows.
-    fn check_writes(&mut self, method: &Method) -> Result<Option<String>> {
+    /// The error in the whole GPU buffer after writes to all windows, or after reads.
+    fn wrong_in_device(&mut self, method: &Method) -> Result<Option<String>> {
         method.buffer.read(&mut self.seen)?;
-        let point = self.point;
-        let source = &self.source[point.host_offset()..][..point.size];
-        let mut untouched_from = 0;
-        for index in 0..point.windows() {
-            let at = point.device_offset(index);
-            let before = self.check_untouched(untouched_from..at);
-            let copied = difference(&self.seen[at..][..point.size], source, "device byte");
-            if before.is_some() || copied.is_some() {
-                return Ok(before.or(copied));
-            }
-            untouched_from = at + point.size;
-        }
-        Ok(self.check_untouched(untouched_from..self.device.len()))
+        let expected = match self.point.direction {
+            Direction::Write => &self.written,
+            Direction::Read => &self.device,
+        };
+        Ok(difference(&self.seen, expected, "device byte"))
     }
 
-    /// The errors in bytes of the GPU buffer that no copy may touch.
-    fn check_untouched(&self, range: std::ops::Range<usize>) -> Option<String> {
-        difference(&self.seen[range.clone()], &self.device[range], "device byte outside the copy,")
-    }
-
-    /// Reads the window of this index. What is wrong on the host side?
-    fn check_read(
-        &self,
-        method: &Method,
-        index: usize,
-        host: &mut PinnedBuffer,
-        clock: &Clock,
-    ) -> Result<Option<String>> {
-        self.fill_host(host);
-        let point = self.point;
-        let at = point.host_offset();
-        method.time(&point, index, 1, host, clock)?;
-        let (before, rest) = host.as_slice()[..point.host_len()].split_at(at);
-        let (copied, after) = rest.split_at(point.size);
-        let source = &self.device[point.device_offset(index)..][..point.size];
-        let poison = vec![POISON; at];
-        for (seen, expected, name) in [
-            (copied, source, "host byte"),
-            (before, &poison[..], "host byte before the copy,"),
-            (after, &poison[..GUARD], "host byte after the copy,"),
-        ] {
-            let wrong = difference(seen, expected, name);
-            if wrong.is_some() {
-                return Ok(wrong);
-            }
+    /// The error in the whole host buffer after a copy from or to the window of this index.
+    fn wrong_in_host(&self, index: usize, host: &PinnedBuffer) -> Option<String> {
+        let mut expected = self.source.clone();
+        if self.point.direction == Direction::Read {
+            expected.fill(POISON);
+            let size = self.point.size;
+            expected[GUARD..][..size].copy_from_slice(&self.device[self.point.device_offset(index)..][..size]);
         }
-        Ok(None)
+        difference(&host.as_slice()[..expected.len()], &expected, "host byte")
     }
 }
 
@@ -133,7 +106,10 @@ pub(crate) fn difference(seen: &[u8], expected: &[u8], name: &str) -> Option<Str
     if seen == expected {
         return None;
     }
-    let at = (0..seen.len()).find(|&at| seen[at] != expected[at])?;
+    let mut at = 0;
+    while seen[at] == expected[at] {
+        at += 1;
+    }
     Some(format!("{name} {at} is {:#04x}, not {:#04x}", seen[at], expected[at]))
 }
 
@@ -159,16 +135,18 @@ mod tests {
     #[test]
     fn difference_describes_the_first_wrong_byte() {
         assert_eq!(difference(&[1, 2], &[1, 2], "byte"), None);
-        let found = difference(&[1, 9, 9], &[1, 2, 3], "byte").unwrap();
-        assert_eq!(found, "byte 1 is 0x09, not 0x02");
+        let wrong = difference(&[1, 9, 9], &[1, 2, 3], "byte").unwrap();
+        assert_eq!(wrong, "byte 1 is 0x09, not 0x02");
     }
 
     #[test]
     fn patterns_differ_by_place_and_seed() {
-        let (a, b) = (pattern(4099, 1), pattern(4099, 2));
-        assert_eq!(a.len(), 4099);
-        let equal = |(x, y): (&u8, &u8)| usize::from(x == y);
-        assert!(a.iter().zip(&b).map(equal).sum::<usize>() < 64);
-        assert!(a.iter().zip(&a[64..]).map(equal).sum::<usize>() < 64);
+        let first = pattern(4099, 1);
+        let second = pattern(4099, 2);
+        assert_eq!(first.len(), 4099);
+        for other in [&second, &first[64..]] {
+            let equal = first.iter().zip(other).filter(|(one, other)| one == other);
+            assert!(equal.count() < 64);
+        }
     }
 }

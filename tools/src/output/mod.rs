@@ -1,11 +1,11 @@
 //! The output of results for users, as text, JSON and charts, with progress, errors and the exit status.
 #![forbid(unsafe_code)]
 
-pub(crate) mod svg;
+pub(crate) mod plot;
 pub(crate) mod table;
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,35 +41,26 @@ enum Format {
 impl Output {
     /// Prints the results, and writes the JSON file if one was asked for.
     pub(crate) fn write(&self, text: impl FnOnce() -> String, document: &impl Serialize) -> Result<()> {
-        let json = || Ok::<_, serde_json::Error>(serde_json::to_string_pretty(document)? + "\n");
+        let json = serde_json::to_string_pretty(document)? + "\n";
         let printed = match self.format {
-            Format::Text => text(),
-            Format::Json => json()?,
+            Format::Text => &text(),
+            Format::Json => &json,
         };
         let mut out = io::stdout().lock();
         out.write_all(printed.as_bytes())?;
         out.flush()?;
         if let Some(file) = &self.json {
-            fs::write(file, json()?).with_context(|| format!("writing {}", file.display()))?;
+            fs::write(file, json).with_context(|| format!("writing {}", file.display()))?;
         }
         Ok(())
     }
 }
 
-/// Fails if files for results cannot be written, before minutes of measuring. Their contents stay.
-pub(crate) fn ensure_writable(files: &[&Option<PathBuf>]) -> Result<()> {
-    for file in files {
-        let Some(file) = file else {
-            continue;
-        };
-        let opened = OpenOptions::new().append(true).create(true).open(file);
-        opened.with_context(|| format!("{} cannot be written: name another file", file.display()))?;
-    }
-    Ok(())
-}
-
-/// Fails if a file cannot be written, where that is known before.
-pub(crate) fn check_writable(file: &Path) -> Result<()> {
+/// Fails if a file for results cannot be written, before minutes of measuring.
+pub(crate) fn check_writable(file: Option<&Path>) -> Result<()> {
+    let Some(file) = file else {
+        return Ok(());
+    };
     let mut must_exist = file;
     if !file.exists() {
         must_exist = file.parent().unwrap_or(file);
@@ -85,20 +76,6 @@ pub(crate) fn check_writable(file: &Path) -> Result<()> {
 pub(crate) fn name(value: impl Serialize) -> String {
     let name = serde_json::to_value(value).unwrap_or_default();
     name.as_str().unwrap_or_default().to_owned()
-}
-
-/// Nanoseconds as microseconds, in at most 8 characters up to a second.
-pub(crate) fn microseconds(ns: f64) -> String {
-    let us = ns / 1000.0;
-    if us < 1000.0 { format!("{us:.4}") } else { format!("{us:.1}") }
-}
-
-/// A number with two decimals, or nothing.
-pub(crate) fn two_decimals(number: Option<f64>) -> String {
-    match number {
-        Some(number) => format!("{number:.2}"),
-        None => String::new(),
-    }
 }
 
 /// A bar of this many steps on stderr; nothing if stderr is not a terminal.

@@ -1,13 +1,12 @@
-//! Tables as plain text and as Markdown.
+//! Tables as plain text.
 #![forbid(unsafe_code)]
 
 use std::fmt::{self, Write};
 
 use serde_json::Value;
 
-use super::svg::quantity;
-
-/// Names of columns, each with the field of a JSON object that it shows. The field's end names its unit.
+/// Names of columns, each with the field of a JSON object that it shows. The field's end names its unit. Its values are
+/// in the unit in parentheses at the end of the column's name, or in one that fits.
 pub(crate) type Columns = [(&'static str, &'static str)];
 
 /// A line of names, and lines with one cell per name.
@@ -27,7 +26,7 @@ impl Table {
     pub(crate) fn of(rows: &[Value], columns: &Columns) -> Table {
         let mut table = Table::new(columns.iter().map(|column| column.0));
         for row in rows {
-            table.push(columns.iter().map(|column| cell(row, column.1)).collect());
+            table.push(columns.iter().map(|column| in_column(row, column)).collect());
         }
         table
     }
@@ -45,19 +44,6 @@ impl Table {
             }
         }
         widths
-    }
-
-    /// As Markdown, all columns to the right.
-    pub(crate) fn markdown(&self) -> String {
-        let mut markdown = String::new();
-        for (number, cells) in self.lines.iter().enumerate() {
-            // An empty cell is one blank.
-            markdown += &format!("| {} |\n", cells.join(" | ")).replace("  ", " ");
-            if number == 0 {
-                markdown += &format!("|{}\n", " ---: |".repeat(cells.len()));
-            }
-        }
-        markdown
     }
 }
 
@@ -79,6 +65,15 @@ impl fmt::Display for Table {
     }
 }
 
+fn in_column(row: &Value, (name, field): &(&str, &str)) -> String {
+    let number = row[field].as_f64();
+    match number {
+        Some(ns) if name.ends_with("(us)") => microseconds(ns),
+        Some(bytes) if name.ends_with("(B)") => bytes.to_string(),
+        _ => cell(row, field),
+    }
+}
+
 /// The text of a field, with the unit that the end of its name is.
 pub(crate) fn cell(row: &Value, field: &str) -> String {
     let number = row[field].as_f64().unwrap_or(0.0);
@@ -90,8 +85,33 @@ pub(crate) fn cell(row: &Value, field: &str) -> String {
         _ if field.ends_with("bytes") => amount(number),
         _ if field.ends_with("_ns") && number > 0.0 => quantity(number / 1e9, "s"),
         _ if field.starts_with("seconds") && number > 0.0 => quantity(number, "s"),
+        Value::Number(fraction) if fraction.is_f64() => format!("{number:.2}"),
         number => number.to_string(),
     }
+}
+
+/// Nanoseconds as microseconds, in at most 8 characters up to a second.
+fn microseconds(ns: f64) -> String {
+    let us = ns / 1000.0;
+    if us < 1000.0 { format!("{us:.4}") } else { format!("{us:.1}") }
+}
+
+/// A value with its unit and the prefix that fits.
+pub(crate) fn quantity(value: f64, unit: &str) -> String {
+    const PREFIXES: [(f64, &str); 8] =
+        [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p")];
+    let mut number = value / 1e-12;
+    let mut prefix = "p";
+    for (scale, fitting) in PREFIXES {
+        // Powers of ten are not exact.
+        if value >= scale * 0.9999 {
+            number = value / scale;
+            prefix = fitting;
+            break;
+        }
+    }
+    let decimals = if number.round() >= 10.0 || (number - number.round()).abs() < 0.01 { 0 } else { 1 };
+    format!("{number:.decimals$} {prefix}{unit}")
 }
 
 fn amount(bytes: f64) -> String {
@@ -112,14 +132,22 @@ mod tests {
         table.push(vec!["long".into(), "1".into()]);
         table.push(vec!["b".into(), "100".into()]);
         assert_eq!(table.to_string(), "a      µs\nlong    1\nb     100\n");
-        let markdown = "| a | µs |\n| ---: | ---: |\n| long | 1 |\n| b | 100 |\n";
-        assert_eq!(table.markdown(), markdown);
     }
 
     #[test]
     fn cells_have_the_units_of_their_fields() {
         let row = serde_json::json!({ "name": "a", "n": 3, "bytes": 147_456, "mean_ns": 1200.5, "empty": null });
         let columns = [("A", "name"), ("N", "n"), ("B", "bytes"), ("T", "mean_ns"), ("E", "empty")];
-        assert_eq!(Table::of(&[row], &columns).to_string(), "A  N        B       T  E\na  3  144 KiB  1.2 µs\n");
+        let rows = [row];
+        assert_eq!(Table::of(&rows, &columns).to_string(), "A  N        B       T  E\na  3  144 KiB  1.2 µs\n");
+        let columns = [("A", "name"), ("Size(B)", "bytes"), ("T(us)", "mean_ns")];
+        assert_eq!(Table::of(&rows, &columns).to_string(), "A  Size(B)   T(us)\na   147456  1.2005\n");
+    }
+
+    #[test]
+    fn quantities_have_the_prefix_that_fits() {
+        let texts = [1e-9, 2.34e-9, 1.5e-6, 1e-4, 0.1 + 0.2].map(|value| quantity(value, "s"));
+        assert_eq!(texts, ["1 ns", "2.3 ns", "1.5 µs", "100 µs", "300 ms"]);
+        assert_eq!(quantity(1e9, "B/s"), "1 GB/s");
     }
 }

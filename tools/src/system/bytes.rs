@@ -4,8 +4,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Serialize;
+
 /// A number of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Bytes(pub usize);
 
 impl FromStr for Bytes {

@@ -1,10 +1,8 @@
-//! The system that the program runs on, with CPUs, files of the kernel, devices, signals,
-//! environment.
+//! The system that the program runs on, with CPUs, files of the kernel, devices, signals.
 
 pub(crate) mod bytes;
 pub(crate) mod cpu;
 pub(crate) mod elf;
-pub(crate) mod environment;
 pub(crate) mod files;
 pub(crate) mod gdrdrv;
 pub(crate) mod interrupt;

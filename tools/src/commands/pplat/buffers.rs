@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use anyhow::Result;
 
-use super::options::{Options, Place};
+use super::options::{Exchange, Place};
 use crate::cuda::{DeviceBuffer, GPU_PAGE, Gpu, Memory, PinnedBuffer};
 use crate::measure::method::Method;
 
@@ -22,7 +22,7 @@ pub(super) fn gpu_bytes(size: usize) -> usize {
 /// Flags and data of one library, through which the CPU accesses those in GPU memory.
 #[derive(Debug)]
 pub(super) struct Buffers<'a> {
-    options: &'a Options,
+    exchange: &'a Exchange,
     method: &'a Method,
     /// Also holds the word that stops the GPU kernel, which must not depend on the library.
     host: HostSide,
@@ -31,13 +31,13 @@ pub(super) struct Buffers<'a> {
 }
 
 impl<'a> Buffers<'a> {
-    pub(super) fn new(gpu: &'static Gpu, method: &'a Method, options: &'a Options) -> Result<Self> {
-        let data = match options.data {
+    pub(super) fn new(gpu: &'static Gpu, method: &'a Method, exchange: &'a Exchange) -> Result<Self> {
+        let data = match exchange.data {
             Place::GpuMem => 0,
-            Place::HostMem => options.size.0.next_multiple_of(4),
+            Place::HostMem => exchange.size.0.next_multiple_of(4),
         };
         Ok(Buffers {
-            options,
+            exchange,
             method,
             host: HostSide(PinnedBuffer::alloc(DATA + data)?),
             counters: DeviceBuffer::alloc(gpu, Memory::Alloc, GPU_PAGE)?,
@@ -57,7 +57,7 @@ impl<'a> Buffers<'a> {
 
     /// Requests this round from the GPU, after all earlier writes.
     pub(super) fn request(&self, round: u32) -> Result<()> {
-        match self.options.gpu_flag {
+        match self.exchange.gpu_flag {
             Place::GpuMem => self.method.mapped.write(REQUEST, &round.to_ne_bytes())?,
             Place::HostMem => self.host.word(REQUEST).store(round, Ordering::Release),
         }
@@ -66,7 +66,7 @@ impl<'a> Buffers<'a> {
 
     /// The last round that the GPU has answered.
     pub(super) fn answer(&self) -> Result<u32> {
-        match self.options.cpu_flag {
+        match self.exchange.cpu_flag {
             Place::GpuMem => {
                 let mut round = [0; 4];
                 self.method.mapped.read(ANSWER, &mut round)?;
@@ -77,7 +77,7 @@ impl<'a> Buffers<'a> {
     }
 
     pub(super) fn write_data(&self, data: &[u8]) -> Result<()> {
-        match self.options.data {
+        match self.exchange.data {
             Place::GpuMem if data.is_empty() => {}
             Place::GpuMem => self.method.mapped.write(DATA, data)?,
             Place::HostMem => self.host.write(DATA, data),
@@ -86,7 +86,7 @@ impl<'a> Buffers<'a> {
     }
 
     pub(super) fn read_data(&self, data: &mut [u8]) -> Result<()> {
-        match self.options.data {
+        match self.exchange.data {
             Place::GpuMem if data.is_empty() => {}
             Place::GpuMem => self.method.mapped.read(DATA, data)?,
             Place::HostMem => self.host.read(DATA, data),
@@ -102,15 +102,14 @@ impl<'a> Buffers<'a> {
     pub(super) fn wrong_on_gpu(&self) -> Result<u64> {
         let mut counters = [0; 8];
         self.counters.read(&mut counters)?;
-        let [_, _, _, _, wrong @ ..] = counters;
-        Ok(u32::from_ne_bytes(wrong).into())
+        Ok(u64::from_le_bytes(counters) >> 32)
     }
 
     // ---- The GPU's side ----
 
     /// Where the GPU kernel finds the request, its answer, the data, the word that stops it, and its counters.
     pub(super) fn addresses(&self) -> [u64; 5] {
-        let Options { gpu_flag, cpu_flag, data, .. } = *self.options;
+        let Exchange { gpu_flag, cpu_flag, data, .. } = *self.exchange;
         [
             self.on_gpu(gpu_flag, REQUEST),
             self.on_gpu(cpu_flag, ANSWER),
@@ -121,10 +120,10 @@ impl<'a> Buffers<'a> {
     }
 
     /// The number of words of data, and the valid bits of the last one.
-    pub(super) fn words(&self) -> (u32, u32) {
-        let size = self.options.size.0;
+    pub(super) fn words(&self) -> [u32; 2] {
+        let size = self.exchange.size.0;
         let bytes_missing = size.next_multiple_of(4) - size;
-        (size.div_ceil(4) as u32, u32::MAX >> (8 * bytes_missing))
+        [size.div_ceil(4) as u32, u32::MAX >> (8 * bytes_missing)]
     }
 
     fn on_gpu(&self, place: Place, offset: usize) -> u64 {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use cudarc::driver::sys::{CUfunction, CUmodule, CUstream};
 
 use super::buffers::Buffers;
-use super::options::Options;
+use super::options::{Exchange, Options};
 use crate::cuda::driver::functions;
 use crate::cuda::{CudaError, Gpu};
 
@@ -53,7 +53,8 @@ impl GpuKernel {
     pub(super) fn load(gpu: &'static Gpu) -> Result<GpuKernel> {
         let functions = Functions::get()?;
         let text = CString::new(PTX)?;
-        let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
+        let mut module = ptr::null_mut();
+        let mut function = ptr::null_mut();
         // SAFETY: the text ends with a NUL, the results are local variables. The module is never
         // unloaded.
         unsafe {
@@ -73,17 +74,20 @@ impl GpuKernel {
         rounds: u32,
     ) -> Result<Running<'a>> {
         let addresses = buffers.addresses();
-        let (words, last_mask) = buffers.words();
-        let numbers = [words, last_mask, rounds, options.gpu_produces.into()];
+        let [words, last_mask] = buffers.words();
+        let numbers = [words, last_mask, rounds, options.exchange.gpu_produces().into()];
         // The parameters of kernel.ptx, in order.
-        let addresses = addresses.iter().map(|address| ptr::from_ref(address).cast::<c_void>().cast_mut());
-        let numbers = numbers.iter().map(|number| ptr::from_ref(number).cast::<c_void>().cast_mut());
-        let mut parameters: Vec<_> = addresses.chain(numbers).collect();
+        let mut parameters: Vec<*mut c_void> = Vec::new();
+        for address in &addresses {
+            parameters.push(ptr::from_ref(address).cast_mut().cast());
+        }
+        for number in &numbers {
+            parameters.push(ptr::from_ref(number).cast_mut().cast());
+        }
         let default_stream = ptr::null_mut();
-        let &Options { blocks, threads, .. } = options;
-        // SAFETY: one pointer per parameter of the GPU kernel, each to a value of its type, which CUDA reads before it returns. The
-        // memory
-        // that the values refer to outlives the launch, which borrows the buffers.
+        let Exchange { blocks, threads, .. } = options.exchange;
+        // SAFETY: one pointer per parameter of the GPU kernel, each to a value of its type, which CUDA reads before it
+        // returns. The memory that the values refer to outlives the launch, which borrows the buffers.
         let launched = unsafe {
             let parameters = parameters.as_mut_ptr();
             self.functions.launch(self.function, blocks, 1, 1, threads, 1, 1, 0, default_stream, parameters)

@@ -1,45 +1,105 @@
 //! `gdrcopy pplat`: latency of a ping-pong between CPU and GPU.
 //!
 //! ```text
-//! options → Session → run.rs: rounds of all libraries, in turn → report.rs: text, JSON
+//! options → Session → run.rs: rounds of all libraries, in turn → records: text, JSON
 //!     gpu_kernel.rs  the GPU's side, kernel.ptx
 //!     buffers.rs     the flags and the data, each in GPU or in host memory
 //! ```
 mod buffers;
 mod gpu_kernel;
 mod options;
-mod report;
 mod run;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
+use serde::Serialize;
 
-use crate::measure::session::{Extra, Session};
-use crate::output::{self, Usage};
+use crate::measure::results::{Document, RATIO, TIMES, table};
+use crate::measure::stats::Times;
+use crate::output::{self, Usage, name};
 
 pub(crate) use options::Options;
-use run::Rounds;
+use options::{Exchange, Producer};
 
 /// The most data, because the GPU kernel counts words in 32 bits.
 const MAX_DATA: usize = 4 << 30;
 
+/// One library.
+#[derive(Serialize)]
+struct Record<'a> {
+    library: &'a str,
+    #[serde(flatten)]
+    exchange: Exchange,
+    /// None if Ctrl-C came before its first round.
+    #[serde(flatten)]
+    times: Option<Times>,
+    /// Words of data that did not arrive as sent.
+    wrong_words: u64,
+    /// The median divided by the first library's.
+    ratio: Option<f64>,
+}
+
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let size = options.size.0;
+    let size = options.exchange.size.0;
     if size > MAX_DATA {
         return Err(Usage("--size: maximum is 4G".into()).into());
     }
-    output::ensure_writable(&[&options.output.json])?;
     let len = buffers::gpu_bytes(size);
-    let session = Session::open("pplat", &options.target, len, &Extra::default())?;
-    let all = run::run(&session, options)?;
-    report::write(&session, &all, options)?;
-    let mut status = output::exit_status("pplat", session.interrupt.requested());
-    for (method, Rounds { wrong, .. }) in session.methods.iter().zip(&all) {
-        if *wrong > 0 {
-            eprintln!("gdrcopy pplat: {}: {wrong} words of the data were wrong", method.label);
+    let session = options.shared.open("pplat", len, &[])?;
+    let mut records: Vec<Record> = Vec::new();
+    for (method, rounds) in session.methods.iter().zip(run::run(&session, options)?) {
+        let times = if rounds.samples.is_empty() { None } else { Some(Times::new(rounds.samples)) };
+        let first = match records.first() {
+            Some(first) => first.times,
+            None => None,
+        };
+        let ratio = match times {
+            Some(times) => times.ratio(first),
+            None => None,
+        };
+        records.push(Record {
+            library: &method.label,
+            exchange: options.exchange,
+            times,
+            wrong_words: rounds.wrong,
+            ratio,
+        });
+    }
+    let interrupted = session.interrupt.requested();
+    if records[0].times.is_none() && interrupted {
+        return Ok(output::interrupted_early("pplat"));
+    }
+    let document = Document { setup: &session.setup, interrupted, records };
+    options.shared.output.write(|| text(&document, options), &document)?;
+    let mut status = output::exit_status("pplat", interrupted);
+    for Record { library, wrong_words, .. } in &document.records {
+        if *wrong_words > 0 {
+            eprintln!("gdrcopy pplat: {library}: {wrong_words} words of the data were wrong");
             status = ExitCode::FAILURE;
         }
     }
     Ok(status)
+}
+
+/// Latencies of whole rounds, in a table.
+fn text(document: &Document<Record>, options: &Options) -> String {
+    let Exchange { size, blocks, threads, producer, .. } = options.exchange;
+    let [data, gpu_flag, cpu_flag] =
+        [options.exchange.data, options.exchange.gpu_flag, options.exchange.cpu_flag].map(name);
+    let (producer, consumer) = match producer {
+        Producer::Cpu => ("CPU", "GPU"),
+        Producer::Gpu => ("GPU", "CPU"),
+    };
+    let mut columns = vec![("Round trip", "library")];
+    columns.extend(TIMES);
+    columns.push(RATIO);
+    format!(
+        "{}the {producer} produces {} bytes in {data}, the {consumer} consumes them; {blocks} blocks of {threads} threads\n\
+         GPU flag in {gpu_flag}, CPU flag in {cpu_flag}; {} iterations\n\n{}",
+        document.setup,
+        size.0,
+        options.iterations,
+        table(&document.records, &columns)
+    )
 }

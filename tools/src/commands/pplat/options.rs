@@ -1,14 +1,10 @@
 //! The options of `gdrcopy pplat`.
 #![forbid(unsafe_code)]
 
-use std::time::Duration;
-
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{ArgAction, Args, ValueEnum, value_parser};
+use clap::{Args, ValueEnum, value_parser};
 use serde::Serialize;
 
-use crate::measure::target::Target;
-use crate::output::Output;
+use crate::measure::session::SharedOptions;
 use crate::system::bytes::Bytes;
 
 #[derive(Debug, Args)]
@@ -24,8 +20,19 @@ pub(crate) struct Options {
     #[arg(short = 'u', long, default_value_t = 10, value_name = "SECONDS")]
     pub(super) timeout: u64,
 
+    #[command(flatten)]
+    pub(super) exchange: Exchange,
+
+    #[command(flatten)]
+    pub(super) shared: SharedOptions,
+}
+
+/// A round of the ping-pong.
+#[derive(Clone, Copy, Debug, Args, Serialize)]
+pub(super) struct Exchange {
     /// Bytes of data in each round
     #[arg(short, long, default_value = "0", value_name = "BYTES")]
+    #[serde(rename = "size_bytes")]
     pub(super) size: Bytes,
 
     /// Blocks of the GPU kernel
@@ -50,46 +57,41 @@ pub(crate) struct Options {
     pub(super) cpu_flag: Place,
 
     /// Data in gpumem or hostmem
-    #[arg(
-        short = 'D',
-        long = "data",
-        value_enum,
-        hide_possible_values = true,
-        default_value = "gpumem",
-        value_name = "PLACE"
-    )]
+    #[arg(short = 'D', long, value_enum, hide_possible_values = true, default_value = "gpumem", value_name = "PLACE")]
     pub(super) data: Place,
 
-    /// Producer: 0 the CPU, 1 the GPU
+    /// Producer, 0 (the CPU) or 1 (the GPU)
     #[arg(
         short = 'm',
         long = "mode",
-        action = ArgAction::Set,
-        default_value = "0",
+        value_enum,
         hide_possible_values = true,
-        value_parser = PossibleValuesParser::new(["0", "1"]).map(|mode| mode == "1"),
+        default_value = "0",
         value_name = "MODE"
     )]
-    pub(super) gpu_produces: bool,
-
-    #[command(flatten)]
-    pub(super) target: Target,
-
-    #[command(flatten)]
-    pub(super) output: Output,
+    pub(super) producer: Producer,
 }
 
-impl Options {
-    /// How long the GPU may take to answer.
-    pub(super) fn time_limit(&self) -> Option<Duration> {
-        (self.timeout > 0).then(|| Duration::from_secs(self.timeout))
+impl Exchange {
+    pub(super) fn gpu_produces(&self) -> bool {
+        self.producer == Producer::Gpu
     }
+}
+
+/// The side that writes the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Producer {
+    #[value(name = "0")]
+    Cpu,
+    #[value(name = "1")]
+    Gpu,
 }
 
 /// A kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Place {
+pub(super) enum Place {
     /// GPU memory, which the CPU accesses through the mapping
     #[value(name = "gpumem")]
     GpuMem,

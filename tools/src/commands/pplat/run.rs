@@ -41,22 +41,22 @@ pub(super) fn run(session: &Session, options: &Options) -> Result<Vec<Rounds>> {
     let kernel = GpuKernel::load(session.gpu)?;
     let mut buffers = Vec::new();
     for method in &session.methods {
-        buffers.push(Buffers::new(session.gpu, method, options)?);
+        buffers.push(Buffers::new(session.gpu, method, &options.exchange)?);
     }
     let mut run = Run {
         options,
         kernel: &kernel,
         clock: Clock::calibrate(),
         interrupt: &session.interrupt,
-        expected: vec![0; options.size.0],
-        seen: vec![0; options.size.0],
+        expected: vec![0; options.exchange.size.0],
+        seen: vec![0; options.exchange.size.0],
     };
     let turns = if buffers.len() > 1 { TURNS } else { 1 };
     let bar = progress_bar(turns * buffers.len());
     let of_turns = take_turns(buffers.len(), turns, &session.interrupt, |index, turn| {
         bar.inc(1);
-        let end_of = |turns_done: usize| options.iterations as usize * turns_done / turns;
-        let rounds = (end_of(turn + 1) - end_of(turn)) as u32;
+        // All of them in the end.
+        let rounds = (options.iterations + turn as u32) / turns as u32;
         run.turn(&buffers[index], rounds).with_context(|| session.methods[index].label.clone())
     })?;
     bar.finish_and_clear();
@@ -90,31 +90,28 @@ impl Run<'_> {
             return Ok(turn);
         }
         buffers.clear()?;
-        let (options, rounds) = (self.options, WARMUP + rounds);
+        let options = self.options;
+        let rounds = WARMUP + rounds;
         let running = self.kernel.launch(buffers, options, rounds)?;
         for round in 1..=rounds {
             if self.interrupt.requested() {
                 break;
             }
             fill(&mut self.expected, round);
-            let mut outcome = Ok(Answer::Given);
+            let mut answered = Ok(false);
             let time = self.clock.time(|| {
-                outcome = round_trip(options, buffers, round, &self.expected, &mut self.seen, || {
+                answered = round_trip(options, buffers, round, &self.expected, &mut self.seen, || {
                     running.check()?;
                     Ok(self.interrupt.requested())
                 });
             });
-            match outcome? {
-                Answer::Given => {}
-                Answer::Interrupted => break,
-                Answer::Late => {
-                    bail!("the GPU has not answered round {round} within {} s", options.timeout);
-                }
+            if !answered? {
+                break;
             }
             if round > WARMUP {
                 turn.samples.push(time);
             }
-            if options.gpu_produces && options.target.verify {
+            if options.exchange.gpu_produces() {
                 turn.wrong += differences(&self.seen, &self.expected);
             }
         }
@@ -123,20 +120,12 @@ impl Run<'_> {
         } else {
             running.finish()?;
         }
-        if options.target.verify {
-            turn.wrong += buffers.wrong_on_gpu()?;
-        }
+        turn.wrong += buffers.wrong_on_gpu()?;
         Ok(turn)
     }
 }
 
-enum Answer {
-    Given,
-    Interrupted,
-    Late,
-}
-
-/// One round, which is timed. Checks regularly whether it must stop.
+/// One round, which is timed. Checks regularly whether it must stop, and returns whether there was an answer before.
 fn round_trip(
     options: &Options,
     buffers: &Buffers,
@@ -144,13 +133,15 @@ fn round_trip(
     expected: &[u8],
     seen: &mut [u8],
     must_stop: impl Fn() -> Result<bool>,
-) -> Result<Answer> {
-    if !options.gpu_produces {
+) -> Result<bool> {
+    if !options.exchange.gpu_produces() {
         buffers.write_data(expected)?;
     }
     buffers.request(round)?;
-    let (start, time_limit) = (Instant::now(), options.time_limit());
-    let (mut polls, mut next_heartbeat) = (0u32, start + HEARTBEAT);
+    let start = Instant::now();
+    let time_limit = Duration::from_secs(options.timeout);
+    let mut polls = 0u32;
+    let mut next_heartbeat = start + HEARTBEAT;
     while buffers.answer()? != round {
         polls = polls.wrapping_add(1);
         if !polls.is_multiple_of(POLLS) {
@@ -160,19 +151,19 @@ fn round_trip(
         let now = Instant::now();
         if now >= next_heartbeat {
             if must_stop()? {
-                return Ok(Answer::Interrupted);
+                return Ok(false);
             }
             next_heartbeat = now + HEARTBEAT;
         }
-        if time_limit.is_some_and(|timeout| now - start > timeout) {
-            return Ok(Answer::Late);
+        if !time_limit.is_zero() && now - start > time_limit {
+            bail!("the GPU has not answered round {round} within {} s", options.timeout);
         }
         thread::yield_now();
     }
-    if options.gpu_produces {
+    if options.exchange.gpu_produces() {
         buffers.read_data(seen)?;
     }
-    Ok(Answer::Given)
+    Ok(true)
 }
 
 /// The data of a round, the same as in kernel.ptx.
@@ -184,9 +175,12 @@ fn fill(data: &mut [u8], round: u32) {
     }
 }
 
-fn differences(seen: &[u8], wanted: &[u8]) -> u64 {
-    let words = seen.chunks(4).zip(wanted.chunks(4));
-    words.filter(|(seen, wanted)| seen != wanted).count() as u64
+fn differences(seen: &[u8], expected: &[u8]) -> u64 {
+    let mut differences = 0;
+    for (seen, expected) in seen.chunks(4).zip(expected.chunks(4)) {
+        differences += u64::from(seen != expected);
+    }
+    differences
 }
 
 #[cfg(test)]
@@ -195,7 +189,8 @@ mod tests {
 
     #[test]
     fn data_differ_by_round_and_position() {
-        let (mut one, mut two) = (vec![0; 11], vec![0; 11]);
+        let mut one = vec![0; 11];
+        let mut two = vec![0; 11];
         fill(&mut one, 1);
         fill(&mut two, 2);
         assert_eq!(one[..8], [0xb1, 0x79, 0x37, 0x9e, 0xb2, 0x79, 0x37, 0x9e]);

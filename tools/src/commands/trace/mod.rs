@@ -76,7 +76,7 @@ const LONGEST: usize = 400;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(file) = &options.json {
-        output::check_writable(&named(file, None))?; // Before the program runs, which may take long.
+        output::check_writable(Some(&named(file, None)))?; // Before the program runs, which may take long.
     }
     let directory = tempfile::Builder::new().prefix("gdrcopy-trace-").tempdir()?;
     let path = directory.path();

@@ -19,18 +19,6 @@ pub(super) const PAUSE: Duration = Duration::from_millis(20);
 /// More output than this is nothing that can be read.
 const MAX_OUTPUT: u64 = 1 << 20;
 
-/// Ctrl-C was pressed.
-#[derive(Debug)]
-pub(super) struct Interrupted;
-
-impl std::fmt::Display for Interrupted {
-    fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
-        out.write_str("interrupted")
-    }
-}
-
-impl std::error::Error for Interrupted {}
-
 /// The end of the time that children have.
 #[derive(Clone, Copy)]
 pub(super) struct Limit<'a> {
@@ -43,7 +31,7 @@ impl Limit<'_> {
     pub(super) fn pause(&self) -> Result<()> {
         thread::sleep(PAUSE);
         if self.interrupt.requested() {
-            return Err(Interrupted.into());
+            bail!("interrupted");
         }
         if Instant::now() >= self.deadline {
             bail!("it did not end in time");
@@ -75,7 +63,6 @@ impl Running {
         Ok(Running { child, reader: Some(reader) })
     }
 
-    /// How it ended, if it has.
     pub(super) fn status(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
@@ -93,10 +80,10 @@ impl Running {
     /// Ends it, and returns what it printed.
     pub(super) fn output(mut self) -> String {
         self.end();
-        let Some(reader) = self.reader.take() else {
-            return String::new();
-        };
-        reader.join().unwrap_or_default()
+        match self.reader.take() {
+            Some(reader) => reader.join().unwrap_or_default(),
+            None => String::new(),
+        }
     }
 
     fn end(&mut self) {

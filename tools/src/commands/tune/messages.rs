@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::children::{Interrupted, Limit, Running};
+use super::children::{Limit, Running};
 use super::settings::Setting;
 use super::threshold::{Messages, Mode};
 use super::ucx::{self, Ucx};
@@ -67,52 +67,50 @@ impl Pairs<'_> {
     /// Runs pairs of all routes and modes in turn, until the time is over. `model` is the settings of the model.
     pub(super) fn measure(&self, setup: &Setup, model: &[Setting]) -> Result<Measured> {
         let routes = routes(setup);
-        let modes = Mode::ALL.map(|(mode, _)| match mode {
-            Mode::Default => Vec::new(),
-            Mode::Model => model.to_vec(),
-            Mode::Eager => [model, &[Setting::threshold("inf")]].concat(),
-            Mode::Rendezvous => [model, &[Setting::threshold(0)]].concat(),
-        });
         let mut measured = Measured::default();
-        for route in &routes {
+        let mut working = Vec::new();
+        for (number, route) in routes.iter().enumerate() {
             for size_bytes in SIZES {
                 let route = route.name.clone();
                 measured.messages.push(Messages { route, size_bytes, runs_ns: Default::default() });
             }
+            for (mode, _) in Mode::ALL {
+                if mode != Mode::Model || route.name != HOST {
+                    working.push((number, mode));
+                }
+            }
         }
-        let progress = progress_bar(ROUNDS * routes.len() * modes.len());
-        // Those of no use, and those that failed.
-        let mut left_out = vec![(0, Mode::Model as usize)];
+        let progress = progress_bar(ROUNDS * working.len());
         for round in 0..ROUNDS {
             let begin = Instant::now();
-            for (number, route) in routes.iter().enumerate() {
-                for (mode, settings) in modes.iter().enumerate() {
-                    progress.set_message(format!("UCX, {}, {}", route.name, Mode::ALL[mode].1.to_lowercase()));
-                    progress.inc(1);
-                    if left_out.contains(&(number, mode)) {
-                        continue;
+            for (number, mode) in std::mem::take(&mut working) {
+                let route = &routes[number];
+                let settings = match mode {
+                    Mode::Default => Vec::new(),
+                    Mode::Model => model.to_vec(),
+                    Mode::Eager => [model, &[Setting::threshold("inf")]].concat(),
+                    Mode::Rendezvous => [model, &[Setting::threshold(0)]].concat(),
+                };
+                let name = format!("{}, {}", route.name, Mode::ALL[mode as usize].1);
+                progress.set_message(format!("UCX, {name}"));
+                progress.inc(1);
+                let (times, failure) = self.pair(route, &settings)?;
+                for row in &mut measured.messages[number * SIZES.len()..][..SIZES.len()] {
+                    let of_row = times.iter().filter(|(size, _)| *size == row.size_bytes);
+                    row.runs_ns[mode as usize].extend(of_row.map(|(_, ns)| ns));
+                }
+                if Instant::now() >= self.limit.deadline {
+                    progress.finish_and_clear();
+                    if round == 0 {
+                        // Comparisons need all modes.
+                        let note = "UCX's messages are not measured: --budget is too short for them";
+                        return Ok(Measured::nothing(note.into()));
                     }
-                    let (times, failure) = self.pair(route, settings)?;
-                    for (size, ns) in times {
-                        if let Some(place) = SIZES.iter().position(|&measured| measured == size) {
-                            measured.messages[number * SIZES.len() + place].runs_ns[mode].push(ns);
-                        }
-                    }
-                    if Instant::now() >= self.limit.deadline {
-                        progress.finish_and_clear();
-                        if round == 0 {
-                            // Comparisons need all modes.
-                            measured.messages.clear();
-                            measured
-                                .notes
-                                .push("UCX's messages are not measured: --budget is too short for them".into());
-                        }
-                        return Ok(measured);
-                    }
-                    if let Some(failure) = failure {
-                        left_out.push((number, mode));
-                        measured.notes.push(format!("{}, {}: {failure}", route.name, Mode::ALL[mode].1));
-                    }
+                    return Ok(measured);
+                }
+                match failure {
+                    Some(failure) => measured.notes.push(format!("{name}: {failure}")),
+                    None => working.push((number, mode)),
                 }
             }
             if Instant::now() + begin.elapsed() >= self.limit.deadline {
@@ -140,12 +138,13 @@ impl Pairs<'_> {
             cpu::restrict_to(self.allowed)?;
         }
         let times: Times = output.lines().filter_map(time).collect();
+        let mut missing = SIZES.to_vec();
+        missing.retain(|&size| times.iter().all(|&(measured, _)| measured != size));
         let failure = match result {
-            Err(error) if error.is::<Interrupted>() => return Err(error),
+            Err(error) if self.limit.interrupt.requested() => return Err(error),
             Err(error) => Some(format!("{error:#}")),
-            Ok(()) if times.len() < SIZES.len() => {
-                let missing = SIZES.iter().filter(|&&size| times.iter().all(|&(measured, _)| measured != size));
-                let missing: Vec<_> = missing.map(usize::to_string).collect();
+            Ok(()) if !missing.is_empty() => {
+                let missing: Vec<_> = missing.iter().map(usize::to_string).collect();
                 Some(format!("no time of {} bytes: {}", missing.join(", "), ucx::last_words(&output)))
             }
             Ok(()) => None,
@@ -236,26 +235,32 @@ fn routes(setup: &Setup) -> Vec<Route> {
 
 /// CUDA_VISIBLE_DEVICES of a process that uses this GPU and sees all, because cuda_ipc needs both.
 fn visible_from(first: usize, count: usize) -> String {
-    let names = match env::var("CUDA_VISIBLE_DEVICES") {
-        Ok(names) => names.split(',').map(str::to_owned).collect(),
-        Err(_) => Vec::new(),
-    };
-    let order = (0..count).map(|number| (first + number) % count);
-    let names: Vec<_> = order.map(|gpu| names.get(gpu).cloned().unwrap_or(gpu.to_string())).collect();
+    let visible = env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
+    let visible: Vec<_> = visible.split(',').filter(|name| !name.is_empty()).collect();
+    let mut names = Vec::new();
+    for number in 0..count {
+        let gpu = (first + number) % count;
+        names.push(match visible.get(gpu) {
+            Some(name) => (*name).to_owned(),
+            None => gpu.to_string(),
+        });
+    }
     names.join(",")
 }
 
 /// True if a process listens on this port, of any address.
 fn listens(port: u16) -> bool {
+    // A line has the local address, the remote one, and LISTEN.
     let port = format!(":{port:04X}");
-    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|file| {
-        let sockets = fs::read_to_string(file).unwrap_or_default();
-        sockets.lines().any(|line| {
+    for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        for line in fs::read_to_string(file).unwrap_or_default().lines() {
             let words: Vec<_> = line.split_whitespace().collect();
-            // LISTEN
-            words.len() > 3 && words[1].ends_with(&port) && words[3] == "0A"
-        })
-    })
+            if words.len() > 3 && words[1].ends_with(&port) && words[3] == "0A" {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// The size and the nanoseconds of a line SIZE,MESSAGES,MICROSECONDS,…
@@ -266,26 +271,4 @@ fn time(line: &str) -> Option<(usize, f64)> {
     };
     let ns = microseconds.parse::<f64>().ok()? * 1000.0;
     if ns.is_finite() && ns > 0.0 { Some((size.parse().ok()?, ns)) } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_those_of_perftest() {
-        assert_eq!(time("4096,500,155.330,155.330,155.330,25.15,25.15,6438,6438"), Some((4096, 155_330.0)));
-        for garbage in ["", "4096,500", "a,500,1.0", "8,500,nan,1", "8,500,0.000,1", "[1] UCX ERROR a, b, c"] {
-            assert_eq!(time(garbage), None, "{garbage}");
-        }
-    }
-
-    #[test]
-    fn ports_are_found_that_a_process_listens_on() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        assert!(listens(port));
-        drop(listener);
-        assert!(!listens(port));
-    }
 }

@@ -3,7 +3,6 @@
 
 mod children;
 mod messages;
-mod model;
 mod report;
 mod settings;
 mod threshold;
@@ -16,18 +15,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::{Args, value_parser};
 
-use crate::measure::options::SharedOptions;
-use crate::measure::plan::{Cold, Direction, Point};
+use crate::measure::plan::{Direction, Point};
 use crate::measure::sampler::{Repetitions, Sweep};
-use crate::measure::session::{Extra, Setup};
-use crate::output::Usage;
-use crate::system::{cpu, interrupt};
+use crate::measure::session::{Setup, SharedOptions};
+use crate::output::{self, Usage};
+use crate::system::cpu;
 
-use children::{Interrupted, Limit};
+use children::Limit;
 use messages::{Measured, Pairs};
-use model::Model;
 use report::Advice;
-use settings::Setting;
+use settings::{Model, Setting};
 use ucx::Ucx;
 
 /// The options of `gdrcopy tune`.
@@ -63,25 +60,23 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let (Some(directory), None) = (&options.ucx, ucx.program("ucx_perftest")) {
         return Err(Usage(format!("--ucx: {} has no bin/ucx_perftest", directory.display())).into());
     }
+    if options.shared.target.libraries.len() > 1 {
+        return Err(Usage("--lib: at most 1 library".into()).into());
+    }
     let allowed = cpu::allowed().unwrap_or_default();
-    let points = model::points();
+    let points = settings::points();
     let len = points.iter().map(Point::device_len).max().unwrap_or(0);
-    let extra = Extra { max_libraries: 1, ..Extra::default() };
-    let session = options.shared.open("tune", len, &extra)?;
+    let session = options.shared.open("tune", len, &[])?;
     let budget = Duration::from_secs(options.budget);
     let copies = (budget / 4).min(Duration::from_secs(2));
     let share = Repetitions::Budget(copies.as_nanos() as f64 / points.len() as f64);
-    let sweep = Sweep {
-        points: points.into_iter().map(|point| (point, share)).collect(),
-        verify: options.shared.target.verify,
-        cold: Cold::default(),
-    };
-    let results = sweep.run(&session)?;
+    let points = points.into_iter().map(|point| (point, share)).collect();
+    let results = Sweep { points, cold_device: false }.run(&session)?;
     if let Some(failure) = results.failures().first() {
         bail!("wrong copy: {failure}. Do not use this library");
     }
     if results.interrupted {
-        return Ok(interrupted());
+        return Ok(output::interrupted_early("tune"));
     }
     let models = [Model::of(&results, Direction::Write)?, Model::of(&results, Direction::Read)?];
     let cpus = options.shared.target.cpu.as_ref().map(|cpus| cpus.two(&allowed));
@@ -92,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let pairs = Pairs { ucx: &ucx, cpus, allowed: &allowed, limit, longest: budget / 4 };
     let Measured { messages, notes } =
         match measured_messages(&pairs, &results.setup, &Setting::model(models[0], models[1])) {
-            Err(error) if error.is::<Interrupted>() => return Ok(interrupted()),
+            Err(_) if interrupt.requested() => return Ok(output::interrupted_early("tune")),
             answer => answer?,
         };
     for note in &notes {
@@ -100,19 +95,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let advice = Advice::new(&results, models, messages, notes);
     options.shared.output.write(|| advice.text(), &advice)?;
-    options.shared.plot.draw(&advice)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn interrupted() -> ExitCode {
-    eprintln!("gdrcopy tune: interrupted: no settings");
-    ExitCode::from(interrupt::STATUS)
 }
 
 /// UCX's messages, or why they are not measured.
 fn measured_messages(pairs: &Pairs, setup: &Setup, model: &[Setting]) -> Result<Measured> {
     let facts = match pairs.ucx.facts(&pairs.limit) {
-        Err(error) if !error.is::<Interrupted>() => {
+        Err(error) if !pairs.limit.interrupt.requested() => {
             return Ok(Measured::nothing(format!("UCX's messages are not measured: {error:#}")));
         }
         facts => facts?,
@@ -122,20 +111,20 @@ fn measured_messages(pairs: &Pairs, setup: &Setup, model: &[Setting]) -> Result<
         None => "unknown",
     };
     if let Some(facts) = &facts {
-        if !facts.has_model {
-            return Ok(Measured::nothing(format!(
-                "UCX {version} does not know UCX_GDR_COPY_BW: it is older, or has no plugin for gdr_copy (docs/scale.md)"
-            )));
-        }
-        if !facts.has_gdr_copy {
-            return Ok(Measured::nothing(format!(
-                "UCX {version} cannot use gdr_copy here, so its messages are not measured: `gdrcopy doctor --for ucx` says why"
-            )));
-        }
-        if !facts.has_intra {
-            return Ok(Measured::nothing(format!(
-                "UCX {version} has no threshold for messages within a node, as 1.17 has, so they are not measured"
-            )));
+        for (has, reason) in [
+            (
+                facts.has_model,
+                "does not know UCX_GDR_COPY_BW: it is older, or has no plugin for gdr_copy (docs/scale.md)",
+            ),
+            (
+                facts.has_gdr_copy,
+                "cannot use gdr_copy here, so its messages are not measured: `gdrcopy doctor --for ucx` says why",
+            ),
+            (facts.has_intra, "has no threshold for messages within a node, as 1.17 has, so they are not measured"),
+        ] {
+            if !has {
+                return Ok(Measured::nothing(format!("UCX {version} {reason}")));
+            }
         }
     }
     if pairs.ucx.program("ucx_perftest").is_none() {

@@ -6,19 +6,16 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::messages::HOST;
-use super::model::Model;
-use super::settings::Setting;
+use super::settings::{Model, Setting};
 use super::threshold::{Choice, Messages, Mode, choose};
-use crate::measure::plan::Direction;
-use crate::measure::results::Results;
-use crate::measure::session::{EMULATED, Setup};
-use crate::measure::stats::Times;
-use crate::output::microseconds;
+use crate::measure::results::{Results, TIMES, table};
+use crate::measure::session::EMULATED;
 use crate::output::table::Table;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Advice<'a> {
-    setup: &'a Setup,
+    #[serde(flatten)]
+    results: &'a Results,
     /// The GPU is emulated, so the numbers are meaningless.
     emulated: bool,
     put: Model,
@@ -26,21 +23,7 @@ pub(super) struct Advice<'a> {
     settings: Vec<Setting>,
     /// Why there are not more settings.
     notes: Vec<String>,
-    records: Vec<Record>,
     messages: Vec<Messages>,
-}
-
-/// The time of a copy, as measured, and as expected by UCX.
-#[derive(Debug, Serialize)]
-pub(super) struct Record {
-    direction: Direction,
-    size_bytes: usize,
-    #[serde(flatten)]
-    times: Times,
-    /// With the settings.
-    tuned_ns: f64,
-    /// Without them.
-    default_ns: f64,
 }
 
 impl<'a> Advice<'a> {
@@ -50,23 +33,10 @@ impl<'a> Advice<'a> {
         messages: Vec<Messages>,
         mut notes: Vec<String>,
     ) -> Advice<'a> {
-        let records = results.rows.iter().filter_map(|row| {
-            let (direction, size_bytes) = (row.point.direction, row.point.size);
-            let tuned = match direction {
-                Direction::Write => put,
-                Direction::Read => get,
-            };
-            Some(Record {
-                direction,
-                size_bytes,
-                times: *row.times(0)?,
-                tuned_ns: tuned.time(size_bytes),
-                default_ns: Model::default_of(direction).time(size_bytes),
-            })
-        });
         let mut settings = Setting::model(put, get);
         let choice = choose(&messages, HOST);
-        let of_gpus: Vec<_> = messages.iter().filter(|row| row.route != HOST).cloned().collect();
+        let mut of_gpus = messages.clone();
+        of_gpus.retain(|row| row.route != HOST);
         let for_gpus = choose(&of_gpus, HOST);
         if let Choice::Threshold(size) = for_gpus
             && for_gpus != choice
@@ -88,25 +58,18 @@ impl<'a> Advice<'a> {
             }
         }
         settings.push(Setting::nccl());
-        Advice {
-            setup: &results.setup,
-            emulated: results.setup.emulated(),
-            put,
-            get,
-            settings,
-            notes,
-            records: records.collect(),
-            messages,
-        }
+        let emulated = results.setup.emulated();
+        Advice { results, emulated, put, get, settings, notes, messages }
     }
 
     /// A shell fragment.
     pub(super) fn text(&self) -> String {
-        let mut comments = self.setup.to_string();
-        let _ = writeln!(comments, "\nTime of a copy, and what UCX expects\n{}", self.copies());
+        let mut columns = vec![("Copy", "direction"), ("Size(B)", "size_bytes")];
+        columns.extend(TIMES);
+        let mut comments = format!("{}\n{}\n", self.results.setup, table(&self.results.records, &columns));
         if !self.messages.is_empty() {
             let runs = self.messages.iter().map(|row| row.runs_ns[0].len()).max().unwrap_or(0);
-            let _ = writeln!(comments, "Time of a message of UCX (us), median of {runs} runs\n{}", self.table());
+            let _ = writeln!(comments, "Time of a message of UCX (us), median of {runs} runs\n{}", self.messages());
         }
         for note in &self.notes {
             let _ = writeln!(comments, "{note}");
@@ -124,20 +87,10 @@ impl<'a> Advice<'a> {
         text
     }
 
-    fn copies(&self) -> Table {
-        let names = ["Copy", "Size(B)", "P50(us)", "Tuned(us)", "Default(us)"];
+    fn messages(&self) -> Table {
+        let mut names = vec!["Memory", "Size(B)"];
+        names.extend(Mode::ALL.map(|(_, name)| name));
         let mut table = Table::new(names);
-        for record in &self.records {
-            let times = [record.times.median, record.tuned_ns, record.default_ns];
-            let mut cells = vec![record.direction.name().to_owned(), record.size_bytes.to_string()];
-            cells.extend(times.map(microseconds));
-            table.push(cells);
-        }
-        table
-    }
-
-    fn table(&self) -> Table {
-        let mut table = Table::new(["Memory", "Size(B)"].into_iter().chain(Mode::ALL.map(|(_, name)| name)));
         for row in &self.messages {
             let mut cells = vec![row.route.clone(), row.size_bytes.to_string()];
             for (mode, _) in Mode::ALL {

@@ -1,13 +1,63 @@
-//! Environment variables of UCX and NCCL, as settings with their purpose.
+//! UCX's model of the mapping by measured copies, and environment variables of UCX and NCCL.
 #![forbid(unsafe_code)]
 
+use anyhow::{Result, bail};
 use serde::Serialize;
 
-use super::model::Model;
+use crate::measure::plan::{Direction, Point};
+use crate::measure::results::{Results, mib_per_second};
 
 pub(super) const BANDWIDTH: &str = "UCX_GDR_COPY_BW";
 pub(super) const LATENCY: &str = "UCX_GDR_COPY_LAT";
 pub(super) const THRESHOLD: &str = "UCX_RNDV_THRESH";
+
+/// The sizes whose times define the models.
+const SMALLEST: usize = 8;
+const LARGEST: usize = 65536;
+
+/// The measured points, both sizes in both directions.
+pub(super) fn points() -> Vec<Point> {
+    let mut points = Vec::new();
+    for direction in Direction::BOTH {
+        points.extend([SMALLEST, LARGEST].map(|size| Point::spread(direction, size, 0)));
+    }
+    points
+}
+
+/// A direction, where a copy takes the latency, and its size over the bandwidth.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Model {
+    pub(super) latency_ns: f64,
+    pub(super) mib_per_s: f64,
+}
+
+impl Model {
+    /// The one that the measured copies have.
+    pub(super) fn of(results: &Results, direction: Direction) -> Result<Model> {
+        let mut medians = Vec::new();
+        for record in &results.records {
+            if let (Some(times), true) = (record.times, record.point.direction == direction) {
+                medians.push(times.median);
+            }
+        }
+        let [smallest, largest] = medians[..] else {
+            bail!("not all sizes were measured");
+        };
+        let Some(model) = Model::through(smallest, largest) else {
+            bail!(
+                "a {} of {LARGEST} bytes took no longer than one of {SMALLEST}: run it again on an idle CPU (--cpu)",
+                direction.name()
+            );
+        };
+        Ok(model)
+    }
+
+    /// The line through the times of the smallest and the largest copy.
+    fn through(smallest_ns: f64, largest_ns: f64) -> Option<Model> {
+        let mib_per_s = mib_per_second(LARGEST - SMALLEST, largest_ns - smallest_ns)?;
+        Some(Model { latency_ns: smallest_ns, mib_per_s })
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Setting {
@@ -64,5 +114,14 @@ mod tests {
         let values: Vec<_> = settings.iter().map(|setting| &setting.value[..]).collect();
         assert_eq!(values, ["0MBs,get_dedicated:987MBs,put_shared:20000MBs", "get:1000ns,put:130ns"]);
         assert_eq!(Setting::threshold(24577).value, "auto,intra:24577");
+    }
+
+    #[test]
+    fn model_meets_the_smallest_and_the_largest_copy() {
+        // 64 KiB at 1 GiB/s take 61035 ns.
+        let model = Model::through(1000.0, 62028.0).unwrap();
+        assert_eq!(model.latency_ns, 1000.0);
+        assert_eq!(model.mib_per_s.round(), 1024.0);
+        assert_eq!(Model::through(1000.0, 1000.0), None);
     }
 }

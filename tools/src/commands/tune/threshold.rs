@@ -128,13 +128,10 @@ mod tests {
     ];
 
     #[test]
-    fn threshold_is_above_the_largest_eager_size() {
-        assert_eq!(choose(&table("cuda", &H100), "host"), Choice::Threshold(16385));
-    }
-
-    #[test]
     fn threshold_slows_neither_host_memory_nor_other_gpus() {
         for (route, times, expected) in [
+            // Above the largest eager size.
+            ("cuda 0-1", [9.0, 9.0, 1.0, 9.0], Choice::Threshold(16385)),
             // Host memory that UCX sends by rendezvous from 8 KiB on.
             ("host", [2.0, 2.0, 3.0, 2.0], Choice::Threshold(4097)),
             // One that it sends eagerly at all sizes.

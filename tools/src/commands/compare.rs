@@ -1,0 +1,134 @@
+//! `gdrcopy compare`: copies of many sizes through several libraries and other methods, side by side in one process.
+#![forbid(unsafe_code)]
+
+use std::fmt::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::copies;
+use crate::measure::chart::Plot;
+use crate::measure::method::{Kind, WARM_UP};
+use crate::measure::plan::{Direction, Point};
+use crate::measure::results::{Record, Results};
+use crate::measure::sampler::{Repetitions, Sweep};
+use crate::measure::session::SharedOptions;
+use crate::output::Usage;
+use crate::system::bytes::Bytes;
+
+/// The options of `gdrcopy compare`.
+///
+/// All methods are compared with the first library.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  gdrcopy compare --cpu 4 --with memcpy,cumemcpy --json results.json --plot compare.svg
+  gdrcopy compare --cpu 4-11 --lib new=build/lib/libgdrapi.so.2 --lib old=/usr/lib/libgdrapi.so.2 --sizes 4,64,1K")]
+pub(crate) struct Options {
+    /// Other methods, memcpy or cumemcpy
+    ///
+    /// memcpy is the C library's on the mapping; cumemcpy is cuMemcpyHtoD and cuMemcpyDtoH, from and to pinned memory.
+    #[arg(long = "with", value_enum, value_delimiter = ',', hide_possible_values = true, value_name = "LIST")]
+    others: Vec<Kind>,
+
+    /// Bytes, with K, M or G [default: 37, up to 16M]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "LIST",
+        hide_default_value = true,
+        default_value = "1,2,3,4,5,7,8,12,15,16,24,32,33,48,63,64,65,100,128,200,256,512,1000,1K,2K,4K,5000,8K,16K,\
+                         32K,64K,128K,256K,512K,1M,4M,16M"
+    )]
+    sizes: Vec<Bytes>,
+
+    /// Device bytes past a line, as 1
+    #[arg(long, value_name = "BYTES", default_value = "0")]
+    alignment: Bytes,
+
+    /// Time for more than 21 samples each
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    budget: u64,
+
+    #[command(flatten)]
+    shared: SharedOptions,
+
+    #[command(flatten)]
+    plot: Plot,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let points = points(options);
+    if points.is_empty() {
+        return Err(Usage("--sizes: nothing to measure".into()).into());
+    }
+    let len = points.iter().map(Point::device_len).max().unwrap_or(0);
+    options.plot.check()?;
+    let session = options.shared.open("compare", len.max(WARM_UP), &options.others)?;
+
+    let budget = Duration::from_secs(options.budget).as_nanos() as f64;
+    let share = Repetitions::Budget(budget / points.len() as f64);
+    let points = points.into_iter().map(|point| (point, share)).collect();
+    copies::run(&options.shared, &options.plot, &session, &Sweep { points, cold_device: false }, |results| {
+        format!("{}{}", copies::text(results), crossovers(results))
+    })
+}
+
+/// The points in the order in which they are measured, with ascending sizes.
+fn points(options: &Options) -> Vec<Point> {
+    let mut sizes: Vec<_> = options.sizes.iter().map(|bytes| bytes.0).collect();
+    sizes.retain(|&size| size > 0);
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut points = Vec::new();
+    for direction in Direction::BOTH {
+        for &size in &sizes {
+            points.push(Point::spread(direction, size, options.alignment.0));
+        }
+    }
+    points
+}
+
+/// The size from which on each method that is not a library is faster than the first library.
+fn crossovers(results: &Results) -> String {
+    let mut text = String::new();
+    let methods = results.methods();
+    for direction in Direction::BOTH {
+        for method in &methods[results.setup.libraries.len()..] {
+            let from = faster_from(&results.of(method, direction));
+            let _ = writeln!(text, "\n{}: {method} is faster than {} from: {from}", direction.name(), methods[0]);
+        }
+    }
+    text
+}
+
+fn faster_from(records: &[&Record]) -> String {
+    let mut from = "no size measured".to_owned();
+    for record in records.iter().rev() {
+        match record.ratio {
+            Some(ratio) if ratio < 1.0 => from = Bytes(record.point.size).to_string(),
+            _ => break,
+        }
+    }
+    from
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Command, FromArgMatches};
+
+    #[test]
+    fn default_sweep_is_the_documented_one() {
+        let command = Options::augment_args(Command::new("compare"));
+        let options = Options::from_arg_matches(&command.get_matches_from(["compare"]));
+        let points = points(&options.unwrap());
+        assert_eq!(points.len(), 2 * 37);
+        let column = &points[37..];
+        assert!(column.is_sorted_by(|a, b| a.size < b.size));
+        assert_eq!((column[0].size, column[36].size), (1, 16 << 20));
+        assert!(column.iter().all(|point| point.direction == Direction::Read && point.alignment == 0));
+    }
+}

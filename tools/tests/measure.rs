@@ -1,0 +1,406 @@
+//! The output of the tools that measure, their checks of every byte, their buffers and CPUs.
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+
+use common::{FAULTY, Output, assert_documented, compile, corrupted, gdrcopy, library, run};
+use serde_json::Value;
+
+/// Few repetitions, and 64 KiB.
+fn few(name: &str) -> &'static [&'static str] {
+    match name {
+        "compare" => &["--sizes=64", "--budget=0"],
+        "apiperf" => &["-s", "64K", "-n", "10", "-w", "3"],
+        "pplat" => &["-t", "20", "-B", "2", "-T", "3", "-u", "0"],
+        "tune" => &["--budget=4"],
+        _ => &["-s", "64K", "-w", "50", "-r", "20"],
+    }
+}
+
+/// Runs a tool with the library of this workspace.
+fn tool(emulated: &[&str], name: &str, options: &[&str]) -> Output {
+    let library = format!("ours={}", library().display());
+    run(gdrcopy(emulated, &[name, "--lib", &library]).args(few(name)).args(options))
+}
+
+/// Runs a tool with it twice.
+fn with_two(name: &str, options: &[&str]) -> Output {
+    let other = format!("--lib=other={}", library().display());
+    tool(&[], name, &[&[&other[..]], options].concat()).with_status(0)
+}
+
+fn records(output: &Output) -> Vec<Value> {
+    output.json()["records"].as_array().unwrap().clone()
+}
+
+/// The words of the lines that begin with one.
+fn lines<'a>(output: &'a Output, word: &str) -> Vec<Vec<&'a str>> {
+    let mut lines: Vec<Vec<_>> = output.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    lines.retain(|line| line.first() == Some(&word));
+    lines
+}
+
+#[test]
+fn copybw_prints_the_lines_that_scripts_search_for() {
+    let output = tool(&["--gpus", "2"], "copybw", &["-s", "128K", "-d", "1"]).with_status(0);
+    for direction in ["write", "read"] {
+        let line = output.stdout.lines().find_map(|line| line.strip_prefix(&format!("{direction} BW: ")));
+        let number = line.expect("a line").strip_suffix("MB/s").expect("MB/s");
+        assert!(number.parse::<f64>().unwrap() > 0.0, "{output:?}");
+    }
+    output.prints(&["GPU 0: gdremu GPU, 0000:", "(used)"]);
+    output.prints(&["131072 bytes in pages of 65536", "write-combining mapping", "cuMemAlloc"]);
+    let used = output.stdout.lines().find(|line| line.ends_with("(used)"));
+    assert!(used.unwrap().starts_with("GPU 1:"), "{output:?}");
+    let output = tool(&[], "copybw", &["-w", "0"]);
+    assert!(!output.stdout.contains("write BW"), "{output:?}");
+    output.prints(&["read BW"]);
+}
+
+#[test]
+fn copybw_copies_parts() {
+    let parts = records(&tool(&[], "copybw", &["-s", "1M", "-c", "1000", "-o", "65535", "--format=json"]));
+    assert_eq!(parts.len(), 2);
+    for record in parts {
+        assert_eq!(record["size_bytes"], 1000);
+        assert_eq!(record["offset_bytes"], 65535);
+        assert_eq!(record["alignment_bytes"], 63);
+        assert_eq!(record["lines"], 17);
+        assert_eq!(record["ratio"], Value::Null);
+    }
+}
+
+#[test]
+fn json_has_the_documented_keys() {
+    for name in ["copybw", "copylat", "compare", "apiperf", "pplat"] {
+        assert_documented(name, &tool(&[], name, &["--format=json"]).with_status(0).json());
+    }
+}
+
+#[test]
+fn tables_have_a_line_per_size_and_function() {
+    let output = tool(&[], "copylat", &["-s", "8K", "-c"]).with_status(0);
+    assert_eq!(lines(&output, "Test")[0], ["Test", "Size(B)", "P50(us)", "P0(us)", "P99(us)", "MiB/s"]);
+    for function in ["gdr_copy_to_mapping", "gdr_copy_from_mapping", "cuMemcpyHtoD", "cuMemcpyDtoH"] {
+        let sizes: Vec<usize> = lines(&output, function).iter().map(|line| line[1].parse().unwrap()).collect();
+        let doubling: Vec<_> = (0..14).map(|exponent| 1 << exponent).collect();
+        assert_eq!(sizes, doubling, "{function}");
+    }
+
+    let output = tool(&[], "apiperf", &["-s", "256K"]).with_status(0);
+    assert_eq!(lines(&output, "Call")[0], ["Call", "Size(B)", "P50(us)", "P0(us)", "P99(us)", "Mean(us)"]);
+    for call in ["pin", "map", "get_info", "unmap", "unpin"] {
+        let of_call = lines(&output, call);
+        assert_eq!(of_call.iter().map(|line| line[1]).collect::<Vec<_>>(), ["65536", "131072", "262144"]);
+        for cell in of_call.iter().flat_map(|line| &line[2..]) {
+            assert!(cell.parse::<f64>().is_ok(), "{of_call:?}");
+        }
+    }
+}
+
+#[test]
+fn two_libraries_are_shown_side_by_side_with_ratios() {
+    for (name, count) in [("copybw", 4), ("copylat", 2 * 2 * 17), ("apiperf", 2 * 5), ("pplat", 2)] {
+        let output = with_two(name, &[]);
+        output.prints(&["ours", "other", "Ratio"]);
+        // The path of a library can be longer.
+        let too_wide = |line: &&str| line.chars().count() > 80 && !line.contains('/');
+        assert_eq!(output.stdout.lines().find(too_wide), None);
+        let records = records(&with_two(name, &["--format", "json"]));
+        assert_eq!(records.len(), count, "{name}");
+        for record in records {
+            let label = if record["method"].is_string() { &record["method"] } else { &record["library"] };
+            assert_eq!(record["ratio"].is_number(), *label == "other", "{name}: {record}");
+            let samples = match (name, record["direction"].as_str()) {
+                ("apiperf", _) => 10,
+                (_, Some("write")) => 50,
+                _ => 20,
+            };
+            assert_eq!(record["samples"], samples, "{name}: {record}");
+        }
+    }
+    with_two("copybw", &[])
+        .prints(&["write, ours, at offset 0: 50 calls each size", "read, other, at offset 0: 20 calls"]);
+}
+
+#[test]
+fn files_that_cannot_be_written_are_refused_before_the_measurement() {
+    for name in ["copybw", "copylat", "compare", "apiperf", "pplat", "tune"] {
+        for option in ["--json", "--plot"] {
+            if option == "--plot" && ["copybw", "pplat", "tune"].contains(&name) {
+                continue;
+            }
+            let trace = tempfile::NamedTempFile::new().unwrap();
+            let emulated = ["--trace", trace.path().to_str().unwrap()];
+            let output = tool(&emulated, name, &[option, "/nowhere/file"]).with_status(1);
+            output.reports(&["/nowhere/file cannot be written"]);
+            assert_eq!(fs::read_to_string(trace.path()).unwrap(), "", "{name}");
+        }
+    }
+}
+
+#[test]
+fn wrong_copies_give_status_1() {
+    for (name, options) in [
+        ("copybw", &["-s", "128K", "-c", "1000", "-o", "8"][..]),
+        // Smaller than its pages, so that a write that is too long stays inside the mapping.
+        ("copylat", &["-s", "60K"]),
+    ] {
+        for (fault, wrong, right) in [("short", "to", "from"), ("long", "to", "from"), ("wrong", "from", "to")] {
+            let output = corrupted(name, fault, &[few(name), options].concat()).with_status(1);
+            output.prints(&["FAILED"]);
+            output.reports(&[&format!("gdr_copy_{wrong}_mapping of ")]);
+            let other = format!("gdr_copy_{right}_mapping of ");
+            assert!(!output.stderr.contains(&other), "{name} {fault}: {output:?}");
+        }
+    }
+    corrupted("apiperf", "short", few("apiperf")).with_status(1).reports(&["wrong after a write: device byte"]);
+}
+
+#[test]
+fn compare_measures_libraries_and_other_methods() {
+    let label = format!("--lib=ours={}", library().display());
+    let sweep = ["--sizes=1,64,1000,1M", "--alignment=63", "--with=memcpy,cumemcpy", &label];
+    let output = with_two("compare", &[&sweep[..], &["--json=/dev/stderr"]].concat());
+    output.prints(&["\nwrite, ours, at offset 191", "\nread, cuMemcpy, at offset 191", "Ratio"]);
+    output.prints(&["read: memcpy is faster than ours from: ", "read: cuMemcpy is faster than ours from: "]);
+    let results: Value = serde_json::from_str(&output.stderr[output.stderr.find("{\n").unwrap()..]).unwrap();
+    assert_eq!(results["setup"]["libraries"].as_array().unwrap().len(), 3);
+    let records = results["records"].as_array().unwrap();
+    let methods = ["ours", "other", "ours (2)", "memcpy", "cuMemcpy"];
+    // Directions, sizes.
+    assert_eq!(records.len(), 2 * 4 * methods.len());
+    for (record, method) in records.iter().zip(methods.iter().cycle()) {
+        assert_eq!(record["method"], *method);
+        assert_eq!(record["alignment_bytes"], 63);
+        assert!(record["samples"].as_u64() >= Some(21), "{record}");
+    }
+}
+
+#[test]
+fn compare_gives_wrong_copies_no_ratio_and_status_1() {
+    let directory = tempfile::tempdir().unwrap();
+    let faulty = compile(FAULTY, directory.path().join("faulty.so"));
+    let behind = directory.path().join("behind.so");
+    fs::copy(library(), &behind).unwrap();
+    let other = format!("--lib=other={}", faulty.display());
+    for (fault, direction) in [("short", "write"), ("long", "write"), ("wrong", "read")] {
+        let mut command = gdrcopy(&[], &["compare", &format!("--lib=ours={}", library().display()), &other]);
+        command.args(["--sizes=1,1M", "--alignment=20", "--budget=0", "--format=json"]);
+        let output = run(command.env("FAULTY", fault).env("FAULTY_BEHIND", &behind)).with_status(1);
+        output.reports(&["wrong copy: other: "]);
+        for record in records(&output) {
+            let is_wrong = record["direction"] == direction && record["method"] == "other";
+            assert_eq!(record["error"].is_string(), is_wrong, "{fault}: {record}");
+            assert_eq!(record["p50_ns"].is_null(), is_wrong, "{fault}: {record}");
+            if record["method"] == "other" {
+                assert_eq!(record["ratio"].is_null(), is_wrong, "{fault}: {record}");
+            }
+        }
+    }
+}
+
+#[test]
+fn cold_device_needs_a_cached_mapping() {
+    tool(&["--platform", "cached"], "copylat", &["-s", "4K", "-C"]).with_status(0).prints(&["cached mapping"]);
+    tool(&[], "copylat", &["-s", "4K", "-C"]).with_status(2).reports(&["cached mappings"]);
+}
+
+#[test]
+fn mapping_and_pcie_are_those_of_the_options() {
+    let coherent = ["--platform", "cached"];
+    tool(&coherent, "copybw", &[]).prints(&["cached mapping"]);
+    tool(&coherent, "copybw", &["-M", "wc"]).prints(&["write-combining mapping"]);
+    tool(&[], "copybw", &["-M", "cache"]).with_status(1).reports(&["Leave out -M"]);
+    for name in ["copybw", "copylat", "apiperf"] {
+        tool(&coherent, name, &["-P"]).with_status(0).prints(&["write-combining"]);
+        tool(&[], name, &["-P"]).with_status(1).reports(&["gdr_pin_buffer_v2", "Leave out -P"]);
+    }
+    tool(&[&coherent[..], &["--fault", "PIN_BUFFER_V2:ENOMEM"]].concat(), "copybw", &["-P"]).reports(&["BAR1"]);
+}
+
+#[test]
+fn plots_have_a_curve_per_library_and_say_that_the_gpu_is_emulated() {
+    let directory = tempfile::tempdir().unwrap();
+    let chart = directory.path().join("chart.svg");
+    let copies: &[_] = &["write: time; ours from", "; other from", "read: bandwidth; ours from"];
+    for (name, curves) in [
+        ("copylat", copies),
+        ("compare", copies),
+        ("apiperf", &["pin: time; ours from", "unpin: time; ours from", "; other from"]),
+    ] {
+        let output = with_two(name, &["--plot", chart.to_str().unwrap()]);
+        assert_eq!(output.stderr.matches("the GPU is emulated").count(), 1, "{output:?}");
+        let svg = fs::read_to_string(&chart).unwrap();
+        for text in [&["emulated, not PCIe: "], curves].concat() {
+            assert!(svg.contains(text), "{name}: {text}");
+        }
+        assert!(!svg.contains("PCIe 5.0"), "{name}");
+        fs::remove_file(&chart).unwrap();
+    }
+}
+
+#[test]
+fn ranges_outside_the_buffer_are_refused() {
+    for options in [&["-o", "65536"][..], &["-c", "65537"], &["-c", "100", "-o", "65500"], &["-c", "0"], &["-s", "1X"]]
+    {
+        tool(&[], "copybw", options).with_status(2).reports(&["--help"]);
+    }
+    for (name, option, value) in [
+        ("copylat", "-s", "0"),
+        ("apiperf", "-s", "65535"),
+        ("apiperf", "-n", "0"),
+        ("pplat", "-B", "0"),
+        ("pplat", "-T", "1025"),
+        ("pplat", "-m", "2"),
+        ("pplat", "-G", "disk"),
+        ("pplat", "-t", "0"),
+    ] {
+        tool(&[], name, &[option, value]).with_status(2);
+    }
+}
+
+#[test]
+fn apiperf_releases_pins_and_mappings() {
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    let emulated = ["--trace", trace.path().to_str().unwrap(), "--leak-exit", "99"];
+    tool(&emulated, "apiperf", &[]).with_status(0);
+    let trace = fs::read_to_string(trace.path()).unwrap();
+    let count = |call: &str| trace.matches(&format!("\"{call}\"")).count();
+    // One pin shows that the buffer can be pinned, then 3 warm up and 10 are timed.
+    assert_eq!(count("PIN_BUFFER") + count("PIN_BUFFER_V2"), 14, "{trace}");
+    assert_eq!(count("mmap"), 14);
+    assert_eq!(count("UNPIN_BUFFER"), 14);
+}
+
+#[test]
+fn every_kind_of_memory_is_measured() {
+    for name in ["copybw", "copylat", "apiperf"] {
+        for (option, kind) in [("cuMemAlloc", "cuMemAlloc"), ("cumemcreate", "cuMemCreate")] {
+            let expected = format!("buffer from {kind}:");
+            tool(&[], name, &["-a", option]).with_status(0).prints(&[&expected]);
+        }
+    }
+}
+
+#[test]
+fn failing_calls_are_explained_with_status_1() {
+    for (fault, call, advice) in [
+        ("PIN_BUFFER_V2:EINVAL", "gdr_pin_buffer: EINVAL", "-a cuMemCreate"),
+        ("PIN_BUFFER_V2:ENOMEM", "gdr_pin_buffer: ENOMEM", "BAR1"),
+        ("MMAP:EAGAIN", "gdr_map: EAGAIN", "GDRCOPY_ENABLE_LOGGING=1"),
+        ("OPEN:EACCES", "gdr_open", "gdrcopy doctor"),
+        ("cuMemAlloc:2", "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY", "(2)"),
+        ("cuMemAlloc:4242", "cuMemAlloc: ", "(4242)"),
+    ] {
+        for name in ["copybw", "copylat", "apiperf"] {
+            let output = tool(&["--fault", fault], name, &[]).with_status(1);
+            output.reports(&[call, advice]);
+            assert_eq!(output.stdout, "", "{name} {fault}");
+        }
+    }
+}
+
+#[test]
+fn measuring_cpu_is_reported() {
+    let output = tool(&[], "copybw", &["--cpu", "0"]);
+    output.prints(&["on CPU 0"]);
+    assert!(!output.stderr.contains("--cpu"), "{output:?}");
+    tool(&[], "copybw", &["--cpu", "0", "--format", "json"]).prints(&["\"cpu\": 0"]);
+    tool(&[], "copybw", &["--cpu", "1023"]).with_status(1).reports(&["cannot run on CPU [1023]"]);
+    for wrong in ["x", "3-1", ""] {
+        assert_eq!(tool(&[], "copybw", &["--cpu", wrong]).status, Some(2), "{wrong}");
+    }
+}
+
+#[test]
+fn cpu_on_another_node_gives_a_warning() {
+    let is_here = |node: &usize| fs::exists(format!("/sys/devices/system/cpu/cpu0/node{node}")).unwrap_or(false);
+    let Some(node) = (0..64).find(is_here) else {
+        eprintln!("skipped: the kernel does not report the NUMA nodes of CPUs");
+        return;
+    };
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "{}", node + 3).unwrap();
+    let emulated = format!("--file=/sys/bus/pci/devices/0000:1b:00.0/numa_node={}", file.path().display());
+    let output = tool(&[&emulated], "copybw", &["--cpu", "0"]).with_status(0);
+    output.reports(&[&format!("CPU 0 is on NUMA node {node}, the GPU on node {}", node + 3)]);
+    output.prints(&[&format!("on CPU 0, GPU on NUMA node {}", node + 3)]);
+}
+
+#[test]
+fn pplat_flags_and_data_go_both_ways_from_and_to_any_memory() {
+    let places = ["gpumem", "hostmem"];
+    for mode in ["0", "1"] {
+        for gpu_flag in places {
+            for cpu_flag in places {
+                for data in places {
+                    let output = tool(
+                        &[],
+                        "pplat",
+                        &["-m", mode, "-G", gpu_flag, "-C", cpu_flag, "-D", data, "-s", "1001", "--format", "json"],
+                    )
+                    .with_status(0);
+                    let document = output.json();
+                    let record = &document["records"][0];
+                    assert_eq!(record["producer"], ["cpu", "gpu"][usize::from(mode == "1")]);
+                    assert_eq!(record["gpu_flag"], gpu_flag);
+                    assert_eq!(record["cpu_flag"], cpu_flag);
+                    assert_eq!(record["data"], data);
+                    assert_eq!(record["samples"], 20);
+                    assert_eq!(record["wrong_words"], 0);
+                    let time = |name: &str| record[name].as_f64().unwrap();
+                    assert!(0.0 < time("p0_ns") && time("p0_ns") <= time("p50_ns"));
+                    assert!(time("p50_ns") <= time("p99_ns"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pplat_without_data_prints_a_table() {
+    let output = tool(&[], "pplat", &[]).with_status(0);
+    output.prints(&["the CPU produces 0 bytes"]);
+    let mut lines = output.stdout.lines().rev();
+    let cells: Vec<_> = lines.next().unwrap().split_whitespace().collect();
+    assert!(cells[1..].iter().all(|cell| cell.parse::<f64>().unwrap() > 0.0));
+    let names = lines.next().unwrap().split("  ").map(str::trim);
+    let names: Vec<_> = names.filter(|name| !name.is_empty()).collect();
+    assert_eq!(names, ["Round trip", "P50(us)", "P0(us)", "P99(us)"]);
+    assert_eq!(cells.len(), names.len());
+}
+
+#[test]
+fn pplat_finds_wrong_data_on_both_sides() {
+    for (fault, mode) in [("short", "0"), ("wrong", "1")] {
+        let output =
+            corrupted("pplat", fault, &[few("pplat"), &["-m", mode, "-s", "102", "--format", "json"]].concat())
+                .with_status(1);
+        output.reports(&["words of the data were wrong"]);
+        // One word per round; 10 more rounds than are timed.
+        assert_eq!(output.json()["records"][0]["wrong_words"], 30, "{output:?}");
+    }
+}
+
+#[test]
+fn pplat_ends_without_an_answer() {
+    // The library corrupts what the CPU reads from its flag.
+    let output = corrupted("pplat", "wrong", &[few("pplat"), &["-C", "gpumem", "-u", "1"]].concat()).with_status(1);
+    let expected = "the GPU has not answered round 1 within 1 s";
+    output.reports(&[expected]);
+}
+
+#[test]
+fn pplat_explains_impossible_launches() {
+    tool(&[], "pplat", &["-B", "10000"]).with_status(1).reports(&["use a smaller -B or -T"]);
+    tool(&[], "pplat", &["-s", "5G"]).with_status(2).reports(&["4G"]);
+}
+
+#[test]
+fn pplat_runs_over_dma_bufs() {
+    let emulated = ["--no-gdrdrv", "--cuda-version", "13.3"];
+    tool(&emulated, "pplat", &["-s", "4096"]).with_status(0);
+}
