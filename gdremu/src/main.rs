@@ -136,26 +136,28 @@ fn end_like(status: ExitStatus) -> End {
     }
 }
 
-/// The preload library, which is beside this executable, or where a package puts it.
+/// The preload library, which is beside this executable, or where a package or cargo puts it.
 fn find_runtime(provider: ProviderKind) -> Result<PathBuf, String> {
-    let name = match provider {
-        ProviderKind::Host | ProviderKind::Emugpu => "libgdremu_cuda.so",
-        ProviderKind::Nvidia => "libgdremu_nvidia.so",
+    let (name, other_place, hint) = match provider {
+        ProviderKind::Host | ProviderKind::Emugpu => ("libgdremu_cuda.so", "../lib/gdremu", ""),
+        // Where cargo puts it.
+        ProviderKind::Nvidia => (
+            "libgdremu_nvidia.so",
+            "examples",
+            ": it is a laboratory tool that packages leave out; `make gpu-bundle` builds it",
+        ),
     };
     if let Some(path) = env::var_os("GDREMU_RUNTIME") {
         return Ok(path.into());
     }
     let executable = env::current_exe().map_err(|error| error.to_string())?;
     let directory = executable.parent().ok_or("gdremu has no parent directory")?;
-    let candidates = [directory.join(name), directory.join("../lib/gdremu").join(name)];
-    let found = candidates.iter().find_map(|path| path.canonicalize().ok());
-    found.ok_or_else(|| {
-        let hint = match provider.emulates_gpus() {
-            true => "",
-            false => ": it is a laboratory tool that packages leave out; `make gpu-bundle` builds it",
-        };
-        format!("{name} is neither in {} nor in ../lib/gdremu{hint}", directory.display())
-    })
+    for place in [".", other_place] {
+        if let Ok(path) = directory.join(place).join(name).canonicalize() {
+            return Ok(path);
+        }
+    }
+    Err(format!("{name} is neither in {} nor in {other_place}{hint}", directory.display()))
 }
 
 /// `first`, then the value of the environment variable.

@@ -11,17 +11,26 @@ use std::{env, fs};
 /// The launcher.
 pub(crate) const GDREMU: &str = env!("CARGO_BIN_EXE_gdremu");
 
-/// The preload library that a package makes, built beside the launcher.
-pub(crate) fn built(package: &str) -> PathBuf {
+/// A preload library, gdremu-cuda or gdremu-nvidia, built beside the launcher.
+pub(crate) fn built(name: &str) -> PathBuf {
+    let library = format!("lib{}.so", name.replace('-', "_"));
     let directory = Path::new(GDREMU).parent().unwrap();
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", package, "--target-dir"]);
+    build.args(["build", "--quiet"]);
+    let place = if name == "gdremu-nvidia" {
+        build.args(["--package", "gdremu-preload", "--example", "gdremu_nvidia"]);
+        directory.join("examples")
+    } else {
+        build.args(["--package", name]);
+        directory.to_owned()
+    };
+    build.arg("--target-dir");
     build.arg(directory.parent().unwrap());
     if directory.ends_with("release") {
         build.arg("--release");
     }
     assert!(build.status().unwrap().success());
-    directory.join(format!("lib{}.so", package.replace('-', "_")))
+    place.join(library)
 }
 
 /// The preload library of emulated GPUs, which is the stand-in libcuda too.
