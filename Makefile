@@ -343,10 +343,8 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all 
 	$(MAKE) --no-print-directory -f c_tests/programs.mk plain
 	@rm -rf build/gpu
 	@mkdir -p build/gpu/c_tests
-	for test in gpu_memory nvidia_relocate; do \
-		$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/$$test.c $(addprefix c_tests/kit/,check.c driver.c fault.c gpu.c) -o build/gpu/$$test \
-			-ldl -lc "$(built)/libgdremu_cuda.so" || exit 1; \
-	done
+	$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/gpu_memory.c $(addprefix c_tests/kit/,check.c driver.c fault.c gpu.c) \
+		-o build/gpu/gpu_memory -ldl -lc "$(built)/libgdremu_cuda.so"
 	@$(MAKE) --no-print-directory --silent -C tests/gdrdrv out=../../build/gpu
 	@install --strip $(patsubst %,"$(built)/%",gdremu examples/libgdremu_nvidia.so gdrcopy) build/gpu
 	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)
