@@ -85,20 +85,3 @@ fn append(path: &Path, line: &str) {
         let _ = file.write_all(line.as_bytes());
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_have_result_and_errno() {
-        let arguments = [("ADDR", 65536), ("HANDLE", 0)];
-        let line = |result| line("PIN", &arguments, result, Duration::from_nanos(9), Caller { pid: 7, tid: 8 });
-        assert_eq!(
-            line(Err(Errno::ENOMEM)),
-            "{\"call\":\"PIN\",\"arguments\":{\"addr\":65536,\"handle\":0},\
-             \"result\":-1,\"errno\":\"ENOMEM\",\"duration_ns\":9,\"pid\":7,\"tid\":8}\n"
-        );
-        assert!(line(Ok(3)).contains("\"result\":3,\"errno\":null,"));
-    }
-}

@@ -43,20 +43,17 @@ pub(crate) fn runtime() -> &'static Path {
 fn kit() -> &'static Path {
     static KIT: OnceLock<PathBuf> = OnceLock::new();
     KIT.get_or_init(|| {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kit");
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kit-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../c_tests/kit");
-        let archive = directory.join(format!("{}.a", std::process::id()));
-        let objects = ["check", "driver", "fault", "gpu"].map(|name| {
-            let object = directory.join(format!("{name}.{}.o", std::process::id()));
-            let mut compile = Command::new(env::var_os("CC").unwrap_or("cc".into()));
-            compile.args(["-std=gnu11", "-g", "-O1", "-fPIC", "-c", "-o"]).arg(&object);
-            compile.arg(sources.join(format!("{name}.c")));
-            assert!(compile.status().unwrap().success(), "{compile:?}");
-            object
-        });
-        assert!(Command::new("ar").arg("rcs").arg(&archive).args(objects).status().unwrap().success());
-        archive
+        let mut compile = Command::new(env::var_os("CC").unwrap_or("cc".into()));
+        compile.current_dir(&directory).args(["-std=gnu11", "-g", "-O1", "-fPIC", "-c"]);
+        compile.args(["check.c", "driver.c", "fault.c", "gpu.c"].map(|name| sources.join(name)));
+        assert!(compile.status().unwrap().success(), "{compile:?}");
+        let mut archive = Command::new("ar");
+        archive.current_dir(&directory).args(["rcs", "kit.a", "check.o", "driver.o", "fault.o", "gpu.o"]);
+        assert!(archive.status().unwrap().success(), "{archive:?}");
+        directory.join("kit.a")
     })
 }
 
@@ -83,17 +80,12 @@ pub(crate) fn compile<A: AsRef<OsStr>>(source: &str, name: &str, arguments: impl
 pub(crate) struct Build {
     pub(crate) name: &'static str,
     pub(crate) flags: &'static [&'static str],
-    /// A command that runs the program.
-    pub(crate) under: Vec<String>,
 }
 
-pub(crate) const PLAIN: Build = Build { name: "plain", flags: &["-O2"], under: Vec::new() };
+pub(crate) const PLAIN: Build = Build { name: "plain", flags: &["-O2"] };
 
-pub(crate) const SANITIZED: Build = Build {
-    name: "sanitized",
-    flags: &["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
-    under: Vec::new(),
-};
+pub(crate) const SANITIZED: Build =
+    Build { name: "sanitized", flags: &["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"] };
 
 impl Build {
     /// `tests/{source}.c`, linked with the stand-in libcuda.
@@ -107,8 +99,7 @@ impl Build {
         let mut words = line.split_whitespace();
         let mut command = Command::new(GDREMU);
         command.args(words.by_ref().take_while(|word| *word != "--"));
-        command.arg("--").args(&self.under);
-        command.arg(self.program(words.next().unwrap())).args(words);
+        command.arg("--").arg(self.program(words.next().unwrap())).args(words);
         command
     }
 
