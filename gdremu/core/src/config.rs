@@ -395,7 +395,7 @@ impl Config {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
@@ -409,7 +409,7 @@ mod tests {
         config: Config,
     }
 
-    fn parse(line: &str) -> Config {
+    pub(crate) fn parse(line: &str) -> Config {
         Line::parse_from(line.split(' ')).config
     }
 

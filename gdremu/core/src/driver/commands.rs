@@ -62,6 +62,9 @@ impl Call<'_> {
         if self.config.persistent() && tokens != (0, 0) {
             return Err(Errno::EINVAL);
         }
+        if matches!(tokens, (1.., 0)) {
+            return Err(Errno::EIO); // By the GPU driver, for a token without an address space.
+        }
         let handle = self.pin(argument.get(&ADDR), argument.get(&SIZE), tokens, false)?;
         argument.set(&HANDLE, handle);
         Ok(())

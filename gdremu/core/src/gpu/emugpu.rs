@@ -102,7 +102,7 @@ impl Emugpu {
                     }
                 })
             }
-            Step::Scrubbed(_) | Step::Removed(_) => Ok(()),
+            Step::Removed(_) => Ok(()),
         }
     }
 
@@ -147,7 +147,7 @@ impl Backing for Emugpu {
         debug_assert_eq!(released, Ok(()), "{run:?}");
     }
 
-    fn pins_by_itself(&self) -> bool {
+    fn can_fail(&self) -> bool {
         true
     }
 }

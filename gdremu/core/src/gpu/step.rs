@@ -14,8 +14,6 @@ pub(super) enum Step {
     Unmapped { va: u64, len: u64 },
     /// Pages of a block that buffers share hold no live byte any more, but stay mapped.
     Emptied { va: u64, len: u64 },
-    /// The contents of part of an object that lives on are no longer needed.
-    Scrubbed(Run),
     /// An object no longer exists.
     Removed(Run),
 }
@@ -34,8 +32,7 @@ mod tests {
         memory.take_steps();
         memory.free(a).unwrap();
         // Its second page holds the start of the other.
-        let own = Run { gpu: 0, object: ObjectId(1), offset: 0, len: GPU_PAGE + 512 };
-        assert_eq!(memory.take_steps(), [Step::Scrubbed(own), Step::Emptied { va: BASE, len: GPU_PAGE }]);
+        assert_eq!(memory.take_steps(), [Step::Emptied { va: BASE, len: GPU_PAGE }]);
         memory.free(b).unwrap();
         assert_eq!(memory.take_steps()[0], Step::Unmapped { va: BASE, len: BLOCK });
     }
