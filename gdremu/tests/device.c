@@ -81,7 +81,7 @@ TEST(files_of_the_machine)
     DIR *list = opendir("/sys/bus/pci/devices/");
     CHECK(list != NULL);
     while ((entry = readdir(list)) != NULL)
-        gpus += strcmp(entry->d_name, "0000:1b:00.0") == 0 || strcmp(entry->d_name, "0000:2b:00.0") == 0;
+        gpus += entry->d_name[0] != '.';
     CHECK_EQUAL(gpus, 2);
     closedir(list);
     CHECK_FAILS(stat("/sys/module/no_such_module/other", &status), ENOENT);

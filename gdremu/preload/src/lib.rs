@@ -10,7 +10,7 @@
 //!   process       the emulated driver and GPUs of this process
 //!     descriptors     open devices and exported GPU memory: their records in the session directory
 //!     calls           the log of driver calls
-//!     proc_files      gdrdrv's files under /proc
+//!     refcount        descriptors of the number of pinned page tables
 //!     hints           what hooks read without the lock: descriptors and addresses that may concern them
 //! settings        the configuration, from the environment
 //! system          what the kernel reports about the caller and its descriptors
@@ -28,8 +28,8 @@ mod for_tests;
 mod hints;
 mod hooks;
 mod next;
-mod proc_files;
 mod process;
+mod refcount;
 pub mod refused;
 mod settings;
 pub mod state;

@@ -16,7 +16,7 @@ use gdremu_core::vmas::Vmas;
 use crate::calls::Calls;
 use crate::descriptors::{Descriptor, Descriptors, Export};
 use crate::hints::{device_fds, mapped_range};
-use crate::proc_files;
+use crate::refcount;
 use crate::settings;
 use crate::system::caller;
 
@@ -34,8 +34,6 @@ pub struct EmulatedProcess {
     /// Number of descriptors from which on to look for closed ones.
     reap_at: usize,
     pub(crate) calls: Calls,
-    /// Descriptors of `nv_get_pages_refcount`, as they were opened.
-    refcounts: Vec<c_int>,
     /// Names of the GPU kernels that were not run.
     refused: BTreeSet<String>,
 }
@@ -52,7 +50,6 @@ impl EmulatedProcess {
             mapped_exports: Vmas::default(),
             reap_at: 0,
             calls: Calls::default(),
-            refcounts: Vec::new(),
             refused: BTreeSet::new(),
             config,
         }
@@ -66,14 +63,6 @@ impl EmulatedProcess {
                 read: flags & libc::O_ACCMODE != libc::O_WRONLY,
                 write: flags & libc::O_ACCMODE != libc::O_RDONLY,
             };
-            if process.config.driver.loaded {
-                if flags & libc::O_DIRECTORY != 0 {
-                    return Err(Errno::ENOTDIR);
-                }
-                if flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0 {
-                    return Err(Errno::EEXIST);
-                }
-            }
             process.driver.check_open()?;
             let (fd, file) = process.descriptors.add_device(access, flags)?;
             process.driver.open(file, caller(), access);
@@ -257,10 +246,7 @@ impl EmulatedProcess {
         match self.descriptors.remove_closed(file) {
             None => {}
             Some(Some(export)) => self.release(export),
-            Some(None) => {
-                self.driver.release(&mut *self.gpu, file);
-                self.write_refcounts();
-            }
+            Some(None) => self.driver.release(&mut *self.gpu, file),
         }
     }
 
@@ -277,27 +263,15 @@ impl EmulatedProcess {
         self.descriptors.session().refcount()
     }
 
-    /// Opens `nv_get_pages_refcount`. Its text follows the pins of this process, and those of others
-    /// whenever a hook reads it, since a stream (FILE) reads without hooks.
+    /// Opens `nv_get_pages_refcount`.
     pub(crate) fn open_refcount(&mut self, flags: c_int) -> Result<c_int, Errno> {
-        let text = proc_files::refcount(self.refcount());
-        let fd = proc_files::open(proc_files::REFCOUNT, &text, flags)?;
+        let fd = refcount::open(self.refcount(), flags)?;
         device_fds::add(fd);
-        self.refcounts.push(fd);
         Ok(fd)
-    }
-
-    fn write_refcounts(&mut self) {
-        self.refcounts.retain(|fd| proc_files::is_refcount(*fd));
-        if !self.refcounts.is_empty() {
-            let text = proc_files::refcount(self.descriptors.session().refcount());
-            self.refcounts.iter().for_each(|fd| proc_files::put(*fd, &text));
-        }
     }
 
     fn publish_pins(&mut self, file: Identity) {
         self.descriptors.publish_pins(file, self.driver.pins_of(file));
-        self.write_refcounts();
     }
 
     // ---- Records ----
