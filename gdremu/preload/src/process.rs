@@ -10,8 +10,7 @@ use gdremu_core::driver::{Access, Driver, MapRequest};
 use gdremu_core::errno::Errno;
 use gdremu_core::fault::Faults;
 use gdremu_core::gpu::{self, PageTableId, Provider, page_size};
-use gdremu_core::session::{Identity, Session};
-use gdremu_core::vmas::Vmas;
+use gdremu_core::session::Identity;
 
 use crate::calls::Calls;
 use crate::descriptors::{Descriptor, Descriptors, Export};
@@ -29,8 +28,6 @@ pub struct EmulatedProcess {
     /// This process was forked from one that had this state already.
     pub forked: bool,
     pub(crate) descriptors: Descriptors,
-    /// Where dma-bufs are mapped.
-    mapped_exports: Vmas<Identity>,
     /// Number of descriptors from which on to look for closed ones.
     reap_at: usize,
     pub(crate) calls: Calls,
@@ -46,8 +43,7 @@ impl EmulatedProcess {
             gpu: gpu::provider(&config.gpu),
             faults: config.faults.parse().expect("checked by the launcher"),
             forked: false,
-            descriptors: Descriptors::new(Session::at(config.session.clone())),
-            mapped_exports: Vmas::default(),
+            descriptors: Descriptors::new(config.session()),
             reap_at: 0,
             calls: Calls::default(),
             refused: BTreeSet::new(),
@@ -159,7 +155,7 @@ impl EmulatedProcess {
             }
             let len = len.checked_next_multiple_of(page_size()).ok_or(Errno::ENOMEM)?;
             let addr = process.gpu.map(table, offset, len, fixed)?;
-            process.mapped_exports.insert(addr, len, file);
+            process.driver.mapped_dmabuf(file, addr, len);
             process.publish_bounds();
             Ok(addr)
         })
@@ -198,29 +194,22 @@ impl EmulatedProcess {
     /// A range of addresses was unmapped, by whole pages.
     pub(crate) fn unmapped(&mut self, addr: usize, len: usize) {
         let len = len.next_multiple_of(page_size());
-        let mut touched = self.driver.unmapped(addr, len);
-        touched.extend(self.mapped_exports.remove(addr, len).into_iter().map(|(_, _, file)| file));
+        let touched = self.driver.unmapped(addr, len);
         self.publish_bounds();
         for file in touched {
             self.reap(file);
         }
     }
 
-    pub(crate) fn maps(&self, addr: usize, len: usize) -> bool {
-        self.driver.maps(addr, len) || self.mapped_exports.touches(addr, len)
-    }
-
     /// A range of addresses was moved by mremap(2).
     pub(crate) fn moved(&mut self, from: usize, len: usize, to: usize) {
         self.driver.moved(from, len, to);
-        self.mapped_exports.relocate(from, len, to);
         self.publish_bounds();
     }
 
     /// Publishes the bounds by which the hooks skip unrelated addresses.
     fn publish_bounds(&self) {
-        let bounds = [self.driver.mapped_bounds(), self.mapped_exports.bounds()];
-        mapped_range::set(bounds.into_iter().flatten().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))));
+        mapped_range::set(self.driver.mapped_bounds());
     }
 
     // ---- Releases ----
@@ -240,7 +229,7 @@ impl EmulatedProcess {
 
     /// Releases what is no longer open or mapped in any process.
     pub(crate) fn reap(&mut self, file: Identity) {
-        if self.driver.mappings_of(file) > 0 || self.mapped_exports.shown().any(|of| *of == file) {
+        if self.driver.is_mapped(file) {
             return;
         }
         match self.descriptors.remove_closed(file) {
@@ -304,7 +293,6 @@ impl EmulatedProcess {
         self.driver.forget();
         self.descriptors.after_fork();
         self.gpu.after_fork();
-        self.mapped_exports = Vmas::default(); // They are absent from children.
         self.calls.after_fork();
         self.refused.clear();
         self.forked = true;

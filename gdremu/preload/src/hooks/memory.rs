@@ -51,7 +51,7 @@ fn map_device(addr: Pointer, arguments: Arguments) -> Option<Pointer> {
     let fixed = (flags & libc::MAP_FIXED != 0).then_some(addr as usize);
     // No known program maps memory of the GPU over other such memory, or makes the kernel check that there is none.
     let is_refused = flags & libc::MAP_FIXED_NOREPLACE != 0
-        || fixed.is_some_and(|at| !at.is_multiple_of(page_size()) || process.maps(at, len));
+        || fixed.is_some_and(|at| !at.is_multiple_of(page_size()) || process.driver.maps(at, len));
     let kind = flags & libc::MAP_TYPE;
     let mapped = match process.descriptors.find(fd) {
         Descriptor::Other => return None,
@@ -91,7 +91,7 @@ fn failed(errno: Errno) -> Pointer {
 /// A mapping at a fixed address first removes the mappings there, as munmap does.
 fn cover(addr: usize, len: usize, run: impl FnOnce() -> Pointer) -> Pointer {
     match state::enter() {
-        Some(mut process) if process.maps(addr, len) => {
+        Some(mut process) if process.driver.maps(addr, len) => {
             let run = || match run() {
                 libc::MAP_FAILED => Err(Errno::last()),
                 _ => Ok(()),
@@ -110,7 +110,7 @@ pub(super) fn munmap(addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> 
         return next();
     }
     match state::enter() {
-        Some(mut process) if process.maps(addr, len) => {
+        Some(mut process) if process.driver.maps(addr, len) => {
             to_libc(process.take_away("munmap", addr, len, || from_libc(next())).map(|()| 0))
         }
         _ => next(),
@@ -134,7 +134,7 @@ pub(super) fn mremap(
     let Some(mut process) = state::enter() else {
         return next();
     };
-    if process.maps(old, old_len.max(1)) {
+    if process.driver.maps(old, old_len.max(1)) {
         // The kernel's rules for device memory, which neither grows nor leaves its old place
         // mapped.
         if flags & libc::MREMAP_DONTUNMAP != 0 {
