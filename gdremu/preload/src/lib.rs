@@ -21,6 +21,8 @@
 
 #![allow(missing_docs, reason = "not published: a name that says it all needs no comment")]
 
+use gdremu_core::session;
+
 mod calls;
 pub mod descriptors;
 mod entry_points;
@@ -38,6 +40,11 @@ mod system;
 extern "C" fn loaded() {
     next::warm_up();
     state::watch_forks();
+    if let Some(of_process) = settings::session() {
+        of_process.record(session::LOADED);
+        // SAFETY: errno of this thread is always there. Programs begin with 0.
+        unsafe { *libc::__errno_location() = 0 };
+    }
 }
 
 #[used]

@@ -10,7 +10,7 @@ use gdremu_core::driver::{Access, Driver, MapRequest};
 use gdremu_core::errno::Errno;
 use gdremu_core::fault::Faults;
 use gdremu_core::gpu::{self, PageTableId, Provider, page_size};
-use gdremu_core::session::Identity;
+use gdremu_core::session::{Identity, REFUSED_KERNEL};
 
 use crate::calls::Calls;
 use crate::descriptors::{Descriptor, Descriptors, Export};
@@ -267,7 +267,7 @@ impl EmulatedProcess {
 
     /// Records that a GPU kernel is not run. Returns whether it is the first time in this process.
     pub(crate) fn note_refused(&mut self, kernel: &str) -> bool {
-        self.descriptors.session().record_refused_kernel();
+        self.descriptors.session().record(REFUSED_KERNEL);
         self.refused.insert(kernel.to_owned())
     }
 
