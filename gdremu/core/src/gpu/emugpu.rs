@@ -151,16 +151,3 @@ impl Backing for Emugpu {
         true
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_are_those_of_the_header() {
-        assert_eq!(
-            [CREATE, MAP, UNMAP, RELEASE, RENEW],
-            [0xC010_6501, 0x4020_6502, 0x4010_6503, 0x4004_6504, 0x4010_6505]
-        );
-    }
-}

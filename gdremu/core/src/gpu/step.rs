@@ -36,26 +36,4 @@ mod tests {
         memory.free(b).unwrap();
         assert_eq!(memory.take_steps()[0], Step::Unmapped { va: BASE, len: BLOCK });
     }
-
-    #[test]
-    fn objects_and_mappings_come_and_go_as_the_program_says() {
-        let mut memory = memory();
-        let va = memory.alloc(0, BLOCK, true).unwrap();
-        memory.free(va).unwrap();
-        let reserved = memory.reserve(2 * BLOCK, 0, 0).unwrap();
-        let handle = memory.create(0, 2 * BLOCK, false, false).unwrap();
-        memory.map(reserved, handle).unwrap();
-        memory.unmap(reserved, 2 * BLOCK).unwrap();
-        let object = ObjectId(1);
-        let steps = [
-            Step::Created { object, len: BLOCK, rdma: true },
-            Step::Mapped { va, len: BLOCK, object },
-            Step::Unmapped { va, len: BLOCK },
-            Step::Removed(Run { gpu: 0, object, offset: 0, len: BLOCK }),
-            Step::Created { object: handle, len: 2 * BLOCK, rdma: false },
-            Step::Mapped { va: reserved, len: 2 * BLOCK, object: handle },
-            Step::Unmapped { va: reserved, len: 2 * BLOCK },
-        ];
-        assert_eq!(memory.take_steps(), steps);
-    }
 }
