@@ -69,20 +69,29 @@ impl EmulatedProcess {
     /// Runs an ioctl with gdrdrv's type byte on a device of this process.
     pub(crate) fn ioctl(&mut self, file: Identity, number: u32, argument: &mut Argument) -> Result<(), Errno> {
         let command = Command::from_number(number);
-        let name = command.map_or("ioctl", Command::name);
-        let begin = Instant::now();
-        let result = self.faults.take_answers(name).and_then(|answers| {
-            self.driver.ioctl(&mut *self.gpu, file, caller(), number, argument)?;
-            answers.iter().for_each(|(field, value)| argument.set(field, *value));
-            Ok(())
-        });
-        let arguments: Vec<_> = match command {
-            None => vec![("command", number.into())],
-            Some(command) => command.fields().iter().map(|field| (field.name, argument.get(field))).collect(),
+        let name = match command {
+            Some(command) => command.name(),
+            None => "ioctl",
         };
+        let begin = Instant::now();
+        let result = self.run_command(name, file, number, argument);
+        let mut arguments = Vec::new();
+        match command {
+            Some(command) => arguments.extend(command.fields().iter().map(|field| (field.name, argument.get(field)))),
+            None => arguments.push(("command", number.into())),
+        }
         self.calls.record(name, &arguments, result.map(|()| 0), begin);
         self.publish_pins(file);
         result
+    }
+
+    fn run_command(&mut self, name: &str, file: Identity, number: u32, argument: &mut Argument) -> Result<(), Errno> {
+        let answers = self.faults.take_answers(name)?;
+        self.driver.ioctl(&mut *self.gpu, file, caller(), number, argument)?;
+        for (field, value) in answers {
+            argument.set(field, value);
+        }
+        Ok(())
     }
 
     /// Unpins what the program cannot know, as its handle could not be written.
