@@ -279,7 +279,7 @@ $(addprefix build/lib/,$(libraries)):
 	$(MAKE) --no-print-directory lib
 
 emulator: rust ## Builds gdremu, which runs programs on an emulated GPU and driver.
-	$(CARGO) build --release --package gdremu --package gdremu-cuda --package gdremu-nvidia
+	$(CARGO) build --release --package gdremu --package gdremu-cuda --package gdremu-preload --lib --bins --example gdremu_nvidia
 
 # Where cargo itself runs.
 host = $(shell $${RUSTC:-rustc} --version --verbose | sed -n 's/^host: //p')
@@ -353,12 +353,10 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all 
 	$(MAKE) --no-print-directory -f c_tests/programs.mk plain
 	@rm -rf build/gpu
 	@mkdir -p build/gpu/c_tests
-	for test in gpu_memory nvidia_relocate; do \
-		$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/$$test.c build/c_tests/kit/plain/libkit.a -o build/gpu/$$test \
-			-ldl -lc "$(built)/libgdremu_cuda.so" || exit 1; \
-	done
+	$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/gpu_memory.c build/c_tests/kit/plain/libkit.a \
+		-o build/gpu/gpu_memory -ldl -lc "$(built)/libgdremu_cuda.so"
 	@$(MAKE) --no-print-directory --silent -C tests/gdrdrv out=../../build/gpu
-	@install --strip $(patsubst %,"$(built)/%",gdremu libgdremu_nvidia.so gdrcopy) build/gpu
+	@install --strip $(patsubst %,"$(built)/%",gdremu examples/libgdremu_nvidia.so gdrcopy) build/gpu
 	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)
 	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so
 	@install --strip build/lib/$(preload) build/gpu

@@ -1,14 +1,14 @@
-//! Emulated files below /proc and /sys (the GPUs' PCI devices, the holders of nv-p2p-dummy, and the
-//! files of `--file`).
+//! Emulated files below /proc and /sys (the GPUs' PCI devices, gdrdrv's files, the holders of nv-p2p-dummy,
+//! and the files of `--file`).
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::{fs, io};
 
-use gdremu_core::config::Config;
+use gdremu_core::config::{Config, DriverConfig};
 use gdremu_core::gpu::pci;
 use gdremu_core::session::Session;
 
@@ -56,26 +56,27 @@ pub fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Res
         // After the GPUs' files, because the option may replace one.
         fs::copy(file, place)?;
     }
-    if config.gpu.provider.emulates_gpus() {
-        list_other_pci_devices(session);
+    if config.driver.loaded && config.driver.has_proc_files() && config.gpu.provider.emulates_gdrdrv() {
+        // Reading the second one returns the number of the moment.
+        for (name, text) in [("params", params(&config.driver)), ("nv_get_pages_refcount", "0\n".into())] {
+            let place = session.stand_in(&Path::new("/proc/driver/gdrdrv").join(name))?;
+            fs::write(&place, text)?;
+            fs::set_permissions(&place, fs::Permissions::from_mode(0o444))?;
+        }
     }
     Ok(())
 }
 
-/// Copies the links to the computer's own PCI devices, other than NVIDIA's. Programs that list the
-/// directory find them beside the emulated GPUs. Here the links lead nowhere, so the real ones are used.
-fn list_other_pci_devices(session: &Session) {
-    let listed = fs::read_dir(pci::DEVICES).into_iter().flatten().flatten();
-    for device in listed.map(|entry| entry.path()) {
-        let vendor = fs::read_to_string(device.join("vendor")).unwrap_or_default();
-        if vendor.trim_end() == format!("{:#06x}", pci::VENDOR) {
-            continue;
-        }
-        if let (Ok(target), Ok(place)) = (fs::read_link(&device), session.stand_in(&device)) {
-            // Fails for the address of an emulated GPU, and of a device with files of `--file`.
-            let _ = symlink(target, place);
-        }
-    }
+fn params(driver: &DriverConfig) -> String {
+    let persistent = if driver.persistent() { "yes" } else { "no" };
+    format!(
+        "Version: {}\n\
+         Built for NVIDIA driver flavor: opensource\n\
+         Use persistent mapping: {persistent}\n\
+         dbg_enabled: 1\n\
+         info_enabled: 0\n",
+        driver.version
+    )
 }
 
 /// The files of a GPU's PCI device, as name and text.
@@ -121,22 +122,6 @@ fn unused(places: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn resources_are_lines_of_three_numbers() {
-        let text = resource(0, 256 << 20);
-        assert_eq!(text.lines().count(), 13);
-        assert!(text.lines().all(|line| line.len() == 3 * 18 + 2));
-        let bar1: Vec<u64> = text
-            .lines()
-            .nth(2)
-            .unwrap()
-            .split(' ')
-            .map(|number| u64::from_str_radix(&number[2..], 16).unwrap())
-            .collect();
-        assert_eq!(bar1[1] - bar1[0] + 1, 256 << 20);
-        assert_eq!(bar1[0] % (256 << 20), 0);
-    }
 
     #[test]
     fn only_files_of_proc_and_sys_have_stand_ins() {

@@ -2,11 +2,9 @@
 //!
 //! ```text
 //! options (options.rs, profiles.rs) → Config → environment of the program → run it (child.rs) → leak report
-//!                        program.rs: warns about programs that ignore LD_PRELOAD
 //! ```
 
 mod child;
-mod program;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +15,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 
 use gdremu_core::config::{self, ProviderKind, Unsupported};
 use gdremu_core::gpu::emugpu;
-use gdremu_core::session::Session;
+use gdremu_core::session::{LOADED, REFUSED_KERNEL, Session};
 
 use gdremu::options::Options;
 use gdremu::{files, profiles};
@@ -80,10 +78,6 @@ fn run(options: &Options) -> Result<End, String> {
 
 fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, String> {
     let config = options.checked_config(session.directory().to_owned())?;
-    if let Some(why) = program::unreachable(&options.program[0]) {
-        say!("gdremu: {why}");
-    }
-
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]);
     command.env(config::VARIABLE, config.to_variable()?);
@@ -108,9 +102,16 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
             return Ok(End::Exit(if missing { NOT_FOUND } else { CANNOT_RUN }));
         }
     };
+    if !session.has(LOADED) {
+        say!(
+            "gdremu: {} did not load gdremu's library, so gdremu had no effect on it: \
+             is it linked statically or with musl, for 32 bits, or set-user-ID?",
+            options.program[0].display()
+        );
+    }
     let leaks = session.leaks();
     for leak in &leaks {
-        say!("gdremu: leak: {} ({}) ended with {} pinned", leak.program, leak.pid, leak.pins);
+        say!("gdremu: leak: {leak}");
     }
     if let Some(code) = options.leak_exit
         && !leaks.is_empty()
@@ -119,7 +120,7 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
     }
     if let Unsupported::Exit(code) = config.unsupported
         && status.success()
-        && session.has_refused_kernels()
+        && session.has(REFUSED_KERNEL)
     {
         say!("gdremu: a child launched a GPU kernel that is not run: the exit status is {code} (--unsupported)");
         return Ok(End::Exit(code));
@@ -136,26 +137,28 @@ fn end_like(status: ExitStatus) -> End {
     }
 }
 
-/// The preload library, which is beside this executable, or where a package puts it.
+/// The preload library, which is beside this executable, or where a package or cargo puts it.
 fn find_runtime(provider: ProviderKind) -> Result<PathBuf, String> {
-    let name = match provider {
-        ProviderKind::Host | ProviderKind::Emugpu => "libgdremu_cuda.so",
-        ProviderKind::Nvidia => "libgdremu_nvidia.so",
+    let (name, other_place, hint) = match provider {
+        ProviderKind::Host | ProviderKind::Emugpu => ("libgdremu_cuda.so", "../lib/gdremu", ""),
+        // Where cargo puts it.
+        ProviderKind::Nvidia => (
+            "libgdremu_nvidia.so",
+            "examples",
+            ": it is a laboratory tool that packages leave out; `make gpu-bundle` builds it",
+        ),
     };
     if let Some(path) = env::var_os("GDREMU_RUNTIME") {
         return Ok(path.into());
     }
     let executable = env::current_exe().map_err(|error| error.to_string())?;
     let directory = executable.parent().ok_or("gdremu has no parent directory")?;
-    let candidates = [directory.join(name), directory.join("../lib/gdremu").join(name)];
-    let found = candidates.iter().find_map(|path| path.canonicalize().ok());
-    found.ok_or_else(|| {
-        let hint = match provider.emulates_gpus() {
-            true => "",
-            false => ": it is a laboratory tool that packages leave out; `make gpu-bundle` builds it",
-        };
-        format!("{name} is neither in {} nor in ../lib/gdremu{hint}", directory.display())
-    })
+    for place in [".", other_place] {
+        if let Ok(path) = directory.join(place).join(name).canonicalize() {
+            return Ok(path);
+        }
+    }
+    Err(format!("{name} is neither in {} nor in {other_place}{hint}", directory.display()))
 }
 
 /// `first`, then the value of the environment variable.

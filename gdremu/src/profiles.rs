@@ -47,14 +47,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     PROFILES.iter().map(|(name, _)| *name)
 }
 
-/// Returns the name if it is a profile's.
-pub fn known(name: &str) -> Result<String, String> {
-    match names().any(|known| known == name) {
-        true => Ok(name.to_owned()),
-        false => Err(format!("choose one of: {}", names().collect::<Vec<_>>().join(", "))),
-    }
-}
-
 /// The options of a profile, as the command line takes them.
 pub fn options(name: &str) -> Vec<OsString> {
     let mut words = Vec::new();

@@ -98,39 +98,6 @@ TEST(large_buffers)
     CUDA(cuMemFree(buffer));
 }
 
-TEST(pitched_buffers)
-{
-    CUdeviceptr buffer;
-    size_t pitch;
-
-    (void)device();
-    CUDA(cuMemAllocPitch(&buffer, &pitch, 1000, 100, 4));
-    CHECK(pitch >= 1000);
-    pinned_by_page(buffer);
-    CUDA(cuMemFree(buffer));
-}
-
-/* Functions that the program looked up itself also allocate memory that can be pinned. */
-TEST(functions_found_at_run_time)
-{
-    CUresult (*alloc_found)(CUdeviceptr *, size_t) = NULL;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    CUdeviceptr buffer;
-
-    (void)device();
-    CHECK(library != NULL);
-    *(void **)&alloc_found = dlsym(library, "cuMemAlloc_v2");
-    CHECK(alloc_found != NULL);
-    CUDA(alloc_found(&buffer, 100));
-    pinned_by_page(buffer);
-    CUDA(cuMemFree(buffer));
-
-    CUDA(cuGetProcAddress("cuMemAlloc", (void **)&alloc_found, 12000, 0, NULL));
-    CUDA(alloc_found(&buffer, 3 * MIB));
-    pinned_by_page(buffer);
-    CUDA(cuMemFree(buffer));
-}
-
 /* Two physical objects side by side, in the opposite order of their making, are pinned one by one. */
 TEST(objects_side_by_side)
 {
@@ -199,36 +166,4 @@ TEST(part_of_a_block_freed_under_a_pin)
     CHECK_OK(unpin(device(), handle));
     CUDA(cuMemFree(before));
     check_cannot_be_pinned(page, GPU_PAGE);
-}
-
-TEST(no_descriptor_is_lost)
-{
-    CUdeviceptr buffer = alloc(100 * KIB);
-
-    pinned_by_page(buffer);
-    int before = open_descriptors();
-    for (int i = 0; i < 100; i++)
-        pinned_by_page(buffer);
-    CHECK_EQUAL(open_descriptors(), before);
-    CUDA(cuMemFree(buffer));
-}
-
-TEST(copies_can_be_made_synchronous)
-{
-    CUdeviceptr buffer = alloc(100);
-    unsigned int on = 1;
-
-    CUDA(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, buffer));
-    CUDA(cuMemFree(buffer));
-}
-
-TEST(what_cannot_be_pinned)
-{
-    void *host;
-
-    (void)device();
-    CUDA(cuMemAllocHost(&host, GPU_PAGE));
-    check_cannot_be_pinned((uintptr_t)host / GPU_PAGE * GPU_PAGE, GPU_PAGE);
-    CUDA(cuMemFreeHost(host));
-    check_cannot_be_pinned(16 * GPU_PAGE, GPU_PAGE);
 }

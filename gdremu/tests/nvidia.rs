@@ -3,10 +3,12 @@
 
 mod common;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{PLAIN, built, compile, gdremu};
+use common::{PLAIN, built, compile};
+use gdremu::options::Options;
 
 /// Builds a program, linked with a libcuda of its own.
 fn program(source: &str, name: &str) -> PathBuf {
@@ -25,8 +27,9 @@ fn run(source: &str, lookup: &str, faults: &str) -> Output {
     let mut program = Command::new(program(source, &test));
     program.arg(lookup);
     program.env("LD_PRELOAD", built("gdremu-nvidia"));
-    let config = format!(r#"{{"session":"/nonexistent","faults":"{faults}","gpu":{{"provider":"nvidia"}}}}"#);
-    program.env("GDREMU_CONFIG", config).output().unwrap()
+    let options = ["gdremu", "--provider", "nvidia", "--fault", faults, "--", "program"].map(OsString::from);
+    let config = Options::read(options).unwrap().checked_config("/nonexistent".into()).unwrap();
+    program.env("GDREMU_CONFIG", config.to_variable().unwrap()).output().unwrap()
 }
 
 fn assert_passes(lookup: &str) {
@@ -51,12 +54,14 @@ fn cu_get_proc_address_finds_our_functions() {
     assert_passes("cuGetProcAddress_v2");
 }
 
-/// UCX writes its functions into the entries of every loaded object, ours included.
+/// UCX writes its dlopen into the entries of every loaded object, and it would run under our lock.
 #[test]
-fn hooks_in_our_own_entries_do_not_reach_what_lookups_find() {
-    let output = run("nvidia_relocate", "all", "");
-    assert!(output.status.success(), "{output:?}");
-    PLAIN.assert_passes("-- nvidia_relocate");
+fn libcuda_is_loaded_by_no_dlopen_that_can_be_hooked() {
+    let relocations =
+        Command::new("readelf").args(["--relocs", "--wide"]).arg(built("gdremu-nvidia")).output().unwrap();
+    let relocations = String::from_utf8(relocations.stdout).unwrap();
+    assert!(relocations.contains(" dlvsym@"), "{relocations}");
+    assert!(!relocations.contains(" dlopen@"), "{relocations}");
 }
 
 #[test]
@@ -78,7 +83,7 @@ fn missing_nvidia_driver_is_reported() {
     if Path::new("/dev/nvidiactl").exists() {
         return;
     }
-    let output = gdremu(&["--provider", "nvidia"], "true", &[]);
+    let output = common::gdremu(&["--provider", "nvidia"], "true", &[]);
     assert_eq!(output.status.code(), Some(125));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("/dev/nvidiactl"), "{stderr}");

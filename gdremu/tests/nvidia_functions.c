@@ -16,7 +16,6 @@
 
 /* As this program found them. */
 static CUresult (*alloc)(CUdeviceptr *, size_t);
-static CUresult (*alloc_pitch)(CUdeviceptr *, size_t *, size_t, size_t, unsigned int);
 static CUresult (*free_memory)(CUdeviceptr);
 static CUresult (*address_range)(CUdeviceptr *, size_t *, CUdeviceptr);
 static CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
@@ -29,7 +28,6 @@ static const struct {
     void *linked;
 } functions[] = {
     {"cuMemAlloc", "cuMemAlloc_v2", (void **)&alloc, cuMemAlloc},
-    {"cuMemAllocPitch", "cuMemAllocPitch_v2", (void **)&alloc_pitch, cuMemAllocPitch},
     {"cuMemFree", "cuMemFree_v2", (void **)&free_memory, cuMemFree},
     {"cuMemGetAddressRange", "cuMemGetAddressRange_v2", (void **)&address_range, cuMemGetAddressRange},
     {"cuMemCreate", "cuMemCreate", (void **)&create, cuMemCreate},
@@ -110,11 +108,9 @@ static void small_buffers_share_a_block(void)
 static void large_buffers_have_their_own(void)
 {
     CUdeviceptr one, other;
-    size_t pitch;
 
     CUDA(alloc(&one, 3 * MIB));
-    CUDA(alloc_pitch(&other, &pitch, 1000, 2048, 4));
-    CHECK_EQUAL(pitch, 1024);
+    CUDA(alloc(&other, 2 * MIB));
     CHECK_EQUAL(state->mappings, 2);
     CUDA(free_memory(one));
     CUDA(free_memory(other));
@@ -125,11 +121,9 @@ static void large_buffers_have_their_own(void)
 static void errors_are_libcudas(void)
 {
     CUdeviceptr address, other;
-    size_t pitch;
 
     CHECK_EQUAL(alloc(&address, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(alloc(NULL, 1), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(alloc_pitch(&address, &pitch, 1, 1, 3), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(free_memory(513), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(alloc(&address, 2ul << 40), CUDA_ERROR_OUT_OF_MEMORY);
 

@@ -94,16 +94,6 @@ EXPORT CUresult cuMemAlloc(CUdeviceptr *address, size_t size)
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuMemAllocPitch(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)
-{
-    state.calls_of_alloc++;
-    if (element != 4 && element != 8 && element != 16)
-        return CUDA_ERROR_INVALID_VALUE;
-    *address = 512;
-    *pitch = width * height;
-    return CUDA_SUCCESS;
-}
-
 EXPORT CUresult cuMemFree(CUdeviceptr address)
 {
     state.calls_of_alloc++;
@@ -184,7 +174,6 @@ EXPORT CUresult cuGetProcAddress_v2(const char *name, void **function, int versi
         {"cuInit", cuInit},
         {"cuGetProcAddress", cuGetProcAddress_v2},
         {"cuMemAlloc", cuMemAlloc},
-        {"cuMemAllocPitch", cuMemAllocPitch},
         {"cuMemCreate", cuMemCreate},
         {"cuMemFree", cuMemFree},
         {"cuMemGetAddressRange", cuMemGetAddressRange},

@@ -9,7 +9,7 @@ struct libcuda {
     int retained;              /* primary contexts */
     int waits;                 /* for a context */
     int exportable;            /* the GPU makes memory that can be exported */
-    int calls_of_alloc;        /* of cuMemAlloc, cuMemAllocPitch and cuMemFree */
+    int calls_of_alloc;        /* of cuMemAlloc and cuMemFree */
     int objects, mappings, reservations; /* alive */
     CUmemAllocationProp created;         /* the last object's */
     void *next_init;           /* what dlsym(RTLD_NEXT, "cuInit") finds, called in libcuda */

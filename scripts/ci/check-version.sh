@@ -30,7 +30,7 @@ packed="${gdrx%.*} << 16 | ${gdrx#*.}"
 grep -qxF "const VERSION: u32 = ${packed% | 0};" gdrx/src/exports.rs || die "VERSION in gdrx/src/exports.rs is not ${packed% | 0}"
 
 emulator=$(field version gdremu)
-for crate in core cuda nvidia preload; do
+for crate in core cuda preload; do
     [ "$(field version gdremu/$crate)" = "$emulator" ] || die "gdremu/$crate has another version than gdremu, $emulator"
 done
 grep -qF "## [$emulator]" gdremu/CHANGELOG.md || die "gdremu/CHANGELOG.md has no version $emulator"

@@ -50,7 +50,6 @@ check "memory" "${watched[@]}" --leak-exit $leak -- "$bundle/gpu_memory"
 check "memory, traditional" "${watched[@]}" --leak-exit $leak --traditional -- "$bundle/gpu_memory"
 check "contract" "${watched[@]}" -- "$bundle/contract"
 check "contract, traditional" "${watched[@]}" --traditional -- "$bundle/contract"
-check "hooks of UCX's kind" "${watched[@]}" --leak-exit $leak -- "$bundle/nvidia_relocate"
 for example in {flags,doorbells,rows}{,_cxx}; do
     check "$example" "${watched[@]}" --leak-exit $leak -- "$bundle/$example"
 done

@@ -187,25 +187,3 @@ impl MappingType {
             .find(|mapping_type| *mapping_type as u64 == number)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_and_sizes_are_those_of_the_kernel_header() {
-        let found = Command::ALL.iter().map(|command| (command.number(), command.argument_size()));
-        let expected = [
-            (0xC028DA01, 40),
-            (0xC008DA02, 8),
-            (0xC008DA03, 16),
-            (0xC008DA04, 48),
-            (0xC008DA05, 48),
-            (0xC008DA06, 8),
-            (0xC020DA07, 32),
-            (0xC008DA08, 16),
-            (0xC008DAFF, 8),
-        ];
-        assert!(found.eq(expected));
-    }
-}

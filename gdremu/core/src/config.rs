@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::abi::MappingType;
 use crate::errno::Errno;
 use crate::fault::Faults;
-use crate::gpu::pci;
+use crate::session::Session;
 use crate::version::Version;
 
 /// The environment variable that carries a [`Config`].
@@ -23,8 +23,8 @@ const DMABUF_MMAP: u32 = 13030;
 // The documentation of a field that is an option is its help text.
 
 /// The configuration of an emulated process.
-#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     /// The directory that all processes under one gdremu share (see [`crate::session`]).
     #[arg(skip)]
@@ -53,7 +53,7 @@ pub struct Config {
 
 /// Options of the emulated kernel module.
 #[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 #[command(next_help_heading = "Emulated gdrdrv")]
 pub struct DriverConfig {
     /// Version of gdrdrv
@@ -65,18 +65,15 @@ pub struct DriverConfig {
     /// End pins when their memory is freed (always on before driver 2.5)
     #[arg(long)]
     pub traditional: bool,
-    /// Let pins outlive a free of their memory, the default since driver 2.5, possible since 2.4.1
-    #[arg(long = "persistent", conflicts_with = "traditional")]
-    pub persistent_before_2_5: bool,
     /// Refuse pins that are not whole GPU pages (no effect after driver 2.4)
     #[arg(long)]
     pub strict_sizes: bool,
     /// Default type of mappings
     #[arg(long, value_name = "TYPE", default_value = "wc")]
     pub platform: Platform,
-    /// Result of FORCE_PCIE pins
-    #[arg(long, value_name = "MODE", default_value = "yes")]
-    pub force_pcie: ForcePcie,
+    /// FORCE_PCIE pins succeed on coherent GPUs (errno 524 otherwise)
+    #[arg(long, default_value = "yes")]
+    pub force_pcie: YesNo,
     /// First handle; decimal, or hexadecimal with 0x
     #[arg(long, value_name = "N", default_value = "0", value_parser = number)]
     pub handle_base: u64,
@@ -94,28 +91,9 @@ pub struct DriverConfig {
     pub open_errno: Option<Errno>,
 }
 
-impl Default for DriverConfig {
-    fn default() -> Self {
-        DriverConfig {
-            version: Version::new(2, 6),
-            min_api_version: Version::new(2, 0),
-            traditional: false,
-            persistent_before_2_5: false,
-            strict_sizes: false,
-            platform: Platform::Wc,
-            force_pcie: ForcePcie::Yes,
-            handle_base: 0,
-            module_defects: false,
-            loaded: true,
-            p2p_dummy: false,
-            open_errno: None,
-        }
-    }
-}
-
 /// Options of the GPUs, nearly all for emulated ones and the stand-in libcuda.
 #[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 #[command(next_help_heading = "GPUs and CUDA")]
 pub struct GpuConfig {
     /// GPU memory
@@ -164,22 +142,6 @@ impl GpuConfig {
     }
 }
 
-impl Default for GpuConfig {
-    fn default() -> Self {
-        GpuConfig {
-            provider: ProviderKind::Host,
-            gpus: 1,
-            cuda_version: 13000,
-            pci_device: pci::DEVICE,
-            mempools: true,
-            coherent: false,
-            rdma: PerGpu::all(YesNo::Yes),
-            bar1_size: PerGpu::all(128 << 30),
-            dmabuf: PerGpu::all(Dmabuf::Auto),
-        }
-    }
-}
-
 /// Declares an enum whose variants are the values of an option.
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident { $($variants:tt)* }) => {
@@ -214,18 +176,6 @@ impl Platform {
 }
 
 choice! {
-    /// The result of a pin with the flag FORCE_PCIE.
-    ForcePcie {
-        /// success on coherent GPUs, errno 524 on others
-        Yes,
-        /// errno 524 on every GPU
-        No,
-        /// EINVAL: gdrdrv was built for a GPU driver that lacks it
-        NotBuilt,
-    }
-}
-
-choice! {
     /// Where GPU memory is.
     ProviderKind {
         /// emulated GPUs, in memory of the host
@@ -250,7 +200,7 @@ impl ProviderKind {
 }
 
 choice! {
-    /// A capability of a GPU.
+    /// A capability.
     YesNo {
         /// it can
         Yes,
@@ -286,13 +236,6 @@ pub enum Unsupported {
     Ignore,
 }
 
-impl Default for Unsupported {
-    /// EX_SOFTWARE of sysexits.h, which no shell and no `timeout` exits with.
-    fn default() -> Self {
-        Unsupported::Exit(70)
-    }
-}
-
 impl FromStr for Unsupported {
     type Err = String;
 
@@ -313,10 +256,6 @@ impl FromStr for Unsupported {
 pub struct PerGpu<T>(Vec<T>);
 
 impl<T> PerGpu<T> {
-    pub fn all(value: T) -> Self {
-        PerGpu(vec![value])
-    }
-
     pub fn of(&self, gpu: usize) -> &T {
         let last = self.0.len() - 1;
         &self.0[gpu.min(last)]
@@ -376,26 +315,23 @@ fn bytes_of_each(text: &str) -> Result<PerGpu<u64>, String> {
 }
 
 impl Config {
-    /// The value of [`VARIABLE`].
-    pub fn to_variable(&self) -> Result<String, String> {
-        let paths = [Some(&self.session), self.trace.as_ref()];
-        if let Some(path) = paths.into_iter().flatten().find(|path| path.to_str().is_none()) {
-            return Err(format!("{} is not UTF-8: choose another --trace file or TMPDIR", path.display()));
-        }
-        serde_json::to_string(self).map_err(|error| error.to_string())
+    pub fn session(&self) -> Session {
+        Session::at(self.session.clone())
     }
 
-    /// Reads what [`Config::to_variable`] wrote. Keys that are absent keep their defaults.
+    /// The value of [`VARIABLE`].
+    pub fn to_variable(&self) -> Result<String, String> {
+        serde_json::to_string(self).map_err(|error| format!("{error}: choose another --trace file or TMPDIR"))
+    }
+
+    /// Reads what [`Config::to_variable`] wrote.
     pub fn from_variable(text: &str) -> Result<Config, String> {
-        serde_json::from_str(text).map_err(|error| {
-            let key = text.get(..error.column()).unwrap_or(text).rsplit(',').next();
-            format!("{error}: {}", key.unwrap_or_default())
-        })
+        serde_json::from_str(text).map_err(|error| error.to_string())
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
@@ -409,7 +345,7 @@ mod tests {
         config: Config,
     }
 
-    fn parse(line: &str) -> Config {
+    pub(crate) fn parse(line: &str) -> Config {
         Line::parse_from(line.split(' ')).config
     }
 
@@ -418,30 +354,20 @@ mod tests {
         let mut config = parse(
             "gdremu --fault MMAP:EAGAIN@1,OPEN:EMFILE --trace /tmp/;b=c%3B\" --log-missing --unsupported exit:3 \
              --driver-version 2.3.4 --min-api-version 3.0 --traditional --strict-sizes --platform device \
-             --force-pcie not-built --handle-base 0x200000000 --module-defects --no-gdrdrv --nv-p2p-dummy \
+             --force-pcie no --handle-base 0x200000000 --module-defects --no-gdrdrv --nv-p2p-dummy \
              --gdrdrv-errno 524 --provider nvidia --gpus 8 --cuda-version 13.3 --pci-device 0x20b5 \
              --no-mempools --coherent --rdma no,yes --bar1-size 256M,1024 --dmabuf export,no,auto",
         );
         config.session = "/tmp/ä d".into();
         let text = config.to_variable().unwrap();
         assert_eq!(Config::from_variable(&text), Ok(config));
-        assert_eq!(Config::from_variable("{}"), Ok(Config::default()));
-    }
-
-    #[test]
-    fn mistakes_name_the_key() {
-        let mistake = |text: &str| Config::from_variable(text).unwrap_err();
-        assert!(mistake(r#"{"color":"red"}"#).contains("color"));
-        assert!(mistake(r#"{"gpu":{"coherent":true,"gpus":"many"}}"#).contains("gpus"));
-        let platform = mistake(r#"{"driver":{"platform":"wet"}}"#);
-        assert!(platform.contains("platform") && platform.contains("cached"), "{platform}");
     }
 
     #[test]
     fn paths_that_are_not_utf_8_are_refused() {
         let trace = OsStr::from_bytes(b"/tmp/\xff").into();
-        let config = Config { trace: Some(trace), ..Config::default() };
-        assert!(config.to_variable().unwrap_err().contains("/tmp/"));
+        let config = Config { trace: Some(trace), ..parse("gdremu") };
+        assert!(config.to_variable().unwrap_err().contains("UTF-8"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use nix::errno::Errno as Known;
 use serde::{Deserialize, Serialize};
 
 /// An error number, positive as in `errno`. Unlike nix's type it holds numbers that Linux does not define.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Errno(pub i32);
 
 macro_rules! constants {
@@ -20,8 +20,7 @@ macro_rules! constants {
 }
 
 constants! {
-    EPERM, ENOENT, EIO, ENXIO, EBADF, EAGAIN, ENOMEM, EACCES, EFAULT, EBUSY, EEXIST, ENODEV, ENOTDIR, EINVAL,
-    ENFILE, EMFILE, ENOTTY, EOVERFLOW, EOPNOTSUPP,
+    EPERM, ENOENT, EIO, EBADF, ENOMEM, EACCES, EFAULT, EBUSY, ENODEV, EINVAL, ENOTTY, EOVERFLOW, EOPNOTSUPP,
 }
 
 impl Errno {
@@ -70,12 +69,6 @@ impl fmt::Display for Errno {
             (_, Known::UnknownErrno) => write!(f, "{}", self.0),
             (_, known) => write!(f, "{known:?}"),
         }
-    }
-}
-
-impl fmt::Debug for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

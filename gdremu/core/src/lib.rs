@@ -13,7 +13,6 @@ pub mod fault;
 pub mod gpu;
 pub mod session;
 pub mod version;
-pub mod vmas;
 
 /// A constant that ends with a NUL byte.
 pub const fn c_text(text: &'static str) -> &'static std::ffi::CStr {

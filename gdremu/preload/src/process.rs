@@ -10,13 +10,12 @@ use gdremu_core::driver::{Access, Driver, MapRequest};
 use gdremu_core::errno::Errno;
 use gdremu_core::fault::Faults;
 use gdremu_core::gpu::{self, PageTableId, Provider, page_size};
-use gdremu_core::session::{Identity, Session};
-use gdremu_core::vmas::Vmas;
+use gdremu_core::session::{Identity, REFUSED_KERNEL};
 
 use crate::calls::Calls;
 use crate::descriptors::{Descriptor, Descriptors, Export};
 use crate::hints::{device_fds, mapped_range};
-use crate::proc_files;
+use crate::refcount;
 use crate::settings;
 use crate::system::caller;
 
@@ -29,13 +28,9 @@ pub struct EmulatedProcess {
     /// This process was forked from one that had this state already.
     pub forked: bool,
     pub(crate) descriptors: Descriptors,
-    /// Where dma-bufs are mapped.
-    mapped_exports: Vmas<Identity>,
     /// Number of descriptors from which on to look for closed ones.
     reap_at: usize,
     pub(crate) calls: Calls,
-    /// Descriptors of `nv_get_pages_refcount`, as they were opened.
-    refcounts: Vec<c_int>,
     /// Names of the GPU kernels that were not run.
     refused: BTreeSet<String>,
 }
@@ -48,11 +43,9 @@ impl EmulatedProcess {
             gpu: gpu::provider(&config.gpu),
             faults: config.faults.parse().expect("checked by the launcher"),
             forked: false,
-            descriptors: Descriptors::new(Session::at(config.session.clone())),
-            mapped_exports: Vmas::default(),
+            descriptors: Descriptors::new(config.session()),
             reap_at: 0,
             calls: Calls::default(),
-            refcounts: Vec::new(),
             refused: BTreeSet::new(),
             config,
         }
@@ -66,14 +59,6 @@ impl EmulatedProcess {
                 read: flags & libc::O_ACCMODE != libc::O_WRONLY,
                 write: flags & libc::O_ACCMODE != libc::O_RDONLY,
             };
-            if process.config.driver.loaded {
-                if flags & libc::O_DIRECTORY != 0 {
-                    return Err(Errno::ENOTDIR);
-                }
-                if flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0 {
-                    return Err(Errno::EEXIST);
-                }
-            }
             process.driver.check_open()?;
             let (fd, file) = process.descriptors.add_device(access, flags)?;
             process.driver.open(file, caller(), access);
@@ -84,20 +69,29 @@ impl EmulatedProcess {
     /// Runs an ioctl with gdrdrv's type byte on a device of this process.
     pub(crate) fn ioctl(&mut self, file: Identity, number: u32, argument: &mut Argument) -> Result<(), Errno> {
         let command = Command::from_number(number);
-        let name = command.map_or("ioctl", Command::name);
-        let begin = Instant::now();
-        let result = self.faults.take_answers(name).and_then(|answers| {
-            self.driver.ioctl(&mut *self.gpu, file, caller(), number, argument)?;
-            answers.iter().for_each(|(field, value)| argument.set(field, *value));
-            Ok(())
-        });
-        let arguments: Vec<_> = match command {
-            None => vec![("command", number.into())],
-            Some(command) => command.fields().iter().map(|field| (field.name, argument.get(field))).collect(),
+        let name = match command {
+            Some(command) => command.name(),
+            None => "ioctl",
         };
+        let begin = Instant::now();
+        let result = self.run_command(name, file, number, argument);
+        let mut arguments = Vec::new();
+        match command {
+            Some(command) => arguments.extend(command.fields().iter().map(|field| (field.name, argument.get(field)))),
+            None => arguments.push(("command", number.into())),
+        }
         self.calls.record(name, &arguments, result.map(|()| 0), begin);
         self.publish_pins(file);
         result
+    }
+
+    fn run_command(&mut self, name: &str, file: Identity, number: u32, argument: &mut Argument) -> Result<(), Errno> {
+        let answers = self.faults.take_answers(name)?;
+        self.driver.ioctl(&mut *self.gpu, file, caller(), number, argument)?;
+        for (field, value) in answers {
+            argument.set(field, value);
+        }
+        Ok(())
     }
 
     /// Unpins what the program cannot know, as its handle could not be written.
@@ -170,7 +164,7 @@ impl EmulatedProcess {
             }
             let len = len.checked_next_multiple_of(page_size()).ok_or(Errno::ENOMEM)?;
             let addr = process.gpu.map(table, offset, len, fixed)?;
-            process.mapped_exports.insert(addr, len, file);
+            process.driver.mapped_dmabuf(file, addr, len);
             process.publish_bounds();
             Ok(addr)
         })
@@ -209,29 +203,22 @@ impl EmulatedProcess {
     /// A range of addresses was unmapped, by whole pages.
     pub(crate) fn unmapped(&mut self, addr: usize, len: usize) {
         let len = len.next_multiple_of(page_size());
-        let mut touched = self.driver.unmapped(addr, len);
-        touched.extend(self.mapped_exports.remove(addr, len).into_iter().map(|(_, _, file)| file));
+        let touched = self.driver.unmapped(addr, len);
         self.publish_bounds();
         for file in touched {
             self.reap(file);
         }
     }
 
-    pub(crate) fn maps(&self, addr: usize, len: usize) -> bool {
-        self.driver.maps(addr, len) || self.mapped_exports.touches(addr, len)
-    }
-
     /// A range of addresses was moved by mremap(2).
     pub(crate) fn moved(&mut self, from: usize, len: usize, to: usize) {
         self.driver.moved(from, len, to);
-        self.mapped_exports.relocate(from, len, to);
         self.publish_bounds();
     }
 
     /// Publishes the bounds by which the hooks skip unrelated addresses.
     fn publish_bounds(&self) {
-        let bounds = [self.driver.mapped_bounds(), self.mapped_exports.bounds()];
-        mapped_range::set(bounds.into_iter().flatten().reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))));
+        mapped_range::set(self.driver.mapped_bounds());
     }
 
     // ---- Releases ----
@@ -251,16 +238,13 @@ impl EmulatedProcess {
 
     /// Releases what is no longer open or mapped in any process.
     pub(crate) fn reap(&mut self, file: Identity) {
-        if self.driver.mappings_of(file) > 0 || self.mapped_exports.shown().any(|of| *of == file) {
+        if self.driver.is_mapped(file) {
             return;
         }
         match self.descriptors.remove_closed(file) {
             None => {}
             Some(Some(export)) => self.release(export),
-            Some(None) => {
-                self.driver.release(&mut *self.gpu, file);
-                self.write_refcounts();
-            }
+            Some(None) => self.driver.release(&mut *self.gpu, file),
         }
     }
 
@@ -277,34 +261,22 @@ impl EmulatedProcess {
         self.descriptors.session().refcount()
     }
 
-    /// Opens `nv_get_pages_refcount`. Its text follows the pins of this process, and those of others
-    /// whenever a hook reads it, since a stream (FILE) reads without hooks.
+    /// Opens `nv_get_pages_refcount`.
     pub(crate) fn open_refcount(&mut self, flags: c_int) -> Result<c_int, Errno> {
-        let text = proc_files::refcount(self.refcount());
-        let fd = proc_files::open(proc_files::REFCOUNT, &text, flags)?;
+        let fd = refcount::open(self.refcount(), flags)?;
         device_fds::add(fd);
-        self.refcounts.push(fd);
         Ok(fd)
-    }
-
-    fn write_refcounts(&mut self) {
-        self.refcounts.retain(|fd| proc_files::is_refcount(*fd));
-        if !self.refcounts.is_empty() {
-            let text = proc_files::refcount(self.descriptors.session().refcount());
-            self.refcounts.iter().for_each(|fd| proc_files::put(*fd, &text));
-        }
     }
 
     fn publish_pins(&mut self, file: Identity) {
         self.descriptors.publish_pins(file, self.driver.pins_of(file));
-        self.write_refcounts();
     }
 
     // ---- Records ----
 
     /// Records that a GPU kernel is not run. Returns whether it is the first time in this process.
     pub(crate) fn note_refused(&mut self, kernel: &str) -> bool {
-        self.descriptors.session().record_refused_kernel();
+        self.descriptors.session().record(REFUSED_KERNEL);
         self.refused.insert(kernel.to_owned())
     }
 
@@ -330,7 +302,6 @@ impl EmulatedProcess {
         self.driver.forget();
         self.descriptors.after_fork();
         self.gpu.after_fork();
-        self.mapped_exports = Vmas::default(); // They are absent from children.
         self.calls.after_fork();
         self.refused.clear();
         self.forked = true;

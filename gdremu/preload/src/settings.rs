@@ -2,7 +2,6 @@
 
 use std::env;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use gdremu_core::config::{self, Config};
@@ -15,9 +14,10 @@ pub(crate) fn config() -> &'static Config {
     })
 }
 
-/// The directory of emulated files, unless this process was not started by gdremu at all.
-pub(crate) fn files() -> Option<PathBuf> {
-    read().as_ref().ok().map(|config| Session::at(config.session.clone()).files())
+/// The session, unless this process was not started by gdremu at all.
+pub(crate) fn session() -> Option<Session> {
+    let config = read().as_ref().ok()?;
+    Some(config.session())
 }
 
 fn read() -> &'static Result<Config, String> {

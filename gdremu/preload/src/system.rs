@@ -38,8 +38,3 @@ pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
     // SAFETY: `status` is writable, and `fstat` has filled it if it returned 0.
     unsafe { (next::fstat()(fd, status.as_mut_ptr()) == 0).then(|| status.assume_init()) }
 }
-
-pub(crate) fn position(fd: c_int) -> libc::off_t {
-    // SAFETY: only asks for the position.
-    unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) }
-}

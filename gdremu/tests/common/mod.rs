@@ -11,17 +11,26 @@ use std::{env, fs};
 /// The launcher.
 pub(crate) const GDREMU: &str = env!("CARGO_BIN_EXE_gdremu");
 
-/// The preload library that a package makes, built beside the launcher.
-pub(crate) fn built(package: &str) -> PathBuf {
+/// A preload library, gdremu-cuda or gdremu-nvidia, built beside the launcher.
+pub(crate) fn built(name: &str) -> PathBuf {
+    let library = format!("lib{}.so", name.replace('-', "_"));
     let directory = Path::new(GDREMU).parent().unwrap();
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", package, "--target-dir"]);
+    build.args(["build", "--quiet"]);
+    let place = if name == "gdremu-nvidia" {
+        build.args(["--package", "gdremu-preload", "--example", "gdremu_nvidia"]);
+        directory.join("examples")
+    } else {
+        build.args(["--package", name]);
+        directory.to_owned()
+    };
+    build.arg("--target-dir");
     build.arg(directory.parent().unwrap());
     if directory.ends_with("release") {
         build.arg("--release");
     }
     assert!(build.status().unwrap().success());
-    directory.join(format!("lib{}.so", package.replace('-', "_")))
+    place.join(library)
 }
 
 /// The preload library of emulated GPUs, which is the stand-in libcuda too.
@@ -66,17 +75,12 @@ pub(crate) fn compile<A: AsRef<OsStr>>(source: &str, name: &str, arguments: impl
 pub(crate) struct Build {
     pub(crate) name: &'static str,
     pub(crate) flags: &'static [&'static str],
-    /// A command that runs the program.
-    pub(crate) under: Vec<String>,
 }
 
-pub(crate) const PLAIN: Build = Build { name: "plain", flags: &["-O2"], under: Vec::new() };
+pub(crate) const PLAIN: Build = Build { name: "plain", flags: &["-O2"] };
 
-pub(crate) const SANITIZED: Build = Build {
-    name: "sanitized",
-    flags: &["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
-    under: Vec::new(),
-};
+pub(crate) const SANITIZED: Build =
+    Build { name: "sanitized", flags: &["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"] };
 
 impl Build {
     /// `tests/{source}.c`, linked with the stand-in libcuda.
@@ -90,8 +94,7 @@ impl Build {
         let mut words = line.split_whitespace();
         let mut command = Command::new(GDREMU);
         command.args(words.by_ref().take_while(|word| *word != "--"));
-        command.arg("--").args(&self.under);
-        command.arg(self.program(words.next().unwrap())).args(words);
+        command.arg("--").arg(self.program(words.next().unwrap())).args(words);
         command
     }
 

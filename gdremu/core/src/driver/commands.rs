@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::abi::{self, Argument, Command, MappingType};
-use crate::config::{DriverConfig, ForcePcie, Platform};
+use crate::config::{DriverConfig, Platform, YesNo};
 use crate::errno::Errno;
 use crate::gpu::Provider;
 use crate::gpu::physical::GPU_PAGE;
@@ -62,6 +62,9 @@ impl Call<'_> {
         if self.config.persistent() && tokens != (0, 0) {
             return Err(Errno::EINVAL);
         }
+        if matches!(tokens, (1.., 0)) {
+            return Err(Errno::EIO); // By the GPU driver, for a token without an address space.
+        }
         let handle = self.pin(argument.get(&ADDR), argument.get(&SIZE), tokens, false)?;
         argument.set(&HANDLE, handle);
         Ok(())
@@ -71,10 +74,10 @@ impl Call<'_> {
         use abi::pin_buffer_v2::*;
         let flags = argument.get(&FLAGS);
         let force_pcie = flags & abi::PIN_FLAG_FORCE_PCIE != 0;
-        if flags & !abi::PIN_FLAG_FORCE_PCIE != 0 || (force_pcie && !self.can_force_pcie()) {
+        if flags & !abi::PIN_FLAG_FORCE_PCIE != 0 || (force_pcie && !self.config.persistent()) {
             return Err(Errno::EINVAL);
         }
-        if force_pcie && self.config.force_pcie == ForcePcie::No {
+        if force_pcie && self.config.force_pcie == YesNo::No {
             return Err(Errno::ENOTSUPP);
         }
         let handle = self.pin(argument.get(&ADDR), argument.get(&SIZE), (0, 0), force_pcie)?;
@@ -102,10 +105,7 @@ impl Call<'_> {
 
         let pages = mapped_size / self.page_size;
         let step = if config.repeats_handles_of_small_pins() { pages } else { pages.max(1) };
-        let Some(handle) = self.pins.take_handle(step, self.page_size) else {
-            self.gpu.put_pages(table);
-            return Err(Errno::ENOMEM);
-        };
+        let handle = self.pins.take_handle(step);
         self.pins.list.push(Pin {
             handle,
             va,
@@ -170,8 +170,7 @@ impl Call<'_> {
     fn get_attr(&self, argument: &mut Argument) -> Result<(), Errno> {
         use abi::get_attr::*;
         let value = match argument.get(&ATTR) {
-            abi::ATTR_USE_PERSISTENT_MAPPING => self.config.persistent(),
-            abi::ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE => self.can_force_pcie(),
+            abi::ATTR_USE_PERSISTENT_MAPPING | abi::ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE => self.config.persistent(),
             _ => return Err(Errno::EINVAL),
         };
         argument.set(&VAL, value.into());
@@ -201,9 +200,5 @@ impl Call<'_> {
 
     fn find(&mut self, handle: u64) -> Result<&mut Pin, Errno> {
         self.pins.find(handle, self.config.finds_the_oldest_pin()).ok_or(Errno::EINVAL)
-    }
-
-    fn can_force_pcie(&self) -> bool {
-        self.config.persistent() && self.config.force_pcie != ForcePcie::NotBuilt
     }
 }

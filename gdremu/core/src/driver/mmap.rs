@@ -7,7 +7,7 @@ use crate::gpu::Provider;
 use crate::session::Identity;
 
 use super::pin::Mapping;
-use super::{Caller, Driver, Shown};
+use super::{Caller, Driver, MappedPin, Shown};
 
 /// User space ends here on all emulated platforms.
 const ADDRESS_SPACE: usize = 1 << 47;
@@ -79,14 +79,19 @@ impl Driver {
         };
         pin.mapping = Some(Mapping { mapping_type, addr, len, origin });
         // The handle of the pin, which a wrong handle may have found, not the one asked for.
-        let handle = pin.handle;
-        self.vmas.insert(addr, len, Shown { file, handle, origin });
+        let pin = Some(MappedPin { handle: pin.handle, origin });
+        self.vmas.insert(addr, len, Shown { file, pin });
         self.next_mmap += 1;
         Ok(addr)
     }
 
+    /// A dma-buf was mapped. The addresses of dma-bufs end in the same calls as those of pins.
+    pub fn mapped_dmabuf(&mut self, file: Identity, addr: usize, len: usize) {
+        self.vmas.insert(addr, len, Shown { file, pin: None });
+    }
+
     /// A range of addresses was unmapped, whatever lay there. Any part of a mapping that goes makes
-    /// its pin forget the whole of it. Returns the open devices that lost something.
+    /// its pin forget the whole of it. Returns the open devices and dma-bufs that lost something.
     pub fn unmapped(&mut self, addr: usize, len: usize) -> Vec<Identity> {
         let gone = self.vmas.remove(addr, len);
         gone.into_iter().map(|(_, _, shown)| self.closed(shown)).collect()
@@ -104,9 +109,9 @@ impl Driver {
         self.vmas.touches(addr, len)
     }
 
-    /// Number of address ranges that map pins of an open device, zapped ones too.
-    pub fn mappings_of(&self, file: Identity) -> usize {
-        self.vmas.shown().filter(|shown| shown.file == file).count()
+    /// Returns whether a device or a dma-buf is mapped, zapped pages too.
+    pub fn is_mapped(&self, file: Identity) -> bool {
+        self.vmas.shown().any(|shown| shown.file == file)
     }
 
     /// The lowest mapped address and the end of the highest.
@@ -118,12 +123,13 @@ impl Driver {
     /// device.
     fn closed(&mut self, shown: Shown) -> Identity {
         let or_oldest = self.config.looks_up_late_munmaps();
-        let file = self.files.get_mut(&shown.file);
-        if let Some(pin) = file.and_then(|file| file.pins.find(shown.handle, or_oldest)) {
-            let own = pin.mapping.is_some_and(|mapping| mapping.origin == shown.origin);
-            if own || or_oldest {
-                pin.mapping = None;
-            }
+        if let Some(mapped) = shown.pin
+            && let Some(file) = self.files.get_mut(&shown.file)
+            && let Some(pin) = file.pins.find(mapped.handle, or_oldest)
+            && let Some(mapping) = pin.mapping
+            && (mapping.origin == mapped.origin || or_oldest)
+        {
+            pin.mapping = None;
         }
         shown.file
     }

@@ -5,7 +5,7 @@
 //! ```text
 //! open     ← an open file, owned by the process that opened
 //! ioctl    → commands.rs: one function per command
-//! mmap, unmapped, moved → mmap.rs over ../vmas.rs, the address ranges
+//! mmap, unmapped, moved → mmap.rs over vmas.rs, the address ranges, which those of dma-bufs are among
 //! revoked  ← the GPU's memory was freed under a pin
 //! release  ← the last descriptor and the last mapping are gone
 //! ```
@@ -15,6 +15,7 @@ mod commands;
 mod mmap;
 mod pin;
 mod release;
+mod vmas;
 
 use std::collections::BTreeMap;
 
@@ -22,11 +23,11 @@ use crate::config::DriverConfig;
 use crate::errno::Errno;
 use crate::gpu::{PageTableId, Provider};
 use crate::session::Identity;
-use crate::vmas::Vmas;
 
 pub use mmap::MapRequest;
 
 use pin::Pins;
+use vmas::Vmas;
 
 /// The clock of GET_INFO's pin durations, in nanoseconds.
 pub const CLOCK_KHZ: u64 = 1_000_000;
@@ -53,6 +54,12 @@ struct File {
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     file: Identity,
+    /// `None` for that of a dma-buf.
+    pin: Option<MappedPin>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct MappedPin {
     handle: u64,
     /// Which mmap it comes from, whatever became of its parts.
     origin: u64,

@@ -51,13 +51,11 @@ impl Pins {
         Pins { list: Vec::new(), next_handle: first_handle }
     }
 
-    /// The next handle, and the one after it when a pin takes `step` of them. Handles are offsets in
-    /// pages, so beyond `2^64 / page_size` there are none.
-    pub(super) fn take_handle(&mut self, step: u64, page_size: u64) -> Option<u64> {
+    /// The next handle, for a pin that takes `step` of them.
+    pub(super) fn take_handle(&mut self, step: u64) -> u64 {
         let handle = self.next_handle;
-        let next = handle.checked_add(step).filter(|next| *next <= u64::MAX / page_size)?;
-        self.next_handle = next;
-        Some(handle)
+        self.next_handle = handle.wrapping_add(step);
+        handle
     }
 
     /// Finds a pin by handle; `or_oldest` as the real module does, when there is none.

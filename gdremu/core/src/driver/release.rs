@@ -15,19 +15,9 @@ impl DriverConfig {
         command.since() == 0 || self.since(command.since())
     }
 
-    /// Returns whether this is 2.4.`patch` or later. All of them report 2.4.
-    fn since_patch_of_2_4(&self, patch: u16) -> bool {
-        self.version >= Version { patch, ..Version::new(2, 4) }
-    }
-
-    /// Pins outlive a free of their memory, the default since 2.5, and a parameter since 2.4.1.
+    /// Pins outlive a free of their memory, as by default since 2.5.
     pub fn persistent(&self) -> bool {
-        if self.since(5) { !self.traditional } else { self.persistent_before_2_5 && self.can_persist() }
-    }
-
-    /// The module has the parameter use_persistent_mapping.
-    pub fn can_persist(&self) -> bool {
-        self.since_patch_of_2_4(1)
+        self.since(5) && !self.traditional
     }
 
     /// The module has files below /proc/driver/gdrdrv.
@@ -40,9 +30,9 @@ impl DriverConfig {
         !self.since(1)
     }
 
-    /// The end of a pinned range is not rounded up to a GPU page.
+    /// The end of a pinned range is not rounded up to a GPU page, before 2.4.2, which reports 2.4 too.
     pub(super) fn pins_ragged_sizes(&self) -> bool {
-        !self.since_patch_of_2_4(2)
+        self.version < Version { patch: 2, ..Version::new(2, 4) }
     }
 
     /// A free under a mapped pin leaves the pin marked as mapped.

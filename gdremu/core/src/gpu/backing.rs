@@ -10,21 +10,27 @@ use crate::errno::Errno;
 
 /// The files of the GPUs' memory, kept in step with the allocation metadata.
 pub(super) trait Backing: Send {
-    /// Applies the steps of a metadata change, or none if one fails.
-    fn carry_out(&mut self, steps: &[Step]) -> Result<(), Errno>;
+    /// Applies the steps of a metadata change, or none if one fails. Nothing to do where only the metadata records what
+    /// is mapped where.
+    fn carry_out(&mut self, _steps: &[Step]) -> Result<(), Errno> {
+        Ok(())
+    }
 
     /// The file with a GPU's memory.
     fn file(&mut self, gpu: usize) -> Result<BorrowedFd<'_>, Errno>;
 
     /// Where a live object starts in that file.
-    fn start(&self, id: ObjectId, object: &Object) -> u64;
+    fn start(&self, _id: ObjectId, object: &Object) -> u64 {
+        object.start
+    }
 
     /// Discards the memory of a removed object.
     fn forget(&mut self, run: Run);
 
-    /// Returns whether memory can be pinned without an entry in the metadata. Freed parts of a
-    /// shared block must not be overwritten then.
-    fn pins_by_itself(&self) -> bool;
+    /// Returns whether steps can fail.
+    fn can_fail(&self) -> bool {
+        false
+    }
 }
 
 /// Memory of the host, a memfd per GPU.
@@ -40,11 +46,6 @@ impl Memfds {
 }
 
 impl Backing for Memfds {
-    /// Nothing to do, because only the metadata records what is mapped where.
-    fn carry_out(&mut self, _steps: &[Step]) -> Result<(), Errno> {
-        Ok(())
-    }
-
     fn file(&mut self, gpu: usize) -> Result<BorrowedFd<'_>, Errno> {
         if self.files[gpu].is_none() {
             let name = CString::new(format!("gdremu-gpu{gpu}")).map_err(|_| Errno::EINVAL)?;
@@ -59,17 +60,9 @@ impl Backing for Memfds {
         self.files[gpu].as_ref().map(AsFd::as_fd).ok_or(Errno::ENODEV)
     }
 
-    fn start(&self, _id: ObjectId, object: &Object) -> u64 {
-        object.start
-    }
-
     fn forget(&mut self, run: Run) {
         if let Some(file) = &self.files[run.gpu] {
             mmap::punch(file.as_fd(), run.offset, run.len);
         }
-    }
-
-    fn pins_by_itself(&self) -> bool {
-        false
     }
 }

@@ -31,9 +31,6 @@ pub(super) struct Buffers<Kind> {
     blocks: BTreeMap<u64, Block<Kind>>,
     /// By start.
     live: BTreeMap<u64, Buffer>,
-    /// Room of buffers that were freed while pinned. Bytes that a mapping still shows must not become another
-    /// buffer's memory.
-    retired: Vec<(u64, u64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,13 +45,13 @@ struct Block<Kind> {
 pub(super) enum Freed {
     /// The block that is empty now, as start and length.
     Block(u64, u64),
-    /// Start and length of the room, and of the GPU pages that no live buffer has a byte in any more, maybe none.
-    Part { room: (u64, u64), pages: (u64, u64) },
+    /// Start and length of the GPU pages that no live buffer has a byte in any more, maybe none.
+    Part(u64, u64),
 }
 
 impl<Kind> Default for Buffers<Kind> {
     fn default() -> Self {
-        Buffers { blocks: BTreeMap::new(), live: BTreeMap::new(), retired: Vec::new() }
+        Buffers { blocks: BTreeMap::new(), live: BTreeMap::new() }
     }
 }
 
@@ -82,34 +79,20 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         self.live.insert(buffer.start, buffer);
     }
 
-    /// Frees the buffer that starts at `va`; `None` if none does. The room of a pinned one is retired.
+    /// Frees the buffer that starts at `va`; `None` if none does. The room of a pinned one stays unused as long as the
+    /// block lives. Bytes that a mapping still shows must not become another buffer's memory.
     pub(super) fn free(&mut self, va: u64, pinned: bool) -> Option<Freed> {
         let buffer = self.live.remove(&va)?;
         let (&base, block) = self.blocks.range_mut(..=va).next_back()?;
         let end = base + block.len;
         if self.live.range(base..end).next().is_none() {
             self.blocks.remove(&base);
-            self.retired.retain(|(start, _)| !(base..end).contains(start));
             return Some(Freed::Block(base, end - base));
         }
-        let room = (va, room(buffer.len));
-        if pinned {
-            self.retired.push(room);
-        } else {
-            block.free.give(room.0, room.1);
+        if !pinned {
+            block.free.give(va, room(buffer.len));
         }
-        Some(Freed::Part { room, pages: self.dead_pages(va, va + buffer.len) })
-    }
-
-    /// Makes room for which `pinned(start, len)` is no longer true usable for other buffers.
-    pub(super) fn reap(&mut self, pinned: impl Fn(u64, u64) -> bool) -> Vec<(u64, u64)> {
-        let (kept, reaped): (_, Vec<_>) = self.retired.drain(..).partition(|(start, len)| pinned(*start, *len));
-        self.retired = kept;
-        for (start, len) in &reaped {
-            let (_, block) = self.blocks.range_mut(..=start).next_back().expect("retired with its block");
-            block.free.give(*start, *len);
-        }
-        reaped
+        Some(self.dead_pages(va, va + buffer.len))
     }
 
     /// The buffer that an address lies in.
@@ -144,7 +127,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
     }
 
     /// The pages of a freed range without live bytes. Only the first and the last can be shared.
-    fn dead_pages(&self, start: u64, end: u64) -> (u64, u64) {
+    fn dead_pages(&self, start: u64, end: u64) -> Freed {
         let mut first = start / GPU_PAGE * GPU_PAGE;
         let mut last = end.next_multiple_of(GPU_PAGE);
         if self.is_live(first) {
@@ -153,7 +136,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         if first < last && self.is_live(last - GPU_PAGE) {
             last -= GPU_PAGE;
         }
-        (first, last - first)
+        Freed::Part(first, last - first)
     }
 }
 
@@ -195,54 +178,23 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_found_by_the_bytes_that_were_asked_for() {
-        let mut buffers = Buffers::default();
-        let va = alloc(&mut buffers, 1000);
-        assert_eq!(buffers.find(va + 999).map(|found| (found.start, found.len)), Some((va, 1000)));
-        assert_eq!(buffers.find(va + 1000), None);
-        assert_eq!(buffers.find(va - 1), None);
-        assert_eq!((buffers.kind_of(va), buffers.kind_of(va + 512)), (Some(0), None));
-    }
-
-    #[test]
-    fn a_block_goes_with_its_last_buffer() {
-        let mut buffers = Buffers::default();
-        let a = alloc(&mut buffers, 512);
-        let b = alloc(&mut buffers, 512);
-        assert!(matches!(buffers.free(a, true), Some(Freed::Part { .. })));
-        assert_eq!(buffers.free(b, false), Some(Freed::Block(BASE, BLOCK)));
-        assert_eq!(buffers.free(b, false), None);
-        assert_eq!(buffers.reap(|_, _| false), []);
-        let large = alloc(&mut buffers, BLOCK + 1);
-        assert_eq!(buffers.free(large + 512, false), None);
-        assert_eq!(buffers.free(large, false), Some(Freed::Block(large, 2 * BLOCK)));
-    }
-
-    #[test]
     fn pages_die_with_the_last_byte_in_them() {
         let mut buffers = Buffers::default();
         let first = alloc(&mut buffers, GPU_PAGE / 2);
         let middle = alloc(&mut buffers, 2 * GPU_PAGE);
         let _last = alloc(&mut buffers, GPU_PAGE);
-        let mut dead = |va| match buffers.free(va, false) {
-            Some(Freed::Part { pages, .. }) => pages,
-            freed => panic!("{freed:?}"),
-        };
-        assert_eq!(dead(middle), (BASE + GPU_PAGE, GPU_PAGE));
-        assert_eq!(dead(first), (BASE, GPU_PAGE));
+        assert_eq!(buffers.free(middle, false), Some(Freed::Part(BASE + GPU_PAGE, GPU_PAGE)));
+        assert_eq!(buffers.free(first, false), Some(Freed::Part(BASE, GPU_PAGE)));
         let is_dead = [-1, 0, 1, 2].map(|page| buffers.is_dead(BASE.wrapping_add_signed(page * GPU_PAGE as i64)));
         assert_eq!(is_dead, [false, true, true, false], "none of a block is dead or alive");
     }
 
     #[test]
-    fn room_freed_while_pinned_is_not_given_out_before_the_pin_ends() {
+    fn room_freed_while_pinned_is_not_given_out_again() {
         let mut buffers = Buffers::default();
         let a = alloc(&mut buffers, 512);
         let b = alloc(&mut buffers, 512);
         buffers.free(a, true);
         assert_eq!(alloc(&mut buffers, 512), b + 512);
-        assert_eq!(buffers.reap(|start, len| (start, len) == (a, 512)), []);
-        assert_eq!(buffers.reap(|_, _| false), [(a, 512)]);
-        assert_eq!(alloc(&mut buffers, 512), a);
     }
 }

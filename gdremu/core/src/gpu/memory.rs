@@ -197,30 +197,10 @@ impl Memory {
                 self.steps.push(Step::Unmapped { va: base, len });
                 self.drop_use(mapping.object);
             }
-            Freed::Part { room, pages } => {
-                if !pinned {
-                    self.scrub(room.0, room.1);
-                }
-                if pages.1 > 0 {
-                    self.steps.push(Step::Emptied { va: pages.0, len: pages.1 });
-                }
-            }
+            Freed::Part(_, 0) => {}
+            Freed::Part(va, len) => self.steps.push(Step::Emptied { va, len }),
         }
         Ok(revoked)
-    }
-
-    /// The room of buffers that were freed while pinned, and are pinned no more, becomes that of others.
-    pub(super) fn reap(&mut self) {
-        let mut buffers = std::mem::take(&mut self.buffers);
-        for (va, len) in buffers.reap(|va, len| self.is_pinned(va, len)) {
-            self.scrub(va, len);
-        }
-        self.buffers = buffers;
-    }
-
-    fn scrub(&mut self, va: u64, len: u64) {
-        let runs = self.runs(va, len, |_, _| true).expect("blocks are mapped");
-        self.steps.extend(runs.into_iter().map(Step::Scrubbed));
     }
 
     /// Returns whether any of the physical memory at a buffer's addresses is pinned.
@@ -325,19 +305,6 @@ pub(super) mod tests {
         let mut memory = Memory::new(2, SIZE);
         memory.add_window(BASE, 1 << 30);
         memory
-    }
-
-    #[test]
-    fn buffers_of_one_gpu_share_a_block_and_large_ones_have_blocks_of_their_own() {
-        let mut memory = memory();
-        let buffers = [(0, 1), (1, 1), (0, 1), (0, BLOCK), (1, BLOCK + 1)];
-        let found = buffers.map(|(gpu, len)| memory.alloc(gpu, len, true).unwrap());
-        assert_eq!(found, [0, BLOCK, 512, 2 * BLOCK, 3 * BLOCK].map(|offset| BASE + offset));
-        assert_eq!([0, 1].map(|gpu| memory.free_bytes(gpu)), [SIZE - 2 * BLOCK, SIZE - 3 * BLOCK]);
-        let starts = found.map(|va| memory.translate(va, 1, Access::Read).unwrap()[0].offset);
-        assert_eq!(starts, [0, 0, 512, BLOCK, BLOCK]);
-        found.into_iter().for_each(|va| drop(memory.free(va).unwrap()));
-        assert_eq!([0, 1].map(|gpu| memory.free_bytes(gpu)), [SIZE; 2]);
     }
 
     #[test]

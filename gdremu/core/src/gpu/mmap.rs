@@ -182,11 +182,6 @@ impl View {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len as u64));
         ptr::with_exposed_provenance_mut(self.addr + offset as usize)
     }
-
-    pub(super) fn fill(&self, offset: u64, len: u64, value: u8) {
-        // SAFETY: `bytes` has checked the range, which is writable memory while the view lives.
-        unsafe { ptr::write_bytes(self.bytes(offset, len), value, len as usize) };
-    }
 }
 
 impl Drop for View {

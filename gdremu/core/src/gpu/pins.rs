@@ -73,7 +73,6 @@ impl Memory {
         let Some(pin) = self.pins.remove(&id) else {
             return;
         };
-        self.reap();
         for run in &pin.table.runs {
             self.drop_use(run.object);
         }
@@ -129,35 +128,7 @@ impl Memory {
 mod tests {
     use super::super::memory::tests::{BASE, SIZE, memory};
     use super::super::physical::BLOCK;
-    use super::super::step::Step;
     use super::*;
-
-    /// Returns whether an object was removed since the last call.
-    fn removes(memory: &mut Memory) -> bool {
-        memory.take_steps().iter().any(|step| matches!(step, Step::Removed(_)))
-    }
-
-    #[test]
-    fn whole_pages_with_a_live_byte_of_one_gpu_can_be_pinned_and_no_others() {
-        let mut memory = memory();
-        memory.alloc(0, GPU_PAGE + 1, true).unwrap();
-        let large = memory.alloc(0, BLOCK, true).unwrap();
-        memory.alloc(1, BLOCK, true).unwrap();
-        for (va, len) in [
-            (BASE, 3 * GPU_PAGE),
-            (BASE + 2 * GPU_PAGE, GPU_PAGE),
-            (BASE - GPU_PAGE, GPU_PAGE),
-            (BASE, 0),
-            (BASE + 1, GPU_PAGE),
-            (BASE, GPU_PAGE + 1),
-            (BASE, u64::MAX / GPU_PAGE * GPU_PAGE),
-            (large, BLOCK + GPU_PAGE),
-        ] {
-            assert_eq!(memory.pin(va, len, true), Err(Error::Invalid), "{va:#x} {len:#x}");
-        }
-        assert!(memory.pin(BASE, 2 * GPU_PAGE, true).is_ok());
-        assert!(memory.pin(large, BLOCK, true).is_ok());
-    }
 
     #[test]
     fn buffers_that_cannot_be_pinned_share_no_block_with_others() {
@@ -206,19 +177,5 @@ mod tests {
         let table = memory.pin(BASE, GPU_PAGE, false).unwrap().id;
         assert_eq!(memory.free(a), Ok(vec![]));
         assert_eq!(memory.free(b), Ok(vec![table]));
-    }
-
-    #[test]
-    fn two_pins_of_one_buffer_keep_it_until_the_last() {
-        let mut memory = memory();
-        memory.alloc(0, BLOCK, true).unwrap();
-        let first = memory.pin(BASE, BLOCK, true).unwrap().id;
-        let second = memory.pin(BASE, GPU_PAGE, true).unwrap().id;
-        memory.free(BASE).unwrap();
-        memory.unpin(first);
-        memory.unpin(first);
-        assert!(!removes(&mut memory));
-        memory.unpin(second);
-        assert!(removes(&mut memory));
     }
 }

@@ -18,7 +18,6 @@ pub trait Provider: Any + Send {
     /// - `EINVAL` if it is not all GPU memory of this process, of two GPUs, or not allowed for
     ///   GPUDirect, or the tokens are another's.
     /// - `ENOMEM`: BAR1 has no room.
-    /// - `EIO`: a token without an address space.
     /// - `ENOTSUPP` (524): `force_pcie` on a GPU that is not coherent.
     fn get_pages(
         &mut self,

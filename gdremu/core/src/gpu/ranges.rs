@@ -63,15 +63,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merges_with_both_neighbors() {
-        let mut ranges = Ranges::default();
-        ranges.give(0, 10);
-        ranges.give(20, 10);
-        ranges.give(10, 10);
-        assert_eq!(ranges.free, BTreeMap::from([(0, 30)]));
-    }
-
-    #[test]
     fn takes_lowest_aligned_and_keeps_what_is_left_on_both_sides() {
         let mut ranges = Ranges::default();
         ranges.give(5, 27);

@@ -14,8 +14,6 @@ pub(super) enum Step {
     Unmapped { va: u64, len: u64 },
     /// Pages of a block that buffers share hold no live byte any more, but stay mapped.
     Emptied { va: u64, len: u64 },
-    /// The contents of part of an object that lives on are no longer needed.
-    Scrubbed(Run),
     /// An object no longer exists.
     Removed(Run),
 }
@@ -34,31 +32,8 @@ mod tests {
         memory.take_steps();
         memory.free(a).unwrap();
         // Its second page holds the start of the other.
-        let own = Run { gpu: 0, object: ObjectId(1), offset: 0, len: GPU_PAGE + 512 };
-        assert_eq!(memory.take_steps(), [Step::Scrubbed(own), Step::Emptied { va: BASE, len: GPU_PAGE }]);
+        assert_eq!(memory.take_steps(), [Step::Emptied { va: BASE, len: GPU_PAGE }]);
         memory.free(b).unwrap();
         assert_eq!(memory.take_steps()[0], Step::Unmapped { va: BASE, len: BLOCK });
-    }
-
-    #[test]
-    fn objects_and_mappings_come_and_go_as_the_program_says() {
-        let mut memory = memory();
-        let va = memory.alloc(0, BLOCK, true).unwrap();
-        memory.free(va).unwrap();
-        let reserved = memory.reserve(2 * BLOCK, 0, 0).unwrap();
-        let handle = memory.create(0, 2 * BLOCK, false, false).unwrap();
-        memory.map(reserved, handle).unwrap();
-        memory.unmap(reserved, 2 * BLOCK).unwrap();
-        let object = ObjectId(1);
-        let steps = [
-            Step::Created { object, len: BLOCK, rdma: true },
-            Step::Mapped { va, len: BLOCK, object },
-            Step::Unmapped { va, len: BLOCK },
-            Step::Removed(Run { gpu: 0, object, offset: 0, len: BLOCK }),
-            Step::Created { object: handle, len: 2 * BLOCK, rdma: false },
-            Step::Mapped { va: reserved, len: 2 * BLOCK, object: handle },
-            Step::Unmapped { va: reserved, len: 2 * BLOCK },
-        ];
-        assert_eq!(memory.take_steps(), steps);
     }
 }

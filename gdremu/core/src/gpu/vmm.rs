@@ -154,7 +154,7 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::tests::{BASE, SIZE, memory};
+    use super::super::memory::tests::{BASE, memory};
     use super::super::physical::GPU_PAGE;
     use super::*;
 
@@ -165,32 +165,6 @@ mod tests {
         memory.map(va, handle).unwrap();
         memory.set_access(va, 2 * BLOCK, 0, Access::ReadWrite).unwrap();
         (va, handle)
-    }
-
-    #[test]
-    fn a_handle_can_be_had_again_from_the_address() {
-        let mut memory = memory();
-        let (va, handle) = mapped(&mut memory);
-        memory.release(handle).unwrap();
-        assert_eq!(memory.retain_at(va + BLOCK), Ok(handle));
-        memory.unmap(va, 2 * BLOCK).unwrap();
-        assert_eq!(memory.free_bytes(0), SIZE - 2 * BLOCK);
-        memory.release(handle).unwrap();
-        assert_eq!(memory.free_bytes(0), SIZE);
-        let buffer = memory.alloc(0, 1, true).unwrap();
-        assert_eq!(memory.retain_at(buffer), Err(Error::Invalid));
-    }
-
-    #[test]
-    fn unmapping_revokes_an_ordinary_pin_and_keeps_its_memory() {
-        let mut memory = memory();
-        let (va, handle) = mapped(&mut memory);
-        let table = memory.pin(va, 2 * BLOCK, false).unwrap();
-        memory.release(handle).unwrap();
-        assert_eq!(memory.unmap(va, 2 * BLOCK), Ok(vec![table.id]));
-        assert_eq!(memory.free_bytes(0), SIZE - 2 * BLOCK);
-        memory.unpin(table.id);
-        assert_eq!(memory.free_bytes(0), SIZE);
     }
 
     #[test]
@@ -224,24 +198,6 @@ mod tests {
             assert_eq!(memory.map(va, handle), Err(Error::Invalid), "{why}");
         }
         assert_eq!(memory.map(free + 2 * BLOCK, handle), Ok(()));
-    }
-
-    #[test]
-    fn only_whole_mappings_and_reservations_change() {
-        let mut memory = memory();
-        let (va, _) = mapped(&mut memory);
-        let buffer = memory.alloc(0, BLOCK, true).unwrap();
-        for (va, len) in [(va, BLOCK), (va + BLOCK, BLOCK), (va, 4 * BLOCK), (buffer, BLOCK)] {
-            assert_eq!(memory.unmap(va, len), Err(Error::Invalid));
-            assert_eq!(memory.set_access(va, len, 0, Access::Read), Err(Error::Invalid));
-        }
-        assert_eq!(memory.unreserve(va, 2 * BLOCK), Err(Error::Invalid), "still mapped");
-        assert_eq!(memory.unmap(va, 2 * BLOCK), Ok(vec![]));
-        for (va, len) in [(va, BLOCK), (va + BLOCK, BLOCK)] {
-            assert_eq!(memory.unreserve(va, len), Err(Error::Invalid));
-        }
-        assert_eq!(memory.unreserve(va, 2 * BLOCK), Ok(()));
-        assert_eq!(memory.unreserve(va, 2 * BLOCK), Err(Error::Invalid));
     }
 
     #[test]

@@ -1,66 +1,54 @@
-//! access, stat and readlink on gdrdrv's files.
+//! access and stat. The emulated device looks like /dev/null, with another number.
 
 use std::ffi::{c_int, c_uint};
-use std::mem::zeroed;
 
 use gdremu_core::errno::Errno;
-use libc::{mode_t, ssize_t};
 
-use super::paths::Target;
-use super::results::to_libc;
-use super::stand_ins::at_path;
+use super::paths::{self, Place, find};
+use super::results::fail;
 use crate::descriptors::Descriptor;
 use crate::hints::device_fds;
-use crate::next::{Stat, Statx, Text};
+use crate::next::{self, Stat, Statx, Text};
 use crate::{settings, state};
 
 /// A major number of the range that Linux assigns dynamically.
 const MAJOR: c_uint = 240;
 
-fn mode(target: Target) -> mode_t {
-    match target {
-        Target::Device if settings::config().driver.open_errno == Some(Errno::EACCES) => libc::S_IFCHR | 0o600,
-        Target::Device => libc::S_IFCHR | 0o666,
-        Target::ProcDirectory => libc::S_IFDIR | 0o555,
-        Target::Params | Target::Refcount => libc::S_IFREG | 0o444,
-    }
-}
-
-/// The type and permissions of a file that exists.
-fn check_exists(target: Target) -> Result<mode_t, Errno> {
-    if target.exists() { Ok(mode(target)) } else { Err(Errno::ENOENT) }
-}
-
-fn check_access(target: Target, wanted: c_int) -> Result<c_int, Errno> {
-    let allowed = (check_exists(target)? & 0o7) as c_int;
-    if wanted & !allowed == 0 { Ok(0) } else { Err(Errno::EACCES) }
+/// The permissions that the device lacks if the program may not open it.
+fn missing_permissions() -> u16 {
+    if settings::config().driver.open_errno == Some(Errno::EACCES) { 0o066 } else { 0 }
 }
 
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
 pub(super) unsafe fn access(dirfd: c_int, path: Text, wanted: c_int, next: impl FnOnce(Text) -> c_int) -> c_int {
     // SAFETY: contract of this function.
-    unsafe { at_path(dirfd, path, |target| Some(to_libc(check_access(target, wanted))), next) }
+    let named = unsafe { find(dirfd, path) };
+    if named == Place::Device && wanted != libc::F_OK && missing_permissions() != 0 {
+        return fail(Errno::EACCES);
+    }
+    next(named.path(path))
 }
 
-/// Fills a `struct stat` for one of gdrdrv's files.
-///
-/// # Safety
-/// `status` can be written.
-unsafe fn fill(target: Target, status: Stat) -> Result<c_int, Errno> {
-    let mode = check_exists(target)?;
-    // SAFETY: zeros are valid in a structure of numbers; `status` is writable: contract of this function.
-    unsafe {
-        let mut new: libc::stat = zeroed();
-        new.st_mode = mode;
-        new.st_nlink = 1;
-        new.st_blksize = 4096;
-        if target == Target::Device {
-            new.st_rdev = libc::makedev(MAJOR, 0);
-        }
-        status.write(new);
+/// Returns whether a descriptor is a device, of any process.
+pub(super) fn is_device(fd: c_int) -> bool {
+    if !device_fds::may_be(fd) {
+        return false;
     }
-    Ok(0)
+    let Some(process) = state::enter() else {
+        return false;
+    };
+    matches!(process.descriptors.find(fd), Descriptor::Device(_) | Descriptor::Foreign)
+}
+
+/// # Safety
+/// A call that succeeded has written `status`.
+unsafe fn describe_device(status: Stat) {
+    // SAFETY: contract of this function.
+    unsafe {
+        (*status).st_rdev = libc::makedev(MAJOR, 0);
+        (*status).st_mode &= !u32::from(missing_permissions());
+    }
 }
 
 /// stat(2), lstat(2) and fstatat(2)
@@ -69,14 +57,13 @@ unsafe fn fill(target: Target, status: Stat) -> Result<c_int, Errno> {
 /// `path` is NULL or ends with a NUL byte; `status` can be written.
 pub(super) unsafe fn stat(dirfd: c_int, path: Text, status: Stat, next: impl FnOnce(Text) -> c_int) -> c_int {
     // SAFETY: contract of this function.
-    unsafe { at_path(dirfd, path, |target| Some(to_libc(fill(target, status))), next) }
-}
-
-/// Returns whether a descriptor is a device.
-fn is_device(fd: c_int) -> bool {
-    device_fds::may_be(fd)
-        && state::enter()
-            .is_some_and(|process| matches!(process.descriptors.find(fd), Descriptor::Device(_) | Descriptor::Foreign))
+    let named = unsafe { find(dirfd, path) };
+    let result = next(named.path(path));
+    if result == 0 && named == Place::Device {
+        // SAFETY: the call has succeeded.
+        unsafe { describe_device(status) };
+    }
+    result
 }
 
 /// # Safety
@@ -86,37 +73,28 @@ pub(super) unsafe fn fstat(fd: c_int, status: Stat, next: impl FnOnce() -> c_int
         return next();
     }
     // SAFETY: contract of this function.
-    to_libc(unsafe { fill(Target::Device, status) })
+    unsafe {
+        let result = next::stat()(paths::LIKE_THE_DEVICE.as_ptr(), status);
+        if result == 0 {
+            describe_device(status);
+        }
+        result
+    }
 }
 
 /// # Safety
 /// `path` is NULL or ends with a NUL byte; `status` can be written.
 pub(super) unsafe fn statx(dirfd: c_int, path: Text, status: Statx, next: impl FnOnce(Text) -> c_int) -> c_int {
-    let fill = |target: Target| {
-        let mode = check_exists(target)?;
-        // SAFETY: zeros are valid in a structure of numbers.
-        let mut new: libc::statx = unsafe { zeroed() };
-        new.stx_mask = libc::STATX_TYPE | libc::STATX_MODE | libc::STATX_NLINK;
-        new.stx_mode = mode as u16;
-        new.stx_nlink = 1;
-        new.stx_blksize = 4096;
-        if target == Target::Device {
-            new.stx_rdev_major = MAJOR;
+    // SAFETY: contract of this function.
+    let named = unsafe { find(dirfd, path) };
+    let result = next(named.path(path));
+    if result == 0 && named == Place::Device {
+        // SAFETY: the call has written it.
+        unsafe {
+            (*status).stx_rdev_major = MAJOR;
+            (*status).stx_rdev_minor = 0;
+            (*status).stx_mode &= !missing_permissions();
         }
-        // SAFETY: `status` can be written: contract of this function.
-        unsafe { status.write(new) };
-        Ok(0)
-    };
-    // SAFETY: contract of this function.
-    unsafe { at_path(dirfd, path, |target| Some(to_libc(fill(target))), next) }
-}
-
-/// readlink(2) and readlinkat(2). None of gdrdrv's files is a link.
-///
-/// # Safety
-/// `path` is NULL or ends with a NUL byte.
-pub(super) unsafe fn readlink(dirfd: c_int, path: Text, next: impl FnOnce(Text) -> ssize_t) -> ssize_t {
-    let refuse = |target| check_exists(target).and(Err(Errno::EINVAL));
-    // SAFETY: contract of this function.
-    unsafe { at_path(dirfd, path, |target| Some(to_libc(refuse(target)) as ssize_t), next) }
+    }
+    result
 }

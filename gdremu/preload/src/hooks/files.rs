@@ -1,91 +1,73 @@
-//! Opening and closing, by open, fopen, opendir, close, dup, fcntl.
+//! Opening, reading and closing, by open, fopen, read, pread, close, dup, fcntl.
 
-use std::ffi::{CStr, c_int, c_uint};
+use std::ffi::{CStr, c_int};
 
 use gdremu_core::errno::Errno;
-use gdremu_core::gpu::pci;
-use libc::{AT_FDCWD, DIR, FILE};
+use libc::{AT_FDCWD, FILE, off_t, ssize_t};
 
-use super::paths::Target;
-use super::results::{from_libc, to_libc};
-use super::stand_ins::{at_path, at_stand_in};
+use super::exists::is_device;
+use super::paths::{Place, find};
+use super::results::{fail, from_libc, to_libc};
 use crate::descriptors::Descriptor;
 use crate::hints::device_fds;
 use crate::next::Text;
-use crate::state::{self, Guard};
-use crate::system::file_status;
-use crate::{proc_files, settings};
+use crate::{refcount, state};
 
-fn open_target(target: Target, flags: c_int) -> Option<c_int> {
-    let mut process = state::enter()?;
-    Some(to_libc(match target {
-        Target::Device => process.open(flags),
-        Target::ProcDirectory => Err(Errno::ENOENT),
-        Target::Params | Target::Refcount => open_proc(&mut process, target, flags),
-    }))
-}
-
-fn open_proc(process: &mut Guard, target: Target, flags: c_int) -> Result<c_int, Errno> {
-    if !target.exists() {
-        return Err(Errno::ENOENT);
-    }
-    if flags & libc::O_ACCMODE != libc::O_RDONLY {
-        return Err(Errno::EACCES);
-    }
-    if target == Target::Refcount {
-        return process.open_refcount(flags);
-    }
-    let text = proc_files::params(&settings::config().driver);
-    proc_files::open(proc_files::PARAMS, &text, flags)
+/// Opens what is not a file; `None` if it is one, or if the emulation itself is calling.
+fn open_emulated(named: &Place, flags: c_int) -> Option<c_int> {
+    let opened = match named {
+        Place::Device => state::enter()?.open(flags),
+        Place::Refcount(_) => state::enter()?.open_refcount(flags),
+        Place::Emulated(_) | Place::Real => return None,
+    };
+    Some(to_libc(opened))
 }
 
 /// # Safety
 /// `path` is NULL or ends with a NUL byte.
 pub(super) unsafe fn open(dirfd: c_int, path: Text, flags: c_int, next: impl FnOnce(Text) -> c_int) -> c_int {
     // SAFETY: contract of this function.
-    unsafe { at_path(dirfd, path, |target| open_target(target, flags), next) }
+    let named = unsafe { find(dirfd, path) };
+    match open_emulated(&named, flags) {
+        Some(fd) => fd,
+        None => next(named.path(path)),
+    }
 }
 
 /// # Safety
 /// `path` and `mode` end with a NUL byte.
 pub(super) unsafe fn fopen(path: Text, mode: Text, next: impl FnOnce(Text) -> *mut FILE) -> *mut FILE {
-    let open = |target| {
-        // SAFETY: the mode is fopen's: contract of this function.
-        let flags = match unsafe { CStr::from_ptr(mode) }.to_bytes() {
-            [b'r', rest @ ..] if rest.contains(&b'+') => libc::O_RDWR,
-            [b'r', ..] => libc::O_RDONLY,
-            _ => libc::O_WRONLY,
-        };
-        let fd = open_target(target, flags)?;
-        if fd < 0 {
-            return Some(std::ptr::null_mut());
-        }
-        // SAFETY: as above, and the descriptor was just opened.
-        Some(unsafe { libc::fdopen(fd, mode) })
-    };
     // SAFETY: contract of this function.
-    unsafe { at_path(AT_FDCWD, path, open, next) }
+    let named = unsafe { find(AT_FDCWD, path) };
+    // SAFETY: contract of this function.
+    let letters = unsafe { CStr::from_ptr(mode) }.to_bytes();
+    let only_reads = letters.starts_with(b"r") && !letters.contains(&b'+');
+    match open_emulated(&named, if only_reads { libc::O_RDONLY } else { libc::O_RDWR }) {
+        None => next(named.path(path)),
+        Some(-1) => std::ptr::null_mut(),
+        // SAFETY: the mode is fopen's, and the descriptor was just opened.
+        Some(fd) => unsafe { libc::fdopen(fd, mode) },
+    }
 }
 
-/// Lists the real directory if there is one, because the emulated one has only
-/// the entries that are emulated. That of PCI devices also has the real ones.
-///
-/// # Safety
-/// `path` is NULL or ends with a NUL byte.
-pub(super) unsafe fn opendir(path: Text, next: impl Fn(Text) -> *mut DIR) -> *mut DIR {
-    let open = |place| {
-        // SAFETY: paths of `at_stand_in` end with a NUL byte.
-        let is_complete = || unsafe { CStr::from_ptr(place) }.to_bytes().ends_with(pci::DEVICES.as_bytes());
-        if place != path && !is_complete() {
-            let real = next(path);
-            if !real.is_null() || Errno::last() != Errno::ENOENT {
-                return real;
-            }
-        }
-        next(place)
-    };
-    // SAFETY: contract of this function.
-    unsafe { at_stand_in(AT_FDCWD, path, open) }
+/// read(2), or pread(2) at an offset. The driver has no read. `nv_get_pages_refcount` is the current number when it
+/// is read from its start.
+pub(super) fn read(fd: c_int, offset: Option<off_t>, next: impl FnOnce() -> ssize_t) -> ssize_t {
+    if !device_fds::may_be(fd) {
+        return next();
+    }
+    if is_device(fd) {
+        return fail(Errno::EINVAL) as ssize_t;
+    }
+    // SAFETY: only asks for the position.
+    let position = offset.unwrap_or_else(|| unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) });
+    if position == 0
+        && refcount::is_one(fd)
+        && let Some(mut process) = state::enter()
+    {
+        refcount::put(fd, process.refcount());
+    }
+    next()
 }
 
 pub(super) fn close(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
@@ -107,28 +89,25 @@ pub(super) fn close(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
     }
 }
 
-pub(super) fn close_range(first: c_uint, last: c_uint, next: impl FnOnce() -> c_int) -> c_int {
-    let devices = device_fds::within(first, last);
-    if devices.is_empty() {
-        return next();
-    }
-    let Some(mut process) = state::enter() else {
-        return next();
-    };
+/// A call that may close devices.
+fn closing<R>(next: impl FnOnce() -> R) -> R {
+    let process = state::enter();
     let result = next();
-    // close_range may also have only marked them close-on-exec.
-    for fd in devices.into_iter().filter(|fd| file_status(*fd).is_none()) {
-        device_fds::remove(fd);
+    if let Some(mut process) = process {
+        process.reap_all();
     }
-    process.reap_all();
     result
 }
 
-pub(super) fn closefrom(first: c_int, next: impl FnOnce()) {
-    close_range(first.max(0) as c_uint, c_uint::MAX, || {
-        next();
-        0
-    });
+/// close_range(2) and closefrom(3)
+pub(super) fn close_range<R>(next: impl FnOnce() -> R) -> R {
+    if device_fds::are_there() { closing(next) } else { next() }
+}
+
+/// dup2(2) and dup3(2), which close what `new` was.
+pub(super) fn dup2(old: c_int, new: c_int, next: impl FnOnce() -> c_int) -> c_int {
+    let closes_device = old != new && device_fds::may_be(new);
+    duplicated(old, if closes_device { closing(next) } else { next() })
 }
 
 /// dup(2), after `old` became `new` too.
@@ -137,22 +116,6 @@ pub(super) fn duplicated(old: c_int, new: c_int) -> c_int {
         device_fds::add(new);
     }
     new
-}
-
-/// dup2(2) and dup3(2), which close what `new` was.
-pub(super) fn dup2(old: c_int, new: c_int, next: impl FnOnce() -> c_int) -> c_int {
-    if old == new || !device_fds::may_be(new) {
-        return duplicated(old, next());
-    }
-    let Some(mut process) = state::enter() else {
-        return next();
-    };
-    let result = next();
-    if result >= 0 {
-        device_fds::remove(new);
-        process.reap_all();
-    }
-    duplicated(old, result)
 }
 
 /// fcntl(2), after it was made.

@@ -35,25 +35,32 @@ unsafe fn command(fd: c_int, number: u32, argument: Pointer) -> Option<c_int> {
         Descriptor::Foreign => return Some(fail(Errno::EACCES)),
         _ => return None,
     };
-    let command = Command::from_number(number).filter(|c| settings::config().driver.knows(*c));
-    let size = command.map_or(0, Command::argument_size);
     let mut bytes = Argument::default();
+    let Some(command) = known_command(number) else {
+        return Some(to_libc(state::enter()?.ioctl(file, number, &mut bytes).map(|()| 0)));
+    };
+    let size = command.argument_size();
     let inside = bytes.0.as_mut_ptr().cast::<c_void>();
     // SAFETY: `bytes` has room for the largest argument.
-    if command.is_some_and(Command::reads) && !unsafe { copy_memory(argument, inside, size) } {
+    if command.reads() && !unsafe { copy_memory(argument, inside, size) } {
         return Some(fail(Errno::EFAULT));
     }
-    let result = state::enter()?.ioctl(file, number, &mut bytes);
+    if let Err(errno) = state::enter()?.ioctl(file, number, &mut bytes) {
+        return Some(fail(errno));
+    }
     let inside = bytes.0.as_ptr().cast::<c_void>();
-    if result.is_ok()
-        && let Some(command) = command.filter(|c| c.answers())
-        // SAFETY: `bytes` has the argument; the program's is written as the kernel would.
-        && !unsafe { copy_memory(inside, argument, size) }
-    {
+    // SAFETY: `bytes` has the argument; the program's is written as the kernel would.
+    if command.answers() && !unsafe { copy_memory(inside, argument, size) } {
         if let Some(handle) = command.new_handle() {
             state::enter()?.undo_pin(file, bytes.get(handle));
         }
         return Some(fail(Errno::EFAULT));
     }
-    Some(to_libc(result.map(|()| 0)))
+    Some(0)
+}
+
+/// The command of a number, if the emulated release has it.
+fn known_command(number: u32) -> Option<Command> {
+    let command = Command::from_number(number)?;
+    if settings::config().driver.knows(command) { Some(command) } else { None }
 }

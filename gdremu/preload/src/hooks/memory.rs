@@ -14,21 +14,18 @@ use crate::next::Pointer;
 use crate::state;
 use crate::system::file_status;
 
-/// Arguments of mmap(2), less the address.
-#[derive(Clone, Copy)]
-pub(super) struct Arguments {
-    pub(super) len: size_t,
-    pub(super) protection: c_int,
-    pub(super) flags: c_int,
-    pub(super) fd: c_int,
-    pub(super) offset: off_t,
-}
-
-pub(super) fn mmap(addr: Pointer, arguments: Arguments, next: impl FnOnce() -> Pointer) -> Pointer {
-    let Arguments { len, flags, fd, .. } = arguments;
+pub(super) fn mmap(
+    addr: Pointer,
+    len: size_t,
+    protection: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: off_t,
+    next: impl FnOnce() -> Pointer,
+) -> Pointer {
     if flags & libc::MAP_ANONYMOUS == 0
         && may_be_device(fd)
-        && let Some(mapped) = map_device(addr, arguments)
+        && let Some(mapped) = map_device(addr as usize, len, protection, flags, fd, offset)
     {
         return mapped;
     }
@@ -40,47 +37,45 @@ pub(super) fn mmap(addr: Pointer, arguments: Arguments, next: impl FnOnce() -> P
 
 /// Devices have no blocks, and almost all other mapped files have some.
 fn may_be_device(fd: c_int) -> bool {
-    device_fds::may_be(fd)
-        || file_status(fd).is_some_and(|status| status.st_blocks == 0 && status.st_mode & libc::S_IFMT == libc::S_IFREG)
+    if device_fds::may_be(fd) {
+        return true;
+    }
+    match file_status(fd) {
+        Some(status) => status.st_blocks == 0 && status.st_mode & libc::S_IFMT == libc::S_IFREG,
+        None => false,
+    }
 }
 
 /// Maps a device or a dma-buf, if the descriptor is one.
-fn map_device(addr: Pointer, arguments: Arguments) -> Option<Pointer> {
-    let Arguments { len, protection, flags, fd, offset } = arguments;
+fn map_device(addr: usize, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> Option<Pointer> {
     let mut process = state::enter()?;
-    let fixed = (flags & libc::MAP_FIXED != 0).then_some(addr as usize);
-    // No known program maps memory of the GPU over other such memory, or makes the kernel check that there is none.
-    let is_refused = flags & libc::MAP_FIXED_NOREPLACE != 0
-        || fixed.is_some_and(|at| !at.is_multiple_of(page_size()) || process.maps(at, len));
+    let offset = offset as u64;
     let kind = flags & libc::MAP_TYPE;
+    let fixed = if flags & libc::MAP_FIXED != 0 { Some(addr) } else { None };
+    // No known program maps memory of the GPU over other such memory, or makes the kernel check that there is none.
+    let is_covering = fixed.is_some() && (!addr.is_multiple_of(page_size()) || process.driver.maps(addr, len));
+    let is_refused = is_covering || flags & libc::MAP_FIXED_NOREPLACE != 0;
     let mapped = match process.descriptors.find(fd) {
         Descriptor::Other => return None,
         Descriptor::Foreign => Err(Errno::EACCES),
         Descriptor::Export(..) if is_refused || kind == libc::MAP_PRIVATE => Err(Errno::EINVAL),
-        Descriptor::Export(file, export) => process.map_export(file, export, offset as u64, len, fixed),
+        Descriptor::Export(file, export) => process.map_export(file, export, offset, len, fixed),
         Descriptor::Device(_) if is_refused => Err(Errno::EINVAL),
         Descriptor::Device(file) => {
-            let request = MapRequest {
-                len,
-                offset: offset as u64,
-                shared: kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE,
-                write: protection & libc::PROT_WRITE != 0,
-                fixed,
-            };
-            process.mmap(fd, file, &request)
+            let shared = kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE;
+            let write = protection & libc::PROT_WRITE != 0;
+            process.mmap(fd, file, &MapRequest { len, offset, shared, write, fixed })
         }
     };
-    Some(mapped.map_or_else(failed, |addr| protect(addr, arguments)))
-}
-
-/// Changes a new readable and writable mapping to the requested protection.
-fn protect(addr: usize, arguments: Arguments) -> Pointer {
-    let addr = addr as Pointer;
-    if arguments.protection != libc::PROT_READ | libc::PROT_WRITE {
-        // SAFETY: `map` just created this mapping.
-        unsafe { libc::mprotect(addr, arguments.len, arguments.protection) };
+    let addr = match mapped {
+        Ok(addr) => addr as Pointer,
+        Err(errno) => return Some(failed(errno)),
+    };
+    if protection != libc::PROT_READ | libc::PROT_WRITE {
+        // SAFETY: this readable and writable mapping was just made.
+        unsafe { libc::mprotect(addr, len, protection) };
     }
-    addr
+    Some(addr)
 }
 
 fn failed(errno: Errno) -> Pointer {
@@ -91,7 +86,7 @@ fn failed(errno: Errno) -> Pointer {
 /// A mapping at a fixed address first removes the mappings there, as munmap does.
 fn cover(addr: usize, len: usize, run: impl FnOnce() -> Pointer) -> Pointer {
     match state::enter() {
-        Some(mut process) if process.maps(addr, len) => {
+        Some(mut process) if process.driver.maps(addr, len) => {
             let run = || match run() {
                 libc::MAP_FAILED => Err(Errno::last()),
                 _ => Ok(()),
@@ -110,7 +105,7 @@ pub(super) fn munmap(addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> 
         return next();
     }
     match state::enter() {
-        Some(mut process) if process.maps(addr, len) => {
+        Some(mut process) if process.driver.maps(addr, len) => {
             to_libc(process.take_away("munmap", addr, len, || from_libc(next())).map(|()| 0))
         }
         _ => next(),
@@ -134,7 +129,7 @@ pub(super) fn mremap(
     let Some(mut process) = state::enter() else {
         return next();
     };
-    if process.maps(old, old_len.max(1)) {
+    if process.driver.maps(old, old_len.max(1)) {
         // The kernel's rules for device memory, which neither grows nor leaves its old place
         // mapped.
         if flags & libc::MREMAP_DONTUNMAP != 0 {

@@ -8,16 +8,14 @@ mod files;
 mod io;
 mod memory;
 mod paths;
-mod reads;
 mod results;
-mod stand_ins;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulong};
 
 use libc::{AT_FDCWD, DIR, FILE, mode_t, off_t, size_t, ssize_t};
 
 use crate::next::{self, Pointer, Stat, Statx, Text};
-use memory::Arguments;
+use paths::at_stand_in;
 
 /// Exports the hook for one spelling.
 macro_rules! hook {

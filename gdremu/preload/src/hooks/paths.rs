@@ -1,29 +1,107 @@
-//! Recognizes the paths of gdrdrv's files.
+//! Recognizes the paths of gdrdrv's files, and of emulated ones below /proc and /sys.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, OsStr, c_int};
 use std::io::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::{next, settings};
+use crate::next::{self, Text};
+use crate::settings;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+const DEVICE: &[u8] = b"/dev/gdrdrv";
+const REFCOUNT: &[u8] = b"/proc/driver/gdrdrv/nv_get_pages_refcount";
+
+/// A device that anyone may read and write.
+pub(super) const LIKE_THE_DEVICE: &CStr = c"/dev/null";
+
+/// The file that a path names.
+#[derive(PartialEq, Eq)]
+pub(super) enum Place {
     Device,
-    ProcDirectory,
-    Params,
-    Refcount,
+    /// The number of pinned page tables, and the file that looks like it.
+    Refcount(CString),
+    /// The file in the session directory that stands in for it. gdrdrv's may be absent.
+    Emulated(CString),
+    Real,
 }
 
-impl Target {
-    /// Returns whether the module is loaded and has this file.
-    pub(super) fn exists(self) -> bool {
-        let driver = &settings::config().driver;
-        driver.loaded && (self == Target::Device || driver.has_proc_files())
+impl Place {
+    /// The path for a call that only looks at the file; `path` is the program's.
+    pub(super) fn path(&self, path: Text) -> Text {
+        match self {
+            Place::Device if settings::config().driver.loaded => LIKE_THE_DEVICE.as_ptr(),
+            Place::Device => c"".as_ptr(), // ENOENT
+            Place::Refcount(file) | Place::Emulated(file) => file.as_ptr(),
+            Place::Real => path,
+        }
     }
+}
+
+/// # Safety
+/// `path` is NULL or ends with a NUL byte.
+pub(super) unsafe fn find(dirfd: c_int, path: Text) -> Place {
+    if path.is_null() {
+        return Place::Real;
+    }
+    // SAFETY: contract of this function.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    // Fast exit for almost all absolute paths.
+    if path.starts_with(b"/") && !is_below_proc_or_sys(path) && !contains(path, b"/..") && !contains(path, b"gdrdrv") {
+        return Place::Real;
+    }
+    match Absolute::new(dirfd, path) {
+        Some(absolute) => place_of(absolute.bytes()),
+        None => Place::Real,
+    }
+}
+
+fn place_of(path: &[u8]) -> Place {
+    let is_proc_file = path == b"/proc/driver/gdrdrv" || path.starts_with(b"/proc/driver/gdrdrv/");
+    let is_gdrdrvs = is_proc_file || path == DEVICE;
+    if is_gdrdrvs && !settings::config().gpu.provider.emulates_gdrdrv() {
+        return Place::Real;
+    }
+    if path == DEVICE {
+        return Place::Device;
+    }
+    if !is_below_proc_or_sys(path) {
+        return Place::Real;
+    }
+    let Some(session) = settings::session() else {
+        return Place::Real;
+    };
+    let file = session.files().join(OsStr::from_bytes(&path[1..])).into_os_string();
+    let Ok(file) = CString::new(file.into_vec()) else {
+        return Place::Real;
+    };
+    // SAFETY: a CString ends with a NUL byte.
+    let exists = unsafe { next::access()(file.as_ptr(), libc::F_OK) } == 0;
+    if exists && path == REFCOUNT {
+        return Place::Refcount(file);
+    }
+    if exists || is_proc_file { Place::Emulated(file) } else { Place::Real }
+}
+
+/// Makes a call that only looks at a file, with the path of what stands in for it.
+///
+/// # Safety
+/// `path` is NULL or ends with a NUL byte.
+pub(super) unsafe fn at_stand_in<R>(dirfd: c_int, path: Text, call: impl FnOnce(Text) -> R) -> R {
+    // SAFETY: contract of this function.
+    let named = unsafe { find(dirfd, path) };
+    call(named.path(path))
+}
+
+fn is_below_proc_or_sys(path: &[u8]) -> bool {
+    path.starts_with(b"/proc/") || path.starts_with(b"/sys/")
+}
+
+fn contains(path: &[u8], part: &[u8]) -> bool {
+    path.windows(part.len()).any(|place| place == part)
 }
 
 /// An absolute path without `.` and `..`. On the stack, because callers of open may not be able to
 /// allocate.
-pub(super) struct Absolute {
+struct Absolute {
     bytes: [u8; MAX],
     len: usize,
 }
@@ -33,7 +111,7 @@ const MAX: usize = libc::PATH_MAX as usize;
 impl Absolute {
     /// The absolute form of a path that is relative to a directory (for `AT_FDCWD` the working one).
     /// `None` if that directory has no path, or if the path is empty or too long.
-    pub(super) fn new(dirfd: c_int, path: &[u8]) -> Option<Absolute> {
+    fn new(dirfd: c_int, path: &[u8]) -> Option<Absolute> {
         let mut absolute = Absolute { bytes: [0; MAX], len: 0 };
         if path.first()? != &b'/' {
             let mut base = [0; MAX];
@@ -64,7 +142,7 @@ impl Absolute {
         Some(())
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
@@ -88,48 +166,15 @@ fn dirfd_path(dirfd: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
     Some(&room[..usize::try_from(len).ok()?])
 }
 
-/// The emulated gdrdrv file that a path names, if any.
-///
-/// # Safety
-/// `path` is NULL or ends with a NUL byte.
-pub(super) unsafe fn target(dirfd: c_int, path: *const c_char) -> Option<Target> {
-    // SAFETY: `path` is NULL or ends with a NUL byte: contract of this function.
-    unsafe { by_name(dirfd, path) }.filter(|_| settings::config().gpu.provider.emulates_gdrdrv())
-}
-
-/// # Safety
-/// The contract of [`target`].
-unsafe fn by_name(dirfd: c_int, path: *const c_char) -> Option<Target> {
-    if path.is_null() {
-        return None;
-    }
-    // SAFETY: `path` is NULL or ends with a NUL byte: contract of this function.
-    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    // Fast exit for almost all paths.
-    if !path.windows(6).any(|part| part == b"gdrdrv") {
-        return None;
-    }
-    match Absolute::new(dirfd, path)?.bytes() {
-        b"/dev/gdrdrv" => Some(Target::Device),
-        b"/proc/driver/gdrdrv" => Some(Target::ProcDirectory),
-        b"/proc/driver/gdrdrv/params" => Some(Target::Params),
-        b"/proc/driver/gdrdrv/nv_get_pages_refcount" => Some(Target::Refcount),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn paths_above_the_root_and_no_paths_are_recognized() {
-        let of = |path| {
-            // SAFETY: NULL, or a C string literal.
-            unsafe { by_name(libc::AT_FDCWD, path) }
-        };
-        assert_eq!(of(c"/../dev/./gdrdrv".as_ptr()), Some(Target::Device));
-        assert_eq!(of(c"/dev/x/gdrdrv".as_ptr()), None);
-        assert_eq!(of(std::ptr::null()), None);
+    fn paths_above_the_root_are_paths_of_the_root() {
+        let absolute = |path| Absolute::new(libc::AT_FDCWD, path).map(|absolute| absolute.bytes().to_vec());
+        assert_eq!(absolute(b"/../dev/./gdrdrv"), Some(DEVICE.to_vec()));
+        assert_eq!(absolute(b"/dev/x/gdrdrv"), Some(b"/dev/x/gdrdrv".to_vec()));
+        assert_eq!(absolute(b""), None);
     }
 }

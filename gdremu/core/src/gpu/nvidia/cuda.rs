@@ -97,7 +97,6 @@ functions! {
     fn cuCtxGetDevice(device: *mut c_int);
     fn cuCtxSynchronize();
     fn cuMemAlloc_v2(address: *mut u64, size: usize);
-    fn cuMemAllocPitch_v2(address: *mut u64, pitch: *mut usize, width: usize, height: usize, element: u32);
     fn cuMemFree_v2(address: u64);
     fn cuMemGetAddressRange_v2(base: *mut u64, size: *mut usize, address: u64);
     fn cuPointerGetAttribute(data: *mut c_void, attribute: u32, address: u64);

@@ -64,8 +64,6 @@ impl Table {
 impl NvidiaProvider {
     /// Allocates memory as cuMemAlloc does, but such that it can be pinned. `gpu` is CUDA's number.
     pub fn alloc(&mut self, libcuda: &Cuda, gpu: i32, len: u64) -> Result<u64, Status> {
-        let tables = &self.tables;
-        self.buffers.reap(|va, len| pinned(tables, va, len));
         if let Some(va) = self.buffers.take(gpu, len, 0) {
             return Ok(va);
         }
@@ -79,9 +77,9 @@ impl NvidiaProvider {
     /// it.
     pub fn free(&mut self, libcuda: &Cuda, va: u64) -> Result<Vec<PageTableId>, Status> {
         let (_, len) = self.buffer(va).ok_or(cuda::INVALID_VALUE)?;
-        let pinned = pinned(&self.tables, va, len);
+        let pinned = self.tables.values().any(|table| table.overlaps(va, va + len));
         let (start, len) = match self.buffers.free(va, pinned).ok_or(cuda::INVALID_VALUE)? {
-            Freed::Part { pages, .. } => pages,
+            Freed::Part(start, len) => (start, len),
             Freed::Block(base, len) => {
                 libcuda.free_block(base, len)?;
                 (base, len)
@@ -164,11 +162,6 @@ impl NvidiaProvider {
     }
 }
 
-/// Returns whether any byte of `[va, va + len)` is pinned.
-fn pinned(tables: &BTreeMap<PageTableId, Table>, va: u64, len: u64) -> bool {
-    tables.values().any(|table| table.overlaps(va, va + len))
-}
-
 impl Provider for NvidiaProvider {
     fn get_pages(
         &mut self,
@@ -178,14 +171,8 @@ impl Provider for NvidiaProvider {
         persistent: bool,
         force_pcie: bool,
     ) -> Result<PageTableId, Errno> {
-        if matches!(tokens, (1.., 0)) {
-            return Err(Errno::EIO);
-        }
         if force_pcie {
             return Err(Errno::ENOTSUPP); // As a GPU without a coherent link.
-        }
-        if len == 0 || !va.is_multiple_of(GPU_PAGE) || !len.is_multiple_of(GPU_PAGE) {
-            return Err(Errno::EINVAL);
         }
         let pieces = self.pin(va, len, tokens).map_err(|failure| {
             // CUDA's refusal of an address is the program's mistake, the rest is ours to explain.

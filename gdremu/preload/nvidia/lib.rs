@@ -3,8 +3,7 @@
 //!
 //! ```text
 //! gdremu_preload   libc functions by which programs reach /dev/gdrdrv, and the emulated driver
-//! memory           cuMemAlloc and related functions: memory from the provider
-//! vmm              cuMemCreate and cuMemUnmap: the program's own VMM memory
+//! memory           cuMemAlloc and related functions: memory from the provider; cuMemCreate and cuMemUnmap
 //!   entry          the common start of each of them
 //! ```
 //!
@@ -23,7 +22,6 @@ mod entry;
 mod memory;
 mod proc_address;
 mod replaced;
-mod vmm;
 
 // Also linked in for its exports.
 use gdremu_preload::state;

@@ -1,14 +1,11 @@
-//! cuMemAlloc and related functions, with the program's buffers in exportable memory.
+//! cuMemAlloc and related functions, with the program's buffers in exportable memory. cuMemCreate makes it exportable, and
+//! cuMemUnmap revokes pins that are not persistent.
 
-use std::ffi::c_uint;
-
+use gdremu_core::cuda::types::AllocationProp;
 use gdremu_core::gpu::nvidia::cuda::{Cuda, Status, check_status};
 
 use crate::entry::call;
 use crate::state;
-
-/// Rows of pitched memory start at multiples of this, as in CUDA.
-const PITCH: usize = 512;
 
 /// Allocates memory on the GPU of the calling thread's context. `None`: libcuda must do it, because
 /// the GPU has no exportable memory, or because libcuda itself is calling.
@@ -31,35 +28,6 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
             match allocated {
                 Some(va) => address.write(va),
                 None => check_status((cuda.cuMemAlloc_v2)(address, size))?,
-            }
-        }
-        Ok(())
-    })
-}
-
-pub(crate) unsafe extern "C" fn cuMemAllocPitch_v2(
-    address: *mut u64,
-    pitch: *mut usize,
-    width: usize,
-    height: usize,
-    element: c_uint,
-) -> Status {
-    call("cuMemAllocPitch", |cuda| {
-        let row = width.checked_next_multiple_of(PITCH);
-        let size = row.and_then(|row| row.checked_mul(height)).unwrap_or(0);
-        let wrong = address.is_null() || pitch.is_null() || !matches!(element, 4 | 8 | 16);
-        let allocated = match row {
-            Some(row) if size > 0 && !wrong => alloc(cuda, size)?.map(|va| (va, row)),
-            _ => None,
-        };
-        // SAFETY: the program's arguments.
-        unsafe {
-            match allocated {
-                Some((va, row)) => {
-                    address.write(va);
-                    pitch.write(row);
-                }
-                None => check_status((cuda.cuMemAllocPitch_v2)(address, pitch, width, height, element))?,
             }
         }
         Ok(())
@@ -116,5 +84,47 @@ pub(crate) unsafe extern "C" fn cuPointerSetAttribute(value: *const u32, attribu
         }
         // SAFETY: the program's arguments.
         unsafe { check_status((cuda.cuPointerSetAttribute)(value, attribute, address)) }
+    })
+}
+
+// ---- Virtual memory management ----
+
+pub(crate) unsafe extern "C" fn cuMemCreate(
+    handle: *mut u64,
+    size: usize,
+    properties: *const AllocationProp,
+    flags: u64,
+) -> Status {
+    call("cuMemCreate", |cuda| {
+        // SAFETY: the program's argument.
+        let wanted = unsafe { properties.as_ref() };
+        let gpu = wanted.and_then(AllocationProp::gpu).filter(|&gpu| cuda.makes_exportable(gpu));
+        if let (Some(wanted), Some(gpu)) = (wanted, gpu) {
+            let exportable = wanted.exportable();
+            // SAFETY: the program's arguments but one; a handle that was made has been written.
+            unsafe {
+                if (cuda.cuMemCreate)(handle, size, &exportable, flags) == 0 {
+                    if let Some(mut process) = state::enter() {
+                        process.gpu.nvidia().created(cuda, gpu, *handle);
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        // Some kinds of memory cannot be exported.
+        // SAFETY: the program's arguments.
+        check_status(unsafe { (cuda.cuMemCreate)(handle, size, properties, flags) })
+    })
+}
+
+pub(crate) extern "C" fn cuMemUnmap(address: u64, size: usize) -> Status {
+    call("cuMemUnmap", |cuda| {
+        // SAFETY: the program's arguments.
+        check_status(unsafe { (cuda.cuMemUnmap)(address, size) })?;
+        if let Some(mut process) = state::enter() {
+            let lost = process.gpu.nvidia().lost(address, size as u64);
+            process.revoke(&lost);
+        }
+        Ok(())
     })
 }

@@ -18,12 +18,11 @@ replaced! {
     proc_address::cuGetProcAddress 11030;
     proc_address::cuGetProcAddress_v2 12000;
     memory::cuMemAlloc_v2 3020;
-    memory::cuMemAllocPitch_v2 3020;
     memory::cuMemFree_v2 3020;
     memory::cuMemGetAddressRange_v2 3020;
     memory::cuPointerSetAttribute 6000;
-    vmm::cuMemCreate 10020;
-    vmm::cuMemUnmap 10020;
+    memory::cuMemCreate 10020;
+    memory::cuMemUnmap 10020;
 }
 
 pub(crate) fn by_symbol(symbol: &str) -> Option<*mut c_void> {

@@ -1,0 +1,40 @@
+//! Descriptors of /proc/driver/gdrdrv/nv_get_pages_refcount, whose text is as old as its last read.
+
+use std::ffi::c_int;
+
+use gdremu_core::errno::Errno;
+
+/// Opens a descriptor for reading the number of page tables, with the flags of open(2).
+pub(crate) fn open(tables: u64, flags: c_int) -> Result<c_int, Errno> {
+    if flags & libc::O_ACCMODE != libc::O_RDONLY {
+        return Err(Errno::EACCES);
+    }
+    let close_on_exec = if flags & libc::O_CLOEXEC != 0 { libc::MFD_CLOEXEC } else { 0 };
+    // As in gdremu-core, the flag distinguishes gdremu's files from those of the library under test.
+    let flags = close_on_exec | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name ends with a NUL byte.
+    let fd = unsafe { libc::memfd_create(c"gdrdrv-refcount".as_ptr(), flags) };
+    if fd < 0 {
+        return Err(Errno::last());
+    }
+    put(fd, tables);
+    Ok(fd)
+}
+
+/// Replaces the number; the position of the descriptor stays.
+pub(crate) fn put(fd: c_int, tables: u64) {
+    let text = format!("{tables}\n");
+    // SAFETY: `text` is readable for its length.
+    unsafe {
+        libc::pwrite(fd, text.as_ptr().cast(), text.len(), 0);
+        libc::ftruncate(fd, text.len() as libc::off_t);
+    }
+}
+
+/// Returns whether a descriptor is such a one.
+pub(crate) fn is_one(fd: c_int) -> bool {
+    match std::fs::read_link(format!("/proc/self/fd/{fd}")) {
+        Ok(path) => path.as_os_str() == "/memfd:gdrdrv-refcount (deleted)",
+        Err(_) => false,
+    }
+}
