@@ -728,8 +728,15 @@ FUNCTION(unpin_buffer, (gdr_t g, gdr_mh_t handle), (g, handle))
     if (error != 0)
         return error;
     pin->kind = FREE; /* first, for copies in other threads */
-    LIST_REMOVE(pin, link);
-    return pin->is_lost ? 0 : next_unpin(pin);
+    error = pin->is_lost ? 0 : next_unpin(pin);
+    if (error == 0) {
+        LIST_REMOVE(pin, link);
+    } else { /* Programs try again, which then succeeds. */
+        pin->kind = PINNED;
+        pin->is_lost = 1;
+        pin->va = NULL;
+    }
+    return error;
 }
 
 FUNCTION(get_callback_flag, (gdr_t g, gdr_mh_t handle, int *flag), (g, handle, flag))

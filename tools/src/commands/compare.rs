@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn default_sweep_is_the_documented_one() {
-        let command = Options::augment_args(Command::new("compare"));
+        let command = Options::augment_args(Command::default());
         let options = Options::from_arg_matches(&command.get_matches_from(["compare"]));
         let points = points(&options.unwrap());
         assert_eq!(points.len(), 2 * 37);
