@@ -294,7 +294,7 @@ static void write_to_next(void)
     CHECK_EQUAL(pageable, 0);
 }
 
-static void await(const volatile uint32_t *begun)
+static void await_kernel(const volatile uint32_t *begun)
 {
     while (__atomic_load_n(begun, __ATOMIC_ACQUIRE) == 0)
         ;
@@ -308,7 +308,7 @@ static void unmapped_in_use(void)
     volatile uint32_t *begun = host_word();
     CUdeviceptr address = read_only();
     CUDA(launch("watch", NULL, (void *)(uintptr_t)address, (uintptr_t)begun));
-    await(begun);
+    await_kernel(begun);
     CUDA(cuMemUnmap(address, mapped));
     expect_failure(CUDA_ERROR_ILLEGAL_ADDRESS);
 }
@@ -329,7 +329,7 @@ static void endless(void)
     volatile uint32_t *begun = host_word();
     CUDA(launch("watch", NULL, word, (uintptr_t)begun));
     CUDA(cuLaunchHostFunc(NULL, count_call, &calls));
-    await(begun);
+    await_kernel(begun);
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     CUDA(cuCtxDestroy(context));
     CHECK_EQUAL(calls, 0);
