@@ -117,14 +117,15 @@ everyday_programs := linked::default:: preloaded:: linked::dmabuf:: sanity::defa
 everyday_packages := libgdrapi gdrcopy-core gdrcopy gdrcopy-tools
 other_packages := gdrapi-sys gdremu gdrx
 
-# Installs nothing. To take at most 3 minutes on 2 idle cores once everything is built, it runs few emulated profiles.
-# It leaves out gdremu's own programs, the comparison of libraries, sanitizers, valgrind and other CPUs.
+# Installs nothing. To take few minutes on 2 idle cores once everything is built, it runs few emulated profiles. It leaves
+# out gdremu's own programs, the states of systems that doctor knows, the comparison of libraries, sanitizers, valgrind
+# and other CPUs.
 test: lib emulator $(watched) ## Runs the tests for everyday work.
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx))
 	scripts/ci/check-preload.sh
 	$(watched) $(CARGO) test --workspace --lib
-	MODEL_CALLS=2000 $(watched) $(CARGO) test $(addprefix --package ,$(everyday_packages)) --tests
+	MODEL_CALLS=2000 $(watched) $(CARGO) test $(addprefix --package ,$(everyday_packages)) --tests -- --skip states::
 	$(c_programs) $(subst $(blank),$(comma),$(everyday_programs))
 
 # Calls that the model-based test makes in each of its nine runs, a million in all.
@@ -163,7 +164,7 @@ packages_of_ci:
 
 # `test` and what it leaves out.
 tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all emulated machines.
-	$(watched) $(CARGO) test --workspace $(addprefix --test ,$(basename $(notdir $(wildcard $(other_packages:=/tests/*.rs)))))
+	$(watched) $(CARGO) test --workspace --test doctor $(addprefix --test ,$(basename $(notdir $(wildcard $(other_packages:=/tests/*.rs)))))
 	$(watched) $(CARGO) test --workspace --doc
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
 	$(c_programs) $(addprefix --skip ,$(everyday_programs))
