@@ -10,6 +10,26 @@ static CUcontext current(void)
     return context;
 }
 
+/* cuda_driver.h has what the C library's tests need. */
+CUresult cuCtxGetExecAffinity(unsigned int *parameter, int type);
+
+/* DPDK looks it up, and takes no GPU without it. */
+static void execution_affinity(void)
+{
+    unsigned int parameter[3] = {7, 7, 7};
+    CUcontext context;
+
+    CHECK_EQUAL(cuCtxGetExecAffinity(parameter, 0), CUDA_ERROR_INVALID_CONTEXT);
+    CUDA(cuCtxCreate(&context, 0, 0));
+    CHECK_EQUAL(cuCtxGetExecAffinity(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuCtxGetExecAffinity(parameter, 1), 224 /* CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY */);
+    CUDA(cuCtxGetExecAffinity(parameter, 0));
+    CHECK_EQUAL(parameter[0], 0);
+    CHECK_EQUAL(parameter[1], 132);
+    CHECK_EQUAL(parameter[2], 7);
+    CUDA(cuCtxDestroy(context));
+}
+
 static void stack(void)
 {
     CUcontext first, second, popped;
@@ -140,6 +160,7 @@ static void primary(void)
 int main(void)
 {
     CUDA(cuInit(0));
+    execution_affinity();
     stack();
     threads();
     end_of_a_context();

@@ -61,6 +61,7 @@ results! {
     205 MAP_FAILED MapBufferObjectFailed c"mapping of buffer object failed",
     209 NO_BINARY_FOR_GPU NoKernelImageForDevice c"no kernel image is available for the device",
     218 INVALID_PTX InvalidPtx c"PTX compilation failed",
+    224 UNSUPPORTED_EXEC_AFFINITY c"execution affinity is not supported",
     304 OPERATING_SYSTEM OperatingSystem c"operating system call failed",
     400 INVALID_HANDLE InvalidResourceHandle c"invalid resource handle",
     401 ILLEGAL_STATE IllegalState c"resource is not in the state for this call",

@@ -94,7 +94,7 @@ refused! {
     "cu": Array3DCreate(_v2) Array3DGetDescriptor(_v2) ArrayCreate(_v2) ArrayDestroy ArrayGetDescriptor(_v2)
         CoredumpGetAttribute CoredumpGetAttributeGlobal CoredumpSetAttribute CoredumpSetAttributeGlobal CtxAttach
         CtxDetach CtxDisablePeerAccess CtxEnablePeerAccess CtxFromGreenCtx CtxGetCacheConfig CtxGetDevResource
-        CtxGetExecAffinity CtxGetFlags CtxGetLimit CtxGetSharedMemConfig CtxGetStreamPriorityRange CtxRecordEvent
+        CtxGetFlags CtxGetLimit CtxGetSharedMemConfig CtxGetStreamPriorityRange CtxRecordEvent
         CtxSetCacheConfig CtxSetLimit CtxSetSharedMemConfig CtxWaitEvent DeviceComputeCapability
         DeviceGetExecAffinitySupport DeviceGetLuid DeviceGetProperties DevicePrimaryCtxSetFlags(_v2) DeviceTotalMem
         EGLApiInit FuncGetModule FuncIsLoaded FuncLoad FuncSetBlockShape FuncSetSharedSize GLCtxCreate(_v2)

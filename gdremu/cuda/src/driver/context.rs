@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use super::state::{self, Context, ContextHandle, Current, STACK, State};
-use super::{buffer, capture, host, work};
+use super::{attributes, buffer, capture, host, work};
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
@@ -73,6 +73,15 @@ pub(super) fn cuCtxSetFlags(state: &mut State, current: Current, flags: u32) -> 
     state::check_flags(flags)?;
     state.contexts.get_mut(current.context)?.flags = flags;
     Ok(())
+}
+
+/// A CUexecAffinityParam, with its type, and the number of multiprocessors that the context may use.
+pub(super) fn exec_affinity(gpu: usize, kind: u32) -> Result<[u32; 2]> {
+    const SM_COUNT: u32 = 0;
+    const MULTIPROCESSOR_COUNT: i32 = 16;
+
+    ensure(kind == SM_COUNT, Error::UNSUPPORTED_EXEC_AFFINITY)?;
+    Ok([kind, attributes::value(gpu, MULTIPROCESSOR_COUNT)? as u32])
 }
 
 pub(super) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {

@@ -185,6 +185,8 @@ entry_points! {
             => |state| id.set(context::live(state, context)?.id);
         fn cuCtxGetApiVersion(context: ContextHandle, version: Out<u32>) with_state 3020
             => |state| context::live(state, context).and_then(|_| version.set(context::API_VERSION));
+        fn cuCtxGetExecAffinity(parameter: Out<[u32; 2]>, kind: u32) in_context 11040
+            => |_, current| parameter.fill(|| context::exec_affinity(current.gpu, kind));
         fn cuCtxSynchronize() initialized 2000 => || context::cuCtxSynchronize_v2(0);
         fn cuCtxSynchronize_v2(context: ContextHandle) initialized 13000;
     }
