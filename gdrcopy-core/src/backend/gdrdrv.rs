@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::backend::source::{PinRequest, Source, SourcePin, check_type};
+use crate::backend::source::{PinRequest, Source, SourcePin, check_type, round_out};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::sys::fork::{self, OpenFile, Owner};
@@ -71,8 +71,8 @@ impl Gdrdrv {
             if request.flags != PinFlags::DEFAULT {
                 return Err(Error::PinFlagsNeedNewerDriver { driver: connection.version });
             }
-            let size = request.size.checked_next_multiple_of(GPU_PAGE_SIZE);
-            rounded.size = size.ok_or(Error::RangeOverflow)?;
+            let pages = round_out(request.address, request.size, GPU_PAGE_SIZE)?;
+            rounded.size = pages.end - request.address;
         }
         let handle = connection.pin(&rounded)?;
         log::debug!("pinned {:#x}+{:#x} as driver handle {handle:#x}", request.address, request.size);
