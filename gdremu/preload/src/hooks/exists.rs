@@ -25,7 +25,8 @@ pub(super) unsafe fn access(dirfd: c_int, path: Text, wanted: c_int, next: impl 
     // SAFETY: contract of this function.
     let named = unsafe { find(dirfd, path) };
     if named == Place::Device && settings::config().driver.loaded {
-        return if wanted != libc::F_OK && missing_permissions() != 0 { fail(Errno::EACCES) } else { 0 };
+        let denied = libc::X_OK | if missing_permissions() == 0 { 0 } else { libc::R_OK | libc::W_OK };
+        return if wanted & denied == 0 { 0 } else { fail(Errno::EACCES) };
     }
     next(named.path(path))
 }
