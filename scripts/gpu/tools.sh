@@ -49,9 +49,9 @@ measured=(--cpu "$core" "${libraries[@]}")
 
 tool doctor 15 doctor --lib "$bundle/libgdrapi.so.2"
 tool copybw 10 copybw "${measured[@]}"
-tool copylat 60 copylat --cumemcpy "${measured[@]}" --plot "$directory/copylat.svg"
-tool compare 60 compare --with memcpy,cumemcpy --budget 20 "${measured[@]}" --plot "$directory/compare.svg"
-tool apiperf 20 apiperf "${measured[@]}" --plot "$directory/apiperf.svg"
+tool copylat 60 copylat --cumemcpy "${measured[@]}" --json "$directory/copylat.json"
+tool compare 60 compare --with memcpy,cumemcpy --budget 20 "${measured[@]}" --json "$directory/compare.json"
+tool apiperf 20 apiperf "${measured[@]}" --json "$directory/apiperf.json"
 tool tune 20 tune --cpu "$core" --lib "gdrapi=$bundle/libgdrapi.so.2"
 for mode in 0 1; do
     tool "pplat-mode$mode" 10 pplat --mode "$mode" "${measured[@]}"

@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use crate::cuda::{DeviceBuffer, GPU_PAGE};
 use crate::libgdrapi::Connection;
-use crate::measure::chart::Plot;
 use crate::measure::clock::Clock;
 use crate::measure::method::Method;
 use crate::measure::plan::powers_of_two;
@@ -26,7 +25,7 @@ use crate::system::bytes::Bytes;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  gdrcopy apiperf --size 64M --plot apiperf.svg")]
+  gdrcopy apiperf --size 64M --json apiperf.json")]
 pub(crate) struct Options {
     /// Size of the largest buffer
     ///
@@ -44,9 +43,6 @@ pub(crate) struct Options {
 
     #[command(flatten)]
     shared: SharedOptions,
-
-    #[command(flatten)]
-    plot: Plot,
 }
 
 /// The timed calls, in order.
@@ -72,7 +68,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if largest < GPU_PAGE {
         return Err(Usage(format!("--size must be at least {GPU_PAGE}, one GPU page")).into());
     }
-    options.plot.check()?;
     let mut session = options.shared.open("apiperf", largest, &[])?;
     let mut pinners = Vec::new();
     for method in session.methods.drain(..) {
@@ -82,7 +77,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let interrupted = session.interrupt.requested();
     let document = Document { setup: &session.setup, interrupted, records };
     options.shared.output.write(|| text(&document), &document)?;
-    options.plot.draw(&document)?;
     Ok(output::exit_status("apiperf", interrupted))
 }
 

@@ -9,7 +9,6 @@ use anyhow::Result;
 use clap::Args;
 
 use super::copies;
-use crate::measure::chart::Plot;
 use crate::measure::method::{Kind, WARM_UP};
 use crate::measure::plan::{Direction, Point};
 use crate::measure::results::{Record, Results};
@@ -24,7 +23,7 @@ use crate::system::bytes::Bytes;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  gdrcopy compare --cpu 4 --with memcpy,cumemcpy --json results.json --plot compare.svg
+  gdrcopy compare --cpu 4 --with memcpy,cumemcpy --json results.json
   gdrcopy compare --cpu 4-11 --lib new=build/lib/libgdrapi.so.2 --lib old=/usr/lib/libgdrapi.so.2 --sizes 4,64,1K")]
 pub(crate) struct Options {
     /// Other methods, memcpy or cumemcpy
@@ -54,9 +53,6 @@ pub(crate) struct Options {
 
     #[command(flatten)]
     shared: SharedOptions,
-
-    #[command(flatten)]
-    plot: Plot,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -65,13 +61,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return Err(Usage("--sizes: nothing to measure".into()).into());
     }
     let len = points.iter().map(Point::device_len).max().unwrap_or(0);
-    options.plot.check()?;
     let session = options.shared.open("compare", len.max(WARM_UP), &options.others)?;
 
     let budget = Duration::from_secs(options.budget).as_nanos() as f64;
     let share = Repetitions::Budget(budget / points.len() as f64);
     let points = points.into_iter().map(|point| (point, share)).collect();
-    copies::run(&options.shared, &options.plot, &session, &Sweep { points, cold_device: false }, |results| {
+    copies::run(&options.shared, &session, &Sweep { points, cold_device: false }, |results| {
         format!("{}{}", copies::text(results), crossovers(results))
     })
 }

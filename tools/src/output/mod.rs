@@ -1,7 +1,6 @@
-//! The output of results for users, as text, JSON and charts, with progress, errors and the exit status.
+//! The output of results for users, as text and JSON, with progress, errors and the exit status.
 #![forbid(unsafe_code)]
 
-pub(crate) mod plot;
 pub(crate) mod table;
 
 use std::fmt;
