@@ -10,6 +10,7 @@ import datetime
 import io
 import json
 import sys
+import textwrap
 from typing import Any
 
 import matplotlib
@@ -34,46 +35,31 @@ def size_text(size: float, _position: object = None) -> str:
     return f"{size:g} B"
 
 
-def gpu_name(setup: dict[str, Any]) -> str:
-    names = [gpu["name"] for gpu in setup["gpus"] if gpu["number"] == setup["gpu"]]
-    return names[0] if names else "GPU"
-
-
-def is_emulated(setup: dict[str, Any]) -> bool:
-    return gpu_name(setup) == "gdremu GPU"
-
-
-def link_name(setup: dict[str, Any]) -> str:
-    """Copies to an emulated GPU have no link."""
-    link = setup["pcie"]
-    return f"PCIe {link['generation']}.0 x{link['lanes']}" if link and not is_emulated(setup) else ""
-
-
-def conditions(setup: dict[str, Any]) -> list[str]:
-    first = setup["libraries"][0]
+def described(setup: dict[str, Any], methods: list[str]) -> tuple[str, list[str], tuple[str, float] | None]:
+    """The title, the conditions, and the name of the PCIe link with what it carries."""
+    first, libraries, cuda = setup["libraries"][0], setup["libraries"], setup["cuda_version"]
+    gpu = "".join(gpu["name"] for gpu in setup["gpus"] if gpu["number"] == setup["gpu"])
+    emulated = gpu == "gdremu GPU"
+    link = None if emulated else setup["pcie"]
+    link_name = f"PCIe {link['generation']}.0 x{link['lanes']}" if link else ""
     facts = [
-        gpu_name(setup),
+        gpu,
         f"{first['mapping_type']} mapping",
-        *(f"{library['label']}: libgdrapi {library['version'] or 'of unknown version'}" for library in setup["libraries"]),
+        *(f"{library['label']}: libgdrapi {library['version'] or 'of unknown version'}" for library in libraries),
         f"gdrdrv {first['driver_version']}" if first["driver_version"] else "",
         f"GPU driver {setup['gpu_driver']}" if setup["gpu_driver"] else "",
-        f"CUDA {setup['cuda_version'] // 1000}.{setup['cuda_version'] % 1000 // 10}",
-        link_name(setup),
+        f"CUDA {cuda // 1000}.{cuda % 1000 // 10}",
+        link_name,
         setup["cpu_model"] or "",
         "" if setup["cpu"] is None else f"CPU {setup['cpu']}",
         datetime.datetime.fromtimestamp(setup["time"], datetime.timezone.utc).strftime("%Y-%m-%d"),
     ]
-    return [fact for fact in facts if fact]
-
-
-def wrapped(facts: list[str]) -> str:
-    lines = [facts[0]]
-    for fact in facts[1:]:
-        if len(lines[-1]) + len(fact) < 145:
-            lines[-1] += f" · {fact}"
-        else:
-            lines.append(fact)
-    return "\n".join(lines)
+    title = f"{'emulated, not PCIe: ' if emulated else ''}gdrcopy {setup['tool']}: {', '.join(methods)}"
+    limit = None
+    # Copies to cached mappings may take another link.
+    if link and all(library["mapping_type"] != "cached" for library in libraries):
+        limit = (link_name, LANE[link["generation"]] * link["lanes"])
+    return title, [fact for fact in facts if fact], limit
 
 
 def draw(axes: Any, records: list[dict[str, Any]], methods: list[str], unit: str, limit: tuple[str, float] | None) -> None:
@@ -125,15 +111,10 @@ def chart(document: dict[str, Any]) -> Figure:
             records.append({**record, **names})
     groups = list(dict.fromkeys(record["group"] for record in records))
     methods = list(dict.fromkeys(record["method"] for record in records))
-    title, facts, limit = document.get("title"), document.get("facts", []), None
     if "setup" in document:
-        setup = document["setup"]
-        emulated = "emulated, not PCIe: " if is_emulated(setup) else ""
-        title = f"{emulated}gdrcopy {setup['tool']}: {', '.join(methods)}"
-        facts = conditions(setup)
-        is_cached = any(library["mapping_type"] == "cached" for library in setup["libraries"])
-        if link_name(setup) and not is_cached:  # Copies to cached mappings may take another link.
-            limit = (link_name(setup), LANE[setup["pcie"]["generation"]] * setup["pcie"]["lanes"])
+        title, facts, limit = described(document["setup"], methods)
+    else:
+        title, facts, limit = document["title"], document["facts"], None
     facts = [*facts, "medians, with the range from P0 to P99; both axes are logarithmic"]
     if "write" in groups:
         facts.append("a write ends when the CPU has taken the data, before the bus has carried it")
@@ -144,7 +125,7 @@ def chart(document: dict[str, Any]) -> Figure:
     figure = Figure(figsize=(13, height))
     figure.set_layout_engine("constrained", h_pad=0.12)
     figure.suptitle(f"{title}\n", x=0.01, ha="left", weight="bold", size=18)  # The legend is its second line.
-    figure.supxlabel(wrapped(facts), x=0.01, ha="left", size=11, color=GRAY)
+    figure.supxlabel(textwrap.fill("; ".join(facts), 150), x=0.01, ha="left", size=11, color=GRAY)
     lines: dict[str, Any] = {}
     all_axes = list(figure.subplots(rows, 2, squeeze=False).flat)
     for axes, (group, quantity) in zip(all_axes, panels):
