@@ -1,7 +1,6 @@
 //! `gdrcopy compare`: copies of many sizes through several libraries and other methods, side by side in one process.
 #![forbid(unsafe_code)]
 
-use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,7 +10,6 @@ use clap::Args;
 use super::copies;
 use crate::measure::method::{Kind, WARM_UP};
 use crate::measure::plan::{Direction, Point};
-use crate::measure::results::{Record, Results};
 use crate::measure::sampler::{Repetitions, Sweep};
 use crate::measure::session::SharedOptions;
 use crate::output::Usage;
@@ -66,9 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let budget = Duration::from_secs(options.budget).as_nanos() as f64;
     let share = Repetitions::Budget(budget / points.len() as f64);
     let points = points.into_iter().map(|point| (point, share)).collect();
-    copies::run(&options.shared, &session, &Sweep { points, cold_device: false }, |results| {
-        format!("{}{}", copies::text(results), crossovers(results))
-    })
+    copies::run(&options.shared, &session, &Sweep { points, cold_device: false }, copies::text)
 }
 
 /// The points in the order in which they are measured, with ascending sizes.
@@ -84,30 +80,6 @@ fn points(options: &Options) -> Vec<Point> {
         }
     }
     points
-}
-
-/// The size from which on each method that is not a library is faster than the first library.
-fn crossovers(results: &Results) -> String {
-    let mut text = String::new();
-    let methods = results.methods();
-    for direction in Direction::BOTH {
-        for method in &methods[results.setup.libraries.len()..] {
-            let from = faster_from(&results.of(method, direction));
-            let _ = writeln!(text, "\n{}: {method} is faster than {} from: {from}", direction.name(), methods[0]);
-        }
-    }
-    text
-}
-
-fn faster_from(records: &[&Record]) -> String {
-    let mut from = "no size measured".to_owned();
-    for record in records.iter().rev() {
-        match record.ratio {
-            Some(ratio) if ratio < 1.0 => from = Bytes(record.point.size).to_string(),
-            _ => break,
-        }
-    }
-    from
 }
 
 #[cfg(test)]
