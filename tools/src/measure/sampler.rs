@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::clock::Clock;
 use super::floor;
 use super::method::Method;
-use super::plan::Point;
+use super::plan::{Direction, Point};
 use super::results::{Record, Results};
 use super::session::Session;
 use super::stats::Times;
@@ -116,7 +116,8 @@ impl Sampler<'_> {
             let mut record = Record { method: method.label.clone(), function, point, ..Record::default() };
             let is_limited = matches!(repetitions, Repetitions::Budget(_));
             if !is_limited || !is_too_slow(smaller, &point, i) {
-                record.error = verifier.check(method, &mut self.host, &self.clock)?;
+                verifier.fill_device(method)?;
+                record.error = verifier.check(point.windows(), method, &mut self.host, &self.clock)?;
                 if record.error.is_none() {
                     timed.push(i);
                 }
@@ -137,7 +138,8 @@ impl Sampler<'_> {
                 Repetitions::Budget(_) => samples.len() * batch,
             };
             if !self.cold_device {
-                record.error = verifier.check_again(&methods[i], &mut self.host, &self.clock)?;
+                let windows = usize::from(point.direction == Direction::Read);
+                record.error = verifier.check(windows, &methods[i], &mut self.host, &self.clock)?;
             }
             if record.error.is_some() {
                 continue;
@@ -269,7 +271,6 @@ fn is_too_slow(smaller: &[Record], point: &Point, method: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Direction;
     use super::super::results::tests::results;
     use super::*;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::buffers::Buffers;
-use super::gpu_kernel::GpuKernel;
+use super::gpu_kernel::{GpuKernel, Running};
 use super::options::Options;
 use crate::measure::clock::Clock;
 use crate::measure::sampler::take_turns;
@@ -99,12 +99,8 @@ impl Run<'_> {
             }
             fill(&mut self.expected, round);
             let mut answered = Ok(false);
-            let time = self.clock.time(|| {
-                answered = round_trip(options, buffers, round, &self.expected, &mut self.seen, || {
-                    running.check()?;
-                    Ok(self.interrupt.requested())
-                });
-            });
+            let clock = self.clock;
+            let time = clock.time(|| answered = self.round_trip(buffers, &running, round));
             if !answered? {
                 break;
             }
@@ -123,47 +119,42 @@ impl Run<'_> {
         turn.wrong += buffers.wrong_on_gpu()?;
         Ok(turn)
     }
-}
 
-/// One round, which is timed. Checks regularly whether it must stop, and returns whether there was an answer before.
-fn round_trip(
-    options: &Options,
-    buffers: &Buffers,
-    round: u32,
-    expected: &[u8],
-    seen: &mut [u8],
-    must_stop: impl Fn() -> Result<bool>,
-) -> Result<bool> {
-    if !options.exchange.gpu_produces() {
-        buffers.write_data(expected)?;
-    }
-    buffers.request(round)?;
-    let start = Instant::now();
-    let time_limit = Duration::from_secs(options.timeout);
-    let mut polls = 0u32;
-    let mut next_heartbeat = start + HEARTBEAT;
-    while buffers.answer()? != round {
-        polls = polls.wrapping_add(1);
-        if !polls.is_multiple_of(POLLS) {
-            std::hint::spin_loop();
-            continue;
+    /// One round, which is timed. Checks regularly whether it must stop, and returns whether there was an answer before.
+    fn round_trip(&mut self, buffers: &Buffers, running: &Running, round: u32) -> Result<bool> {
+        let options = self.options;
+        if !options.exchange.gpu_produces() {
+            buffers.write_data(&self.expected)?;
         }
-        let now = Instant::now();
-        if now >= next_heartbeat {
-            if must_stop()? {
-                return Ok(false);
+        buffers.request(round)?;
+        let start = Instant::now();
+        let time_limit = Duration::from_secs(options.timeout);
+        let mut polls = 0u32;
+        let mut next_heartbeat = start + HEARTBEAT;
+        while buffers.answer()? != round {
+            polls = polls.wrapping_add(1);
+            if !polls.is_multiple_of(POLLS) {
+                std::hint::spin_loop();
+                continue;
             }
-            next_heartbeat = now + HEARTBEAT;
+            let now = Instant::now();
+            if now >= next_heartbeat {
+                running.check()?;
+                if self.interrupt.requested() {
+                    return Ok(false);
+                }
+                next_heartbeat = now + HEARTBEAT;
+            }
+            if !time_limit.is_zero() && now - start > time_limit {
+                bail!("the GPU has not answered round {round} within {} s", options.timeout);
+            }
+            thread::yield_now();
         }
-        if !time_limit.is_zero() && now - start > time_limit {
-            bail!("the GPU has not answered round {round} within {} s", options.timeout);
+        if options.exchange.gpu_produces() {
+            buffers.read_data(&mut self.seen)?;
         }
-        thread::yield_now();
+        Ok(true)
     }
-    if options.exchange.gpu_produces() {
-        buffers.read_data(seen)?;
-    }
-    Ok(true)
 }
 
 /// The data of a round, the same as in kernel.ptx.
