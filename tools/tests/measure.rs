@@ -196,42 +196,62 @@ fn compare_gives_wrong_copies_no_ratio_and_status_1() {
     }
 }
 
-#[test]
-fn cold_device_needs_a_cached_mapping() {
-    tool(&["--platform", "cached"], "copylat", &["-s", "4K", "-C"]).with_status(0).prints(&["cached mapping"]);
-    tool(&[], "copylat", &["-s", "4K", "-C"]).with_status(2).reports(&["cached mappings"]);
-}
+/// Options of gdremu, tools and their options, the status, and what is printed, to stderr if that is not 0.
+const CASES: &[(&str, &str, i32, &str)] = &[
+    ("", "copybw|copylat|apiperf -a cuMemAlloc", 0, "buffer from cuMemAlloc:"),
+    ("", "copybw|copylat|apiperf -a cumemcreate", 0, "buffer from cuMemCreate:"),
+    ("--platform cached", "copybw", 0, "cached mapping"),
+    ("--platform cached", "copybw -M wc", 0, "write-combining mapping"),
+    ("", "copybw -M cache", 1, "Leave out -M"),
+    ("--platform cached", "copybw|copylat|apiperf -P", 0, "write-combining"),
+    ("", "copybw|copylat|apiperf -P", 1, "gdr_pin_buffer_v2: EOPNOTSUPP"),
+    ("", "copybw -P", 1, "Leave out -P"),
+    ("--platform cached --fault PIN_BUFFER_V2:ENOMEM", "copybw -P", 1, "BAR1"),
+    ("--platform cached", "copylat -s 4K -C", 0, "cached mapping"),
+    ("", "copylat -s 4K -C", 2, "cached mappings"),
+    ("--no-gdrdrv --cuda-version 13.3", "pplat -s 4096", 0, "4096 bytes in gpumem"),
+    ("--fault PIN_BUFFER_V2:EINVAL", "copybw|copylat|apiperf", 1, "gdr_pin_buffer: EINVAL"),
+    ("--fault PIN_BUFFER_V2:EINVAL", "copybw", 1, "-a cuMemCreate"),
+    ("--fault PIN_BUFFER_V2:ENOMEM", "copybw|copylat|apiperf", 1, "The GPU's BAR1 has no room left"),
+    ("--fault MMAP:EAGAIN", "copybw|copylat|apiperf", 1, "gdr_map: EAGAIN"),
+    ("--fault MMAP:EAGAIN", "copybw", 1, "GDRCOPY_ENABLE_LOGGING=1"),
+    ("--fault OPEN:EACCES", "copybw|copylat|apiperf", 1, "run `gdrcopy doctor`"),
+    ("--fault cuMemAlloc:2", "copybw|copylat|apiperf", 1, "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"),
+    ("--fault cuMemAlloc:4242", "copybw", 1, "(4242)"),
+    ("", "copybw -o 65536", 2, "do not fit into a buffer of 65536"),
+    ("", "copybw -c 65537", 2, "--help"),
+    ("", "copybw -c 100 -o 65500", 2, "--help"),
+    ("", "copybw -c 0", 2, "--help"),
+    ("", "copybw -s 1X", 2, "ends in K, M or G"),
+    ("", "copybw --cpu 1023", 1, "cannot run on CPU [1023]"),
+    ("", "copybw --cpu x", 2, "--cpu"),
+    ("", "copybw --cpu 3-1", 2, "--cpu"),
+    ("", "copybw --cpu=", 2, "--cpu"),
+    ("", "copylat -s 0", 2, "--size must be at least 1"),
+    ("", "apiperf -s 65535", 2, "--size must be at least 65536"),
+    ("", "apiperf -n 0", 2, "--iterations"),
+    ("", "pplat -B 0", 2, "--blocks"),
+    ("", "pplat -T 1025", 2, "--threads"),
+    ("", "pplat -m 2", 2, "--mode"),
+    ("", "pplat -G disk", 2, "--gpu-flag"),
+    ("", "pplat -t 0", 2, "--iterations"),
+    ("", "pplat -s 5G", 2, "maximum is 4G"),
+    ("", "pplat -B 10000", 1, "use a smaller -B or -T"),
+];
 
 #[test]
-fn mapping_and_pcie_are_those_of_the_options() {
-    let coherent = ["--platform", "cached"];
-    tool(&coherent, "copybw", &[]).prints(&["cached mapping"]);
-    tool(&coherent, "copybw", &["-M", "wc"]).prints(&["write-combining mapping"]);
-    tool(&[], "copybw", &["-M", "cache"]).with_status(1).reports(&["Leave out -M"]);
-    for name in ["copybw", "copylat", "apiperf"] {
-        tool(&coherent, name, &["-P"]).with_status(0).prints(&["write-combining"]);
-        tool(&[], name, &["-P"]).with_status(1).reports(&["gdr_pin_buffer_v2", "Leave out -P"]);
-    }
-    tool(&[&coherent[..], &["--fault", "PIN_BUFFER_V2:ENOMEM"]].concat(), "copybw", &["-P"]).reports(&["BAR1"]);
-}
-
-#[test]
-fn ranges_outside_the_buffer_are_refused() {
-    for options in [&["-o", "65536"][..], &["-c", "65537"], &["-c", "100", "-o", "65500"], &["-c", "0"], &["-s", "1X"]]
-    {
-        tool(&[], "copybw", options).with_status(2).reports(&["--help"]);
-    }
-    for (name, option, value) in [
-        ("copylat", "-s", "0"),
-        ("apiperf", "-s", "65535"),
-        ("apiperf", "-n", "0"),
-        ("pplat", "-B", "0"),
-        ("pplat", "-T", "1025"),
-        ("pplat", "-m", "2"),
-        ("pplat", "-G", "disk"),
-        ("pplat", "-t", "0"),
-    ] {
-        tool(&[], name, &[option, value]).with_status(2);
+fn options_are_obeyed_or_refused_with_advice() {
+    for (emulated, command, status, text) in CASES {
+        let emulated: Vec<_> = emulated.split_whitespace().collect();
+        let mut words = command.split_whitespace();
+        for name in words.next().unwrap().split('|') {
+            let output = tool(&emulated, name, &words.clone().collect::<Vec<_>>()).with_status(*status);
+            match status {
+                0 => output.prints(&[text]),
+                _ => output.reports(&[text]),
+            };
+            assert_eq!(output.stdout.is_empty(), *status != 0, "{name}: {output:?}");
+        }
     }
 }
 
@@ -249,43 +269,11 @@ fn apiperf_releases_pins_and_mappings() {
 }
 
 #[test]
-fn every_kind_of_memory_is_measured() {
-    for name in ["copybw", "copylat", "apiperf"] {
-        for (option, kind) in [("cuMemAlloc", "cuMemAlloc"), ("cumemcreate", "cuMemCreate")] {
-            let expected = format!("buffer from {kind}:");
-            tool(&[], name, &["-a", option]).with_status(0).prints(&[&expected]);
-        }
-    }
-}
-
-#[test]
-fn failing_calls_are_explained_with_status_1() {
-    for (fault, call, advice) in [
-        ("PIN_BUFFER_V2:EINVAL", "gdr_pin_buffer: EINVAL", "-a cuMemCreate"),
-        ("PIN_BUFFER_V2:ENOMEM", "gdr_pin_buffer: ENOMEM", "BAR1"),
-        ("MMAP:EAGAIN", "gdr_map: EAGAIN", "GDRCOPY_ENABLE_LOGGING=1"),
-        ("OPEN:EACCES", "gdr_open", "gdrcopy doctor"),
-        ("cuMemAlloc:2", "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY", "(2)"),
-        ("cuMemAlloc:4242", "cuMemAlloc: ", "(4242)"),
-    ] {
-        for name in ["copybw", "copylat", "apiperf"] {
-            let output = tool(&["--fault", fault], name, &[]).with_status(1);
-            output.reports(&[call, advice]);
-            assert_eq!(output.stdout, "", "{name} {fault}");
-        }
-    }
-}
-
-#[test]
 fn measuring_cpu_is_reported() {
     let output = tool(&[], "copybw", &["--cpu", "0"]);
     output.prints(&["on CPU 0"]);
     assert!(!output.stderr.contains("--cpu"), "{output:?}");
     tool(&[], "copybw", &["--cpu", "0", "--format", "json"]).prints(&["\"cpu\": 0"]);
-    tool(&[], "copybw", &["--cpu", "1023"]).with_status(1).reports(&["cannot run on CPU [1023]"]);
-    for wrong in ["x", "3-1", ""] {
-        assert_eq!(tool(&[], "copybw", &["--cpu", wrong]).status, Some(2), "{wrong}");
-    }
 }
 
 #[test]
@@ -364,16 +352,4 @@ fn pplat_ends_without_an_answer() {
     let output = corrupted("pplat", "wrong", &[few("pplat"), &["-C", "gpumem", "-u", "1"]].concat()).with_status(1);
     let expected = "the GPU has not answered round 1 within 1 s";
     output.reports(&[expected]);
-}
-
-#[test]
-fn pplat_explains_impossible_launches() {
-    tool(&[], "pplat", &["-B", "10000"]).with_status(1).reports(&["use a smaller -B or -T"]);
-    tool(&[], "pplat", &["-s", "5G"]).with_status(2).reports(&["4G"]);
-}
-
-#[test]
-fn pplat_runs_over_dma_bufs() {
-    let emulated = ["--no-gdrdrv", "--cuda-version", "13.3"];
-    tool(&emulated, "pplat", &["-s", "4096"]).with_status(0);
 }
