@@ -71,9 +71,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// Latencies of whole rounds, in a table.
 fn text(document: &Document<Record>, options: &Options) -> String {
-    let Exchange { size, blocks, threads, producer, gpu_flag, cpu_flag, data } = options.exchange;
+    let Exchange { size, blocks, threads, mode, gpu_flag, cpu_flag, data } = options.exchange;
     let [data, gpu_flag, cpu_flag] = [data, gpu_flag, cpu_flag].map(name);
-    let (producer, consumer) = match producer {
+    let (producer, consumer) = match mode {
         Producer::Cpu => ("CPU", "GPU"),
         Producer::Gpu => ("GPU", "CPU"),
     };
