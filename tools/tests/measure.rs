@@ -156,7 +156,7 @@ fn wrong_copies_give_status_1() {
 #[test]
 fn compare_measures_libraries_and_other_methods() {
     let label = format!("--lib=ours={}", library().display());
-    let sweep = ["--sizes=1,64,1000,1M", "--alignment=63", "--with=memcpy,cumemcpy", &label];
+    let sweep = ["--sizes=64,0,1M,1,1000,64", "--alignment=63", "--with=memcpy,cumemcpy", &label];
     let output = with_two("compare", &[&sweep[..], &["--json=/dev/stderr"]].concat());
     output.prints(&["\nwrite, ours, at offset 191", "\nread, cuMemcpy, at offset 191", "Ratio"]);
     let results: Value = serde_json::from_str(&output.stderr[output.stderr.find("{\n").unwrap()..]).unwrap();
@@ -165,8 +165,9 @@ fn compare_measures_libraries_and_other_methods() {
     let methods = ["ours", "other", "ours (2)", "memcpy", "cuMemcpy"];
     // Directions, sizes.
     assert_eq!(records.len(), 2 * 4 * methods.len());
-    for (record, method) in records.iter().zip(methods.iter().cycle()) {
-        assert_eq!(record["method"], *method);
+    for (number, record) in records.iter().enumerate() {
+        assert_eq!(record["method"], methods[number % methods.len()]);
+        assert_eq!(record["size_bytes"], [1, 64, 1000, 1 << 20][number / methods.len() % 4]);
         assert_eq!(record["alignment_bytes"], 63);
         assert!(record["samples"].as_u64() >= Some(21), "{record}");
     }
@@ -292,31 +293,18 @@ fn cpu_on_another_node_gives_a_warning() {
 
 #[test]
 fn pplat_flags_and_data_go_both_ways_from_and_to_any_memory() {
-    let places = ["gpumem", "hostmem"];
-    for mode in ["0", "1"] {
-        for gpu_flag in places {
-            for cpu_flag in places {
-                for data in places {
-                    let output = tool(
-                        &[],
-                        "pplat",
-                        &["-m", mode, "-G", gpu_flag, "-C", cpu_flag, "-D", data, "-s", "1001", "--format", "json"],
-                    )
-                    .with_status(0);
-                    let document = output.json();
-                    let record = &document["records"][0];
-                    assert_eq!(record["producer"], ["cpu", "gpu"][usize::from(mode == "1")]);
-                    assert_eq!(record["gpu_flag"], gpu_flag);
-                    assert_eq!(record["cpu_flag"], cpu_flag);
-                    assert_eq!(record["data"], data);
-                    assert_eq!(record["samples"], 20);
-                    assert_eq!(record["wrong_words"], 0);
-                    let time = |name: &str| record[name].as_f64().unwrap();
-                    assert!(0.0 < time("p0_ns") && time("p0_ns") <= time("p50_ns"));
-                    assert!(time("p50_ns") <= time("p99_ns"));
-                }
-            }
+    for bits in 0..16 {
+        let [gpu_flag, cpu_flag, data] = [1, 2, 4].map(|bit| if bits & bit == 0 { "gpumem" } else { "hostmem" });
+        let (mode, producer) = if bits < 8 { ("0", "cpu") } else { ("1", "gpu") };
+        let options = ["-m", mode, "-G", gpu_flag, "-C", cpu_flag, "-D", data, "-s", "1001", "--format", "json"];
+        let document = tool(&[], "pplat", &options).with_status(0).json();
+        let record = &document["records"][0];
+        for (key, value) in [("producer", producer), ("gpu_flag", gpu_flag), ("cpu_flag", cpu_flag), ("data", data)] {
+            assert_eq!(record[key], value);
         }
+        assert_eq!((&record["samples"], &record["wrong_words"]), (&20.into(), &0.into()));
+        let times = ["p0_ns", "p50_ns", "p99_ns"].map(|name| record[name].as_f64().unwrap());
+        assert!(times[0] > 0.0 && times.is_sorted(), "{record}");
     }
 }
 

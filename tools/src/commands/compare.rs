@@ -81,21 +81,3 @@ fn points(options: &Options) -> Vec<Point> {
     }
     points
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::{Command, FromArgMatches};
-
-    #[test]
-    fn default_sweep_is_the_documented_one() {
-        let command = Options::augment_args(Command::default());
-        let options = Options::from_arg_matches(&command.get_matches_from(["compare"]));
-        let points = points(&options.unwrap());
-        assert_eq!(points.len(), 2 * 37);
-        let column = &points[37..];
-        assert!(column.is_sorted_by(|a, b| a.size < b.size));
-        assert_eq!((column[0].size, column[36].size), (1, 16 << 20));
-        assert!(column.iter().all(|point| point.direction == Direction::Read && point.alignment == 0));
-    }
-}

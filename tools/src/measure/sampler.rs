@@ -308,14 +308,14 @@ mod tests {
 
     #[test]
     fn slow_methods_are_left_out_from_the_next_size_on() {
-        let slow = results(&[Ok(1e5), Ok(1.1e6)]).records;
+        let slow = results(&[1e5, 1.1e6]).records;
         let next = |size| Point::fixed(Direction::Read, size, 0);
         assert!(is_too_slow(&slow, &next(4096), 1));
         assert!(!is_too_slow(&slow, &next(2049), 1));
         assert!(!is_too_slow(&slow, &next(4096), 0));
         assert!(!is_too_slow(&slow, &Point::fixed(Direction::Write, 4096, 0), 1));
         assert!(!is_too_slow(&[], &next(4096), 1));
-        let mut left_out = results(&[Ok(1.0), Ok(1.0)]).records;
+        let mut left_out = results(&[1.0, 1.0]).records;
         left_out[1].times = None;
         assert!(is_too_slow(&left_out, &next(4096), 1));
     }

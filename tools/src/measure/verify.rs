@@ -43,8 +43,8 @@ impl Verifier {
         method.buffer.write(&self.device)
     }
 
-    /// Copies once to or from each of the first windows, and returns what is wrong there, or in the whole GPU buffer, to
-    /// all windows of which was written.
+    /// Copies once to or from each of the first windows. Returns what is wrong there, or in the whole GPU buffer after
+    /// writes to all windows.
     pub(crate) fn check(
         &mut self,
         windows: usize,
