@@ -97,7 +97,7 @@ fn microseconds(ns: f64) -> String {
 }
 
 /// A value with its unit and the prefix that fits.
-pub(crate) fn quantity(value: f64, unit: &str) -> String {
+fn quantity(value: f64, unit: &str) -> String {
     const PREFIXES: [(f64, &str); 8] =
         [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p")];
     let mut number = value / 1e-12;

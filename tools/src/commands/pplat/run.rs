@@ -53,22 +53,15 @@ pub(super) fn run(session: &Session, options: &Options) -> Result<Vec<Rounds>> {
     };
     let turns = if buffers.len() > 1 { TURNS } else { 1 };
     let bar = progress_bar(turns * buffers.len());
-    let of_turns = take_turns(buffers.len(), turns, &session.interrupt, |index, turn| {
+    let mut all = Vec::new();
+    all.resize_with(buffers.len(), Rounds::default);
+    take_turns(buffers.len(), turns, &session.interrupt, |index, turn| {
         bar.inc(1);
         // All of them in the end.
         let rounds = (options.iterations + turn as u32) / turns as u32;
-        run.turn(&buffers[index], rounds).with_context(|| session.methods[index].label.clone())
+        run.turn(&buffers[index], rounds, &mut all[index]).with_context(|| session.methods[index].label.clone())
     })?;
     bar.finish_and_clear();
-    let mut all = Vec::new();
-    for turns in of_turns {
-        let mut rounds = Rounds::default();
-        for turn in turns {
-            rounds.samples.extend(turn.samples);
-            rounds.wrong += turn.wrong;
-        }
-        all.push(rounds);
-    }
     Ok(all)
 }
 
@@ -83,11 +76,10 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Times this many rounds, or fewer if interrupted.
-    fn turn(&mut self, buffers: &Buffers, rounds: u32) -> Result<Rounds> {
-        let mut turn = Rounds::default();
+    /// Times this many more rounds, or fewer if interrupted.
+    fn turn(&mut self, buffers: &Buffers, rounds: u32, all: &mut Rounds) -> Result<()> {
         if rounds == 0 || self.interrupt.requested() {
-            return Ok(turn);
+            return Ok(());
         }
         buffers.clear()?;
         let options = self.options;
@@ -105,10 +97,10 @@ impl Run<'_> {
                 break;
             }
             if round > WARMUP {
-                turn.samples.push(time);
+                all.samples.push(time);
             }
             if options.exchange.gpu_produces() {
-                turn.wrong += differences(&self.seen, &self.expected);
+                all.wrong += differences(&self.seen, &self.expected);
             }
         }
         if self.interrupt.requested() {
@@ -116,8 +108,8 @@ impl Run<'_> {
         } else {
             running.finish()?;
         }
-        turn.wrong += buffers.wrong_on_gpu()?;
-        Ok(turn)
+        all.wrong += buffers.wrong_on_gpu()?;
+        Ok(())
     }
 
     /// One round, which is timed. Checks regularly whether it must stop, and returns whether there was an answer before.
