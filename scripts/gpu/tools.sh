@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# scripts/gpu/tools.sh DIRECTORY [BUNDLE]: runs every tool of `gdrcopy` on an NVIDIA GPU, and writes their output and
-# charts to DIRECTORY. BUNDLE comes from `make gpu-bundle` (default: build/gpu). Without gdrdrv, gdremu's nvidia provider
-# takes its place. Takes at most five minutes on one core, GPU_CHECK_CORE (default: 4, or the last if there are fewer).
+# scripts/gpu/tools.sh DIRECTORY [BUNDLE]: runs every tool of `gdrcopy` on an NVIDIA GPU, and writes their output, and
+# JSON that tools/plot.py draws, to DIRECTORY. BUNDLE comes from `make gpu-bundle` (default: build/gpu). Without gdrdrv,
+# gdremu's nvidia provider takes its place. Takes at most five minutes on one core, GPU_CHECK_CORE (default: 4, or the
+# last if there are fewer).
 # GPU_TOOLS_OTHER names another libgdrapi to compare with.
 set -uo pipefail
 
