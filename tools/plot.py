@@ -107,7 +107,7 @@ def chart(document: dict[str, Any]) -> Figure:
     records = []
     for record in document["records"]:
         names = {"method": record.get("method") or record["library"], "group": record.get("direction") or record["call"]}
-        if record["size_bytes"] and record["p50_ns"]:  # Logarithmic axes have no 0.
+        if record["size_bytes"] and record.get("p50_ns"):  # Logarithmic axes have no 0.
             records.append({**record, **names})
     groups = list(dict.fromkeys(record["group"] for record in records))
     methods = list(dict.fromkeys(record["method"] for record in records))
@@ -144,15 +144,17 @@ def chart(document: dict[str, Any]) -> Figure:
 def main() -> None:
     if len(sys.argv) != 3:
         sys.exit("usage: plot.py RESULTS.json CHART.svg")
+    svg = io.StringIO()
     try:
         with open(sys.argv[1]) as file:
             figure = chart(json.load(file))
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+        with open(sys.argv[2], "w") as file:
+            file.write(svg.getvalue().replace(" \nL", " L"))  # without a line for each point
+    except OSError as error:
+        sys.exit(f"plot.py: {error}")
     except (KeyError, TypeError, ValueError) as error:
         sys.exit(f"plot.py: {sys.argv[1]} has no results over size: {error!r}")
-    svg = io.StringIO()
-    figure.savefig(svg, format="svg", metadata={"Date": None})
-    with open(sys.argv[2], "w") as file:
-        file.write(svg.getvalue().replace(" \nL", " L"))  # without a line for each point
 
 
 if __name__ == "__main__":
