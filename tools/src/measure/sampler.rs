@@ -130,8 +130,8 @@ impl Sampler<'_> {
         let all_samples = take_turns(timed.len(), turns, self.interrupt, |place, turn| {
             self.sample(&methods[timed[place]], &point, repetitions.calls_of(turn, turns, batch))
         })?;
-        let mut first = None;
         for (&i, samples) in timed.iter().zip(all_samples) {
+            let first = records[0].times;
             let record = &mut records[i];
             record.iterations = match repetitions {
                 Repetitions::Calls(calls) => calls,
@@ -141,13 +141,8 @@ impl Sampler<'_> {
                 let windows = usize::from(point.direction == Direction::Read);
                 record.error = verifier.check(windows, &methods[i], &mut self.host, &self.clock)?;
             }
-            if record.error.is_some() {
-                continue;
-            }
-            let times = Times::new(samples);
-            record.set_times(times, first);
-            if i == 0 {
-                first = Some(times);
+            if record.error.is_none() {
+                record.set_times(Times::new(samples), first);
             }
         }
         Ok(records)
