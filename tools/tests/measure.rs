@@ -147,7 +147,7 @@ fn wrong_copies_give_status_1() {
         for (fault, wrong, right) in [("short", "to", "from"), ("long", "to", "from"), ("wrong", "from", "to")] {
             let output = corrupted(name, fault, &[few(name), options].concat()).with_status(1);
             output.prints(&["FAILED"]);
-            output.reports(&[&format!("gdr_copy_{wrong}_mapping of ")]);
+            output.reports(&[&format!("wrong copy: faulty.so: gdr_copy_{wrong}_mapping of ")]);
             let other = format!("gdr_copy_{right}_mapping of ");
             assert!(!output.stderr.contains(&other), "{name} {fault}: {output:?}");
         }
@@ -228,6 +228,8 @@ const CASES: &[(&str, &str, i32, &str)] = &[
     ("", "copybw --cpu x", 2, "--cpu"),
     ("", "copybw --cpu 3-1", 2, "--cpu"),
     ("", "copybw --cpu=", 2, "--cpu"),
+    ("", "copybw --lib =x", 2, "must not be empty"),
+    ("", "copybw --lib x=", 2, "must not be empty"),
     ("", "copylat -s 0", 2, "--size must be at least 1"),
     ("", "apiperf -s 65535", 2, "--size must be at least 65536"),
     ("", "apiperf -n 0", 2, "--iterations"),
