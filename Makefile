@@ -172,7 +172,7 @@ tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on a
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
 	$(c_programs) $(addprefix --skip ,$(everyday_programs))
 
-interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed trees, crates, examples, the wheel, and counts instructions; makes the bundle for GPUs.
+interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed trees, crates, examples, pictures, the wheel, and counts instructions; makes the bundle for GPUs.
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) $(addprefix build/tools/lib/gdrcopy/,libgdrcopy_trace.so libgdrcopy_checkpoint.so)
 	scripts/ci/check-abi.sh $(addprefix build/lib/,$(shared) $(gdrx))
@@ -182,6 +182,7 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed 
 	scripts/ci/check-crates.sh
 	scripts/ci/check-doc-examples.sh
 	scripts/ci/check-doc-commands.sh
+	scripts/ci/check-pictures.sh
 	$(MAKE) --no-print-directory gdrx-examples
 	$(MAKE) --no-print-directory extension
 	rm -rf build/wheel-here && packaging/python/build.py wheel build/lib/$(shared) build/tools/bin/gdrcopy build/extension build/wheel-here
@@ -343,8 +344,7 @@ build/examples/gdrx/%_cxx: examples/gdrx/%.cpp examples/gdrx/example.hpp include
 	$(CXX) -std=c++17 $(example_flags)
 
 pictures: ## Draws all pictures of docs from docs/data.
-	@$(CARGO) run --quiet --package gdrcopy-tools --example plot docs/data/compare-h200.json docs/compared.svg
-	@$(CARGO) run --quiet --package gdrcopy-tools --example plot docs/data/ucx-h100.json docs/ucx-latency.svg
+	scripts/ci/check-pictures.sh --write
 
 gdrx-examples: $(gdrx_examples) ## Builds the examples of libgdrx into build/examples/gdrx, and runs them on an emulated GPU.
 	@for example in $(gdrx_examples); do \

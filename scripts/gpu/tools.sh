@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# scripts/gpu/tools.sh DIRECTORY [BUNDLE]: runs every tool of `gdrcopy` on an NVIDIA GPU, and writes their output and
-# charts to DIRECTORY. BUNDLE comes from `make gpu-bundle` (default: build/gpu). Without gdrdrv, gdremu's nvidia provider
-# takes its place. Takes at most five minutes on one core, GPU_CHECK_CORE (default: 4, or the last if there are fewer).
+# scripts/gpu/tools.sh DIRECTORY [BUNDLE]: runs every tool of `gdrcopy` on an NVIDIA GPU, and writes their output, and
+# JSON that tools/plot.py draws, to DIRECTORY. BUNDLE comes from `make gpu-bundle` (default: build/gpu). Without gdrdrv,
+# gdremu's nvidia provider takes its place. Takes at most five minutes on one core, GPU_CHECK_CORE (default: 4, or the
+# last if there are fewer).
 # GPU_TOOLS_OTHER names another libgdrapi to compare with.
 set -uo pipefail
 
@@ -49,9 +50,9 @@ measured=(--cpu "$core" "${libraries[@]}")
 
 tool doctor 15 doctor --lib "$bundle/libgdrapi.so.2"
 tool copybw 10 copybw "${measured[@]}"
-tool copylat 60 copylat --cumemcpy "${measured[@]}" --plot "$directory/copylat.svg"
-tool compare 60 compare --with memcpy,cumemcpy --budget 20 "${measured[@]}" --plot "$directory/compare.svg"
-tool apiperf 20 apiperf "${measured[@]}" --plot "$directory/apiperf.svg"
+tool copylat 60 copylat --cumemcpy "${measured[@]}" --json "$directory/copylat.json"
+tool compare 60 compare --with memcpy,cumemcpy --budget 20 "${measured[@]}" --json "$directory/compare.json"
+tool apiperf 20 apiperf "${measured[@]}" --json "$directory/apiperf.json"
 tool tune 20 tune --cpu "$core" --lib "gdrapi=$bundle/libgdrapi.so.2"
 for mode in 0 1; do
     tool "pplat-mode$mode" 10 pplat --mode "$mode" "${measured[@]}"

@@ -2,12 +2,12 @@
 //! command line, in the layout of /usr/share. `make tools` calls it.
 #![forbid(unsafe_code)]
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
-use clap_complete::{Shell, generate_to};
+use clap_complete::{Shell, generate};
 use gdrcopy_tools::cli::{Cli, LINKS};
 use manpage::Page;
 
@@ -68,19 +68,14 @@ fn pages(directory: &Path, program: &Command, date: &str) -> Result<()> {
 /// For each shell, in the directory that it searches.
 fn completions(directory: &Path, command: &Command) -> Result<()> {
     let name = command.get_name();
-    let places = [
-        (Shell::Bash, "bash-completion/completions"),
-        (Shell::Zsh, "zsh/site-functions"),
-        (Shell::Fish, "fish/vendor_completions.d"),
-    ];
-    for (shell, place) in places {
-        let directory = directory.join(place);
-        fs::create_dir_all(&directory)?;
-        let file = generate_to(shell, &mut command.clone(), name, &directory)?;
-        if shell == Shell::Bash {
-            // Bash looks for the plain name of the command.
-            fs::rename(file, directory.join(name))?;
-        }
+    for (shell, file) in [
+        (Shell::Bash, format!("bash-completion/completions/{name}")),
+        (Shell::Zsh, format!("zsh/site-functions/_{name}")),
+        (Shell::Fish, format!("fish/vendor_completions.d/{name}.fish")),
+    ] {
+        let file = directory.join(file);
+        fs::create_dir_all(file.parent().unwrap_or(directory))?;
+        generate(shell, &mut command.clone(), name, &mut File::create(file)?);
     }
     Ok(())
 }

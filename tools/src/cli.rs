@@ -39,7 +39,7 @@ pub struct Cli {
 const AFTER_LONG_HELP: &str = "\
 Examples:
   gdrcopy doctor
-  gdrcopy copylat --plot copylat.svg
+  gdrcopy copylat --json copylat.json
   gdremu -- gdrcopy copylat
 
 Exit status: 0 for success, 1 if a call failed or a byte was copied wrong, 2 for wrong options, 130 after Ctrl-C.";

@@ -4,7 +4,7 @@
 //! main.rs → cli.rs          which tool, and its options
 //!   commands/               one module per tool: options, `run`, text
 //!     measure/              copies: planned, made, verified, timed; results
-//!       output/             text, JSON, charts, progress, exit status
+//!       output/             text, JSON, progress, exit status
 //!       libgdrapi/          libgdrapi files and their calls
 //!         cuda/             the CUDA driver: GPUs, buffers, CUDA's own copies
 //!     system/               CPUs, files of the kernel, devices, signals, environment
@@ -21,5 +21,3 @@ mod measure;
 mod output;
 mod removed;
 mod system;
-
-pub use measure::chart::draw;

@@ -4,14 +4,16 @@
 use clap::error::{ContextKind, ErrorKind};
 
 const MEASURING: &[&str] = &["copybw", "copylat", "compare", "apiperf", "pplat", "tune"];
+const WITH_PLOTS: &[&str] = &["copylat", "compare", "apiperf"];
 const WITH_RUNS: &[&str] = &["copybw", "copylat", "apiperf"];
 const EXAMPLE: &str = "the crate's example `speed` times batches and gathers (docs/gdrx.md)";
 const ROUTINES: &str = "run it with each GDRCOPY_ISA (docs/usage.md)";
-const SWEEP: &str = "`gdrcopy copylat` measures and draws all sizes";
+const SWEEP: &str = "`gdrcopy copylat` measures all sizes";
+const DRAW: &str = "--json FILE has the numbers, and tools/plot.py of the sources draws them";
 const AGAIN: &str = "run the tool again, which pins and maps other memory";
 
 /// The tools, the option, and what to use.
-const REMOVED: [(&[&str], &str, &str); 29] = [
+const REMOVED: [(&[&str], &str, &str); 30] = [
     (&["compare"], "--batch", EXAMPLE),
     (&["compare"], "--pattern", EXAMPLE),
     (&["compare"], "--kernel-matrix", ROUTINES),
@@ -34,7 +36,8 @@ const REMOVED: [(&[&str], &str, &str); 29] = [
     (MEASURING, "--format=csv", "use --format=json"),
     (&["ps"], "--format", "use --json"),
     (&["doctor"], "--pid", "use `gdrcopy ps`, which lists what processes have"),
-    (&["copylat", "compare", "apiperf"], "--svg", "use --plot"),
+    (WITH_PLOTS, "--svg", DRAW),
+    (WITH_PLOTS, "--plot", DRAW),
     (&["tune"], "--svg", "--json FILE has the numbers"),
     (&["tune"], "--plot", "--json FILE has the numbers"),
     (&["trace"], "--live", "--json FILE has the numbers at the end"),

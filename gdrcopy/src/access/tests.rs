@@ -1,12 +1,14 @@
 //! Slices against an array of bytes. The bytes read are those written, and nothing else changes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use crate::access::{Word, Words};
+use crate::access::{Mapped, MappedSlice, Word, Words};
 use crate::error::Error;
-use crate::testing::{Memory, cases};
+use crate::pool::Pool;
+use crate::testing::{Gpu, Memory, cases};
 
 const LEN: usize = 400;
 
@@ -171,4 +173,35 @@ proptest! {
             prop_assert_eq!(slice.read_vec(0, LEN), Ok(model.clone()));
         }
     }
+}
+
+#[test]
+fn methods_of_an_owner_are_those_of_its_slice() {
+    let gpu = Gpu::new();
+    let owner = Arc::new(Pool::new(&gpu.open(), gpu.clone()).alloc(LEN).expect("memory"));
+    let all = owner.as_slice();
+    let place = |slice: MappedSlice<'_>| (slice.device_address() - all.device_address(), slice.len());
+    assert_eq!((owner.len(), owner.device_address()), (LEN, all.device_address()));
+    assert_eq!((owner.as_mut_ptr(), owner.mapping_type()), (all.as_mut_ptr(), all.mapping_type()));
+    assert_eq!(owner.slice(2..9).map(place), Ok((2, 7)));
+    let (left, right) = owner.split_at(4).expect("inside");
+    assert_eq!((place(left), place(right)), ((0, 4), (4, LEN - 4)));
+    assert_eq!(owner.array::<u16>(8, 3).map(|array| place(array.as_bytes())), Ok((8, 6)));
+    assert_eq!(owner.word::<u16>(6).expect("aligned").device_address(), all.device_address() + 6);
+
+    owner.fill(7).expect("this process");
+    owner.write(3, b"write").expect("inside");
+    let mut batch = owner.batch().expect("this process");
+    batch.write(100, b"batch").expect("inside");
+    batch.commit();
+    let mut model = vec![7; LEN];
+    model[3..8].copy_from_slice(b"write");
+    model[100..105].copy_from_slice(b"batch");
+    assert_eq!(owner.read_vec(0, LEN), Ok(model));
+    let mut found = [0; 5];
+    owner.read(3, &mut found).expect("inside");
+    assert_eq!(&found, b"write");
+    owner.read_many(&mut [(100, &mut found)]).expect("inside");
+    assert_eq!(&found, b"batch");
+    owner.flush().expect("this process");
 }

@@ -113,8 +113,3 @@ fn assert_outside(result: gdrcopy::Result<()>, bytes: [usize; 2], room: usize) {
     };
     assert_eq!(([offset, len], reported), (bytes, room));
 }
-
-/// Bytes that differ from their neighbors, and from those of other seeds.
-fn pattern(len: usize, seed: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 7 + i / 256 + seed) as u8).collect()
-}

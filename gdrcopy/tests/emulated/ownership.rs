@@ -115,18 +115,6 @@ fn second_map_is_refused_until_unmapped() {
 
 #[test]
 #[ignore = "ownership_under_gdremu runs it"]
-fn owners_may_be_dropped_in_any_order() {
-    let cuda = Cuda::new();
-    // `pinned` has dropped its Gdr already.
-    let (pin, address) = pinned(&cuda, PAGE);
-    let mapping = pin.map(PAGE, MapFlag::Default).expect("an aligned pin");
-    drop(pin);
-    mapping.write(0, b"alive").expect("inside");
-    assert_eq!(cuda.read(address, 5), b"alive");
-}
-
-#[test]
-#[ignore = "ownership_under_gdremu runs it"]
 fn driver_answers_and_refusals_are_reported() {
     let gdr = Gdr::open().expect("an emulated driver");
     assert_eq!(gdr.driver_version(), Ok(Version::new(2, 6)));

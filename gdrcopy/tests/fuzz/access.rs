@@ -103,7 +103,9 @@ pub(crate) fn access(borrowed: &mut Borrowed<'_>, context: &mut Context<'_>, cal
             let len = slice.part(args.sizes[1], offset).min(context.host.room());
             calling!("{slice}.read({offset:#x}, {len:#x} bytes)");
             let found = slice.has(offset, len).then(|| slice.model(memory, offset, len));
-            context.host.receive(data, len, found, |part| slice.mapped.read(offset, part));
+            let skipped = data as usize % (context.host.room() - len + 1);
+            let found = found.map(|bytes| vec![bytes]);
+            context.host.receive(skipped, &[len], found, |mut parts| slice.mapped.read(offset, parts.remove(0)));
         }
         Access::ReadMany => read_many(slice, context, args),
         Access::ReadVec => {
@@ -173,7 +175,7 @@ fn read_many(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
     let models = items.iter().map(|&(offset, len)| slice.model(context.memory, offset, len));
     let found = has.then(|| models.collect());
     let lens: Vec<usize> = items.iter().map(|&(_, len)| len).collect();
-    context.host.receive_many(&lens, found, |parts| {
+    context.host.receive(0, &lens, found, |parts| {
         let offsets = items.iter().map(|&(offset, _)| offset);
         let mut items: Vec<_> = offsets.zip(parts).collect();
         slice.mapped.read_many(&mut items)

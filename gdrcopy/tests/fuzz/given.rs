@@ -15,13 +15,11 @@ use crate::pins::{map_flag, pin_flags};
 use crate::pools::Lent;
 use crate::world::{ARENA, World, pins};
 
-/// A part of the arena, or of an allocation of its own.
+/// Memory between that of others, with its fate.
 #[derive(Debug)]
 pub(crate) struct Given {
-    start: u64,
-    len: usize,
+    lent: Lent,
     watch: Arc<Watch>,
-    _lent: Option<Lent>,
 }
 
 /// The fate of given memory.
@@ -38,14 +36,14 @@ impl Watch {
     }
 }
 
-// SAFETY: the arena is never freed, the allocation after this. The test accesses both by CUDA and this crate only.
+// SAFETY: that of `Lent`.
 unsafe impl DeviceMemory for Given {
     fn address(&self) -> u64 {
-        self.start
+        self.lent.address()
     }
 
     fn len(&self) -> usize {
-        self.len
+        self.lent.len()
     }
 }
 
@@ -70,22 +68,14 @@ fn is_mapped(address: usize) -> bool {
 impl World {
     /// Maps memory and gives it away.
     pub(crate) fn map_owned(&mut self, args: &Args) -> Option<Mapped> {
-        let offset = args.sizes[0].inside(ARENA);
-        let len = args.sizes[1].inside(ARENA - offset);
-        let (mut start, mut lent) = (self.arena + offset as u64, None);
-        if args.data & 1 == 0 {
-            let memory = self.lender(args).lend(len).expect("little");
-            start = memory.start;
-            lent = Some(memory);
-        }
+        let lent = self.lender(args).lend(args.sizes[1].inside(ARENA)).expect("little");
         let watch = Arc::new(Watch::default());
         self.watches.push(Arc::clone(&watch));
-        let given = Given { start, len, watch, _lent: lent };
-        self.map_given(given, args)
+        self.map_given(Given { lent, watch }, args)
     }
 
     fn map_given(&mut self, given: Given, args: &Args) -> Option<Mapped> {
-        let (start, len, watch) = (given.start, given.len, Arc::clone(&given.watch));
+        let (start, len, watch) = (given.address(), given.len(), Arc::clone(&given.watch));
         let (pin_flags, map_flag) = (pin_flags(args.data >> 8), map_flag(args.data >> 16));
         let options = MapOptions::default().pin_flags(pin_flags).map_flag(map_flag);
         let gdr = self.gdr(args);
@@ -151,7 +141,7 @@ impl World {
         calling!("{start:#x}: into_memory()");
         let memory = mapping.into_memory().map_err(|(_, error)| error);
         let given = outcome(true, memory).expect("predicted");
-        assert_eq!((given.start, given.len, given.watch.drops()), (start, len, 0));
+        assert_eq!((given.address(), given.len(), given.watch.drops()), (start, len, 0));
         // Dma-bufs are no pins of gdrdrv's.
         assert!(pins() < before || before == 0, "still pinned");
         assert!(!is_mapped(given.watch.mapped_at.swap(0, Ordering::Relaxed)));

@@ -26,42 +26,25 @@ impl Host {
         self.bytes.len() - 2 * GUARD
     }
 
-    /// Has `len` bytes of it written by a call that should find `found` there, or fail and write nothing.
+    /// Has bytes of it written, in places of these lengths, by a call that should find `found` there, or fail and write
+    /// nothing. The first place is this many bytes behind the guard.
     #[track_caller]
-    pub(crate) fn receive<T>(
+    pub(crate) fn receive(
         &mut self,
-        place: u64,
-        len: usize,
-        found: Option<Vec<u8>>,
-        read: impl FnOnce(&mut [u8]) -> Result<T>,
-    ) {
-        assert!(len <= self.room());
-        let start = GUARD + place as usize % (self.room() - len + 1);
-        let part = start..start + len;
-        outcome(found.is_some(), read(&mut self.bytes[part.clone()]));
-        if let Some(found) = found {
-            self.model[part].copy_from_slice(&found);
-        }
-        self.check();
-    }
-
-    /// [`Host::receive`] for calls that write to many places, of these lengths.
-    #[track_caller]
-    pub(crate) fn receive_many(
-        &mut self,
+        skipped: usize,
         lens: &[usize],
         found: Option<Vec<Vec<u8>>>,
         read: impl FnOnce(Vec<&mut [u8]>) -> Result<()>,
     ) {
         // A byte lies between any two.
-        let (mut rest, mut places) = (&mut self.bytes[GUARD..], Vec::new());
+        let (mut rest, mut places) = (&mut self.bytes[GUARD + skipped..], Vec::new());
         for &len in lens {
             let (place, after) = rest.split_at_mut(len);
             places.push(place);
             rest = &mut after[1..];
         }
         outcome(found.is_some(), read(places));
-        let mut start = GUARD;
+        let mut start = GUARD + skipped;
         for bytes in found.into_iter().flatten() {
             self.model[start..start + bytes.len()].copy_from_slice(&bytes);
             start += bytes.len() + 1;

@@ -38,12 +38,16 @@ impl View {
 }
 
 impl OwnedView {
-    fn access(&mut self, memory: &Memory, args: &Args) {
-        let start = self.start;
-        match &mut self.view {
-            View::Word(word) => words::use_word(word.view(), start, memory, args.data),
-            View::Array(array, len) => arrays::use_array(array.view(), start, *len, memory, args),
+    /// Makes calls by it, and then drops every second one.
+    fn used(self, memory: &Memory, args: &Args) -> Option<OwnedView> {
+        // The model reads memory by CUDA before that is freed.
+        let _cuda = Cuda::new();
+        match &self.view {
+            View::Word(word) => words::use_word(word.view(), self.start, memory, args.data),
+            View::Array(array, len) => arrays::use_array(array.view(), self.start, *len, memory, args),
         }
+        let is_kept = (args.data >> 2) & 1 == 0;
+        is_kept.then_some(self)
     }
 }
 
@@ -94,38 +98,15 @@ impl World {
 
     /// Calls by a view, in this thread or another one, which may be the one to drop it.
     pub(crate) fn use_view(&mut self, args: &Args) {
-        let Some(mut view) = take(&mut self.views, args) else {
+        let Some(view) = take(&mut self.views, args) else {
             return;
         };
         list(format_args!("view of {:#x}, use {}\n", view.start, args.data % 8));
         let memory = &self.memory;
-        let is_left = match (args.data >> 1) % 4 {
-            0 => {
-                view.access(memory, args);
-                Some(view)
-            }
+        let is_left = match (args.data >> 1) & 1 {
+            0 => view.used(memory, args),
             // The scope waits until the thread is joined, not until its locals are gone.
-            1 => thread::scope(|scope| {
-                let used = scope.spawn(move || {
-                    view.access(memory, args);
-                    Some(view)
-                });
-                used.join().expect("the model agrees")
-            }),
-            2 => thread::scope(|scope| {
-                let used = scope.spawn(move || {
-                    // The model reads memory by CUDA before that is freed.
-                    let _cuda = Cuda::new();
-                    view.access(memory, args);
-                    drop(view);
-                });
-                used.join().expect("the model agrees");
-                None
-            }),
-            _ => {
-                view.access(memory, args);
-                None
-            }
+            _ => thread::scope(|scope| scope.spawn(|| view.used(memory, args)).join().expect("the model agrees")),
         };
         self.views.extend(is_left);
     }

@@ -79,12 +79,10 @@ pub(crate) fn take<T>(list: &mut Vec<T>, args: &Args) -> Option<T> {
 
 /// Drops or forgets one of them, and returns whether there was any.
 pub(crate) fn discard<T>(list: &mut Vec<T>, args: &Args, forget: bool) -> bool {
-    let taken = take(list, args);
-    let is_some = taken.is_some();
-    if forget {
-        mem::forget(taken)
-    } else {
-        drop(taken)
+    match take(list, args) {
+        None => return false,
+        Some(taken) if forget => mem::forget(taken),
+        Some(taken) => drop(taken),
     }
-    is_some
+    true
 }

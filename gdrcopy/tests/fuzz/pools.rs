@@ -2,14 +2,18 @@
 
 use std::sync::{Arc, Weak};
 
+use bytemuck::bytes_of;
 use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory, MapOptions};
+use gdrcopy::owned::OwnedArray;
 use gdrcopy::{MapFlag, Mapped as _, Pool, PoolBuffer, Result};
 
 use crate::isolated::{any_outcome, calling, list, outcome};
 use crate::memory::{Entry, Memory};
 use crate::ops::Args;
+use crate::owned::{OwnedView, View};
 use crate::owners::{Mapped, Owner, any_of};
 use crate::pins::map_flag;
+use crate::types::value;
 use crate::world::World;
 
 /// More than a pool gets at a time.
@@ -24,6 +28,16 @@ pub(crate) struct PoolOf {
     pub(crate) number: usize,
     /// True if it has an allocator, and pins and maps as works everywhere.
     pub(crate) is_ordinary: bool,
+}
+
+impl PoolOf {
+    /// The result of a call for a valid number of bytes. Each ordinary pool can have 2 MiB, and none 32.
+    #[track_caller]
+    fn outcome<T>(&self, bytes: u128, result: Result<T>) -> Option<T> {
+        let is_impossible = bytes == 0 || bytes > 32 << 20;
+        let is_known = self.is_ordinary && bytes <= 2 << 20 || is_impossible;
+        outcome(is_known.then_some(!is_impossible), result)
+    }
 }
 
 /// Gives pools memory that starts anywhere, between bytes that are others'.
@@ -163,6 +177,32 @@ impl World {
         let start = buffer.device_address();
         let alive = self.claim(start, len, pool);
         Mapped { alive, ..Mapped::new(Owner::Buffer(Arc::new(buffer)), start, len) }
+    }
+
+    /// A view that keeps a buffer of a pool, which no other buffer shares a line with.
+    pub(crate) fn pool_view(&mut self, args: &Args) {
+        let (len, kind) = (args.sizes[0].of(5000), args.data % 2);
+        let pool = self.pool(args);
+        calling!("pool {}: view, kind {kind}, {len:#x}", pool.number);
+        let made = match kind {
+            0 => {
+                let number: u64 = value(args.data);
+                let word = pool.outcome(8, pool.pool.word(number));
+                word.map(|word| (word.view().device_address(), bytes_of(&number).to_vec(), View::Word(word)))
+            }
+            _ => {
+                let array = pool.outcome(len as u128 * 3, pool.pool.array(len));
+                let start = |array: &OwnedArray<_>| array.view().as_bytes().device_address();
+                array.map(|array| (start(&array), vec![0; len * 3], View::Array(array, len)))
+            }
+        };
+        let number = pool.number;
+        if let Some((start, bytes, view)) = made {
+            assert!(start.is_multiple_of(64), "{start:#x} shares a line");
+            let alive = self.claim(start, bytes.len(), number);
+            self.views.push(OwnedView { view, start, alive, host: None });
+            self.memory.set(start, &bytes);
+        }
     }
 
     /// Checks that the memory of a buffer is the pool's, and no other buffer's. It is the buffer's until the result is

@@ -13,10 +13,10 @@ use crate::isolated::{calling, outcome, panic_outcome};
 use crate::memory::Memory;
 use crate::ops::Args;
 use crate::sizes::Numbers;
-use crate::types::{Pair, assert_bits, value};
+use crate::types::{assert_bits, value};
 
 pub(crate) fn access(slice: Slice<'_>, memory: &Memory, args: &Args) {
-    match (args.data >> 4) % 12 {
+    match (args.data >> 4) % 11 {
         0 => word::<u8>(slice, memory, args),
         1 => word::<i16>(slice, memory, args),
         2 => word::<u32>(slice, memory, args),
@@ -27,19 +27,17 @@ pub(crate) fn access(slice: Slice<'_>, memory: &Memory, args: &Args) {
         7 => word::<[u8; 2]>(slice, memory, args),
         8 => word::<[u8; 4]>(slice, memory, args),
         9 => word::<[u8; 8]>(slice, memory, args),
-        10 => word::<[u16; 4]>(slice, memory, args),
-        _ => word::<Pair>(slice, memory, args),
+        _ => word::<[u16; 4]>(slice, memory, args),
     }
 }
 
 /// Words of these slices, which may be of different mappings.
 pub(crate) fn many(slices: [Slice<'_>; 2], memory: &Memory, args: &Args) {
-    match (args.data >> 4) % 6 {
+    match (args.data >> 4) % 5 {
         0 => load_all::<u8>(slices, memory, args),
         1 => load_all::<u16>(slices, memory, args),
         2 => load_all::<f32>(slices, memory, args),
-        3 => load_all::<Pair>(slices, memory, args),
-        4 => load_all::<[u8; 8]>(slices, memory, args),
+        3 => load_all::<[u8; 8]>(slices, memory, args),
         _ => load_all::<u64>(slices, memory, args),
     }
 }

@@ -143,7 +143,6 @@ impl World {
             Call::MapOwned => return self.map_owned(args),
             Call::Unmap => return self.unmap(args),
             Call::CloneMapped => return self.clone_mapped(args),
-            Call::Methods => self.methods(args),
             Call::Own => return self.own(args),
             Call::PoolView => self.pool_view(args),
             Call::UseView => self.use_view(args),

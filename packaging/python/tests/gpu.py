@@ -9,11 +9,12 @@ import subprocess
 import sys
 import traceback
 import unittest
-from ctypes import c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from ctypes import c_int64, c_size_t, c_uint64, c_void_p
 from typing import Callable
 
 import gdrcopy
 from gdrcopy._bench import allocate
+from gdrcopy._device import _DLTensor, _Versioned  # test_layout_of_dlpack compares them with NumPy's
 
 try:
     import numpy
@@ -116,27 +117,6 @@ class CudaArray:
         }
 
 
-class _Tensor(ctypes.Structure):
-    """DLTensor, by which a DLManagedTensor begins."""
-
-    _fields_ = [
-        ("data", c_void_p),
-        ("device", c_int32 * 2),
-        ("ndim", c_int32),
-        ("type", c_uint8 * 2),
-        ("lanes", c_uint16),
-        ("shape", c_void_p),
-        ("strides", c_void_p),
-        ("byte_offset", c_uint64),
-    ]
-
-
-class _Versioned(ctypes.Structure):
-    """DLManagedTensorVersioned."""
-
-    _fields_ = [("version", c_uint32 * 2), ("own", c_void_p * 2), ("flags", c_uint64), ("tensor", _Tensor)]
-
-
 _DESTRUCTOR = ctypes.CFUNCTYPE(None, c_void_p)
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.argtypes, _new_capsule.restype = [c_void_p, ctypes.c_char_p, c_void_p], ctypes.py_object
@@ -150,10 +130,9 @@ class DLPackArray:
         self.deleted = 0
         self.shape = (c_int64 * len(shape))(*shape)
         self.strides = (c_int64 * len(strides))(*strides) if strides else None
-        addresses = [ctypes.addressof(array) if array else None for array in (self.shape, self.strides)]
-        device, kind = (device_type, 0), (code, bits)
-        tensor = _Tensor(allocation.address, device, len(shape), kind, 1, *addresses, byte_offset)
-        self.managed = _Versioned(version=(1, 0), flags=1 if read_only else 0, tensor=tensor)
+        kind = (code, bits, 1)
+        tensor = _DLTensor(allocation.address, device_type, 0, len(shape), *kind, self.shape, self.strides, byte_offset)
+        self.managed = _Versioned(1, 0, None, None, 1 if read_only else 0, tensor)
 
         @_DESTRUCTOR
         def destroy(_capsule: int) -> None:

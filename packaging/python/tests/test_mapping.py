@@ -13,11 +13,13 @@ import signal
 import sys
 import threading
 import unittest
+import unittest.mock
 import warnings
 import weakref
 from typing import Callable, List
 
 import gdrcopy
+import gdrcopy._device
 import gpu
 from gpu import SIZE, OfOneAllocation, needs_numpy, needs_views, numpy, pattern, status_of_child
 
@@ -113,6 +115,13 @@ class OfEveryKindOfObject(OfOneAllocation):
         for code, bits, dtype in ((0, 64, "<i8"), (1, 8, "<u1"), (2, 16, "<f2"), (5, 128, "<c16"), (6, 8, "<b1"), (2, 8, None)):
             with self.subTest(dtype), gdrcopy.Mapping(gpu.DLPackArray(self.allocation, (2, 3), bits, code=code)) as mapping:
                 self.assertEqual((mapping.dtype, mapping.shape), (dtype, (2, 3)))
+
+    @needs_numpy
+    def test_layout_of_dlpack_is_that_of_numpy(self) -> None:
+        items = numpy.zeros((10, 20), "f4")
+        with unittest.mock.patch("gdrcopy._device._CUDA", 1):  # DLPack's number of host memory
+            memory = gdrcopy._device.device_memory(items)
+        self.assertEqual(memory[:2] + memory[4:], (items.ctypes.data, 800, "<f4", (10, 20)))
 
     @needs_numpy
     def test_size_of_numpy_integers_does_not_overflow(self) -> None:

@@ -9,7 +9,7 @@ use clap::Command;
 use clap_mangen::Man;
 
 /// The headings of sections at the end of a command's help.
-pub const HEADINGS: [&str; 2] = ["Examples", "Exit status"];
+const HEADINGS: [&str; 2] = ["Examples", "Exit status"];
 
 /// The parts of pages beside the definition of the command line.
 #[derive(Clone, Copy, Debug)]
@@ -56,10 +56,11 @@ impl Page<'_> {
         // The first paragraph of the long text is the name line again.
         let paragraphs = long.split("\n\n").skip(1).chain(help.split("\n\n")).chain(self.common.split("\n\n"));
         for paragraph in paragraphs.filter(|paragraph| !paragraph.is_empty()) {
-            let Some((heading, text)) = section(paragraph) else {
+            let (heading, text) = paragraph.split_once(':').unwrap_or_default();
+            if !HEADINGS.contains(&heading) {
                 description.push(escaped(paragraph));
                 continue;
-            };
+            }
             let title = format!(".SH {}\n", heading.to_uppercase());
             if sections.contains(&title) {
                 continue; // The command has one of its own.
@@ -82,12 +83,6 @@ impl Page<'_> {
         fs::write(directory.join(&file), tidied(&String::from_utf8_lossy(&page)))?;
         Ok(file)
     }
-}
-
-/// The heading and the text of a paragraph that is a section.
-fn section(paragraph: &str) -> Option<(&str, &str)> {
-    let (heading, text) = paragraph.split_once(':')?;
-    HEADINGS.contains(&heading).then_some((heading, text))
 }
 
 /// A page without text that linters of man pages refuse, such as breaks beside a space, and lists that cannot be

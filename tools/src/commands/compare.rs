@@ -1,7 +1,6 @@
 //! `gdrcopy compare`: copies of many sizes through several libraries and other methods, side by side in one process.
 #![forbid(unsafe_code)]
 
-use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,10 +8,8 @@ use anyhow::Result;
 use clap::Args;
 
 use super::copies;
-use crate::measure::chart::Plot;
 use crate::measure::method::{Kind, WARM_UP};
 use crate::measure::plan::{Direction, Point};
-use crate::measure::results::{Record, Results};
 use crate::measure::sampler::{Repetitions, Sweep};
 use crate::measure::session::SharedOptions;
 use crate::output::Usage;
@@ -24,7 +21,7 @@ use crate::system::bytes::Bytes;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  gdrcopy compare --cpu 4 --with memcpy,cumemcpy --json results.json --plot compare.svg
+  gdrcopy compare --cpu 4 --with memcpy,cumemcpy --json results.json
   gdrcopy compare --cpu 4-11 --lib new=build/lib/libgdrapi.so.2 --lib old=/usr/lib/libgdrapi.so.2 --sizes 4,64,1K")]
 pub(crate) struct Options {
     /// Other methods, memcpy or cumemcpy
@@ -54,9 +51,6 @@ pub(crate) struct Options {
 
     #[command(flatten)]
     shared: SharedOptions,
-
-    #[command(flatten)]
-    plot: Plot,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -65,15 +59,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return Err(Usage("--sizes: nothing to measure".into()).into());
     }
     let len = points.iter().map(Point::device_len).max().unwrap_or(0);
-    options.plot.check()?;
     let session = options.shared.open("compare", len.max(WARM_UP), &options.others)?;
 
     let budget = Duration::from_secs(options.budget).as_nanos() as f64;
     let share = Repetitions::Budget(budget / points.len() as f64);
     let points = points.into_iter().map(|point| (point, share)).collect();
-    copies::run(&options.shared, &options.plot, &session, &Sweep { points, cold_device: false }, |results| {
-        format!("{}{}", copies::text(results), crossovers(results))
-    })
+    copies::run(&options.shared, &session, &Sweep { points, cold_device: false }, copies::text)
 }
 
 /// The points in the order in which they are measured, with ascending sizes.
@@ -89,46 +80,4 @@ fn points(options: &Options) -> Vec<Point> {
         }
     }
     points
-}
-
-/// The size from which on each method that is not a library is faster than the first library.
-fn crossovers(results: &Results) -> String {
-    let mut text = String::new();
-    let methods = results.methods();
-    for direction in Direction::BOTH {
-        for method in &methods[results.setup.libraries.len()..] {
-            let from = faster_from(&results.of(method, direction));
-            let _ = writeln!(text, "\n{}: {method} is faster than {} from: {from}", direction.name(), methods[0]);
-        }
-    }
-    text
-}
-
-fn faster_from(records: &[&Record]) -> String {
-    let mut from = "no size measured".to_owned();
-    for record in records.iter().rev() {
-        match record.ratio {
-            Some(ratio) if ratio < 1.0 => from = Bytes(record.point.size).to_string(),
-            _ => break,
-        }
-    }
-    from
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::{Command, FromArgMatches};
-
-    #[test]
-    fn default_sweep_is_the_documented_one() {
-        let command = Options::augment_args(Command::default());
-        let options = Options::from_arg_matches(&command.get_matches_from(["compare"]));
-        let points = points(&options.unwrap());
-        assert_eq!(points.len(), 2 * 37);
-        let column = &points[37..];
-        assert!(column.is_sorted_by(|a, b| a.size < b.size));
-        assert_eq!((column[0].size, column[36].size), (1, 16 << 20));
-        assert!(column.iter().all(|point| point.direction == Direction::Read && point.alignment == 0));
-    }
 }

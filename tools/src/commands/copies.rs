@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-use crate::measure::chart::Plot;
 use crate::measure::floor;
 use crate::measure::method::Kind;
 use crate::measure::plan::{Direction, Point, powers_of_two};
@@ -48,7 +47,7 @@ pub(crate) struct Copybw {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  gdrcopy copylat --cumemcpy --plot copylat.svg
+  gdrcopy copylat --cumemcpy --json copylat.json
   gdrcopy copylat --cpu 4 --lib new=build/lib/libgdrapi.so.2 --lib old=/usr/lib/libgdrapi.so.2")]
 pub(crate) struct Copylat {
     /// Size of the largest copy
@@ -70,9 +69,6 @@ pub(crate) struct Copylat {
 
     #[command(flatten)]
     shared: SharedOptions,
-
-    #[command(flatten)]
-    plot: Plot,
 }
 
 /// How often copies are made.
@@ -118,9 +114,7 @@ pub(crate) fn copybw(options: &Copybw) -> Result<ExitCode> {
     let points = options.counts.points(&[copy_size], offset);
     let session = options.shared.open("copybw", size, &[])?;
     let sweep = Sweep { points, cold_device: false };
-    run(&options.shared, &Plot::default(), &session, &sweep, |results| {
-        format!("{}{}", bandwidths(results), text(results))
-    })
+    run(&options.shared, &session, &sweep, |results| format!("{}{}", bandwidths(results), text(results)))
 }
 
 pub(crate) fn copylat(options: &Copylat) -> Result<ExitCode> {
@@ -129,21 +123,19 @@ pub(crate) fn copylat(options: &Copylat) -> Result<ExitCode> {
         return Err(Usage("--size must be at least 1".into()).into());
     }
     let others: &[_] = if options.cumemcpy { &[Kind::CuMemcpy] } else { &[] };
-    options.plot.check()?;
     let session = options.shared.open("copylat", size, others)?;
     let mapping_type = &session.setup.libraries[0].mapping_type;
-    if options.cold_device && mapping_type != "cached" {
+    if options.cold_device && *mapping_type != "cached" {
         return Err(Usage(format!("-C is for cached mappings: the CPU does not cache a {mapping_type} one")).into());
     }
     let points = options.counts.points(&powers_of_two(size), 0);
     let sweep = Sweep { points, cold_device: options.cold_device };
-    run(&options.shared, &options.plot, &session, &sweep, text)
+    run(&options.shared, &session, &sweep, text)
 }
 
 /// Measures, prints the results, and returns the exit status, which is 1 if a byte was copied wrong.
 pub(super) fn run(
     options: &SharedOptions,
-    plot: &Plot,
     session: &Session,
     sweep: &Sweep,
     text: impl FnOnce(&Results) -> String,
@@ -154,7 +146,6 @@ pub(super) fn run(
         return Ok(output::interrupted_early(tool));
     }
     options.output.write(|| format!("{}{}{}", results.setup, round_trip(&results), text(&results)), &results)?;
-    plot.draw(&results)?;
     let mut status = output::exit_status(tool, results.interrupted);
     for failure in results.failures() {
         eprintln!("gdrcopy {tool}: wrong copy: {failure}");

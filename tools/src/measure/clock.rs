@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 /// Converts counter values to nanoseconds.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     ns_per_tick: f64,
     /// Ticks between two readings with nothing between them.

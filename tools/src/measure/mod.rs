@@ -6,10 +6,8 @@
 //! method        a library's copy functions, memcpy, or CUDA's own copies
 //! sampler       verifies (verify), then times the methods in turn (clock, stats)
 //! results       records of times, ratios, the floor of reads (floor); tables
-//! chart         draws them
 //! ```
 
-pub(crate) mod chart;
 pub(crate) mod clock;
 pub(crate) mod floor;
 pub(crate) mod method;

@@ -159,11 +159,4 @@ mod tests {
         assert_eq!(point(4, 0).windows(), MAX_WINDOWS);
         assert_eq!(point(1 << 20, 0).windows(), 1);
     }
-
-    #[test]
-    fn sizes_double() {
-        assert_eq!(powers_of_two(8), [1, 2, 4, 8]);
-        assert_eq!(powers_of_two(7), [1, 2, 4]);
-        assert_eq!(powers_of_two(1), [1]);
-    }
 }

@@ -1,7 +1,6 @@
 //! Opens the GPU and the libraries with their buffers, and describes them for the results.
 #![forbid(unsafe_code)]
 
-use std::borrow::Cow;
 use std::ffi::c_int;
 use std::fmt::{self, Write};
 use std::path::PathBuf;
@@ -9,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::method::{Kind, Method};
 use super::target::{NamedFile, Target};
@@ -34,9 +33,9 @@ pub(crate) struct Session {
     pub(crate) interrupt: Interrupt,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Setup {
-    pub(crate) tool: Cow<'static, str>,
+    pub(crate) tool: &'static str,
     pub(crate) command: String,
     /// Seconds since 1970.
     pub(crate) time: u64,
@@ -57,7 +56,7 @@ pub(crate) struct Setup {
 }
 
 /// A library, its driver, and its buffer.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct LibraryInfo {
     pub(crate) label: String,
     file: PathBuf,
@@ -71,7 +70,7 @@ pub(crate) struct LibraryInfo {
     mapped_size: u64,
     /// Bytes per page.
     page_size: u32,
-    pub(crate) mapping_type: Cow<'static, str>,
+    pub(crate) mapping_type: &'static str,
 }
 
 /// Options of all tools that measure.
@@ -118,7 +117,7 @@ impl SharedOptions {
         let gpu_node = cpu::node_of_pci_device(pci_address);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let setup = Setup {
-            tool: tool.into(),
+            tool,
             command: std::env::args().collect::<Vec<_>>().join(" "),
             time: now.map_or(0, |since| since.as_secs()),
             gpus: gpu.devices.clone(),
@@ -186,7 +185,7 @@ impl LibraryInfo {
             mapped_address: mapped.at(0) as usize,
             mapped_size: mapped.info.mapped_size,
             page_size: mapped.info.page_size,
-            mapping_type: mapped.mapping_type().into(),
+            mapping_type: mapped.mapping_type(),
         }
     }
 }
@@ -196,65 +195,10 @@ fn version((major, minor): (c_int, c_int)) -> String {
 }
 
 impl Setup {
-    /// The name of the GPU that is used.
-    pub(crate) fn gpu_name(&self) -> &str {
-        match self.gpus.iter().find(|gpu| gpu.number == self.gpu) {
-            Some(gpu) => &gpu.name,
-            None => "GPU",
-        }
-    }
-
     /// Returns whether the GPU that is used is gdremu's, so that the numbers are meaningless.
     pub(crate) fn emulated(&self) -> bool {
-        self.gpu_name() == "gdremu GPU"
+        self.gpus.iter().any(|gpu| gpu.number == self.gpu && gpu.name == "gdremu GPU")
     }
-
-    /// The conditions of the results, in a few words each.
-    pub(crate) fn facts(&self) -> Vec<String> {
-        let mut facts = vec![self.gpu_name().to_owned()];
-        facts.extend(self.libraries.first().map(|library| format!("{} mapping", library.mapping_type)));
-        for LibraryInfo { label, version, .. } in &self.libraries {
-            let version = version.as_deref().unwrap_or("of unknown version");
-            facts.push(format!("{label}: libgdrapi {version}"));
-        }
-        if let Some(LibraryInfo { driver_version: Some(version), .. }) = self.libraries.first() {
-            facts.push(format!("gdrdrv {version}"));
-        }
-        facts.extend(self.gpu_driver.as_ref().map(|version| format!("GPU driver {version}")));
-        facts.push(format!("CUDA {}", self.cuda_version()));
-        if !self.emulated() {
-            facts.extend(self.pcie.map(|link| link.to_string()));
-        }
-        facts.extend(self.cpu_model.clone());
-        facts.extend(self.cpu.map(|cpu| format!("CPU {cpu}")));
-        facts.push(date(self.time));
-        facts
-    }
-
-    /// The driver's CUDA version, as `13.0`.
-    fn cuda_version(&self) -> String {
-        format!("{}.{}", self.cuda_version / 1000, self.cuda_version % 1000 / 10)
-    }
-
-    /// The link that copies use; those to cached mappings may take another, and those to an emulated GPU none.
-    pub(crate) fn pcie_in_use(&self) -> Option<Link> {
-        let is_cached = self.libraries.iter().any(|library| library.mapping_type == "cached");
-        if is_cached || self.emulated() { None } else { self.pcie }
-    }
-}
-
-/// The day of a time in seconds since 1970, as `2026-11-22` (UTC).
-fn date(time: u64) -> String {
-    // Years that start in March end with the leap day, so 146,097 days are 400 of them.
-    let day = time / 86400 + 719_468;
-    let era = day / 146_097;
-    let day = day % 146_097;
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = (month + 2) % 12 + 1;
-    format!("{}-{month:02}-{day:02}", era * 400 + year + u64::from(month <= 2))
 }
 
 impl fmt::Display for Setup {
@@ -271,7 +215,7 @@ impl fmt::Display for Setup {
         if let Some(node) = self.gpu_node {
             write!(place, ", GPU on NUMA node {node}")?;
         }
-        writeln!(out, "CUDA {}; on {place}", self.cuda_version())?;
+        writeln!(out, "CUDA {}.{}; on {place}", self.cuda_version / 1000, self.cuda_version % 1000 / 10)?;
         if let Some(model) = &self.cpu_model {
             writeln!(out, "{model}")?;
         }
@@ -297,19 +241,5 @@ impl fmt::Display for LibraryInfo {
             self.page_size,
             self.mapping_type
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_follow_the_calendar() {
-        let days = [(0, "1970-01-01"), (951_782_399, "2000-02-28"), (951_868_800, "2000-03-01")];
-        let more = [(1_795_365_988, "2026-11-22"), (4_102_444_799, "2099-12-31"), (951_782_400, "2000-02-29")];
-        for (time, day) in days.into_iter().chain(more) {
-            assert_eq!(date(time), day);
-        }
     }
 }

@@ -81,17 +81,3 @@ impl FromStr for NamedFile {
         Ok(NamedFile { label: label.to_owned(), file: file.into() })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn label_defaults_to_the_file_name() {
-        let named = |text: &str| text.parse::<NamedFile>().map(|named| named.label);
-        assert_eq!(named("ours=/x/libgdrapi.so").as_deref(), Ok("ours"));
-        assert_eq!(named("/x/libgdrapi.so.2").as_deref(), Ok("libgdrapi.so.2"));
-        assert!(named("=x").is_err());
-        assert!(named("x=").is_err());
-    }
-}

@@ -38,10 +38,21 @@ impl Verifier {
         Verifier { point, source, device, written, seen: vec![0; len] }
     }
 
-    /// Copies once to or from each window, and returns what is wrong with the copies.
-    pub(crate) fn check(&mut self, method: &Method, host: &mut PinnedBuffer, clock: &Clock) -> Result<Option<String>> {
-        method.buffer.write(&self.device)?;
-        for index in 0..self.point.windows() {
+    /// Fills the GPU buffer.
+    pub(crate) fn fill_device(&self, method: &Method) -> Result<()> {
+        method.buffer.write(&self.device)
+    }
+
+    /// Copies once to or from each of the first windows. Returns what is wrong there, or in the whole GPU buffer after
+    /// writes to all windows.
+    pub(crate) fn check(
+        &mut self,
+        windows: usize,
+        method: &Method,
+        host: &mut PinnedBuffer,
+        clock: &Clock,
+    ) -> Result<Option<String>> {
+        for index in 0..windows {
             self.fill_host(host);
             method.time(&self.point, index, 1, host, clock)?;
             let wrong = self.wrong_in_host(index, host);
@@ -49,25 +60,12 @@ impl Verifier {
                 return Ok(wrong);
             }
         }
-        self.wrong_in_device(method)
-    }
-
-    /// Returns the errors after copies that were timed, with all writes, or with one more read.
-    pub(crate) fn check_again(
-        &mut self,
-        method: &Method,
-        host: &mut PinnedBuffer,
-        clock: &Clock,
-    ) -> Result<Option<String>> {
-        if self.point.direction == Direction::Read {
-            self.fill_host(host);
-            method.time(&self.point, 0, 1, host, clock)?;
-            let wrong = self.wrong_in_host(0, host);
-            if wrong.is_some() {
-                return Ok(wrong);
-            }
-        }
-        self.wrong_in_device(method)
+        method.buffer.read(&mut self.seen)?;
+        let expected = match self.point.direction {
+            Direction::Write => &self.written,
+            Direction::Read => &self.device,
+        };
+        Ok(difference(&self.seen, expected, "device byte"))
     }
 
     pub(crate) fn fill_host(&self, host: &mut PinnedBuffer) {
@@ -76,16 +74,6 @@ impl Verifier {
             Direction::Write => host.copy_from_slice(&self.source),
             Direction::Read => host.fill(POISON),
         }
-    }
-
-    /// The error in the whole GPU buffer after writes to all windows, or after reads.
-    fn wrong_in_device(&mut self, method: &Method) -> Result<Option<String>> {
-        method.buffer.read(&mut self.seen)?;
-        let expected = match self.point.direction {
-            Direction::Write => &self.written,
-            Direction::Read => &self.device,
-        };
-        Ok(difference(&self.seen, expected, "device byte"))
     }
 
     /// The error in the whole host buffer after a copy from or to the window of this index.

@@ -1,10 +1,8 @@
-//! The output of results for users, as text, JSON and charts, with progress, errors and the exit status.
+//! The output of results for users, as text and JSON, with progress, errors and the exit status.
 #![forbid(unsafe_code)]
 
-pub(crate) mod plot;
 pub(crate) mod table;
 
-use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -85,16 +83,9 @@ pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
 }
 
 /// Options that contradict each other or the system they are used on.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
-
-impl fmt::Display for Usage {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
 
 /// Prints an error, and returns its exit status.
 pub(crate) fn print_error(tool: &str, error: &anyhow::Error) -> ExitCode {

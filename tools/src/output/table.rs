@@ -35,29 +35,21 @@ impl Table {
         assert_eq!(cells.len(), self.lines[0].len());
         self.lines.push(cells);
     }
+}
 
-    fn widths(&self) -> Vec<usize> {
+impl fmt::Display for Table {
+    /// The first column to the left, the others to the right.
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         let mut widths = vec![0; self.lines[0].len()];
         for line in &self.lines {
             for (width, cell) in widths.iter_mut().zip(line) {
                 *width = cell.chars().count().max(*width);
             }
         }
-        widths
-    }
-}
-
-impl fmt::Display for Table {
-    /// The first column to the left, the others to the right.
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        let widths = self.widths();
         for line in &self.lines {
-            let mut text = String::new();
-            for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
-                match column {
-                    0 => write!(text, "{cell:<width$}")?,
-                    _ => write!(text, "  {cell:>width$}")?,
-                }
+            let mut text = format!("{:<width$}", line[0], width = widths[0]);
+            for (cell, width) in line.iter().zip(&widths).skip(1) {
+                write!(text, "  {cell:>width$}")?;
             }
             writeln!(out, "{}", text.trim_end())?;
         }
@@ -97,7 +89,7 @@ fn microseconds(ns: f64) -> String {
 }
 
 /// A value with its unit and the prefix that fits.
-pub(crate) fn quantity(value: f64, unit: &str) -> String {
+fn quantity(value: f64, unit: &str) -> String {
     const PREFIXES: [(f64, &str); 8] =
         [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p")];
     let mut number = value / 1e-12;

@@ -31,9 +31,8 @@ struct Record<'a> {
     library: &'a str,
     #[serde(flatten)]
     exchange: Exchange,
-    /// None if Ctrl-C came before its first round.
     #[serde(flatten)]
-    times: Option<Times>,
+    times: Times,
     /// Words of data that did not arrive as sent.
     wrong_words: u64,
     /// The median divided by the first library's.
@@ -49,27 +48,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let session = options.shared.open("pplat", len, &[])?;
     let mut records: Vec<Record> = Vec::new();
     for (method, rounds) in session.methods.iter().zip(run::run(&session, options)?) {
-        let times = if rounds.samples.is_empty() { None } else { Some(Times::new(rounds.samples)) };
-        let first = match records.first() {
-            Some(first) => first.times,
-            None => None,
-        };
-        let ratio = match times {
-            Some(times) => times.ratio(first),
-            None => None,
-        };
-        records.push(Record {
-            library: &method.label,
-            exchange: options.exchange,
-            times,
-            wrong_words: rounds.wrong,
-            ratio,
-        });
+        if rounds.samples.is_empty() {
+            return Ok(output::interrupted_early("pplat"));
+        }
+        let times = Times::new(rounds.samples);
+        let ratio = times.ratio(records.first().map(|first| first.times));
+        let Options { exchange, .. } = *options;
+        records.push(Record { library: &method.label, exchange, times, wrong_words: rounds.wrong, ratio });
     }
     let interrupted = session.interrupt.requested();
-    if records[0].times.is_none() && interrupted {
-        return Ok(output::interrupted_early("pplat"));
-    }
     let document = Document { setup: &session.setup, interrupted, records };
     options.shared.output.write(|| text(&document, options), &document)?;
     let mut status = output::exit_status("pplat", interrupted);
@@ -84,10 +71,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// Latencies of whole rounds, in a table.
 fn text(document: &Document<Record>, options: &Options) -> String {
-    let Exchange { size, blocks, threads, producer, .. } = options.exchange;
-    let [data, gpu_flag, cpu_flag] =
-        [options.exchange.data, options.exchange.gpu_flag, options.exchange.cpu_flag].map(name);
-    let (producer, consumer) = match producer {
+    let Exchange { size, blocks, threads, mode, gpu_flag, cpu_flag, data } = options.exchange;
+    let [data, gpu_flag, cpu_flag] = [data, gpu_flag, cpu_flag].map(name);
+    let (producer, consumer) = match mode {
         Producer::Cpu => ("CPU", "GPU"),
         Producer::Gpu => ("GPU", "CPU"),
     };

@@ -61,20 +61,14 @@ pub(super) struct Exchange {
     pub(super) data: Place,
 
     /// Producer, 0 (the CPU) or 1 (the GPU)
-    #[arg(
-        short = 'm',
-        long = "mode",
-        value_enum,
-        hide_possible_values = true,
-        default_value = "0",
-        value_name = "MODE"
-    )]
-    pub(super) producer: Producer,
+    #[arg(short, long, value_enum, hide_possible_values = true, default_value = "0", value_name = "MODE")]
+    #[serde(rename = "producer")]
+    pub(super) mode: Producer,
 }
 
 impl Exchange {
     pub(super) fn gpu_produces(&self) -> bool {
-        self.producer == Producer::Gpu
+        self.mode == Producer::Gpu
     }
 }
 

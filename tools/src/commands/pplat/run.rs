@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::buffers::Buffers;
-use super::gpu_kernel::GpuKernel;
+use super::gpu_kernel::{GpuKernel, Running};
 use super::options::Options;
 use crate::measure::clock::Clock;
 use crate::measure::sampler::take_turns;
@@ -53,22 +53,15 @@ pub(super) fn run(session: &Session, options: &Options) -> Result<Vec<Rounds>> {
     };
     let turns = if buffers.len() > 1 { TURNS } else { 1 };
     let bar = progress_bar(turns * buffers.len());
-    let of_turns = take_turns(buffers.len(), turns, &session.interrupt, |index, turn| {
+    let mut all = Vec::new();
+    all.resize_with(buffers.len(), Rounds::default);
+    take_turns(buffers.len(), turns, &session.interrupt, |index, turn| {
         bar.inc(1);
         // All of them in the end.
         let rounds = (options.iterations + turn as u32) / turns as u32;
-        run.turn(&buffers[index], rounds).with_context(|| session.methods[index].label.clone())
+        run.turn(&buffers[index], rounds, &mut all[index]).with_context(|| session.methods[index].label.clone())
     })?;
     bar.finish_and_clear();
-    let mut all = Vec::new();
-    for turns in of_turns {
-        let mut rounds = Rounds::default();
-        for turn in turns {
-            rounds.samples.extend(turn.samples);
-            rounds.wrong += turn.wrong;
-        }
-        all.push(rounds);
-    }
     Ok(all)
 }
 
@@ -83,11 +76,10 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Times this many rounds, or fewer if interrupted.
-    fn turn(&mut self, buffers: &Buffers, rounds: u32) -> Result<Rounds> {
-        let mut turn = Rounds::default();
+    /// Times this many more rounds, or fewer if interrupted.
+    fn turn(&mut self, buffers: &Buffers, rounds: u32, all: &mut Rounds) -> Result<()> {
         if rounds == 0 || self.interrupt.requested() {
-            return Ok(turn);
+            return Ok(());
         }
         buffers.clear()?;
         let options = self.options;
@@ -99,20 +91,16 @@ impl Run<'_> {
             }
             fill(&mut self.expected, round);
             let mut answered = Ok(false);
-            let time = self.clock.time(|| {
-                answered = round_trip(options, buffers, round, &self.expected, &mut self.seen, || {
-                    running.check()?;
-                    Ok(self.interrupt.requested())
-                });
-            });
+            let clock = self.clock;
+            let time = clock.time(|| answered = self.round_trip(buffers, &running, round));
             if !answered? {
                 break;
             }
             if round > WARMUP {
-                turn.samples.push(time);
+                all.samples.push(time);
             }
             if options.exchange.gpu_produces() {
-                turn.wrong += differences(&self.seen, &self.expected);
+                all.wrong += differences(&self.seen, &self.expected);
             }
         }
         if self.interrupt.requested() {
@@ -120,50 +108,45 @@ impl Run<'_> {
         } else {
             running.finish()?;
         }
-        turn.wrong += buffers.wrong_on_gpu()?;
-        Ok(turn)
+        all.wrong += buffers.wrong_on_gpu()?;
+        Ok(())
     }
-}
 
-/// One round, which is timed. Checks regularly whether it must stop, and returns whether there was an answer before.
-fn round_trip(
-    options: &Options,
-    buffers: &Buffers,
-    round: u32,
-    expected: &[u8],
-    seen: &mut [u8],
-    must_stop: impl Fn() -> Result<bool>,
-) -> Result<bool> {
-    if !options.exchange.gpu_produces() {
-        buffers.write_data(expected)?;
-    }
-    buffers.request(round)?;
-    let start = Instant::now();
-    let time_limit = Duration::from_secs(options.timeout);
-    let mut polls = 0u32;
-    let mut next_heartbeat = start + HEARTBEAT;
-    while buffers.answer()? != round {
-        polls = polls.wrapping_add(1);
-        if !polls.is_multiple_of(POLLS) {
-            std::hint::spin_loop();
-            continue;
+    /// One round, which is timed. Checks regularly whether it must stop, and returns whether there was an answer before.
+    fn round_trip(&mut self, buffers: &Buffers, running: &Running, round: u32) -> Result<bool> {
+        let options = self.options;
+        if !options.exchange.gpu_produces() {
+            buffers.write_data(&self.expected)?;
         }
-        let now = Instant::now();
-        if now >= next_heartbeat {
-            if must_stop()? {
-                return Ok(false);
+        buffers.request(round)?;
+        let start = Instant::now();
+        let time_limit = Duration::from_secs(options.timeout);
+        let mut polls = 0u32;
+        let mut next_heartbeat = start + HEARTBEAT;
+        while buffers.answer()? != round {
+            polls = polls.wrapping_add(1);
+            if !polls.is_multiple_of(POLLS) {
+                std::hint::spin_loop();
+                continue;
             }
-            next_heartbeat = now + HEARTBEAT;
+            let now = Instant::now();
+            if now >= next_heartbeat {
+                running.check()?;
+                if self.interrupt.requested() {
+                    return Ok(false);
+                }
+                next_heartbeat = now + HEARTBEAT;
+            }
+            if !time_limit.is_zero() && now - start > time_limit {
+                bail!("the GPU has not answered round {round} within {} s", options.timeout);
+            }
+            thread::yield_now();
         }
-        if !time_limit.is_zero() && now - start > time_limit {
-            bail!("the GPU has not answered round {round} within {} s", options.timeout);
+        if options.exchange.gpu_produces() {
+            buffers.read_data(&mut self.seen)?;
         }
-        thread::yield_now();
+        Ok(true)
     }
-    if options.exchange.gpu_produces() {
-        buffers.read_data(seen)?;
-    }
-    Ok(true)
 }
 
 /// The data of a round, the same as in kernel.ptx.
