@@ -150,7 +150,7 @@ def main() -> None:
             figure = chart(json.load(file))
         figure.savefig(svg, format="svg", metadata={"Date": None})
         with open(sys.argv[2], "w") as file:
-            file.write(svg.getvalue().replace(" \nL", " L"))  # without a line for each point
+            file.write(" ".join(svg.getvalue().split()) + "\n")  # A change of data changes all of it anyway.
     except OSError as error:
         sys.exit(f"plot.py: {error}")
     except (KeyError, TypeError, ValueError) as error:
