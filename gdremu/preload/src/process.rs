@@ -39,7 +39,7 @@ impl EmulatedProcess {
     pub(crate) fn new() -> EmulatedProcess {
         let config = settings::config();
         EmulatedProcess {
-            driver: Driver::new(config.driver.clone(), page_size() as u64),
+            driver: Driver::new(&config.driver),
             gpu: gpu::provider(&config.gpu),
             faults: config.faults.parse().expect("checked by the launcher"),
             forked: false,
@@ -118,7 +118,10 @@ impl EmulatedProcess {
     pub(crate) fn close(&mut self, file: Identity, run: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         let begin = Instant::now();
         // As in Linux, a close that fails has closed.
-        let result = run().and_then(|()| self.faults.take("close").map_or(Ok(()), Err));
+        let result = match (run(), self.faults.take("close")) {
+            (Ok(()), Some(errno)) => Err(errno),
+            (closed, _) => closed,
+        };
         self.calls.record("close", &[], result.map(|()| 0), begin);
         self.reap(file);
         result
@@ -135,7 +138,11 @@ impl EmulatedProcess {
             self.reap_all();
             self.reap_at = 2 * live + 16;
         }
-        self.descriptors.add_export(export, len).inspect_err(|_| self.release(export))
+        let exported = self.descriptors.add_export(export, len);
+        if exported.is_err() {
+            self.release(export);
+        }
+        exported
     }
 
     pub fn exported(&self, fd: c_int) -> Option<Export> {
@@ -158,11 +165,13 @@ impl EmulatedProcess {
             let Export::Range(table) = export else {
                 return Err(Errno::ENODEV);
             };
-            let found = process.gpu.host().memory().page_table(table);
-            if !process.config.gpu.maps_dmabufs(found.ok_or(Errno::EINVAL)?.runs[0].gpu) {
+            let gpu = process.gpu.host().memory().page_table(table)?.runs[0].gpu;
+            if !process.config.gpu.maps_dmabufs(gpu) {
                 return Err(Errno::ENOTSUPP);
             }
-            let len = len.checked_next_multiple_of(page_size()).ok_or(Errno::ENOMEM)?;
+            let Some(len) = len.checked_next_multiple_of(page_size()) else {
+                return Err(Errno::ENOMEM);
+            };
             let addr = process.gpu.map(table, offset, len, fixed)?;
             process.driver.mapped_dmabuf(file, addr, len);
             process.publish_bounds();
@@ -190,14 +199,13 @@ impl EmulatedProcess {
         addr: usize,
         len: usize,
         run: impl FnOnce() -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
+    ) -> Result<c_int, Errno> {
         let arguments = [("address", addr as u64), ("length", len as u64)];
         self.call(name, &arguments, |process| {
             run()?;
             process.unmapped(addr, len);
-            Ok(0_u64)
+            Ok(0)
         })
-        .map(|_| ())
     }
 
     /// A range of addresses was unmapped, by whole pages.
@@ -218,7 +226,7 @@ impl EmulatedProcess {
 
     /// Publishes the bounds by which the hooks skip unrelated addresses.
     fn publish_bounds(&self) {
-        mapped_range::set(self.driver.mapped_bounds());
+        mapped_range::set(self.driver.vmas.bounds());
     }
 
     // ---- Releases ----
@@ -238,7 +246,7 @@ impl EmulatedProcess {
 
     /// Releases what is no longer open or mapped in any process.
     pub(crate) fn reap(&mut self, file: Identity) {
-        if self.driver.is_mapped(file) {
+        if self.driver.vmas.shows(file) {
             return;
         }
         match self.descriptors.remove_closed(file) {

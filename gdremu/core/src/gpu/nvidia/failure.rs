@@ -4,7 +4,9 @@ use std::{fmt, fs};
 
 use crate::errno::Errno;
 
-/// A failed step of accessing the GPU.
+/// The step that fails when an address is no GPU memory of the process.
+pub(super) const NOT_GPU_MEMORY: &str = "the search for the allocation of a device address";
+
 pub(super) struct Failure {
     pub(super) step: &'static str,
     /// The status of CUDA or of the resource manager, if the step called them.
@@ -24,6 +26,10 @@ impl Failure {
 
 impl From<Failure> for Errno {
     fn from(failure: Failure) -> Errno {
+        // CUDA's refusal of an address is the program's mistake, the rest is ours to explain.
+        if failure.step != NOT_GPU_MEMORY {
+            eprintln!("{failure}");
+        }
         failure.errno
     }
 }
@@ -41,8 +47,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The version of the running GPU driver, for messages.
 fn driver_version() -> String {
-    fs::read_to_string("/sys/module/nvidia/version")
-        .map_or_else(|_| "of unknown version".into(), |version| version.trim().to_owned())
+    match fs::read_to_string("/sys/module/nvidia/version") {
+        Ok(version) => version.trim().to_owned(),
+        Err(_) => "of unknown version".into(),
+    }
 }

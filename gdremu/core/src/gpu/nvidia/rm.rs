@@ -20,7 +20,6 @@ const DEVICE: u32 = 0x6764_0001;
 const SUBDEVICE: u32 = 0x6764_0002;
 const FIRST_MEMORY: u32 = 0x6764_1000;
 
-/// Classes of objects.
 const CLASS_CLIENT: u32 = 0x41;
 const CLASS_DEVICE: u32 = 0x80;
 const CLASS_SUBDEVICE: u32 = 0x2080;
@@ -33,9 +32,9 @@ const IMPORT: u32 = 0x3d0c;
 const NO_RESOURCES: u32 = 0x1a;
 const NO_MEMORY: u32 = 0x51;
 
-/// Declares the argument of an ioctl command by the command's number and the argument's size. `call` makes it.
-macro_rules! command {
-    ($(#[$doc:meta])* $name:ident = $number:literal, $size:literal { $($field:ident: $type:ty),+ $(,)? }) => {
+/// Declares the arguments of ioctl commands by the command's number and the argument's size. `call` makes it.
+macro_rules! commands {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $size:literal { $($field:ident: $type:ty),+ };)*) => {$(
         $(#[$doc])*
         #[derive(Default)]
         #[repr(C)]
@@ -48,35 +47,24 @@ macro_rules! command {
                 check(step, self.status)
             }
         }
-    };
+    )*};
 }
 
-command! {
-    /// Makes an object.
+commands! {
     Alloc = 0x2b, 48 {
         root: u32, parent: u32, object: u32, class: u32, params: u64, rights: u64, params_size: u32, flags: u32,
-        status: u32, _pad: u32,
-    }
-}
-
-command! {
+        status: u32, _pad: u32
+    };
     /// Sends a control command to an object.
     Control = 0x2a, 32 {
-        client: u32, object: u32, command: u32, flags: u32, params: u64, params_size: u32, status: u32,
-    }
-}
-
-command! {
-    /// Frees an object.
-    Free = 0x29, 16 { root: u32, parent: u32, object: u32, status: u32 }
-}
-
-command! {
+        client: u32, object: u32, command: u32, flags: u32, params: u64, params_size: u32, status: u32
+    };
+    Free = 0x29, 16 { root: u32, parent: u32, object: u32, status: u32 };
     /// Prepares a mapping, which mmap of `fd` then makes.
     MapMemory = 0x4e, 56 {
         client: u32, device: u32, memory: u32, _pad: u32, offset: u64, length: u64, linear: u64, status: u32,
-        flags: u32, fd: i32, _tail: u32,
-    }
+        flags: u32, fd: i32, _tail: u32
+    };
 }
 
 /// Argument of [`GET_EXPORT_INFO`].
@@ -120,7 +108,6 @@ pub(super) struct Memory {
     handle: u32,
 }
 
-/// Which GPU an exported descriptor belongs to.
 pub(super) fn device_instance(exported: &impl AsRawFd) -> Result<u32, Failure> {
     let control = open("/dev/nvidiactl")?;
     let root = alloc_client(&control)?;
@@ -141,8 +128,10 @@ impl Client {
         // The device's parameters (its instance, and defaults).
         let mut params = [0_u32; 14];
         params[0] = instance;
-        alloc(&control, "device", root, root, DEVICE, CLASS_DEVICE, &mut params)?;
-        alloc(&control, "sub-device", root, DEVICE, SUBDEVICE, CLASS_SUBDEVICE, &mut [0_u32])?;
+        let device_object = Alloc { root, parent: root, object: DEVICE, class: CLASS_DEVICE, ..Default::default() };
+        alloc(&control, "device", device_object, &mut params)?;
+        let subdevice = Alloc { parent: DEVICE, object: SUBDEVICE, class: CLASS_SUBDEVICE, root, ..Default::default() };
+        alloc(&control, "sub-device", subdevice, &mut [0])?;
         Ok(Client {
             control,
             _device: device,
@@ -153,7 +142,6 @@ impl Client {
         })
     }
 
-    /// Imports the allocation that was exported as this descriptor.
     pub(super) fn import(self: &Arc<Self>, exported: &impl AsRawFd) -> Result<Memory, Failure> {
         let handle = self.memories.fetch_add(1, Ordering::Relaxed);
         let mut import = ImportObjects {
@@ -171,7 +159,6 @@ impl Client {
 }
 
 impl Memory {
-    /// Returns whether it is on the client's GPU.
     pub(super) fn is_of(&self, client: &Arc<Client>) -> bool {
         Arc::ptr_eq(&self.client, client)
     }
@@ -228,28 +215,12 @@ fn alloc_client(control: &File) -> Result<u32, Failure> {
     Ok(client.object)
 }
 
-fn alloc(
-    control: &File,
-    step: &'static str,
-    root: u32,
-    parent: u32,
-    object: u32,
-    class: u32,
-    params: &mut [u32],
-) -> Result<(), Failure> {
-    let mut alloc = Alloc {
-        root,
-        parent,
-        object,
-        class,
-        params: params.as_mut_ptr().expose_provenance() as u64,
-        params_size: size_of_val(params) as u32,
-        ..Default::default()
-    };
-    alloc.call(control, step)
+fn alloc(control: &File, step: &'static str, mut object: Alloc, params: &mut [u32]) -> Result<(), Failure> {
+    object.params = params.as_mut_ptr().expose_provenance() as u64;
+    object.params_size = size_of_val(params) as u32;
+    object.call(control, step)
 }
 
-/// Sends a control command with its parameters.
 fn send<T>(control: &File, step: &'static str, client: u32, command: u32, params: &mut T) -> Result<(), Failure> {
     let mut message = Control {
         client,
