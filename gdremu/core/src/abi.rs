@@ -138,13 +138,9 @@ pub const ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE: u64 = 2;
 #[derive(Clone, Copy)]
 pub struct Argument(pub [u8; MAX_ARGUMENT]);
 
-impl Default for Argument {
-    fn default() -> Self {
-        Argument([0; MAX_ARGUMENT])
-    }
-}
-
 impl Argument {
+    pub const ZERO: Argument = Argument([0; MAX_ARGUMENT]);
+
     pub fn get(&self, field: &Field) -> u64 {
         let mut bytes = [0; 8];
         bytes[..field.size].copy_from_slice(&self.0[field.offset..][..field.size]);

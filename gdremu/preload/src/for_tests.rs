@@ -6,7 +6,6 @@ use gdremu_core::config::ProviderKind;
 
 use crate::{settings, state};
 
-/// The kernel's count of pinned page tables.
 const REFCOUNT: &str = "/proc/driver/gdrdrv/nv_get_pages_refcount";
 
 pub(crate) extern "C" fn gdremu_provider() -> *const c_char {
@@ -25,9 +24,7 @@ pub(crate) extern "C" fn gdremu_calls_take() -> *const c_char {
 /// With the kernel's gdrdrv, -1 if the module does not report the number.
 pub(crate) extern "C" fn gdremu_pins() -> c_long {
     if !settings::config().gpu.provider.emulates_gdrdrv() {
-        let text = std::fs::read_to_string(REFCOUNT).ok();
-        let count = text.and_then(|text| text.trim().parse().ok());
-        return count.unwrap_or(-1);
+        return std::fs::read_to_string(REFCOUNT).unwrap_or_default().trim().parse().unwrap_or(-1);
     }
     let mut process = state::lock();
     process.reap_all();

@@ -109,7 +109,6 @@ macro_rules! hooks {
 }
 pub(crate) use hooks;
 
-/// Finds the next definition of a function behind this library.
 fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let cached = cache.load(Ordering::Relaxed);
     if !cached.is_null() {

@@ -7,12 +7,12 @@ use crate::abi::{self, Argument, Command, MappingType};
 use crate::config::{DriverConfig, Platform, YesNo};
 use crate::errno::Errno;
 use crate::gpu::physical::GPU_PAGE;
-use crate::gpu::{Provider, page_size};
+use crate::gpu::{PinRequest, Provider, page_size};
 use crate::session::Identity;
 use crate::version::Version;
 
 use super::pin::{Pin, Pins};
-use super::{CLOCK_KHZ, Caller, Driver};
+use super::{CLOCK_KHZ, Driver};
 
 /// The GPU page that ends with the last address.
 const LAST_PAGE: u64 = u64::MAX - (GPU_PAGE - 1);
@@ -23,12 +23,11 @@ impl Driver {
         &mut self,
         gpu: &mut dyn Provider,
         file: Identity,
-        caller: Caller,
         command: u32,
         argument: &mut Argument,
     ) -> Result<(), Errno> {
         let config = self.config;
-        let mut call = Call { config, pins: self.pins_for(file, caller)?, gpu };
+        let mut call = Call { config, pins: self.pins_of_caller(file)?, gpu };
         match config.command(command)? {
             Command::PinBuffer => call.pin_buffer(argument),
             Command::PinBufferV2 => call.pin_buffer_v2(argument),
@@ -103,7 +102,8 @@ impl Call<'_> {
         }
 
         let begin = Instant::now();
-        let table = self.gpu.get_pages(va, pinned_size, tokens, config.persistent(), force_pcie)?;
+        let request = PinRequest { va, len: pinned_size, tokens, persistent: config.persistent(), force_pcie };
+        let table = self.gpu.get_pages(&request)?;
         let cycles = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
 
         let pages = mapped_size / page_size() as u64;

@@ -6,9 +6,9 @@ use crate::errno::Errno;
 use crate::gpu::{Provider, page_size};
 use crate::session::Identity;
 
+use super::Driver;
 use super::pin::Mapping;
 use super::vmas::{MappedPin, Shown};
-use super::{Caller, Driver};
 
 /// User space ends here on all emulated platforms.
 const ADDRESS_SPACE: usize = 1 << 47;
@@ -31,13 +31,7 @@ impl Driver {
     /// `EINVAL` for no length, no such handle, or a pin that is mapped, shorter, not aligned to a
     /// GPU page, or whose memory was freed. `ENOMEM`: longer than the address space. `EACCES`:
     /// not the owner, or not opened for this access.
-    pub fn mmap(
-        &mut self,
-        gpu: &mut dyn Provider,
-        file: Identity,
-        caller: Caller,
-        request: &MapRequest,
-    ) -> Result<usize, Errno> {
+    pub fn mmap(&mut self, gpu: &mut dyn Provider, file: Identity, request: &MapRequest) -> Result<usize, Errno> {
         // The kernel's own checks come before the module's.
         let page = page_size();
         if request.len == 0 || !request.offset.is_multiple_of(page as u64) {
@@ -55,7 +49,7 @@ impl Driver {
         let origin = self.next_mmap;
         let config = self.config;
         let default_type = config.platform.default_mapping();
-        let pin = self.pins_for(file, caller)?.find(request.offset / page as u64)?;
+        let pin = self.pins_of_caller(file)?.find(request.offset / page as u64)?;
         if pin.mapping.is_some() {
             if config.module_defects {
                 pin.mapping = None;

@@ -18,6 +18,8 @@ mod vmas;
 
 use std::collections::BTreeMap;
 
+use nix::unistd::{Pid, getpid, gettid};
+
 use crate::config::DriverConfig;
 use crate::errno::Errno;
 use crate::gpu::{PageTableId, Provider};
@@ -31,10 +33,17 @@ use vmas::Vmas;
 /// The clock of GET_INFO's pin durations, in nanoseconds.
 pub const CLOCK_KHZ: u64 = 1_000_000;
 
+/// A process, and a thread of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    pub pid: i32,
-    pub tid: i32,
+    pub pid: Pid,
+    pub tid: Pid,
+}
+
+impl Caller {
+    pub fn now() -> Caller {
+        Caller { pid: getpid(), tid: gettid() }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,8 +85,8 @@ impl Driver {
         }
     }
 
-    pub fn open(&mut self, file: Identity, owner: Caller, access: Access) {
-        self.files.insert(file, File { owner, access, pins: Pins::new(self.config) });
+    pub fn open(&mut self, file: Identity, access: Access) {
+        self.files.insert(file, File { owner: Caller::now(), access, pins: Pins::new(self.config) });
     }
 
     /// The memory of a page table was freed under its pin. Takes its pages out of the CPU's address
@@ -129,9 +138,10 @@ impl Driver {
         }
     }
 
-    /// The pins of an open device, if `caller` may use it.
-    fn pins_for(&mut self, file: Identity, caller: Caller) -> Result<&mut Pins, Errno> {
+    /// The pins of an open device, if the caller may use it.
+    fn pins_of_caller(&mut self, file: Identity) -> Result<&mut Pins, Errno> {
         let by_process = self.config.since(1);
+        let caller = Caller::now();
         let file = self.file(file)?;
         let same = if by_process { file.owner.pid == caller.pid } else { file.owner == caller };
         if same { Ok(&mut file.pins) } else { Err(Errno::EACCES) }

@@ -41,7 +41,6 @@ struct Block<Kind> {
 }
 
 /// The GPU pages that no live buffer has a byte in any more, maybe none.
-#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Freed {
     pub(super) start: u64,
     pub(super) len: u64,

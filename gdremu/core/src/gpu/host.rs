@@ -10,7 +10,7 @@ use super::emugpu::Emugpu;
 use super::memory::{Access, Error, Memory, PageTableId, Run, Step};
 use super::mmap::{self, Part, View, covered};
 use super::physical::{BLOCK, GPU_BYTES, GPU_PAGE, ObjectId};
-use super::provider::Provider;
+use super::provider::{PinRequest, Provider};
 use crate::config::{GpuConfig, ProviderKind, YesNo};
 use crate::errno::Errno;
 
@@ -184,14 +184,8 @@ impl HostProvider {
 }
 
 impl Provider for HostProvider {
-    fn get_pages(
-        &mut self,
-        va: u64,
-        len: u64,
-        tokens: (u64, u32),
-        persistent: bool,
-        force_pcie: bool,
-    ) -> Result<PageTableId, Errno> {
+    fn get_pages(&mut self, request: &PinRequest) -> Result<PageTableId, Errno> {
+        let PinRequest { va, len, tokens, persistent, force_pcie } = *request;
         let mine = self.owner == Some(std::process::id());
         if !mine || (tokens != (0, 0) && tokens != self.tokens()) {
             return Err(Errno::EINVAL);

@@ -34,7 +34,7 @@ pub use host::{HostProvider, Shared};
 pub use memory::{PageTable, PageTableId, Run};
 pub use mmap::page_size;
 pub use nvidia::NvidiaProvider;
-pub use provider::Provider;
+pub use provider::{PinRequest, Provider};
 
 use crate::config::{GpuConfig, ProviderKind};
 

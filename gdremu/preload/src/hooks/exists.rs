@@ -5,10 +5,10 @@ use std::ffi::{c_int, c_uint};
 use gdremu_core::errno::Errno;
 
 use super::paths::{self, Place, find};
-use super::results::fail;
 use crate::descriptors::Descriptor;
 use crate::hints::device_fds;
 use crate::next::{self, Stat, Statx, Text};
+use crate::system::fail;
 use crate::{settings, state};
 
 /// A major number of the range that Linux assigns dynamically.
@@ -28,7 +28,6 @@ pub(super) fn access(dirfd: c_int, path: Text, wanted: c_int, next: impl FnOnce(
     next(named.path(path))
 }
 
-/// Returns whether a descriptor is a device, of any process.
 pub(super) fn is_device(fd: c_int) -> bool {
     if !device_fds::may_be(fd) {
         return false;

@@ -7,10 +7,10 @@ use libc::{AT_FDCWD, FILE, off_t, ssize_t};
 
 use super::exists::is_device;
 use super::paths::{Place, find};
-use super::results::{fail, from_libc, to_libc};
 use crate::descriptors::Descriptor;
 use crate::hints::device_fds;
 use crate::next::Text;
+use crate::system::{fail, from_libc, to_libc};
 use crate::{refcount, state};
 
 /// Opens what is not a file; `None` if it is one, or if the emulation itself is calling.
@@ -82,7 +82,6 @@ pub(super) fn close(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
     }
 }
 
-/// A call that may close devices.
 fn closing<R>(next: impl FnOnce() -> R) -> R {
     let process = state::enter();
     let result = next();
@@ -92,7 +91,6 @@ fn closing<R>(next: impl FnOnce() -> R) -> R {
     result
 }
 
-/// close_range(2) and closefrom(3)
 pub(super) fn close_range<R>(next: impl FnOnce() -> R) -> R {
     if device_fds::are_there() { closing(next) } else { next() }
 }
@@ -111,7 +109,6 @@ pub(super) fn duplicated(old: c_int, new: c_int) -> c_int {
     new
 }
 
-/// fcntl(2), after it was made.
 pub(super) fn fcntl(fd: c_int, command: c_int, result: c_int) -> c_int {
     let duplicates = matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC);
     if duplicates { duplicated(fd, result) } else { result }

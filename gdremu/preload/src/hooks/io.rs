@@ -5,10 +5,9 @@ use std::ffi::{c_int, c_ulong, c_void};
 use gdremu_core::abi::{self, Argument};
 use gdremu_core::errno::Errno;
 
-use super::results::{fail, to_libc};
 use crate::descriptors::Descriptor;
 use crate::next::Pointer;
-use crate::system::copy_memory;
+use crate::system::{copy_memory, fail, to_libc};
 use crate::{settings, state};
 
 /// # Safety
@@ -35,7 +34,7 @@ unsafe fn command(fd: c_int, number: u32, argument: Pointer) -> Option<c_int> {
         Descriptor::Foreign => return Some(fail(Errno::EACCES)),
         _ => return None,
     };
-    let mut bytes = Argument::default();
+    let mut bytes = Argument::ZERO;
     let Ok(command) = settings::config().driver.command(number) else {
         return Some(to_libc(state::enter()?.ioctl(file, number, &mut bytes).map(|()| 0)));
     };

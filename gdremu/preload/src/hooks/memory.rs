@@ -7,12 +7,11 @@ use gdremu_core::errno::Errno;
 use gdremu_core::gpu::page_size;
 use libc::{off_t, size_t};
 
-use super::results::{fail, from_libc, to_libc};
 use crate::descriptors::Descriptor;
 use crate::hints::{device_fds, mapped_range};
 use crate::next::Pointer;
 use crate::state;
-use crate::system::file_status;
+use crate::system::{fail, file_status, from_libc, to_libc};
 
 pub(super) fn mmap(
     addr: Pointer,
@@ -52,25 +51,22 @@ fn may_be_device(fd: c_int) -> bool {
     }
 }
 
-/// Maps a device or a dma-buf, if the descriptor is one.
 fn map_device(addr: usize, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> Option<Pointer> {
     let mut process = state::enter()?;
-    let offset = offset as u64;
     let kind = flags & libc::MAP_TYPE;
     let fixed = if flags & libc::MAP_FIXED != 0 { Some(addr) } else { None };
     // No known program maps memory of the GPU over other such memory, or makes the kernel check that there is none.
     let is_covering = fixed.is_some() && (!addr.is_multiple_of(page_size()) || process.driver.vmas.touches(addr, len));
     let is_refused = is_covering || flags & libc::MAP_FIXED_NOREPLACE != 0;
-    let mapped = match process.descriptors.find(fd) {
+    let descriptor = process.descriptors.find(fd);
+    let mapped = match descriptor {
         Descriptor::Other => return None,
         Descriptor::Foreign => Err(Errno::EACCES),
-        Descriptor::Export(..) if is_refused || kind == libc::MAP_PRIVATE => Err(Errno::EINVAL),
-        Descriptor::Export(file, export) => process.map_export(file, export, offset, len, fixed),
-        Descriptor::Device(_) if is_refused => Err(Errno::EINVAL),
-        Descriptor::Device(file) => {
+        _ if is_refused => Err(Errno::EINVAL),
+        _ => {
             let shared = kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE;
             let write = protection & libc::PROT_WRITE != 0;
-            process.mmap(fd, file, &MapRequest { len, offset, shared, write, fixed })
+            process.mmap(fd, descriptor, &MapRequest { len, offset: offset as u64, shared, write, fixed })
         }
     };
     let addr = match mapped {

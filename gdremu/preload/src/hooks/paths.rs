@@ -10,7 +10,6 @@ use crate::settings;
 pub(super) const DEVICE: Text = Text::of(c"/dev/gdrdrv");
 const REFCOUNT: &[u8] = b"/proc/driver/gdrdrv/nv_get_pages_refcount";
 
-/// The file that a path names.
 #[derive(PartialEq, Eq)]
 pub(super) enum Place {
     Device,
@@ -134,7 +133,6 @@ impl Absolute {
     }
 }
 
-/// The path of a directory.
 fn dirfd_path(dirfd: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
     if dirfd == libc::AT_FDCWD {
         // SAFETY: `room` is writable for its length.

@@ -10,7 +10,6 @@
 //! the preload library replaces the program's other allocations by such ones.
 
 pub mod cuda;
-mod failure;
 mod rm;
 
 use std::collections::BTreeMap;
@@ -22,10 +21,9 @@ use crate::errno::Errno;
 use crate::gpu::buffers::{Buffer, Buffers, Freed};
 use crate::gpu::mmap::{self, Part, covered};
 use crate::gpu::physical::{BLOCK, GPU_PAGE};
-use crate::gpu::{PageTableId, Provider};
+use crate::gpu::{PageTableId, PinRequest, Provider};
 
-use cuda::{Cuda, Status};
-use failure::{Failure, NOT_GPU_MEMORY};
+use cuda::{Cuda, Failure, NOT_GPU_MEMORY, Status};
 use rm::{Client, Memory};
 
 #[derive(Default)]
@@ -159,14 +157,8 @@ impl NvidiaProvider {
 }
 
 impl Provider for NvidiaProvider {
-    fn get_pages(
-        &mut self,
-        va: u64,
-        len: u64,
-        tokens: (u64, u32),
-        persistent: bool,
-        force_pcie: bool,
-    ) -> Result<PageTableId, Errno> {
+    fn get_pages(&mut self, request: &PinRequest) -> Result<PageTableId, Errno> {
+        let PinRequest { va, len, tokens, persistent, force_pcie } = *request;
         if force_pcie {
             return Err(Errno::ENOTSUPP); // As a GPU without a coherent link.
         }

@@ -7,11 +7,10 @@
 use std::fs::{File, OpenOptions};
 use std::mem::size_of;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::failure::Failure;
+use super::cuda::Failure;
 use crate::errno::Errno;
 use crate::gpu::mmap::out_of_the_way;
 
@@ -19,6 +18,9 @@ use crate::gpu::mmap::out_of_the_way;
 const DEVICE: u32 = 0x6764_0001;
 const SUBDEVICE: u32 = 0x6764_0002;
 const FIRST_MEMORY: u32 = 0x6764_1000;
+
+/// Registers a device file with the control device.
+const REGISTER: u8 = 201;
 
 const CLASS_CLIENT: u32 = 0x41;
 const CLASS_DEVICE: u32 = 0x80;
@@ -120,10 +122,10 @@ pub(super) fn device_instance(exported: &impl AsRawFd) -> Result<u32, Failure> {
 impl Client {
     /// A client for the GPU with this device file and instance number.
     pub(super) fn new(minor: u32, instance: u32) -> Result<Client, Failure> {
-        let control = out_of_the_way(open("/dev/nvidiactl")?.into()).into();
+        let control: File = out_of_the_way(open("/dev/nvidiactl")?.into()).into();
         let path = format!("/dev/nvidia{minor}");
         let device = out_of_the_way(open(&path)?.into()).into();
-        register(&device, &control)?;
+        ioctl(&device, "registration of the device file", REGISTER, &mut control.as_raw_fd())?;
         let root = alloc_client(&control)?;
         // The device's parameters (its instance, and defaults).
         let mut params = [0_u32; 14];
@@ -144,14 +146,8 @@ impl Client {
 
     pub(super) fn import(self: &Arc<Self>, exported: &impl AsRawFd) -> Result<Memory, Failure> {
         let handle = self.memories.fetch_add(1, Ordering::Relaxed);
-        let mut import = ImportObjects {
-            fd: exported.as_raw_fd(),
-            parent: DEVICE,
-            objects: [0; 128],
-            types: [0; 128],
-            count: 1,
-            index: 0,
-        };
+        let fd = exported.as_raw_fd();
+        let mut import = ImportObjects { fd, parent: DEVICE, objects: [0; 128], types: [0; 128], count: 1, index: 0 };
         import.objects[0] = handle;
         send(&self.control, "import of exported memory", self.root, IMPORT, &mut import)?;
         Ok(Memory { client: self.clone(), handle })
@@ -195,18 +191,8 @@ impl Drop for Memory {
 }
 
 fn open(path: &str) -> Result<File, Failure> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_CLOEXEC)
-        .open(path)
-        .map_err(|error| Failure::system("opening the GPU driver's device files", error))
-}
-
-fn register(device: &File, control: &File) -> Result<(), Failure> {
-    const REGISTER: u8 = 201;
-    let mut fd: i32 = control.as_raw_fd();
-    ioctl(device, "registration of the device file", REGISTER, &mut fd)
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    file.map_err(|error| Failure::system("opening the GPU driver's device files", error))
 }
 
 fn alloc_client(control: &File) -> Result<u32, Failure> {
