@@ -9,7 +9,6 @@ use std::{fs, io};
 
 use gdremu_core::config::{Config, DriverConfig};
 use gdremu_core::gpu::pci;
-use gdremu_core::session::Session;
 
 /// A file that replaces another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +36,8 @@ impl FromStr for StandIn {
 }
 
 /// Writes all of them to where the hooks look for them.
-pub fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Result<()> {
+pub fn install(config: &Config, files: &[StandIn]) -> io::Result<()> {
+    let session = &config.session;
     if config.gpu.provider.emulates_gpus() {
         fs::create_dir_all(session.stand_in(Path::new("/sys/bus/pci/drivers/nvidia"))?)?;
         for gpu in 0..config.gpu.gpus as usize {
@@ -55,7 +55,7 @@ pub fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Res
         // After the GPUs' files, because the option may replace one.
         fs::copy(file, session.stand_in(path)?)?;
     }
-    if config.driver.loaded && config.driver.has_proc_files() && config.gpu.provider.emulates_gdrdrv() {
+    if config.driver.loaded && config.driver.since(5) && config.gpu.provider.emulates_gdrdrv() {
         // Reading the second one returns the number of the moment.
         for (name, text) in [("params", params(&config.driver)), ("nv_get_pages_refcount", "0\n".into())] {
             let place = session.stand_in(&Path::new("/proc/driver/gdrdrv").join(name))?;

@@ -74,15 +74,14 @@ fn run(options: &Options) -> Result<End, String> {
 }
 
 fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, String> {
-    let config = options.checked_config(session.directory().to_owned())?;
+    let config = options.checked_config(session.clone())?;
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]);
     command.env(config::VARIABLE, config.to_variable()?);
     let preloaded =
         session.preloadable(runtime).map_err(|error| format!("cannot link the library to preload: {error}"))?;
     command.env("LD_PRELOAD", prepended(preloaded.as_os_str(), "LD_PRELOAD"));
-    files::install(session, &config, &options.files)
-        .map_err(|error| format!("cannot create the emulated files: {error}"))?;
+    files::install(&config, &options.files).map_err(|error| format!("cannot create the emulated files: {error}"))?;
     if options.config.gpu.provider.emulates_gpus() {
         session.install_stand_in(runtime).map_err(|error| format!("cannot link the stand-in libcuda: {error}"))?;
         let libraries = prepended(session.libraries().as_os_str(), "LD_LIBRARY_PATH");

@@ -1,12 +1,12 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 
 use gdremu_core::config::{Config, GpuConfig, Platform, ProviderKind};
+use gdremu_core::session::Session;
 
 use crate::files::StandIn;
 use crate::profiles;
@@ -72,7 +72,7 @@ impl Options {
     }
 
     /// The configuration that the options describe, for a session.
-    pub fn checked_config(&self, session: PathBuf) -> Result<Config, String> {
+    pub fn checked_config(&self, session: Session) -> Result<Config, String> {
         let mut config = Config { session, ..self.config.clone() };
         if let Some(trace) = &mut config.trace {
             // The program may change its working directory before it first uses the device.
@@ -137,7 +137,7 @@ mod tests {
 
     fn config(line: &str) -> Config {
         let words = ["gdremu"].into_iter().chain(line.split_whitespace()).chain(["--", "true"]);
-        Options::read(words.map(OsString::from)).unwrap().checked_config("/s".into()).unwrap()
+        Options::read(words.map(OsString::from)).unwrap().checked_config(Session::default()).unwrap()
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
     fn refused(line: &str) -> Option<String> {
         let line = line.split(' ').chain(["--", "true"]);
         let options = Options::try_parse_from(["gdremu"].into_iter().chain(line)).unwrap();
-        options.checked_config("/s".into()).err()
+        options.checked_config(Session::default()).err()
     }
 
     #[test]

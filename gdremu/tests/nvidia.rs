@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 
 use common::{PLAIN, built, compile};
 use gdremu::options::Options;
+use gdremu_core::session::Session;
 
 /// Runs tests/nvidia_functions.c, linked with a libcuda of its own, as gdremu would where there is a GPU.
 fn run(lookup: &str, faults: &str) -> Output {
@@ -18,8 +19,9 @@ fn run(lookup: &str, faults: &str) -> Output {
     let libcuda = compile("nvidia_libcuda", "libcuda.so.1", arguments);
     let rpath = format!("-Wl,-rpath,{}", libcuda.parent().unwrap().display());
     let mut program = Command::new(compile("nvidia_functions", "linked", [libcuda.as_os_str(), rpath.as_ref()]));
+    let session = Session { directory: "/nonexistent".into() };
     let options = ["gdremu", "--provider", "nvidia", "--fault", faults, "--", "program"].map(OsString::from);
-    let config = Options::read(options).unwrap().checked_config("/nonexistent".into()).unwrap();
+    let config = Options::read(options).unwrap().checked_config(session).unwrap();
     program.env("LD_PRELOAD", built("gdremu-nvidia")).env("GDREMU_CONFIG", config.to_variable().unwrap());
     program.arg(lookup).output().unwrap()
 }

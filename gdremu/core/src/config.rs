@@ -27,7 +27,7 @@ const DMABUF_MMAP: u32 = 13030;
 pub struct Config {
     /// The directory that all processes under one gdremu share (see [`crate::session`]).
     #[arg(skip)]
-    pub session: PathBuf,
+    pub session: Session,
     /// Make calls fail, as NAME:ERROR[@N[+]],… for every call, the Nth, or all from the Nth on;
     /// COMMAND:FIELD=VALUE[@N[+]] changes a field of the command's result
     #[arg(long = "fault", value_name = "LIST", default_value = "", hide_default_value = true, value_parser = faults)]
@@ -90,7 +90,7 @@ pub struct DriverConfig {
 
 impl DriverConfig {
     /// Returns whether it is gdrdrv 2.`minor` or later.
-    pub(crate) fn since(&self, minor: u16) -> bool {
+    pub fn since(&self, minor: u16) -> bool {
         self.version >= Version::new(2, minor)
     }
 
@@ -105,10 +105,6 @@ impl DriverConfig {
     /// Pins outlive a free of their memory, as by default since 2.5.
     pub fn persistent(&self) -> bool {
         self.since(5) && !self.traditional
-    }
-
-    pub fn has_proc_files(&self) -> bool {
-        self.since(5)
     }
 }
 
@@ -336,10 +332,6 @@ fn bytes_of_each(text: &str) -> Result<PerGpu<u64>, String> {
 }
 
 impl Config {
-    pub fn session(&self) -> Session {
-        Session::at(self.session.clone())
-    }
-
     pub fn to_variable(&self) -> Result<String, String> {
         serde_json::to_string(self).map_err(|error| format!("{error}: choose another --trace file or TMPDIR"))
     }
@@ -377,7 +369,7 @@ pub(crate) mod tests {
              --gdrdrv-errno 524 --provider nvidia --gpus 8 --cuda-version 13.3 --pci-device 0x20b5 \
              --no-mempools --coherent --rdma no,yes --bar1-size 256M,1024 --dmabuf export,no,auto",
         );
-        config.session = "/tmp/ä d".into();
+        config.session.directory = "/tmp/ä d".into();
         let text = config.to_variable().unwrap();
         assert_eq!(Config::from_variable(&text), Ok(config));
     }

@@ -14,6 +14,8 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::{Deserialize, Serialize};
+
 /// The stand-ins for the CUDA runtime, see build.rs.
 const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
     ("libcudart.so.12", include_bytes!(concat!(env!("OUT_DIR"), "/libcudart.so.12"))),
@@ -23,9 +25,9 @@ const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
 /// Identifies the file behind a descriptor by st_dev and st_ino.
 pub type Identity = (u64, u64);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    directory: PathBuf,
+    pub directory: PathBuf,
 }
 
 pub struct Record {
@@ -39,18 +41,10 @@ pub const REFUSED_KERNEL: &str = "refused";
 
 impl Session {
     pub fn create() -> io::Result<Session> {
-        let session = Session::at(nix::unistd::mkdtemp(&std::env::temp_dir().join("gdremu-XXXXXX"))?);
+        let session = Session { directory: nix::unistd::mkdtemp(&std::env::temp_dir().join("gdremu-XXXXXX"))? };
         fs::create_dir(session.devices())?;
         fs::create_dir(session.libraries())?;
         Ok(session)
-    }
-
-    pub fn at(directory: PathBuf) -> Session {
-        Session { directory }
-    }
-
-    pub fn directory(&self) -> &Path {
-        &self.directory
     }
 
     pub fn devices(&self) -> PathBuf {
@@ -67,7 +61,7 @@ impl Session {
         self.directory.join("files")
     }
 
-    /// Where the file belongs that stands for `path`, an absolute one. The directorys above it are there.
+    /// Where the file belongs that stands for `path`, an absolute one. The directories above it are there.
     pub fn stand_in(&self, path: &Path) -> io::Result<PathBuf> {
         let place = self.files().join(path.strip_prefix("/").unwrap_or(path));
         fs::create_dir_all(place.parent().unwrap_or(&self.directory))?;
@@ -142,8 +136,8 @@ impl Session {
         records
     }
 
-    pub fn remove(self) -> io::Result<()> {
-        fs::remove_dir_all(self.directory)
+    pub fn remove(&self) -> io::Result<()> {
+        fs::remove_dir_all(&self.directory)
     }
 }
 

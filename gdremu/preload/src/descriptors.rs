@@ -52,17 +52,13 @@ struct Made {
 }
 
 pub(crate) struct Descriptors {
-    session: Session,
+    session: &'static Session,
     made: HashMap<Identity, Made>,
 }
 
 impl Descriptors {
-    pub(crate) fn new(session: Session) -> Descriptors {
+    pub(crate) fn new(session: &'static Session) -> Descriptors {
         Descriptors { session, made: HashMap::new() }
-    }
-
-    pub(crate) fn session(&self) -> &Session {
-        &self.session
     }
 
     pub(crate) fn add_device(&mut self, access: Access, flags: c_int) -> Result<(c_int, Identity), Errno> {

@@ -40,7 +40,7 @@ impl EmulatedProcess {
             gpu: gpu::provider(&config.gpu),
             faults: config.faults.parse().expect("checked by the launcher"),
             forked: false,
-            descriptors: Descriptors::new(config.session()),
+            descriptors: Descriptors::new(&config.session),
             reap_at: 0,
             calls: Calls::default(),
             refused: BTreeSet::new(),
@@ -253,7 +253,7 @@ impl EmulatedProcess {
 
     pub(crate) fn refcount(&mut self) -> u64 {
         self.reap_all();
-        self.descriptors.session().refcount()
+        self.config.session.refcount()
     }
 
     pub(crate) fn open_refcount(&mut self, flags: c_int) -> Result<c_int, Errno> {
@@ -270,7 +270,7 @@ impl EmulatedProcess {
 
     /// Records that a GPU kernel is not run. Returns whether it is the first time in this process.
     pub(crate) fn note_refused(&mut self, kernel: &str) -> bool {
-        self.descriptors.session().record(REFUSED_KERNEL);
+        self.config.session.record(REFUSED_KERNEL);
         self.refused.insert(kernel.to_owned())
     }
 

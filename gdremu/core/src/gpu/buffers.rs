@@ -24,7 +24,7 @@ pub(super) struct Buffer {
 }
 
 /// All buffers of this process. Those of one `Kind` may share a block.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Buffers<Kind> {
     /// By start.
     blocks: BTreeMap<u64, Block<Kind>>,
@@ -46,12 +46,6 @@ pub(super) struct Freed {
     pub(super) len: u64,
     /// They are all of a block, which is empty now.
     pub(super) is_block: bool,
-}
-
-impl<Kind> Default for Buffers<Kind> {
-    fn default() -> Self {
-        Buffers { blocks: BTreeMap::new(), live: BTreeMap::new() }
-    }
 }
 
 impl<Kind: Copy + PartialEq> Buffers<Kind> {

@@ -53,6 +53,8 @@ pub enum Access {
     ReadWrite,
 }
 
+pub(super) type Accesses = BTreeMap<usize, Access>;
+
 /// Part of the address space with memory behind it.
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {
@@ -61,7 +63,7 @@ pub(super) struct Mapping {
     pub(super) id: u64,
     pub(super) object: ObjectId,
     /// The access of each GPU, for a VMM mapping; `None` for the memory under buffers.
-    pub(super) vmm: Option<BTreeMap<usize, Access>>,
+    pub(super) vmm: Option<Accesses>,
 }
 
 /// A step that a change of the metadata demands of the memory; all numbers are multiples of the GPU page.
@@ -89,7 +91,7 @@ pub(super) enum Step {
     Removed(Run),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Memory {
     pub(super) physical: Physical,
     pub(super) addresses: Ranges,
@@ -107,16 +109,7 @@ pub struct Memory {
 impl Memory {
     /// `gpus` GPUs with `size` bytes each, and no address space yet.
     pub fn new(gpus: usize, size: u64) -> Self {
-        Memory {
-            physical: Physical::new(gpus, size),
-            addresses: Ranges::default(),
-            mappings: BTreeMap::new(),
-            buffers: Buffers::default(),
-            reservations: BTreeMap::new(),
-            pins: BTreeMap::new(),
-            steps: Vec::new(),
-            ids: 0,
-        }
+        Memory { physical: Physical::new(gpus, size), ..Memory::default() }
     }
 
     /// Adds address space; both numbers are multiples of [`BLOCK`].
@@ -133,7 +126,7 @@ impl Memory {
     }
 
     pub fn physical_object(&self, id: ObjectId) -> Option<&Object> {
-        Some(self.live(id))
+        self.physical.get(id)
     }
 
     /// The physical object that a run or a page table keeps alive.
@@ -164,7 +157,7 @@ impl Memory {
             return Err(Error::Invalid);
         }
         let block = self.alloc_blocks(gpu, blocks, false)?;
-        self.physical.set_imported(block.object);
+        self.physical.live_mut(block.object).imported = true;
         let buffer = Buffer { start: block.start + offset, len, id: self.next_id() };
         self.buffers.add_block((gpu, false), block.start, blocks, buffer);
         Ok(buffer.start)
@@ -174,7 +167,7 @@ impl Memory {
         let Some(len) = len.checked_next_multiple_of(BLOCK) else {
             return Err(Error::NoMemory);
         };
-        let object = self.physical.create(gpu, len, rdma, false, Holder::Use)?;
+        let object = self.physical.create(gpu, len, rdma, Holder::Use)?;
         let Some(va) = self.addresses.take(len, BLOCK) else {
             self.physical.release(object, Holder::Use);
             return Err(Error::NoAddresses(len));
@@ -183,13 +176,7 @@ impl Memory {
         Ok(self.add_mapping(va, len, object, None))
     }
 
-    pub(super) fn add_mapping(
-        &mut self,
-        start: u64,
-        len: u64,
-        object: ObjectId,
-        vmm: Option<BTreeMap<usize, Access>>,
-    ) -> Mapping {
+    pub(super) fn add_mapping(&mut self, start: u64, len: u64, object: ObjectId, vmm: Option<Accesses>) -> Mapping {
         let mapping = Mapping { start, len, id: self.next_id(), object, vmm };
         self.mappings.insert(start, mapping.clone());
         self.steps.push(Step::Mapped { va: start, len, object });

@@ -81,23 +81,20 @@ impl Physical {
         Physical { free: vec![all; gpus], ..Default::default() }
     }
 
-    pub(super) fn create(
-        &mut self,
-        gpu: usize,
-        len: u64,
-        rdma: bool,
-        exportable: bool,
-        holder: Holder,
-    ) -> Result<ObjectId, Error> {
+    pub(super) fn create(&mut self, gpu: usize, len: u64, rdma: bool, holder: Holder) -> Result<ObjectId, Error> {
         let Some(start) = self.free[gpu].take(len, BLOCK) else {
             return Err(Error::NoMemory);
         };
         self.created += 1;
         let id = ObjectId(self.created);
-        let object = Object { gpu, start, len, rdma, exportable, imported: false, references: [0; 2] };
+        let object = Object { gpu, start, len, rdma, exportable: false, imported: false, references: [0; 2] };
         self.objects.insert(id, object);
         self.hold(id, holder);
         Ok(id)
+    }
+
+    pub(super) fn get(&self, id: ObjectId) -> Option<&Object> {
+        self.objects.get(&id)
     }
 
     /// An object that something keeps alive.
@@ -107,24 +104,24 @@ impl Physical {
 
     /// The object, if the program has a handle to it.
     pub(super) fn by_handle(&self, id: ObjectId) -> Result<&Object, Error> {
-        match self.objects.get(&id) {
+        match self.get(id) {
             Some(object) if object.references[Holder::Handle as usize] > 0 => Ok(object),
             _ => Err(Error::Invalid),
         }
     }
 
-    pub(super) fn set_imported(&mut self, id: ObjectId) {
-        self.objects.get_mut(&id).expect("alive").imported = true;
+    pub(super) fn live_mut(&mut self, id: ObjectId) -> &mut Object {
+        self.objects.get_mut(&id).expect("something keeps it alive")
     }
 
     pub(super) fn hold(&mut self, id: ObjectId, holder: Holder) {
-        *self.count(id, holder) += 1;
+        self.live_mut(id).references[holder as usize] += 1;
     }
 
     /// Takes a reference away. The last one frees the memory, which is returned.
     pub(super) fn release(&mut self, id: ObjectId, holder: Holder) -> Option<Run> {
-        *self.count(id, holder) -= 1;
-        let object = &self.objects[&id];
+        self.live_mut(id).references[holder as usize] -= 1;
+        let object = self.live(id);
         if object.references != [0; 2] {
             return None;
         }
@@ -136,9 +133,5 @@ impl Physical {
 
     pub(super) fn free_bytes(&self, gpu: usize) -> u64 {
         self.free[gpu].total()
-    }
-
-    fn count(&mut self, id: ObjectId, holder: Holder) -> &mut u32 {
-        &mut self.objects.get_mut(&id).expect("references are to live objects").references[holder as usize]
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::memory::{Access, Error, Mapping, Memory, PageTableId, Step};
+use super::memory::{Access, Accesses, Error, Mapping, Memory, PageTableId, Step};
 use super::physical::{BLOCK, Holder, Object, ObjectId, end_of};
 
 impl Memory {
@@ -14,7 +14,8 @@ impl Memory {
         if len == 0 || !len.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
         }
-        let object = self.physical.create(gpu, len, rdma, exportable, Holder::Handle)?;
+        let object = self.physical.create(gpu, len, rdma, Holder::Handle)?;
+        self.physical.live_mut(object).exportable = exportable;
         self.steps.push(Step::Created { object, len, rdma });
         Ok(object)
     }
@@ -125,7 +126,7 @@ impl Memory {
     }
 
     /// The access of each GPU to the VMM mapping at an address.
-    fn access_at(&self, va: u64) -> Result<&BTreeMap<usize, Access>, Error> {
+    fn access_at(&self, va: u64) -> Result<&Accesses, Error> {
         match &self.mapping_at(va)?.vmm {
             Some(of_gpus) => Ok(of_gpus),
             None => Err(Error::Invalid),
