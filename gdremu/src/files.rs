@@ -2,7 +2,6 @@
 //! and the files of `--file`).
 #![forbid(unsafe_code)]
 
-use std::fmt::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -10,7 +9,6 @@ use std::{fs, io};
 
 use gdremu_core::config::{Config, DriverConfig};
 use gdremu_core::gpu::pci;
-use gdremu_core::session::Session;
 
 /// A file that replaces another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +23,9 @@ impl FromStr for StandIn {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (path, file) = text.split_once('=').ok_or("not PATH=FILE")?;
+        let Some((path, file)) = text.split_once('=') else {
+            return Err("not PATH=FILE".into());
+        };
         let below = path.strip_prefix("/proc/").or(path.strip_prefix("/sys/"));
         if below.unwrap_or("").split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(format!("{path} is not a plain path below /proc or /sys"));
@@ -36,7 +36,8 @@ impl FromStr for StandIn {
 }
 
 /// Writes all of them to where the hooks look for them.
-pub fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Result<()> {
+pub fn install(config: &Config, files: &[StandIn]) -> io::Result<()> {
+    let session = &config.session;
     if config.gpu.provider.emulates_gpus() {
         fs::create_dir_all(session.stand_in(Path::new("/sys/bus/pci/drivers/nvidia"))?)?;
         for gpu in 0..config.gpu.gpus as usize {
@@ -44,19 +45,17 @@ pub fn install(session: &Session, config: &Config, files: &[StandIn]) -> io::Res
             for (name, text) in pci_device(config, gpu) {
                 fs::write(session.stand_in(&device.join(name))?, text)?;
             }
-            let driver = session.stand_in(&device.join("driver"))?;
-            symlink("../../../../bus/pci/drivers/nvidia", driver)?;
+            symlink("../../../../bus/pci/drivers/nvidia", session.stand_in(&device.join("driver"))?)?;
         }
     }
     if config.driver.loaded && config.driver.p2p_dummy {
         fs::create_dir(session.stand_in(Path::new("/sys/module/nv_p2p_dummy/holders/gdrdrv"))?)?;
     }
     for StandIn { path, file } in files {
-        let place = session.stand_in(path)?;
         // After the GPUs' files, because the option may replace one.
-        fs::copy(file, place)?;
+        fs::copy(file, session.stand_in(path)?)?;
     }
-    if config.driver.loaded && config.driver.has_proc_files() && config.gpu.provider.emulates_gdrdrv() {
+    if config.driver.loaded && config.driver.since(5) && config.gpu.provider.emulates_gdrdrv() {
         // Reading the second one returns the number of the moment.
         for (name, text) in [("params", params(&config.driver)), ("nv_get_pages_refcount", "0\n".into())] {
             let place = session.stand_in(&Path::new("/proc/driver/gdrdrv").join(name))?;
@@ -79,7 +78,6 @@ fn params(driver: &DriverConfig) -> String {
     )
 }
 
-/// The files of a GPU's PCI device, as name and text.
 fn pci_device(config: &Config, gpu: usize) -> [(&'static str, String); 11] {
     let vendor = format!("{:#06x}\n", pci::VENDOR);
     [
@@ -100,23 +98,17 @@ fn pci_device(config: &Config, gpu: usize) -> [(&'static str, String); 11] {
 /// Start, end and flags of each PCI resource. As on recent GPUs, all are 64 bits wide and so take two
 /// places each. Registers come first, then GPU memory, which NVIDIA calls BAR1, then the rest.
 fn resource(gpu: usize, bar1_size: u64) -> String {
-    const PLACES: usize = 13;
     const PREFETCHABLE_64_BIT_MEMORY: u64 = 0x14_220c;
+    let unused = format!("{0:#018x} {0:#018x} {0:#018x}\n", 0);
     let mut start = (gpu as u64 + 1) << 46;
     let mut text = String::new();
     for len in [16 << 20, bar1_size.next_power_of_two(), 32 << 20] {
         start = start.next_multiple_of(len);
         let end = start + len - 1;
-        let flags = PREFETCHABLE_64_BIT_MEMORY;
-        writeln!(text, "{start:#018x} {end:#018x} {flags:#018x}").expect("writing to a String cannot fail");
-        text += &unused(1);
+        text += &format!("{start:#018x} {end:#018x} {PREFETCHABLE_64_BIT_MEMORY:#018x}\n{unused}");
         start += len;
     }
-    text + &unused(PLACES - 6)
-}
-
-fn unused(places: usize) -> String {
-    format!("{0:#018x} {0:#018x} {0:#018x}\n", 0).repeat(places)
+    text + &unused.repeat(13 - 6)
 }
 
 #[cfg(test)]

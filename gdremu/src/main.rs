@@ -22,12 +22,9 @@ use gdremu::{files, profiles};
 
 /// The exit status for failures of gdremu itself, the same as for `env` and `timeout`.
 const FAILURE: u8 = 125;
-/// The exit status when the program cannot be run.
 const CANNOT_RUN: u8 = 126;
-/// The exit status when the program is not found.
 const NOT_FOUND: u8 = 127;
 
-/// The control device of NVIDIA's GPU driver.
 const NVIDIA_DRIVER: &str = "/dev/nvidiactl";
 
 /// Prints a line on stderr, if that is possible. The exit status does not depend on it.
@@ -77,15 +74,14 @@ fn run(options: &Options) -> Result<End, String> {
 }
 
 fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, String> {
-    let config = options.checked_config(session.directory().to_owned())?;
+    let config = options.checked_config(session.clone())?;
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]);
     command.env(config::VARIABLE, config.to_variable()?);
     let preloaded =
         session.preloadable(runtime).map_err(|error| format!("cannot link the library to preload: {error}"))?;
     command.env("LD_PRELOAD", prepended(preloaded.as_os_str(), "LD_PRELOAD"));
-    files::install(session, &config, &options.files)
-        .map_err(|error| format!("cannot create the emulated files: {error}"))?;
+    files::install(&config, &options.files).map_err(|error| format!("cannot create the emulated files: {error}"))?;
     if options.config.gpu.provider.emulates_gpus() {
         session.install_stand_in(runtime).map_err(|error| format!("cannot link the stand-in libcuda: {error}"))?;
         let libraries = prepended(session.libraries().as_os_str(), "LD_LIBRARY_PATH");
@@ -130,41 +126,37 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
 
 /// The same exit status or signal as the program's.
 fn end_like(status: ExitStatus) -> End {
-    let exit = status.code().and_then(|code| u8::try_from(code).ok());
-    match status.signal() {
-        Some(signal) => End::Signal(signal),
-        None => End::Exit(exit.unwrap_or(FAILURE)),
+    match (status.code(), status.signal()) {
+        (Some(code), _) => End::Exit(code as u8),
+        (None, Some(signal)) => End::Signal(signal),
+        (None, None) => End::Exit(FAILURE),
     }
 }
 
 /// The preload library, which is beside this executable, or where a package or cargo puts it.
 fn find_runtime(provider: ProviderKind) -> Result<PathBuf, String> {
-    let (name, other_place, hint) = match provider {
-        ProviderKind::Host | ProviderKind::Emugpu => ("libgdremu_cuda.so", "../lib/gdremu", ""),
-        // Where cargo puts it.
-        ProviderKind::Nvidia => (
-            "libgdremu_nvidia.so",
-            "examples",
-            ": it is a laboratory tool that packages leave out; `make gpu-bundle` builds it",
-        ),
-    };
     if let Some(path) = env::var_os("GDREMU_RUNTIME") {
         return Ok(path.into());
     }
+    let (name, hint) = match provider {
+        ProviderKind::Host | ProviderKind::Emugpu => ("libgdremu_cuda.so", ""),
+        ProviderKind::Nvidia => {
+            ("libgdremu_nvidia.so", ": it is a laboratory tool that packages leave out; `make gpu-bundle` builds it")
+        }
+    };
     let executable = env::current_exe().map_err(|error| error.to_string())?;
-    let directory = executable.parent().ok_or("gdremu has no parent directory")?;
-    for place in [".", other_place] {
-        if let Ok(path) = directory.join(place).join(name).canonicalize() {
+    for place in ["", "../lib/gdremu", "examples"] {
+        if let Ok(path) = executable.with_file_name(place).join(name).canonicalize() {
             return Ok(path);
         }
     }
-    Err(format!("{name} is neither in {} nor in {other_place}{hint}", directory.display()))
+    Err(format!("{name} is neither beside {} nor in ../lib/gdremu{hint}", executable.display()))
 }
 
-/// `first`, then the value of the environment variable.
 fn prepended(first: &OsStr, variable: &str) -> OsString {
     let mut value = first.to_owned();
-    if let Some(rest) = env::var_os(variable).filter(|rest| !rest.is_empty()) {
+    let rest = env::var_os(variable).unwrap_or_default();
+    if !rest.is_empty() {
         value.push(":");
         value.push(rest);
     }

@@ -1,12 +1,12 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 
 use gdremu_core::config::{Config, GpuConfig, Platform, ProviderKind};
+use gdremu_core::session::Session;
 
 use crate::files::StandIn;
 use crate::profiles;
@@ -35,7 +35,6 @@ pub struct Options {
     #[arg(long = "file", value_name = "PATH=FILE")]
     pub files: Vec<StandIn>,
 
-    /// Was for drivers before 2.5.
     #[arg(long, hide = true)]
     persistent: bool,
 
@@ -73,7 +72,7 @@ impl Options {
     }
 
     /// The configuration that the options describe, for a session.
-    pub fn checked_config(&self, session: PathBuf) -> Result<Config, String> {
+    pub fn checked_config(&self, session: Session) -> Result<Config, String> {
         let mut config = Config { session, ..self.config.clone() };
         if let Some(trace) = &mut config.trace {
             // The program may change its working directory before it first uses the device.
@@ -91,27 +90,25 @@ impl Options {
 
     /// Refuses options that describe what the provider does not emulate.
     fn check_provider(&self, config: &Config) -> Result<(), &'static str> {
-        let provider = config.gpu.provider;
-        if provider == ProviderKind::Host {
-            return Ok(());
-        }
-        let mut allowed = Options::parse_from(["gdremu", "true"]).config;
-        allowed.gpu.provider = provider;
-        if provider == ProviderKind::Nvidia {
-            if config.gpu != allowed.gpu || config.driver.platform != Platform::Wc || config.log_missing {
-                return Err(NOT_EMULATED_GPUS);
+        let GpuConfig { provider, .. } = config.gpu;
+        let mut default = Options::parse_from(["gdremu", "true"]).config;
+        default.gpu.provider = provider;
+        match provider {
+            ProviderKind::Host => {}
+            ProviderKind::Nvidia => {
+                if config.gpu != default.gpu || config.driver.platform != Platform::Wc || config.log_missing {
+                    return Err(NOT_EMULATED_GPUS);
+                }
             }
-            return Ok(());
-        }
-        if config.driver != allowed.driver || config.trace.is_some() || self.leak_exit.is_some() {
-            return Err(NOT_EMULATED_GDRDRV);
-        }
-        allowed.gpu.cuda_version = config.gpu.cuda_version;
-        allowed.gpu.pci_device = config.gpu.pci_device;
-        allowed.gpu.mempools = config.gpu.mempools;
-        allowed.gpu.dmabuf = config.gpu.dmabuf.clone();
-        if config.gpu != allowed.gpu {
-            return Err("--provider emugpu has one GPU: remove --gpus, --coherent, --rdma and --bar1-size");
+            ProviderKind::Emugpu => {
+                if config.driver != default.driver || config.trace.is_some() || self.leak_exit.is_some() {
+                    return Err(NOT_EMULATED_GDRDRV);
+                }
+                let GpuConfig { gpus, coherent, rdma, bar1_size, .. } = default.gpu;
+                if config.gpu != (GpuConfig { gpus, coherent, rdma, bar1_size, ..config.gpu.clone() }) {
+                    return Err("--provider emugpu has one GPU: remove --gpus, --coherent, --rdma and --bar1-size");
+                }
+            }
         }
         Ok(())
     }
@@ -122,41 +119,37 @@ const NOT_EMULATED_GPUS: &str =
 const NOT_EMULATED_GDRDRV: &str = "--provider emugpu has the kernel's gdrdrv: remove --trace, --leak-exit and options \
                                    under \"Emulated gdrdrv\", and set module parameters instead";
 
-/// Refuses lists with more values than GPUs.
 fn check_lists(gpu: &GpuConfig) -> Result<(), String> {
     let lists =
         [("--rdma", gpu.rdma.count()), ("--bar1-size", gpu.bar1_size.count()), ("--dmabuf", gpu.dmabuf.count())];
     let longest = (gpu.gpus as usize).max(1);
-    match lists.iter().find(|(_, values)| *values > longest) {
-        Some((option, values)) => {
-            Err(format!("{option} has {values} values for {longest} GPUs: give fewer values or raise --gpus"))
+    for (option, values) in lists {
+        if values > longest {
+            return Err(format!("{option} has {values} values for {longest} GPUs: give fewer values or raise --gpus"));
         }
-        None => Ok(()),
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn config(arguments: &[&str]) -> Config {
-        let all = ["gdremu"].iter().chain(arguments).chain(&["--", "true"]);
-        Options::read(all.map(OsString::from)).unwrap().checked_config("/s".into()).unwrap()
+    fn config(line: &str) -> Config {
+        let words = ["gdremu"].into_iter().chain(line.split_whitespace()).chain(["--", "true"]);
+        Options::read(words.map(OsString::from)).unwrap().checked_config(Session::default()).unwrap()
     }
 
     #[test]
     fn profile_is_a_set_of_options() {
-        assert_eq!(config(&["--profile", "default"]), config(&[]));
-        assert_eq!(config(&["--profile=defects"]), config(&["--module-defects", "--handle-base", "0x100000000"]));
-        assert_eq!(
-            config(&["--profile", "dmabuf-3gpus"]),
-            config(&["--no-gdrdrv", "--cuda-version", "13.3", "--gpus", "3"])
-        );
+        assert_eq!(config("--profile default"), config(""));
+        assert_eq!(config("--profile=defects"), config("--module-defects --handle-base 0x100000000"));
+        assert_eq!(config("--profile dmabuf-3gpus"), config("--no-gdrdrv --cuda-version 13.3 --gpus 3"));
     }
 
     #[test]
     fn every_profile_is_valid_and_differs_from_the_others() {
-        let configs: Vec<_> = profiles::names().map(|name| (name, config(&["--profile", name]))).collect();
+        let configs: Vec<_> = profiles::names().map(|name| (name, config(&format!("--profile {name}")))).collect();
         for (at, (name, config)) in configs.iter().enumerate() {
             let same = configs[..at].iter().find(|(_, other)| other == config);
             assert_eq!(same.map(|(other, _)| other), None, "{name}");
@@ -165,10 +158,8 @@ mod tests {
 
     #[test]
     fn options_override_those_of_the_profile() {
-        for line in [["--profile", "dmabuf-3gpus", "--gpus", "2"], ["--gpus", "2", "--profile", "dmabuf-3gpus"]] {
-            let config = config(&line);
-            assert_eq!(config.gpu.gpus, 2);
-            assert!(!config.driver.loaded);
+        for line in ["--profile dmabuf-3gpus --gpus 2", "--gpus 2 --profile dmabuf-3gpus"] {
+            assert_eq!(config(line), config("--no-gdrdrv --cuda-version 13.3 --gpus 2"));
         }
     }
 
@@ -183,7 +174,7 @@ mod tests {
     fn refused(line: &str) -> Option<String> {
         let line = line.split(' ').chain(["--", "true"]);
         let options = Options::try_parse_from(["gdremu"].into_iter().chain(line)).unwrap();
-        options.checked_config("/s".into()).err()
+        options.checked_config(Session::default()).err()
     }
 
     #[test]
@@ -200,8 +191,7 @@ mod tests {
             ("--provider emugpu --trace calls.json", "--trace"),
             ("--provider emugpu --traditional", "module parameters"),
         ] {
-            let refused = refused(line).unwrap();
-            assert!(refused.contains(why), "{line}: {refused}");
+            assert!(refused(line).unwrap().contains(why), "{line}");
         }
         assert_eq!(refused("--provider nvidia --traditional"), None);
         assert_eq!(refused("--provider emugpu --cuda-version 13.3"), None);
@@ -209,7 +199,7 @@ mod tests {
 
     #[test]
     fn lists_set_each_gpu_and_the_last_value_repeats() {
-        let gpu = config(&["--gpus", "3", "--dmabuf", "mmap,no", "--bar1-size", "1G,2M,4K"]).gpu;
+        let gpu = config("--gpus 3 --dmabuf mmap,no --bar1-size 1G,2M,4K").gpu;
         assert_eq!([0, 1, 2].map(|i| gpu.maps_dmabufs(i)), [true, false, false]);
         assert_eq!([0, 1, 2].map(|i| *gpu.bar1_size.of(i)), [1 << 30, 2 << 20, 4 << 10]);
     }

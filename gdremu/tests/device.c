@@ -209,10 +209,10 @@ TEST(covered_mappings)
 
     /* The last part of the last mapping releases a device that is closed. */
     CHECK_EQUAL(close(fd), 0);
-    cover(mapping, PAGE);
+    cover(mapping + PAGE, GPU_PAGE - PAGE);
     CHECK_EQUAL(pins(), 1);
     CHECK_EQUAL(all_page_tables(), 1);
-    cover(mapping + PAGE, GPU_PAGE - PAGE);
+    cover(mapping, PAGE);
     CHECK_EQUAL(pins(), 0);
     CHECK_EQUAL(all_page_tables(), 0);
     unmap(mapping, GPU_PAGE);

@@ -54,7 +54,10 @@ fn functions_of_emulated_gpus_can_be_hooked() {
     assert_hookable("gdremu-cuda", &["cuMemFree_v2", "cuMemFreeHost", "cuModuleGetGlobal_v2", "munmap", "open"]);
 }
 
+/// UCX writes its dlopen into the entries of every loaded object, and it would run under our lock.
 #[test]
-fn functions_of_the_nvidia_provider_can_be_hooked() {
+fn functions_of_the_nvidia_provider_can_be_hooked_and_none_uses_dlopen() {
     assert_hookable("gdremu-nvidia", &["cuMemFree_v2", "dlsym", "mmap"]);
+    let relocations = ask("readelf", &["--relocs", "--wide"], &built("gdremu-nvidia"));
+    assert!(relocations.contains(" dlvsym@") && !relocations.contains(" dlopen@"), "{relocations}");
 }

@@ -46,44 +46,15 @@ EXPORT CUresult cuCtxSynchronize(void)
     return state.context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-EXPORT CUresult cuCtxGetCurrent(CUcontext *context)
-{
-    *context = state.context ? (CUcontext)&state : NULL;
-    return CUDA_SUCCESS;
-}
-
+SUCCEEDS(cuCtxGetCurrent, (CUcontext *context), *context = state.context ? (CUcontext)&state : NULL)
 SUCCEEDS(cuCtxSetCurrent, (CUcontext context), state.context = context != NULL)
 SUCCEEDS(cuGetErrorName, (CUresult error, const char **name), *name = "unknown")
 SUCCEEDS(cuDeviceGet, (CUdevice *device, int ordinal), *device = ordinal)
-
-EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
-{
-    state.retained++;
-    *context = (CUcontext)&state;
-    return CUDA_SUCCESS;
-}
-
+SUCCEEDS(cuDevicePrimaryCtxRetain, (CUcontext *context, CUdevice device), state.retained++; *context = (CUcontext)&state)
 SUCCEEDS(cuDevicePrimaryCtxRelease, (CUdevice device), state.retained--)
 SUCCEEDS(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice device), *value = state.exportable)
 
 /* ---- The functions that are replaced ---- */
-
-/* The result for VMM memory, because the provider makes every allocation one. */
-EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
-{
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-/* For programs that are linked with the C test kit. */
-EXPORT CUresult cuMemcpyDtoH(void *destination, CUdeviceptr source, size_t size)
-{
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-EXPORT CUresult cuMemcpyHtoD(CUdeviceptr destination, const void *source, size_t size)
-{
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
 
 EXPORT CUresult cuMemAlloc(CUdeviceptr *address, size_t size)
 {
@@ -197,7 +168,7 @@ EXPORT CUresult cuGetProcAddress(const char *name, void **function, int version,
     return *function != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
-/* ---- Functions that need a GPU ---- */
+/* ---- Functions that need a GPU, also those that the C test kit calls ---- */
 
 __attribute__((used)) static CUresult absent(void)
 {
@@ -209,4 +180,7 @@ __attribute__((used)) static CUresult absent(void)
 ABSENT(cuDeviceGetPCIBusId);
 ABSENT(cuMemExportToShareableHandle);
 ABSENT(cuMemRetainAllocationHandle);
+ABSENT(cuMemcpyDtoH_v2);
+ABSENT(cuMemcpyHtoD_v2);
 ABSENT(cuPointerGetAttribute);
+ABSENT(cuPointerSetAttribute); /* The provider makes every allocation VMM memory, for which it fails. */

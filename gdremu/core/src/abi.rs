@@ -4,10 +4,10 @@
 //! other.
 #![forbid(unsafe_code)]
 
-/// The type byte of every gdrdrv command.
+use crate::errno::Errno;
+
 pub const MAGIC: u32 = 0xDA;
 
-/// Room for the largest argument.
 pub const MAX_ARGUMENT: usize = 48;
 
 /// `_IOWR(0xDA, nr, …)` with `size` bytes in the size field.
@@ -19,7 +19,6 @@ const fn read_write(nr: u32, size: u32) -> u32 {
 /// pointer's.
 const POINTER: u32 = 8;
 
-/// Returns whether an ioctl number carries gdrdrv's type byte.
 pub fn is_gdrdrv(number: u32) -> bool {
     (number >> 8) & 0xff == MAGIC
 }
@@ -27,9 +26,7 @@ pub fn is_gdrdrv(number: u32) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: &'static str,
-    /// Where it starts, in bytes.
     pub offset: usize,
-    /// 4 or 8 bytes.
     pub size: usize,
 }
 
@@ -57,7 +54,6 @@ macro_rules! commands {
                 match self { $(Command::$command => $minor,)* }
             }
 
-            /// The fields of the argument, in the order of their offsets.
             pub const fn fields(self) -> &'static [Field] {
                 match self { $(Command::$command => $module::FIELDS,)* }
             }
@@ -85,10 +81,8 @@ macro_rules! commands {
 }
 
 commands! {
-    /// Pins with P2P tokens.
     PinBuffer "PIN_BUFFER" = read_write(1, pin_buffer::LEN), since 0,
         pin_buffer { ADDR: u64, SIZE: u64, P2P_TOKEN: u64, VA_SPACE: u32, HANDLE: u64 };
-    /// Unpins.
     UnpinBuffer "UNPIN_BUFFER" = read_write(2, POINTER), since 0, unpin_buffer { HANDLE: u64 };
     /// Reports whether the memory was freed under the pin.
     GetCbFlag "GET_CB_FLAG" = read_write(3, POINTER), since 0, get_cb_flag { HANDLE: u64, FLAG: u32 };
@@ -96,16 +90,12 @@ commands! {
     GetInfo "GET_INFO" = read_write(4, POINTER), since 0,
         get_info { HANDLE: u64, VA: u64, MAPPED_SIZE: u64, PAGE_SIZE: u32, TSC_KHZ: u32, TM_CYCLES: u64, MAPPED: u32,
                    WC_MAPPING: u32 };
-    /// Information, with the mapping type.
     GetInfoV2 "GET_INFO_V2" = read_write(5, POINTER), since 4,
         get_info_v2 { HANDLE: u64, VA: u64, MAPPED_SIZE: u64, PAGE_SIZE: u32, TSC_KHZ: u32, TM_CYCLES: u64,
                       MAPPING_TYPE: u32 };
-    /// A property of the driver.
     GetAttr "GET_ATTR" = read_write(6, POINTER), since 5, get_attr { ATTR: u32, VAL: u32 };
-    /// Pins with flags.
     PinBufferV2 "PIN_BUFFER_V2" = read_write(7, pin_buffer_v2::LEN), since 5,
         pin_buffer_v2 { ADDR: u64, SIZE: u64, FLAGS: u32, PAD: u32, HANDLE: u64 };
-    /// Sets the type of the next mapping.
     ReqMappingType "REQ_MAPPING_TYPE" = read_write(8, POINTER), since 5,
         req_mapping_type { HANDLE: u64, MAPPING_TYPE: u32 };
     /// The driver's version and the oldest library that it serves.
@@ -118,7 +108,6 @@ impl Command {
         Command::ALL.iter().copied().find(|command| command.number() == number)
     }
 
-    /// Returns whether the argument has input.
     pub const fn reads(self) -> bool {
         !matches!(self, Command::GetVersion)
     }
@@ -146,17 +135,12 @@ pub const ATTR_USE_PERSISTENT_MAPPING: u64 = 1;
 /// [`get_attr::ATTR`]: 1 when [`PIN_FLAG_FORCE_PCIE`] is understood.
 pub const ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE: u64 = 2;
 
-/// The bytes of an argument, input and output.
 #[derive(Clone, Copy)]
 pub struct Argument(pub [u8; MAX_ARGUMENT]);
 
-impl Default for Argument {
-    fn default() -> Self {
-        Argument([0; MAX_ARGUMENT])
-    }
-}
-
 impl Argument {
+    pub const ZERO: Argument = Argument([0; MAX_ARGUMENT]);
+
     pub fn get(&self, field: &Field) -> u64 {
         let mut bytes = [0; 8];
         bytes[..field.size].copy_from_slice(&self.0[field.offset..][..field.size]);
@@ -181,9 +165,13 @@ pub enum MappingType {
 }
 
 impl MappingType {
-    pub fn from_number(number: u64) -> Option<MappingType> {
-        [MappingType::None, MappingType::Wc, MappingType::Caching, MappingType::Device]
-            .into_iter()
-            .find(|mapping_type| *mapping_type as u64 == number)
+    pub fn from_number(number: u64) -> Result<MappingType, Errno> {
+        match number {
+            0 => Ok(MappingType::None),
+            1 => Ok(MappingType::Wc),
+            2 => Ok(MappingType::Caching),
+            3 => Ok(MappingType::Device),
+            _ => Err(Errno::EINVAL),
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use clap::{ArgAction, Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use crate::abi::MappingType;
+use crate::abi::{Command, MappingType};
 use crate::errno::Errno;
 use crate::fault::Faults;
 use crate::session::Session;
@@ -22,13 +22,12 @@ const DMABUF_MMAP: u32 = 13030;
 
 // The documentation of a field that is an option is its help text.
 
-/// The configuration of an emulated process.
 #[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// The directory that all processes under one gdremu share (see [`crate::session`]).
     #[arg(skip)]
-    pub session: PathBuf,
+    pub session: Session,
     /// Make calls fail, as NAME:ERROR[@N[+]],… for every call, the Nth, or all from the Nth on;
     /// COMMAND:FIELD=VALUE[@N[+]] changes a field of the command's result
     #[arg(long = "fault", value_name = "LIST", default_value = "", hide_default_value = true, value_parser = faults)]
@@ -43,10 +42,8 @@ pub struct Config {
     /// (exit:N). With "warn", which prints its name, and "ignore" only the launch fails
     #[arg(long, value_name = "ACTION", default_value = "exit:70")]
     pub unsupported: Unsupported,
-    /// The kernel module.
     #[command(flatten)]
     pub driver: DriverConfig,
-    /// The GPUs and CUDA.
     #[command(flatten)]
     pub gpu: GpuConfig,
 }
@@ -91,6 +88,26 @@ pub struct DriverConfig {
     pub open_errno: Option<Errno>,
 }
 
+impl DriverConfig {
+    /// Returns whether it is gdrdrv 2.`minor` or later.
+    pub fn since(&self, minor: u16) -> bool {
+        self.version >= Version::new(2, minor)
+    }
+
+    /// The command of a number. Releases before 2.0 know what 2.0 knows.
+    pub fn command(&self, number: u32) -> Result<Command, Errno> {
+        match Command::from_number(number) {
+            Some(command) if command.since() == 0 || self.since(command.since()) => Ok(command),
+            _ => Err(Errno::ENOTTY),
+        }
+    }
+
+    /// Pins outlive a free of their memory, as by default since 2.5.
+    pub fn persistent(&self) -> bool {
+        self.since(5) && !self.traditional
+    }
+}
+
 /// Options of the GPUs, nearly all for emulated ones and the stand-in libcuda.
 #[derive(Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -127,12 +144,10 @@ pub struct GpuConfig {
 }
 
 impl GpuConfig {
-    /// Returns whether memory of this GPU can be exported as a dma-buf.
     pub fn exports_dmabufs(&self, gpu: usize) -> bool {
         *self.dmabuf.of(gpu) != Dmabuf::No
     }
 
-    /// Returns whether a dma-buf of this GPU's memory can be mapped.
     pub fn maps_dmabufs(&self, gpu: usize) -> bool {
         match self.dmabuf.of(gpu) {
             Dmabuf::Auto => self.cuda_version >= DMABUF_MMAP,
@@ -165,7 +180,6 @@ choice! {
 }
 
 impl Platform {
-    /// The type of a mapping that asks for none.
     pub fn default_mapping(self) -> MappingType {
         match self {
             Platform::Wc => MappingType::Wc,
@@ -176,7 +190,6 @@ impl Platform {
 }
 
 choice! {
-    /// Where GPU memory is.
     ProviderKind {
         /// emulated GPUs, in memory of the host
         Host,
@@ -200,7 +213,6 @@ impl ProviderKind {
 }
 
 choice! {
-    /// A capability.
     YesNo {
         /// it can
         Yes,
@@ -210,7 +222,6 @@ choice! {
 }
 
 choice! {
-    /// The support of dma-bufs of GPU memory.
     Dmabuf {
         /// mmap since CUDA 13.3, otherwise export
         Auto,
@@ -223,7 +234,6 @@ choice! {
     }
 }
 
-/// The consequence of a GPU kernel that gdremu does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unsupported {
@@ -240,13 +250,14 @@ impl FromStr for Unsupported {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let status = || text.strip_prefix("exit:")?.parse().ok();
         match text {
-            "warn" => Ok(Unsupported::Warn),
-            "ignore" => Ok(Unsupported::Ignore),
-            _ => {
-                status().map(Unsupported::Exit).ok_or_else(|| "choose one of: exit:0 to exit:255, warn, ignore".into())
-            }
+            "warn" => return Ok(Unsupported::Warn),
+            "ignore" => return Ok(Unsupported::Ignore),
+            _ => {}
+        }
+        match text.strip_prefix("exit:").unwrap_or_default().parse() {
+            Ok(status) => Ok(Unsupported::Exit(status)),
+            Err(_) => Err("choose one of: exit:0 to exit:255, warn, ignore".into()),
         }
     }
 }
@@ -261,7 +272,6 @@ impl<T> PerGpu<T> {
         &self.0[gpu.min(last)]
     }
 
-    /// How many values there are, at least one.
     pub fn count(&self) -> usize {
         self.0.len()
     }
@@ -272,7 +282,6 @@ impl<T> PerGpu<T> {
 }
 
 impl<T: ValueEnum + Send + Sync> PerGpu<T> {
-    /// Reads names of variants between commas.
     pub(crate) fn read_choices(text: &str) -> Result<Self, String> {
         let names: Vec<_> = T::value_variants().iter().filter_map(T::to_possible_value).collect();
         let names: Vec<_> = names.iter().map(|value| value.get_name()).collect();
@@ -303,11 +312,19 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
-    let unit = text.chars().last().and_then(|unit| "KMGT".find(unit));
-    let digits = unit.map_or(text, |_| &text[..text.len() - 1]);
+    let mut digits = text;
+    let mut factor = 1;
+    for (power, unit) in ["K", "M", "G", "T"].iter().enumerate() {
+        if let Some(rest) = text.strip_suffix(unit) {
+            digits = rest;
+            factor = 1_u64 << (10 * (power + 1));
+        }
+    }
     let number: u64 = digits.parse().map_err(|error| format!("{error}"))?;
-    let bytes = number.checked_mul(unit.map_or(1, |power| 1 << (10 * (power + 1))));
-    bytes.ok_or_else(|| "too large".into())
+    match number.checked_mul(factor) {
+        Some(bytes) => Ok(bytes),
+        None => Err("too large".into()),
+    }
 }
 
 fn bytes_of_each(text: &str) -> Result<PerGpu<u64>, String> {
@@ -315,16 +332,10 @@ fn bytes_of_each(text: &str) -> Result<PerGpu<u64>, String> {
 }
 
 impl Config {
-    pub fn session(&self) -> Session {
-        Session::at(self.session.clone())
-    }
-
-    /// The value of [`VARIABLE`].
     pub fn to_variable(&self) -> Result<String, String> {
         serde_json::to_string(self).map_err(|error| format!("{error}: choose another --trace file or TMPDIR"))
     }
 
-    /// Reads what [`Config::to_variable`] wrote.
     pub fn from_variable(text: &str) -> Result<Config, String> {
         serde_json::from_str(text).map_err(|error| error.to_string())
     }
@@ -358,7 +369,7 @@ pub(crate) mod tests {
              --gdrdrv-errno 524 --provider nvidia --gpus 8 --cuda-version 13.3 --pci-device 0x20b5 \
              --no-mempools --coherent --rdma no,yes --bar1-size 256M,1024 --dmabuf export,no,auto",
         );
-        config.session = "/tmp/ä d".into();
+        config.session.directory = "/tmp/ä d".into();
         let text = config.to_variable().unwrap();
         assert_eq!(Config::from_variable(&text), Ok(config));
     }

@@ -11,7 +11,6 @@ use crate::errno::Errno;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// It fails and does nothing else.
     Fail(Errno),
     /// It does its work, and then this field of its argument has this value.
     Answer(&'static Field, u64),
@@ -97,7 +96,6 @@ fn parse_entry(entry: &str) -> Result<Fault, &'static str> {
     Ok(Fault { call: call.to_ascii_uppercase(), effect, calls })
 }
 
-/// A field of a command's argument.
 fn find_field(command: &str, name: &str) -> Option<&'static Field> {
     let command = Command::ALL.iter().find(|known| known.name().eq_ignore_ascii_case(command))?;
     command.fields().iter().find(|field| field.name.eq_ignore_ascii_case(name))

@@ -10,9 +10,11 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
 
 /// The stand-ins for the CUDA runtime, see build.rs.
 const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
@@ -23,12 +25,11 @@ const CUDA_RUNTIMES: [(&str, &[u8]); 2] = [
 /// Identifies the file behind a descriptor by st_dev and st_ino.
 pub type Identity = (u64, u64);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    directory: PathBuf,
+    pub directory: PathBuf,
 }
 
-/// The record of an open device, or of exported memory.
 pub struct Record {
     path: PathBuf,
 }
@@ -40,31 +41,12 @@ pub const REFUSED_KERNEL: &str = "refused";
 
 impl Session {
     pub fn create() -> io::Result<Session> {
-        let pid = std::process::id();
-        let mut attempt = 0;
-        let directory = loop {
-            let directory = std::env::temp_dir().join(format!("gdremu-{pid}-{attempt}"));
-            match fs::DirBuilder::new().mode(0o700).create(&directory) {
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => attempt += 1,
-                result => break result.map(|()| directory)?,
-            }
-        };
-        let session = Session { directory };
+        let session = Session { directory: nix::unistd::mkdtemp(&std::env::temp_dir().join("gdremu-XXXXXX"))? };
         fs::create_dir(session.devices())?;
         fs::create_dir(session.libraries())?;
         Ok(session)
     }
 
-    /// A session whose directory exists.
-    pub fn at(directory: PathBuf) -> Session {
-        Session { directory }
-    }
-
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
-    /// The directory of the records.
     pub fn devices(&self) -> PathBuf {
         self.directory.join("devices")
     }
@@ -79,7 +61,7 @@ impl Session {
         self.directory.join("files")
     }
 
-    /// Where the file belongs that stands for `path`, an absolute one. The directorys above it are there.
+    /// Where the file belongs that stands for `path`, an absolute one. The directories above it are there.
     pub fn stand_in(&self, path: &Path) -> io::Result<PathBuf> {
         let place = self.files().join(path.strip_prefix("/").unwrap_or(path));
         fs::create_dir_all(place.parent().unwrap_or(&self.directory))?;
@@ -110,7 +92,6 @@ impl Session {
         symlink("libcudart.so.13", self.libraries().join("libcudart.so"))
     }
 
-    /// Opens a device, with its record and the locked descriptor for the program.
     pub fn open_device(&self, read: bool, write: bool) -> io::Result<(Record, File)> {
         new_record(&self.devices(), read, write, 0)
     }
@@ -122,8 +103,7 @@ impl Session {
 
     /// Number of page tables pinned in all processes, as `nv_get_pages_refcount` reports.
     pub fn refcount(&self) -> u64 {
-        let records = self.records();
-        records.iter().filter(|record| record.is_open()).map(Record::pins).sum()
+        self.records().iter().map(|record| if record.is_open() { record.pins() } else { 0 }).sum()
     }
 
     /// A line for each device that is closed, but not by its owner, which ended with pins.
@@ -143,7 +123,6 @@ impl Session {
         let _ = fs::create_dir(self.directory.join(event));
     }
 
-    /// Returns whether it happened in any process.
     pub fn has(&self, event: &str) -> bool {
         self.directory.join(event).exists()
     }
@@ -157,8 +136,8 @@ impl Session {
         records
     }
 
-    pub fn remove(self) -> io::Result<()> {
-        fs::remove_dir_all(self.directory)
+    pub fn remove(&self) -> io::Result<()> {
+        fs::remove_dir_all(&self.directory)
     }
 }
 
@@ -178,7 +157,6 @@ impl Record {
         }
     }
 
-    /// Publishes how many page tables this device has pinned.
     pub fn set_pins(&self, pins: u64) {
         // By name, as the program may have no descriptor left. A removed record has no readers.
         let _ = nix::unistd::truncate(&self.path, i64::try_from(pins).unwrap_or(i64::MAX));
@@ -190,13 +168,17 @@ impl Record {
     }
 
     fn pins(&self) -> u64 {
-        fs::metadata(&self.path).map_or(0, |metadata| metadata.len())
+        match fs::metadata(&self.path) {
+            Ok(metadata) => metadata.len(),
+            Err(_) => 0,
+        }
     }
 
     fn leak(&self) -> Option<String> {
         let name = self.path.file_name()?.to_str()?;
-        let (pid, rest) = name.split_once('.')?;
-        let (_serial, program) = rest.split_once('.')?;
+        let mut parts = name.splitn(3, '.');
+        let pid = parts.next()?;
+        let program = parts.nth(1)?;
         Some(format!("{program} ({pid}) ended with {} pinned", self.pins()))
     }
 }
@@ -215,13 +197,11 @@ fn new_record(directory: &Path, read: bool, write: bool, len: u64) -> io::Result
             result => break result.map(|file| (Record { path }, file))?,
         }
     };
-    match open_locked(file, &record.path, read, write, len) {
-        Ok(locked) => Ok((record, locked)),
-        Err(error) => {
-            record.remove();
-            Err(error)
-        }
+    let locked = open_locked(file, &record.path, read, write, len);
+    if locked.is_err() {
+        record.remove();
     }
+    Ok((record, locked?))
 }
 
 /// Gives a new file its length. Returns a locked descriptor of it for this access.

@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 /// `MAJOR.MINOR` or `MAJOR.MINOR.PATCH`, ordered as versions are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Version {
-    /// Counted up by changes that break programs.
     pub major: u16,
-    /// Counted up by every release.
     pub minor: u16,
     /// Counted up by corrections; never reported to programs.
     pub patch: u16,

@@ -44,16 +44,17 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
 /// The replacement of the function that dlsym would find, or NULL.
 unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let real = real();
-    // SAFETY: dlsym's argument ends with a NUL byte.
-    let found = unsafe { CStr::from_ptr(name) }.to_str().ok().and_then(replaced::by_symbol);
-    let Some(ours) = found.filter(|_| !state::is_held_here()) else {
-        return ptr::null_mut();
-    };
-    // SAFETY: the caller's arguments are passed on unchanged.
-    if unsafe { real(handle, name) }.is_null() {
-        return ptr::null_mut(); // No libcuda where it is looked for.
+    // SAFETY: dlsym's argument ends with a NUL byte; the caller's are passed on unchanged.
+    unsafe {
+        if let Ok(symbol) = CStr::from_ptr(name).to_str()
+            && let Some(ours) = replaced::by_symbol(symbol)
+            && !state::is_held_here()
+            && !real(handle, name).is_null()
+        {
+            return ours; // There is a libcuda where it is looked for.
+        }
     }
-    ours
+    ptr::null_mut()
 }
 
 fn real() -> DlSym {

@@ -3,8 +3,7 @@
 //!
 //! ```text
 //! gdremu_preload   libc functions by which programs reach /dev/gdrdrv, and the emulated driver
-//! memory           cuMemAlloc and related functions: memory from the provider; cuMemCreate and cuMemUnmap
-//!   entry          the common start of each of them
+//! functions        the replaced functions, over the provider
 //! ```
 //!
 //! A program finds them by one of three methods:
@@ -12,15 +11,13 @@
 //! ```text
 //! linked with libcuda   this object's symbols come before libcuda's
 //! dlsym                 dlsym       ──┐
-//! cuGetProcAddress      proc_address ─┴─ replaced: the table of replaced names
+//! cuGetProcAddress      functions ────┴─ replaced: the table of replaced names
 //! ```
 #![allow(non_snake_case, reason = "the exported names are NVIDIA's")]
 
 #[cfg(target_arch = "x86_64")]
 mod dlsym;
-mod entry;
-mod memory;
-mod proc_address;
+mod functions;
 mod replaced;
 
 // Also linked in for its exports.

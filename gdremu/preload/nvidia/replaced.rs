@@ -15,22 +15,23 @@ macro_rules! replaced {
 }
 
 replaced! {
-    proc_address::cuGetProcAddress 11030;
-    proc_address::cuGetProcAddress_v2 12000;
-    memory::cuMemAlloc_v2 3020;
-    memory::cuMemFree_v2 3020;
-    memory::cuMemGetAddressRange_v2 3020;
-    memory::cuPointerSetAttribute 6000;
-    memory::cuMemCreate 10020;
-    memory::cuMemUnmap 10020;
+    functions::cuGetProcAddress 11030;
+    functions::cuGetProcAddress_v2 12000;
+    functions::cuMemAlloc_v2 3020;
+    functions::cuMemFree_v2 3020;
+    functions::cuMemGetAddressRange_v2 3020;
+    functions::cuPointerSetAttribute 6000;
+    functions::cuMemCreate 10020;
+    functions::cuMemUnmap 10020;
 }
 
 pub(crate) fn by_symbol(symbol: &str) -> Option<*mut c_void> {
-    let found = FUNCTIONS.iter().find(|function| function.symbol == symbol);
-    found.map(|function| function.address.cast_mut())
+    let function = FUNCTIONS.iter().find(|function| function.symbol == symbol)?;
+    Some(function.address.cast_mut())
 }
 
 /// The replacement of the function that cuGetProcAddress finds in CUDA `version`.
 pub(crate) fn by_name(name: &str, version: u32) -> Option<*mut c_void> {
-    newest(FUNCTIONS, name, version).ok().map(|function| function.address.cast_mut())
+    let function = newest(FUNCTIONS, name, version).ok()?;
+    Some(function.address.cast_mut())
 }

@@ -3,19 +3,15 @@
 use std::ffi::{CStr, CString};
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::Path;
 use std::time::Instant;
 
 use gdremu_core::driver::Caller;
 use gdremu_core::errno::Errno;
 
 use crate::settings;
-use crate::system::caller;
 
-/// More driver calls than these are not recorded.
 const MAX: usize = 1 << 20;
 
-/// The names of the calls.
 #[derive(Default)]
 pub(crate) struct Calls {
     /// Those since the last [`Calls::take`].
@@ -49,13 +45,17 @@ impl Calls {
             Ok(value) => (value.to_string(), "null".to_owned()),
             Err(errno) => ("-1".to_owned(), format!("\"{errno}\"")),
         };
-        let Caller { pid, tid } = caller();
+        let Caller { pid, tid } = Caller::now();
         // Nothing in it needs to be escaped, since all texts are names.
         let line = format!(
             "{{\"call\":\"{call}\",\"arguments\":{{{arguments}}},\"result\":{result},\"errno\":{errno},\
              \"duration_ns\":{duration},\"pid\":{pid},\"tid\":{tid}}}\n"
         );
-        append(path, &line);
+        // Opened for each line, so that the program never sees the descriptor. A trace that cannot be written must not
+        // stop the program.
+        if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
+            let _ = file.write_all(line.as_bytes());
+        }
     }
 
     /// The names since the last call of this, separated by blanks.
@@ -65,16 +65,7 @@ impl Calls {
         &self.taken
     }
 
-    /// In a forked child, which made none of them.
     pub(crate) fn after_fork(&mut self) {
         self.names.clear();
-    }
-}
-
-/// Appends a line to a file. Opens it for each line, so that the program never sees the descriptor.
-fn append(path: &Path, line: &str) {
-    // A trace that cannot be written must not stop the program.
-    if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
-        let _ = file.write_all(line.as_bytes());
     }
 }

@@ -27,7 +27,6 @@ pub enum Export {
     Object(ObjectId),
 }
 
-/// The kind of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Descriptor {
     /// A device that this process opened.
@@ -53,20 +52,15 @@ struct Made {
 }
 
 pub(crate) struct Descriptors {
-    session: Session,
+    session: &'static Session,
     made: HashMap<Identity, Made>,
 }
 
 impl Descriptors {
-    pub(crate) fn new(session: Session) -> Descriptors {
+    pub(crate) fn new(session: &'static Session) -> Descriptors {
         Descriptors { session, made: HashMap::new() }
     }
 
-    pub(crate) fn session(&self) -> &Session {
-        &self.session
-    }
-
-    /// Makes the descriptor of an open device, with the flags of open(2).
     pub(crate) fn add_device(&mut self, access: Access, flags: c_int) -> Result<(c_int, Identity), Errno> {
         let (record, device) = self.session.open_device(access.read, access.write)?;
         let identity = record.identity()?;
@@ -83,7 +77,7 @@ impl Descriptors {
     pub(crate) fn add_export(&mut self, export: Export, len: u64) -> Result<c_int, Errno> {
         // lseek(fd, 0, SEEK_END) returns the size of a dma-buf.
         let (record, file) = self.session.open_export(len)?;
-        let identity = record.identity().inspect_err(|_| record.remove())?;
+        let identity = record.identity()?;
         let fd = file.into_raw_fd();
         self.add(identity, record, Some(export), fd);
         Ok(fd)
@@ -100,15 +94,19 @@ impl Descriptors {
             return Descriptor::Other;
         };
         let identity = (status.st_dev, status.st_ino);
-        if let Some(made) = self.made.get(&identity) {
-            let export = made.export.map(|export| Descriptor::Export(identity, export));
-            return export.unwrap_or(Descriptor::Device(identity));
+        match self.made.get(&identity) {
+            Some(Made { export: Some(export), .. }) => return Descriptor::Export(identity, *export),
+            Some(_) => return Descriptor::Device(identity),
+            None => {}
         }
-        let is_record = status.st_mode & libc::S_IFMT == libc::S_IFREG
+        if status.st_mode & libc::S_IFMT == libc::S_IFREG
             && status.st_blocks == 0
-            && std::fs::read_link(format!("/proc/self/fd/{fd}"))
-                .is_ok_and(|path| path.starts_with(self.session.devices()));
-        if is_record { Descriptor::Foreign } else { Descriptor::Other }
+            && let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{fd}"))
+            && path.starts_with(self.session.devices())
+        {
+            return Descriptor::Foreign;
+        }
+        Descriptor::Other
     }
 
     pub(crate) fn all(&self) -> Vec<Identity> {
@@ -117,12 +115,9 @@ impl Descriptors {
 
     /// Makes the kernel count this process's mappings of a device as a use of it.
     pub(crate) fn anchor(&mut self, fd: c_int, identity: Identity) {
-        let Some(device) = self.made.get_mut(&identity) else {
+        let Some(device @ Made { anchor: None, .. }) = self.made.get_mut(&identity) else {
             return;
         };
-        if device.anchor.is_some() {
-            return;
-        }
         // SAFETY: the kernel chooses the address, so no memory is replaced.
         let anchor = unsafe { next::mmap()(std::ptr::null_mut(), 1, libc::PROT_NONE, libc::MAP_SHARED, fd, 0) };
         if anchor == libc::MAP_FAILED {
@@ -143,16 +138,13 @@ impl Descriptors {
         if made.inherited || made.record.is_open() {
             return None;
         }
-        let made = self.made.remove(&identity)?;
         made.record.remove();
-        Some(made.export)
+        Some(self.made.remove(&identity)?.export)
     }
 
-    /// Lets other processes know how many page tables a device has pinned.
     pub(crate) fn publish_pins(&self, identity: Identity, pins: usize) {
-        let made = self.made.get(&identity);
-        if let Some(device) = made.filter(|made| made.export.is_none()) {
-            device.record.set_pins(pins as u64);
+        if let Some(Made { export: None, record, .. }) = self.made.get(&identity) {
+            record.set_pins(pins as u64);
         }
     }
 

@@ -1,12 +1,12 @@
 //! Functions that tests find by `dlsym(RTLD_DEFAULT, …)`, as ../README.md describes them.
 
-use std::ffi::{CStr, c_char, c_int, c_long};
+use std::ffi::{c_char, c_int, c_long};
 
 use gdremu_core::config::ProviderKind;
 
+use crate::next::Text;
 use crate::{settings, state};
 
-/// The kernel's count of pinned page tables.
 const REFCOUNT: &str = "/proc/driver/gdrdrv/nv_get_pages_refcount";
 
 pub(crate) extern "C" fn gdremu_provider() -> *const c_char {
@@ -25,25 +25,16 @@ pub(crate) extern "C" fn gdremu_calls_take() -> *const c_char {
 /// With the kernel's gdrdrv, -1 if the module does not report the number.
 pub(crate) extern "C" fn gdremu_pins() -> c_long {
     if !settings::config().gpu.provider.emulates_gdrdrv() {
-        let text = std::fs::read_to_string(REFCOUNT).ok();
-        let count = text.and_then(|text| text.trim().parse().ok());
-        return count.unwrap_or(-1);
+        return std::fs::read_to_string(REFCOUNT).unwrap_or_default().trim().parse().unwrap_or(-1);
     }
     let mut process = state::lock();
     process.reap_all();
     process.driver.pins() as c_long
 }
 
-/// # Safety
-/// `text` is NULL, for no faults, or ends with a NUL byte.
-pub(crate) unsafe extern "C" fn gdremu_faults_set(text: *const c_char) -> c_int {
-    let text = if text.is_null() {
-        c""
-    } else {
-        // SAFETY: `text` ends with a NUL byte: contract of this function.
-        unsafe { CStr::from_ptr(text) }
-    };
-    match text.to_str().map(str::parse) {
+pub(crate) extern "C" fn gdremu_faults_set(list: Text) -> c_int {
+    let list = list.get().unwrap_or_default().to_str();
+    match list.map(str::parse) {
         Ok(Ok(faults)) => {
             state::lock().faults = faults;
             0

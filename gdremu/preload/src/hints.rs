@@ -35,7 +35,6 @@ pub(crate) mod device_fds {
         }
     }
 
-    /// Returns whether any descriptor may be one.
     pub(crate) fn are_there() -> bool {
         BITS.iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }

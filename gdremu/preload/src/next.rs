@@ -2,12 +2,31 @@
 //! a library in between.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use gdremu_core::c_text;
 use libc::{DIR, FILE, off_t, size_t, ssize_t};
 
-pub(crate) type Text = *const c_char;
+/// A path, or another text, of the program: NULL, or it ends with a NUL byte.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Text<'a>(*const c_char, PhantomData<&'a CStr>);
+
+impl<'a> Text<'a> {
+    pub(crate) const fn of(text: &'a CStr) -> Text<'a> {
+        Text(text.as_ptr(), PhantomData)
+    }
+
+    pub(crate) fn get(self) -> Option<&'a CStr> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: it ends with a NUL byte: contract of libc's functions, and of `of`.
+        Some(unsafe { CStr::from_ptr(self.0) })
+    }
+}
+
 pub(crate) type Pointer = *mut c_void;
 /// `struct stat64` is `struct stat` on the 64-bit platforms that gdrdrv supports.
 pub(crate) type Stat = *mut libc::stat;
@@ -90,7 +109,6 @@ macro_rules! hooks {
 }
 pub(crate) use hooks;
 
-/// Finds the next definition of a function behind this library.
 fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let cached = cache.load(Ordering::Relaxed);
     if !cached.is_null() {

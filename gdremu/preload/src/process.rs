@@ -17,13 +17,11 @@ use crate::descriptors::{Descriptor, Descriptors, Export};
 use crate::hints::{device_fds, mapped_range};
 use crate::refcount;
 use crate::settings;
-use crate::system::caller;
 
 pub struct EmulatedProcess {
     pub config: &'static Config,
     pub driver: Driver,
     pub gpu: Box<dyn Provider>,
-    /// Faults of the driver and of CUDA.
     pub faults: Faults,
     /// This process was forked from one that had this state already.
     pub forked: bool,
@@ -31,7 +29,6 @@ pub struct EmulatedProcess {
     /// Number of descriptors from which on to look for closed ones.
     reap_at: usize,
     pub(crate) calls: Calls,
-    /// Names of the GPU kernels that were not run.
     refused: BTreeSet<String>,
 }
 
@@ -39,11 +36,11 @@ impl EmulatedProcess {
     pub(crate) fn new() -> EmulatedProcess {
         let config = settings::config();
         EmulatedProcess {
-            driver: Driver::new(config.driver.clone(), page_size() as u64),
+            driver: Driver::new(&config.driver),
             gpu: gpu::provider(&config.gpu),
             faults: config.faults.parse().expect("checked by the launcher"),
             forked: false,
-            descriptors: Descriptors::new(config.session()),
+            descriptors: Descriptors::new(&config.session),
             reap_at: 0,
             calls: Calls::default(),
             refused: BTreeSet::new(),
@@ -61,7 +58,7 @@ impl EmulatedProcess {
             };
             process.driver.check_open()?;
             let (fd, file) = process.descriptors.add_device(access, flags)?;
-            process.driver.open(file, caller(), access);
+            process.driver.open(file, access);
             Ok(fd)
         })
     }
@@ -87,7 +84,7 @@ impl EmulatedProcess {
 
     fn run_command(&mut self, name: &str, file: Identity, number: u32, argument: &mut Argument) -> Result<(), Errno> {
         let answers = self.faults.take_answers(name)?;
-        self.driver.ioctl(&mut *self.gpu, file, caller(), number, argument)?;
+        self.driver.ioctl(&mut *self.gpu, file, number, argument)?;
         for (field, value) in answers {
             argument.set(field, value);
         }
@@ -96,29 +93,51 @@ impl EmulatedProcess {
 
     /// Unpins what the program cannot know, as its handle could not be written.
     pub(crate) fn undo_pin(&mut self, file: Identity, handle: u64) {
-        let mut argument = Argument::default();
+        let mut argument = Argument::ZERO;
         argument.set(&abi::unpin_buffer::HANDLE, handle);
         let unpin = Command::UnpinBuffer.number();
         // The pin was just made, so this cannot fail.
-        let _ = self.driver.ioctl(&mut *self.gpu, file, caller(), unpin, &mut argument);
+        let _ = self.driver.ioctl(&mut *self.gpu, file, unpin, &mut argument);
         self.publish_pins(file);
     }
 
-    pub(crate) fn mmap(&mut self, fd: c_int, file: Identity, request: &MapRequest) -> Result<usize, Errno> {
+    /// Maps a device, or a dma-buf.
+    pub(crate) fn mmap(&mut self, fd: c_int, of: Descriptor, request: &MapRequest) -> Result<usize, Errno> {
         let arguments = [("length", request.len as u64), ("offset", request.offset)];
         self.call("mmap", &arguments, |process| {
-            let addr = process.driver.mmap(&mut *process.gpu, file, caller(), request)?;
-            process.descriptors.anchor(fd, file);
+            let addr = match of {
+                Descriptor::Device(file) => {
+                    let addr = process.driver.mmap(&mut *process.gpu, file, request)?;
+                    process.descriptors.anchor(fd, file);
+                    addr
+                }
+                Descriptor::Export(file, Export::Range(table)) if request.shared => {
+                    let gpu = process.gpu.host().memory().page_table(table)?.runs[0].gpu;
+                    if !process.config.gpu.maps_dmabufs(gpu) {
+                        return Err(Errno::ENOTSUPP);
+                    }
+                    let Some(len) = request.len.checked_next_multiple_of(page_size()) else {
+                        return Err(Errno::ENOMEM);
+                    };
+                    let addr = process.gpu.map(table, request.offset, len, request.fixed)?;
+                    process.driver.mapped_dmabuf(file, addr, len);
+                    addr
+                }
+                Descriptor::Export(_, Export::Object(_)) if request.shared => return Err(Errno::ENODEV),
+                _ => return Err(Errno::EINVAL),
+            };
             process.publish_bounds();
             Ok(addr)
         })
     }
 
-    /// A descriptor of a device is being closed by `run`.
     pub(crate) fn close(&mut self, file: Identity, run: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         let begin = Instant::now();
         // As in Linux, a close that fails has closed.
-        let result = run().and_then(|()| self.faults.take("close").map_or(Ok(()), Err));
+        let result = match (run(), self.faults.take("close")) {
+            (Ok(()), Some(errno)) => Err(errno),
+            (closed, _) => closed,
+        };
         self.calls.record("close", &[], result.map(|()| 0), begin);
         self.reap(file);
         result
@@ -135,7 +154,11 @@ impl EmulatedProcess {
             self.reap_all();
             self.reap_at = 2 * live + 16;
         }
-        self.descriptors.add_export(export, len).inspect_err(|_| self.release(export))
+        let exported = self.descriptors.add_export(export, len);
+        if exported.is_err() {
+            self.release(export);
+        }
+        exported
     }
 
     pub fn exported(&self, fd: c_int) -> Option<Export> {
@@ -143,31 +166,6 @@ impl EmulatedProcess {
             Descriptor::Export(_, export) => Some(export),
             _ => None,
         }
-    }
-
-    pub(crate) fn map_export(
-        &mut self,
-        file: Identity,
-        export: Export,
-        offset: u64,
-        len: usize,
-        fixed: Option<usize>,
-    ) -> Result<usize, Errno> {
-        let arguments = [("length", len as u64), ("offset", offset)];
-        self.call("mmap", &arguments, |process| {
-            let Export::Range(table) = export else {
-                return Err(Errno::ENODEV);
-            };
-            let found = process.gpu.host().memory().page_table(table);
-            if !process.config.gpu.maps_dmabufs(found.ok_or(Errno::EINVAL)?.runs[0].gpu) {
-                return Err(Errno::ENOTSUPP);
-            }
-            let len = len.checked_next_multiple_of(page_size()).ok_or(Errno::ENOMEM)?;
-            let addr = process.gpu.map(table, offset, len, fixed)?;
-            process.driver.mapped_dmabuf(file, addr, len);
-            process.publish_bounds();
-            Ok(addr)
-        })
     }
 
     fn release(&mut self, export: Export) {
@@ -190,14 +188,13 @@ impl EmulatedProcess {
         addr: usize,
         len: usize,
         run: impl FnOnce() -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
+    ) -> Result<c_int, Errno> {
         let arguments = [("address", addr as u64), ("length", len as u64)];
         self.call(name, &arguments, |process| {
             run()?;
             process.unmapped(addr, len);
-            Ok(0_u64)
+            Ok(0)
         })
-        .map(|_| ())
     }
 
     /// A range of addresses was unmapped, by whole pages.
@@ -210,7 +207,6 @@ impl EmulatedProcess {
         }
     }
 
-    /// A range of addresses was moved by mremap(2).
     pub(crate) fn moved(&mut self, from: usize, len: usize, to: usize) {
         self.driver.moved(from, len, to);
         self.publish_bounds();
@@ -218,7 +214,7 @@ impl EmulatedProcess {
 
     /// Publishes the bounds by which the hooks skip unrelated addresses.
     fn publish_bounds(&self) {
-        mapped_range::set(self.driver.mapped_bounds());
+        mapped_range::set(self.driver.vmas.bounds());
     }
 
     // ---- Releases ----
@@ -238,7 +234,7 @@ impl EmulatedProcess {
 
     /// Releases what is no longer open or mapped in any process.
     pub(crate) fn reap(&mut self, file: Identity) {
-        if self.driver.is_mapped(file) {
+        if self.driver.vmas.shows(file) {
             return;
         }
         match self.descriptors.remove_closed(file) {
@@ -255,13 +251,11 @@ impl EmulatedProcess {
         }
     }
 
-    /// Number of page tables pinned in all processes of the session.
     pub(crate) fn refcount(&mut self) -> u64 {
         self.reap_all();
-        self.descriptors.session().refcount()
+        self.config.session.refcount()
     }
 
-    /// Opens `nv_get_pages_refcount`.
     pub(crate) fn open_refcount(&mut self, flags: c_int) -> Result<c_int, Errno> {
         let fd = refcount::open(self.refcount(), flags)?;
         device_fds::add(fd);
@@ -276,7 +270,7 @@ impl EmulatedProcess {
 
     /// Records that a GPU kernel is not run. Returns whether it is the first time in this process.
     pub(crate) fn note_refused(&mut self, kernel: &str) -> bool {
-        self.descriptors.session().record(REFUSED_KERNEL);
+        self.config.session.record(REFUSED_KERNEL);
         self.refused.insert(kernel.to_owned())
     }
 

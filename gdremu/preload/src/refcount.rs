@@ -31,7 +31,6 @@ pub(crate) fn put(fd: c_int, tables: u64) {
     }
 }
 
-/// Returns whether a descriptor is such a one.
 pub(crate) fn is_one(fd: c_int) -> bool {
     match std::fs::read_link(format!("/proc/self/fd/{fd}")) {
         Ok(path) => path.as_os_str() == "/memfd:gdrdrv-refcount (deleted)",

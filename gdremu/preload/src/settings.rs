@@ -15,9 +15,8 @@ pub(crate) fn config() -> &'static Config {
 }
 
 /// The session, unless this process was not started by gdremu at all.
-pub(crate) fn session() -> Option<Session> {
-    let config = read().as_ref().ok()?;
-    Some(config.session())
+pub(crate) fn session() -> Option<&'static Session> {
+    Some(&read().as_ref().ok()?.session)
 }
 
 fn read() -> &'static Result<Config, String> {

@@ -3,7 +3,8 @@
 //! Made on first use, so that a hook called before any constructor finds it. While a thread holds
 //! the lock, its own libc calls pass through the hooks untouched.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +15,8 @@ static PROCESS: Mutex<Option<EmulatedProcess>> = Mutex::new(None);
 thread_local! {
     /// This thread holds the lock.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// The lock, kept over a fork, so that the child gets it in a state that it can use.
+    static OVER_FORK: Cell<Option<ManuallyDrop<MutexGuard<'static, Option<EmulatedProcess>>>>> = const { Cell::new(None) };
 }
 
 pub struct Guard(MutexGuard<'static, Option<EmulatedProcess>>);
@@ -38,20 +41,24 @@ impl Drop for Guard {
     }
 }
 
+fn wait() -> MutexGuard<'static, Option<EmulatedProcess>> {
+    PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Takes the lock.
 ///
 /// # Panics
 /// If the calling thread holds it.
 pub fn lock() -> Guard {
     assert!(!INSIDE.replace(true), "the lock of EmulatedProcess is not recursive");
-    let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut process = wait();
     process.get_or_insert_with(EmulatedProcess::new);
     Guard(process)
 }
 
 /// Takes the lock for a hook; `None` within calls that the emulation itself makes.
 pub fn enter() -> Option<Guard> {
-    (!is_held_here()).then(lock)
+    if is_held_here() { None } else { Some(lock()) }
 }
 
 /// Returns whether the calling thread holds the lock; then the emulation itself is calling.
@@ -59,30 +66,17 @@ pub fn is_held_here() -> bool {
     INSIDE.get()
 }
 
-/// The lock, kept over a fork, so that the child gets it in a state that it can use.
-struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Option<EmulatedProcess>>>>);
-
-// SAFETY: touched only by the handlers below, whose first has taken the lock.
-unsafe impl Sync for HeldOverFork {}
-
-static HELD_OVER_FORK: HeldOverFork = HeldOverFork(UnsafeCell::new(None));
-
 extern "C" fn before_fork() {
-    let guard = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: this thread holds the lock.
-    unsafe { *HELD_OVER_FORK.0.get() = Some(guard) };
+    OVER_FORK.set(Some(ManuallyDrop::new(wait())));
 }
 
 extern "C" fn after_fork_in_parent() {
-    // SAFETY: this thread holds the lock since `before_fork`.
-    drop(unsafe { (*HELD_OVER_FORK.0.get()).take() });
+    drop(OVER_FORK.take().map(ManuallyDrop::into_inner));
 }
 
 extern "C" fn after_fork_in_child() {
-    // SAFETY: this thread holds the lock since `before_fork`.
-    let guard = unsafe { (*HELD_OVER_FORK.0.get()).take() };
-    if let Some(mut guard) = guard
-        && let Some(process) = guard.as_mut()
+    if let Some(guard) = OVER_FORK.take()
+        && let Some(process) = ManuallyDrop::into_inner(guard).as_mut()
     {
         INSIDE.set(true);
         process.after_fork();

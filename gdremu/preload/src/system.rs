@@ -1,16 +1,11 @@
-//! The kernel's reports about the caller and its descriptors.
+//! The kernel's copies and reports, and results as libc returns them.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
-use gdremu_core::driver::Caller;
+use gdremu_core::errno::Errno;
 
 use crate::next;
-
-pub(crate) fn caller() -> Caller {
-    // SAFETY: these calls only read the ids of the calling thread.
-    unsafe { Caller { pid: libc::getpid(), tid: libc::gettid() } }
-}
 
 /// Copies bytes between addresses of this process. Returns false if either is inaccessible.
 ///
@@ -36,5 +31,20 @@ pub(crate) unsafe fn copy_memory(from: *const c_void, to: *mut c_void, len: usiz
 pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `status` is writable, and `fstat` has filled it if it returned 0.
-    unsafe { (next::fstat()(fd, status.as_mut_ptr()) == 0).then(|| status.assume_init()) }
+    unsafe { if next::fstat()(fd, status.as_mut_ptr()) == 0 { Some(status.assume_init()) } else { None } }
+}
+
+/// Sets errno and returns -1.
+pub(crate) fn fail(errno: Errno) -> c_int {
+    // SAFETY: errno of this thread is always there.
+    unsafe { *libc::__errno_location() = errno.0 };
+    -1
+}
+
+pub(crate) fn to_libc(result: Result<c_int, Errno>) -> c_int {
+    result.unwrap_or_else(fail)
+}
+
+pub(crate) fn from_libc(result: c_int) -> Result<(), Errno> {
+    if result >= 0 { Ok(()) } else { Err(Errno::last()) }
 }

@@ -4,14 +4,12 @@ pub mod types;
 
 use std::ffi::c_void;
 
-/// A function, as the shared object exports it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function {
     /// With the suffix of its version.
     pub symbol: &'static str,
     /// The CUDA version that it came with, as 3020 for 3.2.
     pub since: u32,
-    /// Where it begins.
     pub address: *const c_void,
 }
 
@@ -30,7 +28,6 @@ pub fn name_of(symbol: &str) -> &str {
     }
 }
 
-/// Why there is no function.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Missing {
     Name,

@@ -10,7 +10,6 @@ pub struct Location {
     pub id: i32,
 }
 
-/// `Location::kind` of a device.
 pub const LOCATION_DEVICE: u32 = 1;
 
 /// CUmemAllocationType: memory that stays where it is.

@@ -6,12 +6,16 @@ use std::time::Instant;
 use crate::abi::{self, Argument, Command, MappingType};
 use crate::config::{DriverConfig, Platform, YesNo};
 use crate::errno::Errno;
-use crate::gpu::Provider;
 use crate::gpu::physical::GPU_PAGE;
+use crate::gpu::{PinRequest, Provider, page_size};
 use crate::session::Identity;
+use crate::version::Version;
 
 use super::pin::{Pin, Pins};
-use super::{CLOCK_KHZ, Caller, Driver};
+use super::{CLOCK_KHZ, Driver};
+
+/// The GPU page that ends with the last address.
+const LAST_PAGE: u64 = u64::MAX - (GPU_PAGE - 1);
 
 impl Driver {
     /// Runs a command on an open device; `argument` is read and, on success, written.
@@ -19,37 +23,32 @@ impl Driver {
         &mut self,
         gpu: &mut dyn Provider,
         file: Identity,
-        caller: Caller,
         command: u32,
         argument: &mut Argument,
     ) -> Result<(), Errno> {
-        let page_size = self.page_size;
-        let (config, file) = self.file(file, caller)?;
-        let mut call = Call { config, page_size, pins: &mut file.pins, gpu };
-        match Command::from_number(command).filter(|command| config.knows(*command)) {
-            Some(Command::PinBuffer) => call.pin_buffer(argument),
-            Some(Command::PinBufferV2) => call.pin_buffer_v2(argument),
-            Some(Command::UnpinBuffer) => call.unpin_buffer(argument),
-            Some(Command::GetCbFlag) => call.get_cb_flag(argument),
-            Some(Command::GetInfo) => call.get_info(argument),
-            Some(Command::GetInfoV2) => call.get_info_v2(argument),
-            Some(Command::GetAttr) => call.get_attr(argument),
-            Some(Command::ReqMappingType) => call.req_mapping_type(argument),
-            Some(Command::GetVersion) => {
+        let config = self.config;
+        let mut call = Call { config, pins: self.pins_of_caller(file)?, gpu };
+        match config.command(command)? {
+            Command::PinBuffer => call.pin_buffer(argument),
+            Command::PinBufferV2 => call.pin_buffer_v2(argument),
+            Command::UnpinBuffer => call.unpin_buffer(argument),
+            Command::GetCbFlag => call.get_cb_flag(argument),
+            Command::GetInfo => call.get_info(argument),
+            Command::GetInfoV2 => call.get_info_v2(argument),
+            Command::GetAttr => call.get_attr(argument),
+            Command::ReqMappingType => call.req_mapping_type(argument),
+            Command::GetVersion => {
                 use abi::get_version::*;
                 argument.set(&GDRDRV_VERSION, config.version.number().into());
                 argument.set(&MINIMUM_GDR_API_VERSION, config.min_api_version.number().into());
                 Ok(())
             }
-            None => Err(Errno::ENOTTY),
         }
     }
 }
 
-/// A command on an open device.
 struct Call<'a> {
-    config: &'a DriverConfig,
-    page_size: u64,
+    config: &'static DriverConfig,
     pins: &'a mut Pins,
     gpu: &'a mut dyn Provider,
 }
@@ -89,23 +88,27 @@ impl Call<'_> {
         let config = self.config;
         let va = addr & !(GPU_PAGE - 1);
         let offset = addr - va;
-        let ragged_size = offset.checked_add(size).ok_or(Errno::EINVAL)?;
-        let pinned_size = ragged_size.checked_next_multiple_of(GPU_PAGE).ok_or(Errno::EINVAL)?;
-        if addr == 0 || pinned_size == 0 || va.checked_add(pinned_size).is_none() {
+        let end = addr.saturating_add(size);
+        if addr == 0 || end == va || end > LAST_PAGE {
             return Err(Errno::EINVAL);
         }
-        let mapped_size = if config.pins_ragged_sizes() { ragged_size } else { pinned_size };
+        let ragged_size = end - va;
+        let pinned_size = ragged_size.next_multiple_of(GPU_PAGE);
+        // 2.4.2 reports 2.4 too.
+        let rounds_out = config.version >= Version { patch: 2, ..Version::new(2, 4) };
+        let mapped_size = if rounds_out { pinned_size } else { ragged_size };
         if (config.strict_sizes && mapped_size != pinned_size) || config.p2p_dummy {
             return Err(Errno::EINVAL);
         }
 
         let begin = Instant::now();
-        let table = self.gpu.get_pages(va, pinned_size, tokens, config.persistent(), force_pcie)?;
+        let request = PinRequest { va, len: pinned_size, tokens, persistent: config.persistent(), force_pcie };
+        let table = self.gpu.get_pages(&request)?;
         let cycles = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
 
-        let pages = mapped_size / self.page_size;
-        let step = if config.repeats_handles_of_small_pins() { pages } else { pages.max(1) };
-        let handle = self.pins.take_handle(step);
+        let pages = mapped_size / page_size() as u64;
+        // Before, a pin smaller than a page gets the handle of its successor too.
+        let handle = self.pins.take_handle(if config.since(4) { pages.max(1) } else { pages });
         self.pins.list.push(Pin {
             handle,
             va,
@@ -122,9 +125,7 @@ impl Call<'_> {
     }
 
     fn unpin_buffer(&mut self, argument: &Argument) -> Result<(), Errno> {
-        let handle = argument.get(&abi::unpin_buffer::HANDLE);
-        let removed = self.pins.remove(handle, self.config.finds_the_oldest_pin());
-        let pin = removed.ok_or(Errno::EINVAL)?;
+        let pin = self.pins.remove(argument.get(&abi::unpin_buffer::HANDLE))?;
         if let Some(table) = pin.table {
             if let Some(mapping) = pin.mapping {
                 self.gpu.zap(mapping.addr, mapping.len);
@@ -136,7 +137,7 @@ impl Call<'_> {
 
     fn get_cb_flag(&mut self, argument: &mut Argument) -> Result<(), Errno> {
         use abi::get_cb_flag::*;
-        let revoked = self.find(argument.get(&HANDLE))?.table.is_none();
+        let revoked = self.pins.find(argument.get(&HANDLE))?.table.is_none();
         argument.set(&FLAG, revoked.into());
         Ok(())
     }
@@ -158,13 +159,16 @@ impl Call<'_> {
     /// Sets the fields that GET_INFO and GET_INFO_V2 have at the same offsets.
     fn describe_pin(&mut self, argument: &mut Argument) -> Result<MappingType, Errno> {
         use abi::get_info::*;
-        let pin = self.find(argument.get(&HANDLE))?;
+        let pin = self.pins.find(argument.get(&HANDLE))?;
         argument.set(&VA, pin.va);
         argument.set(&MAPPED_SIZE, pin.mapped_size);
         argument.set(&PAGE_SIZE, GPU_PAGE);
         argument.set(&TSC_KHZ, CLOCK_KHZ);
         argument.set(&TM_CYCLES, pin.cycles);
-        Ok(pin.mapping_type())
+        match pin.mapping {
+            Some(mapping) => Ok(mapping.mapping_type),
+            None => Ok(MappingType::None),
+        }
     }
 
     fn get_attr(&self, argument: &mut Argument) -> Result<(), Errno> {
@@ -180,12 +184,12 @@ impl Call<'_> {
     fn req_mapping_type(&mut self, argument: &Argument) -> Result<(), Errno> {
         use abi::req_mapping_type::*;
         let platform = self.config.platform;
-        let pin = self.find(argument.get(&HANDLE))?;
-        let wanted = MappingType::from_number(argument.get(&MAPPING_TYPE)).ok_or(Errno::EINVAL)?;
+        let pin = self.pins.find(argument.get(&HANDLE))?;
+        let requested = MappingType::from_number(argument.get(&MAPPING_TYPE))?;
         if pin.mapping.is_some() {
             return Err(Errno::EBUSY);
         }
-        let possible = match wanted {
+        let possible = match requested {
             MappingType::None => true,
             MappingType::Wc => platform != Platform::Device,
             MappingType::Caching => platform == Platform::Cached && !pin.force_pcie,
@@ -194,11 +198,7 @@ impl Call<'_> {
         if !possible {
             return Err(Errno::EOPNOTSUPP);
         }
-        pin.requested = wanted;
+        pin.requested = requested;
         Ok(())
-    }
-
-    fn find(&mut self, handle: u64) -> Result<&mut Pin, Errno> {
-        self.pins.find(handle, self.config.finds_the_oldest_pin()).ok_or(Errno::EINVAL)
     }
 }

@@ -3,22 +3,21 @@
 
 use crate::abi::MappingType;
 use crate::errno::Errno;
-use crate::gpu::Provider;
+use crate::gpu::{Provider, page_size};
 use crate::session::Identity;
 
+use super::Driver;
 use super::pin::Mapping;
-use super::{Caller, Driver, MappedPin, Shown};
+use super::vmas::{MappedPin, Shown};
 
 /// User space ends here on all emulated platforms.
 const ADDRESS_SPACE: usize = 1 << 47;
 
 #[derive(Clone, Copy, Debug)]
 pub struct MapRequest {
-    /// Bytes, not yet rounded up to pages.
     pub len: usize,
     /// A handle, times the size of a page.
     pub offset: u64,
-    /// MAP_SHARED or MAP_SHARED_VALIDATE.
     pub shared: bool,
     pub write: bool,
     /// The address, with MAP_FIXED.
@@ -32,43 +31,37 @@ impl Driver {
     /// `EINVAL` for no length, no such handle, or a pin that is mapped, shorter, not aligned to a
     /// GPU page, or whose memory was freed. `ENOMEM`: longer than the address space. `EACCES`:
     /// not the owner, or not opened for this access.
-    pub fn mmap(
-        &mut self,
-        gpu: &mut dyn Provider,
-        file: Identity,
-        caller: Caller,
-        request: &MapRequest,
-    ) -> Result<usize, Errno> {
+    pub fn mmap(&mut self, gpu: &mut dyn Provider, file: Identity, request: &MapRequest) -> Result<usize, Errno> {
         // The kernel's own checks come before the module's.
-        if request.len == 0 || !request.offset.is_multiple_of(self.page_size) {
+        let page = page_size();
+        if request.len == 0 || !request.offset.is_multiple_of(page as u64) {
             return Err(Errno::EINVAL);
         }
-        let page_size = usize::try_from(self.page_size).expect("pages fit into the address space");
-        let len = request.len.checked_next_multiple_of(page_size).ok_or(Errno::ENOMEM)?;
-        if len > ADDRESS_SPACE {
+        if request.len > ADDRESS_SPACE {
             return Err(Errno::ENOMEM);
         }
-        let access = self.files.get(&file).ok_or(Errno::EBADF)?.access;
+        let len = request.len.next_multiple_of(page);
+        let access = self.file(file)?.access;
         if !access.read || (request.shared && request.write && !access.write) {
             return Err(Errno::EACCES);
         }
 
         let origin = self.next_mmap;
-        let page_size = self.page_size;
-        let (config, opened) = self.file(file, caller)?;
+        let config = self.config;
         let default_type = config.platform.default_mapping();
-        let pin = opened.pins.find(request.offset / page_size, config.finds_the_oldest_pin());
-        let pin = pin.ok_or(Errno::EINVAL)?;
+        let pin = self.pins_of_caller(file)?.find(request.offset / page as u64)?;
         if pin.mapping.is_some() {
-            if config.forgets_the_mapping_on_a_second_mmap() {
+            if config.module_defects {
                 pin.mapping = None;
             }
             return Err(Errno::EINVAL);
         }
+        let Some(table) = pin.table else {
+            return Err(Errno::EINVAL);
+        };
         if !request.shared || pin.offset != 0 || len as u64 > pin.pinned_size {
             return Err(Errno::EINVAL);
         }
-        let table = pin.table.ok_or(Errno::EINVAL)?;
 
         let addr = gpu.map(table, 0, len, request.fixed)?;
         let mapping_type = match pin.requested {
@@ -93,44 +86,34 @@ impl Driver {
     /// A range of addresses was unmapped, whatever lay there. Any part of a mapping that goes makes
     /// its pin forget the whole of it. Returns the open devices and dma-bufs that lost something.
     pub fn unmapped(&mut self, addr: usize, len: usize) -> Vec<Identity> {
-        let gone = self.vmas.remove(addr, len);
-        gone.into_iter().map(|(_, _, shown)| self.closed(shown)).collect()
+        let mut touched = Vec::new();
+        for (_, _, shown) in self.vmas.remove(addr, len) {
+            self.closed(shown);
+            touched.push(shown.file);
+        }
+        touched
     }
 
     /// A range was moved to another address by mremap(2). Its pins forget their mappings, which go on to show the
     /// memory.
     pub fn moved(&mut self, from: usize, len: usize, to: usize) {
-        for (_, _, shown) in self.vmas.relocate(from, len, to) {
+        for (addr, len, shown) in self.vmas.remove(from, len) {
+            self.vmas.insert(to + (addr - from), len, shown);
             self.closed(shown);
         }
     }
 
-    pub fn maps(&self, addr: usize, len: usize) -> bool {
-        self.vmas.touches(addr, len)
-    }
-
-    /// Returns whether a device or a dma-buf is mapped, zapped pages too.
-    pub fn is_mapped(&self, file: Identity) -> bool {
-        self.vmas.shown().any(|shown| shown.file == file)
-    }
-
-    /// The lowest mapped address and the end of the highest.
-    pub fn mapped_bounds(&self) -> Option<(usize, usize)> {
-        self.vmas.bounds()
-    }
-
-    /// gdrdrv's reaction to an unmapped address range, which marks the range's pin unmapped. Returns the open
-    /// device.
-    fn closed(&mut self, shown: Shown) -> Identity {
-        let or_oldest = self.config.looks_up_late_munmaps();
+    /// gdrdrv's reaction to an unmapped address range, which marks the range's pin unmapped.
+    fn closed(&mut self, shown: Shown) {
+        // A defect: a munmap after the UNPIN looks its pin up by handle, and so marks another one unmapped.
+        let of_any_mapping = self.config.module_defects && self.config.since(4);
         if let Some(mapped) = shown.pin
-            && let Some(file) = self.files.get_mut(&shown.file)
-            && let Some(pin) = file.pins.find(mapped.handle, or_oldest)
+            && let Ok(file) = self.file(shown.file)
+            && let Ok(pin) = file.pins.find(mapped.handle)
             && let Some(mapping) = pin.mapping
-            && (mapping.origin == mapped.origin || or_oldest)
+            && (mapping.origin == mapped.origin || of_any_mapping)
         {
             pin.mapping = None;
         }
-        shown.file
     }
 }

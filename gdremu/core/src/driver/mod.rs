@@ -14,10 +14,11 @@
 mod commands;
 mod mmap;
 mod pin;
-mod release;
 mod vmas;
 
 use std::collections::BTreeMap;
+
+use nix::unistd::{Pid, getpid, gettid};
 
 use crate::config::DriverConfig;
 use crate::errno::Errno;
@@ -32,10 +33,17 @@ use vmas::Vmas;
 /// The clock of GET_INFO's pin durations, in nanoseconds.
 pub const CLOCK_KHZ: u64 = 1_000_000;
 
+/// A process, and a thread of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    pub pid: i32,
-    pub tid: i32,
+    pub pid: Pid,
+    pub tid: Pid,
+}
+
+impl Caller {
+    pub fn now() -> Caller {
+        Caller { pid: getpid(), tid: gettid() }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,45 +58,35 @@ struct File {
     pins: Pins,
 }
 
-/// The GPU memory at a range of addresses.
-#[derive(Clone, Copy, Debug)]
-struct Shown {
-    file: Identity,
-    /// `None` for that of a dma-buf.
-    pin: Option<MappedPin>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct MappedPin {
-    handle: u64,
-    /// Which mmap it comes from, whatever became of its parts.
-    origin: u64,
+impl File {
+    fn tables(&self) -> impl Iterator<Item = PageTableId> {
+        self.pins.list.iter().filter_map(|pin| pin.table)
+    }
 }
 
 pub struct Driver {
-    config: DriverConfig,
-    page_size: u64,
+    config: &'static DriverConfig,
     files: BTreeMap<Identity, File>,
-    vmas: Vmas<Shown>,
+    /// The addresses at which pins and dma-bufs are mapped.
+    pub vmas: Vmas,
     next_mmap: u64,
 }
 
 impl Driver {
-    /// A freshly loaded module on a system with pages of `page_size` bytes.
-    pub fn new(config: DriverConfig, page_size: u64) -> Self {
-        Driver { config, page_size, files: BTreeMap::new(), vmas: Vmas::default(), next_mmap: 0 }
+    pub fn new(config: &'static DriverConfig) -> Self {
+        Driver { config, files: BTreeMap::new(), vmas: Vmas::default(), next_mmap: 0 }
     }
 
     pub fn check_open(&self) -> Result<(), Errno> {
-        if !self.config.loaded {
-            return Err(Errno::ENOENT);
+        match self.config.open_errno {
+            _ if !self.config.loaded => Err(Errno::ENOENT),
+            Some(errno) => Err(errno),
+            None => Ok(()),
         }
-        self.config.open_errno.map_or(Ok(()), Err)
     }
 
-    pub fn open(&mut self, file: Identity, owner: Caller, access: Access) {
-        let pins = Pins::new(self.config.handle_base);
-        self.files.insert(file, File { owner, access, pins });
+    pub fn open(&mut self, file: Identity, access: Access) {
+        self.files.insert(file, File { owner: Caller::now(), access, pins: Pins::new(self.config) });
     }
 
     /// The memory of a page table was freed under its pin. Takes its pages out of the CPU's address
@@ -102,16 +100,17 @@ impl Driver {
         if let Some(mapping) = pin.mapping {
             gpu.zap(mapping.addr, mapping.len);
         }
-        if !self.config.forgets_to_unmark_freed() {
-            pin.mapping = None;
+        if self.config.since(3) {
+            pin.mapping = None; // Before, it stays marked as mapped.
         }
         gpu.put_pages(table);
     }
 
     /// The last descriptor and the last mapping of an open device are gone. Releases its pins.
     pub fn release(&mut self, gpu: &mut dyn Provider, file: Identity) {
-        let pins = self.files.remove(&file).into_iter().flat_map(|file| file.pins.list);
-        pins.filter_map(|pin| pin.table).for_each(|table| gpu.put_pages(table));
+        if let Some(file) = self.files.remove(&file) {
+            file.tables().for_each(|table| gpu.put_pages(table));
+        }
     }
 
     /// Forgets everything and gives nothing back, because in a forked child all of it is the
@@ -121,21 +120,30 @@ impl Driver {
         self.vmas = Vmas::default();
     }
 
-    /// Number of page tables that an open device has pinned.
     pub fn pins_of(&self, file: Identity) -> usize {
-        let pins = self.files.get(&file).into_iter().flat_map(|file| &file.pins.list);
-        pins.filter_map(|pin| pin.table).count()
+        match self.files.get(&file) {
+            Some(file) => file.tables().count(),
+            None => 0,
+        }
     }
 
     pub fn pins(&self) -> usize {
-        self.files.keys().map(|file| self.pins_of(*file)).sum()
+        self.files.values().map(|file| file.tables().count()).sum()
     }
 
-    /// The open device, if `caller` may use it, and the configuration.
-    fn file(&mut self, file: Identity, caller: Caller) -> Result<(&DriverConfig, &mut File), Errno> {
-        let per_thread = self.config.owner_is_a_thread();
-        let file = self.files.get_mut(&file).ok_or(Errno::EBADF)?;
-        let same = if per_thread { file.owner == caller } else { file.owner.pid == caller.pid };
-        if same { Ok((&self.config, file)) } else { Err(Errno::EACCES) }
+    fn file(&mut self, file: Identity) -> Result<&mut File, Errno> {
+        match self.files.get_mut(&file) {
+            Some(file) => Ok(file),
+            None => Err(Errno::EBADF),
+        }
+    }
+
+    /// The pins of an open device, if the caller may use it.
+    fn pins_of_caller(&mut self, file: Identity) -> Result<&mut Pins, Errno> {
+        let by_process = self.config.since(1);
+        let caller = Caller::now();
+        let file = self.file(file)?;
+        let same = if by_process { file.owner.pid == caller.pid } else { file.owner == caller };
+        if same { Ok(&mut file.pins) } else { Err(Errno::EACCES) }
     }
 }

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 use crate::abi::MappingType;
+use crate::config::DriverConfig;
+use crate::errno::Errno;
 use crate::gpu::PageTableId;
 
 pub(super) struct Pin {
@@ -10,9 +12,7 @@ pub(super) struct Pin {
     pub(super) va: u64,
     /// Bytes between `va` and the wanted address.
     pub(super) offset: u64,
-    /// The results of GET_INFO.
     pub(super) mapped_size: u64,
-    /// Bytes of the page table.
     pub(super) pinned_size: u64,
     /// Gone when the memory was freed under the pin.
     pub(super) table: Option<PageTableId>,
@@ -34,21 +34,17 @@ pub(super) struct Mapping {
     pub(super) origin: u64,
 }
 
-impl Pin {
-    pub(super) fn mapping_type(&self) -> MappingType {
-        self.mapping.map_or(MappingType::None, |mapping| mapping.mapping_type)
-    }
-}
-
 /// The pins of one open device, the oldest first.
 pub(super) struct Pins {
     pub(super) list: Vec<Pin>,
     next_handle: u64,
+    /// Looking up a handle that does not exist finds the oldest pin, a defect of the real module.
+    or_oldest: bool,
 }
 
 impl Pins {
-    pub(super) fn new(first_handle: u64) -> Self {
-        Pins { list: Vec::new(), next_handle: first_handle }
+    pub(super) fn new(config: &DriverConfig) -> Self {
+        Pins { list: Vec::new(), next_handle: config.handle_base, or_oldest: config.module_defects }
     }
 
     /// The next handle, for a pin that takes `step` of them.
@@ -58,21 +54,22 @@ impl Pins {
         handle
     }
 
-    /// Finds a pin by handle; `or_oldest` as the real module does, when there is none.
-    pub(super) fn find(&mut self, handle: u64, or_oldest: bool) -> Option<&mut Pin> {
-        let i = self.position(handle, or_oldest)?;
-        Some(&mut self.list[i])
+    pub(super) fn find(&mut self, handle: u64) -> Result<&mut Pin, Errno> {
+        let i = self.position(handle)?;
+        Ok(&mut self.list[i])
     }
 
-    /// Finds a pin as [`Pins::find`] does and removes it.
-    pub(super) fn remove(&mut self, handle: u64, or_oldest: bool) -> Option<Pin> {
-        let i = self.position(handle, or_oldest)?;
-        Some(self.list.remove(i))
+    pub(super) fn remove(&mut self, handle: u64) -> Result<Pin, Errno> {
+        let i = self.position(handle)?;
+        Ok(self.list.remove(i))
     }
 
-    fn position(&self, handle: u64, or_oldest: bool) -> Option<usize> {
+    fn position(&self, handle: u64) -> Result<usize, Errno> {
         // The module walks its list from the newest entry to the oldest.
-        let exact = self.list.iter().rposition(|pin| pin.handle == handle);
-        exact.or_else(|| (or_oldest && !self.list.is_empty()).then_some(0))
+        match self.list.iter().rposition(|pin| pin.handle == handle) {
+            Some(i) => Ok(i),
+            None if self.or_oldest && !self.list.is_empty() => Ok(0),
+            None => Err(Errno::EINVAL),
+        }
     }
 }

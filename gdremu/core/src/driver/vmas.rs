@@ -4,28 +4,39 @@
 
 use std::collections::BTreeMap;
 
-/// Ranges by address, with what each of them shows.
-pub(super) struct Vmas<T>(BTreeMap<usize, (usize, T)>);
+use crate::session::Identity;
 
-impl<T> Default for Vmas<T> {
-    fn default() -> Self {
-        Vmas(BTreeMap::new())
-    }
+/// The GPU memory at a range of addresses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    pub(super) file: Identity,
+    /// `None` for that of a dma-buf.
+    pub(super) pin: Option<MappedPin>,
 }
 
-impl<T: Copy> Vmas<T> {
-    pub(super) fn insert(&mut self, addr: usize, len: usize, shown: T) {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MappedPin {
+    pub(super) handle: u64,
+    /// Which mmap it comes from, whatever became of its parts.
+    pub(super) origin: u64,
+}
+
+/// Lengths of ranges by address, and the memory that each of them shows.
+#[derive(Default)]
+pub struct Vmas(BTreeMap<usize, (usize, Shown)>);
+
+impl Vmas {
+    pub(super) fn insert(&mut self, addr: usize, len: usize, shown: Shown) {
         self.0.insert(addr, (len, shown));
     }
 
-    /// Returns whether any address of a range is mapped.
-    pub(super) fn touches(&self, addr: usize, len: usize) -> bool {
+    pub fn touches(&self, addr: usize, len: usize) -> bool {
         self.overlapping(addr, len).next().is_some()
     }
 
     /// Takes a range away; what lies beside it stays. Returns the part that was hit of each, with address,
     /// length and the memory that it shows.
-    pub(super) fn remove(&mut self, addr: usize, len: usize) -> Vec<(usize, usize, T)> {
+    pub(super) fn remove(&mut self, addr: usize, len: usize) -> Vec<(usize, usize, Shown)> {
         let hit: Vec<_> = self.overlapping(addr, len).collect();
         let end = addr.saturating_add(len);
         let mut gone = Vec::new();
@@ -44,66 +55,23 @@ impl<T: Copy> Vmas<T> {
         gone
     }
 
-    /// A range was moved to another address. Returns the parts that were, as [`Vmas::remove`] does.
-    pub(super) fn relocate(&mut self, from: usize, len: usize, to: usize) -> Vec<(usize, usize, T)> {
-        let moved = self.remove(from, len);
-        for (addr, len, shown) in &moved {
-            self.insert(to + (addr - from), *len, *shown);
-        }
-        moved
+    /// Returns whether an open device or a dma-buf is mapped, zapped pages too.
+    pub fn shows(&self, file: Identity) -> bool {
+        self.0.values().any(|(_, shown)| shown.file == file)
     }
 
-    /// The memory that all of them show.
-    pub(super) fn shown(&self) -> impl Iterator<Item = &T> {
-        self.0.values().map(|(_, shown)| shown)
+    pub fn bounds(&self) -> Option<(usize, usize)> {
+        let first = self.0.first_key_value()?;
+        let last = self.0.last_key_value()?;
+        Some((*first.0, last.0 + last.1.0))
     }
 
-    /// The lowest address and the end of the highest.
-    pub(super) fn bounds(&self) -> Option<(usize, usize)> {
-        let (first, _) = self.0.first_key_value()?;
-        let (last, (len, _)) = self.0.last_key_value()?;
-        Some((*first, last + len))
-    }
-
-    fn overlapping(&self, addr: usize, len: usize) -> impl Iterator<Item = (usize, usize, T)> {
-        let end = addr.saturating_add(len);
-        let before = self.0.range(..addr).next_back().filter(|(start, (len, _))| *start + len > addr);
-        let within = self.0.range(addr..end.max(addr));
-        before.into_iter().chain(within).map(|(start, (len, shown))| (*start, *len, *shown))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Two ranges side by side at 0x1000 and 0x3000, and one apart at 0x6000.
-    fn vmas() -> Vmas<char> {
-        let mut vmas = Vmas::default();
-        for (addr, len, shown) in [(0x1000, 0x2000, 'a'), (0x3000, 0x2000, 'b'), (0x6000, 0x1000, 'c')] {
-            vmas.insert(addr, len, shown);
-        }
-        vmas
-    }
-
-    #[test]
-    fn what_lies_beside_a_removed_range_stays() {
-        type Parts = &'static [(usize, usize, char)];
-        let both: Parts = &[(0x2000, 0x1000, 'a'), (0x3000, 0x1000, 'b')];
-        let outer: Parts = &[(0x1000, 0x1000, 'a'), (0x4000, 0x1000, 'b'), (0x6000, 0x1000, 'c')];
-        let middle: Parts = &[(0x1800, 0x400, 'a')];
-        let split: Parts = &[(0x1000, 0x800, 'a'), (0x1c00, 0x1400, 'a'), (0x3000, 0x2000, 'b'), (0x6000, 0x1000, 'c')];
-        let all: Parts = &[(0x1000, 0x2000, 'a'), (0x3000, 0x2000, 'b'), (0x6000, 0x1000, 'c')];
-        for (addr, len, gone, left) in [
-            (0x2000, 0x2000, both, outer),
-            (0x1800, 0x400, middle, split),
-            (0, 0x3000, &all[..1], &all[1..]),
-            (0x5000, 0x1000, &[], all),
-        ] {
-            let mut vmas = vmas();
-            assert_eq!(vmas.touches(addr, len), !gone.is_empty());
-            assert_eq!(vmas.remove(addr, len), gone);
-            assert_eq!(vmas.overlapping(0, usize::MAX).collect::<Vec<_>>(), left);
-        }
+    fn overlapping(&self, addr: usize, len: usize) -> impl Iterator<Item = (usize, usize, Shown)> {
+        let end = addr.saturating_add(len).max(addr);
+        let first = match self.0.range(..addr).next_back() {
+            Some((start, (len, _))) if start + len > addr => *start,
+            _ => addr,
+        };
+        self.0.range(first..end).map(|(start, (len, shown))| (*start, *len, *shown))
     }
 }

@@ -3,9 +3,9 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use super::memory::Step;
 use super::mmap;
 use super::physical::{GPU_BYTES, Object, ObjectId, Run};
-use super::step::Step;
 use crate::errno::Errno;
 
 /// The files of the GPUs' memory, kept in step with the allocation metadata.
@@ -16,7 +16,6 @@ pub(super) trait Backing: Send {
         Ok(())
     }
 
-    /// The file with a GPU's memory.
     fn file(&mut self, gpu: usize) -> Result<BorrowedFd<'_>, Errno>;
 
     /// Where a live object starts in that file.
@@ -27,41 +26,39 @@ pub(super) trait Backing: Send {
     /// Discards the memory of a removed object.
     fn forget(&mut self, run: Run);
 
-    /// Returns whether steps can fail.
     fn can_fail(&self) -> bool {
         false
     }
 }
 
-/// Memory of the host, a memfd per GPU.
-pub(super) struct Memfds {
-    /// Created on first use.
-    files: Vec<Option<OwnedFd>>,
+/// A file that is opened on first use.
+pub(super) fn opened(
+    file: &mut Option<OwnedFd>,
+    open: impl FnOnce() -> Result<OwnedFd, Errno>,
+) -> Result<BorrowedFd<'_>, Errno> {
+    let file: &OwnedFd = match file {
+        Some(file) => file,
+        None => file.insert(open()?),
+    };
+    Ok(file.as_fd())
 }
 
-impl Memfds {
-    pub(super) fn new(gpus: usize) -> Memfds {
-        Memfds { files: (0..gpus).map(|_| None).collect() }
-    }
-}
+pub(super) struct Memfds(pub(super) Vec<Option<OwnedFd>>);
 
 impl Backing for Memfds {
     fn file(&mut self, gpu: usize) -> Result<BorrowedFd<'_>, Errno> {
-        if self.files[gpu].is_none() {
-            let name = CString::new(format!("gdremu-gpu{gpu}")).map_err(|_| Errno::EINVAL)?;
-            match mmap::memory_file(&name, GPU_BYTES) {
-                Ok(file) => self.files[gpu] = Some(file),
-                Err(error) => {
-                    eprintln!("gdremu: no memory for GPU {gpu}: {error}");
-                    return Err(error);
-                }
+        opened(&mut self.0[gpu], || {
+            let name = CString::new(format!("gdremu-gpu{gpu}")).expect("no NUL");
+            let file = mmap::memory_file(&name, GPU_BYTES);
+            if let Err(error) = &file {
+                eprintln!("gdremu: no memory for GPU {gpu}: {error}");
             }
-        }
-        self.files[gpu].as_ref().map(AsFd::as_fd).ok_or(Errno::ENODEV)
+            file
+        })
     }
 
     fn forget(&mut self, run: Run) {
-        if let Some(file) = &self.files[run.gpu] {
+        if let Some(file) = &self.0[run.gpu] {
             mmap::punch(file.as_fd(), run.offset, run.len);
         }
     }

@@ -3,18 +3,17 @@
 //! for such pins.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::fs::OpenOptions;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use super::backing::Backing;
+use super::backing::{Backing, opened};
+use super::memory::Step;
 use super::mmap;
 use super::physical::{GPU_PAGE, Object, ObjectId, Run};
-use super::step::Step;
 use crate::errno::Errno;
 
 pub const DEVICE: &str = "/dev/emugpu";
 
-/// Pages of the object may be pinned.
 const RDMA: u32 = 1;
 
 #[repr(C)]
@@ -52,7 +51,6 @@ const UNMAP: u32 = command::<Range>(WRITE, 3);
 const RELEASE: u32 = command::<u32>(WRITE, 4);
 const RENEW: u32 = command::<Range>(WRITE, 5);
 
-/// The GPU memory of this process.
 #[derive(Default)]
 pub(super) struct Emugpu {
     /// Opened on first use, by the process that owns the memory.
@@ -62,12 +60,10 @@ pub(super) struct Emugpu {
 
 impl Emugpu {
     fn device(&mut self) -> Result<BorrowedFd<'_>, Errno> {
-        if self.device.is_none() {
-            let open = OpenOptions::new().read(true).write(true).open(DEVICE);
-            let file: File = open?;
-            self.device = Some(mmap::out_of_the_way(file.into()));
-        }
-        self.device.as_ref().map(AsFd::as_fd).ok_or(Errno::ENODEV)
+        opened(&mut self.device, || {
+            let file = OpenOptions::new().read(true).write(true).open(DEVICE)?;
+            Ok(mmap::out_of_the_way(file.into()))
+        })
     }
 
     fn call<T>(&mut self, command: u32, argument: &mut T) -> Result<(), Errno> {
@@ -88,26 +84,26 @@ impl Emugpu {
                 Ok(())
             }
             Step::Mapped { va, len, object } => {
-                let handle = *self.handles.get(&object).ok_or(Errno::ENOENT)?;
-                let mut map = Map { va, size: len, offset: 0, handle, padding: 0 };
-                self.call(MAP, &mut map)
+                let handle = self.handles[&object];
+                self.call(MAP, &mut Map { va, size: len, offset: 0, handle, padding: 0 })
             }
             Step::Unmapped { va, len } => self.call(UNMAP, &mut Range { va, size: len }),
             Step::Emptied { va, len } => {
-                (va..va + len).step_by(GPU_PAGE as usize).try_for_each(|va| {
+                for va in (va..va + len).step_by(GPU_PAGE as usize) {
                     match self.call(RENEW, &mut Range { va, size: GPU_PAGE }) {
                         // The next buffer there shares its page with a pin, as it may on a real GPU.
-                        Err(Errno::ENOMEM) => Ok(()),
-                        result => result,
+                        Ok(()) | Err(Errno::ENOMEM) => {}
+                        refused => return refused,
                     }
-                })
+                }
+                Ok(())
             }
             Step::Removed(_) => Ok(()),
         }
     }
 
     fn release(&mut self, object: ObjectId) -> Result<(), Errno> {
-        let mut handle = self.handles.remove(&object).ok_or(Errno::ENOENT)?;
+        let mut handle = self.handles.remove(&object).expect("created");
         self.call(RELEASE, &mut handle)
     }
 

@@ -1,16 +1,16 @@
 //! Emulated GPUs, whose memory is in files, at device addresses that the CPU cannot access.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 use super::backing::{Backing, Memfds};
 use super::emugpu::Emugpu;
-use super::memory::{Access, Error, Memory, PageTableId, Run};
+use super::memory::{Access, Error, Memory, PageTableId, Run, Step};
 use super::mmap::{self, Part, View, covered};
 use super::physical::{BLOCK, GPU_BYTES, GPU_PAGE, ObjectId};
-use super::provider::Provider;
-use super::step::Step;
+use super::provider::{PinRequest, Provider};
 use crate::config::{GpuConfig, ProviderKind, YesNo};
 use crate::errno::Errno;
 
@@ -60,11 +60,10 @@ impl Span {
 }
 
 impl HostProvider {
-    /// GPUs without any memory in use yet, in memory of the host or of the test kernel's emugpu module.
     pub fn new(config: &GpuConfig) -> Self {
         let backing: Box<dyn Backing> = match config.provider {
             ProviderKind::Emugpu => Box::new(Emugpu::default()),
-            _ => Box::new(Memfds::new(config.gpus as usize)),
+            _ => Box::new(Memfds((0..config.gpus).map(|_| None).collect())),
         };
         HostProvider {
             memory: Memory::new(config.gpus as usize, GPU_BYTES),
@@ -88,7 +87,7 @@ impl HostProvider {
     /// fails, which leaves the metadata as before.
     pub fn change<T>(&mut self, mut change: impl FnMut(&mut Memory) -> Result<T, Error>) -> Result<T, Error> {
         self.owner.get_or_insert_with(std::process::id);
-        let before = self.backing.can_fail().then(|| self.memory.clone());
+        let before = if self.backing.can_fail() { Some(self.memory.clone()) } else { None };
         let result = loop {
             match change(&mut self.memory) {
                 Err(Error::NoAddresses(len)) => self.add_window(len)?,
@@ -115,52 +114,49 @@ impl HostProvider {
 
     /// Where other processes find the memory of a live buffer.
     pub fn share(&mut self, base: u64) -> Result<Shared, Error> {
-        let place = self.memory.place(base).ok_or(Error::Invalid)?;
+        let Some(place) = self.memory.place(base) else {
+            return Err(Error::Invalid);
+        };
         let run = self.memory.translate(base, place.len, Access::Read)?[0];
-        let object = self.memory.physical_object(place.object);
-        let object = object.ok_or(Error::Invalid)?;
+        let object = self.memory.live(place.object);
         let start = self.backing.start(place.object, object);
         let blocks = object.len;
         let offset = run.offset - object.start;
-        let file = self.backing.file(run.gpu).map_err(|_| Error::NoMemory)?;
+        let file = self.backing.file(run.gpu)?;
         Ok(Shared { descriptor: file.as_raw_fd() as u32, gpu: run.gpu as u32, start, blocks, offset, len: place.len })
     }
 
     /// Maps a buffer of another process, whose file this is, and returns its address.
     pub fn import(&mut self, shared: &Shared, file: BorrowedFd<'_>) -> Result<u64, Error> {
         let gpu = shared.gpu as usize;
-        let end = shared.start.checked_add(shared.blocks);
-        if gpu >= self.config.gpus as usize || end.is_none_or(|end| end > GPU_BYTES) {
+        let Shared { start, blocks, offset, len, .. } = *shared;
+        if gpu >= self.config.gpus as usize || blocks > GPU_BYTES || start > GPU_BYTES - blocks {
             return Err(Error::Invalid);
         }
-        let offset = shared.offset;
-        let len = shared.len;
-        let (va, object) = self.change(|memory| memory.import(gpu, shared.blocks, offset, len))?;
-        let Ok(view) = View::new(file, shared.start, shared.blocks) else {
+        let va = self.change(|memory| memory.import(gpu, blocks, offset, len))?;
+        let Ok(view) = View::new(file, start, blocks) else {
             self.change(|memory| memory.free(va))?;
             return Err(Error::NoMemory);
         };
-        self.views.insert(object, Arc::new(view));
+        self.views.insert(self.memory.mapping_at(va)?.object, Arc::new(view));
         Ok(va)
     }
 
     /// The peer-to-peer token and address space of this process, as
     /// `CU_POINTER_ATTRIBUTE_P2P_TOKENS` returns them.
     pub fn tokens(&self) -> (u64, u32) {
-        let owner = self.owner.unwrap_or_else(std::process::id);
+        let owner = self.owner.unwrap_or(std::process::id());
         (u64::from(owner) << 16 | 1, owner)
     }
 
     fn add_window(&mut self, need: u64) -> Result<(), Error> {
-        let len = need.checked_next_multiple_of(BLOCK).ok_or(Error::NoMemory)?.max(WINDOW);
-        let size = usize::try_from(len).map_err(|_| Error::NoMemory)?;
-        let start = mmap::reserve(size, BLOCK as usize).map_err(|_| Error::NoMemory)? as u64;
+        let len = need.max(WINDOW);
+        let start = mmap::reserve(len as usize, BLOCK as usize)? as u64;
         self.memory.add_window(start, len);
         self.windows.push((start, len));
         Ok(())
     }
 
-    /// Applies pending metadata changes to the memory.
     fn apply_pending(&mut self) -> Result<(), Errno> {
         let steps = self.memory.take_steps();
         self.backing.carry_out(&steps)?;
@@ -174,32 +170,22 @@ impl HostProvider {
     }
 
     fn span(&mut self, run: Run) -> Result<Span, Error> {
-        let object = self.memory.physical_object(run.object).ok_or(Error::Invalid)?;
-        let start = object.start;
-        let len = object.len;
-        let view = match self.views.get(&run.object) {
-            Some(view) => Arc::clone(view),
-            None => {
-                let at = self.backing.start(run.object, object);
-                let file = self.backing.file(run.gpu).map_err(|_| Error::NoMemory)?;
-                let view = Arc::new(View::new(file, at, len).map_err(|_| Error::NoMemory)?);
-                self.views.insert(run.object, Arc::clone(&view));
-                view
+        let object = self.memory.live(run.object);
+        let view = match self.views.entry(run.object) {
+            Entry::Occupied(view) => Arc::clone(view.get()),
+            Entry::Vacant(place) => {
+                let start = self.backing.start(run.object, object);
+                let view = View::new(self.backing.file(run.gpu)?, start, object.len)?;
+                Arc::clone(place.insert(Arc::new(view)))
             }
         };
-        Ok(Span { view, offset: run.offset - start, len: run.len as usize })
+        Ok(Span { view, offset: run.offset - object.start, len: run.len as usize })
     }
 }
 
 impl Provider for HostProvider {
-    fn get_pages(
-        &mut self,
-        va: u64,
-        len: u64,
-        tokens: (u64, u32),
-        persistent: bool,
-        force_pcie: bool,
-    ) -> Result<PageTableId, Errno> {
+    fn get_pages(&mut self, request: &PinRequest) -> Result<PageTableId, Errno> {
+        let PinRequest { va, len, tokens, persistent, force_pcie } = *request;
         let mine = self.owner == Some(std::process::id());
         if !mine || (tokens != (0, 0) && tokens != self.tokens()) {
             return Err(Errno::EINVAL);
@@ -207,16 +193,17 @@ impl Provider for HostProvider {
         if force_pcie && !self.config.coherent {
             return Err(Errno::ENOTSUPP);
         }
-        let table = self.memory.pin(va, len, persistent).map_err(errno)?;
+        let table = self.memory.pin(va, len, persistent)?;
         let gpu = table.runs[0].gpu;
-        let result = if *self.config.rdma.of(gpu) == YesNo::No {
-            Err(Errno::EINVAL)
+        let refused = if *self.config.rdma.of(gpu) == YesNo::No {
+            Errno::EINVAL
         } else if self.memory.pinned_bytes(gpu) > *self.config.bar1_size.of(gpu) {
-            Err(Errno::ENOMEM)
+            Errno::ENOMEM
         } else {
-            Ok(table.id)
+            return Ok(table.id);
         };
-        result.inspect_err(|_| self.memory.unpin(table.id))
+        self.memory.unpin(table.id);
+        Err(refused)
     }
 
     fn put_pages(&mut self, table: PageTableId) {
@@ -225,11 +212,11 @@ impl Provider for HostProvider {
     }
 
     fn map(&mut self, table: PageTableId, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno> {
-        let table = self.memory.page_table(table).ok_or(Errno::EINVAL)?;
+        let table = self.memory.page_table(table)?;
         let mut parts = Vec::new();
         for (i, inside, len) in covered(table.runs.iter().map(|run| run.len), offset, len)? {
             let run = &table.runs[i];
-            let object = self.memory.physical_object(run.object).ok_or(Errno::EINVAL)?;
+            let object = self.memory.live(run.object);
             let start = self.backing.start(run.object, object);
             parts.push((start + (run.offset - object.start) + inside, len));
         }
@@ -246,10 +233,19 @@ impl dyn Provider {
     }
 }
 
-fn errno(error: Error) -> Errno {
-    match error {
-        Error::Invalid => Errno::EINVAL,
-        Error::NoMemory | Error::NoAddresses(_) => Errno::ENOMEM,
+impl From<Error> for Errno {
+    fn from(error: Error) -> Errno {
+        match error {
+            Error::Invalid => Errno::EINVAL,
+            Error::NoMemory | Error::NoAddresses(_) => Errno::ENOMEM,
+        }
+    }
+}
+
+/// The host refuses what memory of a GPU needs.
+impl From<Errno> for Error {
+    fn from(_: Errno) -> Error {
+        Error::NoMemory
     }
 }
 

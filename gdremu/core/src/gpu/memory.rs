@@ -7,42 +7,30 @@
 use std::collections::BTreeMap;
 
 use super::buffers::{Buffer, Buffers, Freed};
-use super::physical::{BLOCK, Holder, Object, ObjectId, Physical};
+use super::physical::{BLOCK, Holder, Object, ObjectId, Physical, end_of};
 use super::ranges::Ranges;
 
-pub use super::physical::Run;
-use super::step::Step;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Error {
-    /// No physical memory is left.
-    NoMemory,
-    /// No free address range of this many bytes. Give the memory another window and repeat the call.
-    NoAddresses(u64),
-    /// The address, size or handle is not what the call needs.
-    Invalid,
-}
+pub use super::physical::{Error, Run};
 
 /// Names a page table; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageTableId(pub u64);
 
-/// Pinned pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageTable {
     pub id: PageTableId,
-    /// Device address of the first page.
     pub va: u64,
     /// Bytes, a multiple of [`GPU_PAGE`](super::physical::GPU_PAGE).
     pub len: u64,
     /// The physical memory, in address order.
     pub runs: Vec<Run>,
+    /// It outlives a free of its memory.
+    pub(super) persistent: bool,
 }
 
 /// The buffer or mapping of a device address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Start of the buffer or VMM mapping.
     pub base: u64,
     /// Its bytes, as the program asked for them.
     pub len: u64,
@@ -52,7 +40,6 @@ pub struct Place {
     pub object: ObjectId,
     /// True if it came from cuMemCreate and cuMemMap.
     pub vmm: bool,
-    /// True if its pages can be pinned.
     pub rdma: bool,
 }
 
@@ -66,29 +53,47 @@ pub enum Access {
     ReadWrite,
 }
 
+pub(super) type Accesses = BTreeMap<usize, Access>;
+
 /// Part of the address space with memory behind it.
 #[derive(Clone, Debug)]
 pub(super) struct Mapping {
-    pub(super) id: u64,
+    pub(super) start: u64,
     pub(super) len: u64,
+    pub(super) id: u64,
     pub(super) object: ObjectId,
     /// The access of each GPU, for a VMM mapping; `None` for the memory under buffers.
-    pub(super) vmm: Option<BTreeMap<usize, Access>>,
+    pub(super) vmm: Option<Accesses>,
 }
 
-/// A pin and whether the program's free has been reported for it.
-#[derive(Clone, Debug)]
-pub(super) struct Pin {
-    pub(super) table: PageTable,
-    pub(super) persistent: bool,
-    pub(super) revoked: bool,
+/// A step that a change of the metadata demands of the memory; all numbers are multiples of the GPU page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Created {
+        object: ObjectId,
+        len: u64,
+        rdma: bool,
+    },
+    Mapped {
+        va: u64,
+        len: u64,
+        object: ObjectId,
+    },
+    Unmapped {
+        va: u64,
+        len: u64,
+    },
+    /// Pages of a block that buffers share hold no live byte any more, but stay mapped.
+    Emptied {
+        va: u64,
+        len: u64,
+    },
+    Removed(Run),
 }
 
-/// Everything about the memory of this process's GPUs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Memory {
     pub(super) physical: Physical,
-    /// Addresses that nothing uses.
     pub(super) addresses: Ranges,
     /// All memory in the address space, by start.
     pub(super) mappings: BTreeMap<u64, Mapping>,
@@ -96,7 +101,7 @@ pub struct Memory {
     buffers: Buffers<(usize, bool)>,
     /// cuMemAddressReserve'd ranges, as length by start.
     pub(super) reservations: BTreeMap<u64, u64>,
-    pub(super) pins: BTreeMap<PageTableId, Pin>,
+    pub(super) pins: BTreeMap<PageTableId, PageTable>,
     pub(super) steps: Vec<Step>,
     ids: u64,
 }
@@ -104,16 +109,7 @@ pub struct Memory {
 impl Memory {
     /// `gpus` GPUs with `size` bytes each, and no address space yet.
     pub fn new(gpus: usize, size: u64) -> Self {
-        Memory {
-            physical: Physical::new(gpus, size),
-            addresses: Ranges::default(),
-            mappings: BTreeMap::new(),
-            buffers: Buffers::default(),
-            reservations: BTreeMap::new(),
-            pins: BTreeMap::new(),
-            steps: Vec::new(),
-            ids: 0,
-        }
+        Memory { physical: Physical::new(gpus, size), ..Memory::default() }
     }
 
     /// Adds address space; both numbers are multiples of [`BLOCK`].
@@ -125,14 +121,17 @@ impl Memory {
         self.physical.free_bytes(gpu)
     }
 
-    /// The steps since the last call, in order.
     pub(super) fn take_steps(&mut self) -> Vec<Step> {
         std::mem::take(&mut self.steps)
     }
 
-    /// A live physical object, by whatever keeps it alive.
     pub fn physical_object(&self, id: ObjectId) -> Option<&Object> {
         self.physical.get(id)
+    }
+
+    /// The physical object that a run or a page table keeps alive.
+    pub(super) fn live(&self, id: ObjectId) -> &Object {
+        self.physical.live(id)
     }
 
     /// Allocates a buffer of `len` bytes, to be pinned or not, and returns its address, a multiple
@@ -146,59 +145,60 @@ impl Memory {
         if let Some(va) = self.buffers.take(kind, len, id) {
             return Ok(va);
         }
-        let (start, object) = self.alloc_blocks(gpu, len, rdma)?;
-        let blocks = self.physical.get(object).expect("just made").len;
+        let Mapping { start, len: blocks, .. } = self.alloc_blocks(gpu, len, rdma)?;
         self.buffers.add_block(kind, start, blocks, Buffer { start, len, id });
         Ok(start)
     }
 
     /// Takes blocks for memory of another process, in which a buffer of `len` bytes starts at `offset`.
     /// Returns the buffer's address; [`Memory::free`] gives it back. It cannot be pinned.
-    pub fn import(&mut self, gpu: usize, blocks: u64, offset: u64, len: u64) -> Result<(u64, ObjectId), Error> {
-        let end = offset.checked_add(len).ok_or(Error::Invalid)?;
-        if len == 0 || end > blocks || !blocks.is_multiple_of(BLOCK) {
+    pub fn import(&mut self, gpu: usize, blocks: u64, offset: u64, len: u64) -> Result<u64, Error> {
+        if len == 0 || end_of(offset, len)? > blocks || !blocks.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
         }
-        let (base, object) = self.alloc_blocks(gpu, blocks, false)?;
-        self.physical.set_imported(object);
-        let buffer = Buffer { start: base + offset, len, id: self.next_id() };
-        self.buffers.add_block((gpu, false), base, blocks, buffer);
-        Ok((buffer.start, object))
+        let block = self.alloc_blocks(gpu, blocks, false)?;
+        self.physical.live_mut(block.object).imported = true;
+        let buffer = Buffer { start: block.start + offset, len, id: self.next_id() };
+        self.buffers.add_block((gpu, false), block.start, blocks, buffer);
+        Ok(buffer.start)
     }
 
-    fn alloc_blocks(&mut self, gpu: usize, len: u64, rdma: bool) -> Result<(u64, ObjectId), Error> {
-        let len = len.checked_next_multiple_of(BLOCK).ok_or(Error::NoMemory)?;
-        if len > self.physical.free_bytes(gpu) {
-            return Err(Error::NoMemory); // Before asking for addresses that would stay unused.
-        }
-        let va = self.addresses.take(len, BLOCK).ok_or(Error::NoAddresses(len))?;
-        let Some(object) = self.physical.create(gpu, len, rdma, false, Holder::Use) else {
-            self.addresses.give(va, len);
+    fn alloc_blocks(&mut self, gpu: usize, len: u64, rdma: bool) -> Result<Mapping, Error> {
+        let Some(len) = len.checked_next_multiple_of(BLOCK) else {
             return Err(Error::NoMemory);
         };
-        let id = self.next_id();
-        self.mappings.insert(va, Mapping { id, len, object, vmm: None });
+        let object = self.physical.create(gpu, len, rdma, Holder::Use)?;
+        let Some(va) = self.addresses.take(len, BLOCK) else {
+            self.physical.release(object, Holder::Use);
+            return Err(Error::NoAddresses(len));
+        };
         self.steps.push(Step::Created { object, len, rdma });
-        self.steps.push(Step::Mapped { va, len, object });
-        Ok((va, object))
+        Ok(self.add_mapping(va, len, object, None))
+    }
+
+    pub(super) fn add_mapping(&mut self, start: u64, len: u64, object: ObjectId, vmm: Option<Accesses>) -> Mapping {
+        let mapping = Mapping { start, len, id: self.next_id(), object, vmm };
+        self.mappings.insert(start, mapping.clone());
+        self.steps.push(Step::Mapped { va: start, len, object });
+        mapping
     }
 
     /// Frees a buffer. Returns the non-persistent page tables that lost memory by it. The caller ends
     /// their mappings, then unpins them.
     pub fn free(&mut self, va: u64) -> Result<Vec<PageTableId>, Error> {
-        let Buffer { len, .. } = self.buffers.find(va).ok_or(Error::Invalid)?;
-        let pinned = self.is_pinned(va, len);
-        let freed = self.buffers.free(va, pinned).ok_or(Error::Invalid)?;
-        let revoked = self.revoke(va, len);
-        match freed {
-            Freed::Block(base, len) => {
-                let mapping = self.mappings.remove(&base).expect("a block is mapped");
-                self.addresses.give(base, len);
-                self.steps.push(Step::Unmapped { va: base, len });
-                self.drop_use(mapping.object);
-            }
-            Freed::Part(_, 0) => {}
-            Freed::Part(va, len) => self.steps.push(Step::Emptied { va, len }),
+        let Some(buffer) = self.buffers.starting_at(va) else {
+            return Err(Error::Invalid);
+        };
+        let pinned = self.is_pinned(va, buffer.len);
+        let Freed { start, len, is_block } = self.buffers.free(buffer, pinned);
+        let revoked = self.revoked(va, buffer.len);
+        if is_block {
+            let mapping = self.mappings.remove(&start).expect("a block is mapped");
+            self.addresses.give(start, len);
+            self.steps.push(Step::Unmapped { va: start, len });
+            self.drop_reference(mapping.object, Holder::Use);
+        } else if len > 0 {
+            self.steps.push(Step::Emptied { va: start, len });
         }
         Ok(revoked)
     }
@@ -207,7 +207,7 @@ impl Memory {
     fn is_pinned(&self, va: u64, len: u64) -> bool {
         for part in self.runs(va, len, |_, _| true).expect("blocks are mapped") {
             let part_end = part.offset + part.len;
-            for run in self.pins.values().flat_map(|pin| &pin.table.runs) {
+            for run in self.pins.values().flat_map(|table| &table.runs) {
                 if run.object == part.object && run.offset < part_end && part.offset < run.offset + run.len {
                     return true;
                 }
@@ -216,29 +216,28 @@ impl Memory {
         false
     }
 
-    /// Takes a reference of a mapping or a page table away.
-    pub(super) fn drop_use(&mut self, object: ObjectId) {
-        self.steps.extend(self.physical.release(object, Holder::Use).map(Step::Removed));
+    pub(super) fn drop_reference(&mut self, object: ObjectId, holder: Holder) {
+        self.steps.extend(self.physical.release(object, holder).map(Step::Removed));
     }
 
     /// The live buffer or VMM mapping at a device address.
     pub fn place(&self, va: u64) -> Option<Place> {
-        let (start, mapping) = self.mapping_at(va)?;
-        let object = self.physical.get(mapping.object).expect("mapped, so alive");
-        let vmm = mapping.vmm.is_some();
-        let (base, len, id) = if vmm {
-            (start, mapping.len, mapping.id)
-        } else {
-            let Buffer { start, len, id } = self.buffers.find(va)?;
-            (start, len, id)
-        };
-        Some(Place { base, len, gpu: object.gpu, id, object: mapping.object, vmm, rdma: object.rdma })
+        let mapping = self.mapping_at(va).ok()?;
+        let Object { gpu, rdma, .. } = *self.live(mapping.object);
+        let Mapping { start: base, len, id, object, .. } = *mapping;
+        let place = Place { base, len, gpu, id, object, vmm: mapping.vmm.is_some(), rdma };
+        if place.vmm {
+            return Some(place);
+        }
+        let Buffer { start: base, len, id } = self.buffers.find(va)?;
+        Some(Place { base, len, id, ..place })
     }
 
-    /// The mapping that an address lies in, and its start.
-    pub(super) fn mapping_at(&self, va: u64) -> Option<(u64, &Mapping)> {
-        let (&start, mapping) = self.mappings.range(..=va).next_back()?;
-        (va - start < mapping.len).then_some((start, mapping))
+    pub(super) fn mapping_at(&self, va: u64) -> Result<&Mapping, Error> {
+        match self.mappings.range(..=va).next_back() {
+            Some((start, mapping)) if va - start < mapping.len => Ok(mapping),
+            _ => Err(Error::Invalid),
+        }
     }
 
     /// The physical memory behind `[va, va + len)` for a copy or fill. All of it is in one buffer, or in
@@ -247,9 +246,9 @@ impl Memory {
         if len == 0 {
             return Ok(Vec::new());
         }
-        let memory = self.place(va).ok_or(Error::Invalid)?;
-        if !memory.vmm && memory.len - (va - memory.base) < len {
-            return Err(Error::Invalid);
+        match self.place(va) {
+            Some(memory) if memory.vmm || len <= memory.len - (va - memory.base) => {}
+            _ => return Err(Error::Invalid),
         }
         self.runs(va, len, |_, mapping| match &mapping.vmm {
             Some(of_gpus) => of_gpus.values().any(|&access| access >= need),
@@ -260,19 +259,18 @@ impl Memory {
     /// The physical memory behind `[va, va + len)` if it is mapped without a hole and every mapping
     /// is `allowed` for the GPU whose memory it maps.
     pub(super) fn runs(&self, va: u64, len: u64, allowed: impl Fn(usize, &Mapping) -> bool) -> Result<Vec<Run>, Error> {
-        let end = va.checked_add(len).ok_or(Error::Invalid)?;
+        let end = end_of(va, len)?;
         let mut runs = Vec::new();
         let mut at = va;
         while at < end {
-            let (start, mapping) = self.mapping_at(at).ok_or(Error::Invalid)?;
-            let inside = at - start;
-            let object = self.physical.get(mapping.object).expect("mapped, so alive");
+            let mapping = self.mapping_at(at)?;
+            let inside = at - mapping.start;
+            let object = self.live(mapping.object);
             if !allowed(object.gpu, mapping) {
                 return Err(Error::Invalid);
             }
             let len = (mapping.len - inside).min(end - at);
-            let offset = object.start + inside;
-            runs.push(Run { gpu: object.gpu, object: mapping.object, offset, len });
+            runs.push(Run { gpu: object.gpu, object: mapping.object, offset: object.start + inside, len });
             at += len;
         }
         Ok(runs)
@@ -295,24 +293,42 @@ impl Memory {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::physical::GPU_PAGE;
     use super::*;
 
     pub(in super::super) const BASE: u64 = 0x7f00_0000_0000;
-    pub(in super::super) const SIZE: u64 = 64 << 20;
 
-    /// That of two GPUs of this size, with device addresses from [`BASE`] on.
+    /// That of two GPUs, with device addresses from [`BASE`] on.
     pub(in super::super) fn memory() -> Memory {
-        let mut memory = Memory::new(2, SIZE);
+        let mut memory = Memory::new(2, 64 << 20);
         memory.add_window(BASE, 1 << 30);
         memory
     }
 
     #[test]
-    fn asks_for_addresses_when_they_run_out() {
-        let mut memory = Memory::new(1, SIZE);
-        assert_eq!(memory.alloc(0, 3 << 20, true), Err(Error::NoAddresses(4 << 20)));
-        memory.add_window(BASE, 4 << 20);
-        assert_eq!(memory.alloc(0, 3 << 20, true), Ok(BASE));
-        assert_eq!(memory.alloc(0, 1, true), Err(Error::NoAddresses(BLOCK)));
+    fn buffers_share_blocks_of_one_gpu_and_kind() {
+        let mut memory = memory();
+        for (block, gpu, rdma) in [(0, 0, true), (1, 0, false), (2, 1, true), (0, 0, true)] {
+            let va = memory.alloc(gpu, 1, rdma).unwrap();
+            assert_eq!(va / BLOCK, BASE / BLOCK + block);
+            assert_eq!(memory.pin(va / GPU_PAGE * GPU_PAGE, GPU_PAGE, true).is_ok(), rdma);
+        }
+    }
+
+    #[test]
+    fn pages_die_with_the_last_byte_in_them() {
+        let mut memory = memory();
+        let [first, middle, _last] = [1, 4, 2].map(|halves| memory.alloc(0, halves * GPU_PAGE / 2, true).unwrap());
+        let pages = [0, 1, 2].map(|page| BASE + page * GPU_PAGE);
+        let pins = pages.map(|page| memory.pin(page, GPU_PAGE, false).unwrap().id);
+        memory.take_steps();
+        assert_eq!(memory.free(middle), Ok(vec![pins[1]]));
+        assert_eq!(memory.take_steps(), [Step::Emptied { va: pages[1], len: GPU_PAGE }]);
+        assert_eq!(memory.pin(pages[1], GPU_PAGE, true), Err(Error::Invalid));
+        assert_eq!(pages.map(|page| memory.buffers.is_dead(page)), [false, true, false]);
+        assert!(!memory.buffers.is_dead(BASE - GPU_PAGE), "of no block");
+        memory.unpin(pins[1]);
+        assert_eq!(memory.free(first), Ok(vec![pins[0]]));
+        assert_eq!(memory.take_steps(), [Step::Emptied { va: pages[0], len: GPU_PAGE }]);
     }
 }

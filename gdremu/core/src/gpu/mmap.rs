@@ -1,7 +1,7 @@
 //! The calls that make memory appear, fault and disappear. All unsafe code of the GPU is here.
 
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use libc::{c_int, c_void, off_t};
@@ -63,8 +63,7 @@ pub(super) fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) {
 /// and every touch raises SIGSEGV.
 pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
     // The kernel starts mappings on pages. No gap of unused pages is left, so neighbors may merge.
-    let slack = align.saturating_sub(page_size());
-    let with_slack = len.checked_add(slack).ok_or(Errno::ENOMEM)?;
+    let with_slack = len.saturating_add(align - page_size());
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: no address is asked for, so nothing is replaced.
     let start = unsafe { mmap(0, with_slack, libc::PROT_NONE, flags, -1, 0)? };
@@ -84,7 +83,7 @@ pub(super) fn covered(
     offset: u64,
     len: usize,
 ) -> Result<Vec<(usize, u64, usize)>, Errno> {
-    let end = offset.checked_add(len as u64).filter(|_| len > 0).ok_or(Errno::EINVAL)?;
+    let end = offset.saturating_add(len as u64);
     let mut parts = Vec::new();
     let mut start = 0;
     for (i, piece) in pieces.into_iter().enumerate() {
@@ -95,10 +94,9 @@ pub(super) fn covered(
         }
         start += piece;
     }
-    if end > start { Err(Errno::EINVAL) } else { Ok(parts) }
+    if len == 0 || end > start { Err(Errno::EINVAL) } else { Ok(parts) }
 }
 
-/// Part of a file to be mapped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {
     pub(super) file: BorrowedFd<'a>,
@@ -110,7 +108,10 @@ pub(super) struct Part<'a> {
 /// children. They are at the address that the program gave with `MAP_FIXED`, or anywhere.
 pub(super) fn map_parts(parts: &[Part<'_>], fixed: Option<usize>) -> Result<usize, Errno> {
     let len = parts.iter().map(|part| part.len).sum();
-    let start = fixed.map_or_else(|| reserve(len, page_size()), Ok)?;
+    let start = match fixed {
+        Some(addr) => addr,
+        None => reserve(len, page_size())?,
+    };
     let mut at = start;
     for part in parts {
         // SAFETY: the parts fill the reservation just made, or the range that the program gives up by `MAP_FIXED`.
@@ -133,10 +134,11 @@ pub(super) fn map_parts(parts: &[Part<'_>], fixed: Option<usize>) -> Result<usiz
 /// more.
 pub(super) unsafe fn poison(addr: usize, len: usize) {
     // A page beyond the end of its file is SIGBUS.
-    let replaced = memory_file(c"gdremu-zapped", 0).and_then(|nothing| {
+    let replaced = match memory_file(c"gdremu-zapped", 0) {
         // SAFETY: the caller gave the range up: contract of this function.
-        unsafe { replace(addr, len, std::os::fd::AsFd::as_fd(&nothing), 0) }
-    });
+        Ok(empty) => unsafe { replace(addr, len, empty.as_fd(), 0) },
+        Err(errno) => Err(errno),
+    };
     if let Err(error) = replaced {
         eprintln!("gdremu: {error}: accesses of unpinned GPU memory raise SIGSEGV, not SIGBUS");
         // SAFETY: as above.
@@ -170,8 +172,8 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn new(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<View, Errno> {
-        let len = usize::try_from(len).map_err(|_| Errno::ENOMEM)?;
-        map_parts(&[Part { file, offset, len }], None).map(|addr| View { addr, len })
+        let len = len as usize;
+        Ok(View { addr: map_parts(&[Part { file, offset, len }], None)?, len })
     }
 
     /// Where `[offset, offset + len)` is mapped, as long as this view lives.
@@ -179,7 +181,7 @@ impl View {
     /// # Panics
     /// If the range is not inside the view.
     pub(super) fn bytes(&self, offset: u64, len: u64) -> *mut u8 {
-        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len as u64));
+        assert!(len <= self.len as u64 && offset <= self.len as u64 - len);
         ptr::with_exposed_provenance_mut(self.addr + offset as usize)
     }
 }

@@ -10,7 +10,6 @@
 //!       ranges    free lists of addresses and of physical memory
 //!     backing   where that memory is: a memfd per GPU
 //!       emugpu  or in the test kernel's module of that name
-//!       step    the operations of a metadata change on it
 //!   nvidia      NvidiaProvider: memory of real GPUs
 //!   pci         where emulated GPUs are on the bus
 //!   buffers     cuMemAlloc'ed buffers, of which small ones share a block, for both
@@ -29,18 +28,16 @@ pub mod physical;
 mod pins;
 mod provider;
 mod ranges;
-mod step;
 mod vmm;
 
 pub use host::{HostProvider, Shared};
 pub use memory::{PageTable, PageTableId, Run};
 pub use mmap::page_size;
 pub use nvidia::NvidiaProvider;
-pub use provider::Provider;
+pub use provider::{PinRequest, Provider};
 
 use crate::config::{GpuConfig, ProviderKind};
 
-/// The provider that the configuration asks for.
 pub fn provider(config: &GpuConfig) -> Box<dyn Provider> {
     match config.provider {
         ProviderKind::Nvidia => Box::<NvidiaProvider>::default(),

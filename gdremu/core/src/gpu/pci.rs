@@ -1,10 +1,8 @@
 //! Where the emulated GPUs are on the PCI bus.
 #![forbid(unsafe_code)]
 
-/// Where Linux lists PCI devices.
 pub const DEVICES: &str = "/sys/bus/pci/devices";
 
-/// NVIDIA, as a maker of PCI devices.
 pub const VENDOR: u32 = 0x10de;
 
 /// The kind of GPU, an H100, unless `--pci-device` chooses another one.

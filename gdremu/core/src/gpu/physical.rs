@@ -15,6 +15,22 @@ pub const BLOCK: u64 = 2 << 20;
 /// Pages of a GPU as its driver pins them.
 pub const GPU_PAGE: u64 = 64 << 10;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    NoMemory,
+    /// No free address range of this many bytes. Give the memory another window and repeat the call.
+    NoAddresses(u64),
+    /// The address, size or handle is not what the call needs.
+    Invalid,
+}
+
+pub(super) fn end_of(start: u64, len: u64) -> Result<u64, Error> {
+    match start.checked_add(len) {
+        Some(end) => Ok(end),
+        None => Err(Error::Invalid),
+    }
+}
+
 /// Names a physical object; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);
@@ -34,15 +50,12 @@ pub struct Object {
     pub gpu: usize,
     /// Offset from the start of the GPU's memory.
     pub start: u64,
-    /// Bytes, a multiple of [`BLOCK`].
     pub len: u64,
     /// True if other devices (and so the CPU through BAR1) may be given its pages.
     pub rdma: bool,
-    /// True if a POSIX file descriptor may be exported for it.
     pub exportable: bool,
     /// True if its bytes are those of another process. It cannot be pinned or exported.
     pub imported: bool,
-    /// References held by each [`Holder`].
     references: [u32; 2],
 }
 
@@ -63,52 +76,52 @@ pub(super) struct Physical {
 
 impl Physical {
     pub(super) fn new(gpus: usize, size: u64) -> Self {
-        let mut free: Vec<Ranges> = Vec::new();
-        free.resize_with(gpus, Ranges::default);
-        free.iter_mut().for_each(|ranges| ranges.give(0, size));
-        Physical { free, ..Default::default() }
+        let mut all = Ranges::default();
+        all.give(0, size);
+        Physical { free: vec![all; gpus], ..Default::default() }
     }
 
-    /// A new object of `len` bytes with one reference, or `None` if the GPU is full.
-    pub(super) fn create(
-        &mut self,
-        gpu: usize,
-        len: u64,
-        rdma: bool,
-        exportable: bool,
-        holder: Holder,
-    ) -> Option<ObjectId> {
-        let start = self.free.get_mut(gpu)?.take(len, BLOCK)?;
+    pub(super) fn create(&mut self, gpu: usize, len: u64, rdma: bool, holder: Holder) -> Result<ObjectId, Error> {
+        let Some(start) = self.free[gpu].take(len, BLOCK) else {
+            return Err(Error::NoMemory);
+        };
         self.created += 1;
         let id = ObjectId(self.created);
-        let object = Object { gpu, start, len, rdma, exportable, imported: false, references: [0; 2] };
+        let object = Object { gpu, start, len, rdma, exportable: false, imported: false, references: [0; 2] };
         self.objects.insert(id, object);
         self.hold(id, holder);
-        Some(id)
+        Ok(id)
     }
 
     pub(super) fn get(&self, id: ObjectId) -> Option<&Object> {
         self.objects.get(&id)
     }
 
-    /// The object, if the program has a handle to it.
-    pub(super) fn by_handle(&self, id: ObjectId) -> Option<&Object> {
-        self.get(id).filter(|object| object.references[Holder::Handle as usize] > 0)
+    /// An object that something keeps alive.
+    pub(super) fn live(&self, id: ObjectId) -> &Object {
+        &self.objects[&id]
     }
 
-    /// Marks a live object as memory of another process.
-    pub(super) fn set_imported(&mut self, id: ObjectId) {
-        self.objects.get_mut(&id).expect("alive").imported = true;
+    /// The object, if the program has a handle to it.
+    pub(super) fn by_handle(&self, id: ObjectId) -> Result<&Object, Error> {
+        match self.get(id) {
+            Some(object) if object.references[Holder::Handle as usize] > 0 => Ok(object),
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    pub(super) fn live_mut(&mut self, id: ObjectId) -> &mut Object {
+        self.objects.get_mut(&id).expect("something keeps it alive")
     }
 
     pub(super) fn hold(&mut self, id: ObjectId, holder: Holder) {
-        *self.count(id, holder) += 1;
+        self.live_mut(id).references[holder as usize] += 1;
     }
 
     /// Takes a reference away. The last one frees the memory, which is returned.
     pub(super) fn release(&mut self, id: ObjectId, holder: Holder) -> Option<Run> {
-        *self.count(id, holder) -= 1;
-        let object = &self.objects[&id];
+        self.live_mut(id).references[holder as usize] -= 1;
+        let object = self.live(id);
         if object.references != [0; 2] {
             return None;
         }
@@ -120,9 +133,5 @@ impl Physical {
 
     pub(super) fn free_bytes(&self, gpu: usize) -> u64 {
         self.free[gpu].total()
-    }
-
-    fn count(&mut self, id: ObjectId, holder: Holder) -> &mut u32 {
-        &mut self.objects.get_mut(&id).expect("references are to live objects").references[holder as usize]
     }
 }

@@ -6,12 +6,21 @@ use super::memory::PageTableId;
 use super::mmap;
 use crate::errno::Errno;
 
-/// GPU memory, whose pages the driver pins and the hooks map for the CPU.
+/// `[va, va + len)`, both multiples of the GPU page (64 KiB).
+#[derive(Clone, Copy, Debug)]
+pub struct PinRequest {
+    pub va: u64,
+    pub len: u64,
+    pub tokens: (u64, u32),
+    pub persistent: bool,
+    pub force_pcie: bool,
+}
+
 pub trait Provider: Any + Send {
-    /// Pins `[va, va + len)`, both multiples of the GPU page (64 KiB).
+    /// Pins a range.
     ///
     /// The physical memory stays alive until [`Provider::put_pages`], even if the program frees
-    /// it before. If it does and `persistent` is false, the call that frees it names this table
+    /// it before. If it does and the pin is not persistent, the call that frees it names this table
     /// among the revoked ones. The caller then zaps its mapping and puts the pages.
     ///
     /// # Errors
@@ -19,14 +28,7 @@ pub trait Provider: Any + Send {
     ///   GPUDirect, or the tokens are another's.
     /// - `ENOMEM`: BAR1 has no room.
     /// - `ENOTSUPP` (524): `force_pcie` on a GPU that is not coherent.
-    fn get_pages(
-        &mut self,
-        va: u64,
-        len: u64,
-        tokens: (u64, u32),
-        persistent: bool,
-        force_pcie: bool,
-    ) -> Result<PageTableId, Errno>;
+    fn get_pages(&mut self, request: &PinRequest) -> Result<PageTableId, Errno>;
 
     /// Gives pinned pages back. Mappings of them must be gone.
     fn put_pages(&mut self, table: PageTableId);

@@ -27,11 +27,14 @@ impl Ranges {
 
     /// Takes the lowest free range of `len` at a multiple of `align`, a power of two.
     pub(super) fn take(&mut self, len: u64, align: u64) -> Option<u64> {
-        let start = self.free.iter().find_map(|(&start, &free)| {
+        for (start, free) in &self.free {
             let aligned = start.checked_next_multiple_of(align)?;
-            (aligned - start).checked_add(len).filter(|&need| need <= free).map(|_| aligned)
-        })?;
-        self.take_at(start, len).then_some(start)
+            if len <= *free && aligned - start <= free - len {
+                self.take_at(aligned, len);
+                return Some(aligned);
+            }
+        }
+        None
     }
 
     /// Takes exactly `[start, start + len)`, or nothing if not all of it is free.
@@ -40,10 +43,11 @@ impl Ranges {
             return false;
         };
         let head = start - from;
-        let Some(tail) = free.checked_sub(head).and_then(|rest| rest.checked_sub(len)) else {
+        if len > free || head > free - len {
             return false;
-        };
+        }
         self.free.remove(&from);
+        let tail = free - head - len;
         if head > 0 {
             self.free.insert(from, head);
         }

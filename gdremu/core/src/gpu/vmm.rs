@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::memory::{Access, Error, Mapping, Memory, PageTableId};
-use super::physical::{BLOCK, Holder, Object, ObjectId};
-use super::step::Step;
+use super::memory::{Access, Accesses, Error, Mapping, Memory, PageTableId, Step};
+use super::physical::{BLOCK, Holder, Object, ObjectId, end_of};
 
 impl Memory {
     /// Creates a physical object with one handle. `len` is a multiple of 2 MiB.
@@ -15,19 +14,20 @@ impl Memory {
         if len == 0 || !len.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
         }
-        let object = self.physical.create(gpu, len, rdma, exportable, Holder::Handle).ok_or(Error::NoMemory)?;
+        let object = self.physical.create(gpu, len, rdma, Holder::Handle)?;
+        self.physical.live_mut(object).exportable = exportable;
         self.steps.push(Step::Created { object, len, rdma });
         Ok(object)
     }
 
     pub fn object(&self, handle: ObjectId) -> Result<&Object, Error> {
-        self.physical.by_handle(handle).ok_or(Error::Invalid)
+        self.physical.by_handle(handle)
     }
 
     /// Takes another reference to the object mapped at `va`, and names it.
     pub fn retain_at(&mut self, va: u64) -> Result<ObjectId, Error> {
-        let (_, mapping) = self.vmm_mapping_at(va)?;
-        let object = mapping.object;
+        self.access_at(va)?;
+        let object = self.mapping_at(va)?.object;
         self.physical.hold(object, Holder::Handle);
         Ok(object)
     }
@@ -42,7 +42,7 @@ impl Memory {
     /// Gives a handle's reference up. The memory lives on while it is mapped or pinned.
     pub fn release(&mut self, handle: ObjectId) -> Result<(), Error> {
         self.object(handle)?;
-        self.steps.extend(self.physical.release(handle, Holder::Handle).map(Step::Removed));
+        self.drop_reference(handle, Holder::Handle);
         Ok(())
     }
 
@@ -53,12 +53,14 @@ impl Memory {
             return Err(Error::Invalid);
         }
         let align = align.max(BLOCK);
-        let va = if hint != 0 && hint.is_multiple_of(align) && self.addresses.take_at(hint, len) {
-            hint
-        } else {
-            let window = len.checked_add(align - BLOCK).ok_or(Error::Invalid)?;
-            self.addresses.take(len, align).ok_or(Error::NoAddresses(window))?
-        };
+        let window = end_of(len, align - BLOCK)?;
+        let mut va = hint;
+        if hint == 0 || !hint.is_multiple_of(align) || !self.addresses.take_at(hint, len) {
+            match self.addresses.take(len, align) {
+                Some(start) => va = start,
+                None => return Err(Error::NoAddresses(window)),
+            }
+        }
         self.reservations.insert(va, len);
         Ok(va)
     }
@@ -77,7 +79,7 @@ impl Memory {
     /// yet.
     pub fn map(&mut self, va: u64, handle: ObjectId) -> Result<(), Error> {
         let len = self.object(handle)?.len;
-        let end = va.checked_add(len).ok_or(Error::Invalid)?;
+        let end = end_of(va, len)?;
         let reserved_end = match self.reservations.range(..=va).next_back() {
             Some((start, reserved)) => start + reserved,
             None => 0,
@@ -90,10 +92,7 @@ impl Memory {
             return Err(Error::Invalid);
         }
         self.physical.hold(handle, Holder::Use);
-        let id = self.next_id();
-        let vmm = Some(BTreeMap::new());
-        self.mappings.insert(va, Mapping { id, len, object: handle, vmm });
-        self.steps.push(Step::Mapped { va, len, object: handle });
+        self.add_mapping(va, len, handle, Some(BTreeMap::new()));
         Ok(())
     }
 
@@ -104,10 +103,10 @@ impl Memory {
         for at in self.whole_mappings(va, len)? {
             mappings.extend(self.mappings.remove(&at));
         }
-        let revoked = self.revoke(va, len);
+        let revoked = self.revoked(va, len);
         self.steps.push(Step::Unmapped { va, len });
         for mapping in mappings {
-            self.drop_use(mapping.object);
+            self.drop_reference(mapping.object, Holder::Use);
         }
         Ok(revoked)
     }
@@ -122,23 +121,21 @@ impl Memory {
         Ok(())
     }
 
-    /// Returns the access of a GPU to the mapping at `va`.
     pub fn access(&self, va: u64, gpu: usize) -> Result<Access, Error> {
-        let (of_gpus, _) = self.vmm_mapping_at(va)?;
-        Ok(of_gpus.get(&gpu).copied().unwrap_or_default())
+        Ok(self.access_at(va)?.get(&gpu).copied().unwrap_or_default())
     }
 
-    /// The VMM mapping at an address, and the access to it.
-    fn vmm_mapping_at(&self, va: u64) -> Result<(&BTreeMap<usize, Access>, &Mapping), Error> {
-        match self.mapping_at(va) {
-            Some((_, mapping @ Mapping { vmm: Some(of_gpus), .. })) => Ok((of_gpus, mapping)),
-            _ => Err(Error::Invalid),
+    /// The access of each GPU to the VMM mapping at an address.
+    fn access_at(&self, va: u64) -> Result<&Accesses, Error> {
+        match &self.mapping_at(va)?.vmm {
+            Some(of_gpus) => Ok(of_gpus),
+            None => Err(Error::Invalid),
         }
     }
 
     /// The starts of the VMM mappings that fill the range without hole or overhang.
     fn whole_mappings(&self, va: u64, len: u64) -> Result<Vec<u64>, Error> {
-        let end = va.checked_add(len).ok_or(Error::Invalid)?;
+        let end = end_of(va, len)?;
         let mut starts = Vec::new();
         let mut at = va;
         while at < end {
@@ -157,15 +154,6 @@ mod tests {
     use super::super::memory::tests::{BASE, memory};
     use super::super::physical::GPU_PAGE;
     use super::*;
-
-    /// A mapped object of two blocks with access for its GPU, as (address, handle).
-    fn mapped(memory: &mut Memory) -> (u64, ObjectId) {
-        let va = memory.reserve(2 * BLOCK, 0, 0).unwrap();
-        let handle = memory.create(0, 2 * BLOCK, true, false).unwrap();
-        memory.map(va, handle).unwrap();
-        memory.set_access(va, 2 * BLOCK, 0, Access::ReadWrite).unwrap();
-        (va, handle)
-    }
 
     #[test]
     fn only_gpudirect_capable_memory_with_access_can_be_pinned() {
@@ -187,7 +175,9 @@ mod tests {
     #[test]
     fn map_checks_reservation_overlap_and_object() {
         let mut memory = memory();
-        let (va, handle) = mapped(&mut memory);
+        let handle = memory.create(0, 2 * BLOCK, true, false).unwrap();
+        let va = memory.reserve(2 * BLOCK, 0, 0).unwrap();
+        assert_eq!(memory.map(va, handle), Ok(()));
         let free = memory.reserve(4 * BLOCK, 0, 0).unwrap();
         for (va, handle, why) in [
             (va, handle, "mapped already"),

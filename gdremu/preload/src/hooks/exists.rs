@@ -5,10 +5,10 @@ use std::ffi::{c_int, c_uint};
 use gdremu_core::errno::Errno;
 
 use super::paths::{self, Place, find};
-use super::results::fail;
 use crate::descriptors::Descriptor;
 use crate::hints::device_fds;
 use crate::next::{self, Stat, Statx, Text};
+use crate::system::fail;
 use crate::{settings, state};
 
 /// A major number of the range that Linux assigns dynamically.
@@ -19,11 +19,8 @@ fn missing_permissions() -> u16 {
     if settings::config().driver.open_errno == Some(Errno::EACCES) { 0o066 } else { 0 }
 }
 
-/// # Safety
-/// `path` is NULL or ends with a NUL byte.
-pub(super) unsafe fn access(dirfd: c_int, path: Text, wanted: c_int, next: impl FnOnce(Text) -> c_int) -> c_int {
-    // SAFETY: contract of this function.
-    let named = unsafe { find(dirfd, path) };
+pub(super) fn access(dirfd: c_int, path: Text, wanted: c_int, next: impl FnOnce(Text) -> c_int) -> c_int {
+    let named = find(dirfd, path);
     if named == Place::Device && settings::config().driver.loaded {
         let denied = libc::X_OK | if missing_permissions() == 0 { 0 } else { libc::R_OK | libc::W_OK };
         return if wanted & denied == 0 { 0 } else { fail(Errno::EACCES) };
@@ -31,7 +28,6 @@ pub(super) unsafe fn access(dirfd: c_int, path: Text, wanted: c_int, next: impl 
     next(named.path(path))
 }
 
-/// Returns whether a descriptor is a device, of any process.
 pub(super) fn is_device(fd: c_int) -> bool {
     if !device_fds::may_be(fd) {
         return false;
@@ -40,6 +36,16 @@ pub(super) fn is_device(fd: c_int) -> bool {
         return false;
     };
     matches!(process.descriptors.find(fd), Descriptor::Device(_) | Descriptor::Foreign)
+}
+
+/// Makes a call that looks at a file, and describes the device if it is that.
+fn look(dirfd: c_int, path: Text, next: impl FnOnce(Text) -> c_int, describe: impl FnOnce()) -> c_int {
+    let named = find(dirfd, path);
+    let result = next(named.path(path));
+    if result == 0 && named == Place::Device {
+        describe();
+    }
+    result
 }
 
 /// # Safety
@@ -55,16 +61,10 @@ unsafe fn describe_device(status: Stat) {
 /// stat(2), lstat(2) and fstatat(2)
 ///
 /// # Safety
-/// `path` is NULL or ends with a NUL byte; `status` can be written.
+/// `next` writes `status` if it succeeds.
 pub(super) unsafe fn stat(dirfd: c_int, path: Text, status: Stat, next: impl FnOnce(Text) -> c_int) -> c_int {
-    // SAFETY: contract of this function.
-    let named = unsafe { find(dirfd, path) };
-    let result = next(named.path(path));
-    if result == 0 && named == Place::Device {
-        // SAFETY: the call has succeeded.
-        unsafe { describe_device(status) };
-    }
-    result
+    // SAFETY: the call has succeeded.
+    look(dirfd, path, next, || unsafe { describe_device(status) })
 }
 
 /// # Safety
@@ -74,28 +74,16 @@ pub(super) unsafe fn fstat(fd: c_int, status: Stat, next: impl FnOnce() -> c_int
         return next();
     }
     // SAFETY: contract of this function.
-    unsafe {
-        let result = next::stat()(paths::LIKE_THE_DEVICE.as_ptr(), status);
-        if result == 0 {
-            describe_device(status);
-        }
-        result
-    }
+    unsafe { stat(libc::AT_FDCWD, paths::DEVICE, status, |path| next::stat()(path, status)) }
 }
 
 /// # Safety
-/// `path` is NULL or ends with a NUL byte; `status` can be written.
+/// `next` writes `status` if it succeeds.
 pub(super) unsafe fn statx(dirfd: c_int, path: Text, status: Statx, next: impl FnOnce(Text) -> c_int) -> c_int {
-    // SAFETY: contract of this function.
-    let named = unsafe { find(dirfd, path) };
-    let result = next(named.path(path));
-    if result == 0 && named == Place::Device {
-        // SAFETY: the call has written it.
-        unsafe {
-            (*status).stx_rdev_major = MAJOR;
-            (*status).stx_rdev_minor = 0;
-            (*status).stx_mode &= !missing_permissions();
-        }
-    }
-    result
+    // SAFETY: the call has succeeded.
+    look(dirfd, path, next, || unsafe {
+        (*status).stx_rdev_major = MAJOR;
+        (*status).stx_rdev_minor = 0;
+        (*status).stx_mode &= !missing_permissions();
+    })
 }

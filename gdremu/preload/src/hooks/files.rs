@@ -1,16 +1,16 @@
 //! Opening, reading and closing, by open, fopen, read, pread, close, dup, fcntl.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 
 use gdremu_core::errno::Errno;
 use libc::{AT_FDCWD, FILE, off_t, ssize_t};
 
 use super::exists::is_device;
 use super::paths::{Place, find};
-use super::results::{fail, from_libc, to_libc};
 use crate::descriptors::Descriptor;
 use crate::hints::device_fds;
 use crate::next::Text;
+use crate::system::{fail, from_libc, to_libc};
 use crate::{refcount, state};
 
 /// Opens what is not a file; `None` if it is one, or if the emulation itself is calling.
@@ -23,30 +23,23 @@ fn open_emulated(named: &Place, flags: c_int) -> Option<c_int> {
     Some(to_libc(opened))
 }
 
-/// # Safety
-/// `path` is NULL or ends with a NUL byte.
-pub(super) unsafe fn open(dirfd: c_int, path: Text, flags: c_int, next: impl FnOnce(Text) -> c_int) -> c_int {
-    // SAFETY: contract of this function.
-    let named = unsafe { find(dirfd, path) };
+pub(super) fn open(dirfd: c_int, path: Text, flags: c_int, next: impl FnOnce(Text) -> c_int) -> c_int {
+    let named = find(dirfd, path);
     match open_emulated(&named, flags) {
         Some(fd) => fd,
         None => next(named.path(path)),
     }
 }
 
-/// # Safety
-/// `path` and `mode` end with a NUL byte.
-pub(super) unsafe fn fopen(path: Text, mode: Text, next: impl FnOnce(Text) -> *mut FILE) -> *mut FILE {
-    // SAFETY: contract of this function.
-    let named = unsafe { find(AT_FDCWD, path) };
-    // SAFETY: contract of this function.
-    let letters = unsafe { CStr::from_ptr(mode) }.to_bytes();
-    let only_reads = letters.starts_with(b"r") && !letters.contains(&b'+');
+pub(super) fn fopen(path: Text, mode: Text, next: impl FnOnce(Text) -> *mut FILE) -> *mut FILE {
+    let named = find(AT_FDCWD, path);
+    let mode = mode.get().unwrap_or_default();
+    let only_reads = mode.to_bytes().starts_with(b"r") && !mode.to_bytes().contains(&b'+');
     match open_emulated(&named, if only_reads { libc::O_RDONLY } else { libc::O_RDWR }) {
         None => next(named.path(path)),
         Some(-1) => std::ptr::null_mut(),
         // SAFETY: the mode is fopen's, and the descriptor was just opened.
-        Some(fd) => unsafe { libc::fdopen(fd, mode) },
+        Some(fd) => unsafe { libc::fdopen(fd, mode.as_ptr()) },
     }
 }
 
@@ -60,8 +53,8 @@ pub(super) fn read(fd: c_int, offset: Option<off_t>, next: impl FnOnce() -> ssiz
         return fail(Errno::EINVAL) as ssize_t;
     }
     // SAFETY: only asks for the position.
-    let position = offset.unwrap_or_else(|| unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) });
-    if position == 0
+    let position = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
+    if offset.unwrap_or(position) == 0
         && refcount::is_one(fd)
         && let Some(mut process) = state::enter()
     {
@@ -89,7 +82,6 @@ pub(super) fn close(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
     }
 }
 
-/// A call that may close devices.
 fn closing<R>(next: impl FnOnce() -> R) -> R {
     let process = state::enter();
     let result = next();
@@ -99,7 +91,6 @@ fn closing<R>(next: impl FnOnce() -> R) -> R {
     result
 }
 
-/// close_range(2) and closefrom(3)
 pub(super) fn close_range<R>(next: impl FnOnce() -> R) -> R {
     if device_fds::are_there() { closing(next) } else { next() }
 }
@@ -118,7 +109,6 @@ pub(super) fn duplicated(old: c_int, new: c_int) -> c_int {
     new
 }
 
-/// fcntl(2), after it was made.
 pub(super) fn fcntl(fd: c_int, command: c_int, result: c_int) -> c_int {
     let duplicates = matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC);
     if duplicates { duplicated(fd, result) } else { result }

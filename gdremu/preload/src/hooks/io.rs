@@ -2,13 +2,12 @@
 
 use std::ffi::{c_int, c_ulong, c_void};
 
-use gdremu_core::abi::{self, Argument, Command};
+use gdremu_core::abi::{self, Argument};
 use gdremu_core::errno::Errno;
 
-use super::results::{fail, to_libc};
 use crate::descriptors::Descriptor;
 use crate::next::Pointer;
-use crate::system::copy_memory;
+use crate::system::{copy_memory, fail, to_libc};
 use crate::{settings, state};
 
 /// # Safety
@@ -35,8 +34,8 @@ unsafe fn command(fd: c_int, number: u32, argument: Pointer) -> Option<c_int> {
         Descriptor::Foreign => return Some(fail(Errno::EACCES)),
         _ => return None,
     };
-    let mut bytes = Argument::default();
-    let Some(command) = known_command(number) else {
+    let mut bytes = Argument::ZERO;
+    let Ok(command) = settings::config().driver.command(number) else {
         return Some(to_libc(state::enter()?.ioctl(file, number, &mut bytes).map(|()| 0)));
     };
     let size = command.argument_size();
@@ -57,10 +56,4 @@ unsafe fn command(fd: c_int, number: u32, argument: Pointer) -> Option<c_int> {
         return Some(fail(Errno::EFAULT));
     }
     Some(0)
-}
-
-/// The command of a number, if the emulated release has it.
-fn known_command(number: u32) -> Option<Command> {
-    let command = Command::from_number(number)?;
-    if settings::config().driver.knows(command) { Some(command) } else { None }
 }

@@ -7,12 +7,11 @@ use gdremu_core::errno::Errno;
 use gdremu_core::gpu::page_size;
 use libc::{off_t, size_t};
 
-use super::results::{fail, from_libc, to_libc};
 use crate::descriptors::Descriptor;
 use crate::hints::{device_fds, mapped_range};
 use crate::next::Pointer;
 use crate::state;
-use crate::system::file_status;
+use crate::system::{fail, file_status, from_libc, to_libc};
 
 pub(super) fn mmap(
     addr: Pointer,
@@ -29,10 +28,16 @@ pub(super) fn mmap(
     {
         return mapped;
     }
-    if flags & libc::MAP_FIXED != 0 && mapped_range::may_touch(addr as usize, len) {
-        return cover(addr as usize, len, next);
+    if flags & libc::MAP_FIXED == 0 || !mapped_range::may_touch(addr as usize, len) {
+        return next();
     }
-    next()
+    // A mapping at a fixed address first removes the mappings there, as munmap does.
+    let mut mapped = libc::MAP_FAILED;
+    take_away("mmap_fixed", addr as usize, len, || {
+        mapped = next();
+        if mapped == libc::MAP_FAILED { -1 } else { 0 }
+    });
+    mapped
 }
 
 /// Devices have no blocks, and almost all other mapped files have some.
@@ -46,25 +51,22 @@ fn may_be_device(fd: c_int) -> bool {
     }
 }
 
-/// Maps a device or a dma-buf, if the descriptor is one.
 fn map_device(addr: usize, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> Option<Pointer> {
     let mut process = state::enter()?;
-    let offset = offset as u64;
     let kind = flags & libc::MAP_TYPE;
     let fixed = if flags & libc::MAP_FIXED != 0 { Some(addr) } else { None };
     // No known program maps memory of the GPU over other such memory, or makes the kernel check that there is none.
-    let is_covering = fixed.is_some() && (!addr.is_multiple_of(page_size()) || process.driver.maps(addr, len));
+    let is_covering = fixed.is_some() && (!addr.is_multiple_of(page_size()) || process.driver.vmas.touches(addr, len));
     let is_refused = is_covering || flags & libc::MAP_FIXED_NOREPLACE != 0;
-    let mapped = match process.descriptors.find(fd) {
+    let descriptor = process.descriptors.find(fd);
+    let mapped = match descriptor {
         Descriptor::Other => return None,
         Descriptor::Foreign => Err(Errno::EACCES),
-        Descriptor::Export(..) if is_refused || kind == libc::MAP_PRIVATE => Err(Errno::EINVAL),
-        Descriptor::Export(file, export) => process.map_export(file, export, offset, len, fixed),
-        Descriptor::Device(_) if is_refused => Err(Errno::EINVAL),
-        Descriptor::Device(file) => {
+        _ if is_refused => Err(Errno::EINVAL),
+        _ => {
             let shared = kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE;
             let write = protection & libc::PROT_WRITE != 0;
-            process.mmap(fd, file, &MapRequest { len, offset, shared, write, fixed })
+            process.mmap(fd, descriptor, &MapRequest { len, offset: offset as u64, shared, write, fixed })
         }
     };
     let addr = match mapped {
@@ -83,30 +85,15 @@ fn failed(errno: Errno) -> Pointer {
     libc::MAP_FAILED
 }
 
-/// A mapping at a fixed address first removes the mappings there, as munmap does.
-fn cover(addr: usize, len: usize, run: impl FnOnce() -> Pointer) -> Pointer {
-    match state::enter() {
-        Some(mut process) if process.driver.maps(addr, len) => {
-            let run = || match run() {
-                libc::MAP_FAILED => Err(Errno::last()),
-                _ => Ok(()),
-            };
-            match process.take_away("mmap_fixed", addr, len, run) {
-                Ok(()) => addr as Pointer,
-                Err(errno) => failed(errno),
-            }
-        }
-        _ => run(),
-    }
+pub(super) fn munmap(addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> c_int {
+    if mapped_range::may_touch(addr, len) { take_away("munmap", addr, len, next) } else { next() }
 }
 
-pub(super) fn munmap(addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> c_int {
-    if !mapped_range::may_touch(addr, len) {
-        return next();
-    }
+/// A call that takes what is mapped at an address away.
+fn take_away(name: &'static str, addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> c_int {
     match state::enter() {
-        Some(mut process) if process.driver.maps(addr, len) => {
-            to_libc(process.take_away("munmap", addr, len, || from_libc(next())).map(|()| 0))
+        Some(mut process) if process.driver.vmas.touches(addr, len) => {
+            to_libc(process.take_away(name, addr, len, || from_libc(next())))
         }
         _ => next(),
     }
@@ -129,7 +116,7 @@ pub(super) fn mremap(
     let Some(mut process) = state::enter() else {
         return next();
     };
-    if process.driver.maps(old, old_len.max(1)) {
+    if process.driver.vmas.touches(old, old_len.max(1)) {
         // The kernel's rules for device memory, which neither grows nor leaves its old place
         // mapped.
         if flags & libc::MREMAP_DONTUNMAP != 0 {

@@ -8,7 +8,6 @@ mod files;
 mod io;
 mod memory;
 mod paths;
-mod results;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulong};
 
@@ -17,7 +16,6 @@ use libc::{AT_FDCWD, DIR, FILE, mode_t, off_t, size_t, ssize_t};
 use crate::next::{self, Pointer, Stat, Statx, Text};
 use paths::at_stand_in;
 
-/// Exports the hook for one spelling.
 macro_rules! hook {
     ($next:ident $name:ident ($($argument:ident: $type:ty),* $(; $more:ident: $more_type:ty)?) $result:ty, $body:expr) => {
         const _: () = {

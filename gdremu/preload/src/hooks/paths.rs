@@ -7,13 +7,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use crate::next::{self, Text};
 use crate::settings;
 
-const DEVICE: &[u8] = b"/dev/gdrdrv";
+pub(super) const DEVICE: Text = Text::of(c"/dev/gdrdrv");
 const REFCOUNT: &[u8] = b"/proc/driver/gdrdrv/nv_get_pages_refcount";
 
-/// A device that anyone may read and write.
-pub(super) const LIKE_THE_DEVICE: &CStr = c"/dev/null";
-
-/// The file that a path names.
 #[derive(PartialEq, Eq)]
 pub(super) enum Place {
     Device,
@@ -26,24 +22,18 @@ pub(super) enum Place {
 
 impl Place {
     /// The path for a call that only looks at the file; `path` is the program's.
-    pub(super) fn path(&self, path: Text) -> Text {
+    pub(super) fn path<'a>(&'a self, path: Text<'a>) -> Text<'a> {
         match self {
-            Place::Device if settings::config().driver.loaded => LIKE_THE_DEVICE.as_ptr(),
-            Place::Device => c"".as_ptr(), // ENOENT
-            Place::Refcount(file) | Place::Emulated(file) => file.as_ptr(),
+            Place::Device if settings::config().driver.loaded => Text::of(c"/dev/null"), // Anyone may read and write it.
+            Place::Device => Text::of(c""),                                              // ENOENT
+            Place::Refcount(file) | Place::Emulated(file) => Text::of(file),
             Place::Real => path,
         }
     }
 }
 
-/// # Safety
-/// `path` is NULL or ends with a NUL byte.
-pub(super) unsafe fn find(dirfd: c_int, path: Text) -> Place {
-    if path.is_null() {
-        return Place::Real;
-    }
-    // SAFETY: contract of this function.
-    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+pub(super) fn find(dirfd: c_int, path: Text) -> Place {
+    let path = path.get().unwrap_or_default().to_bytes();
     // Fast exit for almost all absolute paths.
     if path.starts_with(b"/") && !is_below_proc_or_sys(path) && !contains(path, b"/..") && !contains(path, b"gdrdrv") {
         return Place::Real;
@@ -56,11 +46,12 @@ pub(super) unsafe fn find(dirfd: c_int, path: Text) -> Place {
 
 fn place_of(path: &[u8]) -> Place {
     let is_proc_file = path == b"/proc/driver/gdrdrv" || path.starts_with(b"/proc/driver/gdrdrv/");
-    let is_gdrdrvs = is_proc_file || path == DEVICE;
+    let is_device = path == b"/dev/gdrdrv";
+    let is_gdrdrvs = is_proc_file || is_device;
     if is_gdrdrvs && !settings::config().gpu.provider.emulates_gdrdrv() {
         return Place::Real;
     }
-    if path == DEVICE {
+    if is_device {
         return Place::Device;
     }
     if !is_below_proc_or_sys(path) {
@@ -73,8 +64,8 @@ fn place_of(path: &[u8]) -> Place {
     let Ok(file) = CString::new(file.into_vec()) else {
         return Place::Real;
     };
-    // SAFETY: a CString ends with a NUL byte.
-    let exists = unsafe { next::access()(file.as_ptr(), libc::F_OK) } == 0;
+    // SAFETY: only looks for the file.
+    let exists = unsafe { next::access()(Text::of(&file), libc::F_OK) } == 0;
     if exists && path == REFCOUNT {
         return Place::Refcount(file);
     }
@@ -82,13 +73,8 @@ fn place_of(path: &[u8]) -> Place {
 }
 
 /// Makes a call that only looks at a file, with the path of what stands in for it.
-///
-/// # Safety
-/// `path` is NULL or ends with a NUL byte.
-pub(super) unsafe fn at_stand_in<R>(dirfd: c_int, path: Text, call: impl FnOnce(Text) -> R) -> R {
-    // SAFETY: contract of this function.
-    let named = unsafe { find(dirfd, path) };
-    call(named.path(path))
+pub(super) fn at_stand_in<R>(dirfd: c_int, path: Text, call: impl FnOnce(Text) -> R) -> R {
+    call(find(dirfd, path).path(path))
 }
 
 fn is_below_proc_or_sys(path: &[u8]) -> bool {
@@ -147,7 +133,6 @@ impl Absolute {
     }
 }
 
-/// The path of a directory.
 fn dirfd_path(dirfd: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
     if dirfd == libc::AT_FDCWD {
         // SAFETY: `room` is writable for its length.
@@ -155,14 +140,13 @@ fn dirfd_path(dirfd: c_int, room: &mut [u8; MAX]) -> Option<&[u8]> {
         if path.is_null() {
             return None;
         }
-        let path = CStr::from_bytes_until_nul(room).ok()?;
-        return Some(path.to_bytes());
+        return Some(CStr::from_bytes_until_nul(room).ok()?.to_bytes());
     }
     let mut link = [0_u8; 32];
     write!(&mut link[..], "/proc/self/fd/{dirfd}").ok()?;
-    // SAFETY: `link` is longer than the text and zeroed, so it ends with a NUL byte; `room` is writable
-    // for its length.
-    let len = unsafe { next::readlink()(link.as_ptr().cast(), room.as_mut_ptr().cast(), room.len()) };
+    let link = Text::of(CStr::from_bytes_until_nul(&link).ok()?);
+    // SAFETY: `room` is writable for its length.
+    let len = unsafe { next::readlink()(link, room.as_mut_ptr().cast(), room.len()) };
     Some(&room[..usize::try_from(len).ok()?])
 }
 
@@ -172,9 +156,9 @@ mod tests {
 
     #[test]
     fn paths_above_the_root_are_paths_of_the_root() {
-        let absolute = |path| Absolute::new(libc::AT_FDCWD, path).map(|absolute| absolute.bytes().to_vec());
-        assert_eq!(absolute(b"/../dev/./gdrdrv"), Some(DEVICE.to_vec()));
-        assert_eq!(absolute(b"/dev/x/gdrdrv"), Some(b"/dev/x/gdrdrv".to_vec()));
-        assert_eq!(absolute(b""), None);
+        for (path, expected) in [("/../dev/./gdrdrv", "/dev/gdrdrv"), ("/dev/x/gdrdrv", "/dev/x/gdrdrv")] {
+            assert_eq!(Absolute::new(libc::AT_FDCWD, path.as_bytes()).unwrap().bytes(), expected.as_bytes());
+        }
+        assert!(Absolute::new(libc::AT_FDCWD, b"").is_none());
     }
 }

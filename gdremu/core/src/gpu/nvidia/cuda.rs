@@ -5,17 +5,13 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
 use std::os::fd::FromRawFd;
 use std::sync::OnceLock;
-use std::{fs, mem, ptr};
+use std::{fmt, fs, mem, ptr};
 
-use super::failure::Failure;
 use crate::c_text;
 use crate::cuda::types::{
     ALLOCATION_PINNED, AccessDesc, AllocationProp, HANDLE_POSIX_FD, LOCATION_DEVICE, Location, P2pTokens,
 };
 use crate::errno::Errno;
-
-/// The step that fails when an address is no GPU memory of the process.
-pub(super) const NOT_GPU_MEMORY: &str = "the search for the allocation of a device address";
 
 type DlOpen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 
@@ -34,7 +30,6 @@ const GRANULARITY_MINIMUM: u32 = 0;
 const ACCESS_READ_WRITE: u32 = 3;
 
 impl AllocationProp {
-    /// Memory of a GPU that can be exported and pinned.
     fn exportable_on(gpu: c_int) -> Self {
         let location = Location { kind: LOCATION_DEVICE, id: gpu };
         AllocationProp { kind: ALLOCATION_PINNED, location, ..AllocationProp::default() }.exportable()
@@ -42,7 +37,8 @@ impl AllocationProp {
 
     /// The GPU whose memory it is, if it is a GPU's.
     pub fn gpu(&self) -> Option<c_int> {
-        (self.kind == ALLOCATION_PINNED && self.location.kind == LOCATION_DEVICE).then_some(self.location.id)
+        let is_of_gpu = self.kind == ALLOCATION_PINNED && self.location.kind == LOCATION_DEVICE;
+        if is_of_gpu { Some(self.location.id) } else { None }
     }
 
     /// The same memory, but such that it can be exported and pinned.
@@ -113,12 +109,61 @@ functions! {
     fn cuMemSetAccess(address: u64, size: usize, wanted: *const AccessDesc, count: usize);
 }
 
+/// The step that fails when an address is no GPU memory of the process.
+pub(super) const NOT_GPU_MEMORY: &str = "the search for the allocation of a device address";
+
+pub(super) struct Failure {
+    pub(super) step: &'static str,
+    /// The status of CUDA or of the resource manager, if the step called them.
+    pub(super) status: u32,
+    pub(super) errno: Errno,
+}
+
+impl Failure {
+    pub(super) fn refused(step: &'static str, status: u32) -> Failure {
+        Failure { step, status, errno: Errno::EINVAL }
+    }
+
+    pub(super) fn system(step: &'static str, error: std::io::Error) -> Failure {
+        Failure { step, status: 0, errno: error.into() }
+    }
+}
+
+impl From<Failure> for Errno {
+    fn from(failure: Failure) -> Errno {
+        // CUDA's refusal of an address is the program's mistake, the rest is ours to explain.
+        if failure.step != NOT_GPU_MEMORY {
+            eprintln!("{failure}");
+        }
+        failure.errno
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "gdremu: nvidia provider: {} failed (status {:#x}, {}); the GPU driver is {}",
+            self.step,
+            self.status,
+            self.errno,
+            driver_version()
+        )
+    }
+}
+
+fn driver_version() -> String {
+    match fs::read_to_string("/sys/module/nvidia/version") {
+        Ok(version) => version.trim().to_owned(),
+        Err(_) => "of unknown version".into(),
+    }
+}
+
 /// An allocation, or one mapping of VMM memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allocation {
     pub(super) base: u64,
     pub(super) len: u64,
-    /// CUDA's number of its GPU.
     pub(super) gpu: i32,
 }
 
@@ -129,33 +174,39 @@ impl Cuda {
     /// are found.
     pub fn get() -> Option<&'static Cuda> {
         static CUDA: OnceLock<Option<Cuda>> = OnceLock::new();
-        let load = || {
-            // SAFETY: libc has a function of this name and type; loading the CUDA driver has no
-            // preconditions.
-            let library = unsafe {
-                // By dlsym, because tools such as UCX write their own dlopen into the relocated entries of
-                // every object, and it would run under the caller's lock.
-                let dlopen = libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr());
-                let dlopen = mem::transmute::<*mut c_void, DlOpen>(dlopen);
-                dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW)
-            };
-            if library.is_null() {
-                return Err("no libcuda.so.1 can be loaded".into());
-            }
-            Ok::<_, String>(Cuda::find(library))
+        CUDA.get_or_init(Cuda::load).as_ref()
+    }
+
+    fn load() -> Option<Cuda> {
+        // SAFETY: libc has a function of this name and type; loading the CUDA driver has no
+        // preconditions.
+        let library = unsafe {
+            // By dlsym, because tools such as UCX write their own dlopen into the relocated entries of
+            // every object, and it would run under the caller's lock.
+            let dlopen = libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr());
+            let dlopen = mem::transmute::<*mut c_void, DlOpen>(dlopen);
+            dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW)
         };
-        CUDA.get_or_init(|| load().inspect_err(|why| eprintln!("gdremu: nvidia provider: {why}")).ok()).as_ref()
+        if library.is_null() {
+            eprintln!("gdremu: nvidia provider: no libcuda.so.1 can be loaded");
+            return None;
+        }
+        Some(Cuda::find(library))
     }
 
     pub(super) fn loaded() -> Result<&'static Cuda, Failure> {
-        Cuda::get().ok_or(Failure { step: "the search for libcuda", status: 0, errno: Errno::ENODEV })
+        match Cuda::get() {
+            Some(cuda) => Ok(cuda),
+            None => Err(Failure { step: "the search for libcuda", status: 0, errno: Errno::ENODEV }),
+        }
     }
 
     /// The GPU of the calling thread's context, by CUDA's number.
     pub fn current_gpu(&self) -> Result<c_int, Status> {
         let mut gpu = 0;
         // SAFETY: the place is a live local.
-        check_status(unsafe { (self.cuCtxGetDevice)(&mut gpu) }).map(|()| gpu)
+        check_status(unsafe { (self.cuCtxGetDevice)(&mut gpu) })?;
+        Ok(gpu)
     }
 
     /// Returns whether memory of a GPU can be made that can be exported and pinned.
@@ -167,20 +218,21 @@ impl Cuda {
         })
     }
 
-    /// Makes a block of exportable memory, mapped for its own GPU, of at least `len` bytes. Returns
-    /// its address and length.
-    pub(super) fn make_block(&self, gpu: c_int, len: u64) -> Result<(u64, u64), Status> {
+    /// Makes a block of exportable memory, mapped for its own GPU, of at least `len` bytes.
+    pub(super) fn make_block(&self, gpu: c_int, len: u64) -> Result<Allocation, Status> {
         let properties = AllocationProp::exportable_on(gpu);
         let mut unit = 0;
         let mut object = 0;
         // SAFETY: the places are live locals.
         unsafe {
             check_status((self.cuMemGetAllocationGranularity)(&mut unit, &properties, GRANULARITY_MINIMUM))?;
-            let len = (len as usize).checked_next_multiple_of(unit).ok_or(OUT_OF_MEMORY)?;
+            let Some(len) = (len as usize).checked_next_multiple_of(unit) else {
+                return Err(OUT_OF_MEMORY);
+            };
             check_status((self.cuMemCreate)(&mut object, len, &properties, 0))?;
             let mapped = self.map_object(object, len, gpu);
             (self.cuMemRelease)(object); // From now on only the mapping keeps the memory.
-            mapped.map(|base| (base, len as u64))
+            Ok(Allocation { base: mapped?, len: len as u64, gpu })
         }
     }
 
@@ -205,7 +257,6 @@ impl Cuda {
         Ok(base)
     }
 
-    /// Frees a block, all of whose buffers the program has freed.
     pub(super) fn free_block(&self, base: u64, len: u64) -> Result<(), Status> {
         // SAFETY: nothing uses the block any more.
         unsafe {
@@ -214,12 +265,14 @@ impl Cuda {
         }
     }
 
-    /// The allocation that a device address lies in.
     pub(super) fn allocation(&self, va: u64) -> Result<Allocation, Failure> {
         let mut gpu: c_int = 0;
-        let place = ptr::from_mut(&mut gpu).cast();
         // SAFETY: the attribute is an int.
-        check(NOT_GPU_MEMORY, unsafe { (self.cuPointerGetAttribute)(place, POINTER_ATTRIBUTE_DEVICE_ORDINAL, va) })?;
+        let status = unsafe {
+            let pointer = ptr::from_mut(&mut gpu).cast();
+            (self.cuPointerGetAttribute)(pointer, POINTER_ATTRIBUTE_DEVICE_ORDINAL, va)
+        };
+        check(NOT_GPU_MEMORY, status)?;
         let mut base = 0;
         let mut len = 0;
         self.in_context(gpu, || {
@@ -232,13 +285,12 @@ impl Cuda {
     /// The tokens that pins of memory at this address may name, if CUDA still gives any.
     pub(super) fn tokens(&self, va: u64) -> Option<(u64, u32)> {
         let mut tokens = P2pTokens::default();
-        let place = ptr::from_mut(&mut tokens).cast();
+        let pointer = ptr::from_mut(&mut tokens).cast();
         // SAFETY: the attribute is such a structure.
-        let status = unsafe { (self.cuPointerGetAttribute)(place, POINTER_ATTRIBUTE_P2P_TOKENS, va) };
-        (status == 0).then_some((tokens.token, tokens.va_space))
+        let status = unsafe { (self.cuPointerGetAttribute)(pointer, POINTER_ATTRIBUTE_P2P_TOKENS, va) };
+        if status == 0 { Some((tokens.token, tokens.va_space)) } else { None }
     }
 
-    /// A descriptor of the physical memory behind a device address.
     pub(super) fn export(&self, va: u64) -> Result<File, Failure> {
         let mut object = 0;
         let address = ptr::without_provenance_mut(va as usize);
@@ -253,10 +305,10 @@ impl Cuda {
 
     pub(super) fn export_object(&self, object: u64) -> Result<File, Failure> {
         let mut fd: c_int = -1;
-        let place = ptr::from_mut(&mut fd).cast();
         // SAFETY: the place is ours, and so is the descriptor that it gets.
         unsafe {
-            let status = (self.cuMemExportToShareableHandle)(place, object, HANDLE_POSIX_FD, 0);
+            let pointer = ptr::from_mut(&mut fd).cast();
+            let status = (self.cuMemExportToShareableHandle)(pointer, object, HANDLE_POSIX_FD, 0);
             check("the export of an allocation", status)?;
             Ok(File::from_raw_fd(fd))
         }
@@ -276,18 +328,16 @@ impl Cuda {
         let bus_id = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy();
         let path = format!("/proc/driver/nvidia/gpus/{}/information", bus_id.to_lowercase());
         let text = fs::read_to_string(path).unwrap_or_default();
-        let minor = text.lines().find_map(|line| line.strip_prefix("Device Minor:"));
+        let minor = text.lines().find_map(|line| line.strip_prefix("Device Minor:")).unwrap_or_default();
         // A driver that does not say has one GPU, or numbers them alike.
-        Ok(minor.and_then(|number| number.trim().parse().ok()).unwrap_or(gpu as u32))
+        Ok(minor.trim().parse().unwrap_or(gpu as u32))
     }
 
     /// Waits for what a GPU does in the calling thread's context; without one, in the primary one.
     pub fn wait_for(&self, gpu: c_int) -> Result<(), Status> {
-        self.in_context(gpu, || {
-            // SAFETY: waits, and touches nothing.
-            check("the wait for a GPU", unsafe { (self.cuCtxSynchronize)() })
-        })
-        .map_err(|failure| failure.status as Status)
+        // SAFETY: waits, and touches nothing.
+        let waited = self.in_context(gpu, || check("the wait for a GPU", unsafe { (self.cuCtxSynchronize)() }));
+        waited.map_err(|failure| failure.status as Status)
     }
 
     /// Works in the GPU's primary context where the thread has none, and leaves the thread as it

@@ -10,7 +10,6 @@
 //! the preload library replaces the program's other allocations by such ones.
 
 pub mod cuda;
-mod failure;
 mod rm;
 
 use std::collections::BTreeMap;
@@ -22,13 +21,11 @@ use crate::errno::Errno;
 use crate::gpu::buffers::{Buffer, Buffers, Freed};
 use crate::gpu::mmap::{self, Part, covered};
 use crate::gpu::physical::{BLOCK, GPU_PAGE};
-use crate::gpu::{PageTableId, Provider};
+use crate::gpu::{PageTableId, PinRequest, Provider};
 
-use cuda::{Cuda, Status};
-use failure::Failure;
+use cuda::{Cuda, Failure, NOT_GPU_MEMORY, Status};
 use rm::{Client, Memory};
 
-/// Pins and maps memory of the computer's NVIDIA GPUs.
 #[derive(Default)]
 pub struct NvidiaProvider {
     /// By CUDA's number of the GPU.
@@ -39,7 +36,6 @@ pub struct NvidiaProvider {
     tables_made: u64,
 }
 
-/// A pinned range.
 struct Table {
     va: u64,
     len: u64,
@@ -67,34 +63,34 @@ impl NvidiaProvider {
         if let Some(va) = self.buffers.take(gpu, len, 0) {
             return Ok(va);
         }
-        let (start, block_len) = libcuda.make_block(gpu, len.max(BLOCK))?;
+        let block = libcuda.make_block(gpu, len.max(BLOCK))?;
+        let start = block.base;
         self.prepare(libcuda, gpu, || libcuda.export(start));
-        self.buffers.add_block(gpu, start, block_len, Buffer { start, len, id: 0 });
+        self.buffers.add_block(gpu, start, block.len, Buffer { start, len, id: 0 });
         Ok(start)
     }
 
     /// Frees a buffer from [`NvidiaProvider::alloc`] and returns the pins that lose their memory by
     /// it.
     pub fn free(&mut self, libcuda: &Cuda, va: u64) -> Result<Vec<PageTableId>, Status> {
-        let (_, len) = self.buffer(va).ok_or(cuda::INVALID_VALUE)?;
-        let pinned = self.tables.values().any(|table| table.overlaps(va, va + len));
-        let (start, len) = match self.buffers.free(va, pinned).ok_or(cuda::INVALID_VALUE)? {
-            Freed::Part(start, len) => (start, len),
-            Freed::Block(base, len) => {
-                libcuda.free_block(base, len)?;
-                (base, len)
-            }
+        let Some(buffer) = self.buffers.starting_at(va) else {
+            return Err(cuda::INVALID_VALUE);
         };
+        let pinned = self.tables.values().any(|table| table.overlaps(va, va + buffer.len));
+        let Freed { start, len, is_block } = self.buffers.free(buffer, pinned);
+        if is_block {
+            libcuda.free_block(start, len)?;
+        }
         Ok(self.lost(start, len))
     }
 
     /// The buffer from [`NvidiaProvider::alloc`] that an address lies in, as its start and the
     /// bytes that were asked for.
     pub fn buffer(&self, va: u64) -> Option<(u64, u64)> {
-        self.buffers.find(va).map(|buffer| (buffer.start, buffer.len))
+        let buffer = self.buffers.find(va)?;
+        Some((buffer.start, buffer.len))
     }
 
-    /// The GPU of the buffer that starts at an address.
     pub fn gpu_of(&self, va: u64) -> Option<i32> {
         self.buffers.kind_of(va)
     }
@@ -107,23 +103,17 @@ impl NvidiaProvider {
     /// The pins that lose their memory when that at `[va, va + len)` is freed.
     pub fn lost(&self, va: u64, len: u64) -> Vec<PageTableId> {
         let end = va.saturating_add(len);
-        self.tables
-            .iter()
-            .filter(|(_, table)| !table.persistent && table.overlaps(va, end))
-            .map(|(id, _)| *id)
-            .collect()
+        let lost = self.tables.iter().filter(|(_, table)| !table.persistent && table.overlaps(va, end));
+        lost.map(|(id, _)| *id).collect()
     }
 
     fn pin(&mut self, va: u64, len: u64, tokens: (u64, u32)) -> Result<Vec<Piece>, Failure> {
-        let refused = |step| Failure::refused(step, 0);
         let cuda = Cuda::loaded()?;
-        if tokens != (0, 0) && cuda.tokens(va) != Some(tokens) {
-            return Err(refused(cuda::NOT_GPU_MEMORY));
-        }
-        let end = va.checked_add(len).ok_or(refused(cuda::NOT_GPU_MEMORY))?;
+        let end = va.saturating_add(len);
+        let is_wrong = tokens != (0, 0) && cuda.tokens(va) != Some(tokens);
         let mut pages = (va..end).step_by(GPU_PAGE as usize);
-        if pages.any(|page| self.buffers.is_dead(page)) {
-            return Err(refused(cuda::NOT_GPU_MEMORY));
+        if is_wrong || end - va != len || pages.any(|page| self.buffers.is_dead(page)) {
+            return Err(Failure::refused(NOT_GPU_MEMORY, 0));
         }
         let mut pieces: Vec<Piece> = Vec::new();
         let mut at = va;
@@ -131,8 +121,10 @@ impl NvidiaProvider {
             let allocation = cuda.allocation(at)?;
             let exported = cuda.export(at)?;
             let client = self.client(cuda, allocation.gpu, &exported)?;
-            if pieces.first().is_some_and(|first| !first.memory.is_of(&client)) {
-                return Err(refused(cuda::NOT_GPU_MEMORY)); // Two GPUs.
+            if let Some(first) = pieces.first()
+                && !first.memory.is_of(&client)
+            {
+                return Err(Failure::refused(NOT_GPU_MEMORY, 0)); // Two GPUs.
             }
             let len = (allocation.base + allocation.len).min(end) - at;
             pieces.push(Piece { memory: client.import(&exported)?, offset: at - allocation.base, len });
@@ -144,9 +136,11 @@ impl NvidiaProvider {
     /// Opens the GPU as soon as the program has any memory there. Descriptors that are opened only
     /// when it first pins would look like leaks of its own.
     fn prepare(&mut self, libcuda: &Cuda, gpu: i32, export: impl FnOnce() -> Result<File, Failure>) {
-        if !self.clients.contains_key(&gpu) {
+        if !self.clients.contains_key(&gpu)
+            && let Ok(exported) = export()
+        {
             // A failure here repeats, and is reported, when memory is pinned.
-            let _ = export().and_then(|exported| self.client(libcuda, gpu, &exported));
+            let _ = self.client(libcuda, gpu, &exported);
         }
     }
 
@@ -163,28 +157,15 @@ impl NvidiaProvider {
 }
 
 impl Provider for NvidiaProvider {
-    fn get_pages(
-        &mut self,
-        va: u64,
-        len: u64,
-        tokens: (u64, u32),
-        persistent: bool,
-        force_pcie: bool,
-    ) -> Result<PageTableId, Errno> {
+    fn get_pages(&mut self, request: &PinRequest) -> Result<PageTableId, Errno> {
+        let PinRequest { va, len, tokens, persistent, force_pcie } = *request;
         if force_pcie {
             return Err(Errno::ENOTSUPP); // As a GPU without a coherent link.
         }
-        let pieces = self.pin(va, len, tokens).map_err(|failure| {
-            // CUDA's refusal of an address is the program's mistake, the rest is ours to explain.
-            if failure.step != cuda::NOT_GPU_MEMORY {
-                eprintln!("{failure}");
-            }
-            failure.errno
-        })?;
+        let pieces = self.pin(va, len, tokens)?;
         self.tables_made += 1;
         let id = PageTableId(self.tables_made);
-        let table = Table { va, len, persistent, pieces };
-        self.tables.insert(id, table);
+        self.tables.insert(id, Table { va, len, persistent, pieces });
         Ok(id)
     }
 
@@ -193,12 +174,13 @@ impl Provider for NvidiaProvider {
     }
 
     fn map(&mut self, table: PageTableId, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno> {
-        let table = self.tables.get(&table).ok_or(Errno::EINVAL)?;
+        let Some(table) = self.tables.get(&table) else {
+            return Err(Errno::EINVAL);
+        };
         let mut files = Vec::new();
         for (i, inside, len) in covered(table.pieces.iter().map(|piece| piece.len), offset, len)? {
-            let Piece { memory, offset, .. } = &table.pieces[i];
-            let file = memory.prepare_map(offset + inside, len);
-            files.push((file.inspect_err(|failure| eprintln!("{failure}"))?, len));
+            let piece = &table.pieces[i];
+            files.push((piece.memory.prepare_map(piece.offset + inside, len)?, len));
         }
         let parts = files.iter().map(|(file, len)| Part { file: file.as_fd(), offset: 0, len: *len });
         mmap::map_parts(&parts.collect::<Vec<_>>(), fixed)
@@ -211,7 +193,6 @@ impl Provider for NvidiaProvider {
 }
 
 impl dyn Provider {
-    /// The real GPUs, for the replaced functions of libcuda.
     pub fn nvidia(&mut self) -> &mut NvidiaProvider {
         self.as_kind()
     }

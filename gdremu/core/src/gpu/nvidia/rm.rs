@@ -7,11 +7,10 @@
 use std::fs::{File, OpenOptions};
 use std::mem::size_of;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::failure::Failure;
+use super::cuda::Failure;
 use crate::errno::Errno;
 use crate::gpu::mmap::out_of_the_way;
 
@@ -20,7 +19,9 @@ const DEVICE: u32 = 0x6764_0001;
 const SUBDEVICE: u32 = 0x6764_0002;
 const FIRST_MEMORY: u32 = 0x6764_1000;
 
-/// Classes of objects.
+/// Registers a device file with the control device.
+const REGISTER: u8 = 201;
+
 const CLASS_CLIENT: u32 = 0x41;
 const CLASS_DEVICE: u32 = 0x80;
 const CLASS_SUBDEVICE: u32 = 0x2080;
@@ -33,9 +34,9 @@ const IMPORT: u32 = 0x3d0c;
 const NO_RESOURCES: u32 = 0x1a;
 const NO_MEMORY: u32 = 0x51;
 
-/// Declares the argument of an ioctl command by the command's number and the argument's size. `call` makes it.
-macro_rules! command {
-    ($(#[$doc:meta])* $name:ident = $number:literal, $size:literal { $($field:ident: $type:ty),+ $(,)? }) => {
+/// Declares the arguments of ioctl commands by the command's number and the argument's size. `call` makes it.
+macro_rules! commands {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $size:literal { $($field:ident: $type:ty),+ };)*) => {$(
         $(#[$doc])*
         #[derive(Default)]
         #[repr(C)]
@@ -48,35 +49,24 @@ macro_rules! command {
                 check(step, self.status)
             }
         }
-    };
+    )*};
 }
 
-command! {
-    /// Makes an object.
+commands! {
     Alloc = 0x2b, 48 {
         root: u32, parent: u32, object: u32, class: u32, params: u64, rights: u64, params_size: u32, flags: u32,
-        status: u32, _pad: u32,
-    }
-}
-
-command! {
+        status: u32, _pad: u32
+    };
     /// Sends a control command to an object.
     Control = 0x2a, 32 {
-        client: u32, object: u32, command: u32, flags: u32, params: u64, params_size: u32, status: u32,
-    }
-}
-
-command! {
-    /// Frees an object.
-    Free = 0x29, 16 { root: u32, parent: u32, object: u32, status: u32 }
-}
-
-command! {
+        client: u32, object: u32, command: u32, flags: u32, params: u64, params_size: u32, status: u32
+    };
+    Free = 0x29, 16 { root: u32, parent: u32, object: u32, status: u32 };
     /// Prepares a mapping, which mmap of `fd` then makes.
     MapMemory = 0x4e, 56 {
         client: u32, device: u32, memory: u32, _pad: u32, offset: u64, length: u64, linear: u64, status: u32,
-        flags: u32, fd: i32, _tail: u32,
-    }
+        flags: u32, fd: i32, _tail: u32
+    };
 }
 
 /// Argument of [`GET_EXPORT_INFO`].
@@ -120,7 +110,6 @@ pub(super) struct Memory {
     handle: u32,
 }
 
-/// Which GPU an exported descriptor belongs to.
 pub(super) fn device_instance(exported: &impl AsRawFd) -> Result<u32, Failure> {
     let control = open("/dev/nvidiactl")?;
     let root = alloc_client(&control)?;
@@ -133,16 +122,18 @@ pub(super) fn device_instance(exported: &impl AsRawFd) -> Result<u32, Failure> {
 impl Client {
     /// A client for the GPU with this device file and instance number.
     pub(super) fn new(minor: u32, instance: u32) -> Result<Client, Failure> {
-        let control = out_of_the_way(open("/dev/nvidiactl")?.into()).into();
+        let control: File = out_of_the_way(open("/dev/nvidiactl")?.into()).into();
         let path = format!("/dev/nvidia{minor}");
         let device = out_of_the_way(open(&path)?.into()).into();
-        register(&device, &control)?;
+        ioctl(&device, "registration of the device file", REGISTER, &mut control.as_raw_fd())?;
         let root = alloc_client(&control)?;
         // The device's parameters (its instance, and defaults).
         let mut params = [0_u32; 14];
         params[0] = instance;
-        alloc(&control, "device", root, root, DEVICE, CLASS_DEVICE, &mut params)?;
-        alloc(&control, "sub-device", root, DEVICE, SUBDEVICE, CLASS_SUBDEVICE, &mut [0_u32])?;
+        let device_object = Alloc { root, parent: root, object: DEVICE, class: CLASS_DEVICE, ..Default::default() };
+        alloc(&control, "device", device_object, &mut params)?;
+        let subdevice = Alloc { parent: DEVICE, object: SUBDEVICE, class: CLASS_SUBDEVICE, root, ..Default::default() };
+        alloc(&control, "sub-device", subdevice, &mut [0])?;
         Ok(Client {
             control,
             _device: device,
@@ -153,17 +144,10 @@ impl Client {
         })
     }
 
-    /// Imports the allocation that was exported as this descriptor.
     pub(super) fn import(self: &Arc<Self>, exported: &impl AsRawFd) -> Result<Memory, Failure> {
         let handle = self.memories.fetch_add(1, Ordering::Relaxed);
-        let mut import = ImportObjects {
-            fd: exported.as_raw_fd(),
-            parent: DEVICE,
-            objects: [0; 128],
-            types: [0; 128],
-            count: 1,
-            index: 0,
-        };
+        let fd = exported.as_raw_fd();
+        let mut import = ImportObjects { fd, parent: DEVICE, objects: [0; 128], types: [0; 128], count: 1, index: 0 };
         import.objects[0] = handle;
         send(&self.control, "import of exported memory", self.root, IMPORT, &mut import)?;
         Ok(Memory { client: self.clone(), handle })
@@ -171,7 +155,6 @@ impl Client {
 }
 
 impl Memory {
-    /// Returns whether it is on the client's GPU.
     pub(super) fn is_of(&self, client: &Arc<Client>) -> bool {
         Arc::ptr_eq(&self.client, client)
     }
@@ -208,18 +191,8 @@ impl Drop for Memory {
 }
 
 fn open(path: &str) -> Result<File, Failure> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_CLOEXEC)
-        .open(path)
-        .map_err(|error| Failure::system("opening the GPU driver's device files", error))
-}
-
-fn register(device: &File, control: &File) -> Result<(), Failure> {
-    const REGISTER: u8 = 201;
-    let mut fd: i32 = control.as_raw_fd();
-    ioctl(device, "registration of the device file", REGISTER, &mut fd)
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    file.map_err(|error| Failure::system("opening the GPU driver's device files", error))
 }
 
 fn alloc_client(control: &File) -> Result<u32, Failure> {
@@ -228,28 +201,12 @@ fn alloc_client(control: &File) -> Result<u32, Failure> {
     Ok(client.object)
 }
 
-fn alloc(
-    control: &File,
-    step: &'static str,
-    root: u32,
-    parent: u32,
-    object: u32,
-    class: u32,
-    params: &mut [u32],
-) -> Result<(), Failure> {
-    let mut alloc = Alloc {
-        root,
-        parent,
-        object,
-        class,
-        params: params.as_mut_ptr().expose_provenance() as u64,
-        params_size: size_of_val(params) as u32,
-        ..Default::default()
-    };
-    alloc.call(control, step)
+fn alloc(control: &File, step: &'static str, mut object: Alloc, params: &mut [u32]) -> Result<(), Failure> {
+    object.params = params.as_mut_ptr().expose_provenance() as u64;
+    object.params_size = size_of_val(params) as u32;
+    object.call(control, step)
 }
 
-/// Sends a control command with its parameters.
 fn send<T>(control: &File, step: &'static str, client: u32, command: u32, params: &mut T) -> Result<(), Failure> {
     let mut message = Control {
         client,

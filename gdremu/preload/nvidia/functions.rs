@@ -1,11 +1,32 @@
-//! cuMemAlloc and related functions, with the program's buffers in exportable memory. cuMemCreate makes it exportable, and
-//! cuMemUnmap revokes pins that are not persistent.
+//! The replaced functions. cuMemAlloc and related ones give the program buffers in exportable memory, cuMemCreate makes
+//! its memory exportable, and cuMemUnmap revokes pins that are not persistent.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use gdremu_core::cuda::types::AllocationProp;
 use gdremu_core::gpu::nvidia::cuda::{Cuda, Status, check_status};
 
-use crate::entry::call;
-use crate::state;
+use crate::{replaced, state};
+
+/// CUDA_ERROR_SHARED_OBJECT_INIT_FAILED
+const NO_LIBCUDA: Status = 303;
+
+/// Runs a replaced function with the real ones, unless a fault is due (`--fault`).
+fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), Status>) -> Status {
+    let mut process = state::enter();
+    // The lock is held, because only then does our dlsym find the real functions.
+    let cuda = Cuda::get();
+    if let Some(process) = &mut process
+        && let Some(fault) = process.faults.take(name)
+    {
+        return fault.0 as Status;
+    }
+    drop(process);
+    match cuda {
+        Some(cuda) => body(cuda).err().unwrap_or(0),
+        None => NO_LIBCUDA,
+    }
+}
 
 /// Allocates memory on the GPU of the calling thread's context. `None`: libcuda must do it, because
 /// the GPU has no exportable memory, or because libcuda itself is calling.
@@ -14,9 +35,10 @@ fn alloc(cuda: &Cuda, size: usize) -> Result<Option<u64>, Status> {
     if !cuda.makes_exportable(gpu) {
         return Ok(None);
     }
-    let process = state::enter();
-    let allocated = process.map(|mut process| process.gpu.nvidia().alloc(cuda, gpu, size as u64));
-    allocated.transpose()
+    match state::enter() {
+        Some(mut process) => Ok(Some(process.gpu.nvidia().alloc(cuda, gpu, size as u64)?)),
+        None => Ok(None),
+    }
 }
 
 pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) -> Status {
@@ -39,10 +61,14 @@ fn buffer(va: u64) -> Option<(u64, u64)> {
     state::enter()?.gpu.nvidia().buffer(va)
 }
 
+/// The GPU of the replaced buffer that starts at an address.
+fn gpu_of(va: u64) -> Option<i32> {
+    state::enter()?.gpu.nvidia().gpu_of(va)
+}
+
 pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
     call("cuMemFree", |cuda| {
-        let gpu = state::enter().and_then(|mut process| process.gpu.nvidia().gpu_of(address));
-        let Some(gpu) = gpu else {
+        let Some(gpu) = gpu_of(address) else {
             // SAFETY: the program's argument.
             return check_status(unsafe { (cuda.cuMemFree_v2)(address) });
         };
@@ -96,19 +122,17 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
     flags: u64,
 ) -> Status {
     call("cuMemCreate", |cuda| {
-        // SAFETY: the program's argument.
-        let wanted = unsafe { properties.as_ref() };
-        let gpu = wanted.and_then(AllocationProp::gpu).filter(|&gpu| cuda.makes_exportable(gpu));
-        if let (Some(wanted), Some(gpu)) = (wanted, gpu) {
-            let exportable = wanted.exportable();
-            // SAFETY: the program's arguments but one; a handle that was made has been written.
-            unsafe {
-                if (cuda.cuMemCreate)(handle, size, &exportable, flags) == 0 {
-                    if let Some(mut process) = state::enter() {
-                        process.gpu.nvidia().created(cuda, gpu, *handle);
-                    }
-                    return Ok(());
+        // SAFETY: the program's arguments but one; a handle that was made has been written.
+        unsafe {
+            if let Some(wanted) = properties.as_ref()
+                && let Some(gpu) = wanted.gpu()
+                && cuda.makes_exportable(gpu)
+                && (cuda.cuMemCreate)(handle, size, &wanted.exportable(), flags) == 0
+            {
+                if let Some(mut process) = state::enter() {
+                    process.gpu.nvidia().created(cuda, gpu, *handle);
                 }
+                return Ok(());
             }
         }
         // Some kinds of memory cannot be exported.
@@ -127,4 +151,52 @@ pub(crate) extern "C" fn cuMemUnmap(address: u64, size: usize) -> Status {
         }
         Ok(())
     })
+}
+
+// ---- Lookup ----
+
+/// # Safety
+/// If `real` succeeds, `name` ends with a NUL byte, and `function` has been written.
+unsafe fn replace(
+    name: *const c_char,
+    function: *mut *const c_void,
+    version: c_int,
+    real: impl FnOnce(&Cuda) -> Status,
+) -> Status {
+    call("cuGetProcAddress", |cuda| {
+        check_status(real(cuda))?;
+        // SAFETY: contract of this function.
+        unsafe {
+            if !(*function).is_null()
+                && let Ok(name) = CStr::from_ptr(name).to_str()
+                && let Some(ours) = replaced::by_name(name, version as u32)
+            {
+                function.write(ours);
+            }
+        }
+        Ok(())
+    })
+}
+
+pub(crate) unsafe extern "C" fn cuGetProcAddress(
+    name: *const c_char,
+    function: *mut *const c_void,
+    version: c_int,
+    flags: u64,
+) -> Status {
+    // SAFETY: the caller's arguments are passed on unchanged.
+    unsafe { replace(name, function, version, |cuda| (cuda.cuGetProcAddress)(name, function, version, flags)) }
+}
+
+pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
+    name: *const c_char,
+    function: *mut *const c_void,
+    version: c_int,
+    flags: u64,
+    found: *mut c_uint,
+) -> Status {
+    // SAFETY: the caller's arguments are passed on unchanged.
+    unsafe {
+        replace(name, function, version, |cuda| (cuda.cuGetProcAddress_v2)(name, function, version, flags, found))
+    }
 }
