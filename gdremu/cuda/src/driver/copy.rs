@@ -9,7 +9,7 @@ use gdremu_core::gpu::memory::Access;
 use super::state::{self, State, StreamHandle};
 use super::work::{self, When};
 use super::{host, pointer};
-use crate::error::{Error, Result, ensure};
+use crate::error::{Error, Result, ensure, valid};
 use crate::gpus;
 
 /// An address at one side of a copy.
@@ -47,9 +47,7 @@ impl Memory {
     fn pieces(&self) -> Vec<(*mut u8, usize)> {
         match self {
             Memory::Gpu(spans) => spans.iter().map(|span| (span.bytes(), span.len)).collect(),
-            Memory::Host { start, len, .. } => {
-                vec![(ptr::with_exposed_provenance_mut(*start), *len)]
-            }
+            Memory::Host { start, len, .. } => vec![(ptr::with_exposed_provenance_mut(*start), *len)],
             Memory::Staged(bytes) => vec![(bytes.as_ptr().cast_mut(), bytes.len())],
         }
     }
@@ -125,9 +123,8 @@ fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
             source = next;
         }
         let len = destination.1.min(source.1);
-        // SAFETY: pieces of GPU memory are mapped while their spans live, host memory is
-        // valid by CUDA's contract with the program.
-        // `copy` takes overlap.
+        // SAFETY: pieces of GPU memory are mapped while their spans live, host memory is valid by CUDA's contract with
+        // the program. `copy` takes overlap.
         unsafe {
             ptr::copy(source.0, destination.0, len);
             destination = (destination.0.add(len), destination.1 - len);
@@ -154,7 +151,7 @@ pub(super) fn fill<const SIZE: usize>(
     let when = pointer::when(&state, current, stream, &[address]);
     let stream = stream.unwrap_or(0);
     state.check_stream(stream)?;
-    let len = count.checked_mul(SIZE).ok_or(Error::INVALID_VALUE)?;
+    let len = valid(count.checked_mul(SIZE))?;
     ensure(address.is_multiple_of(SIZE as u64), Error::INVALID_VALUE)?;
     let memory = resolve(&state, Device(address), len, Access::ReadWrite)?;
     work::submit(state, current, stream, when, move || {

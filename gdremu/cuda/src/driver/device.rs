@@ -2,7 +2,7 @@
 
 use gdremu_core::gpu::pci;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, valid};
 use crate::gpus;
 
 /// The name of every emulated GPU.
@@ -10,7 +10,7 @@ pub(super) const NAME: &str = "gdremu GPU";
 
 /// The CUdevice at a PCI address.
 pub(super) fn at_pci_address(text: &str) -> Result<i32> {
-    let address = pci_fields(text).ok_or(Error::INVALID_VALUE)?;
+    let address = valid(pci_fields(text))?;
     for (ordinal, gpu) in gpus::visible().iter().enumerate() {
         if pci_fields(&pci::address(*gpu)) == Some(address) {
             return Ok(ordinal as i32);

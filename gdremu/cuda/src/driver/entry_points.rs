@@ -34,7 +34,7 @@ macro_rules! body {
 
 macro_rules! place {
     () => {
-        entry::Nowhere
+        Out::NOWHERE
     };
     ($to:ident $type:ty) => {
         $to
@@ -126,9 +126,9 @@ entry_points! {
     }
     error {
         fn cuGetErrorName(error: i32, text: Out<*const c_char>) without_init 6000
-            => || text.set_text_or_null(error::text(error).map(|known| known.name));
+            => || text.set_text_or_null(error::text_of_driver(error).map(|known| known.name));
         fn cuGetErrorString(error: i32, text: Out<*const c_char>) without_init 6000
-            => || text.set_text_or_null(error::text(error).map(|known| known.text));
+            => || text.set_text_or_null(error::text_of_driver(error).map(|known| known.text));
     }
     proc_address {
         // The form of CUDA 11.3, which does not report why a function is missing.
@@ -171,7 +171,7 @@ entry_points! {
         fn cuCtxPushCurrent_v2(context: ContextHandle) with_state 4000, cuCtxPushCurrent 2000
             => |state| state.check_context(context).and_then(|()| STACK.with(|stack| stack.push(context)));
         fn cuCtxPopCurrent_v2(handle: Out<ContextHandle>) with_state 4000, cuCtxPopCurrent 2000 => |_| {
-                handle.set_if_wanted(STACK.with(|stack| stack.pop()).ok_or(Error::INVALID_CONTEXT)?);
+                handle.set_if_wanted(STACK.with(|stack| stack.pop())?);
                 Ok(())
             };
         fn cuCtxSetCurrent(context: ContextHandle) with_state 4000;
@@ -199,9 +199,9 @@ entry_points! {
         fn cuMemAllocPitch_v2(pitch: Out<usize>, width: usize, height: usize, element: u32) in_context 3020 -> u64;
         fn cuMemFree_v2(address: u64) initialized 3020;
         fn cuMemGetAddressRange_v2(base: Out<u64>, size: Out<usize>, address: u64) in_context 3020 => |state, _| {
-                let (start, len) = buffer::range(state, address)?;
-                base.set_if_wanted(start);
-                size.set_if_wanted(len);
+                let range = buffer::range(state, address)?;
+                base.set_if_wanted(range.0);
+                size.set_if_wanted(range.1);
                 Ok(())
             };
     }
@@ -379,13 +379,16 @@ mod tests {
 
     #[test]
     fn names_are_of_a_version() {
-        let found = |name, version| newest(FUNCTIONS, name, version).map(|function| function.symbol);
-        assert_eq!(found("cuMemAlloc", 13000), Ok("cuMemAlloc_v2"));
-        assert_eq!(found("cuMemAlloc", 2000), Err(Missing::Version));
-        assert_eq!(found("cuMemAlloc_v2", 13000), Err(Missing::Name));
-        assert_eq!(found("cuCtxCreate", 3010), Ok("cuCtxCreate"));
-        assert_eq!(found("cuCtxCreate", 11080), Ok("cuCtxCreate_v3"));
-        assert_eq!(found("cuGetProcAddress", 11080), Ok("cuGetProcAddress"));
-        assert_eq!(found("cuGetProcAddress", 12000), Ok("cuGetProcAddress_v2"));
+        for (name, version, symbol) in [
+            ("cuMemAlloc", 13000, Ok("cuMemAlloc_v2")),
+            ("cuMemAlloc", 2000, Err(Missing::Version)),
+            ("cuMemAlloc_v2", 13000, Err(Missing::Name)),
+            ("cuCtxCreate", 3010, Ok("cuCtxCreate")),
+            ("cuCtxCreate", 11080, Ok("cuCtxCreate_v3")),
+            ("cuGetProcAddress", 11080, Ok("cuGetProcAddress")),
+            ("cuGetProcAddress", 12000, Ok("cuGetProcAddress_v2")),
+        ] {
+            assert_eq!(newest(FUNCTIONS, name, version).map(|function| function.symbol), symbol, "{name}");
+        }
     }
 }

@@ -37,24 +37,20 @@ pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result 
         None
     } else {
         let time = Arc::clone(&time);
-        let pass = move || {
+        let point = work::enqueue(state, current, stream, Vec::new(), move || {
             time.get_or_init(Instant::now);
             Ok(())
-        };
-        let point = work::enqueue(state, current, stream, Vec::new(), pass)?;
+        })?;
         state = state::lock();
         Some(point)
     };
-    let event = state.events.get_mut(event)?;
-    event.recorded = Some(Recorded { point, time });
+    state.events.get_mut(event)?.recorded = Some(Recorded { point, time });
     Ok(())
 }
 
 pub(super) fn cuEventQuery(state: &mut State, event: EventHandle) -> Result {
-    match find(state, event)?.pending(&state.queues) {
-        Some(_) => Err(Error::NOT_READY),
-        None => Ok(()),
-    }
+    let pending = find(state, event)?.pending(&state.queues);
+    ensure(pending.is_none(), Error::NOT_READY)
 }
 
 pub(super) fn cuEventSynchronize(event: EventHandle) -> Result {

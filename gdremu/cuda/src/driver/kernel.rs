@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::ptx::{self, Kernel, Launch, Stopped, Trap};
 
 use super::kernel_memory::KernelMemory;
-use super::state::{self, Current, FunctionHandle, State, StreamHandle};
+use super::state::{self, Current, Function, FunctionHandle, State, StreamHandle};
 use super::{attributes, work};
 use crate::args::In;
 use crate::error::{Error, Result, ensure};
@@ -89,8 +89,7 @@ fn parameters(kernel: &Kernel, pointers: In<In<u8>>) -> Result<Vec<u8>> {
     let mut memory = Vec::new();
     for (index, &(offset, size)) in kernel.parameters.iter().enumerate() {
         memory.resize(offset, 0);
-        let value = pointers.at(index)?;
-        memory.extend_from_slice(value.bytes(size).ok_or(Error::INVALID_VALUE)?);
+        memory.extend_from_slice(pointers.at(index)?.bytes(size)?);
     }
     Ok(memory)
 }
@@ -143,14 +142,14 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
     let live = state.contexts.get(context)?;
     let stop = Arc::clone(&live.stop);
     let gpu = live.gpu;
-    let job = move || {
+    work::enqueue(state, current, request.stream, Vec::new(), move || {
         let started = Instant::now();
         let mut memory = KernelMemory::new(gpu);
         let result = ptx::run(&launch, &mut memory, &stop, || report_long_run(&launch.kernel, started));
         WORKED.fetch_add(started.elapsed().as_millis() as u64, Ordering::Relaxed);
         result.map_err(|stopped| log_stopped(&launch.kernel, stopped))
-    };
-    work::enqueue(state, current, request.stream, Vec::new(), job).map(|_| ())
+    })?;
+    Ok(())
 }
 
 /// Milliseconds for which GPU kernels of this process ran that have ended.
@@ -170,21 +169,19 @@ fn report_long_run(kernel: &Kernel, started: Instant) {
 
 /// Logs why a GPU kernel was stopped. Returns the error that its context has from now on.
 fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
-    let (reason, error) = match stopped.trap {
-        Trap::IllegalAddress(address) => (format!("it may not access {address:#x}"), Error::ILLEGAL_ADDRESS),
-        Trap::MisalignedAddress(address) => {
-            (format!("{address:#x} is not a multiple of the size of the access"), Error::MISALIGNED_ADDRESS)
-        }
-        Trap::Explicit => ("it executed trap".to_owned(), Error::LAUNCH_FAILED),
+    let reason = match stopped.trap {
+        Trap::IllegalAddress(address) => format!("it may not access {address:#x}"),
+        Trap::MisalignedAddress(address) => format!("{address:#x} is not a multiple of the size of the access"),
+        Trap::Explicit => "it executed trap".to_owned(),
     };
-    eprintln!(
-        "gdremu: GPU kernel {}, PTX line {}, thread {} of block {}: {reason}",
-        demangled(&kernel.name),
-        stopped.line,
-        stopped.thread,
-        stopped.block,
-    );
-    error
+    let name = demangled(&kernel.name);
+    let Stopped { line, thread, block, .. } = stopped;
+    eprintln!("gdremu: GPU kernel {name}, PTX line {line}, thread {thread} of block {block}: {reason}");
+    match stopped.trap {
+        Trap::IllegalAddress(_) => Error::ILLEGAL_ADDRESS,
+        Trap::MisalignedAddress(_) => Error::MISALIGNED_ADDRESS,
+        Trap::Explicit => Error::LAUNCH_FAILED,
+    }
 }
 
 /// A CUfunction_attribute. Those of a GPU kernel that cannot run are those of one that needs nothing.
@@ -195,7 +192,7 @@ pub(super) fn cuFuncGetAttribute(
     function: FunctionHandle,
 ) -> Result<i32> {
     let function = state.functions.get(function)?;
-    let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
+    let kernel = kernel_of(function);
     Ok(match attribute {
         0 => max_threads(kernel) as i32,
         1 => kernel.shared as i32,
@@ -210,12 +207,14 @@ pub(super) fn cuFuncGetAttribute(
     })
 }
 
-static UNKNOWN: LazyLock<Kernel> = LazyLock::new(Kernel::default);
+fn kernel_of(function: &Function) -> &Kernel {
+    static UNKNOWN: LazyLock<Kernel> = LazyLock::new(Kernel::default);
+    function.kernel.as_deref().unwrap_or(&UNKNOWN)
+}
 
 pub(super) fn active_blocks(state: &State, function: FunctionHandle, threads: i32, shared_bytes: usize) -> Result<i32> {
     ensure(threads > 0, Error::INVALID_VALUE)?;
-    let function = state.functions.get(function)?;
-    let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
+    let kernel = kernel_of(state.functions.get(function)?);
     Ok(blocks_at_once(kernel, threads as u64, shared_bytes) as i32)
 }
 
@@ -231,7 +230,7 @@ pub(super) fn best_block(
     limit: i32,
 ) -> Result<(i32, i32)> {
     let function = state::lock().functions.get(function)?.clone();
-    let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
+    let kernel = kernel_of(&function);
     let most = max_threads(kernel) as i32;
     let mut threads = if limit > 0 { most.min(limit) } else { most };
     let mut best = (0, 0);

@@ -27,15 +27,11 @@ fn begins_with(image: In<u8>, magic: [u8; 4]) -> bool {
 
 fn text(image: In<u8>, capability: u32) -> std::result::Result<String, Problem> {
     if begins_with(image, FATBIN) {
-        let header = image.bytes(fatbin::HEADER).ok_or(Problem::Malformed)?;
-        let len = fatbin::len(header).ok_or(Problem::Malformed)?;
-        let bytes = image.bytes(len).ok_or(Problem::Malformed)?;
-        return fatbin::ptx(bytes, capability);
+        let len = fatbin::len(image.bytes(fatbin::HEADER)?)?;
+        return fatbin::ptx(image.bytes(len)?, capability);
     }
     ensure(!begins_with(image, ELF), Problem::NoPtx)?;
-    let image = image.of::<c_char>();
-    let text = image.text().map_err(|_| Problem::Malformed)?;
-    Ok(text.to_owned())
+    Ok(image.of::<c_char>().text()?.to_owned())
 }
 
 pub(super) fn load(call: &str, mut image: In<u8>) -> Result<ModuleHandle> {

@@ -43,7 +43,7 @@ pub(super) fn cuMemPoolCreate(state: &mut State, props: In<PoolProps>) -> Result
 
 /// Memory of the pool stays valid until it is freed.
 pub(super) fn cuMemPoolDestroy(state: &mut State, pool: PoolHandle) -> Result {
-    ensure(!state.default_pools.values().any(|&default| default == pool), Error::INVALID_VALUE)?;
+    ensure(state.default_pools.values().all(|&default| default != pool), Error::INVALID_VALUE)?;
     state.pools.remove(pool).map(drop)
 }
 

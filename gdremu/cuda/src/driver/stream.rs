@@ -2,7 +2,7 @@
 
 use super::state::{self, Current, EventHandle, NON_BLOCKING, State, Stream, StreamHandle};
 use super::{capture, work};
-use crate::error::{Error, Result, ensure};
+use crate::error::{Error, Result, ensure, valid};
 
 pub(super) fn cuStreamCreate(state: &mut State, current: Current, flags: u32) -> Result<StreamHandle> {
     ensure(flags & !NON_BLOCKING == 0, Error::INVALID_VALUE)?;
@@ -47,13 +47,13 @@ pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags:
 /// Runs `function` in the stream's turn, with nothing locked. Always in the stream's thread, as with
 /// NVIDIA's driver, because it may wait for the caller.
 pub(super) fn run(stream: StreamHandle, function: Option<impl FnOnce() + Send + 'static>) -> Result {
-    let function = function.ok_or(Error::INVALID_VALUE)?;
+    let function = valid(function)?;
     let state = state::lock();
     let current = state.current()?;
     state.check_stream(stream)?;
-    let job = || {
+    work::enqueue(state, current, stream, Vec::new(), || {
         function();
         Ok(())
-    };
-    work::enqueue(state, current, stream, Vec::new(), job).map(drop)
+    })?;
+    Ok(())
 }

@@ -7,16 +7,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Condvar, MutexGuard, PoisonError};
+use std::sync::{Condvar, PoisonError};
 use std::thread;
 
 use nix::sys::signal::SigSet;
 
-use super::state::{self, ContextHandle, Current, Point, QueueId, State, StreamHandle, Task};
+use super::state::{self, ContextHandle, Current, Locked, Point, QueueId, State, StreamHandle, Task};
 use super::{capture, entry};
 use crate::error::{Error, Result, ensure};
-
-type Locked = MutexGuard<'static, State>;
 
 /// When a call's work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +113,7 @@ pub(super) fn submit(
             drop(wait(state, context, &before)?);
             job()
         }
-        When::InOrder => enqueue(state, current, stream, Vec::new(), job).map(|_| ()),
+        When::InOrder => enqueue(state, current, stream, Vec::new(), job).map(drop),
     }
 }
 
@@ -156,7 +154,7 @@ fn serve(id: QueueId) {
         let job = state.queues.start_first(id);
         drop(state);
         // A panic leaves at most the GPU kernel's memory half written.
-        let result = job.map_or(Ok(()), |job| catch_unwind(AssertUnwindSafe(job)).unwrap_or(Err(Error::UNKNOWN)));
+        let result = catch_unwind(AssertUnwindSafe(job)).unwrap_or(Err(Error::UNKNOWN));
         state = state::lock();
         state.queues.finish_first(id);
         if let Err(error) = result {
@@ -207,7 +205,7 @@ pub(super) fn check_stream_and_context(state: &State, current: Current, stream: 
 /// Waits until memory of this context, or of any, can be freed. Requires no current context, since a thread may free
 /// memory of another one.
 pub(super) fn finish(state: Locked, owner: Option<ContextHandle>) -> Result<Locked> {
-    let work = state.queues.ends(|id, _| owner.is_none_or(|context| id.context == context));
+    let work = state.queues.ends(|id, _| owner.is_none() || owner == Some(id.context));
     let state = passed(state, &work);
     state.check()?;
     Ok(state)

@@ -92,9 +92,7 @@ impl<'a> Declaration<'a> {
                 },
             }
         };
-        let Some(element) = element else {
-            return Err(tokens.error(format!("{name} has no type")));
-        };
+        let element = element.ok_or_else(|| tokens.error(format!("{name} has no type")))?;
         let mut size = Some(count * element.bytes());
         while tokens.take_if("[") {
             if tokens.take_if("]") {

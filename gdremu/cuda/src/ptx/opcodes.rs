@@ -201,10 +201,6 @@ pub(super) const SPECIALS: &[(&str, Special)] = &[
 ];
 
 pub(super) fn find<'a, T>(table: &'a [(&str, T)], name: &str) -> Option<&'a T> {
-    for (known, entry) in table {
-        if *known == name {
-            return Some(entry);
-        }
-    }
-    None
+    let row = table.iter().find(|(known, _)| *known == name)?;
+    Some(&row.1)
 }

@@ -78,8 +78,11 @@ impl Queues {
         queue.tasks.push_back(task);
     }
 
-    pub(crate) fn start_first(&mut self, id: QueueId) -> Option<Job> {
-        self.0.get_mut(&id)?.tasks.front_mut()?.job.take()
+    /// The job of the first task, which is running from now on.
+    pub(crate) fn start_first(&mut self, id: QueueId) -> Job {
+        let queue = self.0.get_mut(&id).expect("its thread removes it");
+        let task = queue.tasks.front_mut().expect("its thread has seen it");
+        task.job.take().expect("its thread runs each once")
     }
 
     pub(crate) fn finish_first(&mut self, id: QueueId) {
@@ -94,9 +97,10 @@ impl Queues {
 
     /// Drops the tasks of a context that have not started.
     pub(crate) fn drop_waiting(&mut self, context: ContextHandle) {
-        let queues = self.0.iter_mut();
-        for (_, queue) in queues.filter(|(id, _)| id.context == context) {
-            queue.tasks.retain(|task| task.job.is_none());
+        for (id, queue) in &mut self.0 {
+            if id.context == context {
+                queue.tasks.retain(|task| task.job.is_none());
+            }
         }
     }
 
