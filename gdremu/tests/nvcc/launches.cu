@@ -55,7 +55,7 @@ static cudaLaunchConfig_t config(unsigned blocks, unsigned threads, cudaLaunchAt
 
 int main()
 {
-    int *in = device_memory<int>(VALUES), *out = host_memory<int>(VALUES), value = 5;
+    int *in = device_memory<int>(VALUES), *out = host_memory<int>(VALUES), value = 5, blocks = 0, threads = 0;
     unsigned *of = host_memory<unsigned>(64);
     void *grid_arguments[] = {&in, &out}, *add_arguments[] = {&out, &value};
     cudaLaunchAttribute attributes[3] = {};
@@ -90,7 +90,9 @@ int main()
 
     CUDA(cudaFuncGetAttributes(&function, add));
     CHECK(function.ptxVersion * 10 == __CUDA_ARCH_LIST__);
-    CHECK(function.binaryVersion == 90);
+    CHECK(function.binaryVersion == 90 && function.maxThreadsPerBlock == 1024);
+    CUDA(cudaOccupancyMaxPotentialBlockSize(&blocks, &threads, add));
+    CHECK(threads == 1024 && blocks == 2 * 132);
 
     // Clusters are refused.
     attributes[2].val.clusterDim.x = 2;

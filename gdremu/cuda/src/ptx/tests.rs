@@ -219,8 +219,8 @@ fn first_values_that_are_no_numbers_make_variables_unusable() {
 #[test]
 fn memory_for_the_barrier_of_a_grid_is_for_cooperative_launches() {
     for cooperative in [true, false] {
-        let mut launch = launch("mov.u32 %r1, %envreg1; st.global.u32 [%d0], %r1;", 1, 1, 0);
-        launch.cooperative = cooperative;
+        let launch = launch("mov.u32 %r1, %envreg1; st.global.u32 [%d0], %r1;", 1, 1, 0);
+        let launch = Launch { cooperative, ..launch };
         assert_eq!(memory_of(&launch).words[0] != 0, cooperative);
     }
 }
@@ -232,8 +232,7 @@ fn blocks_beyond_the_resident_ones_run_when_others_have_ended() {
                 red.global.max.u32 [%d0+4], %r1; red.global.add.u32 [%d0+8], 1; mov.u32 %r2, 99;\n\
                 delay: sub.u32 %r2, %r2, 1; setp.ne.u32 %q, %r2, 0; @%q bra delay;\n\
                 red.global.add.u32 [%d0], -1;";
-    let mut launch = launch(body, 10, 3, 0);
-    launch.resident = 2;
+    let launch = Launch { resident: 2, ..launch(body, 10, 3, 0) };
     assert_eq!(memory_of(&launch).words[..3], [0, 6, 30]);
 }
 
@@ -245,22 +244,47 @@ fn a_barrier_does_not_wait_for_threads_that_have_ended() {
 }
 
 #[test]
-fn lanes_know_their_warp() {
-    let mut body = "mov.u32 %r1, %tid.x; setp.ne.u32 %p, %r1, 35; @%p ret;".to_owned();
-    let values = [
-        "WARP_SZ",
-        "%warpid",
-        "%laneid",
-        "%lanemask_eq",
-        "%lanemask_lt",
-        "%lanemask_le",
-        "%lanemask_gt",
-        "%lanemask_ge",
+fn threads_know_their_place() {
+    const LANE: u32 = 17; // Of the last thread, which stores last.
+    let specials = [
+        ("%tid.x", 4),
+        ("%tid.y", 5),
+        ("%tid.z", 6),
+        ("%ntid.x", 5),
+        ("%ntid.y", 6),
+        ("%ntid.z", 7),
+        ("%ctaid.x", 1),
+        ("%ctaid.y", 2),
+        ("%ctaid.z", 3),
+        ("%nctaid.x", 2),
+        ("%nctaid.y", 3),
+        ("%nctaid.z", 4),
+        ("%warpid", 6),
+        ("%laneid", LANE),
+        ("WARP_SZ", 32),
+        ("%lanemask_eq", 1 << LANE),
+        ("%lanemask_lt", (1 << LANE) - 1),
+        ("%lanemask_le", (2 << LANE) - 1),
+        ("%lanemask_gt", u32::MAX << (LANE + 1)),
+        ("%lanemask_ge", u32::MAX << LANE),
     ];
-    for (index, value) in values.iter().enumerate() {
-        body += &format!("mov.u32 %r2, {value}; st.global.u32 [%d0+{}], %r2;", 4 * index);
+    for (special, value) in specials {
+        let body = format!("mov.u32 %r1, {special}; st.global.u32 [%d0], %r1;");
+        let launch = Launch { grid: [2, 3, 4], block: [5, 6, 7], ..launch(&body, 1, 1, 0) };
+        assert_eq!(memory_of(&launch).words[0], value, "{special}");
     }
-    assert_eq!(memory_after(&body, 1, 64, 0).words[..8], [32, 1, 3, 8, 7, 15, !15, !7]);
+}
+
+#[test]
+fn shared_memory_is_that_of_the_variables_in_use() {
+    let declared =
+        ".extern .shared .align 4 .b8 added[]; .shared .align 4 .b8 used[40]; .shared .b8 other[5000]; .visible";
+    let body =
+        "st.shared.u32 [added], 7; st.shared.u32 [used], 5; ld.shared.u32 %r1, [added]; st.global.u32 [%d0], %r1;";
+    let kernel = kernel(&text(body).replace(".visible", declared), "test").unwrap();
+    assert_eq!(kernel.shared, 40);
+    // That of the launch is behind it.
+    assert_eq!(memory_of(&Launch { kernel, shared: 4, ..launch("", 1, 1, 0) }).words[0], 7);
 }
 
 #[test]
