@@ -51,6 +51,11 @@ impl<T: Copy> Out<T> {
         Ok(())
     }
 
+    /// The same place, for a result whose type another argument selects.
+    pub(crate) fn of<U>(self) -> Out<U> {
+        Out(self.0.cast())
+    }
+
     /// The same place, to read the program's value.
     pub(crate) fn as_in(self) -> In<T> {
         In(self.0)
@@ -101,6 +106,11 @@ impl<T: Copy> In<T> {
         In(ptr::null())
     }
 
+    /// The same place, for an argument whose type another one selects.
+    pub(crate) fn of<U>(self) -> In<U> {
+        In(self.0.cast())
+    }
+
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -141,20 +151,5 @@ impl In<u8> {
         ensure(!self.is_null() && isize::try_from(len).is_ok(), Error::INVALID_VALUE)?;
         // SAFETY: not NULL, so `len` bytes of the program's memory, because it wrote this length into it.
         Ok(unsafe { slice::from_raw_parts(self.0, len) })
-    }
-
-    /// The same place, for an argument whose type another argument selects.
-    pub(crate) fn of<T>(self) -> In<T> {
-        In(self.0.cast())
-    }
-}
-
-/// A result whose type depends on another argument.
-pub(crate) type Untyped = Out<u8>;
-
-impl Untyped {
-    /// The same place for a result of a certain type.
-    pub(crate) fn of<T>(self) -> Out<T> {
-        Out(self.0.cast())
     }
 }

@@ -5,7 +5,7 @@ use gdremu_core::gpu::memory::{Access, Place};
 use super::state::{CTX_SYNC_MEMOPS, Current, HostRange, Kind, State, StreamHandle};
 use super::work::When;
 use super::{host, ipc, vmm};
-use crate::args::{In, Untyped};
+use crate::args::{In, Out};
 use crate::error::{Error, Result, ensure, valid};
 use crate::gpus;
 use gdremu_core::cuda::types::{HANDLE_POSIX_FD, P2pTokens};
@@ -133,11 +133,11 @@ fn access(state: &State, address: u64, place: &Place) -> u64 {
     vmm::access_flags(access.unwrap_or_default())
 }
 
-fn store(data: Untyped, attribute: u32, value: u64) -> Result {
+fn store(data: Out<u8>, attribute: u32, value: u64) -> Result {
     if SHORT.contains(&attribute) { data.of().set(value as u32) } else { data.of().set(value) }
 }
 
-pub(super) fn cuPointerGetAttribute(state: &mut State, data: Untyped, attribute: u32, address: u64) -> Result {
+pub(super) fn cuPointerGetAttribute(state: &mut State, data: Out<u8>, attribute: u32, address: u64) -> Result {
     data.check()?;
     if attribute != P2P_TOKENS {
         return store(data, attribute, value(state, attribute, address)?);
@@ -153,7 +153,7 @@ pub(super) fn cuPointerGetAttributes(
     state: &mut State,
     count: u32,
     attributes: In<u32>,
-    data: In<Untyped>,
+    data: In<Out<u8>>,
     address: u64,
 ) -> Result {
     ensure(count != 0, Error::INVALID_VALUE)?;

@@ -5,6 +5,7 @@
 //! non-blocking ones, and they wait for it.
 #![forbid(unsafe_code)]
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, PoisonError};
@@ -12,7 +13,7 @@ use std::thread;
 
 use nix::sys::signal::SigSet;
 
-use super::state::{self, ContextHandle, Current, Locked, Point, QueueId, State, StreamHandle, Task};
+use super::state::{self, ContextHandle, Current, Locked, Point, Queue, QueueId, State, StreamHandle, Task};
 use super::{capture, entry};
 use crate::error::{Error, Result, ensure};
 
@@ -75,7 +76,7 @@ pub(super) fn wait(state: Locked, context: ContextHandle, points: &[Point]) -> R
 
 /// Waits until all points are passed, even if their contexts end.
 pub(super) fn passed(mut state: Locked, points: &[Point]) -> Locked {
-    while !points.iter().all(|point| state.queues.is_passed(point)) {
+    while !state.queues.are_passed(points) {
         state = changed(state);
     }
     state
@@ -133,11 +134,12 @@ pub(super) fn enqueue(
     after.extend(also);
     let number = state.next_id();
     let task = Task { number, after, job: Some(Box::new(job)) };
-    if !state.queues.contains(id) {
+    if !state.queues.0.contains_key(&id) {
         let worker = thread::Builder::new().name("gdremu-stream".into());
         worker.spawn(move || serve(id)).map_err(|_| Error::OUT_OF_MEMORY)?;
     }
-    state.queues.push(id, blocking, task);
+    let queue = state.queues.0.entry(id).or_insert(Queue { tasks: VecDeque::new(), blocking });
+    queue.tasks.push_back(task);
     Ok(Point { queue: id, number })
 }
 
@@ -147,22 +149,25 @@ fn serve(id: QueueId) {
     entry::forbid_calls();
     let mut state = state::lock();
     while let Some(task) = state.queues.first(id) {
-        if !task.after.iter().all(|point| state.queues.is_passed(point)) {
+        let after = task.after.clone();
+        if !state.queues.are_passed(&after) {
             state = changed(state);
             continue;
         }
-        let job = state.queues.start_first(id);
+        let Some(job) = state.queues.first(id).and_then(|task| task.job.take()) else { break };
         drop(state);
         // A panic leaves at most the GPU kernel's memory half written.
         let result = catch_unwind(AssertUnwindSafe(job)).unwrap_or(Err(Error::UNKNOWN));
         state = state::lock();
-        state.queues.finish_first(id);
+        if let Some(queue) = state.queues.0.get_mut(&id) {
+            queue.tasks.pop_front();
+        }
         if let Err(error) = result {
             fail(&mut state, error);
         }
         CHANGED.notify_all();
     }
-    state.queues.remove(id);
+    state.queues.0.remove(&id);
     CHANGED.notify_all();
 }
 
@@ -174,7 +179,8 @@ fn changed(state: Locked) -> Locked {
 /// Stops the work of all contexts and makes all later calls return the error.
 fn fail(state: &mut State, error: Error) {
     state.failed.get_or_insert(error);
-    for context in state.queues.contexts() {
+    let contexts: Vec<ContextHandle> = state.queues.0.keys().map(|id| id.context).collect();
+    for context in contexts {
         if let Some(context) = state.contexts.find(context) {
             context.stop.store(true, Ordering::Relaxed);
         }
@@ -193,7 +199,11 @@ pub(super) fn end(mut state: Locked, context: ContextHandle) -> Locked {
 
 /// Drops the work of a context that has not started.
 fn drop_waiting(state: &mut State, context: ContextHandle) {
-    state.queues.drop_waiting(context);
+    for (id, queue) in &mut state.queues.0 {
+        if id.context == context {
+            queue.tasks.retain(|task| task.job.is_none());
+        }
+    }
     CHANGED.notify_all();
 }
 

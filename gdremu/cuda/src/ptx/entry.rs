@@ -281,15 +281,11 @@ impl<'t, 'a> Entry<'t, 'a> {
 
     /// `register, value, …`
     fn compute(&mut self, opcode: &str, computation: &Computation, of: Type) -> Result {
-        let Some(result) = computation.result.resolve(of) else {
-            return Err(self.tokens.unsupported(opcode));
-        };
+        let result = computation.result.resolve(of).ok_or_else(|| self.tokens.unsupported(opcode))?;
         let to = self.register(result)?;
         let mut operands = [Operand::constant(0); 3];
         for (index, kind) in computation.operands.iter().enumerate() {
-            let Some(as_type) = kind.resolve(of) else {
-                return Err(self.tokens.unsupported(opcode));
-            };
+            let as_type = kind.resolve(of).ok_or_else(|| self.tokens.unsupported(opcode))?;
             operands[index] = self.next_operand(as_type)?;
         }
         self.push(Operation::Compute { to, function: computation.functions[of.index()], operands });
@@ -361,27 +357,9 @@ impl<'t, 'a> Entry<'t, 'a> {
     }
 
     fn access(&mut self, opcode: &'a str, mnemonic: &str) -> Result {
-        let Some(form) = AccessForm::parse(opcode, mnemonic) else {
-            return Err(self.tokens.unsupported(opcode));
-        };
-        let operation = match mnemonic {
-            "ld" => {
-                let to = self.elements(|entry| entry.target(form.element))?;
-                self.check_count(opcode, to.len(), form.count)?;
-                self.tokens.expect(",")?;
-                Operation::Load { to, from: self.accessed(&form)? }
-            }
-            "st" => {
-                let to = self.accessed(&form)?;
-                self.tokens.expect(",")?;
-                let values = self.elements(|entry| entry.operand(form.element))?;
-                self.check_count(opcode, values.len(), form.count)?;
-                Operation::Store { to, values }
-            }
-            _ => {
-                let Some(update) = form.update else {
-                    return Err(self.tokens.unsupported(opcode));
-                };
+        let form = AccessForm::parse(opcode, mnemonic).ok_or_else(|| self.tokens.unsupported(opcode))?;
+        let operation = match (mnemonic, form.update) {
+            (_, Some(update)) => {
                 let mut old = SCRATCH;
                 if mnemonic == "atom" {
                     old = self.target(form.element)?;
@@ -393,6 +371,19 @@ impl<'t, 'a> Entry<'t, 'a> {
                     *operand = self.next_operand(form.element)?;
                 }
                 Operation::Update { old, at, update: update.functions[form.element.index()], operands }
+            }
+            ("ld", None) => {
+                let to = self.elements(|entry| entry.target(form.element))?;
+                self.check_count(opcode, to.len(), form.count)?;
+                self.tokens.expect(",")?;
+                Operation::Load { to, from: self.accessed(&form)? }
+            }
+            (_, None) => {
+                let to = self.accessed(&form)?;
+                self.tokens.expect(",")?;
+                let values = self.elements(|entry| entry.operand(form.element))?;
+                self.check_count(opcode, values.len(), form.count)?;
+                Operation::Store { to, values }
             }
         };
         self.push(operation);

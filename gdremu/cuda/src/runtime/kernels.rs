@@ -76,11 +76,9 @@ fn in_module<T>(binary: usize, find: impl Fn(usize) -> Result<T>) -> Result<T> {
 
 /// The CUfunction of a function that the program has registered.
 pub(super) fn function(of: usize) -> Result<usize> {
-    let Some((binary, name)) = registry().functions.get(&of).cloned() else {
-        return Err(Error::INVALID_DEVICE_FUNCTION);
-    };
-    let name = In::from_text(&name);
-    in_module(binary, |module| result_of(|function| cuModuleGetFunction(function, module, name)))
+    let function = registry().functions.get(&of).cloned().ok_or(Error::INVALID_DEVICE_FUNCTION)?;
+    let name = In::from_text(&function.1);
+    in_module(function.0, |module| result_of(|handle| cuModuleGetFunction(handle, module, name)))
 }
 
 /// Reports that a registered function is not run.
@@ -91,11 +89,9 @@ fn refuse(function: usize, why: &str) {
 
 /// Address and size of a variable that the program has registered.
 pub(super) fn variable(of: usize) -> Result<(u64, usize)> {
-    let Some((binary, name)) = registry().variables.get(&of).cloned() else {
-        return Err(Error::INVALID_SYMBOL);
-    };
-    let name = In::from_text(&name);
-    in_module(binary, |module| {
+    let variable = registry().variables.get(&of).cloned().ok_or(Error::INVALID_SYMBOL)?;
+    let name = In::from_text(&variable.1);
+    in_module(variable.0, |module| {
         let mut size = 0;
         let address = result_of(|address| cuModuleGetGlobal_v2(address, Out::to(&mut size), module, name))?;
         Ok((address, size))

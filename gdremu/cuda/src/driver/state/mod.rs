@@ -27,7 +27,7 @@ pub(crate) use objects::{
     CTX_SYNC_MEMOPS, Capture, Context, Current, DISABLE_TIMING, Event, Function, HostRange, Kind, Module, NON_BLOCKING,
     Pool, Primary, Recorded, STACK, Stream, check_flags,
 };
-pub(crate) use queue::{Point, QueueId, Queues, Task};
+pub(crate) use queue::{Point, Queue, QueueId, Queues, Task};
 
 /// A buffer of device memory; its range is in the GPUs' allocation metadata.
 pub(crate) struct Allocation {
