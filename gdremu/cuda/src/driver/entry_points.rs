@@ -245,8 +245,8 @@ entry_points! {
         fn cuDeviceGetDefaultMemPool(device: i32) with_state 11020 -> PoolHandle;
         fn cuMemPoolCreate(props: In<PoolProps>) with_state 11020 -> PoolHandle;
         fn cuMemPoolDestroy(pool: PoolHandle) with_state 11020;
-        fn cuMemAllocAsync(size: usize, stream: StreamHandle) in_context 11020 -> u64;
-        fn cuMemAllocFromPoolAsync(size: usize, pool: PoolHandle, stream: StreamHandle) in_context 11020 -> u64;
+        fn cuMemAllocAsync(size: usize, stream: StreamHandle) initialized 11020 -> u64;
+        fn cuMemAllocFromPoolAsync(size: usize, pool: PoolHandle, stream: StreamHandle) initialized 11020 -> u64;
         fn cuMemFreeAsync(address: u64, stream: StreamHandle) initialized 11020;
     }
     pointer {
@@ -297,7 +297,7 @@ entry_points! {
         fn cuStreamCreate(flags: u32) in_context 2000 -> StreamHandle;
         fn cuStreamDestroy_v2(stream: StreamHandle) with_state 4000, cuStreamDestroy 2000;
         fn cuStreamSynchronize(stream: StreamHandle) initialized 2000;
-        fn cuStreamQuery(stream: StreamHandle) in_context 2000;
+        fn cuStreamQuery(stream: StreamHandle) initialized 2000;
         fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: u32) initialized 3020;
         fn cuLaunchHostFunc(stream: StreamHandle, function: Option<extern "C" fn(usize)>, data: usize)
             initialized 10000 => || stream::run(stream, function.map(|function| move || function(data)));

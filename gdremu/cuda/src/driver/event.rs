@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::state::{self, Current, DISABLE_TIMING, Event, EventHandle, Recorded, State, StreamHandle};
-use super::{capture, work};
+use super::work::{self, Turn};
 use crate::error::{Error, Result, ensure};
 
 /// Flags of cuEventCreate for blocking events, events without time, and events
@@ -25,26 +25,23 @@ pub(super) fn cuEventCreate(state: &mut State, current: Current, flags: u32) -> 
 }
 
 pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result {
-    let mut state = state::lock();
-    let current = state.current()?;
-    state.check_stream(stream)?;
-    let context = find(&state, event)?.context;
-    ensure(context == work::context(&state, current, stream), Error::INVALID_HANDLE)?;
-    capture::check_stream(&mut state, current, stream)?;
+    let mut turn = Turn::of(stream)?;
+    let context = find(&turn.state, event)?.context;
+    ensure(context == turn.queue.context, Error::INVALID_HANDLE)?;
+    turn.check_capture()?;
     let time = Arc::new(OnceLock::new());
-    let point = if work::is_idle(&state, current, stream) {
+    let mut point = None;
+    if turn.is_idle() {
         time.get_or_init(Instant::now);
-        None
+        drop(turn);
     } else {
         let time = Arc::clone(&time);
-        let point = work::enqueue(state, current, stream, Vec::new(), move || {
+        point = Some(turn.enqueue(Vec::new(), move || {
             time.get_or_init(Instant::now);
             Ok(())
-        })?;
-        state = state::lock();
-        Some(point)
-    };
-    state.events.get_mut(event)?.recorded = Some(Recorded { point, time });
+        })?);
+    }
+    state::lock().events.get_mut(event)?.recorded = Some(Recorded { point, time });
     Ok(())
 }
 

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::ptx::{self, Kernel, Launch, Stopped, Trap};
 
+use super::attributes;
 use super::kernel_memory::KernelMemory;
 use super::state::{self, Current, Function, FunctionHandle, State, StreamHandle};
-use super::{attributes, work};
+use super::work::Turn;
 use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::refused;
@@ -134,15 +135,12 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
         shared: request.shared_bytes as usize,
         variables: function.variables,
     };
-    let state = state::lock();
-    let current = state.current()?;
-    work::check_stream_and_context(&state, current, request.stream)?;
-    let context = work::context(&state, current, request.stream);
-    ensure(context == function.context, Error::INVALID_HANDLE)?;
-    let live = state.contexts.get(context)?;
+    let turn = Turn::of(request.stream)?;
+    ensure(turn.queue.context == function.context, Error::INVALID_HANDLE)?;
+    let live = turn.state.contexts.get(function.context)?;
     let stop = Arc::clone(&live.stop);
     let gpu = live.gpu;
-    work::enqueue(state, current, request.stream, Vec::new(), move || {
+    turn.enqueue(Vec::new(), move || {
         let started = Instant::now();
         let mut memory = KernelMemory::new(gpu);
         let result = ptx::run(&launch, &mut memory, &stop, || report_long_run(&launch.kernel, started));

@@ -2,8 +2,8 @@
 
 use gdremu_core::gpu::memory::{Access, Place};
 
-use super::state::{CTX_SYNC_MEMOPS, Current, HostRange, Kind, State, StreamHandle};
-use super::work::When;
+use super::state::{CTX_SYNC_MEMOPS, HostRange, Kind, State, StreamHandle};
+use super::work::{Turn, When};
 use super::{host, ipc, vmm};
 use crate::args::{In, Out};
 use crate::error::{Error, Result, ensure, valid};
@@ -53,11 +53,12 @@ fn find(state: &State, address: u64) -> Result<Known<'_>> {
 
 /// When a call's work on this memory is done. An asynchronous call has a stream. Others wait for work on GPU memory only
 /// with SYNC_MEMOPS, of the memory or of the context.
-pub(super) fn when(state: &State, current: Current, stream: Option<StreamHandle>, addresses: &[u64]) -> When {
+pub(super) fn when(turn: &Turn, stream: Option<StreamHandle>, addresses: &[u64]) -> When {
+    let state = &turn.state;
     if stream.is_some() {
         return When::InOrder;
     }
-    if let Some(context) = state.contexts.find(current.context)
+    if let Some(context) = state.contexts.find(turn.current.context)
         && context.flags & CTX_SYNC_MEMOPS != 0
     {
         return When::Now;

@@ -1,7 +1,8 @@
 //! Streams.
 
-use super::state::{self, Current, EventHandle, NON_BLOCKING, State, Stream, StreamHandle};
-use super::{capture, work};
+use super::capture;
+use super::state::{Current, EventHandle, NON_BLOCKING, State, Stream, StreamHandle};
+use super::work::{self, Turn};
 use crate::error::{Error, Result, ensure, valid};
 
 pub(super) fn cuStreamCreate(state: &mut State, current: Current, flags: u32) -> Result<StreamHandle> {
@@ -16,30 +17,25 @@ pub(super) fn cuStreamDestroy_v2(state: &mut State, stream: StreamHandle) -> Res
 }
 
 pub(super) fn cuStreamSynchronize(stream: StreamHandle) -> Result {
-    let mut state = state::lock();
-    let current = state.current()?;
-    capture::check_stream(&mut state, current, stream)?;
-    work::check_stream_and_context(&state, current, stream)?;
-    let context = work::context(&state, current, stream);
-    let work = work::of_stream(&state, current, stream);
-    work::wait(state, context, &work).map(drop)
+    let mut turn = Turn::of(stream)?;
+    turn.check_capture()?;
+    let work = turn.own_work();
+    work::wait(turn.state, turn.queue.context, &work).map(drop)
 }
 
-pub(super) fn cuStreamQuery(state: &mut State, current: Current, stream: StreamHandle) -> Result {
-    capture::check_stream(state, current, stream)?;
-    work::check_stream_and_context(state, current, stream)?;
-    ensure(work::of_stream(state, current, stream).is_empty(), Error::NOT_READY)
+pub(super) fn cuStreamQuery(stream: StreamHandle) -> Result {
+    let mut turn = Turn::of(stream)?;
+    turn.check_capture()?;
+    ensure(turn.own_work().is_empty(), Error::NOT_READY)
 }
 
 pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: u32) -> Result {
-    let mut state = state::lock();
-    let current = state.current()?;
     ensure(flags == 0, Error::INVALID_VALUE)?; // Others are for graphs.
-    state.check_stream(stream)?;
-    capture::check_stream(&mut state, current, stream)?;
-    let event = state.events.get(event)?;
-    match event.pending(&state.queues) {
-        Some(point) => work::enqueue(state, current, stream, vec![point], || Ok(())).map(|_| ()),
+    let mut turn = Turn::of(stream)?;
+    turn.check_capture()?;
+    let event = turn.state.events.get(event)?;
+    match event.pending(&turn.state.queues) {
+        Some(point) => turn.enqueue(vec![point], || Ok(())).map(drop),
         None => Ok(()),
     }
 }
@@ -48,10 +44,7 @@ pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags:
 /// NVIDIA's driver, because it may wait for the caller.
 pub(super) fn run(stream: StreamHandle, function: Option<impl FnOnce() + Send + 'static>) -> Result {
     let function = valid(function)?;
-    let state = state::lock();
-    let current = state.current()?;
-    state.check_stream(stream)?;
-    work::enqueue(state, current, stream, Vec::new(), || {
+    Turn::of(stream)?.enqueue(Vec::new(), || {
         function();
         Ok(())
     })?;

@@ -29,38 +29,84 @@ pub(super) enum When {
 /// Notified of every change of the queues.
 static CHANGED: Condvar = Condvar::new();
 
-/// The queue that a stream of the calling thread is.
-fn queue(state: &State, current: Current, stream: StreamHandle) -> QueueId {
-    match state.streams.find(stream) {
-        Some(created) => QueueId { context: created.context, stream },
-        None => QueueId { context: current.context, stream: 0 },
+/// A stream of the calling thread, with the state locked.
+pub(super) struct Turn {
+    pub(super) state: Locked,
+    pub(super) current: Current,
+    stream: StreamHandle,
+    pub(super) queue: QueueId,
+    blocking: bool,
+}
+
+impl Turn {
+    pub(super) fn of(stream: StreamHandle) -> Result<Turn> {
+        let state = state::lock();
+        let current = state.current()?;
+        state.check_stream(stream)?;
+        let mut queue = QueueId { context: current.context, stream: 0 };
+        let mut blocking = true;
+        if let Some(created) = state.streams.find(stream) {
+            queue = QueueId { context: created.context, stream };
+            blocking = created.blocking;
+        }
+        Ok(Turn { state, current, stream, queue, blocking })
     }
-}
 
-/// Default streams are blocking ones.
-fn is_blocking(state: &State, stream: StreamHandle) -> bool {
-    state.streams.find(stream).is_none_or(|created| created.blocking)
-}
+    pub(super) fn check_capture(&mut self) -> Result {
+        capture::check_stream(&mut self.state, self.current, self.stream)
+    }
 
-pub(super) fn context(state: &State, current: Current, stream: StreamHandle) -> ContextHandle {
-    queue(state, current, stream).context
-}
+    /// The work that cuStreamQuery and cuStreamSynchronize consider is the stream's own, for the default stream also
+    /// the work that it waits for. The same as with NVIDIA's driver.
+    pub(super) fn own_work(&self) -> Vec<Point> {
+        match self.queue.stream {
+            0 => self.work_before(),
+            _ => self.state.queues.ends(|id, _| *id == self.queue),
+        }
+    }
 
-/// The work that cuStreamQuery and cuStreamSynchronize consider is the stream's own, for the default stream also the
-/// work that it waits for. The same as with NVIDIA's driver.
-pub(super) fn of_stream(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
-    let id = queue(state, current, stream);
-    if id.stream == 0 { before(state, current, stream) } else { state.queues.ends(|other, _| *other == id) }
-}
+    /// The work that new work of the stream would have to wait for.
+    fn work_before(&self) -> Vec<Point> {
+        self.state.queues.ends(|id, queue| {
+            let default = self.queue.stream == 0 || id.stream == 0;
+            *id == self.queue || id.context == self.queue.context && self.blocking && queue.blocking && default
+        })
+    }
 
-/// The work that new work of the stream would have to wait for.
-fn before(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
-    let id = queue(state, current, stream);
-    let blocking = is_blocking(state, stream);
-    state.queues.ends(|other, queue| {
-        let default = id.stream == 0 || other.stream == 0;
-        *other == id || other.context == id.context && blocking && queue.blocking && default
-    })
+    /// Returns whether new work of the stream would run at once.
+    pub(super) fn is_idle(&self) -> bool {
+        self.work_before().is_empty()
+    }
+
+    /// Runs a job in the stream's order. If the stream is idle, that is at once, in the calling thread. Returns the
+    /// job's error if the job is done before this returns.
+    pub(super) fn submit(mut self, when: When, job: impl FnOnce() -> Result + Send + 'static) -> Result {
+        self.check_capture()?;
+        let before = self.work_before();
+        if when == When::InOrder && !before.is_empty() {
+            return self.enqueue(Vec::new(), job).map(drop);
+        }
+        drop(wait(self.state, self.queue.context, &before)?);
+        job()
+    }
+
+    /// Queues a job for the stream's thread, after the stream's earlier work and `also`.
+    pub(super) fn enqueue(mut self, also: Vec<Point>, job: impl FnOnce() -> Result + Send + 'static) -> Result<Point> {
+        self.check_capture()?;
+        let id = self.queue;
+        let mut after = self.work_before();
+        after.retain(|point| point.queue != id); // Its own come first anyway.
+        after.extend(also);
+        let number = self.state.next_id();
+        let queues = &mut self.state.queues.0;
+        if !queues.contains_key(&id) {
+            let worker = thread::Builder::new().name("gdremu-stream".into());
+            worker.spawn(move || serve(id)).map_err(|_| Error::OUT_OF_MEMORY)?;
+        }
+        let queue = queues.entry(id).or_insert(Queue { tasks: VecDeque::new(), blocking: self.blocking });
+        queue.tasks.push_back(Task { number, after, job: Some(Box::new(job)) });
+        Ok(Point { queue: id, number })
+    }
 }
 
 pub(super) fn all_of(state: &State, context: ContextHandle) -> Vec<Point> {
@@ -86,61 +132,6 @@ pub(super) fn passed(mut state: Locked, points: &[Point]) -> Locked {
 pub(super) fn check(state: &State, context: ContextHandle) -> Result {
     state.check()?;
     ensure(state.contexts.contains(context), Error::CONTEXT_IS_DESTROYED)
-}
-
-/// Returns whether new work of the stream would run at once.
-pub(super) fn is_idle(state: &State, current: Current, stream: StreamHandle) -> bool {
-    before(state, current, stream).is_empty()
-}
-
-/// Runs a job in the stream's order. If the stream is idle, that is at once, in the calling thread. Returns the job's
-/// error if the job is done before this returns.
-pub(super) fn submit(
-    mut state: Locked,
-    current: Current,
-    stream: StreamHandle,
-    when: When,
-    job: impl FnOnce() -> Result + Send + 'static,
-) -> Result {
-    capture::check_stream(&mut state, current, stream)?;
-    let before = before(&state, current, stream);
-    if before.is_empty() {
-        drop(state);
-        return job();
-    }
-    match when {
-        When::Now => {
-            let context = context(&state, current, stream);
-            drop(wait(state, context, &before)?);
-            job()
-        }
-        When::InOrder => enqueue(state, current, stream, Vec::new(), job).map(drop),
-    }
-}
-
-/// Queues a job for the stream's thread, after the stream's earlier work and `also`.
-pub(super) fn enqueue(
-    mut state: Locked,
-    current: Current,
-    stream: StreamHandle,
-    also: Vec<Point>,
-    job: impl FnOnce() -> Result + Send + 'static,
-) -> Result<Point> {
-    capture::check_stream(&mut state, current, stream)?;
-    let id = queue(&state, current, stream);
-    let blocking = is_blocking(&state, stream);
-    let mut after = before(&state, current, stream);
-    after.retain(|point| point.queue != id); // Its own come first anyway.
-    after.extend(also);
-    let number = state.next_id();
-    let task = Task { number, after, job: Some(Box::new(job)) };
-    if !state.queues.0.contains_key(&id) {
-        let worker = thread::Builder::new().name("gdremu-stream".into());
-        worker.spawn(move || serve(id)).map_err(|_| Error::OUT_OF_MEMORY)?;
-    }
-    let queue = state.queues.0.entry(id).or_insert(Queue { tasks: VecDeque::new(), blocking });
-    queue.tasks.push_back(task);
-    Ok(Point { queue: id, number })
 }
 
 /// A stream's thread.
@@ -205,11 +196,6 @@ fn drop_waiting(state: &mut State, context: ContextHandle) {
         }
     }
     CHANGED.notify_all();
-}
-
-pub(super) fn check_stream_and_context(state: &State, current: Current, stream: StreamHandle) -> Result {
-    state.check_stream(stream)?;
-    check(state, context(state, current, stream))
 }
 
 /// Waits until memory of this context, or of any, can be freed. Requires no current context, since a thread may free
