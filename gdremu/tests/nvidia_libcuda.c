@@ -47,7 +47,7 @@ SUCCEEDS(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevi
 
 /* ---- The functions that are replaced ---- */
 
-/* As for VMM memory, because the provider makes every allocation one. */
+/* The result for VMM memory, because the provider makes every allocation one. */
 FUNCTION(cuPointerSetAttribute, (const void *value, CUpointer_attribute attribute, CUdeviceptr address), ,
          CUDA_ERROR_NOT_SUPPORTED)
 

@@ -26,8 +26,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Declares the constants and the table of texts from lists of the results of the driver, which may have a name in the
-/// runtime too, and of those that only the runtime has.
+/// Declares the constants and the table of texts from two lists. The first has the results of the driver, which may have
+/// a name in the runtime too, the second those of the runtime only.
 macro_rules! results {
     (
         $($value:literal $name:ident $($runtime:ident)? $text:literal),* ;

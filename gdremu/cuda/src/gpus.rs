@@ -35,7 +35,7 @@ pub(crate) fn check_fault(function: &str) -> Result {
     fault.map_or(Ok(()), |fault| Err(Error(fault.0)))
 }
 
-/// What is at an address of GPU memory.
+/// Returns the place of an address in GPU memory.
 pub(crate) fn place(address: u64) -> Option<Place> {
     with(|gpu| gpu.memory().place(address))
 }

@@ -440,7 +440,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(Operand::constant(offset))
     }
 
-    /// What PTX knows by itself.
+    /// Reads an operand that PTX knows by itself.
     fn known_operand(&mut self, word: &'a str) -> Result<Operand> {
         if let Some(constant) = if word == "WARP_SZ" { Some(WARP) } else { number(word) } {
             return Ok(Operand::constant(constant));

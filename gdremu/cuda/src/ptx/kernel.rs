@@ -1,6 +1,6 @@
 //! GPU kernels made from PTX text, with names resolved to indices and addresses.
 
-use super::run::Launch;
+use std::sync::Arc;
 
 #[derive(Debug, Default)]
 pub(crate) struct Kernel {
@@ -17,6 +17,25 @@ pub(crate) struct Kernel {
     pub(crate) max_threads: Option<u64>,
     /// Ends with [`Operation::Exit`].
     pub(super) code: Vec<Instruction>,
+}
+
+/// The GPU kernel, its grid and its arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    pub(crate) kernel: Arc<Kernel>,
+    /// Blocks of the grid, and threads of each block, by dimension.
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    /// How many blocks run at the same time, at most.
+    pub(crate) resident: u64,
+    /// All blocks run at the same time, and have a barrier for all.
+    pub(crate) cooperative: bool,
+    /// The kernel's parameters, where it expects them.
+    pub(crate) parameters: Vec<u8>,
+    /// Bytes of shared memory that the launch adds to the kernel's own.
+    pub(crate) shared: usize,
+    /// The address of the module's variables.
+    pub(crate) variables: u64,
 }
 
 /// A type of PTX. Floating-point numbers are copied as bits.

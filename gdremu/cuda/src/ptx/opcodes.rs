@@ -165,8 +165,8 @@ fn high(of: Type, a: i128, b: i128) -> i128 {
     a.wrapping_mul(b) >> of.bits
 }
 
-/// Parts of the names of `ld`, `st`, `atom` and `red` that change nothing here, such as orders, because every access has
-/// the strongest one, scopes, and hints for caches.
+/// Parts of the names of `ld`, `st`, `atom` and `red` that change nothing here, such as scopes and hints for caches.
+/// Every access has the strongest order.
 pub(super) const NO_EFFECT: &str = "global const weak volatile relaxed acquire release acq_rel cta cluster gpu sys mmio \
     ca cg cs lu cv wb wt nc L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate \
     L2::64B L2::128B L2::256B";

@@ -1,13 +1,12 @@
 //! Runs a launch of a GPU kernel on the calling thread.
 
 use std::mem;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread;
 use std::time::UNIX_EPOCH;
 
 use super::kernel::{
-    Access, DYNAMIC_SHARED, GRID_WINDOW, Kernel, LOCAL_WINDOW, Operand, Operation, SHARED_WINDOW, Space, ThreadId,
+    Access, DYNAMIC_SHARED, GRID_WINDOW, LOCAL_WINDOW, Launch, Operand, Operation, SHARED_WINDOW, Space, ThreadId,
     VARIABLES, WARP,
 };
 
@@ -16,27 +15,8 @@ const WINDOWS: u64 = SHARED_WINDOW | LOCAL_WINDOW | GRID_WINDOW;
 /// How many instructions a thread runs in one turn.
 const TURN: usize = 64;
 
-/// The GPU kernel, its grid and its arguments.
-#[derive(Clone, Debug)]
-pub(crate) struct Launch {
-    pub(crate) kernel: Arc<Kernel>,
-    /// Blocks of the grid, and threads of each block, by dimension.
-    pub(crate) grid: [u32; 3],
-    pub(crate) block: [u32; 3],
-    /// How many blocks run at the same time, at most.
-    pub(crate) resident: u64,
-    /// All blocks run at the same time, and have a barrier for all.
-    pub(crate) cooperative: bool,
-    /// The kernel's parameters, where it expects them.
-    pub(crate) parameters: Vec<u8>,
-    /// Bytes of shared memory that the launch adds to the kernel's own.
-    pub(crate) shared: usize,
-    /// The address of the module's variables.
-    pub(crate) variables: u64,
-}
-
-/// The memory that a GPU kernel shares with the CPU. Addresses are multiples of the size, which is 1, 2, 4 or
-/// 8; every access is a single one of this size, and orders those before and after it.
+/// The memory that a GPU kernel shares with the CPU. Addresses are multiples of the size, which is 1, 2, 4 or 8. Every
+/// access is a single one of this size, and orders those before and after it.
 pub(crate) trait GlobalMemory {
     fn load(&mut self, address: u64, size: usize) -> Result<u64, Fault>;
 

@@ -245,7 +245,7 @@ fn a_barrier_does_not_wait_for_threads_that_have_ended() {
 
 #[test]
 fn threads_know_their_place() {
-    const LANE: u32 = 17; // Of the last thread, which stores last.
+    const LANE: u32 = 17; // The last thread has it, and stores last.
     let specials = [
         ("%tid.x", 4),
         ("%tid.y", 5),

@@ -38,7 +38,7 @@ pub(crate) fn check(result: i32) -> Result {
     if result == 0 { Ok(()) } else { Err(Error(result)) }
 }
 
-/// What a function of the driver returns through a pointer.
+/// Returns what a function of the driver stores through a pointer.
 pub(crate) fn result_of<T: Copy + Default>(function: impl FnOnce(Out<T>) -> i32) -> Result<T> {
     let mut result = T::default();
     check(function(Out::to(&mut result)))?;

@@ -56,7 +56,7 @@ pub(crate) extern "C" fn __cudaInitModule() -> c_char {
 
 // ---- Finding it ----
 
-/// What `find` returns for the module of a binary in the current context, which is loaded if need be.
+/// Calls `find` for the module of a binary in the current context, which is loaded if need be.
 fn in_module<T>(binary: usize, find: impl Fn(usize) -> Result<T>) -> Result<T> {
     let context = result_of(|context| cuCtxGetCurrent(context))?;
     let loaded = registry().modules.get(&(binary, context)).copied();
