@@ -17,11 +17,6 @@ impl<T: Copy> Out<T> {
         Out(place)
     }
 
-    /// The same for an array.
-    pub(crate) fn first_of(places: &mut [T]) -> Out<T> {
-        Out(places.as_mut_ptr())
-    }
-
     pub(crate) fn set(self, value: T) -> Result {
         self.check()?;
         self.set_if_wanted(value);

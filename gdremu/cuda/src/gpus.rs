@@ -121,12 +121,6 @@ pub(crate) fn uuid(gpu: usize) -> Uuid {
 
 /// As nvidia-smi prints it.
 pub(crate) fn uuid_text(gpu: usize) -> String {
-    let mut text = "GPU-".to_owned();
-    for (index, byte) in uuid(gpu).0.iter().enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text += &format!("{byte:02x}");
-    }
-    text
+    let digits = format!("{:032x}", u128::from_be_bytes(uuid(gpu).0));
+    format!("GPU-{}-{}-{}-{}-{}", &digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..])
 }

@@ -1,4 +1,4 @@
-// Launches with attributes, barriers of a grid, warps, and what CUB asks of a GPU kernel.
+// Launches with attributes, barriers of a grid, and what CUB asks of a GPU kernel.
 #include <cooperative_groups.h>
 
 #include "check.cuh"
@@ -34,14 +34,6 @@ __global__ void add(int *sum, int value)
     sum[threadIdx.x] += value;
 }
 
-__global__ void warps(unsigned *of)
-{
-    unsigned lower;
-
-    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(lower));
-    of[threadIdx.x] = threadIdx.x / warpSize << 16 ^ lower;
-}
-
 static cudaLaunchConfig_t config(unsigned blocks, unsigned threads, cudaLaunchAttribute *attributes, unsigned count)
 {
     cudaLaunchConfig_t config = {};
@@ -56,7 +48,6 @@ static cudaLaunchConfig_t config(unsigned blocks, unsigned threads, cudaLaunchAt
 int main()
 {
     int *in = device_memory<int>(VALUES), *out = host_memory<int>(VALUES), value = 5, blocks = 0, threads = 0;
-    unsigned *of = host_memory<unsigned>(64);
     void *grid_arguments[] = {&in, &out}, *add_arguments[] = {&out, &value};
     cudaLaunchAttribute attributes[3] = {};
     cudaFuncAttributes function = {};
@@ -82,11 +73,6 @@ int main()
     CUDA(cudaLaunchKernel((const void *)kernel, 1, 32, add_arguments, 0, 0));
     CUDA(cudaDeviceSynchronize());
     CHECK(out[31] == 15 && out[32] == 0);
-
-    warps<<<1, 64>>>(of);
-    CUDA(cudaDeviceSynchronize());
-    for (unsigned i = 0; i < 64; i++)
-        CHECK(of[i] == (i / 32 << 16 ^ ((1u << i % 32) - 1)));
 
     CUDA(cudaFuncGetAttributes(&function, add));
     CHECK(function.ptxVersion * 10 == __CUDA_ARCH_LIST__);

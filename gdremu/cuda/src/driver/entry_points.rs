@@ -66,12 +66,6 @@ macro_rules! declare {
     };
 }
 
-macro_rules! function {
-    ($symbol:ident $since:literal) => {
-        Function { symbol: stringify!($symbol), since: $since, address: exported::$symbol as *const c_void }
-    };
-}
-
 macro_rules! entry_points {
     ($($module:ident { $(
         fn $first:ident $arguments:tt $entry:ident $since:literal $(, $also:ident $also_since:literal)*
@@ -88,8 +82,8 @@ macro_rules! entry_points {
 
         /// All functions, those of one name in the order of their versions.
         pub(super) const FUNCTIONS: &[Function] = &[$($(
-            $(function!($also $also_since),)*
-            function!($first $since),
+            $(Function { symbol: stringify!($also), since: $also_since, address: exported::$also as *const c_void },)*
+            Function { symbol: stringify!($first), since: $since, address: exported::$first as *const c_void },
         )*)*];
     };
 }
@@ -252,7 +246,14 @@ entry_points! {
     pointer {
         fn cuPointerGetAttribute(data: Out<u8>, attribute: u32, address: u64) with_state 4000;
         fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Out<u8>>, address: u64) with_state 7000;
-        fn cuMemRangeGetAttribute(size: usize, attribute: u32, address: u64, count: usize) with_state 8000 -> i32;
+        // The PREFERRED_LOCATION of managed memory, which cannot be set here.
+        fn cuMemRangeGetAttribute(size: usize, attribute: u32, address: u64, count: usize) with_state 8000 -> i32
+            => |state| {
+                pointer::check_managed(state, address, count)?;
+                ensure(size == 4, Error::INVALID_VALUE)?;
+                ensure(attribute == 2, Error::NOT_SUPPORTED)?;
+                Ok(pointer::NO_DEVICE)
+            };
         fn cuPointerSetAttribute(value: In<u32>, attribute: u32, address: u64) with_state 6000;
     }
     vmm {

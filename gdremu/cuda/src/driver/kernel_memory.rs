@@ -62,11 +62,11 @@ impl KernelMemory {
         Ok(piece.bytes.wrapping_add(offset as usize))
     }
 
-    /// The buffer, VMM mapping or host memory that an address is in.
+    /// The buffer, VMM mapping or host memory that an address is in. No pieces where no GPU has memory.
     fn look_up(&self, address: u64) -> Result<Vec<Piece>, Fault> {
         let state = state::lock();
-        if let Some(pieces) = gpus::with(|gpu| self.look_up_on_gpus(gpu, address)) {
-            return Ok(pieces);
+        if gpus::with(|gpu| gpu.is_device_address(address)) {
+            return Ok(gpus::with(|gpu| self.look_up_on_gpus(gpu, address)));
         }
         let range = host::find(&state, address as usize).ok_or(Fault)?;
         Ok(vec![Piece {
@@ -78,22 +78,16 @@ impl KernelMemory {
         }])
     }
 
-    /// No pieces where no GPU has memory; `None` for addresses of the host.
-    fn look_up_on_gpus(&self, gpu: &mut HostProvider, address: u64) -> Option<Vec<Piece>> {
-        if !gpu.is_device_address(address) {
-            return None;
-        }
+    fn look_up_on_gpus(&self, gpu: &mut HostProvider, address: u64) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        let Some(place) = gpu.memory().place(address) else {
-            return Some(pieces);
-        };
+        let Some(place) = gpu.memory().place(address) else { return pieces };
         let access = match place.vmm {
             true => gpu.memory().access(place.base, self.gpu).unwrap_or_default(),
             false if place.gpu == self.gpu => Access::ReadWrite,
             false => Access::None, // Only VMM memory can be shared with another GPU.
         };
         if access == Access::None {
-            return Some(pieces);
+            return pieces;
         }
         let mut start = place.base;
         for span in gpu.spans(place.base, place.len, access).unwrap_or_default() {
@@ -102,7 +96,7 @@ impl KernelMemory {
             pieces.push(Piece { start, len, bytes: span.bytes(), writable, _span: Some(span) });
             start += len;
         }
-        Some(pieces)
+        pieces
     }
 }
 

@@ -24,7 +24,7 @@ const DEVICE_ORDINAL: u32 = 9;
 const SHORT: [u32; 7] = [2, SYNC_MEMOPS, 8, DEVICE_ORDINAL, 10, 15, 16];
 
 /// CU_DEVICE_INVALID.
-const NO_DEVICE: i32 = -2;
+pub(super) const NO_DEVICE: i32 = -2;
 
 /// Memory that CUDA knows.
 #[derive(Clone, Copy)]
@@ -170,19 +170,10 @@ pub(super) fn cuPointerGetAttributes(
     Ok(())
 }
 
-/// The PREFERRED_LOCATION of managed memory, which cannot be set here.
-pub(super) fn cuMemRangeGetAttribute(
-    state: &mut State,
-    size: usize,
-    attribute: u32,
-    address: u64,
-    count: usize,
-) -> Result<i32> {
+pub(super) fn check_managed(state: &State, address: u64, len: usize) -> Result {
     let range = valid(host::find(state, address as usize))?;
-    let is_inside = count > 0 && count <= range.start + range.len - address as usize;
-    ensure(range.kind == Kind::Managed && is_inside && size == 4, Error::INVALID_VALUE)?;
-    ensure(attribute == 2, Error::NOT_SUPPORTED)?;
-    Ok(NO_DEVICE)
+    let is_inside = len > 0 && len <= range.start + range.len - address as usize;
+    ensure(range.kind == Kind::Managed && is_inside, Error::INVALID_VALUE)
 }
 
 /// SYNC_MEMOPS is all that can be set, and not of VMM memory.

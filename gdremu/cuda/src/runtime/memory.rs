@@ -1,7 +1,7 @@
 //! Copies by their direction, and what a pointer points to.
 #![forbid(unsafe_code)]
 
-use super::entry::check;
+use super::entry::{check, result_of};
 use crate::args::Out;
 use crate::driver::entry_points::exported::{
     cuMemcpy, cuMemcpyAsync, cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2, cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2,
@@ -39,9 +39,7 @@ pub(crate) struct PointerAttributes {
 
 /// An attribute of a pointer, by its number in the driver API.
 fn attribute(number: u32, address: u64) -> Result<u64> {
-    let mut value = 0_u64.to_ne_bytes();
-    check(cuPointerGetAttribute(Out::first_of(&mut value), number, address))?;
-    Ok(u64::from_ne_bytes(value))
+    result_of(|value: Out<u64>| cuPointerGetAttribute(value.of(), number, address))
 }
 
 impl PointerAttributes {

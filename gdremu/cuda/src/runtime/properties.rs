@@ -43,7 +43,7 @@ pub(super) fn of(to: Out<u8>, gpu: i32, layout: usize) -> Result {
     let count = result_of(|count| cuDeviceGetCount(count))?;
     ensure((0..count).contains(&gpu), Error::INVALID_DEVICE)?;
     let mut name = [0; 256];
-    check(cuDeviceGetName(Out::first_of(&mut name), 256, gpu))?;
+    check(cuDeviceGetName(Out::to(&mut name).of(), 256, gpu))?;
     let mut uuid = Uuid([0; 16]);
     check(cuDeviceGetUuid_v2(Out::to(&mut uuid), gpu))?;
     let memory = result_of(|memory| cuDeviceTotalMem_v2(memory, gpu))?;
