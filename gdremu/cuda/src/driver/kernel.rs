@@ -167,19 +167,17 @@ fn report_long_run(kernel: &Kernel, started: Instant) {
 
 /// Logs why a GPU kernel was stopped. Returns the error that its context has from now on.
 fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
-    let reason = match stopped.trap {
-        Trap::IllegalAddress(address) => format!("it may not access {address:#x}"),
-        Trap::MisalignedAddress(address) => format!("{address:#x} is not a multiple of the size of the access"),
-        Trap::Explicit => "it executed trap".to_owned(),
+    let (reason, error) = match stopped.trap {
+        Trap::IllegalAddress(address) => (format!("it may not access {address:#x}"), Error::ILLEGAL_ADDRESS),
+        Trap::MisalignedAddress(address) => {
+            (format!("{address:#x} is not a multiple of the size of the access"), Error::MISALIGNED_ADDRESS)
+        }
+        Trap::Explicit => ("it executed trap".to_owned(), Error::LAUNCH_FAILED),
     };
     let name = demangled(&kernel.name);
     let Stopped { line, thread, block, .. } = stopped;
     eprintln!("gdremu: GPU kernel {name}, PTX line {line}, thread {thread} of block {block}: {reason}");
-    match stopped.trap {
-        Trap::IllegalAddress(_) => Error::ILLEGAL_ADDRESS,
-        Trap::MisalignedAddress(_) => Error::MISALIGNED_ADDRESS,
-        Trap::Explicit => Error::LAUNCH_FAILED,
-    }
+    error
 }
 
 /// A CUfunction_attribute. Those of a GPU kernel that cannot run are those of one that needs nothing.
