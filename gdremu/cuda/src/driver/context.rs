@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::state::{self, Context, ContextHandle, Current, Locked, STACK, State};
-use super::{attributes, buffer, capture, host, work};
+use super::{buffer, capture, device, host, work};
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
@@ -81,7 +81,7 @@ pub(super) fn exec_affinity(gpu: usize, kind: u32) -> Result<[u32; 2]> {
     const MULTIPROCESSOR_COUNT: i32 = 16;
 
     ensure(kind == SM_COUNT, Error::UNSUPPORTED_EXEC_AFFINITY)?;
-    Ok([kind, attributes::value(gpu, MULTIPROCESSOR_COUNT)? as u32])
+    Ok([kind, device::value(gpu, MULTIPROCESSOR_COUNT)? as u32])
 }
 
 pub(super) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {

@@ -105,7 +105,7 @@ entry_points! {
         fn cuDeviceTotalMem_v2(device: i32) initialized 3020 -> usize
             => || gpus::by_ordinal(device).map(|_| GPU_BYTES as usize);
         fn cuDeviceGetAttribute(attribute: i32, device: i32) initialized 2000 -> i32
-            => || attributes::value(gpus::by_ordinal(device)?, attribute);
+            => || device::value(gpus::by_ordinal(device)?, attribute);
         fn cuDeviceGetPCIBusId(text: Out<c_char>, len: i32, device: i32) initialized 4010 => || {
                 let address = pci::address(gpus::by_ordinal(device)?);
                 ensure(len > address.len() as i32, Error::INVALID_VALUE)?;
@@ -308,8 +308,6 @@ entry_points! {
                 ensure(flags == 0, Error::INVALID_VALUE)?;
                 stream::run(stream, callback.map(|callback| move || callback(stream, 0, data)))
             };
-    }
-    event {
         fn cuEventCreate(flags: u32) in_context 2000 -> EventHandle;
         fn cuEventDestroy_v2(event: EventHandle) with_state 4000, cuEventDestroy 2000
             => |state| state.events.remove(event).map(drop);
@@ -317,7 +315,7 @@ entry_points! {
         fn cuEventQuery(event: EventHandle) with_state 2000;
         fn cuEventSynchronize(event: EventHandle) initialized 2000;
         fn cuEventElapsedTime_v2(start: EventHandle, end: EventHandle) with_state 12080, cuEventElapsedTime 2000 -> f32
-            => |state| event::elapsed(state, start, end);
+            => |state| stream::elapsed(state, start, end);
     }
     capture {
         fn cuStreamBeginCapture_v2(stream: StreamHandle, mode: u32) in_context 10010

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::ptx::{self, Kernel, Launch, Stopped, Trap};
 
-use super::attributes;
+use super::device;
 use super::kernel_memory::KernelMemory;
 use super::state::{self, Current, Function, FunctionHandle, State, StreamHandle};
 use super::work::Turn;
@@ -196,8 +196,8 @@ pub(super) fn cuFuncGetAttribute(
         3 => kernel.local as i32,
         4 => 32, // registers
         5 => function.target as i32,
-        6 => attributes::capability(current.gpu)? as i32, // that of the machine code
-        7 => 0,                                           // how to cache
+        6 => device::capability(current.gpu)? as i32, // that of the machine code
+        7 => 0,                                       // how to cache
         8 => MAX_SHARED_BYTES.saturating_sub(kernel.shared) as i32,
         _ => return Err(Error::INVALID_VALUE),
     })

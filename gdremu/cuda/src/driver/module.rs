@@ -8,7 +8,7 @@ use gdremu_core::gpu::memory::Access;
 
 use super::fatbin::{self, Problem};
 use super::state::{self, Function, Module, ModuleHandle, State};
-use super::{attributes, buffer, copy, work};
+use super::{buffer, copy, device, work};
 use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::{gpus, ptx};
@@ -37,7 +37,7 @@ fn text(image: In<u8>, capability: u32) -> std::result::Result<String, Problem> 
 pub(super) fn load(call: &str, mut image: In<u8>) -> Result<ModuleHandle> {
     ensure(!image.is_null(), Error::INVALID_VALUE)?;
     let gpu = state::lock().current()?.gpu;
-    let capability = attributes::capability(gpu)?;
+    let capability = device::capability(gpu)?;
     if begins_with(image, FATBIN_WRAPPER) {
         image = image.of::<In<u8>>().at(1)?;
     }

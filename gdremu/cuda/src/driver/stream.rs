@@ -1,7 +1,12 @@
-//! Streams.
+//! Streams, and events, which are the time at which their stream passed them.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use super::capture;
-use super::state::{Current, EventHandle, NON_BLOCKING, State, Stream, StreamHandle};
+use super::state::{
+    self, Current, DISABLE_TIMING, Event, EventHandle, NON_BLOCKING, Recorded, State, Stream, StreamHandle,
+};
 use super::work::{self, Turn};
 use crate::error::{Error, Result, ensure, valid};
 
@@ -49,4 +54,70 @@ pub(super) fn run(stream: StreamHandle, function: Option<impl FnOnce() + Send + 
         Ok(())
     })?;
     Ok(())
+}
+
+// ---- Events ----
+
+/// Flags of cuEventCreate for blocking events, events without time, and events
+/// between processes.
+const FLAGS: u32 = 0x7;
+const INTERPROCESS: u32 = 0x4;
+
+fn find(state: &State, event: EventHandle) -> Result<&Event> {
+    let event = state.events.get(event)?;
+    work::check(state, event.context)?;
+    Ok(event)
+}
+
+pub(super) fn cuEventCreate(state: &mut State, current: Current, flags: u32) -> Result<EventHandle> {
+    let timed_between_processes = flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS;
+    ensure(flags & !FLAGS == 0 && !timed_between_processes, Error::INVALID_VALUE)?;
+    Ok(state.events.add(Event { context: current.context, flags, recorded: None }))
+}
+
+pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result {
+    let mut turn = Turn::of(stream)?;
+    let context = find(&turn.state, event)?.context;
+    ensure(context == turn.queue.context, Error::INVALID_HANDLE)?;
+    turn.check_capture()?;
+    let time = Arc::new(OnceLock::new());
+    let mut point = None;
+    if turn.is_idle() {
+        time.get_or_init(Instant::now);
+        drop(turn);
+    } else {
+        let time = Arc::clone(&time);
+        point = Some(turn.enqueue(Vec::new(), move || {
+            time.get_or_init(Instant::now);
+            Ok(())
+        })?);
+    }
+    state::lock().events.get_mut(event)?.recorded = Some(Recorded { point, time });
+    Ok(())
+}
+
+pub(super) fn cuEventQuery(state: &mut State, event: EventHandle) -> Result {
+    let pending = find(state, event)?.pending(&state.queues);
+    ensure(pending.is_none(), Error::NOT_READY)
+}
+
+pub(super) fn cuEventSynchronize(event: EventHandle) -> Result {
+    let state = state::lock();
+    let event = find(&state, event)?;
+    let context = event.context;
+    let pending = event.pending(&state.queues);
+    work::wait(state, context, pending.as_slice()).map(drop)
+}
+
+pub(super) fn elapsed(state: &State, start: EventHandle, end: EventHandle) -> Result<f32> {
+    let start = find(state, start)?;
+    let end = find(state, end)?;
+    ensure(start.context == end.context, Error::INVALID_HANDLE)?;
+    let start = start.time()?;
+    let end = end.time()?;
+    let elapsed = match end.checked_duration_since(start) {
+        Some(elapsed) => elapsed.as_secs_f32(),
+        None => -start.duration_since(end).as_secs_f32(),
+    };
+    Ok(elapsed * 1e3)
 }
