@@ -7,15 +7,11 @@ static void before_init(void)
     CUdeviceptr address;
     CUcontext context;
     int number;
-    size_t size;
 
     CHECK_EQUAL(cuDeviceGetCount(&number), CUDA_ERROR_NOT_INITIALIZED);
     CHECK_EQUAL(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_NOT_INITIALIZED);
     CHECK_EQUAL(cuCtxGetCurrent(&context), CUDA_ERROR_NOT_INITIALIZED);
     CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_ERROR_NOT_INITIALIZED);
-    CHECK_EQUAL(cuMemAddressFree(4096, 4096), CUDA_ERROR_NOT_INITIALIZED);
-    CHECK_EQUAL(cuMemGetInfo(&size, &size), CUDA_ERROR_NOT_INITIALIZED);
-    CHECK_EQUAL(cuPointerGetAttribute(&number, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 4096), CUDA_ERROR_NOT_INITIALIZED);
     CUDA(cuDriverGetVersion(&number));
     CHECK_EQUAL(number, 13000);
     CHECK_EQUAL(cuInit(1), CUDA_ERROR_INVALID_VALUE);
@@ -83,7 +79,7 @@ static void errors(void)
 static void entry_points(void)
 {
     CUdriverProcAddressQueryResult status;
-    void *function;
+    void *function, *first;
 
     CUDA(cuGetProcAddress("cuMemAlloc", &function, 13000, 0, &status));
     CHECK(function == (void *)(uintptr_t)cuMemAlloc);
@@ -94,9 +90,15 @@ static void entry_points(void)
     CHECK(function == NULL);
     CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     CUDA(cuGetProcAddress("cuMakeCoffee", &function, 13000, 0, &status));
+    CUDA(cuGetProcAddress("cuMemAlloc_v2", &function, 13000, 0, &status));
+    CHECK(function == NULL);
     CUDA(cuGetProcAddress("cuGetExportTable", &function, 13000, 0, &status));
     CHECK(function == NULL);
     CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    /* Those of version 1 have no status. */
+    CUDA(cuGetProcAddress("cuGetProcAddress", &first, 11080, 0, NULL));
+    CUDA(cuGetProcAddress("cuGetProcAddress", &function, 12000, 0, NULL));
+    CHECK(first != function && function == (void *)(uintptr_t)cuGetProcAddress);
     CHECK_EQUAL(cuGetProcAddress("cuInit", &function, 99000, 0, &status), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuGetProcAddress("cuInit", NULL, 13000, 0, &status), CUDA_ERROR_INVALID_VALUE);
 }

@@ -41,7 +41,8 @@ static const char kernels_ptx[] = PTX(
     "{\n"
     "    .reg .f32 %f;\n"
     "    sqrt.rn.f32 %f, %f;\n"
-    "}\n");
+    "}\n"
+    ".visible .entry stop() { trap; }\n");
 
 /* A word of host memory that GPU kernels reach at the same address. */
 static volatile uint32_t *host_word(void)
@@ -313,6 +314,14 @@ static void unmapped_in_use(void)
     expect_failure(CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+static void stopped_by_trap(void)
+{
+    gpu_start(0);
+    load();
+    CUDA(launch("stop", NULL, NULL, 0));
+    expect_failure(719 /* LAUNCH_FAILED */);
+}
+
 /* ---- GPU kernels that do not end ---- */
 
 /* Destroying a context ends its GPU kernels and drops what waits for them. */
@@ -343,6 +352,7 @@ TEST(communication)
     for (next = 0; next < 6; next++)
         in_child(write_to_next);
     in_child(unmapped_in_use);
+    in_child(stopped_by_trap);
 
     gpu_start(0);
     load();

@@ -12,13 +12,18 @@
 #define UNIT (2ul << 20)
 #define EXPORT __attribute__((visibility("default")))
 
-/* A function that always succeeds. */
-#define SUCCEEDS(name, parameters, statement)                                                                          \
+/* A function that does something and returns this. */
+#define FUNCTION(name, parameters, statement, result)                                                                  \
     EXPORT CUresult name parameters                                                                                    \
     {                                                                                                                  \
         statement;                                                                                                     \
-        return CUDA_SUCCESS;                                                                                           \
+        return result;                                                                                                 \
     }
+
+#define SUCCEEDS(name, parameters, statement) FUNCTION(name, parameters, statement, CUDA_SUCCESS)
+
+#define VALID(condition) ((condition) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE)
+#define IN_CONTEXT (state.context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT)
 
 static struct libcuda state = {.context = 1, .exportable = 1};
 static CUdeviceptr next_address = 0x7f0000000000;
@@ -29,23 +34,9 @@ EXPORT struct libcuda *libcuda(void)
     return &state;
 }
 
-EXPORT CUresult cuInit(unsigned int flags)
-{
-    return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-EXPORT CUresult cuCtxGetDevice(CUdevice *device)
-{
-    *device = 0;
-    return state.context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-EXPORT CUresult cuCtxSynchronize(void)
-{
-    state.waits += state.context;
-    return state.context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-}
-
+FUNCTION(cuInit, (unsigned int flags), , VALID(flags == 0))
+FUNCTION(cuCtxGetDevice, (CUdevice *device), *device = 0, IN_CONTEXT)
+FUNCTION(cuCtxSynchronize, (void), state.waits += state.context, IN_CONTEXT)
 SUCCEEDS(cuCtxGetCurrent, (CUcontext *context), *context = state.context ? (CUcontext)&state : NULL)
 SUCCEEDS(cuCtxSetCurrent, (CUcontext context), state.context = context != NULL)
 SUCCEEDS(cuGetErrorName, (CUresult error, const char **name), *name = "unknown")
@@ -65,11 +56,7 @@ EXPORT CUresult cuMemAlloc(CUdeviceptr *address, size_t size)
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuMemFree(CUdeviceptr address)
-{
-    state.calls_of_alloc++;
-    return address == 512 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
+FUNCTION(cuMemFree, (CUdeviceptr address), state.calls_of_alloc++, VALID(address == 512))
 
 EXPORT CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
@@ -98,14 +85,15 @@ SUCCEEDS(cuMemUnmap, (CUdeviceptr address, size_t size), state.mappings--)
 
 /* ---- Their construction ---- */
 
-EXPORT CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
-                                              CUmemAllocationGranularity_flags option)
-{
-    *granularity = UNIT;
-    return prop->location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}
-
+FUNCTION(cuMemGetAllocationGranularity,
+         (size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option),
+         *granularity = UNIT, prop->location.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE)
 SUCCEEDS(cuMemRelease, (CUmemGenericAllocationHandle handle), state.objects--)
+SUCCEEDS(cuMemAddressFree, (CUdeviceptr address, size_t size), state.reservations--)
+SUCCEEDS(cuMemMap, (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+         unsigned long long flags), state.mappings++)
+FUNCTION(cuMemSetAccess, (CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count), ,
+         VALID(count == 1 && access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
 
 EXPORT CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr wanted,
                                     unsigned long long flags)
@@ -114,20 +102,6 @@ EXPORT CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t al
     next_address += size;
     state.reservations++;
     return CUDA_SUCCESS;
-}
-
-SUCCEEDS(cuMemAddressFree, (CUdeviceptr address, size_t size), state.reservations--)
-
-EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
-                         unsigned long long flags)
-{
-    state.mappings++;
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count)
-{
-    return count == 1 && access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- Looking functions up ---- */
@@ -178,9 +152,9 @@ __attribute__((used)) static CUresult absent(void)
 #define ABSENT(symbol) __asm__(".globl " #symbol "\n.set " #symbol ", absent\n.type " #symbol ", @function")
 
 ABSENT(cuDeviceGetPCIBusId);
-ABSENT(cuMemExportToShareableHandle);
-ABSENT(cuMemRetainAllocationHandle);
 ABSENT(cuMemcpyDtoH_v2);
 ABSENT(cuMemcpyHtoD_v2);
+ABSENT(cuMemExportToShareableHandle);
+ABSENT(cuMemRetainAllocationHandle);
 ABSENT(cuPointerGetAttribute);
 ABSENT(cuPointerSetAttribute); /* The provider makes every allocation VMM memory, for which it fails. */

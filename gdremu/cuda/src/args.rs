@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char};
 use std::{ptr, slice};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure, valid};
 
 /// Where a result goes.
 #[derive(Clone, Copy)]
@@ -15,11 +15,6 @@ impl<T: Copy> Out<T> {
     /// A local place, for a call of another exported function.
     pub(crate) fn to(place: &mut T) -> Out<T> {
         Out(place)
-    }
-
-    /// The same for an array.
-    pub(crate) fn first_of(places: &mut [T]) -> Out<T> {
-        Out(places.as_mut_ptr())
     }
 
     pub(crate) fn set(self, value: T) -> Result {
@@ -51,6 +46,11 @@ impl<T: Copy> Out<T> {
         Ok(())
     }
 
+    /// The same place, for a result whose type another argument selects.
+    pub(crate) fn of<U>(self) -> Out<U> {
+        Out(self.0.cast())
+    }
+
     /// The same place, to read the program's value.
     pub(crate) fn as_in(self) -> In<T> {
         In(self.0)
@@ -58,15 +58,20 @@ impl<T: Copy> Out<T> {
 
     /// Refuses NULL before the call has any effect.
     pub(crate) fn check(self) -> Result {
-        if self.0.is_null() { Err(Error::INVALID_VALUE) } else { Ok(()) }
+        ensure(!self.0.is_null(), Error::INVALID_VALUE)
     }
+}
+
+impl Out<()> {
+    /// The place of no result.
+    pub(crate) const NOWHERE: Out<()> = Out(ptr::dangling_mut());
 }
 
 impl Out<*const c_char> {
     /// Stores where a text is; NULL, and fails, if there is none.
     pub(crate) fn set_text_or_null(self, text: Option<&'static CStr>) -> Result {
-        self.set(text.map_or(ptr::null(), CStr::as_ptr))?;
-        if text.is_some() { Ok(()) } else { Err(Error::INVALID_VALUE) }
+        self.set(ptr::null())?;
+        self.set(valid(text)?.as_ptr())
     }
 }
 
@@ -74,8 +79,8 @@ impl Out<c_char> {
     /// Stores as much of a text as `room` bytes take, NUL included.
     pub(crate) fn set_text(self, text: &str, room: i32) -> Result {
         self.check()?;
-        let room = usize::try_from(room).ok().filter(|&room| room > 0).ok_or(Error::INVALID_VALUE)?;
-        let len = text.len().min(room - 1);
+        ensure(room > 0, Error::INVALID_VALUE)?;
+        let len = text.len().min(room as usize - 1);
         // SAFETY: not NULL, so `room` bytes of the program's memory.
         unsafe {
             self.0.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), len);
@@ -96,6 +101,11 @@ impl<T: Copy> In<T> {
         In(ptr::null())
     }
 
+    /// The same place, for an argument whose type another one selects.
+    pub(crate) fn of<U>(self) -> In<U> {
+        In(self.0.cast())
+    }
+
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -105,9 +115,7 @@ impl<T: Copy> In<T> {
     }
 
     pub(crate) fn at(self, index: usize) -> Result<T> {
-        if self.0.is_null() {
-            return Err(Error::INVALID_VALUE);
-        }
+        ensure(!self.is_null(), Error::INVALID_VALUE)?;
         // SAFETY: not NULL, so the program passed the call's number of Ts (see the head of this file).
         Ok(unsafe { self.0.add(index).read_unaligned() })
     }
@@ -121,9 +129,7 @@ impl In<c_char> {
 
     /// Reads a text argument, which must be UTF-8.
     pub(crate) fn text(&self) -> Result<&str> {
-        if self.0.is_null() {
-            return Err(Error::INVALID_VALUE);
-        }
+        ensure(!self.is_null(), Error::INVALID_VALUE)?;
         // SAFETY: not NULL, so a NUL-terminated text of the program.
         unsafe { CStr::from_ptr(self.0) }.to_str().map_err(|_| Error::INVALID_VALUE)
     }
@@ -135,27 +141,10 @@ impl In<u8> {
         In(ptr::with_exposed_provenance(address))
     }
 
-    /// Memory whose beginning says how long it is; `None` for lengths that no memory has.
-    pub(crate) fn bytes(&self, len: usize) -> Option<&[u8]> {
-        if self.0.is_null() || isize::try_from(len).is_err() {
-            return None;
-        }
+    /// Memory whose beginning says how long it is. Refuses lengths that no memory has.
+    pub(crate) fn bytes(&self, len: usize) -> Result<&[u8]> {
+        ensure(!self.is_null() && isize::try_from(len).is_ok(), Error::INVALID_VALUE)?;
         // SAFETY: not NULL, so `len` bytes of the program's memory, because it wrote this length into it.
-        Some(unsafe { slice::from_raw_parts(self.0, len) })
-    }
-
-    /// The same place, for an argument whose type another argument selects.
-    pub(crate) fn of<T>(self) -> In<T> {
-        In(self.0.cast())
-    }
-}
-
-/// A result whose type depends on another argument.
-pub(crate) type Untyped = Out<u8>;
-
-impl Untyped {
-    /// The same place for a result of a certain type.
-    pub(crate) fn of<T>(self) -> Out<T> {
-        Out(self.0.cast())
+        Ok(unsafe { slice::from_raw_parts(self.0, len) })
     }
 }

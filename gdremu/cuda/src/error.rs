@@ -1,6 +1,7 @@
 //! CUresult values, their names and texts.
 
 use std::ffi::CStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gdremu_core::c_text;
 use gdremu_core::gpu::memory;
@@ -16,12 +17,26 @@ pub(crate) fn ensure<E>(condition: bool, error: E) -> std::result::Result<(), E>
     if condition { Ok(()) } else { Err(error) }
 }
 
-/// Declares the constants and the table of texts from one list. An error that has a name in the runtime has that too.
+/// The value of an option, or CUDA_ERROR_INVALID_VALUE.
+pub(crate) fn valid<T>(value: Option<T>) -> Result<T> {
+    value.ok_or(Error::INVALID_VALUE)
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Declares the constants and the table of texts from two lists. The first has the results of the driver, which may have
+/// a name in the runtime too, the second those of the runtime only.
 macro_rules! results {
-    ($($value:literal $name:ident $($runtime:ident)? $text:literal),* $(,)?) => {
+    (
+        $($value:literal $name:ident $($runtime:ident)? $text:literal),* ;
+        $($own:literal $constant:ident $own_name:ident $own_text:literal),* ;
+    ) => {
         #[allow(dead_code, reason = "the table has every result, the stand-in returns some")]
         impl Error {
             $(pub(crate) const $name: Error = Error($value);)*
+            $(pub(crate) const $constant: Error = Error($own);)*
         }
 
         pub(crate) const TEXTS: &[Text] = &[
@@ -31,22 +46,33 @@ macro_rules! results {
                 name: c_text(concat!("CUDA_ERROR_", stringify!($name), "\0")),
                 runtime: c_text(concat!($("cudaError", stringify!($runtime),)? "\0")),
                 text: $text,
-            }),*
+            },)*
+            $(Text {
+                value: $own,
+                name: c"",
+                runtime: c_text(concat!("cudaError", stringify!($own_name), "\0")),
+                text: $own_text,
+            },)*
         ];
     };
 }
 
-/// The names and the description of a CUresult.
+/// The names of a result, empty where the driver or the runtime does not have it, and its description.
 pub(crate) struct Text {
     pub(crate) value: i32,
     pub(crate) name: &'static CStr,
-    /// In the runtime; empty for errors that it does not have.
     pub(crate) runtime: &'static CStr,
     pub(crate) text: &'static CStr,
 }
 
 pub(crate) fn text(error: i32) -> Option<&'static Text> {
     TEXTS.iter().find(|text| text.value == error)
+}
+
+/// The text of a CUresult.
+pub(crate) fn text_of_driver(error: i32) -> Option<&'static Text> {
+    let text = text(error)?;
+    if text.name.is_empty() { None } else { Some(text) }
 }
 
 results! {
@@ -82,7 +108,12 @@ results! {
     901 STREAM_CAPTURE_INVALIDATED StreamCaptureInvalidated c"the capture is invalid after an earlier error",
     906 STREAM_CAPTURE_IMPLICIT StreamCaptureImplicit c"operation would make a capturing stream depend on a default stream",
     908 STREAM_CAPTURE_WRONG_THREAD StreamCaptureWrongThread c"the capture was begun by another thread",
-    999 UNKNOWN Unknown c"unknown error",
+    999 UNKNOWN Unknown c"unknown error";
+    9 INVALID_CONFIGURATION InvalidConfiguration c"invalid configuration argument",
+    13 INVALID_SYMBOL InvalidSymbol c"invalid device symbol",
+    21 INVALID_COPY_DIRECTION InvalidMemcpyDirection c"invalid copy direction for memcpy",
+    52 MISSING_CONFIGURATION MissingConfiguration c"__global__ function call is not configured",
+    98 INVALID_DEVICE_FUNCTION InvalidDeviceFunction c"invalid device function";
 }
 
 impl From<memory::Error> for Error {

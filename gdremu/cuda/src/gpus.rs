@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gdremu_core::config::GpuConfig;
 use gdremu_core::cuda::types::Uuid;
-use gdremu_core::gpu::memory::{self, Memory, PageTableId};
+use gdremu_core::gpu::memory::{self, Memory, PageTableId, Place};
 use gdremu_core::gpu::{HostProvider, Shared};
 
-use crate::error::{Error, Result, ensure};
+use crate::error::{Error, Result};
 use crate::state as process;
 
 /// Counts changes of the address space, so that running GPU kernels repeat their lookups.
@@ -29,9 +29,15 @@ pub(crate) fn config() -> GpuConfig {
     process::lock().config.gpu.clone()
 }
 
-/// The error that this call of the function must fail with (`--fault`).
-pub(crate) fn fault(function: &str) -> Option<Error> {
-    process::lock().faults.take(function).map(|fault| Error(fault.0))
+/// Fails if this call of the function must (`--fault`).
+pub(crate) fn check_fault(function: &str) -> Result {
+    let fault = process::lock().faults.take(function);
+    fault.map_or(Ok(()), |fault| Err(Error(fault.0)))
+}
+
+/// Returns the place of an address in GPU memory.
+pub(crate) fn place(address: u64) -> Option<Place> {
+    with(|gpu| gpu.memory().place(address))
 }
 
 pub(crate) fn with<T>(call: impl FnOnce(&mut HostProvider) -> T) -> T {
@@ -92,14 +98,12 @@ fn by_name(entry: &str) -> Option<usize> {
         return (0..count()).find(|&gpu| uuid_text(gpu).starts_with(entry));
     }
     let number = entry.parse().ok()?;
-    (0..count()).contains(&number).then_some(number)
+    if number < count() { Some(number) } else { None }
 }
 
 /// The GPU that a CUdevice names.
 pub(crate) fn by_ordinal(device: i32) -> Result<usize> {
-    let visible = visible();
-    ensure((0..visible.len() as i32).contains(&device), Error::INVALID_DEVICE)?;
-    Ok(visible[device as usize])
+    visible().get(device as usize).copied().ok_or(Error::INVALID_DEVICE)
 }
 
 /// The CUdevice of a GPU; CU_DEVICE_INVALID for one that the program does not see.
@@ -117,12 +121,6 @@ pub(crate) fn uuid(gpu: usize) -> Uuid {
 
 /// As nvidia-smi prints it.
 pub(crate) fn uuid_text(gpu: usize) -> String {
-    let mut text = "GPU-".to_owned();
-    for (index, byte) in uuid(gpu).0.iter().enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        text += &format!("{byte:02x}");
-    }
-    text
+    let digits = format!("{:032x}", u128::from_be_bytes(uuid(gpu).0));
+    format!("GPU-{}-{}-{}-{}-{}", &digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..])
 }

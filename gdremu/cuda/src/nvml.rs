@@ -49,12 +49,7 @@ fn check_initialized() -> Result {
 
 fn gpu_of(device: Device) -> Result<usize> {
     check_initialized()?;
-    for gpu in 0..gpus::count() {
-        if handle(gpu) == device {
-            return Ok(gpu);
-        }
-    }
-    Err(Error::INVALID_ARGUMENT)
+    (0..gpus::count()).find(|gpu| handle(*gpu) == device).ok_or(Error::INVALID_ARGUMENT)
 }
 
 /// The drivers of CUDA versions; a driver serves all versions below the next one's.
@@ -74,13 +69,8 @@ const DRIVERS: &[(u32, &str)] = &[
 
 fn driver_version() -> &'static str {
     let version = gpus::config().cuda_version;
-    let mut newest = DRIVERS[0].1;
-    for (cuda, driver) in DRIVERS {
-        if *cuda <= version {
-            newest = driver;
-        }
-    }
-    newest
+    let newest = DRIVERS.iter().rfind(|(cuda, _)| *cuda <= version);
+    newest.unwrap_or(&DRIVERS[0]).1
 }
 
 /// nvmlPciInfo_t: an address, the numbers in it, ids, and a longer address.
@@ -208,7 +198,7 @@ entry_points! {
 }
 
 extern "C" fn error_string(error: i32) -> *const c_char {
-    match error {
+    let text = match error {
         0 => c"Success",
         1 => c"Uninitialized",
         2 => c"Invalid Argument",
@@ -216,8 +206,8 @@ extern "C" fn error_string(error: i32) -> *const c_char {
         7 => c"Insufficient Size",
         25 => c"Argument version mismatch",
         _ => c"Unknown Error",
-    }
-    .as_ptr()
+    };
+    text.as_ptr()
 }
 
 gdremu_preload::entry_point!(nvmlErrorString = error_string);

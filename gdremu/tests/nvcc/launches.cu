@@ -1,4 +1,4 @@
-// Launches with attributes, barriers of a grid, warps, and what CUB asks of a GPU kernel.
+// Launches with attributes, barriers of a grid, and what CUB asks of a GPU kernel.
 #include <cooperative_groups.h>
 
 #include "check.cuh"
@@ -34,14 +34,6 @@ __global__ void add(int *sum, int value)
     sum[threadIdx.x] += value;
 }
 
-__global__ void warps(unsigned *of)
-{
-    unsigned lower;
-
-    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(lower));
-    of[threadIdx.x] = threadIdx.x / warpSize << 16 ^ lower;
-}
-
 static cudaLaunchConfig_t config(unsigned blocks, unsigned threads, cudaLaunchAttribute *attributes, unsigned count)
 {
     cudaLaunchConfig_t config = {};
@@ -55,8 +47,7 @@ static cudaLaunchConfig_t config(unsigned blocks, unsigned threads, cudaLaunchAt
 
 int main()
 {
-    int *in = device_memory<int>(VALUES), *out = host_memory<int>(VALUES), value = 5;
-    unsigned *of = host_memory<unsigned>(64);
+    int *in = device_memory<int>(VALUES), *out = host_memory<int>(VALUES), value = 5, blocks = 0, threads = 0;
     void *grid_arguments[] = {&in, &out}, *add_arguments[] = {&out, &value};
     cudaLaunchAttribute attributes[3] = {};
     cudaFuncAttributes function = {};
@@ -83,14 +74,11 @@ int main()
     CUDA(cudaDeviceSynchronize());
     CHECK(out[31] == 15 && out[32] == 0);
 
-    warps<<<1, 64>>>(of);
-    CUDA(cudaDeviceSynchronize());
-    for (unsigned i = 0; i < 64; i++)
-        CHECK(of[i] == (i / 32 << 16 ^ ((1u << i % 32) - 1)));
-
     CUDA(cudaFuncGetAttributes(&function, add));
     CHECK(function.ptxVersion * 10 == __CUDA_ARCH_LIST__);
-    CHECK(function.binaryVersion == 90);
+    CHECK(function.binaryVersion == 90 && function.maxThreadsPerBlock == 1024);
+    CUDA(cudaOccupancyMaxPotentialBlockSize(&blocks, &threads, add));
+    CHECK(threads == 1024 && blocks == 2 * 132);
 
     // Clusters are refused.
     attributes[2].val.clusterDim.x = 2;

@@ -49,7 +49,7 @@ static void streams(const int *values)
 
 __global__ void count(const unsigned *data, unsigned *bins)
 {
-    __shared__ unsigned of_block[BINS];
+    extern __shared__ unsigned of_block[];
 
     if (threadIdx.x < BINS)
         of_block[threadIdx.x] = 0;
@@ -121,7 +121,7 @@ int main()
     streams(values);
 
     CUDA(cudaMemcpy(first, values, sizeof(values), cudaMemcpyHostToDevice));
-    count<<<3, THREADS>>>(reinterpret_cast<unsigned *>(first), bins);
+    count<<<3, THREADS, BINS * sizeof(unsigned)>>>(reinterpret_cast<unsigned *>(first), bins);
     CUDA(cudaMemcpy(counts, bins, sizeof(counts), cudaMemcpyDeviceToHost));
     CHECK(memcmp(counts, expected, sizeof(counts)) == 0);
 

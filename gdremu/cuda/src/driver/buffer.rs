@@ -4,7 +4,7 @@ use super::state::{self, Allocation, ContextHandle, Current, Kind, State};
 use super::work;
 use super::{host, ipc};
 use crate::args::Out;
-use crate::error::{Error, Result, ensure};
+use crate::error::{Error, Result, ensure, valid};
 use crate::gpus;
 
 /// Rows of pitched memory start at multiples of this.
@@ -21,8 +21,8 @@ pub(super) fn cuMemAllocPitch_v2(
 ) -> Result<u64> {
     pitch.check()?;
     ensure(matches!(element, 4 | 8 | 16), Error::INVALID_VALUE)?;
-    let row = width.checked_next_multiple_of(PITCH).ok_or(Error::INVALID_VALUE)?;
-    let size = row.checked_mul(height).ok_or(Error::INVALID_VALUE)?;
+    let row = valid(width.checked_next_multiple_of(PITCH))?;
+    let size = valid(row.checked_mul(height))?;
     let address = cuMemAlloc_v2(state, current, size)?;
     pitch.set(row)?;
     Ok(address)
@@ -45,14 +45,12 @@ pub(super) fn cuMemFree_v2(address: u64) -> Result {
         let owner = allocation.context;
         return free(&mut *work::finish(state, owner)?, address);
     }
-    let owner = host::owner(&state, address as usize, Kind::Managed)?;
-    let mut state = work::finish(state, Some(owner))?;
-    host::free(&mut state, address as usize, Kind::Managed)
+    host::release(state, address as usize, Kind::Managed)
 }
 
 /// Frees a buffer, from a pool or not.
 pub(super) fn free(state: &mut State, address: u64) -> Result {
-    let allocation = state.allocations.get(&address).ok_or(Error::INVALID_VALUE)?;
+    let allocation = valid(state.allocations.get(&address))?;
     if let Some(shared) = &allocation.shared {
         ipc::mark(shared, false).map_err(|_| Error::OPERATING_SYSTEM)?;
     }
@@ -74,11 +72,11 @@ pub(super) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
 
 /// The start and length of the buffer, or of the host memory, that an address is in.
 pub(super) fn range(state: &State, address: u64) -> Result<(u64, usize)> {
-    match gpus::with(|gpu| gpu.memory().place(address)) {
-        Some(place) => Ok((place.base, place.len as usize)),
-        None => {
-            let range = host::find(state, address as usize).ok_or(Error::NOT_FOUND)?;
-            Ok((range.start as u64, range.len))
-        }
+    if let Some(place) = gpus::place(address) {
+        return Ok((place.base, place.len as usize));
+    }
+    match host::find(state, address as usize) {
+        Some(range) => Ok((range.start as u64, range.len)),
+        None => Err(Error::NOT_FOUND),
     }
 }

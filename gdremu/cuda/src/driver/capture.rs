@@ -32,28 +32,20 @@ pub(super) fn check_call(name: &str) -> Result {
         return Ok(());
     }
     let mode = MODE.get();
-    let mut refused = Ok(());
-    for capture in state::lock().captures.values_mut() {
-        let endangered = match mode {
-            RELAXED => false,
-            _ if capture.thread == thread::current().id() => capture.mode != RELAXED,
-            _ => mode == GLOBAL && capture.mode == GLOBAL,
-        };
-        if endangered {
-            capture.valid = false;
-            refused = Err(Error::STREAM_CAPTURE_UNSUPPORTED);
-        }
-    }
-    refused
+    invalidate(&mut state::lock(), Error::STREAM_CAPTURE_UNSUPPORTED, |_, capture, _| match mode {
+        RELAXED => false,
+        _ if capture.thread == thread::current().id() => capture.mode != RELAXED,
+        _ => mode == GLOBAL && capture.mode == GLOBAL,
+    })
 }
 
 /// Makes the captures of these streams invalid. Fails with `error` if there are any.
-fn invalidate(state: &mut State, error: Error, selects: impl Fn(StreamHandle, &Stream) -> bool) -> Result {
+fn invalidate(state: &mut State, error: Error, selects: impl Fn(StreamHandle, &Capture, &Stream) -> bool) -> Result {
     let State { captures, streams, .. } = state;
     let mut result = Ok(());
     for (&handle, capture) in captures {
         if let Some(stream) = streams.find(handle)
-            && selects(handle, stream)
+            && selects(handle, capture, stream)
         {
             capture.valid = false;
             result = Err(error);
@@ -69,18 +61,18 @@ pub(super) fn check_stream(state: &mut State, current: Current, stream: StreamHa
     if state.captures.contains_key(&stream) && !SAID.swap(true, Ordering::Relaxed) {
         eprintln!("gdremu: work of a capturing stream is not supported");
     }
-    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |capturing, _| capturing == stream)?;
+    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |capturing, _, _| capturing == stream)?;
     if state.streams.contains(stream) {
         return Ok(());
     }
-    invalidate(state, Error::STREAM_CAPTURE_IMPLICIT, |_, capturing| {
+    invalidate(state, Error::STREAM_CAPTURE_IMPLICIT, |_, _, capturing| {
         capturing.blocking && capturing.context == current.context
     })
 }
 
 /// Refuses to wait for a context with streams that capture.
 pub(super) fn check_context(state: &mut State, context: ContextHandle) -> Result {
-    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |_, capturing| capturing.context == context)
+    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |_, _, capturing| capturing.context == context)
 }
 
 pub(super) fn begin(state: &mut State, stream: StreamHandle, mode: u32) -> Result {

@@ -1,11 +1,11 @@
 //! Contexts, and which one is current in the calling thread. Each GPU has a primary one, shared by all code that
 //! retains it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 
-use super::state::{self, Context, ContextHandle, Current, STACK, State};
-use super::{attributes, buffer, capture, host, work};
+use super::state::{self, Context, ContextHandle, Current, Locked, STACK, State};
+use super::{buffer, capture, device, host, work};
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
@@ -33,7 +33,7 @@ pub(super) fn live(state: &State, context: ContextHandle) -> Result<&Context> {
 }
 
 /// Ends a context and everything that belongs to it, GPU kernels first.
-fn destroy(mut state: MutexGuard<'static, State>, context: ContextHandle) -> Result {
+fn destroy(mut state: Locked, context: ContextHandle) -> Result {
     state.contexts.remove(context)?.stop.store(true, Ordering::Relaxed);
     let mut state = work::end(state, context);
     let ended = state.streams.retain(|stream| stream.context != context);
@@ -41,7 +41,7 @@ fn destroy(mut state: MutexGuard<'static, State>, context: ContextHandle) -> Res
     state.events.retain(|event| event.context != context);
     state.modules.retain(|module| module.context != context);
     state.functions.retain(|function| function.context != context);
-    host::free_all_of(&mut state, context);
+    host::free_all_of(&mut state, context)?;
     buffer::free_all_of(&mut state, context)
 }
 
@@ -52,11 +52,11 @@ pub(super) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
     destroy(state, context)?;
     state::lock().destroyed.insert(context);
     STACK.with(|stack| {
-        if stack.top() == Some(context) {
-            stack.pop();
+        if stack.top() == Ok(context) {
+            stack.pop()?;
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 pub(super) fn cuCtxSetCurrent(state: &mut State, context: ContextHandle) -> Result {
@@ -64,7 +64,7 @@ pub(super) fn cuCtxSetCurrent(state: &mut State, context: ContextHandle) -> Resu
         state.check_context(context)?;
     }
     STACK.with(|stack| {
-        stack.pop();
+        let _ = stack.pop();
         if context == 0 { Ok(()) } else { stack.push(context) }
     })
 }
@@ -81,7 +81,7 @@ pub(super) fn exec_affinity(gpu: usize, kind: u32) -> Result<[u32; 2]> {
     const MULTIPROCESSOR_COUNT: i32 = 16;
 
     ensure(kind == SM_COUNT, Error::UNSUPPORTED_EXEC_AFFINITY)?;
-    Ok([kind, attributes::value(gpu, MULTIPROCESSOR_COUNT)? as u32])
+    Ok([kind, device::value(gpu, MULTIPROCESSOR_COUNT)? as u32])
 }
 
 pub(super) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {
@@ -89,23 +89,18 @@ pub(super) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {
     let context = if context == 0 { state.current()?.context } else { context };
     live(&state, context)?;
     capture::check_context(&mut state, context)?;
-    let all = work::all_of(&state, context);
-    work::wait(state, context, &all).map(drop)
+    let work = work::all_of(&state, context);
+    work::wait(state, context, &work).map(drop)
 }
 
 pub(super) fn cuDevicePrimaryCtxRetain(state: &mut State, device: i32) -> Result<ContextHandle> {
     let gpu = gpus::by_ordinal(device)?;
     let mut primary = state.primaries.get(&gpu).copied().unwrap_or_default();
-    let context = match (primary.context, primary.handle) {
-        (Some(context), _) => context,
-        (None, Some(handle)) => {
+    let context = match primary.context {
+        Some(context) => context,
+        None => {
             let context = create(state, gpu, 0)?;
-            state.contexts.put(handle, context);
-            handle
-        }
-        (None, None) => {
-            let context = create(state, gpu, 0)?;
-            state.contexts.add(context)
+            state.contexts.add_as(primary.handle, context)
         }
     };
     primary.context = Some(context);
@@ -126,7 +121,7 @@ pub(super) fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Result {
 
 /// Ends a primary context with all that it owns; later uses of it return CONTEXT_IS_DESTROYED. It is as often retained as
 /// before, so that each retain has a release.
-pub(super) fn reset_primary(mut state: MutexGuard<'static, State>, gpu: usize) -> Result {
+pub(super) fn reset_primary(mut state: Locked, gpu: usize) -> Result {
     let primary = state.primaries.entry(gpu).or_default();
     match primary.context.take() {
         Some(context) => destroy(state, context),

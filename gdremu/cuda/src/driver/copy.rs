@@ -6,10 +6,10 @@ use std::ptr;
 use gdremu_core::gpu::host::Span;
 use gdremu_core::gpu::memory::Access;
 
-use super::state::{self, State, StreamHandle};
-use super::work::{self, When};
+use super::state::{State, StreamHandle};
+use super::work::{Turn, When};
 use super::{host, pointer};
-use crate::error::{Error, Result, ensure};
+use crate::error::{Error, Result, ensure, valid};
 use crate::gpus;
 
 /// An address at one side of a copy.
@@ -47,9 +47,7 @@ impl Memory {
     fn pieces(&self) -> Vec<(*mut u8, usize)> {
         match self {
             Memory::Gpu(spans) => spans.iter().map(|span| (span.bytes(), span.len)).collect(),
-            Memory::Host { start, len, .. } => {
-                vec![(ptr::with_exposed_provenance_mut(*start), *len)]
-            }
+            Memory::Host { start, len, .. } => vec![(ptr::with_exposed_provenance_mut(*start), *len)],
             Memory::Staged(bytes) => vec![(bytes.as_ptr().cast_mut(), bytes.len())],
         }
     }
@@ -88,22 +86,19 @@ fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory
 /// Copies `len` bytes without holding the lock, so an invalid host address faults as in the program. Asynchronously
 /// in a stream, otherwise in the default stream.
 pub(super) fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle>) -> Result {
-    let mut state = state::lock();
-    let current = state.current()?;
-    let mut when = pointer::when(&state, current, stream, &[to.address(), from.address()]);
-    let stream = stream.unwrap_or(0);
-    state.check_stream(stream)?;
-    let destination = resolve(&state, to, len, Access::ReadWrite)?;
-    let mut source = resolve(&state, from, len, Access::Read)?;
+    let mut turn = Turn::of(stream.unwrap_or(0))?;
+    let mut when = pointer::when(&turn, stream, &[to.address(), from.address()]);
+    let destination = resolve(&turn.state, to, len, Access::ReadWrite)?;
+    let mut source = resolve(&turn.state, from, len, Access::Read)?;
     if destination.is_pageable() {
         when = When::Now;
     }
-    if when == When::InOrder && !work::is_idle(&state, current, stream) {
-        drop(state);
+    if when == When::InOrder && !turn.is_idle() {
+        drop(turn);
         source = source.staged();
-        state = state::lock();
+        turn = Turn::of(stream.unwrap_or(0))?;
     }
-    work::submit(state, current, stream, when, move || {
+    turn.submit(when, move || {
         copy_pieces(&destination.pieces(), &source.pieces());
         Ok(())
     })
@@ -125,9 +120,8 @@ fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
             source = next;
         }
         let len = destination.1.min(source.1);
-        // SAFETY: pieces of GPU memory are mapped while their spans live, host memory is
-        // valid by CUDA's contract with the program.
-        // `copy` takes overlap.
+        // SAFETY: pieces of GPU memory are mapped while their spans live, host memory is valid by CUDA's contract with
+        // the program. `copy` takes overlap.
         unsafe {
             ptr::copy(source.0, destination.0, len);
             destination = (destination.0.add(len), destination.1 - len);
@@ -149,15 +143,12 @@ pub(super) fn fill<const SIZE: usize>(
     count: usize,
     stream: Option<StreamHandle>,
 ) -> Result {
-    let state = state::lock();
-    let current = state.current()?;
-    let when = pointer::when(&state, current, stream, &[address]);
-    let stream = stream.unwrap_or(0);
-    state.check_stream(stream)?;
-    let len = count.checked_mul(SIZE).ok_or(Error::INVALID_VALUE)?;
+    let turn = Turn::of(stream.unwrap_or(0))?;
+    let when = pointer::when(&turn, stream, &[address]);
+    let len = valid(count.checked_mul(SIZE))?;
     ensure(address.is_multiple_of(SIZE as u64), Error::INVALID_VALUE)?;
-    let memory = resolve(&state, Device(address), len, Access::ReadWrite)?;
-    work::submit(state, current, stream, when, move || {
+    let memory = resolve(&turn.state, Device(address), len, Access::ReadWrite)?;
+    turn.submit(when, move || {
         for (start, len) in memory.pieces() {
             // SAFETY: a piece that is mapped while `memory` lives. Pieces are whole blocks of device memory or the ends
             // of an aligned range, so they hold whole elements.

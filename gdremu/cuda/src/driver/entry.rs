@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::capture;
 use super::state::{self, Current, State};
 use crate::args::Out;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
 thread_local! {
@@ -18,29 +18,13 @@ pub(super) fn forbid_calls() {
     FORBIDDEN.set(true);
 }
 
-/// Where the result of an entry point goes.
-pub(super) trait Place<T> {
-    fn fill(self, make: impl FnOnce() -> Result<T>) -> Result;
-}
-
-impl<T: Copy> Place<T> for Out<T> {
-    fn fill(self, make: impl FnOnce() -> Result<T>) -> Result {
-        Out::fill(self, make)
-    }
-}
-
-/// The place of entry points without a result.
-pub(super) struct Nowhere;
-
-impl Place<()> for Nowhere {
-    fn fill(self, make: impl FnOnce() -> Result) -> Result {
-        make()
-    }
-}
-
 fn run(name: &str, call: impl FnOnce() -> Result) -> i32 {
     // A panic leaves at most a table entry half done, and the call returns an error.
-    match catch_unwind(AssertUnwindSafe(|| gpus::fault(name).map_or_else(call, Err))) {
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        gpus::check_fault(name)?;
+        call()
+    }));
+    match result {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => error.0,
         Err(_) => Error::UNKNOWN.0,
@@ -50,19 +34,17 @@ fn run(name: &str, call: impl FnOnce() -> Result) -> i32 {
 /// The preconditions of all but a few entry points, which are cuInit in this process, and a thread that may call.
 fn check(name: &str) -> Result {
     state::check_initialized()?;
-    if FORBIDDEN.get() {
-        return Err(Error::NOT_PERMITTED);
-    }
+    ensure(!FORBIDDEN.get(), Error::NOT_PERMITTED)?;
     capture::check_call(name)
 }
 
 /// Runs an entry point that does not require cuInit.
-pub(super) fn without_init<T>(name: &str, to: impl Place<T>, call: impl FnOnce() -> Result<T>) -> i32 {
+pub(super) fn without_init<T: Copy>(name: &str, to: Out<T>, call: impl FnOnce() -> Result<T>) -> i32 {
     run(name, || to.fill(call))
 }
 
 /// Runs an entry point that requires cuInit.
-pub(super) fn initialized<T>(name: &str, to: impl Place<T>, call: impl FnOnce() -> Result<T>) -> i32 {
+pub(super) fn initialized<T: Copy>(name: &str, to: Out<T>, call: impl FnOnce() -> Result<T>) -> i32 {
     run(name, || {
         check(name)?;
         to.fill(call)
@@ -70,7 +52,7 @@ pub(super) fn initialized<T>(name: &str, to: impl Place<T>, call: impl FnOnce() 
 }
 
 /// Runs an entry point that uses the state.
-pub(super) fn with_state<T>(name: &str, to: impl Place<T>, call: impl FnOnce(&mut State) -> Result<T>) -> i32 {
+pub(super) fn with_state<T: Copy>(name: &str, to: Out<T>, call: impl FnOnce(&mut State) -> Result<T>) -> i32 {
     run(name, || {
         check(name)?;
         to.fill(|| call(&mut state::lock()))
@@ -78,7 +60,7 @@ pub(super) fn with_state<T>(name: &str, to: impl Place<T>, call: impl FnOnce(&mu
 }
 
 /// Runs an entry point that requires a live current context.
-pub(super) fn in_context<T>(name: &str, to: impl Place<T>, call: impl FnOnce(&mut State, Current) -> Result<T>) -> i32 {
+pub(super) fn in_context<T: Copy>(name: &str, to: Out<T>, call: impl FnOnce(&mut State, Current) -> Result<T>) -> i32 {
     run(name, || {
         check(name)?;
         let mut state = state::lock();

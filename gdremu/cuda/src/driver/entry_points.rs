@@ -20,7 +20,7 @@ use super::copy::{Any, Device, copy, fill};
 use super::kernel::{Request, SharedBytes};
 use super::state::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, STACK, StreamHandle};
 use super::*;
-use crate::args::{In, Out, Untyped};
+use crate::args::{In, Out};
 use crate::error::{self, Error, ensure};
 use crate::gpus;
 
@@ -34,7 +34,7 @@ macro_rules! body {
 
 macro_rules! place {
     () => {
-        entry::Nowhere
+        Out::NOWHERE
     };
     ($to:ident $type:ty) => {
         $to
@@ -66,12 +66,6 @@ macro_rules! declare {
     };
 }
 
-macro_rules! function {
-    ($symbol:ident $since:literal) => {
-        Function { symbol: stringify!($symbol), since: $since, address: exported::$symbol as *const c_void }
-    };
-}
-
 macro_rules! entry_points {
     ($($module:ident { $(
         fn $first:ident $arguments:tt $entry:ident $since:literal $(, $also:ident $also_since:literal)*
@@ -88,8 +82,8 @@ macro_rules! entry_points {
 
         /// All functions, those of one name in the order of their versions.
         pub(super) const FUNCTIONS: &[Function] = &[$($(
-            $(function!($also $also_since),)*
-            function!($first $since),
+            $(Function { symbol: stringify!($also), since: $also_since, address: exported::$also as *const c_void },)*
+            Function { symbol: stringify!($first), since: $since, address: exported::$first as *const c_void },
         )*)*];
     };
 }
@@ -111,7 +105,7 @@ entry_points! {
         fn cuDeviceTotalMem_v2(device: i32) initialized 3020 -> usize
             => || gpus::by_ordinal(device).map(|_| GPU_BYTES as usize);
         fn cuDeviceGetAttribute(attribute: i32, device: i32) initialized 2000 -> i32
-            => || attributes::value(gpus::by_ordinal(device)?, attribute);
+            => || device::value(gpus::by_ordinal(device)?, attribute);
         fn cuDeviceGetPCIBusId(text: Out<c_char>, len: i32, device: i32) initialized 4010 => || {
                 let address = pci::address(gpus::by_ordinal(device)?);
                 ensure(len > address.len() as i32, Error::INVALID_VALUE)?;
@@ -126,9 +120,9 @@ entry_points! {
     }
     error {
         fn cuGetErrorName(error: i32, text: Out<*const c_char>) without_init 6000
-            => || text.set_text_or_null(error::text(error).map(|known| known.name));
+            => || text.set_text_or_null(error::text_of_driver(error).map(|known| known.name));
         fn cuGetErrorString(error: i32, text: Out<*const c_char>) without_init 6000
-            => || text.set_text_or_null(error::text(error).map(|known| known.text));
+            => || text.set_text_or_null(error::text_of_driver(error).map(|known| known.text));
     }
     proc_address {
         // The form of CUDA 11.3, which does not report why a function is missing.
@@ -171,7 +165,7 @@ entry_points! {
         fn cuCtxPushCurrent_v2(context: ContextHandle) with_state 4000, cuCtxPushCurrent 2000
             => |state| state.check_context(context).and_then(|()| STACK.with(|stack| stack.push(context)));
         fn cuCtxPopCurrent_v2(handle: Out<ContextHandle>) with_state 4000, cuCtxPopCurrent 2000 => |_| {
-                handle.set_if_wanted(STACK.with(|stack| stack.pop()).ok_or(Error::INVALID_CONTEXT)?);
+                handle.set_if_wanted(STACK.with(|stack| stack.pop())?);
                 Ok(())
             };
         fn cuCtxSetCurrent(context: ContextHandle) with_state 4000;
@@ -199,9 +193,9 @@ entry_points! {
         fn cuMemAllocPitch_v2(pitch: Out<usize>, width: usize, height: usize, element: u32) in_context 3020 -> u64;
         fn cuMemFree_v2(address: u64) initialized 3020;
         fn cuMemGetAddressRange_v2(base: Out<u64>, size: Out<usize>, address: u64) in_context 3020 => |state, _| {
-                let (start, len) = buffer::range(state, address)?;
-                base.set_if_wanted(start);
-                size.set_if_wanted(len);
+                let range = buffer::range(state, address)?;
+                base.set_if_wanted(range.0);
+                size.set_if_wanted(range.1);
                 Ok(())
             };
     }
@@ -245,14 +239,21 @@ entry_points! {
         fn cuDeviceGetDefaultMemPool(device: i32) with_state 11020 -> PoolHandle;
         fn cuMemPoolCreate(props: In<PoolProps>) with_state 11020 -> PoolHandle;
         fn cuMemPoolDestroy(pool: PoolHandle) with_state 11020;
-        fn cuMemAllocAsync(size: usize, stream: StreamHandle) in_context 11020 -> u64;
-        fn cuMemAllocFromPoolAsync(size: usize, pool: PoolHandle, stream: StreamHandle) in_context 11020 -> u64;
+        fn cuMemAllocAsync(size: usize, stream: StreamHandle) initialized 11020 -> u64;
+        fn cuMemAllocFromPoolAsync(size: usize, pool: PoolHandle, stream: StreamHandle) initialized 11020 -> u64;
         fn cuMemFreeAsync(address: u64, stream: StreamHandle) initialized 11020;
     }
     pointer {
-        fn cuPointerGetAttribute(data: Untyped, attribute: u32, address: u64) with_state 4000;
-        fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Untyped>, address: u64) with_state 7000;
-        fn cuMemRangeGetAttribute(size: usize, attribute: u32, address: u64, count: usize) with_state 8000 -> i32;
+        fn cuPointerGetAttribute(data: Out<u8>, attribute: u32, address: u64) with_state 4000;
+        fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Out<u8>>, address: u64) with_state 7000;
+        // The PREFERRED_LOCATION of managed memory, which cannot be set here.
+        fn cuMemRangeGetAttribute(size: usize, attribute: u32, address: u64, count: usize) with_state 8000 -> i32
+            => |state| {
+                pointer::check_managed(state, address, count)?;
+                ensure(size == 4, Error::INVALID_VALUE)?;
+                ensure(attribute == 2, Error::NOT_SUPPORTED)?;
+                Ok(pointer::NO_DEVICE)
+            };
         fn cuPointerSetAttribute(value: In<u32>, attribute: u32, address: u64) with_state 6000;
     }
     vmm {
@@ -297,7 +298,7 @@ entry_points! {
         fn cuStreamCreate(flags: u32) in_context 2000 -> StreamHandle;
         fn cuStreamDestroy_v2(stream: StreamHandle) with_state 4000, cuStreamDestroy 2000;
         fn cuStreamSynchronize(stream: StreamHandle) initialized 2000;
-        fn cuStreamQuery(stream: StreamHandle) in_context 2000;
+        fn cuStreamQuery(stream: StreamHandle) initialized 2000;
         fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: u32) initialized 3020;
         fn cuLaunchHostFunc(stream: StreamHandle, function: Option<extern "C" fn(usize)>, data: usize)
             initialized 10000 => || stream::run(stream, function.map(|function| move || function(data)));
@@ -307,8 +308,6 @@ entry_points! {
                 ensure(flags == 0, Error::INVALID_VALUE)?;
                 stream::run(stream, callback.map(|callback| move || callback(stream, 0, data)))
             };
-    }
-    event {
         fn cuEventCreate(flags: u32) in_context 2000 -> EventHandle;
         fn cuEventDestroy_v2(event: EventHandle) with_state 4000, cuEventDestroy 2000
             => |state| state.events.remove(event).map(drop);
@@ -316,7 +315,7 @@ entry_points! {
         fn cuEventQuery(event: EventHandle) with_state 2000;
         fn cuEventSynchronize(event: EventHandle) initialized 2000;
         fn cuEventElapsedTime_v2(start: EventHandle, end: EventHandle) with_state 12080, cuEventElapsedTime 2000 -> f32
-            => |state| event::elapsed(state, start, end);
+            => |state| stream::elapsed(state, start, end);
     }
     capture {
         fn cuStreamBeginCapture_v2(stream: StreamHandle, mode: u32) in_context 10010
@@ -368,24 +367,5 @@ entry_points! {
                 let request = Request { grid, block: [x, y, z], shared_bytes, stream, cooperative: true };
                 kernel::launch(function, request, parameters, In::null())
             };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use gdremu_core::cuda::{Missing, newest};
-
-    use super::FUNCTIONS;
-
-    #[test]
-    fn names_are_of_a_version() {
-        let found = |name, version| newest(FUNCTIONS, name, version).map(|function| function.symbol);
-        assert_eq!(found("cuMemAlloc", 13000), Ok("cuMemAlloc_v2"));
-        assert_eq!(found("cuMemAlloc", 2000), Err(Missing::Version));
-        assert_eq!(found("cuMemAlloc_v2", 13000), Err(Missing::Name));
-        assert_eq!(found("cuCtxCreate", 3010), Ok("cuCtxCreate"));
-        assert_eq!(found("cuCtxCreate", 11080), Ok("cuCtxCreate_v3"));
-        assert_eq!(found("cuGetProcAddress", 11080), Ok("cuGetProcAddress"));
-        assert_eq!(found("cuGetProcAddress", 12000), Ok("cuGetProcAddress_v2"));
     }
 }

@@ -29,11 +29,10 @@ fn operating_system(_: Errno) -> Error {
 /// Exports a range of addresses, and returns its descriptor.
 pub(super) fn range(address: u64, size: usize, kind: u32, flags: u64) -> Result<c_int> {
     let config = gpus::config();
-    let pcie = config.cuda_version >= MAPPING_TYPE_PCIE_SINCE;
-    let known = if pcie { MAPPING_TYPE_PCIE } else { 0 };
-    ensure(kind == DMA_BUF_FD && flags & !known == 0, Error::INVALID_VALUE)?;
+    let valid = flags == 0 || flags == MAPPING_TYPE_PCIE && config.cuda_version >= MAPPING_TYPE_PCIE_SINCE;
+    ensure(kind == DMA_BUF_FD && valid, Error::INVALID_VALUE)?;
     // A GPU that only has PCIe refuses the flag.
-    ensure(flags & MAPPING_TYPE_PCIE == 0 || config.coherent, Error::NOT_SUPPORTED)?;
+    ensure(flags == 0 || config.coherent, Error::NOT_SUPPORTED)?;
     let mut process = process::lock();
     let size = size as u64;
     let table = process.gpu.host().change(|memory| memory.export(address, size, page_size() as u64))?;

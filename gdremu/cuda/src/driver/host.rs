@@ -8,9 +8,9 @@ use std::ptr;
 
 use gdremu_core::gpu::page_size;
 
-use super::state::{self, ContextHandle, Current, HostRange, Kind, State};
+use super::state::{self, ContextHandle, Current, HostRange, Kind, Locked, State};
 use super::work;
-use crate::error::{Error, Result, ensure};
+use crate::error::{Error, Result, ensure, valid};
 use crate::gpus;
 
 /// Flags of cuMemHostAlloc, portable, mapped, write-combined.
@@ -54,34 +54,34 @@ fn insert(state: &mut State, current: Current, address: usize, len: usize, kind:
     }
 }
 
-/// The context of memory of a kind that starts at an address.
-pub(super) fn owner(state: &State, address: usize, kind: Kind) -> Result<ContextHandle> {
-    starting_at(state, address, kind).map(|range| range.context)
+/// Frees memory of a kind that starts at an address, when the work of its context is done.
+pub(super) fn release(state: Locked, address: usize, kind: Kind) -> Result {
+    let range = valid(state.host.get(&address))?;
+    ensure(range.kind == kind, Error::INVALID_VALUE)?;
+    let owner = range.context;
+    let mut state = work::finish(state, Some(owner))?;
+    free(&mut state, address)
 }
 
-/// The range of a kind that starts at an address.
-fn starting_at(state: &State, address: usize, kind: Kind) -> Result<&HostRange> {
-    state.host.get(&address).filter(|range| range.kind == kind).ok_or(Error::INVALID_VALUE)
-}
-
-pub(super) fn free(state: &mut State, address: usize, kind: Kind) -> Result {
-    let len = starting_at(state, address, kind)?.len;
-    state.host.remove(&address);
+fn free(state: &mut State, address: usize) -> Result {
+    let range = valid(state.host.remove(&address))?;
     gpus::memory_changed();
-    if kind != Kind::Registered {
+    if range.kind != Kind::Registered {
         // SAFETY: `map` made it with this length, and it has just left the table.
-        unsafe { libc::syscall(libc::SYS_munmap, address, len) };
+        unsafe { libc::syscall(libc::SYS_munmap, address, range.len) };
     }
     Ok(())
 }
 
 /// Frees the host memory of a context that ends.
-pub(super) fn free_all_of(state: &mut State, context: ContextHandle) {
-    for (address, range) in state.host.clone() {
-        if range.context == context {
-            free(state, address, range.kind).expect("just seen");
+pub(super) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
+    let addresses: Vec<usize> = state.host.keys().copied().collect();
+    for address in addresses {
+        if state.host[&address].context == context {
+            free(state, address)?;
         }
     }
+    Ok(())
 }
 
 /// Allocates host memory that GPUs reach.
@@ -97,10 +97,7 @@ pub(super) fn cuMemFreeHost(address: usize) -> Result {
     if address == 0 {
         return Ok(());
     }
-    let state = state::lock();
-    let owner = owner(&state, address, Kind::Allocated)?;
-    let mut state = work::finish(state, Some(owner))?;
-    free(&mut state, address, Kind::Allocated)
+    release(state::lock(), address, Kind::Allocated)
 }
 
 pub(super) fn cuMemAllocManaged(state: &mut State, current: Current, len: usize, flags: u32) -> Result<u64> {
@@ -116,7 +113,7 @@ pub(super) fn cuMemHostRegister_v2(
     size: usize,
     flags: u32,
 ) -> Result {
-    let end = address.checked_add(size).ok_or(Error::INVALID_VALUE)?;
+    let end = valid(address.checked_add(size))?;
     ensure(address != 0 && size != 0 && flags & !REGISTER_FLAGS == 0, Error::INVALID_VALUE)?;
     if let Some((_, below)) = state.host.range(..end).next_back()
         && below.start + below.len > address
@@ -135,27 +132,23 @@ pub(super) fn cuMemHostRegister_v2(
 fn populate(address: usize, len: usize, write: bool) -> bool {
     let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     let start = address - address % page_size();
-    advise(start, address + len - start, advice) || !advise(0, 0, advice) // Linux before 5.14 does not have it.
-}
-
-/// Advises to populate memory. Returns whether that succeeds.
-fn advise(start: usize, len: usize, populate: i32) -> bool {
     // SAFETY: changes neither what is mapped nor what is in it.
-    unsafe { libc::syscall(libc::SYS_madvise, start, len, populate) == 0 }
+    let result = unsafe { libc::syscall(libc::SYS_madvise, start, address + len - start, advice) };
+    // Linux before 5.14 does not know the advice.
+    // SAFETY: there is no memory to advise about.
+    result == 0 || unsafe { libc::syscall(libc::SYS_madvise, 0, 0, advice) } != 0
 }
 
 pub(super) fn cuMemHostUnregister(address: usize) -> Result {
     let state = state::lock();
     let is_known = address == 0 || find(&state, address).is_some();
     ensure(is_known, Error::HOST_MEMORY_NOT_REGISTERED)?;
-    let owner = owner(&state, address, Kind::Registered)?;
-    let mut state = work::finish(state, Some(owner))?;
-    free(&mut state, address, Kind::Registered)
+    release(state, address, Kind::Registered)
 }
 
 /// The address at which GPUs reach host memory, the same, which is unified addressing.
 pub(super) fn device_pointer(state: &State, address: usize, flags: u32) -> Result<u64> {
-    let range = find(state, address).ok_or(Error::INVALID_VALUE)?;
+    let range = valid(find(state, address))?;
     ensure(flags == 0 && range.kind != Kind::Managed, Error::INVALID_VALUE)?;
     Ok(address as u64)
 }

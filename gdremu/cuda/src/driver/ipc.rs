@@ -9,24 +9,23 @@ use std::os::unix::fs::FileExt;
 
 use super::state::{self, Allocation, State};
 use super::work;
-use crate::error::{Error, Result, ensure};
+use crate::error::{Error, Result, ensure, valid};
 use crate::gpus;
 use gdremu_core::cuda::types::IpcHandle;
 use gdremu_core::gpu::physical::GPU_BYTES;
 
 /// Returns whether cuIpcGetMemHandle accepts it, that is, whether it is memory of cuMemAlloc.
 pub(super) fn is_capable(allocation: Option<&Allocation>) -> bool {
-    allocation.is_some_and(|allocation| allocation.pool.is_none())
+    matches!(allocation, Some(Allocation { pool: None, .. }))
 }
 
 pub(super) fn handle_of(state: &mut State, address: u64) -> Result<IpcHandle> {
-    let place = gpus::with(|gpu| gpu.memory().place(address)).ok_or(Error::INVALID_VALUE)?;
+    let place = valid(gpus::place(address))?;
     ensure(is_capable(state.allocations.get(&place.base)), Error::INVALID_VALUE)?;
     let memory = gpus::with(|gpu| gpu.share(place.base))?;
     let shared = IpcHandle { process: std::process::id().into(), id: place.id, memory, unused: 0 };
     mark(&shared, true).map_err(|_| Error::OPERATING_SYSTEM)?;
-    let allocation = state.allocations.get_mut(&place.base);
-    allocation.ok_or(Error::INVALID_VALUE)?.shared = Some(shared);
+    valid(state.allocations.get_mut(&place.base))?.shared = Some(shared);
     Ok(shared)
 }
 
@@ -49,10 +48,11 @@ pub(super) fn open(state: &mut State, handle: IpcHandle, flags: u32) -> Result<u
     ensure(flags == LAZY_PEER_ACCESS && handle.process != 0, Error::INVALID_VALUE)?;
     // As with NVIDIA's driver in the exporting process.
     ensure(handle.process != u64::from(std::process::id()), Error::INVALID_CONTEXT)?;
-    let mut imports = state.imports.iter_mut();
-    if let Some((open, (_, times))) = imports.find(|(_, (other, _))| *other == handle) {
-        *times += 1;
-        return Ok(*open);
+    for (address, import) in &mut state.imports {
+        if import.0 == handle {
+            import.1 += 1;
+            return Ok(*address);
+        }
     }
     let file = memory_of(&handle).ok_or(Error::MAP_FAILED)?;
     ensure(is_alive(&handle, &file), Error::INVALID_VALUE)?;
@@ -74,7 +74,7 @@ fn memory_of(handle: &IpcHandle) -> Option<File> {
 
 pub(super) fn cuIpcCloseMemHandle(address: u64) -> Result {
     let mut state = work::finish(state::lock(), None)?;
-    let import = state.imports.get_mut(&address).ok_or(Error::INVALID_VALUE)?;
+    let import = valid(state.imports.get_mut(&address))?;
     import.1 -= 1;
     if import.1 > 0 {
         return Ok(());

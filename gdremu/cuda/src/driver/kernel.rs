@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::ptx::{self, Kernel, Launch, Stopped, Trap};
 
+use super::device;
 use super::kernel_memory::KernelMemory;
-use super::state::{self, Current, FunctionHandle, State, StreamHandle};
-use super::{attributes, work};
+use super::state::{self, Current, Function, FunctionHandle, State, StreamHandle};
+use super::work::Turn;
 use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::refused;
@@ -89,8 +90,7 @@ fn parameters(kernel: &Kernel, pointers: In<In<u8>>) -> Result<Vec<u8>> {
     let mut memory = Vec::new();
     for (index, &(offset, size)) in kernel.parameters.iter().enumerate() {
         memory.resize(offset, 0);
-        let value = pointers.at(index)?;
-        memory.extend_from_slice(value.bytes(size).ok_or(Error::INVALID_VALUE)?);
+        memory.extend_from_slice(pointers.at(index)?.bytes(size)?);
     }
     Ok(memory)
 }
@@ -135,22 +135,19 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
         shared: request.shared_bytes as usize,
         variables: function.variables,
     };
-    let state = state::lock();
-    let current = state.current()?;
-    work::check_stream_and_context(&state, current, request.stream)?;
-    let context = work::context(&state, current, request.stream);
-    ensure(context == function.context, Error::INVALID_HANDLE)?;
-    let live = state.contexts.get(context)?;
+    let turn = Turn::of(request.stream)?;
+    ensure(turn.queue.context == function.context, Error::INVALID_HANDLE)?;
+    let live = turn.state.contexts.get(function.context)?;
     let stop = Arc::clone(&live.stop);
     let gpu = live.gpu;
-    let job = move || {
+    turn.enqueue(Vec::new(), move || {
         let started = Instant::now();
         let mut memory = KernelMemory::new(gpu);
         let result = ptx::run(&launch, &mut memory, &stop, || report_long_run(&launch.kernel, started));
         WORKED.fetch_add(started.elapsed().as_millis() as u64, Ordering::Relaxed);
         result.map_err(|stopped| log_stopped(&launch.kernel, stopped))
-    };
-    work::enqueue(state, current, request.stream, Vec::new(), job).map(|_| ())
+    })?;
+    Ok(())
 }
 
 /// Milliseconds for which GPU kernels of this process ran that have ended.
@@ -177,13 +174,9 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
         }
         Trap::Explicit => ("it executed trap".to_owned(), Error::LAUNCH_FAILED),
     };
-    eprintln!(
-        "gdremu: GPU kernel {}, PTX line {}, thread {} of block {}: {reason}",
-        demangled(&kernel.name),
-        stopped.line,
-        stopped.thread,
-        stopped.block,
-    );
+    let name = demangled(&kernel.name);
+    let Stopped { line, thread, block, .. } = stopped;
+    eprintln!("gdremu: GPU kernel {name}, PTX line {line}, thread {thread} of block {block}: {reason}");
     error
 }
 
@@ -195,7 +188,7 @@ pub(super) fn cuFuncGetAttribute(
     function: FunctionHandle,
 ) -> Result<i32> {
     let function = state.functions.get(function)?;
-    let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
+    let kernel = kernel_of(function);
     Ok(match attribute {
         0 => max_threads(kernel) as i32,
         1 => kernel.shared as i32,
@@ -203,19 +196,21 @@ pub(super) fn cuFuncGetAttribute(
         3 => kernel.local as i32,
         4 => 32, // registers
         5 => function.target as i32,
-        6 => attributes::capability(current.gpu)? as i32, // that of the machine code
-        7 => 0,                                           // how to cache
+        6 => device::capability(current.gpu)? as i32, // that of the machine code
+        7 => 0,                                       // how to cache
         8 => MAX_SHARED_BYTES.saturating_sub(kernel.shared) as i32,
         _ => return Err(Error::INVALID_VALUE),
     })
 }
 
-static UNKNOWN: LazyLock<Kernel> = LazyLock::new(Kernel::default);
+fn kernel_of(function: &Function) -> &Kernel {
+    static UNKNOWN: LazyLock<Kernel> = LazyLock::new(Kernel::default);
+    function.kernel.as_deref().unwrap_or(&UNKNOWN)
+}
 
 pub(super) fn active_blocks(state: &State, function: FunctionHandle, threads: i32, shared_bytes: usize) -> Result<i32> {
     ensure(threads > 0, Error::INVALID_VALUE)?;
-    let function = state.functions.get(function)?;
-    let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
+    let kernel = kernel_of(state.functions.get(function)?);
     Ok(blocks_at_once(kernel, threads as u64, shared_bytes) as i32)
 }
 
@@ -231,7 +226,7 @@ pub(super) fn best_block(
     limit: i32,
 ) -> Result<(i32, i32)> {
     let function = state::lock().functions.get(function)?.clone();
-    let kernel = function.kernel.as_deref().unwrap_or(&UNKNOWN);
+    let kernel = kernel_of(&function);
     let most = max_threads(kernel) as i32;
     let mut threads = if limit > 0 { most.min(limit) } else { most };
     let mut best = (0, 0);

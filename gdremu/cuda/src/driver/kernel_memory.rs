@@ -1,6 +1,7 @@
 //! Device memory, and host memory that is known to CUDA, as GPU kernels access it.
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use crate::ptx::{Change, Fault, GlobalMemory};
 use gdremu_core::gpu::host::{HostProvider, Span};
@@ -28,6 +29,12 @@ struct Piece {
     _span: Option<Span>,
 }
 
+impl Piece {
+    fn contains(&self, address: u64) -> bool {
+        address >= self.start && address - self.start < self.len
+    }
+}
+
 impl KernelMemory {
     pub(super) fn new(gpu: usize) -> Self {
         KernelMemory { gpu, pieces: Vec::new(), changes: 0 }
@@ -40,40 +47,29 @@ impl KernelMemory {
             self.pieces.clear();
             self.changes = changes;
         }
-        let (place, writable) = match self.known(address, size) {
-            Some(known) => known,
+        let piece = match self.pieces.iter().position(|piece| piece.contains(address)) {
+            Some(index) => &self.pieces[index],
             None => {
-                let pieces = self.look_up(address).ok_or(Fault)?;
+                let pieces = self.look_up(address)?;
                 self.pieces.extend(pieces);
-                self.known(address, size).ok_or(Fault)?
+                self.pieces.iter().find(|piece| piece.contains(address)).ok_or(Fault)?
             }
         };
-        if write && !writable {
+        let offset = address - piece.start;
+        if piece.len - offset < size as u64 || write && !piece.writable {
             return Err(Fault);
         }
-        Ok(place)
+        Ok(piece.bytes.wrapping_add(offset as usize))
     }
 
-    /// Where the CPU finds `size` bytes of a known piece, and whether it is writable.
-    fn known(&self, address: u64, size: usize) -> Option<(*mut u8, bool)> {
-        for piece in &self.pieces {
-            if address >= piece.start && address - piece.start < piece.len {
-                let offset = address - piece.start;
-                let is_inside = piece.len - offset >= size as u64;
-                return is_inside.then_some((piece.bytes.wrapping_add(offset as usize), piece.writable));
-            }
-        }
-        None
-    }
-
-    /// The buffer, VMM mapping or host memory that an address is in.
-    fn look_up(&self, address: u64) -> Option<Vec<Piece>> {
+    /// The buffer, VMM mapping or host memory that an address is in. No pieces where no GPU has memory.
+    fn look_up(&self, address: u64) -> Result<Vec<Piece>, Fault> {
         let state = state::lock();
-        if let Some(pieces) = gpus::with(|gpu| self.look_up_on_gpus(gpu, address)) {
-            return Some(pieces);
+        if gpus::with(|gpu| gpu.is_device_address(address)) {
+            return Ok(gpus::with(|gpu| self.look_up_on_gpus(gpu, address)));
         }
-        let range = host::find(&state, address as usize)?;
-        Some(vec![Piece {
+        let range = host::find(&state, address as usize).ok_or(Fault)?;
+        Ok(vec![Piece {
             start: range.start as u64,
             len: range.len as u64,
             bytes: std::ptr::with_exposed_provenance_mut(range.start),
@@ -82,22 +78,16 @@ impl KernelMemory {
         }])
     }
 
-    /// No pieces where no GPU has memory; `None` for addresses of the host.
-    fn look_up_on_gpus(&self, gpu: &mut HostProvider, address: u64) -> Option<Vec<Piece>> {
-        if !gpu.is_device_address(address) {
-            return None;
-        }
+    fn look_up_on_gpus(&self, gpu: &mut HostProvider, address: u64) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        let Some(place) = gpu.memory().place(address) else {
-            return Some(pieces);
-        };
+        let Some(place) = gpu.memory().place(address) else { return pieces };
         let access = match place.vmm {
             true => gpu.memory().access(place.base, self.gpu).unwrap_or_default(),
             false if place.gpu == self.gpu => Access::ReadWrite,
             false => Access::None, // Only VMM memory can be shared with another GPU.
         };
         if access == Access::None {
-            return Some(pieces);
+            return pieces;
         }
         let mut start = place.base;
         for span in gpu.spans(place.base, place.len, access).unwrap_or_default() {
@@ -106,7 +96,7 @@ impl KernelMemory {
             pieces.push(Piece { start, len, bytes: span.bytes(), writable, _span: Some(span) });
             start += len;
         }
-        Some(pieces)
+        pieces
     }
 }
 
@@ -133,23 +123,23 @@ macro_rules! atomic {
 }
 
 impl GlobalMemory for KernelMemory {
-    fn load(&mut self, address: u64, size: usize, order: Ordering) -> Result<u64, Fault> {
-        let place = self.find(address, size, false)?;
-        Ok(atomic!(size, place, |atomic| atomic.load(order) as _))
+    fn load(&mut self, address: u64, size: usize) -> Result<u64, Fault> {
+        let bytes = self.find(address, size, false)?;
+        Ok(atomic!(size, bytes, |atomic| atomic.load(Acquire) as _))
     }
 
-    fn store(&mut self, address: u64, size: usize, value: u64, order: Ordering) -> Result<(), Fault> {
-        let place = self.find(address, size, true)?;
-        atomic!(size, place, |atomic| atomic.store(value as _, order));
+    fn store(&mut self, address: u64, size: usize, value: u64) -> Result<(), Fault> {
+        let bytes = self.find(address, size, true)?;
+        atomic!(size, bytes, |atomic| atomic.store(value as _, Release));
         Ok(())
     }
 
-    fn update(&mut self, address: u64, size: usize, order: Ordering, change: &Change<'_>) -> Result<u64, Fault> {
-        let place = self.find(address, size, true)?;
-        Ok(atomic!(size, place, |atomic| {
-            let mut old = atomic.load(Ordering::Relaxed);
-            while let Err(found) = atomic.compare_exchange_weak(old, change(old as _) as _, order, Ordering::Relaxed) {
-                old = found;
+    fn update(&mut self, address: u64, size: usize, change: &Change<'_>) -> Result<u64, Fault> {
+        let bytes = self.find(address, size, true)?;
+        Ok(atomic!(size, bytes, |atomic| {
+            let mut old = atomic.load(Relaxed);
+            while let Err(newer) = atomic.compare_exchange_weak(old, change(old as _) as _, AcqRel, Relaxed) {
+                old = newer;
             }
             old as _
         }))

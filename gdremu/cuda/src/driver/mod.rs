@@ -3,7 +3,7 @@
 //! ```text
 //! entry_points   the exported functions: their arguments, how they begin, and the bodies of a few lines
 //!   entry        how they begin: errors and panics become CUresults
-//!   device context buffer host copy vmm pool pointer stream capture event module ipc kernel fatbin export
+//!   device context buffer host copy vmm pool pointer stream capture module ipc kernel fatbin export
 //!   proc_address   one topic each: what the bodies need
 //!     work       runs the work of streams behind GPU kernels
 //!     state/     contexts, streams, events, modules, queues, allocations; behind one lock
@@ -12,7 +12,6 @@
 //! Streams are in order. Without GPU kernels an asynchronous call has done its work when it returns.
 //! GPU kernels run on threads of their own, and later work of their stream waits until they end.
 
-mod attributes;
 mod buffer;
 mod capture;
 mod context;
@@ -20,7 +19,6 @@ mod copy;
 mod device;
 mod entry;
 pub(crate) mod entry_points;
-mod event;
 mod export;
 mod fatbin;
 mod host;

@@ -8,7 +8,7 @@ use gdremu_core::gpu::memory::Access;
 
 use super::fatbin::{self, Problem};
 use super::state::{self, Function, Module, ModuleHandle, State};
-use super::{attributes, buffer, copy, work};
+use super::{buffer, copy, device, work};
 use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::{gpus, ptx};
@@ -27,21 +27,17 @@ fn begins_with(image: In<u8>, magic: [u8; 4]) -> bool {
 
 fn text(image: In<u8>, capability: u32) -> std::result::Result<String, Problem> {
     if begins_with(image, FATBIN) {
-        let header = image.bytes(fatbin::HEADER).ok_or(Problem::Malformed)?;
-        let len = fatbin::len(header).ok_or(Problem::Malformed)?;
-        let bytes = image.bytes(len).ok_or(Problem::Malformed)?;
-        return fatbin::ptx(bytes, capability);
+        let len = fatbin::len(image.bytes(fatbin::HEADER)?)?;
+        return fatbin::ptx(image.bytes(len)?, capability);
     }
     ensure(!begins_with(image, ELF), Problem::NoPtx)?;
-    let image = image.of::<c_char>();
-    let text = image.text().map_err(|_| Problem::Malformed)?;
-    Ok(text.to_owned())
+    Ok(image.of::<c_char>().text()?.to_owned())
 }
 
 pub(super) fn load(call: &str, mut image: In<u8>) -> Result<ModuleHandle> {
     ensure(!image.is_null(), Error::INVALID_VALUE)?;
     let gpu = state::lock().current()?.gpu;
-    let capability = attributes::capability(gpu)?;
+    let capability = device::capability(gpu)?;
     if begins_with(image, FATBIN_WRAPPER) {
         image = image.of::<In<u8>>().at(1)?;
     }

@@ -2,11 +2,11 @@
 
 use gdremu_core::gpu::memory::{Access, Place};
 
-use super::state::{CTX_SYNC_MEMOPS, Current, HostRange, Kind, State, StreamHandle};
-use super::work::When;
+use super::state::{CTX_SYNC_MEMOPS, HostRange, Kind, State, StreamHandle};
+use super::work::{Turn, When};
 use super::{host, ipc, vmm};
-use crate::args::{In, Untyped};
-use crate::error::{Error, Result, ensure};
+use crate::args::{In, Out};
+use crate::error::{Error, Result, ensure, valid};
 use crate::gpus;
 use gdremu_core::cuda::types::{HANDLE_POSIX_FD, P2pTokens};
 
@@ -24,7 +24,7 @@ const DEVICE_ORDINAL: u32 = 9;
 const SHORT: [u32; 7] = [2, SYNC_MEMOPS, 8, DEVICE_ORDINAL, 10, 15, 16];
 
 /// CU_DEVICE_INVALID.
-const NO_DEVICE: i32 = -2;
+pub(super) const NO_DEVICE: i32 = -2;
 
 /// Memory that CUDA knows.
 #[derive(Clone, Copy)]
@@ -44,30 +44,30 @@ impl Known<'_> {
     }
 }
 
-fn find(state: &State, address: u64) -> Option<Known<'_>> {
-    if let Some(place) = gpus::with(|gpu| gpu.memory().place(address)) {
-        return Some(Device(place));
+fn find(state: &State, address: u64) -> Result<Known<'_>> {
+    match gpus::place(address) {
+        Some(place) => Ok(Device(place)),
+        None => Ok(Host(valid(host::find(state, address as usize))?)),
     }
-    host::find(state, address as usize).map(Host)
 }
 
 /// When a call's work on this memory is done. An asynchronous call has a stream. Others wait for work on GPU memory only
 /// with SYNC_MEMOPS, of the memory or of the context.
-pub(super) fn when(state: &State, current: Current, stream: Option<StreamHandle>, addresses: &[u64]) -> When {
+pub(super) fn when(turn: &Turn, stream: Option<StreamHandle>, addresses: &[u64]) -> When {
+    let state = &turn.state;
     if stream.is_some() {
         return When::InOrder;
     }
-    if let Some(context) = state.contexts.find(current.context)
+    if let Some(context) = state.contexts.find(turn.current.context)
         && context.flags & CTX_SYNC_MEMOPS != 0
     {
         return When::Now;
     }
     for address in addresses {
         match find(state, *address) {
-            None => return When::Now,
-            Some(Host(range)) if range.kind != Kind::Managed => return When::Now,
-            Some(memory) if state.sync_memops.contains(&memory.id()) => return When::Now,
-            Some(_) => {}
+            Ok(Host(range)) if range.kind != Kind::Managed => return When::Now,
+            Ok(memory) if !state.sync_memops.contains(&memory.id()) => {}
+            _ => return When::Now,
         }
     }
     When::InOrder
@@ -75,21 +75,17 @@ pub(super) fn when(state: &State, current: Current, stream: Option<StreamHandle>
 
 /// The value of an attribute that this kind of memory has.
 fn value(state: &State, attribute: u32, address: u64) -> Result<u64> {
-    let memory = find(state, address).ok_or(Error::INVALID_VALUE)?;
+    let memory = find(state, address)?;
+    let id = memory.id();
     Ok(match (attribute, memory) {
         (DEVICE_POINTER, _) => state.current().map(|_| address)?,
-        (SYNC_MEMOPS, memory) => state.sync_memops.contains(&memory.id()).into(),
-        (7, memory) => memory.id(), // BUFFER_ID
+        (SYNC_MEMOPS, _) => state.sync_memops.contains(&id).into(),
+        (7, _) => id, // BUFFER_ID
         (_, Device(place)) => return value_of_device(state, attribute, address, &place),
-        (1, Host(range)) => range.context as u64, // CONTEXT
-        (2, Host(range)) => {
-            if range.kind == Kind::Managed {
-                DEVICE
-            } else {
-                HOST
-            }
-        } // MEMORY_TYPE
-        (4, _) => address,                        // HOST_POINTER
+        (1, Host(range)) => range.context as u64,                   // CONTEXT
+        (2, Host(HostRange { kind: Kind::Managed, .. })) => DEVICE, // MEMORY_TYPE
+        (2, _) => HOST,
+        (4, _) => address,                                        // HOST_POINTER
         (8, Host(range)) => (range.kind == Kind::Managed).into(), // IS_MANAGED
         (DEVICE_ORDINAL, Host(range)) => gpus::ordinal(range.gpu) as u64,
         (10 | 14 | 15 | 17, _) => 0, // no IPC, ALLOWED_HANDLE_TYPES, GPUDirect RDMA, MEMPOOL_HANDLE
@@ -138,21 +134,18 @@ fn access(state: &State, address: u64, place: &Place) -> u64 {
     vmm::access_flags(access.unwrap_or_default())
 }
 
-fn store(data: Untyped, attribute: u32, value: u64) -> Result {
+fn store(data: Out<u8>, attribute: u32, value: u64) -> Result {
     if SHORT.contains(&attribute) { data.of().set(value as u32) } else { data.of().set(value) }
 }
 
-pub(super) fn cuPointerGetAttribute(state: &mut State, data: Untyped, attribute: u32, address: u64) -> Result {
+pub(super) fn cuPointerGetAttribute(state: &mut State, data: Out<u8>, attribute: u32, address: u64) -> Result {
     data.check()?;
     if attribute != P2P_TOKENS {
         return store(data, attribute, value(state, attribute, address)?);
     }
-    let memory = find(state, address).ok_or(Error::INVALID_VALUE)?;
-    ensure(matches!(memory, Device(_)), Error::INVALID_VALUE)?;
-    let id = memory.id();
-    state.sync_memops.insert(id);
-    let (token, va_space) = gpus::with(|gpu| gpu.tokens());
-    data.of().set(P2pTokens { token, va_space })
+    state.sync_memops.insert(valid(gpus::place(address))?.id);
+    let tokens = gpus::with(|gpu| gpu.tokens());
+    data.of().set(P2pTokens { token: tokens.0, va_space: tokens.1 })
 }
 
 /// Attributes that the memory does not have, and all those of memory that CUDA does not know, read
@@ -161,7 +154,7 @@ pub(super) fn cuPointerGetAttributes(
     state: &mut State,
     count: u32,
     attributes: In<u32>,
-    data: In<Untyped>,
+    data: In<Out<u8>>,
     address: u64,
 ) -> Result {
     ensure(count != 0, Error::INVALID_VALUE)?;
@@ -177,25 +170,16 @@ pub(super) fn cuPointerGetAttributes(
     Ok(())
 }
 
-/// The PREFERRED_LOCATION of managed memory, which cannot be set here.
-pub(super) fn cuMemRangeGetAttribute(
-    state: &mut State,
-    size: usize,
-    attribute: u32,
-    address: u64,
-    count: usize,
-) -> Result<i32> {
-    let range = host::find(state, address as usize).ok_or(Error::INVALID_VALUE)?;
-    let is_inside = count > 0 && count <= range.start + range.len - address as usize;
-    ensure(range.kind == Kind::Managed && is_inside && size == 4, Error::INVALID_VALUE)?;
-    ensure(attribute == 2, Error::NOT_SUPPORTED)?;
-    Ok(NO_DEVICE)
+pub(super) fn check_managed(state: &State, address: u64, len: usize) -> Result {
+    let range = valid(host::find(state, address as usize))?;
+    let is_inside = len > 0 && len <= range.start + range.len - address as usize;
+    ensure(range.kind == Kind::Managed && is_inside, Error::INVALID_VALUE)
 }
 
 /// SYNC_MEMOPS is all that can be set, and not of VMM memory.
 pub(super) fn cuPointerSetAttribute(state: &mut State, value: In<u32>, attribute: u32, address: u64) -> Result {
     let value = value.get()?;
-    let memory = find(state, address).ok_or(Error::INVALID_VALUE)?;
+    let memory = find(state, address)?;
     ensure(!matches!(memory, Device(Place { vmm: true, .. })), Error::NOT_SUPPORTED)?;
     ensure(attribute == SYNC_MEMOPS, Error::INVALID_VALUE)?;
     let id = memory.id();

@@ -3,9 +3,9 @@
 //! Memory of a pool cannot be pinned unless the pool was created GPUDirect capable, which CUDA can
 //! do since 13.3.
 
-use super::state::{self, Allocation, Current, Pool, PoolHandle, State, StreamHandle};
-use super::work::{self, When};
-use super::{buffer, capture, vmm};
+use super::state::{self, Allocation, Pool, PoolHandle, State, StreamHandle};
+use super::work::{Turn, When};
+use super::{buffer, vmm};
 use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
@@ -43,42 +43,38 @@ pub(super) fn cuMemPoolCreate(state: &mut State, props: In<PoolProps>) -> Result
 
 /// Memory of the pool stays valid until it is freed.
 pub(super) fn cuMemPoolDestroy(state: &mut State, pool: PoolHandle) -> Result {
-    ensure(!state.default_pools.values().any(|&default| default == pool), Error::INVALID_VALUE)?;
+    ensure(state.default_pools.values().all(|&default| default != pool), Error::INVALID_VALUE)?;
     state.pools.remove(pool).map(drop)
 }
 
-pub(super) fn cuMemAllocAsync(state: &mut State, current: Current, size: usize, stream: StreamHandle) -> Result<u64> {
-    let pool = default_pool(state, current.gpu);
-    cuMemAllocFromPoolAsync(state, current, size, pool, stream)
+pub(super) fn cuMemAllocAsync(size: usize, stream: StreamHandle) -> Result<u64> {
+    let mut turn = Turn::of(stream)?;
+    let pool = default_pool(&mut turn.state, turn.current.gpu);
+    alloc(turn, size, pool)
 }
 
-pub(super) fn cuMemAllocFromPoolAsync(
-    state: &mut State,
-    current: Current,
-    size: usize,
-    handle: PoolHandle,
-    stream: StreamHandle,
-) -> Result<u64> {
+pub(super) fn cuMemAllocFromPoolAsync(size: usize, pool: PoolHandle, stream: StreamHandle) -> Result<u64> {
+    alloc(Turn::of(stream)?, size, pool)
+}
+
+fn alloc(mut turn: Turn, size: usize, handle: PoolHandle) -> Result<u64> {
     check_supported()?;
-    state.check_stream(stream)?;
-    capture::check_stream(state, current, stream)?;
-    let pool = state.pools.get(handle)?;
+    turn.check_capture()?;
+    let pool = turn.state.pools.get(handle)?;
     if size == 0 {
         return Ok(0);
     }
     let address = gpus::change(|memory| memory.alloc(pool.gpu, size as u64, pool.rdma))?;
-    state.allocations.insert(address, Allocation { context: None, pool: Some(handle), shared: None });
+    turn.state.allocations.insert(address, Allocation { context: None, pool: Some(handle), shared: None });
     Ok(address)
 }
 
 pub(super) fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> Result {
-    let state = state::lock();
-    let current = state.current()?;
+    let turn = Turn::of(stream)?;
     check_supported()?;
-    state.check_stream(stream)?;
     if address == 0 {
         return Ok(());
     }
-    ensure(state.allocations.contains_key(&address), Error::INVALID_VALUE)?;
-    work::submit(state, current, stream, When::InOrder, move || buffer::free(&mut state::lock(), address))
+    ensure(turn.state.allocations.contains_key(&address), Error::INVALID_VALUE)?;
+    turn.submit(When::InOrder, move || buffer::free(&mut state::lock(), address))
 }

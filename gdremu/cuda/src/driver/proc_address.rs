@@ -23,33 +23,29 @@ const FLAGS: u64 = 0x3;
 /// [`crate::runtime`]).
 const PRIVATE_TABLES: &str = "cuGetExportTable";
 
-/// The newest function of this name that CUDA `version` has.
-fn look_up(name: &str, version: u32) -> std::result::Result<*const c_void, u32> {
-    match cuda::newest(entry_points::FUNCTIONS, name, version) {
-        Ok(function) => Ok(function.address),
-        Err(Missing::Version) => Err(VERSION_NOT_SUFFICIENT),
-        Err(Missing::Name) => {
-            if name == PRIVATE_TABLES {
-                eprintln!(
-                    "gdremu: NVIDIA's CUDA runtime is linked into the program and will find no GPU: \
-                     link it dynamically (nvcc -cudart shared)"
-                );
-            }
-            if process::lock().config.log_missing {
-                eprintln!("gdremu: cuGetProcAddress: the stand-in libcuda has no \"{name}\"");
-            }
-            Err(NOT_FOUND)
-        }
-    }
-}
-
-/// Looks a function up for the caller and says what became of it.
+/// Stores the newest function of this name that CUDA `version` has, or NULL. Returns which of both it was.
 pub(super) fn query(name: In<c_char>, function: Out<*const c_void>, version: i32, flags: u64) -> Result<u32> {
     function.check()?;
     ensure((0..=gpus::config().cuda_version as i32).contains(&version), Error::INVALID_VALUE)?;
     ensure(flags & !FLAGS == 0, Error::INVALID_VALUE)?;
-    match look_up(name.text()?, version as u32) {
-        Ok(address) => function.set(address).map(|()| FOUND),
-        Err(status) => function.set(ptr::null()).map(|()| status),
+    let name = name.text()?;
+    let status = match cuda::newest(entry_points::FUNCTIONS, name, version as u32) {
+        Ok(newest) => {
+            function.set(newest.address)?;
+            return Ok(FOUND);
+        }
+        Err(Missing::Version) => VERSION_NOT_SUFFICIENT,
+        Err(Missing::Name) => NOT_FOUND,
+    };
+    if name == PRIVATE_TABLES {
+        eprintln!(
+            "gdremu: NVIDIA's CUDA runtime is linked into the program and will find no GPU: \
+             link it dynamically (nvcc -cudart shared)"
+        );
     }
+    if status == NOT_FOUND && process::lock().config.log_missing {
+        eprintln!("gdremu: cuGetProcAddress: the stand-in libcuda has no \"{name}\"");
+    }
+    function.set(ptr::null())?;
+    Ok(status)
 }

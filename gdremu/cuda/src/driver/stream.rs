@@ -1,8 +1,14 @@
-//! Streams.
+//! Streams, and events, which are the time at which their stream passed them.
 
-use super::state::{self, Current, EventHandle, NON_BLOCKING, State, Stream, StreamHandle};
-use super::{capture, work};
-use crate::error::{Error, Result, ensure};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use super::capture;
+use super::state::{
+    self, Current, DISABLE_TIMING, Event, EventHandle, NON_BLOCKING, Recorded, State, Stream, StreamHandle,
+};
+use super::work::{self, Turn};
+use crate::error::{Error, Result, ensure, valid};
 
 pub(super) fn cuStreamCreate(state: &mut State, current: Current, flags: u32) -> Result<StreamHandle> {
     ensure(flags & !NON_BLOCKING == 0, Error::INVALID_VALUE)?;
@@ -16,30 +22,25 @@ pub(super) fn cuStreamDestroy_v2(state: &mut State, stream: StreamHandle) -> Res
 }
 
 pub(super) fn cuStreamSynchronize(stream: StreamHandle) -> Result {
-    let mut state = state::lock();
-    let current = state.current()?;
-    capture::check_stream(&mut state, current, stream)?;
-    work::check_stream_and_context(&state, current, stream)?;
-    let context = work::context(&state, current, stream);
-    let work = work::of_stream(&state, current, stream);
-    work::wait(state, context, &work).map(drop)
+    let mut turn = Turn::of(stream)?;
+    turn.check_capture()?;
+    let work = turn.own_work();
+    work::wait(turn.state, turn.queue.context, &work).map(drop)
 }
 
-pub(super) fn cuStreamQuery(state: &mut State, current: Current, stream: StreamHandle) -> Result {
-    capture::check_stream(state, current, stream)?;
-    work::check_stream_and_context(state, current, stream)?;
-    ensure(work::of_stream(state, current, stream).is_empty(), Error::NOT_READY)
+pub(super) fn cuStreamQuery(stream: StreamHandle) -> Result {
+    let mut turn = Turn::of(stream)?;
+    turn.check_capture()?;
+    ensure(turn.own_work().is_empty(), Error::NOT_READY)
 }
 
 pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: u32) -> Result {
-    let mut state = state::lock();
-    let current = state.current()?;
     ensure(flags == 0, Error::INVALID_VALUE)?; // Others are for graphs.
-    state.check_stream(stream)?;
-    capture::check_stream(&mut state, current, stream)?;
-    let event = state.events.get(event)?;
-    match event.pending(&state.queues) {
-        Some(point) => work::enqueue(state, current, stream, vec![point], || Ok(())).map(|_| ()),
+    let mut turn = Turn::of(stream)?;
+    turn.check_capture()?;
+    let event = turn.state.events.get(event)?;
+    match event.pending(&turn.state.queues) {
+        Some(point) => turn.enqueue(vec![point], || Ok(())).map(drop),
         None => Ok(()),
     }
 }
@@ -47,13 +48,76 @@ pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags:
 /// Runs `function` in the stream's turn, with nothing locked. Always in the stream's thread, as with
 /// NVIDIA's driver, because it may wait for the caller.
 pub(super) fn run(stream: StreamHandle, function: Option<impl FnOnce() + Send + 'static>) -> Result {
-    let function = function.ok_or(Error::INVALID_VALUE)?;
-    let state = state::lock();
-    let current = state.current()?;
-    state.check_stream(stream)?;
-    let job = || {
+    let function = valid(function)?;
+    Turn::of(stream)?.enqueue(Vec::new(), || {
         function();
         Ok(())
+    })?;
+    Ok(())
+}
+
+// ---- Events ----
+
+/// Flags of cuEventCreate for blocking events, events without time, and events
+/// between processes.
+const FLAGS: u32 = 0x7;
+const INTERPROCESS: u32 = 0x4;
+
+fn find(state: &State, event: EventHandle) -> Result<&Event> {
+    let event = state.events.get(event)?;
+    work::check(state, event.context)?;
+    Ok(event)
+}
+
+pub(super) fn cuEventCreate(state: &mut State, current: Current, flags: u32) -> Result<EventHandle> {
+    let timed_between_processes = flags & (INTERPROCESS | DISABLE_TIMING) == INTERPROCESS;
+    ensure(flags & !FLAGS == 0 && !timed_between_processes, Error::INVALID_VALUE)?;
+    Ok(state.events.add(Event { context: current.context, flags, recorded: None }))
+}
+
+pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result {
+    let mut turn = Turn::of(stream)?;
+    let context = find(&turn.state, event)?.context;
+    ensure(context == turn.queue.context, Error::INVALID_HANDLE)?;
+    turn.check_capture()?;
+    let time = Arc::new(OnceLock::new());
+    let mut point = None;
+    if turn.is_idle() {
+        time.get_or_init(Instant::now);
+        drop(turn);
+    } else {
+        let time = Arc::clone(&time);
+        point = Some(turn.enqueue(Vec::new(), move || {
+            time.get_or_init(Instant::now);
+            Ok(())
+        })?);
+    }
+    state::lock().events.get_mut(event)?.recorded = Some(Recorded { point, time });
+    Ok(())
+}
+
+pub(super) fn cuEventQuery(state: &mut State, event: EventHandle) -> Result {
+    let pending = find(state, event)?.pending(&state.queues);
+    ensure(pending.is_none(), Error::NOT_READY)
+}
+
+pub(super) fn cuEventSynchronize(event: EventHandle) -> Result {
+    let state = state::lock();
+    let event = find(&state, event)?;
+    let context = event.context;
+    let pending = event.pending(&state.queues);
+    work::wait(state, context, pending.as_slice()).map(drop)
+}
+
+pub(super) fn elapsed(state: &State, start: EventHandle, end: EventHandle) -> Result<f32> {
+    let start = find(state, start)?;
+    let end = find(state, end)?;
+    ensure(start.context == end.context, Error::INVALID_HANDLE)?;
+    let start = start.time()?;
+    let end = end.time()?;
+    let elapsed = match end.checked_duration_since(start) {
+        Some(elapsed) => elapsed.as_secs_f32(),
+        None => -start.duration_since(end).as_secs_f32(),
     };
-    work::enqueue(state, current, stream, Vec::new(), job).map(drop)
+    Ok(elapsed * 1e3)
 }

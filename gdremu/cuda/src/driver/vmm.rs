@@ -16,23 +16,14 @@ pub(super) fn gpu_at(location: Location) -> Result<usize> {
     gpus::by_ordinal(location.id)
 }
 
-fn check(prop: &AllocationProp) -> Result<usize> {
-    let unknown = prop.compression > 1 || prop.reserved != [0; 4];
-    ensure(
-        prop.kind == ALLOCATION_PINNED && prop.handle_types & !HANDLE_POSIX_FD == 0 && !unknown,
-        Error::INVALID_VALUE,
-    )?;
-    gpu_at(prop.location)
-}
-
 pub(super) fn cuMemCreate(size: usize, prop: In<AllocationProp>, flags: u64) -> Result<u64> {
-    ensure(flags == 0, Error::INVALID_VALUE)?;
     let prop = prop.get()?;
-    let gpu = check(&prop)?;
+    let is_known = prop.compression <= 1 && prop.reserved == [0; 4] && prop.handle_types & !HANDLE_POSIX_FD == 0;
+    ensure(flags == 0 && prop.kind == ALLOCATION_PINNED && is_known, Error::INVALID_VALUE)?;
+    let gpu = gpu_at(prop.location)?;
     let rdma = prop.gpu_direct_rdma_capable != 0;
     let exportable = prop.handle_types & HANDLE_POSIX_FD != 0;
-    let object = gpus::change(|memory| memory.create(gpu, size as u64, rdma, exportable))?;
-    Ok(object.0)
+    Ok(gpus::change(|memory| memory.create(gpu, size as u64, rdma, exportable))?.0)
 }
 
 pub(super) fn properties(handle: u64) -> Result<AllocationProp> {

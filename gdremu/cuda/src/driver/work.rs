@@ -5,18 +5,17 @@
 //! non-blocking ones, and they wait for it.
 #![forbid(unsafe_code)]
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Condvar, MutexGuard, PoisonError};
+use std::sync::{Condvar, PoisonError};
 use std::thread;
 
 use nix::sys::signal::SigSet;
 
-use super::state::{self, ContextHandle, Current, Point, QueueId, State, StreamHandle, Task};
+use super::state::{self, ContextHandle, Current, Locked, Point, Queue, QueueId, State, StreamHandle, Task};
 use super::{capture, entry};
 use crate::error::{Error, Result, ensure};
-
-type Locked = MutexGuard<'static, State>;
 
 /// When a call's work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,38 +29,84 @@ pub(super) enum When {
 /// Notified of every change of the queues.
 static CHANGED: Condvar = Condvar::new();
 
-/// The queue that a stream of the calling thread is.
-fn queue(state: &State, current: Current, stream: StreamHandle) -> QueueId {
-    match state.streams.find(stream) {
-        Some(created) => QueueId { context: created.context, stream },
-        None => QueueId { context: current.context, stream: 0 },
+/// A stream of the calling thread, with the state locked.
+pub(super) struct Turn {
+    pub(super) state: Locked,
+    pub(super) current: Current,
+    stream: StreamHandle,
+    pub(super) queue: QueueId,
+    blocking: bool,
+}
+
+impl Turn {
+    pub(super) fn of(stream: StreamHandle) -> Result<Turn> {
+        let state = state::lock();
+        let current = state.current()?;
+        state.check_stream(stream)?;
+        let mut queue = QueueId { context: current.context, stream: 0 };
+        let mut blocking = true;
+        if let Some(created) = state.streams.find(stream) {
+            queue = QueueId { context: created.context, stream };
+            blocking = created.blocking;
+        }
+        Ok(Turn { state, current, stream, queue, blocking })
     }
-}
 
-/// Default streams are blocking ones.
-fn is_blocking(state: &State, stream: StreamHandle) -> bool {
-    state.streams.find(stream).is_none_or(|created| created.blocking)
-}
+    pub(super) fn check_capture(&mut self) -> Result {
+        capture::check_stream(&mut self.state, self.current, self.stream)
+    }
 
-pub(super) fn context(state: &State, current: Current, stream: StreamHandle) -> ContextHandle {
-    queue(state, current, stream).context
-}
+    /// The work that cuStreamQuery and cuStreamSynchronize consider is the stream's own, for the default stream also
+    /// the work that it waits for. The same as with NVIDIA's driver.
+    pub(super) fn own_work(&self) -> Vec<Point> {
+        match self.queue.stream {
+            0 => self.work_before(),
+            _ => self.state.queues.ends(|id, _| *id == self.queue),
+        }
+    }
 
-/// The work that cuStreamQuery and cuStreamSynchronize consider is the stream's own, for the default stream also the
-/// work that it waits for. The same as with NVIDIA's driver.
-pub(super) fn of_stream(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
-    let id = queue(state, current, stream);
-    if id.stream == 0 { before(state, current, stream) } else { state.queues.ends(|other, _| *other == id) }
-}
+    /// The work that new work of the stream would have to wait for.
+    fn work_before(&self) -> Vec<Point> {
+        self.state.queues.ends(|id, queue| {
+            let default = self.queue.stream == 0 || id.stream == 0;
+            *id == self.queue || id.context == self.queue.context && self.blocking && queue.blocking && default
+        })
+    }
 
-/// The work that new work of the stream would have to wait for.
-fn before(state: &State, current: Current, stream: StreamHandle) -> Vec<Point> {
-    let id = queue(state, current, stream);
-    let blocking = is_blocking(state, stream);
-    state.queues.ends(|other, queue| {
-        let default = id.stream == 0 || other.stream == 0;
-        *other == id || other.context == id.context && blocking && queue.blocking && default
-    })
+    /// Returns whether new work of the stream would run at once.
+    pub(super) fn is_idle(&self) -> bool {
+        self.work_before().is_empty()
+    }
+
+    /// Runs a job in the stream's order. If the stream is idle, that is at once, in the calling thread. Returns the
+    /// job's error if the job is done before this returns.
+    pub(super) fn submit(mut self, when: When, job: impl FnOnce() -> Result + Send + 'static) -> Result {
+        self.check_capture()?;
+        let before = self.work_before();
+        if when == When::InOrder && !before.is_empty() {
+            return self.enqueue(Vec::new(), job).map(drop);
+        }
+        drop(wait(self.state, self.queue.context, &before)?);
+        job()
+    }
+
+    /// Queues a job for the stream's thread, after the stream's earlier work and `also`.
+    pub(super) fn enqueue(mut self, also: Vec<Point>, job: impl FnOnce() -> Result + Send + 'static) -> Result<Point> {
+        self.check_capture()?;
+        let id = self.queue;
+        let mut after = self.work_before();
+        after.retain(|point| point.queue != id); // Its own come first anyway.
+        after.extend(also);
+        let number = self.state.next_id();
+        let queues = &mut self.state.queues.0;
+        if !queues.contains_key(&id) {
+            let worker = thread::Builder::new().name("gdremu-stream".into());
+            worker.spawn(move || serve(id)).map_err(|_| Error::OUT_OF_MEMORY)?;
+        }
+        let queue = queues.entry(id).or_insert(Queue { tasks: VecDeque::new(), blocking: self.blocking });
+        queue.tasks.push_back(Task { number, after, job: Some(Box::new(job)) });
+        Ok(Point { queue: id, number })
+    }
 }
 
 pub(super) fn all_of(state: &State, context: ContextHandle) -> Vec<Point> {
@@ -77,7 +122,7 @@ pub(super) fn wait(state: Locked, context: ContextHandle, points: &[Point]) -> R
 
 /// Waits until all points are passed, even if their contexts end.
 pub(super) fn passed(mut state: Locked, points: &[Point]) -> Locked {
-    while !points.iter().all(|point| state.queues.is_passed(point)) {
+    while !state.queues.are_passed(points) {
         state = changed(state);
     }
     state
@@ -89,82 +134,31 @@ pub(super) fn check(state: &State, context: ContextHandle) -> Result {
     ensure(state.contexts.contains(context), Error::CONTEXT_IS_DESTROYED)
 }
 
-/// Returns whether new work of the stream would run at once.
-pub(super) fn is_idle(state: &State, current: Current, stream: StreamHandle) -> bool {
-    before(state, current, stream).is_empty()
-}
-
-/// Runs a job in the stream's order. If the stream is idle, that is at once, in the calling thread. Returns the job's
-/// error if the job is done before this returns.
-pub(super) fn submit(
-    mut state: Locked,
-    current: Current,
-    stream: StreamHandle,
-    when: When,
-    job: impl FnOnce() -> Result + Send + 'static,
-) -> Result {
-    capture::check_stream(&mut state, current, stream)?;
-    let before = before(&state, current, stream);
-    if before.is_empty() {
-        drop(state);
-        return job();
-    }
-    match when {
-        When::Now => {
-            let context = context(&state, current, stream);
-            drop(wait(state, context, &before)?);
-            job()
-        }
-        When::InOrder => enqueue(state, current, stream, Vec::new(), job).map(|_| ()),
-    }
-}
-
-/// Queues a job for the stream's thread, after the stream's earlier work and `also`.
-pub(super) fn enqueue(
-    mut state: Locked,
-    current: Current,
-    stream: StreamHandle,
-    also: Vec<Point>,
-    job: impl FnOnce() -> Result + Send + 'static,
-) -> Result<Point> {
-    capture::check_stream(&mut state, current, stream)?;
-    let id = queue(&state, current, stream);
-    let blocking = is_blocking(&state, stream);
-    let mut after = before(&state, current, stream);
-    after.retain(|point| point.queue != id); // Its own come first anyway.
-    after.extend(also);
-    let number = state.next_id();
-    let task = Task { number, after, job: Some(Box::new(job)) };
-    if !state.queues.contains(id) {
-        let worker = thread::Builder::new().name("gdremu-stream".into());
-        worker.spawn(move || serve(id)).map_err(|_| Error::OUT_OF_MEMORY)?;
-    }
-    state.queues.push(id, blocking, task);
-    Ok(Point { queue: id, number })
-}
-
 /// A stream's thread.
 fn serve(id: QueueId) {
     let _ = SigSet::all().thread_block(); // They are the program's to handle.
     entry::forbid_calls();
     let mut state = state::lock();
     while let Some(task) = state.queues.first(id) {
-        if !task.after.iter().all(|point| state.queues.is_passed(point)) {
+        let after = task.after.clone();
+        if !state.queues.are_passed(&after) {
             state = changed(state);
             continue;
         }
-        let job = state.queues.start_first(id);
+        let Some(job) = state.queues.first(id).and_then(|task| task.job.take()) else { break };
         drop(state);
         // A panic leaves at most the GPU kernel's memory half written.
-        let result = job.map_or(Ok(()), |job| catch_unwind(AssertUnwindSafe(job)).unwrap_or(Err(Error::UNKNOWN)));
+        let result = catch_unwind(AssertUnwindSafe(job)).unwrap_or(Err(Error::UNKNOWN));
         state = state::lock();
-        state.queues.finish_first(id);
+        if let Some(queue) = state.queues.0.get_mut(&id) {
+            queue.tasks.pop_front();
+        }
         if let Err(error) = result {
             fail(&mut state, error);
         }
         CHANGED.notify_all();
     }
-    state.queues.remove(id);
+    state.queues.0.remove(&id);
     CHANGED.notify_all();
 }
 
@@ -176,7 +170,8 @@ fn changed(state: Locked) -> Locked {
 /// Stops the work of all contexts and makes all later calls return the error.
 fn fail(state: &mut State, error: Error) {
     state.failed.get_or_insert(error);
-    for context in state.queues.contexts() {
+    let contexts: Vec<ContextHandle> = state.queues.0.keys().map(|id| id.context).collect();
+    for context in contexts {
         if let Some(context) = state.contexts.find(context) {
             context.stop.store(true, Ordering::Relaxed);
         }
@@ -195,19 +190,18 @@ pub(super) fn end(mut state: Locked, context: ContextHandle) -> Locked {
 
 /// Drops the work of a context that has not started.
 fn drop_waiting(state: &mut State, context: ContextHandle) {
-    state.queues.drop_waiting(context);
+    for (id, queue) in &mut state.queues.0 {
+        if id.context == context {
+            queue.tasks.retain(|task| task.job.is_none());
+        }
+    }
     CHANGED.notify_all();
-}
-
-pub(super) fn check_stream_and_context(state: &State, current: Current, stream: StreamHandle) -> Result {
-    state.check_stream(stream)?;
-    check(state, context(state, current, stream))
 }
 
 /// Waits until memory of this context, or of any, can be freed. Requires no current context, since a thread may free
 /// memory of another one.
 pub(super) fn finish(state: Locked, owner: Option<ContextHandle>) -> Result<Locked> {
-    let work = state.queues.ends(|id, _| owner.is_none_or(|context| id.context == context));
+    let work = state.queues.ends(|id, _| owner.is_none() || owner == Some(id.context));
     let state = passed(state, &work);
     state.check()?;
     Ok(state)

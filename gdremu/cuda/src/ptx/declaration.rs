@@ -7,7 +7,7 @@ use super::tokens::{Result, Tokens};
 
 /// The meaning of a name.
 #[derive(Clone, Copy)]
-pub(super) enum Name {
+pub(super) enum Name<'a> {
     /// A register of this type, or this number of them with numbers behind the name, from this one on.
     Register(Type, Register, Option<usize>),
     /// A parameter at this offset of their memory.
@@ -15,14 +15,16 @@ pub(super) enum Name {
     /// Offsets in the memory of their kind.
     Variable(usize),
     Local(usize),
-    /// Shared memory of this size and alignment, which gets its place when a GPU kernel uses it.
-    Shared(Option<usize>, usize),
+    /// Shared memory, which gets its place when a GPU kernel uses it.
+    Shared(Declaration<'a>),
     UsedShared(usize),
+    /// An index of the code.
+    Label(usize),
     /// A variable that cannot be used, and why.
     Unsupported(&'static str),
 }
 
-pub(super) type Names<'a> = HashMap<&'a str, Name>;
+pub(super) type Names<'a> = HashMap<&'a str, Name<'a>>;
 
 /// Memory larger than this is refused.
 const MAX_BYTES: usize = 1 << 30;
@@ -34,13 +36,20 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn place(&mut self, size: usize, align: usize) -> Option<usize> {
-        let start = self.len.checked_next_multiple_of(align)?;
-        self.len = start.checked_add(size).filter(|len| *len <= MAX_BYTES)?;
-        Some(start)
+    pub(super) fn place(&mut self, of: &Declaration<'_>, tokens: &Tokens<'_>) -> Result<usize> {
+        if let Some(size) = of.size
+            && let Some(start) = self.len.checked_next_multiple_of(of.align)
+            && let Some(end) = start.checked_add(size)
+            && end <= MAX_BYTES
+        {
+            self.len = end;
+            return Ok(start);
+        }
+        Err(tokens.error(format!("the size of {} is not supported", of.name)))
     }
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct Declaration<'a> {
     pub(super) name: &'a str,
     pub(super) element: Type,
@@ -77,7 +86,7 @@ impl<'a> Declaration<'a> {
                 word => match word.strip_prefix('.') {
                     None => break word,
                     Some(name) => match Type::named(name) {
-                        Some(found) if found.bits >= 8 => element = Some(found),
+                        Some(as_type) if as_type.bits >= 8 => element = Some(as_type),
                         _ => return Err(tokens.unsupported(word)),
                     },
                 },
@@ -86,19 +95,14 @@ impl<'a> Declaration<'a> {
         let element = element.ok_or_else(|| tokens.error(format!("{name} has no type")))?;
         let mut size = Some(count * element.bytes());
         while tokens.take_if("[") {
-            size = match tokens.take_if("]") {
-                true => None,
-                false => {
-                    let elements = tokens.number()? as usize;
-                    tokens.expect("]")?;
-                    size.map(|size| size.saturating_mul(elements))
-                }
-            };
+            if tokens.take_if("]") {
+                size = None;
+                continue;
+            }
+            let elements = tokens.number()? as usize;
+            tokens.expect("]")?;
+            size = size.map(|size| size.saturating_mul(elements));
         }
         Ok(Declaration { name, element, size, align: align.unwrap_or(count * element.bytes()), managed })
-    }
-
-    pub(super) fn shared(&self) -> Name {
-        Name::Shared(self.size, self.align)
     }
 }

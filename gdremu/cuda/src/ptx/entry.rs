@@ -1,13 +1,11 @@
 //! The PTX text of a GPU kernel to instructions.
 
-use std::collections::HashMap;
-use std::sync::atomic::Ordering;
-
 use super::declaration::{Declaration, Layout, Name, Names};
 use super::kernel::{
-    Access, DYNAMIC_SHARED, Instruction, Kernel, Operand, Operation, Register, Space, Special, Type, WARP,
+    Access, DYNAMIC_SHARED, FIRST_OWN, Instruction, Kernel, Operand, Operation, Register, SCRATCH, Space, Type,
+    VARIABLES, WARP, ZERO,
 };
-use super::opcodes::{COMPUTATIONS, CONTROLS, Computation, Control, NO_EFFECT, PARTS, Part, UPDATES, find};
+use super::opcodes::{COMPUTATIONS, Computation, NO_EFFECT, SPECIALS, UPDATES, find};
 use super::tokens::{ParseError, Result, Tokens, number};
 
 /// The most bytes of local memory that a thread of a GPU has.
@@ -16,15 +14,13 @@ const MAX_LOCAL: usize = 512 << 10;
 /// The most registers of a thread, many times those of a GPU.
 const MAX_REGISTERS: usize = 1 << 16;
 
-/// The guard of instructions without one. Register 0 is no predicate.
-const ALWAYS: (Register, u64) = (0, 0);
+/// The guard of instructions without one.
+const ALWAYS: (Register, u64) = (ZERO, 0);
 
 /// The module, the GPU kernel, or a block of braces in it.
 #[derive(Default)]
 struct Scope<'a> {
     names: Names<'a>,
-    /// Where each label stands in the code.
-    labels: HashMap<&'a str, usize>,
     /// Branches that need their target, with index in the code and label.
     branches: Vec<(usize, &'a str)>,
 }
@@ -35,8 +31,6 @@ pub(super) struct Entry<'t, 'a> {
     kernel: Kernel,
     /// The innermost last.
     scopes: Vec<Scope<'a>>,
-    /// The registers of names that PTX knows by itself.
-    specials: HashMap<&'a str, Register>,
     parameters: Layout,
     shared: Layout,
     local: Layout,
@@ -46,12 +40,11 @@ pub(super) struct Entry<'t, 'a> {
 impl<'t, 'a> Entry<'t, 'a> {
     /// Reads what follows the name, up to the first thing that is wrong or not supported.
     pub(super) fn parse(name: &str, tokens: &'t mut Tokens<'a>, names: &Names<'a>) -> Result<Kernel> {
-        let module = Scope { names: names.clone(), ..Scope::default() };
+        let module = Scope { names: names.clone(), branches: Vec::new() };
         let mut entry = Entry {
             tokens,
-            kernel: Kernel { name: name.to_owned(), registers: 1, ..Kernel::default() },
+            kernel: Kernel { name: name.to_owned(), registers: FIRST_OWN, ..Kernel::default() },
             scopes: vec![module, Scope::default()],
-            specials: HashMap::new(),
             parameters: Layout::default(),
             shared: Layout::default(),
             local: Layout::default(),
@@ -76,10 +69,8 @@ impl<'t, 'a> Entry<'t, 'a> {
         loop {
             self.tokens.expect(".param")?;
             let declaration = Declaration::parse(self.tokens)?;
-            let size = self.sized(declaration.name, declaration.size)?;
-            let start = self.parameters.place(size, declaration.align);
-            let start = self.sized(declaration.name, start)?;
-            self.kernel.parameters.push((start, size));
+            let start = self.parameters.place(&declaration, self.tokens)?;
+            self.kernel.parameters.push((start, self.parameters.len - start));
             self.declare(declaration.name, Name::Parameter(start))?;
             if !self.tokens.take_if(",") {
                 return self.tokens.expect(")");
@@ -107,11 +98,6 @@ impl<'t, 'a> Entry<'t, 'a> {
         }
     }
 
-    /// The innermost scope.
-    fn scope(&mut self) -> &mut Scope<'a> {
-        self.scopes.last_mut().expect("the module's scope is never closed")
-    }
-
     fn body(&mut self) -> Result {
         while self.scopes.len() > 1 {
             match self.tokens.take()? {
@@ -120,11 +106,10 @@ impl<'t, 'a> Entry<'t, 'a> {
                 ".reg" => self.declare_registers()?,
                 space @ (".shared" | ".local") => {
                     let declaration = Declaration::parse(self.tokens)?;
-                    let mut meaning = declaration.shared();
-                    if space == ".local" {
-                        let start = self.local.place(declaration.size.unwrap_or(0), declaration.align);
-                        meaning = Name::Local(self.sized(declaration.name, start)?);
-                    }
+                    let meaning = match space {
+                        ".shared" => Name::Shared(declaration),
+                        _ => Name::Local(self.local.place(&declaration, self.tokens)?),
+                    };
                     self.declare(declaration.name, meaning)?;
                     self.tokens.expect(";")?;
                 }
@@ -132,14 +117,9 @@ impl<'t, 'a> Entry<'t, 'a> {
                 ".pragma" => {
                     self.tokens.skip_declaration()?;
                 }
-                label if self.tokens.take_if(":") => {
-                    let at = self.kernel.code.len();
-                    if self.scope().labels.insert(label, at).is_some() {
-                        return Err(self.tokens.error(format!("label {label} exists already")));
-                    }
-                }
+                label if self.tokens.take_if(":") => self.declare(label, Name::Label(self.kernel.code.len()))?,
                 ".param" | "call" | "call.uni" => {
-                    let callee = self.tokens.callee().unwrap_or("another function");
+                    let callee = self.tokens.callee()?;
                     return Err(self.tokens.unsupported(&format!("call of {callee}")));
                 }
                 "@" => {
@@ -156,12 +136,17 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(())
     }
 
+    /// The innermost scope.
+    fn scope(&mut self) -> &mut Scope<'a> {
+        self.scopes.last_mut().expect("the module's scope is never closed")
+    }
+
     /// Resolves the branches of the innermost scope. Those to labels outside of it are its parent's.
     fn close_scope(&mut self) -> Result {
-        let Some(Scope { labels, branches, .. }) = self.scopes.pop() else { return Ok(()) };
+        let Some(Scope { names, branches }) = self.scopes.pop() else { return Ok(()) };
         for (at, label) in branches {
             let branch = &mut self.kernel.code[at];
-            if let Some(target) = labels.get(label) {
+            if let Some(Name::Label(target)) = names.get(label) {
                 branch.operation = Operation::Branch(*target);
             } else if self.scopes.len() == 1 {
                 return Err(ParseError { line: branch.line, reason: format!("there is no label {label}") });
@@ -170,10 +155,6 @@ impl<'t, 'a> Entry<'t, 'a> {
             }
         }
         Ok(())
-    }
-
-    fn sized<T>(&self, name: &str, place: Option<T>) -> Result<T> {
-        place.ok_or_else(|| self.tokens.error(format!("the size of {name} is not supported")))
     }
 
     /// `.reg .b32 %a, %b, %r<10>;`
@@ -205,7 +186,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         }
     }
 
-    fn declare(&mut self, name: &'a str, meaning: Name) -> Result {
+    fn declare(&mut self, name: &'a str, meaning: Name<'a>) -> Result {
         match self.scope().names.insert(name, meaning) {
             None => Ok(()),
             Some(_) => Err(self.tokens.error(format!("{name} is declared already"))),
@@ -213,7 +194,7 @@ impl<'t, 'a> Entry<'t, 'a> {
     }
 
     /// The meaning of a name. A register of a family is one by itself.
-    fn look_up(&self, word: &'a str) -> Option<Name> {
+    fn look_up(&self, word: &'a str) -> Option<Name<'a>> {
         let family = word.trim_end_matches(|c: char| c.is_ascii_digit());
         for scope in self.scopes.iter().rev() {
             if let Some(name) = scope.names.get(word) {
@@ -245,90 +226,80 @@ impl<'t, 'a> Entry<'t, 'a> {
     }
 
     fn operation(&mut self, opcode: &'a str) -> Result {
-        let typed = typed(opcode);
-        let mnemonic = opcode.split('.').next().unwrap_or_default();
-        if let Some(control) = find(CONTROLS, opcode) {
-            self.control(control)?;
-        } else if let "fence" | "membar" = mnemonic {
-            let is_weaker = opcode.contains(".acq_rel");
-            self.push(Operation::Fence(if is_weaker { Ordering::AcqRel } else { Ordering::SeqCst }));
-        } else if let "ld" | "st" | "atom" | "red" = mnemonic {
-            self.access(opcode, mnemonic)?;
-        } else if let Some(("mov", of)) = typed {
-            self.mov(of)?;
-        } else if let Some(("bfi", of)) = typed {
-            self.bfi(of)?;
-        } else if let Some(computation) = find(COMPUTATIONS, opcode) {
-            self.compute(opcode, &computation, Type::U64)?;
-        } else if let Some((stem, of)) = typed
-            && let Some(computation) = find(COMPUTATIONS, stem)
-        {
-            self.compute(opcode, &computation, of)?;
-        } else {
-            return Err(self.tokens.unsupported(opcode));
+        match opcode {
+            "bra" | "bra.uni" => {
+                let label = self.tokens.take()?;
+                let at = self.kernel.code.len();
+                self.scope().branches.push((at, label));
+                self.push(Operation::Branch(0)); // Until all labels of the scope are known.
+            }
+            "bar.sync"
+            | "bar.cta.sync"
+            | "barrier.sync"
+            | "barrier.cta.sync"
+            | "barrier.sync.aligned"
+            | "barrier.cta.sync.aligned" => {
+                self.tokens.expect("0")?;
+                self.push(Operation::Barrier);
+            }
+            "bar.warp.sync" => {
+                let mask = self.operand(Type::U32)?;
+                self.push(Operation::WarpBarrier(mask));
+            }
+            "nanosleep.u32" => {
+                self.operand(Type::U32)?;
+                self.push(Operation::Sleep);
+            }
+            // Work of a stream is in order, so nothing is to be waited for.
+            "griddepcontrol.wait" | "griddepcontrol.launch_dependents" => {}
+            "trap" => self.push(Operation::Trap),
+            "exit" | "ret" | "ret.uni" => self.push(Operation::Exit),
+            _ => match opcode.split('.').next() {
+                Some("fence" | "membar") => self.push(Operation::Fence),
+                Some(mnemonic @ ("ld" | "st" | "atom" | "red")) => self.access(opcode, mnemonic)?,
+                _ => self.computation(opcode)?,
+            },
         }
         self.tokens.expect(";")
     }
 
-    fn control(&mut self, control: Control) -> Result {
-        let operation = match control {
-            Control::Branch => {
-                let label = self.tokens.take()?;
-                let at = self.kernel.code.len();
-                self.scope().branches.push((at, label));
-                Operation::Branch(0) // Until all labels of the scope are known.
-            }
-            Control::Barrier => {
-                self.tokens.expect("0")?;
-                Operation::Barrier
-            }
-            Control::WarpBarrier => Operation::WarpBarrier(self.operand(Type::U32)?),
-            Control::Sleep => {
-                self.operand(Type::U32)?;
-                Operation::Sleep
-            }
-            Control::OtherGrids => return Ok(()),
-            Control::Trap => Operation::Trap,
-            Control::Exit => Operation::Exit,
-        };
-        self.push(operation);
-        Ok(())
-    }
-
-    /// `, value, …`, of these types.
-    fn operands<const N: usize>(&mut self, types: &[Type]) -> Result<[Operand; N]> {
-        let mut operands = [Operand::constant(0); N];
-        for (index, as_type) in types.iter().enumerate() {
-            self.tokens.expect(",")?;
-            operands[index] = self.operand(*as_type)?;
+    fn computation(&mut self, opcode: &'a str) -> Result {
+        if let Some(computation) = find(COMPUTATIONS, opcode) {
+            return self.compute(opcode, computation, Type::U64);
         }
-        Ok(operands)
+        if let Some((stem, name)) = opcode.rsplit_once('.')
+            && let Some(of) = Type::named(name)
+        {
+            if stem == "mov" {
+                return self.mov(of);
+            }
+            if stem == "bfi" && of.is_integer() {
+                return self.bfi(of);
+            }
+            if let Some(computation) = find(COMPUTATIONS, stem) {
+                return self.compute(opcode, computation, of);
+            }
+        }
+        Err(self.tokens.unsupported(opcode))
     }
 
     /// `register, value, …`
     fn compute(&mut self, opcode: &str, computation: &Computation, of: Type) -> Result {
-        let mut types = Vec::new();
-        for kind in computation.operands {
-            types.extend(kind.resolve(of));
-        }
-        let result = computation.result.resolve(of);
-        let Some(result) = result.filter(|_| types.len() == computation.operands.len()) else {
-            return Err(self.tokens.unsupported(opcode));
-        };
+        let result = computation.result.resolve(of).ok_or_else(|| self.tokens.unsupported(opcode))?;
         let to = self.register(result)?;
-        let operands = self.operands(&types)?;
-        self.push_computation(computation, of, to, operands);
-        Ok(())
-    }
-
-    fn push_computation(&mut self, computation: &Computation, of: Type, to: Register, operands: [Operand; 3]) {
+        let mut operands = [Operand::constant(0); 3];
+        for (index, kind) in computation.operands.iter().enumerate() {
+            let as_type = kind.resolve(of).ok_or_else(|| self.tokens.unsupported(opcode))?;
+            operands[index] = self.next_operand(as_type)?;
+        }
         self.push(Operation::Compute { to, function: computation.functions[of.index()], operands });
+        Ok(())
     }
 
     /// Appends a step of an instruction.
     fn push_step(&mut self, name: &str, of: Type, to: Register, operands: [Operand; 3]) {
         let computation = find(COMPUTATIONS, name).expect("the steps are in the table");
-        self.push_computation(&computation, of, to, operands);
+        self.push(Operation::Compute { to, function: computation.functions[of.index()], operands });
     }
 
     /// `mov.u32 register, value`, `mov.b64 register, {low, high}` or `mov.b64 {low, high}, register`, as an
@@ -339,20 +310,18 @@ impl<'t, 'a> Entry<'t, 'a> {
         self.tokens.expect(",")?;
         let from_part = self.part(of)?;
         let from = self.elements(|entry| entry.operand(from_part))?;
-        let bit_of = |index: usize, part: Type| Operand::constant(index as u64 * u64::from(part.bits));
-        if let [from] = from[..] {
-            for (index, to) in to.into_iter().enumerate() {
-                let operands = [from, bit_of(index, to_part), Operand::constant(0)];
-                self.push_step("shr", Type::unsigned(of.bits), to, operands);
+        let mut whole = from[0];
+        if from.len() > 1 {
+            whole = Operand::constant(0);
+            for (index, element) in from.into_iter().enumerate() {
+                let bit = Operand::constant(index as u64 * u64::from(from_part.bits));
+                self.push_step("{}", from_part, SCRATCH, [whole, element, bit]);
+                whole = Operand::register(SCRATCH);
             }
-            return Ok(());
         }
-        let [to] = to[..] else {
-            return Err(self.tokens.error("both sides have elements"));
-        };
-        for (index, from) in from.into_iter().enumerate() {
-            let before = if index == 0 { 0 } else { to };
-            self.push_step("{}", from_part, to, [Operand::register(before), from, bit_of(index, from_part)]);
+        for (index, register) in to.into_iter().enumerate() {
+            let bit = Operand::constant(index as u64 * u64::from(to_part.bits));
+            self.push_step("shr", Type::unsigned(of.bits), register, [whole, bit, Operand::constant(0)]);
         }
         Ok(())
     }
@@ -360,12 +329,12 @@ impl<'t, 'a> Entry<'t, 'a> {
     /// `bfi.b64 register, field, value, position, length`
     fn bfi(&mut self, of: Type) -> Result {
         let to = self.register(of)?;
-        let [field, value, at, len] = self.operands(&[of, of, Type::U32, Type::U32])?;
-        let part = self.special("bfi", None);
-        let rest = self.special("bfi.rest", None);
-        self.push_step("bfi.field", of, part, [field, at, len]);
-        self.push_step("bfi.rest", of, rest, [value, at, len]);
-        self.push_step("or", of, to, [Operand::register(part), Operand::register(rest), Operand::constant(0)]);
+        let field = self.next_operand(of)?;
+        let value = self.next_operand(of)?;
+        let at = self.next_operand(Type::U32)?;
+        let len = self.next_operand(Type::U32)?;
+        self.push_step("bits", of, SCRATCH, [at, len, Operand::constant(0)]);
+        self.push_step("field", of, to, [field, value, Operand::register(SCRATCH)]);
         Ok(())
     }
 
@@ -380,46 +349,46 @@ impl<'t, 'a> Entry<'t, 'a> {
 
     /// `{a, b}`, or one without braces.
     fn elements<T>(&mut self, mut element: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
-        if !self.tokens.take_if("{") {
-            return Ok(vec![element(self)?]);
-        }
+        let in_braces = self.tokens.take_if("{");
         let mut elements = vec![element(self)?];
-        while self.tokens.take_if(",") {
-            elements.push(element(self)?);
+        if in_braces {
+            while self.tokens.take_if(",") {
+                elements.push(element(self)?);
+            }
+            self.tokens.expect("}")?;
         }
-        self.tokens.expect("}")?;
         Ok(elements)
     }
 
     fn access(&mut self, opcode: &'a str, mnemonic: &str) -> Result {
-        let Some(form) = AccessForm::parse(opcode, mnemonic) else {
-            return Err(self.tokens.unsupported(opcode));
-        };
-        let operation = match (mnemonic, &form.update) {
-            ("ld", _) => {
+        let form = AccessForm::parse(opcode, mnemonic).ok_or_else(|| self.tokens.unsupported(opcode))?;
+        let operation = match (mnemonic, form.update) {
+            (_, Some(update)) => {
+                let mut old = SCRATCH;
+                if mnemonic == "atom" {
+                    old = self.target(form.element)?;
+                    self.tokens.expect(",")?;
+                }
+                let at = self.accessed(&form)?;
+                let mut operands = [Operand::constant(0); 2];
+                for operand in &mut operands[..update.operands.len() - 1] {
+                    *operand = self.next_operand(form.element)?;
+                }
+                Operation::Update { old, at, update: update.functions[form.element.index()], operands }
+            }
+            ("ld", None) => {
                 let to = self.elements(|entry| entry.target(form.element))?;
                 self.check_count(opcode, to.len(), form.count)?;
                 self.tokens.expect(",")?;
                 Operation::Load { to, from: self.accessed(&form)? }
             }
-            ("st", _) => {
+            (_, None) => {
                 let to = self.accessed(&form)?;
                 self.tokens.expect(",")?;
                 let values = self.elements(|entry| entry.operand(form.element))?;
                 self.check_count(opcode, values.len(), form.count)?;
                 Operation::Store { to, values }
             }
-            (_, Some(update)) => {
-                let mut old = self.special("_", None);
-                if mnemonic == "atom" {
-                    old = self.target(form.element)?;
-                    self.tokens.expect(",")?;
-                }
-                let at = self.accessed(&form)?;
-                let operands = self.operands(&vec![form.element; update.operands.len() - 1])?;
-                Operation::Update { old, at, update: update.functions[form.element.index()], operands }
-            }
-            _ => return Err(self.tokens.unsupported(opcode)),
         };
         self.push(operation);
         Ok(())
@@ -446,7 +415,13 @@ impl<'t, 'a> Entry<'t, 'a> {
 
     /// The same, or `_` for a result that nothing reads.
     fn target(&mut self, at_least: Type) -> Result<Register> {
-        if self.tokens.take_if("_") { Ok(self.special("_", None)) } else { self.register(at_least) }
+        if self.tokens.take_if("_") { Ok(SCRATCH) } else { self.register(at_least) }
+    }
+
+    /// `, value`
+    fn next_operand(&mut self, as_type: Type) -> Result<Operand> {
+        self.tokens.expect(",")?;
+        self.operand(as_type)
     }
 
     fn operand(&mut self, as_type: Type) -> Result<Operand> {
@@ -455,46 +430,46 @@ impl<'t, 'a> Entry<'t, 'a> {
             return Ok(Operand::constant(self.tokens.number()?));
         }
         let word = self.tokens.take()?;
-        if let "%clock" | "%clock64" | "%globaltimer" = word {
-            let register = self.special(word, None);
-            self.push(Operation::Time(register));
-            return Ok(Operand::register(register));
-        }
-        if word == "WARP_SZ" {
-            return Ok(Operand::constant(WARP));
-        }
-        if let Some(special) = special(word) {
-            return Ok(Operand::register(self.special(word, Some(special))));
-        }
         let offset = match self.look_up(word) {
             Some(Name::Register(..)) => {
                 self.tokens.go_to(start);
                 return Ok(Operand::register(self.register(as_type)?));
             }
-            Some(Name::Variable(offset)) => {
-                let register = self.special("variables", Some(Special::Variables));
-                return Ok(Operand { register, plus: offset as u64 });
-            }
+            Some(Name::Variable(offset)) => return Ok(Operand { register: VARIABLES, plus: offset as u64 }),
             Some(Name::Unsupported(why)) => return Err(self.tokens.error(format!("{word}: {why}"))),
             Some(Name::Parameter(offset) | Name::Local(offset) | Name::UsedShared(offset)) => offset as u64,
-            Some(Name::Shared(size, align)) => self.use_shared(word, size, align)? as u64,
-            None => match number(word) {
-                Some(number) => number,
-                None => return Err(self.tokens.error(format!("{word} is not a value"))),
-            },
+            Some(Name::Shared(declaration)) => self.use_shared(&declaration)? as u64,
+            Some(Name::Label(_)) | None => return self.known_operand(word),
         };
         Ok(Operand::constant(offset))
     }
 
+    /// Reads an operand that PTX knows by itself.
+    fn known_operand(&mut self, word: &'a str) -> Result<Operand> {
+        if let Some(constant) = if word == "WARP_SZ" { Some(WARP) } else { number(word) } {
+            return Ok(Operand::constant(constant));
+        }
+        let register = self.kernel.registers;
+        if let "%clock" | "%clock64" | "%globaltimer" = word {
+            self.push(Operation::Time(register));
+        } else if let Some(special) = find(SPECIALS, word) {
+            self.kernel.specials.push((register, *special));
+            self.scopes[0].names.insert(word, Name::Register(Type::U64, register, None));
+        } else {
+            return Err(self.tokens.error(format!("{word} is not a value")));
+        }
+        self.kernel.registers += 1;
+        Ok(Operand::register(register))
+    }
+
     /// Places a shared variable that is used the first time.
-    fn use_shared(&mut self, name: &'a str, size: Option<usize>, align: usize) -> Result<usize> {
-        let offset = match size {
-            Some(size) => self.shared.place(size, align),
-            None => Some(DYNAMIC_SHARED),
+    fn use_shared(&mut self, declaration: &Declaration<'a>) -> Result<usize> {
+        let offset = match declaration.size {
+            Some(_) => self.shared.place(declaration, self.tokens)?,
+            None => DYNAMIC_SHARED,
         };
-        let offset = self.sized(name, offset)?;
         for scope in self.scopes.iter_mut().rev() {
-            if let Some(meaning) = scope.names.get_mut(name) {
+            if let Some(meaning) = scope.names.get_mut(declaration.name) {
                 *meaning = Name::UsedShared(offset);
                 break;
             }
@@ -502,28 +477,16 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(offset)
     }
 
-    /// The register for a special one.
-    fn special(&mut self, word: &'a str, special: Option<Special>) -> Register {
-        if let Some(register) = self.specials.get(word) {
-            return *register;
-        }
-        let register = self.kernel.registers;
-        self.kernel.registers += 1;
-        self.specials.insert(word, register);
-        self.kernel.specials.extend(special.map(|special| (register, special)));
-        register
-    }
-
     /// The memory at the address that follows, `[%register]`, `[variable+4]` or `[%register+-4]`.
     fn accessed(&mut self, form: &AccessForm) -> Result<Access> {
-        let AccessForm { space, element, order, .. } = *form;
+        let AccessForm { space, element, .. } = *form;
         self.tokens.expect("[")?;
         let word = self.tokens.peek().unwrap_or_default();
         let mut register = Type::U64;
         // By its name, a variable has the address that it has in its own space.
         let own_space = match self.look_up(word) {
             Some(Name::Variable(_)) => Space::Generic,
-            Some(Name::Shared(..) | Name::UsedShared(_)) => Space::Shared,
+            Some(Name::Shared(_) | Name::UsedShared(_)) => Space::Shared,
             Some(Name::Local(_)) => Space::Local,
             Some(Name::Parameter(_)) => Space::Parameters,
             Some(Name::Register(declared, ..)) if declared.bits >= 32 => {
@@ -540,87 +503,39 @@ impl<'t, 'a> Entry<'t, 'a> {
             address.plus = address.plus.wrapping_add(self.tokens.number()?);
         }
         self.tokens.expect("]")?;
-        Ok(Access { space, element, order, address, mask: u64::MAX >> (64 - register.bits) })
+        Ok(Access { space, element, address, mask: u64::MAX >> (64 - register.bits) })
     }
-}
-
-/// An opcode that ends with a type, as what comes before and the type.
-fn typed(opcode: &str) -> Option<(&str, Type)> {
-    let (stem, name) = opcode.rsplit_once('.')?;
-    Some((stem, Type::named(name)?))
 }
 
 /// The parts of an opcode that accesses memory.
 struct AccessForm {
     space: Space,
     element: Type,
-    order: Ordering,
     /// The number of elements.
     count: usize,
     /// The computation of `atom` and `red`.
-    update: Option<Computation>,
+    update: Option<&'static Computation>,
 }
 
 impl AccessForm {
     fn parse(opcode: &str, mnemonic: &str) -> Option<AccessForm> {
-        let mut space = Space::Generic;
-        let mut order = Ordering::Relaxed;
-        let mut count = 1;
-        let mut update = None;
-        let mut element = None;
+        let mut form = AccessForm { space: Space::Generic, element: Type::PREDICATE, count: 1, update: None };
         for name in opcode.split('.').skip(1) {
-            match find(PARTS, name) {
-                Some(Part::In(named)) => space = named,
-                Some(Part::Ordered(named)) => order = named,
-                Some(Part::Elements(number)) => count = number,
-                None if NO_EFFECT.split(' ').any(|part| part == name) => {}
-                None => match find_update(name) {
-                    Some(computation) => update = Some(computation),
-                    None if element.is_none() => element = Some(Type::named(name)?),
-                    None => return None,
-                },
+            match name {
+                "shared" | "shared::cta" => form.space = Space::Shared,
+                "local" => form.space = Space::Local,
+                "param" | "param::entry" if mnemonic == "ld" => form.space = Space::Parameters,
+                "v2" => form.count = 2,
+                "v4" => form.count = 4,
+                "v8" => form.count = 8,
+                _ if NO_EFFECT.split(' ').any(|part| part == name) => {}
+                _ if UPDATES.contains(&name) => form.update = find(COMPUTATIONS, name),
+                _ if form.element == Type::PREDICATE => form.element = Type::named(name)?,
+                _ => return None,
             }
         }
-        let element = element?;
         let is_update = matches!(mnemonic, "atom" | "red");
-        let has_order = match mnemonic {
-            "ld" => !matches!(order, Ordering::Release | Ordering::AcqRel),
-            "st" => !matches!(order, Ordering::Acquire | Ordering::AcqRel),
-            _ => true,
-        };
-        let has_space = space != Space::Parameters || mnemonic == "ld";
-        let has_type = element.bits >= 8 && (!is_update || element.is_integer());
-        if !has_order || !has_space || !has_type || is_update != update.is_some() {
-            return None;
-        }
-        Some(AccessForm { space, element, order, count, update })
+        let has_type = form.element.bits >= 8 && (!is_update || form.element.is_integer());
+        if has_type && is_update == form.update.is_some() { Some(form) } else { None }
     }
-}
-
-/// The computation of an atomic access.
-fn find_update(name: &str) -> Option<Computation> {
-    if UPDATES.contains(&name) { find(COMPUTATIONS, name) } else { find(COMPUTATIONS, &format!("atom.{name}")) }
-}
-
-/// The special register of a name.
-fn special(word: &str) -> Option<Special> {
-    let (name, axis) = word.split_once('.').unwrap_or((word, ""));
-    let axis = ["x", "y", "z"].iter().position(|known| *known == axis);
-    Some(match (name, axis) {
-        ("%tid", Some(axis)) => Special::Thread(axis),
-        ("%ntid", Some(axis)) => Special::BlockSize(axis),
-        ("%ctaid", Some(axis)) => Special::Block(axis),
-        ("%nctaid", Some(axis)) => Special::GridSize(axis),
-        ("%laneid", None) => Special::Lane,
-        ("%lanemask_eq", None) => Special::LaneMask(|lane| 1 << lane),
-        ("%lanemask_lt", None) => Special::LaneMask(|lane| (1 << lane) - 1),
-        ("%lanemask_le", None) => Special::LaneMask(|lane| u32::MAX >> (31 - lane)),
-        ("%lanemask_gt", None) => Special::LaneMask(|lane| !(u32::MAX >> (31 - lane))),
-        ("%lanemask_ge", None) => Special::LaneMask(|lane| u32::MAX << lane),
-        ("%warpid", None) => Special::Warp,
-        // In these, a launch passes the address of the memory for `grid.sync()`.
-        ("%envreg1", None) => Special::GridMemory(32),
-        ("%envreg2", None) => Special::GridMemory(0),
-        _ => return None,
-    })
 }

@@ -1,13 +1,13 @@
 //! GPU kernels made from PTX text, with names resolved to indices and addresses.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 #[derive(Debug, Default)]
 pub(crate) struct Kernel {
     pub(crate) name: String,
     /// The place of each parameter in the memory that a launch fills, as offset and size.
     pub(crate) parameters: Vec<(usize, usize)>,
-    /// How many registers each thread has, and what some of them hold at first. Register 0 holds 0.
+    /// How many registers each thread has, and what some of them hold at first, besides the named ones below.
     pub(super) registers: usize,
     pub(super) specials: Vec<(Register, Special)>,
     /// Bytes of memory that each block shares, without what a launch adds, and that each thread has for itself.
@@ -17,6 +17,25 @@ pub(crate) struct Kernel {
     pub(crate) max_threads: Option<u64>,
     /// Ends with [`Operation::Exit`].
     pub(super) code: Vec<Instruction>,
+}
+
+/// The GPU kernel, its grid and its arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    pub(crate) kernel: Arc<Kernel>,
+    /// Blocks of the grid, and threads of each block, by dimension.
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    /// How many blocks run at the same time, at most.
+    pub(crate) resident: u64,
+    /// All blocks run at the same time, and have a barrier for all.
+    pub(crate) cooperative: bool,
+    /// The kernel's parameters, where it expects them.
+    pub(crate) parameters: Vec<u8>,
+    /// Bytes of shared memory that the launch adds to the kernel's own.
+    pub(crate) shared: usize,
+    /// The address of the module's variables.
+    pub(crate) variables: u64,
 }
 
 /// A type of PTX. Floating-point numbers are copied as bits.
@@ -58,19 +77,20 @@ impl Type {
 
     /// The type of a name without its dot.
     pub(super) fn named(name: &str) -> Option<Type> {
-        let (class, bits) = match name {
-            "pred" => (Class::Unsigned, "1"),
-            "bf16" => (Class::Float, "16"),
-            _ => match name.split_at_checked(1)? {
-                ("b" | "u", bits) => (Class::Unsigned, bits),
-                ("s", bits) => (Class::Signed, bits),
-                ("f", bits) => (Class::Float, bits),
-                _ => return None,
-            },
+        if name == "pred" {
+            return Some(Type::PREDICATE);
+        }
+        let bits = name.trim_start_matches(|c: char| c.is_ascii_lowercase());
+        let class = match name.strip_suffix(bits)? {
+            "b" | "u" => Class::Unsigned,
+            "s" => Class::Signed,
+            "f" | "bf" => Class::Float,
+            _ => return None,
         };
-        let bits = bits.parse().ok()?;
-        let known = matches!(bits, 8 | 16 | 32 | 64) || name == "pred";
-        known.then_some(Type { class, bits })
+        match bits.parse().ok()? {
+            bits @ (8 | 16 | 32 | 64) => Some(Type { class, bits }),
+            _ => None,
+        }
     }
 
     pub(super) fn bytes(self) -> usize {
@@ -100,10 +120,17 @@ impl Type {
 /// Index of one of a thread's registers.
 pub(super) type Register = usize;
 
+/// Registers that every GPU kernel has. They hold 0, nothing that is read later, and the address of the module's
+/// variables. Those of the program come behind them.
+pub(super) const ZERO: Register = 0;
+pub(super) const SCRATCH: Register = 1;
+pub(super) const VARIABLES: Register = 2;
+pub(super) const FIRST_OWN: Register = 3;
+
 #[derive(Debug)]
 pub(super) struct Instruction {
     pub(super) line: u32,
-    /// It runs if this predicate holds this; always if the register is 0.
+    /// It runs if this predicate holds this.
     pub(super) guard: (Register, u64),
     pub(super) operation: Operation,
 }
@@ -137,7 +164,7 @@ pub(super) enum Operation {
         update: Function,
         operands: [Operand; 2],
     },
-    Fence(Ordering),
+    Fence,
     /// Continues at this index of the code.
     Branch(usize),
     Barrier,
@@ -158,7 +185,7 @@ pub(super) struct Operand {
 
 impl Operand {
     pub(super) const fn constant(plus: u64) -> Operand {
-        Operand { register: 0, plus }
+        Operand { register: ZERO, plus }
     }
 
     pub(super) const fn register(register: Register) -> Operand {
@@ -166,21 +193,17 @@ impl Operand {
     }
 }
 
-/// The first contents of registers. Indices are those of x, y and z.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Special {
-    Thread(usize),
-    BlockSize(usize),
-    Block(usize),
-    GridSize(usize),
-    Lane,
-    /// The lanes that compare with the thread's own in some order.
-    LaneMask(fn(u32) -> u32),
-    Warp,
-    /// 32 bits of [`GRID_WINDOW`] from this one on, in cooperative launches; otherwise 0.
-    GridMemory(u32),
-    /// The address of the module's variables.
-    Variables,
+/// Computes the first content of a register.
+pub(super) type Special = fn(&ThreadId<'_>) -> u64;
+
+/// A thread of a launch.
+pub(super) struct ThreadId<'a> {
+    pub(super) launch: &'a Launch,
+    /// By axis.
+    pub(super) block: [u64; 3],
+    pub(super) thread: [u64; 3],
+    pub(super) warp: u64,
+    pub(super) lane: u64,
 }
 
 /// Memory that an instruction reads or writes.
@@ -189,7 +212,6 @@ pub(super) struct Access {
     pub(super) space: Space,
     /// The type of each element.
     pub(super) element: Type,
-    pub(super) order: Ordering,
     pub(super) address: Operand,
     /// The bits of an address.
     pub(super) mask: u64,

@@ -26,6 +26,6 @@ mod run;
 mod tests;
 mod tokens;
 
-pub(crate) use kernel::Kernel;
+pub(crate) use kernel::{Kernel, Launch};
 pub(crate) use module::{Module, parse};
-pub(crate) use run::{Change, Fault, GlobalMemory, Launch, Stopped, Trap, run};
+pub(crate) use run::{Change, Fault, GlobalMemory, Stopped, Trap, run};

@@ -22,8 +22,7 @@ pub(crate) struct Module {
 
 /// Reads a text. GPU kernels that cannot run are no error here, but unknown declarations outside of them are.
 pub(crate) fn parse(text: &str) -> Result<Module> {
-    let mut tokens = Tokens::new(text);
-    let tokens = &mut tokens;
+    let tokens = &mut Tokens::new(text);
     let mut module = Module::default();
     let mut names = Names::new();
     tokens.expect(".version")?;
@@ -54,16 +53,12 @@ pub(crate) fn parse(text: &str) -> Result<Module> {
             }
             space @ (".global" | ".const" | ".shared") => {
                 let declaration = Declaration::parse(tokens)?;
-                let name = declaration.name;
-                let meaning = if space == ".shared" {
-                    Some(declaration.shared())
-                } else if external {
-                    Some(Name::Unsupported("it is not in this module"))
-                } else {
-                    module.variable(&declaration, tokens)?
+                let meaning = match space {
+                    ".shared" => Name::Shared(declaration),
+                    _ if external => Name::Unsupported("it is not in this module"),
+                    _ => module.variable(&declaration, tokens)?,
                 };
-                let meaning = meaning.ok_or_else(|| tokens.error(format!("the size of {name} is invalid")))?;
-                names.insert(name, meaning);
+                names.insert(declaration.name, meaning);
                 while tokens.take()? != ";" {}
                 external = false;
             }
@@ -82,36 +77,32 @@ fn target(tokens: &mut Tokens<'_>) -> Result<u32> {
 
 impl Module {
     /// Places a variable and reads what it holds at first.
-    fn variable(&mut self, of: &Declaration<'_>, tokens: &mut Tokens<'_>) -> Result<Option<Name>> {
+    fn variable<'a>(&mut self, of: &Declaration<'a>, tokens: &mut Tokens<'a>) -> Result<Name<'a>> {
         let mut layout = Layout { len: self.memory.len() };
-        let Some(size) = of.size else {
-            return Ok(None);
-        };
-        let Some(start) = layout.place(size, of.align) else {
-            return Ok(None);
-        };
+        let start = layout.place(of, tokens)?;
         if of.managed {
-            return Ok(Some(Name::Unsupported("managed memory is not supported")));
+            return Ok(Name::Unsupported("managed memory is not supported"));
         }
         self.memory.resize(layout.len, 0);
-        self.variables.insert(of.name.to_owned(), (start, size));
+        self.variables.insert(of.name.to_owned(), (start, layout.len - start));
+        let element = of.element.bytes();
         let mut at = start;
         while tokens.peek() != Some(";") {
             if at > start && tokens.peek() == Some("{") {
-                return Ok(Some(Name::Unsupported("its first value has rows")));
+                return Ok(Name::Unsupported("its first value has rows"));
             }
             if ["=", "{", "}", ","].iter().any(|mark| tokens.take_if(mark)) {
                 continue;
             }
             let Ok(number) = tokens.number() else {
-                return Ok(Some(Name::Unsupported("its first value is not a number")));
+                return Ok(Name::Unsupported("its first value is not a number"));
             };
-            let Some(place) = self.memory.get_mut(at..at + of.element.bytes()) else {
+            let Some(place) = self.memory.get_mut(at..at + element) else {
                 return Err(tokens.error(format!("{} has too many values", of.name)));
             };
-            place.copy_from_slice(&number.to_le_bytes()[..of.element.bytes()]);
-            at += of.element.bytes();
+            place.copy_from_slice(&number.to_le_bytes()[..element]);
+            at += element;
         }
-        Ok(Some(Name::Variable(start)))
+        Ok(Name::Variable(start))
     }
 }

@@ -1,8 +1,6 @@
 //! The instruction set as tables.
 
-use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
-
-use super::kernel::{Class, Function, LOCAL_WINDOW, SHARED_WINDOW, Space, Type};
+use super::kernel::{Class, Function, GRID_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, Special, Type};
 
 /// The type of an operand or result.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,17 +24,17 @@ impl Kind {
     /// The type, of an opcode that ends with `of`.
     pub(super) fn resolve(self, of: Type) -> Option<Type> {
         match self {
-            T => of.is_integer().then_some(of),
+            Is(fixed) => Some(fixed),
             Bits => Some(of),
-            Wide => (of.is_integer() && of.bits <= 32).then_some(Type { bits: of.bits * 2, ..of }),
-            Is(found) => Some(found),
+            T if of.is_integer() => Some(of),
+            Wide if of.is_integer() && of.bits <= 32 => Some(Type { bits: of.bits * 2, ..of }),
+            T | Wide => None,
         }
     }
 }
 
 /// An opcode that computes, with the types of the result and the operands, and the functions by
 /// `Type::index`.
-#[derive(Clone, Copy)]
 pub(super) struct Computation {
     pub(super) result: Kind,
     pub(super) operands: &'static [Kind],
@@ -52,12 +50,11 @@ fn compute(
     function: impl Fn(Type, [i128; 3]) -> i128,
     registers: [u64; 3],
 ) -> u64 {
-    let as_type = |kind: Kind| kind.resolve(of).unwrap_or(of);
     let mut numbers = [0; 3];
     for (index, kind) in operands.iter().enumerate() {
-        numbers[index] = as_type(*kind).number(registers[index]);
+        numbers[index] = kind.resolve(of).unwrap_or(of).number(registers[index]);
     }
-    as_type(result).extend(function(of, numbers) as u64)
+    result.resolve(of).unwrap_or(of).extend(function(of, numbers) as u64)
 }
 
 /// A table of computations, each compiled once per type.
@@ -118,11 +115,13 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("shf.l.clamp", T, [T, T, U32], |_, [a, b, by]| (b << 32 | a) << by.min(32) >> 32),
     ("shf.r.clamp", T, [T, T, U32], |_, [a, b, by]| (b << 32 | a) >> by.min(32)),
     ("prmt", T, [T, T, T], |_, [a, b, selectors]| {
-        let byte = |selector: i128| {
+        let mut result = 0;
+        for i in 0..4 {
+            let selector = selectors >> (4 * i);
             let byte = (b << 32 | a) >> (8 * (selector & 7)) & 0xff;
-            if selector & 8 == 0 { byte } else { (byte >> 7) * 0xff } // Its sign.
-        };
-        (0..4).fold(0, |result, i| result | byte(selectors >> (4 * i)) << (8 * i))
+            result |= if selector & 8 == 0 { byte } else { (byte >> 7) * 0xff } << (8 * i); // All bits are its sign.
+        }
+        result
     }),
     ("popc", U32, [T], |_, [a, ..]| a.count_ones().into()),
     ("clz", U32, [T], |of, [a, ..]| i128::from(a.leading_zeros() + of.bits) - 128),
@@ -149,101 +148,59 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("isspacep.local", PRED, [U64], |_, [a, ..]| a >> LOCAL_WINDOW.ilog2() & 1),
     // A step of `mov` from elements, which adds one to others.
     ("{}", U64, [U64, Bits, U32], |_, [others, element, at]| others | element << at),
-    // Steps of `bfi`, a value without the bits of a field, and the field at its place.
-    ("bfi.rest", T, [T, U32, U32], |_, [value, at, len]| value & !(ones(len) << at.min(64))),
-    ("bfi.field", T, [T, U32, U32], |_, [field, at, len]| (field & ones(len)) << at.min(64)),
-    // Atomic accesses besides `UPDATES`, from the old value and operands.
-    ("atom.inc", T, [T, T], |_, [old, a, _]| if old >= a { 0 } else { old + 1 }),
-    ("atom.dec", T, [T, T], |_, [old, a, _]| if old == 0 || old > a { a } else { old - 1 }),
-    ("atom.exch", T, [T, T], |_, [_, a, _]| a),
-    ("atom.cas", T, [T, T, T], |_, [old, expected, new]| if old == expected { new } else { old }),
+    // Steps of `bfi`, the bits of a field, and a value with the field in these bits.
+    ("bits", T, [U32, U32], |_, [at, len, _]| ((1 << len.min(64)) - 1) << at.min(64)),
+    ("field", T, [T, T, T], |_, [field, value, bits]| value & !bits | field << bits.trailing_zeros().min(64) & bits),
+    // Atomic accesses, from the old value and operands. Those of `UPDATES` before are also instructions.
+    ("inc", T, [T, T], |_, [old, a, _]| if old >= a { 0 } else { old + 1 }),
+    ("dec", T, [T, T], |_, [old, a, _]| if old == 0 || old > a { a } else { old - 1 }),
+    ("exch", T, [T, T], |_, [_, a, _]| a),
+    ("cas", T, [T, T, T], |_, [old, expected, new]| if old == expected { new } else { old }),
 ];
 
-/// Computations that are also atomic accesses, from the old value and an operand.
-pub(super) const UPDATES: &[&str] = &["add", "min", "max", "and", "or", "xor"];
-
-/// This number of ones, at most 64.
-fn ones(count: i128) -> i128 {
-    (1 << count.min(64)) - 1
-}
+/// Computations that are atomic accesses.
+pub(super) const UPDATES: [&str; 10] = ["add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas"];
 
 fn high(of: Type, a: i128, b: i128) -> i128 {
     a.wrapping_mul(b) >> of.bits
 }
 
-/// Opcodes without a result and a type.
-#[derive(Clone, Copy)]
-pub(super) enum Control {
-    /// `label`
-    Branch,
-    /// `0`, the only barrier
-    Barrier,
-    /// `mask`
-    WarpBarrier,
-    /// `nanoseconds`
-    Sleep,
-    /// Work of a stream is in order, so nothing is to be waited for.
-    OtherGrids,
-    Trap,
-    Exit,
-}
+/// Parts of the names of `ld`, `st`, `atom` and `red` that change nothing here, such as scopes and hints for caches.
+/// Every access has the strongest order.
+pub(super) const NO_EFFECT: &str = "global const weak volatile relaxed acquire release acq_rel cta cluster gpu sys mmio \
+    ca cg cs lu cv wb wt nc L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate \
+    L2::64B L2::128B L2::256B";
 
-pub(super) const CONTROLS: &[(&str, Control)] = &[
-    ("bra", Control::Branch),
-    ("bra.uni", Control::Branch),
-    ("bar.sync", Control::Barrier),
-    ("bar.cta.sync", Control::Barrier),
-    ("barrier.sync", Control::Barrier),
-    ("barrier.sync.aligned", Control::Barrier),
-    ("barrier.cta.sync", Control::Barrier),
-    ("barrier.cta.sync.aligned", Control::Barrier),
-    ("bar.warp.sync", Control::WarpBarrier),
-    ("nanosleep.u32", Control::Sleep),
-    ("griddepcontrol.wait", Control::OtherGrids),
-    ("griddepcontrol.launch_dependents", Control::OtherGrids),
-    ("trap", Control::Trap),
-    ("exit", Control::Exit),
-    ("ret", Control::Exit),
-    ("ret.uni", Control::Exit),
-];
+const LANES: u64 = u32::MAX as u64;
 
-/// A part of the name of an opcode that accesses memory.
-#[derive(Clone, Copy)]
-pub(super) enum Part {
-    In(Space),
-    Ordered(Ordering),
-    /// Accesses this number of elements.
-    Elements(usize),
-}
-
-use Part::*;
-
-/// Parts of the names of `ld`, `st`, `atom` and `red`.
+/// Registers that PTX knows by itself. In `%envreg1` and `%envreg2` a launch passes the address of the memory for
+/// `grid.sync()`.
 #[rustfmt::skip] // A line for each.
-pub(super) const PARTS: &[(&str, Part)] = &[
-    ("global", In(Space::Generic)),
-    ("const", In(Space::Generic)),
-    ("shared", In(Space::Shared)),
-    ("shared::cta", In(Space::Shared)),
-    ("local", In(Space::Local)),
-    ("param", In(Space::Parameters)),
-    ("param::entry", In(Space::Parameters)),
-    ("weak", Ordered(Relaxed)),
-    ("volatile", Ordered(Relaxed)),
-    ("relaxed", Ordered(Relaxed)),
-    ("acquire", Ordered(Acquire)),
-    ("release", Ordered(Release)),
-    ("acq_rel", Ordered(AcqRel)),
-    ("v2", Elements(2)),
-    ("v4", Elements(4)),
-    ("v8", Elements(8)),
+pub(super) const SPECIALS: &[(&str, Special)] = &[
+    ("%tid.x", |id| id.thread[0]),
+    ("%tid.y", |id| id.thread[1]),
+    ("%tid.z", |id| id.thread[2]),
+    ("%ntid.x", |id| id.launch.block[0].into()),
+    ("%ntid.y", |id| id.launch.block[1].into()),
+    ("%ntid.z", |id| id.launch.block[2].into()),
+    ("%ctaid.x", |id| id.block[0]),
+    ("%ctaid.y", |id| id.block[1]),
+    ("%ctaid.z", |id| id.block[2]),
+    ("%nctaid.x", |id| id.launch.grid[0].into()),
+    ("%nctaid.y", |id| id.launch.grid[1].into()),
+    ("%nctaid.z", |id| id.launch.grid[2].into()),
+    ("%warpid", |id| id.warp),
+    ("%laneid", |id| id.lane),
+    ("%lanemask_eq", |id| 1 << id.lane),
+    ("%lanemask_lt", |id| (1 << id.lane) - 1),
+    ("%lanemask_le", |id| (2 << id.lane) - 1),
+    ("%lanemask_gt", |id| LANES - ((2 << id.lane) - 1)),
+    ("%lanemask_ge", |id| LANES - ((1 << id.lane) - 1)),
+    ("%envreg1", |id| if id.launch.cooperative { GRID_WINDOW >> 32 } else { 0 }),
+    ("%envreg2", |id| if id.launch.cooperative { GRID_WINDOW & LANES } else { 0 }),
 ];
 
-/// Parts of these names without an effect here, such as scopes, and hints for caches.
-pub(super) const NO_EFFECT: &str = "cta cluster gpu sys mmio ca cg cs lu cv wb wt nc L1::evict_normal \
-    L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate L2::64B L2::128B L2::256B";
-
-pub(super) fn find<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
-    let found = table.iter().find(|(known, _)| *known == name);
-    found.map(|(_, entry)| *entry)
+pub(super) fn find<'a, T>(table: &'a [(&str, T)], name: &str) -> Option<&'a T> {
+    let row = table.iter().find(|(known, _)| *known == name)?;
+    Some(&row.1)
 }

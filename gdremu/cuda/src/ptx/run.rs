@@ -1,13 +1,13 @@
 //! Runs a launch of a GPU kernel on the calling thread.
 
 use std::mem;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread;
 use std::time::UNIX_EPOCH;
 
 use super::kernel::{
-    Access, DYNAMIC_SHARED, GRID_WINDOW, Kernel, LOCAL_WINDOW, Operand, Operation, SHARED_WINDOW, Space, Special, WARP,
+    Access, DYNAMIC_SHARED, GRID_WINDOW, LOCAL_WINDOW, Launch, Operand, Operation, SHARED_WINDOW, Space, ThreadId,
+    VARIABLES, WARP,
 };
 
 const WINDOWS: u64 = SHARED_WINDOW | LOCAL_WINDOW | GRID_WINDOW;
@@ -15,34 +15,15 @@ const WINDOWS: u64 = SHARED_WINDOW | LOCAL_WINDOW | GRID_WINDOW;
 /// How many instructions a thread runs in one turn.
 const TURN: usize = 64;
 
-/// The GPU kernel, its grid and its arguments.
-#[derive(Clone, Debug)]
-pub(crate) struct Launch {
-    pub(crate) kernel: Arc<Kernel>,
-    /// Blocks of the grid, and threads of each block, by dimension.
-    pub(crate) grid: [u32; 3],
-    pub(crate) block: [u32; 3],
-    /// How many blocks run at the same time, at most.
-    pub(crate) resident: u64,
-    /// All blocks run at the same time, and have a barrier for all.
-    pub(crate) cooperative: bool,
-    /// The kernel's parameters, where it expects them.
-    pub(crate) parameters: Vec<u8>,
-    /// Bytes of shared memory that the launch adds to the kernel's own.
-    pub(crate) shared: usize,
-    /// The address of the module's variables.
-    pub(crate) variables: u64,
-}
-
-/// The memory that a GPU kernel shares with the CPU. Addresses are multiples of the size, which is 1, 2, 4 or
-/// 8; every access is a single one of this size.
+/// The memory that a GPU kernel shares with the CPU. Addresses are multiples of the size, which is 1, 2, 4 or 8. Every
+/// access is a single one of this size, and orders those before and after it.
 pub(crate) trait GlobalMemory {
-    fn load(&mut self, address: u64, size: usize, order: Ordering) -> Result<u64, Fault>;
+    fn load(&mut self, address: u64, size: usize) -> Result<u64, Fault>;
 
-    fn store(&mut self, address: u64, size: usize, value: u64, order: Ordering) -> Result<(), Fault>;
+    fn store(&mut self, address: u64, size: usize, value: u64) -> Result<(), Fault>;
 
     /// Changes a value as one atomic access, and returns the old one.
-    fn update(&mut self, address: u64, size: usize, order: Ordering, change: &Change<'_>) -> Result<u64, Fault>;
+    fn update(&mut self, address: u64, size: usize, change: &Change<'_>) -> Result<u64, Fault>;
 }
 
 /// Computes the new value from the old one.
@@ -86,8 +67,11 @@ pub(crate) fn run<M: GlobalMemory>(
     let mut waiting = 0..launch.grid.iter().map(|size| u64::from(*size)).product();
     let mut blocks = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        let room = launch.resident.max(1) as usize - blocks.len();
-        blocks.extend(waiting.by_ref().take(room).map(|index| Block::new(launch, index)));
+        while blocks.len() < launch.resident as usize
+            && let Some(index) = waiting.next()
+        {
+            blocks.push(Block::new(launch, index));
+        }
         if blocks.is_empty() {
             break;
         }
@@ -104,7 +88,7 @@ pub(crate) fn run<M: GlobalMemory>(
 
 /// The coordinates of an index in a grid or block.
 fn coordinates(index: u64, sizes: [u32; 3]) -> [u64; 3] {
-    let [width, height] = [sizes[0], sizes[1]].map(u64::from);
+    let [width, height, _] = sizes.map(u64::from);
     [index % width, index / width % height, index / width / height]
 }
 
@@ -148,7 +132,7 @@ impl Block {
             thread.next = next;
             thread.state = state.map_err(|trap| Stopped {
                 trap,
-                line: launch.kernel.code[thread.next - 1].line,
+                line: launch.kernel.code[next - 1].line,
                 thread: index as u32,
                 block: self.index,
             })?;
@@ -174,30 +158,25 @@ impl Block {
         let start = index - index % WARP as usize;
         let end = self.threads.len().min(start + WARP as usize);
         let warp = &mut self.threads[start..end];
-        for thread in 0..warp.len() {
-            let State::AtWarpBarrier(mask) = warp[thread].state else {
+        let mut running = 0;
+        for (lane, thread) in warp.iter().enumerate() {
+            if matches!(thread.state, State::Ready | State::AtBarrier) {
+                running |= 1 << lane;
+            }
+        }
+        for (lane, thread) in warp.iter_mut().enumerate() {
+            let State::AtWarpBarrier(mask) = thread.state else {
                 continue;
             };
-            let mut arrived = u32::MAX;
-            for (lane, member) in warp.iter().enumerate() {
-                if matches!(member.state, State::Ready | State::AtBarrier) {
-                    arrived &= !(1 << lane);
-                }
-            }
-            if mask & !arrived != 0 {
-                continue;
-            }
-            for (lane, member) in warp.iter_mut().enumerate() {
-                if mask >> lane & 1 != 0 && member.state != State::Ended {
-                    member.state = State::Ready;
-                    self.ready.push(start + lane);
-                }
+            if mask & running == 0 {
+                thread.state = State::Ready;
+                self.ready.push(start + lane);
             }
         }
     }
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum State {
     Ready,
     AtBarrier,
@@ -216,20 +195,13 @@ struct Thread {
 
 impl Thread {
     fn new(launch: &Launch, block: u64, index: u64) -> Self {
+        let block = coordinates(block, launch.grid);
+        let thread = coordinates(index, launch.block);
+        let id = ThreadId { launch, block, thread, warp: index / WARP, lane: index % WARP };
         let mut registers = vec![0; launch.kernel.registers];
+        registers[VARIABLES] = launch.variables;
         for (register, special) in &launch.kernel.specials {
-            registers[*register] = match *special {
-                Special::Thread(axis) => coordinates(index, launch.block)[axis],
-                Special::BlockSize(axis) => launch.block[axis].into(),
-                Special::Block(axis) => coordinates(block, launch.grid)[axis],
-                Special::GridSize(axis) => launch.grid[axis].into(),
-                Special::Lane => index % WARP,
-                Special::LaneMask(mask) => mask((index % WARP) as u32).into(),
-                Special::Warp => index / WARP,
-                Special::GridMemory(_) if !launch.cooperative => 0,
-                Special::GridMemory(bit) => GRID_WINDOW >> bit & u64::from(u32::MAX),
-                Special::Variables => launch.variables,
-            };
+            registers[*register] = special(&id);
         }
         Thread { state: State::Ready, registers: registers.into(), local: vec![0; launch.kernel.local].into(), next: 0 }
     }
@@ -248,8 +220,7 @@ impl Thread {
         for _ in 0..TURN {
             let instruction = &code[*next];
             *next += 1;
-            let (predicate, wanted) = instruction.guard;
-            if predicate != 0 && registers[predicate] != wanted {
+            if registers[instruction.guard.0] != instruction.guard.1 {
                 continue;
             }
             match &instruction.operation {
@@ -257,31 +228,32 @@ impl Thread {
                     registers[*to] = function(a.sum(registers), b.sum(registers), c.sum(registers));
                 }
                 Operation::Load { to, from } => {
-                    for (at, to) in from.addresses(registers, to.len())?.zip(to) {
+                    let mut at = from.start(registers, to.len())?;
+                    for to in to {
                         registers[*to] = from.element.extend(memory.load(from, at)?);
+                        at += from.element.bytes() as u64;
                     }
                 }
                 Operation::Store { to, values } => {
-                    for (at, value) in to.addresses(registers, values.len())?.zip(values) {
+                    let mut at = to.start(registers, values.len())?;
+                    for value in values {
                         memory.store(to, at, value.sum(registers))?;
+                        at += to.element.bytes() as u64;
                     }
                 }
                 Operation::Update { old, at, update, operands: [a, b] } => {
                     let a = a.sum(registers);
                     let b = b.sum(registers);
-                    for address in at.addresses(registers, 1)? {
-                        let before = memory.update(at, address, &|old| update(old, a, b))?;
-                        registers[*old] = at.element.extend(before);
-                    }
+                    let address = at.start(registers, 1)?;
+                    let before = memory.update(at, address, &|old| update(old, a, b))?;
+                    registers[*old] = at.element.extend(before);
                 }
                 Operation::Time(to) => registers[*to] = nanoseconds(),
-                Operation::Fence(order) => fence(*order),
+                Operation::Fence => fence(Ordering::SeqCst),
                 Operation::Branch(target) => *next = *target,
                 Operation::Sleep => return Ok(State::Ready),
                 Operation::Barrier => return Ok(State::AtBarrier),
-                Operation::WarpBarrier(mask) => {
-                    return Ok(State::AtWarpBarrier(mask.sum(registers) as u32));
-                }
+                Operation::WarpBarrier(mask) => return Ok(State::AtWarpBarrier(mask.sum(registers) as u32)),
                 Operation::Trap => return Err(Trap::Explicit),
                 Operation::Exit => return Ok(State::Ended),
             }
@@ -297,12 +269,11 @@ impl Operand {
 }
 
 impl Access {
-    /// The addresses of some elements, if the alignment allows it.
-    fn addresses(&self, registers: &[u64], elements: usize) -> Result<impl Iterator<Item = u64> + use<>, Trap> {
+    /// The address of the first of some elements, if the alignment allows it.
+    fn start(&self, registers: &[u64], elements: usize) -> Result<u64, Trap> {
         let start = self.address.sum(registers) & self.mask;
-        let size = self.element.bytes();
-        match start & ((size * elements) as u64 - 1) {
-            0 => Ok((0..elements).map(move |index| start + (index * size) as u64)),
+        match start & ((self.element.bytes() * elements) as u64 - 1) {
+            0 => Ok(start),
             _ => Err(Trap::MisalignedAddress(start)),
         }
     }
@@ -324,23 +295,26 @@ struct Memory<'a, 'm, M> {
 impl<M: GlobalMemory> Memory<'_, '_, M> {
     /// Memory at an address that is not global.
     fn bytes(&mut self, access: &Access, address: u64) -> Result<&mut [u8], Fault> {
-        let offset = (address & !WINDOWS) as usize;
+        let mut offset = (address & !WINDOWS) as usize;
         let is_shared = access.space == Space::Shared || address & SHARED_WINDOW != 0;
-        let (space, offset) = match offset.checked_sub(DYNAMIC_SHARED) {
-            _ if address & GRID_WINDOW != 0 => (&mut self.grid.barrier[..], offset),
-            _ if access.space == Space::Local || !is_shared => (&mut *self.local, offset),
-            Some(offset) => (&mut *self.shared, self.launch.kernel.shared + offset),
-            None => (&mut *self.shared, offset),
+        let memory = if address & GRID_WINDOW != 0 {
+            &mut self.grid.barrier[..]
+        } else if access.space == Space::Local || !is_shared {
+            &mut *self.local
+        } else {
+            if offset >= DYNAMIC_SHARED {
+                offset = offset - DYNAMIC_SHARED + self.launch.kernel.shared;
+            }
+            &mut *self.shared
         };
-        let end = offset.checked_add(access.element.bytes()).ok_or(Fault)?;
-        space.get_mut(offset..end).ok_or(Fault)
+        memory.get_mut(offset..offset.saturating_add(access.element.bytes())).ok_or(Fault)
     }
 
     #[inline(never)]
     fn load(&mut self, access: &Access, address: u64) -> Result<u64, Trap> {
         let size = access.element.bytes();
         let value = if access.is_global(address) {
-            self.grid.global.load(address, size, access.order)
+            self.grid.global.load(address, size)
         } else if access.space == Space::Parameters {
             let start = address as usize;
             let bytes = self.launch.parameters.get(start..start.saturating_add(size));
@@ -355,7 +329,7 @@ impl<M: GlobalMemory> Memory<'_, '_, M> {
     fn store(&mut self, access: &Access, address: u64, value: u64) -> Result<(), Trap> {
         let size = access.element.bytes();
         let stored = if access.is_global(address) {
-            self.grid.global.store(address, size, value, access.order)
+            self.grid.global.store(address, size, value)
         } else {
             let bytes = self.bytes(access, address);
             bytes.map(|bytes| bytes.copy_from_slice(&value.to_le_bytes()[..size]))
@@ -367,7 +341,7 @@ impl<M: GlobalMemory> Memory<'_, '_, M> {
     #[inline(never)]
     fn update(&mut self, access: &Access, address: u64, change: &Change<'_>) -> Result<u64, Trap> {
         if access.is_global(address) {
-            let old = self.grid.global.update(address, access.element.bytes(), access.order, change);
+            let old = self.grid.global.update(address, access.element.bytes(), change);
             return old.map_err(|Fault| Trap::IllegalAddress(address));
         }
         let old = self.load(access, address)?;
@@ -389,5 +363,5 @@ fn little_endian(bytes: &[u8]) -> u64 {
 
 /// The time as %globaltimer has it.
 fn nanoseconds() -> u64 {
-    UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64)
+    UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos() as u64
 }

@@ -1,7 +1,7 @@
 //! GPU kernels over memory that is a few words at address [`BASE`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::UNIX_EPOCH;
 
 use super::tokens::ParseError;
@@ -9,46 +9,43 @@ use super::{Change, Fault, GlobalMemory, Kernel, Launch, Stopped, Trap, parse};
 
 const BASE: u64 = 0x7000_0000;
 
-/// Global memory, and the size and the order of each access.
+/// Global memory, and the size of each access.
 struct Words {
     words: Vec<u32>,
-    accesses: Vec<(usize, Ordering)>,
+    sizes: Vec<usize>,
 }
 
 impl Words {
     fn new() -> Self {
-        Words { words: vec![0; 1024], accesses: Vec::new() }
-    }
-
-    /// Changes the lower bytes of an integer, which must not cross two words unless it is two words.
-    fn change(&mut self, address: u64, (size, order): (usize, Ordering), change: &Change<'_>) -> Result<u64, Fault> {
-        self.accesses.push((size, order));
-        let offset = address.checked_sub(BASE).ok_or(Fault)? as usize;
-        let words = self.words.get_mut(offset / 4..).ok_or(Fault)?;
-        let words = words.get_mut(..size.div_ceil(4)).ok_or(Fault)?;
-        let whole = words.iter().rev().fold(0, |whole, word| whole << 32 | u64::from(*word));
-        let (shift, mask) = (offset % 4 * 8, u64::MAX >> (64 - size * 8));
-        let old = whole >> shift & mask;
-        let new = whole & !(mask << shift) | (change(old) & mask) << shift;
-        words[0] = new as u32;
-        if let Some(upper) = words.get_mut(1) {
-            *upper = (new >> 32) as u32;
-        }
-        Ok(old)
+        Words { words: vec![0; 1024], sizes: Vec::new() }
     }
 }
 
 impl GlobalMemory for Words {
-    fn load(&mut self, address: u64, size: usize, order: Ordering) -> Result<u64, Fault> {
-        self.change(address, (size, order), &|old| old)
+    fn load(&mut self, address: u64, size: usize) -> Result<u64, Fault> {
+        self.update(address, size, &|old| old)
     }
 
-    fn store(&mut self, at: u64, size: usize, value: u64, order: Ordering) -> Result<(), Fault> {
-        self.change(at, (size, order), &|_| value).map(|_| ())
+    fn store(&mut self, address: u64, size: usize, value: u64) -> Result<(), Fault> {
+        self.update(address, size, &|_| value)?;
+        Ok(())
     }
 
-    fn update(&mut self, address: u64, size: usize, order: Ordering, change: &Change<'_>) -> Result<u64, Fault> {
-        self.change(address, (size, order), change)
+    /// Changes the lower bytes of an integer, which must not cross two words unless it is two words.
+    fn update(&mut self, address: u64, size: usize, change: &Change<'_>) -> Result<u64, Fault> {
+        self.sizes.push(size);
+        let offset = address.checked_sub(BASE).ok_or(Fault)? as usize;
+        let words = self.words.get_mut(offset / 4..).ok_or(Fault)?;
+        let words = words.get_mut(..size.div_ceil(4)).ok_or(Fault)?;
+        let whole = words.iter().rev().fold(0, |whole, word| whole << 32 | u64::from(*word));
+        let shift = offset % 4 * 8;
+        let mask = u64::MAX >> (64 - size * 8);
+        let old = whole >> shift & mask;
+        let new = whole & !(mask << shift) | (change(old) & mask) << shift;
+        for (index, word) in words.iter_mut().enumerate() {
+            *word = (new >> (32 * index)) as u32;
+        }
+        Ok(old)
     }
 }
 
@@ -82,41 +79,25 @@ fn launch(body: &str, grid: u32, block: u32, value: u32) -> Launch {
     }
 }
 
-fn run(launch: &Launch, memory: &mut Words, stop: &AtomicBool) -> Result<(), Stopped> {
-    super::run(launch, memory, stop, || ())
+fn run(launch: &Launch, memory: &mut Words, stop: bool) -> Result<(), Stopped> {
+    super::run(launch, memory, &AtomicBool::new(stop), || ())
 }
 
-/// Runs a body and returns what it leaves in memory.
-fn memory_after(body: &str, grid: u32, block: u32, value: u32) -> Words {
+/// Runs a launch and returns what it leaves in memory.
+fn memory_of(launch: &Launch) -> Words {
     let mut memory = Words::new();
-    let launch = launch(body, grid, block, value);
-    run(&launch, &mut memory, &AtomicBool::new(false)).unwrap();
+    run(launch, &mut memory, false).unwrap();
     memory
 }
 
-/// Runs a body in one thread and returns the first words of memory.
-fn words_after<const N: usize>(body: &str, value: u32) -> [u32; N] {
-    memory_after(body, 1, 1, value).words[..N].try_into().unwrap()
+fn memory_after(body: &str, grid: u32, block: u32, value: u32) -> Words {
+    memory_of(&launch(body, grid, block, value))
 }
 
-/// Runs an instruction that computes %r1, and returns that.
-fn result(instruction: &str, value: u32) -> u32 {
-    let body = format!("{instruction} st.volatile.global.u32 [%d0], %r1;");
-    let [word] = words_after(&body, value);
-    word
-}
-
-#[test]
-fn kernel_of_pplat_is_read() {
-    let text = include_str!("../../../../tools/src/commands/pplat/kernel.ptx");
-    let kernel = kernel(text, "ping_pong").unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!((&*kernel.name, kernel.parameters.len()), ("ping_pong", 9));
-}
-
-/// The two words of the 64-bit result of instructions that compute %d1.
-fn wide(instructions: &str, value: u32) -> u64 {
-    let [low, high] = words_after(&format!("{instructions} st.global.u64 [%d0], %d1;"), value);
-    u64::from(high) << 32 | u64::from(low)
+/// The two words of the 64-bit result of instructions that compute %d1, in one thread.
+fn result(instructions: &str, value: u32) -> u64 {
+    let memory = memory_after(&format!("{instructions} st.global.u64 [%d0], %d1;"), 1, 1, value);
+    u64::from(memory.words[1]) << 32 | u64::from(memory.words[0])
 }
 
 #[test]
@@ -144,56 +125,49 @@ fn instructions_compute_what_ptx_says() {
         ("mov.u32 %r1, %ntid.y; add.u32 %r1, %r1, 0b101; add.s32 %r1, %r1, 010U;", 0, 14),
         ("mov.u32 %r1, %r0; { bra L; mov.u32 %r1, 1; L: } bra M; L: mov.u32 %r1, 2; M:", 8, 8),
         ("{ .reg .b32 %r1; mov.u32 %r1, 5; bra L; L: } mov.u32 %r1, %r0; { bra L; L: }", 8, 8),
+        ("bfi.b32 %r1, %r0, 0, 8, 8;", u32::MAX, 0xff00),
+        ("bfi.b32 %r1, %r0, -1, 4, 8;", 0, 0xffff_f00f),
+        ("bfi.b32 %r1, %r0, -1, 0, 32;", 5, 5),
+        ("bfi.b32 %r1, %r0, 0x1234, 28, 8;", 0xff, 0xf000_1234),
+        ("bfi.b32 %r1, %r0, 0x1234, 200, 8;", 0xff, 0x1234),
+        ("bfi.b32 %r1, %r0, 0x1234, 8, 0;", 0xff, 0x1234),
+        // Addresses have the bits of their registers.
+        (".shared .b32 s; add.u32 %r2, s, -8; st.shared.u32 [%r2+8], 7; ld.shared.u32 %r1, [s];", 0, 7),
+        ("mov.b64 %d1, memory; add.s64 %d1, %d1, 4; ld.param.u32 %r1, [%d1+4];", 9, 9),
     ] {
-        assert_eq!(result(instruction, value), expected, "{instruction}");
+        let instructions = format!("{instruction} cvt.u64.u32 %d1, %r1;");
+        assert_eq!(result(&instructions, value), u64::from(expected), "{instruction}");
     }
-    for (instructions, value, expected) in [
-        ("mov.b64 %d1, {%r0, 5};", 7, 5 << 32 | 7),
-        ("mov.u64 %d1, -1; mul.hi.u64 %d1, %d1, %d1;", 0, u64::MAX - 1),
-        ("mov.u64 %d1, -1; mul.hi.s64 %d1, %d1, %d1;", 0, 0),
-        ("mov.u64 %d1, 1; clz.b64 %r1, %d1; cvt.u64.u32 %d1, %r1;", 0, 63),
-        ("mov.u64 %d1, 6; brev.b64 %d1, %d1;", 0, 3 << 61),
-        ("st.global.s8 [%d0], 0x80; ld.global.s8 %d1, [%d0];", 0, 0u64.wrapping_sub(128)),
-        ("st.global.s8 [%d0], 0x80; ld.global.u8 %d1, [%d0];", 0, 128),
-        ("mov.u64 %d1, 1; @!%p mov.u64 %d1, 2;", 0, 2),
+    for (instructions, expected) in [
+        ("mov.b64 %d1, {%r0, 5};", 5 << 32 | 7),
+        ("mov.u64 %d1, -1; mul.hi.u64 %d1, %d1, %d1;", u64::MAX - 1),
+        ("mov.u64 %d1, -1; mul.hi.s64 %d1, %d1, %d1;", 0),
+        ("mov.u64 %d1, 1; clz.b64 %r1, %d1; cvt.u64.u32 %d1, %r1;", 63),
+        ("mov.u64 %d1, 6; brev.b64 %d1, %d1;", 3 << 61),
+        ("st.global.s8 [%d0], 0x80; ld.global.s8 %d1, [%d0];", 0u64.wrapping_sub(128)),
+        ("st.global.s8 [%d0], 0x80; ld.global.u8 %d1, [%d0];", 128),
+        ("mov.u64 %d1, 1; @!%p mov.u64 %d1, 2;", 2),
+        ("mov.u64 %d1, -1; mov.u64 %d2, 6; bfi.b64 %d1, %d2, %d1, 32, 64;", 0x6_ffff_ffff),
     ] {
-        assert_eq!(wide(instructions, value), expected, "{instructions}");
+        assert_eq!(result(instructions, 7), expected, "{instructions}");
     }
 }
 
 #[test]
 fn the_global_timer_is_the_time_in_nanoseconds() {
-    let now = || UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-    let before = now();
-    let found = wide("mov.u64 %d1, %globaltimer;", 0);
-    assert!((before..=now()).contains(&found), "{found}");
+    let before = UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let time = result("mov.u64 %d1, %globaltimer;", 0);
+    assert!((before..=UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64).contains(&time), "{time}");
 }
 
 #[test]
-fn accesses_have_the_size_and_the_order_that_the_opcode_names() {
-    use Ordering::*;
+fn accesses_have_the_size_that_the_opcode_names() {
     let body = "ld.acquire.sys.b32 %r1, [%d0]; st.relaxed.sys.global.u64 [%d0], 1;\n\
                 ld.relaxed.gpu.global.L1::no_allocate.u8 %r1, [%d0+3]; st.release.cta.u16 [%d0+-0], 1;\n\
                 ld.volatile.global.v2.u32 {%r1, _}, [%d0]; red.release.gpu.global.add.u32 [%d0], 1;\n\
                 atom.acq_rel.gpu.global.add.u64 %d1, [%d0], 1; atom.global.sys.cas.b32 %r1, [%d0], 0, 1;\n\
                 st.global.v4.f32 [%d0+16], {%f0, %f1, %f0, %f1}; ld.global.nc.u64 %d1, [%d0];";
-    let expected = [
-        (4, Acquire),
-        (8, Relaxed),
-        (1, Relaxed),
-        (2, Release),
-        (4, Relaxed),
-        (4, Relaxed),
-        (4, Release),
-        (8, AcqRel),
-        (4, Relaxed),
-        (4, Relaxed),
-        (4, Relaxed),
-        (4, Relaxed),
-        (4, Relaxed),
-        (8, Relaxed),
-    ];
-    assert_eq!(memory_after(body, 1, 1, 0).accesses, expected);
+    assert_eq!(memory_after(body, 1, 1, 0).sizes, [4, 8, 1, 2, 4, 4, 4, 8, 4, 4, 4, 4, 4, 8]);
 }
 
 #[test]
@@ -206,13 +180,13 @@ fn atomic_accesses_change_memory_and_return_the_old_value() {
         ("dec.u32", "9", 10, 9),
         ("cas.b32", "9, 7", 10, 10),
     ] {
-        for (declared, space, at) in [("", "global", "%d0+8"), ("", "", "%d0+8"), (".shared .u32 s;", "shared", "s")] {
-            let space = if space.is_empty() { String::new() } else { format!(".{space}") };
+        for (declared, space, at) in [("", ".global", "%d0+8"), ("", "", "%d0+8"), (".shared .u32 s;", ".shared", "s")]
+        {
             let body = format!(
                 "{declared} st{space}.u32 [{at}], %r0; atom{space}.{operation} %r1, [{at}], {operands};\n\
                  ld{space}.u32 %r2, [{at}]; st.global.v2.u32 [%d0], {{%r1, %r2}};"
             );
-            assert_eq!(words_after(&body, old), [old, new], "{body}");
+            assert_eq!(memory_after(&body, 1, 1, old).words[..2], [old, new], "{body}");
         }
     }
 }
@@ -227,40 +201,27 @@ fn shared_and_local_memory_have_generic_addresses() {
                 ld.u32 %r3, [%d2+4]; ld.shared.u32 %r4, [block+12]; mad.lo.u32 %r3, %r3, 10, %r4;\n\
                 mad.wide.u32 %d4, %r1, 4, %d0; st.global.u32 [%d4], %r3;";
     assert_eq!(memory_after(body, 1, 4, 0).words[..4], [5, 15, 25, 35]);
-    let trap = stopped(".shared .u32 s; st.shared.u32 [s+4], 1;", 0).trap;
-    assert_eq!(trap, Trap::IllegalAddress(4));
-}
-
-#[test]
-fn addresses_have_the_bits_of_their_register() {
-    let body = ".shared .align 4 .b8 block[8]; mov.u32 %r1, block; sub.u32 %r1, %r1, 8;\n\
-                st.shared.u32 [%r1+12], 7; ld.shared.u32 %r2, [block+4]; mov.b64 %d1, memory;\n\
-                add.s64 %d1, %d1, 4; ld.param.u32 %r3, [%d1+4]; st.global.v2.u32 [%d0], {%r2, %r3};";
-    assert_eq!(words_after(body, 9), [7, 9]);
 }
 
 #[test]
 fn first_values_that_are_no_numbers_make_variables_unusable() {
-    let using = text("mov.u64 %d1, pointer;");
     for (value, why) in [
         (" = generic(first)", "its first value is not a number"),
         ("[2] = {generic(first), 0}", "its first value is not a number"),
         ("[2] = {{1}, {2}}", "its first value has rows"),
     ] {
         let declared = format!(".global .u32 first = 7; .global .u64 pointer{value}; .visible .entry");
-        let text = using.replace(".visible .entry", &declared);
+        let text = text("mov.u64 %d1, pointer;").replace(".visible .entry", &declared);
         assert_eq!(kernel(&text, "test").unwrap_err().reason, format!("mov.u64: pointer: {why}"));
     }
 }
 
 #[test]
 fn memory_for_the_barrier_of_a_grid_is_for_cooperative_launches() {
-    let mut launch = launch("mov.u32 %r1, %envreg1; st.global.u32 [%d0], %r1;", 1, 1, 0);
     for cooperative in [true, false] {
-        launch.cooperative = cooperative;
-        let mut memory = Words::new();
-        run(&launch, &mut memory, &AtomicBool::new(false)).unwrap();
-        assert_eq!(memory.words[0] != 0, cooperative);
+        let launch = launch("mov.u32 %r1, %envreg1; st.global.u32 [%d0], %r1;", 1, 1, 0);
+        let launch = Launch { cooperative, ..launch };
+        assert_eq!(memory_of(&launch).words[0] != 0, cooperative);
     }
 }
 
@@ -271,11 +232,95 @@ fn blocks_beyond_the_resident_ones_run_when_others_have_ended() {
                 red.global.max.u32 [%d0+4], %r1; red.global.add.u32 [%d0+8], 1; mov.u32 %r2, 99;\n\
                 delay: sub.u32 %r2, %r2, 1; setp.ne.u32 %q, %r2, 0; @%q bra delay;\n\
                 red.global.add.u32 [%d0], -1;";
-    let mut launch = launch(body, 10, 3, 0);
-    launch.resident = 2;
-    let mut memory = Words::new();
-    run(&launch, &mut memory, &AtomicBool::new(false)).unwrap();
-    assert_eq!(memory.words[..3], [0, 6, 30]);
+    let launch = Launch { resident: 2, ..launch(body, 10, 3, 0) };
+    assert_eq!(memory_of(&launch).words[..3], [0, 6, 30]);
+}
+
+#[test]
+fn a_barrier_does_not_wait_for_threads_that_have_ended() {
+    let body = "mov.u32 %r1, %tid.x; setp.ge.u32 %p, %r1, 5; @%p ret;\n\
+                bar.sync 0; red.global.add.u32 [%d0], 1;";
+    assert_eq!(memory_after(body, 1, 8, 0).words[0], 5);
+}
+
+#[test]
+fn threads_know_their_place() {
+    const LANE: u32 = 17; // The last thread has it, and stores last.
+    let specials = [
+        ("%tid.x", 4),
+        ("%tid.y", 5),
+        ("%tid.z", 6),
+        ("%ntid.x", 5),
+        ("%ntid.y", 6),
+        ("%ntid.z", 7),
+        ("%ctaid.x", 1),
+        ("%ctaid.y", 2),
+        ("%ctaid.z", 3),
+        ("%nctaid.x", 2),
+        ("%nctaid.y", 3),
+        ("%nctaid.z", 4),
+        ("%warpid", 6),
+        ("%laneid", LANE),
+        ("WARP_SZ", 32),
+        ("%lanemask_eq", 1 << LANE),
+        ("%lanemask_lt", (1 << LANE) - 1),
+        ("%lanemask_le", (2 << LANE) - 1),
+        ("%lanemask_gt", u32::MAX << (LANE + 1)),
+        ("%lanemask_ge", u32::MAX << LANE),
+    ];
+    for (special, value) in specials {
+        let body = format!("mov.u32 %r1, {special}; st.global.u32 [%d0], %r1;");
+        let launch = Launch { grid: [2, 3, 4], block: [5, 6, 7], ..launch(&body, 1, 1, 0) };
+        assert_eq!(memory_of(&launch).words[0], value, "{special}");
+    }
+}
+
+#[test]
+fn shared_memory_is_that_of_the_variables_in_use() {
+    let declared =
+        ".extern .shared .align 4 .b8 added[]; .shared .align 4 .b8 used[40]; .shared .b8 other[5000]; .visible";
+    let body =
+        "st.shared.u32 [added], 7; st.shared.u32 [used], 5; ld.shared.u32 %r1, [added]; st.global.u32 [%d0], %r1;";
+    let kernel = kernel(&text(body).replace(".visible", declared), "test").unwrap();
+    assert_eq!(kernel.shared, 40);
+    // That of the launch is behind it.
+    assert_eq!(memory_of(&Launch { kernel, shared: 4, ..launch("", 1, 1, 0) }).words[0], 7);
+}
+
+#[test]
+fn target_of_a_module_is_a_compute_capability() {
+    for (target, capability) in [("sm_80", 80), ("sm_100a, debug", 100), ("sm_120f", 120)] {
+        let text = text("").replace("sm_70", target);
+        assert_eq!(parse(&text).unwrap().target, capability, "{target}");
+    }
+    assert!(parse(&text("").replace("sm_70", "gpu")).is_err());
+}
+
+/// Runs a body that cannot end well, in the last thread of the last block.
+fn stopped(body: &str) -> Stopped {
+    let body = format!(
+        "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.u32 %r1, %r1, 4, %r2;\n\
+         setp.ne.u32 %p, %r1, 11; @%p ret;\n{body}"
+    );
+    run(&launch(&body, 3, 4, 0), &mut Words::new(), false).unwrap_err()
+}
+
+#[test]
+fn an_illegal_access_ends_the_launch_and_is_located() {
+    for (access, trap) in [
+        ("mov.u32 %r1, 1;\nst.volatile.global.u32 [%d0+4096], 1;", Trap::IllegalAddress(BASE + 4096)),
+        (".shared .u32 s;\nst.shared.u32 [s+4], 1;", Trap::IllegalAddress(4)),
+        ("ld.volatile.global.u32 %r1, [%d0+2];", Trap::MisalignedAddress(BASE + 2)),
+        ("ld.global.v2.u32 {%r1, %r2}, [%d0+4];", Trap::MisalignedAddress(BASE + 4)),
+        ("trap;", Trap::Explicit),
+        ("st.volatile.global.u32 [%d0+2], 1;", Trap::MisalignedAddress(BASE + 2)),
+        ("red.global.add.u32 [%d0+1], 1;", Trap::MisalignedAddress(BASE + 1)),
+        ("ld.volatile.global.u32 %r1, [%d1];", Trap::IllegalAddress(0)),
+        ("red.global.add.u32 [%d1+8], 1;", Trap::IllegalAddress(8)),
+    ] {
+        let line = 11 + access.matches('\n').count() as u32;
+        assert_eq!(stopped(access), Stopped { trap, line, thread: 3, block: 2 }, "{access}");
+    }
 }
 
 #[test]
@@ -289,80 +334,9 @@ fn a_warp_barrier_waits_for_the_lanes_in_its_mask() {
 }
 
 #[test]
-fn a_barrier_does_not_wait_for_threads_that_have_ended() {
-    let body = "mov.u32 %r1, %tid.x; setp.ge.u32 %p, %r1, 5; @%p ret;\n\
-                bar.sync 0; red.global.add.u32 [%d0], 1;";
-    assert_eq!(memory_after(body, 1, 8, 0).words[0], 5);
-}
-
-#[test]
-fn lanes_know_their_warp() {
-    let body = "mov.u32 %r1, %tid.x; mad.wide.u32 %d1, %r1, 4, %d0; setp.ne.u32 %p, %r1, 35; @%p ret;\n\
-                mov.u32 %r2, WARP_SZ; st.global.u32 [%d0], %r2; mov.u32 %r2, %lanemask_eq; st.global.u32 [%d0+4], %r2;\n\
-                mov.u32 %r2, %lanemask_lt; st.global.u32 [%d0+8], %r2; mov.u32 %r2, %lanemask_le; st.global.u32 [%d0+12], %r2;\n\
-                mov.u32 %r2, %lanemask_gt; st.global.u32 [%d0+16], %r2; mov.u32 %r2, %lanemask_ge; st.global.u32 [%d0+20], %r2;";
-    assert_eq!(memory_after(body, 1, 64, 0).words[..6], [32, 8, 7, 15, !15, !7]);
-}
-
-#[test]
-fn fields_are_inserted() {
-    for (field, value, at, len, inserted) in [
-        (0xffff_ffff_u32, 0_u32, 8, 8, 0xff00),
-        (0, 0xffff_ffff, 4, 8, 0xffff_f00f),
-        (5, 0xffff_ffff, 0, 32, 5),
-        (0xff, 0x1234, 28, 8, 0xf000_1234_u32),
-        (0xff, 0x1234, 32, 8, 0x1234),
-        (0xff, 0x1234, 200, 8, 0x1234),
-        (0xff, 0x1234, 8, 0, 0x1234),
-    ] {
-        let instruction = format!("mov.u32 %r1, {value}; bfi.b32 %r1, {field}, %r1, {at}, {len};");
-        assert_eq!(result(&instruction, 0), inserted, "{instruction}");
-    }
-    assert_eq!(wide("mov.u64 %d1, -1; mov.u64 %d2, 6; bfi.b64 %d1, %d2, %d1, 32, 64;", 0), 0x6_ffff_ffff);
-}
-
-#[test]
-fn target_of_a_module_is_a_compute_capability() {
-    for (target, capability) in [("sm_80", 80), ("sm_100a, debug", 100), ("sm_120f", 120)] {
-        let text = text("").replace("sm_70", target);
-        assert_eq!(parse(&text).unwrap().target, capability, "{target}");
-    }
-    assert!(parse(&text("").replace("sm_70", "gpu")).is_err());
-}
-
-/// Runs a body that cannot end well, in the last thread of the last block.
-fn stopped(body: &str, value: u32) -> Stopped {
-    let body = format!(
-        "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.u32 %r1, %r1, 4, %r2;\n\
-         setp.ne.u32 %p, %r1, 11; @%p ret;\n{body}"
-    );
-    let launch = launch(&body, 3, 4, value);
-    run(&launch, &mut Words::new(), &AtomicBool::new(false)).unwrap_err()
-}
-
-#[test]
-fn an_illegal_access_ends_the_launch_and_is_located() {
-    let found = stopped("mov.u32 %r1, 1;\nst.volatile.global.u32 [%d0+4096], 1;", 0);
-    let expected = Stopped { trap: Trap::IllegalAddress(BASE + 4096), line: 12, thread: 3, block: 2 };
-    assert_eq!(found, expected);
-    for (access, trap) in [
-        ("ld.volatile.global.u32 %r1, [%d0+2];", Trap::MisalignedAddress(BASE + 2)),
-        ("ld.global.v2.u32 {%r1, %r2}, [%d0+4];", Trap::MisalignedAddress(BASE + 4)),
-        ("trap;", Trap::Explicit),
-        ("st.volatile.global.u32 [%d0+2], 1;", Trap::MisalignedAddress(BASE + 2)),
-        ("red.global.add.u32 [%d0+1], 1;", Trap::MisalignedAddress(BASE + 1)),
-        ("ld.volatile.global.u32 %r1, [%d1];", Trap::IllegalAddress(0)),
-        ("red.global.add.u32 [%d1+8], 1;", Trap::IllegalAddress(8)),
-    ] {
-        assert_eq!(stopped(access, 0).trap, trap, "{access}");
-    }
-}
-
-#[test]
 fn a_launch_ends_when_it_is_stopped() {
     let launch = launch("forever: bra forever;", 1, 2, 0);
-    let stop = AtomicBool::new(true);
-    assert_eq!(run(&launch, &mut Words::new(), &stop), Ok(()));
+    assert_eq!(run(&launch, &mut Words::new(), true), Ok(()));
 }
 
 #[test]
@@ -371,10 +345,8 @@ fn unsupported_instructions_are_refused_by_name_and_line() {
         ("add.f32 %f1, %f0, %f0;", "add.f32 is not supported"),
         ("shfl.sync.idx.b32 %r1, %r0, 0, 31, -1;", "shfl.sync.idx.b32 is not supported"),
         ("cvt.rn.f32.u32 %f1, %r0;", "cvt.rn.f32.u32 is not supported"),
-        ("ld.release.sys.u32 %r1, [%d0];", "ld.release.sys.u32 is not supported"),
         ("{ .param .b64 param0; call.uni (r), vprintf, (param0); }", "call of vprintf is not supported"),
         ("setp.eq.u32 %p|%q, %r0, 1;", "setp.eq.u32: ',' is missing before '|'"),
-        (".reg .b32 %r<5>;", "%r is declared already"),
         ("add.u32 %r9, %r0, 1;", "add.u32: %r9 is not a register"),
         ("add.u64 %d1, %d0, %r0;", "add.u64: %r0 has another size"),
         ("mov.u32 %r1, %p;", "mov.u32: %p has another size"),
@@ -390,7 +362,7 @@ fn unsupported_instructions_are_refused_by_name_and_line() {
         (".reg .b32 %x1<5>;", ".reg %x1< is not supported"),
         ("bar.sync 1;", "bar.sync: '0' is missing before '1'"),
         ("bra nowhere;", "there is no label nowhere"),
-        ("here: ret; here: ret;", "label here exists already"),
+        ("here: ret; here: ret;", "here is declared already"),
     ] {
         let error = kernel(&text(body), "test").unwrap_err().to_string();
         assert!(error.starts_with("PTX line 9: "), "{error}");

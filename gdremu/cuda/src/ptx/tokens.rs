@@ -31,17 +31,22 @@ impl<'a> Tokens<'a> {
         let mut rest = text;
         let mut line = 1;
         while let Some(first) = rest.chars().next() {
-            let (len, is_token) = match first {
-                '/' if rest.starts_with("//") => (rest.find('\n').unwrap_or(rest.len()), false),
-                '/' if rest.starts_with("/*") => (rest.find("*/").map_or(rest.len(), |end| end + 2), false),
-                '"' => (rest[1..].find('"').map_or(rest.len(), |end| end + 2), true),
-                _ if first.is_whitespace() => (first.len_utf8(), false),
-                _ => (word(rest).unwrap_or(first.len_utf8()), true),
+            let is_comment = rest.starts_with("//") || rest.starts_with("/*");
+            let len = if rest.starts_with("//") {
+                rest.find('\n')
+            } else if is_comment {
+                rest.find("*/").map(|end| end + 2)
+            } else if first == '"' {
+                rest[1..].find('"').map(|end| end + 2)
+            } else {
+                Some(word(rest).max(first.len_utf8()))
             };
-            let (token, after) = rest.split_at(len);
-            tokens.extend(is_token.then_some((token, line)));
+            let token = &rest[..len.unwrap_or(rest.len())];
+            if !is_comment && !first.is_whitespace() {
+                tokens.push((token, line));
+            }
             line += token.matches('\n').count() as u32;
-            rest = after;
+            rest = &rest[token.len()..];
         }
         Tokens { tokens, taken: 0 }
     }
@@ -82,8 +87,7 @@ impl<'a> Tokens<'a> {
         Ok(if negative { number.wrapping_neg() } else { number })
     }
 
-    /// Takes the rest of the line of the token taken last, which is a directive without a mark at its
-    /// end.
+    /// Takes the rest of the line of the token taken last, which is a directive without a mark at its end.
     pub(super) fn skip_line(&mut self) -> Result {
         let line = self.line();
         while let Some((_, next)) = self.tokens.get(self.taken)
@@ -112,23 +116,24 @@ impl<'a> Tokens<'a> {
 
     /// How many elements there are in the braces that follow, or one without braces.
     pub(super) fn elements(&self) -> u32 {
-        let mut inside = self.tokens[self.taken..].iter().map(|(token, _)| *token);
-        if inside.next() != Some("{") {
-            return 1;
+        let mut count = 1;
+        if self.peek() == Some("{") {
+            for (token, _) in self.tokens[self.taken..].iter().take_while(|(token, _)| *token != "}") {
+                count += u32::from(*token == ",");
+            }
         }
-        let commas = inside.take_while(|token| *token != "}").filter(|token| *token == ",");
-        1 + commas.count() as u32
+        count
     }
 
-    /// The function of the call that follows.
-    pub(super) fn callee(&mut self) -> Option<&'a str> {
+    /// The function of the call that follows the token taken last, or is that.
+    pub(super) fn callee(&mut self) -> Result<&'a str> {
         self.taken -= 1;
-        while !self.take().ok()?.starts_with("call") {}
+        while !self.take()?.starts_with("call") {}
         if self.take_if("(") {
-            while self.take().ok()? != ")" {}
-            self.take_if(",");
+            while self.take()? != ")" {}
+            self.expect(",")?;
         }
-        self.take().ok()
+        self.take()
     }
 
     pub(super) fn position(&self) -> usize {
@@ -158,17 +163,14 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// The length of the word that a text begins with. `::` is part of a word, `:` is not.
-fn word(text: &str) -> Option<usize> {
-    fn is_word(c: char) -> bool {
-        c.is_ascii_alphanumeric() || "_$%.".contains(c)
-    }
-
+/// The length of the word that a text begins with, or 0. `::` is part of a word, `:` is not.
+fn word(text: &str) -> usize {
     let mut len = 0;
     loop {
-        len += text[len..].find(|c| !is_word(c)).unwrap_or(text.len() - len);
+        let end = text[len..].find(|c: char| !c.is_ascii_alphanumeric() && !"_$%.".contains(c));
+        len += end.unwrap_or(text.len() - len);
         if len == 0 || !text[len..].starts_with("::") {
-            return (len > 0).then_some(len);
+            return len;
         }
         len += 2;
     }
@@ -176,14 +178,13 @@ fn word(text: &str) -> Option<usize> {
 
 /// The value of a number (decimal, hexadecimal, octal or binary), for floating point its bits.
 pub(super) fn number(word: &str) -> Option<u64> {
-    let digits = word.strip_suffix('U').unwrap_or(word);
-    let (digits, radix) = match digits.get(..2).map(str::to_ascii_lowercase).as_deref() {
-        Some("0x") => (&digits[2..], 16),
-        Some("0f") if word.len() == 10 => (&word[2..], 16),
-        Some("0d") if word.len() == 18 => (&word[2..], 16),
-        Some("0b") => (&digits[2..], 2),
-        Some(prefix) if prefix.starts_with('0') => (digits, 8),
-        _ => (digits, 10),
-    };
-    u64::from_str_radix(digits, radix).ok()
+    let word = word.to_ascii_lowercase();
+    let word = word.strip_suffix('u').unwrap_or(&word);
+    for (prefix, radix) in [("0x", 16), ("0f", 16), ("0d", 16), ("0b", 2), ("0", 8), ("", 10)] {
+        match word.strip_prefix(prefix) {
+            None | Some("") => {}
+            Some(digits) => return u64::from_str_radix(digits, radix).ok(),
+        }
+    }
+    None
 }

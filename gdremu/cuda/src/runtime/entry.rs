@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::errors;
 use crate::args::Out;
@@ -12,7 +12,7 @@ use crate::driver::entry_points::exported::{
     cuCtxGetDevice, cuCtxSetCurrent, cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxRelease_v2,
     cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxRetain, cuInit,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, lock};
 use crate::gpus;
 
 thread_local! {
@@ -38,9 +38,19 @@ pub(crate) fn check(result: i32) -> Result {
     if result == 0 { Ok(()) } else { Err(Error(result)) }
 }
 
+/// Returns what a function of the driver stores through a pointer.
+pub(crate) fn result_of<T: Copy + Default>(function: impl FnOnce(Out<T>) -> i32) -> Result<T> {
+    let mut result = T::default();
+    check(function(Out::to(&mut result)))?;
+    Ok(result)
+}
+
 /// Runs a function that needs nothing; remembers its error.
 pub(crate) fn without_init(body: impl FnOnce() -> Result) -> i32 {
-    body().map_or_else(|error| errors::remember(error.0), |()| 0)
+    match body() {
+        Ok(()) => 0,
+        Err(error) => errors::remember(error.0),
+    }
 }
 
 /// Runs a function that needs the driver.
@@ -54,8 +64,7 @@ pub(crate) fn initialized(body: impl FnOnce() -> Result) -> i32 {
 /// Runs a function in the context of the thread's GPU, or in the one that the program has made current.
 pub(crate) fn in_context(body: impl FnOnce() -> Result) -> i32 {
     initialized(|| {
-        let mut gpu = 0;
-        if cuCtxGetDevice(Out::to(&mut gpu)) != 0 {
+        if result_of(|gpu| cuCtxGetDevice(gpu)).is_err() {
             use_gpu(GPU.get())?;
         }
         body()
@@ -64,16 +73,15 @@ pub(crate) fn in_context(body: impl FnOnce() -> Result) -> i32 {
 
 /// The primary context of a GPU, retained.
 pub(crate) fn primary(gpu: i32) -> Result<usize> {
-    let mut retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut flags = 0;
-    let mut active = 0;
-    check(cuDevicePrimaryCtxGetState(gpu, Out::to(&mut flags), Out::to(&mut active)))?;
+    let mut retained = lock(&RETAINED);
+    let active = result_of(|active| cuDevicePrimaryCtxGetState(gpu, Out::to(&mut 0), active))?;
     // A reset destroys the context, and the next retain creates it again.
-    if let Some(context) = retained.get(&gpu).filter(|_| active != 0) {
+    if let Some(context) = retained.get(&gpu)
+        && active != 0
+    {
         return Ok(*context);
     }
-    let mut context = 0;
-    check(cuDevicePrimaryCtxRetain(Out::to(&mut context), gpu))?;
+    let context = result_of(|context| cuDevicePrimaryCtxRetain(context, gpu))?;
     retained.insert(gpu, context);
     Ok(context)
 }
@@ -90,8 +98,7 @@ pub(super) fn set_device(gpu: i32) -> Result {
 
 pub(super) fn reset() -> Result {
     let result = check(cuDevicePrimaryCtxReset_v2(GPU.get()));
-    let mut retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
-    if retained.remove(&GPU.get()).is_some() {
+    if lock(&RETAINED).remove(&GPU.get()).is_some() {
         cuDevicePrimaryCtxRelease_v2(GPU.get());
     }
     result

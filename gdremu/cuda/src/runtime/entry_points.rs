@@ -150,7 +150,7 @@ entry_points! {
         stream.set(pushed.stream)
     };
     without_init fn __cudaGetKernel(kernel: Out<usize>, function: usize), cudaGetKernel
-        { kernels::check_registered(function).and_then(|()| kernel.set(function)) };
+        { kernels::check_registered(function)?; kernel.set(function) };
     in_context fn cudaLaunchKernel(function: usize, grid: Dim3, block: Dim3, arguments: In<In<u8>>, shared_bytes: usize,
         stream: usize), __cudaLaunchKernel
         { kernels::launch(function, Configuration { grid, block, shared_bytes, stream }, arguments, false) };

@@ -5,17 +5,16 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
-use super::entry::check;
-use super::errors::{INVALID_COPY_DIRECTION, INVALID_DEVICE_FUNCTION, INVALID_SYMBOL, MISSING_CONFIGURATION};
+use super::entry::{check, result_of};
 use crate::args::{In, Out};
 use crate::driver::entry_points::exported::{
     cuCtxGetCurrent, cuFuncGetAttribute, cuLaunchCooperativeKernel, cuLaunchKernel, cuModuleGetFunction,
     cuModuleGetGlobal_v2, cuModuleLoadFatBinary,
 };
 use crate::driver::kernel;
-use crate::error::{Error, Result, ensure};
+use crate::error::{Error, Result, ensure, lock};
 
 /// The registered objects of a program. Binaries, functions and variables are addresses in the program.
 #[derive(Default)]
@@ -30,7 +29,7 @@ pub(super) struct Registry {
 static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 
 pub(super) fn registry() -> MutexGuard<'static, Registry> {
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&REGISTRY)
 }
 
 // ---- Registration ----
@@ -58,54 +57,45 @@ pub(crate) extern "C" fn __cudaInitModule() -> c_char {
 // ---- Finding it ----
 
 /// Calls `find` for the module of a binary in the current context, which is loaded if need be.
-fn in_module(binary: usize, mut find: impl FnMut(usize) -> i32) -> Result {
-    let mut context = 0;
-    check(cuCtxGetCurrent(Out::to(&mut context)))?;
+fn in_module<T>(binary: usize, find: impl Fn(usize) -> Result<T>) -> Result<T> {
+    let context = result_of(|context| cuCtxGetCurrent(context))?;
     let loaded = registry().modules.get(&(binary, context)).copied();
     if let Some(module) = loaded {
         let result = find(module?);
         // A module ends when its context is reset.
-        if result != Error::INVALID_HANDLE.0 {
-            return check(result);
+        if !matches!(result, Err(Error::INVALID_HANDLE)) {
+            return result;
         }
     }
-    let mut module = 0;
-    let loaded = check(cuModuleLoadFatBinary(Out::to(&mut module), In::from_address(binary))).map(|()| module);
+    let loaded = result_of(|module| cuModuleLoadFatBinary(module, In::from_address(binary)));
     if let Ok(_) | Err(Error::NO_BINARY_FOR_GPU | Error::INVALID_PTX | Error::INVALID_IMAGE) = loaded {
         registry().modules.insert((binary, context), loaded);
     }
-    check(find(loaded?))
+    find(loaded?)
 }
 
 /// The CUfunction of a function that the program has registered.
 pub(super) fn function(of: usize) -> Result<usize> {
-    let Some((binary, name)) = registry().functions.get(&of).cloned() else {
-        return Err(INVALID_DEVICE_FUNCTION);
-    };
-    let mut handle = 0;
-    in_module(binary, |module| cuModuleGetFunction(Out::to(&mut handle), module, In::from_text(&name)))?;
-    Ok(handle)
+    let function = registry().functions.get(&of).cloned().ok_or(Error::INVALID_DEVICE_FUNCTION)?;
+    let name = In::from_text(&function.1);
+    in_module(function.0, |module| result_of(|handle| cuModuleGetFunction(handle, module, name)))
 }
 
 /// Reports that a registered function is not run.
 fn refuse(function: usize, why: &str) {
-    let (_, name) = registry().functions.get(&function).cloned().unwrap_or_default();
-    kernel::refuse(&name.to_string_lossy(), why);
+    let function = registry().functions.get(&function).cloned().unwrap_or_default();
+    kernel::refuse(&function.1.to_string_lossy(), why);
 }
 
 /// Address and size of a variable that the program has registered.
 pub(super) fn variable(of: usize) -> Result<(u64, usize)> {
-    let Some((binary, name)) = registry().variables.get(&of).cloned() else {
-        return Err(INVALID_SYMBOL);
-    };
-    let mut address = 0;
-    let mut size = 0;
-    in_module(binary, |module| {
-        let address = Out::to(&mut address);
-        let size = Out::to(&mut size);
-        cuModuleGetGlobal_v2(address, size, module, In::from_text(&name))
-    })?;
-    Ok((address, size))
+    let variable = registry().variables.get(&of).cloned().ok_or(Error::INVALID_SYMBOL)?;
+    let name = In::from_text(&variable.1);
+    in_module(variable.0, |module| {
+        let mut size = 0;
+        let address = result_of(|address| cuModuleGetGlobal_v2(address, Out::to(&mut size), module, name))?;
+        Ok((address, size))
+    })
 }
 
 // ---- Launches ----
@@ -134,12 +124,12 @@ pub(super) fn push_configuration(configuration: Configuration) {
 }
 
 pub(super) fn pop_configuration() -> Result<Configuration> {
-    CONFIGURATIONS.with_borrow_mut(Vec::pop).ok_or(MISSING_CONFIGURATION)
+    CONFIGURATIONS.with_borrow_mut(Vec::pop).ok_or(Error::MISSING_CONFIGURATION)
 }
 
 /// A cudaKernel_t is the function's address.
 pub(super) fn check_registered(function: usize) -> Result {
-    ensure(registry().functions.contains_key(&function), INVALID_DEVICE_FUNCTION)
+    ensure(registry().functions.contains_key(&function), Error::INVALID_DEVICE_FUNCTION)
 }
 
 /// Launches a function. Reports what is not in the program's PTX.
@@ -149,16 +139,14 @@ pub(super) fn launch(of: usize, with: Configuration, arguments: In<In<u8>>, coop
     let Dim3([x, y, z]) = with.block;
     let stream = with.stream;
     let handle = function(of);
-    let why = match handle {
-        Err(Error::NOT_FOUND) => "the PTX in the program does not have it",
+    match handle {
+        Err(Error::NOT_FOUND) => refuse(of, "the PTX in the program does not have it"),
         Err(Error::NO_BINARY_FOR_GPU) => {
-            "the program has no PTX of it for this GPU: compile with -gencode arch=compute_XX,code=compute_XX"
+            let advice = "compile with -gencode arch=compute_XX,code=compute_XX";
+            refuse(of, &format!("the program has no PTX of it for this GPU: {advice}"));
         }
-        Err(Error::INVALID_PTX | Error::INVALID_IMAGE) => "its module cannot be loaded",
-        _ => "",
-    };
-    if !why.is_empty() {
-        refuse(of, why);
+        Err(Error::INVALID_PTX | Error::INVALID_IMAGE) => refuse(of, "its module cannot be loaded"),
+        _ => {}
     }
     let handle = handle?;
     check(match cooperative {
@@ -227,7 +215,7 @@ impl FuncAttributes {
         let function = function(registered)?;
         let mut values = [0; 9];
         for (attribute, value) in values.iter_mut().enumerate() {
-            check(cuFuncGetAttribute(Out::to(value), attribute as i32, function))?;
+            *value = result_of(|value| cuFuncGetAttribute(value, attribute as i32, function))?;
         }
         let [max_threads, shared, constant, local, more @ ..] = values;
         let bytes = [shared as usize, constant as usize, local as usize];
@@ -237,10 +225,8 @@ impl FuncAttributes {
 
 /// The address of a part of a variable. `other` is the direction that this kind of copy does not have.
 pub(super) fn part(symbol: usize, size: usize, offset: usize, kind: u32, other: u32) -> Result<u64> {
-    ensure(kind != 0 && kind != other, INVALID_COPY_DIRECTION)?;
-    let (address, len) = variable(symbol)?;
-    match offset.checked_add(size) {
-        Some(end) if end <= len => Ok(address + offset as u64),
-        _ => Err(Error::INVALID_VALUE),
-    }
+    ensure(kind != 0 && kind != other, Error::INVALID_COPY_DIRECTION)?;
+    let variable = variable(symbol)?;
+    ensure(offset.saturating_add(size) <= variable.1, Error::INVALID_VALUE)?;
+    Ok(variable.0 + offset as u64)
 }

@@ -1,14 +1,13 @@
 //! Copies by their direction, and what a pointer points to.
 #![forbid(unsafe_code)]
 
-use super::entry::check;
-use super::errors::INVALID_COPY_DIRECTION;
+use super::entry::{check, result_of};
 use crate::args::Out;
 use crate::driver::entry_points::exported::{
     cuMemcpy, cuMemcpyAsync, cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2, cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2,
     cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, cuPointerGetAttribute,
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// cudaMemcpyKind. The kinds 0, between host memory, and 4 let the addresses determine the direction.
 pub(super) const TO_DEVICE: u32 = 1;
@@ -24,7 +23,7 @@ pub(super) fn copy(to: u64, from: u64, size: usize, kind: u32, stream: Option<us
         (TO_HOST, Some(stream)) => cuMemcpyDtoHAsync_v2(to, from, size, stream),
         (3, None) => cuMemcpyDtoD_v2(to, from, size),
         (3, Some(stream)) => cuMemcpyDtoDAsync_v2(to, from, size, stream),
-        _ => return Err(INVALID_COPY_DIRECTION),
+        _ => return Err(Error::INVALID_COPY_DIRECTION),
     })
 }
 
@@ -40,9 +39,7 @@ pub(crate) struct PointerAttributes {
 
 /// An attribute of a pointer, by its number in the driver API.
 fn attribute(number: u32, address: u64) -> Result<u64> {
-    let mut value = 0_u64.to_ne_bytes();
-    check(cuPointerGetAttribute(Out::first_of(&mut value), number, address))?;
-    Ok(u64::from_ne_bytes(value))
+    result_of(|value: Out<u64>| cuPointerGetAttribute(value.of(), number, address))
 }
 
 impl PointerAttributes {
@@ -57,7 +54,7 @@ impl PointerAttributes {
         const MEMORY_TYPE: u32 = 2;
         const DEVICE_ORDINAL: u32 = 9;
         /// cudaInvalidDeviceId
-        const NO_GPU: i32 = -2;
+        const NO_GPU: u64 = -2_i64 as u64;
         let kind = match (attribute(MEMORY_TYPE, address), attribute(IS_MANAGED, address)) {
             (Err(_), _) => UNREGISTERED,
             (_, Ok(1)) => MANAGED,
@@ -66,7 +63,7 @@ impl PointerAttributes {
         };
         PointerAttributes {
             kind,
-            gpu: attribute(DEVICE_ORDINAL, address).map_or(NO_GPU, |gpu| gpu as i32),
+            gpu: attribute(DEVICE_ORDINAL, address).unwrap_or(NO_GPU) as i32,
             device: if kind == UNREGISTERED { 0 } else { address },
             host: if kind == DEVICE { 0 } else { address },
         }

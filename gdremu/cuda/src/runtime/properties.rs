@@ -3,7 +3,7 @@
 
 use std::ffi::c_char;
 
-use super::entry::check;
+use super::entry::{check, result_of};
 use crate::args::Out;
 use crate::driver::entry_points::exported::{
     cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDeviceGetUuid_v2, cuDeviceTotalMem_v2,
@@ -40,31 +40,28 @@ pub(super) const CUDA_13: usize = 1;
 const PROPERTIES: [usize; 2] = [1032, 1008];
 
 pub(super) fn of(to: Out<u8>, gpu: i32, layout: usize) -> Result {
-    let mut count = 0;
-    check(cuDeviceGetCount(Out::to(&mut count)))?;
+    let count = result_of(|count| cuDeviceGetCount(count))?;
     ensure((0..count).contains(&gpu), Error::INVALID_DEVICE)?;
-    let mut bytes = vec![0; PROPERTIES[layout]];
-    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     let mut name = [0; 256];
-    check(cuDeviceGetName(Out::first_of(&mut name), 256, gpu))?;
-    put(0, &name.map(|c: c_char| c as u8));
+    check(cuDeviceGetName(Out::to(&mut name).of(), 256, gpu))?;
     let mut uuid = Uuid([0; 16]);
     check(cuDeviceGetUuid_v2(Out::to(&mut uuid), gpu))?;
-    put(256, &uuid.0);
-    let mut memory = 0;
-    check(cuDeviceTotalMem_v2(Out::to(&mut memory), gpu))?;
-    put(288, &memory.to_ne_bytes());
+    let memory = result_of(|memory| cuDeviceTotalMem_v2(memory, gpu))?;
+    let mut bytes = name.map(|c: c_char| c as u8).to_vec();
+    bytes.extend(uuid.0);
+    bytes.resize(288, 0);
+    bytes.extend(memory.to_ne_bytes());
+    bytes.resize(PROPERTIES[layout], 0);
     for (starts, attributes) in MEMBERS {
         let mut at = starts[layout];
         for attribute in *attributes {
             if layout != CUDA_12 && ONLY_IN_12.contains(attribute) {
                 continue;
             }
-            let mut value = 0;
-            check(cuDeviceGetAttribute(Out::to(&mut value), *attribute, gpu))?;
+            let value = result_of(|value| cuDeviceGetAttribute(value, *attribute, gpu))?;
             let size = if WIDE.contains(attribute) { 8 } else { 4 };
             at = at.next_multiple_of(size);
-            put(at, &i64::from(value).to_ne_bytes()[..size]);
+            bytes[at..at + size].copy_from_slice(&i64::from(value).to_ne_bytes()[..size]);
             at += size;
         }
     }

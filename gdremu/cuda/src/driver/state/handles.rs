@@ -27,15 +27,15 @@ impl<T, const KIND: usize, const ERROR: i32> Default for Handles<T, KIND, ERROR>
 
 impl<T, const KIND: usize, const ERROR: i32> Handles<T, KIND, ERROR> {
     pub(crate) fn add(&mut self, object: T) -> usize {
-        self.created += 1;
-        let handle = (KIND << 40) | (self.created << 8);
-        self.live.insert(handle, object);
-        handle
+        self.add_as(None, object)
     }
 
-    /// Stores an object under a handle that had another one.
-    pub(crate) fn put(&mut self, handle: usize, object: T) {
+    /// Stores an object under a handle that had another one, or under a new one.
+    pub(crate) fn add_as(&mut self, handle: Option<usize>, object: T) -> usize {
+        self.created += 1;
+        let handle = handle.unwrap_or((KIND << 40) | (self.created << 8));
         self.live.insert(handle, object);
+        handle
     }
 
     pub(crate) fn find(&self, handle: usize) -> Option<&T> {
@@ -63,7 +63,9 @@ impl<T, const KIND: usize, const ERROR: i32> Handles<T, KIND, ERROR> {
         let mut dropped = Vec::new();
         self.live.retain(|&handle, object| {
             let keeps = keep(object);
-            dropped.extend((!keeps).then_some(handle));
+            if !keeps {
+                dropped.push(handle);
+            }
             keeps
         });
         dropped

@@ -16,9 +16,9 @@ mod queue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result, ensure};
 use gdremu_core::cuda::types::IpcHandle;
 use handles::Handles;
 
@@ -27,7 +27,7 @@ pub(crate) use objects::{
     CTX_SYNC_MEMOPS, Capture, Context, Current, DISABLE_TIMING, Event, Function, HostRange, Kind, Module, NON_BLOCKING,
     Pool, Primary, Recorded, STACK, Stream, check_flags,
 };
-pub(crate) use queue::{Point, QueueId, Queues, Task};
+pub(crate) use queue::{Point, Queue, QueueId, Queues, Task};
 
 /// A buffer of device memory; its range is in the GPUs' allocation metadata.
 pub(crate) struct Allocation {
@@ -81,7 +81,7 @@ impl State {
     }
 
     pub(crate) fn current(&self) -> Result<Current> {
-        let context = STACK.with(|stack| stack.top()).ok_or(Error::INVALID_CONTEXT)?;
+        let context = STACK.with(|stack| stack.top())?;
         self.check()?;
         match self.contexts.find(context) {
             Some(live) => Ok(Current { context, gpu: live.gpu }),
@@ -125,10 +125,13 @@ fn die(what: std::fmt::Arguments<'_>) -> ! {
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
+/// The state, locked.
+pub(crate) type Locked = MutexGuard<'static, State>;
+
 /// Takes the lock. Release it before accessing the program's memory or running its functions or GPU kernels,
 /// because they may never return.
-pub(crate) fn lock() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn lock() -> Locked {
+    error::lock(&STATE)
 }
 
 /// The process that called cuInit, or 0.
@@ -144,6 +147,5 @@ pub(crate) fn initialize() -> Result {
 
 /// Fails before cuInit and in forked children.
 pub(crate) fn check_initialized() -> Result {
-    let initialized = INITIALIZED.load(Ordering::SeqCst);
-    if initialized != 0 && initialized == process::id() { Ok(()) } else { Err(Error::NOT_INITIALIZED) }
+    ensure(INITIALIZED.load(Ordering::SeqCst) == process::id(), Error::NOT_INITIALIZED)
 }

@@ -67,20 +67,24 @@ impl Stack {
         Stack { contexts: [const { Cell::new(0) }; DEPTH], len: Cell::new(0) }
     }
 
-    pub(crate) fn top(&self) -> Option<ContextHandle> {
-        self.len.get().checked_sub(1).map(|top| self.contexts[top].get())
+    /// The current context.
+    pub(crate) fn top(&self) -> Result<ContextHandle> {
+        let top = self.len.get().checked_sub(1).ok_or(Error::INVALID_CONTEXT)?;
+        Ok(self.contexts[top].get())
     }
 
     pub(crate) fn push(&self, context: ContextHandle) -> Result {
-        self.contexts.get(self.len.get()).ok_or(Error::OUT_OF_MEMORY)?.set(context);
-        self.len.set(self.len.get() + 1);
+        let len = self.len.get();
+        ensure(len < DEPTH, Error::OUT_OF_MEMORY)?;
+        self.contexts[len].set(context);
+        self.len.set(len + 1);
         Ok(())
     }
 
-    pub(crate) fn pop(&self) -> Option<ContextHandle> {
+    pub(crate) fn pop(&self) -> Result<ContextHandle> {
         let top = self.top()?;
         self.len.set(self.len.get() - 1);
-        Some(top)
+        Ok(top)
     }
 }
 
@@ -116,15 +120,14 @@ pub(crate) struct Recorded {
 impl Event {
     /// Its place in the queue if the stream has not passed it yet.
     pub(crate) fn pending(&self, queues: &Queues) -> Option<Point> {
-        let point = self.recorded.as_ref()?.point;
-        point.filter(|point| !queues.is_passed(point))
+        let point = self.recorded.as_ref()?.point?;
+        if queues.is_passed(&point) { None } else { Some(point) }
     }
 
     pub(crate) fn time(&self) -> Result<Instant> {
-        let recorded = self.recorded.as_ref();
-        let recorded = recorded.filter(|_| self.flags & DISABLE_TIMING == 0);
-        let time = &recorded.ok_or(Error::INVALID_HANDLE)?.time;
-        time.get().copied().ok_or(Error::NOT_READY)
+        ensure(self.flags & DISABLE_TIMING == 0, Error::INVALID_HANDLE)?;
+        let recorded = self.recorded.as_ref().ok_or(Error::INVALID_HANDLE)?;
+        recorded.time.get().copied().ok_or(Error::NOT_READY)
     }
 }
 

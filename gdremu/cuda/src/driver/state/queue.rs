@@ -33,26 +33,22 @@ pub(crate) struct Task {
 /// The unfinished work of a stream.
 pub(crate) struct Queue {
     /// The first one is running if its job is gone.
-    tasks: VecDeque<Task>,
+    pub(crate) tasks: VecDeque<Task>,
     /// It waits for the default stream, and the default stream for it.
     pub(crate) blocking: bool,
 }
 
 /// All streams with unfinished work.
 #[derive(Default)]
-pub(crate) struct Queues(BTreeMap<QueueId, Queue>);
+pub(crate) struct Queues(pub(crate) BTreeMap<QueueId, Queue>);
 
 impl Queues {
-    pub(crate) fn contains(&self, id: QueueId) -> bool {
-        self.0.contains_key(&id)
-    }
-
-    /// The ends of the queues that `wanted` picks.
-    pub(crate) fn ends(&self, wanted: impl Fn(&QueueId, &Queue) -> bool) -> Vec<Point> {
+    /// The ends of the queues that `selects` picks.
+    pub(crate) fn ends(&self, selects: impl Fn(&QueueId, &Queue) -> bool) -> Vec<Point> {
         let mut ends = Vec::new();
         for (id, queue) in &self.0 {
             if let Some(last) = queue.tasks.back()
-                && wanted(id, queue)
+                && selects(id, queue)
             {
                 ends.push(Point { queue: *id, number: last.number });
             }
@@ -60,47 +56,18 @@ impl Queues {
         ends
     }
 
+    /// The task of a queue that is running or will run next.
+    pub(crate) fn first(&mut self, id: QueueId) -> Option<&mut Task> {
+        self.0.get_mut(&id)?.tasks.front_mut()
+    }
+
     /// Returns whether all work up to the point is done.
     pub(crate) fn is_passed(&self, point: &Point) -> bool {
-        let first = self.first(point.queue);
+        let first = self.0.get(&point.queue).and_then(|queue| queue.tasks.front());
         first.is_none_or(|task| task.number > point.number)
     }
 
-    /// The task of a queue that is running or will run next.
-    pub(crate) fn first(&self, id: QueueId) -> Option<&Task> {
-        self.0.get(&id)?.tasks.front()
-    }
-
-    /// Appends a task. `blocking` describes a queue that this creates.
-    pub(crate) fn push(&mut self, id: QueueId, blocking: bool, task: Task) {
-        let tasks = VecDeque::new();
-        let queue = self.0.entry(id).or_insert(Queue { tasks, blocking });
-        queue.tasks.push_back(task);
-    }
-
-    pub(crate) fn start_first(&mut self, id: QueueId) -> Option<Job> {
-        self.0.get_mut(&id)?.tasks.front_mut()?.job.take()
-    }
-
-    pub(crate) fn finish_first(&mut self, id: QueueId) {
-        if let Some(queue) = self.0.get_mut(&id) {
-            queue.tasks.pop_front();
-        }
-    }
-
-    pub(crate) fn remove(&mut self, id: QueueId) {
-        self.0.remove(&id);
-    }
-
-    /// Drops the tasks of a context that have not started.
-    pub(crate) fn drop_waiting(&mut self, context: ContextHandle) {
-        let queues = self.0.iter_mut();
-        for (_, queue) in queues.filter(|(id, _)| id.context == context) {
-            queue.tasks.retain(|task| task.job.is_none());
-        }
-    }
-
-    pub(crate) fn contexts(&self) -> Vec<ContextHandle> {
-        self.0.keys().map(|id| id.context).collect()
+    pub(crate) fn are_passed(&self, points: &[Point]) -> bool {
+        points.iter().all(|point| self.is_passed(point))
     }
 }
