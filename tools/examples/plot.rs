@@ -12,7 +12,8 @@ fn main() -> Result<()> {
     let [results, chart] = &arguments[..] else {
         bail!("usage: plot RESULTS.json CHART.svg");
     };
-    let name = || results.display().to_string();
-    let document: serde_json::Value = serde_json::from_str(&fs::read_to_string(results).with_context(name)?)?;
-    gdrcopy_tools::draw(&document, chart).with_context(name)
+    let name = results.display().to_string();
+    let text = fs::read_to_string(results).context(name.clone())?;
+    let document: serde_json::Value = serde_json::from_str(&text)?;
+    gdrcopy_tools::draw(&document, chart).context(name)
 }
