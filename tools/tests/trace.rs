@@ -186,7 +186,7 @@ fn everything_is_reported_as_documented() {
 
 /// Steps with this project's library, their exit status, and what is reported.
 const USES: &[(&str, i32, &str)] = &[
-    ("open pin map write8 _exit7", 7, "0/copies/0/count 1\n 0/left/mappings 1\n 0/inside 0"),
+    ("open pin map write8 unmap write8 map _exit7", 7, "0/copies/0/count 1\n 0/misuse 1\n 0/left/mappings 1\n 0/inside 0"),
     ("open pin map write8 abort", 128 + 6, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGABRT\n 0/inside 0"),
     ("open pin map write8 kill", 128 + 9, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGKILL"),
     (
