@@ -88,6 +88,12 @@ static void check_unanswered(unsigned number)
 #define SUSPEND() CHECK_STRING(request(getpid(), 's'), "o00")
 #define RESUME() CHECK_STRING(request(getpid(), 'r'), "o00")
 
+static void suspend_and_resume(void)
+{
+    SUSPEND();
+    RESUME();
+}
+
 /* ---- Memory of the program, or of another of its threads ---- */
 
 static unsigned char *own; /* all bytes are 7 */
@@ -223,6 +229,13 @@ static void check_pins(void)
         check_pin(&pins[i]);
 }
 
+static void check_reserved(const struct mapped *mapped)
+{
+    CHECK(fault_at(mapped->va) != 0);
+    CHECK(fault_at(mapped->va + mapped->size - 1) != 0);
+    check_new_mappings_avoid(mapped->va);
+}
+
 static void check_lost(const struct mapped *mapped)
 {
     unsigned char byte = 9;
@@ -262,11 +275,8 @@ static void mappings_fault_and_come_back(void)
         CHECK_STRING(request(getpid(), 's'), "a00");
         CHECK_EQUAL(*(int *)(void *)g, -1);
         CHECK(fd < 0 || fcntl(fd, F_GETFD) == -1);
-        for (int i = 0; i < PINS; i++) {
-            CHECK(fault_at(pins[i].va) != 0);
-            CHECK(fault_at(pins[i].va + pins[i].size - 1) != 0);
-            check_new_mappings_avoid(pins[i].va);
-        }
+        for (int i = 0; i < PINS; i++)
+            check_reserved(&pins[i]);
         if (driver_is_emulated())
             find_emulator().calls_take();
         RESUME();
@@ -300,8 +310,7 @@ static void memory_may_be_elsewhere_each_time(void)
     map_memory(&buffers[3]);
     RESUME();
     check_pins();
-    SUSPEND();
-    RESUME();
+    suspend_and_resume();
     check_pins();
 }
 
@@ -311,8 +320,7 @@ static void mappings_that_came_back_are_released(void)
     void *va;
 
     CHECK_ERROR(gdr_map_v2(g, pins[2].handle, &va, 1, GDR_MAP_FLAG_DEFAULT), EAGAIN);
-    SUSPEND();
-    RESUME();
+    suspend_and_resume();
     check_pins();
     CHECK_ERROR(gdr_map(g, pins[0].handle, &va, 1), EAGAIN);
     CHECK_OK(gdr_unmap(g, pins[0].handle, pins[0].va, pins[0].size));
@@ -324,8 +332,7 @@ static void mappings_that_came_back_are_released(void)
     CHECK(fault_at(pins[1].va) != 0);
     CHECK_ERROR(gdr_unpin_buffer(g, pins[1].handle), EINVAL);
     SUSPEND();
-    CHECK(fault_at(pins[2].va) != 0);
-    check_new_mappings_avoid(pins[2].va);
+    check_reserved(&pins[2]);
     RESUME();
     check_pin(&pins[0]);
     check_pin(&pins[2]);
@@ -354,8 +361,7 @@ static void what_cannot_be_restored_fails_by_itself(void)
     CHECK_ERROR(gdr_unmap(g, pins[5].handle, pins[5].va, 1), EINVAL);
     CHECK_ERROR(gdr_map(g, pins[5].handle, &va, 1), EIO);
     CHECK_OK(gdr_unpin_buffer(g, pins[4].handle));
-    SUSPEND();
-    RESUME();
+    suspend_and_resume();
     buffers[5] = gpu_alloc(MEM_CREATE, SIZE);
     check_own(pins[4].size);
     munmap(own, pins[4].size);
@@ -412,8 +418,7 @@ static void a_mapping_of_another_type_is_not_restored(void)
     CHECK_EQUAL(request(getpid(), 'r')[0], 'l');
     set_faults(NULL);
     check_lost(&pins[0]);
-    CHECK(fault_at(pins[0].va) != 0);
-    check_new_mappings_avoid(pins[0].va);
+    check_reserved(&pins[0]);
 }
 
 /* In its file. */
@@ -461,8 +466,7 @@ static void replaced_memory_is_not_touched(void)
         check_refused(&pins[3]);
     CHECK_OK(gdr_unpin_buffer(g, pins[3].handle));
 
-    SUSPEND();
-    RESUME();
+    suspend_and_resume();
     check_pin(&pins[2]);
 }
 
@@ -474,8 +478,7 @@ static void a_suspension_that_fails_changes_nothing(void)
             set_faults(NULL);
             check_pins();
         }
-        SUSPEND();
-        RESUME();
+        suspend_and_resume();
         check_pins();
     }
 }
@@ -513,8 +516,7 @@ static void a_failed_unpin_can_be_repeated(void)
     CHECK_ERROR(gdr_unpin_buffer(g, pins[0].handle), EIO);
     set_faults(NULL);
     check_lost(&pins[0]);
-    SUSPEND();
-    RESUME();
+    suspend_and_resume();
     CHECK_OK(gdr_unpin_buffer(g, pins[0].handle));
     CHECK_ERROR(gdr_unpin_buffer(g, pins[0].handle), EINVAL);
 }
@@ -531,8 +533,7 @@ static void the_descriptor_stays_open_while_nothing_is_pinned(void)
         CHECK_OK(gdr_unpin_buffer(g, pins[i].handle));
     for (int round = 0; round < 2 && has_module; round++) {
         in_child(has_the_descriptor);
-        SUSPEND();
-        RESUME();
+        suspend_and_resume();
     }
 }
 
@@ -564,75 +565,68 @@ static void children_are_not_suspended(void)
 static atomic_int ended;
 static atomic_long turns[5];
 
-static void *pin_and_map(void *argument)
+static void pin_and_map(long number)
 {
-    long number = (long)argument;
+    gdr_mh_t handle = pin(g, buffers[number].address, SIZE);
+    void *va = map(g, handle, SIZE);
 
-    while (!ended) {
-        gdr_mh_t handle = pin(g, buffers[number].address, SIZE);
-        void *va = map(g, handle, SIZE);
-
-        if (number == 0)
-            CHECK_OK(gdr_unmap(g, handle, va, SIZE));
-        CHECK_OK(gdr_unpin_buffer(g, handle));
-        turns[number]++;
-    }
-    return NULL;
+    if (number == 0)
+        CHECK_OK(gdr_unmap(g, handle, va, SIZE));
+    CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-static void *copy(void *argument)
+static void copy(long number)
 {
     const struct mapped *mapped = &pins[3];
     unsigned char sent[3000], seen[3000];
 
-    for (unsigned seed = 0; !ended; seed++) {
-        fill(sent, sizeof(sent), seed);
-        CHECK_OK(gdr_copy_to_mapping(mapped->handle, mapped->va, sent, sizeof(sent)));
-        CHECK_OK(gdr_copy_from_mapping(mapped->handle, seen, mapped->va, sizeof(seen)));
-        CHECK_BYTES(seen, sent, sizeof(sent));
-        turns[2]++;
-    }
-    return argument;
+    fill(sent, sizeof(sent), (unsigned)turns[number]);
+    CHECK_OK(gdr_copy_to_mapping(mapped->handle, mapped->va, sent, sizeof(sent)));
+    CHECK_OK(gdr_copy_from_mapping(mapped->handle, seen, mapped->va, sizeof(seen)));
+    CHECK_BYTES(seen, sent, sizeof(sent));
 }
 
-static void *fork_and_wait(void *argument)
+static void fork_and_wait(long number)
 {
-    while (!ended) {
-        pid_t child = fork();
+    pid_t child = fork();
 
-        if (child == 0) {
-            gdr_t own = gdr_open();
+    (void)number;
+    if (child == 0) {
+        gdr_t own = gdr_open();
 
-            _exit(own == NULL || gdr_close(own) != 0);
-        }
-        finish_child(child);
-        turns[3]++;
+        _exit(own == NULL || gdr_close(own) != 0);
     }
-    return argument;
+    finish_child(child);
 }
 
 /* Gets any addresses that are free for a moment. */
-static void *map_and_unmap(void *argument)
+static void map_and_unmap(long number)
 {
-    while (!ended) {
-        void *address = mmap(NULL, SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *address = mmap(NULL, SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-        CHECK(address != MAP_FAILED);
-        munmap(address, SIZE);
-        turns[4]++;
-    }
-    return argument;
+    (void)number;
+    CHECK(address != MAP_FAILED);
+    munmap(address, SIZE);
+}
+
+static void *take_turns(void *argument)
+{
+    static void (*const parts[])(long) = {pin_and_map, pin_and_map, copy, fork_and_wait, map_and_unmap};
+    long number = (long)argument;
+
+    for (; !ended; turns[number]++)
+        parts[number](number);
+    return NULL;
 }
 
 /* Calls and copies wait while the process is suspended. */
 static void threads_notice_nothing(void)
 {
-    static void *(*const parts[])(void *) = {pin_and_map, pin_and_map, copy, fork_and_wait, map_and_unmap};
     pthread_t threads[5];
 
     ended = 0;
     for (long i = 0; i < 5; i++)
-        threads[i] = start_thread(parts[i], (void *)i);
+        threads[i] = start_thread(take_turns, (void *)i);
     for (long round = 0; round < rounds(100); round++) {
         SUSPEND();
         long before[3] = {turns[0], turns[1], turns[2]};
@@ -674,8 +668,7 @@ static void handlers_copy(void)
     CHECK_OK(gdr_copy_from_mapping(pins[1].handle, page, pins[1].va, 100));
     signal(SIGSEGV, SIG_DFL);
     munmap(page, 4096);
-    SUSPEND();
-    RESUME();
+    suspend_and_resume();
 }
 
 static void *call_that_hangs(void *argument)
@@ -723,8 +716,7 @@ static void the_helper_takes_no_signals(void)
     signal(SIGUSR1, on_signal);
     pthread_sigmask(SIG_BLOCK, &blocked, NULL);
     kill(getpid(), SIGUSR1);
-    SUSPEND();
-    RESUME();
+    suspend_and_resume();
     pthread_sigmask(SIG_UNBLOCK, &blocked, NULL);
     CHECK(handled_by != 0 && handled_by != helper_of(getpid()));
 }
@@ -744,8 +736,7 @@ static void first_thread_ends_before_it(void)
 static void first_thread_ends_after_it(void)
 {
     in_thread(opens, NULL);
-    SUSPEND();
-    RESUME();
+    suspend_and_resume();
     pthread_exit(NULL);
 }
 
@@ -810,15 +801,13 @@ static int pair[2];
 
 static void is_checkpointed(void)
 {
-    char byte = 0;
-
     gpu_init();
     pin_all();
     for (int round = 0; round < 3; round++) {
         check_pins();
         memset(pins[0].va, round, 100);
-        CHECK_EQUAL(write(pair[1], &byte, 1), 1);
-        CHECK_EQUAL(read(pair[1], &byte, 1), 1);
+        say(pair[1]);
+        await(pair[1]);
         for (int i = 0; i < 100; i++)
             CHECK_EQUAL(pins[0].va[i], round);
     }
@@ -830,7 +819,6 @@ static void cuda_moves_the_memory_in_between(void)
 {
     static const char *const steps[] = {"Lock", "Checkpoint", "Restore", "Unlock"};
     CUresult (*checkpoint[4])(int pid, void *no_options);
-    char byte = 0;
 
     if (gpu_is_emulated())
         return;
@@ -846,12 +834,12 @@ static void cuda_moves_the_memory_in_between(void)
     pid_t child = start_child(is_checkpointed);
     close(pair[1]); /* If the child fails, the next read does. */
     for (int round = 0; round < 3; round++) {
-        CHECK_EQUAL(read(pair[0], &byte, 1), 1);
+        await(pair[0]);
         CHECK_STRING(request(child, 's'), "o00");
         for (int i = 0; i < 4; i++)
             CUDA(checkpoint[i](child, NULL));
         CHECK_STRING(request(child, 'r'), "o00");
-        CHECK_EQUAL(write(pair[0], &byte, 1), 1);
+        say(pair[0]);
     }
     close(pair[0]);
     finish_child(child);

@@ -1,7 +1,12 @@
-/* A libcuda.so.1 that is too old for dma-bufs, for libcuda_load.c. */
-
+/*
+ * A libcuda.so.1 that is too old for dma-bufs, for libcuda_load.c and for tools/tests/doctor. cuInit returns the number in
+ * CU_INIT, as CUDA's stub for linking returns 34, or hangs if that is "hang". It has one GPU, whose memory is full; only that
+ * of cuMemAlloc can be pinned.
+ */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 int fake_cuda_calls;
@@ -24,4 +29,48 @@ int cuDriverGetVersion(int *version)
     pass_gate();
     *version = 13000;
     return 0;
+}
+
+int cuInit(void)
+{
+    while (strcmp(getenv("CU_INIT"), "hang") == 0)
+        pause();
+    return atoi(getenv("CU_INIT"));
+}
+
+/* A function that sets what its first argument leads to, and returns `code`. */
+#define SETS(type, value, code, function)                                                                              \
+    int function(type *out)                                                                                            \
+    {                                                                                                                  \
+        *out = value;                                                                                                  \
+        return code;                                                                                                   \
+    }
+
+SETS(int, 1, 0, cuDeviceGetCount)
+SETS(int, 0, 0, cuDeviceGet)
+SETS(char, 0, 0, cuDeviceGetName)
+SETS(size_t, (size_t)1 << 36, 0, cuDeviceTotalMem_v2)
+SETS(void *, NULL, 2 /* out of memory */, cuDevicePrimaryCtxRetain)
+
+int cuDeviceGetPCIBusId(char *address)
+{
+    strcpy(address, "0000:1B:00.0");
+    return 0;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute)
+{
+    *value = attribute == 116; /* GPUDirect RDMA */
+    return 0;
+}
+
+/* Those that programs look up, and do not call. */
+int cuCtxSetCurrent(void)
+{
+    return 34;
+}
+
+int cuCtxSynchronize(void)
+{
+    return 34;
 }

@@ -46,13 +46,11 @@ static void load_next(void)
     library = load_from(getenv("GDRCHECKPOINT_LIBRARY")); /* of `gdrcopy checkpoint` */
 }
 
-/* Returns whether there is one. */
-static int load(void)
+static void load(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, load_next);
-    return (void *)next.open != (void *)missing;
 }
 
 /* ---- Handles ---- */
@@ -655,14 +653,12 @@ __attribute__((destructor)) static void finish(void)
 
 gdr_t gdr_open(void)
 {
-    struct record *g = NULL;
-    int error = ELIBACC;
-
     if (inside)
         return next.open();
     lock();
-    if (load())
-        error = (g = take_record()) == NULL ? ENOMEM : next_open(g);
+    load();
+    struct record *g = take_record();
+    int error = g == NULL ? ENOMEM : next_open(g);
     if (error == 0) {
         g->kind = OPENED;
         LIST_INSERT_HEAD(&opened, g, link);

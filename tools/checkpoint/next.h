@@ -21,6 +21,13 @@ static int missing(void)
     return ENOSYS;
 }
 
+/* The same for gdr_open. */
+static gdr_t no_library(void)
+{
+    errno = ELIBACC;
+    return NULL;
+}
+
 static struct {
 #define DECLARE(name) __typeof__(&gdr_##name) name;
     FUNCTIONS(DECLARE)
@@ -33,6 +40,8 @@ static void *load_from(const char *path)
 
 #define LOOK_UP(name) *(void **)&next.name = (library != NULL ? dlsym(library, "gdr_" #name) : NULL) ?: (void *)missing;
     FUNCTIONS(LOOK_UP)
+    if ((void *)next.open == (void *)missing)
+        next.open = no_library;
     return library;
 }
 

@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
 use gdrcopy_tools::cli::{Cli, LINKS};
@@ -32,13 +32,12 @@ read by the library, see
 ";
 
 fn main() -> Result<()> {
-    let usage = || "usage: generate DIRECTORY DATE";
-    let directory = std::env::args_os().nth(1).with_context(usage)?;
-    let date = std::env::args().nth(2).with_context(usage)?;
-    let directory = Path::new(&directory);
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let [directory, date] = &arguments[..] else { bail!("usage: generate DIRECTORY DATE") };
+    let directory = Path::new(directory);
     let mut program = Cli::command();
     program.build();
-    pages(directory, &program, &date)?;
+    pages(directory, &program, date)?;
     completions(directory, &program)?;
     for tool in program.get_subcommands().filter(|tool| LINKS.contains(&tool.get_name())) {
         let link = format!("gdrcopy_{}", tool.get_name());

@@ -42,40 +42,21 @@ __attribute__((constructor)) static void vanish(void)
         raise(SIGILL);
 }
 
-gdr_t gdr_open(void)
-{
-    return BEHIND(gdr_open)();
-}
+#define FORWARDED(type, name, parameters, arguments)                                                                   \
+    type name parameters                                                                                               \
+    {                                                                                                                  \
+        return BEHIND(name) arguments;                                                                                 \
+    }
 
-int gdr_close(gdr_t g)
-{
-    return BEHIND(gdr_close)(g);
-}
-
-int gdr_pin_buffer(gdr_t g, unsigned long address, size_t size, uint64_t token, uint32_t space, gdr_mh_t *handle)
-{
-    return BEHIND(gdr_pin_buffer)(g, address, size, token, space, handle);
-}
-
-int gdr_unpin_buffer(gdr_t g, gdr_mh_t handle)
-{
-    return BEHIND(gdr_unpin_buffer)(g, handle);
-}
-
-int gdr_get_info_v2(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info)
-{
-    return BEHIND(gdr_get_info_v2)(g, handle, info);
-}
-
-int gdr_map(gdr_t g, gdr_mh_t handle, void **va, size_t size)
-{
-    return BEHIND(gdr_map)(g, handle, va, size);
-}
-
-int gdr_unmap(gdr_t g, gdr_mh_t handle, void *va, size_t size)
-{
-    return BEHIND(gdr_unmap)(g, handle, va, size);
-}
+FORWARDED(gdr_t, gdr_open, (void), ())
+FORWARDED(int, gdr_close, (gdr_t g), (g))
+FORWARDED(int, gdr_pin_buffer,
+          (gdr_t g, unsigned long address, size_t size, uint64_t token, uint32_t space, gdr_mh_t *handle),
+          (g, address, size, token, space, handle))
+FORWARDED(int, gdr_unpin_buffer, (gdr_t g, gdr_mh_t handle), (g, handle))
+FORWARDED(int, gdr_get_info_v2, (gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info), (g, handle, info))
+FORWARDED(int, gdr_map, (gdr_t g, gdr_mh_t handle, void **va, size_t size), (g, handle, va, size))
+FORWARDED(int, gdr_unmap, (gdr_t g, gdr_mh_t handle, void *va, size_t size), (g, handle, va, size))
 
 int gdr_copy_to_mapping(gdr_mh_t handle, void *to, const void *from, size_t size)
 {

@@ -8,6 +8,7 @@
 
 int main(int argc, char **argv)
 {
+    (void)argv;
     volatile int *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int looks; /* of the child at its state, until now */
     gdr_mh_t handle;

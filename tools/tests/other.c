@@ -3,11 +3,8 @@
  * gives a handle again as soon as its pin has ended. It has no functions of 2.4 but gdr_pin_buffer_v2. With DIES_AT, the
  * call of that number ends its process, by a signal that none can catch.
  */
-
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +13,12 @@
 
 #define PINS 64
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char pinned[PINS], mapped[PINS];
-static unsigned long addresses[PINS];
-static void *mappings[PINS];
-static size_t sizes[PINS];
+static struct pin {
+    char pinned, mapped;
+    unsigned long address;
+    void *va;
+    size_t size;
+} pins[PINS + 1]; /* by handle */
 
 /* Returns what the call does. */
 static int step(int result)
@@ -42,22 +40,22 @@ void *gdr_open(void)
 
 int gdr_unmap(void *g, unsigned long handle, void *va, size_t size)
 {
+    struct pin *pin = &pins[handle];
+
     (void)g, (void)va, (void)size;
-    if (mapped[handle - 1])
-        munmap(mappings[handle - 1], sizes[handle - 1]);
-    __atomic_clear(&mapped[handle - 1], __ATOMIC_RELEASE);
+    if (pin->mapped)
+        munmap(pin->va, pin->size);
+    __atomic_clear(&pin->mapped, __ATOMIC_RELEASE);
     usleep(1); /* Another thread maps it before this function returns. */
     return step(0);
 }
 
 int gdr_unpin_buffer(void *g, unsigned long handle)
 {
-    if (!pinned[handle - 1])
+    if (!pins[handle].pinned)
         abort(); /* Some free twice. */
     gdr_unmap(g, handle, NULL, 0);
-    pthread_mutex_lock(&lock);
-    pinned[handle - 1] = 0;
-    pthread_mutex_unlock(&lock);
+    __atomic_clear(&pins[handle].pinned, __ATOMIC_RELEASE);
     usleep(1); /* Another thread gets the handle before this function returns. */
     return step(0);
 }
@@ -70,19 +68,13 @@ int gdr_close(void *g)
 
 int gdr_pin_buffer_v2(void *g, unsigned long address, size_t size, uint32_t flags, unsigned long *handle)
 {
-    int i;
-
     (void)g, (void)size, (void)flags;
-    pthread_mutex_lock(&lock);
-    for (i = 0; i < PINS && pinned[i]; i++)
-        ;
-    if (i < PINS) {
-        pinned[i] = 1;
-        addresses[i] = address;
-    }
-    pthread_mutex_unlock(&lock);
-    *handle = i + 1;
-    return step(i < PINS ? 0 : ENOMEM);
+    for (*handle = 1; *handle <= PINS; ++*handle)
+        if (!__atomic_test_and_set(&pins[*handle].pinned, __ATOMIC_ACQUIRE)) {
+            pins[*handle].address = address;
+            return step(0);
+        }
+    return step(ENOMEM);
 }
 
 int gdr_pin_buffer(void *g, unsigned long address, size_t size, uint64_t token, uint32_t space, unsigned long *handle)
@@ -93,12 +85,13 @@ int gdr_pin_buffer(void *g, unsigned long address, size_t size, uint64_t token, 
 
 int gdr_map(void *g, unsigned long handle, void **va, size_t size)
 {
+    struct pin *pin = &pins[handle];
+
     (void)g;
-    if (__atomic_test_and_set(&mapped[handle - 1], __ATOMIC_ACQUIRE))
+    if (__atomic_test_and_set(&pin->mapped, __ATOMIC_ACQUIRE))
         return EAGAIN;
-    *va = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    mappings[handle - 1] = *va;
-    sizes[handle - 1] = size;
+    *va = pin->va = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pin->size = size;
     return step(0);
 }
 
@@ -106,7 +99,7 @@ int gdr_get_info(void *g, unsigned long handle, uint64_t *info)
 {
     (void)g;
     gdr_close(NULL);
-    info[0] = addresses[handle - 1];
+    info[0] = pins[handle].address;
     return step(0);
 }
 

@@ -10,11 +10,9 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::{OTHER, Output, compile, gdrcopy, lib, library, preloaded, run};
+use common::{OTHER, Output, compile, gcc, gdrcopy, lib, library, preloaded, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 fn tool(arguments: &[&str]) -> Output {
     run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args(arguments))
@@ -26,10 +24,7 @@ fn opens() -> &'static Path {
     MADE.get_or_init(|| {
         preloaded("checkpoint");
         let program = Path::new(env!("CARGO_BIN_EXE_gdrcopy")).with_file_name("opens");
-        let mut gcc = Command::new("gcc");
-        gcc.arg(format!("-I{ROOT}/include")).arg(format!("{ROOT}/tools/tests/opens.c"));
-        gcc.arg("-o").arg(&program).arg(library());
-        assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
+        gcc("tools/tests/opens.c", &[library().to_str().unwrap()], &program);
         program
     })
 }

@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 
-use common::{OTHER, Output, built, compile, gdrcopy, preloaded, run};
+use common::{OTHER, Output, ROOT, built, compile, gcc, gdrcopy, preloaded, run};
 use serde_json::Value;
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// The kit of the C tests.
 const KIT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kit/plain/libkit.a");
 
@@ -42,24 +41,20 @@ impl Place {
 
     /// Compiles a source of the project, or a text, to a file here.
     fn compile(&self, source: &str, name: &str, options: &[&str]) -> PathBuf {
-        let mut file = Path::new(ROOT).join(source);
+        let mut file = PathBuf::from(source);
         if !source.ends_with(".c") {
             file = self.file("text.c");
             fs::write(&file, source).unwrap();
         }
-        let mut gcc = Command::new("gcc");
-        gcc.args(["-std=c99", "-D_GNU_SOURCE", "-O2", "-fno-optimize-sibling-calls", "-pthread"]).arg(file);
-        gcc.args(["include", "c_tests"].map(|directory| format!("-I{ROOT}/{directory}"))).args(options);
-        gcc.current_dir(self.0.path()).args(["-o", name]);
-        assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
+        gcc(file, &[&["-fno-optimize-sibling-calls"], options].concat(), &self.file(name));
         self.file(name)
     }
 
     /// Builds a C program, linked with the library if it calls that.
     fn program(&self, source: &str) -> PathBuf {
         let name = Path::new(source).file_stem().unwrap().to_str().unwrap();
-        let cuda = built("libgdremu_cuda.so");
-        self.compile(source, name, &[KIT, "-Wl,--as-needed", "libgdrapi.so.2", "-ldl", "-lc", cuda.to_str().unwrap()])
+        let [library, cuda] = ["libgdrapi.so", "libgdremu_cuda.so"].map(|file| built(file).display().to_string());
+        self.compile(source, name, &[KIT, "-Wl,--as-needed", &library, "-ldl", "-lc", &cuda])
     }
 
     /// The program that uses the library step by step.
@@ -72,13 +67,6 @@ impl Place {
         let mut command = gdrcopy(&[], &["trace"]);
         command.args(options).arg("--").arg(program.as_ref()).env("LD_LIBRARY_PATH", self.0.path());
         command.current_dir(self.0.path());
-        command
-    }
-
-    /// The same outside the emulator, in which gdr_open fails.
-    fn bare_trace(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
-        command.arg("trace").env("LD_LIBRARY_PATH", self.0.path());
         command
     }
 
@@ -152,7 +140,7 @@ fn everything_is_reported_as_documented() {
         "write 8 B 200 1.6 KiB ",
         "read 1 B 1 1 B ",
         "read 16 KiB 9 144 KiB ",
-        " (uses) 128 KiB 14 WC 201 1.6 KiB 10 144.0 KiB",
+        " (uses) 14 WC 1 128 KiB",
         "copies that failed: 4",
         "left at the end: 1 pin (128 KiB), 1 mapping (64 KiB)",
         "misuse: copy_here+0x",
@@ -168,9 +156,8 @@ fn everything_is_reported_as_documented() {
     assert!(output.stderr.lines().skip(1).all(|line| line.chars().count() <= 80), "{}", output.stderr);
     assert_reported(
         &report,
-        "0/most_used 1\n 0/most_used/0/pinned_by pin_here+0x\n 0/most_used/0/pins 14\n 0/most_used/0/maps 2
-         0/most_used/0/written_bytes 1600\n 0/most_used/0/read_bytes 147457\n 0/left/incomplete false
-         0/inside 0\n 0/signal null\n sum/failed_copies 4",
+        "0/pinned 1\n 0/pinned/0/pinned_by pin_here+0x\n 0/left/incomplete false\n 0/inside 0\n 0/signal null
+         sum/failed_copies 4",
     );
     // docs/trace.md has a line for each object, with its name, and then its fields.
     let document = fs::read_to_string(Path::new(ROOT).join("docs/trace.md")).unwrap();
@@ -185,7 +172,7 @@ fn everything_is_reported_as_documented() {
         ("`sum`", &report["sum"]),
         ("`calls`", &report["sum"]["calls"][0]),
         ("`copies`", &report["sum"]["copies"][0]),
-        ("`most_used`", &report["sum"]["most_used"][0]),
+        ("`pinned`", &report["sum"]["pinned"][0]),
         ("`left`", &report["sum"]["left"]),
         ("`misuse`", &report["sum"]["misuse"][0]),
         ("`inside`", &crashed["processes"][0]["inside"][0]),
@@ -198,8 +185,8 @@ fn everything_is_reported_as_documented() {
 }
 
 /// Steps with this project's library, their exit status, and what is reported.
-const USES: [(&str, i32, &str); 8] = [
-    ("open pin map write8 _exit7", 7, "0/copies/0/count 1\n 0/left/mappings 1\n 0/inside 0"),
+const USES: &[(&str, i32, &str)] = &[
+    ("open pin map write8 unmap write8 map _exit7", 7, "0/copies/0/count 1\n 0/misuse 1\n 0/left/mappings 1\n 0/inside 0"),
     ("open pin map write8 abort", 128 + 6, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGABRT\n 0/inside 0"),
     ("open pin map write8 kill", 128 + 9, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGKILL"),
     (
@@ -212,7 +199,8 @@ const USES: [(&str, i32, &str); 8] = [
     ("open pin map exits protect past", 11, "0/signal null\n 0/inside/0/function gdr_copy_to_mapping"),
     // A mapping that begins inside a page of the GPU.
     ("open half map end98304", 0, "0/copies/0/count 1\n 0/misuse 0"),
-    ("open pin map short", 0, "0/threads 51\n 0/copies/0/count 50\n 0/left/incomplete false"),
+    ("open pin map serial10 parallel40", 0, "0/threads 51\n 0/copies/0/count 50\n 0/left/incomplete false"),
+    ("open pins600", 0, "0/pins 600\n 0/left/pins 512\n 0/left/incomplete true\n 0/pinned/0/left_pins 512"),
     (
         "open pin map write8 fork open write8 _exit0",
         0,
@@ -221,120 +209,101 @@ const USES: [(&str, i32, &str); 8] = [
     ),
 ];
 
-#[test]
-fn uses_of_this_library_are_counted_however_they_end() {
-    let place = Place::new();
-    let uses = place.uses();
-    for (steps, status, expected) in USES {
-        let (output, report) = place.traced(&[], &uses, steps);
-        assert_eq!(output.status, Some(status), "{steps}: {output:?}");
-        assert_reported(&report, expected);
-        assert_eq!(report["pid"], report["processes"][0]["pid"], "{steps}");
-        if steps == CRASH {
-            output.reports(&["), ended by SIGSEGV\nnot returned: gdr_copy_to_mapping, called by copy_here+0x"]);
-        }
-        if let Some(child) = report["processes"].get(1) {
-            assert_eq!(child["parent"], report["pid"]);
-            let (_, report) = place.traced(&["--children=false"], &uses, steps);
-            assert_reported(&report, "processes 1");
-        }
-    }
-    let (_, report) = place.traced(&[], &uses, &format!("open {}", "pin ".repeat(600)));
-    assert_reported(&report, "0/pins 600\n 0/left/pins 512\n 0/left/incomplete true");
-}
-
-/// Steps with a library whose calls differ from those of this project's, and what is reported. Its calls of its own functions
-/// do not count.
-const OTHER_USES: [(&str, &str); 8] = [
-    ("open map_v", "0/calls/1/function gdr_map_v2\n 0/calls/1/errno ENOSYS"),
+/// The same with a library whose calls differ from those of this project's. Its calls of its own functions do not count.
+const OTHER_USES: &[(&str, i32, &str)] = &[
+    ("open map_v", 0, "0/calls/1/function gdr_map_v2\n 0/calls/1/errno ENOSYS"),
     (
         "open threads",
+        0,
         "0/calls 5\n 0/calls/1/count 12000\n 0/calls/2/count 12000\n 0/calls/3/count 12000\n 0/calls/4/count 12000
-         0/copies/0/count 120000\n 0/misuse 0\n 0/left/pins 0",
+         0/copies/0/count 120000\n 0/pinned 1\n 0/pinned/0/pins 12000\n 0/misuse 0\n 0/left/pins 0",
     ),
     // The child's threads make its file.
-    ("open fork threads", "1/calls 4\n 1/calls/0/count 12000\n 1/copies/0/count 120000\n 1/misuse 0\n 1/left/pins 0"),
-    ("open pin turns", "0/copies/0/count 200\n 0/misuse 0"),
-    ("open cancel", "0/pins 300"),
+    (
+        "open fork threads",
+        0,
+        "1/calls 4\n 1/calls/0/count 12000\n 1/copies/0/count 120000\n 1/misuse 0\n 1/left/pins 0",
+    ),
+    ("open pin turns", 0, "0/copies/0/count 200\n 0/misuse 0"),
+    ("open cancel", 0, "0/pins 300"),
     // EINVAL and EACCES are of a wrong handle, EIO is not.
-    ("gdr5 pin map close gdr22 range2 map close gdr13 range3 map close", "0/left/pins 2\n 0/left/mappings 2"),
-    ("open misuses", "0/misuse 64\n 0/misuse/0/count 1\n 0/misuse_left_out 4"),
-    ("open first second", "0/most_used/0/pinned_by pins_here+0x"),
+    ("gdr5 pin map close gdr22 range2 map close gdr13 range3 map close", 0, "0/left/pins 2\n 0/left/mappings 2"),
+    ("open misuses", 0, "0/misuse 64\n 0/misuse/0/count 1\n 0/misuse_left_out 4"),
+    ("open plugin", 0, "0/pinned/0/pinned_by pins_here+0x"),
+    ("open ranges600", 0, "0/pins 600\n 0/pinned/0/pins 600\n 0/pinned/0/left_pins 0\n 0/left/pins 0"),
+    (
+        "open pin unpin unpin",
+        128 + 6,
+        "0/signal SIGABRT\n 0/inside 1\n 0/inside/0/function gdr_unpin_buffer
+         0/misuse/0/what gdr_unpin_buffer after the pin was unpinned or its connection closed",
+    ),
 ];
 
 #[test]
-fn uses_of_another_library_are_counted() {
+fn uses_are_counted_however_they_end() {
     let place = Place::new();
     let uses = place.uses();
-    let other = compile(OTHER, place.file("other.so"));
-    let other = other.to_str().unwrap();
-    for plugin in ["first.so", "second.so"] {
-        place.compile("tools/tests/uses.c", plugin, &["-shared", "-fPIC", "-DPLUGIN"]);
-    }
-    for (steps, expected) in OTHER_USES {
-        let (output, report) = place.traced(&["--lib", other], &uses, steps);
-        assert_eq!(output.status, Some(0), "{steps}: {output:?}");
-        assert_reported(&report, expected);
-        if let Some(pins) = report["processes"][0]["most_used"].as_array().filter(|_| steps.contains("second")) {
-            let files: Vec<_> = pins.iter().map(|pin| pin["pinned_by"].as_str().unwrap().split(' ').nth(1)).collect();
-            assert_eq!(files, [Some("(first.so)"), Some("(second.so)")]);
+    let other = format!("--lib={}", compile(OTHER, place.file("other.so")).display());
+    let plugin = "#include \"gdrapi.h\"\nint pins_here(gdr_t g, gdr_mh_t *handle)\n\
+        { return gdr_pin_buffer(g, 65536, 65536, 0, 0, handle); }\n";
+    place.compile(plugin, "plugin.so", &["-shared", "-fPIC"]);
+    for (options, table) in [(&[] as &[_], USES), (&[&*other], OTHER_USES)] {
+        for (steps, status, expected) in table {
+            let (output, report) = place.traced(options, &uses, steps);
+            assert_eq!(output.status, Some(*status), "{steps}: {output:?}");
+            assert_reported(&report, expected);
+            assert_eq!(report["pid"], report["processes"][0]["pid"], "{steps}");
+            if steps == &CRASH {
+                output.reports(&["), ended by SIGSEGV\nnot returned: gdr_copy_to_mapping, called by copy_here+0x"]);
+            }
+            if let Some(child) = report["processes"].get(1) {
+                assert_eq!(child["parent"], report["pid"]);
+                let (_, report) = place.traced(&[options, &["--children=false"]].concat(), &uses, steps);
+                assert_reported(&report, "processes 1");
+            }
         }
     }
-    let (output, report) = place.traced(&["--lib", other], &uses, "open pin unpin unpin");
-    assert_eq!(output.status, Some(128 + 6), "{output:?}");
-    assert_reported(
-        &report,
-        "0/signal SIGABRT\n 0/inside 1\n 0/inside/0/function gdr_unpin_buffer
-         0/misuse/0/what gdr_unpin_buffer after the pin was unpinned or its connection closed",
-    );
-    let ranges: String = (1..=600).map(|range| format!("range{range} unpin ")).collect();
-    let (_, report) = place.traced(&["--lib", other], &uses, &format!("open {ranges}"));
-    assert_reported(&report, "0/pins 600\n 0/most_used 10\n 0/pins_left_out 88\n 0/left/pins 0");
 }
 
 #[test]
 fn programs_that_do_not_use_it_are_recognized() {
     let place = Place::new();
     let uses = place.uses();
-    let statement =
-        |program: &Path, steps: &str| place.traced(&[], program, steps).1["statement"].as_str().unwrap().to_owned();
-    for steps in ["", "no_fds version"] {
-        let not_called = statement(&uses, steps);
-        assert!(not_called.contains("called no function of libgdrapi, or its process could not write"), "{not_called}");
-    }
-    assert!(statement(&uses, "version").ends_with(", but never opened it"));
     let fixed = place.compile("int main(void) { return 3; }", "fixed", &["-static"]);
-    assert!(statement(&fixed, "").contains("cannot be traced"));
-    let open_fails = place.program("c_tests/open_fails.c");
-    run(place.bare_trace().arg("--").arg(open_fails)).with_status(0).reports(&["but gdr_open failed: ENOENT"]);
+    for (program, steps, expected) in [
+        (&uses, "", "called no function of libgdrapi, or its process could not write"),
+        (&uses, "no_fds version", "called no function of libgdrapi, or its process could not write"),
+        (&uses, "version", ", but never opened it\n"),
+        (&fixed, "", "cannot be traced"),
+    ] {
+        place.traced(&[], program, steps).0.reports(&[expected]);
+    }
+    let mut without_driver = gdrcopy(&["--no-gdrdrv"], &["trace", "--"]);
+    without_driver.arg(place.program("c_tests/open_fails.c")).env("LD_LIBRARY_PATH", place.0.path());
+    run(&mut without_driver).with_status(0).reports(&["but gdr_open failed: ENO"]);
     let none = place.compile("int other(void) { return 0; }", "none.so", &["-shared", "-fPIC"]);
     let output = run(&mut place.trace(&["--lib", none.to_str().unwrap()], uses));
     output.with_status(1).reports(&["none.so is no libgdrapi"]);
 }
 
-/// Without the emulator, which writes files itself. A longer file raises a signal.
+/// Also without the emulator, which writes files itself. A longer file raises a signal.
 #[test]
-fn programs_that_may_write_no_files_run_and_are_counted() {
+fn programs_run_with_any_directory_for_the_files_and_without_files() {
     let place = Place::new();
     let (output, _) = place.traced(&[], place.uses(), "open pin fork no_files version");
     output.with_status(0).reports(&["\nprocesses that could not be recorded: 1\n"]);
-    let open_fails = place.program("c_tests/open_fails.c");
-    let output = run(place.bare_trace().args(["--", "sh", "-c", "ulimit -f 8; exec \"$0\""]).arg(open_fails));
+    let mut bare = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
+    bare.args(["trace", "--", "sh", "-c", "ulimit -f 8; exec \"$0\""]).arg(place.program("c_tests/open_fails.c"));
+    let output = run(bare.env("LD_LIBRARY_PATH", place.0.path()));
     assert_eq!((output.status, &*output.stdout), (Some(0), "ok open_fails\n"), "{output:?}");
     output.reports(&["sh could not be recorded"]);
-}
-
-#[test]
-fn temporary_directory_may_have_any_name_that_fits() {
-    let place = Place::new();
+    // Any name that fits.
     let uses = place.uses();
-    let stderr = |directory: &Path| {
-        fs::create_dir_all(directory).unwrap();
-        run(place.trace(&[], &uses).arg("open").env("TMPDIR", directory)).stderr
-    };
-    assert!(stderr(&place.file("a:b c")).contains(" used libgdrapi "));
-    let long = place.file(&"x".repeat(200)).join("y".repeat(200));
-    assert!(stderr(&long).contains("set TMPDIR to a shorter path"));
+    let long = "x".repeat(200) + "/" + &"y".repeat(200);
+    for (name, expected) in [("a:b c", " used libgdrapi "), (&long, "set TMPDIR to a shorter path")] {
+        fs::create_dir_all(place.file(name)).unwrap();
+        run(place.trace(&[], &uses).arg("open").env("TMPDIR", place.file(name))).reports(&[expected]);
+    }
 }
 
 #[test]
@@ -356,9 +325,8 @@ fn signals_are_ignored_and_forwarded_as_without_it() {
 #[test]
 fn file_that_cannot_be_written_is_refused_before_the_program_runs_or_fails() {
     let place = Place::new();
-    for (file, error) in [("missing/file", "ENOENT"), (".", "EISDIR")] {
-        let output = run(place.trace(&["--json", file], "touch").arg("ran"));
-        output.with_status(1).reports(&[&format!("{file} cannot be written: {error}")]);
+    for (file, error) in [("no/file", "no/file cannot be written: ENOENT"), (".", ". cannot be written: EISDIR")] {
+        run(place.trace(&["--json", file], "touch").arg("ran")).with_status(1).reports(&[error]);
         assert!(!place.file("ran").exists());
     }
     for (program, status) in [("exit 7", 7), (":", 1)] {

@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use common::{Output, assert_documented, corrupted, gdrcopy, lib, run};
+use common::{Output, assert_documented, corrupted, gcc, gdrcopy, lib, run};
 
 /// Runs tune with the library of this workspace, and without UCX.
 fn tune(options: &[&str]) -> Output {
@@ -30,10 +30,7 @@ const INFO: &str = "# Library version: 1.22.0\n#      Transport: gdr_copy\nUCX_R
 impl Ucx {
     fn new(info: &str) -> Ucx {
         let ucx = Ucx(tempfile::tempdir().unwrap());
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ucx_perftest.c");
-        let mut gcc = Command::new("gcc");
-        gcc.args(["-Wall", "-Wextra", "-Werror", source, "-o"]).arg(ucx.path("ucx_perftest"));
-        assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
+        gcc("tools/tests/ucx_perftest.c", &[], &ucx.path("ucx_perftest"));
         fs::write(ucx.path("ucx_info"), format!("#!/bin/sh\necho '{info}'\n")).unwrap();
         fs::set_permissions(ucx.path("ucx_info"), PermissionsExt::from_mode(0o755)).unwrap();
         ucx

@@ -1,46 +1,38 @@
-/* Uses libgdrapi step by step, as its arguments say. With PLUGIN, an object that pins. */
+/* Uses libgdrapi step by step, as its arguments say. */
 
 #include "gdrapi.h"
 #include "kit/check.h"
 #include "kit/gpu.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define SIZE GPU_PAGE_SIZE
 #define THREADS 40
 #define SWAP(one, other) do { gdr_mh_t both = one; one = other; other = both; } while (0)
-#define NOT_INLINE __attribute__((noinline, noclone))
 
-#ifdef PLUGIN
-gdr_mh_t pins_here(gdr_t g, unsigned long address)
-{
-    gdr_mh_t handle = {0};
-
-    gdr_pin_buffer(g, address, SIZE, 0, 0, &handle);
-    return handle;
-}
-#else
 static gdr_t g;
 static unsigned long memory;
 static gdr_mh_t handle, spare = {12345}; /* the second one is of no pin */
 static char *va;
 static char host[16384];
 
-NOT_INLINE static void pin_here(unsigned long address, size_t size)
+__attribute__((noinline)) static void pin_here(unsigned long address, size_t size)
 {
     CHECK_OK(gdr_pin_buffer(g, address, size, 0, 0, &handle));
 }
 
-NOT_INLINE static int copy_here(size_t offset, size_t size)
+__attribute__((noinline)) static int copy_here(size_t offset, size_t size)
 {
     return gdr_copy_to_mapping(handle, va + offset, host, size);
+}
+
+static void pin_and_unpin(unsigned long address)
+{
+    pin_here(address, SIZE);
+    CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
 static void *copies_once(void *number)
@@ -52,22 +44,11 @@ static void *copies_once(void *number)
 static void in_threads(int count, void *(*work)(void *))
 {
     pthread_t threads[THREADS];
-    long i;
 
-    for (i = 0; i < count; i++)
+    for (long i = 0; i < count; i++)
         threads[i] = start_thread(work, (void *)i);
-    for (i = 0; i < count; i++)
-        finish_thread(threads[i]);
-}
-
-/* One after the other, as these often have the same address, and together. */
-static void short_threads(void)
-{
-    int i;
-
-    for (i = 0; i < 10; i++)
-        in_thread(copies_once, NULL);
-    in_threads(THREADS, copies_once);
+    while (count-- > 0)
+        finish_thread(threads[count]);
 }
 
 static volatile int copied;
@@ -78,15 +59,14 @@ static void *pins(void *number)
 {
     gdr_mh_t handle;
     void *va;
-    int i, j;
 
     __atomic_sub_fetch(&missing, 1, __ATOMIC_RELAXED);
     while (__atomic_load_n(&missing, __ATOMIC_RELAXED) > 0)
         sched_yield();
-    for (i = 0; i < 300; i++) {
+    for (int i = 0; i < 300; i++) {
         CHECK_OK(gdr_pin_buffer(g, SIZE * (1 + (unsigned long)number), SIZE, 0, 0, &handle));
         CHECK_OK(gdr_map(g, handle, &va, SIZE));
-        for (j = 0; j < 10; j++)
+        for (int j = 0; j < 10; j++)
             CHECK_OK(gdr_copy_to_mapping(handle, va, host, 64));
         CHECK_OK(gdr_unmap(g, handle, va, SIZE));
         CHECK_OK(gdr_unpin_buffer(g, handle));
@@ -97,11 +77,9 @@ static void *pins(void *number)
 /* The threads take turns with one pin. */
 static void *turns(void *nothing)
 {
-    int i = 0;
+    void *mapped;
 
-    while (i < 100) {
-        void *mapped;
-
+    for (int i = 0; i < 100;) {
         if (gdr_map(g, handle, &mapped, SIZE) != 0)
             continue;
         usleep(500);
@@ -124,13 +102,11 @@ static void *copies(void *to)
 static void cancels(void)
 {
     static char to[64];
-    pthread_t thread;
     void *result;
-    int i;
 
-    for (i = 0; i < 100; i++) {
+    for (int i = 0; i < 100; i++) {
         copied = 0;
-        thread = start_thread(copies, to);
+        pthread_t thread = start_thread(copies, to);
         while (!copied)
             sched_yield();
         CHECK_OK(pthread_cancel(thread));
@@ -150,14 +126,15 @@ static void misuses(void)
     FOUR(gdr_copy_to_mapping(spare, host, "unknown", 8));
 }
 
-static void calls_plugin(const char *file, unsigned long address)
+/* An object that pins, and is unloaded. */
+static void calls_plugin(void)
 {
-    void *plugin = dlopen(file, RTLD_NOW);
-    gdr_mh_t (*pins_here)(gdr_t, unsigned long);
+    void *plugin = dlopen("plugin.so", RTLD_NOW);
+    int (*pins_here)(gdr_t, gdr_mh_t *);
 
     CHECK(plugin != NULL);
     *(void **)&pins_here = dlsym(plugin, "pins_here");
-    pins_here(g, address);
+    CHECK_OK(pins_here(g, &handle));
     CHECK_OK(dlclose(plugin));
 }
 
@@ -176,27 +153,16 @@ static void forks(void)
 {
     pid_t child = fork();
 
-    if (child != 0) {
-        finish_child(child);
-        exit(0);
-    }
-}
-
-static void limits(int resource)
-{
-    const struct rlimit none = {0, 0};
-
-    CHECK_OK(setrlimit(resource, &none));
-}
-
-static void exits(int signal)
-{
-    _exit(signal);
+    if (child == 0)
+        return;
+    finish_child(child);
+    exit(0);
 }
 
 /* A step is a word, and may have a number. Copies may fail, as the report says. */
 static void take(const char *step)
 {
+    const struct rlimit none = {0, 0};
     char word[16];
     long number = 0;
     int version;
@@ -210,6 +176,8 @@ static void take(const char *step)
     STEP("close") gdr_close(g);
     STEP("pin") pin_here(memory, 2 * SIZE);
     STEP("range") pin_here(SIZE * number, SIZE);
+    STEP("pins") while (number-- > 0) pin_here(memory, SIZE);
+    STEP("ranges") for (; number > 0; number--) pin_and_unpin(SIZE * number);
     STEP("half") pin_here(memory + SIZE / 2, SIZE);
     STEP("map") CHECK_OK(gdr_map(g, handle, (void **)&va, SIZE));
     STEP("map_v") gdr_map_v2(g, handle, (void **)&va, SIZE, number);
@@ -222,28 +190,25 @@ static void take(const char *step)
     STEP("past") copy_here(SIZE - 8, 16);
     STEP("protect") CHECK_OK(mprotect(va + SIZE - 4096, 4096, PROT_NONE));
     STEP("_exit") _exit(number);
-    STEP("exits") signal(SIGSEGV, exits);
+    STEP("exits") signal(SIGSEGV, _exit);
     STEP("abort") abort();
     STEP("kill") raise(SIGKILL);
     STEP("fork") forks();
-    STEP("no_files") limits(RLIMIT_FSIZE);
-    STEP("no_fds") limits(RLIMIT_NOFILE);
-    STEP("short") short_threads();
+    STEP("no_files") CHECK_OK(setrlimit(RLIMIT_FSIZE, &none));
+    STEP("no_fds") CHECK_OK(setrlimit(RLIMIT_NOFILE, &none));
+    STEP("serial") while (number-- > 0) in_thread(copies_once, NULL);
+    STEP("parallel") in_threads(number, copies_once);
     STEP("threads") in_threads(THREADS, pins);
     STEP("turns") in_threads(2, turns);
     STEP("cancel") cancels();
     STEP("misuses") misuses();
-    STEP("first") calls_plugin("first.so", SIZE);
-    STEP("second") calls_plugin("second.so", 2 * SIZE);
+    STEP("plugin") calls_plugin();
     else CHECK(!step);
 }
 
 int main(int argc, char **argv)
 {
-    int i;
-
-    for (i = 1; i < argc; i++)
-        take(argv[i]);
+    while (--argc > 0)
+        take(*++argv);
     return 0;
 }
-#endif

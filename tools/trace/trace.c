@@ -8,8 +8,6 @@
  * It prints nothing, and keeps errno. It makes system calls directly, unseen by functions that other preloaded objects replace.
  */
 #include <fcntl.h>
-#include <link.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -58,10 +56,9 @@ enum function {
 };
 
 enum {
-    THREADS = 32,   /* that count for themselves; others share one more part */
-    PINS = 512,     /* that are kept apart, those that exist, and earlier ones */
-    MISUSES = 64,   /* places in the code */
-    LISTS = 64,     /* lists of objects, as a process may load code where there was other code */
+    THREADS = 32,   /* the first ones, that count for themselves; others share one more part */
+    PINS = 512,     /* that are known, those that exist, and the last earlier ones */
+    SITES = 64,     /* places in the code that pin, and that misuse; others share one more of each kind */
     SIZES = 32,     /* 0, and powers of two up to 1 GiB */
     TIMES = 160,    /* four for each power of two; the first eight have one time each */
     GUESSES = 2048,
@@ -72,41 +69,36 @@ struct process {
     uint64_t start;   /* of recording */
     uint64_t threads; /* that called libgdrapi */
     uint64_t version; /* of the next library, major and minor, 32 bits each; all bits if it cannot be loaded */
-    uint64_t lists;   /* that were begun */
-    uint64_t pins_left_out, pins_forgotten, misuses_left_out;
-    uint64_t loaded; /* objects when the last list was made */
-    uint64_t lock;   /* held while pins change; copies do not take it */
-    char program[424];
+    uint64_t pins_left_out;
+    uint64_t last_pin; /* its number */
+    uint64_t lock;     /* held while pins change; copies do not take it */
+    char program[448];
 };
 
 struct calls {
     uint64_t count, failed, error, ticks;
 };
 
-/* Pins of one range by the same code, one after the other. */
 struct pin {
-    uint64_t handle;
-    uint64_t live;
-    uint64_t gdr, address, size, caller;
-    uint64_t list; /* of objects, 1 for the first, which has the caller */
-    uint64_t pins, maps;
+    uint64_t handle, live, gdr, address, size;
+    uint64_t site;       /* its number */
     uint64_t va, mapped; /* whole pages; 0 if not mapped */
-    uint64_t type;
 };
 
 enum { ENDED, LIVE, ENDING };
 
-/* Wrong calls of one place in the code. */
-struct misuse {
+/* A place in the code, and how many calls it made. */
+struct site {
     uint64_t key; /* the caller, the function in 5 bits, and why in 3 */
-    uint64_t list, count;
+    uint64_t count;
     uint64_t offset, size, mapped; /* of the first copy */
+    uint64_t type;                 /* of the last mapping */
 };
 
+enum { PINNING, MISUSING };
 enum { OUTSIDE = 1, UNMAPPED, CLOSED, UNKNOWN };
 
 struct thread {
-    uint64_t owner;  /* its pthread_t; others with the same one may follow */
     uint64_t busy;   /* It counts; signal handlers count elsewhere. */
     uint64_t inside; /* the caller and, in 8 bits, the function plus 1 of a call that has not returned */
     uint64_t last;   /* when a call ended */
@@ -117,23 +109,15 @@ struct class {
     uint64_t bytes, ticks, times[TIMES];
 };
 
-/* Copies through a pin's mappings, to them and from them. */
-struct uses {
-    uint64_t count[2], bytes[2];
-};
-
-#define PAGE __attribute__((aligned(4096)))
-
 /* src/commands/trace/recorded.rs has the words of these, and how many there are. */
 struct file {
-    struct process process;
-    struct calls calls[FUNCTION_COUNT] PAGE;
-    struct misuse misuses[MISUSES] PAGE;
-    struct pin pins[PINS] PAGE;
-    struct thread threads[THREADS + 1] PAGE;
-    struct class copies[THREADS + 1][2][SIZES] PAGE; /* to mappings, and from them */
-    struct uses uses[THREADS + 1][PINS] PAGE;
-    uint64_t guesses[GUESSES] PAGE; /* numbers of pins by a hash of the handle, to begin with */
+    struct process process __attribute__((aligned(4096))); /* Then all have whole pages. */
+    struct calls calls[FUNCTION_COUNT];
+    struct site sites[2][SITES + 1];
+    struct pin pins[PINS];
+    struct thread threads[THREADS + 1];
+    struct class copies[THREADS + 1][2][SIZES]; /* to mappings, and from them */
+    uint64_t guesses[GUESSES]; /* numbers of pins by a hash of the handle, to begin with */
 };
 
 static inline uint64_t get(const uint64_t *number)
@@ -231,42 +215,19 @@ static int fill(int to, int from)
     return left == 0;
 }
 
-/* Copies the list of this process's objects, so that addresses in them have names after its end. Returns its number. Each is
- * a file of its own, as no thread may wait for another, nor a signal handler for what it interrupts. */
-static uint64_t list_objects(struct file *file)
+/* Copies the list of this process's objects, so that addresses in them have names after its end. Number 1 is the first, others
+ * are of sites, as a process may load code where there was other code. No thread waits for another's file. */
+static void list_objects(const struct file *file, uint64_t number)
 {
-    uint64_t number = add(&file->process.lists, 1) + 1;
-
-    if (number > LISTS)
-        return LISTS;
     struct quiet quiet = begin_quiet();
     int maps = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
     int list = create(file->process.start, number);
+
     if (maps >= 0)
         fill(list, maps);
     syscall(SYS_close, maps);
     syscall(SYS_close, list);
     end_quiet(quiet);
-    return number;
-}
-
-static int count_objects(struct dl_phdr_info *info, size_t size, void *loaded)
-{
-    (void)size;
-    *(uint64_t *)loaded = info->dlpi_adds;
-    return 1;
-}
-
-/* Returns the number of a list with all objects. */
-static uint64_t list_new_objects(struct file *file)
-{
-    uint64_t loaded = 0;
-
-    dl_iterate_phdr(count_objects, &loaded);
-    if (__atomic_exchange_n(&file->process.loaded, loaded, __ATOMIC_RELAXED) != loaded)
-        return list_objects(file);
-    uint64_t lists = get(&file->process.lists);
-    return lists < LISTS ? lists : LISTS;
 }
 
 /* Returns NULL if this process has no room for its file, which stays too short. */
@@ -287,7 +248,7 @@ static struct file *make_file(void)
     process->start = start;
     process->version = version;
     syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", process->program, sizeof(process->program) - 1);
-    list_objects(file);
+    list_objects(file, 1);
     return file;
 }
 
@@ -339,28 +300,20 @@ static __thread struct {
     unsigned number;
 } mine;
 
-static __attribute__((noinline, cold)) void find_part(struct file *file)
+static __attribute__((noinline, cold)) void take_part(struct file *file)
 {
-    uint64_t owner = (uint64_t)pthread_self();
-    unsigned number;
-
-    for (number = 0; number < THREADS; number++) {
-        uint64_t before = 0;
-
-        if (get(&file->threads[number].owner) == owner ||
-            __atomic_compare_exchange_n(&file->threads[number].owner, &before, owner, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-            break;
-    }
-    mine.number = number;
-    if (__atomic_exchange_n(&mine.file, file, __ATOMIC_RELAXED) != file) /* else a signal handler has been here */
-        add(&file->process.threads, 1);
+    mine.number = THREADS; /* A signal handler counts there until this thread has a part, or gets it for the thread. */
+    if (__atomic_exchange_n(&mine.file, file, __ATOMIC_SEQ_CST) == file)
+        return;
+    uint64_t number = add(&file->process.threads, 1);
+    mine.number = number < THREADS ? (unsigned)number : THREADS;
 }
 
 /* The number of this thread's part. It is the shared one if this is a signal handler that has interrupted the counting. */
 static inline unsigned part_of_thread(struct file *file)
 {
     if (mine.file != file)
-        find_part(file);
+        take_part(file);
     return get(&file->threads[mine.number].busy) ? THREADS : mine.number;
 }
 
@@ -422,80 +375,29 @@ static inline struct pin *find(struct file *file, uint64_t handle)
     return get(&pin->handle) == handle && handle != 0 ? pin : search(file, handle, guess);
 }
 
-/* Returns the place of earlier pins of the range by this code, an unused one, or that of an ended pin. The latter's copies
- * count in the sums only then. Returns PINS if all pins exist. */
-static uint64_t choose_pin(struct file *file, uint64_t address, uint64_t size, uint64_t caller)
+/* ---- Places in the code ---- */
+
+static __attribute__((noinline, cold)) struct site *note_site(struct file *file, int kind, uint64_t key, uint64_t offset,
+                                                              uint64_t size, uint64_t mapped)
 {
-    uint64_t unused = PINS, ended = PINS;
+    struct site *site = file->sites[kind];
 
-    for (uint64_t i = PINS; i-- > 0;) {
-        const struct pin *pin = &file->pins[i];
+    for (; site < &file->sites[kind][SITES]; site++) {
+        uint64_t before = 0;
 
-        if (pin->pins == 0)
-            unused = i;
-        else if (pin->live == LIVE)
-            continue;
-        else if (pin->address == address && pin->size == size && pin->caller == caller)
-            return i;
-        else
-            ended = i;
-    }
-    if (unused < PINS || ended == PINS)
-        return unused;
-    for (unsigned part = 0; part <= THREADS; part++)
-        memset(&file->uses[part][ended], 0, sizeof(struct uses));
-    memset(&file->pins[ended], 0, sizeof(struct pin));
-    file->process.pins_forgotten++;
-    return ended;
-}
-
-static void note_pin(struct file *file, gdr_t g, gdr_mh_t handle, uint64_t address, uint64_t size, uintptr_t caller)
-{
-    uint64_t list = list_new_objects(file);
-    struct quiet quiet = lock(file);
-    uint64_t number = choose_pin(file, address, size, caller);
-
-    for (struct pin *pin = file->pins; pin < file->pins + PINS; pin++)
-        if (pin->handle == handle.h) { /* Its pin has ended, even if that call has not returned. */
-            set(&pin->handle, 0);
-            set(&pin->live, ENDED);
+        if (__atomic_compare_exchange_n(&site->key, &before, key, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+            site->offset = offset;
+            site->size = size;
+            site->mapped = mapped;
+            list_objects(file, (uint64_t)(site - file->sites[0]) + 2);
+            break;
         }
-    if (number < PINS) {
-        struct pin *pin = &file->pins[number];
-
-        pin->gdr = (uintptr_t)g;
-        pin->address = address;
-        pin->size = size;
-        pin->caller = caller;
-        pin->list = list;
-        pin->pins++;
-        set(&pin->mapped, 0);
-        set(&pin->live, LIVE);
-        __atomic_store_n(&pin->handle, handle.h, __ATOMIC_RELEASE);
-    } else {
-        file->process.pins_left_out++;
+        if (before == key)
+            break;
     }
-    unlock(file, quiet);
+    add(&site->count, 1);
+    return site;
 }
-
-/* Changes the state of pins that have the handle or, without one, the gdr_t. */
-static void change_pins(struct file *file, gdr_t g, const gdr_mh_t *handle, uint64_t from, uint64_t to)
-{
-    struct quiet quiet = lock(file);
-
-    for (struct pin *pin = file->pins; pin < file->pins + PINS; pin++) {
-        int is_meant = handle != NULL ? pin->handle == handle->h : pin->gdr == (uintptr_t)g;
-
-        if (pin->live != from || !is_meant)
-            continue;
-        if (to == ENDED)
-            set(&pin->mapped, 0);
-        set(&pin->live, to);
-    }
-    unlock(file, quiet);
-}
-
-/* ---- Misuse ---- */
 
 static __attribute__((noinline, cold)) void note_misuse(struct file *file, enum function function, const struct pin *pin,
                                                         uintptr_t caller, uint64_t address, uint64_t size)
@@ -510,22 +412,7 @@ static __attribute__((noinline, cold)) void note_misuse(struct file *file, enum 
         why = CLOSED;
     else if (mapped == 0)
         why = UNMAPPED;
-    uint64_t key = (uint64_t)caller << 8 | function << 3 | why;
-    for (struct misuse *misuse = file->misuses; misuse < file->misuses + MISUSES; misuse++) {
-        uint64_t before = 0;
-
-        if (__atomic_compare_exchange_n(&misuse->key, &before, key, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-            misuse->offset = pin != NULL ? address - get(&pin->va) : 0;
-            misuse->size = size;
-            misuse->mapped = mapped;
-            misuse->list = list_objects(file);
-        } else if (before != key) {
-            continue;
-        }
-        add(&misuse->count, 1);
-        return;
-    }
-    add(&file->process.misuses_left_out, 1);
+    note_site(file, MISUSING, (uint64_t)caller << 8 | function << 3 | why, pin != NULL ? address - get(&pin->va) : 0, size, mapped);
 }
 
 /* ---- Calls that are no copies ---- */
@@ -543,9 +430,8 @@ struct call {
 
 static struct call begin(enum function function, uintptr_t caller, const gdr_mh_t *handle)
 {
-    struct call call = {.function = function};
+    struct call call = {.file = this_file(), .function = function};
 
-    call.file = this_file();
     /* A signal handler may have left a call by siglongjmp. No function of a library calls gdr_open. */
     call.counts = call.file != NULL && (!inside || function == F_open);
     if (!call.counts)
@@ -563,7 +449,6 @@ static struct call begin(enum function function, uintptr_t caller, const gdr_mh_
     return call;
 }
 
-/* Returns the error. */
 static int end(const struct call *call, int error)
 {
     uint64_t now = ticks();
@@ -582,9 +467,73 @@ static int end(const struct call *call, int error)
     return error;
 }
 
-static void note_map(struct file *file, gdr_t g, gdr_mh_t handle, const void *va, size_t size)
+static void note_pin(const struct call *call, int error, gdr_t g, const gdr_mh_t *handle, uint64_t address, uint64_t size,
+                     uintptr_t caller)
 {
-    struct pin *pin = find(file, handle.h);
+    struct file *file = call->file;
+    struct pin *pin = NULL;
+
+    if (error != 0 || !call->counts)
+        return;
+    struct site *site = note_site(file, PINNING, (uint64_t)caller << 8, 0, 0, 0);
+    struct quiet quiet = lock(file);
+    for (uint64_t i = 1; i <= PINS; i++) {
+        struct pin *other = &file->pins[(file->process.last_pin + i) % PINS];
+
+        if (other->handle == handle->h) { /* Its pin has ended, even if that call has not returned. */
+            set(&other->handle, 0);
+            set(&other->live, ENDED);
+        }
+        if (pin == NULL && other->live == ENDED)
+            pin = other;
+    }
+    if (pin != NULL) {
+        set(&pin->handle, 0);
+        pin->gdr = (uintptr_t)g;
+        pin->address = address;
+        pin->size = size;
+        pin->site = (uint64_t)(site - file->sites[PINNING]);
+        set(&pin->mapped, 0);
+        set(&pin->live, LIVE);
+        __atomic_store_n(&pin->handle, handle->h, __ATOMIC_RELEASE);
+        file->process.last_pin = (uint64_t)(pin - file->pins);
+    } else {
+        file->process.pins_left_out++;
+    }
+    unlock(file, quiet);
+}
+
+/* Changes the state of pins that have the handle or, without one, the gdr_t. */
+static void change_pins(const struct call *call, gdr_t g, const gdr_mh_t *handle, uint64_t from, uint64_t to)
+{
+    struct file *file = call->file;
+
+    if (file == NULL)
+        return;
+    struct quiet quiet = lock(file);
+    for (struct pin *pin = file->pins; pin < file->pins + PINS; pin++) {
+        int is_meant = handle != NULL ? pin->handle == handle->h : pin->gdr == (uintptr_t)g;
+
+        if (pin->live != from || !is_meant)
+            continue;
+        if (to == ENDED)
+            set(&pin->mapped, 0);
+        set(&pin->live, to);
+    }
+    unlock(file, quiet);
+}
+
+/* Returns how much of the pin was mapped. */
+static uint64_t set_mapped(const struct call *call, gdr_mh_t handle, uint64_t mapped)
+{
+    struct pin *pin = call->file != NULL ? find(call->file, handle.h) : NULL;
+
+    return pin != NULL ? __atomic_exchange_n(&pin->mapped, mapped, __ATOMIC_RELAXED) : 0;
+}
+
+static void note_map(const struct call *call, int error, gdr_t g, gdr_mh_t handle, void *const *va, size_t size)
+{
+    struct pin *pin = error == 0 && call->counts ? find(call->file, handle.h) : NULL;
     gdr_info_v2_t info;
     int before = errno;
 
@@ -594,41 +543,48 @@ static void note_map(struct file *file, gdr_t g, gdr_mh_t handle, const void *va
     if (next_info(g, handle, &info) != 0)
         info.va = pin->address;
     inside = 0;
-    set(&pin->type, info.mapping_type);
-    set(&pin->va, (uintptr_t)va);
-    add(&pin->maps, 1);
+    set(&call->file->sites[PINNING][pin->site].type, info.mapping_type);
+    set(&pin->va, (uintptr_t)*va);
     __atomic_store_n(&pin->mapped, mapping_len(pin->address, size, &info), __ATOMIC_RELEASE);
     errno = before;
 }
 
 #define CALLER ((uintptr_t)__builtin_return_address(0))
 
-/* Forwards a call, and notes what it did if it succeeds. */
-#define FUNCTION(name, parameters, arguments, handle, note)                                                            \
+/* Forwards a call, and notes what it is to do and what it did. */
+#define NOTED(name, parameters, arguments, handle, before, after)                                                      \
     int gdr_##name parameters                                                                                          \
     {                                                                                                                  \
         struct call call = begin(F_##name, CALLER, handle);                                                            \
+        before;                                                                                                        \
         int error = end(&call, next.name arguments);                                                                   \
                                                                                                                        \
-        if (error == 0 && call.counts)                                                                                 \
-            note;                                                                                                      \
+        after;                                                                                                         \
         return error;                                                                                                  \
     }
 
-FUNCTION(pin_buffer, (gdr_t g, unsigned long address, size_t size, uint64_t token, uint32_t va_space, gdr_mh_t *handle),
-         (g, address, size, token, va_space, handle), NULL, note_pin(call.file, g, *handle, address, size, CALLER))
-FUNCTION(pin_buffer_v2, (gdr_t g, unsigned long address, size_t size, uint32_t flags, gdr_mh_t *handle),
-         (g, address, size, flags, handle), NULL, note_pin(call.file, g, *handle, address, size, CALLER))
-FUNCTION(map, (gdr_t g, gdr_mh_t handle, void **va, size_t size), (g, handle, va, size), &handle,
-         note_map(call.file, g, handle, *va, size))
-FUNCTION(map_v2, (gdr_t g, gdr_mh_t handle, void **va, size_t size, int flags), (g, handle, va, size, flags), &handle,
-         note_map(call.file, g, handle, *va, size))
-FUNCTION(get_callback_flag, (gdr_t g, gdr_mh_t handle, int *flag), (g, handle, flag), &handle, (void)0)
-FUNCTION(get_info, (gdr_t g, gdr_mh_t handle, void *info), (g, handle, info), &handle, (void)0)
-FUNCTION(get_info_v2, (gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info), (g, handle, info), &handle, (void)0)
-FUNCTION(driver_get_version, (gdr_t g, int *major, int *minor), (g, major, minor), NULL, (void)0)
-FUNCTION(get_attribute, (gdr_t g, gdr_attr_t attribute, int *value), (g, attribute, value), NULL, (void)0)
-FUNCTION(get_mapping_type_string, (gdr_mapping_type_t type, const char **text), (type, text), NULL, (void)0)
+NOTED(pin_buffer, (gdr_t g, unsigned long address, size_t size, uint64_t token, uint32_t va_space, gdr_mh_t *handle),
+      (g, address, size, token, va_space, handle), NULL, , note_pin(&call, error, g, handle, address, size, CALLER))
+NOTED(pin_buffer_v2, (gdr_t g, unsigned long address, size_t size, uint32_t flags, gdr_mh_t *handle),
+      (g, address, size, flags, handle), NULL, , note_pin(&call, error, g, handle, address, size, CALLER))
+NOTED(map, (gdr_t g, gdr_mh_t handle, void **va, size_t size), (g, handle, va, size), &handle, ,
+      note_map(&call, error, g, handle, va, size))
+NOTED(map_v2, (gdr_t g, gdr_mh_t handle, void **va, size_t size, int flags), (g, handle, va, size, flags), &handle, ,
+      note_map(&call, error, g, handle, va, size))
+/* Another thread may map it, or get the handle, before the call returns. */
+NOTED(unmap, (gdr_t g, gdr_mh_t handle, void *va, size_t size), (g, handle, va, size), &handle,
+      uint64_t mapped = set_mapped(&call, handle, 0), error != 0 ? set_mapped(&call, handle, mapped) : 0)
+NOTED(unpin_buffer, (gdr_t g, gdr_mh_t handle), (g, handle), &handle, change_pins(&call, g, &handle, LIVE, ENDING),
+      change_pins(&call, g, &handle, ENDING, error != 0 ? LIVE : ENDED))
+/* With other errors than these two it is closed nevertheless. */
+NOTED(close, (gdr_t g), (g), NULL, change_pins(&call, g, NULL, LIVE, ENDING),
+      change_pins(&call, g, NULL, ENDING, error == EINVAL || error == EACCES ? LIVE : ENDED))
+NOTED(get_callback_flag, (gdr_t g, gdr_mh_t handle, int *flag), (g, handle, flag), &handle, , )
+NOTED(get_info, (gdr_t g, gdr_mh_t handle, void *info), (g, handle, info), &handle, , )
+NOTED(get_info_v2, (gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info), (g, handle, info), &handle, , )
+NOTED(driver_get_version, (gdr_t g, int *major, int *minor), (g, major, minor), NULL, , )
+NOTED(get_attribute, (gdr_t g, gdr_attr_t attribute, int *value), (g, attribute, value), NULL, , )
+NOTED(get_mapping_type_string, (gdr_mapping_type_t type, const char **text), (type, text), NULL, , )
 
 void gdr_runtime_get_version(int *major, int *minor)
 {
@@ -641,57 +597,15 @@ void gdr_runtime_get_version(int *major, int *minor)
 gdr_t gdr_open(void)
 {
     struct call call = begin(F_open, CALLER, NULL);
-    gdr_t g = NULL;
+    gdr_t g = next.open();
 
-    if ((void *)next.open != (void *)missing)
-        g = next.open();
-    else
-        errno = ELIBACC;
     end(&call, g == NULL ? errno : 0);
     return g;
 }
 
-int gdr_close(gdr_t g)
-{
-    struct call call = begin(F_close, CALLER, NULL);
-
-    if (call.file != NULL)
-        change_pins(call.file, g, NULL, LIVE, ENDING);
-    int error = end(&call, next.close(g));
-    if (call.file != NULL) /* With other errors it is closed nevertheless. */
-        change_pins(call.file, g, NULL, ENDING, error == EINVAL || error == EACCES ? LIVE : ENDED);
-    return error;
-}
-
-/* Another thread may get the handle before this returns. */
-int gdr_unpin_buffer(gdr_t g, gdr_mh_t handle)
-{
-    struct call call = begin(F_unpin_buffer, CALLER, &handle);
-
-    if (call.file != NULL)
-        change_pins(call.file, g, &handle, LIVE, ENDING);
-    int error = end(&call, next.unpin_buffer(g, handle));
-    if (call.file != NULL)
-        change_pins(call.file, g, &handle, ENDING, error != 0 ? LIVE : ENDED);
-    return error;
-}
-
-/* Another thread may map it before this returns. */
-int gdr_unmap(gdr_t g, gdr_mh_t handle, void *va, size_t size)
-{
-    struct call call = begin(F_unmap, CALLER, &handle);
-    struct pin *pin = call.file != NULL ? find(call.file, handle.h) : NULL;
-    uint64_t mapped = pin != NULL ? __atomic_exchange_n(&pin->mapped, 0, __ATOMIC_RELAXED) : 0;
-    int error = end(&call, next.unmap(g, handle, va, size));
-
-    if (pin != NULL && error != 0)
-        set(&pin->mapped, mapped);
-    return error;
-}
-
 /* ---- Copies ---- */
 
-static inline void count_copy(struct file *file, unsigned part, int direction, const struct pin *pin, size_t size, uint64_t took)
+static inline void count_copy(struct file *file, unsigned part, int direction, size_t size, uint64_t took)
 {
     unsigned size_class = size == 0 ? 0 : 64 - (unsigned)__builtin_clzl(size);
     unsigned shift = 61 - (unsigned)__builtin_clzl(took | 4);
@@ -701,12 +615,6 @@ static inline void count_copy(struct file *file, unsigned part, int direction, c
     count(part, &class->bytes, size);
     count(part, &class->ticks, took);
     count(part, &class->times[time < TIMES ? time : TIMES - 1], 1);
-    if (pin != NULL) {
-        struct uses *uses = &file->uses[part][pin - file->pins];
-
-        count(part, &uses->count[direction], 1);
-        count(part, &uses->bytes[direction], size);
-    }
 }
 
 static inline __attribute__((always_inline)) int copy(enum function function, gdr_mh_t handle, void *to, const void *from,
@@ -735,7 +643,7 @@ static inline __attribute__((always_inline)) int copy(enum function function, gd
     if (error != 0)
         count(part, &thread->failed, 1);
     else
-        count_copy(file, part, direction, pin, size, now > start ? now - start : 0);
+        count_copy(file, part, direction, size, now > start ? now - start : 0);
     __atomic_signal_fence(__ATOMIC_ACQ_REL);
     set(&thread->busy, 0);
     return error;

@@ -156,8 +156,8 @@ impl Helper {
     /// was as requested before.
     fn request(&self, word: u8, interrupt: Option<&Interrupt>) -> Result<bool> {
         let pid = self.pid;
-        let gone = || format!("process {pid} has ended");
-        let (before, _) = self.answer().with_context(gone)?;
+        let gone = format!("process {pid} has ended");
+        let (before, _) = self.answer().context(gone.clone())?;
         let mut number = (process::id() ^ before) & 0xfff;
         if number == before {
             number ^= 1;
@@ -166,12 +166,12 @@ impl Helper {
         let start = Instant::now();
         let mut hinted = false;
         let answer = loop {
-            match self.answer().with_context(gone)? {
+            match self.answer().context(gone.clone())? {
                 (answered, answer) if answered == number => break answer,
                 _ => sleep(Duration::from_millis(1)),
             }
             let state = state(pid);
-            ensure!(!matches!(state, 'Z' | 'X'), gone());
+            ensure!(!matches!(state, 'Z' | 'X'), gone);
             if interrupt.is_some_and(Interrupt::requested) {
                 self.send(RESUME, number ^ 1)?; // Also later, if it is stopped now.
                 bail!("process {pid} does not answer: interrupted");

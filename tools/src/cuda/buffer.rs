@@ -37,13 +37,6 @@ pub(crate) enum Memory {
     Create,
 }
 
-/// Dropping it frees the memory.
-#[derive(Debug)]
-enum Allocation {
-    Plain(Plain),
-    Created(Created),
-}
-
 /// GPU memory that starts on a GPU page.
 #[derive(Debug)]
 pub(crate) struct DeviceBuffer {
@@ -52,32 +45,39 @@ pub(crate) struct DeviceBuffer {
     address: CUdeviceptr,
     len: usize,
     functions: &'static Functions,
-    _allocation: Allocation,
+    /// The start of memory from cuMemAlloc.
+    plain: Option<CUdeviceptr>,
+    created: Option<Created>,
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        if let Some(start) = self.plain {
+            // SAFETY: this owns the allocation, and nothing uses it any more.
+            let _ = unsafe { self.functions.free(start) };
+        }
+    }
 }
 
 impl DeviceBuffer {
     /// At least `len` bytes, rounded up to whole GPU pages.
     pub(crate) fn alloc(gpu: &'static Gpu, memory: Memory, len: usize) -> Result<DeviceBuffer> {
         let len = len.next_multiple_of(GPU_PAGE);
-        // Room to align the start to a page.
-        let roomy = len + GPU_PAGE - 1;
         let functions = Functions::get()?;
-        let allocation = match memory {
-            Memory::Alloc => Allocation::Plain(Plain::new(functions, roomy)?),
-            Memory::Create => Allocation::Created(Created::new(gpu, len)?),
+        let mut buffer = DeviceBuffer { gpu, memory, address: 0, len, functions, plain: None, created: None };
+        let start = match memory {
+            Memory::Alloc => {
+                let mut start = 0;
+                // With room to align it to a page.
+                // SAFETY: the address is written to a local variable.
+                unsafe { functions.alloc(&mut start, len + GPU_PAGE - 1) }?;
+                buffer.plain = Some(start);
+                start
+            }
+            Memory::Create => buffer.created.insert(Created::new(gpu, len)?).start,
         };
-        let start = match &allocation {
-            Allocation::Plain(plain) => plain.start,
-            Allocation::Created(created) => created.start,
-        };
-        Ok(DeviceBuffer {
-            gpu,
-            memory,
-            address: start.next_multiple_of(GPU_PAGE as u64),
-            len,
-            functions,
-            _allocation: allocation,
-        })
+        buffer.address = start.next_multiple_of(GPU_PAGE as u64);
+        Ok(buffer)
     }
 
     pub(crate) fn address(&self) -> u64 {
@@ -133,27 +133,5 @@ impl DeviceBuffer {
         assert!(at + len <= self.len);
         // SAFETY: the host side is valid: contract of this function; the device side is in the buffer.
         unsafe { self.functions.to_host(target.cast(), self.address + at as u64, len) }
-    }
-}
-
-#[derive(Debug)]
-struct Plain {
-    functions: &'static Functions,
-    start: CUdeviceptr,
-}
-
-impl Plain {
-    fn new(functions: &'static Functions, len: usize) -> Result<Plain, CudaError> {
-        let mut start = 0;
-        // SAFETY: the address is written to a local variable.
-        unsafe { functions.alloc(&mut start, len) }?;
-        Ok(Plain { functions, start })
-    }
-}
-
-impl Drop for Plain {
-    fn drop(&mut self) {
-        // SAFETY: this owns the allocation, and nothing uses it any more.
-        let _ = unsafe { self.functions.free(self.start) };
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::driver::CudaError;
 use super::gpu::{Device, Functions};
+use crate::system::process;
 
 // CUdevice_attribute, as plain numbers, because older drivers know fewer of them.
 const RDMA: c_int = 116;
@@ -67,8 +68,8 @@ pub(crate) fn query() -> Cuda {
 
 fn loaded_file() -> Option<String> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    let mut paths = maps.lines().filter_map(|line| line.find('/').map(|start| &line[start..]));
-    paths.find(|path| path.contains("/libcuda.so")).map(str::to_owned)
+    let file = process::mappings(&maps).find(|object| object.path.contains("/libcuda.so"))?;
+    Some(file.path.to_owned())
 }
 
 fn gpus(functions: &Functions) -> Result<Vec<Gpu>, CudaError> {
@@ -85,6 +86,9 @@ fn gpu(functions: &Functions, mut device: Device) -> Result<Gpu, CudaError> {
     // SAFETY: the size is a local variable.
     unsafe { functions.device_memory(&mut memory, device.handle) }?;
     device.pci_address.make_ascii_lowercase();
-    let has = |attribute| functions.attribute_of(&device, attribute).map(|value| value != 0);
-    Ok(Gpu { memory: memory as u64, rdma: has(RDMA), dmabuf: has(DMA_BUF), dmabuf_mmap: has(DMA_BUF_MMAP), device })
+    let [rdma, dmabuf, dmabuf_mmap] = [RDMA, DMA_BUF, DMA_BUF_MMAP].map(|attribute| {
+        let value = functions.attribute_of(&device, attribute);
+        value.map(|value| value != 0)
+    });
+    Ok(Gpu { memory: memory as u64, rdma, dmabuf, dmabuf_mmap, device })
 }

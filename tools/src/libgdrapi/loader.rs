@@ -5,9 +5,8 @@
 //! a copy of its own. They are never unloaded.
 
 use std::collections::HashSet;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::c_int;
 use std::fs;
-use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +16,7 @@ use tempfile::TempPath;
 
 use super::api::Api;
 use super::search::{SONAME, beside_this_program};
+use crate::system::process;
 
 #[derive(Debug)]
 pub(crate) struct Library {
@@ -34,13 +34,13 @@ pub(crate) struct Loader {
 impl Loader {
     /// Loads the library in this file.
     pub(crate) fn load(&mut self, file: &Path) -> Result<&'static Library> {
-        let context = || format!("{}", file.display());
-        let file = file.canonicalize().with_context(context)?;
-        let metadata = fs::metadata(&file).with_context(context)?;
+        let name = file.display().to_string();
+        let file = file.canonicalize().context(name.clone())?;
+        let metadata = fs::metadata(&file).context(name.clone())?;
         let is_new = self.files.insert((metadata.dev(), metadata.ino()));
         let copy = if is_new { None } else { Some(copy_of(&file)?) };
         let path = copy.as_deref().unwrap_or(&file);
-        let api = open(path).with_context(context)?;
+        let api = open(path).context(name)?;
         ensure!(
             self.objects.insert(api.copy_from as usize),
             "{}: the loader returned a library that was loaded before",
@@ -65,7 +65,7 @@ impl Loader {
 /// Loads what the loader finds by a name without a directory.
 pub(crate) fn load_by_name(name: &str) -> Result<&'static Library> {
     let api = open(Path::new(name))?;
-    let file = file_of(api.open as *const c_void).unwrap_or_else(|| name.into());
+    let file = file_of(api.open as usize).unwrap_or_else(|| name.into());
     Ok(Box::leak(Box::new(Library { api, file })))
 }
 
@@ -90,22 +90,13 @@ fn open(path: &Path) -> Result<Api> {
     Ok(api)
 }
 
-/// The file that this function was loaded from.
-fn file_of(function: *const c_void) -> Option<PathBuf> {
-    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the struct is a local variable; the file's name is a string that lives as long as the
-    // object, which is never unloaded.
-    unsafe {
-        if libc::dladdr(function, found.as_mut_ptr()) == 0 {
-            return None;
-        }
-        let name = found.assume_init().dli_fname;
-        if name.is_null() {
-            return None;
-        }
-        let path = PathBuf::from(CStr::from_ptr(name).to_str().ok()?);
-        Some(path.canonicalize().unwrap_or(path))
-    }
+/// The file that has this function.
+fn file_of(function: usize) -> Option<PathBuf> {
+    let maps = fs::read("/proc/self/maps").ok()?;
+    let maps = String::from_utf8_lossy(&maps);
+    let mut objects = process::mappings(&maps);
+    let object = objects.find(|object| (object.start..object.end).contains(&(function as u64)))?;
+    Some(object.path.into())
 }
 
 /// A copy that can be removed as soon as it is loaded.

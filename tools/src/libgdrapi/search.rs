@@ -123,8 +123,7 @@ impl Maker {
 
 /// Returns whether a file has this text.
 pub(crate) fn contains(file: &Path, mark: &str) -> bool {
-    let bytes = files::bytes(file).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).contains(mark)
+    files::lossy(file).contains(mark)
 }
 
 /// The file itself, or the library beside an empty object such as the wheel's libgdrapi.so.

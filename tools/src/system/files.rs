@@ -26,6 +26,11 @@ pub(crate) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     open(path)?.read_to_end(&mut bytes).map(|_| bytes)
 }
 
+/// The text of a regular file; none if it cannot be read.
+pub(crate) fn lossy(path: &Path) -> String {
+    String::from_utf8_lossy(&bytes(path).unwrap_or_default()).into_owned()
+}
+
 /// The number that a file holds.
 pub(crate) fn number<T: FromStr>(path: impl AsRef<Path>) -> Option<T> {
     text(path)?.parse().ok()
@@ -62,13 +67,6 @@ pub(crate) fn contains(directory: &Path, name: &str, levels: usize) -> bool {
         return true;
     }
     levels > 0 && matching(directory, "").iter().any(|path| path.is_dir() && contains(path, name, levels - 1))
-}
-
-/// Returns whether the kernel has loaded a module, or has it built in; `None` if unknown.
-pub(crate) fn module_loaded(name: &str) -> Option<bool> {
-    let modules = text("/proc/modules")?;
-    let listed = modules.lines().any(|line| line.split(' ').next() == Some(name));
-    Some(listed || Path::new("/sys/module").join(name).is_dir())
 }
 
 #[cfg(test)]

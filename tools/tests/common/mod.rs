@@ -90,14 +90,22 @@ impl From<process::Output> for Output {
     }
 }
 
-/// Compiles a library from C.
-pub(crate) fn compile(source: &str, library: PathBuf) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let soname = format!("-Wl,-soname,{}", library.file_name().unwrap().display());
+/// The root of the project.
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// Compiles C of the project by gcc, with its headers.
+pub(crate) fn gcc(source: impl AsRef<Path>, options: &[&str], output: &Path) {
     let mut gcc = Command::new("gcc");
-    gcc.args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", &soname, "-I"]).arg(root.join("include"));
-    gcc.arg(root.join(source)).arg("-o").arg(&library).arg("-ldl");
+    gcc.args(["-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2", "-pthread"]);
+    gcc.args(["include", "c_tests"].map(|directory| format!("-I{ROOT}/{directory}")));
+    gcc.arg(Path::new(ROOT).join(source)).args(options).arg("-o").arg(output).arg("-ldl");
     assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
+}
+
+/// Compiles a library.
+pub(crate) fn compile(source: &str, library: PathBuf) -> PathBuf {
+    let soname = format!("-Wl,-soname,{}", library.file_name().unwrap().display());
+    gcc(source, &["-shared", "-fPIC", &soname], &library);
     library
 }
 
@@ -105,13 +113,12 @@ pub(crate) fn compile(source: &str, library: PathBuf) -> PathBuf {
 pub(crate) fn preloaded(name: &str) {
     static MADE: Once = Once::new();
     MADE.call_once(|| {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut make = Command::new("make");
-        make.args(["-s", name, "-C"]).arg(&root);
+        make.args(["-s", name, "-C", ROOT]);
         assert!(make.status().expect("make starts").success(), "{make:?}");
         for file in [format!("libgdrcopy_{name}.so"), format!("libgdrcopy_{name}_alias.so")] {
             let beside = Path::new(env!("CARGO_BIN_EXE_gdrcopy")).with_file_name(&file);
-            fs::copy(root.join("build").join(name).join(file), beside).unwrap();
+            fs::copy(Path::new(ROOT).join("build").join(name).join(file), beside).unwrap();
         }
     });
 }

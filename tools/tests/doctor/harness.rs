@@ -124,7 +124,7 @@ fn stand_ins() -> &'static [(&'static str, PathBuf)] {
         for (name, source, file) in [
             ("faulty", "tools/tests/faulty.c", "doctors-faulty.so"),
             ("absent", "c_tests/absent/libgdrapi.c", "doctors-absent.so"),
-            ("libcuda", "tools/tests/doctor/libcuda.c", "libcuda.so.1"),
+            ("libcuda", "c_tests/fake_cuda/libcuda.c", "libcuda.so.1"),
             ("driver", "tools/tests/doctor/node.c", "doctors-node.so"),
         ] {
             all.push((name, compile(source, place.join(file))));

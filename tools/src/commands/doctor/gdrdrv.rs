@@ -3,125 +3,161 @@
 
 use std::env;
 use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use gdrcopy::Version;
+use gdrcopy_core::sys::gdrdrv::DeviceFile;
 use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::backends::Backends;
 use super::host::Container;
-use super::probe::HANGS;
+use super::probe::{self, HANGS};
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding};
 use crate::system::files;
-use crate::system::gdrdrv::{Gdrdrv, Installation, NODE, Node, Refusal, Versions};
+use crate::system::gdrdrv::{self, NODE, Refusal, Versions};
 
-/// Returns whether the module can be used.
-pub(super) fn works(module: &Gdrdrv) -> bool {
-    module.versions.as_ref().is_ok_and(fits) && !module.bound_to_dummy
+pub(super) struct Module {
+    is_loaded: bool,
+    /// It is linked to the functions of nv-p2p-dummy, which cannot pin GPU memory.
+    bound_to_dummy: bool,
+    versions: Result<Versions, Refusal>,
 }
 
-fn fits(versions: &Versions) -> bool {
-    versions.module >= Version::OLDEST_GDRDRV && versions.oldest_library <= Version::API
-}
-
-pub(super) fn findings(module: &Gdrdrv, backends: Backends, container: Option<&Container>) -> Vec<Finding> {
-    let mut findings = vec![node(module, container)];
-    match (&module.versions, &module.node) {
-        (Ok(versions), _) => findings.push(version(versions)),
-        (Err(why), Some(node)) if node.is_device => findings.push(refused(why, node, module, container)),
-        _ => {}
-    }
-    if module.bound_to_dummy {
-        // It can be opened, but refuses every pin with EINVAL.
-        let value = "nv-p2p-dummy, with which no GPU memory can be pinned";
-        findings.push(Finding::problem("bound to", value, Remedy::ModuleDummy));
-    }
-    // The library hangs also where it could do without.
-    let needed = backends.need_gdrdrv() || module.versions.as_ref().is_err_and(|why| why.errno == HANGS);
-    findings.into_iter().map(|finding| finding.caused_by(Cause::Gdrdrv).only_if(needed)).collect()
-}
-
-fn node(module: &Gdrdrv, container: Option<&Container>) -> Finding {
-    const SUBJECT: &str = "device node";
-    match &module.node {
-        Some(Node { is_device: true, mode, owner, group }) => {
-            Finding::ok(SUBJECT, format!("{NODE}, mode {mode:03o}, owner {owner}:{group}"))
+impl Module {
+    pub(super) fn query() -> Module {
+        Module {
+            is_loaded: gdrdrv::is_loaded(),
+            bound_to_dummy: DeviceFile::is_bound_to_dummy(),
+            versions: probe::versions(),
         }
-        _ => match fs::symlink_metadata(NODE) {
-            Ok(_) => {
-                let value = format!("{NODE} is no device: see `ls -l {NODE}`");
-                Finding::problem(SUBJECT, value, in_container(module, container).unwrap_or(Remedy::NodeReplace.into()))
+    }
+
+    pub(super) fn version(&self) -> Option<Version> {
+        Some(self.versions.as_ref().ok()?.module)
+    }
+
+    /// Returns whether it can be used.
+    pub(super) fn works(&self) -> bool {
+        let Ok(versions) = &self.versions else { return false };
+        let fits = versions.module >= Version::OLDEST_GDRDRV && versions.oldest_library <= Version::API;
+        fits && !self.bound_to_dummy
+    }
+
+    pub(super) fn findings(&self, backends: Backends, container: Option<&Container>) -> Vec<Finding> {
+        let node = fs::metadata(NODE).ok().filter(|node| node.file_type().is_char_device());
+        let mut findings = vec![match &node {
+            Some(node) => {
+                let mode = node.mode() & 0o7777;
+                Finding::ok("device node", format!("{NODE}, mode {mode:03o}, owner {}:{}", node.uid(), node.gid()))
             }
-            Err(_) => {
-                let (state, advice) = absent(module);
-                let value = format!("there is no {NODE}, and the module is {state}");
-                // A container does not have the host's files.
-                Finding::problem(SUBJECT, value, in_container(module, container).unwrap_or(advice))
+            None => self.no_node(container),
+        }];
+        match (&self.versions, &node) {
+            (Ok(versions), _) => findings.push(version(versions)),
+            (Err(why), Some(node)) => findings.push(self.refused(why, node.mode(), container)),
+            (Err(_), None) => {}
+        }
+        if self.bound_to_dummy {
+            // It can be opened, but refuses every pin with EINVAL.
+            let value = "nv-p2p-dummy, with which no GPU memory can be pinned";
+            findings.push(Finding::problem("bound to", value, Remedy::ModuleDummy));
+        }
+        // The library hangs also where it could do without.
+        let needed = backends.need_gdrdrv() || self.versions.as_ref().is_err_and(|why| why.errno == HANGS as i32);
+        findings.into_iter().map(|finding| finding.caused_by(Cause::Gdrdrv).only_if(needed)).collect()
+    }
+
+    fn no_node(&self, container: Option<&Container>) -> Finding {
+        let (value, advice) = if fs::symlink_metadata(NODE).is_ok() {
+            (format!("{NODE} is no device: see `ls -l {NODE}`"), Remedy::NodeReplace.into())
+        } else {
+            let (state, advice) = self.absent();
+            (format!("there is no {NODE}, and the module is {state}"), advice)
+        };
+        // A container does not have the host's files.
+        Finding::problem("device node", value, self.in_container(container).unwrap_or(advice))
+    }
+
+    /// How the node gets into the container.
+    fn in_container(&self, container: Option<&Container>) -> Option<Advice> {
+        let load = if self.is_loaded { "" } else { "load the module on the host (modprobe gdrdrv), and " };
+        Some(container?.node.with("host", load))
+    }
+
+    /// How far its installation got, and what to do. Looks where gdrdrv-c/dkms.conf does.
+    fn absent(&self) -> (&'static str, Advice) {
+        const NOT_BUILT: &str = "installed, but not built for this kernel";
+        const STALE: &str = "stale: built for another GPU driver";
+        const BUILT: &str = "built, but not loaded";
+        if self.is_loaded {
+            return ("loaded", Remedy::NodeCreate.into());
+        }
+        let kernel = files::text("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let modules = Path::new("/lib/modules").join(&kernel);
+        let dkms = files::matching(Path::new("/var/lib/dkms/gdrdrv"), "");
+        if files::text(modules.join("modules.dep")).is_some_and(|list| list.contains("/gdrdrv.ko")) {
+            let version = dkms.iter().find(|version| version.join("source").exists());
+            return match (gdrdrv::stale(&kernel), version.and_then(|version| version.file_name())) {
+                // Without `dkms build --force`, DKMS installs again what it has built.
+                (Some(0), Some(version)) => (STALE, Remedy::ModuleStale.with("version", version.display())),
+                (Some(0), None) => (STALE, Remedy::ModuleStaleByHand.into()),
+                (Some(3), _) => (STALE, Remedy::DriverInstall.into()),
+                _ if gdrdrv::signed_only() => (BUILT, Remedy::ModuleSigned.into()),
+                _ => (BUILT, Remedy::ModuleLoad.into()),
+            };
+        }
+        if dkms.is_empty() && files::matching(Path::new("/usr/src"), "gdrdrv-").is_empty() {
+            return ("not installed", Remedy::ModuleInstall.into());
+        }
+        let drivers = ["/usr/src", "/usr/src/kernel-modules"].map(|place| files::matching(Path::new(place), "nvidia"));
+        let has_driver = drivers.iter().flatten().any(|directory| files::contains(directory, "nv-p2p.c", 3));
+        let advice = match (modules.join("build/Makefile").exists(), has_driver) {
+            (false, true) => Remedy::ModuleHeaders.with("kernel", kernel).with("others", ""),
+            (false, false) => {
+                let others = " and the GPU driver's sources (…-dkms)";
+                Remedy::ModuleHeaders.with("kernel", kernel).with("others", others)
             }
-        },
+            (true, false) => Remedy::ModuleSources.into(),
+            (true, true) => Remedy::ModuleBuild.into(),
+        };
+        (NOT_BUILT, advice)
     }
-}
 
-/// How the node gets into the container.
-fn in_container(module: &Gdrdrv, container: Option<&Container>) -> Option<Advice> {
-    let load = if module.loaded == Some(true) { "" } else { "load the module on the host (modprobe gdrdrv), and " };
-    Some(container?.node.with("host", load))
-}
-
-/// How far the installation of the module got, and what to do.
-fn absent(module: &Gdrdrv) -> (&'static str, Advice) {
-    const NOT_BUILT: &str = "installed, but not built for this kernel";
-    const STALE: &str = "stale: built for another GPU driver";
-    match &module.installation {
-        _ if module.loaded == Some(true) => ("loaded", Remedy::NodeCreate.into()),
-        Some(Installation::NotBuilt { kernel, headers: false, gpu_driver, .. }) => {
-            let others = if *gpu_driver { "" } else { " and the GPU driver's sources (…-dkms)" };
-            (NOT_BUILT, Remedy::ModuleHeaders.with("kernel", kernel).with("others", others))
-        }
-        Some(Installation::NotBuilt { gpu_driver: false, .. }) => (NOT_BUILT, Remedy::ModuleSources.into()),
-        Some(Installation::NotBuilt { .. }) => (NOT_BUILT, Remedy::ModuleBuild.into()),
-        // Without `dkms build --force`, DKMS installs again what it has built.
-        Some(Installation::Stale { dkms: Some(version) }) => (STALE, Remedy::ModuleStale.with("version", version)),
-        Some(Installation::Stale { dkms: None }) => (STALE, Remedy::ModuleStaleByHand.into()),
-        Some(Installation::StaleForLoaded) => (STALE, Remedy::DriverInstall.into()),
-        Some(Installation::Built) if module.signed_only => ("built, but not loaded", Remedy::ModuleSigned.into()),
-        Some(Installation::Built) => ("built, but not loaded", Remedy::ModuleLoad.into()),
-        Some(Installation::Absent) | None => ("not installed", Remedy::ModuleInstall.into()),
+    /// The node exists, but opening it or querying the version fails.
+    fn refused(&self, why: &Refusal, mode: u32, container: Option<&Container>) -> Finding {
+        let errno = Errno::from_raw(why.errno);
+        let opened = why.opened;
+        let subject = if opened { "asking it" } else { "opening it" };
+        let in_container = self.in_container(container);
+        let advice = match (errno, in_container) {
+            (Errno::EACCES, _) if statvfs(NODE).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NODEV)) => {
+                Remedy::NodeNodev.with("mount", files::mount_of(Path::new(NODE)))
+            }
+            (Errno::EACCES, _) if opened || mode & 0o666 == 0o666 => Remedy::NodeSecurity.into(),
+            (Errno::EACCES, _) => Remedy::NodeMode.into(),
+            (Errno::EPERM, _) if opened => Remedy::NodeSandbox.into(),
+            // Apptainer has no device cgroup of its own.
+            (Errno::EPERM, Some(advice)) if advice.remedy != Remedy::NodeApptainer => advice,
+            (Errno::EPERM, _) if env::var_os("SLURM_JOB_ID").is_some() => Remedy::NodeSlurm.into(),
+            (Errno::EPERM, _) => Remedy::NodeService.into(),
+            // The number in the node is of no driver, or of another one.
+            (Errno::ENXIO | Errno::ENODEV | Errno::ENOTTY | Errno::EINVAL, advice) => {
+                advice.unwrap_or(Remedy::NodeReplace.into())
+            }
+            (Errno::EMFILE | Errno::ENFILE, _) => Remedy::OpenFiles.into(),
+            _ => Remedy::ModuleReload.into(),
+        };
+        let why = match errno {
+            HANGS => return Finding::problem(subject, "it does not end, as the module hangs", advice),
+            Errno::ENOTTY | Errno::EINVAL => ": the node leads to another driver, or to a gdrdrv before 2.0",
+            Errno::ENXIO | Errno::ENODEV => ": the node leads to no loaded driver",
+            _ => "",
+        };
+        Finding::problem(subject, format!("{errno:?} ({}){why}", errno.desc()), advice)
     }
-}
-
-/// The node exists, but opening it or querying the version fails.
-fn refused(why: &Refusal, node: &Node, module: &Gdrdrv, container: Option<&Container>) -> Finding {
-    let &Refusal { errno, opened } = why;
-    let subject = if opened { "asking it" } else { "opening it" };
-    let in_container = in_container(module, container);
-    let advice = match (errno, in_container) {
-        (Errno::EACCES, _) if statvfs(NODE).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NODEV)) => {
-            Remedy::NodeNodev.with("mount", files::mount_of(Path::new(NODE)))
-        }
-        (Errno::EACCES, _) if opened || node.mode & 0o666 == 0o666 => Remedy::NodeSecurity.into(),
-        (Errno::EACCES, _) => Remedy::NodeMode.into(),
-        (Errno::EPERM, _) if opened => Remedy::NodeSandbox.into(),
-        // Apptainer has no device cgroup of its own.
-        (Errno::EPERM, Some(advice)) if advice.remedy != Remedy::NodeApptainer => advice,
-        (Errno::EPERM, _) if env::var_os("SLURM_JOB_ID").is_some() => Remedy::NodeSlurm.into(),
-        (Errno::EPERM, _) => Remedy::NodeService.into(),
-        // The number in the node is of no driver, or of another one.
-        (Errno::ENXIO | Errno::ENODEV | Errno::ENOTTY | Errno::EINVAL, advice) => {
-            advice.unwrap_or(Remedy::NodeReplace.into())
-        }
-        (Errno::EMFILE | Errno::ENFILE, _) => Remedy::OpenFiles.into(),
-        _ => Remedy::ModuleReload.into(),
-    };
-    let why = match errno {
-        HANGS => return Finding::problem(subject, "it does not end, as the module hangs", advice),
-        Errno::ENOTTY | Errno::EINVAL => ": the node leads to another driver, or to a gdrdrv before 2.0",
-        Errno::ENXIO | Errno::ENODEV => ": the node leads to no loaded driver",
-        _ => "",
-    };
-    Finding::problem(subject, format!("{errno:?} ({}){why}", errno.desc()), advice)
 }
 
 fn version(versions: &Versions) -> Finding {

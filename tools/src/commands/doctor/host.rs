@@ -26,9 +26,7 @@ pub(super) fn findings(backends: Backends, container: Option<&Container>) -> Vec
 
 fn descriptors(backends: Backends) -> Finding {
     const SUBJECT: &str = "open files";
-    let Ok((soft, _)) = getrlimit(Resource::RLIMIT_NOFILE) else {
-        return Finding::unknown(SUBJECT, "not reported by getrlimit");
-    };
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((RLIM_INFINITY, 0));
     let mut enough = FEW;
     let mut value = if soft == RLIM_INFINITY { "unlimited".to_owned() } else { soft.to_string() };
     if backends.need_dmabuf() && backends.dmabuf {
@@ -48,14 +46,13 @@ pub(super) struct Container {
     /// In the names of the first process's cgroups, and the value of the variable `container`.
     mark: &'static str,
     /// A variable and a file that only it has.
-    variable: &'static str,
-    file: &'static str,
+    own: [&'static str; 2],
     pub(super) node: Remedy,
     pub(super) gpu: Remedy,
 }
 
-const fn kind(name: &'static str, mark: &'static str, own: [&'static str; 2], remedies: [Remedy; 2]) -> Container {
-    Container { name, mark, variable: own[0], file: own[1], node: remedies[0], gpu: remedies[1] }
+const fn kind(name: &'static str, mark: &'static str, own: [&'static str; 2], [node, gpu]: [Remedy; 2]) -> Container {
+    Container { name, mark, own, node, gpu }
 }
 
 const NONE: [&str; 2] = [""; 2];
@@ -77,7 +74,8 @@ static CONTAINERS: [Container; 8] = [
 pub(super) fn container() -> Option<&'static Container> {
     let [marked @ .., another] = &CONTAINERS;
     for container in marked {
-        if env::var_os(container.variable).is_some() || Path::new(container.file).exists() {
+        let [variable, file] = container.own;
+        if env::var_os(variable).is_some() || Path::new(file).exists() {
             return Some(container);
         }
     }

@@ -26,6 +26,7 @@ mod settings;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use clap::Args;
@@ -35,9 +36,9 @@ use signal_hook::consts::SIGCHLD;
 use signal_hook::flag;
 
 use crate::libgdrapi::search::SONAME;
-use crate::system;
 use backends::Backends;
 use engines::{ENGINES, Engine};
+use gdrdrv::Module;
 use remedies::Remedy;
 use report::{Finding, Report, Verdict};
 use self_test::SelfTest;
@@ -80,7 +81,7 @@ pub(crate) struct Options {
 
 /// Examines the system, and prints the report.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    probe::limit_stages(options.limit);
+    probe::SECONDS.store(options.limit, Ordering::Relaxed);
     // Where the parent process ignores it, doctor could not wait for its own children.
     flag::register(SIGCHLD, Arc::default())?;
     let engine = ENGINES.iter().find(|engine| Some(engine.id) == options.engine.as_deref());
@@ -93,9 +94,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
     };
     let cuda = survey.as_ref();
-    let module = system::gdrdrv::query(probe::versions());
+    let module = Module::query();
     let backends = Backends {
-        gdrdrv: gdrdrv::works(&module),
+        gdrdrv: module.works(),
         dmabuf: cuda.is_ok_and(driver::maps_dmabufs),
         dmabuf_forced: variables::USE_DMABUF_MMAP.is_one(),
         module_only: engine.is_some_and(|engine| engine.module_only),
@@ -104,7 +105,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let settings = Settings::read();
 
     let mut sections = vec![("GPU driver and CUDA".to_owned(), driver::findings(cuda, backends, container))];
-    sections.push(("gdrdrv".to_owned(), gdrdrv::findings(&module, backends, container)));
+    sections.push(("gdrdrv".to_owned(), module.findings(backends, container)));
     if let Ok(cuda) = cuda {
         sections.extend(gpu::sections(cuda, backends));
     }
@@ -115,8 +116,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         report.add(title, findings)?;
     }
     let library = if let Some(engine) = engine {
-        let version = module.versions.as_ref().ok().map(|versions| versions.module);
-        let version = version.filter(|_| backends.gdrdrv && !backends.dmabuf_forced);
+        let version = module.version().filter(|_| backends.gdrdrv && !backends.dmabuf_forced);
         let (library, mut findings) = engine.needs(version);
         findings.extend(settings.findings(Some(engine.id)));
         findings.extend(libraries::preloaded(&settings.environment));

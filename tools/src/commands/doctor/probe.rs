@@ -50,15 +50,8 @@ const CUDA: &str = "CUDA";
 /// The stage behind all others.
 const END: &str = "its end";
 
-/// A stage of CUDA may last this many times longer; without the persistence daemon each GPU takes some seconds.
-const CUDA_LIMITS: u32 = 6;
-
 /// Seconds of a stage of the library.
-static SECONDS: AtomicU64 = AtomicU64::new(10);
-
-pub(super) fn limit_stages(seconds: u64) {
-    SECONDS.store(seconds, Ordering::Relaxed);
-}
+pub(super) static SECONDS: AtomicU64 = AtomicU64::new(10);
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Work {
@@ -88,8 +81,7 @@ pub(super) struct Answer {
     /// The next stage of the child; empty before the first one.
     stage: String,
     cuda: Option<Cuda>,
-    /// Or whether the node was opened, and the errno.
-    versions: Option<Result<[u32; 2], (bool, i32)>>,
+    versions: Option<Result<[u32; 2], Refusal>>,
     pub(super) library: Option<Loaded>,
     /// The kind of mapping that was tested.
     pub(super) mapping: String,
@@ -158,12 +150,8 @@ pub(super) fn survey() -> Result<Result<Cuda, Failure>> {
 
 /// Asks the module for its versions.
 pub(super) fn versions() -> Result<Versions, Refusal> {
-    let answer = ask(&Work::Module);
-    match answer.versions {
-        Some(Ok(versions)) => Ok(Versions::new(versions)),
-        Some(Err((opened, errno))) => Err(Refusal { errno: Errno::from_raw(errno), opened }),
-        None => Err(Refusal { errno: HANGS, opened: false }),
-    }
+    let hangs = Err(Refusal { errno: HANGS as i32, opened: false });
+    ask(&Work::Module).versions.unwrap_or(hangs).map(Versions::new)
 }
 
 /// Loads a library, by name or path, and, if a GPU is named, tests it there.
@@ -225,7 +213,7 @@ fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
         }
         let mut limit = Duration::from_secs(SECONDS.load(Ordering::Relaxed));
         if start.elapsed() > limit && [CUDA, ""].contains(&&*last_answer(out)?.stage) {
-            limit *= CUDA_LIMITS;
+            limit *= 6; // Without the persistence daemon each GPU takes some seconds.
         }
         if start.elapsed() > limit {
             child.kill()?;
@@ -271,7 +259,7 @@ pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
         }
         Work::Module => {
             answer.next("opening the device node")?;
-            answer.versions = Some(gdrdrv::versions().map_err(|why| (why.opened, why.errno as i32)));
+            answer.versions = Some(gdrdrv::versions());
         }
         Work::Library(library, gpu) => {
             let failure = try_library(&mut answer, &library, gpu).err();

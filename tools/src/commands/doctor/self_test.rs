@@ -110,21 +110,18 @@ impl SelfTest<'_> {
             let advice = Remedy::LibraryOld.with("oldest", Version::API).with("version", version);
             return (advice, Cause::Others);
         }
-        let by_errno = match &failure.kind {
-            Kind::Call(errno) => match Errno::from_raw(*errno) {
-                Errno::EOPNOTSUPP if self.backends.dmabuf_forced => Some(Remedy::DmabufUnforced.into()),
-                Errno::ENOMEM if failure.text.contains("pin") => Some(Remedy::Bar1Full.into()),
-                Errno::EMFILE | Errno::ENFILE => Some(Remedy::OpenFiles.into()),
-                _ => None,
-            },
-            _ => None,
+        let errno = match failure.kind {
+            Kind::Call(errno) => Errno::from_raw(errno),
+            _ => Errno::UnknownErrno,
         };
         // The last line of the log is the most specific.
         let line = answer.log.lines().rev().find_map(|line| line.strip_prefix("ERR:"));
-        let advice = match (by_errno, line) {
-            (Some(advice), _) => advice,
-            (None, Some(line)) => Remedy::LibraryReports.with("line", line.trim()),
-            (None, None) => Remedy::SelfTestLog.into(),
+        let advice = match (errno, line) {
+            (Errno::EOPNOTSUPP, _) if self.backends.dmabuf_forced => Remedy::DmabufUnforced.into(),
+            (Errno::ENOMEM, _) if failure.text.contains("pin") => Remedy::Bar1Full.into(),
+            (Errno::EMFILE | Errno::ENFILE, _) => Remedy::OpenFiles.into(),
+            (_, Some(line)) => Remedy::LibraryReports.with("line", line.trim()),
+            (_, None) => Remedy::SelfTestLog.into(),
         };
         (advice, Cause::Others)
     }

@@ -24,10 +24,8 @@ enum Rule {
     Transports,
     /// A list with one of these names, or without all of them behind ^.
     OneOf(&'static [&'static str]),
-    /// NCCL takes other values than numbers for 0. It uses GDRCopy only if this variable is 1 (seen with NCCL 2.28.9).
-    NcclOne,
-    /// 1 and 2 both skip libgdrapi.
-    NcclZero,
+    /// This number, and 0 is what is no number. NCCL uses GDRCopy only if its variable is 1 (seen with NCCL 2.28.9).
+    Number(i64),
     /// A word or number for true, or unset; or for false.
     Yes,
     No,
@@ -36,8 +34,8 @@ enum Rule {
 /// In the order of the report.
 const SWITCHES: [Switch; 8] = [
     Switch(&["ucx", "nixl"], "UCX_TLS", "UCX", Rule::Transports, "all"),
-    Switch(&["nccl"], "NCCL_GDRCOPY_ENABLE", "NCCL", Rule::NcclOne, "1"),
-    Switch(&["nccl"], "NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "NCCL", Rule::NcclZero, "0"),
+    Switch(&["nccl"], "NCCL_GDRCOPY_ENABLE", "NCCL", Rule::Number(1), "1"),
+    Switch(&["nccl"], "NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "NCCL", Rule::Number(0), "0"),
     Switch(&["nvshmem"], "NVSHMEM_DISABLE_GDRCOPY", "NVSHMEM", Rule::No, "0"),
     Switch(&["nvshmem"], "NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF", "NVSHMEM", Rule::No, "0"),
     Switch(&["libfabric"], "FI_PROVIDER", "libfabric", Rule::OneOf(&["shm", "efa"]), "shm"),
@@ -46,15 +44,13 @@ const SWITCHES: [Switch; 8] = [
 ];
 
 /// Shown also where they are not set. All others are in use by default then.
-const ALWAYS: [Rule; 2] = [Rule::Transports, Rule::NcclOne];
+const ALWAYS: [Rule; 2] = [Rule::Transports, Rule::Number(1)];
 
 impl Rule {
     fn allows(self, value: Option<&str>) -> bool {
         match (self, value) {
-            (Rule::NcclOne, value) => number(value) == 1,
-            (Rule::NcclZero, value) => number(value) == 0,
-            (_, None) => true,
-            (Rule::OneOf(_), Some("")) => true,
+            (Rule::Number(good), value) => value.unwrap_or_default().trim().parse().unwrap_or(0) == good,
+            (_, None) | (Rule::OneOf(_), Some("")) => true,
             // Without ^, all is one more name. To exclude one name of gdr_copy is enough.
             (Rule::Transports, Some(list)) if list.starts_with('^') => {
                 leaves_one(list, &["gdr_copy"]) && leaves_one(list, &["cuda"])
@@ -69,10 +65,6 @@ impl Rule {
 
 fn is_yes(value: &str) -> bool {
     !["0", "n", "no", "false", "off"].contains(&value.to_lowercase().as_str())
-}
-
-fn number(value: Option<&str>) -> i64 {
-    value.unwrap_or_default().trim().parse().unwrap_or(0)
 }
 
 /// Returns whether a list, which names what is excluded if it begins with ^, leaves one of these names.
@@ -98,11 +90,11 @@ impl Settings {
             settings.environment.insert(name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned());
         }
         for file in files_of_nccl(&settings.environment) {
-            let text = read(&file);
+            let text = files::lossy(&file);
             settings.add("NCCL_", &file, text.lines().filter_map(|line| line.split_once('=')));
         }
         for file in files_of_ucx(&settings.environment) {
-            let text = read(&file);
+            let text = files::lossy(&file);
             // The last one of a file holds.
             settings.add("UCX_", &file, assignments(&text).into_iter().rev());
         }
@@ -150,18 +142,13 @@ impl Settings {
                 return Finding::unknown(name, format!("{text}, unless it is 1; only if this is for NCCL"));
             }
             (Some(_), Some(file)) => (Remedy::SettingExport, format!(", or change it in {file}")),
-            _ if rule == Rule::NcclOne => (Remedy::SettingExport, String::new()),
+            _ if rule == Rule::Number(1) => (Remedy::SettingExport, String::new()),
             _ if rule == Rule::Transports => (Remedy::SettingUnset, ", or add gdr_copy".into()),
             _ => (Remedy::SettingUnset, String::new()),
         };
         let advice = remedy.with("or", or).with("name", name).with("value", good);
         Finding::problem(name, text, advice).only_if(needed)
     }
-}
-
-/// The text of a file, if it can be read.
-fn read(file: &Path) -> String {
-    String::from_utf8_lossy(&files::bytes(file).unwrap_or_default()).into_owned()
 }
 
 /// In the order in which NCCL reads them; the first one that sets a variable counts.
@@ -218,8 +205,8 @@ mod tests {
                 "rc,sm cuda_copy ^gdr_copy ^rc,cuda",
             ),
             (EFA, "efa tcp,SHM efa;ofi_rxd ^tcp ^shm", "tcp ^shm,efa"),
-            (Rule::NcclOne, "1 +1 01", "-1 10 true + 99999999999999999999"),
-            (Rule::NcclZero, "0 true 99999999999999999999", "1 2 -1"),
+            (Rule::Number(1), "1 +1 01", "-1 10 true + 99999999999999999999"),
+            (Rule::Number(0), "0 true 99999999999999999999", "1 2 -1"),
         ] {
             for (list, expected) in [(allowed, true), (refused, false)] {
                 for value in list.split(' ') {

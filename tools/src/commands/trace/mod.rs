@@ -71,16 +71,14 @@ pub(crate) struct Options {
     program: Vec<OsString>,
 }
 
-/// The longest directory to whose name the object adds those of its files.
-const LONGEST: usize = 400;
-
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(file) = &options.json {
         output::check_writable(Some(&named(file, None)))?; // Before the program runs, which may take long.
     }
     let directory = tempfile::Builder::new().prefix("gdrcopy-trace-").tempdir()?;
     let path = directory.path();
-    ensure!(path.as_os_str().len() <= LONGEST, "{}: set TMPDIR to a shorter path", path.display());
+    // The object adds the names of its files.
+    ensure!(path.as_os_str().len() <= 400, "{}: set TMPDIR to a shorter path", path.display());
     let library = preload::library(options.lib.as_deref())?;
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]);

@@ -9,8 +9,7 @@ use std::slice;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::recorded::{self, COPIES, PARTS, PROCESS, Recorded, THREADS, TIMES, function, read_all};
-use super::sites::Known;
+use super::recorded::{self, COPIES, PARTS, Recorded, THREADS, TIMES, function, read_all};
 use super::summary;
 use crate::libgdrapi::search::Maker;
 use crate::output::table::{Columns, Table, cell};
@@ -34,12 +33,11 @@ impl Run {
     pub(crate) fn report(&self) -> io::Result<Value> {
         let only = if self.children { None } else { Some(self.pid) };
         let (recorded, not_recorded) = read_all(&self.directory, only)?;
-        let mut known = Known::new();
-        let mut sum = summary::of(&recorded, self.ns_per_tick, &mut known);
+        let mut sum = summary::of(&recorded, self.ns_per_tick);
         let mut seconds = 0.0;
         let mut processes = Vec::new();
         for (number, one) in recorded.iter().enumerate() {
-            let process = self.process(one, &recorded[number + 1..], &mut known);
+            let process = self.process(one, &recorded[number + 1..]);
             seconds += process["seconds"].as_f64().unwrap_or(0.0);
             processes.push(process);
         }
@@ -58,26 +56,26 @@ impl Run {
     }
 
     /// `later` began after it. An earlier program of the same process has ended by exec.
-    fn process(&self, one: &Recorded, later: &[Recorded], known: &mut Known) -> Value {
-        let [pid, parent, start] = one.record(PROCESS, 0);
+    fn process(&self, one: &Recorded, later: &[Recorded]) -> Value {
+        let [pid, parent, start, ..] = one.process();
         let mut signal = Value::Null;
         if let Some(number) = self.signal
             && pid == u64::from(self.pid)
-            && later.iter().all(|other| other.record(PROCESS, 0) != [pid])
+            && later.iter().all(|other| other.process()[0] != pid)
         {
             signal = Signal::try_from(number).map_or(number.to_string(), |signal| signal.to_string()).into();
         }
         let mut last_call = start;
         let mut inside = Vec::new();
         for part in 0..PARTS {
-            let [_owner, _busy, call, last] = one.record(THREADS, part);
+            let [_busy, call, last] = one.record(THREADS, part);
             last_call = last_call.max(last);
             if call != 0 {
-                let caller = one.sites.name(call >> 8, 0, known);
+                let caller = one.name(call >> 8, None);
                 inside.push(json!({ "function": function((call & 0xff) - 1), "caller": caller }));
             }
         }
-        let mut process = summary::of(slice::from_ref(one), self.ns_per_tick, known);
+        let mut process = summary::of(slice::from_ref(one), self.ns_per_tick);
         process["pid"] = pid.into();
         process["parent"] = parent.into();
         process["program"] = one.program().into();
@@ -92,41 +90,32 @@ impl Run {
         let program = &self.command[0];
         let library = self.library.display();
         if recorded.is_empty() {
-            let has_loaded_object = self.directory.join(format!("{}-0.0", self.pid)).exists();
-            let why = match (not_recorded, has_loaded_object) {
-                (1.., _) => "could not be recorded: the temporary directory is full, or files have a limit",
-                (0, true) => {
-                    "called no function of libgdrapi, or its process could not write to the temporary directory"
-                }
-                (0, false) => {
-                    "cannot be traced: its process did not load what LD_PRELOAD names, as programs that are \
-                     statically linked, set-user-ID, or of another arch do not"
-                }
+            let why = if not_recorded > 0 {
+                "could not be recorded: the temporary directory is full, or files have a limit"
+            } else if self.directory.join(format!("{}-0.0", self.pid)).exists() {
+                "called no function of libgdrapi, or its process could not write to the temporary directory"
+            } else {
+                "cannot be traced: its process did not load what LD_PRELOAD names, as programs that are \
+                 statically linked, set-user-ID, or of another arch do not"
             };
             return format!("{program} {why}");
         }
-        let mut described = format!("libgdrapi {library} ({maker}, version unknown)");
-        for process in recorded {
-            let [_, _, _, _, version] = process.record(PROCESS, 0);
-            if version == u64::MAX {
-                return format!("{program} found no libgdrapi: {library} cannot be loaded");
-            }
-            if version != 0 {
-                described = format!("libgdrapi {library} ({maker}, {}.{})", version >> 32, version as u32);
-            }
-        }
+        let version = match recorded.iter().map(|process| process.process()[4]).max() {
+            Some(u64::MAX) => return format!("{program} found no libgdrapi: {library} cannot be loaded"),
+            None | Some(0) => "version unknown".to_owned(),
+            Some(version) => format!("{}.{}", version >> 32, version as u32),
+        };
+        let described = format!("libgdrapi {library} ({maker}, {version})");
         let open = &sum["calls"][0];
         if open["function"] != "gdr_open" {
             return format!("{program} loaded {described}, but never opened it");
         }
         if open["failed"] == open["count"] {
-            return format!("{program} loaded {described}, but gdr_open failed: {}", words(&open["errno"]));
+            return format!("{program} loaded {described}, but gdr_open failed: {}", cell(open, "errno"));
         }
         let [bytes, _, times @ ..]: [u64; 2 + TIMES] = recorded::sum(recorded, COPIES, 0..COPIES.records);
-        let copies = match times.iter().sum::<u64>() {
-            1 => "1 copy".to_owned(),
-            count => format!("{count} copies"),
-        };
+        let copies = times.iter().sum::<u64>();
+        let copies = if copies == 1 { "1 copy".to_owned() } else { format!("{copies} copies") };
         let pins = counted(&sum["pins"], "pin");
         let maps = counted(&sum["maps"], "map");
         format!("{program} used {described}: {pins}, {maps}, {copies}, {bytes} bytes")
@@ -135,16 +124,16 @@ impl Run {
 
 /// The report for people.
 pub(crate) fn text(report: &Value) -> String {
-    let mut text = format!("gdrcopy trace: {}\n", words(&report["statement"]));
+    let mut text = format!("gdrcopy trace: {}\n", cell(report, "statement"));
     let processes = rows(&report["processes"]);
     for process in processes {
-        let _ = write!(text, "\nprocess {} ({})", process["pid"], words(&process["program"]));
+        let _ = write!(text, "\nprocess {} ({})", process["pid"], cell(process, "program"));
         if let Value::String(signal) = &process["signal"] {
             let _ = write!(text, ", ended by {signal}");
         }
         text += "\n";
         for call in rows(&process["inside"]) {
-            let _ = writeln!(text, "not returned: {}, called by {}", words(&call["function"]), words(&call["caller"]));
+            let _ = writeln!(text, "not returned: {}, called by {}", cell(call, "function"), cell(call, "caller"));
         }
         write_summary(process, &mut text);
     }
@@ -177,33 +166,31 @@ const COPY_COLUMNS: &Columns = &[
 ];
 const PIN_COLUMNS: &Columns = &[
     ("PINNED BY", "pinned_by"),
-    ("SIZE", "size_bytes"),
     ("PINS", "pins"),
     ("TYPE", "mapping_type"),
-    ("WRITES", "writes"),
-    ("BYTES", "written_bytes"),
-    ("READS", "reads"),
-    ("BYTES", "read_bytes"),
+    ("LEFT", "left_pins"),
+    ("BYTES", "left_bytes"),
 ];
 
 fn write_summary(summary: &Value, text: &mut String) {
     let seconds = summary["seconds"].as_f64().unwrap_or(0.0);
     let inside = summary["seconds_inside"].as_f64().unwrap_or(0.0);
     let share = 100.0 * inside / seconds.max(1e-9);
-    let _ = write!(text, "{seconds:.3} s from first to last call, {share:.1} % inside libgdrapi");
-    let _ = match summary["threads"].as_u64() {
-        Some(threads @ 2..) => writeln!(text, ", in sum of {threads} threads\n"),
-        _ => writeln!(text, "\n"),
-    };
-    for (field, columns) in [("calls", CALL_COLUMNS), ("copies", COPY_COLUMNS), ("most_used", PIN_COLUMNS)] {
+    let threads = counted(&summary["threads"], "thread");
+    let _ =
+        writeln!(text, "{seconds:.3} s from first to last call, {share:.1} % inside libgdrapi, in sum of {threads}\n");
+    for (field, columns) in [("calls", CALL_COLUMNS), ("copies", COPY_COLUMNS), ("pinned", PIN_COLUMNS)] {
         if !rows(&summary[field]).is_empty() {
             let _ = writeln!(text, "{}", Table::of(rows(&summary[field]), columns));
         }
     }
-    for (name, field) in [("copies that failed", "failed_copies"), ("pins that are not in the table", "pins_left_out")]
-    {
+    for (name, field) in [
+        ("copies that failed", "failed_copies"),
+        ("pins by other code", "pins_left_out"),
+        ("misuse by other code", "misuse_left_out"),
+    ] {
         if summary[field] != 0 {
-            let _ = writeln!(text, "{name}: {}\n", summary[field]);
+            let _ = writeln!(text, "{name}: {}", summary[field]);
         }
     }
     let left = &summary["left"];
@@ -218,19 +205,12 @@ fn write_summary(summary: &Value, text: &mut String) {
     );
     for misuse in rows(&summary["misuse"]) {
         let count = counted(&misuse["count"], "time");
-        let _ = writeln!(text, "misuse: {}, {count}:\n  {}", words(&misuse["caller"]), words(&misuse["what"]));
-    }
-    if summary["misuse_left_out"] != 0 {
-        let _ = writeln!(text, "misuse at other places: {}", counted(&summary["misuse_left_out"], "time"));
+        let _ = writeln!(text, "misuse: {}, {count}:\n  {}", cell(misuse, "caller"), cell(misuse, "what"));
     }
 }
 
 fn rows(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], |rows| rows)
-}
-
-fn words(value: &Value) -> &str {
-    value.as_str().unwrap_or("?")
 }
 
 fn counted(count: &Value, name: &str) -> String {

@@ -2,48 +2,42 @@
 #![forbid(unsafe_code)]
 
 use std::cmp::Reverse;
-use std::slice;
 
 use nix::errno::Errno;
 use serde_json::{Value, json};
 
-use super::recorded::{
-    CALLS, COPIES, MISUSES, PARTS, PINS, PROCESS, Recorded, SIZES, THREADS, TIMES, USES, function, sum,
-};
-use super::sites::Known;
+use super::recorded::{CALLS, COPIES, PARTS, PINS, PROCESS, Recorded, SITES, SIZES, THREADS, TIMES, function, sum};
 use crate::measure::plan::Direction;
 
-/// Pins that are listed, those with most copies.
-const LISTED: usize = 10;
-
-pub(crate) fn of(processes: &[Recorded], ns_per_tick: f64, known: &mut Known) -> Value {
-    let mut pins = Vec::new();
+pub(crate) fn of(processes: &[Recorded], ns_per_tick: f64) -> Value {
+    let mut pinned = Vec::new();
     let mut misuse = Vec::new();
     let mut left = [0; 4];
     for process in processes {
-        add_pins(process, &mut pins, &mut left, known);
-        add_misuse(process, &mut misuse, known);
+        add_sites(process, &mut pinned, &mut misuse, &mut left);
     }
-    pins.sort_by_key(|pin| Reverse(pin["writes"].as_u64().unwrap_or(0) + pin["reads"].as_u64().unwrap_or(0)));
-    pins.truncate(LISTED);
+    pinned.sort_by_key(|row| Reverse((row["left_pins"].as_u64(), row["pins"].as_u64())));
+    pinned.truncate(10);
     let [left_pins, pinned_bytes, mappings, mapped_bytes] = left;
-    let [_, _, _, threads, _, _, pins_left_out, pins_forgotten, misuse_left_out] = sum(processes, PROCESS, 0..1);
+    let [_, _, _, threads, _, unknown_pins] = sum(processes, PROCESS, 0..1);
     let [_, _, _, ticks_of_calls] = sum(processes, CALLS, 0..CALLS.records);
     let [_, ticks_of_copies] = sum(processes, COPIES, 0..COPIES.records);
-    let [_, _, _, _, failed_copies] = sum(processes, THREADS, 0..PARTS);
+    let [_, _, _, failed_copies] = sum(processes, THREADS, 0..PARTS);
+    let [_, pins_left_out] = sum(processes, SITES, OTHERS..OTHERS + 1);
+    let [_, misuse_left_out] = sum(processes, SITES, SITES.records - 1..SITES.records);
     json!({
         "seconds_inside": (ticks_of_calls + ticks_of_copies) as f64 * ns_per_tick / 1e9,
         "threads": threads,
         "calls": calls(processes, ns_per_tick),
         "copies": copies(processes, ns_per_tick),
         "failed_copies": failed_copies,
-        "pins": successes(processes, ["gdr_pin_buffer", "gdr_pin_buffer_v2"]),
-        "maps": successes(processes, ["gdr_map", "gdr_map_v2"]),
-        "most_used": pins,
-        "pins_left_out": pins_left_out + pins_forgotten,
+        "pins": successes(processes, "gdr_pin"),
+        "maps": successes(processes, "gdr_map"),
+        "pinned": pinned,
+        "pins_left_out": pins_left_out,
         "left": {
             "pins": left_pins, "pinned_bytes": pinned_bytes, "mappings": mappings, "mapped_bytes": mapped_bytes,
-            "incomplete": pins_left_out > 0, // There were too many at a time.
+            "incomplete": unknown_pins > 0, // There were too many at a time.
         },
         "misuse": misuse,
         "misuse_left_out": misuse_left_out,
@@ -77,11 +71,11 @@ fn calls(processes: &[Recorded], ns_per_tick: f64) -> Vec<Value> {
     rows
 }
 
-/// Calls of two functions that succeeded.
-fn successes(processes: &[Recorded], names: [&str; 2]) -> u64 {
+/// Calls that succeeded, of functions whose names begin like this.
+fn successes(processes: &[Recorded], prefix: &str) -> u64 {
     let mut successes = 0;
     for number in 0..CALLS.records {
-        if names.contains(&&*function(number as u64)) {
+        if function(number as u64).starts_with(prefix) {
             let [count, failed] = sum(processes, CALLS, number..number + 1);
             successes += count - failed;
         }
@@ -132,43 +126,35 @@ fn first_time(bucket: usize) -> u64 {
     }
 }
 
-/// Adds rows of pins, and pins, bytes, mappings, bytes that are left at the end.
-fn add_pins(process: &Recorded, rows: &mut Vec<Value>, left: &mut [u64; 4], known: &mut Known) {
-    let [pid] = process.record(PROCESS, 0);
+/// The record of pins by other code than that of the records before it. Those after it are of misuse.
+const OTHERS: usize = SITES.records / 2 - 1;
+
+/// Adds rows of pins by the same code and of misuse, and pins, bytes, mappings, bytes that are left at the end.
+fn add_sites(process: &Recorded, pinned: &mut Vec<Value>, misuse: &mut Vec<Value>, left: &mut [u64; 4]) {
+    let mut left_of_site = [[0; 2]; SITES.records];
     for number in 0..PINS.records {
-        let [_, live, _, address, size, caller, list, pins, maps, _, mapped, mapping_type] =
-            process.record(PINS, number);
-        if pins == 0 {
+        let [_, live, _, _, size, site, _, mapped] = process.record(PINS, number);
+        if live != 0 {
+            left_of_site[site as usize][0] += 1;
+            left_of_site[site as usize][1] += size;
+            for (place, value) in [1, size, u64::from(mapped > 0), mapped].into_iter().enumerate() {
+                left[place] += value;
+            }
+        }
+    }
+    let [pid, ..] = process.process();
+    for (number, [left_pins, left_bytes]) in left_of_site.into_iter().enumerate() {
+        let [key, count, offset, size, mapped, mapping_type] = process.record(SITES, number);
+        if key == 0 {
             continue;
         }
-        if live != 0 {
-            left[0] += 1;
-            left[1] += size;
-            left[2] += u64::from(mapped > 0);
-            left[3] += mapped;
-        }
-        let parts = (number..USES.records).step_by(PINS.records);
-        let [writes, reads, written_bytes, read_bytes] = sum(slice::from_ref(process), USES, parts);
-        let mapping_type = match mapping_type {
-            _ if maps == 0 => "not mapped",
-            1 => "WC",
-            2 => "cached",
-            3 => "device",
-            _ => "unknown",
-        };
-        rows.push(json!({
-            "pid": pid, "device_address": address, "size_bytes": size, "pinned_by": process.sites.name(caller, list, known),
-            "mapping_type": mapping_type, "pins": pins, "maps": maps,
-            "writes": writes, "written_bytes": written_bytes, "reads": reads, "read_bytes": read_bytes,
-        }));
-    }
-}
-
-fn add_misuse(process: &Recorded, rows: &mut Vec<Value>, known: &mut Known) {
-    let [pid] = process.record(PROCESS, 0);
-    for number in 0..MISUSES.records {
-        let [key, list, count, offset, size, mapped] = process.record(MISUSES, number);
-        if key == 0 {
+        let caller = process.name(key >> 8, Some(number));
+        if number < OTHERS {
+            let mapping_type = ["none", "WC", "cached", "device"].get(mapping_type as usize);
+            pinned.push(json!({
+                "pid": pid, "pinned_by": caller, "pins": count, "mapping_type": mapping_type, "left_pins": left_pins,
+                "left_bytes": left_bytes,
+            }));
             continue;
         }
         let call = match function(key >> 3 & 31).as_str() {
@@ -182,8 +168,7 @@ fn add_misuse(process: &Recorded, rows: &mut Vec<Value>, known: &mut Known) {
             3 => "after the pin was unpinned or its connection closed".into(),
             _ => "through a handle of no pin of this process".into(),
         };
-        let caller = process.sites.name(key >> 8, list, known);
-        rows.push(json!({ "pid": pid, "caller": caller, "count": count, "what": format!("{call} {why}") }));
+        misuse.push(json!({ "pid": pid, "caller": caller, "count": count, "what": format!("{call} {why}") }));
     }
 }
 

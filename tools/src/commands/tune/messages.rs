@@ -155,7 +155,7 @@ impl Pairs<'_> {
     /// Runs a pair, and adds the output of its client.
     fn run(&self, route: &Route, settings: &[Setting], tests: &Path, limit: &Limit, output: &mut String) -> Result<()> {
         let (mut server, port) = self.server(route, settings, tests, limit)?;
-        let mut client = self.start(1, route, settings, tests, port, Some(Ipv4Addr::LOCALHOST))?;
+        let mut client = self.start(1, route, settings, tests, port)?;
         let waited = client.wait(limit);
         output.push_str(&client.output());
         let status = waited?;
@@ -172,7 +172,7 @@ impl Pairs<'_> {
         // Another program can take a port that was free.
         for _ in 0..ATTEMPTS {
             let port = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port();
-            let mut server = self.start(0, route, settings, tests, port, None)?;
+            let mut server = self.start(0, route, settings, tests, port)?;
             loop {
                 if listens(port) {
                     return Ok((server, port));
@@ -187,19 +187,12 @@ impl Pairs<'_> {
         bail!("ucx_perftest does not listen: {}", ucx::last_words(&output));
     }
 
-    fn start(
-        &self,
-        side: usize,
-        route: &Route,
-        settings: &[Setting],
-        tests: &Path,
-        port: u16,
-        server: Option<Ipv4Addr>,
-    ) -> Result<Running> {
+    /// Starts the server, which is number 0, or its client.
+    fn start(&self, side: usize, route: &Route, settings: &[Setting], tests: &Path, port: u16) -> Result<Running> {
         let mut command = self.ucx.program("ucx_perftest").context("ucx_perftest is gone")?;
         command.arg("-b").arg(tests).args(["-f", "-v", "-p", &port.to_string()]);
-        if let Some(server) = server {
-            command.arg(server.to_string());
+        if side == 1 {
+            command.arg(Ipv4Addr::LOCALHOST.to_string());
         }
         if let Some(gpus) = &route.gpus {
             command.env("CUDA_VISIBLE_DEVICES", &gpus[side]);

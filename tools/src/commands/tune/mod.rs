@@ -106,25 +106,17 @@ fn measured_messages(pairs: &Pairs, setup: &Setup, model: &[Setting]) -> Result<
         }
         facts => facts?,
     };
-    let version = match &facts {
-        Some(facts) => &facts.version,
-        None => "unknown",
-    };
-    if let Some(facts) = &facts {
-        for (has, reason) in [
-            (
-                facts.has_model,
-                "does not know UCX_GDR_COPY_BW: it is older, or has no plugin for gdr_copy (docs/scale.md)",
-            ),
-            (
-                facts.has_gdr_copy,
-                "cannot use gdr_copy here, so its messages are not measured: `gdrcopy doctor --for ucx` says why",
-            ),
-            (facts.has_intra, "has no threshold for messages within a node, as 1.17 has, so they are not measured"),
-        ] {
-            if !has {
-                return Ok(Measured::nothing(format!("UCX {version} {reason}")));
-            }
+    let version = &facts.version;
+    for (has, reason) in [
+        (facts.has_model, "does not know UCX_GDR_COPY_BW: it is older, or has no plugin for gdr_copy (docs/scale.md)"),
+        (
+            facts.has_gdr_copy,
+            "cannot use gdr_copy here, so its messages are not measured: `gdrcopy doctor --for ucx` says why",
+        ),
+        (facts.has_intra, "has no threshold for messages within a node, as 1.17 has, so they are not measured"),
+    ] {
+        if !has {
+            return Ok(Measured::nothing(format!("UCX {version} {reason}")));
         }
     }
     if pairs.ucx.program("ucx_perftest").is_none() {

@@ -19,7 +19,6 @@ pub(super) struct Ucx {
 }
 
 /// The answers of `ucx_info`.
-#[derive(Debug, Default, PartialEq)]
 pub(super) struct Facts {
     pub(super) version: String,
     /// It knows the variables of the model.
@@ -63,22 +62,24 @@ impl Ucx {
         Some(command)
     }
 
-    /// Asks its `ucx_info`, if it has one.
-    pub(super) fn facts(&self, limit: &Limit) -> Result<Option<Facts>> {
+    /// Asks its `ucx_info`. Without that, it is expected to have all.
+    pub(super) fn facts(&self, limit: &Limit) -> Result<Facts> {
         let Some(mut command) = self.program("ucx_info") else {
-            return Ok(None);
+            let version = "unknown".into();
+            return Ok(Facts { version, has_model: true, has_intra: true, has_gdr_copy: true });
         };
         let mut running = Running::start(command.args(["-v", "-d", "-c"]))?;
         let status = running.wait(limit)?;
         let output = running.output();
         ensure!(status.success(), "ucx_info: {status}: {}", last_words(&output));
-        Ok(Some(Facts::of(&output)))
+        Ok(Facts::of(&output))
     }
 }
 
 impl Facts {
     fn of(output: &str) -> Facts {
-        let mut facts = Facts { version: "unknown".into(), ..Facts::default() };
+        let version = "unknown".into();
+        let mut facts = Facts { version, has_model: false, has_intra: false, has_gdr_copy: false };
         for line in output.lines() {
             if let Some((_, version)) = line.split_once("Library version: ") {
                 facts.version = version.trim().into();
