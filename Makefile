@@ -172,10 +172,10 @@ tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on a
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
 	$(c_programs) $(addprefix --skip ,$(everyday_programs))
 
-interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed trees, crates, examples, the wheel, and counts instructions; makes the bundle for GPUs.
+interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, installed trees, crates, examples, the wheel, and counts instructions; makes the bundle for GPUs.
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) $(addprefix build/tools/lib/gdrcopy/,libgdrcopy_trace.so libgdrcopy_checkpoint.so)
-	scripts/ci/check-abi.sh $(addprefix build/lib/,$(shared) $(gdrx))
+	scripts/ci/check-headers.sh
 	scripts/ci/check-build.sh
 	scripts/ci/check-install.sh
 	scripts/ci/check-cargo-c.sh
