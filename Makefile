@@ -348,8 +348,7 @@ pictures: ## Draws all pictures of docs from docs/data.
 
 gdrx-examples: $(gdrx_examples) ## Builds the examples of libgdrx into build/examples/gdrx, and runs them on an emulated GPU.
 	@for example in $(gdrx_examples); do \
-		case $$example in */rows*) mib=16 ;; *) mib= ;; esac; \
-		LD_LIBRARY_PATH=build/lib "$(built)/gdremu" -- $$example $$mib || exit 1; \
+		LD_LIBRARY_PATH=build/lib "$(built)/gdremu" -- $$example || exit 1; \
 	done
 
 # For scripts/gpu/check.sh on a machine with a GPU, which needs nothing else.
