@@ -58,14 +58,8 @@ const DENIED: &[&str] = &["memfd_create", "madvise", "mprotect", "access"];
 
 /// Programs that also run with what `gdrcopy checkpoint` preloads.
 const CHECKPOINT: &[&str] = &[
-    "abi_aws_ofi_nccl",
-    "abi_bpftime",
-    "abi_dpdk",
-    "abi_mscclpp",
-    "abi_nccl",
-    "abi_nvshmem",
+    "abi_consumers",
     "abi_readable_handles",
-    "abi_ucx",
     "callback_flag",
     "cancel",
     "closed_mappings",
