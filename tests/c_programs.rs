@@ -44,15 +44,6 @@ const SANITY: &[&str] = &["cached-traditional", "no-force-pcie", "high-handles"]
 const REAL_GPUS: &[&str] =
     &["default", "defects", "traditional", "gdrdrv-2.5", "gdrdrv-2.4", "gdrdrv-2.3", "gdrdrv-2.0"];
 
-/// NVIDIA's programs, with few iterations and little memory. The results count here, not the times.
-const ORIGINAL: &[(&str, &[&str])] = &[
-    ("gdrcopy_sanity", &[]),
-    ("gdrcopy_copybw", &["-w", "100", "-r", "10"]),
-    ("gdrcopy_copylat", &["-s", "1048576", "-w", "10", "-r", "10"]),
-    ("gdrcopy_apiperf", &["-s", "1048576", "-n", "10", "-w", "2"]),
-    ("gdrcopy_pplat", &["-t", "100"]),
-];
-
 /// System calls that the library can do without. `c_tests/denied` denies them.
 const DENIED: &[&str] = &["memfd_create", "madvise", "mprotect", "access"];
 
@@ -173,6 +164,9 @@ impl Runner {
             // On another machine than it was built on.
             Some(_) => env::current_dir().map_err(|error| error.to_string())?,
         };
+        if env::var_os("GDRCOPY_ORIGINAL_DIR").is_some() {
+            return Err("GDRCOPY_ORIGINAL_DIR is gone: run NVIDIA's programs as c_tests/README.md says".into());
+        }
         let directory = |name| env::var_os(name).map(|path| root.join(path));
         let (bundle, lib) = (directory("GDRCOPY_TEST_BUNDLE"), directory("GDRAPI_LIB"));
         let machine = match env::var("GDRCOPY_TEST_PROVIDER").as_deref() {
@@ -257,28 +251,6 @@ impl Runner {
                 trials.push(Trial::ignorable_test(name, run));
             }
         }
-        trials.extend(self.original_trials());
-        trials
-    }
-
-    fn original_trials(self: &Arc<Runner>) -> Vec<Trial> {
-        let Some(directory) = env::var_os("GDRCOPY_ORIGINAL_DIR").map(PathBuf::from) else {
-            let missing = || Err("set GDRCOPY_ORIGINAL_DIR to the directory of NVIDIA's programs".into());
-            return vec![Trial::test("original", missing).with_ignored_flag(true)];
-        };
-        let mut trials = Vec::new();
-        for profile in self.profiles(&[GENERAL, SANITY]) {
-            for &(program, arguments) in ORIGINAL {
-                let path = directory.join(program);
-                if path.exists() {
-                    let runner = Arc::clone(self);
-                    let name = format!("original::{profile}::{program}");
-                    let run = move || runner.run_original(&path, arguments, profile);
-                    trials.push(Trial::ignorable_test(name, run));
-                }
-            }
-        }
-        assert!(!trials.is_empty(), "no program of NVIDIA's is in {}", directory.display());
         trials
     }
 
@@ -445,20 +417,6 @@ impl Runner {
         let leaks = !test.starts_with("leakage_");
         let mut command = self.command(profile, leaks, &self.sanity);
         self.judge(command.args(["-t", test]), &format!("sanity/{profile}/{test}"))
-    }
-
-    fn run_original(&self, program: &Path, arguments: &[&str], profile: &str) -> Result<Completion, Failed> {
-        let name = program.file_name().expect("a name").display();
-        if program.ends_with("gdrcopy_pplat") && self.machine == Machine::Emulated {
-            return Ok(Completion::ignored_with("it launches a compiled GPU kernel, which takes a GPU"));
-        }
-        let mut command = self.command(profile, false, program);
-        // Preloaded as well, because a program may have the path of another library in it.
-        command.env("LD_PRELOAD", self.lib.join("libgdrapi.so.2"));
-        let log = format!("original/{profile}/{name}");
-        // It may waive some of the tests in it.
-        let result = self.judge(command.args(arguments), &log);
-        result.map(|_| Completion::Completed)
     }
 
     /// Runs a command. Its output is left in `build/c_tests/logs`.
