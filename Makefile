@@ -338,7 +338,7 @@ build/examples/gdrx/%: examples/gdrx/%.c examples/gdrx/example.h include/gdrx.h 
 	@mkdir -p $(@D)
 	$(CC) -std=c99 -D_GNU_SOURCE $(example_flags)
 
-build/examples/gdrx/%_cxx: examples/gdrx/%.cpp examples/gdrx/example.hpp include/gdrx.hpp include/gdrx.h | lib emulator
+build/examples/gdrx/%_cxx: examples/gdrx/%.cpp include/gdrx.hpp include/gdrx.h | lib emulator
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 $(example_flags)
 
