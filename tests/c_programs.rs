@@ -121,11 +121,9 @@ struct Runner {
     root: PathBuf,
     target: PathBuf,
     machine: Machine,
-    /// Where the programs, `watched`, `denied`, gdremu and the library are.
+    /// Where the programs are, and `gdrcopy_sanity`, `watched` and `denied`.
     plain: PathBuf,
-    sanity: PathBuf,
-    watched: PathBuf,
-    denied: PathBuf,
+    beside: PathBuf,
     /// Where the objects of `gdrcopy checkpoint` are.
     checkpoint: PathBuf,
     gdremu: PathBuf,
@@ -187,9 +185,7 @@ impl Runner {
         let runner = Runner {
             machine,
             plain: bundle.as_ref().map_or(out.join("plain"), |bundle| bundle.join("c_tests")),
-            sanity: bundle.as_ref().unwrap_or(&out).join("gdrcopy_sanity"),
-            watched: bundle.as_ref().unwrap_or(&out).join("watched"),
-            denied: bundle.as_ref().unwrap_or(&out).join("denied"),
+            beside: bundle.clone().unwrap_or(out),
             checkpoint: directory("GDRCHECKPOINT_OBJECTS").or(bundle.clone()).unwrap_or(root.join("build/checkpoint")),
             gdremu: bundle.as_ref().unwrap_or(&release).join("gdremu"),
             gdrx: match &lib {
@@ -263,7 +259,7 @@ impl Runner {
 
     /// The tests of gdrcopy_sanity, as it lists them, the extended ones included.
     fn sanity_tests(&self) -> Vec<String> {
-        let mut list = self.command("default", false, &self.sanity);
+        let mut list = self.command("default", false, &self.beside.join("gdrcopy_sanity"));
         let list = list.args(["-l", "-e"]).output();
         let list = list.expect("gdrcopy_sanity starts");
         assert!(list.status.success(), "{}", String::from_utf8_lossy(&list.stderr));
@@ -328,7 +324,7 @@ impl Runner {
     }
 
     fn launcher(&self, profile: &str, leaks: bool) -> Command {
-        let mut command = Command::new(&self.watched);
+        let mut command = Command::new(self.beside.join("watched"));
         command.stdin(Stdio::null());
         let provider = match self.machine {
             Machine::Real => return command,
@@ -347,7 +343,7 @@ impl Runner {
         let mut binary = self.plain.join(program);
         let mut command = match program {
             // On a machine without any driver.
-            "open_fails" | "libcuda_load" => Command::new(&self.watched),
+            "open_fails" | "libcuda_load" => Command::new(self.beside.join("watched")),
             _ => self.launcher(profile, program != "never_closed"),
         };
         let library = match way {
@@ -397,7 +393,7 @@ impl Runner {
                 }
             }
             Way::Denied(call, error) => {
-                command.arg(&self.denied).args([call, error]);
+                command.arg(self.beside.join("denied")).args([call, error]);
                 command.env("CHECK_DENIED", call);
             }
             Way::Valgrind => {
@@ -415,7 +411,7 @@ impl Runner {
     fn run_sanity(&self, test: &str, profile: &str) -> Result<Completion, Failed> {
         // The tests of leakage end processes in the middle of a pin, and leave pins behind on purpose.
         let leaks = !test.starts_with("leakage_");
-        let mut command = self.command(profile, leaks, &self.sanity);
+        let mut command = self.command(profile, leaks, &self.beside.join("gdrcopy_sanity"));
         self.judge(command.args(["-t", test]), &format!("sanity/{profile}/{test}"))
     }
 
