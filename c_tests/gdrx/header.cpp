@@ -3,8 +3,6 @@
 
 #include "gdrx.hpp"
 
-#include "second.hpp"
-
 #if __cplusplus >= 202002L
 #include <span>
 #endif
@@ -14,6 +12,11 @@
 #endif
 
 template class gdrx::word<float>;
+
+// For cxx.cpp. Stores the value by each of the header's templates.
+namespace second {
+void store(const gdrx::slice &memory, std::size_t offset, float value);
+}
 
 void second::store(const gdrx::slice &memory, std::size_t offset, float value)
 {
