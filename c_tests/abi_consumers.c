@@ -284,7 +284,8 @@ static void mscclpp(void)
     close_and_unload(&gdr, g);
 }
 
-/* ---- UCX opens and closes while it queries its components, then forks. CUDA must still start in the child ---- */
+/* ---- UCX opens and closes while it queries its components, then forks. CUDA must still start in the child, also of a
+   process that has not closed ---- */
 
 static void register_and_copy(void)
 {
@@ -300,6 +301,7 @@ static void register_and_copy(void)
 static void ucx(void)
 {
     load_and_open("libgdrapi.so.2", RTLD_NOW);
+    in_child(register_and_copy);
     CHECK_OK(gdr.close(g));
     in_child(register_and_copy);
     register_and_copy();
