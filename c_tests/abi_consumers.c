@@ -1,6 +1,7 @@
 /*
  * The calls of programs that use libgdrapi, in their order, each in a process of its own. What they load, ask for, pass
- * and ignore is what must not change. scripts/consumers.sh runs UCX, libfabric and DPDK themselves.
+ * and ignore is what must not change. MSCCL++ and UCX are linked, as most programs of this directory.
+ * scripts/consumers.sh runs UCX, libfabric and DPDK themselves.
  */
 
 #include "emulator.h"
@@ -59,7 +60,13 @@ static int pin_over_pcie(void)
     return result == 0;
 }
 
-/* The library's own test of a mapping is its old gdr_get_info. Returns where the address is in the mapping. */
+/* Where the pinned address is in the mapping, which begins with this one. */
+static volatile uint64_t *place_after(uint64_t va)
+{
+    CHECK(va <= address && address - va < GPU_PAGE_SIZE);
+    return (volatile uint64_t *)((char *)mapping + (address - va));
+}
+
 static volatile uint64_t *map_and_get_info(void)
 {
     struct info_v1 info;
@@ -67,20 +74,17 @@ static volatile uint64_t *map_and_get_info(void)
     CHECK_OK(gdr.map(g, handle, &mapping, SIZE));
     CHECK_OK(gdr.get_info(g, handle, (void *)&info));
     CHECK(info.mapped);
-    CHECK(info.va <= address && address - info.va < GPU_PAGE_SIZE);
-    return (volatile uint64_t *)((char *)mapping + (address - info.va));
+    return place_after(info.va);
 }
 
-static volatile uint64_t *map_and_get_info_v2(void)
+static volatile uint64_t *get_info_v2(void)
 {
     gdr_info_v2_t info;
 
-    CHECK_OK(gdr.map_v2(g, handle, &mapping, SIZE, GDR_MAP_FLAG_DEFAULT));
     CHECK_OK(gdr.get_info_v2(g, handle, &info));
     CHECK(info.mapped && info.mapping_type > GDR_MAPPING_TYPE_NONE && info.mapping_type < GDR_MAPPING_TYPE_MAX);
-    CHECK(info.va <= address && address - info.va < GPU_PAGE_SIZE);
     CHECK_EQUAL(info.mapped_size, SIZE);
-    return (volatile uint64_t *)((char *)mapping + (address - info.va));
+    return place_after(info.va);
 }
 
 /* By CPU loads and stores, on what the copy functions wrote; the GPU must see it. */
@@ -122,7 +126,8 @@ static void nccl(void)
     if (dmabuf == 0)
         get_versions();
     pin_v2(); /* with any driver, though 2.0 has no such command */
-    count_up(map_and_get_info_v2());
+    CHECK_OK(gdr.map(g, handle, &mapping, SIZE));
+    count_up(get_info_v2());
     unmap_and_unpin_it();
     close_and_unload(&gdr, g);
 }
@@ -161,7 +166,7 @@ static void nvshmem_up_to_3_7(void)
     CHECK_OK(gdr.get_info(g, handle, &info));
     CHECK_EQUAL(info.mapping_type, 0x5a5a5a5a); /* the old function does not fill it */
     CHECK_EQUAL(info.mapped_size, SIZE);
-    count_up((volatile uint64_t *)((char *)mapping + (address - info.va)));
+    count_up(place_after(info.va));
     CHECK_OK(gdr.unmap(g, handle, mapping, GPU_PAGE_SIZE + 8));
     CHECK_OK(gdr.unpin_buffer(g, handle));
     close_and_unload(&gdr, g);
@@ -194,8 +199,9 @@ static void nvshmem_from_3_8(void)
     CHECK_OK(gdr.get_attribute(g, GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE, &force_pcie));
     if (!force_pcie || !pin_over_pcie())
         pin_v2();
-    count_up(map_and_get_info_v2());
-    CHECK_OK(gdr.unmap(g, handle, mapping, SIZE));
+    CHECK_OK(gdr.map_v2(g, handle, &mapping, GPU_PAGE_SIZE + 8, GDR_MAP_FLAG_DEFAULT));
+    count_up(get_info_v2());
+    CHECK_OK(gdr.unmap(g, handle, mapping, GPU_PAGE_SIZE + 8));
     unpin_with_retry();
     close_and_unload(&gdr, g);
 }
@@ -279,7 +285,8 @@ static void mscclpp(void)
     allocate(MEM_ALLOC, 0);
     if (!pin_over_pcie())
         pin_v2();
-    count_up(map_and_get_info_v2());
+    CHECK_OK(gdr.map(g, handle, &mapping, SIZE));
+    count_up(mapping);
     unmap_and_unpin_it();
     close_and_unload(&gdr, g);
 }
@@ -293,7 +300,8 @@ static void register_and_copy(void)
     CHECK(g != NULL);
     allocate(MEM_ALLOC, 0);
     pin_v1();
-    count_up(map_and_get_info_v2());
+    CHECK_OK(gdr.map(g, handle, &mapping, SIZE));
+    count_up(get_info_v2());
     unmap_and_unpin_it();
     CHECK_OK(gdr.close(g));
 }
