@@ -172,10 +172,10 @@ tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on a
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
 	$(c_programs) $(addprefix --skip ,$(everyday_programs))
 
-interfaces: packages_of_ci lib emulator tools ## Checks symbols, ABI, installed trees, crates, examples, pictures, the wheel, and counts instructions; makes the bundle for GPUs.
+interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, installed trees, crates, examples, pictures, the wheel, and counts instructions; makes the bundle for GPUs.
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) $(addprefix build/tools/lib/gdrcopy/,libgdrcopy_trace.so libgdrcopy_checkpoint.so)
-	scripts/ci/check-abi.sh $(addprefix build/lib/,$(shared) $(gdrx))
+	scripts/ci/check-headers.sh
 	scripts/ci/check-build.sh
 	scripts/ci/check-install.sh
 	scripts/ci/check-cargo-c.sh
@@ -339,7 +339,7 @@ build/examples/gdrx/%: examples/gdrx/%.c examples/gdrx/example.h include/gdrx.h 
 	@mkdir -p $(@D)
 	$(CC) -std=c99 -D_GNU_SOURCE $(example_flags)
 
-build/examples/gdrx/%_cxx: examples/gdrx/%.cpp examples/gdrx/example.hpp include/gdrx.hpp include/gdrx.h | lib emulator
+build/examples/gdrx/%_cxx: examples/gdrx/%.cpp include/gdrx.hpp include/gdrx.h | lib emulator
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 $(example_flags)
 
@@ -348,8 +348,7 @@ pictures: ## Draws all pictures of docs from docs/data.
 
 gdrx-examples: $(gdrx_examples) ## Builds the examples of libgdrx into build/examples/gdrx, and runs them on an emulated GPU.
 	@for example in $(gdrx_examples); do \
-		case $$example in */rows*) mib=16 ;; *) mib= ;; esac; \
-		LD_LIBRARY_PATH=build/lib "$(built)/gdremu" -- $$example $$mib || exit 1; \
+		LD_LIBRARY_PATH=build/lib "$(built)/gdremu" -- $$example || exit 1; \
 	done
 
 # For scripts/gpu/check.sh on a machine with a GPU, which needs nothing else.

@@ -51,7 +51,6 @@ typedef enum cudaError_enum {
     CUDA_ERROR_NOT_INITIALIZED = 3,
     CUDA_ERROR_NO_DEVICE = 100,
     CUDA_ERROR_INVALID_DEVICE = 101,
-    CUDA_ERROR_INVALID_IMAGE = 200,
     CUDA_ERROR_INVALID_CONTEXT = 201,
     CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
     CUDA_ERROR_INVALID_PTX = 218,
@@ -60,8 +59,6 @@ typedef enum cudaError_enum {
     CUDA_ERROR_NOT_FOUND = 500,
     CUDA_ERROR_NOT_READY = 600,
     CUDA_ERROR_ILLEGAL_ADDRESS = 700,
-    CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
-    CUDA_ERROR_PEER_ACCESS_NOT_ENABLED = 705,
     CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
     CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
     CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
@@ -77,16 +74,9 @@ typedef enum cudaError_enum {
 
 typedef enum CUdevice_attribute_enum {
     CU_DEVICE_ATTRIBUTE_PCI_BUS_ID = 33,
-    CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID = 34,
-    CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING = 41,
-    CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID = 50,
-    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
-    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
-    CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES = 100,
     CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
     CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED = 110,
     CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
-    CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED = 116,
     CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED = 124,
     CU_DEVICE_ATTRIBUTE_DMA_BUF_MMAP_SUPPORTED = 152
 } CUdevice_attribute;
@@ -107,10 +97,6 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id);
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
 
 /* ---- Contexts ---- */
-
-typedef enum CUctx_flags_enum {
-    CU_CTX_SCHED_YIELD = 0x02,
-} CUctx_flags;
 
 /* The three-argument form that every driver since CUDA 4.0 exports; newer toolkits default to cuCtxCreate_v4. */
 #define cuCtxCreate cuCtxCreate_v2
@@ -148,16 +134,11 @@ typedef enum CUmemAttach_flags_enum {
 CUresult cuMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 #define cuMemAlloc cuMemAlloc_v2
 CUresult cuMemAlloc(CUdeviceptr *address, size_t size);
-#define cuMemAllocPitch cuMemAllocPitch_v2
-CUresult cuMemAllocPitch(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
-                         unsigned int element_size);
 #define cuMemFree cuMemFree_v2
 CUresult cuMemFree(CUdeviceptr address);
 #define cuMemGetAddressRange cuMemGetAddressRange_v2
 CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *size, CUdeviceptr address);
 
-#define cuMemAllocHost cuMemAllocHost_v2
-CUresult cuMemAllocHost(void **address, size_t size);
 CUresult cuMemHostAlloc(void **address, size_t size, unsigned int flags);
 CUresult cuMemFreeHost(void *address);
 #define cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2

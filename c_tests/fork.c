@@ -1,6 +1,6 @@
 /*
  * Forked children can close the objects that they inherited and use none of them, do not affect the parent, and can
- * open their own connection.
+ * open their own connection. abi_consumers.c has children that are the first to use CUDA.
  */
 
 #include "bodies.h"
@@ -166,31 +166,6 @@ static void grandchildren_are_refused_too(void)
     everything_inherited_is_refused();
 }
 
-/* ---- The child is the first to touch the GPU ---- */
-
-static void pin_map_copy_unmap_unpin(void)
-{
-    gpu_init();
-    struct gpu_buffer own = gpu_alloc(MEM_ALLOC, SIZE);
-    gdr_t own_g = open_driver();
-    gdr_mh_t handle = pin(own_g, own.address, SIZE);
-    void *own_va = map(own_g, handle, SIZE);
-    check_shows(handle, own_va, own.address, SIZE);
-    unmap_and_unpin(own_g, handle, own_va, SIZE);
-    CHECK_ERROR(gdr_unpin_buffer(own_g, handle), EINVAL);
-    CHECK_OK(gdr_close(own_g));
-    gpu_free(&own);
-}
-
-static void open_before_fork_then_use_in_the_child(void)
-{
-    gdr_t probe = open_driver();
-
-    in_child(pin_map_copy_unmap_unpin);
-    CHECK_OK(gdr_close(probe));
-    in_child(pin_map_copy_unmap_unpin);
-}
-
 static void parents_connection_pins_and_mapping_still_work(void)
 {
     check_shows(mapped, va, buffer.address, SIZE);
@@ -284,7 +259,6 @@ void a_child_faults_before_and_after_a_free(enum gpu_memory kind)
 
 int main(void)
 {
-    open_before_fork_then_use_in_the_child();
     children_can_use_nothing_inherited(MEM_ALLOC);
     a_child_faults_before_and_after_a_free(MEM_ALLOC);
     return passed("fork");

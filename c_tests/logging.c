@@ -3,6 +3,9 @@
 #include "kit/library.h"
 #include "logged.h"
 
+#include <dlfcn.h>
+#include <sys/stat.h>
+
 /* True if the dma-buf backend is in use. */
 static int dmabuf;
 
@@ -194,12 +197,42 @@ static void variables_that_are_gone_log_a_warning(void)
     }
 }
 
+/* The path ends with its line. */
+static int is_this_library(const char *path)
+{
+    char name[4096] = "";
+    struct stat named, loaded;
+    Dl_info info;
+
+    CHECK(sscanf(path, "%4095[^\n]", name) == 1);
+    CHECK(dladdr((void *)(uintptr_t)gdr_open, &info) != 0);
+    CHECK(stat(name, &named) == 0 && stat(info.dli_fname, &loaded) == 0);
+    return named.st_dev == loaded.st_dev && named.st_ino == loaded.st_ino;
+}
+
+/* At debug level, in one line of each gdr_open. */
+static void the_library_logs_its_version_and_file(void)
+{
+    static const char start[] = "DBG:  libgdrapi 2.6", from[] = " from /";
+    const char *log = log_of(open_and_close, "1");
+
+    CHECK_LOGGED(log, start);
+    const char *line = strstr(log, start);
+    CHECK_LOGGED(line, from);
+    const char *path = strstr(line, from);
+    CHECK(path < strchr(line, '\n'));
+    CHECK(is_this_library(path + strlen(from) - 1));
+    CHECK_NOT_LOGGED(path, start);
+    CHECK_NOT_LOGGED(log_of(open_and_close, "2"), start);
+}
+
 int main(void)
 {
     dmabuf = access("/dev/gdrdrv", R_OK | W_OK) != 0; /* no gdr_open here, because some lines are logged once per process */
     in_child(known_isa_logs_no_warning);
     in_child(unknown_isa_logs_the_names_that_exist);
     in_child(variables_that_are_gone_log_a_warning);
+    in_child(the_library_logs_its_version_and_file);
     silent_by_default();
     errors_only_by_default();
     each_level_includes_the_more_severe_ones();

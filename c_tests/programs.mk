@@ -15,7 +15,7 @@ sanity := $(wildcard c_tests/gdrcopy_sanity/*.c)
 # Programs with parts that gdrcopy_sanity runs (bodies.h). There they have another function in place of main.
 bodies := callback_flag copy fork map_unmap open_close unaligned versions_attributes_strings
 kit := $(wildcard c_tests/kit/*.c)
-headers := $(wildcard c_tests/*.h c_tests/*/*.h c_tests/*/*.hpp include/*.h include/*.hpp) c_tests/programs.mk
+headers := $(wildcard c_tests/*.h c_tests/*/*.h include/*.h include/*.hpp) c_tests/programs.mk
 
 flags = -Wall -Wextra -pedantic -Werror -pthread -Iinclude -Ic_tests
 c99 := $(CC) -std=c99 -D_GNU_SOURCE

@@ -44,28 +44,13 @@ const SANITY: &[&str] = &["cached-traditional", "no-force-pcie", "high-handles"]
 const REAL_GPUS: &[&str] =
     &["default", "defects", "traditional", "gdrdrv-2.5", "gdrdrv-2.4", "gdrdrv-2.3", "gdrdrv-2.0"];
 
-/// NVIDIA's programs, with few iterations and little memory. The results count here, not the times.
-const ORIGINAL: &[(&str, &[&str])] = &[
-    ("gdrcopy_sanity", &[]),
-    ("gdrcopy_copybw", &["-w", "100", "-r", "10"]),
-    ("gdrcopy_copylat", &["-s", "1048576", "-w", "10", "-r", "10"]),
-    ("gdrcopy_apiperf", &["-s", "1048576", "-n", "10", "-w", "2"]),
-    ("gdrcopy_pplat", &["-t", "100"]),
-];
-
 /// System calls that the library can do without. `c_tests/denied` denies them.
 const DENIED: &[&str] = &["memfd_create", "madvise", "mprotect", "access"];
 
 /// Programs that also run with what `gdrcopy checkpoint` preloads.
 const CHECKPOINT: &[&str] = &[
-    "abi_aws_ofi_nccl",
-    "abi_bpftime",
-    "abi_dpdk",
-    "abi_mscclpp",
-    "abi_nccl",
-    "abi_nvshmem",
+    "abi_consumers",
     "abi_readable_handles",
-    "abi_ucx",
     "callback_flag",
     "cancel",
     "closed_mappings",
@@ -136,11 +121,9 @@ struct Runner {
     root: PathBuf,
     target: PathBuf,
     machine: Machine,
-    /// Where the programs, `watched`, `denied`, gdremu and the library are.
+    /// Where the programs are, and `gdrcopy_sanity`, `watched` and `denied`.
     plain: PathBuf,
-    sanity: PathBuf,
-    watched: PathBuf,
-    denied: PathBuf,
+    beside: PathBuf,
     /// Where the objects of `gdrcopy checkpoint` are.
     checkpoint: PathBuf,
     gdremu: PathBuf,
@@ -179,6 +162,9 @@ impl Runner {
             // On another machine than it was built on.
             Some(_) => env::current_dir().map_err(|error| error.to_string())?,
         };
+        if env::var_os("GDRCOPY_ORIGINAL_DIR").is_some() {
+            return Err("GDRCOPY_ORIGINAL_DIR is gone: run NVIDIA's programs as c_tests/README.md says".into());
+        }
         let directory = |name| env::var_os(name).map(|path| root.join(path));
         let (bundle, lib) = (directory("GDRCOPY_TEST_BUNDLE"), directory("GDRAPI_LIB"));
         let machine = match env::var("GDRCOPY_TEST_PROVIDER").as_deref() {
@@ -199,9 +185,7 @@ impl Runner {
         let runner = Runner {
             machine,
             plain: bundle.as_ref().map_or(out.join("plain"), |bundle| bundle.join("c_tests")),
-            sanity: bundle.as_ref().unwrap_or(&out).join("gdrcopy_sanity"),
-            watched: bundle.as_ref().unwrap_or(&out).join("watched"),
-            denied: bundle.as_ref().unwrap_or(&out).join("denied"),
+            beside: bundle.clone().unwrap_or(out),
             checkpoint: directory("GDRCHECKPOINT_OBJECTS").or(bundle.clone()).unwrap_or(root.join("build/checkpoint")),
             gdremu: bundle.as_ref().unwrap_or(&release).join("gdremu"),
             gdrx: match &lib {
@@ -263,28 +247,6 @@ impl Runner {
                 trials.push(Trial::ignorable_test(name, run));
             }
         }
-        trials.extend(self.original_trials());
-        trials
-    }
-
-    fn original_trials(self: &Arc<Runner>) -> Vec<Trial> {
-        let Some(directory) = env::var_os("GDRCOPY_ORIGINAL_DIR").map(PathBuf::from) else {
-            let missing = || Err("set GDRCOPY_ORIGINAL_DIR to the directory of NVIDIA's programs".into());
-            return vec![Trial::test("original", missing).with_ignored_flag(true)];
-        };
-        let mut trials = Vec::new();
-        for profile in self.profiles(&[GENERAL, SANITY]) {
-            for &(program, arguments) in ORIGINAL {
-                let path = directory.join(program);
-                if path.exists() {
-                    let runner = Arc::clone(self);
-                    let name = format!("original::{profile}::{program}");
-                    let run = move || runner.run_original(&path, arguments, profile);
-                    trials.push(Trial::ignorable_test(name, run));
-                }
-            }
-        }
-        assert!(!trials.is_empty(), "no program of NVIDIA's is in {}", directory.display());
         trials
     }
 
@@ -297,7 +259,7 @@ impl Runner {
 
     /// The tests of gdrcopy_sanity, as it lists them, the extended ones included.
     fn sanity_tests(&self) -> Vec<String> {
-        let mut list = self.command("default", false, &self.sanity);
+        let mut list = self.command("default", false, &self.beside.join("gdrcopy_sanity"));
         let list = list.args(["-l", "-e"]).output();
         let list = list.expect("gdrcopy_sanity starts");
         assert!(list.status.success(), "{}", String::from_utf8_lossy(&list.stderr));
@@ -362,7 +324,7 @@ impl Runner {
     }
 
     fn launcher(&self, profile: &str, leaks: bool) -> Command {
-        let mut command = Command::new(&self.watched);
+        let mut command = Command::new(self.beside.join("watched"));
         command.stdin(Stdio::null());
         let provider = match self.machine {
             Machine::Real => return command,
@@ -381,7 +343,7 @@ impl Runner {
         let mut binary = self.plain.join(program);
         let mut command = match program {
             // On a machine without any driver.
-            "open_fails" | "libcuda_load" => Command::new(&self.watched),
+            "open_fails" | "libcuda_load" => Command::new(self.beside.join("watched")),
             _ => self.launcher(profile, program != "never_closed"),
         };
         let library = match way {
@@ -431,7 +393,7 @@ impl Runner {
                 }
             }
             Way::Denied(call, error) => {
-                command.arg(&self.denied).args([call, error]);
+                command.arg(self.beside.join("denied")).args([call, error]);
                 command.env("CHECK_DENIED", call);
             }
             Way::Valgrind => {
@@ -449,22 +411,8 @@ impl Runner {
     fn run_sanity(&self, test: &str, profile: &str) -> Result<Completion, Failed> {
         // The tests of leakage end processes in the middle of a pin, and leave pins behind on purpose.
         let leaks = !test.starts_with("leakage_");
-        let mut command = self.command(profile, leaks, &self.sanity);
+        let mut command = self.command(profile, leaks, &self.beside.join("gdrcopy_sanity"));
         self.judge(command.args(["-t", test]), &format!("sanity/{profile}/{test}"))
-    }
-
-    fn run_original(&self, program: &Path, arguments: &[&str], profile: &str) -> Result<Completion, Failed> {
-        let name = program.file_name().expect("a name").display();
-        if program.ends_with("gdrcopy_pplat") && self.machine == Machine::Emulated {
-            return Ok(Completion::ignored_with("it launches a compiled GPU kernel, which takes a GPU"));
-        }
-        let mut command = self.command(profile, false, program);
-        // Preloaded as well, because a program may have the path of another library in it.
-        command.env("LD_PRELOAD", self.lib.join("libgdrapi.so.2"));
-        let log = format!("original/{profile}/{name}");
-        // It may waive some of the tests in it.
-        let result = self.judge(command.args(arguments), &log);
-        result.map(|_| Completion::Completed)
     }
 
     /// Runs a command. Its output is left in `build/c_tests/logs`.

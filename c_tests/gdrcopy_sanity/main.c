@@ -7,32 +7,28 @@
 
 static int option_verbose = 0, option_summary = 1, option_list = 0, option_extended = 0;
 
-/* ---- All tests, in order ---- */
-
 enum verdict { PASSED, FAILED, NOT_APPLICABLE };
 
+static const char *const words[] = {"passed", "failed", "waived"};
+
+/* ---- All tests, in order ---- */
+
 /* A test for one kind of memory. */
-struct run {
-    const char *name; /* with the memory kind, if the test has several */
+static struct run {
+    char name[128]; /* with the memory kind, if the test has several */
     const struct test *test;
     enum gpu_memory kind;
+    int is_chosen;
     enum verdict verdict;
-};
-
-#define MOST_RUNS 256
-#define LONGEST_NAME 128
-
-static struct run all[MOST_RUNS];
+} all[256];
 static size_t all_count = 0;
 
 static void add(const struct test *test, enum gpu_memory kind, const char *suffix)
 {
-    static char names[MOST_RUNS][LONGEST_NAME];
-    struct run *run = &all[all_count];
+    struct run *run = &all[all_count++];
 
-    CHECK(all_count < MOST_RUNS);
-    snprintf(names[all_count], LONGEST_NAME, "%s%s", test->name, suffix);
-    run->name = names[all_count++];
+    CHECK(all_count < sizeof(all) / sizeof(all[0]));
+    snprintf(run->name, sizeof(run->name), "%s%s", test->name, suffix);
     run->test = test;
     run->kind = kind;
 }
@@ -46,22 +42,11 @@ static void add_all(void)
     }
 }
 
-/* ---- The chosen tests ---- */
-
-static struct run chosen[MOST_RUNS];
-static size_t chosen_count = 0;
-
-static void choose(const struct run *run)
-{
-    CHECK(chosen_count < MOST_RUNS);
-    chosen[chosen_count++] = *run;
-}
-
 static void choose_by_name(const char *name)
 {
     for (size_t i = 0; i < all_count; i++)
         if (strcmp(all[i].name, name) == 0) {
-            choose(&all[i]);
+            all[i].is_chosen = 1;
             return;
         }
     fprintf(stderr, "gdrcopy_sanity: no test %s; list all with -l -e\n", name);
@@ -71,8 +56,7 @@ static void choose_by_name(const char *name)
 static void choose_default(void)
 {
     for (size_t i = 0; i < all_count; i++)
-        if (option_extended || !all[i].test->extended)
-            choose(&all[i]);
+        all[i].is_chosen = option_extended || !all[i].test->extended;
 }
 
 /* ---- Running ---- */
@@ -123,7 +107,6 @@ static enum verdict judge(const char *name, int status, int hung)
 /* Runs the test and sets its verdict. A crash, a signal or a hang fails only this test. */
 static void run_in_child(struct run *run)
 {
-    static const char *const words[] = {"passed", "FAILED", "waived"};
     double start = now_s();
     sigset_t sigchld, before;
     int hung;
@@ -151,33 +134,28 @@ static void run_in_child(struct run *run)
         printf("%s: %s after %.3f s\n", run->name, words[run->verdict], now_s() - start);
 }
 
-static size_t count_of(const struct run *runs, size_t count, enum verdict verdict)
+static size_t count_of(enum verdict verdict)
 {
-    size_t found = 0;
+    size_t count = 0;
 
-    for (size_t i = 0; i < count; i++)
-        found += runs[i].verdict == verdict;
-    return found;
-}
-
-static void print_names(const char *title, const struct run *runs, size_t count, enum verdict verdict)
-{
-    if (count_of(runs, count, verdict) == 0)
-        return;
-    printf("\nList of %s tests:\n", title);
-    for (size_t i = 0; i < count; i++)
-        if (runs[i].verdict == verdict)
-            printf("    %s\n", runs[i].name);
+    for (size_t i = 0; i < all_count; i++)
+        count += all[i].is_chosen && all[i].verdict == verdict;
+    return count;
 }
 
 /* Prints the counts, then the names for each count that is not 0. */
-static void print_summary(const struct run *runs, size_t count)
+static void print_summary(void)
 {
-    printf("Total: %zu, Passed: %zu, Failed: %zu, Waived: %zu\n", count, count_of(runs, count, PASSED),
-           count_of(runs, count, FAILED), count_of(runs, count, NOT_APPLICABLE));
-    print_names("passed", runs, count, PASSED);
-    print_names("failed", runs, count, FAILED);
-    print_names("waived", runs, count, NOT_APPLICABLE);
+    size_t passed = count_of(PASSED), failed = count_of(FAILED), waived = count_of(NOT_APPLICABLE);
+
+    printf("Total: %zu, Passed: %zu, Failed: %zu, Waived: %zu\n", passed + failed + waived, passed, failed, waived);
+    for (enum verdict verdict = PASSED; verdict <= NOT_APPLICABLE; verdict++) {
+        if (count_of(verdict) > 0)
+            printf("\nList of %s tests:\n", words[verdict]);
+        for (size_t i = 0; i < all_count; i++)
+            if (all[i].is_chosen && all[i].verdict == verdict)
+                printf("    %s\n", all[i].name);
+    }
 }
 
 /* ---- Command line ---- */
@@ -249,22 +227,22 @@ static void read_options(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    int failed = 0;
+    int chosen = 0;
 
     setvbuf(stdout, NULL, _IOLBF, 0); /* keeps the order with stderr and with what the tests print */
     add_all();
     read_options(argc, argv);
-    if (chosen_count == 0)
+    for (size_t i = 0; i < all_count; i++)
+        chosen |= all[i].is_chosen;
+    if (!chosen)
         choose_default();
-    for (size_t i = 0; i < chosen_count; i++) {
-        if (option_list) {
-            puts(chosen[i].name);
-            continue;
-        }
-        run_in_child(&chosen[i]);
-        failed |= chosen[i].verdict == FAILED;
+    for (size_t i = 0; i < all_count; i++) {
+        if (all[i].is_chosen && option_list)
+            puts(all[i].name);
+        else if (all[i].is_chosen)
+            run_in_child(&all[i]);
     }
     if (option_summary && !option_list)
-        print_summary(chosen, chosen_count);
-    return failed;
+        print_summary();
+    return count_of(FAILED) > 0;
 }

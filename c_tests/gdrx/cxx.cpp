@@ -8,7 +8,9 @@
 #include "kit/fault.h"
 #include "kit/library.h"
 
-#include "second.hpp"
+namespace second {
+void store(const gdrx::slice &memory, std::size_t offset, float value); // of header.cpp
+}
 
 namespace {
 

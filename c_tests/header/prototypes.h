@@ -1,4 +1,4 @@
-/* The 17 functions, assigned to pointers that accept only exactly that type, and the bits of gdr_info_t. */
+/* The 17 functions and the members of gdr_info_t, assigned to pointers that accept only exactly that type; its bits. */
 
 #include "../functions.h"
 
@@ -7,6 +7,13 @@
 static const struct {
     FUNCTIONS(FUNCTION_POINTER)
 } functions = {FUNCTIONS(ADDRESS)};
+
+static gdr_info_t info;
+static const struct {
+    uint64_t *va, *mapped_size, *tm_cycles;
+    uint32_t *page_size, *cycles_per_ms;
+    gdr_mapping_type_t *mapping_type;
+} members = {&info.va, &info.mapped_size, &info.tm_cycles, &info.page_size, &info.cycles_per_ms, &info.mapping_type};
 
 /* The 32-bit word at offset 36 of gdr_info_t holds `mapped` in bit 0 and `wc_mapping` in bit 1. */
 static int bits_are_in_place(void)
@@ -28,5 +35,6 @@ int main(void)
     int major = 0, minor = 0;
 
     functions.runtime_get_version(&major, &minor);
+    *members.mapping_type = GDR_MAPPING_TYPE_NONE;
     return bits_are_in_place() && major == GDR_API_MAJOR_VERSION && minor == GDR_API_MINOR_VERSION ? 0 : 1;
 }

@@ -1,6 +1,14 @@
 // An order book in GPU memory. The CPU changes price levels all over it, and then rings a doorbell, by which a GPU kernel knows
-// that it may read them.
-#include "example.hpp"
+// that it may read them. Here the CPU reads them back, by a gather. cuda.h serves in place of cuda_driver.h.
+#include "cuda_driver.h"
+#include "gdrx.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <random>
+#include <stdexcept>
+#include <vector>
 
 struct level {
     std::uint64_t price, quantity, orders, sequence, rest[4];
@@ -10,43 +18,89 @@ constexpr std::size_t levels = 1 << 20;
 constexpr std::size_t changes = 64; // before each ring
 constexpr std::size_t doorbell_at = levels * sizeof(level);
 
+static void must(const char *what, bool holds)
+{
+    if (!holds)
+        throw std::runtime_error(what);
+}
+
+static CUdeviceptr device_memory(std::size_t size)
+{
+    CUcontext context;
+    CUdeviceptr address = 0;
+
+    must("cuInit fails", cuInit(0) == CUDA_SUCCESS);
+    must("cuDevicePrimaryCtxRetain fails", cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    must("cuCtxSetCurrent fails", cuCtxSetCurrent(context) == CUDA_SUCCESS);
+    must("cuMemAlloc fails", cuMemAlloc(&address, size) == CUDA_SUCCESS);
+    return address;
+}
+
+// Prints the median of many rounds, by level. `prepare` comes before each, and is not timed.
+template <class Prepare, class Round> void print_time(const char *what, Prepare prepare, Round round)
+{
+    using clock = std::chrono::steady_clock;
+    std::vector<double> times(2000);
+
+    for (double &time : times) {
+        prepare();
+        const auto start = clock::now();
+        round();
+        time = std::chrono::duration<double, std::nano>(clock::now() - start).count();
+    }
+    std::nth_element(times.begin(), times.begin() + 1000, times.end());
+    std::printf("%-28s %8.1f ns\n", what, times[1000] / static_cast<double>(changes));
+}
+
+static void run(CUdeviceptr address)
+{
+    const gdrx::driver driver;
+    const gdrx::mapping mapping(gdrx::pin(driver, address, doorbell_at + GPU_PAGE_SIZE));
+    const auto doorbell = mapping.word<std::uint32_t>(doorbell_at);
+    std::mt19937_64 numbers(1);
+    std::vector<std::size_t> offsets(changes);
+    std::vector<level> seen(changes);
+    level changed{};
+    std::uint32_t round = 0;
+
+    const auto choose = [&] {
+        mapping.flush(); // The writes before have arrived.
+        for (auto &offset : offsets)
+            offset = numbers() % levels * sizeof(level);
+        changed.sequence = ++round;
+    };
+    std::printf("%zu levels of %zu bytes, then the doorbell; median, for each level:\n", changes, sizeof(level));
+    print_time("slice::write", choose, [&] {
+        for (const auto offset : offsets)
+            mapping.write(offset, changed);
+        doorbell.store(round);
+    });
+    print_time("batch::write", choose, [&] {
+        {
+            gdrx::batch batch(mapping);
+            for (const auto offset : offsets)
+                batch.write(offset, changed);
+        }
+        doorbell.store(round);
+    });
+    gdrx::gather gather(mapping);
+    for (std::size_t i = 0; i < changes; i++)
+        gather.add(offsets[i], seen[i]);
+    print_time("gather::read", [] {}, [&] { gather.read(); });
+    must("the doorbell is wrong", doorbell.load() == round);
+    for (const level &one : seen)
+        must("a level is wrong", one.sequence == round);
+}
+
 int main()
 {
-    return run([] {
-        const device_memory memory(doorbell_at + 2 * GPU_PAGE_SIZE);
-        const gdrx::driver driver;
-        const gdrx::mapping mapping(gdrx::pin(driver, memory.address(), doorbell_at + GPU_PAGE_SIZE));
-        const auto doorbell = mapping.word<std::uint32_t>(doorbell_at);
-        std::size_t offsets[changes];
-        level changed{};
-        std::uint32_t round = 0;
-
-        const auto choose = [&] {
-            mapping.flush(); // The writes before have arrived.
-            for (auto &offset : offsets)
-                offset = any_number(levels) * sizeof(level);
-            changed.sequence = ++round;
-        };
-        std::printf("%zu levels of %zu bytes, then the doorbell; median, for each level:\n", changes, sizeof(level));
-        print_time("slice::write", changes, choose, [&] {
-            for (const auto offset : offsets)
-                mapping.write(offset, changed);
-            doorbell.store(round);
-        });
-        print_time("batch::write", changes, choose, [&] {
-            {
-                gdrx::batch batch(mapping);
-                for (const auto offset : offsets)
-                    batch.write(offset, changed);
-            }
-            doorbell.store(round);
-        });
-        mapping.flush();
-        std::uint32_t rung = 0;
-        level seen{};
-        CUDA(cuMemcpyDtoH(&rung, memory.address() + doorbell_at, sizeof(rung)));
-        CUDA(cuMemcpyDtoH(&seen, memory.address() + offsets[changes - 1], sizeof(seen)));
-        must("the doorbell is wrong", rung == round);
-        must("a level is wrong", seen.sequence == round);
-    });
+    try {
+        const CUdeviceptr address = device_memory(doorbell_at + 2 * GPU_PAGE_SIZE);
+        run(address);
+        must("cuMemFree fails", cuMemFree(address) == CUDA_SUCCESS);
+        return 0;
+    } catch (const std::exception &error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return 1;
+    }
 }

@@ -13,13 +13,6 @@ static struct memory memory;
 static _Alignas(64) unsigned char host[MOST][64];
 static struct gdrx_copy copies[MOST];
 
-static int compare(const void *a, const void *b)
-{
-    double first = *(const double *)a, second = *(const double *)b;
-
-    return (first > second) - (first < second);
-}
-
 __attribute__((target("avx512f"))) static void loop_512(int writes, size_t n)
 {
     char *start = memory.map.address;
@@ -85,7 +78,7 @@ static void measure(int writes, size_t size, size_t n, double medians[2])
         times[plain][run / 2] = (nanoseconds() - begin) / (double)n;
     }
     for (int plain = 0; plain < 2; plain++) {
-        qsort(times[plain], RUNS, sizeof(times[plain][0]), compare);
+        qsort(times[plain], RUNS, sizeof(times[plain][0]), compare_times);
         medians[plain] = times[plain][RUNS / 2];
     }
 }

@@ -2,8 +2,6 @@
  * Mappings of adjacent GPU pages, which the kernel can map by huge pages. After any change to a part of one, the rest
  * shows the pin's memory, and all of it ends with the pin. emugpu hands out little else with `longest_run=65536`, and
  * both kinds of pages with 100.
- *
- * usage: huge_pages [time]      time: print how long map, first access and unmap of 1 GiB take
  */
 #include "device.h"
 #include "process.h"
@@ -11,7 +9,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
-#include <time.h>
 
 #define HUGE_PAGE (2ULL << 20)
 #define SIZE (16 * HUGE_PAGE)
@@ -213,45 +210,10 @@ static void small_pages_against_huge_ones(void)
     CHECK_OK(unpin(fd, handle));
 }
 
-static double now(void)
-{
-    struct timespec time;
-
-    CHECK(clock_gettime(CLOCK_MONOTONIC, &time) == 0);
-    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec / 1e6;
-}
-
-static void print_times(void)
-{
-    struct gpu_memory large = gpu_alloc(1ULL << 30);
-    uint64_t handle = pinned(fd, large);
-
-    for (int i = 0; i < 5; i++) {
-        size_t tables = page_table_bytes();
-        double start = now();
-        volatile unsigned char *va = mapped(fd, handle, large.size);
-        double at_map = now();
-
-        for (size_t at = 0; at < large.size; at += HUGE_PAGE)
-            (void)va[at];
-        double at_access = now();
-        tables = page_table_bytes() - tables;
-        CHECK(munmap((void *)(uintptr_t)va, large.size) == 0);
-        printf("map %.2f ms, first access to each 2 MiB %.2f ms, unmap %.2f ms, page tables %zu KiB\n", at_map - start,
-               at_access - at_map, now() - at_access, tables >> 10);
-    }
-    CHECK_OK(unpin(fd, handle));
-}
-
-int main(int argc, char **argv)
+int main(void)
 {
     handle_faults();
     fd = driver_open();
-    if (argc > 1) {
-        print_times();
-        return 0;
-    }
-    (void)argv;
     memory = gpu_alloc(SIZE);
     fill();
     page_tables_stay_small();

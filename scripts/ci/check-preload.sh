@@ -24,45 +24,39 @@ gcc -shared -fPIC -Wl,-soname,libgdrapi.so.2 "$work/other.c" -o "$work/other/lib
 ln -s libgdrapi.so.2.6 "$work/other/libgdrapi.so.2"
 ln -s libgdrapi.so.2 "$work/other/libgdrapi.so"
 
-cat >"$work/linked.c" <<'END_OF_FILE'
-#include <gdrapi.h>
-#include <stdio.h>
-
-int main(void)
-{
-    int major, minor;
-
-    gdr_runtime_get_version(&major, &minor);
-    printf("%d\n", minor);
-    return 0;
-}
-END_OF_FILE
-cat >"$work/dlopened.c" <<'END_OF_FILE'
+cat >"$work/program.c" <<'END_OF_FILE'
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <gdrapi.h>
 #include <stdio.h>
 #include <string.h>
 
 int main(int argc, char **argv)
 {
+    void (*version)(int *, int *) = NULL;
+    int major, minor;
+
+#ifdef LINKED
+    (void)argc, (void)argv;
+    version = gdr_runtime_get_version;
+#else
     const char *name = argv[argc - 1];
     void *library = strncmp(name, "namespace/", 10) == 0 ? dlmopen(LM_ID_NEWLM, name + 10, RTLD_NOW)
                                                          : dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    void (*version)(int *, int *);
-    int major, minor;
 
     *(void **)&version = library != NULL ? dlsym(library, "gdr_runtime_get_version") : NULL;
     if (version == NULL) {
         fprintf(stderr, "%s\n", dlerror());
         return 1;
     }
+#endif
     version(&major, &minor);
     printf("%d\n", minor);
     return 0;
 }
 END_OF_FILE
-gcc -Iinclude "$work/linked.c" -o "$work/linked" -L"$work/other" -l:libgdrapi.so.2
-gcc "$work/dlopened.c" -o "$work/dlopened" -ldl
+gcc -DLINKED -Iinclude "$work/program.c" -o "$work/linked" -L"$work/other" -l:libgdrapi.so.2
+gcc -Iinclude "$work/program.c" -o "$work/dlopened" -ldl
 
 # A loader with a cache of its own that has the other library, so by that name it is the system's.
 loader=$(readelf --program-headers "$work/linked" | sed -n 's/.*program interpreter: \(.*\)\]/\1/p')

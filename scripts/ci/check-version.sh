@@ -20,6 +20,9 @@ version=$(field version .)
 [[ $version == "$major.$minor".* ]] || die "include/gdrapi.h is version $major.$minor, Cargo.toml $version"
 grep -q "const API: Version = Version::new($major, $minor);" gdrcopy-core/src/types.rs ||
     die "Version::API is not $major.$minor"
+oldest="$(number MINIMUM_GDRDRV_MAJOR), $(number MINIMUM_GDRDRV_MINOR)"
+grep -q "const OLDEST_GDRDRV: Version = Version::new($oldest);" gdrcopy-core/src/types.rs ||
+    die "Version::OLDEST_GDRDRV is not $oldest, as in include/gdrapi.h"
 [[ $(field version gdrapi-sys) == *"+$version" ]] || die "gdrapi-sys has version $(field version gdrapi-sys), without +$version"
 
 # libgdrx has a version of its own.

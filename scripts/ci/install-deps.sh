@@ -3,7 +3,7 @@
 set -eu
 
 # command:package
-needed="gcc:gcc g++:g++ nm:binutils pkg-config:pkg-config valgrind:valgrind cmake:cmake meson:meson clang:clang abidiff:abigail-tools automake:automake autoconf:autoconf pytest:python3-pytest shellcheck:shellcheck mandoc:mandoc"
+needed="gcc:gcc g++:g++ nm:binutils pkg-config:pkg-config valgrind:valgrind cmake:cmake meson:meson clang:clang automake:automake autoconf:autoconf pytest:python3-pytest shellcheck:shellcheck mandoc:mandoc"
 
 packages=
 for pair in $needed; do

@@ -50,7 +50,7 @@ check "memory" "${watched[@]}" --leak-exit $leak -- "$bundle/gpu_memory"
 check "memory, traditional" "${watched[@]}" --leak-exit $leak --traditional -- "$bundle/gpu_memory"
 check "contract" "${watched[@]}" -- "$bundle/contract"
 check "contract, traditional" "${watched[@]}" --traditional -- "$bundle/contract"
-for example in {flags,doorbells,rows}{,_cxx}; do
+for example in flags doorbells{,_cxx}; do
     check "$example" "${watched[@]}" --leak-exit $leak -- "$bundle/$example"
 done
 check "demo" "${watched[@]}" --leak-exit $leak -- "$bundle/demo"

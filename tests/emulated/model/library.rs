@@ -48,7 +48,7 @@ macro_rules! functions {
             /// Loads `libgdrapi.so.2` from the directory `$GDRAPI_LIB`, or the library built with this test, for good.
             pub(super) fn load() -> Library {
                 let tests = std::env::current_exe().expect("a path");
-                let built = tests.ancestors().nth(2).expect("a target folder").join("libgdrapi.so");
+                let built = tests.ancestors().nth(2).expect("a target directory").join("libgdrapi.so");
                 let given = std::env::var_os("GDRAPI_LIB").map(PathBuf::from);
                 let path = given.map_or(built, |directory| directory.join("libgdrapi.so.2"));
                 // SAFETY: loading a libgdrapi, or the emulation again, has no preconditions; the types are those
@@ -98,7 +98,7 @@ fn done(errno: c_int) -> Answer<()> {
 }
 
 /// The result, if there is one; else what stands at its place must be the mark still.
-fn told<T: PartialEq + std::fmt::Debug>(errno: c_int, place: T, mark: T) -> Answer<T> {
+fn result_of<T: PartialEq + std::fmt::Debug>(errno: c_int, place: T, mark: T) -> Answer<T> {
     match errno {
         0 => Ok(place),
         errno => {
@@ -131,7 +131,7 @@ impl Library {
             None => unsafe { (self.gdr_pin_buffer)(g, address, size, 0, 0, &mut place) },
             Some(flags) => unsafe { (self.gdr_pin_buffer_v2)(g, address, size, flags, &mut place) },
         };
-        told(errno, place.h as usize, MARK_WORD)
+        result_of(errno, place.h as usize, MARK_WORD)
     }
 
     pub(super) fn unpin(&self, g: usize, handle: usize) -> Answer<()> {
@@ -141,7 +141,7 @@ impl Library {
     pub(super) fn callback_flag(&self, g: usize, handle: usize) -> Answer<c_int> {
         let mut place = MARK_INT;
         let errno = unsafe { (self.gdr_get_callback_flag)(g, mh(handle), &mut place) };
-        told(errno, place, MARK_INT)
+        result_of(errno, place, MARK_INT)
     }
 
     /// Asks both the new function and the old one, whose struct is shorter.
@@ -150,12 +150,12 @@ impl Library {
         let mark = gdr_info_v2_t { v1, mapping_type: u32::MAX };
         let mut place = mark;
         let errno = unsafe { (self.gdr_get_info_v2)(g, mh(handle), &mut place) };
-        let info = told(errno, place, mark);
+        let info = result_of(errno, place, mark);
 
         let mut bytes = [MARK; 48];
         let errno = unsafe { (self.gdr_get_info)(g, mh(handle), &mut bytes) };
         assert_eq!(bytes[40..], [MARK; 8], "the old gdr_get_info writes 40 bytes");
-        let old = told(errno, bytes, [MARK; 48]);
+        let old = result_of(errno, bytes, [MARK; 48]);
         assert_eq!(old.map(|_| ()), info.map(|_| ()), "both gdr_get_info answer alike");
         if let (Ok(old), Ok(info)) = (old, info) {
             let number = |at: usize| u64::from_ne_bytes(old[at..at + 8].try_into().expect("8 bytes"));
@@ -167,14 +167,14 @@ impl Library {
     pub(super) fn map(&self, g: usize, handle: usize, size: usize, flags: c_int) -> Answer<usize> {
         let mut place = MARK_WORD;
         let errno = unsafe { (self.gdr_map_v2)(g, mh(handle), &mut place, size, flags) };
-        told(errno, place, MARK_WORD)
+        result_of(errno, place, MARK_WORD)
     }
 
     pub(super) fn unmap(&self, g: usize, handle: usize, va: usize, size: usize) -> Answer<()> {
         done(unsafe { (self.gdr_unmap)(g, mh(handle), va, size) })
     }
 
-    /// `va` must be mapped for as many bytes, unless the handle is to be refused.
+    /// `va` must be mapped for that number of bytes, unless the handle is to be refused.
     pub(super) fn write(&self, handle: usize, va: usize, bytes: &[u8]) -> Answer<()> {
         let source = bytes.as_ptr().cast();
         done(unsafe { (self.gdr_copy_to_mapping)(mh(handle), va, source, bytes.len()) })
@@ -189,14 +189,14 @@ impl Library {
     pub(super) fn version(&self, g: usize) -> Answer<(c_int, c_int)> {
         let mut place = (MARK_INT, MARK_INT);
         let errno = unsafe { (self.gdr_driver_get_version)(g, &mut place.0, &mut place.1) };
-        told(errno, place, (MARK_INT, MARK_INT))
+        result_of(errno, place, (MARK_INT, MARK_INT))
     }
 
     /// Unlike the others, it writes 0 on failure.
     pub(super) fn attribute(&self, g: usize, attribute: u32) -> Answer<c_int> {
         let mut place = MARK_INT;
         let errno = unsafe { (self.gdr_get_attribute)(g, attribute, &mut place) };
-        told(errno, place, 0)
+        result_of(errno, place, 0)
     }
 
     /// Has the emulated driver fail calls, as `--fault` does; the empty list ends it.

@@ -35,7 +35,7 @@ pub(super) enum Owner {
     Any(usize),
 }
 
-/// Which range `gdr_unmap` is told.
+/// The range that `gdr_unmap` is passed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NamedRange {
     Right,

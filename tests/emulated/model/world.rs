@@ -454,7 +454,7 @@ impl<'a> World<'a> {
         agree("version", self.library.version(self.gs[g].handle), version)
     }
 
-    /// Every function with a handle that nobody handed out, and with one of the wrong kind.
+    /// Every function with a handle that no call returned, and with one of the wrong kind.
     fn forged(&mut self, handle: usize) -> Verdict {
         let g = self.gs[0].handle;
         agree("forged handles", self.answers(g, handle), [libc::EINVAL; 5])?;

@@ -1,0 +1,342 @@
+/*
+ * The calls of programs that use libgdrapi, in their order, each in a process of its own. What they load, ask for, pass
+ * and ignore is what must not change. MSCCL++ and UCX are linked, as most programs of this directory.
+ * scripts/consumers.sh runs UCX, libfabric and DPDK themselves.
+ */
+
+#include "emulator.h"
+#include "loaded.h"
+
+#define SIZE (2 * GPU_PAGE_SIZE)
+
+static struct loaded gdr;
+static gdr_t g;
+static struct gpu_buffer buffer;
+static CUdeviceptr address; /* which is pinned */
+static gdr_mh_t handle;
+static void *mapping;
+static int library_minor, driver_minor;
+
+static void load_and_open(const char *name, int flags)
+{
+    gdr = load_gdrapi(name, flags);
+    g = gdr.open();
+    CHECK(g != NULL);
+}
+
+static void allocate(enum gpu_memory kind, size_t offset)
+{
+    gpu_init();
+    buffer = gpu_alloc(kind, offset + SIZE);
+    address = buffer.address + offset;
+}
+
+static void get_versions(void)
+{
+    int library_major, driver_major;
+
+    CHECK_OK(gdr.driver_get_version(g, &driver_major, &driver_minor));
+    gdr.runtime_get_version(&library_major, &library_minor);
+    CHECK(library_major == GDR_API_MAJOR_VERSION && driver_major == 2);
+}
+
+static void pin_v1(void)
+{
+    CHECK_OK(gdr.pin_buffer(g, (unsigned long)address, SIZE, 0, 0, &handle));
+}
+
+static void pin_v2(void)
+{
+    CHECK_OK(gdr.pin_buffer_v2(g, (unsigned long)address, SIZE, GDR_PIN_FLAG_DEFAULT, &handle));
+}
+
+/* Returns whether that works. Handle 0 means none. */
+static int pin_over_pcie(void)
+{
+    handle.h = 0;
+    int result = gdr.pin_buffer_v2(g, (unsigned long)address, SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle);
+    CHECK(result == 0 || result == EINVAL || result == EOPNOTSUPP); /* an unknown flag, or no coherent link */
+    CHECK_EQUAL(handle.h != 0, result == 0);
+    return result == 0;
+}
+
+/* Where the pinned address is in the mapping, which begins with this one. */
+static volatile uint64_t *place_after(uint64_t va)
+{
+    CHECK(va <= address && address - va < GPU_PAGE_SIZE);
+    return (volatile uint64_t *)((char *)mapping + (address - va));
+}
+
+static volatile uint64_t *map_and_get_info(void)
+{
+    struct info_v1 info;
+
+    CHECK_OK(gdr.map(g, handle, &mapping, SIZE));
+    CHECK_OK(gdr.get_info(g, handle, (void *)&info));
+    CHECK(info.mapped);
+    return place_after(info.va);
+}
+
+static volatile uint64_t *get_info_v2(void)
+{
+    gdr_info_v2_t info;
+
+    CHECK_OK(gdr.get_info_v2(g, handle, &info));
+    CHECK(info.mapped && info.mapping_type > GDR_MAPPING_TYPE_NONE && info.mapping_type < GDR_MAPPING_TYPE_MAX);
+    CHECK_EQUAL(info.mapped_size, SIZE);
+    return place_after(info.va);
+}
+
+/* By CPU loads and stores, on what the copy functions wrote; the GPU must see it. */
+static void count_up(volatile uint64_t *counter)
+{
+    uint64_t seen, sent = 0x1122334455667788;
+
+    CHECK_OK(gdr.copy_to_mapping(handle, (void *)(uintptr_t)counter, &sent, sizeof(sent)));
+    *counter = *counter + 1;
+    __sync_synchronize();
+    gpu_read(&seen, address, sizeof(seen));
+    CHECK_EQUAL(seen, sent + 1);
+}
+
+static void unmap_and_unpin_it(void)
+{
+    CHECK_OK(gdr.unmap(g, handle, mapping, SIZE));
+    CHECK_OK(gdr.unpin_buffer(g, handle));
+}
+
+/* ---- NCCL up to 2.30 asks for both versions, and refuses driver 2.0; from 2.31 on, for attributes first ---- */
+
+static void nccl(void)
+{
+    int dmabuf = -1;
+
+    allocate(MEM_ALLOC, 0);
+    load_and_open("libgdrapi.so", RTLD_NOW);
+    get_versions();
+    if (driver_minor >= 1) {
+        pin_v1();
+        count_up(map_and_get_info());
+        unmap_and_unpin_it();
+    }
+    close_and_unload(&gdr, g);
+
+    load_and_open("libgdrapi.so", RTLD_NOW);
+    CHECK_OK(gdr.get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &dmabuf));
+    if (dmabuf == 0)
+        get_versions();
+    pin_v2(); /* with any driver, though 2.0 has no such command */
+    CHECK_OK(gdr.map(g, handle, &mapping, SIZE));
+    count_up(get_info_v2());
+    unmap_and_unpin_it();
+    close_and_unload(&gdr, g);
+}
+
+/* NCCL's GPUNetIO. If attribute 2 reports support for pins over PCIe, they work. */
+static void gpunetio(void)
+{
+    int force_pcie = -1;
+
+    allocate(MEM_ALLOC, 0);
+    load_and_open("libgdrapi.so.2", RTLD_NOW);
+    CHECK_OK(gdr.get_attribute(g, GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE, &force_pcie));
+    if (pin_over_pcie()) {
+        CHECK_EQUAL(force_pcie, 1);
+        CHECK_OK(gdr.map(g, handle, &mapping, SIZE));
+        count_up(mapping);
+        unmap_and_unpin_it();
+    }
+    close_and_unload(&gdr, g);
+}
+
+/* ---- NVSHMEM pins whole pages and maps part of them. Up to 3.7 it passes gdr_info_v2_t to the old gdr_get_info, and
+   requires its header's minor version ---- */
+
+static void nvshmem_up_to_3_7(void)
+{
+    gdr_info_t info;
+
+    allocate(MEM_CREATE, GPU_PAGE_SIZE);
+    load_and_open("libgdrapi.so.2", RTLD_LAZY);
+    get_versions();
+    CHECK(library_minor >= GDR_API_MINOR_VERSION);
+    pin_v1();
+    CHECK_OK(gdr.map(g, handle, &mapping, GPU_PAGE_SIZE + 8));
+    memset(&info, 0x5a, sizeof(info));
+    CHECK_OK(gdr.get_info(g, handle, &info));
+    CHECK_EQUAL(info.mapping_type, 0x5a5a5a5a); /* the old function does not fill it */
+    CHECK_EQUAL(info.mapped_size, SIZE);
+    count_up(place_after(info.va));
+    CHECK_OK(gdr.unmap(g, handle, mapping, GPU_PAGE_SIZE + 8));
+    CHECK_OK(gdr.unpin_buffer(g, handle));
+    close_and_unload(&gdr, g);
+}
+
+/* Under gdremu the driver fails the first unpin; the handle stays valid, and the retry succeeds. */
+static void unpin_with_retry(void)
+{
+    int (*faults_set)(const char *list), dmabuf = 0, failures = 0;
+
+    CHECK_OK(gdr.get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &dmabuf));
+    *(void **)&faults_set = dmabuf ? NULL : dlsym(RTLD_DEFAULT, "gdremu_faults_set");
+    if (faults_set != NULL)
+        CHECK_EQUAL(faults_set("UNPIN_BUFFER:EBUSY@1"), 0);
+    while (gdr.unpin_buffer(g, handle) != 0)
+        CHECK(++failures < 3);
+    CHECK_EQUAL(failures, faults_set != NULL && driver_is_emulated());
+    if (faults_set != NULL)
+        CHECK_EQUAL(faults_set(NULL), 0);
+    CHECK_ERROR(gdr.unpin_buffer(g, handle), EINVAL);
+}
+
+static void nvshmem_from_3_8(void)
+{
+    int force_pcie = 0;
+
+    allocate(MEM_CREATE, GPU_PAGE_SIZE);
+    load_and_open("libgdrapi.so.2", RTLD_LAZY);
+    get_versions();
+    CHECK_OK(gdr.get_attribute(g, GDR_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE, &force_pcie));
+    if (!force_pcie || !pin_over_pcie())
+        pin_v2();
+    CHECK_OK(gdr.map_v2(g, handle, &mapping, GPU_PAGE_SIZE + 8, GDR_MAP_FLAG_DEFAULT));
+    count_up(get_info_v2());
+    CHECK_OK(gdr.unmap(g, handle, mapping, GPU_PAGE_SIZE + 8));
+    unpin_with_retry();
+    close_and_unload(&gdr, g);
+}
+
+/* ---- bpftime has a connection for each map, and only reads, values of any size and offset ---- */
+
+static void bpftime(void)
+{
+    static const size_t sizes[] = {1, 3, 8, 600, 4096};
+    static unsigned char contents[SIZE], value[4096];
+    gdr_t connections[3];
+    gdr_mh_t handles[3];
+
+    allocate(MEM_ALLOC, 0);
+    gdr = load_gdrapi("libgdrapi.so", RTLD_NOW);
+    fill(contents, SIZE, 1);
+    gpu_write(address, contents, SIZE);
+    for (int i = 0; i < 3; i++) {
+        g = connections[i] = gdr.open();
+        CHECK(g != NULL);
+        pin_v2();
+        handles[i] = handle;
+        const volatile uint64_t *values = map_and_get_info();
+        for (size_t size = 0; size < sizeof(sizes) / sizeof(sizes[0]); size++) {
+            CHECK_OK(gdr.copy_from_mapping(handle, value, (const char *)(uintptr_t)values + 7 * sizes[size], sizes[size]));
+            CHECK_BYTES(value, contents + 7 * sizes[size], sizes[size]);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(gdr.unpin_buffer(connections[i], handles[i]));
+        CHECK_OK(gdr.close(connections[i]));
+    }
+}
+
+/* ---- aws-ofi-nccl asks for versions before CUDA starts, and increments signals in a worker thread ---- */
+
+static void *increment(void *unused)
+{
+    uint64_t signal;
+
+    for (int i = 0; i < 100; i++) {
+        CHECK_OK(gdr.copy_from_mapping(handle, &signal, mapping, sizeof(signal)));
+        signal++;
+        CHECK_OK(gdr.copy_to_mapping(handle, mapping, &signal, sizeof(signal)));
+    }
+    return unused;
+}
+
+static void aws_ofi_nccl(void)
+{
+    uint64_t signal = 0;
+
+    load_and_open("libgdrapi.so", RTLD_NOW | RTLD_LOCAL);
+    get_versions();
+    allocate(MEM_ALLOC, 0);
+    gpu_write(address, &signal, sizeof(signal));
+    if (library_minor < 5 || driver_minor < 5)
+        pin_v1();
+    else if (!pin_over_pcie())
+        pin_v2();
+    CHECK_OK(gdr.map(g, handle, &mapping, SIZE));
+    in_thread(increment, NULL);
+    gpu_read(&signal, address, sizeof(signal));
+    CHECK_EQUAL(signal, 100);
+    unmap_and_unpin_it();
+    close_and_unload(&gdr, g);
+}
+
+/* ---- MSCCL++ looks for the device's node first, unless it uses dma-bufs, and needs gdrdrv 2.5 ---- */
+
+static void mscclpp(void)
+{
+    int dmabuf = -1;
+
+    load_and_open("libgdrapi.so", RTLD_NOW);
+    CHECK_OK(gdr.get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &dmabuf));
+    CHECK_EQUAL(access("/dev/gdrdrv", R_OK | W_OK) != 0, dmabuf);
+    get_versions();
+    if (driver_minor < 5)
+        return;
+    allocate(MEM_ALLOC, 0);
+    if (!pin_over_pcie())
+        pin_v2();
+    CHECK_OK(gdr.map(g, handle, &mapping, SIZE));
+    count_up(mapping);
+    unmap_and_unpin_it();
+    close_and_unload(&gdr, g);
+}
+
+/* ---- UCX opens and closes while it queries its components, then forks. CUDA must still start in the child, also of a
+   process that has not closed ---- */
+
+static void register_and_copy(void)
+{
+    g = gdr.open();
+    CHECK(g != NULL);
+    allocate(MEM_ALLOC, 0);
+    pin_v1();
+    CHECK_OK(gdr.map(g, handle, &mapping, SIZE));
+    count_up(get_info_v2());
+    unmap_and_unpin_it();
+    CHECK_OK(gdr.close(g));
+}
+
+static void ucx(void)
+{
+    load_and_open("libgdrapi.so.2", RTLD_NOW);
+    in_child(register_and_copy);
+    CHECK_OK(gdr.close(g));
+    in_child(register_and_copy);
+    register_and_copy();
+}
+
+/* ---- DPDK passes the device address to gdr_unmap, and never closes ---- */
+
+static void dpdk(void)
+{
+    allocate(MEM_ALLOC, 0);
+    load_and_open("libgdrapi.so", RTLD_LAZY);
+    for (int i = 0; i < 3; i++) {
+        pin_v1();
+        CHECK_OK(gdr.map(g, handle, &mapping, SIZE));
+        count_up(mapping);
+        CHECK_OK(gdr.unmap(g, handle, (void *)(uintptr_t)address, SIZE));
+        CHECK_OK(gdr.unpin_buffer(g, handle));
+    }
+}
+
+int main(void)
+{
+    static void (*const consumers[])(void) = {nccl,    gpunetio,     nvshmem_up_to_3_7, nvshmem_from_3_8,
+                                              bpftime, aws_ofi_nccl, mscclpp,           ucx,
+                                              dpdk};
+
+    for (size_t i = 0; i < sizeof(consumers) / sizeof(consumers[0]); i++)
+        in_child(consumers[i]);
+    return passed("abi_consumers");
+}
