@@ -126,7 +126,8 @@ impl<'m, T: Pod> Word<'m, T> {
     /// # gpu::run(|gpu| {
     /// # let mapping = gpu.mapping()?;
     /// use gdrcopy::Mapped;
-    /// let (request, answer) = (mapping.word::<u32>(0)?, mapping.word::<u32>(64)?);
+    /// let request = mapping.word::<u32>(0)?;
+    /// let answer = mapping.word::<u32>(64)?;
     /// mapping.write(128, b"what to do")?;
     /// request.store(1);
     /// # answer.store(1); // As a GPU kernel does.

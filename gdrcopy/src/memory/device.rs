@@ -40,10 +40,9 @@ pub trait DeviceAllocator: fmt::Debug + Send + Sync {
 /// ```
 /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
 /// # gpu::run(|gpu| {
-/// # let device_pointer = || gpu.device_pointer();
 /// use gdrcopy::{Gdr, Pool};
 /// use gdrcopy::memory::RawMemory;
-/// let address = device_pointer(); // from cuMemAlloc
+/// let address = gpu.device_pointer(); // from cuMemAlloc
 /// // SAFETY: the 2 MiB stay allocated, and are used through the pool only.
 /// let memory = unsafe { RawMemory::new(address, 2 << 20) };
 /// let pool = Pool::of_memory(&Gdr::open()?, memory)?;

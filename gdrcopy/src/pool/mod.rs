@@ -11,7 +11,6 @@ mod options;
 #[cfg(test)]
 mod tests;
 
-use std::mem;
 use std::sync::{Arc, Weak};
 
 pub use buffer::PoolBuffer;
@@ -244,13 +243,10 @@ impl Pool {
             return Ok(());
         }
         let mut chunks = self.chunks.lock();
-        let (unused, used) = mem::take(&mut chunks.shared)
-            .into_iter()
-            // Only the pool makes clones, under the lock.
-            .partition(|chunk| Arc::strong_count(chunk) == 1);
-        chunks.shared = used;
+        // Only the pool makes clones, under the lock.
+        let unused: Vec<_> = chunks.shared.extract_if(.., |chunk| Arc::strong_count(chunk) == 1).collect();
         drop(chunks);
-        drop::<Vec<Arc<Chunk>>>(unused);
+        drop(unused);
         Ok(())
     }
 

@@ -36,8 +36,10 @@ use crate::testing::memory::Memory;
 ///
 /// let gpu = Gpu::new();
 /// let pool = Pool::new(&gpu.open(), gpu.clone());
-/// let (numbers, flag) = (pool.array::<u32>(4)?, pool.word(0_u32)?);
-/// let (numbers_on_gpu, flag_on_gpu) = (numbers.view().as_bytes().device_address(), flag.view().device_address());
+/// let numbers = pool.array::<u32>(4)?;
+/// let flag = pool.word(0_u32)?;
+/// let numbers_on_gpu = numbers.view().as_bytes().device_address();
+/// let flag_on_gpu = flag.view().device_address();
 /// std::thread::scope(|s| {
 ///     let kernel = s.spawn(|| {
 ///         let flag = gpu.memory(flag_on_gpu, 4).word::<u32>(0)?;
@@ -166,14 +168,17 @@ impl Gpu {
     /// If memory of this GPU is still allocated or pinned. The text has the addresses.
     pub fn assert_unused(&self) {
         let state = self.0.state.lock();
-        let text = |address: u64, len: u64| format!("{len} bytes at {address:#x}");
         let allocations = state.allocations.iter();
-        let allocated: Vec<_> = allocations.map(|(&at, it)| text(at, it.len)).collect();
+        let allocated: Vec<_> = allocations.map(|(&address, memory)| bytes_at(address, memory.len)).collect();
         let pins = state.pins.values();
-        let pinned: Vec<_> = pins.map(|it| text(it.address, it.size)).collect();
+        let pinned: Vec<_> = pins.map(|pin| bytes_at(pin.address, pin.size)).collect();
         drop(state);
         assert!(allocated.is_empty() && pinned.is_empty(), "still allocated: {allocated:?}; still pinned: {pinned:?}");
     }
+}
+
+fn bytes_at(address: u64, len: u64) -> String {
+    format!("{len} bytes at {address:#x}")
 }
 
 impl Default for Gpu {
@@ -207,9 +212,9 @@ impl DeviceAllocator for Gpu {
         let mut state = self.0.state.lock();
         let block = state.blocks.take(len as u64, ALIGN);
         let block = block.ok_or_else(|| error::of_cuda("cuMemAlloc", OUT_OF_MEMORY))?;
-        let (address, gpu) = (block.start, self.clone());
+        let address = block.start;
         state.allocations.insert(address, Allocated { block, len: len as u64 });
-        Ok(Box::new(Allocation { gpu, address, len }))
+        Ok(Box::new(Allocation { gpu: self.clone(), address, len }))
     }
 }
 
@@ -266,9 +271,8 @@ impl Source for Driver {
     }
 
     fn pin(&self, request: &PinRequest) -> Result<Box<dyn SourcePin>> {
-        let refused = |errno| Error::of_call(call::PIN_BUFFER_V2, errno);
         if request.flags.force_pcie() {
-            return Err(refused(Errno::EOPNOTSUPP));
+            return Err(Error::of_call(call::PIN_BUFFER_V2, Errno::EOPNOTSUPP));
         }
         let PinRequest { address, size, .. } = *request;
         let mut state = self.0.0.state.lock();
@@ -276,7 +280,7 @@ impl Source for Driver {
         let last = size.checked_sub(1).map(|ahead| address + ahead);
         let allocation = last.and_then(|last| state.allocation(last, 1));
         let allocation = allocation.filter(|&start| start < address + PAGE);
-        let allocation = allocation.ok_or_else(|| refused(Errno::EINVAL))?;
+        let allocation = allocation.ok_or_else(|| Error::of_call(call::PIN_BUFFER_V2, Errno::EINVAL))?;
         let number = state.next;
         state.next += 1;
         let pinned = Pinned { address, size, allocation };

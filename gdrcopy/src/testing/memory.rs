@@ -58,7 +58,7 @@ impl Memory {
 #[cfg(test)]
 impl Memory {
     pub(crate) fn slice(&self) -> MappedSlice<'_> {
-        let (len, kind) = (self.region.len(), gdrcopy_core::types::MappingType::WriteCombining);
-        MappedSlice::of_region(&self.region, 0, len, 0, kind)
+        let kind = gdrcopy_core::types::MappingType::WriteCombining;
+        MappedSlice::of_region(&self.region, 0, self.region.len(), 0, kind)
     }
 }
