@@ -10,7 +10,7 @@ use std::ptr;
 
 use gdrcopy_core::sys::fork;
 use gdrcopy_core::types::{MapFlag, MappingType, P2pTokens, PinFlags, Version, raw};
-use gdrcopy_core::{copy, memory};
+use gdrcopy_core::{copy, heap};
 use nix::errno::Errno;
 
 use crate::types::{gdr_attr_t, gdr_info_v1_t, gdr_info_v2_t, gdr_mapping_type_t, gdr_mh_t, gdr_t};
@@ -41,7 +41,7 @@ pub extern "C" fn gdr_open() -> gdr_t {
     // So that the first call is counted, as all others.
     let _ = fork::enter();
     match caught("gdr_open", || {
-        memory::require()?;
+        heap::require()?;
         let handle = calls::open()?;
         origin::log();
         Ok(handle)
@@ -102,7 +102,7 @@ unsafe fn pin(
     guard(name, || {
         // SAFETY: contract of this function.
         let out = unsafe { Out::new(handle, "handle") }?;
-        memory::require()?;
+        heap::require()?;
         // SAFETY: C callers account for the memory that they pin.
         let handle = unsafe { calls::pin(g.addr(), addr, size, flags, tokens) }?;
         out.set(gdr_mh_t { h: handle as c_ulong });
@@ -178,7 +178,7 @@ unsafe fn map(name: &str, g: gdr_t, handle: gdr_mh_t, va: *mut *mut c_void, size
         let Some(flag) = raw::map_flag(flags) else {
             return Err(Error::UnknownMapFlag(flags));
         };
-        memory::require()?;
+        heap::require()?;
         // SAFETY: the caller accounts for the GPU memory that it maps: contract of the header.
         let mapped = unsafe { calls::map(g.addr(), handle.h as usize, size, flag) }?;
         out.set(mapped.cast());

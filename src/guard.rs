@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use gdrcopy_core::cancel::Deferred;
 use gdrcopy_core::sys::fork::{self, Page};
-use gdrcopy_core::{memory, stderr};
+use gdrcopy_core::{heap, stderr};
 
 use crate::error::{Error, Result};
 
@@ -44,7 +44,7 @@ pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<
 fn log_failure(name: &str, error: &dyn Display) {
     // The first call of the process may fail, before any that reads the environment variables. Reading them
     // takes memory.
-    if !stderr::is_installed() && memory::require().is_ok() {
+    if !stderr::is_installed() && heap::require().is_ok() {
         stderr::install();
     }
     log::error!("{name}: {error}");

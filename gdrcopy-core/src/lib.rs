@@ -10,7 +10,7 @@
 //! routines              the instructions of a copy, per architecture; hot is what each copy reads
 //! options, error, types, sync, cancel
 //!
-//! stderr, variables, memory    for the C libraries: where they log, their environment variables, ENOMEM
+//! stderr, variables, heap      for the C libraries: where they log, their environment variables, ENOMEM
 //! ```
 #![allow(missing_docs, reason = "public for the two crates of this workspace only")]
 
@@ -22,9 +22,9 @@ pub mod cancel;
 pub mod copy;
 pub mod error;
 pub mod gdr;
+pub mod heap;
 mod hot;
 pub mod mapping;
-pub mod memory;
 pub mod options;
 pub mod pin;
 mod pin_state;

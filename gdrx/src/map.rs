@@ -9,7 +9,7 @@ use gdrcopy_core::copy::{self, mixed};
 use gdrcopy_core::routines::{Item, Shape};
 use gdrcopy_core::sys::fork::{self, PerProcess};
 use gdrcopy_core::types::{MappingType, raw};
-use gdrcopy_core::{memory, stderr, variables};
+use gdrcopy_core::{heap, stderr, variables};
 
 use crate::error::{Error, Result};
 
@@ -240,7 +240,7 @@ fn this_process() -> u64 {
 /// Reads the environment variables, at the first call of the process.
 pub(crate) fn prepare() -> Result<()> {
     if !stderr::is_installed() {
-        memory::require()?;
+        heap::require()?;
         stderr::install();
         variables::select_routine();
     }

@@ -1,13 +1,13 @@
 //! The CUDA driver, loaded when something needs it and never before.
 //!
-//! `memory` has allocations, and what CUDA knows of others; `context` the thread's current context.
+//! `allocation` has allocations, and what CUDA knows of others; `context` the thread's current context.
 //!
 //! Result codes stay plain integers, because a driver newer than this library may answer with any number. The library
 //! stays loaded once it is, since others in the process use it too. No state here is locked while it is made, so that a
 //! child forked in the middle finds none that would make it wait.
 
+pub mod allocation;
 pub mod context;
-pub mod memory;
 
 use std::error::Error as _;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};

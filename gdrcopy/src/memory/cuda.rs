@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{GdrError, Result};
 use crate::memory::device::{DeviceAllocator, DeviceMemory};
-use gdrcopy_core::sys::cuda::memory::{Allocation, Gpu};
+use gdrcopy_core::sys::cuda::allocation::{Allocation, Gpu};
 
 /// Allocates by cuMemAlloc, in the primary context of a GPU, from CUDA 11.0 on.
 ///

@@ -16,7 +16,7 @@ use crate::access::MappedSlice;
 use crate::gdr::Gdr;
 use crate::memory::{DeviceAllocator, DeviceMemory};
 use crate::pool::blocks::{Block, Blocks};
-use crate::testing::memory::Memory;
+use crate::testing::host_memory::Memory;
 
 /// A GPU and its driver, for unit tests. Clones are the same GPU.
 ///

@@ -8,13 +8,13 @@
 //! atomics of several sizes and volatile accesses, to memory outside of Rust's.
 
 mod gpu;
-mod memory;
+mod host_memory;
 #[cfg(test)]
 mod tests;
 
 pub use gpu::Gpu;
 #[cfg(test)]
-pub(crate) use memory::Memory;
+pub(crate) use host_memory::Memory;
 
 /// The number of cases of a property, and that for Miri, which takes longer.
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod dma_buf;
 #[cfg(target_arch = "x86_64")]
 mod fences;
 mod gates;
-mod host;
+mod host_memory;
 mod ownership;
 mod pool;
 #[cfg(target_arch = "x86_64")]
@@ -55,7 +55,7 @@ under_gdremu! {
         "" | "--no-mempools" | "--profile device" | "--profile dmabuf" | "--profile traditional";
     contexts_under_gdremu: "contexts::" with "";
     // With gdrdrv; and with nothing else that works.
-    host_memory_under_gdremu: "host::" with "" | "--no-gdrdrv --cuda-version 11.7";
+    host_memory_under_gdremu: "host_memory::" with "" | "--no-gdrdrv --cuda-version 11.7";
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::fmt;
 
 use gdrcopy::{Batch, MappedSlice};
 
-use crate::host::Host;
+use crate::buffers::Host;
 use crate::isolated::{calling, outcome};
-use crate::memory::{Memory, noise};
+use crate::model::{Memory, noise};
 use crate::ops::{Access, Args};
 use crate::sizes::{Numbers, Size, bounds};
 use crate::{arrays, batches, words};

@@ -9,7 +9,7 @@ use gdrcopy::Array;
 
 use crate::access::Slice;
 use crate::isolated::{calling, outcome, outcome_or_panic};
-use crate::memory::Memory;
+use crate::model::Memory;
 use crate::ops::Args;
 use crate::sizes::{Numbers, bounds};
 use crate::types::{assert_bits, cast_or_empty, value};

@@ -7,7 +7,7 @@ use gdrcopy::Batch;
 
 use crate::access::{Borrowed, Slice};
 use crate::isolated::{calling, outcome, panic_outcome};
-use crate::memory::{Memory, noise};
+use crate::model::{Memory, noise};
 use crate::ops::{Access, Args};
 
 pub(crate) fn access<'m>(borrowed: &mut Borrowed<'m>, slice: Slice<'m>, memory: &Memory, call: Access, args: &Args) {

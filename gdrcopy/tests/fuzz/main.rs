@@ -30,15 +30,15 @@
 mod access;
 mod arrays;
 mod batches;
+mod buffers;
 #[allow(dead_code, reason = "other tests call the rest")]
 #[path = "../../../tests/built/mod.rs"]
 mod built;
 #[path = "../../examples/cuda/mod.rs"]
 mod cuda;
 mod given;
-mod host;
 mod isolated;
-mod memory;
+mod model;
 mod ops;
 mod owned;
 mod owners;

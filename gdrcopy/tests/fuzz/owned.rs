@@ -8,7 +8,7 @@ use gdrcopy::owned::{OwnedArray, OwnedWord};
 
 use crate::cuda::Cuda;
 use crate::isolated::{calling, list, outcome};
-use crate::memory::Memory;
+use crate::model::Memory;
 use crate::ops::Args;
 use crate::owners::{HostPart, Mapped, Owner, any_of, take};
 use crate::world::World;

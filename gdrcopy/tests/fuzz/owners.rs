@@ -10,7 +10,7 @@ use gdrcopy::{Mapped as _, MappedSlice, Mapping, Owned, OwnedMapping, PoolBuffer
 
 use crate::access::Slice;
 use crate::given::Given;
-use crate::memory::Entry;
+use crate::model::Entry;
 use crate::ops::Args;
 
 /// Something that is mapped.

@@ -8,7 +8,7 @@ use gdrcopy::owned::OwnedArray;
 use gdrcopy::{MapFlag, Mapped as _, Pool, PoolBuffer, Result};
 
 use crate::isolated::{any_outcome, calling, list, outcome};
-use crate::memory::{Entry, Memory};
+use crate::model::{Entry, Memory};
 use crate::ops::Args;
 use crate::owned::{OwnedView, View};
 use crate::owners::{Mapped, Owner, any_of};

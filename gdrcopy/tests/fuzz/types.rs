@@ -3,7 +3,7 @@
 
 use bytemuck::{Pod, bytes_of, cast_slice, pod_read_unaligned};
 
-use crate::memory::noise;
+use crate::model::noise;
 
 pub(crate) fn value<T: Pod>(seed: u64) -> T {
     pod_read_unaligned(&noise(seed, size_of::<T>()))

@@ -10,7 +10,7 @@ use gdrcopy::{Word, Words};
 
 use crate::access::Slice;
 use crate::isolated::{calling, outcome, panic_outcome};
-use crate::memory::Memory;
+use crate::model::Memory;
 use crate::ops::Args;
 use crate::sizes::Numbers;
 use crate::types::{assert_bits, value};

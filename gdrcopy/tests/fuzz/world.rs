@@ -9,11 +9,11 @@ use std::thread;
 use gdrcopy::memory::CudaAllocator;
 
 use crate::access::{Borrowed, Context, Slice, access};
+use crate::buffers::Host;
 use crate::cuda::Cuda;
 use crate::given::Watch;
-use crate::host::Host;
 use crate::isolated::{calling, list, outcome};
-use crate::memory::Memory;
+use crate::model::Memory;
 use crate::ops::{Access, Args, Call, KINDS, Kind, Op, Sequence};
 use crate::owned::OwnedView;
 use crate::owners::{Mapped, discard};

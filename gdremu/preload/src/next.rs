@@ -100,10 +100,10 @@ macro_rules! hooks {
             => files::read(fd, Some(offset), || next(fd, to, len, offset, room));
 
         mmap, mmap64 (addr: Pointer, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> Pointer
-            => memory::mmap(addr, len, protection, flags, fd, offset, || next(addr, len, protection, flags, fd, offset));
-        munmap (addr: Pointer, len: size_t) -> c_int => memory::munmap(addr as usize, len, || next(addr, len));
+            => mappings::mmap(addr, len, protection, flags, fd, offset, || next(addr, len, protection, flags, fd, offset));
+        munmap (addr: Pointer, len: size_t) -> c_int => mappings::munmap(addr as usize, len, || next(addr, len));
         mremap (old: Pointer, old_len: size_t, new_len: size_t, flags: c_int; wanted: Pointer) -> Pointer
-            => memory::mremap(old as usize, old_len, new_len, flags, wanted as usize,
+            => mappings::mremap(old as usize, old_len, new_len, flags, wanted as usize,
                               || next(old, old_len, new_len, flags, wanted));
     } };
 }

@@ -4,8 +4,8 @@
 //! memory for reading, and unpinning holds it for writing. An object with a buffer of the memory keeps a lease, and leased
 //! memory stays pinned.
 
-mod host;
-mod memory;
+mod buffers;
+mod mapped;
 mod refusal;
 
 use gdrcopy_core::types::Attribute;
@@ -13,7 +13,7 @@ use pyo3::exceptions::{PyImportError, PyOverflowError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use memory::{Memory, connect, reserve_inherited};
+use mapped::{Memory, connect, reserve_inherited};
 use refusal::{Result, invalid};
 
 /// An unsigned integer of 1, 2, 4 or 8 bytes in a Mapping, at an aligned address, such as a flag. The GPU and the CPU see

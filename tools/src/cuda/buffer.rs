@@ -7,9 +7,9 @@ use clap::ValueEnum;
 use cudarc::driver::sys::CUdeviceptr;
 use serde::{Deserialize, Serialize};
 
+use super::created::Created;
 use super::driver::{CudaError, functions};
 use super::gpu::Gpu;
-use super::vmm::Created;
 
 functions! {
     struct Functions {

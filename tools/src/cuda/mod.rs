@@ -4,13 +4,13 @@
 //! buffer → vmm → gpu → driver; host and survey → gpu, driver.
 
 mod buffer;
+mod created;
 pub(crate) mod driver;
 mod gpu;
-mod host;
+mod pinned;
 pub(crate) mod survey;
-mod vmm;
 
 pub(crate) use buffer::{DeviceBuffer, GPU_PAGE, Memory};
 pub(crate) use driver::CudaError;
 pub(crate) use gpu::{Device, Gpu};
-pub(crate) use host::PinnedBuffer;
+pub(crate) use pinned::PinnedBuffer;

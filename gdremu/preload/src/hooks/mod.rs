@@ -6,7 +6,7 @@
 mod exists;
 mod files;
 mod io;
-mod memory;
+mod mappings;
 mod paths;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulong};

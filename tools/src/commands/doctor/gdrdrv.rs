@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::backends::Backends;
-use super::host::Container;
+use super::environment::Container;
 use super::probe::{self, HANGS};
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding};

@@ -13,9 +13,9 @@
 mod backends;
 mod driver;
 mod engines;
+mod environment;
 mod gdrdrv;
 mod gpu;
-mod host;
 mod libraries;
 pub(crate) mod probe;
 mod remedies;
@@ -101,7 +101,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         dmabuf_forced: variables::USE_DMABUF_MMAP.is_one(),
         module_only: engine.is_some_and(|engine| engine.module_only),
     };
-    let container = host::container();
+    let container = environment::container();
     let settings = Settings::read();
 
     let mut sections = vec![("GPU driver and CUDA".to_owned(), driver::findings(cuda, backends, container))];
@@ -123,7 +123,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         report.add(engine.name, findings)?;
         library.map(|library| library.file)
     } else {
-        report.add("machine", host::findings(backends, container))?;
+        report.add("machine", environment::findings(backends, container))?;
         report.add("libgdrapi", libraries::findings(options.library.as_deref(), &settings.environment))?;
         report.add("distributed engines", settings.findings(None))?;
         // By the loader only if none is named.

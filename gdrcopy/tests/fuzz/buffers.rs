@@ -3,7 +3,7 @@
 use gdrcopy::Result;
 
 use crate::isolated::outcome;
-use crate::memory::noise;
+use crate::model::noise;
 
 /// Bytes before and behind every buffer, at least.
 const GUARD: usize = 4096;

@@ -15,7 +15,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::host::Host;
+use crate::buffers::Host;
 use crate::refusal::{Refusal, Result, invalid};
 
 /// Copies of at least this size release the GIL.
