@@ -1,4 +1,5 @@
 //! Profiles, which are sets of options by name. Options on the command line override them.
+#![forbid(unsafe_code)]
 
 use std::ffi::OsString;
 

@@ -4,6 +4,7 @@
 //! the same GPU memory through another would read old data. While mappings of several types are live, each copy
 //! therefore ends with a full fence. Almost every process has mappings of one type only, so copies test one flag that
 //! rarely changes.
+#![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 

@@ -1,4 +1,5 @@
 //! Slices against an array of bytes. The bytes read are those written, and nothing else changes.
+#![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! Owned views of memory of a GPU without a kernel.
+#![forbid(unsafe_code)]
 
 use std::sync::Arc;
 use std::thread;

@@ -1,4 +1,5 @@
 //! The replaced functions of libcuda, by the names under which programs look them up, and the CUDA versions that have them.
+#![forbid(unsafe_code)]
 
 use std::ffi::c_void;
 

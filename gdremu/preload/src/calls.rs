@@ -1,4 +1,5 @@
 //! The driver calls of this process, with their names for tests, and the file of `--trace`.
+#![forbid(unsafe_code)]
 
 use std::ffi::{CStr, CString};
 use std::fs::OpenOptions;

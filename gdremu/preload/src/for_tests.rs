@@ -1,4 +1,5 @@
 //! Functions that tests find by `dlsym(RTLD_DEFAULT, …)`, as ../README.md describes them.
+#![forbid(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_long};
 

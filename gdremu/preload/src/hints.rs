@@ -1,4 +1,5 @@
 //! Hints by which hooks skip calls that do not concern the emulation, without a lock.
+#![forbid(unsafe_code)]
 
 /// Descriptors that may be devices or exports. A hint only, because descriptors come and go without the hooks'
 /// knowledge, and only fstat identifies one.

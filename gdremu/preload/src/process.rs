@@ -1,4 +1,5 @@
 //! The emulated driver and GPUs of this process, for every call of a program that concerns them.
+#![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;

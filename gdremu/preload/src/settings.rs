@@ -1,4 +1,5 @@
 //! The configuration and the session of this process, from its environment.
+#![forbid(unsafe_code)]
 
 use std::env;
 use std::os::unix::ffi::OsStringExt;

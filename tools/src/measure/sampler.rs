@@ -1,4 +1,5 @@
 //! Verifies copies, and times methods that take turns.
+#![forbid(unsafe_code)]
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
 //! Structures of the driver API, laid out as in C.
+#![forbid(unsafe_code)]
 
 use crate::gpu::Shared;
 

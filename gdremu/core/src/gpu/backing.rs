@@ -1,4 +1,5 @@
 //! The files behind the memory of emulated GPUs.
+#![forbid(unsafe_code)]
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

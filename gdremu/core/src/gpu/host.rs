@@ -1,4 +1,5 @@
 //! Emulated GPUs, whose memory is in files, at device addresses that the CPU cannot access.
+#![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
