@@ -143,6 +143,26 @@ void finish_thread(pthread_t thread)
     CHECK_OK(pthread_join(thread, NULL));
 }
 
+const char *file_text(const char *path)
+{
+    static char text[64 << 10];
+    FILE *file = fopen(path, "r");
+
+    CHECK(file != NULL);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    CHECK(fclose(file) == 0);
+    return text;
+}
+
+void write_text(const char *path, const char *text)
+{
+    int file = open(path, O_WRONLY | O_CLOEXEC);
+
+    CHECK(file >= 0);
+    CHECK(write(file, text, strlen(text)) == (ssize_t)strlen(text));
+    CHECK(close(file) == 0);
+}
+
 int open_descriptors(void)
 {
     DIR *directory = opendir("/proc/self/fd");

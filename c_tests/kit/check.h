@@ -77,6 +77,11 @@ void in_thread(void *(*part)(void *), void *argument);
 pthread_t start_thread(void *(*part)(void *), void *argument);
 void finish_thread(pthread_t thread);
 
+/* The text of a file, at most 64 KiB, until the next call. */
+const char *file_text(const char *path);
+/* Into a file that exists, by one write. */
+void write_text(const char *path, const char *text);
+
 /* Number of open file descriptors. */
 int open_descriptors(void);
 

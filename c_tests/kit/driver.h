@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#define PARAMS "/proc/driver/gdrdrv/params"
 #define PAGE ((size_t)sysconf(_SC_PAGESIZE))
 #define GPU_PAGE ((uint64_t)GDRDRV_GPU_PAGE_SIZE)
 

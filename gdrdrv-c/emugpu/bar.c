@@ -31,7 +31,6 @@ MODULE_PARM_DESC(mixed, "keep the last page mapped, as another driver might: one
 static struct {
 	struct pci_dev *device; /* NULL once it has left */
 	phys_addr_t base;
-	void __iomem *combining, *uncached; /* halves of the last page, or NULL */
 	u32 count;
 
 	spinlock_t lock;
@@ -54,27 +53,12 @@ static u32 random(void)
 	return bar.random;
 }
 
-static void unmap_last_page(void)
+/* Until the device leaves. */
+static bool map_last_page(struct device *device)
 {
-	/* Linux 7.3 warns of iounmap(NULL). */
-	if (bar.combining)
-		iounmap(bar.combining);
-	if (bar.uncached)
-		iounmap(bar.uncached);
-	bar.combining = NULL;
-	bar.uncached = NULL;
-}
+	phys_addr_t last = bar_address(bar.count - 1);
 
-static int map_last_page(void)
-{
-	if (!mixed)
-		return 0;
-	bar.combining = ioremap_wc(bar_address(bar.count - 1), HALF);
-	bar.uncached = ioremap(bar_address(bar.count - 1) + HALF, HALF);
-	if (bar.combining && bar.uncached)
-		return 0;
-	unmap_last_page();
-	return -ENOMEM;
+	return devm_ioremap_wc(device, last, HALF) && devm_ioremap(device, last + HALF, HALF);
 }
 
 static int device_comes(struct pci_dev *device, const struct pci_device_id *id)
@@ -84,31 +68,21 @@ static int device_comes(struct pci_dev *device, const struct pci_device_id *id)
 
 	if (bar.device || (bar.references && count != bar.count))
 		return -EBUSY;
-	error = pci_enable_device(device);
+	error = pcim_enable_device(device);
 	if (error)
 		return error;
-	error = pci_request_region(device, IVSHMEM_BAR, "emugpu");
-	if (error)
-		goto disable;
 	bar.base = pci_resource_start(device, IVSHMEM_BAR);
 	if (!bar.references) {
 		bar.count = count;
 		bar.free = count;
 		bar.references = vzalloc(array_size(count, sizeof(*bar.references)));
 	}
-	error = bar.references ? map_last_page() : -ENOMEM;
-	if (error)
-		goto release;
+	if (!bar.references || (mixed && !map_last_page(&device->dev)))
+		return -ENOMEM;
 	mutex_lock(&emugpu_lock);
 	bar.device = device;
 	mutex_unlock(&emugpu_lock);
 	return 0;
-
-release:
-	pci_release_region(device, IVSHMEM_BAR);
-disable:
-	pci_disable_device(device);
-	return error;
 }
 
 static void device_leaves(struct pci_dev *device)
@@ -117,9 +91,6 @@ static void device_leaves(struct pci_dev *device)
 	bar.device = NULL;
 	spaces_zap_views();
 	mutex_unlock(&emugpu_lock);
-	unmap_last_page();
-	pci_release_region(device, IVSHMEM_BAR);
-	pci_disable_device(device);
 }
 
 static const struct pci_device_id devices[] = { { PCI_DEVICE(IVSHMEM_VENDOR, IVSHMEM_DEVICE) }, {} };

@@ -74,7 +74,8 @@ static int run(struct emugpu_space *space, unsigned int command, union argument 
 		argument->status.unchecked_bytes = pins_unchecked_bytes();
 		return 0;
 	case EMUGPU_INJECT:
-		return space_inject(space, &argument->inject);
+		space->inject = argument->inject;
+		return 0;
 	default:
 		return -ENOTTY;
 	}
@@ -102,30 +103,20 @@ static long device_ioctl(struct file *file, unsigned int command, unsigned long 
 	return result;
 }
 
-/* Maps the GPU page that the CPU accessed, as far as the mapping reaches. */
 static vm_fault_t view_fault(struct vm_fault *fault)
 {
-	const u32 pages = EMUGPU_PAGE_SIZE / PAGE_SIZE;
 	struct vm_area_struct *vma = fault->vma;
 	u64 offset = (u64)fault->pgoff << PAGE_SHIFT;
 	u32 page = (u32)offset / EMUGPU_PAGE_SIZE;
-	pgoff_t first = round_down(fault->pgoff, pages);
 	vm_fault_t result = VM_FAULT_SIGBUS;
 	struct emugpu_object *object;
-	unsigned long at;
-	u32 i;
+	phys_addr_t at;
 
 	mutex_lock(&emugpu_lock);
 	object = space_object(vma->vm_file->private_data, offset >> 32);
 	if (bar_is_present() && object && page < object->count) {
-		for (i = 0; i < pages; i++) {
-			if (first + i < vma->vm_pgoff || first + i >= vma->vm_pgoff + vma_pages(vma))
-				continue;
-			at = vma->vm_start + ((first + i - vma->vm_pgoff) << PAGE_SHIFT);
-			result = vmf_insert_pfn(vma, at, PHYS_PFN(bar_address(object->pages[page])) + i);
-			if (result & VM_FAULT_ERROR)
-				break;
-		}
+		at = bar_address(object->pages[page]) + offset % EMUGPU_PAGE_SIZE;
+		result = vmf_insert_pfn(vma, fault->address, PHYS_PFN(at));
 	}
 	mutex_unlock(&emugpu_lock);
 	return result;

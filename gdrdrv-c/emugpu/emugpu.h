@@ -95,7 +95,6 @@ struct emugpu_space *space_of_caller(void);
 struct emugpu_space *space_of_tokens(u64 p2p_token, u32 va_space);
 /* Unmaps all memory from the CPU. The next access faults. */
 void spaces_zap_views(void);
-int space_inject(struct emugpu_space *space, const struct emugpu_inject *inject);
 
 int space_create(struct emugpu_space *space, struct emugpu_create *create);
 int space_map(struct emugpu_space *space, const struct emugpu_map *map);

@@ -144,27 +144,20 @@ static int get_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, struct nvidi
 	return error;
 }
 
-static void delay_put(void)
-{
-	struct emugpu_space *space;
-	u32 delay = 0;
-
-	mutex_lock(&emugpu_lock);
-	space = space_of_caller();
-	if (space)
-		delay = space->inject.put_delay;
-	mutex_unlock(&emugpu_lock);
-	pause_for(delay);
-}
-
 /* Undoes the pin with this table. Some callers free tables again that are not found. */
 static int put_pages(u64 p2p_token, u32 va_space, struct nvidia_p2p_page_table *table, bool frees_again)
 {
 	struct emugpu_space *space;
 	struct pin *pin;
+	u32 delay;
 	int error;
 
-	delay_put();
+	mutex_lock(&emugpu_lock);
+	space = space_of_caller();
+	delay = space ? space->inject.put_delay : 0;
+	mutex_unlock(&emugpu_lock);
+	pause_for(delay);
+
 	mutex_lock(&emugpu_lock); /* With the lock held, no callback is running. */
 	space = space_of(p2p_token, va_space);
 	if (space && space->inject.nth_put && !--space->inject.nth_put) {

@@ -65,16 +65,6 @@ struct emugpu_space *space_of_tokens(u64 p2p_token, u32 va_space)
 	return NULL;
 }
 
-int space_inject(struct emugpu_space *space, const struct emugpu_inject *inject)
-{
-	if (inject->error < 0 || inject->error > MAX_ERRNO || inject->put_error < 0 || inject->put_error > MAX_ERRNO ||
-	    inject->pin_delay > USEC_PER_SEC || inject->callback_delay > USEC_PER_SEC ||
-	    inject->put_delay > USEC_PER_SEC)
-		return -EINVAL;
-	space->inject = *inject;
-	return 0;
-}
-
 static void drop(struct emugpu_object *object)
 {
 	u32 i;

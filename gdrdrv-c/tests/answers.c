@@ -1,13 +1,16 @@
 /*
- * Answers of only this module, or only with a GPU driver that fails on demand. tests/gdrdrv has the results of
- * all commands.
+ * Answers and rights of only this module, or only with a GPU driver that fails on demand. tests/gdrdrv has the results
+ * of all commands.
  */
 
 #include "device.h"
+#include "process.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #define SIZE (2 * GPU_PAGE)
+#define OURS 0x11
 
 static int fd;
 static struct gpu_memory memory;
@@ -21,14 +24,97 @@ static uint32_t can_force_pcie(void)
 /* Lines that tests/gdrdrv ignores, because other modules have fewer. */
 static void params_name_the_implementation(void)
 {
-    char text[512] = "";
-    FILE *params = fopen("/proc/driver/gdrdrv/params", "r");
+    const char *text = file_text(PARAMS);
 
-    CHECK(params != NULL);
-    CHECK(fread(text, 1, sizeof(text) - 1, params) > 0);
-    fclose(params);
     CHECK(strstr(text, "\ndbg_enabled: 0\n") != NULL); /* loaded with that value by vm/init */
     CHECK(strstr(text, "\nImplementation: gdrapi gdrdrv-c ") != NULL);
+}
+
+static unsigned int rights_of_others;
+
+static void open_unprivileged(void)
+{
+    drop_privileges();
+    int fd = open(GDRDRV_DEVICE, O_RDWR | O_CLOEXEC);
+    CHECK_EQUAL(fd < 0 ? errno : 0, (rights_of_others & 06) == 06 ? 0 : EACCES);
+}
+
+/* By which unprivileged users can open it, or cannot. */
+static void node_has_the_mode_of_the_parameter(void)
+{
+    struct stat node;
+
+    CHECK(stat(GDRDRV_DEVICE, &node) == 0);
+    CHECK_EQUAL(node.st_mode & 07777, atoi(parameter("gdrdrv", "mode")));
+    CHECK_EQUAL(node.st_uid, 0);
+    rights_of_others = node.st_mode & 07;
+    in_child(open_unprivileged);
+}
+
+/* The kernel's other rights to a mapping are documented in map.c. It is not grown, not inherited, not in a core dump. */
+static void nothing_is_executable(void)
+{
+    const int executable[] = {PROT_EXEC, PROT_READ | PROT_EXEC, PROT_WRITE | PROT_EXEC,
+                              PROT_READ | PROT_WRITE | PROT_EXEC};
+    const char *const has[] = {"rd", "wr", "sh", "mr", "mw", "io", "pf", "dc", "de", "dd"};
+    uint64_t handle = pinned(fd, memory);
+    struct gdrdrv_get_info_v2 i;
+
+    memset(memory.view, OURS, SIZE);
+    for (size_t at = 0; at < sizeof(executable) / sizeof(executable[0]); at++) {
+        CHECK(mmap(NULL, SIZE, executable[at], MAP_SHARED, fd, (off_t)(handle * PAGE)) == MAP_FAILED);
+        CHECK_EQUAL(errno, EACCES);
+        CHECK_OK(info(fd, handle, &i));
+        CHECK_EQUAL(i.mapping_type, GDRDRV_MAPPING_TYPE_NONE);
+    }
+
+    unsigned char *va = mapped(fd, handle, SIZE);
+    for (size_t at = 0; at < sizeof(has) / sizeof(has[0]); at++)
+        CHECK(has_flag(va, has[at]));
+    CHECK(!has_flag(va, " ex") && !has_flag(va, " me"));
+    for (size_t at = 0; at < sizeof(executable) / sizeof(executable[0]); at++) {
+        CHECK(mprotect(va, SIZE, executable[at]) != 0);
+        CHECK_EQUAL(errno, EACCES);
+        CHECK(mprotect(va + GPU_PAGE, PAGE, executable[at]) != 0);
+        CHECK_EQUAL(errno, EACCES);
+    }
+    CHECK_PAGES(va, SIZE, OURS);
+    CHECK(mprotect(va, SIZE, PROT_NONE) == 0);
+    CHECK(mprotect(va, SIZE, PROT_READ | PROT_WRITE) == 0);
+    va[SIZE - 1] = OURS + 1;
+    CHECK_EQUAL(memory.view[SIZE - 1], OURS + 1);
+    CHECK_OK(unpin(fd, handle));
+    CHECK(munmap(va, SIZE) == 0);
+}
+
+/* Returns what the GPU driver allocated for a pin of this size, which fails with EINVAL. */
+static uint64_t allocated(uint64_t addr, uint64_t size)
+{
+    struct gdrdrv_pin_buffer_v2 v2 = {.addr = addr, .size = size};
+    uint64_t before = gpu_status().unchecked_bytes, handle;
+
+    CHECK_ERROR(pin(fd, addr, size, &handle), EINVAL);
+    CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2), EINVAL);
+    return gpu_status().unchecked_bytes - before;
+}
+
+/*
+ * Sizes larger than the largest BAR of any GPU, here that of the emulated GPU, are refused before the GPU driver is
+ * called. emugpu allocates 16 bytes for each 64 KiB before it checks the range.
+ */
+static void larger_sizes_than_any_bar_allocate_nothing(void)
+{
+    const uint64_t largest = gpu_status().bytes;
+    const uint64_t sizes[] = {
+        largest + 1,   largest + GPU_PAGE, 2 * largest, 1ULL << 40, 0x32000000000,
+        1ULL << 48,    (1ULL << 48) + GPU_PAGE, 1ULL << 62,  1ULL << 63, ~0ULL - (1ULL << 47),
+    };
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        CHECK_EQUAL(allocated(memory.va, sizes[i]), 0);
+    CHECK_EQUAL(allocated(memory.va + 1, largest), 0); /* in whole GPU pages, one more */
+    CHECK_EQUAL(allocated(memory.va, 3 * GPU_PAGE), 2 * 3 * 16);
+    CHECK_EQUAL(allocated(memory.va, largest), 2 * largest / GPU_PAGE * 16);
 }
 
 /* The GPU driver's result, where it is called. A GPU without a coherent link has only PCIe. */
@@ -62,23 +148,6 @@ static void get_version_only_writes_its_argument(void)
     CHECK(munmap(pages, 2 * PAGE) == 0);
 }
 
-/* An unpin that fails in the GPU driver. The process loses the pin, and the table is freed with the memory. */
-static void failed_unpin_ends_the_pin_for_the_process(void)
-{
-    struct gpu_memory mine = gpu_alloc(SIZE);
-    uint64_t handle = pinned(fd, mine);
-    unsigned char *va = mapped(fd, handle, SIZE);
-
-    gpu_fail_put(ENOMEM);
-    CHECK_OK(unpin(fd, handle));
-    CHECK_PAGES_GONE(va, SIZE);
-    CHECK_ERROR(unpin(fd, handle), EINVAL);
-    CHECK_EQUAL(page_tables(), 1);
-    gpu_free(mine);
-    CHECK_EQUAL(page_tables(), 0);
-    CHECK(munmap(va, SIZE) == 0);
-}
-
 static void dbg_enabled_logs_every_command(void)
 {
     struct gdrdrv_get_version version;
@@ -87,10 +156,10 @@ static void dbg_enabled_logs_every_command(void)
     ssize_t length;
 
     CHECK(log >= 0 && lseek(log, 0, SEEK_END) == 0);
-    set_parameter("dbg_enabled", 1);
+    set_parameter("gdrdrv", "dbg_enabled", 1);
     for (int i = 0; i < calls; i++)
         CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &version));
-    set_parameter("dbg_enabled", 0);
+    set_parameter("gdrdrv", "dbg_enabled", 0);
     CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &version));
     while ((length = read(log, line, sizeof(line) - 1)) > 0) {
         line[length] = '\0';
@@ -123,10 +192,11 @@ int main(void)
     fd = driver_open();
     memory = gpu_alloc(SIZE);
     params_name_the_implementation();
+    node_has_the_mode_of_the_parameter();
+    nothing_is_executable();
+    larger_sizes_than_any_bar_allocate_nothing();
     force_pcie_is_passed_on();
     get_version_only_writes_its_argument();
-    if (!persistent(fd)) /* persistent pins have no callback, and keep their memory */
-        failed_unpin_ends_the_pin_for_the_process();
     dbg_enabled_logs_every_command();
     errors_of_the_gpu_driver_are_passed_on();
     CHECK_EQUAL(page_tables(), 0);

@@ -9,6 +9,7 @@
 #include <grp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/socket.h>
 
 /* The id of a user without privileges. */
 #define UNPRIVILEGED 65534
@@ -98,11 +99,6 @@ static inline void gpu_inject(struct emugpu_inject inject)
     CHECK(ioctl(gpu(), EMUGPU_INJECT, &inject) == 0);
 }
 
-static inline void gpu_delay(uint32_t pin_microseconds, uint32_t callback_microseconds)
-{
-    gpu_inject((struct emugpu_inject){.pin_delay = pin_microseconds, .callback_delay = callback_microseconds});
-}
-
 /* The next unpin fails in the GPU driver, which keeps the pin. */
 static inline void gpu_fail_put(int error)
 {
@@ -118,14 +114,10 @@ static inline void gpu_ignore_put(void)
 /* A parameter that a module was loaded with, as its file has it. */
 static inline const char *parameter(const char *module, const char *name)
 {
-    static char text[32];
     char path[80];
 
     snprintf(path, sizeof(path), "/sys/module/%s/parameters/%s", module, name);
-    FILE *file = fopen(path, "r");
-    CHECK(file != NULL && fgets(text, sizeof(text), file) != NULL);
-    CHECK(fclose(file) == 0);
-    return text;
+    return file_text(path);
 }
 
 static inline int gpu_has(const char *name)
@@ -153,20 +145,13 @@ static inline int pins_persist(void)
 }
 
 /* Sets a parameter of a module; only root can. */
-static inline void set_parameter_of(const char *module, const char *name, unsigned int value)
+static inline void set_parameter(const char *module, const char *name, unsigned int value)
 {
-    char path[80];
+    char path[80], number[16];
 
     snprintf(path, sizeof(path), "/sys/module/%s/parameters/%s", module, name);
-    int file = open(path, O_WRONLY | O_CLOEXEC);
-    CHECK(file >= 0);
-    CHECK(dprintf(file, "%u\n", value) > 0);
-    CHECK(close(file) == 0);
-}
-
-static inline void set_parameter(const char *name, unsigned int value)
-{
-    set_parameter_of("gdrdrv", name, value);
+    snprintf(number, sizeof(number), "%u\n", value);
+    write_text(path, number);
 }
 
 /* Page tables that are pinned, in all processes. */
@@ -211,6 +196,30 @@ static inline pthread_t started_on(int number, void *(*run)(void *), void *argum
     CHECK(pthread_create(&thread, &attributes, run, argument) == 0);
     CHECK(pthread_attr_destroy(&attributes) == 0);
     return thread;
+}
+
+/* The ends of a parent, and of its child that works in steps. */
+static __attribute__((unused)) int steps[2];
+
+/* Its parent awaits each step, and lets it go on. await() fails if the child has ended. */
+static inline pid_t start_steps(void (*part)(void))
+{
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, steps) == 0);
+    pid_t child = start_child(part);
+    CHECK(close(steps[1]) == 0);
+    return child;
+}
+
+static inline void finish_steps(pid_t child)
+{
+    finish_child(child);
+    CHECK(close(steps[0]) == 0);
+}
+
+static inline void next_step(void)
+{
+    say(steps[1]);
+    await(steps[1]);
 }
 
 struct live_pin {

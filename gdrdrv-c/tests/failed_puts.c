@@ -64,6 +64,7 @@ static void ordinary_pins_end_with_their_memory(void)
     struct gpu_memory memory = gpu_alloc(GPU_PAGE);
     fail_unpin(fd, memory);
     CHECK_EQUAL(gpu_status().page_tables, 1);
+    CHECK_EQUAL(page_tables(), 1);
     CHECK(close(fd) == 0);
     gpu_free(memory);
     check_nothing_pinned();

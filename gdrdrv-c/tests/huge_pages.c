@@ -45,18 +45,12 @@ static uint64_t longest_run(void)
 /* Returns whether the kernel and the module can. */
 static int can_be_huge(void)
 {
-    FILE *params = fopen("/proc/driver/gdrdrv/params", "r");
     unsigned int major, minor;
     struct utsname system;
-    char line[128];
-    int open_driver = 0;
 
-    CHECK(params != NULL && uname(&system) == 0);
-    while (fgets(line, sizeof(line), params) != NULL)
-        open_driver |= strstr(line, "flavor: opensource") != NULL;
-    CHECK(fclose(params) == 0);
+    CHECK(uname(&system) == 0);
     CHECK_EQUAL(sscanf(system.release, "%u.%u", &major, &minor), 2);
-    return open_driver && (major > 6 || (major == 6 && minor >= 12));
+    return strstr(file_text(PARAMS), "flavor: opensource") != NULL && (major > 6 || (major == 6 && minor >= 12));
 }
 
 /* A mapping of all pages. */

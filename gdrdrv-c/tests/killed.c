@@ -7,13 +7,14 @@
 #define PARENT_PINS 8
 
 /* Pins 1,000 pages, maps every other one, and signals. Its child keeps the descriptor. */
-static void pin_and_wait(int ready)
+static void pin_and_wait(void)
 {
     struct gpu_memory memory = gpu_alloc(PINS * GPU_PAGE);
     int fd = driver_open();
     uint64_t handle;
     unsigned char value;
 
+    CHECK(setpgid(0, 0) == 0);
     for (int i = 0; i < PINS; i++) {
         CHECK_OK(pin(fd, memory.va + (uint64_t)i * GPU_PAGE, GPU_PAGE, &handle));
         if (i % 2)
@@ -24,27 +25,19 @@ static void pin_and_wait(int ready)
         pause();
         _exit(0);
     }
-    say(ready);
-    pause();
+    next_step();
 }
 
 static void killed_process_loses_1000_pins(void)
 {
-    int ready[2], status;
+    pid_t child = start_steps(pin_and_wait);
 
-    CHECK(pipe(ready) == 0);
-    pid_t child = fork();
-    if (child == 0) {
-        CHECK(setpgid(0, 0) == 0);
-        pin_and_wait(ready[1]);
-    }
-    CHECK(close(ready[1]) == 0);
-    await(ready[0]);
+    await(steps[0]);
     CHECK(kill(child, SIGKILL) == 0);
-    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(waitpid(child, NULL, 0) == child);
     CHECK_EQUAL(page_tables(), 0);
     CHECK(kill(-child, SIGKILL) == 0);
-    CHECK(close(ready[0]) == 0);
+    CHECK(close(steps[0]) == 0);
 }
 
 static struct gpu_memory memory[PARENT_PINS];
@@ -92,9 +85,19 @@ static void *pin_until_storm_over(void *unused)
     return NULL;
 }
 
+/* Returns 1, when it has. */
+static int storm_child_ends(void)
+{
+    int status;
+
+    CHECK(wait(&status) > 0);
+    CHECK(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0);
+    return 1;
+}
+
 static void fork_storm_does_not_affect_the_parent(void)
 {
-    int running = 0, status;
+    int running = 0;
 
     parents_fd = driver_open();
     for (int i = 0; i < PARENT_PINS; i++) {
@@ -110,14 +113,11 @@ static void fork_storm_does_not_affect_the_parent(void)
         CHECK(child >= 0);
         if (child == 0)
             storm_child(i);
-        if (++running == 16) {
-            CHECK(wait(&status) > 0);
-            CHECK(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0);
-            running--;
-        }
+        if (++running == 16)
+            running -= storm_child_ends();
     }
-    while (wait(&status) > 0)
-        CHECK(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0);
+    while (running > 0)
+        running -= storm_child_ends();
     __atomic_store_n(&storm_over, 1, __ATOMIC_RELAXED);
     finish_thread(thread);
 

@@ -15,29 +15,35 @@ static struct gpu_memory memory; /* 1 MiB */
 static int fd;
 static long rounds_wanted;
 
+static void set_limits(unsigned int pins, unsigned int mib, unsigned int pins_per_user, unsigned int mib_per_user)
+{
+    set_parameter("gdrdrv", "max_pins", pins);
+    set_parameter("gdrdrv", "max_pinned_mib", mib);
+    set_parameter("gdrdrv", "max_pins_per_user", pins_per_user);
+    set_parameter("gdrdrv", "max_pinned_mib_per_user", mib_per_user);
+}
+
 static void remove_limits(void)
 {
     if (getuid() != 0)
         return;
-    set_parameter("max_pins", 0);
-    set_parameter("max_pinned_mib", 0);
-    set_parameter("max_pins_per_user", 0);
-    set_parameter("max_pinned_mib_per_user", 0);
-    set_parameter_of("emugpu", "bar1_pages", 0);
+    set_limits(0, 0, 0, 0);
+    set_parameter("emugpu", "bar1_pages", 0);
+}
+
+static void begin(uint64_t bytes)
+{
+    memory = gpu_alloc(bytes);
+    fd = driver_open();
 }
 
 /* The number of pins that limits have refused. */
 static long refused(void)
 {
-    FILE *params = fopen("/proc/driver/gdrdrv/params", "r");
-    char line[128];
-    long number = -1;
+    const char *line = strstr(file_text(PARAMS), "\nPins refused by limits: ");
 
-    CHECK(params != NULL);
-    while (number < 0 && fgets(line, sizeof(line), params) != NULL)
-        (void)sscanf(line, "Pins refused by limits: %ld", &number);
-    CHECK(number >= 0 && fclose(params) == 0);
-    return number;
+    CHECK(line != NULL);
+    return atol(strchr(line, ':') + 1);
 }
 
 /* Pins one GPU page `count` times. */
@@ -71,8 +77,9 @@ static void check_room_for_one(void)
 static void opens_share_the_limit(void)
 {
     uint64_t handles[LIMIT];
-    int other = driver_open();
 
+    begin(MIB);
+    int other = driver_open();
     pin_pages(fd, handles, 2);
     pin_pages(other, handles + 2, LIMIT - 2);
     check_full(fd);
@@ -91,76 +98,60 @@ static void opens_share_the_limit(void)
     CHECK(close(fd) == 0);
     CHECK(munmap(va, GPU_PAGE) == 0);
     CHECK_EQUAL(page_tables(), 0);
-    fd = driver_open();
 }
 
+/* Nor does one whose handle cannot be returned, and which is undone. */
 static void failed_pins_do_not_count(void)
 {
+    struct gdrdrv_pin_buffer *argument = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint64_t handles[LIMIT], handle;
 
-    for (int i = 0; i < 2 * LIMIT; i++) {
-        CHECK_ERROR(pin(fd, memory.va - GPU_PAGE, GPU_PAGE, &handle), EINVAL);
-        CHECK_ERROR(pin(fd, memory.va, 1ULL << 63, &handle), EINVAL);
-        CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER, NULL), EFAULT);
-        gpu_inject((struct emugpu_inject){.nth = 1, .error = EIO});
-        CHECK_ERROR(pin(fd, memory.va, GPU_PAGE, &handle), EIO);
-    }
-    for (int i = 0; i < 2 * LIMIT; i++)
-        CHECK_ERROR(unpin(fd, 12345), EINVAL);
-    pin_pages(fd, handles, LIMIT);
-    check_full(fd);
-    CHECK(close(fd) == 0);
-    fd = driver_open();
-}
-
-/* A pin whose handle cannot be returned is undone. */
-static void undone_pins_do_not_count(void)
-{
-    struct gdrdrv_pin_buffer *argument = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
+    begin(MIB);
     CHECK(argument != MAP_FAILED);
     argument->addr = memory.va;
     argument->size = GPU_PAGE;
     CHECK(mprotect(argument, PAGE, PROT_READ) == 0);
-    for (int i = 0; i < 2 * LIMIT; i++)
+    for (int i = 0; i < 2 * LIMIT; i++) {
+        CHECK_ERROR(pin(fd, memory.va - GPU_PAGE, GPU_PAGE, &handle), EINVAL);
+        CHECK_ERROR(pin(fd, memory.va, 1ULL << 63, &handle), EINVAL);
+        CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER, NULL), EFAULT);
         CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER, argument), EFAULT);
-    CHECK(munmap(argument, PAGE) == 0);
+        gpu_inject((struct emugpu_inject){.nth = 1, .error = EIO});
+        CHECK_ERROR(pin(fd, memory.va, GPU_PAGE, &handle), EIO);
+        CHECK_ERROR(unpin(fd, 12345), EINVAL);
+    }
+    pin_pages(fd, handles, LIMIT);
+    check_full(fd);
 }
 
 static void freed_memory_makes_room_by_unpin(void)
 {
     uint64_t handles[LIMIT];
 
+    begin(MIB);
     pin_pages(fd, handles, LIMIT);
     gpu_renew(memory);
     for (int i = 0; i < LIMIT; i++)
         CHECK_OK(unpin(fd, handles[i]));
     pin_pages(fd, handles, LIMIT);
     check_full(fd);
-    for (int i = 0; i < LIMIT; i++)
-        CHECK_OK(unpin(fd, handles[i]));
 }
 
-static void child_has_its_own_limit(void)
+static void fill_up(void)
 {
     uint64_t handles[LIMIT];
 
-    memory = gpu_alloc(MIB);
-    fd = driver_open();
+    begin(MIB);
     pin_pages(fd, handles, LIMIT);
     check_full(fd);
 }
 
 static void processes_are_limited_separately(void)
 {
-    uint64_t handles[LIMIT];
-
-    pin_pages(fd, handles, LIMIT);
+    fill_up();
     for (int i = 0; i < 3; i++)
-        in_child(child_has_its_own_limit);
+        in_child(fill_up);
     check_full(fd);
-    for (int i = 0; i < LIMIT; i++)
-        CHECK_OK(unpin(fd, handles[i]));
 }
 
 /* Pins as much as possible, at least one pin once. */
@@ -189,27 +180,23 @@ static void threads_share_the_limit(void)
 {
     uint64_t handles[LIMIT];
 
+    begin(MIB);
     run_on(0);
     pthread_t thread = started_on(1, pinner, NULL);
     (void)pinner(NULL);
     finish_thread(thread);
     pin_pages(fd, handles, LIMIT);
     check_full(fd);
-    CHECK(close(fd) == 0);
-    fd = driver_open();
 }
 
 static void limited_number(void)
 {
     drop_privileges();
-    memory = gpu_alloc(MIB);
-    fd = driver_open();
-    failed_pins_do_not_count();
-    undone_pins_do_not_count();
-    freed_memory_makes_room_by_unpin();
-    processes_are_limited_separately();
-    threads_share_the_limit();
-    opens_share_the_limit();
+    in_child(failed_pins_do_not_count);
+    in_child(freed_memory_makes_room_by_unpin);
+    in_child(processes_are_limited_separately);
+    in_child(threads_share_the_limit);
+    in_child(opens_share_the_limit);
 }
 
 /* Whole GPU pages count, each time that they are pinned. */
@@ -219,8 +206,7 @@ static void limited_memory(void)
     unsigned int pages = MIB / GDRDRV_GPU_PAGE_SIZE;
 
     drop_privileges();
-    memory = gpu_alloc(2 * MIB);
-    fd = driver_open();
+    begin(2 * MIB);
     CHECK_ERROR(pin(fd, memory.va, MIB + 1, &whole), ENOMEM);
     CHECK_OK(pin(fd, memory.va, MIB, &whole));
     check_full(fd);
@@ -241,8 +227,7 @@ static void limited_by_both(void)
     uint64_t handle;
 
     drop_privileges();
-    memory = gpu_alloc(MIB);
-    fd = driver_open();
+    begin(MIB);
     check_room_for_one();
     CHECK_OK(pin(fd, memory.va, MIB, &handle));
     check_full(fd);
@@ -254,8 +239,7 @@ static void full_bar1_is_no_limit(void)
     uint64_t handles[LIMIT], failed;
     long before = refused();
 
-    memory = gpu_alloc(MIB);
-    fd = driver_open();
+    begin(MIB);
     pin_pages(fd, handles, LIMIT);
     CHECK_ERROR(pin(fd, memory.va, GPU_PAGE, &failed), ENOMEM);
     CHECK_EQUAL(refused(), before);
@@ -264,7 +248,7 @@ static void full_bar1_is_no_limit(void)
     CHECK_EQUAL(refused(), before);
 }
 
-static int done[2], go_on[2];
+static int go_on[2];
 
 /* A child has the last descriptor when the process that pinned has ended. */
 static void leave_pins(void)
@@ -272,8 +256,7 @@ static void leave_pins(void)
     uint64_t handles[LIMIT];
 
     drop_privileges();
-    memory = gpu_alloc(MIB);
-    fd = driver_open();
+    begin(MIB);
     pin_pages(fd, handles, LIMIT);
     pid_t child = fork();
     CHECK(child >= 0);
@@ -285,28 +268,17 @@ static void leave_pins(void)
     CHECK(close(fd) == 0);
 }
 
-static void root_has_room(void)
-{
-    uint64_t handles[LIMIT];
-
-    memory = gpu_alloc(MIB);
-    fd = driver_open();
-    pin_pages(fd, handles, LIMIT);
-    check_full(fd);
-}
-
 static void user_has_no_room(void)
 {
     drop_privileges();
-    memory = gpu_alloc(MIB);
-    fd = driver_open();
+    begin(MIB);
     check_full(fd);
 }
 
 static void user_has_room(void)
 {
     drop_privileges();
-    root_has_room();
+    fill_up();
 }
 
 static void pins_of_ended_processes_count_for_their_user(void)
@@ -317,7 +289,7 @@ static void pins_of_ended_processes_count_for_their_user(void)
     long before = refused();
     in_child(user_has_no_room);
     CHECK_EQUAL(refused(), before + 2);
-    in_child(root_has_room);
+    in_child(fill_up); /* root has room */
     say(go_on[1]);
     while (page_tables() > 0)
         usleep(1000);
@@ -331,33 +303,28 @@ static void limit_that_changes(void)
     uint64_t handles[LIMIT];
 
     drop_privileges();
-    memory = gpu_alloc(MIB);
-    fd = driver_open();
+    begin(MIB);
     pin_pages(fd, handles, LIMIT); /* without a limit */
-    say(done[1]);
-    await(go_on[0]); /* below what is pinned */
+    next_step(); /* below what is pinned */
     check_full(fd);
     for (int i = 0; i < 3; i++)
         CHECK_OK(unpin(fd, handles[i]));
     check_room_for_one();
-    say(done[1]);
-    await(go_on[0]); /* none again */
+    next_step(); /* none again */
     pin_pages(fd, handles, LIMIT);
     CHECK_ERROR(pin(fd, memory.va, MIB + 1, handles), EINVAL); /* the GPU driver's result */
 }
 
 static void limits_change_while_a_process_has_pins(void)
 {
-    CHECK(pipe(done) == 0 && pipe(go_on) == 0);
-    pid_t child = start_child(limit_that_changes);
-    CHECK(close(done[1]) == 0);
-    await(done[0]);
-    set_parameter("max_pins", 3);
-    say(go_on[1]);
-    await(done[0]);
-    set_parameter("max_pins", 0);
-    say(go_on[1]);
-    finish_child(child);
+    pid_t child = start_steps(limit_that_changes);
+    await(steps[0]);
+    set_parameter("gdrdrv", "max_pins", 3);
+    say(steps[0]);
+    await(steps[0]);
+    set_parameter("gdrdrv", "max_pins", 0);
+    say(steps[0]);
+    finish_steps(child);
 }
 
 int main(int argc, char **argv)
@@ -366,22 +333,18 @@ int main(int argc, char **argv)
     atexit(remove_limits);
     remove_limits();
     limits_change_while_a_process_has_pins();
-    set_parameter("max_pins", LIMIT);
+    set_limits(LIMIT, 0, 0, 0);
     in_child(limited_number);
-    set_parameter("max_pins", 0);
-    set_parameter("max_pinned_mib", 1);
+    set_limits(0, 1, 0, 0);
     in_child(limited_memory);
-    set_parameter("max_pins", 1); /* both limits hold */
-    set_parameter("max_pinned_mib", 64);
+    set_limits(1, 64, 0, 0); /* both limits hold */
     in_child(limited_by_both);
-    remove_limits();
-    set_parameter("max_pins_per_user", LIMIT);
+    set_limits(0, 0, LIMIT, 0);
     pins_of_ended_processes_count_for_their_user();
-    set_parameter("max_pins_per_user", 0);
-    set_parameter("max_pinned_mib_per_user", 1);
+    set_limits(0, 0, 0, 1);
     in_child(limited_memory);
     remove_limits();
-    set_parameter_of("emugpu", "bar1_pages", LIMIT);
+    set_parameter("emugpu", "bar1_pages", LIMIT);
     in_child(full_bar1_is_no_limit);
     CHECK_EQUAL(page_tables(), 0);
     return passed("limits");

@@ -6,16 +6,16 @@
 
 #define SIZE (2 * GPU_PAGE)
 
-static int said[2], asked[2];
+static int said[2], asked[2], clone_flags;
 
 /* Pins and exits. The child with its descriptors keeps running, and closes them one at a time on request. */
-static void end_before_a_child(int flags)
+static void end_before_a_child(void)
 {
     struct gpu_memory mine = gpu_alloc(SIZE);
     int gpu_fd = gpu(), fd = driver_open();
 
     (void)pinned(fd, mine);
-    if (syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, NULL) == 0) {
+    if (syscall(SYS_clone, clone_flags | SIGCHLD, NULL, NULL, NULL, NULL) == 0) {
         await(asked[0]);
         CHECK(close(fd) == 0);
         say(said[1]);
@@ -24,7 +24,6 @@ static void end_before_a_child(int flags)
         say(said[1]);
         _exit(0);
     }
-    _exit(0);
 }
 
 /*
@@ -34,11 +33,8 @@ static void end_before_a_child(int flags)
 static void owner_ends_before_its_descriptors(int flags, long at_end, long at_close)
 {
     CHECK(pipe(said) == 0 && pipe(asked) == 0);
-    fflush(NULL);
-    pid_t owner = fork();
-    if (owner == 0)
-        end_before_a_child(flags);
-    CHECK(waitpid(owner, NULL, 0) == owner);
+    clone_flags = flags;
+    in_child(end_before_a_child);
     CHECK_EQUAL(page_tables(), at_end);
     say(asked[1]);
     await(said[0]);

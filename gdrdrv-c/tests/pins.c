@@ -66,14 +66,6 @@ static void check_line(const struct line *line, uint64_t bytes, const char *mapp
     CHECK_STRING(line->command, "a name\\012of two\n");
 }
 
-static int done[2], go[2];
-
-static void next_step(void)
-{
-    say(done[1]);
-    await(go[0]);
-}
-
 static void child_of_user(void)
 {
     struct gpu_memory memory = gpu_alloc(3 * GPU_PAGE);
@@ -118,7 +110,7 @@ static void user(void)
 /* Waits for the next step of the user. Returns its lines, ordered by size. */
 static int step(pid_t pid, struct line lines[2])
 {
-    await(done[0]);
+    await(steps[0]);
     int count = lines_of(pid, lines, 2);
     if (count == 2 && lines[0].bytes > lines[1].bytes) {
         struct line first = lines[1];
@@ -146,34 +138,33 @@ static void pins_of_a_user(void)
 {
     struct line lines[2];
 
-    CHECK(pipe(done) == 0 && pipe(go) == 0);
-    pid_t child = start_child(user);
+    pid_t child = start_steps(user);
     CHECK_EQUAL(step(child, lines), 0);
-    say(go[1]);
+    say(steps[0]);
     CHECK_EQUAL(step(child, lines), 1);
     check_line(&lines[0], GPU_PAGE, "no", "-");
-    say(go[1]);
+    say(steps[0]);
     CHECK_EQUAL(step(child, lines), 2);
     check_line(&lines[0], GPU_PAGE, "yes", "WC");
     check_line(&lines[1], 2 * GPU_PAGE, "no", "-");
-    say(go[1]);
+    say(steps[0]);
     CHECK_EQUAL(step(child, lines), 2);
     check_line(&lines[0], GPU_PAGE, "no", "-");
-    say(go[1]);
+    say(steps[0]);
     CHECK_EQUAL(step(child, lines), 2); /* in the user's child */
     check_sums();
     CHECK_EQUAL(page_tables(), 3);
-    say(go[1]);
+    say(steps[0]);
     CHECK_EQUAL(step(child, lines), 1);
     check_line(&lines[0], 2 * GPU_PAGE, "no", "-");
-    say(go[1]);
+    say(steps[0]);
     CHECK_EQUAL(step(child, lines), 2);
-    say(go[1]);
+    say(steps[0]);
     CHECK_EQUAL(step(child, lines), 0);
-    say(go[1]);
+    say(steps[0]);
     CHECK_EQUAL(step(child, lines), pins_persist());
-    say(go[1]);
-    finish_child(child);
+    say(steps[0]);
+    finish_steps(child);
     CHECK_EQUAL(lines_of(child, lines, 2), 0);
 }
 

@@ -149,7 +149,8 @@ static void free_against_pin(void)
 
     fd = driver_open();
     for (long round = 0; round < rounds_wanted / 10 || made == 0; round++) {
-        gpu_delay((uint32_t)(round % 7) * 50, (uint32_t)(round % 5) * 50);
+        gpu_inject((struct emugpu_inject){.pin_delay = (uint32_t)(round % 7) * 50,
+                                          .callback_delay = (uint32_t)(round % 5) * 50});
         memory = gpu_alloc(SIZE);
         pthread_t thread = start_thread(freer, &patience);
         int error = pin(fd, memory.va, SIZE, &handle);
@@ -164,7 +165,7 @@ static void free_against_pin(void)
         CHECK_EQUAL(page_tables(), 0);
         patience += made == 0; /* until one pin is complete in time, also on slow machines */
     }
-    gpu_delay(0, 0);
+    gpu_inject((struct emugpu_inject){0});
     CHECK(close(fd) == 0);
 }
 

@@ -13,25 +13,6 @@
 
 #define DRIVER "/sys/bus/pci/drivers/emugpu/"
 
-static void write_text(const char *path, const char *text)
-{
-    int file = open(path, O_WRONLY | O_CLOEXEC);
-
-    CHECK(file >= 0);
-    CHECK(write(file, text, strlen(text)) == (ssize_t)strlen(text));
-    CHECK(close(file) == 0);
-}
-
-static const char *first_line(const char *path)
-{
-    static char line[32];
-    FILE *file = fopen(path, "r");
-
-    CHECK(file != NULL && fgets(line, sizeof(line), file) != NULL);
-    CHECK(fclose(file) == 0);
-    return line;
-}
-
 /* The PCI address of the GPU, which has the driver. */
 static const char *address(void)
 {
@@ -56,29 +37,6 @@ static void plug(void)
 {
     write_text("/sys/bus/pci/rescan", "1");
     (void)address();
-}
-
-static int ready[2], go[2];
-
-/* If the child fails, its parent's await() fails. */
-static pid_t start_user(void (*user)(void))
-{
-    CHECK(pipe(ready) == 0 && pipe(go) == 0);
-    pid_t child = start_child(user);
-    CHECK(close(ready[1]) == 0 && close(go[0]) == 0);
-    return child;
-}
-
-static void finish_user(pid_t child)
-{
-    finish_child(child);
-    CHECK(close(ready[0]) == 0 && close(go[1]) == 0);
-}
-
-static void next_step(void)
-{
-    say(ready[1]);
-    await(go[0]);
 }
 
 static void user(void)
@@ -115,14 +73,14 @@ static void user(void)
 
 static void mappings_end_with_their_device(void)
 {
-    pid_t child = start_user(user);
-    await(ready[0]);
+    pid_t child = start_steps(user);
+    await(steps[0]);
     unplug();
-    say(go[1]);
-    await(ready[0]);
+    say(steps[0]);
+    await(steps[0]);
     plug();
-    say(go[1]);
-    finish_user(child);
+    say(steps[0]);
+    finish_steps(child);
     CHECK_EQUAL(page_tables(), 0);
 }
 
@@ -133,7 +91,7 @@ static void another_device_leaves(void)
     size_t rng = 0;
 
     CHECK(glob("/sys/bus/pci/drivers/virtio-pci/*:*/device", 0, NULL, &devices) == 0);
-    while (rng < devices.gl_pathc && strcmp(first_line(devices.gl_pathv[rng]), "0x1005\n") != 0)
+    while (rng < devices.gl_pathc && strcmp(file_text(devices.gl_pathv[rng]), "0x1005\n") != 0)
         rng++;
     CHECK(rng < devices.gl_pathc); /* run.sh adds a device that nothing else needs */
     const char *name = basename(dirname(devices.gl_pathv[rng]));
@@ -171,7 +129,7 @@ static void map_until_over(void)
     handle_faults();
     struct gpu_memory memory = gpu_alloc(GPU_PAGE);
     int fd = driver_open();
-    say(ready[1]);
+    say(steps[1]);
     while (!__atomic_load_n(is_over, __ATOMIC_ACQUIRE)) {
         if (pin(fd, memory.va, GPU_PAGE, &handle) != 0)
             continue;
@@ -218,44 +176,37 @@ static void pin_and_exec(void)
 {
     struct gpu_memory memory = gpu_alloc(GPU_PAGE);
     int fd = driver_open();
-    char numbers[4][24];
+    char numbers[64];
     uint64_t handle = pinned(fd, memory);
 
     CHECK(fcntl(fd, F_SETFD, 0) == 0);
-    snprintf(numbers[0], sizeof(numbers[0]), "%d", fd);
-    snprintf(numbers[1], sizeof(numbers[1]), "%llu", (unsigned long long)handle);
-    snprintf(numbers[2], sizeof(numbers[2]), "%d", flags_file);
-    snprintf(numbers[3], sizeof(numbers[3]), "%d", ready[1]);
-    execl("/proc/self/exe", "removed", numbers[0], numbers[1], numbers[2], numbers[3], (char *)NULL);
+    snprintf(numbers, sizeof(numbers), "%d %lu %d %d", fd, (unsigned long)handle, flags_file, steps[1]);
+    execl("/proc/self/exe", "removed", numbers, (char *)NULL);
     _exit(127);
 }
 
-static void device_leaves_after_exec(long rounds_wanted)
+static void device_leaves_after_exec(const char *device, long rounds_wanted)
 {
     unsigned int seed = 1;
-    char device[32];
 
-    snprintf(device, sizeof(device), "%s", address());
     for (long round = 0; round < rounds_wanted; round++) {
-        pid_t child = start_user(pin_and_exec);
-        await(ready[0]);
+        pid_t child = start_steps(pin_and_exec);
+        await(steps[0]);
         delay(&seed, 200000);
         write_text(DRIVER "unbind", device);
         __atomic_store_n(is_gone, 1, __ATOMIC_RELEASE);
-        finish_user(child);
+        finish_steps(child);
         __atomic_store_n(is_gone, 0, __ATOMIC_RELEASE);
         write_text(DRIVER "bind", device);
     }
 }
 
-static void device_leaves_while_its_memory_is_mapped(long rounds_wanted)
+static void device_leaves_while_its_memory_is_mapped(const char *device, long rounds_wanted)
 {
-    char device[32];
     unsigned int seed = 1;
 
-    snprintf(device, sizeof(device), "%s", address());
-    pid_t child = start_user(map_until_over);
-    await(ready[0]);
+    pid_t child = start_steps(map_until_over);
+    await(steps[0]);
     run_on(0);
     for (long round = 0; round < rounds_wanted; round++) {
         delay(&seed, 2000000);
@@ -266,16 +217,18 @@ static void device_leaves_while_its_memory_is_mapped(long rounds_wanted)
         write_text(DRIVER "bind", device);
     }
     __atomic_store_n(is_over, 1, __ATOMIC_RELEASE);
-    finish_user(child);
+    finish_steps(child);
     CHECK_EQUAL(page_tables(), 0);
 }
 
 int main(int argc, char **argv)
 {
     long rounds_wanted = argc > 1 ? atol(argv[1]) : 200;
+    unsigned long handle;
+    int fd, step;
 
-    if (argc == 5) {
-        map_after_exec(atoi(argv[1]), strtoull(argv[2], NULL, 10), atoi(argv[3]), atoi(argv[4]));
+    if (argc > 1 && sscanf(argv[1], "%d %lu %d %d", &fd, &handle, &flags_file, &step) == 4) {
+        map_after_exec(fd, handle, flags_file, step);
         return 0;
     }
     handle_faults();
@@ -284,7 +237,7 @@ int main(int argc, char **argv)
     flags_file = (int)syscall(SYS_memfd_create, "flags", 0);
     CHECK(flags_file >= 0 && ftruncate(flags_file, (off_t)PAGE) == 0);
     map_flags(flags_file);
-    device_leaves_after_exec(rounds_wanted / 10);
-    device_leaves_while_its_memory_is_mapped(rounds_wanted);
+    device_leaves_after_exec(address(), rounds_wanted / 10);
+    device_leaves_while_its_memory_is_mapped(address(), rounds_wanted);
     return passed("removed");
 }

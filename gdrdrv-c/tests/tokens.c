@@ -50,12 +50,10 @@ static void memory_of_others_stays_out_of_reach(void)
     }
 }
 
-static int allocated[2];
-
 /* With the tokens of another process that has memory at the same address. */
 static void every_token_is_the_callers(void)
 {
-    CHECK(read(allocated[0], &theirs, sizeof(theirs)) == sizeof(theirs));
+    CHECK(read(steps[1], &theirs, sizeof(theirs)) == sizeof(theirs));
     const uint32_t self = (uint32_t)getpid(), other = (uint32_t)getppid();
     const struct {
         uint64_t p2p_token;
@@ -113,13 +111,12 @@ int main(int argc, char **argv)
     if (traditional)
         in_child(unpin_against_free_frees_once);
 
-    CHECK(pipe(allocated) == 0);
-    pid_t child = start_child(every_token_is_the_callers);
+    pid_t child = start_steps(every_token_is_the_callers);
     theirs = gpu_alloc(GPU_PAGE);
     memset(theirs.view, THEIRS, GPU_PAGE);
     in_child(memory_of_others_stays_out_of_reach);
-    CHECK(write(allocated[1], &theirs, sizeof(theirs)) == sizeof(theirs));
-    finish_child(child);
+    CHECK(write(steps[0], &theirs, sizeof(theirs)) == sizeof(theirs));
+    finish_steps(child);
     CHECK_PAGES(theirs.view, GPU_PAGE, THEIRS);
     return passed("tokens");
 }

@@ -69,13 +69,36 @@ debug | kcsan) boot_limit=1000 && gpu_memory=128M ;; # some tests allocate all o
 esac
 [ -n "$memory" ] || memory=$([ "$series" = debug ] && echo 2048 || echo 1024)
 
+# pack IMAGE: what the kernel needs until the host's files are mounted.
+pack() {
+    local files driver file name number=100
+    files=$(mktemp -d)
+    mkdir -p "$files"/{bin,drivers,proc,sys,dev,job,host,written,root}
+    cp "$(command -v busybox)" "$files/bin/busybox"
+    cp "$here/init" "$files/init"
+    # For the host's files, the writable layer above them, and their transport.
+    for driver in virtio_pci 9pnet_virtio 9p overlay; do
+        # In the order of their dependencies; built-in drivers have no file.
+        for file in $(modprobe --dirname "$kernel" --set-version "$(cat "$kernel/release")" --show-depends "$driver" | sed -n 's/^insmod //p'); do
+            name=$(basename "$file")
+            ls "$files/drivers"/*-"$name" >/dev/null 2>&1 || cp "$file" "$files/drivers/$number-$name"
+            number=$((number + 1))
+        done
+    done
+    (cd "$files" && find . | cpio --quiet --create --format=newc --owner=0:0) >"$1"
+    rm -rf "$files"
+}
+
 # Several virtual machines may start at the same time; the first builds what they need.
 mkdir -p "$root/build/gdrdrv-c"
 exec {lock}>"$root/build/gdrdrv-c/lock"
 flock "$lock"
 "$root/scripts/ci/apt-install.sh" qemu-system-x86 seabios busybox-static cpio kmod libelf1 make gcc >&2
 kernel=$("$here/kernel.sh" "$series")
-initramfs=$("$here/initramfs.sh" "$kernel")
+initramfs=$kernel/initramfs.cpio
+if ! [[ $initramfs -nt $here/init && $initramfs -nt $kernel/complete && $initramfs -nt $0 ]]; then
+    pack "$initramfs"
+fi
 modules=
 [ "$with_modules" = no ] || modules=$("$here/modules.sh" "$kernel" "$branch" "$license" ${source[@]+"${source[@]}"})
 exec {lock}>&-

@@ -6,7 +6,10 @@
 
 #include <stdbool.h>
 
-/* ---- Cases, each a TEST in a process of its own, which must end with nothing pinned ---- */
+/* ---- Cases, each a TEST in a process of its own, whose end must leave nothing pinned ---- */
+
+/* Pipes of the case, for steps of two processes. */
+extern int to_child[2], to_parent[2];
 
 /* Runs this program again with the descriptor of a device, and ends with `then`. */
 _Noreturn void exec_self(const char *then, int fd);
@@ -110,11 +113,10 @@ extern struct memory memory;
 extern uint64_t handle;
 extern unsigned char *va;
 
-/* Opens the device, and pins and maps `size` bytes, or fewer of them. */
+/* Opens the device, and pins and maps `size` bytes, or fewer of them, or none. What is left ends with the process. */
 void begin(uint64_t size);
 void begin_partly_mapped(uint64_t size, size_t mapped_size);
-/* The mapping is still OURS. Unmaps it, and closes the device. */
-void end(uint64_t size);
+void begin_unmapped(uint64_t size);
 
 /* Page tables pinned since the case began, in all processes; or -1 if the device does not report their number. */
 long page_tables(void);

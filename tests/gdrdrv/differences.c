@@ -70,19 +70,9 @@ bool since(unsigned int wanted)
     return minor() >= wanted;
 }
 
-/* Returns whether /proc/driver/gdrdrv/params names gdrdrv-c. */
 static bool is_gdrdrv_c(void)
 {
-    FILE *params = fopen("/proc/driver/gdrdrv/params", "r");
-    bool found = false;
-    char line[128];
-
-    if (params == NULL)
-        return false;
-    while (fgets(line, sizeof(line), params) != NULL)
-        found |= strstr(line, "gdrdrv-c") != NULL;
-    fclose(params);
-    return found;
+    return access(PARAMS, F_OK) == 0 && strstr(file_text(PARAMS), "gdrdrv-c") != NULL;
 }
 
 /* The name of gdremu's provider, or NULL without gdremu. */

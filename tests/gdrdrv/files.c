@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#define PARAMS "/proc/driver/gdrdrv/params"
 #define REFCOUNT "/proc/driver/gdrdrv/nv_get_pages_refcount"
 
 TEST(node_is_a_character_device)
@@ -22,16 +21,11 @@ TEST(node_is_a_character_device)
 /* The number by which installers and containers create the node, or 0. */
 static unsigned int major_in_proc_devices(void)
 {
-    FILE *devices = fopen("/proc/devices", "r");
-    unsigned int number, found = 0;
-    char line[80], name[80];
+    const char *devices = file_text("/proc/devices"), *name = strstr(devices, " gdrdrv\n");
 
-    CHECK(devices != NULL);
-    while (fgets(line, sizeof(line), devices) != NULL)
-        if (sscanf(line, "%u %79s", &number, name) == 2 && strcmp(name, "gdrdrv") == 0)
-            found = number;
-    fclose(devices);
-    return found;
+    while (name > devices && name[-1] != '\n')
+        name--;
+    return name == NULL ? 0 : (unsigned int)atoi(name);
 }
 
 /* Opens a node of that number. Returns 0 or an errno. */
@@ -70,35 +64,25 @@ TEST(only_minor_0_can_be_opened)
 TEST(params_show_version_and_mode)
 {
     struct gdrdrv_get_version version;
-    char line[128] = "", wanted[64];
-    FILE *params = fopen(PARAMS, "r");
+    char wanted[256];
     struct stat status;
     int fd = driver_open();
 
     if (!expected("/proc/driver/gdrdrv exists", 1)) {
-        CHECK(params == NULL);
         CHECK(stat("/proc/driver/gdrdrv", &status) != 0);
         CHECK(access(PARAMS, F_OK) != 0);
         CHECK(open(REFCOUNT, O_RDONLY) < 0);
         CHECK_EQUAL(errno, ENOENT);
         return;
     }
-    CHECK(params != NULL);
     CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &version));
-    CHECK(fgets(line, sizeof(line), params) != NULL);
-    snprintf(wanted, sizeof(wanted), "Version: %u.%u\n", version.gdrdrv_version >> 16, version.gdrdrv_version & 0xffff);
-    CHECK_STRING(line, wanted);
-    CHECK(fgets(line, sizeof(line), params) != NULL);
-    CHECK(strcmp(line, "Built for NVIDIA driver flavor: opensource\n") == 0 ||
-          strcmp(line, "Built for NVIDIA driver flavor: proprietary\n") == 0);
-    CHECK(fgets(line, sizeof(line), params) != NULL);
-    snprintf(wanted, sizeof(wanted), "Use persistent mapping: %s\n", persistent(fd) ? "yes" : "no");
-    CHECK_STRING(line, wanted);
-    CHECK(fgets(line, sizeof(line), params) != NULL);
-    CHECK(strncmp(line, "dbg_enabled: ", 13) == 0);
-    CHECK(fgets(line, sizeof(line), params) != NULL);
-    CHECK(strncmp(line, "info_enabled: ", 14) == 0);
-    fclose(params);
+    const char *params = file_text(PARAMS);
+    const char *flavor = strstr(params, ": proprietary\n") != NULL ? "proprietary" : "opensource";
+    snprintf(wanted, sizeof(wanted),
+             "Version: %u.%u\nBuilt for NVIDIA driver flavor: %s\nUse persistent mapping: %s\ndbg_enabled: ",
+             version.gdrdrv_version >> 16, version.gdrdrv_version & 0xffff, flavor, persistent(fd) ? "yes" : "no");
+    CHECK(strncmp(params, wanted, strlen(wanted)) == 0);
+    CHECK(strncmp(strchr(params + strlen(wanted), '\n'), "\ninfo_enabled: ", 15) == 0);
     CHECK(stat("/proc/driver/gdrdrv", &status) == 0 && S_ISDIR(status.st_mode));
     CHECK(stat(PARAMS, &status) == 0 && S_ISREG(status.st_mode));
     if (geteuid() != 0)

@@ -57,9 +57,6 @@ TEST(free_ends_what_munmap_left)
         CHECK_PAGES_GONE(va, GPU_PAGE);
         CHECK_PAGES_GONE(va + 2 * GPU_PAGE, SIZE - 2 * GPU_PAGE);
     }
-    unmap(va, GPU_PAGE);
-    unmap(va + 2 * GPU_PAGE, SIZE - 2 * GPU_PAGE);
-    CHECK_OK(unpin(fd, handle));
 }
 
 TEST(free_leaves_persistent_pins)
@@ -83,5 +80,4 @@ TEST(free_leaves_persistent_pins)
     next = memory_alloc(SIZE);
     memory_fill(next, THEIRS);
     CHECK_PAGES_GONE(va, SIZE);
-    unmap(va, SIZE);
 }

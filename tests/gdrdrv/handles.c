@@ -46,13 +46,6 @@ static void check_oldest(bool is_mapped)
     CHECK_PAGES(va, SIZE, 0x11);
 }
 
-static void unmap_and_unpin(void)
-{
-    unmap(va, SIZE);
-    CHECK_OK(unpin(fd, handle));
-    CHECK_PINNED(0);
-}
-
 TEST(without_pins_all_handles_are_refused)
 {
     fd = driver_open();
@@ -66,8 +59,7 @@ TEST(handles_that_no_pin_has_are_refused)
     struct gdrdrv_get_info wrong = {0};
 
     begin_with_other_memory();
-    uint64_t second = pinned(fd, other_memory, SIZE);
-    uint64_t beyond = second + SIZE / PAGE;
+    uint64_t beyond = pinned(fd, other_memory, SIZE) + SIZE / PAGE;
     wrong.handle = beyond;
     if (expected("GET_INFO of a handle that no pin has", EINVAL) == 0) {
         CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &wrong));
@@ -83,8 +75,6 @@ TEST(handles_that_no_pin_has_are_refused)
         CHECK_PINNED(2);
     }
     check_oldest(true);
-    CHECK_OK(unpin(fd, second));
-    unmap_and_unpin();
 }
 
 TEST(second_unpin_is_refused)
@@ -97,7 +87,8 @@ TEST(second_unpin_is_refused)
     check_refused(gone);
     CHECK_PINNED(1);
     check_oldest(true);
-    unmap_and_unpin();
+    CHECK_OK(unpin(fd, handle));
+    CHECK_PINNED(0);
     check_refused(handle);
 }
 
@@ -121,7 +112,6 @@ TEST(munmap_after_unpin_affects_only_its_own_pin)
     check_oldest(true);
     unmap(gone_va, SIZE);
     check_oldest(expected("munmap after UNPIN leaves the oldest pin mapped", 1));
-    unmap_and_unpin();
 }
 
 TEST(second_mmap_is_refused_without_effect)
@@ -133,7 +123,6 @@ TEST(second_mmap_is_refused_without_effect)
     check_oldest(expected("a second mmap leaves the pin mapped", 1));
     if (expected("a second mmap leaves the pin mapped", 1))
         CHECK_ERROR(map(fd, handle, PAGE, &unused), EINVAL);
-    unmap_and_unpin();
 }
 
 TEST(opens_number_their_handles_separately)
@@ -150,5 +139,4 @@ TEST(opens_number_their_handles_separately)
     unmap(other_va, SIZE);
     CHECK(close(other) == 0);
     check_oldest(true);
-    unmap_and_unpin();
 }

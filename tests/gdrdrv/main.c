@@ -13,6 +13,8 @@ long page_tables(void)
     return before < 0 ? -1 : all_page_tables() - before;
 }
 
+int to_child[2], to_parent[2];
+
 int fd;
 struct memory memory;
 uint64_t handle;
@@ -33,11 +35,10 @@ void begin(uint64_t size)
     begin_partly_mapped(size, size);
 }
 
-void end(uint64_t size)
+void begin_unmapped(uint64_t size)
 {
-    CHECK_PAGES(va, size, OURS);
+    begin(size);
     unmap(va, size);
-    CHECK(close(fd) == 0);
 }
 
 void exec_self(const char *then, int fd)
@@ -56,24 +57,11 @@ _Noreturn static void run_case(const struct named_test *c, int output)
     CHECK(dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0);
     CHECK(close(output) == 0);
     CHECK(setpgid(0, 0) == 0);
+    CHECK(pipe2(to_child, O_CLOEXEC) == 0 && pipe2(to_parent, O_CLOEXEC) == 0);
     handle_faults();
     c->run();
-    CHECK_PINNED(0);
     fflush(NULL);
     _exit(0);
-}
-
-/* The output of the case. */
-static void collect(FILE *from, char *text, size_t size)
-{
-    text[fread(text, 1, size - 1, from)] = '\0';
-    fclose(from);
-}
-
-static void print_diagnostics(char *text)
-{
-    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
-        printf("# %s\n", line);
 }
 
 /* Returns 0, 1 or WAIVED. */
@@ -92,7 +80,9 @@ static int run(int number, const struct named_test *c)
     CHECK(close(output[1]) == 0);
     CHECK(waitpid(child, &status, 0) == child);
     kill(-child, SIGKILL); /* processes that a failed case has left */
-    collect(fdopen(output[0], "r"), text, sizeof(text));
+    FILE *from = fdopen(output[0], "r");
+    text[fread(text, 1, sizeof(text) - 1, from)] = '\0';
+    fclose(from);
     if (WIFEXITED(status) && WEXITSTATUS(status) == WAIVED) {
         printf("ok %d - %s # SKIP %s", number, c->name, strchr(text, ':') + 2);
         return WAIVED;
@@ -102,7 +92,8 @@ static int run(int number, const struct named_test *c)
         return 0;
     }
     printf("not ok %d - %s\n", number, c->name);
-    print_diagnostics(text);
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        printf("# %s\n", line);
     if (WIFSIGNALED(status))
         printf("# ended by signal %d\n", WTERMSIG(status));
     if (page_tables() > 0)

@@ -3,12 +3,6 @@
 
 #define SIZE (8 * GPU_PAGE)
 
-static void unmap_and_unpin(size_t mapped_size)
-{
-    unmap(va, mapped_size);
-    CHECK_OK(unpin(fd, handle));
-}
-
 static void check_mmap(size_t size, int protection, int flags, int error)
 {
     errno = 0;
@@ -34,8 +28,7 @@ TEST(lengths_are_whole_pages_inside_the_pin)
 {
     const size_t good[] = {1, PAGE, GPU_PAGE - 1, GPU_PAGE, SIZE - 1, SIZE};
 
-    begin(SIZE);
-    unmap(va, SIZE);
+    begin_unmapped(SIZE);
     for (size_t i = 0; i < COUNT(good); i++)
         check_mmap(good[i], PROT_READ | PROT_WRITE, MAP_SHARED, 0);
     check_mmap(0, PROT_READ, MAP_SHARED, EINVAL);
@@ -46,27 +39,23 @@ TEST(lengths_are_whole_pages_inside_the_pin)
     check_mmap(~(size_t)0 - PAGE + 1, PROT_READ, MAP_SHARED, ENOMEM);
     CHECK(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, (off_t)(handle * PAGE + 1)) == MAP_FAILED);
     CHECK_EQUAL(errno, EINVAL);
-    CHECK_OK(unpin(fd, handle));
 }
 
 TEST(mappings_are_shared)
 {
-    begin(SIZE);
-    unmap(va, SIZE);
+    begin_unmapped(SIZE);
     int error = (int)expected("mmap with MAP_PRIVATE", EINVAL);
     check_mmap(SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, error);
     check_mmap(SIZE, PROT_READ, MAP_PRIVATE, error);
     check_mmap(GPU_PAGE, PROT_READ, MAP_PRIVATE, error); /* A module may map this by one call of the kernel. */
     check_mmap(SIZE, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE, 0);
-    CHECK_OK(unpin(fd, handle));
 }
 
 TEST(mappings_have_the_requested_protection)
 {
     unsigned char value;
 
-    begin(SIZE);
-    unmap(va, SIZE);
+    begin_unmapped(SIZE);
     check_mmap(SIZE, PROT_READ | PROT_EXEC, MAP_SHARED, (int)expected("mmap with PROT_EXEC", EACCES));
     va = mmap(NULL, SIZE, PROT_NONE, MAP_SHARED, fd, (off_t)(handle * PAGE));
     CHECK(va != MAP_FAILED);
@@ -74,15 +63,12 @@ TEST(mappings_have_the_requested_protection)
     CHECK(mprotect(va, SIZE, PROT_READ) == 0);
     CHECK_PAGES(va, SIZE, OURS);
     CHECK_EQUAL(mprotect(va, SIZE, PROT_READ | PROT_EXEC) != 0, expected("mmap with PROT_EXEC", EACCES) != 0);
-    unmap_and_unpin(SIZE);
 }
 
 /* The kernel's rule for all files. */
 TEST(protection_is_within_the_access_of_the_open)
 {
     begin(SIZE);
-    unmap_and_unpin(SIZE);
-    CHECK(close(fd) == 0);
     fd = open(GDRDRV_DEVICE, O_RDONLY | O_CLOEXEC);
     handle = pinned(fd, memory, SIZE);
     check_mmap(SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, EACCES);
@@ -91,22 +77,17 @@ TEST(protection_is_within_the_access_of_the_open)
     CHECK_PAGES(va, SIZE, OURS);
     if (implementation() != GDREMU && implementation() != DEFECTS) /* mprotect is not emulated */
         CHECK(mprotect(va, SIZE, PROT_READ | PROT_WRITE) != 0);
-    unmap_and_unpin(SIZE);
-    CHECK(close(fd) == 0);
     fd = open(GDRDRV_DEVICE, O_WRONLY | O_CLOEXEC);
     handle = pinned(fd, memory, SIZE);
     check_mmap(SIZE, PROT_READ, MAP_SHARED, EACCES);
     check_mmap(SIZE, PROT_WRITE, MAP_SHARED, EACCES);
-    CHECK_OK(unpin(fd, handle));
 }
 
 TEST(address_is_the_requested_one)
 {
-    begin(SIZE);
-    unmap(va, SIZE);
+    begin_unmapped(SIZE);
     CHECK(mmap(va, SIZE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, (off_t)(handle * PAGE)) == va);
     CHECK_PAGES(va, SIZE, OURS);
-    unmap_and_unpin(SIZE);
 }
 
 TEST(pins_that_start_within_a_gpu_page_cannot_be_mapped)
@@ -114,12 +95,10 @@ TEST(pins_that_start_within_a_gpu_page_cannot_be_mapped)
     const uint64_t offsets[] = {1, 8, 512, PAGE};
 
     begin(SIZE);
-    unmap_and_unpin(SIZE);
     for (size_t i = 0; i < COUNT(offsets); i++) {
         if (pin(fd, memory.va + offsets[i], GPU_PAGE - offsets[i], &handle) != 0)
             waive("this release and GPU driver pin whole GPU pages only");
         check_mmap(PAGE, PROT_READ, MAP_SHARED, EINVAL);
-        CHECK_OK(unpin(fd, handle));
     }
 }
 
@@ -133,7 +112,6 @@ TEST(writes_arrive_in_order)
         CHECK_EQUAL(memory_byte(memory, i), (unsigned char)(i * 7));
     memory_fill(memory, 0x33);
     CHECK_PAGES(va, SIZE, 0x33);
-    unmap_and_unpin(SIZE);
 }
 
 TEST(pins_of_the_same_memory_show_the_same_bytes)
@@ -145,10 +123,6 @@ TEST(pins_of_the_same_memory_show_the_same_bytes)
     unsigned char *other_va = mapped(fd, other, 100);
     va[GPU_PAGE] = 0x44;
     CHECK_EQUAL(other_va[0], 0x44);
-    unmap(other_va, 100);
-    unmap(va, SIZE);
-    CHECK_OK(unpin(fd, other));
-    CHECK_OK(unpin(fd, handle));
 }
 
 /* ---- Types ---- */
@@ -173,10 +147,8 @@ TEST(platform_has_the_types_of_its_default)
     CHECK_EQUAL(v1.mapped, 1);
     CHECK_EQUAL(v1.wc_mapping, usual == GDRDRV_MAPPING_TYPE_WC);
     unmap(va, SIZE);
-    if (!since(5)) {
-        CHECK_OK(unpin(fd, handle));
+    if (!since(5))
         waive("types can be requested since 2.5");
-    }
     for (uint32_t type = GDRDRV_MAPPING_TYPE_NONE; type <= GDRDRV_MAPPING_TYPE_DEVICE; type++) {
         CHECK_ERROR(request_type(fd, handle, type), has[usual][type] ? 0 : EOPNOTSUPP);
         if (!has[usual][type])
@@ -191,7 +163,6 @@ TEST(platform_has_the_types_of_its_default)
         unmap(va, SIZE);
     }
     CHECK_ERROR(request_type(fd, handle, ~0U), EINVAL);
-    CHECK_OK(unpin(fd, handle));
 }
 
 TEST(type_of_a_mapped_pin_cannot_be_requested)
@@ -203,7 +174,6 @@ TEST(type_of_a_mapped_pin_cannot_be_requested)
         CHECK_ERROR(request_type(fd, handle, 4), EINVAL);
         CHECK_ERROR(request_type(fd, handle, ~0U), EINVAL);
     }
-    unmap_and_unpin(SIZE);
 }
 
 /* ---- The end of mappings ---- */
@@ -219,7 +189,6 @@ TEST(pin_can_be_mapped_again_after_munmap)
     CHECK_EQUAL(touch(va, &value), SIGSEGV);
     va = mapped(fd, handle, GPU_PAGE);
     CHECK_PAGES(va, GPU_PAGE, OURS);
-    unmap_and_unpin(GPU_PAGE);
 }
 
 TEST(unpin_removes_the_pages_of_a_mapping)
@@ -243,7 +212,6 @@ TEST(unpin_removes_pages_of_a_single_gpu_page)
     begin_partly_mapped(GPU_PAGE, 3 * PAGE);
     CHECK_OK(unpin(fd, handle));
     CHECK_PAGES_GONE(va, 3 * PAGE);
-    unmap(va, 3 * PAGE);
 }
 
 /* Checks the part that munmap or mremap left. */
@@ -275,8 +243,6 @@ TEST(unpin_ends_what_munmap_left)
     CHECK_OK(unpin(fd, handle));
     check_left(va + PAGE, 3 * GPU_PAGE);
     check_left(rest, size);
-    unmap(va + PAGE, 3 * GPU_PAGE);
-    unmap(rest, size);
 }
 
 TEST(unpin_ends_what_mremap_moved)
@@ -292,9 +258,6 @@ TEST(unpin_ends_what_mremap_moved)
     check_left(va, GPU_PAGE);
     check_left(part, 2 * GPU_PAGE);
     check_left(va + 3 * GPU_PAGE, SIZE - 3 * GPU_PAGE);
-    unmap(va, GPU_PAGE);
-    unmap(part, 2 * GPU_PAGE);
-    unmap(va + 3 * GPU_PAGE, SIZE - 3 * GPU_PAGE);
 }
 
 TEST(unpin_ends_parts_of_a_single_gpu_page)
@@ -307,8 +270,6 @@ TEST(unpin_ends_parts_of_a_single_gpu_page)
     CHECK_OK(unpin(fd, handle));
     check_left(va, PAGE);
     check_left(part, PAGE);
-    unmap(va, PAGE);
-    unmap(part, PAGE);
 }
 
 TEST(mappings_neither_grow_nor_double)
@@ -319,7 +280,6 @@ TEST(mappings_neither_grow_nor_double)
     CHECK(mremap(va, 0, PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
     CHECK_MAPPED(fd, handle);
     CHECK_PAGES(va, GPU_PAGE, OURS);
-    unmap_and_unpin(GPU_PAGE);
 }
 
 /* mremap to the addresses of another mapping ends that one. */
@@ -336,8 +296,6 @@ TEST(mapping_under_a_moved_one_is_unmapped)
     CHECK_PAGES(place, GPU_PAGE, OURS);
     unmap(place, GPU_PAGE);
     CHECK_NOT_MAPPED(fd, handle);
-    CHECK_OK(unpin(fd, other));
-    CHECK_OK(unpin(fd, handle));
 }
 
 /* Another mapping at the addresses of one ends it as munmap does. */
@@ -348,7 +306,6 @@ TEST(covered_mapping_is_unmapped)
     CHECK_NOT_MAPPED(fd, handle);
     CHECK_OK(unpin(fd, handle));
     CHECK_PAGES(va, SIZE, 0);
-    unmap(va, SIZE);
 }
 
 /* As in POSIX, a mapping needs no open descriptor; it keeps the file, and so the pin. */
@@ -363,4 +320,5 @@ TEST(close_does_not_end_a_mapping)
     unmap(part, GPU_PAGE);
     CHECK_PINNED(1);
     unmap(va + GPU_PAGE, SIZE - GPU_PAGE);
+    CHECK_PINNED(0);
 }

@@ -19,21 +19,6 @@ static void check_refused(int fd)
     CHECK_ERROR(map(fd, 0, SIZE, &va), EACCES);
 }
 
-/* ---- Steps of two processes ---- */
-
-struct steps {
-    int to_child[2], to_parent[2];
-};
-
-/* The child waits for each step of the parent. */
-static struct steps steps_new(void)
-{
-    struct steps steps;
-
-    CHECK(pipe2(steps.to_child, O_CLOEXEC) == 0 && pipe2(steps.to_parent, O_CLOEXEC) == 0);
-    return steps;
-}
-
 /* ---- Forked children ---- */
 
 static void child_has_nothing(void)
@@ -55,118 +40,93 @@ TEST(forked_child_can_use_nothing)
     /* The child's close and exit must not affect the parent. */
     CHECK_MAPPED(fd, handle);
     CHECK_PINNED(1);
-    end(SIZE);
+    CHECK_PAGES(va, SIZE, OURS);
 }
 
 /* With its own memory. It cannot pin the parent's. */
-static void use_a_device_of_its_own(uint64_t parents)
+static void use_a_device_of_its_own(void)
 {
+    uint64_t parents;
+
+    CHECK(read(to_child[0], &parents, sizeof(parents)) == sizeof(parents));
     fd = driver_open();
-    if (parents != 0)
-        CHECK_ERROR(pin(fd, parents, SIZE, &handle), EINVAL);
-    memory = memory_alloc(SIZE);
-    memory_fill(memory, 0x22);
-    va = mapped(fd, pinned(fd, memory, SIZE), SIZE);
-    CHECK_PAGES(va, SIZE, 0x22);
-    unmap(va, SIZE);
-    CHECK(close(fd) == 0);
+    CHECK_ERROR(pin(fd, parents, SIZE, &handle), EINVAL);
+    begin(SIZE);
 }
 
 TEST(forked_child_can_open_its_own)
 {
-    struct steps steps = steps_new();
-    uint64_t parents;
-    pid_t child = fork();
+    pid_t child = start_child(use_a_device_of_its_own);
 
-    if (child == 0) {
-        CHECK(read(steps.to_child[0], &parents, sizeof(parents)) == sizeof(parents));
-        use_a_device_of_its_own(parents);
-        _exit(0);
-    }
     begin(SIZE);
-    CHECK(write(steps.to_child[1], &memory.va, sizeof(memory.va)) == sizeof(memory.va));
+    CHECK(write(to_child[1], &memory.va, sizeof(memory.va)) == sizeof(memory.va));
     finish_child(child);
-    end(SIZE);
+    CHECK_PAGES(va, SIZE, OURS);
 }
 
 /* A child that keeps its copies of all descriptors until the parent says so. */
-static pid_t keeper(const struct steps *steps)
+static void keeper(void)
 {
-    pid_t child = fork();
-
-    if (child == 0) {
-        await(steps->to_child[0]);
-        _exit(0);
-    }
-    return child;
+    await(to_child[0]);
 }
 
 TEST(close_while_a_child_has_a_copy)
 {
-    struct steps steps = steps_new();
-
     begin(SIZE);
-    pid_t child = keeper(&steps);
+    pid_t child = start_child(keeper);
     CHECK(close(fd) == 0);
     CHECK_PAGES(va, SIZE, OURS);
-    say(steps.to_child[1]);
+    say(to_child[1]);
     finish_child(child);
     CHECK_PAGES(va, SIZE, OURS);
     CHECK_PINNED(1);
-    unmap(va, SIZE);
 }
 
 /* The GPU driver ignores unpins of other pins by a process that does not own the memory. */
 TEST(last_close_by_a_child_ends_persistent_pins)
 {
-    struct steps steps = steps_new();
     int fd = driver_open();
 
     if (!persistent(fd))
         waive("the pins are not persistent");
     memory = memory_alloc(SIZE);
     (void)pinned(fd, memory, SIZE);
-    pid_t child = keeper(&steps);
+    pid_t child = start_child(keeper);
     CHECK(close(fd) == 0);
     CHECK_PINNED(1);
-    say(steps.to_child[1]);
+    say(to_child[1]);
     finish_child(child);
     CHECK_PINNED(0);
 }
 
 /* The owner has forked before it used CUDA, so its child has no descriptor of the GPU. */
-_Noreturn static void end_before_a_child(const struct steps *steps)
+static void end_before_a_child(void)
 {
     int fd = driver_open();
 
     if (fork() == 0) {
-        await(steps->to_child[0]);
+        await(to_child[0]);
         check_refused(fd);
         CHECK(close(fd) == 0);
-        say(steps->to_parent[1]);
+        say(to_parent[1]);
         _exit(0);
     }
     memory = memory_alloc(SIZE);
     (void)pinned(fd, memory, SIZE);
-    _exit(0);
 }
 
 TEST(owner_exits_before_a_child)
 {
-    struct steps steps = steps_new();
     int fd = driver_open();
 
     if (!persistent(fd))
         waive("the pins end with the memory of the process");
     CHECK(close(fd) == 0);
-    pid_t owner = fork();
-    if (owner == 0)
-        end_before_a_child(&steps);
-    CHECK(close(steps.to_parent[1]) == 0);
-    finish_child(owner);
+    in_child(end_before_a_child);
+    CHECK(close(to_parent[1]) == 0);
     CHECK_PINNED(expected("pins of an owner that has exited", 0));
-    say(steps.to_child[1]);
-    await(steps.to_parent[0]);
+    say(to_child[1]);
+    await(to_parent[0]);
     CHECK_PINNED(0);
 }
 
@@ -198,7 +158,6 @@ TEST(receiver_of_a_descriptor_can_use_nothing)
     begin_and_send();
     in_child(receiver);
     CHECK_PAGES(va, SIZE, OURS);
-    unmap(va, SIZE);
 }
 
 TEST(owner_that_receives_its_descriptor_can_use_it)
@@ -209,8 +168,6 @@ TEST(owner_that_receives_its_descriptor_can_use_it)
     CHECK_OK(unpin(fd, handle));
     CHECK_PAGES_GONE(va, SIZE);
     CHECK_PINNED(0);
-    CHECK(close(fd) == 0);
-    unmap(va, SIZE);
 }
 
 static void taker(void)
@@ -228,7 +185,7 @@ TEST(taker_of_a_descriptor_can_use_nothing)
 {
     begin(SIZE);
     in_child(taker);
-    end(SIZE);
+    CHECK_PAGES(va, SIZE, OURS);
 }
 
 /* ---- exec ---- */
@@ -268,7 +225,7 @@ TEST(program_of_a_child_can_use_nothing)
     begin(SIZE);
     CHECK(fcntl(fd, F_SETFD, 0) == 0);
     in_child(exec_as_another_process);
-    end(SIZE);
+    CHECK_PAGES(va, SIZE, OURS);
 }
 
 TEST(exec_keeps_pins_of_an_inherited_descriptor)
@@ -310,8 +267,6 @@ TEST(copies_are_equal)
     CHECK_PAGES(va, SIZE, OURS);
     CHECK_OK(unpin(fd, handle));
     CHECK_PAGES_GONE(va, SIZE);
-    unmap(va, SIZE);
-    CHECK(close(fd) == 0);
 }
 
 TEST(last_close_unpins_by_any_call)
@@ -353,19 +308,18 @@ TEST(last_close_unpins_by_any_call)
 
 TEST(killed_process_keeps_no_pins)
 {
-    struct steps steps = steps_new();
     pid_t child = fork();
 
     if (child == 0) {
         begin(SIZE);
         (void)pinned(fd, memory, SIZE);
         CHECK(close(fd) == 0);
-        say(steps.to_parent[1]);
+        say(to_parent[1]);
         for (;;)
             pause();
     }
-    CHECK(close(steps.to_parent[1]) == 0);
-    await(steps.to_parent[0]);
+    CHECK(close(to_parent[1]) == 0);
+    await(to_parent[0]);
     CHECK_PINNED(2);
     CHECK(kill(child, SIGKILL) == 0);
     CHECK(waitpid(child, NULL, 0) == child);
@@ -386,7 +340,6 @@ TEST(thread_can_close)
     in_thread(close_descriptor, NULL);
     CHECK_ERROR(unpin(fd, handle), EBADF);
     CHECK_PAGES(va, SIZE, OURS);
-    unmap(va, SIZE);
 }
 
 static void *ask_for_the_flag(void *unused)
@@ -403,8 +356,6 @@ TEST(all_threads_are_the_owner)
 {
     begin(SIZE);
     in_thread(ask_for_the_flag, NULL);
-    unmap(va, SIZE);
-    CHECK_OK(unpin(fd, handle));
 }
 
 static void *end_with_a_table_of_its_own(void *closes)
@@ -431,8 +382,6 @@ TEST(thread_with_its_own_table_ends_no_pins)
     CHECK_OK(unpin(fd, other));
     CHECK_OK(unpin(fd, handle));
     CHECK_PAGES_GONE(va, SIZE);
-    unmap(va, SIZE);
-    CHECK(close(fd) == 0);
 }
 
 /* ---- Users ---- */
@@ -445,5 +394,5 @@ TEST(unprivileged_user_can_pin)
         CHECK(setgroups(0, NULL) == 0 && setgid(65534) == 0 && setuid(65534) == 0);
         CHECK(setuid(0) != 0);
     }
-    use_a_device_of_its_own(0);
+    begin(SIZE);
 }

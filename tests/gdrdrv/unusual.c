@@ -49,12 +49,10 @@ TEST(arguments_can_be_in_a_mapping_of_the_device)
     CHECK_PAGES_GONE(va, SIZE);
     CHECK_PINNED(0);
     CHECK_ERROR(command(fd, GDRDRV_IOC_UNPIN_BUFFER, last), EFAULT);
-    unmap(va, SIZE);
 }
 
 /* ---- A process with the same address space ---- */
 
-static int to_child[2], to_parent[2];
 static volatile int errors[2], signals[2];
 
 static int with_the_same_memory(void *unused)
@@ -81,7 +79,6 @@ TEST(process_with_the_same_memory_is_not_the_owner)
     int status;
 
     begin(SIZE);
-    CHECK(pipe(to_child) == 0 && pipe(to_parent) == 0);
     pid_t child = clone(with_the_same_memory, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
     CHECK(child > 0);
     await(to_parent[0]);
@@ -93,7 +90,6 @@ TEST(process_with_the_same_memory_is_not_the_owner)
     await(to_parent[0]);
     CHECK_EQUAL(signals[1], SIGBUS);
     CHECK(waitpid(child, &status, 0) == child && status == 0);
-    unmap(va, SIZE);
 }
 
 /* ---- Ranges that mprotect has cut, without any munmap ---- */
@@ -108,7 +104,6 @@ TEST(unpin_ends_a_mapping_that_mprotect_has_cut)
     CHECK_OK(unpin(fd, handle));
     if (expected("UNPIN ends a mapping that mprotect has cut", 1))
         CHECK_PAGES_GONE(va, SIZE);
-    unmap(va, SIZE);
 }
 
 TEST(unpin_ends_a_mapping_that_mprotect_has_hidden)
@@ -122,7 +117,6 @@ TEST(unpin_ends_a_mapping_that_mprotect_has_hidden)
     CHECK_OK(unpin(fd, handle));
     CHECK(mprotect(va, SIZE, PROT_READ | PROT_WRITE) == 0);
     CHECK_PAGES_GONE(va, SIZE);
-    unmap(va, SIZE);
 }
 
 /* ---- 32-bit system calls ---- */
@@ -170,8 +164,6 @@ TEST(commands_of_32_bit_system_calls_are_enotty)
     }
     CHECK_PINNED(1);
     CHECK_MAPPED(fd, handle);
-    unmap(va, SIZE);
-    CHECK_OK(unpin(fd, handle));
 }
 #endif
 
@@ -203,5 +195,4 @@ TEST(device_and_mapping_have_no_other_uses)
     CHECK_PAGES(va, SIZE, OURS);
     CHECK_OK(unpin(fd, handle));
     CHECK_PAGES_GONE(va, SIZE);
-    unmap(va, SIZE);
 }
