@@ -1,7 +1,6 @@
 //! A library's calls as methods of an open `gdr_t`, and a mapped buffer.
 
 use std::ffi::{c_int, c_ulong, c_void};
-use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
 
@@ -32,19 +31,12 @@ pub(crate) enum MappingType {
 const FORCE_PCIE: u32 = 1;
 
 /// A call that returned an errno.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{call}: {errno}")]
 pub(crate) struct CallError {
     pub(crate) call: &'static str,
     pub(crate) errno: Errno,
 }
-
-impl fmt::Display for CallError {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        write!(out, "{}: {}", self.call, self.errno)
-    }
-}
-
-impl std::error::Error for CallError {}
 
 fn check(call: &'static str, result: c_int) -> Result<(), CallError> {
     if result == 0 {
