@@ -149,7 +149,7 @@ impl Drop for Connection {
     }
 }
 
-/// A GPU buffer that a library has pinned and mapped; dropping it undoes both.
+/// A GPU buffer that a library has pinned and mapped; dropping it closes the connection, which undoes both.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     connection: Connection,
@@ -182,9 +182,9 @@ impl Mapped {
 
     /// Undoes both, and closes the connection. After an error, nothing else is undone.
     pub(crate) fn close(self) -> Result<(), CallError> {
-        let Mapped { connection, handle, va, len, .. } = &*ManuallyDrop::new(self);
-        connection.unmap(*handle, *va, *len)?;
-        connection.unpin(*handle)?;
+        let connection = ManuallyDrop::new(self.connection);
+        connection.unmap(self.handle, self.va, self.len)?;
+        connection.unpin(self.handle)?;
         // SAFETY: it is open, and neither used nor dropped afterwards.
         check("gdr_close", unsafe { (connection.library.api.close)(connection.g) })
     }
@@ -245,13 +245,5 @@ impl Mapped {
     fn range(&self, at: usize, len: usize) -> *mut u8 {
         assert!(at + len <= self.len);
         self.va.wrapping_add(at)
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // Closing the connection also undoes both, so errors do not matter.
-        let _ = self.connection.unmap(self.handle, self.va, self.len);
-        let _ = self.connection.unpin(self.handle);
     }
 }
