@@ -45,7 +45,7 @@ static void *load_from(const char *path)
     return library;
 }
 
-static int next_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info)
+static inline int next_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info)
 {
     *info = (gdr_info_v2_t){0};
     int error = next.get_info_v2(g, handle, info);
@@ -58,7 +58,7 @@ static int next_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info)
 }
 
 /* Whole pages of a mapping. A pin may begin inside a page, with GDRCOPY_ALLOW_UNALIGNED_MAP. */
-static size_t mapping_len(unsigned long address, size_t size, const gdr_info_v2_t *info)
+static inline size_t mapping_len(unsigned long address, size_t size, const gdr_info_v2_t *info)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t head = address > info->va ? address - info->va : 0;

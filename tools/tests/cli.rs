@@ -60,13 +60,6 @@ fn ps_lists_processes_that_use_gdrcopy() {
 }
 
 #[test]
-fn last_of_equal_options_counts() {
-    let output = run(&mut gdrcopy(&[], &["copybw", &lib(), "-s", "1M", "-s", "64K", "-w", "0", "-r", "1", "-r", "10"]))
-        .with_status(0);
-    output.prints(&["65536 bytes in pages"]);
-}
-
-#[test]
 fn link_name_selects_the_tool() {
     let directory = tempfile::tempdir().unwrap();
     for tool in LINKS {
@@ -95,19 +88,6 @@ fn default_library_is_the_loaders_choice() {
     output.prints(&[file.to_str().unwrap()]);
 
     run(gdrcopy(&[], &few).env_remove("LD_LIBRARY_PATH")).with_status(1).reports(&["--lib"]);
-}
-
-#[test]
-fn file_that_is_no_library_is_named() {
-    for file in [env!("CARGO_BIN_EXE_gdrcopy"), "/nowhere/libgdrapi.so"] {
-        run(&mut gdrcopy(&[], &["copybw", "--lib", file])).with_status(1).reports(&[file]);
-    }
-}
-
-#[test]
-fn missing_gpu_is_reported() {
-    let output = run(&mut gdrcopy(&["--gpus", "2"], &["copylat", &lib(), "-d", "2"])).with_status(1);
-    output.reports(&["no GPU 2; CUDA has 2"]);
 }
 
 #[test]

@@ -120,17 +120,14 @@ fn findings_say_what_the_system_has() {
 }
 
 #[test]
-fn gpu_that_others_use_is_not_tested() {
+fn gpus_that_others_use_or_behind_a_hang_are_not_tested() {
     let report =
         State { emulated: "--gpus 2 --fault cuDevicePrimaryCtxRetain:2", args: "--gpu 1", ..HEALTHY }.examine();
     assert_eq!((report.status, &report.json["tested"]), (Some(0), &false.into()));
     assert_eq!(report.findings("self-test").len(), 1);
     report.finds("warning", "self-test on GPU 1", "not tested", "full");
     assert_eq!(HEALTHY.examine().json["tested"], true);
-}
 
-#[test]
-fn other_gpus_are_not_tried_after_a_hang() {
     let sh = "args=\"--lib $faulty\"; FAULTY=hang";
     let report = State { emulated: "--gpus 3", args: "--limit 3", sh, ..HEALTHY }.examine();
     report.finds("unknown", "self-test on the other GPUs", "not run", "GPU 0 did not end");
@@ -157,7 +154,7 @@ fn text_shows_the_report() {
 #[test]
 fn sections_are_printed_before_the_self_test_ends() {
     let planted = State { sh: "args=\"--lib $faulty\"; FAULTY=hang", ..HEALTHY }.plant();
-    let log = planted.path().join("log");
+    let log = planted.directory.path().join("log");
     let mut command = planted.command(&[]);
     let mut child = command.stdout(fs::File::create(&log).unwrap()).process_group(0).spawn().unwrap();
     while !fs::read_to_string(&log).unwrap().contains("\ndistributed engines\n") {

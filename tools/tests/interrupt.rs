@@ -2,8 +2,9 @@
 
 mod common;
 
-use std::path::Path;
-use std::process::{Child, Stdio};
+use std::fs;
+use std::process::Stdio;
+use std::thread;
 use std::time::Duration;
 
 use common::{Output, gdrcopy, lib};
@@ -37,19 +38,13 @@ fn interrupted_after(delay: Duration, name: &str, options: &[&str], signal: Sign
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_until_mapped(trace.path(), &mut child);
-    std::thread::sleep(delay);
+    while !fs::read_to_string(trace.path()).unwrap().contains("mmap") {
+        assert_eq!(child.try_wait().unwrap(), None, "nothing was mapped");
+        thread::sleep(Duration::from_millis(10));
+    }
+    thread::sleep(delay);
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
     Output::from(child.wait_with_output().unwrap())
-}
-
-/// Waits for the first mapping; panics if the tool exits before.
-fn wait_until_mapped(trace: &Path, child: &mut Child) {
-    while !std::fs::read_to_string(trace).unwrap().contains("mmap") {
-        let ended = child.try_wait().unwrap();
-        assert!(ended.is_none(), "nothing was mapped: {ended:?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::io::Write;
 
-use common::{FAULTY, Output, assert_documented, compile, corrupted, gdrcopy, library, run};
+use common::{Output, assert_documented, corrupted, gdrcopy, lib, library, run};
 use serde_json::Value;
 
 /// Few repetitions, and 64 KiB.
@@ -99,6 +99,13 @@ fn tables_have_a_line_per_size_and_function() {
             assert!(cell.parse::<f64>().is_ok(), "{of_call:?}");
         }
     }
+
+    let output = tool(&[], "pplat", &[]).with_status(0);
+    output.prints(&["the CPU produces 0 bytes"]);
+    assert_eq!(lines(&output, "Round"), [["Round", "trip", "P50(us)", "P0(us)", "P99(us)"]]);
+    let [_, times @ ..] = &lines(&output, "ours")[0][..] else { panic!("{output:?}") };
+    assert_eq!(times.len(), 3);
+    assert!(times.iter().all(|cell| cell.parse::<f64>().unwrap() > 0.0), "{times:?}");
 }
 
 #[test]
@@ -176,21 +183,16 @@ fn compare_measures_libraries_and_other_methods() {
 
 #[test]
 fn compare_gives_wrong_copies_no_ratio_and_status_1() {
-    let directory = tempfile::tempdir().unwrap();
-    let faulty = compile(FAULTY, directory.path().join("faulty.so"));
-    let behind = directory.path().join("behind.so");
-    fs::copy(library(), &behind).unwrap();
-    let other = format!("--lib=other={}", faulty.display());
+    let ours = lib();
     for (fault, direction) in [("short", "write"), ("long", "write"), ("wrong", "read")] {
-        let mut command = gdrcopy(&[], &["compare", &format!("--lib=ours={}", library().display()), &other]);
-        command.args(["--sizes=1,1M", "--alignment=20", "--budget=0", "--format=json"]);
-        let output = run(command.env("FAULTY", fault).env("FAULTY_BEHIND", &behind)).with_status(1);
-        output.reports(&["wrong copy: other: "]);
+        let options = [&ours, "--sizes=1,1M", "--alignment=20", "--budget=0", "--format=json"];
+        let output = corrupted("compare", fault, &options).with_status(1);
+        output.reports(&["wrong copy: faulty.so: "]);
         for record in records(&output) {
-            let is_wrong = record["direction"] == direction && record["method"] == "other";
+            let is_wrong = record["direction"] == direction && record["method"] == "faulty.so";
             assert_eq!(record["error"].is_string(), is_wrong, "{fault}: {record}");
             assert_eq!(record["p50_ns"].is_null(), is_wrong, "{fault}: {record}");
-            if record["method"] == "other" {
+            if record["method"] == "faulty.so" {
                 assert_eq!(record["ratio"].is_null(), is_wrong, "{fault}: {record}");
             }
         }
@@ -219,6 +221,10 @@ const CASES: &[(&str, &str, i32, &str)] = &[
     ("--fault OPEN:EACCES", "copybw|copylat|apiperf", 1, "run `gdrcopy doctor`"),
     ("--fault cuMemAlloc:2", "copybw|copylat|apiperf", 1, "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"),
     ("--fault cuMemAlloc:4242", "copybw", 1, "(4242)"),
+    ("--gpus 2", "copylat -d 2", 1, "no GPU 2; CUDA has 2"),
+    ("", "copybw --lib /bin/sh", 1, "/bin/sh"),
+    ("", "copybw --lib /nowhere/libgdrapi.so", 1, "/nowhere/libgdrapi.so"),
+    ("", "copybw -s 1M -s 64K -w 0 -r 1 -r 10", 0, "65536 bytes in pages"),
     ("", "copybw -o 65536", 2, "do not fit into a buffer of 65536"),
     ("", "copybw -c 65537", 2, "--help"),
     ("", "copybw -c 100 -o 65500", 2, "--help"),
@@ -312,19 +318,6 @@ fn pplat_flags_and_data_go_both_ways_from_and_to_any_memory() {
 }
 
 #[test]
-fn pplat_without_data_prints_a_table() {
-    let output = tool(&[], "pplat", &[]).with_status(0);
-    output.prints(&["the CPU produces 0 bytes"]);
-    let mut lines = output.stdout.lines().rev();
-    let cells: Vec<_> = lines.next().unwrap().split_whitespace().collect();
-    assert!(cells[1..].iter().all(|cell| cell.parse::<f64>().unwrap() > 0.0));
-    let names = lines.next().unwrap().split("  ").map(str::trim);
-    let names: Vec<_> = names.filter(|name| !name.is_empty()).collect();
-    assert_eq!(names, ["Round trip", "P50(us)", "P0(us)", "P99(us)"]);
-    assert_eq!(cells.len(), names.len());
-}
-
-#[test]
 fn pplat_finds_wrong_data_on_both_sides() {
     for (fault, mode) in [("short", "0"), ("wrong", "1")] {
         let output =
@@ -340,6 +333,5 @@ fn pplat_finds_wrong_data_on_both_sides() {
 fn pplat_ends_without_an_answer() {
     // The library corrupts what the CPU reads from its flag.
     let output = corrupted("pplat", "wrong", &[few("pplat"), &["-C", "gpumem", "-u", "1"]].concat()).with_status(1);
-    let expected = "the GPU has not answered round 1 within 1 s";
-    output.reports(&[expected]);
+    output.reports(&["the GPU has not answered round 1 within 1 s"]);
 }

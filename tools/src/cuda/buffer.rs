@@ -5,7 +5,7 @@ use std::ffi::{c_uchar, c_void};
 use anyhow::Result;
 use clap::ValueEnum;
 use cudarc::driver::sys::CUdeviceptr;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::created::Created;
 use super::driver::{CudaError, functions};
@@ -25,7 +25,7 @@ functions! {
 pub(crate) const GPU_PAGE: usize = 64 << 10;
 
 /// Where GPU memory comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 pub(crate) enum Memory {
     /// cuMemAlloc.
     #[value(name = "cuMemAlloc")]

@@ -4,9 +4,8 @@ use std::ffi::c_ulonglong;
 
 use anyhow::Result;
 use cudarc::driver::sys::{
-    CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
-    CUmemAllocationProp, CUmemAllocationProp_st__bindgen_ty_1, CUmemAllocationType,
-    CUmemGenericAllocationHandle as Handle, CUmemLocation, CUmemLocation_st__bindgen_ty_1, CUmemLocationType,
+    CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationProp,
+    CUmemAllocationType, CUmemGenericAllocationHandle as Handle, CUmemLocationType,
 };
 
 use super::driver::functions;
@@ -44,8 +43,8 @@ impl Created {
         let mut new = Created { functions: f, len: 0, handle: 0, start: 0, mapped: false };
         let properties = properties(gpu);
         let minimum = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
-        let access =
-            CUmemAccessDesc { location: location(gpu), flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+        let flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        let access = CUmemAccessDesc { location: properties.location, flags };
         let mut granularity = 0;
         // SAFETY: all pointers are to local variables and fields that outlive each call; handle,
         // address and length belong together.
@@ -80,25 +79,13 @@ impl Drop for Created {
     }
 }
 
-/// The memory of this GPU.
-fn location(gpu: &Gpu) -> CUmemLocation {
-    CUmemLocation {
-        type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
-        __bindgen_anon_1: CUmemLocation_st__bindgen_ty_1 { id: gpu.device().handle },
-    }
-}
-
+/// Memory of this GPU that can be pinned.
 fn properties(gpu: &Gpu) -> CUmemAllocationProp {
-    CUmemAllocationProp {
-        type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
-        requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
-        location: location(gpu),
-        win32HandleMetaData: std::ptr::null_mut(),
-        allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
-            compressionType: 0,
-            gpuDirectRDMACapable: 1,
-            usage: 0,
-            reserved: [0; 4],
-        },
-    }
+    // SAFETY: all its fields are numbers and pointers, for which 0 is a value.
+    let mut properties: CUmemAllocationProp = unsafe { std::mem::zeroed() };
+    properties.type_ = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.__bindgen_anon_1.id = gpu.device().handle;
+    properties.allocFlags.gpuDirectRDMACapable = 1;
+    properties
 }

@@ -3,7 +3,6 @@
 //! Results are plain numbers, because a newer driver returns errors that our list does not contain.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::fmt;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -101,7 +100,8 @@ fn error_name(code: c_int) -> Option<String> {
 }
 
 /// A failed call of the driver.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{call}: {name} ({code})")]
 pub(crate) struct CudaError {
     pub(crate) call: &'static str,
     /// Its result, a `CUresult`.
@@ -109,12 +109,3 @@ pub(crate) struct CudaError {
     /// The driver's name of the result.
     pub(crate) name: String,
 }
-
-impl fmt::Display for CudaError {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        let CudaError { call, code, name } = self;
-        write!(out, "{call}: {name} ({code})")
-    }
-}
-
-impl std::error::Error for CudaError {}

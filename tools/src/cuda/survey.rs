@@ -1,7 +1,6 @@
 //! The CUDA driver's report without a context, on its version, the GPUs, and their features.
 
 use std::ffi::c_int;
-use std::fs;
 
 use serde::{Deserialize, Serialize};
 
@@ -63,13 +62,8 @@ pub(crate) fn query() -> Cuda {
         }
     };
     let version = functions.version().map_err(Failure::from);
-    Cuda { version, gpus: gpus(functions).map_err(Failure::from), file: loaded_file() }
-}
-
-fn loaded_file() -> Option<String> {
-    let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    let file = process::mappings(&maps).find(|object| object.path.contains("/libcuda.so"))?;
-    Some(file.path.to_owned())
+    let file = process::own_file(|object| object.path.contains("/libcuda.so"));
+    Cuda { version, gpus: gpus(functions).map_err(Failure::from), file }
 }
 
 fn gpus(functions: &Functions) -> Result<Vec<Gpu>, CudaError> {

@@ -1,7 +1,6 @@
 //! A library's calls as methods of an open `gdr_t`, and a mapped buffer.
 
 use std::ffi::{c_int, c_ulong, c_void};
-use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
 
@@ -32,19 +31,12 @@ pub(crate) enum MappingType {
 const FORCE_PCIE: u32 = 1;
 
 /// A call that returned an errno.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{call}: {errno}")]
 pub(crate) struct CallError {
     pub(crate) call: &'static str,
     pub(crate) errno: Errno,
 }
-
-impl fmt::Display for CallError {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        write!(out, "{}: {}", self.call, self.errno)
-    }
-}
-
-impl std::error::Error for CallError {}
 
 fn check(call: &'static str, result: c_int) -> Result<(), CallError> {
     if result == 0 {
@@ -157,7 +149,7 @@ impl Drop for Connection {
     }
 }
 
-/// A GPU buffer that a library has pinned and mapped; dropping it undoes both.
+/// A GPU buffer that a library has pinned and mapped; dropping it closes the connection, which undoes both.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     connection: Connection,
@@ -190,9 +182,9 @@ impl Mapped {
 
     /// Undoes both, and closes the connection. After an error, nothing else is undone.
     pub(crate) fn close(self) -> Result<(), CallError> {
-        let Mapped { connection, handle, va, len, .. } = &*ManuallyDrop::new(self);
-        connection.unmap(*handle, *va, *len)?;
-        connection.unpin(*handle)?;
+        let connection = ManuallyDrop::new(self.connection);
+        connection.unmap(self.handle, self.va, self.len)?;
+        connection.unpin(self.handle)?;
         // SAFETY: it is open, and neither used nor dropped afterwards.
         check("gdr_close", unsafe { (connection.library.api.close)(connection.g) })
     }
@@ -253,13 +245,5 @@ impl Mapped {
     fn range(&self, at: usize, len: usize) -> *mut u8 {
         assert!(at + len <= self.len);
         self.va.wrapping_add(at)
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // Closing the connection also undoes both, so errors do not matter.
-        let _ = self.connection.unmap(self.handle, self.va, self.len);
-        let _ = self.connection.unpin(self.handle);
     }
 }

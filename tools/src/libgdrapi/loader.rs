@@ -65,7 +65,9 @@ impl Loader {
 /// Loads what the loader finds by a name without a directory.
 pub(crate) fn load_by_name(name: &str) -> Result<&'static Library> {
     let api = open(Path::new(name))?;
-    let file = file_of(api.open as usize).unwrap_or_else(|| name.into());
+    let function = api.open as usize as u64;
+    let file = process::own_file(|object| (object.start..object.end).contains(&function));
+    let file = file.unwrap_or(name.to_owned()).into();
     Ok(Box::leak(Box::new(Library { api, file })))
 }
 
@@ -88,15 +90,6 @@ fn open(path: &Path) -> Result<Api> {
     let api = unsafe { Api::new(&object) }?;
     std::mem::forget(object);
     Ok(api)
-}
-
-/// The file that has this function.
-fn file_of(function: usize) -> Option<PathBuf> {
-    let maps = fs::read("/proc/self/maps").ok()?;
-    let maps = String::from_utf8_lossy(&maps);
-    let mut objects = process::mappings(&maps);
-    let object = objects.find(|object| (object.start..object.end).contains(&(function as u64)))?;
-    Some(object.path.into())
 }
 
 /// A copy that can be removed as soon as it is loaded.

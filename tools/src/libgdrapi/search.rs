@@ -53,12 +53,9 @@ pub(crate) struct Candidate {
 /// All of either name, in the loader's order, and links of these names that lead nowhere. Paths that are built into programs (RUNPATH),
 /// which come before the loader's cache, are unknown.
 pub(crate) fn candidates() -> Vec<Candidate> {
-    let mut places = vec![
-        (PRELOADED, preloaded()),
-        (LIBRARY_PATH, library_path(&NAMES)),
-        ("the loader's cache", cached(&NAMES)),
-        ("a default directory", default_directories(&NAMES)),
-    ];
+    let preloaded = paths(PRELOADED, b": ").into_iter().filter_map(of_preloaded);
+    let mut places = vec![(PRELOADED, preloaded.collect())];
+    places.extend(searched(&NAMES));
     if places.iter().all(|(_, files)| files.iter().all(|file| !file.exists())) {
         places.push((BESIDE, Vec::from_iter(beside_this_program())));
     }
@@ -172,10 +169,6 @@ pub(crate) fn beside_this_program() -> Option<PathBuf> {
     None
 }
 
-fn preloaded() -> Vec<PathBuf> {
-    paths(PRELOADED, b": ").into_iter().filter_map(of_preloaded).collect()
-}
-
 /// The library that a preloaded file brings.
 pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
     let name = file.file_name()?.to_str()?;
@@ -185,9 +178,15 @@ pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
     }
 }
 
-/// In the directories of LD_LIBRARY_PATH. An empty entry is the current directory, as for the loader.
-fn library_path(names: &[&str]) -> Vec<PathBuf> {
-    names_in(&paths(LIBRARY_PATH, b":;"), names)
+/// Where the loader searches for these names, in order. An empty entry of LD_LIBRARY_PATH is the current directory.
+fn searched(names: &[&str]) -> [(&'static str, Vec<PathBuf>); 3] {
+    let triplet = format!("{}-linux-gnu", env::consts::ARCH);
+    let defaults = DEFAULT_DIRECTORIES.map(|directory| [Path::new(directory).join(&triplet), directory.into()]);
+    [
+        (LIBRARY_PATH, names_in(&paths(LIBRARY_PATH, b":;"), names)),
+        ("the loader's cache", cached(names)),
+        ("a default directory", names_in(defaults.as_flattened(), names)),
+    ]
 }
 
 /// The entries of a variable, which may not be UTF-8.
@@ -207,8 +206,8 @@ fn names_in(directories: &[PathBuf], names: &[&str]) -> Vec<PathBuf> {
 
 /// The file of another library that the loader finds.
 pub(crate) fn file_of(name: &str) -> Option<PathBuf> {
-    let files = [library_path(&[name]), cached(&[name]), default_directories(&[name])];
-    files.concat().into_iter().find(|file| file.exists())
+    let places = searched(&[name]).map(|(_, files)| files);
+    places.concat().into_iter().find(|file| file.exists())
 }
 
 fn cached(names: &[&str]) -> Vec<PathBuf> {
@@ -230,12 +229,6 @@ fn of_listing(line: &str, names: &[&str]) -> Option<PathBuf> {
     let (name, kind) = entry.trim_start().split_once(' ')?;
     let foreign = cfg!(target_arch = "x86_64") && !kind.contains("x86-64");
     (names.contains(&name) && !foreign).then(|| file.into())
-}
-
-fn default_directories(names: &[&str]) -> Vec<PathBuf> {
-    let triplet = format!("{}-linux-gnu", env::consts::ARCH);
-    let directories = DEFAULT_DIRECTORIES.map(|directory| [Path::new(directory).join(&triplet), directory.into()]);
-    names_in(directories.as_flattened(), names)
 }
 
 #[cfg(test)]

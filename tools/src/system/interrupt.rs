@@ -13,6 +13,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
+use super::files;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
@@ -64,7 +66,7 @@ impl Interrupt {
 /// Those of the signals that this process does not ignore.
 pub(crate) fn not_ignored(signals: &[i32]) -> Vec<i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = mask.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap_or(0));
+    let mask = files::field(&status, "SigIgn").unwrap_or_default();
+    let ignored = u64::from_str_radix(mask, 16).unwrap_or(0);
     signals.iter().copied().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
 }

@@ -2,7 +2,6 @@
 
 pub(crate) mod bytes;
 pub(crate) mod cpu;
-pub(crate) mod elf;
 pub(crate) mod files;
 pub(crate) mod gdrdrv;
 pub(crate) mod interrupt;

@@ -85,6 +85,13 @@ pub(crate) fn mappings(maps: &str) -> impl Iterator<Item = Mapping<'_>> {
     maps.lines().filter_map(Mapping::new)
 }
 
+/// The path of the first mapping of this process for which this is true.
+pub(crate) fn own_file(is_meant: impl Fn(&Mapping) -> bool) -> Option<String> {
+    let maps = fs::read("/proc/self/maps").ok()?;
+    let maps = String::from_utf8_lossy(&maps);
+    Some(mappings(&maps).find(is_meant)?.path.to_owned())
+}
+
 /// Parts of the path that gdremu has in place of the device's, and the file that it maps in place of GPU
 /// memory. CUDA's pinned host memory is also in it.
 const EMULATED_DEVICE: [&str; 2] = ["/gdremu-", "/devices/"];

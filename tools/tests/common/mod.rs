@@ -133,7 +133,7 @@ pub(crate) const OTHER: &str = "tools/tests/other.c";
 pub(crate) fn corrupted(tool: &str, fault: &str, options: &[&str]) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let faulty = format!("--lib={}", compile(FAULTY, directory.path().join("faulty.so")).display());
-    run(gdrcopy(&[], &[tool, &faulty]).args(options).env("FAULTY", fault).env("FAULTY_BEHIND", library()))
+    run(gdrcopy(&[], &[tool]).args(options).arg(faulty).env("FAULTY", fault).env("FAULTY_BEHIND", library()))
 }
 
 /// Asserts that the keys of a tool's JSON are those that README.md lists.

@@ -112,14 +112,13 @@ refused() {
 /// A planted state, which can be examined again.
 pub(crate) struct Planted {
     pub(crate) state: State,
-    directory: TempDir,
+    pub(crate) directory: TempDir,
 }
 
 /// The programs and libraries that states name.
 fn stand_ins() -> &'static [(&'static str, PathBuf)] {
     static ALL: OnceLock<Vec<(&str, PathBuf)>> = OnceLock::new();
     ALL.get_or_init(|| {
-        let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let mut all = vec![("ours", library()), ("gdrcopy", env!("CARGO_BIN_EXE_gdrcopy").into())];
         for (name, source, file) in [
             ("faulty", "tools/tests/faulty.c", "doctors-faulty.so"),
@@ -127,7 +126,7 @@ fn stand_ins() -> &'static [(&'static str, PathBuf)] {
             ("libcuda", "c_tests/fake_cuda/libcuda.c", "libcuda.so.1"),
             ("driver", "tools/tests/doctor/node.c", "doctors-node.so"),
         ] {
-            all.push((name, compile(source, place.join(file))));
+            all.push((name, compile(source, Path::new(env!("CARGO_TARGET_TMPDIR")).join(file))));
         }
         all
     })
@@ -153,14 +152,10 @@ impl State {
 }
 
 impl Planted {
-    pub(crate) fn path(&self) -> &Path {
-        self.directory.path()
-    }
-
     /// The command of doctor, after these commands of the shell.
     pub(crate) fn command(&self, steps: &[String]) -> Command {
         let State { emulated, is_real, file, sh, args, .. } = self.state;
-        let path = self.path();
+        let path = self.directory.path();
         let mut command = Command::new("env");
         if self.state.is_private() {
             command.args(["unshare", "-m"]);

@@ -44,6 +44,6 @@ int ioctl(int file, unsigned long request, void *argument)
 
     if (file != device || request != GDRDRV_IOC_GET_VERSION)
         return next(file, request, argument);
-    memcpy(argument, &versions, sizeof(versions));
+    *(struct gdrdrv_get_version *)argument = versions;
     return 0;
 }

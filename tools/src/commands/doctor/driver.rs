@@ -5,8 +5,7 @@ use std::env;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
-use super::backends::Backends;
-use super::environment::Container;
+use super::environment::{Backends, Container};
 use super::probe::{self, Kind};
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding};

@@ -30,8 +30,6 @@ const fn engine(id: &'static str, name: &'static str, libraries: &'static [&'sta
 }
 
 const ANY: Version = Version::OLDEST_GDRDRV;
-const PLUGIN: &str =
-    "not examined: UCX needs libuct_cuda_gdrcopy.so, which PyPI's wheels lack; `ucx_info -d | grep gdr_copy` shows it";
 
 pub(super) static ENGINES: [Engine; 9] = [
     engine("nccl", "NCCL", &[PLAIN_NAME], Version::new(2, 1)),
@@ -74,7 +72,9 @@ impl Engine {
             }
         }
         if self.has_plugin {
-            findings.push(Finding::unknown("plugin", PLUGIN));
+            let value = "not examined: UCX needs libuct_cuda_gdrcopy.so, which PyPI's wheels lack; \
+                         `ucx_info -d | grep gdr_copy` shows it";
+            findings.push(Finding::unknown("plugin", value));
         }
         (library, findings)
     }

@@ -1,20 +1,39 @@
-//! The host, with container and limit of open files of this process, which programs inherit.
+//! The host, with container and limit of open files of this process, which programs inherit. The backends that work there.
 #![forbid(unsafe_code)]
 
 use std::env;
 use std::fs;
 use std::path::Path;
 
-use nix::libc::rlim_t;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
-use super::backends::Backends;
 use super::remedies::Remedy::{self, *};
 use super::report::Finding;
 
-/// Descriptors below which programs hit the limit by themselves, and with one per pin.
-const FEW: rlim_t = 256;
-const FEW_FOR_DMABUFS: rlim_t = 1024;
+/// Which backends work, and which one is used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Backends {
+    /// The kernel module works.
+    pub(super) gdrdrv: bool,
+    /// CUDA maps dma-bufs, of at least one GPU.
+    pub(super) dmabuf: bool,
+    /// `GDRCOPY_USE_DMABUF_MMAP=1`: the module is not even tried.
+    pub(super) dmabuf_forced: bool,
+    /// The engine does without libgdrapi where the module does not work.
+    pub(super) module_only: bool,
+}
+
+impl Backends {
+    /// Returns whether gdrcopy cannot work without the module.
+    pub(super) fn need_gdrdrv(self) -> bool {
+        self.module_only || !self.dmabuf && !self.dmabuf_forced
+    }
+
+    /// Returns whether gdrcopy cannot work without dma-bufs.
+    pub(super) fn need_dmabuf(self) -> bool {
+        self.dmabuf_forced || !self.gdrdrv && !self.module_only
+    }
+}
 
 pub(super) fn findings(backends: Backends, container: Option<&Container>) -> Vec<Finding> {
     let kind = match container {
@@ -27,10 +46,10 @@ pub(super) fn findings(backends: Backends, container: Option<&Container>) -> Vec
 fn descriptors(backends: Backends) -> Finding {
     const SUBJECT: &str = "open files";
     let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((RLIM_INFINITY, 0));
-    let mut enough = FEW;
+    let mut enough = 256; // for what programs open themselves
     let mut value = if soft == RLIM_INFINITY { "unlimited".to_owned() } else { soft.to_string() };
     if backends.need_dmabuf() && backends.dmabuf {
-        enough = FEW_FOR_DMABUFS;
+        enough = 1024;
         value += ", and each pin uses one";
     }
     if soft < enough {
@@ -55,7 +74,6 @@ const fn kind(name: &'static str, mark: &'static str, own: [&'static str; 2], [n
     Container { name, mark, own, node, gpu }
 }
 
-const NONE: [&str; 2] = [""; 2];
 const OTHER: [Remedy; 2] = [NodeContainer, GpuContainer];
 
 /// Apptainer passes the variables and files of an outer container on, and Kubernetes has those of its runtime.
@@ -64,10 +82,10 @@ static CONTAINERS: [Container; 8] = [
     kind("Kubernetes", "kubepods", ["KUBERNETES_SERVICE_HOST", ""], [NodePod, GpuPod]),
     kind("Podman", "podman", ["", "/run/.containerenv"], [NodePodman, GpuPodman]),
     kind("Docker", "docker", ["", "/.dockerenv"], [NodeDocker, GpuDocker]),
-    kind("Podman", "libpod", NONE, [NodePodman, GpuPodman]),
-    kind("containerd", "containerd", NONE, OTHER),
-    kind("LXC", "lxc", NONE, OTHER),
-    kind("another container", "", NONE, OTHER),
+    kind("Podman", "libpod", [""; 2], [NodePodman, GpuPodman]),
+    kind("containerd", "containerd", [""; 2], OTHER),
+    kind("LXC", "lxc", [""; 2], OTHER),
+    kind("another container", "", [""; 2], OTHER),
 ];
 
 /// The kind of container that this process is in, if any.

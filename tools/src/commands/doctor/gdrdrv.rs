@@ -11,8 +11,7 @@ use gdrcopy_core::sys::gdrdrv::DeviceFile;
 use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::backends::Backends;
-use super::environment::Container;
+use super::environment::{Backends, Container};
 use super::probe::{self, HANGS};
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding};
@@ -42,8 +41,7 @@ impl Module {
     /// Returns whether it can be used.
     pub(super) fn works(&self) -> bool {
         let Ok(versions) = &self.versions else { return false };
-        let fits = versions.module >= Version::OLDEST_GDRDRV && versions.oldest_library <= Version::API;
-        fits && !self.bound_to_dummy
+        versions.module >= Version::OLDEST_GDRDRV && versions.oldest_library <= Version::API && !self.bound_to_dummy
     }
 
     pub(super) fn findings(&self, backends: Backends, container: Option<&Container>) -> Vec<Finding> {
@@ -89,7 +87,6 @@ impl Module {
 
     /// How far its installation got, and what to do. Looks where gdrdrv-c/dkms.conf does.
     fn absent(&self) -> (&'static str, Advice) {
-        const NOT_BUILT: &str = "installed, but not built for this kernel";
         const STALE: &str = "stale: built for another GPU driver";
         const BUILT: &str = "built, but not loaded";
         if self.is_loaded {
@@ -115,15 +112,14 @@ impl Module {
         let drivers = ["/usr/src", "/usr/src/kernel-modules"].map(|place| files::matching(Path::new(place), "nvidia"));
         let has_driver = drivers.iter().flatten().any(|directory| files::contains(directory, "nv-p2p.c", 3));
         let advice = match (modules.join("build/Makefile").exists(), has_driver) {
-            (false, true) => Remedy::ModuleHeaders.with("kernel", kernel).with("others", ""),
-            (false, false) => {
-                let others = " and the GPU driver's sources (…-dkms)";
+            (false, _) => {
+                let others = if has_driver { "" } else { " and the GPU driver's sources (…-dkms)" };
                 Remedy::ModuleHeaders.with("kernel", kernel).with("others", others)
             }
             (true, false) => Remedy::ModuleSources.into(),
             (true, true) => Remedy::ModuleBuild.into(),
         };
-        (NOT_BUILT, advice)
+        ("installed, but not built for this kernel", advice)
     }
 
     /// The node exists, but opening it or querying the version fails.

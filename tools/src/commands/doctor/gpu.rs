@@ -1,8 +1,8 @@
 //! One GPU, with its features and the size of its BAR1.
 #![forbid(unsafe_code)]
 
-use super::backends::Backends;
 use super::driver;
+use super::host::Backends;
 use super::remedies::Remedy;
 use super::report::{Cause, Finding};
 use crate::cuda::survey::{Cuda, Gpu};

@@ -27,7 +27,7 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
         let maker = Maker::of(file);
         let value = format!("{} ({}), by {place}", file.display(), maker.describe());
         findings.push(match maker {
-            Maker::None => Finding::warning("on the path", value, repair(file, &unknown())),
+            Maker::None => Finding::warning("on the path", value, repair(file, &Failure::default())),
             _ => Finding::ok("on the path", value),
         });
     }
@@ -38,20 +38,20 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
         }),
         None => findings.extend(by_name()),
     }
-    findings.extend(settings(environment));
+    for (name, value) in environment {
+        if name.starts_with("GDRCOPY_") {
+            findings.push(setting(name, value));
+        }
+    }
+    findings.extend(preloaded(environment));
     findings
-}
-
-/// No reason why a file cannot be loaded.
-fn unknown() -> Failure {
-    Failure::new(Kind::Other, "")
 }
 
 /// The file that the loader takes, or why it takes none.
 pub(super) fn load(library: impl AsRef<Path>) -> Result<Loaded, Failure> {
     let answer = probe::test(library.as_ref(), None);
     // One that only fails at its end is there.
-    answer.library.ok_or(answer.failure.unwrap_or(unknown()))
+    answer.library.ok_or(answer.failure.unwrap_or_default())
 }
 
 /// File, maker and version of a library.
@@ -87,7 +87,7 @@ fn broken(name: &str) -> Option<(PathBuf, Failure)> {
     }
     let mut candidates = search::candidates().into_iter();
     let dangling = candidates.find(|candidate| is_dangling(&candidate.file) && candidate.file.ends_with(name))?;
-    Some((dangling.file, unknown()))
+    Some((dangling.file, Failure::default()))
 }
 
 fn is_dangling(file: &Path) -> bool {
@@ -182,14 +182,6 @@ fn find_in(file: &Path) -> Advice {
 const OF_OTHERS: [&str; 6] =
     ["GDRCOPY_ENABLED", "GDRCOPY_HOME", "GDRCOPY_LIBDIR", "GDRCOPY_LIBRARY_PATH", "GDRCOPY_PATH_L", "GDRCOPY_ROOT_DIR"];
 
-/// The environment variables that change what the library does, and those that do not, but look so.
-fn settings(environment: &Environment) -> Vec<Finding> {
-    let own = environment.iter().filter(|(name, _)| name.starts_with("GDRCOPY_"));
-    let mut findings: Vec<_> = own.map(|(name, value)| setting(name, value)).collect();
-    findings.extend(preloaded(environment));
-    findings
-}
-
 /// Warns of preloaded files that do not exist, or that come before libgdrapi.
 pub(super) fn preloaded(environment: &Environment) -> Vec<Finding> {
     let list = environment.get(search::PRELOADED).map_or("", String::as_str);
@@ -210,6 +202,7 @@ pub(super) fn preloaded(environment: &Environment) -> Vec<Finding> {
     findings
 }
 
+/// A variable that changes what the library does, or does not, but looks so.
 fn setting(name: &str, value: &str) -> Finding {
     let text = format!("{name}={value}");
     if let Some((_, instead)) = variables::GONE.iter().find(|(gone, _)| *gone == name) {

@@ -4,13 +4,11 @@
 //! run         one module per section of the report:
 //!   driver, gdrdrv, gpu, host, libraries, engines, settings
 //!   probe     a child process for CUDA and the self_test, which may crash or hang
-//! backends    which ones work
 //! remedies    what each finding may advise
 //! report      prints the sections as they are known, and the steps, as text or JSON
 //! ```
 #![forbid(unsafe_code)]
 
-mod backends;
 mod driver;
 mod engines;
 mod environment;
@@ -36,9 +34,9 @@ use signal_hook::consts::SIGCHLD;
 use signal_hook::flag;
 
 use crate::libgdrapi::search::SONAME;
-use backends::Backends;
 use engines::{ENGINES, Engine};
 use gdrdrv::Module;
+use host::Backends;
 use remedies::Remedy;
 use report::{Finding, Report, Verdict};
 use self_test::SelfTest;
@@ -130,7 +128,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Some(options.library.as_ref().map_or(SONAME.into(), |file| Path::new(".").join(file)))
     };
     if let Some(library) = library {
-        let others = report.has_problems();
+        let others = !report.all(Verdict::Problem).is_empty();
         SelfTest { library, cuda: cuda.ok(), backends, others }.report(&options.gpus, &mut report)?;
     }
     let Some(Engine { name, has_plugin, .. }) = engine else {

@@ -71,8 +71,7 @@ pub(super) struct Loaded {
 
 impl Loaded {
     pub(super) fn release(&self) -> Option<Version> {
-        let (major, minor) = self.version?;
-        Some(Version::new(major as u32, minor as u32))
+        self.version.map(|(major, minor)| Version::new(major as u32, minor as u32))
     }
 }
 
@@ -91,7 +90,7 @@ pub(super) struct Answer {
     pub(super) log: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) enum Kind {
     /// A call of the library, with its errno.
     Call(i32),
@@ -103,10 +102,11 @@ pub(super) enum Kind {
     Died(i32),
     /// A stage did not end.
     Hung,
+    #[default]
     Other,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub(super) text: String,
     pub(super) kind: Kind,

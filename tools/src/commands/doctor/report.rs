@@ -125,12 +125,8 @@ impl Report {
         Ok(())
     }
 
-    pub(super) fn has_problems(&self) -> bool {
-        !self.all(Verdict::Problem).is_empty()
-    }
-
     /// The findings with this verdict.
-    fn all(&self, verdict: Verdict) -> Vec<&Finding> {
+    pub(super) fn all(&self, verdict: Verdict) -> Vec<&Finding> {
         let mut findings: Vec<_> = self.sections.iter().flat_map(|section| &section.findings).collect();
         findings.retain(|finding| finding.verdict == verdict);
         findings

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use gdrcopy::Version;
 use nix::errno::Errno;
 
-use super::backends::Backends;
 use super::driver;
+use super::host::Backends;
 use super::libraries::{faulty, missing};
 use super::probe::{self, Answer, Failure, Kind};
 use super::remedies::{Advice, Remedy};

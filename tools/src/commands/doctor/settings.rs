@@ -43,9 +43,6 @@ const SWITCHES: [Switch; 8] = [
     Switch(&["libfabric"], "FI_HMEM_CUDA_USE_GDRCOPY", "libfabric", Rule::Yes, "1"),
 ];
 
-/// Shown also where they are not set. All others are in use by default then.
-const ALWAYS: [Rule; 2] = [Rule::Transports, Rule::Number(1)];
-
 impl Rule {
     fn allows(self, value: Option<&str>) -> bool {
         match (self, value) {
@@ -116,7 +113,8 @@ impl Settings {
         let mut findings = Vec::new();
         for switch in &SWITCHES {
             let Switch(engines, name, _, rule, _) = switch;
-            let is_shown = ALWAYS.contains(rule) || self.environment.contains_key(*name);
+            // Others are in use by default where they are not set.
+            let is_shown = matches!(rule, Rule::Transports | Rule::Number(1)) || self.environment.contains_key(*name);
             if is_shown && engine.is_none_or(|engine| engines.contains(&engine)) {
                 findings.push(self.rate(switch, engine.is_some()));
             }

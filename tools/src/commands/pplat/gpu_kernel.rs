@@ -75,7 +75,7 @@ impl GpuKernel {
     ) -> Result<Running<'a>> {
         let addresses = buffers.addresses();
         let [words, last_mask] = buffers.words();
-        let numbers = [words, last_mask, rounds, options.exchange.gpu_produces().into()];
+        let numbers = [words, last_mask, rounds, options.exchange.mode as u32];
         // The parameters of kernel.ptx, in order.
         let mut parameters: Vec<*mut c_void> = Vec::new();
         for address in &addresses {

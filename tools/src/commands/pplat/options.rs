@@ -66,12 +66,6 @@ pub(super) struct Exchange {
     pub(super) mode: Producer,
 }
 
-impl Exchange {
-    pub(super) fn gpu_produces(&self) -> bool {
-        self.mode == Producer::Gpu
-    }
-}
-
 /// The side that writes the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]

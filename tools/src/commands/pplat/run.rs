@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::buffers::Buffers;
 use super::gpu_kernel::{GpuKernel, Running};
-use super::options::Options;
+use super::options::{Options, Producer};
 use crate::measure::clock::Clock;
 use crate::measure::sampler::take_turns;
 use crate::measure::session::Session;
@@ -99,7 +99,7 @@ impl Run<'_> {
             if round > WARMUP {
                 all.samples.push(time);
             }
-            if options.exchange.gpu_produces() {
+            if options.exchange.mode == Producer::Gpu {
                 all.wrong += differences(&self.seen, &self.expected);
             }
         }
@@ -115,7 +115,7 @@ impl Run<'_> {
     /// One round, which is timed. Checks regularly whether it must stop, and returns whether there was an answer before.
     fn round_trip(&mut self, buffers: &Buffers, running: &Running, round: u32) -> Result<bool> {
         let options = self.options;
-        if !options.exchange.gpu_produces() {
+        if options.exchange.mode == Producer::Cpu {
             buffers.write_data(&self.expected)?;
         }
         buffers.request(round)?;
@@ -142,7 +142,7 @@ impl Run<'_> {
             }
             thread::yield_now();
         }
-        if options.exchange.gpu_produces() {
+        if options.exchange.mode == Producer::Gpu {
             buffers.read_data(&mut self.seen)?;
         }
         Ok(true)

@@ -1,11 +1,14 @@
 //! Addresses of a traced process as places in its code.
 #![forbid(unsafe_code)]
 
+use std::fs::File;
 use std::path::Path;
 
 use cpp_demangle::{DemangleOptions, Symbol};
+use object::read::ReadCache;
+use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
-use crate::system::{elf, process};
+use crate::system::process;
 
 /// `FUNCTION+0x1 (FILE)`, or `FILE+0x1` by the offset in the file, if this text of `/proc/PID/maps` has the code.
 pub(crate) fn name(maps: &str, caller: u64) -> Option<String> {
@@ -18,10 +21,31 @@ pub(crate) fn name(maps: &str, caller: u64) -> Option<String> {
         }
         let offset = call - object.start + object.offset;
         let file = path.file_name()?.display();
-        return Some(match elf::function_at(path, offset) {
+        return Some(match function_at(path, offset) {
             Some((function, inside)) => format!("{}+{:#x} ({file})", demangled(&function), inside + 1),
             None => format!("{file}+{:#x}", offset + 1),
         });
+    }
+    None
+}
+
+/// The function with this offset in a file, and how far inside.
+fn function_at(file: &Path, offset: u64) -> Option<(String, u64)> {
+    // The file may be much longer than what is read.
+    let cache = ReadCache::new(File::open(file).ok()?);
+    let object = object::File::parse(&cache).ok()?;
+    for segment in object.segments() {
+        let (start, len) = segment.file_range();
+        if !(start..start + len).contains(&offset) {
+            continue;
+        }
+        let address = offset - start + segment.address();
+        for symbol in object.symbols().chain(object.dynamic_symbols()) {
+            let range = symbol.address()..symbol.address() + symbol.size();
+            if symbol.kind() == SymbolKind::Text && symbol.is_definition() && range.contains(&address) {
+                return Some((symbol.name().ok()?.to_owned(), address - range.start));
+            }
+        }
     }
     None
 }

@@ -197,7 +197,9 @@ impl Pairs<'_> {
         if let Some(gpus) = &route.gpus {
             command.env("CUDA_VISIBLE_DEVICES", &gpus[side]);
         }
-        ucx::set(&mut command, settings);
+        for setting in settings {
+            command.env(setting.name, &setting.value);
+        }
         // Children run where this thread may run.
         if let Some(cpus) = self.cpus {
             cpu::restrict_to(&[cpus[side]])?;

@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use super::children::{Limit, Running};
-use super::settings::{BANDWIDTH, LATENCY, Setting, THRESHOLD};
+use super::settings::{BANDWIDTH, LATENCY, THRESHOLD};
 
 /// Directories with UCX's programs.
 pub(super) struct Ucx {
@@ -90,13 +90,6 @@ impl Facts {
             facts.has_gdr_copy |= words.starts_with("Transport: gdr_copy");
         }
         facts
-    }
-}
-
-/// Variables of a command.
-pub(super) fn set(command: &mut Command, settings: &[Setting]) {
-    for Setting { name, value, .. } in settings {
-        command.env(name, value);
     }
 }
 
