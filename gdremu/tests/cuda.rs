@@ -22,7 +22,6 @@ macro_rules! tests {
 tests! {
     initialization_devices_and_entry_points: "-- cuda_init";
     contexts: "-- cuda_contexts";
-    what_crashes_on_a_gpu_ends_the_program: "-- cuda_gone";
     buffers_copies_and_fills: "-- cuda_buffers";
     virtual_memory_management: "-- cuda_vmm";
     pointer_attributes: "-- cuda_pointers";

@@ -36,8 +36,7 @@ pub(super) fn live(state: &State, context: ContextHandle) -> Result<&Context> {
 fn destroy(mut state: Locked, context: ContextHandle) -> Result {
     state.contexts.remove(context)?.stop.store(true, Ordering::Relaxed);
     let mut state = work::end(state, context);
-    let ended = state.streams.retain(|stream| stream.context != context);
-    state.orphans.extend(ended);
+    state.streams.retain(|stream| stream.context != context);
     state.events.retain(|event| event.context != context);
     state.modules.retain(|module| module.context != context);
     state.functions.retain(|function| function.context != context);
@@ -50,7 +49,6 @@ pub(super) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
     // Those are released, not destroyed.
     ensure(!state.primaries.values().any(|primary| primary.context == Some(context)), Error::INVALID_CONTEXT)?;
     destroy(state, context)?;
-    state::lock().destroyed.insert(context);
     STACK.with(|stack| {
         if stack.top() == Ok(context) {
             stack.pop()?;

@@ -58,16 +58,8 @@ impl<T, const KIND: usize, const ERROR: i32> Handles<T, KIND, ERROR> {
         self.live.remove(&handle).ok_or(Error(ERROR))
     }
 
-    /// Drops the objects for which `keep` is false, and returns their handles.
-    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) -> Vec<usize> {
-        let mut dropped = Vec::new();
-        self.live.retain(|&handle, object| {
-            let keeps = keep(object);
-            if !keeps {
-                dropped.push(handle);
-            }
-            keeps
-        });
-        dropped
+    /// Drops the objects for which `keep` is false.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+        self.live.retain(|_, object| keep(object));
     }
 }
