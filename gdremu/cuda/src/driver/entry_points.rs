@@ -11,14 +11,14 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use gdremu_core::cuda::types::{AccessDesc, AllocationProp, IpcHandle, PoolProps, Uuid};
+use gdremu_core::cuda::types::{AccessDesc, AllocationProp, IpcHandle, Uuid};
 use gdremu_core::cuda::{Function, name_of};
 use gdremu_core::gpu::pci;
 use gdremu_core::gpu::physical::{BLOCK, GPU_BYTES, ObjectId};
 
 use super::copy::{Any, Device, copy, fill};
 use super::kernel::{Request, SharedBytes};
-use super::state::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, STACK, StreamHandle};
+use super::state::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, STACK, StreamHandle};
 use super::*;
 use crate::args::{In, Out};
 use crate::error::{self, Error, ensure};
@@ -236,11 +236,7 @@ entry_points! {
             => || fill(value.to_ne_bytes(), address, count, Some(stream));
     }
     pool {
-        fn cuDeviceGetDefaultMemPool(device: i32) with_state 11020 -> PoolHandle;
-        fn cuMemPoolCreate(props: In<PoolProps>) with_state 11020 -> PoolHandle;
-        fn cuMemPoolDestroy(pool: PoolHandle) with_state 11020;
         fn cuMemAllocAsync(size: usize, stream: StreamHandle) initialized 11020 -> u64;
-        fn cuMemAllocFromPoolAsync(size: usize, pool: PoolHandle, stream: StreamHandle) initialized 11020 -> u64;
         fn cuMemFreeAsync(address: u64, stream: StreamHandle) initialized 11020;
     }
     pointer {

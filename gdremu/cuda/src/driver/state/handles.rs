@@ -10,7 +10,6 @@ pub(crate) type StreamHandle = usize;
 pub(crate) type EventHandle = usize;
 pub(crate) type ModuleHandle = usize;
 pub(crate) type FunctionHandle = usize;
-pub(crate) type PoolHandle = usize;
 
 /// Live objects of one kind by handle. `KIND` makes the handles of different kinds different. `ERROR` is that of a
 /// handle which no live object has.

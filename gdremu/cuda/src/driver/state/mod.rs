@@ -22,10 +22,10 @@ use crate::error::{self, Error, Result, ensure};
 use gdremu_core::cuda::types::IpcHandle;
 use handles::Handles;
 
-pub(crate) use handles::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamHandle};
+pub(crate) use handles::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, StreamHandle};
 pub(crate) use objects::{
     CTX_SYNC_MEMOPS, Capture, Context, Current, DISABLE_TIMING, Event, Function, HostRange, Kind, Module, NON_BLOCKING,
-    Pool, Primary, Recorded, STACK, Stream, check_flags,
+    Primary, Recorded, STACK, Stream, check_flags,
 };
 pub(crate) use queue::{Point, Queue, QueueId, Queues, Task};
 
@@ -58,9 +58,6 @@ pub(crate) struct State {
     pub(crate) failed: Option<Error>,
     pub(crate) queues: Queues,
     pub(crate) captures: BTreeMap<StreamHandle, Capture>,
-    pub(crate) pools: Handles<Pool, 0xC4, { Error::INVALID_VALUE.0 }>,
-    /// By GPU.
-    pub(crate) default_pools: BTreeMap<usize, PoolHandle>,
     ids: u64,
 }
 
