@@ -15,9 +15,8 @@ const GLOBAL: u32 = 0;
 const RELAXED: u32 = 2;
 
 /// The calls that CUDA calls potentially unsafe during a capture, as far as the stand-in has them.
-const UNSAFE: &str = "cuEventQuery cuEventSynchronize cuMemAlloc cuMemAllocManaged \
-    cuMemAllocPitch cuMemFree cuMemFreeHost cuMemHostAlloc cuMemHostRegister cuMemHostUnregister \
-    cuStreamQuery cuStreamSynchronize";
+const UNSAFE: &str = "cuEventQuery cuEventSynchronize cuMemAlloc cuMemAllocManaged cuMemFree cuMemFreeHost \
+    cuMemHostAlloc cuMemHostRegister cuMemHostUnregister cuStreamQuery cuStreamSynchronize";
 
 /// Streams that capture, to be read without a lock.
 static CAPTURING: AtomicUsize = AtomicUsize::new(0);

@@ -190,7 +190,6 @@ entry_points! {
                 total.set(GPU_BYTES as usize)
             };
         fn cuMemAlloc_v2(size: usize) in_context 3020 -> u64;
-        fn cuMemAllocPitch_v2(pitch: Out<usize>, width: usize, height: usize, element: u32) in_context 3020 -> u64;
         fn cuMemFree_v2(address: u64) initialized 3020;
         fn cuMemGetAddressRange_v2(base: Out<u64>, size: Out<usize>, address: u64) in_context 3020 => |state, _| {
                 let range = buffer::range(state, address)?;
