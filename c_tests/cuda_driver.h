@@ -31,7 +31,6 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
-typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef unsigned long long CUmemGenericAllocationHandle;
 
 typedef struct CUuuid_st {
@@ -244,23 +243,9 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
 
 /* ---- Stream-ordered allocation ---- */
 
-typedef struct CUmemPoolProps_st {
-    CUmemAllocationType allocType;
-    CUmemAllocationHandleType handleTypes;
-    CUmemLocation location;
-    void *win32SecurityAttributes;
-    size_t maxSize;
-    unsigned short usage;
-    unsigned char gpuDirectRDMACapable; /* Since CUDA 13.3; reserved and 0 before. */
-    unsigned char reserved[53];
-} CUmemPoolProps;
 
 CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream);
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream);
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream);
-CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device);
-CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props);
-CUresult cuMemPoolDestroy(CUmemoryPool pool);
 
 /* ---- Attributes of an address ---- */
 

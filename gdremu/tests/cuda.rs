@@ -22,12 +22,10 @@ macro_rules! tests {
 tests! {
     initialization_devices_and_entry_points: "-- cuda_init";
     contexts: "-- cuda_contexts";
-    what_crashes_on_a_gpu_ends_the_program: "-- cuda_gone";
-    buffers_copies_and_fills: "-- cuda_buffers";
+    buffers_copies_and_fills: "-- cuda_buffers", "--no-mempools -- cuda_buffers without_pools";
     virtual_memory_management: "-- cuda_vmm";
     pointer_attributes: "-- cuda_pointers";
     streams_and_events: "-- cuda_streams";
-    memory_pools: "-- cuda_pools", "--no-mempools -- cuda_pools none";
     several_gpus: "--gpus 3 -- cuda_gpus three", "--gpus 2 -- cuda_gpus buffer", "--gpus 2 -- cuda_gpus mapping",
         "--gpus 2 -- cuda_gpus read_only", "--gpus 2 -- cuda_gpus shared";
     many_threads: "-- cuda_calls many_threads";

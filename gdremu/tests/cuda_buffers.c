@@ -136,12 +136,37 @@ static void host_memory(void)
     CUDA(cuMemFree(a));
 }
 
-int main(void)
+/* Stream-ordered allocation, on GPUs that have pools and on those that have not. */
+static void pools(int present)
 {
+    CUdeviceptr a, b;
+
+    CHECK_EQUAL(device_attribute(0, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED), present);
+    if (!present) {
+        CHECK_EQUAL(cuMemAllocAsync(&a, 100, NULL), CUDA_ERROR_NOT_SUPPORTED);
+        return;
+    }
+    CUDA(cuMemAllocAsync(&a, 1000, NULL));
+    CUDA(cuMemsetD8Async(a, 1, 1000, NULL));
+    CHECK(pointer_attribute(a, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) != 0);
+    CHECK_EQUAL(pointer_attribute(a, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE), 0);
+    CUDA(cuMemAllocAsync(&b, 500, NULL));
+    CUDA(cuMemFreeAsync(b, NULL));
+    CHECK_EQUAL(cuMemFreeAsync(b, NULL), CUDA_ERROR_INVALID_VALUE);
+    CUDA(cuMemAllocAsync(&b, 0, NULL));
+    CHECK_EQUAL(b, 0);
+    CUDA(cuMemFreeAsync(0, NULL));
+    CUDA(cuMemFree(a));
+}
+
+int main(int count, char **arguments)
+{
+    (void)arguments;
     gpu_start(0);
     addresses();
     copies();
     fills();
     host_memory();
+    pools(count == 1);
     return passed("cuda_buffers");
 }

@@ -98,6 +98,7 @@ static void end_of_a_context(void)
 {
     CUcontext context, other;
     CUdeviceptr address, kept;
+    CUstream stream;
     CUevent event;
     void *host;
 
@@ -107,11 +108,14 @@ static void end_of_a_context(void)
     CUDA(cuMemAlloc(&address, 100));
     CUDA(cuMemHostAlloc(&host, 100, 0));
     CUDA(cuEventCreate(&event, 0));
+    CUDA(cuStreamCreate(&stream, 0));
     CUDA(cuCtxDestroy(context));
     CHECK(current() == other);
     CHECK_EQUAL(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemFreeHost(host), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_EQUAL(cuCtxSetCurrent(context), CUDA_ERROR_INVALID_CONTEXT);
     CUDA(cuMemFree(kept));
     CUDA(cuCtxDestroy(other));
 }

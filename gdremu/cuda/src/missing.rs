@@ -49,8 +49,8 @@ macro_rules! refused {
 refused! {
     "cu" "cuda": ArrayGetMemoryRequirements ArrayGetPlane ArrayGetSparseProperties CtxResetPersistingL2Cache
         DestroyExternalMemory DestroyExternalSemaphore DevResourceGenerateDesc DevSmResourceSplitByCount
-        DeviceGetDevResource DeviceGetGraphMemAttribute DeviceGetHostAtomicCapabilities DeviceGetMemPool
-        DeviceGetNvSciSyncAttributes DeviceGetP2PAtomicCapabilities DeviceGetP2PAttribute
+        DeviceGetDefaultMemPool DeviceGetDevResource DeviceGetGraphMemAttribute DeviceGetHostAtomicCapabilities
+        DeviceGetMemPool DeviceGetNvSciSyncAttributes DeviceGetP2PAtomicCapabilities DeviceGetP2PAttribute
         DeviceGetTexture1DLinearMaxWidth DeviceGraphMemTrim DeviceRegisterAsyncNotification DeviceSetGraphMemAttribute
         DeviceSetMemPool DeviceUnregisterAsyncNotification EventRecordWithFlags(_ptsz) EventRecord_ptsz
         ExternalMemoryGetMappedBuffer ExternalMemoryGetMappedMipmappedArray FuncGetName FuncGetParamInfo
@@ -62,17 +62,18 @@ refused! {
         LibraryGetManaged LibraryGetUnifiedFunction LibraryLoadData LibraryLoadFromFile LibraryUnload LogsCurrent
         LogsDumpToFile LogsDumpToMemory LogsRegisterCallback LogsUnregisterCallback MemAdvise(_v2)
         MemDiscardAndPrefetchBatchAsync(_ptsz) MemDiscardBatchAsync(_ptsz) MemGetDefaultMemPool MemGetMemPool
-        MemPoolExportPointer MemPoolExportToShareableHandle MemPoolGetAccess MemPoolGetAttribute
-        MemPoolImportFromShareableHandle MemPoolImportPointer MemPoolSetAccess MemPoolSetAttribute MemPoolTrimTo
-        MemPrefetchAsync(_ptsz _v2 _v2_ptsz) MemPrefetchBatchAsync(_ptsz) MemRangeGetAttributes MemSetMemPool
-        Memcpy3DPeer(_ptds) Memcpy3DPeerAsync(_ptsz) MemcpyAsync_ptsz Memcpy_ptds MipmappedArrayGetMemoryRequirements
-        MipmappedArrayGetSparseProperties OccupancyAvailableDynamicSMemPerBlock OccupancyMaxActiveClusters
-        OccupancyMaxPotentialClusterSize ProfilerStart ProfilerStop StreamAttachMemAsync(_ptsz)
-        StreamBeginCaptureToGraph(_ptsz) StreamCopyAttributes(_ptsz) StreamCreateWithPriority
-        StreamGetAttribute(_ptsz) StreamGetCaptureInfo(_ptsz _v2 _v2_ptsz _v3 _v3_ptsz) StreamGetDevice(_ptsz)
-        StreamGetFlags(_ptsz) StreamGetId(_ptsz) StreamGetPriority(_ptsz) StreamIsCapturing(_ptsz) StreamQuery_ptsz
-        StreamSetAttribute(_ptsz) StreamSynchronize_ptsz StreamUpdateCaptureDependencies(_ptsz _v2 _v2_ptsz)
-        StreamWaitEvent_ptsz UserObjectCreate UserObjectRelease UserObjectRetain VDPAUGetDevice;
+        MemPoolCreate MemPoolDestroy MemPoolExportPointer MemPoolExportToShareableHandle MemPoolGetAccess
+        MemPoolGetAttribute MemPoolImportFromShareableHandle MemPoolImportPointer MemPoolSetAccess MemPoolSetAttribute
+        MemPoolTrimTo MemPrefetchAsync(_ptsz _v2 _v2_ptsz) MemPrefetchBatchAsync(_ptsz) MemRangeGetAttributes
+        MemSetMemPool Memcpy3DPeer(_ptds) Memcpy3DPeerAsync(_ptsz) MemcpyAsync_ptsz Memcpy_ptds
+        MipmappedArrayGetMemoryRequirements MipmappedArrayGetSparseProperties OccupancyAvailableDynamicSMemPerBlock
+        OccupancyMaxActiveClusters OccupancyMaxPotentialClusterSize ProfilerStart ProfilerStop
+        StreamAttachMemAsync(_ptsz) StreamBeginCaptureToGraph(_ptsz) StreamCopyAttributes(_ptsz)
+        StreamCreateWithPriority StreamGetAttribute(_ptsz) StreamGetCaptureInfo(_ptsz _v2 _v2_ptsz _v3 _v3_ptsz)
+        StreamGetDevice(_ptsz) StreamGetFlags(_ptsz) StreamGetId(_ptsz) StreamGetPriority(_ptsz)
+        StreamIsCapturing(_ptsz) StreamQuery_ptsz StreamSetAttribute(_ptsz) StreamSynchronize_ptsz
+        StreamUpdateCaptureDependencies(_ptsz _v2 _v2_ptsz) StreamWaitEvent_ptsz UserObjectCreate UserObjectRelease
+        UserObjectRetain VDPAUGetDevice;
     "cuGraphExec" "cudaGraphExec": ChildGraphNodeSetParams Destroy EventRecordNodeSetEvent EventWaitNodeSetEvent
         ExternalSemaphoresSignalNodeSetParams ExternalSemaphoresWaitNodeSetParams GetFlags HostNodeSetParams
         MemcpyNodeSetParams MemsetNodeSetParams NodeSetParams;
@@ -94,27 +95,27 @@ refused! {
     "cu": Array3DCreate(_v2) Array3DGetDescriptor(_v2) ArrayCreate(_v2) ArrayDestroy ArrayGetDescriptor(_v2)
         CoredumpGetAttribute CoredumpGetAttributeGlobal CoredumpSetAttribute CoredumpSetAttributeGlobal CtxAttach
         CtxDetach CtxDisablePeerAccess CtxEnablePeerAccess CtxFromGreenCtx CtxGetCacheConfig CtxGetDevResource
-        CtxGetFlags CtxGetLimit CtxGetSharedMemConfig CtxGetStreamPriorityRange CtxRecordEvent
-        CtxSetCacheConfig CtxSetLimit CtxSetSharedMemConfig CtxWaitEvent DeviceComputeCapability
-        DeviceGetExecAffinitySupport DeviceGetLuid DeviceGetProperties DevicePrimaryCtxSetFlags(_v2) DeviceTotalMem
-        EGLApiInit FuncGetModule FuncIsLoaded FuncLoad FuncSetBlockShape FuncSetSharedSize GLCtxCreate(_v2)
-        GLGetDevices(_v2) GLInit GLMapBufferObject(_v2 _v2_ptds) GLMapBufferObjectAsync(_v2 _v2_ptsz) GreenCtxDestroy
-        GreenCtxGetDevResource GreenCtxGetId GreenCtxRecordEvent GreenCtxStreamCreate GreenCtxWaitEvent
-        IpcOpenMemHandle KernelGetAttribute KernelGetFunction KernelGetLibrary KernelGetName KernelGetParamInfo
-        KernelSetAttribute KernelSetCacheConfig Launch LaunchGrid LaunchGridAsync LaunchKernelEx(_ptsz)
-        LibraryGetModule LinkAddData(_v2) LinkAddFile(_v2) LinkComplete LinkCreate(_v2) LinkDestroy
-        MipmappedArrayCreate MipmappedArrayDestroy MipmappedArrayGetLevel ModuleEnumerateFunctions
-        ModuleGetFunctionCount ModuleGetGlobal ModuleGetLoadingMode ModuleGetSurfRef ModuleGetTexRef ModuleLoad
-        ModuleLoadDataEx MulticastAddDevice MulticastBindAddr MulticastBindMem MulticastCreate MulticastGetGranularity
-        MulticastUnbind OccupancyMaxActiveBlocksPerMultiprocessorWithFlags OccupancyMaxPotentialBlockSizeWithFlags
-        ParamSetSize ParamSetTexRef ParamSetf ParamSeti ParamSetv ProfilerInitialize
-        SignalExternalSemaphoresAsync(_ptsz) StreamAddCallback_ptsz StreamBatchMemOp(_ptsz _v2 _v2_ptsz)
-        StreamBeginCapture(_ptsz _v2_ptsz) StreamEndCapture_ptsz StreamGetCtx(_ptsz _v2 _v2_ptsz) StreamGetGreenCtx
-        StreamWaitValue32(_ptsz _v2 _v2_ptsz) StreamWaitValue64(_ptsz _v2 _v2_ptsz) StreamWriteValue32(_ptsz _v2
-        _v2_ptsz) StreamWriteValue64(_ptsz _v2 _v2_ptsz) SurfObjectCreate SurfObjectDestroy SurfObjectGetResourceDesc
-        SurfRefGetArray SurfRefSetArray TensorMapEncodeIm2col TensorMapEncodeIm2colWide TensorMapEncodeTiled
-        TensorMapReplaceAddress TexObjectCreate TexObjectDestroy TexObjectGetResourceDesc TexObjectGetResourceViewDesc
-        TexObjectGetTextureDesc VDPAUCtxCreate(_v2) WaitExternalSemaphoresAsync(_ptsz);
+        CtxGetFlags CtxGetLimit CtxGetSharedMemConfig CtxGetStreamPriorityRange CtxRecordEvent CtxSetCacheConfig
+        CtxSetLimit CtxSetSharedMemConfig CtxWaitEvent DeviceComputeCapability DeviceGetExecAffinitySupport
+        DeviceGetLuid DeviceGetProperties DevicePrimaryCtxSetFlags(_v2) DeviceTotalMem EGLApiInit FuncGetModule
+        FuncIsLoaded FuncLoad FuncSetBlockShape FuncSetSharedSize GLCtxCreate(_v2) GLGetDevices(_v2) GLInit
+        GLMapBufferObject(_v2 _v2_ptds) GLMapBufferObjectAsync(_v2 _v2_ptsz) GreenCtxDestroy GreenCtxGetDevResource
+        GreenCtxGetId GreenCtxRecordEvent GreenCtxStreamCreate GreenCtxWaitEvent IpcOpenMemHandle KernelGetAttribute
+        KernelGetFunction KernelGetLibrary KernelGetName KernelGetParamInfo KernelSetAttribute KernelSetCacheConfig
+        Launch LaunchGrid LaunchGridAsync LaunchKernelEx(_ptsz) LibraryGetModule LinkAddData(_v2) LinkAddFile(_v2)
+        LinkComplete LinkCreate(_v2) LinkDestroy MipmappedArrayCreate MipmappedArrayDestroy MipmappedArrayGetLevel
+        ModuleEnumerateFunctions ModuleGetFunctionCount ModuleGetGlobal ModuleGetLoadingMode ModuleGetSurfRef
+        ModuleGetTexRef ModuleLoad ModuleLoadDataEx MulticastAddDevice MulticastBindAddr MulticastBindMem
+        MulticastCreate MulticastGetGranularity MulticastUnbind OccupancyMaxActiveBlocksPerMultiprocessorWithFlags
+        OccupancyMaxPotentialBlockSizeWithFlags ParamSetSize ParamSetTexRef ParamSetf ParamSeti ParamSetv
+        ProfilerInitialize SignalExternalSemaphoresAsync(_ptsz) StreamAddCallback_ptsz StreamBatchMemOp(_ptsz _v2
+        _v2_ptsz) StreamBeginCapture(_ptsz _v2_ptsz) StreamEndCapture_ptsz StreamGetCtx(_ptsz _v2 _v2_ptsz)
+        StreamGetGreenCtx StreamWaitValue32(_ptsz _v2 _v2_ptsz) StreamWaitValue64(_ptsz _v2 _v2_ptsz)
+        StreamWriteValue32(_ptsz _v2 _v2_ptsz) StreamWriteValue64(_ptsz _v2 _v2_ptsz) SurfObjectCreate
+        SurfObjectDestroy SurfObjectGetResourceDesc SurfRefGetArray SurfRefSetArray TensorMapEncodeIm2col
+        TensorMapEncodeIm2colWide TensorMapEncodeTiled TensorMapReplaceAddress TexObjectCreate TexObjectDestroy
+        TexObjectGetResourceDesc TexObjectGetResourceViewDesc TexObjectGetTextureDesc VDPAUCtxCreate(_v2)
+        WaitExternalSemaphoresAsync(_ptsz);
     "cuGraph": AddBatchMemOpNode AddKernelNode(_v2) BatchMemOpNodeGetParams BatchMemOpNodeSetParams
         ConditionalHandleCreate ExecBatchMemOpNodeSetParams ExecKernelNodeSetParams(_v2) ExecUpdate(_v2)
         Instantiate(_v2) KernelNodeGetParams(_v2) KernelNodeSetParams(_v2) icsMapResources(_ptsz)
@@ -126,7 +127,7 @@ refused! {
     "cuMemcpy": AtoA(_v2 _v2_ptds) AtoD(_v2 _v2_ptds) AtoH(_v2 _v2_ptds) AtoHAsync(_v2 _v2_ptsz) BatchAsync(_ptsz _v2
         _v2_ptsz) DtoA(_v2 _v2_ptds) DtoD(_v2_ptds) DtoDAsync(_v2_ptsz) DtoH(_v2_ptds) DtoHAsync(_v2_ptsz) HtoA(_v2
         _v2_ptds) HtoAAsync(_v2 _v2_ptsz) HtoD(_v2_ptds) HtoDAsync(_v2_ptsz) Peer(_ptds) PeerAsync(_ptsz);
-    "cuMem": AllocAsync_ptsz AllocFromPoolAsync_ptsz AllocHost AllocPitch BatchDecompressAsync(_ptsz) Free
+    "cuMem": AllocAsync_ptsz AllocFromPoolAsync(_ptsz) AllocHost AllocPitch(_v2) BatchDecompressAsync(_ptsz) Free
         FreeAsync_ptsz GetAccess GetAddressRange GetAttribute(_v2) GetInfo HostGetDevicePointer HostGetFlags
         MapArrayAsync(_ptsz) cpy2D(_v2 _v2_ptds) cpy2DAsync(_v2 _v2_ptsz) cpy2DUnaligned(_v2 _v2_ptds) cpy3D(_v2
         _v2_ptds) cpy3DAsync(_v2 _v2_ptsz) cpy3DBatchAsync(_ptsz _v2 _v2_ptsz) setD16(_v2 _v2_ptds) setD16Async(_ptsz)
@@ -140,27 +141,27 @@ refused! {
         GetMipmappedArrayLevel GetSurfaceObjectResourceDesc GetTextureObjectResourceDesc
         GetTextureObjectResourceViewDesc GetTextureObjectTextureDesc HostGetFlags InitDevice
         KernelSetAttributeForDevice LaunchHostFunc_v2_ptsz LaunchKernelExC_ptsz Malloc3D Malloc3DArray MallocArray
-        MallocAsync_ptsz MallocFromPoolAsync(_ptsz) MallocMipmappedArray MallocPitch MemGetLocationInfo MemPoolCreate
-        MemPoolDestroy MemRangeGetAttribute Memcpy2D(_ptds) Memcpy2DArrayToArray(_ptds) Memcpy2DAsync(_ptsz)
-        Memcpy2DFromArray(_ptds) Memcpy2DFromArrayAsync(_ptsz) Memcpy2DToArray(_ptds) Memcpy2DToArrayAsync(_ptsz)
-        Memcpy3D(_ptds) Memcpy3DAsync(_ptsz) Memcpy3DBatchAsync(_ptsz) Memcpy3DWithAttributesAsync(_ptsz)
-        MemcpyArrayToArray(_ptds) MemcpyBatchAsync(_ptsz) MemcpyFromArray(_ptds) MemcpyFromArrayAsync(_ptsz)
-        MemcpyFromSymbolAsync(_ptsz) MemcpyFromSymbol_ptds MemcpyPeer MemcpyPeerAsync MemcpyToArray(_ptds)
-        MemcpyToArrayAsync(_ptsz) MemcpyToSymbolAsync(_ptsz) MemcpyToSymbol_ptds MemcpyWithAttributesAsync(_ptsz)
-        Memset2D(_ptds) Memset2DAsync(_ptsz) Memset3D(_ptds) Memset3DAsync(_ptsz) MemsetAsync_ptsz Memset_ptds
-        SetDeviceFlags SetDoubleForDevice SetDoubleForHost SetValidDevices SignalExternalSemaphoresAsync(_ptsz _v2
-        _v2_ptsz) StreamAddCallback(_ptsz) StreamBeginCapture(_ptsz) StreamBeginRecaptureToGraph(_ptsz)
-        StreamEndCapture(_ptsz) StreamGetDevResource(_ptsz) SubgridCreate SubgridWorkerGridCreate SubgridWorksetCreate
-        ThreadExit ThreadGetCacheConfig ThreadGetLimit ThreadSetCacheConfig ThreadSetLimit ThreadSynchronize
-        VDPAUSetVDPAUDevice WaitExternalSemaphoresAsync(_ptsz _v2 _v2_ptsz);
+        MallocAsync_ptsz MallocFromPoolAsync(_ptsz) MallocMipmappedArray MallocPitch MemGetLocationInfo
+        MemRangeGetAttribute Memcpy2D(_ptds) Memcpy2DArrayToArray(_ptds) Memcpy2DAsync(_ptsz) Memcpy2DFromArray(_ptds)
+        Memcpy2DFromArrayAsync(_ptsz) Memcpy2DToArray(_ptds) Memcpy2DToArrayAsync(_ptsz) Memcpy3D(_ptds)
+        Memcpy3DAsync(_ptsz) Memcpy3DBatchAsync(_ptsz) Memcpy3DWithAttributesAsync(_ptsz) MemcpyArrayToArray(_ptds)
+        MemcpyBatchAsync(_ptsz) MemcpyFromArray(_ptds) MemcpyFromArrayAsync(_ptsz) MemcpyFromSymbolAsync(_ptsz)
+        MemcpyFromSymbol_ptds MemcpyPeer MemcpyPeerAsync MemcpyToArray(_ptds) MemcpyToArrayAsync(_ptsz)
+        MemcpyToSymbolAsync(_ptsz) MemcpyToSymbol_ptds MemcpyWithAttributesAsync(_ptsz) Memset2D(_ptds)
+        Memset2DAsync(_ptsz) Memset3D(_ptds) Memset3DAsync(_ptsz) MemsetAsync_ptsz Memset_ptds SetDeviceFlags
+        SetDoubleForDevice SetDoubleForHost SetValidDevices SignalExternalSemaphoresAsync(_ptsz _v2 _v2_ptsz)
+        StreamAddCallback(_ptsz) StreamBeginCapture(_ptsz) StreamBeginRecaptureToGraph(_ptsz) StreamEndCapture(_ptsz)
+        StreamGetDevResource(_ptsz) SubgridCreate SubgridWorkerGridCreate SubgridWorksetCreate ThreadExit
+        ThreadGetCacheConfig ThreadGetLimit ThreadSetCacheConfig ThreadSetLimit ThreadSynchronize VDPAUSetVDPAUDevice
+        WaitExternalSemaphoresAsync(_ptsz _v2 _v2_ptsz);
     "cudaGraph": AddKernelNode AddMemcpyNode1D AddMemcpyNodeFromSymbol AddMemcpyNodeToSymbol
         ConditionalHandleCreate(_v2) ExecGetId ExecKernelNodeSetParams ExecMemcpyNodeSetParams1D
         ExecMemcpyNodeSetParamsFromSymbol ExecMemcpyNodeSetParamsToSymbol ExecUpdate GetId Instantiate
         KernelNodeGetParams KernelNodeSetParams MemcpyNodeSetParams1D MemcpyNodeSetParamsFromSymbol
         MemcpyNodeSetParamsToSymbol NodeGetContainingGraph NodeGetLocalId NodeGetParams NodeGetToolsId icsMapResources
         icsResourceGetMappedPointer icsResourceSetMapFlags icsUnmapResources;
-    "cudaDevice": DisablePeerAccess EnablePeerAccess FlushGPUDirectRDMAWrites GetCacheConfig GetDefaultMemPool
-        GetExecutionCtx GetLimit GetSharedMemConfig GetStreamPriorityRange SetCacheConfig SetLimit SetSharedMemConfig;
+    "cudaDevice": DisablePeerAccess EnablePeerAccess FlushGPUDirectRDMAWrites GetCacheConfig GetExecutionCtx GetLimit
+        GetSharedMemConfig GetStreamPriorityRange SetCacheConfig SetLimit SetSharedMemConfig;
     "cudaExecutionCtx": Destroy GetDevResource GetDevice GetId RecordEvent StreamCreate Synchronize WaitEvent;
     "__cuda": GetProcAddress LaunchKernel_ptsz RegisterUnifiedTable;
 }

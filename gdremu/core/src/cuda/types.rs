@@ -41,20 +41,6 @@ pub struct AccessDesc {
     pub flags: u32,
 }
 
-/// CUmemPoolProps.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct PoolProps {
-    pub kind: u32,
-    pub handle_types: u32,
-    pub location: Location,
-    pub win32_attributes: usize,
-    pub max_size: usize,
-    pub usage: u16,
-    pub gpu_direct_rdma_capable: u8,
-    pub reserved: [u8; 53],
-}
-
 /// CUDA_POINTER_ATTRIBUTE_P2P_TOKENS.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -83,7 +69,6 @@ const _: () = {
     assert!(size_of::<Location>() == 8);
     assert!(size_of::<AllocationProp>() == 32);
     assert!(size_of::<AccessDesc>() == 12);
-    assert!(size_of::<PoolProps>() == 88);
     assert!(size_of::<P2pTokens>() == 16);
     assert!(size_of::<IpcHandle>() == 64);
 };

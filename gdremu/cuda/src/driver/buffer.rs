@@ -3,30 +3,8 @@
 use super::state::{self, Allocation, ContextHandle, Current, Kind, State};
 use super::work;
 use super::{host, ipc};
-use crate::args::Out;
-use crate::error::{Error, Result, ensure, valid};
+use crate::error::{Error, Result, valid};
 use crate::gpus;
-
-/// Rows of pitched memory start at multiples of this.
-const PITCH: usize = 512;
-
-/// Allocates rows of memory, whose length it stores.
-pub(super) fn cuMemAllocPitch_v2(
-    state: &mut State,
-    current: Current,
-    pitch: Out<usize>,
-    width: usize,
-    height: usize,
-    element: u32,
-) -> Result<u64> {
-    pitch.check()?;
-    ensure(matches!(element, 4 | 8 | 16), Error::INVALID_VALUE)?;
-    let row = valid(width.checked_next_multiple_of(PITCH))?;
-    let size = valid(row.checked_mul(height))?;
-    let address = cuMemAlloc_v2(state, current, size)?;
-    pitch.set(row)?;
-    Ok(address)
-}
 
 /// Allocates a buffer that the context frees at its end.
 pub(super) fn cuMemAlloc_v2(state: &mut State, current: Current, size: usize) -> Result<u64> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::state::{self, Context, ContextHandle, Current, Locked, STACK, State};
-use super::{buffer, capture, device, host, work};
+use super::{buffer, device, host, work};
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
@@ -36,8 +36,7 @@ pub(super) fn live(state: &State, context: ContextHandle) -> Result<&Context> {
 fn destroy(mut state: Locked, context: ContextHandle) -> Result {
     state.contexts.remove(context)?.stop.store(true, Ordering::Relaxed);
     let mut state = work::end(state, context);
-    let ended = state.streams.retain(|stream| stream.context != context);
-    state.orphans.extend(ended);
+    state.streams.retain(|stream| stream.context != context);
     state.events.retain(|event| event.context != context);
     state.modules.retain(|module| module.context != context);
     state.functions.retain(|function| function.context != context);
@@ -50,7 +49,6 @@ pub(super) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
     // Those are released, not destroyed.
     ensure(!state.primaries.values().any(|primary| primary.context == Some(context)), Error::INVALID_CONTEXT)?;
     destroy(state, context)?;
-    state::lock().destroyed.insert(context);
     STACK.with(|stack| {
         if stack.top() == Ok(context) {
             stack.pop()?;
@@ -85,10 +83,9 @@ pub(super) fn exec_affinity(gpu: usize, kind: u32) -> Result<[u32; 2]> {
 }
 
 pub(super) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {
-    let mut state = state::lock();
+    let state = state::lock();
     let context = if context == 0 { state.current()?.context } else { context };
     live(&state, context)?;
-    capture::check_context(&mut state, context)?;
     let work = work::all_of(&state, context);
     work::wait(state, context, &work).map(drop)
 }

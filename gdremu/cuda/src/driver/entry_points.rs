@@ -11,14 +11,14 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use gdremu_core::cuda::types::{AccessDesc, AllocationProp, IpcHandle, PoolProps, Uuid};
+use gdremu_core::cuda::types::{AccessDesc, AllocationProp, IpcHandle, Uuid};
 use gdremu_core::cuda::{Function, name_of};
 use gdremu_core::gpu::pci;
 use gdremu_core::gpu::physical::{BLOCK, GPU_BYTES, ObjectId};
 
 use super::copy::{Any, Device, copy, fill};
 use super::kernel::{Request, SharedBytes};
-use super::state::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, STACK, StreamHandle};
+use super::state::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, STACK, StreamHandle};
 use super::*;
 use crate::args::{In, Out};
 use crate::error::{self, Error, ensure};
@@ -190,7 +190,6 @@ entry_points! {
                 total.set(GPU_BYTES as usize)
             };
         fn cuMemAlloc_v2(size: usize) in_context 3020 -> u64;
-        fn cuMemAllocPitch_v2(pitch: Out<usize>, width: usize, height: usize, element: u32) in_context 3020 -> u64;
         fn cuMemFree_v2(address: u64) initialized 3020;
         fn cuMemGetAddressRange_v2(base: Out<u64>, size: Out<usize>, address: u64) in_context 3020 => |state, _| {
                 let range = buffer::range(state, address)?;
@@ -236,11 +235,7 @@ entry_points! {
             => || fill(value.to_ne_bytes(), address, count, Some(stream));
     }
     pool {
-        fn cuDeviceGetDefaultMemPool(device: i32) with_state 11020 -> PoolHandle;
-        fn cuMemPoolCreate(props: In<PoolProps>) with_state 11020 -> PoolHandle;
-        fn cuMemPoolDestroy(pool: PoolHandle) with_state 11020;
         fn cuMemAllocAsync(size: usize, stream: StreamHandle) initialized 11020 -> u64;
-        fn cuMemAllocFromPoolAsync(size: usize, pool: PoolHandle, stream: StreamHandle) initialized 11020 -> u64;
         fn cuMemFreeAsync(address: u64, stream: StreamHandle) initialized 11020;
     }
     pointer {

@@ -16,7 +16,6 @@ pub(super) fn cuStreamCreate(state: &mut State, current: Current, flags: u32) ->
 }
 
 pub(super) fn cuStreamDestroy_v2(state: &mut State, stream: StreamHandle) -> Result {
-    state.check_not_orphaned(stream);
     capture::forget(state, stream);
     state.streams.remove(stream).map(drop)
 }

@@ -10,7 +10,6 @@ pub(crate) type StreamHandle = usize;
 pub(crate) type EventHandle = usize;
 pub(crate) type ModuleHandle = usize;
 pub(crate) type FunctionHandle = usize;
-pub(crate) type PoolHandle = usize;
 
 /// Live objects of one kind by handle. `KIND` makes the handles of different kinds different. `ERROR` is that of a
 /// handle which no live object has.
@@ -58,16 +57,8 @@ impl<T, const KIND: usize, const ERROR: i32> Handles<T, KIND, ERROR> {
         self.live.remove(&handle).ok_or(Error(ERROR))
     }
 
-    /// Drops the objects for which `keep` is false, and returns their handles.
-    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) -> Vec<usize> {
-        let mut dropped = Vec::new();
-        self.live.retain(|&handle, object| {
-            let keeps = keep(object);
-            if !keeps {
-                dropped.push(handle);
-            }
-            keeps
-        });
-        dropped
+    /// Drops the objects for which `keep` is false.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+        self.live.retain(|_, object| keep(object));
     }
 }

@@ -22,10 +22,10 @@ use crate::error::{self, Error, Result, ensure};
 use gdremu_core::cuda::types::IpcHandle;
 use handles::Handles;
 
-pub(crate) use handles::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamHandle};
+pub(crate) use handles::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, StreamHandle};
 pub(crate) use objects::{
     CTX_SYNC_MEMOPS, Capture, Context, Current, DISABLE_TIMING, Event, Function, HostRange, Kind, Module, NON_BLOCKING,
-    Pool, Primary, Recorded, STACK, Stream, check_flags,
+    Primary, Recorded, STACK, Stream, check_flags,
 };
 pub(crate) use queue::{Point, Queue, QueueId, Queues, Task};
 
@@ -41,8 +41,6 @@ pub(crate) struct Allocation {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) contexts: Handles<Context, 0xC1, { Error::INVALID_CONTEXT.0 }>,
-    /// Contexts that were destroyed, but not primary ones.
-    pub(crate) destroyed: BTreeSet<ContextHandle>,
     pub(crate) primaries: BTreeMap<usize, Primary>,
     /// By device address.
     pub(crate) allocations: BTreeMap<u64, Allocation>,
@@ -53,8 +51,6 @@ pub(crate) struct State {
     /// The ids of memory with SYNC_MEMOPS.
     pub(crate) sync_memops: BTreeSet<u64>,
     pub(crate) streams: Handles<Stream, 0xC2, { Error::INVALID_HANDLE.0 }>,
-    /// Streams that ended with their contexts.
-    pub(crate) orphans: BTreeSet<StreamHandle>,
     pub(crate) events: Handles<Event, 0xC3, { Error::INVALID_HANDLE.0 }>,
     pub(crate) modules: Handles<Module, 0xC5, { Error::INVALID_HANDLE.0 }>,
     pub(crate) functions: Handles<Function, 0xC6, { Error::INVALID_HANDLE.0 }>,
@@ -62,9 +58,6 @@ pub(crate) struct State {
     pub(crate) failed: Option<Error>,
     pub(crate) queues: Queues,
     pub(crate) captures: BTreeMap<StreamHandle, Capture>,
-    pub(crate) pools: Handles<Pool, 0xC4, { Error::INVALID_VALUE.0 }>,
-    /// By GPU.
-    pub(crate) default_pools: BTreeMap<usize, PoolHandle>,
     ids: u64,
 }
 
@@ -89,38 +82,18 @@ impl State {
         }
     }
 
-    /// Ends the program if the stream ended with its context. NVIDIA's driver does not check that, and crashes or
-    /// corrupts the heap.
-    pub(crate) fn check_not_orphaned(&self, stream: StreamHandle) {
-        if self.orphans.contains(&stream) {
-            die(format_args!("stream {stream:#x} is used after the end of its context"));
-        }
-    }
-
-    /// Refuses what is not the handle of a context. Ends the program if that was destroyed. NVIDIA's driver
-    /// makes it current, and crashes later.
+    /// Refuses what is not the handle of a context.
     pub(crate) fn check_context(&self, context: ContextHandle) -> Result {
-        if self.destroyed.contains(&context) {
-            die(format_args!("context {context:#x} becomes current after it was destroyed"));
-        }
-        self.contexts.get(context)?;
-        Ok(())
+        self.contexts.get(context).map(drop)
     }
 
-    /// Refuses what is not the handle of a stream. Ends the program if that ended with its context.
+    /// Refuses what is not the handle of a stream.
     pub(crate) fn check_stream(&self, stream: StreamHandle) -> Result {
-        self.check_not_orphaned(stream);
         if stream > objects::LAST_DEFAULT {
             self.streams.get(stream)?;
         }
         Ok(())
     }
-}
-
-/// Ends the program, whose next steps would depend on freed memory on a GPU.
-fn die(what: std::fmt::Arguments<'_>) -> ! {
-    eprintln!("gdremu: {what}, which crashes on a GPU");
-    process::abort()
 }
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);

@@ -164,12 +164,6 @@ pub(crate) struct Function {
     pub(crate) target: u32,
 }
 
-pub(crate) struct Pool {
-    pub(crate) gpu: usize,
-    /// Its memory can be pinned.
-    pub(crate) rdma: bool,
-}
-
 /// A range of host memory that is known to CUDA.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostRange {
