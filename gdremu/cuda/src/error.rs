@@ -1,4 +1,5 @@
 //! CUresult values, their names and texts.
+#![forbid(unsafe_code)]
 
 use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
 //! Access to the emulated GPUs, which the CUDA stand-in shares with the emulated driver.
+#![forbid(unsafe_code)]
 
 use std::env;
 use std::os::fd::BorrowedFd;

@@ -2,6 +2,7 @@
 //!
 //! The names are those that libcuda.so.1 of driver 580.159.04 and libcudart.so of CUDA 12.9 and 13.5 export.
 //! cuGetProcAddress does not find them, and programs that ask it go on without.
+#![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,6 @@
 //! The management library, libnvidia-ml.so.1, which is this object under another name. It has the functions that UCX,
 //! libfabric and gdrcopy call, and reports the GPUs, their addresses and their links as /sys and libcuda do.
+#![forbid(unsafe_code)]
 
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -12,6 +12,7 @@
 //!
 //! These functions come before those of a libcudart that the program brings, as the library is
 //! preloaded.
+#![forbid(unsafe_code)]
 
 mod entry;
 pub(crate) mod entry_points;

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::driver;
-use super::host::Backends;
+use super::environment::Backends;
 use super::remedies::Remedy;
 use super::report::{Cause, Finding};
 use crate::cuda::survey::{Cuda, Gpu};

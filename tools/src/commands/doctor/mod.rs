@@ -35,8 +35,8 @@ use signal_hook::flag;
 
 use crate::libgdrapi::search::SONAME;
 use engines::{ENGINES, Engine};
+use environment::Backends;
 use gdrdrv::Module;
-use host::Backends;
 use remedies::Remedy;
 use report::{Finding, Report, Verdict};
 use self_test::SelfTest;

@@ -8,7 +8,7 @@ use gdrcopy::Version;
 use nix::errno::Errno;
 
 use super::driver;
-use super::host::Backends;
+use super::environment::Backends;
 use super::libraries::{faulty, missing};
 use super::probe::{self, Answer, Failure, Kind};
 use super::remedies::{Advice, Remedy};
