@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gdremu_core::c_text;
-use gdremu_core::gpu::memory;
+use gdremu_core::gpu::address_space;
 
 /// A CUresult other than CUDA_SUCCESS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,11 +115,11 @@ results! {
     98 INVALID_DEVICE_FUNCTION InvalidDeviceFunction c"invalid device function";
 }
 
-impl From<memory::Error> for Error {
-    fn from(error: memory::Error) -> Self {
+impl From<address_space::Error> for Error {
+    fn from(error: address_space::Error) -> Self {
         match error {
-            memory::Error::Invalid => Error::INVALID_VALUE,
-            memory::Error::NoMemory | memory::Error::NoAddresses(_) => Error::OUT_OF_MEMORY,
+            address_space::Error::Invalid => Error::INVALID_VALUE,
+            address_space::Error::NoMemory | address_space::Error::NoAddresses(_) => Error::OUT_OF_MEMORY,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gdremu_core::config::GpuConfig;
 use gdremu_core::cuda::types::Uuid;
-use gdremu_core::gpu::memory::{self, Memory, PageTableId, Place};
+use gdremu_core::gpu::address_space::{self, Memory, PageTableId, Place};
 use gdremu_core::gpu::{HostProvider, Shared};
 
 use crate::error::{Error, Result};
@@ -46,10 +46,12 @@ pub(crate) fn with<T>(call: impl FnOnce(&mut HostProvider) -> T) -> T {
 }
 
 /// Changes the allocation metadata of the GPUs' memory.
-pub(crate) fn change<T>(mut call: impl FnMut(&mut Memory) -> std::result::Result<T, memory::Error>) -> Result<T> {
+pub(crate) fn change<T>(
+    mut call: impl FnMut(&mut Memory) -> std::result::Result<T, address_space::Error>,
+) -> Result<T> {
     let mut process = process::lock();
     let result = match process.gpu.host().change(&mut call) {
-        Err(memory::Error::NoMemory) => {
+        Err(address_space::Error::NoMemory) => {
             process.reap_all(); // This frees the memory of closed descriptors.
             process.gpu.host().change(call)
         }
@@ -73,7 +75,7 @@ pub(crate) fn free_bytes(gpu: usize) -> u64 {
 
 /// Removes memory from the program, and revokes its pins before any other thread can use the GPUs.
 pub(crate) fn take_away(
-    call: impl FnMut(&mut Memory) -> std::result::Result<Vec<PageTableId>, memory::Error>,
+    call: impl FnMut(&mut Memory) -> std::result::Result<Vec<PageTableId>, address_space::Error>,
 ) -> Result {
     let mut process = process::lock();
     let revoked = process.gpu.host().change(call)?;

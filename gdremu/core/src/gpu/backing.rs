@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::memory::Step;
+use super::address_space::Step;
 use super::mmap;
 use super::physical::{GPU_BYTES, Object, ObjectId, Run};
 use crate::errno::Errno;

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
+use super::address_space::Step;
 use super::backing::{Backing, opened};
-use super::memory::Step;
 use super::mmap;
 use super::physical::{GPU_PAGE, Object, ObjectId, Run};
 use crate::errno::Errno;

@@ -1,7 +1,7 @@
 //! Page tables, for memory whose physical addresses were given to another device.
 #![forbid(unsafe_code)]
 
-use super::memory::{Access, Error, Memory, PageTable, PageTableId};
+use super::address_space::{Access, Error, Memory, PageTable, PageTableId};
 use super::physical::{GPU_PAGE, Holder, Object, end_of};
 
 impl Memory {

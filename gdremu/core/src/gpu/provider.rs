@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use super::memory::PageTableId;
+use super::address_space::PageTableId;
 use super::mmap;
 use crate::errno::Errno;
 

@@ -3,8 +3,8 @@
 
 use std::ptr;
 
-use gdremu_core::gpu::host::Span;
-use gdremu_core::gpu::memory::Access;
+use gdremu_core::gpu::address_space::Access;
+use gdremu_core::gpu::files::Span;
 
 use super::state::{State, StreamHandle};
 use super::work::{Turn, When};

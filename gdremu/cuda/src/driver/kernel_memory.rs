@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use crate::ptx::{Change, Fault, GlobalMemory};
-use gdremu_core::gpu::host::{HostProvider, Span};
-use gdremu_core::gpu::memory::Access;
+use gdremu_core::gpu::address_space::Access;
+use gdremu_core::gpu::files::{HostProvider, Span};
 
 use super::host;
 use super::state::{self, Kind};

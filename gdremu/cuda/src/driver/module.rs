@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_char;
 
-use gdremu_core::gpu::memory::Access;
+use gdremu_core::gpu::address_space::Access;
 
 use super::fatbin::{self, Problem};
 use super::state::{self, Function, Module, ModuleHandle, State};

@@ -1,6 +1,6 @@
 //! Facts about an address.
 
-use gdremu_core::gpu::memory::{Access, Place};
+use gdremu_core::gpu::address_space::{Access, Place};
 
 use super::state::{CTX_SYNC_MEMOPS, HostRange, Kind, State, StreamHandle};
 use super::work::{Turn, When};

@@ -1,7 +1,7 @@
 //! Virtual memory management by cuMemCreate, cuMemAddressReserve, cuMemMap and related
 //! functions.
 
-use gdremu_core::gpu::memory::Access;
+use gdremu_core::gpu::address_space::Access;
 use gdremu_core::gpu::physical::ObjectId;
 
 use crate::args::In;

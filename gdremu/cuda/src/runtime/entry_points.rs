@@ -8,9 +8,9 @@
 
 use std::ffi::{c_char, c_void};
 
+use super::copies::{PointerAttributes, TO_DEVICE, TO_HOST, copy};
 use super::entry::{GPU, check};
 use super::kernels::{Configuration, Dim3, FuncAttributes, LaunchConfig, c_string, part, registry, variable};
-use super::memory::{PointerAttributes, TO_DEVICE, TO_HOST, copy};
 use super::properties::{CUDA_12, CUDA_13};
 use super::{entry, kernels, properties};
 use crate::args::{In, Out};

@@ -14,11 +14,11 @@
 //! preloaded.
 #![forbid(unsafe_code)]
 
+mod copies;
 mod entry;
 pub(crate) mod entry_points;
 mod errors;
 mod kernels;
-mod memory;
 mod properties;
 
 pub(crate) use errors::remember;

@@ -6,9 +6,9 @@ use std::collections::btree_map::Entry;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
+use super::address_space::{Access, Error, Memory, PageTableId, Run, Step};
 use super::backing::{Backing, Memfds};
 use super::emugpu::Emugpu;
-use super::memory::{Access, Error, Memory, PageTableId, Run, Step};
 use super::mmap::{self, Part, View, covered};
 use super::physical::{BLOCK, GPU_BYTES, GPU_PAGE, ObjectId};
 use super::provider::{PinRequest, Provider};

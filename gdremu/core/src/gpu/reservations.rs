@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::memory::{Access, Accesses, Error, Mapping, Memory, PageTableId, Step};
+use super::address_space::{Access, Accesses, Error, Mapping, Memory, PageTableId, Step};
 use super::physical::{BLOCK, Holder, Object, ObjectId, end_of};
 
 impl Memory {
@@ -151,7 +151,7 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::tests::{BASE, memory};
+    use super::super::address_space::tests::{BASE, memory};
     use super::super::physical::GPU_PAGE;
     use super::*;
 
