@@ -128,8 +128,6 @@ static void captures(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUstream stream, other;
-    CUdeviceptr buffer;
-    CUcontext context;
     CUgraph graph;
     void *memory;
 
@@ -157,12 +155,39 @@ static void captures(void)
     CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     CUDA(cuStreamQuery(other));
     CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    CHECK_EQUAL(cuMemAllocAsync(&buffer, 1, stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     CUDA(cuStreamDestroy(stream));
     CUDA(cuCtxSynchronize());
     CUDA(cuStreamDestroy(other));
+}
+
+/* Work in the default stream would wait for a blocking stream. Work of the stream itself is not captured. */
+static void captures_end_by_work(void)
+{
+    enum { IMPLICIT = 906, UNSUPPORTED = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED };
+    CUdeviceptr buffer = allocated(1), other;
+    CUcontext context;
+    CUstream stream;
+    CUevent event;
+    CUgraph graph;
+    void *memory;
+
+    CUDA(cuEventCreate(&event, 0));
+    CUDA(cuStreamCreate(&stream, 0));
+    for (int i = 0; i < 4; i++) {
+        CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        CHECK_EQUAL(i == 0   ? cuMemsetD8(buffer, 1, 1) - IMPLICIT
+                    : i == 1 ? cuEventRecord(event, stream) - UNSUPPORTED
+                    : i == 2 ? cuMemAllocAsync(&other, 1, stream) - UNSUPPORTED
+                             : cuCtxSynchronize() - UNSUPPORTED,
+                    0);
+        CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    }
+    CUDA(cuStreamDestroy(stream));
+    CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CUDA(cuMemsetD8(buffer, 1, 1));
+    CUDA(cuStreamEndCapture(stream, &graph));
+    CUDA(cuStreamDestroy(stream));
 
     CUDA(cuCtxCreate(&context, 0, 0));
     CUDA(cuStreamCreate(&stream, 0));
@@ -180,6 +205,7 @@ int main(void)
     memory_operations_wait_as_set();
     events();
     captures();
+    captures_end_by_work();
     CUDA(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
                                            CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
     return passed("cuda_streams");

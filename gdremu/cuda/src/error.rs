@@ -107,6 +107,8 @@ results! {
     803 SYSTEM_DRIVER_MISMATCH c"driver components do not match",
     900 STREAM_CAPTURE_UNSUPPORTED StreamCaptureUnsupported c"operation not permitted while a stream is capturing",
     901 STREAM_CAPTURE_INVALIDATED StreamCaptureInvalidated c"the capture is invalid after an earlier error",
+    906 STREAM_CAPTURE_IMPLICIT StreamCaptureImplicit c"operation would make a capturing stream depend on a default stream",
+    908 STREAM_CAPTURE_WRONG_THREAD StreamCaptureWrongThread c"the capture was begun by another thread",
     999 UNKNOWN Unknown c"unknown error";
     9 INVALID_CONFIGURATION InvalidConfiguration c"invalid configuration argument",
     13 INVALID_SYMBOL InvalidSymbol c"invalid device symbol",

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use super::state::{self, Capture, State, StreamHandle};
+use super::state::{self, Capture, ContextHandle, Current, State, Stream, StreamHandle};
 use crate::args::Out;
 use crate::error::{Error, Result, ensure};
 
@@ -31,36 +31,47 @@ pub(super) fn check_call(name: &str) -> Result {
         return Ok(());
     }
     let mode = MODE.get();
+    invalidate(&mut state::lock(), Error::STREAM_CAPTURE_UNSUPPORTED, |_, capture, _| match mode {
+        RELAXED => false,
+        _ if capture.thread == thread::current().id() => capture.mode != RELAXED,
+        _ => mode == GLOBAL && capture.mode == GLOBAL,
+    })
+}
+
+/// Makes the captures of these streams invalid. Fails with `error` if there are any.
+fn invalidate(state: &mut State, error: Error, selects: impl Fn(StreamHandle, &Capture, &Stream) -> bool) -> Result {
+    let State { captures, streams, .. } = state;
     let mut result = Ok(());
-    let mut state = state::lock();
-    let State { captures, streams, .. } = &mut *state;
-    for (stream, capture) in captures {
-        let is_endangered = match mode {
-            _ if !streams.contains(*stream) => false, // It ended with its context.
-            RELAXED => false,
-            _ if capture.thread == thread::current().id() => capture.mode != RELAXED,
-            _ => mode == GLOBAL && capture.mode == GLOBAL,
-        };
-        if is_endangered {
+    for (&handle, capture) in captures {
+        if let Some(stream) = streams.find(handle)
+            && selects(handle, capture, stream)
+        {
             capture.valid = false;
-            result = Err(Error::STREAM_CAPTURE_UNSUPPORTED);
+            result = Err(error);
         }
     }
     result
 }
 
-/// Refuses work and queries of a stream that captures.
-pub(super) fn check_stream(state: &mut State, stream: StreamHandle) -> Result {
+/// Refuses work and queries of a stream that captures, and of a default stream that such streams would wait for.
+pub(super) fn check_stream(state: &mut State, current: Current, stream: StreamHandle) -> Result {
     static SAID: AtomicBool = AtomicBool::new(false);
 
-    let Some(capture) = state.captures.get_mut(&stream) else {
-        return Ok(());
-    };
-    if !SAID.swap(true, Ordering::Relaxed) {
+    if state.captures.contains_key(&stream) && !SAID.swap(true, Ordering::Relaxed) {
         eprintln!("gdremu: work of a capturing stream is not supported");
     }
-    capture.valid = false;
-    Err(Error::STREAM_CAPTURE_UNSUPPORTED)
+    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |capturing, _, _| capturing == stream)?;
+    if state.streams.contains(stream) {
+        return Ok(());
+    }
+    invalidate(state, Error::STREAM_CAPTURE_IMPLICIT, |_, _, capturing| {
+        capturing.blocking && capturing.context == current.context
+    })
+}
+
+/// Refuses to wait for a context with streams that capture.
+pub(super) fn check_context(state: &mut State, context: ContextHandle) -> Result {
+    invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |_, _, capturing| capturing.context == context)
 }
 
 pub(super) fn begin(state: &mut State, stream: StreamHandle, mode: u32) -> Result {
@@ -86,6 +97,7 @@ pub(super) fn end(state: &mut State, stream: StreamHandle, graph: Out<usize>) ->
 
     graph.set(0)?;
     let capture = *state.captures.get(&stream).ok_or(Error::ILLEGAL_STATE)?;
+    ensure(capture.mode == RELAXED || capture.thread == thread::current().id(), Error::STREAM_CAPTURE_WRONG_THREAD)?;
     forget(state, stream);
     ensure(capture.valid, Error::STREAM_CAPTURE_INVALIDATED)?;
     graph.set(GRAPH)

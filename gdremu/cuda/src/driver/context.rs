@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::state::{self, Context, ContextHandle, Current, Locked, STACK, State};
-use super::{buffer, device, host, work};
+use super::{buffer, capture, device, host, work};
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
@@ -83,9 +83,10 @@ pub(super) fn exec_affinity(gpu: usize, kind: u32) -> Result<[u32; 2]> {
 }
 
 pub(super) fn cuCtxSynchronize_v2(context: ContextHandle) -> Result {
-    let state = state::lock();
+    let mut state = state::lock();
     let context = if context == 0 { state.current()?.context } else { context };
     live(&state, context)?;
+    capture::check_context(&mut state, context)?;
     let work = work::all_of(&state, context);
     work::wait(state, context, &work).map(drop)
 }

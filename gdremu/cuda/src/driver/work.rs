@@ -53,7 +53,7 @@ impl Turn {
     }
 
     pub(super) fn check_capture(&mut self) -> Result {
-        capture::check_stream(&mut self.state, self.stream)
+        capture::check_stream(&mut self.state, self.current, self.stream)
     }
 
     /// The work that cuStreamQuery and cuStreamSynchronize consider is the stream's own, for the default stream also
