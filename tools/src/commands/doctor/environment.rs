@@ -45,7 +45,9 @@ pub(super) fn findings(backends: Backends, container: Option<&Container>) -> Vec
 
 fn descriptors(backends: Backends) -> Finding {
     const SUBJECT: &str = "open files";
-    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((RLIM_INFINITY, 0));
+    let Ok((soft, _)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return Finding::unknown(SUBJECT, "not reported by getrlimit");
+    };
     let mut enough = 256; // for what programs open themselves
     let mut value = if soft == RLIM_INFINITY { "unlimited".to_owned() } else { soft.to_string() };
     if backends.need_dmabuf() && backends.dmabuf {
