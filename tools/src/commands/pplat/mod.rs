@@ -31,8 +31,9 @@ struct Record<'a> {
     library: &'a str,
     #[serde(flatten)]
     exchange: Exchange,
+    /// None if Ctrl-C came before its first round.
     #[serde(flatten)]
-    times: Times,
+    times: Option<Times>,
     /// Words of data that did not arrive as sent.
     wrong_words: u64,
     /// The median divided by the first library's.
@@ -48,15 +49,20 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let session = options.shared.open("pplat", len, &[])?;
     let mut records: Vec<Record> = Vec::new();
     for (method, rounds) in session.methods.iter().zip(run::run(&session, options)?) {
-        if rounds.samples.is_empty() {
-            return Ok(output::interrupted_early("pplat"));
+        let mut times = None;
+        let mut ratio = None;
+        if !rounds.samples.is_empty() {
+            let measured = Times::new(rounds.samples);
+            ratio = measured.ratio(records.first().and_then(|first| first.times));
+            times = Some(measured);
         }
-        let times = Times::new(rounds.samples);
-        let ratio = times.ratio(records.first().map(|first| first.times));
         let Options { exchange, .. } = *options;
         records.push(Record { library: &method.label, exchange, times, wrong_words: rounds.wrong, ratio });
     }
     let interrupted = session.interrupt.requested();
+    if records[0].times.is_none() && interrupted {
+        return Ok(output::interrupted_early("pplat"));
+    }
     let document = Document { setup: &session.setup, interrupted, records };
     options.shared.output.write(|| text(&document, options), &document)?;
     let mut status = output::exit_status("pplat", interrupted);
