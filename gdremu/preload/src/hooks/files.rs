@@ -53,8 +53,8 @@ pub(super) fn read(fd: c_int, offset: Option<off_t>, next: impl FnOnce() -> ssiz
         return fail(Errno::EINVAL) as ssize_t;
     }
     // SAFETY: only asks for the position.
-    let position = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
-    if offset.unwrap_or(position) == 0
+    let position = offset.unwrap_or_else(|| unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) });
+    if position == 0
         && refcount::is_one(fd)
         && let Some(mut process) = state::enter()
     {
