@@ -13,7 +13,7 @@
 //!     refcount        descriptors of the number of pinned page tables
 //!     hints           what hooks read without the lock: descriptors and addresses that may concern them
 //! settings        the configuration, from the environment
-//! system          what the kernel reports about the caller and its descriptors
+//! system          the kernel's copies and reports, and results as libc returns them
 //! next            all hooks in one table, and the functions behind them
 //! ```
 //!

@@ -1,7 +1,7 @@
 //! The CUDA driver, for GPUs, their memory, pinned host memory, and CUDA's own
 //! copies.
 //!
-//! buffer → vmm → gpu → driver; host and survey → gpu, driver.
+//! buffer → created → gpu → driver; pinned and survey → gpu, driver.
 
 mod buffer;
 mod created;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! entry_points   every function, and how it begins
-//! properties memory errors kernels   the functions that do more than call the driver
+//! properties copies errors kernels   the functions that do more than call the driver
 //!   entry        the GPU of a thread, and its primary context
 //! ```
 //!

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! run         one module per section of the report:
-//!   driver, gdrdrv, gpu, host, libraries, engines, settings
+//!   driver, gdrdrv, gpu, environment, libraries, engines, settings
 //!   probe     a child process for CUDA and the self_test, which may crash or hang
 //! remedies    what each finding may advise
 //! report      prints the sections as they are known, and the steps, as text or JSON
