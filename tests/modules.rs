@@ -1,4 +1,5 @@
-//! Fails if modules of a crate import each other in a circle. `scripts/ci/check-modules.sh` runs it.
+//! Fails if modules of a crate import each other in a circle, or if one without unsafe code does not forbid it.
+//! `scripts/ci/check-modules.sh` runs it.
 //!
 //! A module, which is a file here, uses the file that defines an item which it imports, or names by a path. `pub use`
 //! by itself is no use, since a `mod.rs` may re-export definitions of its files. Code under `cfg(test)` does not count.
@@ -26,6 +27,8 @@ struct Source {
     globs: Vec<Vec<String>>,
     /// Paths from this module, and their lines.
     named: Vec<(Vec<String>, usize)>,
+    /// It could forbid unsafe code, and neither does so nor is inside a module that does.
+    lacks_forbid: bool,
 }
 
 type Crate = BTreeMap<Module, Source>;
@@ -36,7 +39,11 @@ fn main() -> ExitCode {
         let mut sources = Crate::new();
         let roots = ["lib.rs", "main.rs"].map(|root| Path::new(&directory).join(root));
         let root = roots.iter().find(|root| root.exists()).unwrap_or(&roots[0]);
-        read(&mut sources, Module::new(), root);
+        read(&mut sources, Module::new(), root, false);
+        for source in sources.values().filter(|source| source.lacks_forbid) {
+            status = ExitCode::FAILURE;
+            println!("{}: start with #![forbid(unsafe_code)]", source.file.display());
+        }
         let uses = uses(&sources);
         let circles = circles(&uses);
         for circle in &circles {
@@ -61,7 +68,7 @@ fn display(module: &Module) -> String {
 }
 
 /// Reads a module's file, and those of the modules that it declares.
-fn read(sources: &mut Crate, module: Module, file: &Path) {
+fn read(sources: &mut Crate, module: Module, file: &Path, is_forbidden: bool) {
     let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let directory = match file.file_stem().and_then(|stem| stem.to_str()) {
@@ -74,6 +81,10 @@ fn read(sources: &mut Crate, module: Module, file: &Path) {
         children: Vec::new(),
     };
     reader.visit_file(&parsed);
+    let is_forbidden = is_forbidden || text.contains("#![forbid(unsafe_code)]");
+    // What a module forbids, those inside it cannot allow.
+    let is_leaf = reader.children.is_empty();
+    reader.source.lacks_forbid = is_leaf && !is_forbidden && !is_unsafe(text.parse().expect("what syn parsed"));
     sources.insert(module.clone(), reader.source);
     for (child, path) in reader.children {
         let candidates = match path {
@@ -85,8 +96,16 @@ fn read(sources: &mut Crate, module: Module, file: &Path) {
         let found = candidates.iter().find(|file| file.exists());
         let file = found.unwrap_or_else(|| panic!("{}: no file of module {child}", file.display()));
         let child = module.iter().cloned().chain([child]).collect();
-        read(sources, child, file);
+        read(sources, child, file, is_forbidden);
     }
+}
+
+fn is_unsafe(tokens: TokenStream) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(word) => word == "unsafe",
+        TokenTree::Group(group) => is_unsafe(group.stream()),
+        _ => false,
+    })
 }
 
 struct Reader {

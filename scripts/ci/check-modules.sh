@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails if modules of a crate import each other in a circle, and prints the imports. Also fails if the crate gdrcopy has
-# an item that its documentation hides, because programs could use it.
+# Fails if modules of a crate import each other in a circle, and prints the imports, or if one without unsafe code does not
+# forbid it. Also fails if the crate gdrcopy has an item that its documentation hides, because programs could use it.
 #
 #   scripts/ci/check-modules.sh [DIR…]    the crates' sources (default: of all crates)
 set -euo pipefail

@@ -1,4 +1,5 @@
 //! cuMemAlloc, cuMemFree and queries about device memory.
+#![forbid(unsafe_code)]
 
 use super::state::{self, Allocation, ContextHandle, Current, Kind, State};
 use super::work;

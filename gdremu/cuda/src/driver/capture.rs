@@ -1,6 +1,7 @@
 //! Stream capture, as far as it concerns other calls. While a stream is capturing, CUDA refuses calls that could
 //! wait for it or change objects that it refers to, and the capture becomes invalid. Nothing is ever captured,
 //! since work of a capturing stream is refused too.
+#![forbid(unsafe_code)]
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

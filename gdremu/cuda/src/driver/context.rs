@@ -1,5 +1,6 @@
 //! Contexts, and which one is current in the calling thread. Each GPU has a primary one, shared by all code that
 //! retains it.
+#![forbid(unsafe_code)]
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,5 @@
 //! Devices: their names, addresses on the PCI bus, and attributes by number.
+#![forbid(unsafe_code)]
 
 use gdremu_core::config::YesNo;
 use gdremu_core::gpu::pci;

@@ -1,4 +1,5 @@
 //! Runs the bodies of entry points. Checks their preconditions, and converts errors and panics to CUresults.
+#![forbid(unsafe_code)]
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

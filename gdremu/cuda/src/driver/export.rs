@@ -1,5 +1,6 @@
 //! Descriptors for GPU memory, as dma-bufs of address ranges and shareable handles of physical
 //! objects.
+#![forbid(unsafe_code)]
 
 use std::ffi::c_int;
 

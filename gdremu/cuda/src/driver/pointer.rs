@@ -1,4 +1,5 @@
 //! Facts about an address.
+#![forbid(unsafe_code)]
 
 use gdremu_core::gpu::address_space::{Access, Place};
 

@@ -1,6 +1,7 @@
 //! Stream-ordered allocation from the GPU's default pool, which is done at once; a free waits for its turn.
 //!
 //! Memory of a pool cannot be pinned.
+#![forbid(unsafe_code)]
 
 use super::buffer;
 use super::state::{self, Allocation, StreamHandle};

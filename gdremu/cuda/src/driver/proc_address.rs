@@ -1,4 +1,5 @@
 //! cuGetProcAddress: functions by name and CUDA version.
+#![forbid(unsafe_code)]
 
 use std::ffi::{c_char, c_void};
 use std::ptr;

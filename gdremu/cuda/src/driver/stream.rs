@@ -1,4 +1,5 @@
 //! Streams, and events, which are the time at which their stream passed them.
+#![forbid(unsafe_code)]
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;

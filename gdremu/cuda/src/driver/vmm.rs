@@ -1,5 +1,6 @@
 //! Virtual memory management by cuMemCreate, cuMemAddressReserve, cuMemMap and related
 //! functions.
+#![forbid(unsafe_code)]
 
 use gdremu_core::gpu::address_space::Access;
 use gdremu_core::gpu::physical::ObjectId;
