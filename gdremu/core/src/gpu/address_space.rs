@@ -1,7 +1,7 @@
 //! The GPUs' memory as this process sees it, with one address space over all of them, as with CUDA's
 //! unified addressing.
 //!
-//! Pure bookkeeping, which reserves, maps and touches no memory. [`super::host`] does that.
+//! Pure bookkeeping, which reserves, maps and touches no memory. [`super::files`] does that.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
