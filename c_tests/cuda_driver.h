@@ -92,7 +92,6 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
 CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device);
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device);
 CUresult cuDeviceGetPCIBusId(char *id, int len, CUdevice device);
-CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *id);
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
 
 /* ---- Contexts ---- */
@@ -165,7 +164,6 @@ CUresult cuMemsetD8(CUdeviceptr destination, unsigned char value, size_t count);
 #define cuMemsetD32 cuMemsetD32_v2
 CUresult cuMemsetD32(CUdeviceptr destination, unsigned int value, size_t count);
 CUresult cuMemsetD8Async(CUdeviceptr destination, unsigned char value, size_t count, CUstream stream);
-CUresult cuMemsetD32Async(CUdeviceptr destination, unsigned int value, size_t count, CUstream stream);
 
 /* ---- Virtual memory management ---- */
 
@@ -300,7 +298,6 @@ CUresult cuStreamCreate(CUstream *stream, unsigned int flags);
 CUresult cuStreamDestroy(CUstream stream);
 CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamQuery(CUstream stream);
-CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags);
 
 /* Capture, and which calls of a thread it forbids. */
 typedef struct CUgraph_st *CUgraph;

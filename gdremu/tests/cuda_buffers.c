@@ -78,9 +78,9 @@ static void fills(void)
 
     CUDA(cuMemsetD8(a, 0x11, 16));
     CUDA(cuMemsetD32(a + 4, 0x22332233, 1));
-    CUDA(cuMemsetD32Async(a + 8, 0x44556677, 1, CU_STREAM_LEGACY));
+    CUDA(cuMemsetD8Async(a + 8, 0x77, 2, CU_STREAM_LEGACY));
     CUDA(cuMemcpyDtoH(in, a, 16));
-    CHECK_BYTES(in, "\x11\x11\x11\x11\x33\x22\x33\x22\x77\x66\x55\x44\x11\x11\x11\x11", 16);
+    CHECK_BYTES(in, "\x11\x11\x11\x11\x33\x22\x33\x22\x77\x77\x11\x11\x11\x11\x11\x11", 16);
     CHECK_EQUAL(cuMemsetD32(a + 2, 0, 1), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemsetD32(a, 0, 5), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemsetD32(a, 0, SIZE_MAX / 2), CUDA_ERROR_INVALID_VALUE);

@@ -30,7 +30,7 @@ static size_t memory_left(void)
 
 TEST(devices)
 {
-    int device = 7, value;
+    int value;
     CUcontext context;
     char pci_id[32];
 
@@ -48,8 +48,6 @@ TEST(devices)
     CHECK_EQUAL(value, 9);
     CUDART(cudaDeviceGetPCIBusId(pci_id, sizeof(pci_id), 1));
     CHECK_STRING(pci_id, "0000:2B:00.0");
-    CUDART(cudaDeviceGetByPCIBusId(&device, pci_id));
-    CHECK_EQUAL(device, 1);
     CUDART(cudaDeviceCanAccessPeer(&value, 0, 1));
     CHECK_EQUAL(value, 1);
 }
@@ -183,7 +181,6 @@ TEST(streams)
     CHECK_EQUAL(cudaStreamQuery(stream), cudaErrorNotReady);
     CHECK_EQUAL(cudaPeekAtLastError(), 0);
     released = 1;
-    CUDART(cudaStreamWaitEvent(NULL, end, 0));
     CUDART(cudaEventSynchronize(end));
     CUDART(cudaStreamSynchronize(stream));
     CHECK_EQUAL(calls, 1);
@@ -196,39 +193,21 @@ TEST(streams)
     CUDART(cudaDeviceSynchronize());
 }
 
-TEST(pointers)
+TEST(host_memory)
 {
-    struct cudaPointerAttributes attributes;
-    void *device, *host, *pinned, *managed, *seen;
-    static char mine[4096], registered[4096];
+    void *host, *pinned, *managed, *seen;
+    static char registered[4096];
 
-    CUDART(cudaSetDevice(1));
-    CUDART(cudaMalloc(&device, 100));
     CUDART(cudaHostAlloc(&host, 100, 0));
     CUDART(cudaMallocHost(&pinned, 100));
     CUDART(cudaMallocManaged(&managed, 100, 1));
     CUDART(cudaHostRegister(registered, sizeof(registered), 0));
     CUDART(cudaHostGetDevicePointer(&seen, (char *)host + 5, 0));
     CHECK(seen == (char *)host + 5);
-    const struct {
-        void *address;
-        int type, device, has_device, has_host;
-    } wanted[] = {
-        {device, 2, 1, 1, 0},  {host, 1, 1, 1, 1},       {pinned, 1, 1, 1, 1},
-        {managed, 3, 1, 1, 1}, {registered, 1, 1, 1, 1}, {mine, 0, -2, 0, 1},
-    };
-    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-        CUDART(cudaPointerGetAttributes(&attributes, wanted[i].address));
-        CHECK_EQUAL(attributes.type, wanted[i].type);
-        CHECK_EQUAL(attributes.device, wanted[i].device);
-        CHECK(attributes.devicePointer == (wanted[i].has_device ? wanted[i].address : NULL));
-        CHECK(attributes.hostPointer == (wanted[i].has_host ? wanted[i].address : NULL));
-    }
-    CHECK_EQUAL(cudaGetLastError(), 0);
     CUDART(cudaHostUnregister(registered));
     CUDART(cudaFreeHost(host));
+    CUDART(cudaFreeHost(pinned));
     CUDART(cudaFree(managed));
-    CUDART(cudaFree(device));
 }
 
 /* By the name for programs of any version. */

@@ -50,14 +50,14 @@ macro_rules! refused {
 refused! {
     "cu" "cuda": ArrayGetMemoryRequirements ArrayGetPlane ArrayGetSparseProperties CtxResetPersistingL2Cache
         DestroyExternalMemory DestroyExternalSemaphore DevResourceGenerateDesc DevSmResourceSplitByCount
-        DeviceGetDefaultMemPool DeviceGetDevResource DeviceGetGraphMemAttribute DeviceGetHostAtomicCapabilities
-        DeviceGetMemPool DeviceGetNvSciSyncAttributes DeviceGetP2PAtomicCapabilities DeviceGetP2PAttribute
-        DeviceGetTexture1DLinearMaxWidth DeviceGraphMemTrim DeviceRegisterAsyncNotification DeviceSetGraphMemAttribute
-        DeviceSetMemPool DeviceUnregisterAsyncNotification EventRecordWithFlags(_ptsz) EventRecord_ptsz
-        ExternalMemoryGetMappedBuffer ExternalMemoryGetMappedMipmappedArray FuncGetName FuncGetParamInfo
-        FuncSetAttribute FuncSetCacheConfig FuncSetSharedMemConfig GLRegisterBufferObject GLSetBufferObjectMapFlags
-        GLUnmapBufferObject GLUnmapBufferObjectAsync GLUnregisterBufferObject GetExportTable GreenCtxCreate
-        ImportExternalMemory ImportExternalSemaphore IpcGetEventHandle IpcOpenEventHandle
+        DeviceGetByPCIBusId DeviceGetDefaultMemPool DeviceGetDevResource DeviceGetGraphMemAttribute
+        DeviceGetHostAtomicCapabilities DeviceGetMemPool DeviceGetNvSciSyncAttributes DeviceGetP2PAtomicCapabilities
+        DeviceGetP2PAttribute DeviceGetTexture1DLinearMaxWidth DeviceGraphMemTrim DeviceRegisterAsyncNotification
+        DeviceSetGraphMemAttribute DeviceSetMemPool DeviceUnregisterAsyncNotification EventRecordWithFlags(_ptsz)
+        EventRecord_ptsz ExternalMemoryGetMappedBuffer ExternalMemoryGetMappedMipmappedArray FuncGetName
+        FuncGetParamInfo FuncSetAttribute FuncSetCacheConfig FuncSetSharedMemConfig GLRegisterBufferObject
+        GLSetBufferObjectMapFlags GLUnmapBufferObject GLUnmapBufferObjectAsync GLUnregisterBufferObject GetExportTable
+        GreenCtxCreate ImportExternalMemory ImportExternalSemaphore IpcGetEventHandle IpcOpenEventHandle
         LaunchCooperativeKernelMultiDevice LaunchCooperativeKernel_ptsz LaunchHostFunc_ptsz LaunchHostFunc_v2
         LaunchKernel_ptsz LibraryEnumerateKernels LibraryGetGlobal LibraryGetKernel LibraryGetKernelCount
         LibraryGetManaged LibraryGetUnifiedFunction LibraryLoadData LibraryLoadFromFile LibraryUnload LogsCurrent
@@ -73,7 +73,7 @@ refused! {
         StreamCreateWithPriority StreamGetAttribute(_ptsz) StreamGetCaptureInfo(_ptsz _v2 _v2_ptsz _v3 _v3_ptsz)
         StreamGetDevice(_ptsz) StreamGetFlags(_ptsz) StreamGetId(_ptsz) StreamGetPriority(_ptsz)
         StreamIsCapturing(_ptsz) StreamQuery_ptsz StreamSetAttribute(_ptsz) StreamSynchronize_ptsz
-        StreamUpdateCaptureDependencies(_ptsz _v2 _v2_ptsz) StreamWaitEvent_ptsz UserObjectCreate UserObjectRelease
+        StreamUpdateCaptureDependencies(_ptsz _v2 _v2_ptsz) StreamWaitEvent(_ptsz) UserObjectCreate UserObjectRelease
         UserObjectRetain VDPAUGetDevice;
     "cuGraphExec" "cudaGraphExec": ChildGraphNodeSetParams Destroy EventRecordNodeSetEvent EventWaitNodeSetEvent
         ExternalSemaphoresSignalNodeSetParams ExternalSemaphoresWaitNodeSetParams GetFlags HostNodeSetParams
@@ -82,15 +82,15 @@ refused! {
         AddExternalSemaphoresSignalNode AddExternalSemaphoresWaitNode AddHostNode AddMemAllocNode AddMemFreeNode
         AddMemcpyNode AddMemsetNode AddNode(_v2) ChildGraphNodeGetGraph Clone Create DebugDotPrint Destroy DestroyNode
         EventRecordNodeGetEvent EventRecordNodeSetEvent EventWaitNodeGetEvent EventWaitNodeSetEvent
-        ExternalSemaphoresSignalNodeGetParams ExternalSemaphoresSignalNodeSetParams
-        ExternalSemaphoresWaitNodeGetParams ExternalSemaphoresWaitNodeSetParams GetEdges(_v2) GetNodes GetRootNodes
-        HostNodeGetParams HostNodeSetParams InstantiateWithFlags InstantiateWithParams(_ptsz) KernelNodeCopyAttributes
-        KernelNodeGetAttribute KernelNodeSetAttribute Launch(_ptsz) MemAllocNodeGetParams MemFreeNodeGetParams
-        MemcpyNodeGetParams MemcpyNodeSetParams MemsetNodeGetParams MemsetNodeSetParams NodeFindInClone
-        NodeGetDependencies(_v2) NodeGetDependentNodes(_v2) NodeGetEnabled NodeGetType NodeSetEnabled NodeSetParams
-        ReleaseUserObject RemoveDependencies(_v2) RetainUserObject Upload(_ptsz) icsEGLRegisterImage
-        icsGLRegisterBuffer icsGLRegisterImage icsResourceGetMappedEglFrame icsResourceGetMappedMipmappedArray
-        icsSubResourceGetMappedArray icsUnregisterResource icsVDPAURegisterOutputSurface icsVDPAURegisterVideoSurface;
+        ExternalSemaphoresSignalNodeGetParams ExternalSemaphoresSignalNodeSetParams ExternalSemaphoresWaitNodeGetParams
+        ExternalSemaphoresWaitNodeSetParams GetEdges(_v2) GetNodes GetRootNodes HostNodeGetParams HostNodeSetParams
+        InstantiateWithFlags InstantiateWithParams(_ptsz) KernelNodeCopyAttributes KernelNodeGetAttribute
+        KernelNodeSetAttribute Launch(_ptsz) MemAllocNodeGetParams MemFreeNodeGetParams MemcpyNodeGetParams
+        MemcpyNodeSetParams MemsetNodeGetParams MemsetNodeSetParams NodeFindInClone NodeGetDependencies(_v2)
+        NodeGetDependentNodes(_v2) NodeGetEnabled NodeGetType NodeSetEnabled NodeSetParams ReleaseUserObject
+        RemoveDependencies(_v2) RetainUserObject Upload(_ptsz) icsEGLRegisterImage icsGLRegisterBuffer
+        icsGLRegisterImage icsResourceGetMappedEglFrame icsResourceGetMappedMipmappedArray icsSubResourceGetMappedArray
+        icsUnregisterResource icsVDPAURegisterOutputSurface icsVDPAURegisterVideoSurface;
     "cuEGLStream" "cudaEGLStream": ConsumerAcquireFrame ConsumerConnect ConsumerConnectWithFlags ConsumerDisconnect
         ConsumerReleaseFrame ProducerConnect ProducerDisconnect ProducerPresentFrame ProducerReturnFrame;
     "cu": Array3DCreate(_v2) Array3DGetDescriptor(_v2) ArrayCreate(_v2) ArrayDestroy ArrayGetDescriptor(_v2)
@@ -106,17 +106,16 @@ refused! {
         Launch LaunchGrid LaunchGridAsync LaunchKernelEx(_ptsz) LibraryGetModule LinkAddData(_v2) LinkAddFile(_v2)
         LinkComplete LinkCreate(_v2) LinkDestroy MipmappedArrayCreate MipmappedArrayDestroy MipmappedArrayGetLevel
         ModuleEnumerateFunctions ModuleGetFunctionCount ModuleGetGlobal ModuleGetLoadingMode ModuleGetSurfRef
-        ModuleGetTexRef ModuleLoad ModuleLoadDataEx MulticastAddDevice MulticastBindAddr MulticastBindMem
+        ModuleGetTexRef ModuleLoad ModuleLoadDataEx ModuleUnload MulticastAddDevice MulticastBindAddr MulticastBindMem
         MulticastCreate MulticastGetGranularity MulticastUnbind OccupancyMaxActiveBlocksPerMultiprocessorWithFlags
-        OccupancyMaxPotentialBlockSizeWithFlags ParamSetSize ParamSetTexRef ParamSetf ParamSeti ParamSetv
-        ProfilerInitialize SignalExternalSemaphoresAsync(_ptsz) StreamAddCallback_ptsz StreamBatchMemOp(_ptsz _v2
-        _v2_ptsz) StreamBeginCapture(_ptsz _v2_ptsz) StreamEndCapture_ptsz StreamGetCtx(_ptsz _v2 _v2_ptsz)
-        StreamGetGreenCtx StreamWaitValue32(_ptsz _v2 _v2_ptsz) StreamWaitValue64(_ptsz _v2 _v2_ptsz)
-        StreamWriteValue32(_ptsz _v2 _v2_ptsz) StreamWriteValue64(_ptsz _v2 _v2_ptsz) SurfObjectCreate
-        SurfObjectDestroy SurfObjectGetResourceDesc SurfRefGetArray SurfRefSetArray TensorMapEncodeIm2col
-        TensorMapEncodeIm2colWide TensorMapEncodeTiled TensorMapReplaceAddress TexObjectCreate TexObjectDestroy
-        TexObjectGetResourceDesc TexObjectGetResourceViewDesc TexObjectGetTextureDesc VDPAUCtxCreate(_v2)
-        WaitExternalSemaphoresAsync(_ptsz);
+        OccupancyMaxPotentialBlockSize OccupancyMaxPotentialBlockSizeWithFlags ParamSetSize ParamSetTexRef ParamSetf
+        ParamSeti ParamSetv ProfilerInitialize SignalExternalSemaphoresAsync(_ptsz) StreamAddCallback_ptsz
+        StreamBatchMemOp(_ptsz _v2 _v2_ptsz) StreamBeginCapture(_ptsz _v2_ptsz) StreamEndCapture_ptsz StreamGetCtx(_ptsz
+        _v2 _v2_ptsz) StreamGetGreenCtx StreamWaitValue32(_ptsz _v2 _v2_ptsz) StreamWaitValue64(_ptsz _v2 _v2_ptsz)
+        StreamWriteValue32(_ptsz _v2 _v2_ptsz) StreamWriteValue64(_ptsz _v2 _v2_ptsz) SurfObjectCreate SurfObjectDestroy
+        SurfObjectGetResourceDesc SurfRefGetArray SurfRefSetArray TensorMapEncodeIm2col TensorMapEncodeIm2colWide
+        TensorMapEncodeTiled TensorMapReplaceAddress TexObjectCreate TexObjectDestroy TexObjectGetResourceDesc
+        TexObjectGetResourceViewDesc TexObjectGetTextureDesc VDPAUCtxCreate(_v2) WaitExternalSemaphoresAsync(_ptsz);
     "cuGraph": AddBatchMemOpNode AddKernelNode(_v2) BatchMemOpNodeGetParams BatchMemOpNodeSetParams
         ConditionalHandleCreate ExecBatchMemOpNodeSetParams ExecKernelNodeSetParams(_v2) ExecUpdate(_v2)
         Instantiate(_v2) KernelNodeGetParams(_v2) KernelNodeSetParams(_v2) icsMapResources(_ptsz)
@@ -133,28 +132,29 @@ refused! {
         MapArrayAsync(_ptsz) cpy2D(_v2 _v2_ptds) cpy2DAsync(_v2 _v2_ptsz) cpy2DUnaligned(_v2 _v2_ptds) cpy3D(_v2
         _v2_ptds) cpy3DAsync(_v2 _v2_ptsz) cpy3DBatchAsync(_ptsz _v2 _v2_ptsz) setD16(_v2 _v2_ptds) setD16Async(_ptsz)
         setD2D16(_v2 _v2_ptds) setD2D16Async(_ptsz) setD2D32(_v2 _v2_ptds) setD2D32Async(_ptsz) setD2D8(_v2 _v2_ptds)
-        setD2D8Async(_ptsz) setD32(_v2_ptds) setD32Async_ptsz setD8(_v2_ptds) setD8Async_ptsz;
+        setD2D8Async(_ptsz) setD32(_v2_ptds) setD32Async(_ptsz) setD8(_v2_ptds) setD8Async_ptsz;
     "cuCheckpointProcess": Checkpoint GetRestoreThreadId GetState Lock Restore Unlock;
     "cuda": ArrayGetInfo ChooseDevice CreateChannelDesc CreateSurfaceObject CreateTextureObject DestroySurfaceObject
         DestroyTextureObject DevSmResourceSplit EventCreateFromEGLSync EventElapsedTime_v2 FreeArray FreeAsync_ptsz
         FreeMipmappedArray FuncGetParamCount GLGetDevices GLMapBufferObject GLMapBufferObjectAsync GLSetGLDevice
         GetChannelDesc GetDeviceFlags GetDriverEntryPointByVersion_ptsz GetDriverEntryPoint_ptsz GetFuncBySymbol
         GetMipmappedArrayLevel GetSurfaceObjectResourceDesc GetTextureObjectResourceDesc
-        GetTextureObjectResourceViewDesc GetTextureObjectTextureDesc HostGetFlags InitDevice
-        KernelSetAttributeForDevice LaunchHostFunc_v2_ptsz LaunchKernelExC_ptsz Malloc3D Malloc3DArray MallocArray
-        MallocAsync_ptsz MallocFromPoolAsync(_ptsz) MallocMipmappedArray MallocPitch MemGetLocationInfo
-        MemRangeGetAttribute Memcpy2D(_ptds) Memcpy2DArrayToArray(_ptds) Memcpy2DAsync(_ptsz) Memcpy2DFromArray(_ptds)
+        GetTextureObjectResourceViewDesc GetTextureObjectTextureDesc HostGetFlags InitDevice KernelSetAttributeForDevice
+        LaunchHostFunc_v2_ptsz LaunchKernelExC_ptsz Malloc3D Malloc3DArray MallocArray MallocAsync_ptsz
+        MallocFromPoolAsync(_ptsz) MallocMipmappedArray MallocPitch MemGetLocationInfo MemRangeGetAttribute
+        Memcpy2D(_ptds) Memcpy2DArrayToArray(_ptds) Memcpy2DAsync(_ptsz) Memcpy2DFromArray(_ptds)
         Memcpy2DFromArrayAsync(_ptsz) Memcpy2DToArray(_ptds) Memcpy2DToArrayAsync(_ptsz) Memcpy3D(_ptds)
         Memcpy3DAsync(_ptsz) Memcpy3DBatchAsync(_ptsz) Memcpy3DWithAttributesAsync(_ptsz) MemcpyArrayToArray(_ptds)
         MemcpyBatchAsync(_ptsz) MemcpyFromArray(_ptds) MemcpyFromArrayAsync(_ptsz) MemcpyFromSymbolAsync(_ptsz)
         MemcpyFromSymbol_ptds MemcpyPeer MemcpyPeerAsync MemcpyToArray(_ptds) MemcpyToArrayAsync(_ptsz)
         MemcpyToSymbolAsync(_ptsz) MemcpyToSymbol_ptds MemcpyWithAttributesAsync(_ptsz) Memset2D(_ptds)
-        Memset2DAsync(_ptsz) Memset3D(_ptds) Memset3DAsync(_ptsz) MemsetAsync_ptsz Memset_ptds SetDeviceFlags
-        SetDoubleForDevice SetDoubleForHost SetValidDevices SignalExternalSemaphoresAsync(_ptsz _v2 _v2_ptsz)
-        StreamAddCallback(_ptsz) StreamBeginCapture(_ptsz) StreamBeginRecaptureToGraph(_ptsz) StreamEndCapture(_ptsz)
-        StreamGetDevResource(_ptsz) SubgridCreate SubgridWorkerGridCreate SubgridWorksetCreate ThreadExit
-        ThreadGetCacheConfig ThreadGetLimit ThreadSetCacheConfig ThreadSetLimit ThreadSynchronize VDPAUSetVDPAUDevice
-        WaitExternalSemaphoresAsync(_ptsz _v2 _v2_ptsz);
+        Memset2DAsync(_ptsz) Memset3D(_ptds) Memset3DAsync(_ptsz) MemsetAsync_ptsz Memset_ptds
+        OccupancyMaxActiveBlocksPerMultiprocessor PointerGetAttributes SetDeviceFlags SetDoubleForDevice
+        SetDoubleForHost SetValidDevices SignalExternalSemaphoresAsync(_ptsz _v2 _v2_ptsz) StreamAddCallback(_ptsz)
+        StreamBeginCapture(_ptsz) StreamBeginRecaptureToGraph(_ptsz) StreamEndCapture(_ptsz) StreamGetDevResource(_ptsz)
+        SubgridCreate SubgridWorkerGridCreate SubgridWorksetCreate ThreadExit ThreadGetCacheConfig ThreadGetLimit
+        ThreadSetCacheConfig ThreadSetLimit ThreadSynchronize VDPAUSetVDPAUDevice WaitExternalSemaphoresAsync(_ptsz _v2
+        _v2_ptsz);
     "cudaGraph": AddKernelNode AddMemcpyNode1D AddMemcpyNodeFromSymbol AddMemcpyNodeToSymbol
         ConditionalHandleCreate(_v2) ExecGetId ExecKernelNodeSetParams ExecMemcpyNodeSetParams1D
         ExecMemcpyNodeSetParamsFromSymbol ExecMemcpyNodeSetParamsToSymbol ExecUpdate GetId Instantiate

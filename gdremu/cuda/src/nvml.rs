@@ -1,5 +1,5 @@
-//! The management library, libnvidia-ml.so.1, which is this object under another name. It has the functions that UCX,
-//! libfabric and gdrcopy call, and reports the GPUs, their addresses and their links as /sys and libcuda do.
+//! The management library, libnvidia-ml.so.1, which is this object under another name. It has the functions that UCX and
+//! libfabric call, and reports the GPUs, their addresses and their links as /sys and libcuda do.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_char;
@@ -19,7 +19,6 @@ impl Error {
     const UNINITIALIZED: Error = Error(1);
     const INVALID_ARGUMENT: Error = Error(2);
     const NOT_SUPPORTED: Error = Error(3);
-    const INSUFFICIENT_SIZE: Error = Error(7);
     const ARGUMENT_VERSION_MISMATCH: Error = Error(25);
 }
 
@@ -51,27 +50,6 @@ fn check_initialized() -> Result {
 fn gpu_of(device: Device) -> Result<usize> {
     check_initialized()?;
     (0..gpus::count()).find(|gpu| handle(*gpu) == device).ok_or(Error::INVALID_ARGUMENT)
-}
-
-/// The drivers of CUDA versions; a driver serves all versions below the next one's.
-const DRIVERS: &[(u32, &str)] = &[
-    (11000, "450.51.06"),
-    (11040, "470.57.02"),
-    (11080, "520.61.05"),
-    (12000, "525.60.13"),
-    (12020, "535.54.03"),
-    (12040, "550.54.14"),
-    (12060, "560.28.03"),
-    (12080, "570.86.10"),
-    (12090, "575.51.03"),
-    (13000, "580.65.06"),
-    (13010, "590.44.01"),
-];
-
-fn driver_version() -> &'static str {
-    let version = gpus::config().cuda_version;
-    let newest = DRIVERS.iter().rfind(|(cuda, _)| *cuda <= version);
-    newest.unwrap_or(&DRIVERS[0]).1
 }
 
 /// nvmlPciInfo_t: an address, the numbers in it, ids, and a longer address.
@@ -150,12 +128,6 @@ entry_points! {
         USERS.fetch_sub(1, Ordering::SeqCst);
         Ok(())
     }
-    fn nvmlSystemGetDriverVersion(text: Out<c_char>, room: u32) {
-        check_initialized()?;
-        text.check()?;
-        ensure(room as usize > driver_version().len(), Error::INSUFFICIENT_SIZE)?;
-        Ok(text.set_text(driver_version(), room as i32)?)
-    }
     fn nvmlDeviceGetCount_v2(count: Out<u32>) {
         check_initialized()?;
         Ok(count.set(gpus::count() as u32)?)
@@ -204,7 +176,6 @@ extern "C" fn error_string(error: i32) -> *const c_char {
         1 => c"Uninitialized",
         2 => c"Invalid Argument",
         3 => c"Not Supported",
-        7 => c"Insufficient Size",
         25 => c"Argument version mismatch",
         _ => c"Unknown Error",
     };

@@ -17,7 +17,7 @@ use gdremu_core::gpu::pci;
 use gdremu_core::gpu::physical::{BLOCK, GPU_BYTES, ObjectId};
 
 use super::copy::{Any, Device, copy, fill};
-use super::kernel::{Request, SharedBytes};
+use super::kernel::Request;
 use super::state::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, STACK, StreamHandle};
 use super::*;
 use crate::args::{In, Out};
@@ -111,7 +111,6 @@ entry_points! {
                 ensure(len > address.len() as i32, Error::INVALID_VALUE)?;
                 text.set_text(&address, len)
             };
-        fn cuDeviceGetByPCIBusId(text: In<c_char>) initialized 4010 -> i32 => || device::at_pci_address(text.text()?);
         fn cuDeviceCanAccessPeer(device: i32, peer: i32) initialized 4000 -> i32
             => || Ok(i32::from(gpus::by_ordinal(device)? != gpus::by_ordinal(peer)?));
         // The CPU's writes through a mapping and the GPU's view of them are the same memory, so nothing is in flight.
@@ -231,8 +230,6 @@ entry_points! {
             => || fill([value], address, count, Some(stream));
         fn cuMemsetD32_v2(address: u64, value: u32, count: usize) initialized 3020
             => || fill(value.to_ne_bytes(), address, count, None);
-        fn cuMemsetD32Async(address: u64, value: u32, count: usize, stream: StreamHandle) initialized 3020
-            => || fill(value.to_ne_bytes(), address, count, Some(stream));
     }
     pool {
         fn cuMemAllocAsync(size: usize, stream: StreamHandle) initialized 11020 -> u64;
@@ -294,7 +291,6 @@ entry_points! {
         fn cuStreamDestroy_v2(stream: StreamHandle) with_state 4000, cuStreamDestroy 2000;
         fn cuStreamSynchronize(stream: StreamHandle) initialized 2000;
         fn cuStreamQuery(stream: StreamHandle) initialized 2000;
-        fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: u32) initialized 3020;
         fn cuLaunchHostFunc(stream: StreamHandle, function: Option<extern "C" fn(usize)>, data: usize)
             initialized 10000 => || stream::run(stream, function.map(|function| move || function(data)));
         fn cuStreamAddCallback(stream: StreamHandle, callback: Option<extern "C" fn(StreamHandle, i32, usize)>,
@@ -324,7 +320,6 @@ entry_points! {
             => || module::load("cuModuleLoadData", image);
         fn cuModuleLoadFatBinary(image: In<u8>) initialized 2000 -> ModuleHandle
             => || module::load("cuModuleLoadFatBinary", image);
-        fn cuModuleUnload(module: ModuleHandle) initialized 2000;
         fn cuModuleGetFunction(module: ModuleHandle, name: In<c_char>) in_context 2000 -> FunctionHandle => |state, _| {
                 let function = state.modules.get(module)?.functions.get(name.text()?);
                 function.copied().ok_or(Error::NOT_FOUND)
@@ -341,13 +336,6 @@ entry_points! {
         fn cuFuncGetAttribute(attribute: i32, function: FunctionHandle) in_context 2020 -> i32;
         fn cuOccupancyMaxActiveBlocksPerMultiprocessor(function: FunctionHandle, threads: i32, shared_bytes: usize)
             in_context 6050 -> i32 => |state, _| kernel::active_blocks(state, function, threads, shared_bytes);
-        fn cuOccupancyMaxPotentialBlockSize(blocks: Out<i32>, threads: Out<i32>, function: FunctionHandle,
-               shared_of: SharedBytes, shared_bytes: usize, limit: i32)
-            initialized 6050 => || {
-                let best = kernel::best_block(function, shared_of, shared_bytes, limit)?;
-                blocks.set(best.0)?;
-                threads.set(best.1)
-            };
         fn cuLaunchKernel(function: FunctionHandle, grid_x: u32, grid_y: u32, grid_z: u32, x: u32, y: u32, z: u32,
                shared_bytes: u32, stream: StreamHandle, parameters: In<In<u8>>, extra: In<In<u8>>)
             initialized 4000 => || {

@@ -8,7 +8,7 @@ use gdremu_core::gpu::address_space::Access;
 
 use super::fatbin::{self, Problem};
 use super::state::{self, Function, Module, ModuleHandle, State};
-use super::{buffer, copy, device, work};
+use super::{buffer, copy, device};
 use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::{gpus, ptx};
@@ -57,17 +57,14 @@ pub(super) fn load(call: &str, mut image: In<u8>) -> Result<ModuleHandle> {
 
 fn add(state: &mut State, parsed: ptx::Module) -> Result<ModuleHandle> {
     let current = state.current()?;
-    let mut memory = None;
+    let mut base = 0;
     if !parsed.memory.is_empty() {
         let len = parsed.memory.len();
-        let address = buffer::cuMemAlloc_v2(state, current, len)?;
-        let spans = gpus::with(|gpu| gpu.spans(address, len as u64, Access::ReadWrite))?;
+        base = buffer::cuMemAlloc_v2(state, current, len)?;
+        let spans = gpus::with(|gpu| gpu.spans(base, len as u64, Access::ReadWrite))?;
         copy::write(spans, &parsed.memory);
-        memory = Some(address);
     }
-    let base = memory.unwrap_or(0);
-    let mut module =
-        Module { context: current.context, functions: BTreeMap::new(), variables: BTreeMap::new(), memory };
+    let mut module = Module { context: current.context, functions: BTreeMap::new(), variables: BTreeMap::new() };
     for (name, (offset, size)) in parsed.variables {
         module.variables.insert(name, (base + offset as u64, size));
     }
@@ -82,18 +79,4 @@ fn add(state: &mut State, parsed: ptx::Module) -> Result<ModuleHandle> {
         module.functions.insert(name, function);
     }
     Ok(state.modules.add(module))
-}
-
-pub(super) fn cuModuleUnload(module: ModuleHandle) -> Result {
-    let state = state::lock();
-    let owner = state.modules.get(module)?.context;
-    let mut state = work::finish(state, Some(owner))?;
-    let module = state.modules.remove(module)?;
-    for function in module.functions.into_values() {
-        state.functions.remove(function)?;
-    }
-    match module.memory {
-        Some(memory) => buffer::free(&mut state, memory),
-        None => Ok(()),
-    }
 }

@@ -34,22 +34,11 @@ pub(super) fn cuStreamQuery(stream: StreamHandle) -> Result {
     ensure(turn.own_work().is_empty(), Error::NOT_READY)
 }
 
-pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: u32) -> Result {
-    ensure(flags == 0, Error::INVALID_VALUE)?; // Others are for graphs.
-    let mut turn = Turn::of(stream)?;
-    turn.check_capture()?;
-    let event = turn.state.events.get(event)?;
-    match event.pending(&turn.state.queues) {
-        Some(point) => turn.enqueue(vec![point], || Ok(())).map(drop),
-        None => Ok(()),
-    }
-}
-
 /// Runs `function` in the stream's turn, with nothing locked. Always in the stream's thread, as with
 /// NVIDIA's driver, because it may wait for the caller.
 pub(super) fn run(stream: StreamHandle, function: Option<impl FnOnce() + Send + 'static>) -> Result {
     let function = valid(function)?;
-    Turn::of(stream)?.enqueue(Vec::new(), || {
+    Turn::of(stream)?.enqueue(|| {
         function();
         Ok(())
     })?;
@@ -87,7 +76,7 @@ pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result 
         drop(turn);
     } else {
         let time = Arc::clone(&time);
-        point = Some(turn.enqueue(Vec::new(), move || {
+        point = Some(turn.enqueue(move || {
             time.get_or_init(Instant::now);
             Ok(())
         })?);

@@ -8,7 +8,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::copies::{PointerAttributes, TO_DEVICE, TO_HOST, copy};
+use super::copies::{TO_DEVICE, TO_HOST, copy};
 use super::entry::{GPU, check};
 use super::kernels::{Configuration, Dim3, FuncAttributes, LaunchConfig, c_string, part, registry, variable};
 use super::properties::{CUDA_12, CUDA_13};
@@ -67,7 +67,6 @@ entry_points! {
     initialized fn cudaGetDeviceProperties_v2(to: Out<u8>, gpu: i32) { properties::of(to, gpu, CUDA_12) };
     initialized fn cudaDeviceGetAttribute(value: Out<i32>, attribute: i32, gpu: i32) => cuDeviceGetAttribute;
     initialized fn cudaDeviceGetPCIBusId(text: Out<c_char>, len: i32, gpu: i32) => cuDeviceGetPCIBusId;
-    initialized fn cudaDeviceGetByPCIBusId(gpu: Out<i32>, text: In<c_char>) => cuDeviceGetByPCIBusId;
     initialized fn cudaDeviceCanAccessPeer(can: Out<i32>, gpu: i32, peer: i32) => cuDeviceCanAccessPeer;
     in_context fn cudaDeviceSynchronize() => cuCtxSynchronize;
     initialized fn cudaDeviceReset() { entry::reset() };
@@ -102,8 +101,6 @@ entry_points! {
         => cuMemsetD8_v2(address, value as u8, size);
     in_context fn cudaMemsetAsync(address: u64, value: i32, size: usize, stream: usize)
         => cuMemsetD8Async(address, value as u8, size, stream);
-    in_context fn cudaPointerGetAttributes(to: Out<PointerAttributes>, address: u64)
-        { to.set(PointerAttributes::of(address)) };
     in_context fn cudaIpcGetMemHandle(handle: Out<IpcHandle>, address: u64) => cuIpcGetMemHandle;
     in_context fn cudaIpcOpenMemHandle(address: Out<u64>, handle: IpcHandle, flags: u32) => cuIpcOpenMemHandle_v2;
     in_context fn cudaIpcCloseMemHandle(address: u64) => cuIpcCloseMemHandle;
@@ -113,7 +110,6 @@ entry_points! {
     in_context fn cudaStreamDestroy(stream: usize) => cuStreamDestroy_v2;
     in_context fn cudaStreamSynchronize(stream: usize) => cuStreamSynchronize;
     in_context fn cudaStreamQuery(stream: usize) => cuStreamQuery;
-    in_context fn cudaStreamWaitEvent(stream: usize, event: usize, flags: u32) => cuStreamWaitEvent;
     in_context fn cudaLaunchHostFunc(stream: usize, function: Option<extern "C" fn(usize)>, data: usize)
         => cuLaunchHostFunc;
     without_init fn cudaThreadExchangeStreamCaptureMode(mode: Out<u32>) => cuThreadExchangeStreamCaptureMode;
@@ -161,9 +157,6 @@ entry_points! {
         { kernels::launch_configured(config.get()?, function, arguments) };
     in_context fn cudaFuncGetAttributes(to: Out<FuncAttributes>, function: usize)
         { to.fill(|| FuncAttributes::of(function)) };
-    in_context fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: usize, threads: i32,
-        shared_bytes: usize)
-        => cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernels::function(function)?, threads, shared_bytes);
     in_context fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: Out<i32>, function: usize,
         threads: i32, shared_bytes: usize, _flags: u32)
         => cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernels::function(function)?, threads, shared_bytes);

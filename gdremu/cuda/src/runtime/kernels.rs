@@ -141,11 +141,9 @@ pub(super) fn launch(of: usize, with: Configuration, arguments: In<In<u8>>, coop
     let handle = function(of);
     match handle {
         Err(Error::NOT_FOUND) => refuse(of, "the PTX in the program does not have it"),
-        Err(Error::NO_BINARY_FOR_GPU) => {
-            let advice = "compile with -gencode arch=compute_XX,code=compute_XX";
-            refuse(of, &format!("the program has no PTX of it for this GPU: {advice}"));
+        Err(Error::NO_BINARY_FOR_GPU | Error::INVALID_PTX | Error::INVALID_IMAGE) => {
+            refuse(of, "its module cannot be loaded");
         }
-        Err(Error::INVALID_PTX | Error::INVALID_IMAGE) => refuse(of, "its module cannot be loaded"),
         _ => {}
     }
     let handle = handle?;

@@ -148,8 +148,6 @@ pub(crate) struct Module {
     pub(crate) functions: BTreeMap<String, FunctionHandle>,
     /// Address and size by name.
     pub(crate) variables: BTreeMap<String, (u64, usize)>,
-    /// The buffer that they are in, if there are any.
-    pub(crate) memory: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
