@@ -39,6 +39,8 @@ TEST(devices)
     CHECK_EQUAL(value_of(cudaGetDeviceCount), 2);
     CHECK_EQUAL(value_of(cudaGetDevice), 0);
     CHECK_EQUAL(cudaSetDevice(2), cudaErrorInvalidDevice);
+    CUDART(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync | cudaDeviceMapHost));
+    CHECK_EQUAL(cudaSetDeviceFlags(3), cudaErrorInvalidValue);
     CUDART(cudaSetDevice(1));
     CHECK_EQUAL(value_of(cudaGetDevice), 1);
     CUDA(cuDevicePrimaryCtxRetain(&context, 0));

@@ -149,8 +149,8 @@ refused! {
         MemcpyFromSymbol_ptds MemcpyPeer MemcpyPeerAsync MemcpyToArray(_ptds) MemcpyToArrayAsync(_ptsz)
         MemcpyToSymbolAsync(_ptsz) MemcpyToSymbol_ptds MemcpyWithAttributesAsync(_ptsz) Memset2D(_ptds)
         Memset2DAsync(_ptsz) Memset3D(_ptds) Memset3DAsync(_ptsz) MemsetAsync_ptsz Memset_ptds
-        OccupancyMaxActiveBlocksPerMultiprocessor PointerGetAttributes SetDeviceFlags SetDoubleForDevice
-        SetDoubleForHost SetValidDevices SignalExternalSemaphoresAsync(_ptsz _v2 _v2_ptsz) StreamAddCallback(_ptsz)
+        OccupancyMaxActiveBlocksPerMultiprocessor PointerGetAttributes SetDoubleForDevice SetDoubleForHost
+        SetValidDevices SignalExternalSemaphoresAsync(_ptsz _v2 _v2_ptsz) StreamAddCallback(_ptsz)
         StreamBeginCapture(_ptsz) StreamBeginRecaptureToGraph(_ptsz) StreamEndCapture(_ptsz) StreamGetDevResource(_ptsz)
         SubgridCreate SubgridWorkerGridCreate SubgridWorksetCreate ThreadExit ThreadGetCacheConfig ThreadGetLimit
         ThreadSetCacheConfig ThreadSetLimit ThreadSynchronize VDPAUSetVDPAUDevice WaitExternalSemaphoresAsync(_ptsz _v2

@@ -24,6 +24,7 @@ static void streams(const int *values)
     float milliseconds;
 
     memcpy(on_host, values, VALUES * sizeof(int));
+    CUDA(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));
     CUDA(cudaEventCreate(&start));
     CUDA(cudaEventCreateWithFlags(&end, cudaEventBlockingSync));
     CUDA(cudaEventRecord(start, 0));

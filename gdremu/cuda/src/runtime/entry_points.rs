@@ -57,6 +57,7 @@ entry_points! {
         check(cuDeviceGetCount(count))
     };
     initialized fn cudaSetDevice(gpu: i32) { entry::set_device(gpu) };
+    in_context fn cudaSetDeviceFlags(flags: u32) => cuCtxSetFlags;
     // The GPU of the thread's context, which the program may have made current by the driver.
     initialized fn cudaGetDevice(gpu: Out<i32>) {
         gpu.set(GPU.get())?;
