@@ -26,8 +26,7 @@ tests! {
     virtual_memory_management: "-- cuda_vmm";
     pointer_attributes: "-- cuda_pointers";
     streams_and_events: "-- cuda_streams";
-    several_gpus: "--gpus 3 -- cuda_gpus three", "--gpus 2 -- cuda_gpus buffer", "--gpus 2 -- cuda_gpus mapping",
-        "--gpus 2 -- cuda_gpus read_only", "--gpus 2 -- cuda_gpus shared";
+    several_gpus: "--gpus 3 -- cuda_gpus three", "--gpus 2 -- cuda_gpus memory_of_another";
     many_threads: "-- cuda_calls many_threads";
     forked_children: "-- cuda_calls forked_children";
     exported_descriptors: "--cuda-version 13.3 -- cuda_exports mmap",

@@ -51,47 +51,30 @@ TEST(three)
     CHECK_STRING(in, "abc");
 }
 
-/* Result of a GPU kernel on GPU 1 that stores to an address. */
-static CUresult stores(CUdeviceptr address)
+/* What a GPU kernel on GPU 1 may do with VMM memory of GPU 0; after them a buffer. */
+static const CUmemAccess_flags given[] = {CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READ,
+                                          CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+enum { WRITABLE = 2, BUFFER };
+static int next;
+
+static void store_to_next(void)
 {
     static const char ptx[] = PTX(".visible .entry store(.param .u64 word) { .reg .u64 %word;\n"
                                   "ld.param.u64 %word, [word]; st.global.u32 [%word], 7; ret; }\n");
-    void *parameters[] = {&address};
-    CUcontext context;
-
-    CUDA(cuCtxCreate(&context, 0, 1));
-    CUDA(launched(loaded_kernel(ptx, "store"), NULL, parameters));
-    return cuCtxSynchronize();
-}
-
-/* The result of a store to VMM memory of GPU 0 to which GPU 1 has this access. */
-static CUresult stores_with(CUmemAccess_flags flags)
-{
-    const CUmemAccessDesc access[2] = {{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
-                                       {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, flags}};
+    CUmemAccessDesc access[2] = {{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+                                 {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, given[next % BUFFER]}};
 
     gpu_start(0);
-    return stores(created(2 << 20, access, 2));
+    CUdeviceptr address = next == BUFFER ? allocated(4) : created(2 << 20, access, 2);
+    void *parameters[] = {&address};
+    gpu_start(1);
+    CUDA(launched(loaded_kernel(ptx, "store"), NULL, parameters));
+    CHECK_EQUAL(cuCtxSynchronize(), next == WRITABLE ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 /* Each in a process of its own, because an illegal address is the last thing that a program does with CUDA. */
-TEST(buffer)
+TEST(memory_of_another)
 {
-    gpu_start(0);
-    CHECK_EQUAL(stores(allocated(4)), CUDA_ERROR_ILLEGAL_ADDRESS);
-}
-
-TEST(mapping)
-{
-    CHECK_EQUAL(stores_with(CU_MEM_ACCESS_FLAGS_PROT_NONE), CUDA_ERROR_ILLEGAL_ADDRESS);
-}
-
-TEST(read_only)
-{
-    CHECK_EQUAL(stores_with(CU_MEM_ACCESS_FLAGS_PROT_READ), CUDA_ERROR_ILLEGAL_ADDRESS);
-}
-
-TEST(shared)
-{
-    CHECK_EQUAL(stores_with(CU_MEM_ACCESS_FLAGS_PROT_READWRITE), CUDA_SUCCESS);
+    for (next = 0; next <= BUFFER; next++)
+        in_child(store_to_next);
 }

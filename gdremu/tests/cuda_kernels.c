@@ -77,45 +77,37 @@ static CUresult launch(const char *name, CUstream stream, const volatile void *f
     return launched(kernel(name), stream, parameters);
 }
 
-static CUresult launch_sizes(CUfunction function, unsigned int blocks, unsigned int threads, unsigned int height,
-                             unsigned int shared_bytes)
-{
-    return cuLaunchKernel(function, blocks, 1, 1, threads, height, 1, shared_bytes, NULL, NULL, NULL);
-}
-
 /* Not in cuda_driver.h, because only this test uses them. */
-#define cuModuleGetGlobal cuModuleGetGlobal_v2
-CUresult cuModuleGetGlobal(CUdeviceptr *address, size_t *size, CUmodule module, const char *name);
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name);
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                                   unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                                   unsigned int shared_bytes, CUstream stream, void **parameters);
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads, size_t shared);
 
 static void modules(void)
 {
-    static const char no_ptx[] = "sqrt.rn.f32 %r, %r;";
     static const unsigned char compiled[] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0};
     CUmodule module;
     CUfunction function, again;
     CUdeviceptr address;
     size_t size;
 
-    CHECK_EQUAL(cuModuleLoadData(&module, no_ptx), CUDA_ERROR_INVALID_PTX);
+    CHECK_EQUAL(cuModuleLoadData(&module, "sqrt.rn.f32 %r, %r;"), CUDA_ERROR_INVALID_PTX);
     CHECK_EQUAL(cuModuleLoadData(&module, compiled), CUDA_ERROR_NO_BINARY_FOR_GPU);
     CHECK_EQUAL(cuModuleLoadData(&module, NULL), CUDA_ERROR_INVALID_VALUE);
 
     CUDA(cuModuleLoadData(&module, PTX(".global .u64 number;")));
-    CUDA(cuModuleGetGlobal(&address, &size, module, "number"));
+    CUDA(cuModuleGetGlobal_v2(&address, &size, module, "number"));
     CHECK_EQUAL(size, 8);
-    CHECK_EQUAL(cuModuleGetGlobal(&address, &size, module, "absent"), CUDA_ERROR_NOT_FOUND);
+    CHECK_EQUAL(cuModuleGetGlobal_v2(&address, &size, module, "absent"), CUDA_ERROR_NOT_FOUND);
     CUDA(cuMemsetD32(address, 1, 2));
+
     CHECK_EQUAL(cuModuleGetFunction(&function, NULL, "forever"), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQUAL(cuModuleGetFunction(&function, loaded, "absent"), CUDA_ERROR_NOT_FOUND);
     CUDA(cuModuleGetFunction(&function, loaded, "forever"));
     CUDA(cuModuleGetFunction(&again, loaded, "forever"));
     CHECK(function == again);
 }
-
-CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-                                   unsigned int block_x, unsigned int block_y, unsigned int block_z,
-                                   unsigned int shared_bytes, CUstream stream, void **parameters);
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads, size_t shared);
 
 /* As on an H200, which has 132 multiprocessors. */
 static void occupancy(CUfunction function)
@@ -134,17 +126,20 @@ static void occupancy(CUfunction function)
 
 static void launch_limits(void)
 {
+    static const unsigned int too_many[][4] = {{0, 1, 1, 0}, {1, 1025, 1, 0}, {1, 512, 3, 0}, {1, 1, 1, 49153}};
     CUfunction forever = kernel("forever");
     void *extra[] = {NULL};
 
     occupancy(forever);
-    CHECK_EQUAL(launch_sizes(NULL, 1, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
-    CHECK_EQUAL(launch_sizes(forever, 0, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(launch_sizes(forever, 1, 1025, 1, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(launch_sizes(forever, 1, 512, 3, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(launch_sizes(forever, 1, 1, 1, 49153), CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < sizeof(too_many) / sizeof(too_many[0]); i++) {
+        const unsigned int *sizes = too_many[i];
+
+        CHECK_EQUAL(cuLaunchKernel(forever, sizes[0], 1, 1, sizes[1], sizes[2], 1, sizes[3], NULL, NULL, NULL),
+                    CUDA_ERROR_INVALID_VALUE);
+    }
+    CHECK_EQUAL(launched(NULL, NULL, NULL), CUDA_ERROR_INVALID_HANDLE);
     /* A GPU can do these, the interpreter cannot. */
-    CHECK_EQUAL(launch_sizes(kernel("root"), 1, 1, 1, 0), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    CHECK_EQUAL(launched(kernel("root"), NULL, NULL), CUDA_ERROR_NO_BINARY_FOR_GPU);
     CHECK_EQUAL(cuLaunchKernel(forever, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra), CUDA_ERROR_NOT_SUPPORTED);
 }
 
@@ -179,14 +174,11 @@ static void order(void)
     /* The default stream waits for it, a non-blocking one does not. */
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     CUDA(cuStreamQuery(independent));
-    CHECK_EQUAL(*result, 0);
-    CHECK_EQUAL(calls, 0);
+    CHECK(*result == 0 && calls == 0);
 
     __atomic_store_n(flag, 41, __ATOMIC_RELEASE);
     CUDA(cuEventSynchronize(after));
-    CHECK_EQUAL(*result, 42);
-    CHECK_EQUAL(*copied, 42);
-    CHECK_EQUAL(calls, 1);
+    CHECK(*result == 42 && *copied == 42 && calls == 1);
     CUDA(cuEventElapsedTime(&milliseconds, before, after));
     CHECK(milliseconds > 0);
     CUDA(cuStreamQuery(stream));
@@ -202,13 +194,10 @@ static void order(void)
     pageable = 0; /* The copy took its source when it was called. */
     CUDA(cuMemsetD8Async((uintptr_t)elsewhere + 4, 9, 1, independent));
     CUDA(cuStreamSynchronize(independent));
-    CHECK_EQUAL(elsewhere[0], 0);
-    CHECK_EQUAL(elsewhere[1], 9);
-    CHECK_EQUAL(*result, 0);
+    CHECK(elsewhere[0] == 0 && elsewhere[1] == 9 && *result == 0);
     __atomic_store_n(flag, 7, __ATOMIC_RELEASE);
     CUDA(cuStreamSynchronize(stream));
-    CHECK_EQUAL(*copied, 8);
-    CHECK_EQUAL(elsewhere[0], 17);
+    CHECK(*copied == 8 && elsewhere[0] == 17);
 
     /* A stream can be destroyed before its work is done. */
     *flag = *result = 0;
@@ -368,7 +357,7 @@ TEST(refused)
         exit(waitpid(child, NULL, 0) == child ? atoi(status) : 1);
     gpu_start(0);
     load();
-    CHECK_EQUAL(launch("root", NULL, NULL, 0), CUDA_ERROR_NO_BINARY_FOR_GPU);
-    CHECK_EQUAL(launch("root", NULL, NULL, 0), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    for (int time = 0; time < 2; time++)
+        CHECK_EQUAL(launch("root", NULL, NULL, 0), CUDA_ERROR_NO_BINARY_FOR_GPU);
     exit(atoi(status));
 }

@@ -100,12 +100,10 @@ TEST(properties)
     CHECK_STRING(properties->name, "gdremu GPU");
     CHECK_EQUAL(properties->totalGlobalMem, 16ul << 30);
     CHECK(properties->major == 9 && properties->warpSize == 32 && properties->maxThreadsPerBlock == 1024);
-    CHECK_EQUAL(properties->multiProcessorCount, 132);
+    CHECK(properties->multiProcessorCount == 132 && properties->l2CacheSize == 60 << 20);
     CHECK(properties->canMapHostMemory && properties->unifiedAddressing && properties->hostRegisterSupported);
-    CHECK_EQUAL(properties->sharedMemPerBlockOptin, 227 << 10);
-    CHECK_EQUAL(properties->gpuDirectRDMASupported, 1);
-    CHECK(properties->maxThreadsPerMultiProcessor == 2048 && properties->l2CacheSize == 60 << 20);
-    CHECK_EQUAL(properties->clusterLaunch, 1);
+    CHECK(properties->sharedMemPerBlockOptin == 227 << 10 && properties->maxThreadsPerMultiProcessor == 2048);
+    CHECK(properties->gpuDirectRDMASupported && properties->clusterLaunch);
     CHECK_EQUAL(((const unsigned char *)properties)[sizeof(*properties) - 1], 0);
     CHECK_EQUAL(got.behind, 0xee);
     CHECK_EQUAL(cudaGetDeviceProperties(&got.properties, 5), cudaErrorInvalidDevice);
@@ -119,80 +117,15 @@ TEST(memory)
     CUDART(cudaMalloc(&buffer, 2 << 20));
     CHECK_EQUAL(memory_left(), before - (2 << 20));
     CUDART(cudaFree(buffer));
-    CHECK_EQUAL(memory_left(), before);
     CHECK_EQUAL(cudaFree(buffer), cudaErrorInvalidValue);
-    CUDART(cudaFree(NULL));
     CUDART(cudaMalloc(&none, 0));
     CHECK(none == NULL);
+    none = &before;
     CUDART(cudaMallocManaged(&none, 0, cudaMemAttachGlobal));
     CHECK(none == NULL);
-    CHECK_EQUAL(cudaMalloc(&buffer, (16ul << 30) + 1), 2);
     CUDART(cudaMalloc(&buffer, 100));
     CUDART(cudaDeviceReset());
     CHECK_EQUAL(memory_left(), before);
-    CUDART(cudaMalloc(&buffer, 1));
-}
-
-TEST(copies)
-{
-    char out[] = "from the host", in[sizeof(out)] = "";
-    void *buffer;
-
-    CUDART(cudaMalloc(&buffer, sizeof(out)));
-    CUDART(cudaMemcpy(buffer, out, sizeof(out), cudaMemcpyHostToDevice));
-    CUDART(cudaMemcpy(in, buffer, sizeof(out), cudaMemcpyDeviceToHost));
-    CHECK_STRING(in, out);
-    CUDART(cudaMemset(buffer, 'x', 4));
-    CUDART(cudaMemcpy(in, buffer, sizeof(out), cudaMemcpyDefault));
-    CHECK_STRING(in, "xxxx the host");
-    CHECK_EQUAL(cudaMemcpy(in, buffer, sizeof(out), 5), cudaErrorInvalidMemcpyDirection);
-    CHECK_EQUAL(cudaMemcpy(in, out, sizeof(out), cudaMemcpyHostToDevice), cudaErrorInvalidValue);
-    CHECK_EQUAL(cudaMemcpy(in, out, sizeof(out), cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
-    CHECK_EQUAL(cudaMemcpyAsync(buffer, out, sizeof(out), cudaMemcpyDeviceToDevice, NULL), cudaErrorInvalidValue);
-    CUDART(cudaFree(buffer));
-}
-
-static atomic_int released;
-
-static void wait_until_released(void *calls)
-{
-    while (!released)
-        usleep(1000);
-    ++*(int *)calls;
-}
-
-/* Work that is not finished is no last error. */
-TEST(streams)
-{
-    cudaEvent_t start, end;
-    cudaStream_t stream;
-    float time = -1;
-    void *buffer;
-    int calls = 0;
-
-    CUDART(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    CUDART(cudaEventCreate(&start));
-    CUDART(cudaEventCreateWithFlags(&end, cudaEventBlockingSync));
-    CUDART(cudaMallocAsync(&buffer, 4, stream));
-    CUDART(cudaEventRecord(start, stream));
-    CUDART(cudaLaunchHostFunc(stream, wait_until_released, &calls));
-    CUDART(cudaMemsetAsync(buffer, 'y', 4, stream));
-    CUDART(cudaFreeAsync(buffer, stream));
-    CUDART(cudaEventRecord(end, stream));
-    CHECK_EQUAL(cudaEventQuery(end), cudaErrorNotReady);
-    CHECK_EQUAL(cudaStreamQuery(stream), cudaErrorNotReady);
-    CHECK_EQUAL(cudaPeekAtLastError(), 0);
-    released = 1;
-    CUDART(cudaEventSynchronize(end));
-    CUDART(cudaStreamSynchronize(stream));
-    CHECK_EQUAL(calls, 1);
-    CUDART(cudaEventElapsedTime(&time, start, end));
-    CHECK(time >= 0);
-    CUDART(cudaEventDestroy(start));
-    CUDART(cudaStreamDestroy(stream));
-    CHECK_EQUAL(cudaStreamQuery(stream), 400);
-    CHECK_EQUAL(cudaGetLastError(), 400);
-    CUDART(cudaDeviceSynchronize());
 }
 
 TEST(host_memory)
@@ -202,7 +135,7 @@ TEST(host_memory)
 
     CUDART(cudaHostAlloc(&host, 100, 0));
     CUDART(cudaMallocHost(&pinned, 100));
-    CUDART(cudaMallocManaged(&managed, 100, 1));
+    CUDART(cudaMallocManaged(&managed, 100, cudaMemAttachGlobal));
     CUDART(cudaHostRegister(registered, sizeof(registered), 0));
     CUDART(cudaHostGetDevicePointer(&seen, (char *)host + 5, 0));
     CHECK(seen == (char *)host + 5);
@@ -210,6 +143,66 @@ TEST(host_memory)
     CUDART(cudaFreeHost(host));
     CUDART(cudaFreeHost(pinned));
     CUDART(cudaFree(managed));
+}
+
+TEST(copies)
+{
+    char out[] = "from the host", in[sizeof(out)] = "";
+    void *buffer;
+
+    CUDART(cudaMalloc(&buffer, sizeof(out)));
+    CUDART(cudaMemcpy(buffer, out, sizeof(out), cudaMemcpyHostToDevice));
+    CUDART(cudaMemset(buffer, 'x', 4));
+    CUDART(cudaMemcpy(in, buffer, sizeof(out), cudaMemcpyDeviceToHost));
+    CHECK_STRING(in, "xxxx the host");
+    CHECK_EQUAL(cudaMemcpy(in, buffer, sizeof(out), 5), cudaErrorInvalidMemcpyDirection);
+    const enum cudaMemcpyKind wrong[] = {cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice};
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQUAL(cudaMemcpy(in, out, sizeof(out), wrong[i]), cudaErrorInvalidValue);
+        CHECK_EQUAL(cudaMemcpyAsync(in, out, sizeof(out), wrong[i], NULL), cudaErrorInvalidValue);
+    }
+    CUDART(cudaMemcpy(in, out, sizeof(out), cudaMemcpyDefault));
+    CHECK_STRING(in, out);
+}
+
+static atomic_int released;
+
+static void wait_until_released(void *unused)
+{
+    (void)unused;
+    while (!released)
+        usleep(1000);
+}
+
+/* Work that is not finished is no last error. */
+TEST(streams)
+{
+    cudaEvent_t start, end;
+    cudaStream_t stream;
+    float time = -1;
+    void *buffer;
+
+    CUDART(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CUDART(cudaEventCreate(&start));
+    CUDART(cudaEventCreateWithFlags(&end, cudaEventBlockingSync));
+    CUDART(cudaMallocAsync(&buffer, 4, stream));
+    CUDART(cudaEventRecord(start, stream));
+    CUDART(cudaLaunchHostFunc(stream, wait_until_released, NULL));
+    CUDART(cudaMemsetAsync(buffer, 'y', 4, stream));
+    CUDART(cudaFreeAsync(buffer, stream));
+    CUDART(cudaEventRecord(end, stream));
+    CHECK_EQUAL(cudaEventQuery(end), cudaErrorNotReady);
+    CHECK_EQUAL(cudaStreamQuery(stream), cudaErrorNotReady);
+    CHECK_EQUAL(cudaPeekAtLastError(), 0);
+    released = 1;
+    CUDART(cudaEventSynchronize(end));
+    CUDART(cudaStreamSynchronize(stream));
+    CUDART(cudaEventElapsedTime(&time, start, end));
+    CHECK(time > 0);
+    CUDART(cudaEventDestroy(start));
+    CUDART(cudaStreamDestroy(stream));
+    CHECK_EQUAL(cudaStreamQuery(stream), cudaErrorInvalidResourceHandle);
+    CUDART(cudaDeviceSynchronize());
 }
 
 /* By the name for programs of any version. */
@@ -235,11 +228,7 @@ TEST(errors)
     CHECK_EQUAL(cudaGetLastError(), cudaErrorInvalidDevice);
     CHECK_EQUAL(cudaGetLastError(), 0);
     CHECK_STRING(cudaGetErrorName(cudaErrorInvalidDevice), "cudaErrorInvalidDevice");
-    CHECK_STRING(cudaGetErrorName(cudaErrorMisalignedAddress), "cudaErrorMisalignedAddress");
-    CHECK_STRING(cudaGetErrorName(cudaErrorCooperativeLaunchTooLarge), "cudaErrorCooperativeLaunchTooLarge");
-    CHECK_STRING(cudaGetErrorString(cudaErrorInvalidDevice), "invalid device ordinal");
     CHECK_STRING(cudaGetErrorString(0), "no error");
-    CHECK_STRING(cudaGetErrorName(cudaErrorStreamCaptureUnsupported), "cudaErrorStreamCaptureUnsupported");
     CHECK_STRING(cudaGetErrorName(12345), "unrecognized error code");
     CHECK_EQUAL(cudaGetSymbolAddress(&symbol, "no symbol"), cudaErrorInvalidSymbol);
     CHECK_STRING(cudaGetErrorString(cudaGetLastError()), "invalid device symbol");
@@ -263,15 +252,4 @@ TEST(threads)
     CHECK_EQUAL(cudaSetDevice(9), cudaErrorInvalidDevice);
     in_thread(free_in_thread, buffer);
     CHECK_EQUAL(cudaGetLastError(), cudaErrorInvalidDevice);
-}
-
-TEST(memory_for_other_processes)
-{
-    cudaIpcMemHandle_t handle;
-    void *buffer, *opened;
-
-    CUDART(cudaMalloc(&buffer, 1000));
-    CUDART(cudaIpcGetMemHandle(&handle, buffer));
-    CHECK_EQUAL(cudaIpcOpenMemHandle(&opened, handle, cudaIpcMemLazyEnablePeerAccess), cudaErrorDeviceUninitialized);
-    CHECK_EQUAL(cudaIpcCloseMemHandle(buffer), cudaErrorInvalidValue);
 }
