@@ -13,11 +13,11 @@ static void check_attributes(CUdeviceptr address, const struct attribute *wanted
         CHECK_EQUAL(pointer_attribute(address, wanted->number), wanted->value);
 }
 
-static void check_no_attribute(CUdeviceptr address, int number)
+static CUresult result_of(CUdeviceptr address, int number)
 {
     uint64_t value;
 
-    CHECK_EQUAL(cuPointerGetAttribute(&value, (CUpointer_attribute)number, address), CUDA_ERROR_INVALID_VALUE);
+    return cuPointerGetAttribute(&value, (CUpointer_attribute)number, address);
 }
 
 /* Settable is only SYNC_MEMOPS. */
@@ -54,12 +54,12 @@ static void of_a_buffer(CUcontext context)
     CHECK(tokens.p2pToken != 0 && tokens.vaSpaceToken != 0);
     CHECK(pointer_attribute(buffer, CU_POINTER_ATTRIBUTE_BUFFER_ID) !=
           pointer_attribute(other, CU_POINTER_ATTRIBUTE_BUFFER_ID));
-    check_no_attribute(buffer, CU_POINTER_ATTRIBUTE_HOST_POINTER);
+    CHECK_EQUAL(result_of(buffer, CU_POINTER_ATTRIBUTE_HOST_POINTER), CUDA_ERROR_INVALID_VALUE);
     check_sync_memops(buffer, 1); /* by the tokens */
     check_sync_memops(other, 0);
     CUDA(cuMemFree(other));
     CUDA(cuMemFree(buffer));
-    check_no_attribute(buffer, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+    CHECK_EQUAL(result_of(buffer, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL), CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuMemRangeGetAttribute(void *data, size_t size, int attribute, CUdeviceptr address, size_t count);
@@ -123,7 +123,7 @@ static void several_at_once(void)
     attributes[2] = CU_POINTER_ATTRIBUTE_P2P_TOKENS;
     CHECK_EQUAL(cuPointerGetAttributes(3, attributes, data, buffer), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuMemFree(buffer));
-    check_no_attribute((uintptr_t)&buffer, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+    CHECK_EQUAL(result_of((uintptr_t)&buffer, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL), CUDA_ERROR_INVALID_VALUE);
 }
 
 static void of_vmm_memory(void)
@@ -138,7 +138,7 @@ static void of_vmm_memory(void)
     CHECK_EQUAL(pointer_attribute(address, CU_POINTER_ATTRIBUTE_DEVICE_POINTER), address);
     CUDA(cuCtxPopCurrent(&context));
     CHECK_EQUAL(pointer_attribute(address, 16 /* ACCESS_FLAGS */), 0);
-    CHECK_EQUAL(cuPointerGetAttribute(&on, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address), CUDA_ERROR_INVALID_CONTEXT);
+    CHECK_EQUAL(result_of(address, CU_POINTER_ATTRIBUTE_DEVICE_POINTER), CUDA_ERROR_INVALID_CONTEXT);
     CUDA(cuCtxPushCurrent(context));
 }
 

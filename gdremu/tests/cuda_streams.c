@@ -10,21 +10,19 @@ static void count(void *number)
 
 static void streams(void)
 {
-    int calls = 0, default_calls = 0;
     CUstream stream;
+    int calls = 0;
 
     CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CUDA(cuLaunchHostFunc(stream, count, &calls));
-    CUDA(cuLaunchHostFunc(NULL, count, &default_calls));
     CHECK_EQUAL(cuLaunchHostFunc(stream, NULL, &calls), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuStreamSynchronize(stream));
-    CUDA(cuStreamSynchronize(NULL));
-    CHECK(calls == 1 && default_calls == 1);
-    CUDA(cuStreamQuery(stream));
+    CUDA(cuLaunchHostFunc(NULL, count, &calls));
+    CUDA(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    CHECK_EQUAL(calls, 2);
     CUDA(cuStreamDestroy(stream));
     CHECK_EQUAL(cuStreamDestroy(stream), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
-    CUDA(cuStreamSynchronize(CU_STREAM_PER_THREAD));
     CHECK_EQUAL(cuStreamCreate(&stream, 2), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -55,7 +53,6 @@ static void check_memset(CUdeviceptr buffer, int waits)
     released = 0;
     CUDA(cuStreamCreate(&stream, 0));
     CUDA(cuLaunchHostFunc(stream, wait_until_released, &result));
-    CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
     if (waits)
         thread = start_thread(release, NULL);
     CUDA(cuMemsetD8(buffer, 1, 1));
@@ -90,7 +87,7 @@ static void events(void)
     CUevent start, end, untimed, foreign;
     CUcontext first, second;
     CUstream stream;
-    float time = -1;
+    float time;
 
     CHECK_EQUAL(cuEventCreate(&end, 4 /* INTERPROCESS, with timing */), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuEventCreate(&start, 0));
@@ -100,7 +97,6 @@ static void events(void)
     CUDA(cuEventRecord(start, NULL));
     CUDA(cuEventRecord(untimed, NULL));
     CUDA(cuEventRecord(end, NULL));
-    CUDA(cuEventQuery(end));
     CUDA(cuEventElapsedTime(&time, start, end));
     CHECK(time >= 0);
     CHECK_EQUAL(cuEventElapsedTime(&time, untimed, end), CUDA_ERROR_INVALID_HANDLE);
@@ -113,7 +109,6 @@ static void events(void)
     CHECK_EQUAL(cuEventRecord(start, stream), CUDA_ERROR_INVALID_HANDLE);
     CUDA(cuEventCreate(&foreign, 0));
     CUDA(cuEventRecord(foreign, stream));
-    CUDA(cuStreamSynchronize(stream));
     CHECK_EQUAL(cuEventElapsedTime(&time, start, foreign), CUDA_ERROR_INVALID_HANDLE);
     CUDA(cuCtxDestroy(second));
     CUDA(cuCtxSetCurrent(first));
@@ -121,78 +116,67 @@ static void events(void)
     CHECK_EQUAL(cuEventDestroy(start), CUDA_ERROR_INVALID_HANDLE);
 }
 
-/* The modes of a capture and of the thread decide which calls endanger it. */
+/* Begins a capture, which a call must make fail with this error. */
+#define CHECK_CAPTURE(stream, mode, call, error)                                                                       \
+    do {                                                                                                               \
+        CUDA(cuStreamBeginCapture(stream, mode));                                                                      \
+        CHECK_EQUAL(call, error);                                                                                      \
+        CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);                        \
+        CHECK(graph == NULL);                                                                                          \
+    } while (0)
+
+/* The modes of a capture and of the thread decide which calls endanger it. Work of the stream itself is not captured,
+   and work of the default stream would wait for a blocking stream. */
 static void captures(void)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUstream stream, other;
-    CUgraph graph;
-    void *memory;
-
-    CUDA(cuStreamCreate(&stream, 0));
-    CUDA(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
-    CHECK_EQUAL(cuStreamBeginCapture(NULL, 0), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    CHECK_EQUAL(cuStreamBeginCapture(stream, 3), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
-
-    CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    CHECK_EQUAL(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
-    CUDA(cuThreadExchangeStreamCaptureMode(&mode));
-    CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    CUDA(cuMemHostAlloc(&memory, 1, 0));
-    CUDA(cuThreadExchangeStreamCaptureMode(&mode));
-    CHECK_EQUAL(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
-    CUDA(cuStreamEndCapture(stream, &graph));
-
-    CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    CHECK_EQUAL(cuMemFreeHost(memory), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    CHECK(graph == NULL);
-    CUDA(cuMemFreeHost(memory));
-
-    CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    CUDA(cuStreamQuery(other));
-    CHECK_EQUAL(cuStreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    CUDA(cuStreamDestroy(stream));
-    CUDA(cuCtxSynchronize());
-    CUDA(cuStreamDestroy(other));
-}
-
-/* Work in the default stream would wait for a blocking stream. Work of the stream itself is not captured. */
-static void captures_end_by_work(void)
-{
     enum { IMPLICIT = 906, UNSUPPORTED = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED };
+    const CUstreamCaptureMode GLOBAL = CU_STREAM_CAPTURE_MODE_GLOBAL, RELAXED = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUstreamCaptureMode mode = RELAXED;
     CUdeviceptr buffer = allocated(1), other;
+    CUstream stream, independent;
     CUcontext context;
-    CUstream stream;
     CUevent event;
     CUgraph graph;
     void *memory;
 
     CUDA(cuEventCreate(&event, 0));
     CUDA(cuStreamCreate(&stream, 0));
-    for (int i = 0; i < 4; i++) {
-        CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-        CHECK_EQUAL(i == 0   ? cuMemsetD8(buffer, 1, 1) - IMPLICIT
-                    : i == 1 ? cuEventRecord(event, stream) - UNSUPPORTED
-                    : i == 2 ? cuMemAllocAsync(&other, 1, stream) - UNSUPPORTED
-                             : cuCtxSynchronize() - UNSUPPORTED,
-                    0);
-        CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    }
-    CUDA(cuStreamDestroy(stream));
-    CUDA(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    CUDA(cuMemsetD8(buffer, 1, 1));
-    CUDA(cuStreamEndCapture(stream, &graph));
-    CUDA(cuStreamDestroy(stream));
+    CUDA(cuStreamCreate(&independent, CU_STREAM_NON_BLOCKING));
+    CHECK_EQUAL(cuStreamBeginCapture(NULL, GLOBAL), UNSUPPORTED);
+    CHECK_EQUAL(cuStreamBeginCapture(stream, 3), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
 
+    CUDA(cuStreamBeginCapture(stream, GLOBAL));
+    CHECK_EQUAL(cuStreamBeginCapture(stream, GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
+    CUDA(cuThreadExchangeStreamCaptureMode(&mode));
+    CHECK_EQUAL(mode, GLOBAL);
+    CUDA(cuMemHostAlloc(&memory, 1, 0));
+    CUDA(cuThreadExchangeStreamCaptureMode(&mode));
+    CHECK_EQUAL(mode, RELAXED);
+    CUDA(cuStreamEndCapture(stream, &graph));
+
+    CHECK_CAPTURE(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, cuMemFreeHost(memory), UNSUPPORTED);
+    CHECK_CAPTURE(stream, RELAXED, cuStreamQuery(stream), UNSUPPORTED);
+    CHECK_CAPTURE(stream, RELAXED, cuMemsetD8(buffer, 1, 1), IMPLICIT);
+    CHECK_CAPTURE(stream, RELAXED, cuEventRecord(event, stream), UNSUPPORTED);
+    CHECK_CAPTURE(stream, RELAXED, cuMemAllocAsync(&other, 1, stream), UNSUPPORTED);
+    CHECK_CAPTURE(stream, RELAXED, cuCtxSynchronize(), UNSUPPORTED);
+
+    CUDA(cuStreamBeginCapture(independent, RELAXED));
+    CUDA(cuMemsetD8(buffer, 1, 1));
+    CUDA(cuStreamQuery(stream));
+    CUDA(cuMemFreeHost(memory));
+    CUDA(cuStreamEndCapture(independent, &graph));
+
+    /* A capture ends with its stream, and that with its context. */
+    CUDA(cuStreamBeginCapture(stream, GLOBAL));
+    CUDA(cuStreamDestroy(stream));
+    CUDA(cuCtxSynchronize());
     CUDA(cuCtxCreate(&context, 0, 0));
     CUDA(cuStreamCreate(&stream, 0));
-    CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CUDA(cuStreamBeginCapture(stream, GLOBAL));
     CUDA(cuCtxDestroy(context));
     CUDA(cuMemHostAlloc(&memory, 1, 0));
-    CUDA(cuMemFreeHost(memory));
 }
 
 int main(void)
@@ -203,8 +187,7 @@ int main(void)
     memory_operations_wait_as_set();
     events();
     captures();
-    captures_end_by_work();
     CUDA(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
-                                           CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
+                                    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
     return passed("cuda_streams");
 }

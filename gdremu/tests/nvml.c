@@ -30,7 +30,6 @@ static void *find(const char *name)
 static void libraries_agree(device_t device, int ordinal)
 {
     char path[96], text[32];
-    unsigned int id;
     struct pci pci;
 
     CHECK_EQUAL(NVML(nvmlDeviceGetPciInfo_v3)(device, &pci), 0);
@@ -39,11 +38,7 @@ static void libraries_agree(device_t device, int ordinal)
     snprintf(text, sizeof(text), "%08X:%02X:%02X.0", pci.domain, pci.bus, pci.device);
     CHECK_STRING(pci.id, text);
     snprintf(path, sizeof(path), "/sys/bus/pci/devices/0000:%02x:00.0/device", pci.bus);
-    FILE *file = fopen(path, "r");
-    CHECK(file != NULL);
-    CHECK_EQUAL(fscanf(file, "%x", &id), 1);
-    fclose(file);
-    CHECK_EQUAL(id, 0x20b5);
+    CHECK_STRING(file_text(path), "0x20b5\n");
     CHECK_EQUAL(pci.device_id, 0x20b510de);
 }
 
