@@ -1,10 +1,10 @@
-//! cuMemAlloc, cuMemFree and queries about device memory.
+//! Device memory: cuMemAlloc, cuMemFree, the same in the order of streams, and queries.
 #![forbid(unsafe_code)]
 
-use super::state::{self, Allocation, ContextHandle, Current, Kind, State};
-use super::work;
+use super::state::{self, Allocation, ContextHandle, Current, Kind, State, StreamHandle};
+use super::work::{self, Turn, When};
 use super::{host, ipc};
-use crate::error::{Error, Result, valid};
+use crate::error::{Error, Result, ensure, valid};
 use crate::gpus;
 
 /// Allocates a buffer that the context frees at its end.
@@ -58,4 +58,32 @@ pub(super) fn range(state: &State, address: u64) -> Result<(u64, usize)> {
         Some(range) => Ok((range.start as u64, range.len)),
         None => Err(Error::NOT_FOUND),
     }
+}
+
+// ---- Memory of the default pool, which cannot be pinned. It is allocated at once; a free waits for its turn. ----
+
+/// The handle of the pool of GPU 0; those of the others follow.
+const POOL: usize = 0xC4 << 40;
+
+pub(super) fn cuMemAllocAsync(size: usize, stream: StreamHandle) -> Result<u64> {
+    let mut turn = Turn::of(stream)?;
+    ensure(gpus::config().mempools, Error::NOT_SUPPORTED)?;
+    turn.check_capture()?;
+    if size == 0 {
+        return Ok(0);
+    }
+    let gpu = turn.current.gpu;
+    let address = gpus::change(|memory| memory.alloc(gpu, size as u64, false))?;
+    turn.state.allocations.insert(address, Allocation { context: None, pool: Some(POOL + gpu), shared: None });
+    Ok(address)
+}
+
+pub(super) fn cuMemFreeAsync(address: u64, stream: StreamHandle) -> Result {
+    let turn = Turn::of(stream)?;
+    ensure(gpus::config().mempools, Error::NOT_SUPPORTED)?;
+    if address == 0 {
+        return Ok(());
+    }
+    ensure(turn.state.allocations.contains_key(&address), Error::INVALID_VALUE)?;
+    turn.submit(When::InOrder, move || free(&mut state::lock(), address))
 }

@@ -196,6 +196,8 @@ entry_points! {
                 size.set_if_wanted(range.1);
                 Ok(())
             };
+        fn cuMemAllocAsync(size: usize, stream: StreamHandle) initialized 11020 -> u64;
+        fn cuMemFreeAsync(address: u64, stream: StreamHandle) initialized 11020;
     }
     host {
         fn cuMemAllocHost_v2(size: usize) in_context 3020 -> usize
@@ -230,10 +232,6 @@ entry_points! {
             => || fill([value], address, count, Some(stream));
         fn cuMemsetD32_v2(address: u64, value: u32, count: usize) initialized 3020
             => || fill(value.to_ne_bytes(), address, count, None);
-    }
-    pool {
-        fn cuMemAllocAsync(size: usize, stream: StreamHandle) initialized 11020 -> u64;
-        fn cuMemFreeAsync(address: u64, stream: StreamHandle) initialized 11020;
     }
     pointer {
         fn cuPointerGetAttribute(data: Out<u8>, attribute: u32, address: u64) with_state 4000;

@@ -8,13 +8,13 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::copies::{TO_DEVICE, TO_HOST, copy};
 use super::entry::{GPU, check};
 use super::kernels::{Configuration, Dim3, FuncAttributes, LaunchConfig, c_string, part, registry, variable};
 use super::properties::{CUDA_12, CUDA_13};
 use super::{entry, kernels, properties};
 use crate::args::{In, Out};
 use crate::driver::entry_points::exported::*;
+use crate::error::{Error, Result};
 use gdremu_core::cuda::types::IpcHandle;
 
 macro_rules! entry_point {
@@ -177,4 +177,22 @@ gdremu_preload::export! {
     errors::cudaGetErrorString;
     errors::cudaGetLastError;
     errors::cudaPeekAtLastError;
+}
+
+/// cudaMemcpyKind. The kinds 0, between host memory, and 4 let the addresses determine the direction.
+const TO_DEVICE: u32 = 1;
+const TO_HOST: u32 = 2;
+
+fn copy(to: u64, from: u64, size: usize, kind: u32, stream: Option<usize>) -> Result {
+    check(match (kind, stream) {
+        (0 | 4, None) => cuMemcpy(to, from, size),
+        (0 | 4, Some(stream)) => cuMemcpyAsync(to, from, size, stream),
+        (TO_DEVICE, None) => cuMemcpyHtoD_v2(to, from, size),
+        (TO_DEVICE, Some(stream)) => cuMemcpyHtoDAsync_v2(to, from, size, stream),
+        (TO_HOST, None) => cuMemcpyDtoH_v2(to, from, size),
+        (TO_HOST, Some(stream)) => cuMemcpyDtoHAsync_v2(to, from, size, stream),
+        (3, None) => cuMemcpyDtoD_v2(to, from, size),
+        (3, Some(stream)) => cuMemcpyDtoDAsync_v2(to, from, size, stream),
+        _ => return Err(Error::INVALID_COPY_DIRECTION),
+    })
 }

@@ -1,8 +1,8 @@
 //! The CUDA runtime, over the driver API, for programs that are linked with it dynamically.
 //!
 //! ```text
-//! entry_points   every function, and how it begins
-//! properties copies errors kernels   the functions that do more than call the driver
+//! entry_points   every function, and how it begins; copies
+//! properties errors kernels   the functions that do more than call the driver
 //!   entry        the GPU of a thread, and its primary context
 //! ```
 //!
@@ -14,7 +14,6 @@
 //! preloaded.
 #![forbid(unsafe_code)]
 
-mod copies;
 mod entry;
 pub(crate) mod entry_points;
 mod errors;
