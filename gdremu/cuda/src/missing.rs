@@ -137,7 +137,7 @@ refused! {
     "cuda": ArrayGetInfo ChooseDevice CreateChannelDesc CreateSurfaceObject CreateTextureObject DestroySurfaceObject
         DestroyTextureObject DevSmResourceSplit EventCreateFromEGLSync EventElapsedTime_v2 FreeArray FreeAsync_ptsz
         FreeMipmappedArray FuncGetParamCount GLGetDevices GLMapBufferObject GLMapBufferObjectAsync GLSetGLDevice
-        GetChannelDesc GetDeviceFlags GetDriverEntryPointByVersion_ptsz GetDriverEntryPoint_ptsz GetFuncBySymbol
+        GetChannelDesc GetDeviceFlags GetDriverEntryPointByVersion(_ptsz) GetDriverEntryPoint(_ptsz) GetFuncBySymbol
         GetMipmappedArrayLevel GetSurfaceObjectResourceDesc GetTextureObjectResourceDesc
         GetTextureObjectResourceViewDesc GetTextureObjectTextureDesc HostGetFlags InitDevice KernelSetAttributeForDevice
         LaunchHostFunc_v2_ptsz LaunchKernelExC_ptsz Malloc3D Malloc3DArray MallocArray MallocAsync_ptsz

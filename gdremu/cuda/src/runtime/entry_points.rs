@@ -6,7 +6,7 @@
 //! initialized fn cudaDeviceReset() { entry::reset() };                               has a body of its own
 //! ```
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 
 use super::entry::{GPU, check};
 use super::kernels::{Configuration, Dim3, FuncAttributes, LaunchConfig, c_string, part, registry, variable};
@@ -46,10 +46,6 @@ macro_rules! entry_points {
 entry_points! {
     without_init fn cudaDriverGetVersion(version: Out<i32>) => cuDriverGetVersion;
     without_init fn cudaRuntimeGetVersion(version: Out<i32>) { version.set(entry::version()) };
-    initialized fn cudaGetDriverEntryPoint(name: In<c_char>, function: Out<*const c_void>, flags: u64,
-        status: Out<u32>) => cuGetProcAddress_v2(name, function, entry::version(), flags, status);
-    initialized fn cudaGetDriverEntryPointByVersion(name: In<c_char>, function: Out<*const c_void>, version: u32,
-        flags: u64, status: Out<u32>) => cuGetProcAddress_v2(name, function, version as i32, flags, status);
 
     without_init fn cudaGetDeviceCount(count: Out<i32>) {
         count.set(0)?;
