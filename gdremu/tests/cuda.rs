@@ -22,7 +22,7 @@ macro_rules! tests {
 tests! {
     initialization_devices_and_entry_points: "-- cuda_init";
     contexts: "-- cuda_contexts";
-    buffers_copies_and_fills: "-- cuda_buffers", "--no-mempools -- cuda_buffers without_pools";
+    buffers_copies_and_fills: "-- cuda_buffers", "--no-mempools -- cuda_buffers pools without";
     virtual_memory_management: "-- cuda_vmm";
     pointer_attributes: "-- cuda_pointers";
     streams_and_events: "-- cuda_streams";

@@ -3,8 +3,9 @@
 
 #include "cuda_values.h"
 #include "kit/fault.h"
+#include "tests.h"
 
-static void addresses(void)
+GPU_TEST(addresses)
 {
     CUdeviceptr buffers[40], base;
     size_t size, before = free_bytes(), unaligned = 0;
@@ -37,7 +38,7 @@ static void addresses(void)
     CHECK_EQUAL(cuMemAlloc(NULL, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void copies(void)
+GPU_TEST(copies)
 {
     enum { SIZE = 100000 };
     static unsigned char out[SIZE], in[SIZE];
@@ -71,7 +72,7 @@ static void copies(void)
     CHECK_EQUAL(cuMemcpyDtoH(in, a, 1), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void fills(void)
+GPU_TEST(fills)
 {
     CUdeviceptr a = allocated(16);
     unsigned char in[16];
@@ -88,7 +89,7 @@ static void fills(void)
     CUDA(cuMemFree(a));
 }
 
-static void host_memory(void)
+GPU_TEST(host_memory)
 {
     static char own[8192];
     CUdeviceptr device, managed, a = allocated(8192);
@@ -136,9 +137,10 @@ static void host_memory(void)
     CUDA(cuMemFree(a));
 }
 
-/* Stream-ordered allocation, on GPUs that have pools and on those that have not. */
-static void pools(int present)
+/* Stream-ordered allocation. With an argument, on GPUs without pools. */
+GPU_TEST(pools)
 {
+    int present = arguments[0] == NULL;
     CUdeviceptr a, b;
 
     CHECK_EQUAL(device_attribute(0, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED), present);
@@ -157,16 +159,4 @@ static void pools(int present)
     CHECK_EQUAL(b, 0);
     CUDA(cuMemFreeAsync(0, NULL));
     CUDA(cuMemFree(a));
-}
-
-int main(int count, char **arguments)
-{
-    (void)arguments;
-    gpu_start(0);
-    addresses();
-    copies();
-    fills();
-    host_memory();
-    pools(count == 1);
-    return passed("cuda_buffers");
 }

@@ -3,11 +3,10 @@
 #include "tests.h"
 
 /* Under --fault cuMemAlloc:2@2,cuDriverGetVersion:999, the second cuMemAlloc fails, cuDriverGetVersion always does. */
-TEST(faults)
+GPU_TEST(faults)
 {
     int version;
 
-    gpu_start(0);
     CUdeviceptr address = allocated(1);
     CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_ERROR_OUT_OF_MEMORY);
     CUDA(cuMemAlloc(&address, 1));

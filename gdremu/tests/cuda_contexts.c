@@ -1,6 +1,7 @@
 /* Contexts: which one is current where, what ends with them, primary contexts and how long they live. */
 
 #include "cuda_values.h"
+#include "tests.h"
 
 static CUcontext current(void)
 {
@@ -14,11 +15,12 @@ static CUcontext current(void)
 CUresult cuCtxGetExecAffinity(unsigned int *parameter, int type);
 
 /* DPDK looks it up, and takes no GPU without it. */
-static void execution_affinity(void)
+TEST(execution_affinity)
 {
     unsigned int parameter[3] = {7, 7, 7};
     CUcontext context;
 
+    CUDA(cuInit(0));
     CHECK_EQUAL(cuCtxGetExecAffinity(parameter, 0), CUDA_ERROR_INVALID_CONTEXT);
     CUDA(cuCtxCreate(&context, 0, 0));
     CHECK_EQUAL(cuCtxGetExecAffinity(NULL, 0), CUDA_ERROR_INVALID_VALUE);
@@ -30,12 +32,13 @@ static void execution_affinity(void)
     CUDA(cuCtxDestroy(context));
 }
 
-static void stack(void)
+TEST(stack)
 {
     CUcontext first, second, popped;
     CUdevice device = -1;
     unsigned int version = 0;
 
+    CUDA(cuInit(0));
     CHECK(current() == NULL);
     CHECK_EQUAL(cuCtxGetDevice(&device), CUDA_ERROR_INVALID_CONTEXT);
     CHECK_EQUAL(cuCtxPopCurrent(&popped), CUDA_ERROR_INVALID_CONTEXT);
@@ -81,10 +84,11 @@ static void *use_without_context(void *context)
     return NULL;
 }
 
-static void threads(void)
+TEST(threads)
 {
     CUcontext context;
 
+    CUDA(cuInit(0));
     CUDA(cuCtxCreate(&context, 0, 0));
     CUDA(cuMemAlloc(&others[0], 1));
     CUDA(cuMemAllocManaged(&others[1], 1, CU_MEM_ATTACH_GLOBAL));
@@ -94,7 +98,7 @@ static void threads(void)
     CUDA(cuCtxDestroy(context));
 }
 
-static void end_of_a_context(void)
+TEST(end_of_a_context)
 {
     CUcontext context, other;
     CUdeviceptr address, kept;
@@ -102,6 +106,7 @@ static void end_of_a_context(void)
     CUevent event;
     void *host;
 
+    CUDA(cuInit(0));
     CUDA(cuCtxCreate(&other, 0, 0));
     CUDA(cuMemAlloc(&kept, 100));
     CUDA(cuCtxCreate(&context, 0, 0));
@@ -120,13 +125,14 @@ static void end_of_a_context(void)
     CUDA(cuCtxDestroy(other));
 }
 
-static void primary(void)
+TEST(primary)
 {
     CUcontext first, second;
     CUdeviceptr address;
     unsigned int flags = 0;
     int active = -1;
 
+    CUDA(cuInit(0));
     CHECK_EQUAL(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
     CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
     CHECK_EQUAL(active, 0);
@@ -159,15 +165,4 @@ static void primary(void)
     CUDA(cuDevicePrimaryCtxGetState(0, &flags, &active));
     CHECK_EQUAL(active, 0);
     CHECK_EQUAL(cuDevicePrimaryCtxRelease(0), CUDA_ERROR_INVALID_CONTEXT);
-}
-
-int main(void)
-{
-    CUDA(cuInit(0));
-    execution_affinity();
-    stack();
-    threads();
-    end_of_a_context();
-    primary();
-    return passed("cuda_contexts");
 }

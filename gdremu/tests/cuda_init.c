@@ -1,8 +1,9 @@
 /* Functions that work before cuInit, devices and their facts, errors, entry points by
    name. */
 #include "cuda_values.h"
+#include "tests.h"
 
-static void before_init(void)
+TEST(before_init)
 {
     CUdeviceptr address;
     CUcontext context;
@@ -17,7 +18,7 @@ static void before_init(void)
     CHECK_EQUAL(cuInit(1), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void devices(void)
+GPU_TEST(devices)
 {
     CUdevice device = -1;
     CUuuid uuid;
@@ -25,6 +26,7 @@ static void devices(void)
     size_t bytes = 0;
     int number = 0;
 
+    CUDA(cuInit(0)); /* Again. */
     CUDA(cuDeviceGetCount(&number));
     CHECK_EQUAL(number, 1);
     CHECK_EQUAL(cuDeviceGetCount(NULL), CUDA_ERROR_INVALID_VALUE);
@@ -47,7 +49,7 @@ static void devices(void)
 }
 
 /* A driver 580 on an H200 answers these and no others. */
-static void attributes_of_cuda_13_0(void)
+GPU_TEST(attributes_of_cuda_13_0)
 {
     int value;
 
@@ -61,7 +63,7 @@ static void attributes_of_cuda_13_0(void)
     CHECK_EQUAL(device_attribute(0, 131 /* NUMA_ID */), -1);
 }
 
-static void errors(void)
+GPU_TEST(errors)
 {
     const char *text = "";
 
@@ -73,7 +75,7 @@ static void errors(void)
     CHECK(text == NULL);
 }
 
-static void entry_points(void)
+GPU_TEST(entry_points)
 {
     CUdriverProcAddressQueryResult status;
     void *function, *first;
@@ -98,16 +100,4 @@ static void entry_points(void)
     CHECK(first != function && function == (void *)(uintptr_t)cuGetProcAddress);
     CHECK_EQUAL(cuGetProcAddress("cuInit", &function, 99000, 0, &status), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuGetProcAddress("cuInit", NULL, 13000, 0, &status), CUDA_ERROR_INVALID_VALUE);
-}
-
-int main(void)
-{
-    before_init();
-    CUDA(cuInit(0));
-    CUDA(cuInit(0));
-    devices();
-    attributes_of_cuda_13_0();
-    errors();
-    entry_points();
-    return passed("cuda_init");
 }

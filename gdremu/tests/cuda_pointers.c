@@ -1,6 +1,7 @@
 /* CUDA's reports about an address. */
 #define _GNU_SOURCE
 #include "cuda_values.h"
+#include "tests.h"
 
 struct attribute {
     int number;
@@ -33,8 +34,9 @@ static void check_sync_memops(CUdeviceptr address, unsigned int at_first)
     CHECK_EQUAL(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_BUFFER_ID, address), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void of_a_buffer(CUcontext context)
+TEST(of_a_buffer)
 {
+    CUcontext context = gpu_start(0);
     CUdeviceptr buffer = allocated(1000), other = allocated(1000);
     CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens;
     const struct attribute wanted[] = {
@@ -84,7 +86,7 @@ static int is_in_heap(CUdeviceptr address)
     return address >= (uintptr_t)&end && address < (uintptr_t)sbrk(0);
 }
 
-static void of_host_memory(void)
+GPU_TEST(of_host_memory)
 {
     CUdeviceptr managed;
     unsigned int on = 1;
@@ -105,7 +107,7 @@ static void of_host_memory(void)
     CUDA(cuMemFree(managed));
 }
 
-static void several_at_once(void)
+GPU_TEST(several_at_once)
 {
     CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                         CU_POINTER_ATTRIBUTE_HOST_POINTER};
@@ -126,7 +128,7 @@ static void several_at_once(void)
     CHECK_EQUAL(result_of((uintptr_t)&buffer, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL), CUDA_ERROR_INVALID_VALUE);
 }
 
-static void of_vmm_memory(void)
+GPU_TEST(of_vmm_memory)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr address = created(2 << 20, &access, 1);
@@ -140,13 +142,4 @@ static void of_vmm_memory(void)
     CHECK_EQUAL(pointer_attribute(address, 16 /* ACCESS_FLAGS */), 0);
     CHECK_EQUAL(result_of(address, CU_POINTER_ATTRIBUTE_DEVICE_POINTER), CUDA_ERROR_INVALID_CONTEXT);
     CUDA(cuCtxPushCurrent(context));
-}
-
-int main(void)
-{
-    of_a_buffer(gpu_start(0));
-    of_vmm_memory();
-    of_host_memory();
-    several_at_once();
-    return passed("cuda_pointers");
 }

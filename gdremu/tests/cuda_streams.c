@@ -2,13 +2,14 @@
 #include <stdatomic.h>
 
 #include "cuda_values.h"
+#include "tests.h"
 
 static void count(void *number)
 {
     ++*(int *)number;
 }
 
-static void streams(void)
+GPU_TEST(streams)
 {
     CUstream stream;
     int calls = 0;
@@ -24,6 +25,8 @@ static void streams(void)
     CHECK_EQUAL(cuStreamDestroy(stream), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQUAL(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQUAL(cuStreamCreate(&stream, 2), CUDA_ERROR_INVALID_VALUE);
+    CUDA(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                                    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
 }
 
 static atomic_int released;
@@ -67,7 +70,7 @@ static void check_memset(CUdeviceptr buffer, int waits)
 
 CUresult cuCtxSetFlags(unsigned int flags);
 
-static void memory_operations_wait_as_set(void)
+GPU_TEST(memory_operations_wait_as_set)
 {
     CUdeviceptr buffer = allocated(1), other = allocated(1);
     unsigned int on = 1;
@@ -82,7 +85,7 @@ static void memory_operations_wait_as_set(void)
     CUDA(cuCtxSetFlags(0));
 }
 
-static void events(void)
+GPU_TEST(events)
 {
     CUevent start, end, untimed, foreign;
     CUcontext first, second;
@@ -127,7 +130,7 @@ static void events(void)
 
 /* The modes of a capture and of the thread decide which calls endanger it. Work of the stream itself is not captured,
    and work of the default stream would wait for a blocking stream. */
-static void captures(void)
+GPU_TEST(captures)
 {
     enum { IMPLICIT = 906, UNSUPPORTED = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED };
     const CUstreamCaptureMode GLOBAL = CU_STREAM_CAPTURE_MODE_GLOBAL, RELAXED = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -177,17 +180,4 @@ static void captures(void)
     CUDA(cuStreamBeginCapture(stream, GLOBAL));
     CUDA(cuCtxDestroy(context));
     CUDA(cuMemHostAlloc(&memory, 1, 0));
-}
-
-int main(void)
-{
-    gpu_start(0);
-
-    streams();
-    memory_operations_wait_as_set();
-    events();
-    captures();
-    CUDA(cuFlushGPUDirectRDMAWrites(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
-                                    CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
-    return passed("cuda_streams");
 }

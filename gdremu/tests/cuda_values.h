@@ -51,6 +51,16 @@ static inline uint64_t pointer_attribute(CUdeviceptr address, int attribute)
     return value;
 }
 
+/* A test in the primary context of GPU 0, for programs with tests.h. */
+#define GPU_TEST(test)                                                                                                 \
+    static void test##_on_gpu(void);                                                                                   \
+    TEST(test)                                                                                                         \
+    {                                                                                                                  \
+        gpu_start(0);                                                                                                  \
+        test##_on_gpu();                                                                                               \
+    }                                                                                                                  \
+    static void test##_on_gpu(void)
+
 #define PTX(text) ".version 7.0\n.target sm_70\n.address_size 64\n" text
 
 /* A GPU kernel of a text, loaded into the current context. */

@@ -1,5 +1,6 @@
 /* Virtual memory management, with one object at two addresses, two objects side by side, and all refusals. */
 #include "cuda_values.h"
+#include "tests.h"
 
 enum { BLOCK = 2 << 20, ACCESS_FLAGS = 16 };
 
@@ -17,7 +18,7 @@ static void allow(CUdeviceptr address, size_t size, CUmemAccess_flags flags)
     CUDA(cuMemSetAccess(address, size, &access, 1));
 }
 
-static void life(void)
+GPU_TEST(life)
 {
     CUmemAllocationProp wanted = prop(), zero = {0}, got;
     CUmemGenericAllocationHandle handle, again;
@@ -77,7 +78,7 @@ static void life(void)
     CUDA(cuMemAddressFree(address, 4 * BLOCK));
 }
 
-static void refusals(void)
+GPU_TEST(refusals)
 {
     CUmemAllocationProp wanted = prop();
     CUmemGenericAllocationHandle handle;
@@ -99,12 +100,4 @@ static void refusals(void)
     CUDA(cuMemAddressReserve(&address, 2 * BLOCK, 0, 0, 0));
     CHECK_EQUAL(cuMemMap(address, BLOCK, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
     CHECK_EQUAL(cuMemMap(address, BLOCK, BLOCK, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
-}
-
-int main(void)
-{
-    gpu_start(0);
-    life();
-    refusals();
-    return passed("cuda_vmm");
 }
