@@ -25,22 +25,16 @@ const MAX_TEXT: usize = 1 << 30;
 pub(crate) enum Problem {
     Malformed,
     NoPtx,
-    /// All of it is for GPUs of this compute capability, times 10, and newer.
-    TooNew(usize),
 }
 
 type Result<T> = std::result::Result<T, Problem>;
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let advice = "compile with -gencode arch=compute_XX,code=compute_XX";
-        match self {
-            Problem::Malformed => write!(f, "it is malformed"),
-            Problem::NoPtx => write!(f, "there is no PTX in it, which gdremu needs: {advice}"),
-            Problem::TooNew(oldest) => {
-                write!(f, "its PTX is for compute capability {}.{} and newer: {advice}", oldest / 10, oldest % 10)
-            }
-        }
+        f.write_str(match self {
+            Problem::Malformed => "it is malformed",
+            Problem::NoPtx => "it has no PTX for this GPU: compile with -gencode arch=compute_XX,code=compute_XX",
+        })
     }
 }
 
@@ -126,25 +120,17 @@ impl<'a> Entry<'a> {
 
 /// The PTX text for the newest GPUs that a GPU of this compute capability, times 10, can run.
 pub(crate) fn ptx(fatbin: &[u8], capability: u32) -> Result<String> {
-    let mut entries = Vec::new();
+    let mut newest: Option<Entry<'_>> = None;
     let mut at = number(fatbin, 6, 2)?;
     while at < fatbin.len() {
         let entry = Entry::read(&fatbin[at..])?;
         at += entry.end;
-        if entry.kind == PTX {
-            entries.push(entry);
+        let is_newer = newest.as_ref().is_none_or(|newest| newest.capability <= entry.capability);
+        if entry.kind == PTX && entry.capability <= capability as usize && is_newer {
+            newest = Some(entry);
         }
     }
-    entries.sort_by_key(|entry| entry.capability);
-    let Some(oldest) = entries.first() else {
-        return Err(Problem::NoPtx);
-    };
-    let problem = Problem::TooNew(oldest.capability);
-    entries.retain(|entry| entry.capability <= capability as usize);
-    let Some(newest) = entries.last() else {
-        return Err(problem);
-    };
-    newest.text().ok_or(Problem::Malformed)
+    newest.ok_or(Problem::NoPtx)?.text().ok_or(Problem::Malformed)
 }
 
 #[cfg(test)]
@@ -179,7 +165,7 @@ mod tests {
         }
         assert_eq!(ptx(&fatbin(&all), 90).unwrap(), "_80");
         assert_eq!(ptx(&fatbin(&all), 100).unwrap(), "100");
-        assert_eq!(ptx(&fatbin(&all), 60), Err(Problem::TooNew(70)));
+        assert_eq!(ptx(&fatbin(&all), 60), Err(Problem::NoPtx));
         assert_eq!(ptx(&fatbin(&[machine_code]), 90), Err(Problem::NoPtx));
     }
 

@@ -45,7 +45,7 @@ pub(super) fn load(call: &str, mut image: In<u8>) -> Result<ModuleHandle> {
         eprintln!("gdremu: {call}: {problem}");
         match problem {
             Problem::Malformed => Error::INVALID_IMAGE,
-            Problem::NoPtx | Problem::TooNew(_) => Error::NO_BINARY_FOR_GPU,
+            Problem::NoPtx => Error::NO_BINARY_FOR_GPU,
         }
     })?;
     let parsed = ptx::parse(&text).map_err(|error| {
