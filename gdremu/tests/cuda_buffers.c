@@ -28,6 +28,7 @@ GPU_TEST(addresses)
     CHECK_EQUAL(cuMemFree(large + 512), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemFree((uintptr_t)&size), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuMemFree(large));
+    CUDA(cuMemFree(0));
     CHECK_EQUAL(cuMemFree(large), CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < 40; i++)
         CUDA(cuMemFree(buffers[i]));
@@ -117,6 +118,7 @@ GPU_TEST(host_memory)
     CUDA(cuCtxPushCurrent(context));
     CUDA(cuMemHostAlloc(&void_host, 0, 0));
     CHECK(void_host == NULL);
+    CUDA(cuMemFreeHost(NULL));
 
     /* As the program may access it. */
     host = mmap(NULL, sizeof own, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
