@@ -174,6 +174,7 @@ GPU_TEST(captures)
     /* A capture ends with its stream, and that with its context. */
     CUDA(cuStreamBeginCapture(stream, GLOBAL));
     CUDA(cuStreamDestroy(stream));
+    CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_INVALID_HANDLE);
     CUDA(cuCtxSynchronize());
     CUDA(cuCtxCreate(&context, 0, 0));
     CUDA(cuStreamCreate(&stream, 0));

@@ -19,7 +19,7 @@ const RELAXED: u32 = 2;
 const UNSAFE: &str = "cuEventQuery cuEventSynchronize cuMemAlloc cuMemAllocManaged cuMemFree cuMemFreeHost \
     cuMemHostAlloc cuMemHostRegister cuMemHostUnregister cuStreamQuery cuStreamSynchronize";
 
-/// Streams that capture, to be read without a lock.
+/// Captures that have not ended, to be read without a lock.
 static CAPTURING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -86,20 +86,16 @@ pub(super) fn begin(state: &mut State, stream: StreamHandle, mode: u32) -> Resul
     Ok(())
 }
 
-/// Ends the capture of a stream that is destroyed.
-pub(super) fn forget(state: &mut State, stream: StreamHandle) {
-    state.captures.remove(&stream);
-    CAPTURING.store(state.captures.len(), Ordering::SeqCst);
-}
-
 /// There are no functions for the graph, which is empty.
 pub(super) fn end(state: &mut State, stream: StreamHandle, graph: Out<usize>) -> Result {
     const GRAPH: usize = 0xC7 << 40;
 
     graph.set(0)?;
+    state.check_stream(stream)?;
     let capture = *state.captures.get(&stream).ok_or(Error::ILLEGAL_STATE)?;
     ensure(capture.mode == RELAXED || capture.thread == thread::current().id(), Error::STREAM_CAPTURE_WRONG_THREAD)?;
-    forget(state, stream);
+    state.captures.remove(&stream);
+    CAPTURING.store(state.captures.len(), Ordering::SeqCst);
     ensure(capture.valid, Error::STREAM_CAPTURE_INVALIDATED)?;
     graph.set(GRAPH)
 }

@@ -286,7 +286,8 @@ entry_points! {
     }
     stream {
         fn cuStreamCreate(flags: u32) in_context 2000 -> StreamHandle;
-        fn cuStreamDestroy_v2(stream: StreamHandle) with_state 4000, cuStreamDestroy 2000;
+        fn cuStreamDestroy_v2(stream: StreamHandle) with_state 4000, cuStreamDestroy 2000
+            => |state| state.streams.remove(stream).map(drop);
         fn cuStreamSynchronize(stream: StreamHandle) initialized 2000;
         fn cuStreamQuery(stream: StreamHandle) initialized 2000;
         fn cuLaunchHostFunc(stream: StreamHandle, function: Option<extern "C" fn(usize)>, data: usize)

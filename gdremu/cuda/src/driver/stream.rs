@@ -4,7 +4,6 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::capture;
 use super::state::{
     self, Current, DISABLE_TIMING, Event, EventHandle, NON_BLOCKING, Recorded, State, Stream, StreamHandle,
 };
@@ -14,11 +13,6 @@ use crate::error::{Error, Result, ensure, valid};
 pub(super) fn cuStreamCreate(state: &mut State, current: Current, flags: u32) -> Result<StreamHandle> {
     ensure(flags & !NON_BLOCKING == 0, Error::INVALID_VALUE)?;
     Ok(state.streams.add(Stream { context: current.context, blocking: flags & NON_BLOCKING == 0 }))
-}
-
-pub(super) fn cuStreamDestroy_v2(state: &mut State, stream: StreamHandle) -> Result {
-    capture::forget(state, stream);
-    state.streams.remove(stream).map(drop)
 }
 
 pub(super) fn cuStreamSynchronize(stream: StreamHandle) -> Result {
