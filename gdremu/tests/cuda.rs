@@ -27,7 +27,6 @@ tests! {
     pointer_attributes: "-- cuda_pointers";
     streams_and_events: "-- cuda_streams";
     several_gpus: "--gpus 3 -- cuda_gpus three", "--gpus 2 -- cuda_gpus memory_of_another";
-    many_threads: "-- cuda_calls many_threads";
     forked_children: "-- cuda_calls forked_children";
     exported_descriptors: "--cuda-version 13.3 -- cuda_exports mmap",
         "--cuda-version 13.0 -- cuda_exports export", "--dmabuf no -- cuda_exports no";

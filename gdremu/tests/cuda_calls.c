@@ -1,4 +1,4 @@
-/* Calls that are injected faults, that gdremu does not have, of forked children, and of many threads. */
+/* Calls that are injected faults, that gdremu does not have, and of forked children. */
 #include "cuda_values.h"
 #include "tests.h"
 
@@ -64,51 +64,4 @@ TEST(forked_children)
     in_child(inherited);
     CUDA(cuMemsetD8(address, 1, 100));
     CUDA(cuMemFree(address));
-}
-
-enum { THREADS = 8, ROUNDS = 64, LIVE = 4 };
-
-static CUcontext context;
-
-static void *work(void *argument)
-{
-    static const size_t sizes[LIVE] = {1, 5000, 65536, 3 << 20};
-    unsigned char value = *(unsigned char *)argument;
-    CUdeviceptr buffers[LIVE];
-
-    CUDA(cuCtxSetCurrent(context));
-    unsigned char *in = malloc(sizes[LIVE - 1]);
-    CHECK(in != NULL);
-    for (int round = 0; round < ROUNDS / (int)slowness(); round++) {
-        for (int i = 0; i < LIVE; i++) {
-            buffers[i] = allocated(sizes[i]);
-            CUDA(cuMemsetD8(buffers[i], value, sizes[i]));
-        }
-        for (int i = 0; i < LIVE; i++) {
-            if (i < LIVE - 1 || round % 16 == 0) {
-                CUDA(cuMemcpyDtoH(in, buffers[i], sizes[i]));
-                CHECK(in[0] == value && memcmp(in, in + 1, sizes[i] - 1) == 0);
-            }
-            CUDA(cuMemFree(buffers[i]));
-        }
-    }
-    free(in);
-    return NULL;
-}
-
-/* They allocate, fill, read back and free at once, and none sees another's memory. */
-TEST(many_threads)
-{
-    unsigned char values[THREADS];
-    pthread_t threads[THREADS];
-
-    context = gpu_start(0);
-    size_t before = free_bytes();
-    for (int i = 0; i < THREADS; i++) {
-        values[i] = (unsigned char)(i + 1);
-        threads[i] = start_thread(work, &values[i]);
-    }
-    for (int i = 0; i < THREADS; i++)
-        finish_thread(threads[i]);
-    CHECK_EQUAL(free_bytes(), before);
 }
