@@ -83,6 +83,13 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, uns
                                    unsigned int block_x, unsigned int block_y, unsigned int block_z,
                                    unsigned int shared_bytes, CUstream stream, void **parameters);
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads, size_t shared);
+CUresult cuOccupancyMaxPotentialBlockSize(int *blocks, int *threads, CUfunction function, size_t (*shared_of)(int threads),
+                                          size_t shared, int limit);
+
+static size_t shared_by_threads(int threads)
+{
+    return (size_t)threads * 96;
+}
 
 static void modules(void)
 {
@@ -114,12 +121,18 @@ static void occupancy(CUfunction function)
 {
     static const int wanted[][3] = {{1, 0, 32}, {33, 0, 32}, {100, 0, 16}, {1024, 0, 2}, {64, 10000, 20}, {64, 49152, 4},
                                     {64, 49153, 0}};
-    int blocks;
+    int blocks, threads;
 
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         CUDA(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, wanted[i][0], (size_t)wanted[i][1]));
         CHECK_EQUAL(blocks, wanted[i][2]);
     }
+    CUDA(cuOccupancyMaxPotentialBlockSize(&blocks, &threads, function, NULL, 0, 0));
+    CHECK(blocks == 132 * 2 && threads == 1024);
+    CUDA(cuOccupancyMaxPotentialBlockSize(&blocks, &threads, function, NULL, 0, 100));
+    CHECK(blocks == 132 * 32 && threads == 64);
+    CUDA(cuOccupancyMaxPotentialBlockSize(&blocks, &threads, function, shared_by_threads, 0, 0));
+    CHECK(blocks == 132 * 4 && threads == 512);
     CHECK_EQUAL(cuLaunchCooperativeKernel(function, 132 * 32 + 1, 1, 1, 1, 1, 1, 0, NULL, NULL), 720 /* TOO_LARGE */);
     CHECK_EQUAL(cuLaunchCooperativeKernel(function, 132 * 4 + 1, 1, 1, 64, 1, 1, 49152, NULL, NULL), 720);
 }

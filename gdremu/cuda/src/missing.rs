@@ -108,7 +108,7 @@ refused! {
         ModuleEnumerateFunctions ModuleGetFunctionCount ModuleGetGlobal ModuleGetLoadingMode ModuleGetSurfRef
         ModuleGetTexRef ModuleLoad ModuleLoadDataEx ModuleUnload MulticastAddDevice MulticastBindAddr MulticastBindMem
         MulticastCreate MulticastGetGranularity MulticastUnbind OccupancyMaxActiveBlocksPerMultiprocessorWithFlags
-        OccupancyMaxPotentialBlockSize OccupancyMaxPotentialBlockSizeWithFlags ParamSetSize ParamSetTexRef ParamSetf
+        OccupancyMaxPotentialBlockSizeWithFlags ParamSetSize ParamSetTexRef ParamSetf
         ParamSeti ParamSetv ProfilerInitialize SignalExternalSemaphoresAsync(_ptsz) StreamAddCallback_ptsz
         StreamBatchMemOp(_ptsz _v2 _v2_ptsz) StreamBeginCapture(_ptsz _v2_ptsz) StreamEndCapture_ptsz StreamGetCtx(_ptsz
         _v2 _v2_ptsz) StreamGetGreenCtx StreamWaitValue32(_ptsz _v2 _v2_ptsz) StreamWaitValue64(_ptsz _v2 _v2_ptsz)

@@ -17,7 +17,7 @@ use gdremu_core::gpu::pci;
 use gdremu_core::gpu::physical::{BLOCK, GPU_BYTES, ObjectId};
 
 use super::copy::{Any, Device, copy, fill};
-use super::kernel::Request;
+use super::kernel::{Request, SharedBytes};
 use super::state::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, STACK, StreamHandle};
 use super::*;
 use crate::args::{In, Out};
@@ -335,6 +335,13 @@ entry_points! {
         fn cuFuncGetAttribute(attribute: i32, function: FunctionHandle) in_context 2020 -> i32;
         fn cuOccupancyMaxActiveBlocksPerMultiprocessor(function: FunctionHandle, threads: i32, shared_bytes: usize)
             in_context 6050 -> i32 => |state, _| kernel::active_blocks(state, function, threads, shared_bytes);
+        fn cuOccupancyMaxPotentialBlockSize(blocks: Out<i32>, threads: Out<i32>, function: FunctionHandle,
+               shared_of: SharedBytes, shared_bytes: usize, limit: i32)
+            initialized 6050 => || {
+                let best = kernel::best_block(function, shared_of, shared_bytes, limit)?;
+                blocks.set(best.0)?;
+                threads.set(best.1)
+            };
         fn cuLaunchKernel(function: FunctionHandle, grid_x: u32, grid_y: u32, grid_z: u32, x: u32, y: u32, z: u32,
                shared_bytes: u32, stream: StreamHandle, parameters: In<In<u8>>, extra: In<In<u8>>)
             initialized 4000 => || {

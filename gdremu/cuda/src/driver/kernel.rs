@@ -31,6 +31,8 @@ const BLOCK_RESERVED: usize = 1 << 10;
 
 const MULTIPROCESSORS: u64 = 132;
 
+const WARP: i32 = 32;
+
 /// After GPU kernels have run for this time, gdremu says so.
 const LONG: Duration = Duration::from_secs(10);
 
@@ -210,4 +212,31 @@ pub(super) fn active_blocks(state: &State, function: FunctionHandle, threads: i3
     ensure(threads > 0, Error::INVALID_VALUE)?;
     let kernel = kernel_of(state.functions.get(function)?);
     Ok(blocks_at_once(kernel, threads as u64, shared_bytes) as i32)
+}
+
+/// The number of bytes of shared memory of a block with this number of threads.
+pub(super) type SharedBytes = Option<extern "C" fn(i32) -> usize>;
+
+/// Returns the size of the largest blocks that occupy the GPU most, and their number. `limit` is 0 or the most threads
+/// of a block.
+pub(super) fn best_block(
+    function: FunctionHandle,
+    shared_of: SharedBytes,
+    shared_bytes: usize,
+    limit: i32,
+) -> Result<(i32, i32)> {
+    let function = state::lock().functions.get(function)?.clone();
+    let kernel = kernel_of(&function);
+    let most = max_threads(kernel) as i32;
+    let mut threads = if limit > 0 { most.min(limit) } else { most };
+    let mut best = (0, 0);
+    while threads > 0 {
+        let shared_bytes = shared_of.map_or(shared_bytes, |shared_of| shared_of(threads));
+        let blocks = blocks_at_once(kernel, threads as u64, shared_bytes) as i32;
+        if blocks * threads > best.0 * best.1 {
+            best = (blocks, threads);
+        }
+        threads = (threads - 1) / WARP * WARP;
+    }
+    Ok((best.0 * MULTIPROCESSORS as i32, best.1))
 }
