@@ -120,7 +120,9 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let tool = arguments.get(1).map(|tool| tool.to_string_lossy()).unwrap_or_default();
-            if let Some(line) = removed::advice(&tool, &error) {
+            if LINKS.contains(&&*tool)
+                && let Some(line) = removed::advice(&tool, &error)
+            {
                 eprintln!("{line}");
                 return ExitCode::from(2);
             }

@@ -92,7 +92,7 @@ fn default_library_is_the_loaders_choice() {
 
 #[test]
 fn removed_option_is_refused_with_one_line() {
-    let output = run(&mut gdrcopy(&[], &["compare", "--batch", &lib()])).with_status(2);
+    let output = run(&mut gdrcopy(&[], &["copybw", "--sweep", &lib()])).with_status(2);
     assert_eq!((&output.stdout[..], output.stderr.lines().count()), ("", 1), "{output:?}");
-    output.reports(&["gdrcopy compare: --batch was removed: ", "`speed`"]);
+    output.reports(&["gdrcopy copybw: --sweep was removed: `gdrcopy copylat`"]);
 }

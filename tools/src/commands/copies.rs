@@ -64,7 +64,7 @@ pub(crate) struct Copylat {
     /// Cold caches of the CPU, for cached mappings only
     ///
     /// The GPU writes the memory before each copy, which removes it from the caches.
-    #[arg(short = 'C', long)]
+    #[arg(short = 'C', long, alias = "cold")]
     cold_device: bool,
 
     #[command(flatten)]
