@@ -81,7 +81,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// A library that pins, and the buffer.
 struct Pinner {
-    // Dropped in this order, which closes first, then frees.
     connection: Connection,
     buffer: DeviceBuffer,
     label: String,

@@ -35,7 +35,6 @@ pub(crate) struct Method {
     kind: Kind,
     pub(crate) label: String,
     pub(crate) library: &'static Library,
-    // Dropped in this order, first unmapped and unpinned, then freed.
     /// The buffer as the CPU sees it.
     pub(crate) mapped: Mapped,
     /// The buffer as CUDA sees it.

@@ -82,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let cpus = options.shared.target.cpu.as_ref().map(|cpus| cpus.two(&allowed));
     let interrupt = session.interrupt.clone();
     let limit = Limit { interrupt: &interrupt, deadline: Instant::now() + (budget - copies) };
-    // Its GPU memory is not needed any more.
+    // Unpins, because UCX needs BAR1 as well.
     drop(session);
     let pairs = Pairs { ucx: &ucx, cpus, allowed: &allowed, limit, longest: budget / 4 };
     let Measured { messages, notes } =
