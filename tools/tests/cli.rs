@@ -47,7 +47,7 @@ fn help_fits_on_a_screen() {
 #[test]
 fn ps_lists_processes_that_use_gdrcopy() {
     let script = "\"$gdrcopy\" copybw -w 1000000000 >log & pid=$!; trap 'kill -9 $pid' EXIT
-        until \"$gdrcopy\" ps | grep -A 1 \"$pid .* KiB  (emulated)\"; do kill -0 $pid || exit 1; done
+        until \"$gdrcopy\" ps | grep -A 1 \"$pid .* MiB  (emulated)\"; do kill -0 $pid || exit 1; done
         \"$gdrcopy\" ps --json";
     let directory = tempfile::tempdir().unwrap();
     symlink(library(), directory.path().join("libgdrapi.so.2")).unwrap();
@@ -56,7 +56,7 @@ fn ps_lists_processes_that_use_gdrcopy() {
     ps.env("gdrcopy", env!("CARGO_BIN_EXE_gdrcopy")).env("LD_LIBRARY_PATH", directory.path());
     let output = run(&mut ps).with_status(0);
     let file = library().canonicalize().unwrap();
-    output.prints(&[" KiB  (emulated)\n", &format!("\n  this project's: {}\n", file.display()), "\"emulated\": true"]);
+    output.prints(&[" MiB  (emulated)\n", &format!("\n  this project's: {}\n", file.display()), "\"emulated\": true"]);
 }
 
 #[test]

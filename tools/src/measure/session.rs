@@ -125,7 +125,7 @@ impl SharedOptions {
             gpu_node,
             cuda_version: gpu.version,
             gpu_driver: files::text("/sys/module/nvidia/version"),
-            pcie: pci::query(pci_address).link(),
+            pcie: pci::link(pci_address),
             cpu_model: cpu::model(),
             cpu: pinned_cpu(tool, gpu_node),
             libraries: setup_libraries,
