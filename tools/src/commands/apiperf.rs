@@ -12,12 +12,12 @@ use crate::cuda::{DeviceBuffer, GPU_PAGE};
 use crate::libgdrapi::Connection;
 use crate::measure::clock::Clock;
 use crate::measure::method::Method;
+use crate::measure::options::SharedOptions;
 use crate::measure::plan::powers_of_two;
 use crate::measure::results::{Document, RATIO, TIMES, table};
 use crate::measure::sampler::take_turns;
-use crate::measure::session::{LibraryInfo, Session, SharedOptions};
+use crate::measure::session::{LibraryInfo, Session};
 use crate::measure::stats::Times;
-use crate::measure::target::Target;
 use crate::output::{self, Usage, progress_bar};
 use crate::system::bytes::Bytes;
 
@@ -94,11 +94,11 @@ impl Pinner {
     }
 
     /// Times the calls on `size` bytes.
-    fn sample(&self, size: usize, target: &Target, clock: &Clock) -> Result<Sample> {
+    fn sample(&self, size: usize, options: &SharedOptions, clock: &Clock) -> Result<Sample> {
         let connection = &self.connection;
         let mut ns = [0.0; CALLS.len()];
-        let handle = timed(clock, &mut ns[0], || connection.pin(self.buffer.address(), size, target.force_pcie))?;
-        let va = timed(clock, &mut ns[1], || connection.map(handle, size, target.mapping))?;
+        let handle = timed(clock, &mut ns[0], || connection.pin(self.buffer.address(), size, options.force_pcie))?;
+        let va = timed(clock, &mut ns[1], || connection.map(handle, size, options.mapping))?;
         timed(clock, &mut ns[2], || connection.info(handle))?;
         timed(clock, &mut ns[3], || connection.unmap(handle, va, size))?;
         timed(clock, &mut ns[4], || connection.unpin(handle))?;
@@ -123,7 +123,7 @@ fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> R
     let mut records = Vec::new();
     for size in sizes {
         progress.set_message(format!("{size} B"));
-        let sample = |i: usize, _turn: usize| pinners[i].sample(size, &options.shared.target, &clock);
+        let sample = |i: usize, _turn: usize| pinners[i].sample(size, &options.shared, &clock);
         take_turns(pinners.len(), options.warmup, interrupt, &sample)?;
         let samples = take_turns(pinners.len(), options.iterations as usize, interrupt, &sample)?;
         for (pinner, samples_of) in pinners.iter().zip(&samples) {

@@ -9,9 +9,9 @@ use clap::Args;
 
 use super::copies;
 use crate::measure::method::{Kind, WARM_UP};
+use crate::measure::options::SharedOptions;
 use crate::measure::plan::{Direction, Point};
 use crate::measure::sampler::{Repetitions, Sweep};
-use crate::measure::session::SharedOptions;
 use crate::output::Usage;
 use crate::system::bytes::Bytes;
 

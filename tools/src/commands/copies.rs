@@ -9,10 +9,11 @@ use clap::Args;
 
 use crate::measure::floor;
 use crate::measure::method::Kind;
+use crate::measure::options::SharedOptions;
 use crate::measure::plan::{Direction, Point, powers_of_two};
 use crate::measure::results::{RATIO, Record, Results, TIMES, table};
 use crate::measure::sampler::{Repetitions, Sweep};
-use crate::measure::session::{Session, SharedOptions};
+use crate::measure::session::Session;
 use crate::output::{self, Usage};
 use crate::system::bytes::Bytes;
 

@@ -8,8 +8,8 @@ use nix::errno::Errno;
 
 use super::clock::Clock;
 use super::floor;
+use super::options::SharedOptions;
 use super::plan::{BATCH, Direction, GUARD, Point};
-use super::target::Target;
 use crate::cuda::{CudaError, DeviceBuffer, Gpu, PinnedBuffer};
 use crate::libgdrapi::{CallError, Library, Mapped};
 
@@ -48,11 +48,11 @@ impl Method {
         label: &str,
         library: &'static Library,
         gpu: &'static Gpu,
-        target: &Target,
+        options: &SharedOptions,
         len: usize,
     ) -> Result<Method> {
-        let buffer = DeviceBuffer::alloc(gpu, target.memory, len)?;
-        let mapped = Mapped::new(library, &buffer, target.mapping, target.force_pcie);
+        let buffer = DeviceBuffer::alloc(gpu, options.memory, len)?;
+        let mapped = Mapped::new(library, &buffer, options.mapping, options.force_pcie);
         let mapped = mapped.map_err(explain).with_context(|| label.to_owned())?;
         let method = Method { kind, label: label.into(), library, mapped, buffer };
         method.warm_up()?;

@@ -4,7 +4,7 @@
 use clap::{Args, ValueEnum, value_parser};
 use serde::Serialize;
 
-use crate::measure::session::SharedOptions;
+use crate::measure::options::SharedOptions;
 use crate::system::bytes::Bytes;
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! Options of all measuring tools for library, memory, GPU and CPU.
+//! Options of all measuring tools for library, memory, GPU and CPU, and for the results.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use clap::Args;
 
 use crate::cuda::Memory;
 use crate::libgdrapi::MappingType;
+use crate::output::Output;
 use crate::system::cpu::CpuList;
 
-/// The library that copies, the kind of memory, its GPU, and the CPU.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Target {
+#[derive(Debug, Args)]
+pub(crate) struct SharedOptions {
     /// The GPU's number
     #[arg(short = 'd', long = "gpu", default_value_t = 0, value_name = "N")]
     pub(crate) gpu: i32,
@@ -59,6 +59,9 @@ pub(crate) struct Target {
     /// The first one measures; threads of libraries may use all.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpu: Option<CpuList>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Clone, Debug, PartialEq)]
