@@ -99,13 +99,12 @@ pub(crate) enum Maker {
 impl Maker {
     /// Judged by what the file contains.
     pub(crate) fn of(file: &Path) -> Maker {
-        let Some(file) = implementation(file) else {
-            return Maker::None;
-        };
-        if contains(&file, MARK_OF_OURS) {
-            return Maker::This;
+        match file {
+            _ if !is_object(file) => Maker::None,
+            _ if contains(file, MARK_OF_OURS) => Maker::This,
+            _ if contains(file, MARK_OF_NVIDIAS) => Maker::Nvidia,
+            _ => Maker::Other,
         }
-        if contains(&file, MARK_OF_NVIDIAS) { Maker::Nvidia } else { Maker::Other }
     }
 
     pub(crate) fn describe(self) -> &'static str {
@@ -123,16 +122,9 @@ pub(crate) fn contains(file: &Path, mark: &str) -> bool {
     files::lossy(file).contains(mark)
 }
 
-/// The file itself, or the library beside an empty object such as the wheel's libgdrapi.so.
-pub(crate) fn implementation(file: &Path) -> Option<PathBuf> {
-    if !files::bytes(file).ok()?.starts_with(ELF) {
-        return None;
-    }
-    let beside = file.with_file_name(SONAME);
-    if !contains(file, MARK_OF_ALL) && contains(file, SONAME) && file != beside {
-        return implementation(&beside);
-    }
-    Some(real(file))
+/// Returns whether it is an object at all.
+pub(crate) fn is_object(file: &Path) -> bool {
+    files::bytes(file).is_ok_and(|bytes| bytes.starts_with(ELF))
 }
 
 /// Returns whether the loader passes over a library, as it is for another kind of CPU.
