@@ -190,13 +190,8 @@ class Preload(unittest.TestCase):
         return self.emulated(*options, "--", sys.executable, self.script(f"import gdrcopy\n{program}")).stderr
 
     def test_missing_driver_is_an_error_with_a_remedy(self) -> None:
-        for options, text in (
-            (["--no-gdrdrv"], r"\[Errno 2\] open of /dev/gdrdrv failed with ENOENT .*: is the gdrdrv module loaded"),
-            (["--gdrdrv-errno", "EACCES"], r"\[Errno 13\] .*: no permission: make it readable and writable"),
-            (["--gdrdrv-errno", "EPERM"], r"\[Errno 1\] .*: the container's .* pass --device=/dev/gdrdrv"),
-            (["--gdrdrv-errno", "EMFILE"], r"\[Errno 24\] .*: too many open files: raise the limit"),
-        ):
-            self.assertRegex(self.error_of("gdrcopy.Mapping((1 << 20, 100))", *options), "gdrcopy.Error: " + text)
+        error = self.error_of("gdrcopy.Mapping((1 << 20, 100))", "--no-gdrdrv")
+        self.assertRegex(error, r"gdrcopy.Error: \[Errno 2\] open of /dev/gdrdrv failed with ENOENT .*: is the gdrdrv module loaded")
 
     def test_errors_need_no_files_and_no_other_process(self) -> None:
         # An application that was frozen with its interpreter would start itself. Descriptors 0 to 2 are in use.
