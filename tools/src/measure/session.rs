@@ -152,10 +152,15 @@ fn unique_label(methods: &[Method], label: &str) -> String {
 /// The CPU that this thread is pinned to. Warns about CPU placement.
 fn pinned_cpu(tool: &str, gpu_node: Option<usize>) -> Option<usize> {
     let (cpu, is_pinned) = cpu::current()?;
-    if let Some(warning) = cpu::node_warning(cpu, cpu::node_of_cpu(cpu), gpu_node) {
-        eprintln!("gdrcopy {tool}: warning: {warning}");
-    } else if !is_pinned {
-        eprintln!("gdrcopy {tool}: warning: not pinned to a CPU; timings can vary by 3x (use --cpu)");
+    match (cpu::node_of_cpu(cpu), gpu_node) {
+        (Some(node), Some(gpu_node)) if node != gpu_node => eprintln!(
+            "gdrcopy {tool}: warning: CPU {cpu} is on NUMA node {node}, the GPU on node {gpu_node}: copies cross between \
+             them. Choose a CPU of /sys/devices/system/node/node{gpu_node}/cpulist with --cpu"
+        ),
+        _ if !is_pinned => {
+            eprintln!("gdrcopy {tool}: warning: not pinned to a CPU; timings can vary by 3x (use --cpu)");
+        }
+        _ => {}
     }
     if is_pinned { Some(cpu) } else { None }
 }
