@@ -97,7 +97,7 @@ impl Pinner {
     fn sample(&self, size: usize, options: &SharedOptions, clock: &Clock) -> Result<Sample> {
         let connection = &self.connection;
         let mut ns = [0.0; CALLS.len()];
-        let handle = timed(clock, &mut ns[0], || connection.pin(self.buffer.address(), size, options.force_pcie))?;
+        let handle = timed(clock, &mut ns[0], || connection.pin(self.buffer.address(), size))?;
         let va = timed(clock, &mut ns[1], || connection.map(handle, size, options.mapping))?;
         timed(clock, &mut ns[2], || connection.info(handle))?;
         timed(clock, &mut ns[3], || connection.unmap(handle, va, size))?;

@@ -52,7 +52,7 @@ impl Method {
         len: usize,
     ) -> Result<Method> {
         let buffer = DeviceBuffer::alloc(gpu, options.memory, len)?;
-        let mapped = Mapped::new(library, &buffer, options.mapping, options.force_pcie);
+        let mapped = Mapped::new(library, &buffer, options.mapping);
         let mapped = mapped.map_err(explain).with_context(|| label.to_owned())?;
         let method = Method { kind, label: label.into(), library, mapped, buffer };
         method.warm_up()?;
@@ -183,16 +183,11 @@ fn explain(error: Error) -> Error {
         ("gdr_pin_buffer", Errno::EINVAL) => {
             "This memory cannot be pinned. Try the other of -a cuMemAlloc and -a cuMemCreate"
         }
-        ("gdr_pin_buffer" | "gdr_pin_buffer_v2", Errno::ENOMEM) => {
+        ("gdr_pin_buffer", Errno::ENOMEM) => {
             "The GPU's BAR1 has no room left. Use a smaller -s, or end programs that hold pins"
         }
         ("gdr_pin_buffer", Errno::EMFILE) => "No file descriptor is left. Raise `ulimit -n`",
         ("gdr_pin_buffer", Errno::EOPNOTSUPP) => "This GPU or its driver does not support pinning its memory",
-        ("gdr_pin_buffer_v2", Errno::ENOSYS) => "This library is older than pin flags. Leave out -P",
-        // gdrdrv's 524 has no name.
-        ("gdr_pin_buffer_v2", Errno::EINVAL | Errno::EOPNOTSUPP | Errno::UnknownErrno) => {
-            "-P needs gdrdrv 2.5 or later and a GPU with a coherent link; others are reached over PCIe anyway. Leave out -P"
-        }
         ("gdr_map_v2", Errno::ENOSYS) => "This library is older than mapping types. Leave out -M",
         ("gdr_map_v2", Errno::EOPNOTSUPP) => "This system does not support this mapping type. Leave out -M",
         _ => "GDRCOPY_ENABLE_LOGGING=1 logs the reason",

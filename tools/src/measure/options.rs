@@ -42,12 +42,6 @@ pub(crate) struct SharedOptions {
     )]
     pub(crate) mapping: MappingType,
 
-    /// Over PCIe even where a coherent link exists
-    ///
-    /// Pins with GDR_PIN_FLAG_FORCE_PCIE.
-    #[arg(short = 'P', long)]
-    pub(crate) force_pcie: bool,
-
     /// A libgdrapi and its label; repeat it to compare
     ///
     /// By default the one that the loader finds. tune takes one, the others any number.
