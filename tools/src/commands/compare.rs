@@ -15,9 +15,6 @@ use crate::measure::sampler::{Repetitions, Sweep};
 use crate::output::Usage;
 use crate::system::bytes::Bytes;
 
-/// The options of `gdrcopy compare`.
-///
-/// All methods are compared with the first library.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

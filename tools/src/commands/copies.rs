@@ -17,9 +17,6 @@ use crate::measure::session::Session;
 use crate::output::{self, Usage};
 use crate::system::bytes::Bytes;
 
-/// The options of `gdrcopy copybw`.
-///
-/// Sizes are bytes, or end in K, M or G.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

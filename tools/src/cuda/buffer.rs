@@ -26,7 +26,6 @@ pub(crate) const GPU_PAGE: usize = 64 << 10;
 /// Where GPU memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 pub(crate) enum Memory {
-    /// cuMemAlloc.
     #[value(name = "cuMemAlloc")]
     #[serde(rename = "cuMemAlloc")]
     Alloc,

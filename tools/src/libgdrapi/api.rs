@@ -19,10 +19,8 @@ pub(crate) struct Info {
     pub(crate) mapped_size: u64,
     /// Bytes per page.
     pub(crate) page_size: u32,
-    /// How long the driver took to pin, in CPU cycles or other ticks.
-    pub(crate) tm_cycles: u64,
-    /// These ticks per millisecond.
-    pub(crate) cycles_per_ms: u32,
+    tm_cycles: u64,
+    cycles_per_ms: u32,
     flags: c_uint,
     pub(super) mapping_type: c_uint,
 }

@@ -13,7 +13,6 @@ use super::api::{CopyFrom, CopyTo, Gdr, Handle, Info};
 use super::loader::Library;
 use crate::cuda::DeviceBuffer;
 
-/// The type of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MappingType {
@@ -21,13 +20,10 @@ pub(crate) enum MappingType {
     Default,
     /// Write-combining
     Wc,
-    /// Cached
     Cache,
-    /// Device memory
     Device,
 }
 
-/// A call that returned an errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {errno}")]
 pub(crate) struct CallError {
@@ -188,7 +184,6 @@ impl Mapped {
         self.handle
     }
 
-    /// Bytes that are mapped.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

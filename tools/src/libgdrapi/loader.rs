@@ -32,7 +32,6 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    /// Loads the library in this file.
     pub(crate) fn load(&mut self, file: &Path) -> Result<&'static Library> {
         let name = file.display().to_string();
         let file = file.canonicalize().context(name.clone())?;

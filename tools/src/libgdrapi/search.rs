@@ -40,7 +40,6 @@ const MARK_OF_NVIDIAS: &str = "gdr_msg";
 /// A symbol that every libgdrapi exports.
 pub(crate) const MARK_OF_ALL: &str = "gdr_open";
 
-/// How each ELF file begins.
 const ELF: &[u8] = b"\x7fELF";
 
 #[derive(Debug, PartialEq)]
@@ -117,12 +116,10 @@ impl Maker {
     }
 }
 
-/// Returns whether a file has this text.
 pub(crate) fn contains(file: &Path, mark: &str) -> bool {
     files::lossy(file).contains(mark)
 }
 
-/// Returns whether it is an object at all.
 pub(crate) fn is_object(file: &Path) -> bool {
     files::bytes(file).is_ok_and(|bytes| bytes.starts_with(ELF))
 }

@@ -16,7 +16,6 @@ use crate::libgdrapi::{CallError, Library, Mapped};
 /// Bytes of the first copies, enough for every thread of a library.
 pub(crate) const WARM_UP: usize = 4 << 20;
 
-/// How bytes are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// The copy functions of a libgdrapi

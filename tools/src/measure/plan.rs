@@ -21,7 +21,6 @@ const LARGEST_BATCHED: usize = 4096;
 /// Cache lines that a CPU core requests at the same time.
 const IN_FLIGHT: usize = 16;
 
-/// Calls in a batch.
 pub(crate) const BATCH: usize = 16;
 
 /// The direction of a copy, seen from the CPU.

@@ -113,7 +113,6 @@ pub(crate) struct Document<'a, Record> {
     pub(crate) records: Vec<Record>,
 }
 
-/// The columns of times.
 pub(crate) const TIMES: [(&str, &str); 3] = [("P50(us)", "p50_ns"), ("P0(us)", "p0_ns"), ("P99(us)", "p99_ns")];
 pub(crate) const RATIO: (&str, &str) = ("Ratio", "ratio");
 

@@ -87,7 +87,6 @@ pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// Prints an error, and returns its exit status.
 pub(crate) fn print_error(tool: &str, error: &anyhow::Error) -> ExitCode {
     eprintln!("gdrcopy {tool}: {error:#}");
     if error.is::<Usage>() {

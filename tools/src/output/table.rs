@@ -24,7 +24,6 @@ impl Table {
         Table { lines: vec![names] }
     }
 
-    /// A table of JSON objects.
     pub(crate) fn of(rows: &[Value], columns: &Columns) -> Table {
         let mut table = Table::new(columns.iter().map(|column| column.0));
         for row in rows {

@@ -6,7 +6,6 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-/// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Bytes(pub usize);
 

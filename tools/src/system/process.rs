@@ -80,7 +80,6 @@ impl<'a> Mapping<'a> {
     }
 }
 
-/// Those of a `maps` text.
 pub(crate) fn mappings(maps: &str) -> impl Iterator<Item = Mapping<'_>> {
     maps.lines().filter_map(Mapping::new)
 }

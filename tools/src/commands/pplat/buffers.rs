@@ -26,7 +26,6 @@ pub(super) struct Buffers<'a> {
     method: &'a Method,
     /// Also holds the word that stops the GPU kernel, which must not depend on the library.
     host: PinnedBuffer,
-    /// Counters of the GPU kernel.
     counters: DeviceBuffer,
 }
 

@@ -28,9 +28,6 @@ use report::Advice;
 use settings::{Model, Setting};
 use ucx::Ucx;
 
-/// The options of `gdrcopy tune`.
-///
-/// The text output is a shell fragment, where all but the settings are comments.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
