@@ -121,7 +121,7 @@ fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> R
     sizes.retain(|&size| size >= GPU_PAGE);
     let progress = progress_bar(sizes.len());
     let mut records = Vec::new();
-    for size in sizes {
+    for size in progress.wrap_iter(sizes.into_iter()) {
         progress.set_message(format!("{size} B"));
         let sample = |i: usize, _turn: usize| pinners[i].sample(size, &options.shared, &clock);
         take_turns(pinners.len(), options.warmup, interrupt, &sample)?;
@@ -135,12 +135,10 @@ fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> R
                 records.push(Record { library: &pinner.label, call, size_bytes: size, times, ratio });
             }
         }
-        progress.inc(1);
         if interrupt.requested() {
             break;
         }
     }
-    progress.finish_and_clear();
     Ok(records)
 }
 

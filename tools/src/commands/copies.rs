@@ -7,11 +7,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-use crate::measure::floor;
 use crate::measure::method::Kind;
 use crate::measure::options::SharedOptions;
 use crate::measure::plan::{Direction, Point, powers_of_two};
-use crate::measure::results::{RATIO, Record, Results, TIMES, table};
+use crate::measure::results::{self, RATIO, Record, Results, TIMES, table};
 use crate::measure::sampler::{Repetitions, Sweep};
 use crate::measure::session::Session;
 use crate::output::{self, Usage};
@@ -154,7 +153,7 @@ pub(super) fn run(
 
 /// The limit of reads.
 fn round_trip(results: &Results) -> String {
-    match floor::round_trip(&results.load) {
+    match results::round_trip(&results.load) {
         Some(ns) => format!("one round trip to the GPU: {ns:.0} ns\n"),
         None => "loads come from a cache: there is no floor\n".into(),
     }

@@ -1,20 +1,23 @@
 //! A method to copy, by the functions of a library, memcpy, or CUDA's own copies.
 
 use std::ffi::c_int;
+use std::sync::atomic::{Ordering, fence};
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use clap::ValueEnum;
 use nix::errno::Errno;
 
 use super::clock::Clock;
-use super::floor;
 use super::options::SharedOptions;
-use super::plan::{BATCH, Direction, GUARD, Point};
+use super::plan::{BATCH, Direction, GUARD, LINE, Point};
+use super::stats::Times;
 use crate::cuda::{CudaError, DeviceBuffer, Gpu, PinnedBuffer};
 use crate::libgdrapi::{CallError, Library, Mapped};
 
 /// Bytes of the first copies, enough for every thread of a library.
 pub(crate) const WARM_UP: usize = 4 << 20;
+
+const LOADS: usize = 501;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
@@ -80,7 +83,27 @@ impl Method {
     /// Waits until all earlier writes have left the CPU, so that this method does not pay for those
     /// of another.
     pub(crate) fn drain(&self) {
-        floor::drain(&self.mapped);
+        fence(Ordering::SeqCst);
+        // SAFETY: an aligned word of the mapping. Its value returns after all earlier writes, and the
+        // clock waits for it.
+        unsafe { self.mapped.at(0).cast::<u32>().read_volatile() };
+    }
+
+    /// Nanoseconds of plain 4-byte loads from the mapping, each from another line.
+    ///
+    /// At times they take a tenth longer for a while, so callers measure before and after the copies, and
+    /// use the shorter times.
+    pub(crate) fn loads(&self, clock: &Clock) -> Times {
+        let lines = (self.mapped.len() / LINE).min(LOADS);
+        let words = (0..lines).map(|line| self.mapped.at(line * LINE).cast::<u32>());
+        let times = words.map(|word| {
+            assert!(word.is_aligned());
+            // SAFETY: an aligned word of the mapping.
+            clock.time(|| unsafe {
+                word.read_volatile();
+            })
+        });
+        Times::new(times.collect())
     }
 
     /// Makes `calls` copies, from the `first` one on, and returns how many nanoseconds all of them
@@ -170,7 +193,7 @@ fn store_fence() {
         std::arch::x86_64::_mm_sfence();
     }
     #[cfg(not(target_arch = "x86_64"))]
-    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    fence(Ordering::SeqCst);
 }
 
 /// Adds what to do about a failing pin or map.

@@ -5,11 +5,10 @@
 //! plan          points: direction, size, offsets
 //! method        a library's copy functions, memcpy, or CUDA's own copies
 //! sampler       verifies (verify), then times the methods in turn (clock, stats)
-//! results       records of times, ratios, the floor of reads (floor); tables
+//! results       records of times, ratios, the floor of reads; tables
 //! ```
 
 pub(crate) mod clock;
-pub(crate) mod floor;
 pub(crate) mod method;
 pub(crate) mod options;
 pub(crate) mod plan;

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Args;
 
@@ -45,8 +44,8 @@ pub(crate) struct SharedOptions {
     /// A libgdrapi and its label; repeat it to compare
     ///
     /// By default the one that the loader finds. tune takes one, the others any number.
-    #[arg(long = "lib", value_name = "[LABEL=]FILE")]
-    pub(crate) libraries: Vec<NamedFile>,
+    #[arg(long = "lib", value_name = "[LABEL=]FILE", value_parser = named_file)]
+    pub(crate) libraries: Vec<(String, PathBuf)>,
 
     /// CPUs to run on, as 4 or 4-11
     ///
@@ -58,23 +57,11 @@ pub(crate) struct SharedOptions {
     pub(crate) output: Output,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct NamedFile {
-    pub(crate) label: String,
-    pub(crate) file: PathBuf,
-}
-
-impl FromStr for NamedFile {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (label, file) = match text.split_once('=') {
-            Some((label, file)) => (label, file),
-            None => (text.rsplit('/').next().unwrap_or(text), text),
-        };
-        if label.is_empty() || file.is_empty() {
-            return Err("label and file must not be empty".into());
-        }
-        Ok(NamedFile { label: label.to_owned(), file: file.into() })
+fn named_file(text: &str) -> Result<(String, PathBuf), &'static str> {
+    let own_name = text.rsplit('/').next().unwrap_or(text);
+    let (label, file) = text.split_once('=').unwrap_or((own_name, text));
+    if label.is_empty() || file.is_empty() {
+        return Err("label and file must not be empty");
     }
+    Ok((label.to_owned(), file.into()))
 }

@@ -3,7 +3,8 @@
 
 use serde::Serialize;
 
-use super::floor::LINE;
+/// Bytes of a cache line.
+pub(crate) const LINE: usize = 64;
 
 /// Bytes on each side of a copy that must stay as they were.
 pub(crate) const GUARD: usize = 128;

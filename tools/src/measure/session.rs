@@ -10,7 +10,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::method::{Kind, Method};
-use super::options::{NamedFile, SharedOptions};
+use super::options::SharedOptions;
 use crate::cuda::{Device, Gpu, Memory};
 use crate::libgdrapi::{Library, Loader};
 use crate::output::{self, name};
@@ -79,7 +79,7 @@ impl SharedOptions {
         output::check_writable(self.output.json.as_deref())?;
         let interrupt = Interrupt::listen(tool)?;
         if let Some(cpus) = &self.cpu {
-            cpus.allow_all()?;
+            cpu::restrict_to(&cpus.0)?;
         }
         // Before the GPU is opened, because a wrong library is the more likely mistake.
         let libraries = self.libraries()?;
@@ -99,7 +99,7 @@ impl SharedOptions {
             methods.push(Method::new(kind, &label, libraries[0].1, gpu, self, len)?);
         }
         if let Some(cpus) = &self.cpu {
-            cpus.pin_to_first()?;
+            cpu::restrict_to(&cpus.0[..1])?;
         }
         let pci_address = &gpu.device().pci_address;
         let gpu_node = cpu::node_of_pci_device(pci_address);
@@ -131,7 +131,7 @@ impl SharedOptions {
             return Ok(vec![("libgdrapi.so.2".into(), loader.load_default()?)]);
         }
         let mut libraries = Vec::new();
-        for NamedFile { label, file } in &self.libraries {
+        for (label, file) in &self.libraries {
             libraries.push((label.clone(), loader.load(file)?));
         }
         Ok(libraries)

@@ -13,19 +13,9 @@ use super::files;
 
 /// CPU numbers, at least one.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CpuList(Vec<usize>);
+pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
 impl CpuList {
-    /// Lets the calling thread, and threads that it starts later, run on all of them.
-    pub(crate) fn allow_all(&self) -> Result<()> {
-        restrict_to(&self.0)
-    }
-
-    /// Pins the calling thread to the first of them.
-    pub(crate) fn pin_to_first(&self) -> Result<()> {
-        restrict_to(&self.0[..1])
-    }
-
     /// The CPUs of two processes that work together, by default the first two. To a single one comes one of `others`. The
     /// next number is the last resort, because it can be the same core.
     pub(crate) fn two(&self, others: &[usize]) -> [usize; 2] {

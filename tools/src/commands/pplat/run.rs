@@ -61,7 +61,6 @@ pub(super) fn run(session: &Session, options: &Options) -> Result<Vec<Rounds>> {
         let rounds = (options.iterations + turn as u32) / turns as u32;
         run.turn(&buffers[index], rounds, &mut all[index]).with_context(|| session.methods[index].label.clone())
     })?;
-    bar.finish_and_clear();
     Ok(all)
 }
 
