@@ -109,8 +109,8 @@ pip=(python3 -m pip --quiet --disable-pip-version-check install --root-user-acti
 "${pip[@]}" --platform "$(grep -o "manylinux_[0-9_]*_$arch" <<<"$wheel")" --no-index "$wheel"
 "${pip[@]}" numpy || echo "pip cannot install NumPy: its tests are skipped"
 check_elf "$site/gdrcopy"
-scripts/ci/check-symbols.sh "$site/gdrcopy/lib/libgdrapi.so.2"
-for name in libgdrapi.so libgdrapi.so.2; do
+scripts/ci/check-symbols.sh "$site/gdrcopy/lib/libgdrapi.so"
+for name in libgdrapi.so libgdrapi-preload.so; do
     runs "$site/gdrcopy/lib/$name"
 done
 # Without what forks, or starts Python again.

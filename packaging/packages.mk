@@ -57,7 +57,7 @@ wheel_linker = $(if $(ZIG),$(cargo_linker)="$(CURDIR)/$(unpacked)/packaging/pyth
 wheel: unpack $(if $(findstring $(own_zig),$(ZIG)),$(own_zig)) ## Makes the Python wheel, in build/wheel (or build/aarch64/wheel), with zig from PyPI.
 	$(wheel_linker) CARGO_TARGET_DIR="$(CURDIR)/build/packages/target$(if $(ZIG),-zig)" $(MAKE) -C $(unpacked) wheel_parts
 	@rm -rf $(packages)/wheel
-	CC="$(CC)" OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py wheel \
+	OBJDUMP=$(if $(cross),$(gnu_type)-)objdump $(unpacked)/packaging/python/build.py wheel \
 		$(unpacked)/build/lib/$(shared) $(unpacked)/build/program/bin/gdrcopy $(unpacked)/build/extension $(packages)/wheel
 
 # CPython has buffers in its stable ABI since 3.11, so 3.9 and 3.10 have a module each. Each has a target directory, because

@@ -26,6 +26,6 @@ fn main() -> io::Result<()> {
         return Err(io::Error::other("usage: man DIRECTORY DATE"));
     };
     let source = concat!("gdremu ", env!("CARGO_PKG_VERSION"));
-    let page = Page { source, date, common: "", last: LAST };
+    let page = Page { source, date, last: LAST };
     page.write(Path::new(directory), &Options::command()).map(drop)
 }

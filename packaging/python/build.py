@@ -5,8 +5,8 @@ source distribution from a release tarball. Prints the path of what it made. Als
     packaging/python/build.py wheel LIBRARY PROGRAM EXTENSION_DIRECTORY OUTPUT_DIRECTORY
     packaging/python/build.py sdist TARBALL OUTPUT_DIRECTORY
 
-The same files and SOURCE_DATE_EPOCH (1980 if unset) give the same bytes. A wheel needs a C compiler (CC) and objdump
-(OBJDUMP) for the library's arch. It is one for all versions of CPython; maturin would make one for each interface.
+The same files and SOURCE_DATE_EPOCH (1980 if unset) give the same bytes. A wheel needs an objdump (OBJDUMP) for the
+library's arch. It is one for all versions of CPython; maturin would make one for each interface.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-SONAME = "libgdrapi.so.2"
+LIBRARY = "libgdrapi.so"  # as the object for LD_PRELOAD needs it, which `make lib` puts beside the library
+PRELOAD = "libgdrapi-preload.so"
 TRACER = "lib/gdrcopy"  # beside the program's directory, where it looks for the objects
 # By e_machine of the ELF header; all are little-endian.
 ARCHES = {21: "ppc64le", 62: "x86_64", 183: "aarch64"}
@@ -73,18 +74,6 @@ def platform_tag(objects: list[Path]) -> str:
     return f"manylinux_2_{minor}_{ARCHES[e_machine]}"
 
 
-def alias(library: Path) -> bytes:
-    """An empty object with the name libgdrapi.so, which needs the library, from its own directory (by DT_RPATH:
-    LD_LIBRARY_PATH would come before a RUNPATH). A second copy of the library would have a second state."""
-    options = "-shared -nostdlib -x c /dev/null -x none -Wl,--build-id=none -Wl,-soname,libgdrapi.so -Wl,--no-as-needed".split()
-    run_path = "-Wl,--disable-new-dtags -Wl,-rpath,$ORIGIN -o libgdrapi.so".split()
-    command = [*os.environ.get("CC", "cc").split(), *options, SONAME, *run_path]
-    with tempfile.TemporaryDirectory() as name:
-        Path(name, SONAME).write_bytes(library.read_bytes())
-        subprocess.run(command, cwd=name, check=True)
-        return Path(name, "libgdrapi.so").read_bytes()
-
-
 def contents(library: Path, program: Path, extensions: Path) -> tuple[str, dict[str, bytes]]:
     """The wheel's tag, and its files."""
     info = f"gdrcopy-{version()}.dist-info"
@@ -96,8 +85,8 @@ def contents(library: Path, program: Path, extensions: Path) -> tuple[str, dict[
     files.update((f"gdrcopy/{TRACER}/{path.name}", path.read_bytes()) for path in tracer)
     files.update((f"{info}/licenses/{name}", (ROOT / name).read_bytes()) for name in LICENSES)
     files["gdrcopy/bin/gdrcopy"] = program.read_bytes()
-    files[f"gdrcopy/lib/{SONAME}"] = library.read_bytes()
-    files["gdrcopy/lib/libgdrapi.so"] = alias(library)
+    files[f"gdrcopy/lib/{LIBRARY}"] = library.read_bytes()
+    files[f"gdrcopy/lib/{PRELOAD}"] = library.with_name(PRELOAD).read_bytes()
     # The oldest CPython's tag. Newer ones take the same wheel, and load the module that is for them.
     tag = f"cp39-abi3-{platform_tag([library, program, *tracer, *modules])}"
     files[f"{info}/METADATA"] = metadata()
@@ -148,7 +137,7 @@ def build_wheel(directory: str, config_settings: object = None, metadata_directo
     """Called by pip, which may read the standard output."""
     subprocess.run(["make", "-C", str(ROOT), "wheel_parts"], check=True, stdout=sys.stderr)
     build = ROOT / "build"
-    return wheel(build / "lib" / SONAME, build / "program/bin/gdrcopy", build / "extension", Path(directory)).name
+    return wheel(build / "lib" / LIBRARY, build / "program/bin/gdrcopy", build / "extension", Path(directory)).name
 
 
 def build_sdist(directory: str, config_settings: object = None) -> str:

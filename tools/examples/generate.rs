@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
-use gdrcopy_tools::cli::{Cli, LINKS};
+use gdrcopy_tools::cli::{Cli, EXIT_STATUS, LINKS};
 use manpage::Page;
 
 /// The last sections of each page.
@@ -50,12 +50,15 @@ fn main() -> Result<()> {
 fn pages(directory: &Path, program: &Command, date: &str) -> Result<()> {
     let directory = directory.join("man/man1");
     fs::create_dir_all(&directory)?;
-    let common = program.get_after_long_help().map(ToString::to_string).unwrap_or_default();
-    let source = format!("gdrcopy {}", env!("CARGO_PKG_VERSION"));
-    let page = Page { source: &source, date, common: &common, last: LAST };
+    let page = Page { source: concat!("gdrcopy ", env!("CARGO_PKG_VERSION")), date, last: LAST };
     page.write(&directory, program)?;
     for tool in program.get_subcommands() {
-        let name = page.write(&directory, tool)?;
+        let mut help =
+            tool.get_after_long_help().or(tool.get_after_help()).map(ToString::to_string).unwrap_or_default();
+        if !help.contains("Exit status: ") {
+            help = format!("{help}\n\n{EXIT_STATUS}");
+        }
+        let name = page.write(&directory, &tool.clone().after_long_help(help))?;
         if LINKS.contains(&tool.get_name()) {
             let link = directory.join(format!("gdrcopy_{}.1", tool.get_name()));
             fs::write(link, format!(".so man1/{name}\n"))?;

@@ -23,7 +23,7 @@ use crate::removed;
     disable_help_subcommand = true,
     args_override_self = true, // As with getopt, the last value counts.
     after_help = "`gdrcopy TOOL --help` lists its options, `man gdrcopy-TOOL` describes them.",
-    after_long_help = AFTER_LONG_HELP
+    after_long_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}")
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -35,14 +35,15 @@ pub struct Cli {
     help: Option<bool>,
 }
 
-/// Paragraphs that begin with a heading of `manpage::HEADINGS` become sections of the man pages.
-const AFTER_LONG_HELP: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   gdrcopy doctor
   gdrcopy copylat --json copylat.json
-  gdremu -- gdrcopy copylat
+  gdremu -- gdrcopy copylat";
 
-Exit status: 0 for success, 1 if a call failed or a byte was copied wrong, 2 for wrong options, 130 after Ctrl-C.";
+/// Of tools whose help has no other.
+pub const EXIT_STATUS: &str =
+    "Exit status: 0 for success, 1 if a call failed or a byte was copied wrong, 2 for wrong options, 130 after Ctrl-C.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tool {
@@ -120,7 +121,9 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let tool = arguments.get(1).map(|tool| tool.to_string_lossy()).unwrap_or_default();
-            if let Some(line) = removed::advice(&tool, &error) {
+            if LINKS.contains(&&*tool)
+                && let Some(line) = removed::advice(&tool, &error)
+            {
                 eprintln!("{line}");
                 return ExitCode::from(2);
             }

@@ -1,12 +1,13 @@
-//! The command line of all tools.
+//! The command line of all tools, their man pages and shell completions.
 
 mod common;
 
+use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use clap::CommandFactory;
-use common::{built, gdrcopy, lib, library, run};
+use common::{built, example, gdrcopy, lib, library, run};
 use gdrcopy_tools::cli::{Cli, LINKS};
 
 /// The names of all tools.
@@ -47,7 +48,7 @@ fn help_fits_on_a_screen() {
 #[test]
 fn ps_lists_processes_that_use_gdrcopy() {
     let script = "\"$gdrcopy\" copybw -w 1000000000 >log & pid=$!; trap 'kill -9 $pid' EXIT
-        until \"$gdrcopy\" ps | grep -A 1 \"$pid .* KiB  (emulated)\"; do kill -0 $pid || exit 1; done
+        until \"$gdrcopy\" ps | grep -A 1 \"$pid .* MiB  (emulated)\"; do kill -0 $pid || exit 1; done
         \"$gdrcopy\" ps --json";
     let directory = tempfile::tempdir().unwrap();
     symlink(library(), directory.path().join("libgdrapi.so.2")).unwrap();
@@ -56,7 +57,7 @@ fn ps_lists_processes_that_use_gdrcopy() {
     ps.env("gdrcopy", env!("CARGO_BIN_EXE_gdrcopy")).env("LD_LIBRARY_PATH", directory.path());
     let output = run(&mut ps).with_status(0);
     let file = library().canonicalize().unwrap();
-    output.prints(&[" KiB  (emulated)\n", &format!("\n  this project's: {}\n", file.display()), "\"emulated\": true"]);
+    output.prints(&[" MiB  (emulated)\n", &format!("\n  this project's: {}\n", file.display()), "\"emulated\": true"]);
 }
 
 #[test]
@@ -92,7 +93,74 @@ fn default_library_is_the_loaders_choice() {
 
 #[test]
 fn removed_option_is_refused_with_one_line() {
-    let output = run(&mut gdrcopy(&[], &["compare", "--batch", &lib()])).with_status(2);
+    let output = run(&mut gdrcopy(&[], &["copybw", "--sweep", &lib()])).with_status(2);
     assert_eq!((&output.stdout[..], output.stderr.lines().count()), ("", 1), "{output:?}");
-    output.reports(&["gdrcopy compare: --batch was removed: ", "`speed`"]);
+    output.reports(&["gdrcopy copybw: --sweep was removed: `gdrcopy copylat`"]);
+}
+
+/// The examples in the help of a command.
+fn examples(command: &clap::Command) -> Vec<String> {
+    let help = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default();
+    let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn pages_and_completions_have_every_option() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = Command::new(example("generate")).arg(directory.path()).arg("2026-11-22").status();
+    assert!(made.unwrap().success());
+    let read = |file: &str| fs::read_to_string(directory.path().join(file)).expect(file);
+    let overview = read("man/man1/gdrcopy.1");
+
+    let mut program = Cli::command();
+    program.build();
+    for tool in program.get_subcommands() {
+        let name = tool.get_name();
+        assert!(overview.contains(&format!("gdrcopy\\-{name}(1)")), "{name}: {overview}");
+        let page = read(&format!("man/man1/gdrcopy-{name}.1"));
+        let mut files = vec!["bash-completion/completions/gdrcopy".to_owned()];
+        if LINKS.contains(&name) {
+            files.push(format!("bash-completion/completions/gdrcopy_{name}"));
+            files.push(format!("zsh/site-functions/_gdrcopy_{name}"));
+            assert_eq!(read(&format!("man/man1/gdrcopy_{name}.1")), format!(".so man1/gdrcopy-{name}.1\n"));
+        }
+        let shown = tool.get_arguments().filter(|argument| !argument.is_hide_set());
+        for option in shown.filter_map(|argument| argument.get_long()) {
+            let escaped = format!("\\-\\-{}", option.replace('-', "\\-"));
+            assert!(page.contains(&escaped), "{name} {option}: {page}");
+            for file in &files {
+                assert!(read(file).contains(&format!("--{option}")), "{file} {option}");
+            }
+        }
+        let sections = ["OPTIONS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "SEE ALSO"];
+        for section in sections {
+            assert_eq!(page.matches(&format!(".SH {section}\n")).count(), 1, "{name}: {page}");
+        }
+        assert!(page.contains(" 2026-11-22 \"gdrcopy 2.6.0\" "), "{name}: {page}");
+        let words =
+            |text: &str| text.split(|char: char| !char.is_alphanumeric()).map(str::to_lowercase).collect::<Vec<_>>();
+        let of_page = words(&page.replace("\\*(Aq", "'").replace("\\fI", " "));
+        for word in words(&tool.clone().render_long_help().to_string()) {
+            // Titles of the help's lists.
+            let is_title = ["usage", "arguments"].contains(&&*word);
+            assert!(is_title || of_page.contains(&word), "{name}: {word} in {page}");
+        }
+    }
+}
+
+#[test]
+fn examples_are_valid_command_lines() {
+    let program = Cli::command();
+    for command in std::iter::once(&program).chain(program.get_subcommands()) {
+        let examples = examples(command);
+        assert!(!examples.is_empty(), "{}", command.get_name());
+        for example in examples {
+            let words = example.split(' ').skip_while(|word| *word != "gdrcopy");
+            let words = words.take_while(|word| !word.starts_with(['>', '&']));
+            if let Err(error) = Cli::command().try_get_matches_from(words) {
+                panic!("{example}: {error}");
+            }
+        }
+    }
 }

@@ -1,11 +1,16 @@
-//! The output of the tools that measure, their checks of every byte, their buffers and CPUs.
+//! The output of the tools that measure, also after Ctrl-C, their checks of every byte, their buffers and CPUs.
 
 mod common;
 
 use std::fs;
 use std::io::Write;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
 
 use common::{Output, assert_documented, corrupted, gdrcopy, lib, library, run};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 /// Few repetitions, and 64 KiB.
@@ -206,10 +211,6 @@ const CASES: &[(&str, &str, i32, &str)] = &[
     ("--platform cached", "copybw", 0, "cached mapping"),
     ("--platform cached", "copybw -M wc", 0, "write-combining mapping"),
     ("", "copybw -M cache", 1, "Leave out -M"),
-    ("--platform cached", "copybw|copylat|apiperf -P", 0, "write-combining"),
-    ("", "copybw|copylat|apiperf -P", 1, "gdr_pin_buffer_v2: EOPNOTSUPP"),
-    ("", "copybw -P", 1, "Leave out -P"),
-    ("--platform cached --fault PIN_BUFFER_V2:ENOMEM", "copybw -P", 1, "BAR1"),
     ("--platform cached", "copylat -s 4K -C", 0, "cached mapping"),
     ("", "copylat -s 4K -C", 2, "cached mappings"),
     ("--no-gdrdrv --cuda-version 13.3", "pplat -s 4096", 0, "4096 bytes in gpumem"),
@@ -231,8 +232,6 @@ const CASES: &[(&str, &str, i32, &str)] = &[
     ("", "copybw -c 0", 2, "--help"),
     ("", "copybw -s 1X", 2, "ends in K, M or G"),
     ("", "copybw --cpu 1023", 1, "cannot run on CPU [1023]"),
-    ("", "copybw --cpu x", 2, "--cpu"),
-    ("", "copybw --cpu 3-1", 2, "--cpu"),
     ("", "copybw --cpu=", 2, "--cpu"),
     ("", "copybw --lib =x", 2, "must not be empty"),
     ("", "copybw --lib x=", 2, "must not be empty"),
@@ -334,4 +333,60 @@ fn pplat_ends_without_an_answer() {
     // The library corrupts what the CPU reads from its flag.
     let output = corrupted("pplat", "wrong", &[few("pplat"), &["-C", "gpumem", "-u", "1"]].concat()).with_status(1);
     output.reports(&["the GPU has not answered round 1 within 1 s"]);
+}
+
+/// Iterations that take minutes.
+const ENDLESS: &str = "1000000000";
+
+/// Runs a tool, and sends it this signal when it has mapped its buffer, or as much later as it takes to have
+/// results.
+fn interrupted(name: &str, options: &[&str], signal: Signal) -> Output {
+    let mut delay = Duration::ZERO;
+    loop {
+        let output = interrupted_after(delay, name, options, signal);
+        let is_early = output.stderr.contains("interrupted before the first result");
+        if !is_early {
+            return output;
+        }
+        assert_eq!((output.status, &*output.stdout), (Some(130), ""), "{name}: {output:?}");
+        delay = delay * 2 + Duration::from_millis(50);
+    }
+}
+
+fn interrupted_after(delay: Duration, name: &str, options: &[&str], signal: Signal) -> Output {
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    let emulated = ["--leak-exit", "99", "--trace", trace.path().to_str().unwrap()];
+    let mut child = gdrcopy(&emulated, &[name, "--format", "json", &lib()])
+        .args(options)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !fs::read_to_string(trace.path()).unwrap().contains("mmap") {
+        assert_eq!(child.try_wait().unwrap(), None, "nothing was mapped");
+        thread::sleep(Duration::from_millis(10));
+    }
+    thread::sleep(delay);
+    kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+    Output::from(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn interrupts_and_termination_print_the_results_so_far() {
+    // The number of samples without an interrupt. Copies are divided into 100, and each part is cut short.
+    for (name, options, samples, signal) in [
+        ("copybw", &["-s", "1M", "-w", ENDLESS][..], 100, Signal::SIGINT),
+        ("copylat", &["-s", "64K", "-w", ENDLESS], 100, Signal::SIGTERM),
+        ("apiperf", &["-s", "64K", "-n", ENDLESS], 1_000_000_000, Signal::SIGINT),
+        ("pplat", &["-u", "0", "-B", "1", "-T", "1", "-t", ENDLESS], 1_000_000_000, Signal::SIGINT),
+    ] {
+        let output = interrupted(name, options, signal).with_status(130);
+        output.reports(&["Ctrl-C again ends at once", "interrupted; these are the results so far"]);
+        assert!(!output.stderr.contains("leak"), "{name}: {output:?}");
+        let document = output.json();
+        assert_eq!(document["interrupted"], true, "{name}");
+        let first = &document["records"][0];
+        assert!(first["p50_ns"].is_number(), "{name}: {first}");
+        assert!(first["samples"].as_u64() < Some(samples), "{name}: {first}");
+    }
 }

@@ -111,12 +111,8 @@ fn text_is_a_shell_fragment_with_the_settings() {
 }
 
 #[test]
-fn json_has_models_settings_and_measurements() {
+fn json_has_models_of_the_measurements() {
     let json = tune(&["--format", "json"]).json();
-    let names = ["UCX_GDR_COPY_BW", "UCX_GDR_COPY_LAT", "NCCL_GDRCOPY_ENABLE"];
-    for (setting, name) in json["settings"].as_array().unwrap().iter().zip(names) {
-        assert_eq!(setting["name"], name);
-    }
     assert_eq!(json["emulated"], true);
     let records = json["records"].as_array().unwrap();
     let expected = [("write", 8), ("write", 65536), ("read", 8), ("read", 65536)];

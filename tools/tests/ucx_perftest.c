@@ -68,9 +68,7 @@ int main(int argc, char **argv)
     if (!is_client) {
         const char *once = getenv("FAKE_ONCE");
 
-        if (!strcmp(fake, "busy") && once && !unlink(once))
-            return refuse("server failed. bind() failed: Address already in use");
-        if (!strcmp(fake, "deaf"))
+        if (!strcmp(fake, "deaf") || (!strcmp(fake, "busy") && once && !unlink(once)))
             return refuse("server failed. bind() failed: Address already in use");
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
         if (bind(fd, (void *)&address, sizeof address) || listen(fd, 1))

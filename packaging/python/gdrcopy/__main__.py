@@ -10,7 +10,7 @@ from typing import List, NoReturn
 from . import __version__
 from ._error import Error
 from ._native import driver
-from ._preload import SONAME, path, preload_children
+from ._preload import LIBRARY, path, preload_children
 
 TOOLS = ("doctor", "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "trace", "ps", "checkpoint", "suspend", "resume")
 USAGE = f"""usage: python -m gdrcopy run [python option ...] script.py [argument ...]
@@ -53,7 +53,7 @@ def tool(arguments: List[str]) -> NoReturn:
 
 def info() -> None:
     print(f"gdrcopy {__version__}, Python {sys.version.split()[0]}")
-    print(f"library: {path('lib', SONAME)}")
+    print(f"library: {path('lib', LIBRARY)}")
     version, uses_dma_bufs, is_persistent = driver()
     print("driver: none, dma-bufs of CUDA" if uses_dma_bufs else f"driver: gdrdrv {version}")
     print("freed memory:", "stays until its mapping is closed" if is_persistent else "ends its mapping")

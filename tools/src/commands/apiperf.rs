@@ -12,12 +12,12 @@ use crate::cuda::{DeviceBuffer, GPU_PAGE};
 use crate::libgdrapi::Connection;
 use crate::measure::clock::Clock;
 use crate::measure::method::Method;
+use crate::measure::options::SharedOptions;
 use crate::measure::plan::powers_of_two;
 use crate::measure::results::{Document, RATIO, TIMES, table};
 use crate::measure::sampler::take_turns;
-use crate::measure::session::{LibraryInfo, Session, SharedOptions};
+use crate::measure::session::{LibraryInfo, Session};
 use crate::measure::stats::Times;
-use crate::measure::target::Target;
 use crate::output::{self, Usage, progress_bar};
 use crate::system::bytes::Bytes;
 
@@ -81,7 +81,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// A library that pins, and the buffer.
 struct Pinner {
-    // Dropped in this order, which closes first, then frees.
     connection: Connection,
     buffer: DeviceBuffer,
     label: String,
@@ -95,11 +94,11 @@ impl Pinner {
     }
 
     /// Times the calls on `size` bytes.
-    fn sample(&self, size: usize, target: &Target, clock: &Clock) -> Result<Sample> {
+    fn sample(&self, size: usize, options: &SharedOptions, clock: &Clock) -> Result<Sample> {
         let connection = &self.connection;
         let mut ns = [0.0; CALLS.len()];
-        let handle = timed(clock, &mut ns[0], || connection.pin(self.buffer.address(), size, target.force_pcie))?;
-        let va = timed(clock, &mut ns[1], || connection.map(handle, size, target.mapping))?;
+        let handle = timed(clock, &mut ns[0], || connection.pin(self.buffer.address(), size))?;
+        let va = timed(clock, &mut ns[1], || connection.map(handle, size, options.mapping))?;
         timed(clock, &mut ns[2], || connection.info(handle))?;
         timed(clock, &mut ns[3], || connection.unmap(handle, va, size))?;
         timed(clock, &mut ns[4], || connection.unpin(handle))?;
@@ -122,9 +121,9 @@ fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> R
     sizes.retain(|&size| size >= GPU_PAGE);
     let progress = progress_bar(sizes.len());
     let mut records = Vec::new();
-    for size in sizes {
+    for size in progress.wrap_iter(sizes.into_iter()) {
         progress.set_message(format!("{size} B"));
-        let sample = |i: usize, _turn: usize| pinners[i].sample(size, &options.shared.target, &clock);
+        let sample = |i: usize, _turn: usize| pinners[i].sample(size, &options.shared, &clock);
         take_turns(pinners.len(), options.warmup, interrupt, &sample)?;
         let samples = take_turns(pinners.len(), options.iterations as usize, interrupt, &sample)?;
         for (pinner, samples_of) in pinners.iter().zip(&samples) {
@@ -136,12 +135,10 @@ fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> R
                 records.push(Record { library: &pinner.label, call, size_bytes: size, times, ratio });
             }
         }
-        progress.inc(1);
         if interrupt.requested() {
             break;
         }
     }
-    progress.finish_and_clear();
     Ok(records)
 }
 

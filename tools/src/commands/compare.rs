@@ -9,15 +9,12 @@ use clap::Args;
 
 use super::copies;
 use crate::measure::method::{Kind, WARM_UP};
+use crate::measure::options::SharedOptions;
 use crate::measure::plan::{Direction, Point};
 use crate::measure::sampler::{Repetitions, Sweep};
-use crate::measure::session::SharedOptions;
 use crate::output::Usage;
 use crate::system::bytes::Bytes;
 
-/// The options of `gdrcopy compare`.
-///
-/// All methods are compared with the first library.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

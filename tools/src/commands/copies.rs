@@ -7,18 +7,15 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 
-use crate::measure::floor;
 use crate::measure::method::Kind;
+use crate::measure::options::SharedOptions;
 use crate::measure::plan::{Direction, Point, powers_of_two};
-use crate::measure::results::{RATIO, Record, Results, TIMES, table};
+use crate::measure::results::{self, RATIO, Record, Results, TIMES, table};
 use crate::measure::sampler::{Repetitions, Sweep};
-use crate::measure::session::{Session, SharedOptions};
+use crate::measure::session::Session;
 use crate::output::{self, Usage};
 use crate::system::bytes::Bytes;
 
-/// The options of `gdrcopy copybw`.
-///
-/// Sizes are bytes, or end in K, M or G.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -64,7 +61,7 @@ pub(crate) struct Copylat {
     /// Cold caches of the CPU, for cached mappings only
     ///
     /// The GPU writes the memory before each copy, which removes it from the caches.
-    #[arg(short = 'C', long)]
+    #[arg(short = 'C', long, alias = "cold")]
     cold_device: bool,
 
     #[command(flatten)]
@@ -156,7 +153,7 @@ pub(super) fn run(
 
 /// The limit of reads.
 fn round_trip(results: &Results) -> String {
-    match floor::round_trip(&results.load) {
+    match results::round_trip(&results.load) {
         Some(ns) => format!("one round trip to the GPU: {ns:.0} ns\n"),
         None => "loads come from a cache: there is no floor\n".into(),
     }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::libgdrapi::search::{self, Maker};
+use crate::libgdrapi::search::Maker;
 use crate::system::bytes::Bytes;
 use crate::system::process::{self, Process};
 
@@ -51,8 +51,6 @@ fn text(processes: &[Process]) -> String {
             let seen = PathBuf::from(format!("/proc/{pid}/root{library}"));
             let maker = match Maker::of(&seen) {
                 Maker::None => "removed, replaced or unreadable",
-                // The library beside an empty object, which is listed itself.
-                _ if search::implementation(&seen).is_some_and(|file| file != search::real(&seen)) => continue,
                 maker => maker.describe(),
             };
             // The names of files could control the terminal.

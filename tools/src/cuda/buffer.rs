@@ -7,14 +7,13 @@ use clap::ValueEnum;
 use cudarc::driver::sys::CUdeviceptr;
 use serde::Serialize;
 
-use super::created::Created;
+use super::created::create;
 use super::driver::{CudaError, functions};
 use super::gpu::Gpu;
 
 functions! {
     struct Functions {
         alloc: c"cuMemAlloc_v2" (start: *mut CUdeviceptr, len: usize);
-        free: c"cuMemFree_v2" (start: CUdeviceptr);
         to_device: c"cuMemcpyHtoD_v2" (target: CUdeviceptr, source: *const c_void, len: usize);
         to_host: c"cuMemcpyDtoH_v2" (target: *mut c_void, source: CUdeviceptr, len: usize);
         set_bytes: c"cuMemsetD8_v2" (start: CUdeviceptr, byte: c_uchar, len: usize);
@@ -27,7 +26,6 @@ pub(crate) const GPU_PAGE: usize = 64 << 10;
 /// Where GPU memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 pub(crate) enum Memory {
-    /// cuMemAlloc.
     #[value(name = "cuMemAlloc")]
     #[serde(rename = "cuMemAlloc")]
     Alloc,
@@ -37,7 +35,7 @@ pub(crate) enum Memory {
     Create,
 }
 
-/// GPU memory that starts on a GPU page.
+/// GPU memory that starts on a GPU page. It is allocated until the process ends.
 #[derive(Debug)]
 pub(crate) struct DeviceBuffer {
     gpu: &'static Gpu,
@@ -45,18 +43,6 @@ pub(crate) struct DeviceBuffer {
     address: CUdeviceptr,
     len: usize,
     functions: &'static Functions,
-    /// The start of memory from cuMemAlloc.
-    plain: Option<CUdeviceptr>,
-    created: Option<Created>,
-}
-
-impl Drop for DeviceBuffer {
-    fn drop(&mut self) {
-        if let Some(start) = self.plain {
-            // SAFETY: this owns the allocation, and nothing uses it any more.
-            let _ = unsafe { self.functions.free(start) };
-        }
-    }
 }
 
 impl DeviceBuffer {
@@ -64,20 +50,15 @@ impl DeviceBuffer {
     pub(crate) fn alloc(gpu: &'static Gpu, memory: Memory, len: usize) -> Result<DeviceBuffer> {
         let len = len.next_multiple_of(GPU_PAGE);
         let functions = Functions::get()?;
-        let mut buffer = DeviceBuffer { gpu, memory, address: 0, len, functions, plain: None, created: None };
-        let start = match memory {
-            Memory::Alloc => {
-                let mut start = 0;
-                // With room to align it to a page.
-                // SAFETY: the address is written to a local variable.
-                unsafe { functions.alloc(&mut start, len + GPU_PAGE - 1) }?;
-                buffer.plain = Some(start);
-                start
-            }
-            Memory::Create => buffer.created.insert(Created::new(gpu, len)?).start,
-        };
-        buffer.address = start.next_multiple_of(GPU_PAGE as u64);
-        Ok(buffer)
+        let mut start = 0;
+        match memory {
+            // With room to align it to a page.
+            // SAFETY: the address is written to a local variable.
+            Memory::Alloc => unsafe { functions.alloc(&mut start, len + GPU_PAGE - 1) }?,
+            Memory::Create => start = create(gpu, len)?,
+        }
+        let address = start.next_multiple_of(GPU_PAGE as u64);
+        Ok(DeviceBuffer { gpu, memory, address, len, functions })
     }
 
     pub(crate) fn address(&self) -> u64 {

@@ -16,67 +16,33 @@ functions! {
         granularity: c"cuMemGetAllocationGranularity"
             (granularity: *mut usize, properties: *const CUmemAllocationProp, kind: CUmemAllocationGranularity_flags);
         create: c"cuMemCreate" (handle: *mut Handle, len: usize, properties: *const CUmemAllocationProp, flags: c_ulonglong);
-        release: c"cuMemRelease" (handle: Handle);
         reserve: c"cuMemAddressReserve"
             (start: *mut CUdeviceptr, len: usize, alignment: usize, wanted: CUdeviceptr, flags: c_ulonglong);
-        unreserve: c"cuMemAddressFree" (start: CUdeviceptr, len: usize);
         map: c"cuMemMap" (start: CUdeviceptr, len: usize, offset: usize, handle: Handle, flags: c_ulonglong);
-        unmap: c"cuMemUnmap" (start: CUdeviceptr, len: usize);
         set_access: c"cuMemSetAccess" (start: CUdeviceptr, len: usize, access: *const CUmemAccessDesc, count: usize);
     }
 }
 
-/// An allocation at an address of its own. Dropping it undoes the steps that succeeded.
-#[derive(Debug)]
-pub(super) struct Created {
-    functions: &'static Functions,
-    len: usize,
-    handle: Handle,
-    pub(super) start: CUdeviceptr,
-    mapped: bool,
-}
-
-impl Created {
-    /// At least `len` bytes that can be pinned.
-    pub(super) fn new(gpu: &Gpu, len: usize) -> Result<Created> {
-        let f = Functions::get()?;
-        let mut new = Created { functions: f, len: 0, handle: 0, start: 0, mapped: false };
-        let properties = properties(gpu);
-        let minimum = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
-        let flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        let access = CUmemAccessDesc { location: properties.location, flags };
-        let mut granularity = 0;
-        // SAFETY: all pointers are to local variables and fields that outlive each call; handle,
-        // address and length belong together.
-        unsafe {
-            f.granularity(&mut granularity, &properties, minimum)?;
-            new.len = len.next_multiple_of(granularity.max(1));
-            f.create(&mut new.handle, new.len, &properties, 0)?;
-            f.reserve(&mut new.start, new.len, 0, 0, 0)?;
-            f.map(new.start, new.len, 0, new.handle, 0)?;
-            new.mapped = true;
-            f.set_access(new.start, new.len, &access, 1)?;
-        }
-        Ok(new)
+/// The address of at least `len` bytes that can be pinned.
+pub(super) fn create(gpu: &Gpu, len: usize) -> Result<CUdeviceptr> {
+    let f = Functions::get()?;
+    let properties = properties(gpu);
+    let minimum = CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
+    let flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    let access = CUmemAccessDesc { location: properties.location, flags };
+    let mut granularity = 0;
+    let mut handle = 0;
+    let mut start = 0;
+    // SAFETY: all pointers are to local variables; handle, address and length belong together.
+    unsafe {
+        f.granularity(&mut granularity, &properties, minimum)?;
+        let len = len.next_multiple_of(granularity.max(1));
+        f.create(&mut handle, len, &properties, 0)?;
+        f.reserve(&mut start, len, 0, 0, 0)?;
+        f.map(start, len, 0, handle, 0)?;
+        f.set_access(start, len, &access, 1)?;
     }
-}
-
-impl Drop for Created {
-    fn drop(&mut self) {
-        let f = self.functions;
-        // SAFETY: `new` made these, and nothing else uses them; undone in the opposite order.
-        unsafe {
-            if self.mapped {
-                let _ = f.unmap(self.start, self.len);
-            }
-            if self.start != 0 {
-                let _ = f.unreserve(self.start, self.len);
-            }
-            if self.handle != 0 {
-                let _ = f.release(self.handle);
-            }
-        }
-    }
+    Ok(start)
 }
 
 /// Memory of this GPU that can be pinned.

@@ -66,8 +66,6 @@ fn load() -> Result<&'static Library> {
     Ok(DRIVER.get_or_init(|| driver))
 }
 
-/// A function of the driver.
-///
 /// # Safety
 /// `F` must be a function pointer of the function's type.
 pub(crate) unsafe fn symbol<F: Copy>(name: &CStr) -> Result<F> {
@@ -99,7 +97,6 @@ fn error_name(code: c_int) -> Option<String> {
     }
 }
 
-/// A failed call of the driver.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{call}: {name} ({code})")]
 pub(crate) struct CudaError {

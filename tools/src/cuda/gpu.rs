@@ -68,7 +68,6 @@ impl Gpu {
         Ok(Box::leak(Box::new(Gpu { functions, devices, number: place, version })))
     }
 
-    /// Waits until the GPU has finished all work.
     pub(crate) fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: no arguments.
         unsafe { self.functions.synchronize() }
@@ -81,7 +80,6 @@ impl Gpu {
 }
 
 impl Functions {
-    /// The CUDA version of the driver.
     pub(super) fn version(&self) -> Result<c_int, CudaError> {
         let mut version = 0;
         // SAFETY: the version is a local variable.

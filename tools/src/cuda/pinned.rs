@@ -10,14 +10,12 @@ use super::driver::functions;
 functions! {
     struct Functions {
         alloc: c"cuMemHostAlloc" (start: *mut *mut c_void, len: usize, flags: c_uint);
-        free: c"cuMemFreeHost" (start: *mut c_void);
     }
 }
 
-/// Host memory that the GPU accesses without help of the CPU. It starts on a page.
+/// Host memory that the GPU accesses without help of the CPU. It starts on a page, and is allocated until the process ends.
 #[derive(Debug)]
 pub(crate) struct PinnedBuffer {
-    functions: &'static Functions,
     address: NonNull<u8>,
     pub(crate) len: usize,
 }
@@ -25,14 +23,13 @@ pub(crate) struct PinnedBuffer {
 impl PinnedBuffer {
     /// Zeroed memory; a context must be current.
     pub(crate) fn alloc(len: usize) -> Result<PinnedBuffer> {
-        let functions = Functions::get()?;
         let mut address = ptr::null_mut();
         // SAFETY: the address is written to a local variable.
-        unsafe { functions.alloc(&mut address, len, 0) }?;
+        unsafe { Functions::get()?.alloc(&mut address, len, 0) }?;
         let address = NonNull::new(address.cast::<u8>()).context("cuMemHostAlloc gave NULL")?;
         // SAFETY: `len` bytes were just allocated. Writing initializes all of them.
         unsafe { address.write_bytes(0, len) };
-        Ok(PinnedBuffer { functions, address, len })
+        Ok(PinnedBuffer { address, len })
     }
 
     /// Its address, for the CPU and for GPUs with unified addressing.
@@ -50,12 +47,5 @@ impl PinnedBuffer {
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as in `as_slice`.
         unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for PinnedBuffer {
-    fn drop(&mut self) {
-        // SAFETY: this owns the memory, and nothing uses it any more.
-        let _ = unsafe { self.functions.free(self.address.as_ptr().cast()) };
     }
 }

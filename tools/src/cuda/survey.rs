@@ -20,7 +20,6 @@ const NO_DEVICE: c_int = 100;
 pub(crate) struct Cuda {
     /// The driver's CUDA version, 1000 × major + 10 × minor, or why there is no driver.
     pub(crate) version: Result<c_int, Failure>,
-    /// The GPUs, or why CUDA does not work.
     pub(crate) gpus: Result<Vec<Gpu>, Failure>,
     /// The file that was loaded as libcuda.so.1.
     pub(crate) file: Option<String>,

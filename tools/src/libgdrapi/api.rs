@@ -19,10 +19,8 @@ pub(crate) struct Info {
     pub(crate) mapped_size: u64,
     /// Bytes per page.
     pub(crate) page_size: u32,
-    /// How long the driver took to pin, in CPU cycles or other ticks.
-    pub(crate) tm_cycles: u64,
-    /// These ticks per millisecond.
-    pub(crate) cycles_per_ms: u32,
+    tm_cycles: u64,
+    cycles_per_ms: u32,
     flags: c_uint,
     pub(super) mapping_type: c_uint,
 }
@@ -49,7 +47,6 @@ pub(super) struct Api {
     pub(super) open: unsafe extern "C" fn() -> Gdr,
     pub(super) close: unsafe extern "C" fn(Gdr) -> c_int,
     pub(super) pin: unsafe extern "C" fn(Gdr, c_ulong, usize, u64, u32, *mut Handle) -> c_int,
-    pub(super) pin_v2: Option<unsafe extern "C" fn(Gdr, c_ulong, usize, u32, *mut Handle) -> c_int>,
     pub(super) unpin: unsafe extern "C" fn(Gdr, Handle) -> c_int,
     pub(super) info: unsafe extern "C" fn(Gdr, Handle, *mut Info) -> c_int,
     pub(super) map: unsafe extern "C" fn(Gdr, Handle, *mut *mut c_void, usize) -> c_int,
@@ -74,7 +71,6 @@ impl Api {
                 open: get(library, c"gdr_open")?,
                 close: get(library, c"gdr_close")?,
                 pin: get(library, c"gdr_pin_buffer")?,
-                pin_v2: get(library, c"gdr_pin_buffer_v2").ok(),
                 unpin: get(library, c"gdr_unpin_buffer")?,
                 info: info.or_else(|_| get(library, c"gdr_get_info"))?,
                 map: get(library, c"gdr_map")?,

@@ -13,7 +13,6 @@ use super::api::{CopyFrom, CopyTo, Gdr, Handle, Info};
 use super::loader::Library;
 use crate::cuda::DeviceBuffer;
 
-/// The type of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MappingType {
@@ -21,16 +20,10 @@ pub(crate) enum MappingType {
     Default,
     /// Write-combining
     Wc,
-    /// Cached
     Cache,
-    /// Device memory
     Device,
 }
 
-/// `GDR_PIN_FLAG_FORCE_PCIE`.
-const FORCE_PCIE: u32 = 1;
-
-/// A call that returned an errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {errno}")]
 pub(crate) struct CallError {
@@ -66,21 +59,12 @@ impl Connection {
         Ok(Connection { library, g })
     }
 
-    /// `gdr_pin_buffer`, or `gdr_pin_buffer_v2` to force PCIe.
     #[inline]
-    pub(crate) fn pin(&self, address: u64, len: usize, force_pcie: bool) -> Result<Handle, CallError> {
+    pub(crate) fn pin(&self, address: u64, len: usize) -> Result<Handle, CallError> {
         let mut handle = Handle(0);
-        let address = address as c_ulong;
-        let api = &self.library.api;
-        match (force_pcie, api.pin_v2) {
-            // SAFETY: the connection is open, and the handle a local variable.
-            (false, _) => check("gdr_pin_buffer", unsafe { (api.pin)(self.g, address, len, 0, 0, &mut handle) }),
-            (true, None) => check("gdr_pin_buffer_v2", Errno::ENOSYS as c_int),
-            (true, Some(pin)) => {
-                // SAFETY: as above.
-                check("gdr_pin_buffer_v2", unsafe { pin(self.g, address, len, FORCE_PCIE, &mut handle) })
-            }
-        }?;
+        // SAFETY: the connection is open, and the handle a local variable.
+        let result = unsafe { (self.library.api.pin)(self.g, address as c_ulong, len, 0, 0, &mut handle) };
+        check("gdr_pin_buffer", result)?;
         Ok(handle)
     }
 
@@ -162,17 +146,12 @@ pub(crate) struct Mapped {
 
 impl Mapped {
     /// Pins and maps the buffer, which must outlive it.
-    pub(crate) fn new(
-        library: &'static Library,
-        buffer: &DeviceBuffer,
-        mapping_type: MappingType,
-        force_pcie: bool,
-    ) -> Result<Mapped> {
+    pub(crate) fn new(library: &'static Library, buffer: &DeviceBuffer, mapping_type: MappingType) -> Result<Mapped> {
         let connection = Connection::open(library)?;
         // If a step fails, closing the connection undoes those before it.
         let address = buffer.address();
         let len = buffer.len();
-        let handle = connection.pin(address, len, force_pcie)?;
+        let handle = connection.pin(address, len)?;
         let va = connection.map(handle, len, mapping_type)?;
         let info = connection.info(handle)?;
         let start = info.va;
@@ -205,7 +184,6 @@ impl Mapped {
         self.handle
     }
 
-    /// Bytes that are mapped.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

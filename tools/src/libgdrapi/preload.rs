@@ -14,19 +14,16 @@ use super::search;
 pub(crate) fn library(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(file) = named {
         let file = file.canonicalize().with_context(|| file.display().to_string())?;
-        if let Some(library) = search::implementation(&file)
-            && search::contains(&library, search::MARK_OF_ALL)
-        {
-            return Ok(library);
-        }
-        bail!("{} is no libgdrapi, as it has no gdr_open", file.display());
+        ensure!(
+            search::contains(&file, search::MARK_OF_ALL),
+            "{} is no libgdrapi, as it has no gdr_open",
+            file.display()
+        );
+        return Ok(file);
     }
-    for candidate in search::candidates() {
-        if let Some(library) = search::implementation(&candidate.file) {
-            return Ok(library);
-        }
-    }
-    bail!("no libgdrapi found; name one with --lib, or put its directory on LD_LIBRARY_PATH")
+    let found = search::candidates().into_iter().find(|candidate| search::is_object(&candidate.file));
+    let found = found.context("no libgdrapi found; name one with --lib, or put its directory on LD_LIBRARY_PATH")?;
+    Ok(search::real(&found.file))
 }
 
 /// LD_PRELOAD with these objects, which get the calls of all but a libgdrapi.

@@ -40,7 +40,6 @@ const MARK_OF_NVIDIAS: &str = "gdr_msg";
 /// A symbol that every libgdrapi exports.
 pub(crate) const MARK_OF_ALL: &str = "gdr_open";
 
-/// How each ELF file begins.
 const ELF: &[u8] = b"\x7fELF";
 
 #[derive(Debug, PartialEq)]
@@ -99,13 +98,12 @@ pub(crate) enum Maker {
 impl Maker {
     /// Judged by what the file contains.
     pub(crate) fn of(file: &Path) -> Maker {
-        let Some(file) = implementation(file) else {
-            return Maker::None;
-        };
-        if contains(&file, MARK_OF_OURS) {
-            return Maker::This;
+        match file {
+            _ if !is_object(file) => Maker::None,
+            _ if contains(file, MARK_OF_OURS) => Maker::This,
+            _ if contains(file, MARK_OF_NVIDIAS) => Maker::Nvidia,
+            _ => Maker::Other,
         }
-        if contains(&file, MARK_OF_NVIDIAS) { Maker::Nvidia } else { Maker::Other }
     }
 
     pub(crate) fn describe(self) -> &'static str {
@@ -118,21 +116,12 @@ impl Maker {
     }
 }
 
-/// Returns whether a file has this text.
 pub(crate) fn contains(file: &Path, mark: &str) -> bool {
     files::lossy(file).contains(mark)
 }
 
-/// The file itself, or the library beside an empty object such as the wheel's libgdrapi.so.
-pub(crate) fn implementation(file: &Path) -> Option<PathBuf> {
-    if !files::bytes(file).ok()?.starts_with(ELF) {
-        return None;
-    }
-    let beside = file.with_file_name(SONAME);
-    if !contains(file, MARK_OF_ALL) && contains(file, SONAME) && file != beside {
-        return implementation(&beside);
-    }
-    Some(real(file))
+pub(crate) fn is_object(file: &Path) -> bool {
+    files::bytes(file).is_ok_and(|bytes| bytes.starts_with(ELF))
 }
 
 /// Returns whether the loader passes over a library, as it is for another kind of CPU.

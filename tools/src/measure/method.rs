@@ -1,22 +1,24 @@
 //! A method to copy, by the functions of a library, memcpy, or CUDA's own copies.
 
 use std::ffi::c_int;
+use std::sync::atomic::{Ordering, fence};
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use clap::ValueEnum;
 use nix::errno::Errno;
 
 use super::clock::Clock;
-use super::floor;
-use super::plan::{BATCH, Direction, GUARD, Point};
-use super::target::Target;
+use super::options::SharedOptions;
+use super::plan::{BATCH, Direction, GUARD, LINE, Point};
+use super::stats::Times;
 use crate::cuda::{CudaError, DeviceBuffer, Gpu, PinnedBuffer};
 use crate::libgdrapi::{CallError, Library, Mapped};
 
 /// Bytes of the first copies, enough for every thread of a library.
 pub(crate) const WARM_UP: usize = 4 << 20;
 
-/// How bytes are copied.
+const LOADS: usize = 501;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// The copy functions of a libgdrapi
@@ -35,7 +37,6 @@ pub(crate) struct Method {
     kind: Kind,
     pub(crate) label: String,
     pub(crate) library: &'static Library,
-    // Dropped in this order, first unmapped and unpinned, then freed.
     /// The buffer as the CPU sees it.
     pub(crate) mapped: Mapped,
     /// The buffer as CUDA sees it.
@@ -49,11 +50,11 @@ impl Method {
         label: &str,
         library: &'static Library,
         gpu: &'static Gpu,
-        target: &Target,
+        options: &SharedOptions,
         len: usize,
     ) -> Result<Method> {
-        let buffer = DeviceBuffer::alloc(gpu, target.memory, len)?;
-        let mapped = Mapped::new(library, &buffer, target.mapping, target.force_pcie);
+        let buffer = DeviceBuffer::alloc(gpu, options.memory, len)?;
+        let mapped = Mapped::new(library, &buffer, options.mapping);
         let mapped = mapped.map_err(explain).with_context(|| label.to_owned())?;
         let method = Method { kind, label: label.into(), library, mapped, buffer };
         method.warm_up()?;
@@ -82,7 +83,27 @@ impl Method {
     /// Waits until all earlier writes have left the CPU, so that this method does not pay for those
     /// of another.
     pub(crate) fn drain(&self) {
-        floor::drain(&self.mapped);
+        fence(Ordering::SeqCst);
+        // SAFETY: an aligned word of the mapping. Its value returns after all earlier writes, and the
+        // clock waits for it.
+        unsafe { self.mapped.at(0).cast::<u32>().read_volatile() };
+    }
+
+    /// Nanoseconds of plain 4-byte loads from the mapping, each from another line.
+    ///
+    /// At times they take a tenth longer for a while, so callers measure before and after the copies, and
+    /// use the shorter times.
+    pub(crate) fn loads(&self, clock: &Clock) -> Times {
+        let lines = (self.mapped.len() / LINE).min(LOADS);
+        let words = (0..lines).map(|line| self.mapped.at(line * LINE).cast::<u32>());
+        let times = words.map(|word| {
+            assert!(word.is_aligned());
+            // SAFETY: an aligned word of the mapping.
+            clock.time(|| unsafe {
+                word.read_volatile();
+            })
+        });
+        Times::new(times.collect())
     }
 
     /// Makes `calls` copies, from the `first` one on, and returns how many nanoseconds all of them
@@ -172,7 +193,7 @@ fn store_fence() {
         std::arch::x86_64::_mm_sfence();
     }
     #[cfg(not(target_arch = "x86_64"))]
-    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    fence(Ordering::SeqCst);
 }
 
 /// Adds what to do about a failing pin or map.
@@ -184,16 +205,11 @@ fn explain(error: Error) -> Error {
         ("gdr_pin_buffer", Errno::EINVAL) => {
             "This memory cannot be pinned. Try the other of -a cuMemAlloc and -a cuMemCreate"
         }
-        ("gdr_pin_buffer" | "gdr_pin_buffer_v2", Errno::ENOMEM) => {
+        ("gdr_pin_buffer", Errno::ENOMEM) => {
             "The GPU's BAR1 has no room left. Use a smaller -s, or end programs that hold pins"
         }
         ("gdr_pin_buffer", Errno::EMFILE) => "No file descriptor is left. Raise `ulimit -n`",
         ("gdr_pin_buffer", Errno::EOPNOTSUPP) => "This GPU or its driver does not support pinning its memory",
-        ("gdr_pin_buffer_v2", Errno::ENOSYS) => "This library is older than pin flags. Leave out -P",
-        // gdrdrv's 524 has no name.
-        ("gdr_pin_buffer_v2", Errno::EINVAL | Errno::EOPNOTSUPP | Errno::UnknownErrno) => {
-            "-P needs gdrdrv 2.5 or later and a GPU with a coherent link; others are reached over PCIe anyway. Leave out -P"
-        }
         ("gdr_map_v2", Errno::ENOSYS) => "This library is older than mapping types. Leave out -M",
         ("gdr_map_v2", Errno::EOPNOTSUPP) => "This system does not support this mapping type. Leave out -M",
         _ => "GDRCOPY_ENABLE_LOGGING=1 logs the reason",

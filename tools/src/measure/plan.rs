@@ -3,7 +3,8 @@
 
 use serde::Serialize;
 
-use super::floor::LINE;
+/// Bytes of a cache line.
+pub(crate) const LINE: usize = 64;
 
 /// Bytes on each side of a copy that must stay as they were.
 pub(crate) const GUARD: usize = 128;
@@ -21,7 +22,6 @@ const LARGEST_BATCHED: usize = 4096;
 /// Cache lines that a CPU core requests at the same time.
 const IN_FLIGHT: usize = 16;
 
-/// Calls in a batch.
 pub(crate) const BATCH: usize = 16;
 
 /// The direction of a copy, seen from the CPU.

@@ -4,7 +4,6 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::floor;
 use super::plan::{Direction, Point};
 use super::session::Setup;
 use super::stats::Times;
@@ -58,11 +57,19 @@ impl Record {
         if self.point.direction == Direction::Write {
             return;
         }
-        let Some(round_trip) = floor::round_trip(load) else {
+        let Some(round_trip) = round_trip(load) else {
             return;
         };
         self.floor_ns = Some(round_trip * self.point.round_trips() as f64);
     }
+}
+
+/// Loads that take less, in nanoseconds, come from a cache of the CPU, without a round trip.
+const FASTEST_ROUND_TRIP: f64 = 200.0;
+
+/// Nanoseconds of one round trip; none if loads come from a cache.
+pub(crate) fn round_trip(load: &Times) -> Option<f64> {
+    if load.median >= FASTEST_ROUND_TRIP { Some(load.median) } else { None }
 }
 
 /// Bandwidth of copies of this size that take this long; none if they take no time.
@@ -113,7 +120,6 @@ pub(crate) struct Document<'a, Record> {
     pub(crate) records: Vec<Record>,
 }
 
-/// The columns of times.
 pub(crate) const TIMES: [(&str, &str); 3] = [("P50(us)", "p50_ns"), ("P0(us)", "p0_ns"), ("P99(us)", "p99_ns")];
 pub(crate) const RATIO: (&str, &str) = ("Ratio", "ratio");
 

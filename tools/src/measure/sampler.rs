@@ -6,7 +6,6 @@ use std::ops::Range;
 use anyhow::Result;
 
 use super::clock::Clock;
-use super::floor;
 use super::method::Method;
 use super::plan::{Direction, Point};
 use super::results::{Record, Results};
@@ -61,10 +60,10 @@ impl Sweep {
             host: PinnedBuffer::alloc(longest.unwrap_or(1))?,
             cold_device: self.cold_device,
         };
-        let load = floor::loads(&first.mapped, &sampler.clock);
+        let load = first.loads(&sampler.clock);
         let mut records: Vec<Record> = Vec::new();
         let progress = progress_bar(self.points.len());
-        for &(point, repetitions) in &self.points {
+        for &(point, repetitions) in progress.wrap_iter(self.points.iter()) {
             if session.interrupt.requested() {
                 break;
             }
@@ -72,10 +71,8 @@ impl Sweep {
             let smaller = records.len().saturating_sub(methods.len());
             let of_point = sampler.measure(methods, point, repetitions, &records[smaller..])?;
             records.extend(of_point);
-            progress.inc(1);
         }
-        progress.finish_and_clear();
-        let load = load.shorter(floor::loads(&first.mapped, &sampler.clock));
+        let load = load.shorter(first.loads(&sampler.clock));
         for record in &mut records {
             record.set_floor(&load);
         }

@@ -7,14 +7,13 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use clap::Args;
 use serde::Serialize;
 
 use super::method::{Kind, Method};
-use super::target::{NamedFile, Target};
+use super::options::SharedOptions;
 use crate::cuda::{Device, Gpu, Memory};
 use crate::libgdrapi::{Library, Loader};
-use crate::output::{self, Output, name};
+use crate::output::{self, name};
 use crate::system::cpu;
 use crate::system::files;
 use crate::system::interrupt::Interrupt;
@@ -73,33 +72,22 @@ pub(crate) struct LibraryInfo {
     pub(crate) mapping_type: &'static str,
 }
 
-/// Options of all tools that measure.
-#[derive(Debug, Args)]
-pub(crate) struct SharedOptions {
-    #[command(flatten)]
-    pub(crate) target: Target,
-
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
 impl SharedOptions {
     /// Opens the GPU, and the libraries and other methods with a buffer of at least `len` bytes each. Errors say what to
     /// do.
     pub(crate) fn open(&self, tool: &'static str, len: usize, others: &[Kind]) -> Result<Session> {
         output::check_writable(self.output.json.as_deref())?;
-        let target = &self.target;
         let interrupt = Interrupt::listen(tool)?;
-        if let Some(cpus) = &target.cpu {
-            cpus.allow_all()?;
+        if let Some(cpus) = &self.cpu {
+            cpu::restrict_to(&cpus.0)?;
         }
         // Before the GPU is opened, because a wrong library is the more likely mistake.
-        let libraries = libraries(target)?;
-        let gpu = Gpu::open(target.gpu)?;
+        let libraries = self.libraries()?;
+        let gpu = Gpu::open(self.gpu)?;
         let mut methods = Vec::new();
         for (label, library) in &libraries {
             let label = unique_label(&methods, label);
-            methods.push(Method::new(Kind::Library, &label, library, gpu, target, len)?);
+            methods.push(Method::new(Kind::Library, &label, library, gpu, self, len)?);
         }
         let setup_libraries = methods.iter().map(LibraryInfo::new).collect();
         for &kind in others {
@@ -108,10 +96,10 @@ impl SharedOptions {
                 _ => "cuMemcpy",
             };
             let label = unique_label(&methods, label);
-            methods.push(Method::new(kind, &label, libraries[0].1, gpu, target, len)?);
+            methods.push(Method::new(kind, &label, libraries[0].1, gpu, self, len)?);
         }
-        if let Some(cpus) = &target.cpu {
-            cpus.pin_to_first()?;
+        if let Some(cpus) = &self.cpu {
+            cpu::restrict_to(&cpus.0[..1])?;
         }
         let pci_address = &gpu.device().pci_address;
         let gpu_node = cpu::node_of_pci_device(pci_address);
@@ -121,11 +109,11 @@ impl SharedOptions {
             command: std::env::args().collect::<Vec<_>>().join(" "),
             time: now.map_or(0, |since| since.as_secs()),
             gpus: gpu.devices.clone(),
-            gpu: target.gpu,
+            gpu: self.gpu,
             gpu_node,
             cuda_version: gpu.version,
             gpu_driver: files::text("/sys/module/nvidia/version"),
-            pcie: pci::query(pci_address).link(),
+            pcie: pci::link(pci_address),
             cpu_model: cpu::model(),
             cpu: pinned_cpu(tool, gpu_node),
             libraries: setup_libraries,
@@ -135,19 +123,19 @@ impl SharedOptions {
         }
         Ok(Session { methods, gpu, setup, interrupt })
     }
-}
 
-/// Loads the libraries that the options name, or the loader's choice.
-fn libraries(target: &Target) -> Result<Vec<(String, &'static Library)>> {
-    let mut loader = Loader::default();
-    if target.libraries.is_empty() {
-        return Ok(vec![("libgdrapi.so.2".into(), loader.load_default()?)]);
+    /// Loads the libraries that are named, or the loader's choice.
+    fn libraries(&self) -> Result<Vec<(String, &'static Library)>> {
+        let mut loader = Loader::default();
+        if self.libraries.is_empty() {
+            return Ok(vec![("libgdrapi.so.2".into(), loader.load_default()?)]);
+        }
+        let mut libraries = Vec::new();
+        for (label, file) in &self.libraries {
+            libraries.push((label.clone(), loader.load(file)?));
+        }
+        Ok(libraries)
     }
-    let mut libraries = Vec::new();
-    for NamedFile { label, file } in &target.libraries {
-        libraries.push((label.clone(), loader.load(file)?));
-    }
-    Ok(libraries)
 }
 
 /// A label that no method has, because results of the same are taken together.
@@ -164,10 +152,15 @@ fn unique_label(methods: &[Method], label: &str) -> String {
 /// The CPU that this thread is pinned to. Warns about CPU placement.
 fn pinned_cpu(tool: &str, gpu_node: Option<usize>) -> Option<usize> {
     let (cpu, is_pinned) = cpu::current()?;
-    if let Some(warning) = cpu::node_warning(cpu, cpu::node_of_cpu(cpu), gpu_node) {
-        eprintln!("gdrcopy {tool}: warning: {warning}");
-    } else if !is_pinned {
-        eprintln!("gdrcopy {tool}: warning: not pinned to a CPU; timings can vary by 3x (use --cpu)");
+    match (cpu::node_of_cpu(cpu), gpu_node) {
+        (Some(node), Some(gpu_node)) if node != gpu_node => eprintln!(
+            "gdrcopy {tool}: warning: CPU {cpu} is on NUMA node {node}, the GPU on node {gpu_node}: copies cross between \
+             them. Choose a CPU of /sys/devices/system/node/node{gpu_node}/cpulist with --cpu"
+        ),
+        _ if !is_pinned => {
+            eprintln!("gdrcopy {tool}: warning: not pinned to a CPU; timings can vary by 3x (use --cpu)");
+        }
+        _ => {}
     }
     if is_pinned { Some(cpu) } else { None }
 }

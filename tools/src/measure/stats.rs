@@ -6,7 +6,6 @@ use serde::Serialize;
 /// A summary of samples, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Times {
-    /// Their number.
     pub(crate) samples: usize,
     #[serde(rename = "p0_ns")]
     pub(crate) p0: f64,

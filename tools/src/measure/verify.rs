@@ -38,7 +38,6 @@ impl Verifier {
         Verifier { point, source, device, written, seen: vec![0; len] }
     }
 
-    /// Fills the GPU buffer.
     pub(crate) fn fill_device(&self, method: &Method) -> Result<()> {
         method.buffer.write(&self.device)
     }

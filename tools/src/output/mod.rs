@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
@@ -76,10 +76,11 @@ pub(crate) fn name(value: impl Serialize) -> String {
     name.as_str().unwrap_or_default().to_owned()
 }
 
-/// A bar of this many steps on stderr; nothing if stderr is not a terminal.
+/// A bar of this many steps on stderr until it is dropped; nothing if stderr is not a terminal.
 pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}");
-    ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    let bar = ProgressBar::new(steps as u64).with_finish(ProgressFinish::AndClear);
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// Options that contradict each other or the system they are used on.
@@ -87,7 +88,6 @@ pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// Prints an error, and returns its exit status.
 pub(crate) fn print_error(tool: &str, error: &anyhow::Error) -> ExitCode {
     eprintln!("gdrcopy {tool}: {error:#}");
     if error.is::<Usage>() {

@@ -5,6 +5,8 @@ use std::fmt::{self, Write};
 
 use serde_json::Value;
 
+use crate::system::bytes::Bytes;
+
 /// Names of columns, each with the field of a JSON object that it shows. The field's end names its unit. Its values are
 /// in the unit in parentheses at the end of the column's name, or in one that fits.
 pub(crate) type Columns = [(&'static str, &'static str)];
@@ -22,7 +24,6 @@ impl Table {
         Table { lines: vec![names] }
     }
 
-    /// A table of JSON objects.
     pub(crate) fn of(rows: &[Value], columns: &Columns) -> Table {
         let mut table = Table::new(columns.iter().map(|column| column.0));
         for row in rows {
@@ -74,7 +75,7 @@ pub(crate) fn cell(row: &Value, field: &str) -> String {
         Value::String(text) => text.clone(),
         _ if field.ends_with("bytes_per_second") && number == 0.0 => String::new(),
         _ if field.ends_with("bytes_per_second") => quantity(number, "B/s"),
-        _ if field.ends_with("bytes") => amount(number),
+        _ if field.ends_with("bytes") => Bytes(number as usize).to_string(),
         _ if field.ends_with("_ns") && number > 0.0 => quantity(number / 1e9, "s"),
         _ if field.starts_with("seconds") && number > 0.0 => quantity(number, "s"),
         Value::Number(fraction) if fraction.is_f64() => format!("{number:.2}"),
@@ -104,14 +105,6 @@ fn quantity(value: f64, unit: &str) -> String {
     }
     let decimals = if number.round() >= 10.0 || (number - number.round()).abs() < 0.01 { 0 } else { 1 };
     format!("{number:.decimals$} {prefix}{unit}")
-}
-
-fn amount(bytes: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let power = ((bytes.max(1.0).log2() / 10.0) as usize).min(units.len() - 1);
-    let number = bytes / 1024f64.powi(power as i32);
-    let decimals = usize::from(number.fract() != 0.0);
-    format!("{number:.decimals$} {}", units[power])
 }
 
 #[cfg(test)]

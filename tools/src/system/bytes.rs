@@ -6,7 +6,6 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-/// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Bytes(pub usize);
 
@@ -31,18 +30,13 @@ impl FromStr for Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// In the largest unit without a fraction.
+    /// In the unit that fits, with a decimal if it is no whole number.
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        let size = self.0;
-        match size {
-            _ if size >= 1 << 20 && size.is_multiple_of(1 << 20) => {
-                write!(out, "{} MiB", size >> 20)
-            }
-            _ if size >= 1 << 10 && size.is_multiple_of(1 << 10) => {
-                write!(out, "{} KiB", size >> 10)
-            }
-            _ => write!(out, "{size} B"),
-        }
+        const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+        let power = (self.0.max(1).ilog2() / 10).min(4);
+        let number = self.0 as f64 / 1024f64.powi(power as i32);
+        let decimals = usize::from(number.fract() != 0.0);
+        write!(out, "{number:.decimals$} {}", UNITS[power as usize])
     }
 }
 
@@ -62,9 +56,10 @@ mod tests {
     }
 
     #[test]
-    fn unit_is_the_largest_without_a_fraction() {
-        assert_eq!(Bytes(5000).to_string(), "5000 B");
-        assert_eq!(Bytes(64 << 10).to_string(), "64 KiB");
-        assert_eq!(Bytes(3 << 20).to_string(), "3 MiB");
+    fn unit_is_the_one_that_fits() {
+        for (bytes, text) in [(0, "0 B"), (1000, "1000 B"), (5000, "4.9 KiB"), (64 << 10, "64 KiB"), (3 << 20, "3 MiB")]
+        {
+            assert_eq!(Bytes(bytes).to_string(), text);
+        }
     }
 }

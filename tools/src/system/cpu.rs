@@ -13,19 +13,9 @@ use super::files;
 
 /// CPU numbers, at least one.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CpuList(Vec<usize>);
+pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
 impl CpuList {
-    /// Lets the calling thread, and threads that it starts later, run on all of them.
-    pub(crate) fn allow_all(&self) -> Result<()> {
-        restrict_to(&self.0)
-    }
-
-    /// Pins the calling thread to the first of them.
-    pub(crate) fn pin_to_first(&self) -> Result<()> {
-        restrict_to(&self.0[..1])
-    }
-
     /// The CPUs of two processes that work together, by default the first two. To a single one comes one of `others`. The
     /// next number is the last resort, because it can be the same core.
     pub(crate) fn two(&self, others: &[usize]) -> [usize; 2] {
@@ -105,19 +95,6 @@ pub(crate) fn node_of_cpu(cpu: usize) -> Option<usize> {
     links.first()?.file_name()?.to_str()?.strip_prefix("node")?.parse().ok()
 }
 
-/// A warning if a CPU and a GPU are on different nodes.
-pub(crate) fn node_warning(cpu: usize, cpu_node: Option<usize>, gpu_node: Option<usize>) -> Option<String> {
-    let cpu_node = cpu_node?;
-    let gpu_node = gpu_node?;
-    if cpu_node == gpu_node {
-        return None;
-    }
-    Some(format!(
-        "CPU {cpu} is on NUMA node {cpu_node}, the GPU on node {gpu_node}: copies cross between them. \
-         Choose a CPU of /sys/devices/system/node/node{gpu_node}/cpulist with --cpu"
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,23 +115,5 @@ mod tests {
         for wrong in ["", "a", "4-2", "1,"] {
             assert!(wrong.parse::<CpuList>().is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn different_nodes_give_a_warning() {
-        let warning = node_warning(9, Some(1), Some(0)).unwrap();
-        assert!(warning.contains("CPU 9"), "{warning}");
-        assert!(warning.contains("node0/cpulist"), "{warning}");
-        assert_eq!(node_warning(9, Some(1), Some(1)), None);
-        assert_eq!(node_warning(9, Some(1), None), None);
-        assert_eq!(node_warning(9, None, Some(0)), None);
-    }
-
-    #[test]
-    fn pinned_thread_is_on_its_cpu() {
-        let cpu = *allowed().unwrap().last().unwrap();
-        CpuList(vec![cpu]).pin_to_first().unwrap();
-        assert_eq!(current(), Some((cpu, true)));
-        assert_eq!(node_of_pci_device("0000:ff:1f.7"), None);
     }
 }

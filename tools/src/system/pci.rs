@@ -7,16 +7,6 @@ use serde::Serialize;
 
 use super::files;
 
-/// The report of sysfs.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Pci {
-    /// Size of its largest memory range, which is BAR1.
-    pub(crate) bar1: Option<u64>,
-    pub(crate) speed: Option<String>,
-    /// Lanes.
-    pub(crate) width: Option<u32>,
-}
-
 /// Returns whether a GPU of NVIDIA is on the bus; `None` if the devices are not listed.
 pub(crate) fn has_nvidia_gpu() -> Option<bool> {
     let devices = files::matching(Path::new("/sys/bus/pci/devices"), "");
@@ -40,26 +30,29 @@ pub(crate) struct Link {
     lanes: u32,
 }
 
-impl Pci {
-    /// The link, unless sysfs lacks it or its generation is not known.
-    pub(crate) fn link(&self) -> Option<Link> {
-        let transfers = self.speed.as_ref()?.split(' ').next()?.trim_end_matches(".0");
-        let index = GENERATIONS.iter().position(|speed| *speed == transfers)?;
-        Some(Link { generation: index as u32 + 1, lanes: self.width? })
-    }
-}
-
 /// The transfers per second of each generation, in units of 10⁹ as sysfs writes them.
 const GENERATIONS: [&str; 6] = ["2.5", "5", "8", "16", "32", "64"];
 
-/// Reads the attributes of the device at this address, which CUDA writes in capitals and sysfs does not.
-pub(crate) fn query(address: &str) -> Pci {
-    let directory: PathBuf = Path::new("/sys/bus/pci/devices").join(address.to_lowercase());
-    Pci {
-        bar1: files::text(directory.join("resource")).and_then(|text| largest_memory(&text)),
-        speed: files::text(directory.join("current_link_speed")),
-        width: files::number(directory.join("current_link_width")),
-    }
+/// The attributes of the device at this address, which CUDA writes in capitals and sysfs does not.
+fn directory(address: &str) -> PathBuf {
+    Path::new("/sys/bus/pci/devices").join(address.to_lowercase())
+}
+
+/// The link, unless sysfs lacks it or its generation is not known.
+pub(crate) fn link(address: &str) -> Option<Link> {
+    let speed = files::text(directory(address).join("current_link_speed"))?;
+    Some(Link { generation: generation(&speed)?, lanes: files::number(directory(address).join("current_link_width"))? })
+}
+
+fn generation(speed: &str) -> Option<u32> {
+    let transfers = speed.split(' ').next()?.trim_end_matches(".0");
+    let index = GENERATIONS.iter().position(|speed| *speed == transfers)?;
+    Some(index as u32 + 1)
+}
+
+/// The size of BAR1, which is the largest memory range.
+pub(crate) fn bar1(address: &str) -> Option<u64> {
+    largest_memory(&files::text(directory(address).join("resource"))?)
 }
 
 /// The largest memory range in lines of start, end and flags.
@@ -97,11 +90,10 @@ mod tests {
 
     #[test]
     fn link_has_the_generation_of_its_speed() {
-        let link = |speed: &str, width| Pci { speed: Some(speed.into()), width, ..Pci::default() }.link();
-        assert_eq!(link("32.0 GT/s PCIe", Some(16)), Some(Link { generation: 5, lanes: 16 }));
-        assert_eq!(link("2.5 GT/s PCIe", Some(1)), Some(Link { generation: 1, lanes: 1 }));
-        assert_eq!(link("8 GT/s", Some(1)), Some(Link { generation: 3, lanes: 1 }));
-        assert_eq!(link("Unknown", Some(16)), None);
-        assert_eq!(link("8 GT/s", None), None);
+        for (speed, expected) in
+            [("32.0 GT/s PCIe", Some(5)), ("2.5 GT/s PCIe", Some(1)), ("8 GT/s", Some(3)), ("Unknown", None)]
+        {
+            assert_eq!(generation(speed), expected, "{speed}");
+        }
     }
 }

@@ -80,7 +80,6 @@ impl<'a> Mapping<'a> {
     }
 }
 
-/// Those of a `maps` text.
 pub(crate) fn mappings(maps: &str) -> impl Iterator<Item = Mapping<'_>> {
     maps.lines().filter_map(Mapping::new)
 }
@@ -103,7 +102,8 @@ fn without_deleted(path: &str) -> &str {
 
 fn is_library(path: &str) -> bool {
     let name = path.rsplit('/').next();
-    name.is_some_and(|name| name.starts_with("libgdrapi") && name.contains(".so"))
+    // That for LD_PRELOAD is empty.
+    name.is_some_and(|name| name.starts_with("libgdrapi") && name.contains(".so") && name != "libgdrapi-preload.so")
 }
 
 /// GDRCopy's files in a process, or the error of the first file that cannot be read.

@@ -184,9 +184,6 @@ libraries {
     // Good ones, which cannot be loaded here.
     bad [LibraryNeeds] sh "mkdir other; gcc -shared -x c /dev/null -Wl,-soname,libnuma.so.9 -o n.so; path other
             gcc -shared -Wl,--no-as-needed -x c /dev/null -x none n.so -o other/libgdrapi.so.2";
-    // The wheel's empty object, without the library.
-    bad [LibraryNeeds] sh "mkdir other; path other
-            gcc -shared -Wl,--no-as-needed -x c /dev/null -x none right/libgdrapi.so.2 -o other/libgdrapi.so";
     bad [LibraryNoexec] sh "mkdir mount; mount -t tmpfs -o noexec none mount; both $ours mount; path mount";
     bad [LibraryBuild] sh "mkdir musl; cd musl
             gcc -shared -nostdlib -Wl,-soname,libc.musl.so.1 -x c /dev/null -o libc.so

@@ -65,7 +65,7 @@ fn dmabuf(gpu: &Gpu, backends: Backends) -> Finding {
 }
 
 fn bar1_size(gpu: &Gpu) -> Finding {
-    let Some(size) = pci::query(&gpu.device.pci_address).bar1 else {
+    let Some(size) = pci::bar1(&gpu.device.pci_address) else {
         return Finding::unknown("BAR1 size", "not reported by sysfs");
     };
     let value = Bytes(size as usize);

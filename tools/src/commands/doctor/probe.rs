@@ -291,7 +291,7 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     answer.next("gdr_open")?;
     Connection::open(library).map_err(|_| Failure::new(Kind::Other, "gdr_open failed"))?;
     answer.next("pinning and mapping")?;
-    let mapped = Mapped::new(library, &buffer, MappingType::Default, false)?;
+    let mapped = Mapped::new(library, &buffer, MappingType::Default)?;
     let uses_dmabuf = mapped.connection().attribute(USING_DMA_BUF_MMAP) == Some(1);
     let backend = if uses_dmabuf { "a dma-buf" } else { "gdrdrv" };
     answer.mapping = format!("{} mapping of {backend}", mapped.mapping_type());

@@ -25,8 +25,7 @@ pub(super) struct Buffers<'a> {
     exchange: &'a Exchange,
     method: &'a Method,
     /// Also holds the word that stops the GPU kernel, which must not depend on the library.
-    host: HostSide,
-    /// Counters of the GPU kernel.
+    host: PinnedBuffer,
     counters: DeviceBuffer,
 }
 
@@ -39,7 +38,7 @@ impl<'a> Buffers<'a> {
         Ok(Buffers {
             exchange,
             method,
-            host: HostSide(PinnedBuffer::alloc(DATA + data)?),
+            host: PinnedBuffer::alloc(DATA + data)?,
             counters: DeviceBuffer::alloc(gpu, Memory::Alloc, GPU_PAGE)?,
         })
     }
@@ -47,7 +46,7 @@ impl<'a> Buffers<'a> {
     /// Clears flags and counters. The GPU kernel must not be running.
     pub(super) fn clear(&self) -> Result<()> {
         for word in [REQUEST, ANSWER, STOP] {
-            self.host.word(word).store(0, Ordering::Relaxed);
+            self.word(word).store(0, Ordering::Relaxed);
         }
         self.method.buffer.fill(0, DATA)?;
         Ok(self.counters.fill(0, GPU_PAGE)?)
@@ -59,7 +58,7 @@ impl<'a> Buffers<'a> {
     pub(super) fn request(&self, round: u32) -> Result<()> {
         match self.exchange.gpu_flag {
             Place::GpuMem => self.method.mapped.write(REQUEST, &round.to_ne_bytes())?,
-            Place::HostMem => self.host.word(REQUEST).store(round, Ordering::Release),
+            Place::HostMem => self.word(REQUEST).store(round, Ordering::Release),
         }
         Ok(())
     }
@@ -72,7 +71,7 @@ impl<'a> Buffers<'a> {
                 self.method.mapped.read(ANSWER, &mut round)?;
                 Ok(u32::from_ne_bytes(round))
             }
-            Place::HostMem => Ok(self.host.word(ANSWER).load(Ordering::Acquire)),
+            Place::HostMem => Ok(self.word(ANSWER).load(Ordering::Acquire)),
         }
     }
 
@@ -80,7 +79,12 @@ impl<'a> Buffers<'a> {
         match self.exchange.data {
             Place::GpuMem if data.is_empty() => {}
             Place::GpuMem => self.method.mapped.write(DATA, data)?,
-            Place::HostMem => self.host.write(DATA, data),
+            Place::HostMem => {
+                assert!(DATA + data.len() <= self.host.len);
+                // SAFETY: inside the buffer. The GPU does not read before the next flag is set.
+                unsafe { self.host.as_mut_ptr().add(DATA).copy_from_nonoverlapping(data.as_ptr(), data.len()) };
+                fence(Ordering::Release);
+            }
         }
         Ok(())
     }
@@ -89,13 +93,26 @@ impl<'a> Buffers<'a> {
         match self.exchange.data {
             Place::GpuMem if data.is_empty() => {}
             Place::GpuMem => self.method.mapped.read(DATA, data)?,
-            Place::HostMem => self.host.read(DATA, data),
+            Place::HostMem => {
+                assert!(DATA + data.len() <= self.host.len);
+                fence(Ordering::Acquire);
+                // SAFETY: inside the buffer. The GPU does not write after it has set its flag.
+                unsafe { self.host.as_mut_ptr().add(DATA).copy_to_nonoverlapping(data.as_mut_ptr(), data.len()) };
+            }
         }
         Ok(())
     }
 
+    /// A word of host memory, which the GPU uses at the same time.
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset + 4 <= self.host.len && offset.is_multiple_of(4));
+        // SAFETY: an aligned word of the buffer, which lives as long as the reference, and which is
+        // only accessed atomically.
+        unsafe { AtomicU32::from_ptr(self.host.as_mut_ptr().add(offset).cast()) }
+    }
+
     pub(super) fn stop(&self) {
-        self.host.word(STOP).store(1, Ordering::Release);
+        self.word(STOP).store(1, Ordering::Release);
     }
 
     /// Words of data that the GPU kernel found wrong. It must not be running.
@@ -129,35 +146,8 @@ impl<'a> Buffers<'a> {
     fn on_gpu(&self, place: Place, offset: usize) -> u64 {
         let start = match place {
             Place::GpuMem => self.method.buffer.address(),
-            Place::HostMem => self.host.0.as_mut_ptr() as u64,
+            Place::HostMem => self.host.as_mut_ptr() as u64,
         };
         start + offset as u64
-    }
-}
-
-/// Host memory that the GPU uses at the same time.
-#[derive(Debug)]
-struct HostSide(PinnedBuffer);
-
-impl HostSide {
-    fn word(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset + 4 <= self.0.len && offset.is_multiple_of(4));
-        // SAFETY: an aligned word of the buffer, which lives as long as the reference, and which is
-        // only accessed atomically.
-        unsafe { AtomicU32::from_ptr(self.0.as_mut_ptr().add(offset).cast()) }
-    }
-
-    fn write(&self, offset: usize, data: &[u8]) {
-        assert!(offset + data.len() <= self.0.len);
-        // SAFETY: inside the buffer. The GPU does not read before the next flag is set.
-        unsafe { self.0.as_mut_ptr().add(offset).copy_from_nonoverlapping(data.as_ptr(), data.len()) };
-        fence(Ordering::Release);
-    }
-
-    fn read(&self, offset: usize, data: &mut [u8]) {
-        assert!(offset + data.len() <= self.0.len);
-        fence(Ordering::Acquire);
-        // SAFETY: inside the buffer. The GPU does not write after it has set its flag.
-        unsafe { self.0.as_mut_ptr().add(offset).copy_to_nonoverlapping(data.as_mut_ptr(), data.len()) };
     }
 }

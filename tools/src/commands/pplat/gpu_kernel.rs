@@ -49,7 +49,6 @@ pub(super) struct Running<'a> {
 }
 
 impl GpuKernel {
-    /// Has the driver compile the GPU kernel.
     pub(super) fn load(gpu: &'static Gpu) -> Result<GpuKernel> {
         let functions = Functions::get()?;
         let text = CString::new(PTX)?;
@@ -103,7 +102,6 @@ impl GpuKernel {
 }
 
 impl Running<'_> {
-    /// Fails if the GPU kernel has failed.
     pub(super) fn check(&self) -> Result<(), CudaError> {
         // SAFETY: the default stream.
         match unsafe { self.kernel.functions.query(ptr::null_mut()) } {

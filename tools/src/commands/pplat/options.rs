@@ -4,7 +4,7 @@
 use clap::{Args, ValueEnum, value_parser};
 use serde::Serialize;
 
-use crate::measure::session::SharedOptions;
+use crate::measure::options::SharedOptions;
 use crate::system::bytes::Bytes;
 
 #[derive(Debug, Args)]
@@ -78,12 +78,9 @@ pub(super) enum Producer {
 
 /// A kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[value(rename_all = "lower")]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Place {
-    /// GPU memory, which the CPU accesses through the mapping
-    #[value(name = "gpumem")]
     GpuMem,
-    /// Host memory, which the GPU accesses over PCIe
-    #[value(name = "hostmem")]
     HostMem,
 }

@@ -61,7 +61,6 @@ pub(super) fn run(session: &Session, options: &Options) -> Result<Vec<Rounds>> {
         let rounds = (options.iterations + turn as u32) / turns as u32;
         run.turn(&buffers[index], rounds, &mut all[index]).with_context(|| session.methods[index].label.clone())
     })?;
-    bar.finish_and_clear();
     Ok(all)
 }
 
@@ -164,23 +163,4 @@ fn differences(seen: &[u8], expected: &[u8]) -> u64 {
         differences += u64::from(seen != expected);
     }
     differences
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn data_differ_by_round_and_position() {
-        let mut one = vec![0; 11];
-        let mut two = vec![0; 11];
-        fill(&mut one, 1);
-        fill(&mut two, 2);
-        assert_eq!(one[..8], [0xb1, 0x79, 0x37, 0x9e, 0xb2, 0x79, 0x37, 0x9e]);
-        assert_eq!(differences(&one, &one), 0);
-        assert_eq!(differences(&one, &two), 3);
-        two.copy_from_slice(&one);
-        two[10] ^= 1;
-        assert_eq!(differences(&one, &two), 1);
-    }
 }

@@ -14,7 +14,6 @@ use super::summary;
 use crate::libgdrapi::search::Maker;
 use crate::output::table::{Columns, Table, cell};
 
-/// A run that has ended.
 pub(crate) struct Run {
     pub(crate) command: Vec<String>,
     pub(crate) pid: u32,
@@ -122,7 +121,6 @@ impl Run {
     }
 }
 
-/// The report for people.
 pub(crate) fn text(report: &Value) -> String {
     let mut text = format!("gdrcopy trace: {}\n", cell(report, "statement"));
     let processes = rows(&report["processes"]);

@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::path::Path;
 
-use cpp_demangle::{DemangleOptions, Symbol};
 use object::read::ReadCache;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
@@ -22,7 +21,7 @@ pub(crate) fn name(maps: &str, caller: u64) -> Option<String> {
         let offset = call - object.start + object.offset;
         let file = path.file_name()?.display();
         return Some(match function_at(path, offset) {
-            Some((function, inside)) => format!("{}+{:#x} ({file})", demangled(&function), inside + 1),
+            Some((function, inside)) => format!("{function}+{:#x} ({file})", inside + 1),
             None => format!("{file}+{:#x}", offset + 1),
         });
     }
@@ -50,32 +49,9 @@ fn function_at(file: &Path, offset: u64) -> Option<(String, u64)> {
     None
 }
 
-/// The name of a symbol in Rust or C++, without hash and parameters.
-fn demangled(symbol: &str) -> String {
-    if let Ok(name) = rustc_demangle::try_demangle(symbol) {
-        return format!("{name:#}");
-    }
-    let options = DemangleOptions::new().no_params().no_return_type();
-    let Ok(parsed) = Symbol::new(symbol) else { return symbol.to_owned() };
-    parsed.demangle_with_options(&options).unwrap_or(symbol.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn symbols_are_named_as_in_their_source() {
-        for (symbol, name) in [
-            ("pin_here", "pin_here"),
-            ("_Z19wrap_gdr_pin_bufferP3gdrmmmjP8gdr_mh_s", "wrap_gdr_pin_buffer"),
-            ("_ZN4core3ptr13drop_in_place17h0123456789abcdefE", "core::ptr::drop_in_place"),
-            ("_RNvCs1234_7mycrate3foo", "mycrate::foo"),
-            ("_Zx", "_Zx"),
-        ] {
-            assert_eq!(demangled(symbol), name);
-        }
-    }
 
     #[test]
     fn addresses_are_named_by_file_and_offset() {

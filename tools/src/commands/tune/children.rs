@@ -67,7 +67,6 @@ impl Running {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits for its end.
     pub(super) fn wait(&mut self, limit: &Limit) -> Result<ExitStatus> {
         loop {
             if let Some(status) = self.status()? {

@@ -100,7 +100,6 @@ impl Pairs<'_> {
                     row.runs_ns[mode as usize].extend(of_row.map(|(_, ns)| ns));
                 }
                 if Instant::now() >= self.limit.deadline {
-                    progress.finish_and_clear();
                     if round == 0 {
                         // Comparisons need all modes.
                         let note = "UCX's messages are not measured: --budget is too short for them";
@@ -117,7 +116,6 @@ impl Pairs<'_> {
                 break;
             }
         }
-        progress.finish_and_clear();
         Ok(measured)
     }
 
@@ -231,15 +229,10 @@ fn routes(setup: &Setup) -> Vec<Route> {
 /// CUDA_VISIBLE_DEVICES of a process that uses this GPU and sees all, because cuda_ipc needs both.
 fn visible_from(first: usize, count: usize) -> String {
     let visible = env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
-    let visible: Vec<_> = visible.split(',').filter(|name| !name.is_empty()).collect();
-    let mut names = Vec::new();
-    for number in 0..count {
-        let gpu = (first + number) % count;
-        names.push(match visible.get(gpu) {
-            Some(name) => (*name).to_owned(),
-            None => gpu.to_string(),
-        });
-    }
+    let mut names: Vec<_> = visible.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    names.extend((names.len()..count).map(|gpu| gpu.to_string()));
+    names.truncate(count);
+    names.rotate_left(first);
     names.join(",")
 }
 

@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::{Args, value_parser};
 
+use crate::measure::options::SharedOptions;
 use crate::measure::plan::{Direction, Point};
 use crate::measure::sampler::{Repetitions, Sweep};
-use crate::measure::session::{Setup, SharedOptions};
+use crate::measure::session::Setup;
 use crate::output::{self, Usage};
 use crate::system::cpu;
 
@@ -27,9 +28,6 @@ use report::Advice;
 use settings::{Model, Setting};
 use ucx::Ucx;
 
-/// The options of `gdrcopy tune`.
-///
-/// The text output is a shell fragment, where all but the settings are comments.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -60,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let (Some(directory), None) = (&options.ucx, ucx.program("ucx_perftest")) {
         return Err(Usage(format!("--ucx: {} has no bin/ucx_perftest", directory.display())).into());
     }
-    if options.shared.target.libraries.len() > 1 {
+    if options.shared.libraries.len() > 1 {
         return Err(Usage("--lib: at most 1 library".into()).into());
     }
     let allowed = cpu::allowed().unwrap_or_default();
@@ -79,10 +77,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return Ok(output::interrupted_early("tune"));
     }
     let models = [Model::of(&results, Direction::Write)?, Model::of(&results, Direction::Read)?];
-    let cpus = options.shared.target.cpu.as_ref().map(|cpus| cpus.two(&allowed));
+    let cpus = options.shared.cpu.as_ref().map(|cpus| cpus.two(&allowed));
     let interrupt = session.interrupt.clone();
     let limit = Limit { interrupt: &interrupt, deadline: Instant::now() + (budget - copies) };
-    // Its GPU memory is not needed any more.
+    // Unpins, because UCX needs BAR1 as well.
     drop(session);
     let pairs = Pairs { ucx: &ucx, cpus, allowed: &allowed, limit, longest: budget / 4 };
     let Measured { messages, notes } =

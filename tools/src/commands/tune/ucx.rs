@@ -45,9 +45,8 @@ impl Ucx {
 
     /// A program of it, without the variables that tune sets.
     pub(super) fn program(&self, name: &str) -> Option<Command> {
-        let mut files: Vec<_> = self.directories.iter().map(|directory| directory.join(name)).collect();
-        files.retain(|file| file.is_file());
-        let mut command = Command::new(files.first()?);
+        let mut files = self.directories.iter().map(|directory| directory.join(name));
+        let mut command = Command::new(files.find(|file| file.is_file())?);
         for variable in [BANDWIDTH, LATENCY, THRESHOLD] {
             command.env_remove(variable);
         }

@@ -1,18 +1,17 @@
-//! Options of all measuring tools for library, memory, GPU and CPU.
+//! Options of all measuring tools for library, memory, GPU and CPU, and for the results.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Args;
 
 use crate::cuda::Memory;
 use crate::libgdrapi::MappingType;
+use crate::output::Output;
 use crate::system::cpu::CpuList;
 
-/// The library that copies, the kind of memory, its GPU, and the CPU.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Target {
+#[derive(Debug, Args)]
+pub(crate) struct SharedOptions {
     /// The GPU's number
     #[arg(short = 'd', long = "gpu", default_value_t = 0, value_name = "N")]
     pub(crate) gpu: i32,
@@ -42,42 +41,27 @@ pub(crate) struct Target {
     )]
     pub(crate) mapping: MappingType,
 
-    /// Over PCIe even where a coherent link exists
-    ///
-    /// Pins with GDR_PIN_FLAG_FORCE_PCIE.
-    #[arg(short = 'P', long)]
-    pub(crate) force_pcie: bool,
-
     /// A libgdrapi and its label; repeat it to compare
     ///
     /// By default the one that the loader finds. tune takes one, the others any number.
-    #[arg(long = "lib", value_name = "[LABEL=]FILE")]
-    pub(crate) libraries: Vec<NamedFile>,
+    #[arg(long = "lib", value_name = "[LABEL=]FILE", value_parser = named_file)]
+    pub(crate) libraries: Vec<(String, PathBuf)>,
 
     /// CPUs to run on, as 4 or 4-11
     ///
     /// The first one measures; threads of libraries may use all.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpu: Option<CpuList>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct NamedFile {
-    pub(crate) label: String,
-    pub(crate) file: PathBuf,
-}
-
-impl FromStr for NamedFile {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (label, file) = match text.split_once('=') {
-            Some((label, file)) => (label, file),
-            None => (text.rsplit('/').next().unwrap_or(text), text),
-        };
-        if label.is_empty() || file.is_empty() {
-            return Err("label and file must not be empty".into());
-        }
-        Ok(NamedFile { label: label.to_owned(), file: file.into() })
+fn named_file(text: &str) -> Result<(String, PathBuf), &'static str> {
+    let own_name = text.rsplit('/').next().unwrap_or(text);
+    let (label, file) = text.split_once('=').unwrap_or((own_name, text));
+    if label.is_empty() || file.is_empty() {
+        return Err("label and file must not be empty");
     }
+    Ok((label.to_owned(), file.into()))
 }
