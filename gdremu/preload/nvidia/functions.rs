@@ -28,27 +28,20 @@ fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), Status>) -> S
     }
 }
 
-/// Allocates memory on the GPU of the calling thread's context. `None`: libcuda must do it, because it is calling.
-fn alloc(cuda: &Cuda, size: usize) -> Result<Option<u64>, Status> {
-    let gpu = cuda.current_gpu()?;
-    match state::enter() {
-        Some(mut process) => Ok(Some(process.gpu.nvidia().alloc(cuda, gpu, size as u64)?)),
-        None => Ok(None),
-    }
-}
-
 pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) -> Status {
     call("cuMemAlloc", |cuda| {
-        let wrong = address.is_null() || size == 0;
-        let allocated = if wrong { None } else { alloc(cuda, size)? };
-        // SAFETY: the program's arguments.
-        unsafe {
-            match allocated {
-                Some(va) => address.write(va),
-                None => check_status((cuda.cuMemAlloc_v2)(address, size))?,
+        if !address.is_null() && size > 0 {
+            let gpu = cuda.current_gpu()?;
+            // Not if libcuda itself is calling.
+            if let Some(mut process) = state::enter() {
+                let va = process.gpu.nvidia().alloc(cuda, gpu, size as u64)?;
+                // SAFETY: the program's argument.
+                unsafe { address.write(va) };
+                return Ok(());
             }
         }
-        Ok(())
+        // SAFETY: the program's arguments.
+        check_status(unsafe { (cuda.cuMemAlloc_v2)(address, size) })
     })
 }
 

@@ -27,11 +27,6 @@ const GRANULARITY_MINIMUM: u32 = 0;
 const ACCESS_READ_WRITE: u32 = 3;
 
 impl AllocationProp {
-    fn exportable_on(gpu: c_int) -> Self {
-        let location = Location { kind: LOCATION_DEVICE, id: gpu };
-        AllocationProp { kind: ALLOCATION_PINNED, location, ..AllocationProp::default() }.exportable()
-    }
-
     /// The GPU whose memory it is, if it is a GPU's.
     pub fn gpu(&self) -> Option<c_int> {
         let is_of_gpu = self.kind == ALLOCATION_PINNED && self.location.kind == LOCATION_DEVICE;
@@ -200,7 +195,8 @@ impl Cuda {
 
     /// Makes a block of exportable memory, mapped for its own GPU, of at least `len` bytes.
     pub(super) fn make_block(&self, gpu: c_int, len: u64) -> Result<Allocation, Status> {
-        let properties = AllocationProp::exportable_on(gpu);
+        let location = Location { kind: LOCATION_DEVICE, id: gpu };
+        let properties = AllocationProp { kind: ALLOCATION_PINNED, location, ..Default::default() }.exportable();
         let mut unit = 0;
         let mut object = 0;
         // SAFETY: the places are live locals.
