@@ -29,6 +29,9 @@ const RUNS: &[&str] = &[
     "--driver-version 2.4.2 -- device sizes 0x10000 0x20000",
     "--driver-version 2.3 --strict-sizes -- device sizes 0 0",
     "--driver-version 2.5 --strict-sizes -- device sizes 0x10000 0x20000",
+    // Emulated GPUs do the same as real ones do for scripts/gpu/check.sh.
+    "--leak-exit 42 -- gpu_memory",
+    "--leak-exit 42 --traditional -- gpu_memory",
 ];
 
 #[test]
@@ -104,6 +107,17 @@ fn programs_that_ignore_ld_preload_cause_a_warning() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("static did not load gdremu's library"), "{stderr}");
     assert!(gdremu(&[], "true", &[]).stderr.is_empty());
+}
+
+#[test]
+fn missing_nvidia_driver_is_reported() {
+    if Path::new("/dev/nvidiactl").exists() {
+        return;
+    }
+    let output = gdremu(&["--provider", "nvidia"], "true", &[]);
+    assert_eq!(output.status.code(), Some(125));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("/dev/nvidiactl"), "{stderr}");
 }
 
 #[test]
