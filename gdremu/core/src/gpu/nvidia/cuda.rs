@@ -178,13 +178,6 @@ impl Cuda {
         cuda
     }
 
-    pub(super) fn loaded() -> Result<&'static Cuda, Failure> {
-        match Cuda::get() {
-            Some(cuda) => Ok(cuda),
-            None => Err(Failure { step: "the search for libcuda", status: 0, errno: Errno::ENODEV }),
-        }
-    }
-
     /// The GPU of the calling thread's context, by CUDA's number.
     pub fn current_gpu(&self) -> Result<c_int, Status> {
         let mut gpu = 0;

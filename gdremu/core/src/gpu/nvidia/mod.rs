@@ -103,7 +103,9 @@ impl NvidiaProvider {
 
     fn pin(&mut self, request: &PinRequest) -> Result<Table, Failure> {
         let PinRequest { va, len, tokens, persistent, .. } = *request;
-        let cuda = Cuda::loaded()?;
+        let Some(cuda) = Cuda::get() else {
+            return Err(Failure { step: "the search for libcuda", status: 0, errno: Errno::ENODEV });
+        };
         let allocation = cuda.allocation(va)?;
         let offset = va - allocation.base;
         let is_wrong = tokens != (0, 0) && cuda.tokens(va) != Some(tokens);
