@@ -161,6 +161,8 @@ pub(super) const NO_EFFECT: &str = "global const weak volatile relaxed acquire r
     ca cg cs lu cv wb wt nc L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate \
     L2::64B L2::128B L2::256B";
 
+const LANES: u64 = u32::MAX as u64;
+
 /// Registers that PTX knows by itself. In `%envreg1` and `%envreg2` a launch passes the address of the memory for
 /// `grid.sync()`.
 #[rustfmt::skip] // A line for each.
@@ -179,8 +181,13 @@ pub(super) const SPECIALS: &[(&str, Special)] = &[
     ("%nctaid.z", |id| id.launch.grid[2].into()),
     ("%warpid", |id| id.warp),
     ("%laneid", |id| id.lane),
+    ("%lanemask_eq", |id| 1 << id.lane),
+    ("%lanemask_lt", |id| (1 << id.lane) - 1),
+    ("%lanemask_le", |id| (2 << id.lane) - 1),
+    ("%lanemask_gt", |id| LANES - ((2 << id.lane) - 1)),
+    ("%lanemask_ge", |id| LANES - ((1 << id.lane) - 1)),
     ("%envreg1", |id| if id.launch.cooperative { GRID_WINDOW >> 32 } else { 0 }),
-    ("%envreg2", |id| if id.launch.cooperative { GRID_WINDOW & 0xffff_ffff } else { 0 }),
+    ("%envreg2", |id| if id.launch.cooperative { GRID_WINDOW & LANES } else { 0 }),
 ];
 
 pub(super) fn find<'a, T>(table: &'a [(&str, T)], name: &str) -> Option<&'a T> {

@@ -233,6 +233,7 @@ fn a_barrier_does_not_wait_for_threads_that_have_ended() {
 
 #[test]
 fn threads_know_their_place() {
+    const LANE: u32 = 17; // The last thread has it, and stores last.
     let specials = [
         ("%tid.x", 4),
         ("%tid.y", 5),
@@ -247,8 +248,13 @@ fn threads_know_their_place() {
         ("%nctaid.y", 3),
         ("%nctaid.z", 4),
         ("%warpid", 6),
-        ("%laneid", 17), // The last thread has it, and stores last.
+        ("%laneid", LANE),
         ("WARP_SZ", 32),
+        ("%lanemask_eq", 1 << LANE),
+        ("%lanemask_lt", (1 << LANE) - 1),
+        ("%lanemask_le", (2 << LANE) - 1),
+        ("%lanemask_gt", u32::MAX << (LANE + 1)),
+        ("%lanemask_ge", u32::MAX << LANE),
     ];
     for (special, value) in specials {
         let body = format!("mov.u32 %r1, {special}; st.global.u32 [%d0], %r1;");
