@@ -31,8 +31,6 @@ tests! {
     exported_descriptors: "--cuda-version 13.3 -- cuda_exports mmap",
         "--cuda-version 13.0 -- cuda_exports export", "--dmabuf no -- cuda_exports no";
     cuda_functions_fail_as_injected: "--fault cuMemAlloc:2@2,cuDriverGetVersion:999 -- cuda_calls faults";
-    programs_without_free_descriptors_get_errors: "-- descriptors before", "-- descriptors after",
-        "--traditional -- descriptors after traditional";
     nvml_agrees_with_libcuda_and_sysfs: "--gpus 2 --bar1-size 64M --pci-device 0x20b5 -- nvml";
     memory_for_other_processes: "-- cuda_ipc";
     kernels: "--unsupported ignore -- cuda_kernels communication";

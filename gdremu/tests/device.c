@@ -131,92 +131,18 @@ TEST(paths)
     CHECK_EQUAL(access("../proc/driver/gdrdrv/params", R_OK), 0);
 }
 
-/* Under --nv-p2p-dummy. */
-TEST(bound_to_nv_p2p_dummy)
-{
-    DIR *list = opendir("/sys/module/nv_p2p_dummy/holders");
-    uint64_t handle;
-
-    begin();
-    CHECK_ERROR(pin(fd, memory, GPU_PAGE, &handle), EINVAL);
-    CHECK(list != NULL);
-    CHECK(opendir("/sys/module/no_such_module") == NULL);
-    CHECK_EQUAL(errno, ENOENT);
-    closedir(list);
-}
-
-/* Under --no-gdrdrv. */
-TEST(files_absent)
-{
-    struct stat status;
-
-    CHECK_FAILS(access("/dev/gdrdrv", F_OK), ENOENT);
-    CHECK_FAILS(stat("/dev/gdrdrv", &status), ENOENT);
-    CHECK_FAILS(stat("/proc/driver/gdrdrv", &status), ENOENT);
-    CHECK(fopen("/proc/driver/gdrdrv/params", "r") == NULL);
-}
-
 /* Under --gdrdrv-errno EACCES. */
 TEST(open_is_refused)
 {
     struct statx status;
 
     CHECK_FAILS(open("/dev/gdrdrv", O_RDWR), EACCES);
-    CHECK_EQUAL(access("/dev/gdrdrv", F_OK), 0);
     CHECK_FAILS(access("/dev/gdrdrv", R_OK), EACCES);
     CHECK_EQUAL(statx(AT_FDCWD, "/dev/gdrdrv", 0, STATX_BASIC_STATS, &status), 0);
     CHECK_EQUAL(status.stx_mode & 0777, 0600);
 }
 
 /* ---- Mappings ---- */
-
-/* Replaces part of a mapping as the library does, by a mapping of an empty file, which raises SIGBUS. */
-static void cover(unsigned char *address, size_t size)
-{
-    int empty = memfd_create("empty", MFD_CLOEXEC);
-
-    CHECK(empty >= 0);
-    CHECK(mmap(address, size, PROT_NONE, MAP_SHARED | MAP_FIXED, empty, 0) == address);
-    CHECK_EQUAL(mprotect(address, size, PROT_READ), 0);
-    CHECK_EQUAL(close(empty), 0);
-}
-
-/* A mapping that something else was mapped over, in part, is as good as unmapped. */
-TEST(covered_mappings)
-{
-    begin();
-    uint64_t handle = pinned(fd, memory, 4 * GPU_PAGE);
-    unsigned char *mapping = mapped(fd, handle, 4 * GPU_PAGE);
-
-    /* The head up to the middle of a page, then the middle, which an UNPIN no longer ends. */
-    calls();
-    cover(mapping, GPU_PAGE - 1);
-    CHECK_STRING(calls(), "mmap_fixed");
-    CHECK_EQUAL(is_mapped(fd, handle), 0);
-    CHECK_PAGES_GONE(mapping, PAGE);
-    cover(mapping + 2 * GPU_PAGE, GPU_PAGE);
-    CHECK_OK(unpin(fd, handle));
-    CHECK_PAGES(mapping + GPU_PAGE, PAGE, 0);
-    CHECK_PAGES(mapping + 3 * GPU_PAGE, PAGE, 0);
-    unmap(mapping, 4 * GPU_PAGE);
-
-    /* A cover that fails changes nothing. */
-    handle = pin_page(0);
-    mapping = mapped(fd, handle, GPU_PAGE);
-    CHECK_FAILS(mmap(mapping, GPU_PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, -1, 0), EBADF);
-    CHECK_PAGES(mapping, PAGE, 0);
-    CHECK_EQUAL(is_mapped(fd, handle), 1);
-
-    /* The last part of the last mapping releases a device that is closed. */
-    CHECK_EQUAL(close(fd), 0);
-    cover(mapping + PAGE, GPU_PAGE - PAGE);
-    CHECK_EQUAL(pins(), 1);
-    CHECK_EQUAL(all_page_tables(), 1);
-    cover(mapping, PAGE);
-    CHECK_EQUAL(pins(), 0);
-    CHECK_EQUAL(all_page_tables(), 0);
-    unmap(mapping, GPU_PAGE);
-}
 
 /* A mapping can replace a reservation of the program, at its address. No other memory of the GPU. */
 TEST(mapping_at_a_fixed_address)
@@ -234,29 +160,9 @@ TEST(mapping_at_a_fixed_address)
     CHECK_EQUAL(is_mapped(fd, handle), 1);
     CHECK_FAILS(mmap(range, GPU_PAGE, PROT_READ, fixed, fd, other * PAGE), EINVAL);
     CHECK_FAILS(mmap(range + 1, GPU_PAGE, PROT_READ, fixed, fd, other * PAGE), EINVAL);
+    CHECK_FAILS(mmap(range, GPU_PAGE, PROT_READ, fixed, -1, 0), EBADF);
+    CHECK_EQUAL(is_mapped(fd, handle), 1); /* A mapping that fails changes nothing. */
     unmap(range, GPU_PAGE);
-}
-
-TEST(failed_mapping_changes_nothing)
-{
-    enum { SIZE = 1 << 30 };
-    struct rlimit all, now = {0};
-    unsigned char *va;
-    FILE *statm = fopen("/proc/self/statm", "r");
-
-    memory = gpu_memory(SIZE);
-    fd = driver_open();
-    uint64_t handle = pinned(fd, memory, SIZE);
-    CHECK(statm != NULL && fscanf(statm, "%lu", &now.rlim_cur) == 1);
-    CHECK_EQUAL(getrlimit(RLIMIT_AS, &all), 0);
-    now.rlim_cur = now.rlim_cur * PAGE + SIZE / 2;
-    now.rlim_max = all.rlim_max;
-    CHECK_EQUAL(setrlimit(RLIMIT_AS, &now), 0);
-    CHECK_ERROR(map(fd, handle, SIZE, &va), ENOMEM);
-    CHECK_EQUAL(setrlimit(RLIMIT_AS, &all), 0);
-    CHECK(!is_mapped(fd, handle));
-    unmap(mapped(fd, handle, SIZE), SIZE);
-    fclose(statm);
 }
 
 TEST(rest_of_an_old_mapping_is_none_of_the_pin)
@@ -324,24 +230,6 @@ TEST(many_threads)
     CHECK_EQUAL(all_page_tables(), 0);
 }
 
-/* Under --fault OPEN:EMFILE@1,CLOSE:EIO@1. */
-TEST(faults)
-{
-    CHECK_FAILS(open("/dev/gdrdrv", O_RDWR), EMFILE);
-    begin();
-    pin_page(0);
-    CHECK_FAILS(close(fd), EIO);
-    CHECK_EQUAL(pins(), 0);
-    CHECK_FAILS(fcntl(fd, F_GETFD), EBADF);
-
-    CHECK_EQUAL(set_faults("GET_VERSION:EIO@2"), 0);
-    CHECK_EQUAL(set_faults("nonsense"), -1);
-    fd = driver_open();
-    CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, &(struct gdrdrv_get_version){0}));
-    CHECK_ERROR(command(fd, GDRDRV_IOC_GET_VERSION, &(struct gdrdrv_get_version){0}), EIO);
-    CHECK_EQUAL(set_faults(NULL), 0);
-}
-
 /* Ends with two pins, by SIGKILL or as usual. */
 TEST(leaks)
 {
@@ -350,6 +238,89 @@ TEST(leaks)
     pin_page(1);
     if (arguments[0] != NULL)
         raise(SIGKILL);
+}
+
+/* ---- Programs that have no descriptor left ---- */
+
+#define CUDA_ERROR_OPERATING_SYSTEM 304
+
+/* All descriptors of the process except the standard streams. */
+static int held[1024], holds;
+
+static void hold_all(void)
+{
+    const struct rlimit few = {1024, 1024};
+
+    CHECK_EQUAL(setrlimit(RLIMIT_NOFILE, &few), 0);
+    while ((held[holds] = dup(2)) >= 0)
+        holds++;
+    CHECK_EQUAL(errno, EMFILE);
+}
+
+static void free_all(void)
+{
+    while (holds > 0)
+        close(held[--holds]);
+}
+
+static CUresult allocate_and_fill(void)
+{
+    CUdeviceptr buffer;
+    CUresult result = cuMemAlloc(&buffer, ALIGNED_SIZE);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = cuMemsetD8(buffer, 7, ALIGNED_SIZE);
+    CUDA(cuMemFree(buffer));
+    return result;
+}
+
+static void need_no_descriptor(void)
+{
+    CUstream stream;
+    void *host;
+
+    CUDA(cuMemHostAlloc(&host, ALIGNED_SIZE, 0));
+    CUDA(cuMemFreeHost(host));
+    CUDA(cuStreamCreate(&stream, 0));
+    CUDA(cuStreamDestroy(stream));
+}
+
+/* Before the first call of CUDA. */
+TEST(no_descriptor_is_left_at_first)
+{
+    hold_all();
+    CHECK_FAILS(open(GDRDRV_DEVICE, O_RDWR), EMFILE);
+    gpu_start(0);
+    CHECK_EQUAL(allocate_and_fill(), CUDA_ERROR_OUT_OF_MEMORY);
+    need_no_descriptor();
+    free_all();
+    CUDA(allocate_and_fill());
+    close(driver_open());
+}
+
+TEST(no_descriptor_is_left_beside_a_mapping)
+{
+    unsigned char byte;
+    int exported;
+
+    begin();
+    uint64_t handle = pinned(fd, memory, ALIGNED_SIZE);
+    unsigned char *va = mapped(fd, handle, ALIGNED_SIZE);
+    bool is_traditional = !persistent(fd);
+    hold_all();
+    CUDA(allocate_and_fill());
+    need_no_descriptor();
+    CHECK_EQUAL(cuMemGetHandleForAddressRange(&exported, memory, ALIGNED_SIZE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+                CUDA_ERROR_OPERATING_SYSTEM);
+    CUDA(cuMemFree(memory));
+    CHECK_EQUAL(touch(va, &byte) != 0, is_traditional);
+    CHECK_OK(unpin(fd, handle));
+    CHECK(touch(va, &byte) != 0);
+    unmap(va, ALIGNED_SIZE);
+    CHECK_EQUAL(close(fd), 0);
+    free_all();
+    CUDA(allocate_and_fill());
 }
 
 /* ---- Options ---- */
@@ -388,19 +359,4 @@ TEST(sizes)
         CHECK_EQUAL(info_of(fd, handle).va, memory);
         CHECK_EQUAL(info_of(fd, handle).mapped_size, ranges[i].pinned);
     }
-}
-
-/* Under --traditional. The pages of a pin that a free has ended are not given back twice. */
-TEST(close_after_a_free)
-{
-    gpu_start(0);
-    size_t before = free_bytes();
-    begin();
-    pin_page(0);
-    pin_page(1);
-    CUDA(cuMemFree(memory));
-    CHECK_EQUAL(pins(), 0);
-    CHECK_EQUAL(close(fd), 0);
-    CHECK_EQUAL(pins(), 0);
-    CHECK_EQUAL(free_bytes(), before);
 }

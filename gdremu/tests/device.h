@@ -70,9 +70,4 @@ static inline const char *calls(void)
     return ((const char *(*)(void))gdremu("gdremu_calls_take"))();
 }
 
-static inline int set_faults(const char *list)
-{
-    return ((int (*)(const char *))gdremu("gdremu_faults_set"))(list);
-}
-
 #endif

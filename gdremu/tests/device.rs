@@ -12,26 +12,26 @@ use common::{GDREMU, PLAIN, SANITIZED, gdremu, runtime};
 /// Tests of the C program, each with the options that it needs.
 const RUNS: &[&str] = &[
     "-- device paths",
-    "--nv-p2p-dummy -- device bound_to_nv_p2p_dummy",
-    "--no-gdrdrv -- device files_absent",
     "--gpus 2 --file /sys/module/no_such_module/version=/proc/sys/kernel/ostype -- device files_of_the_machine",
     "--gdrdrv-errno EACCES -- device open_is_refused",
-    "-- device covered_mappings",
     "-- device mapping_at_a_fixed_address",
-    "-- device failed_mapping_changes_nothing",
     "-- device rest_of_an_old_mapping_is_none_of_the_pin",
-    "-- device call_names",
     "-- device many_threads",
-    "--fault OPEN:EMFILE@1,CLOSE:EIO@1 -- device faults",
+    "-- device no_descriptor_is_left_at_first",
+    "-- device no_descriptor_is_left_beside_a_mapping",
+    "--traditional -- device no_descriptor_is_left_beside_a_mapping",
     "--coherent -- device forced_pins 1 1 0",
     "-- device forced_pins 1 1 524",
     "--coherent --force-pcie no -- device forced_pins 1 1 524",
     "--coherent --traditional -- device forced_pins 0 0 22",
+    "--coherent --nv-p2p-dummy -- device forced_pins 1 1 22",
     "--driver-version 2.4.1 -- device sizes 0x1000 0x10010",
     "--driver-version 2.4.2 -- device sizes 0x10000 0x20000",
     "--driver-version 2.3 --strict-sizes -- device sizes 0 0",
     "--driver-version 2.5 --strict-sizes -- device sizes 0x10000 0x20000",
-    "--traditional -- device close_after_a_free",
+    // Emulated GPUs do the same as real ones do for scripts/gpu/check.sh.
+    "--leak-exit 42 -- gpu_memory",
+    "--leak-exit 42 --traditional -- gpu_memory",
 ];
 
 #[test]
@@ -107,6 +107,17 @@ fn programs_that_ignore_ld_preload_cause_a_warning() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("static did not load gdremu's library"), "{stderr}");
     assert!(gdremu(&[], "true", &[]).stderr.is_empty());
+}
+
+#[test]
+fn missing_nvidia_driver_is_reported() {
+    if Path::new("/dev/nvidiactl").exists() {
+        return;
+    }
+    let output = gdremu(&["--provider", "nvidia"], "true", &[]);
+    assert_eq!(output.status.code(), Some(125));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("/dev/nvidiactl"), "{stderr}");
 }
 
 #[test]

@@ -3,7 +3,6 @@
  * real GPUs (--provider nvidia); holds on emulated ones too.
  */
 #include "device.h"
-#include "emulator.h"
 #include "tests.h"
 
 #define KIB 1024ul
@@ -98,6 +97,48 @@ TEST(large_buffers)
     CUDA(cuMemFree(buffer));
 }
 
+static CUresult (*get_function)(const char *, void **, int, uint64_t, CUdriverProcAddressQueryResult *);
+
+static void *proc_address(const char *name)
+{
+    CUdriverProcAddressQueryResult status;
+    void *function;
+
+    CUDA(get_function(name, &function, 12000, 0, &status));
+    CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SUCCESS);
+    return function;
+}
+
+static void check_found(void *found_alloc, void *found_free)
+{
+    CUresult (*allocate)(CUdeviceptr *, size_t), (*free_memory)(CUdeviceptr);
+    CUdeviceptr address;
+
+    *(void **)&allocate = found_alloc;
+    *(void **)&free_memory = found_free;
+    CUDA(allocate(&address, KIB));
+    pinned_by_page(address);
+    CUDA(free_memory(address));
+    CHECK_EQUAL(allocate(&address, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* Programs look functions up by dlsym, and the CUDA runtime then by cuGetProcAddress. */
+TEST(looked_up_functions)
+{
+    void *libcuda = dlopen("libcuda.so.1", RTLD_NOW), *libc = dlopen("libc.so.6", RTLD_NOW);
+
+    (void)device();
+    check_found(dlsym(libcuda, "cuMemAlloc_v2"), dlsym(libcuda, "cuMemFree_v2"));
+    check_found(dlsym(RTLD_NEXT, "cuMemAlloc_v2"), dlsym(RTLD_DEFAULT, "cuMemFree_v2"));
+    *(void **)&get_function = dlsym(libcuda, "cuGetProcAddress_v2");
+    *(void **)&get_function = proc_address("cuGetProcAddress");
+    check_found(proc_address("cuMemAlloc"), proc_address("cuMemFree"));
+
+    CHECK(dlsym(libc, "cuMemAlloc_v2") == NULL);
+    CHECK(strstr(dlerror(), "cuMemAlloc_v2") != NULL);
+    CHECK(dlsym(libc, "getpid") == (void *)getpid);
+}
+
 /* Two physical objects side by side, in the opposite order of their making, are pinned one by one. */
 TEST(objects_side_by_side)
 {
@@ -124,8 +165,7 @@ TEST(objects_side_by_side)
     unsigned char *va = mapped(device(), handle, unit - GPU_PAGE);
     both_see(address + GPU_PAGE, (uint32_t *)va);
     both_see(address + unit - 4, (uint32_t *)(va + unit - GPU_PAGE - 4));
-    if (gpu_is_emulated()) /* the nvidia provider pins each object by itself */
-        check_cannot_be_pinned(address + unit - GPU_PAGE, 2 * GPU_PAGE);
+    check_cannot_be_pinned(address + unit - GPU_PAGE, 2 * GPU_PAGE);
     check_cannot_be_pinned(address + unit, 2 * unit);
 
     CUDA(cuMemUnmap(address, unit));

@@ -361,20 +361,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_option_survives_the_way_through_the_environment() {
-        let mut config = parse(
-            "gdremu --fault MMAP:EAGAIN@1,OPEN:EMFILE --trace /tmp/;b=c%3B\" --log-missing --unsupported exit:3 \
-             --driver-version 2.3.4 --min-api-version 3.0 --traditional --strict-sizes --platform device \
-             --force-pcie no --handle-base 0x200000000 --module-defects --no-gdrdrv --nv-p2p-dummy \
-             --gdrdrv-errno 524 --provider nvidia --gpus 8 --cuda-version 13.3 --pci-device 0x20b5 \
-             --no-mempools --coherent --rdma no,yes --bar1-size 256M,1024 --dmabuf export,no,auto",
-        );
-        config.session.directory = "/tmp/ä d".into();
-        let text = config.to_variable().unwrap();
-        assert_eq!(Config::from_variable(&text), Ok(config));
-    }
-
-    #[test]
     fn paths_that_are_not_utf_8_are_refused() {
         let trace = OsStr::from_bytes(b"/tmp/\xff").into();
         let config = Config { trace: Some(trace), ..parse("gdremu") };

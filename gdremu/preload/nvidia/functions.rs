@@ -28,31 +28,20 @@ fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), Status>) -> S
     }
 }
 
-/// Allocates memory on the GPU of the calling thread's context. `None`: libcuda must do it, because
-/// the GPU has no exportable memory, or because libcuda itself is calling.
-fn alloc(cuda: &Cuda, size: usize) -> Result<Option<u64>, Status> {
-    let gpu = cuda.current_gpu()?;
-    if !cuda.makes_exportable(gpu) {
-        return Ok(None);
-    }
-    match state::enter() {
-        Some(mut process) => Ok(Some(process.gpu.nvidia().alloc(cuda, gpu, size as u64)?)),
-        None => Ok(None),
-    }
-}
-
 pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) -> Status {
     call("cuMemAlloc", |cuda| {
-        let wrong = address.is_null() || size == 0;
-        let allocated = if wrong { None } else { alloc(cuda, size)? };
-        // SAFETY: the program's arguments.
-        unsafe {
-            match allocated {
-                Some(va) => address.write(va),
-                None => check_status((cuda.cuMemAlloc_v2)(address, size))?,
+        if !address.is_null() && size > 0 {
+            let gpu = cuda.current_gpu()?;
+            // Not if libcuda itself is calling.
+            if let Some(mut process) = state::enter() {
+                let va = process.gpu.nvidia().alloc(cuda, gpu, size as u64)?;
+                // SAFETY: the program's argument.
+                unsafe { address.write(va) };
+                return Ok(());
             }
         }
-        Ok(())
+        // SAFETY: the program's arguments.
+        check_status(unsafe { (cuda.cuMemAlloc_v2)(address, size) })
     })
 }
 
@@ -126,7 +115,6 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
         unsafe {
             if let Some(wanted) = properties.as_ref()
                 && let Some(gpu) = wanted.gpu()
-                && cuda.makes_exportable(gpu)
                 && (cuda.cuMemCreate)(handle, size, &wanted.exportable(), flags) == 0
             {
                 if let Some(mut process) = state::enter() {
@@ -155,39 +143,6 @@ pub(crate) extern "C" fn cuMemUnmap(address: u64, size: usize) -> Status {
 
 // ---- Lookup ----
 
-/// # Safety
-/// If `real` succeeds, `name` ends with a NUL byte, and `function` has been written.
-unsafe fn replace(
-    name: *const c_char,
-    function: *mut *const c_void,
-    version: c_int,
-    real: impl FnOnce(&Cuda) -> Status,
-) -> Status {
-    call("cuGetProcAddress", |cuda| {
-        check_status(real(cuda))?;
-        // SAFETY: contract of this function.
-        unsafe {
-            if !(*function).is_null()
-                && let Ok(name) = CStr::from_ptr(name).to_str()
-                && let Some(ours) = replaced::by_name(name, version as u32)
-            {
-                function.write(ours);
-            }
-        }
-        Ok(())
-    })
-}
-
-pub(crate) unsafe extern "C" fn cuGetProcAddress(
-    name: *const c_char,
-    function: *mut *const c_void,
-    version: c_int,
-    flags: u64,
-) -> Status {
-    // SAFETY: the caller's arguments are passed on unchanged.
-    unsafe { replace(name, function, version, |cuda| (cuda.cuGetProcAddress)(name, function, version, flags)) }
-}
-
 pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     name: *const c_char,
     function: *mut *const c_void,
@@ -195,8 +150,18 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     flags: u64,
     found: *mut c_uint,
 ) -> Status {
-    // SAFETY: the caller's arguments are passed on unchanged.
-    unsafe {
-        replace(name, function, version, |cuda| (cuda.cuGetProcAddress_v2)(name, function, version, flags, found))
-    }
+    call("cuGetProcAddress", |cuda| {
+        // SAFETY: the program's arguments. If the call succeeds, `name` ends with a NUL byte, and `function` has been
+        // written.
+        unsafe {
+            check_status((cuda.cuGetProcAddress_v2)(name, function, version, flags, found))?;
+            if !(*function).is_null()
+                && let Ok(name) = CStr::from_ptr(name).to_str()
+                && let Some(ours) = replaced::by_name(name)
+            {
+                function.write(ours);
+            }
+        }
+        Ok(())
+    })
 }

@@ -1,38 +1,35 @@
-//! The replaced functions of libcuda, by the names under which programs look them up, and the CUDA versions that have them.
+//! The replaced functions of libcuda, by the names under which programs look them up.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_void;
 
-use gdremu_core::cuda::{Function, newest};
+use gdremu_core::cuda::name_of;
 
 macro_rules! replaced {
-    ($($module:ident::$symbol:ident $since:literal;)*) => {
+    ($($module:ident::$symbol:ident;)*) => {
         gdremu_preload::export! { $($module::$symbol;)* }
 
-        const FUNCTIONS: &[Function] = &[
-            $(Function { symbol: stringify!($symbol), since: $since, address: $symbol as *const c_void },)*
-        ];
+        const FUNCTIONS: &[(&str, *const c_void)] = &[$((stringify!($symbol), $symbol as *const c_void),)*];
     };
 }
 
 replaced! {
-    functions::cuGetProcAddress 11030;
-    functions::cuGetProcAddress_v2 12000;
-    functions::cuMemAlloc_v2 3020;
-    functions::cuMemFree_v2 3020;
-    functions::cuMemGetAddressRange_v2 3020;
-    functions::cuPointerSetAttribute 6000;
-    functions::cuMemCreate 10020;
-    functions::cuMemUnmap 10020;
+    functions::cuGetProcAddress_v2;
+    functions::cuMemAlloc_v2;
+    functions::cuMemFree_v2;
+    functions::cuMemGetAddressRange_v2;
+    functions::cuPointerSetAttribute;
+    functions::cuMemCreate;
+    functions::cuMemUnmap;
 }
 
 pub(crate) fn by_symbol(symbol: &str) -> Option<*mut c_void> {
-    let function = FUNCTIONS.iter().find(|function| function.symbol == symbol)?;
-    Some(function.address.cast_mut())
+    let (_, ours) = FUNCTIONS.iter().find(|(known, _)| *known == symbol)?;
+    Some(ours.cast_mut())
 }
 
-/// The replacement of the function that cuGetProcAddress finds in CUDA `version`.
-pub(crate) fn by_name(name: &str, version: u32) -> Option<*mut c_void> {
-    let function = newest(FUNCTIONS, name, version).ok()?;
-    Some(function.address.cast_mut())
+/// The replacement of the function that cuGetProcAddress finds.
+pub(crate) fn by_name(name: &str) -> Option<*mut c_void> {
+    let (_, ours) = FUNCTIONS.iter().find(|(symbol, _)| name_of(symbol) == name)?;
+    Some(ours.cast_mut())
 }

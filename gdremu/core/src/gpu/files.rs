@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::address_space::{Access, Error, Memory, PageTableId, Run, Step};
 use super::backing::{Backing, Memfds};
 use super::emugpu::Emugpu;
-use super::mmap::{self, Part, View, covered};
+use super::mmap::{self, Part, View};
 use super::physical::{BLOCK, GPU_BYTES, GPU_PAGE, ObjectId};
 use super::provider::{PinRequest, Provider};
 use crate::config::{GpuConfig, ProviderKind, YesNo};
@@ -214,12 +214,21 @@ impl Provider for HostProvider {
 
     fn map(&mut self, table: PageTableId, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno> {
         let table = self.memory.page_table(table)?;
+        let end = offset.saturating_add(len as u64);
+        if len == 0 || end > table.len {
+            return Err(Errno::EINVAL);
+        }
         let mut parts = Vec::new();
-        for (i, inside, len) in covered(table.runs.iter().map(|run| run.len), offset, len)? {
-            let run = &table.runs[i];
-            let object = self.memory.live(run.object);
-            let start = self.backing.start(run.object, object);
-            parts.push((start + (run.offset - object.start) + inside, len));
+        let mut run_start = 0;
+        for run in &table.runs {
+            let first = offset.max(run_start);
+            let last = end.min(run_start + run.len);
+            if first < last {
+                let object = self.memory.live(run.object);
+                let in_object = run.offset - object.start + (first - run_start);
+                parts.push((self.backing.start(run.object, object) + in_object, (last - first) as usize));
+            }
+            run_start += run.len;
         }
         let file = self.backing.file(table.runs[0].gpu)?;
         let parts = parts.into_iter().map(|(offset, len)| Part { file, offset, len });

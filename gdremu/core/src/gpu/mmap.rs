@@ -76,27 +76,6 @@ pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
     Ok(aligned)
 }
 
-/// The parts of pieces, one behind the other, that `[offset, offset + len)` covers. Each is the number of the piece,
-/// the place in it, and the number of bytes.
-pub(super) fn covered(
-    pieces: impl IntoIterator<Item = u64>,
-    offset: u64,
-    len: usize,
-) -> Result<Vec<(usize, u64, usize)>, Errno> {
-    let end = offset.saturating_add(len as u64);
-    let mut parts = Vec::new();
-    let mut start = 0;
-    for (i, piece) in pieces.into_iter().enumerate() {
-        let first = offset.max(start);
-        let last = end.min(start + piece);
-        if first < last {
-            parts.push((i, first - start, (last - first) as usize));
-        }
-        start += piece;
-    }
-    if len == 0 || end > start { Err(Errno::EINVAL) } else { Ok(parts) }
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {
     pub(super) file: BorrowedFd<'a>,

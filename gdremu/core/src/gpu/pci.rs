@@ -5,9 +5,7 @@ pub const DEVICES: &str = "/sys/bus/pci/devices";
 
 pub const VENDOR: u32 = 0x10de;
 
-/// The kind of GPU, an H100, unless `--pci-device` chooses another one.
-pub const DEVICE: u16 = 0x2331;
-/// The board that it is on.
+/// The board, an H100's.
 pub const SUBSYSTEM: u32 = 0x1626;
 
 /// The bus of the first GPU; each next one is 16 further on.

@@ -449,15 +449,12 @@ impl<'t, 'a> Entry<'t, 'a> {
         if let Some(constant) = if word == "WARP_SZ" { Some(WARP) } else { number(word) } {
             return Ok(Operand::constant(constant));
         }
-        let register = self.kernel.registers;
-        if let "%clock" | "%clock64" | "%globaltimer" = word {
-            self.push(Operation::Time(register));
-        } else if let Some(special) = find(SPECIALS, word) {
-            self.kernel.specials.push((register, *special));
-            self.scopes[0].names.insert(word, Name::Register(Type::U64, register, None));
-        } else {
+        let Some(special) = find(SPECIALS, word) else {
             return Err(self.tokens.error(format!("{word} is not a value")));
-        }
+        };
+        let register = self.kernel.registers;
+        self.kernel.specials.push((register, *special));
+        self.scopes[0].names.insert(word, Name::Register(Type::U64, register, None));
         self.kernel.registers += 1;
         Ok(Operand::register(register))
     }

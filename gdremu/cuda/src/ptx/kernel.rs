@@ -146,8 +146,6 @@ pub(super) enum Operation {
         function: Function,
         operands: [Operand; 3],
     },
-    /// Reads the clock, in nanoseconds.
-    Time(Register),
     Load {
         to: Vec<Register>,
         from: Access,

@@ -97,10 +97,9 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("min", T, [T, T], |_, [a, b, _]| a.min(b)),
     ("max", T, [T, T], |_, [a, b, _]| a.max(b)),
     ("mul.lo", T, [T, T], |_, [a, b, _]| a.wrapping_mul(b)),
-    ("mul.hi", T, [T, T], |of, [a, b, _]| high(of, a, b)),
+    ("mul.hi", T, [T, T], |of, [a, b, _]| a.wrapping_mul(b) >> of.bits),
     ("mul.wide", Wide, [T, T], |_, [a, b, _]| a * b),
     ("mad.lo", T, [T, T, T], |_, [a, b, c]| a.wrapping_mul(b).wrapping_add(c)),
-    ("mad.hi", T, [T, T, T], |of, [a, b, c]| high(of, a, b) + c),
     ("mad.wide", Wide, [T, T, Wide], |_, [a, b, c]| a * b + c),
     ("div", T, [T, T], |_, [a, b, _]| a.checked_div(b).unwrap_or(-1)),
     ("rem", T, [T, T], |_, [a, b, _]| a.checked_rem(b).unwrap_or(a)),
@@ -112,8 +111,6 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("shr", T, [T, U32], |of, [a, by, _]| a >> by.min(of.bits.into())),
     ("shf.l.wrap", T, [T, T, U32], |_, [a, b, by]| (b << 32 | a) << (by & 31) >> 32),
     ("shf.r.wrap", T, [T, T, U32], |_, [a, b, by]| (b << 32 | a) >> (by & 31)),
-    ("shf.l.clamp", T, [T, T, U32], |_, [a, b, by]| (b << 32 | a) << by.min(32) >> 32),
-    ("shf.r.clamp", T, [T, T, U32], |_, [a, b, by]| (b << 32 | a) >> by.min(32)),
     ("prmt", T, [T, T, T], |_, [a, b, selectors]| {
         let mut result = 0;
         for i in 0..4 {
@@ -125,7 +122,6 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     }),
     ("popc", U32, [T], |_, [a, ..]| a.count_ones().into()),
     ("clz", U32, [T], |of, [a, ..]| i128::from(a.leading_zeros() + of.bits) - 128),
-    ("brev", T, [T], |of, [a, ..]| ((a as u64).reverse_bits() >> (64 - of.bits)).into()),
     ("setp.eq", PRED, [T, T], |_, [a, b, _]| (a == b).into()),
     ("setp.ne", PRED, [T, T], |_, [a, b, _]| (a != b).into()),
     ("setp.lt", PRED, [T, T], |_, [a, b, _]| (a < b).into()),
@@ -144,8 +140,6 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("cvta.to.const", T, [T], |_, [a, ..]| a),
     ("cvta.to.shared", T, [T], |_, [a, ..]| a - i128::from(SHARED_WINDOW)),
     ("cvta.to.local", T, [T], |_, [a, ..]| a - i128::from(LOCAL_WINDOW)),
-    ("isspacep.shared", PRED, [U64], |_, [a, ..]| a >> SHARED_WINDOW.ilog2() & 1),
-    ("isspacep.local", PRED, [U64], |_, [a, ..]| a >> LOCAL_WINDOW.ilog2() & 1),
     // A step of `mov` from elements, which adds one to others.
     ("{}", U64, [U64, Bits, U32], |_, [others, element, at]| others | element << at),
     // Steps of `bfi`, the bits of a field, and a value with the field in these bits.
@@ -160,10 +154,6 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
 
 /// Computations that are atomic accesses.
 pub(super) const UPDATES: [&str; 10] = ["add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas"];
-
-fn high(of: Type, a: i128, b: i128) -> i128 {
-    a.wrapping_mul(b) >> of.bits
-}
 
 /// Parts of the names of `ld`, `st`, `atom` and `red` that change nothing here, such as scopes and hints for caches.
 /// Every access has the strongest order.

@@ -3,7 +3,6 @@
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread;
-use std::time::UNIX_EPOCH;
 
 use super::kernel::{
     Access, DYNAMIC_SHARED, GRID_WINDOW, LOCAL_WINDOW, Launch, Operand, Operation, SHARED_WINDOW, Space, ThreadId,
@@ -248,7 +247,6 @@ impl Thread {
                     let before = memory.update(at, address, &|old| update(old, a, b))?;
                     registers[*old] = at.element.extend(before);
                 }
-                Operation::Time(to) => registers[*to] = nanoseconds(),
                 Operation::Fence => fence(Ordering::SeqCst),
                 Operation::Branch(target) => *next = *target,
                 Operation::Sleep => return Ok(State::Ready),
@@ -359,9 +357,4 @@ fn little_endian(bytes: &[u8]) -> u64 {
         number = number << 8 | u64::from(*byte);
     }
     number
-}
-
-/// The time as %globaltimer has it.
-fn nanoseconds() -> u64 {
-    UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos() as u64
 }

@@ -20,21 +20,13 @@ pub type Status = i32;
 
 pub(super) const INVALID_VALUE: Status = 1;
 const OUT_OF_MEMORY: Status = 2;
-const NOT_FOUND: Status = 500;
 
 const POINTER_ATTRIBUTE_P2P_TOKENS: u32 = 5;
 const POINTER_ATTRIBUTE_DEVICE_ORDINAL: u32 = 9;
-const DEVICE_ATTRIBUTE_POSIX_FD_SUPPORTED: c_int = 103;
-const DEVICE_ATTRIBUTE_RDMA_WITH_VMM_SUPPORTED: c_int = 110;
 const GRANULARITY_MINIMUM: u32 = 0;
 const ACCESS_READ_WRITE: u32 = 3;
 
 impl AllocationProp {
-    fn exportable_on(gpu: c_int) -> Self {
-        let location = Location { kind: LOCATION_DEVICE, id: gpu };
-        AllocationProp { kind: ALLOCATION_PINNED, location, ..AllocationProp::default() }.exportable()
-    }
-
     /// The GPU whose memory it is, if it is a GPU's.
     pub fn gpu(&self) -> Option<c_int> {
         let is_of_gpu = self.kind == ALLOCATION_PINNED && self.location.kind == LOCATION_DEVICE;
@@ -48,43 +40,35 @@ impl AllocationProp {
     }
 }
 
-macro_rules! function {
-    ($library:ident, $symbol:ident($($type:ty),*)) => {{
-        unsafe extern "C" fn missing($(_: $type),*) -> Status {
-            NOT_FOUND
-        }
-        const NAME: &CStr = c_text(concat!(stringify!($symbol), "\0"));
-        // SAFETY: the library is open for good, and the name a C string.
-        let function = unsafe { libc::dlsym($library, NAME.as_ptr()) };
-        match function.is_null() {
-            true => missing,
-            // SAFETY: the driver API gives the symbol this type.
-            false => unsafe { mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> Status>(function) },
-        }
-    }};
-}
-
 macro_rules! functions {
     ($(fn $symbol:ident($($argument:ident: $type:ty),*);)*) => {
-        /// Functions of libcuda. Their safety is that of the driver API. One that this libcuda lacks fails.
+        /// Functions of libcuda. Their safety is that of the driver API.
         #[allow(non_snake_case, missing_docs, reason = "the driver API's names")]
         pub struct Cuda {
             $(pub $symbol: unsafe extern "C" fn($($type),*) -> Status,)*
         }
 
         impl Cuda {
-            fn find(library: *mut c_void) -> Cuda {
-                Cuda { $($symbol: function!(library, $symbol($($type),*)),)* }
+            /// `None`: a function is missing, because the libcuda is older than CUDA 12.
+            fn find(library: *mut c_void) -> Option<Cuda> {
+                Some(Cuda { $($symbol: {
+                    const NAME: &CStr = c_text(concat!(stringify!($symbol), "\0"));
+                    // SAFETY: the library is open for good, and the name a C string.
+                    let function = unsafe { libc::dlsym(library, NAME.as_ptr()) };
+                    if function.is_null() {
+                        return None;
+                    }
+                    // SAFETY: the driver API gives the symbol this type.
+                    unsafe { mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> Status>(function) }
+                },)* })
             }
         }
     };
 }
 
 functions! {
-    fn cuGetProcAddress(name: *const c_char, function: *mut *const c_void, version: c_int, flags: u64);
     fn cuGetProcAddress_v2(name: *const c_char, function: *mut *const c_void, version: c_int, flags: u64, found: *mut u32);
     fn cuDeviceGet(device: *mut c_int, ordinal: c_int);
-    fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
     fn cuDeviceGetPCIBusId(text: *mut c_char, len: c_int, device: c_int);
     fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int);
     fn cuDevicePrimaryCtxRelease_v2(device: c_int);
@@ -187,18 +171,11 @@ impl Cuda {
             let dlopen = mem::transmute::<*mut c_void, DlOpen>(dlopen);
             dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW)
         };
-        if library.is_null() {
-            eprintln!("gdremu: nvidia provider: no libcuda.so.1 can be loaded");
-            return None;
+        let cuda = if library.is_null() { None } else { Cuda::find(library) };
+        if cuda.is_none() {
+            eprintln!("gdremu: nvidia provider: no libcuda.so.1 of CUDA 12 or later can be loaded");
         }
-        Some(Cuda::find(library))
-    }
-
-    pub(super) fn loaded() -> Result<&'static Cuda, Failure> {
-        match Cuda::get() {
-            Some(cuda) => Ok(cuda),
-            None => Err(Failure { step: "the search for libcuda", status: 0, errno: Errno::ENODEV }),
-        }
+        cuda
     }
 
     /// The GPU of the calling thread's context, by CUDA's number.
@@ -209,18 +186,10 @@ impl Cuda {
         Ok(gpu)
     }
 
-    /// Returns whether memory of a GPU can be made that can be exported and pinned.
-    pub fn makes_exportable(&self, gpu: c_int) -> bool {
-        [DEVICE_ATTRIBUTE_POSIX_FD_SUPPORTED, DEVICE_ATTRIBUTE_RDMA_WITH_VMM_SUPPORTED].into_iter().all(|attribute| {
-            let mut value = 0;
-            // SAFETY: the place is a live local.
-            unsafe { (self.cuDeviceGetAttribute)(&mut value, attribute, gpu) == 0 && value != 0 }
-        })
-    }
-
     /// Makes a block of exportable memory, mapped for its own GPU, of at least `len` bytes.
     pub(super) fn make_block(&self, gpu: c_int, len: u64) -> Result<Allocation, Status> {
-        let properties = AllocationProp::exportable_on(gpu);
+        let location = Location { kind: LOCATION_DEVICE, id: gpu };
+        let properties = AllocationProp { kind: ALLOCATION_PINNED, location, ..Default::default() }.exportable();
         let mut unit = 0;
         let mut object = 0;
         // SAFETY: the places are live locals.

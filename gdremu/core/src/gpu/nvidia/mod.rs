@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use crate::errno::Errno;
 use crate::gpu::buffers::{Buffer, Buffers, Freed};
-use crate::gpu::mmap::{self, Part, covered};
+use crate::gpu::mmap::{self, Part};
 use crate::gpu::physical::{BLOCK, GPU_PAGE};
 use crate::gpu::{PageTableId, PinRequest, Provider};
 
@@ -40,15 +40,9 @@ struct Table {
     va: u64,
     len: u64,
     persistent: bool,
-    pieces: Vec<Piece>,
-}
-
-/// The part of a pinned range that lies in one allocation.
-struct Piece {
     memory: Memory,
-    /// Where the part starts in the allocation.
+    /// Where the range starts in its allocation.
     offset: u64,
-    len: u64,
 }
 
 impl Table {
@@ -107,30 +101,22 @@ impl NvidiaProvider {
         lost.map(|(id, _)| *id).collect()
     }
 
-    fn pin(&mut self, va: u64, len: u64, tokens: (u64, u32)) -> Result<Vec<Piece>, Failure> {
-        let cuda = Cuda::loaded()?;
-        let end = va.saturating_add(len);
+    fn pin(&mut self, request: &PinRequest) -> Result<Table, Failure> {
+        let PinRequest { va, len, tokens, persistent, .. } = *request;
+        let Some(cuda) = Cuda::get() else {
+            return Err(Failure { step: "the search for libcuda", status: 0, errno: Errno::ENODEV });
+        };
+        let allocation = cuda.allocation(va)?;
+        let offset = va - allocation.base;
         let is_wrong = tokens != (0, 0) && cuda.tokens(va) != Some(tokens);
-        let mut pages = (va..end).step_by(GPU_PAGE as usize);
-        if is_wrong || end - va != len || pages.any(|page| self.buffers.is_dead(page)) {
+        let mut pages = (va..va.saturating_add(len)).step_by(GPU_PAGE as usize);
+        // The GPU driver looks for a range in one allocation.
+        if is_wrong || len > allocation.len - offset || pages.any(|page| self.buffers.is_dead(page)) {
             return Err(Failure::refused(NOT_GPU_MEMORY, 0));
         }
-        let mut pieces: Vec<Piece> = Vec::new();
-        let mut at = va;
-        while at < end {
-            let allocation = cuda.allocation(at)?;
-            let exported = cuda.export(at)?;
-            let client = self.client(cuda, allocation.gpu, &exported)?;
-            if let Some(first) = pieces.first()
-                && !first.memory.is_of(&client)
-            {
-                return Err(Failure::refused(NOT_GPU_MEMORY, 0)); // Two GPUs.
-            }
-            let len = (allocation.base + allocation.len).min(end) - at;
-            pieces.push(Piece { memory: client.import(&exported)?, offset: at - allocation.base, len });
-            at += len;
-        }
-        Ok(pieces)
+        let exported = cuda.export(va)?;
+        let client = self.client(cuda, allocation.gpu, &exported)?;
+        Ok(Table { va, len, persistent, memory: client.import(&exported)?, offset })
     }
 
     /// Opens the GPU as soon as the program has any memory there. Descriptors that are opened only
@@ -149,8 +135,7 @@ impl NvidiaProvider {
         if let Some(client) = self.clients.get(&gpu) {
             return Ok(client.clone());
         }
-        let instance = rm::device_instance(exported)?;
-        let client = Arc::new(Client::new(libcuda.device_minor(gpu)?, instance)?);
+        let client = Arc::new(Client::new(libcuda.device_minor(gpu)?, exported)?);
         self.clients.insert(gpu, client.clone());
         Ok(client)
     }
@@ -158,14 +143,13 @@ impl NvidiaProvider {
 
 impl Provider for NvidiaProvider {
     fn get_pages(&mut self, request: &PinRequest) -> Result<PageTableId, Errno> {
-        let PinRequest { va, len, tokens, persistent, force_pcie } = *request;
-        if force_pcie {
+        if request.force_pcie {
             return Err(Errno::ENOTSUPP); // As a GPU without a coherent link.
         }
-        let pieces = self.pin(va, len, tokens)?;
+        let table = self.pin(request)?;
         self.tables_made += 1;
         let id = PageTableId(self.tables_made);
-        self.tables.insert(id, Table { va, len, persistent, pieces });
+        self.tables.insert(id, table);
         Ok(id)
     }
 
@@ -177,13 +161,8 @@ impl Provider for NvidiaProvider {
         let Some(table) = self.tables.get(&table) else {
             return Err(Errno::EINVAL);
         };
-        let mut files = Vec::new();
-        for (i, inside, len) in covered(table.pieces.iter().map(|piece| piece.len), offset, len)? {
-            let piece = &table.pieces[i];
-            files.push((piece.memory.prepare_map(piece.offset + inside, len)?, len));
-        }
-        let parts = files.iter().map(|(file, len)| Part { file: file.as_fd(), offset: 0, len: *len });
-        mmap::map_parts(&parts.collect::<Vec<_>>(), fixed)
+        let file = table.memory.prepare_map(table.offset + offset, len)?;
+        mmap::map_parts(&[Part { file: file.as_fd(), offset: 0, len }], fixed)
     }
 
     fn after_fork(&mut self) {

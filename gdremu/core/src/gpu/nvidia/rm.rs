@@ -110,26 +110,22 @@ pub(super) struct Memory {
     handle: u32,
 }
 
-pub(super) fn device_instance(exported: &impl AsRawFd) -> Result<u32, Failure> {
-    let control = open("/dev/nvidiactl")?;
-    let root = alloc_client(&control)?;
-    let mut info =
-        ExportInfo { fd: exported.as_raw_fd(), device_instance: 0, gpu_instance: 0, max_objects: 0, metadata: [0; 64] };
-    send(&control, "which GPU the memory is of", root, GET_EXPORT_INFO, &mut info)?;
-    Ok(info.device_instance)
-}
-
 impl Client {
-    /// A client for the GPU with this device file and instance number.
-    pub(super) fn new(minor: u32, instance: u32) -> Result<Client, Failure> {
+    /// A client for the GPU with this device file, of whose memory `exported` is.
+    pub(super) fn new(minor: u32, exported: &impl AsRawFd) -> Result<Client, Failure> {
         let control: File = out_of_the_way(open("/dev/nvidiactl")?.into()).into();
         let path = format!("/dev/nvidia{minor}");
         let device = out_of_the_way(open(&path)?.into()).into();
         ioctl(&device, "registration of the device file", REGISTER, &mut control.as_raw_fd())?;
-        let root = alloc_client(&control)?;
+        let mut client = Alloc { class: CLASS_CLIENT, ..Default::default() };
+        client.call(&control, "client")?;
+        let root = client.object;
+        let fd = exported.as_raw_fd();
+        let mut info = ExportInfo { fd, device_instance: 0, gpu_instance: 0, max_objects: 0, metadata: [0; 64] };
+        send(&control, "which GPU the memory is of", root, GET_EXPORT_INFO, &mut info)?;
         // The device's parameters (its instance, and defaults).
         let mut params = [0_u32; 14];
-        params[0] = instance;
+        params[0] = info.device_instance;
         let device_object = Alloc { root, parent: root, object: DEVICE, class: CLASS_DEVICE, ..Default::default() };
         alloc(&control, "device", device_object, &mut params)?;
         let subdevice = Alloc { parent: DEVICE, object: SUBDEVICE, class: CLASS_SUBDEVICE, root, ..Default::default() };
@@ -155,10 +151,6 @@ impl Client {
 }
 
 impl Memory {
-    pub(super) fn is_of(&self, client: &Arc<Client>) -> bool {
-        Arc::ptr_eq(&self.client, client)
-    }
-
     /// A file whose mmap gives `len` bytes of the allocation from `offset` on, through BAR1 and
     /// write-combined.
     pub(super) fn prepare_map(&self, offset: u64, len: usize) -> Result<File, Failure> {
@@ -193,12 +185,6 @@ impl Drop for Memory {
 fn open(path: &str) -> Result<File, Failure> {
     let file = OpenOptions::new().read(true).write(true).open(path);
     file.map_err(|error| Failure::system("opening the GPU driver's device files", error))
-}
-
-fn alloc_client(control: &File) -> Result<u32, Failure> {
-    let mut client = Alloc { class: CLASS_CLIENT, ..Default::default() };
-    client.call(control, "client")?;
-    Ok(client.object)
 }
 
 fn alloc(control: &File, step: &'static str, mut object: Alloc, params: &mut [u32]) -> Result<(), Failure> {
