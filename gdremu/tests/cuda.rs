@@ -28,8 +28,7 @@ tests! {
     streams_and_events: "-- cuda_streams";
     several_gpus: "--gpus 3 -- cuda_gpus three", "--gpus 2 -- cuda_gpus memory_of_another";
     forked_children: "-- cuda_calls forked_children";
-    exported_descriptors: "--cuda-version 13.3 -- cuda_exports mmap",
-        "--cuda-version 13.0 -- cuda_exports export", "--dmabuf no -- cuda_exports no";
+    exported_descriptors: "--cuda-version 13.3 -- cuda_exports";
     cuda_functions_fail_as_injected: "--fault cuMemAlloc:2@2,cuDriverGetVersion:999 -- cuda_calls faults";
     nvml_agrees_with_libcuda_and_sysfs: "--gpus 2 --bar1-size 64M --pci-device 0x20b5 -- nvml";
     memory_for_other_processes: "-- cuda_ipc";

@@ -1,8 +1,8 @@
-/* Descriptors for GPU memory, as dma-bufs that are mapped ("mmap"), or only exported ("export"), or not even that
-   ("no"). */
+/* GPU memory as dma-bufs that can be mapped. The library's tests have profiles without. */
 #include <sys/mman.h>
 
 #include "cuda_values.h"
+#include "tests.h"
 
 enum { BLOCK = 2 << 20, PAGE = 4096 };
 
@@ -32,7 +32,7 @@ static void unmap(volatile unsigned char *start, size_t size)
     CHECK_EQUAL(munmap((void *)start, size), 0);
 }
 
-static void maps_like_a_dmabuf(void)
+GPU_TEST(maps_like_a_dmabuf)
 {
     CUdeviceptr buffer = allocated(BLOCK);
     unsigned char byte;
@@ -56,7 +56,7 @@ static void maps_like_a_dmabuf(void)
     CUDA(cuMemFree(buffer));
 }
 
-static void keeps_memory_alive(void)
+GPU_TEST(keeps_memory_alive)
 {
     size_t before = free_bytes();
     CUdeviceptr buffer = allocated(BLOCK);
@@ -79,7 +79,7 @@ static void keeps_memory_alive(void)
 }
 
 /* Small buffers share a block, so a range that is exported need only touch one of them, as on an H200. */
-static void reaches_beyond_its_buffer(void)
+GPU_TEST(reaches_beyond_its_buffer)
 {
     CUdeviceptr first = allocated(100), second = allocated(PAGE);
     int fd;
@@ -93,7 +93,7 @@ static void reaches_beyond_its_buffer(void)
 
 /* Like NVIDIA's driver, which reuses an address once its dma-buf is gone, and so are its mappings. UCX pins whole pages
    of 64 KiB, and the buffer at their start must be a live one. */
-static void closed_exports_release_their_addresses(void)
+GPU_TEST(closed_exports_release_their_addresses)
 {
     CUdeviceptr buffer = allocated(100);
 
@@ -111,7 +111,7 @@ static void closed_exports_release_their_addresses(void)
 
 /* An H200 also exports memory that is not GPUDirect capable. UCX takes VMM memory for registrable if it can be
    exported. */
-static void exports_all_kinds_of_memory(void)
+GPU_TEST(exports_all_kinds_of_memory)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr address = created(BLOCK, &access, 1), pooled;
@@ -123,7 +123,7 @@ static void exports_all_kinds_of_memory(void)
     CUDA(cuMemFree(pooled));
 }
 
-static void refuses(void)
+GPU_TEST(refuses)
 {
     CUdeviceptr buffer = allocated(BLOCK), managed;
     int fd = 123;
@@ -139,53 +139,4 @@ static void refuses(void)
     CHECK_EQUAL(fd, 123);
     CUDA(cuMemFree(managed));
     CUDA(cuMemFree(buffer));
-}
-
-static void shareable_handles(void)
-{
-    const CUmemAllocationHandleType FD = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
-    CUmemGenericAllocationHandle handle, imported;
-    size_t before = free_bytes();
-    int fd;
-
-    CUDA(cuMemCreate(&handle, BLOCK, &prop, 0));
-    CHECK_EQUAL(cuMemExportToShareableHandle(&fd, handle, FD, 0), CUDA_ERROR_INVALID_VALUE);
-    CUDA(cuMemRelease(handle));
-
-    prop.requestedHandleTypes = FD;
-    CUDA(cuMemCreate(&handle, BLOCK, &prop, 0));
-    CUDA(cuMemExportToShareableHandle(&fd, handle, FD, 0));
-    CUDA(cuMemRelease(handle));
-    CUDA(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd, FD));
-    CHECK_EQUAL(close(fd), 0);
-    CHECK_EQUAL(imported, handle);
-    CHECK_EQUAL(free_bytes(), before - BLOCK);
-    CUDA(cuMemRelease(imported));
-    CHECK_EQUAL(free_bytes(), before);
-    CHECK_EQUAL(cuMemImportFromShareableHandle(&imported, (void *)0, FD), CUDA_ERROR_INVALID_VALUE);
-}
-
-int main(int count, char **arguments)
-{
-    const char *what = count > 1 ? arguments[1] : "";
-    int fd;
-
-    gpu_start(0);
-    if (strcmp(what, "mmap") == 0) {
-        maps_like_a_dmabuf();
-        keeps_memory_alive();
-        reaches_beyond_its_buffer();
-        closed_exports_release_their_addresses();
-        exports_all_kinds_of_memory();
-        refuses();
-        shareable_handles();
-    } else if (strcmp(what, "export") == 0) {
-        CHECK(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, exported(allocated(BLOCK), BLOCK), 0) == MAP_FAILED);
-        CHECK_EQUAL(errno, 524);
-    } else {
-        CHECK_EQUAL(device_attribute(0, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED), 0);
-        CHECK_EQUAL(dmabuf(&fd, allocated(BLOCK), BLOCK), CUDA_ERROR_NOT_SUPPORTED);
-    }
-    return passed("cuda_exports");
 }

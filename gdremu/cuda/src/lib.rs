@@ -22,4 +22,4 @@ mod nvml;
 mod ptx;
 mod runtime;
 
-use gdremu_preload::{descriptors, refused, state};
+use gdremu_preload::{refused, state};

@@ -127,12 +127,13 @@ refused! {
     "cuMemcpy": AtoA(_v2 _v2_ptds) AtoD(_v2 _v2_ptds) AtoH(_v2 _v2_ptds) AtoHAsync(_v2 _v2_ptsz) BatchAsync(_ptsz _v2
         _v2_ptsz) DtoA(_v2 _v2_ptds) DtoD(_v2_ptds) DtoDAsync(_v2_ptsz) DtoH(_v2_ptds) DtoHAsync(_v2_ptsz) HtoA(_v2
         _v2_ptds) HtoAAsync(_v2 _v2_ptsz) HtoD(_v2_ptds) HtoDAsync(_v2_ptsz) Peer(_ptds) PeerAsync(_ptsz);
-    "cuMem": AllocAsync_ptsz AllocFromPoolAsync(_ptsz) AllocHost AllocPitch(_v2) BatchDecompressAsync(_ptsz) Free
-        FreeAsync_ptsz GetAccess GetAddressRange GetAttribute(_v2) GetInfo HostGetDevicePointer HostGetFlags
-        MapArrayAsync(_ptsz) cpy2D(_v2 _v2_ptds) cpy2DAsync(_v2 _v2_ptsz) cpy2DUnaligned(_v2 _v2_ptds) cpy3D(_v2
-        _v2_ptds) cpy3DAsync(_v2 _v2_ptsz) cpy3DBatchAsync(_ptsz _v2 _v2_ptsz) setD16(_v2 _v2_ptds) setD16Async(_ptsz)
-        setD2D16(_v2 _v2_ptds) setD2D16Async(_ptsz) setD2D32(_v2 _v2_ptds) setD2D32Async(_ptsz) setD2D8(_v2 _v2_ptds)
-        setD2D8Async(_ptsz) setD32(_v2_ptds) setD32Async(_ptsz) setD8(_v2_ptds) setD8Async_ptsz;
+    "cuMem": AllocAsync_ptsz AllocFromPoolAsync(_ptsz) AllocHost AllocPitch(_v2) BatchDecompressAsync(_ptsz)
+        ExportToShareableHandle Free FreeAsync_ptsz GetAccess GetAddressRange GetAttribute(_v2) GetInfo
+        HostGetDevicePointer HostGetFlags ImportFromShareableHandle MapArrayAsync(_ptsz) cpy2D(_v2 _v2_ptds)
+        cpy2DAsync(_v2 _v2_ptsz) cpy2DUnaligned(_v2 _v2_ptds) cpy3D(_v2 _v2_ptds) cpy3DAsync(_v2 _v2_ptsz)
+        cpy3DBatchAsync(_ptsz _v2 _v2_ptsz) setD16(_v2 _v2_ptds) setD16Async(_ptsz) setD2D16(_v2 _v2_ptds)
+        setD2D16Async(_ptsz) setD2D32(_v2 _v2_ptds) setD2D32Async(_ptsz) setD2D8(_v2 _v2_ptds) setD2D8Async(_ptsz)
+        setD32(_v2_ptds) setD32Async(_ptsz) setD8(_v2_ptds) setD8Async_ptsz;
     "cuCheckpointProcess": Checkpoint GetRestoreThreadId GetState Lock Restore Unlock;
     "cuda": ArrayGetInfo ChooseDevice CreateChannelDesc CreateSurfaceObject CreateTextureObject DestroySurfaceObject
         DestroyTextureObject DevSmResourceSplit EventCreateFromEGLSync EventElapsedTime_v2 FreeArray FreeAsync_ptsz

@@ -10,22 +10,11 @@ use std::os::fd::IntoRawFd;
 use gdremu_core::driver::Access;
 use gdremu_core::errno::Errno;
 use gdremu_core::gpu::PageTableId;
-use gdremu_core::gpu::physical::ObjectId;
 use gdremu_core::session::{Identity, Record, Session};
 
 use crate::hints::device_fds;
 use crate::next;
 use crate::system::file_status;
-
-/// The GPU memory behind a descriptor. It lives until all copies of the descriptor are closed, and as long as it
-/// is mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Export {
-    /// Part of the device address space, as a dma-buf.
-    Range(PageTableId),
-    /// A physical object, to be imported again.
-    Object(ObjectId),
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Descriptor {
@@ -33,8 +22,9 @@ pub(crate) enum Descriptor {
     Device(Identity),
     /// A device that another process opened.
     Foreign,
-    /// GPU memory that this process exported.
-    Export(Identity, Export),
+    /// A dma-buf that this process exported. Its memory lives until all copies of the descriptor are closed, and as
+    /// long as it is mapped.
+    Export(Identity, PageTableId),
     /// None of these.
     Other,
 }
@@ -42,7 +32,7 @@ pub(crate) enum Descriptor {
 /// A descriptor that may still be in use.
 struct Made {
     /// `None` for a device.
-    export: Option<Export>,
+    export: Option<PageTableId>,
     record: Record,
     /// A page of the record that stays mapped as long as the device is. It keeps the file open, as a mapping of a
     /// real device would.
@@ -74,7 +64,7 @@ impl Descriptors {
     }
 
     /// Makes a descriptor for GPU memory, which takes over the caller's reference to it.
-    pub(crate) fn add_export(&mut self, export: Export, len: u64) -> Result<c_int, Errno> {
+    pub(crate) fn add_export(&mut self, export: PageTableId, len: u64) -> Result<c_int, Errno> {
         // lseek(fd, 0, SEEK_END) returns the size of a dma-buf.
         let (record, file) = self.session.open_export(len)?;
         let identity = record.identity()?;
@@ -83,7 +73,7 @@ impl Descriptors {
         Ok(fd)
     }
 
-    fn add(&mut self, identity: Identity, record: Record, export: Option<Export>, fd: c_int) {
+    fn add(&mut self, identity: Identity, record: Record, export: Option<PageTableId>, fd: c_int) {
         self.made.insert(identity, Made { export, record, anchor: None, inherited: false });
         device_fds::add(fd);
     }
@@ -129,7 +119,7 @@ impl Descriptors {
     }
 
     /// Removes a descriptor that is not mapped any more, unless it is open in any process. `Some(None)`: a device.
-    pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Option<Export>> {
+    pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Option<PageTableId>> {
         let made = self.made.get_mut(&identity)?;
         if let Some(anchor) = made.anchor.take() {
             // SAFETY: the anchor's own page, which nothing touches.

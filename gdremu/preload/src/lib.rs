@@ -24,7 +24,7 @@
 use gdremu_core::session;
 
 mod calls;
-pub mod descriptors;
+mod descriptors;
 mod entry_points;
 mod for_tests;
 mod hints;

@@ -14,7 +14,7 @@ use gdremu_core::gpu::{self, PageTableId, Provider, page_size};
 use gdremu_core::session::{Identity, REFUSED_KERNEL};
 
 use crate::calls::Calls;
-use crate::descriptors::{Descriptor, Descriptors, Export};
+use crate::descriptors::{Descriptor, Descriptors};
 use crate::hints::{device_fds, mapped_range};
 use crate::refcount;
 use crate::settings;
@@ -112,7 +112,7 @@ impl EmulatedProcess {
                     process.descriptors.anchor(fd, file);
                     addr
                 }
-                Descriptor::Export(file, Export::Range(table)) if request.shared => {
+                Descriptor::Export(file, table) if request.shared => {
                     let gpu = process.gpu.host().memory().page_table(table)?.runs[0].gpu;
                     if !process.config.gpu.maps_dmabufs(gpu) {
                         return Err(Errno::ENOTSUPP);
@@ -124,7 +124,6 @@ impl EmulatedProcess {
                     process.driver.mapped_dmabuf(file, addr, len);
                     addr
                 }
-                Descriptor::Export(_, Export::Object(_)) if request.shared => return Err(Errno::ENODEV),
                 _ => return Err(Errno::EINVAL),
             };
             process.publish_bounds();
@@ -148,7 +147,7 @@ impl EmulatedProcess {
 
     /// Makes a descriptor for GPU memory that the caller holds a reference to. The descriptor takes over
     /// the reference, which is released if that fails.
-    pub fn export(&mut self, export: Export, len: u64) -> Result<c_int, Errno> {
+    pub fn export(&mut self, export: PageTableId, len: u64) -> Result<c_int, Errno> {
         // Looking for closed ones costs a system call for each, so it is twice as far away each time.
         let live = self.descriptors.all().len();
         if live >= self.reap_at {
@@ -157,26 +156,9 @@ impl EmulatedProcess {
         }
         let exported = self.descriptors.add_export(export, len);
         if exported.is_err() {
-            self.release(export);
+            self.gpu.put_pages(export);
         }
         exported
-    }
-
-    pub fn exported(&self, fd: c_int) -> Option<Export> {
-        match self.descriptors.find(fd) {
-            Descriptor::Export(_, export) => Some(export),
-            _ => None,
-        }
-    }
-
-    fn release(&mut self, export: Export) {
-        match export {
-            Export::Range(table) => self.gpu.put_pages(table),
-            Export::Object(object) => {
-                let released = self.gpu.host().change(|memory| memory.release(object));
-                debug_assert!(released.is_ok(), "an export holds its object");
-            }
-        }
     }
 
     // ---- Mapped addresses ----
@@ -240,7 +222,7 @@ impl EmulatedProcess {
         }
         match self.descriptors.remove_closed(file) {
             None => {}
-            Some(Some(export)) => self.release(export),
+            Some(Some(export)) => self.gpu.put_pages(export),
             Some(None) => self.driver.release(&mut *self.gpu, file),
         }
     }

@@ -125,10 +125,6 @@ impl Memory {
         std::mem::take(&mut self.steps)
     }
 
-    pub fn physical_object(&self, id: ObjectId) -> Option<&Object> {
-        self.physical.get(id)
-    }
-
     /// The physical object that a run or a page table keeps alive.
     pub(super) fn live(&self, id: ObjectId) -> &Object {
         self.physical.live(id)

@@ -279,7 +279,7 @@ mod tests {
         for len in [1, BLOCK] {
             assert_eq!(gpu.change(|m| m.alloc(0, len, true)), Err(Error::NoMemory));
         }
-        let created = gpu.change(|m| m.create(0, BLOCK, true, false));
+        let created = gpu.change(|m| m.create(0, BLOCK, true));
         assert_eq!(created, Err(Error::NoMemory));
         assert_eq!(gpu.memory().free_bytes(0), free);
         let va = gpu.change(|m| m.reserve(BLOCK, 0, 0)).unwrap();

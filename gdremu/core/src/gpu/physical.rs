@@ -53,7 +53,6 @@ pub struct Object {
     pub len: u64,
     /// True if other devices (and so the CPU through BAR1) may be given its pages.
     pub rdma: bool,
-    pub exportable: bool,
     /// True if its bytes are those of another process. It cannot be pinned or exported.
     pub imported: bool,
     references: [u32; 2],
@@ -87,7 +86,7 @@ impl Physical {
         };
         self.created += 1;
         let id = ObjectId(self.created);
-        let object = Object { gpu, start, len, rdma, exportable: false, imported: false, references: [0; 2] };
+        let object = Object { gpu, start, len, rdma, imported: false, references: [0; 2] };
         self.objects.insert(id, object);
         self.hold(id, holder);
         Ok(id)

@@ -10,12 +10,11 @@ use super::physical::{BLOCK, Holder, Object, ObjectId, end_of};
 
 impl Memory {
     /// Creates a physical object with one handle. `len` is a multiple of 2 MiB.
-    pub fn create(&mut self, gpu: usize, len: u64, rdma: bool, exportable: bool) -> Result<ObjectId, Error> {
+    pub fn create(&mut self, gpu: usize, len: u64, rdma: bool) -> Result<ObjectId, Error> {
         if len == 0 || !len.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
         }
         let object = self.physical.create(gpu, len, rdma, Holder::Handle)?;
-        self.physical.live_mut(object).exportable = exportable;
         self.steps.push(Step::Created { object, len, rdma });
         Ok(object)
     }
@@ -30,13 +29,6 @@ impl Memory {
         let object = self.mapping_at(va)?.object;
         self.physical.hold(object, Holder::Handle);
         Ok(object)
-    }
-
-    /// Takes another reference to an object by a live handle.
-    pub fn retain(&mut self, handle: ObjectId) -> Result<(), Error> {
-        self.object(handle)?;
-        self.physical.hold(handle, Holder::Handle);
-        Ok(())
     }
 
     /// Gives a handle's reference up. The memory lives on while it is mapped or pinned.
@@ -164,7 +156,7 @@ mod tests {
         ] {
             let mut memory = memory();
             let va = memory.reserve(BLOCK, 0, 0).unwrap();
-            let handle = memory.create(0, BLOCK, rdma, false).unwrap();
+            let handle = memory.create(0, BLOCK, rdma).unwrap();
             memory.map(va, handle).unwrap();
             memory.set_access(va, BLOCK, 0, access).unwrap();
             assert_eq!(memory.pin(va, GPU_PAGE, true).err(), refused);
@@ -175,7 +167,7 @@ mod tests {
     #[test]
     fn map_checks_reservation_overlap_and_object() {
         let mut memory = memory();
-        let handle = memory.create(0, 2 * BLOCK, true, false).unwrap();
+        let handle = memory.create(0, 2 * BLOCK, true).unwrap();
         let va = memory.reserve(2 * BLOCK, 0, 0).unwrap();
         assert_eq!(memory.map(va, handle), Ok(()));
         let free = memory.reserve(4 * BLOCK, 0, 0).unwrap();

@@ -36,7 +36,7 @@ const VALUES: [i32; 147] = [
     228 << 10, 65536, 1, 0, 0,      // 81: shared memory and registers per multiprocessor, MANAGED_MEMORY, boards
     0, 2, 0, 1, 1, 1,               // 86: coherence, FP64 ratio, coherence, managed access, preemption, host pointers
     0, 0, 0, 1, 0, 227 << 10,       // 92: stream memory operations, COOPERATIVE_LAUNCH, multi-device, shared memory
-    0, 1, 0, 0, 1, 1, 0, 0,         // 98: remote writes, HOST_REGISTER, coherence, VMM, handles: POSIX, Windows
+    0, 1, 0, 0, 1, 0, 0, 0,         // 98: remote writes, HOST_REGISTER, coherence, VMM, handles: POSIX, Windows
     32, 0, 0, 0, 1, 1024,           // 106: blocks per multiprocessor, compression, L2 windows, VMM RDMA, reserved
     0, 0, 0, 1, 1, 1, 100,          // 112: sparse arrays, read-only, timelines, pools, RDMA, its flush and order
     0, 1, 0, 0, 0, 1, 0, 1,         // 119: pool handles, CLUSTER_LAUNCH, memory operations, dma-buf, IPC events, domains

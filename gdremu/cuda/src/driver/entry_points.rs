@@ -273,10 +273,6 @@ entry_points! {
     export {
         fn cuMemGetHandleForAddressRange(address: u64, size: usize, kind: u32, flags: u64) in_context 11070 -> c_int
             => |_, _| export::range(address, size, kind, flags);
-        fn cuMemExportToShareableHandle(handle: u64, kind: u32, flags: u64) initialized 10020 -> c_int
-            => || export::object(handle, kind, flags);
-        fn cuMemImportFromShareableHandle(shareable: usize, kind: u32) initialized 10020 -> u64
-            => || export::import(shareable, kind);
     }
     ipc {
         fn cuIpcGetMemHandle(address: u64) in_context 4010 -> IpcHandle => |state, _| ipc::handle_of(state, address);

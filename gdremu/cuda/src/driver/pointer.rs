@@ -9,7 +9,7 @@ use super::{host, ipc, vmm};
 use crate::args::{In, Out};
 use crate::error::{Error, Result, ensure, valid};
 use crate::gpus;
-use gdremu_core::cuda::types::{HANDLE_POSIX_FD, P2pTokens};
+use gdremu_core::cuda::types::P2pTokens;
 
 /// CUmemorytype.
 const HOST: u64 = 1;
@@ -106,21 +106,12 @@ fn value_of_device(state: &State, attribute: u32, address: u64, place: &Place) -
         (10, allocation) => ipc::is_capable(allocation).into(), // IS_LEGACY_CUDA_IPC_CAPABLE
         (11, _) => place.base,                                  // RANGE_START_ADDR
         (12, _) => place.len,                                   // RANGE_SIZE
-        (14, _) => handle_types(place),                         // ALLOWED_HANDLE_TYPES
         (15, _) => place.rdma.into(),                           // IS_GPU_DIRECT_RDMA_CAPABLE
         (16, _) => access(state, address, place),               // ACCESS_FLAGS
         (17, Some(allocation)) => allocation.pool.unwrap_or(0) as u64, // MEMPOOL_HANDLE
-        (1 | 8 | 17, _) => 0,                                   // IS_MANAGED
+        (1 | 8 | 14 | 17, _) => 0,                              // IS_MANAGED, ALLOWED_HANDLE_TYPES
         _ => return Err(Error::INVALID_VALUE),
     })
-}
-
-fn handle_types(place: &Place) -> u64 {
-    let object = gpus::with(|gpu| gpu.memory().physical_object(place.object).cloned());
-    match object {
-        Some(object) if object.exportable => HANDLE_POSIX_FD.into(),
-        _ => 0,
-    }
 }
 
 /// The access of the current context's GPU to the memory.

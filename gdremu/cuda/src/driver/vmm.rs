@@ -17,21 +17,20 @@ pub(super) fn gpu_at(location: Location) -> Result<usize> {
     gpus::by_ordinal(location.id)
 }
 
+/// Memory that asks for a handle for other processes gets none.
 pub(super) fn cuMemCreate(size: usize, prop: In<AllocationProp>, flags: u64) -> Result<u64> {
     let prop = prop.get()?;
     let is_known = prop.compression <= 1 && prop.reserved == [0; 4] && prop.handle_types & !HANDLE_POSIX_FD == 0;
     ensure(flags == 0 && prop.kind == ALLOCATION_PINNED && is_known, Error::INVALID_VALUE)?;
     let gpu = gpu_at(prop.location)?;
     let rdma = prop.gpu_direct_rdma_capable != 0;
-    let exportable = prop.handle_types & HANDLE_POSIX_FD != 0;
-    Ok(gpus::change(|memory| memory.create(gpu, size as u64, rdma, exportable))?.0)
+    Ok(gpus::change(|memory| memory.create(gpu, size as u64, rdma))?.0)
 }
 
 pub(super) fn properties(handle: u64) -> Result<AllocationProp> {
     let object = gpus::with(|gpu| gpu.memory().object(ObjectId(handle)).cloned())?;
     Ok(AllocationProp {
         kind: ALLOCATION_PINNED,
-        handle_types: if object.exportable { HANDLE_POSIX_FD } else { 0 },
         location: Location { kind: LOCATION_DEVICE, id: gpus::ordinal(object.gpu) },
         gpu_direct_rdma_capable: u8::from(object.rdma),
         ..AllocationProp::default()
