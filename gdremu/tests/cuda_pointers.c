@@ -3,17 +3,6 @@
 #include "cuda_values.h"
 #include "tests.h"
 
-struct attribute {
-    int number;
-    uint64_t value;
-};
-
-static void check_attributes(CUdeviceptr address, const struct attribute *wanted)
-{
-    for (; wanted->number != 0; wanted++)
-        CHECK_EQUAL(pointer_attribute(address, wanted->number), wanted->value);
-}
-
 static CUresult result_of(CUdeviceptr address, int number)
 {
     uint64_t value;
@@ -39,7 +28,10 @@ TEST(of_a_buffer)
     CUcontext context = gpu_start(0);
     CUdeviceptr buffer = allocated(1000), other = allocated(1000);
     CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens;
-    const struct attribute wanted[] = {
+    const struct {
+        int number;
+        uint64_t value;
+    } wanted[] = {
         {CU_POINTER_ATTRIBUTE_CONTEXT, (uintptr_t)context},
         {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_DEVICE},
         {CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 0},
@@ -47,11 +39,12 @@ TEST(of_a_buffer)
         {CU_POINTER_ATTRIBUTE_RANGE_SIZE, 1000},
         {CU_POINTER_ATTRIBUTE_IS_MANAGED, 0},
         {CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE, 1},
-        {0, 0},
     };
 
-    check_attributes(buffer, wanted);
-    check_attributes(buffer + 999, wanted);
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        CHECK_EQUAL(pointer_attribute(buffer, wanted[i].number), wanted[i].value);
+        CHECK_EQUAL(pointer_attribute(buffer + 999, wanted[i].number), wanted[i].value);
+    }
     CUDA(cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, buffer));
     CHECK(tokens.p2pToken != 0 && tokens.vaSpaceToken != 0);
     CHECK(pointer_attribute(buffer, CU_POINTER_ATTRIBUTE_BUFFER_ID) !=

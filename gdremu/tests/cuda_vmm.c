@@ -76,6 +76,11 @@ GPU_TEST(life)
     CUDA(cuMemAddressFree(second, 2 * BLOCK));
     CUDA(cuMemUnmap(address, 3 * BLOCK));
     CUDA(cuMemAddressFree(address, 4 * BLOCK));
+    /* A hint is an address if that is free. */
+    CUDA(cuMemAddressReserve(&second, BLOCK, 0, address + BLOCK, 0));
+    CHECK_EQUAL(second, address + BLOCK);
+    CUDA(cuMemAddressReserve(&second, BLOCK, 0, address + BLOCK, 0));
+    CHECK(second != address + BLOCK);
 }
 
 GPU_TEST(refusals)
@@ -91,6 +96,7 @@ GPU_TEST(refusals)
     wanted.location.id = 5;
     CHECK_EQUAL(cuMemCreate(&handle, BLOCK, &wanted, 0), CUDA_ERROR_INVALID_DEVICE);
     CHECK_EQUAL(cuMemAddressReserve(&address, BLOCK / 2, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemAddressReserve(&address, BLOCK, 3, 0, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemMap(4096, BLOCK, 0, 12345, 0), CUDA_ERROR_INVALID_VALUE);
     wanted = prop();
     wanted.allocFlags.compressionType = 2;
@@ -100,4 +106,9 @@ GPU_TEST(refusals)
     CUDA(cuMemAddressReserve(&address, 2 * BLOCK, 0, 0, 0));
     CHECK_EQUAL(cuMemMap(address, BLOCK, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
     CHECK_EQUAL(cuMemMap(address, BLOCK, BLOCK, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+    CHECK_EQUAL(cuMemMap(address, 2 * BLOCK, 0, handle + 1, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemMap(address + BLOCK / 2, 2 * BLOCK, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemMap(address + BLOCK, 2 * BLOCK, 0, handle, 0), CUDA_ERROR_INVALID_VALUE); /* partly reserved */
+    CUDA(cuMemMap(address, 2 * BLOCK, 0, handle, 0));
+    CHECK_EQUAL(cuMemMap(address, 2 * BLOCK, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
 }

@@ -7,7 +7,6 @@
 #include "tests.h"
 
 #include <dirent.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 static int fd;
@@ -244,25 +243,6 @@ TEST(leaks)
 
 #define CUDA_ERROR_OPERATING_SYSTEM 304
 
-/* All descriptors of the process except the standard streams. */
-static int held[1024], holds;
-
-static void hold_all(void)
-{
-    const struct rlimit few = {1024, 1024};
-
-    CHECK_EQUAL(setrlimit(RLIMIT_NOFILE, &few), 0);
-    while ((held[holds] = dup(2)) >= 0)
-        holds++;
-    CHECK_EQUAL(errno, EMFILE);
-}
-
-static void free_all(void)
-{
-    while (holds > 0)
-        close(held[--holds]);
-}
-
 static CUresult allocate_and_fill(void)
 {
     CUdeviceptr buffer;
@@ -289,12 +269,13 @@ static void need_no_descriptor(void)
 /* Before the first call of CUDA. */
 TEST(no_descriptor_is_left_at_first)
 {
-    hold_all();
+    rlim_t usual = set_limit(RLIMIT_NOFILE, 0);
+
     CHECK_FAILS(open(GDRDRV_DEVICE, O_RDWR), EMFILE);
     gpu_start(0);
     CHECK_EQUAL(allocate_and_fill(), CUDA_ERROR_OUT_OF_MEMORY);
     need_no_descriptor();
-    free_all();
+    set_limit(RLIMIT_NOFILE, usual);
     CUDA(allocate_and_fill());
     close(driver_open());
 }
@@ -308,7 +289,7 @@ TEST(no_descriptor_is_left_beside_a_mapping)
     uint64_t handle = pinned(fd, memory, ALIGNED_SIZE);
     unsigned char *va = mapped(fd, handle, ALIGNED_SIZE);
     bool is_traditional = !persistent(fd);
-    hold_all();
+    rlim_t usual = set_limit(RLIMIT_NOFILE, 0);
     CUDA(allocate_and_fill());
     need_no_descriptor();
     CHECK_EQUAL(cuMemGetHandleForAddressRange(&exported, memory, ALIGNED_SIZE, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
@@ -319,7 +300,7 @@ TEST(no_descriptor_is_left_beside_a_mapping)
     CHECK(touch(va, &byte) != 0);
     unmap(va, ALIGNED_SIZE);
     CHECK_EQUAL(close(fd), 0);
-    free_all();
+    set_limit(RLIMIT_NOFILE, usual);
     CUDA(allocate_and_fill());
 }
 

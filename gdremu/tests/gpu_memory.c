@@ -8,17 +8,13 @@
 #define KIB 1024ul
 #define MIB (1024 * KIB)
 
-/* The open device. The first call initializes CUDA. */
-static int device(void)
-{
-    static int fd = -1;
+static int fd;
 
-    if (fd < 0) {
-        handle_faults();
-        gpu_start(0);
-        fd = driver_open();
-    }
-    return fd;
+static void begin(void)
+{
+    handle_faults();
+    gpu_start(0);
+    fd = driver_open();
 }
 
 static CUdeviceptr page_of(CUdeviceptr address)
@@ -26,17 +22,11 @@ static CUdeviceptr page_of(CUdeviceptr address)
     return address / GPU_PAGE * GPU_PAGE;
 }
 
-static CUdeviceptr alloc(size_t size)
-{
-    (void)device();
-    return allocated(size);
-}
-
 static void check_cannot_be_pinned(CUdeviceptr address, size_t size)
 {
     uint64_t handle;
 
-    CHECK_ERROR(pin(device(), address, size, &handle), EINVAL);
+    CHECK_ERROR(pin(fd, address, size, &handle), EINVAL);
 }
 
 /* Both sides see what the other writes at `address`, which is mapped at `mapped`. */
@@ -58,12 +48,12 @@ static void both_see(CUdeviceptr address, volatile uint32_t *mapped)
 /* Pins the page that a buffer starts in, and tries its first word. */
 static void pinned_by_page(CUdeviceptr address)
 {
-    uint64_t handle = pinned(device(), page_of(address), GPU_PAGE);
-    unsigned char *va = mapped(device(), handle, GPU_PAGE);
+    uint64_t handle = pinned(fd, page_of(address), GPU_PAGE);
+    unsigned char *va = mapped(fd, handle, GPU_PAGE);
 
     both_see(address, (uint32_t *)(va + address % GPU_PAGE));
     CHECK_EQUAL(munmap(va, GPU_PAGE), 0);
-    CHECK_OK(unpin(device(), handle));
+    CHECK_OK(unpin(fd, handle));
 }
 
 TEST(small_buffers)
@@ -71,8 +61,9 @@ TEST(small_buffers)
     CUdeviceptr buffers[100], base;
     size_t size;
 
+    begin();
     for (size_t i = 0; i < 100; i++)
-        buffers[i] = alloc(600);
+        buffers[i] = allocated(600);
     for (size_t i = 0; i < 100; i++) {
         CUDA(cuMemGetAddressRange(&base, &size, buffers[i] + 599));
         CHECK_EQUAL(base, buffers[i]);
@@ -86,14 +77,15 @@ TEST(small_buffers)
 
 TEST(large_buffers)
 {
-    CUdeviceptr buffer = alloc(32 * MIB);
-    uint64_t handle = pinned(device(), buffer + GPU_PAGE, 31 * MIB);
-    unsigned char *va = mapped(device(), handle, 31 * MIB);
+    begin();
+    CUdeviceptr buffer = allocated(32 * MIB);
+    uint64_t handle = pinned(fd, buffer + GPU_PAGE, 31 * MIB);
+    unsigned char *va = mapped(fd, handle, 31 * MIB);
 
     both_see(buffer + GPU_PAGE, (uint32_t *)va);
     both_see(buffer + GPU_PAGE + 31 * MIB - 4, (uint32_t *)(va + 31 * MIB - 4));
     CHECK_EQUAL(munmap(va, 31 * MIB), 0);
-    CHECK_OK(unpin(device(), handle));
+    CHECK_OK(unpin(fd, handle));
     CUDA(cuMemFree(buffer));
 }
 
@@ -127,7 +119,7 @@ TEST(looked_up_functions)
 {
     void *libcuda = dlopen("libcuda.so.1", RTLD_NOW), *libc = dlopen("libc.so.6", RTLD_NOW);
 
-    (void)device();
+    begin();
     check_found(dlsym(libcuda, "cuMemAlloc_v2"), dlsym(libcuda, "cuMemFree_v2"));
     check_found(dlsym(RTLD_NEXT, "cuMemAlloc_v2"), dlsym(RTLD_DEFAULT, "cuMemFree_v2"));
     *(void **)&get_function = dlsym(libcuda, "cuGetProcAddress_v2");
@@ -149,7 +141,7 @@ TEST(objects_side_by_side)
     size_t unit;
     unsigned char byte;
 
-    (void)device();
+    begin();
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     prop.location = access.location;
     prop.allocFlags.gpuDirectRDMACapable = 1;
@@ -161,18 +153,18 @@ TEST(objects_side_by_side)
     }
     CUDA(cuMemSetAccess(address, 2 * unit, &access, 1));
 
-    uint64_t handle = pinned(device(), address + GPU_PAGE, unit - GPU_PAGE);
-    unsigned char *va = mapped(device(), handle, unit - GPU_PAGE);
+    uint64_t handle = pinned(fd, address + GPU_PAGE, unit - GPU_PAGE);
+    unsigned char *va = mapped(fd, handle, unit - GPU_PAGE);
     both_see(address + GPU_PAGE, (uint32_t *)va);
     both_see(address + unit - 4, (uint32_t *)(va + unit - GPU_PAGE - 4));
     check_cannot_be_pinned(address + unit - GPU_PAGE, 2 * GPU_PAGE);
     check_cannot_be_pinned(address + unit, 2 * unit);
 
     CUDA(cuMemUnmap(address, unit));
-    CHECK_EQUAL(flag_of(device(), handle), !persistent(device()));
-    CHECK_EQUAL(touch(va, &byte), persistent(device()) ? 0 : SIGBUS);
+    CHECK_EQUAL(flag_of(fd, handle), !persistent(fd));
+    CHECK_EQUAL(touch(va, &byte), persistent(fd) ? 0 : SIGBUS);
     CHECK_EQUAL(munmap(va, unit - GPU_PAGE), 0);
-    CHECK_OK(unpin(device(), handle));
+    CHECK_OK(unpin(fd, handle));
     CUDA(cuMemUnmap(address + unit, unit));
     for (size_t i = 0; i < 2; i++)
         CUDA(cuMemRelease(objects[i]));
@@ -182,28 +174,29 @@ TEST(objects_side_by_side)
 /* The contract has frees of whole blocks. */
 TEST(part_of_a_block_freed_under_a_pin)
 {
-    CUdeviceptr before = alloc(100 * KIB), buffer = alloc(200 * KIB);
+    begin();
+    CUdeviceptr before = allocated(100 * KIB), buffer = allocated(200 * KIB);
     CUdeviceptr page = page_of(buffer + GPU_PAGE - 1);
-    uint64_t handle = pinned(device(), page, GPU_PAGE);
-    volatile uint32_t *va = (uint32_t *)mapped(device(), handle, GPU_PAGE);
+    uint64_t handle = pinned(fd, page, GPU_PAGE);
+    volatile uint32_t *va = (uint32_t *)mapped(fd, handle, GPU_PAGE);
     uint32_t zero = 0;
 
     both_see(page, va);
     *va = 77;
     CUDA(cuMemFree(buffer));
-    CHECK_EQUAL(flag_of(device(), handle), !persistent(device()));
-    if (!persistent(device())) {
+    CHECK_EQUAL(flag_of(fd, handle), !persistent(fd));
+    if (!persistent(fd)) {
         CHECK_PAGES_GONE((unsigned char *)va, PAGE);
     } else {
         CHECK_EQUAL(*va, 77);
-        CUdeviceptr other = alloc(200 * KIB);
+        CUdeviceptr other = allocated(200 * KIB);
         CUDA(cuMemcpyHtoD(page_of(other + GPU_PAGE - 1), &zero, sizeof(zero)));
         CUDA(cuCtxSynchronize());
         CHECK_EQUAL(*va, 77); /* Pinned memory is not reused. */
         CUDA(cuMemFree(other));
     }
     CHECK_EQUAL(munmap((void *)va, GPU_PAGE), 0);
-    CHECK_OK(unpin(device(), handle));
+    CHECK_OK(unpin(fd, handle));
     CUDA(cuMemFree(before));
     check_cannot_be_pinned(page, GPU_PAGE);
 }

@@ -1,5 +1,5 @@
 // GPU kernels of the kinds that CUDA's samples have. Several streams copy beside GPU kernels. A histogram has shared
-// atomics. A sorting network sorts parts, which a merge by ranks joins.
+// atomics. A sorting network sorts parts.
 #include <algorithm>
 #include <cstring>
 
@@ -62,24 +62,6 @@ __global__ void count(const unsigned *data, unsigned *bins)
         atomicAdd(&bins[threadIdx.x], of_block[threadIdx.x]);
 }
 
-// Merges neighboring sorted runs. The place of a value is its place in its run and its rank in the other one.
-__global__ void merge(const int *from, int *to, int run)
-{
-    int i = blockIdx.x * blockDim.x + threadIdx.x, start = i / (2 * run) * 2 * run;
-    bool second = i - start >= run;
-    int low = second ? start : start + run, other = low, end = low + run;
-
-    while (low < end) {
-        int middle = (low + end) / 2;
-
-        if (second ? from[middle] <= from[i] : from[middle] < from[i])
-            low = middle + 1;
-        else
-            end = middle;
-    }
-    to[start + (i - start) % run + (low - other)] = from[i];
-}
-
 // Sorts all values of a block by a bitonic network.
 __global__ void network(int *values)
 {
@@ -110,7 +92,7 @@ __global__ void network(int *values)
 int main()
 {
     static int values[VALUES], sorted[VALUES];
-    int *first = device_memory<int>(VALUES), *second = device_memory<int>(VALUES), *merged = host_memory<int>(VALUES);
+    int *on_gpu = device_memory<int>(VALUES), result[VALUES];
     unsigned *bins = device_memory<unsigned>(BINS), counts[BINS] = {}, expected[BINS] = {};
     uint32_t state = 1;
 
@@ -121,20 +103,17 @@ int main()
     }
     streams(values);
 
-    CUDA(cudaMemcpy(first, values, sizeof(values), cudaMemcpyHostToDevice));
-    count<<<3, THREADS, BINS * sizeof(unsigned)>>>(reinterpret_cast<unsigned *>(first), bins);
+    CUDA(cudaMemcpy(on_gpu, values, sizeof(values), cudaMemcpyHostToDevice));
+    count<<<3, THREADS, BINS * sizeof(unsigned)>>>(reinterpret_cast<unsigned *>(on_gpu), bins);
     CUDA(cudaMemcpy(counts, bins, sizeof(counts), cudaMemcpyDeviceToHost));
     CHECK(memcmp(counts, expected, sizeof(counts)) == 0);
 
     memcpy(sorted, values, sizeof(values));
-    std::sort(sorted, sorted + VALUES);
-    network<<<STREAMS, THREADS>>>(first);
-    for (int run = PART; run < VALUES; run *= 2) {
-        merge<<<VALUES / THREADS, THREADS>>>(first, second, run);
-        std::swap(first, second);
-    }
-    CUDA(cudaMemcpy(merged, first, sizeof(values), cudaMemcpyDeviceToHost));
-    CHECK(memcmp(merged, sorted, sizeof(sorted)) == 0);
+    for (int part = 0; part < VALUES; part += PART)
+        std::sort(sorted + part, sorted + part + PART);
+    network<<<STREAMS, THREADS>>>(on_gpu);
+    CUDA(cudaMemcpy(result, on_gpu, sizeof(values), cudaMemcpyDeviceToHost));
+    CHECK(memcmp(result, sorted, sizeof(sorted)) == 0);
     puts("ok");
     return 0;
 }

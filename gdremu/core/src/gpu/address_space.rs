@@ -125,11 +125,6 @@ impl Memory {
         std::mem::take(&mut self.steps)
     }
 
-    /// The physical object that a run or a page table keeps alive.
-    pub(super) fn live(&self, id: ObjectId) -> &Object {
-        self.physical.live(id)
-    }
-
     /// Allocates a buffer of `len` bytes, to be pinned or not, and returns its address, a multiple
     /// of 512.
     pub fn alloc(&mut self, gpu: usize, len: u64, rdma: bool) -> Result<u64, Error> {
@@ -219,7 +214,7 @@ impl Memory {
     /// The live buffer or VMM mapping at a device address.
     pub fn place(&self, va: u64) -> Option<Place> {
         let mapping = self.mapping_at(va).ok()?;
-        let Object { gpu, rdma, .. } = *self.live(mapping.object);
+        let Object { gpu, rdma, .. } = *self.physical.live(mapping.object);
         let Mapping { start: base, len, id, object, .. } = *mapping;
         let place = Place { base, len, gpu, id, object, vmm: mapping.vmm.is_some(), rdma };
         if place.vmm {
@@ -261,7 +256,7 @@ impl Memory {
         while at < end {
             let mapping = self.mapping_at(at)?;
             let inside = at - mapping.start;
-            let object = self.live(mapping.object);
+            let object = self.physical.live(mapping.object);
             if !allowed(object.gpu, mapping) {
                 return Err(Error::Invalid);
             }

@@ -119,7 +119,7 @@ impl HostProvider {
             return Err(Error::Invalid);
         };
         let run = self.memory.translate(base, place.len, Access::Read)?[0];
-        let object = self.memory.live(place.object);
+        let object = self.memory.physical.live(place.object);
         let start = self.backing.start(place.object, object);
         let blocks = object.len;
         let offset = run.offset - object.start;
@@ -171,7 +171,7 @@ impl HostProvider {
     }
 
     fn span(&mut self, run: Run) -> Result<Span, Error> {
-        let object = self.memory.live(run.object);
+        let object = self.memory.physical.live(run.object);
         let view = match self.views.entry(run.object) {
             Entry::Occupied(view) => Arc::clone(view.get()),
             Entry::Vacant(place) => {
@@ -224,7 +224,7 @@ impl Provider for HostProvider {
             let first = offset.max(run_start);
             let last = end.min(run_start + run.len);
             if first < last {
-                let object = self.memory.live(run.object);
+                let object = self.memory.physical.live(run.object);
                 let in_object = run.offset - object.start + (first - run_start);
                 parts.push((self.backing.start(run.object, object) + in_object, (last - first) as usize));
             }

@@ -92,10 +92,6 @@ impl Physical {
         Ok(id)
     }
 
-    pub(super) fn get(&self, id: ObjectId) -> Option<&Object> {
-        self.objects.get(&id)
-    }
-
     /// An object that something keeps alive.
     pub(super) fn live(&self, id: ObjectId) -> &Object {
         &self.objects[&id]
@@ -103,7 +99,7 @@ impl Physical {
 
     /// The object, if the program has a handle to it.
     pub(super) fn by_handle(&self, id: ObjectId) -> Result<&Object, Error> {
-        match self.get(id) {
+        match self.objects.get(&id) {
             Some(object) if object.references[Holder::Handle as usize] > 0 => Ok(object),
             _ => Err(Error::Invalid),
         }

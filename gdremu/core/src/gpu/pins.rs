@@ -49,7 +49,7 @@ impl Memory {
             None => true,
         })?;
         for run in &runs {
-            if run.gpu != runs[0].gpu || !can_be(self.live(run.object)) {
+            if run.gpu != runs[0].gpu || !can_be(self.physical.live(run.object)) {
                 return Err(Error::Invalid);
             }
         }

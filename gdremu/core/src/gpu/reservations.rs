@@ -143,7 +143,7 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::address_space::tests::{BASE, memory};
+    use super::super::address_space::tests::memory;
     use super::super::physical::GPU_PAGE;
     use super::*;
 
@@ -162,31 +162,5 @@ mod tests {
             assert_eq!(memory.pin(va, GPU_PAGE, true).err(), refused);
             assert_eq!([0, 1].map(|gpu| memory.access(va, gpu)), [Ok(access), Ok(Access::None)]);
         }
-    }
-
-    #[test]
-    fn map_checks_reservation_overlap_and_object() {
-        let mut memory = memory();
-        let handle = memory.create(0, 2 * BLOCK, true).unwrap();
-        let va = memory.reserve(2 * BLOCK, 0, 0).unwrap();
-        assert_eq!(memory.map(va, handle), Ok(()));
-        let free = memory.reserve(4 * BLOCK, 0, 0).unwrap();
-        for (va, handle, why) in [
-            (va, handle, "mapped already"),
-            (free + 3 * BLOCK, handle, "not reserved"),
-            (free + BLOCK / 2, handle, "not whole blocks"),
-            (free, ObjectId(999), "no object"),
-        ] {
-            assert_eq!(memory.map(va, handle), Err(Error::Invalid), "{why}");
-        }
-        assert_eq!(memory.map(free + 2 * BLOCK, handle), Ok(()));
-    }
-
-    #[test]
-    fn reserve_uses_a_hint_that_is_free() {
-        let mut memory = memory();
-        assert_eq!(memory.reserve(BLOCK, 0, BASE + 8 * BLOCK), Ok(BASE + 8 * BLOCK));
-        assert_eq!(memory.reserve(BLOCK, 0, BASE + 8 * BLOCK), Ok(BASE));
-        assert_eq!(memory.reserve(BLOCK, 3, 0), Err(Error::Invalid));
     }
 }

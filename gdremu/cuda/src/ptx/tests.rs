@@ -231,22 +231,16 @@ fn a_barrier_does_not_wait_for_threads_that_have_ended() {
     assert_eq!(memory_after(body, 1, 8, 0).words[0], 5);
 }
 
+/// What the last of all threads finds in a special register.
+fn special_value(special: &str) -> u32 {
+    let body = format!("mov.u32 %r1, {special}; st.global.u32 [%d0], %r1;");
+    memory_of(&Launch { grid: [2, 3, 4], block: [5, 6, 7], ..launch(&body, 1, 1, 0) }).words[0]
+}
+
 #[test]
 fn threads_know_their_place() {
     const LANE: u32 = 17; // The last thread has it, and stores last.
-    let specials = [
-        ("%tid.x", 4),
-        ("%tid.y", 5),
-        ("%tid.z", 6),
-        ("%ntid.x", 5),
-        ("%ntid.y", 6),
-        ("%ntid.z", 7),
-        ("%ctaid.x", 1),
-        ("%ctaid.y", 2),
-        ("%ctaid.z", 3),
-        ("%nctaid.x", 2),
-        ("%nctaid.y", 3),
-        ("%nctaid.z", 4),
+    for (special, value) in [
         ("%warpid", 6),
         ("%laneid", LANE),
         ("WARP_SZ", 32),
@@ -255,11 +249,12 @@ fn threads_know_their_place() {
         ("%lanemask_le", (2 << LANE) - 1),
         ("%lanemask_gt", u32::MAX << (LANE + 1)),
         ("%lanemask_ge", u32::MAX << LANE),
-    ];
-    for (special, value) in specials {
-        let body = format!("mov.u32 %r1, {special}; st.global.u32 [%d0], %r1;");
-        let launch = Launch { grid: [2, 3, 4], block: [5, 6, 7], ..launch(&body, 1, 1, 0) };
-        assert_eq!(memory_of(&launch).words[0], value, "{special}");
+    ] {
+        assert_eq!(special_value(special), value, "{special}");
+    }
+    for (special, values) in [("%tid", [4, 5, 6]), ("%ntid", [5, 6, 7]), ("%ctaid", [1, 2, 3]), ("%nctaid", [2, 3, 4])]
+    {
+        assert_eq!(["x", "y", "z"].map(|axis| special_value(&format!("{special}.{axis}"))), values, "{special}");
     }
 }
 
