@@ -23,43 +23,36 @@ fn program() -> &'static Path {
     })
 }
 
-/// Runs all cases. At least `passed` must run, as differences of `implementation` expect.
-fn assert_keeps_the_contract(options: &[&str], implementation: &str, passed: usize) {
-    let mut command = Command::new(GDREMU);
-    command.args(options).arg("--").arg(program());
-    command.env("GDRDRV_IMPLEMENTATION", implementation);
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let failed: Vec<_> = text.lines().filter(|line| !line.starts_with("ok")).collect();
-    assert!(output.status.success(), "{options:?}: {failed:#?}");
-    let ran = text.lines().filter(|line| line.starts_with("ok") && !line.contains("# SKIP")).count();
-    assert!(ran >= passed, "{options:?}: {text}");
-}
+/// Profiles, as which implementation they count, and the least number of cases that must run.
+const PROFILES: &[(&str, &str, usize)] = &[
+    ("default", "gdremu", 63),
+    ("traditional", "gdremu", 61),
+    ("defects", "gdremu-defects", 62),
+    ("high-handles", "gdremu", 63),
+    ("cached", "gdremu", 63),
+    ("cached-traditional", "gdremu", 61),
+    ("no-force-pcie", "gdremu", 63),
+    ("device", "gdremu", 63),
+    ("gdrdrv-2.5", "gdremu", 63),
+    ("gdrdrv-2.4.4", "gdremu", 54),
+    ("gdrdrv-2.4", "gdremu", 54),
+    ("gdrdrv-2.3", "gdremu", 55),
+    ("gdrdrv-2.0", "gdremu", 54),
+];
 
-/// Tests of profiles, with the least number of cases that must run.
-macro_rules! profiles {
-    ($($test:ident: $profile:literal, $implementation:literal, $passed:literal;)*) => {$(
-        #[test]
-        fn $test() {
-            assert_keeps_the_contract(&["--profile", $profile], $implementation, $passed);
-        }
-    )*};
-}
-
-profiles! {
-    default: "default", "gdremu", 63;
-    traditional: "traditional", "gdremu", 61;
-    defects: "defects", "gdremu-defects", 62;
-    high_handles: "high-handles", "gdremu", 63;
-    cached: "cached", "gdremu", 63;
-    cached_traditional: "cached-traditional", "gdremu", 61;
-    no_force_pcie: "no-force-pcie", "gdremu", 63;
-    device: "device", "gdremu", 63;
-    gdrdrv_2_5: "gdrdrv-2.5", "gdremu", 63;
-    gdrdrv_2_4_4: "gdrdrv-2.4.4", "gdremu", 54;
-    gdrdrv_2_4: "gdrdrv-2.4", "gdremu", 54;
-    gdrdrv_2_3: "gdrdrv-2.3", "gdremu", 55;
-    gdrdrv_2_0: "gdrdrv-2.0", "gdremu", 54;
+#[test]
+fn all_profiles_keep_the_contract() {
+    for (profile, implementation, least) in PROFILES {
+        let mut command = Command::new(GDREMU);
+        command.args(["--profile", profile, "--"]).arg(program());
+        command.env("GDRDRV_IMPLEMENTATION", implementation);
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let failed: Vec<_> = text.lines().filter(|line| !line.starts_with("ok")).collect();
+        assert!(output.status.success(), "{profile}: {failed:#?}");
+        let ran = text.lines().filter(|line| line.starts_with("ok") && !line.contains("# SKIP")).count();
+        assert!(ran >= *least, "{profile}: {text}");
+    }
 }
 
 #[test]

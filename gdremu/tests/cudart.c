@@ -149,9 +149,14 @@ static void wait_until_released(void *unused)
 TEST(streams)
 {
     cudaStream_t stream;
-    cudaEvent_t event;
+    cudaEvent_t start, event;
+    float milliseconds = -1;
     void *buffer;
 
+    CUDART(cudaStreamCreate(&stream));
+    CUDART(cudaEventCreate(&start));
+    CUDART(cudaEventRecord(start, stream));
+    CUDART(cudaStreamDestroy(stream));
     CUDART(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     CUDART(cudaEventCreateWithFlags(&event, cudaEventBlockingSync));
     CUDART(cudaMallocAsync(&buffer, 4, stream));
@@ -164,6 +169,8 @@ TEST(streams)
     CHECK_EQUAL(cudaPeekAtLastError(), 0);
     released = 1;
     CUDART(cudaEventSynchronize(event));
+    CUDART(cudaEventElapsedTime(&milliseconds, start, event));
+    CHECK(milliseconds > 0);
     CUDART(cudaStreamSynchronize(stream));
     CUDART(cudaStreamDestroy(stream));
     CHECK_EQUAL(cudaStreamQuery(stream), cudaErrorInvalidResourceHandle);

@@ -1,52 +1,10 @@
-// GPU kernels of the kinds that CUDA's samples have. Several streams copy beside GPU kernels. A histogram has shared
-// atomics. A sorting network sorts parts.
+// GPU kernels of the kinds that CUDA's samples have: a histogram with shared atomics, a sorting network of a block.
 #include <algorithm>
 #include <cstring>
 
 #include "check.cuh"
 
-enum { STREAMS = 4, PART = 512, VALUES = STREAMS * PART, THREADS = 128, BINS = 64 };
-
-__global__ void scale(int *data, int factor, int rounds)
-{
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-
-    for (int round = 0; round < rounds; round++)
-        data[i] = data[i] * factor + round;
-}
-
-// Each stream copies its part to the GPU, changes it, and copies it back.
-static void streams(const int *values)
-{
-    int *on_host = host_memory<int>(VALUES), *on_gpu = device_memory<int>(VALUES);
-    cudaStream_t stream[STREAMS];
-    cudaEvent_t start, end;
-    float milliseconds;
-
-    memcpy(on_host, values, VALUES * sizeof(int));
-    CUDA(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));
-    CUDA(cudaEventCreate(&start));
-    CUDA(cudaEventCreateWithFlags(&end, cudaEventBlockingSync));
-    CUDA(cudaEventRecord(start, 0));
-    for (int i = 0; i < STREAMS; i++) {
-        int *part = on_gpu + i * PART;
-
-        CUDA(cudaStreamCreate(&stream[i]));
-        CUDA(cudaMemcpyAsync(part, on_host + i * PART, PART * sizeof(int), cudaMemcpyHostToDevice, stream[i]));
-        scale<<<PART / THREADS, THREADS, 0, stream[i]>>>(part, i + 2, 3);
-        CUDA(cudaMemcpyAsync(on_host + i * PART, part, PART * sizeof(int), cudaMemcpyDeviceToHost, stream[i]));
-    }
-    CUDA(cudaEventRecord(end, 0));
-    CUDA(cudaEventSynchronize(end));
-    CUDA(cudaEventElapsedTime(&milliseconds, start, end));
-    for (int i = 0; i < VALUES; i++) {
-        int expected = values[i];
-
-        for (int round = 0; round < 3; round++)
-            expected = expected * (i / PART + 2) + round;
-        CHECK(on_host[i] == expected);
-    }
-}
+enum { PARTS = 4, PART = 512, VALUES = PARTS * PART, THREADS = 128, BINS = 64 };
 
 __global__ void count(const unsigned *data, unsigned *bins)
 {
@@ -101,7 +59,6 @@ int main()
         values[i] = (int)(state >> 8) % 1000;
         expected[(unsigned)values[i] % BINS]++;
     }
-    streams(values);
 
     CUDA(cudaMemcpy(on_gpu, values, sizeof(values), cudaMemcpyHostToDevice));
     count<<<3, THREADS, BINS * sizeof(unsigned)>>>(reinterpret_cast<unsigned *>(on_gpu), bins);
@@ -111,7 +68,7 @@ int main()
     memcpy(sorted, values, sizeof(values));
     for (int part = 0; part < VALUES; part += PART)
         std::sort(sorted + part, sorted + part + PART);
-    network<<<STREAMS, THREADS>>>(on_gpu);
+    network<<<PARTS, THREADS>>>(on_gpu);
     CUDA(cudaMemcpy(result, on_gpu, sizeof(values), cudaMemcpyDeviceToHost));
     CHECK(memcmp(result, sorted, sizeof(sorted)) == 0);
     puts("ok");

@@ -43,14 +43,14 @@ pub struct Place {
     pub rdma: bool,
 }
 
-/// A GPU's access to a VMM mapping.
+/// A GPU's access to a VMM mapping, with the numbers of CUmemAccess_flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// Nothing, the state after cuMemMap.
     #[default]
-    None,
-    Read,
-    ReadWrite,
+    None = 0,
+    Read = 1,
+    ReadWrite = 3,
 }
 
 pub(super) type Accesses = BTreeMap<usize, Access>;

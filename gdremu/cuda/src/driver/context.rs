@@ -60,7 +60,7 @@ pub(super) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
 
 pub(super) fn cuCtxSetCurrent(state: &mut State, context: ContextHandle) -> Result {
     if context != 0 {
-        state.check_context(context)?;
+        state.contexts.get(context)?;
     }
     STACK.with(|stack| {
         let _ = stack.pop();

@@ -5,7 +5,7 @@ use gdremu_core::gpu::address_space::{Access, Place};
 
 use super::state::{CTX_SYNC_MEMOPS, HostRange, Kind, State, StreamHandle};
 use super::work::{Turn, When};
-use super::{host, ipc, vmm};
+use super::{host, ipc};
 use crate::args::{In, Out};
 use crate::error::{Error, Result, ensure, valid};
 use crate::gpus;
@@ -117,13 +117,13 @@ fn value_of_device(state: &State, attribute: u32, address: u64, place: &Place) -
 /// The access of the current context's GPU to the memory.
 fn access(state: &State, address: u64, place: &Place) -> u64 {
     if !place.vmm {
-        return vmm::access_flags(Access::ReadWrite);
+        return Access::ReadWrite as u64;
     }
     let Ok(current) = state.current() else {
-        return vmm::access_flags(Access::None);
+        return Access::None as u64;
     };
     let access = gpus::with(|gpu| gpu.memory().access(address, current.gpu));
-    vmm::access_flags(access.unwrap_or_default())
+    access.unwrap_or_default() as u64
 }
 
 fn store(data: Out<u8>, attribute: u32, value: u64) -> Result {

@@ -61,12 +61,3 @@ pub(super) fn cuMemSetAccess(address: u64, size: usize, descriptions: In<AccessD
     }
     Ok(())
 }
-
-/// CUmemAccess_flags.
-pub(super) fn access_flags(access: Access) -> u64 {
-    match access {
-        Access::None => 0,
-        Access::Read => 1,
-        Access::ReadWrite => 3,
-    }
-}

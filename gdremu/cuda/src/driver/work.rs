@@ -130,7 +130,7 @@ pub(super) fn passed(mut state: Locked, points: &[Point]) -> Locked {
 /// Fails with the error of a GPU kernel, or if the context was destroyed.
 pub(super) fn check(state: &State, context: ContextHandle) -> Result {
     state.check()?;
-    ensure(state.contexts.contains(context), Error::CONTEXT_IS_DESTROYED)
+    ensure(state.contexts.find(context).is_some(), Error::CONTEXT_IS_DESTROYED)
 }
 
 /// A stream's thread.

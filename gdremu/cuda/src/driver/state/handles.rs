@@ -41,10 +41,6 @@ impl<T, const KIND: usize, const ERROR: i32> Handles<T, KIND, ERROR> {
         self.live.get(&handle)
     }
 
-    pub(crate) fn contains(&self, handle: usize) -> bool {
-        self.live.contains_key(&handle)
-    }
-
     pub(crate) fn get(&self, handle: usize) -> Result<&T> {
         self.live.get(&handle).ok_or(Error(ERROR))
     }

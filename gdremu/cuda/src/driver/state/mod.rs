@@ -82,11 +82,6 @@ impl State {
         }
     }
 
-    /// Refuses what is not the handle of a context.
-    pub(crate) fn check_context(&self, context: ContextHandle) -> Result {
-        self.contexts.get(context).map(drop)
-    }
-
     /// Refuses what is not the handle of a stream.
     pub(crate) fn check_stream(&self, stream: StreamHandle) -> Result {
         if stream > objects::LAST_DEFAULT {
