@@ -6,12 +6,12 @@
 
 mod child;
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
+use std::{env, fs};
 
 use gdremu_core::config::{self, ProviderKind, Unsupported};
 use gdremu_core::gpu::emugpu;
@@ -69,7 +69,7 @@ fn run(options: &Options) -> Result<End, String> {
     let runtime = find_runtime(options.config.gpu.provider)?;
     let session = Session::create().map_err(|error| format!("cannot create the session directory: {error}"))?;
     let code = run_in(&session, &runtime, options);
-    session.remove().map_err(|error| format!("cannot remove the session directory: {error}"))?;
+    fs::remove_dir_all(&session.directory).map_err(|error| format!("cannot remove the session directory: {error}"))?;
     code
 }
 

@@ -1,5 +1,4 @@
-/* Functions that work before cuInit, devices and their facts, errors, entry points by
-   name. */
+/* Functions that work before cuInit, devices and their facts, errors, entry points by name. */
 #include "cuda_values.h"
 #include "tests.h"
 

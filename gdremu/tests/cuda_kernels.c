@@ -1,5 +1,4 @@
-/* The results of GPU kernels, their communication with the CPU while they run, and the order of later
-   work. */
+/* The results of GPU kernels, their communication with the CPU while they run, and the order of later work. */
 #include "cuda_values.h"
 #include "tests.h"
 
@@ -53,8 +52,7 @@ static volatile uint32_t *host_word(void)
     return word;
 }
 
-/* In the current context. Loaded once, because NVIDIA's driver may wait for running kernels when it loads
-   one. */
+/* In the current context. Loaded once, because NVIDIA's driver may wait for running kernels when it loads one. */
 static CUmodule loaded;
 
 static void load(void)

@@ -178,34 +178,33 @@ TEST(rest_of_an_old_mapping_is_none_of_the_pin)
 
 /* ---- Calls ---- */
 
-TEST(call_names)
+static void use_device(void)
 {
-    calls();
     int opened = driver_open();
-    CHECK_OK(command(opened, GDRDRV_IOC_GET_VERSION, &(struct gdrdrv_get_version){0}));
-    uint64_t handle = pinned(opened, gpu_memory(ALIGNED_SIZE), GPU_PAGE);
-    CHECK_STRING(calls(), "open GET_VERSION PIN_BUFFER");
-    CHECK_EQUAL(close(open("/dev/null", O_RDONLY)), 0);
+
+    uint64_t handle = pinned(opened, memory, GPU_PAGE);
     unsigned char *mapping = mapped(opened, handle, GPU_PAGE);
+    CHECK_EQUAL(*(volatile char *)mapping, 0);
     CHECK(is_mapped(opened, handle));
     unmap(mapping, GPU_PAGE);
     CHECK_OK(unpin(opened, handle));
-    CHECK_EQUAL(close(opened), 0);
-    CHECK_STRING(calls(), "mmap GET_INFO munmap UNPIN_BUFFER close");
+    check_is_device(opened);
+}
+
+TEST(call_names)
+{
+    memory = gpu_memory(ALIGNED_SIZE);
+    CHECK_EQUAL(close(open("/dev/null", O_RDONLY)), 0);
+    CHECK_STRING(calls(), "");
+    use_device();
+    CHECK_STRING(calls(), "open PIN_BUFFER mmap GET_INFO munmap UNPIN_BUFFER GET_VERSION close");
     CHECK_STRING(calls(), "");
 }
 
 static void *device_work(void *unused)
 {
-    for (long i = 0; i < rounds(300); i++) {
-        int opened = driver_open();
-        uint64_t handle = pinned(opened, memory, GPU_PAGE);
-        unsigned char *mapping = mapped(opened, handle, GPU_PAGE);
-        CHECK_EQUAL(*(volatile char *)mapping, 0);
-        unmap(mapping, GPU_PAGE);
-        CHECK_OK(unpin(opened, handle));
-        CHECK_EQUAL(close(opened), 0);
-    }
+    for (long i = 0; i < rounds(300); i++)
+        use_device();
     return unused;
 }
 

@@ -135,10 +135,6 @@ impl Session {
         records.sort_by(|a, b| a.path.cmp(&b.path));
         records
     }
-
-    pub fn remove(&self) -> io::Result<()> {
-        fs::remove_dir_all(&self.directory)
-    }
 }
 
 impl Record {
