@@ -103,12 +103,12 @@ GPU_TEST(refusals)
     CHECK_EQUAL(cuMemCreate(&handle, BLOCK, &wanted, 0), CUDA_ERROR_INVALID_VALUE);
     wanted = prop();
     CUDA(cuMemCreate(&handle, 2 * BLOCK, &wanted, 0));
-    CUDA(cuMemAddressReserve(&address, 2 * BLOCK, 0, 0, 0));
+    CUDA(cuMemAddressReserve(&address, 3 * BLOCK, 0, 0, 0));
     CHECK_EQUAL(cuMemMap(address, BLOCK, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
     CHECK_EQUAL(cuMemMap(address, BLOCK, BLOCK, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
     CHECK_EQUAL(cuMemMap(address, 2 * BLOCK, 0, handle + 1, 0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemMap(address + BLOCK / 2, 2 * BLOCK, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
-    CHECK_EQUAL(cuMemMap(address + BLOCK, 2 * BLOCK, 0, handle, 0), CUDA_ERROR_INVALID_VALUE); /* partly reserved */
+    CHECK_EQUAL(cuMemMap(address + 2 * BLOCK, 2 * BLOCK, 0, handle, 0), CUDA_ERROR_INVALID_VALUE); /* partly reserved */
     CUDA(cuMemMap(address, 2 * BLOCK, 0, handle, 0));
     CHECK_EQUAL(cuMemMap(address, 2 * BLOCK, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
 }
