@@ -104,13 +104,14 @@ def draw(axes: Any, records: list[dict[str, Any]], methods: list[str], unit: str
 
 
 def chart(document: dict[str, Any]) -> Figure:
-    records = []
+    records, methods = [], []
     for record in document["records"]:
         names = {"method": record.get("method") or record["library"], "group": record.get("direction") or record["call"]}
+        if names["method"] not in methods:
+            methods.append(names["method"])
         if record["size_bytes"] and record.get("p50_ns"):  # Logarithmic axes have no 0.
             records.append({**record, **names})
     groups = list(dict.fromkeys(record["group"] for record in records))
-    methods = list(dict.fromkeys(record["method"] for record in records))
     if "setup" in document:
         title, facts, limit = described(document["setup"], methods)
     else:
