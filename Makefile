@@ -140,7 +140,7 @@ FUZZ_SECONDS ?= 60
 check: tests interfaces sanitizers cross ## Runs every test but the deliberate defects and the virtual machine. Installs packages that are missing.
 
 daily: export MUTANTS ?= 3
-daily: nvcc-check mutants vm-mutants mutants-shard ## Runs kernels that nvcc compiled, and some of the deliberate defects.
+daily: nvcc-check cargo-c-check mutants vm-mutants mutants-shard ## Runs kernels that nvcc compiled, cargo-c, and some of the deliberate defects.
 
 # The crate of the Python extension, which is a workspace of its own, by the stable ABI.
 without_python = PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1
@@ -178,7 +178,6 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, instal
 	scripts/ci/check-headers.sh
 	scripts/ci/check-build.sh
 	scripts/ci/check-install.sh
-	scripts/ci/check-cargo-c.sh
 	scripts/ci/check-crates.sh
 	scripts/ci/check-doc-examples.sh
 	scripts/ci/check-doc-commands.sh
@@ -195,6 +194,9 @@ sanitizers: packages_of_ci emulator ## Runs threads under ThreadSanitizer. Addre
 
 cross: ## Runs the copy routines and the headers on emulated AArch64 and POWER CPUs.
 	tests/cross/run.sh
+
+cargo-c-check: lib emulator ## Builds and installs the C library with cargo-c, which it builds the first time.
+	scripts/ci/check-cargo-c.sh
 
 deny: ## Checks licenses and duplicate versions of dependencies, by cargo-deny.
 	@$(CARGO) deny --version >/dev/null 2>&1 || { echo "cargo-deny is missing: cargo install --locked cargo-deny"; exit 1; }
