@@ -6,7 +6,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 work=$root/build/gdrdrv-c/mutants
-mapfile -t all < <(sed -n 's/^mutant \([a-z-]*\) .*/\1/p' "$0")
+mapfile -t all < <(sed -n 's/^mutant \([a-z0-9-]*\) .*/\1/p' "$0")
 names=("$@")
 if [[ ${1-} =~ ^[0-9]+$ ]]; then
     names=()
