@@ -93,8 +93,10 @@ dkms remove gdrdrv/2.6 || die "dkms remove: $work/dkms.log"
 source=$work/dkms/src/gdrdrv-2.6
 make --silent -C "$source" driver KVER="$release" KDIR="$kernel/headers" >"$work/make.log" 2>&1 || die "make driver: $work/make.log"
 make --silent -C "$source" drv_install KVER="$release" DESTDIR="$work/stage"
-files=$(cd "$work/stage" && find . -type f | wc -l)
-[ "$files" -eq 4 ] || die "drv_install installed $files files"
+files=$(cd "$work/stage" && find . -type f | sort | xargs)
+expected="./lib/modules/$release/extra/gdrdrv.ko ./usr/lib/modprobe.d/gdrdrv.conf ./usr/lib/modules-load.d/gdrdrv.conf"
+expected+=" ./usr/sbin/gdrdrv-load ./usr/share/man/man8/gdrdrv-load.8"
+[ "$files" = "$expected" ] || die "drv_install installed $files"
 make --silent -C "$source" drv_uninstall KVER="$release" DESTDIR="$work/stage"
 [ -z "$(find "$work/stage" -type f)" ] || die "drv_uninstall left $(find "$work/stage" -type f)"
 
