@@ -137,7 +137,7 @@ MODEL_CALLS ?= 112000
 FUZZ_SECONDS ?= 60
 
 # .ci/run is lint, these jobs and vm-check. Each can run by itself on a machine of its own.
-check: tests interfaces sanitizers cross ## Runs every test but the deliberate defects and the virtual machine. Installs packages that are missing.
+check: tests interfaces sanitizers cross ## Runs every test but those of `daily` and the virtual machine. Installs packages that are missing.
 
 daily: export MUTANTS ?= 3
 daily: nvcc-check cargo-c-check mutants vm-mutants mutants-shard ## Runs kernels that nvcc compiled, cargo-c, and some of the deliberate defects.
