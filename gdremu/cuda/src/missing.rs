@@ -50,7 +50,7 @@ macro_rules! refused {
 refused! {
     "cu" "cuda": ArrayGetMemoryRequirements ArrayGetPlane ArrayGetSparseProperties CtxResetPersistingL2Cache
         DestroyExternalMemory DestroyExternalSemaphore DevResourceGenerateDesc DevSmResourceSplitByCount
-        DeviceGetByPCIBusId DeviceGetDefaultMemPool DeviceGetDevResource DeviceGetGraphMemAttribute
+        DeviceGetDefaultMemPool DeviceGetDevResource DeviceGetGraphMemAttribute
         DeviceGetHostAtomicCapabilities DeviceGetMemPool DeviceGetNvSciSyncAttributes DeviceGetP2PAtomicCapabilities
         DeviceGetP2PAttribute DeviceGetTexture1DLinearMaxWidth DeviceGraphMemTrim DeviceRegisterAsyncNotification
         DeviceSetGraphMemAttribute DeviceSetMemPool DeviceUnregisterAsyncNotification EventRecordWithFlags(_ptsz)
@@ -136,7 +136,7 @@ refused! {
         setD32(_v2_ptds) setD32Async(_ptsz) setD8(_v2_ptds) setD8Async_ptsz;
     "cuCheckpointProcess": Checkpoint GetRestoreThreadId GetState Lock Restore Unlock;
     "cuda": ArrayGetInfo ChooseDevice CreateChannelDesc CreateSurfaceObject CreateTextureObject DestroySurfaceObject
-        DestroyTextureObject DevSmResourceSplit EventCreateFromEGLSync EventElapsedTime_v2 FreeArray FreeAsync_ptsz
+        DestroyTextureObject DeviceGetByPCIBusId DevSmResourceSplit EventCreateFromEGLSync EventElapsedTime_v2 FreeArray FreeAsync_ptsz
         FreeMipmappedArray FuncGetParamCount GLGetDevices GLMapBufferObject GLMapBufferObjectAsync GLSetGLDevice
         GetChannelDesc GetDeviceFlags GetDriverEntryPointByVersion(_ptsz) GetDriverEntryPoint(_ptsz) GetFuncBySymbol
         GetMipmappedArrayLevel GetSurfaceObjectResourceDesc GetTextureObjectResourceDesc

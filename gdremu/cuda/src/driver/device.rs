@@ -1,14 +1,24 @@
-//! Devices: their name, and attributes by number.
+//! Devices: their name, addresses on the PCI bus, and attributes by number.
 #![forbid(unsafe_code)]
 
 use gdremu_core::config::YesNo;
 use gdremu_core::gpu::pci;
 
-use crate::error::{Result, valid};
+use crate::error::{Error, Result, valid};
 use crate::gpus;
 
 /// The name of every emulated GPU.
 pub(super) const NAME: &str = "gdremu GPU";
+
+/// The CUdevice at a PCI address.
+pub(super) fn at_pci_address(text: &str) -> Result<i32> {
+    for (ordinal, gpu) in gpus::visible().iter().enumerate() {
+        if pci::address(*gpu).eq_ignore_ascii_case(text) {
+            return Ok(ordinal as i32);
+        }
+    }
+    Err(Error::INVALID_DEVICE)
+}
 
 const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
 const COMPUTE_CAPABILITY_MINOR: i32 = 76;

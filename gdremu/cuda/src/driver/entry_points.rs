@@ -111,6 +111,7 @@ entry_points! {
                 ensure(len > address.len() as i32, Error::INVALID_VALUE)?;
                 text.set_text(&address, len)
             };
+        fn cuDeviceGetByPCIBusId(text: In<c_char>) initialized 4010 -> i32 => || device::at_pci_address(text.text()?);
         fn cuDeviceCanAccessPeer(device: i32, peer: i32) initialized 4000 -> i32
             => || Ok(i32::from(gpus::by_ordinal(device)? != gpus::by_ordinal(peer)?));
         // The CPU's writes through a mapping and the GPU's view of them are the same memory, so nothing is in flight.
