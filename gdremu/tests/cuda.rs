@@ -30,7 +30,8 @@ tests! {
     forked_children: "-- cuda_calls forked_children";
     exported_descriptors: "--cuda-version 13.3 -- cuda_exports";
     cuda_functions_fail_as_injected: "--fault cuMemAlloc:2@2,cuDriverGetVersion:999 -- cuda_calls faults";
-    nvml_agrees_with_libcuda_and_sysfs: "--gpus 2 --bar1-size 64M --pci-device 0x20b5 -- nvml";
+    nvml_agrees_with_libcuda_and_sysfs: "--gpus 2 --bar1-size 64M --pci-device 0x20b5 -- nvml",
+        "--gpus 2 --bar1-size 64M --pci-device 0x20b5 --coherent -- nvml";
     memory_for_other_processes: "-- cuda_ipc";
     kernels: "--unsupported ignore -- cuda_kernels communication";
 }

@@ -99,6 +99,9 @@ pub(crate) struct FieldValue {
     value: u64,
 }
 
+/// The links to the CPU, an unsigned int.
+const C2C_LINK_COUNT: u32 = 170;
+
 const _: () = assert!(size_of::<FieldValue>() == 40 && size_of::<PciInfo>() == 68);
 
 /// Exports functions as libnvidia-ml does.
@@ -164,7 +167,11 @@ entry_points! {
         gpu_of(device)?;
         let mut answers = Vec::new();
         for index in 0..usize::try_from(count).map_err(|_| Error::INVALID_ARGUMENT)? {
-            answers.push(FieldValue { status: Error::NOT_SUPPORTED.0, ..values.as_in().at(index)? });
+            let asked: FieldValue = values.as_in().at(index)?;
+            answers.push(match asked.question[0] as u32 {
+                C2C_LINK_COUNT if gpus::config().coherent => FieldValue { kind: 1, status: 0, value: 10, ..asked },
+                _ => FieldValue { status: Error::NOT_SUPPORTED.0, ..asked },
+            });
         }
         Ok(values.set_all(answers.into_iter())?)
     }
