@@ -99,8 +99,7 @@ pub(crate) struct FieldValue {
     value: u64,
 }
 
-/// The links to the CPU, an unsigned int.
-const C2C_LINK_COUNT: u32 = 170;
+const C2C_LINK_COUNT: u32 = 170; // an unsigned int
 
 const _: () = assert!(size_of::<FieldValue>() == 40 && size_of::<PciInfo>() == 68);
 

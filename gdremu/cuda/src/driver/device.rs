@@ -12,12 +12,8 @@ pub(super) const NAME: &str = "gdremu GPU";
 
 /// The CUdevice at a PCI address.
 pub(super) fn at_pci_address(text: &str) -> Result<i32> {
-    for (ordinal, gpu) in gpus::visible().iter().enumerate() {
-        if pci::address(*gpu).eq_ignore_ascii_case(text) {
-            return Ok(ordinal as i32);
-        }
-    }
-    Err(Error::INVALID_DEVICE)
+    let ordinal = gpus::visible().iter().position(|gpu| pci::address(*gpu).eq_ignore_ascii_case(text));
+    ordinal.map(|ordinal| ordinal as i32).ok_or(Error::INVALID_DEVICE)
 }
 
 const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
