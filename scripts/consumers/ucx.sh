@@ -117,7 +117,7 @@ ucx_settings() {
 agree() {
     printf '%s\n%s\n' "$2" "$3" | awk -v name="$1" '
         function number(text) {
-            return text * (text ~ /us$/ ? 1000 : 1)
+            return text * (text ~ /us$/ ? 1000 : text ~ /GBps$/ ? 1024 : 1)
         }
         {
             fields = split($0, pairs, ",")
@@ -131,7 +131,7 @@ agree() {
             for (key in keys) {
                 given = (1, key) in value ? value[1, key] : value[1, ""]
                 if (key == "") continue
-                if (given ~ /^[a-z]/ ? given != value[2, key] : (number(given) - number(value[2, key])) ^ 2 > 26) {
+                if (given ~ /^[a-z]/ ? given != value[2, key] : (number(given) - number(value[2, key])) ^ 2 > 27) {
                     print name ": " key " is " value[2, key] ", not " given
                     wrong = 1
                 }
