@@ -44,6 +44,9 @@ GPU_TEST(devices)
     CUDA(cuDeviceGetPCIBusId(text, sizeof text, 0));
     CHECK_STRING(text, "0000:1B:00.0");
     CHECK_EQUAL(cuDeviceGetPCIBusId(text, 12, 0), CUDA_ERROR_INVALID_VALUE);
+    CUDA(cuDeviceGetByPCIBusId(&device, "1b:00"));
+    CHECK_EQUAL(cuDeviceGetByPCIBusId(&device, "0000:1c:00.0"), CUDA_ERROR_INVALID_DEVICE);
+    CHECK_EQUAL(cuDeviceGetByPCIBusId(&device, "nowhere"), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuDeviceGetAttribute(&number, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 1), CUDA_ERROR_INVALID_DEVICE);
 }
 

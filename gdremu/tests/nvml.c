@@ -49,7 +49,7 @@ static void pins_use_bar1(device_t device)
     CUDA(cuMemFree(buffer));
 }
 
-static void there_are_no_links(device_t device)
+static void links_are_those_of_the_platform(device_t device)
 {
     struct {
         unsigned int id, scope;
@@ -98,7 +98,7 @@ int main(void)
     libraries_agree(device, 0);
     libraries_agree(other, 1);
     pins_use_bar1(device);
-    there_are_no_links(device);
+    links_are_those_of_the_platform(device);
     CHECK_EQUAL(NVML(nvmlDeviceGetPciInfo_v3)(&number, &number), INVALID_ARGUMENT);
     *(void **)&text = dlsym(library, "nvmlErrorString");
     CHECK_STRING(text(NOT_SUPPORTED), "Not Supported");

@@ -50,14 +50,14 @@ macro_rules! refused {
 refused! {
     "cu" "cuda": ArrayGetMemoryRequirements ArrayGetPlane ArrayGetSparseProperties CtxResetPersistingL2Cache
         DestroyExternalMemory DestroyExternalSemaphore DevResourceGenerateDesc DevSmResourceSplitByCount
-        DeviceGetDefaultMemPool DeviceGetDevResource DeviceGetGraphMemAttribute
-        DeviceGetHostAtomicCapabilities DeviceGetMemPool DeviceGetNvSciSyncAttributes DeviceGetP2PAtomicCapabilities
-        DeviceGetP2PAttribute DeviceGetTexture1DLinearMaxWidth DeviceGraphMemTrim DeviceRegisterAsyncNotification
-        DeviceSetGraphMemAttribute DeviceSetMemPool DeviceUnregisterAsyncNotification EventRecordWithFlags(_ptsz)
-        EventRecord_ptsz ExternalMemoryGetMappedBuffer ExternalMemoryGetMappedMipmappedArray FuncGetName
-        FuncGetParamInfo FuncSetAttribute FuncSetCacheConfig FuncSetSharedMemConfig GLRegisterBufferObject
-        GLSetBufferObjectMapFlags GLUnmapBufferObject GLUnmapBufferObjectAsync GLUnregisterBufferObject GetExportTable
-        GreenCtxCreate ImportExternalMemory ImportExternalSemaphore IpcGetEventHandle IpcOpenEventHandle
+        DeviceGetDefaultMemPool DeviceGetDevResource DeviceGetGraphMemAttribute DeviceGetHostAtomicCapabilities
+        DeviceGetMemPool DeviceGetNvSciSyncAttributes DeviceGetP2PAtomicCapabilities DeviceGetP2PAttribute
+        DeviceGetTexture1DLinearMaxWidth DeviceGraphMemTrim DeviceRegisterAsyncNotification DeviceSetGraphMemAttribute
+        DeviceSetMemPool DeviceUnregisterAsyncNotification EventRecordWithFlags(_ptsz) EventRecord_ptsz
+        ExternalMemoryGetMappedBuffer ExternalMemoryGetMappedMipmappedArray FuncGetName FuncGetParamInfo
+        FuncSetAttribute FuncSetCacheConfig FuncSetSharedMemConfig GLRegisterBufferObject GLSetBufferObjectMapFlags
+        GLUnmapBufferObject GLUnmapBufferObjectAsync GLUnregisterBufferObject GetExportTable GreenCtxCreate
+        ImportExternalMemory ImportExternalSemaphore IpcGetEventHandle IpcOpenEventHandle
         LaunchCooperativeKernelMultiDevice LaunchCooperativeKernel_ptsz LaunchHostFunc_ptsz LaunchHostFunc_v2
         LaunchKernel_ptsz LibraryEnumerateKernels LibraryGetGlobal LibraryGetKernel LibraryGetKernelCount
         LibraryGetManaged LibraryGetUnifiedFunction LibraryLoadData LibraryLoadFromFile LibraryUnload LogsCurrent
@@ -108,10 +108,10 @@ refused! {
         ModuleEnumerateFunctions ModuleGetFunctionCount ModuleGetGlobal ModuleGetLoadingMode ModuleGetSurfRef
         ModuleGetTexRef ModuleLoad ModuleLoadDataEx ModuleUnload MulticastAddDevice MulticastBindAddr MulticastBindMem
         MulticastCreate MulticastGetGranularity MulticastUnbind OccupancyMaxActiveBlocksPerMultiprocessorWithFlags
-        OccupancyMaxPotentialBlockSizeWithFlags ParamSetSize ParamSetTexRef ParamSetf
-        ParamSeti ParamSetv ProfilerInitialize SignalExternalSemaphoresAsync(_ptsz) StreamAddCallback_ptsz
-        StreamBatchMemOp(_ptsz _v2 _v2_ptsz) StreamBeginCapture(_ptsz _v2_ptsz) StreamEndCapture_ptsz StreamGetCtx(_ptsz
-        _v2 _v2_ptsz) StreamGetGreenCtx StreamWaitValue32(_ptsz _v2 _v2_ptsz) StreamWaitValue64(_ptsz _v2 _v2_ptsz)
+        OccupancyMaxPotentialBlockSizeWithFlags ParamSetSize ParamSetTexRef ParamSetf ParamSeti ParamSetv
+        ProfilerInitialize SignalExternalSemaphoresAsync(_ptsz) StreamAddCallback_ptsz StreamBatchMemOp(_ptsz _v2
+        _v2_ptsz) StreamBeginCapture(_ptsz _v2_ptsz) StreamEndCapture_ptsz StreamGetCtx(_ptsz _v2 _v2_ptsz)
+        StreamGetGreenCtx StreamWaitValue32(_ptsz _v2 _v2_ptsz) StreamWaitValue64(_ptsz _v2 _v2_ptsz)
         StreamWriteValue32(_ptsz _v2 _v2_ptsz) StreamWriteValue64(_ptsz _v2 _v2_ptsz) SurfObjectCreate SurfObjectDestroy
         SurfObjectGetResourceDesc SurfRefGetArray SurfRefSetArray TensorMapEncodeIm2col TensorMapEncodeIm2colWide
         TensorMapEncodeTiled TensorMapReplaceAddress TexObjectCreate TexObjectDestroy TexObjectGetResourceDesc
@@ -136,10 +136,10 @@ refused! {
         setD32(_v2_ptds) setD32Async(_ptsz) setD8(_v2_ptds) setD8Async_ptsz;
     "cuCheckpointProcess": Checkpoint GetRestoreThreadId GetState Lock Restore Unlock;
     "cuda": ArrayGetInfo ChooseDevice CreateChannelDesc CreateSurfaceObject CreateTextureObject DestroySurfaceObject
-        DestroyTextureObject DeviceGetByPCIBusId DevSmResourceSplit EventCreateFromEGLSync EventElapsedTime_v2 FreeArray FreeAsync_ptsz
-        FreeMipmappedArray FuncGetParamCount GLGetDevices GLMapBufferObject GLMapBufferObjectAsync GLSetGLDevice
-        GetChannelDesc GetDeviceFlags GetDriverEntryPointByVersion(_ptsz) GetDriverEntryPoint(_ptsz) GetFuncBySymbol
-        GetMipmappedArrayLevel GetSurfaceObjectResourceDesc GetTextureObjectResourceDesc
+        DestroyTextureObject DeviceGetByPCIBusId DevSmResourceSplit EventCreateFromEGLSync EventElapsedTime_v2 FreeArray
+        FreeAsync_ptsz FreeMipmappedArray FuncGetParamCount GLGetDevices GLMapBufferObject GLMapBufferObjectAsync
+        GLSetGLDevice GetChannelDesc GetDeviceFlags GetDriverEntryPointByVersion(_ptsz) GetDriverEntryPoint(_ptsz)
+        GetFuncBySymbol GetMipmappedArrayLevel GetSurfaceObjectResourceDesc GetTextureObjectResourceDesc
         GetTextureObjectResourceViewDesc GetTextureObjectTextureDesc HostGetFlags InitDevice KernelSetAttributeForDevice
         LaunchHostFunc_v2_ptsz LaunchKernelExC_ptsz Malloc3D Malloc3DArray MallocArray MallocAsync_ptsz
         MallocFromPoolAsync(_ptsz) MallocMipmappedArray MallocPitch MemGetLocationInfo MemRangeGetAttribute

@@ -149,7 +149,7 @@ entry_points! {
         let total = *gpus::config().bar1_size.of(gpu);
         Ok(memory.set([total, total - used, used])?)
     }
-    // There is no NVLink, and no field is known.
+    // There is no NVLink.
     fn nvmlDeviceGetNvLinkRemotePciInfo_v2(device: Device, _link: u32, _info: Out<u8>) {
         gpu_of(device)?;
         Err(Error::NOT_SUPPORTED)

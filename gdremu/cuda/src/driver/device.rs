@@ -12,8 +12,23 @@ pub(super) const NAME: &str = "gdremu GPU";
 
 /// The CUdevice at a PCI address.
 pub(super) fn at_pci_address(text: &str) -> Result<i32> {
-    let ordinal = gpus::visible().iter().position(|gpu| pci::address(*gpu).eq_ignore_ascii_case(text));
+    let address = valid(pci_fields(text))?;
+    let ordinal = gpus::visible().iter().position(|gpu| pci_fields(&pci::address(*gpu)) == Some(address));
     ordinal.map(|ordinal| ordinal as i32).ok_or(Error::INVALID_DEVICE)
+}
+
+/// Reads `[domain:]bus:device[.function]`, all hexadecimal.
+fn pci_fields(text: &str) -> Option<[u32; 4]> {
+    let (address, function) = text.split_once('.').unwrap_or((text, "0"));
+    let mut fields = Vec::new();
+    for digits in address.split(':').chain([function]) {
+        fields.push(u32::from_str_radix(digits, 16).ok()?);
+    }
+    match fields[..] {
+        [domain, bus, device, function] => Some([domain, bus, device, function]),
+        [bus, device, function] => Some([0, bus, device, function]),
+        _ => None,
+    }
 }
 
 const COMPUTE_CAPABILITY_MAJOR: i32 = 75;
