@@ -131,7 +131,7 @@ agree() {
             for (key in keys) {
                 given = (1, key) in value ? value[1, key] : value[1, ""]
                 if (key == "") continue
-                if (given ~ /^[a-z]/ ? given != value[2, key] : (number(given) - number(value[2, key])) ^ 2 > 27) {
+                if (given ~ /^[a-z]/ ? given != value[2, key] : (number(given) - number(value[2, key])) ^ 2 > (value[2, key] ~ /GBps$/ ? 27 : 26)) {
                     print name ": " key " is " value[2, key] ", not " given
                     wrong = 1
                 }
