@@ -36,9 +36,6 @@ pub struct Options {
     #[arg(long = "file", value_name = "PATH=FILE")]
     pub files: Vec<StandIn>,
 
-    #[arg(long, hide = true)]
-    persistent: bool,
-
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub program: Vec<OsString>,
@@ -81,9 +78,6 @@ impl Options {
             *trace = absolute.map_err(|error| format!("--trace: {error}"))?;
         }
         config.gpu.coherent |= config.driver.platform == Platform::Cached;
-        if self.persistent {
-            return Err("--persistent is gone: remove it, and emulate --driver-version 2.5 or later".into());
-        }
         self.check_provider(&config)?;
         check_lists(&config.gpu)?;
         Ok(config)
@@ -176,7 +170,6 @@ mod tests {
     #[test]
     fn options_that_contradict_each_other_are_refused() {
         for (line, why) in [
-            ("--persistent", "--driver-version 2.5"),
             ("--gpus 2 --rdma no,yes,no", "--rdma has 3 values for 2 GPUs"),
             ("--provider nvidia --gpus 2", "GPUs and CUDA"),
             ("--provider nvidia --platform device", "--platform"),

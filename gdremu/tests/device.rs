@@ -35,13 +35,12 @@ const RUNS: &[&str] = &[
 ];
 
 #[test]
-fn all_pass() {
-    RUNS.iter().for_each(|run| PLAIN.assert_passes(run));
-}
-
-#[test]
-fn all_pass_with_sanitizers() {
-    RUNS.iter().for_each(|run| SANITIZED.assert_passes(run));
+fn all_pass_with_and_without_sanitizers() {
+    for build in [PLAIN, SANITIZED] {
+        for run in RUNS {
+            build.assert_passes(run);
+        }
+    }
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub struct Config {
     #[arg(long)]
     pub log_missing: bool,
     /// When a process launches a GPU kernel that gdremu does not run, print its name and end the process with status N
-    /// (exit:N). With "warn", which prints its name, and "ignore" only the launch fails
+    /// (exit:N). With "warn" only the launch fails
     #[arg(long, value_name = "ACTION", default_value = "exit:70")]
     pub unsupported: Unsupported,
     #[command(flatten)]
@@ -240,24 +240,20 @@ pub enum Unsupported {
     /// A line on stderr, and the end of the process with this status. If a child of the program, also
     /// gdremu's exit status if the program itself succeeds.
     Exit(u8),
-    /// A line on stderr.
+    /// A line on stderr; the program gets the error of the launch.
     Warn,
-    /// None: the program only gets the error of the launch.
-    Ignore,
 }
 
 impl FromStr for Unsupported {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "warn" => return Ok(Unsupported::Warn),
-            "ignore" => return Ok(Unsupported::Ignore),
-            _ => {}
+        if text == "warn" {
+            return Ok(Unsupported::Warn);
         }
         match text.strip_prefix("exit:").unwrap_or_default().parse() {
             Ok(status) => Ok(Unsupported::Exit(status)),
-            Err(_) => Err("choose one of: exit:0 to exit:255, warn, ignore".into()),
+            Err(_) => Err("choose exit:0 to exit:255, or warn".into()),
         }
     }
 }

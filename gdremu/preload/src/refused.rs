@@ -10,7 +10,7 @@ use crate::state;
 pub fn kernel(name: &str, why: &str) {
     let mut process = state::lock();
     let action = process.config.unsupported;
-    if action == Unsupported::Ignore || !process.note_refused(name) {
+    if !process.note_refused(name) {
         return;
     }
     drop(process);

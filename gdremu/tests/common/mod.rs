@@ -98,11 +98,13 @@ impl Build {
         command
     }
 
-    pub(crate) fn assert_passes(&self, line: &str) {
+    /// Returns what the program printed on stderr.
+    pub(crate) fn assert_passes(&self, line: &str) -> String {
         let output = self.command(line).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         let passed = output.status.success() && said.contains("ok ");
         assert!(passed, "{}: {line}: {output:?}", self.name);
+        String::from_utf8_lossy(&output.stderr).into_owned()
     }
 }
 
