@@ -12,7 +12,7 @@
 //!
 //! stderr, variables, heap      for the C libraries: where they log, their environment variables, ENOMEM
 //! ```
-#![allow(missing_docs, reason = "public for the two crates of this workspace only")]
+#![allow(missing_docs, reason = "public for the libraries of this workspace only")]
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("gdrcopy works on 64-bit Linux only: there is no gdrdrv for others");

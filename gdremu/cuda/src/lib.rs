@@ -1,13 +1,13 @@
-//! The preload library for programs on emulated GPUs. It is two things in one object:
+//! The preload library for programs on emulated GPUs, which is libcuda, libcudart and libnvidia-ml, too:
 //!
 //! ```text
 //! gdremu_preload   libc functions by which programs reach /dev/gdrdrv, and the emulated driver
 //! driver/          a stand-in libcuda.so.1 (this object has that name) over the same GPUs
 //! runtime/         the CUDA runtime, over the functions of the driver
-//! nvml/            the functions of libnvidia-ml.so.1
+//! nvml             the functions of libnvidia-ml.so.1
 //! missing          the functions that there are not
 //!   ptx/           interprets GPU kernels
-//!   args           the only module that dereferences pointers from C
+//!   args           arguments of C callers
 //!   gpus           access to the emulated GPUs, shared with the emulated driver
 //!   error          CUresults
 //! ```
