@@ -30,6 +30,7 @@ MODULE_PARM_DESC(mixed, "keep the last page mapped, as another driver might: one
 
 static struct {
 	struct pci_dev *device; /* NULL once it has left */
+	void (*left)(void);
 	phys_addr_t base;
 	u32 count;
 
@@ -89,7 +90,7 @@ static void device_leaves(struct pci_dev *device)
 {
 	mutex_lock(&emugpu_lock);
 	bar.device = NULL;
-	spaces_zap_views();
+	bar.left();
 	mutex_unlock(&emugpu_lock);
 }
 
@@ -102,10 +103,11 @@ static struct pci_driver driver = {
 	.remove = device_leaves,
 };
 
-int bar_init(void)
+int bar_init(void (*left)(void))
 {
 	int error;
 
+	bar.left = left;
 	longest_run = max(longest_run, 1U);
 	spin_lock_init(&bar.lock);
 	bar.random = 2463534242;

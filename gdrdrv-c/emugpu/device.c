@@ -160,7 +160,7 @@ static struct miscdevice device = {
 
 static int __init emugpu_init(void)
 {
-	int error = bar_init();
+	int error = bar_init(spaces_zap_views);
 
 	if (error)
 		return error;

@@ -51,7 +51,8 @@ static inline bool is_caller(const struct process *process)
 
 /* ---- bar.c ---- */
 
-int bar_init(void);
+/* Calls `left`, with emugpu_lock held, when the device has left. */
+int bar_init(void (*left)(void));
 void bar_exit(void);
 /* Returns whether the device is there. Called with emugpu_lock held. */
 bool bar_is_present(void);
