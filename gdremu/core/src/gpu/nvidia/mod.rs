@@ -18,10 +18,11 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use crate::errno::Errno;
+use crate::gpu::address_space::PageTableId;
 use crate::gpu::buffers::{Buffer, Buffers, Freed};
 use crate::gpu::mmap::{self, Part};
 use crate::gpu::physical::{BLOCK, GPU_PAGE};
-use crate::gpu::{PageTableId, PinRequest, Provider};
+use crate::gpu::provider::{PinRequest, Provider};
 
 use cuda::{Cuda, Failure, NOT_GPU_MEMORY, Status};
 use rm::{Client, Memory};
