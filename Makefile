@@ -166,7 +166,7 @@ packages_of_ci:
 	scripts/ci/install-deps.sh
 
 # `test` and what it leaves out.
-tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all emulated machines.
+tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all profiles.
 	$(watched) $(CARGO) test --workspace --test doctor $(addprefix --test ,$(basename $(notdir $(other_tests:/main.rs=))))
 	$(watched) $(CARGO) test --workspace --doc
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
@@ -224,7 +224,7 @@ msrv: ## Compiles everything with the oldest Rust that Cargo.toml promises, whic
 		check --workspace --all-targets --locked
 	CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/msrv" $(without_python) $(CARGO) +$(rust_version) check $(extension_crate)
 
-consumers: lib emulator tools $(watched) ## Builds UCX, libfabric and DPDK against the library, and runs their tests on emulated machines.
+consumers: lib emulator tools $(watched) ## Builds UCX, libfabric and DPDK against the library, and runs their tests under gdremu.
 	scripts/consumers.sh $(CONSUMERS)
 
 nvcc-check: ## Compiles CUDA programs with NVIDIA's nvcc, out of Python wheels, and runs them under gdremu.

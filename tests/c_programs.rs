@@ -110,9 +110,9 @@ impl Way {
 
 /// Whose driver and GPU the programs use.
 #[derive(Clone, Copy, PartialEq)]
-enum Machine {
+enum Hardware {
     Emulated,
-    /// This machine's GPU, gdremu's driver.
+    /// This computer's GPU, gdremu's driver.
     Nvidia,
     Real,
 }
@@ -120,7 +120,7 @@ enum Machine {
 struct Runner {
     root: PathBuf,
     target: PathBuf,
-    machine: Machine,
+    hardware: Hardware,
     /// Where the programs are, and `gdrcopy_sanity`, `watched` and `denied`.
     plain: PathBuf,
     beside: PathBuf,
@@ -136,7 +136,7 @@ struct Runner {
 fn main() {
     let mut arguments = Arguments::from_args();
     let runner = Arc::new(Runner::prepare().unwrap_or_else(|why| panic!("{why}")));
-    if runner.machine != Machine::Emulated {
+    if runner.hardware != Hardware::Emulated {
         arguments.test_threads = Some(1); // One GPU, and tests that count its pins.
     }
     let mut trials = runner.trials();
@@ -159,7 +159,7 @@ impl Runner {
         let root = match env::var_os("GDRCOPY_TEST_BUNDLE") {
             // At run time, because a tree that was copied has this program from elsewhere.
             None => PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into())),
-            // On another machine than it was built on.
+            // On another computer than it was built on.
             Some(_) => env::current_dir().map_err(|error| error.to_string())?,
         };
         if env::var_os("GDRCOPY_ORIGINAL_DIR").is_some() {
@@ -167,10 +167,10 @@ impl Runner {
         }
         let directory = |name| env::var_os(name).map(|path| root.join(path));
         let (bundle, lib) = (directory("GDRCOPY_TEST_BUNDLE"), directory("GDRAPI_LIB"));
-        let machine = match env::var("GDRCOPY_TEST_PROVIDER").as_deref() {
-            _ if env::var_os("GDRCOPY_TEST_REAL").is_some() => Machine::Real,
-            Err(_) | Ok("host") => Machine::Emulated,
-            Ok("nvidia") => Machine::Nvidia,
+        let hardware = match env::var("GDRCOPY_TEST_PROVIDER").as_deref() {
+            _ if env::var_os("GDRCOPY_TEST_REAL").is_some() => Hardware::Real,
+            Err(_) | Ok("host") => Hardware::Emulated,
+            Ok("nvidia") => Hardware::Nvidia,
             Ok(other) => {
                 return Err(format!("GDRCOPY_TEST_PROVIDER is host or nvidia, not {other}"));
             }
@@ -183,7 +183,7 @@ impl Runner {
         let out = root.join("build/c_tests");
         let built = bundle.is_none();
         let runner = Runner {
-            machine,
+            hardware,
             plain: bundle.as_ref().map_or(out.join("plain"), |bundle| bundle.join("c_tests")),
             beside: bundle.clone().unwrap_or(out),
             checkpoint: directory("GDRCHECKPOINT_OBJECTS").or(bundle.clone()).unwrap_or(root.join("build/checkpoint")),
@@ -267,19 +267,19 @@ impl Runner {
         names.lines().map(str::to_owned).collect()
     }
 
-    /// Those of the lists that this machine can be.
+    /// Those of the lists that are for this hardware.
     fn profiles(&self, lists: &[&'static [&'static str]]) -> Vec<&'static str> {
         let all = lists.concat();
-        match self.machine {
-            Machine::Emulated => all,
-            Machine::Nvidia => all.into_iter().filter(|profile| REAL_GPUS.contains(profile)).collect(),
-            Machine::Real => vec!["real"],
+        match self.hardware {
+            Hardware::Emulated => all,
+            Hardware::Nvidia => all.into_iter().filter(|profile| REAL_GPUS.contains(profile)).collect(),
+            Hardware::Real => vec!["real"],
         }
     }
 
     /// Returns whether the program is made for the profile and the way.
     fn applies(&self, program: &str, way: Way, profile: &str) -> bool {
-        if matches!(way, Way::Denied(..)) && self.machine != Machine::Emulated {
+        if matches!(way, Way::Denied(..)) && self.hardware != Hardware::Emulated {
             return false; // NVIDIA's driver makes the same calls.
         }
         if program == "nv_p2p_dummy" {
@@ -296,7 +296,7 @@ impl Runner {
             _ if program == "checkpoint" => return false,
             _ => {}
         }
-        if self.machine == Machine::Real {
+        if self.hardware == Hardware::Real {
             return way != Way::Thorough && (program, way) != ("dlopen", Way::Preloaded);
         }
         match (program, way) {
@@ -326,10 +326,10 @@ impl Runner {
     fn launcher(&self, profile: &str, leaks: bool) -> Command {
         let mut command = Command::new(self.beside.join("watched"));
         command.stdin(Stdio::null());
-        let provider = match self.machine {
-            Machine::Real => return command,
-            Machine::Emulated => "host",
-            Machine::Nvidia => "nvidia",
+        let provider = match self.hardware {
+            Hardware::Real => return command,
+            Hardware::Emulated => "host",
+            Hardware::Nvidia => "nvidia",
         };
         command.arg(&self.gdremu).args(["--provider", provider, "--profile", profile]);
         if leaks {
@@ -342,7 +342,7 @@ impl Runner {
     fn run_program(&self, program: &str, way: Way, profile: &str) -> Result<Completion, Failed> {
         let mut binary = self.plain.join(program);
         let mut command = match program {
-            // On a machine without any driver.
+            // On a computer without any driver.
             "open_fails" | "libcuda_load" => Command::new(self.beside.join("watched")),
             _ => self.launcher(profile, program != "never_closed"),
         };
@@ -360,7 +360,7 @@ impl Runner {
         }
         command.env("LD_LIBRARY_PATH", path);
         // Slow, or the same again.
-        let is_slow = matches!(way, Way::Valgrind | Way::Denied(..)) || self.machine == Machine::Nvidia;
+        let is_slow = matches!(way, Way::Valgrind | Way::Denied(..)) || self.hardware == Hardware::Nvidia;
         if is_slow || way == Way::Linked && !["default", "real"].contains(&profile) {
             command.env("CHECK_SLOWNESS", "100");
         }

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Runs C tests, and threads that use the crate, under ThreadSanitizer, with the library instrumented too, on the emulated
-# machine.
+# Runs C tests, and threads that use the crate, under ThreadSanitizer, with the library instrumented too, under gdremu.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

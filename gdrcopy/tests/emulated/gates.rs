@@ -1,4 +1,4 @@
-//! On which emulated machines `Gdr::open` succeeds, and with which backend.
+//! On which profiles `Gdr::open` succeeds, and with which backend.
 
 use std::env;
 
