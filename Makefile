@@ -136,11 +136,11 @@ MODEL_CALLS ?= 112000
 # Seconds for which the crate's fuzz test begins new sequences.
 FUZZ_SECONDS ?= 60
 
-# .ci/run is lint, these jobs and vm-check. Each can run by itself on a machine of its own.
-check: tests interfaces sanitizers cross ## Runs every test but those of `daily` and the virtual machine. Installs packages that are missing.
+# .ci/run is lint, tests, interfaces and vm-quick. Each can run by itself on a machine of its own.
+check: tests long-tests interfaces sanitizers cross ## Runs every test but those of `daily` and the virtual machine. Installs packages that are missing.
 
 daily: export MUTANTS ?= 3
-daily: nvcc-check cargo-c-check mutants vm-mutants mutants-shard ## Runs kernels that nvcc compiled, cargo-c, and some of the deliberate defects.
+daily: long-tests sanitizers cross vm-check nvcc-check cargo-c-check mutants vm-mutants mutants-shard ## Runs what takes too long for each change.
 
 # The crate of the Python extension, which is a workspace of its own, by the stable ABI.
 without_python = PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1
@@ -165,12 +165,15 @@ lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and 
 packages_of_ci:
 	scripts/ci/install-deps.sh
 
-# `test` and what it leaves out.
+# `test`, and what it leaves out and each change must pass.
 tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all profiles.
 	$(watched) $(CARGO) test --workspace --test doctor $(addprefix --test ,$(basename $(notdir $(other_tests:/main.rs=))))
 	$(watched) $(CARGO) test --workspace --doc
+	$(c_programs) $(addprefix --skip ,$(everyday_programs) valgrind::)
+
+long-tests: packages_of_ci lib emulator $(watched) ## Runs the model-based and the fuzz test for long, and the C programs under valgrind.
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
-	$(c_programs) $(addprefix --skip ,$(everyday_programs))
+	$(c_programs) valgrind::
 
 interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, installed trees, crates, examples, pictures, the wheel, and counts instructions; makes the bundle for GPUs.
 	scripts/ci/check-version.sh
@@ -189,7 +192,7 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, instal
 	scripts/ci/count-instructions.sh
 	$(MAKE) --no-print-directory --silent gpu-bundle
 
-sanitizers: packages_of_ci emulator ## Runs threads under ThreadSanitizer. AddressSanitizer and valgrind are in `tests`.
+sanitizers: packages_of_ci emulator ## Runs threads under ThreadSanitizer. AddressSanitizer is in `tests`.
 	scripts/ci/check-threads.sh
 
 cross: ## Runs the copy routines and the headers on emulated AArch64 and POWER CPUs.
@@ -232,6 +235,9 @@ nvcc-check: ## Compiles CUDA programs with NVIDIA's nvcc, out of Python wheels, 
 
 vm-check: tools emulator ## Checks gdrdrv-c's sources, boots a Debian kernel with it in a virtual machine, and runs the tests.
 	@gdrdrv-c/vm/check.sh
+
+vm-quick: tools emulator ## The same with persistent pins only, in two virtual machines, without checkpoints and other shapes of the module.
+	@gdrdrv-c/vm/check.sh --quick
 
 vm-check-all: tools emulator ## The same; the module's tests on more kernels, with KASAN, lockdep and KCSAN, too; DKMS; vm-mutants.
 	@gdrdrv-c/vm/check.sh --all

@@ -6,13 +6,14 @@ usage() {
     cat <<END
 usage: gdrdrv-c/vm/check.sh [options]
 
-Checks the module's sources (static.sh), then runs two to four machines at a time, with two processors each, whose tests
-print TAP. The last line is "N passed, N failed, N skipped"; exit status 1 if any failed.
+Checks the module's sources (static.sh), then runs two to four virtual machines at a time, with two processors each, whose
+tests print TAP. The last line is "N passed, N failed, N skipped"; exit status 1 if any failed.
 \`make tools emulator\` comes first.
 
   --kernel SERIES   see run.sh (default: 6.1)
   --library DIR     test libgdrapi.so.2 of that directory, NVIDIA's for example (default: build/lib)
   --module          only the module's own tests, which need neither library nor emulator
+  --quick           only the library's tests and the module's own, with persistent pins
   --all             after everything on 6.1: packaging; the module's tests on 5.10, 6.12 and the newest kernel, then, both of
                     them built here, on one with lockdep and KASAN and one with KCSAN; mutants.sh
   -h, --help        this text
@@ -28,12 +29,14 @@ logs=$root/build/gdrdrv-c/logs
 
 series=6.1
 only_module=no
+quick=no
 all=no
 while [ $# -gt 0 ]; do
     case $1 in
     --kernel) series=$2 && shift 2 ;;
     --library) lib=$(realpath "$2") && shift 2 ;;
     --module) only_module=yes && shift ;;
+    --quick) quick=yes && shift ;;
     --all) all=yes && shift ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
@@ -109,10 +112,32 @@ finish() {
     [ $status -le 1 ] || { echo "FAILED: exit status $status (gdrdrv-c/vm/run.sh --help)" && failures=$((failures + 1)); }
 }
 
+# sum WORD: over the summaries of all virtual machines.
+sum() {
+    sed -nE 's/^# ([0-9]+ passed, [0-9]+ failed.*)$/\1/p' "$logs"/*.log | grep -oE "[0-9]+ $1" | awk '{ n += $1 } END { print n + 0 }'
+}
+
+# Prints the last line. Returns whether nothing failed.
+report() {
+    local failed=$(($(sum failed) + failures))
+    printf '\n%d passed, %d failed, %d skipped, %d more shapes of the module built\n' "$(sum passed)" "$failed" "$(sum skipped)" $built
+    [ "$failed" -eq 0 ]
+}
+
 declare -A machines
 "$here/run.sh" --kernel "$series" --timeout 3000 -- cat /proc/driver/gdrdrv/params
 kernel=$("$here/kernel.sh" "$series")
 [ "$series" != 6.1 ] || "$here/static.sh" || failures=$((failures + 1))
+
+if [ $quick = yes ]; then
+    start persistent -- "$here/check-guest.sh" persistent "$gdremu" "$lib" "$model"
+    start module-persistent -- "$root/gdrdrv-c/tests/run.sh"
+    finish persistent "the library, pins that outlive a free"
+    finish module-persistent "the module, pins that outlive a free"
+    report
+    exit
+fi
+
 build "$kernel" 570 open
 [ "$series" = debug ] || build "$kernel" 515 proprietary # lockdep's functions are GPL-only
 if [ "$series" = 6.1 ]; then
@@ -169,11 +194,4 @@ finish module-coherent "the module, a GPU with a coherent link"
 finish module-525 "the module, a GPU driver that cannot force PCIe"
 finish module-515 "the module, a GPU driver without calls of their own for persistent pins"
 
-# sum WORD: over the summaries of all virtual machines.
-sum() {
-    sed -nE 's/^# ([0-9]+ passed, [0-9]+ failed.*)$/\1/p' "$logs"/*.log | grep -oE "[0-9]+ $1" | awk '{ n += $1 } END { print n + 0 }'
-}
-
-failed=$(($(sum failed) + failures))
-printf '\n%d passed, %d failed, %d skipped, %d more shapes of the module built\n' "$(sum passed)" "$failed" "$(sum skipped)" $built
-[ "$failed" -eq 0 ]
+report
