@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 
 # Programs of dash, coreutils, gcc, binutils and make. Without clang and valgrind tests go on, and only `make mutants` needs
 # git.
-there='cat|cc|env|gcc|make|nm|objdump|readelf|sh|sleep'
+there='cat|cc|cp|env|gcc|make|nm|objdump|readelf|sh|sleep'
 optional='clang|git|valgrind'
 
 # gdremu's programs are tested by `make check`.

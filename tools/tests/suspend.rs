@@ -201,7 +201,9 @@ fn other_users_are_refused() {
         let directory = tempfile::tempdir_in("/tmp").unwrap();
         fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let program = directory.path().join("gdrcopy");
-        fs::copy(env!("CARGO_BIN_EXE_gdrcopy"), &program).unwrap();
+        // By a process of its own, as children of other tests could inherit a descriptor that keeps it from being run.
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_gdrcopy")).arg(&program).status();
+        assert!(copied.unwrap().success());
         let mut suspend = Command::new(&program);
         std::os::unix::process::CommandExt::uid(&mut suspend, 65534);
         run(suspend.args(["suspend", &process.pid()])).with_status(1).reports(&["run it as its user, or as root"]);
