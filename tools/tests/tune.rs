@@ -160,16 +160,6 @@ fn faults_of_ucx_give_no_threshold_but_a_reason() {
 }
 
 #[test]
-fn port_that_is_in_use_is_replaced() {
-    let ucx = Ucx::new(INFO);
-    let once = ucx.path("once");
-    fs::write(&once, "").unwrap();
-    let output = ucx.tune(&[("FAKE", "busy"), ("FAKE_ONCE", once.to_str().unwrap())]);
-    assert!(!once.exists());
-    assert_threshold(&output, Some("auto,intra:4097"));
-}
-
-#[test]
 fn size_that_fails_is_left_out() {
     let ucx = Ucx::new(INFO);
     for (memory, route) in [("host", "host"), ("cuda,cuda", "cuda")] {

@@ -1,7 +1,7 @@
 /*
  * Answers as UCX's ucx_perftest does to `-b LIST -f -v -p PORT [SERVER]`, with times that FAKE_TIMES has for lines
  * MEMORY MODE SIZE, or else the size. MODE is default, model, eager or rendezvous, by the variables. Other options and other lists
- * are refused. FAKE makes it fail, hang, or print garbage, and `busy` makes the first server end before it listens.
+ * are refused. FAKE makes it fail, hang, or print garbage.
  */
 #include <arpa/inet.h>
 #include <signal.h>
@@ -66,9 +66,7 @@ int main(int argc, char **argv)
 
     fd = socket(AF_INET, SOCK_STREAM, 0);
     if (!is_client) {
-        const char *once = getenv("FAKE_ONCE");
-
-        if (!strcmp(fake, "deaf") || (!strcmp(fake, "busy") && once && !unlink(once)))
+        if (!strcmp(fake, "deaf"))
             return refuse("server failed. bind() failed: Address already in use");
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
         if (bind(fd, (void *)&address, sizeof address) || listen(fd, 1))

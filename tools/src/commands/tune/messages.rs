@@ -23,7 +23,6 @@ use crate::system::cpu;
 const SIZES: [usize; 10] = [256, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 65536, 1 << 20];
 const MESSAGES: usize = 500;
 const ROUNDS: usize = 3;
-const ATTEMPTS: usize = 3;
 
 /// The route between host memory.
 pub(super) const HOST: &str = "host";
@@ -74,7 +73,7 @@ impl Pairs<'_> {
                 let route = route.name.clone();
                 measured.messages.push(Messages { route, size_bytes, runs_ns: Default::default() });
             }
-            for (mode, _) in Mode::ALL {
+            for mode in Mode::ALL {
                 if mode != Mode::Model || route.name != HOST {
                     working.push((number, mode));
                 }
@@ -91,7 +90,7 @@ impl Pairs<'_> {
                     Mode::Eager => [model, &[Setting::threshold("inf")]].concat(),
                     Mode::Rendezvous => [model, &[Setting::threshold(0)]].concat(),
                 };
-                let name = format!("{}, {}", route.name, Mode::ALL[mode as usize].1);
+                let name = format!("{}, {mode:?}", route.name);
                 progress.set_message(format!("UCX, {name}"));
                 progress.inc(1);
                 let (times, failure) = self.pair(route, &settings)?;
@@ -166,23 +165,15 @@ impl Pairs<'_> {
 
     /// A server that listens, and its port.
     fn server(&self, route: &Route, settings: &[Setting], tests: &Path, limit: &Limit) -> Result<(Running, u16)> {
-        let mut output = String::new();
-        // Another program can take a port that was free.
-        for _ in 0..ATTEMPTS {
-            let port = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port();
-            let mut server = self.start(0, route, settings, tests, port)?;
-            loop {
-                if listens(port) {
-                    return Ok((server, port));
-                }
-                if server.status()?.is_some() {
-                    break;
-                }
-                limit.pause()?;
+        let port = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port();
+        let mut server = self.start(0, route, settings, tests, port)?;
+        while !listens(port) {
+            if server.status()?.is_some() {
+                bail!("ucx_perftest does not listen: {}", ucx::last_words(&server.output()));
             }
-            output = server.output();
+            limit.pause()?;
         }
-        bail!("ucx_perftest does not listen: {}", ucx::last_words(&output));
+        Ok((server, port))
     }
 
     /// Starts the server, which is number 0, or its client.

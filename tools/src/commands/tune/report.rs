@@ -88,12 +88,10 @@ impl<'a> Advice<'a> {
     }
 
     fn messages(&self) -> Table {
-        let mut names = vec!["Memory", "Size(B)"];
-        names.extend(Mode::ALL.map(|(_, name)| name));
-        let mut table = Table::new(names);
+        let mut table = Table::new(["Memory", "Size(B)", "Default", "Model", "Eager", "Rendezvous"]);
         for row in &self.messages {
             let mut cells = vec![row.route.clone(), row.size_bytes.to_string()];
-            for (mode, _) in Mode::ALL {
+            for mode in Mode::ALL {
                 cells.push(match row.median(mode) {
                     Some(ns) => format!("{:.2}", ns / 1000.0),
                     None => "-".into(),

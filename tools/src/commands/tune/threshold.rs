@@ -17,8 +17,7 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    pub(super) const ALL: [(Mode, &str); 4] =
-        [(Mode::Default, "Default"), (Mode::Model, "Model"), (Mode::Eager, "Eager"), (Mode::Rendezvous, "Rendezvous")];
+    pub(super) const ALL: [Mode; 4] = [Mode::Default, Mode::Model, Mode::Eager, Mode::Rendezvous];
 }
 
 /// Messages of a size by a route.
