@@ -5,12 +5,12 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ErrorKind};
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::doctor::probe;
 use crate::commands::{apiperf, checkpoint, compare, copies, doctor, pplat, ps, suspend, trace, tune};
 use crate::output;
-use crate::removed;
 
 /// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
 ///
@@ -77,8 +77,8 @@ pub(crate) enum Tool {
     Copylat(copies::Copylat),
     /// Copies through several libraries, side by side
     ///
-    /// Copies many sizes. Loads all libraries into one process, which take turns. Every byte is checked through CUDA. All methods are compared with the first library, and reads with what round trips to the GPU take
-    /// at least.
+    /// Copies many sizes. Loads all libraries into one process, which take turns. Every byte is checked through CUDA. All
+    /// methods are compared with the first library.
     Compare(compare::Options),
     /// Time of the calls that pin and map
     ///
@@ -122,7 +122,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Err(error) => {
             let tool = arguments.get(1).map(|tool| tool.to_string_lossy()).unwrap_or_default();
             if LINKS.contains(&&*tool)
-                && let Some(line) = removed::advice(&tool, &error)
+                && let Some(line) = advice(&tool, &error)
             {
                 eprintln!("{line}");
                 return ExitCode::from(2);
@@ -159,4 +159,32 @@ fn with_tool(mut arguments: Vec<OsString>) -> Vec<OsString> {
         }
     }
     arguments
+}
+
+const SWEEP: &str = "`gdrcopy copylat` measures all sizes";
+
+/// Options that release 2.6.0 had of the tools that NVIDIA has too, and what to use.
+const REMOVED: [(&str, &str); 7] = [
+    ("-l", SWEEP),
+    ("--sweep", SWEEP),
+    ("--plot", "--json FILE has the numbers, and tools/plot.py of the sources draws them"),
+    ("--verify", "every byte is checked"),
+    ("--alloc=pool", "use cuMemAlloc or cuMemCreate"),
+    ("--alloc=auto", "use cuMemAlloc, or cuMemCreate if that cannot be pinned"),
+    ("--format=csv", "use --format=json"),
+];
+
+/// The line to print for an error that a removed option of this tool causes.
+fn advice(tool: &str, error: &clap::Error) -> Option<String> {
+    let named = error.get(ContextKind::InvalidArg)?.to_string();
+    let named = match error.kind() {
+        ErrorKind::UnknownArgument => named,
+        // Without the placeholder of its value.
+        ErrorKind::InvalidValue => {
+            format!("{}={}", named.split(' ').next()?, error.get(ContextKind::InvalidValue)?)
+        }
+        _ => return None,
+    };
+    let (option, instead) = REMOVED.iter().find(|(option, _)| *option == named)?;
+    Some(format!("gdrcopy {tool}: {option} was removed: {instead}"))
 }

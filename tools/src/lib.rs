@@ -19,5 +19,4 @@ mod cuda;
 mod libgdrapi;
 mod measure;
 mod output;
-mod removed;
 mod system;

@@ -92,10 +92,12 @@ fn default_library_is_the_loaders_choice() {
 }
 
 #[test]
-fn removed_option_is_refused_with_one_line() {
-    let output = run(&mut gdrcopy(&[], &["copybw", "--sweep", &lib()])).with_status(2);
-    assert_eq!((&output.stdout[..], output.stderr.lines().count()), ("", 1), "{output:?}");
-    output.reports(&["gdrcopy copybw: --sweep was removed: `gdrcopy copylat`"]);
+fn removed_options_are_refused_with_one_line() {
+    for option in ["-l", "--sweep", "--plot", "--verify", "--alloc=pool", "--alloc=auto", "--format=csv"] {
+        let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args(["copybw", option])).with_status(2);
+        assert_eq!((&output.stdout[..], output.stderr.lines().count()), ("", 1), "{output:?}");
+        output.reports(&[&format!("gdrcopy copybw: {option} was removed: ")]);
+    }
 }
 
 /// The examples in the help of a command.
@@ -106,7 +108,7 @@ fn examples(command: &clap::Command) -> Vec<String> {
 }
 
 #[test]
-fn pages_and_completions_have_every_option() {
+fn pages_have_their_sections_and_links_their_completions() {
     let directory = tempfile::tempdir().unwrap();
     let made = Command::new(example("generate")).arg(directory.path()).arg("2026-11-22").status();
     assert!(made.unwrap().success());
@@ -119,33 +121,20 @@ fn pages_and_completions_have_every_option() {
         let name = tool.get_name();
         assert!(overview.contains(&format!("gdrcopy\\-{name}(1)")), "{name}: {overview}");
         let page = read(&format!("man/man1/gdrcopy-{name}.1"));
-        let mut files = vec!["bash-completion/completions/gdrcopy".to_owned()];
+        assert!(read("bash-completion/completions/gdrcopy").contains(name));
         if LINKS.contains(&name) {
-            files.push(format!("bash-completion/completions/gdrcopy_{name}"));
-            files.push(format!("zsh/site-functions/_gdrcopy_{name}"));
-            assert_eq!(read(&format!("man/man1/gdrcopy_{name}.1")), format!(".so man1/gdrcopy-{name}.1\n"));
-        }
-        let shown = tool.get_arguments().filter(|argument| !argument.is_hide_set());
-        for option in shown.filter_map(|argument| argument.get_long()) {
-            let escaped = format!("\\-\\-{}", option.replace('-', "\\-"));
-            assert!(page.contains(&escaped), "{name} {option}: {page}");
-            for file in &files {
-                assert!(read(file).contains(&format!("--{option}")), "{file} {option}");
+            for file in
+                [format!("bash-completion/completions/gdrcopy_{name}"), format!("zsh/site-functions/_gdrcopy_{name}")]
+            {
+                assert!(read(&file).contains("--json"), "{file}");
             }
+            assert_eq!(read(&format!("man/man1/gdrcopy_{name}.1")), format!(".so man1/gdrcopy-{name}.1\n"));
         }
         let sections = ["OPTIONS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "SEE ALSO"];
         for section in sections {
             assert_eq!(page.matches(&format!(".SH {section}\n")).count(), 1, "{name}: {page}");
         }
         assert!(page.contains(" 2026-11-22 \"gdrcopy 2.6.0\" "), "{name}: {page}");
-        let words =
-            |text: &str| text.split(|char: char| !char.is_alphanumeric()).map(str::to_lowercase).collect::<Vec<_>>();
-        let of_page = words(&page.replace("\\*(Aq", "'").replace("\\fI", " "));
-        for word in words(&tool.clone().render_long_help().to_string()) {
-            // Titles of the help's lists.
-            let is_title = ["usage", "arguments"].contains(&&*word);
-            assert!(is_title || of_page.contains(&word), "{name}: {word} in {page}");
-        }
     }
 }
 
