@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! run         one module per section of the report:
-//!   driver, gdrdrv, gpu, environment, libraries, engines, settings
+//!   driver, gdrdrv, environment, libraries, engines, settings
 //!   probe     a child process for CUDA and the self_test, which may crash or hang
 //! remedies    what each finding may advise
 //! report      prints the sections as they are known, and the steps, as text or JSON
@@ -13,7 +13,6 @@ mod driver;
 mod engines;
 mod environment;
 mod gdrdrv;
-mod gpu;
 mod libraries;
 pub(crate) mod probe;
 mod remedies;
@@ -105,7 +104,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut sections = vec![("GPU driver and CUDA".to_owned(), driver::findings(cuda, backends, container))];
     sections.push(("gdrdrv".to_owned(), module.findings(backends, container)));
     if let Ok(cuda) = cuda {
-        sections.extend(gpu::sections(cuda, backends));
+        sections.extend(driver::each_gpu(cuda, backends));
     }
     for (title, mut findings) in sections {
         if engine.is_some() {
