@@ -1,8 +1,9 @@
-//! GPU memory, and CUDA's own copies to and from it.
+//! GPU memory, pinned host memory, and CUDA's own copies between them.
 
-use std::ffi::{c_uchar, c_void};
+use std::ffi::{c_uchar, c_uint, c_void};
+use std::ptr::{self, NonNull};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use cudarc::driver::sys::CUdeviceptr;
 use serde::Serialize;
@@ -14,6 +15,7 @@ use super::gpu::Gpu;
 functions! {
     struct Functions {
         alloc: c"cuMemAlloc_v2" (start: *mut CUdeviceptr, len: usize);
+        alloc_host: c"cuMemHostAlloc" (start: *mut *mut c_void, len: usize, flags: c_uint);
         to_device: c"cuMemcpyHtoD_v2" (target: CUdeviceptr, source: *const c_void, len: usize);
         to_host: c"cuMemcpyDtoH_v2" (target: *mut c_void, source: CUdeviceptr, len: usize);
         set_bytes: c"cuMemsetD8_v2" (start: CUdeviceptr, byte: c_uchar, len: usize);
@@ -114,5 +116,42 @@ impl DeviceBuffer {
         assert!(at + len <= self.len);
         // SAFETY: the host side is valid: contract of this function; the device side is in the buffer.
         unsafe { self.functions.to_host(target.cast(), self.address + at as u64, len) }
+    }
+}
+
+/// Host memory that the GPU accesses without help of the CPU. It starts on a page, and is allocated until the process ends.
+#[derive(Debug)]
+pub(crate) struct PinnedBuffer {
+    address: NonNull<u8>,
+    pub(crate) len: usize,
+}
+
+impl PinnedBuffer {
+    /// Zeroed memory; a context must be current.
+    pub(crate) fn alloc(len: usize) -> Result<PinnedBuffer> {
+        let mut address = ptr::null_mut();
+        // SAFETY: the address is written to a local variable.
+        unsafe { Functions::get()?.alloc_host(&mut address, len, 0) }?;
+        let address = NonNull::new(address.cast::<u8>()).context("cuMemHostAlloc gave NULL")?;
+        // SAFETY: `len` bytes were just allocated. Writing initializes all of them.
+        unsafe { address.write_bytes(0, len) };
+        Ok(PinnedBuffer { address, len })
+    }
+
+    /// Its address, for the CPU and for GPUs with unified addressing.
+    pub(crate) fn as_mut_ptr(&self) -> *mut u8 {
+        self.address.as_ptr()
+    }
+
+    /// Its bytes; only the CPU may write them during the borrow.
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        // SAFETY: initialized memory of this length, borrowed as the buffer is.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.len) }
+    }
+
+    /// Its bytes; only the CPU may use them during the borrow.
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as in `as_slice`.
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.len) }
     }
 }

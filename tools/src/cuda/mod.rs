@@ -1,16 +1,14 @@
 //! The CUDA driver, for GPUs, their memory, pinned host memory, and CUDA's own
 //! copies.
 //!
-//! buffer → created → gpu → driver; pinned and survey → gpu, driver.
+//! buffer → created → gpu → driver; survey → gpu, driver.
 
 mod buffer;
 mod created;
 pub(crate) mod driver;
 mod gpu;
-mod pinned;
 pub(crate) mod survey;
 
-pub(crate) use buffer::{DeviceBuffer, GPU_PAGE, Memory};
+pub(crate) use buffer::{DeviceBuffer, GPU_PAGE, Memory, PinnedBuffer};
 pub(crate) use driver::CudaError;
 pub(crate) use gpu::{Device, Gpu};
-pub(crate) use pinned::PinnedBuffer;
