@@ -21,25 +21,18 @@ pub(crate) struct Info {
     pub(crate) page_size: u32,
     tm_cycles: u64,
     cycles_per_ms: u32,
-    flags: c_uint,
+    /// 1 if mapped, and 2 if write-combining.
+    pub(super) flags: c_uint,
+    /// 0 of libraries before 2.4.
     pub(super) mapping_type: c_uint,
 }
 
 const _: () = assert!(size_of::<Info>() == 48);
 
-impl Info {
-    /// Returns whether it is mapped write-combining.
-    pub(crate) fn wc_mapping(&self) -> bool {
-        self.flags & 2 != 0
-    }
-}
-
 pub(super) type Gdr = *mut c_void;
 
-/// `gdr_copy_to_mapping`: handle, mapping, host memory, bytes.
-pub(crate) type CopyTo = unsafe extern "C" fn(Handle, *mut c_void, *const c_void, usize) -> c_int;
-/// `gdr_copy_from_mapping`: handle, host memory, mapping, bytes.
-pub(crate) type CopyFrom = unsafe extern "C" fn(Handle, *mut c_void, *const c_void, usize) -> c_int;
+/// `gdr_copy_to_mapping` and `gdr_copy_from_mapping`: handle, target, source, bytes.
+pub(crate) type CopyFunction = unsafe extern "C" fn(Handle, *mut c_void, *const c_void, usize) -> c_int;
 
 /// The functions of a library. Those that old releases lack are optional.
 #[derive(Debug)]
@@ -52,8 +45,8 @@ pub(super) struct Api {
     pub(super) map: unsafe extern "C" fn(Gdr, Handle, *mut *mut c_void, usize) -> c_int,
     pub(super) map_v2: Option<unsafe extern "C" fn(Gdr, Handle, *mut *mut c_void, usize, c_int) -> c_int>,
     pub(super) unmap: unsafe extern "C" fn(Gdr, Handle, *mut c_void, usize) -> c_int,
-    pub(super) copy_to: CopyTo,
-    pub(super) copy_from: CopyFrom,
+    pub(super) copy_to: CopyFunction,
+    pub(super) copy_from: CopyFunction,
     pub(super) library_version: Option<unsafe extern "C" fn(*mut c_int, *mut c_int)>,
     pub(super) driver_version: Option<unsafe extern "C" fn(Gdr, *mut c_int, *mut c_int) -> c_int>,
     pub(super) attribute: Option<unsafe extern "C" fn(Gdr, c_int, *mut c_int) -> c_int>,

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use nix::errno::Errno;
 use serde::Serialize;
 
-use super::api::{CopyFrom, CopyTo, Gdr, Handle, Info};
+use super::api::{CopyFunction, Gdr, Handle, Info};
 use super::loader::Library;
 use crate::cuda::DeviceBuffer;
 
@@ -172,11 +172,11 @@ impl Mapped {
         &self.connection
     }
 
-    pub(crate) fn copy_to(&self) -> CopyTo {
+    pub(crate) fn copy_to(&self) -> CopyFunction {
         self.connection.library.api.copy_to
     }
 
-    pub(crate) fn copy_from(&self) -> CopyFrom {
+    pub(crate) fn copy_from(&self) -> CopyFunction {
         self.connection.library.api.copy_from
     }
 
@@ -200,7 +200,7 @@ impl Mapped {
             1 => "write-combining",
             2 => "cached",
             3 => "device",
-            _ if self.info.wc_mapping() => "write-combining",
+            _ if self.info.flags & 2 != 0 => "write-combining",
             _ => "unknown",
         }
     }

@@ -1,18 +1,10 @@
-//! Loads libgdrapi files, several into one process.
-//!
-//! The loader takes two files for one object if they are the same inode, and by SONAME if they are
-//! named without a directory. So each is loaded by its full path, and a file that was loaded before from
-//! a copy of its own. They are never unloaded.
+//! Loads libgdrapi files, several into one process, where they stay.
 
-use std::collections::HashSet;
 use std::ffi::c_int;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use libloading::os::unix::{Library as Object, RTLD_LOCAL, RTLD_NOW};
-use tempfile::TempPath;
 
 use super::api::Api;
 use super::search::{SONAME, beside_this_program};
@@ -24,34 +16,24 @@ pub(crate) struct Library {
     pub(crate) file: PathBuf,
 }
 
-/// Loads libraries, each as an object of its own.
-#[derive(Debug, Default)]
-pub(crate) struct Loader {
-    files: HashSet<(u64, u64)>,
+/// Loads a file by its full path. By a name without a directory, the loader would take another one of the same SONAME.
+pub(crate) fn load(file: &Path) -> Result<&'static Library> {
+    let name = file.display().to_string();
+    let file = file.canonicalize().context(name.clone())?;
+    let api = open(&file).context(name)?;
+    Ok(Box::leak(Box::new(Library { api, file })))
 }
 
-impl Loader {
-    pub(crate) fn load(&mut self, file: &Path) -> Result<&'static Library> {
-        let name = file.display().to_string();
-        let file = file.canonicalize().context(name.clone())?;
-        let metadata = fs::metadata(&file).context(name.clone())?;
-        let is_new = self.files.insert((metadata.dev(), metadata.ino()));
-        let copy = if is_new { None } else { Some(copy_of(&file)?) };
-        let api = open(copy.as_deref().unwrap_or(&file)).context(name)?;
-        Ok(Box::leak(Box::new(Library { api, file })))
+/// Loads the library that programs linked with libgdrapi get from the loader, or else the one that
+/// was built or installed with this program.
+pub(crate) fn load_default() -> Result<&'static Library> {
+    let mut library = load_by_name(SONAME);
+    if library.is_err()
+        && let Some(file) = beside_this_program()
+    {
+        library = load(&file);
     }
-
-    /// Loads the library that programs linked with libgdrapi get from the loader, or else the one that
-    /// was built or installed with this program.
-    pub(crate) fn load_default(&mut self) -> Result<&'static Library> {
-        let mut library = load_by_name(SONAME);
-        if library.is_err()
-            && let Some(file) = beside_this_program()
-        {
-            library = self.load(&file);
-        }
-        library.context("no library found; name one with --lib, or put its directory on LD_LIBRARY_PATH")
-    }
+    library.context("no library found; name one with --lib, or put its directory on LD_LIBRARY_PATH")
 }
 
 /// Loads what the loader finds by a name without a directory.
@@ -82,11 +64,4 @@ fn open(path: &Path) -> Result<Api> {
     let api = unsafe { Api::new(&object) }?;
     std::mem::forget(object);
     Ok(api)
-}
-
-/// A copy that can be removed as soon as it is loaded.
-fn copy_of(file: &Path) -> Result<TempPath> {
-    let copy = tempfile::Builder::new().prefix("libgdrapi-").tempfile()?.into_temp_path();
-    fs::copy(file, &copy).with_context(|| format!("copying {}", file.display()))?;
-    Ok(copy)
 }

@@ -7,4 +7,4 @@ pub(crate) mod preload;
 pub(crate) mod search;
 
 pub(crate) use connection::{CallError, Connection, Mapped, MappingType};
-pub(crate) use loader::{Library, Loader, load_by_name};
+pub(crate) use loader::{Library, load, load_by_name, load_default};

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::method::{Kind, Method};
 use super::options::SharedOptions;
 use crate::cuda::{Device, Gpu, Memory};
-use crate::libgdrapi::{Library, Loader};
+use crate::libgdrapi::{self, Library};
 use crate::output::{self, name};
 use crate::system::cpu;
 use crate::system::files;
@@ -126,13 +126,12 @@ impl SharedOptions {
 
     /// Loads the libraries that are named, or the loader's choice.
     fn libraries(&self) -> Result<Vec<(String, &'static Library)>> {
-        let mut loader = Loader::default();
         if self.libraries.is_empty() {
-            return Ok(vec![("libgdrapi.so.2".into(), loader.load_default()?)]);
+            return Ok(vec![("libgdrapi.so.2".into(), libgdrapi::load_default()?)]);
         }
         let mut libraries = Vec::new();
         for (label, file) in &self.libraries {
-            libraries.push((label.clone(), loader.load(file)?));
+            libraries.push((label.clone(), libgdrapi::load(file)?));
         }
         Ok(libraries)
     }

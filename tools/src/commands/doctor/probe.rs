@@ -28,7 +28,7 @@ use super::remedies::Advice;
 use super::report::Finding;
 use crate::cuda::survey::{self, Cuda};
 use crate::cuda::{CudaError, DeviceBuffer, Gpu, Memory};
-use crate::libgdrapi::{CallError, Connection, Library, Loader, Mapped, MappingType, load_by_name};
+use crate::libgdrapi::{self, CallError, Connection, Library, Mapped, MappingType};
 use crate::measure::verify::{difference, pattern};
 use crate::system::gdrdrv::{self, Refusal, Versions};
 
@@ -274,8 +274,8 @@ fn try_library(answer: &mut Answer, library: &Path, gpu: Option<i32>) -> Result<
     answer.next("loading the library")?;
     let library = match library.to_str() {
         // The loader is to find it.
-        Some(name) if !name.contains('/') => load_by_name(name),
-        _ => Loader::default().load(library),
+        Some(name) if !name.contains('/') => libgdrapi::load_by_name(name),
+        _ => libgdrapi::load(library),
     }?;
     answer.library = Some(Loaded { file: library.file.clone(), version: library.version() });
     match gpu {
