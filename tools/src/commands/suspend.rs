@@ -41,7 +41,7 @@ pub(crate) struct Options {
 /// `gdrcopy suspend`: all of them, or none that was not suspended before.
 pub(crate) fn suspend(options: &Options) -> Result<ExitCode> {
     // Signals that are ignored, as in the background of a script, stay so.
-    let interrupt = Interrupt::quiet(&not_ignored(&SIGNALS))?;
+    let interrupt = Interrupt::at(&not_ignored(&SIGNALS))?;
     let mut taken = Vec::new();
     let Err(error) = suspend_all(options, &interrupt, &mut taken) else {
         return Ok(ExitCode::SUCCESS);

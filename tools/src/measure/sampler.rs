@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn methods_take_turns_in_alternating_order() {
-        let interrupt = Interrupt::listen("test").unwrap();
+        let interrupt = Interrupt::at(&[]).unwrap();
         let mut order = Vec::new();
         let samples = take_turns(2, 3, &interrupt, |method, turn| {
             order.push(method);

@@ -16,7 +16,7 @@ use crate::libgdrapi::{self, Library};
 use crate::output::{self, name};
 use crate::system::cpu;
 use crate::system::files;
-use crate::system::interrupt::Interrupt;
+use crate::system::interrupt::{Interrupt, SIGNALS};
 use crate::system::pci::{self, Link};
 
 /// Why the numbers of an emulated GPU are of no use.
@@ -77,7 +77,7 @@ impl SharedOptions {
     /// do.
     pub(crate) fn open(&self, tool: &'static str, len: usize, others: &[Kind]) -> Result<Session> {
         output::check_writable(self.output.json.as_deref())?;
-        let interrupt = Interrupt::listen(tool)?;
+        let interrupt = Interrupt::at(&SIGNALS)?;
         if let Some(cpus) = &self.cpu {
             cpu::restrict_to(&cpus.0)?;
         }

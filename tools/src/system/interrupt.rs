@@ -3,15 +3,12 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use anyhow::Result;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
-use signal_hook::iterator::Signals;
 
 use super::files;
 
@@ -26,7 +23,7 @@ pub(crate) const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
 impl Interrupt {
     /// Installs handlers for these signals.
-    pub(crate) fn quiet(signals: &[i32]) -> Result<Interrupt> {
+    pub(crate) fn at(signals: &[i32]) -> Result<Interrupt> {
         let arrived = Arc::new(AtomicBool::new(false));
         for &signal in signals {
             // In this order, because the first signal finds the flag not yet set.
@@ -34,23 +31,6 @@ impl Interrupt {
             flag::register(signal, arrived.clone())?;
         }
         Ok(Interrupt(arrived))
-    }
-
-    /// Installs handlers, and a thread that prints a line at the first signal.
-    pub(crate) fn listen(tool: &'static str) -> Result<Interrupt> {
-        Interrupt::quiet(&SIGNALS)?;
-        let mut signals = Signals::new(SIGNALS)?;
-        let requested = Arc::new(AtomicBool::new(false));
-        let interrupt = Interrupt(requested.clone());
-        thread::spawn(move || {
-            signals.forever().next();
-            // Below the terminal's ^C and a progress bar.
-            let below = if io::stderr().is_terminal() { "\n" } else { "" };
-            eprintln!("{below}gdrcopy {tool}: finishing this measurement; Ctrl-C again ends at once");
-            // Afterwards, as the tool may then end before this thread goes on.
-            requested.store(true, Ordering::Relaxed);
-        });
-        Ok(interrupt)
     }
 
     pub(crate) fn requested(&self) -> bool {
