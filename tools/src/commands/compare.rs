@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::copies;
-use crate::measure::method::{Kind, WARM_UP};
+use crate::measure::method::Kind;
 use crate::measure::options::SharedOptions;
 use crate::measure::plan::{Direction, Point};
 use crate::measure::sampler::{Repetitions, Sweep};
@@ -19,7 +19,7 @@ use crate::system::bytes::Bytes;
 #[command(after_long_help = "\
 Examples:
   gdrcopy compare --cpu 4 --with memcpy,cumemcpy --json results.json
-  gdrcopy compare --cpu 4-11 --lib new=build/lib/libgdrapi.so.2 --lib old=/usr/lib/libgdrapi.so.2 --sizes 4,64,1K")]
+  gdrcopy compare --cpu 4 --lib new=build/lib/libgdrapi.so.2 --lib old=/usr/lib/libgdrapi.so.2 --sizes 4,64,1K")]
 pub(crate) struct Options {
     /// Other methods, memcpy or cumemcpy
     ///
@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return Err(Usage("--sizes: nothing to measure".into()).into());
     }
     let len = points.iter().map(Point::device_len).max().unwrap_or(0);
-    let session = options.shared.open("compare", len.max(WARM_UP), &options.others)?;
+    let session = options.shared.open("compare", len, &options.others)?;
 
     let budget = Duration::from_secs(options.budget).as_nanos() as f64;
     let share = Repetitions::Budget(budget / points.len() as f64);

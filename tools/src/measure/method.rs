@@ -14,9 +14,6 @@ use super::stats::Times;
 use crate::cuda::{CudaError, DeviceBuffer, Gpu, PinnedBuffer};
 use crate::libgdrapi::{CallError, Library, Mapped};
 
-/// Bytes of the first copies, enough for every thread of a library.
-pub(crate) const WARM_UP: usize = 4 << 20;
-
 const LOADS: usize = 501;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -44,7 +41,7 @@ pub(crate) struct Method {
 }
 
 impl Method {
-    /// Allocates at least `len` bytes, pins and maps them with the library, and warms it up. Errors say what to do.
+    /// Allocates at least `len` bytes, and pins and maps them with the library. Errors say what to do.
     pub(crate) fn new(
         kind: Kind,
         label: &str,
@@ -56,9 +53,7 @@ impl Method {
         let buffer = DeviceBuffer::alloc(gpu, options.memory, len)?;
         let mapped = Mapped::new(library, &buffer, options.mapping);
         let mapped = mapped.map_err(explain).with_context(|| label.to_owned())?;
-        let method = Method { kind, label: label.into(), library, mapped, buffer };
-        method.warm_up()?;
-        Ok(method)
+        Ok(Method { kind, label: label.into(), library, mapped, buffer })
     }
 
     pub(crate) fn function(&self, direction: Direction) -> &'static str {
@@ -69,15 +64,6 @@ impl Method {
             (Kind::CuMemcpy, Direction::Write) => "cuMemcpyHtoD",
             (Kind::CuMemcpy, Direction::Read) => "cuMemcpyDtoH",
         }
-    }
-
-    /// Has the library choose its copy routine and start its threads, which happens at the first
-    /// copies.
-    fn warm_up(&self) -> Result<()> {
-        let mut host = vec![0; self.buffer.len().min(WARM_UP) - GUARD];
-        self.mapped.read(0, &mut host)?;
-        self.mapped.write(0, &host)?;
-        Ok(())
     }
 
     /// Waits until all earlier writes have left the CPU, so that this method does not pay for those

@@ -47,9 +47,9 @@ pub(crate) struct SharedOptions {
     #[arg(long = "lib", value_name = "[LABEL=]FILE", value_parser = named_file)]
     pub(crate) libraries: Vec<(String, PathBuf)>,
 
-    /// CPUs to run on, as 4 or 4-11
+    /// CPU to run on, for tune two, as 4,6
     ///
-    /// The first one measures; threads of libraries may use all.
+    /// Of a list, all other tools use the first one.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpu: Option<CpuList>,
 

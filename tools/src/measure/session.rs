@@ -79,7 +79,7 @@ impl SharedOptions {
         output::check_writable(self.output.json.as_deref())?;
         let interrupt = Interrupt::at(&SIGNALS)?;
         if let Some(cpus) = &self.cpu {
-            cpu::restrict_to(&cpus.0)?;
+            cpu::restrict_to(&cpus.0[..1])?;
         }
         // Before the GPU is opened, because a wrong library is the more likely mistake.
         let libraries = self.libraries()?;
@@ -98,11 +98,8 @@ impl SharedOptions {
             let label = unique_label(&methods, label);
             methods.push(Method::new(kind, &label, libraries[0].1, gpu, self, len)?);
         }
-        if let Some(cpus) = &self.cpu {
-            cpu::restrict_to(&cpus.0[..1])?;
-        }
         let pci_address = &gpu.device().pci_address;
-        let gpu_node = cpu::node_of_pci_device(pci_address);
+        let gpu_node = pci::node(pci_address);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let setup = Setup {
             tool,

@@ -1,4 +1,4 @@
-//! CPUs: which ones the process runs on, and the NUMA nodes of CPUs and GPUs.
+//! CPUs: which ones the process runs on, and their NUMA nodes.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -81,12 +81,6 @@ pub(crate) fn current() -> Option<(usize, bool)> {
 pub(crate) fn model() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     files::field(&text, "model name").map(str::to_owned)
-}
-
-/// The NUMA node of the PCI device at this address, as `0000:17:00.0`.
-pub(crate) fn node_of_pci_device(address: &str) -> Option<usize> {
-    let address = address.to_lowercase();
-    files::number(format!("/sys/bus/pci/devices/{address}/numa_node"))
 }
 
 /// The NUMA node of a CPU.

@@ -38,6 +38,11 @@ fn directory(address: &str) -> PathBuf {
     Path::new("/sys/bus/pci/devices").join(address.to_lowercase())
 }
 
+/// Its NUMA node.
+pub(crate) fn node(address: &str) -> Option<usize> {
+    files::number(directory(address).join("numa_node"))
+}
+
 /// The link, unless sysfs lacks it or its generation is not known.
 pub(crate) fn link(address: &str) -> Option<Link> {
     let speed = files::text(directory(address).join("current_link_speed"))?;
