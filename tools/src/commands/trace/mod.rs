@@ -19,7 +19,6 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgAction, Args};
@@ -84,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     command.args(&options.program[1..]);
     command.env("LD_PRELOAD", preload::variable(["libgdrcopy_trace.so", "libgdrcopy_trace_alias.so"])?);
     command.env("GDRTRACE_DIRECTORY", path).env("GDRTRACE_LIBRARY", &library);
-    let ns_per_tick = clock::ns_per_tick(clock::ticks, Duration::from_millis(20));
+    let ns_per_tick = clock::ns_per_tick();
     let (pid, status) = run_to_end(command)?;
     let run = Run {
         command: options.program.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
