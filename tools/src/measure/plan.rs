@@ -19,9 +19,6 @@ const MAX_WINDOWS: usize = 64;
 /// Largest write that is timed in batches, because a store takes less time than reading the clock.
 const LARGEST_BATCHED: usize = 4096;
 
-/// Cache lines that a CPU core requests at the same time.
-const IN_FLIGHT: usize = 16;
-
 pub(crate) const BATCH: usize = 16;
 
 /// The direction of a copy, seen from the CPU.
@@ -58,11 +55,9 @@ pub(crate) struct Point {
     /// Bytes past a cache line on the device side.
     #[serde(rename = "alignment_bytes")]
     pub(crate) alignment: usize,
-    /// Cache lines of device memory that a copy touches.
-    lines: usize,
     /// Copies take turns among this many windows of the GPU buffer.
     #[serde(skip)]
-    windows: usize,
+    pub(crate) windows: usize,
     #[serde(skip)]
     stride: usize,
 }
@@ -70,9 +65,7 @@ pub(crate) struct Point {
 impl Point {
     /// Copies that all start at the same offset.
     pub(crate) fn fixed(direction: Direction, size: usize, offset: usize) -> Point {
-        let alignment = offset % LINE;
-        let lines = (alignment + size).div_ceil(LINE);
-        Point { direction, size, offset, alignment, lines, windows: 1, stride: 0 }
+        Point { direction, size, offset, alignment: offset % LINE, windows: 1, stride: 0 }
     }
 
     /// Copies of this alignment, spread over windows whose guards do not overlap.
@@ -81,15 +74,6 @@ impl Point {
         point.stride = (point.alignment + size + 2 * GUARD).next_multiple_of(LINE);
         point.windows = (SPREAD / point.stride).clamp(1, MAX_WINDOWS);
         point
-    }
-
-    /// Round trips that a read needs at least.
-    pub(crate) fn round_trips(&self) -> usize {
-        self.lines.div_ceil(IN_FLIGHT)
-    }
-
-    pub(crate) fn windows(&self) -> usize {
-        self.windows
     }
 
     /// Where in the GPU buffer the copy of this index starts.
@@ -131,32 +115,22 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_count_the_lines_touched() {
-        assert_eq!(point(1, 63).lines, 1);
-        assert_eq!(point(2, 63).lines, 2);
-        assert_eq!(point(1024, 0).round_trips(), 1);
-        assert_eq!(point(1024, 1).round_trips(), 2);
-        assert_eq!(point(65536, 0).round_trips(), 64);
-        assert_eq!(Point::fixed(Direction::Read, 1024, 65).round_trips(), 2);
-    }
-
-    #[test]
     fn windows_keep_their_alignment_and_do_not_overlap() {
         for size in [1, 64, 1000, 4096, 65536, 1 << 20] {
             for alignment in [0, 1, 20, 63] {
                 let point = point(size, alignment);
-                assert!(point.windows() >= 1);
-                for index in 0..point.windows() {
+                assert!(point.windows >= 1);
+                for index in 0..point.windows {
                     assert_eq!(point.device_offset(index) % LINE, alignment);
                 }
-                if point.windows() > 1 {
+                if point.windows > 1 {
                     let gap = point.device_offset(1) - (point.device_offset(0) + size);
                     assert!(gap >= 2 * GUARD);
                 }
                 assert!(point.device_len() <= (2 * SPREAD).max(size + 4 * GUARD));
             }
         }
-        assert_eq!(point(4, 0).windows(), MAX_WINDOWS);
-        assert_eq!(point(1 << 20, 0).windows(), 1);
+        assert_eq!(point(4, 0).windows, MAX_WINDOWS);
+        assert_eq!(point(1 << 20, 0).windows, 1);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Results {
     pub(crate) records: Vec<Record>,
 }
 
-/// One method at one point. With neither times nor an error, the method was left out.
+/// One method at one point.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Record {
     pub(crate) method: String,
@@ -36,8 +36,6 @@ pub(crate) struct Record {
     pub(crate) times: Option<Times>,
     /// From the mean.
     pub(crate) bandwidth_mib_per_s: Option<f64>,
-    /// The least time of a read.
-    pub(crate) floor_ns: Option<f64>,
     /// The median divided by the first method's.
     pub(crate) ratio: Option<f64>,
     /// The byte that was copied wrong.
@@ -50,17 +48,6 @@ impl Record {
         self.times = Some(times);
         self.bandwidth_mib_per_s = mib_per_second(self.point.size, times.mean);
         self.ratio = times.ratio(first);
-    }
-
-    /// Reads wait for round trips, and writes are posted.
-    pub(crate) fn set_floor(&mut self, load: &Times) {
-        if self.point.direction == Direction::Write {
-            return;
-        }
-        let Some(round_trip) = round_trip(load) else {
-            return;
-        };
-        self.floor_ns = Some(round_trip * self.point.round_trips() as f64);
     }
 }
 
@@ -141,11 +128,11 @@ pub(crate) fn table(records: &[impl Serialize], columns: &Columns) -> Table {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
     /// Reads of 2 KiB by methods a and b with these times in nanoseconds.
-    pub(crate) fn results(times: &[f64]) -> Results {
+    fn results(times: &[f64]) -> Results {
         let mut records: Vec<Record> = Vec::new();
         for (ns, method) in times.iter().zip(["a", "b"]) {
             let point = Point::fixed(Direction::Read, 2048, 0);
@@ -163,15 +150,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn ratios_refer_to_the_first_method_and_to_the_floor() {
-        let mut results = results(&[2000.0, 4000.0]);
-        for record in &mut results.records {
-            record.set_floor(&Times::new(vec![1000.0]));
-        }
+    fn ratios_refer_to_the_first_method() {
+        let results = results(&[2000.0, 4000.0]);
         let records = serde_json::to_value(&results.records).unwrap();
         assert!(records[0]["ratio"].is_null());
         assert_eq!(records[1]["ratio"], 2.0);
-        assert_eq!(records[1]["floor_ns"], 2000.0);
         // 2 KiB in 2 µs are 1 GB/s, or 976.5625 MiB/s.
         assert_eq!(records[0]["bandwidth_mib_per_s"].as_f64().unwrap().round(), 977.0);
         assert!(results.failures().is_empty());
@@ -180,9 +163,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn loads_from_a_cache_give_no_floor() {
-        let mut results = results(&[1.0]);
-        results.records[0].set_floor(&Times::new(vec![3.0]));
-        assert_eq!(results.records[0].floor_ns, None);
+    fn loads_from_a_cache_are_no_round_trips() {
+        assert_eq!(round_trip(&Times::new(vec![3.0])), None);
+        assert_eq!(round_trip(&Times::new(vec![1000.0])), Some(1000.0));
     }
 }

@@ -23,11 +23,6 @@ const SAMPLES: usize = 100;
 const MIN_SAMPLES: usize = 21;
 const MAX_SAMPLES: usize = 501;
 
-/// Methods are left out where a call takes longer than this many nanoseconds …
-const SLOW: f64 = 2e6;
-/// … and this many times as long as the first method's.
-const SLOWER: f64 = 8.0;
-
 /// The byte that the GPU writes to take memory out of the CPU's caches.
 const COLD: u8 = 0x5c;
 
@@ -43,8 +38,7 @@ pub(crate) struct Sweep {
 pub(crate) enum Repetitions {
     /// This many calls, at least 1, in at most 100 samples.
     Calls(usize),
-    /// 21 to 501 samples of a batch each, as fit into this many nanoseconds. Methods that are much
-    /// slower than the first one are left out.
+    /// 21 to 501 samples of a batch each, as fit into this many nanoseconds.
     Budget(f64),
 }
 
@@ -60,7 +54,7 @@ impl Sweep {
             host: PinnedBuffer::alloc(longest.unwrap_or(1))?,
             cold_device: self.cold_device,
         };
-        let load = first.loads(&sampler.clock);
+        let before = first.loads(&sampler.clock);
         let mut records: Vec<Record> = Vec::new();
         let progress = progress_bar(self.points.len());
         for &(point, repetitions) in progress.wrap_iter(self.points.iter()) {
@@ -68,19 +62,14 @@ impl Sweep {
                 break;
             }
             progress.set_message(format!("{} {} B", point.direction.name(), point.size));
-            let smaller = records.len().saturating_sub(methods.len());
-            let of_point = sampler.measure(methods, point, repetitions, &records[smaller..])?;
-            records.extend(of_point);
+            records.extend(sampler.measure(methods, point, repetitions)?);
         }
-        let load = load.shorter(first.loads(&sampler.clock));
-        for record in &mut records {
-            record.set_floor(&load);
-        }
+        let after = first.loads(&sampler.clock);
         Ok(Results {
             setup: session.setup.clone(),
             interrupted: session.interrupt.requested(),
             cold_device: self.cold_device,
-            load,
+            load: if after.median < before.median { after } else { before },
             records,
         })
     }
@@ -95,14 +84,8 @@ struct Sampler<'a> {
 }
 
 impl Sampler<'_> {
-    /// A record for each method; `smaller` are those of the point before. None if interrupted before anything is timed.
-    fn measure(
-        &mut self,
-        methods: &[Method],
-        point: Point,
-        repetitions: Repetitions,
-        smaller: &[Record],
-    ) -> Result<Vec<Record>> {
+    /// A record for each method. None if interrupted before anything is timed.
+    fn measure(&mut self, methods: &[Method], point: Point, repetitions: Repetitions) -> Result<Vec<Record>> {
         let mut verifier = Verifier::new(point, methods[0].buffer.len());
         let mut records = Vec::new();
         let mut timed = Vec::new();
@@ -111,16 +94,12 @@ impl Sampler<'_> {
                 return Ok(Vec::new());
             }
             let function = method.function(point.direction);
-            let mut record = Record { method: method.label.clone(), function, point, ..Record::default() };
-            let is_limited = matches!(repetitions, Repetitions::Budget(_));
-            if !is_limited || !is_too_slow(smaller, &point, i) {
-                verifier.fill_device(method)?;
-                record.error = verifier.check(point.windows(), method, &mut self.host, &self.clock)?;
-                if record.error.is_none() {
-                    timed.push(i);
-                }
+            verifier.fill_device(method)?;
+            let error = verifier.check(point.windows, method, &mut self.host, &self.clock)?;
+            if error.is_none() {
+                timed.push(i);
             }
-            records.push(record);
+            records.push(Record { method: method.label.clone(), function, point, error, ..Record::default() });
         }
         verifier.fill_host(&mut self.host);
         let batch = point.batch();
@@ -242,29 +221,8 @@ pub(crate) fn take_turns<Sample>(
     Ok(samples)
 }
 
-/// Returns whether a method takes too long to be measured, judged by the records of the smaller copies before.
-fn is_too_slow(smaller: &[Record], point: &Point, method: usize) -> bool {
-    let [first, ..] = smaller else {
-        return false;
-    };
-    let before = first.point;
-    if before.direction != point.direction {
-        return false;
-    }
-    let record = &smaller[method];
-    match (first.times, record.times) {
-        (_, None) => record.error.is_none(),
-        (Some(first), Some(times)) => {
-            let growth = point.size as f64 / before.size as f64;
-            times.median * growth > SLOW && times.median > SLOWER * first.median
-        }
-        (None, Some(_)) => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::results::tests::results;
     use super::*;
 
     #[test]
@@ -297,19 +255,5 @@ mod tests {
         for (budget, turns) in [(0.0, MIN_SAMPLES), (32e3, 100), (1e9, MAX_SAMPLES)] {
             assert_eq!(turns_within(budget, 320.0), turns);
         }
-    }
-
-    #[test]
-    fn slow_methods_are_left_out_from_the_next_size_on() {
-        let slow = results(&[1e5, 1.1e6]).records;
-        let next = |size| Point::fixed(Direction::Read, size, 0);
-        assert!(is_too_slow(&slow, &next(4096), 1));
-        assert!(!is_too_slow(&slow, &next(2049), 1));
-        assert!(!is_too_slow(&slow, &next(4096), 0));
-        assert!(!is_too_slow(&slow, &Point::fixed(Direction::Write, 4096, 0), 1));
-        assert!(!is_too_slow(&[], &next(4096), 1));
-        let mut left_out = results(&[1.0, 1.0]).records;
-        left_out[1].times = None;
-        assert!(is_too_slow(&left_out, &next(4096), 1));
     }
 }

@@ -30,11 +30,6 @@ impl Times {
         }
     }
 
-    /// The one with the smaller median.
-    pub(crate) fn shorter(self, other: Times) -> Times {
-        if other.median < self.median { other } else { self }
-    }
-
     /// Its median divided by that of the first method.
     pub(crate) fn ratio(&self, first: Option<Times>) -> Option<f64> {
         let first = first?.median;
@@ -51,14 +46,6 @@ fn percentile(samples: &[f64], percent: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shorter_compares_medians() {
-        let short = Times::new(vec![1.0, 9.0]);
-        let long = Times::new(vec![2.0, 3.0]);
-        assert_eq!(short.shorter(long), short);
-        assert_eq!(long.shorter(short), short);
-    }
 
     #[test]
     fn percentiles_use_the_nearest_rank() {

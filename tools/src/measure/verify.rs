@@ -32,7 +32,7 @@ impl Verifier {
         let source = pattern(point.host_len(), 2);
         let device = pattern(len, 1);
         let mut written = device.clone();
-        for index in 0..point.windows() {
+        for index in 0..point.windows {
             written[point.device_offset(index)..][..point.size].copy_from_slice(&source[GUARD..][..point.size]);
         }
         Verifier { point, source, device, written, seen: vec![0; len] }

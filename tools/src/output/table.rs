@@ -77,7 +77,6 @@ pub(crate) fn cell(row: &Value, field: &str) -> String {
         _ if field.ends_with("bytes_per_second") => quantity(number, "B/s"),
         _ if field.ends_with("bytes") => Bytes(number as usize).to_string(),
         _ if field.ends_with("_ns") && number > 0.0 => quantity(number / 1e9, "s"),
-        _ if field.starts_with("seconds") && number > 0.0 => quantity(number, "s"),
         Value::Number(fraction) if fraction.is_f64() => format!("{number:.2}"),
         number => number.to_string(),
     }
