@@ -92,7 +92,8 @@ impl Run {
             let why = if not_recorded > 0 {
                 "could not be recorded: the temporary directory is full, or files have a limit"
             } else if self.directory.join(format!("{}-0.0", self.pid)).exists() {
-                "called no function of libgdrapi, or its process could not write to the temporary directory"
+                "called no function of libgdrapi that can be traced: it needs none, opened one by its full path, or could \
+                 not write to the temporary directory"
             } else {
                 "cannot be traced: its process did not load what LD_PRELOAD names, as programs that are \
                  statically linked, set-user-ID, or of another arch do not"
