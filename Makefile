@@ -140,7 +140,7 @@ FUZZ_SECONDS ?= 60
 check: tests long-tests interfaces sanitizers cross ## Runs every test but those of `daily` and the virtual machine. Installs packages that are missing.
 
 daily: export MUTANTS ?= 3
-daily: long-tests sanitizers cross vm-check nvcc-check cargo-c-check mutants vm-mutants mutants-shard ## Runs what takes too long for each change.
+daily: long-tests build-check sanitizers cross vm-check wheel-check nvcc-check cargo-c-check mutants vm-mutants mutants-shard ## Runs what takes too long for each change.
 
 # The crate of the Python extension, which is a workspace of its own, by the stable ABI.
 without_python = PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1
@@ -179,7 +179,6 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, instal
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) $(addprefix build/tools/lib/gdrcopy/,libgdrcopy_trace.so libgdrcopy_checkpoint.so)
 	scripts/ci/check-headers.sh
-	scripts/ci/check-build.sh
 	scripts/ci/check-install.sh
 	scripts/ci/check-crates.sh
 	scripts/ci/check-doc-examples.sh
@@ -188,7 +187,7 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, instal
 	$(MAKE) --no-print-directory gdrx-examples
 	$(MAKE) --no-print-directory extension
 	rm -rf build/wheel-here && packaging/python/build.py wheel build/lib/$(shared) build/tools/bin/gdrcopy build/extension build/wheel-here
-	packaging/python/check.sh build/wheel-here/*.whl "$(built)/gdremu"
+	packaging/python/check.sh build/wheel-here/*.whl "$(built)/gdremu" --first
 	scripts/ci/count-instructions.sh
 	$(MAKE) --no-print-directory --silent gpu-bundle
 
@@ -197,6 +196,9 @@ sanitizers: packages_of_ci emulator ## Runs threads under ThreadSanitizer. Addre
 
 cross: ## Runs the copy routines and the headers on emulated AArch64 and POWER CPUs.
 	tests/cross/run.sh
+
+build-check: ## Builds in a path with blanks, and with a target in cargo's configuration and in the environment.
+	scripts/ci/check-build.sh
 
 cargo-c-check: lib emulator ## Builds and installs the C library with cargo-c, which it builds the first time.
 	scripts/ci/check-cargo-c.sh

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Installs the wheel into fresh virtual environments, and runs the tests there on emulated GPUs, with NumPy and mypy if
-# pip can get them. It does so with python3 and each of python3.9 to python3.14 that runs, those of pyenv too.
+# pip can get them. It does so with python3 and each of python3.9 to python3.14 that runs, those of pyenv too, or with the
+# first of them.
 #
-#   packaging/python/check.sh WHEEL GDREMU
+#   packaging/python/check.sh WHEEL GDREMU [--first]
 set -euo pipefail
 
 wheel=$(realpath "$1")
 # Freed objects have contents that no pointer has.
 export GDREMU PYTHONMALLOC=debug
 GDREMU=$(realpath "$2")
+which=${3-all}
 cd "$(dirname "$0")/tests"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -38,6 +40,7 @@ for python in python3 python3.{9..14}; do
     echo "== Python $version"
     check "$python" "$work/$version"
     checked+=" $version"
+    [ "$which" != --first ] || break
 done
 [ -n "$checked" ] || { echo "check.sh: no Python with venv found" >&2 && exit 1; }
 echo "wheel: tested with Python$checked"
