@@ -13,7 +13,7 @@ tests print TAP. The last line is "N passed, N failed, N skipped"; exit status 1
   --kernel SERIES   see run.sh (default: 6.1)
   --library DIR     test libgdrapi.so.2 of that directory, NVIDIA's for example (default: build/lib)
   --module          only the module's own tests, which need neither library nor emulator
-  --quick           only the library's tests and the module's own, with persistent pins
+  --quick           only the library's tests and the module's own, with persistent pins and fewer rounds
   --all             after everything on 6.1: packaging; the module's tests on 5.10, 6.12 and the newest kernel, then, both of
                     them built here, on one with lockdep and KASAN and one with KCSAN; mutants.sh
   -h, --help        this text
@@ -130,8 +130,8 @@ kernel=$("$here/kernel.sh" "$series")
 [ "$series" != 6.1 ] || "$here/static.sh" || failures=$((failures + 1))
 
 if [ $quick = yes ]; then
-    start persistent -- "$here/check-guest.sh" persistent "$gdremu" "$lib" "$model"
-    start module-persistent -- "$root/gdrdrv-c/tests/run.sh"
+    start persistent -- env MODEL_CALLS=2000 "$here/check-guest.sh" persistent "$gdremu" "$lib" "$model"
+    start module-persistent -- "$root/gdrdrv-c/tests/run.sh" --slow
     finish persistent "the library, pins that outlive a free"
     finish module-persistent "the module, pins that outlive a free"
     report
