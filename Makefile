@@ -137,7 +137,7 @@ MODEL_CALLS ?= 112000
 FUZZ_SECONDS ?= 60
 
 # .ci/run is lint, tests, interfaces and vm-quick. Each can run by itself on a machine of its own.
-check: tests long-tests interfaces sanitizers cross ## Runs every test but those of `daily` and the virtual machine. Installs packages that are missing.
+check: tests long-tests interfaces build-check sanitizers cross ## Runs every test but those of `daily` and the virtual machine. Installs packages that are missing.
 
 daily: export MUTANTS ?= 3
 daily: long-tests build-check sanitizers cross vm-check wheel-check nvcc-check cargo-c-check mutants vm-mutants mutants-shard ## Runs what takes too long for each change.
@@ -156,9 +156,6 @@ lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and 
 	$(CARGO) fmt --manifest-path packaging/python/Cargo.toml --check
 	$(without_python) $(CARGO) clippy $(extension_crate) -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
-	@# As docs.rs does.
-	RUSTC_BOOTSTRAP=1 RUSTDOCFLAGS='-D warnings --cfg docsrs' CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/docsrs" \
-		$(CARGO) doc --package gdrcopy --package gdrcopy-core --no-deps --all-features --locked
 	scripts/ci/check-modules.sh
 
 .PHONY: packages_of_ci
@@ -167,20 +164,20 @@ packages_of_ci:
 
 # `test`, and what it leaves out and each change must pass.
 tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all profiles.
-	$(watched) $(CARGO) test --workspace --test doctor $(addprefix --test ,$(basename $(notdir $(other_tests:/main.rs=))))
+	$(watched) $(CARGO) test --workspace $(addprefix --test ,$(basename $(notdir $(other_tests:/main.rs=))))
 	$(watched) $(CARGO) test --workspace --doc
 	$(c_programs) $(addprefix --skip ,$(everyday_programs) valgrind::)
 
-long-tests: packages_of_ci lib emulator $(watched) ## Runs the model-based and the fuzz test for long, and the C programs under valgrind.
+long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems that doctor knows, the model-based and the fuzz test for long, and the C programs under valgrind.
+	$(watched) $(CARGO) test --workspace --test doctor choose_the_remedy
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
 	$(c_programs) valgrind::
 
-interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, installed trees, crates, examples, pictures, the wheel, and counts instructions; makes the bundle for GPUs.
+interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, installed trees, examples, pictures, the wheel, and counts instructions; makes the bundle for GPUs.
 	scripts/ci/check-version.sh
 	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) $(addprefix build/tools/lib/gdrcopy/,libgdrcopy_trace.so libgdrcopy_checkpoint.so)
 	scripts/ci/check-headers.sh
 	scripts/ci/check-install.sh
-	scripts/ci/check-crates.sh
 	scripts/ci/check-doc-examples.sh
 	scripts/ci/check-doc-commands.sh
 	scripts/ci/check-pictures.sh
@@ -197,8 +194,11 @@ sanitizers: packages_of_ci emulator ## Runs threads under ThreadSanitizer. Addre
 cross: ## Runs the copy routines and the headers on emulated AArch64 and POWER CPUs.
 	tests/cross/run.sh
 
-build-check: ## Builds in a path with blanks, and with a target in cargo's configuration and in the environment.
+build-check: packages_of_ci lib emulator tools ## Builds again, as others do: in a path with blanks, for a target, from published crates, for docs.rs.
 	scripts/ci/check-build.sh
+	scripts/ci/check-crates.sh
+	RUSTC_BOOTSTRAP=1 RUSTDOCFLAGS='-D warnings --cfg docsrs' CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/docsrs" \
+		$(CARGO) doc --package gdrcopy --package gdrcopy-core --no-deps --all-features --locked
 
 cargo-c-check: lib emulator ## Builds and installs the C library with cargo-c, which it builds the first time.
 	scripts/ci/check-cargo-c.sh
