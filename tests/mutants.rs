@@ -198,7 +198,7 @@ fn run(test: &str, work: &Path) -> Output {
     if ["c_programs", "emulated"].contains(&package) {
         let target: PathBuf = env::current_exe().expect("a path").ancestors().nth(3).expect("cargo's layout").into();
         cargo.current_dir(root()).env("CARGO_TARGET_DIR", target);
-        cargo.env("GDRAPI_LIB", work.join("lib")).env("MODEL_CALLS", "8000");
+        cargo.env("GDRAPI_LIB", work.join("lib")).env("MODEL_CALLS", "40000");
         cargo.env("GDRCHECKPOINT_OBJECTS", work.join("tree/build/checkpoint"));
         cargo.args(["test", "--package", "libgdrapi", "--test", package, "--", "--exact", name]);
     } else {
