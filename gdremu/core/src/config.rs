@@ -39,7 +39,7 @@ pub struct Config {
     #[arg(long)]
     pub log_missing: bool,
     /// When a process launches a GPU kernel that gdremu does not run, print its name and end the process with status N
-    /// (exit:N). With "warn" only the launch fails
+    /// (exit:N). With "warn", which prints its name, only the launch fails
     #[arg(long, value_name = "ACTION", default_value = "exit:70")]
     pub unsupported: Unsupported,
     #[command(flatten)]
