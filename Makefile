@@ -137,7 +137,7 @@ MODEL_CALLS ?= 112000
 FUZZ_SECONDS ?= 60
 
 # .ci/run is lint, tests, interfaces and vm-quick. Each can run by itself on a machine of its own.
-check: tests long-tests interfaces build-check sanitizers cross ## Runs every test but those of `daily` and the virtual machine. Installs packages that are missing.
+check: tests long-tests interfaces build-check sanitizers cross ## Runs every test that needs no virtual machine, but nvcc's, cargo-c's, other Pythons' and the deliberate defects. Installs packages that are missing.
 
 daily: export MUTANTS ?= 3
 daily: long-tests build-check sanitizers cross vm-check wheel-check nvcc-check cargo-c-check mutants vm-mutants mutants-shard ## Runs what takes too long for each change.
