@@ -43,6 +43,8 @@ while [ $# -gt 0 ]; do
     esac
 done
 
+[ $quick$only_module != yesyes ] || { usage >&2 && exit 2; } # what --quick runs has both
+
 if [ $all = yes ]; then
     status=0
     CRIU_ROUNDS=100 "$0" --library "$lib" || status=1
