@@ -269,9 +269,17 @@ fn programs_that_do_not_use_it_are_recognized() {
     let place = Place::new();
     let uses = place.uses();
     let fixed = place.compile("int main(void) { return 3; }", "fixed", &["-static"]);
+    let source = "#include <dlfcn.h>\n\
+                  int main(int count, char **words) {\n\
+                      void (*get)(int *, int *); int version;\n\
+                      *(void **)&get = dlsym(dlopen(words[count - 1], RTLD_NOW), \"gdr_runtime_get_version\");\n\
+                      get(&version, &version); }";
+    let opens = place.compile(source, "opens_a_full_path", &["-ldl"]);
+    let library = built("libgdrapi.so").display().to_string();
     for (program, steps, expected) in [
         (&uses, "", "called no function of libgdrapi that can be traced: it needs none, "),
-        (&uses, "no_fds version", "called no function of libgdrapi that can be traced: it needs none, "),
+        (&uses, "no_fds version", "or could not write to the temporary directory\n"),
+        (&opens, &library, ": it needs none, opened one by its full path, or "),
         (&uses, "version", ", but never opened it\n"),
         (&fixed, "", "cannot be traced"),
     ] {
