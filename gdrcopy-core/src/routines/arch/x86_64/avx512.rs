@@ -166,10 +166,10 @@ unsafe fn copy_part(dst: *mut u8, src: *const u8, len: usize) {
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn store_part(dst: *mut u8, src: *const u8, len: usize, line: __m512i) {
     let offset = src.addr() % LINE;
-    let wanted = u64::MAX >> (LINE - len) << offset;
+    let mask = u64::MAX >> (LINE - len) << offset;
     // SAFETY: the mask lets through `len` bytes, with the first going to `dst`; the others are not stored and
     // cannot fault.
-    unsafe { _mm512_mask_storeu_epi8(dst.wrapping_sub(offset).cast(), wanted, line) }
+    unsafe { _mm512_mask_storeu_epi8(dst.wrapping_sub(offset).cast(), mask, line) }
 }
 
 /// Returns whether the masked store of [`copy_part`] would cross a page. If one of the two pages is not
