@@ -73,17 +73,17 @@ static void pin_all(void)
 {
     for (size_t i = 0; i < PINS; i++) {
         gdr_t g = connections[i % 2];
-        struct mapped *it = &pins[i];
+        struct mapped *mapped = &pins[i];
         gdr_info_t info;
         void *va;
 
-        it->offset = (i == PINS - 1 ? i - 1 : i) * 2 * PAGE;
-        it->size = i % 3 == 1 ? PAGE + 100 : PAGE;
-        CHECK_OK(gdr_pin_buffer(g, ADDRESS + it->offset, i % 3 == 0 ? PAGE : 2 * PAGE, 0, 0, &it->handle));
-        CHECK_OK(gdr_map(g, it->handle, &va, it->size));
-        CHECK_OK(gdr_get_info(g, it->handle, &info));
-        it->va = va;
-        it->type = info.mapping_type;
+        mapped->offset = (i == PINS - 1 ? i - 1 : i) * 2 * PAGE;
+        mapped->size = i % 3 == 1 ? PAGE + 100 : PAGE;
+        CHECK_OK(gdr_pin_buffer(g, ADDRESS + mapped->offset, i % 3 == 0 ? PAGE : 2 * PAGE, 0, 0, &mapped->handle));
+        CHECK_OK(gdr_map(g, mapped->handle, &va, mapped->size));
+        CHECK_OK(gdr_get_info(g, mapped->handle, &info));
+        mapped->va = va;
+        mapped->type = info.mapping_type;
     }
 }
 
@@ -103,10 +103,10 @@ static void close_a_mapping(void)
 static void write_all(unsigned char seed)
 {
     for (size_t i = 0; i < PINS; i++) {
-        struct mapped *it = &pins[i];
+        struct mapped *mapped = &pins[i];
 
-        memset(view + it->offset, seed + (int)it->offset / PAGE, it->size / 2);
-        it->va[it->size - 1] = seed;
+        memset(view + mapped->offset, seed + (int)mapped->offset / PAGE, mapped->size / 2);
+        mapped->va[mapped->size - 1] = seed;
     }
 }
 
@@ -116,17 +116,17 @@ static void check_all(unsigned char seed)
     static unsigned char seen[2 * PAGE];
 
     for (size_t i = 0; i < PINS; i++) {
-        const struct mapped *it = &pins[i];
+        const struct mapped *mapped = &pins[i];
         gdr_info_t info;
 
-        CHECK_OK(gdr_get_info(connections[i % 2], it->handle, &info));
-        CHECK_EQUAL(info.va, ADDRESS + it->offset);
-        CHECK_EQUAL(info.mapping_type, it->type);
-        CHECK_OK(gdr_copy_from_mapping(it->handle, seen, it->va, it->size));
-        CHECK_BYTES(seen, view + it->offset, it->size);
-        CHECK_EQUAL(seen[0], (unsigned char)(seed + it->offset / PAGE));
-        CHECK_EQUAL(it->va[it->size / 2 - 1], seen[0]);
-        CHECK_EQUAL(view[it->offset + it->size - 1], seed);
+        CHECK_OK(gdr_get_info(connections[i % 2], mapped->handle, &info));
+        CHECK_EQUAL(info.va, ADDRESS + mapped->offset);
+        CHECK_EQUAL(info.mapping_type, mapped->type);
+        CHECK_OK(gdr_copy_from_mapping(mapped->handle, seen, mapped->va, mapped->size));
+        CHECK_BYTES(seen, view + mapped->offset, mapped->size);
+        CHECK_EQUAL(seen[0], (unsigned char)(seed + mapped->offset / PAGE));
+        CHECK_EQUAL(mapped->va[mapped->size / 2 - 1], seen[0]);
+        CHECK_EQUAL(view[mapped->offset + mapped->size - 1], seed);
     }
 }
 
