@@ -31,10 +31,8 @@ pub(crate) struct Slot {
     gdr: AtomicUsize,
     driver_handle: AtomicU32,
     // With `descriptor`: the open file that a forked child can close.
-    file_kind: AtomicU32,
     file_device: AtomicU64,
     file_inode: AtomicU64,
-    file_special: AtomicU64,
     /// Of a pin, its index in the list of its `gdr_t`.
     index: AtomicUsize,
 }
@@ -113,21 +111,17 @@ impl Slot {
         }
         Some(OpenFile {
             number,
-            kind: self.file_kind.load(Ordering::Relaxed),
             device: self.file_device.load(Ordering::Relaxed),
             inode: self.file_inode.load(Ordering::Relaxed),
-            special: self.file_special.load(Ordering::Relaxed),
         })
     }
 
     pub(crate) fn show_file(&self, file: Option<OpenFile>) {
-        let none = OpenFile { number: -1, ..OpenFile::default() };
+        let none = OpenFile { number: -1, device: 0, inode: 0 };
         let file = file.unwrap_or(none);
         self.descriptor.store(file.number, Ordering::Relaxed);
-        self.file_kind.store(file.kind, Ordering::Relaxed);
         self.file_device.store(file.device, Ordering::Relaxed);
         self.file_inode.store(file.inode, Ordering::Relaxed);
-        self.file_special.store(file.special, Ordering::Relaxed);
     }
 
     pub(crate) fn show_driver_handle(&self, handle: u64) {

@@ -66,15 +66,13 @@ impl Owner {
 ///
 /// As long as a forked child keeps its copy, the driver keeps the parent's pins, even if the parent ends. So the child
 /// can close it; but its number may stand for another file by then.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile {
     pub number: RawFd,
-    /// Type bits of st_mode; 0 if the file could not be examined.
-    pub kind: u32,
+    /// Of its filesystem.
     pub device: u64,
+    /// 0, which no file has, if it could not be examined.
     pub inode: u64,
-    /// st_rdev.
-    pub special: u64,
 }
 
 /// The state of a process.
@@ -108,17 +106,11 @@ impl OpenFile {
         let mut stat = MaybeUninit::<libc::stat>::uninit();
         // SAFETY: the kernel checks the number, and writes one struct.
         if unsafe { libc::fstat(number, stat.as_mut_ptr()) } != 0 {
-            return OpenFile { number, ..OpenFile::default() };
+            return OpenFile { number, device: 0, inode: 0 };
         }
         // SAFETY: filled in.
         let stat = unsafe { stat.assume_init() };
-        OpenFile {
-            number,
-            kind: stat.st_mode & libc::S_IFMT,
-            device: stat.st_dev,
-            inode: stat.st_ino,
-            special: stat.st_rdev,
-        }
+        OpenFile { number, device: stat.st_dev, inode: stat.st_ino }
     }
 
     /// Closes an inherited descriptor in a forked child, unless its number stands for another file.
@@ -130,7 +122,7 @@ impl OpenFile {
         {
             return;
         }
-        if self.kind == 0 {
+        if self.inode == 0 {
             log::warn!("descriptor {} stays open in this child: fstat has failed for it", self.number);
         } else if OpenFile::of(self.number) == self {
             // Linux releases the number whatever it answers.
