@@ -1,7 +1,6 @@
 //! Locks for state that outlives a panic.
 #![forbid(unsafe_code)]
 
-use std::fmt;
 use std::ops::{Deref, DerefMut};
 #[cfg(gdrapi_tsan)]
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,18 +11,11 @@ use std::sync::{self, MutexGuard, TryLockError};
 ///
 /// Built with `--cfg gdrapi_tsan`, it adds an atomic word that shows its ordering to ThreadSanitizer. The
 /// slow path of the standard library's locks is precompiled without instrumentation, and so invisible.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Mutex<T> {
     inner: sync::Mutex<T>,
     #[cfg(gdrapi_tsan)]
     edge: AtomicU32,
-}
-
-impl<T> fmt::Debug for Mutex<T> {
-    /// Not the protected value, because a writer that also locks it would wait for ever.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Mutex")
-    }
 }
 
 impl<T> Mutex<T> {
