@@ -158,7 +158,7 @@ impl Connection {
             size: request.size,
             p2p_token: request.tokens.p2p_token,
             va_space: request.tokens.va_space,
-            ..Default::default()
+            handle: 0,
         };
         self.file.pin_buffer(&mut argument).map(|()| argument.handle)
     }

@@ -276,10 +276,11 @@ impl Driver {
 
     fn error_name(&self, code: c_uint) -> Option<&'static CStr> {
         let mut name = ptr::null();
-        // SAFETY: the output is a local variable; names are constants of the driver, which stays loaded.
+        // SAFETY: the output is a local variable; names are constants of the driver, which stays loaded. Of an unknown
+        // code, the driver leaves it, or sets it to NULL.
         unsafe {
-            let result = self.cu.error_name().ok()?(code, &mut name);
-            if result != 0 || name.is_null() {
+            self.cu.error_name().ok()?(code, &mut name);
+            if name.is_null() {
                 return None;
             }
             Some(CStr::from_ptr(name))
