@@ -58,8 +58,13 @@ static void open_fails(void)
     }
     faults("OPEN:EACCES@1");
     CHECK(gdr_open() == NULL);
-    faults(NULL);
+    faults("GET_VERSION:minimum_gdr_api_version=131079@1"); /* 2.7 */
+    errno = 0;
+    CHECK(gdr_open() == NULL);
+    CHECK_EQUAL(errno, EPROTONOSUPPORT);
+    faults("GET_VERSION:minimum_gdr_api_version=131078@1");
     CHECK_OK(gdr_close(open_driver()));
+    faults(NULL);
     CHECK_EQUAL(open_descriptors(), before);
 }
 
@@ -223,6 +228,59 @@ static void close_fails(void)
     }
 }
 
+static gdr_map_flags_t platform;
+
+/* One call after the other, until one fails. */
+static void make_a_mapping(void)
+{
+    gdr_t g = gdr_open();
+    gdr_mh_t handle;
+    void *va;
+
+    if (g == NULL)
+        return;
+    if (gdr_pin_buffer(g, (unsigned long)buffer.address, SIZE, 0, 0, &handle) == 0)
+        gdr_map_v2(g, handle, &va, SIZE, platform);
+    CHECK_OK(gdr_close(g));
+}
+
+/* The library logs the call, the error, and what helps. */
+static void an_error_is_logged_with_a_remedy(void)
+{
+    static const char *const errors[][3] = {
+        {"OPEN:ENOENT", "open of /dev/gdrdrv", "modprobe gdrdrv"},
+        {"OPEN:EACCES", "EACCES", "chmod 666"},
+        {"OPEN:EPERM", "EPERM", "device cgroup"},
+        {"OPEN:ENXIO", "ENXIO", "the device node is stale"},
+        {"OPEN:ENODEV", "ENODEV", "the device node is stale"},
+        {"OPEN:EMFILE", "EMFILE", "ulimit -n"},
+        {"GET_VERSION:ENOTTY", "ENOTTY", "update it"},
+        {"PIN_BUFFER_V2:EACCES", "EACCES", "open it in this process"},
+        {"PIN_BUFFER_V2:EBADF", "EBADF", "has closed"},
+        {"PIN_BUFFER_V2:EINVAL", "EINVAL", "not GPU memory that can be pinned"},
+        {"PIN_BUFFER_V2:EOPNOTSUPP", "EOPNOTSUPP", "FORCE_PCIE works on coherent platforms only"},
+        {"PIN_BUFFER_V2:ENOMEM", "ENOMEM", "BAR1"},
+        {"PIN_BUFFER_V2:EINTR", "EINTR", "retry the call"},
+        {"PIN_BUFFER_V2:EIO", "EIO", "dmesg"},
+        {"REQ_MAPPING_TYPE:EOPNOTSUPP", "EOPNOTSUPP", "map with the default flag"},
+        {"MMAP:EOPNOTSUPP", "EOPNOTSUPP", "load the gdrdrv module"},
+        {"MMAP:EINVAL", "EINVAL", "exceeds the pin"},
+        {"MMAP:ENOMEM", "ENOMEM", "vm.max_map_count"},
+    };
+
+    gdr_t g = open_driver();
+    platform = platform_flag(g, pin(g, buffer.address, SIZE));
+    CHECK_OK(gdr_close(g));
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        faults(errors[i][0]);
+        const char *log = log_of(make_a_mapping, "4");
+        for (int part = 1; part < 3; part++)
+            CHECK_LOGGED(log, errors[i][part]);
+        faults(NULL);
+    }
+    nothing_is_pinned();
+}
+
 static gdr_t logging;
 static gdr_mh_t mapped_handle;
 static char *unpinned;
@@ -380,6 +438,9 @@ static void force_pcie_compat_fails_cleanly(void)
         CHECK_EQUAL(handle.h, UNTOUCHED);
         nothing_is_pinned();
     }
+    faults("MMAP:ENOMEM@1"); /* so the type of the mapping stays unknown */
+    CHECK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle) != 0);
+    nothing_is_pinned();
     faults(NULL);
     CHECK_OK(gdr_close(g));
 }
@@ -406,6 +467,7 @@ int main(void)
     endlessly_interrupted_calls_fail(g);
     CHECK_OK(gdr_close(g));
     addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can();
+    an_error_is_logged_with_a_remedy();
     close_fails();
     close_after_a_failed_unpin_gives_everything_back();
     callback_flag_fails();

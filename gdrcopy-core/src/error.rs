@@ -403,25 +403,21 @@ mod tests {
     }
 
     #[test]
-    fn error_text_names_call_errno_and_remedy() {
-        let text = Error::driver(call::OPEN, libc::ENOENT).to_string();
-        for part in ["/dev/gdrdrv", "ENOENT", "modprobe gdrdrv"] {
-            assert!(text.contains(part), "{part} is missing in: {text}");
-        }
-    }
-
-    #[test]
-    fn cuda_error_is_never_errno_0() {
-        for (code, errno) in [
-            (1, libc::EINVAL),
-            (2, libc::ENOMEM),
-            (201, libc::EINVAL),
-            (800, libc::EPERM),
-            (801, libc::EOPNOTSUPP),
-            (304, libc::EIO),
-            (u32::MAX, libc::EIO),
+    fn cuda_errors_have_an_errno_and_a_remedy() {
+        for (code, errno, remedy) in [
+            (1, libc::EINVAL, "not GPU memory that can be pinned"),
+            (2, libc::ENOMEM, "BAR1"),
+            (201, libc::EINVAL, "must be started by exec"),
+            (800, libc::EPERM, "another process"),
+            (801, libc::EOPNOTSUPP, "FORCE_PCIE"),
+            (304, libc::EIO, "dmesg"),
+            (u32::MAX, libc::EIO, "dmesg"),
         ] {
-            assert_eq!(CudaError { code, name: None }.errno(), errno);
+            let error = of_cuda("cuInit", code);
+            assert_eq!(error.errno(), errno);
+            assert!(error.to_string().contains(remedy), "{error}");
         }
+        assert!(needs_cuda(OLDEST).contains("11.0"));
+        assert!(needs_cuda(EXPORTS_DMA_BUFS).contains("11.7"));
     }
 }
