@@ -178,6 +178,7 @@ static void force_pcie_succeeds_or_fails_cleanly(void)
         CHECK_EQUAL(handle.h, UNTOUCHED);
     }
     handle = pin(g, buffer.address, GPU_PAGE_SIZE);
+    CHECK(result != 0 || platform_flag(g, handle) != GDR_MAP_FLAG_REQ_WC_MAPPING);
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
