@@ -107,12 +107,12 @@ fn every_mutant_is_caught() {
 /// tree itself.
 #[test]
 #[ignore = "`make mutants-shard` runs it for each mutant"]
-fn c_programs_pass_over_the_changed_library() {
+fn tests_pass_over_the_changed_libraries() {
     let bundle = env::var_os("GDRCOPY_TEST_BUNDLE").expect("`make mutants-shard` sets it");
     let bundle = Path::new(&bundle);
     let lib = root().join("build/lib");
     build_library(root(), &root().join("target"), &lib);
-    for profile in ["default", "traditional", "dmabuf", "gdrdrv-2.4"] {
+    for profile in ["default", "traditional", "dmabuf", "gdrdrv-2.5", "gdrdrv-2.4", "gdrdrv-2.0"] {
         let mut programs = Command::new(bundle.join("c_programs"));
         programs.current_dir(bundle.ancestors().nth(3).expect("TREE/build/mutants/bundle"));
         programs.arg(format!("linked::{profile}::")).env("GDRAPI_LIB", &lib).env("CHECK_SLOWNESS", "100");
@@ -127,6 +127,9 @@ fn c_programs_pass_over_the_changed_library() {
         }
         assert!(programs.wait().expect("it is a child").success());
     }
+    // What no C program reaches, and the fences of all three.
+    let mut of_the_crate = cargo(root(), &root().join("target"));
+    succeed(of_the_crate.args(["test", "--package", "gdrcopy", "--lib", "--test", "emulated"]));
 }
 
 fn succeed(command: &mut Command) -> Output {
