@@ -408,6 +408,23 @@ static void endlessly_interrupted_calls_fail(gdr_t g)
     faults(NULL);
 }
 
+/* On POWER, drivers before 2.4 map memory cached. */
+static void an_older_driver_can_map_cached(void)
+{
+    gdr_t g = open_driver();
+    gpu_init();
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    gdr_mh_t handle = pin(g, buffer.address, SIZE);
+
+    (void)map(g, handle, SIZE);
+    faults("GET_INFO:wc_mapping=0");
+    if (!uses_dmabuf(g) && !driver_is_at_least(g, 2, 4)) {
+        CHECK_EQUAL(info_of(g, handle).mapping_type, GDR_MAPPING_TYPE_CACHING);
+    }
+    faults(NULL);
+    CHECK_OK(gdr_close(g));
+}
+
 /* Returns whether the platform supports FORCE_PCIE itself. */
 static int platform_is_coherent(gdr_t g)
 {
@@ -448,6 +465,7 @@ static void force_pcie_compat_fails_cleanly(void)
 int main(void)
 {
     emulator = find_emulator();
+    in_child(an_older_driver_can_map_cached);
     require_gdrdrv(5);
     g = open_driver();
     int persistent = is_persistent(g);
