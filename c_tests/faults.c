@@ -249,24 +249,25 @@ static void an_error_is_logged_with_a_remedy(void)
 {
     static const char *const errors[][3] = {
         {"OPEN:ENOENT", "open of /dev/gdrdrv", "modprobe gdrdrv"},
-        {"OPEN:EACCES", "EACCES", "chmod 666"},
+        {"OPEN:EACCES", "EACCES", "(chmod 666)\n"},
         {"OPEN:EPERM", "EPERM", "device cgroup"},
         {"OPEN:ENXIO", "ENXIO", "the device node is stale"},
         {"OPEN:ENODEV", "ENODEV", "the device node is stale"},
         {"OPEN:EMFILE", "EMFILE", "ulimit -n"},
         {"GET_VERSION:ENOTTY", "ENOTTY", "update it"},
-        {"PIN_BUFFER_V2:EACCES", "EACCES", "open it in this process"},
+        {"PIN_BUFFER_V2:EACCES", "EACCES", "open it in this process (gdr_open)"},
         {"PIN_BUFFER_V2:EBADF", "EBADF", "has closed"},
         {"PIN_BUFFER_V2:EINVAL", "EINVAL", "not GPU memory that can be pinned"},
-        {"PIN_BUFFER_V2:EOPNOTSUPP", "EOPNOTSUPP", "FORCE_PCIE works on coherent platforms only"},
+        {"PIN_BUFFER_V2:EOPNOTSUPP", "FORCE_PCIE works on coherent platforms only", "(flags = 0, or"},
         {"PIN_BUFFER_V2:ENOMEM", "ENOMEM", "BAR1"},
         {"PIN_BUFFER_V2:EINTR", "EINTR", "retry the call"},
         {"PIN_BUFFER_V2:EIO", "EIO", "dmesg"},
-        {"REQ_MAPPING_TYPE:EOPNOTSUPP", "EOPNOTSUPP", "map with the default flag"},
+        {"REQ_MAPPING_TYPE:EOPNOTSUPP", "EOPNOTSUPP", "map with the default flag (GDR_MAP_FLAG_DEFAULT)"},
         {"MMAP:EOPNOTSUPP", "EOPNOTSUPP", "load the gdrdrv module"},
         {"MMAP:EINVAL", "EINVAL", "exceeds the pin"},
         {"MMAP:ENOMEM", "ENOMEM", "vm.max_map_count"},
     };
+    char other_type[40];
 
     gdr_t g = open_driver();
     platform = platform_flag(g, pin(g, buffer.address, SIZE));
@@ -276,8 +277,11 @@ static void an_error_is_logged_with_a_remedy(void)
         const char *log = log_of(make_a_mapping, "4");
         for (int part = 1; part < 3; part++)
             CHECK_LOGGED(log, errors[i][part]);
-        faults(NULL);
     }
+    snprintf(other_type, sizeof(other_type), "GET_INFO_V2:mapping_type=%d", (int)platform % 3 + 1);
+    faults(other_type);
+    CHECK_LOGGED(log_of(make_a_mapping, "4"), "map with the default flag (GDR_MAP_FLAG_DEFAULT)");
+    faults(NULL);
     nothing_is_pinned();
 }
 

@@ -143,6 +143,46 @@ static void debug_level_logs_backend_version_and_mapping_type(void)
           strstr(log.text, "Device") != NULL);
 }
 
+static struct gpu_buffer buffer;
+static gdr_t of_parent;
+static gdr_mh_t handle;
+
+static void use_the_parents_pin(void)
+{
+    CHECK_ERROR(gdr_unpin_buffer(of_parent, handle), EACCES);
+}
+
+static void pin_and_fork(void)
+{
+    of_parent = open_driver();
+    handle = pin(of_parent, buffer.address, GPU_PAGE_SIZE);
+    in_child(use_the_parents_pin);
+    CHECK_OK(gdr_close(of_parent));
+}
+
+static int refusal; /* of FORCE_PCIE */
+
+static void pin_over_pcie(void)
+{
+    gdr_t g = open_driver();
+
+    refusal = gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle);
+    if (driver_is_at_least(g, 2, 5) && refusal == EINVAL)
+        refusal = 0; /* a driver in callback mode, which does not say why */
+    CHECK_OK(gdr_close(g));
+}
+
+/* In the words of the header. */
+static void remedies_name_functions_and_arguments(void)
+{
+    gpu_init();
+    buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    CHECK_LOGGED(log_of(pin_and_fork, "4"), "(gdr_open, gdr_pin_buffer)\n");
+    const char *log = log_of(pin_over_pcie, "4");
+    if (refusal != 0)
+        CHECK_LOGGED(log, " (flags = 0");
+}
+
 static void open_and_close(void)
 {
     CHECK_OK(gdr_close(gdr_open()));
@@ -233,6 +273,7 @@ int main(void)
     in_child(unknown_isa_logs_the_names_that_exist);
     in_child(variables_that_are_gone_log_a_warning);
     in_child(the_library_logs_its_version_and_file);
+    in_child(remedies_name_functions_and_arguments);
     silent_by_default();
     errors_only_by_default();
     each_level_includes_the_more_severe_ones();
