@@ -186,38 +186,27 @@ impl Arena {
     /// Reserves address space for a full-size arena. Where the process may have only a limited amount, the
     /// arena takes at most a sixteenth of the rest. The program keeps the other.
     pub(crate) fn reserve() -> nix::Result<Arena> {
-        let mut slots = slots_within(address_space_left());
-        loop {
-            let bytes = slots * size_of::<Slot>();
-            // SAFETY: a new private mapping at an address of the kernel's choice touches no other memory.
-            let address = unsafe {
-                libc::mmap(
-                    ptr::null_mut(),
-                    bytes,
-                    libc::PROT_NONE,
-                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                    -1,
-                    0,
-                )
-            };
-            if address != libc::MAP_FAILED {
-                // With mlockall(MCL_FUTURE) all of it counts as locked. Only what is committed should.
-                // SAFETY: the range is ours; a failure has no effect on its content.
-                unsafe { libc::munlock(address, bytes) };
-                return Ok(Arena {
-                    base: address.expose_provenance(),
-                    slots,
-                    committed: 0,
-                    next: 0,
-                    live: 0,
-                    live_in_step: [0; FULL / STEP],
-                });
-            }
-            if slots == STEP {
-                return Err(Errno::last());
-            }
-            slots = whole_steps(slots / 4);
+        let slots = slots_within(address_space_left());
+        let bytes = slots * size_of::<Slot>();
+        // SAFETY: a new private mapping at an address of the kernel's choice touches no other memory.
+        let address = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0)
+        };
+        if address == libc::MAP_FAILED {
+            return Err(Errno::last());
         }
+        // With mlockall(MCL_FUTURE) all of it counts as locked. Only what is committed should.
+        // SAFETY: the range is ours; a failure has no effect on its content.
+        unsafe { libc::munlock(address, bytes) };
+        Ok(Arena {
+            base: address.expose_provenance(),
+            slots,
+            committed: 0,
+            next: 0,
+            live: 0,
+            live_in_step: [0; FULL / STEP],
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -320,24 +309,20 @@ fn whole_steps(slots: usize) -> usize {
     (slots / STEP * STEP).max(STEP)
 }
 
-/// The number of slots for an arena, where `left` bytes of address space are left; `None` is no limit.
-fn slots_within(left: Option<u64>) -> usize {
-    let share = left.unwrap_or(u64::MAX) / 16;
-    let slots = usize::try_from(share).unwrap_or(usize::MAX) / size_of::<Slot>();
+/// The number of slots for an arena, where `left` bytes of address space are left.
+fn slots_within(left: u64) -> usize {
+    let slots = usize::try_from(left / 16).unwrap_or(usize::MAX) / size_of::<Slot>();
     whole_steps(slots.min(FULL))
 }
 
-/// How many more bytes of address space the process may use; `None` if it is not limited (`ulimit -v`).
-fn address_space_left() -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+/// How many more bytes of address space the process may use (`ulimit -v`).
+fn address_space_left() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
     // SAFETY: the output is a local variable.
-    let result = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
-    if result != 0 || limit.rlim_cur == libc::RLIM_INFINITY {
-        return None;
-    }
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
     // Where it cannot be read, as without /proc, a sixteenth of the whole limit still leaves most of it.
     let used = address_space_used().unwrap_or(0);
-    Some(limit.rlim_cur.saturating_sub(used))
+    limit.rlim_cur.saturating_sub(used)
 }
 
 /// Bytes of address space in use.
@@ -375,12 +360,11 @@ mod tests {
     #[test]
     fn arena_takes_at_most_a_sixteenth_of_limited_address_space() {
         const MIB: u64 = 1 << 20;
-        assert_eq!(slots_within(None), FULL);
-        assert_eq!(slots_within(Some(u64::MAX)), FULL);
-        assert_eq!(slots_within(Some(2048 * MIB)), FULL);
-        assert_eq!(slots_within(Some(2047 * MIB)), 127 * STEP);
-        assert_eq!(slots_within(Some(32 * MIB)), 2 * STEP);
-        assert_eq!(slots_within(Some(0)), STEP);
+        assert_eq!(slots_within(u64::MAX), FULL);
+        assert_eq!(slots_within(2048 * MIB), FULL);
+        assert_eq!(slots_within(2047 * MIB), 127 * STEP);
+        assert_eq!(slots_within(32 * MIB), 2 * STEP);
+        assert_eq!(slots_within(0), STEP);
         let used = address_space_used().expect("/proc");
         assert!(used > MIB && used < 1 << 47, "{used}");
     }
