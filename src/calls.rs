@@ -6,7 +6,7 @@ use gdrcopy_core::{RawGdr, stderr, variables};
 
 use crate::error::{Error, Result};
 use crate::handles::{self, Handle, Table};
-use crate::objects::{GdrEntry, PinEntry};
+use crate::objects::{GdrEntry, PinEntry, Pins};
 
 /// Reads the environment variables, opens the driver and gives it a handle.
 pub(crate) fn open() -> Result<usize> {
@@ -15,7 +15,7 @@ pub(crate) fn open() -> Result<usize> {
     let gdr = RawGdr::open(&variables::options())?;
     variables::select_routine();
     let allow_unaligned_map = variables::ALLOW_UNALIGNED_MAP.is_one();
-    let slot = Table::enter()?.insert(GdrEntry { gdr, pins: Vec::new(), allow_unaligned_map })?;
+    let slot = Table::enter()?.insert(GdrEntry { gdr, pins: Pins::default(), allow_unaligned_map })?;
     Ok(slot.handle())
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn close(g: usize) -> Result<()> {
 
 fn close_entry(g: usize, open: GdrEntry) -> Result<()> {
     let mut result = Ok(());
-    for slot in open.pins {
+    for slot in open.pins.into_slots() {
         // An unpin of another thread may be first.
         let Ok(pin) = Handle::find(slot.handle()) else {
             continue;
@@ -60,11 +60,11 @@ pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, t
     let pin = unsafe { gdr.pin(address, size, flags, tokens) }?;
     // Fails, and drops the pin, if another thread has closed `g` in the meantime.
     connection.with(|open| {
-        open.reserve()?;
+        open.pins.reserve()?;
         let allow_unaligned_map = open.allow_unaligned_map;
         let pin = PinEntry { mapping: None, pin, gdr: g, allow_unaligned_map, mapped_size: 0 };
         let slot = Table::enter()?.insert(pin)?;
-        open.add(slot);
+        open.pins.add(slot);
         Ok(slot.handle())
     })
 }
@@ -112,7 +112,7 @@ pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
             // A close of another thread may be first.
             if let Ok(connection) = Handle::<GdrEntry>::find(g) {
                 let _ = connection.with(|open| {
-                    open.remove(slot);
+                    open.pins.remove(slot);
                     Ok(())
                 });
             }

@@ -15,8 +15,7 @@ use crate::slots::{Slot, state};
 #[derive(Debug)]
 pub(crate) struct GdrEntry {
     pub(crate) gdr: RawGdr,
-    /// Each shows its index, so that removing one takes no search.
-    pub(crate) pins: Vec<&'static Slot>,
+    pub(crate) pins: Pins,
     /// True if buffers that do not start a page can be mapped.
     pub(crate) allow_unaligned_map: bool,
 }
@@ -86,28 +85,36 @@ impl Kind for PinEntry {
     }
 }
 
-impl GdrEntry {
-    /// Makes room for another pin.
+/// Handles of pins. Each shows its index, so that removing one takes no search.
+#[derive(Debug, Default)]
+pub(crate) struct Pins(Vec<&'static Slot>);
+
+impl Pins {
+    /// Makes room for another.
     pub(crate) fn reserve(&mut self) -> Result<()> {
-        self.pins.try_reserve(1).map_err(|_| no_memory(Errno::ENOMEM))?;
+        self.0.try_reserve(1).map_err(|_| no_memory(Errno::ENOMEM))?;
         Ok(())
     }
 
     pub(crate) fn add(&mut self, pin: &'static Slot) {
-        pin.show_index(self.pins.len());
-        self.pins.push(pin);
+        pin.show_index(self.0.len());
+        self.0.push(pin);
     }
 
-    /// Removes a pin, unless this is another `gdr_t` than the one that it was added to, with the same handle.
+    /// Removes a pin, unless it was added to those of another `gdr_t`, which had the same handle.
     pub(crate) fn remove(&mut self, pin: &Slot) {
         let index = pin.index();
-        match self.pins.get(index) {
-            Some(shown) if ptr::eq(*shown, pin) => self.pins.swap_remove(index),
+        match self.0.get(index) {
+            Some(shown) if ptr::eq(*shown, pin) => self.0.swap_remove(index),
             _ => return,
         };
-        if let Some(moved) = self.pins.get(index) {
+        if let Some(moved) = self.0.get(index) {
             moved.show_index(index);
         }
+    }
+
+    pub(crate) fn into_slots(self) -> Vec<&'static Slot> {
+        self.0
     }
 }
 
@@ -140,5 +147,29 @@ impl PinEntry {
         };
         self.mapping = Some(mapping);
         Err(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::array;
+
+    use super::*;
+    use crate::slots::Arena;
+
+    #[test]
+    fn pins_are_removed_once_from_any_place() {
+        let mut arena = Arena::reserve().expect("address space");
+        let slots: [_; 4] = array::from_fn(|_| arena.take(|_, _| ()).expect("memory"));
+        let mut pins = Pins::default();
+        for slot in slots {
+            pins.add(slot);
+        }
+        for (count, removed) in [1, 0, 3, 2].into_iter().enumerate() {
+            pins.remove(slots[removed]);
+            pins.remove(slots[removed]);
+            assert_eq!(pins.0.len(), 3 - count);
+            assert!(!pins.0.iter().any(|slot| ptr::eq(*slot, slots[removed])));
+        }
     }
 }
