@@ -135,7 +135,7 @@ impl Driver {
         let Ok(context_device) = self.cu.context_device() else {
             return Ok(None);
         };
-        let mut device = -1;
+        let mut device = 0;
         // SAFETY: the output is a local variable.
         let result = unsafe { context_device(&mut device) };
         self.check("cuCtxGetDevice", result)?;
