@@ -100,6 +100,18 @@ static void forked_inside_of_calls(void)
     CHECK(dlclose(inherited.library) == 0);
 }
 
+/* A program may unload the library before it has closed everything. */
+static void a_connection_outlives_its_library(void)
+{
+    struct loaded gdr = load_gdrapi("libgdrapi.so.2", RTLD_NOW);
+
+    CHECK(gdr.open() != NULL);
+    int held = open_descriptors();
+    CHECK(dlclose(gdr.library) == 0);
+    CHECK(!is_loaded());
+    CHECK_EQUAL(open_descriptors(), held);
+}
+
 int main(void)
 {
     CHECK(!is_loaded());
@@ -108,7 +120,9 @@ int main(void)
     loads_and_unloads("libgdrapi.so", RTLD_LAZY | RTLD_GLOBAL);
     loads_and_unloads("libgdrapi.so.2", RTLD_LAZY);
     both_names_are_one_library();
-    if (slowness() == 1) /* Under valgrind, what the child inherits and cannot free counts as leaked. */
+    if (slowness() == 1) { /* Under valgrind, what the child inherits and cannot free counts as leaked. */
         forked_inside_of_calls();
+        a_connection_outlives_its_library();
+    }
     return passed("dlopen");
 }

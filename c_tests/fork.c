@@ -123,6 +123,7 @@ static void close_leaves_the_childs_own_connection(void)
     CHECK(close(fd) == 0);
     gdr_t own = open_driver();
     CHECK_EQUAL(descriptor_of(own), fd);
+    CHECK_OK(gdr_close(open_driver()));
     int before = open_descriptors();
     CHECK_OK(gdr_close(g));
     CHECK_EQUAL(open_descriptors(), before);

@@ -157,6 +157,7 @@ static void pin_and_fork(void)
     of_parent = open_driver();
     handle = pin(of_parent, buffer.address, GPU_PAGE_SIZE);
     in_child(use_the_parents_pin);
+    CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 1), EINVAL);
     CHECK_OK(gdr_close(of_parent));
 }
 
@@ -177,8 +178,10 @@ static void remedies_name_functions_and_arguments(void)
 {
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-    CHECK_LOGGED(log_of(pin_and_fork, "4"), "(gdr_open, gdr_pin_buffer)\n");
-    const char *log = log_of(pin_over_pcie, "4");
+    const char *log = log_of(pin_and_fork, "4");
+    CHECK_LOGGED(log, "(gdr_open, gdr_pin_buffer)\n");
+    CHECK_LOGGED(log, "is not mapped: call gdr_map");
+    log = log_of(pin_over_pcie, "4");
     if (refusal != 0)
         CHECK_LOGGED(log, " (flags = 0");
 }
