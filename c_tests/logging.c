@@ -203,6 +203,15 @@ static void known_isa_logs_no_warning(void)
     CHECK_STRING(log_of(open_and_close, "3"), "");
 }
 
+static void a_routine_is_selected_once(void)
+{
+    static const char selected[] = "copy routine for write-combined mappings: portable\n";
+
+    setenv("GDRCOPY_ISA", "portable", 1);
+    CHECK_LOGGED(log_of(open_and_close, "1"), selected);
+    CHECK_NOT_LOGGED(log_of(open_and_close, "1"), selected);
+}
+
 /* Any CPU has the routine `portable`. */
 static void unknown_isa_logs_the_names_that_exist(void)
 {
@@ -273,6 +282,7 @@ int main(void)
 {
     dmabuf = access("/dev/gdrdrv", R_OK | W_OK) != 0; /* no gdr_open here, because some lines are logged once per process */
     in_child(known_isa_logs_no_warning);
+    in_child(a_routine_is_selected_once);
     in_child(unknown_isa_logs_the_names_that_exist);
     in_child(variables_that_are_gone_log_a_warning);
     in_child(the_library_logs_its_version_and_file);
