@@ -120,5 +120,6 @@ mod tests {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").expect("cpuinfo");
         let maker = String::from_utf8_lossy(maker().as_flattened()).into_owned();
         assert!(cpuinfo.contains(&format!(": {maker}\n")), "{maker}");
+        assert_eq!(Cpu::detect().intel, maker == "GenuineIntel");
     }
 }
