@@ -254,7 +254,7 @@ static void an_error_is_logged_with_a_remedy(void)
         {"OPEN:ENXIO", "ENXIO", "the device node is stale"},
         {"OPEN:ENODEV", "ENODEV", "the device node is stale"},
         {"OPEN:EMFILE", "EMFILE", "ulimit -n"},
-        {"GET_VERSION:ENOTTY", "ENOTTY", "update it"},
+        {"GET_VERSION:ENOTTY", "ENOTTY", "does not know the call"},
         {"PIN_BUFFER_V2:EACCES", "EACCES", "open it in this process (gdr_open)"},
         {"PIN_BUFFER_V2:EBADF", "EBADF", "has closed"},
         {"PIN_BUFFER_V2:EINVAL", "EINVAL", "not GPU memory that can be pinned"},

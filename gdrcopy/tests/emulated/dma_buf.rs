@@ -2,7 +2,7 @@
 
 use std::os::fd::AsRawFd;
 
-use gdrcopy::{Error, Gdr, Pin};
+use gdrcopy::{Error, Gdr, Pin, PinFlags};
 
 use crate::cuda::Cuda;
 use crate::ownership::{PAGE, pin};
@@ -26,6 +26,7 @@ fn exported_range_starts_before_the_pin_by_its_offset() {
     assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
     let other = pin.export_dma_buf().expect("a second one");
     assert_ne!(other.fd.as_raw_fd(), fd);
+    gdrcopy::export_dma_buf(pin.address(), 1000, PinFlags::FORCE_PCIE).expect("the GPU has no other link");
 }
 
 #[test]

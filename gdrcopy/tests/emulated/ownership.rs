@@ -115,6 +115,18 @@ fn second_map_is_refused_until_unmapped() {
 
 #[test]
 #[ignore = "ownership_under_gdremu runs it"]
+fn unpin_waits_for_the_mapping() {
+    let (pin, _) = pinned(&Cuda::new(), PAGE);
+    let mapping = pin.map(PAGE, MapFlag::Default).expect("an aligned pin");
+    pin.unpin().expect("nothing against it");
+    mapping.write(0, b"alive").expect("inside");
+    let mut seen = [0; 5];
+    mapping.read(0, &mut seen).expect("inside");
+    assert_eq!(&seen, b"alive");
+}
+
+#[test]
+#[ignore = "ownership_under_gdremu runs it"]
 fn driver_answers_and_refusals_are_reported() {
     let gdr = Gdr::open().expect("an emulated driver");
     assert_eq!(gdr.driver_version(), Ok(Version::new(2, 6)));
