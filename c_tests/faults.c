@@ -413,7 +413,7 @@ static void endlessly_interrupted_calls_fail(gdr_t g)
 }
 
 /* On POWER, drivers before 2.4 map memory cached. */
-static void an_older_driver_can_map_cached(void)
+static void an_older_driver_describes_a_pin(void)
 {
     gdr_t g = open_driver();
     gpu_init();
@@ -421,9 +421,13 @@ static void an_older_driver_can_map_cached(void)
     gdr_mh_t handle = pin(g, buffer.address, SIZE);
 
     (void)map(g, handle, SIZE);
-    faults("GET_INFO:wc_mapping=0");
+    faults("GET_INFO:wc_mapping=0,GET_INFO:tm_cycles=70000,GET_INFO:tsc_khz=80000");
     if (!uses_dmabuf(g) && !driver_is_at_least(g, 2, 4)) {
-        CHECK_EQUAL(info_of(g, handle).mapping_type, GDR_MAPPING_TYPE_CACHING);
+        gdr_info_v2_t info = info_of(g, handle);
+
+        CHECK_EQUAL(info.mapping_type, GDR_MAPPING_TYPE_CACHING);
+        CHECK_EQUAL(info.tm_cycles, 70000);
+        CHECK_EQUAL(info.cycles_per_ms, 80000);
     }
     faults(NULL);
     CHECK_OK(gdr_close(g));
@@ -469,7 +473,7 @@ static void force_pcie_compat_fails_cleanly(void)
 int main(void)
 {
     emulator = find_emulator();
-    in_child(an_older_driver_can_map_cached);
+    in_child(an_older_driver_describes_a_pin);
     require_gdrdrv(5);
     g = open_driver();
     int persistent = is_persistent(g);
