@@ -137,7 +137,7 @@ static void debug_level_logs_backend_version_and_mapping_type(void)
 {
     struct log log = lines_of("1", "1");
 
-    CHECK_LOGGED(log.text, dmabuf ? "backend dma-buf" : "gdrdrv");
+    CHECK_LOGGED(log.text, dmabuf ? "backend dma-buf" : "backend gdrdrv 2.");
     CHECK_LOGGED(log.text, dmabuf ? "CUDA 1" : "2."); /* the driver's version */
     CHECK(strstr(log.text, "Write Combining") != NULL || strstr(log.text, "Caching") != NULL ||
           strstr(log.text, "Device") != NULL);
