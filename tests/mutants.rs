@@ -112,7 +112,9 @@ fn tests_pass_over_the_changed_libraries() {
     let bundle = Path::new(&bundle);
     let lib = root().join("build/lib");
     build_library(root(), &root().join("target"), &lib);
-    for profile in ["default", "traditional", "dmabuf", "dmabuf-coherent", "gdrdrv-2.5", "gdrdrv-2.4", "gdrdrv-2.0"] {
+    let gdrdrv = ["default", "traditional", "gdrdrv-2.5", "gdrdrv-2.4", "gdrdrv-2.0", "nv-p2p-dummy"];
+    let dma_bufs = ["dmabuf", "dmabuf-coherent", "dmabuf-mixed"];
+    for profile in gdrdrv.iter().chain(&dma_bufs) {
         let mut programs = Command::new(bundle.join("c_programs"));
         programs.current_dir(bundle.ancestors().nth(3).expect("TREE/build/mutants/bundle"));
         programs.arg(format!("linked::{profile}::")).env("GDRAPI_LIB", &lib).env("CHECK_SLOWNESS", "100");
