@@ -32,7 +32,7 @@ fn mapping_is_the_memory_that_the_gpu_sees() {
     let address = memory.address() + 4099;
     let pin = pin(&gdr, address, 1000).expect("host memory");
     let info = pin.info().expect("known");
-    assert_eq!((info.address, info.len, info.mapping_type), (address, 1000, None));
+    assert_eq!((info.address, info.len, info.page_size, info.mapping_type), (address, 1000, 1, None));
     let mapping = pin.map(900, MapFlag::Default).expect("any range");
     assert_eq!(mapping.mapping_type(), MappingType::Caching);
     assert_eq!(pin.info().expect("known").mapping_type, Some(MappingType::Caching));
