@@ -377,6 +377,7 @@ fn memory_of_a_reset_device_is_not_freed_again() {
         .map(|_| CudaAllocator::new(0).and_then(|allocator| allocator.allocate(PAGE)))
         .collect::<gdrcopy::Result<_>>()
         .expect("memory of a new context");
+    assert!(allocator.allocate(PAGE).is_err(), "its context is gone too");
     drop(before);
     drop(allocator);
     // Nor is it tried, because CUDA does not check streams that are gone.

@@ -175,8 +175,7 @@ impl Gpu {
     /// Returns whether the context is the one that was retained, because CUDA does not check streams of contexts that
     /// are gone.
     fn is_live(&self) -> bool {
-        let id = self.driver.context_id(self.context).ok();
-        id.is_some() && id == self.id
+        self.id.is_some() && self.driver.context_id(self.context).ok() == self.id
     }
 
     /// Works in the context that is kept, whatever is being captured.
