@@ -13,12 +13,14 @@ pub(crate) fn log() {
 fn path() -> String {
     let address: *const c_void = (path as fn() -> String as *const ()).cast();
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: dladdr accepts any address, and fills the struct in if it returns other than 0. The name
-    // is a C string that lives as long as the library is loaded.
+    // SAFETY: dladdr accepts any address. The name stays NULL, or is a C string that lives as long as the library is
+    // loaded.
     unsafe {
-        if libc::dladdr(address, info.as_mut_ptr()) == 0 || info.assume_init_ref().dli_fname.is_null() {
+        libc::dladdr(address, info.as_mut_ptr());
+        let name = info.assume_init_ref().dli_fname;
+        if name.is_null() {
             return "an unknown file".into();
         }
-        CStr::from_ptr(info.assume_init_ref().dli_fname).to_string_lossy().into_owned()
+        CStr::from_ptr(name).to_string_lossy().into_owned()
     }
 }
