@@ -258,8 +258,25 @@ void a_child_faults_before_and_after_a_free(enum gpu_memory kind)
     CHECK(close(to_child[0]) == 0 && close(to_child[1]) == 0 && close(to_parent[0]) == 0);
 }
 
+static void a_child_closes_descriptor_0(void)
+{
+    int before = open_descriptors();
+
+    CHECK_OK(gdr_close(g));
+    CHECK_EQUAL(open_descriptors(), before - 1);
+}
+
+static void closes_its_input(void)
+{
+    CHECK(close(STDIN_FILENO) == 0);
+    g = open_driver();
+    if (descriptor_of(g) == STDIN_FILENO)
+        in_child(a_child_closes_descriptor_0);
+}
+
 int main(void)
 {
+    in_child(closes_its_input);
     children_can_use_nothing_inherited(MEM_ALLOC);
     a_child_faults_before_and_after_a_free(MEM_ALLOC);
     return passed("fork");

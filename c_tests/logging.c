@@ -139,6 +139,7 @@ static void debug_level_logs_backend_version_and_mapping_type(void)
 
     CHECK_LOGGED(log.text, dmabuf ? "backend dma-buf" : "backend gdrdrv 2.");
     CHECK_LOGGED(log.text, dmabuf ? "CUDA 1" : "2."); /* the driver's version */
+    CHECK_LOGGED(log.text, " at 0x"); /* of a mapping */
     CHECK(strstr(log.text, "Write Combining") != NULL || strstr(log.text, "Caching") != NULL ||
           strstr(log.text, "Device") != NULL);
 }
@@ -158,6 +159,7 @@ static void pin_and_fork(void)
     handle = pin(of_parent, buffer.address, GPU_PAGE_SIZE);
     in_child(use_the_parents_pin);
     CHECK_ERROR(gdr_copy_to_mapping(handle, &handle, &handle, 1), EINVAL);
+    CHECK_ERROR(gdr_unpin_buffer((gdr_t)handle.h, (gdr_mh_t){1}), EINVAL);
     CHECK_OK(gdr_close(of_parent));
 }
 
@@ -181,6 +183,7 @@ static void remedies_name_functions_and_arguments(void)
     const char *log = log_of(pin_and_fork, "4");
     CHECK_LOGGED(log, "(gdr_open, gdr_pin_buffer)\n");
     CHECK_LOGGED(log, "is not mapped: call gdr_map");
+    CHECK_LOGGED(log, "gdr_unpin_buffer: `g` is not a live handle");
     log = log_of(pin_over_pcie, "4");
     if (refusal != 0)
         CHECK_LOGGED(log, " (flags = 0");
