@@ -112,7 +112,7 @@ fn tests_pass_over_the_changed_libraries() {
     let bundle = Path::new(&bundle);
     let lib = root().join("build/lib");
     build_library(root(), &root().join("target"), &lib);
-    let gdrdrv = ["default", "traditional", "gdrdrv-2.5", "gdrdrv-2.4", "gdrdrv-2.0", "nv-p2p-dummy"];
+    let gdrdrv = ["default", "traditional", "gdrdrv-2.5", "gdrdrv-2.4", "gdrdrv-2.0", "device", "nv-p2p-dummy"];
     let dma_bufs = ["dmabuf", "dmabuf-coherent", "dmabuf-mixed"];
     for profile in gdrdrv.iter().chain(&dma_bufs) {
         let mut programs = Command::new(bundle.join("c_programs"));
