@@ -34,11 +34,6 @@ impl RawGdr {
         Ok(self.backend.version())
     }
 
-    /// Size in bytes of the pages that pins are rounded out to.
-    pub fn page_size(&self) -> u64 {
-        self.backend.page_size()
-    }
-
     /// The value of an attribute; 0 if the driver does not know it. It is asked once for each attribute.
     pub fn attribute(&self, attribute: Attribute) -> Result<i32> {
         self.owner.check()?;
