@@ -9,7 +9,7 @@ use libloading::Library;
 use crate::access::mapped;
 use crate::cuda::Cuda;
 use crate::ownership::PAGE;
-use crate::steps::{assert_read_is_fenced, assert_write_is_fenced, stepped};
+use crate::steps::{Event, assert_read_is_fenced, assert_write_is_fenced, stepped};
 
 const LEN: usize = 200;
 
@@ -107,6 +107,14 @@ fn copies_of_the_c_libraries_are_fenced() {
                 assert_read_is_fenced(&what, &stepped(&what, pages, PAGE, read_all));
             }
         }
+
+        // Once mappings of two types are attached, each access ends with a full fence.
+        assert_eq!(attach(&mut attached, 3, PAGE as u64, pages.cast(), PAGE), 0);
+        let copies = [Copy { offset: 64, host, size: 8 }];
+        let written = stepped("write", pages, PAGE, || assert_eq!(write_many(&attached, copies.as_ptr(), 1), 0));
+        assert_eq!(written.last(), Some(&Event::FullFence));
+        let read = stepped("read", pages, PAGE, || assert_eq!(read_many(&attached, copies.as_ptr(), 1), 0));
+        assert_eq!(read.last(), Some(&Event::FullFence));
         assert_eq!(close(g), 0);
     }
 }
