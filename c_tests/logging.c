@@ -131,6 +131,7 @@ static void errors_name_the_call_and_the_cause(void)
     CHECK_LOGGED(log.text, "gdr_pin_buffer");
     CHECK_LOGGED(log.text, "gdr_close");
     CHECK_LOGGED(log.text, dmabuf ? "CUDA_ERROR_INVALID_VALUE" : "EINVAL");
+    CHECK_NOT_LOGGED(log.text, "(flags = 0"); /* That helps against another error. */
 }
 
 static void debug_level_logs_backend_version_and_mapping_type(void)
