@@ -104,7 +104,7 @@ fn every_mutant_is_caught() {
 }
 
 /// Runs in a copy of the tree that cargo-mutants changed. `scripts/ci/mutants-shard.sh` built all but the library, in the
-/// tree itself.
+/// tree itself, but what the tests of the crate start.
 #[test]
 #[ignore = "`make mutants-shard` runs it for each mutant"]
 fn tests_pass_over_the_changed_libraries() {
