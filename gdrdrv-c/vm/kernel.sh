@@ -93,7 +93,9 @@ packages="$headers:$architecture $(depends "$headers:$architecture" 'linux-heade
 # shellcheck disable=SC2086 # Words.
 apt-get download -qq $packages 2>apt.log || die "$(cat apt.log)"
 for package in *.deb; do
-    dpkg-deb --extract "$package" .
+    # Half of it is drivers of hardware that the virtual machine has not.
+    dpkg-deb --fsys-tarfile "$package" | tar --extract --exclude='*/lib/modules/*/kernel/drivers/[!nv]*' \
+        --exclude='*/lib/modules/*/kernel/drivers/net/ethernet' --exclude='*/lib/modules/*/kernel/sound'
     rm "$package"
 done
 
