@@ -87,7 +87,7 @@ fn every_mutant_is_caught() {
         let source = fs::read_to_string(&file).expect("a source file");
         fs::write(&file, source.replace(&mutant.text, &mutant.with)).expect("writable");
         build_library(&tree, &work.join("target"), &work.join("lib"));
-        succeed(Command::new("make").args(["-s", "checkpoint"]).current_dir(&tree));
+        succeed(Command::new("make").args(["-s", "checkpoint", "CC=cc -w"]).current_dir(&tree));
         for test in &mutant.caught_by {
             let output = run(test, &work);
             let text = String::from_utf8_lossy(&output.stdout);
@@ -103,8 +103,8 @@ fn every_mutant_is_caught() {
     assert!(hidden.is_empty(), "not caught: {hidden:#?}");
 }
 
-/// Runs in a copy of the tree that cargo-mutants changed. `scripts/ci/mutants-shard.sh` built all but the library, in the
-/// tree itself, but what the tests of the crate start.
+/// Runs in a copy of the tree that cargo-mutants changed. In the tree itself, `scripts/ci/mutants-shard.sh` built
+/// all but the library and what the tests of the crate start.
 #[test]
 #[ignore = "`make mutants-shard` runs it for each mutant"]
 fn tests_pass_over_the_changed_libraries() {
