@@ -93,7 +93,7 @@ packages="$headers:$architecture $(depends "$headers:$architecture" 'linux-heade
 # shellcheck disable=SC2086 # Words.
 apt-get download -qq $packages 2>apt.log || die "$(cat apt.log)"
 for package in *.deb; do
-    # Half of it is drivers of hardware that the virtual machine has not.
+    # Half of it is drivers, of which virtio and net serve here.
     dpkg-deb --fsys-tarfile "$package" | tar --extract --exclude='*/lib/modules/*/kernel/drivers/[!nv]*' \
         --exclude='*/lib/modules/*/kernel/drivers/net/ethernet' --exclude='*/lib/modules/*/kernel/sound'
     rm "$package"
