@@ -34,9 +34,9 @@ as_root() {
 }
 
 case $series in
-5.10) suites=bullseye-security ;;
-6.1) suites=$([ "$architecture" = "$native" ] && echo bookworm-security || echo bookworm) ;; # which also has ppc64el
-6.12) suites=bookworm-backports ;;
+5.10) suites='bullseye-security bullseye' ;;
+6.1) suites=$([ "$architecture" = "$native" ] && echo 'bookworm-security bookworm' || echo bookworm) ;; # which also has ppc64el
+6.12) suites='bookworm-backports bookworm' ;;
 newest) suites='trixie-backports trixie' ;;
 debug | kcsan)
     rm -rf "$directory"
@@ -75,21 +75,41 @@ END
 export APT_CONFIG=$directory/apt/apt.conf
 as_root env APT_CONFIG="$APT_CONFIG" apt-get update -qq >&2
 
-# The newest package linux-headers-SERIES… that apt knows, without its variants.
-headers=$(apt-cache pkgnames "linux-headers-$number" |
-    grep -E "^linux-headers-[0-9.]+(-[0-9]+|\+deb[0-9+.a-z]*)?-$flavor\$" | sort -V | tail -n 1)
-[ -n "$headers" ] || die "Debian has no Linux $series for $architecture"
-image=${headers/headers/image}
-
 # depends PACKAGE PATTERN: the packages of that kind that it depends on.
 depends() {
     apt-cache depends "$1" | sed -nE "s/^ *Depends: <?($2)(:[^>]*)?>?\$/\1/p"
 }
 
-packages="$headers:$architecture $(depends "$headers:$architecture" 'linux-headers-.*-common')
-    $(depends "$headers:$architecture" 'linux-kbuild-[^:]*'):$native"
-[ "$architecture" != "$native" ] ||
-    packages="$packages $image $(depends "$image" 'linux-(base|binary|modules)-[0-9].*')"
+# packages_of HEADERS: the packages to download for it.
+packages_of() {
+    local image=${1/headers/image}
+    echo "$1:$architecture" "$(depends "$1:$architecture" 'linux-headers-.*-common')"
+    echo "$(depends "$1:$architecture" 'linux-kbuild-[^:]*'):$native"
+    [ "$architecture" != "$native" ] || echo "$image" "$(depends "$image" 'linux-(base|binary|modules)-[0-9].*')"
+}
+
+# are_in_archive PACKAGE…: does apt have a version of each?
+are_in_archive() {
+    local package
+    for package; do
+        [ -n "$(apt-cache show "$package" 2>/dev/null)" ] || return 1
+    done
+}
+
+# The newest linux-headers-SERIES…, without its variants, of which the archive has all packages: a security update
+# brings the headers days before the signed image.
+headers=
+for candidate in $(apt-cache pkgnames "linux-headers-$number" |
+    grep -E "^linux-headers-[0-9.]+(-[0-9]+|\+deb[0-9+.a-z]*)?-$flavor\$" | sort -rV); do
+    packages=$(packages_of "$candidate")
+    # shellcheck disable=SC2086 # Words.
+    if are_in_archive $packages; then
+        headers=$candidate
+        break
+    fi
+    echo "kernel.sh: ${candidate#linux-headers-} is left out: the archive does not have its image or its headers" >&2
+done
+[ -n "$headers" ] || die "the archive has no Linux $series for $architecture with image and headers ($suites): try again later"
 # shellcheck disable=SC2086 # Words.
 apt-get download -qq $packages 2>apt.log || die "$(cat apt.log)"
 for package in *.deb; do
