@@ -51,14 +51,14 @@ static inline const char *log_of(void (*part)(void), const char *level)
 }
 
 /* The log must contain `wanted`, or must not. */
-static inline void check_log(const char *file, int line, const char *log, const char *wanted, int contains)
+static inline void check_log(const char *file, int line, const char *function, const char *log, const char *wanted,
+                             int contains)
 {
     if ((strstr(log, wanted) != NULL) == contains)
         return;
-    fprintf(stderr, "%s:%d: \"%s\" is %s the log:\n%s", file, line, wanted, contains ? "not in" : "in", log);
-    exit(1);
+    failed(file, line, function, "\"%s\" is %s the log:\n%s", wanted, contains ? "not in" : "in", log);
 }
-#define CHECK_LOGGED(log, wanted) check_log(__FILE__, __LINE__, log, wanted, 1)
-#define CHECK_NOT_LOGGED(log, text) check_log(__FILE__, __LINE__, log, text, 0)
+#define CHECK_LOGGED(log, wanted) check_log(HERE, log, wanted, 1)
+#define CHECK_NOT_LOGGED(log, text) check_log(HERE, log, text, 0)
 
 #endif

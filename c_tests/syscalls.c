@@ -17,7 +17,7 @@ static const char *take_calls(void)
 }
 
 /* The driver calls since the last check. */
-#define CHECK_CALLS(wanted) check_string(__FILE__, __LINE__, "driver calls", take_calls(), (wanted))
+#define CHECK_CALLS(wanted) check_string(HERE, "driver calls", take_calls(), (wanted))
 
 static struct gpu_buffer buffer;
 

@@ -19,7 +19,7 @@ using gdrx::pin;
 using gdrx::slice;
 
 // The statement throws std::system_error with this errno.
-#define CHECK_THROWS(wanted, ...) check_result(__FILE__, __LINE__, #__VA_ARGS__, error_of([&] { __VA_ARGS__; }), wanted)
+#define CHECK_THROWS(wanted, ...) check_result(HERE, #__VA_ARGS__, error_of([&] { __VA_ARGS__; }), wanted)
 
 template <class Statement> int error_of(Statement statement)
 {

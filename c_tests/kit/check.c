@@ -6,45 +6,54 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdarg.h>
 
 const char *running_test;
 
-void check_result(const char *file, int line, const char *call, int got, int wanted)
+void failed(const char *file, int line, const char *function, const char *format, ...)
+{
+    va_list arguments;
+
+    fprintf(stderr, "%s:%d: %s: ", file, line, function);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    exit(1);
+}
+
+void check_result(const char *file, int line, const char *function, const char *call, int got, int wanted)
 {
     if (got == wanted)
         return;
-    fprintf(stderr, "%s:%d: %s is %d (%s), not %d (%s)\n", file, line, call, got, strerror(got), wanted,
-            strerror(wanted));
-    exit(1);
+    failed(file, line, function, "%s is %d (%s), not %d (%s)", call, got, strerror(got), wanted, strerror(wanted));
 }
 
-void check_condition(const char *file, int line, const char *condition, int holds)
+void check_condition(const char *file, int line, const char *function, const char *condition, int holds)
 {
     if (holds)
         return;
-    fprintf(stderr, "%s:%d: not true: %s (errno %d)\n", file, line, condition, errno);
-    exit(1);
+    failed(file, line, function, "not true: %s (errno %d)", condition, errno);
 }
 
-void check_equal(const char *file, int line, const char *what, unsigned long long got,
+void check_equal(const char *file, int line, const char *function, const char *what, unsigned long long got,
                  unsigned long long wanted)
 {
     if (got == wanted)
         return;
-    fprintf(stderr, "%s:%d: %s is %#llx, not %#llx\n", file, line, what, got, wanted);
-    exit(1);
+    failed(file, line, function, "%s is %#llx, not %#llx", what, got, wanted);
 }
 
-void check_string(const char *file, int line, const char *what, const char *got, const char *wanted)
+void check_string(const char *file, int line, const char *function, const char *what, const char *got,
+                  const char *wanted)
 {
     if (got != NULL && strcmp(got, wanted) == 0)
         return;
-    fprintf(stderr, "%s:%d: %s is \"%s\", not \"%s\"\n", file, line, what, got != NULL ? got : "(null)", wanted);
-    exit(1);
+    failed(file, line, function, "%s is \"%s\", not \"%s\"", what, got != NULL ? got : "(null)", wanted);
 }
 
-void check_bytes(const char *file, int line, const char *what, const void *got, const void *wanted,
-                 size_t size)
+void check_bytes(const char *file, int line, const char *function, const char *what, const void *got,
+                 const void *wanted, size_t size)
 {
     const unsigned char *g = (const unsigned char *)got, *w = (const unsigned char *)wanted;
     size_t i = 0;
@@ -53,8 +62,7 @@ void check_bytes(const char *file, int line, const char *what, const void *got, 
         return;
     while (g[i] == w[i])
         i++;
-    fprintf(stderr, "%s:%d: byte %zu of %zu of %s is %#x, not %#x\n", file, line, i, size, what, g[i], w[i]);
-    exit(1);
+    failed(file, line, function, "byte %zu of %zu of %s is %#x, not %#x", i, size, what, g[i], w[i]);
 }
 
 int passed(const char *name)

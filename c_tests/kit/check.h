@@ -1,6 +1,6 @@
 /*
- * Checks for the C tests. A failed check prints its place, what was compared and both values on stderr, and ends the
- * program with status 1. A program whose checks all pass prints one line, "ok NAME".
+ * Checks for the C tests. A failed check prints its place with the function, what was compared and both values on stderr,
+ * and ends the program with status 1. A program whose checks all pass prints one line, "ok NAME".
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -21,24 +21,34 @@ extern "C" {
 /* Exit status of a program that cannot test anything here, for the reason it prints. As in kselftest. */
 #define WAIVED 4
 
+/* The place of a check, the first arguments of each function below. */
+#define HERE __FILE__, __LINE__, __func__
+
 /* Calls of gdr_*, which succeed, or fail with exactly that errno. */
-#define CHECK_OK(call) check_result(__FILE__, __LINE__, #call, (call), 0)
-#define CHECK_ERROR(call, wanted) check_result(__FILE__, __LINE__, #call, (call), (wanted))
+#define CHECK_OK(call) check_result(HERE, #call, (call), 0)
+#define CHECK_ERROR(call, wanted) check_result(HERE, #call, (call), (wanted))
 
-#define CHECK(condition) check_condition(__FILE__, __LINE__, #condition, (condition) != 0)
-#define CHECK_EQUAL(got, wanted) check_equal(__FILE__, __LINE__, #got, (unsigned long long)(got), (unsigned long long)(wanted))
-#define CHECK_STRING(got, wanted) check_string(__FILE__, __LINE__, #got, (got), (wanted))
-#define CHECK_BYTES(got, wanted, size) check_bytes(__FILE__, __LINE__, #got, (got), (wanted), (size))
+#define CHECK(condition) check_condition(HERE, #condition, (condition) != 0)
+#define CHECK_EQUAL(got, wanted) check_equal(HERE, #got, (unsigned long long)(got), (unsigned long long)(wanted))
+#define CHECK_STRING(got, wanted) check_string(HERE, #got, (got), (wanted))
+#define CHECK_BYTES(got, wanted, size) check_bytes(HERE, #got, (got), (wanted), (size))
 
-void check_result(const char *file, int line, const char *call, int got, int wanted);
+/* Prints `FILE:LINE: FUNCTION: MESSAGE`, and ends the program. */
+void failed(const char *file, int line, const char *function, const char *format, ...)
+    __attribute__((noreturn, format(printf, 4, 5)));
 
-void check_condition(const char *file, int line, const char *condition, int holds);
+void check_result(const char *file, int line, const char *function, const char *call, int got, int wanted);
 
-void check_equal(const char *file, int line, const char *what, unsigned long long got, unsigned long long wanted);
+void check_condition(const char *file, int line, const char *function, const char *condition, int holds);
 
-void check_string(const char *file, int line, const char *what, const char *got, const char *wanted);
+void check_equal(const char *file, int line, const char *function, const char *what, unsigned long long got,
+                 unsigned long long wanted);
 
-void check_bytes(const char *file, int line, const char *what, const void *got, const void *wanted, size_t size);
+void check_string(const char *file, int line, const char *function, const char *what, const char *got,
+                  const char *wanted);
+
+void check_bytes(const char *file, int line, const char *function, const char *what, const void *got,
+                 const void *wanted, size_t size);
 
 /* Every main() ends with this. */
 int passed(const char *name);

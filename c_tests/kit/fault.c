@@ -62,7 +62,8 @@ __attribute__((noinline, no_sanitize("address"))) int fault_at(const volatile vo
     return signal;
 }
 
-void check_pages(const char *file, int line, const unsigned char *va, size_t size, int signal, unsigned char value)
+void check_pages(const char *file, int line, const char *function, const unsigned char *va, size_t size, int signal,
+                 unsigned char value)
 {
     for (size_t i = 0; i < size; i += (size_t)sysconf(_SC_PAGESIZE)) {
         unsigned char got = 0;
@@ -70,9 +71,7 @@ void check_pages(const char *file, int line, const unsigned char *va, size_t siz
 
         if (raised == signal && (signal != 0 || got == value))
             continue;
-        fprintf(stderr, "%s:%d: at %#zx: signal %d and value %#x, not %d and %#x\n", file, line, i, raised, got, signal,
-                value);
-        exit(1);
+        failed(file, line, function, "at %#zx: signal %d and value %#x, not %d and %#x", i, raised, got, signal, value);
     }
 }
 

@@ -47,10 +47,11 @@ extern __thread sigjmp_buf fault_return;
     } while (0)
 
 /* Every page of the range raises SIGBUS. After handle_faults(). */
-#define CHECK_PAGES_GONE(va, size) check_pages(__FILE__, __LINE__, va, size, SIGBUS, 0)
+#define CHECK_PAGES_GONE(va, size) check_pages(HERE, va, size, SIGBUS, 0)
 /* Every page of the range starts with this value. */
-#define CHECK_PAGES(va, size, value) check_pages(__FILE__, __LINE__, va, size, 0, value)
-void check_pages(const char *file, int line, const unsigned char *va, size_t size, int signal, unsigned char value);
+#define CHECK_PAGES(va, size, value) check_pages(HERE, va, size, 0, value)
+void check_pages(const char *file, int line, const char *function, const unsigned char *va, size_t size, int signal,
+                 unsigned char value);
 
 void *host_page_of(const void *address);
 

@@ -4,15 +4,14 @@
 
 int gpu_under_test;
 
-void check_cuda(const char *file, int line, const char *call, CUresult result)
+void check_cuda(const char *file, int line, const char *function, const char *call, CUresult result)
 {
     const char *name = NULL;
 
     if (result == CUDA_SUCCESS)
         return;
     cuGetErrorName(result, &name);
-    fprintf(stderr, "%s:%d: %s is %d (%s)\n", file, line, call, (int)result, name != NULL ? name : "unknown");
-    exit(1);
+    failed(file, line, function, "%s is %d (%s)", call, (int)result, name != NULL ? name : "unknown");
 }
 
 CUcontext gpu_start(CUdevice gpu)

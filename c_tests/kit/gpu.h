@@ -10,8 +10,8 @@ extern "C" {
 #endif
 
 /* Ends the program unless the CUDA call succeeds. */
-#define CUDA(call) check_cuda(__FILE__, __LINE__, #call, (call))
-void check_cuda(const char *file, int line, const char *call, CUresult result);
+#define CUDA(call) check_cuda(HERE, #call, (call))
+void check_cuda(const char *file, int line, const char *function, const char *call, CUresult result);
 
 /* Makes the primary context of a GPU current in the calling thread. */
 CUcontext gpu_start(CUdevice gpu);
