@@ -18,6 +18,20 @@ pub(crate) fn prototypes(root: &Path) -> String {
     String::from_utf8(text).expect("text")
 }
 
+/// Names of the functions that the text declares by prototypes of one line, in order.
+fn declared(text: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    for line in text.lines() {
+        if !line.starts_with(char::is_alphabetic) || !line.ends_with(");") {
+            continue;
+        }
+        let Some((before, _)) = line.split_once('(') else { continue };
+        names.push(before.rsplit(' ').next().expect("a name"));
+    }
+    names.sort_unstable();
+    names
+}
+
 /// Compiles the header with lines after it; an error is what the compiler prints.
 pub(crate) fn compile_with(root: &Path, header: &str, name: &str, lines: &str) -> Result<(), String> {
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{header}.{name}"));
@@ -33,8 +47,10 @@ pub(crate) fn compile_with(root: &Path, header: &str, name: &str, lines: &str) -
     }
 }
 
-/// Expects that the header has these prototypes, and that a difference would be found.
+/// Expects that the header has these prototypes and no others, and that a difference would be found.
 pub(crate) fn expect_agreement(root: &Path, header: &str, prototypes: &str) {
+    let text = fs::read_to_string(root.join("include").join(header)).expect("the header");
+    assert_eq!(declared(&prototypes.replace(",\n", ",")), declared(&text), "the exports, and what {header} declares");
     compile_with(root, header, "agree.c", prototypes).unwrap_or_else(|errors| panic!("{errors}"));
     let changed = prototypes.replacen("size_t size", "unsigned int size", 1);
     assert_ne!(prototypes, changed);
