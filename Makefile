@@ -136,11 +136,11 @@ MODEL_CALLS ?= 112000
 # Seconds for which the crate's fuzz test begins new sequences.
 FUZZ_SECONDS ?= 60
 
-# .ci/run is lint, tests, interfaces and vm-quick. Each can run by itself on a machine of its own.
+# .ci/run lists the jobs of CI. Each can run by itself on a machine of its own.
 check: tests long-tests interfaces build-check sanitizers cross ## Runs every test that needs no virtual machine, but nvcc's, cargo-c's, other Pythons' and the deliberate defects. Installs packages that are missing.
 
-daily: export MUTANTS ?= 3
-daily: long-tests build-check sanitizers cross vm-check wheel-check nvcc-check cargo-c-check mutants vm-mutants mutants-shard ## Runs what takes too long for each change.
+daily: ## Runs what takes too long for each change, as .ci/run lists it.
+	.ci/run daily
 
 # The crate of the Python extension, which is a workspace of its own, by the stable ABI.
 without_python = PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1
@@ -150,6 +150,7 @@ lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and 
 	scripts/ci/check-words.sh
 	scripts/ci/check-shell.sh
 	scripts/ci/check-commands.sh
+	scripts/ci/check-workflow.sh
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --package gdrcopy --all-features --all-targets --locked -- -D warnings
