@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Fails if tracked text uses words that CONTRIBUTING.md advises against (its table is read here), if texts of the crates
-# use words of the C API layer, or if a commit subject is longer than 72 characters or not imperative.
+# use words of the C API layer, or if a commit subject is longer than 72 characters or not imperative, or a commit that
+# changes behavior gives no reason.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 # Subjects are checked after this commit. Each begins with one of these verbs, behind its area. Add the verb that is missing.
 base=1d378af
+# Bodies and merges are checked after this commit.
+reasons_base=e1c61e5a
 verbs='accept act add advise allocate allow answer ask assert avoid begin bind bound build cache call check choose clear close compare compile
     copy count cover cut declare delete derive describe do document draw drop end enumerate exclude expect explain export fail
     find follow forget format generate give guard handle hold ignore inherit inline install join keep know leave let limit link list load lock log
@@ -48,6 +51,20 @@ if git rev-parse --quiet --verify "$base^{commit}" >/dev/null; then
         length_of > 72 || index(verbs, " " word[1] " ") == 0')
     if [ -n "$wrong" ]; then
         printf 'check-words: subjects of more than 72 characters, or without an imperative ("copy: refuse ..."):\n%s\n' "$wrong" >&2
+        status=1
+    fi
+
+    # A merge has the subject that git gives it, or the list of conflicts.
+    merges=$(git log --merges --format='%h %s %b' "$reasons_base..HEAD" | grep -E "^[0-9a-f]+ Merge (branch|remote|commit)|^# Conflicts" || true)
+    # A commit that changes more than a few lines of code, not only their place or form, has no body.
+    silent=$(git log --no-merges --format='%h %s' "$reasons_base..HEAD" | while read -r commit subject; do
+        [ -z "$(git show --no-patch --format=%b "$commit")" ] || continue
+        grep -qE ': (move|rename|format) ' <<<"$subject" && continue
+        changed=$(git show --numstat --format= "$commit" -- ':!*.md' | awk '{ sum += $1 } END { print sum + 0 }')
+        [ "$changed" -le 20 ] || echo "$commit $subject"
+    done)
+    if [ -n "$merges$silent" ]; then
+        printf 'check-words: merges that do not say what came, and commits without the reason in a body:\n%s\n' "$merges$silent" >&2
         status=1
     fi
 fi
