@@ -239,8 +239,6 @@ static void variables_that_are_gone_log_a_warning(void)
     static const char *const gone[][2] = {
         {"GDRCOPY_DMA_READ", "cuMemcpy"},
         {"GDRCOPY_THREADS", "cuMemcpy"},
-        {"GDRCOPY_PARK", "gdrcopy checkpoint"},
-        {"GDRCOPY_SUSPEND", "gdrcopy checkpoint"},
     };
 
     for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++) {

@@ -45,13 +45,8 @@ pub const ALL: [Variable; 6] =
     [ENABLE_LOGGING, LOG_LEVEL, ALLOW_UNALIGNED_MAP, FORCE_PCIE_COMPAT, ISA, USE_DMABUF_MMAP];
 
 /// Variables of earlier versions, and what serves instead.
-pub const GONE: [(&str, &str); 4] = [
-    ("GDRCOPY_DMA_READ", "call cuMemcpy for large reads"),
-    ("GDRCOPY_THREADS", "call cuMemcpy for large copies"),
-    ("GDRCOPY_PARK", CHECKPOINT),
-    ("GDRCOPY_SUSPEND", CHECKPOINT),
-];
-const CHECKPOINT: &str = "start the program by gdrcopy checkpoint, and suspend it by gdrcopy suspend";
+pub const GONE: [(&str, &str); 2] =
+    [("GDRCOPY_DMA_READ", "call cuMemcpy for large reads"), ("GDRCOPY_THREADS", "call cuMemcpy for large copies")];
 
 /// Logs what serves instead of variables that are set and have no effect any more.
 pub fn warn_of_gone() {
