@@ -47,26 +47,6 @@ const REAL_GPUS: &[&str] =
 /// System calls that the library can do without. `c_tests/denied` denies them.
 const DENIED: &[&str] = &["memfd_create", "madvise", "mprotect", "access"];
 
-/// Programs that also run with what `gdrcopy checkpoint` preloads.
-const CHECKPOINT: &[&str] = &[
-    "abi_consumers",
-    "abi_readable_handles",
-    "callback_flag",
-    "cancel",
-    "closed_mappings",
-    "copy",
-    "fork",
-    "info",
-    "map_unmap",
-    "never_closed",
-    "open_close",
-    "pin",
-    "signals",
-    "threads",
-    "unaligned",
-    "versions_attributes_strings",
-];
-
 /// gdremu's exit status where a program ended well, but with buffers still pinned.
 const LEAK: i32 = 66;
 /// The exit status of `watched` for a program that hung.
@@ -89,10 +69,6 @@ enum Way {
     Thorough,
     /// `Linked`, over another library. Such programs need nothing of this one but the functions of the API.
     Another,
-    /// `Linked`, with what `gdrcopy checkpoint` preloads.
-    Checkpoint,
-    /// The same over another library.
-    CheckpointAnother,
     /// `Linked`, with a system call that fails with an error, as in a sandbox.
     Denied(&'static str, &'static str),
 }
@@ -102,7 +78,6 @@ impl Way {
     fn name(self) -> String {
         match self {
             Way::Denied(call, error) => format!("denied-{call}-{error}").to_lowercase(),
-            Way::CheckpointAnother => "checkpoint-another".into(),
             way => format!("{way:?}").to_lowercase(),
         }
     }
@@ -124,8 +99,6 @@ struct Runner {
     /// Where the programs are, and `gdrcopy_sanity`, `watched` and `denied`.
     plain: PathBuf,
     beside: PathBuf,
-    /// Where the objects of `gdrcopy checkpoint` are.
-    checkpoint: PathBuf,
     gdremu: PathBuf,
     lib: PathBuf,
     /// Where libgdrx is.
@@ -186,7 +159,6 @@ impl Runner {
             hardware,
             plain: bundle.as_ref().map_or(out.join("plain"), |bundle| bundle.join("c_tests")),
             beside: bundle.clone().unwrap_or(out),
-            checkpoint: directory("GDRCHECKPOINT_OBJECTS").or(bundle.clone()).unwrap_or(root.join("build/checkpoint")),
             gdremu: bundle.as_ref().unwrap_or(&release).join("gdremu"),
             gdrx: match &lib {
                 Some(lib) if lib.join("libgdrx.so.1").exists() => lib.clone(),
@@ -199,8 +171,8 @@ impl Runner {
         };
         if built {
             runner.make(match lib {
-                None => &["lib", "emulator", "checkpoint"],
-                Some(_) => &["emulator", "checkpoint"],
+                None => &["lib", "emulator"],
+                Some(_) => &["emulator"],
             })?;
             runner.make(&["-f", "c_tests/programs.mk", "plain"])?;
         }
@@ -223,7 +195,6 @@ impl Runner {
     fn trials(self: &Arc<Runner>) -> Vec<Trial> {
         let mut trials = Vec::new();
         let mut ways = vec![Way::Linked, Way::Another, Way::Preloaded, Way::Sanitized, Way::Valgrind, Way::Thorough];
-        ways.extend([Way::Checkpoint, Way::CheckpointAnother]);
         let denied = |&call| ["EPERM", "ENOSYS"].map(|error| Way::Denied(call, error));
         ways.extend(DENIED.iter().flat_map(denied));
         for program in self.programs() {
@@ -289,11 +260,6 @@ impl Runner {
         let has_module = profile == "real" || GENERAL.contains(&profile) && !profile.starts_with("dmabuf");
         match way {
             Way::Another => return ["gdrx", "gdrx_cxx"].contains(&program) && has_module,
-            Way::CheckpointAnother => return program == "checkpoint" && has_module,
-            Way::Checkpoint if program == "checkpoint" => return profile == "real" || GENERAL.contains(&profile),
-            // Others show that the object changes nothing.
-            Way::Checkpoint => return CHECKPOINT.contains(&program) && ["default", "dmabuf"].contains(&profile),
-            _ if program == "checkpoint" => return false,
             _ => {}
         }
         if self.hardware == Hardware::Real {
@@ -348,7 +314,7 @@ impl Runner {
         };
         let library = match way {
             Way::Preloaded => self.root.join("build/c_tests/absent"),
-            Way::Another | Way::CheckpointAnother => self.root.join("build/c_tests/another"),
+            Way::Another => self.root.join("build/c_tests/another"),
             _ => self.lib.clone(),
         };
         let mut path = library.clone().into_os_string();
@@ -369,12 +335,6 @@ impl Runner {
                 command.env("CHECK_ANOTHER", "1");
             }
             Way::Linked | Way::Thorough => {}
-            Way::Checkpoint | Way::CheckpointAnother => {
-                let objects = ["libgdrcopy_checkpoint.so", "libgdrcopy_checkpoint_alias.so"]
-                    .map(|name| self.checkpoint.join(name));
-                command.env("LD_PRELOAD", env::join_paths(objects)?);
-                command.env("GDRCHECKPOINT_LIBRARY", library.join("libgdrapi.so.2"));
-            }
             Way::Preloaded => {
                 command.env("LD_PRELOAD", self.lib.join("libgdrapi-preload.so"));
             }

@@ -171,15 +171,6 @@ int gdr_map(gdr_t g, gdr_mh_t handle, void **va, size_t size)
     return gdr_map_v2(g, handle, va, size, GDR_MAP_FLAG_DEFAULT);
 }
 
-/* A call at the end of the process, as of a library that outlives what `gdrcopy checkpoint` preloads; if a test asks for it. */
-__attribute__((destructor)) static void call_last(void)
-{
-    int value;
-
-    if (getenv("CHECK_LAST_CALL") != NULL)
-        gdr_get_attribute(NULL, GDR_ATTR_MAX, &value);
-}
-
 static int copy(void *destination, const void *source, size_t size)
 {
     __sync_synchronize();

@@ -93,14 +93,6 @@ ucx_traced() {
     row "$ucx" default 'ucx_perftest under gdrcopy trace' 1 $passed 0
 }
 
-# UCX redirects mmap, as the object of `gdrcopy checkpoint` does.
-ucx_suspended() {
-    local port=$((20000 + RANDOM % 10000)) log=ucx-suspended.log
-    UCX_TLS=tcp,cuda_copy,gdr_copy "${gdremu[@]}" -- "$here/suspended.sh" "$root/build/tools/bin/gdrcopy" $port $log \
-        ucx/bin/ucx_perftest -t tag_lat -m cuda -s 64 -n 1000000000 -w 0 -p $port
-    row "$ucx" default 'ucx_perftest suspended and resumed' 1 $(($? == 0)) 0
-}
-
 # Settings of tune, with all of UCX's variables, because the times are those of a stand-in for ucx_perftest.
 ucx_settings() {
     mkdir -p ucx-tuned
@@ -192,7 +184,6 @@ ucx() {
     cat "${profiles[@]/%/.part}"
     ucx_two_processes
     ucx_traced
-    ucx_suspended
     ucx_tuned
 }
 

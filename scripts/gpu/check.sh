@@ -56,7 +56,7 @@ done
 check "demo" "${watched[@]}" --leak-exit $leak -- "$bundle/demo"
 cd "$root" || exit 2
 check "C tests" env GDRCOPY_TEST_BUNDLE="$bundle" GDRCOPY_TEST_PROVIDER=nvidia "$bundle/c_programs" \
-    linked::default::,linked::traditional::,sanity::default::,sanity::traditional::,checkpoint::default::,checkpoint::traditional::
+    linked::default::,linked::traditional::,sanity::default::,sanity::traditional::
 check "tools" env GPU_CHECK_CORE="$core" "$root/scripts/gpu/tools.sh" "$logs/tools" "$bundle"
 
 printf '\n%s\n' "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -1), core $core"
