@@ -25,7 +25,7 @@ libraries = -Wl,--as-needed "$(LIBGDRX)" "$(LIBGDRAPI)" -ldl -lc "$(LIBCUDA)"
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -static-libasan
 
 .PHONY: plain sanitized kit
-plain: $(programs:%=$(out)/plain/%) $(out)/gdrcopy_sanity $(out)/watched $(out)/denied $(out)/checkpointed $(out)/absent/libgdrapi.so.2 $(out)/another/libgdrapi.so.2 $(out)/fake_cuda/libcuda.so.1
+plain: $(programs:%=$(out)/plain/%) $(out)/gdrcopy_sanity $(out)/watched $(out)/denied $(out)/absent/libgdrapi.so.2 $(out)/another/libgdrapi.so.2 $(out)/fake_cuda/libcuda.so.1
 	@rm -f $(filter-out $(programs:%=$(out)/plain/%),$(wildcard $(out)/plain/*)) # Their sources are gone.
 sanitized: $(programs:%=$(out)/sanitized/%)
 kit: $(out)/kit/plain/libkit.a
@@ -81,11 +81,6 @@ $(out)/watched: c_tests/watched/watched.c $(out)/kit/plain/libkit.a $(headers)
 $(out)/denied: c_tests/denied/denied.c $(headers)
 	@mkdir -p $(@D)
 	@$(c99) -O2 $(flags) $< -o $@
-
-# CRIU checkpoints it in a virtual machine, with emugpu in place of CUDA.
-$(out)/checkpointed: c_tests/checkpointed/checkpointed.c $(out)/kit/plain/libkit.a gdrdrv-c/emugpu/emugpu_uapi.h $(headers)
-	@mkdir -p $(@D)
-	@$(CC) -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -pthread -Iinclude -Ic_tests $(filter %.c %.a,$^) -o $@ "$(LIBGDRAPI)"
 
 # A library whose functions all abort.
 $(out)/absent/libgdrapi.so.2: c_tests/absent/libgdrapi.c $(headers)

@@ -8,7 +8,6 @@ set -u
 
 mode=$1 gdremu=$2 lib=$3 model=$4
 root=$(cd "$(dirname "$0")/../.." && pwd)
-objects=$root/build/tools/lib/gdrcopy
 limit=300
 
 # Calls of the model-based test; loops of the C tests, a hundredth of what they are elsewhere.
@@ -36,10 +35,6 @@ for program in "$root"/build/c_tests/plain/*; do
     name=$(basename "$program")
     case $name in
     header_* | open_fails | libcuda_load | nv_p2p_dummy | dmabuf*) ;; # they test systems without gdrdrv, or no system
-    checkpoint)
-        GDRCHECKPOINT_LIBRARY=$lib/libgdrapi.so.2 LD_PRELOAD=$objects/libgdrcopy_checkpoint.so:$objects/libgdrcopy_checkpoint_alias.so \
-            emulated "$name" "$program"
-        ;;
     *) emulated "$name" "$program" ;;
     esac
 done

@@ -47,7 +47,7 @@ done
 
 if [ $all = yes ]; then
     status=0
-    CRIU_ROUNDS=100 "$0" --library "$lib" || status=1
+    "$0" --library "$lib" || status=1
     printf '\n==== Packaging\n'
     for series in 6.1 6.12; do
         "$here/packaging.sh" "$("$here/kernel.sh" $series)" || status=1
@@ -157,12 +157,6 @@ if [ $only_module = no ]; then
     start traditional --traditional -- "$here/check-guest.sh" traditional "$gdremu" "$lib" "$model"
     finish persistent "the library, pins that outlive a free"
     finish traditional "the library, pins that end with a free"
-    "$root/scripts/ci/apt-install.sh" criu
-    checkpoints=("$here/check-criu.sh" "$root/build/tools/bin/gdrcopy" "$lib" "${CRIU_ROUNDS:-10}")
-    start criu -- "${checkpoints[@]}"
-    start criu-traditional --traditional -- "${checkpoints[@]}"
-    finish criu "checkpoints, pins that outlive a free"
-    finish criu-traditional "checkpoints, pins that end with a free"
 fi
 
 if [ "$series$only_module" = 6.1no ]; then
