@@ -176,7 +176,7 @@ long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems
 
 interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, installed trees, examples, pictures, the wheel, and counts instructions; makes the bundle for GPUs.
 	scripts/ci/check-version.sh
-	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) $(addprefix build/tools/lib/gdrcopy/,libgdrcopy_trace.so libgdrcopy_checkpoint.so)
+	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) build/tools/lib/gdrcopy/libgdrcopy_trace.so
 	scripts/ci/check-headers.sh
 	scripts/ci/check-install.sh
 	scripts/ci/check-doc-examples.sh
@@ -239,7 +239,7 @@ nvcc-check: ## Compiles CUDA programs with NVIDIA's nvcc, out of Python wheels, 
 vm-check: tools emulator ## Checks gdrdrv-c's sources, boots a Debian kernel with it in a virtual machine, and runs the tests.
 	@gdrdrv-c/vm/check.sh
 
-vm-quick: tools emulator ## The same with persistent pins only, in two virtual machines, without checkpoints and other shapes of the module.
+vm-quick: tools emulator ## The same with persistent pins only, in two virtual machines, without other shapes of the module.
 	@gdrdrv-c/vm/check.sh --quick
 
 vm-check-all: tools emulator ## The same; the module's tests on more kernels, with KASAN, lockdep and KCSAN, too; DKMS; vm-mutants.
@@ -303,28 +303,25 @@ host = $(shell $${RUSTC:-rustc} --version --verbose | sed -n 's/^host: //p')
 run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run --quiet \
 	$(if $(filter-out $(host),$(CARGO_BUILD_TARGET)),,--release)
 
-# preloaded DIRECTORY,NAMES: what `gdrcopy trace` and `gdrcopy checkpoint` preload, an object for each name of libgdrapi. They
-# take the same glibc as the libraries.
+# preloaded DIRECTORY: what `gdrcopy trace` preloads, an object for each name of libgdrapi. It takes the same glibc as the
+# libraries.
 define preloaded
 	@mkdir -p $(1)
-	@for name in $(2); do \
-		$(cargo_links) -std=gnu11 -D_GNU_SOURCE -O2 -fPIC -shared -s -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Werror \
-			-Iinclude -Wl,-soname,libgdrapi.so.2 -Wl,-z,defs tools/$$name/$$name.c -o $(1)/libgdrcopy_$$name.so -lpthread -ldl && \
-			$(empty_object) -Wl,-soname,libgdrapi.so -Wl,--no-as-needed $(1)/libgdrcopy_$$name.so \
-			-o $(1)/libgdrcopy_$${name}_alias.so || exit 1; \
-	done
+	@$(cargo_links) -std=gnu11 -D_GNU_SOURCE -O2 -fPIC -shared -s -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Werror \
+		-Iinclude -Wl,-soname,libgdrapi.so.2 -Wl,-z,defs tools/trace/trace.c -o $(1)/libgdrcopy_trace.so -ldl
+	@$(empty_object) -Wl,-soname,libgdrapi.so -Wl,--no-as-needed $(1)/libgdrcopy_trace.so -o $(1)/libgdrcopy_trace_alias.so
 endef
 
-.PHONY: checkpoint trace
-checkpoint trace:
-	$(call preloaded,build/$@,$@)
+.PHONY: trace
+trace:
+	$(call preloaded,build/trace)
 
 tools: lib ## Builds the program gdrcopy, its man pages and shell completions into build/tools.
 	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
 	@rm -rf build/tools
 	@mkdir -p build/tools/bin
 	@install -m 0755 "$(built)/gdrcopy" build/tools/bin/gdrcopy
-	$(call preloaded,build/tools/lib/gdrcopy,trace checkpoint)
+	$(call preloaded,build/tools/lib/gdrcopy)
 	@for link in $(tool_links); do ln -s gdrcopy build/tools/bin/$$link; done
 	@$(run_here) --package gdrcopy-tools --example generate build/tools/share $(release_date)
 
@@ -426,7 +423,7 @@ lib_install: $(addprefix build/lib/,$(libraries)) ## Installs the libraries, the
 	$(call man3,gdrcopy $(version).0,include/gdrapi.h docs/usage.md)
 	$(call man3,gdrx $(gdrx_version).0,include/gdrx.h)
 
-# `gdrcopy trace` and `gdrcopy checkpoint` look for their objects here.
+# `gdrcopy trace` looks for its objects here.
 preloaded_libdir = $(exec_prefix)/lib/gdrcopy
 
 tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man pages and shell completions.
@@ -434,7 +431,6 @@ tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man page
 	install -m 0755 build/tools/bin/gdrcopy $(DESTDIR)$(bindir)/gdrcopy
 	install -m 0644 build/tools/lib/gdrcopy/*.so $(DESTDIR)$(preloaded_libdir)
 	for link in $(tool_links); do ln -sf gdrcopy $(DESTDIR)$(bindir)/$$link; done
-	install -D -m 0755 scripts/criu-action $(DESTDIR)$(libexecdir)/gdrcopy-tools/criu-action
 	cd build/tools/share && find . -type f -exec install -D -m 0644 {} "$(abspath $(DESTDIR)$(datadir))/{}" \;
 
 # gdremu looks for its library here. It does not install libgdremu_nvidia.so, a laboratory tool (gpu-bundle).
@@ -479,7 +475,7 @@ drv_install: ## Installs the gdrdrv kernel module.
 
 uninstall: ## Removes what install and the other targets above put there, but for the kernel module.
 	rm -f $(addprefix $(DESTDIR)$(bindir)/,gdrcopy $(tool_links) gdremu gdrcopy_sanity)
-	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(preloaded_libdir) $(DESTDIR)$(c_tests_dir) $(DESTDIR)$(libexecdir)/gdrcopy-tools
+	rm -rf $(DESTDIR)$(gdremu_libdir) $(DESTDIR)$(preloaded_libdir) $(DESTDIR)$(c_tests_dir)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man1/,gdrcopy.1 $(tool_links:=.1) gdrcopy-*.1 gdremu.1 gdrcopy_sanity.1)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/man/man3/,gdrapi.3 $(exported:=.3) gdrx.3 gdrx_*.3)
 	rm -f $(addprefix $(DESTDIR)$(datadir)/,$(completions))

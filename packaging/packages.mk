@@ -98,7 +98,7 @@ wheel_parts:
 	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
 	@mkdir -p build/program/bin
 	$(STRIP) -o build/program/bin/gdrcopy "$(built)/gdrcopy"
-	$(call preloaded,build/program/lib/gdrcopy,trace checkpoint)
+	$(call preloaded,build/program/lib/gdrcopy)
 
 packaged:
 	$(MAKE) lib emulator tools build/man/gdremu.1

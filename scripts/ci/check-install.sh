@@ -205,12 +205,6 @@ done
 trace=$("$gdremu" -- "$root/usr/bin/gdrcopy" trace --lib "$root/usr/lib/libgdrapi.so.2" -- "$work/work/with_gdrcopy" 2>&1 >"$work/log") ||
     die "the installed gdrcopy trace does not work: $trace"
 [[ $trace == *" used libgdrapi $root/usr/lib/libgdrapi.so.2.6 "* ]] || die "gdrcopy trace does not see its use: $trace"
-"$gdremu" -- "$root/usr/bin/gdrcopy" checkpoint --lib "$root/usr/lib/libgdrapi.so.2" -- "$work/work/with_gdrcopy" >"$work/log" 2>&1 ||
-    die "the installed gdrcopy checkpoint does not work"
-for action in pre-dump post-resume post-dump; do
-    CRTOOLS_SCRIPT_ACTION=$action CRTOOLS_INIT_PID=$$ PATH="$root/usr/bin:$PATH" "$root/usr/libexec/gdrcopy-tools/criu-action" ||
-        die "criu-action fails at $action"
-done
 [ -s "$root/usr/share/bash-completion/completions/gdrcopy" ] || die "bash has no completions"
 check_pages "$root/usr"
 for option in $(sed -n 's/.*getopt(argc, argv, "\(.*\)").*/\1/p' c_tests/gdrcopy_sanity/main.c | tr -d : | fold -w 1); do

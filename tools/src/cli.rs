@@ -9,7 +9,7 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::commands::doctor::probe;
-use crate::commands::{apiperf, checkpoint, compare, copies, doctor, pplat, ps, suspend, trace, tune};
+use crate::commands::{apiperf, compare, copies, doctor, pplat, ps, trace, tune};
 use crate::output;
 
 /// Measures and examines CPU access to NVIDIA GPU memory, with any libgdrapi.
@@ -89,19 +89,6 @@ pub(crate) enum Tool {
     ///
     /// A GPU kernel and the CPU answer each other's writes. Accepts the options of NVIDIA's pplat.
     Pplat(pplat::Options),
-    /// Runs a program that `gdrcopy suspend` can suspend
-    ///
-    /// Preloads an object that has libgdrapi's functions, over the libgdrapi of the program. docs/checkpoint.md describes it.
-    Checkpoint(checkpoint::Options),
-    /// Takes GPU memory from the CPU side of processes, for a checkpoint
-    ///
-    /// Unmaps and unpins what the processes have pinned, and closes /dev/gdrdrv, so that CRIU can checkpoint them. An access
-    /// through a mapping faults until `gdrcopy resume`. docs/checkpoint.md has the order of steps.
-    Suspend(suspend::Options),
-    /// Gives back what `gdrcopy suspend` took, at the same addresses
-    ///
-    /// Fails if a buffer could not be pinned and mapped again; the others work.
-    Resume(suspend::Options),
 }
 
 /// The tools that NVIDIA has as programs of their own, named `gdrcopy_TOOL`.
@@ -121,9 +108,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let tool = arguments.get(1).map(|tool| tool.to_string_lossy()).unwrap_or_default();
-            if LINKS.contains(&&*tool)
-                && let Some(line) = advice(&tool, &error)
-            {
+            if let Some(line) = advice(&tool, &error) {
                 eprintln!("{line}");
                 return ExitCode::from(2);
             }
@@ -140,9 +125,6 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Tool::Tune(options) => ("tune", tune::run(options)),
         Tool::Doctor(options) => ("doctor", doctor::run(options)),
         Tool::Ps(options) => ("ps", ps::run(options)),
-        Tool::Checkpoint(options) => ("checkpoint", checkpoint::run(options)),
-        Tool::Suspend(options) => ("suspend", suspend::suspend(options)),
-        Tool::Resume(options) => ("resume", suspend::resume(options)),
         Tool::Trace(options) => ("trace", trace::run(options)),
     };
     result.unwrap_or_else(|error| output::print_error(tool, &error))
@@ -174,8 +156,19 @@ const REMOVED: [(&str, &str); 7] = [
     ("--format=csv", "use --format=json"),
 ];
 
-/// The line to print for an error that a removed option of this tool causes.
+/// Tools that there were, and what to do without them. docs/troubleshooting.md says it of CRIU's messages.
+const REMOVED_TOOLS: [&str; 3] = ["checkpoint", "suspend", "resume"];
+const WITHOUT_CHECKPOINTS: &str = "call gdr_unpin_buffer and gdr_close before CRIU's dump, or run that job with the engine's \
+    switch for GDRCopy off; `gdrcopy ps` lists the processes that hold pins";
+
+/// The line to print for an error that a removed tool, or a removed option of this tool, causes.
 fn advice(tool: &str, error: &clap::Error) -> Option<String> {
+    if error.kind() == ErrorKind::InvalidSubcommand && REMOVED_TOOLS.contains(&tool) {
+        return Some(format!("gdrcopy: {tool} was removed: {WITHOUT_CHECKPOINTS}"));
+    }
+    if !LINKS.contains(&tool) {
+        return None;
+    }
     let named = error.get(ContextKind::InvalidArg)?.to_string();
     let named = match error.kind() {
         ErrorKind::UnknownArgument => named,

@@ -100,6 +100,19 @@ fn removed_options_are_refused_with_one_line() {
     }
 }
 
+#[test]
+fn removed_tools_are_refused_with_one_line() {
+    for arguments in [&["suspend", "--tree", "1"][..], &["resume", "1"], &["checkpoint", "--", "true"]] {
+        let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args(arguments)).with_status(2);
+        assert_eq!((&output.stdout[..], output.stderr.lines().count()), ("", 1), "{output:?}");
+        output.reports(&[
+            &format!("gdrcopy: {} was removed: ", arguments[0]),
+            "gdr_close before CRIU's dump",
+            "`gdrcopy ps`",
+        ]);
+    }
+}
+
 /// The examples in the help of a command.
 fn examples(command: &clap::Command) -> Vec<String> {
     let help = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default();

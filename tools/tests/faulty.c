@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../checkpoint/next.h"
+#include "../trace/next.h"
 
 static int faulty(const char *how)
 {

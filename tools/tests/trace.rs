@@ -27,7 +27,7 @@ impl Place {
             make.args(["-C", ROOT, "-s", "-f", "c_tests/programs.mk", out, KIT]);
             assert!(make.status().expect("make starts").success(), "{make:?}");
         });
-        preloaded("trace");
+        preloaded();
         let place = Place(tempfile::tempdir().unwrap());
         for name in ["libgdrapi.so", "libgdrapi.so.2"] {
             symlink(built("libgdrapi.so"), place.file(name)).unwrap();

@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../checkpoint/next.h"
+#include "next.h"
 
 /* ---- The CPU's counter, which all processes of a computer share ---- */
 

@@ -12,7 +12,7 @@ from ._error import Error
 from ._native import driver
 from ._preload import LIBRARY, path, preload_children
 
-TOOLS = ("doctor", "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "trace", "ps", "checkpoint", "suspend", "resume")
+TOOLS = ("doctor", "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "trace", "ps")
 USAGE = f"""usage: python -m gdrcopy run [python option ...] script.py [argument ...]
        python -m gdrcopy run program [argument ...]
        python -m gdrcopy info | bench

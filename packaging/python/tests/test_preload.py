@@ -126,7 +126,7 @@ class Preload(unittest.TestCase):
         self.assertRegex(result.stdout, rf"on the path +{re.escape(BUNDLED)} .* by LD_PRELOAD\n")
         for name in ("libgdrapi.so", "libgdrapi.so.2"):
             self.assertRegex(result.stdout, rf"{name} +{re.escape(BUNDLED)} .this project's")
-        for command in ("copylat", "ps", "checkpoint", "suspend", "resume"):
+        for command in ("copylat", "ps"):
             result = self.gdrcopy(command, "--no-such-option")
             self.assertEqual(result.returncode, 2)
             self.assertIn("--no-such-option", result.stderr)

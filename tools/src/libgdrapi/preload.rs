@@ -1,4 +1,4 @@
-//! Objects with libgdrapi's functions that `gdrcopy trace` and `gdrcopy checkpoint` preload, and the library below them.
+//! The objects with libgdrapi's functions that `gdrcopy trace` preloads, and the library below them.
 #![forbid(unsafe_code)]
 
 use std::env;

@@ -1,5 +1,4 @@
-//! Ctrl-C: the first one asks the tool to print what it has measured, or to undo what it has begun, and to exit. The
-//! second one ends it at once.
+//! Ctrl-C: the first one asks the tool to print what it has measured, and to exit. The second one ends it at once.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -35,11 +34,6 @@ impl Interrupt {
 
     pub(crate) fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
-    }
-
-    /// Lets the next signal count as the first.
-    pub(crate) fn reset(&self) {
-        self.0.store(false, Ordering::Relaxed);
     }
 }
 

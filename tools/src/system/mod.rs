@@ -1,4 +1,4 @@
-//! The system that the program runs on, with CPUs, files of the kernel, devices, signals.
+//! The system that the program runs on, with CPUs, files of the kernel, devices, processes.
 
 pub(crate) mod bytes;
 pub(crate) mod cpu;
@@ -7,4 +7,3 @@ pub(crate) mod gdrdrv;
 pub(crate) mod interrupt;
 pub(crate) mod pci;
 pub(crate) mod process;
-pub(crate) mod signal;

@@ -109,16 +109,16 @@ pub(crate) fn compile(source: &str, library: PathBuf) -> PathBuf {
     library
 }
 
-/// Makes what `gdrcopy trace` or `gdrcopy checkpoint` preloads, beside the tool.
-pub(crate) fn preloaded(name: &str) {
+/// Makes what `gdrcopy trace` preloads, beside the tool.
+pub(crate) fn preloaded() {
     static MADE: Once = Once::new();
     MADE.call_once(|| {
         let mut make = Command::new("make");
-        make.args(["-s", name, "-C", ROOT]);
+        make.args(["-s", "trace", "-C", ROOT]);
         assert!(make.status().expect("make starts").success(), "{make:?}");
-        for file in [format!("libgdrcopy_{name}.so"), format!("libgdrcopy_{name}_alias.so")] {
-            let beside = Path::new(env!("CARGO_BIN_EXE_gdrcopy")).with_file_name(&file);
-            fs::copy(Path::new(ROOT).join("build").join(name).join(file), beside).unwrap();
+        for file in ["libgdrcopy_trace.so", "libgdrcopy_trace_alias.so"] {
+            let beside = Path::new(env!("CARGO_BIN_EXE_gdrcopy")).with_file_name(file);
+            fs::copy(Path::new(ROOT).join("build/trace").join(file), beside).unwrap();
         }
     });
 }
