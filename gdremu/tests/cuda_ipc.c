@@ -24,6 +24,7 @@ static void import(int from)
     CUdeviceptr opened, again, base;
     unsigned char bytes[SIZE];
     handle_t handle;
+    uint64_t id;
     size_t size;
     int fd;
 
@@ -31,12 +32,16 @@ static void import(int from)
     gpu_start(0);
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_ERROR_INVALID_VALUE); /* freed */
     CHECK_EQUAL(read(from, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
+    CHECK_EQUAL(read(from, &id, sizeof(id)), (ssize_t)sizeof(id));
+    CHECK(pointer_attribute(allocated(1), 7 /* BUFFER_ID */) != id);
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 0), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuIpcOpenMemHandle_v2(&opened, handle, 1));
     CUDA(cuIpcOpenMemHandle_v2(&again, handle, 1));
     CHECK_EQUAL(again, opened);
     CUDA(cuMemGetAddressRange(&base, &size, opened + 5));
     CHECK(base == opened && size == SIZE);
+    CHECK_EQUAL(pointer_attribute(opened, 7 /* BUFFER_ID */), id);
+    CHECK_EQUAL(pointer_attribute(opened, 15 /* IS_GPU_DIRECT_RDMA_CAPABLE */), 0);
     CHECK_EQUAL(capable(opened), 0);
     CHECK_EQUAL(cuIpcGetMemHandle(&handle, opened), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuMemGetHandleForAddressRange(&fd, opened & ~4095ul, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
@@ -84,7 +89,9 @@ static void two_processes_share_a_buffer(int to, pid_t child, CUdeviceptr buffer
 
     CUDA(cuMemsetD8(buffer, 7, SIZE));
     CUDA(cuIpcGetMemHandle(&handle, buffer));
+    uint64_t id = pointer_attribute(buffer, 7 /* BUFFER_ID */);
     CHECK_EQUAL(write(to, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
+    CHECK_EQUAL(write(to, &id, sizeof(id)), (ssize_t)sizeof(id));
     close(to);
     /* Its id stays its own. */
     CHECK_EQUAL(waitid(P_PID, (id_t)child, &end, WEXITED | WNOWAIT), 0);

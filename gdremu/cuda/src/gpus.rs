@@ -61,8 +61,8 @@ pub(crate) fn change<T>(
     Ok(result?)
 }
 
-pub(crate) fn import(shared: &Shared, file: BorrowedFd<'_>) -> Result<u64> {
-    let imported = process::lock().gpu.host().import(shared, file);
+pub(crate) fn import(shared: &Shared, id: u64, file: BorrowedFd<'_>) -> Result<u64> {
+    let imported = process::lock().gpu.host().import(shared, id, file);
     memory_changed();
     Ok(imported?)
 }

@@ -54,7 +54,7 @@ pub struct P2pTokens {
 #[repr(C)]
 pub struct IpcHandle {
     pub process: u64,
-    /// The buffer's number in the process, never used twice.
+    /// The buffer's id, never used twice.
     pub id: u64,
     pub memory: Shared,
     pub unused: u64,

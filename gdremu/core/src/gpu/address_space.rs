@@ -35,7 +35,7 @@ pub struct Place {
     /// Its bytes, as the program asked for them.
     pub len: u64,
     pub gpu: usize,
-    /// Different for every buffer and mapping of this process, also after reuse of the address.
+    /// Different for every buffer and mapping of all processes, also after reuse of the address.
     pub id: u64,
     pub object: ObjectId,
     /// True if it came from cuMemCreate and cuMemMap.
@@ -112,6 +112,11 @@ impl Memory {
         Memory { physical: Physical::new(gpus, size), ..Memory::default() }
     }
 
+    /// Makes the ids different from those of other processes.
+    pub(super) fn set_process(&mut self, process: u32) {
+        self.ids = u64::from(process) << 32;
+    }
+
     /// Adds address space; both numbers are multiples of [`BLOCK`].
     pub fn add_window(&mut self, start: u64, len: u64) {
         self.addresses.give(start, len);
@@ -141,15 +146,15 @@ impl Memory {
         Ok(start)
     }
 
-    /// Takes blocks for memory of another process, in which a buffer of `len` bytes starts at `offset`.
+    /// Takes blocks for memory of another process, in which its buffer `id` of `len` bytes starts at `offset`.
     /// Returns the buffer's address; [`Memory::free`] gives it back. It cannot be pinned.
-    pub fn import(&mut self, gpu: usize, blocks: u64, offset: u64, len: u64) -> Result<u64, Error> {
+    pub fn import(&mut self, gpu: usize, blocks: u64, offset: u64, len: u64, id: u64) -> Result<u64, Error> {
         if len == 0 || end_of(offset, len)? > blocks || !blocks.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
         }
         let block = self.alloc_blocks(gpu, blocks, false)?;
         self.physical.live_mut(block.object).imported = true;
-        let buffer = Buffer { start: block.start + offset, len, id: self.next_id() };
+        let buffer = Buffer { start: block.start + offset, len, id };
         self.buffers.add_block((gpu, false), block.start, blocks, buffer);
         Ok(buffer.start)
     }

@@ -87,7 +87,10 @@ impl HostProvider {
     /// The error of `change`; [`Error::NoMemory`] if the host has no address space left, or if the backing
     /// fails, which leaves the metadata as before.
     pub fn change<T>(&mut self, mut change: impl FnMut(&mut Memory) -> Result<T, Error>) -> Result<T, Error> {
-        self.owner.get_or_insert_with(std::process::id);
+        if self.owner.is_none() {
+            self.owner = Some(std::process::id());
+            self.memory.set_process(std::process::id());
+        }
         let before = if self.backing.can_fail() { Some(self.memory.clone()) } else { None };
         let result = loop {
             match change(&mut self.memory) {
@@ -127,14 +130,14 @@ impl HostProvider {
         Ok(Shared { descriptor: file.as_raw_fd() as u32, gpu: run.gpu as u32, start, blocks, offset, len: place.len })
     }
 
-    /// Maps a buffer of another process, whose file this is, and returns its address.
-    pub fn import(&mut self, shared: &Shared, file: BorrowedFd<'_>) -> Result<u64, Error> {
+    /// Maps a buffer of another process, with its id there, whose file this is. Returns its address.
+    pub fn import(&mut self, shared: &Shared, id: u64, file: BorrowedFd<'_>) -> Result<u64, Error> {
         let gpu = shared.gpu as usize;
         let Shared { start, blocks, offset, len, .. } = *shared;
         if gpu >= self.config.gpus as usize || blocks > GPU_BYTES || start > GPU_BYTES - blocks {
             return Err(Error::Invalid);
         }
-        let va = self.change(|memory| memory.import(gpu, blocks, offset, len))?;
+        let va = self.change(|memory| memory.import(gpu, blocks, offset, len, id))?;
         let Ok(view) = View::new(file, start, blocks) else {
             self.change(|memory| memory.free(va))?;
             return Err(Error::NoMemory);

@@ -33,12 +33,17 @@ pub(super) fn handle_of(state: &mut State, address: u64) -> Result<IpcHandle> {
 pub(super) fn mark(buffer: &IpcHandle, alive: bool) -> io::Result<()> {
     let path = format!("/proc/self/fd/{}", buffer.memory.descriptor);
     let file = OpenOptions::new().write(true).open(path)?;
-    file.write_all_at(&[u8::from(alive)], GPU_BYTES + buffer.id)
+    file.write_all_at(&[u8::from(alive)], mark_of(buffer))
+}
+
+/// A place for each buffer, whose id ends with its number in the process.
+fn mark_of(buffer: &IpcHandle) -> u64 {
+    GPU_BYTES + (buffer.id & 0xffff_ffff)
 }
 
 fn is_alive(buffer: &IpcHandle, file: &File) -> bool {
     let mut mark = [0];
-    file.read_exact_at(&mut mark, GPU_BYTES + buffer.id).is_ok() && mark == [1]
+    file.read_exact_at(&mut mark, mark_of(buffer)).is_ok() && mark == [1]
 }
 
 pub(super) fn open(state: &mut State, handle: IpcHandle, flags: u32) -> Result<u64> {
@@ -56,7 +61,7 @@ pub(super) fn open(state: &mut State, handle: IpcHandle, flags: u32) -> Result<u
     }
     let file = memory_of(&handle).ok_or(Error::MAP_FAILED)?;
     ensure(is_alive(&handle, &file), Error::INVALID_VALUE)?;
-    let imported = gpus::import(&handle.memory, file.as_fd())?;
+    let imported = gpus::import(&handle.memory, handle.id, file.as_fd())?;
     state.imports.insert(imported, (handle, 1));
     Ok(imported)
 }
