@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, ExitStatus};
+use std::thread;
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, setrlimit};
@@ -20,6 +21,14 @@ const SIGNALS: [Signal; 8] = [
     Signal::SIGCONT,
     Signal::SIGCHLD,
 ];
+
+/// Runs work in a thread that gets no signals.
+pub(crate) fn in_background(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let old = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let started = thread::Builder::new().spawn(work);
+    old.thread_set_mask()?;
+    started.map(drop)
+}
 
 pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
     let signals: SigSet = SIGNALS.into_iter().collect();

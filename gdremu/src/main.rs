@@ -15,6 +15,7 @@ use std::{env, fs};
 
 use gdremu_core::config::{self, ProviderKind, Unsupported};
 use gdremu_core::gpu::emugpu;
+use gdremu_core::keeper::Keeper;
 use gdremu_core::session::{LOADED, REFUSED_KERNEL, Session};
 
 use gdremu::options::Options;
@@ -90,6 +91,8 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
     // AddressSanitizer refuses to start behind a preloaded library otherwise.
     command.env("ASAN_OPTIONS", prepended(OsStr::new("verify_asan_link_order=0"), "ASAN_OPTIONS"));
 
+    let keeper = Keeper::new(session).map_err(|error| format!("cannot make the socket in TMPDIR: {error}"))?;
+    child::in_background(|| keeper.serve()).map_err(|error| format!("cannot start a thread: {error}"))?;
     let status = match child::run(&mut command) {
         Ok(status) => status,
         Err(error) => {

@@ -119,6 +119,7 @@ GPU_TEST(exports_all_kinds_of_memory)
     CHECK_EQUAL(close(exported(address, BLOCK)), 0);
     CUDA(cuMemUnmap(address, BLOCK));
     CUDA(cuMemAllocAsync(&pooled, BLOCK, NULL));
+    CHECK_EQUAL(pointer_attribute(pooled, 15 /* IS_GPU_DIRECT_RDMA_CAPABLE */), 0);
     CHECK_EQUAL(close(exported(pooled, BLOCK)), 0);
     CUDA(cuMemFree(pooled));
 }

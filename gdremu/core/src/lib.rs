@@ -11,7 +11,9 @@ pub mod driver;
 pub mod errno;
 pub mod fault;
 pub mod gpu;
+pub mod keeper;
 pub mod session;
+mod sockets;
 pub mod version;
 
 /// A constant that ends with a NUL byte.

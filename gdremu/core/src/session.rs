@@ -7,6 +7,7 @@
 //! pinned.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -32,6 +33,8 @@ pub struct Session {
 
 pub struct Record {
     path: PathBuf,
+    /// Its lock is shared, because descriptors that are opened through /proc/PID/fd hold one too.
+    is_export: bool,
 }
 
 /// For [`Session::record`], that a process has loaded the preload library.
@@ -43,12 +46,26 @@ impl Session {
     pub fn create() -> io::Result<Session> {
         let session = Session { directory: nix::unistd::mkdtemp(&std::env::temp_dir().join("gdremu-XXXXXX"))? };
         fs::create_dir(session.devices())?;
+        fs::create_dir(session.exports())?;
         fs::create_dir(session.libraries())?;
         Ok(session)
     }
 
     pub fn devices(&self) -> PathBuf {
         self.directory.join("devices")
+    }
+
+    fn exports(&self) -> PathBuf {
+        self.directory.join("exports")
+    }
+
+    /// The session, and the name of the record in it, of a path that a descriptor of an exported dma-buf has. It may be
+    /// another gdremu's.
+    pub fn of_export(path: &Path) -> Option<(Session, &OsStr)> {
+        let exports = path.parent()?;
+        let directory = exports.parent()?;
+        let is_session = exports.ends_with("exports") && directory.file_name()?.as_bytes().starts_with(b"gdremu-");
+        if is_session { Some((Session { directory: directory.to_owned() }, path.file_name()?)) } else { None }
     }
 
     /// The directory in which programs find the stand-in libcuda.
@@ -93,12 +110,16 @@ impl Session {
     }
 
     pub fn open_device(&self, read: bool, write: bool) -> io::Result<(Record, File)> {
-        new_record(&self.devices(), read, write, 0)
+        new_record(Record { path: self.devices(), is_export: false }, read, write, 0)
     }
 
     /// Makes a file of `len` bytes for memory that the program exports, and a locked descriptor of it.
     pub fn open_export(&self, len: u64) -> io::Result<(Record, File)> {
-        new_record(&self.directory, true, true, len)
+        new_record(Record { path: self.exports(), is_export: true }, true, true, len)
+    }
+
+    pub fn export(&self, name: &OsStr) -> Record {
+        Record { path: self.exports().join(name), is_export: true }
     }
 
     /// Number of page tables pinned in all processes, as `nv_get_pages_refcount` reports.
@@ -131,7 +152,8 @@ impl Session {
         let Ok(entries) = fs::read_dir(self.devices()) else {
             return Vec::new();
         };
-        let mut records: Vec<_> = entries.flatten().map(|entry| Record { path: entry.path() }).collect();
+        let mut records: Vec<_> =
+            entries.flatten().map(|entry| Record { path: entry.path(), is_export: false }).collect();
         records.sort_by(|a, b| a.path.cmp(&b.path));
         records
     }
@@ -146,11 +168,21 @@ impl Record {
     /// Returns whether any process still has it open or mapped.
     pub fn is_open(&self) -> bool {
         match File::open(&self.path) {
+            Ok(file) if self.is_export => file.try_lock().is_err(),
             Ok(file) => file.try_lock_shared().is_err(),
             // Out of descriptors, for example. A pin that is too long is better than memory taken from
             // under it.
             Err(error) => error.kind() != ErrorKind::NotFound,
         }
+    }
+
+    pub fn name(&self) -> &OsStr {
+        self.path.file_name().unwrap_or_default()
+    }
+
+    /// The process that made it.
+    pub fn owner(&self) -> Option<&str> {
+        self.name().to_str()?.split('.').next()
     }
 
     pub fn set_pins(&self, pins: u64) {
@@ -171,29 +203,27 @@ impl Record {
     }
 
     fn leak(&self) -> Option<String> {
-        let name = self.path.file_name()?.to_str()?;
-        let mut parts = name.splitn(3, '.');
-        let pid = parts.next()?;
-        let program = parts.nth(1)?;
+        let pid = self.owner()?;
+        let program = self.name().to_str()?.splitn(3, '.').nth(2)?;
         Some(format!("{program} ({pid}) ended with {} pinned", self.pins()))
     }
 }
 
-/// Makes a record of `len` bytes, and a locked descriptor of it for this access.
-fn new_record(directory: &Path, read: bool, write: bool, len: u64) -> io::Result<(Record, File)> {
+/// Makes a record of `len` bytes in the directory that has its place, and a locked descriptor of it for this access.
+fn new_record(place: Record, read: bool, write: bool, len: u64) -> io::Result<(Record, File)> {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     let pid = std::process::id();
     let program = fs::read_to_string("/proc/self/comm").unwrap_or_default();
     let program = program.trim().replace('/', "_");
     let (record, file) = loop {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let path = directory.join(format!("{pid}.{serial}.{program}"));
+        let path = place.path.join(format!("{pid}.{serial}.{program}"));
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            result => break result.map(|file| (Record { path }, file))?,
+            result => break result.map(|file| (Record { path, ..place }, file))?,
         }
     };
-    let locked = open_locked(file, &record.path, read, write, len);
+    let locked = open_locked(file, &record, read, write, len);
     if locked.is_err() {
         record.remove();
     }
@@ -201,10 +231,14 @@ fn new_record(directory: &Path, read: bool, write: bool, len: u64) -> io::Result
 }
 
 /// Gives a new file its length. Returns a locked descriptor of it for this access.
-fn open_locked(file: File, path: &Path, read: bool, write: bool, len: u64) -> io::Result<File> {
+fn open_locked(file: File, record: &Record, read: bool, write: bool, len: u64) -> io::Result<File> {
     file.set_len(len)?;
     drop(file);
-    let locked = OpenOptions::new().read(read).write(write).open(path)?;
-    locked.lock()?;
+    let locked = OpenOptions::new().read(read).write(write).open(&record.path)?;
+    if record.is_export {
+        locked.lock_shared()?
+    } else {
+        locked.lock()?
+    }
     Ok(locked)
 }

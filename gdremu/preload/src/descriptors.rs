@@ -5,11 +5,13 @@
 
 use std::collections::HashMap;
 use std::ffi::c_int;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{IntoRawFd, OwnedFd};
+use std::path::PathBuf;
 
 use gdremu_core::driver::Access;
 use gdremu_core::errno::Errno;
-use gdremu_core::gpu::PageTableId;
+use gdremu_core::gpu::{Exported, HostProvider, PageTableId};
+use gdremu_core::keeper;
 use gdremu_core::session::{Identity, Record, Session};
 
 use crate::hints::device_fds;
@@ -25,14 +27,22 @@ pub(crate) enum Descriptor {
     /// A dma-buf that this process exported. Its memory lives until all copies of the descriptor are closed, and as
     /// long as it is mapped.
     Export(Identity, PageTableId),
+    /// A dma-buf that another process exported, or this one before it executed another program.
+    Received(Identity),
     /// None of these.
     Other,
 }
 
-/// A descriptor that may still be in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Device,
+    Export(PageTableId),
+    Received,
+}
+
+/// A descriptor that may still be in use. Received ones are here only while they are mapped.
 struct Made {
-    /// `None` for a device.
-    export: Option<PageTableId>,
+    kind: Kind,
     record: Record,
     /// A page of the record that stays mapped as long as the device is. It keeps the file open, as a mapping of a
     /// real device would.
@@ -59,23 +69,55 @@ impl Descriptors {
             // SAFETY: `fd` was just opened; only its flag changes.
             unsafe { next::fcntl()(fd, libc::F_SETFD, 0) };
         }
-        self.add(identity, record, None, fd);
+        self.add(identity, record, Kind::Device, fd);
         Ok((fd, identity))
     }
 
     /// Makes a descriptor for GPU memory, which takes over the caller's reference to it.
-    pub(crate) fn add_export(&mut self, export: PageTableId, len: u64) -> Result<c_int, Errno> {
+    pub(crate) fn add_export(&mut self, export: PageTableId, len: u64, gpu: &mut HostProvider) -> Result<c_int, Errno> {
         // lseek(fd, 0, SEEK_END) returns the size of a dma-buf.
         let (record, file) = self.session.open_export(len)?;
         let identity = record.identity()?;
+        let (memory, memory_file) = gpu.exported(export)?;
+        // If that fails, other processes cannot map it, and say so.
+        let _ = keeper::keep(self.session, record.name(), memory, memory_file);
         let fd = file.into_raw_fd();
-        self.add(identity, record, Some(export), fd);
+        self.add(identity, record, Kind::Export(export), fd);
         Ok(fd)
     }
 
-    fn add(&mut self, identity: Identity, record: Record, export: Option<PageTableId>, fd: c_int) {
-        self.made.insert(identity, Made { export, record, anchor: None, inherited: false });
+    fn add(&mut self, identity: Identity, record: Record, kind: Kind, fd: c_int) {
+        self.made.insert(identity, Made { kind, record, anchor: None, inherited: false });
         device_fds::add(fd);
+    }
+
+    /// The memory of a dma-buf that another process exported, and the file that it is in.
+    pub(crate) fn received(&self, fd: c_int) -> Result<(Exported, OwnedFd), Errno> {
+        let path = path_of(fd).unwrap_or_default();
+        let (session, name) = Session::of_export(&path).ok_or(Errno::ENODEV)?;
+        keeper::find(&session, name).map_err(|error| {
+            let place = session.directory.display();
+            eprintln!("gdremu: cannot map a dma-buf of another process: {error}; is the gdremu of {place} running?");
+            Errno::ENODEV
+        })
+    }
+
+    /// Makes the kernel count this process's mappings of a received dma-buf as a use of it.
+    pub(crate) fn anchor_received(&mut self, fd: c_int, identity: Identity) {
+        let path = path_of(fd).unwrap_or_default();
+        if let Some((session, name)) = Session::of_export(&path) {
+            let record = session.export(name);
+            self.made.entry(identity).or_insert(Made { kind: Kind::Received, record, anchor: None, inherited: false });
+            self.anchor(fd, identity);
+        }
+    }
+
+    /// Makes a descriptor hold its dma-buf. One that was opened through /proc/PID/fd does not by itself.
+    pub(crate) fn hold(&self, fd: c_int) {
+        if let Descriptor::Export(..) | Descriptor::Received(_) = self.find(fd) {
+            // SAFETY: a plain call on a descriptor.
+            unsafe { libc::flock(fd, libc::LOCK_SH) };
+        }
     }
 
     /// Identifies a descriptor by its file, not by its number.
@@ -84,19 +126,21 @@ impl Descriptors {
             return Descriptor::Other;
         };
         let identity = (status.st_dev, status.st_ino);
-        match self.made.get(&identity) {
-            Some(Made { export: Some(export), .. }) => return Descriptor::Export(identity, *export),
-            Some(_) => return Descriptor::Device(identity),
-            None => {}
+        if let Some(made) = self.made.get(&identity) {
+            return match made.kind {
+                Kind::Device => Descriptor::Device(identity),
+                Kind::Export(export) => Descriptor::Export(identity, export),
+                Kind::Received => Descriptor::Received(identity),
+            };
         }
-        if status.st_mode & libc::S_IFMT == libc::S_IFREG
-            && status.st_blocks == 0
-            && let Ok(path) = std::fs::read_link(format!("/proc/self/fd/{fd}"))
-            && path.starts_with(self.session.devices())
-        {
-            return Descriptor::Foreign;
+        if status.st_mode & libc::S_IFMT != libc::S_IFREG || status.st_blocks != 0 {
+            return Descriptor::Other;
         }
-        Descriptor::Other
+        match path_of(fd) {
+            Some(path) if path.starts_with(self.session.devices()) => Descriptor::Foreign,
+            Some(path) if Session::of_export(&path).is_some() => Descriptor::Received(identity),
+            _ => Descriptor::Other,
+        }
     }
 
     pub(crate) fn all(&self) -> Vec<Identity> {
@@ -118,29 +162,35 @@ impl Descriptors {
         device.anchor = Some(anchor as usize);
     }
 
-    /// Removes a descriptor that is not mapped any more, unless it is open in any process. `Some(None)`: a device.
-    pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Option<PageTableId>> {
+    /// Removes a descriptor that is not mapped any more, unless it is open in any process. Received ones are removed anyway.
+    pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Kind> {
         let made = self.made.get_mut(&identity)?;
         if let Some(anchor) = made.anchor.take() {
             // SAFETY: the anchor's own page, which nothing touches.
             unsafe { next::munmap()(anchor as *mut _, 1) };
         }
-        if made.inherited || made.record.is_open() {
-            return None;
+        if made.kind != Kind::Received {
+            if made.inherited || made.record.is_open() {
+                return None;
+            }
+            made.record.remove();
         }
-        made.record.remove();
-        Some(self.made.remove(&identity)?.export)
+        Some(self.made.remove(&identity)?.kind)
     }
 
     pub(crate) fn publish_pins(&self, identity: Identity, pins: usize) {
-        if let Some(Made { export: None, record, .. }) = self.made.get(&identity) {
+        if let Some(Made { kind: Kind::Device, record, .. }) = self.made.get(&identity) {
             record.set_pins(pins as u64);
         }
     }
 
     /// In a forked child, where devices are the parent's. It may use the memory that it inherited.
     pub(crate) fn after_fork(&mut self) {
-        self.made.retain(|_, made| made.export.is_some());
+        self.made.retain(|_, made| matches!(made.kind, Kind::Export(_)));
         self.made.values_mut().for_each(|export| export.inherited = true);
     }
+}
+
+fn path_of(fd: c_int) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use gdremu_core::abi::{self, Argument, Command};
@@ -10,11 +11,11 @@ use gdremu_core::config::Config;
 use gdremu_core::driver::{Access, Driver, MapRequest};
 use gdremu_core::errno::Errno;
 use gdremu_core::fault::Faults;
-use gdremu_core::gpu::{self, PageTableId, Provider, page_size};
+use gdremu_core::gpu::{self, Exported, PageTableId, Provider, page_size};
 use gdremu_core::session::{Identity, REFUSED_KERNEL};
 
 use crate::calls::Calls;
-use crate::descriptors::{Descriptor, Descriptors};
+use crate::descriptors::{Descriptor, Descriptors, Kind};
 use crate::hints::{device_fds, mapped_range};
 use crate::refcount;
 use crate::settings;
@@ -113,15 +114,17 @@ impl EmulatedProcess {
                     addr
                 }
                 Descriptor::Export(file, table) if request.shared => {
-                    let gpu = process.gpu.host().memory().page_table(table)?.runs[0].gpu;
-                    if !process.config.gpu.maps_dmabufs(gpu) {
-                        return Err(Errno::ENOTSUPP);
-                    }
-                    let Some(len) = request.len.checked_next_multiple_of(page_size()) else {
-                        return Err(Errno::ENOMEM);
-                    };
-                    let addr = process.gpu.map(table, request.offset, len, request.fixed)?;
+                    let (memory, memory_file) = process.gpu.host().exported(table)?;
+                    let (addr, len) = map_dmabuf(process.config, &memory, memory_file, request)?;
                     process.driver.mapped_dmabuf(file, addr, len);
+                    addr
+                }
+                Descriptor::Received(file) if request.shared => {
+                    process.descriptors.hold(fd);
+                    let (memory, memory_file) = process.descriptors.received(fd)?;
+                    let (addr, len) = map_dmabuf(process.config, &memory, memory_file.as_fd(), request)?;
+                    process.driver.mapped_dmabuf(file, addr, len);
+                    process.descriptors.anchor_received(fd, file);
                     addr
                 }
                 _ => return Err(Errno::EINVAL),
@@ -154,7 +157,7 @@ impl EmulatedProcess {
             self.reap_all();
             self.reap_at = 2 * live + 16;
         }
-        let exported = self.descriptors.add_export(export, len);
+        let exported = self.descriptors.add_export(export, len, self.gpu.host());
         if exported.is_err() {
             self.gpu.put_pages(export);
         }
@@ -222,8 +225,9 @@ impl EmulatedProcess {
         }
         match self.descriptors.remove_closed(file) {
             None => {}
-            Some(Some(export)) => self.gpu.put_pages(export),
-            Some(None) => self.driver.release(&mut *self.gpu, file),
+            Some(Kind::Export(export)) => self.gpu.put_pages(export),
+            Some(Kind::Device) => self.driver.release(&mut *self.gpu, file),
+            Some(Kind::Received) => {}
         }
     }
 
@@ -284,4 +288,18 @@ impl EmulatedProcess {
         self.forked = true;
         self.publish_bounds();
     }
+}
+
+/// Maps a dma-buf as a program requests it. Returns the address, and the length in whole pages.
+fn map_dmabuf(
+    config: &Config,
+    memory: &Exported,
+    file: BorrowedFd<'_>,
+    request: &MapRequest,
+) -> Result<(usize, usize), Errno> {
+    if !config.gpu.maps_dmabufs(memory.gpu) {
+        return Err(Errno::ENOTSUPP);
+    }
+    let len = request.len.checked_next_multiple_of(page_size()).ok_or(Errno::ENOMEM)?;
+    Ok((memory.map(file, request.offset, len, request.fixed)?, len))
 }

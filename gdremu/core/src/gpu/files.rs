@@ -14,6 +14,7 @@ use super::physical::{BLOCK, GPU_BYTES, GPU_PAGE, ObjectId};
 use super::provider::{PinRequest, Provider};
 use crate::config::{GpuConfig, ProviderKind, YesNo};
 use crate::errno::Errno;
+use serde::{Deserialize, Serialize};
 
 /// Address space is reserved piece by piece, so that small programs stay small.
 const WINDOW: u64 = 128 << 20;
@@ -43,6 +44,35 @@ pub struct Shared {
     /// Where the buffer starts in them.
     pub offset: u64,
     pub len: u64,
+}
+
+/// The memory of a page table, for processes that have the file of its GPU.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Exported {
+    pub gpu: usize,
+    /// Offsets in the file and lengths, in the order of the addresses.
+    parts: Vec<(u64, u64)>,
+}
+
+impl Exported {
+    /// Maps `len` bytes of it from `offset` on, as [`Provider::map`] does.
+    pub fn map(&self, file: BorrowedFd<'_>, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno> {
+        let end = offset.saturating_add(len as u64);
+        let mut parts = Vec::new();
+        let mut part_start = 0;
+        for &(in_file, part_len) in &self.parts {
+            let first = offset.max(part_start);
+            let last = end.min(part_start + part_len);
+            if first < last {
+                parts.push(Part { file, offset: in_file + (first - part_start), len: (last - first) as usize });
+            }
+            part_start += part_len;
+        }
+        if len == 0 || end > part_start {
+            return Err(Errno::EINVAL);
+        }
+        mmap::map_parts(&parts, fixed)
+    }
 }
 
 /// Part of a device address range, with memory at `offset` of a view.
@@ -146,6 +176,18 @@ impl HostProvider {
         Ok(va)
     }
 
+    /// The memory of a page table, and the file that it is in.
+    pub fn exported(&mut self, table: PageTableId) -> Result<(Exported, BorrowedFd<'_>), Errno> {
+        let runs = &self.memory.page_table(table)?.runs;
+        let gpu = runs[0].gpu;
+        let mut parts = Vec::new();
+        for run in runs {
+            let object = self.memory.physical.live(run.object);
+            parts.push((self.backing.start(run.object, object) + (run.offset - object.start), run.len));
+        }
+        Ok((Exported { gpu, parts }, self.backing.file(gpu)?))
+    }
+
     /// The peer-to-peer token and address space of this process, as
     /// `CU_POINTER_ATTRIBUTE_P2P_TOKENS` returns them.
     pub fn tokens(&self) -> (u64, u32) {
@@ -216,26 +258,8 @@ impl Provider for HostProvider {
     }
 
     fn map(&mut self, table: PageTableId, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno> {
-        let table = self.memory.page_table(table)?;
-        let end = offset.saturating_add(len as u64);
-        if len == 0 || end > table.len {
-            return Err(Errno::EINVAL);
-        }
-        let mut parts = Vec::new();
-        let mut run_start = 0;
-        for run in &table.runs {
-            let first = offset.max(run_start);
-            let last = end.min(run_start + run.len);
-            if first < last {
-                let object = self.memory.physical.live(run.object);
-                let in_object = run.offset - object.start + (first - run_start);
-                parts.push((self.backing.start(run.object, object) + in_object, (last - first) as usize));
-            }
-            run_start += run.len;
-        }
-        let file = self.backing.file(table.runs[0].gpu)?;
-        let parts = parts.into_iter().map(|(offset, len)| Part { file, offset, len });
-        mmap::map_parts(&parts.collect::<Vec<_>>(), fixed)
+        let (exported, file) = self.exported(table)?;
+        exported.map(file, offset, len, fixed)
     }
 }
 

@@ -31,7 +31,7 @@ mod ranges;
 mod reservations;
 
 pub use address_space::{PageTable, PageTableId, Run};
-pub use files::{HostProvider, Shared};
+pub use files::{Exported, HostProvider, Shared};
 pub use mmap::page_size;
 pub use nvidia::NvidiaProvider;
 pub use provider::{PinRequest, Provider};

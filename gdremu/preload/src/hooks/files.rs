@@ -25,10 +25,20 @@ fn open_emulated(named: &Place, flags: c_int) -> Option<c_int> {
 
 pub(super) fn open(dirfd: c_int, path: Text, flags: c_int, next: impl FnOnce(Text) -> c_int) -> c_int {
     let named = find(dirfd, path);
-    match open_emulated(&named, flags) {
-        Some(fd) => fd,
-        None => next(named.path(path)),
+    if let Some(fd) = open_emulated(&named, flags) {
+        return fd;
     }
+    let fd = next(named.path(path));
+    // A descriptor of another process, maybe, in /proc/PID/fd.
+    let path = path.get().unwrap_or_default().to_bytes();
+    if fd >= 0
+        && path.starts_with(b"/proc/")
+        && path.windows(4).any(|part| part == b"/fd/")
+        && let Some(process) = state::enter()
+    {
+        process.descriptors.hold(fd);
+    }
+    fd
 }
 
 pub(super) fn fopen(path: Text, mode: Text, next: impl FnOnce(Text) -> *mut FILE) -> *mut FILE {

@@ -1,0 +1,132 @@
+//! Keeps the memory of dma-bufs for other processes than their exporters, by the launcher.
+//!
+//! A process that exports memory sends the file that it is in. A process that has received the descriptor of a dma-buf asks
+//! for that file. The launcher holds it as long as the dma-buf is open or mapped, so it outlives the exporter.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::sys::stat::fstat;
+use serde::{Deserialize, Serialize};
+
+use crate::gpu::Exported;
+use crate::session::{Identity, Session};
+use crate::sockets;
+
+/// A message to the launcher. Dma-bufs have the names of their records.
+#[derive(Serialize, Deserialize)]
+enum Request {
+    /// The descriptor is the file of the memory.
+    Keep(OsString, Exported),
+    /// The descriptor is where the answer goes.
+    Find(OsString),
+}
+
+/// The launcher's end.
+pub struct Keeper {
+    session: Session,
+    socket: UnixDatagram,
+    kept: HashMap<OsString, (Exported, Arc<OwnedFd>)>,
+    /// The files in `kept`, each of which many dma-bufs can be in.
+    files: HashMap<Identity, Weak<OwnedFd>>,
+    /// Number of dma-bufs from which on to look for closed ones.
+    purge_at: usize,
+    /// The process that exported the last one.
+    last: Option<String>,
+}
+
+impl Keeper {
+    pub fn new(session: &Session) -> io::Result<Keeper> {
+        let (place, _directory) = place(session)?;
+        let socket = UnixDatagram::bind(place)?;
+        let session = session.clone();
+        Ok(Keeper { session, socket, kept: HashMap::new(), files: HashMap::new(), purge_at: 0, last: None })
+    }
+
+    /// Serves all processes of the session. A message that cannot be understood is dropped.
+    pub fn serve(mut self) {
+        loop {
+            let Ok((message, descriptor)) = sockets::receive(&self.socket) else { continue };
+            match serde_json::from_slice(&message) {
+                Ok(Request::Keep(name, exported)) => self.keep(name, exported, descriptor),
+                Ok(Request::Find(name)) => self.answer(&name, descriptor.as_fd()),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn keep(&mut self, name: OsString, exported: Exported, file: OwnedFd) {
+        let owner = self.session.export(&name).owner().map(str::to_owned);
+        if owner != self.last || self.kept.len() >= self.purge_at {
+            self.purge();
+            self.purge_at = 2 * self.kept.len() + 16;
+        }
+        self.last = owner;
+        let Ok(status) = fstat(&file) else { return };
+        // /dev/emugpu frees the memory and the pins of a process when it closes, which this would delay.
+        if status.st_mode & libc::S_IFMT != libc::S_IFREG {
+            return;
+        }
+        let identity = (status.st_dev, status.st_ino);
+        let file = self.files.get(&identity).and_then(Weak::upgrade).unwrap_or(Arc::new(file));
+        self.files.insert(identity, Arc::downgrade(&file));
+        self.kept.insert(name, (exported, file));
+    }
+
+    fn purge(&mut self) {
+        self.kept.retain(|name, _| self.session.export(name).is_open());
+        self.files.retain(|_, file| file.strong_count() > 0);
+    }
+
+    /// Closing `to` without an answer says that there is no such dma-buf.
+    fn answer(&self, name: &OsStr, to: BorrowedFd<'_>) {
+        if let Some((exported, file)) = self.kept.get(name)
+            && let Ok(answer) = serde_json::to_vec(exported)
+        {
+            // The process that asked may have ended.
+            let _ = sockets::send(to, &answer, file.as_fd());
+        }
+    }
+}
+
+/// Sends the memory of a dma-buf, and the file that it is in, to the launcher.
+pub fn keep(session: &Session, name: &OsStr, exported: Exported, file: BorrowedFd<'_>) -> io::Result<()> {
+    request(session, &Request::Keep(name.to_owned(), exported), file)
+}
+
+/// Finds the memory of a dma-buf, and the file that it is in.
+pub fn find(session: &Session, name: &OsStr) -> io::Result<(Exported, OwnedFd)> {
+    let (answers, to) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+    request(session, &Request::Find(name.to_owned()), to.as_fd())?;
+    drop(to);
+    let (answer, file) = sockets::receive(answers)?;
+    Ok((serde_json::from_slice(&answer)?, file))
+}
+
+fn request(session: &Session, request: &Request, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let socket = UnixDatagram::unbound()?;
+    let (place, _directory) = place(session)?;
+    socket.connect(place)?;
+    sockets::send(socket.as_fd(), &serde_json::to_vec(request)?, descriptor)
+}
+
+/// The path of the launcher's socket, and what must stay open for it. Paths of sockets are short, so a long one leads
+/// through a descriptor of the directory.
+fn place(session: &Session) -> io::Result<(PathBuf, Option<File>)> {
+    const MAX: usize = 100;
+
+    let place = session.directory.join("keeper");
+    if place.as_os_str().len() <= MAX {
+        return Ok((place, None));
+    }
+    let directory = File::open(&session.directory)?;
+    Ok((Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join("keeper"), Some(directory)))
+}
