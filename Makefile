@@ -98,10 +98,19 @@ static_libs := -lutil -lrt -lpthread -lm -ldl -lc
 
 # ---- Everyday ----
 
-help: ## Lists these targets.
-	@sed -n 's/^\([a-z_-]*\):.*## \(.*\)/\1|\2/p' Makefile packaging/packages.mk | awk -F'|' '{ printf "make %-15s %s\n", $$1, $$2 }'
+# What users and contributors need first.
+first_targets := demo test check lint lib tools install uninstall driver drv_install deb rpm wheel
+
+# print_targets PATTERN: lists the targets that an extended regular expression matches.
+print_targets = sed -n 's/^\([a-z_-]*\):.*\#\# \(.*\)/\1|\2/p' Makefile packaging/packages.mk | awk -F'|' '$$1 ~ /^($(1))$$/ { printf "make %-15s %s\n", $$1, $$2 }'
+
+help: ## Lists the targets for users and contributors.
+	@$(call print_targets,$(subst $(blank),|,$(first_targets) help-all))
 	@echo
 	@echo "Variables: ARCH=aarch64 (cross-builds; lib for ppc64le, too), prefix ($(prefix)), libdir ($(libdir)), includedir ($(includedir)), bindir ($(bindir)), datadir ($(datadir)), DESTDIR, CARGO_TARGET_DIR"
+
+help-all: ## Lists all targets.
+	@$(call print_targets,.*)
 
 demo: lib emulator build/examples/demo ## Copies to and from GPU memory, on a real GPU if there is one, else on an emulated one.
 	@scripts/demo.sh "$(built)/gdremu"
