@@ -32,6 +32,28 @@ TEST(execution_affinity)
     CUDA(cuCtxDestroy(context));
 }
 
+CUresult cuCtxGetFlags(unsigned int *flags);
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags);
+
+TEST(flags_of_primary_contexts)
+{
+    enum { YIELD = 2, BLOCKING_SYNC = 4 };
+    unsigned int flags;
+    CUcontext context;
+
+    CUDA(cuInit(0));
+    CHECK_EQUAL(cuDevicePrimaryCtxSetFlags_v2(0, YIELD | BLOCKING_SYNC), CUDA_ERROR_INVALID_VALUE);
+    CUDA(cuDevicePrimaryCtxSetFlags_v2(0, YIELD));
+    CUDA(cuDevicePrimaryCtxRetain(&context, 0));
+    CUDA(cuCtxSetCurrent(context));
+    CUDA(cuCtxGetFlags(&flags));
+    CHECK_EQUAL(flags, YIELD);
+    CUDA(cuDevicePrimaryCtxSetFlags_v2(0, BLOCKING_SYNC));
+    CUDA(cuCtxGetFlags(&flags));
+    CHECK_EQUAL(flags, BLOCKING_SYNC);
+    CUDA(cuDevicePrimaryCtxRelease(0));
+}
+
 TEST(stack)
 {
     CUcontext first, second, popped;

@@ -89,6 +89,10 @@ static size_t shared_by_threads(int threads)
     return (size_t)threads * 96;
 }
 
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, int *options, void **values);
+CUresult cuModuleUnload(CUmodule module);
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags);
+
 static void modules(void)
 {
     static const unsigned char compiled[] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0};
@@ -101,11 +105,17 @@ static void modules(void)
     CHECK_EQUAL(cuModuleLoadData(&module, compiled), CUDA_ERROR_NO_BINARY_FOR_GPU);
     CHECK_EQUAL(cuModuleLoadData(&module, NULL), CUDA_ERROR_INVALID_VALUE);
 
-    CUDA(cuModuleLoadData(&module, PTX(".global .u64 number;")));
+    CUDA(cuModuleLoadDataEx(&module, PTX(".global .u64 number; .visible .entry empty() {}"), 0, NULL, NULL));
     CUDA(cuModuleGetGlobal_v2(&address, &size, module, "number"));
     CHECK_EQUAL(size, 8);
     CHECK_EQUAL(cuModuleGetGlobal_v2(&address, &size, module, "absent"), CUDA_ERROR_NOT_FOUND);
     CUDA(cuMemsetD32(address, 1, 2));
+    CUDA(cuModuleGetFunction(&function, module, "empty"));
+    CUDA(launched(function, NULL, NULL));
+    CUDA(cuModuleUnload(module));
+    CHECK_EQUAL(cuMemsetD32(address, 1, 2), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(launched(function, NULL, NULL), CUDA_ERROR_INVALID_HANDLE);
+    CHECK_EQUAL(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
 
     CHECK_EQUAL(cuModuleGetFunction(&function, NULL, "forever"), CUDA_ERROR_INVALID_HANDLE);
     CHECK_EQUAL(cuModuleGetFunction(&function, loaded, "absent"), CUDA_ERROR_NOT_FOUND);
@@ -182,13 +192,18 @@ static void order(void)
     CUDA(cuEventQuery(before));
     CHECK_EQUAL(cuEventQuery(after), CUDA_ERROR_NOT_READY);
     CHECK_EQUAL(cuEventElapsedTime(&milliseconds, before, after), CUDA_ERROR_NOT_READY);
-    /* The default stream waits for it, a non-blocking one does not. */
+    /* The default stream waits for it. A non-blocking one does so only if it waits for the event. */
     CHECK_EQUAL(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     CUDA(cuStreamQuery(independent));
+    CUDA(cuStreamWaitEvent(independent, before, 0));
+    CUDA(cuStreamQuery(independent));
+    CUDA(cuStreamWaitEvent(independent, after, 0));
+    CHECK_EQUAL(cuStreamQuery(independent), CUDA_ERROR_NOT_READY);
+    CHECK_EQUAL(cuStreamWaitEvent(independent, after, 2), CUDA_ERROR_INVALID_VALUE);
     CHECK(*result == 0 && calls == 0);
 
     __atomic_store_n(flag, 41, __ATOMIC_RELEASE);
-    CUDA(cuEventSynchronize(after));
+    CUDA(cuStreamSynchronize(independent));
     CHECK(*result == 42 && *copied == 42 && calls == 1);
     CUDA(cuEventElapsedTime(&milliseconds, before, after));
     CHECK(milliseconds > 0);

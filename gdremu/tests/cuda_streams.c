@@ -128,6 +128,17 @@ GPU_TEST(events)
         CHECK(graph == NULL);                                                                                          \
     } while (0)
 
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority);
+CUresult cuStreamIsCapturing(CUstream stream, int *status);
+
+static int capture_status(CUstream stream)
+{
+    int status = -1;
+
+    CUDA(cuStreamIsCapturing(stream, &status));
+    return status;
+}
+
 /* The modes of a capture and of the thread decide which calls endanger it. Work of the stream itself is not captured,
    and work of the default stream would wait for a blocking stream. */
 GPU_TEST(captures)
@@ -144,13 +155,14 @@ GPU_TEST(captures)
 
     CUDA(cuEventCreate(&event, 0));
     CUDA(cuStreamCreate(&stream, 0));
-    CUDA(cuStreamCreate(&independent, CU_STREAM_NON_BLOCKING));
+    CUDA(cuStreamCreateWithPriority(&independent, CU_STREAM_NON_BLOCKING, -1));
     CHECK_EQUAL(cuStreamBeginCapture(NULL, GLOBAL), UNSUPPORTED);
     CHECK_EQUAL(cuStreamBeginCapture(stream, 3), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
 
     CUDA(cuStreamBeginCapture(stream, GLOBAL));
     CHECK_EQUAL(cuStreamBeginCapture(stream, GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
+    CHECK(capture_status(stream) == 1 && capture_status(independent) == 0);
     CUDA(cuThreadExchangeStreamCaptureMode(&mode));
     CHECK_EQUAL(mode, GLOBAL);
     CUDA(cuMemHostAlloc(&memory, 1, 0));

@@ -30,7 +30,7 @@ static size_t memory_left(void)
 
 TEST(devices)
 {
-    int value;
+    int value, least, greatest;
     CUcontext context;
     char pci_id[32];
 
@@ -50,8 +50,27 @@ TEST(devices)
     CHECK_EQUAL(value, 9);
     CUDART(cudaDeviceGetPCIBusId(pci_id, sizeof(pci_id), 1));
     CHECK_STRING(pci_id, "0000:2B:00.0");
+    CUDART(cudaDeviceGetByPCIBusId(&value, pci_id));
+    CHECK_EQUAL(value, 1);
+    CUDART(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    CHECK(least == 0 && greatest < 0);
     CUDART(cudaDeviceCanAccessPeer(&value, 0, 1));
     CHECK_EQUAL(value, 1);
+}
+
+/* Functions of the driver are those of the program's CUDA version, and this one has another argument since 13.0. */
+TEST(driver_entry_points)
+{
+    const char *name = CUDART_VERSION < 13000 ? "cuCtxGetDevice" : "cuCtxGetDevice_v2";
+    cudaError_t (*entry_point)(const char *, void **, unsigned long long, int *);
+    void *function = NULL, *by_version = NULL;
+    int status = -1;
+
+    *(void **)&entry_point = dlsym(RTLD_DEFAULT, "cudaGetDriverEntryPoint"); /* CUDA 13 does not declare it. */
+    CUDART(entry_point("cuCtxGetDevice", &function, 0, &status));
+    CHECK(status == 0 && function != NULL && function == dlsym(RTLD_DEFAULT, name));
+    CUDART(cudaGetDriverEntryPointByVersion("cuCtxGetDevice", &by_version, 12000, 0, NULL));
+    CHECK(by_version == dlsym(RTLD_DEFAULT, "cuCtxGetDevice"));
 }
 
 /* As on an H200, the runtime makes the context again, and every retain has its release. */
@@ -116,13 +135,39 @@ TEST(memory)
     CHECK_EQUAL(memory_left(), before);
 }
 
+TEST(pointers)
+{
+    struct cudaPointerAttributes attributes;
+    void *device, *host, *managed;
+    char mine;
+
+    CUDART(cudaSetDevice(1));
+    CUDART(cudaMalloc(&device, 100));
+    CUDART(cudaMallocHost(&host, 100));
+    CUDART(cudaMallocManaged(&managed, 100, cudaMemAttachGlobal));
+    const struct {
+        void *address;
+        int type, device, has_device, has_host;
+    } wanted[] = {{device, 2, 1, 1, 0}, {host, 1, 1, 1, 1}, {managed, 3, 1, 1, 1}, {&mine, 0, -2, 0, 1}};
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        CUDART(cudaPointerGetAttributes(&attributes, wanted[i].address));
+        CHECK_EQUAL(attributes.type, wanted[i].type);
+        CHECK_EQUAL(attributes.device, wanted[i].device);
+        CHECK(attributes.devicePointer == (wanted[i].has_device ? wanted[i].address : NULL));
+        CHECK(attributes.hostPointer == (wanted[i].has_host ? wanted[i].address : NULL));
+    }
+    CHECK_EQUAL(cudaGetLastError(), 0);
+}
+
 TEST(copies)
 {
     char out[] = "from the host", in[sizeof(out)] = "";
-    void *buffer;
+    void *buffer, *other;
 
     CUDART(cudaMalloc(&buffer, sizeof(out)));
-    CUDART(cudaMemcpy(buffer, out, sizeof(out), cudaMemcpyHostToDevice));
+    CUDART(cudaMalloc(&other, sizeof(out)));
+    CUDART(cudaMemcpy(other, out, sizeof(out), cudaMemcpyHostToDevice));
+    CUDART(cudaMemcpyPeer(buffer, 0, other, 0, sizeof(out)));
     CUDART(cudaMemset(buffer, 'x', 4));
     CUDART(cudaMemcpy(in, buffer, sizeof(out), cudaMemcpyDeviceToHost));
     CHECK_STRING(in, "xxxx the host");
@@ -157,7 +202,8 @@ TEST(streams)
     CUDART(cudaEventCreate(&start));
     CUDART(cudaEventRecord(start, stream));
     CUDART(cudaStreamDestroy(stream));
-    CUDART(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    CUDART(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0));
+    CUDART(cudaStreamWaitEvent(stream, start, 0));
     CUDART(cudaEventCreateWithFlags(&event, cudaEventBlockingSync));
     CUDART(cudaMallocAsync(&buffer, 4, stream));
     CUDART(cudaLaunchHostFunc(stream, wait_until_released, NULL));

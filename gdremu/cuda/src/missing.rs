@@ -53,7 +53,7 @@ refused! {
         DeviceGetDefaultMemPool DeviceGetDevResource DeviceGetGraphMemAttribute DeviceGetHostAtomicCapabilities
         DeviceGetMemPool DeviceGetNvSciSyncAttributes DeviceGetP2PAtomicCapabilities DeviceGetP2PAttribute
         DeviceGetTexture1DLinearMaxWidth DeviceGraphMemTrim DeviceRegisterAsyncNotification DeviceSetGraphMemAttribute
-        DeviceSetMemPool DeviceUnregisterAsyncNotification EventRecordWithFlags(_ptsz) EventRecord_ptsz
+        DeviceSetMemPool DeviceUnregisterAsyncNotification EventRecordWithFlags_ptsz EventRecord_ptsz
         ExternalMemoryGetMappedBuffer ExternalMemoryGetMappedMipmappedArray FuncGetName FuncGetParamInfo
         FuncSetAttribute FuncSetCacheConfig FuncSetSharedMemConfig GLRegisterBufferObject GLSetBufferObjectMapFlags
         GLUnmapBufferObject GLUnmapBufferObjectAsync GLUnregisterBufferObject GetExportTable GreenCtxCreate
@@ -70,11 +70,10 @@ refused! {
         MipmappedArrayGetMemoryRequirements MipmappedArrayGetSparseProperties OccupancyAvailableDynamicSMemPerBlock
         OccupancyMaxActiveClusters OccupancyMaxPotentialClusterSize ProfilerStart ProfilerStop
         StreamAttachMemAsync(_ptsz) StreamBeginCaptureToGraph(_ptsz) StreamCopyAttributes(_ptsz)
-        StreamCreateWithPriority StreamGetAttribute(_ptsz) StreamGetCaptureInfo(_ptsz _v2 _v2_ptsz _v3 _v3_ptsz)
-        StreamGetDevice(_ptsz) StreamGetFlags(_ptsz) StreamGetId(_ptsz) StreamGetPriority(_ptsz)
-        StreamIsCapturing(_ptsz) StreamQuery_ptsz StreamSetAttribute(_ptsz) StreamSynchronize_ptsz
-        StreamUpdateCaptureDependencies(_ptsz _v2 _v2_ptsz) StreamWaitEvent(_ptsz) UserObjectCreate UserObjectRelease
-        UserObjectRetain VDPAUGetDevice;
+        StreamGetAttribute(_ptsz) StreamGetCaptureInfo(_ptsz _v2 _v2_ptsz _v3 _v3_ptsz) StreamGetDevice(_ptsz)
+        StreamGetFlags(_ptsz) StreamGetId(_ptsz) StreamGetPriority(_ptsz) StreamIsCapturing_ptsz StreamQuery_ptsz
+        StreamSetAttribute(_ptsz) StreamSynchronize_ptsz StreamUpdateCaptureDependencies(_ptsz _v2 _v2_ptsz)
+        StreamWaitEvent_ptsz UserObjectCreate UserObjectRelease UserObjectRetain VDPAUGetDevice;
     "cuGraphExec" "cudaGraphExec": ChildGraphNodeSetParams Destroy EventRecordNodeSetEvent EventWaitNodeSetEvent
         ExternalSemaphoresSignalNodeSetParams ExternalSemaphoresWaitNodeSetParams GetFlags HostNodeSetParams
         MemcpyNodeSetParams MemsetNodeSetParams NodeSetParams;
@@ -96,17 +95,16 @@ refused! {
     "cu": Array3DCreate(_v2) Array3DGetDescriptor(_v2) ArrayCreate(_v2) ArrayDestroy ArrayGetDescriptor(_v2)
         CoredumpGetAttribute CoredumpGetAttributeGlobal CoredumpSetAttribute CoredumpSetAttributeGlobal CtxAttach
         CtxDetach CtxDisablePeerAccess CtxEnablePeerAccess CtxFromGreenCtx CtxGetCacheConfig CtxGetDevResource
-        CtxGetFlags CtxGetLimit CtxGetSharedMemConfig CtxGetStreamPriorityRange CtxRecordEvent CtxSetCacheConfig
-        CtxSetLimit CtxSetSharedMemConfig CtxWaitEvent DeviceComputeCapability DeviceGetExecAffinitySupport
-        DeviceGetLuid DeviceGetProperties DevicePrimaryCtxSetFlags(_v2) DeviceTotalMem EGLApiInit FuncGetModule
-        FuncIsLoaded FuncLoad FuncSetBlockShape FuncSetSharedSize GLCtxCreate(_v2) GLGetDevices(_v2) GLInit
-        GLMapBufferObject(_v2 _v2_ptds) GLMapBufferObjectAsync(_v2 _v2_ptsz) GreenCtxDestroy GreenCtxGetDevResource
-        GreenCtxGetId GreenCtxRecordEvent GreenCtxStreamCreate GreenCtxWaitEvent IpcOpenMemHandle KernelGetAttribute
-        KernelGetFunction KernelGetLibrary KernelGetName KernelGetParamInfo KernelSetAttribute KernelSetCacheConfig
-        Launch LaunchGrid LaunchGridAsync LaunchKernelEx(_ptsz) LibraryGetModule LinkAddData(_v2) LinkAddFile(_v2)
-        LinkComplete LinkCreate(_v2) LinkDestroy MipmappedArrayCreate MipmappedArrayDestroy MipmappedArrayGetLevel
-        ModuleEnumerateFunctions ModuleGetFunctionCount ModuleGetGlobal ModuleGetLoadingMode ModuleGetSurfRef
-        ModuleGetTexRef ModuleLoad ModuleLoadDataEx ModuleUnload MulticastAddDevice MulticastBindAddr MulticastBindMem
+        CtxGetLimit CtxGetSharedMemConfig CtxRecordEvent CtxSetCacheConfig CtxSetLimit CtxSetSharedMemConfig
+        CtxWaitEvent DeviceGetExecAffinitySupport DeviceGetLuid DeviceGetProperties DeviceTotalMem EGLApiInit
+        FuncGetModule FuncIsLoaded FuncLoad FuncSetBlockShape FuncSetSharedSize GLCtxCreate(_v2) GLGetDevices(_v2)
+        GLInit GLMapBufferObject(_v2 _v2_ptds) GLMapBufferObjectAsync(_v2 _v2_ptsz) GreenCtxDestroy
+        GreenCtxGetDevResource GreenCtxGetId GreenCtxRecordEvent GreenCtxStreamCreate GreenCtxWaitEvent IpcOpenMemHandle
+        KernelGetAttribute KernelGetFunction KernelGetLibrary KernelGetName KernelGetParamInfo KernelSetAttribute
+        KernelSetCacheConfig Launch LaunchGrid LaunchGridAsync LaunchKernelEx(_ptsz) LibraryGetModule LinkAddData(_v2)
+        LinkAddFile(_v2) LinkComplete LinkCreate(_v2) LinkDestroy MipmappedArrayCreate MipmappedArrayDestroy
+        MipmappedArrayGetLevel ModuleEnumerateFunctions ModuleGetFunctionCount ModuleGetGlobal ModuleGetLoadingMode
+        ModuleGetSurfRef ModuleGetTexRef ModuleLoad MulticastAddDevice MulticastBindAddr MulticastBindMem
         MulticastCreate MulticastGetGranularity MulticastUnbind OccupancyMaxActiveBlocksPerMultiprocessorWithFlags
         OccupancyMaxPotentialBlockSizeWithFlags ParamSetSize ParamSetTexRef ParamSetf ParamSeti ParamSetv
         ProfilerInitialize SignalExternalSemaphoresAsync(_ptsz) StreamAddCallback_ptsz StreamBatchMemOp(_ptsz _v2
@@ -126,20 +124,20 @@ refused! {
         SetMipmapFilterMode SetMipmapLevelBias SetMipmapLevelClamp SetMipmappedArray;
     "cuMemcpy": AtoA(_v2 _v2_ptds) AtoD(_v2 _v2_ptds) AtoH(_v2 _v2_ptds) AtoHAsync(_v2 _v2_ptsz) BatchAsync(_ptsz _v2
         _v2_ptsz) DtoA(_v2 _v2_ptds) DtoD(_v2_ptds) DtoDAsync(_v2_ptsz) DtoH(_v2_ptds) DtoHAsync(_v2_ptsz) HtoA(_v2
-        _v2_ptds) HtoAAsync(_v2 _v2_ptsz) HtoD(_v2_ptds) HtoDAsync(_v2_ptsz) Peer(_ptds) PeerAsync(_ptsz);
+        _v2_ptds) HtoAAsync(_v2 _v2_ptsz) HtoD(_v2_ptds) HtoDAsync(_v2_ptsz) Peer_ptds PeerAsync_ptsz;
     "cuMem": AllocAsync_ptsz AllocFromPoolAsync(_ptsz) AllocHost AllocPitch(_v2) BatchDecompressAsync(_ptsz)
         ExportToShareableHandle Free FreeAsync_ptsz GetAccess GetAddressRange GetAttribute(_v2) GetInfo
-        HostGetDevicePointer HostGetFlags ImportFromShareableHandle MapArrayAsync(_ptsz) cpy2D(_v2 _v2_ptds)
-        cpy2DAsync(_v2 _v2_ptsz) cpy2DUnaligned(_v2 _v2_ptds) cpy3D(_v2 _v2_ptds) cpy3DAsync(_v2 _v2_ptsz)
-        cpy3DBatchAsync(_ptsz _v2 _v2_ptsz) setD16(_v2 _v2_ptds) setD16Async(_ptsz) setD2D16(_v2 _v2_ptds)
-        setD2D16Async(_ptsz) setD2D32(_v2 _v2_ptds) setD2D32Async(_ptsz) setD2D8(_v2 _v2_ptds) setD2D8Async(_ptsz)
-        setD32(_v2_ptds) setD32Async(_ptsz) setD8(_v2_ptds) setD8Async_ptsz;
+        HostGetDevicePointer ImportFromShareableHandle MapArrayAsync(_ptsz) cpy2D(_v2 _v2_ptds) cpy2DAsync(_v2 _v2_ptsz)
+        cpy2DUnaligned(_v2 _v2_ptds) cpy3D(_v2 _v2_ptds) cpy3DAsync(_v2 _v2_ptsz) cpy3DBatchAsync(_ptsz _v2 _v2_ptsz)
+        setD16(_v2 _v2_ptds) setD16Async(_ptsz) setD2D16(_v2 _v2_ptds) setD2D16Async(_ptsz) setD2D32(_v2 _v2_ptds)
+        setD2D32Async(_ptsz) setD2D8(_v2 _v2_ptds) setD2D8Async(_ptsz) setD32(_v2_ptds) setD32Async(_ptsz)
+        setD8(_v2_ptds) setD8Async_ptsz;
     "cuCheckpointProcess": Checkpoint GetRestoreThreadId GetState Lock Restore Unlock;
     "cuda": ArrayGetInfo ChooseDevice CreateChannelDesc CreateSurfaceObject CreateTextureObject DestroySurfaceObject
-        DestroyTextureObject DeviceGetByPCIBusId DevSmResourceSplit EventCreateFromEGLSync EventElapsedTime_v2 FreeArray
-        FreeAsync_ptsz FreeMipmappedArray FuncGetParamCount GLGetDevices GLMapBufferObject GLMapBufferObjectAsync
-        GLSetGLDevice GetChannelDesc GetDeviceFlags GetDriverEntryPointByVersion(_ptsz) GetDriverEntryPoint(_ptsz)
-        GetFuncBySymbol GetMipmappedArrayLevel GetSurfaceObjectResourceDesc GetTextureObjectResourceDesc
+        DestroyTextureObject DevSmResourceSplit EventCreateFromEGLSync EventElapsedTime_v2 FreeArray FreeAsync_ptsz
+        FreeMipmappedArray FuncGetParamCount GLGetDevices GLMapBufferObject GLMapBufferObjectAsync GLSetGLDevice
+        GetChannelDesc GetDeviceFlags GetDriverEntryPointByVersion_ptsz GetDriverEntryPoint_ptsz GetFuncBySymbol
+        GetMipmappedArrayLevel GetSurfaceObjectResourceDesc GetTextureObjectResourceDesc
         GetTextureObjectResourceViewDesc GetTextureObjectTextureDesc HostGetFlags InitDevice KernelSetAttributeForDevice
         LaunchHostFunc_v2_ptsz LaunchKernelExC_ptsz Malloc3D Malloc3DArray MallocArray MallocAsync_ptsz
         MallocFromPoolAsync(_ptsz) MallocMipmappedArray MallocPitch MemGetLocationInfo MemRangeGetAttribute
@@ -147,11 +145,10 @@ refused! {
         Memcpy2DFromArrayAsync(_ptsz) Memcpy2DToArray(_ptds) Memcpy2DToArrayAsync(_ptsz) Memcpy3D(_ptds)
         Memcpy3DAsync(_ptsz) Memcpy3DBatchAsync(_ptsz) Memcpy3DWithAttributesAsync(_ptsz) MemcpyArrayToArray(_ptds)
         MemcpyBatchAsync(_ptsz) MemcpyFromArray(_ptds) MemcpyFromArrayAsync(_ptsz) MemcpyFromSymbolAsync(_ptsz)
-        MemcpyFromSymbol_ptds MemcpyPeer MemcpyPeerAsync MemcpyToArray(_ptds) MemcpyToArrayAsync(_ptsz)
-        MemcpyToSymbolAsync(_ptsz) MemcpyToSymbol_ptds MemcpyWithAttributesAsync(_ptsz) Memset2D(_ptds)
-        Memset2DAsync(_ptsz) Memset3D(_ptds) Memset3DAsync(_ptsz) MemsetAsync_ptsz Memset_ptds
-        OccupancyMaxActiveBlocksPerMultiprocessor PointerGetAttributes SetDoubleForDevice SetDoubleForHost
-        SetValidDevices SignalExternalSemaphoresAsync(_ptsz _v2 _v2_ptsz) StreamAddCallback(_ptsz)
+        MemcpyFromSymbol_ptds MemcpyToArray(_ptds) MemcpyToArrayAsync(_ptsz) MemcpyToSymbolAsync(_ptsz)
+        MemcpyToSymbol_ptds MemcpyWithAttributesAsync(_ptsz) Memset2D(_ptds) Memset2DAsync(_ptsz) Memset3D(_ptds)
+        Memset3DAsync(_ptsz) MemsetAsync_ptsz Memset_ptds OccupancyMaxActiveBlocksPerMultiprocessor SetDoubleForDevice
+        SetDoubleForHost SetValidDevices SignalExternalSemaphoresAsync(_ptsz _v2 _v2_ptsz) StreamAddCallback(_ptsz)
         StreamBeginCapture(_ptsz) StreamBeginRecaptureToGraph(_ptsz) StreamEndCapture(_ptsz) StreamGetDevResource(_ptsz)
         SubgridCreate SubgridWorkerGridCreate SubgridWorksetCreate ThreadExit ThreadGetCacheConfig ThreadGetLimit
         ThreadSetCacheConfig ThreadSetLimit ThreadSynchronize VDPAUSetVDPAUDevice WaitExternalSemaphoresAsync(_ptsz _v2
@@ -163,7 +160,7 @@ refused! {
         MemcpyNodeSetParamsToSymbol NodeGetContainingGraph NodeGetLocalId NodeGetParams NodeGetToolsId icsMapResources
         icsResourceGetMappedPointer icsResourceSetMapFlags icsUnmapResources;
     "cudaDevice": DisablePeerAccess EnablePeerAccess FlushGPUDirectRDMAWrites GetCacheConfig GetExecutionCtx GetLimit
-        GetSharedMemConfig GetStreamPriorityRange SetCacheConfig SetLimit SetSharedMemConfig;
+        GetSharedMemConfig SetCacheConfig SetLimit SetSharedMemConfig;
     "cudaExecutionCtx": Destroy GetDevResource GetDevice GetId RecordEvent StreamCreate Synchronize WaitEvent;
     "__cuda": GetProcAddress LaunchKernel_ptsz RegisterUnifiedTable;
 }

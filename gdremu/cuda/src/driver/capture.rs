@@ -86,6 +86,16 @@ pub(super) fn begin(state: &mut State, stream: StreamHandle, mode: u32) -> Resul
     Ok(())
 }
 
+/// CUstreamCaptureStatus: 1 while it captures, 2 when the capture is invalid.
+pub(super) fn status(state: &State, stream: StreamHandle) -> Result<u32> {
+    state.check_stream(stream)?;
+    Ok(match state.captures.get(&stream) {
+        None => 0,
+        Some(capture) if capture.valid => 1,
+        Some(_) => 2,
+    })
+}
+
 /// There are no functions for the graph, which is empty.
 pub(super) fn end(state: &mut State, stream: StreamHandle, graph: Out<usize>) -> Result {
     const GRAPH: usize = 0xC7 << 40;

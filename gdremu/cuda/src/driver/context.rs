@@ -98,7 +98,7 @@ pub(super) fn cuDevicePrimaryCtxRetain(state: &mut State, device: i32) -> Result
     let context = match primary.context {
         Some(context) => context,
         None => {
-            let context = create(state, gpu, 0)?;
+            let context = create(state, gpu, primary.flags)?;
             state.contexts.add_as(primary.handle, context)
         }
     };
@@ -107,6 +107,21 @@ pub(super) fn cuDevicePrimaryCtxRetain(state: &mut State, device: i32) -> Result
     primary.retained += 1;
     state.primaries.insert(gpu, primary);
     Ok(context)
+}
+
+/// For the primary context that is there, and later ones.
+pub(super) fn cuDevicePrimaryCtxSetFlags_v2(state: &mut State, device: i32, flags: u32) -> Result {
+    let gpu = gpus::by_ordinal(device)?;
+    state::check_flags(flags)?;
+    let primary = state.primaries.entry(gpu).or_default();
+    primary.flags = flags;
+    match primary.context {
+        Some(context) => {
+            state.contexts.get_mut(context)?.flags = flags;
+            Ok(())
+        }
+        None => Ok(()),
+    }
 }
 
 pub(super) fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Result {

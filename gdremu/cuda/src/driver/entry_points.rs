@@ -21,7 +21,7 @@ use super::kernel::{Request, SharedBytes};
 use super::state::{ContextHandle, EventHandle, FunctionHandle, ModuleHandle, STACK, StreamHandle};
 use super::*;
 use crate::args::{In, Out};
-use crate::error::{self, Error, ensure};
+use crate::error::{self, Error, ensure, valid};
 use crate::gpus;
 
 /// The body that the description has, or a call of the function of this name with what its entry passes.
@@ -114,6 +114,11 @@ entry_points! {
         fn cuDeviceGetByPCIBusId(text: In<c_char>) initialized 4010 -> i32 => || device::at_pci_address(text.text()?);
         fn cuDeviceCanAccessPeer(device: i32, peer: i32) initialized 4000 -> i32
             => || Ok(i32::from(gpus::by_ordinal(device)? != gpus::by_ordinal(peer)?));
+        fn cuDeviceComputeCapability(major: Out<i32>, minor: Out<i32>, device: i32) initialized 2000 => || {
+                let capability = device::capability(gpus::by_ordinal(device)?)? as i32;
+                major.set(capability / 10)?;
+                minor.set(capability % 10)
+            };
         // The CPU's writes through a mapping and the GPU's view of them are the same memory, so nothing is in flight.
         fn cuFlushGPUDirectRDMAWrites(target: u32, scope: u32) in_context 11030
             => |_, _| ensure(target == 0 && matches!(scope, 100 | 200), Error::INVALID_VALUE);
@@ -144,9 +149,10 @@ entry_points! {
         fn cuDevicePrimaryCtxRelease_v2(device: i32) initialized 11000, cuDevicePrimaryCtxRelease 7000;
         fn cuDevicePrimaryCtxReset_v2(device: i32) initialized 11000, cuDevicePrimaryCtxReset 7000
             => || context::reset_primary(state::lock(), gpus::by_ordinal(device)?);
+        fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) with_state 11000, cuDevicePrimaryCtxSetFlags 7000;
         fn cuDevicePrimaryCtxGetState(device: i32, flags: Out<u32>, active: Out<i32>) with_state 7000 => |state| {
                 let primary = state.primaries.get(&gpus::by_ordinal(device)?).copied().unwrap_or_default();
-                flags.set(0)?;
+                flags.set(primary.flags)?;
                 active.set(i32::from(primary.context.is_some()))
             };
         fn cuCtxCreate_v2(flags: u32, device: i32) with_state 3020, cuCtxCreate 2000 -> ContextHandle;
@@ -175,6 +181,7 @@ entry_points! {
         fn cuCtxGetDevice_v2(context: ContextHandle) with_state 13000 -> i32
             => |state| Ok(gpus::ordinal(context::live(state, context)?.gpu));
         fn cuCtxSetFlags(flags: u32) in_context 12010;
+        fn cuCtxGetFlags() in_context 7000 -> u32 => |state, current| Ok(state.contexts.get(current.context)?.flags);
         fn cuCtxGetId(context: ContextHandle, id: Out<u64>) with_state 12000
             => |state| id.set(context::live(state, context)?.id);
         fn cuCtxGetApiVersion(context: ContextHandle, version: Out<u32>) with_state 3020
@@ -210,6 +217,8 @@ entry_points! {
         fn cuMemHostUnregister(address: usize) initialized 4000;
         fn cuMemHostGetDevicePointer_v2(address: usize, flags: u32) in_context 3020 -> u64
             => |state, _| host::device_pointer(state, address, flags);
+        fn cuMemHostGetFlags(address: usize) in_context 2030 -> u32
+            => |state, _| Ok(valid(host::find(state, address))?.flags);
     }
     copy {
         fn cuMemcpy(to: u64, from: u64, size: usize) initialized 4000 => || copy(Any(to), Any(from), size, None);
@@ -227,6 +236,12 @@ entry_points! {
             => || copy(Device(to), Device(from), size, None);
         fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, size: usize, stream: StreamHandle) initialized 3020
             => || copy(Device(to), Device(from), size, Some(stream));
+        // The addresses determine the GPUs.
+        fn cuMemcpyPeer(to: u64, _to_context: ContextHandle, from: u64, _from_context: ContextHandle, size: usize) initialized 4000
+            => || copy(Device(to), Device(from), size, None);
+        fn cuMemcpyPeerAsync(to: u64, _to_context: ContextHandle, from: u64, _from_context: ContextHandle, size: usize,
+               stream: StreamHandle)
+            initialized 4000 => || copy(Device(to), Device(from), size, Some(stream));
         fn cuMemsetD8_v2(address: u64, value: u8, count: usize) initialized 3020
             => || fill([value], address, count, None);
         fn cuMemsetD8Async(address: u64, value: u8, count: usize, stream: StreamHandle) initialized 3020
@@ -283,6 +298,15 @@ entry_points! {
     }
     stream {
         fn cuStreamCreate(flags: u32) in_context 2000 -> StreamHandle;
+        // Priorities are hints, also to CUDA.
+        fn cuStreamCreateWithPriority(flags: u32, _priority: i32) in_context 5050 -> StreamHandle
+            => |state, current| stream::cuStreamCreate(state, current, flags);
+        fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) in_context 5050 => |_, _| {
+                least.set_if_wanted(0);
+                greatest.set_if_wanted(-5);
+                Ok(())
+            };
+        fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: u32) initialized 3020;
         fn cuStreamDestroy_v2(stream: StreamHandle) with_state 4000, cuStreamDestroy 2000
             => |state| state.streams.remove(stream).map(drop);
         fn cuStreamSynchronize(stream: StreamHandle) initialized 2000;
@@ -299,6 +323,11 @@ entry_points! {
         fn cuEventDestroy_v2(event: EventHandle) with_state 4000, cuEventDestroy 2000
             => |state| state.events.remove(event).map(drop);
         fn cuEventRecord(event: EventHandle, stream: StreamHandle) initialized 2000;
+        // The flag is for events in graphs.
+        fn cuEventRecordWithFlags(event: EventHandle, stream: StreamHandle, flags: u32) initialized 11010 => || {
+                ensure(flags == 0, Error::INVALID_VALUE)?;
+                stream::cuEventRecord(event, stream)
+            };
         fn cuEventQuery(event: EventHandle) with_state 2000;
         fn cuEventSynchronize(event: EventHandle) initialized 2000;
         fn cuEventElapsedTime_v2(start: EventHandle, end: EventHandle) with_state 12080, cuEventElapsedTime 2000 -> f32
@@ -309,11 +338,17 @@ entry_points! {
             => |state, _| capture::begin(state, stream, mode);
         fn cuStreamEndCapture(stream: StreamHandle, graph: Out<usize>) in_context 10000
             => |state, _| capture::end(state, stream, graph);
+        fn cuStreamIsCapturing(stream: StreamHandle, status: Out<u32>) in_context 10000
+            => |state, _| status.set(capture::status(state, stream)?);
         fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) without_init 10010;
     }
     module {
         fn cuModuleLoadData(image: In<u8>) initialized 2000 -> ModuleHandle
             => || module::load("cuModuleLoadData", image);
+        // The options are the compiler's.
+        fn cuModuleLoadDataEx(image: In<u8>, _count: u32, _options: In<u32>, _values: In<usize>) initialized 2010
+            -> ModuleHandle => || module::load("cuModuleLoadDataEx", image);
+        fn cuModuleUnload(module: ModuleHandle) initialized 2000;
         fn cuModuleLoadFatBinary(image: In<u8>) initialized 2000 -> ModuleHandle
             => || module::load("cuModuleLoadFatBinary", image);
         fn cuModuleGetFunction(module: ModuleHandle, name: In<c_char>) in_context 2000 -> FunctionHandle => |state, _| {

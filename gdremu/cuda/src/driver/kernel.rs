@@ -140,7 +140,7 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
     let live = turn.state.contexts.get(function.context)?;
     let stop = Arc::clone(&live.stop);
     let gpu = live.gpu;
-    turn.enqueue(move || {
+    turn.enqueue(None, move || {
         let started = Instant::now();
         let mut memory = KernelMemory::new(gpu);
         let result = ptx::run(&launch, &mut memory, &stop, || report_long_run(&launch.kernel, started));

@@ -8,7 +8,7 @@ use gdremu_core::gpu::address_space::Access;
 
 use super::fatbin::{self, Problem};
 use super::state::{self, Function, Module, ModuleHandle, State};
-use super::{buffer, copy, device};
+use super::{buffer, copy, device, work};
 use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::{gpus, ptx};
@@ -55,6 +55,20 @@ pub(super) fn load(call: &str, mut image: In<u8>) -> Result<ModuleHandle> {
     add(&mut state::lock(), parsed)
 }
 
+pub(super) fn cuModuleUnload(module: ModuleHandle) -> Result {
+    let state = state::lock();
+    let owner = state.modules.get(module)?.context;
+    let mut state = work::finish(state, Some(owner))?;
+    let module = state.modules.remove(module)?;
+    for function in module.functions.into_values() {
+        state.functions.remove(function)?;
+    }
+    match module.memory {
+        0 => Ok(()),
+        memory => buffer::free(&mut state, memory),
+    }
+}
+
 fn add(state: &mut State, parsed: ptx::Module) -> Result<ModuleHandle> {
     let current = state.current()?;
     let mut base = 0;
@@ -64,7 +78,8 @@ fn add(state: &mut State, parsed: ptx::Module) -> Result<ModuleHandle> {
         let spans = gpus::with(|gpu| gpu.spans(base, len as u64, Access::ReadWrite))?;
         copy::write(spans, &parsed.memory);
     }
-    let mut module = Module { context: current.context, functions: BTreeMap::new(), variables: BTreeMap::new() };
+    let mut module =
+        Module { context: current.context, functions: BTreeMap::new(), variables: BTreeMap::new(), memory: base };
     for (name, (offset, size)) in parsed.variables {
         module.variables.insert(name, (base + offset as u64, size));
     }

@@ -28,11 +28,22 @@ pub(super) fn cuStreamQuery(stream: StreamHandle) -> Result {
     ensure(turn.own_work().is_empty(), Error::NOT_READY)
 }
 
+/// An event that was not recorded is passed.
+pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: u32) -> Result {
+    ensure(flags == 0, Error::INVALID_VALUE)?; // Others are for graphs.
+    let mut turn = Turn::of(stream)?;
+    turn.check_capture()?;
+    match find(&turn.state, event)?.pending(&turn.state.queues) {
+        Some(point) => turn.enqueue(Some(point), || Ok(())).map(drop),
+        None => Ok(()),
+    }
+}
+
 /// Runs `function` in the stream's turn, with nothing locked. Always in the stream's thread, as with
 /// NVIDIA's driver, because it may wait for the caller.
 pub(super) fn run(stream: StreamHandle, function: Option<impl FnOnce() + Send + 'static>) -> Result {
     let function = valid(function)?;
-    Turn::of(stream)?.enqueue(|| {
+    Turn::of(stream)?.enqueue(None, || {
         function();
         Ok(())
     })?;
@@ -70,7 +81,7 @@ pub(super) fn cuEventRecord(event: EventHandle, stream: StreamHandle) -> Result 
         drop(turn);
     } else {
         let time = Arc::clone(&time);
-        point = Some(turn.enqueue(move || {
+        point = Some(turn.enqueue(None, move || {
             time.get_or_init(Instant::now);
             Ok(())
         })?);

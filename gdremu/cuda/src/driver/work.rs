@@ -84,17 +84,22 @@ impl Turn {
         self.check_capture()?;
         let before = self.work_before();
         if when == When::InOrder && !before.is_empty() {
-            return self.enqueue(job).map(drop);
+            return self.enqueue(None, job).map(drop);
         }
         drop(wait(self.state, self.queue.context, &before)?);
         job()
     }
 
-    /// Queues a job for the stream's thread, after the stream's earlier work.
-    pub(super) fn enqueue(mut self, job: impl FnOnce() -> Result + Send + 'static) -> Result<Point> {
+    /// Queues a job for the stream's thread, after the stream's earlier work and a point of another stream.
+    pub(super) fn enqueue(
+        mut self,
+        other: Option<Point>,
+        job: impl FnOnce() -> Result + Send + 'static,
+    ) -> Result<Point> {
         self.check_capture()?;
         let id = self.queue;
         let mut after = self.work_before();
+        after.extend(other);
         after.retain(|point| point.queue != id); // Its own come first anyway.
         let number = self.state.next_id();
         let queues = &mut self.state.queues.0;

@@ -6,11 +6,11 @@
 //! initialized fn cudaDeviceReset() { entry::reset() };                               has a body of its own
 //! ```
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 
 use super::entry::{GPU, check};
 use super::kernels::{Configuration, Dim3, FuncAttributes, LaunchConfig, c_string, part, registry, variable};
-use super::properties::{CUDA_12, CUDA_13};
+use super::properties::{CUDA_12, CUDA_13, PointerAttributes};
 use super::{entry, kernels, properties};
 use crate::args::{In, Out};
 use crate::driver::entry_points::exported::*;
@@ -47,6 +47,11 @@ entry_points! {
     without_init fn cudaDriverGetVersion(version: Out<i32>) => cuDriverGetVersion;
     without_init fn cudaRuntimeGetVersion(version: Out<i32>) { version.set(entry::version()) };
 
+    initialized fn cudaGetDriverEntryPoint(name: In<c_char>, function: Out<*const c_void>, flags: u64,
+        status: Out<u32>) => cuGetProcAddress_v2(name, function, entry::version(), flags, status);
+    initialized fn cudaGetDriverEntryPointByVersion(name: In<c_char>, function: Out<*const c_void>, version: u32,
+        flags: u64, status: Out<u32>) => cuGetProcAddress_v2(name, function, version as i32, flags, status);
+
     without_init fn cudaGetDeviceCount(count: Out<i32>) {
         count.set(0)?;
         check(cuInit(0))?;
@@ -64,6 +69,8 @@ entry_points! {
     initialized fn cudaGetDeviceProperties_v2(to: Out<u8>, gpu: i32) { properties::of(to, gpu, CUDA_12) };
     initialized fn cudaDeviceGetAttribute(value: Out<i32>, attribute: i32, gpu: i32) => cuDeviceGetAttribute;
     initialized fn cudaDeviceGetPCIBusId(text: Out<c_char>, len: i32, gpu: i32) => cuDeviceGetPCIBusId;
+    initialized fn cudaDeviceGetByPCIBusId(gpu: Out<i32>, text: In<c_char>) => cuDeviceGetByPCIBusId;
+    in_context fn cudaDeviceGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) => cuCtxGetStreamPriorityRange;
     initialized fn cudaDeviceCanAccessPeer(can: Out<i32>, gpu: i32, peer: i32) => cuDeviceCanAccessPeer;
     in_context fn cudaDeviceSynchronize() => cuCtxSynchronize;
     initialized fn cudaDeviceReset() { entry::reset() };
@@ -94,6 +101,12 @@ entry_points! {
     in_context fn cudaMemcpy(to: u64, from: u64, size: usize, kind: u32) { copy(to, from, size, kind, None) };
     in_context fn cudaMemcpyAsync(to: u64, from: u64, size: usize, kind: u32, stream: usize)
         { copy(to, from, size, kind, Some(stream)) };
+    in_context fn cudaMemcpyPeer(to: u64, _to_gpu: i32, from: u64, _from_gpu: i32, size: usize)
+        => cuMemcpyDtoD_v2(to, from, size);
+    in_context fn cudaMemcpyPeerAsync(to: u64, _to_gpu: i32, from: u64, _from_gpu: i32, size: usize, stream: usize)
+        => cuMemcpyDtoDAsync_v2(to, from, size, stream);
+    in_context fn cudaPointerGetAttributes(to: Out<PointerAttributes>, address: u64)
+        { to.set(PointerAttributes::of(address)) };
     in_context fn cudaMemset(address: u64, value: i32, size: usize)
         => cuMemsetD8_v2(address, value as u8, size);
     in_context fn cudaMemsetAsync(address: u64, value: i32, size: usize, stream: usize)
@@ -104,6 +117,10 @@ entry_points! {
 
     in_context fn cudaStreamCreate(stream: Out<usize>) => cuStreamCreate(stream, 0);
     in_context fn cudaStreamCreateWithFlags(stream: Out<usize>, flags: u32) => cuStreamCreate;
+    in_context fn cudaStreamCreateWithPriority(stream: Out<usize>, flags: u32, priority: i32)
+        => cuStreamCreateWithPriority;
+    in_context fn cudaStreamWaitEvent(stream: usize, event: usize, flags: u32) => cuStreamWaitEvent;
+    in_context fn cudaStreamIsCapturing(stream: usize, status: Out<u32>) => cuStreamIsCapturing;
     in_context fn cudaStreamDestroy(stream: usize) => cuStreamDestroy_v2;
     in_context fn cudaStreamSynchronize(stream: usize) => cuStreamSynchronize;
     in_context fn cudaStreamQuery(stream: usize) => cuStreamQuery;
@@ -114,6 +131,7 @@ entry_points! {
     in_context fn cudaEventCreateWithFlags(event: Out<usize>, flags: u32) => cuEventCreate;
     in_context fn cudaEventDestroy(event: usize) => cuEventDestroy_v2;
     in_context fn cudaEventRecord(event: usize, stream: usize) => cuEventRecord;
+    in_context fn cudaEventRecordWithFlags(event: usize, stream: usize, flags: u32) => cuEventRecordWithFlags;
     in_context fn cudaEventQuery(event: usize) => cuEventQuery;
     in_context fn cudaEventSynchronize(event: usize) => cuEventSynchronize;
     in_context fn cudaEventElapsedTime(time: Out<f32>, start: usize, end: usize) => cuEventElapsedTime;

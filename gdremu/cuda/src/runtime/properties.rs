@@ -1,4 +1,4 @@
-//! cudaDeviceProp: what it shows of a GPU, and where.
+//! cudaDeviceProp, what it shows of a GPU, and where; cudaPointerAttributes.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_char;
@@ -7,6 +7,7 @@ use super::entry::{check, result_of};
 use crate::args::Out;
 use crate::driver::entry_points::exported::{
     cuDeviceGetAttribute, cuDeviceGetCount, cuDeviceGetName, cuDeviceGetUuid_v2, cuDeviceTotalMem_v2,
+    cuPointerGetAttribute,
 };
 use crate::error::{Error, Result, ensure};
 use gdremu_core::cuda::types::Uuid;
@@ -66,4 +67,36 @@ pub(super) fn of(to: Out<u8>, gpu: i32, layout: usize) -> Result {
         }
     }
     to.set_all(bytes.into_iter())
+}
+
+/// cudaPointerAttributes, less its reserved end.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct PointerAttributes {
+    kind: u32,
+    gpu: i32,
+    device: u64,
+    host: u64,
+}
+
+impl PointerAttributes {
+    /// Memory that CUDA does not know is unregistered host memory.
+    pub(super) fn of(address: u64) -> PointerAttributes {
+        /// cudaMemoryType
+        const HOST: u32 = 1;
+        const DEVICE: u32 = 2;
+        const MANAGED: u32 = 3;
+
+        let attribute = |number| result_of(|value: Out<u64>| cuPointerGetAttribute(value.of(), number, address));
+        let Ok(memory_type) = attribute(2) else {
+            return PointerAttributes { kind: 0, gpu: -2, device: 0, host: address };
+        };
+        let kind = match memory_type as u32 {
+            HOST => HOST,
+            _ if attribute(8) == Ok(1) => MANAGED,
+            _ => DEVICE,
+        };
+        let gpu = attribute(9).unwrap_or_default() as i32;
+        PointerAttributes { kind, gpu, device: address, host: if kind == DEVICE { 0 } else { address } }
+    }
 }

@@ -40,6 +40,7 @@ pub(crate) struct Primary {
     /// address.
     pub(crate) handle: Option<ContextHandle>,
     pub(crate) retained: u32,
+    pub(crate) flags: u32,
 }
 
 /// The calling thread's context.
@@ -148,6 +149,8 @@ pub(crate) struct Module {
     pub(crate) functions: BTreeMap<String, FunctionHandle>,
     /// Address and size by name.
     pub(crate) variables: BTreeMap<String, (u64, usize)>,
+    /// The buffer that they are in; 0 if there are none.
+    pub(crate) memory: u64,
 }
 
 #[derive(Clone, Debug)]
