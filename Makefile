@@ -313,12 +313,18 @@ run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run -
 	$(if $(filter-out $(host),$(CARGO_BUILD_TARGET)),,--release)
 
 # preloaded DIRECTORY: what `gdrcopy trace` preloads, an object for each name of libgdrapi. It takes the same glibc as the
-# libraries.
+# libraries. A library with more functions than the object comes behind it. For that there is an empty object, which needs
+# both, in this order, by names of links that `gdrcopy trace` makes beside it.
 define preloaded
 	@mkdir -p $(1)
 	@$(cargo_links) -std=gnu11 -D_GNU_SOURCE -O2 -fPIC -shared -s -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Werror \
-		-Iinclude -Wl,-soname,libgdrapi.so.2 -Wl,-z,defs tools/trace/trace.c -o $(1)/libgdrcopy_trace.so -ldl
+		-Iinclude -Wl,-soname,libgdrapi.so.2 -Wl,-z,defs tools/trace/trace.c tools/trace/next.c -o $(1)/libgdrcopy_trace.so -ldl
 	@$(empty_object) -Wl,-soname,libgdrapi.so -Wl,--no-as-needed $(1)/libgdrcopy_trace.so -o $(1)/libgdrcopy_trace_alias.so
+	@$(empty_object) -Wl,-soname,libgdrcopy_trace.so -o $(1)/needed_first.so
+	@$(empty_object) -Wl,-soname,libgdrapi_next.so -o $(1)/needed_second.so
+	@$(empty_object) -Wl,-soname,libgdrapi.so.2 -Wl,--no-as-needed $(1)/needed_first.so $(1)/needed_second.so \
+		-Wl,--disable-new-dtags '-Wl,-rpath,$$ORIGIN' -o $(1)/libgdrcopy_trace_newer.so
+	@rm $(1)/needed_*.so
 endef
 
 .PHONY: trace

@@ -3,27 +3,13 @@
 # more.
 set -euo pipefail
 
-of_libgdrapi="gdr_close
-gdr_copy_from_mapping
-gdr_copy_to_mapping
-gdr_driver_get_version
-gdr_get_attribute
-gdr_get_callback_flag
-gdr_get_info
-gdr_get_info_v2
-gdr_get_mapping_type_string
-gdr_map
-gdr_map_v2
-gdr_open
-gdr_pin_buffer
-gdr_pin_buffer_v2
-gdr_runtime_get_version
-gdr_unmap
-gdr_unpin_buffer"
+sources=$(dirname "$0")/../..
+
+of_libgdrapi=$(sed -n 's/^ *each([a-z_]*, \([a-z0-9_]*\),.*/gdr_\1/p' "$sources/c_tests/functions.h" | LC_ALL=C sort)
 
 # With the versions that programs ask for.
 of_libgdrx=$(awk '/^GDRX_/ { version = $1 } /^ *gdrx_/ { sub(/;/, ""); print $1 "@@" version }' \
-    "$(dirname "$0")/../../gdrx/libgdrx.map" | LC_ALL=C sort)
+    "$sources/gdrx/libgdrx.map" | LC_ALL=C sort)
 
 # The C library (before glibc 2.34 with libpthread and libdl), what Rust needs to unwind, and the loader itself.
 allowed_libraries='libc\.so\.6|libm\.so\.6|libpthread\.so\.0|libdl\.so\.2|libgcc_s\.so\.1|ld-linux.*\.so\.[0-9]+|ld64\.so\.[0-9]+'

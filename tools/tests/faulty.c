@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../trace/next.h"
+#include "../trace/next.c"
 
 static int faulty(const char *how)
 {
@@ -16,7 +16,7 @@ static int faulty(const char *how)
 
 __attribute__((constructor)) static void begin(void)
 {
-    load_from(getenv("FAULTY_BEHIND"));
+    next_load(getenv("FAULTY_BEHIND"));
     if (getenv("FAULTY") == NULL)
         return;
     if (faulty("vanish"))

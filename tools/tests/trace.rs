@@ -129,6 +129,7 @@ fn everything_is_reported_as_documented() {
     let mut lines = output.stderr.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     for expected in [
         "(this project's, 2.6): 14 pins, 2 maps, 211 copies, 149057 bytes",
+        "the GPU is emulated: its memory is host memory; these numbers are meaningless",
         " % inside libgdrapi",
         "gdr_open 1 0 ",
         "gdr_pin_buffer 14 0 ",
@@ -313,6 +314,71 @@ fn programs_run_with_any_directory_for_the_files_and_without_files() {
     }
 }
 
+/// Linked, where its loader looks all up at once, and by dlopen.
+#[test]
+fn functions_of_a_newer_library_work_and_are_reported_as_not_seen() {
+    let place = Place::new();
+    for name in ["libgdrapi.so", "libgdrapi.so.2"] {
+        fs::remove_file(place.file(name)).unwrap();
+    }
+    let newer = format!(
+        "#include \"{ROOT}/{OTHER}\"\n\
+         int gdr_extra(void); int gdr_extra(void) {{ return 42; }}\n"
+    );
+    place.compile(&newer, "libgdrapi.so.2", &["-shared", "-fPIC", "-Wl,-soname,libgdrapi.so.2"]);
+    symlink("libgdrapi.so.2", place.file("libgdrapi.so")).unwrap();
+    let linked = "#include <stdio.h>\n\
+        void *gdr_open(void); int gdr_extra(void);\n\
+        int main(void) { printf(\"%d\", gdr_open() ? gdr_extra() : 0); }";
+    let library = place.file("libgdrapi.so").display().to_string();
+    let linked = place.compile(linked, "linked", &["-Wl,-z,now", &library]);
+    let opens = "#include <dlfcn.h>\n#include <stdio.h>\n\
+        int main(int argc, char **argv) {\n\
+            void *library = dlopen(argv[argc - 1], RTLD_NOW | RTLD_LOCAL), *(*open)(void); int (*extra)(void);\n\
+            *(void **)&open = dlsym(library, \"gdr_open\"); *(void **)&extra = dlsym(library, \"gdr_extra\");\n\
+            printf(\"%d\", open() ? extra() : 0); }";
+    let opens = place.compile(opens, "opens", &["-ldl"]);
+    for (program, name) in [(&linked, ""), (&opens, "libgdrapi.so"), (&opens, "libgdrapi.so.2")] {
+        let (output, report) = place.traced(&[], program, name);
+        assert_eq!((output.status, &*output.stdout), (Some(0), "42"), "{output:?}");
+        output.reports(&["\nnot seen: calls of gdr_extra, which this libgdrapi also has\n"]);
+        assert_reported(&report, "not_traced 1\n sum/calls 1\n sum/calls/0/function gdr_open\n sum/calls/0/count 1");
+    }
+    fs::create_dir(place.file("a b")).unwrap();
+    let output = run(place.trace(&[], &linked).env("TMPDIR", place.file("a b")));
+    output.with_status(1).reports(&["LD_PRELOAD cannot name a path with a blank", "set TMPDIR"]);
+}
+
+#[test]
+fn failed_open_without_errno_counts_as_failed() {
+    let place = Place::new();
+    let library = place.compile(
+        "#include <errno.h>\nvoid *gdr_open(void); void *gdr_open(void) { errno = 0; return 0; }",
+        "none.so",
+        &["-shared", "-fPIC"],
+    );
+    let program = place.compile(
+        "void *gdr_open(void); int main(void) { return gdr_open() != 0; }",
+        "opens",
+        &[library.to_str().unwrap(), "-Wl,-rpath,$ORIGIN"],
+    );
+    let (output, report) = place.traced(&["--lib", library.to_str().unwrap()], program, "");
+    output.reports(&["but gdr_open failed: no errno\n"]);
+    assert_reported(&report, "sum/calls/0/failed 1\n sum/calls/0/errno no errno");
+}
+
+#[test]
+fn programs_that_do_not_exist_or_cannot_run_end_as_in_a_shell() {
+    let place = Place::new();
+    fs::write(place.file("text"), "").unwrap();
+    for (program, status, error) in
+        [("./none", 127, "./none: No such file"), ("./text", 126, "./text: Permission denied")]
+    {
+        let output = run(&mut place.trace(&[], program));
+        output.with_status(status).reports(&[&format!("gdrcopy trace: {error}")]);
+    }
+}
+
 #[test]
 fn signals_are_ignored_and_forwarded_as_without_it() {
     let place = Place::new();
@@ -366,7 +432,8 @@ fn preloaded_functions_are_called() {
 #[test]
 fn counter_is_read_after_the_loads_of_a_copy() {
     let place = Place::new();
-    let object = place.compile("tools/trace/trace.c", "trace.so", &["-std=gnu11", "-shared", "-fPIC"]);
+    let next = format!("{ROOT}/tools/trace/next.c");
+    let object = place.compile("tools/trace/trace.c", "trace.so", &[&next, "-std=gnu11", "-shared", "-fPIC"]);
     let code = run(Command::new("objdump").args(["-d", "--no-show-raw-insn"]).arg(object)).stdout;
     let (barrier, counter) = if cfg!(target_arch = "x86_64") { ("lfence", "rdtsc") } else { ("isb", "cntvct_el0") };
     for copy in ["gdr_copy_to_mapping", "gdr_copy_from_mapping"] {

@@ -25,7 +25,11 @@ static const char *mode(void)
         return NULL;
     if (!threshold)
         return bandwidth ? "model" : "default";
-    return !strcmp(threshold, "auto,intra:inf") ? "eager" : !strcmp(threshold, "auto,intra:0") ? "rendezvous" : NULL;
+    if (!strcmp(threshold, "auto,intra:inf"))
+        return "eager";
+    if (!strcmp(threshold, "auto,intra:0"))
+        return "rendezvous";
+    return NULL;
 }
 
 /* Microseconds of a message. */

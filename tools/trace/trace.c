@@ -7,6 +7,10 @@
  *
  * It prints nothing, and keeps errno. It makes system calls directly, unseen by functions that other preloaded objects replace.
  */
+#include "next.h"
+
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -18,8 +22,6 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include "next.h"
 
 /* ---- The CPU's counter, which all processes of a computer share ---- */
 
@@ -48,10 +50,18 @@ static inline uint64_t ticks_after_loads(void)
     return now;
 }
 
+/* CPUs may differ. */
+static inline uint64_t ticks_between(uint64_t start, uint64_t end)
+{
+    if (end < start)
+        return 0;
+    return end - start;
+}
+
 /* ---- The file ---- */
 
 enum function {
-#define NUMBER(name) F_##name,
+#define NUMBER(result, name, parameters) F_##name,
     FUNCTIONS(NUMBER) FUNCTION_COUNT
 };
 
@@ -72,7 +82,8 @@ struct process {
     uint64_t pins_left_out;
     uint64_t last_pin; /* its number */
     uint64_t lock;     /* held while pins change; copies do not take it */
-    char program[448];
+    uint64_t emulated; /* The GPU is gdremu's. */
+    char program[440];
 };
 
 struct calls {
@@ -96,6 +107,9 @@ struct site {
 };
 
 enum { PINNING, MISUSING };
+/* The error of a gdr_open that returned NULL and left errno 0. */
+#define NO_ERRNO 4095
+
 enum { OUTSIDE = 1, UNMAPPED, CLOSED, UNKNOWN };
 
 struct thread {
@@ -162,16 +176,28 @@ static void end_quiet(struct quiet before)
 /* Variables of `gdrcopy trace`. */
 static const char *directory, *library;
 static uint64_t version;
+static int is_emulated;
 static int is_loaded;
+
+static int gpu_is_emulated(void)
+{
+    const char *(*provider)(void);
+
+    *(void **)&provider = dlsym(RTLD_DEFAULT, "gdremu_provider");
+    return provider != NULL && strcmp(provider(), "nvidia") != 0;
+}
 
 /* Several threads may do it at once, as the loader gives all the same. */
 static void load_next(void)
 {
     int major = 0, minor = 0, error = errno;
-    void *found = load_from(library);
+    void *loaded = next_load(library);
 
     next.runtime_get_version(&major, &minor);
-    version = found != NULL ? (uint64_t)major << 32 | (uint32_t)minor : UINT64_MAX;
+    version = (uint64_t)major << 32 | (uint32_t)minor;
+    if (loaded == NULL)
+        version = UINT64_MAX;
+    is_emulated = gpu_is_emulated();
     __atomic_store_n(&is_loaded, 1, __ATOMIC_RELEASE);
     dlerror(); /* The program gets no error of this. */
     errno = error;
@@ -247,6 +273,7 @@ static struct file *make_file(void)
     process->parent = (uint64_t)getppid();
     process->start = start;
     process->version = version;
+    process->emulated = (uint64_t)is_emulated;
     syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", process->program, sizeof(process->program) - 1);
     list_objects(file, 1);
     return file;
@@ -277,7 +304,9 @@ static inline struct file *this_file(void)
 {
     struct file *file = __atomic_load_n(&state->file, __ATOMIC_ACQUIRE);
 
-    return file != NULL ? file : start();
+    if (file == NULL)
+        file = start();
+    return file;
 }
 
 __attribute__((constructor)) static void begin_process(void)
@@ -306,7 +335,8 @@ static __attribute__((noinline, cold)) void take_part(struct file *file)
     if (__atomic_exchange_n(&mine.file, file, __ATOMIC_SEQ_CST) == file)
         return;
     uint64_t number = add(&file->process.threads, 1);
-    mine.number = number < THREADS ? (unsigned)number : THREADS;
+    if (number < THREADS)
+        mine.number = (unsigned)number;
 }
 
 /* The number of this thread's part. It is the shared one if this is a signal handler that has interrupted the counting. */
@@ -314,7 +344,9 @@ static inline unsigned part_of_thread(struct file *file)
 {
     if (mine.file != file)
         take_part(file);
-    return get(&file->threads[mine.number].busy) ? THREADS : mine.number;
+    if (get(&file->threads[mine.number].busy))
+        return THREADS;
+    return mine.number;
 }
 
 /* Remembers a call that may end the program. */
@@ -372,7 +404,9 @@ static inline struct pin *find(struct file *file, uint64_t handle)
     uint64_t *guess = &file->guesses[(handle * 0x9e3779b97f4a7c15 >> 48) % GUESSES];
     struct pin *pin = &file->pins[get(guess)];
 
-    return get(&pin->handle) == handle && handle != 0 ? pin : search(file, handle, guess);
+    if (get(&pin->handle) == handle && handle != 0)
+        return pin;
+    return search(file, handle, guess);
 }
 
 /* ---- Places in the code ---- */
@@ -402,17 +436,20 @@ static __attribute__((noinline, cold)) struct site *note_site(struct file *file,
 static __attribute__((noinline, cold)) void note_misuse(struct file *file, enum function function, const struct pin *pin,
                                                         uintptr_t caller, uint64_t address, uint64_t size)
 {
-    uint64_t mapped = pin != NULL ? get(&pin->mapped) : 0, why = OUTSIDE;
+    uint64_t why = UNKNOWN, offset = 0, mapped = 0;
 
     if (pin == NULL && get(&file->process.pins_left_out) > 0)
         return; /* It may be one of these. */
-    if (pin == NULL)
-        why = UNKNOWN;
-    else if (get(&pin->live) == ENDED)
-        why = CLOSED;
-    else if (mapped == 0)
-        why = UNMAPPED;
-    note_site(file, MISUSING, (uint64_t)caller << 8 | function << 3 | why, pin != NULL ? address - get(&pin->va) : 0, size, mapped);
+    if (pin != NULL) {
+        why = OUTSIDE;
+        offset = address - get(&pin->va);
+        mapped = get(&pin->mapped);
+        if (mapped == 0)
+            why = UNMAPPED;
+        if (get(&pin->live) == ENDED)
+            why = CLOSED;
+    }
+    note_site(file, MISUSING, (uint64_t)caller << 8 | function << 3 | why, offset, size, mapped);
 }
 
 /* ---- Calls that are no copies ---- */
@@ -459,7 +496,7 @@ static int end(const struct call *call, int error)
     inside = 0;
     leave(call->file, call->part, now);
     add(&calls->count, 1);
-    add(&calls->ticks, now > call->start ? now - call->start : 0); /* CPUs may differ. */
+    add(&calls->ticks, ticks_between(call->start, now));
     if (error != 0) {
         add(&calls->failed, 1);
         set(&calls->error, (uint64_t)error);
@@ -512,8 +549,10 @@ static void change_pins(const struct call *call, gdr_t g, const gdr_mh_t *handle
         return;
     struct quiet quiet = lock(file);
     for (struct pin *pin = file->pins; pin < file->pins + PINS; pin++) {
-        int is_meant = handle != NULL ? pin->handle == handle->h : pin->gdr == (uintptr_t)g;
+        int is_meant = pin->gdr == (uintptr_t)g;
 
+        if (handle != NULL)
+            is_meant = pin->handle == handle->h;
         if (pin->live != from || !is_meant)
             continue;
         if (to == ENDED)
@@ -526,17 +565,35 @@ static void change_pins(const struct call *call, gdr_t g, const gdr_mh_t *handle
 /* Returns how much of the pin was mapped. */
 static uint64_t set_mapped(const struct call *call, gdr_mh_t handle, uint64_t mapped)
 {
-    struct pin *pin = call->file != NULL ? find(call->file, handle.h) : NULL;
+    struct pin *pin;
 
-    return pin != NULL ? __atomic_exchange_n(&pin->mapped, mapped, __ATOMIC_RELAXED) : 0;
+    if (call->file == NULL)
+        return 0;
+    pin = find(call->file, handle.h);
+    if (pin == NULL)
+        return 0;
+    return __atomic_exchange_n(&pin->mapped, mapped, __ATOMIC_RELAXED);
+}
+
+/* Whole pages of a mapping. A pin may begin inside a page, with GDRCOPY_ALLOW_UNALIGNED_MAP. */
+static size_t mapped_len(unsigned long address, size_t size, const gdr_info_v2_t *info)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t head = 0;
+
+    if (address > info->va)
+        head = address - info->va;
+    return (size + head + page - 1) / page * page;
 }
 
 static void note_map(const struct call *call, int error, gdr_t g, gdr_mh_t handle, void *const *va, size_t size)
 {
-    struct pin *pin = error == 0 && call->counts ? find(call->file, handle.h) : NULL;
     gdr_info_v2_t info;
     int before = errno;
 
+    if (error != 0 || !call->counts)
+        return;
+    struct pin *pin = find(call->file, handle.h);
     if (pin == NULL)
         return;
     inside = 1;
@@ -545,46 +602,136 @@ static void note_map(const struct call *call, int error, gdr_t g, gdr_mh_t handl
     inside = 0;
     set(&call->file->sites[PINNING][pin->site].type, info.mapping_type);
     set(&pin->va, (uintptr_t)*va);
-    __atomic_store_n(&pin->mapped, mapping_len(pin->address, size, &info), __ATOMIC_RELEASE);
+    __atomic_store_n(&pin->mapped, mapped_len(pin->address, size, &info), __ATOMIC_RELEASE);
     errno = before;
 }
 
 #define CALLER ((uintptr_t)__builtin_return_address(0))
 
-/* Forwards a call, and notes what it is to do and what it did. */
-#define NOTED(name, parameters, arguments, handle, before, after)                                                      \
-    int gdr_##name parameters                                                                                          \
-    {                                                                                                                  \
-        struct call call = begin(F_##name, CALLER, handle);                                                            \
-        before;                                                                                                        \
-        int error = end(&call, next.name arguments);                                                                   \
-                                                                                                                       \
-        after;                                                                                                         \
-        return error;                                                                                                  \
-    }
+int gdr_pin_buffer(gdr_t g, unsigned long address, size_t size, uint64_t token, uint32_t va_space, gdr_mh_t *handle)
+{
+    struct call call = begin(F_pin_buffer, CALLER, NULL);
+    int error = end(&call, next.pin_buffer(g, address, size, token, va_space, handle));
 
-NOTED(pin_buffer, (gdr_t g, unsigned long address, size_t size, uint64_t token, uint32_t va_space, gdr_mh_t *handle),
-      (g, address, size, token, va_space, handle), NULL, , note_pin(&call, error, g, handle, address, size, CALLER))
-NOTED(pin_buffer_v2, (gdr_t g, unsigned long address, size_t size, uint32_t flags, gdr_mh_t *handle),
-      (g, address, size, flags, handle), NULL, , note_pin(&call, error, g, handle, address, size, CALLER))
-NOTED(map, (gdr_t g, gdr_mh_t handle, void **va, size_t size), (g, handle, va, size), &handle, ,
-      note_map(&call, error, g, handle, va, size))
-NOTED(map_v2, (gdr_t g, gdr_mh_t handle, void **va, size_t size, int flags), (g, handle, va, size, flags), &handle, ,
-      note_map(&call, error, g, handle, va, size))
-/* Another thread may map it, or get the handle, before the call returns. */
-NOTED(unmap, (gdr_t g, gdr_mh_t handle, void *va, size_t size), (g, handle, va, size), &handle,
-      uint64_t mapped = set_mapped(&call, handle, 0), error != 0 ? set_mapped(&call, handle, mapped) : 0)
-NOTED(unpin_buffer, (gdr_t g, gdr_mh_t handle), (g, handle), &handle, change_pins(&call, g, &handle, LIVE, ENDING),
-      change_pins(&call, g, &handle, ENDING, error != 0 ? LIVE : ENDED))
-/* With other errors than these two it is closed nevertheless. */
-NOTED(close, (gdr_t g), (g), NULL, change_pins(&call, g, NULL, LIVE, ENDING),
-      change_pins(&call, g, NULL, ENDING, error == EINVAL || error == EACCES ? LIVE : ENDED))
-NOTED(get_callback_flag, (gdr_t g, gdr_mh_t handle, int *flag), (g, handle, flag), &handle, , )
-NOTED(get_info, (gdr_t g, gdr_mh_t handle, void *info), (g, handle, info), &handle, , )
-NOTED(get_info_v2, (gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info), (g, handle, info), &handle, , )
-NOTED(driver_get_version, (gdr_t g, int *major, int *minor), (g, major, minor), NULL, , )
-NOTED(get_attribute, (gdr_t g, gdr_attr_t attribute, int *value), (g, attribute, value), NULL, , )
-NOTED(get_mapping_type_string, (gdr_mapping_type_t type, const char **text), (type, text), NULL, , )
+    note_pin(&call, error, g, handle, address, size, CALLER);
+    return error;
+}
+
+int gdr_pin_buffer_v2(gdr_t g, unsigned long address, size_t size, uint32_t flags, gdr_mh_t *handle)
+{
+    struct call call = begin(F_pin_buffer_v2, CALLER, NULL);
+    int error = end(&call, next.pin_buffer_v2(g, address, size, flags, handle));
+
+    note_pin(&call, error, g, handle, address, size, CALLER);
+    return error;
+}
+
+int gdr_unpin_buffer(gdr_t g, gdr_mh_t handle)
+{
+    struct call call = begin(F_unpin_buffer, CALLER, &handle);
+
+    change_pins(&call, g, &handle, LIVE, ENDING);
+    int error = end(&call, next.unpin_buffer(g, handle));
+    change_pins(&call, g, &handle, ENDING, error == 0 ? ENDED : LIVE);
+    return error;
+}
+
+int gdr_map(gdr_t g, gdr_mh_t handle, void **va, size_t size)
+{
+    struct call call = begin(F_map, CALLER, &handle);
+    int error = end(&call, next.map(g, handle, va, size));
+
+    note_map(&call, error, g, handle, va, size);
+    return error;
+}
+
+int gdr_map_v2(gdr_t g, gdr_mh_t handle, void **va, size_t size, int flags)
+{
+    struct call call = begin(F_map_v2, CALLER, &handle);
+    int error = end(&call, next.map_v2(g, handle, va, size, flags));
+
+    note_map(&call, error, g, handle, va, size);
+    return error;
+}
+
+int gdr_unmap(gdr_t g, gdr_mh_t handle, void *va, size_t size)
+{
+    struct call call = begin(F_unmap, CALLER, &handle);
+
+    /* Now, because another thread may map it, or get the handle, before the call returns. */
+    uint64_t mapped = set_mapped(&call, handle, 0);
+    int error = end(&call, next.unmap(g, handle, va, size));
+    if (error != 0)
+        set_mapped(&call, handle, mapped);
+    return error;
+}
+
+gdr_t gdr_open(void)
+{
+    struct call call = begin(F_open, CALLER, NULL);
+    gdr_t g = next.open();
+    int error = 0;
+
+    if (g == NULL)
+        error = errno;
+    if (g == NULL && error == 0)
+        error = NO_ERRNO;
+    end(&call, error);
+    return g;
+}
+
+int gdr_close(gdr_t g)
+{
+    struct call call = begin(F_close, CALLER, NULL);
+
+    change_pins(&call, g, NULL, LIVE, ENDING);
+    int error = end(&call, next.close(g));
+    int stays_open = error == EINVAL || error == EACCES; /* After other errors it is closed nevertheless. */
+    change_pins(&call, g, NULL, ENDING, stays_open ? LIVE : ENDED);
+    return error;
+}
+
+int gdr_get_callback_flag(gdr_t g, gdr_mh_t handle, int *flag)
+{
+    struct call call = begin(F_get_callback_flag, CALLER, &handle);
+
+    return end(&call, next.get_callback_flag(g, handle, flag));
+}
+
+int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_t *info)
+{
+    struct call call = begin(F_get_info, CALLER, &handle);
+
+    return end(&call, next.get_info(g, handle, info));
+}
+
+int gdr_get_info_v2(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info)
+{
+    struct call call = begin(F_get_info_v2, CALLER, &handle);
+
+    return end(&call, next.get_info_v2(g, handle, info));
+}
+
+int gdr_driver_get_version(gdr_t g, int *major, int *minor)
+{
+    struct call call = begin(F_driver_get_version, CALLER, NULL);
+
+    return end(&call, next.driver_get_version(g, major, minor));
+}
+
+int gdr_get_attribute(gdr_t g, gdr_attr_t attribute, int *value)
+{
+    struct call call = begin(F_get_attribute, CALLER, NULL);
+
+    return end(&call, next.get_attribute(g, attribute, value));
+}
+
+int gdr_get_mapping_type_string(gdr_mapping_type_t type, const char **text)
+{
+    struct call call = begin(F_get_mapping_type_string, CALLER, NULL);
+
+    return end(&call, next.get_mapping_type_string(type, text));
+}
 
 void gdr_runtime_get_version(int *major, int *minor)
 {
@@ -594,41 +741,45 @@ void gdr_runtime_get_version(int *major, int *minor)
     end(&call, 0);
 }
 
-gdr_t gdr_open(void)
-{
-    struct call call = begin(F_open, CALLER, NULL);
-    gdr_t g = next.open();
-
-    end(&call, g == NULL ? errno : 0);
-    return g;
-}
-
 /* ---- Copies ---- */
 
 static inline void count_copy(struct file *file, unsigned part, int direction, size_t size, uint64_t took)
 {
-    unsigned size_class = size == 0 ? 0 : 64 - (unsigned)__builtin_clzl(size);
+    unsigned size_class = 0;
     unsigned shift = 61 - (unsigned)__builtin_clzl(took | 4);
     uint64_t time = 4 * shift + (took >> shift);
-    struct class *class = &file->copies[part][direction][size_class < SIZES ? size_class : SIZES - 1];
 
+    if (size > 0)
+        size_class = 64 - (unsigned)__builtin_clzl(size);
+    if (size_class >= SIZES)
+        size_class = SIZES - 1;
+    if (time >= TIMES)
+        time = TIMES - 1;
+    struct class *class = &file->copies[part][direction][size_class];
     count(part, &class->bytes, size);
     count(part, &class->ticks, took);
-    count(part, &class->times[time < TIMES ? time : TIMES - 1], 1);
+    count(part, &class->times[time], 1);
 }
 
 static inline __attribute__((always_inline)) int copy(enum function function, gdr_mh_t handle, void *to, const void *from,
                                                       size_t size, uintptr_t caller)
 {
     int direction = function == F_copy_from_mapping;
-    struct file *file = this_file();
-    __typeof__(&gdr_copy_to_mapping) next_copy = direction == 0 ? next.copy_to_mapping : next.copy_from_mapping;
+    struct file *file = this_file(); /* It loads the next library. */
+    __typeof__(&gdr_copy_to_mapping) next_copy = next.copy_to_mapping;
+    uint64_t address = (uintptr_t)to, offset = 0, mapped = 0;
 
+    if (direction == 1) {
+        next_copy = next.copy_from_mapping;
+        address = (uintptr_t)from;
+    }
     if (file == NULL)
         return next_copy(handle, to, from, size);
     const struct pin *pin = find(file, handle.h);
-    uint64_t address = direction == 0 ? (uintptr_t)to : (uintptr_t)from;
-    uint64_t offset = pin != NULL ? address - get(&pin->va) : 0, mapped = pin != NULL ? get(&pin->mapped) : 0;
+    if (pin != NULL) {
+        offset = address - get(&pin->va);
+        mapped = get(&pin->mapped);
+    }
     if (size > 0 && (offset > mapped || size > mapped - offset)) /* Now, as the copy may end the program. */
         note_misuse(file, function, pin, caller, address, size);
     unsigned part = part_of_thread(file);
@@ -643,7 +794,7 @@ static inline __attribute__((always_inline)) int copy(enum function function, gd
     if (error != 0)
         count(part, &thread->failed, 1);
     else
-        count_copy(file, part, direction, size, now > start ? now - start : 0);
+        count_copy(file, part, direction, size, ticks_between(start, now));
     __atomic_signal_fence(__ATOMIC_ACQ_REL);
     set(&thread->busy, 0);
     return error;

@@ -4,6 +4,7 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -26,34 +27,48 @@ pub(crate) fn library(named: Option<&Path>) -> Result<PathBuf> {
     Ok(search::real(&found.file))
 }
 
-/// LD_PRELOAD with these objects, which get the calls of all but a libgdrapi.
-pub(crate) fn variable(objects: [&str; 2]) -> Result<OsString> {
-    let object = find(objects)?;
+const FUNCTIONS: &str = "libgdrcopy_trace.so";
+const PLAIN_NAME: &str = "libgdrcopy_trace_alias.so";
+const NEWER: &str = "libgdrcopy_trace_newer.so";
+
+/// LD_PRELOAD with the objects, which get the calls of all but a libgdrapi.
+///
+/// If the library has functions that the objects lack, `links` is a directory. The program finds them behind the objects, by
+/// linking and by dlsym.
+pub(crate) fn variable(library: &Path, links: Option<&Path>) -> Result<OsString> {
+    let directory = find()?;
+    let mut objects = vec![directory.join(FUNCTIONS), directory.join(PLAIN_NAME)];
+    if let Some(links) = links {
+        // The names that the object needs, and looks for in the directory that it is found in.
+        symlink(directory.join(FUNCTIONS), links.join(FUNCTIONS))?;
+        symlink(library, links.join("libgdrapi_next.so"))?;
+        symlink(directory.join(NEWER), links.join(NEWER))?;
+        objects.insert(0, links.join(NEWER));
+    }
+    for object in &objects {
+        ensure!(
+            !object.as_os_str().as_bytes().iter().any(|byte| b": $".contains(byte)),
+            "{}: LD_PRELOAD cannot name a path with a blank, colon or dollar sign; install elsewhere, or set TMPDIR",
+            object.display()
+        );
+    }
     let others = env::var_os("LD_PRELOAD").unwrap_or_default();
     let others = others.as_bytes().split(|byte| b": ".contains(byte)).filter(|file| !file.is_empty());
     let mut files: Vec<_> = others.map(OsStr::from_bytes).collect();
     let libgdrapi = files.iter().position(|file| search::of_preloaded(file.into()).is_some());
-    files.insert(libgdrapi.unwrap_or(files.len()), &object);
+    let place = libgdrapi.unwrap_or(files.len());
+    files.splice(place..place, objects.iter().map(|object| object.as_os_str()));
     Ok(files.join(OsStr::new(":")))
 }
 
-/// Both objects, beside this program or where they are installed.
-fn find(names: [&str; 2]) -> Result<OsString> {
+/// The directory of the objects, that of this program or where they are installed.
+fn find() -> Result<PathBuf> {
     let program = env::current_exe()?.canonicalize()?;
     let beside = program.parent().context("this program has no directory")?;
     for directory in [beside.to_owned(), beside.join("../lib/gdrcopy")] {
-        let paths = names.map(|name| directory.join(name));
-        if !paths.iter().all(|path| path.exists()) {
-            continue;
+        if [FUNCTIONS, PLAIN_NAME, NEWER].iter().all(|name| directory.join(name).exists()) {
+            return Ok(directory.canonicalize()?);
         }
-        let directory = directory.canonicalize()?;
-        ensure!(
-            !directory.as_os_str().as_bytes().iter().any(|byte| b": $".contains(byte)),
-            "{}: LD_PRELOAD cannot name a path with a blank, colon or dollar sign; install elsewhere",
-            directory.display()
-        );
-        let paths = names.map(|name| directory.join(name).into_os_string());
-        return Ok(paths.join(OsStr::new(":")));
     }
-    bail!("{} is missing: install it with this program, or run `make tools`", names.join(" or "));
+    bail!("{FUNCTIONS}, {PLAIN_NAME} or {NEWER} is missing: install them with this program, or run `make tools`");
 }

@@ -20,7 +20,7 @@ use crate::system::interrupt::{Interrupt, SIGNALS};
 use crate::system::pci::{self, Link};
 
 /// Why the numbers of an emulated GPU are of no use.
-pub(crate) const EMULATED: &str = "the GPU is emulated: its memory is host memory, and these numbers are meaningless";
+pub(crate) const EMULATED: &str = "the GPU is emulated: its memory is host memory; these numbers are meaningless";
 
 #[derive(Debug)]
 pub(crate) struct Session {

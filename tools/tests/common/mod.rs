@@ -116,7 +116,7 @@ pub(crate) fn preloaded() {
         let mut make = Command::new("make");
         make.args(["-s", "trace", "-C", ROOT]);
         assert!(make.status().expect("make starts").success(), "{make:?}");
-        for file in ["libgdrcopy_trace.so", "libgdrcopy_trace_alias.so"] {
+        for file in ["libgdrcopy_trace.so", "libgdrcopy_trace_alias.so", "libgdrcopy_trace_newer.so"] {
             let beside = Path::new(env!("CARGO_BIN_EXE_gdrcopy")).with_file_name(file);
             fs::copy(Path::new(ROOT).join("build/trace").join(file), beside).unwrap();
         }

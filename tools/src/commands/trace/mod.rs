@@ -4,10 +4,11 @@
 //! mod.rs            options; runs the program with the object of tools/trace/ preloaded
 //!   report.rs       statement, processes, tables
 //!     summary.rs    numbers of one process, or of several in sum
-//!       recorded.rs the object's files      sites.rs: names of places in the code
+//!       recorded.rs the object's files      sites.rs: names of places in the code      functions.rs: libgdrapi's
 //! ```
 #![forbid(unsafe_code)]
 
+mod functions;
 mod recorded;
 mod report;
 mod sites;
@@ -15,12 +16,12 @@ mod summary;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitCode, ExitStatus};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::{ArgAction, Args};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -50,8 +51,8 @@ Examples:
   gdrcopy trace -- ./program arguments
   mpirun -n 8 gdrcopy trace --json trace.%h.%p.json -- ./program
 
-Exit status: that of the program, 128 plus the signal's number if a signal ended it, 1 if it cannot be traced or the file \
-cannot be written.")]
+Exit status: that of the program, 128 plus the signal's number if a signal ended it, 127 if there is no such program, 126 \
+if it cannot be run, 1 if it cannot be traced or the file cannot be written.")]
 pub(crate) struct Options {
     /// Write all numbers as JSON to a file
     #[arg(long, value_name = "FILE")]
@@ -81,10 +82,22 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let library = preload::library(options.lib.as_deref())?;
     let mut command = Command::new(&options.program[0]);
     command.args(&options.program[1..]);
-    command.env("LD_PRELOAD", preload::variable(["libgdrcopy_trace.so", "libgdrcopy_trace_alias.so"])?);
+    let not_traced = functions::others_of(&library);
+    let links = if not_traced.is_empty() { None } else { Some(path) };
+    command.env("LD_PRELOAD", preload::variable(&library, links)?);
     command.env("GDRTRACE_DIRECTORY", path).env("GDRTRACE_LIBRARY", &library);
     let ns_per_tick = clock::ns_per_tick();
-    let (pid, status) = run_to_end(command)?;
+    let mut signals = forwarded_signals()?;
+    let child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            say(&format!("gdrcopy trace: {}: {error}\n", command.get_program().display()));
+            // As a shell exits.
+            return Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 }));
+        }
+    };
+    let pid = child.id();
+    let status = wait_for(child, &mut signals)?;
     let run = Run {
         command: options.program.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         pid,
@@ -92,6 +105,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         signal: status.signal(),
         ns_per_tick,
         library,
+        not_traced,
         directory: path.to_owned(),
     };
     let report = run.report()?;
@@ -107,16 +121,20 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Runs a program, and forwards signals to it. Returns its process id, and how it ended.
-fn run_to_end(mut command: Command) -> Result<(u32, ExitStatus)> {
-    // Registered before the child can end. Exec resets the handlers, so signals that nohup ignores have none.
-    let forwarded = not_ignored(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]);
-    let mut signals = SignalsInfo::<WithRawSiginfo>::new(forwarded.into_iter().chain([SIGCHLD]))?;
-    let mut child = command.spawn().with_context(|| command.get_program().display().to_string())?;
+/// Those that the program gets from this process, and that of its end. To be registered before the program can end.
+fn forwarded_signals() -> io::Result<SignalsInfo<WithRawSiginfo>> {
+    // Exec resets the handlers, so signals that nohup ignores have none.
+    let mut signals = not_ignored(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]);
+    signals.push(SIGCHLD);
+    SignalsInfo::new(signals)
+}
+
+/// Forwards signals to the program. Returns how it ended.
+fn wait_for(mut child: Child, signals: &mut SignalsInfo<WithRawSiginfo>) -> Result<ExitStatus> {
     let pid = Pid::from_raw(child.id().cast_signed());
     for signal in signals.forever() {
         if let Some(status) = child.try_wait()? {
-            return Ok((child.id(), status));
+            return Ok(status);
         }
         match (signal.si_signo, signal.si_code) {
             (SIGCHLD, _) => {}

@@ -5,16 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::sites;
+use super::{functions, sites};
 use crate::system::files;
-
-/// The functions of libgdrapi, in the order of the file.
-const FUNCTIONS: &str = "open close pin_buffer pin_buffer_v2 unpin_buffer get_callback_flag get_info get_info_v2 map map_v2 \
-    unmap copy_to_mapping copy_from_mapping runtime_get_version driver_get_version get_attribute get_mapping_type_string";
-
-pub(crate) fn function(number: u64) -> String {
-    format!("gdr_{}", FUNCTIONS.split(' ').nth(number as usize).unwrap_or("?"))
-}
 
 /// Parts of the counters, for a thread each, or the last for several.
 pub(crate) const PARTS: usize = 33;
@@ -30,13 +22,15 @@ pub(crate) struct Subject {
 }
 
 pub(crate) const PROCESS: Subject = Subject { start: 0, words: 64, records: 1 };
-pub(crate) const CALLS: Subject = PROCESS.then(4, 17);
+pub(crate) const CALLS: Subject = PROCESS.then(4, functions::COUNT);
 pub(crate) const SITES: Subject = CALLS.then(6, 2 * 65);
 pub(crate) const PINS: Subject = SITES.then(8, 512);
 pub(crate) const THREADS: Subject = PINS.then(8, PARTS);
 pub(crate) const COPIES: Subject = THREADS.then(2 + TIMES, PARTS * 2 * SIZES);
 const GUESSES: Subject = COPIES.then(1, 2048);
 const END: Subject = GUESSES.then(0, 0);
+/// All, in whole pages.
+pub(crate) const WORDS: usize = END.start.next_multiple_of(512);
 
 impl Subject {
     const fn then(self, words: usize, records: usize) -> Subject {
@@ -78,11 +72,17 @@ impl Recorded {
         format!("{caller:#x}")
     }
 
+    /// Returns whether the GPU is gdremu's.
+    pub(crate) fn is_emulated(&self) -> bool {
+        let words: [u64; 9] = self.record(PROCESS, 0);
+        words[8] == 1
+    }
+
     /// The program's file.
     pub(crate) fn program(&self) -> String {
         let words: [u64; 64] = self.record(PROCESS, 0);
         let mut name = Vec::new();
-        for word in &words[8..] {
+        for word in &words[9..] {
             name.extend(word.to_ne_bytes());
         }
         String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
@@ -118,7 +118,7 @@ pub(crate) fn read_all(directory: &Path, only: Option<u32>) -> io::Result<(Vec<R
         for word in fs::read(&file)?.as_chunks().0 {
             words.push(u64::from_ne_bytes(*word));
         }
-        if words.len() == END.start.next_multiple_of(512) {
+        if words.len() == WORDS {
             recorded.push(Recorded { words, file });
         } else {
             failed += 1;

@@ -9,9 +9,11 @@ use std::slice;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::recorded::{self, COPIES, PARTS, Recorded, THREADS, TIMES, function, read_all};
+use super::functions;
+use super::recorded::{self, COPIES, PARTS, Recorded, THREADS, TIMES, read_all};
 use super::summary;
 use crate::libgdrapi::search::Maker;
+use crate::measure::session::EMULATED;
 use crate::output::table::{Columns, Table, cell};
 
 pub(crate) struct Run {
@@ -24,6 +26,8 @@ pub(crate) struct Run {
     pub(crate) ns_per_tick: f64,
     /// The library to which calls are forwarded.
     pub(crate) library: PathBuf,
+    /// The functions that it has and the object does not see.
+    pub(crate) not_traced: Vec<String>,
     /// It has the object's files.
     pub(crate) directory: PathBuf,
 }
@@ -48,6 +52,7 @@ impl Run {
             "pid": self.pid,
             "library": self.library,
             "maker": maker,
+            "not_traced": self.not_traced,
             "not_recorded": not_recorded,
             "processes": processes,
             "sum": sum,
@@ -71,16 +76,17 @@ impl Run {
             last_call = last_call.max(last);
             if call != 0 {
                 let caller = one.name(call >> 8, None);
-                inside.push(json!({ "function": function((call & 0xff) - 1), "caller": caller }));
+                inside.push(json!({ "function": functions::name((call & 0xff).wrapping_sub(1)), "caller": caller }));
             }
         }
         let mut process = summary::of(slice::from_ref(one), self.ns_per_tick);
         process["pid"] = pid.into();
         process["parent"] = parent.into();
         process["program"] = one.program().into();
+        process["emulated"] = one.is_emulated().into();
         process["signal"] = signal;
         process["inside"] = inside.into();
-        process["seconds"] = ((last_call - start) as f64 * self.ns_per_tick / 1e9).into();
+        process["seconds"] = (last_call.saturating_sub(start) as f64 * self.ns_per_tick / 1e9).into();
         process
     }
 
@@ -114,7 +120,7 @@ impl Run {
             return format!("{program} loaded {described}, but gdr_open failed: {}", cell(open, "errno"));
         }
         let [bytes, _, times @ ..]: [u64; 2 + TIMES] = recorded::sum(recorded, COPIES, 0..COPIES.records);
-        let copies = times.iter().sum::<u64>();
+        let copies = summary::total(&times);
         let copies = if copies == 1 { "1 copy".to_owned() } else { format!("{copies} copies") };
         let pins = counted(&sum["pins"], "pin");
         let maps = counted(&sum["maps"], "map");
@@ -125,6 +131,13 @@ impl Run {
 pub(crate) fn text(report: &Value) -> String {
     let mut text = format!("gdrcopy trace: {}\n", cell(report, "statement"));
     let processes = rows(&report["processes"]);
+    if processes.iter().any(|process| process["emulated"] == true) {
+        let _ = writeln!(text, "{EMULATED}");
+    }
+    for function in rows(&report["not_traced"]) {
+        let _ =
+            writeln!(text, "not seen: calls of {}, which this libgdrapi also has", function.as_str().unwrap_or("?"));
+    }
     for process in processes {
         let _ = write!(text, "\nprocess {} ({})", process["pid"], cell(process, "program"));
         if let Value::String(signal) = &process["signal"] {
@@ -215,4 +228,44 @@ fn rows(value: &Value) -> &[Value] {
 fn counted(count: &Value, name: &str) -> String {
     let ending = if *count == 1 { "" } else { "s" };
     format!("{count} {name}{ending}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A record has any words if the program has overwritten it.
+    #[test]
+    fn any_record_gives_a_report() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut random = 1u64;
+        let mut next = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            random
+        };
+        for round in 0..4 {
+            let words = (0..recorded::WORDS).map(|_| match round {
+                0 => u64::MAX,
+                1 => u64::MAX / 2 + 1,
+                _ => next() >> (next() % 64),
+            });
+            let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
+            fs::write(directory.path().join("1-1.0"), bytes).unwrap();
+            let run = Run {
+                command: vec!["program".to_owned()],
+                pid: 1,
+                children: true,
+                signal: Some(11),
+                ns_per_tick: 0.5,
+                library: PathBuf::new(),
+                not_traced: Vec::new(),
+                directory: directory.path().to_owned(),
+            };
+            let report = run.report().unwrap();
+            assert_eq!(report["processes"].as_array().unwrap().len(), 1);
+            assert!(text(&report).contains("process "));
+        }
+    }
 }

@@ -6,7 +6,8 @@ use std::cmp::Reverse;
 use nix::errno::Errno;
 use serde_json::{Value, json};
 
-use super::recorded::{CALLS, COPIES, PARTS, PINS, PROCESS, Recorded, SITES, SIZES, THREADS, TIMES, function, sum};
+use super::functions;
+use super::recorded::{CALLS, COPIES, PARTS, PINS, PROCESS, Recorded, SITES, SIZES, THREADS, TIMES, sum};
 use crate::measure::plan::Direction;
 
 pub(crate) fn of(processes: &[Recorded], ns_per_tick: f64) -> Value {
@@ -26,7 +27,7 @@ pub(crate) fn of(processes: &[Recorded], ns_per_tick: f64) -> Value {
     let [_, pins_left_out] = sum(processes, SITES, OTHERS..OTHERS + 1);
     let [_, misuse_left_out] = sum(processes, SITES, SITES.records - 1..SITES.records);
     json!({
-        "seconds_inside": (ticks_of_calls + ticks_of_copies) as f64 * ns_per_tick / 1e9,
+        "seconds_inside": (ticks_of_calls as f64 + ticks_of_copies as f64) * ns_per_tick / 1e9,
         "threads": threads,
         "calls": calls(processes, ns_per_tick),
         "copies": copies(processes, ns_per_tick),
@@ -60,24 +61,32 @@ fn calls(processes: &[Recorded], ns_per_tick: f64) -> Vec<Value> {
         for process in processes {
             let [_, _, error] = process.record(CALLS, number);
             if error != 0 {
-                errno = format!("{:?}", Errno::from_raw(error as i32)).into();
+                errno = name_of(error).into();
             }
         }
         let mean = nanoseconds(ticks as f64 / count as f64, ns_per_tick);
         rows.push(json!({
-            "function": function(number as u64), "count": count, "failed": failed, "errno": errno, "mean_ns": mean,
+            "function": functions::name(number as u64), "count": count, "failed": failed, "errno": errno, "mean_ns": mean,
         }));
     }
     rows
 }
 
+/// An error, by its name. trace.c has a number for a gdr_open that returned NULL and left errno 0.
+fn name_of(error: u64) -> String {
+    match error {
+        4095 => "no errno".to_owned(),
+        _ => format!("{:?}", Errno::from_raw(error as i32)),
+    }
+}
+
 /// Calls that succeeded, of functions whose names begin like this.
 fn successes(processes: &[Recorded], prefix: &str) -> u64 {
-    let mut successes = 0;
+    let mut successes = 0u64;
     for number in 0..CALLS.records {
-        if function(number as u64).starts_with(prefix) {
+        if functions::name(number as u64).starts_with(prefix) {
             let [count, failed] = sum(processes, CALLS, number..number + 1);
-            successes += count - failed;
+            successes = successes.saturating_add(count.saturating_sub(failed));
         }
     }
     successes
@@ -89,7 +98,7 @@ fn copies(processes: &[Recorded], ns_per_tick: f64) -> Vec<Value> {
     for class in 0..2 * SIZES {
         let parts = (class..COPIES.records).step_by(2 * SIZES);
         let [bytes, ticks, times @ ..]: [u64; 2 + TIMES] = sum(processes, COPIES, parts);
-        let count = times.iter().sum::<u64>();
+        let count = total(&times);
         let seconds = ticks as f64 * ns_per_tick / 1e9;
         if count > 0 {
             rows.push(json!({
@@ -107,14 +116,19 @@ fn copies(processes: &[Recorded], ns_per_tick: f64) -> Vec<Value> {
     rows
 }
 
+/// The number of copies. A program may have overwritten these words, as all of its record.
+pub(crate) fn total(times: &[u64; TIMES]) -> u64 {
+    times.iter().fold(0, |total, count| total.saturating_add(*count))
+}
+
 /// The ticks that these percent of the copies take at most. They are counted by quarters of powers of two, from 8 on.
 fn percentile(times: &[u64; TIMES], percent: u64) -> f64 {
-    let rank = (times.iter().sum::<u64>() * percent).div_ceil(100).max(1);
+    let rank = total(times).saturating_mul(percent).div_ceil(100).max(1);
     let mut bucket = 0;
     let mut counted = times[0];
     while counted < rank && bucket + 1 < TIMES {
         bucket += 1;
-        counted += times[bucket];
+        counted = counted.saturating_add(times[bucket]);
     }
     (first_time(bucket) + first_time(bucket + 1) - 1) as f64 / 2.0
 }
@@ -134,12 +148,15 @@ fn add_sites(process: &Recorded, pinned: &mut Vec<Value>, misuse: &mut Vec<Value
     let mut left_of_site = [[0; 2]; SITES.records];
     for number in 0..PINS.records {
         let [_, live, _, _, size, site, _, mapped] = process.record(PINS, number);
-        if live != 0 {
-            left_of_site[site as usize][0] += 1;
-            left_of_site[site as usize][1] += size;
-            for (place, value) in [1, size, u64::from(mapped > 0), mapped].into_iter().enumerate() {
-                left[place] += value;
-            }
+        if live == 0 {
+            continue;
+        }
+        if let Some([pins, bytes]) = left_of_site.get_mut(site as usize) {
+            *pins += 1;
+            *bytes = size.saturating_add(*bytes);
+        }
+        for (place, value) in [1, size, u64::from(mapped > 0), mapped].into_iter().enumerate() {
+            left[place] = value.saturating_add(left[place]);
         }
     }
     let [pid, ..] = process.process();
@@ -157,7 +174,7 @@ fn add_sites(process: &Recorded, pinned: &mut Vec<Value>, misuse: &mut Vec<Value
             }));
             continue;
         }
-        let call = match function(key >> 3 & 31).as_str() {
+        let call = match functions::name(key >> 3 & 31).as_str() {
             "gdr_copy_to_mapping" => format!("write of {size} bytes"),
             "gdr_copy_from_mapping" => format!("read of {size} bytes"),
             other => other.to_owned(),

@@ -1,0 +1,64 @@
+//! The functions of libgdrapi that are traced, and others that a library has.
+#![forbid(unsafe_code)]
+
+use std::fs::File;
+use std::path::Path;
+
+use object::read::ReadCache;
+use object::{Object, ObjectSymbol, SymbolKind};
+
+/// The list that tools/trace/trace.c is compiled with. A line of a function is `each(RESULT, NAME, (PARAMETERS))`.
+const LIST: &str = include_str!("../../../../c_tests/functions.h");
+const LINE: &str = "    each(";
+
+/// How many there are.
+pub(crate) const COUNT: usize = 17;
+
+fn lines() -> impl Iterator<Item = &'static str> {
+    LIST.lines().filter_map(|line| line.strip_prefix(LINE))
+}
+
+/// The name of a function, by its number in the object's files.
+pub(crate) fn name(number: u64) -> String {
+    let line = lines().nth(number as usize).unwrap_or_default();
+    format!("gdr_{}", line.split(", ").nth(1).unwrap_or("?"))
+}
+
+/// What NVIDIA's libgdrapi 2.6 exports besides its functions; no program uses them.
+fn is_internal(name: &str) -> bool {
+    name == "gdr_msg" || name.starts_with("gdr_cu")
+}
+
+/// The functions that a libgdrapi has and the object does not. None, if the file cannot be read.
+pub(crate) fn others_of(library: &Path) -> Vec<String> {
+    let Ok(file) = File::open(library) else { return Vec::new() };
+    let cache = ReadCache::new(file);
+    let Ok(object) = object::File::parse(&cache) else { return Vec::new() };
+    let mut traced = Vec::new();
+    for number in 0..COUNT {
+        traced.push(name(number as u64));
+    }
+    let mut others = Vec::new();
+    for symbol in object.dynamic_symbols() {
+        let Ok(name) = symbol.name() else { continue };
+        let is_function = symbol.is_definition() && symbol.kind() == SymbolKind::Text && name.starts_with("gdr_");
+        if is_function && !is_internal(name) && !traced.iter().any(|other| other == name) {
+            others.push(name.to_owned());
+        }
+    }
+    others.sort();
+    others
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_have_the_names_of_the_list() {
+        assert_eq!(lines().count(), COUNT);
+        assert_eq!(name(0), "gdr_open");
+        assert_eq!(name(COUNT as u64 - 1), "gdr_get_mapping_type_string");
+        assert_eq!(name(COUNT as u64), "gdr_?");
+    }
+}
