@@ -46,13 +46,16 @@ OBJCOPY := $(gnu_type)-objcopy
 STRIP := $(gnu_type)-strip
 endif
 
-# The headers are the one place that says the versions.
+# The headers are the one place that says the API levels, and the Cargo.toml of each library that says the release's version.
 header_number = $(shell sed -n 's/^\#define $(2)_VERSION \([0-9]*\)$$/\1/p' include/$(1).h)
 header_version = $(call header_number,$(1),$(2)_MAJOR).$(call header_number,$(1),$(2)_MINOR)
 version := $(call header_version,gdrapi,GDR_API)
 major := $(basename $(version))
 gdrx_version := $(call header_version,gdrx,GDRX)
 gdrx_major := $(basename $(gdrx_version))
+released_version = $(shell sed -n 's/^version = "\([0-9.]*\)".*/\1/p' $(1))
+release_version := $(call released_version,Cargo.toml)
+gdrx_release_version := $(call released_version,gdrx/Cargo.toml)
 
 # The date of the last release, for man pages.
 release_date := $(shell sed -n 's/^\#\# .* - \(20[0-9-]*\)$$/\1/p' CHANGELOG.md | head -n 1)
@@ -160,6 +163,7 @@ lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and 
 	scripts/ci/check-shell.sh
 	scripts/ci/check-commands.sh
 	scripts/ci/check-workflow.sh
+	scripts/ci/rehearse-release.sh --sources
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --package gdrcopy --all-features --all-targets --locked -- -D warnings
@@ -400,16 +404,17 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all 
 # Paths under the prefix are written relative to it, and the prefix relative to the file, so that an installed tree can be
 # moved. Not below the system's prefixes, where pkg-config leaves out -I and -L, which it does only for plain paths.
 pc_prefix = $(if $(filter /usr /usr/local,$(prefix)),$(prefix),$${pcfiledir}/$(shell realpath -ms --relative-to=$(libdir)/pkgconfig $(prefix)))
-# fill PACKAGE,LIBRARY,VERSION,NEEDS: fills in a template of pkgconfig/ or cmake/. NEEDS is the CMake target that the library needs.
+# fill PACKAGE,LIBRARY,VERSION,RELEASE,NEEDS: fills in a template of pkgconfig/ or cmake/. VERSION is the API level, RELEASE the
+# release's version, and NEEDS the CMake target that the library needs.
 fill = sed -e 's|@prefix@|$(pc_prefix)|' \
 	-e 's|@libdir@|$(patsubst $(prefix)/%,$${prefix}/%,$(libdir))|' \
 	-e 's|@includedir@|$(patsubst $(prefix)/%,$${prefix}/%,$(includedir))|' \
 	-e 's|@includedir_from_here@|$(shell realpath -ms --relative-to=$(libdir)/cmake/$(1) $(includedir))|' \
 	-e 's|@package@|$(1)|g' -e 's|@PACKAGE@|\U$(1)|g' -e 's|@library@|$(2)|g' \
-	-e 's|@version@|$(3)|' -e 's|@major@|$(basename $(3))|' -e 's|@needs@|$(4)|' -e 's|@needs_static@|$(4:=_static)|' \
+	-e 's|@version@|$(3)|' -e 's|@major@|$(basename $(3))|' -e 's|@release@|$(4)|' -e 's|@needs@|$(5)|' -e 's|@needs_static@|$(5:=_static)|' \
 	-e 's|@static_libs@|$(static_libs)|'
 
-# install_findable PACKAGE,LIBRARY,VERSION,NEEDS: how pkg-config and CMake find the library.
+# install_findable PACKAGE,LIBRARY,VERSION,RELEASE,NEEDS: how pkg-config and CMake find the library.
 define install_findable
 	install -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/$(1)
 	$(fill) pkgconfig/$(1).pc.in | $(install_text) $(DESTDIR)$(libdir)/pkgconfig/$(1).pc
@@ -432,11 +437,11 @@ lib_install: $(addprefix build/lib/,$(libraries)) ## Installs the libraries, the
 	install -m 0644 $(addprefix build/lib/,$(archives)) $(DESTDIR)$(libdir)
 	cp -Pf $(addprefix build/lib/,$(links)) $(DESTDIR)$(libdir)
 	install -m 0644 $(addprefix include/,$(headers)) $(DESTDIR)$(includedir)
-	$(call install_findable,gdrcopy,gdrapi,$(version))
+	$(call install_findable,gdrcopy,gdrapi,$(version),$(release_version))
 	ln -sf gdrcopy.pc $(DESTDIR)$(libdir)/pkgconfig/gdrapi.pc
-	$(call install_findable,gdrx,gdrx,$(gdrx_version),gdrcopy::gdrapi)
-	$(call man3,gdrcopy $(version).0,include/gdrapi.h docs/usage.md)
-	$(call man3,gdrx $(gdrx_version).0,include/gdrx.h)
+	$(call install_findable,gdrx,gdrx,$(gdrx_version),$(gdrx_release_version),gdrcopy::gdrapi)
+	$(call man3,gdrcopy $(release_version),include/gdrapi.h docs/usage.md)
+	$(call man3,gdrx $(gdrx_release_version),include/gdrx.h)
 
 # `gdrcopy trace` looks for its objects here.
 preloaded_libdir = $(exec_prefix)/lib/gdrcopy

@@ -1,6 +1,6 @@
 # Makes the release tarball, and packages from it. Included by the Makefile.
 
-release := gdrapi-$(version).0
+release := gdrapi-$(release_version)
 tarball ?= build/dist/$(release).tar.gz
 
 # Time stamps in packages are the time of the commit, which git writes into the tarball.
@@ -128,6 +128,9 @@ else
 package-check: deb rpm wheel
 	packaging/check-cross.sh $(cross) $(packages)
 endif
+
+rehearsal: ## Makes the next patch release in a copy of the last commit, and compares what all parts of it say of their version.
+	scripts/ci/rehearse-release.sh
 
 reproducible: ## Builds the packages twice, in different directories, and compares them.
 	packaging/check-reproducible.sh $(cross)

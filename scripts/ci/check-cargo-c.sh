@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . scripts/ci/common.sh
+. scripts/versions.sh
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
 prefix=$work/prefix
@@ -12,25 +13,26 @@ scripts/ci/install-cargo-tool.sh cargo-c 0.10.24+cargo-0.98.0 # The last one tha
 PATH=$target/cargo-c/bin:$PATH
 CARGO_TERM_QUIET=true quietly cargo cinstall --locked --release --package libgdrapi --prefix "$prefix" --libdir "$prefix/lib"
 
+version=$(released libgdrapi)
 found=$(cd "$prefix" && find . -type f -printf '%p\n' -o -type l -printf '%p -> %l\n' | LC_ALL=C sort)
-wanted='./include/gdrapi.h
+wanted="./include/gdrapi.h
 ./include/gdrconfig.h
 ./lib/libgdrapi.a
-./lib/libgdrapi.so -> libgdrapi.so.2.6.0
-./lib/libgdrapi.so.2 -> libgdrapi.so.2.6.0
-./lib/libgdrapi.so.2.6.0
-./lib/pkgconfig/gdrcopy.pc'
+./lib/libgdrapi.so -> libgdrapi.so.$version
+./lib/libgdrapi.so.2 -> libgdrapi.so.$version
+./lib/libgdrapi.so.$version
+./lib/pkgconfig/gdrcopy.pc"
 [ "$found" = "$wanted" ] || die "installed files differ:"$'\n'"$(diff <(echo "$wanted") <(echo "$found"))"
 for header in gdrapi.h gdrconfig.h; do
     cmp "include/$header" "$prefix/include/$header"
 done
 # Without its archive, where the functions of Rust's libraries are also global.
 mkdir "$work/shared"
-cp "$prefix/lib/libgdrapi.so.2.6.0" "$work/shared"
-scripts/ci/check-symbols.sh "$work/shared/libgdrapi.so.2.6.0"
+cp "$prefix/lib/libgdrapi.so.$version" "$work/shared"
+scripts/ci/check-symbols.sh "$work/shared/libgdrapi.so.$version"
 
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib
-[ "$(pkg-config --modversion gdrcopy)" = 2.6.0 ] || die "gdrcopy.pc has another version"
+[ "$(pkg-config --modversion gdrcopy)" = "$version" ] || die "gdrcopy.pc has another version"
 make --no-print-directory --silent -C "$prefix" -f "$PWD/tests/install/make/Makefile" with_gdrcopy with_gdrcopy_archive
 for program in with_gdrcopy with_gdrcopy_archive; do
     "$target/release/gdremu" -- "$prefix/$program" || die "$program does not work"

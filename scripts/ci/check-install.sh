@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . scripts/ci/common.sh
+. scripts/versions.sh
 
 samples=$PWD/tests/install
 gdremu=${CARGO_TARGET_DIR:-target}/release/gdremu
@@ -136,10 +137,10 @@ for libdir in lib lib64 "$multiarch"; do
     mv "$root/opt/gdrcopy" "$root/moved"
     check_files "$root/moved" "$libdir"
     for package in gdrcopy gdrapi; do
-        [ "$(PKG_CONFIG_PATH=$root/moved/$libdir/pkgconfig pkg-config --modversion $package)" = 2.6.0 ] ||
+        [ "$(PKG_CONFIG_PATH=$root/moved/$libdir/pkgconfig pkg-config --modversion $package)" = "$(released libgdrapi)" ] ||
             die "$package.pc has another version"
     done
-    [ "$(PKG_CONFIG_PATH=$root/moved/$libdir/pkgconfig pkg-config --modversion gdrx)" = 1.0.0 ] || die "gdrx.pc has another version"
+    [ "$(PKG_CONFIG_PATH=$root/moved/$libdir/pkgconfig pkg-config --modversion gdrx)" = "$(released libgdrx)" ] || die "gdrx.pc has another version"
     projects=(cmake make)
     [ "$libdir" != "$multiarch" ] || projects+=(meson autotools)
     build "$root/moved" "$libdir" "${projects[@]}"

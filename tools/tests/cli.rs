@@ -147,7 +147,8 @@ fn pages_have_their_sections_and_links_their_completions() {
         for section in sections {
             assert_eq!(page.matches(&format!(".SH {section}\n")).count(), 1, "{name}: {page}");
         }
-        assert!(page.contains(" 2026-11-22 \"gdrcopy 2.6.0\" "), "{name}: {page}");
+        let title = concat!(" 2026-11-22 \"gdrcopy ", env!("CARGO_PKG_VERSION"), "\" ");
+        assert!(page.contains(title), "{name}: {page}");
     }
 }
 

@@ -1,0 +1,68 @@
+# Sourced by set-version and check-version.sh, in the root of the project: the places that state a version.
+# shellcheck shell=bash
+
+# field NAME CRATE: of the table [package] or [workspace.package].
+field() {
+    sed -n "/^\[.*package\]/,/^\[/s/^$1 = \"\{0,1\}\([^\" ]*\).*/\1/p" "$2/Cargo.toml" | head -n 1
+}
+
+# released PRODUCT: the version of its release.
+released() {
+    case $1 in
+        libgdrapi) field version . ;;
+        libgdrx) field version gdrx ;;
+        *) field version "$1" | sed 's/+.*//' ;; # gdrapi-sys has the version of libgdrapi after the plus sign
+    esac
+}
+
+# places PRODUCT: the texts that state its version, %v, and the date of its release, %d, as FILE|TEXT. A ^ is the start of a
+# line. Changelogs are not among them, since they keep what they say of older releases.
+places() {
+    case $1 in
+        libgdrapi) cat <<'END' ;;
+Cargo.toml|^version = "%v"
+gdrapi-sys/Cargo.toml|+%v"
+gdrdrv-c/gdrdrv.h|"gdrapi gdrdrv-c %v"
+c_tests/gdrcopy_sanity/gdrcopy_sanity.1|1 %d "gdrcopy %v"
+gdrdrv-c/system/gdrdrv-load.8|8 %d "gdrcopy %v"
+packaging/rpm/gdrcopy.spec|^Version: %v
+packaging/python/gdrcopy/__init__.py|^__version__ = "%v"
+docs/usage.md|libgdrapi %v (gdrapi)
+END
+        libgdrx) echo 'gdrx/Cargo.toml|^version = "%v"' ;;
+        gdremu) printf 'gdremu%s/Cargo.toml|^version = "%%v"\n' '' /core /cuda /preload ;;
+        gdrcopy) echo 'gdrcopy/Cargo.toml|^version = "%v"' ;;
+        gdrcopy-core)
+            echo 'gdrcopy-core/Cargo.toml|^version = "%v"'
+            printf '%s/Cargo.toml|^gdrcopy-core = { path = "../gdrcopy-core", version = "=%%v"\n' gdrcopy gdrapi-sys
+            ;;
+        gdrapi-sys) echo 'gdrapi-sys/Cargo.toml|^version = "%v+' ;;
+        *) die "$1 is no product with a version: libgdrapi, libgdrx, gdremu, gdrcopy, gdrcopy-core or gdrapi-sys" ;;
+    esac
+}
+
+# members: the directories of the workspace's crates.
+members() {
+    sed -n 's/^members = \[\(.*\)\]$/\1/p' Cargo.toml | tr -d '",'
+}
+
+# locks: the entries that cargo keeps of the crates here, as FILE|NAME|VERSION.
+locks() {
+    local crate version
+    for crate in . $(members); do
+        version=$(field version "$crate")
+        grep -q '^version\.workspace' "$crate/Cargo.toml" && version=$(field version .)
+        echo "Cargo.lock|$(field name "$crate")|$version"
+    done
+    echo "packaging/python/Cargo.lock|gdrcopy-core|$(field version gdrcopy-core)"
+}
+
+# pattern TEXT: the extended regular expression for any version and date in the text.
+pattern() {
+    sed 's/[][+.*(){}$\\/]/\\&/g; s/%v/[0-9]+\\.[0-9]+\\.[0-9]+/g; s/%d/20[0-9]{2}-[0-9]{2}-[0-9]{2}/g' <<<"$1"
+}
+
+# filled TEXT VERSION DATE: what the text is in this release.
+filled() {
+    sed "s/^^//; s/%v/$2/g; s/%d/$3/g" <<<"$1"
+}
