@@ -31,6 +31,7 @@ export CARGO_TARGET_DIR
 # ARCH is what `uname -m` prints where the result will run. For another arch than this one, all is built with the GNU cross
 # compiler; scripts/ci/install-cross.sh installs it.
 arches := x86_64 aarch64 ppc64le
+$(if $(filter-out $(arches),$(ARCH))$(word 2,$(ARCH)),$(error ARCH must be x86_64, aarch64 or ppc64le, as `uname -m` prints it: aarch64 is what others call arm64))
 cross := $(filter $(arches),$(filter-out $(shell uname -m),$(ARCH)))
 ifneq ($(cross),)
 gnu_cpu := $(cross:ppc64le=powerpc64le)

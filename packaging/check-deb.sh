@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# check-deb.sh DIR: in fresh Debian 12 and 13 trees, installs the packages in DIR over packages with the files and the
-# scripts of NVIDIA's. Goes back to those and upgrades again. Runs the programs of the packages on an emulated GPU,
+# check-deb.sh DIR RELEASE...: in fresh trees of these Debian releases, installs the packages in DIR over packages with the
+# files and the scripts of NVIDIA's. Goes back to those and upgrades again. Runs the programs of the packages on an emulated GPU,
 # removes them, and checks that nothing is left. Also runs lintian.
 set -euo pipefail
 debs=$(cd "$1" && pwd)
+releases=("${@:2}")
 cd "$(dirname "$0")/.."
 . packaging/tree.sh
 . packaging/nvidia.sh
@@ -114,7 +115,7 @@ purge() {
     contents | diff "$work/before" - || die "the packages leave something, see above"
 }
 
-for release in bookworm trixie; do
+for release in "${releases[@]}"; do
     new_tree "deb-$release" "$release" dkms,gcc
     new_kernel
     mkdir -p "$tree/etc/init.d" # Debian has it unless it is as bare as this

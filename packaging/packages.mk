@@ -20,7 +20,7 @@ build/dist/$(release).tar.gz: dist
 
 .PHONY: unpack
 unpack: $(subst $() ,\ ,$(tarball))
-	@: $(if $(filter-out x86_64 aarch64,$(ARCH)),$(error ARCH must be x86_64 or aarch64))
+	@: $(if $(filter ppc64le,$(ARCH)),$(error there are no packages for ppc64le: ARCH must be x86_64 or aarch64))
 	@$(if $(cross),scripts/ci/install-cross.sh $(gnu_cpu))
 	@rm -rf $(unpacked) && mkdir -p $(unpacked)
 	@tar -xf "$(tarball)" -C $(dir $(unpacked))
@@ -33,8 +33,9 @@ built_debs = $(addprefix $(dir $(unpacked))*.,deb buildinfo changes)
 
 deb: unpack ## Makes Debian packages, in build/deb; with ARCH=aarch64, in build/aarch64/deb.
 	@rm -f $(built_debs)
-	@scripts/ci/apt-install.sh build-essential debhelper dh-dkms dpkg-dev
+	@scripts/ci/apt-install.sh build-essential dpkg-dev
 	cp -r $(unpacked)/packaging/debian $(unpacked)/debian
+	@scripts/ci/apt-install.sh --build-depends $(unpacked)
 	cd $(unpacked) && CARGO_TARGET_DIR="$(CURDIR)/build/packages/target" dpkg-buildpackage --build=binary --no-sign $(deb_options)
 	@rm -rf $(packages)/deb && mkdir -p $(packages)/deb
 	mv $(built_debs) $(packages)/deb
@@ -121,7 +122,9 @@ packaged_install: lib_install tools_install gdremu_install c_tests_install dkms_
 
 ifeq ($(cross),)
 package-check: deb rpm ## Makes the packages, installs them into new Debian trees, runs them on an emulated GPU, removes them; make test there.
-	packaging/check-deb.sh build/deb
+	packaging/check-deb.sh build/deb bookworm trixie
+	packaging/build-in.sh bullseye "$(tarball)" build/deb-bullseye
+	packaging/check-deb.sh build/deb-bullseye bullseye
 	packaging/check-rpm.sh build/rpm
 	packaging/check-bare.sh "$(tarball)"
 else
