@@ -25,14 +25,13 @@ union gdr_argument {
 struct gdr_command {
 	unsigned int number;
 	size_t size;
-	int (*run)(struct gdr_file *file, union gdr_argument *arg);
+	int (*run)(struct gdr_file *file, union gdr_argument *arg, u64 **new_handle);
 	int (*run_on_pin)(struct gdr_pin *pin, union gdr_argument *arg); /* instead, with file->lock held */
 	bool reads;     /* has input in the argument */
 	bool answers;   /* has output in it; the other commands must not fail once they are done */
-	size_t handle;  /* offset of a new handle in the argument, else 0; a failed write undoes the pin */
 };
 
-static int gdr_pin_buffer(struct gdr_file *file, union gdr_argument *arg)
+static int gdr_pin_buffer(struct gdr_file *file, union gdr_argument *arg, u64 **new_handle)
 {
 	struct gdrdrv_pin_buffer *a = &arg->pin_buffer;
 
@@ -40,10 +39,11 @@ static int gdr_pin_buffer(struct gdr_file *file, union gdr_argument *arg)
 		gdr_info("persistent mapping uses no tokens: pass 0 for both");
 		return -EINVAL;
 	}
+	*new_handle = &a->handle;
 	return gdr_pin_create(file, a->addr, a->size, false, &a->handle);
 }
 
-static int gdr_pin_buffer_v2(struct gdr_file *file, union gdr_argument *arg)
+static int gdr_pin_buffer_v2(struct gdr_file *file, union gdr_argument *arg, u64 **new_handle)
 {
 	struct gdrdrv_pin_buffer_v2 *a = &arg->pin_buffer_v2;
 	const bool force_pcie = a->flags & GDRDRV_PIN_FLAG_FORCE_PCIE;
@@ -56,10 +56,11 @@ static int gdr_pin_buffer_v2(struct gdr_file *file, union gdr_argument *arg)
 		gdr_info("FORCE_PCIE requires persistent mapping and a GPU driver of branch 570 or later");
 		return -EINVAL;
 	}
+	*new_handle = &a->handle;
 	return gdr_pin_create(file, a->addr, a->size, force_pcie, &a->handle);
 }
 
-static int gdr_unpin_buffer(struct gdr_file *file, union gdr_argument *arg)
+static int gdr_unpin_buffer(struct gdr_file *file, union gdr_argument *arg, u64 **new_handle)
 {
 	return gdr_pin_remove(file, arg->unpin_buffer.handle);
 }
@@ -94,7 +95,7 @@ static int gdr_get_info(struct gdr_pin *pin, union gdr_argument *arg)
 	return 0;
 }
 
-static int gdr_get_attr(struct gdr_file *file, union gdr_argument *arg)
+static int gdr_get_attr(struct gdr_file *file, union gdr_argument *arg, u64 **new_handle)
 {
 	struct gdrdrv_get_attr *a = &arg->get_attr;
 
@@ -123,7 +124,7 @@ static int gdr_req_mapping_type(struct gdr_pin *pin, union gdr_argument *arg)
 	return 0;
 }
 
-static int gdr_get_version(struct gdr_file *file, union gdr_argument *arg)
+static int gdr_get_version(struct gdr_file *file, union gdr_argument *arg, u64 **new_handle)
 {
 	arg->get_version.gdrdrv_version = GDRDRV_VERSION(GDRDRV_MAJOR_VERSION, GDRDRV_MINOR_VERSION);
 	arg->get_version.minimum_gdr_api_version =
@@ -135,16 +136,15 @@ static int gdr_get_version(struct gdr_file *file, union gdr_argument *arg)
 #define GDR_COMMAND(NAME, name) .number = GDRDRV_IOC_##NAME, .size = sizeof(struct gdrdrv_##name)
 #define GDR_INPUT(NAME, name) GDR_COMMAND(NAME, name), .reads = true, .run = gdr_##name
 #define GDR_ON_PIN(NAME, name) GDR_COMMAND(NAME, name), .reads = true, .run_on_pin = gdr_##name
-#define GDR_HANDLE(name) .answers = true, .handle = offsetof(struct gdrdrv_##name, handle)
 
 static const struct gdr_command gdr_commands[] = {
-	{ GDR_INPUT(PIN_BUFFER, pin_buffer), GDR_HANDLE(pin_buffer) },
+	{ GDR_INPUT(PIN_BUFFER, pin_buffer), .answers = true },
 	{ GDR_INPUT(UNPIN_BUFFER, unpin_buffer) },
 	{ GDR_ON_PIN(GET_CB_FLAG, get_cb_flag), .answers = true },
 	{ GDR_ON_PIN(GET_INFO, get_info), .answers = true },
 	{ GDR_ON_PIN(GET_INFO_V2, get_info_v2), .answers = true },
 	{ GDR_INPUT(GET_ATTR, get_attr), .answers = true },
-	{ GDR_INPUT(PIN_BUFFER_V2, pin_buffer_v2), GDR_HANDLE(pin_buffer_v2) },
+	{ GDR_INPUT(PIN_BUFFER_V2, pin_buffer_v2), .answers = true },
 	{ GDR_ON_PIN(REQ_MAPPING_TYPE, req_mapping_type) },
 	{ GDR_COMMAND(GET_VERSION, get_version), .run = gdr_get_version, .answers = true },
 };
@@ -164,6 +164,8 @@ static int gdr_run_on_pin(const struct gdr_command *command, struct gdr_file *fi
 	struct gdr_pin *pin;
 	int err = -EINVAL;
 
+	BUILD_BUG_ON(offsetof(struct gdrdrv_get_cb_flag, handle) || offsetof(struct gdrdrv_get_info, handle) ||
+		     offsetof(struct gdrdrv_get_info_v2, handle) || offsetof(struct gdrdrv_req_mapping_type, handle));
 	mutex_lock(&file->lock);
 	pin = gdr_pin_find(file, arg->handle);
 	if (pin)
@@ -178,6 +180,7 @@ long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg)
 	void __user *user = (void __user *)arg;
 	const struct gdr_command *command;
 	union gdr_argument argument;
+	u64 *new_handle = NULL; /* where a new pin's is in the argument */
 	int err;
 
 	if (!gdr_owner_is_caller(file->owner)) {
@@ -191,13 +194,13 @@ long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg)
 	}
 	if (command->reads && copy_from_user(&argument, user, command->size))
 		return -EFAULT;
-	err = command->run ? command->run(file, &argument) : gdr_run_on_pin(command, file, &argument);
+	err = command->run ? command->run(file, &argument, &new_handle) : gdr_run_on_pin(command, file, &argument);
 	gdr_dbg("command %#x: %d", number, err);
 	if (err || !command->answers)
 		return err;
 	if (copy_to_user(user, &argument, command->size)) {
-		if (command->handle)
-			gdr_pin_remove(file, *(u64 *)((char *)&argument + command->handle));
+		if (new_handle)
+			gdr_pin_remove(file, *new_handle);
 		return -EFAULT;
 	}
 	return 0;
