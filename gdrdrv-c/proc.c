@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* /proc/driver/gdrdrv: how the module was built and loaded, its pins, and their number. */
+#include <linux/ctype.h>
 #include <linux/jiffies.h>
 #include <linux/module.h>
 #include <linux/proc_fs.h>
@@ -65,6 +66,17 @@ static void *gdr_pins_next(struct seq_file *out, void *pin, loff_t *position)
 	return gdr_pins_start(out, position);
 }
 
+/* Only characters that every terminal shows. A process chooses its name. */
+static void gdr_show_name(struct seq_file *out, const char *name)
+{
+	for (; *name; name++)
+		if (isascii(*name) && isprint(*name) && *name != '\\')
+			seq_putc(out, *name);
+		else
+			seq_printf(out, "\\%03o", (u8)*name);
+	seq_putc(out, '\n');
+}
+
 static int gdr_pins_show(struct seq_file *out, void *at)
 {
 	static const char *const types[] = { "-", "WC", "cached", "device" };
@@ -83,8 +95,7 @@ static int gdr_pins_show(struct seq_file *out, void *at)
 	up_read(&pin->gate);
 	seq_printf(out, "%llu %s %s %lu ", pin->size, type == GDRDRV_MAPPING_TYPE_NONE ? "no" : "yes", types[type],
 		   (jiffies - pin->since) / HZ);
-	seq_escape(out, pin->command, "\b\t\n\r\\\033\177");
-	seq_putc(out, '\n');
+	gdr_show_name(out, pin->command);
 	return 0;
 }
 

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #define FILE_NAME "/proc/driver/gdrdrv/pins"
-#define NAME "a name\nof two"
+#define NAME "a\001\351 name\nof two"
 
 struct line {
     int pid;
@@ -63,7 +63,7 @@ static void check_line(const struct line *line, uint64_t bytes, const char *mapp
     CHECK_STRING(line->mapped, mapped);
     CHECK_STRING(line->type, type);
     CHECK(line->age < 1000);
-    CHECK_STRING(line->command, "a name\\012of two\n");
+    CHECK_STRING(line->command, "a\\001\\351 name\\012of two\n");
 }
 
 static void child_of_user(void)
