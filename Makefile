@@ -223,8 +223,8 @@ deny: ## Checks licenses and duplicate versions of dependencies, by cargo-deny.
 	$(CARGO) deny check licenses bans sources
 	$(CARGO) deny --manifest-path packaging/python/Cargo.toml check --config "$(CURDIR)/deny.toml" licenses bans sources
 
-contract: ## Checks this computer's /dev/gdrdrv, of any module, against its contract (tests/gdrdrv).
-	$(MAKE) --no-print-directory --silent -C tests/gdrdrv
+contract: ## Checks this computer's /dev/gdrdrv, of any module, against its contract (gdrdrv-c/contract).
+	$(MAKE) --no-print-directory --silent -C gdrdrv-c/contract
 	build/gdrdrv/contract
 
 mutants: lib emulator ## Puts each deliberate defect of tests/mutants.toml into a copy of the library, where the tests that it names must fail.
@@ -386,7 +386,7 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all 
 	@mkdir -p build/gpu/c_tests
 	$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/gpu_memory.c build/c_tests/kit/plain/libkit.a \
 		-o build/gpu/gpu_memory -ldl -lc "$(built)/libgdremu_cuda.so"
-	@$(MAKE) --no-print-directory --silent -C tests/gdrdrv out=../../build/gpu
+	@$(MAKE) --no-print-directory --silent -C gdrdrv-c/contract out=../../build/gpu
 	@install --strip $(patsubst %,"$(built)/%",gdremu examples/libgdremu_nvidia.so gdrcopy) build/gpu
 	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)
 	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so

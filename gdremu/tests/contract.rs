@@ -1,4 +1,4 @@
-//! The contract of /dev/gdrdrv (tests/gdrdrv) on the emulated device, in every profile that has one.
+//! The contract of /dev/gdrdrv (gdrdrv-c/contract) on the emulated device, in every profile that has one.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         runtime();
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/gdrdrv");
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gdrdrv-c/contract");
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gdrdrv");
         let mut make = Command::new("make");
         make.arg("--silent").arg("-C").arg(sources);

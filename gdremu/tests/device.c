@@ -1,5 +1,5 @@
 /*
- * Behavior of the emulated device that the contract of /dev/gdrdrv (tests/gdrdrv) and the library's tests (c_tests) leave
+ * Behavior of the emulated device that the contract of /dev/gdrdrv (gdrdrv-c/contract) and the library's tests (c_tests) leave
  * open. It has emulated files, lists its calls, and changes with options. Expected values that depend on the options are
  * arguments.
  */

@@ -6,7 +6,7 @@
 /* The functions of /dev/emugpu; their `pinned` and `page_tables` are not those of the contract. */
 #define pinned emugpu_pinned
 #define page_tables emugpu_page_tables
-#include "../../gdrdrv-c/tests/device.h"
+#include "../tests/device.h"
 
 #include <dlfcn.h>
 
