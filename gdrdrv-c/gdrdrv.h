@@ -8,7 +8,7 @@
  *
  * Locks, from the outermost to the innermost:
  *
- *   (pin.c)          pins are being made, or devices leave
+ *   gdr_owner.tables and .large   of one process or user, held across calls of the GPU driver, with nothing below held
  *   mmap_lock        of the process: held by the kernel around mmap and page faults
  *   gdr_file.lock    the file's pins, the next handle, the requested mapping type of a pin
  *   gdr_pin.gate     whether the pages may be mapped. Page tables of the CPU are filled under it, so that none is
@@ -16,10 +16,9 @@
  *   gdr_pins         the lock of the xarray; a pin in it can be referenced
  *   (owner.c)        the counts of each process and user
  *
- * Nothing that gdr_pin_revoke() takes is held across a call of the GPU driver, nor while pages are removed from
- * mappings. Both wait for other threads in the GPU driver, which may be about to call that function. It takes the gate
- * and what is below it. Locks of pages.c and pin.c that are held across such calls are taken first, with none of these
- * held.
+ * A call of the GPU driver can take as long as a GPU hangs. So nothing is held across one that another user, another
+ * process's pin, a close without pins, or a device that leaves waits for. gdr_pin_revoke() and those devices take the
+ * gate and the locks below it. They wait for no mmap_lock, which a page fault of another file's memory can hold for ever.
  *
  * User memory is also copied without a lock, because the copy may fault and take the mmap_lock.
  */
@@ -33,13 +32,19 @@
 #include <linux/mutex.h>
 #include <linux/printk.h>
 #include <linux/ratelimit.h>
+#include <linux/refcount.h>
 #include <linux/rwsem.h>
-#include <linux/sched/mm.h>
+#include <linux/sched.h>
+#include <linux/semaphore.h>
 #include <linux/slab.h>
+#include <linux/version.h>
 #include <linux/xarray.h>
 
 #include "gdrdrv_uapi.h"
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(5, 10, 0)
+#error "gdrdrv requires Linux 5.10 or later. NVIDIA's gdrdrv supports older kernels."
+#endif
 #ifndef CONFIG_64BIT
 #error "Handles have 64 bits, and so must page offsets."
 #endif
@@ -47,12 +52,25 @@
 /* The kernel refuses GPL-only symbols over the proprietary GPU driver. */
 #define GDR_CAN_USE_GPL __is_defined(GDR_NVIDIA_IS_OPENSOURCE)
 
-struct gdr_owner;
 struct nvidia_p2p_page_table;
 struct pci_dev;
 
+/* A process that has opened the device, or a user, and what it has pinned through all files. */
+struct gdr_owner {
+	struct hlist_node node;
+	pid_t pid;                    /* of a process, or 0 for a user */
+	u64 start;                    /* another process may have its number by now */
+	kuid_t uid;                   /* of a user */
+	u64 refs;                     /* files and pins, under the lock of owner.c as are the counts */
+	u64 pins;
+	u64 bytes;
+	struct rw_semaphore tables;   /* of a process: its ordinary pins are got for reading, returned for writing */
+	struct semaphore large;       /* of a user: requests of many bytes that the GPU driver has */
+};
+
 /* An open /dev/gdrdrv. */
 struct gdr_file {
+	refcount_t refs;              /* the open file and its pins, as a device may leave while they end */
 	struct gdr_owner *owner;      /* the process that opened it */
 	struct address_space mapping; /* its mappings, by handle; separate for each open */
 
@@ -60,6 +78,12 @@ struct gdr_file {
 	struct xarray pins;           /* by handle */
 	u64 next_handle;
 };
+
+static inline void gdr_file_put(struct gdr_file *file)
+{
+	if (refcount_dec_and_test(&file->refs))
+		kfree(file);
+}
 
 /* Who returns the pages of an ordinary pin to the GPU driver. */
 enum gdr_fate {
@@ -71,36 +95,42 @@ enum gdr_fate {
 
 /* A pinned range of GPU memory. gdr_pins, until the GPU driver has its pages back, and each vma hold references. */
 struct gdr_pin {
+	/* Set before others can find the pin: */
 	struct kref refs;
 	u64 id;                       /* in gdr_pins. No other pin ever has it */
+	struct gdr_file *file;
 	struct gdr_owner *owner;      /* the process, until the pin is in gdr_pins no more */
 	struct gdr_owner *user;       /* the same */
 	pid_t pid;                    /* of the owner, in the initial namespace */
 	kuid_t uid;                   /* of the caller */
 	char command[TASK_COMM_LEN];
-	struct mm_struct *mm;         /* of the owner, until it calls exec; NULL over the proprietary GPU driver */
-	char gpu[44];                 /* under gate; its UUID as nvidia-smi prints it, "-" until it is known */
 	unsigned long since;          /* jiffies */
-	struct gdr_file *file;        /* until the pin has ended */
-	u64 handle;
 	u64 va;                       /* bytes, both multiples of a GPU page */
 	u64 size;
 	u64 offset;                   /* bytes from va to the requested address */
 	bool persistent;              /* stays when its memory is freed, so never revoked */
 	bool force_pcie;
+	int departures;               /* that had been when the GPU driver was asked */
+
+	/* Set before it has a handle: */
+	u64 handle;
 	bool cacheable;               /* the CPU may map it cached */
-	u64 physical;                 /* of the first page, when it was pinned, 0 until then */
 	u64 pin_ns;                   /* how long the GPU driver took */
 
-	u32 requested_type;           /* under file->lock */
-	u32 mapping_type;             /* under gate; what the vmas have */
-	atomic_t vmas;                /* number of vmas that map any part. From 0 to 1 under file->lock and gate */
+	/* Under file->lock: */
+	u32 requested_type;
 
+	/* Under the gate: */
 	struct rw_semaphore gate;
-	bool live;                    /* table is valid, and may be mapped (under gate) */
-	bool wc_reserved;             /* under gate */
+	bool live;                    /* table is valid, and may be mapped */
 	struct nvidia_p2p_page_table *table;
+	u64 physical;                 /* of the first page, when it was pinned, 0 until then */
+	char gpu[44];                 /* its UUID as nvidia-smi prints it, "-" until it is known */
+	u32 mapping_type;             /* what the vmas have */
+	bool wc_reserved;
 
+	/* Without a lock: */
+	atomic_t vmas;                /* number of vmas that map any part. From 0 to 1 under file->lock and gate */
 	enum gdr_fate fate;           /* changed by cmpxchg() */
 	struct completion revocation; /* completed when gdr_pin_revoke() of a pin that is not orphaned ends */
 };
@@ -125,10 +155,12 @@ long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg);
 
 /* owner.c */
 
-struct gdr_owner *gdr_owner_get(bool user);
+struct gdr_owner *gdr_owner_get_process(void);
+struct gdr_owner *gdr_owner_get_user(void);
 bool gdr_owner_is_caller(const struct gdr_owner *owner);
 int gdr_owner_charge(struct gdr_owner *process, struct gdr_owner *user, u64 bytes);
-void gdr_owner_drop(struct gdr_owner *owner, u64 pins, u64 bytes);
+void gdr_owner_uncharge(struct gdr_owner *process, struct gdr_owner *user, u64 bytes);
+void gdr_owner_put(struct gdr_owner *owner);
 extern atomic64_t gdr_owner_refused;
 
 /* pin.c */
@@ -140,20 +172,7 @@ int gdr_pin_init(void);
 void gdr_pin_exit(void);
 extern atomic64_t gdr_pin_last_id;
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last);
-
-static inline void gdr_pin_free(struct kref *refs)
-{
-	struct gdr_pin *pin = container_of(refs, struct gdr_pin, refs);
-
-	if (GDR_CAN_USE_GPL && pin->mm)
-		mmdrop(pin->mm);
-	kfree(pin);
-}
-
-static inline void gdr_pin_put(struct gdr_pin *pin)
-{
-	kref_put(&pin->refs, gdr_pin_free);
-}
+void gdr_pin_put(struct gdr_pin *pin);
 
 /* The pin with exactly this handle, or NULL. Valid while file->lock is held. */
 static inline struct gdr_pin *gdr_pin_find(struct gdr_file *file, u64 handle)
@@ -169,6 +188,7 @@ bool gdr_pages_can_force_pcie(void);
 bool gdr_pages_can_exist(u64 size);
 int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id));
 int gdr_pages_check(struct gdr_pin *pin);
+bool gdr_pages_depart(struct pci_dev *device);
 bool gdr_pages_are_of(struct gdr_pin *pin, struct pci_dev *device);
 u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset);
 bool gdr_pages_put(struct gdr_pin *pin);
@@ -182,11 +202,9 @@ void gdr_map_init(void);
 #if defined(GDR_NVIDIA_IS_OPENSOURCE) && defined(CONFIG_ARCH_SUPPORTS_PMD_PFNMAP) && \
 	defined(CONFIG_TRANSPARENT_HUGEPAGE)
 #define GDR_HAVE_HUGE_PAGES
-#define GDR_HUGE_RUN (2ULL * PMD_SIZE) /* has a huge page, wherever it starts */
 unsigned long gdr_map_address(struct file *filp, unsigned long addr, unsigned long len, unsigned long pgoff,
 			      unsigned long flags);
 #else
-#define GDR_HUGE_RUN U64_MAX
 #define gdr_map_address NULL
 #endif
 int gdr_mmap(struct file *filp, struct vm_area_struct *vma);

@@ -10,30 +10,49 @@
 #define CREATE_TRACE_POINTS
 #include "trace.h"
 
-#define GDR_PARAMETER(type, name, initial, mode, description) \
-	type gdr_##name = initial; \
-	module_param_named(name, gdr_##name, type, mode); \
-	MODULE_PARM_DESC(name, description " (default " #initial ")")
+bool gdr_use_persistent_mapping = true;
+module_param_named(use_persistent_mapping, gdr_use_persistent_mapping, bool, 0444);
+MODULE_PARM_DESC(use_persistent_mapping, "keep pins when their memory is freed, if the GPU driver can (default 1)");
 
-GDR_PARAMETER(bool, use_persistent_mapping, 1, 0444, "keep pins when their memory is freed, if the GPU driver can");
-GDR_PARAMETER(int, dbg_enabled, 0, 0644, "log every command, and create nv_get_pages_refcount in /proc/driver/gdrdrv");
-GDR_PARAMETER(int, info_enabled, 0, 0444, "log why calls fail");
-GDR_PARAMETER(uint, max_pins, 0, 0644, "most pins of a process; 0 is no limit");
-GDR_PARAMETER(uint, max_pinned_mib, 0, 0644, "most GPU memory of a process's pins, in MiB; 0 is no limit");
-GDR_PARAMETER(uint, max_pins_per_user, 0, 0644, "most pins of all processes of a user; 0 is no limit");
-GDR_PARAMETER(uint, max_pinned_mib_per_user, 0, 0644, "most GPU memory of a user's pins, in MiB; 0 is no limit");
+int gdr_dbg_enabled;
+module_param_named(dbg_enabled, gdr_dbg_enabled, int, 0644);
+MODULE_PARM_DESC(dbg_enabled, "log every command, and create nv_get_pages_refcount in /proc/driver/gdrdrv (default 0)");
+
+int gdr_info_enabled;
+module_param_named(info_enabled, gdr_info_enabled, int, 0444);
+MODULE_PARM_DESC(info_enabled, "log why calls fail (default 0)");
+
+unsigned int gdr_max_pins;
+module_param_named(max_pins, gdr_max_pins, uint, 0644);
+MODULE_PARM_DESC(max_pins, "most pins of a process; 0 is no limit (default 0)");
+
+unsigned int gdr_max_pinned_mib;
+module_param_named(max_pinned_mib, gdr_max_pinned_mib, uint, 0644);
+MODULE_PARM_DESC(max_pinned_mib, "most GPU memory of a process's pins, in MiB; 0 is no limit (default 0)");
+
+unsigned int gdr_max_pins_per_user;
+module_param_named(max_pins_per_user, gdr_max_pins_per_user, uint, 0644);
+MODULE_PARM_DESC(max_pins_per_user, "most pins of all processes of a user; 0 is no limit (default 0)");
+
+unsigned int gdr_max_pinned_mib_per_user;
+module_param_named(max_pinned_mib_per_user, gdr_max_pinned_mib_per_user, uint, 0644);
+MODULE_PARM_DESC(max_pinned_mib_per_user, "most GPU memory of a user's pins, in MiB; 0 is no limit (default 0)");
+
 /* 0666 is safe, because the GPU driver gives a process access only to its own GPU memory. */
-static GDR_PARAMETER(ushort, mode, 0666, 0444, "permissions of /dev/gdrdrv, octal");
+static unsigned short gdr_mode = 0666;
+module_param_named(mode, gdr_mode, ushort, 0444);
+MODULE_PARM_DESC(mode, "permissions of /dev/gdrdrv, octal (default 0666)");
 
 static int gdr_open(struct inode *inode, struct file *filp)
 {
 	struct gdr_file *file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
-	struct gdr_owner *owner = file ? gdr_owner_get(false) : NULL;
+	struct gdr_owner *owner = file ? gdr_owner_get_process() : NULL;
 
 	if (!owner) {
 		kfree(file);
 		return -ENOMEM;
 	}
+	refcount_set(&file->refs, 1);
 	file->owner = owner;
 	mutex_init(&file->lock);
 	xa_init(&file->pins);
@@ -68,8 +87,8 @@ static int gdr_release(struct inode *inode, struct file *filp)
 
 	gdr_pin_remove_all(file);
 	xa_destroy(&file->pins);
-	gdr_owner_drop(file->owner, 0, 0);
-	kfree(file);
+	gdr_owner_put(file->owner);
+	gdr_file_put(file);
 	return 0;
 }
 
@@ -96,7 +115,7 @@ static int __init gdr_init(void)
 {
 	int err;
 
-	if ((gdr_mode | 0066) != 0666 || (gdr_mode & 0044) >> 1 != (gdr_mode & 0022)) {
+	if (gdr_mode != 0600 && gdr_mode != 0660 && gdr_mode != 0666) {
 		pr_err("mode=%#o is not valid: write 0600, 0660 or 0666\n", gdr_mode);
 		return -EINVAL;
 	}

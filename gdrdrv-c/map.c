@@ -3,12 +3,9 @@
  * Mappings: how pins are mapped into a process and unmapped.
  *
  * The kernel finds all ranges of a mapping, wherever munmap and mremap have left them. They are the vmas of the file's
- * address_space at the pin's handle. It finds them only after mmap has ended. A zap must not miss one that is still in
- * mmap, hence:
- *   - pins that can be revoked are mapped by page faults, which find the vma in place. A revocation comes with locks
- *     of the GPU driver held, and cannot wait for mmap. So are those that were made before an exec;
- *   - persistent ones are mapped at once, whole runs of pages at a time, and a zap waits for running mmaps. Those that
- *     the kernel can map by huge pages are also mapped by page faults, which are few.
+ * address_space at the pin's handle. It finds them only after mmap has ended, and a zap must not miss a page. So mmap
+ * fills no page table. Page faults do, which find the vma in place. Neither a revocation, which comes with locks of the
+ * GPU driver held, nor a device that leaves could wait for a running mmap.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -136,33 +133,6 @@ static void gdr_set_vm_flags(struct vm_area_struct *vma, unsigned long flags)
 #endif
 }
 
-/* Fills the page tables of a vma in mmap, before the kernel can find it. The pin must be live, with its gate held. */
-static int gdr_fill_at_once(struct vm_area_struct *vma)
-{
-	struct gdr_pin *pin = vma->vm_private_data;
-	u64 size = vma->vm_end - vma->vm_start, offset, run;
-	int err;
-
-	for (offset = 0; offset < size; offset += run) {
-		run = gdr_run(pin, offset, size - offset);
-		err = remap_pfn_range(vma, vma->vm_start + offset, PHYS_PFN(gdr_pages_address(pin, offset)), run,
-				      vma->vm_page_prot);
-		if (err)
-			return err;
-	}
-#ifdef VM_PAT
-	/*
-	 * For a whole vma the kernel makes a separate reservation. Until Linux 6.15, munmap looks for it in the page
-	 * table, and warns if a zap has emptied that. The pin's reservation is enough.
-	 */
-	if (vma->vm_flags & VM_PAT) {
-		gdr_set_vm_flags(vma, vma->vm_flags & ~VM_PAT);
-		arch_io_free_memtype_wc(gdr_pages_address(pin, 0), size);
-	}
-#endif
-	return 0;
-}
-
 /* Offset in the pin of an address in its mapping. */
 static u64 gdr_offset(const struct vm_area_struct *vma, unsigned long address)
 {
@@ -272,7 +242,6 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 {
 	u64 size = vma->vm_end - vma->vm_start;
 	u32 type;
-	int err;
 
 	if (!(vma->vm_flags & VM_MAYSHARE)) { /* VM_SHARED is set only for files open for writing */
 		gdr_info("mappings of GPU memory must be shared: pass MAP_SHARED");
@@ -299,14 +268,6 @@ static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 	vma->vm_private_data = pin;
 	gdr_set_vm_flags(vma, (vma->vm_flags & ~VM_MAYEXEC) | VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND |
 			      VM_DONTDUMP);
-	if (pin->persistent && (!GDR_CAN_USE_GPL || pin->mm == current->mm) &&
-	    (pin->wc_reserved || type != GDRDRV_MAPPING_TYPE_WC) &&
-	    gdr_run(pin, 0, min(size, GDR_HUGE_RUN)) < GDR_HUGE_RUN) {
-		err = gdr_fill_at_once(vma);
-		if (err)
-			return err;
-	}
-
 	pin->mapping_type = type;
 	vma->vm_ops = &gdr_vm_ops;
 	gdr_vma_open(vma);
@@ -344,20 +305,10 @@ int gdr_mmap(struct file *filp, struct vm_area_struct *vma)
  */
 void gdr_map_end(struct gdr_pin *pin)
 {
-	struct mm_struct *mm = GDR_CAN_USE_GPL ? pin->mm : current->mm;
-
 	down_write(&pin->gate);
 	pin->live = false;
 	up_write(&pin->gate);
 
-	/*
-	 * Waits for running mmaps of the pin. Only threads of the owner call mmap. If one does, the caller is another
-	 * of them that unpins, or a device leaves. The owner's exit and the file's release come after all mmaps.
-	 */
-	if (pin->persistent && mm) {
-		mmap_read_lock(mm);
-		mmap_read_unlock(mm);
-	}
 	unmap_mapping_range(&pin->file->mapping, (loff_t)pin->handle << PAGE_SHIFT, pin->size, 1);
 
 	down_write(&pin->gate);

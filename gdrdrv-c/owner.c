@@ -2,20 +2,14 @@
 /* Processes that have opened the device, and users, and what each has pinned through all files. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/hash.h>
 #include <linux/hashtable.h>
 #include <linux/spinlock.h>
 
 #include "gdrdrv.h"
 
-struct gdr_owner {
-	struct hlist_node node;
-	pid_t pid;   /* of a process, or 0 for a user */
-	u64 start;   /* another process may have its number by now */
-	kuid_t uid;  /* of a user */
-	u64 refs;    /* files and pins */
-	u64 pins;
-	u64 bytes;
-};
+/* Requests of a user with many bytes that the GPU driver gets at a time: more than a machine has GPUs that may hang. */
+#define GDR_LARGE_AT_A_TIME 16
 
 static DEFINE_HASHTABLE(gdr_owners, 8);
 static DEFINE_SPINLOCK(gdr_owners_lock); /* all owners and their counts */
@@ -23,29 +17,33 @@ static DEFINE_SPINLOCK(gdr_owners_lock); /* all owners and their counts */
 /* Pins that were refused by a limit. */
 atomic64_t gdr_owner_refused = ATOMIC64_INIT(0);
 
+/* Each logs one line a minute. They are separate for users, so that none hides another's, unless the hashes are equal. */
+#define GDR_LOG_BITS 8
+static struct ratelimit_state gdr_owner_log[1 << GDR_LOG_BITS] = {
+	[0 ... (1 << GDR_LOG_BITS) - 1] = RATELIMIT_STATE_INIT(gdr_owner_log, 60 * HZ, 1)
+};
+
 bool gdr_owner_is_caller(const struct gdr_owner *owner)
 {
 	return current->tgid == owner->pid && current->group_leader->start_boottime == owner->start;
 }
 
-/* Returns the calling process or its user with another reference, or NULL without memory. */
-struct gdr_owner *gdr_owner_get(bool user)
+/* Returns an owner with another reference, or NULL without memory. */
+static struct gdr_owner *gdr_owner_get(pid_t pid, u64 start, kuid_t uid)
 {
 	struct gdr_owner *new = kzalloc(sizeof(*new), GFP_KERNEL_ACCOUNT), *owner;
-	u64 key;
+	const u64 key = pid ?: __kuid_val(uid);
 
 	if (!new)
 		return NULL;
-	if (user) {
-		new->uid = current_uid();
-	} else {
-		new->pid = current->tgid;
-		new->start = current->group_leader->start_boottime;
-	}
-	key = user ? __kuid_val(new->uid) : new->pid;
+	new->pid = pid;
+	new->start = start;
+	new->uid = uid;
+	init_rwsem(&new->tables);
+	sema_init(&new->large, GDR_LARGE_AT_A_TIME);
 	spin_lock(&gdr_owners_lock);
 	hash_for_each_possible(gdr_owners, owner, node, key)
-		if (owner->pid == new->pid && owner->start == new->start && uid_eq(owner->uid, new->uid))
+		if (owner->pid == pid && owner->start == start && uid_eq(owner->uid, uid))
 			break;
 	if (!owner) {
 		owner = new;
@@ -58,6 +56,18 @@ struct gdr_owner *gdr_owner_get(bool user)
 	return owner;
 }
 
+/* Returns the calling process with another reference, or NULL without memory. */
+struct gdr_owner *gdr_owner_get_process(void)
+{
+	return gdr_owner_get(current->tgid, current->group_leader->start_boottime, GLOBAL_ROOT_UID);
+}
+
+/* The same for its user. */
+struct gdr_owner *gdr_owner_get_user(void)
+{
+	return gdr_owner_get(0, 0, current_uid());
+}
+
 /* Adds a pin to the counts, unless that exceeds a limit. 0 is no limit. */
 static bool gdr_owner_add(struct gdr_owner *owner, u64 bytes, u64 most_pins, u64 most_mib)
 {
@@ -65,41 +75,14 @@ static bool gdr_owner_add(struct gdr_owner *owner, u64 bytes, u64 most_pins, u64
 
 	if (owner->pins >= (most_pins ?: U64_MAX) || owner->bytes > most_bytes || bytes > most_bytes - owner->bytes)
 		return false;
+	owner->refs++;
 	owner->pins++;
 	owner->bytes += bytes;
 	return true;
 }
 
-/* Counts a pin, which may exist longer than the files, or drops the reference to its user. */
-int gdr_owner_charge(struct gdr_owner *process, struct gdr_owner *user, u64 bytes)
-{
-	static DEFINE_RATELIMIT_STATE(once_a_minute, 60 * HZ, 1);
-	const char *limited = NULL;
-
-	spin_lock(&gdr_owners_lock);
-	if (!gdr_owner_add(process, bytes, READ_ONCE(gdr_max_pins), READ_ONCE(gdr_max_pinned_mib))) {
-		limited = "max_pins or max_pinned_mib";
-	} else if (!gdr_owner_add(user, bytes, READ_ONCE(gdr_max_pins_per_user),
-				  READ_ONCE(gdr_max_pinned_mib_per_user))) {
-		process->pins--;
-		process->bytes -= bytes;
-		limited = "max_pins_per_user or max_pinned_mib_per_user";
-	} else {
-		process->refs++;
-	}
-	spin_unlock(&gdr_owners_lock);
-	if (!limited)
-		return 0;
-	atomic64_inc(&gdr_owner_refused);
-	if (__ratelimit(&once_a_minute))
-		pr_notice("process %d, uid %u, may not pin %llu bytes more: unpin, or raise %s\n", process->pid,
-			  __kuid_val(user->uid), bytes, limited);
-	gdr_owner_drop(user, 0, 0);
-	return -ENOMEM;
-}
-
 /* Drops a reference, and this many pins and bytes. */
-void gdr_owner_drop(struct gdr_owner *owner, u64 pins, u64 bytes)
+static void gdr_owner_drop(struct gdr_owner *owner, u64 pins, u64 bytes)
 {
 	bool unused;
 
@@ -112,4 +95,40 @@ void gdr_owner_drop(struct gdr_owner *owner, u64 pins, u64 bytes)
 	spin_unlock(&gdr_owners_lock);
 	if (unused)
 		kfree(owner);
+}
+
+void gdr_owner_put(struct gdr_owner *owner)
+{
+	gdr_owner_drop(owner, 0, 0);
+}
+
+/* Counts a pin, which may exist longer than the files. It holds references to both. */
+int gdr_owner_charge(struct gdr_owner *process, struct gdr_owner *user, u64 bytes)
+{
+	const char *limited = NULL;
+
+	spin_lock(&gdr_owners_lock);
+	if (!gdr_owner_add(process, bytes, READ_ONCE(gdr_max_pins), READ_ONCE(gdr_max_pinned_mib))) {
+		limited = "max_pins or max_pinned_mib";
+	} else if (!gdr_owner_add(user, bytes, READ_ONCE(gdr_max_pins_per_user),
+				  READ_ONCE(gdr_max_pinned_mib_per_user))) {
+		process->refs--; /* the file has another */
+		process->pins--;
+		process->bytes -= bytes;
+		limited = "max_pins_per_user or max_pinned_mib_per_user";
+	}
+	spin_unlock(&gdr_owners_lock);
+	if (!limited)
+		return 0;
+	atomic64_inc(&gdr_owner_refused);
+	if (__ratelimit(&gdr_owner_log[hash_32(__kuid_val(user->uid), GDR_LOG_BITS)]))
+		pr_notice("process %d, uid %u, may not pin %llu bytes more: unpin, or raise %s\n", process->pid,
+			  __kuid_val(user->uid), bytes, limited);
+	return -ENOMEM;
+}
+
+void gdr_owner_uncharge(struct gdr_owner *process, struct gdr_owner *user, u64 bytes)
+{
+	gdr_owner_drop(process, 1, bytes);
+	gdr_owner_drop(user, 1, bytes);
 }

@@ -20,15 +20,26 @@
 #define GDR_TABLE_WITH_FLAGS 0x00010003
 #define GDR_TABLE_CPU_CACHEABLE 0x1
 
-/*
- * The GPU driver finds an ordinary pin only by the address of its page table, and frees the table when it has revoked
- * the pin. No other table may get that address between a look at a pin's fate and its return. So pages are got for
- * reading, and returned for writing. gdr_pin_revoke() takes neither.
- */
-static DECLARE_RWSEM(gdr_tables_lock);
+#ifndef GDR_GPU_VENDOR /* modules.sh has another one */
+#define GDR_GPU_VENDOR PCI_VENDOR_ID_NVIDIA
+#endif
+
+/* A smaller request takes up to 256 KiB of the GPU driver's memory. */
+#ifndef GDR_LARGE_REQUEST /* modules.sh has a smaller one */
+#define GDR_LARGE_REQUEST (1ULL << 30)
+#endif
 
 /* Number of page tables, of all processes. */
 static atomic_t gdr_tables = ATOMIC_INIT(0);
+
+/* The module stays until the next boot, as the GPU driver may ignore the unpin of an ordinary pin and answer 0. */
+static atomic_t gdr_is_kept = ATOMIC_INIT(0);
+
+/* How often a driver has left what may be a GPU. */
+static atomic_t gdr_departures = ATOMIC_INIT(0);
+
+/* The size of the largest BAR, once a larger size was asked for. Two threads may both look for it, and find the same. */
+static u64 gdr_largest;
 
 int gdr_pages_tables(void)
 {
@@ -49,26 +60,29 @@ bool gdr_pages_can_force_pcie(void)
 	return NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING && gdr_pages_can_persist();
 }
 
+/*
+ * The GPU driver finds an ordinary pin only by the address of its page table, among the pins of the calling process,
+ * and frees the table when it has revoked the pin. No other table may get that address between a look at a pin's fate
+ * and its return. So the pages of a process are got for reading, and returned for writing. gdr_pin_revoke() takes neither.
+ */
 static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {
-	static atomic_t is_kept = ATOMIC_INIT(0);
 	int err;
 #ifdef NVIDIA_P2P_CAP_GET_PAGES_PERSISTENT_API
 	if (pin->persistent)
 		return nvidia_p2p_get_pages_persistent(pin->va, pin->size, &pin->table,
 						       pin->force_pcie ? NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING : 0);
 #endif
-	/* This module must stay for the callback, as the GPU driver may ignore the unpin and answer 0. */
-	if (!pin->persistent && !atomic_xchg(&is_kept, 1))
-		__module_get(THIS_MODULE);
 	/*
 	 * Older GPU drivers make the pin persistent if there is no callback. With tokens, the GPU driver would not look
 	 * at who is calling. Without, it finds the memory of the calling process.
 	 */
-	down_read(&gdr_tables_lock);
+	down_read(&pin->owner->tables);
 	err = nvidia_p2p_get_pages(0, 0, pin->va, pin->size, &pin->table, pin->persistent ? NULL : revoke,
 				   (void *)(unsigned long)pin->id);
-	up_read(&gdr_tables_lock);
+	up_read(&pin->owner->tables);
+	if (!err && !pin->persistent && !atomic_xchg(&gdr_is_kept, 1))
+		__module_get(THIS_MODULE);
 	return err;
 }
 
@@ -80,10 +94,6 @@ static int gdr_put(struct gdr_pin *pin)
 #endif
 	return nvidia_p2p_put_pages(0, 0, pin->va, pin->table);
 }
-
-#ifndef GDR_GPU_VENDOR /* modules.sh has another one */
-#define GDR_GPU_VENDOR PCI_VENDOR_ID_NVIDIA
-#endif
 
 /* The size of the largest memory BAR of a GPU, or the limit for systems where the CPU has another way to GPU memory. */
 static u64 gdr_largest_bar(void)
@@ -105,23 +115,21 @@ static u64 gdr_largest_bar(void)
  */
 bool gdr_pages_can_exist(u64 size)
 {
-	static u64 largest;
-
-	if (size > READ_ONCE(largest)) /* or a GPU was added */
-		WRITE_ONCE(largest, gdr_largest_bar());
-	return size <= READ_ONCE(largest);
+	if (size > READ_ONCE(gdr_largest)) /* or a GPU was added */
+		WRITE_ONCE(gdr_largest, gdr_largest_bar());
+	return size <= READ_ONCE(gdr_largest);
 }
 
 int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {
-	/* One large request at a time, for the same reason. A smaller one takes up to 256 KiB. */
-	static DEFINE_MUTEX(large);
-	const bool is_large = pin->size > 1 << 30;
+	/* A user has a limited number of large requests at a time, for the same reason. */
+	const bool is_large = pin->size > GDR_LARGE_REQUEST;
 	struct timespec64 start, end;
 	int err;
 
-	if (is_large && mutex_lock_killable(&large))
+	if (is_large && down_killable(&pin->user->large))
 		return -EINTR;
+	pin->departures = atomic_read_acquire(&gdr_departures);
 	ktime_get_raw_ts64(&start);
 	/* Counted first, because gdr_pages_free() may run before the call returns. */
 	atomic_inc(&gdr_tables);
@@ -130,7 +138,7 @@ int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id))
 		atomic_dec(&gdr_tables);
 	ktime_get_raw_ts64(&end);
 	if (is_large)
-		mutex_unlock(&large);
+		up(&pin->user->large);
 	pin->pin_ns = timespec64_to_ns(&end) - timespec64_to_ns(&start);
 	return err;
 }
@@ -164,6 +172,15 @@ u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 	return page->physical_address + (offset & (GDRDRV_GPU_PAGE_SIZE - 1));
 }
 
+/* A driver has left the device. Returns whether it may have been a GPU. */
+bool gdr_pages_depart(struct pci_dev *device)
+{
+	if (device->vendor != GDR_GPU_VENDOR)
+		return false;
+	atomic_inc(&gdr_departures); /* before its pins are looked for, as gdr_pages_check() may run */
+	return true;
+}
+
 /* Returns whether the pages are memory of this device. */
 bool gdr_pages_are_of(struct gdr_pin *pin, struct pci_dev *device)
 {
@@ -177,13 +194,18 @@ bool gdr_pages_are_of(struct gdr_pin *pin, struct pci_dev *device)
 	return result;
 }
 
-/* Checks the format of the page table, and copies what it says about the pin. Skips revoked pages. */
+/*
+ * Checks the format of the page table, and copies what it says about the pin. Skips revoked pages. Returns -ERESTART if
+ * a device has left since gdr_pages_get() began, as it was not known then whose memory the pin has.
+ */
 int gdr_pages_check(struct gdr_pin *pin)
 {
 	int err = 0;
 
 	down_write(&pin->gate);
-	if (pin->live && !gdr_table_fits(pin->table, pin->size)) {
+	if (pin->live && atomic_read(&gdr_departures) != pin->departures) {
+		err = -ERESTART;
+	} else if (pin->live && !gdr_table_fits(pin->table, pin->size)) {
 		gdr_err("page table of version %#x, %u pages of kind %u: build gdrdrv for the GPU driver that is loaded",
 			pin->table->version, pin->table->entries, pin->table->page_size);
 		err = -EINVAL;
@@ -203,26 +225,27 @@ int gdr_pages_check(struct gdr_pin *pin)
  */
 bool gdr_pages_put(struct gdr_pin *pin)
 {
-	static atomic_t tries = ATOMIC_INIT(50);
-	bool is_put;
+	bool is_put = false;
 	int err;
 
 	if (pin->persistent) {
-		/* All pins share these tries, as a process may end with thousands of pins. */
-		while ((err = gdr_put(pin)) == -ENOMEM && atomic_dec_if_positive(&tries) >= 0)
-			msleep(20);
-		if (!err) {
-			atomic_set(&tries, 50);
-			atomic_dec(&gdr_tables);
-		} else {
-			gdr_err("the GPU driver failed to unpin %#llx: %d", pin->va, err);
+		err = gdr_put(pin);
+		if (err == -ENOMEM) {
+			msleep(1);
+			err = gdr_put(pin);
 		}
+		if (err)
+			gdr_err("the GPU driver failed to unpin %#llx: %d", pin->va, err);
+		else
+			atomic_dec(&gdr_tables);
 		return err != -ENOMEM; /* after other errors it does not know the pin any more */
 	}
-	down_write(&gdr_tables_lock);
 	/* In processes other than the owner, the GPU driver finds no such pin, does nothing, and returns 0. */
-	is_put = gdr_owner_is_caller(pin->owner) && READ_ONCE(pin->fate) == GDR_PINNED && !gdr_put(pin);
-	up_write(&gdr_tables_lock);
+	if (gdr_owner_is_caller(pin->owner)) {
+		down_write(&pin->owner->tables);
+		is_put = READ_ONCE(pin->fate) == GDR_PINNED && !gdr_put(pin);
+		up_write(&pin->owner->tables);
+	}
 	if (is_put && cmpxchg(&pin->fate, GDR_PINNED, GDR_RETURNED) == GDR_PINNED) {
 		atomic_dec(&gdr_tables);
 		return true;

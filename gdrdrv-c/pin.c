@@ -5,6 +5,7 @@
 #include <linux/mm.h>
 #include <linux/overflow.h>
 #include <linux/pci.h>
+#include <linux/sched/signal.h>
 
 #include "gdrdrv.h"
 #include "trace.h"
@@ -15,12 +16,6 @@
  */
 static DEFINE_XARRAY(gdr_pins);
 atomic64_t gdr_pin_last_id = ATOMIC64_INIT(0);
-
-/*
- * Devices leave while it is held for writing. Pins are made while it is held for reading, so that by then it is known
- * whose memory they have. The files of live pins exist as long as it is held.
- */
-static DECLARE_RWSEM(gdr_devices_lock);
 
 /* The first pin in this range of ids, with a reference, or NULL. */
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
@@ -35,17 +30,24 @@ struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
 	return pin;
 }
 
-static void gdr_pin_uncharge(struct gdr_pin *pin)
+static void gdr_pin_free(struct kref *refs)
 {
-	gdr_owner_drop(pin->owner, 1, pin->size);
-	gdr_owner_drop(pin->user, 1, pin->size);
+	struct gdr_pin *pin = container_of(refs, struct gdr_pin, refs);
+
+	gdr_file_put(pin->file);
+	kfree(pin);
+}
+
+void gdr_pin_put(struct gdr_pin *pin)
+{
+	kref_put(&pin->refs, gdr_pin_free);
 }
 
 /* The GPU driver has the pages back. */
 static void gdr_pin_forget(struct gdr_pin *pin)
 {
 	xa_erase(&gdr_pins, pin->id);
-	gdr_pin_uncharge(pin);
+	gdr_owner_uncharge(pin->owner, pin->user, pin->size);
 	gdr_pin_put(pin);
 }
 
@@ -57,17 +59,22 @@ static int gdr_pin_set_range(struct gdr_pin *pin, u64 addr, u64 size)
 	pin->va = round_down(addr, GDRDRV_GPU_PAGE_SIZE);
 	pin->offset = addr - pin->va;
 	if (!addr || check_add_overflow(pin->offset, size, &ragged))
-		return -EINVAL;
+		goto invalid;
 	pin->size = round_up(ragged, GDRDRV_GPU_PAGE_SIZE);
 	/* Rounding up may also have wrapped to 0. */
 	if (!pin->size || check_add_overflow(pin->va, pin->size, &end) || !gdr_pages_can_exist(pin->size))
-		return -EINVAL;
+		goto invalid;
 	return 0;
+
+invalid:
+	gdr_info("invalid range: %#llx, %#llx bytes", addr, size);
+	return -EINVAL;
 }
 
 /* Gives the pin a handle, and adds it to the list. */
-static int gdr_pin_publish(struct gdr_file *file, struct gdr_pin *pin, u64 *handle)
+static int gdr_pin_publish(struct gdr_pin *pin, u64 *handle)
 {
+	struct gdr_file *file = pin->file;
 	u64 next;
 	int err;
 
@@ -89,22 +96,20 @@ static int gdr_pin_publish(struct gdr_file *file, struct gdr_pin *pin, u64 *hand
 
 /*
  * A driver has left a device. Another driver may now get the device, and its addresses another device. The pins stay,
- * without access, until they are unpinned.
+ * without access, until they are unpinned. Those that are being made notice it in gdr_pages_check().
  */
 static int gdr_pin_device_event(struct notifier_block *block, unsigned long event, void *device)
 {
 	struct gdr_pin *pin;
 	u64 id = 0;
 
-	if (event != BUS_NOTIFY_UNBOUND_DRIVER)
+	if (event != BUS_NOTIFY_UNBOUND_DRIVER || !gdr_pages_depart(to_pci_dev(device)))
 		return NOTIFY_DONE;
-	down_write(&gdr_devices_lock);
 	for (; (pin = gdr_pin_by_id(id, ULONG_MAX)); gdr_pin_put(pin)) {
 		id = pin->id + 1;
 		if (gdr_pages_are_of(pin, to_pci_dev(device)))
 			gdr_map_end(pin);
 	}
-	up_write(&gdr_devices_lock);
 	return NOTIFY_DONE;
 }
 
@@ -161,16 +166,17 @@ static void gdr_pin_revoke(void *id)
 	gdr_pin_put(pin);
 }
 
-int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u64 *handle)
+/* A pin without pages, which only the caller knows, or NULL. */
+static struct gdr_pin *gdr_pin_new(struct gdr_file *file, bool force_pcie)
 {
 	struct gdr_pin *pin = kzalloc(sizeof(*pin), GFP_KERNEL_ACCOUNT);
-	int err;
 
 	if (!pin)
-		return -ENOMEM;
+		return NULL;
 	kref_init(&pin->refs);
 	init_rwsem(&pin->gate);
 	init_completion(&pin->revocation);
+	refcount_inc(&file->refs);
 	pin->file = file;
 	pin->owner = file->owner;
 	pin->pid = current->tgid;
@@ -178,47 +184,66 @@ int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u
 	strscpy(pin->command, current->group_leader->comm, sizeof(pin->command));
 	strscpy(pin->gpu, "-", sizeof(pin->gpu));
 	pin->since = jiffies;
-	if (GDR_CAN_USE_GPL) {
-		mmgrab(current->mm);
-		pin->mm = current->mm;
-	}
 	pin->force_pcie = force_pcie;
 	pin->persistent = gdr_pages_can_persist();
-
-	err = gdr_pin_set_range(pin, addr, size);
-	if (err) {
-		gdr_info("invalid range: %#llx, %#llx bytes", addr, size);
-		goto put;
-	}
-	pin->user = gdr_owner_get(true);
-	err = pin->user ? gdr_owner_charge(pin->owner, pin->user, pin->size) : -ENOMEM;
-	if (err)
-		goto put;
 	pin->live = true;
+	return pin;
+}
+
+/* Counts the pin, and adds it to gdr_pins. */
+static int gdr_pin_charge(struct gdr_pin *pin)
+{
+	struct gdr_owner *user = gdr_owner_get_user();
+	int err;
+
+	if (!user)
+		return -ENOMEM;
+	err = gdr_owner_charge(pin->owner, user, pin->size);
+	gdr_owner_put(user);
+	if (err)
+		return err;
+	pin->user = user;
 	pin->id = atomic64_inc_return(&gdr_pin_last_id);
 	err = xa_insert(&gdr_pins, pin->id, pin, GFP_KERNEL_ACCOUNT);
-	if (err) {
-		gdr_pin_uncharge(pin);
-		goto put;
-	}
-	down_read(&gdr_devices_lock);
+	if (err)
+		gdr_owner_uncharge(pin->owner, pin->user, pin->size);
+	return err;
+}
+
+/* Has the GPU driver pin a pin that is in gdr_pins. -ERESTART: a device has left, perhaps the one with its memory. */
+static int gdr_pin_pages(struct gdr_pin *pin, u64 *handle)
+{
+	int err;
+
 	/* The pages may be revoked from here on, even before gdr_pages_get() returns. */
 	err = gdr_pages_get(pin, gdr_pin_revoke);
 	if (err) {
-		up_read(&gdr_devices_lock);
 		gdr_info("the GPU driver failed to pin %#llx, %#llx bytes: %d", pin->va, pin->size, err);
 		gdr_pin_forget(pin);
 		return err;
 	}
-	err = gdr_pages_check(pin);
-	up_read(&gdr_devices_lock);
-	err = err ?: gdr_pin_publish(file, pin, handle);
+	err = gdr_pages_check(pin) ?: gdr_pin_publish(pin, handle);
 	if (err)
 		gdr_pin_end(pin);
 	return err;
+}
 
-put:
-	gdr_pin_put(pin);
+int gdr_pin_create(struct gdr_file *file, u64 addr, u64 size, bool force_pcie, u64 *handle)
+{
+	struct gdr_pin *pin;
+	int err;
+
+	do {
+		pin = gdr_pin_new(file, force_pcie);
+		if (!pin)
+			return -ENOMEM;
+		err = gdr_pin_set_range(pin, addr, size) ?: gdr_pin_charge(pin);
+		if (err) {
+			gdr_pin_put(pin);
+			return err;
+		}
+		err = gdr_pin_pages(pin, handle);
+	} while (err == -ERESTART && !fatal_signal_pending(current));
 	return err;
 }
 
@@ -243,6 +268,4 @@ void gdr_pin_remove_all(struct gdr_file *file)
 
 	xa_for_each(&file->pins, handle, pin)
 		gdr_pin_remove(file, handle);
-	down_read(&gdr_devices_lock);
-	up_read(&gdr_devices_lock);
 }

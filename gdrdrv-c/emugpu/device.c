@@ -133,6 +133,7 @@ static int device_mmap(struct file *file, struct vm_area_struct *vma)
 		return -EACCES;
 	if (!(vma->vm_flags & VM_SHARED))
 		return -EINVAL;
+	wait_while_held();
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
 	vm_flags_init(vma, vma->vm_flags | flags);
 #else

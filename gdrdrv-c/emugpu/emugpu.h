@@ -149,5 +149,6 @@ void pause_for(u32 microseconds);
 
 /* Bytes of all allocations for pins, before any check. */
 u64 pins_unchecked_bytes(void);
+void wait_while_held(void);
 
 #endif

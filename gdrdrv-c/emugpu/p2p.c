@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* nvidia_p2p_*: the functions that other modules call. */
+#include <linux/delay.h>
 #include <linux/export.h>
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
@@ -15,6 +16,16 @@ MODULE_PARM_DESC(coherent, "the GPU has a coherent link: the CPU may map its mem
 static uint bar1_pages;
 module_param(bar1_pages, uint, 0644);
 MODULE_PARM_DESC(bar1_pages, "most pages that can be pinned, as BAR1 may be smaller than the memory (default 0: all)");
+
+static int held;
+module_param(held, int, 0644);
+MODULE_PARM_DESC(held, "number of a process whose pins and mmaps do not return while it is set, as with a GPU that hangs");
+
+void wait_while_held(void)
+{
+	while (READ_ONCE(held) == current->tgid)
+		usleep_range(1000, 1100);
+}
 
 static atomic64_t unchecked_bytes = ATOMIC64_INIT(0);
 
@@ -138,6 +149,7 @@ static int get_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, struct nvidi
 
 	if (unchecked)
 		error = get_checked_pages(p2p_token, va_space, va, size, table, free_callback, data);
+	wait_while_held(); /* with or without a pin */
 	kvfree(unchecked);
 	if (error)
 		*table = (void *)0xdbdbdbdbdbdbdbdb; /* makes any use visible */

@@ -1,5 +1,5 @@
 /*
- * Answers and rights of only this module, or only with a GPU driver that fails on demand. tests/gdrdrv has the results
+ * Answers and rights of only this module, or only with a GPU driver that fails on demand. gdrdrv-c/contract has the results
  * of all commands.
  */
 
@@ -21,7 +21,17 @@ static uint32_t can_force_pcie(void)
     return persistent(fd) && atoi(parameter("emugpu", "branch")) >= 570;
 }
 
-/* Lines that tests/gdrdrv ignores, because other modules have fewer. */
+/* An ordinary pin does. If one was made before, this shows nothing, so run.sh begins with this program. */
+static void failed_pins_do_not_keep_the_module(void)
+{
+    int references = atoi(file_text("/sys/module/gdrdrv/refcnt"));
+    uint64_t handle;
+
+    CHECK_ERROR(pin(fd, memory.va - GPU_PAGE, GPU_PAGE, &handle), EINVAL);
+    CHECK_EQUAL(atoi(file_text("/sys/module/gdrdrv/refcnt")), references);
+}
+
+/* Lines that gdrdrv-c/contract ignores, because other modules have fewer. */
 static void params_name_the_implementation(void)
 {
     const char *text = file_text(PARAMS);
@@ -191,6 +201,7 @@ int main(void)
     handle_faults();
     fd = driver_open();
     memory = gpu_alloc(SIZE);
+    failed_pins_do_not_keep_the_module();
     params_name_the_implementation();
     node_has_the_mode_of_the_parameter();
     nothing_is_executable();

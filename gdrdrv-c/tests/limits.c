@@ -275,6 +275,48 @@ static void user_has_no_room(void)
     check_full(fd);
 }
 
+/* The number of lines of the kernel's log about refused pins of that user, since the log was opened. */
+static int lines_about(int log, uid_t user)
+{
+    char line[8192], wanted[32];
+    ssize_t length;
+    int lines = 0;
+
+    snprintf(wanted, sizeof(wanted), "uid %u, may not pin", user);
+    while ((length = read(log, line, sizeof(line) - 1)) > 0) {
+        line[length] = '\0';
+        lines += strstr(line, wanted) != NULL;
+    }
+    return lines;
+}
+
+static uid_t refused_user;
+
+static void refused_often(void)
+{
+    uint64_t handle;
+
+    CHECK(setuid(refused_user) == 0);
+    begin(2 * MIB);
+    for (int i = 0; i < 100; i++)
+        CHECK_ERROR(pin(fd, memory.va, MIB + 1, &handle), ENOMEM);
+}
+
+/* The log has a line, and not one for each. One user's pins hide no other's line. */
+static void refusals_are_logged_for_each_user(void)
+{
+    for (refused_user = 4001; refused_user <= 4003; refused_user++) {
+        int log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK);
+
+        CHECK(log >= 0 && lseek(log, 0, SEEK_END) == 0);
+        in_child(refused_often);
+        int lines = lines_about(log, refused_user);
+        CHECK(lines > 0);
+        CHECK(lines < 100);
+        CHECK(close(log) == 0);
+    }
+}
+
 static void user_has_room(void)
 {
     drop_privileges();
@@ -343,6 +385,7 @@ int main(int argc, char **argv)
     pins_of_ended_processes_count_for_their_user();
     set_limits(0, 0, 0, 1);
     in_child(limited_memory);
+    refusals_are_logged_for_each_user();
     remove_limits();
     set_parameter("emugpu", "bar1_pages", LIMIT);
     in_child(full_bar1_is_no_limit);

@@ -12,7 +12,8 @@ out=$here/../../build/gdrdrv-c/tests
 # shellcheck source=gdrdrv-c/tests/tap.sh
 . "$here/tap.sh"
 
-programs=(contract answers memory_types huge_pages pins tracepoints limits tokens owners killed ignored_puts failed_puts removed)
+# answers is first, because any ordinary pin keeps the module loaded.
+programs=(answers contract memory_types huge_pages pins tracepoints limits tokens owners killed ignored_puts failed_puts removed waits)
 long=(stale_maps reused_tables races fuzz)
 if [ "${1-}" = --slow ]; then
     long=("stale_maps unpin 100" "reused_tables 300" "races 200" "fuzz 50000")

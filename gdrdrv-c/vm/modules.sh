@@ -31,10 +31,10 @@ build() {
     # Unchanged files keep their times, so that they are not rebuilt.
     cp --update --preserve=timestamps "$directory"/*.[ch] "$directory/Kbuild" "$out/$name"
     [ "$name$license" != emugpuproprietary ] || sed -i 's|"Dual MIT/GPL"|"NVIDIA"|' "$out/$name"/*.c
-    # 0x1af4 is the vendor of QEMU's device, whose memory emugpu has.
+    # 0x1af4 is the vendor of QEMU's device, whose memory emugpu has. That is 1 GiB, so 32 MiB are large.
     # Newer kernels were built by a newer compiler, one of whose options this one does not have.
     # shellcheck disable=SC2086 # Words.
-    make --silent -C "$kernel/headers" M="$out/$name" KCFLAGS="-Werror -DNV_P2P_BRANCH=$branch -DGDR_GPU_VENDOR=0x1af4" $cross CC="${tools}gcc" \
+    make --silent -C "$kernel/headers" M="$out/$name" KCFLAGS="-Werror -DNV_P2P_BRANCH=$branch -DGDR_GPU_VENDOR=0x1af4 -DGDR_LARGE_REQUEST=0x2000000" $cross CC="${tools}gcc" \
         CONFIG_DEBUG_INFO_BTF_MODULES= CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT= "$@" modules >"$out/$name.log" 2>&1 || {
         cat "$out/$name.log" >&2
         exit 1

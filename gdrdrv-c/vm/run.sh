@@ -136,6 +136,7 @@ machine=(
     -append "console=ttyS0 loglevel=5 log_buf_len=16M panic=-1 oops=panic mitigations=off no_timer_check rcupdate.rcu_cpu_stall_timeout=120"
     -object "memory-backend-ram,id=gpumem,size=$gpu_memory,share=on" -device "ivshmem-plain,memdev=gpumem"
     -device virtio-rng-pci
+    -device pci-serial
     -fsdev 'local,id=host,path=/,security_model=none,readonly=on,multidevs=remap'
     -device 'virtio-9p-pci,fsdev=host,mount_tag=host'
     -fsdev "local,id=job,path=$job,security_model=none"

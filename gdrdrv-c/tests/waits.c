@@ -1,0 +1,363 @@
+/*
+ * The GPU driver does not return from a pin, as when its GPU hangs (emugpu's parameter `held`). No one waits for it except
+ * its own threads, neither other users' pins, closes and exits, nor devices that leave, that of the pin included.
+ */
+
+#include "device.h"
+
+#include <glob.h>
+#include <libgen.h>
+
+#define SIZE (2 * GPU_PAGE)
+#define LARGE (64UL << 20) /* modules.sh has GDR_LARGE_REQUEST */
+#define LARGE_AT_A_TIME 16
+#define GPU_DRIVER "/sys/bus/pci/drivers/emugpu"
+
+/* ---- Processes that are held, and those that must not wait ---- */
+
+/* Its pins, and its mmaps of GPU memory, do not return. 0 for no process. */
+static void hold(pid_t process)
+{
+    if (getuid() == 0)
+        set_parameter("emugpu", "held", (unsigned int)process);
+}
+
+static void release(void)
+{
+    hold(0);
+}
+
+/* Returns whether the thread is in a function of that module. */
+static int is_inside(pid_t thread, const char *module)
+{
+    char path[64], text[8192];
+
+    snprintf(path, sizeof(path), "/proc/%d/stack", thread);
+    FILE *stack = fopen(path, "r");
+    if (stack == NULL)
+        return 0; /* it has ended */
+    text[fread(text, 1, sizeof(text) - 1, stack)] = '\0';
+    fclose(stack);
+    return strstr(text, module) != NULL;
+}
+
+/* How often the thread has given up the processor, or -1 if it has ended. */
+static long switches(pid_t thread)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/status", thread);
+    if (access(path, F_OK) != 0)
+        return -1;
+    const char *line = strstr(file_text(path), "\nvoluntary_ctxt_switches:");
+    return line == NULL ? -1 : atol(strchr(line, ':') + 1);
+}
+
+/* The threads of a process, at most LARGE_AT_A_TIME + 1. */
+static int threads_of(pid_t process, pid_t *threads)
+{
+    char path[64];
+    glob_t tasks;
+
+    snprintf(path, sizeof(path), "/proc/%d/task/*", process);
+    CHECK(glob(path, 0, NULL, &tasks) == 0 && tasks.gl_pathc <= LARGE_AT_A_TIME + 1);
+    for (size_t i = 0; i < tasks.gl_pathc; i++)
+        threads[i] = atoi(basename(tasks.gl_pathv[i]));
+    int count = (int)tasks.gl_pathc;
+    globfree(&tasks);
+    return count;
+}
+
+/* Waits until that many threads of the process are in the module. */
+static void await_inside(pid_t process, const char *module, int wanted)
+{
+    for (;;) {
+        pid_t threads[LARGE_AT_A_TIME + 1];
+        int inside = 0, count = threads_of(process, threads);
+
+        for (int i = 0; i < count; i++)
+            inside += is_inside(threads[i], module);
+        if (inside == wanted)
+            return;
+        CHECK(waitpid(process, NULL, WNOHANG) == 0);
+        usleep(1000);
+    }
+}
+
+/* Returns the status of a child that ends while another process is held. It must not sleep inside gdrdrv for ever. */
+static int end_of(pid_t child)
+{
+    long before = -1, now;
+    int status, looks = 0;
+
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        usleep(10000);
+        now = switches(child);
+        looks = now == before && is_inside(child, "[gdrdrv]") ? looks + 1 : 0;
+        before = now;
+        CHECK(looks < 500); /* it waits for the process that is held */
+    }
+    return status;
+}
+
+static void ends(void (*part)(void))
+{
+    int status = end_of(start_child(part));
+
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* ---- Devices ---- */
+
+static char drivers_file[96], device_name[32];
+
+/* Names the device of a driver whose file `what` has this text. */
+static void choose(const char *driver, const char *what, const char *text)
+{
+    char pattern[96];
+    glob_t devices;
+    size_t at = 0;
+
+    snprintf(pattern, sizeof(pattern), "%s/*:*/%s", driver, what);
+    CHECK(glob(pattern, 0, NULL, &devices) == 0);
+    while (at < devices.gl_pathc && strcmp(file_text(devices.gl_pathv[at]), text) != 0)
+        at++;
+    CHECK(at < devices.gl_pathc); /* run.sh adds it */
+    snprintf(drivers_file, sizeof(drivers_file), "%s", driver);
+    snprintf(device_name, sizeof(device_name), "%s", basename(dirname(devices.gl_pathv[at])));
+    globfree(&devices);
+}
+
+static void write_name(const char *file)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/%s", drivers_file, file);
+    write_text(path, device_name);
+}
+
+static void give_up(void)
+{
+    write_name("unbind");
+}
+
+static void take_back(void)
+{
+    write_name("bind");
+}
+
+/* ---- What others do ---- */
+
+static void use_all(void)
+{
+    drop_privileges();
+    struct gpu_memory memory = gpu_alloc(SIZE);
+    int fd = driver_open();
+    memset(memory.view, 0x5a, SIZE);
+    uint64_t handle = pinned(fd, memory);
+    unsigned char *va = mapped(fd, handle, SIZE);
+    CHECK_PAGES(va, SIZE, 0x5a);
+    CHECK_OK(unpin(fd, handle));
+    CHECK(munmap(va, SIZE) == 0);
+    handle = pinned(fd, memory);
+    CHECK(close(fd) == 0);
+}
+
+static void open_and_close(void)
+{
+    drop_privileges();
+    CHECK(close(driver_open()) == 0);
+}
+
+static void exit_with_pins(void)
+{
+    drop_privileges();
+    struct gpu_memory memory = gpu_alloc(SIZE);
+    (void)pinned(driver_open(), memory);
+}
+
+static void others_go_on(void)
+{
+    ends(open_and_close);
+    ends(use_all);
+    ends(exit_with_pins);
+}
+
+/* ---- Cases ---- */
+
+static struct gpu_memory memory;
+static int fd, expected_error;
+
+static void *pin_once(void *unused)
+{
+    uint64_t handle;
+
+    CHECK_ERROR(pin(fd, memory.va, SIZE, &handle), expected_error);
+    return unused;
+}
+
+/* Another thread pins, so that this one can be asked. */
+static void pin_and_be_held(void)
+{
+    drop_privileges();
+    memory = gpu_alloc(SIZE);
+    fd = driver_open();
+    next_step();
+    pthread_t thread = start_thread(pin_once, NULL);
+    next_step();
+    finish_thread(thread);
+}
+
+static pid_t start_held(void (*part)(void), int threads)
+{
+    pid_t child = start_steps(part);
+
+    await(steps[0]);
+    hold(child);
+    say(steps[0]);
+    await(steps[0]);
+    await_inside(child, "[emugpu]", threads);
+    return child;
+}
+
+static void finish_held(pid_t child)
+{
+    release();
+    say(steps[0]);
+    finish_steps(child);
+    CHECK_EQUAL(page_tables(), 0);
+}
+
+/* How often the GPU driver has been asked for a pin of SIZE bytes. */
+static uint64_t requests(void)
+{
+    return gpu_status().unchecked_bytes / (SIZE / GPU_PAGE * 16);
+}
+
+/* While an unrelated device leaves, a pin goes on. While another GPU leaves, it is made again when it returns. */
+static void device_that_leaves_waits_for_no_pin(const char *driver, const char *what, const char *text, uint64_t wanted)
+{
+    uint64_t before = requests();
+
+    expected_error = 0;
+    choose(driver, what, text);
+    pid_t child = start_held(pin_and_be_held, 1);
+    ends(give_up);
+    ends(take_back);
+    finish_held(child);
+    CHECK_EQUAL(requests() - before, wanted);
+}
+
+/* The pin ends: its memory is of a device without driver. */
+static void gpu_that_leaves_waits_for_no_pin_of_its_memory(void)
+{
+    expected_error = EINVAL;
+    choose(GPU_DRIVER, "device", "0x1110\n");
+    pid_t child = start_held(pin_and_be_held, 1);
+    ends(give_up);
+    ends(open_and_close);
+    finish_held(child);
+    take_back();
+}
+
+static void *map_gpu_memory(void *unused)
+{
+    CHECK(munmap(mmap(NULL, SIZE, PROT_READ, MAP_SHARED, gpu(), (off_t)EMUGPU_OFFSET(memory.object)), SIZE) == 0);
+    return unused;
+}
+
+static void pin_and_be_held_in_mmap(void)
+{
+    drop_privileges();
+    memory = gpu_alloc(SIZE);
+    fd = driver_open();
+    (void)pinned(fd, memory);
+    next_step();
+    pthread_t thread = start_thread(map_gpu_memory, NULL);
+    next_step();
+    finish_thread(thread);
+}
+
+/* The thread holds the mmap_lock, as one for which a file system has no answer. */
+static void gpu_that_leaves_waits_for_no_mmap(void)
+{
+    choose(GPU_DRIVER, "device", "0x1110\n");
+    pid_t child = start_held(pin_and_be_held_in_mmap, 1);
+    ends(give_up);
+    ends(open_and_close);
+    take_back();
+    ends(use_all);
+    finish_held(child);
+}
+
+static void *pin_too_much(void *unused)
+{
+    uint64_t handle;
+
+    CHECK_ERROR(pin(fd, memory.va, LARGE, &handle), EINVAL);
+    return unused;
+}
+
+static void pin_too_much_often(void)
+{
+    pthread_t threads[LARGE_AT_A_TIME];
+
+    CHECK(setuid(UNPRIVILEGED) == 0);
+    memory = gpu_alloc(SIZE);
+    fd = driver_open();
+    next_step();
+    for (int i = 0; i < LARGE_AT_A_TIME; i++)
+        threads[i] = start_thread(pin_too_much, NULL);
+    next_step();
+    for (int i = 0; i < LARGE_AT_A_TIME; i++)
+        finish_thread(threads[i]);
+}
+
+static void pin_too_much_as(uid_t user)
+{
+    CHECK(setuid(user) == 0);
+    memory = gpu_alloc(SIZE);
+    fd = driver_open();
+    (void)pin_too_much(NULL);
+}
+
+static void pin_too_much_as_the_same_user(void)
+{
+    pin_too_much_as(UNPRIVILEGED);
+}
+
+static void pin_too_much_as_another_user(void)
+{
+    pin_too_much_as(UNPRIVILEGED - 1);
+}
+
+/* Large requests take the GPU driver's memory, so a user has only some at a time. More wait, and can be killed. */
+static void large_requests_wait_only_for_the_same_user(void)
+{
+    pid_t child = start_held(pin_too_much_often, LARGE_AT_A_TIME);
+
+    ends(pin_too_much_as_another_user);
+    pid_t waiting = start_child(pin_too_much_as_the_same_user);
+    await_inside(waiting, "[gdrdrv]", 1);
+    CHECK(!is_inside(waiting, "[emugpu]"));
+    CHECK(kill(waiting, SIGKILL) == 0);
+    CHECK(WIFSIGNALED(end_of(waiting)));
+    ends(use_all);
+    finish_held(child);
+}
+
+int main(void)
+{
+    handle_faults();
+    atexit(release);
+    expected_error = 0;
+    pid_t child = start_held(pin_and_be_held, 1);
+    others_go_on();
+    finish_held(child);
+    device_that_leaves_waits_for_no_pin("/sys/bus/pci/drivers/serial", "vendor", "0x1b36\n", 1);
+    device_that_leaves_waits_for_no_pin("/sys/bus/pci/drivers/virtio-pci", "device", "0x1005\n", 2);
+    gpu_that_leaves_waits_for_no_pin_of_its_memory();
+    gpu_that_leaves_waits_for_no_mmap();
+    large_requests_wait_only_for_the_same_user();
+    return passed("waits");
+}
