@@ -159,7 +159,7 @@ static void nvshmem_up_to_3_7(void)
     allocate(MEM_CREATE, GPU_PAGE_SIZE);
     load_and_open("libgdrapi.so.2", RTLD_LAZY);
     get_versions();
-    CHECK(library_minor >= GDR_API_MINOR_VERSION);
+    CHECK_COMPARE(library_minor, >=, GDR_API_MINOR_VERSION);
     pin_v1();
     CHECK_OK(gdr.map(g, handle, &mapping, GPU_PAGE_SIZE + 8));
     memset(&info, 0x5a, sizeof(info));
@@ -182,7 +182,7 @@ static void unpin_with_retry(void)
     if (faults_set != NULL)
         CHECK_EQUAL(faults_set("UNPIN_BUFFER:EBUSY@1"), 0);
     while (gdr.unpin_buffer(g, handle) != 0)
-        CHECK(++failures < 3);
+        CHECK_COMPARE(++failures, <, 3);
     CHECK_EQUAL(failures, faults_set != NULL && driver_is_emulated());
     if (faults_set != NULL)
         CHECK_EQUAL(faults_set(NULL), 0);

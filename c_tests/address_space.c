@@ -13,7 +13,7 @@ static void check_open_adds(const char *name, long most)
     long before = status_kib(name);
     gdr_t g = open_driver();
 
-    CHECK(status_kib(name) - before < most);
+    CHECK_COMPARE(status_kib(name) - before, <, most);
     CHECK_OK(gdr_close(g));
 }
 

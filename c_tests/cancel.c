@@ -98,7 +98,7 @@ static void check_call(const struct call *call)
         fprintf(stderr, "%s:\n", call->name);
     CHECK_OK(result);
     CHECK(!went_on);
-    CHECK(end == PTHREAD_CANCELED);
+    CHECK_EQUAL(end, PTHREAD_CANCELED);
 }
 
 static void disabled_cancellation_stays_disabled(void)

@@ -87,7 +87,7 @@ static void closed_mappings_are_not_locked(void)
         return; /* not allowed to */
     long before = status_kib("VmLck");
     CHECK_OK(gdr_unpin_buffer(g, handle));
-    CHECK(status_kib("VmLck") - before < (long)(SIZE / 1024 / 2));
+    CHECK_COMPARE(status_kib("VmLck") - before, <, (long)(SIZE / 1024 / 2));
     check_reserved(GONE);
     CHECK(munlockall() == 0);
 }

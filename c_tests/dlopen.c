@@ -58,7 +58,7 @@ static void both_names_are_one_library(void)
     struct loaded development = load_gdrapi("libgdrapi.so", RTLD_NOW);
     struct loaded runtime = load_gdrapi("libgdrapi.so.2", RTLD_LAZY);
 
-    CHECK(development.open == runtime.open);
+    CHECK_EQUAL(development.open, runtime.open);
     CHECK(dlclose(development.library) == 0);
     use(&runtime);
     CHECK(dlclose(runtime.library) == 0);

@@ -61,7 +61,7 @@ static void pin_does_not_change_the_current_context(void)
     CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)buffer.address, (size_t)1 << 40, 0, 0, &handle), EINVAL);
     CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)&before, sizeof(before), 0, 0, &handle), EINVAL);
     CUDA(cuCtxGetCurrent(&after));
-    CHECK(after == before);
+    CHECK_EQUAL(after, before);
     in_thread(without_context, NULL);
 }
 
@@ -81,7 +81,7 @@ static void pin_selects_the_gpu_by_address(void)
         CUDA(cuCtxSetCurrent(home));
         gdr_mh_t handle = pin(g, address, GPU_PAGE_SIZE);
         CUDA(cuCtxGetCurrent(&now));
-        CHECK(now == home);
+        CHECK_EQUAL(now, home);
         void *va = map(g, handle, GPU_PAGE_SIZE);
         CUDA(cuCtxSetCurrent(context));
         check_shows(handle, va, address, sizeof(uint32_t));

@@ -90,7 +90,7 @@ static void page_that_begins_in_no_allocation_is_pinned(CUcontext other, int gpu
         CUDA(cuCtxSetCurrent(other));
         use_gap(&gap);
         CUDA(cuCtxGetCurrent(&now));
-        CHECK(now == other);
+        CHECK_EQUAL(now, other);
         CUDA(cuCtxSetCurrent(own));
     }
     free_gap(&gap);

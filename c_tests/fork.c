@@ -47,7 +47,7 @@ static void the_childs_memory_survives(void)
 {
     unsigned char *own = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 
-    CHECK(own == va);
+    CHECK_EQUAL(own, va);
     memset(own, 1, SIZE);
     everything_inherited_is_refused();
     CHECK_READABLE(own);

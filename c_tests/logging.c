@@ -71,7 +71,7 @@ static struct log lines_of(const char *enable, const char *level)
             of++;
         if (of == LEVELS)
             fprintf(stderr, "no level: %s\n", line);
-        CHECK(of < LEVELS);
+        CHECK_COMPARE(of, <, LEVELS);
         CHECK(strchr(line, '\n') != NULL);
         log.lines[of]++;
     }
@@ -274,7 +274,7 @@ static void the_library_logs_its_version_and_file(void)
     const char *line = strstr(log, start);
     CHECK_LOGGED(line, from);
     const char *path = strstr(line, from);
-    CHECK(path < strchr(line, '\n'));
+    CHECK_COMPARE(path, <, strchr(line, '\n'));
     CHECK(is_this_library(path + strlen(from) - 1));
     CHECK_NOT_LOGGED(path, start);
     CHECK_NOT_LOGGED(log_of(open_and_close, "2"), start);

@@ -23,7 +23,7 @@ static void refused(size_t size, int flags, int error)
     void *va = UNTOUCHED;
 
     CHECK_ERROR(gdr_map_v2(g, handle, &va, size, flags), error);
-    CHECK(va == UNTOUCHED);
+    CHECK_EQUAL(va, UNTOUCHED);
     CHECK_EQUAL(info_of(g, handle).mapped, 0);
     still_maps();
 }
@@ -85,7 +85,7 @@ static void a_second_mapping_is_refused(void)
     CHECK_ERROR(gdr_map(g, handle, &second, SIZE), EAGAIN);
     for (int flag = GDR_MAP_FLAG_DEFAULT; flag <= GDR_MAP_FLAG_REQ_DEVICE_MAPPING; flag++)
         CHECK_ERROR(gdr_map_v2(g, handle, &second, SIZE, flag), EAGAIN);
-    CHECK(second == UNTOUCHED);
+    CHECK_EQUAL(second, UNTOUCHED);
     check_shows(handle, va, buffer.address, SIZE);
     CHECK_OK(gdr_unmap(g, handle, va, SIZE));
     still_maps();
@@ -169,7 +169,7 @@ static void unmap_without_mapping_is_refused(void)
     CHECK_OK(gdr_unmap(g, handle, va, SIZE));
     /* A mapping that now has the address must stay. */
     memory = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    CHECK(memory == va);
+    CHECK_EQUAL(memory, va);
     CHECK_ERROR(gdr_unmap(g, handle, va, SIZE), EINVAL);
     memset(memory, 1, SIZE);
     CHECK(munmap(memory, SIZE) == 0);
@@ -190,7 +190,7 @@ static void unpin_unmaps(void)
     check_new_mappings_avoid(va);
     check_new_mappings_avoid(va + SIZE - 1);
     char *memory = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    CHECK(memory == va);
+    CHECK_EQUAL(memory, va);
     CHECK_ERROR(gdr_unpin_buffer(g, mapped), EINVAL);
     CHECK_ERROR(gdr_unmap(g, mapped, va, SIZE), EINVAL);
     memset(memory, 1, SIZE);
@@ -205,7 +205,7 @@ static char *other_memory_in_place_of_a_mapping(gdr_t of, gdr_mh_t *mapped)
     char *va = map(of, *mapped, SIZE);
     CHECK(munmap(va, SIZE) == 0);
     char *memory = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    CHECK(memory == va);
+    CHECK_EQUAL(memory, va);
     return memory;
 }
 
@@ -260,7 +260,7 @@ static gdr_mapping_type_t map_by_request(const struct request *request, gdr_mapp
     if (result != 0) {
         CHECK(request->type != usual); /* which can also be requested by name */
         CHECK_EQUAL(result, driver_is_at_least(g, 2, 5) && !uses_dmabuf(g) ? EOPNOTSUPP : EINVAL);
-        CHECK(va == UNTOUCHED);
+        CHECK_EQUAL(va, UNTOUCHED);
         check_works(g, other, SIZE);
         CHECK_OK(gdr_unpin_buffer(g, other));
         return GDR_MAPPING_TYPE_NONE;

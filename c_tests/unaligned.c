@@ -51,7 +51,7 @@ static void refused(const char *value)
             CHECK_OK(gdr_map(g, handle, &va, ranges[i].size));
         } else {
             CHECK_ERROR(gdr_map(g, handle, &va, ranges[i].size), EINVAL);
-            CHECK(va == UNTOUCHED);
+            CHECK_EQUAL(va, UNTOUCHED);
             CHECK_EQUAL(info_of(g, handle).mapped, 0);
         }
         CHECK_OK(gdr_unpin_buffer(g, handle));
@@ -119,7 +119,7 @@ static void sizes_beyond_the_pin_stay_refused_when_allowed(void)
     CHECK_ERROR(gdr_map(g, handle, &va, 0), EINVAL);
     CHECK_ERROR(gdr_map(g, handle, &va, rest + 1), EINVAL);
     CHECK_ERROR(gdr_map(g, handle, &va, SIZE_MAX), EINVAL);
-    CHECK(va == UNTOUCHED);
+    CHECK_EQUAL(va, UNTOUCHED);
     CHECK_OK(gdr_unmap(g, handle, map(g, handle, rest), 0));
     end();
 }

@@ -78,7 +78,7 @@ static void names_of_mapping_types(void)
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
         name = untouched;
         CHECK_ERROR(gdr_get_mapping_type_string((gdr_mapping_type_t)unknown[i], &name), EINVAL);
-        CHECK(name == untouched);
+        CHECK_EQUAL(name, untouched);
         CHECK_ERROR(gdr_get_mapping_type_string((gdr_mapping_type_t)unknown[i], NULL), EINVAL);
     }
 }

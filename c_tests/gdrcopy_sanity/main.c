@@ -27,7 +27,7 @@ static void add(const struct test *test, enum gpu_memory kind, const char *suffi
 {
     struct run *run = &all[all_count++];
 
-    CHECK(all_count < sizeof(all) / sizeof(all[0]));
+    CHECK_COMPARE(all_count, <, sizeof(all) / sizeof(all[0]));
     snprintf(run->name, sizeof(run->name), "%s%s", test->name, suffix);
     run->test = test;
     run->kind = kind;

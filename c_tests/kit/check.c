@@ -225,7 +225,7 @@ int tests_count;
 
 void add_test(const char *name, void (*run)(void))
 {
-    CHECK(tests_count < 128);
+    CHECK_COMPARE(tests_count, <, 128);
     all_tests[tests_count].name = name;
     all_tests[tests_count++].run = run;
 }

@@ -1,6 +1,6 @@
 /*
- * Checks for the C tests. A failed check prints its place with the function, what was compared and both values on stderr,
- * and ends the program with status 1. A program whose checks all pass prints one line, "ok NAME".
+ * Checks for the C tests. A failed check prints its place, function, what was compared and both values on stderr, and
+ * ends the program with status 1. A program whose checks all pass prints one line, "ok NAME".
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -30,6 +30,13 @@ extern "C" {
 
 #define CHECK(condition) check_condition(HERE, #condition, (condition) != 0)
 #define CHECK_EQUAL(got, wanted) check_equal(HERE, #got, (unsigned long long)(got), (unsigned long long)(wanted))
+/* CHECK_COMPARE(count, <, most), of numbers. */
+#define CHECK_COMPARE(got, relation, bound)                                                                            \
+    do {                                                                                                               \
+        long long got_ = (long long)(got), bound_ = (long long)(bound);                                                \
+        if (!(got_ relation bound_))                                                                                   \
+            failed(HERE, "%s is %lld, not %s %lld", #got, got_, #relation, bound_);                                    \
+    } while (0)
 #define CHECK_STRING(got, wanted) check_string(HERE, #got, (got), (wanted))
 #define CHECK_BYTES(got, wanted, size) check_bytes(HERE, #got, (got), (wanted), (size))
 

@@ -13,8 +13,8 @@ TEST(version_is_2_and_at_least_that_of_the_oldest_library)
 
     CHECK_OK(command(driver_open(), GDRDRV_IOC_GET_VERSION, &version));
     CHECK_EQUAL(version.gdrdrv_version >> 16, 2);
-    CHECK(version.minimum_gdr_api_version >= 2 << 16);
-    CHECK(version.minimum_gdr_api_version <= version.gdrdrv_version);
+    CHECK_COMPARE(version.minimum_gdr_api_version, >=, 2 << 16);
+    CHECK_COMPARE(version.minimum_gdr_api_version, <=, version.gdrdrv_version);
 }
 
 TEST(releases_know_their_commands)
@@ -58,7 +58,7 @@ TEST(attributes_are_0_or_1_and_unknown_ones_einval)
     for (attribute.attr = 1; attribute.attr <= 2; attribute.attr++) {
         attribute.val = 77;
         CHECK_OK(command(fd, GDRDRV_IOC_GET_ATTR, &attribute));
-        CHECK(attribute.val <= 1);
+        CHECK_COMPARE(attribute.val, <=, 1);
     }
     attribute.val = 77;
     for (attribute.attr = 0; attribute.attr != 6; attribute.attr += 3)

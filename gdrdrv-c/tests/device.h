@@ -90,7 +90,7 @@ static inline struct gpu_memory gpu_leave_free(uint64_t bytes)
 {
     uint64_t left = gpu_status().free_bytes;
 
-    CHECK(left > bytes);
+    CHECK_COMPARE(left, >, bytes);
     return gpu_alloc(left - bytes);
 }
 

@@ -49,7 +49,7 @@ static void fail_at_exit(void)
 
     drop_privileges();
     struct gpu_memory memory = gpu_alloc(GPU_PAGE);
-    CHECK(fd < gpu());
+    CHECK_COMPARE(fd, <, gpu());
     (void)pinned(fd, memory);
     gpu_fail_put(ENOMEM);
 }

@@ -70,9 +70,9 @@ static void page_tables_stay_small(void)
     size_t more = page_table_bytes() - before;
 
     if (longest_run() >= SIZE && can_be_huge())
-        CHECK(more <= 4 * PAGE); /* for parts of a huge page, at both ends and wherever runs of pages end */
+        CHECK_COMPARE(more, <=, 4 * PAGE); /* for parts of a huge page, at both ends and wherever runs of pages end */
     else if (longest_run() < HUGE_PAGE || !can_be_huge())
-        CHECK(more >= SIZE / HUGE_PAGE * PAGE);
+        CHECK_COMPARE(more, >=, SIZE / HUGE_PAGE * PAGE);
     CHECK(munmap(va, SIZE) == 0);
     CHECK_OK(unpin(fd, handle));
 }

@@ -79,7 +79,7 @@ static void owner(void)
 
     drop_privileges();
     struct gpu_memory memory = gpu_alloc(GPU_PAGE);
-    CHECK(mine < gpu());
+    CHECK_COMPARE(mine, <, gpu());
     (void)pinned(mine, memory);
     gpu_ignore_put();
     if (fork() == 0) {

@@ -39,7 +39,7 @@ static int lines_of(pid_t pid, struct line *lines, int most)
     while (fgets(text, sizeof(text), file) != NULL) {
         struct line line;
 
-        CHECK(text[strlen(text) - 1] == '\n');
+        CHECK_EQUAL(text[strlen(text) - 1], '\n');
         int end = 0;
         (void)sscanf(text, "%d %u %43s %llu %7s %15s %llu %n", &line.pid, &line.uid, line.gpu, &line.bytes, line.mapped,
                      line.type, &line.age, &end);
@@ -48,7 +48,7 @@ static int lines_of(pid_t pid, struct line *lines, int most)
         CHECK(strcmp(line.mapped, "yes") == 0 || strcmp(line.mapped, "no") == 0);
         if (line.pid != pid)
             continue;
-        CHECK(count < most);
+        CHECK_COMPARE(count, <, most);
         lines[count++] = line;
     }
     CHECK(fclose(file) == 0);
@@ -62,7 +62,7 @@ static void check_line(const struct line *line, uint64_t bytes, const char *mapp
     CHECK_EQUAL(line->bytes, bytes);
     CHECK_STRING(line->mapped, mapped);
     CHECK_STRING(line->type, type);
-    CHECK(line->age < 1000);
+    CHECK_COMPARE(line->age, <, 1000);
     CHECK_STRING(line->command, "a\\001\\351 name\\012of two\n");
 }
 

@@ -93,7 +93,7 @@ static void another_device_leaves(void)
     CHECK(glob("/sys/bus/pci/drivers/virtio-pci/*:*/device", 0, NULL, &devices) == 0);
     while (rng < devices.gl_pathc && strcmp(file_text(devices.gl_pathv[rng]), "0x1005\n") != 0)
         rng++;
-    CHECK(rng < devices.gl_pathc); /* run.sh adds a device that nothing else needs */
+    CHECK_COMPARE(rng, <, devices.gl_pathc); /* run.sh adds a device that nothing else needs */
     const char *name = basename(dirname(devices.gl_pathv[rng]));
     struct gpu_memory memory = gpu_alloc(GPU_PAGE);
     int fd = driver_open();

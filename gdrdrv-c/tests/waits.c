@@ -95,7 +95,7 @@ static int end_of(pid_t child)
         now = switches(child);
         looks = now == before && is_inside(child, "[gdrdrv]") ? looks + 1 : 0;
         before = now;
-        CHECK(looks < 500); /* it waits for the process that is held */
+        CHECK_COMPARE(looks, <, 500); /* it waits for the process that is held */
     }
     return status;
 }
@@ -122,7 +122,7 @@ static void choose(const char *driver, const char *what, const char *text)
     CHECK(glob(pattern, 0, NULL, &devices) == 0);
     while (at < devices.gl_pathc && strcmp(file_text(devices.gl_pathv[at]), text) != 0)
         at++;
-    CHECK(at < devices.gl_pathc); /* run.sh adds it */
+    CHECK_COMPARE(at, <, devices.gl_pathc); /* run.sh adds it */
     snprintf(drivers_file, sizeof(drivers_file), "%s", driver);
     snprintf(device_name, sizeof(device_name), "%s", basename(dirname(devices.gl_pathv[at])));
     globfree(&devices);

@@ -16,7 +16,7 @@ GPU_TEST(addresses)
         unaligned += buffers[i] % 65536 != 0;
         CHECK_EQUAL(fault_at((void *)(uintptr_t)buffers[i]), SIGSEGV);
     }
-    CHECK(unaligned > 20);
+    CHECK_COMPARE(unaligned, >, 20);
     CUdeviceptr large = allocated(3 << 20);
     CHECK_EQUAL(large % (2 << 20), 0);
     CUDA(cuMemGetAddressRange(&base, &size, large + 12345));

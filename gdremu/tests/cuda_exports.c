@@ -73,7 +73,7 @@ GPU_TEST(keeps_memory_alive)
     CHECK_EQUAL(free_bytes(), before - BLOCK);
     /* The rest is mapped over. */
     char *rest = mmap((char *)start + BLOCK / 2, BLOCK / 2, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    CHECK(rest == (char *)start + BLOCK / 2);
+    CHECK_EQUAL(rest, (char *)start + BLOCK / 2);
     CHECK_EQUAL(free_bytes(), before);
     CHECK_EQUAL(munmap(rest, BLOCK / 2), 0);
 }

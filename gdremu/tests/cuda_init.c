@@ -83,10 +83,10 @@ GPU_TEST(entry_points)
     void *function, *first;
 
     CUDA(cuGetProcAddress("cuMemAlloc", &function, 13000, 0, &status));
-    CHECK(function == (void *)(uintptr_t)cuMemAlloc);
+    CHECK_EQUAL(function, (void *)(uintptr_t)cuMemAlloc);
     CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SUCCESS);
     CUDA(cuGetProcAddress("cuCtxCreate", &function, 4000, 0, NULL));
-    CHECK(function == (void *)(uintptr_t)cuCtxCreate);
+    CHECK_EQUAL(function, (void *)(uintptr_t)cuCtxCreate);
     CUDA(cuGetProcAddress("cuMemCreate", &function, 10010, 0, &status));
     CHECK(function == NULL);
     CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);

@@ -121,7 +121,7 @@ static void modules(void)
     CHECK_EQUAL(cuModuleGetFunction(&function, loaded, "absent"), CUDA_ERROR_NOT_FOUND);
     CUDA(cuModuleGetFunction(&function, loaded, "forever"));
     CUDA(cuModuleGetFunction(&again, loaded, "forever"));
-    CHECK(function == again);
+    CHECK_EQUAL(function, again);
 }
 
 /* As on an H200, which has 132 multiprocessors. */

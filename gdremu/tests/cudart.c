@@ -70,7 +70,7 @@ TEST(driver_entry_points)
     CUDART(entry_point("cuCtxGetDevice", &function, 0, &status));
     CHECK(status == 0 && function != NULL && function == dlsym(RTLD_DEFAULT, name));
     CUDART(cudaGetDriverEntryPointByVersion("cuCtxGetDevice", &by_version, 12000, 0, NULL));
-    CHECK(by_version == dlsym(RTLD_DEFAULT, "cuCtxGetDevice"));
+    CHECK_EQUAL(by_version, dlsym(RTLD_DEFAULT, "cuCtxGetDevice"));
 }
 
 /* As on an H200, the runtime makes the context again, and every retain has its release. */
@@ -128,7 +128,7 @@ TEST(memory)
     CHECK(none == NULL);
     CUDART(cudaMallocHost(&host, 100));
     CUDART(cudaHostGetDevicePointer(&seen, (char *)host + 5, 0));
-    CHECK(seen == (char *)host + 5);
+    CHECK_EQUAL(seen, (char *)host + 5);
     CUDART(cudaFreeHost(host));
     CUDART(cudaMalloc(&buffer, 100));
     CUDART(cudaDeviceReset());
@@ -153,8 +153,8 @@ TEST(pointers)
         CUDART(cudaPointerGetAttributes(&attributes, wanted[i].address));
         CHECK_EQUAL(attributes.type, wanted[i].type);
         CHECK_EQUAL(attributes.device, wanted[i].device);
-        CHECK(attributes.devicePointer == (wanted[i].has_device ? wanted[i].address : NULL));
-        CHECK(attributes.hostPointer == (wanted[i].has_host ? wanted[i].address : NULL));
+        CHECK_EQUAL(attributes.devicePointer, (wanted[i].has_device ? wanted[i].address : NULL));
+        CHECK_EQUAL(attributes.hostPointer, (wanted[i].has_host ? wanted[i].address : NULL));
     }
     CHECK_EQUAL(cudaGetLastError(), 0);
 }
