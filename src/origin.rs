@@ -1,4 +1,4 @@
-//! Which file the running library was loaded from.
+//! Finds the file that the running library was loaded from.
 
 use std::ffi::{CStr, c_void};
 use std::mem::MaybeUninit;

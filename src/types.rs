@@ -54,13 +54,13 @@ pub struct gdr_info_v2_t {
     pub mapped_size: u64,
     /// Size of a page in bytes.
     pub page_size: u32,
-    /// How long the driver took to pin, in CPU cycles or other ticks.
+    /// The time that the driver took to pin, in CPU cycles or other ticks.
     pub tm_cycles: u64,
     /// These ticks per millisecond.
     pub cycles_per_ms: u32,
     /// The bit-fields `mapped` (bit 0) and `wc_mapping` (bit 1).
     pub bits: c_uint,
-    /// How it is mapped.
+    /// The type of its mapping.
     pub mapping_type: gdr_mapping_type_t,
 }
 
@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn info_bits_are_mapped_and_write_combining() {
-        let kinds = [
+        let cases = [
             (None, 0b00),
             (Some(MappingType::WriteCombining), 0b11),
             (Some(MappingType::Caching), 0b01),
             (Some(MappingType::Device), 0b01),
         ];
-        for (kind, expected) in kinds {
-            let info = gdr_info_v2_t { bits: bits(kind), ..gdr_info_v2_t::default() };
+        for (mapping_type, expected) in cases {
+            let info = gdr_info_v2_t { bits: bits(mapping_type), ..gdr_info_v2_t::default() };
             assert_eq!(info.bits, expected);
             assert_eq!(info.mapped() | info.wc_mapping() << 1, expected);
         }

@@ -1,4 +1,4 @@
-//! How to open a source of GPU memory.
+//! Options for opening a source of GPU memory.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -23,10 +23,10 @@ pub enum Backend {
     HostMemory,
 }
 
-/// How to open a source of GPU memory.
+/// Options for opening a source of GPU memory.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// This one, and no other if it does not work.
+    /// The source to open. No other is tried if it does not work, unless it is `Auto`.
     pub backend: Backend,
     /// gdrdrv's device file; `/dev/gdrdrv` if `None`.
     pub device_path: Option<PathBuf>,

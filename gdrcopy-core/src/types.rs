@@ -49,7 +49,7 @@ pub mod cuda_version {
     pub const MAPS_DMA_BUFS: i32 = 13030;
 }
 
-/// How the CPU caches a mapping of GPU memory. The values are those of the C API and of the driver,
+/// The method by which the CPU caches a mapping of GPU memory. The values are those of the C API and of the driver,
 /// where 0 stands for "not mapped".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -87,7 +87,7 @@ impl fmt::Display for MappingType {
     }
 }
 
-/// Which kind of mapping a caller asks for. The values are those of the C API.
+/// The mapping type that a caller asks for. The values are those of the C API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MapFlag {
@@ -109,7 +109,7 @@ impl MapFlag {
     }
 }
 
-/// How to pin a buffer. The bits are those of the C API.
+/// Options of a pin. The bits are those of the C API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PinFlags(pub(crate) u32);
 
@@ -160,11 +160,11 @@ pub struct Info {
     pub mapped_size: u64,
     /// Size of a page in bytes.
     pub page_size: u32,
-    /// How long the driver took to pin, in CPU cycles or other ticks.
+    /// The time that the driver took to pin, in CPU cycles or other ticks.
     pub tm_cycles: u64,
     /// These ticks per millisecond.
     pub cycles_per_ms: u32,
-    /// How the pin is mapped now; `None` while it is not mapped.
+    /// The type of the pin's live mapping; `None` while it is not mapped.
     pub mapping_type: Option<MappingType>,
 }
 

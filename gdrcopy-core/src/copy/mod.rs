@@ -19,13 +19,13 @@ use mixed::fence_if_mixed;
 /// afterwards.
 ///
 /// # Safety
-/// `src` is readable and `dst` writable for `len` bytes; `dst` lies in a mapping of type `kind`.
+/// `src` is readable and `dst` writable for `len` bytes; `dst` lies in a mapping of type `mapping_type`.
 #[inline(always)]
-pub unsafe fn to_mapping(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn to_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
         if !routines::write_word(dst, src, len) {
-            routines::write(HOT.routine(kind), dst, src, len);
+            routines::write(HOT.routine(mapping_type), dst, src, len);
         }
     }
     fence_if_mixed();
@@ -37,13 +37,13 @@ pub unsafe fn to_mapping(kind: MappingType, dst: *mut u8, src: *const u8, len: u
 /// # Safety
 /// The contract of [`to_mapping`].
 #[inline(always)]
-pub unsafe fn to_mapping_and_return(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn to_mapping_and_return(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
         if len > size_of::<u64>() {
-            routines::write(HOT.routine(kind), dst, src, len);
+            routines::write(HOT.routine(mapping_type), dst, src, len);
         } else if !routines::write_word(dst, src, len) {
-            return write_small(kind, dst, src, len);
+            return write_small(mapping_type, dst, src, len);
         }
     }
     fence_if_mixed();
@@ -52,22 +52,22 @@ pub unsafe fn to_mapping_and_return(kind: MappingType, dst: *mut u8, src: *const
 /// # Safety
 /// The contract of [`to_mapping`].
 #[inline(never)]
-unsafe fn write_small(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+unsafe fn write_small(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { to_mapping(kind, dst, src, len) }
+    unsafe { to_mapping(mapping_type, dst, src, len) }
 }
 
 /// Copies `len` bytes from a mapping; they are no older than the call, and no older than what earlier
 /// calls of this thread returned.
 ///
 /// # Safety
-/// `src` is readable and `dst` writable for `len` bytes; `src` lies in a mapping of type `kind`.
+/// `src` is readable and `dst` writable for `len` bytes; `src` lies in a mapping of type `mapping_type`.
 #[inline(always)]
-pub unsafe fn from_mapping(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn from_mapping(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
         if !routines::read_word(dst, src, len) {
-            routines::read(HOT.routine(kind), dst, src, len);
+            routines::read(HOT.routine(mapping_type), dst, src, len);
         }
     }
     fence_if_mixed();
@@ -115,9 +115,9 @@ pub fn end_batch() {
 /// # Safety
 /// The contract of [`to_mapping`].
 #[inline(always)]
-pub unsafe fn write_unfenced(kind: MappingType, dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe fn write_unfenced(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { routines::write_unfenced(HOT.routine(kind), dst, src, len) }
+    unsafe { routines::write_unfenced(HOT.routine(mapping_type), dst, src, len) }
 }
 
 /// Writes a word by one store, as a part of a batch.
@@ -133,12 +133,12 @@ pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
 /// Copies `count` items from a mapping, between the fences of one read. See [`routines::gather`].
 ///
 /// # Safety
-/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `kind`. All are of this shape. `item`
+/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `mapping_type`. All are of this shape. `item`
 /// returns the same one for a number each time.
 #[inline(always)]
-pub unsafe fn gather(kind: MappingType, shape: Shape, count: usize, item: impl Fn(usize) -> Item) {
+pub unsafe fn gather(mapping_type: MappingType, shape: Shape, count: usize, item: impl Fn(usize) -> Item) {
     // SAFETY: contract of this function.
-    unsafe { routines::gather(HOT.routine(kind), shape, count, item) };
+    unsafe { routines::gather(HOT.routine(mapping_type), shape, count, item) };
     fence_if_mixed();
 }
 
@@ -156,11 +156,11 @@ pub unsafe fn flush(src: *const u8) {
 /// Makes `count` writes to a mapping of any type, as a part of a batch.
 ///
 /// # Safety
-/// Each item's `src` is readable for `len` bytes, and its `dst` in a mapping of type `kind`. All are of this shape.
+/// Each item's `src` is readable for `len` bytes, and its `dst` in a mapping of type `mapping_type`. All are of this shape.
 #[inline(always)]
-pub unsafe fn write_many_unfenced(kind: MappingType, shape: Shape, count: usize, item: impl Fn(usize) -> Item) {
+pub unsafe fn write_many_unfenced(mapping_type: MappingType, shape: Shape, count: usize, item: impl Fn(usize) -> Item) {
     // SAFETY: contract of this function.
-    unsafe { routines::write_many_unfenced(HOT.routine(kind), shape, count, item) }
+    unsafe { routines::write_many_unfenced(HOT.routine(mapping_type), shape, count, item) }
 }
 
 /// Makes copies use the routine of this name; the best one if there is no request or the CPU does not support it.

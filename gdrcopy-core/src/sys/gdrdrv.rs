@@ -27,7 +27,7 @@ const DUMMY_HOLDER: &CStr = c"/sys/module/nv_p2p_dummy/holders/gdrdrv";
 /// The ioctl type byte of all nine commands.
 const MAGIC: u8 = 0xDA;
 
-/// How often a call that signals interrupt is repeated before `EINTR` is passed on.
+/// A call that signals interrupt is repeated this many times before `EINTR` is passed on.
 const MAX_INTERRUPTIONS: u32 = 100;
 
 macro_rules! commands {

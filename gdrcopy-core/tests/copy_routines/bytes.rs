@@ -8,7 +8,7 @@ use crate::subject::{read, write};
 /// All copies are checked up to this size; Miri takes too long for more.
 pub(crate) const MAX_LEN: usize = if cfg!(miri) { 140 } else { 1_100 };
 
-/// Some longer ones, for several batches of lines, whole and not.
+/// Longer sizes, for several batches of lines, whole and not.
 const LONGER: &[usize] = if cfg!(miri) { &[] } else { &[2_047, 2_048, 2_112, 3_000, 3_072, 4_096, 5_000, LONGEST] };
 const LONGEST: usize = if cfg!(miri) { MAX_LEN } else { 9_000 };
 
@@ -42,7 +42,7 @@ pub(crate) fn check_writes(routine: &Routine) {
     });
 }
 
-/// As [`check_writes`]; the lines around a source lie in its arena too.
+/// Checks reads as [`check_writes`] does writes; the lines around a source lie in its arena too.
 pub(crate) fn check_reads(routine: &Routine) {
     check(routine.name(), |dst, src, len| {
         // SAFETY: `check` passes ranges inside two arenas, which are whole lines.

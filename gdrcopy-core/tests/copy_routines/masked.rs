@@ -33,7 +33,7 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
     }
 }
 
-/// Where the next instruction loads from or stores to under a mask, if it is a move of 64 bytes that
+/// The address that the next instruction loads from or stores to under a mask, if it is a move of 64 bytes that
 /// does so.
 ///
 /// # Safety

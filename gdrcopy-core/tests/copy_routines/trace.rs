@@ -26,7 +26,7 @@ const TRAP_FLAG: i64 = 1 << 8;
 /// The access of one instruction to the page, in offsets from its start.
 #[derive(Clone, Debug)]
 struct Access {
-    /// Where it faulted, as its first byte.
+    /// The first byte at which it faulted.
     at: usize,
     /// The bytes that it changed; empty for a load.
     stored: Range<usize>,

@@ -32,9 +32,9 @@ const RELAXED: c_uint = 2;
 /// Memory from [`Gpu::alloc`] or [`Gpu::alloc_host`].
 #[derive(Debug)]
 pub struct Allocation {
-    /// Where GPU kernels and pins find it.
+    /// The address by which GPU kernels and pins find it.
     pub address: u64,
-    /// Where the CPU finds host memory; 0 for GPU memory.
+    /// The CPU address of host memory; 0 for GPU memory.
     pub host: usize,
     /// CUDA's number of it, which is not found any more once the device is reset, and the memory gone with it. CUDA has none
     /// for memory of a library that stands in for cuMemAlloc only.

@@ -7,7 +7,7 @@ use super::{Context, Device, Driver, PointerAttribute};
 use crate::error::Result;
 use crate::types::GPU_PAGE_SIZE;
 
-/// Where a range of GPU memory is.
+/// The GPU and the context of a range of GPU memory.
 #[derive(Debug)]
 pub struct Place {
     pub device: Device,
@@ -34,7 +34,7 @@ fn multiples(unit: u64, range: Range<u64>) -> impl Iterator<Item = u64> {
 }
 
 impl Driver {
-    /// Where the memory in a range is. Its ends may lie in no allocation. Programs round buffers out to GPU pages, and
+    /// Finds the GPU and the context of the memory in a range. Its ends may lie in no allocation. Programs round buffers out to GPU pages, and
     /// CUDA exports such a range if there is an allocation in it. An allocation in neither the first nor the last GPU
     /// page is taken for memory of the calling thread's GPU, or of the only one.
     ///
