@@ -51,34 +51,43 @@ pub(crate) fn check_reads(routine: &Routine) {
 }
 
 fn check(name: &str, copy: impl Fn(*mut u8, *const u8, usize)) {
-    let alignments = alignments();
+    let all_alignments = alignments();
     let mut dst = Box::new(Arena([POISON; ROOM]));
     let mut src = Box::new(Arena([0; ROOM]));
     for (at, byte) in src.0.iter_mut().enumerate() {
         *byte = (at % 251) as u8; // Never POISON, and no period that the alignments share.
     }
 
-    let all = (0..=MAX_LEN).map(|len| (len, alignments.as_slice()));
-    let longer = LONGER.iter().map(|&len| (len, DIFFERING.as_slice()));
-    for (len, alignments) in all.chain(longer) {
+    for len in (0..=MAX_LEN).chain(LONGER.iter().copied()) {
+        let alignments = if len > MAX_LEN { &DIFFERING[..] } else { &all_alignments };
         for &to in alignments {
             for &from in alignments {
-                let (start, end) = (GUARD + to, GUARD + to + len);
+                let start = GUARD + to;
                 // From pointers to the arenas, since reads may load more than the range.
                 let source = src.0.as_mut_ptr().cast_const().wrapping_add(GUARD + from); // as in gather.rs
                 copy(dst.0.as_mut_ptr().wrapping_add(start), source, len);
 
-                let what = || format!("{name}: {len} bytes from alignment {from} to {to}");
-                let wanted = &src.0[GUARD + from..][..len];
-                assert!(dst.0[start..end] == *wanted, "{}: wrong bytes", what());
-                let before = &dst.0[start - GUARD..start];
-                let after = &dst.0[end..end + GUARD];
-                let untouched = [POISON; GUARD];
-                assert!(*before == untouched, "{}: bytes before it changed", what());
-                assert!(*after == untouched, "{}: bytes after it changed", what());
-                dst.0[start..end].fill(POISON);
+                if let Err(fault) = compare(&dst.0, start, &src.0[GUARD + from..][..len]) {
+                    panic!("{name}: {len} bytes from alignment {from} to {to}: {fault}");
+                }
+                dst.0[start..start + len].fill(POISON);
             }
         }
     }
     assert!(dst.0 == [POISON; ROOM], "{name}: a copy wrote far outside its range");
+}
+
+/// Compares the bytes from `start` on with what a copy must have written there, and the guard bytes with `POISON`.
+fn compare(dst: &[u8; ROOM], start: usize, expected: &[u8]) -> Result<(), &'static str> {
+    let end = start + expected.len();
+    if dst[start..end] != *expected {
+        return Err("wrong bytes");
+    }
+    if dst[start - GUARD..start] != [POISON; GUARD] {
+        return Err("bytes before it changed");
+    }
+    if dst[end..end + GUARD] != [POISON; GUARD] {
+        return Err("bytes after it changed");
+    }
+    Ok(())
 }

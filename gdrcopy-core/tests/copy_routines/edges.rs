@@ -61,10 +61,12 @@ impl Drop for LonePage {
 
 /// Copies all sizes to and from both edges of a page, and a little off them.
 pub(crate) fn check(routine: &Routine) {
-    let (device, host) = (LonePage::new(), LonePage::new());
+    let device = LonePage::new();
+    let host = LonePage::new();
     for len in 0..=MAX_LEN {
         for gap in [0, 1, 31] {
-            for (at, seed) in device.ends(len, gap).into_iter().zip([1, 2]) {
+            for (end, at) in device.ends(len, gap).into_iter().enumerate() {
+                let seed = end + 1;
                 for buffer in host.ends(len, 0) {
                     // SAFETY: all four ranges lie inside their pages, which are whole lines.
                     unsafe {

@@ -18,15 +18,18 @@ pub(crate) fn check() {
     for routine in routines() {
         for len in [1, 3, 4, 8, 16, 63, 64, 200] {
             for at in [64, 65, 68, 100] {
-                let what = format!("{}: {len} bytes at {at}", routine.name());
+                let case = format!("{}: {len} bytes at {at}", routine.name());
+                let events = stepped(&case, start, PAGE, || {
+                    // SAFETY: the page holds the range and the lines around it, the host side the bytes.
+                    unsafe { read(routine, host.as_mut_ptr(), start.add(at), len) }
+                });
+                assert_read_is_fenced(&case, &events);
 
-                // SAFETY: the page holds the range and the lines around it, the host side the bytes.
-                let read_one = || unsafe { read(routine, host.as_mut_ptr(), start.add(at), len) };
-                assert_read_is_fenced(&what, &stepped(&what, start, PAGE, read_one));
-
-                // SAFETY: as above.
-                let write_one = || unsafe { write(routine, start.add(at), host.as_ptr(), len) };
-                assert_write_is_fenced(&what, &stepped(&what, start, PAGE, write_one));
+                let events = stepped(&case, start, PAGE, || {
+                    // SAFETY: as above.
+                    unsafe { write(routine, start.add(at), host.as_ptr(), len) }
+                });
+                assert_write_is_fenced(&case, &events);
             }
         }
     }

@@ -67,8 +67,8 @@ const ROUNDS: usize = 20_000;
 
 /// The `len` bytes of `word` at both ends of the values that a word takes in these tests.
 fn is_whole(word: u64, len: usize) -> bool {
-    let all = u64::MAX >> (64 - 8 * len);
-    [0, all].contains(&(word & all))
+    let ones = u64::MAX >> (64 - 8 * len);
+    [0, ones].contains(&(word & ones))
 }
 
 fn write_untorn(routine: &Routine, len: usize) {
@@ -100,14 +100,15 @@ fn read_untorn(routine: &Routine, len: usize) {
                 device.store(0, Ordering::Relaxed);
             }
         });
-        let torn = (0..ROUNDS).any(|_| {
+        let mut is_torn = false;
+        for _ in 0..ROUNDS {
             let mut word = 0;
             // SAFETY: both sides hold 8 bytes, the only ones used in their line.
             unsafe { read(routine, (&raw mut word).cast(), device.as_ptr().cast(), len) };
-            !is_whole(word, len)
-        });
+            is_torn |= !is_whole(word, len);
+        }
         done.store(true, Ordering::Relaxed);
-        assert!(!torn, "{}: a torn read of {len} bytes", routine.name());
+        assert!(!is_torn, "{}: a torn read of {len} bytes", routine.name());
     });
 }
 

@@ -40,36 +40,51 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
 /// RIP must point to an instruction.
 unsafe fn masked_address(registers: &[greg_t; 23]) -> Option<usize> {
     let code = ptr::with_exposed_provenance::<u8>(registers[libc::REG_RIP as usize] as usize);
-    // SAFETY: each byte is read only if those before it show that the instruction is longer.
-    let byte = |n| unsafe { usize::from(*code.add(n)) };
-    let is_evex = byte(0) == 0x62 && byte(1) & 7 == 1;
-    let is_move = || matches!(byte(4), 0x10 | 0x11 | 0x28 | 0x29 | 0x6f | 0x7f);
-    let (mask, length) = (|| byte(3) & 7, || byte(3) >> 5 & 3);
-    let (mode, rm) = (|| byte(5) >> 6, || byte(5) & 7);
-    if !is_evex || !is_move() || mask() == 0 || mode() == 3 {
+    // SAFETY: RIP points to an instruction. After EVEX's first byte, it has six at least.
+    let [_, extensions, _, masking, opcode, modrm] = unsafe {
+        if *code != 0x62 {
+            return None;
+        }
+        *code.cast::<[u8; 6]>()
+    };
+    let is_move = extensions & 7 == 1 && matches!(opcode, 0x10 | 0x11 | 0x28 | 0x29 | 0x6f | 0x7f);
+    let mask = masking & 7;
+    let mode = modrm >> 6;
+    if !is_move || mask == 0 || mode == 3 {
         return None;
     }
-    assert_eq!(length(), 2, "a masked move that is not of 64 bytes");
+    assert_eq!(masking >> 5 & 3, 2, "a masked move that is not of 64 bytes");
 
     // The prefix holds bit 3 of register numbers, inverted, B of the base, X of the index.
-    let high = |bit: u32| (!byte(1) >> bit & 1) << 3;
-    let register = |number: usize| registers[GENERAL[number] as usize] as usize;
-    let has_sib = rm() == 4;
-    let (base, index) = if has_sib {
-        let (base, index) = (byte(6) & 7 | high(5), byte(6) >> 3 & 7 | high(6));
-        let scaled = (index != 4).then(|| register(index) << (byte(6) >> 6));
-        (base, scaled.unwrap_or(0))
-    } else {
-        (rm() | high(5), 0)
+    let base_extension = (!extensions >> 5 & 1) << 3;
+    let index_extension = (!extensions >> 6 & 1) << 3;
+    let mut base = modrm & 7;
+    let mut scaled_index = 0;
+    // SAFETY: the instruction has the bytes that the mode and the base say. A base of 4 means that a SIB byte follows.
+    let displacement = unsafe {
+        let mut rest = code.add(6);
+        if base == 4 {
+            let sib = *rest;
+            rest = rest.add(1);
+            base = sib & 7;
+            let index = sib >> 3 & 7 | index_extension;
+            if index != 4 {
+                scaled_index = general(registers, index) << (sib >> 6);
+            }
+        }
+        match mode {
+            0 => 0,
+            1 => *rest.cast::<i8>() as isize * WIDTH as isize,
+            _ => rest.cast::<i32>().read_unaligned() as isize,
+        }
     };
-    assert!(mode() != 0 || base & 7 != 5, "a masked move without base");
-    let at = 6 + usize::from(has_sib);
-    let displacement = match mode() {
-        0 => 0,
-        1 => byte(at) as i8 as isize * WIDTH as isize,
-        _ => i32::from_le_bytes([0, 1, 2, 3].map(|n| byte(at + n) as u8)) as isize,
-    };
-    Some((register(base) + index).wrapping_add_signed(displacement))
+    assert!(mode != 0 || base != 5, "a masked move without base");
+    Some((general(registers, base | base_extension) + scaled_index).wrapping_add_signed(displacement))
+}
+
+/// The value of the general register with this number.
+fn general(registers: &[greg_t; 23], number: u8) -> usize {
+    registers[GENERAL[usize::from(number)] as usize] as usize
 }
 
 /// The general registers by their numbers in instructions.
@@ -101,7 +116,10 @@ pub(crate) fn check() {
     let host = LonePage::new();
     let mut device = Box::new(Lines([0; 2048]));
     // Only this routine has masked accesses, and every step costs a signal.
-    for routine in routines().filter(|routine| routine.name() == "avx512") {
+    for routine in routines() {
+        if routine.name() != "avx512" {
+            continue;
+        }
         for len in [3, 63, 200] {
             for at in [0, 4, 63] {
                 for gap in [0, 31, 70] {

@@ -72,8 +72,12 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
 
 pub(crate) type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// A signal that has a handler until this is dropped, and what was in force before.
-pub(crate) struct Handled(c_int, libc::sigaction);
+/// A signal that has a handler until this is dropped.
+pub(crate) struct Handled {
+    signal: c_int,
+    /// The action before.
+    before: libc::sigaction,
+}
 
 impl Handled {
     pub(crate) fn by(signal: c_int, handler: Handler) -> Handled {
@@ -84,7 +88,7 @@ impl Handled {
             action.sa_flags = libc::SA_SIGINFO;
             let mut before = mem::zeroed();
             assert_eq!(libc::sigaction(signal, &action, &mut before), 0, "sigaction");
-            Handled(signal, before)
+            Handled { signal, before }
         }
     }
 }
@@ -92,7 +96,7 @@ impl Handled {
 impl Drop for Handled {
     fn drop(&mut self) {
         // SAFETY: the action is the one that sigaction returned.
-        unsafe { libc::sigaction(self.0, &self.1, ptr::null_mut()) };
+        unsafe { libc::sigaction(self.signal, &self.before, ptr::null_mut()) };
     }
 }
 
@@ -109,8 +113,8 @@ pub(crate) unsafe fn single_step(work: impl FnOnce()) {
     }
 }
 
-/// Steps through `work`, and returns what it did with these pages, and its fences. Panics if it accesses none of them.
-pub(crate) fn stepped(what: &str, pages: *mut u8, len: usize, work: impl FnOnce()) -> Vec<Event> {
+/// Steps through `work`, and returns its accesses to these pages and its fences. Panics if it accesses none of them.
+pub(crate) fn stepped(case: &str, pages: *mut u8, len: usize, work: impl FnOnce()) -> Vec<Event> {
     let _handled = [Handled::by(SIGSEGV, on_fault), Handled::by(SIGTRAP, on_step)];
     START.store(pages.expose_provenance(), Ordering::Relaxed);
     LEN.store(len, Ordering::Relaxed);
@@ -123,20 +127,20 @@ pub(crate) fn stepped(what: &str, pages: *mut u8, len: usize, work: impl FnOnce(
         protect(PROT_READ | PROT_WRITE);
     }
     let events = mem::take(&mut *EVENTS.lock().expect("one thread"));
-    assert!(events.contains(&Event::Access), "{what}: no access");
+    assert!(events.contains(&Event::Access), "{case}: no access");
     events
 }
 
 /// A fence comes before the first access.
-pub(crate) fn assert_read_is_fenced(what: &str, events: &[Event]) {
+pub(crate) fn assert_read_is_fenced(case: &str, events: &[Event]) {
     let loads = events.iter().position(|event| *event == Event::Access).unwrap_or(0);
     let fenced = events[..loads].iter().any(|event| matches!(event, Event::LoadFence | Event::FullFence));
-    assert!(fenced, "{what}: no fence in front of the loads: {events:?}");
+    assert!(fenced, "{case}: no fence in front of the loads: {events:?}");
 }
 
 /// A fence comes after the last access.
-pub(crate) fn assert_write_is_fenced(what: &str, events: &[Event]) {
+pub(crate) fn assert_write_is_fenced(case: &str, events: &[Event]) {
     let stores = events.iter().rposition(|event| *event == Event::Access).unwrap_or(0);
     let fenced = events[stores..].iter().any(|event| matches!(event, Event::StoreFence | Event::FullFence));
-    assert!(fenced, "{what}: no fence after the stores: {events:?}");
+    assert!(fenced, "{case}: no fence after the stores: {events:?}");
 }

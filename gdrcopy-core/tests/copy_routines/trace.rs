@@ -4,6 +4,7 @@
 //! page for one instruction by the trap flag, then records what changed and closes it again.
 
 use std::ffi::{c_int, c_void};
+use std::fmt::Arguments;
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -30,6 +31,19 @@ struct Access {
     at: usize,
     /// The bytes that it changed; empty for a load.
     stored: Range<usize>,
+}
+
+/// Bytes of the page.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: usize,
+    len: usize,
+}
+
+impl Place {
+    fn range(self) -> Range<usize> {
+        self.at..self.at + self.len
+    }
 }
 
 /// The traced page.
@@ -68,13 +82,34 @@ impl Trace {
     fn note_stores(&mut self) {
         // SAFETY: the page is open, holds the window, and nothing else uses it.
         let window = unsafe { &mut *self.page.cast::<[u8; WINDOW]>() };
-        let changed = |n: &usize| window[*n] != self.clean[*n];
-        let first = (0..WINDOW).find(changed).unwrap_or(0);
-        let end = (0..WINDOW).rfind(changed).map_or(0, |last| last + 1);
-        assert!((first..end).all(|n| changed(&n)), "an access with a gap");
-        self.result[first..end].copy_from_slice(&window[first..end]);
-        window[first..end].copy_from_slice(&self.clean[first..end]);
-        self.accesses.last_mut().expect("the access that faulted").stored = first..end;
+        let mut stored = 0..0;
+        for (at, byte) in window.iter_mut().enumerate() {
+            if *byte == self.clean[at] {
+                continue;
+            }
+            if stored.is_empty() {
+                stored = at..at;
+            }
+            assert_eq!(stored.end, at, "an access with a gap");
+            stored.end = at + 1;
+            self.result[at] = *byte;
+            *byte = self.clean[at];
+        }
+        self.accesses.last_mut().expect("the access that faulted").stored = stored;
+    }
+
+    /// The accesses' starts, where none may be a store.
+    fn loads(&self, case: Arguments) -> Vec<usize> {
+        let mut loads = Vec::new();
+        for access in &self.accesses {
+            assert!(access.stored.is_empty(), "{case}: a store");
+            loads.push(access.at);
+        }
+        loads
+    }
+
+    fn stored_bytes(&self) -> usize {
+        self.accesses.iter().map(|access| access.stored.len()).sum()
     }
 }
 
@@ -87,12 +122,13 @@ unsafe fn protect(page: *mut u8, rights: c_int) {
 extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes both; the trace outlives the copy that faulted.
     unsafe {
-        let trace = TRACE.load(Ordering::Relaxed).as_mut();
+        let trace = TRACE.load(Ordering::Relaxed);
         let fault = (*info).si_addr().addr();
-        let Some(trace) = trace.filter(|t| fault.wrapping_sub(t.page.addr()) < PAGE) else {
+        if trace.is_null() || fault.wrapping_sub((*trace).page.addr()) >= PAGE {
             libc::signal(signal, libc::SIG_DFL); // A real fault. Let it happen again, and end us.
             return;
-        };
+        }
+        let trace = &mut *trace;
         trace.accesses.push(Access { at: fault - trace.page.addr(), stored: 0..0 });
         protect(trace.page, PROT_READ | PROT_WRITE);
         (*context.cast::<ucontext_t>()).uc_mcontext.gregs[libc::REG_EFL as usize] |= TRAP_FLAG;
@@ -130,69 +166,60 @@ pub(crate) fn check_gathers() {
     for routine in routines::supported() {
         for len in 0..=MAX_LEN {
             for at in bytes::alignments() {
-                check_gather(routine, &page, [(LINE + at, len), (4 * LINE + at / 2, 9)], Shape::MIXED);
+                let places = [Place { at: LINE + at, len }, Place { at: 4 * LINE + at / 2, len: 9 }];
+                check_gather(routine, &page, places, Shape::MIXED);
             }
         }
         for len in [4, 8, 16, 64] {
-            check_gather(routine, &page, [(LINE, len), (3 * LINE, len)], Shape::new(len, LINE));
-            check_batch(routine, &page, [(LINE, len), (3 * LINE, len)], Shape::new(len, LINE));
+            let places = [Place { at: LINE, len }, Place { at: 3 * LINE, len }];
+            check_gather(routine, &page, places, Shape::new(len, LINE));
+            check_batch(routine, &page, places, Shape::new(len, LINE));
         }
         for len in [1, 2, 4, 8] {
-            check_batch(routine, &page, [(LINE + len, len), (3 * LINE + 3, 9)], Shape::MIXED);
+            let places = [Place { at: LINE + len, len }, Place { at: 3 * LINE + 3, len: 9 }];
+            check_batch(routine, &page, places, Shape::MIXED);
         }
     }
 }
 
 /// Each aligned block that holds bytes of an item is loaded once for that item, and nothing else is.
-fn check_gather(routine: &Routine, page: &LonePage, places: [(usize, usize); 2], shape: Shape) {
-    let width = width(routine);
+fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let device = std::array::from_fn(|n| n as u8);
-    let mut read = places.map(|(_, len)| vec![POISON; len]);
+    let mut host = places.map(|place| vec![POISON; place.len]);
+    let to = host.each_mut().map(|bytes| bytes.as_mut_ptr());
     let trace = Trace::of(page, device, |page| {
-        let to = read.each_mut().map(|read| read.as_mut_ptr());
-        let item = |n: usize| Item { dst: to[n], src: page.wrapping_add(places[n].0), len: places[n].1 };
+        let items = [0, 1].map(|n| Item { dst: to[n], src: page.wrapping_add(places[n].at), len: places[n].len });
         // SAFETY: the page holds the items and the lines around them.
-        unsafe { routines::gather(routine, shape, 2, item) }
+        unsafe { routines::gather(routine, shape, 2, |n| items[n]) }
     });
-    let what = || format!("{}: gather of {places:?}", routine.name());
+    let case = format_args!("{}: gather of {places:?}", routine.name());
 
     let mut expected = Vec::new();
-    for ((at, len), read) in places.into_iter().zip(read) {
-        assert_eq!(read, device[at..at + len], "{}", what());
-        if len > 0 {
-            expected.extend((at - at % width..at + len).step_by(width));
-        }
+    for (n, place) in places.into_iter().enumerate() {
+        assert_eq!(host[n], device[place.range()], "{case}");
+        expected.extend(blocks(place, width(routine)));
     }
-    let loads: Vec<usize> = trace.accesses.iter().map(|access| access.at).collect();
-    assert_eq!(loads, expected, "{}", what());
-    let stored = trace.accesses.iter().any(|a| !a.stored.is_empty());
-    assert!(!stored, "{}: a store", what());
+    assert_eq!(trace.loads(case), expected, "{case}");
 }
 
 /// Each byte is stored once, words by one store.
-fn check_batch(routine: &Routine, page: &LonePage, places: [(usize, usize); 2], shape: Shape) {
+fn check_batch(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let source: [u8; WINDOW] = std::array::from_fn(|n| (n % 251) as u8);
     let from = source.as_ptr();
     let trace = Trace::of(page, [POISON; WINDOW], |page| {
-        let item = |n: usize| Item {
-            dst: page.wrapping_add(places[n].0),
-            src: from.wrapping_add(places[n].0),
-            len: places[n].1,
-        };
+        let items =
+            places.map(|Place { at, len }| Item { dst: page.wrapping_add(at), src: from.wrapping_add(at), len });
         // SAFETY: the page holds the items.
-        unsafe { routines::write_many_unfenced(routine, shape, 2, item) }
+        unsafe { routines::write_many_unfenced(routine, shape, 2, |n| items[n]) }
     });
-    let what = || format!("{}: batch of {places:?}: {:?}", routine.name(), trace.accesses);
+    let case = format_args!("{}: batch of {places:?}: {:?}", routine.name(), trace.accesses);
 
-    let mut stored = 0;
-    for (at, len) in places {
-        assert_eq!(trace.result[at..at + len], source[at..at + len], "{}", what());
-        let into = trace.accesses.iter().filter(|access| (at..at + len).contains(&access.at));
-        assert!(!is_natural(at, len) || into.count() == 1, "{}", what());
-        stored += len;
+    for place in places {
+        assert_eq!(trace.result[place.range()], source[place.range()], "{case}");
+        let accesses = trace.accesses.iter().filter(|access| place.range().contains(&access.at)).count();
+        assert!(!is_natural(place) || accesses == 1, "{case}");
     }
-    let bytes: usize = trace.accesses.iter().map(|access| access.stored.len()).sum();
-    assert_eq!(bytes, stored, "{}", what());
+    assert_eq!(trace.stored_bytes(), places[0].len + places[1].len, "{case}");
 }
 
 /// The width of a routine's loads, and of its widest stores.
@@ -206,8 +233,16 @@ fn width(routine: &Routine) -> usize {
     }
 }
 
-fn is_natural(at: usize, len: usize) -> bool {
-    [1, 2, 4, 8].contains(&len) && at.is_multiple_of(len)
+fn is_natural(place: Place) -> bool {
+    [1, 2, 4, 8].contains(&place.len) && place.at.is_multiple_of(place.len)
+}
+
+/// The starts of the aligned blocks of `width` bytes that hold bytes of the place.
+fn blocks(place: Place, width: usize) -> Vec<usize> {
+    if place.len == 0 {
+        return Vec::new();
+    }
+    (place.at - place.at % width..place.range().end).step_by(width).collect()
 }
 
 /// Each store is naturally aligned and not too wide, and each byte is stored once.
@@ -218,41 +253,35 @@ fn check_write(routine: &Routine, page: &LonePage, at: usize, len: usize) {
         // SAFETY: the page holds the range.
         unsafe { write(routine, page.add(at), source.as_ptr(), len) }
     });
-    let what = || format!("{}: write of {len} bytes to {at}", routine.name());
+    let case = format_args!("{}: write of {len} bytes to {at}", routine.name());
 
-    assert_eq!(trace.result[at..at + len], source, "{}", what());
-    let stored: usize = trace.accesses.iter().map(|access| access.stored.len()).sum();
-    assert_eq!(stored, len, "{}: {:?}", what(), trace.accesses);
+    assert_eq!(trace.result[at..at + len], source, "{case}");
+    assert_eq!(trace.stored_bytes(), len, "{case}: {:?}", trace.accesses);
     for Access { at, stored } in &trace.accesses {
-        assert_eq!(*at, stored.start, "{}", what());
+        assert_eq!(*at, stored.start, "{case}");
         let width = stored.len();
         let natural = width.is_power_of_two() && at.is_multiple_of(width);
-        assert!(natural && width <= widest, "{}: store of {width} at {at}", what());
+        assert!(natural && width <= widest, "{case}: store of {width} at {at}");
     }
-    if is_natural(at, len) {
-        assert_eq!(trace.accesses.len(), 1, "{}", what());
+    if is_natural(Place { at, len }) {
+        assert_eq!(trace.accesses.len(), 1, "{case}");
     }
 }
 
 /// Each aligned block that holds a byte of the range is loaded once, and nothing else is.
 fn check_read(routine: &Routine, page: &LonePage, at: usize, len: usize) {
-    let width = width(routine);
     let device = std::array::from_fn(|n| n as u8);
     let mut bytes = vec![POISON; len];
     let trace = Trace::of(page, device, |page| {
         // SAFETY: the page holds the range and the lines around it.
         unsafe { read(routine, bytes.as_mut_ptr(), page.add(at), len) }
     });
-    let what = || format!("{}: read of {len} bytes from {at}", routine.name());
+    let case = format_args!("{}: read of {len} bytes from {at}", routine.name());
 
-    assert_eq!(bytes, device[at..at + len], "{}", what());
-    let mut loads: Vec<usize> = trace.accesses.iter().map(|access| access.at).collect();
+    assert_eq!(bytes, device[at..at + len], "{case}");
+    let mut loads = trace.loads(case);
     loads.sort_unstable();
-    let expected: Vec<usize> = if is_natural(at, len) {
-        vec![at]
-    } else {
-        (at - at % width..at + len).step_by(width).take_while(|_| len > 0).collect()
-    };
-    assert_eq!(loads, expected, "{}", what());
-    assert!(trace.accesses.iter().all(|a| a.stored.is_empty()), "{}: a store", what());
+    let place = Place { at, len };
+    let expected = if is_natural(place) { vec![at] } else { blocks(place, width(routine)) };
+    assert_eq!(loads, expected, "{case}");
 }
