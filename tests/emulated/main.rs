@@ -14,18 +14,27 @@ fn model_on(profile: &str) {
     let gdremu = built::built("gdremu");
     let list = Command::new(&gdremu).arg("--list-profiles").output();
     let list = String::from_utf8(list.expect("gdremu starts").stdout).expect("text");
-    let mut lines = list.lines().map(|line| line.split_once(' ').unwrap_or((line, "")));
-    let line = lines.find(|(name, _)| *name == profile);
-    let (_, options) = line.unwrap_or_else(|| panic!("no profile {profile}"));
     let tests = std::env::current_exe().expect("a path");
     let status = Command::new(gdremu)
         .args(["--profile", profile, "--leak-exit", "9", "--"])
         .arg(&tests)
         .args(["--ignored", "--nocapture", "--test-threads=1", "model::"])
-        .env("GDREMU_OPTIONS_OF_TEST", options)
+        .env("GDREMU_OPTIONS_OF_TEST", options_of(profile, &list))
         .status()
         .expect("gdremu starts");
     assert!(status.success(), "gdremu --profile {profile}");
+}
+
+/// The profile's options in the list that gdremu prints.
+fn options_of<'a>(profile: &str, list: &'a str) -> &'a str {
+    for line in list.lines() {
+        match line.split_once(' ') {
+            Some((name, options)) if name == profile => return options,
+            None if line == profile => return "",
+            _ => {}
+        }
+    }
+    panic!("no profile {profile}")
 }
 
 macro_rules! model_on {

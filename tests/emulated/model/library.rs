@@ -3,7 +3,7 @@
 //! Each function that writes a result is given a place with a mark in it, which failures must leave there.
 
 use std::ffi::{CString, c_char, c_int, c_long, c_ulong, c_void};
-use std::path::PathBuf;
+use std::path::Path;
 
 use libloading::Library as File;
 
@@ -48,23 +48,17 @@ macro_rules! functions {
             /// Loads `libgdrapi.so.2` from the directory `$GDRAPI_LIB`, or the library built with this test, for good.
             pub(super) fn load() -> Library {
                 let tests = std::env::current_exe().expect("a path");
-                let built = tests.ancestors().nth(2).expect("a target directory").join("libgdrapi.so");
-                let given = std::env::var_os("GDRAPI_LIB").map(PathBuf::from);
-                let path = given.map_or(built, |directory| directory.join("libgdrapi.so.2"));
-                // SAFETY: loading a libgdrapi, or the emulation again, has no preconditions; the types are those
-                // of the header, and of the emulation's test functions.
-                unsafe {
-                    let open = |path| File::new(path).unwrap_or_else(|error| panic!("{error}"));
-                    let (library, emulation) = (open(path), open("libcuda.so.1".into()));
-                    let functions = Library {
-                        $($name: *library
-                            .get(stringify!($name))
-                            .or_else(|_| emulation.get(stringify!($name)))
-                            .expect(stringify!($name)),)+
-                    };
-                    std::mem::forget((library, emulation));
-                    functions
+                let mut path = tests.ancestors().nth(2).expect("a target directory").join("libgdrapi.so");
+                if let Some(directory) = std::env::var_os("GDRAPI_LIB") {
+                    path = Path::new(&directory).join("libgdrapi.so.2");
                 }
+                let files = [open(&path), open(Path::new("libcuda.so.1"))];
+                // SAFETY: the types are those of the header, and of the emulation's test functions.
+                let functions = unsafe {
+                    Library { $($name: function(&files, stringify!($name)),)+ }
+                };
+                std::mem::forget(files);
+                functions
             }
         }
     };
@@ -89,6 +83,28 @@ functions! {
     gdremu_pins: fn() -> c_long;
 }
 
+fn open(path: &Path) -> File {
+    // SAFETY: loading a libgdrapi, or the emulation again, has no preconditions.
+    match unsafe { File::new(path) } {
+        Ok(file) => file,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The function of that name in the first file that has it.
+///
+/// # Safety
+/// `T` must be the function's type.
+unsafe fn function<T: Copy>(files: &[File], name: &str) -> T {
+    for file in files {
+        // SAFETY: contract of this function.
+        if let Ok(function) = unsafe { file.get(name) } {
+            return *function;
+        }
+    }
+    panic!("no function {name}")
+}
+
 fn mh(h: usize) -> gdr_mh_t {
     gdr_mh_t { h: h as c_ulong }
 }
@@ -97,15 +113,13 @@ fn done(errno: c_int) -> Answer<()> {
     if errno == 0 { Ok(()) } else { Err(errno) }
 }
 
-/// The result, if there is one; else what stands at its place must be the mark still.
-fn result_of<T: PartialEq + std::fmt::Debug>(errno: c_int, place: T, mark: T) -> Answer<T> {
-    match errno {
-        0 => Ok(place),
-        errno => {
-            assert_eq!(place, mark, "a failing call wrote its result");
-            Err(errno)
-        }
+/// The result of a call that succeeded. One that failed must have left the mark in its place.
+fn result_of<T: PartialEq + std::fmt::Debug>(errno: c_int, result: T, mark: T) -> Answer<T> {
+    if errno == 0 {
+        return Ok(result);
     }
+    assert_eq!(result, mark, "a failing call wrote its result");
+    Err(errno)
 }
 
 const MARK: u8 = 0x5a;
@@ -126,12 +140,12 @@ impl Library {
 
     /// Pins by the old function where there are no flags, so that both are used.
     pub(super) fn pin(&self, g: usize, address: u64, size: usize, flags: Option<u32>) -> Answer<usize> {
-        let mut place = mh(MARK_WORD);
+        let mut handle = mh(MARK_WORD);
         let errno = match flags {
-            None => unsafe { (self.gdr_pin_buffer)(g, address, size, 0, 0, &mut place) },
-            Some(flags) => unsafe { (self.gdr_pin_buffer_v2)(g, address, size, flags, &mut place) },
+            None => unsafe { (self.gdr_pin_buffer)(g, address, size, 0, 0, &mut handle) },
+            Some(flags) => unsafe { (self.gdr_pin_buffer_v2)(g, address, size, flags, &mut handle) },
         };
-        result_of(errno, place.h as usize, MARK_WORD)
+        result_of(errno, handle.h as usize, MARK_WORD)
     }
 
     pub(super) fn unpin(&self, g: usize, handle: usize) -> Answer<()> {
@@ -139,35 +153,35 @@ impl Library {
     }
 
     pub(super) fn callback_flag(&self, g: usize, handle: usize) -> Answer<c_int> {
-        let mut place = MARK_INT;
-        let errno = unsafe { (self.gdr_get_callback_flag)(g, mh(handle), &mut place) };
-        result_of(errno, place, MARK_INT)
+        let mut flag = MARK_INT;
+        let errno = unsafe { (self.gdr_get_callback_flag)(g, mh(handle), &mut flag) };
+        result_of(errno, flag, MARK_INT)
     }
 
     /// Asks both the new function and the old one, whose struct is shorter.
     pub(super) fn info(&self, g: usize, handle: usize) -> Answer<gdr_info_v2_t> {
         let v1 = gdr_info_v1_t { va: 0, mapped_size: 0, page_size: 0, tm_cycles: 0, cycles_per_ms: 0, bits: u32::MAX };
         let mark = gdr_info_v2_t { v1, mapping_type: u32::MAX };
-        let mut place = mark;
-        let errno = unsafe { (self.gdr_get_info_v2)(g, mh(handle), &mut place) };
-        let info = result_of(errno, place, mark);
+        let mut info = mark;
+        let errno = unsafe { (self.gdr_get_info_v2)(g, mh(handle), &mut info) };
+        let info = result_of(errno, info, mark);
 
         let mut bytes = [MARK; 48];
         let errno = unsafe { (self.gdr_get_info)(g, mh(handle), &mut bytes) };
         assert_eq!(bytes[40..], [MARK; 8], "the old gdr_get_info writes 40 bytes");
         let old = result_of(errno, bytes, [MARK; 48]);
-        assert_eq!(old.map(|_| ()), info.map(|_| ()), "both gdr_get_info answer alike");
+        assert_eq!(old.err(), info.err(), "both gdr_get_info answer alike");
         if let (Ok(old), Ok(info)) = (old, info) {
-            let number = |at: usize| u64::from_ne_bytes(old[at..at + 8].try_into().expect("8 bytes"));
-            assert_eq!((number(0), number(8)), (info.v1.va, info.v1.mapped_size));
+            assert_eq!(old[..8], info.v1.va.to_ne_bytes(), "va");
+            assert_eq!(old[8..16], info.v1.mapped_size.to_ne_bytes(), "mapped_size");
         }
         info
     }
 
     pub(super) fn map(&self, g: usize, handle: usize, size: usize, flags: c_int) -> Answer<usize> {
-        let mut place = MARK_WORD;
-        let errno = unsafe { (self.gdr_map_v2)(g, mh(handle), &mut place, size, flags) };
-        result_of(errno, place, MARK_WORD)
+        let mut va = MARK_WORD;
+        let errno = unsafe { (self.gdr_map_v2)(g, mh(handle), &mut va, size, flags) };
+        result_of(errno, va, MARK_WORD)
     }
 
     pub(super) fn unmap(&self, g: usize, handle: usize, va: usize, size: usize) -> Answer<()> {
@@ -187,16 +201,17 @@ impl Library {
     }
 
     pub(super) fn version(&self, g: usize) -> Answer<(c_int, c_int)> {
-        let mut place = (MARK_INT, MARK_INT);
-        let errno = unsafe { (self.gdr_driver_get_version)(g, &mut place.0, &mut place.1) };
-        result_of(errno, place, (MARK_INT, MARK_INT))
+        let mut major = MARK_INT;
+        let mut minor = MARK_INT;
+        let errno = unsafe { (self.gdr_driver_get_version)(g, &mut major, &mut minor) };
+        result_of(errno, (major, minor), (MARK_INT, MARK_INT))
     }
 
     /// Unlike the others, it writes 0 on failure.
     pub(super) fn attribute(&self, g: usize, attribute: u32) -> Answer<c_int> {
-        let mut place = MARK_INT;
-        let errno = unsafe { (self.gdr_get_attribute)(g, attribute, &mut place) };
-        result_of(errno, place, 0)
+        let mut value = MARK_INT;
+        let errno = unsafe { (self.gdr_get_attribute)(g, attribute, &mut value) };
+        result_of(errno, value, 0)
     }
 
     /// Has the emulated driver fail calls, as `--fault` does; the empty list ends it.

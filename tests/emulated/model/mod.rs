@@ -20,19 +20,23 @@ use world::World;
 use crate::cuda::Cuda;
 
 fn number(name: &str) -> Option<u64> {
-    env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+    let text = env::var(name).ok()?;
+    match text.parse() {
+        Ok(number) => Some(number),
+        Err(_) => panic!("{name}={text}"),
+    }
 }
 
 #[test]
 #[ignore = "the model_ tests run it, in each mode"]
 fn behaves_as_the_model() {
-    let wanted = number("MODEL_CALLS").unwrap_or(20_000);
-    let first_seed = number("MODEL_SEED");
+    let calls_to_make = number("MODEL_CALLS").unwrap_or(20_000);
+    let mut seed = number("MODEL_SEED").unwrap_or(u64::from(std::process::id()) << 20);
     let mode = Mode::from_env();
-    let (library, cuda) = (Library::load(), Cuda::new());
+    let library = Library::load();
+    let cuda = Cuda::new();
     let calls = Cell::new(0);
-    let mut seed = first_seed.unwrap_or_else(|| u64::from(std::process::id()) << 20);
-    while calls.get() < wanted {
+    while calls.get() < calls_to_make {
         let config = Config {
             cases: 16,
             rng_algorithm: RngAlgorithm::ChaCha,

@@ -18,23 +18,19 @@ pub(super) struct Mode {
 impl Mode {
     pub(super) fn from_env() -> Mode {
         let options = env::var("GDREMU_OPTIONS_OF_TEST").unwrap_or_default();
-        let value = |name: &str| {
-            let mut words = options.split_whitespace().skip_while(|word| *word != name);
-            words.nth(1).map(str::to_owned)
+        let driver = match value_of(&options, "--driver-version") {
+            Some(version) => parse_version(version),
+            None => (2, 6),
         };
-        let driver = value("--driver-version").map_or((2, 6), |version| {
-            let (major, minor) = version.split_once('.').expect("X.Y");
-            (major.parse().expect("X"), minor.parse().expect("Y"))
-        });
         Mode {
             persistent: !options.contains("--traditional") && driver >= (2, 5),
             driver,
-            default_type: match value("--platform").as_deref() {
+            default_type: match value_of(&options, "--platform") {
                 Some("cached") => 2,
                 Some("device") => 3,
                 _ => 1,
             },
-            is_module: value("--provider").as_deref() == Some("emugpu"),
+            is_module: value_of(&options, "--provider") == Some("emugpu"),
         }
     }
 
@@ -46,18 +42,22 @@ impl Mode {
     /// The type of a mapping asked for with `flags`, or the refusal. A pin over PCIe is never cached.
     pub(super) fn map_type(&self, flags: i32, over_pcie: bool) -> Result<u32, i32> {
         let default_type = if over_pcie { 1 } else { self.default_type };
-        let wanted = match flags {
+        let requested = match flags {
             0 => return Ok(default_type),
             1..=3 => flags as u32,
             _ => return Err(libc::EINVAL),
         };
-        // Coherent memory can also be mapped write-combined.
-        let possible = wanted == default_type || self.has_flags() && (wanted, default_type) == (1, 2);
-        match (possible, self.has_flags()) {
-            (true, _) => Ok(wanted),
-            (false, true) => Err(libc::EOPNOTSUPP),
-            (false, false) => Err(libc::EINVAL),
+        if requested == default_type {
+            return Ok(requested);
         }
+        if !self.has_flags() {
+            return Err(libc::EINVAL);
+        }
+        // Coherent memory can also be mapped write-combined.
+        if default_type == 2 && requested == 1 {
+            return Ok(requested);
+        }
+        Err(libc::EOPNOTSUPP)
     }
 
     /// The value of an attribute.
@@ -68,4 +68,16 @@ impl Mode {
             _ => Err(libc::EINVAL),
         }
     }
+}
+
+/// The word after the option's name.
+fn value_of<'a>(options: &'a str, name: &str) -> Option<&'a str> {
+    let mut words = options.split_whitespace();
+    words.find(|word| *word == name)?;
+    words.next()
+}
+
+fn parse_version(version: &str) -> (i32, i32) {
+    let (major, minor) = version.split_once('.').expect("X.Y");
+    (major.parse().expect("X"), minor.parse().expect("Y"))
 }

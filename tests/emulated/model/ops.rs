@@ -1,5 +1,7 @@
 //! Operations of programs with a libgdrapi, right and wrong, that the model test makes up.
 
+use std::ops::Range;
+
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -8,12 +10,12 @@ use proptest::sample::select;
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Open { fault: Option<i32> },
-    Close { g: usize, fault: Option<(&'static str, i32)> },
+    Close { g: usize, fault: Option<Fault> },
     Alloc,
     Free { buffer: usize },
     Pin { g: usize, buffer: usize, offset: usize, size: usize, flags: Option<u32>, fault: Option<i32> },
     Unpin { pin: usize, owner: Owner, fault: Option<i32> },
-    Map { pin: usize, owner: Owner, size: usize, flags: i32, fault: Option<(&'static str, i32)> },
+    Map { pin: usize, owner: Owner, size: usize, flags: i32, fault: Option<Fault> },
     Unmap { pin: usize, owner: Owner, range: NamedRange, fault: Option<i32> },
     Write { pin: usize, at: usize, len: usize, seed: u8 },
     Read { pin: usize, at: usize, len: usize },
@@ -24,6 +26,13 @@ pub(super) enum Op {
     Version { g: usize },
     Forged { handle: usize },
     Fork,
+}
+
+/// A driver call, and its error.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fault {
+    pub(super) call: &'static str,
+    pub(super) errno: i32,
 }
 
 /// Which `gdr_t` comes with a handle.
@@ -47,28 +56,25 @@ pub(super) enum NamedRange {
 
 const PAGE: usize = 1 << 16;
 
-/// Operations; without `faults`, every driver call behind them does as the driver means to.
+/// Operations; without `faults`, no driver call behind them is made to fail.
 pub(super) fn ops(faults: bool) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op(faults), 1..400)
 }
 
 fn op(faults: bool) -> impl Strategy<Value = Op> {
-    let index = || 0..1000_usize;
-    let fault = || fault().prop_map(move |fault| fault.filter(|_| faults));
-    let fault_of = |calls| fault_of(calls).prop_map(move |fault| fault.filter(|_| faults));
     prop_oneof![
-        2 => fault().prop_map(|fault| Op::Open { fault }),
-        1 => (index(), fault_of(&["CLOSE", "UNPIN_BUFFER"])).prop_map(|(g, fault)| Op::Close { g, fault }),
+        2 => fault(faults).prop_map(|fault| Op::Open { fault }),
+        1 => (index(), fault_of(&["CLOSE", "UNPIN_BUFFER"], faults)).prop_map(|(g, fault)| Op::Close { g, fault }),
         1 => Just(Op::Alloc),
         1 => index().prop_map(|buffer| Op::Free { buffer }),
-        12 => (index(), index(), offset(), pin_size(), flags(), fault()).prop_map(
+        12 => (index(), index(), offset(), pin_size(), flags(), fault(faults)).prop_map(
             |(g, buffer, offset, size, flags, fault)| Op::Pin { g, buffer, offset, size, flags, fault }
         ),
-        6 => (index(), owner(), fault()).prop_map(|(pin, owner, fault)| Op::Unpin { pin, owner, fault }),
-        16 => (index(), owner(), map_size(), map_flags(), fault_of(&["MMAP", "INFO"])).prop_map(
+        6 => (index(), owner(), fault(faults)).prop_map(|(pin, owner, fault)| Op::Unpin { pin, owner, fault }),
+        16 => (index(), owner(), map_size(), map_flags(), fault_of(&["MMAP", "INFO"], faults)).prop_map(
             |(pin, owner, size, flags, fault)| Op::Map { pin, owner, size, flags, fault }
         ),
-        8 => (index(), owner(), named_range(), fault()).prop_map(
+        8 => (index(), owner(), named_range(), fault(faults)).prop_map(
             |(pin, owner, range, fault)| Op::Unmap { pin, owner, range, fault }
         ),
         18 => (index(), place(), len(), any::<u8>()).prop_map(
@@ -87,21 +93,27 @@ fn op(faults: bool) -> impl Strategy<Value = Op> {
     ]
 }
 
+fn index() -> Range<usize> {
+    0..1000
+}
+
 fn errno() -> impl Strategy<Value = i32> {
     select(&[libc::ENOMEM, libc::EINVAL, libc::EINTR, libc::EAGAIN, libc::EIO][..])
 }
 
-/// Now and then, the driver call behind the operation fails.
-fn fault() -> impl Strategy<Value = Option<i32>> {
-    prop::option::weighted(0.05, errno())
+/// With `faults`, the driver call behind the operation fails now and then.
+fn fault(faults: bool) -> impl Strategy<Value = Option<i32>> {
+    prop::option::weighted(0.05, errno()).prop_map(move |errno| if faults { errno } else { None })
 }
 
-fn fault_of(calls: &'static [&'static str]) -> impl Strategy<Value = Option<(&'static str, i32)>> {
-    prop::option::weighted(0.05, (select(calls), errno()))
+/// The same for an operation that makes several calls.
+fn fault_of(calls: &'static [&'static str], faults: bool) -> impl Strategy<Value = Option<Fault>> {
+    let fault = (select(calls), errno()).prop_map(|(call, errno)| Fault { call, errno });
+    prop::option::weighted(0.05, fault).prop_map(move |fault| if faults { fault } else { None })
 }
 
 fn owner() -> impl Strategy<Value = Owner> {
-    prop_oneof![9 => Just(Owner::Right), 1 => (0..1000_usize).prop_map(Owner::Any)]
+    prop_oneof![9 => Just(Owner::Right), 1 => index().prop_map(Owner::Any)]
 }
 
 fn named_range() -> impl Strategy<Value = NamedRange> {

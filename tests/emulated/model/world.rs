@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::library::Library;
 use super::mode::Mode;
-use super::ops::{NamedRange, Op, Owner};
+use super::ops::{Fault, NamedRange, Op, Owner};
 use crate::cuda::Cuda;
 
 const GPU_PAGE: u64 = 1 << 16;
@@ -30,6 +30,13 @@ pub(super) struct World<'a> {
 struct Driver {
     handle: usize,
     is_open: bool,
+}
+
+impl Driver {
+    /// The result of closing it.
+    fn close_result(&self) -> Result<(), i32> {
+        if self.is_open { Ok(()) } else { Err(libc::EINVAL) }
+    }
 }
 
 struct Buffer {
@@ -58,7 +65,7 @@ struct Pin {
 enum State {
     Gone,
     Pinned,
-    Mapped { va: usize, len: usize, kind: u32 },
+    Mapped { va: usize, len: usize, mapping_type: u32 },
 }
 
 impl Pin {
@@ -71,11 +78,31 @@ impl Pin {
     }
 }
 
+/// The `gdr_t` that is passed with a pin.
+struct Caller {
+    handle: usize,
+    /// It is open, and the pin's own.
+    is_owner: bool,
+}
+
+/// The part of a mapping that a copy touches.
+struct Touched {
+    va: usize,
+    /// The offset in the buffer.
+    start: usize,
+    len: usize,
+}
+
 fn agree<T: PartialEq + std::fmt::Debug>(what: &str, said: T, expected: T) -> Verdict {
     if said == expected { Ok(()) } else { Err(format!("{what}: {said:?}, expected {expected:?}")) }
 }
 
-/// Byte `i` of what is written with this seed.
+/// The errno of a child's calls with something inherited, which is live in its parent or not.
+fn refusal_in_child(is_live: bool) -> i32 {
+    if is_live { libc::EACCES } else { libc::EINVAL }
+}
+
+/// The bytes that are written with this seed.
 fn pattern(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|i| seed.wrapping_add((i * 167) as u8).rotate_left((i % 7) as u32)).collect()
 }
@@ -97,11 +124,12 @@ impl<'a> World<'a> {
     pub(super) fn end(&mut self) -> Verdict {
         self.library.set_faults("");
         for g in &self.gs {
-            let closed = self.library.close(g.handle);
-            agree("last close", closed, if g.is_open { Ok(()) } else { Err(libc::EINVAL) })?;
+            agree("last close", self.library.close(g.handle), g.close_result())?;
         }
-        for buffer in self.buffers.iter().filter(|buffer| !buffer.is_free) {
-            self.cuda.free(buffer.address);
+        for buffer in &self.buffers {
+            if !buffer.is_free {
+                self.cuda.free(buffer.address);
+            }
         }
         agree("page tables still pinned", self.library.pins(), 0)
     }
@@ -113,7 +141,7 @@ impl<'a> World<'a> {
             Op::Open { fault } => self.open(fault),
             Op::Close { g, fault } => self.close(g % self.gs.len(), fault),
             Op::Alloc => {
-                if self.buffers.iter().filter(|buffer| !buffer.is_free).count() < 3 {
+                if self.buffers_in_use() < 3 {
                     self.alloc();
                 }
                 Ok(())
@@ -139,9 +167,14 @@ impl<'a> World<'a> {
         verdict.map_err(|why| format!("{op:?}: {why}"))
     }
 
-    /// Makes a call while the driver's next `call` fails with `errno`.
-    fn with_fault<T>(&self, call: &str, errno: Option<i32>, work: impl FnOnce(&Library) -> T) -> T {
-        let Some(errno) = errno else {
+    /// The same as `with_fault_of` for one kind of call.
+    fn with_fault<T>(&self, call: &'static str, errno: Option<i32>, work: impl FnOnce(&Library) -> T) -> T {
+        self.with_fault_of(errno.map(|errno| Fault { call, errno }), work)
+    }
+
+    /// Makes a call while the driver's next call of that kind fails.
+    fn with_fault_of<T>(&self, fault: Option<Fault>, work: impl FnOnce(&Library) -> T) -> T {
+        let Some(Fault { call, errno }) = fault else {
             return work(self.library);
         };
         self.library.set_faults(&format!("{call}:{errno}@1"));
@@ -150,14 +183,17 @@ impl<'a> World<'a> {
         result
     }
 
-    /// The `gdr_t` to pass with a pin, and whether it is a live one and the pin's own.
-    fn owner(&self, pin: usize, owner: Owner) -> (usize, bool) {
+    fn caller(&self, pin: usize, owner: Owner) -> Caller {
         let right = self.pins[pin].g;
         let g = match owner {
             Owner::Right => right,
             Owner::Any(g) => g % self.gs.len(),
         };
-        (self.gs[g].handle, g == right && self.gs[g].is_open)
+        Caller { handle: self.gs[g].handle, is_owner: g == right && self.gs[g].is_open }
+    }
+
+    fn buffers_in_use(&self) -> usize {
+        self.buffers.iter().filter(|buffer| !buffer.is_free).count()
     }
 
     fn alloc(&mut self) {
@@ -168,13 +204,14 @@ impl<'a> World<'a> {
     }
 
     fn free(&mut self, buffer: usize) -> Verdict {
-        if !self.buffers[buffer].is_free {
-            self.cuda.free(self.buffers[buffer].address);
-            self.buffers[buffer].is_free = true;
-            if !self.mode.persistent {
-                for pin in self.pins.iter_mut().filter(|pin| pin.buffer == buffer) {
-                    pin.is_revoked = true;
-                }
+        if self.buffers[buffer].is_free {
+            return Ok(());
+        }
+        self.cuda.free(self.buffers[buffer].address);
+        self.buffers[buffer].is_free = true;
+        for pin in &mut self.pins {
+            if pin.buffer == buffer && !self.mode.persistent {
+                pin.is_revoked = true;
             }
         }
         Ok(())
@@ -191,24 +228,30 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    fn close(&mut self, g: usize, fault: Option<(&str, i32)>) -> Verdict {
-        let (call, errno) = fault.unzip();
-        let call = call.unwrap_or("CLOSE");
+    fn close(&mut self, g: usize, fault: Option<Fault>) -> Verdict {
         let handle = self.gs[g].handle;
-        let said = self.with_fault(call, errno, |library| library.close(handle));
-        let mut expected = if self.gs[g].is_open { Ok(()) } else { Err(libc::EINVAL) };
-        let own = |pin: &&mut Pin| pin.g == g && pin.state != State::Gone;
-        if let (Ok(()), Some(errno)) = (expected, errno) {
-            let unpins = self.pins.iter_mut().filter(own).count() > 0;
-            let is_repeated = call != "CLOSE" && errno == libc::EINTR;
-            if (call == "CLOSE" || unpins) && !is_repeated {
-                expected = Err(errno);
-            }
-        }
+        let said = self.with_fault_of(fault, |library| library.close(handle));
+        let expected = match fault {
+            Some(fault) if self.gs[g].is_open && self.close_fails(g, fault) => Err(fault.errno),
+            _ => self.gs[g].close_result(),
+        };
         agree("close", said, expected)?;
         self.gs[g].is_open = false;
-        self.pins.iter_mut().filter(own).for_each(|pin| pin.state = State::Gone);
+        for pin in &mut self.pins {
+            if pin.g == g {
+                pin.state = State::Gone;
+            }
+        }
         Ok(())
+    }
+
+    /// Returns whether `gdr_close` fails with the fault. It makes interrupted unpins again, an interrupted close never.
+    fn close_fails(&self, g: usize, fault: Fault) -> bool {
+        if fault.call == "CLOSE" {
+            return true;
+        }
+        let unpins = self.pins.iter().any(|pin| pin.g == g && pin.state != State::Gone);
+        unpins && fault.errno != libc::EINTR
     }
 
     fn pin(
@@ -220,151 +263,162 @@ impl<'a> World<'a> {
         flags: Option<u32>,
         fault: Option<i32>,
     ) -> Verdict {
-        let Buffer { address, is_free, ref bytes } = self.buffers[buffer];
-        let (address, bytes) = (address + offset as u64, Rc::clone(bytes));
+        let address = self.buffers[buffer].address + offset as u64;
+        let is_free = self.buffers[buffer].is_free;
+        let fits = offset.saturating_add(size) <= BUFFER;
         // Behind the buffer may lie another one, so a range that does not fit must not fit anywhere.
-        let fits = |size: &usize| offset.checked_add(*size).is_some_and(|end| end <= BUFFER);
-        let size = if fits(&size) { size } else { size.max(1 << 40) };
+        let size = if fits { size } else { size.max(1 << 40) };
         let call = if self.mode.has_flags() { "PIN_BUFFER_V2" } else { "PIN_BUFFER" };
         let handle = self.gs[g].handle;
         let said = self.with_fault(call, fault, |library| library.pin(handle, address, size, flags));
 
         let flags = flags.unwrap_or(0);
         let is_served = self.gs[g].is_open
-            && address.checked_add(size as u64).is_some_and(|end| end <= u64::MAX - GPU_PAGE)
+            && address.saturating_add(size as u64) <= u64::MAX - GPU_PAGE
             && (self.mode.has_flags() || flags == 0);
         let is_empty = size == 0 && address.is_multiple_of(GPU_PAGE);
-        let fits = !is_free && fits(&size);
-        let refusal = match fault {
-            _ if !is_served => Some(libc::EINVAL),
-            Some(errno) if errno != libc::EINTR => Some(errno),
-            _ if is_empty => Some(libc::EINVAL),
-            _ if self.mode.is_module && size >= 1 << 40 => Some(libc::EINVAL),
-            // FORCE_PCIE: a coherent GPU can, others answer that they cannot.
-            _ if flags & 1 != 0 && !self.mode.persistent => Some(libc::EINVAL),
-            _ if flags & 1 != 0 && self.mode.default_type != 2 => Some(libc::EOPNOTSUPP),
-            _ if !fits => Some(libc::EINVAL),
-            _ => None,
+        let over_pcie = flags & 1 != 0;
+        let expected = match fault {
+            _ if !is_served => Err(libc::EINVAL),
+            Some(errno) if errno != libc::EINTR => Err(errno),
+            _ if is_empty => Err(libc::EINVAL),
+            _ if self.mode.is_module && size >= 1 << 40 => Err(libc::EINVAL),
+            // FORCE_PCIE is for coherent GPUs; others answer that they do not support it.
+            _ if over_pcie && !self.mode.persistent => Err(libc::EINVAL),
+            _ if over_pcie && self.mode.default_type != 2 => Err(libc::EOPNOTSUPP),
+            _ if is_free || !fits => Err(libc::EINVAL),
+            _ => Ok(()),
         };
         // Freed addresses may belong to a new buffer by now.
-        if is_free && said.is_ok() && self.buffers.iter().any(|other| !other.is_free) {
-            return agree("unpin", self.library.unpin(handle, said.unwrap_or(0)), Ok(()));
+        if let Ok(pinned) = said
+            && is_free
+            && self.buffers_in_use() > 0
+        {
+            return agree("unpin", self.library.unpin(handle, pinned), Ok(()));
         }
-        agree("pin", said.map(|_| ()), refusal.map_or(Ok(()), Err))?;
+        agree("pin", said.map(drop), expected)?;
         if let Ok(handle) = said {
-            let size = size as u64;
-            let (state, over_pcie, is_revoked) = (State::Pinned, flags & 1 != 0, false);
-            self.pins.push(Pin { g, buffer, address, size, handle, state, over_pcie, is_revoked, bytes });
+            let bytes = Rc::clone(&self.buffers[buffer].bytes);
+            self.pins.push(Pin {
+                g,
+                buffer,
+                address,
+                size: size as u64,
+                handle,
+                state: State::Pinned,
+                over_pcie,
+                is_revoked: false,
+                bytes,
+            });
         }
         Ok(())
     }
 
     fn unpin(&mut self, pin: usize, owner: Owner, fault: Option<i32>) -> Verdict {
-        let (g, is_owner) = self.owner(pin, owner);
+        let caller = self.caller(pin, owner);
         let handle = self.pins[pin].handle;
-        let said = self.with_fault("UNPIN_BUFFER", fault, |library| library.unpin(g, handle));
-        if !is_owner || self.pins[pin].state == State::Gone {
+        let said = self.with_fault("UNPIN_BUFFER", fault, |library| library.unpin(caller.handle, handle));
+        let target = &mut self.pins[pin];
+        if !caller.is_owner || target.state == State::Gone {
             return agree("unpin", said, Err(libc::EINVAL));
         }
-        let refusal = fault.filter(|errno| *errno != libc::EINTR);
         // If the driver refuses, the handle stays valid; the mapping is gone in any case.
-        self.pins[pin].state = refusal.map_or(State::Gone, |_| State::Pinned);
-        agree("unpin", said, refusal.map_or(Ok(()), Err))
+        if let Some(errno) = fault
+            && errno != libc::EINTR
+        {
+            target.state = State::Pinned;
+            return agree("unpin", said, Err(errno));
+        }
+        target.state = State::Gone;
+        agree("unpin", said, Ok(()))
     }
 
-    fn map(&mut self, pin: usize, owner: Owner, size: usize, flags: i32, fault: Option<(&str, i32)>) -> Verdict {
-        let (g, is_owner) = self.owner(pin, owner);
-        let handle = self.pins[pin].handle;
-        let (call, errno) = fault.unzip();
-        let call = match call {
-            Some("INFO") if self.mode.driver >= (2, 4) => "GET_INFO_V2",
-            Some("INFO") => "GET_INFO",
-            _ => "MMAP",
-        };
-        let said = self.with_fault(call, errno, |library| library.map(g, handle, size, flags));
-
+    fn map(&mut self, pin: usize, owner: Owner, size: usize, flags: i32, mut fault: Option<Fault>) -> Verdict {
+        if let Some(fault) = &mut fault
+            && fault.call == "INFO"
+        {
+            fault.call = if self.mode.driver >= (2, 4) { "GET_INFO_V2" } else { "GET_INFO" };
+        }
+        let caller = self.caller(pin, owner);
         let target = &self.pins[pin];
-        let pages = size.checked_next_multiple_of(HOST_PAGE);
-        let mapped = match target.state {
+        let said = self.with_fault_of(fault, |library| library.map(caller.handle, target.handle, size, flags));
+
+        let len = size.checked_next_multiple_of(HOST_PAGE).unwrap_or(0);
+        let expected = match target.state {
             _ if !(0..4).contains(&flags) => Err(libc::EINVAL),
-            _ if !is_owner => Err(libc::EINVAL),
+            _ if !caller.is_owner => Err(libc::EINVAL),
             State::Gone => Err(libc::EINVAL),
             State::Mapped { .. } => Err(libc::EAGAIN),
-            State::Pinned if size == 0 || pages.is_none() => Err(libc::EINVAL),
+            State::Pinned if len == 0 => Err(libc::EINVAL),
             State::Pinned if !target.address.is_multiple_of(GPU_PAGE) => Err(libc::EINVAL),
-            State::Pinned => self.map_pinned(target, pages.unwrap_or(0), flags, call, errno),
+            State::Pinned => self.map_pinned(target, len, flags, fault),
         };
-        agree("map", said.map(|_| ()), mapped.map(|_| ()))?;
-        if let (Ok(va), Ok((len, kind))) = (said, mapped) {
-            self.pins[pin].state = State::Mapped { va, len, kind };
+        agree("map", said.map(drop), expected.map(drop))?;
+        if let (Ok(va), Ok(mapping_type)) = (said, expected) {
+            self.pins[pin].state = State::Mapped { va, len, mapping_type };
             return self.info(pin, Owner::Right);
         }
         Ok(())
     }
 
-    /// The result of a map once nothing but the driver can refuse it, as length and type, or the refusal.
-    fn map_pinned(
-        &self,
-        pin: &Pin,
-        len: usize,
-        flags: i32,
-        call: &str,
-        fault: Option<i32>,
-    ) -> Result<(usize, u32), i32> {
-        let kind = self.mode.map_type(flags, pin.over_pcie);
+    /// The mapping type, or the refusal, of a map that only the driver can refuse.
+    fn map_pinned(&self, pin: &Pin, len: usize, flags: i32, fault: Option<Fault>) -> Result<u32, i32> {
+        let mapping_type = self.mode.map_type(flags, pin.over_pcie);
         if self.mode.has_flags() {
-            kind?;
+            mapping_type?;
         }
         match fault {
-            Some(errno) if call == "MMAP" => return Err(errno),
-            _ if pin.is_revoked || len as u64 > pin.pinned_bytes() => return Err(libc::EINVAL),
-            Some(errno) if errno != libc::EINTR => return Err(errno),
-            _ => (),
+            Some(Fault { call: "MMAP", errno }) => Err(errno),
+            _ if pin.is_revoked || len as u64 > pin.pinned_bytes() => Err(libc::EINVAL),
+            Some(fault) if fault.errno != libc::EINTR => Err(fault.errno),
+            _ => mapping_type,
         }
-        Ok((len, kind?))
     }
 
     fn unmap(&mut self, pin: usize, owner: Owner, range: NamedRange, fault: Option<i32>) -> Verdict {
-        let (g, is_owner) = self.owner(pin, owner);
+        let caller = self.caller(pin, owner);
         let target = &self.pins[pin];
-        let (mapped, len) = match target.state {
-            State::Mapped { va, len, .. } => (va, len),
-            _ => (0x1000, HOST_PAGE),
-        };
-        let (va, size) = match range {
-            NamedRange::Right => (mapped, len),
-            NamedRange::DeviceAddress => (target.address as usize, len),
-            NamedRange::Half => (mapped, len / 2),
-            NamedRange::Nothing => (0, 0),
-        };
-        let handle = target.handle;
-        let said = self.with_fault("MUNMAP", fault, |library| library.unmap(g, handle, va, size));
-        match self.pins[pin].state {
-            State::Mapped { .. } if is_owner => {
-                agree("unmap", said, fault.map_or(Ok(()), Err))?;
-                if fault.is_none() {
-                    self.pins[pin].state = State::Pinned;
-                }
-                Ok(())
-            }
-            _ => agree("unmap", said, Err(libc::EINVAL)),
+        let mut va = 0x1000;
+        let mut size = HOST_PAGE;
+        if let State::Mapped { va: mapped, len, .. } = target.state {
+            va = mapped;
+            size = len;
         }
+        match range {
+            NamedRange::Right => {}
+            NamedRange::DeviceAddress => va = target.address as usize,
+            NamedRange::Half => size /= 2,
+            NamedRange::Nothing => {
+                va = 0;
+                size = 0;
+            }
+        }
+        let said = self.with_fault("MUNMAP", fault, |library| library.unmap(caller.handle, target.handle, va, size));
+        let is_mapped = matches!(target.state, State::Mapped { .. });
+        if !is_mapped || !caller.is_owner {
+            return agree("unmap", said, Err(libc::EINVAL));
+        }
+        if let Some(errno) = fault {
+            return agree("unmap", said, Err(errno));
+        }
+        agree("unmap", said, Ok(()))?;
+        self.pins[pin].state = State::Pinned;
+        Ok(())
     }
 
-    /// The mapped range that a copy of `len` bytes at `at` touches, clipped to the mapping, as address in the mapping,
-    /// offset in the buffer, bytes. `None` where the copy must be refused.
-    fn touched(&self, pin: &Pin, at: usize, len: usize) -> Option<(usize, usize, usize)> {
+    /// The part that a copy of `len` bytes at `at` touches, clipped to the mapping. `None` where the copy must be refused.
+    fn touched(&self, pin: &Pin, at: usize, len: usize) -> Option<Touched> {
         let State::Mapped { va, len: mapped, .. } = pin.state else {
             return None;
         };
         let at = at % mapped;
-        let in_buffer = (pin.first_page() - self.buffers[pin.buffer].address) as usize + at;
-        Some((va + at, in_buffer, len.min(mapped - at)))
+        let start = (pin.first_page() - self.buffers[pin.buffer].address) as usize + at;
+        Some(Touched { va: va + at, start, len: len.min(mapped - at) })
     }
 
     fn write(&mut self, pin: usize, at: usize, len: usize, seed: u8) -> Verdict {
         let target = &self.pins[pin];
-        let Some((va, start, len)) = self.touched(target, at, len) else {
+        let Some(Touched { va, start, len }) = self.touched(target, at, len) else {
             let said = self.library.write(target.handle, 0x1000, &pattern(seed, len));
             return agree("write", said, Err(libc::EINVAL));
         };
@@ -378,15 +432,16 @@ impl<'a> World<'a> {
             return Ok(()); // CUDA has no view of it any more.
         }
         // CUDA's view, with a margin on both sides.
-        let (first, last) = (start.saturating_sub(64), (start + len + 64).min(BUFFER));
-        let seen = self.cuda.read(self.buffers[target.buffer].address + first as u64, last - first);
-        agree("CUDA's view", seen == target.bytes.borrow()[first..last], true)
+        let first = start.saturating_sub(64);
+        let end = (start + len + 64).min(BUFFER);
+        let seen = self.cuda.read(self.buffers[target.buffer].address + first as u64, end - first);
+        agree("CUDA's view", seen == target.bytes.borrow()[first..end], true)
     }
 
     fn read(&self, pin: usize, at: usize, len: usize) -> Verdict {
         const MARGIN: usize = 16;
         let target = &self.pins[pin];
-        let Some((va, start, len)) = self.touched(target, at, len) else {
+        let Some(Touched { va, start, len }) = self.touched(target, at, len) else {
             let said = self.library.read(target.handle, 0x1000, &mut vec![0; len]);
             return agree("read", said, Err(libc::EINVAL));
         };
@@ -403,42 +458,43 @@ impl<'a> World<'a> {
     }
 
     fn cuda_write(&self, buffer: usize, at: usize, len: usize, seed: u8) -> Verdict {
-        let Buffer { address, is_free, bytes } = &self.buffers[buffer];
-        if !is_free {
-            let pattern = pattern(seed, len);
-            self.cuda.write(address + at as u64, &pattern);
-            bytes.borrow_mut()[at..at + len].copy_from_slice(&pattern);
+        let target = &self.buffers[buffer];
+        if !target.is_free {
+            let bytes = pattern(seed, len);
+            self.cuda.write(target.address + at as u64, &bytes);
+            target.bytes.borrow_mut()[at..at + len].copy_from_slice(&bytes);
         }
         Ok(())
     }
 
     fn info(&mut self, pin: usize, owner: Owner) -> Verdict {
         self.calls += 1; // Two functions answer.
-        let (g, is_owner) = self.owner(pin, owner);
+        let caller = self.caller(pin, owner);
         let target = &self.pins[pin];
-        let said = self.library.info(g, target.handle);
-        if !is_owner || target.state == State::Gone {
-            return agree("info", said.map(|_| ()), Err(libc::EINVAL));
+        let said = self.library.info(caller.handle, target.handle);
+        if !caller.is_owner || target.state == State::Gone {
+            return agree("info", said.map(drop), Err(libc::EINVAL));
         }
         let info = said.map_err(|errno| format!("info: {errno}"))?;
         agree("va", info.v1.va, target.first_page())?;
         agree("mapped_size", info.v1.mapped_size, target.pinned_bytes())?;
         agree("page_size", info.v1.page_size, GPU_PAGE as u32)?;
-        let kind = match target.state {
+        let mapping_type = match target.state {
             // gdrdrv 2.0 to 2.2 describe a mapping that was taken away as before.
             State::Mapped { .. } if target.is_revoked && self.mode.driver >= (2, 3) => 0,
-            State::Mapped { kind, .. } => kind,
+            State::Mapped { mapping_type, .. } => mapping_type,
             _ => 0,
         };
-        agree("mapping_type", info.mapping_type, kind)?;
-        agree("mapped and wc_mapping", info.v1.bits & 3, u32::from(kind != 0) | u32::from(kind == 1) << 1)
+        agree("mapping_type", info.mapping_type, mapping_type)?;
+        let bits = u32::from(mapping_type != 0) | u32::from(mapping_type == 1) << 1;
+        agree("mapped and wc_mapping", info.v1.bits & 3, bits)
     }
 
     fn callback_flag(&self, pin: usize, owner: Owner) -> Verdict {
-        let (g, is_owner) = self.owner(pin, owner);
+        let caller = self.caller(pin, owner);
         let target = &self.pins[pin];
-        let said = self.library.callback_flag(g, target.handle);
-        let is_live = is_owner && target.state != State::Gone;
+        let said = self.library.callback_flag(caller.handle, target.handle);
+        let is_live = caller.is_owner && target.state != State::Gone;
         let flag = if is_live { Ok(i32::from(target.is_revoked)) } else { Err(libc::EINVAL) };
         agree("callback flag", said, flag)
     }
@@ -459,7 +515,10 @@ impl<'a> World<'a> {
         let g = self.gs[0].handle;
         agree("forged handles", self.answers(g, handle), [libc::EINVAL; 5])?;
         agree("copies with a forged handle", self.copies(handle), [libc::EINVAL; 2])?;
-        let pin = self.pins.first().map_or(0, |pin| pin.handle);
+        let pin = match self.pins.first() {
+            Some(pin) => pin.handle,
+            None => 0,
+        };
         agree("a forged gdr_t", self.answers(handle, pin), [libc::EINVAL; 5])?;
         agree("handles the wrong way round", self.answers(pin, g), [libc::EINVAL; 5])?;
         agree("copies with a gdr_t", self.copies(g), [libc::EINVAL; 2])?;
@@ -493,34 +552,38 @@ impl<'a> World<'a> {
         // SAFETY: the child calls the library only, and leaves by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let refusal = |is_live| match is_live {
-                true => libc::EACCES,
-                false => libc::EINVAL,
-            };
-            let refused = self.pins.iter().all(|pin| {
-                let (g, is_pinned) = (&self.gs[pin.g], pin.state != State::Gone);
-                self.answers(g.handle, pin.handle) == [refusal(g.is_open); 5]
-                    && self.copies(pin.handle) == [refusal(is_pinned); 2]
-            });
-            let closed = self.gs.iter().all(|g| match g.is_open {
-                true => self.library.close(g.handle) == Ok(()),
-                false => self.library.close(g.handle) == Err(libc::EINVAL),
-            });
-            let forgotten = self.pins.iter().all(|pin| {
-                let g = self.gs[pin.g].handle;
-                self.answers(g, pin.handle) == [libc::EINVAL; 5]
-                    && self.copies(pin.handle) == [libc::EINVAL; 2]
-                    && self.library.close(g) == Err(libc::EINVAL)
-            });
-            let own = self.library.open();
-            let is_served = own != 0 && self.library.close(own) == Ok(());
-            let right = refused && closed && forgotten && is_served;
+            let verdict = self.check_in_child();
+            if let Err(why) = &verdict {
+                eprintln!("in the child: {why}");
+            }
             // SAFETY: ends the child at once.
-            unsafe { libc::_exit(i32::from(!right)) }
+            unsafe { libc::_exit(i32::from(verdict.is_err())) }
         }
         let mut status = 0;
         // SAFETY: waits for our own child.
         let waited = unsafe { libc::waitpid(child, &mut status, 0) };
         agree("child", (waited, status), (child, 0))
+    }
+
+    /// Makes the calls of the child and compares their results.
+    fn check_in_child(&self) -> Verdict {
+        for pin in &self.pins {
+            let g = &self.gs[pin.g];
+            let is_pinned = pin.state != State::Gone;
+            agree("inherited handles", self.answers(g.handle, pin.handle), [refusal_in_child(g.is_open); 5])?;
+            agree("inherited mappings", self.copies(pin.handle), [refusal_in_child(is_pinned); 2])?;
+        }
+        for g in &self.gs {
+            agree("close", self.library.close(g.handle), g.close_result())?;
+        }
+        for pin in &self.pins {
+            let g = self.gs[pin.g].handle;
+            agree("handles after close", self.answers(g, pin.handle), [libc::EINVAL; 5])?;
+            agree("mappings after close", self.copies(pin.handle), [libc::EINVAL; 2])?;
+            agree("second close", self.library.close(g), Err(libc::EINVAL))?;
+        }
+        let own = self.library.open();
+        agree("opened", own != 0, true)?;
+        agree("close of its own", self.library.close(own), Ok(()))
     }
 }
