@@ -5,13 +5,14 @@
 //! by itself is no use, since a `mod.rs` may re-export definitions of its files. Code under `cfg(test)` does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs};
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
+use syn::{Attribute, Item, ItemMod, ItemUse, Meta, UseTree, Visibility};
 
 /// A module by its path, which is empty for the root of the crate.
 type Module = Vec<String>;
@@ -33,6 +34,9 @@ struct Source {
 
 type Crate = BTreeMap<Module, Source>;
 
+/// The modules that each one uses, and a line that does.
+type Uses<'a> = BTreeMap<&'a Module, BTreeMap<&'a Module, usize>>;
+
 fn main() -> ExitCode {
     let mut status = ExitCode::SUCCESS;
     for directory in env::args().skip(1) {
@@ -40,9 +44,11 @@ fn main() -> ExitCode {
         let roots = ["lib.rs", "main.rs"].map(|root| Path::new(&directory).join(root));
         let root = roots.iter().find(|root| root.exists()).unwrap_or(&roots[0]);
         read(&mut sources, Module::new(), root, false);
-        for source in sources.values().filter(|source| source.lacks_forbid) {
-            status = ExitCode::FAILURE;
-            println!("{}: start with #![forbid(unsafe_code)]", source.file.display());
+        for source in sources.values() {
+            if source.lacks_forbid {
+                status = ExitCode::FAILURE;
+                println!("{}: start with #![forbid(unsafe_code)]", source.file.display());
+            }
         }
         let uses = uses(&sources);
         let circles = circles(&uses);
@@ -50,9 +56,11 @@ fn main() -> ExitCode {
             status = ExitCode::FAILURE;
             println!("{directory}: {} modules use each other in a circle:", circle.len());
             for module in circle {
-                for (used, line) in uses[module].iter().filter(|(used, _)| circle.contains(*used)) {
-                    let file = sources[*module].file.display();
-                    println!("  {file}:{line}: {} uses {}", display(module), display(used));
+                for (used, line) in &uses[module] {
+                    if circle.contains(used) {
+                        let file = sources[*module].file.display();
+                        println!("  {file}:{line}: {} uses {}", display(module), display(used));
+                    }
                 }
             }
         }
@@ -64,14 +72,27 @@ fn main() -> ExitCode {
 }
 
 fn display(module: &Module) -> String {
-    ["crate"].into_iter().chain(module.iter().map(String::as_str)).collect::<Vec<_>>().join("::")
+    let mut text = "crate".to_owned();
+    for name in module {
+        text += "::";
+        text += name;
+    }
+    text
+}
+
+/// The value that was read out of the file.
+fn read_from<T, E: Display>(file: &Path, result: Result<T, E>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => panic!("{}: {error}", file.display()),
+    }
 }
 
 /// Reads a module's file, and those of the modules that it declares.
 fn read(sources: &mut Crate, module: Module, file: &Path, is_forbidden: bool) {
-    let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    let directory = match file.file_stem().and_then(|stem| stem.to_str()) {
+    let text = read_from(file, fs::read_to_string(file));
+    let parsed = read_from(file, syn::parse_file(&text));
+    let directory = match file.file_stem().expect("a name").to_str() {
         Some("lib" | "main" | "mod") => file.parent().expect("a directory").to_owned(),
         _ => file.with_extension(""),
     };
@@ -93,10 +114,12 @@ fn read(sources: &mut Crate, module: Module, file: &Path, is_forbidden: bool) {
                 vec![directory.join(format!("{child}.rs")), directory.join(&child).join("mod.rs")]
             }
         };
-        let found = candidates.iter().find(|file| file.exists());
-        let file = found.unwrap_or_else(|| panic!("{}: no file of module {child}", file.display()));
-        let child = module.iter().cloned().chain([child]).collect();
-        read(sources, child, file, is_forbidden);
+        let Some(file_of_child) = candidates.iter().find(|file| file.exists()) else {
+            panic!("{}: no file of module {child}", file.display());
+        };
+        let mut path = module.clone();
+        path.push(child);
+        read(sources, path, file_of_child, is_forbidden);
     }
 }
 
@@ -133,16 +156,15 @@ impl Reader {
     }
 
     fn import(&mut self, tree: &UseTree, mut prefix: Vec<String>, is_public: bool, line: usize) {
-        let (path, called) = match tree {
+        match tree {
             UseTree::Path(path) => {
                 prefix.push(path.ident.to_string());
-                return self.import(&path.tree, prefix, is_public, line);
+                self.import(&path.tree, prefix, is_public, line);
             }
             UseTree::Group(group) => {
                 for tree in &group.items {
                     self.import(tree, prefix.clone(), is_public, line);
                 }
-                return;
             }
             UseTree::Glob(_) => {
                 if self.inline.is_empty() {
@@ -151,29 +173,32 @@ impl Reader {
                 if !is_public {
                     self.names(prefix, line);
                 }
-                return;
             }
-            UseTree::Name(name) => (name.ident.to_string(), name.ident.to_string()),
-            UseTree::Rename(rename) => (rename.ident.to_string(), rename.rename.to_string()),
-        };
-        let called = match &*path {
-            "self" => prefix.last().cloned().unwrap_or_default(),
-            _ => {
-                prefix.push(path);
-                called
-            }
-        };
+            UseTree::Name(name) => self.import_item(&name.ident, &name.ident, prefix, is_public, line),
+            UseTree::Rename(rename) => self.import_item(&rename.ident, &rename.rename, prefix, is_public, line),
+        }
+    }
+
+    fn import_item(&mut self, item: &Ident, name: &Ident, mut path: Vec<String>, is_public: bool, line: usize) {
+        let mut name = name.to_string();
+        if item == "self" {
+            name = path.last().cloned().unwrap_or_default();
+        } else {
+            path.push(item.to_string());
+        }
         if self.inline.is_empty() {
-            self.source.imports.insert(called, prefix.clone());
+            self.source.imports.insert(name, path.clone());
         }
         if !is_public {
-            self.names(prefix, line);
+            self.names(path, line);
         }
     }
 
     /// Paths in what is passed to a macro, whose syntax is not known.
     fn macro_input(&mut self, tokens: TokenStream) {
-        let (mut path, mut line, mut colons) = (Vec::new(), 0, 0);
+        let mut path = Vec::new();
+        let mut line = 0;
+        let mut colons = 0;
         for token in tokens {
             match token {
                 TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
@@ -211,13 +236,15 @@ fn is_test(attributes: &[Attribute]) -> bool {
 }
 
 fn path_attribute(attributes: &[Attribute]) -> Option<String> {
-    attributes.iter().find_map(|attribute| {
-        let pair = attribute.meta.require_name_value().ok()?;
-        let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = &pair.value else {
-            return None;
-        };
-        pair.path.is_ident("path").then(|| text.value())
-    })
+    for attribute in attributes {
+        if let Meta::NameValue(pair) = &attribute.meta
+            && let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = &pair.value
+            && pair.path.is_ident("path")
+        {
+            return Some(text.value());
+        }
+    }
+    None
 }
 
 impl Visit<'_> for Reader {
@@ -240,7 +267,9 @@ impl Visit<'_> for Reader {
         if is_test(attributes) {
             return;
         }
-        if let Some(name) = name.filter(|_| self.inline.is_empty()) {
+        if let Some(name) = name
+            && self.inline.is_empty()
+        {
             self.source.items.insert(name.to_string());
         }
         visit::visit_item(self, item);
@@ -266,7 +295,9 @@ impl Visit<'_> for Reader {
     fn visit_visibility(&mut self, _: &Visibility) {} // `pub(super)` uses nothing.
 
     fn visit_path(&mut self, path: &syn::Path) {
-        if let Some(first) = path.segments.first().filter(|_| path.leading_colon.is_none()) {
+        if let Some(first) = path.segments.first()
+            && path.leading_colon.is_none()
+        {
             let line = first.ident.span().start().line;
             self.names(path.segments.iter().map(|segment| segment.ident.to_string()).collect(), line);
         }
@@ -279,18 +310,19 @@ impl Visit<'_> for Reader {
     }
 }
 
-/// The modules that each one uses, and a line that does.
-fn uses(sources: &Crate) -> BTreeMap<&Module, BTreeMap<&Module, usize>> {
-    let of = |(module, source): (_, &Source)| {
-        let mut used = BTreeMap::new();
+fn uses(sources: &Crate) -> Uses<'_> {
+    let mut uses = Uses::new();
+    for (module, source) in sources {
+        let used = uses.entry(module).or_default();
         for (path, line) in &source.named {
-            if let Some(found) = defined(sources, module, path, 0).filter(|&found| found != module) {
-                used.entry(found).or_insert(*line);
+            if let Some(definer) = defined(sources, module, path, 0)
+                && definer != module
+            {
+                used.entry(definer).or_insert(*line);
             }
         }
-        (module, used)
-    };
-    sources.iter().map(of).collect()
+    }
+    uses
 }
 
 /// The module that defines what `path` names in `module`; `None` if it is of no module of the crate.
@@ -301,7 +333,8 @@ fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usiz
     let mut at = module.clone();
     let mut rest = path;
     while let Some((first, after)) = rest.split_first() {
-        let child: Module = at.iter().cloned().chain([first.clone()]).collect();
+        let mut child = at.clone();
+        child.push(first.clone());
         match &**first {
             "crate" => at.clear(),
             "self" => {}
@@ -314,16 +347,15 @@ fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usiz
                     break;
                 }
                 if let Some(import) = source.imports.get(first) {
-                    let path: Vec<_> = import.iter().chain(after).cloned().collect();
-                    return defined(sources, &at, &path, depth + 1);
+                    return defined(sources, &at, &[import, after].concat(), depth + 1);
                 }
-                let through_glob = source.globs.iter().find_map(|glob| {
-                    let path: Vec<_> = glob.iter().chain(rest).cloned().collect();
-                    let found = defined(sources, &at, &path, depth + 1)?;
-                    sources[found].items.contains(first).then_some(found)
-                });
-                if through_glob.is_some() {
-                    return through_glob;
+                for glob in &source.globs {
+                    let path = [glob, rest].concat();
+                    if let Some(definer) = defined(sources, &at, &path, depth + 1)
+                        && sources[definer].items.contains(first)
+                    {
+                        return Some(definer);
+                    }
                 }
                 // An item that a macro makes, if the path leads here; else one of another crate.
                 if rest.len() == path.len() {
@@ -337,21 +369,31 @@ fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usiz
     sources.get_key_value(&at).map(|(module, _)| module)
 }
 
-/// The groups of modules that reach each other.
-fn circles<'a>(uses: &BTreeMap<&'a Module, BTreeMap<&'a Module, usize>>) -> Vec<BTreeSet<&'a Module>> {
-    let reached = |from: &'a Module| {
-        let mut seen = BTreeSet::new();
-        let mut next = vec![from];
-        while let Some(module) = next.pop() {
-            next.extend(uses[module].keys().copied().filter(|&used| seen.insert(used)));
+/// The modules that this one uses, and those that they use.
+fn reached<'a>(uses: &Uses<'a>, from: &'a Module) -> BTreeSet<&'a Module> {
+    let mut reached = BTreeSet::new();
+    let mut next = vec![from];
+    while let Some(module) = next.pop() {
+        for &used in uses[module].keys() {
+            if reached.insert(used) {
+                next.push(used);
+            }
         }
-        seen
-    };
-    let reached: BTreeMap<_, _> = uses.keys().map(|&module| (module, reached(module))).collect();
+    }
+    reached
+}
+
+/// The groups of modules that reach each other.
+fn circles<'a>(uses: &Uses<'a>) -> Vec<BTreeSet<&'a Module>> {
     let mut circles: Vec<BTreeSet<&Module>> = Vec::new();
-    for (&module, from_here) in &reached {
-        if from_here.contains(module) && !circles.iter().any(|circle| circle.contains(module)) {
-            circles.push(from_here.iter().copied().filter(|&other| reached[other].contains(module)).collect());
+    for &module in uses.keys() {
+        if circles.iter().any(|circle| circle.contains(module)) {
+            continue;
+        }
+        let mut circle = reached(uses, module);
+        circle.retain(|other| reached(uses, other).contains(module));
+        if !circle.is_empty() {
+            circles.push(circle);
         }
     }
     circles
