@@ -24,14 +24,16 @@ pub(crate) fn example(name: &str) -> PathBuf {
     directory.join("examples").join(name)
 }
 
-fn build(what: &[&str]) -> PathBuf {
+fn build(targets: &[&str]) -> PathBuf {
     // TARGET/PROFILE/deps/TEST; with a target for cargo, of its configuration too, TARGET/TRIPLE/PROFILE/deps/TEST.
     let test = env::current_exe().expect("a path");
     let directory = test.ancestors().nth(2).expect("a profile's directory");
-    let profile = directory.file_name().expect("a name").to_str();
+    let profile = match directory.file_name().expect("a name").to_str() {
+        Some("debug") | None => "dev",
+        Some(name) => name,
+    };
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet"]).args(what);
-    cargo.args(["--profile", profile.filter(|&name| name != "debug").unwrap_or("dev")]);
+    cargo.args(["build", "--quiet", "--profile", profile]).args(targets);
     // At run time, because a tree that was copied has this program from elsewhere.
     cargo.current_dir(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into()));
     assert!(cargo.status().expect("cargo starts").success(), "{cargo:?}");

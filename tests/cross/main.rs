@@ -53,7 +53,8 @@ fn main() {
         println!("ok: {}", routine.name());
     }
     routines::full_fence();
-    let (mut written, mut read) = (0, 0);
+    let mut written = 0;
+    let mut read = 0;
     probe_write(&mut written, &1);
     probe_read(&mut read, &written);
     assert_eq!(read, 1);

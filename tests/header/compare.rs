@@ -41,17 +41,19 @@ pub(crate) fn compile_with(root: &Path, header: &str, name: &str, lines: &str) -
         .args([root.join("include"), source])
         .output()
         .expect("a C compiler called cc");
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    if output.status.success() {
+        return Ok(());
     }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// Expects that the header has these prototypes and no others, and that a difference would be found.
 pub(crate) fn expect_agreement(root: &Path, header: &str, prototypes: &str) {
     let text = fs::read_to_string(root.join("include").join(header)).expect("the header");
     assert_eq!(declared(&prototypes.replace(",\n", ",")), declared(&text), "the exports, and what {header} declares");
-    compile_with(root, header, "agree.c", prototypes).unwrap_or_else(|errors| panic!("{errors}"));
+    if let Err(errors) = compile_with(root, header, "agree.c", prototypes) {
+        panic!("{errors}");
+    }
     let changed = prototypes.replacen("size_t size", "unsigned int size", 1);
     assert_ne!(prototypes, changed);
     let errors = compile_with(root, header, "differ.c", &changed).expect_err("conflicting types");

@@ -18,7 +18,7 @@ const STRIDE: usize = 4096 + 64;
 fn main() -> gdrcopy::Result<()> {
     let mut args = env::args().skip(1);
     let access = args.next().expect("an access");
-    let count: usize = args.next().and_then(|text| text.parse().ok()).expect("a number");
+    let count: usize = args.next().expect("a count").parse().expect("a number");
 
     let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
     let buffer = pool.alloc_zeroed(1 << 20)?;

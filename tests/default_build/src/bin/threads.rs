@@ -25,22 +25,31 @@ fn main() -> Result<()> {
         pool,
     };
     // Not by a Mutex, because that of the standard library was built without the sanitizer.
-    let kept: Vec<Vec<PoolBuffer>> = thread::scope(|scope| {
+    let results = thread::scope(|scope| {
         let shared = &shared;
-        let threads = (0..THREADS).map(|thread| {
-            scope.spawn(move || {
-                let mut kept = Vec::new();
-                (0..ROUNDS).try_for_each(|round| access(shared, thread, round, &mut kept))?;
-                Ok(kept)
-            })
-        });
-        let threads: Vec<_> = threads.collect();
-        let results = threads.into_iter().map(|thread| thread.join().expect("no panic"));
-        results.collect::<Result<_>>()
-    })?;
-    // By another thread than that which made them.
-    drop(kept);
+        let mut threads = Vec::new();
+        for thread in 0..THREADS {
+            threads.push(scope.spawn(move || run(shared, thread)));
+        }
+        let mut results = Vec::new();
+        for thread in threads {
+            results.push(thread.join().expect("no panic"));
+        }
+        results
+    });
+    for kept in results {
+        drop(kept?); // By another thread than that which made them.
+    }
     Ok(())
+}
+
+/// The accesses of one thread, and the buffers that are left.
+fn run(shared: &Shared, thread: u64) -> Result<Vec<PoolBuffer>> {
+    let mut kept = Vec::new();
+    for round in 0..ROUNDS {
+        access(shared, thread, round, &mut kept)?;
+    }
+    Ok(kept)
 }
 
 /// Each kind of access once; large copies now and then. In memory that others
