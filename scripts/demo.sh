@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 
 export LD_LIBRARY_PATH="$PWD/build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
+LD_TRACE_LOADED_OBJECTS=1 build/examples/demo | sed -n 's/.*libgdrapi\.so\.2 => \([^ ]*\) .*/Library: \1/p'
+
 # The demo's exit status where it finds no GPU or no driver.
 unusable=2
 

@@ -109,7 +109,12 @@ done
 mkdir "$work/moved"
 cp "$lib/libgdrapi-preload.so" "$work/moved"
 expect linked "$work/moved/libgdrapi-preload.so" '' other
-started=$(LD_PRELOAD=$work/moved/libgdrapi-preload.so "$loader" --inhibit-cache "$(type -P true)" 2>&1) &&
+# By a loader without default directories, where a libgdrapi may be installed.
+sed 's|/lib/|/LIB/|g; s|/lib64/|/LIB64/|g' "$loader" >"$work/bare"
+chmod +x "$work/bare"
+mkdir "$work/libc"
+ln -s "$(gcc -print-file-name=libc.so.6)" "$work/libc/libc.so.6"
+started=$(LD_PRELOAD=$work/moved/libgdrapi-preload.so "$work/bare" --inhibit-cache --library-path "$work/libc" "$(type -P true)" 2>&1) &&
     die "a program starts with libgdrapi-preload.so away from its library"
 [[ $started == *'loading shared libraries: libgdrapi.so:'* ]] || die "without the library: $started"
 
@@ -123,4 +128,4 @@ before=$(links)
 PATH=$PATH:/sbin:/usr/sbin ldconfig -n "$work/installed"
 [ "$(links)" = "$before" ] || die "ldconfig changes links:"$'\n'"$(links)"
 
-echo "preload: linked, libgdrapi.so and libgdrapi.so.2, and where it does not help, with another library on the path and in the loader's cache"
+echo "preload: $lib: linked, libgdrapi.so and libgdrapi.so.2, and where it does not help, with another library on the path and in the loader's cache"
