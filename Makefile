@@ -178,10 +178,11 @@ packages_of_ci:
 	scripts/ci/install-deps.sh
 
 # `test`, and what it leaves out and each change must pass.
-tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all profiles.
+tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all profiles; everyday ones again as another user.
 	$(watched) $(CARGO) test --workspace $(addprefix --test ,$(basename $(notdir $(other_tests:/main.rs=))))
 	$(watched) $(CARGO) test --workspace --doc
 	$(c_programs) $(addprefix --skip ,$(everyday_programs) valgrind::)
+	scripts/ci/as-other-user.sh $(subst $(blank),$(comma),$(everyday_programs))
 
 long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems that doctor knows, the model-based and the fuzz test for long, and the C programs under valgrind.
 	$(watched) $(CARGO) test --workspace --test doctor choose_the_remedy

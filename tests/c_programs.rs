@@ -103,6 +103,7 @@ struct Runner {
     lib: PathBuf,
     /// Where libgdrx is.
     gdrx: PathBuf,
+    logs: PathBuf,
     sanitized: OnceLock<Result<(), String>>,
 }
 
@@ -112,6 +113,7 @@ fn main() {
     if runner.hardware != Hardware::Emulated {
         arguments.test_threads = Some(1); // One GPU, and tests that count its pins.
     }
+    eprintln!("testing {}", runner.loaded_library().unwrap_or_else(|why| panic!("{why}")));
     let mut trials = runner.trials();
     if let Some(filters) = arguments.filter.take() {
         let wanted = |name: &str| {
@@ -154,7 +156,7 @@ impl Runner {
         let release = ancestor(3).join("release");
         let target = ancestor(if env::var_os("CARGO_BUILD_TARGET").is_some() { 4 } else { 3 });
         let out = root.join("build/c_tests");
-        let built = bundle.is_none();
+        let built = bundle.is_none() && env::var_os("GDRCOPY_TEST_BUILT").is_none();
         let runner = Runner {
             hardware,
             plain: bundle.as_ref().map_or(out.join("plain"), |bundle| bundle.join("c_tests")),
@@ -165,6 +167,7 @@ impl Runner {
                 _ => bundle.clone().unwrap_or(root.join("build/lib")),
             },
             lib: lib.clone().or(bundle).unwrap_or(root.join("build/lib")),
+            logs: directory("GDRCOPY_TEST_LOGS").unwrap_or(root.join("build/c_tests/logs")),
             sanitized: OnceLock::new(),
             root,
             target,
@@ -177,6 +180,21 @@ impl Runner {
             runner.make(&["-f", "c_tests/programs.mk", "plain"])?;
         }
         Ok(runner)
+    }
+
+    /// The library under test, which the loader must give to programs although another one may be installed.
+    fn loaded_library(&self) -> Result<String, String> {
+        let mut program = Command::new(self.plain.join("copy"));
+        program.env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_LIBRARY_PATH", &self.lib);
+        let output = program.output().map_err(|error| format!("{program:?}: {error}"))?;
+        let objects = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut lines = objects.lines().filter_map(|line| line.trim_start().strip_prefix("libgdrapi.so.2 => "));
+        let file = lines.next().and_then(|line| line.split(" (").next()).unwrap_or("no library");
+        let wanted = self.lib.join("libgdrapi.so.2");
+        match (fs::canonicalize(file), fs::canonicalize(&wanted)) {
+            (Ok(loaded), Ok(wanted)) if loaded == wanted => Ok(loaded.display().to_string()),
+            _ => Err(format!("programs load {file} in place of {}: unset LD_PRELOAD", wanted.display())),
+        }
     }
 
     fn make(&self, arguments: &[&str]) -> Result<(), String> {
@@ -375,9 +393,9 @@ impl Runner {
         self.judge(command.args(["-t", test]), &format!("sanity/{profile}/{test}"))
     }
 
-    /// Runs a command. Its output is left in `build/c_tests/logs`.
+    /// Runs a command, and leaves its output in the directory of logs.
     fn judge(&self, command: &mut Command, log: &str) -> Result<Completion, Failed> {
-        let path = self.root.join(format!("build/c_tests/logs/{log}.log"));
+        let path = self.logs.join(format!("{log}.log"));
         fs::create_dir_all(path.parent().expect("a directory"))?;
         let file = File::create(&path)?;
         let status = command.stdout(file.try_clone()?).stderr(file).status()?;

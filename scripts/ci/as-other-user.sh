@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Runs the C programs and Rust tests of `make test` once more, as a user without any privilege, whom limits and permissions
+# hold that root does not feel. CI is root. They were built, and ran, before; nothing is built here.
+#
+#   scripts/ci/as-other-user.sh [FILTER]    FILTER is that of the C programs
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. scripts/ci/common.sh
+
+user=65534
+[ "$(id -u)" -eq 0 ] || { echo "as-other-user: not run: this is no root, so the tests before ran as such a user" && exit; }
+type -P setpriv >/dev/null || { echo "as-other-user: not run: there is no setpriv" && exit; }
+other=(setpriv --reuid=$user --regid=$user --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all)
+"${other[@]}" test -r "$PWD/Makefile" || { echo "as-other-user: not run: $PWD is closed to other users" && exit; }
+
+# executables OPTION…: the test programs of cargo test, each behind its package's manifest.
+executables() {
+    cargo test --no-run --message-format json "$@" 2>/dev/null |
+        sed -n 's/.*"manifest_path":"\([^"]*\)".*"kind":\["test"\].*"executable":"\([^"]*\)".*/\1 \2/p'
+}
+
+chmod 755 "$work"
+mkdir -m 777 "$work/home" "$work/logs"
+variables=(HOME="$work/home" TMPDIR="$work/home" GDRCOPY_TEST_BUILT=1 GDRCOPY_TEST_LOGS="$work/logs" MODEL_CALLS=2000)
+root=$PWD
+
+# run MANIFEST EXECUTABLE ARGUMENT…: as cargo runs it.
+run() {
+    local package
+    package=$(dirname "$1")
+    echo "as-other-user: ${2##*/}"
+    (cd "$package" && env "${variables[@]}" CARGO_MANIFEST_DIR="$package" "${other[@]}" "$root/build/c_tests/watched" "${@:2}")
+}
+
+programs=$(executables --workspace --test c_programs)
+# shellcheck disable=SC2086 # Two words.
+run $programs "${1:-}"
+# Left out are what only compiles, and states of systems that only root can plant.
+executables --workspace --test emulated --test fuzz --test cli --test measure --test tune --test trace --test doctor |
+    while read -r manifest executable; do
+        run "$manifest" "$executable" --quiet --skip fences_under_gdremu --skip choose_the_remedy </dev/null
+    done
