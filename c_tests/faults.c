@@ -249,7 +249,7 @@ static void an_error_is_logged_with_a_remedy(void)
 {
     static const char *const errors[][3] = {
         {"OPEN:ENOENT", "open of /dev/gdrdrv", "modprobe gdrdrv"},
-        {"OPEN:EACCES", "EACCES", "(chmod 666)\n"},
+        {"OPEN:EACCES", "EACCES", "(chmod 666); if it is, SELinux or AppArmor forbids it"},
         {"OPEN:EPERM", "EPERM", "device cgroup"},
         {"OPEN:ENXIO", "ENXIO", "the device node is stale"},
         {"OPEN:ENODEV", "ENODEV", "the device node is stale"},

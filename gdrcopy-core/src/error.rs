@@ -324,7 +324,8 @@ fn advice(call: &'static str, errno: Errno) -> &'static str {
              (--device=/dev/gdrdrv)?"
         }
         (call::OPEN | call::OPEN_DEVICE_PATH, Errno::EACCES) => {
-            "no permission: make it readable and writable for this user (chmod 666)"
+            "no permission: make it readable and writable for this user (chmod 666); if it is, SELinux or AppArmor \
+             forbids it (ausearch -m avc): allow it there"
         }
         (call::OPEN | call::OPEN_DEVICE_PATH, Errno::EPERM) => {
             "the container's device cgroup forbids it: pass --device=/dev/gdrdrv"
