@@ -132,9 +132,10 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 
 /// The command line with the tool that the program's own name contains.
 fn with_tool(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    let name = arguments.first().and_then(|path| Path::new(path).file_name());
+    let Some(program) = arguments.first() else { return arguments };
+    let name = Path::new(program).file_name().unwrap_or_default().to_owned();
     for tool in LINKS {
-        if name.is_some_and(|name| *name == *format!("gdrcopy_{tool}")) {
+        if *name == *format!("gdrcopy_{tool}") {
             arguments[0] = "gdrcopy".into();
             arguments.insert(1, tool.into());
             break;
@@ -144,12 +145,14 @@ fn with_tool(mut arguments: Vec<OsString>) -> Vec<OsString> {
 }
 
 const SWEEP: &str = "`gdrcopy copylat` measures all sizes";
+const PLOT: &str = "--json FILE has the numbers, and tools/plot.py of the sources draws them";
 
-/// Options that release 2.6.0 had of the tools that NVIDIA has too, and what to use.
-const REMOVED: [(&str, &str); 7] = [
+/// Options that there were of the tools that measure, and what to use.
+const REMOVED: [(&str, &str); 8] = [
     ("-l", SWEEP),
     ("--sweep", SWEEP),
-    ("--plot", "--json FILE has the numbers, and tools/plot.py of the sources draws them"),
+    ("--plot", PLOT),
+    ("--svg", PLOT),
     ("--verify", "every byte is checked"),
     ("--alloc=pool", "use cuMemAlloc or cuMemCreate"),
     ("--alloc=auto", "use cuMemAlloc, or cuMemCreate if that cannot be pinned"),
@@ -166,7 +169,7 @@ fn advice(tool: &str, error: &clap::Error) -> Option<String> {
     if error.kind() == ErrorKind::InvalidSubcommand && REMOVED_TOOLS.contains(&tool) {
         return Some(format!("gdrcopy: {tool} was removed: {WITHOUT_CHECKPOINTS}"));
     }
-    if !LINKS.contains(&tool) {
+    if !LINKS.contains(&tool) && tool != "compare" {
         return None;
     }
     let named = error.get(ContextKind::InvalidArg)?.to_string();

@@ -3,12 +3,15 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 use clap::CommandFactory;
-use common::{built, example, gdrcopy, lib, library, run};
+use common::{built, example, gcc, gdrcopy, lib, library, run};
 use gdrcopy_tools::cli::{Cli, LINKS};
+use nix::unistd::geteuid;
 
 /// The names of all tools.
 fn tools() -> Vec<String> {
@@ -60,6 +63,26 @@ fn ps_lists_processes_that_use_gdrcopy() {
     output.prints(&[" MiB  (emulated)\n", &format!("\n  this project's: {}\n", file.display()), "\"emulated\": true"]);
 }
 
+/// Another user's process, of which a root without the privilege sees no more than others.
+#[test]
+fn ps_does_not_advise_root_to_become_root() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let mut other = Command::new("setpriv");
+    let mut other = other.args(["--reuid=65534", "--clear-groups", "sleep", "1000"]).spawn().unwrap();
+    while fs::metadata(format!("/proc/{}", other.id())).unwrap().uid() == 0 {
+        thread::yield_now();
+    }
+    let mut ps = Command::new("setpriv");
+    ps.args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", env!("CARGO_BIN_EXE_gdrcopy"), "ps"]);
+    let output = run(&mut ps).with_status(0);
+    other.kill().unwrap();
+    other.wait().unwrap();
+    output.reports(&["without those that may not be examined, ", "whose root may not"]);
+    assert!(!output.stderr.contains("as root"), "{output:?}");
+}
+
 #[test]
 fn link_name_selects_the_tool() {
     let directory = tempfile::tempdir().unwrap();
@@ -88,7 +111,27 @@ fn default_library_is_the_loaders_choice() {
     let file = library().canonicalize().unwrap();
     output.prints(&[file.to_str().unwrap()]);
 
-    run(gdrcopy(&[], &few).env_remove("LD_LIBRARY_PATH")).with_status(1).reports(&["--lib"]);
+    // A libgdrapi may be installed here.
+    let installed = run(Command::new(loader_prints_its_choice(directory.path())).env_remove("LD_LIBRARY_PATH"));
+    let output = run(gdrcopy(&[], &few).env_remove("LD_LIBRARY_PATH"));
+    if installed.status == Some(0) {
+        output.prints(&[installed.stdout.trim_end()]);
+    } else {
+        output.with_status(1).reports(&["--lib"]);
+    }
+}
+
+/// A program that prints the file that dlopen finds by the library's name, or fails.
+fn loader_prints_its_choice(directory: &Path) -> PathBuf {
+    let source = "#include <dlfcn.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
+        int main(void) {\n\
+            void *library = dlopen(\"libgdrapi.so.2\", RTLD_NOW); Dl_info info;\n\
+            if (!library || !dladdr(dlsym(library, \"gdr_open\"), &info)) return 1;\n\
+            puts(realpath(info.dli_fname, NULL)); return 0; }";
+    let (file, program) = (directory.join("choice.c"), directory.join("choice"));
+    fs::write(&file, source).unwrap();
+    gcc(file, &[], &program);
+    program
 }
 
 #[test]
@@ -98,6 +141,9 @@ fn removed_options_are_refused_with_one_line() {
         assert_eq!((&output.stdout[..], output.stderr.lines().count()), ("", 1), "{output:?}");
         output.reports(&[&format!("gdrcopy copybw: {option} was removed: ")]);
     }
+    let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args(["compare", "--svg", "file.svg"])).with_status(2);
+    assert_eq!((&output.stdout[..], output.stderr.lines().count()), ("", 1), "{output:?}");
+    output.reports(&["gdrcopy compare: --svg was removed: --json FILE has the numbers"]);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 mod common;
 
 use std::fs;
-use std::io::Write;
-use std::process::Stdio;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -380,5 +380,37 @@ fn interrupts_and_termination_print_the_results_so_far() {
         let first = &document["records"][0];
         assert!(first["p50_ns"].is_number(), "{name}: {first}");
         assert!(first["samples"].as_u64() < Some(samples), "{name}: {first}");
+        if name.starts_with("copy") {
+            assert!(first["iterations"].as_u64() < ENDLESS.parse().ok(), "{name}: {first}");
+        }
+    }
+}
+
+/// On a terminal, which `script` makes. The first part of copybw is half of the bar, that of pplat all of it.
+#[test]
+fn progress_begins_at_nothing_and_moves_within_a_part() {
+    for (name, options) in [("copybw", "-s 64 -w 20000000"), ("pplat", "-u 0 -B 1 -T 1 -t 100000")] {
+        let tool = gdrcopy(&[], &[name, &lib()]);
+        let words: Vec<_> = tool.get_args().map(|word| word.display().to_string()).collect();
+        let line = format!("{} {} {options}", tool.get_program().display(), words.join(" "));
+        let mut script = Command::new("script");
+        script.args(["-qefc", &line, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = script.spawn().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let (mut seen, mut buffer) = (String::new(), [0; 1000]);
+        let percents = loop {
+            let len = out.read(&mut buffer).unwrap();
+            assert!(len > 0, "{name} ended: {seen}");
+            seen += &String::from_utf8_lossy(&buffer[..len]);
+            let words: Vec<_> = seen.split_whitespace().collect();
+            let percents = words.windows(2).filter(|pair| pair[1] == "%").map(|pair| pair[0].parse::<u32>().unwrap());
+            let percents: Vec<_> = percents.collect();
+            if percents.last() > Some(&0) {
+                break percents;
+            }
+        };
+        assert!(percents[0] == 0 && percents.iter().all(|percent| *percent < 50), "{name}: {percents:?}");
+        kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+        child.wait().unwrap();
     }
 }

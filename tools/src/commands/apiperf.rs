@@ -18,7 +18,7 @@ use crate::measure::results::{Document, RATIO, TIMES, table};
 use crate::measure::sampler::take_turns;
 use crate::measure::session::{LibraryInfo, Session};
 use crate::measure::stats::Times;
-use crate::output::{self, Usage, progress_bar};
+use crate::output::{self, Progress, Usage};
 use crate::system::bytes::Bytes;
 
 #[derive(Debug, Args)]
@@ -119,10 +119,10 @@ fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> R
     let clock = Clock::calibrate();
     let mut sizes = powers_of_two(options.size.0);
     sizes.retain(|&size| size >= GPU_PAGE);
-    let progress = progress_bar(sizes.len());
+    let mut progress = Progress::new(sizes.len());
     let mut records = Vec::new();
-    for size in progress.wrap_iter(sizes.into_iter()) {
-        progress.set_message(format!("{size} B"));
+    for size in sizes {
+        progress.begin(format!("{size} B"));
         let sample = |i: usize, _turn: usize| pinners[i].sample(size, &options.shared, &clock);
         take_turns(pinners.len(), options.warmup, interrupt, &sample)?;
         let samples = take_turns(pinners.len(), options.iterations as usize, interrupt, &sample)?;
@@ -135,6 +135,7 @@ fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> R
                 records.push(Record { library: &pinner.label, call, size_bytes: size, times, ratio });
             }
         }
+        progress.end();
         if interrupt.requested() {
             break;
         }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use nix::unistd::geteuid;
 
 use crate::libgdrapi::search::Maker;
 use crate::system::bytes::Bytes;
@@ -28,7 +29,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let list = if options.json { serde_json::to_string_pretty(&processes)? + "\n" } else { text(&processes) };
     io::stdout().write_all(list.as_bytes())?;
     if refused > 0 {
-        eprintln!("gdrcopy ps: without those that may not be examined, {refused}: run it as root to see all");
+        let remedy = match geteuid().is_root() {
+            true => "run it outside this container or sandbox, whose root may not",
+            false => "run it as root to see all",
+        };
+        eprintln!("gdrcopy ps: without those that may not be examined, {refused}: {remedy}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -42,7 +47,10 @@ fn text(processes: &[Process]) -> String {
         format!("{:<16}{:>9}{:>7}{:>6}{:>10}{:>12}\n", "COMMAND", "PID", "UID", "OPEN", "MAPPINGS", "MAPPED");
     for process in processes {
         let Process { command, pid, descriptors, mappings, .. } = process;
-        let uid = process.uid.map_or("?".into(), |uid| uid.to_string());
+        let uid = match process.uid {
+            Some(uid) => uid.to_string(),
+            None => "?".to_owned(),
+        };
         let mapped = Bytes(process.mapped_bytes).to_string();
         let emulated = if process.emulated { "  (emulated)" } else { "" };
         text += &format!("{command:<16}{pid:>9}{uid:>7}{descriptors:>6}{mappings:>10}{mapped:>12}{emulated}\n");

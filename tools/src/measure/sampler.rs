@@ -13,7 +13,7 @@ use super::session::Session;
 use super::stats::Times;
 use super::verify::Verifier;
 use crate::cuda::PinnedBuffer;
-use crate::output::progress_bar;
+use crate::output::Progress;
 use crate::system::interrupt::Interrupt;
 
 /// Maximum number of samples that a given number of calls is divided into.
@@ -53,17 +53,19 @@ impl Sweep {
             interrupt: &session.interrupt,
             host: PinnedBuffer::alloc(longest.unwrap_or(1))?,
             cold_device: self.cold_device,
+            progress: Progress::new(self.points.len()),
         };
         let before = first.loads(&sampler.clock);
         let mut records: Vec<Record> = Vec::new();
-        let progress = progress_bar(self.points.len());
-        for &(point, repetitions) in progress.wrap_iter(self.points.iter()) {
+        for &(point, repetitions) in &self.points {
             if session.interrupt.requested() {
                 break;
             }
-            progress.set_message(format!("{} {} B", point.direction.name(), point.size));
+            sampler.progress.begin(format!("{} {} B", point.direction.name(), point.size));
             records.extend(sampler.measure(methods, point, repetitions)?);
+            sampler.progress.end();
         }
+        drop(sampler.progress);
         let after = first.loads(&sampler.clock);
         Ok(Results {
             setup: session.setup.clone(),
@@ -81,6 +83,15 @@ struct Sampler<'a> {
     interrupt: &'a Interrupt,
     host: PinnedBuffer,
     cold_device: bool,
+    progress: Progress,
+}
+
+/// Several calls.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    /// For each call.
+    ns: f64,
+    calls: usize,
 }
 
 impl Sampler<'_> {
@@ -104,22 +115,23 @@ impl Sampler<'_> {
         verifier.fill_host(&mut self.host);
         let batch = point.batch();
         let turns = self.warm_up(methods, &timed, &point, repetitions)?;
+        let mut taken = 0;
         let all_samples = take_turns(timed.len(), turns, self.interrupt, |place, turn| {
-            self.sample(&methods[timed[place]], &point, repetitions.calls_of(turn, turns, batch))
+            let sample = self.sample(&methods[timed[place]], &point, repetitions.calls_of(turn, turns, batch))?;
+            taken += 1;
+            self.progress.done(taken, turns * timed.len());
+            Ok(sample)
         })?;
         for (&i, samples) in timed.iter().zip(all_samples) {
             let first = records[0].times;
             let record = &mut records[i];
-            record.iterations = match repetitions {
-                Repetitions::Calls(calls) => calls,
-                Repetitions::Budget(_) => samples.len() * batch,
-            };
+            record.iterations = samples.iter().map(|sample| sample.calls).sum();
             if !self.cold_device {
                 let windows = usize::from(point.direction == Direction::Read);
                 record.error = verifier.check(windows, &methods[i], &mut self.host, &self.clock)?;
             }
             if record.error.is_none() {
-                record.set_times(Times::new(samples), first);
+                record.set_times(Times::new(samples.iter().map(|sample| sample.ns).collect()), first);
             }
         }
         Ok(records)
@@ -146,7 +158,7 @@ impl Sampler<'_> {
                 for first in [0, batch] {
                     ns = 0.0;
                     for &i in timed {
-                        ns += self.sample(&methods[i], point, first..first + batch)? * batch as f64;
+                        ns += self.sample(&methods[i], point, first..first + batch)?.ns * batch as f64;
                     }
                 }
                 Ok(turns_within(budget, ns))
@@ -154,8 +166,8 @@ impl Sampler<'_> {
         }
     }
 
-    /// Nanoseconds per call, of fewer calls after an interrupt.
-    fn sample(&mut self, method: &Method, point: &Point, calls: Range<usize>) -> Result<f64> {
+    /// Makes fewer calls after an interrupt.
+    fn sample(&mut self, method: &Method, point: &Point, calls: Range<usize>) -> Result<Sample> {
         method.drain();
         let most = if self.cold_device { 1 } else { calls_at_once(point.size) };
         let mut ns = 0.0;
@@ -171,7 +183,8 @@ impl Sampler<'_> {
                 break;
             }
         }
-        Ok(ns / (call - calls.start) as f64)
+        let calls = call - calls.start;
+        Ok(Sample { ns: ns / calls as f64, calls })
     }
 }
 

@@ -4,7 +4,7 @@
 pub(crate) mod table;
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -76,11 +76,39 @@ pub(crate) fn name(value: impl Serialize) -> String {
     name.as_str().unwrap_or_default().to_owned()
 }
 
-/// A bar of this many steps on stderr until it is dropped; nothing if stderr is not a terminal.
-pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}");
-    let bar = ProgressBar::new(steps as u64).with_finish(ProgressFinish::AndClear);
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+/// A bar of equal parts on stderr until it is dropped; nothing if stderr is not a terminal.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    /// How many have ended.
+    parts: usize,
+}
+
+/// Steps of the bar in each part.
+const STEPS: usize = 1000;
+
+impl Progress {
+    pub(crate) fn new(parts: usize) -> Progress {
+        let style = ProgressStyle::with_template("{bar:40} {percent:>3} % {msg}");
+        let bar = ProgressBar::new((parts * STEPS) as u64).with_finish(ProgressFinish::AndClear);
+        Progress { bar: bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())), parts: 0 }
+    }
+
+    /// Says what the next part is.
+    pub(crate) fn begin(&self, part: String) {
+        self.bar.set_message(part);
+    }
+
+    /// Shows how much of the part is done.
+    pub(crate) fn done(&self, count: usize, of: usize) {
+        let steps = STEPS * count / of.max(1);
+        self.bar.set_position((self.parts * STEPS + steps) as u64);
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.parts += 1;
+        self.done(0, 1);
+    }
 }
 
 /// Options that contradict each other or the system they are used on.
@@ -88,7 +116,16 @@ pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
+/// The exit status of a program that SIGPIPE has ended.
+const CLOSED_PIPE: u8 = 128 + 13;
+
 pub(crate) fn print_error(tool: &str, error: &anyhow::Error) -> ExitCode {
+    // As of `| head`, which has read enough.
+    if let Some(error) = error.downcast_ref::<io::Error>()
+        && error.kind() == ErrorKind::BrokenPipe
+    {
+        return ExitCode::from(CLOSED_PIPE);
+    }
     eprintln!("gdrcopy {tool}: {error:#}");
     if error.is::<Usage>() {
         eprintln!("`gdrcopy {tool} --help` lists the options.");

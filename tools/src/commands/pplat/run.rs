@@ -12,7 +12,7 @@ use super::options::{Options, Producer};
 use crate::measure::clock::Clock;
 use crate::measure::sampler::take_turns;
 use crate::measure::session::Session;
-use crate::output::progress_bar;
+use crate::output::Progress;
 use crate::system::interrupt::Interrupt;
 
 /// The rounds of a library.
@@ -43,23 +43,25 @@ pub(super) fn run(session: &Session, options: &Options) -> Result<Vec<Rounds>> {
     for method in &session.methods {
         buffers.push(Buffers::new(session.gpu, method, &options.exchange)?);
     }
+    let turns = if buffers.len() > 1 { TURNS } else { 1 };
     let mut run = Run {
         options,
         kernel: &kernel,
         clock: Clock::calibrate(),
         interrupt: &session.interrupt,
+        progress: Progress::new(turns * buffers.len()),
         expected: vec![0; options.exchange.size.0],
         seen: vec![0; options.exchange.size.0],
     };
-    let turns = if buffers.len() > 1 { TURNS } else { 1 };
-    let bar = progress_bar(turns * buffers.len());
     let mut all = Vec::new();
     all.resize_with(buffers.len(), Rounds::default);
     take_turns(buffers.len(), turns, &session.interrupt, |index, turn| {
-        bar.inc(1);
         // All of them in the end.
         let rounds = (options.iterations + turn as u32) / turns as u32;
-        run.turn(&buffers[index], rounds, &mut all[index]).with_context(|| session.methods[index].label.clone())
+        run.progress.begin(session.methods[index].label.clone());
+        run.turn(&buffers[index], rounds, &mut all[index]).with_context(|| session.methods[index].label.clone())?;
+        run.progress.end();
+        Ok(())
     })?;
     Ok(all)
 }
@@ -69,6 +71,7 @@ struct Run<'a> {
     kernel: &'a GpuKernel,
     clock: Clock,
     interrupt: &'a Interrupt,
+    progress: Progress,
     /// The data of a round, and what has arrived.
     expected: Vec<u8>,
     seen: Vec<u8>,
@@ -101,6 +104,7 @@ impl Run<'_> {
             if options.exchange.mode == Producer::Gpu {
                 all.wrong += differences(&self.seen, &self.expected);
             }
+            self.progress.done(round as usize, rounds as usize);
         }
         if self.interrupt.requested() {
             drop(running);

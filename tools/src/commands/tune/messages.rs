@@ -16,7 +16,7 @@ use super::settings::Setting;
 use super::threshold::{Messages, Mode};
 use super::ucx::{self, Ucx};
 use crate::measure::session::Setup;
-use crate::output::progress_bar;
+use crate::output::Progress;
 use crate::system::cpu;
 
 /// Sizes of messages. The last one is none that a threshold may have; it shows what rendezvous does beyond.
@@ -60,6 +60,17 @@ impl Measured {
     pub(super) fn nothing(note: String) -> Measured {
         Measured { messages: Vec::new(), notes: vec![note] }
     }
+
+    /// Adds the times of a pair to the rows of its route.
+    fn add(&mut self, route: &str, mode: Mode, times: &Times) {
+        for row in &mut self.messages {
+            for &(size, ns) in times {
+                if row.route == route && row.size_bytes == size {
+                    row.runs_ns[mode as usize].push(ns);
+                }
+            }
+        }
+    }
 }
 
 impl Pairs<'_> {
@@ -79,25 +90,17 @@ impl Pairs<'_> {
                 }
             }
         }
-        let progress = progress_bar(ROUNDS * working.len());
+        let mut progress = Progress::new(ROUNDS * working.len());
         for round in 0..ROUNDS {
             let begin = Instant::now();
             for (number, mode) in std::mem::take(&mut working) {
                 let route = &routes[number];
-                let settings = match mode {
-                    Mode::Default => Vec::new(),
-                    Mode::Model => model.to_vec(),
-                    Mode::Eager => [model, &[Setting::threshold("inf")]].concat(),
-                    Mode::Rendezvous => [model, &[Setting::threshold(0)]].concat(),
-                };
+                let settings = settings(mode, model);
                 let name = format!("{}, {mode:?}", route.name);
-                progress.set_message(format!("UCX, {name}"));
-                progress.inc(1);
+                progress.begin(format!("UCX, {name}"));
                 let (times, failure) = self.pair(route, &settings)?;
-                for row in &mut measured.messages[number * SIZES.len()..][..SIZES.len()] {
-                    let of_row = times.iter().filter(|(size, _)| *size == row.size_bytes);
-                    row.runs_ns[mode as usize].extend(of_row.map(|(_, ns)| ns));
-                }
+                progress.end();
+                measured.add(&route.name, mode, &times);
                 if Instant::now() >= self.limit.deadline {
                     if round == 0 {
                         // Comparisons need all modes.
@@ -197,6 +200,16 @@ impl Pairs<'_> {
     }
 }
 
+/// The settings of a mode. `model` is those of the model.
+fn settings(mode: Mode, model: &[Setting]) -> Vec<Setting> {
+    match mode {
+        Mode::Default => Vec::new(),
+        Mode::Model => model.to_vec(),
+        Mode::Eager => [model, &[Setting::threshold("inf")]].concat(),
+        Mode::Rendezvous => [model, &[Setting::threshold(0)]].concat(),
+    }
+}
+
 /// Host memory first, then a GPU's, and that of two GPUs.
 fn routes(setup: &Setup) -> Vec<Route> {
     let count = setup.gpus.len();
@@ -220,8 +233,11 @@ fn routes(setup: &Setup) -> Vec<Route> {
 /// CUDA_VISIBLE_DEVICES of a process that uses this GPU and sees all, because cuda_ipc needs both.
 fn visible_from(first: usize, count: usize) -> String {
     let visible = env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
-    let mut names: Vec<_> = visible.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-    names.extend((names.len()..count).map(|gpu| gpu.to_string()));
+    let mut names: Vec<_> = visible.split(',').map(str::to_owned).collect();
+    names.retain(|name| !name.is_empty());
+    for gpu in names.len()..count {
+        names.push(gpu.to_string());
+    }
     names.truncate(count);
     names.rotate_left(first);
     names.join(",")

@@ -80,10 +80,13 @@ impl Facts {
         let version = "unknown".into();
         let mut facts = Facts { version, has_model: false, has_intra: false, has_gdr_copy: false };
         for line in output.lines() {
-            if let Some((_, version)) = line.split_once("Library version: ") {
-                facts.version = version.trim().into();
-            }
             let words = line.trim_start_matches(['#', ' ']);
+            // 1.13 has the second one, in Debian 12.
+            for start in ["Library version: ", "Version "] {
+                if let Some(version) = words.strip_prefix(start) {
+                    facts.version = version.trim().into();
+                }
+            }
             facts.has_model |= words.starts_with(&format!("{BANDWIDTH}="));
             facts.has_intra |= words.starts_with(&format!("{THRESHOLD}=intra:"));
             facts.has_gdr_copy |= words.starts_with("Transport: gdr_copy");
