@@ -11,9 +11,10 @@ mod states;
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
 
-use common::run;
+use common::{Output, run};
 use harness::{HEALTHY, Planted, Report, State};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -134,7 +135,58 @@ fn gpus_that_others_use_or_behind_a_hang_are_not_tested() {
     assert_eq!(report.findings("self-test").len(), 2);
 }
 
+/// In all rows: what the loader finds, each name, and the self-test.
+#[test]
+fn library_for_a_newer_c_library_has_one_remedy() {
+    for sh in ["newer; args='--lib newer.so'", "newer; both newer.so other; path other"] {
+        let report = State { sh, ..HEALTHY }.examine();
+        let mut remedies: Vec<_> =
+            report.findings("libgdrapi").iter().map(|finding| finding["remedy"].clone()).collect();
+        remedies.extend(report.findings("self-test").iter().map(|finding| finding["remedy"].clone()));
+        remedies.retain(|remedy| !remedy.is_null());
+        assert!(remedies.len() > 1 && remedies.iter().all(|remedy| remedy == "library-build"), "{:#}", report.json);
+    }
+}
+
+/// However slow the computer is, the library does not end, and other calls do within the limit.
+#[test]
+fn call_that_hangs_is_named_while_doctor_waits_and_in_the_report() {
+    let calls = "gdr_open gdr_close gdr_pin_buffer gdr_unpin_buffer gdr_get_info_v2 gdr_map gdr_unmap gdr_copy_to_mapping \
+        gdr_copy_from_mapping";
+    thread::scope(|scope| {
+        for call in calls.split(' ') {
+            scope.spawn(move || {
+                let sh: &'static str = format!("args=\"--lib $faulty\"; FAULTY='stuck {call}'").leak();
+                let planted = State { sh, args: "--limit 30", ..HEALTHY }.plant();
+                let output = run(&mut planted.command(&[])).with_status(1);
+                let name = call.trim_end_matches("_v2");
+                output.prints(&[&format!("it did not end: {name} hangs")]);
+                output.reports(&[&format!("gdrcopy doctor: waiting for {name}, up to 30 s\n")]);
+            });
+        }
+    });
+}
+
+#[test]
+fn library_whose_loading_hangs_is_loaded_once() {
+    let sh = "both $faulty other; path other; FAULTY='stuck constructor'";
+    let output = run(&mut State { sh, args: "--limit 3", ..HEALTHY }.plant().command(&[])).with_status(1);
+    output.prints(&["it did not end: loading the library hangs"]);
+    let waits = output.stderr.matches("waiting for loading the library, up to 3 s").count();
+    assert_eq!(waits, 1, "{output:?}");
+}
+
 // ---- The report ----
+
+#[test]
+fn report_that_is_not_read_to_its_end_is_no_error() {
+    let planted = HEALTHY.plant();
+    let mut command = planted.command(&[]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = Output::from(child.wait_with_output().unwrap());
+    assert_eq!((output.status, output.stderr.contains("roken pipe")), (Some(141), false), "{output:?}");
+}
 
 #[test]
 fn text_shows_the_report() {

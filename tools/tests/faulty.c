@@ -1,7 +1,8 @@
 /*
  * A libgdrapi that forwards every call to the library that FAULTY_BEHIND names, and corrupts copies as FAULTY selects.
  * "short" writes omit the last byte, "long" ones add a byte, "wrong" reads change the last byte, "crash", "exit" and "hang" ones do so.
- * "vanish" ends the process when it is loaded, "kill" and "illegal" by a signal.
+ * "vanish" ends the process when it is loaded, "kill" and "illegal" by a signal. "stuck CALL" hangs in that call, "stuck constructor"
+ * when it is loaded.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -12,6 +13,15 @@
 static int faulty(const char *how)
 {
     return strcmp(getenv("FAULTY"), how) == 0;
+}
+
+/* Does not end, if it is to hang in this call. */
+static void reach(const char *call)
+{
+    const char *how = getenv("FAULTY");
+
+    while (strncmp(how, "stuck ", 6) == 0 && strcmp(how + 6, call) == 0)
+        pause();
 }
 
 __attribute__((constructor)) static void begin(void)
@@ -25,11 +35,13 @@ __attribute__((constructor)) static void begin(void)
         raise(SIGKILL);
     if (faulty("illegal"))
         raise(SIGILL);
+    reach("constructor");
 }
 
 #define FORWARDED(type, name, parameters, arguments)                                                                   \
     type gdr_##name parameters                                                                                         \
     {                                                                                                                  \
+        reach("gdr_" #name);                                                                                           \
         return next.name arguments;                                                                                    \
     }
 
@@ -45,6 +57,7 @@ FORWARDED(int, unmap, (gdr_t g, gdr_mh_t handle, void *va, size_t size), (g, han
 
 int gdr_copy_to_mapping(gdr_mh_t handle, void *to, const void *from, size_t size)
 {
+    reach("gdr_copy_to_mapping");
     if (faulty("short"))
         size--;
     if (faulty("long"))
@@ -54,6 +67,7 @@ int gdr_copy_to_mapping(gdr_mh_t handle, void *to, const void *from, size_t size
 
 int gdr_copy_from_mapping(gdr_mh_t handle, void *to, const void *from, size_t size)
 {
+    reach("gdr_copy_from_mapping");
     int result = next.copy_from_mapping(handle, to, from, size);
 
     if (faulty("crash"))

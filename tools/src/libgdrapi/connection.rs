@@ -107,6 +107,24 @@ impl Connection {
         check("gdr_unmap", result)
     }
 
+    fn pin_and_map(
+        &self,
+        buffer: &DeviceBuffer,
+        mapping_type: MappingType,
+        before: &mut impl FnMut(&'static str) -> Result<()>,
+    ) -> Result<(Handle, *mut u8, Info)> {
+        let (address, len) = (buffer.address(), buffer.len());
+        before("gdr_pin_buffer")?;
+        let handle = self.pin(address, len)?;
+        before("gdr_map")?;
+        let va = self.map(handle, len, mapping_type)?;
+        before("gdr_get_info")?;
+        let info = self.info(handle)?;
+        let start = info.va;
+        ensure!(start == address, "the mapping starts at {start:#x}, not at the buffer's {address:#x}");
+        Ok((handle, va, info))
+    }
+
     /// The driver's version; none if the library has no such call.
     pub(crate) fn driver_version(&self) -> Option<(c_int, c_int)> {
         let version = self.library.api.driver_version?;
@@ -147,25 +165,39 @@ pub(crate) struct Mapped {
 impl Mapped {
     /// Pins and maps the buffer, which must outlive it.
     pub(crate) fn new(library: &'static Library, buffer: &DeviceBuffer, mapping_type: MappingType) -> Result<Mapped> {
-        let connection = Connection::open(library)?;
-        // If a step fails, closing the connection undoes those before it.
-        let address = buffer.address();
-        let len = buffer.len();
-        let handle = connection.pin(address, len)?;
-        let va = connection.map(handle, len, mapping_type)?;
-        let info = connection.info(handle)?;
-        let start = info.va;
-        ensure!(start == address, "the mapping starts at {start:#x}, not at the buffer's {address:#x}");
-        Ok(Mapped { connection, handle, va, len, info })
+        Mapped::step_by_step(library, buffer, mapping_type, |_| Ok(()))
     }
 
-    /// Undoes both, and closes the connection. After an error, nothing else is undone.
-    pub(crate) fn close(self) -> Result<(), CallError> {
+    /// The same, and says before each call of the library which one it is.
+    pub(crate) fn step_by_step(
+        library: &'static Library,
+        buffer: &DeviceBuffer,
+        mapping_type: MappingType,
+        mut before: impl FnMut(&'static str) -> Result<()>,
+    ) -> Result<Mapped> {
+        before("gdr_open")?;
+        let connection = Connection::open(library)?;
+        match connection.pin_and_map(buffer, mapping_type, &mut before) {
+            Ok((handle, va, info)) => Ok(Mapped { connection, handle, va, len: buffer.len(), info }),
+            Err(error) => {
+                // Closing the connection undoes the steps before the one that failed.
+                before("gdr_close")?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Undoes both, and closes the connection. Says before each call which one it is. After an error, nothing else is
+    /// undone.
+    pub(crate) fn close(self, mut before: impl FnMut(&'static str) -> Result<()>) -> Result<()> {
         let connection = ManuallyDrop::new(self.connection);
+        before("gdr_unmap")?;
         connection.unmap(self.handle, self.va, self.len)?;
+        before("gdr_unpin_buffer")?;
         connection.unpin(self.handle)?;
+        before("gdr_close")?;
         // SAFETY: it is open, and neither used nor dropped afterwards.
-        check("gdr_close", unsafe { (connection.library.api.close)(connection.g) })
+        Ok(check("gdr_close", unsafe { (connection.library.api.close)(connection.g) })?)
     }
 
     pub(crate) fn connection(&self) -> &Connection {

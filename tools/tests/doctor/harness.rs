@@ -56,6 +56,13 @@ old() {
         done
     ) | gcc -shared -x c - -o old.so
 }
+# A libgdrapi that needs a C library newer than any.
+newer() {
+    mkdir libc; echo 'GLIBC_2.94 { later; };' >map; echo 'int later(void) { return 0; }' >later.c
+    gcc -shared -nostdlib -Wl,-soname,libc.so.6,--version-script,map later.c -o libc/libc.so.6
+    echo 'int later(void); void *gdr_open(void) { return later() ? 0 : 0; }' >newer.c
+    gcc -shared -fPIC -nostdlib newer.c libc/libc.so.6 -o newer.so
+}
 both "$ours" right
 
 # Has doctor obey the permissions of files, as root still, who can read the files of the test.

@@ -90,6 +90,8 @@ device_nodes {
     real [NodeNodev] sh "node; mount -o remount,nodev /dev";
     real [NodeSecurity] sh "node; export GDRDRV=forbid";
     real [NodeCreate] sh "dev";
+    real [NodePrivate] sh "dev; export INVOCATION_ID=0123456789abcdef";
+    real [NodeCreate] sh "dev; mknod /dev/kmsg c 1 11; export INVOCATION_ID=0123456789abcdef";
     real [NodeDocker] sh "dev; export container=docker";
     real [NodePodman] sh "dev; export container=podman";
     real [NodeContainer] sh "dev; export container=lxc";
@@ -142,7 +144,7 @@ module_and_machine {
     works [OpenFiles] sh "ulimit -S -n 64";
     works [OpenFiles] emulated "--cuda-version 13.3" sh "ulimit -S -n 512; export GDRCOPY_USE_DMABUF_MMAP=1";
     works [AddressSpace] emulated "--fault cuMemAlloc:2" sh "ulimit -S -v 100000000";
-    works [DoctorStart] is_fixed true sh "mount -t tmpfs none /proc";
+    works [ProcMount] sh "mount -t tmpfs none /proc";
     works [] sh "wrap='env --ignore-signal=CHLD'";
     works [] sh "export TMPDIR=/nowhere";
     works [DoctorStart] is_fixed true sh "ulimit -S -n 5";
@@ -176,7 +178,12 @@ libraries {
     bad [LibraryRemove] is_fixed true sh "mkdir pipe; mkfifo pipe/libgdrapi.so.2; path pipe right" args "--limit 3";
     bad [LibraryRemove] sh "mkdir -p other/libgdrapi.so.2; path other right";
     bad [LibraryName] args "--lib /dev/null";
-    bad [LibraryName] sh "args=\"--lib $absent\"";
+    bad [LibraryName] args "--lib /nowhere/libgdrapi.so.2";
+    bad [LibraryOther] sh "args=\"--lib $absent\"";
+    bad [LibraryOther] sh "both $faulty other; path other; FAULTY='stuck constructor'" args "--limit 3";
+    // For a newer C library.
+    bad [LibraryBuild] sh "newer; args='--lib newer.so'";
+    bad [LibraryBuild] sh "newer; both newer.so other; path other";
     // For another CPU, which the loader passes over.
     bad [LibraryCpu] sh "put $ours other/libgdrapi.so.2; foreign other/libgdrapi.so.2; path other";
     bad [LibraryUpdate] sh "mkdir other; echo 'int gdr_open(void) { return 0; }' >1.c; gcc -shared 1.c -o other/libgdrapi.so
@@ -218,6 +225,12 @@ settings_and_engines {
     works [] args "--for ucx";
     bad [SettingUnset] sh "export UCX_TLS=rc" args "--for ucx";
     bad [SettingUnset] sh "export UCX_TLS=rc" args "--for nixl";
+    bad [SettingUnset] sh "export UCX_MODULES=^cuda" args "--for ucx";
+    bad [SettingUnset] sh "export UCX_MODULES=ib,cuda" args "--for nixl";
+    bad [SettingExport] sh "echo UCX_MODULES=^gdrcopy >ucx.conf" args "--for ucx";
+    works [] sh "export UCX_MODULES=^ib" args "--for ucx";
+    works [SettingUnset] sh "export UCX_MODULE_DIR=/nowhere" args "--for ucx";
+    works [] sh "put file plugins/libuct_cuda_gdrcopy.so; export UCX_MODULE_DIR=$dir/plugins" args "--for ucx";
     bad [SettingExport] sh "echo UCX_TLS=rc,sm >ucx.conf" args "--for ucx";
     bad [SettingExport] sh "put file site/ucx.conf; echo 'UCX_TLS = rc ; no GPUs' >site/ucx.conf; HOME=/nowhere
             export UCX_CONFIG_DIR=$dir/site" args "--for ucx";
@@ -264,7 +277,7 @@ not_run! {
     "changes the kernel, as gdrdrv-c/vm and the tests of packages do" ModuleInstall ModuleHeaders ModuleSources
         ModuleBuild ModuleLoad ModuleSigned ModuleStale ModuleStaleByHand ModuleDummy ModuleUpdate ModuleReload
         EngineModule;
-    "changes the policy or the limits of the system" NodeSecurity NodeService NodeSlurm NodeSandbox;
+    "changes the policy or the limits of the system" NodeSecurity NodePrivate NodeService NodeSlurm NodeSandbox;
     "installs another library" LibraryInstall LibraryUpdate LibraryOld LibraryOther LibraryBuild LibraryNeeds LibraryCpu;
     "changes the command or the program" GpuNumber LibraryName;
 }

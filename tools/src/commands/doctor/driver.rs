@@ -94,7 +94,10 @@ pub(super) fn findings(
             findings.push(gpus(cuda, container));
         }
         Err(Failure { text, code: None }) => {
-            let remedy = container.map_or(Remedy::DriverMissing, |container| container.gpu);
+            let remedy = match container {
+                Some(container) => container.gpu,
+                None => Remedy::DriverMissing,
+            };
             findings.push(Finding::problem("CUDA", format!("no CUDA driver: {text}"), remedy));
         }
         Err(failure) => findings.push(broken("CUDA", failure, cuda.file.as_deref())),

@@ -89,6 +89,9 @@ impl Module {
     fn absent(&self) -> (&'static str, Advice) {
         const STALE: &str = "stale: built for another GPU driver";
         const BUILT: &str = "built, but not loaded";
+        if self.is_loaded && is_private_service() {
+            return ("loaded", Remedy::NodePrivate.into());
+        }
         if self.is_loaded {
             return ("loaded", Remedy::NodeCreate.into());
         }
@@ -97,9 +100,12 @@ impl Module {
         let dkms = files::matching(Path::new("/var/lib/dkms/gdrdrv"), "");
         if files::text(modules.join("modules.dep")).is_some_and(|list| list.contains("/gdrdrv.ko")) {
             let version = dkms.iter().find(|version| version.join("source").exists());
-            return match (gdrdrv::stale(&kernel), version.and_then(|version| version.file_name())) {
+            return match (gdrdrv::stale(&kernel), version) {
                 // Without `dkms build --force`, DKMS installs again what it has built.
-                (Some(0), Some(version)) => (STALE, Remedy::ModuleStale.with("version", version.display())),
+                (Some(0), Some(version)) => {
+                    let version = version.file_name().unwrap_or_default();
+                    (STALE, Remedy::ModuleStale.with("version", version.display()))
+                }
                 (Some(0), None) => (STALE, Remedy::ModuleStaleByHand.into()),
                 (Some(3), _) => (STALE, Remedy::DriverInstall.into()),
                 _ if gdrdrv::signed_only() => (BUILT, Remedy::ModuleSigned.into()),
@@ -154,6 +160,11 @@ impl Module {
         };
         Finding::problem(subject, format!("{errno:?} ({}){why}", errno.desc()), advice)
     }
+}
+
+/// Returns whether this is a service of systemd with PrivateDevices, whose /dev has none of the kernel's own devices.
+fn is_private_service() -> bool {
+    env::var_os("INVOCATION_ID").is_some() && !Path::new("/dev/kmsg").exists()
 }
 
 fn version(versions: &Versions) -> Finding {

@@ -34,7 +34,7 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
     match asked_for {
         Some(file) => findings.push(match load(Path::new(".").join(file)) {
             Ok(library) => Finding::ok("--lib", describe(&library)),
-            Err(why) => why.finding("--lib", Remedy::LibraryName),
+            Err(why) => why.finding("--lib", unusable(&Path::new(".").join(file), &why)),
         }),
         None => findings.extend(by_name()),
     }
@@ -51,13 +51,31 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
 pub(super) fn load(library: impl AsRef<Path>) -> Result<Loaded, Failure> {
     let answer = probe::test(library.as_ref(), None);
     // One that only fails at its end is there.
-    answer.library.ok_or(answer.failure.unwrap_or_default())
+    match answer.library {
+        Some(library) => Ok(library),
+        None => Err(answer.failure.unwrap_or_default()),
+    }
 }
 
 /// File, maker and version of a library.
 pub(super) fn describe(library: &Loaded) -> String {
-    let version = library.release().map_or("no version".into(), |version| version.to_string());
+    let version = match library.release() {
+        Some(version) => version.to_string(),
+        None => "no version".to_owned(),
+    };
     format!("{} ({}, {version})", library.file.display(), Maker::of(&library.file).describe())
+}
+
+/// The remedy for a library that cannot be loaded, which is named by its file or by the name that the loader searches for.
+pub(super) fn unusable(library: &Path, why: &Failure) -> Advice {
+    let name = library.to_string_lossy();
+    if !name.contains('/') {
+        return missing(&name);
+    }
+    if search::is_object(library) && !search::is_foreign(library) {
+        return repair(library, why);
+    }
+    Remedy::LibraryName.into()
 }
 
 /// The remedy if a name leads nowhere.
@@ -113,8 +131,10 @@ fn repair(file: &Path, why: &Failure) -> Advice {
     }
     let is_closed = files::open(file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     // The loader's message begins with the name of the missing file, behind those of the files that need it.
-    let needed = why.text.split_once(": cannot open shared object file").map(|(before, _)| before);
-    let needed = needed.and_then(|before| before.rsplit(": ").next()).unwrap_or_default();
+    let mut needed = "";
+    if let Some((before, _)) = why.text.split_once(": cannot open shared object file") {
+        needed = before.rsplit(": ").next().unwrap_or_default();
+    }
     let remedy = match &why.kind {
         _ if is_closed => Remedy::LibraryReadable,
         // Another C library is of another distribution.
@@ -163,8 +183,11 @@ fn by_name() -> Vec<Finding> {
 fn add_link(name: &str, file: &Path) -> Advice {
     // As the loader found it, before links.
     let candidates = search::candidates();
-    let found = candidates.iter().find(|other| search::real(&other.file) == search::real(file));
-    let file = found.map_or(file, |candidate| &candidate.file);
+    let mut as_found = file;
+    if let Some(candidate) = candidates.iter().find(|other| search::real(&other.file) == search::real(file)) {
+        as_found = &candidate.file;
+    }
+    let file = as_found;
     let link = file.with_file_name(name);
     if search::real(&link) == search::real(file) {
         return find_in(file);
@@ -184,10 +207,14 @@ const OF_OTHERS: [&str; 6] =
 
 /// Warns of preloaded files that do not exist, or that come before libgdrapi.
 pub(super) fn preloaded(environment: &Environment) -> Vec<Finding> {
-    let list = environment.get(search::PRELOADED).map_or("", String::as_str);
-    let entries: Vec<_> = list.split([':', ' ']).filter(|entry| !entry.is_empty()).collect();
     let mut findings = Vec::new();
-    for entry in entries.iter().filter(|entry| entry.contains('/') && !entry.contains('$')) {
+    let Some(list) = environment.get(search::PRELOADED) else { return findings };
+    let mut entries: Vec<_> = list.split([':', ' ']).collect();
+    entries.retain(|entry| !entry.is_empty());
+    for &entry in &entries {
+        if !entry.contains('/') || entry.contains('$') {
+            continue;
+        }
         let file = Path::new(entry);
         let why = match file.exists() {
             false => "which is not there",
@@ -195,7 +222,8 @@ pub(super) fn preloaded(environment: &Environment) -> Vec<Finding> {
             true if search::contains(file, search::MARK_OF_ALL) => "whose gdr_open comes before libgdrapi's",
             true => continue,
         };
-        let others: Vec<_> = entries.iter().filter(|other| *other != entry).copied().collect();
+        let mut others = entries.clone();
+        others.retain(|&other| other != entry);
         let advice = Remedy::LibraryPreload.with("file", entry).with("rest", others.join(":"));
         findings.push(Finding::warning("environment", format!("LD_PRELOAD has {entry}, {why}"), advice));
     }

@@ -86,7 +86,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let survey = match probe::survey() {
         Ok(survey) => survey,
         Err(error) => {
-            report.add("doctor", vec![Finding::warning("not tested", format!("{error:#}"), Remedy::DoctorStart)])?;
+            let has_proc = Path::new("/proc/self/exe").exists();
+            let remedy = if has_proc { Remedy::DoctorStart } else { Remedy::ProcMount };
+            report.add("doctor", vec![Finding::warning("not tested", format!("{error:#}"), remedy)])?;
             return Ok(report.end("", "nothing was tested", "")?);
         }
     };
@@ -113,7 +115,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         report.add(title, findings)?;
     }
     let library = if let Some(engine) = engine {
-        let version = module.version().filter(|_| backends.gdrdrv && !backends.dmabuf_forced);
+        let version = if backends.gdrdrv && !backends.dmabuf_forced { module.version() } else { None };
         let (library, mut findings) = engine.needs(version);
         findings.extend(settings.findings(Some(engine.id)));
         findings.extend(libraries::preloaded(&settings.environment));
@@ -123,8 +125,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         report.add("machine", environment::findings(backends, container))?;
         report.add("libgdrapi", libraries::findings(options.library.as_deref(), &settings.environment))?;
         report.add("distributed engines", settings.findings(None))?;
-        // By the loader only if none is named.
-        Some(options.library.as_ref().map_or(SONAME.into(), |file| Path::new(".").join(file)))
+        Some(match &options.library {
+            // A path has a directory, so that the loader does not search for it.
+            Some(file) => Path::new(".").join(file),
+            None => SONAME.into(),
+        })
     };
     if let Some(library) = library {
         let others = !report.all(Verdict::Problem).is_empty();

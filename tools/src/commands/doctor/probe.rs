@@ -9,12 +9,14 @@
 use std::env;
 use std::fs::File;
 use std::io::{self, Write};
+use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -28,7 +30,8 @@ use super::remedies::Advice;
 use super::report::Finding;
 use crate::cuda::survey::{self, Cuda};
 use crate::cuda::{CudaError, DeviceBuffer, Gpu, Memory};
-use crate::libgdrapi::{self, CallError, Connection, Library, Mapped, MappingType};
+use crate::libgdrapi::search;
+use crate::libgdrapi::{self, CallError, Library, Mapped, MappingType};
 use crate::measure::verify::{difference, pattern};
 use crate::system::gdrdrv::{self, Refusal, Versions};
 
@@ -46,6 +49,9 @@ pub(crate) const ARGUMENT: &str = "--doctors-child";
 
 /// The stage in which only CUDA is used.
 const CUDA: &str = "CUDA";
+
+/// The stage in which CUDA copies what the library has mapped.
+const CUDA_COPY: &str = "CUDA's copy";
 
 /// The stage behind all others.
 const END: &str = "its end";
@@ -154,9 +160,30 @@ pub(super) fn versions() -> Result<Versions, Refusal> {
     ask(&Work::Module).versions.unwrap_or(hangs).map(Versions::new)
 }
 
-/// Loads a library, by name or path, and, if a GPU is named, tests it there.
+/// The files whose loading does not end.
+static HANGING: Mutex<Vec<(PathBuf, Failure)>> = Mutex::new(Vec::new());
+
+/// Loads a library, by name or path, and, if a GPU is named, tests it there. Loads none again that hung then.
 pub(super) fn test(library: &Path, gpu: Option<i32>) -> Answer {
-    ask(&Work::Library(library.into(), gpu))
+    let file = match library.to_str() {
+        Some(name) if !name.contains('/') => search::first(name).unwrap_or(library.to_owned()),
+        _ => library.to_owned(),
+    };
+    let file = search::real(&file);
+    let mut hanging = HANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    for (other, failure) in &*hanging {
+        if *other == file {
+            return Answer { failure: Some(failure.clone()), ..Answer::default() };
+        }
+    }
+    let answer = ask(&Work::Library(library.into(), gpu));
+    if let Some(failure) = &answer.failure
+        && failure.kind == Kind::Hung
+        && answer.library.is_none()
+    {
+        hanging.push((file, failure.clone()));
+    }
+    answer
 }
 
 /// Has a child do this.
@@ -197,11 +224,15 @@ fn in_memory(name: &str) -> Result<File> {
     Ok(memfd_create(name, MFdFlags::MFD_CLOEXEC).context("memfd_create")?.into())
 }
 
+/// How long it waits without a word.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Waits for the end; `None` if a stage lasts too long. Then the child is killed, which does not end what hangs in the
 /// kernel.
 fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
     let mut start = Instant::now();
     let mut written = 0;
+    let mut is_said = false;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
@@ -210,10 +241,18 @@ fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
         if len != written {
             start = Instant::now();
             written = len;
+            is_said = false;
         }
         let mut limit = Duration::from_secs(SECONDS.load(Ordering::Relaxed));
-        if start.elapsed() > limit && [CUDA, ""].contains(&&*last_answer(out)?.stage) {
-            limit *= 6; // Without the persistence daemon each GPU takes some seconds.
+        if start.elapsed() > PATIENCE.min(limit) {
+            let stage = last_answer(out)?.stage;
+            if [CUDA, ""].contains(&&*stage) {
+                limit *= 6; // Without the persistence daemon each GPU takes some seconds.
+            }
+            if !is_said {
+                eprintln!("gdrcopy doctor: waiting for {stage}, up to {} s", limit.as_secs());
+                is_said = true;
+            }
         }
         if start.elapsed() > limit {
             child.kill()?;
@@ -277,6 +316,7 @@ fn try_library(answer: &mut Answer, library: &Path, gpu: Option<i32>) -> Result<
         Some(name) if !name.contains('/') => libgdrapi::load_by_name(name),
         _ => libgdrapi::load(library),
     }?;
+    answer.next("gdr_runtime_get_version")?;
     answer.library = Some(Loaded { file: library.file.clone(), version: library.version() });
     match gpu {
         Some(number) => use_gpu(answer, library, number),
@@ -288,10 +328,13 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     answer.next(CUDA)?;
     let gpu = Gpu::open(number)?;
     let buffer = DeviceBuffer::alloc(gpu, Memory::Alloc, SIZE)?;
-    answer.next("gdr_open")?;
-    Connection::open(library).map_err(|_| Failure::new(Kind::Other, "gdr_open failed"))?;
-    answer.next("pinning and mapping")?;
-    let mapped = Mapped::new(library, &buffer, MappingType::Default)?;
+    let mapped = Mapped::step_by_step(library, &buffer, MappingType::Default, |call| answer.next(call));
+    let mapped = match mapped {
+        Err(_) if answer.stage == "gdr_open" => return Err(Failure::new(Kind::Other, "gdr_open failed")),
+        // After an error it is not closed, because gdr_close could hang under the name of the call that failed.
+        other => ManuallyDrop::new(other?),
+    };
+    answer.next("gdr_get_attribute")?;
     let uses_dmabuf = mapped.connection().attribute(USING_DMA_BUF_MMAP) == Some(1);
     let backend = if uses_dmabuf { "a dma-buf" } else { "gdrdrv" };
     answer.mapping = format!("{} mapping of {backend}", mapped.mapping_type());
@@ -300,12 +343,13 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     let mut sent = pattern(SIZE, 1);
     let mut seen = vec![0; SIZE];
     mapped.write(0, &sent).context("writing")?;
+    answer.next(CUDA_COPY)?;
     buffer.read(&mut seen)?;
     expect(&seen, &sent, "of CUDA's view after gdr_copy_to_mapping, byte")?;
 
-    answer.next("gdr_copy_from_mapping")?;
     sent = pattern(SIZE, 2);
     buffer.write(&sent)?;
+    answer.next("gdr_copy_from_mapping")?;
     mapped.read(0, &mut seen).context("reading")?;
     expect(&seen, &sent, "of what gdr_copy_from_mapping read, byte")?;
 
@@ -314,10 +358,10 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     let small = pattern(102, 3);
     sent[13..114].copy_from_slice(&small[..101]);
     mapped.write(13, &small[..101]).context("writing")?;
+    answer.next(CUDA_COPY)?;
     buffer.read(&mut seen)?;
     expect(&seen, &sent, "of CUDA's view after a small write, byte")?;
-    answer.next("unmapping and unpinning")?;
-    Ok(mapped.close().context("at the end")?)
+    Ok(ManuallyDrop::into_inner(mapped).close(|call| answer.next(call)).context("at the end")?)
 }
 
 fn expect(seen: &[u8], sent: &[u8], place: &str) -> Result<(), Failure> {

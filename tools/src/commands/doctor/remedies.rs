@@ -93,6 +93,8 @@ remedies! {
     NodeSecurity "a security module (SELinux, AppArmor) forbids it: see the audit log, and allow it there"
         "ausearch -m avc -ts recent";
     NodeSandbox "a sandbox (seccomp) refuses ioctl: allow that in its profile, or --security-opt seccomp=unconfined";
+    NodePrivate "this service has a /dev of its own (PrivateDevices=yes): have it see the host's" "systemctl edit UNIT   # \
+        PrivateDevices=no";
     NodeService "a device cgroup forbids it: allow it in the service" "systemctl edit UNIT   # DeviceAllow=/dev/gdrdrv rw";
     NodeSlurm "have the administrator allow /dev/gdrdrv in Slurm's jobs: File= in gres.conf, or DeviceAllow= for slurmd";
     NodeDocker "{host}start the container with --device=/dev/gdrdrv, or NVIDIA_GDRCOPY=enabled and NVIDIA's toolkit";
@@ -106,6 +108,7 @@ remedies! {
     OpenFiles "raise the limit of open files (LimitNOFILE= in a service); root raises the hard limit (nofile in \
         /etc/security/limits.conf, --ulimit nofile= for a container), and fs.file-max" "ulimit -n $(ulimit -Hn)";
     AddressSpace "the address space of a process is limited to {limit}, and CUDA needs more" "ulimit -v unlimited";
+    ProcMount "mount /proc, from which doctor reads what this system has" "mount -t proc proc /proc";
     DoctorStart "doctor starts itself for this, and cannot, or was killed. It needs /proc, files (ulimit -n and -f), processes \
         (ulimit -u; the cgroup's pids.max), memory (memory.max), and a sandbox that lets it start them" "ulimit -f unlimited";
 

@@ -9,12 +9,11 @@ use nix::errno::Errno;
 
 use super::driver;
 use super::environment::Backends;
-use super::libraries::{faulty, missing};
+use super::libraries::{faulty, unusable};
 use super::probe::{self, Answer, Failure, Kind};
 use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding, Report};
 use crate::cuda::survey::Cuda;
-use crate::libgdrapi::search::SONAME;
 
 /// The library to test, and what else may be at fault.
 pub(super) struct SelfTest<'a> {
@@ -89,7 +88,7 @@ impl SelfTest<'_> {
 
     fn advice(&self, failure: &Failure, answer: &Answer) -> (Advice, Cause) {
         let Some(library) = &answer.library else {
-            return (missing(SONAME), Cause::Others);
+            return (unusable(&self.library, failure), Cause::Others);
         };
         let file = library.file.display();
         let or_others = if self.others { Cause::Others } else { Cause::Itself };

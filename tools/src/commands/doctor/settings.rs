@@ -22,6 +22,10 @@ struct Switch(&'static [&'static str], &'static str, &'static str, Rule, &'stati
 enum Rule {
     /// A list of transports, which has gdr_copy.
     Transports,
+    /// A list of plugins, which has both that lead to GDRCopy.
+    Modules,
+    /// A directory of plugins, which UCX searches besides its own.
+    Plugins,
     /// A list with one of these names, or without all of them behind ^.
     OneOf(&'static [&'static str]),
     /// This number, and 0 is what is no number. NCCL uses GDRCopy only if its variable is 1 (seen with NCCL 2.28.9).
@@ -32,8 +36,10 @@ enum Rule {
 }
 
 /// In the order of the report.
-const SWITCHES: [Switch; 8] = [
+const SWITCHES: [Switch; 10] = [
     Switch(&["ucx", "nixl"], "UCX_TLS", "UCX", Rule::Transports, "all"),
+    Switch(&["ucx", "nixl"], "UCX_MODULES", "UCX", Rule::Modules, "all"),
+    Switch(&["ucx", "nixl"], "UCX_MODULE_DIR", "UCX", Rule::Plugins, ""),
     Switch(&["nccl"], "NCCL_GDRCOPY_ENABLE", "NCCL", Rule::Number(1), "1"),
     Switch(&["nccl"], "NCCL_GDRCOPY_USE_INTERNAL_DMABUF", "NCCL", Rule::Number(0), "0"),
     Switch(&["nvshmem"], "NVSHMEM_DISABLE_GDRCOPY", "NVSHMEM", Rule::No, "0"),
@@ -42,6 +48,9 @@ const SWITCHES: [Switch; 8] = [
     Switch(&["libfabric"], "FI_HMEM", "libfabric", Rule::OneOf(&["cuda"]), "cuda"),
     Switch(&["libfabric"], "FI_HMEM_CUDA_USE_GDRCOPY", "libfabric", Rule::Yes, "1"),
 ];
+
+/// UCX's plugin for GDRCopy.
+const PLUGIN: &str = "libuct_cuda_gdrcopy.so";
 
 impl Rule {
     fn allows(self, value: Option<&str>) -> bool {
@@ -53,6 +62,11 @@ impl Rule {
                 leaves_one(list, &["gdr_copy"]) && leaves_one(list, &["cuda"])
             }
             (Rule::Transports, Some(list)) => leaves_one(list, &["gdr_copy", "cuda", "all"]),
+            (Rule::Modules, Some(list)) if list.starts_with('^') => {
+                leaves_one(list, &["cuda"]) && leaves_one(list, &["gdrcopy"])
+            }
+            (Rule::Modules, Some(list)) => leaves_one(list, &["cuda", "all"]) && leaves_one(list, &["gdrcopy", "all"]),
+            (Rule::Plugins, Some(directory)) => Path::new(directory).join(PLUGIN).exists(),
             (Rule::OneOf(names), Some(list)) => leaves_one(list, names),
             (Rule::Yes, Some(value)) => is_yes(value),
             (Rule::No, Some(value)) => !is_yes(value),
@@ -133,6 +147,11 @@ impl Settings {
         if rule.allows(value) {
             return Finding::ok(name, text);
         }
+        if rule == Rule::Plugins {
+            let text = format!("{text}: it has no {PLUGIN}, and UCX finds one only if its own directory has it");
+            let advice = Remedy::SettingUnset.with("or", ", or copy the plugin there").with("name", name);
+            return Finding::warning(name, text, advice);
+        }
         let text = format!("{text}: {part} does without libgdrapi");
         let (remedy, or) = match (value, file) {
             // Not all systems run NCCL.
@@ -152,7 +171,9 @@ impl Settings {
 /// In the order in which NCCL reads them; the first one that sets a variable counts.
 fn files_of_nccl(environment: &Environment) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    if let Some(file) = environment.get("NCCL_CONF_FILE").filter(|file| !file.is_empty()) {
+    if let Some(file) = environment.get("NCCL_CONF_FILE")
+        && !file.is_empty()
+    {
         files.push(file.into());
     } else if let Ok(Some(user)) = User::from_uid(Uid::current()) {
         files.push(user.dir.join(".nccl.conf"));
@@ -167,7 +188,9 @@ fn files_of_ucx(environment: &Environment) -> Vec<PathBuf> {
     for name in ["UCX_CONFIG_DIR", "HOME"] {
         files.extend(environment.get(name).map(|directory| Path::new(directory).join("ucx.conf")));
     }
-    if let Some(directory) = search::file_of("libucs.so.0").as_deref().and_then(Path::parent) {
+    if let Some(library) = search::file_of("libucs.so.0")
+        && let Some(directory) = library.parent()
+    {
         // 1.22, and 1.13.
         files.extend([directory.join("../etc/ucx/ucx.conf"), directory.join("../etc/ucx.conf")]);
     }
@@ -202,6 +225,7 @@ mod tests {
                 "all rc,cuda sm,gdr_copy \\gdr_copy ^cuda_ipc ^rc",
                 "rc,sm cuda_copy ^gdr_copy ^rc,cuda",
             ),
+            (Rule::Modules, "all cuda,gdrcopy ^ib ^rocm,ib", "cuda gdrcopy,ib ^cuda ^gdrcopy ^cuda,ib"),
             (EFA, "efa tcp,SHM efa;ofi_rxd ^tcp ^shm", "tcp ^shm,efa"),
             (Rule::Number(1), "1 +1 01", "-1 10 true + 99999999999999999999"),
             (Rule::Number(0), "0 true 99999999999999999999", "1 2 -1"),
