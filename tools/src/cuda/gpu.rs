@@ -113,7 +113,7 @@ impl Functions {
         let mut value = 0;
         // SAFETY: the value is a local variable.
         let known = unsafe { self.attribute(&mut value, attribute, device.handle) };
-        known.is_ok().then_some(value)
+        if known.is_ok() { Some(value) } else { None }
     }
 }
 

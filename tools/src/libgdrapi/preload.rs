@@ -53,8 +53,9 @@ pub(crate) fn variable(library: &Path, links: Option<&Path>) -> Result<OsString>
         );
     }
     let others = env::var_os("LD_PRELOAD").unwrap_or_default();
-    let others = others.as_bytes().split(|byte| b": ".contains(byte)).filter(|file| !file.is_empty());
+    let others = others.as_bytes().split(|byte| b": ".contains(byte));
     let mut files: Vec<_> = others.map(OsStr::from_bytes).collect();
+    files.retain(|file| !file.is_empty());
     let libgdrapi = files.iter().position(|file| search::of_preloaded(file.into()).is_some());
     let place = libgdrapi.unwrap_or(files.len());
     files.splice(place..place, objects.iter().map(|object| object.as_os_str()));

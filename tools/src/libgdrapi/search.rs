@@ -134,7 +134,7 @@ pub(crate) fn is_foreign(file: &Path) -> bool {
 fn kind(file: &Path) -> Option<[u8; 3]> {
     let mut header = [0; 20];
     files::open(file).ok()?.read_exact(&mut header).ok()?;
-    header.starts_with(ELF).then_some([header[4], header[18], header[19]])
+    if header.starts_with(ELF) { Some([header[4], header[18], header[19]]) } else { None }
 }
 
 /// The file behind all links; of one that leads nowhere, itself.
@@ -163,7 +163,8 @@ pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
     let name = file.file_name()?.to_str()?;
     match name {
         PRELOAD_OBJECT => Some(file.with_file_name("libgdrapi.so")),
-        name => name.starts_with("libgdrapi.so").then_some(file),
+        name if name.starts_with("libgdrapi.so") => Some(file),
+        _ => None,
     }
 }
 
@@ -217,7 +218,7 @@ fn of_listing(line: &str, names: &[&str]) -> Option<PathBuf> {
     let (entry, file) = line.split_once(" => ")?;
     let (name, kind) = entry.trim_start().split_once(' ')?;
     let foreign = cfg!(target_arch = "x86_64") && !kind.contains("x86-64");
-    (names.contains(&name) && !foreign).then(|| file.into())
+    if names.contains(&name) && !foreign { Some(file.into()) } else { None }
 }
 
 #[cfg(test)]

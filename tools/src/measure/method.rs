@@ -167,7 +167,10 @@ fn timed(clock: &Clock, calls: usize, call: impl Fn(usize) -> c_int) -> (f64, c_
 
 /// The number of a result, 0 for success.
 fn code(result: Result<(), CudaError>) -> c_int {
-    result.err().map_or(0, |error| error.code)
+    match result {
+        Ok(_) => 0,
+        Err(error) => error.code,
+    }
 }
 
 /// Pushes out what memcpy has stored, which could otherwise stay in the CPU.

@@ -22,18 +22,18 @@ pub(crate) struct Subject {
 }
 
 pub(crate) const PROCESS: Subject = Subject { start: 0, words: 64, records: 1 };
-pub(crate) const CALLS: Subject = PROCESS.then(4, functions::COUNT);
-pub(crate) const SITES: Subject = CALLS.then(6, 2 * 65);
-pub(crate) const PINS: Subject = SITES.then(8, 512);
-pub(crate) const THREADS: Subject = PINS.then(8, PARTS);
-pub(crate) const COPIES: Subject = THREADS.then(2 + TIMES, PARTS * 2 * SIZES);
-const GUESSES: Subject = COPIES.then(1, 2048);
-const END: Subject = GUESSES.then(0, 0);
+pub(crate) const CALLS: Subject = PROCESS.followed_by(4, functions::COUNT);
+pub(crate) const SITES: Subject = CALLS.followed_by(6, 2 * 65);
+pub(crate) const PINS: Subject = SITES.followed_by(8, 512);
+pub(crate) const THREADS: Subject = PINS.followed_by(8, PARTS);
+pub(crate) const COPIES: Subject = THREADS.followed_by(2 + TIMES, PARTS * 2 * SIZES);
+const GUESSES: Subject = COPIES.followed_by(1, 2048);
+const END: Subject = GUESSES.followed_by(0, 0);
 /// All, in whole pages.
 pub(crate) const WORDS: usize = END.start.next_multiple_of(512);
 
 impl Subject {
-    const fn then(self, words: usize, records: usize) -> Subject {
+    const fn followed_by(self, words: usize, records: usize) -> Subject {
         Subject { start: self.start + self.words * self.records, words, records }
     }
 }

@@ -67,7 +67,10 @@ impl Run {
             && pid == u64::from(self.pid)
             && later.iter().all(|other| other.process()[0] != pid)
         {
-            signal = Signal::try_from(number).map_or(number.to_string(), |signal| signal.to_string()).into();
+            signal = match Signal::try_from(number) {
+                Ok(signal) => signal.to_string().into(),
+                Err(_) => number.to_string().into(),
+            };
         }
         let mut last_call = start;
         let mut inside = Vec::new();
@@ -222,7 +225,10 @@ fn write_summary(summary: &Value, text: &mut String) {
 }
 
 fn rows(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], |rows| rows)
+    match value.as_array() {
+        Some(rows) => rows,
+        None => &[],
+    }
 }
 
 fn counted(count: &Value, name: &str) -> String {
