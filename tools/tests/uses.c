@@ -168,42 +168,77 @@ static void take(const char *step)
     int version;
 
     sscanf(step, "%15[a-z_]%ld", word, &number);
-#define STEP(name) else if (strcmp(word, name) == 0)
     if (strcmp(word, "open") == 0)
         opens();
-    STEP("version") gdr_runtime_get_version(&version, &version);
-    STEP("gdr") g = (gdr_t)number;
-    STEP("close") gdr_close(g);
-    STEP("pin") pin_here(memory, 2 * SIZE);
-    STEP("range") pin_here(SIZE * number, SIZE);
-    STEP("pins") while (number-- > 0) pin_here(memory, SIZE);
-    STEP("ranges") for (; number > 0; number--) pin_and_unpin(SIZE * number);
-    STEP("half") pin_here(memory + SIZE / 2, SIZE);
-    STEP("map") CHECK_OK(gdr_map(g, handle, (void **)&va, SIZE));
-    STEP("map_v") gdr_map_v2(g, handle, (void **)&va, SIZE, number);
-    STEP("unmap") gdr_unmap(g, handle, va, SIZE);
-    STEP("unpin") gdr_unpin_buffer(g, handle);
-    STEP("swap") SWAP(handle, spare);
-    STEP("write") copy_here(0, number);
-    STEP("read") gdr_copy_from_mapping(handle, host, va, number);
-    STEP("end") copy_here(number - 8, 8);
-    STEP("past") copy_here(SIZE - 8, 16);
-    STEP("protect") CHECK_OK(mprotect(va + SIZE - 4096, 4096, PROT_NONE));
-    STEP("_exit") _exit(number);
-    STEP("exits") signal(SIGSEGV, _exit);
-    STEP("abort") abort();
-    STEP("kill") raise(SIGKILL);
-    STEP("fork") forks();
-    STEP("no_files") CHECK_OK(setrlimit(RLIMIT_FSIZE, &none));
-    STEP("no_fds") CHECK_OK(setrlimit(RLIMIT_NOFILE, &none));
-    STEP("serial") while (number-- > 0) in_thread(copies_once, NULL);
-    STEP("parallel") in_threads(number, copies_once);
-    STEP("threads") in_threads(THREADS, pins);
-    STEP("turns") in_threads(2, turns);
-    STEP("cancel") cancels();
-    STEP("misuses") misuses();
-    STEP("plugin") calls_plugin();
-    else CHECK(!step);
+    else if (strcmp(word, "version") == 0)
+        gdr_runtime_get_version(&version, &version);
+    else if (strcmp(word, "gdr") == 0)
+        g = (gdr_t)number;
+    else if (strcmp(word, "close") == 0)
+        gdr_close(g);
+    else if (strcmp(word, "pin") == 0)
+        pin_here(memory, 2 * SIZE);
+    else if (strcmp(word, "range") == 0)
+        pin_here(SIZE * number, SIZE);
+    else if (strcmp(word, "pins") == 0)
+        while (number-- > 0)
+            pin_here(memory, SIZE);
+    else if (strcmp(word, "ranges") == 0)
+        for (; number > 0; number--)
+            pin_and_unpin(SIZE * number);
+    else if (strcmp(word, "half") == 0)
+        pin_here(memory + SIZE / 2, SIZE);
+    else if (strcmp(word, "map") == 0)
+        CHECK_OK(gdr_map(g, handle, (void **)&va, SIZE));
+    else if (strcmp(word, "map_v") == 0)
+        gdr_map_v2(g, handle, (void **)&va, SIZE, number);
+    else if (strcmp(word, "unmap") == 0)
+        gdr_unmap(g, handle, va, SIZE);
+    else if (strcmp(word, "unpin") == 0)
+        gdr_unpin_buffer(g, handle);
+    else if (strcmp(word, "swap") == 0)
+        SWAP(handle, spare);
+    else if (strcmp(word, "write") == 0)
+        copy_here(0, number);
+    else if (strcmp(word, "read") == 0)
+        gdr_copy_from_mapping(handle, host, va, number);
+    else if (strcmp(word, "end") == 0)
+        copy_here(number - 8, 8);
+    else if (strcmp(word, "past") == 0)
+        copy_here(SIZE - 8, 16);
+    else if (strcmp(word, "protect") == 0)
+        CHECK_OK(mprotect(va + SIZE - 4096, 4096, PROT_NONE));
+    else if (strcmp(word, "_exit") == 0)
+        _exit(number);
+    else if (strcmp(word, "exits") == 0)
+        signal(SIGSEGV, _exit);
+    else if (strcmp(word, "abort") == 0)
+        abort();
+    else if (strcmp(word, "kill") == 0)
+        raise(SIGKILL);
+    else if (strcmp(word, "fork") == 0)
+        forks();
+    else if (strcmp(word, "no_files") == 0)
+        CHECK_OK(setrlimit(RLIMIT_FSIZE, &none));
+    else if (strcmp(word, "no_fds") == 0)
+        CHECK_OK(setrlimit(RLIMIT_NOFILE, &none));
+    else if (strcmp(word, "serial") == 0)
+        while (number-- > 0)
+            in_thread(copies_once, NULL);
+    else if (strcmp(word, "parallel") == 0)
+        in_threads(number, copies_once);
+    else if (strcmp(word, "threads") == 0)
+        in_threads(THREADS, pins);
+    else if (strcmp(word, "turns") == 0)
+        in_threads(2, turns);
+    else if (strcmp(word, "cancel") == 0)
+        cancels();
+    else if (strcmp(word, "misuses") == 0)
+        misuses();
+    else if (strcmp(word, "plugin") == 0)
+        calls_plugin();
+    else
+        CHECK(!step);
 }
 
 int main(int argc, char **argv)
