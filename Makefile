@@ -184,7 +184,7 @@ tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on a
 	$(c_programs) $(addprefix --skip ,$(everyday_programs) valgrind::)
 	scripts/ci/as-other-user.sh $(subst $(blank),$(comma),$(everyday_programs))
 	scripts/ci/beside-installed.sh scripts/ci/check-preload.sh
-	scripts/ci/beside-installed.sh $(CARGO) test --quiet --workspace --test cli default_library
+	scripts/ci/beside-installed.sh $(CARGO) test --quiet $(addprefix --package ,$(everyday_packages)) --test cli default_library
 
 long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems that doctor knows, the model-based and the fuzz test for long, and the C programs under valgrind.
 	$(watched) $(CARGO) test --workspace --test doctor choose_the_remedy

@@ -35,8 +35,10 @@ run() {
 programs=$(executables --workspace --test c_programs)
 # shellcheck disable=SC2086 # Two words.
 run $programs "${1:-}"
-# Left out are what only compiles, and states of systems that only root can plant.
-executables --workspace --test emulated --test fuzz --test cli --test measure --test tune --test trace --test doctor |
+# Those packages that `make test` selects, so that cargo has built them. Left out are what only compiles, and states of systems
+# that only root can plant.
+packages=(--package libgdrapi --package gdrcopy-core --package gdrcopy --package gdrcopy-tools)
+executables "${packages[@]}" --test emulated --test fuzz --test cli --test measure --test tune --test trace --test doctor |
     while read -r manifest executable; do
         run "$manifest" "$executable" --quiet --skip fences_under_gdremu --skip choose_the_remedy </dev/null
     done
