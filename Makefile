@@ -164,6 +164,7 @@ lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and 
 	scripts/ci/check-shell.sh
 	scripts/ci/check-commands.sh
 	scripts/ci/check-workflow.sh
+	scripts/ci/check-messages.sh
 	scripts/ci/rehearse-release.sh --sources
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings

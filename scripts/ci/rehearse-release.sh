@@ -6,8 +6,9 @@ cd "$(dirname "$0")/../.."
 . scripts/ci/common.sh
 . scripts/versions.sh
 
-# In the place of the last one, so that cargo compiles again only what a version changes.
+# What is built is kept, so that cargo compiles again only what a version changes.
 copy=$PWD/build/rehearsal
+[ "${1-}" != --sources ] || copy=$work/copy
 old=$(released libgdrapi)
 version=${old%.*}.$((${old##*.} + 1))
 date=2026-12-31
