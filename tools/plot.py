@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Draws what the measuring tools of gdrcopy write by --json, or another document of that form, over size. Needs matplotlib.
+A document can have a title of its own, and in its setup the driver that served instead of gdrdrv.
 
     tools/plot.py RESULTS.json CHART.svg
 """
@@ -47,7 +48,7 @@ def described(setup: dict[str, Any], methods: list[str]) -> tuple[str, list[str]
         gpu,
         f"{first['mapping_type']} mapping",
         *(f"{library['label']}: libgdrapi {library['version'] or 'of unknown version'}" for library in libraries),
-        f"gdrdrv {first['driver_version']}" if first["driver_version"] else "",
+        setup.get("driver") or (f"gdrdrv {first['driver_version']}" if first["driver_version"] else ""),
         f"GPU driver {setup['gpu_driver']}" if setup["gpu_driver"] else "",
         f"CUDA {cuda // 1000}.{cuda % 1000 // 10}",
         link_name,
@@ -74,7 +75,7 @@ def draw(axes: Any, records: list[dict[str, Any]], methods: list[str], unit: str
     medians = [value(record, "p50_ns") for record in records]
     ends = medians + [value(record, key) for record in records for key in ("p0_ns", "p99_ns")]
     if limit:
-        axes.plot(sizes, [limit[1]] * len(sizes), color=GRAY, linewidth=1, label=limit[0])
+        axes.plot(sizes, [limit[1]] * len(sizes), color=GRAY, linewidth=1, linestyle=":", label=limit[0])
         medians.append(limit[1])
     for number, method in reversed(list(enumerate(methods))):  # The first one is on top.
         own = [record for record in records if record["method"] == method]
@@ -82,7 +83,7 @@ def draw(axes: Any, records: list[dict[str, Any]], methods: list[str], unit: str
         floors = [record for record in own if record.get("floor_ns")]
         if number == 0 and floors:
             floor = [value(record, "floor_ns") for record in floors]
-            axes.plot([record["size_bytes"] for record in floors], floor, color=GRAY, linewidth=1, label="round trips")
+            axes.plot([record["size_bytes"] for record in floors], floor, color=GRAY, linewidth=1, linestyle="--", label="round trips")
             medians += floor
         color = COLORS[number % len(COLORS)]
         low, high = ([value(record, key) for record in own] for key in ("p0_ns", "p99_ns"))
@@ -119,6 +120,7 @@ def chart(document: dict[str, Any]) -> Figure:
     groups = list(dict.fromkeys(record["group"] for record in records))
     if "setup" in document:
         title, facts, limit = described(document["setup"], methods)
+        title = document.get("title", title)
     else:
         title, facts, limit = document["title"], document["facts"], None
     facts = [*facts, "medians, with the range from P0 to P99; both axes are logarithmic"]
