@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 . packaging/tree.sh
 . packaging/nvidia.sh
 
-scripts/ci/apt-install.sh debootstrap lintian
+scripts/ci/apt-install.sh debootstrap dpkg-dev lintian
 
 lint_debs "$debs"
 libdir=usr/lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)
@@ -109,6 +109,25 @@ new_kernel_installed() {
     done
 }
 
+# check_hold: NVIDIA's next version, from a repository, replaces these packages unless they are held as docs/install.md says.
+check_hold() {
+    local hold upgrade=(apt-get -o Dir::Etc::sourcelist=/root/repository.list -o Dir::Etc::sourceparts=/dev/null)
+    hold=$(sed -n 's/^\(apt-mark hold [a-z -]*[a-z]\) .*/\1/p' docs/install.md)
+    [ -n "$hold" ] || die "docs/install.md does not say how packages are held"
+    empty
+    nvidia_library "$dir/$libdir"
+    package libgdrapi 2.6.9-1 'Multi-Arch: same'
+    (cd "$tree/root" && dpkg-scanpackages --multiversion . >Packages 2>/dev/null)
+    echo 'deb [trusted=yes] file:/root ./' >"$tree/root/repository.list"
+    in_tree_quietly "${upgrade[@]}" update
+    in_tree "${upgrade[@]}" --simulate dist-upgrade | grep -q '^Inst libgdrapi .*2\.6\.9' || die "NVIDIA's next version replaces nothing"
+    in_tree_quietly sh -c "$hold"
+    ! in_tree "${upgrade[@]}" --simulate dist-upgrade | grep '^Inst libgdrapi ' || die "a held package is replaced"
+    in_tree_quietly sh -c "${hold/hold/unhold}"
+    rm "$tree"/root/{libgdrapi_2.6.9-1.deb,Packages,repository.list}
+    echo "hold: NVIDIA's next version does not replace held packages"
+}
+
 purge() {
     in_tree_quietly dpkg --purge "$@"
     check_unloaded
@@ -141,6 +160,7 @@ for release in "${releases[@]}"; do
     install_nvidia
     install_ours
     check_upgraded
+    check_hold
     run_programs
     check_linked "$tree/$libdir"
     check_debug_symbols "$tree/$libdir/libgdrapi.so.2.6"
