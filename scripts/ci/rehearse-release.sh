@@ -79,7 +79,8 @@ done
 says gdrx.pc "$(released libgdrx)" pkg-config --with-path="$pc" --modversion gdrx
 says "CMake's gdrcopy" "set(PACKAGE_VERSION \"$version\")" grep '^set(PACKAGE_VERSION ' "$libdir/cmake/gdrcopy/gdrcopy-config-version.cmake"
 says "CMake's gdrx" "set(PACKAGE_VERSION \"$(released libgdrx)\")" grep '^set(PACKAGE_VERSION ' "$libdir/cmake/gdrx/gdrx-config-version.cmake"
-says libgdrapi "libgdrapi $version" sh -c "strings '$libdir/libgdrapi.so.${version%.*}' | grep -o 'libgdrapi $old\|libgdrapi $version' | sort -u"
+# As the log line of gdr_open names it.
+says libgdrapi "$version" sh -c "strings '$libdir/libgdrapi.so.${version%.*}' | grep -oF -e $old -e $version | sort -u"
 says gdrcopy "gdrcopy $version" "$usr/bin/gdrcopy" --version
 says gdremu "gdremu $(released gdremu)" "$usr/bin/gdremu" --version
 says gdrdrv-dkms "gdrapi gdrdrv-c $version" sed -n 's/^#define GDR_IMPLEMENTATION "\(.*\)"$/\1/p' "$usr/src/gdrdrv-${version%.*}/gdrdrv.h"
