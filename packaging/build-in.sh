@@ -12,6 +12,8 @@ new_tree "build-$release" "$release" make
 mkdir -p "$tree"/{rust,cargo/registry,tarball,source/build} "$work/build-$release-cache"
 tar -xf "$tarball" -C "$tree/source" --strip-components=1
 cp "$tarball" "$tree/tarball"
+# Manuals take minutes to index.
+echo 'path-exclude=/usr/share/man/*' >"$tree/etc/dpkg/dpkg.cfg.d/no-manuals"
 
 # Where cargo compiles is kept for the next time.
 in_tree_quietly_with_rust() {
