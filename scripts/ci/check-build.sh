@@ -1,8 +1,17 @@
 #!/usr/bin/env bash
-# Runs `make demo` in a directory with blanks in its path, with a target in cargo's configuration and in the environment.
+# Runs `make demo` in a directory with blanks in its path, with a target in cargo's configuration and in the environment. No
+# target of make takes an ARCH that it cannot build for.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . scripts/ci/common.sh
+
+targets=$(sed -n 's/^\([a-z_-]*\):.*## .*/\1/p' Makefile packaging/packages.mk)
+for arch in arm64 riscv64 x86_46 'x86_64 aarch64'; do
+    for target in $targets; do
+        ! make --dry-run "$target" ARCH="$arch" >"$work/log" 2>&1 || die "make $target takes ARCH=$arch"
+        grep -q 'ARCH must be' "$work/log" || die "make $target does not say which ARCH there is: $(cat "$work/log")"
+    done
+done
 
 tree="$work/a tree"
 mkdir -p "$tree/.cargo"
