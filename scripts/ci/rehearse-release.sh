@@ -6,6 +6,9 @@ cd "$(dirname "$0")/../.."
 . scripts/ci/common.sh
 . scripts/versions.sh
 
+scripts/ci/apt-install.sh dpkg-dev
+[ "${1-}" = --sources ] || scripts/ci/apt-install.sh binutils pkg-config rpm unzip
+
 # What is built is kept, so that cargo compiles again only what a version changes.
 copy=$PWD/build/rehearsal
 [ "${1-}" != --sources ] || copy=$work/copy
