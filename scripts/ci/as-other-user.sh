@@ -21,7 +21,7 @@ executables() {
 
 chmod 755 "$work"
 mkdir -m 777 "$work/home" "$work/logs"
-variables=(HOME="$work/home" TMPDIR="$work/home" GDRCOPY_TEST_BUILT=1 GDRCOPY_TEST_LOGS="$work/logs" MODEL_CALLS=2000)
+variables=(HOME="$work/home" TMPDIR="$work/home" GDRCOPY_TEST_BUILT=1 GDRCOPY_TEST_LOGS="$work/logs" MODEL_CALLS=500 CHECK_SLOWNESS=100)
 root=$PWD
 
 # run MANIFEST EXECUTABLE ARGUMENT…: as cargo runs it.
