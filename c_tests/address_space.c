@@ -3,6 +3,7 @@
 #include "kit/library.h"
 #include "process.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #define MIB 1024L /* in KiB */
@@ -29,7 +30,7 @@ static void limited_address_space_stays_the_programs(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* Memory in use already does not count as left. */
+/* A sixteenth of the limit is not left, so the library takes less. */
 static void most_of_the_limit_is_in_use(void)
 {
     void *used = mmap(NULL, 2048 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -52,6 +53,57 @@ static void open_locks_little(void)
     check_open_adds("VmLck", 8 * MIB);
 }
 
+/* Sizes in KiB. The first one is a page, and the last one Linux's default. */
+static const long lockable[] = {4, 64, 2048, 8192};
+static size_t limited;
+
+#define CONNECTIONS 600 /* more than one step of handles */
+
+/* As a user who may lock little. There is room for handles nevertheless. */
+static void open_works_at_a_limit_of_locked_memory(void)
+{
+    rlim_t limit = round_up((size_t)lockable[limited] * 1024, (size_t)sysconf(_SC_PAGESIZE));
+    gdr_t g[CONNECTIONS];
+    void *volatile some;
+
+    /* malloc gets its memory before it is limited. */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+    some = malloc(16 << 20);
+    free(some);
+    set_limit(RLIMIT_NOFILE, 4 * CONNECTIONS);
+    set_limit(RLIMIT_MEMLOCK, limit);
+    drop_ipc_lock();
+    CHECK(mlockall(MCL_FUTURE) == 0);
+    for (int i = 0; i < CONNECTIONS; i++)
+        g[i] = open_driver();
+    CHECK((rlim_t)status_kib("VmLck") * 1024 <= limit);
+    for (int i = 0; i < CONNECTIONS; i++)
+        CHECK_OK(gdr_close(g[i]));
+}
+
+/* 128 bytes stay for each live pin, and 64 KiB around it, but not those of all pins between. */
+static void few_live_pins_keep_little(void)
+{
+    enum { LIVE = 20 };
+    gdr_mh_t live[LIVE];
+
+    gpu_init();
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
+    gdr_t g = open_driver();
+    long before = status_kib("VmRSS");
+    for (int i = 0; i < LIVE; i++) {
+        live[i] = pin(g, buffer.address, GPU_PAGE_SIZE);
+        for (long round = rounds(8192); round > 0; round--)
+            CHECK_OK(gdr_unpin_buffer(g, pin(g, buffer.address, GPU_PAGE_SIZE)));
+    }
+    CHECK(status_kib("VmRSS") - before < 8 * MIB);
+    for (int i = 0; i < LIVE; i++)
+        CHECK_OK(gdr_unpin_buffer(g, live[i]));
+    CHECK_OK(gdr_close(g));
+    gpu_free(&buffer);
+}
+
 int main(void)
 {
     /* The first gdr_open of a process reserves. */
@@ -59,5 +111,8 @@ int main(void)
     in_child(most_of_the_limit_is_in_use);
     in_child(open_reserves_little);
     in_child(open_locks_little);
+    for (limited = 0; limited < sizeof(lockable) / sizeof(lockable[0]); limited++)
+        in_child(open_works_at_a_limit_of_locked_memory);
+    in_child(few_live_pins_keep_little);
     return passed("address_space");
 }

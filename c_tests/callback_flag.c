@@ -48,8 +48,8 @@ static void freed_memory_otherwise_sets_the_flag(enum gpu_memory kind)
     gpu_free(&buffer);
     CHECK_EQUAL(flag_of(g, handle), 1);
     CHECK_EQUAL(flag_of(g, unmapped), 1);
-    CHECK_GONE(va);
-    CHECK_GONE((char *)va + 4 * GPU_PAGE_SIZE - 1);
+    CHECK_REVOKED(va);
+    CHECK_REVOKED((char *)va + 4 * GPU_PAGE_SIZE - 1);
     CHECK_OK(gdr_unmap(g, handle, va, 4 * GPU_PAGE_SIZE));
     CHECK_ERROR(gdr_map(g, handle, &second, 4 * GPU_PAGE_SIZE), EINVAL);
     CHECK_ERROR(gdr_map(g, unmapped, &second, GPU_PAGE_SIZE), EINVAL);

@@ -175,10 +175,7 @@ static void unmap_without_mapping_is_refused(void)
     CHECK(munmap(memory, SIZE) == 0);
 }
 
-/*
- * A stale pointer must reach no other memory. The range raises SIGBUS, as the driver's mapping would, and stays
- * reserved.
- */
+/* A stale pointer must reach no other memory. The range raises SIGSEGV and stays reserved. */
 static void unpin_unmaps(void)
 {
     gdr_mh_t mapped = pin(g, buffer.address, SIZE);

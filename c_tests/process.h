@@ -1,11 +1,13 @@
-/* /proc's reports about this process. */
+/* What /proc reports about this process, and its privileges. */
 #ifndef PROCESS_H
 #define PROCESS_H
 
 #include "kit/check.h"
 
 #include <dirent.h>
+#include <linux/capability.h>
 #include <stdint.h>
+#include <sys/syscall.h>
 
 /* A number of /proc/self/status in KiB, as status_kib("VmLck"). */
 static inline long status_kib(const char *name)
@@ -22,6 +24,17 @@ static inline long status_kib(const char *name)
     fclose(file);
     CHECK(kib >= 0);
     return kib;
+}
+
+/* Gives up CAP_IPC_LOCK, with which limits of locked memory have no effect. Other users than root do not have it. */
+static inline void drop_ipc_lock(void)
+{
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+
+    CHECK(syscall(SYS_capget, &header, sets) == 0);
+    sets[CAP_TO_INDEX(CAP_IPC_LOCK)].effective &= ~CAP_TO_MASK(CAP_IPC_LOCK);
+    CHECK(syscall(SYS_capset, &header, sets) == 0);
 }
 
 /* Number of threads of this process. */

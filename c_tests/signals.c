@@ -158,7 +158,7 @@ static void copy_from_a_revoked_mapping_left_by_siglongjmp_leaves_the_pin_usable
 
     gpu_free(&buffer);
     if (!persistent) {
-        CHECK_GONE(va);
+        CHECK_REVOKED(va);
         leave_copies(handle, va, host, SIGBUS);
     }
     CHECK_EQUAL(flag_of(g, handle), !persistent);

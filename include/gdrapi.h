@@ -22,6 +22,9 @@
  * handler may leave a copy by siglongjmp; any part of the bytes may then have been copied. A handler may not call or
  * leave any other function.
  *
+ * Hooks. A program's own mmap, munmap, madvise or ioctl, which this library calls, may call any function for other
+ * handles than the one at work. For that one, and while memory for handles is taken or given back, calls return EDEADLK.
+ *
  * Cancellation. A pthread_cancel during a call takes effect after the call.
  * Asynchronous cancellation (PTHREAD_CANCEL_ASYNCHRONOUS) during a call is
  * undefined by POSIX, and not supported.
@@ -43,7 +46,7 @@
 
 /* Versions: major << MAJOR_VERSION_SHIFT | minor. */
 #define MAJOR_VERSION_SHIFT 16
-#define MINOR_VERSION_MASK ((1 << MAJOR_VERSION_SHIFT) - 1)
+#define MINOR_VERSION_MASK ((1U << MAJOR_VERSION_SHIFT) - 1)
 
 /* The version of this interface. */
 #define GDR_API_MAJOR_VERSION 2
@@ -129,15 +132,15 @@ typedef gdr_info_v2_t gdr_info_t;
  * Returns NULL if neither works. gdrdrv: /dev/gdrdrv is missing, may not be opened, is older than
  * MINIMUM_GDRDRV_VERSION, or was loaded without a GPU driver. dma-bufs: there is no CUDA driver of 13.3 or later; or
  * CUDA is initialized in this process, and no GPU's memory can be mapped. errno is the error of gdrdrv; the log
- * names the errors of both. Also NULL if there is no memory for handles (ENOMEM, or EAGAIN at the limit of locked
- * memory).
+ * names the errors of both. Also NULL if there is no memory for handles (ENOMEM, or EAGAIN if not even a page may be
+ * locked after mlockall).
  */
 gdr_t gdr_open(void);
 
 /**
  * Closes g; buffers still pinned or mapped are unmapped and unpinned first.
- * Touching one of those mappings afterwards raises SIGBUS or SIGSEGV; its
- * addresses stay reserved.
+ * Touching one of those mappings afterwards raises SIGSEGV; its addresses stay
+ * reserved.
  *
  * In a forked child, closes the child's copies of the descriptors behind g, so
  * that the driver can release the pins when the parent ends. The parent's
@@ -175,7 +178,7 @@ int gdr_pin_buffer_v2(gdr_t g, unsigned long addr, size_t size, uint32_t flags, 
 
 /**
  * Unpins the buffer, after unmapping it if it is mapped; touching that mapping
- * afterwards raises SIGBUS or SIGSEGV, and its addresses stay reserved. The
+ * afterwards raises SIGSEGV, and its addresses stay reserved. The
  * handle is invalid from then on. If the driver reports an error, that is
  * returned and the handle stays valid, for another attempt or for gdr_close.
  *

@@ -6,7 +6,8 @@ use gdrcopy_core::{RawGdr, stderr, variables};
 
 use crate::error::{Error, Result};
 use crate::handles::{self, Handle, Table};
-use crate::objects::{GdrEntry, PinEntry, Pins};
+use crate::objects::{GdrEntry, PinEntry};
+use crate::slots::Slot;
 
 /// Reads the environment variables, opens the driver and gives it a handle.
 pub(crate) fn open() -> Result<usize> {
@@ -15,7 +16,7 @@ pub(crate) fn open() -> Result<usize> {
     let gdr = RawGdr::open(&variables::options())?;
     variables::select_routine();
     let allow_unaligned_map = variables::ALLOW_UNALIGNED_MAP.is_one();
-    let slot = Table::enter()?.insert(GdrEntry { gdr, pins: Pins::default(), allow_unaligned_map })?;
+    let slot = Table::enter()?.insert(GdrEntry { gdr, allow_unaligned_map })?;
     Ok(slot.handle())
 }
 
@@ -24,24 +25,39 @@ pub(crate) fn close(g: usize) -> Result<()> {
     if handles::close_inherited(g) {
         return Ok(());
     }
-    Handle::find(g)?.end(|_: &mut GdrEntry| Ok(()), |open, _| close_entry(g, open))?
+    let connection = Handle::find(g)?;
+    let slot = connection.slot();
+    let work = |open: &mut GdrEntry| {
+        Table::of_live("g")?.check_pins_unused(slot)?;
+        Ok(open.gdr.clone())
+    };
+    connection.end(work, |gdr| {
+        let released = release_pins(g, slot);
+        let closed = gdr.close();
+        released?;
+        Ok(closed?)
+    })?
 }
 
-fn close_entry(g: usize, open: GdrEntry) -> Result<()> {
+/// Releases all pins of `g`, which no other thread adds pins to any more.
+fn release_pins(g: usize, slot: &Slot) -> Result<()> {
+    let table = Table::of_live("g")?;
     let mut result = Ok(());
-    for slot in open.pins.into_slots() {
+    while let Some(slot) = table.take_pin(slot) {
         // An unpin of another thread may be first.
         let Ok(pin) = Handle::find(slot.handle()) else {
             continue;
         };
-        let ended = pin.end(|pin: &mut PinEntry| pin.check_gdr(g), |mut pin, _| pin.release());
-        if let Ok(released) = ended {
+        let release = |pin: &mut PinEntry| {
+            pin.check_gdr(g)?;
+            slot.show_mapping(None);
+            Ok(pin.release())
+        };
+        if let Ok(released) = pin.end(release, |released| released) {
             result = result.and(released);
         }
     }
-    let closed = open.gdr.close();
-    result?;
-    Ok(closed?)
+    result
 }
 
 /// The driver behind `g`, for work that other users of `g` need not wait for.
@@ -55,18 +71,12 @@ pub(crate) fn gdr(g: usize) -> Result<RawGdr> {
 /// The contract of [`RawGdr::pin`]. The C caller accounts for what is written to the memory.
 pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, tokens: P2pTokens) -> Result<usize> {
     let connection = Handle::<GdrEntry>::find(g)?;
-    let gdr = connection.with(|open| Ok(open.gdr.clone()))?;
+    let (gdr, allow_unaligned_map) = connection.with(|open| Ok((open.gdr.clone(), open.allow_unaligned_map)))?;
     // SAFETY: contract of this function.
     let pin = unsafe { gdr.pin(address, size, flags, tokens) }?;
+    let pin = PinEntry { mapping: None, pin, gdr: g, allow_unaligned_map, mapped_size: 0 };
     // Fails, and drops the pin, if another thread has closed `g` in the meantime.
-    connection.with(|open| {
-        open.pins.reserve()?;
-        let allow_unaligned_map = open.allow_unaligned_map;
-        let pin = PinEntry { mapping: None, pin, gdr: g, allow_unaligned_map, mapped_size: 0 };
-        let slot = Table::enter()?.insert(pin)?;
-        open.pins.add(slot);
-        Ok(slot.handle())
-    })
+    Ok(Table::of_live("g")?.insert(pin)?.handle())
 }
 
 /// The value of an attribute.
@@ -74,24 +84,10 @@ pub(crate) fn attribute(g: usize, attribute: Attribute) -> Result<i32> {
     Ok(gdr(g)?.attribute(attribute)?)
 }
 
-/// The pin with this handle, which must be of `g`.
+/// The pin with this handle; `g` must be live.
 fn find_buffer(g: usize, handle: usize) -> Result<Handle<PinEntry>> {
-    match Handle::find(handle) {
-        Ok(buffer) => Ok(buffer),
-        Err(error) => {
-            handles::check_gdr(g)?;
-            Err(error)
-        }
-    }
-}
-
-/// Fails, if the pin is of another `gdr_t` than `g`.
-fn check_gdr(buffer: &PinEntry, g: usize) -> Result<()> {
-    if let Err(foreign) = buffer.check_gdr(g) {
-        handles::check_gdr(g)?;
-        return Err(foreign);
-    }
-    Ok(())
+    handles::check_gdr(g)?;
+    Handle::find(handle)
 }
 
 /// Unmaps a buffer if it is mapped, and unpins it. If the driver refuses, the handle stays valid, so that
@@ -101,30 +97,21 @@ pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
     let slot = buffer.slot();
     buffer.end(
         |buffer: &mut PinEntry| {
-            check_gdr(buffer, g)?;
+            buffer.check_gdr(g)?;
             slot.show_mapping(None);
             let result = buffer.release();
             // If the mapping could not be removed, it is still usable.
             slot.show_mapping(buffer.mapping.as_ref().map(|mapping| mapping.mapping_type()));
             result
         },
-        |released, slot| {
-            // A close of another thread may be first.
-            if let Ok(connection) = Handle::<GdrEntry>::find(g) {
-                let _ = connection.with(|open| {
-                    open.pins.remove(slot);
-                    Ok(())
-                });
-            }
-            drop(released);
-        },
+        |()| (),
     )
 }
 
 /// Works on a buffer of `g`.
 fn with_buffer<R>(g: usize, handle: usize, work: impl FnOnce(&mut PinEntry) -> Result<R>) -> Result<R> {
     find_buffer(g, handle)?.with(|buffer| {
-        check_gdr(buffer, g)?;
+        buffer.check_gdr(g)?;
         work(buffer)
     })
 }
@@ -147,7 +134,7 @@ pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) ->
     let buffer = find_buffer(g, handle)?;
     let slot = buffer.slot();
     buffer.with(|buffer| {
-        check_gdr(buffer, g)?;
+        buffer.check_gdr(g)?;
         let can_be_mapped = buffer.allow_unaligned_map || buffer.pin.starts_page();
         if !can_be_mapped && buffer.mapping.is_none() && size != 0 {
             return Err(Error::UnalignedMap { address: buffer.pin.address() });
@@ -168,7 +155,7 @@ pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<(
     let buffer = find_buffer(g, handle)?;
     let slot = buffer.slot();
     buffer.with(|buffer| {
-        check_gdr(buffer, g)?;
+        buffer.check_gdr(g)?;
         let Some(mapping) = &buffer.mapping else {
             return Err(Error::NotMapped);
         };

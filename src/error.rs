@@ -4,11 +4,11 @@
 /// The result of the C API layer's fallible functions.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// Why a C function failed.
+/// The reason why a C function failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// An error of gdrcopy-core.
-    #[error("{0}{advice}", advice = in_c(.0))]
+    #[error(transparent)]
     Core(#[from] gdrcopy_core::Error),
     /// A pointer argument, named here, is NULL.
     #[error("`{0}` is NULL: pass a valid pointer")]
@@ -37,6 +37,12 @@ pub(crate) enum Error {
     /// No such mapping type.
     #[error("{0} is not a gdr_mapping_type_t value (0 to 3)")]
     UnknownMappingType(u32),
+    /// This thread is in another call for the same handle.
+    #[error(
+        "this thread is in another call for the same handle: do not call from a memory hook or a signal handler for a \
+         handle that is just being mapped or unmapped"
+    )]
+    InUse,
     /// This library panicked.
     #[error("internal error of libgdrapi: please report it")]
     Panicked,
@@ -48,6 +54,7 @@ impl Error {
         match self {
             Error::Core(error) => error.errno(),
             Error::Panicked => libc::EIO,
+            Error::InUse => libc::EDEADLK,
             Error::Null(_)
             | Error::UnknownHandle(_)
             | Error::ForeignPin
@@ -59,24 +66,3 @@ impl Error {
         }
     }
 }
-
-/// The flags, variables and calls with which C programs follow the advice at the end of the error's text.
-fn in_c(error: &gdrcopy_core::Error) -> &'static str {
-    use gdrcopy_core::Error::{Cuda, Driver, ForkedChild, MappingTypeRefused, PinFlagsNeedNewerDriver};
-    use gdrcopy_core::error::call::{OPEN, OPEN_DEVICE_PATH, PIN_BUFFER, PIN_BUFFER_V2, REQ_MAPPING_TYPE};
-    match error {
-        ForkedChild => " (gdr_open, gdr_pin_buffer)",
-        MappingTypeRefused { .. } => " (GDR_MAP_FLAG_DEFAULT)",
-        PinFlagsNeedNewerDriver { .. } => " (flags = 0)",
-        Driver { call, error, .. } => match (*call, error.errno()) {
-            (_, libc::EACCES) if !matches!(*call, OPEN | OPEN_DEVICE_PATH) => " (gdr_open)",
-            (PIN_BUFFER | PIN_BUFFER_V2, libc::EOPNOTSUPP) => FORCE_PCIE,
-            (REQ_MAPPING_TYPE, libc::EOPNOTSUPP) => " (GDR_MAP_FLAG_DEFAULT)",
-            _ => "",
-        },
-        Cuda { error, .. } if error.errno() == libc::EOPNOTSUPP => FORCE_PCIE,
-        _ => "",
-    }
-}
-
-const FORCE_PCIE: &str = " (flags = 0, or GDRCOPY_FORCE_PCIE_COMPAT=1)";

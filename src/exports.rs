@@ -8,9 +8,8 @@
 use std::ffi::{c_char, c_int, c_ulong, c_void};
 use std::ptr;
 
-use gdrcopy_core::sys::fork;
+use gdrcopy_core::copy;
 use gdrcopy_core::types::{MapFlag, MappingType, P2pTokens, PinFlags, Version, raw};
-use gdrcopy_core::{copy, heap};
 use nix::errno::Errno;
 
 use crate::types::{gdr_attr_t, gdr_info_v1_t, gdr_info_v2_t, gdr_mapping_type_t, gdr_mh_t, gdr_t};
@@ -38,10 +37,7 @@ impl<T> Out<T> {
 /// Opens a backend; NULL (and errno) if none works.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdr_open() -> gdr_t {
-    // So that the first call is counted, as all others.
-    let _ = fork::enter();
     match caught("gdr_open", || {
-        heap::require()?;
         let handle = calls::open()?;
         origin::log();
         Ok(handle)
@@ -102,7 +98,6 @@ unsafe fn pin(
     guard(name, || {
         // SAFETY: contract of this function.
         let out = unsafe { Out::new(handle, "handle") }?;
-        heap::require()?;
         // SAFETY: C callers account for the memory that they pin.
         let handle = unsafe { calls::pin(g.addr(), addr, size, flags, tokens) }?;
         out.set(gdr_mh_t { h: handle as c_ulong });
@@ -178,7 +173,6 @@ unsafe fn map(name: &str, g: gdr_t, handle: gdr_mh_t, va: *mut *mut c_void, size
         let Some(flag) = raw::map_flag(flags) else {
             return Err(Error::UnknownMapFlag(flags));
         };
-        heap::require()?;
         // SAFETY: the caller accounts for the GPU memory that it maps: contract of the header.
         let mapped = unsafe { calls::map(g.addr(), handle.h as usize, size, flag) }?;
         out.set(mapped.cast());

@@ -5,10 +5,8 @@
 use std::ffi::c_int;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 
 use gdrcopy_core::cancel::Deferred;
-use gdrcopy_core::sys::fork::{self, Page};
 use gdrcopy_core::{heap, stderr};
 
 use crate::error::{Error, Result};
@@ -23,7 +21,7 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
 
 /// Runs the body of the C function `name`; logs an error, and turns a panic into one.
 pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
-    let _call = Call::enter();
+    let _deferred = Deferred::new();
     // Unwind safe, because locks do not poison, and their data is valid at every step.
     let result = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => result,
@@ -50,40 +48,6 @@ fn log_failure(name: &str, error: &dyn Display) {
     log::error!("{name}: {error}");
 }
 
-/// Returns whether no thread is inside a call.
-pub(crate) fn is_idle() -> bool {
-    match fork::page() {
-        Some(page) => page.calls.load(Ordering::SeqCst) <= 0,
-        None => true,
-    }
-}
-
-/// A call in progress, with thread cancellation deferred. It is counted in the process's page, where a forked child
-/// counts from 0. Without a page there are no handles that it could use.
-struct Call {
-    page: Option<&'static Page>,
-    #[expect(dead_code, reason = "for its drop")]
-    deferred: Deferred,
-}
-
-impl Call {
-    fn enter() -> Call {
-        let page = fork::page();
-        if let Some(page) = page {
-            page.calls.fetch_add(1, Ordering::SeqCst);
-        }
-        Call { page, deferred: Deferred::new() }
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        if let Some(page) = self.page {
-            page.calls.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,15 +55,5 @@ mod tests {
     #[test]
     fn panic_becomes_eio() {
         assert_eq!(guard("gdr_test", || panic!("on purpose, in a test")), libc::EIO);
-    }
-
-    #[test]
-    fn inside_of_a_call_is_not_idle() {
-        fork::enter().expect("memory");
-        let result = guard("gdr_test", || {
-            assert!(!is_idle());
-            Ok(())
-        });
-        assert_eq!(result, 0);
     }
 }

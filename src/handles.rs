@@ -1,4 +1,4 @@
-//! The handles of the C API: addresses of slots, in memory that stays readable while the library is loaded.
+//! The handles of the C API: addresses of slots, in memory that stays readable.
 //!
 //! C programs can pass any number as a handle. A handle is live if it lies in our range, at a multiple
 //! of the slot size, and its slot says so: no lock, no hash, and nothing outside our own memory is ever
@@ -12,22 +12,20 @@ use std::ops::Range;
 use std::{ptr, slice};
 
 use gdrcopy_core::error::no_memory;
-use gdrcopy_core::sync::Mutex;
+use gdrcopy_core::heap;
+use gdrcopy_core::sync::{Exclusive, Exclusively};
 use gdrcopy_core::sys::fork::{self, AddressRange, PerProcess};
 use gdrcopy_core::types::MappingType;
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
-use crate::objects::{Holder, Kind};
+use crate::objects::{Holder, Kind, PinEntry};
 use crate::slots::{Arena, Slot, state};
 
 /// Returns whether there is a slot of this process at this address.
 #[inline(always)]
 fn is_slot(handle: usize) -> bool {
-    match fork::page() {
-        Some(page) => page.handles.contains(handle) && handle.is_multiple_of(size_of::<Slot>()),
-        None => false,
-    }
+    fork::page().handles.contains(handle) && handle.is_multiple_of(size_of::<Slot>())
 }
 
 /// The slot at this address.
@@ -37,7 +35,7 @@ fn is_slot(handle: usize) -> bool {
 #[inline(always)]
 unsafe fn slot_at(handle: usize) -> &'static Slot {
     // SAFETY: the address is a multiple of the slot size in the range of committed slots, which stays
-    // readable while the library is loaded; a Slot consists of atomics, valid whatever they hold.
+    // readable; a Slot consists of atomics, valid whatever they hold.
     unsafe { &*ptr::with_exposed_provenance::<Slot>(handle) }
 }
 
@@ -50,7 +48,7 @@ fn slot(handle: usize) -> Option<&'static Slot> {
     Some(unsafe { slot_at(handle) })
 }
 
-/// How the pin with this handle is mapped; `None` for everything that is not a mapped pin of this process.
+/// The type of the mapping of the pin with this handle; `None` for everything that is not a mapped pin of this process.
 #[inline(always)]
 pub(crate) fn mapping_type(handle: usize) -> Option<MappingType> {
     if !is_slot(handle) {
@@ -61,7 +59,7 @@ pub(crate) fn mapping_type(handle: usize) -> Option<MappingType> {
     unsafe { slot_at(handle) }.mapping_type()
 }
 
-/// Why [`mapping_type`] returned `None`.
+/// The reason why [`mapping_type`] returned `None`.
 #[cold]
 pub(crate) fn why_not_mapped(handle: usize) -> Error {
     match slot(handle).map(Slot::state) {
@@ -70,7 +68,7 @@ pub(crate) fn why_not_mapped(handle: usize) -> Error {
     }
 }
 
-/// What is wrong with the argument `name`, which is not the handle it should be.
+/// The error of the argument `name`, which is not the handle that it should be.
 #[cold]
 fn why_unknown(name: &'static str, handle: usize) -> Error {
     match inherited(handle) {
@@ -85,18 +83,17 @@ pub(crate) struct Table {
     inherited: Vec<Range<usize>>,
     /// The same range as in the process's page, readable where that was wiped.
     range: AddressRange,
-    state: Mutex<State>,
+    state: Exclusive<State>,
 }
 
-/// What is needed to hand out handles.
+/// The memory that handles are made of.
 #[derive(Default)]
 struct State {
     arena: Option<Arena>,
-    /// All holders. They stay in place until the library is unloaded, since callers with a stale handle
-    /// may look at them at any time.
-    #[expect(clippy::vec_box, reason = "slots point to them")]
-    holders: Vec<Box<Holder>>,
-    /// Those that hold nothing.
+    /// All holders. They are never freed, because callers with a stale handle may look at them at any time. The list is
+    /// for leak checkers, which do not look into the arena.
+    holders: Vec<&'static Holder>,
+    /// The holders that hold nothing.
     spare: Vec<&'static Holder>,
 }
 
@@ -107,11 +104,17 @@ impl Table {
     /// ranges of the parent's handles.
     pub(crate) fn enter() -> Result<&'static Table> {
         fork::enter()?;
-        Ok(TABLE.get(|parent| Table {
+        let table = TABLE.get(|parent| Table {
             inherited: parent.map(Table::all_ranges).unwrap_or_default(),
             range: AddressRange::default(),
-            state: Mutex::default(),
-        }))
+            state: Exclusive::default(),
+        })?;
+        Ok(table)
+    }
+
+    /// The table of a handle that was live. Only in a forked child it is not there.
+    pub(crate) fn of_live(argument: &'static str) -> Result<&'static Table> {
+        TABLE.current().ok_or(Error::UnknownHandle(argument))
     }
 
     fn all_ranges(&self) -> Vec<Range<usize>> {
@@ -130,18 +133,26 @@ impl Table {
         table.inherited.iter().find(|range| range.contains(&handle)).cloned()
     }
 
-    /// Gives the object a handle, and returns the slot that is it.
+    /// Gives the object a handle, and returns the slot that is it. A pin is added to those of its `gdr_t`.
     pub(crate) fn insert<T: Kind>(&self, object: T) -> Result<&'static Slot> {
-        let Free { slot, holder } = self.take_slot()?;
+        let mut state = self.state.lock().ok_or(Error::InUse)?;
+        let gdr = object.gdr();
+        if gdr != 0 {
+            // A close of another thread, after which the pin would be left behind, may be first.
+            check_gdr(gdr)?;
+        }
+        let Free { slot, holder } = self.take_slot(&mut state)?;
+        let mut place = T::place(holder).lock().ok_or(Error::InUse)?;
+        let (_, object) = place.insert((slot.handle(), object));
         object.show(slot);
-        *T::place(holder).lock() = Some((slot.handle(), object));
         slot.publish(T::STATE, ptr::from_ref(holder).expose_provenance());
+        if let Some(gdr) = self::slot(gdr) {
+            slot.add_to(gdr);
+        }
         Ok(slot)
     }
 
-    fn take_slot(&self) -> Result<Free> {
-        let mut state = self.state.lock();
-        let state = &mut *state;
+    fn take_slot(&self, state: &mut State) -> Result<Free> {
         let arena = match &mut state.arena {
             Some(arena) => arena,
             none => none.insert(Arena::reserve().map_err(no_memory)?),
@@ -151,44 +162,55 @@ impl Table {
             let holders = state.holders.len() + 1;
             state.holders.try_reserve(1).map_err(|_| no_memory(Errno::ENOMEM))?;
             state.spare.try_reserve(holders).map_err(|_| no_memory(Errno::ENOMEM))?;
+            let [holder]: &'static [Holder; 1] = Box::leak(heap::boxed(Holder::default())?);
+            state.holders.push(holder);
+            state.spare.push(holder);
         }
         let slot = arena.take(|base, len| self.publish(base, len)).map_err(no_memory)?;
-        if let Some(holder) = state.spare.pop() {
-            return Ok(Free { slot, holder });
+        match state.spare.pop() {
+            Some(holder) => Ok(Free { slot, holder }),
+            None => unreachable!("one was added"),
         }
-        let holder = Box::<Holder>::default();
-        // SAFETY: the box stays in `State::holders` as long as the table, which `unload` frees when no one has a
-        // reference to a holder.
-        let kept = unsafe { &*ptr::from_ref(&*holder) };
-        state.holders.push(holder);
-        Ok(Free { slot, holder: kept })
+    }
+
+    /// Takes any pin off the list of a `gdr_t` that is being closed.
+    pub(crate) fn take_pin(&self, gdr: &Slot) -> Option<&'static Slot> {
+        let _state = self.state.lock()?;
+        let pin = slot(gdr.next())?;
+        pin.remove();
+        Some(pin)
+    }
+
+    /// Fails if this thread is in a call for one of the pins of a `gdr_t`.
+    pub(crate) fn check_pins_unused(&self, gdr: &Slot) -> Result<()> {
+        let _state = self.state.lock().ok_or(Error::InUse)?;
+        let mut next = gdr.next();
+        while let Some(pin) = slot(next) {
+            if let Ok(pin) = Handle::<PinEntry>::find(next)
+                && PinEntry::place(pin.holder).is_locked_here()
+            {
+                return Err(Error::InUse);
+            }
+            next = pin.next();
+        }
+        Ok(())
     }
 
     /// Makes the range of handles known to those that read it without a lock.
     fn publish(&self, base: usize, len: usize) {
         self.range.set(base, len);
-        if let Some(page) = fork::page() {
-            page.handles.set(base, len);
-        }
-    }
-
-    /// Returns whether no handle is live. Where another thread has it locked, one may be.
-    fn is_empty(&self) -> bool {
-        match self.state.try_lock() {
-            Some(state) => match &state.arena {
-                Some(arena) => arena.is_empty(),
-                None => true,
-            },
-            None => false,
-        }
+        fork::page().handles.set(base, len);
     }
 
     /// Takes back a slot that was cleared, and its empty holder.
     fn give_back(&self, slot: &'static Slot, holder: &'static Holder) {
-        let mut state = self.state.lock();
-        state.spare.push(holder);
-        if let Some(arena) = &mut state.arena {
-            arena.give_back(slot.handle());
+        // The lock is not refused, because `end` has found that this thread does not hold it.
+        if let Some(mut state) = self.state.lock() {
+            slot.remove();
+            state.spare.push(holder);
+            if let Some(arena) = &mut state.arena {
+                arena.give_back(slot.handle());
+            }
         }
     }
 }
@@ -227,7 +249,13 @@ impl<T: Kind> Handle<T> {
 
     /// Works on the object; other callers with the same handle wait.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
-        work(self.object(&mut T::place(self.holder).lock())?)
+        let mut place = self.lock()?;
+        work(self.object(&mut place)?)
+    }
+
+    /// The holder's object. Fails if this thread is in another call for the handle.
+    fn lock(&self) -> Result<Exclusively<'static, Option<(usize, T)>>> {
+        T::place(self.holder).lock().ok_or(Error::InUse)
     }
 
     /// The object in the holder, if that still belongs to the handle.
@@ -238,32 +266,26 @@ impl<T: Kind> Handle<T> {
         }
     }
 
-    /// Ends the object by `end`, after `work` on it; the handle is stale from then on. If `work` fails, the object stays.
-    pub(crate) fn end<R>(
-        self,
-        work: impl FnOnce(&mut T) -> Result<()>,
-        end: impl FnOnce(T, &'static Slot) -> R,
-    ) -> Result<R> {
-        let mut entry = T::place(self.holder).lock();
-        work(self.object(&mut entry)?)?;
+    /// Ends the object after `work` on it; the handle is stale after `finish`. If `work` fails, the object stays.
+    pub(crate) fn end<R, E>(self, work: impl FnOnce(&mut T) -> Result<R>, finish: impl FnOnce(R) -> E) -> Result<E> {
+        let table = Table::of_live(T::ARGUMENT)?;
+        if table.state.is_locked_here() {
+            return Err(Error::InUse);
+        }
+        let mut place = self.lock()?;
+        let result = work(self.object(&mut place)?)?;
         // Until the object has ended, a child that is forked off can close its copies of the descriptors.
         self.slot.show_ending();
-        let ended = entry.take();
-        drop(entry);
-        let Some((_, object)) = ended else {
-            return Err(Error::UnknownHandle(T::ARGUMENT));
-        };
-        let result = end(object, self.slot);
+        *place = None;
+        drop(place);
+        let ended = finish(result);
         self.slot.clear();
-        if let Some(table) = TABLE.current() {
-            table.give_back(self.slot, self.holder);
-        }
-        Ok(result)
+        table.give_back(self.slot, self.holder);
+        Ok(ended)
     }
 }
 
 /// Fails, if `g` is not the live handle of an open driver.
-#[cold]
 pub(crate) fn check_gdr(g: usize) -> Result<()> {
     match slot(g) {
         Some(slot) if slot.state() == state::GDR => Ok(()),
@@ -285,8 +307,8 @@ fn inherited(handle: usize) -> Option<Inherited> {
     if !offset.is_multiple_of(size_of::<Slot>()) {
         return None;
     }
-    // SAFETY: committed slots of a process that this one was forked off from, which stay readable and writable while the
-    // library is loaded; a Slot consists of atomics, valid whatever they hold.
+    // SAFETY: committed slots of a process that this one was forked off from, which stay readable and writable; a Slot
+    // consists of atomics, valid whatever they hold.
     let neighbors = unsafe { slice::from_raw_parts(first, range.len() / size_of::<Slot>()) };
     Some(Inherited { slot: &neighbors[offset / size_of::<Slot>()], neighbors })
 }
@@ -297,7 +319,7 @@ pub(crate) fn close_inherited(g: usize) -> bool {
     let Some(Inherited { slot, neighbors }) = inherited(g) else {
         return false;
     };
-    // Of several threads, one gets it.
+    // Only one of several threads gets it.
     if !(slot.take(state::GDR) || slot.gdr() == 0 && slot.take(state::ENDING)) {
         return false;
     }
@@ -317,31 +339,10 @@ fn forget_inherited(slot: &Slot) {
     slot.clear();
 }
 
-/// Frees the table and all handle memory if no handle is live, when the library is unloaded; returns
-/// whether it did. If anything is still open, its handle may be used later, so everything stays.
-///
-/// # Safety
-/// Where `is_idle`, called after the table has become unreachable, returns true, no thread is inside a
-/// function of this module.
-pub(crate) unsafe fn unload(is_idle: impl Fn() -> bool) -> bool {
-    let mut freed = false;
-    // SAFETY: references to the table are used inside functions of this module, so by contract there are none.
-    unsafe {
-        TABLE.free(|table| {
-            freed = is_idle() && table.is_empty();
-            if freed && let Some(page) = fork::page() {
-                page.handles.set(0, 0);
-            }
-            freed
-        });
-    }
-    freed
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::{GdrEntry, PinEntry};
+    use crate::objects::GdrEntry;
 
     #[test]
     fn forged_handle_is_refused() {

@@ -12,7 +12,6 @@
 //! slots     the readable memory that handles point into
 //! origin    which file the library was loaded from
 //! error     what can go wrong
-//! unload    what happens at dlclose
 //! ```
 
 mod bindgen;
@@ -25,7 +24,6 @@ mod objects;
 mod origin;
 mod slots;
 pub mod types;
-mod unload;
 
 // For Rust programs, because the crate gdrapi-sys is built from these sources too.
 pub use bindgen::*;

@@ -1,21 +1,16 @@
 //! The objects that handles stand for.
 #![forbid(unsafe_code)]
 
-use std::ptr;
-
-use gdrcopy_core::error::no_memory;
-use gdrcopy_core::sync::Mutex;
+use gdrcopy_core::sync::Exclusive;
 use gdrcopy_core::{RawGdr, RawMapping, RawPin};
-use nix::errno::Errno;
 
 use crate::error::{Error, Result};
 use crate::slots::{Slot, state};
 
-/// The object of a `gdr_t`, an open driver and the handles of its pins.
+/// The object of a `gdr_t`, an open driver.
 #[derive(Debug)]
 pub(crate) struct GdrEntry {
     pub(crate) gdr: RawGdr,
-    pub(crate) pins: Pins,
     /// True if buffers that do not start a page can be mapped.
     pub(crate) allow_unaligned_map: bool,
 }
@@ -23,18 +18,18 @@ pub(crate) struct GdrEntry {
 /// The object of a `gdr_mh_t`, a pin, its mapping while it has one, and the handle of its `gdr_t`.
 #[derive(Debug)]
 pub(crate) struct PinEntry {
-    // Dropped in this order, unmapped first, then unpinned.
+    // The fields are dropped in this order, which unmaps first, and then unpins.
     pub(crate) mapping: Option<RawMapping>,
     pub(crate) pin: RawPin,
     pub(crate) gdr: usize,
-    /// As its `gdr_t` has it.
+    /// A copy of its `gdr_t`'s.
     pub(crate) allow_unaligned_map: bool,
     /// The size that gdr_map was called with.
     pub(crate) mapped_size: usize,
 }
 
-/// An object with its handle.
-pub(crate) type Place<T> = Mutex<Option<(usize, T)>>;
+/// An object with its handle. It is locked while it is mapped or unmapped, which other code can hook.
+pub(crate) type Place<T> = Exclusive<Option<(usize, T)>>;
 
 /// Room for one object of either kind.
 #[derive(Default)]
@@ -50,8 +45,10 @@ pub(crate) trait Kind: Sized + 'static {
     /// The argument's name in errors.
     const ARGUMENT: &'static str;
 
-    /// Where a holder has such an object.
+    /// The holder's place for such an object.
     fn place(holder: &Holder) -> &Place<Self>;
+    /// Returns the handle of a pin's `gdr_t`; 0 if it is no pin.
+    fn gdr(&self) -> usize;
     /// Writes what C programs look for into the slot.
     fn show(&self, slot: &Slot);
 }
@@ -62,6 +59,10 @@ impl Kind for GdrEntry {
 
     fn place(holder: &Holder) -> &Place<GdrEntry> {
         &holder.gdr
+    }
+
+    fn gdr(&self) -> usize {
+        0
     }
 
     fn show(&self, slot: &Slot) {
@@ -78,43 +79,14 @@ impl Kind for PinEntry {
         &holder.pin
     }
 
+    fn gdr(&self) -> usize {
+        self.gdr
+    }
+
     fn show(&self, slot: &Slot) {
         slot.show_gdr(self.gdr);
         slot.show_file(self.pin.file());
         slot.show_driver_handle(self.pin.driver_handle());
-    }
-}
-
-/// Handles of pins. Each shows its index, so that removing one takes no search.
-#[derive(Debug, Default)]
-pub(crate) struct Pins(Vec<&'static Slot>);
-
-impl Pins {
-    /// Makes room for another.
-    pub(crate) fn reserve(&mut self) -> Result<()> {
-        self.0.try_reserve(1).map_err(|_| no_memory(Errno::ENOMEM))?;
-        Ok(())
-    }
-
-    pub(crate) fn add(&mut self, pin: &'static Slot) {
-        pin.show_index(self.0.len());
-        self.0.push(pin);
-    }
-
-    /// Removes a pin, unless it was added to those of another `gdr_t`, which had the same handle.
-    pub(crate) fn remove(&mut self, pin: &Slot) {
-        let index = pin.index();
-        match self.0.get(index) {
-            Some(shown) if ptr::eq(*shown, pin) => self.0.swap_remove(index),
-            _ => return,
-        };
-        if let Some(moved) = self.0.get(index) {
-            moved.show_index(index);
-        }
-    }
-
-    pub(crate) fn into_slots(self) -> Vec<&'static Slot> {
-        self.0
     }
 }
 
@@ -147,29 +119,5 @@ impl PinEntry {
         };
         self.mapping = Some(mapping);
         Err(error.into())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::array;
-
-    use super::*;
-    use crate::slots::Arena;
-
-    #[test]
-    fn pins_are_removed_once_from_any_place() {
-        let mut arena = Arena::reserve().expect("address space");
-        let slots: [_; 4] = array::from_fn(|_| arena.take(|_, _| ()).expect("memory"));
-        let mut pins = Pins::default();
-        for slot in slots {
-            pins.add(slot);
-        }
-        for (count, removed) in [1, 0, 3, 2].into_iter().enumerate() {
-            pins.remove(slots[removed]);
-            pins.remove(slots[removed]);
-            assert_eq!(pins.0.len(), 3 - count);
-            assert!(!pins.0.iter().any(|slot| ptr::eq(*slot, slots[removed])));
-        }
     }
 }

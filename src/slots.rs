@@ -1,20 +1,21 @@
 //! The memory that handles point into, one slot per handle, taken from a ring.
 //!
 //! Slots are taken in turn around a ring of one million, so that a stale handle stays stale for at least half
-//! a million pins. The ring has fewer where the address space is limited. The address space is not released
-//! while the library is loaded. The physical memory behind slots freed long ago is, and then reads as zeros,
-//! which is a free slot.
+//! a million pins. The ring has fewer where the address space is limited. The address space is never released.
+//! The physical memory behind slots freed long ago is, and then reads as zeros, which is a free slot.
 
-use std::fs::File;
-use std::io::Read;
 use std::mem::{offset_of, size_of};
-use std::ptr;
+use std::num::NonZeroUsize;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use gdrcopy_core::sys::fork::{OpenFile, page_size};
+use gdrcopy_core::sys::fork::OpenFile;
+use gdrcopy_core::sys::mmap;
 use gdrcopy_core::types::{MappingType, raw};
 use libc::c_void;
 use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munlock};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 /// The memory behind a handle.
 ///
@@ -30,11 +31,15 @@ pub(crate) struct Slot {
     /// For a pin, the handle of its `gdr_t`; else 0.
     gdr: AtomicUsize,
     driver_handle: AtomicU32,
-    // With `descriptor`: the open file that a forked child can close.
+    /// The number of live slots in the step that this slot is the first of. Locked as the arena is.
+    live_in_step: AtomicU32,
+    // With `descriptor`, they describe the open file that a forked child can close.
     file_device: AtomicU64,
     file_inode: AtomicU64,
-    /// Of a pin, its index in the list of its `gdr_t`.
-    index: AtomicUsize,
+    /// The next pin of the same `gdr_t`, or the first one of this `gdr_t`; otherwise 0. Locked as the table is.
+    next: AtomicUsize,
+    /// The one before it in that list, which begins with the `gdr_t`; 0 if it is in none.
+    previous: AtomicUsize,
 }
 
 const _: () = assert!(size_of::<Slot>() == 128);
@@ -47,7 +52,7 @@ pub(crate) mod state {
     pub(crate) const GDR: u32 = 2;
     /// A handle that only `gdr_close` in a child that is forked off still uses.
     pub(crate) const ENDING: u32 = 3;
-    /// A pin that is not mapped. With a mapping type added, if mapped so.
+    /// A pin that is not mapped. A mapped one has its mapping type added.
     pub(crate) const PIN: u32 = 4;
 }
 
@@ -62,7 +67,7 @@ impl Slot {
         self.state() >= state::GDR
     }
 
-    /// How the slot's pin is mapped; `None` if it is not, or is no pin.
+    /// The type of the mapping of the slot's pin; `None` if it is not mapped, or is no pin.
     #[inline(always)]
     pub(crate) fn mapping_type(&self) -> Option<MappingType> {
         const WC: u32 = state::PIN + MappingType::WriteCombining as u32;
@@ -90,20 +95,46 @@ impl Slot {
         self.gdr.store(gdr, Ordering::Relaxed);
     }
 
-    /// The handle that it is.
+    /// The number of the handle.
     pub(crate) fn handle(&self) -> usize {
         ptr::from_ref(self).expose_provenance()
     }
 
-    pub(crate) fn index(&self) -> usize {
-        self.index.load(Ordering::Relaxed)
+    /// The handle that comes after it in the list of the pins of a `gdr_t`, or 0.
+    pub(crate) fn next(&self) -> usize {
+        self.next.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn show_index(&self, index: usize) {
-        self.index.store(index, Ordering::Relaxed);
+    /// Adds it to the list of the pins of `gdr`, which is locked.
+    pub(crate) fn add_to(&self, gdr: &Slot) {
+        self.next.store(gdr.next(), Ordering::Relaxed);
+        self.previous.store(gdr.handle(), Ordering::Relaxed);
+        if let Some(next) = self.neighbor(&self.next) {
+            next.previous.store(self.handle(), Ordering::Relaxed);
+        }
+        gdr.next.store(self.handle(), Ordering::Relaxed);
     }
 
-    /// The open file that it shows.
+    /// Removes it from its list, which is locked, if it is in one.
+    pub(crate) fn remove(&self) {
+        let Some(previous) = self.neighbor(&self.previous) else {
+            return;
+        };
+        previous.next.store(self.next(), Ordering::Relaxed);
+        if let Some(next) = self.neighbor(&self.next) {
+            next.previous.store(previous.handle(), Ordering::Relaxed);
+        }
+        self.next.store(0, Ordering::Relaxed);
+        self.previous.store(0, Ordering::Relaxed);
+    }
+
+    /// The slot whose handle one of the two has.
+    fn neighbor(&self, place: &AtomicUsize) -> Option<&'static Slot> {
+        // SAFETY: 0, or the handle of a slot in the same arena, which stays readable and writable.
+        unsafe { ptr::with_exposed_provenance::<Slot>(place.load(Ordering::Relaxed)).as_ref() }
+    }
+
+    /// The open file that the slot shows, if there is one.
     pub(crate) fn file(&self) -> Option<OpenFile> {
         let number = self.descriptor.load(Ordering::Relaxed);
         if number < 0 {
@@ -141,7 +172,7 @@ impl Slot {
         self.state.store(state, Ordering::Release);
     }
 
-    /// The object of the handle is about to end.
+    /// Shows that the object of the handle is about to end.
     pub(crate) fn show_ending(&self) {
         self.state.store(state::ENDING, Ordering::Release);
     }
@@ -168,49 +199,36 @@ pub(crate) struct Arena {
     slots: usize,
     /// The number of slots, from the first on, that are readable and writable.
     committed: usize,
-    /// Where to look for the next free one.
+    /// The index of the slot to look at next for a free one.
     next: usize,
     live: usize,
-    /// Live slots in each step of [`STEP`].
-    live_in_step: [u32; FULL / STEP],
 }
 
-/// Slots that are committed at once, and whose memory is given back together, 1 MiB.
+/// Slots that are committed at once, and whose memory is given back together. A live one keeps the memory of all, so a
+/// step is small.
 const STEP: usize = STEP_BYTES / size_of::<Slot>();
-const STEP_BYTES: usize = 1 << 20;
+const STEP_BYTES: usize = 1 << 16;
 /// Slots of a full-size arena, with 128 MiB of address space. At most half of them are live at a time, so a
 /// freed one is not reused for at least half a million pins.
 const FULL: usize = 1 << 20;
 
 impl Arena {
     /// Reserves address space for a full-size arena. Where the process may have only a limited amount, the
-    /// arena takes at most a sixteenth of the rest. The program keeps the other.
+    /// arena takes at most a sixteenth of it, and less where that is not left. The program keeps the other.
     pub(crate) fn reserve() -> nix::Result<Arena> {
-        let slots = slots_within(address_space_left());
-        let bytes = slots * size_of::<Slot>();
-        // SAFETY: a new private mapping at an address of the kernel's choice touches no other memory.
-        let address = unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0)
-        };
-        if address == libc::MAP_FAILED {
-            return Err(Errno::last());
+        let (limit, _) = getrlimit(Resource::RLIMIT_AS).unwrap_or((RLIM_INFINITY, 0));
+        let mut slots = slots_within(limit / 16);
+        loop {
+            // SAFETY: at an address of the kernel's choice, no other memory is touched.
+            match unsafe { mmap::reserve(None, slots * size_of::<Slot>()) } {
+                Err(Errno::ENOMEM) if slots > STEP => slots = slots_within((slots * size_of::<Slot>() / 16) as u64),
+                Err(errno) => return Err(errno),
+                Ok(base) => {
+                    let base = base.expose_provenance().get();
+                    return Ok(Arena { base, slots, committed: 0, next: 0, live: 0 });
+                }
+            }
         }
-        // With mlockall(MCL_FUTURE) all of it counts as locked. Only what is committed should.
-        // SAFETY: the range is ours; a failure has no effect on its content.
-        unsafe { libc::munlock(address, bytes) };
-        Ok(Arena {
-            base: address.expose_provenance(),
-            slots,
-            committed: 0,
-            next: 0,
-            live: 0,
-            live_in_step: [0; FULL / STEP],
-        })
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.live == 0
     }
 
     fn slot(&self, index: usize) -> &'static Slot {
@@ -238,7 +256,7 @@ impl Arena {
             if is_free {
                 slot.state.store(state::TAKEN, Ordering::Relaxed);
                 self.live += 1;
-                self.live_in_step[index / STEP] += 1;
+                self.live_in_step(index / STEP).fetch_add(1, Ordering::Relaxed);
             }
             self.next += 1;
             if self.next.is_multiple_of(STEP) {
@@ -253,34 +271,38 @@ impl Arena {
     /// Makes the next step readable and writable. A new mapping, unlike mprotect, is locked if the process
     /// locks its memory, and is allowed in sandboxes that deny mprotect.
     fn commit(&mut self) -> nix::Result<()> {
+        let step = self.step(self.committed / STEP);
+        let size = NonZeroUsize::new(STEP_BYTES).ok_or(Errno::EINVAL)?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_ANONYMOUS | MapFlags::MAP_FIXED;
         // SAFETY: the range is part of our own reservation, not used yet.
-        let mapped = unsafe {
-            libc::mmap(
-                self.step(self.committed / STEP),
-                STEP_BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
-                -1,
-                0,
-            )
-        };
-        if mapped == libc::MAP_FAILED {
-            return Err(Errno::last());
+        match unsafe { mmap_anonymous(Some(step.addr()), size, access, flags) } {
+            // The process may not lock more memory, so this step is not locked.
+            // SAFETY: as above; the reservation is private and anonymous.
+            Err(Errno::EAGAIN) => unsafe { mprotect(step, STEP_BYTES, access) }?,
+            mapped => drop(mapped?),
         }
         self.committed += STEP;
         Ok(())
     }
 
     /// The address of a step.
-    fn step(&self, step: usize) -> *mut c_void {
-        ptr::with_exposed_provenance_mut(self.base + step * STEP_BYTES)
+    fn step(&self, step: usize) -> NonNull<c_void> {
+        let address = ptr::with_exposed_provenance_mut(self.base + step * STEP_BYTES);
+        // SAFETY: the reservation does not begin at 0.
+        unsafe { NonNull::new_unchecked(address) }
+    }
+
+    /// The number of live slots in a committed step.
+    fn live_in_step(&self, step: usize) -> &'static AtomicU32 {
+        &self.slot(step * STEP).live_in_step
     }
 
     /// Takes back the slot at this address, which was cleared.
     pub(crate) fn give_back(&mut self, address: usize) {
         let step = (address - self.base) / size_of::<Slot>() / STEP;
         self.live -= 1;
-        self.live_in_step[step] -= 1;
+        self.live_in_step(step).fetch_sub(1, Ordering::Relaxed);
         if self.next / STEP != step {
             self.trim(step);
         }
@@ -289,63 +311,32 @@ impl Arena {
     /// Releases the memory of a step if all its slots are dead. They continue to read as `FREE`. Locked memory
     /// (`mlockall`) cannot be released, so it is not locked from then on.
     fn trim(&mut self, step: usize) {
-        if self.live_in_step[step] != 0 {
+        if self.live_in_step(step).load(Ordering::Relaxed) != 0 {
             return;
         }
         let address = self.step(step);
         // SAFETY: the range is ours; all its slots are free, which zeroed memory is too. It is only advice, so
         // a failure costs memory, nothing else.
         unsafe {
-            if libc::madvise(address, STEP_BYTES, libc::MADV_DONTNEED) != 0 {
-                libc::munlock(address, STEP_BYTES);
-                libc::madvise(address, STEP_BYTES, libc::MADV_DONTNEED);
+            if madvise(address, STEP_BYTES, MmapAdvise::MADV_DONTNEED).is_err() {
+                let _ = munlock(address, STEP_BYTES);
+                let _ = madvise(address, STEP_BYTES, MmapAdvise::MADV_DONTNEED);
             }
         }
     }
 }
 
-/// `slots`, in whole steps; at least one step.
-fn whole_steps(slots: usize) -> usize {
-    (slots / STEP * STEP).max(STEP)
-}
-
-/// The number of slots for an arena, where `left` bytes of address space are left.
-fn slots_within(left: u64) -> usize {
-    let slots = usize::try_from(left / 16).unwrap_or(usize::MAX) / size_of::<Slot>();
-    whole_steps(slots.min(FULL))
-}
-
-/// How many more bytes of address space the process may use (`ulimit -v`).
-fn address_space_left() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
-    // SAFETY: the output is a local variable.
-    unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
-    // Where it cannot be read, as without /proc, a sixteenth of the whole limit still leaves most of it.
-    let used = address_space_used().unwrap_or(0);
-    limit.rlim_cur.saturating_sub(used)
-}
-
-/// Bytes of address space in use.
-fn address_space_used() -> Option<u64> {
-    let mut text = [0; 128];
-    let len = File::open("/proc/self/statm").ok()?.read(&mut text).ok()?;
-    let pages = str::from_utf8(text.get(..len)?).ok()?.split(' ').next()?;
-    Some(pages.parse::<u64>().ok()? * page_size() as u64)
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: the reservation is ours; it is dropped with the table, when no handle is live and no
-        // call in progress.
-        unsafe {
-            let bytes = self.slots * size_of::<Slot>();
-            libc::munmap(ptr::with_exposed_provenance_mut(self.base), bytes);
-        }
-    }
+/// The number of slots for an arena of at most `bytes`, in whole steps, and at least one step.
+fn slots_within(bytes: u64) -> usize {
+    let slots = usize::try_from(bytes).unwrap_or(usize::MAX) / size_of::<Slot>();
+    (slots.min(FULL) / STEP * STEP).max(STEP)
 }
 
 #[cfg(test)]
 mod tests {
+    use gdrcopy_core::sys::fork::page_size;
+    use nix::sys::mman::mlock;
+
     use super::*;
 
     fn take(arena: &mut Arena) -> &'static Slot {
@@ -358,22 +349,19 @@ mod tests {
     }
 
     #[test]
-    fn arena_takes_at_most_a_sixteenth_of_limited_address_space() {
-        const MIB: u64 = 1 << 20;
+    fn arenas_have_whole_steps() {
         assert_eq!(slots_within(u64::MAX), FULL);
-        assert_eq!(slots_within(2048 * MIB), FULL);
-        assert_eq!(slots_within(2047 * MIB), 127 * STEP);
-        assert_eq!(slots_within(32 * MIB), 2 * STEP);
+        assert_eq!(slots_within(128 << 20), FULL);
+        assert_eq!(slots_within((128 << 20) - 1), FULL - STEP);
+        assert_eq!(slots_within(2 << 16), 2 * STEP);
         assert_eq!(slots_within(0), STEP);
-        let used = address_space_used().expect("/proc");
-        assert!(used > MIB && used < 1 << 47, "{used}");
     }
 
     /// Pages of a step that are in memory.
     fn resident(arena: &Arena, step: usize) -> usize {
         let mut pages = vec![0; STEP_BYTES / page_size()];
         // SAFETY: the step is mapped, and there is a byte for each of its pages.
-        let result = unsafe { libc::mincore(arena.step(step), STEP_BYTES, pages.as_mut_ptr()) };
+        let result = unsafe { libc::mincore(arena.step(step).as_ptr(), STEP_BYTES, pages.as_mut_ptr()) };
         assert_eq!(result, 0);
         pages.iter().map(|page: &u8| usize::from(page & 1)).sum()
     }
@@ -384,9 +372,9 @@ mod tests {
         arena.slots = 2 * STEP;
         let slot = take(&mut arena);
         give_back(&mut arena, slot);
-        // As mlockall(MCL_FUTURE) would have done, without its effect on other tests.
+        // mlockall(MCL_FUTURE) would lock it too, but also the memory of other tests.
         // SAFETY: the step is ours.
-        if unsafe { libc::mlock(arena.step(0), STEP_BYTES) } != 0 {
+        if unsafe { mlock(arena.step(0), STEP_BYTES) }.is_err() {
             return; // RLIMIT_MEMLOCK is less than a step.
         }
         let slot = take(&mut arena);
@@ -397,6 +385,35 @@ mod tests {
             give_back(&mut arena, slot);
         }
         assert_eq!(resident(&arena, 0), 0, "the next step is in use");
+    }
+
+    /// The handles in the list of a `gdr_t`.
+    fn pins_of(gdr: &Slot) -> Vec<usize> {
+        let mut pins = Vec::new();
+        let mut last = gdr;
+        while let Some(pin) = last.neighbor(&last.next) {
+            pins.push(pin.handle());
+            last = pin;
+        }
+        pins
+    }
+
+    #[test]
+    fn pins_are_removed_once_from_any_place() {
+        let mut arena = Arena::reserve().expect("address space");
+        let gdr = take(&mut arena);
+        let pins: [_; 4] = std::array::from_fn(|_| take(&mut arena));
+        for pin in pins {
+            pin.add_to(gdr);
+        }
+        let mut left: Vec<_> = pins.iter().rev().map(|pin| pin.handle()).collect();
+        assert_eq!(pins_of(gdr), left);
+        for removed in [1, 0, 3, 2] {
+            pins[removed].remove();
+            pins[removed].remove();
+            left.retain(|&handle| handle != pins[removed].handle());
+            assert_eq!(pins_of(gdr), left);
+        }
     }
 
     #[test]

@@ -45,7 +45,7 @@ const REAL_GPUS: &[&str] =
     &["default", "defects", "traditional", "gdrdrv-2.5", "gdrdrv-2.4", "gdrdrv-2.3", "gdrdrv-2.0"];
 
 /// System calls that the library can do without. `c_tests/denied` denies them.
-const DENIED: &[&str] = &["memfd_create", "madvise", "mprotect", "access"];
+const DENIED: &[&str] = &["madvise", "mprotect", "access"];
 
 /// gdremu's exit status where a program ended well, but with buffers still pinned.
 const LEAK: i32 = 66;
@@ -290,7 +290,7 @@ impl Runner {
             ("dmabuf_open", Way::Linked) => profile.starts_with("dmabuf"),
             ("dmabuf_functions" | "dmabuf_gaps", Way::Linked) => DMABUF.contains(&profile),
             ("dmabuf_mixed" | "dmabuf_open" | "dmabuf_functions" | "dmabuf_gaps", _) => false,
-            ("dlopen", Way::Preloaded) => false, // It also unloads the library.
+            ("dlopen", Way::Preloaded) => false, // It finds out when the library is loaded.
             ("open_fails" | "libcuda_load" | "header_c99" | "header_config" | "header_cxx17", _) => {
                 profile == "default"
             } // They need no driver.
@@ -365,10 +365,6 @@ impl Runner {
                     return Err(format!("{} has no AddressSanitizer in it", binary.display()).into());
                 }
                 command.env("UBSAN_OPTIONS", "print_stacktrace=1");
-                if !contains(&binary, b"libgdrapi.so.2\0") {
-                    // Memory of an unloaded library has no names left. Valgrind, which keeps them, judges it.
-                    command.env("ASAN_OPTIONS", "detect_leaks=0");
-                }
             }
             Way::Denied(call, error) => {
                 command.arg(self.beside.join("denied")).args([call, error]);

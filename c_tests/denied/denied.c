@@ -22,7 +22,7 @@
 #define LARGE (2 << 20)
 
 /* Conditions under which a call passes; the numbers are those of its arguments, from 0. */
-enum exception { NONE, FLAGS_1_HAVE, ARGUMENT_2_IS, NOT_WRITABLE_OR_AT_LEAST };
+enum exception { NONE, ARGUMENT_2_IS, NOT_WRITABLE_OR_AT_LEAST };
 
 static const struct call {
     const char *name;
@@ -31,8 +31,6 @@ static const struct call {
     unsigned value;
     long probe[4]; /* arguments that are denied */
 } calls[] = {
-    /* gdremu's memory. */
-    {"memfd_create", SYS_memfd_create, FLAGS_1_HAVE, MFD_ALLOW_SEALING, {(long)"probe", MFD_CLOEXEC, 0, 0}},
     /* Keeps gdremu's mappings, as the driver's, from children. */
     {"madvise", SYS_madvise, ARGUMENT_2_IS, MADV_DONTFORK, {0, 0, MADV_DONTDUMP, 0}},
     /* Loaded libraries become read-only; stacks of threads become writable, which glibc cannot do without. */
@@ -72,10 +70,6 @@ static int deny(const struct call *call, int error)
     program[at++] = jump(BPF_JEQ, (unsigned)call->number, 0, (unsigned char)(2 * tests + 1));
     switch (call->exception) {
     case NONE:
-        break;
-    case FLAGS_1_HAVE:
-        program[at++] = load(offsetof(struct seccomp_data, args[1]));
-        program[at++] = jump(BPF_JSET, call->value, 1, 0);
         break;
     case ARGUMENT_2_IS:
         program[at++] = load(offsetof(struct seccomp_data, args[2]));

@@ -44,6 +44,7 @@ ASSERT(GDR_ATTR_MAX == 4, attr_max);
 /* Macros. */
 ASSERT(MAJOR_VERSION_SHIFT == 16, major_version_shift);
 ASSERT(MINOR_VERSION_MASK == 0xffff, minor_version_mask);
+ASSERT(MINOR_VERSION_MASK - 0x10000 > 0, minor_version_mask_is_unsigned);
 ASSERT(GDR_API_MAJOR_VERSION == 2 && GDR_API_MINOR_VERSION == 6, api_version);
 ASSERT(GDR_API_VERSION == 0x20006, api_version_word);
 ASSERT(MINIMUM_GDRDRV_MAJOR_VERSION == 2 && MINIMUM_GDRDRV_MINOR_VERSION == 0, driver_version);

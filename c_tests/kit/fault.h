@@ -35,10 +35,14 @@ extern __thread sigjmp_buf fault_return;
 /* ---- Checks ---- */
 
 #define CHECK_READABLE(address) CHECK_EQUAL(fault_at(address), 0)
-/* The mapping was removed while pointers into it may remain. Its range faults, and no other mapping gets it. */
-#define CHECK_GONE(address) CHECK_EQUAL(fault_at(address), GONE)
-/* The signal that it raises then, SIGBUS, if the library can make an empty file for it. */
-#define GONE (is_denied("memfd_create") ? SIGSEGV : SIGBUS)
+/* The library has removed the mapping while pointers into it may remain, and has reserved its range. */
+#define CHECK_GONE(address)                                                                                            \
+    do {                                                                                                               \
+        CHECK_EQUAL(fault_at(address), SIGSEGV);                                                                       \
+        CHECK(is_reserved(address));                                                                                   \
+    } while (0)
+/* The driver has taken the memory of the mapping away. */
+#define CHECK_REVOKED(address) CHECK_EQUAL(fault_at(address), SIGBUS)
 /* Nothing is mapped there. */
 #define CHECK_UNMAPPED(address)                                                                                        \
     do {                                                                                                               \

@@ -12,12 +12,15 @@ use crate::types::{MappingType, Version};
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed. The text says what to do.
+/// The reason why a call failed. The text says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The handle was made before this process was forked off.
-    #[error("the handle was made by the parent process: a forked child must open the driver and pin for itself")]
+    #[error(
+        "the handle was made by the parent process: a forked child must open the driver and pin for itself (Gdr::open, \
+         Gdr::pin, in C gdr_open, gdr_pin_buffer)"
+    )]
     ForkedChild,
     /// A pin or a map of no bytes, or of address 0.
     #[error(
@@ -36,7 +39,7 @@ pub enum Error {
     MappingRevoked,
     /// The driver gave another mapping type than the one asked for.
     #[non_exhaustive]
-    #[error("asked for a {wanted} mapping, the driver gave {given}: map with the default flag")]
+    #[error("asked for a {wanted} mapping, the driver gave {given}: {DEFAULT_MAPPING}")]
     MappingTypeRefused {
         /// The type asked for.
         wanted: MappingType,
@@ -45,7 +48,10 @@ pub enum Error {
     },
     /// Pin flags need a newer driver.
     #[non_exhaustive]
-    #[error("pin flags need gdrdrv 2.5, this is {driver}: update the driver, or pin with the default flags")]
+    #[error(
+        "pin flags need gdrdrv 2.5, this is {driver}: update the driver, or pin with the default flags \
+         (PinFlags::DEFAULT, in C flags = 0)"
+    )]
     PinFlagsNeedNewerDriver {
         /// The driver in use.
         driver: Version,
@@ -104,7 +110,7 @@ pub enum Error {
          (modprobe gdrdrv), or use a GPU that supports it"
     )]
     NoDmaBufGpu {
-        /// How many GPUs CUDA shows.
+        /// The number of GPUs that CUDA shows.
         gpus: i32,
     },
     /// The GPU's memory cannot be exported as a dma-buf.
@@ -147,7 +153,7 @@ pub enum Error {
     #[non_exhaustive]
     #[error("{call} failed with {error}: {}", cuda_advice(*error))]
     Cuda {
-        /// Which call.
+        /// The name of the call.
         call: &'static str,
         /// CUDA's error.
         #[source]
@@ -168,7 +174,7 @@ pub enum Error {
     #[non_exhaustive]
     #[error("{call} failed with {error}: {}", advice(call, error.0))]
     Driver {
-        /// Which call.
+        /// The name of the call.
         call: &'static str,
         /// The driver's error.
         #[source]
@@ -313,8 +319,11 @@ impl Error {
     }
 }
 
+const DEFAULT_MAPPING: &str = "map with the default flag (MapFlag::Default, in C GDR_MAP_FLAG_DEFAULT)";
+
 const NO_FORCE_PCIE: &str = "not supported by this GPU: FORCE_PCIE works on coherent platforms only: pin with the \
-                             default flags, or ask for an ordinary pin in its place";
+                             default flags (PinFlags::DEFAULT, in C flags = 0), or allow an ordinary pin in its place \
+                             (Options::force_pcie_compat, in C GDRCOPY_FORCE_PCIE_COMPAT=1)";
 
 /// Advice for users about the error `errno` of the driver call `call`.
 fn advice(call: &'static str, errno: Errno) -> &'static str {
@@ -334,7 +343,9 @@ fn advice(call: &'static str, errno: Errno) -> &'static str {
             "the device node is stale: load the module (modprobe gdrdrv) and recreate the device node"
         }
         (_, Errno::EMFILE | Errno::ENFILE) => "too many open files: raise the limit (ulimit -n)",
-        (_, Errno::EACCES) => "the driver serves only the process that opened it: open it in this process",
+        (_, Errno::EACCES) => {
+            "the driver serves only the process that opened it: open it in this process (Gdr::open, in C gdr_open)"
+        }
         (_, Errno::EBADF) => "the program has closed the driver's file descriptor",
         (call::PIN_BUFFER | call::PIN_BUFFER_V2, Errno::EINVAL) => {
             "the range is not GPU memory that can be pinned: not from cuMemAlloc (or from cuMemCreate or a \
@@ -346,7 +357,8 @@ fn advice(call: &'static str, errno: Errno) -> &'static str {
             "BAR1 space or memory is used up (nvidia-smi -q -d MEMORY): unpin buffers, or pin less"
         }
         (call::REQ_MAPPING_TYPE, Errno::EOPNOTSUPP) => {
-            "the platform has no mapping of this type: map with the default flag"
+            "the platform has no mapping of this type: map with the default flag (MapFlag::Default, in C \
+             GDR_MAP_FLAG_DEFAULT)"
         }
         (call::MMAP, Errno::EOPNOTSUPP) => {
             "this GPU's memory cannot be mapped as a dma-buf: load the gdrdrv module (modprobe gdrdrv), or use a \

@@ -1,21 +1,57 @@
-//! Memory for the C functions that need some.
+//! Memory for the C functions that need some. Where there is none, they fail with ENOMEM.
 #![forbid(unsafe_code)]
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 
 use crate::error::{self, Result};
 
-/// More than all small allocations of an open, a pin or a map together.
+/// More than the small allocations of each package of the standard library, or other one, that cannot fail.
 const SMALL_ALLOCATIONS: usize = 16 << 10;
 
-/// Fails with ENOMEM if there is no memory for the small allocations that follow, of boxes, strings and map
-/// nodes. If one of those fails, the standard library ends the process. Calls that release never allocate.
+/// Fails if there is no memory for the small allocations that follow, of strings and of other packages. If one of those
+/// fails, the standard library ends the process.
 pub fn require() -> Result<()> {
+    require_bytes(SMALL_ALLOCATIONS)
+}
+
+fn require_bytes(size: usize) -> Result<()> {
     let mut room = Vec::<u8>::new();
-    let reserved = room.try_reserve_exact(SMALL_ALLOCATIONS);
+    let reserved = room.try_reserve_exact(size);
     // Without it, the compiler removes the unused allocation.
     black_box(&room);
-    reserved.map_err(|_| error::no_memory(Errno::ENOMEM))
+    reserved.map_err(no_memory)
+}
+
+/// Returns the value in memory of its own.
+pub fn boxed<T>(value: T) -> Result<Box<[T; 1]>> {
+    let mut one = Vec::new();
+    one.try_reserve_exact(1).map_err(no_memory)?;
+    one.push(value);
+    one.into_boxed_slice().try_into().map_err(no_memory)
+}
+
+/// Returns the value in memory that several owners share.
+pub fn shared<T>(value: T) -> Result<Arc<T>> {
+    // `Arc::new` cannot fail. malloc gives it what this has just freed, unless another thread is faster.
+    require_bytes(size_of::<T>() + 2 * size_of::<usize>())?;
+    Ok(Arc::new(value))
+}
+
+fn no_memory<E>(_: E) -> error::Error {
+    error::no_memory(Errno::ENOMEM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_is_boxed() {
+        let [text] = *boxed(String::from("text")).expect("memory");
+        assert_eq!(text, "text");
+        let [()] = *boxed(()).expect("no memory is needed");
+    }
 }

@@ -1,7 +1,7 @@
 //! The data that every copy reads, on one cache line.
 //!
-//! It is written only when a driver is opened, the first mapping of another type is made, or the last one of a type
-//! ends. So the line stays in the caches of the CPUs that copy.
+//! It is written only when a driver is opened, and when the first mapping of another type is made. So the line stays in
+//! the caches of the CPUs that copy.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -15,9 +15,7 @@ use crate::types::MappingType;
 pub(crate) struct Hot {
     /// The copy routines by mapping type. Only that for write-combining mappings changes.
     routines: [AtomicPtr<Routine>; 4],
-    /// The process's page (see `sys::fork`).
-    pub(crate) page: AtomicPtr<()>,
-    /// True if mappings of two types are live (see `copy::mixed`).
+    /// True once the process has had mappings of two types (see `copy::mixed`).
     pub(crate) mixed: AtomicBool,
 }
 
@@ -32,16 +30,15 @@ pub(crate) static HOT: Hot = Hot {
         pointer(&routines::CACHED),
         pointer(&routines::DEVICE),
     ],
-    page: AtomicPtr::new(ptr::null_mut()),
     mixed: AtomicBool::new(false),
 };
 
 impl Hot {
     /// The routine for mappings of a type, which this CPU runs. The routines are constants, so no ordering is needed.
     #[inline(always)]
-    pub(crate) fn routine(&self, kind: MappingType) -> &'static Routine {
+    pub(crate) fn routine(&self, mapping_type: MappingType) -> &'static Routine {
         // SAFETY: made from a `&'static Routine`, in `HOT` and in `set_routine`.
-        unsafe { &*self.routines[kind as usize].load(Ordering::Relaxed) }
+        unsafe { &*self.routines[mapping_type as usize].load(Ordering::Relaxed) }
     }
 
     /// Selects a routine that this CPU runs, for write-combining mappings.

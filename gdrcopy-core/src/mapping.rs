@@ -1,7 +1,7 @@
 //! A mapping of pinned GPU memory into the CPU's address space.
 #![forbid(unsafe_code)]
 
-use crate::copy::mixed::Live;
+use crate::copy::mixed;
 use crate::error::{Error, Result};
 use crate::pin_state::MappingGuard;
 use crate::sys::mmap::Region;
@@ -10,30 +10,34 @@ use crate::types::MappingType;
 /// GPU memory at addresses of this process. It keeps its pin, and is unmapped when dropped.
 #[derive(Debug)]
 pub struct RawMapping {
-    // Dropped in this order, the addresses first, the pin last.
+    // The fields are dropped in this order, the addresses first, and the pin last.
     region: Region,
-    live: Live,
+    #[expect(dead_code, reason = "for its drop")]
     of_pin: MappingGuard,
+    device_address: u64,
     /// Bytes from the start of the region to byte 0.
     head: usize,
     len: usize,
+    mapping_type: MappingType,
 }
 
 impl RawMapping {
     pub(crate) fn new(
         region: Region,
-        head: usize,
-        len: usize,
         mapping_type: MappingType,
         of_pin: MappingGuard,
+        device_address: u64,
+        head: usize,
+        len: usize,
     ) -> RawMapping {
-        RawMapping { region, live: Live::new(mapping_type), of_pin, head, len }
+        mixed::record(mapping_type);
+        RawMapping { region, of_pin, device_address, head, len, mapping_type }
     }
 
     /// Device address of byte 0, which is that of its pin.
     #[inline]
     pub fn device_address(&self) -> u64 {
-        self.of_pin.device_address()
+        self.device_address
     }
 
     /// The addresses, in whole pages.
@@ -67,14 +71,14 @@ impl RawMapping {
         self.len
     }
 
-    /// How the CPU caches it.
+    /// Its type, by which the CPU caches it.
     #[inline]
     pub fn mapping_type(&self) -> MappingType {
-        self.live.kind()
+        self.mapping_type
     }
 
     /// Takes the GPU memory away and leaves the addresses reserved. So a stale pointer into the mapping
-    /// raises SIGBUS or SIGSEGV as long as the process lives.
+    /// raises SIGSEGV as long as the process lives.
     pub fn retire(mut self) -> std::result::Result<(), (RawMapping, Error)> {
         end(self.region.retire(), self)
     }

@@ -14,6 +14,8 @@ use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 #[derive(Debug)]
 pub struct RawPin {
     pinned: Arc<PinState>,
+    /// The address that the caller pinned, before rounding to pages.
+    address: u64,
     len: usize,
     /// Bytes from the start of the driver's first page to the pinned address.
     head: usize,
@@ -38,13 +40,13 @@ impl RawPin {
         }
         let head = address % backend.page_size();
         let request = PinRequest { address: address - head, size: len as u64 + head, flags, tokens };
-        let pinned = PinState::new(backend.pin(&request)?, address);
-        Ok(RawPin { pinned, len, head: head as usize, flags, owner: Owner::current(), is_released: false })
+        let pinned = Arc::clone(backend).pin(&request)?;
+        Ok(RawPin { pinned, address, len, head: head as usize, flags, owner: Owner::current(), is_released: false })
     }
 
     /// Device address of the first pinned byte, as it was asked for.
     pub fn address(&self) -> u64 {
-        self.pinned.device_address
+        self.address
     }
 
     /// Pinned bytes, as asked for.
@@ -83,15 +85,15 @@ impl RawPin {
         let Some(reach) = len.checked_add(self.head) else {
             return Err(Error::RangeOverflow);
         };
-        let (region, kind) = self.pinned.range.map(reach, flag)?;
-        mark.set_type(kind);
-        Ok(RawMapping::new(region, self.head, len, kind, mark))
+        let (region, mapping_type) = self.pinned.range.map(reach, flag)?;
+        mark.set_type(mapping_type);
+        Ok(RawMapping::new(region, mapping_type, mark, self.address, self.head, len))
     }
 
     /// Exports the pinned memory as a new dma-buf.
     pub fn dma_buf(&self) -> Result<DmaBufExport> {
         self.owner.check()?;
-        dmabuf::export(self.address(), self.len, self.flags)
+        dmabuf::export(self.address, self.len, self.flags)
     }
 
     /// Unpins the range if its mapping is gone; otherwise it is unpinned when the mapping is dropped. After an error

@@ -6,29 +6,32 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::backend::SourcePin;
 use crate::error::{Error, Result};
+use crate::heap;
 use crate::types::{MappingType, raw};
 
-/// A pin of the driver, which lasts as long as a `Pin` or a mapping holds it.
+/// A pin of the driver, which lasts as long as a `RawPin` or a mapping holds it.
 #[derive(Debug)]
-pub(crate) struct PinState {
-    pub(crate) range: Box<dyn SourcePin>,
-    pub(crate) device_address: u64,
+pub struct PinState<T: ?Sized = dyn SourcePin> {
     /// The live mapping's type, or one of the values below.
     mapped: AtomicU32,
+    pub(crate) range: T,
 }
 
-/// In `PinState::mapped` while there is no mapping.
+/// The value of `PinState::mapped` while there is no mapping.
 const NOT_MAPPED: u32 = 0;
-/// In `PinState::mapped` while a mapping is being made.
+/// The value of `PinState::mapped` while a mapping is being made.
 const BEING_MAPPED: u32 = u32::MAX;
 
-impl PinState {
-    /// `device_address` is the one that the caller pinned, before rounding to pages.
-    pub(crate) fn new(range: Box<dyn SourcePin>, device_address: u64) -> Arc<PinState> {
-        Arc::new(PinState { range, device_address, mapped: AtomicU32::new(NOT_MAPPED) })
+impl<T: SourcePin + 'static> PinState<T> {
+    /// A pin that the driver has just made. Without memory for it, it is dropped, and so unpinned.
+    pub fn of_range(range: T) -> Result<Arc<PinState>> {
+        let pinned = heap::shared(PinState { mapped: AtomicU32::new(NOT_MAPPED), range })?;
+        Ok(pinned)
     }
+}
 
-    /// How it is mapped now.
+impl PinState {
+    /// The type of its live mapping.
     pub(crate) fn mapping_type(&self) -> Option<MappingType> {
         raw::mapping_type(self.mapped.load(Ordering::Acquire))
     }
@@ -52,14 +55,9 @@ impl MappingGuard {
         Ok(MappingGuard(Arc::clone(pinned)))
     }
 
-    #[inline]
-    pub(crate) fn device_address(&self) -> u64 {
-        self.0.device_address
-    }
-
     /// The mapping is made, and of this type.
-    pub(crate) fn set_type(&self, kind: MappingType) {
-        self.0.mapped.store(kind as u32, Ordering::Release);
+    pub(crate) fn set_type(&self, mapping_type: MappingType) {
+        self.0.mapped.store(mapping_type as u32, Ordering::Release);
     }
 }
 

@@ -3,8 +3,11 @@
 
 use std::ops::{Deref, DerefMut};
 #[cfg(gdrapi_tsan)]
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{self, MutexGuard, TryLockError};
+
+use nix::sys::pthread::pthread_self;
 
 /// A mutex of the standard library, without poisoning. The C API layer turns a panic into an errno, and the protected
 /// state is valid at every point where a panic can occur.
@@ -82,6 +85,58 @@ impl<T> DerefMut for Guard<'_, T> {
     }
 }
 
+/// A mutex that refuses the thread that has it locked. Such a thread calls again from a hook of a function that is called
+/// under the lock. In a signal handler that interrupts the few instructions between lock and note, it waits for ever.
+#[derive(Debug, Default)]
+pub struct Exclusive<T> {
+    /// The thread that has it locked, or 0.
+    thread: AtomicUsize,
+    mutex: Mutex<T>,
+}
+
+impl<T> Exclusive<T> {
+    /// Returns whether this thread has it locked.
+    pub fn is_locked_here(&self) -> bool {
+        self.thread.load(Ordering::Relaxed) == pthread_self() as usize
+    }
+
+    /// Access to the value; `None` if this thread has it already.
+    pub fn lock(&self) -> Option<Exclusively<'_, T>> {
+        if self.is_locked_here() {
+            return None;
+        }
+        let guard = self.mutex.lock();
+        self.thread.store(pthread_self() as usize, Ordering::Relaxed);
+        Some(Exclusively { thread: &self.thread, guard })
+    }
+}
+
+/// Access to what an [`Exclusive`] protects, until it is dropped.
+pub struct Exclusively<'a, T> {
+    thread: &'a AtomicUsize,
+    guard: Guard<'a, T>,
+}
+
+impl<T> Drop for Exclusively<'_, T> {
+    fn drop(&mut self) {
+        self.thread.store(0, Ordering::Relaxed);
+    }
+}
+
+impl<T> Deref for Exclusively<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for Exclusively<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,5 +155,19 @@ mod tests {
         assert!(panicked.is_err());
         assert_eq!(*mutex.lock(), 2);
         assert_eq!(mutex.try_lock().map(|guard| *guard), Some(2));
+    }
+
+    #[test]
+    fn exclusive_refuses_only_the_thread_that_has_it() {
+        let exclusive = Exclusive::<i32>::default();
+        let mut value = exclusive.lock().expect("not locked");
+        assert!(exclusive.lock().is_none());
+        std::thread::scope(|s| {
+            let other = s.spawn(|| exclusive.lock().map(|value| *value));
+            *value = 2;
+            drop(value);
+            assert_eq!(other.join().expect("no panic"), Some(2));
+        });
+        assert!(exclusive.lock().is_some());
     }
 }

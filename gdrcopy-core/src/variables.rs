@@ -73,7 +73,7 @@ pub fn log_level() -> LevelFilter {
     }
 }
 
-/// How to open a source of GPU memory.
+/// The options that the variables set for opening a source of GPU memory.
 pub fn options() -> Options {
     let backend = if USE_DMABUF_MMAP.is_one() { Backend::DmaBuf } else { Backend::Auto };
     Options { backend, device_path: None, force_pcie_compat: FORCE_PCIE_COMPAT.is_one() }
@@ -99,7 +99,7 @@ impl Variable {
 
     /// Returns whether it is set to `1`.
     pub fn is_one(&self) -> bool {
-        self.value() == Some("1".into())
+        self.value().is_some_and(|value| value == "1")
     }
 
     /// Returns whether it may have this value.

@@ -57,8 +57,8 @@ impl gdrx_map {
             size,
             mapping_type,
             reserved: 0,
-            process: this_process(),
-            several_types: mixed::attach(kind),
+            process: this_process()?,
+            several_types: mixed::record(kind),
         })
     }
 
@@ -83,7 +83,7 @@ impl gdrx_map {
         let Some(kind) = raw::mapping_type(self.mapping_type) else {
             return Err(Error::NotAttached);
         };
-        if self.process == this_process() {
+        if self.process == this_process()? {
             return Ok(kind);
         }
         Err(gdrcopy_core::Error::ForkedChild.into())
@@ -233,8 +233,8 @@ fn identity() -> u64 {
 }
 
 #[cold]
-fn this_process() -> u64 {
-    *THIS_PROCESS.get(|_| identity())
+fn this_process() -> Result<u64> {
+    Ok(*THIS_PROCESS.get(|_| identity())?)
 }
 
 /// Reads the environment variables, at the first call of the process.

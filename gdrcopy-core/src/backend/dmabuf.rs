@@ -8,12 +8,13 @@
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl, open};
 use nix::sys::stat::Mode;
 
-use crate::backend::source::{PinRequest, Source, SourcePin, check_type, round_out};
+use crate::backend::source::{PinRequest, PinState, Source, SourcePin, check_type, round_out};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::sys::cuda::context::Place;
@@ -169,7 +170,7 @@ impl Source for DmaBuf {
         Ok(1)
     }
 
-    fn pin(&self, request: &PinRequest) -> Result<Box<dyn SourcePin>> {
+    fn pin(self: Arc<Self>, request: &PinRequest) -> Result<Arc<PinState>> {
         let pages = pages_around(request.address, request.size)?;
         self.driver.init()?;
         let place = self.driver.place_of(request.address, request.size)?;
@@ -184,9 +185,9 @@ impl Source for DmaBuf {
         let over_pcie = asked && (coherent || !self.force_pcie_compat);
         let fd = export_pages(self.driver, &place, &pages, over_pcie)?;
         let fd = Descriptor::new(fd);
-        let kind = if coherent && !asked { MappingType::Caching } else { MappingType::WriteCombining };
+        let mapping_type = if coherent && !asked { MappingType::Caching } else { MappingType::WriteCombining };
         log::debug!("pinned {:#x}+{:#x} as dma-buf {}", request.address, request.size, fd.file().number);
-        Ok(Box::new(DmaBufPin { fd, pages, kind }))
+        PinState::of_range(DmaBufPin { fd, pages, mapping_type })
     }
 }
 
@@ -196,7 +197,7 @@ struct DmaBufPin {
     fd: Descriptor,
     pages: Range<u64>,
     /// The only type it can be mapped as.
-    kind: MappingType,
+    mapping_type: MappingType,
 }
 
 impl SourcePin for DmaBufPin {
@@ -224,15 +225,15 @@ impl SourcePin for DmaBufPin {
     }
 
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
-        check_type(flag, self.kind)?;
+        check_type(flag, self.mapping_type)?;
         let len = whole_pages(len)?;
         let pinned = len_of(&self.pages);
         if len > pinned {
             return Err(Error::OutOfPin { len, pinned });
         }
         let region = Region::map(&self.fd, 0, len)?;
-        log::debug!("mapped {:#x}+{len:#x} at {region:?}: {}", self.pages.start, self.kind);
-        Ok((region, self.kind))
+        log::debug!("mapped {:#x}+{len:#x} at {region:?}: {}", self.pages.start, self.mapping_type);
+        Ok((region, self.mapping_type))
     }
 
     fn unpin(&self) -> Result<()> {

@@ -4,12 +4,15 @@
 //! because only this library can change it there.
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 
-use crate::backend::source::{PinRequest, Source, SourcePin, check_type, round_out};
+use once_cell::race::OnceBool;
+
+use crate::backend::source::{PinRequest, PinState, Source, SourcePin, check_type, round_out};
 use crate::error::{Error, Result};
 use crate::options::Options;
+use crate::sync::Mutex;
 use crate::sys::fork::{self, OpenFile, Owner};
 use crate::sys::gdrdrv::{
     DeviceFile, GetAttr, GetCbFlag, GetInfo, GetInfoV2, GetVersion, PinBuffer, PinBufferV2, ReqMappingType, UnpinBuffer,
@@ -23,23 +26,17 @@ const INFO_V2: Version = Version::new(2, 4);
 /// ranges of whole GPU pages, because newer GPU drivers refuse others.
 const PIN_V2: Version = Version::new(2, 5);
 
-/// The module, open.
+/// The module, open, which its pins share.
 #[derive(Debug)]
 pub struct Gdrdrv {
-    connection: Arc<Connection>,
-    force_pcie_compat: bool,
-}
-
-/// The state that the pins of one open share.
-#[derive(Debug)]
-struct Connection {
     /// Stays open as long as one of the pins.
     file: DeviceFile,
     version: Version,
     /// Answers to GET_ATTR for [`Attribute::UsePersistentMapping`] and
     /// [`Attribute::SupportPinFlagForcePcie`].
-    attributes: [OnceLock<bool>; 2],
+    attributes: [OnceBool; 2],
     owner: Owner,
+    force_pcie_compat: bool,
 }
 
 impl Gdrdrv {
@@ -60,26 +57,30 @@ impl Gdrdrv {
             return Err(Error::DummyGpuDriver);
         }
         log::debug!("backend gdrdrv {version} (/dev/gdrdrv), serves API {oldest_library} and later");
-        let connection = Connection { file, version, attributes: Default::default(), owner: Owner::current() };
-        Ok(Gdrdrv { connection: Arc::new(connection), force_pcie_compat: options.force_pcie_compat })
+        Ok(Gdrdrv {
+            file,
+            version,
+            attributes: Default::default(),
+            owner: Owner::current(),
+            force_pcie_compat: options.force_pcie_compat,
+        })
     }
 
-    fn pin_as_asked(&self, request: &PinRequest) -> Result<GdrdrvPin> {
-        let connection = &self.connection;
+    fn pin_as_asked(self: Arc<Self>, request: &PinRequest) -> Result<GdrdrvPin> {
         let mut rounded = *request;
-        if connection.version < PIN_V2 {
+        if self.version < PIN_V2 {
             if request.flags != PinFlags::DEFAULT {
-                return Err(Error::PinFlagsNeedNewerDriver { driver: connection.version });
+                return Err(Error::PinFlagsNeedNewerDriver { driver: self.version });
             }
             let pages = round_out(request.address, request.size, GPU_PAGE_SIZE)?;
             rounded.size = pages.end - request.address;
         }
-        let handle = connection.pin(&rounded)?;
+        let handle = self.pin_range(&rounded)?;
         log::debug!("pinned {:#x}+{:#x} as driver handle {handle:#x}", request.address, request.size);
         Ok(GdrdrvPin {
-            connection: Arc::clone(connection),
+            gdrdrv: self,
             handle,
-            facts: OnceLock::new(),
+            facts: Mutex::default(),
             requested_type: AtomicU32::new(0),
             released: AtomicBool::new(false),
         })
@@ -87,7 +88,7 @@ impl Gdrdrv {
 
     /// [`Options::force_pcie_compat`]: where the GPU has no other link than PCIe, an ordinary pin is what
     /// FORCE_PCIE asks for. The mapping type shows it, as only coherent links are mapped cached.
-    fn pin_without_force_pcie(&self, request: &PinRequest, refusal: Error) -> Result<GdrdrvPin> {
+    fn pin_without_force_pcie(self: Arc<Self>, request: &PinRequest, refusal: Error) -> Result<GdrdrvPin> {
         let pin = self.pin_as_asked(&PinRequest { flags: PinFlags::DEFAULT, ..*request })?;
         match pin.map(1, MapFlag::Default) {
             Ok((_, MappingType::Caching)) | Err(_) => Err(refusal),
@@ -97,53 +98,8 @@ impl Gdrdrv {
             }
         }
     }
-}
 
-impl Source for Gdrdrv {
-    fn page_size(&self) -> u64 {
-        GPU_PAGE_SIZE
-    }
-
-    fn file(&self) -> Option<OpenFile> {
-        Some(self.connection.file.file())
-    }
-
-    fn version(&self) -> Version {
-        self.connection.version
-    }
-
-    fn attribute(&self, attribute: Attribute) -> Result<i32> {
-        match attribute {
-            Attribute::UsingDmaBufMmap => Ok(0),
-            asked => self.connection.attribute(asked).map(i32::from),
-        }
-    }
-
-    fn pin(&self, request: &PinRequest) -> Result<Box<dyn SourcePin>> {
-        let force_pcie = request.flags.force_pcie();
-        let pin = match self.pin_as_asked(request) {
-            Err(refusal @ Error::Driver { .. }) if force_pcie && self.force_pcie_compat => {
-                self.pin_without_force_pcie(request, refusal)
-            }
-            answer => answer,
-        }?;
-        Ok(Box::new(pin))
-    }
-
-    fn close(self: Arc<Self>) -> Result<()> {
-        // Pins, and calls in other threads, still use it otherwise, and close it.
-        let Some(backend) = Arc::into_inner(self) else {
-            return Ok(());
-        };
-        match Arc::into_inner(backend.connection) {
-            Some(connection) => connection.file.close(),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Connection {
-    fn pin(&self, request: &PinRequest) -> Result<u64> {
+    fn pin_range(&self, request: &PinRequest) -> Result<u64> {
         if self.version >= PIN_V2 {
             let mut argument = PinBufferV2 {
                 addr: request.address,
@@ -163,12 +119,13 @@ impl Connection {
         self.file.pin_buffer(&mut argument).map(|()| argument.handle)
     }
 
-    fn attribute(&self, attribute: Attribute) -> Result<bool> {
+    /// The value of an attribute that the driver has.
+    fn driver_attribute(&self, attribute: Attribute) -> Result<bool> {
         if self.version < PIN_V2 {
             return Ok(false);
         }
         let cache = &self.attributes[attribute as usize - 1];
-        if let Some(&value) = cache.get() {
+        if let Some(value) = cache.get() {
             return Ok(value);
         }
         let mut argument = GetAttr { attr: attribute as u32, val: 0 };
@@ -178,22 +135,61 @@ impl Connection {
             Err(error) if [libc::EINVAL, libc::ENOTTY].contains(&error.errno()) => false,
             Err(error) => return Err(error),
         };
-        Ok(*cache.get_or_init(|| value))
+        let _ = cache.set(value);
+        Ok(value)
     }
 
     /// Returns whether the driver has reported that pins and mappings last until they are released.
     fn is_known_persistent(&self) -> bool {
-        self.attributes[Attribute::UsePersistentMapping as usize - 1].get() == Some(&true)
+        self.attributes[Attribute::UsePersistentMapping as usize - 1].get() == Some(true)
+    }
+}
+
+impl Source for Gdrdrv {
+    fn page_size(&self) -> u64 {
+        GPU_PAGE_SIZE
+    }
+
+    fn file(&self) -> Option<OpenFile> {
+        Some(self.file.file())
+    }
+
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn attribute(&self, attribute: Attribute) -> Result<i32> {
+        match attribute {
+            Attribute::UsingDmaBufMmap => Ok(0),
+            asked => self.driver_attribute(asked).map(i32::from),
+        }
+    }
+
+    fn pin(self: Arc<Self>, request: &PinRequest) -> Result<Arc<PinState>> {
+        let may_do_without = request.flags.force_pcie() && self.force_pcie_compat;
+        let pin = match Arc::clone(&self).pin_as_asked(request) {
+            Err(refusal @ Error::Driver { .. }) if may_do_without => self.pin_without_force_pcie(request, refusal),
+            answer => answer,
+        }?;
+        PinState::of_range(pin)
+    }
+
+    fn close(self: Arc<Self>) -> Result<()> {
+        // Pins, and calls in other threads, still use it otherwise, and close it.
+        match Arc::into_inner(self) {
+            Some(gdrdrv) => gdrdrv.file.close(),
+            None => Ok(()),
+        }
     }
 }
 
 /// A pin of the module.
 #[derive(Debug)]
 struct GdrdrvPin {
-    connection: Arc<Connection>,
+    gdrdrv: Arc<Gdrdrv>,
     handle: u64,
-    /// The driver's description. Only its mapping type changes.
-    facts: OnceLock<Info>,
+    /// The driver's description, once it has been asked. Only its mapping type changes.
+    facts: Mutex<Option<Info>>,
     /// The mapping type last requested from the driver; 0 leaves it to the driver.
     requested_type: AtomicU32,
     released: AtomicBool,
@@ -202,9 +198,9 @@ struct GdrdrvPin {
 impl GdrdrvPin {
     /// Asks the driver.
     fn ask(&self) -> Result<Info> {
-        let file = &self.connection.file;
+        let file = &self.gdrdrv.file;
         let mut answer = GetInfoV2 { handle: self.handle, ..Default::default() };
-        let mapping_type = if self.connection.version >= INFO_V2 {
+        let mapping_type = if self.gdrdrv.version >= INFO_V2 {
             file.get_info_v2(&mut answer)?;
             MappingType::from_driver(answer.mapping_type)
         } else {
@@ -220,8 +216,7 @@ impl GdrdrvPin {
         };
         let GetInfoV2 { va, mapped_size, page_size, tsc_khz: cycles_per_ms, tm_cycles, .. } = answer;
         let info = Info { va, mapped_size, page_size, tm_cycles, cycles_per_ms, mapping_type };
-        // Only the first answer is kept; the mapping type in it is not used.
-        let _ = self.facts.set(info);
+        *self.facts.lock() = Some(info);
         Ok(info)
     }
 
@@ -229,11 +224,11 @@ impl GdrdrvPin {
     fn request_type(&self, flag: MapFlag) -> Result<()> {
         let mapping_type = raw::of_mapping_type(flag.wanted());
         let requested = self.requested_type.load(Ordering::Relaxed);
-        if self.connection.version < PIN_V2 || requested == mapping_type {
+        if self.gdrdrv.version < PIN_V2 || requested == mapping_type {
             return Ok(());
         }
         let mut argument = ReqMappingType { handle: self.handle, mapping_type };
-        self.connection.file.req_mapping_type(&mut argument)?;
+        self.gdrdrv.file.req_mapping_type(&mut argument)?;
         self.requested_type.store(mapping_type, Ordering::Relaxed);
         Ok(())
     }
@@ -245,22 +240,22 @@ impl SourcePin for GdrdrvPin {
     }
 
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
-        let Some(&facts) = self.facts.get() else {
+        let Some(facts) = *self.facts.lock() else {
             return self.ask();
         };
         // From the second call on, the attribute can save a request.
-        if self.connection.attribute(Attribute::UsePersistentMapping)? {
+        if self.gdrdrv.driver_attribute(Attribute::UsePersistentMapping)? {
             return Ok(Info { mapping_type: mapped, ..facts });
         }
         self.ask()
     }
 
     fn callback_flag(&self) -> Result<bool> {
-        if self.connection.is_known_persistent() {
+        if self.gdrdrv.is_known_persistent() {
             return Ok(false);
         }
         let mut argument = GetCbFlag { handle: self.handle, flag: 0 };
-        self.connection.file.get_cb_flag(&mut argument).map(|()| argument.flag != 0)
+        self.gdrdrv.file.get_cb_flag(&mut argument).map(|()| argument.flag != 0)
     }
 
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
@@ -269,22 +264,22 @@ impl SourcePin for GdrdrvPin {
             return Err(Error::RangeOverflow);
         };
         self.request_type(flag)?;
-        let region = Region::map(&self.connection.file, offset, len)?;
+        let region = Region::map(&self.gdrdrv.file, offset, len)?;
         // On failure `region` is unmapped by going out of scope.
         let Info { va, mapping_type, .. } = self.ask()?;
-        let Some(kind) = mapping_type else {
+        let Some(mapping_type) = mapping_type else {
             return Err(Error::MappingRevoked);
         };
-        check_type(flag, kind)?;
-        log::debug!("mapped {va:#x}+{len:#x} at {region:?}: {kind}");
-        Ok((region, kind))
+        check_type(flag, mapping_type)?;
+        log::debug!("mapped {va:#x}+{len:#x} at {region:?}: {mapping_type}");
+        Ok((region, mapping_type))
     }
 
     fn unpin(&self) -> Result<()> {
         if self.released.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.connection.file.unpin_buffer(&mut UnpinBuffer { handle: self.handle })?;
+        self.gdrdrv.file.unpin_buffer(&mut UnpinBuffer { handle: self.handle })?;
         self.released.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -294,7 +289,7 @@ impl Drop for GdrdrvPin {
     fn drop(&mut self) {
         // In a forked child the pin is the parent's.
         if !self.released.load(Ordering::Relaxed)
-            && self.connection.owner.is_current()
+            && self.gdrdrv.owner.is_current()
             && let Err(error) = self.unpin()
         {
             log::warn!("unpin of driver handle {:#x}: {error}", self.handle);

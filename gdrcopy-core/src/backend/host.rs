@@ -4,8 +4,9 @@
 
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use crate::backend::source::{PinRequest, Source, SourcePin, check_type};
+use crate::backend::source::{PinRequest, PinState, Source, SourcePin, check_type};
 use crate::error::{Error, Result};
 use crate::sys::cuda::{self, Driver};
 use crate::sys::mmap::Region;
@@ -13,7 +14,7 @@ use crate::types::cuda_version::EXPORTS_DMA_BUFS;
 use crate::types::{Attribute, Info, MapFlag, MappingType, Version};
 
 /// The only type of mapping.
-const KIND: MappingType = MappingType::Caching;
+const MAPPING_TYPE: MappingType = MappingType::Caching;
 
 /// CUDA, which knows the memory.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl Source for Host {
         Ok(0)
     }
 
-    fn pin(&self, request: &PinRequest) -> Result<Box<dyn SourcePin>> {
+    fn pin(self: Arc<Self>, request: &PinRequest) -> Result<Arc<PinState>> {
         let len = usize::try_from(request.size).map_err(|_| Error::RangeOverflow)?;
         if len == 0 {
             return Err(Error::EmptyRange);
@@ -56,7 +57,7 @@ impl Source for Host {
             len,
         };
         log::debug!("host memory {:#x}+{len:#x} stands in for a pin", request.address);
-        Ok(Box::new(pin))
+        PinState::of_range(pin)
     }
 }
 
@@ -88,7 +89,7 @@ impl SourcePin for HostPin {
     }
 
     fn map(&self, len: usize, flag: MapFlag) -> Result<(Region, MappingType)> {
-        check_type(flag, KIND)?;
+        check_type(flag, MAPPING_TYPE)?;
         if len > self.len {
             let pinned = self.len;
             return Err(Error::OutOfPin { len, pinned });
@@ -96,7 +97,7 @@ impl SourcePin for HostPin {
         let address = NonNull::with_exposed_provenance(self.address);
         // SAFETY: until it is unpinned, the range stays allocated, and no reference to it relies on its bytes: contract
         // of pinning.
-        Ok((unsafe { Region::borrow(address, len) }, KIND))
+        Ok((unsafe { Region::borrow(address, len) }, MAPPING_TYPE))
     }
 
     fn unpin(&self) -> Result<()> {

@@ -8,29 +8,30 @@ mod source;
 use dmabuf::DmaBuf;
 use gdrdrv::Gdrdrv;
 use host::Host;
-pub use source::{PinRequest, Source, SourcePin};
+pub use source::{PinRequest, PinState, Source, SourcePin};
 
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::heap;
 use crate::options::{self, Options};
 
 /// Opens the backend that the options name, or the first that works.
 pub fn open(options: &Options) -> Result<Arc<dyn Source>> {
     match options.backend {
-        options::Backend::Gdrdrv => return Ok(Arc::new(Gdrdrv::open(options)?)),
-        options::Backend::DmaBuf => return Ok(Arc::new(DmaBuf::open(options)?)),
-        options::Backend::HostMemory => return Ok(Arc::new(Host::open()?)),
+        options::Backend::Gdrdrv => return Ok(heap::shared(Gdrdrv::open(options)?)?),
+        options::Backend::DmaBuf => return Ok(heap::shared(DmaBuf::open(options)?)?),
+        options::Backend::HostMemory => return Ok(heap::shared(Host::open()?)?),
         options::Backend::Auto => {}
     }
     let no_gdrdrv = match Gdrdrv::open(options) {
-        Ok(gdrdrv) => return Ok(Arc::new(gdrdrv)),
+        Ok(gdrdrv) => return Ok(heap::shared(gdrdrv)?),
         Err(error) => error,
     };
     match DmaBuf::open(options) {
         Ok(dmabuf) => {
             log::info!("backend gdrdrv is not usable: {no_gdrdrv}");
-            Ok(Arc::new(dmabuf))
+            Ok(heap::shared(dmabuf)?)
         }
         Err(no_dmabuf) => {
             log::error!("backend dma-buf is not usable either: {no_dmabuf}");

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+pub use crate::pin_state::PinState;
 use crate::sys::fork::OpenFile;
 use crate::sys::mmap::Region;
 use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
@@ -28,7 +29,7 @@ pub trait Source: Debug + Send + Sync {
     fn attribute(&self, attribute: Attribute) -> Result<i32>;
 
     /// Pins the range, rounded out to pages.
-    fn pin(&self, range: &PinRequest) -> Result<Box<dyn SourcePin>>;
+    fn pin(self: Arc<Self>, range: &PinRequest) -> Result<Arc<PinState>>;
 
     /// Closes it, with the driver's answer, if no one else uses it.
     fn close(self: Arc<Self>) -> Result<()> {

@@ -8,14 +8,14 @@
 
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
-use std::ptr;
-use std::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use memmap2::MmapMut; // Unmaps the page unless it becomes the process's.
 use nix::errno::Errno;
+use nix::sys::mman::{MmapAdvise, madvise};
 
 use crate::error::{self, Error, Result};
-use crate::hot::HOT;
+use crate::heap;
 use crate::sync::Mutex;
 
 /// The process that an object belongs to. Objects that must not be used across a fork keep one.
@@ -28,7 +28,7 @@ pub struct Owner {
 impl Owner {
     /// The calling process.
     pub fn current() -> Owner {
-        // Fails only without memory for a page; then no driver can be opened either.
+        // If this fails, no driver can be opened either.
         let _ = enter();
         Owner { epoch: epoch() }
     }
@@ -69,36 +69,17 @@ impl Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile {
     pub number: RawFd,
-    /// Of its filesystem.
+    /// The number of the filesystem's device.
     pub device: u64,
-    /// 0, which no file has, if it could not be examined.
+    /// The file's number in its filesystem; 0, which no file has, if fstat has failed.
     pub inode: u64,
 }
 
-/// The state of a process.
-#[derive(Debug, Default)]
-pub(crate) struct Process {
-    /// The numbers at which it has opened the driver itself. They may equal inherited ones that were closed, and
-    /// all are the same file. Locked while one is opened or closed.
-    own: Mutex<Vec<RawFd>>,
-    /// The number of live mappings of each type.
-    pub(crate) mappings: Mutex<[usize; 3]>,
-}
+/// The numbers at which a process has opened the driver itself. They may equal inherited ones that were closed, and all
+/// are the same file. The list is locked while a file is opened or closed.
+type OwnFiles = Mutex<Vec<RawFd>>;
 
-static PROCESS: PerProcess<Process> = PerProcess::new();
-
-pub(crate) fn process() -> &'static Process {
-    PROCESS.get(|_| Process::default())
-}
-
-/// Frees the state of the process, when the library is unloaded.
-///
-/// # Safety
-/// Where `may` returns true, no mapping is live, and no other thread opens, closes, maps or unmaps.
-pub unsafe fn unload(may: impl FnOnce() -> bool) {
-    // SAFETY: references live as long as a call that opens, closes, maps or unmaps.
-    unsafe { PROCESS.free(|process| may() && process.own.lock().is_empty()) }
-}
+static OWN_FILES: PerProcess<OwnFiles> = PerProcess::new();
 
 impl OpenFile {
     /// The file behind this number.
@@ -116,7 +97,7 @@ impl OpenFile {
     /// Closes an inherited descriptor in a forked child, unless its number stands for another file.
     pub fn close_inherited(self) {
         // Locked until it is closed.
-        let own = PROCESS.current().map(|process| process.own.lock());
+        let own = OWN_FILES.current().map(Mutex::lock);
         if let Some(own) = &own
             && own.contains(&self.number)
         {
@@ -143,7 +124,7 @@ pub struct Descriptor {
 impl Descriptor {
     /// The result of `open`, a file that others may also open.
     pub fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Descriptor> {
-        let mut own = process().own.lock();
+        let mut own = OWN_FILES.get(|_| OwnFiles::default())?.lock();
         own.try_reserve(1).map_err(|_| error::no_memory(Errno::ENOMEM))?;
         let descriptor = Descriptor::new(open()?);
         own.push(descriptor.file.number);
@@ -172,8 +153,10 @@ impl Descriptor {
             self.file.close_inherited();
             return Ok(());
         }
-        let mut own = process().own.lock();
-        own.retain(|&number| number != self.file.number);
+        let mut own = OWN_FILES.current().map(Mutex::lock);
+        if let Some(own) = &mut own {
+            own.retain(|&number| number != self.file.number);
+        }
         // Not retried on EINTR, because Linux has released the number by then, and another thread may own it.
         nix::unistd::close(self.file.number)
     }
@@ -194,7 +177,7 @@ impl Drop for Descriptor {
 }
 
 /// A per-process value. A forked child that asks for it gets a new one. It may have inherited its parent's in the
-/// middle of a change, with a locked mutex in it.
+/// middle of a change, with a locked mutex in it. Values are never freed.
 #[derive(Debug)]
 pub struct PerProcess<T: 'static> {
     latest: AtomicPtr<Generation<T>>,
@@ -204,8 +187,6 @@ pub struct PerProcess<T: 'static> {
 struct Generation<T: 'static> {
     owner: Owner,
     value: T,
-    /// The parent process's, which a child can neither use nor free.
-    parent: *mut Generation<T>,
 }
 
 /// A per-process value as the calling process sees it.
@@ -221,15 +202,10 @@ impl<T> PerProcess<T> {
         PerProcess { latest: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    fn generation(&self) -> Option<&'static Generation<T>> {
-        // SAFETY: null, or a box that `get` published, which only `free` takes back; its caller
-        // ensures that no reference is in use.
-        unsafe { self.latest.load(Ordering::SeqCst).as_ref() }
-    }
-
     /// The value of this process, or of the ancestor that made one last.
     pub fn look(&self) -> Option<Latest<T>> {
-        let latest = self.generation()?;
+        // SAFETY: null, or what `get` has published, which is never freed.
+        let latest: &'static Generation<T> = unsafe { self.latest.load(Ordering::Acquire).as_ref() }?;
         Some(Latest { value: &latest.value, is_own: latest.owner.is_current() })
     }
 
@@ -240,45 +216,19 @@ impl<T> PerProcess<T> {
     }
 
     /// The value of this process, made now if need be; `make` gets the parent's.
-    pub fn get(&self, make: impl Fn(Option<&'static T>) -> T) -> &'static T {
+    pub fn get(&self, make: impl Fn(Option<&'static T>) -> T) -> Result<&'static T> {
         loop {
             if let Some(value) = self.current() {
-                return value;
+                return Ok(value);
             }
-            let parent = self.latest.load(Ordering::SeqCst);
-            let fresh = Box::into_raw(Box::new(Generation {
-                owner: Owner::current(),
-                value: make(self.look().map(|parent| parent.value)),
-                parent,
-            }));
-            let published = self.latest.compare_exchange(parent, fresh, Ordering::SeqCst, Ordering::SeqCst);
+            let parent = self.latest.load(Ordering::Acquire);
+            let value = make(self.look().map(|parent| parent.value));
+            let fresh = Box::into_raw(heap::boxed(Generation { owner: Owner::current(), value })?);
+            let published = self.latest.compare_exchange(parent, fresh.cast(), Ordering::AcqRel, Ordering::Acquire);
             if published.is_err() {
                 // SAFETY: another thread published first, so no other thread has this address.
                 drop(unsafe { Box::from_raw(fresh) });
             }
-        }
-    }
-
-    /// Frees the value of this process, if it has one and `may` agrees; a later `get` makes a new one.
-    ///
-    /// # Safety
-    /// Where `may`, called after the value has become unreachable, returns true, no reference to the
-    /// value is in use.
-    pub unsafe fn free(&self, may: impl FnOnce(&T) -> bool) {
-        let Some(generation) = self.generation() else {
-            return;
-        };
-        if !generation.owner.is_current() {
-            return;
-        }
-        self.latest.store(generation.parent, Ordering::SeqCst);
-        let address = ptr::from_ref(generation).cast_mut();
-        if may(&generation.value) {
-            // SAFETY: made by `Box::into_raw` in `get`; unreachable, and unused by contract.
-            drop(unsafe { Box::from_raw(address) });
-        } else {
-            // Put back, unless another thread has made a new one already.
-            let _ = self.latest.compare_exchange(generation.parent, address, Ordering::SeqCst, Ordering::SeqCst);
         }
     }
 }
@@ -315,93 +265,76 @@ impl AddressRange {
     }
 }
 
-/// Words that read as zeros in a forked child.
-#[derive(Debug, Default)]
-#[repr(C, align(64))]
+/// Words that read as zeros in a forked child. They have a page to themselves, whatever its size is on this CPU.
+#[derive(Debug)]
+#[repr(C)]
+#[cfg_attr(target_arch = "x86_64", repr(align(4096)))]
+#[cfg_attr(not(target_arch = "x86_64"), repr(align(65536)))]
 pub struct Page {
     /// Memory that C handles point into.
     pub handles: AddressRange,
-    /// Calls of C functions in progress. Below 0 in a child that a signal handler has forked inside of one.
-    pub calls: AtomicIsize,
     epoch: AtomicU64,
 }
+
+/// The process's page.
+static PAGE: Page =
+    Page { handles: AddressRange { base: AtomicUsize::new(0), len: AtomicUsize::new(0) }, epoch: AtomicU64::new(0) };
+
+/// True once children get the page cleared. They inherit that, for children of their own.
+static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
 
 /// The last epoch given out; children inherit it and count on.
 static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
-/// The page, if there is one.
+/// The process's page.
 #[inline(always)]
-pub fn page() -> Option<&'static Page> {
-    // SAFETY: null, or a page that `new_page` made and that is never unmapped; a Page
-    // consists of atomics, for which any content is valid.
-    unsafe { HOT.page.load(Ordering::Acquire).cast::<Page>().as_ref() }
+pub fn page() -> &'static Page {
+    &PAGE
 }
 
 /// This process's epoch, or 0 as long as it has not entered.
 #[inline]
 fn epoch() -> u64 {
-    match page() {
-        Some(page) => page.epoch.load(Ordering::Acquire),
-        None => 0,
-    }
+    PAGE.epoch.load(Ordering::Acquire)
 }
 
-/// Gives the process an epoch if it has none yet, and returns the page.
+/// Gives the process an epoch if it has none yet.
 ///
 /// # Errors
-/// [`Error::OutOfHandles`] if there is no memory for the page.
-pub fn enter() -> Result<&'static Page> {
-    let page = match page() {
-        Some(page) => page,
-        None => publish(new_page().map_err(error::no_memory)?),
-    };
-    if page.epoch.load(Ordering::Acquire) == 0 {
-        let next = LAST_EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
-        // Another thread may be first. Then its epoch is the process's.
-        let _ = page.epoch.compare_exchange(0, next, Ordering::AcqRel, Ordering::Acquire);
+/// [`Error::OutOfHandles`] if the page cannot be cleared in children.
+pub fn enter() -> Result<()> {
+    if epoch() != 0 {
+        return Ok(());
     }
-    Ok(page)
+    if !IS_CLEARED_IN_CHILDREN.load(Ordering::Acquire) {
+        // Two threads may come here at once, and then both do the same.
+        clear_in_children().map_err(error::no_memory)?;
+        IS_CLEARED_IN_CHILDREN.store(true, Ordering::Release);
+    }
+    let next = LAST_EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
+    // Another thread may be first. Then its epoch is the process's.
+    let _ = PAGE.epoch.compare_exchange(0, next, Ordering::AcqRel, Ordering::Acquire);
+    Ok(())
 }
 
-/// Makes `fresh` the process's page, unless another thread was first.
-fn publish(mut fresh: MmapMut) -> &'static Page {
-    let address = fresh.as_mut_ptr().cast();
-    let published = HOT.page.compare_exchange(ptr::null_mut(), address, Ordering::AcqRel, Ordering::Acquire);
-    let address = match published {
-        Ok(_) => {
-            // It stays: copies look at it without being counted as calls.
-            mem::forget(fresh);
-            address
-        }
-        Err(first) => first,
-    };
-    // SAFETY: as in `page`.
-    unsafe { &*address.cast() }
-}
-
-/// A zeroed page of memory that children see zeroed.
-fn new_page() -> nix::Result<MmapMut> {
-    let page = MmapMut::map_anon(page_size()).map_err(|_| Errno::ENOMEM)?;
+/// Has the kernel clear the page in every child.
+fn clear_in_children() -> nix::Result<()> {
     if cfg!(miri) {
-        return Ok(page); // Miri has neither the advice nor children.
+        return Ok(()); // Miri has neither the advice nor children.
     }
-    // SAFETY: the page is ours, private and anonymous, as the advice demands.
-    let advised = unsafe { libc::madvise(page.as_ptr().cast_mut().cast(), page.len(), libc::MADV_WIPEONFORK) };
-    if advised != 0 {
-        // Kernels before 4.14 do not know it, so clear the page in the child ourselves.
-        clear_in_child()?;
+    // SAFETY: the page is ours. In a child, atomics that are all zero are valid.
+    match unsafe { madvise(NonNull::from(&PAGE).cast(), page_size(), MmapAdvise::MADV_WIPEONFORK) } {
+        Ok(()) => Ok(()),
+        // Kernels before 4.14 do not know it.
+        Err(_) => clear_after_fork(),
     }
-    Ok(page)
 }
 
-/// Has libc clear the process's page in every child made by `fork`.
-fn clear_in_child() -> nix::Result<()> {
+/// Has libc clear the page in every child made by `fork`.
+fn clear_after_fork() -> nix::Result<()> {
     extern "C" fn clear() {
-        if let Some(page) = page() {
-            page.epoch.store(0, Ordering::Release);
-            page.calls.store(0, Ordering::SeqCst);
-            page.handles.set(0, 0);
-        }
+        PAGE.epoch.store(0, Ordering::Release);
+        PAGE.handles.set(0, 0);
     }
     // SAFETY: the handler touches atomics only. glibc drops it when the library is unloaded.
     match unsafe { libc::pthread_atfork(None, None, Some(clear)) } {
@@ -411,12 +344,19 @@ fn clear_in_child() -> nix::Result<()> {
 }
 
 /// Size of a host page in bytes.
+#[inline]
 pub fn page_size() -> usize {
-    // SAFETY: sysconf has no preconditions.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+    static SIZE: AtomicUsize = AtomicUsize::new(0);
+    match SIZE.load(Ordering::Relaxed) {
+        0 => {
+            // SAFETY: sysconf has no preconditions.
+            let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize };
+            SIZE.store(size, Ordering::Relaxed);
+            size
+        }
+        size => size,
+    }
 }
-
-const _: () = assert!(size_of::<Page>() <= 4096, "the smallest host page must hold it");
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -440,9 +380,9 @@ pub(crate) mod tests {
 
     /// The epoch in the process's page in a forked child, and whether it holds a handle.
     fn page_in_child() -> (i32, bool) {
-        let page = enter().expect("memory for a page");
+        enter().expect("a page that is cleared in children");
         assert_ne!(epoch(), 0);
-        let range = &page.handles;
+        let range = &PAGE.handles;
         range.set(0x1000, 0x100);
         assert!(range.contains(0x10ff));
         assert!(!range.contains(0x1100));
@@ -456,13 +396,18 @@ pub(crate) mod tests {
     fn page_in_forked_child_is_empty() {
         assert_eq!(page_in_child(), (0, false), "wiped by the kernel");
 
-        let address = HOT.page.load(Ordering::Acquire);
-        // SAFETY: the page is ours; the advice only undoes that of `new_page`.
-        let kept = unsafe { libc::madvise(address.cast(), page_size(), libc::MADV_KEEPONFORK) };
-        assert_eq!(kept, 0);
+        let address = NonNull::from(&PAGE).cast();
+        // SAFETY: the page is ours; the advice only undoes that of `clear_in_children`.
+        unsafe { madvise(address, page_size(), MmapAdvise::MADV_KEEPONFORK) }.expect("a kernel since 4.14");
         assert_ne!(page_in_child(), (0, false), "kept: the test can fail");
 
-        clear_in_child().expect("a handler more");
+        clear_after_fork().expect("a handler more");
         assert_eq!(page_in_child(), (0, false), "cleared by the handler");
+    }
+
+    #[test]
+    fn page_holds_nothing_else() {
+        assert!(ptr::from_ref(&PAGE).addr().is_multiple_of(page_size()));
+        assert!(size_of::<Page>().is_multiple_of(page_size()));
     }
 }

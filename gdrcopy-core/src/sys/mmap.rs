@@ -1,26 +1,19 @@
 //! The CPU addresses of a mapping: made by mmap of the driver's descriptor and released by munmap, or borrowed
 //! from host memory; read and written by the copy routines.
 
-use std::ffi::CStr;
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use libc::c_void;
 use nix::errno::Errno;
-use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use nix::sys::mman::{
+    MRemapFlags, MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, mremap, munlock, munmap,
+};
 
 use crate::error::{Error, Result, call};
 use crate::sys::fork::{Owner, page_size};
-
-/// Ranges of a process that are replaced by empty files. Neighboring files are never merged, and a process has
-/// 65,530 mappings at most by default (`vm.max_map_count`), so later ranges become anonymous memory.
-const FILES: usize = 1000;
-
-/// The ranges that were replaced, or meant to be. A forked child inherits both them and their number.
-static RETIRED: AtomicUsize = AtomicUsize::new(0);
 
 /// Memory that the GPU shares. Raw memory, never a Rust reference: the GPU writes it at any time.
 ///
@@ -74,7 +67,7 @@ impl Region {
         self.address.as_ptr()
     }
 
-    /// Bytes in it; of what `map` has mapped, a multiple of the page size.
+    /// Bytes in it, a multiple of the page size unless it is borrowed.
     #[expect(clippy::len_without_is_empty, reason = "no region is empty")]
     #[inline]
     pub fn len(&self) -> usize {
@@ -100,9 +93,7 @@ impl Region {
     }
 
     /// Takes the driver's memory away, but keeps the addresses reserved for the life of the process: no
-    /// later mmap is placed where stale pointers point to, and touching them raises a signal. That is SIGBUS,
-    /// as with the driver's own revoked mappings, for the first `FILES` ranges of the process, and SIGSEGV
-    /// for later ones and where no empty file can be made.
+    /// later mmap is placed where stale pointers point to, and touching them raises SIGSEGV.
     ///
     /// Where that fails, the region is unmapped, and its addresses are reserved again if the kernel allows it; where
     /// unmapping fails too, it stays as it was. Allocates nothing.
@@ -111,10 +102,10 @@ impl Region {
         if !self.is_mapped {
             return Ok(());
         }
-        let before = RETIRED.fetch_add(1, Ordering::Relaxed);
-        let Err(errno) = self.replace_by_nothing(before < FILES) else {
+        // SAFETY: `map` has mapped the range for this region only.
+        let Err(errno) = (unsafe { reserve(Some(self.address.cast()), self.len) }) else {
             self.is_mapped = false;
-            self.exempt_from_dumps_and_locks();
+            self.exempt_from_dumps();
             return Ok(());
         };
         self.unmap()?;
@@ -129,59 +120,70 @@ impl Region {
         Ok(())
     }
 
-    fn size(&self) -> nix::Result<NonZeroUsize> {
-        NonZeroUsize::new(self.len).ok_or(Errno::EINVAL)
-    }
-
-    /// Puts memory in its place that cannot be accessed.
-    fn replace_by_nothing(&self, by_file: bool) -> nix::Result<()> {
-        if by_file {
-            match self.replace_by_empty_file() {
-                Ok(()) => return Ok(()),
-                Err(errno) => log::warn!(
-                    "closed mapping {self:?} raises SIGSEGV instead of SIGBUS, as there is no empty file for it: {errno}"
-                ),
-            }
-        }
-        let flags = RESERVED | MapFlags::MAP_FIXED;
-        // SAFETY: replaces what `map` has mapped for this region, and nothing else.
-        unsafe { mmap_anonymous(Some(self.address.addr()), self.size()?, ProtFlags::PROT_NONE, flags) }?;
-        Ok(())
-    }
-
-    /// Maps an empty file in its place: all of it lies beyond the end of that file.
-    fn replace_by_empty_file(&self) -> nix::Result<()> {
-        let file = empty_file()?;
-        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
-        // SAFETY: replaces what `map` has mapped for this region, and nothing else.
-        unsafe { mmap(Some(self.address.addr()), self.size()?, READ_WRITE, flags, file, 0) }?;
-        Ok(())
-    }
-
     /// Reserves its addresses after it was unmapped, unless another thread has mapped something there.
     fn reserve_unmapped(&self) -> nix::Result<()> {
         let flags = RESERVED | MapFlags::MAP_FIXED_NOREPLACE;
+        let size = NonZeroUsize::new(self.len).ok_or(Errno::EINVAL)?;
         // SAFETY: replaces nothing, also in kernels before 4.17, which take the address for a hint.
-        let reserved = unsafe { mmap_anonymous(Some(self.address.addr()), self.size()?, ProtFlags::PROT_NONE, flags) }?;
+        let reserved = unsafe { mmap_anonymous(Some(self.address.addr()), size, ProtFlags::PROT_NONE, flags) }?;
         if reserved.addr() != self.address.addr() {
             // SAFETY: mapped above, and not used.
             unsafe { munmap(reserved, self.len) }?;
             return Err(Errno::EEXIST);
         }
-        self.exempt_from_dumps_and_locks();
+        // SAFETY: the range has no content.
+        let _ = unsafe { munlock(reserved, self.len) };
+        self.exempt_from_dumps();
         Ok(())
     }
 
-    /// What replaced the driver's memory holds no data: like that memory, it is not written into core files and
-    /// does not count as locked (`mlockall(MCL_FUTURE)`). From then on it is the same as neighbors of its kind,
-    /// and the kernel merges them.
-    fn exempt_from_dumps_and_locks(&self) {
-        let address = self.address().cast();
+    /// The reservation has no data, so it is not written into core files, like the driver's memory before it. From then
+    /// on it is the same as its neighbors of this kind, and the kernel merges them.
+    fn exempt_from_dumps(&self) {
         // SAFETY: the range is ours and has no content. A failure has no effect on who may access it.
-        unsafe {
-            libc::madvise(address, self.len, libc::MADV_DONTDUMP);
-            libc::munlock(address, self.len);
+        let _ = unsafe { madvise(self.address.cast(), self.len, MmapAdvise::MADV_DONTDUMP) };
+    }
+}
+
+/// Reserves addresses by memory that cannot be accessed, and that does not count as locked (`mlockall(MCL_FUTURE)`).
+/// With an address, it replaces what is there.
+///
+/// # Safety
+/// With an address, the range is the caller's, and its content is not needed any more.
+pub unsafe fn reserve(address: Option<NonNull<c_void>>, len: usize) -> nix::Result<NonNull<c_void>> {
+    let size = NonZeroUsize::new(len).ok_or(Errno::EINVAL)?;
+    let in_place = if address.is_some() { MapFlags::MAP_FIXED } else { MapFlags::empty() };
+    // SAFETY: contract of this function; without an address, no other memory is touched.
+    match unsafe { mmap_anonymous(address.map(NonNull::addr), size, ProtFlags::PROT_NONE, RESERVED | in_place) } {
+        // The process may not lock that much.
+        // SAFETY: contract of this function.
+        Err(Errno::EAGAIN) => unsafe { reserve_unlocked(address, len) },
+        Err(errno) => Err(errno),
+        Ok(reserved) => {
+            // SAFETY: the range is new, and has no content.
+            let _ = unsafe { munlock(reserved, len) };
+            Ok(reserved)
         }
+    }
+}
+
+/// Reserves a page, and then makes it longer, which needs no limit of locked memory once the page is not locked.
+///
+/// # Safety
+/// The contract of [`reserve`].
+unsafe fn reserve_unlocked(address: Option<NonNull<c_void>>, len: usize) -> nix::Result<NonNull<c_void>> {
+    let page = page_size();
+    let size = NonZeroUsize::new(page).ok_or(Errno::EINVAL)?;
+    let in_place = if address.is_some() { MRemapFlags::MREMAP_FIXED } else { MRemapFlags::empty() };
+    // SAFETY: contract of this function; the page is new, and no one else has its address.
+    unsafe {
+        let first = mmap_anonymous(None, size, ProtFlags::PROT_NONE, RESERVED)?;
+        let _ = munlock(first, page);
+        let reserved = mremap(first, page, len, MRemapFlags::MREMAP_MAYMOVE | in_place, address);
+        if reserved.is_err() {
+            let _ = munmap(first, page);
+        }
+        reserved
     }
 }
 
@@ -206,23 +208,12 @@ pub fn whole_pages(len: usize) -> Result<usize> {
     }
 }
 
-fn empty_file() -> nix::Result<OwnedFd> {
-    const NAME: &CStr = c"gdrapi-closed-mapping";
-    // Some kernels from 6.3 on demand it, if vm.memfd_noexec is 2; earlier ones refuse it.
-    let noexec = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
-    let cloexec = MFdFlags::MFD_CLOEXEC;
-    match memfd_create(NAME, cloexec | noexec) {
-        Err(_) => memfd_create(NAME, cloexec),
-        file => file,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sys::fork::tests::in_child;
     use std::fs::File;
-    use std::os::fd::{AsRawFd, FromRawFd};
+    use std::os::fd::FromRawFd;
 
     fn memory(len: usize) -> File {
         // SAFETY: the name is a C string; the descriptor is new and ours.
@@ -241,18 +232,6 @@ mod tests {
     fn mapped_page() -> Region {
         let page = page_size();
         Region::map(memory(page), 0, page).expect("a page can be mapped")
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri has no memfd")]
-    fn empty_file_cannot_become_executable_where_the_kernel_knows_that() {
-        const F_SEAL_EXEC: i32 = 0x20;
-        let flags = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
-        let is_known = memfd_create(c"probe", flags).is_ok();
-        let file = empty_file().expect("a descriptor");
-        // SAFETY: the command only reads.
-        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-        assert_eq!(seals & F_SEAL_EXEC != 0, is_known);
     }
 
     #[test]

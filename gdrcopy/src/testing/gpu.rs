@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::{fmt, thread};
 
 use gdrcopy_core::RawGdr;
-use gdrcopy_core::backend::{PinRequest, Source, SourcePin};
+use gdrcopy_core::backend::{PinRequest, PinState, Source, SourcePin};
 use gdrcopy_core::error::{self, Errno, Error, Result, call};
 use gdrcopy_core::sync::Mutex;
 use gdrcopy_core::sys::mmap::Region;
@@ -270,7 +270,7 @@ impl Source for Driver {
         Ok(i32::from(attribute == Attribute::UsePersistentMapping))
     }
 
-    fn pin(&self, request: &PinRequest) -> Result<Box<dyn SourcePin>> {
+    fn pin(self: Arc<Self>, request: &PinRequest) -> Result<Arc<PinState>> {
         if request.flags.force_pcie() {
             return Err(Error::of_call(call::PIN_BUFFER_V2, Errno::EOPNOTSUPP));
         }
@@ -286,7 +286,8 @@ impl Source for Driver {
         let pinned = Pinned { address, size, allocation };
         state.pins.insert(number, pinned);
         let gpu = self.0.clone();
-        Ok(Box::new(GpuPin { gpu, number, pinned }))
+        drop(state);
+        PinState::of_range(GpuPin { gpu, number, pinned })
     }
 }
 
