@@ -28,6 +28,10 @@ pub fn open(options: &Options) -> Result<Arc<dyn Source>> {
         Ok(gdrdrv) => return Ok(heap::shared(gdrdrv)?),
         Err(error) => error,
     };
+    // The driver may be there. The process lacks something now, and must not get another kind of pins for good.
+    if [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EINTR].contains(&no_gdrdrv.errno()) {
+        return Err(no_gdrdrv);
+    }
     match DmaBuf::open(options) {
         Ok(dmabuf) => {
             log::info!("backend gdrdrv is not usable: {no_gdrdrv}");

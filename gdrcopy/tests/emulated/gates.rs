@@ -23,6 +23,11 @@ pub(crate) const GATES: &[(&str, Result<&str, i32>)] = &[
     ("--profile dmabuf-none", Ok("dma-bufs")),
     ("--driver-version 1.9 --cuda-version 13.3", Ok("dma-bufs")),
     ("--gdrdrv-errno EACCES --cuda-version 13.3", Ok("dma-bufs")),
+    // The driver may be there, so the process gets no other kind of pins.
+    ("--gdrdrv-errno EMFILE --cuda-version 13.3", Err(libc::EMFILE)),
+    ("--gdrdrv-errno ENFILE --cuda-version 13.3", Err(libc::ENFILE)),
+    ("--gdrdrv-errno ENOMEM --cuda-version 13.3", Err(libc::ENOMEM)),
+    ("--fault OPEN:EINTR --cuda-version 13.3", Err(libc::EINTR)),
     ("--cuda-version 13.3", Ok("gdrdrv")),
 ];
 
