@@ -295,7 +295,7 @@ lib: rust ## Builds the shared and the static library into build/lib.
 		-Wl,--disable-new-dtags '-Wl,-rpath,$$ORIGIN' -o build/lib/$(preload)
 	@rm build/lib/needed.so
 	$(call archive,gdrx,$(exported_by_gdrx),gdrx_*)
-	@$(cargo_links) -shared -s -Wl,-soname,libgdrx.so.$(gdrx_major) -Wl,--version-script=gdrx/libgdrx.map -Wl,-z,defs -Wl,--gc-sections \
+	@$(cargo_links) -shared -s -Wl,-soname,libgdrx.so.$(gdrx_major) -Wl,--version-script=gdrx/libgdrx.map -Wl,-z,defs -Wl,-z,nodelete -Wl,--gc-sections \
 		$(addprefix -Wl$(comma)-u$(comma),$(exported_by_gdrx)) build/lib/libgdrx.a -Wl,--as-needed -lgcc_s $(static_libs) -o build/lib/$(gdrx)
 	@ln -sf $(gdrx) build/lib/libgdrx.so.$(gdrx_major)
 	@ln -sf libgdrx.so.$(gdrx_major) build/lib/libgdrx.so
@@ -306,7 +306,7 @@ cargo_links = $(or $($(cargo_linker)),$(CC))
 # For LD_PRELOAD, an object with the library's SONAME that needs the library by its other name, from its own directory.
 # That takes DT_RPATH, because LD_LIBRARY_PATH would come before a RUNPATH. The loader then has an object for both
 # names. libgdrapi.so must not be the SONAME, because ldconfig would point that link, which linkers use, at this object.
-empty_object = $(CC) -shared -nostdlib -s -x c /dev/null -x none
+empty_object = $(CC) $(CFLAGS) $(LDFLAGS) -Wl,-z,now -shared -nostdlib -s -x c /dev/null -x none
 
 # Installing, which often runs as root, builds only what is not there yet.
 $(addprefix build/lib/,$(libraries)):
