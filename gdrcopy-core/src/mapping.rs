@@ -15,10 +15,10 @@ pub struct RawMapping {
     #[expect(dead_code, reason = "for its drop")]
     of_pin: MappingGuard,
     device_address: u64,
-    /// Bytes from the start of the region to byte 0.
-    head: usize,
-    len: usize,
+    /// Bytes from the start of the region to byte 0, less than a page.
+    head: u32,
     mapping_type: MappingType,
+    len: usize,
 }
 
 impl RawMapping {
@@ -31,7 +31,7 @@ impl RawMapping {
         len: usize,
     ) -> RawMapping {
         mixed::record(mapping_type);
-        RawMapping { region, of_pin, device_address, head, len, mapping_type }
+        RawMapping { region, of_pin, device_address, head: head as u32, mapping_type, len }
     }
 
     /// Device address of byte 0, which is that of its pin.
@@ -49,13 +49,13 @@ impl RawMapping {
     /// Bytes from the start of the region to byte 0.
     #[inline]
     pub fn head(&self) -> usize {
-        self.head
+        self.head as usize
     }
 
     /// CPU address of byte 0.
     #[inline]
     pub fn as_mut_ptr(&self) -> *mut u8 {
-        self.first_page().wrapping_add(self.head)
+        self.first_page().wrapping_add(self.head())
     }
 
     /// CPU address of the first mapped page, which is the byte at [`Info::va`](crate::types::Info::va).
