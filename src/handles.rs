@@ -136,17 +136,17 @@ impl Table {
     /// Gives the object a handle, and returns the slot that is it. A pin is added to those of its `gdr_t`.
     pub(crate) fn insert<T: Kind>(&self, object: T) -> Result<&'static Slot> {
         let mut state = self.state.lock().ok_or(Error::InUse)?;
-        let gdr = object.gdr();
-        if gdr != 0 {
+        let gdr = match object.gdr() {
+            0 => None,
             // A close of another thread, after which the pin would be left behind, may be first.
-            check_gdr(gdr)?;
-        }
+            gdr => Some(check_gdr(gdr)?),
+        };
         let Free { slot, holder } = self.take_slot(&mut state)?;
         let mut place = T::place(holder).lock().ok_or(Error::InUse)?;
         let (_, object) = place.insert((slot.handle(), object));
         object.show(slot);
         slot.publish(T::STATE, ptr::from_ref(holder).expose_provenance());
-        if let Some(gdr) = self::slot(gdr) {
+        if let Some(gdr) = gdr {
             slot.add_to(gdr);
         }
         Ok(slot)
@@ -285,10 +285,10 @@ impl<T: Kind> Handle<T> {
     }
 }
 
-/// Fails, if `g` is not the live handle of an open driver.
-pub(crate) fn check_gdr(g: usize) -> Result<()> {
+/// The slot of `g`. Fails if that is not the live handle of an open driver.
+pub(crate) fn check_gdr(g: usize) -> Result<&'static Slot> {
     match slot(g) {
-        Some(slot) if slot.state() == state::GDR => Ok(()),
+        Some(slot) if slot.state() == state::GDR => Ok(slot),
         _ => Err(why_unknown("g", g)),
     }
 }
