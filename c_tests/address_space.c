@@ -79,7 +79,7 @@ static void open_works_at_a_limit_of_locked_memory(void)
     CHECK(mlockall(MCL_FUTURE) == 0);
     for (int i = 0; i < CONNECTIONS; i++)
         g[i] = open_driver();
-    CHECK((rlim_t)status_kib("VmLck") * 1024 <= limit);
+    CHECK_COMPARE((rlim_t)status_kib("VmLck") * 1024, <=, limit);
     for (int i = 0; i < CONNECTIONS; i++)
         CHECK_OK(gdr_close(g[i]));
 }
@@ -99,7 +99,7 @@ static void few_live_pins_keep_little(void)
         for (long round = rounds(8192); round > 0; round--)
             CHECK_OK(gdr_unpin_buffer(g, pin(g, buffer.address, GPU_PAGE_SIZE)));
     }
-    CHECK(status_kib("VmRSS") - before < 8 * MIB);
+    CHECK_COMPARE(status_kib("VmRSS") - before, <, 8 * MIB);
     for (int i = 0; i < LIVE; i++)
         CHECK_OK(gdr_unpin_buffer(g, live[i]));
     CHECK_OK(gdr_close(g));

@@ -49,8 +49,8 @@ static void loads_cost_nothing(const char *name, int mode)
     }
     CHECK(is_loaded());
     CHECK_EQUAL(process_threads(), threads);
-    CHECK(mappings() <= before + 2);
-    CHECK(status_kib("VmSize") < size + 1024);
+    CHECK_COMPARE(mappings(), <=, before + 2);
+    CHECK_COMPARE(status_kib("VmSize"), <, size + 1024);
 }
 
 /* Communication libraries in one process load the same file by different names. */

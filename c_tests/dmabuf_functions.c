@@ -32,7 +32,7 @@ enum step { OPEN, PIN, NONE };
 
 static const char *hidden;
 static struct gpu_buffer buffer;
-static enum step failed;
+static enum step failing;
 
 static void *only_needed(const char *name, void *found)
 {
@@ -54,12 +54,12 @@ static void use_buffer(void)
     gdr_mh_t handle;
     uint64_t sent = 7, seen = 0;
 
-    failed = OPEN;
+    failing = OPEN;
     if (g == NULL)
         return;
-    failed = PIN;
+    failing = PIN;
     if (gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0, &handle) == 0) {
-        failed = NONE;
+        failing = NONE;
         void *va = map(g, handle, GPU_PAGE_SIZE);
         CHECK_OK(gdr_copy_to_mapping(handle, va, &sent, sizeof(sent)));
         CHECK_OK(gdr_copy_from_mapping(handle, &seen, va, sizeof(seen)));
@@ -85,10 +85,10 @@ static void what_nvidias_library_looks_up_is_enough(void)
     lookup = only_needed;
     prepare(MEM_ALLOC);
     use_buffer();
-    CHECK_EQUAL(failed, NONE);
+    CHECK_EQUAL(failing, NONE);
     prepare(MEM_CREATE);
     use_buffer();
-    CHECK_EQUAL(failed, NONE);
+    CHECK_EQUAL(failing, NONE);
 }
 
 static enum step wanted;
@@ -100,9 +100,9 @@ static void missing_function_fails_only_what_uses_it(void)
     lookup = all_but_hidden;
     prepare(MEM_CREATE);
     const char *log = log_of(use_buffer, "4");
-    if (failed != wanted)
+    if (failing != wanted)
         fprintf(stderr, "without %s:\n%s", hidden, log);
-    CHECK_EQUAL(failed, wanted);
+    CHECK_EQUAL(failing, wanted);
     snprintf(line, sizeof(line), "libcuda has no %s:", hidden);
     if (wanted == NONE)
         CHECK_NOT_LOGGED(log, line);

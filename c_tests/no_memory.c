@@ -13,7 +13,7 @@
 
 /* The addresses of the library, whose allocations fail while `failing` is set. */
 static uintptr_t library_start, library_end;
-static volatile int failing, failed;
+static volatile int failing, refused;
 
 static gdr_t g;
 static struct gpu_buffer buffer;
@@ -36,7 +36,7 @@ static int fails_for(const void *code)
 {
     int fails = failing && library_start <= (uintptr_t)code && (uintptr_t)code < library_end;
 
-    failed += fails;
+    refused += fails;
     if (fails)
         errno = ENOMEM;
     return fails;
@@ -79,7 +79,7 @@ static int can_fail(void)
     library_end = UINTPTR_MAX;
     failing = 1;
     memory = malloc(1);
-    failing = failed = 0;
+    failing = refused = 0;
     free(memory);
     return memory == NULL;
 }
@@ -112,21 +112,21 @@ static int note_library(struct dl_phdr_info *info, size_t size, void *function)
 /* The library asks for memory, gets none and returns ENOMEM. */
 #define CHECK_NO_MEMORY(call)                                                                                          \
     do {                                                                                                               \
-        failed = 0;                                                                                                    \
+        refused = 0;                                                                                                    \
         failing = 1;                                                                                                   \
         CHECK_ERROR(call, ENOMEM);                                                                                     \
         failing = 0;                                                                                                   \
-        CHECK(failed > 0);                                                                                             \
+        CHECK(refused > 0);                                                                                             \
     } while (0)
 
 /* The call succeeds and asks for none. */
 #define CHECK_NEEDS_NONE(call)                                                                                         \
     do {                                                                                                               \
-        failed = 0;                                                                                                    \
+        refused = 0;                                                                                                    \
         failing = 1;                                                                                                   \
         CHECK_OK(call);                                                                                                \
         failing = 0;                                                                                                   \
-        CHECK_EQUAL(failed, 0);                                                                                        \
+        CHECK_EQUAL(refused, 0);                                                                                        \
     } while (0)
 
 static int open_error(void)
@@ -186,11 +186,11 @@ static void release(void)
     CHECK_NEEDS_NONE(gdr_unmap(g, handles[1], va[1], 1)); /* with a warning */
     for (int i = 0; i < PINS / 2; i++)
         CHECK_NEEDS_NONE(gdr_unpin_buffer(g, handles[i]));
-    failed = 0;
+    refused = 0;
     failing = 1;
     CHECK_ERROR(gdr_unpin_buffer(g, handles[0]), EINVAL); /* with an error */
     failing = 0;
-    CHECK_EQUAL(failed, 0);
+    CHECK_EQUAL(refused, 0);
     CHECK_NEEDS_NONE(gdr_close(g));
 }
 
