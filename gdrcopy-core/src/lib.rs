@@ -3,7 +3,7 @@
 //! A call goes down through these modules, in this order, and never back up:
 //!
 //! ```text
-//! gdr → pin → mapping   owners of an open driver, a pin, a mapping; pin_state is what the last two share
+//! gdr → pin → mapping   owners of an open driver, a pin, a mapping
 //! backend               what a driver can do (trait): gdrdrv over the kernel module, dmabuf and host over CUDA
 //! copy                  one copy: word or not, mapping type
 //! sys                   mmap, the calls to the module and to CUDA, forked children
@@ -27,7 +27,6 @@ mod hot;
 pub mod mapping;
 pub mod options;
 pub mod pin;
-mod pin_state;
 pub mod routines;
 pub mod stderr;
 pub mod sync;

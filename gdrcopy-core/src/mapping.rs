@@ -1,9 +1,9 @@
 //! A mapping of pinned GPU memory into the CPU's address space.
 #![forbid(unsafe_code)]
 
+use crate::backend::MappingGuard;
 use crate::copy::mixed;
 use crate::error::{Error, Result};
-use crate::pin_state::MappingGuard;
 use crate::sys::mmap::Region;
 use crate::types::MappingType;
 

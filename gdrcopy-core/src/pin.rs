@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use crate::backend::dmabuf::{self, DmaBufExport};
-use crate::backend::{PinRequest, Source};
+use crate::backend::{MappingGuard, PinRequest, PinState, Source};
 use crate::error::{Error, Result};
 use crate::mapping::RawMapping;
-use crate::pin_state::{MappingGuard, PinState};
 use crate::sys::fork::{OpenFile, Owner};
 use crate::types::{Info, MapFlag, P2pTokens, PinFlags};
 

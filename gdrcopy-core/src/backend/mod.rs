@@ -8,6 +8,7 @@ mod source;
 use dmabuf::DmaBuf;
 use gdrdrv::Gdrdrv;
 use host::Host;
+pub(crate) use source::MappingGuard;
 pub use source::{PinRequest, PinState, Source, SourcePin};
 
 use std::sync::Arc;

@@ -1,15 +1,16 @@
-//! The interface of each backend.
+//! The interface of each backend, and the state that a pin and its mapping share.
 #![forbid(unsafe_code)]
 
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::{Error, Result};
-pub use crate::pin_state::PinState;
+use crate::heap;
 use crate::sys::fork::OpenFile;
 use crate::sys::mmap::Region;
-use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version};
+use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version, raw};
 
 /// An open connection to a source of GPU memory. Its methods, and those of its pins, are called in its own process only,
 /// except `close`, `file`, and what drops them.
@@ -88,6 +89,64 @@ pub trait SourcePin: Debug + Send + Sync {
 
     /// Unpins it. After an error it is still pinned; after success it is only good for being dropped.
     fn unpin(&self) -> Result<()>;
+}
+
+/// A pin of the driver, which lasts as long as a `RawPin` or a mapping holds it.
+#[derive(Debug)]
+pub struct PinState<T: ?Sized = dyn SourcePin> {
+    /// The live mapping's type, or one of the values below.
+    mapped: AtomicU32,
+    pub(crate) range: T,
+}
+
+/// The value of `PinState::mapped` while there is no mapping.
+const NOT_MAPPED: u32 = 0;
+/// The value of `PinState::mapped` while a mapping is being made.
+const BEING_MAPPED: u32 = u32::MAX;
+
+impl<T: SourcePin + 'static> PinState<T> {
+    /// A pin that the driver has just made. Without memory for it, it is dropped, and so unpinned.
+    pub fn of_range(range: T) -> Result<Arc<PinState>> {
+        let pinned = heap::shared(PinState { mapped: AtomicU32::new(NOT_MAPPED), range })?;
+        Ok(pinned)
+    }
+}
+
+impl PinState {
+    /// The type of its live mapping.
+    pub(crate) fn mapping_type(&self) -> Option<MappingType> {
+        raw::mapping_type(self.mapped.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.mapped.load(Ordering::Acquire) != NOT_MAPPED
+    }
+}
+
+/// Marks a pin as mapped as long as it exists, and keeps the pin.
+#[derive(Debug)]
+pub(crate) struct MappingGuard(Arc<PinState>);
+
+impl MappingGuard {
+    /// Sets the mark on a pin that has none.
+    pub(crate) fn set(pinned: &Arc<PinState>) -> Result<MappingGuard> {
+        let marked = pinned.mapped.compare_exchange(NOT_MAPPED, BEING_MAPPED, Ordering::AcqRel, Ordering::Acquire);
+        if marked.is_err() {
+            return Err(Error::AlreadyMapped);
+        }
+        Ok(MappingGuard(Arc::clone(pinned)))
+    }
+
+    /// The mapping is made, and of this type.
+    pub(crate) fn set_type(&self, mapping_type: MappingType) {
+        self.0.mapped.store(mapping_type as u32, Ordering::Release);
+    }
+}
+
+impl Drop for MappingGuard {
+    fn drop(&mut self) {
+        self.0.mapped.store(NOT_MAPPED, Ordering::Release);
+    }
 }
 
 #[cfg(test)]
