@@ -43,12 +43,11 @@ pub unsafe extern "C" fn gdrx_attach_mapping(
 pub unsafe extern "C" fn gdrx_write_many(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> c_int {
     // SAFETY: contract of the header.
     unsafe {
-        let Some(copies) = Copies::alike(map, copies, n) else {
-            return write_different(map, copies, n);
-        };
-        copies.write();
+        match Copies::alike(map, copies, n) {
+            Some(alike) if alike.write() => 0,
+            _ => write_different(map, copies, n),
+        }
     }
-    0
 }
 
 /// [`gdrx_write_many`] of copies that differ in size, or with an error.
@@ -66,12 +65,11 @@ unsafe fn write_different(map: *const gdrx_map, copies: *const gdrx_copy, n: usi
 pub unsafe extern "C" fn gdrx_read_many(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> c_int {
     // SAFETY: contract of the header.
     unsafe {
-        let Some(copies) = Copies::alike(map, copies, n) else {
-            return read_different(map, copies, n);
-        };
-        copies.read();
+        match Copies::alike(map, copies, n) {
+            Some(alike) if alike.read() => 0,
+            _ => read_different(map, copies, n),
+        }
     }
-    0
 }
 
 /// [`gdrx_read_many`] of copies that differ in size, or with an error.

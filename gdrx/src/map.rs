@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::{fs, process, slice};
 
 use gdrcopy_core::copy::{self, mixed};
-use gdrcopy_core::routines::{Item, Shape};
+use gdrcopy_core::routines::{Alike, Item, Shape, Shaped};
 use gdrcopy_core::sys::fork::{self, PerProcess};
 use gdrcopy_core::types::{MappingType, raw};
 use gdrcopy_core::{heap, stderr, variables};
@@ -79,7 +79,17 @@ impl gdrx_map {
     }
 
     /// The mapping's type, if this process has attached it.
+    #[inline(always)]
     pub(crate) fn kind(&self) -> Result<MappingType> {
+        match self.known_kind() {
+            Some(kind) => Ok(kind),
+            None => self.find_kind(),
+        }
+    }
+
+    /// [`gdrx_map::kind`], after the process's number was computed.
+    #[cold]
+    fn find_kind(&self) -> Result<MappingType> {
         let Some(kind) = raw::mapping_type(self.mapping_type) else {
             return Err(Error::NotAttached);
         };
@@ -108,12 +118,12 @@ impl gdrx_map {
     }
 }
 
-/// Copies through a map. All are inside, and their host addresses are not NULL unless they have no bytes
-/// (invariant).
+/// Copies through a map. `S` finds their shape, after it has checked that all are inside and have a host address. Those of a
+/// [`Shape`] were checked (invariant).
 #[derive(Clone, Copy)]
-pub(crate) struct Copies<'a> {
+pub(crate) struct Copies<'a, S> {
     kind: MappingType,
-    shape: Shape,
+    shape: S,
     start: *mut u8,
     copies: &'a [gdrx_copy],
 }
@@ -121,13 +131,13 @@ pub(crate) struct Copies<'a> {
 /// An array has no more copies.
 const MOST: usize = isize::MAX as usize / size_of::<gdrx_copy>();
 
-impl<'a> Copies<'a> {
-    /// The copies, unless they differ in size or there is an error, which [`Copies::new`] returns.
+impl<'a> Copies<'a, Alike<'a>> {
+    /// The copies, unless they clearly differ in size or there is an error, which [`Copies::new`] returns.
     ///
     /// # Safety
     /// The contract of [`Copies::new`].
     #[inline(always)]
-    pub(crate) unsafe fn alike(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> Option<Copies<'a>> {
+    pub(crate) unsafe fn alike(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> Option<Self> {
         // SAFETY: contract of this function.
         let map = unsafe { map.as_ref() }?;
         let kind = map.known_kind()?;
@@ -137,30 +147,21 @@ impl<'a> Copies<'a> {
         // SAFETY: contract of this function.
         let copies = unsafe { slice::from_raw_parts(copies, n) };
         let size = copies[0].size;
+        if size != copies[n - 1].size {
+            return None;
+        }
         let last = map.size.checked_sub(size)?;
-        let mut addresses = map.address.addr();
-        // Four in a turn of the loop, which takes fewer instructions for each.
-        let fours = copies.as_chunks::<4>();
-        for four in fours.0 {
-            for copy in four {
-                if !copy.is_alike(size, last) {
-                    return None;
-                }
-                addresses |= copy.offset;
-            }
-        }
-        for copy in fours.1 {
-            if !copy.is_alike(size, last) {
-                return None;
-            }
-            addresses |= copy.offset;
-        }
-        Some(Copies { kind, shape: Shape::new(size, addresses), start: map.address, copies })
+        // SAFETY: the same memory; a copy has three words.
+        let fields = unsafe { slice::from_raw_parts(copies.as_ptr().cast(), n) };
+        let shape = Alike { copies: fields, start: map.address.addr(), size, last };
+        Some(Copies { kind, shape, start: map.address, copies })
     }
+}
 
+impl<'a> Copies<'a, Shape> {
     /// # Safety
     /// Both are NULL or valid for reads, `copies` of `n`, while the result lives.
-    pub(crate) unsafe fn new(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> Result<Copies<'a>> {
+    pub(crate) unsafe fn new(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> Result<Self> {
         // SAFETY: contract of this function.
         let map = unsafe { gdrx_map::of(map) }?;
         let kind = map.kind()?;
@@ -176,47 +177,42 @@ impl<'a> Copies<'a> {
         }
         Ok(Copies { kind, shape: Shape::MIXED, start: map.address, copies })
     }
+}
 
-    /// Makes them, from the host.
+impl<S: Shaped> Copies<'_, S> {
+    /// Makes them, from the host, if they have a shape. Returns whether they do.
     ///
     /// # Safety
     /// The map's mapping is live, and the host addresses are readable.
     #[inline(always)]
-    pub(crate) unsafe fn write(self) {
+    pub(crate) unsafe fn write(self) -> bool {
         let Copies { start, copies, .. } = self;
         copy::begin_batch();
-        // SAFETY: inside of the map, and of this shape (invariant); contract of this function.
-        unsafe {
+        // SAFETY: inside of the map, and of the shape that is found (invariant); contract of this function.
+        let written = unsafe {
             copy::write_many_unfenced(self.kind, self.shape, copies.len(), move |index| {
                 let &gdrx_copy { offset, host, size } = copies.get_unchecked(index);
                 Item { dst: start.wrapping_add(offset), src: host.cast(), len: size }
-            });
-        }
+            })
+        };
         copy::end_batch();
+        written
     }
 
-    /// Makes them, to the host.
+    /// Makes them, to the host, if they have a shape. Returns whether they do.
     ///
     /// # Safety
     /// The map's mapping is live, and the host addresses are writable.
     #[inline(always)]
-    pub(crate) unsafe fn read(self) {
+    pub(crate) unsafe fn read(self) -> bool {
         let Copies { start, copies, .. } = self;
         // SAFETY: as in `write`.
         unsafe {
             copy::gather(self.kind, self.shape, copies.len(), move |index| {
                 let &gdrx_copy { offset, host, size } = copies.get_unchecked(index);
                 Item { dst: host.cast(), src: start.wrapping_add(offset), len: size }
-            });
+            })
         }
-    }
-}
-
-impl gdrx_copy {
-    /// Returns whether it has this size, an offset up to `last`, and a host address.
-    #[inline(always)]
-    fn is_alike(&self, size: usize, last: usize) -> bool {
-        self.size == size && self.offset <= last && !self.host.is_null()
     }
 }
 
@@ -232,7 +228,6 @@ fn identity() -> u64 {
     u64::from(process::id()) << 32 | u64::from(started)
 }
 
-#[cold]
 fn this_process() -> Result<u64> {
     Ok(*THIS_PROCESS.get(|_| identity())?)
 }

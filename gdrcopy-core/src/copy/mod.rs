@@ -6,7 +6,7 @@ pub mod mixed;
 use std::ffi::OsStr;
 
 use crate::hot::HOT;
-use crate::routines::{self, Item, Shape};
+use crate::routines::{self, Item, Shaped};
 use crate::types::MappingType;
 
 use mixed::fence_if_mixed;
@@ -133,13 +133,19 @@ pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
 /// Copies `count` items from a mapping, between the fences of one read. See [`routines::gather`].
 ///
 /// # Safety
-/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `mapping_type`. All are of this shape. `item`
-/// returns the same one for a number each time.
+/// Each item's `dst` is writable for `len` bytes, and its `src` in a mapping of type `mapping_type`. All are of the shape that is
+/// found. `item` returns the same one for a number each time.
 #[inline(always)]
-pub unsafe fn gather(mapping_type: MappingType, shape: Shape, count: usize, item: impl Fn(usize) -> Item) {
+pub unsafe fn gather(
+    mapping_type: MappingType,
+    shape: impl Shaped,
+    count: usize,
+    item: impl Fn(usize) -> Item,
+) -> bool {
     // SAFETY: contract of this function.
-    unsafe { routines::gather(HOT.routine(mapping_type), shape, count, item) };
+    let gathered = unsafe { routines::gather(HOT.routine(mapping_type), shape, count, item) };
     fence_if_mixed();
+    gathered
 }
 
 /// Waits until the thread's earlier writes have arrived at the GPU, because a load through PCIe does not pass them.
@@ -153,12 +159,18 @@ pub unsafe fn flush(src: *const u8) {
     routines::full_fence();
 }
 
-/// Makes `count` writes to a mapping of any type, as a part of a batch.
+/// Makes `count` writes to a mapping of any type, as a part of a batch. See [`routines::write_many_unfenced`].
 ///
 /// # Safety
-/// Each item's `src` is readable for `len` bytes, and its `dst` in a mapping of type `mapping_type`. All are of this shape.
+/// Each item's `src` is readable for `len` bytes, and its `dst` in a mapping of type `mapping_type`. All are of the shape that is
+/// found.
 #[inline(always)]
-pub unsafe fn write_many_unfenced(mapping_type: MappingType, shape: Shape, count: usize, item: impl Fn(usize) -> Item) {
+pub unsafe fn write_many_unfenced(
+    mapping_type: MappingType,
+    shape: impl Shaped,
+    count: usize,
+    item: impl Fn(usize) -> Item,
+) -> bool {
     // SAFETY: contract of this function.
     unsafe { routines::write_many_unfenced(HOT.routine(mapping_type), shape, count, item) }
 }

@@ -1,7 +1,16 @@
 //! The functions that a copy routine provides for loops over many copies, and such a loop.
 
-use super::loads::StackLine;
 use super::routine::{BlockFn, CopyFn};
+
+/// Three numbers that describe a copy, of which the first is an offset.
+pub(super) type Fields = [usize; 3];
+
+/// Returns the number of copies that it has checked, from the first on, and the bits of their offsets; `None` if a number
+/// is below its lowest or above its highest. Numbers above `isize::MAX` are below any.
+///
+/// # Safety
+/// The CPU must have the instructions.
+pub(super) type CheckFn = unsafe fn(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(usize, usize)>;
 
 /// The functions of a copy routine as constants, for loops in which they are inlined.
 pub(super) trait Instructions {
@@ -9,8 +18,8 @@ pub(super) trait Instructions {
     const BLOCK: usize;
     /// Copies an aligned block of device memory.
     const LOAD_BLOCK: BlockFn;
-    /// Copies at least 1 byte of device memory, all of one block.
-    const LOAD_PART: CopyFn = load_part::<Self>;
+    /// Whether several of its loads are under way at once.
+    const LOADS_OVERLAP: bool = true;
     /// Bytes of the block that `LOAD_SMALL` copies, at least 8.
     const SMALL: usize = Self::BLOCK;
     /// Copies a block for a word.
@@ -19,29 +28,21 @@ pub(super) trait Instructions {
     const STORE_LINE: BlockFn;
     /// That of the routine.
     const WRITE: CopyFn;
+    /// One of many writes, none of which is a word.
+    const WRITE_ONE: CopyFn = Self::WRITE;
     /// That of the routine.
     const READ: CopyFn;
+    /// Checks some of many copies, from the first on.
+    const CHECK: CheckFn = |_, _, _| Some((0, 0));
     /// Fetches the line of host memory at an address, which is about to be stored. The address may be invalid.
     const FETCH_FOR_STORE: fn(*const u8) = |_| {};
 }
 
 /// A loop over many copies.
 pub(super) trait Work {
-    /// Runs it by some instructions.
+    /// Runs it by some instructions. Returns whether the copies were made.
     ///
     /// # Safety
     /// The CPU must have them; the copies must be as for `write_many_unfenced` or `gather`.
-    unsafe fn run<I: Instructions>(self);
-}
-
-/// # Safety
-/// The contract of `Instructions::LOAD_PART`.
-#[inline(always)]
-unsafe fn load_part<I: Instructions + ?Sized>(dst: *mut u8, src: *const u8, len: usize) {
-    let mut line = StackLine::new();
-    // SAFETY: contract of this function.
-    unsafe {
-        line.load_one(I::BLOCK, src, I::LOAD_BLOCK);
-        line.store(dst, src, len);
-    }
+    unsafe fn run<I: Instructions>(self) -> bool;
 }

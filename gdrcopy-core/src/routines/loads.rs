@@ -101,27 +101,41 @@ impl StackLine {
         unsafe { ptr::copy_nonoverlapping(self.0.as_ptr().cast::<u8>().add(src.addr() % LINE), dst, N) }
     }
 
-    /// Stores the bytes that were loaded from the `len` bytes at `src`, small numbers without a call.
+    /// Stores the bytes that were loaded from the `len` bytes at `src`.
     ///
     /// # Safety
     /// They must have been loaded, and `dst` be writable for `len` bytes.
     #[inline(always)]
     pub(super) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
-        if len == 0 {
-            return;
-        }
         // SAFETY: the bytes lie inside the line, where `load` put them.
-        unsafe {
-            let from = self.0.as_ptr().cast::<u8>().add(src.addr() % LINE);
-            if !(4..=32).contains(&len) {
-                ptr::copy_nonoverlapping(from, dst, len);
-            } else if len >= 16 {
-                copy_ends::<16>(dst, from, len);
-            } else if len >= 8 {
-                copy_ends::<8>(dst, from, len);
-            } else {
-                copy_ends::<4>(dst, from, len);
-            }
+        unsafe { copy_out(dst, self.0.as_ptr().cast::<u8>().add(src.addr() % LINE), len) }
+    }
+}
+
+/// Copies bytes that were loaded to their destination, small numbers without a call.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for `len` bytes, and the two must not overlap.
+#[inline(always)]
+pub(super) unsafe fn copy_out(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe {
+        if len > 128 {
+            ptr::copy_nonoverlapping(src, dst, len);
+        } else if len >= 64 {
+            copy_ends::<64>(dst, src, len);
+        } else if len >= 32 {
+            copy_ends::<32>(dst, src, len);
+        } else if len >= 16 {
+            copy_ends::<16>(dst, src, len);
+        } else if len >= 8 {
+            copy_ends::<8>(dst, src, len);
+        } else if len >= 4 {
+            copy_ends::<4>(dst, src, len);
+        } else if len >= 2 {
+            copy_ends::<2>(dst, src, len);
+        } else if len == 1 {
+            dst.write(src.read());
         }
     }
 }
@@ -129,13 +143,12 @@ impl StackLine {
 /// Copies the first `N` and the last `N` bytes, which are all where `len` is `N` to twice that.
 ///
 /// # Safety
-/// `src` must be readable and `dst` writable for `len` bytes, at least `N`, and the two must not overlap.
+/// The contract of [`copy_out`], and `len` must be at least `N`.
 #[inline(always)]
 unsafe fn copy_ends<const N: usize>(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
-        let last = src.add(len - N).cast::<[u8; N]>().read();
-        dst.cast::<[u8; N]>().write(src.cast::<[u8; N]>().read());
-        dst.add(len - N).cast::<[u8; N]>().write(last);
+        ptr::copy_nonoverlapping(src, dst, N);
+        ptr::copy_nonoverlapping(src.add(len - N), dst.add(len - N), N);
     }
 }

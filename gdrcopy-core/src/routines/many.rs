@@ -1,14 +1,24 @@
 //! Batches of writes, and gathers, which are reads whose loads overlap.
 //!
-//! The CPU executes some 500 instructions past the oldest load that it waits for (half of that where another thread
-//! shares the core). So only loads with little between them overlap, and callers check all copies before the first
-//! one. Copies of one size take a loop of their own, with a few instructions for each.
+//! Loads overlap if the CPU executes them without an interruption. It executes some 500 instructions past the oldest load
+//! that it waits for (half of that where another thread shares the core), up to the next fence. And it must have
+//! predicted the branches between the loads. On an H200's host (Intel model 207, 2026-11-28), 16 gathers of two lines took
+//! 200 ns an item, but 620 with one branch an item that the CPU cannot predict, whatever the branch did. Masked and
+//! unaligned stores, stores at the same place of a page, calls, and 30 instructions more between the loads made no
+//! difference. The reason may be that loads of a wrong prediction go on, and a load of a line that another load is
+//! fetching takes a round trip of its own.
+//!
+//! So callers check all copies before the first one. Items that take the same few instructions each, which are lines,
+//! words and aligned 16 bytes, are loaded one after the other. All other gathers take three passes, of which the second
+//! has no branch that depends on an item. It loads the blocks that the first has listed, and the third copies the wanted
+//! bytes out.
 
+use core::mem::MaybeUninit;
 use core::ptr;
 
 use super::arch::{self, fence};
-use super::instructions::{Instructions, Work};
-use super::loads::StackLine;
+use super::instructions::{CheckFn, Instructions, Work};
+use super::loads::{StackLine, copy_out};
 use super::portable::Portable;
 use super::routine::{BlockFn, CopyFn, FIRST, Item, LINE, MEMCPY, Routine, memcpy};
 use super::select::best;
@@ -17,6 +27,22 @@ use super::stores;
 /// Destinations of a gather that are fetched ahead. A store whose line is in no near cache delays the loads after it by
 /// a round trip.
 const AHEAD: usize = 64;
+
+/// A loop over the numbers below `count`, unrolled, because a plain one takes more instructions. The body is no closure, so
+/// that it is inlined.
+macro_rules! unrolled {
+    ($count:expr, $n:ident => $body:block) => {
+        let fours = $count & !3;
+        for first in (0..fours).step_by(4) {
+            for $n in [first, first + 1, first + 2, first + 3] {
+                $body
+            }
+        }
+        for $n in fours..$count {
+            $body
+        }
+    };
+}
 
 /// The size and the alignment that many copies have in common.
 #[derive(Clone, Copy, Debug)]
@@ -44,25 +70,89 @@ impl Shape {
     }
 }
 
+/// A shape, or what finds it.
+pub trait Shaped {
+    /// The shape of all copies; `None` if none of them is to be made.
+    ///
+    /// # Safety
+    /// The CPU must have the instructions of `check`.
+    unsafe fn shape(&self, check: CheckFn) -> Option<Shape>;
+}
+
+impl Shaped for Shape {
+    #[inline(always)]
+    unsafe fn shape(&self, _: CheckFn) -> Option<Shape> {
+        Some(*self)
+    }
+}
+
+/// Copies that should have one size.
+#[derive(Clone, Copy, Debug)]
+pub struct Alike<'a> {
+    /// The offset, host address and size of each.
+    pub copies: &'a [[usize; 3]],
+    /// The device address from which offsets count.
+    pub start: usize,
+    /// The size of each, at most `isize::MAX`.
+    pub size: usize,
+    /// The largest offset where such a copy is inside the mapping, at most `isize::MAX`.
+    pub last: usize,
+}
+
+impl Shaped for Alike<'_> {
+    /// `None` if sizes differ, a copy is not inside, or has no host address, or a strange one.
+    #[inline(always)]
+    unsafe fn shape(&self, check: CheckFn) -> Option<Shape> {
+        let lowest = [0, 1, self.size];
+        let highest = [self.last, isize::MAX as usize, self.size];
+        // SAFETY: contract of this function.
+        let (checked, mut addresses) = unsafe { check(self.copies, lowest, highest) }?;
+        let is_alike = |&[offset, host, size]: &[usize; 3]| size == self.size && offset <= self.last && host != 0;
+        // Four in a turn of the loop, which takes fewer instructions for each.
+        let fours = self.copies[checked..].chunks_exact(4);
+        for fields in fours.remainder() {
+            if !is_alike(fields) {
+                return None;
+            }
+            addresses |= fields[0];
+        }
+        for four in fours {
+            for fields in four {
+                if !is_alike(fields) {
+                    return None;
+                }
+                addresses |= fields[0];
+            }
+        }
+        Some(Shape::new(self.size, self.start | addresses))
+    }
+}
+
 /// Makes the `count` writes that `item` returns to a mapping. [`before_write`](super::before_write) and
-/// [`after_write`](super::after_write) order them.
+/// [`after_write`](super::after_write) order them. Returns whether `shape` has found one.
 ///
 /// # Safety
-/// Each item must be as for [`write()`](super::write()), and of this shape. The CPU must run the routine.
+/// Each item must be as for [`write()`](super::write()), and of the shape that is found. The CPU must run the routine.
 #[inline(always)]
-pub unsafe fn write_many_unfenced(routine: &Routine, shape: Shape, count: usize, item: impl Fn(usize) -> Item) {
+pub unsafe fn write_many_unfenced(
+    routine: &Routine,
+    shape: impl Shaped,
+    count: usize,
+    item: impl Fn(usize) -> Item,
+) -> bool {
     // SAFETY: contract of this function.
     unsafe { run(routine, Writes { shape, count, item }) }
 }
 
 /// Copies the `count` items that `item` returns from a mapping to host memory, between the fences of one read. The loads
-/// are the routine's even for words, because they overlap, while plain loads of write-combining memory do not.
+/// are the routine's even for words, because they overlap, while plain loads of write-combining memory do not. Returns
+/// whether `shape` has found one.
 ///
 /// # Safety
-/// Each item must be as for [`read`](super::read), and of this shape; `item` must return the same one for a number each
-/// time. The CPU must run the routine.
+/// Each item must be as for [`read`](super::read), and of the shape that is found; `item` must return the same one for a
+/// number each time. The CPU must run the routine.
 #[inline(always)]
-pub unsafe fn gather(routine: &Routine, shape: Shape, count: usize, item: impl Fn(usize) -> Item) {
+pub unsafe fn gather(routine: &Routine, shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item) -> bool {
     // SAFETY: contract of this function.
     unsafe { run(routine, Gather { shape, count, item }) }
 }
@@ -72,11 +162,12 @@ pub unsafe fn gather(routine: &Routine, shape: Shape, count: usize, item: impl F
 /// # Safety
 /// The CPU must run the routine; the rest is as for [`Work::run`].
 #[inline(always)]
-unsafe fn run<W: Work>(routine: &Routine, work: W) {
+unsafe fn run<W: Work>(routine: &Routine, work: W) -> bool {
     // SAFETY: contract of this function.
     unsafe {
-        if let Err(work) = arch::run(routine, work) {
-            run_other(routine, work);
+        match arch::run(routine, work) {
+            Ok(done) => done,
+            Err(work) => run_other(routine, work),
         }
     }
 }
@@ -86,7 +177,7 @@ unsafe fn run<W: Work>(routine: &Routine, work: W) {
 /// # Safety
 /// The contract of [`run`].
 #[inline(never)]
-unsafe fn run_other<W: Work>(routine: &Routine, work: W) {
+unsafe fn run_other<W: Work>(routine: &Routine, work: W) -> bool {
     // SAFETY: contract of this function. Cached memory takes any access, all other memory those of `Portable`.
     unsafe {
         match routine.name {
@@ -97,32 +188,20 @@ unsafe fn run_other<W: Work>(routine: &Routine, work: W) {
     }
 }
 
-/// A loop over the numbers below `count`, unrolled, because a plain one takes more instructions. The body is no closure, so
-/// that it is inlined.
-macro_rules! unrolled {
-    ($count:expr, $n:ident => $body:block) => {
-        let fours = $count & !3;
-        for first in (0..fours).step_by(4) {
-            for $n in [first, first + 1, first + 2, first + 3] {
-                $body
-            }
-        }
-        for $n in fours..$count {
-            $body
-        }
-    };
-}
-
-struct Writes<F> {
-    shape: Shape,
+struct Writes<S, F> {
+    shape: S,
     count: usize,
     item: F,
 }
 
-impl<F: Fn(usize) -> Item> Work for Writes<F> {
+impl<S: Shaped, F: Fn(usize) -> Item> Work for Writes<S, F> {
     #[inline(always)]
-    unsafe fn run<I: Instructions>(self) {
+    unsafe fn run<I: Instructions>(self) -> bool {
         let Writes { shape, count, item } = self;
+        // SAFETY: contract of this function.
+        let Some(shape) = (unsafe { shape.shape(I::CHECK) }) else {
+            return false;
+        };
         // SAFETY: contract of this function.
         unsafe {
             if shape.is(LINE) {
@@ -140,84 +219,215 @@ impl<F: Fn(usize) -> Item> Work for Writes<F> {
                     let Item { dst, src, .. } = item(n);
                     stores::word::<u32>(dst, src);
                 });
+            } else if shape.len > 0 && (shape.len | shape.addresses) & (LINE - 1) == 0 {
+                for n in 0..count {
+                    let Item { dst, src, .. } = item(n);
+                    for at in (0..shape.len).step_by(LINE) {
+                        (I::STORE_LINE)(dst.add(at), src.add(at));
+                    }
+                }
+            } else if shape.len > 0 {
+                for n in 0..count {
+                    let Item { dst, src, .. } = item(n);
+                    stores::word_or(I::WRITE_ONE, dst, src, shape.len);
+                }
             } else {
-                write_each::<I>(count, item);
+                for n in 0..count {
+                    let Item { dst, src, len } = item(n);
+                    stores::word_or(I::WRITE_ONE, dst, src, len);
+                }
             }
         }
+        true
     }
 }
 
-/// # Safety
-/// The contract of `Instructions`, for each item.
-#[inline(never)]
-unsafe fn write_each<I: Instructions>(count: usize, item: impl Fn(usize) -> Item) {
-    for n in 0..count {
-        let Item { dst, src, len } = item(n);
-        // SAFETY: contract of this function.
-        unsafe { stores::word_or(I::WRITE, dst, src, len) }
-    }
-}
-
-struct Gather<F> {
-    shape: Shape,
+struct Gather<S, F> {
+    shape: S,
     count: usize,
     item: F,
 }
 
-impl<F: Fn(usize) -> Item> Gather<F> {
-    /// The item, after those that follow it have been fetched for.
+impl<S: Shaped, F: Fn(usize) -> Item> Work for Gather<S, F> {
     #[inline(always)]
-    fn next<I: Instructions>(&self, n: usize) -> Item {
-        if n + AHEAD < self.count {
-            (I::FETCH_FOR_STORE)((self.item)(n + AHEAD).dst);
-        }
-        (self.item)(n)
-    }
-}
-
-impl<F: Fn(usize) -> Item> Work for Gather<F> {
-    #[inline(always)]
-    unsafe fn run<I: Instructions>(self) {
-        let Gather { shape, count, .. } = self;
-        unrolled!(count.min(AHEAD), n => {
-            (I::FETCH_FOR_STORE)((self.item)(n).dst);
-        });
-        fence::before_read();
+    unsafe fn run<I: Instructions>(self) -> bool {
+        let Gather { shape, count, item } = self;
+        // SAFETY: contract of this function.
+        let Some(shape) = (unsafe { shape.shape(I::CHECK) }) else {
+            return false;
+        };
         // SAFETY: contract of this function.
         unsafe {
-            if shape.is(LINE) {
-                unrolled!(count, n => {
-                    let Item { dst, src, .. } = self.next::<I>(n);
-                    load_line::<I>(dst, src);
-                });
-            } else if shape.is(8) {
-                unrolled!(count, n => {
-                    let Item { dst, src, .. } = self.next::<I>(n);
-                    load_word::<I, 8>(dst, src);
-                });
-            } else if shape.is(4) {
-                unrolled!(count, n => {
-                    let Item { dst, src, .. } = self.next::<I>(n);
-                    load_word::<I, 4>(dst, src);
-                });
-            } else if I::SMALL == 16 && shape.is(16) {
-                unrolled!(count, n => {
-                    let Item { dst, src, .. } = self.next::<I>(n);
-                    (I::LOAD_SMALL)(dst, src);
-                });
-            } else {
+            if !I::LOADS_OVERLAP {
+                fence::before_read();
                 for n in 0..count {
-                    let Item { dst, src, len } = self.next::<I>(n);
-                    // Items without bytes are no part of a block.
-                    if len.wrapping_sub(1) < I::BLOCK - src.addr() % I::BLOCK {
-                        (I::LOAD_PART)(dst, src, len);
-                    } else {
-                        (I::READ)(dst, src, len);
-                    }
+                    let Item { dst, src, len } = item(n);
+                    (I::READ)(dst, src, len);
                 }
+            } else if shape.is(LINE) {
+                one_by_one::<I>(count, &item, load_line::<I>);
+            } else if shape.is(8) {
+                one_by_one::<I>(count, &item, load_word::<I, 8>);
+            } else if shape.is(4) {
+                one_by_one::<I>(count, &item, load_word::<I, 4>);
+            } else if I::SMALL == 16 && shape.is(16) {
+                one_by_one::<I>(count, &item, I::LOAD_SMALL);
+            } else {
+                in_passes::<I>(count, &item);
             }
         }
         fence::after_read();
+        true
+    }
+}
+
+/// Loads and stores one item after the other, by a function that makes the same few instructions for each.
+///
+/// # Safety
+/// The contract of [`gather`], and each item must be as for `copy`.
+#[inline(always)]
+unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item, copy: BlockFn) {
+    unrolled!(count.min(AHEAD), n => {
+        (I::FETCH_FOR_STORE)(item(n).dst);
+    });
+    fence::before_read();
+    unrolled!(count, n => {
+        if n + AHEAD < count {
+            (I::FETCH_FOR_STORE)(item(n + AHEAD).dst);
+        }
+        let Item { dst, src, .. } = item(n);
+        // SAFETY: contract of this function.
+        unsafe { copy(dst, src) }
+    });
+}
+
+/// Bytes of the blocks that are loaded in one pass.
+const BUFFER: usize = 16 << 10;
+/// Items of more bytes, counted in whole blocks, are read by themselves, because their own loads overlap.
+const LARGEST: usize = 2 << 10;
+/// Bytes of the blocks that are listed without a branch.
+const LISTED: usize = 2 * LINE;
+
+/// A place for each block. It has the block's address before the load, and its bytes afterwards. Not initialized, because
+/// clearing it would take longer than a small gather.
+#[repr(align(64))]
+struct Buffer(MaybeUninit<[u8; BUFFER + LISTED]>);
+
+/// Lists the blocks of the items, loads all of them, and then copies the wanted bytes out.
+///
+/// # Safety
+/// The contract of [`gather`].
+#[inline(always)]
+unsafe fn in_passes<I: Instructions>(count: usize, item: &impl Fn(usize) -> Item) {
+    let mut buffer = Buffer(MaybeUninit::uninit());
+    let buffer = buffer.0.as_mut_ptr().cast::<u8>();
+    let mut first = 0;
+    loop {
+        let mut next = first;
+        let mut listed = 0;
+        while next < count {
+            let item = item(next);
+            let Span { start, bytes, .. } = Span::of::<I>(&item);
+            if bytes <= LARGEST {
+                if bytes > BUFFER - listed {
+                    break;
+                }
+                (I::FETCH_FOR_STORE)(item.dst);
+                let mut next = 0;
+                loop {
+                    for at in (0..LISTED).step_by(I::BLOCK) {
+                        let at = next + at;
+                        // Volatile, because the compiler makes scatters of other stores, which take longer.
+                        // SAFETY: the buffer has room for the item's blocks, and for those that are listed in excess.
+                        unsafe { buffer.add(listed + at).cast::<*const u8>().write_volatile(start.wrapping_add(at)) };
+                    }
+                    next += LISTED;
+                    if next >= bytes {
+                        break;
+                    }
+                }
+                listed += bytes;
+            }
+            next += 1;
+        }
+        // The CPU executes nothing past the fence until the loads before it have returned, so it comes after the list.
+        if first == 0 {
+            fence::before_read();
+        }
+        // SAFETY: the blocks at these places were listed above; each has bytes of an item.
+        unsafe { load_listed::<I>(buffer, listed / I::BLOCK) };
+        let mut at = 0;
+        for n in first..next {
+            let item = item(n);
+            let Span { offset, bytes, .. } = Span::of::<I>(&item);
+            // SAFETY: contract of this function; the item's blocks were loaded one after the other, from `at` on.
+            unsafe {
+                if bytes <= LARGEST {
+                    copy_out(item.dst, buffer.add(at + offset), item.len);
+                    at += bytes;
+                } else {
+                    (I::READ)(item.dst, item.src, item.len);
+                }
+            }
+        }
+        first = next;
+        if first == count {
+            break;
+        }
+    }
+}
+
+/// Loads blocks to the places that have their addresses, `TURN` in a turn of the loop, in each the first blocks of lines
+/// first.
+///
+/// # Safety
+/// The contract of `Instructions`, for `count` blocks.
+#[inline(always)]
+unsafe fn load_listed<I: Instructions>(buffer: *mut u8, count: usize) {
+    const TURN: usize = 16;
+    let in_turns = count - count % TURN;
+    for turn in (0..in_turns).step_by(TURN) {
+        for part in 0..LINE / I::BLOCK {
+            for line in 0..TURN * I::BLOCK / LINE {
+                // SAFETY: one of the blocks.
+                unsafe { load_place::<I>(buffer, turn + line * (LINE / I::BLOCK) + part) }
+            }
+        }
+    }
+    for n in in_turns..count {
+        // SAFETY: one of the blocks.
+        unsafe { load_place::<I>(buffer, n) }
+    }
+}
+
+/// # Safety
+/// The contract of [`load_listed`], for the block of this number.
+#[inline(always)]
+unsafe fn load_place<I: Instructions>(buffer: *mut u8, n: usize) {
+    // SAFETY: contract of this function.
+    unsafe {
+        let place = buffer.add(n * I::BLOCK);
+        (I::LOAD_BLOCK)(place, place.cast::<*const u8>().read());
+    }
+}
+
+/// The blocks around an item.
+struct Span {
+    /// Address of the first one.
+    start: *const u8,
+    /// The offset of the item in it.
+    offset: usize,
+    /// The bytes of all blocks together.
+    bytes: usize,
+}
+
+impl Span {
+    #[inline(always)]
+    fn of<I: Instructions>(item: &Item) -> Span {
+        let offset = item.src.addr() & (I::BLOCK - 1);
+        let start = item.src.wrapping_sub(offset);
+        let bytes = if item.len == 0 { 0 } else { (offset + item.len + I::BLOCK - 1) & !(I::BLOCK - 1) };
+        Span { start, offset, bytes }
     }
 }
 
@@ -249,7 +459,7 @@ struct Memcpy;
 impl Instructions for Memcpy {
     const BLOCK: usize = LINE;
     const LOAD_BLOCK: BlockFn = copy_line;
-    const LOAD_PART: CopyFn = memcpy;
+    const LOADS_OVERLAP: bool = false;
     const STORE_LINE: BlockFn = copy_line;
     const WRITE: CopyFn = memcpy;
     const READ: CopyFn = memcpy;

@@ -15,9 +15,9 @@
 //!
 //! The rules, whatever the routine:
 //!
-//! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte line. It
-//!   is never touched through a reference, because the GPU may change it at any time. Cached mappings
-//!   take any access, and so the C library's `memcpy`.
+//! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte line, as a
+//!   store of a line under a mask does. It is never touched through a reference, because the GPU may
+//!   change it at any time. Cached mappings take any access, and so the C library's `memcpy`.
 //! - 1, 2, 4 and 8 bytes, naturally aligned on the device side, are one access of that width, so
 //!   callers try `write_word` and `read_word` first.
 //! - A write stores every byte once and nothing outside its range. It is a release, so it comes after
@@ -41,7 +41,7 @@ mod select;
 mod stores;
 
 pub use arch::supported;
-pub use many::{Shape, gather, write_many_unfenced};
+pub use many::{Alike, Shape, Shaped, gather, write_many_unfenced};
 pub use routine::{FIRST, Item, Routine};
 pub use select::{best, find};
 

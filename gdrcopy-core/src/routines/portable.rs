@@ -27,6 +27,7 @@ pub(super) struct Portable;
 impl Instructions for Portable {
     const BLOCK: usize = size_of::<u64>();
     const LOAD_BLOCK: BlockFn = loads::word::<u64>;
+    const LOADS_OVERLAP: bool = false;
     const STORE_LINE: BlockFn = stores::line::<u64>;
     const WRITE: CopyFn = write;
     const READ: CopyFn = read;

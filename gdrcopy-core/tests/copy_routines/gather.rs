@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use crate::bytes::alignments;
 use crate::edges::{LonePage, PAGE};
-use crate::routines::{self, Item, Routine, Shape};
+use crate::routines::{self, Alike, Item, Routine, Shape};
 
 const POISON: u8 = 0xff;
 /// Bytes that must survive on either side of an item.
@@ -61,7 +61,8 @@ fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignme
     let item =
         |n: usize| Item { dst: to.wrapping_add(starts[n]), src: source.wrapping_add(places[n].0), len: places[n].1 };
     // SAFETY: the places lie in the arena, which is whole lines; the buffer has room for each.
-    unsafe { routines::gather(routine, shape(source, places), count, item) };
+    let gathered = unsafe { routines::gather(routine, shape(source, places), count, item) };
+    assert!(gathered);
 
     let mut expected = vec![POISON; end];
     let mut written = Box::new(Arena([POISON; Arena::LEN]));
@@ -142,6 +143,53 @@ fn check_words<T: Copy + PartialEq + Debug>(routine: &Routine, device: &mut Aren
             assert_eq!(value, expected, "{name}: word {n} of {count}, {size} bytes");
         }
         assert_eq!(values[count], poison, "{}: a word more", routine.name());
+    }
+}
+
+/// Batches and gathers of one size are made only if each of their fields is in its range.
+pub(crate) fn check_fields(routine: &Routine) {
+    const ROOM: usize = 4096;
+    const LEN: usize = 8;
+    const LAST: usize = ROOM - LEN;
+    let mut host = [1_u8; LEN];
+    let host = host.as_mut_ptr();
+    let mut device = Arena::new();
+    let device = device.0.as_mut_ptr();
+    let valid = [[0, host.addr(), LEN], [LAST, host.addr(), LEN], [LAST - 3, host.addr(), LEN]];
+    let refused = [
+        [LAST + 1, host.addr(), LEN],
+        [usize::MAX, host.addr(), LEN],
+        [isize::MAX as usize + 1, host.addr(), LEN],
+        [0, 0, LEN],
+        [0, host.addr(), LEN + 1],
+        [0, host.addr(), LEN - 1],
+        [0, host.addr(), usize::MAX],
+    ];
+    for count in [1, 2, 7, 8, 9, 16, 31, 40] {
+        let mut copies: Vec<[usize; 3]> = (0..count).map(|n| valid[n % 3]).collect();
+        let made = |copies: &[[usize; 3]]| {
+            let shape = Alike { copies, start: device.addr(), size: LEN, last: LAST };
+            let write = |n: usize| Item { dst: device.wrapping_add(copies[n][0]), src: host, len: LEN };
+            let read = |n: usize| Item { dst: host, src: device.wrapping_add(copies[n][0]), len: LEN };
+            // SAFETY: those that are valid lie in the arena and in the host's bytes.
+            let made = unsafe {
+                [
+                    routines::write_many_unfenced(routine, shape, count, write),
+                    routines::gather(routine, shape, count, read),
+                ]
+            };
+            routines::after_write();
+            made
+        };
+        assert_eq!(made(&copies), [true; 2], "{}: {count} copies", routine.name());
+        for at in 0..count {
+            for fields in refused {
+                let kept = copies[at];
+                copies[at] = fields;
+                assert_eq!(made(&copies), [false; 2], "{}: {fields:?} at {at} of {count}", routine.name());
+                copies[at] = kept;
+            }
+        }
     }
 }
 

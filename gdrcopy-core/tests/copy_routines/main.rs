@@ -46,6 +46,11 @@ fn gathers_and_batches_match_a_bytewise_copy() {
 }
 
 #[test]
+fn many_copies_with_a_wrong_field_are_refused() {
+    subject::routines().for_each(gather::check_fields);
+}
+
+#[test]
 #[cfg_attr(miri, ignore = "Miri has no mprotect")]
 fn gathers_stay_inside_their_pages() {
     routines::supported().for_each(gather::check_edges);

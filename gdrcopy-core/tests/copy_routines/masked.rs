@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libc::{SIGTRAP, greg_t, siginfo_t, ucontext_t};
 
 use crate::edges::{LonePage, PAGE};
+use crate::routines::{self, Item, Shape};
 use crate::steps::{Handled, single_step};
-use crate::subject::{read, routines, write};
+use crate::subject::{self, read, write};
 
 /// The size of the smallest pages.
 const SMALLEST_PAGE: usize = 4096;
@@ -116,7 +117,7 @@ pub(crate) fn check() {
     let host = LonePage::new();
     let mut device = Box::new(Lines([0; 2048]));
     // Only this routine has masked accesses, and every step costs a signal.
-    for routine in routines() {
+    for routine in subject::routines() {
         if routine.name() != "avx512" {
             continue;
         }
@@ -129,6 +130,10 @@ pub(crate) fn check() {
                         for host in [host.start().add(gap), host.start().add(PAGE - gap - len)] {
                             single_step(|| read(routine, host, device, len));
                             single_step(|| write(routine, device, host, len));
+                            single_step(|| {
+                                let item = |_| Item { dst: device, src: host, len };
+                                routines::write_many_unfenced(routine, Shape::MIXED, 1, item);
+                            });
                         }
                     }
                     assert_eq!(

@@ -175,6 +175,14 @@ pub(crate) fn check_gathers() {
             check_gather(routine, &page, places, Shape::new(len, LINE));
             check_batch(routine, &page, places, Shape::new(len, LINE));
         }
+        for len in [3, 16, 24, 60, 100, 128] {
+            for at in [0, 1, 4, 20, 56] {
+                let places = [Place { at, len }, Place { at: 3 * LINE, len }];
+                check_batch(routine, &page, places, Shape::new(len, LINE | at));
+                let places = [Place { at: LINE + at, len }, Place { at: 4 * LINE, len: 9 }];
+                check_batch(routine, &page, places, Shape::MIXED);
+            }
+        }
         for len in [1, 2, 4, 8] {
             let places = [Place { at: LINE + len, len }, Place { at: 3 * LINE + 3, len: 9 }];
             check_batch(routine, &page, places, Shape::MIXED);
@@ -190,7 +198,7 @@ fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: S
     let trace = Trace::of(page, device, |page| {
         let items = [0, 1].map(|n| Item { dst: to[n], src: page.wrapping_add(places[n].at), len: places[n].len });
         // SAFETY: the page holds the items and the lines around them.
-        unsafe { routines::gather(routine, shape, 2, |n| items[n]) }
+        unsafe { routines::gather(routine, shape, 2, |n| items[n]) };
     });
     let case = format_args!("{}: gather of {places:?}", routine.name());
 
@@ -210,10 +218,13 @@ fn check_batch(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Sh
         let items =
             places.map(|Place { at, len }| Item { dst: page.wrapping_add(at), src: from.wrapping_add(at), len });
         // SAFETY: the page holds the items.
-        unsafe { routines::write_many_unfenced(routine, shape, 2, |n| items[n]) }
+        unsafe { routines::write_many_unfenced(routine, shape, 2, |n| items[n]) };
     });
     let case = format_args!("{}: batch of {places:?}: {:?}", routine.name(), trace.accesses);
 
+    for Access { stored, .. } in &trace.accesses {
+        assert!(stored.start / LINE == (stored.end - 1) / LINE, "across a line: {case}");
+    }
     for place in places {
         assert_eq!(trace.result[place.range()], source[place.range()], "{case}");
         let accesses = trace.accesses.iter().filter(|access| place.range().contains(&access.at)).count();

@@ -9,12 +9,13 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
     [&portable::ROUTINE].into_iter()
 }
 
-/// Runs a loop by the instructions of a routine. Returns it if the routine is none of this architecture.
+/// Runs a loop by the instructions of a routine, and returns what that returns, or the loop if the routine is none of
+/// this architecture.
 ///
 /// # Safety
 /// The contract of [`Work::run`].
 #[inline(always)]
-pub(crate) unsafe fn run<W: Work>(_: &Routine, work: W) -> Result<(), W> {
+pub(crate) unsafe fn run<W: Work>(_: &Routine, work: W) -> Result<bool, W> {
     Err(work)
 }
 

@@ -26,26 +26,21 @@ struct Power;
 impl Instructions for Power {
     const BLOCK: usize = Portable::BLOCK;
     const LOAD_BLOCK: BlockFn = Portable::LOAD_BLOCK;
+    const LOADS_OVERLAP: bool = Portable::LOADS_OVERLAP;
     const STORE_LINE: BlockFn = stores::line::<u32>;
     const WRITE: CopyFn = write;
     const READ: CopyFn = portable::read;
 }
 
-/// Runs a loop by the instructions of a routine. Returns it if the routine is none of this architecture.
+/// Runs a loop by the instructions of a routine, and returns what that returns, or the loop if the routine is none of
+/// this architecture.
 ///
 /// # Safety
 /// The rest is as for [`Work::run`].
 #[inline(always)]
-pub(crate) unsafe fn run<W: Work>(routine: &Routine, work: W) -> Result<(), W> {
+pub(crate) unsafe fn run<W: Work>(routine: &Routine, work: W) -> Result<bool, W> {
     // SAFETY: contract of this function.
-    unsafe {
-        if ptr::eq(routine, &POWER) {
-            work.run::<Power>();
-        } else {
-            return Err(work);
-        }
-    }
-    Ok(())
+    unsafe { if ptr::eq(routine, &POWER) { Ok(work.run::<Power>()) } else { Err(work) } }
 }
 
 /// The fences of POWER. A sequentially consistent fence is SYNC, the only one that orders accesses

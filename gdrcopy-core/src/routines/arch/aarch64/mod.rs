@@ -24,21 +24,21 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
     cpu::has_ls64().then_some(&LS64).into_iter().chain(neon)
 }
 
-/// Runs a loop by the instructions of a routine. Returns it if the routine is none of this architecture.
+/// Runs a loop by the instructions of a routine, and returns what that returns, or the loop if the routine is none of
+/// this architecture.
 ///
 /// # Safety
 /// The CPU must run the routine; the rest is as for [`Work::run`].
 #[inline(always)]
-pub(crate) unsafe fn run<W: Work>(routine: &Routine, work: W) -> Result<(), W> {
+pub(crate) unsafe fn run<W: Work>(routine: &Routine, work: W) -> Result<bool, W> {
     // SAFETY: contract of this function; the routine's instructions are those of its module.
     unsafe {
         if ptr::eq(routine, &LS64) {
-            work.run::<ls64::Ls64>();
+            Ok(work.run::<ls64::Ls64>())
         } else if ptr::eq(routine, &NEON) {
-            work.run::<neon::Neon>();
+            Ok(work.run::<neon::Neon>())
         } else {
-            return Err(work);
+            Err(work)
         }
     }
-    Ok(())
 }

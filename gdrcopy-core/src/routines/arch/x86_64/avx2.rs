@@ -29,7 +29,7 @@ impl Instructions for Avx2 {
 /// # Safety
 /// Needs AVX2; the work is as for `Work::run`.
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn run(work: impl Work) {
+pub(super) unsafe fn run(work: impl Work) -> bool {
     // SAFETY: contract of this function.
     unsafe { work.run::<Avx2>() }
 }

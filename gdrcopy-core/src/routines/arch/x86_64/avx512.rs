@@ -6,11 +6,13 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{
-    __m128i, __m256i, __m512i, _mm512_mask_storeu_epi8, _mm512_setzero_si512, _mm512_storeu_si512,
+    __m128i, __m256i, __m512i, _mm512_cmplt_epi64_mask, _mm512_loadu_si512, _mm512_mask_mov_epi64,
+    _mm512_mask_reduce_or_epi64, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_or_si512, _mm512_set1_epi64,
+    _mm512_setzero_si512, _mm512_storeu_si512, _mm512_sub_epi64,
 };
 
 use crate::routines::arch::x86_64::{avx2, prefetch};
-use crate::routines::instructions::{Instructions, Work};
+use crate::routines::instructions::{CheckFn, Fields, Instructions, Work};
 use crate::routines::loads::StackLine;
 use crate::routines::routine::{BlockFn, CopyFn, LINE};
 use crate::routines::stores;
@@ -20,19 +22,20 @@ struct Avx512;
 impl Instructions for Avx512 {
     const BLOCK: usize = LINE;
     const LOAD_BLOCK: BlockFn = copy_line;
-    const LOAD_PART: CopyFn = load_part;
     const SMALL: usize = size_of::<__m128i>();
     const LOAD_SMALL: BlockFn = avx2::load_16;
     const STORE_LINE: BlockFn = store_line;
     const WRITE: CopyFn = write;
+    const WRITE_ONE: CopyFn = write_masked;
     const READ: CopyFn = read;
+    const CHECK: CheckFn = check;
     const FETCH_FOR_STORE: fn(*const u8) = prefetch::for_store;
 }
 
 /// # Safety
 /// Needs AVX-512 F and BW; the work is as for `Work::run`.
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(super) unsafe fn run(work: impl Work) {
+pub(super) unsafe fn run(work: impl Work) -> bool {
     // SAFETY: contract of this function.
     unsafe { work.run::<Avx512>() }
 }
@@ -52,6 +55,84 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 unsafe fn store_line(dst: *mut u8, src: *const u8) {
     // SAFETY: contract of this function.
     unsafe { stores::line::<__m512i>(dst, src) }
+}
+
+/// Writes by one store for each line that the range touches, under a mask in its first and its last line.
+///
+/// # Safety
+/// Needs AVX-512 F and BW; the ranges are as for `write`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn write_masked(dst: *mut u8, src: *const u8, len: usize) {
+    let offset = dst.addr() % LINE;
+    let (line, from, end) = (dst.wrapping_sub(offset), src.wrapping_sub(offset), offset + len);
+    let last = end.wrapping_sub(1) & !(LINE - 1);
+    // SAFETY: the masks let through the `len` bytes of this function's contract; the others are neither loaded nor
+    // stored, and cannot fault. The lines between are in the range.
+    unsafe {
+        if len == 0 || from.addr() % SMALLEST_PAGE + last > SMALLEST_PAGE - LINE {
+            write(dst, src, len);
+        } else if last == 0 {
+            copy_masked(line, from, u64::MAX >> (LINE - len) << offset);
+        } else {
+            copy_masked(line, from, u64::MAX << offset);
+            for at in (LINE..last).step_by(LINE) {
+                store_line(line.wrapping_add(at), from.wrapping_add(at));
+            }
+            copy_masked(line.wrapping_add(last), from.wrapping_add(last), u64::MAX >> (LINE - (end - last)));
+        }
+    }
+}
+
+/// Copies the bytes of a line that the mask lets through.
+///
+/// # Safety
+/// Needs AVX-512 F and BW. Those bytes must be readable at `src` and writable at `line`, which is aligned.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn copy_masked(line: *mut u8, src: *const u8, mask: u64) {
+    // SAFETY: contract of this function; the CPU does not access the other bytes.
+    unsafe { _mm512_mask_storeu_epi8(line.cast(), mask, _mm512_maskz_loadu_epi8(mask, src.cast())) }
+}
+
+/// Checks eight copies at a time, in three registers. One after the other takes longer than a fifth of a batch.
+///
+/// # Safety
+/// Needs AVX-512 F.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(usize, usize)> {
+    let eights = copies.as_chunks::<8>().0;
+    if eights.is_empty() {
+        return Some((0, 0));
+    }
+    /// The places of the first fields in each register, which are those of the other fields in another.
+    const OFFSETS: [u8; 3] = [0b0100_1001, 0b1001_0010, 0b0010_0100];
+    let registers = |fields: Fields| {
+        let [first, second, third] = fields.map(|field| _mm512_set1_epi64(field as i64));
+        [0, 1, 2].map(|n| {
+            let with_first = _mm512_mask_mov_epi64(second, OFFSETS[n], first);
+            _mm512_mask_mov_epi64(with_first, OFFSETS[(n + 2) % 3], third)
+        })
+    };
+    let (lowest, highest) = (registers(lowest), registers(highest));
+    // The sign of one is set where a field is out of its range.
+    let mut outside = _mm512_setzero_si512();
+    let mut bits = [outside; 3];
+    for eight in eights {
+        for n in 0..3 {
+            // SAFETY: eight copies fill three registers.
+            let fields = unsafe { _mm512_loadu_si512(eight.as_ptr().cast::<__m512i>().add(n)) };
+            outside = _mm512_or_si512(outside, _mm512_sub_epi64(fields, lowest[n]));
+            outside = _mm512_or_si512(outside, _mm512_sub_epi64(highest[n], fields));
+            bits[n] = _mm512_or_si512(bits[n], fields);
+        }
+    }
+    if _mm512_cmplt_epi64_mask(outside, _mm512_setzero_si512()) != 0 {
+        return None;
+    }
+    let offsets = [0, 1, 2].map(|n| _mm512_mask_reduce_or_epi64(OFFSETS[n], bits[n]));
+    Some((8 * eights.len(), (offsets[0] | offsets[1] | offsets[2]) as usize))
 }
 
 /// Lines that are loaded before the first of them is stored. One core keeps that number in flight.
@@ -77,7 +158,7 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: head, batches, lines and tail make up the range of this function's contract.
     unsafe {
         // Calls that end this function, so it keeps no stack frame.
-        if head > 0 && crosses_page(dst, src) {
+        if head > 0 && crosses_page(dst.wrapping_sub(src.addr() % LINE)) {
             return read_head_by_stack(dst, src, len, head);
         }
         copy_part(dst, src, head);
@@ -90,7 +171,7 @@ pub(super) unsafe fn read(dst: *mut u8, src: *const u8, len: usize) {
         for at in (batches_end..end).step_by(LINE) {
             copy_line(dst.add(at), src.add(at));
         }
-        if tail > 0 && crosses_page(dst.add(end), src.add(end)) {
+        if tail > 0 && crosses_page(dst.add(end)) {
             return copy_part_by_stack(dst.add(end), src.add(end), tail);
         }
         copy_part(dst.add(end), src.add(end), tail);
@@ -125,23 +206,6 @@ fn fetch_for_stores(dst: *const u8) {
     }
 }
 
-/// Copies the 1 to 64 bytes at `src`, all of one line.
-///
-/// # Safety
-/// The contract of [`copy_part`].
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn load_part(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: contract of this function.
-    unsafe {
-        if crosses_page(dst, src) {
-            copy_part_by_stack(dst, src, len);
-        } else {
-            copy_part(dst, src, len);
-        }
-    }
-}
-
 /// Copies the `len` bytes at `src`, all of one line.
 ///
 /// # Safety
@@ -172,14 +236,14 @@ unsafe fn store_part(dst: *mut u8, src: *const u8, len: usize, line: __m512i) {
     unsafe { _mm512_mask_storeu_epi8(dst.wrapping_sub(offset).cast(), mask, line) }
 }
 
-/// Returns whether the masked store of [`copy_part`] would cross a page. If one of the two pages is not
+const SMALLEST_PAGE: usize = 4096;
+
+/// Returns whether a masked access of a line's bytes at `address` would cross a page. If one of the two pages is not
 /// accessible, or was never accessed, the CPU suppresses the fault in microcode. That takes longer than the rest
 /// of a small copy. Host buffers often start or end at a page.
 #[inline]
-fn crosses_page(dst: *mut u8, src: *const u8) -> bool {
-    const SMALLEST_PAGE: usize = 4096;
-    let stored_to = dst.addr().wrapping_sub(src.addr() % LINE);
-    stored_to % SMALLEST_PAGE > SMALLEST_PAGE - LINE
+fn crosses_page(address: *const u8) -> bool {
+    address.addr() % SMALLEST_PAGE > SMALLEST_PAGE - LINE
 }
 
 /// [`read`] of a range whose first `head` bytes, up to a line, must not be stored under a mask.

@@ -78,25 +78,25 @@ fn supported_by(cpu: &Cpu) -> impl Iterator<Item = &'static Routine> + use<> {
     .filter_map(|(runs, routine)| runs.then_some(routine))
 }
 
-/// Runs a loop by the instructions of a routine. Returns it if the routine is none of this architecture.
+/// Runs a loop by the instructions of a routine, and returns what that returns, or the loop if the routine is none of
+/// this architecture.
 ///
 /// # Safety
 /// The CPU must run the routine; the rest is as for [`Work::run`].
 #[inline(always)]
-pub(crate) unsafe fn run<W: Work>(routine: &Routine, work: W) -> Result<(), W> {
+pub(crate) unsafe fn run<W: Work>(routine: &Routine, work: W) -> Result<bool, W> {
     // SAFETY: contract of this function; the routine's instructions are those of its module.
     unsafe {
         if ptr::eq(routine, &AVX512) {
-            avx512::run(work);
+            Ok(avx512::run(work))
         } else if ptr::eq(routine, &AVX2) {
-            avx2::run(work);
+            Ok(avx2::run(work))
         } else if ptr::eq(routine, &SSE41) {
-            sse41::run(work);
+            Ok(sse41::run(work))
         } else {
-            return Err(work);
+            Err(work)
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ impl Instructions for Sse41 {
 /// # Safety
 /// Needs SSE4.1; the work is as for `Work::run`.
 #[target_feature(enable = "sse4.1")]
-pub(super) unsafe fn run(work: impl Work) {
+pub(super) unsafe fn run(work: impl Work) -> bool {
     // SAFETY: contract of this function.
     unsafe { work.run::<Sse41>() }
 }
