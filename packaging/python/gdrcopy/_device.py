@@ -149,6 +149,8 @@ def _of_dlpack(obj: Any) -> DeviceMemory:
     writable = True
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
+        if versioned.major != 1:  # another layout
+            raise ValueError(f"pass an object with DLPack 1, not {versioned.major}")
         tensor, writable = versioned.tensor, not versioned.flags & _READ_ONLY
     else:
         tensor = _DLTensor.from_address(_pointer(capsule, b"dltensor"))
@@ -161,6 +163,8 @@ def _of_dlpack(obj: Any) -> DeviceMemory:
 
 
 def _check_contiguous(shape: Sequence[int], strides: Optional[Sequence[int]], item_size: int) -> None:
+    if any(length < 0 for length in shape):
+        raise ValueError(f"pass an object whose dimensions are not negative, not of shape {tuple(shape)}")
     if strides is None:
         return
     if len(strides) != len(shape):

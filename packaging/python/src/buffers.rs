@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_int};
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -15,19 +15,29 @@ pub(crate) struct Host {
 impl Host {
     /// `access` is PyBUF_SIMPLE or PyBUF_WRITABLE.
     pub(crate) fn get(object: &Bound<'_, PyAny>, access: c_int) -> PyResult<Host> {
-        let mut view = Box::new(ffi::Py_buffer::new());
-        let flags = access | ffi::PyBUF_ND | ffi::PyBUF_FORMAT;
-        // SAFETY: the object is live, and the view is ours.
-        if unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } != 0 {
-            return Err(PyErr::fetch(object.py()));
-        }
-        let host = Host { view };
+        let flags = access | ffi::PyBUF_ND;
+        let host = match Host::request(object, flags | ffi::PyBUF_FORMAT) {
+            // NumPy has no format for some types, such as datetime64 and bfloat16.
+            Err(error) if error.is_instance_of::<PyValueError>(object.py()) && has_plain_type(object) => {
+                return Host::request(object, flags);
+            }
+            result => result?,
+        };
         let format = host.view.format;
         // SAFETY: the format of a filled view is NULL or a C string.
         if !format.is_null() && has_objects(unsafe { CStr::from_ptr(format) }) {
             return Err(PyTypeError::new_err("pass a buffer without Python objects"));
         }
         Ok(host)
+    }
+
+    fn request(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Host> {
+        let mut view = Box::new(ffi::Py_buffer::new());
+        // SAFETY: the object is live, and the view is ours.
+        match unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } {
+            0 => Ok(Host { view }),
+            _ => Err(PyErr::fetch(object.py())),
+        }
     }
 
     pub(crate) fn start(&self) -> *mut u8 {
@@ -44,6 +54,12 @@ impl Drop for Host {
         // SAFETY: filled in once. All calls hold the GIL when they return.
         unsafe { ffi::PyBuffer_Release(&raw mut *self.view) }
     }
+}
+
+/// Returns whether an object has items of a NumPy type, and no references to Python objects in them.
+fn has_plain_type(object: &Bound<'_, PyAny>) -> bool {
+    let has_objects = || object.getattr("dtype")?.getattr("hasobject")?.extract();
+    matches!(has_objects(), Ok(false))
 }
 
 /// Returns whether items of this format, in which names are between colons, are Python objects. Names of ctypes can have

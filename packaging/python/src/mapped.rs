@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, RwLock};
 
 use gdrcopy_core::copy;
@@ -23,8 +23,16 @@ const LONG_COPY: usize = 4096;
 
 /// This process's connection to the driver. Locked only while the GIL is held, so a forked child finds it unlocked.
 static GDR: Mutex<Option<RawGdr>> = Mutex::new(None);
-/// The addresses and sizes of all mapped pages, for forked children. Locked as `GDR` is.
-static REGIONS: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+/// All mapped pages, for forked children. Locked as `GDR` is.
+static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
+
+/// Mapped pages.
+struct Region {
+    /// The number of its memory. A later mapping may have the same addresses, before this one is taken off the list.
+    id: u64,
+    start: usize,
+    size: usize,
+}
 
 /// The connection, which the first call of a process opens.
 pub(crate) fn connect() -> Result<RawGdr> {
@@ -47,7 +55,7 @@ pub(crate) fn connect() -> Result<RawGdr> {
 /// memory that is mapped there later. Returns whether the parent had a connection.
 pub(crate) fn reserve_inherited() -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
-    for &(start, size) in &*REGIONS.lock().expect("no panic under this lock") {
+    for &Region { start, size, .. } in &*REGIONS.lock().expect("no panic under this lock") {
         // SAFETY: nothing else is mapped there (MAP_FIXED_NOREPLACE).
         unsafe { libc::mmap(ptr::without_provenance_mut(start), size, libc::PROT_NONE, flags, -1, 0) };
     }
@@ -85,7 +93,8 @@ impl Pinned {
 #[pyclass(subclass, frozen, module = "gdrcopy._native")]
 pub(crate) struct Memory {
     pinned: RwLock<Pinned>,
-    region: (usize, usize),
+    /// The number of its `Region`.
+    id: u64,
     size: usize,
     is_writable: bool,
     ends_with_memory: bool,
@@ -176,7 +185,7 @@ impl Memory {
     }
 
     fn forget_region(&self) {
-        REGIONS.lock().expect("no panic under this lock").retain(|region| *region != self.region);
+        REGIONS.lock().expect("no panic under this lock").retain(|region| region.id != self.id);
     }
 }
 
@@ -191,14 +200,15 @@ impl Memory {
             Ok((ends_with_memory, Pinned::new(&gdr, address, size, flags)?))
         };
         let (ends_with_memory, pinned) = py.detach(pin)?;
-        let mut region = (0, 0);
+        static LAST_ID: AtomicU64 = AtomicU64::new(0);
+        let id = LAST_ID.fetch_add(1, SeqCst) + 1;
         if let Some(mapping) = &pinned.mapping {
-            region = (mapping.first_page().addr(), mapping.region().len());
+            let (start, size) = (mapping.first_page().addr(), mapping.region().len());
+            REGIONS.lock().expect("no panic under this lock").push(Region { id, start, size });
         }
-        REGIONS.lock().expect("no panic under this lock").push(region);
         Ok(Memory {
             pinned: RwLock::new(pinned),
-            region,
+            id,
             size,
             is_writable,
             ends_with_memory,

@@ -125,14 +125,14 @@ _new_capsule.argtypes, _new_capsule.restype = [c_void_p, ctypes.c_char_p, c_void
 class DLPackArray:
     """The interface of arrays before DLPack 1.0. Counts the capsules that were deleted."""
 
-    def __init__(self, allocation, shape, bits=8, strides=None, byte_offset=0, device_type=2, read_only=False, code=0):
+    def __init__(self, allocation, shape, bits=8, strides=None, byte_offset=0, device_type=2, read_only=False, code=0, major=1):
         self.device_type = device_type
         self.deleted = 0
         self.shape = (c_int64 * len(shape))(*shape)
         self.strides = (c_int64 * len(strides))(*strides) if strides else None
         kind = (code, bits, 1)
         tensor = _DLTensor(allocation.address, device_type, 0, len(shape), *kind, self.shape, self.strides, byte_offset)
-        self.managed = _Versioned(1, 0, None, None, 1 if read_only else 0, tensor)
+        self.managed = _Versioned(major, 0, None, None, 1 if read_only else 0, tensor)
 
         @_DESTRUCTOR
         def destroy(_capsule: int) -> None:

@@ -75,6 +75,9 @@ class OfEveryKindOfObject(OfOneAllocation):
             (gpu.DLPackArray(allocation, (10, 10), strides=(1, 10)), ValueError, "contiguous copy"),
             (gpu.CudaArray(allocation, 0, (0, 10)), ValueError, "at least 1 byte"),
             (gpu.DLPackArray(allocation, (1,), device_type=1), ValueError, "CUDA device memory"),
+            (gpu.VersionedDLPackArray(allocation, (1,), major=2), ValueError, "DLPack 1, not 2"),
+            (gpu.DLPackArray(allocation, (-2, -8)), ValueError, "not negative"),
+            (gpu.CudaArray(allocation, 0, (-2, -8)), ValueError, "not negative"),
             (Deleted(), RuntimeError, "deleted"),
             (b"host", TypeError, "__cuda_array_interface__.*not bytes"),
             (gpu.TorchTensor(allocation, (10,), requires_grad=True), BufferError, "detach"),
@@ -191,10 +194,10 @@ class Copies(OfOneAllocation):
             buffers.append(type("Items", (ctypes.Structure,), {"_fields_": fields})())
         if numpy:
             objects = numpy.full(4, None, object)
-            buffers += [objects, memoryview(objects), numpy.zeros(4, "u8,O")]
+            buffers += [objects, memoryview(objects), numpy.zeros(4, "u8,O"), numpy.zeros(4, "M8[ns],O")]
         for buffer in buffers:
             for use in (self.mapping.read_into, self.mapping.write):
-                with self.assertRaisesRegex(TypeError, "without Python objects"):
+                with self.assertRaisesRegex((TypeError, ValueError), "without Python objects|cannot include dtype"):
                     use(buffer)
         offset = type("Items", (ctypes.Structure,), {"_fields_": [("Offset", ctypes.c_int)]})()
         self.mapping.read_into(offset)
@@ -202,7 +205,8 @@ class Copies(OfOneAllocation):
 
     @needs_numpy
     def test_numpy_arrays_of_every_type(self) -> None:
-        for dtype in ("f2", "c16", "i4,f8", [("Offset", "u8")]):
+        # NumPy has no format of datetime64, as of the types of ml_dtypes.
+        for dtype in ("f2", "c16", "i4,f8", [("Offset", "u8")], "M8[ns]", "m8[us]", "M8[ns],f4"):
             items = numpy.zeros((2, 5), dtype)
             self.mapping.read_into(items, 64)
             self.assertEqual(items.tobytes(), pattern(SIZE)[64 : 64 + items.nbytes])
@@ -572,7 +576,16 @@ class ForkedChild(OfOneAllocation):
 
     @needs_views
     def test_addresses_of_views_are_not_used_again(self) -> None:
-        view = memoryview(self.mapping)
+        # A mapping gets the addresses of the one before it, whose object ends after that.
+        mapping = self.mapping
+        for _ in range(3):
+            self.check_addresses_are_not_used_again(mapping)
+            mapping.close()
+            mapping = self.new()
+        mapping.close()
+
+    def check_addresses_are_not_used_again(self, mapping: gdrcopy.Mapping) -> None:
+        view = memoryview(mapping)
         address = ctypes.addressof(ctypes.c_char.from_buffer(view))
 
         def map_much() -> None:
