@@ -217,15 +217,19 @@ build-check: packages_of_ci lib emulator tools ## Builds again, as others do: in
 	scripts/ci/check-build.sh
 	scripts/ci/check-crates.sh
 	RUSTC_BOOTSTRAP=1 RUSTDOCFLAGS='-D warnings --cfg docsrs' CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/docsrs" \
-		$(CARGO) doc --package gdrcopy --package gdrcopy-core --no-deps --all-features --locked
+		$(CARGO) doc --package gdrcopy --package gdrcopy-core --no-deps --locked \
+		--features testing,cudarc-0-19,cudarc/cuda-13040
 
 cargo-c-check: lib emulator ## Builds and installs the C library with cargo-c, which it builds the first time.
 	scripts/ci/check-cargo-c.sh
 
+dependents-check: ## Compiles programs with each of cudarc's features, and the crates with the oldest versions of dependencies.
+	scripts/ci/check-dependents.sh
+
 deny: ## Checks licenses and duplicate versions of dependencies, by cargo-deny.
 	@$(CARGO) deny --version >/dev/null 2>&1 || { echo "cargo-deny is missing: cargo install --locked cargo-deny"; exit 1; }
 	$(CARGO) deny check licenses bans sources
-	$(CARGO) deny --manifest-path packaging/python/Cargo.toml check --config "$(CURDIR)/deny.toml" licenses bans sources
+	$(CARGO) deny --manifest-path packaging/python/Cargo.toml --config "$(CURDIR)/deny.toml" check licenses bans sources
 
 contract: ## Checks this computer's /dev/gdrdrv, of any module, against its contract (gdrdrv-c/contract).
 	$(MAKE) --no-print-directory --silent -C gdrdrv-c/contract

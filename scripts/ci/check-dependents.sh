@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Compiles programs that use the crates. Some have the feature for cudarc, each with another of cudarc's features for the
+# CUDA version, which exclude each other. One takes the oldest versions of dependencies that the crates allow. Downloads
+# these versions.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. scripts/ci/common.sh
+
+root=$PWD
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}/dependents
+
+# program NAME DEPENDENCIES: makes a program of that name with these dependencies, and goes there.
+program() {
+    mkdir -p "$work/$1/src"
+    cd "$work/$1"
+    printf '[package]\nname = "program"\nversion = "0.1.0"\nedition = "2024"\n[workspace]\n[dependencies]\n%s\n' "$2" >Cargo.toml
+    cp "$root/Cargo.lock" .
+    echo 'fn main() { println!("{}", gdrcopy::Gdr::open().is_ok()); }' >src/main.rs
+}
+
+for version in cuda-11080 cuda-12000 cuda-12080 cuda-13040 cuda-version-from-build-system\",\ \"fallback-latest; do
+    program "${version%%\"*}" "gdrcopy = { path = \"$root/gdrcopy\", features = [\"cudarc-0-19\"] }
+cudarc = { version = \"0.19\", default-features = false, features = [\"std\", \"driver\", \"$version\"] }"
+    echo 'fn main() { println!("{} {}", gdrcopy::Gdr::open().is_ok(), cudarc::driver::CudaContext::new(0).is_ok()); }' >src/main.rs
+    quietly cargo check
+    echo "dependents: compiles with cudarc's ${version%%\"*}"
+done
+
+# The crates of the workspace, by themselves, because the rest of it has dependencies of its own.
+mkdir "$work/oldest"
+cd "$work/oldest"
+cp -r "$root"/{gdrcopy,gdrcopy-core,gdrapi-sys,src,include,build.rs,cbindgen.toml} .
+sed '/^members = /s/= .*/= ["gdrcopy", "gdrcopy-core", "gdrapi-sys"]/; /^\[package\]/,/^\[profile/{/^\[profile/!d}; /^\[profile/,$d' "$root/Cargo.toml" >Cargo.toml
+sed -i '/^\[dev-dependencies\]/,/^\[lints\]/{/^\[lints\]/!d}' */Cargo.toml
+RUSTC_BOOTSTRAP=1 quietly cargo -Z direct-minimal-versions generate-lockfile
+quietly cargo check --package gdrcopy-core --package gdrcopy --package gdrapi-sys --features testing,cudarc-0-19,cudarc/cuda-12000
+echo "dependents: compiles with the oldest versions of dependencies"
