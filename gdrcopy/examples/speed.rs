@@ -1,4 +1,4 @@
-//! Times batches and gathers of random lines, as medians in ns per item. `examples/gdrx/speed.c` does the same by libgdrx
+//! Times batches and gathers of random places, as medians in ns per item. `examples/gdrx/speed.c` does the same by libgdrx
 //! and by loops in plain C.
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,13 @@ use gdrcopy::{Gdr, Mapped, MappedSlice, Pool, Result};
 
 const SIZE: usize = 32 << 20;
 const LINE: usize = 64;
-const RUNS: usize = 401;
+const LARGEST: usize = 256;
+const RUNS: usize = 201;
+const COUNTS: [usize; 4] = [4, 16, 64, 256];
+
+/// Items of this size, at this place in a line.
+const SHAPES: [(usize, usize); 10] =
+    [(8, 0), (16, 0), (32, 0), (64, 0), (24, 20), (60, 4), (100, 4), (16, 56), (128, 0), (256, 0)];
 
 fn main() -> Result<()> {
     let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
@@ -20,88 +26,98 @@ fn main() -> Result<()> {
         let word = memory.word::<u8>(offset)?;
         word.store(word.load());
     }
-    println!("{:8} {:>6} {:>6} {:>9} {:>9}", "", "bytes", "items", "at a time", "by array");
-    gathers::<8>(memory, 64)?;
-    gathers::<16>(memory, 64)?;
-    gathers::<64>(memory, 64)?;
-    gathers::<64>(memory, 256)?;
-    batches::<8>(memory, 16)?;
-    batches::<8>(memory, 64)?;
-    batches::<64>(memory, 16)?;
-    batches::<64>(memory, 64)?;
-    batches::<64>(memory, 256)
+    let mut random = Random(1);
+    println!("{:14} {:>6} {:>9} {:>11}", "", "items", "read_many", "Batch::write");
+    for (size, place) in SHAPES {
+        let shape = format!("{size} B at {place}");
+        time(memory, &shape, &mut random, |random| (size, random.line() * LINE + place))?;
+    }
+    time(memory, "4 to 128 B", &mut random, |random| {
+        (4 + 4 * random.below(32), random.line() * LINE + 4 * random.below(16))
+    })?;
+    println!("{:14} {:>6} {:>9} {:>11}", "", "items", "gather", "scatter");
+    time_array::<8>(memory, &mut random)?;
+    time_array::<64>(memory, &mut random)?;
+    time_array::<128>(memory, &mut random)
 }
 
-/// `MappedSlice::read_many` and `Array::gather`.
-fn gathers<const N: usize>(memory: MappedSlice<'_>, count: usize) -> Result<()> {
-    let array = memory.array::<[u8; N]>(0, SIZE / N)?;
-    let mut values = vec![[0; N]; count];
-    let mut times = [Vec::new(), Vec::new()];
-    let mut random = 1;
-    for _ in 0..RUNS {
-        let lines = random_lines(count, &mut random);
-        let mut items: Vec<(usize, &mut [u8])> = Vec::new();
-        for (line, value) in lines.iter().zip(&mut values) {
-            items.push((line * LINE, value));
-        }
-        memory.flush()?;
-        let begin = Instant::now();
-        memory.read_many(&mut items)?;
-        times[0].push(begin.elapsed().as_nanos());
+/// `MappedSlice::read_many` and `Batch::write` of items whose sizes and offsets `item` returns.
+fn time(
+    memory: MappedSlice<'_>,
+    shape: &str,
+    random: &mut Random,
+    item: impl Fn(&mut Random) -> (usize, usize),
+) -> Result<()> {
+    for count in COUNTS {
+        let mut values = vec![[7; LARGEST]; count];
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..RUNS {
+            let mut items: Vec<(usize, &mut [u8])> = Vec::new();
+            for value in &mut values {
+                let (size, offset) = item(random);
+                items.push((offset, &mut value[..size]));
+            }
+            memory.flush()?;
+            let begin = Instant::now();
+            memory.read_many(&mut items)?;
+            times[0].push(begin.elapsed().as_nanos());
 
-        let indexes: Vec<usize> = random_lines(count, &mut random).into_iter().map(|line| line * LINE / N).collect();
-        memory.flush()?;
-        let begin = Instant::now();
-        array.gather(&indexes, &mut values)?;
-        times[1].push(begin.elapsed().as_nanos());
+            let begin = Instant::now();
+            let mut batch = memory.batch()?;
+            for (offset, value) in &items {
+                batch.write(*offset, value)?;
+            }
+            batch.commit();
+            times[1].push(begin.elapsed().as_nanos());
+        }
+        print(shape, count, times);
     }
-    print("gather", N, count, times);
     Ok(())
 }
 
-/// `Batch::write` and `Array::scatter`.
-fn batches<const N: usize>(memory: MappedSlice<'_>, count: usize) -> Result<()> {
+/// `Array::gather` and `Array::scatter` of elements of `N` bytes.
+fn time_array<const N: usize>(memory: MappedSlice<'_>, random: &mut Random) -> Result<()> {
     let array = memory.array::<[u8; N]>(0, SIZE / N)?;
-    let values = vec![[7; N]; count];
-    let mut times = [Vec::new(), Vec::new()];
-    let mut random = 1;
-    for _ in 0..RUNS {
-        let lines = random_lines(count, &mut random);
-        memory.flush()?;
-        let begin = Instant::now();
-        let mut batch = memory.batch()?;
-        for (line, value) in lines.iter().zip(&values) {
-            batch.write(line * LINE, value)?;
-        }
-        batch.commit();
-        times[0].push(begin.elapsed().as_nanos());
+    for count in COUNTS {
+        let mut values = vec![[7; N]; count];
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..RUNS {
+            let indexes: Vec<usize> = (0..count).map(|_| random.line() * LINE / N).collect();
+            memory.flush()?;
+            let begin = Instant::now();
+            array.gather(&indexes, &mut values)?;
+            times[0].push(begin.elapsed().as_nanos());
 
-        let indexes: Vec<usize> = random_lines(count, &mut random).into_iter().map(|line| line * LINE / N).collect();
-        memory.flush()?;
-        let begin = Instant::now();
-        array.scatter(&indexes, &values)?;
-        times[1].push(begin.elapsed().as_nanos());
+            let begin = Instant::now();
+            array.scatter(&indexes, &values)?;
+            times[1].push(begin.elapsed().as_nanos());
+        }
+        print(&format!("array of {N} B"), count, times);
     }
-    print("batch", N, count, times);
     Ok(())
 }
 
-/// Numbers of lines, by the xorshift generator of Marsaglia.
-fn random_lines(count: usize, state: &mut u64) -> Vec<usize> {
-    let mut lines = Vec::with_capacity(count);
-    for _ in 0..count {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        lines.push((*state >> 16) as usize % (SIZE / LINE));
+/// The xorshift generator of Marsaglia.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) as usize % limit
     }
-    lines
+
+    /// The number of a line before the last 8.
+    fn line(&mut self) -> usize {
+        self.below(SIZE / LINE - 8)
+    }
 }
 
-fn print(what: &str, size: usize, count: usize, times: [Vec<u128>; 2]) {
-    let [at_a_time, by_array] = times.map(|mut times| {
+fn print(what: &str, count: usize, times: [Vec<u128>; 2]) {
+    let [reads, writes] = times.map(|mut times| {
         times.sort_unstable();
         times[RUNS / 2] as f64 / count as f64
     });
-    println!("{what:8} {size:>6} {count:>6} {at_a_time:>9.1} {by_array:>9.1}");
+    println!("{what:14} {count:>6} {reads:>9.1} {writes:>11.1}");
 }
