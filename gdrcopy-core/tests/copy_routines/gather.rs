@@ -165,7 +165,7 @@ pub(crate) fn check_fields(routine: &Routine) {
         [0, host.addr(), LEN - 1],
         [0, host.addr(), usize::MAX],
     ];
-    for count in [1, 2, 7, 8, 9, 16, 31, 40] {
+    for count in [1, 2, 7, 8, 9, 31, 32, 33, 47] {
         let mut copies: Vec<[usize; 3]> = (0..count).map(|n| valid[n % 3]).collect();
         let made = |copies: &[[usize; 3]]| {
             let shape = Alike { copies, start: device.addr(), size: LEN, last: LAST };
