@@ -4,7 +4,6 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -263,12 +262,15 @@ static void failures_are_logged_with_advice(void)
 static void child_is_refused(void)
 {
     struct gdrx_copy copy = {0, host, 8};
+    uint64_t offset;
+    int fd;
 
     CHECK_ERROR(gdrx_write_many(&all, &copy, 1), EACCES);
     CHECK_ERROR(gdrx_write_many(&all, NULL, 0), EACCES);
     CHECK_ERROR(gdrx_read_many(&all, &copy, 1), EACCES);
     CHECK_ERROR(gdrx_write_unfenced(&all, 0, host, 8), EACCES);
     CHECK_ERROR(gdrx_flush(&all), EACCES);
+    CHECK_ERROR(gdrx_dmabuf(buffer.address, 8, 0, &fd, &offset), EACCES);
     CHECK_UNMAPPED(all.address);
     /* The child attaches mappings of its own. Then the parent's maps are still refused. */
     CHECK_OK(gdrx_attach_mapping(&all, GDR_MAPPING_TYPE_CACHING, sizeof(host), host, sizeof(host)));
@@ -374,7 +376,6 @@ static void memory_is_exported(void)
     size_t page = (size_t)sysconf(_SC_PAGESIZE), size = 1000;
     int fd = -1, other = -1;
     int result = gdrx_dmabuf(address, size, GDR_PIN_FLAG_DEFAULT, &fd, &offset);
-    unsigned char *start;
     struct gdrx_map map;
     struct gdrx_copy copy = {0, host, size};
 
@@ -391,15 +392,13 @@ static void memory_is_exported(void)
     CHECK_EQUAL(offset, address % page);
     CHECK_EQUAL(fcntl(fd, F_GETFD), FD_CLOEXEC);
     CHECK(gdrx_dmabuf(address, SIZE_MAX / 2, 0, &other, &huge) != 0 && other == -1 && huge == UINT64_MAX);
-    start = mmap(NULL, (size_t)offset + size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (start != MAP_FAILED) {
-        CHECK_OK(gdrx_attach_mapping(&map, all.type, (size_t)offset + size, start + offset, size));
+    if (gdrx_map_dmabuf(&map, fd, offset, size, all.type) == 0) {
         fill(host, size, 9);
         CHECK_OK(gdrx_write_many(&map, &copy, 1));
         CHECK_OK(gdrx_flush(&map));
         gpu_read(seen, address, size);
         CHECK_BYTES(seen, host, size);
-        munmap(start, (size_t)offset + size);
+        CHECK_OK(gdrx_unmap_dmabuf(&map));
     }
     close(fd);
 }

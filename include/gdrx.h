@@ -21,8 +21,8 @@
  *
  * Threads. Any function may be called from any thread with any map, at any time; none takes a lock. A fence is of its thread.
  *
- * Signals. All functions but gdrx_attach and gdrx_dmabuf are async-signal-safe, in a copy of the library that has attached a map
- * in this process.
+ * Signals. All functions but gdrx_attach and those of dma-bufs are async-signal-safe, in a copy of the library that has attached
+ * a map in this process.
  *
  * Fork. Mappings are absent in a forked child. There, functions that return int return EACCES; the inline functions raise
  * SIGSEGV.
@@ -147,18 +147,41 @@ int gdrx_write_unfenced(const struct gdrx_map *map, size_t offset, const void *h
  *
  *     ibv_reg_dmabuf_mr(domain, offset, size, device_address, fd, access);
  *
- * From CUDA 13.3 on, the CPU can use the same dma-buf, so that the memory takes BAR1 once. Map offset + size bytes of fd by mmap,
- * and pass them to gdrx_attach_mapping. Their type is GDR_MAPPING_TYPE_WC. On a coherent platform without FORCE_PCIE, it is
- * GDR_MAPPING_TYPE_CACHING.
+ * From CUDA 13.3 on, the CPU can use the same dma-buf by gdrx_map_dmabuf, in this process or another, so that the memory takes
+ * BAR1 once. Its type is GDR_MAPPING_TYPE_WC. On a coherent platform without FORCE_PCIE, it is GDR_MAPPING_TYPE_CACHING.
  *
  * Initializes CUDA in a process that has not done so. Not async-signal-safe.
  *
- * EINVAL: fd or offset is NULL; flags is none; size is 0, or device_address + size overflows. It is also EINVAL for memory of no
- * GPU or of a pool, and where the pages around the bytes are not of one allocation. ENODEV: no CUDA driver. EOPNOTSUPP: one before CUDA 11.7, or a
- * GPU that exports no dma-bufs. EMFILE, ENFILE: no descriptor is left. ENOMEM, EPERM, EIO: CUDA's error. *fd and *offset are
- * unchanged then.
+ * Memory of a pool (cuMemAllocAsync) can be exported.
+ *
+ * EINVAL: fd or offset is NULL; flags is none; size is 0, or device_address + size overflows. It is also EINVAL for host memory
+ * and managed memory, and where the pages around the bytes are not of one allocation. EACCES: forked child. ENODEV: no CUDA
+ * driver. EOPNOTSUPP: one before CUDA 11.7, or a GPU that exports no dma-bufs. EMFILE, ENFILE: no descriptor is left. ENOMEM,
+ * EPERM, EIO: CUDA's error. *fd and *offset are unchanged then.
  */
 int gdrx_dmabuf(uint64_t device_address, size_t size, uint32_t flags, int *fd, uint64_t *offset);
+
+/**
+ * Maps size bytes from offset on of the dma-buf fd, which another process has exported by gdrx_dmabuf and sent over a Unix
+ * socket, and attaches *map. The process needs no CUDA, gdrdrv or GPU. The mapping keeps the memory in place, so fd can be
+ * closed.
+ *
+ * type is the type that the exporter's own mapping of the memory has, by gdr_get_info_v2. An exporter without one exports with
+ * GDR_PIN_FLAG_FORCE_PCIE, and then it is GDR_MAPPING_TYPE_WC on each platform.
+ *
+ * EINVAL: map is NULL; fd is negative; type is none of a mapping; size is 0 or too large. EBADF: fd is not open. ENODEV,
+ * EOPNOTSUPP, EINVAL, EACCES: the exporter's driver cannot map dma-bufs, which takes CUDA 13.3. ENOMEM: no memory. *map is
+ * unchanged then.
+ */
+int gdrx_map_dmabuf(struct gdrx_map *map, int fd, uint64_t offset, size_t size, gdr_mapping_type_t type);
+
+/**
+ * Unmaps what gdrx_map_dmabuf has mapped; no other access may be under way. Functions refuse *map afterwards, but not copies of
+ * it.
+ *
+ * EINVAL: map is NULL, or not attached. EACCES: forked child, where it is not mapped.
+ */
+int gdrx_unmap_dmabuf(struct gdrx_map *map);
 
 /**
  * Returns the version of the library that is running, major << MAJOR_VERSION_SHIFT | minor, which need not be the one compiled

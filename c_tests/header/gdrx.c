@@ -37,10 +37,12 @@ extern const struct types {
     int (*flush)(const struct gdrx_map *);
     int (*write_unfenced)(const struct gdrx_map *, size_t, const void *, size_t);
     int (*dmabuf)(uint64_t, size_t, uint32_t, int *, uint64_t *);
+    int (*map_dmabuf)(struct gdrx_map *, int, uint64_t, size_t, gdr_mapping_type_t);
+    int (*unmap_dmabuf)(struct gdrx_map *);
     uint32_t (*version)(void);
 } types;
 const struct types types = {
     &map.address, &map.size, &map.type, &map.process, &map.several_types, &one.offset, &one.host, &one.size,
     gdrx_attach_mapping, gdrx_attach, gdrx_write_many, gdrx_read_many, gdrx_flush, gdrx_write_unfenced, gdrx_dmabuf,
-    gdrx_version,
+    gdrx_map_dmabuf, gdrx_unmap_dmabuf, gdrx_version,
 };

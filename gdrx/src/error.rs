@@ -20,6 +20,10 @@ pub(crate) enum Error {
     NotMapped { mapping_type: u32 },
     /// The part to attach has no bytes, or more than the mapping.
     Size { size: usize, mapped_size: u64 },
+    /// No open descriptor has this number.
+    NotADescriptor(c_int),
+    /// The kernel does not unmap these addresses.
+    NotADmaBuf,
     /// No flags of a pin have these bits.
     PinFlags(u32),
     /// No array is that long.
@@ -63,6 +67,10 @@ impl fmt::Display for Error {
             }
             Error::Size { size, mapped_size } => {
                 write!(f, "`size` is {size}: attach 1 to {mapped_size} bytes, which are mapped")
+            }
+            Error::NotADescriptor(fd) => write!(f, "`fd` is {fd}: pass an open descriptor of a dma-buf"),
+            Error::NotADmaBuf => {
+                f.write_str("`map` cannot be unmapped: pass the one that gdrx_map_dmabuf has filled in")
             }
             Error::PinFlags(flags) => write!(f, "`flags` is {flags:#x}: pass a set of gdr_pin_flags_t"),
             Error::Count(n) => write!(f, "`n` is {n}: pass the number of elements of `copies`"),

@@ -13,7 +13,7 @@ use gdrcopy_core::copy;
 use gdrcopy_core::types::{PinFlags, raw};
 
 use crate::error::{Error, Result};
-use crate::map::{Copies, gdrx_copy, gdrx_map, prepare};
+use crate::map::{Copies, gdrx_copy, gdrx_map, is_forked_child, prepare};
 
 /// Major and minor version, packed.
 const VERSION: u32 = 1 << 16;
@@ -136,13 +136,48 @@ pub unsafe extern "C" fn gdrx_dmabuf(
         if flags != PinFlags::DEFAULT && flags != PinFlags::FORCE_PCIE {
             return Err(Error::PinFlags(bits));
         }
-        let exported = dmabuf::export(device_address, size, flags)?;
+        let exported = match dmabuf::export(device_address, size, flags) {
+            // CUDA reports other errors there.
+            Err(_) if is_forked_child() => return Err(gdrcopy_core::Error::ForkedChild.into()),
+            result => result?,
+        };
         // SAFETY: not NULL, so valid for writes: contract of the header.
         unsafe {
             offset.write(exported.offset);
             fd.write(exported.fd.into_raw_fd());
         }
         Ok(())
+    })
+}
+
+/// Maps a dma-buf that another process has exported.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdrx_map_dmabuf(
+    map: *mut gdrx_map,
+    fd: c_int,
+    offset: u64,
+    size: usize,
+    mapping_type: u32,
+) -> c_int {
+    call("gdrx_map_dmabuf", || {
+        if map.is_null() {
+            return Err(Error::Null("map"));
+        }
+        let mapped = gdrx_map::map_dmabuf(fd, offset, size, mapping_type)?;
+        // SAFETY: not NULL, so valid for writes: contract of the header.
+        unsafe { map.write(mapped) };
+        Ok(())
+    })
+}
+
+/// Unmaps it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gdrx_unmap_dmabuf(map: *mut gdrx_map) -> c_int {
+    call("gdrx_unmap_dmabuf", || {
+        // SAFETY: contract of the header.
+        let map = unsafe { map.as_mut() }.ok_or(Error::Null("map"))?;
+        // SAFETY: contract of the header.
+        unsafe { map.unmap_dmabuf() }
     })
 }
 

@@ -1,13 +1,15 @@
 //! Mappings as callers describe them, and copies.
 
-use std::ffi::c_void;
-use std::mem::{offset_of, size_of};
+use std::ffi::{c_int, c_void};
+use std::mem::{self, offset_of, size_of};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicBool;
 use std::{fs, process, slice};
 
 use gdrcopy_core::copy::{self, mixed};
 use gdrcopy_core::routines::{Alike, Item, Shape, Shaped};
 use gdrcopy_core::sys::fork::{self, PerProcess};
+use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::{MappingType, raw};
 use gdrcopy_core::{heap, stderr, variables};
 
@@ -52,6 +54,7 @@ impl gdrx_map {
             return Err(Error::Size { size, mapped_size });
         }
         fork::enter()?;
+        HAS_ATTACHED.get(|_| ());
         Ok(gdrx_map {
             address: address.cast(),
             size,
@@ -60,6 +63,44 @@ impl gdrx_map {
             process: this_process()?,
             several_types: mixed::record(kind),
         })
+    }
+
+    /// Maps `size` bytes from `offset` on, of a dma-buf whose CPU mappings have this type.
+    pub(crate) fn map_dmabuf(fd: c_int, offset: u64, size: usize, mapping_type: u32) -> Result<gdrx_map> {
+        if fd < 0 {
+            return Err(Error::NotADescriptor(fd));
+        }
+        const LARGEST: usize = isize::MAX as usize / 2;
+        if size == 0 || size > LARGEST {
+            return Err(Error::Size { size, mapped_size: LARGEST as u64 });
+        }
+        let page = fork::page_size();
+        let head = offset as usize % page;
+        let len = (head + size).next_multiple_of(page);
+        // SAFETY: mmap refuses a number that is no open descriptor.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        let region = Region::map(fd, offset - head as u64, len)?;
+        let address = region.address().wrapping_add(head).cast();
+        let map = gdrx_map::attach(mapping_type, size as u64, address, size)?;
+        mem::forget(region); // Until `unmap_dmabuf`.
+        Ok(map)
+    }
+
+    /// Unmaps what `map_dmabuf` has mapped. The map is not attached any more.
+    ///
+    /// # Safety
+    /// `map_dmabuf` has returned it, and it has not changed. No access is under way.
+    pub(crate) unsafe fn unmap_dmabuf(&mut self) -> Result<()> {
+        self.kind()?;
+        let page = fork::page_size();
+        let head = self.address.addr() % page;
+        let len = (head + self.size).next_multiple_of(page);
+        // SAFETY: these are the pages that `map_dmabuf` has mapped: contract of this function.
+        if unsafe { libc::munmap(self.address.wrapping_sub(head).cast(), len) } != 0 {
+            return Err(Error::NotADmaBuf);
+        }
+        self.mapping_type = 0;
+        Ok(())
     }
 
     /// # Safety
@@ -224,12 +265,20 @@ fn identity() -> u64 {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field, in parentheses, is any name. The time is the 22nd.
     let (_, fields) = text.rsplit_once(") ").unwrap_or_default();
-    let started = fields.split(' ').nth(19).unwrap_or_default().parse::<u32>().unwrap_or_default();
-    u64::from(process::id()) << 32 | u64::from(started)
+    let started = fields.split(' ').nth(19).unwrap_or_default().parse::<u64>().unwrap_or_default();
+    u64::from(process::id()) << 32 | u64::from(started as u32)
 }
 
 fn this_process() -> Result<u64> {
     Ok(*THIS_PROCESS.get(|_| identity())?)
+}
+
+/// Set in a process that has attached a map.
+static HAS_ATTACHED: PerProcess<()> = PerProcess::new();
+
+/// Returns whether a map was attached in the process from which this one was forked off, and none in this one.
+pub(crate) fn is_forked_child() -> bool {
+    HAS_ATTACHED.look().is_some_and(|latest| !latest.is_own)
 }
 
 /// Reads the environment variables, at the first call of the process.

@@ -42,7 +42,7 @@ gdremu=$target/release/gdremu
 runner=()
 if [ ! -e /dev/gdrdrv ]; then
     [ -e "$gdremu" ] || { echo "check-crates: examples are not run: there is no GPU with gdrdrv, and no gdremu" && exit; }
-    runner=("$gdremu" --leak-exit 66 --)
+    runner=("$gdremu" --profile dmabuf --leak-exit 66 --)
 fi
 count=0
 for source in gdrcopy-[0-9]*/examples/*.rs; do

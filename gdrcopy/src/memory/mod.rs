@@ -5,6 +5,7 @@ mod cuda;
 mod cudarc;
 mod device;
 mod owned;
+mod shared;
 
 pub use cuda::{CudaAllocator, HostMemory};
 #[cfg(feature = "cudarc-0-19")]
@@ -12,3 +13,4 @@ pub use cudarc::CudarcAllocator;
 pub use device::{DeviceAllocator, DeviceMemory, RawMemory};
 pub(crate) use owned::whole_pages;
 pub use owned::{MapOptions, OwnedMapping};
+pub use shared::SharedMapping;

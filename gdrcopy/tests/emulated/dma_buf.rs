@@ -2,7 +2,8 @@
 
 use std::os::fd::AsRawFd;
 
-use gdrcopy::{Error, Gdr, Pin, PinFlags};
+use gdrcopy::memory::SharedMapping;
+use gdrcopy::{Error, Gdr, GdrError, Mapped, MappingType, Pin, PinFlags};
 
 use crate::cuda::Cuda;
 use crate::ownership::{PAGE, pin};
@@ -43,6 +44,25 @@ fn mapped_dma_buf_has_the_pinned_bytes() {
     // SAFETY: the dma-buf is mapped, and nothing writes it now.
     let bytes = unsafe { std::slice::from_raw_parts(place, 12) };
     assert_eq!(bytes, b"pinned bytes");
+}
+
+#[test]
+#[ignore = "dma_buf_of_a_pin runs it"]
+fn mapped_shared_memory_is_the_exporters() {
+    let cuda = Cuda::new();
+    let pin = unaligned_pin(&cuda);
+    cuda.write(pin.address(), b"of the exporter");
+    let exported = pin.export_dma_buf().expect("CUDA exports it");
+    let other = exported.fd.try_clone().expect("a descriptor");
+    let error = SharedMapping::new(other, exported.offset, 0, MappingType::WriteCombining).expect_err("no bytes");
+    assert!(matches!(error, Error::Gdr(GdrError::EmptyRange)), "{error}");
+    let shared = SharedMapping::new(exported.fd, exported.offset, pin.len(), MappingType::WriteCombining);
+    let shared = shared.expect("this CUDA maps dma-bufs");
+    assert_eq!(shared.read_vec(0, 15).expect("inside"), b"of the exporter");
+    shared.write(985, b"of the receiver").expect("inside");
+    shared.flush().expect("mapped");
+    assert_eq!(cuda.read(pin.address() + 985, 15), b"of the receiver");
+    shared.write(986, b"of the receiver").expect_err("outside");
 }
 
 #[test]

@@ -88,9 +88,16 @@ fn fences_under_gdremu() {
 
 #[test]
 fn examples_run_under_gdremu() {
-    for example in ["quick_start", "flag_to_kernel", "poll_flags", "shared_pool", "register_for_rdma"] {
+    for (example, profile) in [
+        ("quick_start", "default"),
+        ("flag_to_kernel", "default"),
+        ("poll_flags", "default"),
+        ("shared_pool", "default"),
+        ("register_for_rdma", "default"),
+        ("share_memory", "dmabuf"),
+    ] {
         let status = Command::new(built::built("gdremu"))
-            .args(["--leak-exit", "66", "--"])
+            .args(["--leak-exit", "66", "--profile", profile, "--"])
             .arg(built::example(example))
             .status()
             .expect("gdremu starts");

@@ -1,0 +1,175 @@
+/*
+ * Memory of another process: a process exports GPU memory as a dma-buf and sends the descriptor. The receiver, forked off before
+ * CUDA was initialized or started by exec, has no CUDA; it maps the memory and uses it, also after the exporter has freed it.
+ */
+
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "gdrx.h"
+#include "kit/library.h"
+
+#define SIZE (3 * GPU_PAGE_SIZE)
+/* Where the exported bytes start, in no page of the host and of the GPU. */
+#define START (GPU_PAGE_SIZE + 4099)
+#define BYTES 70000
+#define NOT_MAPPED 3 /* a receiver's status */
+
+/* What is sent with the descriptor. */
+struct part {
+    uint64_t offset;
+    uint32_t type;
+};
+
+static unsigned char sent[BYTES], answered[BYTES], seen[BYTES];
+
+static void patterns(void)
+{
+    for (size_t i = 0; i < BYTES; i++) {
+        sent[i] = (unsigned char)(i % 251);
+        answered[i] = (unsigned char)(i % 241 + 1);
+    }
+}
+
+static void give(int socket, const struct part *part, int fd)
+{
+    char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec bytes = {(void *)part, sizeof(*part)};
+    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+    *header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(fd)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+    CHECK_EQUAL(sendmsg(socket, &message, 0), (ssize_t)sizeof(*part));
+}
+
+/* Returns the descriptor, or -1 if none is sent. */
+static int take(int socket, struct part *part)
+{
+    char control[CMSG_SPACE(sizeof(int))];
+    struct iovec bytes = {part, sizeof(*part)};
+    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+    int fd;
+
+    if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(*part))
+        return -1;
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+    return fd;
+}
+
+static void map_is_unchanged(const struct gdrx_map *map)
+{
+    static const struct gdrx_map none;
+
+    CHECK(memcmp(map, &none, sizeof(none)) == 0);
+}
+
+static void unmapped_in_a_child(struct gdrx_map *map)
+{
+    pid_t child = fork();
+    int status;
+
+    if (child == 0)
+        _exit(gdrx_unmap_dmabuf(map) == EACCES && gdrx_flush(map) == EACCES ? 0 : 1);
+    CHECK_EQUAL(waitpid(child, &status, 0), child);
+    CHECK_EQUAL(status, 0);
+}
+
+/* Answers in the memory, then reads the answer after the exporter has freed the memory. Returns an exit status. */
+static int receive(int socket)
+{
+    struct part part;
+    struct gdrx_map map = {0}, none = {0};
+    struct gdrx_copy read = {0, seen, BYTES}, write = {0, answered, BYTES};
+    int fd = take(socket, &part), result;
+    char freed;
+
+    if (fd < 0)
+        return NOT_MAPPED;
+    CHECK_ERROR(gdrx_map_dmabuf(NULL, fd, part.offset, BYTES, part.type), EINVAL);
+    CHECK_ERROR(gdrx_map_dmabuf(&map, -1, part.offset, BYTES, part.type), EINVAL);
+    CHECK_ERROR(gdrx_map_dmabuf(&map, 1000, part.offset, BYTES, part.type), EBADF);
+    CHECK_ERROR(gdrx_map_dmabuf(&map, fd, part.offset, 0, part.type), EINVAL);
+    CHECK_ERROR(gdrx_map_dmabuf(&map, fd, part.offset, SIZE_MAX, part.type), EINVAL);
+    CHECK_ERROR(gdrx_unmap_dmabuf(NULL), EINVAL);
+    CHECK_ERROR(gdrx_unmap_dmabuf(&none), EINVAL);
+    result = gdrx_map_dmabuf(&map, fd, part.offset, BYTES, part.type);
+    if (result != 0) {
+        map_is_unchanged(&map);
+        return NOT_MAPPED;
+    }
+    CHECK_ERROR(gdrx_map_dmabuf(&none, fd, part.offset, BYTES, 0), EINVAL);
+    map_is_unchanged(&none);
+    close(fd);
+    CHECK_EQUAL((uintptr_t)map.address % (uintptr_t)sysconf(_SC_PAGESIZE), part.offset);
+    CHECK_OK(gdrx_read_many(&map, &read, 1));
+    CHECK_BYTES(seen, sent, BYTES);
+    CHECK_OK(gdrx_write_many(&map, &write, 1));
+    CHECK_OK(gdrx_flush(&map));
+    unmapped_in_a_child(&map);
+    CHECK_EQUAL(send(socket, "a", 1, 0), 1);
+    CHECK_EQUAL(recv(socket, &freed, 1, 0), 1);
+    CHECK_OK(gdrx_read_many(&map, &read, 1));
+    CHECK_BYTES(seen, answered, BYTES);
+    CHECK_OK(gdrx_unmap_dmabuf(&map));
+    CHECK_ERROR(gdrx_unmap_dmabuf(&map), EINVAL);
+    CHECK_ERROR(gdrx_flush(&map), EINVAL);
+    return 0;
+}
+
+static void export_to(int socket, uint32_t flags, pid_t receiver)
+{
+    struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, SIZE);
+    struct part part = {0, GDR_MAPPING_TYPE_WC};
+    char answer;
+    int fd, status;
+
+    gpu_write(buffer.address + START, sent, BYTES);
+    if (gdrx_dmabuf(buffer.address + START, BYTES, flags, &fd, &part.offset) == EOPNOTSUPP)
+        waive("this CUDA exports no dma-bufs");
+    give(socket, &part, fd);
+    close(fd);
+    if (recv(socket, &answer, 1, 0) == 1) {
+        gpu_read(seen, buffer.address + START, BYTES);
+        CHECK_BYTES(seen, answered, BYTES);
+        gpu_free(&buffer);
+        CHECK_EQUAL(send(socket, "f", 1, 0), 1);
+    } else {
+        gpu_free(&buffer);
+    }
+    close(socket);
+    CHECK_EQUAL(waitpid(receiver, &status, 0), receiver);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_MAPPED)
+        waive("this CUDA maps no dma-bufs");
+    CHECK_EQUAL(status, 0);
+}
+
+int main(int argc, char **argv)
+{
+    int forked[2], started[2];
+    char number[16];
+    pid_t receivers[2];
+
+    patterns();
+    if (argc == 2)
+        return receive(atoi(argv[1]));
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, forked) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, started) == 0);
+    receivers[0] = fork();
+    if (receivers[0] == 0) {
+        close(forked[0]), close(started[0]), close(started[1]);
+        _exit(receive(forked[1]));
+    }
+    receivers[1] = fork();
+    if (receivers[1] == 0) {
+        close(started[0]), close(forked[0]), close(forked[1]);
+        snprintf(number, sizeof(number), "%d", started[1]);
+        execl(argv[0], argv[0], number, (char *)NULL);
+        _exit(1);
+    }
+    close(forked[1]);
+    close(started[1]);
+    gpu_init();
+    export_to(forked[0], GDR_PIN_FLAG_DEFAULT, receivers[0]);
+    export_to(started[0], GDR_PIN_FLAG_FORCE_PCIE, receivers[1]);
+    return passed("gdrx_shared");
+}

@@ -1,0 +1,80 @@
+//! GPU memory of another process.
+#![forbid(unsafe_code)]
+
+use std::os::fd::OwnedFd;
+
+use gdrcopy_core::copy::mixed::Live;
+use gdrcopy_core::error::Error as GdrError;
+use gdrcopy_core::sys::fork::page_size;
+use gdrcopy_core::sys::mmap::Region;
+use gdrcopy_core::types::MappingType;
+
+use crate::access::{Mapped, MappedSlice, sealed};
+use crate::error::Result;
+
+/// GPU memory that another process has exported as a dma-buf, mapped into this one, which needs no CUDA, gdrdrv or GPU.
+///
+/// The exporter sends the descriptor of [`export_dma_buf`](crate::export_dma_buf) over a Unix socket, with its offset, the
+/// length, and the mapping type. The memory stays in place until this ends, also where the exporter frees it or exits. Its
+/// device addresses are those of the exporter, so [`Mapped::device_address`] counts from 0 here.
+///
+/// ```no_run
+/// # fn received() -> (std::os::fd::OwnedFd, u64, usize) { unimplemented!() }
+/// use gdrcopy::memory::SharedMapping;
+/// use gdrcopy::{Mapped, MappingType};
+///
+/// let (fd, offset, len) = received();
+/// let memory = SharedMapping::new(fd, offset, len, MappingType::WriteCombining)?;
+/// memory.write(0, b"from a process without CUDA")?;
+/// # Ok::<(), gdrcopy::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SharedMapping {
+    region: Region,
+    /// Bytes from the region's start to the first one.
+    head: usize,
+    len: usize,
+    live: Live,
+    fd: OwnedFd,
+}
+
+impl SharedMapping {
+    /// Maps `len` bytes from `offset` on, of a dma-buf.
+    ///
+    /// `mapping_type` is that of the exporter's own mapping of the memory ([`Mapped::mapping_type`]). Without one, export with
+    /// [`PinFlags::FORCE_PCIE`](crate::PinFlags::FORCE_PCIE), and pass `WriteCombining`, which is right on each platform
+    /// then.
+    ///
+    /// # Errors
+    /// [`GdrError::EmptyRange`](crate::GdrError::EmptyRange);
+    /// [`GdrError::RangeOverflow`](crate::GdrError::RangeOverflow);
+    /// [`GdrError::Driver`](crate::GdrError::Driver) with the error of mmap, where the exporter's driver cannot map
+    /// dma-bufs, which takes CUDA 13.3.
+    #[doc(alias = "gdrx_map_dmabuf")]
+    pub fn new(fd: OwnedFd, offset: u64, len: usize, mapping_type: MappingType) -> Result<SharedMapping> {
+        if len == 0 {
+            return Err(GdrError::EmptyRange.into());
+        }
+        let page = page_size();
+        let head = (offset % page as u64) as usize;
+        let Some(mapped) = len.checked_add(head).and_then(|end| end.checked_next_multiple_of(page)) else {
+            return Err(GdrError::RangeOverflow.into());
+        };
+        let region = Region::map(&fd, offset - head as u64, mapped)?;
+        Ok(SharedMapping { region, head, len, live: Live::new(mapping_type), fd })
+    }
+
+    /// The dma-buf, to send it on.
+    pub fn dma_buf(&self) -> &OwnedFd {
+        &self.fd
+    }
+}
+
+impl sealed::Sealed for SharedMapping {}
+
+impl Mapped for SharedMapping {
+    #[inline]
+    fn as_slice(&self) -> MappedSlice<'_> {
+        MappedSlice::of_region(&self.region, self.head, self.len, 0, self.live.kind())
+    }
+}
