@@ -271,18 +271,19 @@ class memory {
      *  @throws std::system_error EINVAL: it is not inside, or its address is not a multiple of its size */
     template <class T> gdrx::word<T> word(std::size_t offset) const;
 
-    /** gdrx_write_many of one write. @throws std::system_error EINVAL, EACCES */
+    /** Makes one write, with its fence. @throws std::system_error EINVAL, EACCES */
     void write(std::size_t offset, const void *host, std::size_t size) const
     {
-        const gdrx_copy copy = {offset, const_cast<void *>(host), size};
-        write_many(&copy, 1);
+        gdrx_begin();
+        detail::check(gdrx_write_unfenced(&map_, offset, host, size), "gdrx_write_unfenced", detail::stay_inside);
+        gdrx_fence(&map_);
     }
 
     /** Writes an object or, of arrays, containers and spans, the elements. @throws std::system_error EINVAL, EACCES */
     template <class T> void write(std::size_t offset, const T &value) const
     {
         const gdrx_copy copy = detail::copy_of(offset, value);
-        write_many(&copy, 1);
+        write(copy.offset, copy.host, copy.size);
     }
 
     /** gdrx_read_many of one read. It is no single load; use word for that. @throws std::system_error EINVAL, EACCES */

@@ -71,6 +71,10 @@ int main(int argc, char **argv)
             counted_store(8, 1);
         else if (strcmp(function, "counted_load") == 0)
             counted_load(8);
+        else if (strcmp(function, "gdrx_write_unfenced") == 0)
+            CHECK_OK(gdrx_write_unfenced(&mapped, 64, host, 64));
+        else if (strcmp(function, "gdrx_flush") == 0)
+            CHECK_OK(gdrx_flush(&mapped));
         else if (strcmp(function, "gdrx_write_many") == 0)
             CHECK_OK(gdrx_write_many(&mapped, copies, ITEMS));
         else
@@ -125,6 +129,8 @@ store 8 counted_store
 load 8 counted_load
 write 359 gdrx_write_many
 read 527 gdrx_read_many
+write_unfenced 60 gdrx_write_unfenced
+flush 40 gdrx_flush
 END
 
 project=${CARGO_TARGET_DIR:-$PWD/target}/default_build
