@@ -1,7 +1,7 @@
 //! Allocation metadata, by device address. It has the parts of a chunk of GPU memory that are in use.
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use gdrcopy_core::types::GPU_PAGE_SIZE as PAGE;
@@ -103,26 +103,40 @@ impl Blocks {
 struct FreeRanges {
     /// End by start.
     ends: BTreeMap<u64, u64>,
+    /// Size and start of the same ranges, so that neither a fragmented page nor a full one is searched.
+    sizes: BTreeSet<(u64, u64)>,
 }
 
 impl FreeRanges {
     fn new(range: Range<u64>) -> FreeRanges {
-        let ends = BTreeMap::from([(range.start, range.end)]);
-        FreeRanges { ends }
+        let mut free = FreeRanges { ends: BTreeMap::new(), sizes: BTreeSet::new() };
+        free.insert(range.start, range.end);
+        free
+    }
+
+    fn insert(&mut self, start: u64, end: u64) {
+        self.ends.insert(start, end);
+        self.sizes.insert((end - start, start));
+    }
+
+    /// Removes the range that starts there, and returns its end.
+    fn remove(&mut self, start: u64) -> Option<u64> {
+        let end = self.ends.remove(&start)?;
+        self.sizes.remove(&(end - start, start));
+        Some(end)
     }
 
     /// Takes `len` bytes at a multiple of `align` from the smallest range that has them.
     fn take(&mut self, len: u64, align: u64) -> Option<u64> {
-        let fits = self.ends.iter().filter_map(|(&start, &end)| {
+        let mut large_enough = self.sizes.range((len, 0)..);
+        let (start, at) = large_enough.find_map(|&(size, start)| {
             let at = start.checked_next_multiple_of(align)?;
-            (at.checked_add(len)? <= end).then_some((end - start, start, at))
-        });
-        let (size, start, at) = fits.min()?;
-        let end = start + size;
-        self.ends.remove(&start);
+            (at.checked_add(len)? <= start + size).then_some((start, at))
+        })?;
+        let end = self.remove(start)?;
         for (start, end) in [(start, at), (at + len, end)] {
             if start < end {
-                self.ends.insert(start, end);
+                self.insert(start, end);
             }
         }
         Some(at)
@@ -133,13 +147,14 @@ impl FreeRanges {
         if let Some((&before, &before_end)) = self.ends.range(..end).next_back() {
             assert!(before_end <= start, "freed twice");
             if before_end == start {
+                self.remove(before);
                 start = before;
             }
         }
-        if let Some(after_end) = self.ends.remove(&end) {
+        if let Some(after_end) = self.remove(end) {
             end = after_end;
         }
-        self.ends.insert(start, end);
+        self.insert(start, end);
     }
 
     fn bytes(&self) -> u64 {
@@ -147,14 +162,12 @@ impl FreeRanges {
     }
 
     fn largest(&self) -> u64 {
-        let sizes = self.ends.iter().map(|(start, end)| end - start);
-        sizes.max().unwrap_or(0)
+        self.sizes.last().map_or(0, |(size, _)| *size)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
 
     use proptest::prelude::*;
 
