@@ -25,6 +25,7 @@ impl Gdr {
     ///
     /// # Errors
     /// The errors of [`GdrOptions::open`].
+    #[doc(alias = "gdr_open")]
     pub fn open() -> Result<Gdr> {
         Gdr::options().open()
     }
@@ -42,6 +43,7 @@ impl Gdr {
     ///
     /// # Errors
     /// [`GdrError::ForkedChild`].
+    #[doc(alias = "gdr_driver_get_version")]
     pub fn driver_version(&self) -> Result<Version> {
         Ok(self.raw.driver_version()?)
     }
@@ -52,6 +54,7 @@ impl Gdr {
     ///
     /// # Errors
     /// The driver's error. The driver is asked once.
+    #[doc(alias = "gdr_get_attribute")]
     pub fn is_persistent(&self) -> Result<bool> {
         self.attribute(Attribute::UsePersistentMapping)
     }
@@ -92,6 +95,7 @@ impl Gdr {
     /// # Errors
     /// [`GdrError::EmptyRange`] for address 0 or length 0, [`GdrError::RangeOverflow`], or the driver's error, `EINVAL`
     /// for memory that cannot be pinned, `ENOMEM` when BAR1 is used up.
+    #[doc(alias("gdr_pin_buffer", "gdr_pin_buffer_v2"))]
     pub unsafe fn pin(&self, address: u64, len: usize, flags: PinFlags) -> Result<Pin> {
         if len == 0 {
             return Err(GdrError::EmptyRange.into());
@@ -106,6 +110,7 @@ impl Gdr {
     ///
     /// # Errors
     /// The kernel's error. The connection is closed in any case.
+    #[doc(alias = "gdr_close")]
     pub fn close(self) -> Result<()> {
         Ok(self.raw.close()?)
     }

@@ -27,6 +27,7 @@ impl Mapping {
     ///
     /// # Errors
     /// The error of munmap, with the mapping, which is unchanged.
+    #[doc(alias = "gdr_unmap")]
     pub fn unmap(self) -> std::result::Result<(), (Mapping, Error)> {
         self.raw.unmap().map_err(|(raw, error)| (Mapping { raw }, error.into()))
     }

@@ -51,6 +51,7 @@ impl Pin {
     ///
     /// # Errors
     /// The driver's error. In persistent mode the driver is asked once.
+    #[doc(alias("gdr_get_info", "gdr_get_info_v2"))]
     pub fn info(&self) -> Result<PinInfo> {
         let info = self.raw.info()?;
         Ok(PinInfo {
@@ -66,6 +67,7 @@ impl Pin {
     ///
     /// # Errors
     /// The driver's error.
+    #[doc(alias = "gdr_get_callback_flag")]
     pub fn is_revoked(&self) -> Result<bool> {
         Ok(self.raw.callback_flag()?)
     }
@@ -80,6 +82,7 @@ impl Pin {
     /// [`GdrError::MappingRevoked`](crate::GdrError::MappingRevoked) if the memory is freed at the same time. Where the
     /// platform cannot map as `flag` requests, [`GdrError::MappingTypeRefused`](crate::GdrError::MappingTypeRefused),
     /// or `EOPNOTSUPP` from the driver. Otherwise the driver's error.
+    #[doc(alias("gdr_map", "gdr_map_v2"))]
     pub fn map(&self, len: usize, flag: MapFlag) -> Result<Mapping> {
         let pinned = self.raw.len();
         if len > pinned {
@@ -105,6 +108,7 @@ impl Pin {
     ///
     /// # Errors
     /// The driver's error, with the pin, which is unchanged, so `unpin` can be called again.
+    #[doc(alias = "gdr_unpin_buffer")]
     pub fn unpin(mut self) -> std::result::Result<(), (Pin, Error)> {
         match self.raw.release() {
             Ok(()) => Ok(()),
@@ -123,8 +127,9 @@ impl Pin {
 /// [`GdrError::NoDmaBufExport`](crate::GdrError::NoDmaBufExport) where the GPU or the kernel cannot;
 /// [`GdrError::EmptyRange`](crate::GdrError::EmptyRange); [`GdrError::RangeOverflow`](crate::GdrError::RangeOverflow);
 /// [`GdrError::Descriptors`](crate::GdrError::Descriptors) when the process has none left.
-/// [`GdrError::Cuda`](crate::GdrError::Cuda) with CUDA's error, `EINVAL` for memory of a pool, host memory, or if the
-/// pages around the bytes are not of the same allocation.
+/// [`GdrError::Cuda`](crate::GdrError::Cuda) with CUDA's error, `EINVAL` for host memory, managed memory, or if the
+/// pages around the bytes are not of the same allocation. Memory of a pool can be exported, although it cannot be pinned.
+#[doc(alias = "gdrx_dmabuf")]
 pub fn export_dma_buf(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport> {
     Ok(dmabuf::export(address, len, flags)?)
 }

@@ -44,6 +44,7 @@ impl<'m> MappedSlice<'m> {
 /// # });
 /// ```
 #[must_use = "a batch ends where it is dropped"]
+#[doc(alias = "gdrx_write_many")]
 pub struct Batch<'m> {
     slice: MappedSlice<'m>,
     /// The fence at the end holds for the stores of its own thread only.

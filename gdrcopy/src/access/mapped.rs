@@ -66,12 +66,14 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
 
     /// [`MappedSlice::write`].
     #[inline]
+    #[doc(alias = "gdr_copy_to_mapping")]
     fn write(&self, offset: usize, src: &[u8]) -> Result<()> {
         self.as_slice().write(offset, src)
     }
 
     /// [`MappedSlice::read`].
     #[inline]
+    #[doc(alias = "gdr_copy_from_mapping")]
     fn read(&self, offset: usize, dst: &mut [u8]) -> Result<()> {
         self.as_slice().read(offset, dst)
     }
@@ -112,11 +114,13 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
 
     /// [`MappedSlice::read_many`].
     #[inline]
+    #[doc(alias = "gdrx_read_many")]
     fn read_many(&self, items: &mut [(usize, &mut [u8])]) -> Result<()> {
         self.as_slice().read_many(items)
     }
 
     /// [`MappedSlice::flush`].
+    #[doc(alias = "gdrx_flush")]
     fn flush(&self) -> Result<()> {
         self.as_slice().flush()
     }
