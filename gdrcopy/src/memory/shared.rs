@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 
-use gdrcopy_core::copy::mixed::Live;
+use gdrcopy_core::copy::mixed;
 use gdrcopy_core::error::Error as GdrError;
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::sys::mmap::Region;
@@ -34,7 +34,7 @@ pub struct SharedMapping {
     /// Bytes from the region's start to the first one.
     head: usize,
     len: usize,
-    live: Live,
+    mapping_type: MappingType,
     fd: OwnedFd,
 }
 
@@ -61,7 +61,8 @@ impl SharedMapping {
             return Err(GdrError::RangeOverflow.into());
         };
         let region = Region::map(&fd, offset - head as u64, mapped)?;
-        Ok(SharedMapping { region, head, len, live: Live::new(mapping_type), fd })
+        mixed::record(mapping_type);
+        Ok(SharedMapping { region, head, len, mapping_type, fd })
     }
 
     /// The dma-buf, to send it on.
@@ -75,6 +76,6 @@ impl sealed::Sealed for SharedMapping {}
 impl Mapped for SharedMapping {
     #[inline]
     fn as_slice(&self) -> MappedSlice<'_> {
-        MappedSlice::of_region(&self.region, self.head, self.len, 0, self.live.kind())
+        MappedSlice::of_region(&self.region, self.head, self.len, 0, self.mapping_type)
     }
 }
