@@ -54,7 +54,7 @@ impl gdrx_map {
             return Err(Error::Size { size, mapped_size });
         }
         fork::enter()?;
-        HAS_ATTACHED.get(|_| ());
+        HAS_ATTACHED.get(|_| ())?;
         Ok(gdrx_map {
             address: address.cast(),
             size,

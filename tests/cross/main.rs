@@ -50,6 +50,7 @@ fn main() {
         edges::check(routine);
         gather::check(routine);
         gather::check_edges(routine);
+        gather::check_fields(routine);
         println!("ok: {}", routine.name());
     }
     routines::full_fence();
