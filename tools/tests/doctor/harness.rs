@@ -122,6 +122,14 @@ pub(crate) struct Planted {
     pub(crate) directory: TempDir,
 }
 
+/// Where stand-ins and states are. Another user may not write where the test was built.
+fn place() -> PathBuf {
+    match env::var_os("GDRCOPY_TEST_BUILT") {
+        Some(_) => env::temp_dir(),
+        None => env!("CARGO_TARGET_TMPDIR").into(),
+    }
+}
+
 /// The programs and libraries that states name.
 fn stand_ins() -> &'static [(&'static str, PathBuf)] {
     static ALL: OnceLock<Vec<(&str, PathBuf)>> = OnceLock::new();
@@ -133,7 +141,7 @@ fn stand_ins() -> &'static [(&'static str, PathBuf)] {
             ("libcuda", "c_tests/fake_cuda/libcuda.c", "libcuda.so.1"),
             ("driver", "tools/tests/doctor/node.c", "doctors-node.so"),
         ] {
-            all.push((name, compile(source, Path::new(env!("CARGO_TARGET_TMPDIR")).join(file))));
+            all.push((name, compile(source, place().join(file))));
         }
         all
     })
@@ -141,7 +149,7 @@ fn stand_ins() -> &'static [(&'static str, PathBuf)] {
 
 impl State {
     pub(crate) fn plant(self) -> Planted {
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let directory = tempfile::tempdir_in(place()).unwrap();
         fs::write(directory.path().join("file"), self.file.1).unwrap();
         Planted { state: self, directory }
     }
