@@ -21,8 +21,11 @@ static void check_open_adds(const char *name, long most)
 /* The library leaves almost all of the rest to the program. */
 static void limited_address_space_stays_the_programs(void)
 {
-    set_limit(RLIMIT_AS, (rlim_t)(status_kib("VmSize") + 1400 * MIB) * 1024);
+    long before = status_kib("VmSize"), limit = before + 1400 * MIB;
+
+    set_limit(RLIMIT_AS, (rlim_t)limit * 1024);
     gdr_t g = open_driver();
+    CHECK_COMPARE(status_kib("VmSize") - before, <, limit / 16 + 12 * MIB);
     /* Not malloc, because the system may have less memory. */
     void *memory = mmap(NULL, 900 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(memory != MAP_FAILED);
