@@ -113,12 +113,12 @@ echo "C library:"
 while read -r direction size limit function; do
     check "$direction $size" "$limit" "$function" "$work/counted" "$function" "$size"
 done <<END
-write 4 40 gdr_copy_to_mapping
-write 8 42 gdr_copy_to_mapping
-write 64 48 gdr_copy_to_mapping
-read 4 39 gdr_copy_from_mapping
-read 8 41 gdr_copy_from_mapping
-read 64 99 gdr_copy_from_mapping
+write 4 37 gdr_copy_to_mapping
+write 8 39 gdr_copy_to_mapping
+write 64 45 gdr_copy_to_mapping
+read 4 36 gdr_copy_from_mapping
+read 8 38 gdr_copy_from_mapping
+read 64 94 gdr_copy_from_mapping
 END
 
 echo "libgdrx; write and read are of 16 lines:"
@@ -141,15 +141,15 @@ echo "crate, default build:"
 while read -r access limit; do
     check "$access" "$limit" "default_build::counted::$access*" "$project/target/release/default-build" "$access"
 done <<END
-word_store 15
-word_load 15
-owned_word_store 15
-make_word_and_load 29
-slice_write_8 26
-slice_write_64 48
-slice_read_64 99
-buffer_write_64 71
-array_set 38
+word_store 12
+word_load 12
+owned_word_store 12
+make_word_and_load 26
+slice_write_8 23
+slice_write_64 45
+slice_read_64 94
+buffer_write_64 68
+array_set 35
 batch_of_lines 543
 batch_of_words 163
 scatter_of_lines 312
