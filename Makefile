@@ -420,7 +420,7 @@ fill = sed -e 's|@prefix@|$(pc_prefix)|' \
 	-e 's|@includedir@|$(patsubst $(prefix)/%,$${prefix}/%,$(includedir))|' \
 	-e 's|@includedir_from_here@|$(shell realpath -ms --relative-to=$(libdir)/cmake/$(1) $(includedir))|' \
 	-e 's|@package@|$(1)|g' -e 's|@PACKAGE@|\U$(1)|g' -e 's|@library@|$(2)|g' \
-	-e 's|@version@|$(3)|' -e 's|@major@|$(basename $(3))|' -e 's|@release@|$(4)|' -e 's|@needs@|$(5)|' -e 's|@needs_static@|$(5:=_static)|' \
+	-e 's|@version@|$(3)|g' -e 's|@major@|$(basename $(3))|' -e 's|@release@|$(4)|' -e 's|@needs@|$(5)|' -e 's|@needs_static@|$(5:=_static)|' \
 	-e 's|@static_libs@|$(static_libs)|'
 
 # install_findable PACKAGE,LIBRARY,VERSION,RELEASE,NEEDS: how pkg-config and CMake find the library.
