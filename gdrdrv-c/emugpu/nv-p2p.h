@@ -31,8 +31,11 @@
 	((table)->version >> 16 == NVIDIA_P2P_PAGE_TABLE_VERSION >> 16 &&       \
 	 (table)->version >= NVIDIA_P2P_PAGE_TABLE_VERSION)
 
+/* emugpu has only pages of 64 KiB. NVIDIA's gdrdrv needs the names of all, and that of the type below. */
 enum nvidia_p2p_page_size_type {
-	NVIDIA_P2P_PAGE_SIZE_64KB = 1,
+	NVIDIA_P2P_PAGE_SIZE_4KB,
+	NVIDIA_P2P_PAGE_SIZE_64KB,
+	NVIDIA_P2P_PAGE_SIZE_128KB,
 };
 
 struct nvidia_p2p_page {
@@ -50,6 +53,8 @@ struct nvidia_p2p_page_table {
 	u32 flags;
 #endif
 };
+
+typedef struct nvidia_p2p_page_table nvidia_p2p_page_table_t;
 
 #if NV_P2P_BRANCH >= 580
 /* The CPU may map the pages cached. */

@@ -17,6 +17,7 @@ Afterwards the modules are unloaded.
   --proprietary     emugpu has the license of NVIDIA's proprietary driver
   --emugpu "N=V …"  parameters of emugpu
   --source DIR      use another gdrdrv
+  --gdrdrv FILE     load this gdrdrv.ko, NVIDIA's for example (contract/README.md), and make the node that it lacks
   --cpus N          default: 2
   --memory MIB      default: 1024, and 2048 for the debug kernel
   --timeout S       end the virtual machine after S seconds (default: 600)
@@ -43,6 +44,7 @@ emugpu_parameters=
 source=()
 persistent=1
 with_modules=yes
+gdrdrv=
 keep_dmesg=
 while [ $# -gt 0 ]; do
     case $1 in
@@ -52,6 +54,7 @@ while [ $# -gt 0 ]; do
     --proprietary) license=proprietary && shift ;;
     --emugpu) emugpu_parameters=$2 && shift 2 ;;
     --source) source=("$2") && shift 2 ;;
+    --gdrdrv) gdrdrv=$(realpath "$2") && shift 2 ;;
     --cpus) cpus=$2 && shift 2 ;;
     --memory) memory=$2 && shift 2 ;;
     --timeout) limit=$2 && shift 2 ;;
@@ -109,6 +112,7 @@ trap 'rm -rf "$job"' EXIT
 cat >"$job/settings" <<END
 job=$job
 modules=${modules:+/host$modules}
+gdrdrv=/host${gdrdrv:-$modules/gdrdrv/gdrdrv.ko}
 emugpu_parameters="$emugpu_parameters"
 gdrdrv_parameters="use_persistent_mapping=$persistent dbg_enabled=1"
 END
