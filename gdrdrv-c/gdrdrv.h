@@ -18,7 +18,7 @@
  *
  * A call of the GPU driver can take as long as a GPU hangs. So nothing is held across one that another user, another
  * process's pin, a close without pins, or a device that leaves waits for. gdr_pin_revoke() and those devices take the
- * gate and the locks below it. They wait for no mmap_lock, which a page fault of another file's memory can hold for ever.
+ * gate and the locks below it. They wait for no mmap_lock, which an access to another file can hold for ever.
  *
  * User memory is also copied without a lock, because the copy may fault and take the mmap_lock.
  */

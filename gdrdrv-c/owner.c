@@ -17,7 +17,7 @@ static DEFINE_SPINLOCK(gdr_owners_lock); /* all owners and their counts */
 /* Pins that were refused by a limit. */
 atomic64_t gdr_owner_refused = ATOMIC64_INIT(0);
 
-/* Each logs one line a minute. They are separate for users, so that none hides another's, unless the hashes are equal. */
+/* Each logs one line a minute. A user hides another's line only if the hashes of both are equal. */
 #define GDR_LOG_BITS 8
 static struct ratelimit_state gdr_owner_log[1 << GDR_LOG_BITS] = {
 	[0 ... (1 << GDR_LOG_BITS) - 1] = RATELIMIT_STATE_INIT(gdr_owner_log, 60 * HZ, 1)

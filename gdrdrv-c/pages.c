@@ -38,7 +38,7 @@ static atomic_t gdr_is_kept = ATOMIC_INIT(0);
 /* How often a driver has left what may be a GPU. */
 static atomic_t gdr_departures = ATOMIC_INIT(0);
 
-/* The size of the largest BAR, once a larger size was asked for. Two threads may both look for it, and find the same. */
+/* The size of the largest BAR, once a larger size was asked for. Threads that look for it at a time find the same. */
 static u64 gdr_largest;
 
 int gdr_pages_tables(void)
@@ -63,7 +63,8 @@ bool gdr_pages_can_force_pcie(void)
 /*
  * The GPU driver finds an ordinary pin only by the address of its page table, among the pins of the calling process,
  * and frees the table when it has revoked the pin. No other table may get that address between a look at a pin's fate
- * and its return. So the pages of a process are got for reading, and returned for writing. gdr_pin_revoke() takes neither.
+ * and its return. So the pages of a process are got for reading, and returned for writing. gdr_pin_revoke() needs
+ * neither.
  */
 static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {
@@ -231,7 +232,7 @@ bool gdr_pages_put(struct gdr_pin *pin)
 	if (pin->persistent) {
 		err = gdr_put(pin);
 		if (err == -ENOMEM) {
-			msleep(1);
+			usleep_range(1000, 2000);
 			err = gdr_put(pin);
 		}
 		if (err)
