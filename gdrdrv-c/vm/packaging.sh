@@ -48,6 +48,28 @@ finds '' nvidia-580.2/nvidia
 finds 535.1 nvidia-535.1/nvidia
 finds 550.3 kernel-modules/nvidia-550.3/nvidia
 
+# ---- The compiler ----
+
+mkdir -p "$work/kernel/include/config"
+printf 'CC = gcc\nLD = ld\nmodules:\n\t@echo tools: $(CC) $(LD)\n' >"$work/kernel/Makefile"
+
+# compiled_with "TOOLS" [variable=value ...]: a kernel of that configuration hands these to the module.
+compiled_with() {
+    local wanted=$1 found
+    shift
+    found=$(make --silent -C "$root/gdrdrv-c" driver KDIR="$work/kernel" NVIDIA_SYMVERS=none "$@" | sed -n 's/^tools: //p')
+    [ "$found" = "$wanted" ] || die "the tools for $* are '$found', not '$wanted'"
+}
+
+compiled_with "gcc ld"
+printf 'CONFIG_CC_IS_CLANG=y\n' >"$work/kernel/include/config/auto.conf"
+compiled_with "clang ld"
+echo CONFIG_LD_IS_LLD=y >>"$work/kernel/include/config/auto.conf"
+compiled_with "clang ld.lld"
+compiled_with "clang-17 ld.lld" CC=clang-17 LD=ld.lld
+compiled_with "clang-17 ld.lld" CC=clang-17
+compiled_with "gcc ld" LLVM=1 # which the kernel's own Makefile knows
+
 # ---- DKMS ----
 
 mkdir -p "$work"/dkms/{src,tree,installed/"$release"}
