@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# check-nvidia.sh KERNEL MODULES NVIDIAS: in a guest without modules, gdrdrv-c is installed over NVIDIA's gdrdrv, and
+# NVIDIA's over gdrdrv-c. The commands that drv_install and gdrdrv-load print, and README's for DKMS, must load gdrdrv-c.
+#
+#   KERNEL    directory that kernel.sh printed
+#   MODULES   directory that modules.sh printed
+#   NVIDIAS   NVIDIA's gdrdrv.ko, or nvidia-stand-in.sh's
+set -euo pipefail
+
+kernel=$1 modules=$2 nvidias=$3
+root=$(cd "$(dirname "$0")/../.." && pwd)
+release=$(uname -r)
+installed=/lib/modules/$release
+export NVIDIA_SRC_DIR=$modules/emugpu
+
+die() {
+    echo "check-nvidia.sh: $*" >&2
+    exit 1
+}
+
+# run COMMAND...: prints its output, and DKMS's, only if it fails.
+run() {
+    "$@" >/tmp/log 2>&1 || { cat /tmp/log /var/lib/dkms/gdrdrv/2.6/build/make.log && die "fails: $*"; }
+}
+
+# install_nvidias [option of DKMS]: what DKMS builds is there, and so is what drv_install installs, as compiling here takes
+# minutes.
+install_nvidias() {
+    rm -rf /usr/src/gdrdrv-2.6
+    mkdir -p /usr/src/gdrdrv-2.6
+    cp "$nvidias" /usr/src/gdrdrv-2.6
+    cat >/usr/src/gdrdrv-2.6/dkms.conf <<'CONF'
+PACKAGE_NAME="gdrdrv"
+PACKAGE_VERSION="2.6"
+MAKE[0]="true"
+BUILT_MODULE_NAME[0]="gdrdrv"
+DEST_MODULE_LOCATION[0]="/extra"
+CONF
+    run dkms install "$@" gdrdrv/2.6
+}
+
+install_ours() {
+    make --silent -C /tmp/ours drv_install >/tmp/install
+}
+
+remove_all() {
+    rmmod gdrdrv 2>/dev/null || true
+    dkms remove gdrdrv/2.6 --all >/dev/null 2>&1 || true
+    rm -rf /usr/src/gdrdrv-2.6 /dev/gdrdrv
+    make --silent -C /tmp/ours drv_uninstall
+}
+
+# command: the one that the last line of the file ends with, after "run: ".
+command_in() {
+    grep -F "$installed/updates/dkms/gdrdrv.ko" "$1" >/dev/null || die "no word about NVIDIA's module: $(cat "$1")"
+    tail -n 1 "$1" | sed -n 's/.*run: //p' | grep . || die "no command: $(cat "$1")"
+}
+
+is_ours() {
+    grep -q '^Implementation: gdrapi gdrdrv-c' /proc/driver/gdrdrv/params || die "after $1, NVIDIA's is loaded"
+}
+
+# nvidias_is_loaded: gdrdrv-load refuses it, and the command that it prints loads gdrdrv-c.
+nvidias_is_loaded() {
+    ! gdrdrv-load >/tmp/load 2>&1 || die "gdrdrv-load takes NVIDIA's module"
+    command=$(command_in /tmp/load)
+    bash -c "$command" >/tmp/log 2>&1 || die "fails: $command: $(cat /tmp/log)"
+    is_ours "$command"
+    grep -F "loaded $installed/extra/gdrdrv.ko" /tmp/log >/dev/null || die "gdrdrv-load does not name the file: $(cat /tmp/log)"
+}
+
+mkdir -p "$installed/extra"
+touch "$installed"/modules.{order,builtin,builtin.modinfo}
+ln -sfn "$kernel/headers" "$installed/build"
+rm -rf /var/lib/dkms/gdrdrv /usr/src/gdrdrv-2.6
+cp "$modules/emugpu/emugpu.ko" "$installed/extra"
+depmod "$release"
+insmod "$modules/emugpu/emugpu.ko"
+cp -r "$root/gdrdrv-c" /tmp/ours
+cp "$modules/gdrdrv/gdrdrv.ko" /tmp/ours
+
+echo "NVIDIA's first: drv_install says which one modprobe takes, and so does gdrdrv-load"
+install_nvidias
+install_ours
+command_in /tmp/install >/dev/null
+nvidias_is_loaded
+remove_all
+
+echo "The command of drv_install"
+install_nvidias
+install_ours
+run bash -c "$(command_in /tmp/install)"
+gdrdrv-load
+is_ours "drv_install and its command"
+remove_all
+
+echo "gdrdrv-c first"
+install_ours
+[ ! -s /tmp/install ] || die "drv_install prints: $(cat /tmp/install)"
+install_nvidias --force # else DKMS leaves a module of the same version in place
+nvidias_is_loaded
+remove_all
+
+echo "README's commands for DKMS, over other sources"
+dkms_commands=$(sed -n '/^With DKMS/,/^```$/p' "$root/gdrdrv-c/README.md" | sed -n '/^```sh$/,/^```$/{/^```/d;p}')
+[ -n "$dkms_commands" ] || die "README has no commands for DKMS"
+install_nvidias
+touch /usr/src/gdrdrv-2.6/older
+install "$root/gdrdrv-c/system/gdrdrv-load" /usr/sbin
+run bash -c "cd '$root' && $dkms_commands"
+diff -r "$root/gdrdrv-c" /usr/src/gdrdrv-2.6 >/tmp/log || die "other sources: $(cat /tmp/log)"
+gdrdrv-load
+is_ours "README's commands for DKMS"
+echo "# 1 passed, 0 failed, 0 skipped"

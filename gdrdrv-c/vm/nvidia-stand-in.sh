@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# nvidia-stand-in.sh KERNEL: builds, for a directory that kernel.sh printed, a gdrdrv that looks like NVIDIA's to scripts, with
+# a number in /proc/devices, but no misc device, and without what names gdrdrv-c. Prints its file.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+source=$root/build/gdrdrv-c/nvidia-stand-in
+
+rm -rf "$source"
+mkdir -p "$source"
+cp --preserve=timestamps "$root"/gdrdrv-c/*.[ch] "$root/gdrdrv-c/Kbuild" "$source"
+sed -i '/MODULE_INFO(gpu_driver/d; /"Implementation: /d' "$source/proc.c"
+sed -i 's/err = misc_register/err = IS_ENABLED(CONFIG_64BIT) ? 0 : misc_register/' "$source/main.c"
+sed -i 's/^\tmisc_deregister/\tif (!IS_ENABLED(CONFIG_64BIT))\n\t&/' "$source/main.c"
+echo "$("$here/modules.sh" "$1" 580 open "$source")/gdrdrv/gdrdrv.ko"
