@@ -26,66 +26,40 @@ target=${CARGO_TARGET_DIR:-$root/target}
 lib=$root/build/lib
 gdremu=$target/release/gdremu
 logs=$root/build/gdrdrv-c/logs
+tests=$root/gdrdrv-c/tests/run.sh
 
 series=6.1
-only_module=no
-quick=no
-all=no
+with_library=true
+is_quick=false
+all_kernels=false
 while [ $# -gt 0 ]; do
     case $1 in
     --kernel) series=$2 && shift 2 ;;
     --library) lib=$(realpath "$2") && shift 2 ;;
-    --module) only_module=yes && shift ;;
-    --quick) quick=yes && shift ;;
-    --all) all=yes && shift ;;
+    --module) with_library=false && shift ;;
+    --quick) is_quick=true && shift ;;
+    --all) all_kernels=true && shift ;;
     -h | --help) usage && exit 0 ;;
     *) usage >&2 && exit 2 ;;
     esac
 done
-
-[ $quick$only_module != yesyes ] || { usage >&2 && exit 2; } # what --quick runs has both
-
-if [ $all = yes ]; then
-    status=0
-    "$0" --library "$lib" || status=1
-    printf '\n==== Packaging\n'
-    for series in 6.1 6.12; do
-        "$here/packaging.sh" "$("$here/kernel.sh" $series)" || status=1
-    done
-    for series in 5.10 6.12 newest debug kcsan; do
-        printf '\n==== Linux %s\n' $series
-        "$0" --module --kernel $series || status=1
-    done
-    printf '\n==== Mutants\n'
-    "$here/mutants.sh" || status=1
-    exit $status
+if $is_quick && ! $with_library; then # what --quick runs has both
+    usage >&2 && exit 2
 fi
 
-[ $only_module = yes ] || for needed in "$lib/libgdrapi.so.2" "$gdremu" "$root/build/tools/bin/gdrcopy"; do
-    [ -e "$needed" ] || { echo "check.sh: no $needed: run \`make tools emulator\` first" >&2 && exit 2; }
-done
+has_huge_pages=false
+is_instrumented=false # built here: everything takes many times as long
+limit=3000
+case $series in
+6.12 | newest) has_huge_pages=true ;;
+debug | kcsan) is_instrumented=true limit=7200 ;;
+esac
 
-# ---- Building ----
+# ---- Virtual machines and their results ----
 
-echo "Building the tests"
-make --no-print-directory --silent -C "$root/gdrdrv-c/tests"
-if [ $only_module = no ]; then
-    make --no-print-directory --silent -C "$root" -f c_tests/programs.mk plain
-    model=$(cd "$root" && cargo test --quiet --no-run --package libgdrapi --test emulated --message-format=json |
-        sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
-fi
-
-# ---- Running ----
-
-rm -rf "$logs"
-mkdir -p "$logs"
 failures=0
 built=0
-slow=()
-case $series in
-debug | kcsan) slow=(--slow) ;;
-esac
-few=(contract answers owners)
+declare -A machines
 
 # build KERNEL BRANCH LICENSE: a variant of the modules that no virtual machine runs.
 build() {
@@ -100,7 +74,7 @@ build() {
 start() {
     local name=$1
     shift
-    "$here/run.sh" --kernel "$series" --timeout 3000 --dmesg "$logs/$name.dmesg" "$@" >"$logs/$name.log" 2>&1 &
+    "$here/run.sh" --kernel "$series" --timeout $limit --dmesg "$logs/$name.dmesg" "$@" >"$logs/$name.log" 2>&1 &
     machines[$name]=$!
 }
 
@@ -112,6 +86,12 @@ finish() {
     cat "$logs/$1.log"
     # A virtual machine that fails for another reason than a failed test counts as one more failure.
     [ $status -le 1 ] || { echo "FAILED: exit status $status (gdrdrv-c/vm/run.sh --help)" && failures=$((failures + 1)); }
+}
+
+# finish_script NAME TITLE: the same for a script whose only result is its last line.
+finish_script() {
+    finish "$@"
+    grep -q '^# 1 passed' "$logs/$1.log" || failures=$((failures + 1))
 }
 
 # sum WORD: over the summaries of all virtual machines.
@@ -126,23 +106,56 @@ report() {
     [ "$failed" -eq 0 ]
 }
 
-declare -A machines
-"$here/run.sh" --kernel "$series" --timeout 3000 -- cat /proc/driver/gdrdrv/params
-kernel=$("$here/kernel.sh" "$series")
-[ "$series" != 6.1 ] || "$here/static.sh" || failures=$((failures + 1))
+# ---- Phases ----
 
-if [ $quick = yes ]; then
+# By this script again, once for each kernel.
+run_all_kernels() {
+    local status=0
+    "$0" --library "$lib" || status=1
+    printf '\n==== Packaging\n'
+    for series in 6.1 6.12; do
+        "$here/packaging.sh" "$("$here/kernel.sh" $series)" || status=1
+    done
+    for series in 5.10 6.12 newest debug kcsan; do
+        printf '\n==== Linux %s\n' $series
+        "$0" --module --kernel $series || status=1
+    done
+    printf '\n==== Mutants\n'
+    "$here/mutants.sh" || status=1
+    return $status
+}
+
+build_tests() {
+    local needed
+    echo "Building the tests"
+    make --no-print-directory --silent -C "$root/gdrdrv-c/tests"
+    $with_library || return 0
+    for needed in "$lib/libgdrapi.so.2" "$gdremu" "$root/build/tools/bin/gdrcopy"; do
+        [ -e "$needed" ] || { echo "check.sh: no $needed: run \`make tools emulator\` first" >&2 && exit 2; }
+    done
+    make --no-print-directory --silent -C "$root" -f c_tests/programs.mk plain
+    model=$(cd "$root" && cargo test --quiet --no-run --package libgdrapi --test emulated --message-format=json |
+        sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
+}
+
+# The first virtual machine builds the modules, which the others share.
+boot_once() {
+    "$here/run.sh" --kernel "$series" --timeout $limit -- cat /proc/driver/gdrdrv/params
+}
+
+check_quickly() {
     start persistent -- env MODEL_CALLS=2000 "$here/check-guest.sh" persistent "$gdremu" "$lib" "$model"
-    start module-persistent -- "$root/gdrdrv-c/tests/run.sh" --slow
+    start module-persistent -- "$tests" --slow
     finish persistent "the library, pins that outlive a free"
     finish module-persistent "the module, pins that outlive a free"
-    report
-    exit
-fi
+}
 
-build "$kernel" 570 open
-[ "$series" = debug ] || build "$kernel" 515 proprietary # lockdep's functions are GPL-only
-if [ "$series" = 6.1 ]; then
+build_variants() {
+    local kernel architecture
+    kernel=$("$here/kernel.sh" "$series")
+    build "$kernel" 570 open
+    [ "$series" = debug ] || build "$kernel" 515 proprietary # lockdep's functions are GPL-only
+    [ "$series" = 6.1 ] || return 0
     "$root/scripts/ci/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu
     for architecture in arm64 ppc64el; do
         kernel=$("$here/kernel.sh" "$series" $architecture)
@@ -150,44 +163,96 @@ if [ "$series" = 6.1 ]; then
         build "$kernel" 580 open
         build "$kernel" 580 proprietary
     done
-fi
+}
 
-if [ $only_module = no ]; then
+check_library() {
     start persistent -- "$here/check-guest.sh" persistent "$gdremu" "$lib" "$model"
     start traditional --traditional -- "$here/check-guest.sh" traditional "$gdremu" "$lib" "$model"
     finish persistent "the library, pins that outlive a free"
     finish traditional "the library, pins that end with a free"
-fi
+}
 
-if [ "$series$only_module" = 6.1no ]; then
+# What installs and loads the module, with DKMS and without.
+check_installed() {
+    local kernel modules
     "$root/scripts/ci/apt-install.sh" dkms jq
-    kernel=$("$here/kernel.sh" 6.1)
-    start stale --no-modules -- "$here/check-stale.sh" "$kernel" "$("$here/modules.sh" "$kernel" 525)" \
-        "$("$here/modules.sh" "$kernel")" "$gdremu" "$lib"
-    finish stale "a module that is stale after an update of the GPU driver"
-    grep -q '^# 1 passed' "$logs/stale.log" || failures=$((failures + 1))
-fi
+    kernel=$("$here/kernel.sh" "$series")
+    modules=$("$here/modules.sh" "$kernel")
+    start stale --no-modules -- "$here/check-stale.sh" "$kernel" "$("$here/modules.sh" "$kernel" 525)" "$modules" "$gdremu" "$lib"
+    start modes --no-modules -- "$here/check-modes.sh" "$modules"
+    start nvidia --no-modules -- "$here/check-nvidia.sh" "$kernel" "$modules" "$("$here/nvidia-stand-in.sh" "$kernel")"
+    finish_script stale "a module that is stale after an update of the GPU driver"
+    finish_script modes "permissions of the node"
+    finish_script nvidia "a module beside NVIDIA's"
+}
 
-start module-persistent -- "$root/gdrdrv-c/tests/run.sh" ${slow[@]+"${slow[@]}"}
-start module-traditional --traditional -- "$root/gdrdrv-c/tests/run.sh" ${slow[@]+"${slow[@]}"}
-finish module-persistent "the module, pins that outlive a free"
-finish module-traditional "the module, pins that end with a free"
-case $series in
-6.12 | newest)
-    start module-adjacent --emugpu longest_run=65536 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}" huge_pages
-    start module-adjacent-traditional --traditional --emugpu longest_run=100 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}" \
-        huge_pages killed
+check_module() {
+    start module-persistent -- "$tests" "$@"
+    start module-traditional --traditional -- "$tests" "$@"
+    finish module-persistent "the module, pins that outlive a free"
+    finish module-traditional "the module, pins that end with a free"
+}
+
+# Few rounds, and neither memory_types nor huge_pages, which access much GPU memory.
+check_module_instrumented() {
+    check_module answers contract pins tracepoints limits tokens owners killed ignored_puts failed_puts "removed 30" waits \
+        "stale_maps unpin 30" "reused_tables 50" "races 50" "fuzz 5000"
+}
+
+few=(contract answers owners)
+
+check_huge_pages() {
+    start module-adjacent --emugpu longest_run=65536 -- "$tests" "${few[@]}" huge_pages
+    start module-adjacent-traditional --traditional --emugpu longest_run=100 -- "$tests" "${few[@]}" huge_pages killed
     finish module-adjacent "the module, huge pages"
     finish module-adjacent-traditional "the module, huge pages, pins that end with a free"
-    ;;
-esac
-[ "$series" = debug ] || start module-proprietary --proprietary -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}" memory_types killed
-start module-coherent --emugpu "coherent=1 mixed=1" -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}" memory_types
-start module-525 --branch 525 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}"
-start module-515 --branch 515 -- "$root/gdrdrv-c/tests/run.sh" "${few[@]}"
-[ "$series" = debug ] || finish module-proprietary "the module, a proprietary GPU driver"
-finish module-coherent "the module, a GPU with a coherent link"
-finish module-525 "the module, a GPU driver that cannot force PCIe"
-finish module-515 "the module, a GPU driver without calls of their own for persistent pins"
+}
 
+check_gpu_drivers() {
+    start module-proprietary --proprietary -- "$tests" "${few[@]}" memory_types killed waits
+    start module-coherent --emugpu "coherent=1 mixed=1" -- "$tests" "${few[@]}" memory_types
+    start module-525 --branch 525 -- "$tests" "${few[@]}"
+    start module-515 --branch 515 -- "$tests" "${few[@]}" waits
+    finish module-proprietary "the module, a proprietary GPU driver"
+    finish module-coherent "the module, a GPU with a coherent link"
+    finish module-525 "the module, a GPU driver that cannot force PCIe"
+    finish module-515 "the module, a GPU driver without calls of their own for persistent pins"
+}
+
+# ---- The run ----
+
+if $all_kernels; then
+    run_all_kernels
+    exit
+fi
+
+rm -rf "$logs"
+mkdir -p "$logs"
+build_tests
+boot_once
+if [ "$series" = 6.1 ]; then
+    "$here/static.sh" || failures=$((failures + 1))
+fi
+if $is_quick; then
+    check_quickly
+    report
+    exit
+fi
+build_variants
+if $with_library; then
+    check_library
+fi
+if $with_library && [ "$series" = 6.1 ]; then
+    check_installed
+fi
+if $is_instrumented; then
+    check_module_instrumented
+    report
+    exit
+fi
+check_module
+if $has_huge_pages; then
+    check_huge_pages
+fi
+check_gpu_drivers
 report
