@@ -40,12 +40,16 @@ tests! {
 #[test]
 fn unknown_entry_points_are_printed_on_request_only() {
     for (run, printed) in [("-- cuda_init", false), ("--log-missing -- cuda_init", true)] {
-        let output = PLAIN.command(run).output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(stderr.contains("cuMakeCoffee"), printed, "{output:?}");
-        let hint = "link it dynamically (nvcc -cudart shared)";
-        assert!(stderr.contains(hint), "{output:?}");
+        let stderr = PLAIN.assert_passes(run);
+        assert_eq!(stderr.contains("cuMakeCoffee"), printed, "{stderr}");
+        assert!(!stderr.contains("CUDA runtime"), "{stderr}");
     }
+}
+
+#[test]
+fn cuda_runtime_inside_a_program_is_reported_once_it_asks_for_private_tables() {
+    let stderr = PLAIN.assert_passes("-- cuda_init entry_points and_call");
+    assert!(stderr.contains("link it dynamically (nvcc -cudart shared)"), "{stderr}");
 }
 
 #[test]

@@ -56,7 +56,7 @@ refused! {
         DeviceSetMemPool DeviceUnregisterAsyncNotification EventRecordWithFlags_ptsz EventRecord_ptsz
         ExternalMemoryGetMappedBuffer ExternalMemoryGetMappedMipmappedArray FuncGetName FuncGetParamInfo
         FuncSetAttribute FuncSetCacheConfig FuncSetSharedMemConfig GLRegisterBufferObject GLSetBufferObjectMapFlags
-        GLUnmapBufferObject GLUnmapBufferObjectAsync GLUnregisterBufferObject GetExportTable GreenCtxCreate
+        GLUnmapBufferObject GLUnmapBufferObjectAsync GLUnregisterBufferObject GreenCtxCreate
         ImportExternalMemory ImportExternalSemaphore IpcGetEventHandle IpcOpenEventHandle
         LaunchCooperativeKernelMultiDevice LaunchCooperativeKernel_ptsz LaunchHostFunc_ptsz LaunchHostFunc_v2
         LaunchKernel_ptsz LibraryEnumerateKernels LibraryGetGlobal LibraryGetKernel LibraryGetKernelCount
@@ -133,7 +133,7 @@ refused! {
         setD2D32Async(_ptsz) setD2D8(_v2 _v2_ptds) setD2D8Async(_ptsz) setD32(_v2_ptds) setD32Async(_ptsz)
         setD8(_v2_ptds) setD8Async_ptsz;
     "cuCheckpointProcess": Checkpoint GetRestoreThreadId GetState Lock Restore Unlock;
-    "cuda": ArrayGetInfo ChooseDevice CreateChannelDesc CreateSurfaceObject CreateTextureObject DestroySurfaceObject
+    "cuda": ArrayGetInfo GetExportTable ChooseDevice CreateChannelDesc CreateSurfaceObject CreateTextureObject DestroySurfaceObject
         DestroyTextureObject DevSmResourceSplit EventCreateFromEGLSync EventElapsedTime_v2 FreeArray FreeAsync_ptsz
         FreeMipmappedArray FuncGetParamCount GLGetDevices GLMapBufferObject GLMapBufferObjectAsync GLSetGLDevice
         GetChannelDesc GetDeviceFlags GetDriverEntryPointByVersion_ptsz GetDriverEntryPoint_ptsz GetFuncBySymbol

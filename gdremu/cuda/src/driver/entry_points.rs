@@ -130,6 +130,7 @@ entry_points! {
             => || text.set_text_or_null(error::text_of_driver(error).map(|known| known.text));
     }
     proc_address {
+        fn cuGetExportTable(table: Out<*const c_void>, uuid: In<u8>) without_init 3000;
         // The form of CUDA 11.3, which does not report why a function is missing.
         fn cuGetProcAddress(name: In<c_char>, function: Out<*const c_void>, version: i32, flags: u64)
             without_init 11030 => || match proc_address::query(name, function, version, flags)? {
