@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{GDREMU, PLAIN, SANITIZED, gdremu, runtime};
+use common::{GDREMU, PLAIN, SANITIZED, compile, gdremu, runtime};
 
 /// Tests of the C program, each with the options that it needs.
 const RUNS: &[&str] = &[
@@ -106,6 +106,45 @@ fn programs_that_ignore_ld_preload_cause_a_warning() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("static did not load gdremu's library"), "{stderr}");
     assert!(gdremu(&[], "true", &[]).stderr.is_empty());
+}
+
+#[test]
+fn static_program_that_loads_libcuda_ends_with_the_reason() {
+    runtime();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static_with_libcuda");
+    let source = "#include <dlfcn.h>\nint main(void) { return dlopen(\"libcuda.so.1\", RTLD_NOW) == 0; }";
+    let script = "printf %s \"$1\" | cc -static -w -x c - -o \"$0\" 2>/dev/null";
+    assert!(Command::new("bash").args(["-c", script]).arg(&program).arg(source).status().unwrap().success());
+    let output = gdremu(&[], &program, &[]);
+    assert_eq!(output.status.code(), Some(125));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("link it without -static"), "{stderr}");
+}
+
+/// An allocator calls hooks while it starts, and its own functions must not be called by them.
+#[test]
+fn allocators_start_under_gdremu() {
+    for allocator in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"] {
+        if !Command::new("cc")
+            .args(["-shared", "-o", "/dev/null", &format!("-l:{allocator}")])
+            .status()
+            .unwrap()
+            .success()
+        {
+            eprintln!("SKIPPED: {allocator} is not installed");
+            continue;
+        }
+        let mut preloaded = PLAIN.command("--cuda-version 13.3 -- cuda_exports");
+        let mut linked = Command::new(GDREMU);
+        let arguments =
+            ["-Wl,--no-as-needed".into(), format!("-l:{allocator}"), runtime().to_str().unwrap().to_owned()];
+        let program = compile("cuda_exports", allocator, arguments);
+        linked.args(["--cuda-version", "13.3", "--"]).arg(program);
+        for command in [preloaded.env("LD_PRELOAD", allocator), &mut linked] {
+            let output = command.output().unwrap();
+            assert!(output.status.success() && output.stderr.is_empty(), "{allocator}: {output:?}");
+        }
+    }
 }
 
 #[test]

@@ -13,13 +13,16 @@
 //!     refcount        descriptors of the number of pinned page tables
 //!     hints           what hooks read without the lock: descriptors and addresses that may concern them
 //! settings        the configuration, from the environment
-//! system          the kernel's copies and reports, and results as libc returns them
+//! heap            memory of gdremu's own
 //! next            all hooks in one table, and the functions behind them
+//! system          the kernel's copies and reports, and results as libc returns them
 //! ```
 //!
 //! Modules use only those below them.
 
 #![allow(missing_docs, reason = "not published: a name that says it all needs no comment")]
+
+use std::slice;
 
 use gdremu_core::session;
 
@@ -27,6 +30,7 @@ mod calls;
 mod descriptors;
 mod entry_points;
 mod for_tests;
+mod heap;
 mod hints;
 mod hooks;
 mod next;
@@ -37,7 +41,26 @@ mod settings;
 pub mod state;
 mod system;
 
+/// Returns whether the program is static and has loaded this library by dlopen, as its libcuda.
+fn is_static_program() -> bool {
+    // SAFETY: the kernel passes where the headers of each program are, and their number.
+    let headers = unsafe {
+        let first = libc::getauxval(libc::AT_PHDR) as *const libc::Elf64_Phdr;
+        slice::from_raw_parts(first, libc::getauxval(libc::AT_PHNUM) as usize)
+    };
+    let has_loader = headers.iter().any(|header| header.p_type == libc::PT_INTERP);
+    // `ld.so PROGRAM` has the loader's headers.
+    !has_loader && system::object_of(headers.as_ptr().cast()) != system::object_of(next::loader_function())
+}
+
 extern "C" fn loaded() {
+    if is_static_program() {
+        system::say(&[
+            "gdremu: the program is linked statically, so gdremu cannot serve it: link it without -static\n",
+        ]);
+        // SAFETY: ends the process, in which nothing of this library has run.
+        unsafe { libc::_exit(125) };
+    }
     next::warm_up();
     state::watch_forks();
     if let Some(of_process) = settings::session() {

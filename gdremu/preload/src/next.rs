@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use gdremu_core::c_text;
 use libc::{DIR, FILE, off_t, size_t, ssize_t};
 
+use crate::system::say;
+
 /// A path, or another text, of the program: NULL, or it ends with a NUL byte.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
@@ -117,7 +119,9 @@ fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     // SAFETY: `name` ends with a NUL byte.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if found.is_null() {
-        // No hook works without the function behind it, and none can report that.
+        // No hook works without the function behind it.
+        let name = name.to_str().unwrap_or_default();
+        say(&["gdremu: the program calls ", name, ", which this system's C library does not have\n"]);
         std::process::abort();
     }
     cache.store(found, Ordering::Relaxed);
@@ -150,6 +154,12 @@ macro_rules! next {
 }
 
 hooks!(next);
+
+/// A function of the dynamic loader.
+pub(crate) fn loader_function() -> *const c_void {
+    // SAFETY: the name ends with a NUL byte.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__tls_get_addr".as_ptr()) }
+}
 
 /// Looks up the most frequent functions, so that later calls need no lookup.
 pub(crate) fn warm_up() {

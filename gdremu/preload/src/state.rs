@@ -8,6 +8,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::heap;
 use crate::process::EmulatedProcess;
 
 static PROCESS: Mutex<Option<EmulatedProcess>> = Mutex::new(None);
@@ -68,13 +69,16 @@ pub fn is_held_here() -> bool {
 
 extern "C" fn before_fork() {
     OVER_FORK.set(Some(ManuallyDrop::new(wait())));
+    heap::before_fork();
 }
 
 extern "C" fn after_fork_in_parent() {
+    heap::after_fork();
     drop(OVER_FORK.take().map(ManuallyDrop::into_inner));
 }
 
 extern "C" fn after_fork_in_child() {
+    heap::after_fork();
     if let Some(guard) = OVER_FORK.take()
         && let Some(process) = ManuallyDrop::into_inner(guard).as_mut()
     {

@@ -1,11 +1,9 @@
 //! The kernel's copies and reports, and results as libc returns them.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
 
 use gdremu_core::errno::Errno;
-
-use crate::next;
 
 /// Copies bytes between addresses of this process. Returns false if either is inaccessible.
 ///
@@ -30,8 +28,36 @@ pub(crate) unsafe fn copy_memory(from: *const c_void, to: *mut c_void, len: usiz
 
 pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: `status` is writable, and `fstat` has filled it if it returned 0.
-    unsafe { if next::fstat()(fd, status.as_mut_ptr()) == 0 { Some(status.assume_init()) } else { None } }
+    // SAFETY: `status` is writable, and the call has filled it if it returned 0.
+    unsafe {
+        if stat_at(fd, c"", status.as_mut_ptr(), libc::AT_EMPTY_PATH) == 0 { Some(status.assume_init()) } else { None }
+    }
+}
+
+/// fstatat(2), by a system call, because the C library has the function under this name since glibc 2.33 only.
+///
+/// # Safety
+/// `status` is writable.
+pub(crate) unsafe fn stat_at(dirfd: c_int, path: &CStr, status: *mut libc::stat, flags: c_int) -> c_int {
+    // SAFETY: contract of this function. The kernel's structure is the C library's on all 64-bit platforms.
+    unsafe { libc::syscall(libc::SYS_newfstatat, dirfd, path.as_ptr(), status, flags) as c_int }
+}
+
+/// Where the object starts that an address is in; NULL if it is in none.
+pub(crate) fn object_of(address: *const c_void) -> *mut c_void {
+    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: `info` is writable, and the call has filled it if it returned something else than 0.
+    unsafe {
+        if libc::dladdr(address, info.as_mut_ptr()) != 0 { info.assume_init().dli_fbase } else { std::ptr::null_mut() }
+    }
+}
+
+/// Prints texts on stderr without allocating.
+pub(crate) fn say(texts: &[&str]) {
+    for text in texts {
+        // SAFETY: the text is readable for its length.
+        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+    }
 }
 
 /// Sets errno and returns -1.

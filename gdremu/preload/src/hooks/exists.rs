@@ -7,8 +7,8 @@ use gdremu_core::errno::Errno;
 use super::paths::{self, Place, find};
 use crate::descriptors::Descriptor;
 use crate::hints::device_fds;
-use crate::next::{self, Stat, Statx, Text};
-use crate::system::fail;
+use crate::next::{Stat, Statx, Text};
+use crate::system::{fail, stat_at};
 use crate::{settings, state};
 
 /// A major number of the range that Linux assigns dynamically.
@@ -73,8 +73,13 @@ pub(super) unsafe fn fstat(fd: c_int, status: Stat, next: impl FnOnce() -> c_int
     if !is_device(fd) {
         return next();
     }
-    // SAFETY: contract of this function.
-    unsafe { stat(libc::AT_FDCWD, paths::DEVICE, status, |path| next::stat()(path, status)) }
+    let looks = |path: Text| {
+        let path = path.get().unwrap_or_default();
+        // SAFETY: contract of this function.
+        unsafe { stat_at(libc::AT_FDCWD, path, status, 0) }
+    };
+    // SAFETY: as above.
+    unsafe { stat(libc::AT_FDCWD, paths::DEVICE, status, looks) }
 }
 
 /// # Safety

@@ -1,0 +1,105 @@
+//! Memory of gdremu's own. Its hooks must not call the program's malloc, because an allocator calls hooks while it
+//! starts, and while it holds its locks.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
+use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dlmalloc::{Allocator, Dlmalloc};
+use libc::{MAP_ANONYMOUS, MAP_PRIVATE, MREMAP_MAYMOVE, PROT_READ, PROT_WRITE, syscall};
+
+struct Heap(Mutex<Dlmalloc<Pages>>);
+
+#[global_allocator]
+static HEAP: Heap = Heap(Mutex::new(Dlmalloc::new_with_allocator(Pages)));
+
+thread_local! {
+    static OVER_FORK: Cell<Option<ManuallyDrop<MutexGuard<'static, Dlmalloc<Pages>>>>> = const { Cell::new(None) };
+}
+
+/// Keeps other threads from allocating, so that a forked child finds the heap in a state that it can use.
+pub(crate) fn before_fork() {
+    OVER_FORK.set(Some(ManuallyDrop::new(HEAP.get())));
+}
+
+/// In both processes.
+pub(crate) fn after_fork() {
+    drop(OVER_FORK.take().map(ManuallyDrop::into_inner));
+}
+
+// SAFETY: dlmalloc's results, of the sizes and alignments that are asked for. One thread at a time uses it.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the layout is valid: contract of GlobalAlloc, as below.
+        unsafe { self.get().malloc(layout.size(), layout.align()) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: `memory` was allocated here with this layout.
+        unsafe { self.get().free(memory, layout.size(), layout.align()) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as in `alloc`.
+        unsafe { self.get().calloc(layout.size(), layout.align()) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as in `dealloc`.
+        unsafe { self.get().realloc(memory, layout.size(), layout.align(), size) }
+    }
+}
+
+impl Heap {
+    fn get(&self) -> MutexGuard<'_, Dlmalloc<Pages>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Pages of the kernel, by system calls, because the functions of libc are hooked.
+struct Pages;
+
+// SAFETY: the pages belong to the heap until it frees them.
+unsafe impl Allocator for Pages {
+    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+        let protection = PROT_READ | PROT_WRITE;
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS;
+        // SAFETY: no address is asked for, so nothing is replaced.
+        match unsafe { syscall(libc::SYS_mmap, null_mut::<u8>(), size, protection, flags, -1, 0_i64) } {
+            -1 => (null_mut(), 0, 0),
+            start => (std::ptr::with_exposed_provenance_mut(start as usize), size, 0),
+        }
+    }
+
+    fn remap(&self, pages: *mut u8, old: usize, new: usize, can_move: bool) -> *mut u8 {
+        let flags = if can_move { MREMAP_MAYMOVE } else { 0 };
+        // SAFETY: the heap's own pages, which it asks to move or to resize.
+        match unsafe { syscall(libc::SYS_mremap, pages, old, new, flags) } {
+            -1 => null_mut(),
+            start => std::ptr::with_exposed_provenance_mut(start as usize),
+        }
+    }
+
+    fn free_part(&self, pages: *mut u8, old: usize, new: usize) -> bool {
+        self.free(pages.wrapping_add(new), old - new)
+    }
+
+    fn free(&self, pages: *mut u8, size: usize) -> bool {
+        // SAFETY: the heap's own pages, which it does not use any more.
+        unsafe { syscall(libc::SYS_munmap, pages, size) == 0 }
+    }
+
+    fn can_release_part(&self, _flags: u32) -> bool {
+        true
+    }
+
+    fn allocates_zeros(&self) -> bool {
+        true
+    }
+
+    fn page_size(&self) -> usize {
+        gdremu_core::gpu::page_size()
+    }
+}
