@@ -3,8 +3,8 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
-use std::mem::ManuallyDrop;
-use std::ptr::null_mut;
+use std::mem::{ManuallyDrop, transmute};
+use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dlmalloc::{Allocator, Dlmalloc};
@@ -13,7 +13,7 @@ use libc::{MAP_ANONYMOUS, MAP_PRIVATE, MREMAP_MAYMOVE, PROT_READ, PROT_WRITE, sy
 struct Heap(Mutex<Dlmalloc<Pages>>);
 
 #[global_allocator]
-static HEAP: Heap = Heap(Mutex::new(Dlmalloc::new_with_allocator(Pages)));
+static HEAP: Heap = Heap(Mutex::new(Dlmalloc::new_with_allocator(Pages::new())));
 
 thread_local! {
     static OVER_FORK: Cell<Option<ManuallyDrop<MutexGuard<'static, Dlmalloc<Pages>>>>> = const { Cell::new(None) };
@@ -22,6 +22,24 @@ thread_local! {
 /// Keeps other threads from allocating, so that a forked child finds the heap in a state that it can use.
 pub(crate) fn before_fork() {
     OVER_FORK.set(Some(ManuallyDrop::new(HEAP.get())));
+}
+
+/// Lets LeakSanitizer, in programs that have it, find the pointers in this heap to memory of malloc, which std allocates
+/// for threads.
+pub(crate) fn show_to_leak_sanitizer() {
+    // SAFETY: the name ends with a NUL byte.
+    let register = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__lsan_register_root_region".as_ptr()) };
+    // SAFETY: the function of this name has this type, and NULL is `None`.
+    let register = unsafe { transmute::<*mut libc::c_void, Option<Register>>(register) };
+    let mut heap = HEAP.get();
+    heap.allocator_mut().register = register;
+    for (start, size) in heap.allocator().early.each_ref().map(Cell::get) {
+        if size > 0
+            && let Some(register) = register
+        {
+            register(start, size);
+        }
+    }
 }
 
 /// In both processes.
@@ -58,8 +76,32 @@ impl Heap {
     }
 }
 
+type Register = extern "C" fn(*mut u8, usize);
+
 /// Pages of the kernel, by system calls, because the functions of libc are hooked.
-struct Pages;
+struct Pages {
+    register: Option<Register>,
+    /// The first regions, which are there before `register`.
+    early: [Cell<(*mut u8, usize)>; 8],
+}
+
+impl Pages {
+    const fn new() -> Pages {
+        Pages { register: None, early: [const { Cell::new((null_mut(), 0)) }; 8] }
+    }
+
+    /// Notes a region of pages.
+    fn note(&self, start: *mut u8, size: usize) {
+        if let Some(register) = self.register {
+            register(start, size);
+        } else if let Some(free) = self.early.iter().find(|region| region.get().1 == 0) {
+            free.set((start, size));
+        }
+    }
+}
+
+// SAFETY: the pages are the process's, whichever thread uses them.
+unsafe impl Send for Pages {}
 
 // SAFETY: the pages belong to the heap until it frees them.
 unsafe impl Allocator for Pages {
@@ -69,7 +111,11 @@ unsafe impl Allocator for Pages {
         // SAFETY: no address is asked for, so nothing is replaced.
         match unsafe { syscall(libc::SYS_mmap, null_mut::<u8>(), size, protection, flags, -1, 0_i64) } {
             -1 => (null_mut(), 0, 0),
-            start => (std::ptr::with_exposed_provenance_mut(start as usize), size, 0),
+            start => {
+                let start = with_exposed_provenance_mut(start as usize);
+                self.note(start, size);
+                (start, size, 0)
+            }
         }
     }
 
@@ -78,7 +124,11 @@ unsafe impl Allocator for Pages {
         // SAFETY: the heap's own pages, which it asks to move or to resize.
         match unsafe { syscall(libc::SYS_mremap, pages, old, new, flags) } {
             -1 => null_mut(),
-            start => std::ptr::with_exposed_provenance_mut(start as usize),
+            start => {
+                let start = with_exposed_provenance_mut(start as usize);
+                self.note(start, new);
+                start
+            }
         }
     }
 

@@ -61,6 +61,7 @@ extern "C" fn loaded() {
         // SAFETY: ends the process, in which nothing of this library has run.
         unsafe { libc::_exit(125) };
     }
+    heap::show_to_leak_sanitizer();
     next::warm_up();
     state::watch_forks();
     if let Some(of_process) = settings::session() {
