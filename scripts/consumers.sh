@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # scripts/consumers.sh [--only NAME]... [FILTER...]: builds programs that use libgdrapi, unmodified, against this library, and
-# runs their tests under gdremu. The sources are Debian's packages; UCX's are in a crate. NAME: ucx, libfabric or dpdk
-# (default: all). Prints a table; exits with 1 if a test failed or a row has none. FILTERs are for UCX's gtest, see consumers/ucx.sh.
+# runs their tests under gdremu. Sources and binaries are Debian's packages, crates and Python wheels. NAME: ucx, libfabric,
+# dpdk, cudarc, numba, aws_ofi_nccl or wheels, which are NCCL's and NVSHMEM's (default: all). Prints a table; exits with 1 if a test failed or a row has none. FILTERs are for UCX's gtest, see consumers/ucx.sh.
 #
 # A consumer is a file of consumers/, with a function of its name that builds it, runs it and prints its rows.
 #
@@ -122,7 +122,11 @@ calls() {
 # shellcheck source-path=SCRIPTDIR/consumers
 . "$here/dpdk.sh"
 . "$here/libfabric.sh"
+. "$here/aws_ofi_nccl.sh"
+. "$here/cudarc.sh"
+. "$here/numba.sh"
 . "$here/ucx.sh"
+. "$here/wheels.sh"
 
 # In a function, so that all of it is read before anything runs.
 main() {
@@ -132,7 +136,7 @@ main() {
         consumers+=("$2")
         shift 2
     done
-    [ ${#consumers[@]} -gt 0 ] || consumers=(ucx libfabric dpdk)
+    [ ${#consumers[@]} -gt 0 ] || consumers=(ucx libfabric dpdk cudarc numba aws_ofi_nccl wheels)
     [ -x "${gdremu[0]}" ] && [ -x "${gdremu[1]}" ] || skip "gdremu is missing: run \`make consumers\`"
     mkdir -p "$cache" && cd "$cache" || exit 1
     need dpkg-dev g++ gdb make pkg-config python3-pip

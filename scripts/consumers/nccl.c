@@ -1,0 +1,68 @@
+/*
+ * nccl LIBRARY OFFSET...: calls the functions by which NCCL's own library uses libgdrapi. They are local to it, so the
+ * offsets of their symbols are arguments, in the order of `offsets`. Prints a line for each test that passes.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda.h>
+#include <gdrapi.h>
+
+#define CHECK(condition) ((condition) ? (void)0 : (printf("%s:%d: %s\n", __FILE__, __LINE__, #condition), exit(1)))
+
+enum { SIZE = GPU_PAGE_SIZE, SUCCESS = 0 /* ncclSuccess */ };
+
+static enum { SYMBOLS, OPEN, PIN, MAP, INFO, WRITE, UNMAP, UNPIN, CLOSE, FUNCTIONS } offsets;
+
+int main(int argc, char **argv)
+{
+    unsigned char pattern[SIZE], read_back[SIZE];
+    char *functions[FUNCTIONS];
+    struct link_map *loaded;
+    CUdeviceptr address;
+    CUcontext context;
+    gdr_info_t info;
+    gdr_mh_t handle;
+    void *mapped;
+
+    (void)offsets;
+    puts("test load");
+    CHECK(argc == 2 + FUNCTIONS);
+    void *library = dlopen(argv[1], RTLD_NOW);
+    CHECK(library != NULL && dlinfo(library, RTLD_DI_LINKMAP, &loaded) == 0);
+    for (int i = 0; i < FUNCTIONS; i++)
+        functions[i] = (char *)loaded->l_addr + strtoul(argv[2 + i], NULL, 16);
+    CHECK(((int (*)(void))functions[SYMBOLS])() == SUCCESS);
+    puts("ok load");
+
+    puts("test registration");
+    CHECK(cuInit(0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    CHECK(cuCtxSetCurrent(context) == CUDA_SUCCESS && cuMemAlloc(&address, 2 * SIZE) == CUDA_SUCCESS);
+    CUdeviceptr start = (address + SIZE - 1) & GPU_PAGE_MASK;
+    gdr_t gdr = ((gdr_t(*)(void))functions[OPEN])();
+    CHECK(gdr != NULL);
+    CHECK(((int (*)(gdr_t, unsigned long, size_t, uint64_t, uint32_t, gdr_mh_t *))functions[PIN])(gdr, start, SIZE, 0, 0,
+                                                                                                  &handle) == SUCCESS);
+    CHECK(((int (*)(gdr_t, gdr_mh_t, void **, size_t))functions[MAP])(gdr, handle, &mapped, SIZE) == SUCCESS);
+    CHECK(((int (*)(gdr_t, gdr_mh_t, gdr_info_t *))functions[INFO])(gdr, handle, &info) == SUCCESS);
+    CHECK(info.va == start);
+    puts("ok registration");
+
+    puts("test copies");
+    for (int i = 0; i < SIZE; i++)
+        pattern[i] = (unsigned char)(i * 7);
+    CHECK(((int (*)(gdr_mh_t, void *, const void *, size_t))functions[WRITE])(handle, mapped, pattern, SIZE) == SUCCESS);
+    CHECK(cuMemcpyDtoH(read_back, start, SIZE) == CUDA_SUCCESS && memcmp(pattern, read_back, SIZE) == 0);
+    puts("ok copies");
+
+    puts("test deregistration");
+    CHECK(((int (*)(gdr_t, gdr_mh_t, void *, size_t))functions[UNMAP])(gdr, handle, mapped, SIZE) == SUCCESS);
+    CHECK(((int (*)(gdr_t, gdr_mh_t))functions[UNPIN])(gdr, handle) == SUCCESS);
+    CHECK(((int (*)(gdr_t))functions[CLOSE])(gdr) == SUCCESS);
+    puts("ok deregistration");
+    return 0;
+}
