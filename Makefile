@@ -252,8 +252,16 @@ msrv: ## Compiles everything with the oldest Rust that Cargo.toml promises, whic
 		check --workspace --all-targets --locked
 	CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/msrv" $(without_python) $(CARGO) +$(rust_version) check $(extension_crate)
 
-consumers: lib emulator tools $(watched) ## Builds UCX, libfabric and DPDK against the library, and runs their tests under gdremu.
+consumers: lib emulator tools $(watched) ## Builds programs that use the library or CUDA, such as UCX, libfabric, DPDK, cudarc, Numba, and runs their tests under gdremu.
 	scripts/consumers.sh $(CONSUMERS)
+
+quick-consumers: lib emulator tools $(watched) ## The same with those that are fetched and built in minutes: cudarc, Numba, the calls of aws-ofi-nccl, NCCL's and NVSHMEM's wheels.
+	scripts/consumers.sh $(addprefix --only ,cudarc numba aws_ofi_nccl wheels)
+
+# The C programs of gdremu, by the build that users have.
+.PHONY: emulator-tests
+emulator-tests: emulator
+	$(CARGO) test --release --package gdremu --test device --test cuda --test contract
 
 nvcc-check: ## Compiles CUDA programs with NVIDIA's nvcc, out of Python wheels, and runs them under gdremu.
 	@nvcc=$$(scripts/nvcc.sh) || exit $$(($$? == 77 ? 0 : 1)); GDREMU_NVCC=$$nvcc $(CARGO) test --package gdremu --test nvcc

@@ -136,5 +136,9 @@ endif
 rehearsal: ## Makes the next patch release in a copy of the last commit, and compares what all parts of it say of their version.
 	scripts/ci/rehearse-release.sh
 
+# glibc 2.31 lacks functions that gdremu serves on later ones.
+old-glibc-check: dist ## Runs `make demo` and gdremu's own programs in a Debian 11 tree.
+	packaging/check-bare.sh build/dist/$(release).tar.gz emulator-tests bullseye
+
 reproducible: ## Builds the packages twice, in different directories, and compares them.
 	packaging/check-reproducible.sh $(cross)
