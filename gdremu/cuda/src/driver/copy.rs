@@ -86,18 +86,22 @@ fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory
 /// Copies `len` bytes without holding the lock, so an invalid host address faults as in the program. Asynchronously
 /// in a stream, otherwise in the default stream.
 pub(super) fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle>) -> Result {
-    let mut turn = Turn::of(stream.unwrap_or(0))?;
-    let mut when = pointer::when(&turn, stream, &[to.address(), from.address()]);
+    let turn = Turn::of(stream.unwrap_or(0))?;
+    let when = pointer::when(&turn, stream, &[to.address(), from.address()]);
     let destination = resolve(&turn.state, to, len, Access::ReadWrite)?;
-    let mut source = resolve(&turn.state, from, len, Access::Read)?;
+    let source = resolve(&turn.state, from, len, Access::Read)?;
     if destination.is_pageable() {
-        when = When::Now;
+        return submit(turn, When::Now, destination, source);
     }
-    if when == When::InOrder && !turn.is_idle() {
-        drop(turn);
-        source = source.staged();
-        turn = Turn::of(stream.unwrap_or(0))?;
+    if when == When::Now || turn.is_idle() {
+        return submit(turn, when, destination, source);
     }
+    drop(turn);
+    let staged = source.staged();
+    submit(Turn::of(stream.unwrap_or(0))?, When::InOrder, destination, staged)
+}
+
+fn submit(turn: Turn, when: When, destination: Memory, source: Memory) -> Result {
     turn.submit(when, move || {
         copy_pieces(&destination.pieces(), &source.pieces());
         Ok(())
