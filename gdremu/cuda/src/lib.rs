@@ -6,7 +6,6 @@
 //! runtime/         the CUDA runtime, over the functions of the driver
 //! nvml             the functions of libnvidia-ml.so.1
 //! missing          the functions that there are not
-//!   ptx/           interprets GPU kernels
 //!   args           arguments of C callers
 //!   gpus           access to the emulated GPUs, shared with the emulated driver
 //!   error          CUresults
@@ -19,7 +18,6 @@ mod error;
 mod gpus;
 mod missing;
 mod nvml;
-mod ptx;
 mod runtime;
 
 use gdremu_preload::{refused, state};

@@ -7,10 +7,8 @@ use std::io::Read;
 
 use ruzstd::decoding::StreamingDecoder;
 
-use crate::error::{Error, ensure};
-
 /// The length of the header, with number, version, its length, the length of the entries.
-pub(crate) const HEADER: usize = 16;
+pub const HEADER: usize = 16;
 
 const PTX: usize = 1;
 
@@ -22,7 +20,7 @@ const MAX_TEXT: usize = 1 << 30;
 
 /// Why there is no PTX to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Problem {
+pub enum Problem {
     Malformed,
     NoPtx,
 }
@@ -35,13 +33,6 @@ impl fmt::Display for Problem {
             Problem::Malformed => "it is malformed",
             Problem::NoPtx => "it has no PTX for this GPU: compile with -gencode arch=compute_XX,code=compute_XX",
         })
-    }
-}
-
-/// The program's memory cannot be what it says.
-impl From<Error> for Problem {
-    fn from(_: Error) -> Problem {
-        Problem::Malformed
     }
 }
 
@@ -58,7 +49,7 @@ fn number(bytes: &[u8], at: usize, len: usize) -> Result<usize> {
 }
 
 /// The length of a fat binary, by its header.
-pub(crate) fn len(header: &[u8]) -> Result<usize> {
+pub fn len(header: &[u8]) -> Result<usize> {
     Ok(number(header, 6, 2)?.saturating_add(number(header, 8, 8)?))
 }
 
@@ -78,7 +69,9 @@ struct Entry<'a> {
 impl<'a> Entry<'a> {
     fn read(bytes: &'a [u8]) -> Result<Entry<'a>> {
         let header = number(bytes, 4, 4)?;
-        ensure(header >= 64, Problem::Malformed)?;
+        if header < 64 {
+            return Err(Problem::Malformed);
+        }
         let payload = part(bytes, header, number(bytes, 8, 8)?)?;
         Ok(Entry {
             kind: number(bytes, 0, 2)?,
@@ -119,7 +112,7 @@ impl<'a> Entry<'a> {
 }
 
 /// The PTX text for the newest GPUs that a GPU of this compute capability, times 10, can run.
-pub(crate) fn ptx(fatbin: &[u8], capability: u32) -> Result<String> {
+pub fn ptx(fatbin: &[u8], capability: u32) -> Result<String> {
     let mut newest: Option<Entry<'_>> = None;
     let mut at = number(fatbin, 6, 2)?;
     while at < fatbin.len() {

@@ -3,39 +3,39 @@
 use std::sync::Arc;
 
 #[derive(Debug, Default)]
-pub(crate) struct Kernel {
-    pub(crate) name: String,
+pub struct Kernel {
+    pub name: String,
     /// The place of each parameter in the memory that a launch fills, as offset and size.
-    pub(crate) parameters: Vec<(usize, usize)>,
+    pub parameters: Vec<(usize, usize)>,
     /// How many registers each thread has, and what some of them hold at first, besides the named ones below.
     pub(super) registers: usize,
     pub(super) specials: Vec<(Register, Special)>,
     /// Bytes of memory that each block shares, without what a launch adds, and that each thread has for itself.
-    pub(crate) shared: usize,
-    pub(crate) local: usize,
+    pub shared: usize,
+    pub local: usize,
     /// The most threads of a block, if the program limits them.
-    pub(crate) max_threads: Option<u64>,
+    pub max_threads: Option<u64>,
     /// Ends with [`Operation::Exit`].
     pub(super) code: Vec<Instruction>,
 }
 
 /// The GPU kernel, its grid and its arguments.
 #[derive(Clone, Debug)]
-pub(crate) struct Launch {
-    pub(crate) kernel: Arc<Kernel>,
+pub struct Launch {
+    pub kernel: Arc<Kernel>,
     /// Blocks of the grid, and threads of each block, by dimension.
-    pub(crate) grid: [u32; 3],
-    pub(crate) block: [u32; 3],
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
     /// How many blocks run at the same time, at most.
-    pub(crate) resident: u64,
+    pub resident: u64,
     /// All blocks run at the same time, and have a barrier for all.
-    pub(crate) cooperative: bool,
+    pub cooperative: bool,
     /// The kernel's parameters, where it expects them.
-    pub(crate) parameters: Vec<u8>,
+    pub parameters: Vec<u8>,
     /// Bytes of shared memory that the launch adds to the kernel's own.
-    pub(crate) shared: usize,
+    pub shared: usize,
     /// The address of the module's variables.
-    pub(crate) variables: u64,
+    pub variables: u64,
 }
 
 /// A type of PTX. Floating-point numbers are copied as bits.

@@ -9,19 +9,19 @@ use super::kernel::Kernel;
 use super::tokens::{ParseError, Result, Tokens};
 
 #[derive(Default)]
-pub(crate) struct Module {
+pub struct Module {
     /// The compute capability that the text is for, times 10.
-    pub(crate) target: u32,
+    pub target: u32,
     /// By name; or why it cannot run.
-    pub(crate) kernels: BTreeMap<String, std::result::Result<Arc<Kernel>, ParseError>>,
+    pub kernels: BTreeMap<String, std::result::Result<Arc<Kernel>, ParseError>>,
     /// The place of each variable in `memory`, as offset and size.
-    pub(crate) variables: BTreeMap<String, (usize, usize)>,
+    pub variables: BTreeMap<String, (usize, usize)>,
     /// The first contents of the variables' memory.
-    pub(crate) memory: Vec<u8>,
+    pub memory: Vec<u8>,
 }
 
 /// Reads a text. GPU kernels that cannot run are no error here, but unknown declarations outside of them are.
-pub(crate) fn parse(text: &str) -> Result<Module> {
+pub fn parse(text: &str) -> Result<Module> {
     let tokens = &mut Tokens::new(text);
     let mut module = Module::default();
     let mut names = Names::new();

@@ -16,7 +16,7 @@ const TURN: usize = 64;
 
 /// The memory that a GPU kernel shares with the CPU. Addresses are multiples of the size, which is 1, 2, 4 or 8. Every
 /// access is a single one of this size, and orders those before and after it.
-pub(crate) trait GlobalMemory {
+pub trait GlobalMemory {
     fn load(&mut self, address: u64, size: usize) -> Result<u64, Fault>;
 
     fn store(&mut self, address: u64, size: usize, value: u64) -> Result<(), Fault>;
@@ -26,15 +26,15 @@ pub(crate) trait GlobalMemory {
 }
 
 /// Computes the new value from the old one.
-pub(crate) type Change<'a> = dyn Fn(u64) -> u64 + 'a;
+pub type Change<'a> = dyn Fn(u64) -> u64 + 'a;
 
 /// A GPU kernel may not access the memory at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fault;
+pub struct Fault;
 
 /// Why a thread cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trap {
+pub enum Trap {
     /// There is no memory at this address, or the access is not permitted.
     IllegalAddress(u64),
     /// This address is not a multiple of the size of the access.
@@ -44,19 +44,19 @@ pub(crate) enum Trap {
 
 /// A launch that ended early, and the instruction that ended it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stopped {
-    pub(crate) trap: Trap,
+pub struct Stopped {
+    pub trap: Trap,
     /// The line of the instruction in the PTX text.
-    pub(crate) line: u32,
+    pub line: u32,
     /// Index of the thread in its block.
-    pub(crate) thread: u32,
+    pub thread: u32,
     /// Index of the block.
-    pub(crate) block: u64,
+    pub block: u64,
 }
 
 /// Runs a launch until it ends, `stop` is set, or a thread cannot continue. Calls `after_turns` when all threads have
 /// had their turn.
-pub(crate) fn run<M: GlobalMemory>(
+pub fn run<M: GlobalMemory>(
     launch: &Launch,
     memory: &mut M,
     stop: &AtomicBool,

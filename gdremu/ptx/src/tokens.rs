@@ -4,10 +4,10 @@ use std::fmt;
 
 /// Why a text, or a GPU kernel in it, is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ParseError {
+pub struct ParseError {
     /// From 1.
-    pub(crate) line: u32,
-    pub(crate) reason: String,
+    pub line: u32,
+    pub reason: String,
 }
 
 impl fmt::Display for ParseError {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use crate::ptx::{self, Kernel, Launch, Stopped, Trap};
+use gdremu_ptx::{self as ptx, Kernel, Launch, Stopped, Trap};
 
 use super::device;
 use super::kernel_memory::KernelMemory;

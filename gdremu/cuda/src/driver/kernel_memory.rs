@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-use crate::ptx::{Change, Fault, GlobalMemory};
 use gdremu_core::gpu::address_space::Access;
 use gdremu_core::gpu::files::{HostProvider, Span};
+use gdremu_ptx::{Change, Fault, GlobalMemory};
 
 use super::host;
 use super::state::{self, Kind};

@@ -3,7 +3,7 @@
 //! ```text
 //! entry_points   the exported functions: their arguments, how they begin, and the bodies of a few lines
 //!   entry        how they begin: errors and panics become CUresults
-//!   device context buffer host copy vmm pointer stream capture module ipc kernel kernel_memory fatbin export
+//!   device context buffer host copy vmm pointer stream capture module ipc kernel kernel_memory export
 //!   proc_address   one topic each: what the bodies need
 //!     work       runs the work of streams behind GPU kernels
 //!     state/     contexts, streams, events, modules, queues, allocations; behind one lock
@@ -20,7 +20,6 @@ mod device;
 mod entry;
 pub(crate) mod entry_points;
 mod export;
-mod fatbin;
 mod host;
 mod ipc;
 pub(crate) mod kernel;

@@ -1,17 +1,18 @@
-//! Modules: GPU kernels that crate::ptx interprets, and variables.
+//! Modules: GPU kernels that gdremu-ptx interprets, and variables.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::ffi::c_char;
 
 use gdremu_core::gpu::address_space::Access;
+use gdremu_ptx as ptx;
+use gdremu_ptx::fatbin::{self, Problem};
 
-use super::fatbin::{self, Problem};
 use super::state::{self, Function, Module, ModuleHandle, State};
 use super::{buffer, copy, device, work};
 use crate::args::In;
 use crate::error::{Error, Result, ensure};
-use crate::{gpus, ptx};
+use crate::gpus;
 
 /// First bytes of what a module can be loaded from, besides PTX text.
 const ELF: [u8; 4] = *b"\x7fELF";
@@ -19,6 +20,13 @@ const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
 /// The wrapper that nvcc makes of it in a program, with number, version, pointer to the
 /// fat binary.
 const FATBIN_WRAPPER: [u8; 4] = 0x4662_43b1_u32.to_le_bytes();
+
+/// The program's memory cannot be what it says.
+impl From<Error> for Problem {
+    fn from(_: Error) -> Problem {
+        Problem::Malformed
+    }
+}
 
 /// Byte for byte, because a text may be shorter.
 fn begins_with(image: In<u8>, magic: [u8; 4]) -> bool {

@@ -7,10 +7,11 @@ use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 use std::time::Instant;
 
+use gdremu_ptx::Kernel;
+
 use super::handles::{ContextHandle, FunctionHandle, StreamHandle};
 use super::queue::{Point, Queues};
 use crate::error::{Error, Result, ensure};
-use crate::ptx::Kernel;
 
 /// Flags that a context may have, and those of them that exclude each other.
 const FLAGS: u32 = 0xff;
