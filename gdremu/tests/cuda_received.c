@@ -49,8 +49,8 @@ static void receive(int received[3])
     CHECK_EQUAL(read(sockets[0], &number, sizeof(number)), (ssize_t)sizeof(number));
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", exporter, number);
     received[1] = open(path, O_RDWR);
-    long process = syscall(SYS_pidfd_open, exporter, 0);
-    received[2] = (int)syscall(SYS_pidfd_getfd, process, number, 0);
+    long process = syscall(__NR_pidfd_open, exporter, 0);
+    received[2] = (int)syscall(__NR_pidfd_getfd, process, number, 0);
     for (int i = 0; i < 3; i++)
         CHECK(received[i] >= 0);
 }

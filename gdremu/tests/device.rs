@@ -113,7 +113,7 @@ fn static_program_that_loads_libcuda_ends_with_the_reason() {
     runtime();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static_with_libcuda");
     let source = "#include <dlfcn.h>\nint main(void) { return dlopen(\"libcuda.so.1\", RTLD_NOW) == 0; }";
-    let script = "printf %s \"$1\" | cc -static -w -x c - -o \"$0\" 2>/dev/null";
+    let script = "printf %s \"$1\" | cc -static -w -x c - -o \"$0\" -ldl 2>/dev/null";
     assert!(Command::new("bash").args(["-c", script]).arg(&program).arg(source).status().unwrap().success());
     let output = gdremu(&[], &program, &[]);
     assert_eq!(output.status.code(), Some(125));

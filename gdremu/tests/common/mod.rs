@@ -65,7 +65,7 @@ pub(crate) fn compile<A: AsRef<OsStr>>(source: &str, name: &str, arguments: impl
         compile.args(["-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror"]);
         compile.arg("-pthread").arg("-I").arg(gdremu.join("../c_tests"));
         compile.arg(gdremu.join(format!("tests/{source}.c"))).arg(kit());
-        compile.args(arguments).arg("-o").arg(&output);
+        compile.args(arguments).arg("-ldl").arg("-o").arg(&output);
         assert!(compile.status().unwrap().success(), "{compile:?}");
     }
     output
