@@ -173,7 +173,7 @@ TEST(owner_that_receives_its_descriptor_can_use_it)
 static void taker(void)
 {
     int process = (int)syscall(SYS_pidfd_open, getppid(), 0);
-    int taken = (int)syscall(SYS_pidfd_getfd, process, fd, 0);
+    int taken = (int)syscall(__NR_pidfd_getfd, process, fd, 0);
 
     if (taken < 0)
         _exit(0); /* a sandbox */
