@@ -22,8 +22,6 @@
 
 #![allow(missing_docs, reason = "not published: a name that says it all needs no comment")]
 
-use std::slice;
-
 use gdremu_core::session;
 
 mod calls;
@@ -41,20 +39,8 @@ mod settings;
 pub mod state;
 mod system;
 
-/// Returns whether the program is static and has loaded this library by dlopen, as its libcuda.
-fn is_static_program() -> bool {
-    // SAFETY: the kernel passes where the headers of each program are, and their number.
-    let headers = unsafe {
-        let first = libc::getauxval(libc::AT_PHDR) as *const libc::Elf64_Phdr;
-        slice::from_raw_parts(first, libc::getauxval(libc::AT_PHNUM) as usize)
-    };
-    let has_loader = headers.iter().any(|header| header.p_type == libc::PT_INTERP);
-    // `ld.so PROGRAM` has the loader's headers.
-    !has_loader && system::object_of(headers.as_ptr().cast()) != system::object_of(next::loader_function())
-}
-
 extern "C" fn loaded() {
-    if is_static_program() {
+    if system::is_static_program() {
         system::say(&[
             "gdremu: the program is linked statically, so gdremu cannot serve it: link it without -static\n",
         ]);

@@ -155,12 +155,6 @@ macro_rules! next {
 
 hooks!(next);
 
-/// A function of the dynamic loader.
-pub(crate) fn loader_function() -> *const c_void {
-    // SAFETY: the name ends with a NUL byte.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__tls_get_addr".as_ptr()) }
-}
-
 /// Looks up the most frequent functions, so that later calls need no lookup.
 pub(crate) fn warm_up() {
     let _ = (open(), openat(), close(), ioctl(), mmap(), munmap(), fcntl(), read());

@@ -43,13 +43,37 @@ pub(crate) unsafe fn stat_at(dirfd: c_int, path: &CStr, status: *mut libc::stat,
     unsafe { libc::syscall(libc::SYS_newfstatat, dirfd, path.as_ptr(), status, flags) as c_int }
 }
 
-/// Where the object starts that an address is in; NULL if it is in none.
-pub(crate) fn object_of(address: *const c_void) -> *mut c_void {
-    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
-    // SAFETY: `info` is writable, and the call has filled it if it returned something else than 0.
-    unsafe {
-        if libc::dladdr(address, info.as_mut_ptr()) != 0 { info.assume_init().dli_fbase } else { std::ptr::null_mut() }
+/// Returns whether the program is static and has loaded this library by dlopen, as its libcuda. By system calls, because
+/// much of the C library crashes there.
+pub(crate) fn is_static_program() -> bool {
+    let exe = c"/proc/self/exe".as_ptr();
+    let mut path = [0_u8; 4096];
+    let mut begin = [0_u8; 4096];
+    // SAFETY: both buffers are writable for their lengths.
+    let (path_len, begin_len) = unsafe {
+        let path_len = libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, exe, path.as_mut_ptr(), path.len());
+        let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, exe, libc::O_RDONLY | libc::O_CLOEXEC);
+        let begin_len = libc::syscall(libc::SYS_read, fd, begin.as_mut_ptr(), begin.len());
+        libc::syscall(libc::SYS_close, fd);
+        (path_len, begin_len)
+    };
+    let path = &path[..usize::try_from(path_len).unwrap_or(0)];
+    let begin = &begin[..usize::try_from(begin_len).unwrap_or(0)];
+    // `ld.so PROGRAM` is the loader, which needs none.
+    let is_loader = path.rsplit(|c| *c == b'/').next().is_some_and(|name| name.starts_with(b"ld"));
+    !is_loader && needs_loader(begin) == Some(false)
+}
+
+/// Returns whether an ELF file names a loader, by its first bytes.
+fn needs_loader(file: &[u8]) -> Option<bool> {
+    let number = |at: usize| Some(usize::from(u16::from_le_bytes([*file.get(at)?, *file.get(at + 1)?])));
+    let (first, size, count) = (number(32)?, number(54)?, number(56)?);
+    for header in 0..count {
+        if number(first + header * size)? == libc::PT_INTERP as usize {
+            return Some(true);
+        }
     }
+    Some(false)
 }
 
 /// Prints texts on stderr without allocating.
