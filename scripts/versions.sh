@@ -30,7 +30,7 @@ packaging/python/gdrcopy/__init__.py|^__version__ = "%v"
 docs/usage.md|libgdrapi %v (gdrapi)
 END
         libgdrx) echo 'gdrx/Cargo.toml|^version = "%v"' ;;
-        gdremu) printf 'gdremu%s/Cargo.toml|^version = "%%v"\n' '' /core /cuda /preload ;;
+        gdremu) printf 'gdremu%s/Cargo.toml|^version = "%%v"\n' '' /core /cuda /preload /ptx ;;
         gdrcopy) echo 'gdrcopy/Cargo.toml|^version = "%v"' ;;
         gdrcopy-core)
             echo 'gdrcopy-core/Cargo.toml|^version = "%v"'
