@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 user=65534
 [ "$(id -u)" -eq 0 ] || { echo "as-other-user: not run: this is no root, so the tests before ran as such a user" && exit; }
 type -P setpriv >/dev/null || { echo "as-other-user: not run: there is no setpriv" && exit; }
-other=(setpriv --reuid=$user --regid=$user --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all)
+other=(setpriv --reuid="$user" --regid="$user" --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all)
 "${other[@]}" test -r "$PWD/Makefile" || { echo "as-other-user: not run: $PWD is closed to other users" && exit; }
 
 # executables OPTION…: the test programs of cargo test, each behind its package's manifest.

@@ -5,9 +5,9 @@
 set -eu
 cd "$(dirname "$0")/../.."
 
-# Programs of dash, coreutils, gcc, binutils and make. Without clang and valgrind tests go on, and only `make mutants` needs
+# Programs of dash, coreutils, util-linux, gcc, binutils and make. Without clang and valgrind tests go on, and only `make mutants` needs
 # git.
-there='cat|cc|cp|env|gcc|make|nm|objdump|readelf|sh|sleep'
+there='cat|cc|cp|env|gcc|make|nm|objdump|readelf|script|setpriv|sh|sleep'
 optional='clang|git|valgrind'
 
 # gdremu's programs are tested by `make check`.
