@@ -127,10 +127,10 @@ while read -r access limit function; do
 done <<END
 store 8 counted_store
 load 8 counted_load
-write 359 gdrx_write_many
-read 527 gdrx_read_many
-write_unfenced 60 gdrx_write_unfenced
-flush 40 gdrx_flush
+write 396 gdrx_write_many
+read 567 gdrx_read_many
+write_unfenced 75 gdrx_write_unfenced
+flush 34 gdrx_flush
 END
 
 project=${CARGO_TARGET_DIR:-$PWD/target}/default_build
@@ -152,8 +152,8 @@ buffer_write_64 68
 array_set 35
 batch_of_lines 543
 batch_of_words 163
-scatter_of_lines 312
-gather_of_words 360
-gather_of_lines 588
-array_gather_of_lines 481
+scatter_of_lines 321
+gather_of_words 365
+gather_of_lines 598
+array_gather_of_lines 504
 END

@@ -107,6 +107,9 @@ impl StackLine {
     /// They must have been loaded, and `dst` be writable for `len` bytes.
     #[inline(always)]
     pub(super) unsafe fn store(&self, dst: *mut u8, src: *const u8, len: usize) {
+        if len == 0 {
+            return;
+        }
         // SAFETY: the bytes lie inside the line, where `load` put them.
         unsafe { copy_out(dst, self.0.as_ptr().cast::<u8>().add(src.addr() % LINE), len) }
     }
