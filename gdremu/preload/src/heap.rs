@@ -13,7 +13,14 @@ use libc::{MAP_ANONYMOUS, MAP_PRIVATE, MREMAP_MAYMOVE, PROT_READ, PROT_WRITE, sy
 struct Heap(Mutex<Dlmalloc<Pages>>);
 
 #[global_allocator]
-static HEAP: Heap = Heap(Mutex::new(Dlmalloc::new_with_allocator(Pages::new())));
+static HEAP: Heap = Heap(Mutex::new(reserved()));
+
+/// A heap that takes address space in large pieces, so that a program can limit its own or measure it.
+const fn reserved() -> Dlmalloc<Pages> {
+    let mut heap = Dlmalloc::new_with_allocator(Pages::new());
+    assert!(heap.set_granularity(16 << 20));
+    heap
+}
 
 thread_local! {
     static OVER_FORK: Cell<Option<ManuallyDrop<MutexGuard<'static, Dlmalloc<Pages>>>>> = const { Cell::new(None) };
@@ -142,7 +149,7 @@ unsafe impl Allocator for Pages {
     }
 
     fn can_release_part(&self, _flags: u32) -> bool {
-        true
+        false
     }
 
     fn allocates_zeros(&self) -> bool {
