@@ -37,6 +37,16 @@ static inline void drop_ipc_lock(void)
     CHECK(syscall(SYS_capset, &header, sets) == 0);
 }
 
+/* Returns whether the process's memory is the program's only. A sanitizer and valgrind keep what is freed, and more. */
+static inline int memory_is_its_own(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+    return 0;
+#else
+    return slowness() == 1;
+#endif
+}
+
 /* Number of threads of this process. */
 static inline int process_threads(void)
 {
