@@ -18,15 +18,19 @@ use crate::error::Result;
 /// length, and the mapping type. The memory stays in place until this ends, also where the exporter frees it or exits. Its
 /// device addresses are those of the exporter, so [`Mapped::device_address`] counts from 0 here.
 ///
-/// ```no_run
-/// # fn received() -> (std::os::fd::OwnedFd, u64, usize) { unimplemented!() }
+/// ```
+/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
+/// # gpu::run(|gpu| {
 /// use gdrcopy::memory::SharedMapping;
 /// use gdrcopy::{Mapped, MappingType};
+/// # let exported = gdrcopy::export_dma_buf(gpu.device_pointer(), 4096, gdrcopy::PinFlags::FORCE_PCIE)?;
+/// # let (fd, offset, len) = (exported.fd, exported.offset, 4096);
 ///
-/// let (fd, offset, len) = received();
+/// // `fd`, `offset` and `len` came over a socket.
 /// let memory = SharedMapping::new(fd, offset, len, MappingType::WriteCombining)?;
 /// memory.write(0, b"from a process without CUDA")?;
-/// # Ok::<(), gdrcopy::Error>(())
+/// # Ok(())
+/// # });
 /// ```
 #[derive(Debug)]
 pub struct SharedMapping {
