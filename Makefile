@@ -56,7 +56,7 @@ gdrx_version := $(call header_version,gdrx,GDRX)
 gdrx_major := $(basename $(gdrx_version))
 released_version = $(shell sed -n 's/^version = "\([0-9.]*\)".*/\1/p' $(1))
 release_version := $(call released_version,Cargo.toml)
-gdrx_release_version := $(call released_version,gdrx/Cargo.toml)
+gdrx_release_version := $(call released_version,crates/gdrx/Cargo.toml)
 
 # The date of the last release, for man pages.
 release_date := $(shell sed -n 's/^\#\# .* - \(20[0-9-]*\)$$/\1/p' CHANGELOG.md | head -n 1)
@@ -87,7 +87,7 @@ tool_links := $(addprefix gdrcopy_,copybw copylat apiperf pplat)
 # would not be global.
 functions_in = $(shell sed -n "s/^pub .*fn \\(gdrx*_[a-z0-9_]*\\)\x28.*/\\1/p" $(1))
 exported := $(call functions_in,src/exports.rs)
-exported_by_gdrx := $(call functions_in,gdrx/src/exports.rs)
+exported_by_gdrx := $(call functions_in,crates/gdrx/src/exports.rs)
 
 # archive NAME,SYMBOLS,PATTERN: build/lib/libNAME.a with these symbols, which the pattern finds.
 define archive
@@ -130,8 +130,8 @@ everyday_programs := linked::default:: preloaded:: linked::dmabuf:: sanity::defa
 everyday_packages := libgdrapi gdrcopy-core gdrcopy gdrcopy-tools
 # The integration tests of all other packages.
 members := $(shell sed -n 's/^members = \[\(.*\)\]/\1/p' Cargo.toml | tr -d '\",')
-other_tests := $(wildcard $(addsuffix /tests/*.rs,$(filter-out $(everyday_packages) tools,$(members))) \
-	$(addsuffix /tests/*/main.rs,$(filter-out $(everyday_packages) tools,$(members))))
+other_tests := $(wildcard $(addsuffix /tests/*.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))) \
+	$(addsuffix /tests/*/main.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))))
 
 # Installs nothing. To take a few minutes on 2 idle cores once everything is built, it runs few emulated profiles. It leaves
 # out gdremu's own programs, the states of systems that doctor knows, the comparison of libraries, sanitizers, valgrind
@@ -307,7 +307,7 @@ lib: rust ## Builds the shared and the static library into build/lib.
 		-Wl,--disable-new-dtags '-Wl,-rpath,$$ORIGIN' -o build/lib/$(preload)
 	@rm build/lib/needed.so
 	$(call archive,gdrx,$(exported_by_gdrx),gdrx_*)
-	@$(cargo_links) -shared -s -Wl,-soname,libgdrx.so.$(gdrx_major) -Wl,--version-script=gdrx/libgdrx.map -Wl,-z,defs -Wl,-z,nodelete -Wl,--gc-sections \
+	@$(cargo_links) -shared -s -Wl,-soname,libgdrx.so.$(gdrx_major) -Wl,--version-script=crates/gdrx/libgdrx.map -Wl,-z,defs -Wl,-z,nodelete -Wl,--gc-sections \
 		$(addprefix -Wl$(comma)-u$(comma),$(exported_by_gdrx)) build/lib/libgdrx.a -Wl,--as-needed -lgcc_s $(static_libs) -o build/lib/$(gdrx)
 	@ln -sf $(gdrx) build/lib/libgdrx.so.$(gdrx_major)
 	@ln -sf libgdrx.so.$(gdrx_major) build/lib/libgdrx.so

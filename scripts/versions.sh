@@ -10,8 +10,9 @@ field() {
 released() {
     case $1 in
         libgdrapi) field version . ;;
-        libgdrx) field version gdrx ;;
-        *) field version "$1" | sed 's/+.*//' ;; # gdrapi-sys has the version of libgdrapi after the plus sign
+        libgdrx) field version crates/gdrx ;;
+        gdremu) field version gdremu ;;
+        *) field version "crates/$1" | sed 's/+.*//' ;; # gdrapi-sys has the version of libgdrapi after the plus sign
     esac
 }
 
@@ -21,7 +22,7 @@ places() {
     case $1 in
         libgdrapi) cat <<'END' ;;
 Cargo.toml|^version = "%v"
-gdrapi-sys/Cargo.toml|+%v"
+crates/gdrapi-sys/Cargo.toml|+%v"
 gdrdrv-c/gdrdrv.h|"gdrapi gdrdrv-c %v"
 c_tests/gdrcopy_sanity/gdrcopy_sanity.1|1 %d "gdrcopy %v"
 gdrdrv-c/system/gdrdrv-load.8|8 %d "gdrcopy %v"
@@ -29,14 +30,14 @@ packaging/rpm/gdrcopy.spec|^Version: %v
 packaging/python/gdrcopy/__init__.py|^__version__ = "%v"
 docs/usage.md|libgdrapi %v (gdrapi)
 END
-        libgdrx) echo 'gdrx/Cargo.toml|^version = "%v"' ;;
+        libgdrx) echo 'crates/gdrx/Cargo.toml|^version = "%v"' ;;
         gdremu) printf 'gdremu%s/Cargo.toml|^version = "%%v"\n' '' /core /cuda /preload /ptx ;;
-        gdrcopy) echo 'gdrcopy/Cargo.toml|^version = "%v"' ;;
+        gdrcopy) echo 'crates/gdrcopy/Cargo.toml|^version = "%v"' ;;
         gdrcopy-core)
-            echo 'gdrcopy-core/Cargo.toml|^version = "%v"'
-            printf '%s/Cargo.toml|^gdrcopy-core = { path = "../gdrcopy-core", version = "=%%v"\n' gdrcopy gdrapi-sys
+            echo 'crates/gdrcopy-core/Cargo.toml|^version = "%v"'
+            printf 'crates/%s/Cargo.toml|^gdrcopy-core = { path = "../gdrcopy-core", version = "=%%v"\n' gdrcopy gdrapi-sys
             ;;
-        gdrapi-sys) echo 'gdrapi-sys/Cargo.toml|^version = "%v+' ;;
+        gdrapi-sys) echo 'crates/gdrapi-sys/Cargo.toml|^version = "%v+' ;;
         *) die "$1 is no product with a version: libgdrapi, libgdrx, gdremu, gdrcopy, gdrcopy-core or gdrapi-sys" ;;
     esac
 }
@@ -54,7 +55,7 @@ locks() {
         grep -q '^version\.workspace' "$crate/Cargo.toml" && version=$(field version .)
         echo "Cargo.lock|$(field name "$crate")|$version"
     done
-    echo "packaging/python/Cargo.lock|gdrcopy-core|$(field version gdrcopy-core)"
+    echo "packaging/python/Cargo.lock|gdrcopy-core|$(field version crates/gdrcopy-core)"
 }
 
 # pattern TEXT: the extended regular expression for any version and date in the text.

@@ -1,5 +1,5 @@
 /*
- * gdrx.h, with nothing included before it, in every C and C++. Layouts, which gdrx/src/map.rs also asserts, and pointers
+ * gdrx.h, with nothing included before it, in every C and C++. Layouts, which crates/gdrx/src/map.rs also asserts, and pointers
  * that accept only exactly these types.
  */
 

@@ -19,7 +19,7 @@ program() {
 }
 
 for version in cuda-11080 cuda-12000 cuda-12080 cuda-13040 cuda-version-from-build-system\",\ \"fallback-latest; do
-    program "${version%%\"*}" "gdrcopy = { path = \"$root/gdrcopy\", features = [\"cudarc-0-19\"] }
+    program "${version%%\"*}" "gdrcopy = { path = \"$root/crates/gdrcopy\", features = [\"cudarc-0-19\"] }
 cudarc = { version = \"0.19\", default-features = false, features = [\"std\", \"driver\", \"$version\"] }"
     echo 'fn main() { println!("{} {}", gdrcopy::Gdr::open().is_ok(), cudarc::driver::CudaContext::new(0).is_ok()); }' >src/main.rs
     quietly cargo check
@@ -29,9 +29,11 @@ done
 # The crates of the workspace, by themselves, because the rest of it has dependencies of its own.
 mkdir "$work/oldest"
 cd "$work/oldest"
-cp -r "$root"/{gdrcopy,gdrcopy-core,gdrapi-sys,src,include,build.rs,cbindgen.toml} .
-sed '/^members = /s/= .*/= ["gdrcopy", "gdrcopy-core", "gdrapi-sys"]/; /^\[package\]/,/^\[profile/{/^\[profile/!d}; /^\[profile/,$d' "$root/Cargo.toml" >Cargo.toml
-sed -i '/^\[dev-dependencies\]/,/^\[lints\]/{/^\[lints\]/!d}' */Cargo.toml
+cp -r "$root"/{src,include,build.rs,cbindgen.toml} .
+mkdir crates
+cp -r "$root"/crates/{gdrcopy,gdrcopy-core,gdrapi-sys} crates
+sed '/^members = /s/= .*/= ["crates/*"]/; /^\[package\]/,/^\[profile/{/^\[profile/!d}; /^\[profile/,$d' "$root/Cargo.toml" >Cargo.toml
+sed -i '/^\[dev-dependencies\]/,/^\[lints\]/{/^\[lints\]/!d}' crates/*/Cargo.toml
 RUSTC_BOOTSTRAP=1 quietly cargo -Z direct-minimal-versions generate-lockfile
 quietly cargo check --package gdrcopy-core --package gdrcopy --package gdrapi-sys --features testing,cudarc-0-19,cudarc/cuda-12000
 echo "dependents: compiles with the oldest versions of dependencies"

@@ -62,7 +62,7 @@ for block in "$work"/blocks/???; do
             directory=${comment#<!-- run in } directory=${directory% -->}
             rm -rf "$work/copy"
             cp -r "$directory" "$work/copy"
-            sed -i "s|\.\./\.\./gdrcopy|$tree/gdrcopy|" "$work/copy/Cargo.toml"
+            sed -i "s|\.\./\.\./crates|$tree/crates|" "$work/copy/Cargo.toml"
             cp Cargo.lock "$work/copy"
             export CARGO_TARGET_DIR=$examples_target
             run "$work/copy" "$block" || { cat "$work/log" >&2 && die "$place fails"; }

@@ -6,8 +6,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-[ $# -gt 0 ] || set -- src gdrcopy*/src gdrx/src tools/src packaging/python/src gdremu{,/*}/src gdremu/preload/nvidia
-if grep -rnE '\bdoc *\(.*\bhidden\b' gdrcopy/src; then
+[ $# -gt 0 ] || set -- src crates/gdrcopy{,-core}/src crates/gdrx/src tools/src packaging/python/src gdremu{,/*}/src gdremu/preload/nvidia
+if grep -rnE '\bdoc *\(.*\bhidden\b' crates/gdrcopy/src; then
     echo "check-modules: make these items pub(crate), or document them" >&2
     exit 1
 fi

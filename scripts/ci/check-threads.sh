@@ -7,7 +7,7 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 out=build/tsan
 mkdir -p "$out"
 
-# The sanitizer is an unstable option of rustc, and the standard library comes without it. gdrcopy-core/src/sync.rs says
+# The sanitizer is an unstable option of rustc, and the standard library comes without it. crates/gdrcopy-core/src/sync.rs says
 # how the library then shows its locks.
 instrumented=(env RUSTC_BOOTSTRAP=1
     RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg gdrapi_tsan")

@@ -34,18 +34,18 @@ wrong_places() {
 major=$(number GDR_API_MAJOR) minor=$(number GDR_API_MINOR)
 version=$(released libgdrapi)
 [[ $version == "$major.$minor".* ]] || fault "include/gdrapi.h is version $major.$minor, Cargo.toml $version"
-grep -q "const API: Version = Version::new($major, $minor);" gdrcopy-core/src/types.rs ||
+grep -q "const API: Version = Version::new($major, $minor);" crates/gdrcopy-core/src/types.rs ||
     fault "Version::API is not $major.$minor"
 oldest="$(number MINIMUM_GDRDRV_MAJOR), $(number MINIMUM_GDRDRV_MINOR)"
-grep -q "const OLDEST_GDRDRV: Version = Version::new($oldest);" gdrcopy-core/src/types.rs ||
+grep -q "const OLDEST_GDRDRV: Version = Version::new($oldest);" crates/gdrcopy-core/src/types.rs ||
     fault "Version::OLDEST_GDRDRV is not $oldest, as in include/gdrapi.h"
 
 # libgdrx has a version of its own.
 gdrx=$(number GDRX_MAJOR).$(number GDRX_MINOR)
-[[ $(released libgdrx) == "$gdrx".* ]] || fault "include/gdrx.h is version $gdrx, gdrx/Cargo.toml $(released libgdrx)"
-[[ $(grep '^GDRX_' gdrx/libgdrx.map | tail -n 1) == "GDRX_$gdrx {" ]] || fault "the last version of gdrx/libgdrx.map is not GDRX_$gdrx"
+[[ $(released libgdrx) == "$gdrx".* ]] || fault "include/gdrx.h is version $gdrx, crates/gdrx/Cargo.toml $(released libgdrx)"
+[[ $(grep '^GDRX_' crates/gdrx/libgdrx.map | tail -n 1) == "GDRX_$gdrx {" ]] || fault "the last version of crates/gdrx/libgdrx.map is not GDRX_$gdrx"
 packed="${gdrx%.*} << 16 | ${gdrx#*.}"
-grep -qxF "const VERSION: u32 = ${packed% | 0};" gdrx/src/exports.rs || fault "VERSION in gdrx/src/exports.rs is not ${packed% | 0}"
+grep -qxF "const VERSION: u32 = ${packed% | 0};" crates/gdrx/src/exports.rs || fault "VERSION in crates/gdrx/src/exports.rs is not ${packed% | 0}"
 
 # Man pages that are not generated have the date of the release.
 date=$(sed -n 's/^## .* - \(20[0-9-]*\)$/\1/p' CHANGELOG.md | head -n 1)

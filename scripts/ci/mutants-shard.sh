@@ -33,12 +33,12 @@ mutants() {
     [ $status = 0 ] || failed=$status
 }
 
-routines='gdrcopy-core/src/routines/**'
-copy='gdrcopy-core/src/copy/**'
+routines='crates/gdrcopy-core/src/routines/**'
+copy='crates/gdrcopy-core/src/copy/**'
 # Without these instructions the CPU runs no changed code there.
 grep -qw avx512f /proc/cpuinfo && absent=none || absent='**/avx512.rs'
 failed=0
 # The tests of the copy routines single-step them, which takes longer than everything else.
 mutants --output build/mutants/copies --file "$routines" --file "$copy" --exclude "$absent" --cargo-arg=--test=copy_routines
-mutants --output build/mutants/others --file 'src/**' --file 'gdrx/src/**' --file 'gdrcopy-core/src/**' --exclude "$routines" --exclude "$copy"
+mutants --output build/mutants/others --file 'src/**' --file 'crates/gdrx/src/**' --file 'crates/gdrcopy-core/src/**' --exclude "$routines" --exclude "$copy"
 exit $failed

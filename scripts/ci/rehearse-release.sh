@@ -108,9 +108,9 @@ rm -rf build/crates
 quietly env CARGO_TARGET_DIR="$PWD/build/crates" cargo package --manifest-path "$unpacked/Cargo.toml" --no-verify --allow-dirty --locked \
     "${crates[@]/#/--package=}"
 for crate in "${crates[@]}"; do
-    name=$crate-$(field version "$crate")
+    name=$crate-$(field version "crates/$crate")
     says "$crate" "$name" sh -c "basename --suffix=.crate build/crates/package/$crate-[0-9]*.crate"
     says "$name.crate" "version = \"${name#"$crate"-}\"" sh -c "tar -xOf build/crates/package/$name.crate $name/Cargo.toml | grep -m 1 '^version = '"
 done
-says gdrapi-sys "+$version" sh -c "grep -o '+$version' gdrapi-sys/Cargo.toml"
+says gdrapi-sys "+$version" sh -c "grep -o '+$version' crates/gdrapi-sys/Cargo.toml"
 finish "tarball, library, packages, wheel, crates, man pages, pkg-config and CMake"

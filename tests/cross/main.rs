@@ -1,18 +1,18 @@
-//! The checks of `gdrcopy-core/tests/copy_routines` as one single-threaded program, for `run.sh`.
+//! The checks of `crates/gdrcopy-core/tests/copy_routines` as one single-threaded program, for `run.sh`.
 //!
 //! Debian 12's qemu-user hangs when a program for these machines creates a thread, which rules out
 //! the test harness of Rust.
 
-#[path = "../../gdrcopy-core/src/routines/mod.rs"]
+#[path = "../../crates/gdrcopy-core/src/routines/mod.rs"]
 pub mod routines;
 
-#[path = "../../gdrcopy-core/tests/copy_routines/bytes.rs"]
+#[path = "../../crates/gdrcopy-core/tests/copy_routines/bytes.rs"]
 mod bytes;
-#[path = "../../gdrcopy-core/tests/copy_routines/edges.rs"]
+#[path = "../../crates/gdrcopy-core/tests/copy_routines/edges.rs"]
 mod edges;
-#[path = "../../gdrcopy-core/tests/copy_routines/gather.rs"]
+#[path = "../../crates/gdrcopy-core/tests/copy_routines/gather.rs"]
 mod gather;
-#[path = "../../gdrcopy-core/tests/copy_routines/subject.rs"]
+#[path = "../../crates/gdrcopy-core/tests/copy_routines/subject.rs"]
 mod subject;
 
 use routines::{Item, Shape};

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the checks of gdrcopy-core/tests/copy_routines, and a program of the C headers, on emulated AArch64 and POWER CPUs. For
+# Runs the checks of crates/gdrcopy-core/tests/copy_routines, and a program of the C headers, on emulated AArch64 and POWER CPUs. For
 # Debian on x86-64.
 #
 #   tests/cross/run.sh        alignments thinned out

@@ -3,7 +3,7 @@
 
 #[path = "../built/mod.rs"]
 mod built;
-#[path = "../../gdrcopy/examples/cuda/mod.rs"]
+#[path = "../../crates/gdrcopy/examples/cuda/mod.rs"]
 mod cuda;
 mod model;
 

@@ -1,7 +1,7 @@
 //! Tests that need a driver and a GPU. They run themselves again under gdremu.
 
 mod access;
-#[path = "../../../tests/built/mod.rs"]
+#[path = "../../../../tests/built/mod.rs"]
 mod built;
 mod contexts;
 #[path = "../../examples/cuda/mod.rs"]

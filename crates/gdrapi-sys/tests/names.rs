@@ -1,6 +1,6 @@
 //! A program written against bindgen's names, which runs itself again under gdremu.
 
-#[path = "../../tests/built/mod.rs"]
+#[path = "../../../tests/built/mod.rs"]
 mod built;
 
 use std::ptr;

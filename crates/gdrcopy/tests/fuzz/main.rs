@@ -32,7 +32,7 @@ mod arrays;
 mod batches;
 mod buffers;
 #[allow(dead_code, reason = "other tests call the rest")]
-#[path = "../../../tests/built/mod.rs"]
+#[path = "../../../../tests/built/mod.rs"]
 mod built;
 #[path = "../../examples/cuda/mod.rs"]
 mod cuda;

@@ -1,6 +1,6 @@
 //! `include/gdrx.h` says what the library exports, and its inline functions have the fences of gdrcopy-core.
 
-#[path = "../../tests/header/compare.rs"]
+#[path = "../../../tests/header/compare.rs"]
 mod compare;
 
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace")
 }
 
 fn header() -> String {
@@ -96,7 +96,7 @@ fn inline_functions_have_the_fences_of_the_copies() {
         let inline = bodies(&header, "static inline ");
         assert_eq!(header.matches("asm").count(), header.matches(r#"::: "memory""#).count());
 
-        let path = format!("gdrcopy-core/src/routines/arch/{arch}/fence.rs");
+        let path = format!("crates/gdrcopy-core/src/routines/arch/{arch}/fence.rs");
         let source = fs::read_to_string(root().join(path)).expect("fences");
         let code: String = source.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
         let core = bodies(&code, "fn ");

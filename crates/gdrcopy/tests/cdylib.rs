@@ -59,7 +59,7 @@ fn build() -> PathBuf {
     let manifest = MANIFEST.replace("GDRCOPY", gdrcopy.to_str().expect("a path in UTF-8"));
     fs::write(package.join("Cargo.toml"), manifest).expect("writable");
     fs::write(package.join("src/lib.rs"), SOURCE).expect("writable");
-    fs::copy(gdrcopy.join("../Cargo.lock"), package.join("Cargo.lock")).expect("readable");
+    fs::copy(gdrcopy.join("../../Cargo.lock"), package.join("Cargo.lock")).expect("readable");
 
     let target = package.join("target");
     let mut cargo = Command::new(env!("CARGO"));

@@ -3,7 +3,7 @@
 //!
 //! Not by trybuild, which compares the compiler's texts, which change between releases, and builds all dev-dependencies once more.
 
-#[path = "../../tests/built/mod.rs"]
+#[path = "../../../tests/built/mod.rs"]
 mod built;
 
 use std::fs;
