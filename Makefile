@@ -29,7 +29,7 @@ CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
 
 # ARCH is what `uname -m` prints where the result will run. For another arch than this one, all is built with the GNU cross
-# compiler; scripts/ci/install-cross.sh installs it.
+# compiler; ci/scripts/install-cross.sh installs it.
 arches := x86_64 aarch64 ppc64le
 $(if $(filter-out $(arches),$(ARCH))$(word 2,$(ARCH)),$(error ARCH must be x86_64, aarch64 or ppc64le, as `uname -m` prints it: aarch64 is what others call arm64))
 cross := $(filter $(arches),$(filter-out $(shell uname -m),$(ARCH)))
@@ -96,7 +96,7 @@ define archive
 	@rm -f build/lib/lib$(1).a && $(AR) rcs build/lib/lib$(1).a build/lib/$(1).o && rm build/lib/$(1).o
 endef
 
-# The libraries that a program needs beside libgdrapi.a; scripts/ci/check-install.sh compares them with rustc's report.
+# The libraries that a program needs beside libgdrapi.a; ci/scripts/check-install.sh compares them with rustc's report.
 # Without -lgcc_s, which compilers add by themselves, and which does not exist for `-static`.
 static_libs := -lutil -lrt -lpthread -lm -ldl -lc
 
@@ -137,9 +137,9 @@ other_tests := $(wildcard $(addsuffix /tests/*.rs,$(filter-out $(everyday_packag
 # out gdremu's own programs, the states of systems that doctor knows, the comparison of libraries, sanitizers, valgrind
 # and other CPUs.
 test: lib emulator $(watched) ## Runs the tests for everyday work.
-	scripts/ci/check-version.sh
-	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx))
-	scripts/ci/check-preload.sh
+	ci/scripts/check-version.sh
+	ci/scripts/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx))
+	ci/scripts/check-preload.sh
 	$(watched) $(CARGO) test --workspace --lib
 	MODEL_CALLS=2000 $(watched) $(CARGO) test $(addprefix --package ,$(everyday_packages)) --tests -- --skip choose_the_remedy
 	$(c_programs) $(subst $(blank),$(comma),$(everyday_programs))
@@ -160,32 +160,32 @@ without_python = PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1
 extension_crate = --manifest-path packaging/python/Cargo.toml --features pyo3/abi3-py311 --locked
 
 lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and imports.
-	scripts/ci/check-words.sh
-	scripts/ci/check-shell.sh
-	scripts/ci/check-commands.sh
-	scripts/ci/check-workflow.sh
-	scripts/ci/check-messages.sh
-	scripts/ci/rehearse-release.sh --sources
+	ci/scripts/check-words.sh
+	ci/scripts/check-shell.sh
+	ci/scripts/check-commands.sh
+	ci/scripts/check-workflow.sh
+	ci/scripts/check-messages.sh
+	ci/scripts/rehearse-release.sh --sources
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --package gdrcopy --all-features --all-targets --locked -- -D warnings
 	$(CARGO) fmt --manifest-path packaging/python/Cargo.toml --check
 	$(without_python) $(CARGO) clippy $(extension_crate) -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
-	scripts/ci/check-modules.sh
+	ci/scripts/check-modules.sh
 
 .PHONY: packages_of_ci
 packages_of_ci:
-	scripts/ci/install-deps.sh
+	ci/scripts/install-deps.sh
 
 # `test`, and what it leaves out and each change must pass.
 tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all profiles; everyday ones again as another user.
 	$(watched) $(CARGO) test --workspace $(addprefix --test ,$(basename $(notdir $(other_tests:/main.rs=))))
 	$(watched) $(CARGO) test --workspace --doc
 	$(c_programs) $(addprefix --skip ,$(everyday_programs) valgrind::)
-	scripts/ci/as-other-user.sh $(subst $(blank),$(comma),$(everyday_programs))
-	scripts/ci/beside-installed.sh scripts/ci/check-preload.sh
-	scripts/ci/beside-installed.sh $(CARGO) test --quiet $(addprefix --package ,$(everyday_packages)) --test cli default_library
+	ci/scripts/as-other-user.sh $(subst $(blank),$(comma),$(everyday_programs))
+	ci/scripts/beside-installed.sh ci/scripts/check-preload.sh
+	ci/scripts/beside-installed.sh $(CARGO) test --quiet $(addprefix --package ,$(everyday_packages)) --test cli default_library
 
 long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems that doctor knows, the model-based and the fuzz test for long, and the C programs under valgrind.
 	$(watched) $(CARGO) test --workspace --test doctor choose_the_remedy
@@ -193,38 +193,38 @@ long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems
 	$(c_programs) valgrind::
 
 interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, installed trees, examples, pictures, the wheel, and counts instructions; makes the bundle for GPUs.
-	scripts/ci/check-version.sh
-	scripts/ci/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) build/tools/lib/gdrcopy/libgdrcopy_trace.so
-	scripts/ci/check-headers.sh
-	scripts/ci/check-install.sh
-	scripts/ci/check-doc-examples.sh
-	scripts/ci/check-doc-commands.sh
-	scripts/ci/check-pictures.sh
+	ci/scripts/check-version.sh
+	ci/scripts/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) build/tools/lib/gdrcopy/libgdrcopy_trace.so
+	ci/scripts/check-headers.sh
+	ci/scripts/check-install.sh
+	ci/scripts/check-doc-examples.sh
+	ci/scripts/check-doc-commands.sh
+	ci/scripts/check-pictures.sh
 	$(MAKE) --no-print-directory gdrx-examples
 	$(MAKE) --no-print-directory extension
 	rm -rf build/wheel-here && packaging/python/build.py wheel build/lib/$(shared) build/tools/bin/gdrcopy build/extension build/wheel-here
 	packaging/python/check.sh build/wheel-here/*.whl "$(built)/gdremu" --first
-	scripts/ci/count-instructions.sh
+	ci/scripts/count-instructions.sh
 	$(MAKE) --no-print-directory --silent gpu-bundle
 
 sanitizers: packages_of_ci emulator ## Runs threads under ThreadSanitizer. AddressSanitizer is in `tests`.
-	scripts/ci/check-threads.sh
+	ci/scripts/check-threads.sh
 
 cross: ## Runs the copy routines and the headers on emulated AArch64 and POWER CPUs.
 	tests/cross/run.sh
 
 build-check: packages_of_ci lib emulator tools ## Builds again, as others do: in a path with blanks, for a target, from published crates, for docs.rs.
-	scripts/ci/check-build.sh
-	scripts/ci/check-crates.sh
+	ci/scripts/check-build.sh
+	ci/scripts/check-crates.sh
 	RUSTC_BOOTSTRAP=1 RUSTDOCFLAGS='-D warnings --cfg docsrs' CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/docsrs" \
 		$(CARGO) doc --package gdrcopy --package gdrcopy-core --no-deps --locked \
 		--features testing,cudarc-0-19,cudarc/cuda-13040
 
 cargo-c-check: lib emulator ## Builds and installs the C library with cargo-c, which it builds the first time.
-	scripts/ci/check-cargo-c.sh
+	ci/scripts/check-cargo-c.sh
 
 dependents-check: ## Compiles programs with each of cudarc's features, and the crates with the oldest versions of dependencies.
-	scripts/ci/check-dependents.sh
+	ci/scripts/check-dependents.sh
 
 deny: ## Checks licenses and duplicate versions of dependencies, by cargo-deny.
 	@$(CARGO) deny --version >/dev/null 2>&1 || { echo "cargo-deny is missing: cargo install --locked cargo-deny"; exit 1; }
@@ -239,7 +239,7 @@ mutants: lib emulator ## Puts each deliberate defect of tests/mutants.toml into 
 	$(CARGO) test --package libgdrapi --test mutants -- --ignored --nocapture every_mutant
 
 mutants-shard: lib emulator ## Lets cargo-mutants change the libraries' code in one place at a time, which a test must notice; SHARD=k/n of all, or the day's.
-	scripts/ci/mutants-shard.sh $(SHARD)
+	ci/scripts/mutants-shard.sh $(SHARD)
 
 # GPU memory is accessed by atomics of different sizes at one place, which Miri cannot follow if it also shows old values.
 miri: export MIRIFLAGS += -Zmiri-disable-weak-memory-emulation
@@ -253,10 +253,10 @@ msrv: ## Compiles everything with the oldest Rust that Cargo.toml promises, whic
 	CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/msrv" $(without_python) $(CARGO) +$(rust_version) check $(extension_crate)
 
 consumers: lib emulator tools $(watched) ## Builds programs that use the library or CUDA, such as UCX, libfabric, DPDK, cudarc, Numba, and runs their tests under gdremu.
-	scripts/consumers.sh $(CONSUMERS)
+	ci/consumers.sh $(CONSUMERS)
 
 quick-consumers: lib emulator tools $(watched) ## The same with those that are fetched and built in minutes: cudarc, Numba, the calls of aws-ofi-nccl, NCCL's and NVSHMEM's wheels.
-	scripts/consumers.sh $(addprefix --only ,cudarc numba aws_ofi_nccl wheels)
+	ci/consumers.sh $(addprefix --only ,cudarc numba aws_ofi_nccl wheels)
 
 # The C programs of gdremu, by the build that users have.
 .PHONY: emulator-tests
@@ -388,14 +388,14 @@ build/examples/gdrx/%_cxx: examples/gdrx/%.cpp include/gdrx.hpp include/gdrx.h |
 	$(CXX) -std=c++17 $(example_flags)
 
 pictures: ## Draws all pictures of docs from docs/data.
-	scripts/ci/check-pictures.sh --write
+	ci/scripts/check-pictures.sh --write
 
 gdrx-examples: $(gdrx_examples) ## Builds the examples of libgdrx into build/examples/gdrx, and runs them on an emulated GPU.
 	@for example in $(gdrx_examples); do \
 		LD_LIBRARY_PATH=build/lib "$(built)/gdremu" -- $$example || exit 1; \
 	done
 
-# For scripts/gpu/check.sh on a machine with a GPU, which needs nothing else.
+# For ci/gpu/check.sh on a machine with a GPU, which needs nothing else.
 gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all that a check on a real GPU needs into build/gpu.
 	$(MAKE) --no-print-directory -f c_tests/programs.mk plain
 	@rm -rf build/gpu

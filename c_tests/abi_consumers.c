@@ -1,7 +1,7 @@
 /*
  * The calls of programs that use libgdrapi, in their order, each in a process of its own. What they load, ask for, pass
  * and ignore is what must not change. MSCCL++ and UCX are linked, as most programs of this directory.
- * scripts/consumers.sh runs UCX, libfabric and DPDK themselves.
+ * ci/consumers.sh runs UCX, libfabric and DPDK themselves.
  */
 
 #include "emulator.h"

@@ -6,7 +6,7 @@ release=$1 tarball=$(realpath "$2") out=$(realpath -m "$3")
 cd "$(dirname "$0")/.."
 . packaging/tree.sh
 
-scripts/ci/apt-install.sh debootstrap
+ci/scripts/apt-install.sh debootstrap
 cargo fetch --quiet --locked
 new_tree "build-$release" "$release" make
 mkdir -p "$tree"/{rust,cargo/registry,tarball,source/build} "$work/build-$release-cache"

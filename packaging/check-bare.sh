@@ -9,7 +9,7 @@ test=${2:-test} releases=("${@:3}")
 cd "$(dirname "$0")/.."
 . packaging/tree.sh
 
-scripts/ci/apt-install.sh debootstrap iproute2
+ci/scripts/apt-install.sh debootstrap iproute2
 # As cargo has no network there.
 cargo fetch --quiet --locked
 home=/home/user

@@ -7,7 +7,7 @@ packages=$(cd "$2" && pwd)
 cd "$(dirname "$0")/.."
 . packaging/tree.sh
 
-scripts/ci/apt-install.sh lintian rpm rpmlint qemu-user
+ci/scripts/apt-install.sh lintian rpm rpmlint qemu-user
 type=$arch-linux-gnu
 debian_arch=$(dpkg-architecture --host-type "$type" -q DEB_HOST_ARCH 2>/dev/null)
 
@@ -62,7 +62,7 @@ END
 # mappings end and handles are refused in children. It starts no programs of the other arch, as doctor does with itself.
 check_installed() {
     check_elf "$tree/usr"
-    scripts/ci/check-symbols.sh "$libdir"/libgdr{api.so.2,x.so.1}
+    ci/scripts/check-symbols.sh "$libdir"/libgdr{api.so.2,x.so.1}
     runs "$libdir/libgdrapi.so"
     check_debug_symbols "$libdir/libgdrapi.so.2.6" "$type-"
     emulated default /usr/bin/gdrcopy doctor --help >/dev/null || die "gdrcopy doctor --help fails"
@@ -109,7 +109,7 @@ pip=(python3 -m pip --quiet --disable-pip-version-check install --root-user-acti
 "${pip[@]}" --platform "$(grep -o "manylinux_[0-9_]*_$arch" <<<"$wheel")" --no-index "$wheel"
 "${pip[@]}" numpy || echo "pip cannot install NumPy: its tests are skipped"
 check_elf "$site/gdrcopy"
-scripts/ci/check-symbols.sh "$site/gdrcopy/lib/libgdrapi.so"
+ci/scripts/check-symbols.sh "$site/gdrcopy/lib/libgdrapi.so"
 for name in libgdrapi.so libgdrapi-preload.so; do
     runs "$site/gdrcopy/lib/$name"
 done

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 . packaging/tree.sh
 . packaging/nvidia.sh
 
-scripts/ci/apt-install.sh debootstrap dpkg-dev lintian
+ci/scripts/apt-install.sh debootstrap dpkg-dev lintian
 
 lint_debs "$debs"
 libdir=usr/lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 . packaging/tree.sh
 . packaging/nvidia.sh
 
-scripts/ci/apt-install.sh debootstrap rpm rpmlint
+ci/scripts/apt-install.sh debootstrap rpm rpmlint
 
 lint_rpms "$rpms"
 

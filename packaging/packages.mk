@@ -21,7 +21,7 @@ build/dist/$(release).tar.gz: dist
 .PHONY: unpack
 unpack: $(subst $() ,\ ,$(tarball))
 	@: $(if $(filter ppc64le,$(ARCH)),$(error there are no packages for ppc64le: ARCH must be x86_64 or aarch64))
-	@$(if $(cross),scripts/ci/install-cross.sh $(gnu_cpu))
+	@$(if $(cross),ci/scripts/install-cross.sh $(gnu_cpu))
 	@rm -rf $(unpacked) && mkdir -p $(unpacked)
 	@tar -xf "$(tarball)" -C $(dir $(unpacked))
 
@@ -33,9 +33,9 @@ built_debs = $(addprefix $(dir $(unpacked))*.,deb buildinfo changes)
 
 deb: unpack ## Makes Debian packages, in build/deb; with ARCH=aarch64, in build/aarch64/deb.
 	@rm -f $(built_debs)
-	@scripts/ci/apt-install.sh build-essential dpkg-dev
+	@ci/scripts/apt-install.sh build-essential dpkg-dev
 	cp -r $(unpacked)/packaging/debian $(unpacked)/debian
-	@scripts/ci/apt-install.sh --build-depends $(unpacked)
+	@ci/scripts/apt-install.sh --build-depends $(unpacked)
 	cd $(unpacked) && CARGO_TARGET_DIR="$(CURDIR)/build/packages/target" dpkg-buildpackage --build=binary --no-sign $(deb_options)
 	@rm -rf $(packages)/deb && mkdir -p $(packages)/deb
 	mv $(built_debs) $(packages)/deb
@@ -133,7 +133,7 @@ package-check: deb rpm wheel
 endif
 
 rehearsal: ## Makes the next patch release in a copy of the last commit, and compares what all parts of it say of their version.
-	scripts/ci/rehearse-release.sh
+	ci/scripts/rehearse-release.sh
 
 # glibc 2.31 lacks functions that gdremu serves on later ones.
 old-glibc-check: dist ## Runs `make demo` and gdremu's own programs in a Debian 11 tree.

@@ -82,7 +82,7 @@ def wheel(package: str, version: str) -> Path:
 
 
 def ucx() -> Path:
-    """The release that scripts/consumers/ucx.sh builds."""
+    """The release that ci/consumers/ucx.sh builds."""
     directory = CACHE / "ucx-1.22.0"
     if not directory.exists():
         fetch = CACHE / "fetch"
@@ -161,7 +161,7 @@ def collect() -> Iterator[tuple[str, list[str]]]:
 
 def main() -> None:
     CACHE.mkdir(parents=True, exist_ok=True)
-    lines = ["# Made by scripts/messages.py. scripts/ci/check-messages.sh looks for each line in docs/troubleshooting.md."]
+    lines = ["# Made by scripts/messages.py. ci/scripts/check-messages.sh looks for each line in docs/troubleshooting.md."]
     for title, messages in collect():
         assert messages, f"no message of {title}: its sources have changed"
         lines += ["", f"# {title}", *messages]

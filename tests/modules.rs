@@ -1,5 +1,5 @@
 //! Fails if modules of a crate import each other in a circle, or if one without unsafe code does not forbid it.
-//! `scripts/ci/check-modules.sh` runs it.
+//! `ci/scripts/check-modules.sh` runs it.
 //!
 //! A module, which is a file here, uses the file that defines an item which it imports, or names by a path. `pub use`
 //! by itself is no use, since a `mod.rs` may re-export definitions of its files. Code under `cfg(test)` does not count.

@@ -102,7 +102,7 @@ fn every_mutant_is_caught() {
     assert!(hidden.is_empty(), "not caught: {hidden:#?}");
 }
 
-/// Runs in a copy of the tree that cargo-mutants changed. In the tree itself, `scripts/ci/mutants-shard.sh` built
+/// Runs in a copy of the tree that cargo-mutants changed. In the tree itself, `ci/scripts/mutants-shard.sh` built
 /// all but the library and what the tests of the crate start.
 #[test]
 #[ignore = "`make mutants-shard` runs it for each mutant"]

@@ -1,5 +1,5 @@
 // gdrx.hpp, with nothing included before it; all of its templates; and, by -DREFUSED=N, lines that the compiler must refuse.
-// scripts/ci/check-headers.sh compiles it in every C++ since C++17. gdrx_cxx links it, as a second file that includes the header.
+// ci/scripts/check-headers.sh compiles it in every C++ since C++17. gdrx_cxx links it, as a second file that includes the header.
 
 #include "gdrx.hpp"
 

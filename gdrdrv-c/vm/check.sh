@@ -156,7 +156,7 @@ build_variants() {
     build "$kernel" 570 open
     [ "$series" = debug ] || build "$kernel" 515 proprietary # lockdep's functions are GPL-only
     [ "$series" = 6.1 ] || return 0
-    "$root/scripts/ci/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu
+    "$root/ci/scripts/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu
     for architecture in arm64 ppc64el; do
         kernel=$("$here/kernel.sh" "$series" $architecture)
         build "$kernel" 515 open
@@ -175,7 +175,7 @@ check_library() {
 # What installs and loads the module, with DKMS and without.
 check_installed() {
     local kernel modules
-    "$root/scripts/ci/apt-install.sh" dkms jq
+    "$root/ci/scripts/apt-install.sh" dkms jq
     kernel=$("$here/kernel.sh" "$series")
     modules=$("$here/modules.sh" "$kernel")
     start stale --no-modules -- "$here/check-stale.sh" "$kernel" "$("$here/modules.sh" "$kernel" 525)" "$modules" "$gdremu" "$lib"

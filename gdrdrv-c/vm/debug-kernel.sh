@@ -12,7 +12,7 @@ options=()
 # barriers must be seen.
 [ "$1" != kcsan ] || options=(CFLAGS_KCSAN=-D__KCSAN_INSTRUMENT_BARRIERS__)
 
-"$root/scripts/ci/apt-install.sh" bc bison flex gcc make libelf-dev libssl-dev >&2
+"$root/ci/scripts/apt-install.sh" bc bison flex gcc make libelf-dev libssl-dev >&2
 
 source=$directory/source
 "$here/source.sh" "$source"

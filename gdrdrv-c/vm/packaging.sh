@@ -22,7 +22,7 @@ as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo --preserve-env=NVIDIA_SRC_DIR "$@"; fi
 }
 
-"$root/scripts/ci/apt-install.sh" dkms pahole >&2
+"$root/ci/scripts/apt-install.sh" dkms pahole >&2
 as_root rm -rf "$work"
 mkdir -p "$work"
 

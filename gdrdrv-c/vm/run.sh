@@ -96,7 +96,7 @@ pack() {
 mkdir -p "$root/build/gdrdrv-c"
 exec {lock}>"$root/build/gdrdrv-c/lock"
 flock "$lock"
-"$root/scripts/ci/apt-install.sh" qemu-system-x86 seabios busybox-static cpio kmod libelf1 make gcc >&2
+"$root/ci/scripts/apt-install.sh" qemu-system-x86 seabios busybox-static cpio kmod libelf1 make gcc >&2
 kernel=$("$here/kernel.sh" "$series")
 initramfs=$kernel/initramfs.cpio
 if ! [[ $initramfs -nt $here/init && $initramfs -nt $kernel/complete && $initramfs -nt $0 ]]; then

@@ -4,7 +4,7 @@ set -euo pipefail
 
 directory=$1
 shift
-"$(dirname "$0")/../../scripts/ci/apt-install.sh" xz-utils >&2
+"$(dirname "$0")/../../ci/scripts/apt-install.sh" xz-utils >&2
 mkdir -p "$directory"
 package=$(mktemp -d)
 trap 'rm -rf "$package"' EXIT

@@ -10,7 +10,7 @@ work=$root/build/gdrdrv-c/static
 scripts=$root/build/gdrdrv-c/checkpatch
 status=0
 
-"$root/scripts/ci/apt-install.sh" gcc make clang sparse libelf1 >&2
+"$root/ci/scripts/apt-install.sh" gcc make clang sparse libelf1 >&2
 kernel=$("$here/kernel.sh" 6.1)
 
 # report CHECK LOG: fails if the log contains anything.

@@ -29,7 +29,7 @@ const RUNS: &[&str] = &[
     "--driver-version 2.4.2 -- device sizes 0x10000 0x20000",
     "--driver-version 2.3 --strict-sizes -- device sizes 0 0",
     "--driver-version 2.5 --strict-sizes -- device sizes 0x10000 0x20000",
-    // Emulated GPUs do the same as real ones do for scripts/gpu/check.sh.
+    // Emulated GPUs do the same as real ones do for ci/gpu/check.sh.
     "--leak-exit 42 -- gpu_memory",
     "--leak-exit 42 --traditional -- gpu_memory",
 ];

@@ -7,7 +7,7 @@ mkdir -p "$2"
 out=$(cd "$2" && pwd)
 shift 2
 cd "$dir"
-command -v rpmbuild >/dev/null || scripts/ci/apt-install.sh rpm
+command -v rpmbuild >/dev/null || ci/scripts/apt-install.sh rpm
 CARGO_TARGET_DIR=$(dirname "$dir")/target rpmbuild -bb --build-in-place --nodeps "$@" --define "_topdir $dir.rpmbuild" \
     --define "_rpmdir $out" --define '_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' packaging/rpm/gdrcopy.spec
 # Packages for an older system are built on that system.

@@ -49,7 +49,7 @@ unpack_debian_rust() {
     upstream=${version%%+*}                             # 1.85.0 of 1.85.0+dfsg3-1~deb12u3
     driver=libstd-rust-web-${upstream%.*}               # The compiler itself, a shared library.
     # shellcheck disable=SC2046 # One word for each package.
-    "$root/scripts/ci/apt-install.sh" $(apt cache depends "$driver=$version" | awk '/Depends: libllvm/ { print $2 }')
+    "$root/ci/scripts/apt-install.sh" $(apt cache depends "$driver=$version" | awk '/Depends: libllvm/ { print $2 }')
     apt get download "rustc-web=$version" "$driver=$version" \
         "libstd-rust-web-dev:arm64=$version" "libstd-rust-web-dev:ppc64el=$version"
     for package in *.deb; do dpkg-deb -x "$package" .; done
@@ -105,7 +105,7 @@ check_headers() {
     echo "ok: words of gdrx.h"
 }
 
-"$root/scripts/ci/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu \
+"$root/ci/scripts/apt-install.sh" gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu \
     g++-aarch64-linux-gnu g++-powerpc64le-linux-gnu libc6-dev-arm64-cross libc6-dev-ppc64el-cross qemu-user
 
 echo "== AArch64"

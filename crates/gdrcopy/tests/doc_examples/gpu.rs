@@ -36,7 +36,7 @@ impl Gpu {
 
 /// Runs an example. Where there is no GPU that it can use, prints so and returns.
 ///
-/// scripts/ci/check-doc-examples.sh sets GDRCOPY_DOC_EXAMPLES. Each example must succeed then, and is listed in that
+/// ci/scripts/check-doc-examples.sh sets GDRCOPY_DOC_EXAMPLES. Each example must succeed then, and is listed in that
 /// file.
 pub fn run(example: impl FnOnce(&Gpu) -> Result<(), Box<dyn Error>>) {
     let result = Gpu::new().and_then(|gpu| example(&gpu));

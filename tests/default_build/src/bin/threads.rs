@@ -1,4 +1,4 @@
-//! Threads that share a pool and its memory. `scripts/ci/check-threads.sh` runs it under ThreadSanitizer.
+//! Threads that share a pool and its memory. `ci/scripts/check-threads.sh` runs it under ThreadSanitizer.
 #![forbid(unsafe_code)]
 
 use std::thread;

@@ -4,7 +4,7 @@
 # Cargo.lock.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. scripts/ci/common.sh
+. ci/scripts/common.sh
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
 unpacked=$target/crates/unpacked

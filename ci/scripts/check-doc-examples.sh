@@ -6,7 +6,7 @@
 # `cargo test --doc` by itself runs them as well, but examples end at once where there is no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. scripts/ci/common.sh
+. ci/scripts/common.sh
 
 gdremu=$(realpath "${CARGO_TARGET_DIR:-target}/release/gdremu")
 [ -e "$gdremu" ] || die "no gdremu: run \`make emulator\` first"

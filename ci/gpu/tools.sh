@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/gpu/tools.sh DIRECTORY [BUNDLE]: runs every tool of `gdrcopy` on an NVIDIA GPU, and writes their output, and
+# ci/gpu/tools.sh DIRECTORY [BUNDLE]: runs every tool of `gdrcopy` on an NVIDIA GPU, and writes their output, and
 # JSON that tools/plot.py draws, to DIRECTORY. BUNDLE comes from `make gpu-bundle` (default: build/gpu). Without gdrdrv,
 # gdremu's nvidia provider takes its place. Takes at most five minutes on one core, GPU_CHECK_CORE (default: 4, or the
 # last if there are fewer).
@@ -8,7 +8,7 @@ set -uo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
 [ $# -ge 1 ] || {
-    echo "usage: scripts/gpu/tools.sh DIRECTORY [BUNDLE]" >&2
+    echo "usage: ci/gpu/tools.sh DIRECTORY [BUNDLE]" >&2
     exit 2
 }
 mkdir -p "$1" || exit 2

@@ -31,14 +31,14 @@ make --no-print-directory --silent -f c_tests/programs.mk CC=gcc libraries="$lib
     "$programs"/{threads,handles,gdrx}
 for program in threads handles gdrx; do
     grep -q __tsan_func_entry <(nm "$programs/$program") # A sanitizer that was left out would find nothing.
-    env CHECK_SLOWNESS=20 TSAN_OPTIONS="exitcode=66 die_after_fork=0 suppressions=$PWD/scripts/ci/tsan.supp" \
+    env CHECK_SLOWNESS=20 TSAN_OPTIONS="exitcode=66 die_after_fork=0 suppressions=$PWD/ci/scripts/tsan.supp" \
         build/c_tests/watched "$target/release/gdremu" -- "$programs/$program"
 done
 
 project=$target/default_build
-scripts/ci/copy-default-build.sh "$project"
+ci/scripts/copy-default-build.sh "$project"
 "${instrumented[@]}" CARGO_TARGET_DIR="$project/tsan" cargo build --quiet --offline --manifest-path "$project/Cargo.toml" \
     --bin threads --target x86_64-unknown-linux-gnu
-TSAN_OPTIONS="exitcode=66 suppressions=$PWD/scripts/ci/tsan.supp" \
+TSAN_OPTIONS="exitcode=66 suppressions=$PWD/ci/scripts/tsan.supp" \
     build/c_tests/watched "$target/release/gdremu" -- "$project/tsan/x86_64-unknown-linux-gnu/debug/threads"
 echo "the crate's threads: no data race"

@@ -3,7 +3,7 @@
 # target of make takes an ARCH that it cannot build for.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. scripts/ci/common.sh
+. ci/scripts/common.sh
 
 targets=$(sed -n 's/^\([a-z_-]*\):.*## .*/\1/p' Makefile packaging/packages.mk)
 for arch in arm64 riscv64 x86_46 'x86_64 aarch64'; do

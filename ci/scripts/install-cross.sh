@@ -1,5 +1,5 @@
 #!/bin/sh
-# scripts/ci/install-cross.sh CPU: installs a cross compiler and Rust's standard library, if builds for
+# ci/scripts/install-cross.sh CPU: installs a cross compiler and Rust's standard library, if builds for
 # CPU-unknown-linux-gnu need them and this machine lacks them. Says nothing where nothing is missing.
 set -eu
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/gpu/ucx.sh FILE UCX [BUNDLE]: UCX's tag latency between two processes with memory of one GPU, with UCX's defaults
+# ci/gpu/ucx.sh FILE UCX [BUNDLE]: UCX's tag latency between two processes with memory of one GPU, with UCX's defaults
 # and with the settings of `gdrcopy tune`. Writes all runs to FILE, and prints a table of medians. Exits with 1 if a size
 # is more than 5 % slower with the settings, or a pair failed.
 #
@@ -20,7 +20,7 @@ die() {
     exit 2
 }
 
-[ $# -ge 2 ] || die "usage: scripts/gpu/ucx.sh FILE UCX [BUNDLE]"
+[ $# -ge 2 ] || die "usage: ci/gpu/ucx.sh FILE UCX [BUNDLE]"
 root=$(cd "$(dirname "$0")/../.." && pwd)
 bundle=$(cd "${3:-$root/build/gpu}" && pwd) || exit 2
 ucx=$(cd "$2" && pwd) || exit 2

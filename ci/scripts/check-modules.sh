@@ -2,7 +2,7 @@
 # Fails if modules of a crate import each other in a circle, and prints the imports, or if one without unsafe code does not
 # forbid it. Also fails if the crate gdrcopy has an item that its documentation hides, because programs could use it.
 #
-#   scripts/ci/check-modules.sh [DIR…]    the crates' sources (default: of all crates)
+#   ci/scripts/check-modules.sh [DIR…]    the crates' sources (default: of all crates)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -3,7 +3,7 @@
 # `--write` draws the pictures of docs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. scripts/ci/common.sh
+. ci/scripts/common.sh
 
 python=build/matplotlib/bin/python
 if ! "$python" -c 'import matplotlib; assert matplotlib.__version__ == "3.11.2"' 2>/dev/null; then

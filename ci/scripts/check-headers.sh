@@ -3,7 +3,7 @@
 # clang. c_tests/header asserts types, layouts and values.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. scripts/ci/common.sh
+. ci/scripts/common.sh
 
 warnings="-Werror -pedantic-errors -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Wcast-align -Wcast-qual -Wundef
     -Wredundant-decls"

@@ -3,11 +3,11 @@
 # compares what everything in it says of its version. With --sources it compares the sources only, which takes seconds.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. scripts/ci/common.sh
+. ci/scripts/common.sh
 . scripts/versions.sh
 
-scripts/ci/apt-install.sh dpkg-dev
-[ "${1-}" = --sources ] || scripts/ci/apt-install.sh binutils pkg-config rpm unzip
+ci/scripts/apt-install.sh dpkg-dev
+[ "${1-}" = --sources ] || ci/scripts/apt-install.sh binutils pkg-config rpm unzip
 
 # What is built is kept, so that cargo compiles again only what a version changes.
 copy=$PWD/build/rehearsal

@@ -6,7 +6,7 @@
 #   <!-- run in DIRECTORY -->      in a copy of it; and again with a first pin that fails, which the block must notice
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. scripts/ci/common.sh
+. ci/scripts/common.sh
 
 export tree=$PWD work prefix=$work/local
 make --no-print-directory --silent build/examples/demo lib_install tools_install gdremu_install prefix="$work/installed"

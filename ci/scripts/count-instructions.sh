@@ -4,19 +4,19 @@
 # the call of a function that makes one access to its return. Fails if one takes more than it did when it was last made
 # faster.
 #
-#   scripts/ci/count-instructions.sh [DIR]    libgdrapi.so.2 is in DIR (default: build/lib, which `make lib` fills)
+#   ci/scripts/count-instructions.sh [DIR]    libgdrapi.so.2 is in DIR (default: build/lib, which `make lib` fills)
 #
 # valgrind's CPU has no AVX-512, so copies of more than a word take the avx2 routine.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. scripts/ci/common.sh
+. ci/scripts/common.sh
 
 lib=${1:-build/lib}
 built=${CARGO_TARGET_DIR:-target}/release
 
 [ -e "$lib/libgdrapi.so.2" ] || die "no libgdrapi.so.2 in $lib: run \`make lib\` first"
 [ -e "$built/gdremu" ] || die "no gdremu in $built: run \`make emulator\` first"
-command -v valgrind >/dev/null || die "valgrind is missing: run scripts/ci/install-deps.sh"
+command -v valgrind >/dev/null || die "valgrind is missing: run ci/scripts/install-deps.sh"
 
 # counted FUNCTION [SIZE] COUNT: calls a function of libgdrapi with SIZE bytes, or one of libgdrx, COUNT times. Inline ones are
 # called by functions that have no other part.
@@ -134,7 +134,7 @@ flush 34 gdrx_flush
 END
 
 project=${CARGO_TARGET_DIR:-$PWD/target}/default_build
-scripts/ci/copy-default-build.sh "$project"
+ci/scripts/copy-default-build.sh "$project"
 CARGO_TARGET_DIR=$project/target cargo build --quiet --offline --release --manifest-path "$project/Cargo.toml"
 
 echo "crate, default build:"

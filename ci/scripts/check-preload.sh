@@ -2,10 +2,10 @@
 # Checks which libgdrapi a program gets with each recipe of the README, linked with it or loading it by either name.
 # Another libgdrapi is on LD_LIBRARY_PATH or in the loader's cache. Needs no driver.
 #
-#   scripts/ci/check-preload.sh [DIR]    the library and its preload object are in DIR (default: build/lib)
+#   ci/scripts/check-preload.sh [DIR]    the library and its preload object are in DIR (default: build/lib)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. scripts/ci/common.sh
+. ci/scripts/common.sh
 
 lib=$(cd "${1:-build/lib}" && pwd)
 cache=$(mktemp /tmp/gdrXXXXXXXX) # as long a name as /etc/ld.so.cache

@@ -1,6 +1,6 @@
 #!/bin/sh
-# scripts/ci/apt-install.sh PACKAGE…: installs those of the packages that are missing. Says nothing where none is.
-# scripts/ci/apt-install.sh --build-depends DIRECTORY: the same for what the Debian source package there needs. apt takes that
+# ci/scripts/apt-install.sh PACKAGE…: installs those of the packages that are missing. Says nothing where none is.
+# ci/scripts/apt-install.sh --build-depends DIRECTORY: the same for what the Debian source package there needs. apt takes that
 # one of several names that this release of the distribution has.
 set -eu
 

@@ -4,7 +4,7 @@
 # these versions.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. scripts/ci/common.sh
+. ci/scripts/common.sh
 
 root=$PWD
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}/dependents

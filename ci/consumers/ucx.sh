@@ -13,7 +13,7 @@ fetch_ucx() {
     tar -xzf ucx-crate/vendor/ucx-rs/vendor/ucx-$ucx_version.tar.gz -C ucx-source --strip-components 1
 }
 
-# As a release is built, because scripts/gpu/ucx.sh measures it on a GPU.
+# As a release is built, because ci/gpu/ucx.sh measures it on a GPU.
 configure_ucx() {
     rm -rf ucx ucx-build
     mkdir ucx-build

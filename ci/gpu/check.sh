@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/gpu/check.sh [BUNDLE]: tests on this machine's NVIDIA GPU, under gdremu's nvidia provider, without gdrdrv.
+# ci/gpu/check.sh [BUNDLE]: tests on this machine's NVIDIA GPU, under gdremu's nvidia provider, without gdrdrv.
 # BUNDLE is what `make gpu-bundle` made, here or on another machine (default: build/gpu); no compiler is needed. Prints
 # a table last. Takes some minutes, on one core, GPU_CHECK_CORE (default: 4, or the last if there are fewer).
 set -uo pipefail
@@ -57,7 +57,7 @@ check "demo" "${watched[@]}" --leak-exit $leak -- "$bundle/demo"
 cd "$root" || exit 2
 check "C tests" env GDRCOPY_TEST_BUNDLE="$bundle" GDRCOPY_TEST_PROVIDER=nvidia "$bundle/c_programs" \
     linked::default::,linked::traditional::,sanity::default::,sanity::traditional::
-check "tools" env GPU_CHECK_CORE="$core" "$root/scripts/gpu/tools.sh" "$logs/tools" "$bundle"
+check "tools" env GPU_CHECK_CORE="$core" "$root/ci/gpu/tools.sh" "$logs/tools" "$bundle"
 
 printf '\n%s\n' "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -1), core $core"
 printf '%s\n' "${table[@]}"

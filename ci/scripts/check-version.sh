@@ -3,7 +3,7 @@
 # The C API's levels, of include/gdrapi.h and include/gdrx.h, are those of the versions and of what the libraries report.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. scripts/ci/common.sh
+. ci/scripts/common.sh
 . scripts/versions.sh
 
 faults=0

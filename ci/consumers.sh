@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/consumers.sh [--only NAME]... [FILTER...]: builds programs that use libgdrapi, unmodified, against this library, and
+# ci/consumers.sh [--only NAME]... [FILTER...]: builds programs that use libgdrapi, unmodified, against this library, and
 # runs their tests under gdremu. Sources and binaries are Debian's packages, crates and Python wheels. NAME: ucx, libfabric,
 # dpdk, cudarc, numba, aws_ofi_nccl or wheels, which are NCCL's and NVSHMEM's (default: all). Prints a table; exits with 1 if a test failed or a row has none. FILTERs are for UCX's gtest, see consumers/ucx.sh.
 #
@@ -11,7 +11,7 @@
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-here=$root/scripts/consumers
+here=$root/ci/consumers
 cache=${CONSUMERS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gdrapi-consumers}
 built=${CARGO_TARGET_DIR:-$root/target}/release
 gdremu=("$root/build/c_tests/watched" "$built/gdremu")
@@ -24,7 +24,7 @@ skip() {
 
 # need PACKAGE...: installs Debian packages that are missing.
 need() {
-    "$root/scripts/ci/apt-install.sh" "$@" >&2 || skip "cannot install $*"
+    "$root/ci/scripts/apt-install.sh" "$@" >&2 || skip "cannot install $*"
 }
 
 # once NAME COMMAND...: runs a step unless it has succeeded before; its output goes to NAME.log.

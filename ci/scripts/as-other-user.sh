@@ -2,10 +2,10 @@
 # Runs the C programs and Rust tests of `make test` once more, as a user without any privilege, whom limits and permissions
 # hold that root does not feel. CI is root. They were built, and ran, before; nothing is built here.
 #
-#   scripts/ci/as-other-user.sh [FILTER]    FILTER is that of the C programs
+#   ci/scripts/as-other-user.sh [FILTER]    FILTER is that of the C programs
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. scripts/ci/common.sh
+. ci/scripts/common.sh
 
 user=65534
 [ "$(id -u)" -eq 0 ] || { echo "as-other-user: not run: this is no root, so the tests before ran as such a user" && exit; }

@@ -10,7 +10,7 @@ set --
 target=${CARGO_TARGET_DIR:-$PWD/target}
 bundle=$PWD/build/mutants/bundle
 
-scripts/ci/install-cargo-tool.sh cargo-mutants 27.1.0
+ci/scripts/install-cargo-tool.sh cargo-mutants 27.1.0
 # As gpu-bundle, of links.
 mkdir -p "$bundle"
 runner=$(cargo test --package libgdrapi --test c_programs --no-run --message-format json |

@@ -18,7 +18,7 @@ verbs='accept act add advise allocate allow answer ask assert avoid begin bind b
     warn wrap write'
 
 # Never checked are a link to sources that are, this list of words, licenses, raw output, data.
-exempt=(crates/gdrapi-sys/src CONTRIBUTING.md scripts/ci/check-words.sh '*LICENSE-*' packaging/debian/copyright '*.svg' '*.lock' '*.patch' docs/data/messages.txt)
+exempt=(crates/gdrapi-sys/src CONTRIBUTING.md ci/scripts/check-words.sh '*LICENSE-*' packaging/debian/copyright '*.svg' '*.lock' '*.patch' docs/data/messages.txt)
 
 words=$(sed -n '/<!-- check-words: the first/,/<!-- check-words: end/p' CONTRIBUTING.md |
     awk -F'|' 'NF > 2 && !/^\| (do not write|---)/ { gsub(/^ +| +$/, "", $2); gsub(/, /, "|", $2); printf "%s%s", sep, $2; sep = "|" }')

@@ -3,13 +3,13 @@
 # pkg-config, under gdremu.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. scripts/ci/common.sh
+. ci/scripts/common.sh
 . scripts/versions.sh
 
 target=${CARGO_TARGET_DIR:-$PWD/target}
 prefix=$work/prefix
-[ -e "$target/cargo-c" ] || scripts/ci/apt-install.sh libssl-dev pkg-config
-scripts/ci/install-cargo-tool.sh cargo-c 0.10.24+cargo-0.98.0 # The last one that Rust 1.95 builds.
+[ -e "$target/cargo-c" ] || ci/scripts/apt-install.sh libssl-dev pkg-config
+ci/scripts/install-cargo-tool.sh cargo-c 0.10.24+cargo-0.98.0 # The last one that Rust 1.95 builds.
 PATH=$target/cargo-c/bin:$PATH
 CARGO_TERM_QUIET=true quietly cargo cinstall --locked --release --package libgdrapi --prefix "$prefix" --libdir "$prefix/lib"
 
@@ -29,7 +29,7 @@ done
 # Without its archive, where the functions of Rust's libraries are also global.
 mkdir "$work/shared"
 cp "$prefix/lib/libgdrapi.so.$version" "$work/shared"
-scripts/ci/check-symbols.sh "$work/shared/libgdrapi.so.$version"
+ci/scripts/check-symbols.sh "$work/shared/libgdrapi.so.$version"
 
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib
 [ "$(pkg-config --modversion gdrcopy)" = "$version" ] || die "gdrcopy.pc has another version"

@@ -3,7 +3,7 @@
 # gdremu, and uninstalls.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-. scripts/ci/common.sh
+. ci/scripts/common.sh
 . scripts/versions.sh
 
 samples=$PWD/tests/install
@@ -154,7 +154,7 @@ root=$work/system
 (umask 077 && make --no-print-directory --silent lib_install prefix=/usr DESTDIR="$root")
 check_files "$root/usr" lib
 grep -qx prefix=/usr "$root/usr/lib/pkgconfig/gdrcopy.pc" || die "gdrcopy.pc has another prefix"
-scripts/ci/check-preload.sh "$root/usr/lib"
+ci/scripts/check-preload.sh "$root/usr/lib"
 check_pages "$root/usr"
 
 # The libraries that the .pc files say the static ones need are those that rustc says.
