@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
 
-targets=$(sed -n 's/^\([a-z_-]*\):.*## .*/\1/p' Makefile packaging/packages.mk)
+targets=$(sed -n 's/^\([a-z_-]*\):.*## .*/\1/p' Makefile packaging/packages.mk ci/jobs.mk)
 for arch in arm64 riscv64 x86_46 'x86_64 aarch64'; do
     for target in $targets; do
         ! make --dry-run "$target" ARCH="$arch" >"$work/log" 2>&1 || die "make $target takes ARCH=$arch"
