@@ -189,7 +189,8 @@ fn build_library(tree: &Path, target: &Path, lib: &Path) {
     fs::copy(target.join("debug/libgdrapi.so"), lib.join("libgdrapi.so.2")).expect("built");
     let _ = std::os::unix::fs::symlink("libgdrapi.so.2", lib.join("libgdrapi.so"));
     let mut link = Command::new("cc");
-    link.args(["-shared", "-Wl,-soname,libgdrx.so.1", "-Wl,--version-script=crates/gdrx/libgdrx.map", "-Wl,--whole-archive"]);
+    link.args(["-shared", "-Wl,-soname,libgdrx.so.1", "-Wl,--version-script=crates/gdrx/libgdrx.map"])
+        .arg("-Wl,--whole-archive");
     link.arg(target.join("debug/libgdrx.a")).args(["-Wl,--no-whole-archive", "-o"]);
     succeed(link.arg(lib.join("libgdrx.so.1")).current_dir(tree));
 }
