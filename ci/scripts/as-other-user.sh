@@ -40,5 +40,5 @@ run $programs "${1:-}"
 packages=(--package libgdrapi --package gdrcopy-core --package gdrcopy --package gdrcopy-tools)
 executables "${packages[@]}" --test emulated --test fuzz --test cli --test measure --test tune --test trace --test doctor |
     while read -r manifest executable; do
-        run "$manifest" "$executable" --quiet --skip fences_under_gdremu --skip choose_the_remedy </dev/null
+        run "$manifest" "$executable" --quiet --skip fences:: --skip choose_the_remedy </dev/null
     done

@@ -28,7 +28,7 @@ unset CARGO_TARGET_DIR CARGO_BUILD_TARGET
 mutants() {
     status=0
     GDRCOPY_TEST_BUNDLE=$bundle PATH="$target/cargo-mutants/bin:$PATH" cargo mutants --config tests/cargo-mutants.toml \
-        --package libgdrapi --package gdrcopy-core --package gdrx --shard "$shard" "$@" -- -- --include-ignored --skip every_mutant || status=$?
+        --package libgdrapi --package gdrcopy-core --package gdrx --shard "$shard" "$@" -- -- --skip caught:: || status=$?
     [ $status != 3 ] || status=0 # Some waited for ever.
     [ $status = 0 ] || failed=$status
 }

@@ -23,7 +23,7 @@ export GDREMU_OPTIONS_OF_TEST
 . "$root/gdrdrv-c/tests/tap.sh"
 
 tap_note() {
-    sed -n 's/^Total: //p; s/.* model: \([0-9]* calls\).*/\1/p' "$1"
+    sed -n 's/^Total: //p; s/^model: \([0-9]* calls\).*/\1/p' "$1"
 }
 
 emulated() {
@@ -40,5 +40,5 @@ for program in "$root"/build/c_tests/plain/*; do
 done
 emulated contract "$root/build/gdrdrv-c/tests/contract"
 emulated gdrcopy_sanity "$root/build/c_tests/gdrcopy_sanity"
-emulated model "$model" --ignored --nocapture --test-threads=1 model::
+TEST_UNDER_GDREMU=emulated::model::behaves_as_the_model emulated model "$model"
 tap_end

@@ -1,28 +1,23 @@
-//! A program written against bindgen's names, which runs itself again under gdremu.
+//! A program written against bindgen's names, under gdremu.
 
 #[path = "../../../tests/built/mod.rs"]
 mod built;
+#[path = "../../../tests/under_gdremu/mod.rs"]
+mod under_gdremu;
 
 use std::ptr;
 
 use gdrapi_sys::*;
 use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory, MapOptions};
 use gdrcopy::{Gdr, Mapped};
+use under_gdremu::{Runner, tests};
 
-#[test]
-fn pins_maps_and_copies_under_gdremu() {
-    let tests = std::env::current_exe().expect("a path");
-    let status = std::process::Command::new(built::built("gdremu"))
-        .arg("--")
-        .arg(tests)
-        .args(["--ignored", "--nocapture"])
-        .status()
-        .expect("gdremu starts");
-    assert!(status.success());
+fn main() {
+    let mut runner = Runner::new("sys");
+    runner.add(tests![pins_maps_and_copies], &[""]);
+    runner.run();
 }
 
-#[test]
-#[ignore = "pins_maps_and_copies_under_gdremu runs it"]
 fn pins_maps_and_copies() {
     let size = GPU_PAGE_SIZE as usize;
     let memory = CudaAllocator::new(0).expect("an emulated GPU").allocate(2 * size).expect("memory");

@@ -18,6 +18,9 @@ use mode::Mode;
 use world::World;
 
 use crate::cuda::Cuda;
+use crate::under_gdremu::{Test, tests};
+
+pub(crate) const TESTS: &[Test] = tests![behaves_as_the_model,];
 
 fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
@@ -27,12 +30,10 @@ fn number(name: &str) -> Option<u64> {
     }
 }
 
-#[test]
-#[ignore = "the model_ tests run it, in each mode"]
 fn behaves_as_the_model() {
     let calls_to_make = number("MODEL_CALLS").unwrap_or(20_000);
     let mut seed = number("MODEL_SEED").unwrap_or(u64::from(std::process::id()) << 20);
-    let mode = Mode::from_env();
+    let mode = Mode::of_options();
     let library = Library::load();
     let cuda = Cuda::new();
     let calls = Cell::new(0);

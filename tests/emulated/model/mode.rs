@@ -1,6 +1,6 @@
 //! The machine that the model expects, from the options that gdremu was started with.
 
-use std::env;
+use crate::under_gdremu;
 
 /// The driver's mode, which decides its answers.
 #[derive(Debug)]
@@ -16,8 +16,8 @@ pub(super) struct Mode {
 }
 
 impl Mode {
-    pub(super) fn from_env() -> Mode {
-        let options = env::var("GDREMU_OPTIONS_OF_TEST").unwrap_or_default();
+    pub(super) fn of_options() -> Mode {
+        let options = under_gdremu::expanded_options();
         let driver = match value_of(&options, "--driver-version") {
             Some(version) => parse_version(version),
             None => (2, 6),

@@ -6,6 +6,13 @@ use gdrcopy::{Gdr, GdrOptions, MapFlag, Mapped, Mapping, Words};
 
 use crate::cuda::Cuda;
 use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child, pin, pinned};
+use crate::under_gdremu::{Test, tests};
+
+pub(crate) const TESTS: &[Test] = tests![
+    forked_child_is_refused_at_every_access,
+    mapping_starts_at_the_first_pinned_byte,
+    device_path_that_does_not_exist_is_named_in_the_error,
+];
 
 pub(crate) fn mapped(cuda: &Cuda, len: usize) -> (Mapping, u64) {
     let (pin, address) = pinned(cuda, len);
@@ -13,8 +20,6 @@ pub(crate) fn mapped(cuda: &Cuda, len: usize) -> (Mapping, u64) {
     (mapping, address)
 }
 
-#[test]
-#[ignore = "access_under_gdremu runs it"]
 fn forked_child_is_refused_at_every_access() {
     let (mapping, _) = mapped(&Cuda::new(), PAGE);
     let slice = mapping.as_slice();
@@ -49,8 +54,6 @@ fn forked_child_is_refused_at_every_access() {
     assert_eq!(word.load(), 0);
 }
 
-#[test]
-#[ignore = "access_under_gdremu runs it"]
 fn mapping_starts_at_the_first_pinned_byte() {
     let cuda = Cuda::new();
     let address = cuda.alloc(2 * PAGE).next_multiple_of(PAGE as u64) + 4099;
@@ -61,8 +64,6 @@ fn mapping_starts_at_the_first_pinned_byte() {
     assert_eq!(cuda.read(address, 5), b"first");
 }
 
-#[test]
-#[ignore = "access_under_gdremu runs it"]
 fn device_path_that_does_not_exist_is_named_in_the_error() {
     let options: GdrOptions = Gdr::options().backend(gdrcopy::Backend::Gdrdrv);
     let error = options.device_path("/dev/no-such-gdrdrv").open().expect_err("no such file");

@@ -5,9 +5,10 @@ use gdrcopy::memory::{DeviceMemory, HostMemory};
 
 use crate::cuda::Cuda;
 use crate::ownership::PAGE;
+use crate::under_gdremu::{Test, tests};
 
-#[test]
-#[ignore = "contexts_under_gdremu runs it"]
+pub(crate) const TESTS: &[Test] = tests![host_memory_keeps_the_context_that_it_is_of,];
+
 fn host_memory_keeps_the_context_that_it_is_of() {
     let cuda = Cuda::new();
     let memory = HostMemory::alloc(PAGE).expect("host memory");

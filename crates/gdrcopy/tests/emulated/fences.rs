@@ -10,11 +10,12 @@ use crate::access::mapped;
 use crate::cuda::Cuda;
 use crate::ownership::PAGE;
 use crate::steps::{Event, assert_read_is_fenced, assert_write_is_fenced, stepped};
+use crate::under_gdremu::{Test, tests};
+
+pub(crate) const TESTS: &[Test] = tests![accesses_of_the_crate_are_fenced, copies_of_the_c_libraries_are_fenced,];
 
 const LEN: usize = 200;
 
-#[test]
-#[ignore = "fences_under_gdremu runs it"]
 fn accesses_of_the_crate_are_fenced() {
     let (mapping, _) = mapped(&Cuda::new(), PAGE);
     let pages = mapping.as_mut_ptr();
@@ -59,15 +60,11 @@ struct Copy {
     size: usize,
 }
 
-#[test]
-#[ignore = "fences_under_gdremu runs it"]
 fn copies_of_the_c_libraries_are_fenced() {
-    let files = std::env::var("OUTCOME_OF_TEST").expect("the libraries");
-    let (gdrapi, gdrx) = files.split_once(':').expect("two");
     let address = Cuda::new().alloc(2 * PAGE).next_multiple_of(PAGE as u64);
     // SAFETY: the types are those of the headers, the arguments what these ask for, and the libraries stay loaded.
     unsafe {
-        let [gdrapi, gdrx] = [gdrapi, gdrx].map(|file| Box::leak(Box::new(Library::new(file).expect("a library"))));
+        let [gdrapi, gdrx] = crate::libraries().map(|file| Box::leak(Box::new(Library::new(file).expect("a library"))));
         let open: extern "C" fn() -> usize = *gdrapi.get("gdr_open").expect("exported");
         let pin: extern "C" fn(usize, c_ulong, usize, u64, u32, *mut c_ulong) -> c_int =
             *gdrapi.get("gdr_pin_buffer").expect("exported");

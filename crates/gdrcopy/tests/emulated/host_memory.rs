@@ -9,6 +9,17 @@ use gdrcopy_core::error::out_of_pin;
 use crate::assert_outside;
 use crate::cuda::Cuda;
 use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child};
+use crate::under_gdremu::{Test, tests};
+
+pub(crate) const TESTS: &[Test] = tests![
+    mapping_is_the_memory_that_the_gpu_sees,
+    registered_memory_is_as_good_as_allocated,
+    other_memory_is_refused,
+    memory_is_freed_when_dropped,
+    memory_outlives_the_context_of_its_thread,
+    memory_comes_and_goes_while_a_graph_is_captured,
+    forked_child_is_refused,
+];
 
 fn open() -> Gdr {
     let options = Gdr::options().backend(Backend::HostMemory);
@@ -20,8 +31,6 @@ fn pin(gdr: &Gdr, address: u64, len: usize) -> Result<Pin> {
     unsafe { gdr.pin(address, len, PinFlags::DEFAULT) }
 }
 
-#[test]
-#[ignore = "host_memory_under_gdremu runs it"]
 fn mapping_is_the_memory_that_the_gpu_sees() {
     let memory = HostMemory::alloc(PAGE).expect("CUDA initialized by it");
     let cuda = Cuda::new();
@@ -47,8 +56,6 @@ fn mapping_is_the_memory_that_the_gpu_sees() {
     assert_eq!(cuda.read(address + 1, 10), b"to the GPU");
 }
 
-#[test]
-#[ignore = "host_memory_under_gdremu runs it"]
 fn registered_memory_is_as_good_as_allocated() {
     let cuda = Cuda::new();
     let mut memory = vec![0_u8; 3 * PAGE];
@@ -69,8 +76,6 @@ fn registered_memory_is_as_good_as_allocated() {
     assert_eq!(memory[7..17], *b"registered");
 }
 
-#[test]
-#[ignore = "host_memory_under_gdremu runs it"]
 fn other_memory_is_refused() {
     let cuda = Cuda::new();
     let (gdr, memory) = (open(), HostMemory::alloc(1000).expect("room"));
@@ -104,8 +109,6 @@ fn other_memory_is_refused() {
     assert!(pin.export_dma_buf().is_err());
 }
 
-#[test]
-#[ignore = "host_memory_under_gdremu runs it"]
 fn memory_is_freed_when_dropped() {
     let cuda = Cuda::new();
     let memory = HostMemory::alloc(PAGE).expect("room");
@@ -116,8 +119,6 @@ fn memory_is_freed_when_dropped() {
     drop(cuda);
 }
 
-#[test]
-#[ignore = "host_memory_under_gdremu runs it"]
 fn memory_outlives_the_context_of_its_thread() {
     type Create = extern "C" fn(*mut *mut c_void, c_uint, c_int) -> c_int;
     type Destroy = extern "C" fn(*mut c_void) -> c_int;
@@ -134,8 +135,6 @@ fn memory_outlives_the_context_of_its_thread() {
 }
 
 /// CUDA refuses such calls of a thread in its default mode, and the capture is invalid then.
-#[test]
-#[ignore = "host_memory_under_gdremu runs it"]
 fn memory_comes_and_goes_while_a_graph_is_captured() {
     type Create = extern "C" fn(*mut *mut c_void, c_uint) -> c_int;
     type Begin = extern "C" fn(*mut c_void, c_uint) -> c_int;
@@ -153,8 +152,6 @@ fn memory_comes_and_goes_while_a_graph_is_captured() {
     }
 }
 
-#[test]
-#[ignore = "host_memory_under_gdremu runs it"]
 fn forked_child_is_refused() {
     let memory = HostMemory::alloc(PAGE).expect("room");
     let gdr = open();

@@ -3,8 +3,18 @@
 use std::collections::BTreeSet;
 
 use crate::cuda::Cuda;
+use crate::under_gdremu::{Test, tests};
 use gdrcopy::{Error, Gdr, GdrError, MapFlag, Mapped, MappingType, Pin, PinFlags, Version};
 use gdrcopy_core::error::out_of_pin;
+
+pub(crate) const TESTS: &[Test] = tests![
+    connection_dropped_in_a_child_closes_the_childs_descriptor_only,
+    map_has_no_more_bytes_than_were_pinned,
+    second_map_is_refused_until_unmapped,
+    unpin_waits_for_the_mapping,
+    driver_answers_and_refusals_are_reported,
+    forked_child_owns_nothing,
+];
 
 pub(crate) const PAGE: usize = 1 << 16;
 
@@ -51,8 +61,6 @@ fn open_descriptors() -> BTreeSet<i32> {
     names.map(|name| name.to_str().expect("a number").parse().expect("a number")).collect()
 }
 
-#[test]
-#[ignore = "ownership_under_gdremu runs it"]
 fn connection_dropped_in_a_child_closes_the_childs_descriptor_only() {
     let [first, second] = [(); 2].map(|()| Gdr::open().expect("an emulated driver"));
     // SAFETY: closes what it has just opened.
@@ -83,8 +91,6 @@ fn connection_dropped_in_a_child_closes_the_childs_descriptor_only() {
 }
 
 /// The driver maps whole pages, which may hold others' memory.
-#[test]
-#[ignore = "ownership_under_gdremu runs it"]
 fn map_has_no_more_bytes_than_were_pinned() {
     let cuda = Cuda::new();
     let address = cuda.alloc(2 * PAGE).next_multiple_of(PAGE as u64);
@@ -98,8 +104,6 @@ fn map_has_no_more_bytes_than_were_pinned() {
     assert_eq!(cuda.read(address + 100, 1), [0]);
 }
 
-#[test]
-#[ignore = "ownership_under_gdremu runs it"]
 fn second_map_is_refused_until_unmapped() {
     let (pin, _) = pinned(&Cuda::new(), PAGE);
     let first = pin.map(PAGE, MapFlag::Default).expect("the first");
@@ -113,8 +117,6 @@ fn second_map_is_refused_until_unmapped() {
     pin.map(PAGE, MapFlag::WriteCombining).expect("failures leave nothing behind");
 }
 
-#[test]
-#[ignore = "ownership_under_gdremu runs it"]
 fn unpin_waits_for_the_mapping() {
     let (pin, _) = pinned(&Cuda::new(), PAGE);
     let mapping = pin.map(PAGE, MapFlag::Default).expect("an aligned pin");
@@ -125,8 +127,6 @@ fn unpin_waits_for_the_mapping() {
     assert_eq!(&seen, b"alive");
 }
 
-#[test]
-#[ignore = "ownership_under_gdremu runs it"]
 fn driver_answers_and_refusals_are_reported() {
     let gdr = Gdr::open().expect("an emulated driver");
     assert_eq!(gdr.driver_version(), Ok(Version::new(2, 6)));
@@ -139,8 +139,6 @@ fn driver_answers_and_refusals_are_reported() {
     gdr.close().expect("nothing against it");
 }
 
-#[test]
-#[ignore = "ownership_under_gdremu runs it"]
 fn forked_child_owns_nothing() {
     let (pin, _) = pinned(&Cuda::new(), PAGE);
     let mapping = pin.map(PAGE, MapFlag::Default).expect("an aligned pin");

@@ -9,6 +9,19 @@ use gdrcopy::{Error, Gdr, GdrError, Mapped, Pool, PoolBuffer};
 use crate::assert_outside;
 use crate::cuda::Cuda;
 use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child, pin};
+use crate::under_gdremu::{Test, tests};
+
+pub(crate) const TESTS: &[Test] = tests![
+    buffers_of_all_sizes_are_aligned_gpu_memory,
+    small_buffers_share_pages_and_one_pin,
+    chunks_are_freed_by_trim_or_with_their_large_buffer,
+    pool_of_fixed_memory_gives_out_its_whole_pages,
+    failed_allocation_leaves_the_pool_usable,
+    buffers_outlive_their_pool_and_are_reported,
+    forked_child_gets_no_buffer_and_frees_nothing,
+    memory_is_freed_after_it_is_unpinned,
+    memory_of_a_reset_device_is_not_freed_again,
+];
 
 const MIB: usize = 1 << 20;
 
@@ -64,8 +77,6 @@ fn assert_is_gpu_memory(cuda: &Cuda, buffer: &PoolBuffer, byte: u8) {
     assert_eq!(cuda.read(buffer.device_address(), buffer.len()), bytes);
 }
 
-#[test]
-#[ignore = "pool_under_gdremu runs it"]
 fn buffers_of_all_sizes_are_aligned_gpu_memory() {
     let (cuda, pool) = (Cuda::new(), pool());
     for len in [1, 4, 64, 65, 4096, PAGE - 1, PAGE, PAGE + 1, MIB, 2 * MIB, 2 * MIB + 1, 5 * MIB] {
@@ -91,8 +102,6 @@ fn buffers_of_all_sizes_are_aligned_gpu_memory() {
     }
 }
 
-#[test]
-#[ignore = "pool_under_gdremu runs it"]
 fn small_buffers_share_pages_and_one_pin() {
     let pool = pool();
     let buffers: Vec<PoolBuffer> = (0..2048).map(|_| pool.alloc(4).expect("memory")).collect();
@@ -107,8 +116,6 @@ fn small_buffers_share_pages_and_one_pin() {
     assert_eq!((report.buffers, report.used_bytes), (kept.len(), PAGE as u64));
 }
 
-#[test]
-#[ignore = "pool_under_gdremu runs it"]
 fn chunks_are_freed_by_trim_or_with_their_large_buffer() {
     let (cuda, pool) = (Cuda::new(), pool());
     let other = cuda.alloc(1);
@@ -134,8 +141,6 @@ fn chunks_are_freed_by_trim_or_with_their_large_buffer() {
     }
 }
 
-#[test]
-#[ignore = "pool_under_gdremu runs it"]
 fn pool_of_fixed_memory_gives_out_its_whole_pages() {
     let cuda = Cuda::new();
     let (pool, first) = fixed_pool(&cuda, 3 * PAGE + 100);
@@ -159,8 +164,6 @@ fn pool_of_fixed_memory_gives_out_its_whole_pages() {
     assert_eq!(Pool::of_memory(&gdr(), no_page).err(), Some(GdrError::EmptyRange.into()));
 }
 
-#[test]
-#[ignore = "pool_under_gdremu runs it"]
 fn failed_allocation_leaves_the_pool_usable() {
     /// Fails once, then gives memory that cannot be pinned, then works.
     #[derive(Debug)]
@@ -219,8 +222,6 @@ impl Logged {
     }
 }
 
-#[test]
-#[ignore = "pool_under_gdremu runs it"]
 fn buffers_outlive_their_pool_and_are_reported() {
     Logged::listen();
     let (cuda, pool) = (Cuda::new(), pool());
@@ -244,8 +245,6 @@ fn buffers_outlive_their_pool_and_are_reported() {
     }
 }
 
-#[test]
-#[ignore = "pool_under_gdremu runs it"]
 fn forked_child_gets_no_buffer_and_frees_nothing() {
     static PARENT: AtomicU32 = AtomicU32::new(0);
     PARENT.store(std::process::id(), Ordering::Relaxed);
@@ -274,8 +273,6 @@ fn forked_child_gets_no_buffer_and_frees_nothing() {
     assert_is_gpu_memory(&cuda, &large, 2);
 }
 
-#[test]
-#[ignore = "pool_under_gdremu runs it"]
 fn memory_is_freed_after_it_is_unpinned() {
     const COUNT: &str = "/proc/driver/gdrdrv/nv_get_pages_refcount";
     static PINS: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -295,13 +292,19 @@ fn memory_is_freed_after_it_is_unpinned() {
 }
 
 #[cfg(feature = "cudarc-0-19")]
-mod with_cudarc {
+pub(crate) mod with_cudarc {
     use std::sync::Arc;
 
     use cudarc::driver::{CudaContext, CudaStream, result};
     use gdrcopy::memory::{CudarcAllocator, MapOptions};
 
     use super::*;
+
+    pub(crate) const TESTS: &[Test] = tests![
+        pool_of_cudarc_memory_is_gpu_memory,
+        slice_of_cudarc_is_memory_for_a_pool_if_it_can_be_pinned,
+        slice_of_any_plain_type_is_mapped_and_given_back,
+    ];
 
     fn open() -> (Cuda, Arc<CudaContext>, Arc<CudaStream>) {
         let cuda = Cuda::new();
@@ -310,8 +313,6 @@ mod with_cudarc {
         (cuda, context, stream)
     }
 
-    #[test]
-    #[ignore = "pool_under_gdremu runs it"]
     fn pool_of_cudarc_memory_is_gpu_memory() {
         let (cuda, context, stream) = open();
         let pool = Pool::new(&gdr(), CudarcAllocator::new(Arc::clone(&stream)));
@@ -326,8 +327,6 @@ mod with_cudarc {
         assert!(pin(&gdr(), address, 64).is_err(), "not freed");
     }
 
-    #[test]
-    #[ignore = "pool_under_gdremu runs it"]
     fn slice_of_cudarc_is_memory_for_a_pool_if_it_can_be_pinned() {
         let (cuda, context, stream) = open();
         let slice = stream.alloc_zeros::<u8>(4 * PAGE).expect("memory");
@@ -340,8 +339,6 @@ mod with_cudarc {
         }
     }
 
-    #[test]
-    #[ignore = "pool_under_gdremu runs it"]
     fn slice_of_any_plain_type_is_mapped_and_given_back() {
         let (cuda, _, stream) = open();
         let (len, bytes) = (3000, 3000 * size_of::<f32>());
@@ -362,8 +359,6 @@ mod with_cudarc {
 }
 
 /// CUDA may give a new context and new memory the addresses of those that a reset has ended.
-#[test]
-#[ignore = "pool_under_gdremu runs it"]
 fn memory_of_a_reset_device_is_not_freed_again() {
     Logged::listen();
     let cuda = Cuda::new();

@@ -1,5 +1,5 @@
 //! Compares the safe API with a model, by random sequences of calls with extreme arguments, forgotten guards, and
-//! owners that are dropped in any order. Runs itself again under gdremu, once per profile.
+//! owners that are dropped in any order, under gdremu.
 //!
 //! It attacks:
 //! - bytes of the GPU: every byte of the arena and of the chunks of pools is known. The program hands exact ranges to
@@ -24,7 +24,7 @@
 //! its shortest sequence and the calls in it. Also name the profile's test:
 //!
 //! ```text
-//! FUZZ_SEED=7 cargo test -p gdrcopy --test fuzz fuzz_dmabuf
+//! FUZZ_SEED=7 cargo test -p gdrcopy --test fuzz fuzz::dmabuf
 //! ```
 
 mod access;
@@ -46,15 +46,20 @@ mod pins;
 mod pools;
 mod sizes;
 mod types;
+#[path = "../../../../tests/under_gdremu/mod.rs"]
+mod under_gdremu;
 mod words;
 mod world;
 
 use std::env;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestCaseError, TestError, TestRunner};
+use under_gdremu::{Runner, tests};
 
+/// Options of gdremu.
+const PROFILES: &[&str] =
+    &["", "--profile traditional", "--profile gdrdrv-2.4", "--profile dmabuf", "--profile cached", "--profile device"];
 /// Sequences per seed.
 const GROUP: u32 = 16;
 
@@ -63,54 +68,23 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
 }
 
-fn fuzz_on(profile: &str) {
-    let output = Command::new(built::built("gdremu"))
-        .args(["--profile", profile, "--"])
-        .arg(env::current_exe().expect("a path"))
-        .args(["--ignored", "--nocapture", "--test-threads=1", "sequences"])
-        .env("FUZZ_PROFILE", profile)
-        .stdout(Stdio::inherit())
-        .output()
-        .expect("gdremu starts");
+fn main() {
+    let mut runner = Runner::new("fuzz");
     // Forgotten objects stay pinned until the process ends; `World::end` checks the rest.
-    let is_expected = |line: &&str| line.starts_with("gdremu: leak: ");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let errors: Vec<_> = errors.lines().filter(|line| !is_expected(line)).collect();
-    let status = output.status;
-    assert!(status.success(), "{profile}: {status}\n{}", errors.join("\n"));
+    runner.finds_leaks = false;
+    runner.add(tests![sequences_change_only_what_the_model_says], PROFILES);
+    runner.run();
 }
 
-macro_rules! fuzz_on {
-    ($($test:ident: $profile:literal;)+) => {
-        const PROFILES: u32 = [$($profile),+].len() as u32;
-
-        $(#[test]
-        fn $test() {
-            fuzz_on($profile);
-        })+
-    };
-}
-
-fuzz_on! {
-    fuzz_default: "default";
-    fuzz_traditional: "traditional";
-    fuzz_gdrdrv_2_4: "gdrdrv-2.4";
-    fuzz_dmabuf: "dmabuf";
-    fuzz_cached: "cached";
-    fuzz_device: "device";
-}
-
-#[test]
-#[ignore = "the fuzz_ tests run it, on each profile"]
 fn sequences_change_only_what_the_model_says() {
-    let profile = env::var("FUZZ_PROFILE").expect("set by the fuzz_ tests");
-    let time = Duration::from_secs(number("FUZZ_SECONDS").unwrap_or(5)) / PROFILES;
+    let profile = under_gdremu::options();
+    let time = Duration::from_secs(number("FUZZ_SECONDS").unwrap_or(5)) / PROFILES.len() as u32;
     let wanted = number("FUZZ_SEED");
     let mut seed = wanted.unwrap_or_else(|| u64::from(std::process::id()) << 20);
     let begun = Instant::now();
     loop {
         // Printed beforehand, for a sequence that hangs.
-        println!("fuzz: {profile}: FUZZ_SEED={seed}");
+        println!("fuzz: FUZZ_SEED={seed}");
         let config = Config {
             cases: GROUP,
             rng_algorithm: RngAlgorithm::ChaCha,
@@ -125,7 +99,7 @@ fn sequences_change_only_what_the_model_says() {
             Ok(()) => (),
             // The calls say more than the shortest sequence's arguments.
             Err(TestError::Fail(calls, _)) => {
-                panic!("FUZZ_SEED={seed} on profile {profile}, shortened: {calls}")
+                panic!("FUZZ_SEED={seed} with {profile:?}, shortened: {calls}")
             }
             Err(abort) => panic!("FUZZ_SEED={seed}: {abort}"),
         }

@@ -1,5 +1,7 @@
-//! The deliberate defects of `mutants.toml`. Each still applies, and the tests that it names catch it. `make
+//! Puts each deliberate defect of `mutants.toml` into a copy of the library, where the tests that it names must fail. `make
 //! mutants-shard` takes one test of this file for defects that cargo-mutants makes.
+
+mod list;
 
 use std::collections::BTreeSet;
 use std::env;
@@ -9,50 +11,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use toml::{Table, Value};
+use libtest_mimic::{Arguments, Failed, Trial};
 
-struct Mutant {
-    name: String,
-    file: String,
-    text: String,
-    with: String,
-    caught_by: Vec<String>,
-}
+use list::{Mutant, mutants, root};
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn mutants() -> Vec<Mutant> {
-    let table: Table = include_str!("mutants.toml").parse().expect("valid TOML");
-    let mutant = |(name, mutant): (String, Value)| {
-        let text = |key: &str| {
-            let value = mutant.get(key).and_then(Value::as_str);
-            value.unwrap_or_else(|| panic!("{name}: no {key}")).to_owned()
-        };
-        let caught_by = mutant.get("caught_by").and_then(Value::as_array);
-        let caught_by = caught_by.into_iter().flatten().filter_map(Value::as_str);
-        let _promise = text("breaks");
-        Mutant {
-            file: text("file"),
-            text: text("text"),
-            with: text("with"),
-            caught_by: caught_by.map(str::to_owned).collect(),
-            name,
-        }
-    };
-    table.into_iter().map(mutant).collect()
-}
-
-#[test]
-fn every_mutant_applies_once_and_names_a_test() {
-    let mut rotted = mutants();
-    rotted.retain(|mutant| {
-        let source = fs::read_to_string(root().join(&mutant.file)).expect("a source file");
-        source.matches(&mutant.text).count() != 1 || mutant.text == mutant.with || mutant.caught_by.is_empty()
-    });
-    let rotted: Vec<_> = rotted.into_iter().map(|mutant| mutant.name).collect();
-    assert!(rotted.is_empty(), "{rotted:?}");
+fn main() {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1); // They share one copy of the tree.
+    let mut trials = vec![Trial::test("tests_pass_over_the_changed_libraries", || {
+        tests_pass_over_the_changed_libraries();
+        Ok(())
+    })];
+    for mutant in chosen() {
+        trials.push(Trial::test(format!("caught::{}", mutant.name), move || is_caught(&mutant)));
+    }
+    libtest_mimic::run(&arguments, trials).exit();
 }
 
 /// `MUTANTS`: names with commas between them, or how many of all, others each day.
@@ -75,37 +48,29 @@ fn chosen() -> Vec<Mutant> {
     all
 }
 
-#[test]
-#[ignore = "takes minutes for each; `make mutants` runs it"]
-fn every_mutant_is_caught() {
+/// Puts the mutant into the copy, and runs the tests that must fail.
+fn is_caught(mutant: &Mutant) -> Result<(), Failed> {
     let work = root().join("build/mutants");
     let tree = work.join("tree");
-    let mut hidden = Vec::new();
     update_tree(&tree);
-    for mutant in chosen() {
-        let file = tree.join(&mutant.file);
-        let source = fs::read_to_string(&file).expect("a source file");
-        fs::write(&file, source.replace(&mutant.text, &mutant.with)).expect("writable");
-        build_library(&tree, &work.join("target"), &work.join("lib"));
-        for test in &mutant.caught_by {
-            let output = run(test, &work);
-            let text = String::from_utf8_lossy(&output.stdout);
-            let caught = !output.status.success() && text.contains("FAILED");
-            assert!(caught || output.status.success(), "{test} did not run: {output:?}");
-            println!("{:<26} {} {test}", mutant.name, if caught { "caught by" } else { "MISSED BY" });
-            if !caught {
-                hidden.push(format!("{} by {test}", mutant.name));
-            }
+    let file = tree.join(&mutant.file);
+    let source = fs::read_to_string(&file)?;
+    fs::write(&file, source.replace(&mutant.text, &mutant.with))?;
+    build_library(&tree, &work.join("target"), &work.join("lib"));
+    for test in &mutant.caught_by {
+        let output = run(test, &work);
+        if output.status.success() {
+            return Err(format!("missed by {test}").into());
         }
-        fs::write(&file, source).expect("writable");
+        if !String::from_utf8_lossy(&output.stdout).contains("FAILED") {
+            return Err(format!("{test} did not run: {output:?}").into());
+        }
     }
-    assert!(hidden.is_empty(), "not caught: {hidden:#?}");
+    Ok(())
 }
 
 /// Runs in a copy of the tree that cargo-mutants changed. In the tree itself, `ci/scripts/mutants-shard.sh` built
 /// all but the library and what the tests of the crate start.
-#[test]
-#[ignore = "`make mutants-shard` runs it for each mutant"]
 fn tests_pass_over_the_changed_libraries() {
     let bundle = env::var_os("GDRCOPY_TEST_BUNDLE").expect("`make mutants-shard` sets it");
     let bundle = Path::new(&bundle);
