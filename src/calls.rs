@@ -85,6 +85,7 @@ pub(crate) fn attribute(g: usize, attribute: Attribute) -> Result<i32> {
 }
 
 /// The pin with this handle; `g` must be live.
+#[inline]
 fn find_buffer(g: usize, handle: usize) -> Result<Handle<PinEntry>> {
     handles::check_gdr(g)?;
     Handle::find(handle)
@@ -108,22 +109,24 @@ pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
     )
 }
 
-/// Works on a buffer of `g`.
-fn with_buffer<R>(g: usize, handle: usize, work: impl FnOnce(&mut PinEntry) -> Result<R>) -> Result<R> {
-    find_buffer(g, handle)?.with(|buffer| {
+/// Works on a buffer of `g`, and its slot.
+#[inline]
+fn with_buffer<R>(g: usize, handle: usize, work: impl FnOnce(&mut PinEntry, &Slot) -> Result<R>) -> Result<R> {
+    let found = find_buffer(g, handle)?;
+    found.with(|buffer| {
         buffer.check_gdr(g)?;
-        work(buffer)
+        work(buffer, found.slot())
     })
 }
 
 /// Describes a buffer.
 pub(crate) fn info(g: usize, handle: usize) -> Result<Info> {
-    with_buffer(g, handle, |buffer| Ok(buffer.pin.info()?))
+    with_buffer(g, handle, |buffer, _| Ok(buffer.pin.info()?))
 }
 
 /// Returns whether the memory of a buffer has been freed.
 pub(crate) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
-    with_buffer(g, handle, |buffer| Ok(buffer.pin.callback_flag()?))
+    with_buffer(g, handle, |buffer, _| Ok(buffer.pin.callback_flag()?))
 }
 
 /// Maps a buffer and opens its copy path.
@@ -131,10 +134,7 @@ pub(crate) fn callback_flag(g: usize, handle: usize) -> Result<bool> {
 /// # Safety
 /// The contract of [`RawPin::map`](gdrcopy_core::RawPin::map). The C caller accounts for writes to the rest of the last page.
 pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) -> Result<*mut u8> {
-    let buffer = find_buffer(g, handle)?;
-    let slot = buffer.slot();
-    buffer.with(|buffer| {
-        buffer.check_gdr(g)?;
+    with_buffer(g, handle, |buffer, slot| {
         let can_be_mapped = buffer.allow_unaligned_map || buffer.pin.starts_page();
         if !can_be_mapped && buffer.mapping.is_none() && size != 0 {
             return Err(Error::UnalignedMap { address: buffer.pin.address() });
@@ -152,10 +152,7 @@ pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) ->
 /// Closes a buffer's copy path and unmaps what was mapped, whatever range the caller passes. DPDK passes
 /// the device address, other programs another size.
 pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<()> {
-    let buffer = find_buffer(g, handle)?;
-    let slot = buffer.slot();
-    buffer.with(|buffer| {
-        buffer.check_gdr(g)?;
+    with_buffer(g, handle, |buffer, slot| {
         let Some(mapping) = &buffer.mapping else {
             return Err(Error::NotMapped);
         };

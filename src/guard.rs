@@ -23,18 +23,17 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
 pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let _deferred = Deferred::new();
     // Unwind safe, because locks do not poison, and their data is valid at every step.
-    let result = match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(result) => result,
+    let error = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => error,
         Err(payload) => {
             // Dropping a payload of unknown type might panic again.
             std::mem::forget(payload);
-            Err(Error::Panicked)
+            Error::Panicked
         }
     };
-    if let Err(error) = &result {
-        log_failure(name, error);
-    }
-    result
+    log_failure(name, &error);
+    Err(error)
 }
 
 #[cold]

@@ -102,11 +102,12 @@ impl<T> Exclusive<T> {
 
     /// Access to the value; `None` if this thread has it already.
     pub fn lock(&self) -> Option<Exclusively<'_, T>> {
-        if self.is_locked_here() {
+        let this_thread = pthread_self() as usize;
+        if self.thread.load(Ordering::Relaxed) == this_thread {
             return None;
         }
         let guard = self.mutex.lock();
-        self.thread.store(pthread_self() as usize, Ordering::Relaxed);
+        self.thread.store(this_thread, Ordering::Relaxed);
         Some(Exclusively { thread: &self.thread, guard })
     }
 }

@@ -240,12 +240,12 @@ impl SourcePin for GdrdrvPin {
     }
 
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
-        let Some(facts) = *self.facts.lock() else {
-            return self.ask();
-        };
-        // From the second call on, the attribute can save a request.
-        if self.gdrdrv.driver_attribute(Attribute::UsePersistentMapping)? {
-            return Ok(Info { mapping_type: mapped, ..facts });
+        let facts = *self.facts.lock();
+        if let Some(facts) = facts {
+            // From the second call on, the attribute can save a request.
+            if self.gdrdrv.is_known_persistent() || self.gdrdrv.driver_attribute(Attribute::UsePersistentMapping)? {
+                return Ok(Info { mapping_type: mapped, ..facts });
+            }
         }
         self.ask()
     }
