@@ -60,7 +60,7 @@ check_files() {
     [ "$found" = "$(files "$2")" ] || die "installed files differ:"$'\n'"$(diff <(files "$2") <(echo "$found"))"
     for library in libgdrapi.so.2.6 libgdrx.so.1.0; do
         [ "$(stat -c %a "$1/$2/$library")" = 755 ] || die "$library is not executable by all"
-        [ "$(stat -c %s "$1/$2/$library")" -le 470000 ] || die "$library has more than 470,000 bytes: $(size -A "$1/$2/$library")"
+        [ "$(stat -c %s "$1/$2/$library")" -le 450000 ] || die "$library has more than 450,000 bytes: $(size -A "$1/$2/$library")"
     done
     [ -z "$(find "$1" -type f ! -perm -444)" ] || die "not all may read $(find "$1" -type f ! -perm -444)"
     ! grep -rl "@[a-z_]*@\|$work" "$1/$2/pkgconfig" "$1/$2/cmake" || die "placeholders or build paths left over"

@@ -1,7 +1,7 @@
 //! The interface of each backend, and the state that a pin and its mapping share.
 #![forbid(unsafe_code)]
 
-use std::fmt::Debug;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +14,7 @@ use crate::types::{Attribute, Info, MapFlag, MappingType, P2pTokens, PinFlags, V
 
 /// An open connection to a source of GPU memory. Its methods, and those of its pins, are called in its own process only,
 /// except `close`, `file`, and what drops them.
-pub trait Source: Debug + Send + Sync {
+pub trait Source: Send + Sync {
     /// The driver's open file, if it has one.
     fn file(&self) -> Option<OpenFile> {
         None
@@ -35,6 +35,20 @@ pub trait Source: Debug + Send + Sync {
     /// Closes it, with the driver's answer, if no one else uses it.
     fn close(self: Arc<Self>) -> Result<()> {
         Ok(())
+    }
+}
+
+// These are no supertraits, because libgdrapi would then contain the descriptions of all backends, which it never prints.
+
+impl fmt::Debug for dyn Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Source({})", self.version())
+    }
+}
+
+impl fmt::Debug for dyn SourcePin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SourcePin({:#x})", self.handle())
     }
 }
 
@@ -69,7 +83,7 @@ pub(super) fn check_type(flag: MapFlag, given: MappingType) -> Result<()> {
 }
 
 /// A pinned range. Dropping it unpins it.
-pub trait SourcePin: Debug + Send + Sync {
+pub trait SourcePin: Send + Sync {
     /// The driver's number for it.
     fn handle(&self) -> u64;
 
