@@ -30,6 +30,8 @@ pub(crate) struct Blocks {
     pages: FreeRanges,
     /// The shared pages by their start, with what is free in them.
     shared: BTreeMap<u64, FreeRanges>,
+    /// The largest free range of each shared page, and its start, so that pages without room are not searched.
+    largest: BTreeSet<(u64, u64)>,
     /// Blocks in use.
     pub(super) count: usize,
     /// Their bytes.
@@ -40,7 +42,7 @@ impl Blocks {
     /// None in use. The range is of whole pages.
     pub(crate) fn new(range: Range<u64>) -> Blocks {
         assert!(range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE));
-        Blocks { pages: FreeRanges::new(range), shared: BTreeMap::new(), count: 0, used: 0 }
+        Blocks { pages: FreeRanges::new(range), shared: BTreeMap::new(), largest: BTreeSet::new(), count: 0, used: 0 }
     }
 
     /// Takes `len` bytes, at least 1, at a multiple of `align`, a power of two.
@@ -60,13 +62,31 @@ impl Blocks {
     }
 
     fn take_lines(&mut self, len: u64, align: u64) -> Option<u64> {
-        let mut pages = self.shared.values_mut();
-        if let Some(start) = pages.find_map(|page| page.take(len, align)) {
-            return Some(start);
+        let mut pages = self.largest.range((len, 0)..).map(|&(_, page)| page);
+        // Only a large alignment finds no room in the first.
+        let page = match pages.find(|page| self.shared[page].find(len, align).is_some()) {
+            Some(page) => page,
+            None => {
+                let page = self.pages.take(PAGE, PAGE)?;
+                self.shared.insert(page, FreeRanges::new(page..page + PAGE));
+                page
+            }
+        };
+        self.change_page(page, |free| free.take(len, align))
+    }
+
+    /// Changes what is free in a shared page.
+    fn change_page<T>(&mut self, page: u64, change: impl FnOnce(&mut FreeRanges) -> T) -> T {
+        let free = self.shared.get_mut(&page).expect("a shared page");
+        self.largest.remove(&(free.largest(), page));
+        let result = change(free);
+        if free.largest() == PAGE {
+            self.shared.remove(&page);
+            self.pages.give_back(page..page + PAGE);
+        } else {
+            self.largest.insert((free.largest(), page));
         }
-        let page = self.pages.take(PAGE, PAGE)?;
-        let free = FreeRanges::new(page..page + PAGE);
-        self.shared.entry(page).or_insert(free).take(len, align)
+        result
     }
 
     /// Gives back what [`Blocks::take`] returned.
@@ -74,15 +94,10 @@ impl Blocks {
         self.count -= 1;
         self.used -= block.len;
         let page = block.start / PAGE * PAGE;
-        match self.shared.get_mut(&page) {
-            None => self.pages.give_back(block.start..block.start + block.len),
-            Some(free) => {
-                free.give_back(block.start..block.start + block.len);
-                if free.bytes() == PAGE {
-                    self.shared.remove(&page);
-                    self.pages.give_back(page..page + PAGE);
-                }
-            }
+        let range = block.start..block.start + block.len;
+        match self.shared.contains_key(&page) {
+            true => self.change_page(page, |free| free.give_back(range)),
+            false => self.pages.give_back(range),
         }
     }
 
@@ -93,8 +108,8 @@ impl Blocks {
 
     /// Bytes of the largest free range.
     pub(super) fn largest_free(&self) -> u64 {
-        let shared = self.shared.values().map(FreeRanges::largest);
-        shared.fold(self.pages.largest(), u64::max)
+        let shared = self.largest.last().map_or(0, |&(size, _)| size);
+        shared.max(self.pages.largest())
     }
 }
 
@@ -126,13 +141,18 @@ impl FreeRanges {
         Some(end)
     }
 
-    /// Takes `len` bytes at a multiple of `align` from the smallest range that has them.
-    fn take(&mut self, len: u64, align: u64) -> Option<u64> {
+    /// The smallest range that has `len` bytes at a multiple of `align`, and where they start.
+    fn find(&self, len: u64, align: u64) -> Option<(u64, u64)> {
         let mut large_enough = self.sizes.range((len, 0)..);
-        let (start, at) = large_enough.find_map(|&(size, start)| {
+        large_enough.find_map(|&(size, start)| {
             let at = start.checked_next_multiple_of(align)?;
             (at.checked_add(len)? <= start + size).then_some((start, at))
-        })?;
+        })
+    }
+
+    /// Takes what [`FreeRanges::find`] has found.
+    fn take(&mut self, len: u64, align: u64) -> Option<u64> {
+        let (start, at) = self.find(len, align)?;
         let end = self.remove(start)?;
         for (start, end) in [(start, at), (at + len, end)] {
             if start < end {
@@ -252,6 +272,8 @@ mod tests {
                 prop_assert_eq!((blocks.count, blocks.used), (taken.len(), used));
                 prop_assert_eq!(blocks.free() + used, PAGES * PAGE);
                 prop_assert!(blocks.largest_free() <= blocks.free());
+                let pages = blocks.shared.iter().map(|(page, free)| (free.largest(), *page));
+                prop_assert_eq!(&blocks.largest, &pages.collect());
             }
             for block in taken {
                 blocks.give_back(block);
