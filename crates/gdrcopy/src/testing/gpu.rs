@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, thread};
 
 use gdrcopy_core::RawGdr;
@@ -64,6 +65,8 @@ pub struct Gpu(Arc<Shared>);
 
 struct Shared {
     memory: Memory,
+    /// Device address of its first byte.
+    start: u64,
     state: Mutex<State>,
 }
 
@@ -96,8 +99,10 @@ struct Pinned {
 const LEN: usize = 64 << 20;
 /// Bytes of memory at most.
 const MOST: usize = 1 << 40;
-/// Device address of the first, which CUDA never has. Otherwise a real driver could pin memory of others for it.
+/// Device address of the first GPU, which CUDA never has. Otherwise a real driver could pin memory of others for it.
 const START: u64 = 1 << 62;
+/// The GPUs have addresses of their own, so that none pins memory of another.
+static GPUS: AtomicU64 = AtomicU64::new(0);
 /// The smallest alignment of cuMemAlloc.
 const ALIGN: u64 = 256;
 /// The only type of mapping.
@@ -116,10 +121,12 @@ impl Gpu {
     pub fn with_memory(bytes: usize) -> Gpu {
         assert!(bytes <= MOST, "{bytes} bytes are more than 1 TiB");
         let bytes = bytes.next_multiple_of(PAGE as usize);
+        let start = START + GPUS.fetch_add(1, Ordering::Relaxed) % (START / MOST as u64) * MOST as u64;
         Gpu(Arc::new(Shared {
             memory: Memory::aligned(bytes, PAGE as usize),
+            start,
             state: Mutex::new(State {
-                blocks: Blocks::new(START..START + bytes as u64),
+                blocks: Blocks::new(start..start + bytes as u64),
                 allocations: BTreeMap::new(),
                 pins: BTreeMap::new(),
                 next: 1,
@@ -140,7 +147,7 @@ impl Gpu {
         let state = self.0.state.lock();
         let allocation = state.allocation(device_address, len as u64);
         assert!(allocation.is_some(), "{len} bytes at {device_address:#x} are not all in one allocation");
-        let offset = (device_address - START) as usize;
+        let offset = (device_address - self.0.start) as usize;
         MappedSlice::of_region(self.0.memory.region(), offset, len, device_address, KIND)
     }
 
@@ -324,7 +331,7 @@ impl SourcePin for GpuPin {
         if len as u64 > self.pinned.size {
             return Err(Error::of_call(call::MMAP, Errno::EINVAL));
         }
-        let offset = (self.pinned.address - START) as usize;
+        let offset = (self.pinned.address - self.gpu.0.start) as usize;
         let address = self.gpu.0.memory.region().address().wrapping_add(offset);
         let address = NonNull::new(address).expect("mapped");
         // SAFETY: the range is in the memory of `self.gpu`, and the pin and its mapping keep a share of that.

@@ -126,7 +126,12 @@ fn leaks_are_listed_and_a_free_under_a_pin_is_a_panic() {
 
 /// Those of CUDA have at most 57 bits on all CPUs.
 #[test]
-fn addresses_are_none_of_cuda() {
-    let memory = Gpu::new().allocate(1).expect("memory");
+fn addresses_are_none_of_cuda_or_of_another_gpu() {
+    let gpu = Gpu::new();
+    let memory = gpu.allocate(1).expect("memory");
     assert!(memory.address() >= 1 << 57);
+    let other = Gpu::new();
+    let _theirs = other.allocate(1).expect("memory");
+    let refused = pin(&other, memory.address(), 1).expect_err("memory of another GPU");
+    assert_eq!(refused.errno(), libc::EINVAL);
 }
