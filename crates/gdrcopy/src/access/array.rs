@@ -51,6 +51,12 @@ impl<'m, T: Pod> Array<'m, T> {
         self.len == 0
     }
 
+    /// Device address of its first element, for GPU kernels and CUDA.
+    #[inline]
+    pub fn device_address(self) -> u64 {
+        self.bytes.device_address()
+    }
+
     /// Its memory.
     #[inline]
     pub fn as_bytes(self) -> MappedSlice<'m> {

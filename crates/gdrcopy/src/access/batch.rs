@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use bytemuck::Pod;
+use bytemuck::{Pod, bytes_of};
 use gdrcopy_core::copy;
 
 use crate::access::slice::MappedSlice;
@@ -73,6 +73,15 @@ impl<'m> Batch<'m> {
         // SAFETY: `place` has found the bytes inside the slice, which is mapped and of this kind.
         unsafe { copy::write_unfenced(slice.kind(), dst, src.as_ptr(), src.len()) };
         Ok(())
+    }
+
+    /// Writes a value of plain data from byte `offset` on, as [`Batch::write`] does.
+    ///
+    /// # Errors
+    /// The errors of [`Batch::write`].
+    #[inline]
+    pub fn write_value<T: Pod>(&mut self, offset: usize, value: &T) -> Result<()> {
+        self.write(offset, bytes_of(value))
     }
 
     /// Writes a word, of any mapping that lives as long as the batch, by one store.

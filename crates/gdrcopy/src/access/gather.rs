@@ -1,13 +1,11 @@
 //! Many words, read at once.
 
 use std::fmt;
-use std::marker::PhantomData;
 
 use bytemuck::Pod;
 use gdrcopy_core::copy;
 use gdrcopy_core::routines::{Item, Shape};
 use gdrcopy_core::sys::fork::Owner;
-use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::MappingType;
 
 use crate::access::word::Word;
@@ -40,29 +38,20 @@ use crate::access::word::Word;
 /// ```
 #[derive(Clone)]
 pub struct Words<'m, T> {
-    /// Invariant: a `T` is mapped at each for `'m`, in the process `owner`, aligned to its size, and accepts the
-    /// accesses of `kind`. If they are of several processes, there is no owner.
-    words: Box<[*const T]>,
+    /// Invariant: they are of the process `owner`, and accept the accesses of `kind`. If they are of several processes,
+    /// there is no owner.
+    words: Box<[Word<'m, T>]>,
     kind: MappingType,
     owner: Option<Owner>,
-    region: PhantomData<&'m Region>,
 }
-
-// SAFETY: as for `Word`.
-unsafe impl<T: Pod> Send for Words<'_, T> {}
-// SAFETY: as for `Word`.
-unsafe impl<T: Pod> Sync for Words<'_, T> {}
 
 impl<'m, T: Pod> FromIterator<Word<'m, T>> for Words<'m, T> {
     fn from_iter<I: IntoIterator<Item = Word<'m, T>>>(words: I) -> Self {
-        let words = words.into_iter();
-        let mut addresses = Vec::with_capacity(words.size_hint().0);
+        let words: Box<[Word<'m, T>]> = words.into_iter().collect();
         let mut kind = MappingType::WriteCombining;
         let mut owner = Some(Owner::current());
-        for word in words {
-            let (address, owner_of_word) = word.place();
-            addresses.push(address);
-            if owner != Some(owner_of_word) {
+        for word in &words {
+            if owner != Some(word.owner()) {
                 owner = None;
             }
             if word.kind() != MappingType::WriteCombining {
@@ -70,11 +59,17 @@ impl<'m, T: Pod> FromIterator<Word<'m, T>> for Words<'m, T> {
                 kind = MappingType::Device;
             }
         }
-        Words { words: addresses.into(), kind, owner, region: PhantomData }
+        Words { words, kind, owner }
     }
 }
 
-impl<T: Pod> Words<'_, T> {
+impl<'m, T: Pod> Words<'m, T> {
+    /// The word with this number, to store it or to load it by itself; `None` if there is none.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<Word<'m, T>> {
+        self.words.get(index).copied()
+    }
+
     /// The number of words.
     pub fn len(&self) -> usize {
         self.words.len()
@@ -100,10 +95,10 @@ impl<T: Pod> Words<'_, T> {
         let words = self.words.as_ptr();
         let item = move |n: usize| {
             // SAFETY: one of the words.
-            let word = unsafe { words.add(n).read() };
-            Item { dst: values.wrapping_add(n).cast(), src: word.cast(), len: size_of::<T>() }
+            let word = unsafe { *words.add(n) };
+            Item { dst: values.wrapping_add(n).cast(), src: word.start(), len: size_of::<T>() }
         };
-        // SAFETY: words of this kind are mapped (invariant).
+        // SAFETY: a word is mapped, and these are of this kind (invariant).
         unsafe { copy::gather(self.kind, Shape::new(size_of::<T>(), 0), self.len(), item) };
     }
 }

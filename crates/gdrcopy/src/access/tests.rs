@@ -187,13 +187,15 @@ fn methods_of_an_owner_are_those_of_its_slice() {
     assert_eq!(owner.slice(2..9).map(place), Ok((2, 7)));
     let (left, right) = owner.split_at(4).expect("inside");
     assert_eq!((place(left), place(right)), ((0, 4), (4, LEN - 4)));
-    assert_eq!(owner.array::<u16>(8, 3).map(|array| place(array.as_bytes())), Ok((8, 6)));
+    let array = owner.array::<u16>(8, 3).expect("inside");
+    assert_eq!((place(array.as_bytes()), array.device_address()), ((8, 6), all.device_address() + 8));
     assert_eq!(owner.word::<u16>(6).expect("aligned").device_address(), all.device_address() + 6);
 
     owner.fill(7).expect("this process");
     owner.write(3, b"write").expect("inside");
     let mut batch = owner.batch().expect("this process");
-    batch.write(100, b"batch").expect("inside");
+    batch.write(100, b"bat").expect("inside");
+    batch.write_value(103, b"ch").expect("inside");
     batch.commit();
     let mut model = vec![7; LEN];
     model[3..8].copy_from_slice(b"write");

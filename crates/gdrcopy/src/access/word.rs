@@ -156,10 +156,15 @@ impl<'m, T: Pod> Word<'m, T> {
         }
     }
 
-    /// Where it is mapped, and the process that mapped it.
+    /// Where it is mapped.
     #[inline]
-    pub(super) fn place(self) -> (*const T, Owner) {
-        (self.at, self.owner)
+    pub(super) fn start(self) -> *const u8 {
+        self.at.cast_const().cast()
+    }
+
+    /// The process that mapped it.
+    pub(super) fn owner(self) -> Owner {
+        self.owner
     }
 
     /// [`Word::store`] between the fences of a batch.

@@ -95,6 +95,12 @@ impl<V: View> Owned<V> {
 }
 
 impl<T: Pod> OwnedWords<T> {
+    /// [`Words::get`].
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<Word<'_, T>> {
+        self.view.get(index)
+    }
+
     /// [`Words::load_all`].
     ///
     /// # Panics

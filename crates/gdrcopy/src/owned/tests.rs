@@ -91,6 +91,9 @@ fn flags_of_any_owner_are_polled_at_once() {
     let mut values = [7; 64];
     flags.load_all(&mut values);
     assert_eq!((values[0], values[62], values[63]), (0, 0, 1));
+    let last = flags.get(63).expect("the last one");
+    assert_eq!((last.load(), last.device_address()), (1, address + 64 * 63));
+    assert!(flags.get(64).is_none());
     drop(flags);
     gpu.assert_unused();
 }
