@@ -13,8 +13,8 @@ use crate::access::slice::MappedSlice;
 use crate::access::word::Word;
 use crate::error::Result;
 
-/// Mapped GPU memory that has an owner ([`Mapping`](crate::Mapping), [`OwnedMapping`](crate::OwnedMapping),
-/// [`PoolBuffer`](crate::pool::PoolBuffer), [`OwnedSlice`](crate::owned::OwnedSlice)).
+/// Mapped GPU memory that has an owner ([`Mapping`](crate::Mapping), [`OwnedMapping`](crate::memory::OwnedMapping),
+/// [`PoolBuffer`](crate::PoolBuffer), [`OwnedSlice`](crate::owned::OwnedSlice)).
 ///
 /// Its methods are those of [`MappedSlice`], of all of the memory, with their order and errors. A `dyn Mapped` has
 /// those without a type parameter, and [`Mapped::as_slice`] for the others. Only types of this crate are `Mapped`, and

@@ -6,7 +6,7 @@ use gdrcopy_core::types::GPU_PAGE_SIZE;
 use crate::memory::MapOptions;
 use crate::pool::blocks::LARGE;
 
-/// How a [`Pool`](crate::pool::Pool) pins and maps. Made by [`Pool::options`](crate::pool::Pool::options).
+/// How a [`Pool`](crate::Pool) pins and maps. Made by [`Pool::options`](crate::Pool::options).
 #[derive(Clone, Debug)]
 #[must_use = "it makes no pool until `build` is called"]
 pub struct PoolOptions {

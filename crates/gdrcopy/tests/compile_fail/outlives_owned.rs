@@ -1,8 +1,8 @@
 use std::sync::{Arc, OnceLock};
 
-use gdrcopy::memory::RawMemory;
+use gdrcopy::memory::{OwnedMapping, RawMemory};
 use gdrcopy::owned::{OwnedArray, OwnedSlice, OwnedWord, View};
-use gdrcopy::{Array, Mapped, MappedSlice, Mapping, OwnedMapping, Result, Word, Words};
+use gdrcopy::{Array, Mapped, MappedSlice, Mapping, Result, Word, Words};
 
 fn word(owned: OwnedWord<u32>) -> Word<'static, u32> {
     owned.view() //~ E0515

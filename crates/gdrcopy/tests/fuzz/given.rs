@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use gdrcopy::memory::{DeviceMemory, MapOptions};
-use gdrcopy::{MapFlag, Mapped as _, OwnedMapping, PinFlags};
+use gdrcopy::memory::{DeviceMemory, MapOptions, OwnedMapping};
+use gdrcopy::{MapFlag, Mapped as _, PinFlags};
 
 use crate::isolated::{calling, list, outcome};
 use crate::ops::Args;

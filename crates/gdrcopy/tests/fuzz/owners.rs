@@ -4,9 +4,9 @@
 use std::mem;
 use std::sync::Arc;
 
-use gdrcopy::memory::HostMemory;
-use gdrcopy::owned::{OwnedSlice, View};
-use gdrcopy::{Mapped as _, MappedSlice, Mapping, Owned, OwnedMapping, PoolBuffer, Result};
+use gdrcopy::memory::{HostMemory, OwnedMapping};
+use gdrcopy::owned::{Owned, OwnedSlice, View};
+use gdrcopy::{Mapped as _, MappedSlice, Mapping, PoolBuffer, Result};
 
 use crate::access::Slice;
 use crate::given::Given;
