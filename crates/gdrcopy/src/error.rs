@@ -1,13 +1,60 @@
 //! The errors of the crate.
 #![forbid(unsafe_code)]
 
+/// The result of a function of CUDA that failed.
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// use gdrcopy::memory::CudaAllocator;
+/// use gdrcopy::{Error, GdrError};
+/// match CudaAllocator::new(1000) {
+///     Err(Error::Gdr(GdrError::Cuda { call, error, .. })) => println!("{call}: {}", error.code),
+///     result => drop(result?),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub use gdrcopy_core::error::CudaError;
 use gdrcopy_core::error::Errno;
-pub use gdrcopy_core::error::{CudaError, Error as GdrError, OsError};
+/// An error of the driver, of CUDA, or of a pin and its mapping, as [`Error::Gdr`] has it.
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// use gdrcopy::{Error, Gdr, GdrError};
+/// match Gdr::open() {
+///     Err(Error::Gdr(GdrError::DriverTooOld { driver, .. })) => println!("update gdrdrv {driver}"),
+///     result => drop(result?),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub use gdrcopy_core::error::Error as GdrError;
+/// The errno of a system call that failed.
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// use gdrcopy::{Error, Gdr, GdrError};
+/// match Gdr::options().device_path("/dev/none").open() {
+///     Err(Error::Gdr(GdrError::Driver { error, .. })) => println!("errno {}: {error}", error.errno()),
+///     result => drop(result?),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub use gdrcopy_core::error::OsError;
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a call failed. The text says what to do.
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// # let mapping = gpu.mapping()?;
+/// use gdrcopy::{Error, Mapped};
+/// let outside = mapping.write(usize::MAX, b"x");
+/// assert!(matches!(outside, Err(Error::OutOfMapping { len: 1, .. })));
+/// let error = std::io::Error::from(outside.unwrap_err());
+/// assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -15,6 +15,13 @@ use crate::pin::Pin;
 /// It may be used from any thread. A forked child must open its own. Every call on an inherited one fails with
 /// [`GdrError::ForkedChild`] and touches nothing. Dropping it closes the child's copy of the descriptor, which
 /// otherwise keeps the parent's pins if the parent ends.
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// let gdr = gdrcopy::Gdr::open()?;
+/// println!("{}, pins outlive frees: {}", gdr.driver_version()?, gdr.is_persistent()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Gdr {
     raw: RawGdr,
@@ -119,12 +126,10 @@ impl Gdr {
 /// How to open a source of GPU memory. Made by [`Gdr::options`].
 ///
 /// ```
-/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-/// # gpu::run(|gpu| {
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
 /// use gdrcopy::{Backend, Gdr};
 /// let gdr = Gdr::options().backend(Backend::DmaBuf).open()?;
-/// # Ok(())
-/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "it opens nothing until `open` is called"]

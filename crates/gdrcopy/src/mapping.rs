@@ -13,6 +13,18 @@ use crate::error::Error;
 ///
 /// Where the driver is not persistent ([`Gdr::is_persistent`](crate::Gdr::is_persistent)), it takes the mapping away
 /// when the memory is freed. An access then raises SIGBUS, which ends the process.
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// # let mapping = gpu.mapping()?;
+/// use gdrcopy::Mapped;
+/// std::thread::scope(|s| {
+///     s.spawn(|| mapping.write(0, b"from a thread"));
+/// });
+/// assert_eq!(mapping.read_vec(0, 13)?, b"from a thread");
+/// mapping.unmap().map_err(|(_, error)| error)?; // or drop it
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Mapping {
     raw: RawMapping,

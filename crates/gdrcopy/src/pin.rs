@@ -12,12 +12,33 @@ use crate::mapping::Mapping;
 ///
 /// The driver's pin lasts until both the `Pin` and its [`Mapping`] are gone. A mapping is always taken down first,
 /// because NVIDIA's gdrdrv up to 2.6 otherwise corrupts its list of pins.
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// use gdrcopy::{Gdr, MapFlag, Mapped, PinFlags};
+/// let address = gpu.device_pointer(); // from cuMemAlloc
+/// // SAFETY: the memory is freed after the pin, and nothing else uses it.
+/// let pin = unsafe { Gdr::open()?.pin(address + 100, 4096, PinFlags::DEFAULT)? };
+/// let mapping = pin.map(4096, MapFlag::Default)?;
+/// mapping.write(0, b"at address + 100")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Pin {
     raw: RawPin,
 }
 
 /// The description of a pin ([`Pin::info`]).
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// use gdrcopy::{Gdr, PinFlags};
+/// // SAFETY: the memory is freed after the pin, and nothing else uses it.
+/// let pin = unsafe { Gdr::open()?.pin(gpu.device_pointer() + 100, 1, PinFlags::DEFAULT)? };
+/// let info = pin.info()?;
+/// assert!(info.address <= pin.address() && info.len as u64 % u64::from(info.page_size) == 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PinInfo {
@@ -129,6 +150,14 @@ impl Pin {
 /// [`GdrError::Descriptors`](crate::GdrError::Descriptors) when the process has none left.
 /// [`GdrError::Cuda`](crate::GdrError::Cuda) with CUDA's error, `EINVAL` for host memory, managed memory, or if the
 /// pages around the bytes are not of the same allocation. Memory of a pool can be exported, although it cannot be pinned.
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// use gdrcopy::PinFlags;
+/// let export = gdrcopy::export_dma_buf(gpu.device_pointer() + 100, 1000, PinFlags::DEFAULT)?;
+/// assert_eq!((export.offset, export.len), (100, 4096)); // whole pages
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[doc(alias = "gdrx_dmabuf")]
 pub fn export_dma_buf(address: u64, len: usize, flags: PinFlags) -> Result<DmaBufExport> {
     Ok(dmabuf::export(address, len, flags)?)

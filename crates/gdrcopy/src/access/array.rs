@@ -138,8 +138,7 @@ impl<'m, T: Pod> Array<'m, T> {
     /// If `at` and `values` differ in length.
     ///
     /// ```
-    /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-    /// # gpu::run(|gpu| {
+    /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
     /// # let mapping = gpu.mapping()?;
     /// use gdrcopy::Mapped;
     /// let rows = mapping.array::<[f32; 16]>(0, 1000)?;
@@ -147,8 +146,7 @@ impl<'m, T: Pod> Array<'m, T> {
     /// let mut found = [[0.0; 16]; 3];
     /// rows.gather(&[400, 7, 400], &mut found)?;
     /// assert_eq!(found, [[2.0; 16], [0.5; 16], [2.0; 16]]);
-    /// # Ok(())
-    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn gather(self, at: &[usize], values: &mut [T]) -> Result<()> {
         self.bytes.gather(self.len, at, values)

@@ -31,8 +31,7 @@ impl<'m> MappedSlice<'m> {
 /// batch is there must be written after the commit.
 ///
 /// ```
-/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-/// # gpu::run(|gpu| {
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
 /// # let mapping = gpu.mapping()?;
 /// use gdrcopy::Mapped;
 /// let mut batch = mapping.batch()?;
@@ -40,11 +39,10 @@ impl<'m> MappedSlice<'m> {
 /// batch.write(4096, b"body")?;
 /// batch.commit();
 /// mapping.word::<u32>(8192)?.store(1);
-/// # Ok(())
-/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a batch ends where it is dropped"]
-#[doc(alias = "gdrx_write_many")]
+#[doc(alias("gdrx_write_many", "gdrx_begin", "gdrx_write_unfenced", "gdrx_fence"))]
 pub struct Batch<'m> {
     slice: MappedSlice<'m>,
     /// The fence at the end holds for the stores of its own thread only.

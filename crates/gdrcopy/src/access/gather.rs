@@ -25,16 +25,14 @@ use crate::access::word::Word;
 /// in a round trip.
 ///
 /// ```
-/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-/// # gpu::run(|gpu| {
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
 /// # let mapping = gpu.mapping()?;
 /// use gdrcopy::Mapped;
 /// use gdrcopy::Words;
 /// let flags: Words<'_, u32> = (0..64).map(|i| mapping.word(64 * i)).collect::<Result<_, _>>()?;
 /// let mut values = [0; 64];
 /// flags.load_all(&mut values);
-/// # Ok(())
-/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct Words<'m, T> {

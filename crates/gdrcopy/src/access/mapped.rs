@@ -19,6 +19,19 @@ use crate::error::Result;
 /// Its methods are those of [`MappedSlice`], of all of the memory, with their order and errors. A `dyn Mapped` has
 /// those without a type parameter, and [`Mapped::as_slice`] for the others. Only types of this crate are `Mapped`, and
 /// an `Arc` of one is.
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// # let mapping = gpu.mapping()?;
+/// use gdrcopy::{Mapped, Result};
+/// fn post(memory: &dyn Mapped, message: &[u8]) -> Result<()> {
+///     memory.write(64, message)?;
+///     memory.as_slice().word::<u64>(0)?.store(message.len() as u64);
+///     Ok(())
+/// }
+/// post(&mapping, b"to any owner")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[expect(clippy::missing_errors_doc, reason = "those of the slice's methods")]
 #[expect(clippy::len_without_is_empty, reason = "only a slice can be empty")]
 pub trait Mapped: sealed::Sealed + Send + Sync {

@@ -45,6 +45,18 @@ pub(super) fn start_and_len(
 /// It is a pointer and a length, so copying it copies no memory. Threads may use one slice at the same time. Where they
 /// write the same bytes, or one writes what another reads, the bytes are a mix of both. Words of 1, 2, 4 or 8 naturally
 /// aligned bytes stay whole.
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// # let mapping = gpu.mapping()?;
+/// use gdrcopy::Mapped;
+/// let (head, body) = mapping.split_at(4096)?;
+/// body.write(0, b"body")?;
+/// head.fill(0)?;
+/// assert_eq!(mapping.slice(4096..4100)?.read_vec(0, 4)?, b"body");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("gdrx_attach", "gdrx_attach_mapping"))]
 #[derive(Clone, Copy)]
 pub struct MappedSlice<'m> {
     /// Invariant: `start..start + len` is mapped for `'m`, in the process `owner`, and accepts the accesses of

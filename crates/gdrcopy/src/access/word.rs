@@ -40,13 +40,11 @@ impl<'m> MappedSlice<'m> {
 /// Three bytes are no word:
 ///
 /// ```compile_fail,E0080
-/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-/// # gpu::run(|gpu| {
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
 /// # let mapping = gpu.mapping()?;
 /// use gdrcopy::Mapped;
 /// let color = mapping.word::<[u8; 3]>(0)?;
-/// # Ok(())
-/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Word<'m, T> {
     /// Invariant: a `T` is mapped there for `'m`, in the process `owner`, aligned to its size.
@@ -100,6 +98,7 @@ impl<'m, T: Pod> Word<'m, T> {
     ///
     /// # Panics
     /// In a forked child of the process that made the mapping.
+    #[doc(alias("gdrx_load_u8", "gdrx_load_u16", "gdrx_load_u32", "gdrx_load_u64"))]
     #[inline]
     pub fn load(self) -> T {
         self.owner.assert();
@@ -111,6 +110,7 @@ impl<'m, T: Pod> Word<'m, T> {
     ///
     /// # Panics
     /// In a forked child of the process that made the mapping.
+    #[doc(alias("gdrx_store_u8", "gdrx_store_u16", "gdrx_store_u32", "gdrx_store_u64"))]
     #[inline]
     pub fn store(self, value: T) {
         self.owner.assert();
@@ -122,8 +122,7 @@ impl<'m, T: Pod> Word<'m, T> {
     /// waits for ever. It is an acquire, so what a GPU kernel wrote before it released the value is visible afterwards.
     ///
     /// ```
-    /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-    /// # gpu::run(|gpu| {
+    /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
     /// # let mapping = gpu.mapping()?;
     /// use gdrcopy::Mapped;
     /// let request = mapping.word::<u32>(0)?;
@@ -132,8 +131,7 @@ impl<'m, T: Pod> Word<'m, T> {
     /// request.store(1);
     /// # answer.store(1); // As a GPU kernel does.
     /// answer.spin_until(|value| value == 1, None)?;
-    /// # Ok(())
-    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors

@@ -12,6 +12,14 @@ use gdrcopy_core::sys::cuda::allocation::{Allocation, Gpu};
 /// Where the GPU supports memory pools (`CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED`), memory is freed in the
 /// order of a stream of its own, which waits for no GPU kernel. Elsewhere, as in TCC mode, cuMemFree waits for
 /// all work of the GPU. The memory itself never comes from a pool, because such memory cannot be pinned.
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// use gdrcopy::memory::{CudaAllocator, DeviceAllocator};
+/// let memory = CudaAllocator::new(0)?.allocate(1 << 20)?;
+/// println!("1 MiB of GPU 0 at {:#x}", memory.address());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct CudaAllocator {
     gpu: Arc<Gpu>,
@@ -70,8 +78,7 @@ impl Drop for CudaMemory {
 /// [`Backend::HostMemory`](crate::Backend::HostMemory). It is freed when dropped.
 ///
 /// ```
-/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-/// # gpu::run(|gpu| {
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
 /// use gdrcopy::memory::HostMemory;
 /// use gdrcopy::memory::MapOptions;
 /// use gdrcopy::{Backend, Gdr, Mapped};
@@ -79,8 +86,7 @@ impl Drop for CudaMemory {
 /// let gdr = Gdr::options().backend(Backend::HostMemory).open()?;
 /// let mapping = gdr.map_owned(HostMemory::alloc(1 << 20)?, MapOptions::default())?;
 /// mapping.write(0, b"GPU kernels read this over PCIe")?;
-/// # Ok(())
-/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct HostMemory {

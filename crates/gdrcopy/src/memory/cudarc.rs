@@ -33,15 +33,13 @@ unsafe impl<T: Pod + Debug> DeviceMemory for CudaSlice<T> {
 /// cuMemFree.
 ///
 /// ```
-/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-/// # gpu::run(|gpu| {
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
 /// use cudarc::driver::CudaContext;
 /// use gdrcopy::memory::CudarcAllocator;
 /// use gdrcopy::{Gdr, Pool};
 /// let stream = CudaContext::new(0)?.new_stream()?;
 /// let pool = Pool::new(&Gdr::open()?, CudarcAllocator::new(stream));
-/// # Ok(())
-/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct CudarcAllocator {

@@ -9,6 +9,22 @@ use crate::error::Result;
 /// Implemented by [`RawMemory`], by [`HostMemory`](crate::memory::HostMemory), by what a [`DeviceAllocator`] returns
 /// and, with the feature `cudarc-0-19`, by `CudaSlice` of the crate cudarc.
 ///
+/// ```
+/// use gdrcopy::memory::DeviceMemory;
+///
+/// /// Memory of another allocator, which is a CUDA allocation of its own.
+/// #[derive(Debug)]
+/// struct Buffer {
+///     address: u64, // as cuMemAlloc has returned it
+///     len: usize,
+/// }
+/// // SAFETY: the allocation belongs to this value, which no safe code reads or writes in another manner.
+/// unsafe impl DeviceMemory for Buffer {
+///     fn address(&self) -> u64 { self.address }
+///     fn len(&self) -> usize { self.len }
+/// }
+/// ```
+///
 /// # Safety
 /// From construction to drop, and for any thread:
 /// - `address` and `len` return the same values;
@@ -25,6 +41,20 @@ pub unsafe trait DeviceMemory: fmt::Debug + Send + Sync {
 }
 
 /// Allocates GPU memory for the chunks of a [`Pool`](crate::Pool).
+///
+/// ```
+/// use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory};
+///
+/// /// Counts what it allocates.
+/// #[derive(Debug)]
+/// struct Counted(CudaAllocator, std::sync::atomic::AtomicUsize);
+/// impl DeviceAllocator for Counted {
+///     fn allocate(&self, len: usize) -> gdrcopy::Result<Box<dyn DeviceMemory>> {
+///         self.1.fetch_add(len, std::sync::atomic::Ordering::Relaxed);
+///         self.0.allocate(len)
+///     }
+/// }
+/// ```
 pub trait DeviceAllocator: fmt::Debug + Send + Sync {
     /// Allocates at least `len` bytes at any alignment, of memory that can be pinned. Their contents are not specified.
     ///
@@ -38,16 +68,14 @@ pub trait DeviceAllocator: fmt::Debug + Send + Sync {
 /// GPU memory that the caller owns, a `CUdeviceptr` and a length.
 ///
 /// ```
-/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-/// # gpu::run(|gpu| {
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
 /// use gdrcopy::{Gdr, Pool};
 /// use gdrcopy::memory::RawMemory;
 /// let address = gpu.device_pointer(); // from cuMemAlloc
 /// // SAFETY: the 2 MiB stay allocated, and are used through the pool only.
 /// let memory = unsafe { RawMemory::new(address, 2 << 20) };
 /// let pool = Pool::of_memory(&Gdr::open()?, memory)?;
-/// # Ok(())
-/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct RawMemory {

@@ -14,6 +14,11 @@ use crate::mapping::Mapping;
 use crate::memory::device::DeviceMemory;
 
 /// How memory is pinned and mapped.
+///
+/// ```
+/// use gdrcopy::{MapFlag, PinFlags, memory::MapOptions};
+/// let options = MapOptions::default().pin_flags(PinFlags::FORCE_PCIE).map_flag(MapFlag::WriteCombining);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct MapOptions {
@@ -38,15 +43,13 @@ impl MapOptions {
 /// GPU memory that is pinned and mapped, and freed after that. Made by [`Gdr::map_owned`], without `unsafe`.
 ///
 /// ```
-/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-/// # gpu::run(|gpu| {
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
 /// use gdrcopy::memory::{CudaAllocator, DeviceAllocator, MapOptions};
 /// use gdrcopy::{Gdr, Mapped};
 /// let memory = CudaAllocator::new(0)?.allocate(1 << 20)?;
 /// let mapping = Gdr::open()?.map_owned(memory, MapOptions::default())?;
 /// mapping.write(0, b"straight into GPU memory")?;
-/// # Ok(())
-/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct OwnedMapping<M: DeviceMemory = Box<dyn DeviceMemory>> {
     // Dropped in this order, so unmapped and unpinned before the memory is freed.

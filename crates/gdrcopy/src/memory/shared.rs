@@ -19,8 +19,7 @@ use crate::error::Result;
 /// device addresses are those of the exporter, so [`Mapped::device_address`] counts from 0 here.
 ///
 /// ```
-/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-/// # gpu::run(|gpu| {
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
 /// use gdrcopy::memory::SharedMapping;
 /// use gdrcopy::{Mapped, MappingType};
 /// # let exported = gdrcopy::export_dma_buf(gpu.device_pointer(), 4096, gdrcopy::PinFlags::FORCE_PCIE)?;
@@ -29,9 +28,9 @@ use crate::error::Result;
 /// // `fd`, `offset` and `len` came over a socket.
 /// let memory = SharedMapping::new(fd, offset, len, MappingType::WriteCombining)?;
 /// memory.write(0, b"from a process without CUDA")?;
-/// # Ok(())
-/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "gdrx_unmap_dmabuf")]
 #[derive(Debug)]
 pub struct SharedMapping {
     region: Region,

@@ -21,8 +21,7 @@ pub type OwnedArray<T> = Owned<Array<'static, T>>;
 /// Many words that keep their memory, for flags that are polled at once. Made by [`Owned::new`].
 ///
 /// ```
-/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-/// # gpu::run(|gpu| {
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
 /// use std::sync::Arc;
 /// use gdrcopy::memory::CudaAllocator;
 /// use gdrcopy::owned::OwnedWords;
@@ -33,8 +32,7 @@ pub type OwnedArray<T> = Owned<Array<'static, T>>;
 /// let flags = OwnedWords::<u32>::new(buffer, |memory| (0..64).map(|i| memory.word(64 * i)).collect())?;
 /// let mut values = [0; 64];
 /// flags.load_all(&mut values);
-/// # Ok(())
-/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub type OwnedWords<T> = Owned<Words<'static, T>>;
 
@@ -52,8 +50,7 @@ impl<V: View> Owned<V> {
     /// The result of `view` for this memory, and the memory.
     ///
     /// ```
-    /// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-    /// # gpu::run(|gpu| {
+    /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
     /// # let mapping = gpu.mapping()?;
     /// use std::sync::Arc;
     /// use gdrcopy::owned::OwnedWord;
@@ -64,8 +61,7 @@ impl<V: View> Owned<V> {
     ///     word.view().store(7);
     ///     flag.view().store(1);
     /// });
-    /// # Ok(())
-    /// # });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors

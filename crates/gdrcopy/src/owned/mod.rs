@@ -2,13 +2,13 @@
 //!
 //! A [`Word`](crate::Word) borrows its memory, which costs nothing, but ties it to a scope. Those here are `'static`,
 //! `Send` and `Sync`, and give their memory back when the last clone is dropped. [`Pool::word`](crate::Pool::word) and
-//! [`Pool::array`](crate::Pool::array) make them of a pool, [`Owned::new`] of any memory.
+//! [`Pool::array`](crate::Pool::array) make them of a pool, [`Owned::new`] of any memory. Rust never drops a `static`, so a
+//! plugin that has one in a `static` leaves its memory pinned when it is unloaded.
 //!
 //! A flag that threads of the program share, and that a GPU kernel knows by its address:
 //!
 //! ```
-//! # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-//! # gpu::run(|gpu| {
+//! # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
 //! use gdrcopy::memory::CudaAllocator;
 //! use gdrcopy::owned::OwnedWord;
 //! use gdrcopy::{Gdr, Pool, Result};
@@ -28,8 +28,7 @@
 //! let same = flag.clone();
 //! std::thread::spawn(move || same.set(true)).join().expect("no panic");
 //! assert!(flag.get());
-//! # Ok(())
-//! # });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod handle;

@@ -6,6 +6,13 @@ use bytemuck::Pod;
 use crate::access::{Array, MappedSlice, Word, Words};
 
 /// A view of GPU memory that an [`Owned`](crate::owned::Owned) can be of. Only types of this crate are views.
+///
+/// ```
+/// use gdrcopy::owned::{Owned, View};
+/// struct Shared<V: View> {
+///     view: Owned<V>, // of a word, an array, words or a slice
+/// }
+/// ```
 pub trait View: private::Shorten {}
 
 pub(super) mod private {

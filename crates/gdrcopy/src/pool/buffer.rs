@@ -10,6 +10,17 @@ use std::sync::Arc;
 ///
 /// It keeps all that it needs, so it may outlive its pool, and be dropped by any thread. GPU work that uses it
 /// must have finished before, because the next buffer may get the same memory.
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// use gdrcopy::memory::CudaAllocator;
+/// use gdrcopy::{Gdr, Mapped, Pool};
+/// let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
+/// let buffer = pool.alloc(1000)?;
+/// drop(pool); // the buffer stays
+/// buffer.write(0, b"message")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct PoolBuffer {
     chunk: Arc<Chunk>,

@@ -46,8 +46,7 @@ use chunk::Chunk;
 /// Dropping a pool while buffers exist leaves them valid; debug builds log a warning.
 ///
 /// ```
-/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-/// # gpu::run(|gpu| {
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
 /// use gdrcopy::memory::CudaAllocator;
 /// use gdrcopy::{Gdr, Mapped, Pool};
 /// let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
@@ -61,8 +60,7 @@ use chunk::Chunk;
 ///     });
 /// });
 /// println!("a GPU kernel polls the flag at {:#x}", flag.device_address());
-/// # Ok(())
-/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Pool {
@@ -84,6 +82,17 @@ struct Chunks {
 }
 
 /// The use of a pool's memory. Made by [`Pool::report`].
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// use gdrcopy::memory::CudaAllocator;
+/// use gdrcopy::{Gdr, Pool};
+/// let pool = Pool::new(&Gdr::open()?, CudaAllocator::new(0)?);
+/// let buffer = pool.alloc(1000)?;
+/// let report = pool.report()?;
+/// assert_eq!((report.buffers, report.used_bytes, report.pinned_bytes), (1, 1024, 4 << 20));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolReport {

@@ -7,6 +7,15 @@ use crate::memory::MapOptions;
 use crate::pool::blocks::LARGE;
 
 /// How a [`Pool`](crate::Pool) pins and maps. Made by [`Pool::options`](crate::Pool::options).
+///
+/// ```
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
+/// use gdrcopy::memory::CudaAllocator;
+/// use gdrcopy::{Gdr, Pool};
+/// let options = Pool::options().chunk_len(16 << 20); // one pin for 16 MiB of small buffers
+/// let pool = options.build(&Gdr::open()?, CudaAllocator::new(0)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "it makes no pool until `build` is called"]
 pub struct PoolOptions {

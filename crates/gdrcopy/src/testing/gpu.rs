@@ -30,8 +30,7 @@ use crate::testing::host_memory::Memory;
 /// Tests play the GPU kernel by [`Gpu::read`] and [`Gpu::write`], or by words in [`Gpu::memory`]:
 ///
 /// ```
-/// # mod gpu { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs")); }
-/// # gpu::run(|_| {
+/// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
 /// use gdrcopy::testing::Gpu;
 /// use gdrcopy::{Pool, Result};
 ///
@@ -57,8 +56,7 @@ use crate::testing::host_memory::Memory;
 /// })?;
 /// drop((numbers, flag, pool));
 /// gpu.assert_unused();
-/// # Ok(())
-/// # });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Gpu(Arc<Shared>);
