@@ -53,6 +53,7 @@ lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and 
 	$(CARGO) fmt --manifest-path packaging/python/Cargo.toml --check
 	$(without_python) $(CARGO) clippy $(extension_crate) -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+	ci/scripts/public-api.py
 	ci/scripts/check-modules.sh
 
 .PHONY: packages_of_ci

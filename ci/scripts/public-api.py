@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Compares the public items of the crate gdrcopy, with all features, with docs/data/gdrcopy-api.txt, so that no change of them
+goes unseen. `--write` writes that file. Also fails if an item has two paths, or no example in its documentation.
+
+The items are those of rustdoc's pages, where each has its declaration, its methods, and the traits that it implements."""
+
+import difflib
+import html
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+root = pathlib.Path(__file__).resolve().parents[2]
+listing = root / "docs/data/gdrcopy-api.txt"
+pages = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", root / "target")) / "doc/gdrcopy"
+FEATURES = "testing,cudarc-0-19,cudarc/cuda-13040"
+# Aliases of types that have one.
+WITHOUT_EXAMPLE = {"type.Result", "owned/type.OwnedArray", "owned/type.OwnedSlice", "owned/type.OwnedWord"}
+
+
+def text(page: str) -> str:
+    page = re.sub("<summary.*?</summary>", "", page, flags=re.DOTALL).replace("</div>", "\n")
+    return html.unescape(re.sub("<[^>]*>", "", page))
+
+
+def items_of(page: str) -> list[str]:
+    """The declaration, and what follows it up to what each type has."""
+    page = page[page.index('<pre class="rust item-decl">') :]
+    page = re.split('<h2 id="(?:synthetic-implementations|implementors)"', page)[0]
+    declaration, rest = page.split("</pre>", 1)
+    found = text(declaration).splitlines()
+    is_trait = "trait " in found[0]  # Its declaration has its methods.
+    inherent, _, traits = rest.partition('<h2 id="trait-implementations"')
+    for level, header in re.findall(r'<h([34]) class="code-header">(.*?)</h\1>', "" if is_trait else inherent, re.DOTALL):
+        line = " ".join(text(header).split())
+        if level == "4" or line.startswith("impl"):  # The others are variants, which the declaration has.
+            found.append("    " * (int(level) - 2) + line)
+    for header in re.findall(r'<h3 class="code-header">(.*?)</h3>', traits, re.DOTALL):
+        found.append("    " + " ".join(text(header).split()))
+    return [line for line in found if line.strip()]
+
+
+def main() -> int:
+    command = ["cargo", "doc", "--quiet", "--package", "gdrcopy", "--no-deps", "--locked", "--features", FEATURES]
+    subprocess.run(command, cwd=root, check=True)
+    faults, lines = [], []
+    for index in pages.rglob("index.html"):
+        if 'id="reexports"' in index.read_text():
+            faults.append(f"{index.relative_to(pages)}: export each item at one path only")
+    for name in sorted(set(re.findall(r'href="([^"#]*/?\w+\.\w+)\.html"', (pages / "all.html").read_text()))):
+        page = (pages / f"{name}.html").read_text()
+        if name not in WITHOUT_EXAMPLE and 'class="example-wrap' not in page:
+            faults.append(f"{name}: write an example into its documentation")
+        lines += [f"{name}:", *(f"    {line}" for line in items_of(page))]
+    if "--write" in sys.argv:
+        listing.write_text("\n".join(lines) + "\n")
+    changes = list(difflib.unified_diff(listing.read_text().splitlines(), lines, "listed", "public", n=0, lineterm=""))
+    if changes:
+        faults += [*changes, "the public items have changed: if that is meant, run ci/scripts/public-api.py --write"]
+    for fault in faults:
+        print(f"public-api: {fault}", file=sys.stderr)
+    if not faults:
+        print(f"public items of gdrcopy: {len(lines)} lines, as listed")
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
