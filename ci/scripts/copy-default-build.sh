@@ -6,4 +6,4 @@ cd "$(dirname "$0")/../.."
 
 mkdir -p "$1"
 cp -r tests/default_build/Cargo.toml tests/default_build/src Cargo.lock "$1"
-sed -i "s|\.\./\.\./gdrcopy|$PWD/gdrcopy|" "$1/Cargo.toml"
+sed -i "s|\.\./\.\./crates|$PWD/crates|" "$1/Cargo.toml"
