@@ -153,7 +153,7 @@ array_set 35
 batch_of_lines 543
 batch_of_words 163
 scatter_of_lines 321
-gather_of_words 365
+gather_of_words 370
 gather_of_lines 598
 array_gather_of_lines 504
 END
