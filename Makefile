@@ -167,7 +167,7 @@ $(addprefix build/lib/,$(libraries)):
 	$(MAKE) --no-print-directory lib
 
 emulator: rust ## Builds gdremu, which runs programs on an emulated GPU and driver.
-	$(CARGO) build --release --package gdremu --package gdremu-cuda --package gdremu-preload --lib --bins --example gdremu_nvidia
+	$(CARGO) build --release --package gdremu --package gdremu-cuda --package gdremu-nvidia --lib --bins
 
 # Where cargo itself runs.
 host = $(shell $${RUSTC:-rustc} --version --verbose | sed -n 's/^host: //p')

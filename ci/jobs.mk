@@ -171,7 +171,7 @@ gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all 
 	$(CC) -std=gnu11 -O2 -Wall -Wextra -pthread -Ic_tests gdremu/tests/gpu_memory.c build/c_tests/kit/plain/libkit.a \
 		-o build/gpu/gpu_memory -ldl -lc "$(built)/libgdremu_cuda.so"
 	@$(MAKE) --no-print-directory --silent -C gdrdrv-c/contract out=../../build/gpu
-	@install --strip $(patsubst %,"$(built)/%",gdremu examples/libgdremu_nvidia.so gdrcopy) build/gpu
+	@install --strip $(patsubst %,"$(built)/%",gdremu libgdremu_nvidia.so gdrcopy) build/gpu
 	@install --strip build/lib/$(shared) build/gpu/libgdrapi.so.$(major)
 	@ln -f build/gpu/libgdrapi.so.$(major) build/gpu/libgdrapi.so
 	@install --strip build/lib/$(preload) build/gpu

@@ -31,7 +31,7 @@ packaging/python/gdrcopy/__init__.py|^__version__ = "%v"
 docs/usage.md|libgdrapi %v (gdrapi)
 END
         libgdrx) echo 'crates/gdrx/Cargo.toml|^version = "%v"' ;;
-        gdremu) printf 'gdremu%s/Cargo.toml|^version = "%%v"\n' '' /core /cuda /preload /ptx ;;
+        gdremu) printf 'gdremu%s/Cargo.toml|^version = "%%v"\n' '' /core /cuda /nvidia /preload /ptx ;;
         gdrcopy) echo 'crates/gdrcopy/Cargo.toml|^version = "%v"' ;;
         gdrcopy-core)
             echo 'crates/gdrcopy-core/Cargo.toml|^version = "%v"'

@@ -136,7 +136,7 @@ fn end_like(status: ExitStatus) -> End {
     }
 }
 
-/// The preload library, which is beside this executable, or where a package or cargo puts it.
+/// The preload library, which is beside this executable, or where a package puts it.
 fn find_runtime(provider: ProviderKind) -> Result<PathBuf, String> {
     if let Some(path) = env::var_os("GDREMU_RUNTIME") {
         return Ok(path.into());
@@ -148,7 +148,7 @@ fn find_runtime(provider: ProviderKind) -> Result<PathBuf, String> {
         }
     };
     let executable = env::current_exe().map_err(|error| error.to_string())?;
-    for place in ["", "../lib/gdremu", "examples"] {
+    for place in ["", "../lib/gdremu"] {
         if let Ok(path) = executable.with_file_name(place).join(name).canonicalize() {
             return Ok(path);
         }

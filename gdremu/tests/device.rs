@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{GDREMU, PLAIN, SANITIZED, compile, gdremu, runtime};
+use common::{GDREMU, PLAIN, SANITIZED, built, compile, gdremu, runtime};
 
 /// Tests of the C program, each with the options that it needs.
 const RUNS: &[&str] = &[
@@ -156,6 +156,15 @@ fn missing_nvidia_driver_is_reported() {
     assert_eq!(output.status.code(), Some(125));
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("/dev/nvidiactl"), "{stderr}");
+}
+
+#[test]
+fn library_for_real_gpus_has_no_emulated_memory_from_the_start_on() {
+    let mut command = Command::new(GDREMU);
+    command.arg("--").arg(compile("real_gpus", "plain", [] as [&str; 0]));
+    let output = command.env("GDREMU_RUNTIME", built("gdremu-nvidia")).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("nvidia provider: no libcuda.so.1"), "{stderr}");
 }
 
 #[test]

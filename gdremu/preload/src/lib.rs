@@ -1,5 +1,5 @@
 //! The library that every emulated program loads, with any GPU provider. It is linked into the preload
-//! library of emulated GPUs, `cuda/`, and that of real ones, `nvidia/` here.
+//! library of emulated GPUs, `cuda/`, and that of real ones, `nvidia/`.
 //!
 //! ```text
 //! entry_points    the macros that export functions, and those exported for tests

@@ -11,7 +11,7 @@ use gdremu_core::config::Config;
 use gdremu_core::driver::{Access, Driver, MapRequest};
 use gdremu_core::errno::Errno;
 use gdremu_core::fault::Faults;
-use gdremu_core::gpu::{self, Exported, PageTableId, Provider, page_size};
+use gdremu_core::gpu::{Exported, HostProvider, PageTableId, Provider, page_size};
 use gdremu_core::session::{Identity, REFUSED_KERNEL};
 
 use crate::calls::Calls;
@@ -23,6 +23,7 @@ use crate::settings;
 pub struct EmulatedProcess {
     pub config: &'static Config,
     pub driver: Driver,
+    /// Emulated GPUs, until the library for real ones puts its own here.
     pub gpu: Box<dyn Provider>,
     pub faults: Faults,
     /// This process was forked from one that had this state already.
@@ -39,7 +40,7 @@ impl EmulatedProcess {
         let config = settings::config();
         EmulatedProcess {
             driver: Driver::new(&config.driver),
-            gpu: gpu::provider(&config.gpu),
+            gpu: Box::new(HostProvider::new(&config.gpu)),
             faults: config.faults.parse().expect("checked by the launcher"),
             forked: false,
             descriptors: Descriptors::new(&config.session),

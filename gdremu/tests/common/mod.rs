@@ -16,21 +16,13 @@ pub(crate) fn built(name: &str) -> PathBuf {
     let library = format!("lib{}.so", name.replace('-', "_"));
     let directory = Path::new(GDREMU).parent().unwrap();
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet"]);
-    let place = if name == "gdremu-nvidia" {
-        build.args(["--package", "gdremu-preload", "--example", "gdremu_nvidia"]);
-        directory.join("examples")
-    } else {
-        build.args(["--package", name]);
-        directory.to_owned()
-    };
-    build.arg("--target-dir");
+    build.args(["build", "--quiet", "--package", name, "--target-dir"]);
     build.arg(directory.parent().unwrap());
     if directory.ends_with("release") {
         build.arg("--release");
     }
     assert!(build.status().unwrap().success());
-    place.join(library)
+    directory.join(library)
 }
 
 /// The preload library of emulated GPUs, which is the stand-in libcuda too.

@@ -17,15 +17,15 @@ const SMALL: u64 = 1 << 20;
 
 /// A buffer, with the bytes that the program asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Buffer {
-    pub(super) start: u64,
-    pub(super) len: u64,
-    pub(super) id: u64,
+pub struct Buffer {
+    pub start: u64,
+    pub len: u64,
+    pub id: u64,
 }
 
 /// All buffers of this process. Those of one `Kind` may share a block.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Buffers<Kind> {
+pub struct Buffers<Kind> {
     /// By start.
     blocks: BTreeMap<u64, Block<Kind>>,
     /// By start.
@@ -41,17 +41,17 @@ struct Block<Kind> {
 }
 
 /// The GPU pages that no live buffer has a byte in any more, maybe none.
-pub(super) struct Freed {
-    pub(super) start: u64,
-    pub(super) len: u64,
+pub struct Freed {
+    pub start: u64,
+    pub len: u64,
     /// They are all of a block, which is empty now.
-    pub(super) is_block: bool,
+    pub is_block: bool,
 }
 
 impl<Kind: Copy + PartialEq> Buffers<Kind> {
     /// Takes room for a small buffer in a block that is there, and returns its address. `None`: a block is
     /// needed first.
-    pub(super) fn take(&mut self, kind: Kind, len: u64, id: u64) -> Option<u64> {
+    pub fn take(&mut self, kind: Kind, len: u64, id: u64) -> Option<u64> {
         if len > SMALL {
             return None;
         }
@@ -67,7 +67,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
     }
 
     /// Adds a block for a buffer, which starts with it if it is small.
-    pub(super) fn add_block(&mut self, kind: Kind, base: u64, len: u64, buffer: Buffer) {
+    pub fn add_block(&mut self, kind: Kind, base: u64, len: u64, buffer: Buffer) {
         let mut free = Ranges::default();
         if buffer.len <= SMALL && buffer.start == base {
             free.give(base, len);
@@ -79,7 +79,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
 
     /// Frees a live buffer. The room of a pinned one stays unused as long as the block lives. Bytes that a mapping
     /// still shows must not become another buffer's memory.
-    pub(super) fn free(&mut self, buffer: Buffer, pinned: bool) -> Freed {
+    pub fn free(&mut self, buffer: Buffer, pinned: bool) -> Freed {
         self.live.remove(&buffer.start);
         let (&base, block) = self.blocks.range_mut(..=buffer.start).next_back().expect("a buffer is in a block");
         let len = block.len;
@@ -103,22 +103,22 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
     }
 
     /// The buffer that an address lies in.
-    pub(super) fn find(&self, va: u64) -> Option<Buffer> {
+    pub fn find(&self, va: u64) -> Option<Buffer> {
         let buffer = self.live.range(..=va).next_back()?.1;
         if va - buffer.start < buffer.len { Some(*buffer) } else { None }
     }
 
-    pub(super) fn starting_at(&self, va: u64) -> Option<Buffer> {
+    pub fn starting_at(&self, va: u64) -> Option<Buffer> {
         self.live.get(&va).copied()
     }
 
-    pub(super) fn kind_of(&self, va: u64) -> Option<Kind> {
+    pub fn kind_of(&self, va: u64) -> Option<Kind> {
         self.starting_at(va)?;
         Some(self.blocks.range(..=va).next_back()?.1.kind)
     }
 
     /// Returns whether a GPU page of a block has no byte of a live buffer in it.
-    pub(super) fn is_dead(&self, page: u64) -> bool {
+    pub fn is_dead(&self, page: u64) -> bool {
         match self.blocks.range(..=page).next_back() {
             Some((base, block)) if page - base < block.len => !self.is_live(page),
             _ => false,
@@ -130,7 +130,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
     }
 
     /// Where the last live buffer ends that has a byte in `[start, end)`.
-    pub(super) fn live_until(&self, start: u64, end: u64) -> Option<u64> {
+    pub fn live_until(&self, start: u64, end: u64) -> Option<u64> {
         let last = self.live.range(..end).next_back()?.1;
         let live_until = last.start + last.len;
         if live_until > start { Some(live_until) } else { None }

@@ -266,7 +266,7 @@ impl Provider for HostProvider {
 impl dyn Provider {
     /// The emulated GPUs, for the stand-in libcuda.
     pub fn host(&mut self) -> &mut HostProvider {
-        self.as_kind()
+        self.as_kind().expect("the library for emulated GPUs has no other provider")
     }
 }
 

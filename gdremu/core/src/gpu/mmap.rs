@@ -42,7 +42,7 @@ pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
 }
 
 /// The same file under a high number, if there is one left.
-pub(super) fn out_of_the_way(file: OwnedFd) -> OwnedFd {
+pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
     // SAFETY: a plain call on a descriptor that we own; what comes back is ours too.
     unsafe {
         match libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR) {
@@ -77,15 +77,15 @@ pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part<'a> {
-    pub(super) file: BorrowedFd<'a>,
-    pub(super) offset: u64,
-    pub(super) len: usize,
+pub struct Part<'a> {
+    pub file: BorrowedFd<'a>,
+    pub offset: u64,
+    pub len: usize,
 }
 
 /// Maps parts of files, one behind the other, shared, readable and writable, and absent from forked
 /// children. They are at the address that the program gave with `MAP_FIXED`, or anywhere.
-pub(super) fn map_parts(parts: &[Part<'_>], fixed: Option<usize>) -> Result<usize, Errno> {
+pub fn map_parts(parts: &[Part<'_>], fixed: Option<usize>) -> Result<usize, Errno> {
     let len = parts.iter().map(|part| part.len).sum();
     let start = match fixed {
         Some(addr) => addr,

@@ -53,8 +53,8 @@ pub trait Provider: Any + Send {
 }
 
 impl dyn Provider {
-    /// This provider, which is a `P`, because each preload library is linked for one.
-    pub(super) fn as_kind<P: Provider>(&mut self) -> &mut P {
-        (self as &mut dyn Any).downcast_mut().expect("--provider is the preload library's")
+    /// This provider, if it is a `P`.
+    pub fn as_kind<P: Provider>(&mut self) -> Option<&mut P> {
+        (self as &mut dyn Any).downcast_mut()
     }
 }

@@ -4,9 +4,9 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use gdremu_core::cuda::types::AllocationProp;
-use gdremu_core::gpu::nvidia::cuda::{Cuda, Status, check_status};
 
-use crate::{replaced, state};
+use crate::cuda::{self, Cuda, Status, check_status};
+use crate::{gpus, replaced, state};
 
 /// CUDA_ERROR_SHARED_OBJECT_INIT_FAILED
 const NO_LIBCUDA: Status = 303;
@@ -34,7 +34,7 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
             let gpu = cuda.current_gpu()?;
             // Not if libcuda itself is calling.
             if let Some(mut process) = state::enter() {
-                let va = process.gpu.nvidia().alloc(cuda, gpu, size as u64)?;
+                let va = gpus(&mut process).alloc(cuda, gpu, size as u64)?;
                 // SAFETY: the program's argument.
                 unsafe { address.write(va) };
                 return Ok(());
@@ -47,12 +47,12 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
 
 /// The replaced buffer that contains an address, as start and length.
 fn buffer(va: u64) -> Option<(u64, u64)> {
-    state::enter()?.gpu.nvidia().buffer(va)
+    gpus(&mut state::enter()?).buffer(va)
 }
 
 /// The GPU of the replaced buffer that starts at an address.
 fn gpu_of(va: u64) -> Option<i32> {
-    state::enter()?.gpu.nvidia().gpu_of(va)
+    gpus(&mut state::enter()?).gpu_of(va)
 }
 
 pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
@@ -64,7 +64,7 @@ pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
         // Wait for all work on the memory first, as the real function does.
         cuda.wait_for(gpu)?;
         let mut process = state::lock();
-        let lost = process.gpu.nvidia().free(cuda, address)?;
+        let lost = gpus(&mut process).free(cuda, address)?;
         process.revoke(&lost);
         Ok(())
     })
@@ -114,11 +114,11 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
         // SAFETY: the program's arguments but one; a handle that was made has been written.
         unsafe {
             if let Some(wanted) = properties.as_ref()
-                && let Some(gpu) = wanted.gpu()
-                && (cuda.cuMemCreate)(handle, size, &wanted.exportable(), flags) == 0
+                && let Some(gpu) = cuda::gpu_of(wanted)
+                && (cuda.cuMemCreate)(handle, size, &cuda::exportable(*wanted), flags) == 0
             {
                 if let Some(mut process) = state::enter() {
-                    process.gpu.nvidia().created(cuda, gpu, *handle);
+                    gpus(&mut process).created(cuda, gpu, *handle);
                 }
                 return Ok(());
             }
@@ -134,7 +134,7 @@ pub(crate) extern "C" fn cuMemUnmap(address: u64, size: usize) -> Status {
         // SAFETY: the program's arguments.
         check_status(unsafe { (cuda.cuMemUnmap)(address, size) })?;
         if let Some(mut process) = state::enter() {
-            let lost = process.gpu.nvidia().lost(address, size as u64);
+            let lost = gpus(&mut process).lost(address, size as u64);
             process.revoke(&lost);
         }
         Ok(())

@@ -7,18 +7,18 @@ use std::os::fd::FromRawFd;
 use std::sync::OnceLock;
 use std::{fmt, fs, mem, ptr};
 
-use crate::c_text;
-use crate::cuda::types::{
+use gdremu_core::c_text;
+use gdremu_core::cuda::types::{
     ALLOCATION_PINNED, AccessDesc, AllocationProp, HANDLE_POSIX_FD, LOCATION_DEVICE, Location, P2pTokens,
 };
-use crate::errno::Errno;
+use gdremu_core::errno::Errno;
 
 type DlOpen = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 
 /// CUresult: 0 is success.
-pub type Status = i32;
+pub(crate) type Status = i32;
 
-pub(super) const INVALID_VALUE: Status = 1;
+pub(crate) const INVALID_VALUE: Status = 1;
 const OUT_OF_MEMORY: Status = 2;
 
 const POINTER_ATTRIBUTE_P2P_TOKENS: u32 = 5;
@@ -26,26 +26,23 @@ const POINTER_ATTRIBUTE_DEVICE_ORDINAL: u32 = 9;
 const GRANULARITY_MINIMUM: u32 = 0;
 const ACCESS_READ_WRITE: u32 = 3;
 
-impl AllocationProp {
-    /// The GPU whose memory it is, if it is a GPU's.
-    pub fn gpu(&self) -> Option<c_int> {
-        let is_of_gpu = self.kind == ALLOCATION_PINNED && self.location.kind == LOCATION_DEVICE;
-        if is_of_gpu { Some(self.location.id) } else { None }
-    }
+/// The GPU that an allocation is on, if it is a GPU's memory.
+pub(crate) fn gpu_of(wanted: &AllocationProp) -> Option<c_int> {
+    let is_of_gpu = wanted.kind == ALLOCATION_PINNED && wanted.location.kind == LOCATION_DEVICE;
+    if is_of_gpu { Some(wanted.location.id) } else { None }
+}
 
-    /// The same memory, but such that it can be exported and pinned.
-    #[must_use]
-    pub fn exportable(self) -> Self {
-        AllocationProp { handle_types: self.handle_types | HANDLE_POSIX_FD, gpu_direct_rdma_capable: 1, ..self }
-    }
+/// The same memory, but such that it can be exported and pinned.
+pub(crate) fn exportable(wanted: AllocationProp) -> AllocationProp {
+    AllocationProp { handle_types: wanted.handle_types | HANDLE_POSIX_FD, gpu_direct_rdma_capable: 1, ..wanted }
 }
 
 macro_rules! functions {
     ($(fn $symbol:ident($($argument:ident: $type:ty),*);)*) => {
         /// Functions of libcuda. Their safety is that of the driver API.
         #[allow(non_snake_case, missing_docs, reason = "the driver API's names")]
-        pub struct Cuda {
-            $(pub $symbol: unsafe extern "C" fn($($type),*) -> Status,)*
+        pub(crate) struct Cuda {
+            $(pub(crate) $symbol: unsafe extern "C" fn($($type),*) -> Status,)*
         }
 
         impl Cuda {
@@ -94,21 +91,21 @@ functions! {
 }
 
 /// The step that fails when an address is no GPU memory of the process.
-pub(super) const NOT_GPU_MEMORY: &str = "the search for the allocation of a device address";
+pub(crate) const NOT_GPU_MEMORY: &str = "the search for the allocation of a device address";
 
-pub(super) struct Failure {
-    pub(super) step: &'static str,
+pub(crate) struct Failure {
+    pub(crate) step: &'static str,
     /// The status of CUDA or of the resource manager, if the step called them.
-    pub(super) status: u32,
-    pub(super) errno: Errno,
+    pub(crate) status: u32,
+    pub(crate) errno: Errno,
 }
 
 impl Failure {
-    pub(super) fn refused(step: &'static str, status: u32) -> Failure {
+    pub(crate) fn refused(step: &'static str, status: u32) -> Failure {
         Failure { step, status, errno: Errno::EINVAL }
     }
 
-    pub(super) fn system(step: &'static str, error: std::io::Error) -> Failure {
+    pub(crate) fn system(step: &'static str, error: std::io::Error) -> Failure {
         Failure { step, status: 0, errno: error.into() }
     }
 }
@@ -145,10 +142,10 @@ fn driver_version() -> String {
 
 /// An allocation, or one mapping of VMM memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Allocation {
-    pub(super) base: u64,
-    pub(super) len: u64,
-    pub(super) gpu: i32,
+pub(crate) struct Allocation {
+    pub(crate) base: u64,
+    pub(crate) len: u64,
+    pub(crate) gpu: i32,
 }
 
 impl Cuda {
@@ -156,7 +153,7 @@ impl Cuda {
     ///
     /// Looks the functions up by `dlsym`. Where that is hooked, the caller makes sure that the real ones
     /// are found.
-    pub fn get() -> Option<&'static Cuda> {
+    pub(crate) fn get() -> Option<&'static Cuda> {
         static CUDA: OnceLock<Option<Cuda>> = OnceLock::new();
         CUDA.get_or_init(Cuda::load).as_ref()
     }
@@ -179,7 +176,7 @@ impl Cuda {
     }
 
     /// The GPU of the calling thread's context, by CUDA's number.
-    pub fn current_gpu(&self) -> Result<c_int, Status> {
+    pub(crate) fn current_gpu(&self) -> Result<c_int, Status> {
         let mut gpu = 0;
         // SAFETY: the place is a live local.
         check_status(unsafe { (self.cuCtxGetDevice)(&mut gpu) })?;
@@ -187,9 +184,9 @@ impl Cuda {
     }
 
     /// Makes a block of exportable memory, mapped for its own GPU, of at least `len` bytes.
-    pub(super) fn make_block(&self, gpu: c_int, len: u64) -> Result<Allocation, Status> {
+    pub(crate) fn make_block(&self, gpu: c_int, len: u64) -> Result<Allocation, Status> {
         let location = Location { kind: LOCATION_DEVICE, id: gpu };
-        let properties = AllocationProp { kind: ALLOCATION_PINNED, location, ..Default::default() }.exportable();
+        let properties = exportable(AllocationProp { kind: ALLOCATION_PINNED, location, ..Default::default() });
         let mut unit = 0;
         let mut object = 0;
         // SAFETY: the places are live locals.
@@ -226,7 +223,7 @@ impl Cuda {
         Ok(base)
     }
 
-    pub(super) fn free_block(&self, base: u64, len: u64) -> Result<(), Status> {
+    pub(crate) fn free_block(&self, base: u64, len: u64) -> Result<(), Status> {
         // SAFETY: nothing uses the block any more.
         unsafe {
             check_status((self.cuMemUnmap)(base, len as usize))?;
@@ -234,7 +231,7 @@ impl Cuda {
         }
     }
 
-    pub(super) fn allocation(&self, va: u64) -> Result<Allocation, Failure> {
+    pub(crate) fn allocation(&self, va: u64) -> Result<Allocation, Failure> {
         let mut gpu: c_int = 0;
         // SAFETY: the attribute is an int.
         let status = unsafe {
@@ -252,7 +249,7 @@ impl Cuda {
     }
 
     /// The tokens that pins of memory at this address may name, if CUDA still gives any.
-    pub(super) fn tokens(&self, va: u64) -> Option<(u64, u32)> {
+    pub(crate) fn tokens(&self, va: u64) -> Option<(u64, u32)> {
         let mut tokens = P2pTokens::default();
         let pointer = ptr::from_mut(&mut tokens).cast();
         // SAFETY: the attribute is such a structure.
@@ -260,7 +257,7 @@ impl Cuda {
         if status == 0 { Some((tokens.token, tokens.va_space)) } else { None }
     }
 
-    pub(super) fn export(&self, va: u64) -> Result<File, Failure> {
+    pub(crate) fn export(&self, va: u64) -> Result<File, Failure> {
         let mut object = 0;
         let address = ptr::without_provenance_mut(va as usize);
         // SAFETY: the place is ours; the address is only looked up.
@@ -272,7 +269,7 @@ impl Cuda {
         exported
     }
 
-    pub(super) fn export_object(&self, object: u64) -> Result<File, Failure> {
+    pub(crate) fn export_object(&self, object: u64) -> Result<File, Failure> {
         let mut fd: c_int = -1;
         // SAFETY: the place is ours, and so is the descriptor that it gets.
         unsafe {
@@ -284,7 +281,7 @@ impl Cuda {
     }
 
     /// The N of a GPU's `/dev/nvidiaN`.
-    pub(super) fn device_minor(&self, gpu: i32) -> Result<u32, Failure> {
+    pub(crate) fn device_minor(&self, gpu: i32) -> Result<u32, Failure> {
         const STEP: &str = "the search for a GPU";
         let mut device = 0;
         let mut name = [0_u8; 32];
@@ -303,7 +300,7 @@ impl Cuda {
     }
 
     /// Waits for what a GPU does in the calling thread's context; without one, in the primary one.
-    pub fn wait_for(&self, gpu: c_int) -> Result<(), Status> {
+    pub(crate) fn wait_for(&self, gpu: c_int) -> Result<(), Status> {
         // SAFETY: waits, and touches nothing.
         let waited = self.in_context(gpu, || check("the wait for a GPU", unsafe { (self.cuCtxSynchronize)() }));
         waited.map_err(|failure| failure.status as Status)
@@ -337,6 +334,6 @@ fn check(step: &'static str, status: Status) -> Result<(), Failure> {
     check_status(status).map_err(|status| Failure::refused(step, status as u32))
 }
 
-pub fn check_status(status: Status) -> Result<(), Status> {
+pub(crate) fn check_status(status: Status) -> Result<(), Status> {
     if status == 0 { Ok(()) } else { Err(status) }
 }

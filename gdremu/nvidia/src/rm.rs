@@ -10,9 +10,10 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::cuda::Failure;
-use crate::errno::Errno;
-use crate::gpu::mmap::out_of_the_way;
+use gdremu_core::errno::Errno;
+use gdremu_core::gpu::mmap::out_of_the_way;
+
+use crate::cuda::Failure;
 
 /// Handle numbers that we choose for our objects.
 const DEVICE: u32 = 0x6764_0001;
@@ -93,7 +94,7 @@ struct ImportObjects {
 const _: () = assert!(size_of::<ExportInfo>() == 80 && size_of::<ImportObjects>() == 652);
 
 /// Our client of the resource manager, on one GPU. Dropping it frees all it made.
-pub(super) struct Client {
+pub(crate) struct Client {
     control: File,
     /// Registered with `control`; kept open for as long.
     _device: File,
@@ -105,14 +106,14 @@ pub(super) struct Client {
 }
 
 /// An imported GPU allocation. It keeps the physical memory alive until dropped.
-pub(super) struct Memory {
+pub(crate) struct Memory {
     client: Arc<Client>,
     handle: u32,
 }
 
 impl Client {
     /// A client for the GPU with this device file, of whose memory `exported` is.
-    pub(super) fn new(minor: u32, exported: &impl AsRawFd) -> Result<Client, Failure> {
+    pub(crate) fn new(minor: u32, exported: &impl AsRawFd) -> Result<Client, Failure> {
         let control: File = out_of_the_way(open("/dev/nvidiactl")?.into()).into();
         let path = format!("/dev/nvidia{minor}");
         let device = out_of_the_way(open(&path)?.into()).into();
@@ -140,7 +141,7 @@ impl Client {
         })
     }
 
-    pub(super) fn import(self: &Arc<Self>, exported: &impl AsRawFd) -> Result<Memory, Failure> {
+    pub(crate) fn import(self: &Arc<Self>, exported: &impl AsRawFd) -> Result<Memory, Failure> {
         let handle = self.memories.fetch_add(1, Ordering::Relaxed);
         let fd = exported.as_raw_fd();
         let mut import = ImportObjects { fd, parent: DEVICE, objects: [0; 128], types: [0; 128], count: 1, index: 0 };
@@ -153,7 +154,7 @@ impl Client {
 impl Memory {
     /// A file whose mmap gives `len` bytes of the allocation from `offset` on, through BAR1 and
     /// write-combined.
-    pub(super) fn prepare_map(&self, offset: u64, len: usize) -> Result<File, Failure> {
+    pub(crate) fn prepare_map(&self, offset: u64, len: usize) -> Result<File, Failure> {
         // The kernel remembers what to map with the descriptor, so each mapping has one of its own.
         let fresh = open(&self.client.path)?;
         let mut map = MapMemory {

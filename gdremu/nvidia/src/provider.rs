@@ -1,34 +1,25 @@
-//! Real GPU memory behind the emulated driver, on a computer with an NVIDIA GPU and no gdrdrv.
-//!
-//! ```text
-//! NvidiaProvider   finds the allocations behind a range, keeps them, maps them
-//!   cuda           NVIDIA's libcuda: allocations, and descriptors of them
-//!   rm             the GPU driver's resource manager: import of descriptors, BAR1 mappings
-//! ```
+//! The memory of real GPUs behind the emulated driver: finds the allocations behind a range, keeps them, maps them.
 //!
 //! Only memory that CUDA exports can be pinned, that is VMM allocations with POSIX descriptors. So
-//! the preload library replaces the program's other allocations by such ones.
-
-pub mod cuda;
-mod rm;
+//! the program's other allocations are replaced by such ones.
+#![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use crate::errno::Errno;
-use crate::gpu::address_space::PageTableId;
-use crate::gpu::buffers::{Buffer, Buffers, Freed};
-use crate::gpu::mmap::{self, Part};
-use crate::gpu::physical::{BLOCK, GPU_PAGE};
-use crate::gpu::provider::{PinRequest, Provider};
+use gdremu_core::errno::Errno;
+use gdremu_core::gpu::buffers::{Buffer, Buffers, Freed};
+use gdremu_core::gpu::mmap::{self, Part};
+use gdremu_core::gpu::physical::{BLOCK, GPU_PAGE};
+use gdremu_core::gpu::{PageTableId, PinRequest, Provider};
 
-use cuda::{Cuda, Failure, NOT_GPU_MEMORY, Status};
-use rm::{Client, Memory};
+use crate::cuda::{self, Cuda, Failure, NOT_GPU_MEMORY, Status};
+use crate::rm::{Client, Memory};
 
 #[derive(Default)]
-pub struct NvidiaProvider {
+pub(crate) struct NvidiaProvider {
     /// By CUDA's number of the GPU.
     buffers: Buffers<i32>,
     tables: BTreeMap<PageTableId, Table>,
@@ -54,7 +45,7 @@ impl Table {
 
 impl NvidiaProvider {
     /// Allocates memory as cuMemAlloc does, but such that it can be pinned. `gpu` is CUDA's number.
-    pub fn alloc(&mut self, libcuda: &Cuda, gpu: i32, len: u64) -> Result<u64, Status> {
+    pub(crate) fn alloc(&mut self, libcuda: &Cuda, gpu: i32, len: u64) -> Result<u64, Status> {
         if let Some(va) = self.buffers.take(gpu, len, 0) {
             return Ok(va);
         }
@@ -67,7 +58,7 @@ impl NvidiaProvider {
 
     /// Frees a buffer from [`NvidiaProvider::alloc`] and returns the pins that lose their memory by
     /// it.
-    pub fn free(&mut self, libcuda: &Cuda, va: u64) -> Result<Vec<PageTableId>, Status> {
+    pub(crate) fn free(&mut self, libcuda: &Cuda, va: u64) -> Result<Vec<PageTableId>, Status> {
         let Some(buffer) = self.buffers.starting_at(va) else {
             return Err(cuda::INVALID_VALUE);
         };
@@ -81,22 +72,22 @@ impl NvidiaProvider {
 
     /// The buffer from [`NvidiaProvider::alloc`] that an address lies in, as its start and the
     /// bytes that were asked for.
-    pub fn buffer(&self, va: u64) -> Option<(u64, u64)> {
+    pub(crate) fn buffer(&self, va: u64) -> Option<(u64, u64)> {
         let buffer = self.buffers.find(va)?;
         Some((buffer.start, buffer.len))
     }
 
-    pub fn gpu_of(&self, va: u64) -> Option<i32> {
+    pub(crate) fn gpu_of(&self, va: u64) -> Option<i32> {
         self.buffers.kind_of(va)
     }
 
     /// The program has made VMM memory (`object`) on this GPU.
-    pub fn created(&mut self, libcuda: &Cuda, gpu: i32, object: u64) {
+    pub(crate) fn created(&mut self, libcuda: &Cuda, gpu: i32, object: u64) {
         self.prepare(libcuda, gpu, || libcuda.export_object(object));
     }
 
     /// The pins that lose their memory when that at `[va, va + len)` is freed.
-    pub fn lost(&self, va: u64, len: u64) -> Vec<PageTableId> {
+    pub(crate) fn lost(&self, va: u64, len: u64) -> Vec<PageTableId> {
         let end = va.saturating_add(len);
         let lost = self.tables.iter().filter(|(_, table)| !table.persistent && table.overlaps(va, end));
         lost.map(|(id, _)| *id).collect()
@@ -169,11 +160,5 @@ impl Provider for NvidiaProvider {
     fn after_fork(&mut self) {
         self.tables.clear();
         self.clients.clear();
-    }
-}
-
-impl dyn Provider {
-    pub fn nvidia(&mut self) -> &mut NvidiaProvider {
-        self.as_kind()
     }
 }
