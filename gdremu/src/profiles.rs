@@ -19,11 +19,10 @@ const PROFILES: &[(&str, &str)] = &[
 
     // ---- Versions of gdrdrv ----
     ("gdrdrv-2.5", "--driver-version 2.5"),
-    ("gdrdrv-2.4.4", "--driver-version 2.4.4 --strict-sizes"), // rounds pins out to GPU pages, as since 2.4.2
-    // 2.4.0, with a GPU driver that refuses pins of parts of GPU pages.
-    ("gdrdrv-2.4", "--driver-version 2.4 --strict-sizes"),
-    ("gdrdrv-2.3", "--driver-version 2.3"),
-    ("gdrdrv-2.0", "--driver-version 2.0 --strict-sizes"),
+    ("gdrdrv-2.4.4", "--driver-version 2.4.4"), // rounds pins out to GPU pages, as since 2.4.2
+    ("gdrdrv-2.4", "--driver-version 2.4"), // 2.4.0
+    ("gdrdrv-2.3", "--driver-version 2.3 --cuda-version 12.4"), // with a GPU driver that pins parts of GPU pages
+    ("gdrdrv-2.0", "--driver-version 2.0"),
 
     // ---- Without a usable gdrdrv ----
     ("dmabuf", "--no-gdrdrv --cuda-version 13.3"), // CUDA 13.3 is the first whose dma-bufs can be mapped

@@ -25,10 +25,9 @@ const RUNS: &[&str] = &[
     "--coherent --force-pcie no -- device forced_pins 1 1 524",
     "--coherent --traditional -- device forced_pins 0 0 22",
     "--coherent --nv-p2p-dummy -- device forced_pins 1 1 22",
-    "--driver-version 2.4.1 -- device sizes 0x1000 0x10010",
+    "--driver-version 2.4.1 --cuda-version 12.4 -- device sizes 0x1000 0x10010",
+    "--driver-version 2.4.1 --cuda-version 12.5 -- device sizes 0 0",
     "--driver-version 2.4.2 -- device sizes 0x10000 0x20000",
-    "--driver-version 2.3 --strict-sizes -- device sizes 0 0",
-    "--driver-version 2.5 --strict-sizes -- device sizes 0x10000 0x20000",
     // Emulated GPUs do the same as real ones do for ci/gpu/check.sh.
     "--leak-exit 42 -- gpu_memory",
     "--leak-exit 42 --traditional -- gpu_memory",

@@ -62,9 +62,6 @@ pub struct DriverConfig {
     /// End pins when their memory is freed (always on before driver 2.5)
     #[arg(long)]
     pub traditional: bool,
-    /// Refuse pins that are not whole GPU pages (no effect after driver 2.4)
-    #[arg(long)]
-    pub strict_sizes: bool,
     /// Default type of mappings
     #[arg(long, value_name = "TYPE", default_value = "wc")]
     pub platform: Platform,

@@ -100,7 +100,7 @@ impl NvidiaProvider {
         };
         let allocation = cuda.allocation(va)?;
         let offset = va - allocation.base;
-        let is_wrong = tokens != (0, 0) && cuda.tokens(va) != Some(tokens);
+        let is_wrong = tokens != (0, 0) && cuda.tokens(va) != Some(tokens) || !len.is_multiple_of(GPU_PAGE);
         let mut pages = (va..va.saturating_add(len)).step_by(GPU_PAGE as usize);
         // The GPU driver looks for a range in one allocation.
         if is_wrong || len > allocation.len - offset || pages.any(|page| self.buffers.is_dead(page)) {

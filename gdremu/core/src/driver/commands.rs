@@ -97,12 +97,12 @@ impl Call<'_> {
         // 2.4.2 reports 2.4 too.
         let rounds_out = config.version >= Version { patch: 2, ..Version::new(2, 4) };
         let mapped_size = if rounds_out { pinned_size } else { ragged_size };
-        if (config.strict_sizes && mapped_size != pinned_size) || config.p2p_dummy {
+        if config.p2p_dummy {
             return Err(Errno::EINVAL);
         }
 
         let begin = Instant::now();
-        let request = PinRequest { va, len: pinned_size, tokens, persistent: config.persistent(), force_pcie };
+        let request = PinRequest { va, len: mapped_size, tokens, persistent: config.persistent(), force_pcie };
         let table = self.gpu.get_pages(&request)?;
         let cycles = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
 

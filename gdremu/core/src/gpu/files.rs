@@ -16,6 +16,9 @@ use crate::config::{GpuConfig, ProviderKind, YesNo};
 use crate::errno::Errno;
 use serde::{Deserialize, Serialize};
 
+/// The CUDA version with GPU driver 555, the first that refuses pins of parts of GPU pages.
+const WHOLE_PAGES: u32 = 12050;
+
 /// Address space is reserved piece by piece, so that small programs stay small.
 const WINDOW: u64 = 128 << 20;
 
@@ -239,6 +242,8 @@ impl Provider for HostProvider {
         if force_pcie && !self.config.coherent {
             return Err(Errno::ENOTSUPP);
         }
+        let rounds_up = self.config.cuda_version < WHOLE_PAGES;
+        let len = if rounds_up { len.next_multiple_of(GPU_PAGE) } else { len };
         let table = self.memory.pin(va, len, persistent)?;
         let gpu = table.runs[0].gpu;
         let refused = if *self.config.rdma.of(gpu) == YesNo::No {

@@ -6,7 +6,7 @@ use super::address_space::PageTableId;
 use super::mmap;
 use crate::errno::Errno;
 
-/// `[va, va + len)`, both multiples of the GPU page (64 KiB).
+/// `[va, va + len)`, both multiples of the GPU page (64 KiB), but with gdrdrv before 2.4.2 `len` can be any.
 #[derive(Clone, Copy, Debug)]
 pub struct PinRequest {
     pub va: u64,
@@ -25,7 +25,7 @@ pub trait Provider: Any + Send {
     ///
     /// # Errors
     /// - `EINVAL` if it is not all GPU memory of this process, of two GPUs, or not allowed for
-    ///   GPUDirect, or the tokens are another's.
+    ///   GPUDirect, or the tokens are another's, or `len` is one that the GPU driver refuses.
     /// - `ENOMEM`: BAR1 has no room.
     /// - `ENOTSUPP` (524): `force_pcie` on a GPU that is not coherent.
     fn get_pages(&mut self, request: &PinRequest) -> Result<PageTableId, Errno>;
