@@ -74,6 +74,10 @@ static void links_are_those_of_the_platform(device_t device)
     CHECK_EQUAL(fabric[9], 0xffffffff);
     fabric[0] = 36;
     CHECK_EQUAL(NVML(nvmlDeviceGetGpuFabricInfoV)(device, fabric), VERSION_MISMATCH);
+    memset(fabric, 0xff, sizeof(fabric));
+    CHECK_EQUAL(NVML(nvmlDeviceGetGpuFabricInfo)(device, fabric), 0);
+    CHECK(fabric[0] == 0 && fabric[6] == 0 && fabric[7] == 0xffffffff);
+    CHECK_EQUAL(NVML(nvmlDeviceGetGpuFabricInfo)(device, NULL), INVALID_ARGUMENT);
 }
 
 int main(void)

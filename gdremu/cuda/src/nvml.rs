@@ -1,5 +1,5 @@
-//! The management library, libnvidia-ml.so.1, which is this object under another name. It has the functions that UCX and
-//! libfabric call, and reports the GPUs, their addresses and their links as /sys and libcuda do.
+//! The management library, libnvidia-ml.so.1, which is this object under another name. It has the functions that UCX,
+//! libfabric and NIXL call, and reports the GPUs, their addresses and their links as /sys and libcuda do.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_char;
@@ -153,6 +153,11 @@ entry_points! {
     fn nvmlDeviceGetNvLinkRemotePciInfo_v2(device: Device, _link: u32, _info: Out<u8>) {
         gpu_of(device)?;
         Err(Error::NOT_SUPPORTED)
+    }
+    // nvmlGpuFabricInfo_t. All is 0, as in the versions of FABRIC_VERSIONS.
+    fn nvmlDeviceGetGpuFabricInfo(device: Device, info: Out<[u32; 7]>) {
+        gpu_of(device)?;
+        Ok(info.set([0; 7])?)
     }
     fn nvmlDeviceGetGpuFabricInfoV(device: Device, info: Out<u32>) {
         gpu_of(device)?;
