@@ -269,6 +269,10 @@ TEST(copies_are_equal)
     CHECK_PAGES_GONE(va, SIZE);
 }
 
+#ifndef CLOSE_RANGE_CLOEXEC /* glibc has both since 2.34. */
+#define close_range(first, last, flags) syscall(__NR_close_range, first, last, flags)
+#endif
+
 TEST(last_close_unpins_by_any_call)
 {
     int fd = driver_open();
