@@ -124,6 +124,7 @@ ifeq ($(cross),)
 package-check: deb rpm ## Makes the packages, installs them into new Debian trees, runs them on an emulated GPU, removes them; make test there.
 	packaging/check-deb.sh build/deb bookworm trixie
 	packaging/build-in.sh bullseye "$(tarball)" build/deb-bullseye
+	packaging/check-deb.sh build/deb-bullseye bullseye
 	packaging/check-offline.sh "$(tarball)"
 	packaging/check-rpm.sh build/rpm
 	packaging/check-bare.sh "$(tarball)"

@@ -77,7 +77,7 @@ refused 'which is not installed'
 [ "$(first_step | jq -r .remedy)" = driver-install ] || die "doctor's first step is another: $(cat /tmp/doctor)"
 
 install_driver "$new"
-command=$(first_step | jq -r 'select(.remedy == "module-stale").commands | join(" && ")')
+command=$(first_step | jq -r 'select(.remedy == "module-stale").commands | .[0] + "; " + (.[1:] | join(" && "))')
 [ -n "$command" ] || die "doctor's first step is another: $(cat /tmp/doctor)"
 refused "Run: ${command% modprobe gdrdrv} gdrdrv-load"
 run bash -c "$command"

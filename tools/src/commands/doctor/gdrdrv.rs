@@ -101,7 +101,7 @@ impl Module {
         if files::text(modules.join("modules.dep")).is_some_and(|list| list.contains("/gdrdrv.ko")) {
             let version = dkms.iter().find(|version| version.join("source").exists());
             return match (gdrdrv::stale(&kernel), version) {
-                // Without `dkms build --force`, DKMS installs again what it has built.
+                // Without `dkms unbuild`, DKMS installs again what it has built.
                 (Some(0), Some(version)) => {
                     let version = version.file_name().unwrap_or_default();
                     (STALE, Remedy::ModuleStale.with("version", version.display()))

@@ -75,7 +75,7 @@ remedies! {
         "modprobe gdrdrv";
     ModuleSigned "load the module; if this kernel refuses it, as it only loads signed modules, enroll the key that DKMS \
         signs with (mokutil --import /var/lib/dkms/mok.pub), and reboot" "modprobe gdrdrv";
-    ModuleStale "rebuild the module for the GPU driver in use" "dkms build --force gdrdrv/{version}"
+    ModuleStale "rebuild the module for the GPU driver in use" "dkms unbuild gdrdrv/{version}"
         "dkms install --force gdrdrv/{version}" "modprobe gdrdrv";
     ModuleStaleByHand "rebuild the module for the GPU driver in use, in the directory of its sources" "make driver"
         "make drv_install" "modprobe gdrdrv";
