@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* The nine ioctl commands. gdrdrv_uapi.h documents each of them. */
+/* The ioctl commands. gdrdrv_uapi.h documents each of them. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/uaccess.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR (GPL-2.0-only WITH Linux-syscall-note) */
 /*
- * The interface of /dev/gdrdrv, version 2.6, with nine ioctls and mmap.
+ * The interface of /dev/gdrdrv, version 2.6, with ioctls and mmap.
  *
  * A pin is identified by its handle, which is also the page offset for mmap():
  * mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, handle * page size).

@@ -1,4 +1,4 @@
-//! The 17 functions of the C API, in the order of `include/gdrapi.h`, which documents them.
+//! The functions of the C API, in the order of `include/gdrapi.h`, which documents them.
 //!
 //! # Safety
 //! The header's contract holds for all functions. Pointer arguments are NULL or valid for the function's reads

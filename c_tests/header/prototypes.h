@@ -1,4 +1,4 @@
-/* The 17 functions and the members of gdr_info_t, assigned to pointers that accept only exactly that type; its bits. */
+/* The functions and the members of gdr_info_t, assigned to pointers that accept only exactly that type; its bits. */
 
 #include "../functions.h"
 

@@ -1,4 +1,4 @@
-//! The kernel module's interface, with nine ioctls on `/dev/gdrdrv`, their structs, and nothing
+//! The kernel module's interface, with ioctls on `/dev/gdrdrv`, their structs, and nothing
 //! else.
 //!
 //! Every call goes through libc's symbols, so that it can be interposed.
