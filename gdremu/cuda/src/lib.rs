@@ -1,4 +1,4 @@
-//! The preload library for programs on emulated GPUs, which is libcuda, libcudart and libnvidia-ml, too:
+//! The preload library for programs on emulated GPUs. It is also their libcuda, libcudart and libnvidia-ml:
 //!
 //! ```text
 //! gdremu_preload   libc functions by which programs reach /dev/gdrdrv, and the emulated driver
