@@ -2,11 +2,13 @@
  * A libgdrapi that forwards every call to the library that FAULTY_BEHIND names, and corrupts copies as FAULTY selects.
  * "short" writes omit the last byte, "long" ones add a byte, "wrong" reads change the last byte, "crash", "exit" and "hang" ones do so.
  * "vanish" ends the process when it is loaded, "kill" and "illegal" by a signal. "stuck CALL" hangs in that call, "stuck constructor"
- * when it is loaded.
+ * when it is loaded. "starve" leaves the parent process no more open files.
  */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "../trace/next.c"
 
@@ -35,6 +37,11 @@ __attribute__((constructor)) static void begin(void)
         raise(SIGKILL);
     if (faulty("illegal"))
         raise(SIGILL);
+    if (faulty("starve")) {
+        struct rlimit none = {0, 0};
+
+        prlimit(getppid(), RLIMIT_NOFILE, &none, NULL);
+    }
     reach("constructor");
 }
 

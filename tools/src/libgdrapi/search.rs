@@ -3,7 +3,7 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -166,6 +166,33 @@ pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
         name if name.starts_with("libgdrapi.so") => Some(file),
         _ => None,
     }
+}
+
+/// The library that an entry of LD_LIBRARY_PATH means, which is the file itself, or begins with a ~ that no shell replaced.
+pub(crate) fn meant() -> Option<PathBuf> {
+    let home = PathBuf::from(env::var_os("HOME")?);
+    for entry in paths(LIBRARY_PATH, b":;") {
+        let directory = match entry.strip_prefix("~") {
+            Ok(rest) => home.join(rest),
+            Err(_) if entry.is_file() => entry.parent()?.into(),
+            Err(_) => continue,
+        };
+        let files = names_in(&[directory], &NAMES);
+        if let Some(file) = files.into_iter().find(|file| file.exists()) {
+            return Some(file);
+        }
+    }
+    None
+}
+
+/// A directory on the loader's path, or above one, that this user may not search.
+pub(crate) fn closed() -> Option<PathBuf> {
+    for file in searched(&NAMES).map(|(_, files)| files).concat() {
+        if file.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+            return file.ancestors().skip(1).find(|directory| directory.exists()).map(Path::to_owned);
+        }
+    }
+    None
 }
 
 /// Where the loader searches for these names, in order. An empty entry of LD_LIBRARY_PATH is the current directory.

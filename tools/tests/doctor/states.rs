@@ -103,6 +103,7 @@ device_nodes {
     real [NodeReplace] sh "node 666 c 121";
     // doctor itself. gdremu also writes files.
     real [DoctorStart] usable true sh "node; ulimit -S -f 0";
+    real [DoctorStart] usable true is_fixed true sh "node; wrap='setpriv --reuid=12345 --clear-groups prlimit --nproc=0'";
 }
 
 module_and_machine {
@@ -149,6 +150,12 @@ module_and_machine {
     works [] sh "export TMPDIR=/nowhere";
     works [DoctorStart] is_fixed true sh "ulimit -S -n 5";
     bad [DoctorStart] is_fixed true sh "both $faulty other; path other; FAULTY=kill";
+    // doctor starts some of its processes, and then no more.
+    works [DoctorStart] is_fixed true sh "export GDRDRV=starve; preload $driver";
+    bad [DoctorStart] is_fixed true sh "both $faulty other; path other; FAULTY=starve";
+    bad [DoctorStart] is_fixed true sh "both $faulty other; path other; FAULTY=starve" args "--for ucx";
+    works [] sh "exec <&-";
+    works [] sh "root; mount -t tmpfs none /sys";
     works [ModuleInstall] emulated "--rdma no --no-gdrdrv --cuda-version 13.3" sh "modules";
     works [] emulated "--no-mempools --cuda-version 12.2";
 }
@@ -171,12 +178,22 @@ libraries {
     works [LibraryLink] sh "put $ours one/libgdrapi.so.2; cp $faulty .; ln -sf ../doctors-faulty.so one/libgdrapi.so; path one";
     works [LibraryPreload] sh "preload $dir/gone.so";
     works [LibraryPreload] sh "old; preload $dir/old.so";
+    works [LibraryPreload] sh "put $ours pre/other.so; preload $dir/pre/other.so";
+    works [LibraryPreload] sh "put $ours pre/libgdrapi.so.2; preload $dir/pre/libgdrapi.so.2";
+    // Entries of LD_LIBRARY_PATH that are no directory, the directory that the loader is in, and one that is closed.
+    bad [LibraryPath] sh "both $ours gdr; LD_LIBRARY_PATH='~/gdr'";
+    bad [LibraryPath] sh "both $ours gdr; path gdr/libgdrapi.so.2";
+    bad [LibraryRemove] sh "echo no library >libgdrapi.so.2; LD_LIBRARY_PATH=:$dir/right";
+    bad [LibraryReadable] sh "root; both $ours one/two; path one/two; chmod 0 one; chown 1 one; as_user";
     // Files that are no library.
     bad [LibraryRemove] sh "mkdir other; echo no library >other/libgdrapi.so.2; path other right";
     works [LibraryDangling] sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other right";
     bad [LibraryDangling] is_fixed true sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other" args "--for ucx";
     bad [LibraryRemove] is_fixed true sh "mkdir pipe; mkfifo pipe/libgdrapi.so.2; path pipe right" args "--limit 3";
     bad [LibraryRemove] sh "mkdir -p other/libgdrapi.so.2; path other right";
+    bad [LibraryRemove] sh "mkdir \"it's one\"; true >\"it's one/libgdrapi.so.2\"; path \"it's one\" right";
+    // One that is cut off.
+    bad [LibraryBuild] sh "mkdir other; head -c 4096 $ours >other/libgdrapi.so.2; path other right";
     bad [LibraryName] args "--lib /dev/null";
     bad [LibraryName] args "--lib /nowhere/libgdrapi.so.2";
     bad [LibraryOther] sh "args=\"--lib $absent\"";
@@ -186,6 +203,9 @@ libraries {
     bad [LibraryBuild] sh "newer; both newer.so other; path other";
     // For another CPU, which the loader passes over.
     bad [LibraryCpu] sh "put $ours other/libgdrapi.so.2; foreign other/libgdrapi.so.2; path other";
+    // For 32 bits.
+    bad [LibraryCpu] sh "put $ours other/libgdrapi.so.2; path other
+            printf '\\1' | dd of=other/libgdrapi.so.2 bs=1 seek=4 conv=notrunc status=none";
     bad [LibraryUpdate] sh "mkdir other; echo 'int gdr_open(void) { return 0; }' >1.c; gcc -shared 1.c -o other/libgdrapi.so
             path other";
     // Good ones, which cannot be loaded here.
@@ -196,6 +216,7 @@ libraries {
             gcc -shared -nostdlib -Wl,-soname,libc.musl.so.1 -x c /dev/null -o libc.so
             gcc -shared -nostdlib -Wl,--no-as-needed -x c /dev/null -x none libc.so -o libgdrapi.so.2; path musl";
     // Its self-test fails.
+    bad [LibraryUpdate] sh "old; both old.so other; path other" args "--for aws-ofi-nccl";
     bad [SelfTestLog] sh "old; both old.so other; path other; export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
     bad [LibraryOld] emulated "--no-gdrdrv --cuda-version 13.3" sh "old; both old.so other; path other right";
     bad [LibraryOther] sh "args=\"--lib $faulty\"; FAULTY=wrong";

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use anyhow::Result;
 use gdrcopy::Version;
 use gdrcopy_core::sys::gdrdrv::DeviceFile;
 use nix::errno::Errno;
@@ -26,12 +27,13 @@ pub(super) struct Module {
 }
 
 impl Module {
-    pub(super) fn query() -> Module {
-        Module {
+    /// Returns an error where doctor cannot start its child.
+    pub(super) fn query() -> Result<Module> {
+        Ok(Module {
             is_loaded: gdrdrv::is_loaded(),
             bound_to_dummy: DeviceFile::is_bound_to_dummy(),
-            versions: probe::versions(),
-        }
+            versions: probe::versions()?,
+        })
     }
 
     pub(super) fn version(&self) -> Option<Version> {

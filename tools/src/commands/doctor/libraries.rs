@@ -36,7 +36,7 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
             Ok(library) => Finding::ok("--lib", describe(&library)),
             Err(why) => why.finding("--lib", unusable(&Path::new(".").join(file), &why)),
         }),
-        None => findings.extend(by_name()),
+        None => findings.extend(by_name(environment)),
     }
     for (name, value) in environment {
         if name.starts_with("GDRCOPY_") {
@@ -90,8 +90,14 @@ pub(super) fn missing(name: &str) -> Advice {
     if let Some(beside) = search::beside_this_program() {
         return find_in(&beside);
     }
-    match search::candidates().iter().find(|candidate| search::is_foreign(&candidate.file)) {
-        Some(foreign) => Remedy::LibraryCpu.with("file", foreign.file.display()).with("arch", env::consts::ARCH),
+    if let Some(foreign) = search::candidates().iter().find(|candidate| search::is_foreign(&candidate.file)) {
+        return Remedy::LibraryCpu.with("file", foreign.file.display()).with("arch", env::consts::ARCH);
+    }
+    if let Some(meant) = search::meant() {
+        return find_in(&meant);
+    }
+    match search::closed() {
+        Some(directory) => Remedy::LibraryReadable.with("file", directory.display()),
         None => Remedy::LibraryInstall.into(),
     }
 }
@@ -136,10 +142,13 @@ fn repair(file: &Path, why: &Failure) -> Advice {
         needed = before.rsplit(": ").next().unwrap_or_default();
     }
     let remedy = match &why.kind {
+        Kind::NotStarted => Remedy::DoctorStart,
         _ if is_closed => Remedy::LibraryReadable,
         // Another C library is of another distribution.
         _ if !needed.is_empty() && !needed.starts_with("libc.") => Remedy::LibraryNeeds,
         _ if Maker::of(file) == Maker::None => Remedy::LibraryRemove,
+        // The file ends too early.
+        Kind::Died(signal) if *signal == Signal::SIGBUS as i32 => Remedy::LibraryBuild,
         kind @ (Kind::Died(_) | Kind::Hung) => faulty(kind),
         _ if statvfs(file).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NOEXEC)) => Remedy::LibraryNoexec,
         // It has gdr_open, and not all functions.
@@ -152,7 +161,7 @@ fn repair(file: &Path, why: &Failure) -> Advice {
 
 /// The library of each name. The loader takes the names of loaded libraries from their SONAME. So one
 /// name can lead to a library that the other does not lead to.
-fn by_name() -> Vec<Finding> {
+fn by_name(environment: &Environment) -> Vec<Finding> {
     let soname = load(SONAME);
     let plain = load(PLAIN_NAME);
     if let (Err(why), Err(_)) = (&soname, &plain) {
@@ -174,7 +183,13 @@ fn by_name() -> Vec<Finding> {
         && search::real(&soname.file) != search::real(&plain.file)
     {
         let value = format!("{SONAME} and {PLAIN_NAME} lead to different files");
-        findings.push(Finding::warning("names", value, add_link(PLAIN_NAME, &soname.file)));
+        // A link beside a preloaded library is not on the loader's path.
+        let entries = preloaded_entries(environment);
+        let advice = match entries.iter().find(|entry| search::real(Path::new(entry)) == search::real(&soname.file)) {
+            Some(entry) => without(entry, &entries),
+            None => add_link(PLAIN_NAME, &soname.file),
+        };
+        findings.push(Finding::warning("names", value, advice));
     }
     findings
 }
@@ -208,9 +223,7 @@ const OF_OTHERS: [&str; 6] =
 /// Warns of preloaded files that do not exist, or that come before libgdrapi.
 pub(super) fn preloaded(environment: &Environment) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let Some(list) = environment.get(search::PRELOADED) else { return findings };
-    let mut entries: Vec<_> = list.split([':', ' ']).collect();
-    entries.retain(|entry| !entry.is_empty());
+    let entries = preloaded_entries(environment);
     for &entry in &entries {
         if !entry.contains('/') || entry.contains('$') {
             continue;
@@ -222,12 +235,25 @@ pub(super) fn preloaded(environment: &Environment) -> Vec<Finding> {
             true if search::contains(file, search::MARK_OF_ALL) => "whose gdr_open comes before libgdrapi's",
             true => continue,
         };
-        let mut others = entries.clone();
-        others.retain(|&other| other != entry);
-        let advice = Remedy::LibraryPreload.with("file", entry).with("rest", others.join(":"));
-        findings.push(Finding::warning("environment", format!("LD_PRELOAD has {entry}, {why}"), advice));
+        findings.push(Finding::warning(
+            "environment",
+            format!("LD_PRELOAD has {entry}, {why}"),
+            without(entry, &entries),
+        ));
     }
     findings
+}
+
+fn preloaded_entries(environment: &Environment) -> Vec<&str> {
+    let Some(list) = environment.get(search::PRELOADED) else { return Vec::new() };
+    list.split([':', ' ']).filter(|entry| !entry.is_empty()).collect()
+}
+
+/// How to preload only the others of these.
+fn without(entry: &str, entries: &[&str]) -> Advice {
+    let mut others = entries.to_vec();
+    others.retain(|&other| other != entry);
+    Remedy::LibraryPreload.with("file", entry).with("rest", others.join(":"))
 }
 
 /// A variable that changes what the library does, or does not, but looks so.

@@ -32,10 +32,12 @@ use gdrcopy_core::variables;
 use signal_hook::consts::SIGCHLD;
 use signal_hook::flag;
 
+use crate::cuda::survey::Cuda;
 use crate::libgdrapi::search::SONAME;
 use engines::{ENGINES, Engine};
 use environment::Backends;
 use gdrdrv::Module;
+use probe::Failure;
 use remedies::Remedy;
 use report::{Finding, Report, Verdict};
 use self_test::SelfTest;
@@ -76,6 +78,11 @@ pub(crate) struct Options {
     limit: u64,
 }
 
+/// CUDA's answers and the module's. Returns an error where doctor cannot start its child.
+fn ask() -> Result<(Result<Cuda, Failure>, Module)> {
+    Ok((probe::survey()?, Module::query()?))
+}
+
 /// Examines the system, and prints the report.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     probe::SECONDS.store(options.limit, Ordering::Relaxed);
@@ -83,8 +90,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     flag::register(SIGCHLD, Arc::default())?;
     let engine = ENGINES.iter().find(|engine| Some(engine.id) == options.engine.as_deref());
     let mut report = Report::new(options.json);
-    let survey = match probe::survey() {
-        Ok(survey) => survey,
+    let (survey, module) = match ask() {
+        Ok(answers) => answers,
         Err(error) => {
             let has_proc = Path::new("/proc/self/exe").exists();
             let remedy = if has_proc { Remedy::DoctorStart } else { Remedy::ProcMount };
@@ -93,7 +100,6 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
     };
     let cuda = survey.as_ref();
-    let module = Module::query();
     let backends = Backends {
         gdrdrv: module.works(),
         dmabuf: cuda.is_ok_and(driver::maps_dmabufs),

@@ -26,7 +26,7 @@ use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 
-use super::remedies::Advice;
+use super::remedies::{Advice, Remedy};
 use super::report::Finding;
 use crate::cuda::survey::{self, Cuda};
 use crate::cuda::{CudaError, DeviceBuffer, Gpu, Memory};
@@ -108,6 +108,8 @@ pub(super) enum Kind {
     Died(i32),
     /// A stage did not end.
     Hung,
+    /// doctor could not start its child.
+    NotStarted,
     #[default]
     Other,
 }
@@ -125,8 +127,10 @@ impl Failure {
         Failure { text: text.into(), kind, in_library: false }
     }
 
+    /// A problem with this remedy, unless doctor itself has failed.
     pub(super) fn finding(&self, subject: &'static str, remedy: impl Into<Advice>) -> Finding {
-        Finding::problem(subject, &*self.text, remedy)
+        let advice = if self.kind == Kind::NotStarted { Remedy::DoctorStart.into() } else { remedy.into() };
+        Finding::problem(subject, &*self.text, advice)
     }
 }
 
@@ -154,10 +158,10 @@ pub(super) fn survey() -> Result<Result<Cuda, Failure>> {
     }
 }
 
-/// Asks the module for its versions.
-pub(super) fn versions() -> Result<Versions, Refusal> {
+/// Asks the module for its versions. Returns an error where doctor cannot start its child.
+pub(super) fn versions() -> Result<Result<Versions, Refusal>> {
     let hangs = Err(Refusal { errno: HANGS as i32, opened: false });
-    ask(&Work::Module).versions.unwrap_or(hangs).map(Versions::new)
+    Ok(start(&Work::Module)?.versions.unwrap_or(hangs).map(Versions::new))
 }
 
 /// The files whose loading does not end.
@@ -176,7 +180,13 @@ pub(super) fn test(library: &Path, gpu: Option<i32>) -> Answer {
             return Answer { failure: Some(failure.clone()), ..Answer::default() };
         }
     }
-    let answer = ask(&Work::Library(library.into(), gpu));
+    let answer = match start(&Work::Library(library.into(), gpu)) {
+        Ok(answer) => answer,
+        Err(error) => {
+            let failure = Failure::new(Kind::NotStarted, format!("not tested: {error:#}"));
+            return Answer { failure: Some(failure), ..Answer::default() };
+        }
+    };
     if let Some(failure) = &answer.failure
         && failure.kind == Kind::Hung
         && answer.library.is_none()
@@ -184,14 +194,6 @@ pub(super) fn test(library: &Path, gpu: Option<i32>) -> Answer {
         hanging.push((file, failure.clone()));
     }
     answer
-}
-
-/// Has a child do this.
-fn ask(work: &Work) -> Answer {
-    match start(work) {
-        Ok(answer) => answer,
-        Err(error) => Answer { failure: Some(error.into()), ..Answer::default() },
-    }
 }
 
 /// Has a child do this; an error where it cannot be started. One that dies or hangs has failed.

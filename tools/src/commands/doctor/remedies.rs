@@ -122,7 +122,7 @@ remedies! {
     LibraryBuild "install a libgdrapi for this distribution and CPU in place of {file}: {reason}";
     LibraryNeeds "install {needed}, which {file} needs, or have the loader find it" "ldd {file}";
     LibraryCpu "{file} is for another CPU: install the libgdrapi for {arch}, then run ldconfig" "ldconfig";
-    LibraryReadable "make {file} readable for this user" "chmod a+r {file}";
+    LibraryReadable "make {file} readable for this user, or install the library elsewhere" "chmod a+rX {file}";
     LibraryPreload "remove {file} from LD_PRELOAD" "export LD_PRELOAD={rest}";
     LibraryName "name a libgdrapi file for this CPU";
     LibraryUpdate "update libgdrapi to {oldest} or later";

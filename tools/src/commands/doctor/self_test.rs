@@ -87,6 +87,9 @@ impl SelfTest<'_> {
     }
 
     fn advice(&self, failure: &Failure, answer: &Answer) -> (Advice, Cause) {
+        if failure.kind == Kind::NotStarted {
+            return (Remedy::DoctorStart.into(), Cause::Itself);
+        }
         let Some(library) = &answer.library else {
             return (unusable(&self.library, failure), Cause::Others);
         };
