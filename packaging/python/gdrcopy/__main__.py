@@ -12,6 +12,8 @@ from ._error import Error
 from ._native import driver
 from ._preload import LIBRARY, path, preload_children
 
+# The program says what to do without them.
+REMOVED_TOOLS = ("checkpoint", "suspend", "resume")
 TOOLS = ("doctor", "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "trace", "ps")
 USAGE = f"""usage: python -m gdrcopy run [python option ...] script.py [argument ...]
        python -m gdrcopy run program [argument ...]
@@ -68,7 +70,7 @@ def main() -> int:
     try:
         if command == "run" and arguments and arguments[0]:
             run(arguments)
-        if command in TOOLS:
+        if command in TOOLS or command in REMOVED_TOOLS:
             tool([command, *arguments])
         if command == "info" and not arguments:
             info()

@@ -99,6 +99,11 @@ class Preload(unittest.TestCase):
             self.assertEqual((result.returncode, result.stdout), (2, ""))
             self.assertIn("usage: python -m gdrcopy run", result.stderr)
 
+    def test_removed_tools_get_the_answer_of_the_program(self) -> None:
+        result = self.gdrcopy("suspend", "1")
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertRegex(result.stderr, "^gdrcopy: suspend was removed: .* before CRIU's dump")
+
     def test_run_says_that_nccl_is_not_asked_to_use_it(self) -> None:
         script = self.script("pass")
         for value, text in ((None, "gdrcopy: .*NCCL_GDRCOPY_ENABLE=1, which is not set\n"), ("0", "")):
