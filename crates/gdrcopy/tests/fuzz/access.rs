@@ -67,6 +67,18 @@ impl<'m> Slice<'m> {
         memory.bytes(self.start + offset as u64, len)
     }
 
+    /// The model of each of these ranges, if all are inside.
+    fn models(self, memory: &Memory, ranges: &[(usize, usize)]) -> Option<Vec<Vec<u8>>> {
+        let mut models = Vec::new();
+        for &(offset, len) in ranges {
+            if !self.has(offset, len) {
+                return None;
+            }
+            models.push(self.model(memory, offset, len));
+        }
+        Some(models)
+    }
+
     /// [`Memory::set`] of a part of it.
     #[track_caller]
     pub(crate) fn written(self, memory: &Memory, offset: usize, bytes: &[u8]) {
@@ -79,7 +91,8 @@ pub(crate) fn access(borrowed: &mut Borrowed<'_>, context: &mut Context<'_>, cal
     let Some(&slice) = borrowed.slices.get(args.which % borrowed.slices.len().max(1)) else {
         return;
     };
-    let (memory, data) = (context.memory, args.data);
+    let memory = context.memory;
+    let data = args.data;
     let offset = args.sizes[0].of(slice.len);
     match call {
         Access::Slice => sub_slice(borrowed, slice, args),
@@ -102,10 +115,9 @@ pub(crate) fn access(borrowed: &mut Borrowed<'_>, context: &mut Context<'_>, cal
         Access::Read => {
             let len = slice.part(args.sizes[1], offset).min(context.host.room());
             calling!("{slice}.read({offset:#x}, {len:#x} bytes)");
-            let found = slice.has(offset, len).then(|| slice.model(memory, offset, len));
+            let expected = slice.models(memory, &[(offset, len)]);
             let skipped = data as usize % (context.host.room() - len + 1);
-            let found = found.map(|bytes| vec![bytes]);
-            context.host.receive(skipped, &[len], found, |mut parts| slice.mapped.read(offset, parts.remove(0)));
+            context.host.receive(skipped, &[len], expected, |mut parts| slice.mapped.read(offset, parts.remove(0)));
         }
         Access::ReadMany => read_many(slice, context, args),
         Access::ReadVec => {
@@ -128,8 +140,8 @@ pub(crate) fn access(borrowed: &mut Borrowed<'_>, context: &mut Context<'_>, cal
         }
         Access::Word => words::access(slice, memory, args),
         Access::LoadAll => {
-            let others = &borrowed.slices;
-            words::many([slice, others[data as usize % others.len()]], memory, args);
+            let second = borrowed.slices[data as usize % borrowed.slices.len()];
+            words::many([slice, second], memory, args);
         }
         Access::Array => arrays::access(slice, memory, args),
         Access::BeginBatch | Access::BatchWrite | Access::BatchStore | Access::EndBatch => {
@@ -171,13 +183,11 @@ fn read_many(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
         })
         .collect();
     calling!("{slice}.read_many({items:x?})");
-    let has = items.iter().all(|&(offset, len)| slice.has(offset, len));
-    let models = items.iter().map(|&(offset, len)| slice.model(context.memory, offset, len));
-    let found = has.then(|| models.collect());
+    let expected = slice.models(context.memory, &items);
     let lens: Vec<usize> = items.iter().map(|&(_, len)| len).collect();
-    context.host.receive(0, &lens, found, |parts| {
+    context.host.receive(0, &lens, expected, |parts| {
         let offsets = items.iter().map(|&(offset, _)| offset);
-        let mut items: Vec<_> = offsets.zip(parts).collect();
-        slice.mapped.read_many(&mut items)
+        let mut reads: Vec<_> = offsets.zip(parts).collect();
+        slice.mapped.read_many(&mut reads)
     });
 }

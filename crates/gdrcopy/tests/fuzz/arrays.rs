@@ -29,13 +29,19 @@ pub(crate) fn access(slice: Slice<'_>, memory: &Memory, args: &Args) {
 
 fn array<T: Pod>(slice: Slice<'_>, memory: &Memory, args: &Args) {
     let [at, many, _] = args.sizes;
-    let (offset, size) = (at.of(slice.len), size_of::<T>());
+    let offset = at.of(slice.len);
+    let size = size_of::<T>();
     let len = many.of(slice.len.saturating_sub(offset) / size.max(1));
     calling!("{slice}.array::<{}>({offset:#x}, {len:#x})", type_name::<T>());
     let is_inside = (len as u128 * size as u128) <= slice.len as u128 && slice.has(offset, len * size);
     if let Some(array) = outcome(is_inside, slice.mapped.array::<T>(offset, len)) {
         use_array(array, slice.start + offset as u64, len, memory, args);
     }
+}
+
+/// Returns whether an array of `len` elements has `count` from `index` on.
+fn fits(index: usize, count: usize, len: usize) -> bool {
+    index <= len && count <= len - index
 }
 
 /// Makes every call with an array of `len` elements.
@@ -45,34 +51,33 @@ pub(crate) fn use_array<T: Pod>(array: Array<'_, T>, start: u64, len: usize, mem
     let elements = Slice::new(array.as_bytes(), start, len * size);
     let index = args.sizes[2].of(len);
     let count = (args.data as usize % 300).min(len).min((1 << 18) / size.max(1));
-    let fits = |count: usize| index <= len && count <= len - index;
 
     calling!("  .get({index:#x})");
-    if let Some(found) = outcome(fits(1), array.get(index)) {
-        assert_bits(&found, &elements.model(memory, index * size, size));
+    if let Some(element) = outcome(fits(index, 1, len), array.get(index)) {
+        assert_bits(&element, &elements.model(memory, index * size, size));
     }
     calling!("  .set({index:#x})");
     let new: T = value(args.data);
-    if outcome(fits(1), array.set(index, new)).is_some() {
+    if outcome(fits(index, 1, len), array.set(index, new)).is_some() {
         elements.written(memory, index * size, bytes_of(&new));
     }
     calling!("  .write({index:#x}, {count})");
     let mut values = vec![new; count];
-    if outcome(fits(count), array.write(index, &values)).is_some() {
+    if outcome(fits(index, count, len), array.write(index, &values)).is_some() {
         elements.written(memory, index * size, cast_or_empty(&values));
     }
     calling!("  .read({index:#x}, {count})");
     let before = values.clone();
     fill(&mut values);
-    if outcome(fits(count), array.read(index, &mut values)).is_some() {
+    if outcome(fits(index, count, len), array.read(index, &mut values)).is_some() {
         assert!(cast_or_empty(&values) == cast_or_empty(&before));
     } else {
         assert_filled(&values);
     }
     let (bounds, range) = bounds([args.sizes[0], args.sizes[2]], args.data >> 16, len);
     calling!("  .slice({bounds:x?})");
-    let part = outcome(range.is_some(), array.slice(bounds));
-    let (part, range) = part.zip(range).unwrap_or((array, 0..len));
+    let part = outcome(range.is_some(), array.slice(bounds)).unwrap_or(array);
+    let range = range.unwrap_or(0..len);
     let part_start = start + (range.start * size) as u64;
     let elements = Slice::new(part.as_bytes(), part_start, range.len() * size);
     assert_eq!(part.len(), range.len());
@@ -80,8 +85,8 @@ pub(crate) fn use_array<T: Pod>(array: Array<'_, T>, start: u64, len: usize, mem
     scatter(part, elements, memory, args);
 }
 
-/// Indexes, some of them perhaps the same, and one outside; and how many values there are for them.
-fn indexes<T>(len: usize, args: &Args, numbers: &mut Numbers) -> (Vec<usize>, usize) {
+/// Indexes, some of them perhaps the same, and one outside.
+fn indexes<T>(len: usize, args: &Args, numbers: &mut Numbers) -> Vec<usize> {
     let counts = [numbers.below(40), 250 + numbers.below(10), numbers.below(1200)];
     let count = counts[numbers.below(3)].min((1 << 18) / size_of::<T>().max(1));
     let span = [len, 3.min(len)][numbers.below(2)];
@@ -90,25 +95,32 @@ fn indexes<T>(len: usize, args: &Args, numbers: &mut Numbers) -> (Vec<usize>, us
     if count > 0 && numbers.below(4) == 0 {
         at[numbers.below(count)] = args.sizes[numbers.below(3)].of(len);
     }
-    let places = match numbers.below(8) {
+    at
+}
+
+/// The number of values for `count` indexes, which is seldom a wrong one.
+fn places(count: usize, args: &Args, numbers: &mut Numbers) -> usize {
+    match numbers.below(8) {
         0 => args.sizes[1].of(count).min(2 * count + 1),
         _ => count,
-    };
-    (at, places)
+    }
 }
 
 fn gather<T: Pod>(array: Array<'_, T>, elements: Slice<'_>, memory: &Memory, args: &Args) {
-    let (len, size, mut numbers) = (array.len(), size_of::<T>(), Numbers(args.data));
-    let (at, places) = indexes::<T>(len, args, &mut numbers);
+    let len = array.len();
+    let size = size_of::<T>();
+    let mut numbers = Numbers(args.data);
+    let at = indexes::<T>(len, args, &mut numbers);
+    let places = places(at.len(), args, &mut numbers);
     calling!("  {elements} of {len:#x}: .gather({at:x?}, {places})");
     // Those before and behind are no one's.
     let mut values = vec![T::zeroed(); places + 2];
     fill(&mut values);
     let is_valid = at.iter().all(|&index| index < len);
-    let call = || array.gather(&at, &mut values[1..=places]);
-    if outcome_or_panic(places != at.len(), is_valid, call).is_some() {
-        for (value, &index) in values[1..].iter().zip(&at) {
-            assert_bits(value, &elements.model(memory, index * size, size));
+    let panics = places != at.len();
+    if outcome_or_panic(panics, is_valid, || array.gather(&at, &mut values[1..=places])).is_some() {
+        for (number, &index) in at.iter().enumerate() {
+            assert_bits(&values[1 + number], &elements.model(memory, index * size, size));
         }
     } else {
         assert_filled(&values[1..=places]);
@@ -118,26 +130,28 @@ fn gather<T: Pod>(array: Array<'_, T>, elements: Slice<'_>, memory: &Memory, arg
 }
 
 fn scatter<T: Pod>(array: Array<'_, T>, elements: Slice<'_>, memory: &Memory, args: &Args) {
-    let (len, size, mut numbers) = (array.len(), size_of::<T>(), Numbers(!args.data));
-    let (at, places) = indexes::<T>(len, args, &mut numbers);
+    let len = array.len();
+    let size = size_of::<T>();
+    let mut numbers = Numbers(!args.data);
+    let at = indexes::<T>(len, args, &mut numbers);
+    let places = places(at.len(), args, &mut numbers);
     calling!("  {elements} of {len:#x}: .scatter({at:x?}, {places})");
     let some: [T; 4] = [0, 1, 2, 3].map(|more| value(args.data.wrapping_add(more)));
     let values: Vec<T> = (0..places).map(|number| some[number % 4]).collect();
     let is_valid = at.iter().all(|&index| index < len);
-    let call = || array.scatter(&at, &values);
-    if outcome_or_panic(places != at.len(), is_valid, call).is_none() {
+    if outcome_or_panic(places != at.len(), is_valid, || array.scatter(&at, &values)).is_none() {
         return;
     }
     let mut written: HashMap<usize, Vec<&T>> = HashMap::new();
-    for (&index, value) in at.iter().zip(&values) {
-        written.entry(index).or_default().push(value);
+    for (number, &index) in at.iter().enumerate() {
+        written.entry(index).or_default().push(&values[number]);
     }
     for (index, values) in written {
         // Any of the values for one index may stay.
-        let found = array.get(index).expect("inside");
+        let element = array.get(index).expect("inside");
         let mut values = values.into_iter().map(bytes_of);
-        assert!(values.any(|value| value == bytes_of(&found)), "element {index:#x}");
-        elements.written(memory, index * size, bytes_of(&found));
+        assert!(values.any(|value| value == bytes_of(&element)), "element {index:#x}");
+        elements.written(memory, index * size, bytes_of(&element));
     }
 }
 

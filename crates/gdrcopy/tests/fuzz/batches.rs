@@ -3,8 +3,6 @@
 
 use std::mem;
 
-use gdrcopy::Batch;
-
 use crate::access::{Borrowed, Slice};
 use crate::isolated::{calling, outcome, panic_outcome};
 use crate::model::{Memory, noise};
@@ -40,13 +38,13 @@ pub(crate) fn access<'m>(borrowed: &mut Borrowed<'m>, slice: Slice<'m>, memory: 
         }
         _ => {
             let batch = borrowed.batches.swap_remove(number);
-            let (name, end): (_, fn(Batch<'m>)) = match args.which % 3 {
-                0 => ("commit", Batch::commit),
-                1 => ("drop", drop),
-                _ => ("forget", mem::forget),
-            };
-            calling!("batch {number}: {name}");
-            panic_outcome(false, || end(batch));
+            let end = ["commit", "drop", "forget"][args.which % 3];
+            calling!("batch {number}: {end}");
+            panic_outcome(false, || match end {
+                "commit" => batch.commit(),
+                "drop" => drop(batch),
+                _ => mem::forget(batch),
+            });
         }
     }
 }

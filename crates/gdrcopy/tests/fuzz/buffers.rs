@@ -26,26 +26,27 @@ impl Host {
         self.bytes.len() - 2 * GUARD
     }
 
-    /// Has bytes of it written, in places of these lengths, by a call that should find `found` there, or fail and write
-    /// nothing. The first place is this many bytes behind the guard.
+    /// Has `read` write places of these lengths. It must write the bytes that are expected, or if none are, fail and
+    /// write nothing. The first place begins `skipped` bytes behind the guard.
     #[track_caller]
     pub(crate) fn receive(
         &mut self,
         skipped: usize,
         lens: &[usize],
-        found: Option<Vec<Vec<u8>>>,
+        expected: Option<Vec<Vec<u8>>>,
         read: impl FnOnce(Vec<&mut [u8]>) -> Result<()>,
     ) {
-        // A byte lies between any two.
-        let (mut rest, mut places) = (&mut self.bytes[GUARD + skipped..], Vec::new());
+        let mut rest = &mut self.bytes[GUARD + skipped..];
+        let mut places = Vec::new();
+        // A byte lies between any two places.
         for &len in lens {
             let (place, after) = rest.split_at_mut(len);
             places.push(place);
             rest = &mut after[1..];
         }
-        outcome(found.is_some(), read(places));
+        outcome(expected.is_some(), read(places));
         let mut start = GUARD + skipped;
-        for bytes in found.into_iter().flatten() {
+        for bytes in expected.unwrap_or_default() {
             self.model[start..start + bytes.len()].copy_from_slice(&bytes);
             start += bytes.len() + 1;
         }
@@ -55,8 +56,7 @@ impl Host {
     #[track_caller]
     fn check(&self) {
         if self.bytes != self.model {
-            let mut pairs = self.bytes.iter().zip(&self.model);
-            let first = pairs.position(|(found, model)| found != model);
+            let first = (0..self.bytes.len()).find(|&at| self.bytes[at] != self.model[at]);
             panic!("host memory differs from byte {first:?} on");
         }
     }

@@ -8,7 +8,7 @@ use std::thread;
 use gdrcopy::memory::{DeviceMemory, MapOptions, OwnedMapping};
 use gdrcopy::{MapFlag, Mapped as _, PinFlags};
 
-use crate::isolated::{calling, list, outcome};
+use crate::isolated::{calling, list, outcome, outcome_if_known};
 use crate::ops::Args;
 use crate::owners::{Mapped, Owner, take};
 use crate::pins::{map_flag, pin_flags};
@@ -75,14 +75,16 @@ impl World {
     }
 
     fn map_given(&mut self, given: Given, args: &Args) -> Option<Mapped> {
-        let (start, len, watch) = (given.address(), given.len(), Arc::clone(&given.watch));
-        let (pin_flags, map_flag) = (pin_flags(args.data >> 8), map_flag(args.data >> 16));
+        let start = given.address();
+        let len = given.len();
+        let watch = Arc::clone(&given.watch);
+        let pin_flags = pin_flags(args.data >> 8);
+        let map_flag = map_flag(args.data >> 16);
         let options = MapOptions::default().pin_flags(pin_flags).map_flag(map_flag);
         let gdr = self.gdr(args);
         calling!("map_owned({start:#x}+{len:#x}, {options:?})");
         let is_ordinary = (pin_flags, map_flag) == (PinFlags::DEFAULT, MapFlag::Default);
-        let predicted = (is_ordinary || len == 0).then_some(len > 0);
-        let mapping = outcome(predicted, gdr.map_owned(given, options));
+        let mapping = outcome_if_known(is_ordinary || len == 0, len > 0, gdr.map_owned(given, options));
         assert_eq!(watch.drops(), usize::from(mapping.is_none()));
         let mapping = mapping?;
         assert_eq!((mapping.device_address(), mapping.len()), (start, len));
@@ -125,26 +127,28 @@ impl World {
     }
 
     fn end_owned(&mut self, mapping: OwnedMapping<Given>, args: &Args) -> Option<Mapped> {
-        let given = self.unmap_owned(mapping);
+        let memory = self.unmap_owned(mapping);
         if args.data & 1 == 0 {
-            return self.map_given(given, args);
+            return self.map_given(memory, args);
         }
-        let watch = Arc::clone(&given.watch);
+        let watch = Arc::clone(&memory.watch);
         list(format_args!("drop its memory\n"));
-        drop(given);
+        drop(memory);
         assert_eq!(watch.drops(), 1);
         None
     }
 
     fn unmap_owned(&self, mapping: OwnedMapping<Given>) -> Given {
-        let (start, len, before) = (mapping.device_address(), mapping.len(), pins());
+        let start = mapping.device_address();
+        let len = mapping.len();
+        let pins_before = pins();
         calling!("{start:#x}: into_memory()");
-        let memory = mapping.into_memory().map_err(|(_, error)| error);
-        let given = outcome(true, memory).expect("predicted");
-        assert_eq!((given.address(), given.len(), given.watch.drops()), (start, len, 0));
+        let result = mapping.into_memory().map_err(|(_, error)| error);
+        let memory = outcome(true, result).expect("predicted");
+        assert_eq!((memory.address(), memory.len(), memory.watch.drops()), (start, len, 0));
         // Dma-bufs are no pins of gdrdrv's.
-        assert!(pins() < before || before == 0, "still pinned");
-        assert!(!is_mapped(given.watch.mapped_at.swap(0, Ordering::Relaxed)));
-        given
+        assert!(pins() < pins_before || pins_before == 0, "still pinned");
+        assert!(!is_mapped(memory.watch.mapped_at.swap(0, Ordering::Relaxed)));
+        memory
     }
 }

@@ -29,8 +29,11 @@ pub(crate) fn run(sequence: impl FnOnce()) -> std::result::Result<(), String> {
     let mut status = 0;
     // SAFETY: waits for the child that was forked above.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    let (list, end) = (String::from_utf8_lossy(&list), ExitStatus::from_raw(status));
-    if end.success() { Ok(()) } else { Err(format!("\n{list}\n{end}")) }
+    let end = ExitStatus::from_raw(status);
+    if end.success() {
+        return Ok(());
+    }
+    Err(format!("\n{}\n{end}", String::from_utf8_lossy(&list)))
 }
 
 fn run_in_child(writer: PipeWriter, sequence: impl FnOnce()) -> ! {
@@ -53,14 +56,18 @@ macro_rules! calling {
 }
 pub(crate) use calling;
 
-/// The value of a call whose success the model predicts, or does not know; `None` for a failure.
+/// The value of a call whose success the model predicts; `None` for a failure.
 #[track_caller]
-pub(crate) fn outcome<T>(predicted: impl Into<Option<bool>>, result: Result<T>) -> Option<T> {
+pub(crate) fn outcome<T>(predicted: bool, result: Result<T>) -> Option<T> {
     let value = any_outcome(result);
-    if let Some(predicted) = predicted.into() {
-        assert_eq!(value.is_some(), predicted, "the model predicts {predicted}");
-    }
+    assert_eq!(value.is_some(), predicted, "the model predicts {predicted}");
     value
+}
+
+/// [`outcome`] of a call whose success the model predicts only if `is_known`.
+#[track_caller]
+pub(crate) fn outcome_if_known<T>(is_known: bool, predicted: bool, result: Result<T>) -> Option<T> {
+    if is_known { outcome(predicted, result) } else { any_outcome(result) }
 }
 
 /// [`outcome`] of a call that may panic instead, which is also predicted.

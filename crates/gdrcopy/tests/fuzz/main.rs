@@ -65,7 +65,10 @@ const GROUP: u32 = 16;
 
 fn number(name: &str) -> Option<u64> {
     let text = env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+    let Ok(number) = text.parse() else {
+        panic!("{name}={text}");
+    };
+    Some(number)
 }
 
 fn main() {
@@ -79,8 +82,8 @@ fn main() {
 fn sequences_change_only_what_the_model_says() {
     let profile = under_gdremu::options();
     let time = Duration::from_secs(number("FUZZ_SECONDS").unwrap_or(5)) / PROFILES.len() as u32;
-    let wanted = number("FUZZ_SEED");
-    let mut seed = wanted.unwrap_or_else(|| u64::from(std::process::id()) << 20);
+    let requested_seed = number("FUZZ_SEED");
+    let mut seed = requested_seed.unwrap_or(u64::from(std::process::id()) << 20);
     let begun = Instant::now();
     loop {
         // Printed beforehand, for a sequence that hangs.
@@ -103,7 +106,7 @@ fn sequences_change_only_what_the_model_says() {
             }
             Err(abort) => panic!("FUZZ_SEED={seed}: {abort}"),
         }
-        if wanted.is_some() || begun.elapsed() >= time {
+        if requested_seed.is_some() || begun.elapsed() >= time {
             break;
         }
         seed += 1;

@@ -68,8 +68,7 @@ impl fmt::Debug for Memory {
 
 impl Memory {
     pub(crate) fn new(cuda: &Arc<Cuda>) -> Memory {
-        let (regions, cuda) = (Arc::default(), Arc::clone(cuda));
-        Memory { regions, cuda }
+        Memory { regions: Arc::default(), cuda: Arc::clone(cuda) }
     }
 
     /// Adds GPU memory, after filling it, until the entry is dropped. A pool has a part of it.
@@ -83,20 +82,24 @@ impl Memory {
 
     /// Returns whether one pool was given all of a range.
     pub(crate) fn is_of_pool(&self, range: &Range<u64>, pool: usize) -> bool {
-        let holds = |given: &Range<u64>| given.start <= range.start && range.end <= given.end;
-        self.regions().iter().any(|region| region.pool == pool && holds(&region.given))
+        let regions = self.regions();
+        let mut regions_of_pool = regions.iter().filter(|region| region.pool == pool);
+        regions_of_pool.any(|region| region.given.start <= range.start && range.end <= region.given.end)
     }
 
     /// Lets `change` see or change the model of a range.
     #[track_caller]
     pub(crate) fn with<R>(&self, start: u64, len: usize, change: impl FnOnce(&mut [u8]) -> R) -> R {
-        let mut regions = self.regions();
-        let mut parts = regions.iter_mut().filter_map(|region| {
+        for region in self.regions().iter_mut() {
             let offset = start.wrapping_sub(region.start) as usize;
-            region.bytes.get_mut(offset..offset.checked_add(len)?)
-        });
-        let part = parts.next();
-        change(part.unwrap_or_else(|| panic!("{len} bytes at {start:#x} are not the program's")))
+            let Some(end) = offset.checked_add(len) else {
+                continue;
+            };
+            if let Some(part) = region.bytes.get_mut(offset..end) {
+                return change(part);
+            }
+        }
+        panic!("{len} bytes at {start:#x} are not the program's");
     }
 
     /// The model of a range.
@@ -121,19 +124,19 @@ impl Memory {
         fence(Ordering::SeqCst);
         for (number, bytes) in region.bytes.chunks(PIECE).enumerate() {
             let start = region.start + (number * PIECE) as u64;
-            let found = self.cuda.read(start, bytes.len());
-            if found == bytes {
+            let stored = self.cuda.read(start, bytes.len());
+            if stored == bytes {
                 continue;
             }
-            let differs = |&at: &usize| found[at] != bytes[at];
-            let wrong: Vec<usize> = (0..found.len()).filter(differs).collect();
-            let (first, last) = (wrong[0], wrong[wrong.len() - 1]);
+            let wrong: Vec<usize> = (0..stored.len()).filter(|&at| stored[at] != bytes[at]).collect();
+            let first = wrong[0];
+            let last = wrong[wrong.len() - 1];
             panic!(
                 "{} bytes are not as in the model: from {:#x} ({:#x} in place of {:#x}) to {:#x}, in memory of which \
                  pools have {:#x?}",
                 wrong.len(),
                 start + first as u64,
-                found[first],
+                stored[first],
                 bytes[first],
                 start + last as u64,
                 region.given,

@@ -46,8 +46,7 @@ impl OwnedView {
             View::Word(word) => words::use_word(word.view(), self.start, memory, args.data),
             View::Array(array, len) => arrays::use_array(array.view(), self.start, *len, memory, args),
         }
-        let is_kept = (args.data >> 2) & 1 == 0;
-        is_kept.then_some(self)
+        if (args.data >> 2) & 1 == 0 { Some(self) } else { None }
     }
 }
 
@@ -56,7 +55,8 @@ impl World {
     pub(crate) fn own(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = Arc::clone(any_of(&self.mapped, args)?);
         let slice = mapped.slice();
-        let (offset, len) = (args.sizes[0].of(slice.len), args.sizes[1].of(64));
+        let offset = args.sizes[0].of(slice.len);
+        let len = args.sizes[1].of(64);
         let is_word = slice.has(offset, 8) && slice.is_aligned(offset, 8);
         let is_array = len < 1 << 60 && slice.has(offset, len * 3);
         let start = slice.start.wrapping_add(offset as u64);
@@ -92,8 +92,11 @@ impl World {
             _ => return None,
         };
         list(format_args!("clone of {}\n", mapped.slice()));
-        let (alive, host) = (Arc::clone(&mapped.alive), mapped.host.clone());
-        Some(Mapped { alive, host, ..Mapped::new(owner, mapped.start, mapped.len) })
+        Some(Mapped {
+            alive: Arc::clone(&mapped.alive),
+            host: mapped.host.clone(),
+            ..Mapped::new(owner, mapped.start, mapped.len)
+        })
     }
 
     /// Calls by a view, in this thread or another one, which may be the one to drop it.

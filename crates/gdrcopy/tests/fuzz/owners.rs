@@ -43,13 +43,13 @@ impl Mapped {
     }
 
     pub(crate) fn slice(&self) -> Slice<'_> {
-        let all = match &self.owner {
+        let mapped = match &self.owner {
             Owner::Mapping(mapping) => mapping.as_slice(),
             Owner::Buffer(buffer) => buffer.as_slice(),
             Owner::Owned(mapping) => mapping.as_slice(),
             Owner::Slice(owned) => owned.as_slice(),
         };
-        Slice::new(all, self.start, self.len)
+        Slice::new(mapped, self.start, self.len)
     }
 
     /// A view that keeps the owner.
@@ -73,8 +73,10 @@ pub(crate) fn any_of<'a, T>(list: &'a [T], args: &Args) -> Option<&'a T> {
 
 /// One of them, which leaves the list.
 pub(crate) fn take<T>(list: &mut Vec<T>, args: &Args) -> Option<T> {
-    let index = args.which % list.len().max(1);
-    (index < list.len()).then(|| list.swap_remove(index))
+    if list.is_empty() {
+        return None;
+    }
+    Some(list.swap_remove(args.which % list.len()))
 }
 
 /// Drops or forgets one of them, and returns whether there was any.

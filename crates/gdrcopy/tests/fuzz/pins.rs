@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use gdrcopy::memory::{DeviceMemory, HostMemory};
 use gdrcopy::{Backend, Gdr, MapFlag, Mapped as _, Pin, PinFlags};
 
-use crate::isolated::{any_outcome, calling, outcome};
+use crate::isolated::{any_outcome, calling, outcome, outcome_if_known};
 use crate::ops::Args;
 use crate::owners::{HostPart, Mapped, Owner, any_of, take};
 use crate::world::{ARENA, World};
@@ -13,6 +13,12 @@ use crate::world::{ARENA, World};
 pub(crate) struct Connection {
     pub(crate) gdr: Gdr,
     backend: Backend,
+}
+
+impl Connection {
+    fn is_of_gpu(&self) -> bool {
+        self.backend != Backend::HostMemory
+    }
 }
 
 pub(crate) struct Pinned {
@@ -48,30 +54,30 @@ impl World {
         calling!("gdrs[{}] = {backend:?}, force_pcie_compat({compat})", self.gdrs.len());
         let options = Gdr::options().backend(backend).force_pcie_compat(compat);
         let works_everywhere = matches!(backend, Backend::Auto | Backend::HostMemory);
-        let gdr = outcome(works_everywhere.then_some(true), options.open());
+        let gdr = outcome_if_known(works_everywhere, true, options.open());
         self.gdrs.extend(gdr.map(|gdr| Connection { gdr, backend }));
     }
 
     /// One for GPU memory. Opened if there is none.
     pub(crate) fn gdr(&mut self, args: &Args) -> Gdr {
-        let is_of_gpu = |connection: &&Connection| connection.backend != Backend::HostMemory;
-        if !self.gdrs.iter().any(|connection| is_of_gpu(&connection)) {
+        if !self.gdrs.iter().any(Connection::is_of_gpu) {
             self.open_backend(Backend::Auto, false);
         }
-        let usable: Vec<_> = self.gdrs.iter().filter(is_of_gpu).collect();
+        let usable: Vec<_> = self.gdrs.iter().filter(|connection| connection.is_of_gpu()).collect();
         usable[args.data as usize % usable.len()].gdr.clone()
     }
 
     pub(crate) fn clone_gdr(&mut self, args: &Args) {
-        let clone =
-            any_of(&self.gdrs, args).map(|&Connection { ref gdr, backend }| Connection { gdr: gdr.clone(), backend });
-        // Every other one is closed, which leaves the first as it is.
-        match clone {
-            Some(Connection { gdr, .. }) if args.data & 1 == 0 => {
-                calling!("gdrs[{}].clone().close()", args.which);
-                outcome(true, gdr.close());
-            }
-            clone => self.gdrs.extend(clone),
+        let Some(Connection { gdr, backend }) = any_of(&self.gdrs, args) else {
+            return;
+        };
+        let clone = Connection { gdr: gdr.clone(), backend: *backend };
+        // Every other clone is closed, which leaves the connection as it is.
+        if args.data & 1 == 0 {
+            calling!("gdrs[{}].clone().close()", args.which);
+            outcome(true, clone.gdr.close());
+        } else {
+            self.gdrs.push(clone);
         }
     }
 
@@ -90,13 +96,14 @@ impl World {
     pub(crate) fn pin(&mut self, args: &Args) {
         let offset = args.sizes[0].inside(ARENA);
         let len = args.sizes[1].inside(ARENA - offset);
-        let (gdr, flags) = (self.gdr(args), pin_flags(args.data >> 8));
+        let gdr = self.gdr(args);
+        let flags = pin_flags(args.data >> 8);
         let address = self.arena + offset as u64;
         calling!("pins[{}] = pin({address:#x}, {len:#x}, {flags:?})", self.pins.len());
         // SAFETY: the memory is never freed, and no Rust code but this test's has access to it.
         let result = unsafe { gdr.pin(address, len, flags) };
         let works_everywhere = flags == PinFlags::DEFAULT && len > 0;
-        let pin = outcome(works_everywhere.then_some(true), result);
+        let pin = outcome_if_known(works_everywhere, true, result);
         self.pins.extend(pin.map(|pin| Pinned { pin, len, mapped: Weak::new(), host: None }));
     }
 
@@ -126,11 +133,12 @@ impl World {
     pub(crate) fn map(&mut self, args: &Args) -> Option<Mapped> {
         let number = args.which % self.pins.len().max(1);
         let pinned = self.pins.get_mut(number)?;
-        let (len, flag) = (args.sizes[0].of(pinned.len), map_flag(args.data));
+        let len = args.sizes[0].of(pinned.len);
+        let flag = map_flag(args.data);
         calling!("pins[{number}].map({len:#x}, {flag:?})");
         let is_valid = len > 0 && len <= pinned.len && pinned.mapped.strong_count() == 0;
         let is_known = flag == MapFlag::Default || !is_valid;
-        let mapping = outcome(is_known.then_some(is_valid), pinned.pin.map(len, flag))?;
+        let mapping = outcome_if_known(is_known, is_valid, pinned.pin.map(len, flag))?;
         assert_eq!(mapping.len(), len);
         let mapped = Mapped {
             host: pinned.host.clone(),
@@ -146,8 +154,9 @@ impl World {
         };
         calling!("pins[{}].info(), .is_revoked()", args.which);
         let info = outcome(true, pinned.pin.info()).expect("predicted");
-        let (first, end) = (pinned.pin.address(), pinned.pin.address() + pinned.len as u64);
-        assert!(info.address <= first && end <= info.address + info.len as u64, "{info:?}");
+        let start = pinned.pin.address();
+        let end = start + pinned.len as u64;
+        assert!(info.address <= start && end <= info.address + info.len as u64, "{info:?}");
         assert_eq!(info.mapping_type.is_some(), pinned.mapped.strong_count() > 0);
         assert_eq!(pinned.pin.len(), pinned.len);
         assert_eq!(pinned.pin.is_revoked().ok(), Some(false));
@@ -170,18 +179,22 @@ impl World {
             0 => offset,
             _ => self.arena.wrapping_add(offset),
         };
-        let (len, flags) = (args.sizes[1].of(ARENA), pin_flags(args.data));
+        let len = args.sizes[1].of(ARENA);
+        let flags = pin_flags(args.data);
         calling!("export_dma_buf({address:#x}, {len:#x}, {flags:?})");
         let result = gdrcopy::export_dma_buf(address, len, flags);
-        let first = address.checked_sub(self.arena);
         let pages = ARENA / 65536 * 65536;
-        let end = first.and_then(|first| (first as usize).checked_add(len));
+        let end = match address.checked_sub(self.arena) {
+            Some(first) => (first as usize).saturating_add(len),
+            None => usize::MAX,
+        };
         // Whole pages of the arena can be exported everywhere, or nowhere.
-        let is_certain = flags == PinFlags::DEFAULT && end.is_some_and(|end| end <= pages);
-        let is_certain = is_certain && len > 0;
-        let is_outside = len == 0 || end.is_none_or(|end| end > 1 << 40);
-        let known = self.exports.filter(|_| is_certain);
-        let export = outcome(known.or(is_outside.then_some(false)), result);
+        let is_certain = flags == PinFlags::DEFAULT && end <= pages && len > 0;
+        let is_outside = len == 0 || end > 1 << 40;
+        let export = match self.exports {
+            Some(predicted) if is_certain => outcome(predicted, result),
+            _ => outcome_if_known(is_outside, false, result),
+        };
         if is_certain {
             self.exports = Some(export.is_some());
         }

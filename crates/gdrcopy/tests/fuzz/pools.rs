@@ -1,13 +1,12 @@
 //! Pools and their buffers.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use bytemuck::bytes_of;
 use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory, MapOptions};
-use gdrcopy::owned::OwnedArray;
 use gdrcopy::{MapFlag, Mapped as _, Pool, PoolBuffer, Result};
 
-use crate::isolated::{any_outcome, calling, list, outcome};
+use crate::isolated::{any_outcome, calling, list, outcome, outcome_if_known};
 use crate::model::{Entry, Memory};
 use crate::ops::Args;
 use crate::owned::{OwnedView, View};
@@ -36,7 +35,7 @@ impl PoolOf {
     fn outcome<T>(&self, bytes: u128, result: Result<T>) -> Option<T> {
         let is_impossible = bytes == 0 || bytes > 32 << 20;
         let is_known = self.is_ordinary && bytes <= 2 << 20 || is_impossible;
-        outcome(is_known.then_some(!is_impossible), result)
+        outcome_if_known(is_known, !is_impossible, result)
     }
 }
 
@@ -67,8 +66,8 @@ impl Lender {
         };
         let memory = self.cuda.allocate(whole)?;
         let start = memory.address() + (MARGIN + self.skew) as u64;
-        let given = start..start + len as u64;
-        let _entry = self.memory.add(memory.address(), whole, given, self.pool);
+        let range = start..start + len as u64;
+        let _entry = self.memory.add(memory.address(), whole, range, self.pool);
         list(format_args!("\n  lent: {start:#x}+{len:#x}"));
         Ok(Lent { _entry, _memory: memory, start, len })
     }
@@ -93,11 +92,13 @@ unsafe impl DeviceMemory for Lent {
 
 impl World {
     pub(crate) fn allocator(&mut self) -> CudaAllocator {
-        let new = || {
-            calling!("CudaAllocator::new(0)");
-            outcome(true, CudaAllocator::new(0)).expect("predicted")
-        };
-        self.allocator.get_or_insert_with(new).clone()
+        if let Some(allocator) = &self.allocator {
+            return allocator.clone();
+        }
+        calling!("CudaAllocator::new(0)");
+        let allocator = outcome(true, CudaAllocator::new(0)).expect("predicted");
+        self.allocator = Some(allocator.clone());
+        allocator
     }
 
     /// Where the memory of the next pool starts, which differs from GPU pages in every second one.
@@ -118,8 +119,10 @@ impl World {
     }
 
     pub(crate) fn new_pool(&mut self, args: &Args) {
-        let (gdr, lender) = (self.gdr(args), self.lender(args));
-        let (chunk, flag) = (args.sizes[0].of(4 << 20), map_flag(args.data));
+        let gdr = self.gdr(args);
+        let lender = self.lender(args);
+        let chunk = args.sizes[0].of(4 << 20);
+        let flag = map_flag(args.data);
         list(format_args!("pool {} = chunk_len({chunk:#x}), {flag:?}\n", lender.pool));
         let number = lender.pool;
         let pool = Pool::options().chunk_len(chunk).map(MapOptions::default().map_flag(flag)).build(&gdr, lender);
@@ -128,8 +131,10 @@ impl World {
     }
 
     pub(crate) fn pool_of_memory(&mut self, args: &Args) {
-        let (gdr, lender) = (self.gdr(args), self.lender(args));
-        let (len, number) = (args.sizes[0].of(4 << 20), lender.pool);
+        let gdr = self.gdr(args);
+        let lender = self.lender(args);
+        let number = lender.pool;
+        let len = args.sizes[0].of(4 << 20);
         calling!("pool {number} = of {len:#x} bytes");
         let Ok(lent) = lender.lend(len) else {
             list(format_args!(": no memory\n"));
@@ -151,13 +156,14 @@ impl World {
     }
 
     pub(crate) fn alloc(&mut self, args: &Args) -> Option<Mapped> {
-        let (len, align) = (args.sizes[0].of(70_000), align(args));
+        let len = args.sizes[0].of(70_000);
+        let align = align(args);
         let PoolOf { pool, number, is_ordinary } = self.pool(args);
         calling!("pool {number}: alloc_aligned({len:#x}, {align:#x})");
         let is_valid = len > 0 && align.is_power_of_two();
         let is_small = len <= 2 << 20 && align <= 2 << 20;
         let is_known = !is_valid || (*is_ordinary && is_small);
-        let buffer = outcome(is_known.then_some(is_valid), pool.alloc_aligned(len, align))?;
+        let buffer = outcome_if_known(is_known, is_valid, pool.alloc_aligned(len, align))?;
         assert!(buffer.device_address().is_multiple_of(align.max(64) as u64));
         let number = *number;
         Some(self.buffer(buffer, len, number))
@@ -167,9 +173,9 @@ impl World {
         let len = args.sizes[0].of(70_000);
         let PoolOf { pool, number, .. } = self.pool(args);
         calling!("pool {number}: alloc_zeroed({len:#x})");
-        let (buffer, number) = (any_outcome(pool.alloc_zeroed(len))?, *number);
-        let zeros = |model: &mut [u8]| model.fill(0);
-        self.memory.with(buffer.device_address(), len, zeros);
+        let number = *number;
+        let buffer = any_outcome(pool.alloc_zeroed(len))?;
+        self.memory.with(buffer.device_address(), len, |model| model.fill(0));
         Some(self.buffer(buffer, len, number))
     }
 
@@ -181,28 +187,31 @@ impl World {
 
     /// A view that keeps a buffer of a pool, which no other buffer shares a line with.
     pub(crate) fn pool_view(&mut self, args: &Args) {
-        let (len, kind) = (args.sizes[0].of(5000), args.data % 2);
+        let len = args.sizes[0].of(5000);
         let pool = self.pool(args);
-        calling!("pool {}: view, kind {kind}, {len:#x}", pool.number);
-        let made = match kind {
-            0 => {
-                let number: u64 = value(args.data);
-                let word = pool.outcome(8, pool.pool.word(number));
-                word.map(|word| (word.view().device_address(), bytes_of(&number).to_vec(), View::Word(word)))
-            }
-            _ => {
-                let array = pool.outcome(len as u128 * 3, pool.pool.array(len));
-                let start = |array: &OwnedArray<_>| array.view().as_bytes().device_address();
-                array.map(|array| (start(&array), vec![0; len * 3], View::Array(array, len)))
-            }
-        };
         let number = pool.number;
-        if let Some((start, bytes, view)) = made {
-            assert!(start.is_multiple_of(64), "{start:#x} shares a line");
-            let alive = self.claim(start, bytes.len(), number);
-            self.views.push(OwnedView { view, start, alive, host: None });
-            self.memory.set(start, &bytes);
+        if args.data.is_multiple_of(2) {
+            calling!("pool {number}: word()");
+            let content: u64 = value(args.data);
+            if let Some(word) = pool.outcome(8, pool.pool.word(content)) {
+                let start = word.view().device_address();
+                self.add_pool_view(number, View::Word(word), start, bytes_of(&content));
+            }
+            return;
         }
+        calling!("pool {number}: array({len:#x})");
+        if let Some(array) = pool.outcome(len as u128 * 3, pool.pool.array(len)) {
+            let start = array.view().as_bytes().device_address();
+            self.add_pool_view(number, View::Array(array, len), start, &vec![0; len * 3]);
+        }
+    }
+
+    /// Adds a view that keeps a buffer, which has these bytes.
+    fn add_pool_view(&mut self, pool: usize, view: View, start: u64, bytes: &[u8]) {
+        assert!(start.is_multiple_of(64), "{start:#x} shares a line");
+        let alive = self.claim(start, bytes.len(), pool);
+        self.views.push(OwnedView { view, start, alive, host: None });
+        self.memory.set(start, bytes);
     }
 
     /// Checks that the memory of a buffer is the pool's, and no other buffer's. It is the buffer's until the result is
@@ -232,9 +241,14 @@ impl World {
         };
         calling!("pool {number}: report()");
         let report = outcome(true, pool.report()).expect("predicted");
-        let own = self.buffers.iter().filter(|(_, pool, alive)| pool == number && Weak::strong_count(alive) > 0);
-        let lens = own.map(|(range, ..)| range.end - range.start);
-        let (count, bytes) = lens.fold((0, 0), |(count, bytes), len| (count + 1, bytes + len));
+        let mut count = 0;
+        let mut bytes = 0;
+        for (range, pool, alive) in &self.buffers {
+            if pool == number && alive.strong_count() > 0 {
+                count += 1;
+                bytes += range.end - range.start;
+            }
+        }
         assert_eq!(report.buffers, count, "{report:?}");
         assert!(report.used_bytes >= bytes, "{report:?}");
         assert!(report.largest_free <= report.pinned_bytes - report.used_bytes, "{report:?}");

@@ -62,14 +62,18 @@ pub(crate) fn sizes() -> impl Strategy<Value = Size> {
 /// The bounds of requested ranges.
 type Bounds = (Bound<usize>, Bound<usize>);
 
-/// Bounds of a range, and what they mean if that is inside of `len`.
-pub(crate) fn bounds([a, b]: [Size; 2], data: u64, len: usize) -> (Bounds, Option<Range<usize>>) {
-    let bound = |number: u64, at: usize| match number % 4 {
+fn bound(choice: u64, at: usize) -> Bound<usize> {
+    match choice % 4 {
         0 => Bound::Unbounded,
         1 => Bound::Excluded(at),
         _ => Bound::Included(at),
-    };
-    let (first, last) = (bound(data, a.of(len)), bound(data >> 2, b.of(len)));
+    }
+}
+
+/// Bounds of a range, and the range if it lies within `len`.
+pub(crate) fn bounds([a, b]: [Size; 2], data: u64, len: usize) -> (Bounds, Option<Range<usize>>) {
+    let first = bound(data, a.of(len));
+    let last = bound(data >> 2, b.of(len));
     let start = match first {
         Bound::Unbounded => 0,
         Bound::Included(at) => at as u128,
@@ -80,9 +84,10 @@ pub(crate) fn bounds([a, b]: [Size; 2], data: u64, len: usize) -> (Bounds, Optio
         Bound::Included(at) => at as u128 + 1,
         Bound::Excluded(at) => at as u128,
     };
-    let is_inside = start <= end && end <= len as u128;
-    let range = is_inside.then_some(start as usize..end as usize);
-    ((first, last), range)
+    if start > end || end > len as u128 {
+        return ((first, last), None);
+    }
+    ((first, last), Some(start as usize..end as usize))
 }
 
 /// A row of numbers that only depends on the first.

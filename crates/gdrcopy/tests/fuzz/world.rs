@@ -46,7 +46,8 @@ pub(crate) struct World {
 /// Runs a sequence. Panics where the library differs from the model.
 pub(crate) fn run(sequence: &Sequence) {
     let cuda = Arc::new(Cuda::new());
-    let (memory, arena) = (Memory::new(&cuda), cuda.alloc(ARENA));
+    let memory = Memory::new(&cuda);
+    let arena = cuda.alloc(ARENA);
     // Never freed, because mappings may be forgotten.
     mem::forget(memory.add(arena, ARENA, 0..0, 0));
     list(format_args!("arena = {arena:#x}+{ARENA:#x}\n"));
@@ -120,8 +121,7 @@ impl World {
                 scope.spawn(move || {
                     let mut host = Host::new(100_000);
                     let mut context = Context { memory: &self.memory, host: &mut host };
-                    let (slices, batches) = (vec![half], Vec::new());
-                    let mut borrowed = Borrowed { slices, batches };
+                    let mut borrowed = Borrowed { slices: vec![half], batches: Vec::new() };
                     calls.iter().for_each(|(call, args)| access(&mut borrowed, &mut context, *call, args));
                 });
             }
