@@ -88,7 +88,7 @@ pub unsafe extern "C" fn gdrx_flush(map: *const gdrx_map) -> c_int {
     call("gdrx_flush", || {
         // SAFETY: contract of the header.
         let map = unsafe { gdrx_map::of(map) }?;
-        map.kind()?;
+        map.mapping_type()?;
         // SAFETY: a map has at least one byte, which is mapped: contract of the header.
         unsafe { copy::flush(map.start()) };
         Ok(())
@@ -106,10 +106,10 @@ pub unsafe extern "C" fn gdrx_write_unfenced(
     call("gdrx_write_unfenced", || {
         // SAFETY: contract of the header.
         let map = unsafe { gdrx_map::of(map) }?;
-        let kind = map.kind()?;
+        let mapping_type = map.mapping_type()?;
         let dst = map.place(0, &gdrx_copy { offset, host: host.cast_mut(), size })?;
         // SAFETY: as in `gdrx_write_many`.
-        unsafe { copy::write_unfenced(kind, dst, host.cast(), size) };
+        unsafe { copy::write_unfenced(mapping_type, dst, host.cast(), size) };
         Ok(())
     })
 }

@@ -44,7 +44,7 @@ impl gdrx_map {
     /// Describes `size` bytes from `address` on, of a mapping of this type and size.
     pub(crate) fn attach(mapping_type: u32, mapped_size: u64, address: *mut c_void, size: usize) -> Result<gdrx_map> {
         prepare()?;
-        let Some(kind) = raw::mapping_type(mapping_type) else {
+        let Some(known) = raw::mapping_type(mapping_type) else {
             return Err(Error::NotMapped { mapping_type });
         };
         if address.is_null() {
@@ -61,7 +61,7 @@ impl gdrx_map {
             mapping_type,
             reserved: 0,
             process: this_process()?,
-            several_types: mixed::record(kind),
+            several_types: mixed::record(known),
         })
     }
 
@@ -91,7 +91,7 @@ impl gdrx_map {
     /// # Safety
     /// `map_dmabuf` has returned it, and it has not changed. No access is under way.
     pub(crate) unsafe fn unmap_dmabuf(&mut self) -> Result<()> {
-        self.kind()?;
+        self.mapping_type()?;
         let page = fork::page_size();
         let head = self.address.addr() % page;
         let len = (head + self.size).next_multiple_of(page);
@@ -114,28 +114,28 @@ impl gdrx_map {
 
     /// The mapping's type, if this process has attached it, and this library has computed the process's number.
     #[inline(always)]
-    fn known_kind(&self) -> Option<MappingType> {
-        let kind = raw::mapping_type(self.mapping_type)?;
-        if Some(&self.process) == THIS_PROCESS.current() { Some(kind) } else { None }
+    fn known_type(&self) -> Option<MappingType> {
+        let mapping_type = raw::mapping_type(self.mapping_type)?;
+        if Some(&self.process) == THIS_PROCESS.current() { Some(mapping_type) } else { None }
     }
 
     /// The mapping's type, if this process has attached it.
     #[inline(always)]
-    pub(crate) fn kind(&self) -> Result<MappingType> {
-        match self.known_kind() {
-            Some(kind) => Ok(kind),
-            None => self.find_kind(),
+    pub(crate) fn mapping_type(&self) -> Result<MappingType> {
+        match self.known_type() {
+            Some(mapping_type) => Ok(mapping_type),
+            None => self.find_type(),
         }
     }
 
-    /// [`gdrx_map::kind`], after the process's number was computed.
+    /// [`gdrx_map::mapping_type`], after the process's number was computed.
     #[cold]
-    fn find_kind(&self) -> Result<MappingType> {
-        let Some(kind) = raw::mapping_type(self.mapping_type) else {
+    fn find_type(&self) -> Result<MappingType> {
+        let Some(mapping_type) = raw::mapping_type(self.mapping_type) else {
             return Err(Error::NotAttached);
         };
         if self.process == this_process()? {
-            return Ok(kind);
+            return Ok(mapping_type);
         }
         Err(gdrcopy_core::Error::ForkedChild.into())
     }
@@ -163,7 +163,7 @@ impl gdrx_map {
 /// [`Shape`] were checked (invariant).
 #[derive(Clone, Copy)]
 pub(crate) struct Copies<'a, S> {
-    kind: MappingType,
+    mapping_type: MappingType,
     shape: S,
     start: *mut u8,
     copies: &'a [gdrx_copy],
@@ -181,7 +181,7 @@ impl<'a> Copies<'a, Alike<'a>> {
     pub(crate) unsafe fn alike(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> Option<Self> {
         // SAFETY: contract of this function.
         let map = unsafe { map.as_ref() }?;
-        let kind = map.known_kind()?;
+        let mapping_type = map.known_type()?;
         if copies.is_null() || n.wrapping_sub(1) >= MOST {
             return None;
         }
@@ -195,7 +195,7 @@ impl<'a> Copies<'a, Alike<'a>> {
         // SAFETY: the same memory; a copy has three words.
         let fields = unsafe { slice::from_raw_parts(copies.as_ptr().cast(), n) };
         let shape = Alike { copies: fields, start: map.address.addr(), size, last };
-        Some(Copies { kind, shape, start: map.address, copies })
+        Some(Copies { mapping_type, shape, start: map.address, copies })
     }
 }
 
@@ -205,7 +205,7 @@ impl<'a> Copies<'a, Shape> {
     pub(crate) unsafe fn new(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> Result<Self> {
         // SAFETY: contract of this function.
         let map = unsafe { gdrx_map::of(map) }?;
-        let kind = map.kind()?;
+        let mapping_type = map.mapping_type()?;
         let copies = match n {
             0 => &[],
             _ if copies.is_null() => return Err(Error::Null("copies")),
@@ -216,7 +216,7 @@ impl<'a> Copies<'a, Shape> {
         for (index, copy) in copies.iter().enumerate() {
             map.place(index, copy)?;
         }
-        Ok(Copies { kind, shape: Shape::MIXED, start: map.address, copies })
+        Ok(Copies { mapping_type, shape: Shape::MIXED, start: map.address, copies })
     }
 }
 
@@ -231,7 +231,7 @@ impl<S: Shaped> Copies<'_, S> {
         copy::begin_batch();
         // SAFETY: inside of the map, and of the shape that is found (invariant); contract of this function.
         let written = unsafe {
-            copy::write_many_unfenced(self.kind, self.shape, copies.len(), move |index| {
+            copy::write_many_unfenced(self.mapping_type, self.shape, copies.len(), move |index| {
                 let &gdrx_copy { offset, host, size } = copies.get_unchecked(index);
                 Item { dst: start.wrapping_add(offset), src: host.cast(), len: size }
             })
@@ -249,7 +249,7 @@ impl<S: Shaped> Copies<'_, S> {
         let Copies { start, copies, .. } = self;
         // SAFETY: as in `write`.
         unsafe {
-            copy::gather(self.kind, self.shape, copies.len(), move |index| {
+            copy::gather(self.mapping_type, self.shape, copies.len(), move |index| {
                 let &gdrx_copy { offset, host, size } = copies.get_unchecked(index);
                 Item { dst: host.cast(), src: start.wrapping_add(offset), len: size }
             })
