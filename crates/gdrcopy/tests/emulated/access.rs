@@ -14,14 +14,12 @@ pub(crate) const TESTS: &[Test] = tests![
     device_path_that_does_not_exist_is_named_in_the_error,
 ];
 
-pub(crate) fn mapped(cuda: &Cuda, len: usize) -> (Mapping, u64) {
-    let (pin, address) = pinned(cuda, len);
-    let mapping = pin.map(len, MapFlag::Default).expect("an aligned pin");
-    (mapping, address)
+pub(crate) fn mapped(cuda: &Cuda, len: usize) -> Mapping {
+    pinned(cuda, len).map(len, MapFlag::Default).expect("an aligned pin")
 }
 
 fn forked_child_is_refused_at_every_access() {
-    let (mapping, _) = mapped(&Cuda::new(), PAGE);
+    let mapping = mapped(&Cuda::new(), PAGE);
     let slice = mapping.as_slice();
     let word = mapping.word::<u32>(0).expect("aligned");
     let words: Words<'_, u32> = [word].into_iter().collect();

@@ -16,6 +16,6 @@ fn host_memory_keeps_the_context_that_it_is_of() {
     // SAFETY: the memory's own bytes, which nothing else uses.
     unsafe { memory.as_mut_ptr().write_bytes(7, memory.len()) };
     drop(memory);
-    let other = Cuda::new();
-    assert!(!other.release(), "the only one that retains it");
+    let only_user = Cuda::new();
+    assert!(!only_user.release(), "the only one that retains it");
 }

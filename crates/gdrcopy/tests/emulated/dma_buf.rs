@@ -28,8 +28,8 @@ fn exported_range_starts_before_the_pin_by_its_offset() {
     // SAFETY: the descriptor is open.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
     assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
-    let other = pin.export_dma_buf().expect("a second one");
-    assert_ne!(other.fd.as_raw_fd(), fd);
+    let second = pin.export_dma_buf().expect("a second one");
+    assert_ne!(second.fd.as_raw_fd(), fd);
     gdrcopy::export_dma_buf(pin.address(), 1000, PinFlags::FORCE_PCIE).expect("the GPU has no other link");
 }
 
@@ -41,9 +41,9 @@ fn mapped_dma_buf_has_the_pinned_bytes() {
     let mut options = memmap2::MmapOptions::new();
     let map = options.len(exported.len).map_raw_read_only(&exported.fd);
     let map = map.expect("this CUDA maps dma-bufs");
-    let place = map.as_ptr().wrapping_add(exported.offset as usize);
+    let start = map.as_ptr().wrapping_add(exported.offset as usize);
     // SAFETY: the dma-buf is mapped, and nothing writes it now.
-    let bytes = unsafe { std::slice::from_raw_parts(place, 12) };
+    let bytes = unsafe { std::slice::from_raw_parts(start, 12) };
     assert_eq!(bytes, b"pinned bytes");
 }
 
@@ -52,8 +52,8 @@ fn mapped_shared_memory_is_the_exporters() {
     let pin = unaligned_pin(&cuda);
     cuda.write(pin.address(), b"of the exporter");
     let exported = pin.export_dma_buf().expect("CUDA exports it");
-    let other = exported.fd.try_clone().expect("a descriptor");
-    let error = SharedMapping::new(other, exported.offset, 0, MappingType::WriteCombining).expect_err("no bytes");
+    let fd = exported.fd.try_clone().expect("a descriptor");
+    let error = SharedMapping::new(fd, exported.offset, 0, MappingType::WriteCombining).expect_err("no bytes");
     assert!(matches!(error, Error::Gdr(GdrError::EmptyRange)), "{error}");
     let shared = SharedMapping::new(exported.fd, exported.offset, pin.len(), MappingType::WriteCombining);
     let shared = shared.expect("this CUDA maps dma-bufs");

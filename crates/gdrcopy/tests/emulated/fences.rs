@@ -16,37 +16,47 @@ pub(crate) const TESTS: &[Test] = tests![accesses_of_the_crate_are_fenced, copie
 
 const LEN: usize = 200;
 
+/// Checks that a write of the page at `page` is fenced.
+fn check_write(name: &str, page: *mut u8, write: impl FnOnce()) {
+    assert_write_is_fenced(name, &stepped(name, page, PAGE, write));
+}
+
+/// Checks that a read of the page at `page` is fenced.
+fn check_read(name: &str, page: *mut u8, read: impl FnOnce()) {
+    assert_read_is_fenced(name, &stepped(name, page, PAGE, read));
+}
+
 fn accesses_of_the_crate_are_fenced() {
-    let (mapping, _) = mapped(&Cuda::new(), PAGE);
-    let pages = mapping.as_mut_ptr();
-    let write = |what: &str, work: &dyn Fn()| assert_write_is_fenced(what, &stepped(what, pages, PAGE, work));
+    let mapping = mapped(&Cuda::new(), PAGE);
+    let page = mapping.as_mut_ptr();
     let bytes = [1; LEN];
     let slice = mapping.slice(64..64 + LEN).expect("inside");
     let word = mapping.word::<u32>(8).expect("aligned");
     let array = mapping.array::<u64>(64, 16).expect("aligned");
-    write("write", &|| mapping.write(3, &bytes).expect("inside"));
-    write("fill", &|| slice.fill(7).expect("inside"));
-    write("store", &|| word.store(5));
-    write("scatter", &|| array.scatter(&[1, 5, 9], &[1, 2, 3]).expect("inside"));
-    write("batch", &|| {
+    check_write("write", page, || mapping.write(3, &bytes).expect("inside"));
+    check_write("fill", page, || slice.fill(7).expect("inside"));
+    check_write("store", page, || word.store(5));
+    check_write("scatter", page, || array.scatter(&[1, 5, 9], &[1, 2, 3]).expect("inside"));
+    check_write("batch", page, || {
         let mut batch = mapping.batch().expect("this process");
         batch.write(100, &bytes).expect("inside");
         batch.store(word, 6);
         batch.commit();
     });
-    write("batch that is dropped", &|| {
+    check_write("batch that is dropped", page, || {
         let mut batch = mapping.batch().expect("this process");
         batch.store(word, 7);
     });
 
     let words: Words<'_, u32> = [word].into_iter().collect();
-    let read = |what: &str, work: &mut dyn FnMut()| assert_read_is_fenced(what, &stepped(what, pages, PAGE, work));
     let mut seen = [0; LEN];
-    read("read", &mut || mapping.read(3, &mut seen).expect("inside"));
-    read("load", &mut || assert_eq!(word.load(), 7));
-    read("load_all", &mut || words.load_all(&mut [0]));
-    read("gather", &mut || array.gather(&[1, 5], &mut [0; 2]).expect("inside"));
-    read("read_many", &mut || mapping.read_many(&mut [(3, &mut seen), (300, &mut [0; 9])]).expect("inside"));
+    check_read("read", page, || mapping.read(3, &mut seen).expect("inside"));
+    check_read("load", page, || assert_eq!(word.load(), 7));
+    check_read("load_all", page, || words.load_all(&mut [0]));
+    check_read("gather", page, || array.gather(&[1, 5], &mut [0; 2]).expect("inside"));
+    check_read("read_many", page, || {
+        mapping.read_many(&mut [(3, &mut seen), (300, &mut [0; 9])]).expect("inside");
+    });
 }
 
 /// `struct gdrx_map`.
@@ -83,34 +93,32 @@ fn copies_of_the_c_libraries_are_fenced() {
             *gdrx.get("gdrx_read_many").expect("exported");
 
         let g = open();
-        let (mut handle, mut pages, mut attached) = (0, ptr::null_mut(), Map::default());
+        let mut handle = 0;
+        let mut page = ptr::null_mut();
+        let mut attached = Map::default();
         assert_eq!(pin(g, address, PAGE, 0, 0, &mut handle), 0);
-        assert_eq!(map(g, handle, &mut pages, PAGE), 0);
-        assert_eq!(attach(&mut attached, 1, PAGE as u64, pages.cast(), PAGE), 0);
+        assert_eq!(map(g, handle, &mut page, PAGE), 0);
+        assert_eq!(attach(&mut attached, 1, PAGE as u64, page.cast(), PAGE), 0);
         let mut host = [0_u8; LEN];
         let host = host.as_mut_ptr();
         for size in [8, LEN] {
             for offset in [64, 67] {
                 let copies = [Copy { offset, host, size }, Copy { offset: offset + 512, host, size }];
-                let what = format!("{size} bytes at {offset}");
-                let at = pages.add(offset);
-                let write_one = || assert_eq!(write(handle, at, host, size), 0);
-                assert_write_is_fenced(&what, &stepped(&what, pages, PAGE, write_one));
-                let read_one = || assert_eq!(read(handle, host, at, size), 0);
-                assert_read_is_fenced(&what, &stepped(&what, pages, PAGE, read_one));
-                let write_all = || assert_eq!(write_many(&attached, copies.as_ptr(), 2), 0);
-                assert_write_is_fenced(&what, &stepped(&what, pages, PAGE, write_all));
-                let read_all = || assert_eq!(read_many(&attached, copies.as_ptr(), 2), 0);
-                assert_read_is_fenced(&what, &stepped(&what, pages, PAGE, read_all));
+                let name = format!("{size} bytes at {offset}");
+                let at = page.add(offset);
+                check_write(&name, page, || assert_eq!(write(handle, at, host, size), 0));
+                check_read(&name, page, || assert_eq!(read(handle, host, at, size), 0));
+                check_write(&name, page, || assert_eq!(write_many(&attached, copies.as_ptr(), 2), 0));
+                check_read(&name, page, || assert_eq!(read_many(&attached, copies.as_ptr(), 2), 0));
             }
         }
 
         // Once mappings of two types are attached, each access ends with a full fence.
-        assert_eq!(attach(&mut attached, 3, PAGE as u64, pages.cast(), PAGE), 0);
+        assert_eq!(attach(&mut attached, 3, PAGE as u64, page.cast(), PAGE), 0);
         let copies = [Copy { offset: 64, host, size: 8 }];
-        let written = stepped("write", pages, PAGE, || assert_eq!(write_many(&attached, copies.as_ptr(), 1), 0));
+        let written = stepped("write", page, PAGE, || assert_eq!(write_many(&attached, copies.as_ptr(), 1), 0));
         assert_eq!(written.last(), Some(&Event::FullFence));
-        let read = stepped("read", pages, PAGE, || assert_eq!(read_many(&attached, copies.as_ptr(), 1), 0));
+        let read = stepped("read", page, PAGE, || assert_eq!(read_many(&attached, copies.as_ptr(), 1), 0));
         assert_eq!(read.last(), Some(&Event::FullFence));
         assert_eq!(close(g), 0);
     }

@@ -40,6 +40,5 @@ fn opens_as_expected() {
     };
     let options = options();
     let gate = GATES.iter().find(|(gate, _)| *gate == options);
-    let (_, expected) = gate.expect("options of a gate");
-    assert_eq!(outcome, *expected);
+    assert_eq!(outcome, gate.expect("options of a gate").1);
 }

@@ -59,7 +59,8 @@ fn mapping_is_the_memory_that_the_gpu_sees() {
 fn registered_memory_is_as_good_as_allocated() {
     let cuda = Cuda::new();
     let mut memory = vec![0_u8; 3 * PAGE];
-    let (start, len) = (memory.as_mut_ptr(), memory.len());
+    let start = memory.as_mut_ptr();
+    let len = memory.len();
     // SAFETY: the signatures are those of the CUDA driver API; the memory outlives its registration.
     let device_address = unsafe {
         let mut address = 0;
@@ -78,7 +79,8 @@ fn registered_memory_is_as_good_as_allocated() {
 
 fn other_memory_is_refused() {
     let cuda = Cuda::new();
-    let (gdr, memory) = (open(), HostMemory::alloc(1000).expect("room"));
+    let gdr = open();
+    let memory = HostMemory::alloc(1000).expect("room");
     let inside = memory.address();
     let mut managed = 0;
     // SAFETY: the signature is that of the CUDA driver API; the output is a local variable.
@@ -98,9 +100,8 @@ fn other_memory_is_refused() {
     assert_eq!(pin(&gdr, inside, 0).err(), Some(GdrError::EmptyRange.into()));
     assert_eq!(HostMemory::alloc(0).err(), Some(GdrError::EmptyRange.into()));
     let pin = pin(&gdr, inside, 1000).expect("host memory");
-    let (len, pinned) = (1001, 1000);
-    let refused = pin.map(len, MapFlag::Default).err();
-    assert_eq!(refused, Some(out_of_pin(len, pinned).into()));
+    let refused = pin.map(1001, MapFlag::Default).err();
+    assert_eq!(refused, Some(out_of_pin(1001, 1000).into()));
     let refused = pin.map(1000, MapFlag::WriteCombining).err();
     assert!(
         matches!(refused, Some(Error::Gdr(GdrError::MappingTypeRefused { given: MappingType::Caching, .. }))),
@@ -112,7 +113,8 @@ fn other_memory_is_refused() {
 fn memory_is_freed_when_dropped() {
     let cuda = Cuda::new();
     let memory = HostMemory::alloc(PAGE).expect("room");
-    let (gdr, address) = (open(), memory.address());
+    let gdr = open();
+    let address = memory.address();
     // A thread without a context frees it too.
     std::thread::spawn(move || drop(memory)).join().expect("freed");
     assert_eq!(pin(&gdr, address, 1).err(), Some(GdrError::NotHostMemory.into()));
@@ -141,7 +143,8 @@ fn memory_comes_and_goes_while_a_graph_is_captured() {
     type End = extern "C" fn(*mut c_void, *mut *mut c_void) -> c_int;
     let cuda = Cuda::new();
     let allocator = CudaAllocator::new(0).expect("a GPU");
-    let (mut stream, mut graph) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let mut stream = std::ptr::null_mut();
+    let mut graph = std::ptr::null_mut();
     // SAFETY: the signatures are those of the CUDA driver API; the out-pointers are valid.
     unsafe {
         cuda.call::<Create>("cuStreamCreate", |create| create(&mut stream, 0));

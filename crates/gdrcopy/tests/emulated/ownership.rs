@@ -23,11 +23,11 @@ pub(crate) fn pin(gdr: &Gdr, address: u64, len: usize) -> gdrcopy::Result<Pin> {
     unsafe { gdr.pin(address, len, PinFlags::DEFAULT) }
 }
 
-pub(crate) fn pinned(cuda: &Cuda, size: usize) -> (Pin, u64) {
+pub(crate) fn pinned(cuda: &Cuda, size: usize) -> Pin {
     // Buffers of whole pages plus one, so that an aligned page is inside.
     let address = cuda.alloc(size + PAGE).next_multiple_of(PAGE as u64);
     let gdr = Gdr::open().expect("an emulated driver");
-    (pin(&gdr, address, size).expect("GPU memory"), address)
+    pin(&gdr, address, size).expect("GPU memory")
 }
 
 /// Forks. The child uses this library only, and leaves by `leave_child`.
@@ -71,16 +71,16 @@ fn connection_dropped_in_a_child_closes_the_childs_descriptor_only() {
     assert!(open_descriptors().contains(&number), "the lowest free one");
     let child = fork();
     if child == 0 {
-        let all = open_descriptors();
+        let before = open_descriptors();
         // SAFETY: the child owns its copies of all descriptors.
         unsafe { libc::close(number) };
         let own = Gdr::open().expect("an emulated driver");
-        let is_reused = open_descriptors() == all;
+        let is_reused = open_descriptors() == before;
         drop(third);
         let works = own.is_persistent() == Ok(true);
         drop(first);
-        let dropped = open_descriptors().len() == all.len() - 1;
-        let closed = second.close() == Ok(()) && open_descriptors().len() == all.len() - 2;
+        let dropped = open_descriptors().len() == before.len() - 1;
+        let closed = second.close() == Ok(()) && open_descriptors().len() == before.len() - 2;
         leave_child(is_reused && works && dropped && closed)
     }
     await_child(child, "the child closed too few descriptors, or too many");
@@ -105,7 +105,7 @@ fn map_has_no_more_bytes_than_were_pinned() {
 }
 
 fn second_map_is_refused_until_unmapped() {
-    let (pin, _) = pinned(&Cuda::new(), PAGE);
+    let pin = pinned(&Cuda::new(), PAGE);
     let first = pin.map(PAGE, MapFlag::Default).expect("the first");
     assert_eq!(pin.map(PAGE, MapFlag::Default).err(), Some(GdrError::AlreadyMapped.into()));
     assert_eq!(pin.info().expect("an answer").mapping_type, Some(MappingType::WriteCombining));
@@ -118,7 +118,7 @@ fn second_map_is_refused_until_unmapped() {
 }
 
 fn unpin_waits_for_the_mapping() {
-    let (pin, _) = pinned(&Cuda::new(), PAGE);
+    let pin = pinned(&Cuda::new(), PAGE);
     let mapping = pin.map(PAGE, MapFlag::Default).expect("an aligned pin");
     pin.unpin().expect("nothing against it");
     mapping.write(0, b"alive").expect("inside");
@@ -140,7 +140,7 @@ fn driver_answers_and_refusals_are_reported() {
 }
 
 fn forked_child_owns_nothing() {
-    let (pin, _) = pinned(&Cuda::new(), PAGE);
+    let pin = pinned(&Cuda::new(), PAGE);
     let mapping = pin.map(PAGE, MapFlag::Default).expect("an aligned pin");
     mapping.write(0, b"parent").expect("inside");
     let child = fork();

@@ -78,7 +78,8 @@ fn assert_is_gpu_memory(cuda: &Cuda, buffer: &PoolBuffer, byte: u8) {
 }
 
 fn buffers_of_all_sizes_are_aligned_gpu_memory() {
-    let (cuda, pool) = (Cuda::new(), pool());
+    let cuda = Cuda::new();
+    let pool = pool();
     for len in [1, 4, 64, 65, 4096, PAGE - 1, PAGE, PAGE + 1, MIB, 2 * MIB, 2 * MIB + 1, 5 * MIB] {
         let buffer = pool.alloc(len).expect("memory");
         let align = match len {
@@ -117,8 +118,9 @@ fn small_buffers_share_pages_and_one_pin() {
 }
 
 fn chunks_are_freed_by_trim_or_with_their_large_buffer() {
-    let (cuda, pool) = (Cuda::new(), pool());
-    let other = cuda.alloc(1);
+    let cuda = Cuda::new();
+    let pool = pool();
+    let unpooled = cuda.alloc(1);
     let large = pool.alloc(3 * MIB).expect("memory");
     let small = pool.alloc(100).expect("memory");
     let addresses = [large.device_address(), small.device_address()];
@@ -134,7 +136,7 @@ fn chunks_are_freed_by_trim_or_with_their_large_buffer() {
     pool.trim().expect("this process");
     assert_eq!(pool.report(), Ok(Default::default()));
     // Frees in the order of a stream are done then.
-    cuda.clear(other, 1);
+    cuda.clear(unpooled, 1);
     for address in addresses {
         let refused = pin(&gdr(), address, 64).expect_err("freed memory");
         assert_eq!(refused.errno(), libc::EINVAL, "{address:#x} is not freed");
@@ -224,7 +226,8 @@ impl Logged {
 
 fn buffers_outlive_their_pool_and_are_reported() {
     Logged::listen();
-    let (cuda, pool) = (Cuda::new(), pool());
+    let cuda = Cuda::new();
+    let pool = pool();
     drop(pool.alloc(100));
     let buffers = [100, PAGE, 3 * MIB].map(|len| pool.alloc(len).expect("memory"));
     drop(pool);
@@ -234,14 +237,13 @@ fn buffers_outlive_their_pool_and_are_reported() {
     drop(buffers);
     drop(self::pool());
     let lines = Logged::with("of its buffers (");
-    match cfg!(debug_assertions) {
-        true => {
-            assert_eq!(lines.len(), 1, "{lines:?}");
-            let bytes = 128 + PAGE + 3 * MIB;
-            assert!(lines[0].starts_with("WARN"), "{lines:?}");
-            assert!(lines[0].contains(&format!("3 of its buffers ({bytes} bytes)")), "{lines:?}");
-        }
-        false => assert!(lines.is_empty(), "{lines:?}"),
+    if cfg!(debug_assertions) {
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let bytes = 128 + PAGE + 3 * MIB;
+        assert!(lines[0].starts_with("WARN"), "{lines:?}");
+        assert!(lines[0].contains(&format!("3 of its buffers ({bytes} bytes)")), "{lines:?}");
+    } else {
+        assert!(lines.is_empty(), "{lines:?}");
     }
 }
 
@@ -253,7 +255,8 @@ fn forked_child_gets_no_buffer_and_frees_nothing() {
             leave_child(false);
         }
     });
-    let (cuda, pool) = (Cuda::new(), pool());
+    let cuda = Cuda::new();
+    let pool = pool();
     let [small, large] = [100, 3 * MIB].map(|len| pool.alloc(len).expect("memory"));
     let child = fork();
     if child == 0 {
@@ -278,8 +281,10 @@ fn memory_is_freed_after_it_is_unpinned() {
     static PINS: AtomicUsize = AtomicUsize::new(usize::MAX);
     /// Page tables that gdrdrv has pinned. Without gdrdrv, gdremu's leak report is the only check.
     fn pins() -> usize {
-        let count = std::fs::read_to_string(COUNT);
-        count.map_or(0, |count| count.trim().parse().expect("a number"))
+        let Ok(count) = std::fs::read_to_string(COUNT) else {
+            return 0;
+        };
+        count.trim().parse().expect("a number")
     }
     let before = pins();
     let pool = watched_pool(|| PINS.store(pins(), Ordering::Relaxed));
@@ -306,15 +311,14 @@ pub(crate) mod with_cudarc {
         slice_of_any_plain_type_is_mapped_and_given_back,
     ];
 
-    fn open() -> (Cuda, Arc<CudaContext>, Arc<CudaStream>) {
-        let cuda = Cuda::new();
+    fn new_stream() -> Arc<CudaStream> {
         let context = CudaContext::new(0).expect("an emulated GPU");
-        let stream = context.new_stream().expect("a stream");
-        (cuda, context, stream)
+        context.new_stream().expect("a stream")
     }
 
     fn pool_of_cudarc_memory_is_gpu_memory() {
-        let (cuda, context, stream) = open();
+        let cuda = Cuda::new();
+        let stream = new_stream();
         let pool = Pool::new(&gdr(), CudarcAllocator::new(Arc::clone(&stream)));
         let buffers = [10, PAGE, 3 * MIB].map(|len| pool.alloc(len).expect("memory"));
         for buffer in &buffers {
@@ -323,25 +327,28 @@ pub(crate) mod with_cudarc {
         let address = buffers[2].device_address();
         drop((buffers, pool));
         stream.synchronize().expect("no error");
-        context.check_err().expect("cudarc frees without errors");
+        stream.context().check_err().expect("cudarc frees without errors");
         assert!(pin(&gdr(), address, 64).is_err(), "not freed");
     }
 
     fn slice_of_cudarc_is_memory_for_a_pool_if_it_can_be_pinned() {
-        let (cuda, context, stream) = open();
+        let cuda = Cuda::new();
+        let stream = new_stream();
         let slice = stream.alloc_zeros::<u8>(4 * PAGE).expect("memory");
         match Pool::of_memory(&gdr(), slice) {
             Ok(pool) => assert_is_gpu_memory(&cuda, &pool.alloc(PAGE).expect("a page"), 3),
             Err(error) => {
-                assert!(context.has_async_alloc(), "only memory of pools cannot be pinned");
+                assert!(stream.context().has_async_alloc(), "only memory of pools cannot be pinned");
                 assert_eq!(error.errno(), libc::EINVAL);
             }
         }
     }
 
     fn slice_of_any_plain_type_is_mapped_and_given_back() {
-        let (cuda, _, stream) = open();
-        let (len, bytes) = (3000, 3000 * size_of::<f32>());
+        let cuda = Cuda::new();
+        let stream = new_stream();
+        let len = 3000;
+        let bytes = len * size_of::<f32>();
         // SAFETY: the memory is owned by the slice.
         let address = unsafe { result::malloc_sync(bytes) }.expect("memory");
         // SAFETY: the address is that of 12,000 bytes, which are zeros.
@@ -368,10 +375,11 @@ fn memory_of_a_reset_device_is_not_freed_again() {
     // SAFETY: the signature in cuda.h; nothing of the context is used afterwards.
     unsafe { cuda.call("cuDevicePrimaryCtxReset_v2", |reset: extern "C" fn(i32) -> i32| reset(0)) };
     assert!(allocator.allocate(PAGE).is_err(), "its stream is gone");
-    let after: Vec<_> = (0..8)
-        .map(|_| CudaAllocator::new(0).and_then(|allocator| allocator.allocate(PAGE)))
-        .collect::<gdrcopy::Result<_>>()
-        .expect("memory of a new context");
+    let mut after = Vec::new();
+    for _ in 0..8 {
+        let new_allocator = CudaAllocator::new(0).expect("a new context");
+        after.push(new_allocator.allocate(PAGE).expect("memory of a new context"));
+    }
     assert!(allocator.allocate(PAGE).is_err(), "its context is gone too");
     drop(before);
     drop(allocator);
