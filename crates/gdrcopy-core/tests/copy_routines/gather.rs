@@ -47,8 +47,8 @@ fn shape(device: *const u8, places: &[Place]) -> Shape {
 }
 
 /// Gathers the places from `device` to a new buffer, and checks each byte of it. Then it writes them by a batch to another
-/// device, and checks that. `what` is printed on failure.
-fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignment: usize, what: impl Fn() -> String) {
+/// device, and checks that. `case` is printed on failure.
+fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignment: usize, case: &str) {
     let mut starts = Vec::with_capacity(places.len());
     let mut end = GUARD + alignment;
     for &(_, len) in places {
@@ -57,29 +57,38 @@ fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignme
     }
     let mut host = vec![POISON; end];
     let source = device.0.as_mut_ptr().cast_const(); // Reads of words are atomics, which Rust lets write.
-    let (to, count) = (host.as_mut_ptr(), places.len());
-    let item =
-        |n: usize| Item { dst: to.wrapping_add(starts[n]), src: source.wrapping_add(places[n].0), len: places[n].1 };
+    let to = host.as_mut_ptr();
     // SAFETY: the places lie in the arena, which is whole lines; the buffer has room for each.
-    let gathered = unsafe { routines::gather(routine, shape(source, places), count, item) };
+    let gathered = unsafe {
+        routines::gather(routine, shape(source, places), places.len(), |n| Item {
+            dst: to.wrapping_add(starts[n]),
+            src: source.wrapping_add(places[n].0),
+            len: places[n].1,
+        })
+    };
     assert!(gathered);
 
     let mut expected = vec![POISON; end];
     let mut written = Box::new(Arena([POISON; Arena::LEN]));
-    for (&(from, len), &start) in places.iter().zip(&starts) {
-        expected[start..][..len].copy_from_slice(&device.0[from..][..len]);
+    for (n, &(from, len)) in places.iter().enumerate() {
+        expected[starts[n]..][..len].copy_from_slice(&device.0[from..][..len]);
         written.0[from..][..len].copy_from_slice(&device.0[from..][..len]);
     }
-    assert!(host == expected, "{}: {}", routine.name(), what());
+    assert!(host == expected, "{}: {case}", routine.name());
 
     let mut batch = Box::new(Arena([POISON; Arena::LEN]));
-    let (to, from) = (batch.0.as_mut_ptr(), host.as_ptr());
-    let item =
-        |n: usize| Item { dst: to.wrapping_add(places[n].0), src: from.wrapping_add(starts[n]), len: places[n].1 };
+    let to = batch.0.as_mut_ptr();
+    let from = host.as_ptr();
     // SAFETY: as above.
-    unsafe { routines::write_many_unfenced(routine, shape(to, places), count, item) };
+    unsafe {
+        routines::write_many_unfenced(routine, shape(to, places), places.len(), |n| Item {
+            dst: to.wrapping_add(places[n].0),
+            src: from.wrapping_add(starts[n]),
+            len: places[n].1,
+        });
+    }
     routines::after_write();
-    assert!(batch.0 == written.0, "{}: written: {}", routine.name(), what());
+    assert!(batch.0 == written.0, "{}: written: {case}", routine.name());
 }
 
 /// Items of each size at each alignment; many of them, more than one pass lists.
@@ -87,35 +96,30 @@ pub(crate) fn check(routine: &Routine) {
     let mut device = Arena::new();
     for len in 0..=MAX_LEN {
         for at in alignments() {
-            let place = |n: usize| (64 * (7 * n % 64) + at, len);
             for count in [1, 3] {
-                let places: Vec<Place> = (0..count).map(place).collect();
-                let what = || format!("{count} items of {len} bytes at {at}");
-                check_places(routine, &mut device, &places, len + at, what);
+                let places: Vec<Place> = (0..count).map(|n| (64 * (7 * n % 64) + at, len)).collect();
+                let case = format!("{count} items of {len} bytes at {at}");
+                check_places(routine, &mut device, &places, len + at, &case);
             }
         }
     }
-    let counts: &[usize] = match cfg!(miri) {
-        true => &[0, 17],
-        false => &[0, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1_500],
-    };
+    let counts: &[usize] = if cfg!(miri) { &[0, 17] } else { &[0, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1_500] };
     for &count in counts {
         for len in [0, 1, 4, 8, 16, 63, 64, 65, 129] {
             for unit in [1, 8, 64] {
-                let place = |n: usize| (n * 613 % (Arena::LEN - 200) / unit * unit, len);
-                let places: Vec<Place> = (0..count).map(place).collect();
-                check_places(routine, &mut device, &places, 0, || {
-                    format!("{count} items of {len} bytes, aligned to {unit}")
-                });
+                let places: Vec<Place> =
+                    (0..count).map(|n| (n * 613 % (Arena::LEN - 200) / unit * unit, len)).collect();
+                let case = format!("{count} items of {len} bytes, aligned to {unit}");
+                check_places(routine, &mut device, &places, 0, &case);
             }
         }
+        let mut places = Vec::new();
         // Items of many lines among small ones, up to the arena's end.
-        let place = |n: usize| {
+        for n in 0..count.min(100) {
             let len = [3, 0, 2_000, 64, 2_048, 9_000, 1, 2_049, 20_000][n * n % 9];
-            (n * 6_131 % (Arena::LEN - len + 1), len)
-        };
-        let places: Vec<Place> = (0..count.min(100)).map(place).collect();
-        check_places(routine, &mut device, &places, 1, || format!("{count} items of mixed sizes"));
+            places.push((n * 6_131 % (Arena::LEN - len + 1), len));
+        }
+        check_places(routine, &mut device, &places, 1, &format!("{count} items of mixed sizes"));
     }
     check_words(routine, &mut device, POISON);
     check_words(routine, &mut device, u16::from_ne_bytes([POISON; 2]));
@@ -128,14 +132,21 @@ fn check_words<T: Copy + PartialEq + Debug>(routine: &Routine, device: &mut Aren
     let size = size_of::<T>();
     let start = device.0.as_mut_ptr().cast_const();
     for count in [0, 1, 15, 16, 17, 64, 300, 1100] {
-        let place = |n: usize| n * (64 + size) % Arena::LEN / size * size;
-        let word = |n| start.wrapping_add(place(n)).cast::<T>();
-        let words: Vec<_> = (0..count).map(word).collect();
+        let mut words = Vec::new();
+        for n in 0..count {
+            let offset = n * (64 + size) % Arena::LEN / size * size;
+            words.push(start.wrapping_add(offset).cast::<T>());
+        }
         let mut values = vec![poison; count + 1];
         let to = values.as_mut_ptr();
-        let item = |n: usize| Item { dst: to.wrapping_add(n).cast(), src: words[n].cast(), len: size };
         // SAFETY: words of the arena, aligned in it.
-        unsafe { routines::gather(routine, Shape::new(size, 0), count, item) };
+        unsafe {
+            routines::gather(routine, Shape::new(size, 0), count, |n| Item {
+                dst: to.wrapping_add(n).cast(),
+                src: words[n].cast(),
+                len: size,
+            });
+        }
         for (n, &value) in values[..count].iter().enumerate() {
             // SAFETY: as above.
             let expected = unsafe { words[n].read() };
@@ -144,6 +155,31 @@ fn check_words<T: Copy + PartialEq + Debug>(routine: &Routine, device: &mut Aren
         }
         assert_eq!(values[count], poison, "{}: a word more", routine.name());
     }
+}
+
+/// Writes copies by a batch, then reads them by a gather, and returns whether each was made.
+///
+/// # Safety
+/// Valid copies lie in the mapping that starts at `device`, and `host` has room for each.
+unsafe fn write_and_read(routine: &Routine, shape: Alike<'_>, device: *mut u8, host: *mut u8) -> [bool; 2] {
+    let Alike { copies, size: len, .. } = shape;
+    // SAFETY: contract of this function.
+    let are_made = unsafe {
+        [
+            routines::write_many_unfenced(routine, shape, copies.len(), |n| Item {
+                dst: device.wrapping_add(copies[n][0]),
+                src: host,
+                len,
+            }),
+            routines::gather(routine, shape, copies.len(), |n| Item {
+                dst: host,
+                src: device.wrapping_add(copies[n][0]),
+                len,
+            }),
+        ]
+    };
+    routines::after_write();
+    are_made
 }
 
 /// Batches and gathers of one size are made only if each of their fields is in its range.
@@ -167,26 +203,18 @@ pub(crate) fn check_fields(routine: &Routine) {
     ];
     for count in [1, 2, 7, 8, 9, 31, 32, 33, 47] {
         let mut copies: Vec<[usize; 3]> = (0..count).map(|n| valid[n % 3]).collect();
-        let made = |copies: &[[usize; 3]]| {
-            let shape = Alike { copies, start: device.addr(), size: LEN, last: LAST };
-            let write = |n: usize| Item { dst: device.wrapping_add(copies[n][0]), src: host, len: LEN };
-            let read = |n: usize| Item { dst: host, src: device.wrapping_add(copies[n][0]), len: LEN };
-            // SAFETY: those that are valid lie in the arena and in the host's bytes.
-            let made = unsafe {
-                [
-                    routines::write_many_unfenced(routine, shape, count, write),
-                    routines::gather(routine, shape, count, read),
-                ]
-            };
-            routines::after_write();
-            made
-        };
-        assert_eq!(made(&copies), [true; 2], "{}: {count} copies", routine.name());
+        let shape = Alike { copies: &copies, start: device.addr(), size: LEN, last: LAST };
+        // SAFETY: the copies lie in the arena and in the host's bytes.
+        let are_made = unsafe { write_and_read(routine, shape, device, host) };
+        assert_eq!(are_made, [true; 2], "{}: {count} copies", routine.name());
         for at in 0..count {
             for fields in refused {
                 let kept = copies[at];
                 copies[at] = fields;
-                assert_eq!(made(&copies), [false; 2], "{}: {fields:?} at {at} of {count}", routine.name());
+                let shape = Alike { copies: &copies, start: device.addr(), size: LEN, last: LAST };
+                // SAFETY: as above, for those that are valid.
+                let are_made = unsafe { write_and_read(routine, shape, device, host) };
+                assert_eq!(are_made, [false; 2], "{}: {fields:?} at {at} of {count}", routine.name());
                 copies[at] = kept;
             }
         }
@@ -195,8 +223,10 @@ pub(crate) fn check_fields(routine: &Routine) {
 
 /// Items at both ends of a page whose neighbors are inaccessible; empty ones outside of it.
 pub(crate) fn check_edges(routine: &Routine) {
-    let (device, host) = (LonePage::new(), LonePage::new());
-    let (device, host) = (device.start(), host.start());
+    let device_page = LonePage::new();
+    let host_page = LonePage::new();
+    let device = device_page.start();
+    let host = host_page.start();
     for n in 0..PAGE {
         // SAFETY: inside the page.
         unsafe { device.add(n).write((n % 251) as u8) };
@@ -204,13 +234,14 @@ pub(crate) fn check_edges(routine: &Routine) {
     for len in 1..=MAX_LEN {
         let room = 8 * MAX_LEN;
         let places = [(0, len), (PAGE, 0), (PAGE - len, len), (PAGE - 63, 0), (PAGE - len - 1, len), (1, len)];
-        let item = |n: usize| Item {
-            dst: host.wrapping_add(PAGE - room + n * len),
-            src: device.wrapping_add(places[n].0),
-            len: places[n].1,
-        };
         // SAFETY: the items lie in the pages.
-        unsafe { routines::gather(routine, Shape::MIXED, places.len(), item) };
+        unsafe {
+            routines::gather(routine, Shape::MIXED, places.len(), |n| Item {
+                dst: host.wrapping_add(PAGE - room + n * len),
+                src: device.wrapping_add(places[n].0),
+                len: places[n].1,
+            });
+        }
         for (n, (from, len)) in places.into_iter().enumerate() {
             for at in 0..len {
                 // SAFETY: inside the page.
