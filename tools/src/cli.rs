@@ -31,7 +31,7 @@ pub struct Cli {
 
     /// Print help
     // On one screen. The long texts are for the man pages.
-    #[arg(short, long, global = true, action = ArgAction::HelpShort)]
+    #[arg(short, long, global = true, action = ArgAction::HelpShort, display_order = 99)]
     help: Option<bool>,
 }
 

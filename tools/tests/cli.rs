@@ -36,6 +36,8 @@ fn help_fits_on_a_screen() {
     for tool in &tools() {
         let help = run(program().args([tool, "--help"]));
         assert_eq!(help.stdout, run(program().args([tool, "-h"])).stdout);
+        let options = help.stdout.lines().filter(|line| line.trim_start().starts_with('-'));
+        assert!(options.last().unwrap().starts_with("  -h, --help "), "{}", help.stdout);
         helps.push(help);
     }
     for help in helps {
@@ -193,6 +195,8 @@ fn pages_have_their_sections_and_links_their_completions() {
         for section in sections {
             assert_eq!(page.matches(&format!(".SH {section}\n")).count(), 1, "{name}: {page}");
         }
+        let copies = LINKS.contains(&name) || ["compare", "tune"].contains(&name);
+        assert_eq!(page.contains("a byte was copied wrong"), copies, "{name}: {page}");
         let title = concat!(" 2026-11-22 \"gdrcopy ", env!("CARGO_PKG_VERSION"), "\" ");
         assert!(page.contains(title), "{name}: {page}");
     }

@@ -17,7 +17,10 @@ use crate::system::process::{self, Process};
 #[command(after_help = "\
 Examples:
   gdrcopy ps
-  gdrcopy ps --json")]
+  gdrcopy ps --json
+
+Exit status: 0, also if some processes may not be examined; 1 if /proc cannot
+be read; 2 for wrong options.")]
 pub(crate) struct Options {
     /// Print JSON, one object per process
     #[arg(long)]

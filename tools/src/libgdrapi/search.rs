@@ -150,9 +150,10 @@ pub(crate) fn beside_this_program() -> Option<PathBuf> {
     let triplet = format!("../lib/{}-linux-gnu", env::consts::ARCH);
     // PREFIX/bin, with the names that distributions give to the other directory; build/tools/bin.
     for directory in ["../lib", "../lib64", &triplet, "../../lib"] {
-        let file = program.parent()?.join(directory).join(SONAME);
-        if file.exists() {
-            return Some(file);
+        if let Ok(directory) = program.parent()?.join(directory).canonicalize()
+            && directory.join(SONAME).exists()
+        {
+            return Some(directory.join(SONAME));
         }
     }
     None
