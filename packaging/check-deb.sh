@@ -128,6 +128,11 @@ check_hold() {
     echo "hold: NVIDIA's next version does not replace held packages"
 }
 
+# gcc_in_tree ARGUMENT...: takes paths from here.
+gcc_in_tree() {
+    in_tree gcc "${@//$tree/}"
+}
+
 purge() {
     in_tree_quietly dpkg --purge "$@"
     check_unloaded
@@ -135,9 +140,10 @@ purge() {
 }
 
 for release in "${releases[@]}"; do
-    new_tree "deb-$release" "$release" dkms,gcc
+    new_tree "deb-$release" "$release" dkms,gcc,libc6-dev
     new_kernel
     mkdir -p "$tree/etc/init.d" # Debian has it unless it is as bare as this
+    new_kernel_installed # apt's hook of Debian 11 writes a file
     contents >"$work/before"
     nvidia_debs
     mkdir "$tree/root/debs"
@@ -162,7 +168,7 @@ for release in "${releases[@]}"; do
     check_upgraded
     check_hold
     run_programs
-    check_linked "$tree/$libdir"
+    check_linked "$tree/$libdir" gcc_in_tree
     check_debug_symbols "$tree/$libdir/libgdrapi.so.2.6"
 
     in_tree_quietly dpkg --remove libgdrx-dev libgdrapi-dev libgdrapi-dbgsym

@@ -42,9 +42,10 @@ with_mounts() {
         exec "$@"' "$tree" "$@"
 }
 
-# in_tree COMMAND...: without variables from here.
+# in_tree COMMAND...: without variables from here. DKMS 2.8 runs lsb_release, which is in Python.
 in_tree() {
-    with_mounts env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$tree" "$@"
+    with_mounts env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive PYTHONDONTWRITEBYTECODE=1 \
+        chroot "$tree" "$@"
 }
 
 # in_tree_quietly COMMAND...: prints the command's output only if it fails.
@@ -109,9 +110,10 @@ run_programs() {
 # check_linked LIBDIR [COMPILER]: programs linked with the shared and the static libraries of the tree work.
 check_linked() {
     local linked
+    cp tests/install/program.c "$tree/root"
     for linked in "-L$1 -lgdrx -lgdrapi" "$1/libgdrx.a $1/libgdrapi.a"; do
         # shellcheck disable=SC2086 # Options are words.
-        "${2:-gcc}" -DWITH_gdrx -I"$tree/usr/include" tests/install/program.c -o "$tree/usr/bin/program" $linked
+        "${2:-gcc}" -DWITH_gdrx -I"$tree/usr/include" "$tree/root/program.c" -o "$tree/usr/bin/program" $linked -lpthread -ldl # as glibc before 2.34 needs
         emulated default /usr/bin/program 2>/dev/null || die "a program linked with $linked does not work"
         rm "$tree/usr/bin/program"
     done
