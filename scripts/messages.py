@@ -6,7 +6,8 @@ have them. check-messages.sh looks for each of them in docs/troubleshooting.md.
 
 Fetches Debian's source packages by apt-get, wheels by pip, and the UCX release that a crate contains by cargo. What a program
 prints for a value is … in the list. A message that no longer exists in the newest version stays out; users of an old version find
-it in the documents all the same.
+it in the documents all the same. PyTorch has none of its own: no file of its wheel 2.7.1 for CPUs names GDRCopy, and its NCCL and
+NVSHMEM are read here.
 """
 
 from __future__ import annotations
