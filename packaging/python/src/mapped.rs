@@ -289,8 +289,8 @@ impl Memory {
         // It comes first, because its allocation may collect garbage, and so run any program.
         let lease = Bound::new(py, Lease::of(slf.clone().unbind()))?;
         let place = |mapping: &RawMapping| (mapping.as_mut_ptr(), mapping.mapping_type());
-        let (start, kind) = memory.with_mapping(place)?;
-        if kind == MappingType::Device {
+        let (start, mapping_type) = memory.with_mapping(place)?;
+        if mapping_type == MappingType::Device {
             let text = "use read and write: this memory is mapped for aligned accesses only";
             return Err(PyBufferError::new_err(text).into());
         }

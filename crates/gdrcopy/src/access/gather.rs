@@ -36,28 +36,28 @@ use crate::access::word::Word;
 /// ```
 #[derive(Clone)]
 pub struct Words<'m, T> {
-    /// Invariant: they are of the process `owner`, and accept the accesses of `kind`. If they are of several processes,
+    /// Invariant: they are of the process `owner`, and accept the accesses of `accessed_as`. If they are of several processes,
     /// there is no owner.
     words: Box<[Word<'m, T>]>,
-    kind: MappingType,
+    accessed_as: MappingType,
     owner: Option<Owner>,
 }
 
 impl<'m, T: Pod> FromIterator<Word<'m, T>> for Words<'m, T> {
     fn from_iter<I: IntoIterator<Item = Word<'m, T>>>(words: I) -> Self {
         let words: Box<[Word<'m, T>]> = words.into_iter().collect();
-        let mut kind = MappingType::WriteCombining;
+        let mut accessed_as = MappingType::WriteCombining;
         let mut owner = Some(Owner::current());
         for word in &words {
             if owner != Some(word.owner()) {
                 owner = None;
             }
-            if word.kind() != MappingType::WriteCombining {
+            if word.accessed_as() != MappingType::WriteCombining {
                 // Its accesses suit every type of mapping.
-                kind = MappingType::Device;
+                accessed_as = MappingType::Device;
             }
         }
-        Words { words, kind, owner }
+        Words { words, accessed_as, owner }
     }
 }
 
@@ -96,8 +96,8 @@ impl<'m, T: Pod> Words<'m, T> {
             let word = unsafe { *words.add(n) };
             Item { dst: values.wrapping_add(n).cast(), src: word.start(), len: size_of::<T>() }
         };
-        // SAFETY: a word is mapped, and these are of this kind (invariant).
-        unsafe { copy::gather(self.kind, Shape::new(size_of::<T>(), 0), self.len(), item) };
+        // SAFETY: a word is mapped, and these accept such accesses (invariant).
+        unsafe { copy::gather(self.accessed_as, Shape::new(size_of::<T>(), 0), self.len(), item) };
     }
 }
 

@@ -60,13 +60,13 @@ pub(super) fn start_and_len(
 #[derive(Clone, Copy)]
 pub struct MappedSlice<'m> {
     /// Invariant: `start..start + len` is mapped for `'m`, in the process `owner`, and accepts the accesses of
-    /// `kind`.
+    /// `accessed_as`.
     start: *mut u8,
     len: usize,
     /// The address of the byte at `start`.
     device_address: u64,
     mapping_type: MappingType,
-    kind: MappingType,
+    accessed_as: MappingType,
     owner: Owner,
     region: PhantomData<&'m Region>,
 }
@@ -90,7 +90,7 @@ impl<'m> MappedSlice<'m> {
         assert!(head <= region.len() && len <= region.len() - head);
         // Cached memory gets the accesses of device memory. C programs get `memcpy`, which is a data race in Rust's
         // model where another thread writes.
-        let kind = match mapping_type {
+        let accessed_as = match mapping_type {
             MappingType::Caching => MappingType::Device,
             other => other,
         };
@@ -99,7 +99,7 @@ impl<'m> MappedSlice<'m> {
             len,
             device_address,
             mapping_type,
-            kind,
+            accessed_as,
             owner: region.owner(),
             region: PhantomData,
         }
@@ -172,8 +172,8 @@ impl<'m> MappedSlice<'m> {
     pub fn write(self, offset: usize, src: &[u8]) -> Result<()> {
         self.owner.check()?;
         let dst = self.place(offset, src.len())?;
-        // SAFETY: `place` has found the bytes inside the slice, which is mapped and of type `kind` (invariant).
-        unsafe { copy::to_mapping_and_return(self.kind, dst, src.as_ptr(), src.len()) };
+        // SAFETY: `place` has found the bytes inside the slice, which is mapped and accepts such accesses (invariant).
+        unsafe { copy::to_mapping_and_return(self.accessed_as, dst, src.as_ptr(), src.len()) };
         Ok(())
     }
 
@@ -188,7 +188,7 @@ impl<'m> MappedSlice<'m> {
         self.owner.check()?;
         let src = self.place(offset, dst.len())?;
         // SAFETY: as in `write`.
-        unsafe { copy::from_mapping(self.kind, dst.as_mut_ptr(), src, dst.len()) };
+        unsafe { copy::from_mapping(self.accessed_as, dst.as_mut_ptr(), src, dst.len()) };
         Ok(())
     }
 
@@ -203,8 +203,8 @@ impl<'m> MappedSlice<'m> {
         for offset in (0..self.len).step_by(FILLED) {
             let dst = self.start.wrapping_add(offset);
             let len = FILLED.min(self.len - offset);
-            // SAFETY: these bytes are inside the slice, which is mapped and of type `kind` (invariant).
-            unsafe { copy::write_unfenced(self.kind, dst, bytes.as_ptr(), len) };
+            // SAFETY: these bytes are inside the slice, which is mapped and accepts such accesses (invariant).
+            unsafe { copy::write_unfenced(self.accessed_as, dst, bytes.as_ptr(), len) };
         }
         copy::end_batch();
         Ok(())
@@ -255,7 +255,7 @@ impl<'m> MappedSlice<'m> {
             Item { dst: dst.as_mut_ptr(), src: self.start.wrapping_add(*offset), len: dst.len() }
         };
         // SAFETY: as in `write`; `place` was called above.
-        unsafe { copy::gather(self.kind, shape, count, item) };
+        unsafe { copy::gather(self.accessed_as, shape, count, item) };
         Ok(())
     }
 
@@ -271,7 +271,7 @@ impl<'m> MappedSlice<'m> {
             Item { dst: values.wrapping_add(n).cast(), src, len: size_of::<T>() }
         };
         // SAFETY: as in `write`; `check_elements` has found the elements inside the slice, and `values` has that number.
-        unsafe { copy::gather(self.kind, shape, at.len(), item) };
+        unsafe { copy::gather(self.accessed_as, shape, at.len(), item) };
         Ok(())
     }
 
@@ -288,7 +288,7 @@ impl<'m> MappedSlice<'m> {
         };
         copy::begin_batch();
         // SAFETY: as in `gather`.
-        unsafe { copy::write_many_unfenced(self.kind, shape, at.len(), item) };
+        unsafe { copy::write_many_unfenced(self.accessed_as, shape, at.len(), item) };
         copy::end_batch();
         Ok(())
     }
@@ -323,8 +323,8 @@ impl<'m> MappedSlice<'m> {
     }
 
     #[inline]
-    pub(super) fn kind(self) -> MappingType {
-        self.kind
+    pub(super) fn accessed_as(self) -> MappingType {
+        self.accessed_as
     }
 
     #[inline]

@@ -50,7 +50,7 @@ pub struct Word<'m, T> {
     /// Invariant: a `T` is mapped there for `'m`, in the process `owner`, aligned to its size.
     at: *mut T,
     device_address: u64,
-    kind: MappingType,
+    accessed_as: MappingType,
     owner: Owner,
     region: PhantomData<&'m Region>,
 }
@@ -82,7 +82,7 @@ impl<'m, T: Pod> Word<'m, T> {
         Ok(Word {
             at: at.cast(),
             device_address: slice.device_address() + offset as u64,
-            kind: slice.kind(),
+            accessed_as: slice.accessed_as(),
             owner: slice.owner(),
             region: PhantomData,
         })
@@ -173,8 +173,8 @@ impl<'m, T: Pod> Word<'m, T> {
         unsafe { copy::store_unfenced(self.at, value) }
     }
 
-    pub(super) fn kind(self) -> MappingType {
-        self.kind
+    pub(super) fn accessed_as(self) -> MappingType {
+        self.accessed_as
     }
 }
 

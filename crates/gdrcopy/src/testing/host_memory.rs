@@ -58,7 +58,7 @@ impl Memory {
 #[cfg(test)]
 impl Memory {
     pub(crate) fn slice(&self) -> MappedSlice<'_> {
-        let kind = gdrcopy_core::types::MappingType::WriteCombining;
-        MappedSlice::of_region(&self.region, 0, self.region.len(), 0, kind)
+        let mapping_type = gdrcopy_core::types::MappingType::WriteCombining;
+        MappedSlice::of_region(&self.region, 0, self.region.len(), 0, mapping_type)
     }
 }
