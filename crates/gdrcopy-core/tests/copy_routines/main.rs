@@ -18,12 +18,6 @@ mod subject;
 #[cfg(target_arch = "x86_64")]
 mod trace;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-
-use routines::Routine;
-use subject::{read, write};
-
 #[test]
 fn writes_match_a_bytewise_copy() {
     subject::routines().for_each(bytes::check_writes);
@@ -54,67 +48,6 @@ fn many_copies_with_a_wrong_field_are_refused() {
 #[cfg_attr(miri, ignore = "Miri has no mprotect")]
 fn gathers_stay_inside_their_pages() {
     routines::supported().for_each(gather::check_edges);
-}
-
-/// A copy of one aligned word is one access, so no reader sees a word that is half old, half new.
-#[test]
-#[cfg_attr(miri, ignore = "a data race for Rust, settled by the single access")]
-fn aligned_words_never_tear() {
-    for routine in subject::routines() {
-        for len in [2, 4, 8] {
-            write_untorn(routine, len);
-            read_untorn(routine, len);
-        }
-    }
-}
-
-const ROUNDS: usize = 20_000;
-
-/// The `len` bytes of `word` at both ends of the values that a word takes in these tests.
-fn is_whole(word: u64, len: usize) -> bool {
-    let ones = u64::MAX >> (64 - 8 * len);
-    [0, ones].contains(&(word & ones))
-}
-
-fn write_untorn(routine: &Routine, len: usize) {
-    let device = AtomicU64::new(0);
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            for round in 0..ROUNDS {
-                let value = if round % 2 == 0 { u64::MAX } else { 0 };
-                // SAFETY: both sides hold 8 bytes, and the other thread only loads.
-                unsafe { write(routine, device.as_ptr().cast(), (&raw const value).cast(), len) };
-            }
-            done.store(true, Ordering::Relaxed);
-        });
-        while !done.load(Ordering::Relaxed) {
-            let word = device.load(Ordering::Relaxed);
-            assert!(is_whole(word, len), "{}: a torn write of {len} bytes", routine.name());
-        }
-    });
-}
-
-fn read_untorn(routine: &Routine, len: usize) {
-    let device = AtomicU64::new(0);
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                device.store(u64::MAX, Ordering::Relaxed);
-                device.store(0, Ordering::Relaxed);
-            }
-        });
-        let mut is_torn = false;
-        for _ in 0..ROUNDS {
-            let mut word = 0;
-            // SAFETY: both sides hold 8 bytes, the only ones used in their line.
-            unsafe { read(routine, (&raw mut word).cast(), device.as_ptr().cast(), len) };
-            is_torn |= !is_whole(word, len);
-        }
-        done.store(true, Ordering::Relaxed);
-        assert!(!is_torn, "{}: a torn read of {len} bytes", routine.name());
-    });
 }
 
 #[test]
