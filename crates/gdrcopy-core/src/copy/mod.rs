@@ -11,6 +11,10 @@ use crate::types::MappingType;
 
 use mixed::fence_if_mixed;
 
+/// Comes before the writes of a batch, `end_batch` after them, in the same thread.
+pub use crate::routines::before_write as begin_batch;
+pub use crate::routines::store_unfenced;
+
 // Copies are inlined into the C functions, which then store little but
 // return addresses. The CPU executes past SFENCE, but later stores, including those to the stack, queue behind it. Fewer
 // of them mean fewer stalls in bursts of small writes (docs/performance.md).
@@ -97,12 +101,6 @@ pub unsafe fn load<T: Copy>(src: *const T) -> T {
     value
 }
 
-/// Comes before the writes of a batch, `end_batch` after them, in the same thread.
-#[inline(always)]
-pub fn begin_batch() {
-    routines::before_write();
-}
-
 /// Pushes out the writes of a batch.
 #[inline(always)]
 pub fn end_batch() {
@@ -118,16 +116,6 @@ pub fn end_batch() {
 pub unsafe fn write_unfenced(mapping_type: MappingType, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { routines::write_unfenced(HOT.routine(mapping_type), dst, src, len) }
-}
-
-/// Writes a word by one store, as a part of a batch.
-///
-/// # Safety
-/// The contract of [`store`].
-#[inline(always)]
-pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
-    // SAFETY: contract of this function.
-    unsafe { routines::store_unfenced(dst, value) }
 }
 
 /// Copies `count` items from a mapping, between the fences of one read. See [`routines::gather`].

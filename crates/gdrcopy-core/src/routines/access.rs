@@ -32,10 +32,13 @@ pub(super) unsafe fn load<T>(src: *const T) -> T {
     }
 }
 
+/// Writes a word by one store. [`before_write`](super::before_write) and [`after_write`](super::after_write) order it, and
+/// mappings of any type take it.
+///
 /// # Safety
 /// `dst` must be writable for a `T`, which has no padding, and aligned to its size.
 #[inline(always)]
-pub(super) unsafe fn store<T>(dst: *mut T, value: T) {
+pub unsafe fn store<T>(dst: *mut T, value: T) {
     macro_rules! word {
         ($atomic:ty) => {
             // SAFETY: contract of this function; both have the same size.

@@ -40,6 +40,7 @@ mod routine;
 mod select;
 mod stores;
 
+pub use access::store as store_unfenced;
 pub use arch::supported;
 pub use many::{Alike, Shape, Shaped, gather, write_many_unfenced};
 pub use routine::{FIRST, Item, Routine};
@@ -47,7 +48,7 @@ pub use select::{best, find};
 
 use access::{copy_word, is_word};
 use arch::fence;
-pub use fence::{after_read, after_write, before_read, before_write};
+pub use fence::{after_read, after_write, before_read, before_write, full as full_fence};
 use routine::{MEMCPY, memcpy};
 
 /// Copies a naturally aligned word of 1, 2, 4 or 8 bytes to a mapping of any type, by one store.
@@ -134,16 +135,6 @@ pub unsafe fn load<T: Copy>(src: *const T) -> T {
     value
 }
 
-/// Writes a word by one store. [`before_write`] and [`after_write`] order it.
-///
-/// # Safety
-/// `dst` must be a mapping writable for a `T` of 1, 2, 4 or 8 bytes, and aligned to its size.
-#[inline(always)]
-pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
-    // SAFETY: contract of this function.
-    unsafe { access::store(dst, value) }
-}
-
 /// Copies `len` bytes of host memory to a mapping. [`before_write`] and [`after_write`] order it.
 ///
 /// # Safety
@@ -152,11 +143,4 @@ pub unsafe fn store_unfenced<T: Copy>(dst: *mut T, value: T) {
 pub unsafe fn write_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { stores::word_or(routine.write, dst, src, len) }
-}
-
-/// Orders every memory access before it against every one after it, whatever the mapping types.
-/// Required after each copy while mappings of several types are live.
-#[inline]
-pub fn full_fence() {
-    fence::full();
 }

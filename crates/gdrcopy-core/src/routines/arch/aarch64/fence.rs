@@ -41,7 +41,7 @@ pub fn after_write() {
 
 /// Orders all loads and stores before it against all after it.
 #[inline(always)]
-pub(crate) fn full() {
+pub fn full() {
     // SAFETY: DMB touches neither memory, registers nor flags.
     unsafe { asm!("dmb sy", options(nostack, preserves_flags)) }
 }

@@ -55,7 +55,7 @@ pub fn after_write() {
 
 /// Orders all loads and stores before it against all after it.
 #[inline(always)]
-pub(crate) fn full() {
+pub fn full() {
     // SAFETY: MFENCE is part of x86-64 and touches neither memory, registers nor flags.
     unsafe { asm!("mfence", options(nostack, preserves_flags)) }
 }
