@@ -26,6 +26,13 @@ cudarc = { version = \"0.19\", default-features = false, features = [\"std\", \"
     echo "dependents: compiles with cudarc's ${version%%\"*}"
 done
 
+# With the lines of the crates' READMEs, for a clone beside the program.
+ln -s "$root" "$work/gdrapi"
+program readme "$(grep -h '= { path = "../gdrapi/' "$root"/crates/*/README.md)"
+echo 'use {gdrapi_sys as _, gdrcopy as _}; fn main() {}' >src/main.rs
+quietly cargo check
+echo "dependents: compiles with the lines of the READMEs"
+
 # The crates of the workspace, by themselves, because the rest of it has dependencies of its own.
 mkdir "$work/oldest"
 cd "$work/oldest"
