@@ -12,7 +12,7 @@ verbs='accept act add advise allocate allow answer ask assert avoid begin bind b
     copy count cover cut declare delete derive describe do document draw drop end enumerate escape exclude expect explain export fail
     find follow forget format generate give guard handle hold ignore import inherit inline install join keep know leave let limit link list load lock log
     look lower make map mark measure mend merge move name note notice open order park parse pass pin plot point prepare print
-    prove publish put raise read recognize record reduce refuse reject release remove rename replace report require reserve resolve restore
+    prove publish put raise read rebuild recognize record reduce refuse reject release remove rename replace report require reserve resolve restore
     resume return reuse revert rewrite round run say search select send separate set share ship shorten show sign simplify skip sort split
     start state step stop store strip suspend take tell test trace track treat try turn undo unify unmap unroll unpin update use verify wait
     warn wrap write'
