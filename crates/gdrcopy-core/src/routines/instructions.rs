@@ -1,6 +1,7 @@
 //! The functions that a copy routine provides for loops over many copies, and such a loop.
 
 use super::routine::{BlockFn, CopyFn};
+use super::stores;
 
 /// Three numbers that describe a copy, of which the first is an offset.
 pub(super) type Fields = [usize; 3];
@@ -26,10 +27,16 @@ pub(super) trait Instructions {
     const LOAD_SMALL: BlockFn = Self::LOAD_BLOCK;
     /// Copies a line to device memory.
     const STORE_LINE: BlockFn;
+    /// Copies an aligned block of 16 bytes to device memory.
+    const STORE_16: BlockFn = stores::block::<u64, 16>;
+    /// Copies an aligned block of 32 bytes to device memory.
+    const STORE_32: BlockFn = stores::block::<u64, 32>;
     /// That of the routine.
     const WRITE: CopyFn;
     /// One of many writes, none of which is a word.
     const WRITE_ONE: CopyFn = Self::WRITE;
+    /// `WRITE_ONE` of 1 to 64 bytes. In a loop over writes of one size, what depends on that is computed once.
+    const WRITE_PART: CopyFn = Self::WRITE;
     /// That of the routine.
     const READ: CopyFn;
     /// Checks some of many copies, from the first on.

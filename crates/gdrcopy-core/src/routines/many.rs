@@ -8,7 +8,10 @@
 //! difference. The reason may be that loads of a wrong prediction go on, and a load of a line that another load is
 //! fetching takes a round trip of its own.
 //!
-//! So callers check all copies before the first one. Items that take the same few instructions each, which are lines,
+//! A batch of a few writes ends before its stores have left the CPU, so it takes the time of its instructions. Writes of one
+//! size therefore have loops of their own, with as few stores as possible.
+//!
+//! Callers check all copies before the first one. Items that take the same few instructions each, which are lines,
 //! words and aligned 16 bytes, are loaded one after the other. All other gathers take three passes, of which the second
 //! has no branch that depends on an item. It loads the blocks that the first has listed, and the third copies the wanted
 //! bytes out.
@@ -226,10 +229,25 @@ impl<S: Shaped, F: Fn(usize) -> Item> Work for Writes<S, F> {
                         (I::STORE_LINE)(dst.add(at), src.add(at));
                     }
                 }
-            } else if shape.len > 0 {
+            } else if shape.is(16) {
+                unrolled!(count, n => {
+                    let Item { dst, src, .. } = item(n);
+                    (I::STORE_16)(dst, src);
+                });
+            } else if shape.is(32) {
+                unrolled!(count, n => {
+                    let Item { dst, src, .. } = item(n);
+                    (I::STORE_32)(dst, src);
+                });
+            } else if shape.len > size_of::<u64>() && shape.len <= LINE {
+                unrolled!(count, n => {
+                    let Item { dst, src, .. } = item(n);
+                    (I::WRITE_PART)(dst, src, shape.len);
+                });
+            } else if shape.len > LINE {
                 for n in 0..count {
                     let Item { dst, src, .. } = item(n);
-                    stores::word_or(I::WRITE_ONE, dst, src, shape.len);
+                    (I::WRITE_ONE)(dst, src, shape.len);
                 }
             } else {
                 for n in 0..count {

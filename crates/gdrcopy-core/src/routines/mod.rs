@@ -15,9 +15,10 @@
 //!
 //! The rules, whatever the routine:
 //!
-//! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte line, as a
-//!   store of a line under a mask does. It is never touched through a reference, because the GPU may
-//!   change it at any time. Cached mappings take any access, and so the C library's `memcpy`.
+//! - Device memory is only touched by naturally aligned accesses that stay inside one 64-byte line, except
+//!   small writes of a batch on x86-64, whose stores may be unaligned. It is never touched through a
+//!   reference, because the GPU may change it at any time. Cached mappings take any access, and so the C
+//!   library's `memcpy`.
 //! - 1, 2, 4 and 8 bytes, naturally aligned on the device side, are one access of that width, so
 //!   callers try `write_word` and `read_word` first.
 //! - A write stores every byte once and nothing outside its range. It is a release, so it comes after

@@ -40,11 +40,21 @@ pub(super) unsafe fn word<T>(dst: *mut u8, src: *const u8) {
 /// Stores the line `dst` in `W`s.
 ///
 /// # Safety
-/// `src` must be readable and `dst` writable for a line, and `dst` aligned to `W`.
+/// The contract of [`block`].
 #[inline(always)]
 pub(super) unsafe fn line<W>(dst: *mut u8, src: *const u8) {
-    for at in (0..LINE).step_by(size_of::<W>()) {
-        // SAFETY: the word lies in both lines.
+    // SAFETY: contract of this function.
+    unsafe { block::<W, LINE>(dst, src) }
+}
+
+/// Stores `N` bytes in `W`s.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for `N` bytes, and `dst` aligned to `W`.
+#[inline(always)]
+pub(super) unsafe fn block<W, const N: usize>(dst: *mut u8, src: *const u8) {
+    for at in (0..N).step_by(size_of::<W>()) {
+        // SAFETY: the word lies in both blocks.
         unsafe { word::<W>(dst.add(at), src.add(at)) }
     }
 }
@@ -74,6 +84,29 @@ pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, sto
         if rest.len > 0 {
             rest.descend::<H, W>();
         }
+    }
+}
+
+/// Copies at most two lines by stores of at most one `W`, which need not be aligned, the widest first. `H` is as in
+/// [`by_line`]. One that straddles a line is two for the CPU, which costs less than two instructions.
+///
+/// # Safety
+/// The contract of [`super::write`].
+#[inline(always)]
+pub(super) unsafe fn unaligned<H, W>(dst: *mut u8, src: *const u8, len: usize) {
+    let mut rest = Rest { dst, src, len };
+    // SAFETY: contract of this function; each step stays inside the rest.
+    unsafe {
+        for _ in 0..2 * LINE / size_of::<W>() {
+            rest.store_unaligned::<W>();
+        }
+        if size_of::<H>() < size_of::<W>() {
+            rest.store_unaligned::<H>();
+        }
+        rest.store_unaligned::<u64>();
+        rest.store_unaligned::<u32>();
+        rest.store_unaligned::<u16>();
+        rest.store_unaligned::<u8>();
     }
 }
 
@@ -137,6 +170,18 @@ impl Rest {
         if size_of::<T>() < size_of::<W>() && self.len >= size_of::<T>() {
             // SAFETY: the rest holds a `T`, and `descend` keeps `dst` aligned to it.
             unsafe { self.store::<T>() }
+        }
+    }
+
+    /// Stores a `T` if the rest holds one.
+    #[inline(always)]
+    unsafe fn store_unaligned<T>(&mut self) {
+        if self.len >= size_of::<T>() {
+            // SAFETY: the rest holds a `T`.
+            unsafe {
+                self.dst.cast::<T>().write_unaligned(self.src.cast::<T>().read_unaligned());
+                self.advance(size_of::<T>());
+            }
         }
     }
 

@@ -45,7 +45,7 @@ impl LonePage {
 
     /// The first `len` bytes of the page that lie `gap` from its start, and the last that lie
     /// `gap` from its end.
-    fn ends(&self, len: usize, gap: usize) -> [*mut u8; 2] {
+    pub(crate) fn ends(&self, len: usize, gap: usize) -> [*mut u8; 2] {
         let start = self.start();
         // SAFETY: the lengths and gaps here are far below a page.
         unsafe { [start.add(gap), start.add(PAGE - gap - len)] }

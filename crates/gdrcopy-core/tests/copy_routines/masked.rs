@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{SIGTRAP, greg_t, siginfo_t, ucontext_t};
 
-use crate::edges::{LonePage, PAGE};
+use crate::edges::LonePage;
 use crate::routines::{self, Item, Shape};
 use crate::steps::{Handled, single_step};
 use crate::subject::{self, read, write};
@@ -108,14 +108,11 @@ const GENERAL: [c_int; 16] = [
     libc::REG_R15,
 ];
 
-#[repr(align(64))]
-struct Lines([u8; 2048]);
-
-/// Steps through copies whose host side starts, or ends, next to an inaccessible page.
+/// Steps through copies whose host side, and whose device side, start or end next to an inaccessible page.
 pub(crate) fn check() {
     let _handled = Handled::by(SIGTRAP, on_step);
     let host = LonePage::new();
-    let mut device = Box::new(Lines([0; 2048]));
+    let device = LonePage::new();
     // Only this routine has masked accesses, and every step costs a signal.
     for routine in subject::routines() {
         if routine.name() != "avx512" {
@@ -124,23 +121,24 @@ pub(crate) fn check() {
         for len in [3, 63, 200] {
             for at in [0, 4, 63] {
                 for gap in [0, 31, 70] {
-                    // SAFETY: the host side lies inside the page, the device side in its lines.
-                    unsafe {
-                        let device = device.0.as_mut_ptr().add(at);
-                        for host in [host.start().add(gap), host.start().add(PAGE - gap - len)] {
-                            single_step(|| read(routine, host, device, len));
-                            single_step(|| write(routine, device, host, len));
-                            single_step(|| {
-                                let item = |_| Item { dst: device, src: host, len };
-                                routines::write_many_unfenced(routine, Shape::MIXED, 1, item);
-                            });
+                    for host in host.ends(len, gap) {
+                        for device in device.ends(len, at) {
+                            // SAFETY: both sides lie inside their pages.
+                            unsafe {
+                                single_step(|| read(routine, host, device, len));
+                                single_step(|| write(routine, device, host, len));
+                                single_step(|| {
+                                    let item = |_| Item { dst: device, src: host, len };
+                                    routines::write_many_unfenced(routine, Shape::MIXED, 1, item);
+                                });
+                            }
                         }
                     }
                     assert_eq!(
                         CROSSING.load(Ordering::Relaxed),
                         0,
-                        "{}: a masked access across a page in a copy of {len} bytes, {at} past a \
-                         line, {gap} from the edge of a page",
+                        "{}: a masked access across a page in a copy of {len} bytes, {at} and {gap} \
+                         from the edges of pages",
                         routine.name()
                     );
                 }

@@ -210,7 +210,7 @@ fn check_gather(routine: &Routine, page: &LonePage, places: [Place; 2], shape: S
     assert_eq!(trace.loads(case), expected, "{case}");
 }
 
-/// Each byte is stored once, words by one store.
+/// Each byte is stored once, words by one store. Stores are natural, except to memory of a CPU that takes others.
 fn check_batch(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Shape) {
     let source: [u8; WINDOW] = std::array::from_fn(|n| (n % 251) as u8);
     let from = source.as_ptr();
@@ -223,7 +223,9 @@ fn check_batch(routine: &Routine, page: &LonePage, places: [Place; 2], shape: Sh
     let case = format_args!("{}: batch of {places:?}: {:?}", routine.name(), trace.accesses);
 
     for Access { stored, .. } in &trace.accesses {
-        assert!(stored.start / LINE == (stored.end - 1) / LINE, "across a line: {case}");
+        let len = stored.len();
+        let natural = len.is_power_of_two() && stored.start.is_multiple_of(len);
+        assert!(natural || routine.name() != "portable", "{case}");
     }
     for place in places {
         assert_eq!(trace.result[place.range()], source[place.range()], "{case}");

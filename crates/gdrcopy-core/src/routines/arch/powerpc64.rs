@@ -28,6 +28,8 @@ impl Instructions for Power {
     const LOAD_BLOCK: BlockFn = Portable::LOAD_BLOCK;
     const LOADS_OVERLAP: bool = Portable::LOADS_OVERLAP;
     const STORE_LINE: BlockFn = stores::line::<u32>;
+    const STORE_16: BlockFn = stores::block::<u32, 16>;
+    const STORE_32: BlockFn = stores::block::<u32, 32>;
     const WRITE: CopyFn = write;
     const READ: CopyFn = portable::read;
 }

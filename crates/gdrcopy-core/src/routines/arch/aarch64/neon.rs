@@ -13,6 +13,8 @@ impl Instructions for Neon {
     const BLOCK: usize = LINE;
     const LOAD_BLOCK: BlockFn = copy_line;
     const STORE_LINE: BlockFn = copy_line;
+    const STORE_16: BlockFn = stores::block::<uint8x16_t, 16>;
+    const STORE_32: BlockFn = stores::block::<uint8x16_t, 32>;
     const WRITE: CopyFn = write;
     const READ: CopyFn = read;
 }

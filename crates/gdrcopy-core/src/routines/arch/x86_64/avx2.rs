@@ -8,7 +8,7 @@ use core::arch::x86_64::{__m128i, __m256i, _mm_storeu_si128, _mm256_storeu_si256
 
 use crate::routines::arch::x86_64::prefetch;
 use crate::routines::instructions::{Instructions, Work};
-use crate::routines::routine::{BlockFn, CopyFn};
+use crate::routines::routine::{BlockFn, CopyFn, LINE};
 use crate::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m256i>();
@@ -21,7 +21,11 @@ impl Instructions for Avx2 {
     const SMALL: usize = size_of::<__m128i>();
     const LOAD_SMALL: BlockFn = load_16;
     const STORE_LINE: BlockFn = store_line;
+    const STORE_16: BlockFn = stores::block::<__m128i, 16>;
+    const STORE_32: BlockFn = stores::block::<__m256i, 32>;
     const WRITE: CopyFn = write;
+    const WRITE_ONE: CopyFn = write_one;
+    const WRITE_PART: CopyFn = stores::unaligned::<__m128i, __m256i>;
     const READ: CopyFn = read;
     const FETCH_FOR_STORE: fn(*const u8) = prefetch::for_store;
 }
@@ -49,6 +53,15 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 unsafe fn store_line(dst: *mut u8, src: *const u8) {
     // SAFETY: contract of this function.
     unsafe { stores::line::<__m256i>(dst, src) }
+}
+
+/// # Safety
+/// Needs AVX2; the ranges are as for `write`.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { if len <= 2 * LINE { stores::unaligned::<__m128i, __m256i>(dst, src, len) } else { write(dst, src, len) } }
 }
 
 /// # Safety

@@ -7,11 +7,10 @@
 use core::arch::asm;
 use core::arch::x86_64::{
     __m128i, __m256i, __m512i, _mm512_cmplt_epi64_mask, _mm512_loadu_si512, _mm512_mask_mov_epi64,
-    _mm512_mask_reduce_or_epi64, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_or_si512, _mm512_set1_epi64,
-    _mm512_setzero_si512, _mm512_storeu_si512, _mm512_sub_epi64,
+    _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_maskz_mov_epi64, _mm512_or_si512, _mm512_reduce_or_epi64,
+    _mm512_set1_epi64, _mm512_setzero_si512, _mm512_storeu_si512, _mm512_sub_epi64,
 };
 
-use crate::routines::access::{copy_word, is_word};
 use crate::routines::arch::x86_64::{avx2, prefetch};
 use crate::routines::instructions::{CheckFn, Fields, Instructions, Work};
 use crate::routines::loads::StackLine;
@@ -26,8 +25,11 @@ impl Instructions for Avx512 {
     const SMALL: usize = size_of::<__m128i>();
     const LOAD_SMALL: BlockFn = avx2::load_16;
     const STORE_LINE: BlockFn = store_line;
+    const STORE_16: BlockFn = stores::block::<__m128i, 16>;
+    const STORE_32: BlockFn = stores::block::<__m256i, 32>;
     const WRITE: CopyFn = write;
-    const WRITE_ONE: CopyFn = write_masked;
+    const WRITE_ONE: CopyFn = write_one;
+    const WRITE_PART: CopyFn = write_part;
     const READ: CopyFn = read;
     const CHECK: CheckFn = check;
     const FETCH_FOR_STORE: fn(*const u8) = prefetch::for_store;
@@ -58,67 +60,102 @@ unsafe fn store_line(dst: *mut u8, src: *const u8) {
     unsafe { stores::line::<__m512i>(dst, src) }
 }
 
-/// Writes by one store for each line that the range touches, under a mask in its first and its last line unless a word is
-/// written there.
+/// Writes by a few wide stores, the last of them under a mask.
 ///
 /// # Safety
 /// Needs AVX-512 F and BW; the ranges are as for `write`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn write_masked(dst: *mut u8, src: *const u8, len: usize) {
-    let offset = dst.addr() % LINE;
-    let (line, from, end) = (dst.wrapping_sub(offset), src.wrapping_sub(offset), offset + len);
-    let last = end.wrapping_sub(1) & !(LINE - 1);
-    // SAFETY: the masks let through the `len` bytes of this function's contract; the others are neither loaded nor
-    // stored, and cannot fault. The lines between are in the range.
+unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
     unsafe {
-        if len == 0 || from.addr() % SMALLEST_PAGE + last > SMALLEST_PAGE - LINE {
-            write(dst, src, len);
-        } else if last == 0 {
-            copy_masked(line, from, u64::MAX >> (LINE - len) << offset);
+        if len.wrapping_sub(1) >= LARGEST_UNALIGNED {
+            return write(dst, src, len);
+        }
+        // Without a loop, which the compiler would unroll, and each turn would count.
+        let mut at = 0;
+        if len > 2 * LINE {
+            copy_unaligned(dst, src);
+            copy_unaligned(dst.add(LINE), src.add(LINE));
+            at = 2 * LINE;
+        }
+        if len - at > LINE {
+            copy_unaligned(dst.add(at), src.add(at));
+            at += LINE;
+        }
+        write_part(dst.add(at), src.add(at), len - at);
+    }
+}
+
+/// # Safety
+/// Needs AVX-512 F, 64 readable bytes at `src` and 64 writable ones at `dst`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn copy_unaligned(dst: *mut u8, src: *const u8) {
+    // SAFETY: contract of this function.
+    unsafe { _mm512_storeu_si512(dst.cast(), _mm512_loadu_si512(src.cast())) }
+}
+
+/// Bytes of the longest writes whose stores may straddle lines. The CPU makes two stores of each.
+const LARGEST_UNALIGNED: usize = 4 * LINE;
+
+/// Writes 1 to 64 bytes by one store, which may reach into the next line.
+///
+/// # Safety
+/// The contract of [`write_one`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn write_part(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function; the mask lets through `len` bytes.
+    unsafe {
+        if (change_of_page(src) | change_of_page(dst)) & SMALLEST_PAGE != 0 {
+            write_across_pages(dst, src, len);
         } else {
-            let first = LINE - offset;
-            if is_word(dst.addr(), first) {
-                copy_word(stores::WORDS, dst, src, first);
-            } else {
-                copy_masked(line, from, u64::MAX << offset);
-            }
-            for at in (LINE..last).step_by(LINE) {
-                store_line(line.wrapping_add(at), from.wrapping_add(at));
-            }
-            let (line, from, rest) = (line.wrapping_add(last), from.wrapping_add(last), end - last);
-            if is_word(line.addr(), rest) {
-                copy_word(stores::WORDS, line, from, rest);
-            } else {
-                copy_masked(line, from, u64::MAX >> (LINE - rest));
-            }
+            copy_masked(dst, src, u64::MAX >> (LINE - len));
         }
     }
 }
 
-/// Copies the bytes of a line that the mask lets through.
-///
-/// # Safety
-/// Needs AVX-512 F and BW. Those bytes must be readable at `src` and writable at `line`, which is aligned.
+/// Has the bit of [`SMALLEST_PAGE`] where [`crosses_page`].
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn copy_masked(line: *mut u8, src: *const u8, mask: u64) {
-    // SAFETY: contract of this function; the CPU does not access the other bytes.
-    unsafe { _mm512_mask_storeu_epi8(line.cast(), mask, _mm512_maskz_loadu_epi8(mask, src.cast())) }
+fn change_of_page(address: *const u8) -> usize {
+    address.addr() ^ address.addr().wrapping_add(LINE - 1)
 }
 
-/// Checks eight copies at a time, in three registers. The fewest take longer so than one by one.
+/// [`write`], out of line.
+///
+/// # Safety
+/// The contract of [`write`].
+#[cold]
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn write_across_pages(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { write(dst, src, len) }
+}
+
+/// Copies the bytes of 64 that the mask lets through.
+///
+/// # Safety
+/// Needs AVX-512 F and BW. Those bytes must be readable at `src` and writable at `dst`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn copy_masked(dst: *mut u8, src: *const u8, mask: u64) {
+    // SAFETY: contract of this function; the CPU does not access the other bytes.
+    unsafe { _mm512_mask_storeu_epi8(dst.cast(), mask, _mm512_maskz_loadu_epi8(mask, src.cast())) }
+}
+
+/// Checks eight copies at a time, in three registers, if there are that many.
 ///
 /// # Safety
 /// Needs AVX-512 F.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(usize, usize)> {
-    const FEWEST: usize = 32;
-    if copies.len() < FEWEST {
+    let eights = copies.as_chunks::<8>().0;
+    if eights.is_empty() {
         return Some((0, 0));
     }
-    let eights = copies.as_chunks::<8>().0;
     /// The places of the first fields in each register, which are those of the other fields in another.
     const OFFSETS: [u8; 3] = [0b0100_1001, 0b1001_0010, 0b0010_0100];
     let registers = |fields: Fields| {
@@ -144,8 +181,9 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
     if _mm512_cmplt_epi64_mask(outside, _mm512_setzero_si512()) != 0 {
         return None;
     }
-    let offsets = [0, 1, 2].map(|n| _mm512_mask_reduce_or_epi64(OFFSETS[n], bits[n]));
-    Some((8 * eights.len(), (offsets[0] | offsets[1] | offsets[2]) as usize))
+    let [first, second, third] = [0, 1, 2].map(|n| _mm512_maskz_mov_epi64(OFFSETS[n], bits[n]));
+    let offsets = _mm512_reduce_or_epi64(_mm512_or_si512(_mm512_or_si512(first, second), third));
+    Some((8 * eights.len(), offsets as usize))
 }
 
 /// Lines that are loaded before the first of them is stored. One core keeps that number in flight.

@@ -8,7 +8,7 @@ use core::arch::x86_64::{__m128i, _mm_storeu_si128};
 
 use crate::routines::arch::x86_64::prefetch;
 use crate::routines::instructions::{Instructions, Work};
-use crate::routines::routine::{BlockFn, CopyFn};
+use crate::routines::routine::{BlockFn, CopyFn, LINE};
 use crate::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m128i>();
@@ -19,7 +19,11 @@ impl Instructions for Sse41 {
     const BLOCK: usize = BLOCK;
     const LOAD_BLOCK: BlockFn = copy_block;
     const STORE_LINE: BlockFn = stores::line::<__m128i>;
+    const STORE_16: BlockFn = stores::block::<__m128i, 16>;
+    const STORE_32: BlockFn = stores::block::<__m128i, 32>;
     const WRITE: CopyFn = write;
+    const WRITE_ONE: CopyFn = write_one;
+    const WRITE_PART: CopyFn = stores::unaligned::<__m128i, __m128i>;
     const READ: CopyFn = read;
     const FETCH_FOR_STORE: fn(*const u8) = prefetch::for_store;
 }
@@ -38,6 +42,15 @@ pub(super) unsafe fn run(work: impl Work) -> bool {
 pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe { stores::by_line::<__m128i, __m128i>(dst, src, len, stores::line::<__m128i>) }
+}
+
+/// # Safety
+/// Needs SSE4.1; the ranges are as for `write`.
+#[inline]
+#[target_feature(enable = "sse4.1")]
+unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe { if len <= 2 * LINE { stores::unaligned::<__m128i, __m128i>(dst, src, len) } else { write(dst, src, len) } }
 }
 
 /// # Safety
