@@ -118,7 +118,7 @@ write 8 39 gdr_copy_to_mapping
 write 64 45 gdr_copy_to_mapping
 read 4 36 gdr_copy_from_mapping
 read 8 38 gdr_copy_from_mapping
-read 64 94 gdr_copy_from_mapping
+read 64 89 gdr_copy_from_mapping
 END
 
 echo "libgdrx; write and read are of 16 lines:"
@@ -127,10 +127,10 @@ while read -r access limit function; do
 done <<END
 store 8 counted_store
 load 8 counted_load
-write 396 gdrx_write_many
-read 567 gdrx_read_many
-write_unfenced 75 gdrx_write_unfenced
-flush 34 gdrx_flush
+write 392 gdrx_write_many
+read 563 gdrx_read_many
+write_unfenced 70 gdrx_write_unfenced
+flush 26 gdrx_flush
 END
 
 project=${CARGO_TARGET_DIR:-$PWD/target}/default_build
@@ -147,12 +147,12 @@ owned_word_store 12
 make_word_and_load 26
 slice_write_8 23
 slice_write_64 45
-slice_read_64 94
+slice_read_64 89
 buffer_write_64 68
 array_set 35
-batch_of_lines 543
-batch_of_words 163
-scatter_of_lines 321
+batch_of_lines 507
+batch_of_words 96
+scatter_of_lines 317
 gather_of_words 370
 gather_of_lines 598
 array_gather_of_lines 504
