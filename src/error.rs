@@ -28,13 +28,13 @@ pub(crate) enum Error {
     /// The buffer is not mapped.
     #[error("the buffer is not mapped: call gdr_map first")]
     NotMapped,
-    /// No such map flag.
+    /// The map flag has an unknown value.
     #[error("`flags` = {0} is not a gdr_map_flags_t value (0 to 3)")]
     UnknownMapFlag(i32),
-    /// No such attribute.
+    /// The attribute has an unknown value.
     #[error("`attr` = {0} is not a gdr_attr_t value (1 to 3)")]
     UnknownAttribute(u32),
-    /// No such mapping type.
+    /// The mapping type has an unknown value.
     #[error("{0} is not a gdr_mapping_type_t value (0 to 3)")]
     UnknownMappingType(u32),
     /// This thread is in another call for the same handle.

@@ -128,7 +128,7 @@ impl Slot {
         self.previous.store(0, Ordering::Relaxed);
     }
 
-    /// The slot whose handle one of the two has.
+    /// The slot whose handle is in this place of a list.
     fn neighbor(&self, place: &AtomicUsize) -> Option<&'static Slot> {
         // SAFETY: 0, or the handle of a slot in the same arena, which stays readable and writable.
         unsafe { ptr::with_exposed_provenance::<Slot>(place.load(Ordering::Relaxed)).as_ref() }

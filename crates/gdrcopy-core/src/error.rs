@@ -159,7 +159,7 @@ pub enum Error {
         #[source]
         error: CudaError,
     },
-    /// No memory for a further handle.
+    /// There is no memory for another handle.
     #[non_exhaustive]
     #[error(
         "no memory for another handle, {error}: unpin buffers, or raise the limits of address space (ulimit -v) and, \

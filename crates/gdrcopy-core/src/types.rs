@@ -114,7 +114,7 @@ impl MapFlag {
 pub struct PinFlags(pub(crate) u32);
 
 impl PinFlags {
-    /// Nothing special.
+    /// No option is set.
     pub const DEFAULT: PinFlags = PinFlags(0);
     /// Go through PCIe also where the CPU and the GPU have a coherent link.
     pub const FORCE_PCIE: PinFlags = PinFlags(1);
@@ -162,7 +162,7 @@ pub struct Info {
     pub page_size: u32,
     /// The time that the driver took to pin, in CPU cycles or other ticks.
     pub tm_cycles: u64,
-    /// These ticks per millisecond.
+    /// The number of these ticks per millisecond.
     pub cycles_per_ms: u32,
     /// The type of the pin's live mapping; `None` while it is not mapped.
     pub mapping_type: Option<MappingType>,

@@ -21,11 +21,11 @@ pub struct Variable {
 /// Values of a variable.
 #[derive(Debug)]
 pub enum Values {
-    /// Any value, or one that is checked where it is used.
+    /// It takes any value, or one that is checked where it is used.
     Any,
-    /// Exactly `1` switches on, as in NVIDIA's libgdrapi.
+    /// Exactly `1` switches it on, as in NVIDIA's libgdrapi.
     One,
-    /// A number in this range.
+    /// It takes a number in this range.
     Number(usize, usize),
 }
 
@@ -40,7 +40,7 @@ pub const FORCE_PCIE_COMPAT: Variable = variable("GDRCOPY_FORCE_PCIE_COMPAT", Va
 pub const ISA: Variable = variable("GDRCOPY_ISA", Values::Any);
 pub const USE_DMABUF_MMAP: Variable = variable("GDRCOPY_USE_DMABUF_MMAP", Values::One);
 
-/// All of them.
+/// All variables.
 pub const ALL: [Variable; 6] =
     [ENABLE_LOGGING, LOG_LEVEL, ALLOW_UNALIGNED_MAP, FORCE_PCIE_COMPAT, ISA, USE_DMABUF_MMAP];
 

@@ -32,11 +32,11 @@ pub struct gdrx_map {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct gdrx_copy {
-    /// In the map.
+    /// The offset of its first byte in the map.
     pub offset: usize,
     /// Where its bytes are read from or written to.
     pub host: *mut c_void,
-    /// Bytes.
+    /// The number of its bytes.
     pub size: usize,
 }
 
@@ -82,7 +82,7 @@ impl gdrx_map {
         let region = Region::map(fd, offset - head as u64, len)?;
         let address = region.address().wrapping_add(head).cast();
         let map = gdrx_map::attach(mapping_type, size as u64, address, size)?;
-        mem::forget(region); // Until `unmap_dmabuf`.
+        mem::forget(region); // It stays mapped until `unmap_dmabuf`.
         Ok(map)
     }
 

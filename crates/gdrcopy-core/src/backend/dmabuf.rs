@@ -158,7 +158,7 @@ fn check_descriptors() -> Result<()> {
 
 impl Source for DmaBuf {
     fn version(&self) -> Version {
-        // The level whose features this backend has.
+        // This backend has the features of that level.
         Version::API
     }
 

@@ -57,7 +57,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Nothing.
+    /// The shape of copies that have nothing in common.
     pub const MIXED: Shape = Shape { len: 0, addresses: 0 };
 
     /// The shape of copies of `len` bytes each. The bits of all their device addresses are set in `addresses`.

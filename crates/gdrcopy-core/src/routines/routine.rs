@@ -35,7 +35,7 @@ pub struct Item {
     pub dst: *mut u8,
     /// Readable for `len` bytes; a mapping as for [`read`](super::read).
     pub src: *const u8,
-    /// Bytes.
+    /// The number of bytes.
     pub len: usize,
 }
 

@@ -40,7 +40,7 @@ impl Owner {
     }
 
     /// # Panics
-    /// In a child forked off from the owner.
+    /// It panics in a child forked off from the owner.
     #[inline]
     pub fn assert(self) {
         if !self.is_current() {

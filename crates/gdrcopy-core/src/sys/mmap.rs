@@ -52,7 +52,7 @@ impl Region {
         Ok(Region { address, len, is_mapped: true, owner: Owner::current() })
     }
 
-    /// Memory of someone else.
+    /// A region of memory that someone else has mapped.
     ///
     /// # Safety
     /// As long as the region is used, the `len` bytes there are readable and writable, and no Rust reference to them is

@@ -55,7 +55,7 @@ fn check(name: &str, copy: impl Fn(*mut u8, *const u8, usize)) {
     let mut dst = Box::new(Arena([POISON; ROOM]));
     let mut src = Box::new(Arena([0; ROOM]));
     for (at, byte) in src.0.iter_mut().enumerate() {
-        *byte = (at % 251) as u8; // Never POISON, and no period that the alignments share.
+        *byte = (at % 251) as u8; // It is never POISON, and the alignments do not share its period.
     }
 
     for len in (0..=MAX_LEN).chain(LONGER.iter().copied()) {

@@ -56,7 +56,7 @@ fn gathers_stay_inside_their_pages() {
 fn every_access_is_natural_once_and_fenced() {
     trace::check(&bytes::alignments());
     trace::check_gathers();
-    // In one test, because signal handlers are the process's.
+    // These are in one test, because signal handlers are the process's.
     fences::check();
     masked::check();
 }

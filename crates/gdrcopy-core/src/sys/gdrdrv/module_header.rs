@@ -36,7 +36,7 @@ fn assertions(Interface { name, number, size, fields }: &Interface) -> String {
 #[test]
 #[cfg_attr(miri, ignore = "Miri starts no compiler")]
 fn module_header_matches_our_declarations() {
-    // In the repository, and not in the published crate.
+    // The repository has it, and the published crate does not.
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../gdrdrv-c");
     if !directory.join("gdrdrv_uapi.h").exists() {
         println!("skipped: there is no {}", directory.display());
