@@ -2,7 +2,7 @@
 //! `PIN_BUFFER_V2:ENOMEM@3,GET_INFO_V2:MAPPING_TYPE=4@1`.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
@@ -29,7 +29,7 @@ struct Fault {
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     list: Vec<Fault>,
-    made: HashMap<String, u64>,
+    made: BTreeMap<String, u64>,
 }
 
 impl Faults {
@@ -64,7 +64,7 @@ impl FromStr for Faults {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut faults = Faults { list: Vec::new(), made: HashMap::new() };
+        let mut faults = Faults { list: Vec::new(), made: BTreeMap::new() };
         for entry in text.split(',').map(str::trim) {
             if entry.is_empty() {
                 continue;

@@ -3,7 +3,7 @@
 //! A descriptor is that of a locked record in the session directory (see [`gdremu_core::session`]), so the kernel
 //! tracks every use of it, by any process.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::os::fd::{IntoRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -53,12 +53,13 @@ struct Made {
 
 pub(crate) struct Descriptors {
     session: &'static Session,
-    made: HashMap<Identity, Made>,
+    /// Not a HashMap, because glibc 2.41 maps memory for its random keys, and programs limit what they lock.
+    made: BTreeMap<Identity, Made>,
 }
 
 impl Descriptors {
     pub(crate) fn new(session: &'static Session) -> Descriptors {
-        Descriptors { session, made: HashMap::new() }
+        Descriptors { session, made: BTreeMap::new() }
     }
 
     pub(crate) fn add_device(&mut self, access: Access, flags: c_int) -> Result<(c_int, Identity), Errno> {
