@@ -1,179 +1,59 @@
-//! Slices against an array of bytes. The bytes read are those written, and nothing else changes.
+//! Accesses of memory without a GPU, which Miri runs too. The fuzz test makes all of them at random.
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use proptest::prelude::*;
-
-use crate::access::{Mapped, MappedSlice, Word, Words};
+use crate::access::{Mapped, MappedSlice, Words};
 use crate::error::Error;
 use crate::pool::Pool;
-use crate::testing::{Gpu, Memory, cases};
+use crate::testing::{Gpu, Memory};
 
 const LEN: usize = 400;
 
-#[derive(Clone, Debug)]
-enum Step {
-    Write(usize, Vec<u8>),
-    Batch(Vec<(usize, Vec<u8>)>),
-    Store(usize, u64),
-    Read(usize, usize),
-    ReadMany(Vec<(usize, usize)>),
-    LoadAll(Vec<usize>),
-    Fill(usize, usize, u8),
-    /// Elements of an array that starts at this offset, by their indexes.
-    Gather(usize, Vec<usize>),
-    Scatter(usize, BTreeMap<usize, Element>),
-}
-
-/// 21 bytes, so that elements start at each place of a line.
-type Element = [u8; 21];
-
-/// The number of elements from this offset on.
-fn elements(offset: usize) -> usize {
-    (LEN - offset) / size_of::<Element>()
-}
-
-/// Words and other short ranges are copied in other manners than long ones.
-fn len() -> impl Strategy<Value = usize> {
-    prop_oneof![0..10_usize, 0..LEN]
-}
-
-/// Faster than bytes that are generated one by one.
-fn pattern(len: usize, seed: usize) -> Vec<u8> {
-    (0..len).map(|i| (seed ^ (7 * i)) as u8).collect()
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let bytes = || (len(), any::<usize>()).prop_map(|(len, seed)| pattern(len, seed));
-    let write = move || (0..=LEN, bytes());
-    let read = || (0..=LEN, len());
-    let word = || 0..LEN / 8;
-    // An index that is outside is rare, so that most calls succeed.
-    let index = || prop_oneof![40 => 0..15_usize, 1 => 0..LEN];
-    let element = || any::<usize>().prop_map(|seed| pattern(21, seed).try_into().expect("its size"));
-    prop_oneof![
-        write().prop_map(|(offset, bytes)| Step::Write(offset, bytes)),
-        prop::collection::vec(write(), 0..5).prop_map(Step::Batch),
-        (word(), any::<u64>()).prop_map(|(index, value)| Step::Store(index, value)),
-        read().prop_map(|(offset, len)| Step::Read(offset, len)),
-        prop::collection::vec(read(), 0..40).prop_map(Step::ReadMany),
-        prop::collection::vec(word(), 0..40).prop_map(Step::LoadAll),
-        (0..=LEN, len(), any::<u8>()).prop_map(|(offset, len, byte)| Step::Fill(offset, len, byte)),
-        (0..64_usize, prop::collection::vec(index(), 0..40)).prop_map(|(offset, at)| Step::Gather(offset, at)),
-        (0..64_usize, prop::collection::btree_map(index(), element(), 0..15))
-            .prop_map(|(offset, elements)| Step::Scatter(offset, elements)),
-    ]
-}
-
-proptest! {
-    #![proptest_config(cases(256, 2))]
-
-    #[test]
-    fn slice_is_an_array_of_bytes(steps in prop::collection::vec(step(), 1..20)) {
-        let memory = Memory::aligned(LEN, 64);
-        let slice = memory.slice();
-        let mut model = vec![0; LEN];
-        let inside = |offset: usize, len: usize| match offset + len <= LEN {
-            true => Ok(()),
-            false => Err(Error::OutOfMapping { offset, len, room: LEN }),
-        };
-        let inside_array = |at: &[usize], len: usize| match at.iter().find(|&&index| index >= len) {
-            None => Ok(()),
-            Some(&index) => Err(Error::OutOfArray { index, count: 1, len }),
-        };
-        for step in steps {
-            match step {
-                Step::Write(offset, bytes) => {
-                    let written = slice.write(offset, &bytes);
-                    prop_assert_eq!(&written, &inside(offset, bytes.len()));
-                    if written.is_ok() {
-                        model[offset..][..bytes.len()].copy_from_slice(&bytes);
-                    }
-                }
-                Step::Batch(writes) => {
-                    let mut batch = slice.batch().expect("this process");
-                    for (offset, bytes) in writes {
-                        let written = batch.write(offset, &bytes);
-                        prop_assert_eq!(&written, &inside(offset, bytes.len()));
-                        if written.is_ok() {
-                            model[offset..][..bytes.len()].copy_from_slice(&bytes);
-                        }
-                    }
-                    batch.commit();
-                }
-                Step::Store(index, value) => {
-                    let array = slice.array::<u64>(0, LEN / 8).expect("inside");
-                    array.word(index).expect("aligned").store(value);
-                    model[8 * index..][..8].copy_from_slice(&value.to_ne_bytes());
-                }
-                Step::Read(offset, len) => {
-                    let mut found = vec![0; len];
-                    let read = slice.read(offset, &mut found);
-                    prop_assert_eq!(&read, &inside(offset, len));
-                    prop_assert!(read.is_err() || found == model[offset..][..len]);
-                }
-                Step::ReadMany(reads) => {
-                    let mut found: Vec<Vec<u8>> = reads.iter().map(|&(_, len)| vec![0; len]).collect();
-                    let mut items: Vec<_> = reads
-                        .iter()
-                        .zip(&mut found)
-                        .map(|(&(offset, _), dst)| (offset, &mut dst[..]))
-                        .collect();
-                    let read = slice.read_many(&mut items);
-                    let all = reads.iter().try_for_each(|&(offset, len)| inside(offset, len));
-                    prop_assert_eq!(&read, &all);
-                    for (&(offset, len), found) in reads.iter().zip(&found) {
-                        prop_assert!(read.is_err() || *found == model[offset..][..len]);
-                    }
-                }
-                Step::Fill(offset, len, byte) => {
-                    let filled = slice.slice(offset..offset + len).and_then(|part| part.fill(byte));
-                    prop_assert_eq!(&filled, &inside(offset, len));
-                    if filled.is_ok() {
-                        model[offset..][..len].fill(byte);
-                    }
-                }
-                Step::Gather(offset, at) => {
-                    let len = elements(offset);
-                    let array = slice.array::<Element>(offset, len).expect("inside");
-                    let mut found = vec![[0; 21]; at.len()];
-                    let read = array.gather(&at, &mut found);
-                    prop_assert_eq!(&read, &inside_array(&at, len));
-                    for (index, found) in at.into_iter().zip(found) {
-                        prop_assert!(read.is_err() || found == model[offset + 21 * index..][..21]);
-                        prop_assert!(read.is_ok() || found == [0; 21]);
-                    }
-                }
-                Step::Scatter(offset, elements_by_index) => {
-                    let len = elements(offset);
-                    let array = slice.array::<Element>(offset, len).expect("inside");
-                    let at: Vec<usize> = elements_by_index.keys().copied().collect();
-                    let values: Vec<Element> = elements_by_index.into_values().collect();
-                    let written = array.scatter(&at, &values);
-                    prop_assert_eq!(&written, &inside_array(&at, len));
-                    for (index, value) in at.into_iter().zip(values) {
-                        if written.is_ok() {
-                            model[offset + 21 * index..][..21].copy_from_slice(&value);
-                        }
-                    }
-                }
-                Step::LoadAll(indices) => {
-                    let word = |&index: &usize| slice.word(8 * index).expect("aligned");
-                    let words: Vec<Word<'_, u64>> = indices.iter().map(word).collect();
-                    let mut found = vec![0; words.len()];
-                    let single: Vec<u64> = words.iter().map(|word| word.load()).collect();
-                    words.into_iter().collect::<Words<'_, u64>>().load_all(&mut found);
-                    prop_assert_eq!(&found, &single);
-                    for (index, found) in indices.into_iter().zip(found) {
-                        prop_assert_eq!(&found.to_ne_bytes()[..], &model[8 * index..][..8]);
-                    }
-                }
-            }
-            prop_assert_eq!(slice.read_vec(0, LEN), Ok(model.clone()));
-        }
+/// The bytes that are read back differ from each other, so that none is at another's place.
+#[test]
+fn copies_change_their_bytes_only_and_return_them() {
+    let memory = Memory::aligned(LEN, 64);
+    let slice = memory.slice();
+    let mut model = vec![0; LEN];
+    for (stamp, (offset, len)) in
+        [(0, 0), (8, 8), (17, 7), (1, 130), (64, 64), (60, 9), (5, 395)].into_iter().enumerate()
+    {
+        let bytes: Vec<u8> = (0..len).map(|i| (97 * stamp + 7 * i) as u8).collect();
+        slice.write(offset, &bytes).expect("inside");
+        model[offset..][..len].copy_from_slice(&bytes);
+        assert_eq!(slice.read_vec(0, LEN), Ok(model.clone()));
+        assert_eq!(slice.read_vec(offset, len), Ok(bytes));
+        let outside = Error::OutOfMapping { offset: LEN - len, len: len + 1, room: LEN };
+        assert_eq!(slice.write(LEN - len, &vec![0; len + 1]), Err(outside));
     }
+    slice.slice(3..70).expect("inside").fill(9).expect("this process");
+    model[3..70].fill(9);
+    assert_eq!(slice.read_vec(0, LEN), Ok(model));
+}
+
+#[test]
+fn many_places_are_read_and_written_at_once() {
+    let memory = Memory::aligned(LEN, 64);
+    let slice = memory.slice();
+    // 21 bytes, so that elements start at each place of a line.
+    let array = slice.array::<[u8; 21]>(10, 18).expect("inside");
+    array.scatter(&[17, 0, 4], &[[1; 21], [2; 21], [3; 21]]).expect("inside");
+    let mut found = [[0; 21]; 4];
+    array.gather(&[4, 17, 1, 4], &mut found).expect("inside");
+    assert_eq!(found, [[3; 21], [1; 21], [0; 21], [3; 21]]);
+    let outside = Err(Error::OutOfArray { index: 18, count: 1, len: 18 });
+    assert_eq!(array.gather(&[0, 18], &mut found[..2]), outside);
+    assert_eq!((array.scatter(&[0, 18], &[[9; 21]; 2]), array.get(0)), (outside, Ok([2; 21])));
+
+    let (mut first, mut second) = ([0; 3], [0; 100]);
+    slice.read_many(&mut [(29, &mut first), (300, &mut second), (7, &mut [])]).expect("inside");
+    assert_eq!((first, second[66], second[67]), ([2, 2, 0], 0, 1));
+    let words = [1, 0, 40].map(|index| slice.word::<u64>(8 * index).expect("aligned"));
+    words[2].store(u64::MAX);
+    let mut values = [7; 3];
+    words.into_iter().collect::<Words<'_, u64>>().load_all(&mut values);
+    assert_eq!(values, [0x0202_0202_0202_0000, 0, u64::MAX]);
 }
 
 #[test]

@@ -5,14 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use gdrcopy::{Gdr, GdrOptions, MapFlag, Mapped, Mapping, Words};
 
 use crate::cuda::Cuda;
-use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child, pin, pinned};
+use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child, pinned};
 use crate::under_gdremu::{Test, tests};
 
-pub(crate) const TESTS: &[Test] = tests![
-    forked_child_is_refused_at_every_access,
-    mapping_starts_at_the_first_pinned_byte,
-    device_path_that_does_not_exist_is_named_in_the_error,
-];
+pub(crate) const TESTS: &[Test] =
+    tests![forked_child_is_refused_at_every_access, device_path_that_does_not_exist_is_named_in_the_error];
 
 pub(crate) fn mapped(cuda: &Cuda, len: usize) -> Mapping {
     pinned(cuda, len).map(len, MapFlag::Default).expect("an aligned pin")
@@ -50,16 +47,6 @@ fn forked_child_is_refused_at_every_access() {
     }
     await_child(child, "the child was served");
     assert_eq!(word.load(), 0);
-}
-
-fn mapping_starts_at_the_first_pinned_byte() {
-    let cuda = Cuda::new();
-    let address = cuda.alloc(2 * PAGE).next_multiple_of(PAGE as u64) + 4099;
-    let mapping = pin(&Gdr::open().expect("a driver"), address, 1000).expect("GPU memory").map(1000, MapFlag::Default);
-    let mapping = mapping.expect("any pin");
-    assert_eq!((mapping.device_address(), mapping.len()), (address, 1000));
-    mapping.write(0, b"first").expect("inside");
-    assert_eq!(cuda.read(address, 5), b"first");
 }
 
 fn device_path_that_does_not_exist_is_named_in_the_error() {

@@ -10,7 +10,7 @@ use crate::ownership::{PAGE, pin};
 use crate::under_gdremu::{Test, options, tests};
 
 pub(crate) const EXPORTED: &[Test] = tests![exported_range_starts_before_the_pin_by_its_offset];
-pub(crate) const MAPPED: &[Test] = tests![mapped_dma_buf_has_the_pinned_bytes, mapped_shared_memory_is_the_exporters];
+pub(crate) const MAPPED: &[Test] = tests![mapped_shared_memory_is_the_exporters];
 pub(crate) const REFUSED: &[Test] = tests![refused_dma_buf_names_the_reason];
 
 /// A pin of 1,000 bytes that start no page.
@@ -31,20 +31,6 @@ fn exported_range_starts_before_the_pin_by_its_offset() {
     let second = pin.export_dma_buf().expect("a second one");
     assert_ne!(second.fd.as_raw_fd(), fd);
     gdrcopy::export_dma_buf(pin.address(), 1000, PinFlags::FORCE_PCIE).expect("the GPU has no other link");
-}
-
-fn mapped_dma_buf_has_the_pinned_bytes() {
-    let cuda = Cuda::new();
-    let pin = unaligned_pin(&cuda);
-    cuda.write(pin.address(), b"pinned bytes");
-    let exported = pin.export_dma_buf().expect("CUDA exports it");
-    let mut options = memmap2::MmapOptions::new();
-    let map = options.len(exported.len).map_raw_read_only(&exported.fd);
-    let map = map.expect("this CUDA maps dma-bufs");
-    let start = map.as_ptr().wrapping_add(exported.offset as usize);
-    // SAFETY: the dma-buf is mapped, and nothing writes it now.
-    let bytes = unsafe { std::slice::from_raw_parts(start, 12) };
-    assert_eq!(bytes, b"pinned bytes");
 }
 
 fn mapped_shared_memory_is_the_exporters() {

@@ -44,7 +44,7 @@ fn main() {
     for (options, _) in gates::GATES {
         runner.add(gates::TESTS, &[options]);
     }
-    for example in ["quick_start", "queue", "poll_flags", "shared_pool", "register_for_rdma"] {
+    for example in ["quick_start", "queue", "poll_flags", "register_for_rdma"] {
         runner.add_example(example, "", built::example);
     }
     runner.add_example("share_memory", "--profile dmabuf", built::example);
