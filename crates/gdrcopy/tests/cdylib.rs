@@ -1,10 +1,8 @@
 //! A shared library that depends on this crate gets nothing of the C library `libgdrapi`.
 
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::LazyLock;
+use std::{env, fs};
 
 use libloading::Library;
 
@@ -46,12 +44,6 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Builds it once.
-fn dependent() -> PathBuf {
-    static BUILT: LazyLock<PathBuf> = LazyLock::new(build);
-    BUILT.clone()
-}
-
 fn build() -> PathBuf {
     let gdrcopy = Path::new(env!("CARGO_MANIFEST_DIR"));
     let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dependent");
@@ -72,20 +64,15 @@ fn build() -> PathBuf {
 }
 
 #[test]
-fn cdylib_of_a_dependent_has_no_c_api() {
-    let library = dependent();
+fn cdylib_of_a_dependent_has_no_c_api_and_is_unloaded_after_use() {
+    let library = build();
     let symbols = output(Command::new("nm").args(["--dynamic", "--defined-only"]).arg(&library));
     assert!(symbols.contains(" dependent_open"), "{symbols}");
     assert!(!symbols.contains(" gdr_"), "{symbols}");
     let dynamic = output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(&library));
     assert!(dynamic.contains("(NEEDED)"), "{dynamic}");
     assert!(!dynamic.contains("libgdrapi"), "{dynamic}");
-}
-
-/// As programs unload plugins.
-#[test]
-fn cdylib_of_a_dependent_is_unloaded_after_use() {
-    let library = dependent();
+    // As programs unload plugins.
     for _ in 0..3 {
         // SAFETY: its initializers are those of Rust's standard library.
         let plugin = unsafe { Library::new(&library) }.expect("loads");

@@ -8,7 +8,7 @@ use gdrcopy_core::error::out_of_pin;
 
 use crate::assert_outside;
 use crate::cuda::Cuda;
-use crate::ownership::{PAGE, are_refused, await_child, fork, leave_child};
+use crate::ownership::PAGE;
 use crate::under_gdremu::{Test, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
@@ -18,7 +18,6 @@ pub(crate) const TESTS: &[Test] = tests![
     memory_is_freed_when_dropped,
     memory_outlives_the_context_of_its_thread,
     memory_comes_and_goes_while_a_graph_is_captured,
-    forked_child_is_refused,
 ];
 
 fn open() -> Gdr {
@@ -153,24 +152,4 @@ fn memory_comes_and_goes_while_a_graph_is_captured() {
         drop(allocator.allocate(PAGE).expect("room"));
         cuda.call::<End>("cuStreamEndCapture", |end| end(stream, &mut graph));
     }
-}
-
-fn forked_child_is_refused() {
-    let memory = HostMemory::alloc(PAGE).expect("room");
-    let gdr = open();
-    let pinned = pin(&gdr, memory.address(), PAGE).expect("host memory");
-    let mapping = pinned.map(PAGE, MapFlag::Default).expect("host memory");
-    let child = fork();
-    if child == 0 {
-        let refused = are_refused(&[
-            mapping.write(0, &[1]).err(),
-            pinned.info().err(),
-            pinned.export_dma_buf().err(),
-            pin(&gdr, memory.address(), PAGE).err(),
-        ]);
-        drop((mapping, pinned, memory));
-        leave_child(refused)
-    }
-    await_child(child, "the child was served");
-    mapping.write(0, &[1]).expect("the parent's");
 }

@@ -46,7 +46,7 @@ fn fits(index: usize, count: usize, len: usize) -> bool {
 
 /// Makes every call with an array of `len` elements.
 pub(crate) fn use_array<T: Pod>(array: Array<'_, T>, start: u64, len: usize, memory: &Memory, args: &Args) {
-    assert_eq!((array.len(), array.is_empty()), (len, len == 0));
+    assert_eq!((array.len(), array.is_empty(), array.device_address()), (len, len == 0, start));
     let size = size_of::<T>();
     let elements = Slice::new(array.as_bytes(), start, len * size);
     let index = args.sizes[2].of(len);
