@@ -83,6 +83,7 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, instal
 	ci/scripts/check-doc-commands.sh
 	ci/scripts/check-pictures.sh
 	$(MAKE) --no-print-directory gdrx-examples
+	ci/scripts/check-cuda-batches.sh
 	$(MAKE) --no-print-directory extension
 	rm -rf build/wheel-here && packaging/python/build.py wheel build/lib/$(shared) build/tools/bin/gdrcopy build/extension build/wheel-here
 	packaging/python/check.sh build/wheel-here/*.whl "$(built)/gdremu" --first

@@ -123,7 +123,8 @@ def chart(document: dict[str, Any]) -> Figure:
         title = document.get("title", title)
     else:
         title, facts, limit = document["title"], document["facts"], None
-    facts = [*facts, "medians, with the range from P0 to P99; both axes are logarithmic"]
+    ranges = ", with the range from P0 to P99" if any("p99_ns" in record for record in records) else ""
+    facts = [*facts, f"medians{ranges}; both axes are logarithmic"]
     if "write" in groups:
         facts.append("a write ends when the CPU has taken the data, before the bus has carried it")
     panels = [(group, "time") for group in groups]

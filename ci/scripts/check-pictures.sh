@@ -10,7 +10,7 @@ if ! "$python" -c 'import matplotlib; assert matplotlib.__version__ == "3.11.2"'
     quietly python3 -m venv build/matplotlib
     quietly "$python" -m pip install matplotlib==3.11.2
 fi
-for picture in compare-h200:compared ucx-h200:ucx-latency; do
+for picture in compare-h200:compared ucx-h200:ucx-latency many-h200:many-copies; do
     svg=docs/${picture#*:}.svg
     "$python" -B tools/plot.py "docs/data/${picture%:*}.json" "$work/picture.svg"
     [ "${1-}" != --write ] || cp "$work/picture.svg" "$svg"
