@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the wheel into fresh virtual environments, and runs the tests there on emulated GPUs, with NumPy and mypy if
-# pip can get them. It does so with python3 and each of python3.9 to python3.14 that runs, those of pyenv too, or with the
+# Installs the wheel into fresh virtual environments, and runs the tests there on emulated GPUs, with NumPy, ml_dtypes and
+# mypy if pip can get them. It does so with python3 and each of python3.9 to python3.14 that runs, those of pyenv too, or with the
 # first of them.
 #
 #   packaging/python/check.sh WHEEL GDREMU [--first]
@@ -27,6 +27,7 @@ check() {
     local python=("$2/bin/python" -B)
     "$GDREMU" -- "${python[@]}" test_preload.py
     "${pip[@]}" numpy mypy || echo "pip cannot install NumPy and mypy: their tests are skipped"
+    "${pip[@]}" ml_dtypes || echo "pip cannot install ml_dtypes: its types are not tested"
     "$GDREMU" -- "${python[@]}" test_wheel.py
     for profile in default traditional cached device dmabuf; do
         "$GDREMU" --profile $profile --leak-exit 9 -- "${python[@]}" test_mapping.py

@@ -20,6 +20,10 @@ try:
     import numpy
 except ImportError:
     numpy = None
+try:
+    import ml_dtypes
+except ImportError:
+    ml_dtypes = None
 
 needs_numpy = unittest.skipIf(numpy is None, "NumPy is not installed")
 # Not where the memory is mapped for aligned accesses only.

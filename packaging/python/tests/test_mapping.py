@@ -21,7 +21,7 @@ from typing import Callable, List
 import gdrcopy
 import gdrcopy._device
 import gpu
-from gpu import SIZE, OfOneAllocation, needs_numpy, needs_views, numpy, pattern, status_of_child
+from gpu import SIZE, OfOneAllocation, ml_dtypes, needs_numpy, needs_views, numpy, pattern, status_of_child
 
 
 class OfEveryKindOfObject(OfOneAllocation):
@@ -205,13 +205,17 @@ class Copies(OfOneAllocation):
 
     @needs_numpy
     def test_numpy_arrays_of_every_type(self) -> None:
-        # NumPy has no format of datetime64, as of the types of ml_dtypes.
-        for dtype in ("f2", "c16", "i4,f8", [("Offset", "u8")], "M8[ns]", "m8[us]", "M8[ns],f4"):
-            items = numpy.zeros((2, 5), dtype)
-            self.mapping.read_into(items, 64)
-            self.assertEqual(items.tobytes(), pattern(SIZE)[64 : 64 + items.nbytes])
-            self.mapping.write(items, 1024)
-            self.assertEqual(self.mapping.read(1024, items.nbytes), items.tobytes())
+        # NumPy has no format of datetime64, nor of the types of ml_dtypes, which are those of JAX.
+        types = ["f2", "c16", "i4,f8", [("Offset", "u8")], "M8[ns]", "m8[us]", "M8[ns],f4"]
+        if ml_dtypes:
+            types += [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, [("Offset", ml_dtypes.bfloat16)]]
+        for dtype in types:
+            with self.subTest(dtype):
+                items = numpy.zeros((2, 5), dtype)
+                self.mapping.read_into(items, 64)
+                self.assertEqual(items.tobytes(), pattern(SIZE)[64 : 64 + items.nbytes])
+                self.mapping.write(items, 1024)
+                self.assertEqual(self.mapping.read(1024, items.nbytes), items.tobytes())
 
     def test_closed_mapping_refuses_everything(self) -> None:
         word = self.mapping.word(0, 8)
