@@ -39,7 +39,7 @@ cd "$work/oldest"
 cp -r "$root"/{src,include,build.rs,cbindgen.toml} .
 mkdir crates
 cp -r "$root"/crates/{gdrcopy,gdrcopy-core,gdrapi-sys} crates
-sed '/^members = /s/= .*/= ["crates/*"]/; /^\[package\]/,/^\[profile/{/^\[profile/!d}; /^\[profile/,$d' "$root/Cargo.toml" >Cargo.toml
+sed '/^members = /s|= .*|= ["crates/*"]|; /^\[package\]/,/^\[profile/{/^\[profile/!d}; /^\[profile/,$d' "$root/Cargo.toml" >Cargo.toml
 sed -i '/^\[dev-dependencies\]/,/^\[lints\]/{/^\[lints\]/!d}' crates/*/Cargo.toml
 RUSTC_BOOTSTRAP=1 quietly cargo -Z direct-minimal-versions generate-lockfile
 quietly cargo check --package gdrcopy-core --package gdrcopy --package gdrapi-sys --features testing,cudarc-0-19,cudarc/cuda-12000
