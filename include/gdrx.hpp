@@ -16,8 +16,8 @@
  * nor where pin::is_freed reports that the memory was freed. The library cannot detect that. Moving a mapping leaves it where
  * it is.
  *
- * Types. A T, a value in GPU memory, is trivially copyable and default-constructible. Pointers, spans and bool are refused,
- * since a T has the bits that the GPU writes.
+ * Types. A T, a value in GPU memory, is trivially copyable and default-constructible. Pointers, spans, bool, std::optional and
+ * std::atomic are refused, since a T has the bits that the GPU writes. Structs of them are not detected.
  *
  * There is no reference or pointer to a T in the mapping. Plain accesses to it are not ordered, may be split, and are slow, so
  * values go through copies and words.
@@ -37,6 +37,7 @@
 #endif
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -98,6 +99,8 @@ template <class T, std::size_t n> inline constexpr bool is_array<std::array<T, n
 template <class T>
 inline constexpr bool is_special =
     std::is_pointer_v<T> || std::is_null_pointer_v<T> || std::is_member_pointer_v<T> || std::is_same_v<T, bool>;
+template <class T> inline constexpr bool is_special<std::optional<T>> = true;
+template <class T> inline constexpr bool is_special<std::atomic<T>> = true;
 
 /* A type of values in GPU memory. */
 template <class T>
@@ -113,19 +116,28 @@ template <class T> gdrx_copy copy_of(std::size_t offset, T &value)
         static_assert(is_plain<element>, "elements must be trivially copyable, and no pointers, views or bool");
         return {offset, const_cast<std::remove_const_t<element> *>(std::data(value)), std::size(value) * sizeof(element)};
     } else {
-        static_assert(is_plain<T>, "a value must be trivially copyable, and no pointer or bool; pass a pointer with a size");
+        static_assert(is_plain<T>, "a value must be trivially copyable, and no pointer, bool, optional or atomic; "
+                                   "pass a pointer with a size");
         return {offset, const_cast<std::remove_const_t<T> *>(std::addressof(value)), sizeof(T)};
     }
 }
 
+/* Has elements of something else, which are not const where it is. */
+template <class T, class = void> inline constexpr bool is_view = false;
+template <class T>
+inline constexpr bool is_view<T, std::void_t<decltype(std::data(std::declval<const T &>()))>> =
+    !std::is_const_v<std::remove_pointer_t<decltype(std::data(std::declval<const T &>()))>>;
+
 /* The same for a read. */
-template <class T> gdrx_copy copy_into(std::size_t offset, T &value)
+template <class T> gdrx_copy copy_into(std::size_t offset, T &&value)
 {
-    if constexpr (has_elements<T>)
+    using object = std::remove_reference_t<T>;
+    if constexpr (has_elements<object>)
         static_assert(!std::is_const_v<std::remove_pointer_t<decltype(std::data(value))>>,
                       "reads need elements that are not const");
     else
-        static_assert(!std::is_const_v<T>, "reads need a value that is not const");
+        static_assert(!std::is_const_v<object>, "reads need a value that is not const");
+    static_assert(std::is_lvalue_reference_v<T> || is_view<object>, "reads need a place that stays; pass a variable or a span");
     return copy_of(offset, value);
 }
 
@@ -293,10 +305,17 @@ class memory {
         read_many(&copy, 1);
     }
 
+    /** Reads into an object or, of arrays, containers and spans, the elements. @throws std::system_error EINVAL, EACCES */
+    template <class T> void read(std::size_t offset, T &&into) const
+    {
+        const gdrx_copy copy = detail::copy_into(offset, std::forward<T>(into));
+        read_many(&copy, 1);
+    }
+
     /** Reads a T. @throws std::system_error EINVAL, EACCES */
     template <class T> T read(std::size_t offset) const
     {
-        static_assert(detail::is_plain<T>, "a value must be trivially copyable, and no pointer, view or bool");
+        static_assert(detail::is_plain<T>, "a value must be trivially copyable, and no pointer, view, bool, optional or atomic");
         T value{};
         const gdrx_copy copy = detail::copy_into(offset, value);
         read_many(&copy, 1);
@@ -436,7 +455,7 @@ class mapping : public memory {
 template <class T> class word {
     static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8, "a word has 1, 2, 4 or 8 bytes");
     static_assert(detail::is_plain<T> && !std::is_const_v<T> && !std::is_array_v<T>,
-                  "a word must be trivially copyable, and no pointer, view, bool, const or array of C");
+                  "a word must be trivially copyable, and no pointer, view, bool, optional, atomic, const or array of C");
 
   public:
     /** For GPU kernels and CUDA. */
@@ -574,9 +593,9 @@ class gather {
     }
 
     /** Adds an object or, of arrays, containers and spans, the elements. @throws std::system_error EINVAL: not inside */
-    template <class T> void add(std::size_t offset, T &value)
+    template <class T> void add(std::size_t offset, T &&into)
     {
-        const gdrx_copy copy = detail::copy_into(offset, value);
+        const gdrx_copy copy = detail::copy_into(offset, std::forward<T>(into));
         add(copy.offset, copy.host, copy.size);
     }
 

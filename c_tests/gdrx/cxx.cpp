@@ -215,6 +215,11 @@ void copies_stay_inside(const slice &memory)
     char text[6];
     memory.read(20, text, sizeof(text));
     CHECK_STRING(text, "text!");
+    std::vector<std::uint16_t> found(3);
+    memory.read(10, found);
+    CHECK(found == numbers);
+    memory.read(22, text);
+    CHECK_STRING(text, "xt!");
     memory.write(size - 1, 'x');
     CHECK_EQUAL(memory.read<char>(size - 1), 'x');
     memory.flush();

@@ -32,7 +32,8 @@ void second::store(const gdrx::slice &memory, std::size_t offset, float value)
     batch.commit();
 #if __cplusplus >= 202002L
     memory.write(offset, std::span(values));
-    gather.add(offset, *std::span(found).data());
+    gather.add(offset, std::span(found));
+    memory.read(offset, std::span(found));
 #endif
     gather.read();
     if (!word.spin_until([&](float read) { return !(read < found[0]); }, deadline))
@@ -43,7 +44,7 @@ void second::store(const gdrx::slice &memory, std::size_t offset, float value)
 #elif REFUSED == 2 // a word must be trivially copyable
     static_assert(sizeof(std::unique_ptr<int>) == 8);
     (void)memory.word<std::unique_ptr<int>>(0);
-#elif REFUSED == 3 // a word must be trivially copyable, and no pointer, view, bool
+#elif REFUSED == 3 // a word must be trivially copyable, and no pointer
     (void)memory.word<bool>(0);
 #elif REFUSED == 4 // a value must be trivially copyable, and no pointer
     const char *text = "text";
@@ -61,7 +62,15 @@ void second::store(const gdrx::slice &memory, std::size_t offset, float value)
     gdrx::batch moved = std::move(batch);
 #elif REFUSED == 10 // deleted
     gdrx::mapping first, second = first;
-#elif REFUSED == 11 // no pointer, view, bool, const or array of C
+#elif REFUSED == 12 // reads need a place that stays
+    gather.add(0, std::vector<int>(3));
+#elif REFUSED == 13 // reads need a place that stays
+    memory.read(0, int(3));
+#elif REFUSED == 14 // a value must be trivially copyable, and no pointer
+    memory.write(0, std::optional<int>(3));
+#elif REFUSED == 15 // a value must be trivially copyable, and no pointer
+    (void)memory.read<std::atomic<int>>(0);
+#elif REFUSED == 11 // no pointer, view, bool, optional, atomic, const or array of C
     (void)memory.word<char[4]>(0);
 #endif
 }
