@@ -16,6 +16,7 @@ import sys
 root = pathlib.Path(__file__).resolve().parents[2]
 listing = root / "docs/data/gdrcopy-api.txt"
 pages = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", root / "target")) / "doc/gdrcopy"
+FRONT_PAGE = root / "crates/gdrcopy/README.md"
 FEATURES = "testing,cudarc-0-19,cudarc/cuda-13040"
 # Aliases of types that have one.
 WITHOUT_EXAMPLE = {"type.Result", "owned/type.OwnedArray", "owned/type.OwnedSlice", "owned/type.OwnedWord"}
@@ -51,7 +52,12 @@ def main() -> int:
     for index in pages.rglob("index.html"):
         if 'id="reexports"' in index.read_text():
             faults.append(f"{index.relative_to(pages)}: export each item at one path only")
-    for name in sorted(set(re.findall(r'href="([^"#]*/?\w+\.\w+)\.html"', (pages / "all.html").read_text()))):
+    names = sorted(set(re.findall(r'href="([^"#]*/?\w+\.\w+)\.html"', (pages / "all.html").read_text())))
+    # Links that rustdoc does not check, since they are for readers of the file itself, too.
+    for item, name in re.findall(r"^\[`(\w+)`\]: https://docs\.rs/gdrcopy/latest/gdrcopy/(.*)\.html$", FRONT_PAGE.read_text(), re.M):
+        if name not in names or not name.endswith(f".{item}"):
+            faults.append(f"README.md: {name} is no page of {item}")
+    for name in names:
         page = (pages / f"{name}.html").read_text()
         if name not in WITHOUT_EXAMPLE and 'class="example-wrap' not in page:
             faults.append(f"{name}: write an example into its documentation")
