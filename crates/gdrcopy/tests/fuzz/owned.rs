@@ -10,7 +10,7 @@ use crate::cuda::Cuda;
 use crate::isolated::{calling, list, outcome};
 use crate::model::Memory;
 use crate::ops::Args;
-use crate::owners::{HostPart, Mapped, Owner, any_of, take};
+use crate::owners::{Mapped, Owner, any_of, take};
 use crate::world::World;
 use crate::{arrays, words};
 
@@ -20,7 +20,6 @@ pub(crate) struct OwnedView {
     pub(crate) start: u64,
     /// By which a pool's model knows that this still exists, though forgotten. Dropped after the view.
     pub(crate) alive: Arc<()>,
-    pub(crate) host: Option<Arc<HostPart>>,
 }
 
 pub(crate) enum View {
@@ -70,17 +69,11 @@ impl World {
                 let owned = mapped.view(|all| all.slice(offset..end));
                 return outcome(is_inside, owned).map(|owned| Mapped {
                     alive: Arc::clone(&mapped.alive),
-                    host: mapped.host.clone(),
                     ..Mapped::new(Owner::Slice(owned), start, len)
                 });
             }
         };
-        self.views.extend(view.map(|view| OwnedView {
-            view,
-            start,
-            alive: Arc::clone(&mapped.alive),
-            host: mapped.host.clone(),
-        }));
+        self.views.extend(view.map(|view| OwnedView { view, start, alive: Arc::clone(&mapped.alive) }));
         None
     }
 
@@ -92,11 +85,7 @@ impl World {
             _ => return None,
         };
         list(format_args!("clone of {}\n", mapped.slice()));
-        Some(Mapped {
-            alive: Arc::clone(&mapped.alive),
-            host: mapped.host.clone(),
-            ..Mapped::new(owner, mapped.start, mapped.len)
-        })
+        Some(Mapped { alive: Arc::clone(&mapped.alive), ..Mapped::new(owner, mapped.start, mapped.len) })
     }
 
     /// Calls by a view, in this thread or another one, which may be the one to drop it.
@@ -116,11 +105,11 @@ impl World {
 
     /// Clones a view.
     pub(crate) fn clone_view(&mut self, args: &Args) {
-        let Some(OwnedView { view, start, alive, host }) = any_of(&self.views, args) else {
+        let Some(OwnedView { view, start, alive }) = any_of(&self.views, args) else {
             return;
         };
         list(format_args!("clone of the view of {start:#x}\n"));
-        let copy = OwnedView { view: view.copy(), start: *start, alive: Arc::clone(alive), host: host.clone() };
+        let copy = OwnedView { view: view.copy(), start: *start, alive: Arc::clone(alive) };
         self.views.push(copy);
     }
 }

@@ -4,13 +4,12 @@
 use std::mem;
 use std::sync::Arc;
 
-use gdrcopy::memory::{HostMemory, OwnedMapping};
+use gdrcopy::memory::OwnedMapping;
 use gdrcopy::owned::{Owned, OwnedSlice, View};
 use gdrcopy::{Mapped as _, MappedSlice, Mapping, PoolBuffer, Result};
 
 use crate::access::Slice;
 use crate::given::Given;
-use crate::model::Entry;
 use crate::ops::Args;
 
 /// Something that is mapped.
@@ -20,14 +19,6 @@ pub(crate) struct Mapped {
     pub(crate) len: usize,
     /// It, and the pin or the pool, know by it whether this still exists, though forgotten.
     pub(crate) alive: Arc<()>,
-    /// Dropped after the mapping.
-    pub(crate) host: Option<Arc<HostPart>>,
-}
-
-/// Memory of the host that pins are of. They and their mappings keep it: contract of `Gdr::pin`.
-pub(crate) struct HostPart {
-    pub(crate) _entry: Entry,
-    pub(crate) _memory: HostMemory,
 }
 
 pub(crate) enum Owner {
@@ -39,7 +30,7 @@ pub(crate) enum Owner {
 
 impl Mapped {
     pub(crate) fn new(owner: Owner, start: u64, len: usize) -> Mapped {
-        Mapped { owner, start, len, alive: Arc::new(()), host: None }
+        Mapped { owner, start, len, alive: Arc::new(()) }
     }
 
     pub(crate) fn slice(&self) -> Slice<'_> {

@@ -2,32 +2,18 @@
 
 use std::sync::{Arc, Weak};
 
-use gdrcopy::memory::{DeviceMemory, HostMemory};
 use gdrcopy::{Backend, Gdr, MapFlag, Mapped as _, Pin, PinFlags};
 
-use crate::isolated::{any_outcome, calling, outcome, outcome_if_known};
+use crate::isolated::{calling, outcome, outcome_if_known};
 use crate::ops::Args;
-use crate::owners::{HostPart, Mapped, Owner, any_of, take};
+use crate::owners::{Mapped, Owner, any_of, take};
 use crate::world::{ARENA, World};
-
-pub(crate) struct Connection {
-    pub(crate) gdr: Gdr,
-    backend: Backend,
-}
-
-impl Connection {
-    fn is_of_gpu(&self) -> bool {
-        self.backend != Backend::HostMemory
-    }
-}
 
 pub(crate) struct Pinned {
     pin: Pin,
     len: usize,
     /// Guards its mapping.
     mapped: Weak<()>,
-    /// Dropped last.
-    host: Option<Arc<HostPart>>,
 }
 
 const FLAGS: [MapFlag; 4] = [MapFlag::Default, MapFlag::WriteCombining, MapFlag::Caching, MapFlag::Device];
@@ -46,51 +32,35 @@ pub(crate) fn pin_flags(data: u64) -> PinFlags {
 
 impl World {
     pub(crate) fn open(&mut self, args: &Args) {
-        let backends = [Backend::Auto, Backend::Gdrdrv, Backend::DmaBuf, Backend::HostMemory];
-        self.open_backend(backends[args.data as usize % 4], args.data & 4 != 0);
+        let backends = [Backend::Auto, Backend::Gdrdrv, Backend::DmaBuf];
+        self.open_backend(backends[args.data as usize % 3], args.data & 4 != 0);
     }
 
     fn open_backend(&mut self, backend: Backend, compat: bool) {
         calling!("gdrs[{}] = {backend:?}, force_pcie_compat({compat})", self.gdrs.len());
         let options = Gdr::options().backend(backend).force_pcie_compat(compat);
-        let works_everywhere = matches!(backend, Backend::Auto | Backend::HostMemory);
-        let gdr = outcome_if_known(works_everywhere, true, options.open());
-        self.gdrs.extend(gdr.map(|gdr| Connection { gdr, backend }));
+        self.gdrs.extend(outcome_if_known(backend == Backend::Auto, true, options.open()));
     }
 
-    /// One for GPU memory. Opened if there is none.
+    /// One of them. Opened if there is none.
     pub(crate) fn gdr(&mut self, args: &Args) -> Gdr {
-        if !self.gdrs.iter().any(Connection::is_of_gpu) {
+        if self.gdrs.is_empty() {
             self.open_backend(Backend::Auto, false);
         }
-        let usable: Vec<_> = self.gdrs.iter().filter(|connection| connection.is_of_gpu()).collect();
-        usable[args.data as usize % usable.len()].gdr.clone()
+        self.gdrs[args.data as usize % self.gdrs.len()].clone()
     }
 
     pub(crate) fn clone_gdr(&mut self, args: &Args) {
-        let Some(Connection { gdr, backend }) = any_of(&self.gdrs, args) else {
+        let Some(clone) = any_of(&self.gdrs, args).cloned() else {
             return;
         };
-        let clone = Connection { gdr: gdr.clone(), backend: *backend };
         // Every other clone is closed, which leaves the connection as it is.
         if args.data & 1 == 0 {
             calling!("gdrs[{}].clone().close()", args.which);
-            outcome(true, clone.gdr.close());
+            outcome(true, clone.close());
         } else {
             self.gdrs.push(clone);
         }
-    }
-
-    pub(crate) fn attributes(&mut self, args: &Args) {
-        let Some(Connection { gdr, .. }) = any_of(&self.gdrs, args) else {
-            return;
-        };
-        calling!("gdrs[{}].is_persistent(), .supports_force_pcie(), .uses_dma_bufs()", args.which);
-        outcome(true, gdr.is_persistent());
-        outcome(true, gdr.supports_force_pcie());
-        outcome(true, gdr.uses_dma_bufs());
-        calling!("gdrs[{}].driver_version()", args.which);
-        outcome(true, gdr.driver_version());
     }
 
     pub(crate) fn pin(&mut self, args: &Args) {
@@ -104,30 +74,7 @@ impl World {
         let result = unsafe { gdr.pin(address, len, flags) };
         let works_everywhere = flags == PinFlags::DEFAULT && len > 0;
         let pin = outcome_if_known(works_everywhere, true, result);
-        self.pins.extend(pin.map(|pin| Pinned { pin, len, mapped: Weak::new(), host: None }));
-    }
-
-    /// Allocates host memory for the GPU, and pins a part of it.
-    pub(crate) fn pin_host_memory(&mut self, args: &Args) {
-        let len = args.sizes[0].of(100_000);
-        calling!("HostMemory::alloc({len:#x})");
-        let Some(memory) = outcome(len > 0 && len < 1 << 62, HostMemory::alloc(len)) else {
-            return;
-        };
-        assert_eq!(memory.len(), len);
-        self.open_backend(Backend::HostMemory, false);
-        let start = memory.address();
-        let _entry = self.memory.add(start, len, 0..0, 0);
-        let host = Arc::new(HostPart { _entry, _memory: memory });
-        let offset = args.sizes[1].inside(len);
-        let len = args.sizes[2].inside(len - offset);
-        let address = start + offset as u64;
-        calling!("pins[{}] = pin({address:#x}, {len:#x})", self.pins.len());
-        let gdr = &self.gdrs.last().expect("opened").gdr;
-        // SAFETY: the memory lasts, and no Rust code but this test's has access to it.
-        let result = unsafe { gdr.pin(address, len, PinFlags::DEFAULT) };
-        let pin = outcome(len > 0, result);
-        self.pins.extend(pin.map(|pin| Pinned { pin, len, mapped: Weak::new(), host: Some(host) }));
+        self.pins.extend(pin.map(|pin| Pinned { pin, len, mapped: Weak::new() }));
     }
 
     pub(crate) fn map(&mut self, args: &Args) -> Option<Mapped> {
@@ -140,10 +87,7 @@ impl World {
         let is_known = flag == MapFlag::Default || !is_valid;
         let mapping = outcome_if_known(is_known, is_valid, pinned.pin.map(len, flag))?;
         assert_eq!(mapping.len(), len);
-        let mapped = Mapped {
-            host: pinned.host.clone(),
-            ..Mapped::new(Owner::Mapping(Arc::new(mapping)), pinned.pin.address(), len)
-        };
+        let mapped = Mapped::new(Owner::Mapping(Arc::new(mapping)), pinned.pin.address(), len);
         pinned.mapped = Arc::downgrade(&mapped.alive);
         Some(mapped)
     }
@@ -160,16 +104,6 @@ impl World {
         assert_eq!(info.mapping_type.is_some(), pinned.mapped.strong_count() > 0);
         assert_eq!(pinned.pin.len(), pinned.len);
         assert_eq!(pinned.pin.is_revoked().ok(), Some(false));
-    }
-
-    pub(crate) fn dma_buf(&mut self, args: &Args) {
-        let Some(Pinned { pin, len, .. }) = any_of(&self.pins, args) else {
-            return;
-        };
-        calling!("pins[{}].export_dma_buf()", args.which);
-        if let Some(export) = any_outcome(pin.export_dma_buf()) {
-            assert!(export.offset < 65536 && export.offset as usize + len <= export.len);
-        }
     }
 
     /// Exports any range, of the arena or not.

@@ -210,7 +210,7 @@ impl World {
     fn add_pool_view(&mut self, pool: usize, view: View, start: u64, bytes: &[u8]) {
         assert!(start.is_multiple_of(64), "{start:#x} shares a line");
         let alive = self.claim(start, bytes.len(), pool);
-        self.views.push(OwnedView { view, start, alive, host: None });
+        self.views.push(OwnedView { view, start, alive });
         self.memory.set(start, bytes);
     }
 

@@ -6,6 +6,7 @@ use std::slice;
 use std::sync::{Arc, Weak};
 use std::thread;
 
+use gdrcopy::Gdr;
 use gdrcopy::memory::CudaAllocator;
 
 use crate::access::{Borrowed, Context, Slice, access};
@@ -17,7 +18,7 @@ use crate::model::Memory;
 use crate::ops::{Access, Args, Call, KINDS, Kind, Op, Sequence};
 use crate::owned::OwnedView;
 use crate::owners::{Mapped, discard};
-use crate::pins::{Connection, Pinned};
+use crate::pins::Pinned;
 use crate::pools::PoolOf;
 
 /// GPU memory that the program has in common with others, 20 GPU pages and a bit.
@@ -28,7 +29,7 @@ pub(crate) struct World {
     pub(crate) arena: u64,
     host: Host,
     pub(crate) allocator: Option<CudaAllocator>,
-    pub(crate) gdrs: Vec<Connection>,
+    pub(crate) gdrs: Vec<Gdr>,
     pub(crate) pins: Vec<Pinned>,
     pub(crate) mapped: Vec<Arc<Mapped>>,
     pub(crate) pools: Vec<PoolOf>,
@@ -133,11 +134,9 @@ impl World {
         match call {
             Call::Open => self.open(args),
             Call::CloneGdr => self.clone_gdr(args),
-            Call::Attributes => self.attributes(args),
             Call::Pin => self.pin(args),
             Call::Map => return self.map(args),
             Call::Info => self.info(args),
-            Call::DmaBuf => self.dma_buf(args),
             Call::Unpin => self.unpin(args),
             Call::Export => self.export(args),
             Call::MapOwned => return self.map_owned(args),
@@ -147,7 +146,6 @@ impl World {
             Call::PoolView => self.pool_view(args),
             Call::UseView => self.use_view(args),
             Call::CloneView => self.clone_view(args),
-            Call::HostMemory => self.pin_host_memory(args),
             Call::NewPool => self.new_pool(args),
             Call::PoolOfMemory => self.pool_of_memory(args),
             Call::Alloc => return self.alloc(args),
