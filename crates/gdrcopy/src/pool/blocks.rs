@@ -95,9 +95,10 @@ impl Blocks {
         self.used -= block.len;
         let page = block.start / PAGE * PAGE;
         let range = block.start..block.start + block.len;
-        match self.shared.contains_key(&page) {
-            true => self.change_page(page, |free| free.give_back(range)),
-            false => self.pages.give_back(range),
+        if self.shared.contains_key(&page) {
+            self.change_page(page, |free| free.give_back(range));
+        } else {
+            self.pages.give_back(range);
         }
     }
 
@@ -108,8 +109,10 @@ impl Blocks {
 
     /// Bytes of the largest free range.
     pub(super) fn largest_free(&self) -> u64 {
-        let shared = self.largest.last().map_or(0, |&(size, _)| size);
-        shared.max(self.pages.largest())
+        match self.largest.last() {
+            Some(&(size, _)) => size.max(self.pages.largest()),
+            None => self.pages.largest(),
+        }
     }
 }
 
