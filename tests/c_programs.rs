@@ -116,16 +116,15 @@ fn main() {
     eprintln!("testing {}", runner.loaded_library().unwrap_or_else(|why| panic!("{why}")));
     let mut trials = runner.trials();
     if let Some(filters) = arguments.filter.take() {
-        let wanted = |name: &str| {
-            let mut filters = filters.split(',');
-            match arguments.exact {
-                true => filters.any(|filter| filter == name),
-                false => filters.any(|filter| name.contains(filter)),
-            }
-        };
-        trials.retain(|trial| wanted(trial.name()));
+        trials.retain(|trial| selects(&filters, arguments.exact, trial.name()));
     }
     libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// Returns whether one of the filters, which have commas between them, selects a test.
+fn selects(filters: &str, exact: bool, name: &str) -> bool {
+    let mut filters = filters.split(',');
+    if exact { filters.any(|filter| filter == name) } else { filters.any(|filter| name.contains(filter)) }
 }
 
 impl Runner {
@@ -141,7 +140,8 @@ impl Runner {
             return Err("GDRCOPY_ORIGINAL_DIR is gone: run NVIDIA's programs as c_tests/README.md says".into());
         }
         let directory = |name| env::var_os(name).map(|path| root.join(path));
-        let (bundle, lib) = (directory("GDRCOPY_TEST_BUNDLE"), directory("GDRAPI_LIB"));
+        let bundle = directory("GDRCOPY_TEST_BUNDLE");
+        let lib = directory("GDRAPI_LIB");
         let hardware = match env::var("GDRCOPY_TEST_PROVIDER").as_deref() {
             _ if env::var_os("GDRCOPY_TEST_REAL").is_some() => Hardware::Real,
             Err(_) | Ok("host") => Hardware::Emulated,
@@ -190,10 +190,10 @@ impl Runner {
         let objects = String::from_utf8_lossy(&output.stdout).into_owned();
         let mut lines = objects.lines().filter_map(|line| line.trim_start().strip_prefix("libgdrapi.so.2 => "));
         let file = lines.next().and_then(|line| line.split(" (").next()).unwrap_or("no library");
-        let wanted = self.lib.join("libgdrapi.so.2");
-        match (fs::canonicalize(file), fs::canonicalize(&wanted)) {
-            (Ok(loaded), Ok(wanted)) if loaded == wanted => Ok(loaded.display().to_string()),
-            _ => Err(format!("programs load {file} in place of {}: unset LD_PRELOAD", wanted.display())),
+        let tested = self.lib.join("libgdrapi.so.2");
+        match (fs::canonicalize(file), fs::canonicalize(&tested)) {
+            (Ok(loaded), Ok(tested)) if loaded == tested => Ok(loaded.display().to_string()),
+            _ => Err(format!("programs load {file} in place of {}: unset LD_PRELOAD", tested.display())),
         }
     }
 
@@ -213,16 +213,17 @@ impl Runner {
     fn trials(self: &Arc<Runner>) -> Vec<Trial> {
         let mut trials = Vec::new();
         let mut ways = vec![Way::Linked, Way::Another, Way::Preloaded, Way::Sanitized, Way::Valgrind, Way::Thorough];
-        let denied = |&call| ["EPERM", "ENOSYS"].map(|error| Way::Denied(call, error));
-        ways.extend(DENIED.iter().flat_map(denied));
+        for call in DENIED {
+            ways.extend([Way::Denied(call, "EPERM"), Way::Denied(call, "ENOSYS")]);
+        }
         for program in self.programs() {
             for profile in self.profiles(&[GENERAL, SPECIAL]) {
                 for &way in &ways {
                     if self.applies(&program, way, profile) {
-                        let (runner, program) = (Arc::clone(self), program.clone());
+                        let runner = Arc::clone(self);
+                        let program = program.clone();
                         let name = format!("{}::{profile}::{program}", way.name());
-                        let run = move || runner.run_program(&program, way, profile);
-                        trials.push(Trial::ignorable_test(name, run));
+                        trials.push(Trial::ignorable_test(name, move || runner.run_program(&program, way, profile)));
                     }
                 }
             }
@@ -230,10 +231,10 @@ impl Runner {
         let tests = self.sanity_tests();
         for profile in self.profiles(&[GENERAL, SANITY]) {
             for test in &tests {
-                let (runner, test) = (Arc::clone(self), test.clone());
+                let runner = Arc::clone(self);
+                let test = test.clone();
                 let name = format!("sanity::{profile}::{test}");
-                let run = move || runner.run_sanity(&test, profile);
-                trials.push(Trial::ignorable_test(name, run));
+                trials.push(Trial::ignorable_test(name, move || runner.run_sanity(&test, profile)));
             }
         }
         trials
@@ -357,8 +358,7 @@ impl Runner {
                 command.env("LD_PRELOAD", self.lib.join("libgdrapi-preload.so"));
             }
             Way::Sanitized => {
-                let make = || self.make(&["-f", "c_tests/programs.mk", "sanitized"]);
-                self.sanitized.get_or_init(make).clone()?;
+                self.sanitized.get_or_init(|| self.make(&["-f", "c_tests/programs.mk", "sanitized"])).clone()?;
                 binary = self.root.join("build/c_tests/sanitized").join(program);
                 // A program that lost its sanitizer on the way would pass for the wrong reason.
                 if !contains(&binary, b"__asan_init") {

@@ -17,7 +17,7 @@ use list::{Mutant, mutants, root};
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1); // They share one copy of the tree.
+    arguments.test_threads = Some(1); // All mutants share one copy of the tree.
     let mut trials = vec![Trial::test("tests_pass_over_the_changed_libraries", || {
         tests_pass_over_the_changed_libraries();
         Ok(())
@@ -114,7 +114,8 @@ fn update_tree(tree: &Path) {
     let wanted = names.split_terminator('\0').map(|name| tree.join(name));
     remove_others(tree, &wanted.collect());
     for name in names.split_terminator('\0') {
-        let (from, to) = (root().join(name), tree.join(name));
+        let from = root().join(name);
+        let to = tree.join(name);
         if let Ok(target) = fs::read_link(&from) {
             fs::create_dir_all(to.parent().expect("a directory")).expect("writable");
             let _ = std::os::unix::fs::symlink(target, &to); // It may be there.

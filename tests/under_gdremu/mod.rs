@@ -82,7 +82,8 @@ impl Runner {
         self.tests.extend(tests);
         for &test in tests {
             let name = format!("{}::{}::{}", self.way, name_of(options), test.short_name());
-            let (finds_leaks, log) = (self.finds_leaks, log_of(&name));
+            let finds_leaks = self.finds_leaks;
+            let log = log_of(&name);
             self.trials.push(Trial::test(name, move || {
                 prepare();
                 let program = env::current_exe()?;

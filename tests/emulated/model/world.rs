@@ -429,7 +429,7 @@ impl<'a> World<'a> {
         agree("write", self.library.write(target.handle, va, &bytes), Ok(()))?;
         target.bytes.borrow_mut()[start..start + len].copy_from_slice(&bytes);
         if self.buffers[target.buffer].is_free {
-            return Ok(()); // CUDA has no view of it any more.
+            return Ok(()); // CUDA has no view of freed memory.
         }
         // CUDA's view, with a margin on both sides.
         let first = start.saturating_sub(64);
@@ -468,7 +468,7 @@ impl<'a> World<'a> {
     }
 
     fn info(&mut self, pin: usize, owner: Owner) -> Verdict {
-        self.calls += 1; // Two functions answer.
+        self.calls += 1; // Both functions for the info answer.
         let caller = self.caller(pin, owner);
         let target = &self.pins[pin];
         let said = self.library.info(caller.handle, target.handle);

@@ -38,7 +38,7 @@ fn main() -> Result<()> {
         results
     });
     for kept in results {
-        drop(kept?); // By another thread than that which made them.
+        drop(kept?); // Another thread made them.
     }
     Ok(())
 }
