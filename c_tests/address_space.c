@@ -21,7 +21,8 @@ static void check_open_adds(const char *name, long most)
 /* The library leaves almost all of the rest to the program. */
 static void limited_address_space_stays_the_programs(void)
 {
-    long before = status_kib("VmSize"), limit = before + 1400 * MIB;
+    long before = status_kib("VmSize");
+    long limit = before + 1400 * MIB;
 
     set_limit(RLIMIT_AS, (rlim_t)limit * 1024);
     gdr_t g = open_driver();

@@ -39,8 +39,10 @@ static void freed_memory_otherwise_sets_the_flag(enum gpu_memory kind)
     struct gpu_buffer buffer = gpu_alloc(kind, 4 * GPU_PAGE_SIZE);
     CUdeviceptr address = buffer.address;
     gdr_t g = gdr_open();
-    gdr_mh_t handle = pin(g, address, 4 * GPU_PAGE_SIZE), unmapped = pin(g, address, GPU_PAGE_SIZE);
-    void *va = map(g, handle, 4 * GPU_PAGE_SIZE), *second = NULL;
+    gdr_mh_t handle = pin(g, address, 4 * GPU_PAGE_SIZE);
+    gdr_mh_t unmapped = pin(g, address, GPU_PAGE_SIZE);
+    void *va = map(g, handle, 4 * GPU_PAGE_SIZE);
+    void *second = NULL;
 
     CHECK_READABLE(va);
     CHECK_EQUAL(flag_of(g, handle), 0);
@@ -76,7 +78,8 @@ void freeing_one_buffer_does_not_affect_another(enum gpu_memory kind)
     gpu_init();
     struct gpu_buffer one = gpu_alloc(kind, GPU_PAGE_SIZE), other = gpu_alloc(kind, GPU_PAGE_SIZE);
     gdr_t g = gdr_open();
-    gdr_mh_t pin_of_one = pin(g, one.address, GPU_PAGE_SIZE), pin_of_other = pin(g, other.address, GPU_PAGE_SIZE);
+    gdr_mh_t pin_of_one = pin(g, one.address, GPU_PAGE_SIZE);
+    gdr_mh_t pin_of_other = pin(g, other.address, GPU_PAGE_SIZE);
     void *va = map(g, pin_of_other, GPU_PAGE_SIZE);
 
     map(g, pin_of_one, GPU_PAGE_SIZE);

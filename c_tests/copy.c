@@ -74,7 +74,8 @@ static void large_sizes_arrive(size_t most)
 static void copies_at_the_edges_stay_within_the_mapping(void)
 {
     gdr_mh_t page = pin(g, buffer.address, GPU_PAGE_SIZE);
-    unsigned char *first = map(g, page, GPU_PAGE_SIZE), *end = first + GPU_PAGE_SIZE;
+    unsigned char *first = map(g, page, GPU_PAGE_SIZE);
+    unsigned char *end = first + GPU_PAGE_SIZE;
 
     for (size_t size = 1; size <= 300; size++) {
         fill(host, size, (unsigned)size);
@@ -95,7 +96,8 @@ static void copies_at_the_edges_stay_within_the_mapping(void)
 /* Words of 1, 2, 4 and 8 bytes, also by plain loads and stores on the mapping, as programs do for signals and flags. */
 static void aligned_words_arrive(void)
 {
-    uint64_t value = 0x1122334455667788, word = 0;
+    uint64_t value = 0x1122334455667788;
+    uint64_t word = 0;
 
     for (size_t size = 1; size <= 8; size *= 2) {
         word = 0;

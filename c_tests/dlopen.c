@@ -37,7 +37,9 @@ static void use(const struct loaded *gdr)
 /* Two mappings may be libc's. */
 static void loads_cost_nothing(const char *name, int mode)
 {
-    int descriptors = open_descriptors(), threads = process_threads(), before = mappings();
+    int descriptors = open_descriptors();
+    int threads = process_threads();
+    int before = mappings();
     long size = status_kib("VmSize");
 
     for (long i = rounds(3000); i > 0; i--) {

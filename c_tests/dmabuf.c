@@ -94,7 +94,8 @@ static void pin_selects_the_gpu_by_address(void)
 
 static void pin_takes_one_descriptor(void)
 {
-    int before = open_descriptors(), next = next_descriptor();
+    int before = open_descriptors();
+    int next = next_descriptor();
     gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);
 
     CHECK_EQUAL(open_descriptors(), before + 1);
@@ -110,8 +111,11 @@ static void pin_takes_one_descriptor(void)
 /* Makes pins up to `wanted` or the descriptor limit; all of them work, and one beyond the limit fails with EMFILE. */
 static int pins_until_refused(int wanted)
 {
-    gdr_mh_t *handles = calloc((size_t)wanted + 1, sizeof(*handles)), refused = {7};
-    int before = open_descriptors(), count = 0, result = 0;
+    gdr_mh_t *handles = calloc((size_t)wanted + 1, sizeof(*handles));
+    gdr_mh_t refused = {7};
+    int before = open_descriptors();
+    int count = 0;
+    int result = 0;
 
     CHECK(handles != NULL);
     while (count < wanted &&

@@ -351,7 +351,8 @@ static void callback_flag_fails(void)
     for (size_t error = 0; error < ERRORS; error++) {
         gdr_t g = open_driver();
         gdr_mh_t handle = pin(g, buffer.address, SIZE);
-        int flag = 77, wanted = fail_next("GET_CB_FLAG", error);
+        int flag = 77;
+        int wanted = fail_next("GET_CB_FLAG", error);
         int result = gdr_get_callback_flag(g, handle, &flag);
 
         if (result != 0) {
@@ -369,7 +370,8 @@ static void attribute_fails(int persistent)
 {
     for (size_t error = 0; error < ERRORS; error++) {
         gdr_t g = open_driver();
-        int value = 77, wanted = fail_next("GET_ATTR", error);
+        int value = 77;
+        int wanted = fail_next("GET_ATTR", error);
 
         CHECK_ERROR(gdr_get_attribute(g, GDR_ATTR_USE_PERSISTENT_MAPPING, &value), wanted == EINVAL ? 0 : wanted);
         CHECK_EQUAL(value, 0);

@@ -70,7 +70,8 @@ static void everything_closed_is_unknown(void)
 /* As long as the child keeps its copy of a descriptor, the driver keeps the pins of a parent that was killed. */
 static void close_closes_the_childs_descriptors_only(void)
 {
-    int before = open_descriptors(), has_dmabufs = descriptor_of(g) < 0;
+    int before = open_descriptors();
+    int has_dmabufs = descriptor_of(g) < 0;
 
     CHECK_ERROR(gdr_close((gdr_t)mapped.h), EACCES);
     CHECK_OK(gdr_close(other_g));
@@ -116,7 +117,8 @@ static void close_leaves_a_number_that_stands_for_another_file(void)
 /* The same device, at the same number. */
 static void close_leaves_the_childs_own_connection(void)
 {
-    int fd = descriptor_of(g), value = -1;
+    int fd = descriptor_of(g);
+    int value = -1;
 
     if (fd < 0)
         return;

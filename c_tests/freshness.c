@@ -181,7 +181,8 @@ static uint32_t count_stale(const struct payload *payload, uint32_t rounds)
     const unsigned char *bytes = (const unsigned char *)seen;
     const size_t size = payload->way == BY_CALLS ? payload->size : payload->words * sizeof(seen[0]);
     struct gdrx_copy items[MAX_GATHERED];
-    const size_t words_each = payload->size / sizeof(seen[0]), n = payload->words / words_each;
+    const size_t words_each = payload->size / sizeof(seen[0]);
+    const size_t n = payload->words / words_each;
     uint32_t round, stale = 0, i;
 
     for (i = 0; payload->way == BY_GDRX && i < n; i++)

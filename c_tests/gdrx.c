@@ -35,13 +35,25 @@ static size_t any(size_t limit)
     return (size_t)(state >> 33) % limit;
 }
 
+/* The size of copy number n. Every sixteenth is empty, and every fourth is that of a word. */
+static size_t any_size(size_t n, size_t largest)
+{
+    if (n % 16 == 0)
+        return 0;
+    if (n % 4 == 1)
+        return (size_t)1 << any(4);
+    return any(largest + 1);
+}
+
 /* Copies of sizes up to `largest` in a row of places that do not overlap; returns how many there are. */
 static size_t lay_out(size_t largest)
 {
-    size_t offset = any(64), at = 0, n = 0;
+    size_t offset = any(64);
+    size_t at = 0;
+    size_t n = 0;
 
     while (n < MANY) {
-        size_t size = n % 16 == 0 ? 0 : n % 4 == 1 ? (size_t)1 << any(4) : any(largest + 1);
+        size_t size = any_size(n, largest);
 
         if (offset + size > SIZE)
             break;
@@ -372,7 +384,9 @@ static void mappings_of_several_types(void)
 /* By an unaligned range of the buffer, where CUDA exports dma-bufs; where it also maps them, a mapping of the dma-buf is used. */
 static void memory_is_exported(void)
 {
-    uint64_t address = buffer.address + 4099, offset = 7, huge = UINT64_MAX;
+    uint64_t address = buffer.address + 4099;
+    uint64_t offset = 7;
+    uint64_t huge = UINT64_MAX;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), size = 1000;
     int fd = -1, other = -1;
     int result = gdrx_dmabuf(address, size, GDR_PIN_FLAG_DEFAULT, &fd, &offset);

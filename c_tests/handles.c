@@ -53,7 +53,8 @@ static void forged_handles(gdr_mh_t a_pin)
         not_a_connection((gdr_t)(uintptr_t)numbers[i], a_pin);
     }
     for (size_t i = 0; i < sizeof(near) / sizeof(near[0]); i++) {
-        gdr_mh_t above = {a_pin.h + near[i]}, below = {a_pin.h - near[i]};
+        gdr_mh_t above = {a_pin.h + near[i]};
+        gdr_mh_t below = {a_pin.h - near[i]};
 
         refused(above);
         refused(below);

@@ -80,7 +80,8 @@ static void info_after_a_free_is_the_drivers(void)
 /* A small unaligned pin is reported as the page around it, and a partly mapped pin as the whole of it. */
 static void info_reports_the_whole_pin(gdr_t g, CUdeviceptr address)
 {
-    gdr_mh_t small = pin(g, address + 100, 8), whole = pin(g, address, 2 * GPU_PAGE_SIZE);
+    gdr_mh_t small = pin(g, address + 100, 8);
+    gdr_mh_t whole = pin(g, address, 2 * GPU_PAGE_SIZE);
 
     check_both_infos(g, small, address, pin_page(g), GDR_MAPPING_TYPE_NONE);
     map(g, whole, 4096);

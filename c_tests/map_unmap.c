@@ -80,7 +80,8 @@ static void unknown_flags_are_refused(void)
 
 static void a_second_mapping_is_refused(void)
 {
-    void *va = map(g, handle, SIZE), *second = UNTOUCHED;
+    void *va = map(g, handle, SIZE);
+    void *second = UNTOUCHED;
 
     CHECK_ERROR(gdr_map(g, handle, &second, SIZE), EAGAIN);
     for (int flag = GDR_MAP_FLAG_DEFAULT; flag <= GDR_MAP_FLAG_REQ_DEVICE_MAPPING; flag++)

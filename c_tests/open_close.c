@@ -19,7 +19,8 @@ static void descriptors_are_given_back(void)
 static void connections_are_independent(void)
 {
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
-    gdr_t one = gdr_open(), other = gdr_open();
+    gdr_t one = gdr_open();
+    gdr_t other = gdr_open();
     gdr_mh_t pin_of_one = pin(one, buffer.address, GPU_PAGE_SIZE);
     gdr_mh_t pin_of_other = pin(other, buffer.address, GPU_PAGE_SIZE);
     void *va = map(other, pin_of_other, GPU_PAGE_SIZE);

@@ -26,7 +26,8 @@ static const struct attempt good[] = {
 /* Bytes that are pinned, in whole pages, one page for a size of 0. */
 static size_t pinned_bytes(gdr_t g, const struct attempt *attempt)
 {
-    size_t page = pin_page(g), size = attempt->size > 0 ? attempt->size : 1;
+    size_t page = pin_page(g);
+    size_t size = attempt->size > 0 ? attempt->size : 1;
 
     if (!uses_dmabuf(g))
         return attempt->pages * GPU_PAGE_SIZE;

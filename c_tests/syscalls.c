@@ -182,7 +182,9 @@ static void info_before_map_costs_at_most_one_call(void)
 static void close_unmaps_before_it_unpins(void)
 {
     gdr_t g = opened();
-    gdr_mh_t first = pin_a_page(g), second = pin_a_page(g), third = pin_a_page(g);
+    gdr_mh_t first = pin_a_page(g);
+    gdr_mh_t second = pin_a_page(g);
+    gdr_mh_t third = pin_a_page(g);
     int mapped = 0, pinned = 0;
 
     map_it(g, first);
@@ -205,8 +207,13 @@ static void close_unmaps_before_it_unpins(void)
 /* An invalid handle must not reach the driver, which would act on another buffer. */
 static void invalid_calls_make_no_driver_call(void)
 {
-    gdr_t g = opened(), other = opened(), closed = opened();
-    gdr_mh_t handle = pin_a_page(g), of_other = pin_a_page(other), unpinned = pin_a_page(g), none = {0};
+    gdr_t g = opened();
+    gdr_t other = opened();
+    gdr_t closed = opened();
+    gdr_mh_t handle = pin_a_page(g);
+    gdr_mh_t of_other = pin_a_page(other);
+    gdr_mh_t unpinned = pin_a_page(g);
+    gdr_mh_t none = {0};
     gdr_mh_t wrong[4];
     void *va = map_it(g, handle);
     int flag, major, minor;

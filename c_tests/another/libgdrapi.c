@@ -71,8 +71,10 @@ int gdr_pin_buffer(gdr_t g, unsigned long addr, size_t size, uint64_t p2p_token,
     size_t pages = (size + GPU_PAGE_SIZE - 1) & GPU_PAGE_MASK; /* before 2.5, drivers take nothing else */
     struct gdrdrv_pin_buffer a = {.addr = addr, .size = pages, .p2p_token = p2p_token, .va_space = va_space};
     struct buffer *buffer = calloc(1, sizeof(*buffer));
-    int result = buffer == NULL ? ENOMEM : addr % GPU_PAGE_SIZE != 0 ? EINVAL : command(g, GDRDRV_IOC_PIN_BUFFER, &a);
+    int result = ENOMEM;
 
+    if (buffer != NULL)
+        result = addr % GPU_PAGE_SIZE == 0 ? command(g, GDRDRV_IOC_PIN_BUFFER, &a) : EINVAL;
     if (result != 0) {
         free(buffer);
         return result;

@@ -63,8 +63,10 @@ static int deny(const struct call *call, int error)
     struct sock_filter refused = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error);
     struct sock_fprog filter = {0, program};
     unsigned short at = 0;
-    int tests = call->exception == NONE ? 0 : call->exception == NOT_WRITABLE_OR_AT_LEAST ? 2 : 1;
+    int tests = 0;
 
+    if (call->exception != NONE)
+        tests = call->exception == NOT_WRITABLE_OR_AT_LEAST ? 2 : 1;
     program[at++] = load(offsetof(struct seccomp_data, nr));
     /* Each test is two instructions. Before the last instruction, which allows, is the one that refuses. */
     program[at++] = jump(BPF_JEQ, (unsigned)call->number, 0, (unsigned char)(2 * tests + 1));

@@ -146,7 +146,9 @@ static size_t count_of(enum verdict verdict)
 /* Prints the counts, then the names for each count that is not 0. */
 static void print_summary(void)
 {
-    size_t passed = count_of(PASSED), failed = count_of(FAILED), waived = count_of(NOT_APPLICABLE);
+    size_t passed = count_of(PASSED);
+    size_t failed = count_of(FAILED);
+    size_t waived = count_of(NOT_APPLICABLE);
 
     printf("Total: %zu, Passed: %zu, Failed: %zu, Waived: %zu\n", passed + failed + waived, passed, failed, waived);
     for (enum verdict verdict = PASSED; verdict <= NOT_APPLICABLE; verdict++) {

@@ -357,7 +357,8 @@ static void close_by_a_child_ends_no_pin(enum gpu_memory kind, long unpinned)
     pid_t child = start_with_pipes(close_inherited, kind);
     gpu_init();
     struct gpu_buffer buffer = gpu_alloc(kind, SIZE);
-    gdr_mh_t handle = pin(inherited, buffer.address, SIZE), other = pin(inherited, buffer.address, SIZE);
+    gdr_mh_t handle = pin(inherited, buffer.address, SIZE);
+    gdr_mh_t other = pin(inherited, buffer.address, SIZE);
     map(inherited, handle, SIZE);
     CHECK_EQUAL(all_page_tables(), unpinned + 2);
     say(to_child[1]);

@@ -87,7 +87,8 @@ void check_shows(gdr_mh_t handle, void *va, CUdeviceptr address, size_t size)
 {
     static unsigned seed;
     unsigned own_seed = __atomic_fetch_add(&seed, 2, __ATOMIC_RELAXED);
-    unsigned char *sent = malloc(size), *seen = malloc(size);
+    unsigned char *sent = malloc(size);
+    unsigned char *seen = malloc(size);
 
     CHECK(sent != NULL && seen != NULL);
     fill(sent, size, own_seed);

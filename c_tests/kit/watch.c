@@ -24,7 +24,10 @@ static const char *stat_of(const char *process, const char *thread)
     char path[600];
     size_t size = 0;
 
-    snprintf(path, sizeof(path), "/proc/%s%s%s/stat", process, thread != NULL ? "/task/" : "", thread != NULL ? thread : "");
+    if (thread != NULL)
+        snprintf(path, sizeof(path), "/proc/%s/task/%s/stat", process, thread);
+    else
+        snprintf(path, sizeof(path), "/proc/%s/stat", process);
     FILE *file = fopen(path, "r");
     if (file != NULL) {
         size = fread(text, 1, sizeof(text) - 1, file);
