@@ -122,7 +122,7 @@ TEST(holds_the_memory_until_it_is_closed_and_unmapped)
     for (int step = 0; step < 4; step++) {
         void *view = NULL;
         switch (step) {
-        case 0: /* What is left is the one that was opened through /proc. */
+        case 0: /* Only the descriptor that was opened through /proc is left. */
             close(received[0]);
             close(received[2]);
             break;

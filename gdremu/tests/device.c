@@ -318,7 +318,7 @@ TEST(forced_pins)
     CHECK_ERROR(command(fd, GDRDRV_IOC_PIN_BUFFER_V2, &v2), (int)expected(2));
     if (expected(2) == 0) {
         unsigned char *va = mapped(fd, v2.handle, GPU_PAGE);
-        CHECK_EQUAL(info_of(fd, v2.handle).wc_mapping, 1); /* Not cached, whatever the platform. */
+        CHECK_EQUAL(info_of(fd, v2.handle).wc_mapping, 1); /* The mapping is not cached on any platform. */
         unmap(va, GPU_PAGE);
     }
     CHECK_EQUAL(pins(), expected(2) == 0);

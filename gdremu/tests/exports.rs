@@ -16,7 +16,7 @@ const MOVABLE: [&str; 3] = ["b8 00 00 00 00"; 3];
 /// The output of a tool of binutils on a library.
 fn ask(tool: &str, options: &[&str], library: &Path) -> String {
     let output = Command::new(tool).args(options).arg(library).output();
-    let output = output.unwrap_or_else(|error| panic!("{tool}, of binutils: {error}"));
+    let output = output.expect("binutils are installed");
     assert!(output.status.success(), "{tool}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -42,8 +42,8 @@ fn assert_hookable(package: &str, expected: &[&str]) {
         }
     }
     for name in exported {
-        for (line, bytes) in begins[name].iter().zip(MOVABLE) {
-            assert!(line.contains(bytes), "{name} of {package}: {line}");
+        for (index, line) in begins[name].iter().enumerate() {
+            assert!(line.contains(MOVABLE[index]), "{name} of {package}: {line}");
         }
         assert!(!relocated.contains(name), "{package} reaches {name} by a relocation");
     }
