@@ -60,7 +60,7 @@ static int pin_over_pcie(void)
     return result == 0;
 }
 
-/* Where the pinned address is in the mapping, which begins with this one. */
+/* Returns the place of the pinned address in the mapping, which begins with `va`. */
 static volatile uint64_t *place_after(uint64_t va)
 {
     CHECK(va <= address && address - va < GPU_PAGE_SIZE);
@@ -87,7 +87,7 @@ static volatile uint64_t *get_info_v2(void)
     return place_after(info.va);
 }
 
-/* By CPU loads and stores, on what the copy functions wrote; the GPU must see it. */
+/* Changes what the copy functions wrote, by loads and stores of the CPU. The GPU must see it. */
 static void count_up(volatile uint64_t *counter)
 {
     uint64_t seen, sent = 0x1122334455667788;

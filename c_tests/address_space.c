@@ -27,7 +27,7 @@ static void limited_address_space_stays_the_programs(void)
     set_limit(RLIMIT_AS, (rlim_t)limit * 1024);
     gdr_t g = open_driver();
     CHECK_COMPARE(status_kib("VmSize") - before, <, limit / 16 + 12 * MIB);
-    /* Not malloc, because the system may have less memory. */
+    /* malloc() could fail, because the system may have less memory. */
     void *memory = mmap(NULL, 900 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(memory != MAP_FAILED);
     CHECK(munmap(memory, 900 * MIB * 1024) == 0);
@@ -63,7 +63,7 @@ static size_t limited;
 
 #define CONNECTIONS 600 /* more than one step of handles */
 
-/* As a user who may lock little. There is room for handles nevertheless. */
+/* A user who may lock little memory still gets room for handles. */
 static void open_works_at_a_limit_of_locked_memory(void)
 {
     rlim_t limit = round_up((size_t)lockable[limited] * 1024, (size_t)sysconf(_SC_PAGESIZE));

@@ -8,7 +8,7 @@
 /* A function that pins, such as pin(). */
 typedef gdr_mh_t pin_function(gdr_t g, CUdeviceptr address, size_t size);
 
-/* callback_flag.c: what is freed, and nothing else, ends, or stays with persistent mapping. */
+/* callback_flag.c: freed memory ends its own pins and no others, or stays with persistent mapping. */
 void freed_memory_keeps_or_loses_its_mapping(enum gpu_memory kind);
 void freeing_one_buffer_does_not_affect_another(enum gpu_memory kind);
 

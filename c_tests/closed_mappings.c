@@ -45,7 +45,7 @@ static void closed_mappings_are_not_locked(void)
     CHECK(munlockall() == 0);
 }
 
-/* Not even where the process may lock less than the mapping has. */
+/* A process that may lock fewer bytes than the mapping has can still unpin it. */
 static void closed_mappings_fit_any_limit_of_locked_memory(void)
 {
     pin_and_map();

@@ -232,7 +232,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
                   unsigned long long flags);
 CUresult cuMemUnmap(CUdeviceptr address, size_t size);
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *descriptors, size_t count);
-/* For CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD `handle` points to an int, for a new file descriptor. */
+/* With CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, `handle` points to an int, which gets a new file descriptor. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t size, CUmemRangeHandleType type,
                                        unsigned long long flags);
 

@@ -34,7 +34,7 @@ static void use(const struct loaded *gdr)
     CHECK_ERROR(gdr->close(g), EINVAL);
 }
 
-/* Two mappings may be libc's. */
+/* Two of the mappings may belong to libc. */
 static void loads_cost_nothing(const char *name, int mode)
 {
     int descriptors = open_descriptors();

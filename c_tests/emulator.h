@@ -11,7 +11,7 @@ struct emulator {
     const char *(*calls_take)(void);
     /* How many pins this process holds. */
     long (*pins)(void);
-    /* Which driver calls fail from now on, as "PIN_BUFFER_V2:ENOMEM@3,MMAP:EAGAIN@1"; NULL for none. */
+    /* Sets which driver calls fail from now on, as "PIN_BUFFER_V2:ENOMEM@3,MMAP:EAGAIN@1"; NULL stands for none. */
     int (*faults_set)(const char *list);
 };
 

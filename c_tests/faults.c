@@ -71,7 +71,7 @@ static void open_fails(void)
 static gdr_t g;
 static gdr_mh_t handle;
 
-/* For each error, with a pin that works afterwards. */
+/* Runs the part with each error, and checks that a pin works afterwards. */
 static void with_each_error(void (*part)(size_t error))
 {
     for (size_t error = 0; error < ERRORS; error++) {
@@ -230,7 +230,7 @@ static void close_fails(void)
 
 static gdr_map_flags_t platform;
 
-/* One call after the other, until one fails. */
+/* Makes one call after the other, until one fails. */
 static void make_a_mapping(void)
 {
     gdr_t g = gdr_open();
@@ -441,7 +441,7 @@ static int platform_is_coherent(gdr_t g)
     return flag == GDR_MAP_FLAG_REQ_CACHE_MAPPING;
 }
 
-/* With FORCE_PCIE made to succeed, no error and no pin may be lost on the way. */
+/* While the library makes FORCE_PCIE succeed, it must lose no error and no pin. */
 static void force_pcie_compat_fails_cleanly(void)
 {
     gdr_mh_t handle = {UNTOUCHED};

@@ -114,7 +114,7 @@ static void close_leaves_a_number_that_stands_for_another_file(void)
     everything_closed_is_unknown();
 }
 
-/* The same device, at the same number. */
+/* The child opens the same device, and gets a descriptor with the same number. */
 static void close_leaves_the_childs_own_connection(void)
 {
     int fd = descriptor_of(g);

@@ -248,7 +248,7 @@ static void only_mapped_bytes_are_attached(void)
     CHECK(all.address == va && all.size == SIZE);
 }
 
-/* On host memory, because this process has no GPU. */
+/* Attaches host memory, because this process has no GPU. */
 static void fail_in_every_way(void)
 {
     struct gdrx_map map;
@@ -291,7 +291,7 @@ static void child_is_refused(void)
     CHECK_BYTES(seen, host, 8);
 }
 
-/* As a plugin has one that is linked into it. */
+/* A plugin has a copy of the library linked into it. */
 static void another_copy_of_the_library_takes_the_map(void)
 {
     int (*const own)(const struct gdrx_map *, const struct gdrx_copy *, size_t) = gdrx_write_many;

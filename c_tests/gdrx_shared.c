@@ -10,12 +10,12 @@
 #include "kit/library.h"
 
 #define SIZE (3 * GPU_PAGE_SIZE)
-/* Where the exported bytes start, in no page of the host and of the GPU. */
+/* The offset of the exported bytes, at which no page of the host or the GPU starts. */
 #define START (GPU_PAGE_SIZE + 4099)
 #define BYTES 70000
 #define NOT_MAPPED 3 /* a receiver's status */
 
-/* What is sent with the descriptor. */
+/* The data that is sent together with the descriptor. */
 struct part {
     uint64_t offset;
     uint32_t type;

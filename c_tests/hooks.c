@@ -20,7 +20,7 @@ static void *current_va, *other_va;
 static gdr_mh_t victims[VICTIMS];
 static int next_victim;
 
-/* What a hook does, and how often one did. */
+/* The function that a hook calls, and how often one did. */
 static void (*volatile hook)(void);
 static int hooked;
 

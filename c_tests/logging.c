@@ -176,7 +176,7 @@ static void pin_over_pcie(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* In the words of the header. */
+/* A remedy uses the words of the header. */
 static void remedies_name_functions_and_arguments(void)
 {
     gpu_init();
@@ -264,7 +264,7 @@ static int is_this_library(const char *path)
     return named.st_dev == loaded.st_dev && named.st_ino == loaded.st_ino;
 }
 
-/* At debug level, in one line of each gdr_open. */
+/* Each gdr_open logs one line at debug level. */
 static void the_library_logs_its_version_and_file(void)
 {
     static const char start[] = "DBG:  libgdrapi 2.6", from[] = " from /";

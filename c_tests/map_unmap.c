@@ -207,7 +207,7 @@ static char *other_memory_in_place_of_a_mapping(gdr_t of, gdr_mh_t *mapped)
     return memory;
 }
 
-/* As the header warns. */
+/* The header warns of it. */
 static void calls_act_on_the_addresses_whatever_is_mapped_there(void)
 {
     gdr_t another = gdr_open();
@@ -287,7 +287,7 @@ static void end(void)
     gpu_free(&buffer);
 }
 
-/* While the buffer is mapped with the usual type. */
+/* Called while the buffer is mapped with the usual type. */
 int mappings_of_all_types_show_the_same_memory(enum gpu_memory kind)
 {
     int others = 0;

@@ -70,7 +70,7 @@ int posix_memalign(void **memory, size_t alignment, size_t size)
     return *memory != NULL ? 0 : ENOMEM;
 }
 
-/* Not where valgrind's allocator replaces these functions. */
+/* Returns whether allocations can fail. They cannot where valgrind's allocator replaces these functions. */
 static int can_fail(void)
 {
     void *volatile memory;
@@ -135,7 +135,7 @@ static int open_error(void)
     return gdr_open() == NULL ? errno : 0;
 }
 
-/* Also as the first call of a process. */
+/* gdr_open fails cleanly also as the first call of a process. */
 static void open_fails(void)
 {
     CHECK_NO_MEMORY(open_error());

@@ -66,7 +66,7 @@ void close_unmaps_and_unpins(enum gpu_memory kind)
     gpu_free(&buffer);
 }
 
-/* Without gdrdrv, the emulator reports so before the kernel would ask for a descriptor. */
+/* Without gdrdrv, the emulator reports its absence before the kernel would need a descriptor. */
 static void open_fails_cleanly_without_descriptors(void)
 {
     int before = open_descriptors();

@@ -1,4 +1,4 @@
-/* What /proc reports about this process, and its privileges. */
+/* Reads what /proc reports about this process and its privileges. */
 #ifndef PROCESS_H
 #define PROCESS_H
 

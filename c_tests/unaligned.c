@@ -113,7 +113,7 @@ static void sizes_beyond_the_pin_stay_refused_when_allowed(void)
     CHECK_ERROR(gdr_map(g, handle, &va, GPU_PAGE_SIZE + 1), EINVAL);
     CHECK_OK(gdr_unpin_buffer(g, handle));
 
-    /* From the pinned address to the end of its page. */
+    /* The bytes from the pinned address to the end of its page. */
     size_t rest = round_up(4096 + 4096, pin_page(g)) - 4096;
     handle = pin(g, buffer.address + 4096, 4096);
     CHECK_ERROR(gdr_map(g, handle, &va, 0), EINVAL);

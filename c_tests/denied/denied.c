@@ -21,7 +21,7 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define LARGE (2 << 20)
 
-/* Conditions under which a call passes; the numbers are those of its arguments, from 0. */
+/* Conditions under which a call passes. Arguments have numbers from 0 on. */
 enum exception { NONE, ARGUMENT_2_IS, NOT_WRITABLE_OR_AT_LEAST };
 
 static const struct call {
@@ -55,7 +55,7 @@ static struct sock_filter jump(unsigned short condition, unsigned value, unsigne
     return (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_K | condition, value, yes, no);
 }
 
-/* From now on, also after exec, the call fails; returns whether it does. */
+/* Makes the call fail from now on, also after exec, and returns whether it does. */
 static int deny(const struct call *call, int error)
 {
     struct sock_filter program[8];

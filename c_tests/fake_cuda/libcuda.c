@@ -64,7 +64,7 @@ int cuDeviceGetAttribute(int *value, int attribute)
     return 0;
 }
 
-/* Those that programs look up, and do not call. */
+/* Programs look these functions up, and do not call them. */
 int cuCtxSetCurrent(void)
 {
     return 34;

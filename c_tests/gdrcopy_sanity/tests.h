@@ -15,7 +15,7 @@ struct test {
         BOTH_KINDS /* run for each kind of memory, which is the suffix of the name */
     } variants;
     void (*run)(enum gpu_memory kind);
-    /* In place of `run`, where `pin` is set. */
+    /* Called instead of `run` if `pin` is set. */
     void (*run_with)(enum gpu_memory kind, pin_function *pin);
     pin_function *pin;
     int extended; /* run only with -e or by name */

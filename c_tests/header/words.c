@@ -8,7 +8,7 @@ static unsigned char memory[64];
 static const unsigned char one_type;
 static struct gdrx_map map;
 
-/* For tests/cross, which looks at their fences. */
+/* tests/cross looks at the fences of these functions. */
 void probe_store(uint32_t value);
 void probe_load(uint32_t *value);
 

@@ -80,7 +80,7 @@ int is_another_library(void);
 
 /* Runs part of a test in a forked child, whose failed checks fail this program too. If it is waived, so is this. */
 void in_child(void (*part)(void));
-/* The same in two steps. */
+/* Start the child, and wait for its end, as in_child() does in one step. */
 pid_t start_child(void (*part)(void));
 void finish_child(pid_t child);
 
@@ -96,7 +96,7 @@ void finish_thread(pthread_t thread);
 
 /* The text of a file, at most 64 KiB, until the next call. */
 const char *file_text(const char *path);
-/* Into a file that exists, by one write. */
+/* Writes to a file that exists, by one write. */
 void write_text(const char *path, const char *text);
 
 /* Number of open file descriptors. */
@@ -121,7 +121,7 @@ long all_page_tables(void);
 
 void add_test(const char *name, void (*run)(void));
 
-/* All, in the order of their files and in these. */
+/* The tests of all files, in the order of the files and of the tests in them. */
 extern struct named_test {
     const char *name;
     void (*run)(void);

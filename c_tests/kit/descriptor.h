@@ -5,7 +5,7 @@
 /* Returns whether it was sent. */
 int send_descriptor(int socket, int descriptor);
 
-/* It gets a new number in the receiver; -1 if none comes. */
+/* The descriptor gets a new number in the receiver; -1 if none comes. */
 int receive_descriptor(int socket);
 
 #endif

@@ -29,7 +29,7 @@ static inline int command(int fd, unsigned long number, void *argument)
     return ioctl(fd, number, argument) == 0 ? 0 : errno;
 }
 
-/* Not inline, where gcc would warn of a result that a failed call leaves unwritten. */
+/* Inline, gcc would warn of a result that a failed call leaves unwritten. */
 #define NOT_INLINE static __attribute__((noinline, unused))
 
 NOT_INLINE int pin(int fd, uint64_t addr, uint64_t size, uint64_t *handle)

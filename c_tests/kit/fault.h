@@ -22,12 +22,12 @@ void handle_faults(void);
 
 /* ---- Other code that may fault ---- */
 
-/* How the signals were handled before. */
+/* The handlers that the signals had before. */
 struct fault_handlers {
     struct sigaction segv, bus;
 };
 
-/* Between the two, faults of this thread return to its sigsetjmp of fault_return. */
+/* Between begin and end, faults of this thread return to its sigsetjmp of fault_return. */
 struct fault_handlers catch_faults(void);
 void release_faults(const struct fault_handlers *old);
 extern __thread sigjmp_buf fault_return;

@@ -16,7 +16,7 @@ void check_cuda(const char *file, int line, const char *function, const char *ca
 /* Makes the primary context of a GPU current in the calling thread. */
 CUcontext gpu_start(CUdevice gpu);
 
-/* The same for the GPU under test, which is the first one unless set. */
+/* Makes the context of `gpu_under_test` current, which is the first GPU unless a test sets it. */
 void gpu_init(void);
 extern int gpu_under_test;
 
