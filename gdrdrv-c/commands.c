@@ -84,7 +84,7 @@ static int gdr_get_info_v2(struct gdr_pin *pin, union gdr_argument *arg)
 	return 0;
 }
 
-/* The same fields before the type. */
+/* Both structs have the same fields before the type. */
 static_assert(offsetof(struct gdrdrv_get_info, mapped) == offsetof(struct gdrdrv_get_info_v2, mapping_type));
 
 static int gdr_get_info(struct gdr_pin *pin, union gdr_argument *arg)

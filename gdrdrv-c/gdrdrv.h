@@ -85,7 +85,7 @@ static inline void gdr_file_put(struct gdr_file *file)
 		kfree(file);
 }
 
-/* Who returns the pages of an ordinary pin to the GPU driver. */
+/* The function that returns the pages of an ordinary pin to the GPU driver. */
 enum gdr_fate {
 	GDR_PINNED,                   /* not decided yet */
 	GDR_REVOKED,                  /* gdr_pin_revoke(), which has started */
@@ -143,7 +143,7 @@ extern bool gdr_use_persistent_mapping;
 extern int gdr_dbg_enabled, gdr_info_enabled;
 extern unsigned int gdr_max_pins, gdr_max_pinned_mib, gdr_max_pins_per_user, gdr_max_pinned_mib_per_user;
 
-/* Not rate-limited, because a trace must be complete, and is off by default. */
+/* No rate limit, because a trace must be complete, and is off by default. */
 #define gdr_dbg(format, ...) (gdr_dbg_enabled ? (void)pr_info(format "\n", ##__VA_ARGS__) : (void)0)
 #define gdr_info(format, ...) \
 	do { if (gdr_info_enabled) pr_info_ratelimited(format "\n", ##__VA_ARGS__); } while (0)

@@ -62,7 +62,7 @@ struct gdr_owner *gdr_owner_get_process(void)
 	return gdr_owner_get(current->tgid, current->group_leader->start_boottime, GLOBAL_ROOT_UID);
 }
 
-/* The same for its user. */
+/* Returns the user of the calling process with another reference, or NULL without memory. */
 struct gdr_owner *gdr_owner_get_user(void)
 {
 	return gdr_owner_get(0, 0, current_uid());

@@ -35,7 +35,7 @@ static atomic_t gdr_tables = ATOMIC_INIT(0);
 /* The module stays until the next boot, as the GPU driver may ignore the unpin of an ordinary pin and answer 0. */
 static atomic_t gdr_is_kept = ATOMIC_INIT(0);
 
-/* How often a driver has left what may be a GPU. */
+/* The number of times that a driver has left a device that may be a GPU. */
 static atomic_t gdr_departures = ATOMIC_INIT(0);
 
 /* The size of the largest BAR, once a larger size was asked for. Threads that look for it at a time find the same. */

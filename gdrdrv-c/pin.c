@@ -86,7 +86,7 @@ static int gdr_pin_publish(struct gdr_pin *pin, u64 *handle)
 					       xa_insert(&file->pins, pin->handle, pin, GFP_KERNEL_ACCOUNT);
 	if (!err) {
 		file->next_handle = next;
-		/* Under the lock, because afterwards another thread may end the pin. */
+		/* Read under the lock, because afterwards another thread may end the pin. */
 		*handle = pin->handle;
 		trace_gdrdrv_pin(pin);
 	}

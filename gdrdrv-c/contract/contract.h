@@ -8,7 +8,7 @@
 
 /* ---- Cases, each a TEST in a process of its own, whose end must leave nothing pinned ---- */
 
-/* Pipes of the case, for steps of two processes. */
+/* Pipes of a case, by which two processes take turns. */
 extern int to_child[2], to_parent[2];
 
 /* Runs this program again with the descriptor of a device, and ends with `then`. */
@@ -49,11 +49,11 @@ struct memory {
     void *emugpu;
 };
 
-/* Whole units of 2 MiB, so that CUDA frees what is freed. */
+/* Sizes are multiples of this, so that CUDA frees the memory that a case frees. */
 #define UNIT (2UL << 20)
 struct memory memory_alloc(uint64_t size);
 void memory_free(struct memory memory);
-/* As the GPU sees it. */
+/* Write and read memory as the GPU sees it. */
 void memory_fill(struct memory memory, unsigned char value);
 unsigned char memory_byte(struct memory memory, uint64_t offset);
 /* The address of two adjacent allocations of UNIT bytes, in a process of one case. 0 if this CUDA cannot place them. */

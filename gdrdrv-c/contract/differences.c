@@ -1,4 +1,4 @@
-/* Differences of implementations on purpose, or by release, stated nowhere else. */
+/* Intended differences between implementations and releases, which are stated nowhere else. */
 #include "contract.h"
 
 #include <dlfcn.h>

@@ -65,7 +65,7 @@ TEST(handles_that_no_pin_has_are_refused)
         CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &wrong));
         CHECK_EQUAL(wrong.va, memory.va);
     } else {
-        /* Within a pin, beyond all pins, and equal to a pin in the lower 32 bits. */
+        /* Handles within a pin, beyond all pins, and equal to a pin in the lower 32 bits. */
         check_refused(handle + 1);
         check_refused(beyond);
         check_refused(handle ^ 1ULL << 33);

@@ -1,4 +1,4 @@
-/* Which process may use an open device, and when its pins end. */
+/* Tests which process may use an open device, and when its pins end. */
 #include "contract.h"
 #include "kit/descriptor.h"
 
@@ -43,7 +43,7 @@ TEST(forked_child_can_use_nothing)
     CHECK_PAGES(va, SIZE, OURS);
 }
 
-/* With its own memory. It cannot pin the parent's. */
+/* The child pins memory of its own. It cannot pin the parent's. */
 static void use_a_device_of_its_own(void)
 {
     uint64_t parents;
@@ -243,7 +243,7 @@ static void *exec_from_a_thread(void *unused)
     exec_self("closed", fd);
 }
 
-/* By another thread, which then becomes the process. */
+/* Another thread calls exec, and then becomes the process. */
 TEST(exec_ends_pins_of_a_closed_descriptor)
 {
     begin(SIZE);

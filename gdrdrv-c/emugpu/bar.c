@@ -45,7 +45,7 @@ static struct {
 module_param_named(pages, bar.count, uint, 0444);
 module_param_named(free_pages, bar.free, uint, 0444);
 
-/* The same sequence each time the module is loaded. */
+/* Returns the same sequence each time the module is loaded. */
 static u32 random(void)
 {
 	bar.random ^= bar.random << 13;
@@ -54,7 +54,7 @@ static u32 random(void)
 	return bar.random;
 }
 
-/* Until the device leaves. */
+/* Maps the last page until the device leaves. */
 static bool map_last_page(struct device *device)
 {
 	phys_addr_t last = bar_address(bar.count - 1);

@@ -88,7 +88,7 @@ struct emugpu_space {
 };
 
 struct emugpu_space *space_new(struct address_space *views);
-/* Also frees its memory. */
+/* Frees the space and its memory. */
 void space_free(struct emugpu_space *space);
 /* The space of the calling process, or NULL. */
 struct emugpu_space *space_of_caller(void);
@@ -128,7 +128,7 @@ struct pin {
 
 /* A pin without pages, which only the caller knows, or NULL. */
 struct pin *pin_new(u64 va, u64 size);
-/* Also returns its pages. */
+/* Frees the pin, and returns its pages. */
 void pin_free(struct pin *pin);
 /* Adds it to the list, with emugpu_lock held. Its free callback can run from the unlock on. */
 void pin_add(struct pin *pin);

@@ -26,7 +26,7 @@
 #define NVIDIA_P2P_PAGE_TABLE_VERSION 0x00010002
 #endif
 
-/* The same major version, and every field that this header declares. */
+/* A table is compatible if it has the same major version, and every field that this header declares. */
 #define NVIDIA_P2P_PAGE_TABLE_VERSION_COMPATIBLE(table)                         \
 	((table)->version >> 16 == NVIDIA_P2P_PAGE_TABLE_VERSION >> 16 &&       \
 	 (table)->version >= NVIDIA_P2P_PAGE_TABLE_VERSION)
@@ -93,7 +93,7 @@ int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 l
 int nvidia_p2p_put_pages(u64 p2p_token, u32 va_space, u64 virtual_address,
 			 struct nvidia_p2p_page_table *page_table);
 
-/* Only from the callback. */
+/* May be called from the callback only. */
 int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table);
 
 #if NV_P2P_BRANCH >= 525

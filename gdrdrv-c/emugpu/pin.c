@@ -150,7 +150,7 @@ void pins_lose(struct emugpu_space *space, u64 va, u64 size)
 		pause_for(space->inject.callback_delay);
 		list_del(&pin->node);
 		pin->revoked = true;
-		/* By turns in this thread, and in one without user memory. */
+		/* The callback runs by turns in this thread, and in one without user memory. */
 		in_kernel_thread = !in_kernel_thread;
 		lost_pin.pin = pin;
 		init_completion(&lost_pin.done);

@@ -31,7 +31,7 @@ static void failed_pins_do_not_keep_the_module(void)
     CHECK_EQUAL(atoi(file_text("/sys/module/gdrdrv/refcnt")), references);
 }
 
-/* Lines that gdrdrv-c/contract ignores, because other modules have fewer. */
+/* Lines that gdrdrv-c/contract ignores, because other modules have fewer lines. */
 static void params_name_the_implementation(void)
 {
     const char *text = file_text(PARAMS);
@@ -49,7 +49,7 @@ static void open_unprivileged(void)
     CHECK_EQUAL(fd < 0 ? errno : 0, (rights_of_others & 06) == 06 ? 0 : EACCES);
 }
 
-/* By which unprivileged users can open it, or cannot. */
+/* The mode decides whether unprivileged users can open the device. */
 static void node_has_the_mode_of_the_parameter(void)
 {
     struct stat node;

@@ -135,7 +135,7 @@ static inline uint64_t pinned(int fd, struct gpu_memory memory)
     return handle;
 }
 
-/* The same for programs that have not opened the device. */
+/* Returns whether pins persist, for programs that have not opened the device. */
 static inline int pins_persist(void)
 {
     int fd = driver_open(), result = persistent(fd);

@@ -264,7 +264,7 @@ static void fuzz_all(void)
                 munmap(fuzzers[i].mappings[j].va, fuzzers[i].mappings[j].size);
     }
     printf("seed %u: %ld calls succeeded, %ld were refused\n", first_seed, succeeded, refused);
-    /* Otherwise the calls were too uniform. */
+    /* If this fails, the calls were too uniform. */
     CHECK(succeeded > calls / 20 && refused > calls / 20);
     CHECK(close(fd) == 0);
     CHECK_EQUAL(page_tables(), 0);

@@ -89,7 +89,7 @@ static long faults_of_read(const volatile unsigned char *va)
     return after.ru_minflt - before.ru_minflt;
 }
 
-/* mmap fills none. A page fault fills what is mapped of 2 MiB. */
+/* mmap fills no page. A page fault fills the mapped part of 2 MiB. */
 static void mappings_need_few_page_faults(void)
 {
     uint64_t handle = pinned(fd, memory);

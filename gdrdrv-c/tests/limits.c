@@ -100,7 +100,7 @@ static void opens_share_the_limit(void)
     CHECK_EQUAL(page_tables(), 0);
 }
 
-/* Nor does one whose handle cannot be returned, and which is undone. */
+/* A pin whose handle cannot be returned is undone, and does not count either. */
 static void failed_pins_do_not_count(void)
 {
     struct gdrdrv_pin_buffer *argument = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

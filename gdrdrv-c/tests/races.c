@@ -127,7 +127,7 @@ static void free_against_map_against_unpin(void)
     pthread_join(mapper, NULL);
     pthread_join(unpinner, NULL);
     CHECK(close(fd) == 0);
-    /* Otherwise the threads never met. */
+    /* If this fails, the threads never met. */
     CHECK(mapped_in_time > 0 && mapped_in_time <= rounds_wanted);
     CHECK(read_in_time > 0);
 }

@@ -84,7 +84,7 @@ static void mappings_end_with_their_device(void)
     CHECK_EQUAL(page_tables(), 0);
 }
 
-/* Its memory is not what is pinned. */
+/* The pinned memory is not that of the device that leaves. */
 static void another_device_leaves(void)
 {
     glob_t devices;

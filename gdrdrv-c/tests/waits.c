@@ -15,7 +15,7 @@
 
 /* ---- Processes that are held, and those that must not wait ---- */
 
-/* Its pins, and its mmaps of GPU memory, do not return. 0 for no process. */
+/* Makes pins of this process, and its mmaps of GPU memory, wait. 0 stands for no process. */
 static void hold(pid_t process)
 {
     if (getuid() == 0)
@@ -41,7 +41,7 @@ static int is_inside(pid_t thread, const char *module)
     return strstr(text, module) != NULL;
 }
 
-/* How often the thread has given up the processor, or -1 if it has ended. */
+/* The number of times that the thread has given up the processor, or -1 if it has ended. */
 static long switches(pid_t thread)
 {
     char path[64];
@@ -228,7 +228,7 @@ static void finish_held(pid_t child)
     CHECK_EQUAL(page_tables(), 0);
 }
 
-/* How often the GPU driver has been asked for a pin of SIZE bytes. */
+/* The number of requests to the GPU driver for pins of SIZE bytes. */
 static uint64_t requests(void)
 {
     return gpu_status().unchecked_bytes / (SIZE / GPU_PAGE * 16);

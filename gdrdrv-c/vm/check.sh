@@ -78,7 +78,7 @@ start() {
     machines[$name]=$!
 }
 
-# finish NAME TITLE: waits for it, and prints its log.
+# finish NAME TITLE: waits for the virtual machine, and prints its log.
 finish() {
     local status=0
     wait "${machines[$1]}" || status=$?
@@ -108,7 +108,7 @@ report() {
 
 # ---- Phases ----
 
-# By this script again, once for each kernel.
+# Calls this script again, once for each kernel.
 run_all_kernels() {
     local status=0
     "$0" --library "$lib" || status=1
@@ -172,7 +172,7 @@ check_library() {
     finish traditional "the library, pins that end with a free"
 }
 
-# What installs and loads the module, with DKMS and without.
+# Checks what installs and loads the module, with DKMS and without.
 check_installed() {
     local kernel modules
     "$root/ci/scripts/apt-install.sh" dkms jq
@@ -193,7 +193,7 @@ check_module() {
     finish module-traditional "the module, pins that end with a free"
 }
 
-# Few rounds, and neither memory_types nor huge_pages, which access much GPU memory.
+# Runs few rounds, and leaves out memory_types and huge_pages, which access much GPU memory.
 check_module_instrumented() {
     check_module answers contract pins tracepoints limits tokens owners killed ignored_puts failed_puts "removed 30" waits \
         "stale_maps unpin 30" "reused_tables 50" "races 50" "fuzz 5000"

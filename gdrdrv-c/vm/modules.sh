@@ -41,7 +41,7 @@ build() {
     }
 }
 
-# With KCSAN only gdrdrv's accesses are watched (debug-kernel.sh).
+# KCSAN watches only gdrdrv's accesses (debug-kernel.sh).
 build emugpu "$(dirname "$here")/emugpu" KCSAN_SANITIZE=n KCSAN_INSTRUMENT_BARRIERS=y
 build gdrdrv "$source" NVIDIA_SRC_DIR="$out/emugpu" KBUILD_EXTRA_SYMBOLS="$out/emugpu/Module.symvers"
 

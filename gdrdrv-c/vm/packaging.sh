@@ -103,7 +103,7 @@ dkms install gdrdrv/2.6 || die "dkms install: $work/dkms.log"
 dkms uninstall gdrdrv/2.6 && dkms unbuild gdrdrv/2.6 || die "dkms unbuild: $work/dkms.log"
 [ -z "$(modules)" ] || die "dkms uninstall left $(modules)"
 
-# As after the installation of a kernel, the GPU driver first, whatever the order of the names.
+# Modules are built as after the installation of a kernel, the GPU driver first, whatever the order of the names.
 dkms add nvidia-current/580 || die "dkms add: $work/dkms.log"
 dkms autoinstall || die "dkms autoinstall: $work/dkms.log"
 [ "$(modules)" = "emugpu gdrdrv" ] || die "dkms autoinstall: installed are, in this order: $(modules)"

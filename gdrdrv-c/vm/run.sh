@@ -79,9 +79,9 @@ pack() {
     mkdir -p "$files"/{bin,drivers,proc,sys,dev,job,host,written,root}
     cp "$(command -v busybox)" "$files/bin/busybox"
     cp "$here/init" "$files/init"
-    # For the host's files, the writable layer above them, and their transport.
+    # Drivers for the host's files, the writable layer above them, and their transport.
     for driver in virtio_pci 9pnet_virtio 9p overlay; do
-        # In the order of their dependencies; built-in drivers have no file.
+        # modprobe lists files in the order of their dependencies; built-in drivers have none.
         for file in $(modprobe --dirname "$kernel" --set-version "$(cat "$kernel/release")" --show-depends "$driver" | sed -n 's/^insmod //p'); do
             name=$(basename "$file")
             ls "$files/drivers"/*-"$name" >/dev/null 2>&1 || cp "$file" "$files/drivers/$number-$name"

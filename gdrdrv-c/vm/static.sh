@@ -28,14 +28,14 @@ compile() {
     mkdir -p "$out/emugpu" "$out/gdrdrv"
     cp "$module"/emugpu/{*.[ch],Kbuild} "$out/emugpu"
     cp "$module"/{*.[ch],Kbuild} "$out/gdrdrv"
-    # On the command line variables override the assignments of Debian's headers, which name their gcc.
+    # Variables on the command line override the assignments in Debian's headers, which name their gcc.
     make --silent -C "$kernel/headers" M="$out/emugpu" CONFIG_DEBUG_INFO_BTF_MODULES= "$@" W=1 modules >"$out.log" 2>&1 &&
         make --silent -C "$kernel/headers" M="$out/gdrdrv" CONFIG_DEBUG_INFO_BTF_MODULES= "$@" W=1 \
             NVIDIA_SRC_DIR="$out/emugpu" KBUILD_EXTRA_SYMBOLS="$out/emugpu/Module.symvers" modules >>"$out.log" 2>&1 ||
         echo "make failed" >>"$out.log"
 }
 
-# Debian's headers are configured for gcc; these options it does not share with clang 14.
+# Debian's headers are configured for gcc. clang 14 does not know these of its options.
 for_clang=(
     CC=clang CONFIG_CC_IS_CLANG=y CONFIG_CC_IS_GCC= CONFIG_GCC_VERSION=0 CONFIG_CC_IMPLICIT_FALLTHROUGH=-Wimplicit-fallthrough
     CONFIG_RETHUNK= CONFIG_SLS= CONFIG_FTRACE_MCOUNT_USE_CC= CONFIG_INIT_STACK_ALL_ZERO=
