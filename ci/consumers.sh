@@ -34,7 +34,7 @@ once() {
     [ -e "$cache/$name.done" ] && return
     echo "consumers: $name ..." >&2
     (set -e; "$@") >"$cache/$name.log" 2>&1
-    # Not `||`, with which bash would ignore -e.
+    # With `||`, bash would ignore -e.
     [ $? = 0 ] || skip "$name failed, see $cache/$name.log"
     touch "$cache/$name.done"
 }
@@ -128,7 +128,7 @@ calls() {
 . "$here/ucx.sh"
 . "$here/wheels.sh"
 
-# In a function, so that all of it is read before anything runs.
+# Bash reads a function whole before it runs anything, so a change of this file does no harm.
 main() {
     local consumers=() name status=0
     while [ "${1-}" = --only ]; do

@@ -34,7 +34,7 @@ CUDA = (
     r"|OS call failed|busy or unavailable|stub library|valid Grid license|^initialization error|uncorrectable ECC|integrity checks"
 )
 UCX_CORE = r"mem type domain|not available, please|no value configured for key|Failed to read iface|Invalid value for …|failed to register address|unused environment"
-# Not about a failure.
+# Messages that report no failure.
 FINE = r"^GDRCOPY enabled library|GDR driver version|library version: |symbols found|usage is|mapping enabled using|enabled using NCCL|and is available|either not specified|Coherent platform detected|is EGM|handler will be|unused by transport"
 
 
@@ -130,7 +130,7 @@ def as_printed(message: str) -> str:
 def select(messages: Iterator[str], wanted: str, unwanted: str = FINE) -> list[str]:
     printed = {as_printed(message) for message in messages}
     chosen = {text for text in printed if " " in text and re.search(wanted, text) and not re.search(unwanted, text)}
-    # What is the start of another is found with it.
+    # A message that is the start of another one is found with that one.
     return sorted((text for text in chosen if not any(other != text and text in other for other in chosen)), key=str.casefold)
 
 

@@ -13,7 +13,7 @@ build_cudarc() {
 
 cudarc() {
     local profile log
-    # Compiled each time that the program changes.
+    # Cargo compiles it each time that the program changes.
     once "build-cudarc-$cudarc_version-$(cksum <"$here/cudarc.rs" | tr ' ' -)" build_cudarc
     for profile in default two-gpus dmabuf; do
         log=cudarc-$profile.log

@@ -27,7 +27,7 @@ build_fabtests() {
     rm -rf "fabtests-$1"
     mkdir "fabtests-$1"
     cd "fabtests-$1"
-    # Its check for libfabric cannot link a static one.
+    # The check for libfabric in fabtests' configure cannot link a static library.
     ac_cv_lib_fabric_fi_getinfo=yes "$source/fabtests/configure" --with-libfabric="$libfabric/installed" --with-cuda="$cache/cuda"
     cc -D_GNU_SOURCE -O1 -I"$cache/cuda/include" -I"$libfabric" -I"$source/include" -I"$source" -c "$here/libfabric_register.c"
     # Both have a copy of the functions for atomic operations.

@@ -13,12 +13,12 @@ fetch_ucx() {
     tar -xzf ucx-crate/vendor/ucx-rs/vendor/ucx-$ucx_version.tar.gz -C ucx-source --strip-components 1
 }
 
-# As a release is built, because ci/gpu/ucx.sh measures it on a GPU.
+# UCX is built as for a release, because ci/gpu/ucx.sh measures it on a GPU.
 configure_ucx() {
     rm -rf ucx ucx-build
     mkdir ucx-build
     cd ucx-build
-    # Undefined symbols of libcuda and libnvidia-ml are for gdremu to define.
+    # gdremu defines the undefined symbols of libcuda and libnvidia-ml.
     ../ucx-source/contrib/configure-release --prefix="$cache/ucx" --with-gdrcopy="$cache/gdrcopy" --with-cuda="$cache/cuda" \
         --without-verbs --without-rdmacm --without-java --without-go --without-rocm --without-fuse3 --disable-doxygen-doc \
         --enable-mt --enable-gtest LDFLAGS=-Wl,--allow-shlib-undefined
@@ -57,7 +57,7 @@ count() {
 ucx_profile() {
     local name=$1 log filter listed run ok skipped
     shift
-    # Not grep -q, which ends ucx_info before its end.
+    # grep -q would end ucx_info early.
     listed=$("${gdremu[@]}" --profile "$name" -- ucx/bin/ucx_info -d 2>&1 | grep -c 'Transport: gdr_copy')
     row "$ucx" "$name" 'ucx_info lists gdr_copy' 1 $((listed > 0)) 0
     for filter; do

@@ -58,7 +58,7 @@ for mode in 0 1; do
     tool "pplat-mode$mode" 10 pplat --mode "$mode" "${measured[@]}"
     tool "pplat-mode$mode-4K" 10 pplat --mode "$mode" --size 4096 "${measured[@]}"
 done
-# The same again, traced. The difference is what the tracer costs.
+# The tools run again, traced. The difference is the cost of the tracer.
 for traced in copylat pplat; do
     tool "trace-$traced" 60 trace --lib "$bundle/libgdrapi.so.2" -- "$bundle/gdrcopy" "$traced" --cpu "$core"
 done

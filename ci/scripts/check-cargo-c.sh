@@ -26,7 +26,7 @@ wanted="./include/gdrapi.h
 for header in gdrapi.h gdrconfig.h; do
     cmp "include/$header" "$prefix/include/$header"
 done
-# Without its archive, where the functions of Rust's libraries are also global.
+# The archive is left out, because the functions of Rust's libraries are global in it.
 mkdir "$work/shared"
 cp "$prefix/lib/libgdrapi.so.$version" "$work/shared"
 ci/scripts/check-symbols.sh "$work/shared/libgdrapi.so.$version"

@@ -19,7 +19,7 @@ compile() {
     [[ $1 != c++[2-9]* && $1 != c++17 ]] || sources+=(c_tests/gdrx/header.cpp)
     for source in "${sources[@]}"; do
         "${@:2}" -std="$1" -fsyntax-only -Iinclude -x $language "$source" || die "$2 -std=$1: see above"
-        # It has macros of the same names.
+        # sys/user.h has macros of the same names.
         "${@:2}" -std="$1" -fsyntax-only -Iinclude -include sys/user.h -x $language "$source" || die "$2 -std=$1: see above"
     done
 }

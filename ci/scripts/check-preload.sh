@@ -109,7 +109,7 @@ done
 mkdir "$work/moved"
 cp "$lib/libgdrapi-preload.so" "$work/moved"
 expect linked "$work/moved/libgdrapi-preload.so" '' other
-# By a loader without default directories, where a libgdrapi may be installed.
+# This loader has no default directories, in which a libgdrapi may be installed.
 sed 's|/lib/|/LIB/|g; s|/lib64/|/LIB64/|g' "$loader" >"$work/bare"
 chmod +x "$work/bare"
 mkdir "$work/libc"

@@ -7,7 +7,7 @@ sources=$(dirname "$0")/../..
 
 of_libgdrapi=$(sed -n 's/^ *each([a-z_]*, \([a-z0-9_]*\),.*/gdr_\1/p' "$sources/c_tests/functions.h" | LC_ALL=C sort)
 
-# With the versions that programs ask for.
+# The names have the versions that programs ask for.
 of_libgdrx=$(awk '/^GDRX_/ { version = $1 } /^ *gdrx_/ { sub(/;/, ""); print $1 "@@" version }' \
     "$sources/gdrx/libgdrx.map" | LC_ALL=C sort)
 
@@ -30,7 +30,7 @@ for library; do
     *) name=libgdrapi soname=libgdrapi.so.2 wanted=$of_libgdrapi ;;
     esac
 
-    # But for the versions themselves.
+    # The names of the versions themselves are left out.
     symbols=$(nm --dynamic --defined-only "$library" | awk '$(NF-1) != "A" { print $NF }' | LC_ALL=C sort)
     [ "$symbols" = "$wanted" ] ||
         fail "exports differ (< missing, > too many):"$'\n'"$(diff <(echo "$wanted") <(echo "$symbols") | grep '^[<>]')"

@@ -24,7 +24,7 @@ words=$(sed -n '/<!-- check-words: the first/,/<!-- check-words: end/p' CONTRIBU
     awk -F'|' 'NF > 2 && !/^\| (do not write|---)/ { gsub(/^ +| +$/, "", $2); gsub(/, /, "|", $2); printf "%s%s", sep, $2; sep = "|" }')
 [ -n "$words" ] || { echo "check-words: no table of words in CONTRIBUTING.md" >&2; exit 1; }
 
-# Numbers may be odd, lines of memory too.
+# Numbers and lines of memory may be odd.
 not_even='odd (number|lines?|ones|strides?)'
 
 status=0
@@ -36,7 +36,7 @@ if [ -n "$found" ]; then
     status=1
 fi
 
-# Not in a copy without history.
+# A copy without history has no commits to check.
 if git rev-parse --quiet --verify "$base^{commit}" >/dev/null; then
     wrong=$(git log --no-merges --format='%h %s' "$base..HEAD" | awk -v verbs=" ${verbs//[[:space:]]/  } " '
         { subject = $0; sub(/^[^ ]+ /, "", subject); length_of = length(subject)

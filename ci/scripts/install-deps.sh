@@ -10,7 +10,7 @@ for pair in $needed; do
     command -v "${pair%%:*}" >/dev/null || packages="$packages ${pair#*:}"
 done
 python3 -c 'import ensurepip' 2>/dev/null || packages="$packages python3-venv"
-# As tests of gdremu preload them.
+# Tests of gdremu preload these allocators.
 for library in libjemalloc.so.2:libjemalloc2 libtcmalloc_minimal.so.4:libtcmalloc-minimal4 libmimalloc.so.2:libmimalloc2.0; do
     /sbin/ldconfig -p | grep -q "${library%%:*}" || packages="$packages ${library#*:}"
 done

@@ -11,7 +11,7 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 bundle=$PWD/build/mutants/bundle
 
 ci/scripts/install-cargo-tool.sh cargo-mutants 27.1.0
-# As gpu-bundle, of links.
+# The bundle is that of gpu-bundle, made of links.
 mkdir -p "$bundle"
 runner=$(cargo test --package libgdrapi --test c_programs --no-run --message-format json |
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
@@ -20,7 +20,7 @@ ln -sfn "$PWD/build/c_tests/plain" "$bundle/c_tests"
 ln -sf "$runner" "$bundle/c_programs"
 ln -sf "$PWD/build/c_tests/gdrcopy_sanity" "$PWD/build/c_tests/watched" "$PWD/build/c_tests/denied" "$target/release/gdremu" "$bundle"
 
-# Faster to link. The copies of the tree have target directories of their own.
+# These settings make linking faster. The copies of the tree have target directories of their own.
 export CARGO_PROFILE_DEV_DEBUG=0
 unset CARGO_TARGET_DIR CARGO_BUILD_TARGET
 
@@ -35,7 +35,7 @@ mutants() {
 
 routines='crates/gdrcopy-core/src/routines/**'
 copy='crates/gdrcopy-core/src/copy/**'
-# Without these instructions the CPU runs no changed code there.
+# A CPU without AVX-512 does not run avx512.rs, so changes in it are not tried.
 grep -qw avx512f /proc/cpuinfo && absent=none || absent='**/avx512.rs'
 failed=0
 # The tests of the copy routines single-step them, which takes longer than everything else.

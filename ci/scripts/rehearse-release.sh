@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../.."
 ci/scripts/apt-install.sh dpkg-dev
 [ "${1-}" = --sources ] || ci/scripts/apt-install.sh binutils pkg-config rpm unzip
 
-# What is built is kept, so that cargo compiles again only what a version changes.
+# The copy keeps its builds, so that cargo compiles only what a new version changes.
 copy=$PWD/build/rehearsal
 [ "${1-}" != --sources ] || copy=$work/copy
 old=$(released libgdrapi)
@@ -26,7 +26,7 @@ commit() {
 git init --quiet
 git add --all
 commit "the last commit"
-# Its changelog has a section for what is new, unless nothing is yet.
+# The changelog gets a section for unreleased changes if it has none.
 grep -q '^## \[Unreleased\]' CHANGELOG.md || sed -i '0,/^## /s//## [Unreleased]\n\n- A rehearsal.\n\n## /' CHANGELOG.md
 quietly scripts/set-version "$version" "$date"
 git add --all
@@ -63,7 +63,7 @@ if [ "${1-}" = --sources ]; then
     exit
 fi
 
-# Without zig, which changes no version.
+# Zig is not used, because it changes no version.
 quietly make deb rpm wheel ZIG=
 rm -rf build/tree
 for deb in build/deb/*.deb; do
@@ -82,7 +82,7 @@ done
 says gdrx.pc "$(released libgdrx)" pkg-config --with-path="$pc" --modversion gdrx
 says "CMake's gdrcopy" "set(PACKAGE_VERSION \"$version\")" grep '^set(PACKAGE_VERSION ' "$libdir/cmake/gdrcopy/gdrcopy-config-version.cmake"
 says "CMake's gdrx" "set(PACKAGE_VERSION \"$(released libgdrx)\")" grep '^set(PACKAGE_VERSION ' "$libdir/cmake/gdrx/gdrx-config-version.cmake"
-# As the log line of gdr_open names it.
+# The log line of gdr_open names this version.
 says libgdrapi "$version" sh -c "strings '$libdir/libgdrapi.so.${version%.*}' | grep -oF -e $old -e $version | sort -u"
 says gdrcopy "gdrcopy $version" "$usr/bin/gdrcopy" --version
 says gdremu "gdremu $(released gdremu)" "$usr/bin/gdremu" --version
