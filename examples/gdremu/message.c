@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* As <cuda.h> declares them, so that the example needs no CUDA toolkit. */
+/* The declarations of <cuda.h>, so that the example needs no CUDA toolkit. */
 int cuInit(unsigned flags);
 int cuDevicePrimaryCtxRetain(void **context, int device);
 int cuCtxSetCurrent(void *context);

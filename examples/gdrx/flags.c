@@ -13,7 +13,7 @@ int main(void)
     struct gdrx_copy reads[FLAGS];
 
     for (size_t i = 0; i < FLAGS; i++) {
-        uint32_t flag = (uint32_t)i + 1; /* As a GPU kernel would set it. */
+        uint32_t flag = (uint32_t)i + 1; /* A GPU kernel would set it. */
 
         MUST(cuMemcpyHtoD(memory.address + i * STRIDE, &flag, sizeof(flag)));
         reads[i] = (struct gdrx_copy){i * STRIDE, &flags[i], sizeof(flags[i])};

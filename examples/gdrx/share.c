@@ -8,7 +8,7 @@
 
 #define SIZE (256 * 1024)
 
-/* What the daemon has to know of the descriptor that is sent with it. */
+/* The daemon needs this beside the descriptor that is sent with it. */
 struct part {
     uint64_t offset;
     uint64_t size;
