@@ -13,6 +13,8 @@ use common::{built, example, gcc, gdrcopy, lib, library, run};
 use gdrcopy_tools::cli::{Cli, LINKS};
 use nix::unistd::geteuid;
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_gdrcopy");
+
 /// The names of all tools.
 fn tools() -> Vec<String> {
     let program = Cli::command();
@@ -31,13 +33,12 @@ fn wrong_options_give_status_2() {
 /// It has 24 lines, and 80 columns.
 #[test]
 fn help_fits_on_a_screen() {
-    let program = || Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
-    let mut helps = vec![run(program().arg("--help"))];
+    let mut helps = vec![run(Command::new(PROGRAM).arg("--help"))];
     for tool in &tools() {
-        let help = run(program().args([tool, "--help"]));
-        assert_eq!(help.stdout, run(program().args([tool, "-h"])).stdout);
-        let options = help.stdout.lines().filter(|line| line.trim_start().starts_with('-'));
-        assert!(options.last().unwrap().starts_with("  -h, --help "), "{}", help.stdout);
+        let help = run(Command::new(PROGRAM).args([tool, "--help"]));
+        assert_eq!(help.stdout, run(Command::new(PROGRAM).args([tool, "-h"])).stdout);
+        let last_option = help.stdout.lines().rfind(|line| line.trim_start().starts_with('-'));
+        assert!(last_option.unwrap().starts_with("  -h, --help "), "{}", help.stdout);
         helps.push(help);
     }
     for help in helps {
@@ -59,7 +60,7 @@ fn ps_lists_processes_that_use_gdrcopy() {
     symlink(library(), directory.path().join("libgdrapi.so.2")).unwrap();
     let mut ps = Command::new(built("gdremu"));
     ps.args(["--", "sh", "-c", script]).current_dir(&directory);
-    ps.env("gdrcopy", env!("CARGO_BIN_EXE_gdrcopy")).env("LD_LIBRARY_PATH", directory.path());
+    ps.env("gdrcopy", PROGRAM).env("LD_LIBRARY_PATH", directory.path());
     let output = run(&mut ps).with_status(0);
     let file = library().canonicalize().unwrap();
     output.prints(&[" MiB  (emulated)\n", &format!("\n  this project's: {}\n", file.display()), "\"emulated\": true"]);
@@ -71,16 +72,16 @@ fn ps_does_not_advise_root_to_become_root() {
     if !geteuid().is_root() {
         return;
     }
-    let mut other = Command::new("setpriv");
-    let mut other = other.args(["--reuid=65534", "--clear-groups", "sleep", "1000"]).spawn().unwrap();
-    while fs::metadata(format!("/proc/{}", other.id())).unwrap().uid() == 0 {
+    let mut sleep = Command::new("setpriv");
+    let mut sleep = sleep.args(["--reuid=65534", "--clear-groups", "sleep", "1000"]).spawn().unwrap();
+    while fs::metadata(format!("/proc/{}", sleep.id())).unwrap().uid() == 0 {
         thread::yield_now();
     }
     let mut ps = Command::new("setpriv");
-    ps.args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", env!("CARGO_BIN_EXE_gdrcopy"), "ps"]);
+    ps.args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", PROGRAM, "ps"]);
     let output = run(&mut ps).with_status(0);
-    other.kill().unwrap();
-    other.wait().unwrap();
+    sleep.kill().unwrap();
+    sleep.wait().unwrap();
     output.reports(&["without those that may not be examined, ", "whose root may not"]);
     assert!(!output.stderr.contains("as root"), "{output:?}");
 }
@@ -90,7 +91,7 @@ fn link_name_selects_the_tool() {
     let directory = tempfile::tempdir().unwrap();
     for tool in LINKS {
         let link = directory.path().join(format!("gdrcopy_{tool}"));
-        symlink(env!("CARGO_BIN_EXE_gdrcopy"), &link).unwrap();
+        symlink(PROGRAM, &link).unwrap();
         run(Command::new(&link).arg("-h")).prints(&[&format!("Usage: gdrcopy {tool}")]);
     }
 }
@@ -98,7 +99,7 @@ fn link_name_selects_the_tool() {
 #[test]
 fn missing_cuda_driver_is_explained() {
     for tool in ["copybw", "copylat", "compare", "apiperf", "tune"] {
-        let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args([tool, &lib()])).with_status(1);
+        let output = run(Command::new(PROGRAM).args([tool, &lib()])).with_status(1);
         output.reports(&["no CUDA driver"]);
         assert!(!output.stderr.contains("panicked"), "{tool}: {output:?}");
     }
@@ -130,7 +131,8 @@ fn loader_prints_its_choice(directory: &Path) -> PathBuf {
             void *library = dlopen(\"libgdrapi.so.2\", RTLD_NOW); Dl_info info;\n\
             if (!library || !dladdr(dlsym(library, \"gdr_open\"), &info)) return 1;\n\
             puts(realpath(info.dli_fname, NULL)); return 0; }";
-    let (file, program) = (directory.join("choice.c"), directory.join("choice"));
+    let file = directory.join("choice.c");
+    let program = directory.join("choice");
     fs::write(&file, source).unwrap();
     gcc(file, &[], &program);
     program
@@ -139,11 +141,11 @@ fn loader_prints_its_choice(directory: &Path) -> PathBuf {
 #[test]
 fn removed_options_are_refused_with_one_line() {
     for option in ["-l", "--sweep", "--plot", "--verify", "--alloc=pool", "--alloc=auto", "--format=csv"] {
-        let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args(["copybw", option])).with_status(2);
+        let output = run(Command::new(PROGRAM).args(["copybw", option])).with_status(2);
         assert_eq!((&output.stdout[..], output.stderr.lines().count()), ("", 1), "{output:?}");
         output.reports(&[&format!("gdrcopy copybw: {option} was removed: ")]);
     }
-    let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args(["compare", "--svg", "file.svg"])).with_status(2);
+    let output = run(Command::new(PROGRAM).args(["compare", "--svg", "file.svg"])).with_status(2);
     assert_eq!((&output.stdout[..], output.stderr.lines().count()), ("", 1), "{output:?}");
     output.reports(&["gdrcopy compare: --svg was removed: --json FILE has the numbers"]);
 }
@@ -151,7 +153,7 @@ fn removed_options_are_refused_with_one_line() {
 #[test]
 fn removed_tools_are_refused_with_one_line() {
     for arguments in [&["suspend", "--tree", "1"][..], &["resume", "1"], &["checkpoint", "--", "true"]] {
-        let output = run(Command::new(env!("CARGO_BIN_EXE_gdrcopy")).args(arguments)).with_status(2);
+        let output = run(Command::new(PROGRAM).args(arguments)).with_status(2);
         assert_eq!((&output.stdout[..], output.stderr.lines().count()), ("", 1), "{output:?}");
         output.reports(&[
             &format!("gdrcopy: {} was removed: ", arguments[0]),
@@ -168,28 +170,32 @@ fn examples(command: &clap::Command) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
+fn read(directory: &Path, file: &str) -> String {
+    fs::read_to_string(directory.join(file)).expect(file)
+}
+
 #[test]
 fn pages_have_their_sections_and_links_their_completions() {
     let directory = tempfile::tempdir().unwrap();
-    let made = Command::new(example("generate")).arg(directory.path()).arg("2026-11-22").status();
-    assert!(made.unwrap().success());
-    let read = |file: &str| fs::read_to_string(directory.path().join(file)).expect(file);
-    let overview = read("man/man1/gdrcopy.1");
+    let status = Command::new(example("generate")).arg(directory.path()).arg("2026-11-22").status();
+    assert!(status.unwrap().success());
+    let directory = directory.path();
+    let overview = read(directory, "man/man1/gdrcopy.1");
 
     let mut program = Cli::command();
     program.build();
     for tool in program.get_subcommands() {
         let name = tool.get_name();
         assert!(overview.contains(&format!("gdrcopy\\-{name}(1)")), "{name}: {overview}");
-        let page = read(&format!("man/man1/gdrcopy-{name}.1"));
-        assert!(read("bash-completion/completions/gdrcopy").contains(name));
+        let page = read(directory, &format!("man/man1/gdrcopy-{name}.1"));
+        assert!(read(directory, "bash-completion/completions/gdrcopy").contains(name));
         if LINKS.contains(&name) {
             for file in
                 [format!("bash-completion/completions/gdrcopy_{name}"), format!("zsh/site-functions/_gdrcopy_{name}")]
             {
-                assert!(read(&file).contains("--json"), "{file}");
+                assert!(read(directory, &file).contains("--json"), "{file}");
             }
-            assert_eq!(read(&format!("man/man1/gdrcopy_{name}.1")), format!(".so man1/gdrcopy-{name}.1\n"));
+            assert_eq!(read(directory, &format!("man/man1/gdrcopy_{name}.1")), format!(".so man1/gdrcopy-{name}.1\n"));
         }
         let sections = ["OPTIONS", "EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "SEE ALSO"];
         for section in sections {

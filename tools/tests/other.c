@@ -40,7 +40,7 @@ int gdr_unmap(void *g, unsigned long handle, void *va, size_t size)
 int gdr_unpin_buffer(void *g, unsigned long handle)
 {
     if (!pins[handle].pinned)
-        abort(); /* Some free twice. */
+        abort(); /* A program that frees twice ends here. */
     gdr_unmap(g, handle, NULL, 0);
     __atomic_clear(&pins[handle].pinned, __ATOMIC_RELEASE);
     usleep(1); /* Another thread gets the handle before this function returns. */

@@ -16,11 +16,11 @@ use serde_json::Value;
 /// The kit of the C tests.
 const KIT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kit/plain/libkit.a");
 
-/// Where programs find the library under its usual names, and where they are built.
-struct Place(tempfile::TempDir);
+/// A directory in which programs are built, and find the library under its usual names.
+struct Workdir(tempfile::TempDir);
 
-impl Place {
-    fn new() -> Place {
+impl Workdir {
+    fn new() -> Workdir {
         static KIT_MADE: Once = Once::new();
         KIT_MADE.call_once(|| {
             // An earlier run of the test has built it, for another user.
@@ -33,11 +33,11 @@ impl Place {
             assert!(make.status().expect("make starts").success(), "{make:?}");
         });
         preloaded();
-        let place = Place(tempfile::tempdir().unwrap());
+        let workdir = Workdir(tempfile::tempdir().unwrap());
         for name in ["libgdrapi.so", "libgdrapi.so.2"] {
-            symlink(built("libgdrapi.so"), place.file(name)).unwrap();
+            symlink(built("libgdrapi.so"), workdir.file(name)).unwrap();
         }
-        place
+        workdir
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -75,19 +75,24 @@ impl Place {
         command
     }
 
-    /// Traces a program, and returns what it output, and the JSON.
-    fn traced(&self, options: &[&str], program: impl AsRef<Path>, steps: &str) -> (Output, Value) {
+    /// Traces a program that makes these steps.
+    fn traced(&self, options: &[&str], program: impl AsRef<Path>, steps: &str) -> Output {
         let mut command = self.trace(&[&["--json", "trace.json"], options].concat(), program);
         let output = run(command.args(steps.split_whitespace()).env("GDRCOPY_ALLOW_UNALIGNED_MAP", "1"));
-        let json = fs::read_to_string(self.file("trace.json")).unwrap_or_else(|error| panic!("{error}: {output:?}"));
-        (output, serde_json::from_str(&json).unwrap())
+        assert!(self.file("trace.json").exists(), "{output:?}");
+        output
+    }
+
+    /// The JSON of the last program that was traced.
+    fn report(&self) -> Value {
+        serde_json::from_str(&fs::read_to_string(self.file("trace.json")).unwrap()).unwrap()
     }
 }
 
 /// Asserts values, each after its pointer, in lines; of texts, the beginning. `0` stands for `processes/0`.
 #[track_caller]
 fn assert_reported(report: &Value, expected: &str) {
-    for line in expected.lines().filter(|line| !line.trim().is_empty()) {
+    for line in expected.lines() {
         let (pointer, value) = line.trim().split_once(' ').unwrap();
         let prefix = if pointer.starts_with(|first: char| first.is_ascii_digit()) { "/processes/" } else { "/" };
         let got = report.pointer(&format!("{prefix}{pointer}")).unwrap_or(&Value::Null);
@@ -102,9 +107,10 @@ fn assert_reported(report: &Value, expected: &str) {
 
 #[test]
 fn c_tests_pass_and_their_calls_are_counted() {
-    let place = Place::new();
+    let workdir = Workdir::new();
     for name in ["abi_consumers", "fork", "threads", "cancel", "never_closed", "faults", "signals"] {
-        let (output, report) = place.traced(&[], place.program(&format!("c_tests/{name}.c")), "");
+        let output = workdir.traced(&[], workdir.program(&format!("c_tests/{name}.c")), "");
+        let report = workdir.report();
         assert_eq!((output.status, &*output.stdout), (Some(0), &*format!("ok {name}\n")), "{output:?}");
         let statement = report["statement"].as_str().unwrap();
         assert!(statement.contains(" used libgdrapi ") && statement.contains("(this project's, 2.6)"), "{statement}");
@@ -127,9 +133,10 @@ const CRASH: &str = "open pin map write8 protect past";
 
 #[test]
 fn everything_is_reported_as_documented() {
-    let place = Place::new();
-    let uses = place.uses();
-    let (output, report) = place.traced(&[], &uses, &everything());
+    let workdir = Workdir::new();
+    let uses = workdir.uses();
+    let output = workdir.traced(&[], &uses, &everything());
+    let report = workdir.report();
     assert_eq!((output.status, &*output.stdout), (Some(0), ""), "{output:?}");
     let mut lines = output.stderr.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     for expected in [
@@ -166,7 +173,8 @@ fn everything_is_reported_as_documented() {
     );
     // docs/trace.md has a line for each object, with its name, and then its fields.
     let document = fs::read_to_string(Path::new(ROOT).join("docs/trace.md")).unwrap();
-    let (_, crashed) = place.traced(&[], &uses, CRASH);
+    workdir.traced(&[], &uses, CRASH);
+    let crashed = workdir.report();
     let mut process = report["processes"][0].clone();
     for field in report["sum"].as_object().unwrap().keys() {
         assert!(process.as_object_mut().unwrap().remove(field).is_some(), "{field}");
@@ -246,15 +254,16 @@ const OTHER_USES: &[(&str, i32, &str)] = &[
 
 #[test]
 fn uses_are_counted_however_they_end() {
-    let place = Place::new();
-    let uses = place.uses();
-    let other = format!("--lib={}", compile(OTHER, place.file("other.so")).display());
+    let workdir = Workdir::new();
+    let uses = workdir.uses();
+    let other_library = format!("--lib={}", compile(OTHER, workdir.file("other.so")).display());
     let plugin = "#include \"gdrapi.h\"\nint pins_here(gdr_t g, gdr_mh_t *handle)\n\
         { return gdr_pin_buffer(g, 65536, 65536, 0, 0, handle); }\n";
-    place.compile(plugin, "plugin.so", &["-shared", "-fPIC"]);
-    for (options, table) in [(&[] as &[_], USES), (&[&*other], OTHER_USES)] {
+    workdir.compile(plugin, "plugin.so", &["-shared", "-fPIC"]);
+    for (options, table) in [(&[] as &[_], USES), (&[&*other_library], OTHER_USES)] {
         for (steps, status, expected) in table {
-            let (output, report) = place.traced(options, &uses, steps);
+            let output = workdir.traced(options, &uses, steps);
+            let report = workdir.report();
             assert_eq!(output.status, Some(*status), "{steps}: {output:?}");
             assert_reported(&report, expected);
             assert_eq!(report["pid"], report["processes"][0]["pid"], "{steps}");
@@ -263,8 +272,8 @@ fn uses_are_counted_however_they_end() {
             }
             if let Some(child) = report["processes"].get(1) {
                 assert_eq!(child["parent"], report["pid"]);
-                let (_, report) = place.traced(&[options, &["--children=false"]].concat(), &uses, steps);
-                assert_reported(&report, "processes 1");
+                workdir.traced(&[options, &["--children=false"]].concat(), &uses, steps);
+                assert_reported(&workdir.report(), "processes 1");
             }
         }
     }
@@ -272,15 +281,15 @@ fn uses_are_counted_however_they_end() {
 
 #[test]
 fn programs_that_do_not_use_it_are_recognized() {
-    let place = Place::new();
-    let uses = place.uses();
-    let fixed = place.compile("int main(void) { return 3; }", "fixed", &["-static"]);
+    let workdir = Workdir::new();
+    let uses = workdir.uses();
+    let fixed = workdir.compile("int main(void) { return 3; }", "fixed", &["-static"]);
     let source = "#include <dlfcn.h>\n\
                   int main(int count, char **words) {\n\
                       void (*get)(int *, int *); int version;\n\
                       *(void **)&get = dlsym(dlopen(words[count - 1], RTLD_NOW), \"gdr_runtime_get_version\");\n\
                       get(&version, &version); }";
-    let opens = place.compile(source, "opens_a_full_path", &["-ldl"]);
+    let opens = workdir.compile(source, "opens_a_full_path", &["-ldl"]);
     let library = built("libgdrapi.so").display().to_string();
     for (program, steps, expected) in [
         (&uses, "", "called no function of libgdrapi that can be traced: it needs none, "),
@@ -289,107 +298,108 @@ fn programs_that_do_not_use_it_are_recognized() {
         (&uses, "version", ", but never opened it\n"),
         (&fixed, "", "cannot be traced"),
     ] {
-        place.traced(&[], program, steps).0.reports(&[expected]);
+        workdir.traced(&[], program, steps).reports(&[expected]);
     }
     let mut without_driver = gdrcopy(&["--no-gdrdrv"], &["trace", "--"]);
-    without_driver.arg(place.program("c_tests/open_fails.c")).env("LD_LIBRARY_PATH", place.0.path());
+    without_driver.arg(workdir.program("c_tests/open_fails.c")).env("LD_LIBRARY_PATH", workdir.0.path());
     run(&mut without_driver).with_status(0).reports(&["but gdr_open failed: ENO"]);
-    let none = place.compile("int other(void) { return 0; }", "none.so", &["-shared", "-fPIC"]);
-    let output = run(&mut place.trace(&["--lib", none.to_str().unwrap()], uses));
+    let none = workdir.compile("int other(void) { return 0; }", "none.so", &["-shared", "-fPIC"]);
+    let output = run(&mut workdir.trace(&["--lib", none.to_str().unwrap()], uses));
     output.with_status(1).reports(&["none.so is no libgdrapi"]);
 }
 
 /// Also without the emulator, which writes files itself. A longer file raises a signal.
 #[test]
 fn programs_run_with_any_directory_for_the_files_and_without_files() {
-    let place = Place::new();
-    let (output, _) = place.traced(&[], place.uses(), "open pin fork no_files version");
+    let workdir = Workdir::new();
+    let output = workdir.traced(&[], workdir.uses(), "open pin fork no_files version");
     output.with_status(0).reports(&["\nprocesses that could not be recorded: 1\n"]);
     let mut bare = Command::new(env!("CARGO_BIN_EXE_gdrcopy"));
-    bare.args(["trace", "--", "sh", "-c", "ulimit -f 8; exec \"$0\""]).arg(place.program("c_tests/open_fails.c"));
-    let output = run(bare.env("LD_LIBRARY_PATH", place.0.path()));
+    bare.args(["trace", "--", "sh", "-c", "ulimit -f 8; exec \"$0\""]).arg(workdir.program("c_tests/open_fails.c"));
+    let output = run(bare.env("LD_LIBRARY_PATH", workdir.0.path()));
     assert_eq!((output.status, &*output.stdout), (Some(0), "ok open_fails\n"), "{output:?}");
     output.reports(&["sh could not be recorded"]);
-    // Any name that fits.
-    let uses = place.uses();
+    // Directories may have any name that fits.
+    let uses = workdir.uses();
     let long = "x".repeat(200) + "/" + &"y".repeat(200);
     for (name, expected) in [("a:b c", " used libgdrapi "), (&long, "set TMPDIR to a shorter path")] {
-        fs::create_dir_all(place.file(name)).unwrap();
-        run(place.trace(&[], &uses).arg("open").env("TMPDIR", place.file(name))).reports(&[expected]);
+        fs::create_dir_all(workdir.file(name)).unwrap();
+        run(workdir.trace(&[], &uses).arg("open").env("TMPDIR", workdir.file(name))).reports(&[expected]);
     }
 }
 
 /// Linked, where its loader looks all up at once, and by dlopen.
 #[test]
 fn functions_of_a_newer_library_work_and_are_reported_as_not_seen() {
-    let place = Place::new();
+    let workdir = Workdir::new();
     for name in ["libgdrapi.so", "libgdrapi.so.2"] {
-        fs::remove_file(place.file(name)).unwrap();
+        fs::remove_file(workdir.file(name)).unwrap();
     }
     let newer = format!(
         "#include \"{ROOT}/{OTHER}\"\n\
          int gdr_extra(void); int gdr_extra(void) {{ return 42; }}\n"
     );
-    place.compile(&newer, "libgdrapi.so.2", &["-shared", "-fPIC", "-Wl,-soname,libgdrapi.so.2"]);
-    symlink("libgdrapi.so.2", place.file("libgdrapi.so")).unwrap();
+    workdir.compile(&newer, "libgdrapi.so.2", &["-shared", "-fPIC", "-Wl,-soname,libgdrapi.so.2"]);
+    symlink("libgdrapi.so.2", workdir.file("libgdrapi.so")).unwrap();
     let linked = "#include <stdio.h>\n\
         void *gdr_open(void); int gdr_extra(void);\n\
         int main(void) { printf(\"%d\", gdr_open() ? gdr_extra() : 0); }";
-    let library = place.file("libgdrapi.so").display().to_string();
-    let linked = place.compile(linked, "linked", &["-Wl,-z,now", &library]);
+    let library = workdir.file("libgdrapi.so").display().to_string();
+    let linked = workdir.compile(linked, "linked", &["-Wl,-z,now", &library]);
     let opens = "#include <dlfcn.h>\n#include <stdio.h>\n\
         int main(int argc, char **argv) {\n\
             void *library = dlopen(argv[argc - 1], RTLD_NOW | RTLD_LOCAL), *(*open)(void); int (*extra)(void);\n\
             *(void **)&open = dlsym(library, \"gdr_open\"); *(void **)&extra = dlsym(library, \"gdr_extra\");\n\
             printf(\"%d\", open() ? extra() : 0); }";
-    let opens = place.compile(opens, "opens", &["-ldl"]);
+    let opens = workdir.compile(opens, "opens", &["-ldl"]);
     for (program, name) in [(&linked, ""), (&opens, "libgdrapi.so"), (&opens, "libgdrapi.so.2")] {
-        let (output, report) = place.traced(&[], program, name);
+        let output = workdir.traced(&[], program, name);
         assert_eq!((output.status, &*output.stdout), (Some(0), "42"), "{output:?}");
         output.reports(&["\nnot seen: calls of gdr_extra, which this libgdrapi also has\n"]);
-        assert_reported(&report, "not_traced 1\n sum/calls 1\n sum/calls/0/function gdr_open\n sum/calls/0/count 1");
+        let expected = "not_traced 1\n sum/calls 1\n sum/calls/0/function gdr_open\n sum/calls/0/count 1";
+        assert_reported(&workdir.report(), expected);
     }
-    fs::create_dir(place.file("a b")).unwrap();
-    let output = run(place.trace(&[], &linked).env("TMPDIR", place.file("a b")));
+    fs::create_dir(workdir.file("a b")).unwrap();
+    let output = run(workdir.trace(&[], &linked).env("TMPDIR", workdir.file("a b")));
     output.with_status(1).reports(&["LD_PRELOAD cannot name a path with a blank", "set TMPDIR"]);
 }
 
 #[test]
 fn failed_open_without_errno_counts_as_failed() {
-    let place = Place::new();
-    let library = place.compile(
+    let workdir = Workdir::new();
+    let library = workdir.compile(
         "#include <errno.h>\nvoid *gdr_open(void); void *gdr_open(void) { errno = 0; return 0; }",
         "none.so",
         &["-shared", "-fPIC"],
     );
-    let program = place.compile(
+    let program = workdir.compile(
         "void *gdr_open(void); int main(void) { return gdr_open() != 0; }",
         "opens",
         &[library.to_str().unwrap(), "-Wl,-rpath,$ORIGIN"],
     );
-    let (output, report) = place.traced(&["--lib", library.to_str().unwrap()], program, "");
+    let output = workdir.traced(&["--lib", library.to_str().unwrap()], program, "");
     output.reports(&["but gdr_open failed: no errno\n"]);
-    assert_reported(&report, "sum/calls/0/failed 1\n sum/calls/0/errno no errno");
+    assert_reported(&workdir.report(), "sum/calls/0/failed 1\n sum/calls/0/errno no errno");
 }
 
 #[test]
 fn programs_that_do_not_exist_or_cannot_run_end_as_in_a_shell() {
-    let place = Place::new();
-    fs::write(place.file("text"), "").unwrap();
+    let workdir = Workdir::new();
+    fs::write(workdir.file("text"), "").unwrap();
     for (program, status, error) in
         [("./none", 127, "./none: No such file"), ("./text", 126, "./text: Permission denied")]
     {
-        let output = run(&mut place.trace(&[], program));
+        let output = run(&mut workdir.trace(&[], program));
         output.with_status(status).reports(&[&format!("gdrcopy trace: {error}")]);
     }
 }
 
 #[test]
 fn signals_are_ignored_and_forwarded_as_without_it() {
-    let place = Place::new();
+    let workdir = Workdir::new();
     let traced = "trap '' HUP INT; exec \"$0\" trace -- sh -c 'kill -HUP $$; kill -INT $$; exit 3'";
     let mut command = Command::new("sh");
-    command.args(["-c", traced, env!("CARGO_BIN_EXE_gdrcopy")]).env("LD_LIBRARY_PATH", place.0.path());
+    command.args(["-c", traced, env!("CARGO_BIN_EXE_gdrcopy")]).env("LD_LIBRARY_PATH", workdir.0.path());
     run(&mut command).with_status(3);
     for signal in ["INT", "QUIT", "TERM"] {
         // Jobs in the background may ignore some. The program sends the signal to its parent only, and waits for it.
@@ -402,31 +412,31 @@ fn signals_are_ignored_and_forwarded_as_without_it() {
 
 #[test]
 fn file_that_cannot_be_written_is_refused_before_the_program_runs_or_fails() {
-    let place = Place::new();
+    let workdir = Workdir::new();
     for (file, error) in [("no/file", "no/file cannot be written: ENOENT"), (".", ". cannot be written: EISDIR")] {
-        run(place.trace(&["--json", file], "touch").arg("ran")).with_status(1).reports(&[error]);
-        assert!(!place.file("ran").exists());
+        run(workdir.trace(&["--json", file], "touch").arg("ran")).with_status(1).reports(&[error]);
+        assert!(!workdir.file("ran").exists());
     }
     for (program, status) in [("exit 7", 7), (":", 1)] {
-        let mut command = place.trace(&["--json", "/dev/full"], "sh");
+        let mut command = workdir.trace(&["--json", "/dev/full"], "sh");
         command.args(["-c", program]).stderr(fs::File::create("/dev/full").unwrap());
         assert_eq!(command.status().unwrap().code(), Some(status));
     }
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    fs::create_dir(place.file(host.trim_end())).unwrap();
-    run(&mut place.trace(&["--json", "%h/%p"], "true")).with_status(0);
-    assert_eq!(fs::read_dir(place.file(host.trim_end())).unwrap().count(), 1);
+    fs::create_dir(workdir.file(host.trim_end())).unwrap();
+    run(&mut workdir.trace(&["--json", "%h/%p"], "true")).with_status(0);
+    assert_eq!(fs::read_dir(workdir.file(host.trim_end())).unwrap().count(), 1);
 }
 
 #[test]
 fn preloaded_functions_are_called() {
-    let place = Place::new();
+    let workdir = Workdir::new();
     let source = "#include <dlfcn.h>\n#include <stdio.h>\n\
         void *gdr_open(void) { puts(\"wrapped\"); return ((void *(*)(void))dlsym(RTLD_NEXT, \"gdr_open\"))(); }\n";
-    let wrapper = place.compile(source, "wrapper.so", &["-shared", "-fPIC"]);
-    let program = place.program("c_tests/open_close.c");
-    for (preloaded, is_wrapped) in [(wrapper, true), (place.file("libgdrapi.so.2"), false)] {
-        let output = run(place.trace(&[], &program).env("LD_PRELOAD", preloaded));
+    let wrapper = workdir.compile(source, "wrapper.so", &["-shared", "-fPIC"]);
+    let program = workdir.program("c_tests/open_close.c");
+    for (preloaded, is_wrapped) in [(wrapper, true), (workdir.file("libgdrapi.so.2"), false)] {
+        let output = run(workdir.trace(&[], &program).env("LD_PRELOAD", preloaded));
         assert_eq!(output.stdout.contains("wrapped"), is_wrapped, "{output:?}");
         output.reports(&[" used libgdrapi "]);
     }
@@ -436,9 +446,9 @@ fn preloaded_functions_are_called() {
 /// fast to show it.
 #[test]
 fn counter_is_read_after_the_loads_of_a_copy() {
-    let place = Place::new();
+    let workdir = Workdir::new();
     let next = format!("{ROOT}/tools/trace/next.c");
-    let object = place.compile("tools/trace/trace.c", "trace.so", &[&next, "-std=gnu11", "-shared", "-fPIC"]);
+    let object = workdir.compile("tools/trace/trace.c", "trace.so", &[&next, "-std=gnu11", "-shared", "-fPIC"]);
     let code = run(Command::new("objdump").args(["-d", "--no-show-raw-insn"]).arg(object)).stdout;
     let (barrier, counter) = if cfg!(target_arch = "x86_64") { ("lfence", "rdtsc") } else { ("isb", "cntvct_el0") };
     for copy in ["gdr_copy_to_mapping", "gdr_copy_from_mapping"] {

@@ -117,8 +117,9 @@ fn json_has_models_of_the_measurements() {
     let records = json["records"].as_array().unwrap();
     let expected = [("write", 8), ("write", 65536), ("read", 8), ("read", 65536)];
     assert_eq!(records.len(), expected.len());
-    for (record, (direction, size)) in records.iter().zip(expected) {
-        assert_eq!((&record["direction"], &record["size_bytes"]), (&direction.into(), &size.into()));
+    for (index, (direction, size)) in expected.into_iter().enumerate() {
+        assert_eq!(records[index]["direction"], direction);
+        assert_eq!(records[index]["size_bytes"], size);
     }
     assert_eq!(json["put"]["latency_ns"], records[0]["p50_ns"]);
     assert_eq!(json["get"]["latency_ns"], records[2]["p50_ns"]);
