@@ -1,7 +1,8 @@
 //! Programs that the compiler must refuse. `//~ CODE` in the programs of compile_fail/ marks each line with an error,
 //! and its code.
 //!
-//! Not by trybuild, which compares the compiler's texts, which change between releases, and builds all dev-dependencies once more.
+//! trybuild is not used. It compares the compiler's texts, which change between releases, and builds all dev-
+//! dependencies once more.
 
 #[path = "../../../tests/built/mod.rs"]
 mod built;

@@ -89,7 +89,7 @@ fn check_places(routine: &Routine, device: &mut Arena, places: &[Place], alignme
     assert!(batch.0 == written.0, "{}: written: {case}", routine.name());
 }
 
-/// Items of each size at each alignment; many of them, more than one pass lists.
+/// Checks items of each size at each alignment, and more items than one pass lists.
 pub(crate) fn check(routine: &Routine) {
     let mut device = Arena::new();
     for len in 0..=MAX_LEN {
@@ -185,14 +185,14 @@ pub(crate) fn check_fields(routine: &Routine) {
     }
 }
 
-/// Items at both ends of a page whose neighbors are inaccessible; empty ones outside of it.
+/// Checks items at both ends of a page whose neighbors are inaccessible, and empty items outside of it.
 pub(crate) fn check_edges(routine: &Routine) {
     let device_page = LonePage::new();
     let host_page = LonePage::new();
     let device = device_page.start();
     let host = host_page.start();
     for n in 0..PAGE {
-        // SAFETY: inside the page.
+        // SAFETY: the byte is inside the page.
         unsafe { device.add(n).write((n % 251) as u8) };
     }
     for len in 1..=MAX_LEN {
@@ -208,7 +208,7 @@ pub(crate) fn check_edges(routine: &Routine) {
         }
         for (n, (from, len)) in places.into_iter().enumerate() {
             for at in 0..len {
-                // SAFETY: inside the page.
+                // SAFETY: the byte is inside the page.
                 let byte = unsafe { host.add(PAGE - room + n * len + at).read() };
                 assert_eq!(usize::from(byte), (from + at) % 251, "{}", routine.name());
             }

@@ -19,7 +19,7 @@ use crate::subject::{self, read, write};
 const SMALLEST_PAGE: usize = 4096;
 const WIDTH: usize = 64;
 
-/// Masked accesses, and those of them that crossed a page.
+/// The number of masked accesses, and of those that crossed a page.
 static MASKED: AtomicUsize = AtomicUsize::new(0);
 static CROSSING: AtomicUsize = AtomicUsize::new(0);
 
@@ -61,7 +61,7 @@ unsafe fn masked_address(registers: &[greg_t; 23]) -> Option<usize> {
     let index_extension = (!extensions >> 6 & 1) << 3;
     let mut base = modrm & 7;
     let mut scaled_index = 0;
-    // SAFETY: the instruction has the bytes that the mode and the base say. A base of 4 means that a SIB byte follows.
+    // SAFETY: the mode and the base say how many bytes the instruction has. A base of 4 means that a SIB byte follows.
     let displacement = unsafe {
         let mut rest = code.add(6);
         if base == 4 {

@@ -71,7 +71,7 @@ impl Cuda {
         address
     }
 
-    /// Frees what `alloc` gave.
+    /// Frees memory of `alloc`.
     pub(crate) fn free(&self, address: u64) {
         // SAFETY: as in `new`.
         unsafe { self.call::<extern "C" fn(u64) -> c_int>("cuMemFree_v2", |f| f(address)) }

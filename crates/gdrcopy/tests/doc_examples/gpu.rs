@@ -17,7 +17,7 @@
             Ok(Gpu { memory })
         }
 
-        /// Its address, as cuMemAlloc returns it.
+        /// The address of the memory, as cuMemAlloc returns it.
         fn device_pointer(&self) -> u64 {
             self.memory.address()
         }

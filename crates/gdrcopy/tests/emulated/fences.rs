@@ -72,7 +72,7 @@ struct Copy {
 
 fn copies_of_the_c_libraries_are_fenced() {
     let address = Cuda::new().alloc(2 * PAGE).next_multiple_of(PAGE as u64);
-    // SAFETY: the types are those of the headers, the arguments what these ask for, and the libraries stay loaded.
+    // SAFETY: the types are those of the headers, the arguments are valid, and the libraries stay loaded.
     unsafe {
         let [gdrapi, gdrx] = crate::libraries().map(|file| Box::leak(Box::new(Library::new(file).expect("a library"))));
         let open: extern "C" fn() -> usize = *gdrapi.get("gdr_open").expect("exported");

@@ -1,4 +1,4 @@
-//! On which profiles `Gdr::open` succeeds, and with which backend.
+//! `Gdr::open` succeeds on some profiles, with the expected backend.
 
 use crate::under_gdremu::{Test, options, tests};
 use gdrcopy::Gdr;

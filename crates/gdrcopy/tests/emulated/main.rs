@@ -34,7 +34,7 @@ fn main() {
     #[cfg(feature = "cudarc-0-19")]
     runner.add(pool::with_cudarc::TESTS, &pools);
     runner.add(contexts::TESTS, &[""]);
-    // With gdrdrv; and with nothing else that works.
+    // These run with gdrdrv, and where no other backend works.
     runner.add(host_memory::TESTS, &["", "--no-gdrdrv --cuda-version 11.7"]);
     runner.add(dma_buf::EXPORTED, &["", "--profile dmabuf"]);
     runner.add(dma_buf::MAPPED, &dma_bufs);

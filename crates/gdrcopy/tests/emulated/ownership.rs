@@ -54,7 +54,7 @@ pub(crate) fn await_child(child: libc::pid_t, failure: &str) {
     assert_eq!(status, 0, "{failure}");
 }
 
-/// Those of this process, and one that is used to read them.
+/// The open descriptors of this process, and the one that is used to read them.
 fn open_descriptors() -> BTreeSet<i32> {
     let open = std::fs::read_dir("/proc/self/fd").expect("Linux has it");
     let names = open.map(|entry| entry.expect("Linux has it").file_name());

@@ -47,7 +47,7 @@ fn watched_pool(on_drop: fn()) -> Pool {
     #[derive(Debug)]
     struct Watched(RawMemory, fn());
 
-    // SAFETY: that of `RawMemory`.
+    // SAFETY: the contract that `RawMemory` keeps.
     unsafe impl DeviceMemory for Watched {
         fn address(&self) -> u64 {
             self.0.address()
@@ -161,7 +161,7 @@ fn pool_of_fixed_memory_gives_out_its_whole_pages() {
     let (large, _) = fixed_pool(&cuda, 8 * MIB);
     let buffer = large.alloc(3 * MIB).expect("fixed memory has no chunks of one buffer");
     assert!(buffer.device_address().is_multiple_of(2 * MIB as u64));
-    // SAFETY: never used.
+    // SAFETY: the memory is never used.
     let no_page = unsafe { RawMemory::new(first + 1, 2 * PAGE - 2) };
     assert_eq!(Pool::of_memory(&gdr(), no_page).err(), Some(GdrError::EmptyRange.into()));
 }
@@ -383,7 +383,7 @@ fn memory_of_a_reset_device_is_not_freed_again() {
     assert!(allocator.allocate(PAGE).is_err(), "its context is gone too");
     drop(before);
     drop(allocator);
-    // Nor is it tried, because CUDA does not check streams that are gone.
+    // The allocator does not try to free it either, because CUDA does not check streams that are gone.
     assert_eq!(Logged::with(&format!("{address:#x} is not freed")), [""; 0]);
     for memory in &after {
         cuda.write(memory.address(), &[7; PAGE]);

@@ -20,7 +20,7 @@ pub(crate) struct Slice<'m> {
     pub(crate) len: usize,
 }
 
-/// Borrows of owners at a time.
+/// The borrows of owners that exist at a time.
 #[derive(Default)]
 pub(crate) struct Borrowed<'m> {
     pub(crate) slices: Vec<Slice<'m>>,
@@ -48,17 +48,17 @@ impl<'m> Slice<'m> {
         Slice { mapped, start, len }
     }
 
-    /// Returns whether bytes of it are inside.
+    /// Returns whether these bytes are inside the slice.
     pub(crate) fn has(self, offset: usize, len: usize) -> bool {
         offset <= self.len && len <= self.len - offset
     }
 
-    /// A length from `offset` on, mostly one that fits.
+    /// A length of a range that starts at `offset`, which mostly fits.
     pub(crate) fn part(self, size: Size, offset: usize) -> usize {
         size.of(self.len.checked_sub(offset).unwrap_or(self.len))
     }
 
-    /// Returns whether a word of it is naturally aligned.
+    /// Returns whether a word of this size at `offset` is naturally aligned.
     pub(crate) fn is_aligned(self, offset: usize, size: usize) -> bool {
         self.start.wrapping_add(offset as u64).is_multiple_of(size as u64)
     }
@@ -79,7 +79,7 @@ impl<'m> Slice<'m> {
         Some(models)
     }
 
-    /// [`Memory::set`] of a part of it.
+    /// Sets the model of a part of the slice.
     #[track_caller]
     pub(crate) fn written(self, memory: &Memory, offset: usize, bytes: &[u8]) {
         memory.set(self.start + offset as u64, bytes);
@@ -163,12 +163,12 @@ fn sub_slice<'m>(borrowed: &mut Borrowed<'m>, slice: Slice<'m>, args: &Args) {
     }
 }
 
-/// Many items, near each other or anywhere, some of them empty, some outside.
+/// Reads many items, near each other or anywhere, some of them empty, some outside.
 fn read_many(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
     let mut numbers = Numbers(args.data);
     let extreme = args.sizes[0].of(slice.len);
     let span = args.sizes[1].inside(slice.len);
-    // Few that are longer than any routine copies at a time, or more than a gather has in flight.
+    // Items are few, and may be longer than any routine copies at a time, or more than a gather has in flight.
     let (most, share) = [(40, 64), (4, 5), (1200, 2048)][numbers.below(3)];
     let longest = args.sizes[2].of(slice.len).min(context.host.room() / share);
     let items: Vec<(usize, usize)> = (0..numbers.below(most))

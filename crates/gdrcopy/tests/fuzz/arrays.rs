@@ -90,7 +90,7 @@ fn indexes<T>(len: usize, args: &Args, numbers: &mut Numbers) -> Vec<usize> {
     let counts = [numbers.below(40), 250 + numbers.below(10), numbers.below(1200)];
     let count = counts[numbers.below(3)].min((1 << 18) / size_of::<T>().max(1));
     let span = [len, 3.min(len)][numbers.below(2)];
-    // Without elements, each is outside.
+    // If the array has no elements, each index is outside.
     let mut at: Vec<_> = (0..count).map(|_| numbers.below(span)).collect();
     if count > 0 && numbers.below(4) == 0 {
         at[numbers.below(count)] = args.sizes[numbers.below(3)].of(len);
@@ -113,7 +113,7 @@ fn gather<T: Pod>(array: Array<'_, T>, elements: Slice<'_>, memory: &Memory, arg
     let at = indexes::<T>(len, args, &mut numbers);
     let places = places(at.len(), args, &mut numbers);
     calling!("  {elements} of {len:#x}: .gather({at:x?}, {places})");
-    // Those before and behind are no one's.
+    // The first and the last value are guards, which no call may change.
     let mut values = vec![T::zeroed(); places + 2];
     fill(&mut values);
     let is_valid = at.iter().all(|&index| index < len);
@@ -147,7 +147,7 @@ fn scatter<T: Pod>(array: Array<'_, T>, elements: Slice<'_>, memory: &Memory, ar
         written.entry(index).or_default().push(&values[number]);
     }
     for (index, values) in written {
-        // Any of the values for one index may stay.
+        // If an index was written several times, any of its values may stay.
         let element = array.get(index).expect("inside");
         let mut values = values.into_iter().map(bytes_of);
         assert!(values.any(|value| value == bytes_of(&element)), "element {index:#x}");

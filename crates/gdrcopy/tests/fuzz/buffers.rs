@@ -15,7 +15,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// One that has room for reads of `room` bytes.
+    /// A buffer that has room for reads of `room` bytes.
     pub(crate) fn new(room: usize) -> Host {
         let bytes = noise(1, room + 2 * GUARD);
         let model = bytes.clone();

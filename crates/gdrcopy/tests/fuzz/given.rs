@@ -36,7 +36,7 @@ impl Watch {
     }
 }
 
-// SAFETY: that of `Lent`.
+// SAFETY: the contract that `Lent` keeps.
 unsafe impl DeviceMemory for Given {
     fn address(&self) -> u64 {
         self.lent.address()
@@ -97,7 +97,7 @@ impl World {
     /// Ends a mapping, unless it is borrowed; then the owner drops it later. Given memory is mapped again.
     pub(crate) fn unmap(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = take(&mut self.mapped, args)?;
-        // The rest of it is dropped after the owner.
+        // The other fields are dropped after the owner.
         let mapped = Arc::try_unwrap(mapped).ok()?;
         match mapped.owner {
             Owner::Mapping(mapping) => {

@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 
 use gdrcopy::{Error, GdrError, Result};
 
-/// Where a sequence lists its calls. Each is written before it is made, so that the last one is that which crashed.
+/// The pipe to which a sequence lists its calls. Each is listed before it is made, so that the last one is the call
+/// that crashed.
 static LIST: OnceLock<PipeWriter> = OnceLock::new();
 
 /// Runs a sequence in a forked child.
@@ -93,7 +94,7 @@ pub(crate) fn any_outcome<T>(result: Result<T>) -> Option<T> {
         }
         Err(error) => {
             list(format_args!(" = {error:?}\n"));
-            // Its text must also be right for the errors that only such arguments cause.
+            // Errors that only extreme arguments cause must also have a text.
             assert!(!error.to_string().is_empty());
             assert!(!matches!(error, Error::Gdr(GdrError::ForkedChild)), "no call of it forked");
             None

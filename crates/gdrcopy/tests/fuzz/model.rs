@@ -25,7 +25,7 @@ struct Region {
     bytes: Vec<u8>,
     /// The part of it that a pool has. The bytes around it belong to others.
     given: Range<u64>,
-    /// Which pool, from 1 on.
+    /// The number of the pool, from 1 on; 0 if the region is no pool's.
     pool: usize,
 }
 

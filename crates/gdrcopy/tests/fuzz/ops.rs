@@ -74,7 +74,7 @@ pub(crate) enum Access {
 pub(crate) struct Args {
     pub(crate) which: usize,
     pub(crate) sizes: [Size; 3],
-    /// For choices, and for what is written.
+    /// Selects what a call does, and the bytes that it writes.
     pub(crate) data: u64,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Args {
 pub(crate) enum Op {
     Call(Call, Args),
     Access(Access, Args),
-    /// Two threads, with a half of a slice each.
+    /// Calls of two threads, with a half of a slice each.
     Threads(Args, [Vec<(Access, Args)>; 2]),
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Sequence {
     pub(crate) ops: Vec<Op>,
     /// True if an allocator is made before anything is opened.
     pub(crate) allocator_first: bool,
-    /// In which order the rest is dropped.
+    /// The order in which the remaining owners are dropped.
     pub(crate) end: Vec<Kind>,
 }
 

@@ -1,4 +1,4 @@
-//! Views that keep their memory, which outlive all else, and which threads have in turn.
+//! Views that keep their memory. They outlive all other owners, and threads use them in turn.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::{arrays, words};
 pub(crate) struct OwnedView {
     pub(crate) view: View,
     pub(crate) start: u64,
-    /// By which a pool's model knows that this still exists, though forgotten. Dropped after the view.
+    /// A pool's model knows by it that this view still exists, even if it was forgotten. Dropped after the view.
     pub(crate) alive: Arc<()>,
 }
 
@@ -37,7 +37,7 @@ impl View {
 }
 
 impl OwnedView {
-    /// Makes calls by it, and then drops every second one.
+    /// Makes calls by the view, and then drops every second view.
     fn used(self, memory: &Memory, args: &Args) -> Option<OwnedView> {
         // The model reads memory by CUDA before that is freed.
         let _cuda = Cuda::new();
@@ -50,7 +50,7 @@ impl OwnedView {
 }
 
 impl World {
-    /// A view of a part of what is mapped.
+    /// A view of a part of mapped memory.
     pub(crate) fn own(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = Arc::clone(any_of(&self.mapped, args)?);
         let slice = mapped.slice();
@@ -77,7 +77,7 @@ impl World {
         None
     }
 
-    /// A clone of what can be cloned, and is mapped.
+    /// A clone of a mapped owner that can be cloned.
     pub(crate) fn clone_mapped(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = any_of(&self.mapped, args)?;
         let owner = match &mapped.owner {

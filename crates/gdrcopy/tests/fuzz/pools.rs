@@ -15,15 +15,15 @@ use crate::pins::map_flag;
 use crate::types::value;
 use crate::world::World;
 
-/// More than a pool gets at a time.
+/// No pool gets more bytes at a time.
 const LIMIT: usize = 16 << 20;
 
-/// Memory of others, before and behind that which pools get, at least.
+/// The least number of other bytes before and behind the memory that pools get.
 const MARGIN: usize = 4096;
 
 pub(crate) struct PoolOf {
     pub(crate) pool: Pool,
-    /// From 1 on.
+    /// The number of the pool in the sequence, from 1 on.
     pub(crate) number: usize,
     /// True if it has an allocator, and pins and maps as works everywhere.
     pub(crate) is_ordinary: bool,
@@ -101,7 +101,7 @@ impl World {
         allocator
     }
 
-    /// Where the memory of the next pool starts, which differs from GPU pages in every second one.
+    /// A lender for the next pool. In one of three cases, its memory starts at a GPU page.
     pub(crate) fn lender(&mut self, args: &Args) -> Lender {
         let skews = [0, 1 << 16, 1, 64, 4096 + 8, 65535];
         Lender {
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// One that no pool has, not even one that is gone.
+    /// A number that no pool has had.
     fn pool_number(&mut self) -> usize {
         self.pools_made += 1;
         self.pools_made
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// One of the pools. Made if there is none.
+    /// One of the pools, which is made if there is none.
     pub(crate) fn pool(&mut self, args: &Args) -> &PoolOf {
         if self.pools.is_empty() {
             self.new_pool(&Args { data: 0, ..*args });
@@ -259,7 +259,7 @@ fn align(args: &Args) -> usize {
     let large = args.data >> 8 & 1 == 0;
     match args.data % 16 {
         3 => args.sizes[1].of(4096),
-        // Powers of two, seldom beyond what chunks are aligned to.
+        // Powers of two, which are seldom more than the alignment of chunks.
         _ if large => 1 << (args.data >> 9 & 63),
         _ => 1 << (args.data >> 9 & 15),
     }

@@ -41,7 +41,7 @@ impl Size {
         }
     }
 
-    /// Where a contract permits no more than the length.
+    /// A size for calls whose contract permits no more than the length.
     pub(crate) fn inside(self, len: usize) -> usize {
         match self.of(len) {
             size if size <= len => size,
@@ -100,7 +100,7 @@ impl Numbers {
         mixed ^ (mixed >> 29)
     }
 
-    /// One below `limit`.
+    /// A number below `limit`.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit.max(1) as u64) as usize
     }

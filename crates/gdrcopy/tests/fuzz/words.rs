@@ -99,7 +99,7 @@ fn load_all<T: Pod>(slices: [Slice<'_>; 2], memory: &Memory, args: &Args) {
     let words = offsets.iter().map(|(slice, offset)| slice.mapped.word::<T>(*offset).expect("a word"));
     let words: Words<'_, T> = words.collect();
     assert_eq!((words.len(), words.is_empty()), (count, count == 0));
-    // Those before and behind are no one's.
+    // The first and the last value are guards, which no call may change.
     let untouched: T = value(1);
     let mut values = vec![untouched; places + 2];
     panic_outcome(places != count, || words.load_all(&mut values[1..=places]));

@@ -90,7 +90,8 @@ impl World {
                         continue;
                     };
                     self.mapped.push(Arc::clone(&mapped));
-                    // Borrowed of what may be dropped from the list in the next calls, which only then ends it.
+                    // The next calls may drop the mapping from the list, but it ends only when it is no longer
+                    // borrowed.
                     let mut inner = Borrowed { slices: borrowed.slices.clone(), batches: Vec::new() };
                     inner.slices.insert(0, mapped.slice());
                     self.run(ops, &mut inner);
