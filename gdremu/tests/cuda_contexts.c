@@ -1,4 +1,4 @@
-/* Contexts: which one is current where, what ends with them, primary contexts and how long they live. */
+/* Contexts: the current one of each thread, the objects that end with a context, and how long primary contexts live. */
 
 #include "cuda_values.h"
 #include "tests.h"

@@ -2,7 +2,7 @@
 #include "cuda_values.h"
 #include "tests.h"
 
-/* With CUDA_VISIBLE_DEVICES=2,0,7,1, the third, then the first; with "", none. */
+/* With CUDA_VISIBLE_DEVICES=2,0,7,1 the program sees the third GPU, then the first; with "" it sees none. */
 TEST(visible)
 {
     char id[16];
@@ -51,7 +51,7 @@ TEST(three)
     CHECK_STRING(in, "abc");
 }
 
-/* What a GPU kernel on GPU 1 may do with VMM memory of GPU 0; after them a buffer. */
+/* Accesses that a GPU kernel on GPU 1 may make to VMM memory of GPU 0, and then to a buffer. */
 static const CUmemAccess_flags given[] = {CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READ,
                                           CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 enum { WRITABLE = 2, BUFFER };

@@ -94,11 +94,11 @@ GPU_TEST(entry_points)
     CUDA(cuGetProcAddress("cuMemAlloc_v2", &function, 13000, 0, &status));
     CHECK(function == NULL);
     CHECK_EQUAL(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    /* Libraries look it up among all others, and only the CUDA runtime calls it. */
+    /* Libraries look this function up together with all others, but only the CUDA runtime calls it. */
     CUDA(cuGetProcAddress("cuGetExportTable", &function, 13000, 0, &status));
     if (arguments[0] != NULL)
         CHECK_EQUAL(((CUresult(*)(const void **, const void *))function)(NULL, NULL), CUDA_ERROR_NOT_SUPPORTED);
-    /* Those of version 1 have no status. */
+    /* Version 1 of cuGetProcAddress takes no status. */
     CUDA(cuGetProcAddress("cuGetProcAddress", &first, 11080, 0, NULL));
     CUDA(cuGetProcAddress("cuGetProcAddress", &function, 12000, 0, NULL));
     CHECK(first != function && function == (void *)(uintptr_t)cuGetProcAddress);

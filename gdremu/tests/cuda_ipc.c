@@ -93,7 +93,7 @@ static void two_processes_share_a_buffer(int to, pid_t child, CUdeviceptr buffer
     CHECK_EQUAL(write(to, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     CHECK_EQUAL(write(to, &id, sizeof(id)), (ssize_t)sizeof(id));
     close(to);
-    /* Its id stays its own. */
+    /* WNOWAIT keeps the ended child, so no other process gets its id. */
     CHECK_EQUAL(waitid(P_PID, (id_t)child, &end, WEXITED | WNOWAIT), 0);
     CHECK_EQUAL(end.si_status, 0);
     CUDA(cuMemcpyDtoH(bytes, buffer, SIZE));
@@ -125,7 +125,7 @@ int main(void)
     CHECK_EQUAL(cuIpcGetMemHandle(&other, pooled), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuMemFree(pooled));
     two_processes_share_a_buffer(to, child, buffer);
-    /* As if the other process had made it, which has ended. */
+    /* The handle looks as if the other process had made it, which has ended. */
     uint64_t ended = (uint64_t)child;
     memcpy(handle.bytes, &ended, sizeof(ended));
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), 205 /* MAP_FAILED */);

@@ -27,7 +27,7 @@ static const char kernels_ptx[] = PTX(
     "    st.volatile.global.u32 [%begun], 1;\n"
     "    bra again;\n"
     "}\n"
-    /* *word = value, whatever is at that address. */
+    /* Stores the value to the word, whatever is mapped at its address. */
     ".visible .entry poke(.param .u64 word, .param .u32 value)\n"
     "{\n"
     "    .reg .u32 %r; .reg .u64 %d;\n"
@@ -52,7 +52,8 @@ static volatile uint32_t *host_word(void)
     return word;
 }
 
-/* In the current context. Loaded once, because NVIDIA's driver may wait for running kernels when it loads one. */
+/* Loads a kernel in the current context, once, because NVIDIA's driver may wait for running kernels when it loads
+ * one. */
 static CUmodule loaded;
 
 static void load(void)
@@ -75,7 +76,7 @@ static CUresult launch(const char *name, CUstream stream, const volatile void *f
     return launched(kernel(name), stream, parameters);
 }
 
-/* Not in cuda_driver.h, because only this test uses them. */
+/* Only this test uses these functions, so they are not in cuda_driver.h. */
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name);
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
                                    unsigned int block_x, unsigned int block_y, unsigned int block_z,
@@ -124,7 +125,7 @@ static void modules(void)
     CHECK_EQUAL(function, again);
 }
 
-/* As on an H200, which has 132 multiprocessors. */
+/* The results are those of an H200, which has 132 multiprocessors. */
 static void occupancy(CUfunction function)
 {
     static const int wanted[][3] = {{1, 0, 32}, {33, 0, 32}, {100, 0, 16}, {1024, 0, 2}, {64, 10000, 20}, {64, 49152, 4},
@@ -247,7 +248,7 @@ static void order(void)
 
 /* ---- GPU kernels that fail ---- */
 
-/* From then on every call returns the kernel's error; only another process can continue. */
+/* After it every call returns the kernel's error; only another process can continue. */
 static void expect_failure(CUresult result)
 {
     CUdeviceptr buffer;
@@ -340,7 +341,7 @@ static void endless(void)
 
 TEST(communication)
 {
-    /* In children, before this process calls cuInit. */
+    /* The children run before this process calls cuInit. */
     for (next = 0; next < 6; next++)
         in_child(write_to_next);
     in_child(unmapped_in_use);

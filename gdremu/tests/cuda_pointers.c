@@ -10,7 +10,7 @@ static CUresult result_of(CUdeviceptr address, int number)
     return cuPointerGetAttribute(&value, (CUpointer_attribute)number, address);
 }
 
-/* Settable is only SYNC_MEMOPS. */
+/* Only SYNC_MEMOPS can be set. */
 static void check_sync_memops(CUdeviceptr address, unsigned int at_first)
 {
     unsigned int on = 1, off = 0;
@@ -59,7 +59,7 @@ TEST(of_a_buffer)
 
 CUresult cuMemRangeGetAttribute(void *data, size_t size, int attribute, CUdeviceptr address, size_t count);
 
-/* Its preferred location is no GPU, as on an H200. */
+/* Managed memory has no GPU as its preferred location, as on an H200. */
 static void ranges(CUdeviceptr managed)
 {
     int value = 0;

@@ -174,7 +174,7 @@ static void reports_its_own_result(void)
     await(sockets[1]);
 }
 
-/* With the expected error as argument. */
+/* The argument is the expected error. */
 TEST(can_be_mapped_where_its_exporter_can)
 {
     int received[3], error;

@@ -104,7 +104,7 @@ GPU_TEST(events)
     CHECK(time >= 0);
     CHECK_EQUAL(cuEventElapsedTime(&time, untimed, end), CUDA_ERROR_INVALID_HANDLE);
 
-    /* Those of another context. */
+    /* Streams and events of another context are refused. */
     CUDA(cuCtxGetCurrent(&first));
     CHECK_EQUAL(cuCtxCreate(&second, 3, 0), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuCtxCreate(&second, 0, 0));
@@ -183,7 +183,7 @@ GPU_TEST(captures)
     CUDA(cuMemFreeHost(memory));
     CUDA(cuStreamEndCapture(independent, &graph));
 
-    /* A capture ends with its stream, and that with its context. */
+    /* A capture ends with its stream, and a stream ends with its context. */
     CUDA(cuStreamBeginCapture(stream, GLOBAL));
     CUDA(cuStreamDestroy(stream));
     CHECK_EQUAL(cuStreamEndCapture(stream, &graph), CUDA_ERROR_INVALID_HANDLE);

@@ -58,7 +58,7 @@ TEST(devices)
     CHECK_EQUAL(value, 1);
 }
 
-/* Functions of the driver are those of the program's CUDA version, and this one has another argument since 13.0. */
+/* The runtime gets functions of the program's CUDA version. This function has another argument since 13.0. */
 TEST(driver_entry_points)
 {
     const char *name = CUDART_VERSION < 13000 ? "cuCtxGetDevice" : "cuCtxGetDevice_v2";
@@ -73,7 +73,7 @@ TEST(driver_entry_points)
     CHECK_EQUAL(by_version, dlsym(RTLD_DEFAULT, "cuCtxGetDevice"));
 }
 
-/* As on an H200, the runtime makes the context again, and every retain has its release. */
+/* The runtime makes the context again, and releases each context as often as it retains it, as on an H200. */
 TEST(reset_by_the_driver)
 {
     CUcontext context;
@@ -223,7 +223,7 @@ TEST(streams)
     CHECK_EQUAL(cudaGetLastError(), cudaErrorInvalidResourceHandle);
 }
 
-/* By the name for programs of any version. */
+/* The runtime is loaded by the name that programs of any version use. */
 TEST(loaded)
 {
     void *runtime = dlopen("libcudart.so", RTLD_NOW);

@@ -39,7 +39,7 @@ fn assert_all_pass(wheel: &str, path: &str) {
     let program = compile("cudart", name, arguments);
     let mut gdremu = Command::new(GDREMU);
     gdremu.args(["--gpus", "2", "--"]).arg(&program);
-    // Without and with NVIDIA's library where the program would find it.
+    // The program runs without and with NVIDIA's library where it would find it.
     for found in [None, libcudart.parent()] {
         if let Some(directory) = found {
             gdremu.env("LD_LIBRARY_PATH", directory);

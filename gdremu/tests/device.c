@@ -130,7 +130,7 @@ TEST(paths)
     CHECK_EQUAL(access("../proc/driver/gdrdrv/params", R_OK), 0);
 }
 
-/* Under --gdrdrv-errno EACCES. */
+/* Runs under --gdrdrv-errno EACCES. */
 TEST(open_is_refused)
 {
     struct statx status;
@@ -220,7 +220,7 @@ TEST(many_threads)
     memory = gpu_memory(ALIGNED_SIZE);
     for (int i = 0; i < 4; i++)
         users[i] = start_thread(device_work, NULL);
-    /* Forks in between find a lock that they can take. */
+    /* A child that is forked in between can take the lock. */
     for (int i = 0; i < 20; i++)
         in_child(use_in_a_child);
     for (int i = 0; i < 4; i++)
@@ -265,7 +265,7 @@ static void need_no_descriptor(void)
     CUDA(cuStreamDestroy(stream));
 }
 
-/* Before the first call of CUDA. */
+/* Runs before the first call of CUDA. */
 TEST(no_descriptor_is_left_at_first)
 {
     rlim_t usual = set_limit(RLIMIT_NOFILE, 0);

@@ -37,7 +37,7 @@ static inline uint64_t pinned(int fd, CUdeviceptr address, size_t size)
     return handle;
 }
 
-/* By a command that every release has. */
+/* Uses a command that every release has. */
 static inline struct gdrdrv_get_info info_of(int fd, uint64_t handle)
 {
     struct gdrdrv_get_info info = {.handle = handle};
