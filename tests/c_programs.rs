@@ -36,7 +36,7 @@ const SPECIAL: &[&str] = &[
     "nv-p2p-dummy",
     "nv-p2p-dummy-dmabuf",
 ];
-/// Those of both on which every GPU can map dma-bufs.
+/// The profiles of both lists on which every GPU can map dma-bufs.
 const DMABUF: &[&str] = &["dmabuf", "dmabuf-3gpus", "dmabuf-coherent", "nv-p2p-dummy-dmabuf"];
 /// Profiles for gdrcopy_sanity besides `GENERAL`.
 const SANITY: &[&str] = &["cached-traditional", "no-force-pcie", "high-handles"];
@@ -54,12 +54,12 @@ const HUNG: i32 = 124;
 /// The exit status of a program that can prove nothing here.
 const WAIVED: i32 = 4;
 
-/// How a program gets the library, and under what it runs.
+/// The method by which a program gets the library, and the tool under which it runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
-    /// With the library on the library path.
+    /// The program finds the library on the library path.
     Linked,
-    /// With a library on the path whose functions abort, and the real one in LD_PRELOAD.
+    /// The library is in LD_PRELOAD, and the one on the path has functions that abort.
     Preloaded,
     /// `Linked`, compiled with ASan and UBSan.
     Sanitized,
@@ -74,7 +74,7 @@ enum Way {
 }
 
 impl Way {
-    /// As in the names of tests.
+    /// The first word of the tests' names.
     fn name(self) -> String {
         match self {
             Way::Denied(call, error) => format!("denied-{call}-{error}").to_lowercase(),
@@ -83,11 +83,11 @@ impl Way {
     }
 }
 
-/// Whose driver and GPU the programs use.
+/// The driver and the GPU that the programs use.
 #[derive(Clone, Copy, PartialEq)]
 enum Hardware {
     Emulated,
-    /// This computer's GPU, gdremu's driver.
+    /// This computer's GPU with gdremu's driver.
     Nvidia,
     Real,
 }
@@ -96,12 +96,12 @@ struct Runner {
     root: PathBuf,
     target: PathBuf,
     hardware: Hardware,
-    /// Where the programs are, and `gdrcopy_sanity`, `watched` and `denied`.
+    /// The directories of the programs, and of `gdrcopy_sanity`, `watched` and `denied`.
     plain: PathBuf,
     beside: PathBuf,
     gdremu: PathBuf,
     lib: PathBuf,
-    /// Where libgdrx is.
+    /// The directory of libgdrx.
     gdrx: PathBuf,
     logs: PathBuf,
     sanitized: OnceLock<Result<(), String>>,
@@ -131,9 +131,9 @@ impl Runner {
     /// Builds everything, or takes it from the directory that `make gpu-bundle` filled.
     fn prepare() -> Result<Runner, String> {
         let root = match env::var_os("GDRCOPY_TEST_BUNDLE") {
-            // At run time, because a tree that was copied has this program from elsewhere.
+            // Read at run time, because a copied tree has a program that was built elsewhere.
             None => PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into())),
-            // On another computer than it was built on.
+            // The bundle runs on another computer than it was built on.
             Some(_) => env::current_dir().map_err(|error| error.to_string())?,
         };
         if env::var_os("GDRCOPY_ORIGINAL_DIR").is_some() {
@@ -257,7 +257,7 @@ impl Runner {
         names.lines().map(str::to_owned).collect()
     }
 
-    /// Those of the lists that are for this hardware.
+    /// The profiles of the lists that are for this hardware.
     fn profiles(&self, lists: &[&'static [&'static str]]) -> Vec<&'static str> {
         let all = lists.concat();
         match self.hardware {
@@ -327,7 +327,7 @@ impl Runner {
     fn run_program(&self, program: &str, way: Way, profile: &str) -> Result<Completion, Failed> {
         let mut binary = self.plain.join(program);
         let mut command = match program {
-            // On a computer without any driver.
+            // These run as on a computer without any driver.
             "open_fails" | "libcuda_load" => Command::new(self.beside.join("watched")),
             _ => self.launcher(profile, program != "never_closed"),
         };
@@ -344,7 +344,7 @@ impl Runner {
             path.push(self.root.join("build/c_tests/fake_cuda"));
         }
         command.env("LD_LIBRARY_PATH", path);
-        // Slow, or the same again.
+        // These runs are slow, or repeat what others have tested.
         let is_slow = matches!(way, Way::Valgrind | Way::Denied(..)) || self.hardware == Hardware::Nvidia;
         if is_slow || way == Way::Linked && !["default", "real"].contains(&profile) {
             command.env("CHECK_SLOWNESS", "100");
@@ -403,7 +403,7 @@ impl Runner {
                 let reason = reason.split_once(": ").map_or(reason, |(_, reason)| reason);
                 return Ok(Completion::ignored_with(reason));
             }
-            // Also where a check failed before the test unpinned its buffers.
+            // A check may also have failed before the test unpinned its buffers.
             (Some(LEAK), _) => "pins were left behind".into(),
             (Some(HUNG), _) => "it hung".into(),
             _ => status.to_string(),

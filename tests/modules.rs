@@ -24,7 +24,7 @@ struct Source {
     items: BTreeSet<String>,
     /// The names of imports, and their paths from this module.
     imports: BTreeMap<String, Vec<String>>,
-    /// Modules whose items all are imported.
+    /// Modules from which all items are imported.
     globs: Vec<Vec<String>>,
     /// Paths from this module, and their lines.
     named: Vec<(Vec<String>, usize)>,
@@ -103,7 +103,7 @@ fn read(sources: &mut Crate, module: Module, file: &Path, is_forbidden: bool) {
     };
     reader.visit_file(&parsed);
     let is_forbidden = is_forbidden || text.contains("#![forbid(unsafe_code)]");
-    // What a module forbids, those inside it cannot allow.
+    // A module cannot allow what the module around it forbids.
     let is_leaf = reader.children.is_empty();
     reader.source.lacks_forbid = is_leaf && !is_forbidden && !is_unsafe(text.parse().expect("what syn parsed"));
     sources.insert(module.clone(), reader.source);
@@ -133,7 +133,7 @@ fn is_unsafe(tokens: TokenStream) -> bool {
 
 struct Reader {
     source: Source,
-    /// The inline modules around what is visited.
+    /// The inline modules around the item that is visited.
     inline: Vec<String>,
     /// Modules that have files, and the path that an attribute gives.
     children: Vec<(String, Option<String>)>,
@@ -148,7 +148,7 @@ impl Reader {
                 _ => break,
             }
         }
-        // `pub(crate)` and `pub(super)` in what is passed to a macro use nothing.
+        // `pub(crate)` and `pub(super)` in the arguments of a macro use nothing.
         let is_visibility = path == ["crate"] || path == ["super"];
         if !path.is_empty() && path != ["Self"] && !is_visibility {
             self.source.named.push((path, line));
@@ -194,7 +194,7 @@ impl Reader {
         }
     }
 
-    /// Paths in what is passed to a macro, whose syntax is not known.
+    /// Paths in the arguments of a macro, whose syntax is not known.
     fn macro_input(&mut self, tokens: TokenStream) {
         let mut path = Vec::new();
         let mut line = 0;

@@ -38,7 +38,7 @@ fn build(targets: &[&str]) -> PathBuf {
     };
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--profile", profile]).args(targets);
-    // At run time, because a tree that was copied has this program from elsewhere.
+    // Read at run time, because a copied tree has a program that was built elsewhere.
     cargo.current_dir(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into()));
     assert!(cargo.status().expect("cargo starts").success(), "{cargo:?}");
     directory.to_owned()

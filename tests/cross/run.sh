@@ -29,7 +29,7 @@ unpack_debian_rust() {
         "apt-$command" -o Dir::State::Lists="$debian/lists" -o APT::Architectures::=amd64 \
             -o APT::Architectures::=arm64 -o APT::Architectures::=ppc64el "$@"
     }
-    # A part of the archive that is being renewed may fail; what is needed shows below.
+    # A part of the archive may fail while it is being renewed. Missing packages show below.
     apt get update || true
     versions() { apt cache madison "$1" | awk '{ print $3 }'; }
     version=

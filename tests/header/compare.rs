@@ -1,4 +1,4 @@
-//! Compares a header in `include/` with what a library exports. For the tests of each library.
+//! Compares a header in `include/` with the functions that a library exports, for the tests of each library.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Another static library written in Rust, which contains Rust's own libraries as libgdrapi.a does.
 
-/// Its formatting may panic, so that the code that unwinds is linked.
+/// Formatting may panic, so the code that unwinds is linked.
 #[unsafe(no_mangle)]
 pub extern "C" fn another(number: i32) -> usize {
     std::panic::catch_unwind(|| format!("{number}").len()).unwrap_or(0)

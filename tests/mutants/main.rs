@@ -93,7 +93,7 @@ fn tests_pass_over_the_changed_libraries() {
         }
         assert!(programs.wait().expect("it is a child").success());
     }
-    // What no C program reaches, and the fences of all three.
+    // The crate's tests reach what no C program does, and check the fences of all three libraries.
     let mut of_the_crate = cargo(root(), &root().join("target"));
     succeed(of_the_crate.args(["test", "--package", "gdrcopy", "--lib", "--test", "emulated"]));
 }

@@ -11,11 +11,11 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::built::built;
 
-/// Has the name of the test that this process runs, under gdremu already.
+/// The variable with the name of the test that this process runs under gdremu.
 const TEST: &str = "TEST_UNDER_GDREMU";
-/// Has gdremu's options, as the test program lists them.
+/// The variable with gdremu's options, as the test program lists them.
 const OPTIONS: &str = "GIVEN_OPTIONS_OF_TEST";
-/// Has gdremu's options, in place of a profile those that it stands for.
+/// The variable with gdremu's options, with the options that a profile stands for instead of its name.
 const EXPANDED_OPTIONS: &str = "GDREMU_OPTIONS_OF_TEST";
 
 /// gdremu's exit status where a program ended well, but with buffers still pinned.
@@ -23,13 +23,13 @@ const LEAK: i32 = 66;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Test {
-    /// With its module, and the test program before it.
+    /// The path of the test: the test program, modules, and the function.
     pub(crate) name: &'static str,
     pub(crate) run: fn(),
 }
 
 impl Test {
-    /// As in the names of tests.
+    /// The name without the test program.
     fn short_name(&self) -> &'static str {
         let (_program, name) = self.name.split_once("::").expect("a module path");
         name
@@ -44,13 +44,13 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// What gdremu was started with, for tests whose outcome depends on it.
+/// The options that gdremu was started with, for tests whose outcome depends on them.
 #[allow(dead_code, reason = "not every test program has such tests")]
 pub(crate) fn options() -> String {
     env::var(OPTIONS).expect("set by this runner")
 }
 
-/// The same, in place of a profile the options that it stands for.
+/// [`options`], with the options that a profile stands for instead of its name.
 #[allow(dead_code, reason = "not every test program has such tests")]
 pub(crate) fn expanded_options() -> String {
     env::var(EXPANDED_OPTIONS).expect("set by this runner")
@@ -77,7 +77,7 @@ impl Runner {
         }
     }
 
-    /// The same with a step before each, outside gdremu.
+    /// Adds tests, and calls `prepare` before each, outside gdremu.
     pub(crate) fn add_prepared(&mut self, tests: &[Test], options: &'static str, prepare: fn()) {
         self.tests.extend(tests);
         for &test in tests {
@@ -111,7 +111,7 @@ impl Runner {
     }
 }
 
-/// As in the names of tests: the profile, or the options without their dashes.
+/// The word for these options in the tests' names: the profile, or the options without their dashes.
 fn name_of(options: &str) -> String {
     if options.is_empty() {
         return "default".to_owned();

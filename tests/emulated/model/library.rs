@@ -194,7 +194,7 @@ impl Library {
         done(unsafe { (self.gdr_copy_to_mapping)(mh(handle), va, source, bytes.len()) })
     }
 
-    /// As `write`.
+    /// Reads as [`Library::write`] writes.
     pub(super) fn read(&self, handle: usize, va: usize, bytes: &mut [u8]) -> Answer<()> {
         let target = bytes.as_mut_ptr().cast();
         done(unsafe { (self.gdr_copy_from_mapping)(mh(handle), target, va, bytes.len()) })

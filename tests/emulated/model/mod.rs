@@ -1,4 +1,4 @@
-//! Random sequences of calls, right and wrong, against a small reference model of the contract.
+//! Compares the library with a small reference model of the contract, by random sequences of calls, right and wrong.
 //!
 //! `MODEL_CALLS` says how many calls to make in each mode (default 20,000). A failure is shrunk, and printed with
 //! the seed (`MODEL_SEED`) that brings it back.

@@ -1,4 +1,4 @@
-//! The machine that the model expects, from the options that gdremu was started with.
+//! The system that the model expects, from the options that gdremu was started with.
 
 use crate::under_gdremu;
 

@@ -35,12 +35,12 @@ pub(super) struct Fault {
     pub(super) errno: i32,
 }
 
-/// Which `gdr_t` comes with a handle.
+/// The `gdr_t` that is passed together with a handle.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     /// The one it was pinned with.
     Right,
-    /// This one, which may be the same by chance.
+    /// The `gdr_t` of this number, which may be the right one by chance.
     Any(usize),
 }
 
@@ -48,7 +48,7 @@ pub(super) enum Owner {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NamedRange {
     Right,
-    /// As DPDK does.
+    /// The device address, which DPDK passes.
     DeviceAddress,
     Half,
     Nothing,
@@ -101,12 +101,12 @@ fn errno() -> impl Strategy<Value = i32> {
     select(&[libc::ENOMEM, libc::EINVAL, libc::EINTR, libc::EAGAIN, libc::EIO][..])
 }
 
-/// With `faults`, the driver call behind the operation fails now and then.
+/// The errno with which the driver call behind the operation fails now and then, if `faults` is set.
 fn fault(faults: bool) -> impl Strategy<Value = Option<i32>> {
     prop::option::weighted(0.05, errno()).prop_map(move |errno| if faults { errno } else { None })
 }
 
-/// The same for an operation that makes several calls.
+/// The call of an operation that fails, and its errno, if `faults` is set.
 fn fault_of(calls: &'static [&'static str], faults: bool) -> impl Strategy<Value = Option<Fault>> {
     let fault = (select(calls), errno()).prop_map(|(call, errno)| Fault { call, errno });
     prop::option::weighted(0.05, fault).prop_map(move |fault| if faults { fault } else { None })

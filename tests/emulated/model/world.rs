@@ -56,7 +56,7 @@ struct Pin {
     state: State,
     /// FORCE_PCIE.
     over_pcie: bool,
-    /// Its memory was freed, and the driver does not keep it.
+    /// True if the pinned memory was freed, and the driver does not keep it.
     is_revoked: bool,
     bytes: Rc<RefCell<Vec<u8>>>,
 }
@@ -81,7 +81,7 @@ impl Pin {
 /// The `gdr_t` that is passed with a pin.
 struct Caller {
     handle: usize,
-    /// It is open, and the pin's own.
+    /// True if it is open, and the pin's own.
     is_owner: bool,
 }
 
@@ -167,7 +167,7 @@ impl<'a> World<'a> {
         verdict.map_err(|why| format!("{op:?}: {why}"))
     }
 
-    /// The same as `with_fault_of` for one kind of call.
+    /// Calls [`World::with_fault_of`] with one kind of driver call.
     fn with_fault<T>(&self, call: &'static str, errno: Option<i32>, work: impl FnOnce(&Library) -> T) -> T {
         self.with_fault_of(errno.map(|errno| Fault { call, errno }), work)
     }
@@ -266,7 +266,7 @@ impl<'a> World<'a> {
         let address = self.buffers[buffer].address + offset as u64;
         let is_free = self.buffers[buffer].is_free;
         let fits = offset.saturating_add(size) <= BUFFER;
-        // Behind the buffer may lie another one, so a range that does not fit must not fit anywhere.
+        // Another buffer may lie behind this one, so a range that does not fit must not fit anywhere.
         let size = if fits { size } else { size.max(1 << 40) };
         let call = if self.mode.has_flags() { "PIN_BUFFER_V2" } else { "PIN_BUFFER" };
         let handle = self.gs[g].handle;

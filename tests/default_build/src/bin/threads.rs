@@ -24,7 +24,7 @@ fn main() -> Result<()> {
         large: pool.alloc(4 << 20)?,
         pool,
     };
-    // Not by a Mutex, because that of the standard library was built without the sanitizer.
+    // Each thread returns its result, because the standard library's Mutex was built without the sanitizer.
     let results = thread::scope(|scope| {
         let shared = &shared;
         let mut threads = Vec::new();
