@@ -67,7 +67,7 @@ fn pages(directory: &Path, program: &Command, date: &str) -> Result<()> {
     Ok(())
 }
 
-/// For each shell, in the directory that it searches.
+/// Writes the completions of each shell to the directory that it searches.
 fn completions(directory: &Path, command: &Command) -> Result<()> {
     let name = command.get_name();
     for (shell, file) in [

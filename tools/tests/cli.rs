@@ -30,7 +30,7 @@ fn wrong_options_give_status_2() {
     }
 }
 
-/// It has 24 lines, and 80 columns.
+/// A screen has 24 lines and 80 columns.
 #[test]
 fn help_fits_on_a_screen() {
     let mut helps = vec![run(Command::new(PROGRAM).arg("--help"))];
@@ -66,7 +66,7 @@ fn ps_lists_processes_that_use_gdrcopy() {
     output.prints(&[" MiB  (emulated)\n", &format!("\n  this project's: {}\n", file.display()), "\"emulated\": true"]);
 }
 
-/// Another user's process, of which a root without the privilege sees no more than others.
+/// A root user without the privilege sees no more of another user's process than others do.
 #[test]
 fn ps_does_not_advise_root_to_become_root() {
     if !geteuid().is_root() {

@@ -35,7 +35,7 @@ fn can(command: &str) -> bool {
 /// Plants the states, has doctor choose, and runs what it chose.
 #[track_caller]
 fn choose_and_run(states: &[State]) {
-    // Steps of this computer, as for a distant NUMA node.
+    // Steps that doctor advises for this computer in any state, as for a distant NUMA node.
     let of_this = HEALTHY.examine();
     let mut faults = Vec::new();
     for state in states {
@@ -135,7 +135,7 @@ fn gpus_that_others_use_or_behind_a_hang_are_not_tested() {
     assert_eq!(report.findings("self-test").len(), 2);
 }
 
-/// In all rows: what the loader finds, each name, and the self-test.
+/// The remedy stands in all rows, which are what the loader finds, each name, and the self-test.
 #[test]
 fn library_for_a_newer_c_library_has_one_remedy() {
     for sh in ["newer; args='--lib newer.so'", "newer; both newer.so other; path other"] {
@@ -212,7 +212,7 @@ fn sections_are_printed_before_the_self_test_ends() {
     while !fs::read_to_string(&log).unwrap().contains("\ndistributed engines\n") {
         assert!(child.try_wait().unwrap().is_none(), "doctor ended");
     }
-    // With the process that hangs.
+    // Ends the group, and with it the process that hangs.
     kill(Pid::from_raw(-(child.id() as i32)), Signal::SIGKILL).unwrap();
     child.wait().unwrap();
 }

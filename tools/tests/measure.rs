@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// Few repetitions, and 64 KiB.
+/// Options for few repetitions and copies of 64 KiB.
 fn few(name: &str) -> &'static [&'static str] {
     match name {
         "compare" => &["--sizes=64", "--budget=0"],
@@ -30,7 +30,7 @@ fn tool(emulated: &[&str], name: &str, options: &[&str]) -> Output {
     run(gdrcopy(emulated, &[name, "--lib", &library]).args(few(name)).args(options))
 }
 
-/// Runs a tool with it twice.
+/// Runs a tool with the library twice, once with the label `other`.
 fn with_two(name: &str, options: &[&str]) -> Output {
     let second_library = format!("--lib=other={}", library().display());
     tool(&[], name, &[&[&second_library[..]], options].concat()).with_status(0)
@@ -40,7 +40,7 @@ fn records(output: &Output) -> Vec<Value> {
     output.json()["records"].as_array().unwrap().clone()
 }
 
-/// The words of the lines that begin with one.
+/// The words of each line that begins with this word.
 fn lines<'a>(output: &'a Output, word: &str) -> Vec<Vec<&'a str>> {
     let mut lines: Vec<Vec<_>> = output.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
     lines.retain(|line| line.first() == Some(&word));
@@ -170,7 +170,7 @@ fn compare_measures_libraries_and_other_methods() {
     assert_eq!(results["setup"]["libraries"].as_array().unwrap().len(), 3);
     let records = results["records"].as_array().unwrap();
     let methods = ["ours", "other", "ours (2)", "memcpy", "cuMemcpy"];
-    // Directions, sizes.
+    // There are two directions and four sizes.
     assert_eq!(records.len(), 2 * 4 * methods.len());
     for (number, record) in records.iter().enumerate() {
         assert_eq!(record["method"], methods[number % methods.len()]);
@@ -198,7 +198,7 @@ fn compare_gives_wrong_copies_no_ratio_and_status_1() {
     }
 }
 
-/// Options of gdremu, tools and their options, the status, and what is printed, to stderr if that is not 0.
+/// Options of gdremu, tools and their options, the status, and the text that is printed, to stderr unless it is 0.
 const CASES: &[(&str, &str, i32, &str)] = &[
     ("", "copybw|copylat|apiperf -a cuMemAlloc", 0, "buffer from cuMemAlloc:"),
     ("", "copybw|copylat|apiperf -a cumemcreate", 0, "buffer from cuMemCreate:"),
@@ -328,7 +328,7 @@ fn pplat_ends_without_an_answer() {
     output.reports(&["the GPU has not answered round 1 within 1 s"]);
 }
 
-/// Iterations that take minutes.
+/// Options for iterations that take minutes.
 const ENDLESS: &str = "1000000000";
 
 /// Runs a tool, and sends it this signal when it has mapped its buffer, or as much later as it takes to have

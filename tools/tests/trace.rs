@@ -1,4 +1,4 @@
-//! `gdrcopy trace`: programs behave as without it, and what they did is reported.
+//! Tests `gdrcopy trace`. Programs behave as without it, and it reports their calls.
 
 mod common;
 
@@ -121,7 +121,7 @@ fn c_tests_pass_and_their_calls_are_counted() {
     }
 }
 
-/// Steps with all that is reported, in numbers that tests know.
+/// Steps that cause everything that is reported, in known numbers.
 fn everything() -> String {
     let pins = "pin unpin ".repeat(12);
     let copies = "write8 ".repeat(200) + &"read16384 ".repeat(9);
@@ -239,7 +239,7 @@ const OTHER_USES: &[(&str, i32, &str)] = &[
     ),
     ("open pin turns", 0, "0/copies/0/count 200\n 0/misuse 0"),
     ("open cancel", 0, "0/pins 300"),
-    // EINVAL and EACCES are of a wrong handle, EIO is not.
+    // EINVAL and EACCES say that a handle is wrong. EIO does not.
     ("gdr5 pin map close gdr22 range2 map close gdr13 range3 map close", 0, "0/left/pins 2\n 0/left/mappings 2"),
     ("open misuses", 0, "0/misuse 64\n 0/misuse/0/count 1\n 0/misuse_left_out 4"),
     ("open plugin", 0, "0/pinned/0/pinned_by pins_here+0x"),
@@ -328,7 +328,7 @@ fn programs_run_with_any_directory_for_the_files_and_without_files() {
     }
 }
 
-/// Linked, where its loader looks all up at once, and by dlopen.
+/// A program may be linked with the library, so that the loader looks all functions up at once, or open it by dlopen.
 #[test]
 fn functions_of_a_newer_library_work_and_are_reported_as_not_seen() {
     let workdir = Workdir::new();

@@ -40,14 +40,14 @@ impl Ucx {
         self.0.path().join(name)
     }
 
-    /// tune with it. Messages take the times of `times`.
+    /// The command to run tune with this UCX. Messages take the times of `times`.
     fn command(&self, emulated: &[&str], budget: u32, variables: &[(&str, &str)]) -> Command {
         let mut command = gdrcopy(emulated, &["tune", &lib(), "--cpu=0", &format!("--budget={budget}"), "--ucx"]);
         command.arg(self.0.path()).env("FAKE_TIMES", times()).envs(variables.iter().copied());
         command
     }
 
-    /// Its settings, without a limit of time.
+    /// Runs tune with these settings, and with more time than it needs.
     fn tune(&self, variables: &[(&str, &str)]) -> Output {
         run(&mut self.command(&[], 3600, variables)).with_status(0)
     }
@@ -174,7 +174,7 @@ fn size_that_fails_is_left_out() {
 #[test]
 fn ucx_that_cannot_be_tuned_is_named() {
     for (info, reason) in [
-        // As that of Debian 12 prints it.
+        // Debian 12's UCX prints this.
         ("# Version 1.13.1\n# Git branch '', revision 09f27c0", "UCX 1.13.1 does not know UCX_GDR_COPY_BW"),
         (&INFO.replace("gdr_copy", "tcp"), "UCX 1.22.0 cannot use gdr_copy here"),
         (&INFO.replace("intra:auto,inter:auto", "auto"), "UCX 1.22.0 has no threshold for messages within a node"),

@@ -86,7 +86,7 @@ int main(int argc, char **argv)
     if (!strcmp(fake, "silent"))
         return 0;
     if (!strcmp(fake, "hang")) {
-        /* Also its child gets nothing but the kill of the group. */
+        /* Only a kill of the whole group reaches the child. */
         if (!fork())
             execl("/bin/sleep", getenv("FAKE_SLEEP"), "1000", (char *)NULL);
         wait(NULL);

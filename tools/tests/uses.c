@@ -90,7 +90,7 @@ static void *turns(void *nothing)
     return nothing;
 }
 
-/* Until it is canceled, wherever it is. */
+/* Copies until it is canceled, at any instruction. */
 static void *copies(void *to)
 {
     CHECK_OK(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL));
@@ -119,7 +119,7 @@ static void cancels(void)
 
 #define FOUR(call) call, call, call, call
 
-/* In 68 places. */
+/* Misuses the library in 68 places. */
 static void misuses(void)
 {
     FOUR(FOUR(FOUR(gdr_copy_to_mapping(spare, host, "unknown", 8))));

@@ -39,7 +39,7 @@ pub(crate) fn run(command: &mut Command) -> Output {
     Output::from(command.output().expect("gdremu starts"))
 }
 
-/// How a program ended, and what it output.
+/// The exit status of a program, and its output.
 #[derive(Debug)]
 pub(crate) struct Output {
     /// None if a signal ended the program.
@@ -110,7 +110,7 @@ pub(crate) fn compile(source: &str, library: PathBuf) -> PathBuf {
     library
 }
 
-/// Makes what `gdrcopy trace` preloads, beside the tool.
+/// Makes the objects that `gdrcopy trace` preloads, beside the tool.
 pub(crate) fn preloaded() {
     static MADE: Once = Once::new();
     if env::var_os("GDRCOPY_TEST_BUILT").is_some() {
@@ -133,7 +133,7 @@ pub(crate) const FAULTY: &str = "tools/tests/faulty.c";
 /// A libgdrapi without a driver, which behaves as some do, and lacks functions.
 pub(crate) const OTHER: &str = "tools/tests/other.c";
 
-/// Runs a tool with it.
+/// Runs a tool with the faulty library.
 pub(crate) fn corrupted(tool: &str, fault: &str, options: &[&str]) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let faulty = format!("--lib={}", compile(FAULTY, directory.path().join("faulty.so")).display());
