@@ -35,8 +35,8 @@ run() {
 programs=$(executables --workspace --test c_programs)
 # shellcheck disable=SC2086 # Two words.
 run $programs "${1:-}"
-# Those packages that `make test` selects, so that cargo has built them. Left out are what only compiles, and states of systems
-# that only root can plant.
+# The packages that `make test` selects, so that cargo has built them. Tests that only compile, and states of systems
+# that only root can plant, are left out.
 packages=(--package libgdrapi --package gdrcopy-core --package gdrcopy --package gdrcopy-tools)
 executables "${packages[@]}" --test emulated --test fuzz --test cli --test measure --test tune --test trace --test doctor |
     while read -r manifest executable; do

@@ -98,7 +98,7 @@ impl Trace {
         self.accesses.last_mut().expect("the access that faulted").stored = stored;
     }
 
-    /// The accesses' starts, where none may be a store.
+    /// The starts of the accesses, none of which may be a store.
     fn loads(&self, case: Arguments) -> Vec<usize> {
         let mut loads = Vec::new();
         for access in &self.accesses {
