@@ -15,7 +15,7 @@ cp "$tarball" "$tree/tarball"
 # Manuals take minutes to index.
 echo 'path-exclude=/usr/share/man/*' >"$tree/etc/dpkg/dpkg.cfg.d/no-manuals"
 
-# Where cargo compiles is kept for the next time.
+# Keeps cargo's build directory for the next time.
 in_tree_quietly_with_rust() {
     unshare --mount sh -c '
         mount --bind "$1" "$0/rust" && mount --bind "$2" "$0/cargo/registry" && mount --bind "$3" "$0/source/build" || exit

@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 . packaging/tree.sh
 
 ci/scripts/apt-install.sh debootstrap iproute2
-# As cargo has no network there.
+# Cargo has no network in the tree, so the crates are fetched before.
 cargo fetch --quiet --locked
 home=/home/user
 rust=/usr/local/rust

@@ -38,7 +38,7 @@ check_elf() {
     echo "$count ELF files for $arch"
 }
 
-# runs LIBRARY: a program that loads it gets API level 2.6.
+# runs LIBRARY: checks that a program that loads the library gets API level 2.6.
 runs() {
     "$type-gcc" -x c - -o "$work/loads" <<'END'
 #include <dlfcn.h>
@@ -113,7 +113,7 @@ ci/scripts/check-symbols.sh "$site/gdrcopy/lib/libgdrapi.so"
 for name in libgdrapi.so libgdrapi-preload.so; do
     runs "$site/gdrcopy/lib/$name"
 done
-# Without what forks, or starts Python again.
+# Tests that fork or start Python again are left out.
 PYTHONPATH=$site:$PWD/packaging/python/tests PYTHONDONTWRITEBYTECODE=1 emulated default /usr/bin/python3.11 -c '
 import gpu, unittest
 from test_mapping import Copies, Lifetimes, OfEveryKindOfObject, Pins, Views, Words

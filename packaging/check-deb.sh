@@ -73,7 +73,7 @@ install_nvidia() {
     check_loaded $nvidia_number
 }
 
-# install_driver NAME VERSION: as NVIDIA's packages, which conflict with those of the other kind.
+# install_driver NAME VERSION: installs a package like NVIDIA's, which conflict with those of the other kind.
 install_driver() {
     empty
     gpu_driver "$dir" "$1" "$2"
@@ -89,7 +89,7 @@ remove_driver() {
     in_tree_quietly dpkg --purge nvidia-dkms nvidia-open-dkms
 }
 
-# By dpkg, which is stricter than apt about the order.
+# Installs with dpkg, which is stricter than apt about the order.
 install_ours() {
     in_tree_quietly sh -c 'dpkg --install --auto-deconfigure /root/debs/*.deb'
 }
@@ -101,7 +101,7 @@ check_upgraded() {
     check_loaded $our_number
 }
 
-# new_kernel_installed: what the packages of a kernel and of its headers do with DKMS; they fail if that does.
+# new_kernel_installed: runs DKMS as the packages of a kernel and of its headers do; they fail if DKMS fails.
 new_kernel_installed() {
     local hooks
     for hooks in postinst.d header_postinst.d; do

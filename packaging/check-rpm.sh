@@ -30,7 +30,7 @@ header() {
         '%description' "Stands for $2."
 }
 
-# nvidia NAME PACKAGE [SCRIPT...]: a package with what is in $dir, and with lines for its spec file.
+# nvidia NAME PACKAGE [SCRIPT...]: makes a package of the files in $dir, with these lines in its spec file.
 nvidia() {
     {
         header "$2" 'the package of NVIDIA'
@@ -41,7 +41,7 @@ nvidia() {
     rm -rf "$dir"
 }
 
-# nvidia_kmod SYSTEM START STOP: with what is in $dir, and the commands of its scripts.
+# nvidia_kmod SYSTEM START STOP: makes a package of the files in $dir, with these commands as its scripts.
 nvidia_kmod() {
     nvidia_module "$dir"
     nvidia "$1" gdrcopy-kmod %post "$nvidia_dkms_install" "$2" \

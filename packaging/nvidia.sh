@@ -35,7 +35,7 @@ AUTOINSTALL=yes
 END
 }
 
-# Shell commands that their scripts begin and end with.
+# The shell commands that the scripts of these packages begin and end with.
 nvidia_dkms_install='dkms add -m gdrdrv -v 2.6 || :
 for kernel in $(uname -r) $(ls /lib/modules | tail -n 1); do
     dkms build -m gdrdrv -v 2.6 -k $kernel && dkms install -m gdrdrv -v 2.6 -k $kernel || :
@@ -65,7 +65,7 @@ new_kernel() {
     ln -f "$tree/usr/sbin/modprobe" "$tree/usr/sbin/rmmod"
 }
 
-# new_gpu_driver: what gdrdrv needs of the GPU driver's sources.
+# new_gpu_driver: makes the part of the GPU driver's sources that gdrdrv needs.
 new_gpu_driver() {
     mkdir -p "$tree/usr/src/nvidia-1"
     touch "$tree/usr/src/nvidia-1"/nv-p2p.{c,h} "$tree/usr/src/nvidia-1/Module.symvers"
@@ -98,7 +98,7 @@ replace_driver() {
     reboot
 }
 
-# check_stale STATUS: gdrdrv-load has this exit status, and its command, as it stands there, builds a module that is loaded.
+# check_stale STATUS: checks that gdrdrv-load has this exit status, and that the command it prints builds a module.
 check_stale() {
     local command status=0
     in_tree gdrdrv-load >"$work/load.log" 2>&1 || status=$?

@@ -128,7 +128,7 @@ lint_debs() {
     echo "lintian: no errors, no warnings, $(grep -c '^O:' "$work/lintian") overridden with reasons"
 }
 
-# lint_rpms DIR: rpmlint.
+# lint_rpms DIR: runs rpmlint on the packages in DIR.
 lint_rpms() {
     rpmlint -c packaging/rpm/rpmlint.toml "$1"/*.rpm >"$work/rpmlint" || { cat "$work/rpmlint" >&2 && die "rpmlint complains"; }
     echo "rpmlint:$(tail -n 1 "$work/rpmlint"), $(grep -c "^ *'" packaging/rpm/rpmlint.toml) filters with reasons"

@@ -1,4 +1,4 @@
-//! The errors of a C function, which are those of gdrcopy-core, and those that only C callers can make.
+//! The errors of a C function. They are those of gdrcopy-core, and those that only C callers can cause.
 #![forbid(unsafe_code)]
 
 /// The result of the C API layer's fallible functions.

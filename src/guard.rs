@@ -22,7 +22,7 @@ pub(crate) fn guard(name: &str, body: impl FnOnce() -> Result<()>) -> c_int {
 /// Runs the body of the C function `name`; logs an error, and turns a panic into one.
 pub(crate) fn caught<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let _deferred = Deferred::new();
-    // Unwind safe, because locks do not poison, and their data is valid at every step.
+    // The call is unwind safe, because locks do not poison, and their data is valid at every step.
     let error = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => error,

@@ -44,7 +44,7 @@ fn slot(handle: usize) -> Option<&'static Slot> {
     if !is_slot(handle) {
         return None;
     }
-    // SAFETY: `is_slot` returned true.
+    // SAFETY: `is_slot` returned true for this handle.
     Some(unsafe { slot_at(handle) })
 }
 
@@ -54,8 +54,8 @@ pub(crate) fn mapping_type(handle: usize) -> Option<MappingType> {
     if !is_slot(handle) {
         return None;
     }
-    // Not through `slot`, whose Option costs a test for a handle of 0, which is in no range.
-    // SAFETY: `is_slot` returned true.
+    // `slot` is not called, because its Option costs a test for a handle of 0, which is in no range.
+    // SAFETY: `is_slot` returned true for this handle.
     unsafe { slot_at(handle) }.mapping_type()
 }
 
@@ -81,7 +81,7 @@ fn why_unknown(name: &'static str, handle: usize) -> Error {
 pub(crate) struct Table {
     /// Handle memory of the processes that this one was forked off from.
     inherited: Vec<Range<usize>>,
-    /// The same range as in the process's page, readable where that was wiped.
+    /// A copy of the range in the process's page, readable where that was wiped.
     range: AddressRange,
     state: Exclusive<State>,
 }
@@ -158,7 +158,7 @@ impl Table {
             none => none.insert(Arena::reserve().map_err(no_memory)?),
         };
         if state.spare.is_empty() {
-            // Room for all holders, this one too: giving one back takes no memory.
+            // The list has room for all holders, including this one, so giving one back takes no memory.
             let holders = state.holders.len() + 1;
             state.holders.try_reserve(1).map_err(|_| no_memory(Errno::ENOMEM))?;
             state.spare.try_reserve(holders).map_err(|_| no_memory(Errno::ENOMEM))?;
@@ -238,7 +238,7 @@ impl<T: Kind> Handle<T> {
         if !slot.is_live() || holder == 0 {
             return Err(why_unknown(T::ARGUMENT, number));
         }
-        // SAFETY: the address of a holder of the table, which `insert` published.
+        // SAFETY: the address is that of a holder of the table, which `insert` published.
         let holder = unsafe { &*ptr::with_exposed_provenance::<Holder>(holder) };
         Ok(Handle { slot, holder, kind: PhantomData })
     }
@@ -274,7 +274,7 @@ impl<T: Kind> Handle<T> {
         }
         let mut place = self.lock()?;
         let result = work(self.object(&mut place)?)?;
-        // Until the object has ended, a child that is forked off can close its copies of the descriptors.
+        // A child that is forked off before the object has ended can close its copies of the descriptors.
         self.slot.show_ending();
         *place = None;
         drop(place);
@@ -319,7 +319,7 @@ pub(crate) fn close_inherited(g: usize) -> bool {
     let Some(Inherited { slot, neighbors }) = inherited(g) else {
         return false;
     };
-    // Only one of several threads gets it.
+    // Only one of several threads takes the slot.
     if !(slot.take(state::GDR) || slot.gdr() == 0 && slot.take(state::ENDING)) {
         return false;
     }

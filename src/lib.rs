@@ -25,7 +25,7 @@ mod origin;
 mod slots;
 pub mod types;
 
-// For Rust programs, because the crate gdrapi-sys is built from these sources too.
+// Rust programs use these, because the crate gdrapi-sys is built from these sources too.
 pub use bindgen::*;
 pub use exports::*;
 pub use types::*;

@@ -38,7 +38,7 @@ pub(crate) struct Holder {
     pin: Place<PinEntry>,
 }
 
-/// One kind of object.
+/// A kind of object that handles stand for.
 pub(crate) trait Kind: Sized + 'static {
     /// The state of a slot while it is a live handle of such an object.
     const STATE: u32;
@@ -49,7 +49,7 @@ pub(crate) trait Kind: Sized + 'static {
     fn place(holder: &Holder) -> &Place<Self>;
     /// Returns the handle of a pin's `gdr_t`; 0 if it is no pin.
     fn gdr(&self) -> usize;
-    /// Writes what C programs look for into the slot.
+    /// Writes the values that C programs look for into the slot.
     fn show(&self, slot: &Slot);
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Slot {
     state: AtomicU32,
     /// The address of the `Holder` of its object.
     holder: AtomicUsize,
-    /// For a pin, the handle of its `gdr_t`; else 0.
+    /// The handle of the `gdr_t` if this slot is a pin, else 0.
     gdr: AtomicUsize,
     driver_handle: AtomicU32,
     /// The number of live slots in the step that this slot is the first of. Locked as the arena is.

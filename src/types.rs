@@ -65,12 +65,12 @@ pub struct gdr_info_v2_t {
 }
 
 impl gdr_info_v2_t {
-    /// 1 if it is mapped.
+    /// Returns 1 if the pin is mapped.
     pub fn mapped(&self) -> c_uint {
         self.bits & 1
     }
 
-    /// 1 if it is mapped write-combining.
+    /// Returns 1 if the pin is mapped write-combining.
     pub fn wc_mapping(&self) -> c_uint {
         self.bits >> 1 & 1
     }

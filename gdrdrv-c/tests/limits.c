@@ -199,7 +199,7 @@ static void limited_number(void)
     in_child(opens_share_the_limit);
 }
 
-/* Whole GPU pages count, each time that they are pinned. */
+/* The limit counts whole GPU pages, and counts a page each time that it is pinned. */
 static void limited_memory(void)
 {
     uint64_t handles[MIB / GDRDRV_GPU_PAGE_SIZE], whole;

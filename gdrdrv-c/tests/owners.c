@@ -8,7 +8,7 @@
 
 static int said[2], asked[2], clone_flags;
 
-/* Pins and exits. The child with its descriptors keeps running, and closes them one at a time on request. */
+/* Pins and exits. A child that has the descriptors keeps running, and closes them one at a time on request. */
 static void end_before_a_child(void)
 {
     struct gpu_memory mine = gpu_alloc(SIZE);

@@ -64,6 +64,6 @@ pub(crate) fn die_by(signal: i32) -> ExitCode {
     let _ = SigSet::empty().thread_set_mask();
     // SAFETY: as above.
     unsafe { libc::raise(signal) };
-    // Unreachable for signals that end a process.
+    // Execution never gets here for signals that end a process.
     ExitCode::FAILURE
 }

@@ -52,11 +52,11 @@ pub fn install(config: &Config, files: &[StandIn]) -> io::Result<()> {
         fs::create_dir(session.stand_in(Path::new("/sys/module/nv_p2p_dummy/holders/gdrdrv"))?)?;
     }
     for StandIn { path, file } in files {
-        // After the GPUs' files, because the option may replace one.
+        // These files come after the GPUs' files, because the option may replace one of those.
         fs::copy(file, session.stand_in(path)?)?;
     }
     if config.driver.loaded && config.driver.since(5) && config.gpu.provider.emulates_gdrdrv() {
-        // Reading the second one returns the number of the moment.
+        // Reading the second file returns the current number.
         for (name, text) in [("params", params(&config.driver)), ("nv_get_pages_refcount", "0\n".into())] {
             let place = session.stand_in(&Path::new("/proc/driver/gdrdrv").join(name))?;
             fs::write(&place, text)?;

@@ -83,7 +83,7 @@ impl Options {
         Ok(config)
     }
 
-    /// Refuses options that describe what the provider does not emulate.
+    /// Refuses options that describe something that the provider does not emulate.
     fn check_provider(&self, config: &Config) -> Result<(), &'static str> {
         let GpuConfig { provider, .. } = config.gpu;
         let mut default = Options::parse_from(["gdremu", "true"]).config;

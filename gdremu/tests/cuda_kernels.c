@@ -52,8 +52,7 @@ static volatile uint32_t *host_word(void)
     return word;
 }
 
-/* Loads a kernel in the current context, once, because NVIDIA's driver may wait for running kernels when it loads
- * one. */
+/* Loads a kernel in the current context, once, because loading one may wait for running kernels with NVIDIA's driver. */
 static CUmodule loaded;
 
 static void load(void)

@@ -30,7 +30,7 @@ ROOT = HERE.parent.parent
 LIBRARY = "libgdrapi.so"  # as the object for LD_PRELOAD needs it, which `make lib` puts beside the library
 PRELOAD = "libgdrapi-preload.so"
 TRACER = "lib/gdrcopy"  # beside the program's directory, where it looks for the objects
-# By e_machine of the ELF header; all are little-endian.
+# The names of arches by e_machine of the ELF header; all are little-endian.
 ARCHES = {21: "ppc64le", 62: "x86_64", 183: "aarch64"}
 DATE = max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315532800)  # since 1980, the oldest date of zip files
 LICENSES = ["LICENSE-APACHE", "LICENSE-MIT"]

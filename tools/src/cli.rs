@@ -21,7 +21,7 @@ use crate::output;
     version,
     disable_help_flag = true,
     disable_help_subcommand = true,
-    args_override_self = true, // As with getopt, the last value counts.
+    args_override_self = true, // The last value counts, as with getopt.
     after_help = "`gdrcopy TOOL --help` lists its options, `man gdrcopy-TOOL` describes them.",
     after_long_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}")
 )]
@@ -41,7 +41,7 @@ Examples:
   gdrcopy copylat --json copylat.json
   gdremu -- gdrcopy copylat";
 
-/// Of tools whose help has no other.
+/// The exit status of tools whose help has no other text for it.
 pub const EXIT_STATUS: &str =
     "Exit status: 0 for success, 1 if a call failed or a byte was copied wrong, 2 for wrong options, 130 after Ctrl-C.";
 
@@ -147,7 +147,7 @@ fn with_tool(mut arguments: Vec<OsString>) -> Vec<OsString> {
 const SWEEP: &str = "`gdrcopy copylat` measures all sizes";
 const PLOT: &str = "--json FILE has the numbers, and tools/plot.py of the sources draws them";
 
-/// Options that there were of the tools that measure, and what to use.
+/// Options that the measuring tools once had, and what to use instead.
 const REMOVED: [(&str, &str); 8] = [
     ("-l", SWEEP),
     ("--sweep", SWEEP),
@@ -159,7 +159,7 @@ const REMOVED: [(&str, &str); 8] = [
     ("--format=csv", "use --format=json"),
 ];
 
-/// Tools that there were, and what to do without them. docs/troubleshooting.md says it of CRIU's messages.
+/// Tools that were removed, and what to do without them. docs/troubleshooting.md says it of CRIU's messages.
 const REMOVED_TOOLS: [&str; 3] = ["checkpoint", "suspend", "resume"];
 const WITHOUT_CHECKPOINTS: &str = "call gdr_unpin_buffer and gdr_close before CRIU's dump, or run that job with the engine's \
     switch for GDRCopy off; `gdrcopy ps` lists the processes that hold pins";
@@ -175,7 +175,7 @@ fn advice(tool: &str, error: &clap::Error) -> Option<String> {
     let named = error.get(ContextKind::InvalidArg)?.to_string();
     let named = match error.kind() {
         ErrorKind::UnknownArgument => named,
-        // Without the placeholder of its value.
+        // The name without the placeholder of its value.
         ErrorKind::InvalidValue => {
             format!("{}={}", named.split(' ').next()?, error.get(ContextKind::InvalidValue)?)
         }

@@ -45,7 +45,7 @@ void *next_load(const char *path)
             function = (void *)no_library;
         if (function == NULL)
             function = (void *)missing;
-        *functions[i].function = function; /* Other threads store the same. */
+        *functions[i].function = function; /* Other threads store the same value. */
     }
     return library;
 }

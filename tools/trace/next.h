@@ -5,12 +5,12 @@
 #pragma GCC visibility push(default)
 #include "gdrapi.h"
 #undef gdr_get_info
-int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_t *info); /* Programs built before 2.4 call it. */
+int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_t *info); /* Programs built before 2.4 call this. */
 #pragma GCC visibility pop
 
 #include "../../c_tests/functions.h"
 
-/* Its functions. One that it lacks returns ENOSYS, gdr_open NULL. */
+/* The functions of the next library. One that it lacks returns ENOSYS, gdr_open NULL. */
 #pragma GCC visibility push(hidden)
 extern struct next {
     FUNCTIONS(FUNCTION_POINTER)
@@ -19,7 +19,7 @@ extern struct next {
 /* Loads the library by path, because this object has its SONAME. Returns NULL if there is none. */
 void *next_load(const char *path);
 
-/* gdr_get_info_v2, also of a library before 2.4. */
+/* Calls gdr_get_info_v2, or its predecessor in a library before 2.4. */
 int next_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info);
 #pragma GCC visibility pop
 

@@ -113,7 +113,7 @@ enum { PINNING, MISUSING };
 enum { OUTSIDE = 1, UNMAPPED, CLOSED, UNKNOWN };
 
 struct thread {
-    uint64_t busy;   /* It counts; signal handlers count elsewhere. */
+    uint64_t busy;   /* not 0 while the thread counts; its signal handlers count elsewhere then */
     uint64_t inside; /* the caller and, in 8 bits, the function plus 1 of a call that has not returned */
     uint64_t last;   /* when a call ended */
     uint64_t failed; /* copies */
@@ -125,7 +125,7 @@ struct class {
 
 /* src/commands/trace/recorded.rs has the words of these, and how many there are. */
 struct file {
-    struct process process __attribute__((aligned(4096))); /* Then all have whole pages. */
+    struct process process __attribute__((aligned(4096))); /* With this alignment, each file has whole pages. */
     struct calls calls[FUNCTION_COUNT];
     struct site sites[2][SITES + 1];
     struct pin pins[PINS];
@@ -187,7 +187,7 @@ static int gpu_is_emulated(void)
     return provider != NULL && strcmp(provider(), "nvidia") != 0;
 }
 
-/* Several threads may do it at once, as the loader gives all the same. */
+/* Several threads may look a function up at once, as the loader gives all the same address. */
 static void load_next(void)
 {
     int major = 0, minor = 0, error = errno;
@@ -207,7 +207,7 @@ static void load_next(void)
 
 enum { MAKING = 1, DONE };
 
-/* Children get it zeroed. */
+/* Forked children find this zeroed. */
 static struct state {
     struct file *file;
     uint64_t attempt;
@@ -517,7 +517,7 @@ static void note_pin(const struct call *call, int error, gdr_t g, const gdr_mh_t
     for (uint64_t i = 1; i <= PINS; i++) {
         struct pin *other = &file->pins[(file->process.last_pin + i) % PINS];
 
-        if (other->handle == handle->h) { /* Its pin has ended, even if that call has not returned. */
+        if (other->handle == handle->h) { /* The pin of that handle has ended, even if its unpin has not returned. */
             set(&other->handle, 0);
             set(&other->live, ENDED);
         }
@@ -658,7 +658,7 @@ int gdr_unmap(gdr_t g, gdr_mh_t handle, void *va, size_t size)
 {
     struct call call = begin(F_unmap, CALLER, &handle);
 
-    /* Now, because another thread may map it, or get the handle, before the call returns. */
+    /* The end of the mapping is recorded first, because another thread may map the pin before the call returns. */
     uint64_t mapped = set_mapped(&call, handle, 0);
     int error = end(&call, next.unmap(g, handle, va, size));
     if (error != 0)
@@ -686,7 +686,7 @@ int gdr_close(gdr_t g)
 
     change_pins(&call, g, NULL, LIVE, ENDING);
     int error = end(&call, next.close(g));
-    int stays_open = error == EINVAL || error == EACCES; /* After other errors it is closed nevertheless. */
+    int stays_open = error == EINVAL || error == EACCES; /* After other errors the connection is closed nevertheless. */
     change_pins(&call, g, NULL, ENDING, stays_open ? LIVE : ENDED);
     return error;
 }
@@ -780,7 +780,7 @@ static inline __attribute__((always_inline)) int copy(enum function function, gd
         offset = address - get(&pin->va);
         mapped = get(&pin->mapped);
     }
-    if (size > 0 && (offset > mapped || size > mapped - offset)) /* Now, as the copy may end the program. */
+    if (size > 0 && (offset > mapped || size > mapped - offset)) /* Noted now, as the copy may end the program. */
         note_misuse(file, function, pin, caller, address, size);
     unsigned part = part_of_thread(file);
     enter(file, part, function, caller);

@@ -20,7 +20,7 @@ unsafe extern "C" {
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 impl Deferred {
-    /// Defers it from now on.
+    /// Defers cancellation from now on.
     #[expect(clippy::new_without_default, reason = "it changes the thread")]
     pub fn new() -> Deferred {
         let mut state_before = 0;

@@ -84,13 +84,13 @@ pub enum Error {
     /// The CUDA driver lacks the function named here.
     #[error("libcuda has no {0}: update the GPU driver, or its stand-in libcuda")]
     NoCudaFunction(&'static str),
-    /// The CUDA driver cannot do what is asked yet. Versions are 1000 × major + 10 × minor.
+    /// This version of the CUDA driver does not have a function that is needed. Versions are 1000 × major + 10 × minor.
     #[non_exhaustive]
     #[error("the GPU driver serves CUDA {}, {}", CudaVersion(*version), needs_cuda(*needed))]
     CudaTooOld {
         /// The driver's version.
         version: i32,
-        /// The first one that can.
+        /// The first version that has the function.
         needed: i32,
     },
     /// The GPU's memory cannot be mapped as a dma-buf.
@@ -129,7 +129,7 @@ pub enum Error {
          cuMemHostAlloc or cuMemHostRegister, and no more than its length"
     )]
     NotHostMemory,
-    /// A map of more than is pinned.
+    /// More bytes are to be mapped than are pinned.
     #[non_exhaustive]
     #[error("{len} bytes are more than the {pinned} that are pinned: map less, or pin more")]
     OutOfPin {
@@ -138,7 +138,7 @@ pub enum Error {
         /// Bytes that are pinned.
         pinned: usize,
     },
-    /// A map of what is unpinned.
+    /// A map of memory that was unpinned.
     #[error("it is unpinned: pin the range again")]
     Unpinned,
     /// The process has no file descriptor left.
@@ -219,7 +219,7 @@ impl OsError {
 pub struct CudaError {
     /// The number.
     pub code: c_uint,
-    /// CUDA's name for it, where it has one.
+    /// CUDA's name for the error, if it has one.
     pub(crate) name: Option<&'static CStr>,
 }
 
@@ -381,7 +381,7 @@ impl fmt::Display for CudaVersion {
     }
 }
 
-/// Names what a CUDA driver before `needed` lacks.
+/// Names the feature that a CUDA driver before `needed` lacks.
 fn needs_cuda(needed: i32) -> &'static str {
     match needed {
         OLDEST => "GPU memory of its own needs 11.0: update it",

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use crate::error::{self, Result};
 
-/// More than the small allocations of each package of the standard library, or other one, that cannot fail.
+/// More bytes than the small allocations of any one package, including the standard library, that cannot fail.
 const SMALL_ALLOCATIONS: usize = 16 << 10;
 
 /// Fails if there is no memory for the small allocations that follow, of strings and of other packages. If one of those
@@ -20,7 +20,7 @@ pub fn require() -> Result<()> {
 fn require_bytes(size: usize) -> Result<()> {
     let mut room = Vec::<u8>::new();
     let reserved = room.try_reserve_exact(size);
-    // Without it, the compiler removes the unused allocation.
+    // Without `black_box`, the compiler removes the unused allocation.
     black_box(&room);
     reserved.map_err(no_memory)
 }
@@ -35,7 +35,8 @@ pub fn boxed<T>(value: T) -> Result<Box<[T; 1]>> {
 
 /// Returns the value in memory that several owners share.
 pub fn shared<T>(value: T) -> Result<Arc<T>> {
-    // `Arc::new` cannot fail. malloc gives it what this has just freed, unless another thread is faster.
+    // `Arc::new` cannot fail. malloc gives it the memory that this function has just freed, unless another thread is
+    // faster.
     require_bytes(size_of::<T>() + 2 * size_of::<usize>())?;
     Ok(Arc::new(value))
 }

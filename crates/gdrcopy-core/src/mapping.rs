@@ -34,7 +34,7 @@ impl RawMapping {
         RawMapping { region, of_pin, device_address, head: head as u32, mapping_type, len }
     }
 
-    /// Device address of byte 0, which is that of its pin.
+    /// The device address of byte 0, which is that of the pin.
     #[inline]
     pub fn device_address(&self) -> u64 {
         self.device_address
@@ -71,7 +71,7 @@ impl RawMapping {
         self.len
     }
 
-    /// Its type, by which the CPU caches it.
+    /// The mapping's type, which says how the CPU caches it.
     #[inline]
     pub fn mapping_type(&self) -> MappingType {
         self.mapping_type

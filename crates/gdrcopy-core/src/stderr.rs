@@ -19,7 +19,7 @@ pub fn set_level(level: LevelFilter) {
 
 /// Prints lines as the environment variables say, unless a level is set.
 pub fn install() {
-    // Not a `Once`, because a child that is forked off in the middle would wait for it.
+    // A `Once` would not do, because a child that is forked off in the middle would wait for it.
     if !INSTALLED.swap(true, Ordering::Relaxed) {
         // Fails only if there is a logger, and a C library has no other.
         let _ = log::set_logger(&Stderr);

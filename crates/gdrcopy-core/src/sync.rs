@@ -57,7 +57,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Access to what a [`Mutex`] protects, until it is dropped.
+/// Gives access to the value that a [`Mutex`] protects, until it is dropped.
 pub struct Guard<'a, T> {
     #[cfg(gdrapi_tsan)]
     edge: &'a AtomicU32,
@@ -112,7 +112,7 @@ impl<T> Exclusive<T> {
     }
 }
 
-/// Access to what an [`Exclusive`] protects, until it is dropped.
+/// Gives access to the value that an [`Exclusive`] protects, until it is dropped.
 pub struct Exclusively<'a, T> {
     thread: &'a AtomicUsize,
     guard: Guard<'a, T>,

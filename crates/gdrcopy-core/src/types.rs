@@ -41,9 +41,9 @@ impl fmt::Display for Version {
 
 /// Versions of the CUDA driver, 1000 × major + 10 × minor.
 pub mod cuda_version {
-    /// The first version with all of CUDA that is used, 11.0.
+    /// The first version that has all functions of CUDA that we use, 11.0.
     pub const OLDEST: i32 = 11000;
-    /// The first that exports dma-bufs, 11.7.
+    /// The first version that exports dma-bufs, 11.7.
     pub const EXPORTS_DMA_BUFS: i32 = 11070;
     /// The first whose dma-bufs can be mapped, 13.3.
     pub const MAPS_DMA_BUFS: i32 = 13030;
@@ -135,7 +135,7 @@ impl PinFlags {
 pub struct P2pTokens {
     /// `p2pToken` of `CUDA_POINTER_ATTRIBUTE_P2P_TOKENS`.
     pub p2p_token: u64,
-    /// `vaSpaceToken` of the same.
+    /// `vaSpaceToken` of the same attribute.
     pub va_space: u32,
 }
 

@@ -44,11 +44,11 @@ pub const USE_DMABUF_MMAP: Variable = variable("GDRCOPY_USE_DMABUF_MMAP", Values
 pub const ALL: [Variable; 6] =
     [ENABLE_LOGGING, LOG_LEVEL, ALLOW_UNALIGNED_MAP, FORCE_PCIE_COMPAT, ISA, USE_DMABUF_MMAP];
 
-/// Variables of earlier versions, and what serves instead.
+/// Variables of earlier versions, and what to use instead.
 pub const GONE: [(&str, &str); 2] =
     [("GDRCOPY_DMA_READ", "call cuMemcpy for large reads"), ("GDRCOPY_THREADS", "call cuMemcpy for large copies")];
 
-/// Logs what serves instead of variables that are set and have no effect any more.
+/// Logs what to use instead of variables that are set and no longer have an effect.
 pub fn warn_of_gone() {
     for (name, instead) in GONE {
         if log::log_enabled!(log::Level::Warn) && env::var_os(name).is_some() {
@@ -92,7 +92,7 @@ pub fn select_routine() {
 }
 
 impl Variable {
-    /// Its value in this process.
+    /// The variable's value in this process.
     pub fn value(&self) -> Option<OsString> {
         env::var_os(self.name)
     }

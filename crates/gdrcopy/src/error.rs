@@ -65,9 +65,9 @@ pub enum Error {
     #[non_exhaustive]
     #[error("{len} bytes at {offset} are not all in the {room} bytes of the mapping or slice")]
     OutOfMapping {
-        /// Where they start.
+        /// The offset at which the bytes start.
         offset: usize,
-        /// How many they are; `usize::MAX` for more than that.
+        /// The number of bytes; `usize::MAX` stands for more than that.
         len: usize,
         /// Bytes of the mapping or slice.
         room: usize,
@@ -80,7 +80,7 @@ pub enum Error {
         index: usize,
         /// How many.
         count: usize,
-        /// How many the array has.
+        /// The number of elements that the array has.
         len: usize,
     },
     /// An element that does not start at a multiple of its size.

@@ -43,7 +43,7 @@ impl From<gdrcopy_core::Error> for Error {
 }
 
 impl Error {
-    /// Logs it as that of a function, and returns its errno.
+    /// Logs the error as one of this function, and returns its errno.
     #[cold]
     pub(crate) fn report(&self, function: &str) -> c_int {
         if stderr::is_installed() {

@@ -1,7 +1,6 @@
 //! The commands of gdrdrv, with their numbers and the layout of their arguments.
 //!
-//! Declared here a second time, apart from the library's own declaration, so that each checks the
-//! other.
+//! The commands are declared a second time here, apart from the library's declaration, so that each checks the other.
 #![forbid(unsafe_code)]
 
 use crate::errno::Errno;

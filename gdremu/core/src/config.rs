@@ -91,7 +91,7 @@ impl DriverConfig {
         self.version >= Version::new(2, minor)
     }
 
-    /// The command of a number. Releases before 2.0 know what 2.0 knows.
+    /// The command with this number. Releases before 2.0 know the commands of 2.0.
     pub fn command(&self, number: u32) -> Result<Command, Errno> {
         match Command::from_number(number) {
             Some(command) if command.since() == 0 || self.since(command.since()) => Ok(command),

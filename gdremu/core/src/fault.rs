@@ -20,7 +20,7 @@ enum Effect {
 struct Fault {
     call: String,
     effect: Effect,
-    /// Which calls of the name are faulty, counted from 1.
+    /// The calls of this name that fail, counted from 1.
     calls: RangeInclusive<u64>,
 }
 

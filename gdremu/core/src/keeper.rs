@@ -71,7 +71,8 @@ impl Keeper {
         }
         self.last = owner;
         let Ok(status) = fstat(&file) else { return };
-        // /dev/emugpu frees the memory and the pins of a process when it closes, which this would delay.
+        // /dev/emugpu frees the memory and the pins of a process when its descriptor closes. This copy would delay
+        // that.
         if status.st_mode & libc::S_IFMT != libc::S_IFREG {
             return;
         }

@@ -33,13 +33,13 @@ pub struct Session {
 
 pub struct Record {
     path: PathBuf,
-    /// Its lock is shared, because descriptors that are opened through /proc/PID/fd hold one too.
+    /// The lock of an export is shared, because descriptors that are opened through /proc/PID/fd hold one too.
     is_export: bool,
 }
 
-/// For [`Session::record`], that a process has loaded the preload library.
+/// [`Session::record`] of this says that a process has loaded the preload library.
 pub const LOADED: &str = "loaded";
-/// For [`Session::record`], that a process had a GPU kernel that was not run.
+/// [`Session::record`] of this says that a process had a GPU kernel that was not run.
 pub const REFUSED_KERNEL: &str = "refused";
 
 impl Session {
@@ -59,8 +59,8 @@ impl Session {
         self.directory.join("exports")
     }
 
-    /// The session, and the name of the record in it, of a path that a descriptor of an exported dma-buf has. It may be
-    /// another gdremu's.
+    /// Returns the session and the name of the record that the path of an exported dma-buf's descriptor names. The
+    /// session may be another gdremu's.
     pub fn of_export(path: &Path) -> Option<(Session, &OsStr)> {
         let exports = path.parent()?;
         let directory = exports.parent()?;
@@ -78,7 +78,7 @@ impl Session {
         self.directory.join("files")
     }
 
-    /// Where the file belongs that stands for `path`, an absolute one. The directories above it are there.
+    /// Returns the file that stands for the absolute path `path`. The directories above it exist.
     pub fn stand_in(&self, path: &Path) -> io::Result<PathBuf> {
         let place = self.files().join(path.strip_prefix("/").unwrap_or(path));
         fs::create_dir_all(place.parent().unwrap_or(&self.directory))?;
@@ -165,13 +165,13 @@ impl Record {
         fs::metadata(&self.path).map(|metadata| (metadata.dev(), metadata.ino()))
     }
 
-    /// Returns whether any process still has it open or mapped.
+    /// Returns whether any process still has the device of this record open or mapped.
     pub fn is_open(&self) -> bool {
         match File::open(&self.path) {
             Ok(file) if self.is_export => file.try_lock().is_err(),
             Ok(file) => file.try_lock_shared().is_err(),
-            // Out of descriptors, for example. A pin that is too long is better than memory taken from
-            // under it.
+            // The process may have no descriptors left. A pin that lives too long is better than one whose memory is
+            // gone.
             Err(error) => error.kind() != ErrorKind::NotFound,
         }
     }
@@ -186,7 +186,7 @@ impl Record {
     }
 
     pub fn set_pins(&self, pins: u64) {
-        // By name, as the program may have no descriptor left. A removed record has no readers.
+        // Truncated by its name, as the program may have no descriptor left. A removed record has no readers.
         let _ = nix::unistd::truncate(&self.path, i64::try_from(pins).unwrap_or(i64::MAX));
     }
 

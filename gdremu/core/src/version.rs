@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Version {
     pub major: u16,
     pub minor: u16,
-    /// Counted up by corrections; never reported to programs.
+    /// Corrections count it up. Programs never see it.
     pub patch: u16,
 }
 

@@ -6,7 +6,7 @@ use std::{ptr, slice};
 
 use crate::error::{Error, Result, ensure, valid};
 
-/// Where a result goes.
+/// The place that a result is written to.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
@@ -32,7 +32,7 @@ impl<T: Copy> Out<T> {
     /// Stores a result that may be left out by passing NULL.
     pub(crate) fn set_if_wanted(self, value: T) {
         if !self.0.is_null() {
-            // SAFETY: not NULL, so the program's memory for a T (see the head of this file).
+            // SAFETY: the pointer is not NULL, so it is the program's memory for a T (see the head of this file).
             unsafe { self.0.write_unaligned(value) };
         }
     }
@@ -46,12 +46,12 @@ impl<T: Copy> Out<T> {
         Ok(())
     }
 
-    /// The same place, for a result whose type another argument selects.
+    /// Casts the place to the type that another argument selects for the result.
     pub(crate) fn of<U>(self) -> Out<U> {
         Out(self.0.cast())
     }
 
-    /// The same place, to read the program's value.
+    /// Reads the program's value from the place of the result.
     pub(crate) fn as_in(self) -> In<T> {
         In(self.0)
     }
@@ -81,7 +81,7 @@ impl Out<c_char> {
         self.check()?;
         ensure(room > 0, Error::INVALID_VALUE)?;
         let len = text.len().min(room as usize - 1);
-        // SAFETY: not NULL, so `room` bytes of the program's memory.
+        // SAFETY: the pointer is not NULL, so it has `room` bytes of the program's memory.
         unsafe {
             self.0.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), len);
             self.0.cast::<u8>().add(len).write(0);
@@ -90,18 +90,18 @@ impl Out<c_char> {
     }
 }
 
-/// Where an argument is read.
+/// The place that an argument is read from.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct In<T>(*const T);
 
 impl<T: Copy> In<T> {
-    /// NULL, for a call of another exported function.
+    /// Returns NULL, for a call of another exported function.
     pub(crate) const fn null() -> In<T> {
         In(ptr::null())
     }
 
-    /// The same place, for an argument whose type another one selects.
+    /// Casts the place to the type that another argument selects.
     pub(crate) fn of<U>(self) -> In<U> {
         In(self.0.cast())
     }
@@ -130,7 +130,7 @@ impl In<c_char> {
     /// Reads a text argument, which must be UTF-8.
     pub(crate) fn text(&self) -> Result<&str> {
         ensure(!self.is_null(), Error::INVALID_VALUE)?;
-        // SAFETY: not NULL, so a NUL-terminated text of the program.
+        // SAFETY: the pointer is not NULL, so it is a NUL-terminated text of the program.
         unsafe { CStr::from_ptr(self.0) }.to_str().map_err(|_| Error::INVALID_VALUE)
     }
 }
@@ -141,10 +141,11 @@ impl In<u8> {
         In(ptr::with_exposed_provenance(address))
     }
 
-    /// Memory whose beginning says how long it is. Refuses lengths that no memory has.
+    /// Reads memory whose beginning says how long it is. Refuses lengths that no memory has.
     pub(crate) fn bytes(&self, len: usize) -> Result<&[u8]> {
         ensure(!self.is_null() && isize::try_from(len).is_ok(), Error::INVALID_VALUE)?;
-        // SAFETY: not NULL, so `len` bytes of the program's memory, because it wrote this length into it.
+        // SAFETY: the pointer is not NULL, so it has `len` bytes of the program's memory, which wrote this length
+        // there.
         Ok(unsafe { slice::from_raw_parts(self.0, len) })
     }
 }

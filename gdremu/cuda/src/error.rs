@@ -13,7 +13,7 @@ pub(crate) struct Error(pub(crate) i32);
 
 pub(crate) type Result<T = ()> = std::result::Result<T, Error>;
 
-/// This error, unless the condition holds.
+/// Returns this error unless the condition holds.
 pub(crate) fn ensure<E>(condition: bool, error: E) -> std::result::Result<(), E> {
     if condition { Ok(()) } else { Err(error) }
 }

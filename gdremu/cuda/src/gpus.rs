@@ -109,7 +109,7 @@ pub(crate) fn by_ordinal(device: i32) -> Result<usize> {
     visible().get(device as usize).copied().ok_or(Error::INVALID_DEVICE)
 }
 
-/// The CUdevice of a GPU; CU_DEVICE_INVALID for one that the program does not see.
+/// The CUdevice of a GPU; CU_DEVICE_INVALID if the program does not see the GPU.
 pub(crate) fn ordinal(gpu: usize) -> i32 {
     visible().iter().position(|&visible| visible == gpu).map_or(-2, |ordinal| ordinal as i32)
 }
@@ -122,7 +122,7 @@ pub(crate) fn uuid(gpu: usize) -> Uuid {
     Uuid([b'g', b'd', b'r', b'e', b'm', b'u', 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, gpu as u8])
 }
 
-/// As nvidia-smi prints it.
+/// The UUID as nvidia-smi prints it.
 pub(crate) fn uuid_text(gpu: usize) -> String {
     let digits = format!("{:032x}", u128::from_be_bytes(uuid(gpu).0));
     format!("GPU-{}-{}-{}-{}-{}", &digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..])

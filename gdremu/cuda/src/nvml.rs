@@ -40,7 +40,7 @@ fn handle(gpu: usize) -> Device {
     DEVICE | (gpu + 1) << 8
 }
 
-/// Calls of nvmlInit less those of nvmlShutdown.
+/// The number of calls of nvmlInit minus the number of calls of nvmlShutdown.
 static USERS: AtomicI32 = AtomicI32::new(0);
 
 fn check_initialized() -> Result {
@@ -89,7 +89,7 @@ fn pci_info(gpu: usize) -> PciInfo {
 /// nothing known of its health.
 const FABRIC_VERSIONS: [u32; 2] = [2 << 24 | 36, 3 << 24 | 40];
 
-/// nvmlFieldValue_t: what is asked and when, the type of the answer, whether there is one.
+/// nvmlFieldValue_t: the question and its time, the type of the answer, and whether there is one.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct FieldValue {

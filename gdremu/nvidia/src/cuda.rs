@@ -32,7 +32,7 @@ pub(crate) fn gpu_of(wanted: &AllocationProp) -> Option<c_int> {
     if is_of_gpu { Some(wanted.location.id) } else { None }
 }
 
-/// The same memory, but such that it can be exported and pinned.
+/// The properties of such memory that can also be exported and pinned.
 pub(crate) fn exportable(wanted: AllocationProp) -> AllocationProp {
     AllocationProp { handle_types: wanted.handle_types | HANDLE_POSIX_FD, gpu_direct_rdma_capable: 1, ..wanted }
 }
@@ -112,7 +112,7 @@ impl Failure {
 
 impl From<Failure> for Errno {
     fn from(failure: Failure) -> Errno {
-        // CUDA's refusal of an address is the program's mistake, the rest is ours to explain.
+        // If CUDA refuses an address, that is the program's mistake. We have to explain all other errors.
         if failure.step != NOT_GPU_MEMORY {
             eprintln!("{failure}");
         }
@@ -264,7 +264,7 @@ impl Cuda {
         let status = unsafe { (self.cuMemRetainAllocationHandle)(&mut object, address) };
         check("the retaining of an allocation (is it a VMM allocation?)", status)?;
         let exported = self.export_object(object);
-        // SAFETY: retained above.
+        // SAFETY: the object was retained above.
         unsafe { (self.cuMemRelease)(object) };
         exported
     }
@@ -299,7 +299,7 @@ impl Cuda {
         Ok(minor.trim().parse().unwrap_or(gpu as u32))
     }
 
-    /// Waits for what a GPU does in the calling thread's context; without one, in the primary one.
+    /// Waits for the work of a GPU in the calling thread's context, or in the primary context if the thread has none.
     pub(crate) fn wait_for(&self, gpu: c_int) -> Result<(), Status> {
         // SAFETY: waits, and touches nothing.
         let waited = self.in_context(gpu, || check("the wait for a GPU", unsafe { (self.cuCtxSynchronize)() }));
@@ -310,7 +310,7 @@ impl Cuda {
     /// was.
     fn in_context(&self, gpu: i32, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         let mut current = 0;
-        // SAFETY: the places are ours; what is retained is released below.
+        // SAFETY: the places are ours; the retained object is released below.
         unsafe {
             check("the search for a context", (self.cuCtxGetCurrent)(&mut current))?;
             if current != 0 {

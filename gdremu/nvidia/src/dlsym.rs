@@ -21,7 +21,7 @@ static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     naked_asm!(
-        "mov eax, 0", // As all exported functions begin, see gdremu_preload::export.
+        "mov eax, 0", // All exported functions begin so, see gdremu_preload::export.
         "mov eax, 0",
         "mov eax, 0",
         "push rdi",
@@ -51,7 +51,7 @@ unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_vo
             && !state::is_held_here()
             && !real(handle, name).is_null()
         {
-            return ours; // There is a libcuda where it is looked for.
+            return ours; // The place where the program looks has a libcuda.
         }
     }
     ptr::null_mut()
@@ -68,7 +68,7 @@ fn real() -> DlSym {
 }
 
 fn find_real() -> *mut c_void {
-    // Since glibc 2.34, and before on x86-64.
+    // The version of the symbol since glibc 2.34, and the earlier one of x86-64.
     for version in [c"GLIBC_2.34", c"GLIBC_2.2.5"] {
         // SAFETY: both end with a NUL byte.
         let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };

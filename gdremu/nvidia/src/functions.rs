@@ -32,15 +32,15 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
     call("cuMemAlloc", |cuda| {
         if !address.is_null() && size > 0 {
             let gpu = cuda.current_gpu()?;
-            // Not if libcuda itself is calling.
+            // If libcuda itself is calling, its own function runs.
             if let Some(mut process) = state::enter() {
                 let va = gpus(&mut process).alloc(cuda, gpu, size as u64)?;
-                // SAFETY: the program's argument.
+                // SAFETY: the argument is the program's, which must be valid for CUDA.
                 unsafe { address.write(va) };
                 return Ok(());
             }
         }
-        // SAFETY: the program's arguments.
+        // SAFETY: the arguments are the program's, which must be valid for CUDA.
         check_status(unsafe { (cuda.cuMemAlloc_v2)(address, size) })
     })
 }
@@ -58,7 +58,7 @@ fn gpu_of(va: u64) -> Option<i32> {
 pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
     call("cuMemFree", |cuda| {
         let Some(gpu) = gpu_of(address) else {
-            // SAFETY: the program's argument.
+            // SAFETY: the argument is the program's, which must be valid for CUDA.
             return check_status(unsafe { (cuda.cuMemFree_v2)(address) });
         };
         // Wait for all work on the memory first, as the real function does.
@@ -97,7 +97,7 @@ pub(crate) unsafe extern "C" fn cuPointerSetAttribute(value: *const u32, attribu
         if attribute == SYNC_MEMOPS && !value.is_null() && buffer(address).is_some() {
             return Ok(());
         }
-        // SAFETY: the program's arguments.
+        // SAFETY: the arguments are the program's, which must be valid for CUDA.
         unsafe { check_status((cuda.cuPointerSetAttribute)(value, attribute, address)) }
     })
 }
@@ -124,14 +124,14 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
             }
         }
         // Some kinds of memory cannot be exported.
-        // SAFETY: the program's arguments.
+        // SAFETY: the arguments are the program's, which must be valid for CUDA.
         check_status(unsafe { (cuda.cuMemCreate)(handle, size, properties, flags) })
     })
 }
 
 pub(crate) extern "C" fn cuMemUnmap(address: u64, size: usize) -> Status {
     call("cuMemUnmap", |cuda| {
-        // SAFETY: the program's arguments.
+        // SAFETY: the arguments are the program's, which must be valid for CUDA.
         check_status(unsafe { (cuda.cuMemUnmap)(address, size) })?;
         if let Some(mut process) = state::enter() {
             let lost = gpus(&mut process).lost(address, size as u64);
@@ -151,8 +151,8 @@ pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     found: *mut c_uint,
 ) -> Status {
     call("cuGetProcAddress", |cuda| {
-        // SAFETY: the program's arguments. If the call succeeds, `name` ends with a NUL byte, and `function` has been
-        // written.
+        // SAFETY: the arguments are the program's, which must be valid for CUDA. If the call succeeds, `name` ends with
+        // a NUL byte, and `function` has been written.
         unsafe {
             check_status((cuda.cuGetProcAddress_v2)(name, function, version, flags, found))?;
             if !(*function).is_null()

@@ -26,7 +26,7 @@ mod provider;
 mod replaced;
 mod rm;
 
-// Also linked in for its exports.
+// The crate is also linked in for its exports.
 use gdremu_core::config;
 use gdremu_preload::state::{self, Guard};
 

@@ -20,7 +20,7 @@ use crate::rm::{Client, Memory};
 
 #[derive(Default)]
 pub(crate) struct NvidiaProvider {
-    /// By CUDA's number of the GPU.
+    /// Buffers by CUDA's number of their GPU.
     buffers: Buffers<i32>,
     tables: BTreeMap<PageTableId, Table>,
     /// Our clients of the resource manager, by CUDA's number of the GPU.
@@ -33,7 +33,7 @@ struct Table {
     len: u64,
     persistent: bool,
     memory: Memory,
-    /// Where the range starts in its allocation.
+    /// The offset of the range in its allocation.
     offset: u64,
 }
 
@@ -136,7 +136,7 @@ impl NvidiaProvider {
 impl Provider for NvidiaProvider {
     fn get_pages(&mut self, request: &PinRequest) -> Result<PageTableId, Errno> {
         if request.force_pcie {
-            return Err(Errno::ENOTSUPP); // As a GPU without a coherent link.
+            return Err(Errno::ENOTSUPP); // A GPU without a coherent link refuses it so.
         }
         let table = self.pin(request)?;
         self.tables_made += 1;

@@ -96,7 +96,7 @@ const _: () = assert!(size_of::<ExportInfo>() == 80 && size_of::<ImportObjects>(
 /// Our client of the resource manager, on one GPU. Dropping it frees all it made.
 pub(crate) struct Client {
     control: File,
-    /// Registered with `control`; kept open for as long.
+    /// A descriptor that is registered with `control`, and stays open as long.
     _device: File,
     path: String,
     root: u32,
@@ -155,7 +155,7 @@ impl Memory {
     /// A file whose mmap gives `len` bytes of the allocation from `offset` on, through BAR1 and
     /// write-combined.
     pub(crate) fn prepare_map(&self, offset: u64, len: usize) -> Result<File, Failure> {
-        // The kernel remembers what to map with the descriptor, so each mapping has one of its own.
+        // The kernel keeps the memory to map with the descriptor, so each mapping has a descriptor of its own.
         let fresh = open(&self.client.path)?;
         let mut map = MapMemory {
             client: self.client.root,

@@ -15,9 +15,9 @@ const MAX: usize = 1 << 20;
 
 #[derive(Default)]
 pub(crate) struct Calls {
-    /// Those since the last [`Calls::take`].
+    /// The names of the calls since the last [`Calls::take`].
     names: Vec<&'static str>,
-    /// Those that it returned last.
+    /// The names that [`Calls::take`] returned last.
     taken: CString,
 }
 

@@ -29,7 +29,7 @@ pub(crate) enum Descriptor {
     Export(Identity, PageTableId),
     /// A dma-buf that another process exported, or this one before it executed another program.
     Received(Identity),
-    /// None of these.
+    /// Any other file.
     Other,
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn show_to_leak_sanitizer() {
     }
 }
 
-/// In both processes.
+/// Called in both processes.
 pub(crate) fn after_fork() {
     drop(OVER_FORK.take().map(ManuallyDrop::into_inner));
 }

@@ -7,7 +7,7 @@ pub(crate) mod device_fds {
     use std::ffi::c_int;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Linux allows no more by default.
+    /// Linux allows no more descriptors by default.
     const MAX: usize = 1 << 20;
 
     static BITS: [AtomicU64; MAX / 64] = [const { AtomicU64::new(0) }; MAX / 64];
@@ -41,7 +41,7 @@ pub(crate) mod device_fds {
     }
 }
 
-/// Between which addresses pins are mapped. A hint only.
+/// The lowest and the highest address at which pins are mapped. This is only a hint.
 pub(crate) mod mapped_range {
     use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -18,7 +18,7 @@
 //! system          the kernel's copies and reports, and results as libc returns them
 //! ```
 //!
-//! Modules use only those below them.
+//! Each module uses only modules that stand below it in this list.
 
 #![allow(missing_docs, reason = "not published: a name that says it all needs no comment")]
 

@@ -74,7 +74,7 @@ macro_rules! hooks {
             => files::open(AT_FDCWD, path, flags, |path| next(path, flags, mode));
         openat, openat64 (dirfd: c_int, path: Text, flags: c_int; mode: mode_t) -> c_int
             => files::open(dirfd, path, flags, |path| next(dirfd, path, flags, mode));
-        // From programs that are built with _FORTIFY_SOURCE.
+        // Programs that are built with _FORTIFY_SOURCE call these.
         __open_2, __open64_2 (path: Text, flags: c_int) -> c_int
             => files::open(AT_FDCWD, path, flags, |path| next(path, flags));
         __openat_2, __openat64_2 (dirfd: c_int, path: Text, flags: c_int) -> c_int
@@ -128,7 +128,7 @@ fn resolve(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     found
 }
 
-/// For each name, a function that returns the next definition of it.
+/// Defines a function for each name, which returns the next definition of it.
 macro_rules! next {
     ($_next:ident; $($($name:ident),* ($($arguments:tt)*) -> $result:ty => $_body:expr;)*) => {
         $(next! { @each ($($arguments)*) $result, $($name)* })*

@@ -94,7 +94,7 @@ impl EmulatedProcess {
         Ok(())
     }
 
-    /// Unpins what the program cannot know, as its handle could not be written.
+    /// Undoes a pin that the program does not know, as its handle could not be written.
     pub(crate) fn undo_pin(&mut self, file: Identity, handle: u64) {
         let mut argument = Argument::ZERO;
         argument.set(&abi::unpin_buffer::HANDLE, handle);
@@ -137,7 +137,7 @@ impl EmulatedProcess {
 
     pub(crate) fn close(&mut self, file: Identity, run: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         let begin = Instant::now();
-        // As in Linux, a close that fails has closed.
+        // A close that fails has closed the descriptor, as in Linux.
         let result = match (run(), self.faults.take("close")) {
             (Ok(()), Some(errno)) => Err(errno),
             (closed, _) => closed,
@@ -152,7 +152,7 @@ impl EmulatedProcess {
     /// Makes a descriptor for GPU memory that the caller holds a reference to. The descriptor takes over
     /// the reference, which is released if that fails.
     pub fn export(&mut self, export: PageTableId, len: u64) -> Result<c_int, Errno> {
-        // Looking for closed ones costs a system call for each, so it is twice as far away each time.
+        // Searching for closed descriptors costs a system call for each, so the limit for the next search doubles.
         let live = self.descriptors.all().len();
         if live >= self.reap_at {
             self.reap_all();
@@ -167,8 +167,7 @@ impl EmulatedProcess {
 
     // ---- Mapped addresses ----
 
-    /// Runs a call that takes a range of addresses away, and does what follows from it for the
-    /// mappings there.
+    /// Runs a call that takes away a range of addresses, and updates the mappings that were there.
     pub(crate) fn take_away(
         &mut self,
         name: &'static str,
@@ -219,7 +218,7 @@ impl EmulatedProcess {
         }
     }
 
-    /// Releases what is no longer open or mapped in any process.
+    /// Releases devices and dma-bufs that are no longer open or mapped in any process.
     pub(crate) fn reap(&mut self, file: Identity) {
         if self.driver.vmas.shows(file) {
             return;
@@ -279,7 +278,7 @@ impl EmulatedProcess {
         result
     }
 
-    /// In a forked child, where devices and mappings are the parent's.
+    /// Called in a forked child, where devices and mappings are the parent's.
     pub(crate) fn after_fork(&mut self) {
         self.driver.forget();
         self.descriptors.after_fork();

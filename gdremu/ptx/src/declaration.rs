@@ -29,7 +29,7 @@ pub(super) type Names<'a> = HashMap<&'a str, Name<'a>>;
 /// Memory larger than this is refused.
 const MAX_BYTES: usize = 1 << 30;
 
-/// Memory for things one after the other.
+/// A memory in which things are placed one after the other.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Layout {
     pub(super) len: usize,
@@ -61,7 +61,7 @@ pub(super) struct Declaration<'a> {
 }
 
 impl<'a> Declaration<'a> {
-    /// `.align 4 .b8 name[16]`, without what comes before and after it.
+    /// `.align 4 .b8 name[16]`, without the tokens before and behind it.
     pub(super) fn parse(tokens: &mut Tokens<'a>) -> Result<Self> {
         let mut element = None;
         let mut align = None;

@@ -21,7 +21,7 @@ const ALWAYS: (Register, u64) = (ZERO, 0);
 #[derive(Default)]
 struct Scope<'a> {
     names: Names<'a>,
-    /// Branches that need their target, with index in the code and label.
+    /// Branches whose target is not known yet, by their index in the code and the label.
     branches: Vec<(usize, &'a str)>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Entry<'t, 'a> {
 }
 
 impl<'t, 'a> Entry<'t, 'a> {
-    /// Reads what follows the name, up to the first thing that is wrong or not supported.
+    /// Reads the text behind the name, up to the first thing that is wrong or not supported.
     pub(super) fn parse(name: &str, tokens: &'t mut Tokens<'a>, names: &Names<'a>) -> Result<Kernel> {
         let module = Scope { names: names.clone(), branches: Vec::new() };
         let mut entry = Entry {
@@ -168,7 +168,7 @@ impl<'t, 'a> Entry<'t, 'a> {
             let first = self.kernel.registers;
             let mut count = None;
             if self.tokens.take_if("<") {
-                // Which registers are of this family could depend on others.
+                // Other declarations could name registers of this family.
                 if name.ends_with(|c: char| c.is_ascii_digit()) {
                     return Err(self.tokens.unsupported(&format!(".reg {name}<")));
                 }
@@ -231,7 +231,7 @@ impl<'t, 'a> Entry<'t, 'a> {
                 let label = self.tokens.take()?;
                 let at = self.kernel.code.len();
                 self.scope().branches.push((at, label));
-                self.push(Operation::Branch(0)); // Until all labels of the scope are known.
+                self.push(Operation::Branch(0)); // Replaced when all labels of the scope are known.
             }
             "bar.sync"
             | "bar.cta.sync"
@@ -250,7 +250,7 @@ impl<'t, 'a> Entry<'t, 'a> {
                 self.operand(Type::U32)?;
                 self.push(Operation::Sleep);
             }
-            // Work of a stream is in order, so nothing is to be waited for.
+            // A stream's work is in order, so there is nothing to wait for.
             "griddepcontrol.wait" | "griddepcontrol.launch_dependents" => {}
             "trap" => self.push(Operation::Trap),
             "exit" | "ret" | "ret.uni" => self.push(Operation::Exit),
@@ -413,7 +413,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(register)
     }
 
-    /// The same, or `_` for a result that nothing reads.
+    /// A register for a result, or `_` if nothing reads it.
     fn target(&mut self, at_least: Type) -> Result<Register> {
         if self.tokens.take_if("_") { Ok(SCRATCH) } else { self.register(at_least) }
     }
@@ -480,7 +480,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         self.tokens.expect("[")?;
         let word = self.tokens.peek().unwrap_or_default();
         let mut register = Type::U64;
-        // By its name, a variable has the address that it has in its own space.
+        // The name of a variable stands for its address in its own space.
         let own_space = match self.look_up(word) {
             Some(Name::Variable(_)) => Space::Generic,
             Some(Name::Shared(_) | Name::UsedShared(_)) => Space::Shared,

@@ -18,7 +18,7 @@ const ZSTD: usize = 0x8000;
 
 const MAX_TEXT: usize = 1 << 30;
 
-/// Why there is no PTX to run.
+/// The reason why there is no PTX to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
     Malformed,
@@ -62,7 +62,7 @@ struct Entry<'a> {
     compressed: usize,
     text: usize,
     payload: &'a [u8],
-    /// Where the next one begins.
+    /// The offset of the next entry.
     end: usize,
 }
 
@@ -179,7 +179,7 @@ mod tests {
         for end in HEADER + 1..whole.len() {
             assert_eq!(ptx(&whole[..end], 90), Err(Problem::Malformed), "{end}");
         }
-        // Lengths of the entry's header and payload, and of what is compressed.
+        // The lengths of the entry's header, of its payload, and of the compressed part.
         for at in [HEADER + 4, HEADER + 8, HEADER + 16] {
             let mut changed = whole.clone();
             changed[at + 3] = 0xff;

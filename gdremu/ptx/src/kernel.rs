@@ -7,10 +7,10 @@ pub struct Kernel {
     pub name: String,
     /// The place of each parameter in the memory that a launch fills, as offset and size.
     pub parameters: Vec<(usize, usize)>,
-    /// How many registers each thread has, and what some of them hold at first, besides the named ones below.
+    /// The number of registers of each thread, and the first values of some, besides those that have names below.
     pub(super) registers: usize,
     pub(super) specials: Vec<(Register, Special)>,
-    /// Bytes of memory that each block shares, without what a launch adds, and that each thread has for itself.
+    /// The bytes of shared memory of each block, without those that a launch adds, and of local memory of each thread.
     pub shared: usize,
     pub local: usize,
     /// The most threads of a block, if the program limits them.
@@ -26,11 +26,11 @@ pub struct Launch {
     /// Blocks of the grid, and threads of each block, by dimension.
     pub grid: [u32; 3],
     pub block: [u32; 3],
-    /// How many blocks run at the same time, at most.
+    /// The most blocks that run at the same time.
     pub resident: u64,
     /// All blocks run at the same time, and have a barrier for all.
     pub cooperative: bool,
-    /// The kernel's parameters, where it expects them.
+    /// The bytes of the kernel's parameters, at the offsets where it expects them.
     pub parameters: Vec<u8>,
     /// Bytes of shared memory that the launch adds to the kernel's own.
     pub shared: usize,
@@ -47,7 +47,7 @@ pub(super) struct Type {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// Also predicates (one bit) and untyped bits.
+    /// Unsigned integers, predicates (one bit) and untyped bits.
     Unsigned,
     Signed,
     Float,
@@ -66,7 +66,7 @@ impl Type {
         Type { class: Class::Signed, bits }
     }
 
-    /// Where the functions of a computation have the one for this type.
+    /// The index of this type in a computation's list of functions.
     pub(super) fn index(self) -> usize {
         let signed = usize::from(self.class == Class::Signed);
         match self.bits {
@@ -110,8 +110,7 @@ impl Type {
         }
     }
 
-    /// The contents of a register after a result, which is extended, because registers are as wide as the
-    /// widest.
+    /// Extends a result to the contents of a register, because all registers are as wide as the widest.
     pub(super) fn extend(self, result: u64) -> u64 {
         self.number(result) as u64
     }
@@ -130,12 +129,12 @@ pub(super) const FIRST_OWN: Register = 3;
 #[derive(Debug)]
 pub(super) struct Instruction {
     pub(super) line: u32,
-    /// It runs if this predicate holds this.
+    /// The instruction runs if this register holds this value.
     pub(super) guard: (Register, u64),
     pub(super) operation: Operation,
 }
 
-/// Computes what a register holds from what three others hold.
+/// Computes the value of a register from the values of three others.
 pub(super) type Function = fn(u64, u64, u64) -> u64;
 
 #[derive(Debug)]
@@ -163,7 +162,7 @@ pub(super) enum Operation {
         operands: [Operand; 2],
     },
     Fence,
-    /// Continues at this index of the code.
+    /// The thread continues at this index of the code.
     Branch(usize),
     Barrier,
     /// A barrier of the threads of a warp in this mask.
@@ -197,7 +196,7 @@ pub(super) type Special = fn(&ThreadId<'_>) -> u64;
 /// A thread of a launch.
 pub(super) struct ThreadId<'a> {
     pub(super) launch: &'a Launch,
-    /// By axis.
+    /// The place of the block on each axis.
     pub(super) block: [u64; 3],
     pub(super) thread: [u64; 3],
     pub(super) warp: u64,
@@ -233,5 +232,5 @@ pub(super) const GRID_WINDOW: u64 = 1 << 62;
 /// Threads of a warp.
 pub(super) const WARP: u64 = 32;
 
-/// Where the shared memory begins whose size the launch sets.
+/// The offset of the shared memory whose size the launch sets.
 pub(super) const DYNAMIC_SHARED: usize = 1 << 20;

@@ -12,7 +12,7 @@ use super::tokens::{ParseError, Result, Tokens};
 pub struct Module {
     /// The compute capability that the text is for, times 10.
     pub target: u32,
-    /// By name; or why it cannot run.
+    /// Kernels by their names; an error says why a kernel cannot run.
     pub kernels: BTreeMap<String, std::result::Result<Arc<Kernel>, ParseError>>,
     /// The place of each variable in `memory`, as offset and size.
     pub variables: BTreeMap<String, (usize, usize)>,
@@ -76,7 +76,7 @@ fn target(tokens: &mut Tokens<'_>) -> Result<u32> {
 }
 
 impl Module {
-    /// Places a variable and reads what it holds at first.
+    /// Places a variable and reads its first value.
     fn variable<'a>(&mut self, of: &Declaration<'a>, tokens: &mut Tokens<'a>) -> Result<Name<'a>> {
         let mut layout = Layout { len: self.memory.len() };
         let start = layout.place(of, tokens)?;

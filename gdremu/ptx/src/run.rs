@@ -11,7 +11,7 @@ use super::kernel::{
 
 const WINDOWS: u64 = SHARED_WINDOW | LOCAL_WINDOW | GRID_WINDOW;
 
-/// How many instructions a thread runs in one turn.
+/// The number of instructions that a thread runs in one turn.
 const TURN: usize = 64;
 
 /// The memory that a GPU kernel shares with the CPU. Addresses are multiples of the size, which is 1, 2, 4 or 8. Every
@@ -32,7 +32,7 @@ pub type Change<'a> = dyn Fn(u64) -> u64 + 'a;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault;
 
-/// Why a thread cannot continue.
+/// The reason why a thread cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trap {
     /// There is no memory at this address, or the access is not permitted.

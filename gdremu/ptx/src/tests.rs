@@ -82,7 +82,7 @@ fn run(launch: &Launch, memory: &mut Words) -> Result<(), Stopped> {
     super::run(launch, memory, &AtomicBool::new(false), || ())
 }
 
-/// Runs a launch and returns what it leaves in memory.
+/// Runs a launch and returns the memory that it leaves.
 fn memory_of(launch: &Launch) -> Words {
     let mut memory = Words::new();
     run(launch, &mut memory).unwrap();
@@ -231,7 +231,7 @@ fn a_barrier_does_not_wait_for_threads_that_have_ended() {
     assert_eq!(memory_after(body, 1, 8, 0).words[0], 5);
 }
 
-/// What the last of all threads finds in a special register.
+/// The value that the last of all threads finds in a special register.
 fn special_value(special: &str) -> u32 {
     let body = format!("mov.u32 %r1, {special}; st.global.u32 [%d0], %r1;");
     memory_of(&Launch { grid: [2, 3, 4], block: [5, 6, 7], ..launch(&body, 1, 1, 0) }).words[0]
@@ -266,7 +266,7 @@ fn shared_memory_is_that_of_the_variables_in_use() {
         "st.shared.u32 [added], 7; st.shared.u32 [used], 5; ld.shared.u32 %r1, [added]; st.global.u32 [%d0], %r1;";
     let kernel = kernel(&text(body).replace(".visible", declared), "test").unwrap();
     assert_eq!(kernel.shared, 40);
-    // That of the launch is behind it.
+    // The shared memory of the launch is behind that of the variables.
     assert_eq!(memory_of(&Launch { kernel, shared: 4, ..launch("", 1, 1, 0) }).words[0], 7);
 }
 

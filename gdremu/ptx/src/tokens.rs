@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// Why a text, or a GPU kernel in it, is refused.
+/// The reason why a text, or a GPU kernel in it, is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// From 1.
+    /// The number of the line, from 1 on.
     pub line: u32,
     pub reason: String,
 }

@@ -50,7 +50,7 @@ def device_memory(obj: DeviceObject) -> DeviceMemory:
 
 
 def _of_object(obj: Any) -> DeviceMemory:
-    # Lazy views of torch, which conjugate or negate when they are read.
+    # torch has lazy views, which conjugate or negate when they are read.
     if any(getattr(obj, name, bool)() for name in ("is_conj", "is_neg")):
         raise ValueError("pass a tensor after resolve_conj() and resolve_neg(): the memory of a view has other values")
     # __cuda_array_interface__ first. DLPack before 1.0 has no read-only flag, and torch exports tensors of the current

@@ -16,7 +16,7 @@ from ._native import Memory, Word
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# As PyTorch's may be, which the library does not know.
+# PyTorch's memory may be such, which the library does not know.
 EXPANDABLE = "nor of several calls of cuMemCreate, as with expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"
 # CUDA does not work in the child of a process that used it, and no memory of the parent can be pinned there.
 SPAWN = "the memory of this process's parent cannot be used after a fork, nor can CUDA: start it by spawn"
@@ -122,7 +122,7 @@ class Mapping(Memory):
                 raise
 
     def __del__(self) -> None:
-        # Without this too it would be unpinned, but after the memory's owner may have freed it.
+        # The library would also unpin it later, but the memory's owner may have freed it by then.
         try:
             if self._unpin():
                 warnings.warn(f"unclosed mapping of {self.size} bytes", ResourceWarning, source=self)

@@ -6,9 +6,9 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// The contiguous bytes of an object, which are no references to Python objects. They stay where they are.
+/// The contiguous bytes of an object, none of which are references to Python objects. They do not move.
 pub(crate) struct Host {
-    /// Filled in by the object. It may have pointers to itself.
+    /// The object fills this in, and may put pointers to the struct itself into it.
     view: Box<ffi::Py_buffer>,
 }
 

@@ -77,7 +77,7 @@ impl Pinned {
         Ok(Pinned { mapping: Some(mapping), pin })
     }
 
-    /// After an error, it can be called again.
+    /// Unmaps and unpins. After an error, it can be called again.
     fn end(&mut self) -> Result<()> {
         if let Some(mapping) = self.mapping.take()
             && let Err((mapping, error)) = mapping.unmap()

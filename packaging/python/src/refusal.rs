@@ -1,4 +1,4 @@
-//! Why a call was refused, as a Python exception.
+//! The reason why a call was refused, as a Python exception.
 #![forbid(unsafe_code)]
 
 use gdrcopy_core::error::Error;

@@ -26,7 +26,7 @@ except ImportError:
     ml_dtypes = None
 
 needs_numpy = unittest.skipIf(numpy is None, "NumPy is not installed")
-# Not where the memory is mapped for aligned accesses only.
+# Memory that is mapped for aligned accesses only has no views.
 HAS_VIEWS = '"platform":"device"' not in os.environ.get("GDREMU_CONFIG", "")
 needs_views = unittest.skipIf(not HAS_VIEWS, "memory that is mapped for aligned accesses has no views")
 

@@ -324,7 +324,7 @@ class Pins(OfOneAllocation):
             "        os.write(1, b'closed')\n"
             "size, owner = 1 << 26, Owner()\n"
             "owner.mapping = gdrcopy.Mapping((gpu.Allocation(size).address, size))\n"
-            # With globals of its own, so that the owner ends before the thread.
+            # The function has globals of its own, so that the owner ends before the thread.
             "write = eval('lambda mapping, data: [mapping.write(data) for _ in iter(int, 1)]', {})\n"
             "threading.Thread(target=write, args=(owner.mapping, bytes(size)), daemon=True).start()\n"
         )

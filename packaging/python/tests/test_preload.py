@@ -163,7 +163,8 @@ class Preload(unittest.TestCase):
             self.assertNotIn("libcudart", maps)
 
     def test_run_replaces_another_preloaded_library(self) -> None:
-        # As libgdrapi-preload.so is made, empty, and the loader finds the other library through it by either name.
+        # This object is empty, as libgdrapi-preload.so is, and the loader finds the other library through it by either
+        # name.
         names = self.directory / "names.so"
         (self.directory / "libgdrapi.so").unlink()
         self.compile("void *gdr_open(void) { return 0; }", self.directory / "libgdrapi.so", "-Wl,-soname,libgdrapi.so")

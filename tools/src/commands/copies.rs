@@ -81,7 +81,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// All writes, then all reads.
+    /// The records come in this order: all writes, then all reads.
     fn points(&self, sizes: &[usize], offset: usize) -> Vec<(Point, Repetitions)> {
         let mut points = Vec::new();
         for (direction, calls) in [(Direction::Write, self.writes), (Direction::Read, self.reads)] {

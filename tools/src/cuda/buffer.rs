@@ -25,7 +25,7 @@ functions! {
 /// Bytes per GPU page; buffers start on one.
 pub(crate) const GPU_PAGE: usize = 64 << 10;
 
-/// Where GPU memory comes from.
+/// The function that allocates GPU memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 pub(crate) enum Memory {
     #[value(name = "cuMemAlloc")]
@@ -48,7 +48,7 @@ pub(crate) struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// At least `len` bytes, rounded up to whole GPU pages.
+    /// Allocates `len` bytes, rounded up to whole GPU pages.
     pub(crate) fn alloc(gpu: &'static Gpu, memory: Memory, len: usize) -> Result<DeviceBuffer> {
         let len = len.next_multiple_of(GPU_PAGE);
         let functions = Functions::get()?;
@@ -67,7 +67,7 @@ impl DeviceBuffer {
         self.address
     }
 
-    /// Its length in bytes, a multiple of the page size.
+    /// The buffer's length in bytes, a multiple of the page size.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -76,7 +76,7 @@ impl DeviceBuffer {
         self.memory
     }
 
-    /// Copies `bytes` to its start, and waits until they have arrived.
+    /// Copies `bytes` to the start of the buffer, and waits until they have arrived.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<()> {
         // SAFETY: the slice is readable.
         unsafe { self.copy_in(bytes.as_ptr(), 0, bytes.len()) }?;
@@ -138,18 +138,18 @@ impl PinnedBuffer {
         Ok(PinnedBuffer { address, len })
     }
 
-    /// Its address, for the CPU and for GPUs with unified addressing.
+    /// The buffer's address, for the CPU and for GPUs with unified addressing.
     pub(crate) fn as_mut_ptr(&self) -> *mut u8 {
         self.address.as_ptr()
     }
 
-    /// Its bytes; only the CPU may write them during the borrow.
+    /// The buffer's bytes; only the CPU may write them during the borrow.
     pub(crate) fn as_slice(&self) -> &[u8] {
         // SAFETY: initialized memory of this length, borrowed as the buffer is.
         unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.len) }
     }
 
-    /// Its bytes; only the CPU may use them during the borrow.
+    /// The buffer's bytes; only the CPU may use them during the borrow.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as in `as_slice`.
         unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.len) }

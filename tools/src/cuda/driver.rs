@@ -101,7 +101,7 @@ fn error_name(code: c_int) -> Option<String> {
 #[error("{call}: {name} ({code})")]
 pub(crate) struct CudaError {
     pub(crate) call: &'static str,
-    /// Its result, a `CUresult`.
+    /// The result of the call, a `CUresult`.
     pub(crate) code: c_int,
     /// The driver's name of the result.
     pub(crate) name: String,

@@ -30,7 +30,7 @@ functions! {
 pub(crate) struct Device {
     pub(crate) number: i32,
     pub(crate) name: String,
-    /// As `0000:17:00.0`.
+    /// The PCI address, in the form `0000:17:00.0`.
     pub(crate) pci_address: String,
     #[serde(skip)]
     pub(super) handle: CUdevice,
@@ -69,11 +69,11 @@ impl Gpu {
     }
 
     pub(crate) fn synchronize(&self) -> Result<(), CudaError> {
-        // SAFETY: no arguments.
+        // SAFETY: the function has no arguments.
         unsafe { self.functions.synchronize() }
     }
 
-    /// Its entry in CUDA's list.
+    /// The GPU's entry in CUDA's list.
     pub(crate) fn device(&self) -> &Device {
         &self.devices[self.number]
     }

@@ -25,7 +25,7 @@ pub(crate) struct Cuda {
     pub(crate) file: Option<String>,
 }
 
-/// Why CUDA does not work.
+/// The reason why CUDA does not work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) text: String,
@@ -42,7 +42,7 @@ impl From<CudaError> for Failure {
 /// A GPU, and what it supports; `None` where this driver does not know the attribute.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Gpu {
-    /// With the address in the form of sysfs, `0000:1b:00.0`.
+    /// The GPU, with its address in the form of sysfs, `0000:1b:00.0`.
     pub(crate) device: Device,
     /// Bytes.
     pub(crate) memory: u64,

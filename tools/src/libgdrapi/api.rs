@@ -21,9 +21,9 @@ pub(crate) struct Info {
     pub(crate) page_size: u32,
     tm_cycles: u64,
     cycles_per_ms: u32,
-    /// 1 if mapped, and 2 if write-combining.
+    /// The bit 1 for mapped, and the bit 2 for write-combining.
     pub(super) flags: c_uint,
-    /// 0 of libraries before 2.4.
+    /// Libraries before 2.4 leave 0 here.
     pub(super) mapping_type: c_uint,
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn open(library: &'static Library) -> Result<Connection> {
-        // SAFETY: no arguments.
+        // SAFETY: the function has no arguments.
         let g = unsafe { (library.api.open)() };
         if g.is_null() {
             let errno = Errno::last();
@@ -125,7 +125,7 @@ impl Connection {
         Ok((handle, va, info))
     }
 
-    /// The driver's version; none if the library has no such call.
+    /// The driver's version; `None` if the library has no such call.
     pub(crate) fn driver_version(&self) -> Option<(c_int, c_int)> {
         let version = self.library.api.driver_version?;
         let mut major = 0;
@@ -168,7 +168,7 @@ impl Mapped {
         Mapped::step_by_step(library, buffer, mapping_type, |_| Ok(()))
     }
 
-    /// The same, and says before each call of the library which one it is.
+    /// Does what [`Mapped::new`] does, and names each call of the library before making it.
     pub(crate) fn step_by_step(
         library: &'static Library,
         buffer: &DeviceBuffer,

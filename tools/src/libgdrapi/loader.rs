@@ -36,7 +36,7 @@ pub(crate) fn load_default() -> Result<&'static Library> {
     library.context("no library found; name one with --lib, or put its directory on LD_LIBRARY_PATH")
 }
 
-/// Loads what the loader finds by a name without a directory.
+/// Loads the library that the loader finds by a name without a directory.
 pub(crate) fn load_by_name(name: &str) -> Result<&'static Library> {
     let api = open(Path::new(name))?;
     let function = api.open as usize as u64;
@@ -46,7 +46,7 @@ pub(crate) fn load_by_name(name: &str) -> Result<&'static Library> {
 }
 
 impl Library {
-    /// Its release; none before 2.0.
+    /// The library's release; `None` before 2.0.
     pub(crate) fn version(&self) -> Option<(c_int, c_int)> {
         let version = self.api.library_version?;
         let mut major = 0;

@@ -31,7 +31,7 @@ const FUNCTIONS: &str = "libgdrcopy_trace.so";
 const PLAIN_NAME: &str = "libgdrcopy_trace_alias.so";
 const NEWER: &str = "libgdrcopy_trace_newer.so";
 
-/// LD_PRELOAD with the objects, which get the calls of all but a libgdrapi.
+/// The value of LD_PRELOAD with these objects. They get all calls except those that a libgdrapi makes.
 ///
 /// If the library has functions that the objects lack, `links` is a directory. The program finds them behind the objects, by
 /// linking and by dlsym.

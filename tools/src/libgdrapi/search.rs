@@ -1,4 +1,4 @@
-//! Where the dynamic loader looks for libgdrapi, in its order.
+//! Lists the places where the dynamic loader looks for libgdrapi, in its order.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -44,7 +44,7 @@ const ELF: &[u8] = b"\x7fELF";
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Candidate {
-    /// Why the loader finds it.
+    /// The reason why the loader finds the file.
     pub(crate) place: &'static str,
     pub(crate) file: PathBuf,
 }
@@ -85,18 +85,18 @@ pub(crate) fn first(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Whose a file is.
+/// The project that made a library.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Maker {
     This,
     Nvidia,
     Other,
-    /// It is no library at all.
+    /// The file is no library at all.
     None,
 }
 
 impl Maker {
-    /// Judged by what the file contains.
+    /// Finds the maker by the file's content.
     pub(crate) fn of(file: &Path) -> Maker {
         match file {
             _ if !is_object(file) => Maker::None,
@@ -137,7 +137,7 @@ fn kind(file: &Path) -> Option<[u8; 3]> {
     if header.starts_with(ELF) { Some([header[4], header[18], header[19]]) } else { None }
 }
 
-/// The file behind all links; of one that leads nowhere, itself.
+/// The file behind all links; the link itself if it leads nowhere.
 pub(crate) fn real(file: &Path) -> PathBuf {
     let directory = file.parent().and_then(|directory| directory.canonicalize().ok());
     let itself = directory.unwrap_or_default().join(file.file_name().unwrap_or_default());
@@ -229,10 +229,10 @@ pub(crate) fn file_of(name: &str) -> Option<PathBuf> {
 }
 
 fn cached(names: &[&str]) -> Vec<PathBuf> {
-    // Not every user has it on the PATH.
+    // Not every user has ldconfig on the PATH.
     let mut files = Vec::new();
     for ldconfig in ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"] {
-        // With a pipe for errors too, output() would panic where ioctl is refused.
+        // If errors went to a pipe too, output() would panic where ioctl is refused.
         if let Ok(listing) = Command::new(ldconfig).arg("-p").stderr(Stdio::null()).output() {
             files.extend(String::from_utf8_lossy(&listing.stdout).lines().filter_map(|line| of_listing(line, names)));
             break;

@@ -70,7 +70,7 @@ impl Method {
     /// of another.
     pub(crate) fn drain(&self) {
         fence(Ordering::SeqCst);
-        // SAFETY: an aligned word of the mapping. Its value returns after all earlier writes, and the
+        // SAFETY: the word is aligned, and lies in the mapping. Its value returns after all earlier writes, and the
         // clock waits for it.
         unsafe { self.mapped.at(0).cast::<u32>().read_volatile() };
     }
@@ -84,7 +84,7 @@ impl Method {
         let words = (0..lines).map(|line| self.mapped.at(line * LINE).cast::<u32>());
         let times = words.map(|word| {
             assert!(word.is_aligned());
-            // SAFETY: an aligned word of the mapping.
+            // SAFETY: the word is aligned, and lies in the mapping.
             clock.time(|| unsafe {
                 word.read_volatile();
             })

@@ -25,10 +25,10 @@ pub(crate) const BATCH: usize = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Direction {
-    /// To the mapping.
+    /// Copies to the mapping.
     #[default]
     Write,
-    /// From the mapping.
+    /// Copies from the mapping.
     Read,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Point {
     pub(crate) direction: Direction,
     #[serde(rename = "size_bytes")]
     pub(crate) size: usize,
-    /// Where in the GPU buffer the first copy starts.
+    /// The offset in the GPU buffer at which the first copy starts.
     #[serde(rename = "offset_bytes")]
     pub(crate) offset: usize,
     /// Bytes past a cache line on the device side.
@@ -76,7 +76,7 @@ impl Point {
         point
     }
 
-    /// Where in the GPU buffer the copy of this index starts.
+    /// The offset in the GPU buffer at which the copy with this index starts.
     pub(crate) fn device_offset(&self, index: usize) -> usize {
         self.offset + self.stride * (index % self.windows)
     }
@@ -100,7 +100,7 @@ impl Point {
     }
 }
 
-/// 1, 2, 4, 8, … up to this number.
+/// The numbers 1, 2, 4, 8, … up to this one.
 pub(crate) fn powers_of_two(largest: usize) -> Vec<usize> {
     let exponents = 0..=largest.max(1).ilog2();
     exponents.map(|exponent| 1 << exponent).collect()

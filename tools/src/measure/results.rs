@@ -17,24 +17,24 @@ pub(crate) struct Results {
     pub(crate) interrupted: bool,
     /// The GPU wrote the memory before each copy.
     pub(crate) cold_device: bool,
-    /// One plain 4-byte load from the mapping.
+    /// The times of one plain 4-byte load from the mapping.
     pub(crate) load: Times,
-    /// By point, then by method, the libraries first.
+    /// Sorted by point, then by method, the libraries first.
     pub(crate) records: Vec<Record>,
 }
 
-/// One method at one point.
+/// The result of one method at one point.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Record {
     pub(crate) method: String,
     pub(crate) function: &'static str,
     #[serde(flatten)]
     pub(crate) point: Point,
-    /// How often it made the copy.
+    /// The number of copies that the method made.
     pub(crate) iterations: usize,
     #[serde(flatten)]
     pub(crate) times: Option<Times>,
-    /// From the mean.
+    /// Computed from the mean time.
     pub(crate) bandwidth_mib_per_s: Option<f64>,
     /// The median divided by the first method's.
     pub(crate) ratio: Option<f64>,
@@ -54,12 +54,12 @@ impl Record {
 /// Loads that take less, in nanoseconds, come from a cache of the CPU, without a round trip.
 const FASTEST_ROUND_TRIP: f64 = 200.0;
 
-/// Nanoseconds of one round trip; none if loads come from a cache.
+/// Nanoseconds of one round trip; `None` if loads come from a cache.
 pub(crate) fn round_trip(load: &Times) -> Option<f64> {
     if load.median >= FASTEST_ROUND_TRIP { Some(load.median) } else { None }
 }
 
-/// Bandwidth of copies of this size that take this long; none if they take no time.
+/// The bandwidth of copies of this size that take this long; `None` if they take no time.
 pub(crate) fn mib_per_second(bytes: usize, ns: f64) -> Option<f64> {
     if ns <= 0.0 {
         return None;
@@ -91,7 +91,7 @@ impl Results {
         methods
     }
 
-    /// Those of a method in a direction.
+    /// The records of a method in a direction.
     pub(crate) fn of(&self, method: &str, direction: Direction) -> Vec<&Record> {
         let mut records: Vec<_> = self.records.iter().collect();
         records.retain(|record| record.method == method && record.point.direction == direction);

@@ -33,7 +33,7 @@ pub(crate) struct Sweep {
     pub(crate) cold_device: bool,
 }
 
-/// How often to copy.
+/// The number of copies to make.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Repetitions {
     /// This many calls, at least 1, in at most 100 samples.
@@ -89,7 +89,7 @@ struct Sampler<'a> {
 /// Several calls.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// For each call.
+    /// Nanoseconds for each call.
     ns: f64,
     calls: usize,
 }
@@ -137,7 +137,7 @@ impl Sampler<'_> {
         Ok(records)
     }
 
-    /// Warms up caches, TLBs and branch predictors. Returns how many turns to take.
+    /// Warms up caches, TLBs and branch predictors. Returns the number of turns to take.
     fn warm_up(
         &mut self,
         methods: &[Method],
@@ -207,7 +207,7 @@ impl Repetitions {
     }
 }
 
-/// How many turns fit into a budget, if one takes this long.
+/// The number of turns that fit into a budget, if one takes this long.
 fn turns_within(budget: f64, ns: f64) -> usize {
     ((budget / ns.max(1.0)) as usize).clamp(MIN_SAMPLES, MAX_SAMPLES)
 }

@@ -19,7 +19,7 @@ use crate::system::files;
 use crate::system::interrupt::{Interrupt, SIGNALS};
 use crate::system::pci::{self, Link};
 
-/// Why the numbers of an emulated GPU are of no use.
+/// The reason why the numbers of an emulated GPU are of no use.
 pub(crate) const EMULATED: &str = "the GPU is emulated: its memory is host memory; these numbers are meaningless";
 
 #[derive(Debug)]
@@ -39,9 +39,9 @@ pub(crate) struct Setup {
     /// Seconds since 1970.
     pub(crate) time: u64,
     pub(crate) gpus: Vec<Device>,
-    /// The number of the one that is used.
+    /// The number of the GPU that is used.
     pub(crate) gpu: i32,
-    /// Its NUMA node.
+    /// The NUMA node of the GPU.
     pub(crate) gpu_node: Option<usize>,
     /// The driver's CUDA version, 1000 × major + 10 × minor.
     pub(crate) cuda_version: c_int,
@@ -81,7 +81,7 @@ impl SharedOptions {
         if let Some(cpus) = &self.cpu {
             cpu::restrict_to(&cpus.0[..1])?;
         }
-        // Before the GPU is opened, because a wrong library is the more likely mistake.
+        // The library is loaded before the GPU is opened, because a wrong library is the more likely mistake.
         let libraries = self.libraries()?;
         let gpu = Gpu::open(self.gpu)?;
         let mut methods = Vec::new();

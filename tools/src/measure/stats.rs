@@ -30,7 +30,7 @@ impl Times {
         }
     }
 
-    /// Its median divided by that of the first method.
+    /// The median divided by that of the first method.
     pub(crate) fn ratio(&self, first: Option<Times>) -> Option<f64> {
         let first = first?.median;
         if first > 0.0 { Some(self.median / first) } else { None }

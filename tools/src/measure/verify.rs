@@ -26,7 +26,7 @@ pub(crate) struct Verifier {
 }
 
 impl Verifier {
-    /// For GPU buffers of `buffer_len` bytes.
+    /// A verifier for GPU buffers of `buffer_len` bytes.
     pub(crate) fn new(point: Point, buffer_len: usize) -> Verifier {
         let len = point.device_len().min(buffer_len);
         let source = pattern(point.host_len(), 2);

@@ -80,7 +80,7 @@ pub(crate) fn name(value: impl Serialize) -> String {
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
-    /// How many have ended.
+    /// The number of parts that have ended.
     parts: usize,
 }
 
@@ -94,7 +94,7 @@ impl Progress {
         Progress { bar: bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())), parts: 0 }
     }
 
-    /// Says what the next part is.
+    /// Names the next part.
     pub(crate) fn begin(&self, part: String) {
         self.bar.set_message(part);
     }
@@ -120,7 +120,7 @@ pub(crate) struct Usage(pub(crate) String);
 const CLOSED_PIPE: u8 = 128 + 13;
 
 pub(crate) fn print_error(tool: &str, error: &anyhow::Error) -> ExitCode {
-    // As of `| head`, which has read enough.
+    // `| head` closes the pipe when it has read enough.
     if let Some(error) = error.downcast_ref::<io::Error>()
         && error.kind() == ErrorKind::BrokenPipe
     {

@@ -30,7 +30,7 @@ impl FromStr for Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// In the unit that fits, with a decimal if it is no whole number.
+    /// Prints the number in the unit that fits, with a decimal if it is no whole number.
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
         let power = (self.0.max(1).ilog2() / 10).min(4);

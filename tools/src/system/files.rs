@@ -53,7 +53,7 @@ pub(crate) fn matching(directory: &Path, prefix: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Where the file system of a file is mounted; the root where that is unknown.
+/// The directory at which the file system of a file is mounted; the root directory if that is unknown.
 pub(crate) fn mount_of(file: &Path) -> String {
     let mounts = text("/proc/self/mounts").unwrap_or_default();
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));

@@ -20,7 +20,7 @@ pub(crate) struct Versions {
     pub(crate) oldest_library: Version,
 }
 
-/// Why they are unknown.
+/// The reason why the versions are unknown.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Refusal {
     pub(crate) errno: i32,
@@ -29,7 +29,7 @@ pub(crate) struct Refusal {
 }
 
 impl Versions {
-    /// From the numbers of the module.
+    /// Unpacks the numbers that the module reports.
     pub(crate) fn new(packed: [u32; 2]) -> Versions {
         let [module, oldest_library] = packed.map(|packed| Version::new(packed >> 16, packed & 0xffff));
         Versions { module, oldest_library }

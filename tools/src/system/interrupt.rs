@@ -25,7 +25,7 @@ impl Interrupt {
     pub(crate) fn at(signals: &[i32]) -> Result<Interrupt> {
         let arrived = Arc::new(AtomicBool::new(false));
         for &signal in signals {
-            // In this order, because the first signal finds the flag not yet set.
+            // The order matters, because the first signal must find the flag not yet set.
             flag::register_conditional_shutdown(signal, STATUS.into(), arrived.clone())?;
             flag::register(signal, arrived.clone())?;
         }
@@ -37,7 +37,7 @@ impl Interrupt {
     }
 }
 
-/// Those of the signals that this process does not ignore.
+/// The signals that this process does not ignore.
 pub(crate) fn not_ignored(signals: &[i32]) -> Vec<i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = files::field(&status, "SigIgn").unwrap_or_default();

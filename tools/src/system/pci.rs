@@ -38,7 +38,7 @@ fn directory(address: &str) -> PathBuf {
     Path::new("/sys/bus/pci/devices").join(address.to_lowercase())
 }
 
-/// Its NUMA node.
+/// The NUMA node of the device.
 pub(crate) fn node(address: &str) -> Option<usize> {
     files::number(directory(address).join("numa_node"))
 }

@@ -11,12 +11,12 @@ use serde::Serialize;
 use super::files;
 use super::gdrdrv::NODE;
 
-/// A process, and what it has of GDRCopy.
+/// A process, and the files of GDRCopy that it uses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
     pub(crate) uid: Option<u32>,
-    /// Its name; no control characters.
+    /// The name of the program, without control characters.
     pub(crate) command: String,
     /// Descriptors of the device.
     #[serde(rename = "open")]
@@ -61,7 +61,7 @@ pub(crate) struct Mapping<'a> {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) is_code: bool,
-    /// In the file.
+    /// The offset of the mapping in the file.
     pub(crate) offset: u64,
     pub(crate) path: &'a str,
 }
@@ -102,7 +102,7 @@ fn without_deleted(path: &str) -> &str {
 
 fn is_library(path: &str) -> bool {
     let name = path.rsplit('/').next();
-    // That for LD_PRELOAD is empty.
+    // The library for LD_PRELOAD is empty.
     name.is_some_and(|name| name.starts_with("libgdrapi") && name.contains(".so") && name != "libgdrapi-preload.so")
 }
 
@@ -122,7 +122,7 @@ fn examine(pid: u32) -> io::Result<Process> {
         process.add_mapping(&mapping);
     }
     for entry in fs::read_dir(directory.join("fd"))? {
-        // It may be closed by now.
+        // The descriptor may be closed by now.
         if let Ok(target) = fs::read_link(entry?.path()) {
             process.add_descriptor(&target.to_string_lossy());
         }
@@ -141,7 +141,7 @@ pub(crate) fn all() -> io::Result<(Vec<Process>, usize)> {
         match examine(pid) {
             Ok(process) if process.uses_gdrcopy() => users.push(process),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => refused += 1,
-            // Others, and processes that have ended.
+            // Other processes, and those that have ended.
             _ => {}
         }
     }

@@ -174,7 +174,7 @@ impl Source for DmaBuf {
         let pages = pages_around(request.address, request.size)?;
         self.driver.init()?;
         let place = self.driver.place_of(request.address, request.size)?;
-        // For a GPU that is only a guess, the export decides.
+        // If the GPU is only a guess, the export decides.
         if place.is_known && !can_map(self.driver, place.device)? {
             let gpu = place.device.ordinal();
             return Err(Error::NoDmaBufSupport { gpu });

@@ -29,7 +29,7 @@ const PIN_V2: Version = Version::new(2, 5);
 /// The module, open, which its pins share.
 #[derive(Debug)]
 pub struct Gdrdrv {
-    /// Stays open as long as one of the pins.
+    /// The descriptor stays open as long as one of its pins exists.
     file: DeviceFile,
     version: Version,
     /// Answers to GET_ATTR for [`Attribute::UsePersistentMapping`] and
@@ -242,7 +242,7 @@ impl SourcePin for GdrdrvPin {
     fn info(&self, mapped: Option<MappingType>) -> Result<Info> {
         let facts = *self.facts.lock();
         if let Some(facts) = facts {
-            // From the second call on, the attribute can save a request.
+            // From the second call on, asking for the attribute can save a larger request.
             if self.gdrdrv.is_known_persistent() || self.gdrdrv.driver_attribute(Attribute::UsePersistentMapping)? {
                 return Ok(Info { mapping_type: mapped, ..facts });
             }

@@ -57,10 +57,10 @@ impl fmt::Debug for dyn SourcePin {
 pub struct PinRequest {
     /// Device address of the first byte.
     pub address: u64,
-    /// Bytes; may be 0 only for what the driver then rounds out to a page.
+    /// The number of bytes. It may be 0 only if the driver then rounds the range out to a page.
     pub size: u64,
     pub flags: PinFlags,
-    /// Passed on to drivers that still look at them.
+    /// Tokens are passed on to drivers that still look at them.
     pub tokens: P2pTokens,
 }
 
@@ -84,10 +84,10 @@ pub(super) fn check_type(flag: MapFlag, given: MappingType) -> Result<()> {
 
 /// A pinned range. Dropping it unpins it.
 pub trait SourcePin: Send + Sync {
-    /// The driver's number for it.
+    /// The driver's number for the pin.
     fn handle(&self) -> u64;
 
-    /// Its own open file, if it has one.
+    /// The pin's own open file, if it has one.
     fn file(&self) -> Option<OpenFile> {
         None
     }

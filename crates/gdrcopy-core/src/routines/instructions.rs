@@ -31,13 +31,13 @@ pub(super) trait Instructions {
     const STORE_16: BlockFn = stores::block::<u64, 16>;
     /// Copies an aligned block of 32 bytes to device memory.
     const STORE_32: BlockFn = stores::block::<u64, 32>;
-    /// That of the routine.
+    /// The routine's own copy function for this direction.
     const WRITE: CopyFn;
-    /// One of many writes, none of which is a word.
+    /// Makes one of many writes, none of which is a word.
     const WRITE_ONE: CopyFn = Self::WRITE;
     /// `WRITE_ONE` of 1 to 64 bytes. In a loop over writes of one size, what depends on that is computed once.
     const WRITE_PART: CopyFn = Self::WRITE;
-    /// That of the routine.
+    /// The routine's own copy function for this direction.
     const READ: CopyFn;
     /// Checks some of many copies, from the first on.
     const CHECK: CheckFn = |_, _, _| Some((0, 0));

@@ -40,7 +40,7 @@ pub(super) unsafe fn by_line<const BLOCK: usize>(dst: *mut u8, src: *const u8, l
     unsafe {
         head_line.load(BLOCK, src, head, copy_block);
         for line in lines.clone().step_by(LINE) {
-            // Unrolled by the compiler, so that few instructions come between the loads.
+            // The compiler unrolls this loop, so that few instructions come between the loads.
             for at in (0..LINE).step_by(BLOCK) {
                 copy_block(dst.add(line + at), src.add(line + at));
             }
@@ -52,7 +52,7 @@ pub(super) unsafe fn by_line<const BLOCK: usize>(dst: *mut u8, src: *const u8, l
     }
 }
 
-/// Room for a line of device memory that is wanted in part.
+/// Room for a line of device memory of which a read needs only a part.
 #[repr(align(64))]
 pub(super) struct StackLine(MaybeUninit<[u8; LINE]>);
 

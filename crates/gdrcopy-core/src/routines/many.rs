@@ -50,9 +50,9 @@ macro_rules! unrolled {
 /// The size and the alignment that many copies have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Bytes of each; 0 if they differ.
+    /// The size of each item in bytes; 0 if sizes differ.
     len: usize,
-    /// The bits of all their device addresses.
+    /// The device addresses of all items, or-ed.
     addresses: usize,
 }
 
@@ -73,7 +73,7 @@ impl Shape {
     }
 }
 
-/// A shape, or what finds it.
+/// A shape, or a value that finds one.
 pub trait Shaped {
     /// The shape of all copies; `None` if none of them is to be made.
     ///
@@ -111,7 +111,7 @@ impl Shaped for Alike<'_> {
         // SAFETY: contract of this function.
         let (checked, mut addresses) = unsafe { check(self.copies, lowest, highest) }?;
         let is_alike = |&[offset, host, size]: &[usize; 3]| size == self.size && offset <= self.last && host != 0;
-        // Four in a turn of the loop, which takes fewer instructions for each.
+        // Four copies in one turn of the loop take fewer instructions for each.
         let fours = self.copies[checked..].chunks_exact(4);
         for fields in fours.remainder() {
             if !is_alike(fields) {
@@ -321,7 +321,7 @@ unsafe fn one_by_one<I: Instructions>(count: usize, item: &impl Fn(usize) -> Ite
 
 /// Bytes of the blocks that are loaded in one pass.
 const BUFFER: usize = 16 << 10;
-/// Items of more bytes, counted in whole blocks, are read by themselves, because their own loads overlap.
+/// Items with more bytes than this, counted in whole blocks, are read one by one, because their own loads overlap.
 const LARGEST: usize = 2 << 10;
 /// Bytes of the blocks that are listed without a branch.
 const LISTED: usize = 2 * LINE;
@@ -407,13 +407,13 @@ unsafe fn load_listed<I: Instructions>(buffer: *mut u8, count: usize) {
     for turn in (0..in_turns).step_by(TURN) {
         for part in 0..LINE / I::BLOCK {
             for line in 0..TURN * I::BLOCK / LINE {
-                // SAFETY: one of the blocks.
+                // SAFETY: the number is that of one of the blocks.
                 unsafe { load_place::<I>(buffer, turn + line * (LINE / I::BLOCK) + part) }
             }
         }
     }
     for n in in_turns..count {
-        // SAFETY: one of the blocks.
+        // SAFETY: the number is that of one of the blocks.
         unsafe { load_place::<I>(buffer, n) }
     }
 }
@@ -431,9 +431,9 @@ unsafe fn load_place<I: Instructions>(buffer: *mut u8, n: usize) {
 
 /// The blocks around an item.
 struct Span {
-    /// Address of the first one.
+    /// The address of the first block.
     start: *const u8,
-    /// The offset of the item in it.
+    /// The offset of the item in the first block.
     offset: usize,
     /// The bytes of all blocks together.
     bytes: usize,
@@ -454,7 +454,7 @@ impl Span {
 #[inline(always)]
 unsafe fn load_line<I: Instructions>(dst: *mut u8, src: *const u8) {
     for at in (0..LINE).step_by(I::BLOCK) {
-        // SAFETY: a block of the line.
+        // SAFETY: the block lies in the line.
         unsafe { (I::LOAD_BLOCK)(dst.add(at), src.add(at)) }
     }
 }

@@ -22,7 +22,7 @@ pub(super) type BlockFn = unsafe fn(dst: *mut u8, src: *const u8);
 /// The copy functions for write-combining mappings that use one instruction set.
 #[derive(Debug)]
 pub struct Routine {
-    /// Its name in `GDRCOPY_ISA`.
+    /// The routine's name in `GDRCOPY_ISA`.
     pub(crate) name: &'static str,
     pub(crate) write: CopyFn,
     pub(crate) read: CopyFn,
@@ -40,7 +40,7 @@ pub struct Item {
 }
 
 impl Routine {
-    /// Its name in `GDRCOPY_ISA`.
+    /// The routine's name in `GDRCOPY_ISA`.
     pub fn name(&self) -> &'static str {
         self.name
     }

@@ -136,7 +136,7 @@ impl Rest {
         }
     }
 
-    /// Stores the `T`, smaller than `W`, that stands between `dst` and an alignment of two `T`.
+    /// Stores a `T`, which is smaller than `W`, if `dst` is not aligned to two `T`.
     #[inline(always)]
     unsafe fn climb_over<T, W>(&mut self) {
         let size = size_of::<T>();
@@ -164,7 +164,7 @@ impl Rest {
         }
     }
 
-    /// Stores a `T`, smaller than `W`, if the rest holds one.
+    /// Stores a `T`, which is smaller than `W`, if the remaining bytes are enough.
     #[inline(always)]
     unsafe fn descend_by<T, W>(&mut self) {
         if size_of::<T>() < size_of::<W>() && self.len >= size_of::<T>() {

@@ -26,7 +26,7 @@ use crate::error::{CudaError, CudaVersion, Error, Result};
 pub enum DeviceAttribute {
     /// The CPU and the GPU share page tables, as on a coherent platform.
     HostPageTables = 100,
-    /// Memory can be allocated and freed in the order of a stream. Not on GPUs in TCC mode.
+    /// Memory can be allocated and freed in the order of a stream, except on GPUs in TCC mode.
     MemoryPools = 115,
     /// Memory can be exported as a dma-buf.
     DmaBuf = 124,
@@ -39,7 +39,7 @@ pub enum DeviceAttribute {
 pub struct Device(c_int);
 
 impl Device {
-    /// CUDA's number of it, as `CUDA_VISIBLE_DEVICES` leaves them.
+    /// CUDA's number of the GPU among those that `CUDA_VISIBLE_DEVICES` leaves.
     pub fn ordinal(self) -> i32 {
         self.0
     }
@@ -136,7 +136,7 @@ impl Functions {
         let Some(address) = address else {
             return Err(Error::NoCudaFunction(symbol.trim_end_matches('\0')));
         };
-        // Two threads may come here at once, and then find the same.
+        // Two threads may come here at once. Both then find the same.
         cache.store(address, Ordering::Relaxed);
         Ok(address)
     }
@@ -254,11 +254,11 @@ impl Driver {
         // SAFETY: the attributes are of at most 8 bytes, and the output is a local variable.
         let result = unsafe { self.cu.pointer_attribute()?(output, attribute as c_int, address) };
         self.check("cuPointerGetAttribute", result)?;
-        // Shorter ones fill the low bytes, because CUDA exists for little-endian CPUs only.
+        // Shorter attributes fill the low bytes, because CUDA exists for little-endian CPUs only.
         Ok(value)
     }
 
-    /// CUDA's number of the allocation at this address. It is never used again, unlike the address.
+    /// CUDA's number of the allocation at this address. Unlike the address, no later allocation gets it.
     pub fn buffer_id(&self, address: u64) -> Result<u64> {
         self.pointer_attribute(PointerAttribute::BufferId, address)
     }

@@ -89,14 +89,14 @@ impl OpenFile {
         if unsafe { libc::fstat(number, stat.as_mut_ptr()) } != 0 {
             return OpenFile { number, device: 0, inode: 0 };
         }
-        // SAFETY: filled in.
+        // SAFETY: fstat has filled the struct in.
         let stat = unsafe { stat.assume_init() };
         OpenFile { number, device: stat.st_dev, inode: stat.st_ino }
     }
 
     /// Closes an inherited descriptor in a forked child, unless its number stands for another file.
     pub fn close_inherited(self) {
-        // Locked until it is closed.
+        // The list stays locked until the descriptor is closed.
         let own = OWN_FILES.current().map(Mutex::lock);
         if let Some(own) = &own
             && own.contains(&self.number)
@@ -106,7 +106,7 @@ impl OpenFile {
         if self.inode == 0 {
             log::warn!("descriptor {} stays open in this child: fstat has failed for it", self.number);
         } else if OpenFile::of(self.number) == self {
-            // Linux releases the number whatever it answers.
+            // Linux releases the number even if it returns an error.
             let _ = nix::unistd::close(self.number);
         }
     }
@@ -157,7 +157,8 @@ impl Descriptor {
         if let Some(own) = &mut own {
             own.retain(|&number| number != self.file.number);
         }
-        // Not retried on EINTR, because Linux has released the number by then, and another thread may own it.
+        // EINTR is no reason to try again, because Linux has released the number by then, and another thread may own
+        // it.
         nix::unistd::close(self.file.number)
     }
 }
@@ -192,7 +193,7 @@ struct Generation<T: 'static> {
 /// A per-process value as the calling process sees it.
 pub struct Latest<T: 'static> {
     pub value: &'static T,
-    /// False for one that a parent process has made.
+    /// True unless a parent process made the value.
     pub is_own: bool,
 }
 
@@ -204,7 +205,7 @@ impl<T> PerProcess<T> {
 
     /// The value of this process, or of the ancestor that made one last.
     pub fn look(&self) -> Option<Latest<T>> {
-        // SAFETY: null, or what `get` has published, which is never freed.
+        // SAFETY: the pointer is null, or `get` has published it, and then it is never freed.
         let latest: &'static Generation<T> = unsafe { self.latest.load(Ordering::Acquire).as_ref() }?;
         Some(Latest { value: &latest.value, is_own: latest.owner.is_current() })
     }
@@ -250,7 +251,7 @@ impl AddressRange {
         self.len.store(len, Ordering::Release);
     }
 
-    /// The addresses in it.
+    /// The addresses in the range.
     pub fn bounds(&self) -> std::ops::Range<usize> {
         let len = self.len.load(Ordering::Acquire);
         let base = self.base.load(Ordering::Relaxed);
@@ -325,7 +326,7 @@ fn clear_in_children() -> nix::Result<()> {
     // SAFETY: the page is ours. In a child, atomics that are all zero are valid.
     match unsafe { madvise(NonNull::from(&PAGE).cast(), page_size(), MmapAdvise::MADV_WIPEONFORK) } {
         Ok(()) => Ok(()),
-        // Kernels before 4.14 do not know it.
+        // Kernels before 4.14 do not know this advice.
         Err(_) => clear_after_fork(),
     }
 }

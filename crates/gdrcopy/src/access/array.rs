@@ -15,7 +15,7 @@ impl<'m> MappedSlice<'m> {
     /// `len` elements from byte `offset` on. Elements may have any alignment.
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`] if they are not all in this slice.
+    /// [`Error::OutOfMapping`] if not all elements are in this slice.
     #[inline]
     pub fn array<T: Pod>(self, offset: usize, len: usize) -> Result<Array<'m, T>> {
         let bytes = len.saturating_mul(size_of::<T>());
@@ -39,7 +39,7 @@ impl<'m, T: Pod> Array<'m, T> {
         Array { bytes, len, elements: PhantomData }
     }
 
-    /// Elements in it.
+    /// The number of elements.
     #[inline]
     pub fn len(self) -> usize {
         self.len
@@ -57,7 +57,7 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes.device_address()
     }
 
-    /// Its memory.
+    /// The memory of the array.
     #[inline]
     pub fn as_bytes(self) -> MappedSlice<'m> {
         self.bytes

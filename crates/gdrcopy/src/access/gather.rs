@@ -53,7 +53,7 @@ impl<'m, T: Pod> FromIterator<Word<'m, T>> for Words<'m, T> {
                 owner = None;
             }
             if word.accessed_as() != MappingType::WriteCombining {
-                // Its accesses suit every type of mapping.
+                // Accesses of this type suit every type of mapping.
                 accessed_as = MappingType::Device;
             }
         }
@@ -73,7 +73,7 @@ impl<'m, T: Pod> Words<'m, T> {
         self.words.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no words.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
@@ -92,7 +92,7 @@ impl<'m, T: Pod> Words<'m, T> {
         let values = values.as_mut_ptr();
         let words = self.words.as_ptr();
         let item = move |n: usize| {
-            // SAFETY: one of the words.
+            // SAFETY: `n` is the index of one of the words.
             let word = unsafe { *words.add(n) };
             Item { dst: values.wrapping_add(n).cast(), src: word.start(), len: size_of::<T>() }
         };

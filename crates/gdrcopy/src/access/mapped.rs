@@ -35,10 +35,10 @@ use crate::error::Result;
 #[expect(clippy::missing_errors_doc, reason = "those of the slice's methods")]
 #[expect(clippy::len_without_is_empty, reason = "only a slice can be empty")]
 pub trait Mapped: sealed::Sealed + Send + Sync {
-    /// All of it.
+    /// All of the mapped memory.
     fn as_slice(&self) -> MappedSlice<'_>;
 
-    /// Bytes in it.
+    /// The number of mapped bytes.
     #[inline]
     fn len(&self) -> usize {
         self.as_slice().len()
@@ -56,7 +56,7 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
         self.as_slice().device_address()
     }
 
-    /// How the CPU caches it.
+    /// The type of the mapping, which says how the CPU caches the memory.
     #[inline]
     fn mapping_type(&self) -> MappingType {
         self.as_slice().mapping_type()
@@ -149,6 +149,6 @@ impl<M: Mapped + ?Sized> Mapped for Arc<M> {
 impl<M: Mapped + ?Sized> sealed::Sealed for Arc<M> {}
 
 pub(crate) mod sealed {
-    /// Methods can be added to a sealed trait.
+    /// The trait is sealed, so that methods can be added to it.
     pub trait Sealed {}
 }

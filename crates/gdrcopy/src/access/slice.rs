@@ -105,7 +105,7 @@ impl<'m> MappedSlice<'m> {
         }
     }
 
-    /// Bytes in it.
+    /// The number of bytes.
     #[inline]
     pub fn len(self) -> usize {
         self.len
@@ -130,7 +130,7 @@ impl<'m> MappedSlice<'m> {
         self.device_address
     }
 
-    /// How the CPU caches it.
+    /// The type of the mapping, which says how the CPU caches the memory.
     #[inline]
     pub fn mapping_type(self) -> MappingType {
         self.mapping_type
@@ -153,7 +153,7 @@ impl<'m> MappedSlice<'m> {
         Ok(MappedSlice { start, len, device_address: self.device_address + offset as u64, ..self })
     }
 
-    /// The bytes before `middle`, and those from there on.
+    /// Splits the slice into the bytes before `middle` and those from `middle` on.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if `middle` is beyond the end.
@@ -192,7 +192,7 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Writes `byte` to all of it. A release, and pushed out on return.
+    /// Writes `byte` to all bytes of the slice, as a release. The writes are pushed out on return.
     ///
     /// # Errors
     /// [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.
@@ -259,13 +259,13 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Reads those of the `len` elements that it has whose indexes are `at`, as [`MappedSlice::read_many`] does.
+    /// Reads the elements with the indexes `at`, out of `len` elements, as [`MappedSlice::read_many`] does.
     pub(super) fn gather<T: Pod>(self, len: usize, at: &[usize], values: &mut [T]) -> Result<()> {
         assert_eq!(at.len(), values.len(), "a value for each index");
         let shape = self.check_elements::<T>(len, at)?;
         let values = values.as_mut_ptr();
         let item = move |n: usize| {
-            // SAFETY: one of the indexes.
+            // SAFETY: `n` is less than the number of indexes.
             let index = unsafe { *at.get_unchecked(n) };
             let src = self.start.wrapping_add(index * size_of::<T>());
             Item { dst: values.wrapping_add(n).cast(), src, len: size_of::<T>() }
@@ -275,13 +275,13 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Writes those of the `len` elements that it has whose indexes are `at`, as one batch.
+    /// Writes the elements with the indexes `at`, out of `len` elements, as one batch.
     pub(super) fn scatter<T: Pod>(self, len: usize, at: &[usize], values: &[T]) -> Result<()> {
         assert_eq!(at.len(), values.len(), "a value for each index");
         let shape = self.check_elements::<T>(len, at)?;
         let values = values.as_ptr();
         let item = move |n: usize| {
-            // SAFETY: one of the indexes.
+            // SAFETY: `n` is less than the number of indexes.
             let index = unsafe { *at.get_unchecked(n) };
             let dst = self.start.wrapping_add(index * size_of::<T>());
             Item { dst, src: values.wrapping_add(n).cast(), len: size_of::<T>() }
@@ -332,7 +332,7 @@ impl<'m> MappedSlice<'m> {
         self.owner
     }
 
-    /// Address of the `len` bytes from `offset` on.
+    /// Returns the address of the `len` bytes from `offset` on.
     #[inline]
     pub(super) fn place(self, offset: usize, len: usize) -> Result<*mut u8> {
         if len <= self.len && offset <= self.len - len {

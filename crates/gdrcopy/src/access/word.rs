@@ -88,7 +88,7 @@ impl<'m, T: Pod> Word<'m, T> {
         })
     }
 
-    /// Its device address, for GPU kernels and CUDA.
+    /// The word's device address, for GPU kernels and CUDA.
     #[inline]
     pub fn device_address(self) -> u64 {
         self.device_address

@@ -1,4 +1,4 @@
-//! GPU memory, and those that allocate it.
+//! GPU memory, and its allocators.
 
 use std::fmt;
 
@@ -33,10 +33,10 @@ use crate::error::Result;
 ///   than through this value.
 #[expect(clippy::len_without_is_empty, reason = "an empty one is of no use")]
 pub unsafe trait DeviceMemory: fmt::Debug + Send + Sync {
-    /// Device address of its first byte.
+    /// The device address of the first byte.
     fn address(&self) -> u64;
 
-    /// Its length in bytes.
+    /// The length of the memory in bytes.
     fn len(&self) -> usize;
 }
 

@@ -13,7 +13,7 @@ use crate::gdr::Gdr;
 use crate::mapping::Mapping;
 use crate::memory::device::DeviceMemory;
 
-/// How memory is pinned and mapped.
+/// The options by which memory is pinned and mapped.
 ///
 /// ```
 /// use gdrcopy::{MapFlag, PinFlags, memory::MapOptions};
@@ -52,7 +52,7 @@ impl MapOptions {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct OwnedMapping<M: DeviceMemory = Box<dyn DeviceMemory>> {
-    // Dropped in this order, so unmapped and unpinned before the memory is freed.
+    // Fields are dropped in this order, so the memory is unmapped and unpinned before it is freed.
     mapping: Mapping,
     memory: Kept<M>,
 }

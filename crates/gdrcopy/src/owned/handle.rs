@@ -38,7 +38,7 @@ pub type OwnedWords<T> = Owned<Words<'static, T>>;
 
 /// A view of GPU memory that keeps the memory, and so has no lifetime. [`Owned::view`] is the view, which borrows it.
 ///
-/// Clones are the same memory. In a forked child, it is refused as its memory is, and dropping it frees nothing.
+/// Clones share the memory. A forked child may not use a view, and frees nothing when it drops one.
 pub struct Owned<V: View> {
     /// Invariant: whatever is reached by it has at most the lifetime of a borrow of this value, or is kept with
     /// `memory`.
@@ -65,7 +65,7 @@ impl<V: View> Owned<V> {
     /// ```
     ///
     /// # Errors
-    /// Those of `view`.
+    /// The errors of `view`.
     pub fn new<M: Mapped + 'static>(
         memory: Arc<M>,
         view: impl for<'m> FnOnce(MappedSlice<'m>) -> Result<V::Of<'m>>,
@@ -100,7 +100,7 @@ impl<T: Pod> OwnedWords<T> {
     /// [`Words::load_all`].
     ///
     /// # Panics
-    /// As that.
+    /// Panics as that method does.
     pub fn load_all(&self, values: &mut [T]) {
         self.view.load_all(values);
     }

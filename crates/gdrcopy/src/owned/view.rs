@@ -16,7 +16,7 @@ use crate::access::{Array, MappedSlice, Word, Words};
 pub trait View: private::Shorten {}
 
 pub(super) mod private {
-    /// Not implemented elsewhere, because `Owned` is sound only if `shorten` keeps nothing for `'static`.
+    /// Private, because `Owned` is sound only if `shorten` keeps nothing for `'static`.
     pub trait Shorten {
         /// The same view of memory that is there for `'m`.
         type Of<'m>: Clone;

@@ -15,20 +15,20 @@ pub(super) const LARGE: u64 = 2 << 20;
 /// Part of a chunk that is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// Device address of its first byte.
+    /// The device address of the block's first byte.
     pub(crate) start: u64,
     /// Bytes: whole lines in a shared page, otherwise whole pages.
     pub(crate) len: u64,
 }
 
-/// Which parts of a chunk are in use.
+/// The parts of a chunk that are in use.
 ///
 /// Blocks below the size of a GPU page are in shared pages, which hold nothing else, and stay inside one. Larger
 /// blocks are whole pages.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     pages: FreeRanges,
-    /// The shared pages by their start, with what is free in them.
+    /// The shared pages by their start, with the free ranges in each.
     shared: BTreeMap<u64, FreeRanges>,
     /// The largest free range of each shared page, and its start, so that pages without room are not searched.
     largest: BTreeSet<(u64, u64)>,
@@ -39,7 +39,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// None in use. The range is of whole pages.
+    /// Blocks of a range of whole pages, none of which is in use.
     pub(crate) fn new(range: Range<u64>) -> Blocks {
         assert!(range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE));
         Blocks { pages: FreeRanges::new(range), shared: BTreeMap::new(), largest: BTreeSet::new(), count: 0, used: 0 }
@@ -89,7 +89,7 @@ impl Blocks {
         result
     }
 
-    /// Gives back what [`Blocks::take`] returned.
+    /// Gives back a block that [`Blocks::take`] returned.
     pub(crate) fn give_back(&mut self, block: Block) {
         self.count -= 1;
         self.used -= block.len;
@@ -102,7 +102,7 @@ impl Blocks {
         }
     }
 
-    /// Free bytes, those in shared pages included.
+    /// The number of free bytes, including those in shared pages.
     pub(super) fn free(&self) -> u64 {
         self.pages.bytes() + self.shared.values().map(FreeRanges::bytes).sum::<u64>()
     }
@@ -121,7 +121,7 @@ impl Blocks {
 struct FreeRanges {
     /// End by start.
     ends: BTreeMap<u64, u64>,
-    /// Size and start of the same ranges, so that neither a fragmented page nor a full one is searched.
+    /// The same free ranges by size and start, so that neither a fragmented page nor a full one is searched.
     sizes: BTreeSet<(u64, u64)>,
 }
 
@@ -198,7 +198,7 @@ mod tests {
     use crate::testing::cases;
 
     const PAGES: u64 = 12;
-    /// Not a multiple of more than a page, so that addresses and offsets have different alignments.
+    /// A multiple of no more than a page, so that addresses and offsets have different alignments.
     const START: u64 = 0x7f00_0000_0000 + PAGE;
 
     fn len() -> impl Strategy<Value = u64> {

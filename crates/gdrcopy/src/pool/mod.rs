@@ -69,7 +69,7 @@ pub struct Pool {
     allocator: Option<Box<dyn DeviceAllocator>>,
     options: PoolOptions,
     chunks: Mutex<Chunks>,
-    /// Held while a shared chunk is made, so that threads that wait for one do not each make one.
+    /// This lock is held while a shared chunk is made, so that threads that wait for one do not each make one.
     growth: Mutex<()>,
     owner: Owner,
 }
@@ -77,7 +77,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct Chunks {
     shared: Vec<Arc<Chunk>>,
-    /// Those of one buffer, which keeps them.
+    /// Chunks of one buffer each, which keeps them.
     own: Vec<Weak<Chunk>>,
 }
 
@@ -277,7 +277,7 @@ impl Pool {
             report.used_bytes += blocks.used;
             report.largest_free = report.largest_free.max(blocks.largest_free());
         }
-        // A chunk that was dropped by its buffer's thread just now is unpinned here, not under the lock.
+        // If the thread of its buffer has just dropped a chunk, it is unpinned here, not under the lock.
         drop(chunks);
         Ok(report)
     }

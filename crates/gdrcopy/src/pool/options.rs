@@ -1,4 +1,4 @@
-//! How a pool pins and maps.
+//! The options by which a pool pins and maps.
 #![forbid(unsafe_code)]
 
 use gdrcopy_core::types::GPU_PAGE_SIZE;
@@ -39,7 +39,7 @@ impl PoolOptions {
         self
     }
 
-    /// How chunks are pinned and mapped.
+    /// The options by which chunks are pinned and mapped.
     pub fn map(mut self, options: MapOptions) -> PoolOptions {
         self.map = options;
         self

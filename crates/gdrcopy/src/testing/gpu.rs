@@ -71,9 +71,9 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     blocks: Blocks,
-    /// By device address.
+    /// Live allocations by their device addresses.
     allocations: BTreeMap<u64, Allocated>,
-    /// By number.
+    /// Live pins by their numbers.
     pins: BTreeMap<u64, Pinned>,
     /// Number of the next pin.
     next: u64,
@@ -137,7 +137,7 @@ impl Gpu {
         Gdr::of_raw(RawGdr::of_backend(Arc::new(Driver(self.clone()))))
     }
 
-    /// Memory of this GPU, for what a test does as the GPU kernel. It needs no pin.
+    /// Memory of this GPU, for a test that acts as the GPU kernel. It needs no pin.
     ///
     /// # Panics
     /// If the `len` bytes from `device_address` on are not all in one allocation, where a kernel would fault.
@@ -281,7 +281,7 @@ impl Source for Driver {
         }
         let PinRequest { address, size, .. } = *request;
         let mut state = self.0.0.state.lock();
-        // The request starts with a page, and what was asked for anywhere in that.
+        // The request starts at a page, and the requested range starts anywhere in that page.
         let last = size.checked_sub(1).map(|ahead| address + ahead);
         let allocation = last.and_then(|last| state.allocation(last, 1));
         let allocation = allocation.filter(|&start| start < address + PAGE);

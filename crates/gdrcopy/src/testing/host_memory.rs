@@ -11,11 +11,12 @@ use crate::access::MappedSlice;
 /// Zeros in place of mapped GPU memory.
 pub(crate) struct Memory {
     region: Region,
-    /// Used by its address only.
+    /// The memory is only used by its address.
     _zeros: Zeros,
 }
 
-/// Not of Rust's allocator, because threads write to one place by accesses of different sizes, as to a GPU's memory.
+/// Rust's allocator is not used, because threads write to one place by accesses of different sizes, as to a GPU's
+/// memory.
 #[cfg(not(miri))]
 type Zeros = memmap2::MmapMut;
 /// Miri maps nothing, and its tests have one thread.
@@ -41,7 +42,7 @@ impl Memory {
         let start = zeros.as_mut_ptr();
         let start = start.wrapping_add(start.align_offset(align));
         let address = NonNull::new(start).expect("not at 0");
-        // Otherwise another test may do it later, as if the process were another one then.
+        // Otherwise another test may call it later, and the process would look like another one.
         fork::enter().expect("memory for a page");
         Memory {
             // SAFETY: `_zeros` keeps these bytes, which nothing else accesses.

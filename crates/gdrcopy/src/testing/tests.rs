@@ -118,13 +118,13 @@ fn leaks_are_listed_and_a_free_under_a_pin_is_a_panic() {
     drop(other);
     let text = panic_of(|| drop(memory));
     assert!(text.contains("is freed while it is pinned"), "{text}");
-    // It is not given to others.
+    // The memory is not given to others.
     assert_ne!(gpu.allocate(PAGE).expect("memory").address(), address);
     drop(pin);
     assert!(panic_of(|| gpu.assert_unused()).contains("still pinned: []"));
 }
 
-/// Those of CUDA have at most 57 bits on all CPUs.
+/// CUDA's addresses have at most 57 bits on all CPUs.
 #[test]
 fn addresses_are_none_of_cuda_or_of_another_gpu() {
     let gpu = Gpu::new();

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function {
-    /// With the suffix of its version.
+    /// The name with the suffix of the function's version.
     pub symbol: &'static str,
     /// The CUDA version that it came with, as 3020 for 3.2.
     pub since: u32,
@@ -14,7 +14,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// As programs call it, and cuGetProcAddress knows it.
+    /// The name by which programs call the function and cuGetProcAddress knows it.
     pub fn name(&self) -> &'static str {
         name_of(self.symbol)
     }

@@ -103,7 +103,7 @@ impl Driver {
         }
     }
 
-    /// gdrdrv's reaction to an unmapped address range, which marks the range's pin unmapped.
+    /// Reacts to an unmapped address range as gdrdrv does, which marks the range's pin as unmapped.
     fn closed(&mut self, shown: Shown) {
         // A defect: a munmap after the UNPIN looks its pin up by handle, and so marks another one unmapped.
         let of_any_mapping = self.config.module_defects && self.config.since(4);

@@ -8,16 +8,16 @@ use crate::gpu::PageTableId;
 
 pub(super) struct Pin {
     pub(super) handle: u64,
-    /// First pinned address, which is the wanted one, rounded down to a GPU page.
+    /// The first pinned address, which is the requested one, rounded down to a GPU page.
     pub(super) va: u64,
     /// Bytes between `va` and the wanted address.
     pub(super) offset: u64,
     pub(super) mapped_size: u64,
     pub(super) pinned_size: u64,
-    /// Gone when the memory was freed under the pin.
+    /// `None` once the memory was freed under the pin.
     pub(super) table: Option<PageTableId>,
     pub(super) force_pcie: bool,
-    /// How long the GPU driver took, in cycles of [`super::CLOCK_KHZ`].
+    /// The time that the GPU driver took, in cycles of [`super::CLOCK_KHZ`].
     pub(super) cycles: u64,
     /// The last request of REQ_MAPPING_TYPE; [`MappingType::None`] leaves it to the platform.
     pub(super) requested: MappingType,
@@ -47,7 +47,7 @@ impl Pins {
         Pins { list: Vec::new(), next_handle: config.handle_base, or_oldest: config.module_defects }
     }
 
-    /// The next handle, for a pin that takes `step` of them.
+    /// Returns the next handle, for a pin that takes up `step` numbers.
     pub(super) fn take_handle(&mut self, step: u64) -> u64 {
         let handle = self.next_handle;
         self.next_handle = handle.wrapping_add(step);

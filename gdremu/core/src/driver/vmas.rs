@@ -10,14 +10,14 @@ use crate::session::Identity;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     pub(super) file: Identity,
-    /// `None` for that of a dma-buf.
+    /// `None` for a mapping of a dma-buf.
     pub(super) pin: Option<MappedPin>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MappedPin {
     pub(super) handle: u64,
-    /// Which mmap it comes from, whatever became of its parts.
+    /// The number of the mmap that this range was a part of.
     pub(super) origin: u64,
 }
 

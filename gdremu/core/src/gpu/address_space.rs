@@ -24,7 +24,7 @@ pub struct PageTable {
     pub len: u64,
     /// The physical memory, in address order.
     pub runs: Vec<Run>,
-    /// It outlives a free of its memory.
+    /// True if the page table outlives a free of its memory.
     pub(super) persistent: bool,
 }
 
@@ -32,10 +32,10 @@ pub struct PageTable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub base: u64,
-    /// Its bytes, as the program asked for them.
+    /// The number of bytes that the program asked for.
     pub len: u64,
     pub gpu: usize,
-    /// Different for every buffer and mapping of all processes, also after reuse of the address.
+    /// The id of the buffer or mapping. No other one of any process has it, even if the address is reused.
     pub id: u64,
     pub object: ObjectId,
     /// True if it came from cuMemCreate and cuMemMap.
@@ -46,7 +46,7 @@ pub struct Place {
 /// A GPU's access to a VMM mapping, with the numbers of CUmemAccess_flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// Nothing, the state after cuMemMap.
+    /// No access, which is the state after cuMemMap.
     #[default]
     None = 0,
     Read = 1,
@@ -97,7 +97,7 @@ pub struct Memory {
     pub(super) addresses: Ranges,
     /// All memory in the address space, by start.
     pub(super) mappings: BTreeMap<u64, Mapping>,
-    /// By GPU, and whether they can be pinned.
+    /// Buffers of each GPU, those that can be pinned apart from the others.
     buffers: Buffers<(usize, bool)>,
     /// cuMemAddressReserve'd ranges, as length by start.
     pub(super) reservations: BTreeMap<u64, u64>,
@@ -272,7 +272,7 @@ impl Memory {
         Ok(runs)
     }
 
-    /// Where the last live buffer or VMM mapping ends that has a byte in `[start, end)`.
+    /// The end of the last live buffer or VMM mapping that has a byte in `[start, end)`.
     pub(super) fn memory_end(&self, start: u64, end: u64) -> Option<u64> {
         let buffer_end = self.buffers.live_until(start, end);
         match self.mappings.range(..end).next_back() {
@@ -294,7 +294,7 @@ pub(super) mod tests {
 
     pub(in super::super) const BASE: u64 = 0x7f00_0000_0000;
 
-    /// That of two GPUs, with device addresses from [`BASE`] on.
+    /// The memory of two GPUs, with device addresses from [`BASE`] on.
     pub(in super::super) fn memory() -> Memory {
         let mut memory = Memory::new(2, 64 << 20);
         memory.add_window(BASE, 1 << 30);

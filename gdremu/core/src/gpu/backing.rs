@@ -19,7 +19,7 @@ pub(super) trait Backing: Send {
 
     fn file(&mut self, gpu: usize) -> Result<BorrowedFd<'_>, Errno>;
 
-    /// Where a live object starts in that file.
+    /// The offset in that file at which a live object starts.
     fn start(&self, _id: ObjectId, object: &Object) -> u64 {
         object.start
     }

@@ -1,7 +1,7 @@
 //! cuMemAlloc'ed buffers in blocks of memory, as the CUDA driver lays them out. Small ones share a block, so that
 //! they start anywhere in a GPU page. Each larger one has a block of its own.
 //!
-//! Bookkeeping only. The blocks are made and freed elsewhere.
+//! This is only bookkeeping. Other modules make and free the blocks.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -26,9 +26,9 @@ pub struct Buffer {
 /// All buffers of this process. Those of one `Kind` may share a block.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers<Kind> {
-    /// By start.
+    /// Sorted by their starts.
     blocks: BTreeMap<u64, Block<Kind>>,
-    /// By start.
+    /// Sorted by their starts.
     live: BTreeMap<u64, Buffer>,
 }
 
@@ -44,7 +44,7 @@ struct Block<Kind> {
 pub struct Freed {
     pub start: u64,
     pub len: u64,
-    /// They are all of a block, which is empty now.
+    /// These addresses are all of a block, which is empty now.
     pub is_block: bool,
 }
 
@@ -129,7 +129,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         self.live_until(page, page + GPU_PAGE).is_some()
     }
 
-    /// Where the last live buffer ends that has a byte in `[start, end)`.
+    /// The end of the last live buffer that has a byte in `[start, end)`.
     pub fn live_until(&self, start: u64, end: u64) -> Option<u64> {
         let last = self.live.range(..end).next_back()?.1;
         let live_until = last.start + last.len;

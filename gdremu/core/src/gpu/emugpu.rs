@@ -53,7 +53,7 @@ const RENEW: u32 = command::<Range>(WRITE, 5);
 
 #[derive(Default)]
 pub(super) struct Emugpu {
-    /// Opened on first use, by the process that owns the memory.
+    /// The device is opened on first use, by the process that owns the memory.
     device: Option<OwnedFd>,
     handles: BTreeMap<ObjectId, u32>,
 }

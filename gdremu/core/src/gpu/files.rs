@@ -41,10 +41,10 @@ pub struct Shared {
     /// The file of the GPU's memory in that process.
     pub descriptor: u32,
     pub gpu: u32,
-    /// Where the buffer's blocks start in the file.
+    /// The offset in the file at which the buffer's blocks start.
     pub start: u64,
     pub blocks: u64,
-    /// Where the buffer starts in them.
+    /// The offset in the blocks at which the buffer starts.
     pub offset: u64,
     pub len: u64,
 }
@@ -149,7 +149,7 @@ impl HostProvider {
         runs.into_iter().map(|run| self.span(run)).collect()
     }
 
-    /// Where other processes find the memory of a live buffer.
+    /// The file and the place at which other processes find the memory of a live buffer.
     pub fn share(&mut self, base: u64) -> Result<Shared, Error> {
         let Some(place) = self.memory.place(base) else {
             return Err(Error::Invalid);
@@ -284,7 +284,7 @@ impl From<Error> for Errno {
     }
 }
 
-/// The host refuses what memory of a GPU needs.
+/// The host refuses a call that the memory of a GPU needs.
 impl From<Errno> for Error {
     fn from(_: Errno) -> Error {
         Error::NoMemory

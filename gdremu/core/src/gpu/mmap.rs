@@ -35,15 +35,15 @@ unsafe fn munmap(addr: usize, len: usize) {
 /// Bytes of anonymous memory as a file; nothing is used until it is touched.
 pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
     let len = off_t::try_from(len).map_err(|_| Errno::EINVAL)?;
-    // With a flag that no library under test uses, because tests deny memfd_create to the library by its flags.
+    // Tests deny memfd_create to the library under test by its flags, so this has a flag that the library never uses.
     let file = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     ftruncate(&file, len)?;
     Ok(out_of_the_way(file))
 }
 
-/// The same file under a high number, if there is one left.
+/// Moves the file to a high descriptor number, if there is one left.
 pub fn out_of_the_way(file: OwnedFd) -> OwnedFd {
-    // SAFETY: a plain call on a descriptor that we own; what comes back is ours too.
+    // SAFETY: a plain call on a descriptor that we own; the returned descriptor is ours too.
     unsafe {
         match libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR) {
             -1 => file,
@@ -68,7 +68,7 @@ pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
     // SAFETY: no address is asked for, so nothing is replaced.
     let start = unsafe { mmap(0, with_slack, libc::PROT_NONE, flags, -1, 0)? };
     let aligned = start.next_multiple_of(align);
-    // SAFETY: head and tail of the mapping just made.
+    // SAFETY: both ranges lie in the mapping that was just made, before and behind the aligned part.
     unsafe {
         munmap(start, aligned - start);
         munmap(aligned + len, start + with_slack - (aligned + len));
@@ -155,7 +155,7 @@ impl View {
         Ok(View { addr: map_parts(&[Part { file, offset, len }], None)?, len })
     }
 
-    /// Where `[offset, offset + len)` is mapped, as long as this view lives.
+    /// The address at which `[offset, offset + len)` is mapped, as long as this view lives.
     ///
     /// # Panics
     /// If the range is not inside the view.

@@ -1,4 +1,4 @@
-//! Where the emulated GPUs are on the PCI bus.
+//! The addresses of the emulated GPUs on the PCI bus.
 #![forbid(unsafe_code)]
 
 pub const DEVICES: &str = "/sys/bus/pci/devices";

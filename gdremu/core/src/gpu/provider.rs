@@ -48,7 +48,7 @@ pub trait Provider: Any + Send {
         unsafe { mmap::poison(addr, len) };
     }
 
-    /// In a forked child, where pins are the parent's.
+    /// Called in a forked child, where pins are the parent's.
     fn after_fork(&mut self) {}
 }
 

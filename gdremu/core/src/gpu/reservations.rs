@@ -103,7 +103,7 @@ impl Memory {
         Ok(revoked)
     }
 
-    /// Sets what a GPU may do with whole mappings that fill `[va, va + len)`.
+    /// Sets the accesses that a GPU may make to whole mappings that fill `[va, va + len)`.
     pub fn set_access(&mut self, va: u64, len: u64, gpu: usize, access: Access) -> Result<(), Error> {
         for at in self.whole_mappings(va, len)? {
             if let Some(Mapping { vmm: Some(of_gpus), .. }) = self.mappings.get_mut(&at) {

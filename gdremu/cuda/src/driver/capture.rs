@@ -19,7 +19,7 @@ const RELAXED: u32 = 2;
 const UNSAFE: &str = "cuEventQuery cuEventSynchronize cuMemAlloc cuMemAllocManaged cuMemFree cuMemFreeHost \
     cuMemHostAlloc cuMemHostRegister cuMemHostUnregister cuStreamQuery cuStreamSynchronize";
 
-/// Captures that have not ended, to be read without a lock.
+/// The number of captures that have not ended, which can be read without a lock.
 static CAPTURING: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {

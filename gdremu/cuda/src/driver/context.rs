@@ -47,7 +47,7 @@ fn destroy(mut state: Locked, context: ContextHandle) -> Result {
 
 pub(super) fn cuCtxDestroy_v2(context: ContextHandle) -> Result {
     let state = state::lock();
-    // Those are released, not destroyed.
+    // Primary contexts are released, not destroyed.
     ensure(!state.primaries.values().any(|primary| primary.context == Some(context)), Error::INVALID_CONTEXT)?;
     destroy(state, context)?;
     STACK.with(|stack| {
@@ -109,7 +109,7 @@ pub(super) fn cuDevicePrimaryCtxRetain(state: &mut State, device: i32) -> Result
     Ok(context)
 }
 
-/// For the primary context that is there, and later ones.
+/// Sets the flags of the primary context that is there, and of later ones.
 pub(super) fn cuDevicePrimaryCtxSetFlags_v2(state: &mut State, device: i32, flags: u32) -> Result {
     let gpu = gpus::by_ordinal(device)?;
     state::check_flags(flags)?;

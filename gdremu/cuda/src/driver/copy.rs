@@ -1,5 +1,4 @@
-//! Copies in every direction, and fills. The address determines what memory it is, as with CUDA's unified
-//! addressing.
+//! Copies in every direction, and fills. The address determines the kind of memory, as with CUDA's unified addressing.
 
 use std::ptr;
 
@@ -17,7 +16,7 @@ use crate::gpus;
 pub(super) enum Side {
     /// Memory that is known to CUDA (device, managed, registered).
     Device(u64),
-    /// Any memory, also the program's own.
+    /// Any memory, including the program's own.
     Any(u64),
 }
 
@@ -36,7 +35,7 @@ enum Memory {
     Host {
         start: usize,
         len: usize,
-        /// Unknown to CUDA, so copies return only after they have accessed it.
+        /// True if CUDA does not know the memory, so that copies return only after they have accessed it.
         pageable: bool,
     },
     /// A copy of host memory, taken during the call.
@@ -56,7 +55,7 @@ impl Memory {
         matches!(self, Memory::Host { pageable: true, .. })
     }
 
-    /// The same, with a copy of its own of what the program may change after the call.
+    /// Copies the bytes that the program may change after the call.
     fn staged(self) -> Memory {
         match self {
             Memory::Host { len, pageable: true, .. } => {

@@ -71,7 +71,7 @@ pub(super) fn value(gpu: usize, attribute: i32) -> Result<i32> {
     let coherent = i32::from(config.coherent);
     Ok(match attribute {
         33 => (pci::bus(gpu) & 0xff) as i32, // PCI_BUS_ID
-        // From 10.0 on, NVIDIA's tests pin with FORCE_PCIE.
+        // With 10.0 and later, NVIDIA's tests pin with FORCE_PCIE.
         COMPUTE_CAPABILITY_MAJOR if config.coherent => 10,
         85 => gpu as i32, // MULTI_GPU_BOARD_GROUP_ID
         // HOST_NATIVE_ATOMIC_SUPPORTED, PAGEABLE_MEMORY_ACCESS and its USES_HOST_PAGE_TABLES

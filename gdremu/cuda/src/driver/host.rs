@@ -101,7 +101,7 @@ pub(super) fn cuMemFreeHost(address: usize) -> Result {
 }
 
 pub(super) fn cuMemAllocManaged(state: &mut State, current: Current, len: usize, flags: u32) -> Result<u64> {
-    // CU_MEM_ATTACH_GLOBAL or CU_MEM_ATTACH_HOST, one of them.
+    // Exactly one of CU_MEM_ATTACH_GLOBAL and CU_MEM_ATTACH_HOST must be set.
     ensure(matches!(flags, 1 | 2), Error::INVALID_VALUE)?;
     alloc(state, current, len, Kind::Managed, flags).map(|address| address as u64)
 }
@@ -128,11 +128,11 @@ pub(super) fn cuMemHostRegister_v2(
     Ok(())
 }
 
-/// Brings the program's memory into RAM, as CUDA does. False if the program may not access all of it.
+/// Brings the program's memory into RAM, as CUDA does. Returns false if the program may not access all of it.
 fn populate(address: usize, len: usize, write: bool) -> bool {
     let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     let start = address - address % page_size();
-    // SAFETY: changes neither what is mapped nor what is in it.
+    // SAFETY: the call changes neither mappings nor their contents.
     let result = unsafe { libc::syscall(libc::SYS_madvise, start, address + len - start, advice) };
     // Linux before 5.14 does not know the advice.
     // SAFETY: there is no memory to advise about.

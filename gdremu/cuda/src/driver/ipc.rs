@@ -51,7 +51,7 @@ pub(super) fn open(state: &mut State, handle: IpcHandle, flags: u32) -> Result<u
     const LAZY_PEER_ACCESS: u32 = 1;
 
     ensure(flags == LAZY_PEER_ACCESS && handle.process != 0, Error::INVALID_VALUE)?;
-    // As with NVIDIA's driver in the exporting process.
+    // NVIDIA's driver refuses this in the exporting process.
     ensure(handle.process != u64::from(std::process::id()), Error::INVALID_CONTEXT)?;
     for (address, import) in &mut state.imports {
         if import.0 == handle {

@@ -22,7 +22,7 @@ const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 const MAX_BLOCK_THREADS: u64 = 1024;
 const MAX_SHARED_BYTES: usize = 48 << 10;
 
-/// The capacity of a multiprocessor, and its shared memory. Blocks have a multiple of the unit, and some more.
+/// The capacity of a multiprocessor, and its shared memory. A block gets multiples of the unit, plus a fixed part.
 const MULTIPROCESSOR_WARPS: u64 = 64;
 const MULTIPROCESSOR_BLOCKS: u64 = 32;
 const MULTIPROCESSOR_SHARED: usize = 228 << 10;
@@ -47,7 +47,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// How many blocks run at the same time, at most.
+    /// The most blocks that run at the same time.
     fn resident(&self, kernel: &Kernel) -> Result<u64> {
         let blocks = product(self.grid, MAX_GRID)?;
         let threads = product(self.block, MAX_BLOCK)?;
@@ -180,7 +180,7 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
     error
 }
 
-/// A CUfunction_attribute. Those of a GPU kernel that cannot run are those of one that needs nothing.
+/// A CUfunction_attribute. A GPU kernel that cannot run has the attributes of one that needs nothing.
 pub(super) fn cuFuncGetAttribute(
     state: &State,
     current: Current,

@@ -13,7 +13,7 @@ use crate::gpus;
 
 /// The memory of one launch. Looks up each buffer once, until memory is allocated or freed.
 pub(super) struct KernelMemory {
-    /// On which the GPU kernel runs.
+    /// The number of the GPU that runs the kernel.
     gpu: usize,
     pieces: Vec<Piece>,
     /// The number of changes of the address space at the time of the lookups.
@@ -40,7 +40,7 @@ impl KernelMemory {
         KernelMemory { gpu, pieces: Vec::new(), changes: 0 }
     }
 
-    /// Where the CPU finds `size` bytes.
+    /// The CPU address of `size` bytes of device memory.
     fn find(&mut self, address: u64, size: usize, write: bool) -> Result<*mut u8, Fault> {
         let changes = gpus::memory_changes();
         if changes != self.changes {

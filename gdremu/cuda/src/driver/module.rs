@@ -14,21 +14,20 @@ use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
-/// First bytes of what a module can be loaded from, besides PTX text.
+/// The first bytes of the images from which a module can be loaded, besides PTX text.
 const ELF: [u8; 4] = *b"\x7fELF";
 const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
-/// The wrapper that nvcc makes of it in a program, with number, version, pointer to the
-/// fat binary.
+/// The wrapper that nvcc makes of a fat binary in a program, with a number, a version and a pointer to the binary.
 const FATBIN_WRAPPER: [u8; 4] = 0x4662_43b1_u32.to_le_bytes();
 
-/// The program's memory cannot be what it says.
+/// The program's memory does not have the content that its beginning announces.
 impl From<Error> for Problem {
     fn from(_: Error) -> Problem {
         Problem::Malformed
     }
 }
 
-/// Byte for byte, because a text may be shorter.
+/// The bytes are compared one by one, because a text may be shorter.
 fn begins_with(image: In<u8>, magic: [u8; 4]) -> bool {
     (0..4).all(|index| image.at(index) == Ok(magic[index]))
 }

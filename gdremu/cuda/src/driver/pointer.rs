@@ -168,7 +168,7 @@ pub(super) fn check_managed(state: &State, address: u64, len: usize) -> Result {
     ensure(range.kind == Kind::Managed && is_inside, Error::INVALID_VALUE)
 }
 
-/// SYNC_MEMOPS is all that can be set, and not of VMM memory.
+/// Only SYNC_MEMOPS can be set, and not for VMM memory.
 pub(super) fn cuPointerSetAttribute(state: &mut State, value: In<u32>, attribute: u32, address: u64) -> Result {
     let value = value.get()?;
     let memory = find(state, address)?;

@@ -17,12 +17,12 @@ use super::state::{self, ContextHandle, Current, Locked, Point, Queue, QueueId, 
 use super::{capture, entry};
 use crate::error::{Error, Result, ensure};
 
-/// When a call's work is done.
+/// The time at which a call's work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// Before the call returns.
+    /// The work is done before the call returns.
     Now,
-    /// When its turn has come.
+    /// The work is done when its turn has come.
     InOrder,
 }
 
@@ -100,7 +100,7 @@ impl Turn {
         let id = self.queue;
         let mut after = self.work_before();
         after.extend(other);
-        after.retain(|point| point.queue != id); // Its own come first anyway.
+        after.retain(|point| point.queue != id); // The queue's own work comes first anyway.
         let number = self.state.next_id();
         let queues = &mut self.state.queues.0;
         if !queues.contains_key(&id) {
@@ -140,7 +140,7 @@ pub(super) fn check(state: &State, context: ContextHandle) -> Result {
 
 /// A stream's thread.
 fn serve(id: QueueId) {
-    let _ = SigSet::all().thread_block(); // They are the program's to handle.
+    let _ = SigSet::all().thread_block(); // The program's threads handle signals.
     entry::forbid_calls();
     let mut state = state::lock();
     while let Some(task) = state.queues.first(id) {

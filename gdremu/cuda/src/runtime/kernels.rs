@@ -132,7 +132,7 @@ pub(super) fn check_registered(function: usize) -> Result {
     ensure(registry().functions.contains_key(&function), Error::INVALID_DEVICE_FUNCTION)
 }
 
-/// Launches a function. Reports what is not in the program's PTX.
+/// Launches a function. Reports a function that is not in the program's PTX.
 pub(super) fn launch(of: usize, with: Configuration, arguments: In<In<u8>>, cooperative: bool) -> Result {
     let shared = u32::try_from(with.shared_bytes).map_err(|_| Error::INVALID_VALUE)?;
     let Dim3([grid_x, grid_y, grid_z]) = with.grid;

@@ -1,4 +1,4 @@
-//! cudaDeviceProp, what it shows of a GPU, and where; cudaPointerAttributes.
+//! cudaDeviceProp, with the attributes of a GPU that it shows and their places; cudaPointerAttributes.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_char;
@@ -16,13 +16,13 @@ use gdremu_core::cuda::types::Uuid;
 /// they show.
 #[rustfmt::skip]
 const MEMBERS: &[([usize; 2], &[i32])] = &[
-    // From sharedMemPerBlock to computeMode.
+    // Members from sharedMemPerBlock to computeMode.
     ([296, 296], &[8, 12, 10, 11, 1, 2, 3, 4, 5, 6, 7, 13, 9, 75, 76, 14, 51, 15, 16, 17, 18, 19, 20]),
-    // From surfaceAlignment to l2CacheSize.
+    // Members from surfaceAlignment to l2CacheSize.
     ([568, 552], &[30, 31, 32, 33, 34, 50, 35, 40, 41, 36, 37, 38]),
-    // From maxThreadsPerMultiProcessor to hostRegisterSupported.
+    // Members from maxThreadsPerMultiProcessor to hostRegisterSupported.
     ([624, 604], &[39, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90, 91, 95, 97, 100, 101, 106, 111, 99]),
-    // From timelineSemaphoreInteropSupported to memoryPoolSupportedHandleTypes.
+    // Members from timelineSemaphoreInteropSupported to memoryPoolSupportedHandleTypes.
     ([740, 716], &[114, 115, 116, 117, 118, 119]),
     // ipcEventSupported, clusterLaunch.
     ([768, 744], &[125, 120]),

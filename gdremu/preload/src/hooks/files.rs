@@ -13,7 +13,7 @@ use crate::next::Text;
 use crate::system::{fail, from_libc, to_libc};
 use crate::{refcount, state};
 
-/// Opens what is not a file; `None` if it is one, or if the emulation itself is calling.
+/// Opens an emulated place that is not a file. Returns `None` for a file, or if the emulation itself is calling.
 fn open_emulated(named: &Place, flags: c_int) -> Option<c_int> {
     let opened = match named {
         Place::Device => state::enter()?.open(flags),
@@ -105,7 +105,7 @@ pub(super) fn close_range<R>(next: impl FnOnce() -> R) -> R {
     if device_fds::are_there() { closing(next) } else { next() }
 }
 
-/// dup2(2) and dup3(2), which close what `new` was.
+/// dup2(2) and dup3(2), which close the file that `new` stood for.
 pub(super) fn dup2(old: c_int, new: c_int, next: impl FnOnce() -> c_int) -> c_int {
     let closes_device = old != new && device_fds::may_be(new);
     duplicated(old, if closes_device { closing(next) } else { next() })

@@ -89,7 +89,7 @@ pub(super) fn munmap(addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> 
     if mapped_range::may_touch(addr, len) { take_away("munmap", addr, len, next) } else { next() }
 }
 
-/// A call that takes what is mapped at an address away.
+/// Makes a call that takes away the mappings of an address range.
 fn take_away(name: &'static str, addr: usize, len: size_t, next: impl FnOnce() -> c_int) -> c_int {
     match state::enter() {
         Some(mut process) if process.driver.vmas.touches(addr, len) => {

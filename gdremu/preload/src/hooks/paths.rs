@@ -72,7 +72,7 @@ fn place_of(path: &[u8]) -> Place {
     if exists || is_proc_file { Place::Emulated(file) } else { Place::Real }
 }
 
-/// Makes a call that only looks at a file, with the path of what stands in for it.
+/// Makes a call that only looks at a file, with the path of the file that stands in for it.
 pub(super) fn at_stand_in<R>(dirfd: c_int, path: Text, call: impl FnOnce(Text) -> R) -> R {
     call(find(dirfd, path).path(path))
 }

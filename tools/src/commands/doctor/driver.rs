@@ -36,7 +36,7 @@ const ERRORS: [(&[i32], &str, Remedy); 13] = [
     (&[804], "CUDA's compat libcuda.so.1 on a GPU that does not support it", Remedy::CudaCompat),
 ];
 
-/// Others use the GPU now. So these say nothing about this system.
+/// Others use the GPU now, so these errors say nothing about this system.
 const PASSING: [i32; 5] = [2, 46, 807, 808, 809];
 
 /// Returns the cause of an error of CUDA, its remedy, and whether it passes by itself.
@@ -160,7 +160,7 @@ fn gpus(cuda: &Cuda, container: Option<&Container>) -> Finding {
     }
 }
 
-/// CUDA fails before a GPU is used.
+/// CUDA fails before it uses a GPU.
 fn broken(subject: &'static str, failure: &Failure, file: Option<&str>) -> Finding {
     let (cause, advice, _) = rate_error(failure.code.unwrap_or_default(), 0, file);
     Finding::problem(subject, format!("{}: {cause}", failure.text), advice)

@@ -12,16 +12,16 @@ use crate::libgdrapi::search::{PLAIN_NAME, SONAME};
 /// A program that loads libgdrapi.
 #[derive(Debug, PartialEq)]
 pub(super) struct Engine {
-    /// On the command line.
+    /// The name on the command line.
     pub(super) id: &'static str,
     pub(super) name: &'static str,
     /// The names that it asks the loader for, one after the other.
     libraries: &'static [&'static str],
     /// The oldest library and module that it accepts.
     oldest: Version,
-    /// It does without libgdrapi where the module does not work.
+    /// The engine does without libgdrapi where the module does not work.
     pub(super) module_only: bool,
-    /// It needs a plugin, which doctor cannot see.
+    /// The engine needs a plugin, which doctor cannot see.
     pub(super) has_plugin: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) static ENGINES: [Engine; 9] = [
     Engine { has_plugin: true, ..engine("ucx", "UCX", &[SONAME], ANY) },
     engine("nvshmem", "NVSHMEM", &[SONAME], ANY),
     engine("libfabric", "libfabric", &[PLAIN_NAME, SONAME], ANY),
-    // Its GPU-initiated networking.
+    // Only its GPU-initiated networking uses libgdrapi.
     engine("aws-ofi-nccl", "aws-ofi-nccl", &[PLAIN_NAME], Version::new(2, 5)),
     Engine { module_only: true, ..engine("mscclpp", "MSCCL++", &[SONAME], Version::new(2, 5)) },
     Engine { has_plugin: true, ..engine("nixl", "NIXL", &[SONAME, PLAIN_NAME], ANY) },

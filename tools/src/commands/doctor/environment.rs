@@ -10,12 +10,12 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use super::remedies::Remedy::{self, *};
 use super::report::Finding;
 
-/// Which backends work, and which one is used.
+/// The backends that work, and the one that is used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backends {
     /// The kernel module works.
     pub(super) gdrdrv: bool,
-    /// CUDA maps dma-bufs, of at least one GPU.
+    /// True if CUDA maps dma-bufs of at least one GPU.
     pub(super) dmabuf: bool,
     /// `GDRCOPY_USE_DMABUF_MMAP=1`: the module is not even tried.
     pub(super) dmabuf_forced: bool,
@@ -64,7 +64,7 @@ fn descriptors(backends: Backends) -> Finding {
 #[derive(Debug)]
 pub(super) struct Container {
     name: &'static str,
-    /// In the names of the first process's cgroups, and the value of the variable `container`.
+    /// A word in the names of the first process's cgroups, and the value of the variable `container`.
     mark: &'static str,
     /// A variable and a file that only it has.
     own: [&'static str; 2],

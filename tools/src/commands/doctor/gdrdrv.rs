@@ -61,7 +61,7 @@ impl Module {
             (Err(_), None) => {}
         }
         if self.bound_to_dummy {
-            // It can be opened, but refuses every pin with EINVAL.
+            // The device can be opened, but refuses every pin with EINVAL.
             let value = "nv-p2p-dummy, with which no GPU memory can be pinned";
             findings.push(Finding::problem("bound to", value, Remedy::ModuleDummy));
         }
@@ -81,13 +81,13 @@ impl Module {
         Finding::problem("device node", value, self.in_container(container).unwrap_or(advice))
     }
 
-    /// How the node gets into the container.
+    /// The remedy that gets the device node into the container.
     fn in_container(&self, container: Option<&Container>) -> Option<Advice> {
         let load = if self.is_loaded { "" } else { "load the module on the host (modprobe gdrdrv), and " };
         Some(container?.node.with("host", load))
     }
 
-    /// How far its installation got, and what to do. Looks where gdrdrv-c/dkms.conf does.
+    /// Finds out how far the installation of the module got, and what to do. Looks where gdrdrv-c/dkms.conf does.
     fn absent(&self) -> (&'static str, Advice) {
         const STALE: &str = "stale: built for another GPU driver";
         const BUILT: &str = "built, but not loaded";

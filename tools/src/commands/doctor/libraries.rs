@@ -50,7 +50,7 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
 /// The file that the loader takes, or why it takes none.
 pub(super) fn load(library: impl AsRef<Path>) -> Result<Loaded, Failure> {
     let answer = probe::test(library.as_ref(), None);
-    // One that only fails at its end is there.
+    // A library whose process fails only at its end can be loaded.
     match answer.library {
         Some(library) => Ok(library),
         None => Err(answer.failure.unwrap_or_default()),
@@ -122,7 +122,7 @@ fn is_dangling(file: &Path) -> bool {
 pub(super) fn faulty(kind: &Kind) -> Remedy {
     match kind {
         Kind::Died(signal) if *signal == Signal::SIGKILL as i32 => Remedy::DoctorStart,
-        // It was built for another CPU.
+        // The file was built for another CPU.
         Kind::Died(signal) if *signal == Signal::SIGILL as i32 => Remedy::LibraryBuild,
         _ => Remedy::LibraryOther,
     }
@@ -144,14 +144,14 @@ fn repair(file: &Path, why: &Failure) -> Advice {
     let remedy = match &why.kind {
         Kind::NotStarted => Remedy::DoctorStart,
         _ if is_closed => Remedy::LibraryReadable,
-        // Another C library is of another distribution.
+        // A missing C library means that the file is of another distribution.
         _ if !needed.is_empty() && !needed.starts_with("libc.") => Remedy::LibraryNeeds,
         _ if Maker::of(file) == Maker::None => Remedy::LibraryRemove,
         // The file ends too early.
         Kind::Died(signal) if *signal == Signal::SIGBUS as i32 => Remedy::LibraryBuild,
         kind @ (Kind::Died(_) | Kind::Hung) => faulty(kind),
         _ if statvfs(file).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NOEXEC)) => Remedy::LibraryNoexec,
-        // It has gdr_open, and not all functions.
+        // The file has gdr_open, and not all functions.
         _ if why.text.contains("undefined symbol: gdr_") && !why.text.ends_with("gdr_open") => Remedy::LibraryUpdate,
         _ => Remedy::LibraryBuild,
     };
@@ -196,7 +196,7 @@ fn by_name(environment: &Environment) -> Vec<Finding> {
 
 /// How to have a name lead to this file.
 fn add_link(name: &str, file: &Path) -> Advice {
-    // As the loader found it, before links.
+    // The path by which the loader found the file, before links are followed.
     let candidates = search::candidates();
     let mut as_found = file;
     if let Some(candidate) = candidates.iter().find(|other| search::real(&other.file) == search::real(file)) {
@@ -256,7 +256,7 @@ fn without(entry: &str, entries: &[&str]) -> Advice {
     Remedy::LibraryPreload.with("file", entry).with("rest", others.join(":"))
 }
 
-/// A variable that changes what the library does, or does not, but looks so.
+/// A variable that changes what the library does, or that only looks as if it did.
 fn setting(name: &str, value: &str) -> Finding {
     let text = format!("{name}={value}");
     if let Some((_, instead)) = variables::GONE.iter().find(|(gone, _)| *gone == name) {

@@ -41,7 +41,7 @@ pub(super) const SIZE: usize = 1 << 20;
 /// An attribute of `gdr_get_attribute`.
 const USING_DMA_BUF_MMAP: i32 = 3;
 
-/// An errno that gdrdrv has not, for a node whose opening does not end.
+/// The errno for a device node whose opening does not end. gdrdrv never returns it.
 pub(super) const HANGS: Errno = Errno::ETIMEDOUT;
 
 /// The first argument of the child. No tool has this name.
@@ -71,7 +71,7 @@ enum Work {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Loaded {
     pub(super) file: PathBuf,
-    /// Its release.
+    /// The library's release.
     pub(super) version: Option<(i32, i32)>,
 }
 
@@ -249,7 +249,7 @@ fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
         if start.elapsed() > PATIENCE.min(limit) {
             let stage = last_answer(out)?.stage;
             if [CUDA, ""].contains(&&*stage) {
-                limit *= 6; // Without the persistence daemon each GPU takes some seconds.
+                limit *= 6; // Each GPU takes some seconds without the persistence daemon.
             }
             if !is_said {
                 eprintln!("gdrcopy doctor: waiting for {stage}, up to {} s", limit.as_secs());

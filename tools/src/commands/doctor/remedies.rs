@@ -147,7 +147,7 @@ remedies! {
 pub(crate) struct Advice {
     pub(crate) remedy: Remedy,
     pub(crate) text: String,
-    /// One after the other.
+    /// The commands to run, one after the other.
     pub(crate) commands: Vec<String>,
 }
 

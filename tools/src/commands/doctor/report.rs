@@ -11,9 +11,9 @@ use super::remedies::{Advice, Remedy};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Verdict {
-    /// As expected.
+    /// The finding is as expected.
     Ok,
-    /// Not reported by the system.
+    /// The system does not report it.
     Unknown,
     /// Works, but with reduced performance or functionality.
     Warning,
@@ -25,12 +25,12 @@ pub(super) enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Cause {
     Itself,
-    /// As long as it is there, no other step helps.
+    /// No other step helps as long as this problem exists.
     Nothing,
     /// One of these two backends is enough.
     Gdrdrv,
     DmaBuf,
-    /// Most likely the other problems.
+    /// The cause is most likely one of the other problems.
     Others,
 }
 
@@ -95,7 +95,7 @@ struct Step {
 /// All findings.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
-    /// There is no problem.
+    /// True if there is no problem.
     usable: bool,
     /// The self-test passed on a GPU.
     pub(super) tested: bool,
@@ -226,7 +226,7 @@ fn write_step(out: &mut impl Write, start: &str, advice: &Advice) -> io::Result<
     Ok(())
 }
 
-/// Without characters that control the terminal, which paths and variables could have.
+/// Replaces characters that control the terminal, which paths and variables could have.
 fn printable(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }

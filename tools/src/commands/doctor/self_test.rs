@@ -15,7 +15,7 @@ use super::remedies::{Advice, Remedy};
 use super::report::{Cause, Finding, Report};
 use crate::cuda::survey::Cuda;
 
-/// The library to test, and what else may be at fault.
+/// The library to test, and other things that may be at fault.
 pub(super) struct SelfTest<'a> {
     pub(super) library: PathBuf,
     pub(super) cuda: Option<&'a Cuda>,
@@ -97,7 +97,7 @@ impl SelfTest<'_> {
         let or_others = if self.others { Cause::Others } else { Cause::Itself };
         match (&failure.kind, failure.in_library) {
             (Kind::Hung, false) => return (Remedy::GpuHung.into(), Cause::Itself),
-            // The module may hang, or what the other problems are about.
+            // The module may hang, or one of the things that the other problems are about.
             (Kind::Hung, true) => return (Remedy::SelfTestHung.with("file", file), or_others),
             (Kind::Died(_), false) => return (Remedy::CudaError.into(), Cause::Itself),
             (kind @ (Kind::Corrupted | Kind::Died(_)), _) => return (faulty(kind).with("file", file), Cause::Itself),

@@ -28,14 +28,15 @@ enum Rule {
     Plugins,
     /// A list with one of these names, or without all of them behind ^.
     OneOf(&'static [&'static str]),
-    /// This number, and 0 is what is no number. NCCL uses GDRCopy only if its variable is 1 (seen with NCCL 2.28.9).
+    /// This number. A text that is no number counts as 0. NCCL uses GDRCopy only if its variable is 1 (seen with
+    /// 2.28.9).
     Number(i64),
     /// A word or number for true, or unset; or for false.
     Yes,
     No,
 }
 
-/// In the order of the report.
+/// The variables, in the order of the report.
 const SWITCHES: [Switch; 10] = [
     Switch(&["ucx", "nixl"], "UCX_TLS", "UCX", Rule::Transports, "all"),
     Switch(&["ucx", "nixl"], "UCX_MODULES", "UCX", Rule::Modules, "all"),
@@ -57,7 +58,7 @@ impl Rule {
         match (self, value) {
             (Rule::Number(good), value) => value.unwrap_or_default().trim().parse().unwrap_or(0) == good,
             (_, None) | (Rule::OneOf(_), Some("")) => true,
-            // Without ^, all is one more name. To exclude one name of gdr_copy is enough.
+            // In a list without ^, `all` is one more name of gdr_copy. A list with ^ disables it by excluding one name.
             (Rule::Transports, Some(list)) if list.starts_with('^') => {
                 leaves_one(list, &["gdr_copy"]) && leaves_one(list, &["cuda"])
             }
@@ -94,7 +95,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Those of this process, and then of files.
+    /// Reads the variables of this process, and then those of files.
     pub(super) fn read() -> Settings {
         let mut settings = Settings { environment: Environment::new(), files: BTreeMap::new() };
         for (name, value) in env::vars_os() {
@@ -127,7 +128,7 @@ impl Settings {
         let mut findings = Vec::new();
         for switch in &SWITCHES {
             let Switch(engines, name, _, rule, _) = switch;
-            // Others are in use by default where they are not set.
+            // The other variables enable GDRCopy by default if they are not set.
             let is_shown = matches!(rule, Rule::Transports | Rule::Number(1)) || self.environment.contains_key(*name);
             if is_shown && engine.is_none_or(|engine| engines.contains(&engine)) {
                 findings.push(self.rate(switch, engine.is_some()));
@@ -154,7 +155,7 @@ impl Settings {
         }
         let text = format!("{text}: {part} does without libgdrapi");
         let (remedy, or) = match (value, file) {
-            // Not all systems run NCCL.
+            // The variable does not matter on systems that do not run NCCL.
             (None, _) if !needed => {
                 return Finding::unknown(name, format!("{text}, unless it is 1; only if this is for NCCL"));
             }
@@ -168,7 +169,7 @@ impl Settings {
     }
 }
 
-/// In the order in which NCCL reads them; the first one that sets a variable counts.
+/// Files in the order in which NCCL reads them; the first one that sets a variable counts.
 fn files_of_nccl(environment: &Environment) -> Vec<PathBuf> {
     let mut files = Vec::new();
     if let Some(file) = environment.get("NCCL_CONF_FILE")
@@ -182,7 +183,7 @@ fn files_of_nccl(environment: &Environment) -> Vec<PathBuf> {
     files
 }
 
-/// Those of UCX, the one that counts first (seen with UCX 1.13 and 1.22).
+/// Files of UCX, in the order in which they count (seen with UCX 1.13 and 1.22).
 fn files_of_ucx(environment: &Environment) -> Vec<PathBuf> {
     let mut files = vec![PathBuf::from("./ucx.conf")];
     for name in ["UCX_CONFIG_DIR", "HOME"] {
@@ -191,7 +192,7 @@ fn files_of_ucx(environment: &Environment) -> Vec<PathBuf> {
     if let Some(library) = search::file_of("libucs.so.0")
         && let Some(directory) = library.parent()
     {
-        // 1.22, and 1.13.
+        // UCX 1.22 and UCX 1.13 have these.
         files.extend([directory.join("../etc/ucx/ucx.conf"), directory.join("../etc/ucx.conf")]);
     }
     files.push("/etc/ucx/ucx.conf".into());

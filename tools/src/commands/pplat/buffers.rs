@@ -8,7 +8,7 @@ use super::options::{Exchange, Place};
 use crate::cuda::{DeviceBuffer, GPU_PAGE, Gpu, Memory, PinnedBuffer};
 use crate::measure::method::Method;
 
-/// Offsets, the same in GPU and in host memory.
+/// Offsets, which are the same in GPU memory and in host memory.
 const REQUEST: usize = 0;
 const ANSWER: usize = 4096;
 const STOP: usize = 8192;
@@ -24,7 +24,7 @@ pub(super) fn gpu_bytes(size: usize) -> usize {
 pub(super) struct Buffers<'a> {
     exchange: &'a Exchange,
     method: &'a Method,
-    /// Also holds the word that stops the GPU kernel, which must not depend on the library.
+    /// Host memory, with the word that stops the GPU kernel. Stopping must not depend on the library.
     host: PinnedBuffer,
     counters: DeviceBuffer,
 }

@@ -103,7 +103,7 @@ impl GpuKernel {
 
 impl Running<'_> {
     pub(super) fn check(&self) -> Result<(), CudaError> {
-        // SAFETY: the default stream.
+        // SAFETY: NULL is the default stream, which always exists.
         match unsafe { self.kernel.functions.query(ptr::null_mut()) } {
             Err(error) if error.code == NOT_READY => Ok(()),
             result => result,
@@ -119,7 +119,7 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.buffers.stop();
-        // Errors were reported where they were noticed.
+        // Errors were already reported where they were noticed.
         let _ = self.kernel.gpu.synchronize();
     }
 }

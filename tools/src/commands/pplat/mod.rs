@@ -25,13 +25,13 @@ use options::{Exchange, Producer};
 /// The most data, because the GPU kernel counts words in 32 bits.
 const MAX_DATA: usize = 4 << 30;
 
-/// One library.
+/// The results of one library.
 #[derive(Serialize)]
 struct Record<'a> {
     library: &'a str,
     #[serde(flatten)]
     exchange: Exchange,
-    /// None if Ctrl-C came before its first round.
+    /// `None` if Ctrl-C came before the library's first round.
     #[serde(flatten)]
     times: Option<Times>,
     /// Words of data that did not arrive as sent.

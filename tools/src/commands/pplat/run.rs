@@ -56,7 +56,7 @@ pub(super) fn run(session: &Session, options: &Options) -> Result<Vec<Rounds>> {
     let mut all = Vec::new();
     all.resize_with(buffers.len(), Rounds::default);
     take_turns(buffers.len(), turns, &session.interrupt, |index, turn| {
-        // All of them in the end.
+        // The rounds of all turns are `iterations` in sum.
         let rounds = (options.iterations + turn as u32) / turns as u32;
         run.progress.begin(session.methods[index].label.clone());
         run.turn(&buffers[index], rounds, &mut all[index]).with_context(|| session.methods[index].label.clone())?;
@@ -72,7 +72,7 @@ struct Run<'a> {
     clock: Clock,
     interrupt: &'a Interrupt,
     progress: Progress,
-    /// The data of a round, and what has arrived.
+    /// The data of a round, and the data that has arrived.
     expected: Vec<u8>,
     seen: Vec<u8>,
 }

@@ -11,7 +11,7 @@ use object::{Object, ObjectSymbol, SymbolKind};
 const LIST: &str = include_str!("../../../../c_tests/functions.h");
 const LINE: &str = "    each(";
 
-/// How many there are.
+/// The number of functions.
 pub(crate) const COUNT: usize = 17;
 
 fn lines() -> impl Iterator<Item = &'static str> {
@@ -24,7 +24,7 @@ pub(crate) fn name(number: u64) -> String {
     format!("gdr_{}", line.split(", ").nth(1).unwrap_or("?"))
 }
 
-/// What NVIDIA's libgdrapi 2.6 exports besides its functions; no program uses them.
+/// Returns whether NVIDIA's libgdrapi 2.6 exports this name besides its functions. No program uses such names.
 fn is_internal(name: &str) -> bool {
     name == "gdr_msg" || name.starts_with("gdr_cu")
 }

@@ -73,7 +73,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(file) = &options.json {
-        output::check_writable(Some(&named(file, None)))?; // Before the program runs, which may take long.
+        output::check_writable(Some(&named(file, None)))?; // Checked before the program runs, which may take long.
     }
     let directory = tempfile::Builder::new().prefix("gdrcopy-trace-").tempdir()?;
     let path = directory.path();
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Ok(child) => child,
         Err(error) => {
             say(&format!("gdrcopy trace: {}: {error}\n", command.get_program().display()));
-            // As a shell exits.
+            // A shell exits with these codes.
             return Ok(ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 }));
         }
     };
@@ -121,7 +121,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Those that the program gets from this process, and that of its end. To be registered before the program can end.
+/// The signals that the program gets from this process, and SIGCHLD. Registered before the program can end.
 fn forwarded_signals() -> io::Result<SignalsInfo<WithRawSiginfo>> {
     // Exec resets the handlers, so signals that nohup ignores have none.
     let mut signals = not_ignored(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]);

@@ -29,7 +29,7 @@ pub(crate) const THREADS: Subject = PINS.followed_by(8, PARTS);
 pub(crate) const COPIES: Subject = THREADS.followed_by(2 + TIMES, PARTS * 2 * SIZES);
 const GUESSES: Subject = COPIES.followed_by(1, 2048);
 const END: Subject = GUESSES.followed_by(0, 0);
-/// All, in whole pages.
+/// The words of all subjects, in whole pages.
 pub(crate) const WORDS: usize = END.start.next_multiple_of(512);
 
 impl Subject {
@@ -52,7 +52,7 @@ impl Recorded {
         std::array::from_fn(|word| self.words[start + word])
     }
 
-    /// Its number, that of its parent, the start of recording, threads, and the library's version.
+    /// The process's number, its parent's, the start of recording, the number of threads, and the library's version.
     pub(crate) fn process(&self) -> [u64; 5] {
         self.record(PROCESS, 0)
     }
@@ -89,7 +89,7 @@ impl Recorded {
     }
 }
 
-/// These records of all processes, in sum.
+/// Adds up these records of all processes.
 pub(crate) fn sum<const N: usize>(all: &[Recorded], of: Subject, at: impl Iterator<Item = usize> + Clone) -> [u64; N] {
     let mut sums = [0u64; N];
     for process in all {

@@ -19,7 +19,7 @@ use crate::output::table::{Columns, Table, cell};
 pub(crate) struct Run {
     pub(crate) command: Vec<String>,
     pub(crate) pid: u32,
-    /// Also what it started.
+    /// True if the processes that it started are traced too.
     pub(crate) children: bool,
     /// The number of the signal that ended the program.
     pub(crate) signal: Option<i32>,
@@ -28,7 +28,7 @@ pub(crate) struct Run {
     pub(crate) library: PathBuf,
     /// The functions that it has and the object does not see.
     pub(crate) not_traced: Vec<String>,
-    /// It has the object's files.
+    /// The directory with the files of the traced processes.
     pub(crate) directory: PathBuf,
 }
 
@@ -93,7 +93,7 @@ impl Run {
         process
     }
 
-    /// The answer to the first question, in a sentence.
+    /// A sentence that says whether the program used libgdrapi.
     fn statement(&self, recorded: &[Recorded], not_recorded: usize, sum: &Value, maker: &str) -> String {
         let program = &self.command[0];
         let library = self.library.display();

@@ -30,7 +30,7 @@ pub(crate) fn name(maps: &str, caller: u64) -> Option<String> {
 
 /// The function with this offset in a file, and how far inside.
 fn function_at(file: &Path, offset: u64) -> Option<(String, u64)> {
-    // The file may be much longer than what is read.
+    // The file may be much longer than the part that is read.
     let cache = ReadCache::new(File::open(file).ok()?);
     let object = object::File::parse(&cache).ok()?;
     for segment in object.segments() {

@@ -38,14 +38,14 @@ pub(crate) fn of(processes: &[Recorded], ns_per_tick: f64) -> Value {
         "pins_left_out": pins_left_out,
         "left": {
             "pins": left_pins, "pinned_bytes": pinned_bytes, "mappings": mappings, "mapped_bytes": mapped_bytes,
-            "incomplete": unknown_pins > 0, // There were too many at a time.
+            "incomplete": unknown_pins > 0, // The process had too many pins at a time.
         },
         "misuse": misuse,
         "misuse_left_out": misuse_left_out,
     })
 }
 
-/// With one decimal.
+/// Converts ticks to nanoseconds with one decimal.
 fn nanoseconds(ticks: f64, ns_per_tick: f64) -> f64 {
     (ticks * ns_per_tick * 10.0).round() / 10.0
 }

@@ -13,10 +13,10 @@ use nix::unistd::Pid;
 
 use crate::system::interrupt::Interrupt;
 
-/// How often a child, and Ctrl-C, are looked for.
+/// The time between two looks at the child and for Ctrl-C.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
-/// More output than this is nothing that can be read.
+/// Output that is longer than this is not that of a working program.
 const MAX_OUTPUT: u64 = 1 << 20;
 
 /// The end of the time that children have.
@@ -27,7 +27,7 @@ pub(super) struct Limit<'a> {
 }
 
 impl Limit<'_> {
-    /// Sleeps a moment. It is an error if Ctrl-C was pressed or the time is over.
+    /// Sleeps a moment. Fails if Ctrl-C was pressed or the time is over.
     pub(super) fn pause(&self) -> Result<()> {
         thread::sleep(PAUSE);
         if self.interrupt.requested() {
@@ -43,7 +43,7 @@ impl Limit<'_> {
 /// A child, the leader of a process group.
 pub(super) struct Running {
     child: Child,
-    /// Takes what it prints, so that it does not wait for that.
+    /// The thread that takes the child's output, so that the child does not wait for a reader.
     reader: Option<JoinHandle<String>>,
 }
 
@@ -76,7 +76,7 @@ impl Running {
         }
     }
 
-    /// Ends it, and returns what it printed.
+    /// Ends the child, and returns its output.
     pub(super) fn output(mut self) -> String {
         self.end();
         match self.reader.take() {
@@ -87,7 +87,7 @@ impl Running {
 
     fn end(&mut self) {
         let group = Pid::from_raw(self.child.id().cast_signed());
-        // Fails if all of them have ended.
+        // Fails if all children have ended.
         let _ = killpg(group, Signal::SIGKILL);
         let _ = self.child.wait();
     }

@@ -30,11 +30,11 @@ pub(super) const HOST: &str = "host";
 /// Sizes and nanoseconds.
 type Times = Vec<(usize, f64)>;
 
-/// Two processes with memory of this kind.
+/// Two processes that exchange messages in memory of this kind.
 struct Route {
     name: String,
     memory: &'static str,
-    /// CUDA_VISIBLE_DEVICES of each.
+    /// The value of CUDA_VISIBLE_DEVICES for each of the two processes.
     gpus: Option<[String; 2]>,
 }
 
@@ -160,7 +160,7 @@ impl Pairs<'_> {
         output.push_str(&client.output());
         let status = waited?;
         ensure!(status.success(), "ucx_perftest: {status}: {}", ucx::last_words(output));
-        // It ends with its client.
+        // The server ends with its client.
         let status = server.wait(limit)?;
         ensure!(status.success(), "server of ucx_perftest: {status}: {}", ucx::last_words(&server.output()));
         Ok(())
@@ -200,7 +200,7 @@ impl Pairs<'_> {
     }
 }
 
-/// The settings of a mode. `model` is those of the model.
+/// The settings of a mode. `model` has the settings of the model.
 fn settings(mode: Mode, model: &[Setting]) -> Vec<Setting> {
     match mode {
         Mode::Default => Vec::new(),
@@ -210,7 +210,7 @@ fn settings(mode: Mode, model: &[Setting]) -> Vec<Setting> {
     }
 }
 
-/// Host memory first, then a GPU's, and that of two GPUs.
+/// Routes of host memory come first, then those of one GPU's memory, then those between two GPUs.
 fn routes(setup: &Setup) -> Vec<Route> {
     let count = setup.gpus.len();
     let gpu = usize::try_from(setup.gpu).unwrap_or(0);

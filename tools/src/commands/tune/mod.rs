@@ -96,7 +96,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// UCX's messages, or why they are not measured.
+/// The times of UCX's messages, or the reason why they are not measured.
 fn measured_messages(pairs: &Pairs, setup: &Setup, model: &[Setting]) -> Result<Measured> {
     let facts = match pairs.ucx.facts(&pairs.limit) {
         Err(error) if !pairs.limit.interrupt.requested() => {

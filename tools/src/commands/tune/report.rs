@@ -21,7 +21,7 @@ pub(super) struct Advice<'a> {
     put: Model,
     get: Model,
     settings: Vec<Setting>,
-    /// Why there are not more settings.
+    /// The reason why there are not more settings.
     notes: Vec<String>,
     messages: Vec<Messages>,
 }

@@ -1,4 +1,4 @@
-//! UCX's model of the mapping by measured copies, and environment variables of UCX and NCCL.
+//! Computes UCX's model of the mapping from measured copies, and environment variables of UCX and NCCL.
 #![forbid(unsafe_code)]
 
 use anyhow::{Result, bail};
@@ -32,7 +32,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    /// The one that the measured copies have.
+    /// The model of the measured copies.
     pub(super) fn of(results: &Results, direction: Direction) -> Result<Model> {
         let mut medians = Vec::new();
         for record in &results.records {

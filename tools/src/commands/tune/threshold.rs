@@ -3,16 +3,16 @@
 
 use serde::Serialize;
 
-/// How UCX sends messages.
+/// The method by which UCX sends messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mode {
-    /// By its own numbers.
+    /// UCX decides by its own numbers.
     Default,
-    /// By the measured model, which host memory does not need.
+    /// UCX decides by the measured model, which host memory does not need.
     Model,
-    /// By the measured model, eager at all sizes.
+    /// The measured model makes UCX send eagerly at all sizes.
     Eager,
-    /// By the measured model, by rendezvous at all sizes.
+    /// The measured model makes UCX send by rendezvous at all sizes.
     Rendezvous,
 }
 
@@ -20,7 +20,7 @@ impl Mode {
     pub(super) const ALL: [Mode; 4] = [Mode::Default, Mode::Model, Mode::Eager, Mode::Rendezvous];
 }
 
-/// Messages of a size by a route.
+/// The times of messages of one size on one route.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Messages {
     pub(super) route: String,
@@ -129,11 +129,11 @@ mod tests {
     #[test]
     fn threshold_slows_neither_host_memory_nor_other_gpus() {
         for (route, times, expected) in [
-            // Above the largest eager size.
+            // These messages are above the largest eager size.
             ("cuda 0-1", [9.0, 9.0, 1.0, 9.0], Choice::Threshold(16385)),
             // Host memory that UCX sends by rendezvous from 8 KiB on.
             ("host", [2.0, 2.0, 3.0, 2.0], Choice::Threshold(4097)),
-            // One that it sends eagerly at all sizes.
+            // Host memory that UCX sends eagerly at all sizes.
             ("host", [2.0, 2.0, 2.0, 3.0], Choice::Model),
             ("cuda 0-1", [9.0, 9.0, 11.5, 9.0], Choice::Threshold(4097)),
             // A route that does not work, and one where only eager messages fail.
@@ -166,7 +166,7 @@ mod tests {
         };
         assert!(!row(&[2.08], &[2.0]));
         assert!(row(&[2.12], &[2.0]));
-        // One slow run of three.
+        // One of three runs is slow.
         assert!(!row(&[2.5, 2.0, 2.5], &[2.0, 2.0, 2.0]));
         assert!(row(&[2.5, 2.2, 2.5], &[2.0, 2.0, 9.0]));
         assert!(!row(&[2.5, 2.2, 2.5], &[2.0, 2.2, 9.0]));

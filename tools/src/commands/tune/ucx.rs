@@ -1,4 +1,4 @@
-//! UCX's programs, on the path or in a directory, and what they can.
+//! Finds UCX's programs, on the path or in a directory, and asks what they can do.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -14,18 +14,18 @@ use super::settings::{BANDWIDTH, LATENCY, THRESHOLD};
 /// Directories with UCX's programs.
 pub(super) struct Ucx {
     directories: Vec<PathBuf>,
-    /// Its libraries, if they are not to be found by the loader's own rules.
+    /// The directory of UCX's libraries, if the loader does not find them by its own rules.
     libraries: Option<PathBuf>,
 }
 
 /// The answers of `ucx_info`.
 pub(super) struct Facts {
     pub(super) version: String,
-    /// It knows the variables of the model.
+    /// True if UCX knows the variables of the model.
     pub(super) has_model: bool,
-    /// It has a threshold for messages within a node.
+    /// True if UCX has a threshold for messages within a node.
     pub(super) has_intra: bool,
-    /// Its transport gdr_copy works here.
+    /// True if UCX's transport gdr_copy works here.
     pub(super) has_gdr_copy: bool,
 }
 
@@ -43,7 +43,7 @@ impl Ucx {
         }
     }
 
-    /// A program of it, without the variables that tune sets.
+    /// The command of a program of UCX, without the variables that tune sets.
     pub(super) fn program(&self, name: &str) -> Option<Command> {
         let mut files = self.directories.iter().map(|directory| directory.join(name));
         let mut command = Command::new(files.find(|file| file.is_file())?);
@@ -61,7 +61,7 @@ impl Ucx {
         Some(command)
     }
 
-    /// Asks its `ucx_info`. Without that, it is expected to have all.
+    /// Asks UCX's `ucx_info`. If there is none, UCX is expected to have everything.
     pub(super) fn facts(&self, limit: &Limit) -> Result<Facts> {
         let Some(mut command) = self.program("ucx_info") else {
             let version = "unknown".into();
@@ -81,7 +81,7 @@ impl Facts {
         let mut facts = Facts { version, has_model: false, has_intra: false, has_gdr_copy: false };
         for line in output.lines() {
             let words = line.trim_start_matches(['#', ' ']);
-            // 1.13 has the second one, in Debian 12.
+            // UCX 1.13, which Debian 12 has, prints the second one.
             for start in ["Library version: ", "Version "] {
                 if let Some(version) = words.strip_prefix(start) {
                     facts.version = version.trim().into();

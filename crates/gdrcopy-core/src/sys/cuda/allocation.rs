@@ -47,9 +47,9 @@ pub struct Gpu {
     driver: &'static Driver,
     device: Device,
     context: Context,
-    /// CUDA's number of the context, if it gives one.
+    /// CUDA's number of the context, if CUDA numbers contexts.
     id: Option<u64>,
-    /// Orders the frees, where the GPU supports that; otherwise null. No other work is in it.
+    /// The stream that orders the frees; null if the GPU does not support that. The stream has no other work.
     frees: *mut c_void,
     owner: Owner,
 }
@@ -189,7 +189,7 @@ impl Drop for Gpu {
         if !self.owner.is_current() {
             return;
         }
-        // Without CUDA's number of it, the stream may still exist, so it stays.
+        // Where CUDA does not number contexts, the stream may still exist, but stays.
         if !self.frees.is_null() && self.is_live() {
             let _ = self.in_context(|| {
                 // SAFETY: `open` made it. Frees in it are still done.
@@ -202,10 +202,10 @@ impl Drop for Gpu {
 }
 
 impl Driver {
-    /// CPU address of the `len` bytes of mapped host memory at a device address.
+    /// Returns the CPU address of the `len` bytes of mapped host memory at a device address.
     ///
     /// # Errors
-    /// [`Error::NotHostMemory`] if not all of it is such memory.
+    /// [`Error::NotHostMemory`] if the range is not all mapped host memory.
     pub fn host_address(&self, device_address: u64, len: usize) -> Result<NonNull<u8>> {
         // CUDA answers with an error for memory that it does not know.
         if self.is_host_memory(device_address, len) != Ok(true) {

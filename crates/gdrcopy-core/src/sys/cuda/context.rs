@@ -1,4 +1,4 @@
-//! Contexts: the one that is current in a thread, and those that objects live in.
+//! Finds the context that is current in a thread, and the contexts that objects live in.
 
 use std::ops::Range;
 use std::ptr;
@@ -11,7 +11,7 @@ use crate::types::GPU_PAGE_SIZE;
 #[derive(Debug)]
 pub struct Place {
     pub device: Device,
-    /// The context that it was allocated in; null if that is unknown, or it belongs to none.
+    /// The context that the memory was allocated in; null if that is unknown, or the memory belongs to none.
     context: Context,
     /// True if CUDA knows an address in the range.
     pub is_known: bool,
@@ -19,7 +19,7 @@ pub struct Place {
 
 /// The last address of a range, and all in its first and last GPU page at which an allocation may start.
 fn addresses_inside(address: u64, len: u64) -> impl Iterator<Item = u64> {
-    /// Allocations of CUDA start at multiples of it.
+    /// CUDA's allocations start at multiples of this.
     const UNIT: u64 = 512;
     let end = address + len;
     let first = address..end.min(address.saturating_add(GPU_PAGE_SIZE));
@@ -114,7 +114,7 @@ impl Driver {
         Ok(context)
     }
 
-    /// CUDA's number of a context, which no other gets, also not one at the same address.
+    /// CUDA's number of a context. No other context gets it, not even one at the same address.
     ///
     /// # Errors
     /// [`Error::NoCudaFunction`](crate::Error::NoCudaFunction) before CUDA 12.
@@ -131,7 +131,7 @@ impl Driver {
         if self.current()?.is_null() {
             return Ok(None);
         }
-        // Stand-ins for libcuda may lack it. Then any context might be of any device.
+        // Stand-ins for libcuda may lack this function. Then any context might be of any device.
         let Ok(context_device) = self.cu.context_device() else {
             return Ok(None);
         };
@@ -159,7 +159,7 @@ impl Driver {
     }
 
     pub(super) fn release(&self, device: Device) -> Result<()> {
-        // SAFETY: CUDA counts what is retained.
+        // SAFETY: CUDA counts how often a context is retained.
         let result = unsafe { self.cu.release_context()?(device.0) };
         self.check("cuDevicePrimaryCtxRelease", result)
     }

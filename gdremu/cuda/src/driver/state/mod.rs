@@ -42,11 +42,11 @@ pub(crate) struct Allocation {
 pub(crate) struct State {
     pub(crate) contexts: Handles<Context, 0xC1, { Error::INVALID_CONTEXT.0 }>,
     pub(crate) primaries: BTreeMap<usize, Primary>,
-    /// By device address.
+    /// Allocations by their device addresses.
     pub(crate) allocations: BTreeMap<u64, Allocation>,
     /// Buffers of other processes by their addresses here, with the handle, and how often it is open.
     pub(crate) imports: BTreeMap<u64, (IpcHandle, u32)>,
-    /// By address.
+    /// Host memory by its address.
     pub(crate) host: BTreeMap<usize, HostRange>,
     /// The ids of memory with SYNC_MEMOPS.
     pub(crate) sync_memops: BTreeSet<u64>,
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// Refuses what is not the handle of a stream.
+    /// Refuses a number that is not the handle of a stream.
     pub(crate) fn check_stream(&self, stream: StreamHandle) -> Result {
         if stream > objects::LAST_DEFAULT {
             self.streams.get(stream)?;

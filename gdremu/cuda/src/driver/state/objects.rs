@@ -98,7 +98,7 @@ pub(crate) const NON_BLOCKING: u32 = 1;
 
 pub(crate) struct Stream {
     pub(crate) context: ContextHandle,
-    /// It and the default stream wait for each other.
+    /// True if this stream and the default stream wait for each other.
     pub(crate) blocking: bool,
 }
 
@@ -113,14 +113,14 @@ pub(crate) struct Event {
 
 /// The result of the last cuEventRecord.
 pub(crate) struct Recorded {
-    /// Its place in a queue, if the stream had work before it.
+    /// The event's place in a queue, if the stream had work before it.
     pub(crate) point: Option<Point>,
-    /// When the stream passed it.
+    /// The time at which the stream passed the event.
     pub(crate) time: Arc<OnceLock<Instant>>,
 }
 
 impl Event {
-    /// Its place in the queue if the stream has not passed it yet.
+    /// The event's place in the queue if the stream has not passed it yet.
     pub(crate) fn pending(&self, queues: &Queues) -> Option<Point> {
         let point = self.recorded.as_ref()?.point?;
         if queues.is_passed(&point) { None } else { Some(point) }
@@ -138,7 +138,7 @@ impl Event {
 pub(crate) struct Capture {
     /// CUstreamCaptureMode.
     pub(crate) mode: u32,
-    /// The thread that began it.
+    /// The thread that began the capture.
     pub(crate) thread: ThreadId,
     /// No call has endangered it.
     pub(crate) valid: bool,
@@ -146,7 +146,7 @@ pub(crate) struct Capture {
 
 pub(crate) struct Module {
     pub(crate) context: ContextHandle,
-    /// By name.
+    /// The module's functions by their names.
     pub(crate) functions: BTreeMap<String, FunctionHandle>,
     /// Address and size by name.
     pub(crate) variables: BTreeMap<String, (u64, usize)>,
@@ -158,7 +158,7 @@ pub(crate) struct Module {
 pub(crate) struct Function {
     pub(crate) context: ContextHandle,
     pub(crate) name: String,
-    /// Or why it cannot run.
+    /// The kernel, or the reason why it cannot run.
     pub(crate) kernel: std::result::Result<Arc<Kernel>, String>,
     /// The address of its module's variables.
     pub(crate) variables: u64,
@@ -175,11 +175,11 @@ pub(crate) struct HostRange {
     pub(crate) flags: u32,
     pub(crate) context: ContextHandle,
     pub(crate) gpu: usize,
-    /// Different for every range of this process, as for device memory.
+    /// The BUFFER_ID of the range. Every range of this process has another one, as device memory has.
     pub(crate) id: u64,
 }
 
-/// Where the memory comes from.
+/// The function that made the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// cuMemAllocHost, cuMemHostAlloc.

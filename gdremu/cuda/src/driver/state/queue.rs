@@ -23,10 +23,10 @@ pub(crate) struct Point {
 }
 
 pub(crate) struct Task {
-    /// Higher than those of all tasks before.
+    /// The number of the task, which is higher than those of all tasks before.
     pub(crate) number: u64,
     pub(crate) after: Vec<Point>,
-    /// None once it has started.
+    /// `None` once the task has started.
     pub(crate) job: Option<Job>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Task {
 pub(crate) struct Queue {
     /// The first one is running if its job is gone.
     pub(crate) tasks: VecDeque<Task>,
-    /// It waits for the default stream, and the default stream for it.
+    /// True if the stream waits for the default stream, and the default stream for it.
     pub(crate) blocking: bool,
 }
 

@@ -156,7 +156,7 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
     if eights.is_empty() {
         return Some((0, 0));
     }
-    /// The places of the first fields in each register, which are those of the other fields in another.
+    /// The lanes of the first fields in each register. In another register the other fields are in these lanes.
     const OFFSETS: [u8; 3] = [0b0100_1001, 0b1001_0010, 0b0010_0100];
     let registers = |fields: Fields| {
         let [first, second, third] = fields.map(|field| _mm512_set1_epi64(field as i64));
@@ -189,8 +189,7 @@ unsafe fn check(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(u
 /// Lines that are loaded before the first of them is stored. One core keeps that number in flight.
 const BATCH: usize = 16;
 
-/// Loads each line that the range touches once, and stores what is wanted of it straight from the
-/// register.
+/// Loads each line that the range touches once, and stores the bytes of the range straight from the register.
 ///
 /// Loads and stores share the same buffers. A store whose line is in no near cache delays the loads after it by
 /// a whole round trip. So from the second batch on, the lines to store to are fetched before the next loads are

@@ -37,7 +37,7 @@ struct Cpu {
     avx2: bool,
     /// AVX-512 F and BW.
     avx512: bool,
-    /// Made by Intel.
+    /// True if Intel made the CPU.
     intel: bool,
 }
 
