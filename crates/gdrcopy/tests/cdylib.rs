@@ -72,7 +72,7 @@ fn cdylib_of_a_dependent_has_no_c_api_and_is_unloaded_after_use() {
     let dynamic = output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(&library));
     assert!(dynamic.contains("(NEEDED)"), "{dynamic}");
     assert!(!dynamic.contains("libgdrapi"), "{dynamic}");
-    // As programs unload plugins.
+    // Programs unload plugins like this.
     for _ in 0..3 {
         // SAFETY: its initializers are those of Rust's standard library.
         let plugin = unsafe { Library::new(&library) }.expect("loads");

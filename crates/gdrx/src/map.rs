@@ -28,13 +28,13 @@ pub struct gdrx_map {
     several_types: *const AtomicBool,
 }
 
-/// One copy.
+/// A copy to or from a map.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct gdrx_copy {
     /// The offset of its first byte in the map.
     pub offset: usize,
-    /// Where its bytes are read from or written to.
+    /// The host address that its bytes are read from or written to.
     pub host: *mut c_void,
     /// The number of its bytes.
     pub size: usize,

@@ -120,14 +120,14 @@ impl Region {
         Ok(())
     }
 
-    /// Reserves its addresses after it was unmapped, unless another thread has mapped something there.
+    /// Reserves the region's addresses after it was unmapped, unless another thread has mapped something there.
     fn reserve_unmapped(&self) -> nix::Result<()> {
         let flags = RESERVED | MapFlags::MAP_FIXED_NOREPLACE;
         let size = NonZeroUsize::new(self.len).ok_or(Errno::EINVAL)?;
         // SAFETY: replaces nothing, also in kernels before 4.17, which take the address for a hint.
         let reserved = unsafe { mmap_anonymous(Some(self.address.addr()), size, ProtFlags::PROT_NONE, flags) }?;
         if reserved.addr() != self.address.addr() {
-            // SAFETY: mapped above, and not used.
+            // SAFETY: the range was mapped above, and nothing uses it.
             unsafe { munmap(reserved, self.len) }?;
             return Err(Errno::EEXIST);
         }

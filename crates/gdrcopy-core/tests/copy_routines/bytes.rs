@@ -63,7 +63,7 @@ fn check(name: &str, copy: impl Fn(*mut u8, *const u8, usize)) {
         for &to in alignments {
             for &from in alignments {
                 let start = GUARD + to;
-                // From pointers to the arenas, since reads may load more than the range.
+                // The pointers are those of the whole arenas, since reads may load more than the range.
                 let source = src.0.as_mut_ptr().cast_const().wrapping_add(GUARD + from); // as in gather.rs
                 copy(dst.0.as_mut_ptr().wrapping_add(start), source, len);
 

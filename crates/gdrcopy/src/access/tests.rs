@@ -36,7 +36,7 @@ fn copies_change_their_bytes_only_and_return_them() {
 fn many_places_are_read_and_written_at_once() {
     let memory = Memory::aligned(LEN, 64);
     let slice = memory.slice();
-    // 21 bytes, so that elements start at each place of a line.
+    // Elements have 21 bytes, so that they start at each place of a line.
     let array = slice.array::<[u8; 21]>(10, 18).expect("inside");
     array.scatter(&[17, 0, 4], &[[1; 21], [2; 21], [3; 21]]).expect("inside");
     let mut found = [[0; 21]; 4];

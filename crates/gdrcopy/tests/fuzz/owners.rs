@@ -17,7 +17,7 @@ pub(crate) struct Mapped {
     pub(crate) owner: Owner,
     pub(crate) start: u64,
     pub(crate) len: usize,
-    /// It, and the pin or the pool, know by it whether this still exists, though forgotten.
+    /// The pin or the pool knows by it whether this mapping still exists, even if it was forgotten.
     pub(crate) alive: Arc<()>,
 }
 
@@ -57,12 +57,12 @@ impl Mapped {
     }
 }
 
-/// One of them, if there is any.
+/// An element of the list, unless it is empty.
 pub(crate) fn any_of<'a, T>(list: &'a [T], args: &Args) -> Option<&'a T> {
     list.get(args.which % list.len().max(1))
 }
 
-/// One of them, which leaves the list.
+/// Takes an element out of the list, unless it is empty.
 pub(crate) fn take<T>(list: &mut Vec<T>, args: &Args) -> Option<T> {
     if list.is_empty() {
         return None;

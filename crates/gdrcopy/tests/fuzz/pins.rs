@@ -19,7 +19,7 @@ pub(crate) struct Pinned {
 const FLAGS: [MapFlag; 4] = [MapFlag::Default, MapFlag::WriteCombining, MapFlag::Caching, MapFlag::Device];
 
 pub(crate) fn map_flag(data: u64) -> MapFlag {
-    // Mostly that which works everywhere.
+    // Most values select the flag that works everywhere.
     FLAGS[(data % 12).saturating_sub(8) as usize]
 }
 
