@@ -30,7 +30,8 @@ fn owned_views_outlive_their_pool_and_leave_no_pin() {
     word.view().store(5);
     rows.view().set(99, [7; 4]).expect("inside");
     assert_eq!(rows.view().get(98), Ok([0; 4]));
-    let (at, row) = (word.view().device_address(), rows.view().as_bytes().device_address());
+    let at = word.view().device_address();
+    let row = rows.view().as_bytes().device_address();
     let mut bytes = [0; 8];
     gpu.read(at, &mut bytes);
     assert_eq!(bytes, 5_u64.to_ne_bytes());

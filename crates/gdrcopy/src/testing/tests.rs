@@ -76,7 +76,8 @@ fn pins_are_refused_as_the_driver_refuses_them() {
     let gpu = Gpu::new();
     let memory = gpu.allocate(2 * PAGE).expect("memory");
     let small = gpu.allocate(100).expect("memory");
-    let (address, end) = (memory.address(), memory.address() + 2 * PAGE as u64);
+    let address = memory.address();
+    let end = address + 2 * PAGE as u64;
     for (at, len, errno) in [
         (address, 2 * PAGE + 1, libc::EINVAL),
         (end + 4 * PAGE as u64, 1, libc::EINVAL),
