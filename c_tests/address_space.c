@@ -88,7 +88,7 @@ static void open_works_at_a_limit_of_locked_memory(void)
         CHECK_OK(gdr_close(g[i]));
 }
 
-/* 128 bytes stay for each live pin, and 64 KiB around it, but not those of all pins between. */
+/* For each live pin, 128 bytes and the 64 KiB around it stay, but not those of all pins between. */
 static void few_live_pins_keep_little(void)
 {
     enum { LIVE = 20 };

@@ -110,7 +110,7 @@ static void missing_function_fails_only_what_uses_it(void)
         CHECK_LOGGED(log, line);
 }
 
-/* The results of a child. This process looks nothing up, because what was found once is not looked up again. */
+/* The results of a child. This process looks no function up, because each is looked up only once. */
 static struct {
     int uses_dmabuf, gpus;
 } *found;

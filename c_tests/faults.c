@@ -244,7 +244,7 @@ static void make_a_mapping(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* The library logs the call, the error, and what helps. */
+/* The library logs the call, the error, and a remedy. */
 static void an_error_is_logged_with_a_remedy(void)
 {
     static const char *const errors[][3] = {

@@ -183,7 +183,7 @@ static void force_pcie_succeeds_or_fails_cleanly(void)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-/* Where the GPU has only PCIe, the default pin is what the caller wants. */
+/* If the GPU has only PCIe, the default pin already goes through PCIe. */
 static void force_pcie_can_be_made_to_succeed(void)
 {
     gdr_mh_t handle = {0};

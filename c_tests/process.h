@@ -37,7 +37,7 @@ static inline void drop_ipc_lock(void)
     CHECK(syscall(SYS_capset, &header, sets) == 0);
 }
 
-/* Returns whether the process's memory is the program's only. A sanitizer and valgrind keep what is freed, and more. */
+/* Returns whether only the program has memory in this process. A sanitizer and valgrind keep freed memory, and more. */
 static inline int memory_is_its_own(void)
 {
 #ifdef __SANITIZE_ADDRESS__

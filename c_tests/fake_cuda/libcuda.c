@@ -38,7 +38,7 @@ int cuInit(void)
     return atoi(getenv("CU_INIT"));
 }
 
-/* A function that sets what its first argument leads to, and returns `code`. */
+/* A function that stores through its first argument, and returns `code`. */
 #define SETS(type, value, code, function)                                                                              \
     int function(type *out)                                                                                            \
     {                                                                                                                  \

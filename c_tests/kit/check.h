@@ -102,7 +102,7 @@ void write_text(const char *path, const char *text);
 /* Number of open file descriptors. */
 int open_descriptors(void);
 
-/* Sets a soft limit, to at most the hard one, and returns what it was. */
+/* Sets a soft limit, to at most the hard one, and returns the limit that it replaced. */
 rlim_t set_limit(int resource, rlim_t soft);
 
 /* Number of page tables that gdrdrv has pinned, in all processes, or -1 if it cannot be read. */

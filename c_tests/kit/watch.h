@@ -23,7 +23,7 @@ struct watchdog {
 /* Makes the calling child the leader of a process group, with the CPU limit. Its parent watches that group. */
 void watchdog_enter_group(void);
 
-/* Returns whether the group hangs. If so, prints what its threads wait for. */
+/* Returns whether the group hangs. If it does, prints the calls that its threads wait in. */
 int watchdog_sees_hang(struct watchdog *dog);
 
 #endif
