@@ -47,7 +47,7 @@ tap_test() {
     fi
 }
 
-# tap_note FILE: what to print of the output of a program that has passed.
+# tap_note FILE: prints the part of a program's output that is of interest although it has passed.
 tap_note() {
     grep -v '^ok ' "$1" | tail -n 1 | sed 's/^# //'
 }

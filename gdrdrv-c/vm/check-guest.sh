@@ -10,7 +10,7 @@ mode=$1 gdremu=$2 lib=$3 model=$4
 root=$(cd "$(dirname "$0")/../.." && pwd)
 limit=300
 
-# Calls of the model-based test; loops of the C tests, a hundredth of what they are elsewhere.
+# The number of calls of the model-based test. C tests repeat their loops a hundredth as often as elsewhere.
 export MODEL_CALLS=${MODEL_CALLS:-5000} CHECK_SLOWNESS=100
 # Some programs load libgdrapi.so, which a directory of another library may lack.
 names=$(mktemp -d)

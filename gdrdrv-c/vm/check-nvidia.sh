@@ -23,8 +23,8 @@ run() {
     "$@" >/tmp/log 2>&1 || { cat /tmp/log /var/lib/dkms/gdrdrv/2.6/build/make.log && die "fails: $*"; }
 }
 
-# install_nvidias [option of DKMS]: what DKMS builds is there, and so is what drv_install installs, as compiling here takes
-# minutes.
+# install_nvidias [option of DKMS]: lays the files out as if DKMS had built and drv_install installed them, as compiling
+# here takes minutes.
 install_nvidias() {
     rm -rf /usr/src/gdrdrv-2.6
     mkdir -p /usr/src/gdrdrv-2.6
@@ -50,7 +50,7 @@ remove_all() {
     make --silent -C /tmp/ours drv_uninstall
 }
 
-# command: the one that the last line of the file ends with, after "run: ".
+# command: prints the command at the end of the file's last line, after "run: ".
 command_in() {
     grep -F "$installed/updates/dkms/gdrdrv.ko" "$1" >/dev/null || die "no word about NVIDIA's module: $(cat "$1")"
     tail -n 1 "$1" | sed -n 's/.*run: //p' | grep . || die "no command: $(cat "$1")"

@@ -32,7 +32,7 @@ install_driver() {
     depmod "$release"
 }
 
-# load_driver DIRECTORY: as after a boot, or as a container does that brings its own.
+# load_driver DIRECTORY: loads the GPU driver as a boot does, or a container that brings its own driver.
 load_driver() {
     rmmod gdrdrv emugpu 2>/dev/null || true
     rm -f /dev/gdrdrv

@@ -91,7 +91,7 @@ dkms() {
         --installtree "$work/dkms/installed" --kernelsourcedir "$kernel/headers" -k "$release" "$@" >>"$work/dkms.log" 2>&1
 }
 
-# modules: those that are installed, in the order of their installation.
+# modules: lists the installed modules, in the order of their installation.
 modules() {
     find "$work/dkms/installed" -name '*.ko*' -printf '%T@ %f\n' | sort -n | sed 's/.* //; s/\..*//' | xargs
 }

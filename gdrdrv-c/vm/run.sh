@@ -72,7 +72,7 @@ debug | kcsan) boot_limit=1000 && gpu_memory=128M ;; # some tests allocate all o
 esac
 [ -n "$memory" ] || memory=$([ "$series" = debug ] && echo 2048 || echo 1024)
 
-# pack IMAGE: what the kernel needs until the host's files are mounted.
+# pack IMAGE: packs the files that the kernel needs until the host's files are mounted.
 pack() {
     local files driver file name number=100
     files=$(mktemp -d)
