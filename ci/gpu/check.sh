@@ -45,7 +45,7 @@ check() {
     table+=("$(printf '%-32s %-12s %4d s' "$name" "$word" $((SECONDS - begin)))")
 }
 
-# The tests below the demo end what hangs by themselves.
+# The tests below the demo end programs that hang by themselves.
 check "memory" "${watched[@]}" --leak-exit $leak -- "$bundle/gpu_memory"
 check "memory, traditional" "${watched[@]}" --leak-exit $leak --traditional -- "$bundle/gpu_memory"
 check "contract" "${watched[@]}" -- "$bundle/contract"

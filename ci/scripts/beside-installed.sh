@@ -7,7 +7,7 @@ set -euo pipefail
 another=$(realpath "$(dirname "$0")/../../build/c_tests/another")
 places=(/usr/lib /usr/local/lib /opt/gdrcopy/lib /opt/on-path/lib)
 
-# install_in DIRECTORY: into file systems above those of this computer.
+# install_in DIRECTORY: installs into file systems above those of this computer.
 install_in() {
     local work top
     work=$(mktemp -d)

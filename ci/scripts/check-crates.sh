@@ -13,7 +13,7 @@ crates=(gdrcopy-core gdrcopy gdrapi-sys)
 mkdir -p "$target/crates"
 export CARGO_TARGET_DIR=$target/crates CARGO_INCREMENTAL=0
 rm -rf "$CARGO_TARGET_DIR/package"/*.crate
-# Cargo makes a registry for these crates. It takes what it unpacked and built of one version for unchanged.
+# Cargo makes a registry for these crates. It does not unpack or build a version again that it has already built.
 for crate in "${crates[@]}"; do
     rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/"$crate"-[0-9]* "$CARGO_TARGET_DIR/debug/.fingerprint/$crate"-*
 done

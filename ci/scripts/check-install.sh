@@ -10,7 +10,7 @@ samples=$PWD/tests/install
 gdremu=${CARGO_TARGET_DIR:-target}/release/gdremu
 multiarch=lib/$(gcc -print-multiarch)
 
-# files LIBDIR: what `make lib_install` leaves in a prefix, and nothing else.
+# files LIBDIR: lists the files that `make lib_install` leaves in a prefix.
 files() {
     LC_ALL=C sort <<END
 ./include/gdrapi.h
@@ -74,7 +74,7 @@ run() {
     done
 }
 
-# Each project is built in $built, and finds libgdrapi below $prefix/$libdir by what `build` exports.
+# Each project is built in $built, and finds libgdrapi below $prefix/$libdir by the variables that `build` exports.
 build_cmake() {
     # Debian's CMake does not search lib64 by itself. Through a link, as where /lib64 is a link to /usr/lib64.
     if [ "$libdir" = lib64 ]; then
