@@ -9,7 +9,7 @@ of_libgdrapi=$(sed -n 's/^ *each([a-z_]*, \([a-z0-9_]*\),.*/gdr_\1/p' "$sources/
 
 # The names have the versions that programs ask for.
 of_libgdrx=$(awk '/^GDRX_/ { version = $1 } /^ *gdrx_/ { sub(/;/, ""); print $1 "@@" version }' \
-    "$sources/gdrx/libgdrx.map" | LC_ALL=C sort)
+    "$sources/crates/gdrx/libgdrx.map" | LC_ALL=C sort)
 
 # The C library (before glibc 2.34 with libpthread and libdl), what Rust needs to unwind, and the loader itself.
 allowed_libraries='libc\.so\.6|libm\.so\.6|libpthread\.so\.0|libdl\.so\.2|libgcc_s\.so\.1|ld-linux.*\.so\.[0-9]+|ld64\.so\.[0-9]+'
