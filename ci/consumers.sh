@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # ci/consumers.sh [--only NAME]... [FILTER...]: builds programs that use libgdrapi, unmodified, against this library, and
 # runs their tests under gdremu. Sources and binaries are Debian's packages, crates and Python wheels. NAME: ucx, libfabric,
-# dpdk, cudarc, numba, aws_ofi_nccl or wheels, which are NCCL's and NVSHMEM's (default: all). Prints a table; exits with 1 if a test failed or a row has none. FILTERs are for UCX's gtest, see consumers/ucx.sh.
+# dpdk, cudarc, numba, aws_ofi_nccl or wheels, which are NCCL's and NVSHMEM's (default: all). Prints a table; exits with 1 if a test failed or a row has none. FILTERs are for UCX's gtest, see ci/consumers/ucx.sh.
 #
-# A consumer is a file of consumers/, with a function of its name that builds it, runs it and prints its rows.
+# A consumer is a file of ci/consumers/, with a function of its name that builds it, runs it and prints its rows.
 #
 # Fetches with apt-get, pip and cargo, once, into CONSUMERS_CACHE (default: ~/.cache/gdrapi-consumers), and builds there. A
 # program that cannot be fetched or built is skipped with the reason, and the exit status is 77. CONSUMERS_JOBS

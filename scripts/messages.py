@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes docs/data/messages.txt: the messages that programs and the kernel print when something of GDRCopy fails, as their sources
-have them. check-messages.sh looks for each of them in docs/troubleshooting.md.
+have them. ci/scripts/check-messages.sh looks for each of them in docs/troubleshooting.md.
 
     scripts/messages.py [CACHE]        (default: ~/.cache/gdrapi-messages)
 

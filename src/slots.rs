@@ -38,7 +38,7 @@ pub(crate) struct Slot {
     file_inode: AtomicU64,
     /// The next pin of the same `gdr_t`, or the first one of this `gdr_t`; otherwise 0. Locked as the table is.
     next: AtomicUsize,
-    /// The one before it in that list, which begins with the `gdr_t`; 0 if it is in none.
+    /// The slot before it in the list of a `gdr_t`'s pins, whose head is the `gdr_t`; 0 if it is in none.
     previous: AtomicUsize,
 }
 

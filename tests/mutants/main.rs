@@ -28,7 +28,7 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// `MUTANTS`: names with commas between them, or how many of all, others each day.
+/// `MUTANTS` is a list of names with commas between them, or a number: that many, different ones each day.
 fn chosen() -> Vec<Mutant> {
     let mut all = mutants();
     let Ok(wanted) = env::var("MUTANTS") else {

@@ -15,7 +15,7 @@ use crate::built::built;
 const TEST: &str = "TEST_UNDER_GDREMU";
 /// The variable with gdremu's options, as the test program lists them.
 const OPTIONS: &str = "GIVEN_OPTIONS_OF_TEST";
-/// The variable with gdremu's options, with the options that a profile stands for instead of its name.
+/// The variable with gdremu's options, where a profile is replaced by the options that it stands for.
 const EXPANDED_OPTIONS: &str = "GDREMU_OPTIONS_OF_TEST";
 
 /// gdremu's exit status where a program ended well, but with buffers still pinned.

@@ -252,7 +252,7 @@ impl Memory {
         self.is_closed.load(SeqCst)
     }
 
-    /// Returns size bytes from the offset on, by default all, as they are at the call or later.
+    /// Returns size bytes from the offset on, by default all, no older than the call.
     #[pyo3(signature = (offset=0, size=None))]
     fn read<'py>(&self, py: Python<'py>, offset: i64, size: Option<i64>) -> Result<Bound<'py, PyBytes>> {
         let range = self.range(offset, size)?;

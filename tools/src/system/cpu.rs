@@ -16,8 +16,8 @@ use super::files;
 pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
 impl CpuList {
-    /// The CPUs of two processes that work together, by default the first two. To a single one comes one of `others`. The
-    /// next number is the last resort, because it can be the same core.
+    /// The CPUs of two processes that work together, by default the first two. A list of one gets one of
+    /// `others`, or the next number if there is none, which can be the same core.
     pub(crate) fn two(&self, others: &[usize]) -> [usize; 2] {
         let first = self.0[0];
         if let Some(&second) = self.0.get(1) {

@@ -91,9 +91,9 @@ pub(crate) fn own_file(is_meant: impl Fn(&Mapping) -> bool) -> Option<String> {
     Some(mappings(&maps).find(is_meant)?.path.to_owned())
 }
 
-/// Parts of the path that gdremu has in place of the device's, and the file that it maps in place of GPU
-/// memory. CUDA's pinned host memory is also in it.
+/// Both are in the path of gdremu's stand-in for the device.
 const EMULATED_DEVICE: [&str; 2] = ["/gdremu-", "/devices/"];
+/// gdremu's file of GPU memory and of CUDA's pinned host memory.
 const EMULATED_GPU: &str = "/memfd:gdremu-gpu";
 
 fn without_deleted(path: &str) -> &str {

@@ -60,7 +60,7 @@ impl Shape {
     /// The shape of copies that have nothing in common.
     pub const MIXED: Shape = Shape { len: 0, addresses: 0 };
 
-    /// The shape of copies of `len` bytes each. The bits of all their device addresses are set in `addresses`.
+    /// The shape of copies of `len` bytes each. `addresses` is the bitwise or of their device addresses.
     #[inline(always)]
     pub fn new(len: usize, addresses: usize) -> Shape {
         Shape { len, addresses }

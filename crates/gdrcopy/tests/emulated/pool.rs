@@ -135,7 +135,7 @@ fn chunks_are_freed_by_trim_or_with_their_large_buffer() {
     assert_eq!(pool.alloc(100).expect("memory").device_address(), start, "memory is reused");
     pool.trim().expect("this process");
     assert_eq!(pool.report(), Ok(Default::default()));
-    // Frees in the order of a stream are done then.
+    // Waits for the stream, so that frees in its order are done.
     cuda.clear(unpooled, 1);
     for address in addresses {
         let refused = pin(&gdr(), address, 64).expect_err("freed memory");

@@ -1,4 +1,4 @@
-//! The owners that a sequence has, and how it runs.
+//! The pins, mappings, pools and views that a random sequence of calls has made, and the loop that runs it.
 
 use std::mem;
 use std::ops::Range;

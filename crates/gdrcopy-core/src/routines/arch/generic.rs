@@ -9,8 +9,8 @@ pub fn supported() -> impl Iterator<Item = &'static Routine> {
     [&portable::ROUTINE].into_iter()
 }
 
-/// Runs a loop by the instructions of a routine, and returns what that returns, or the loop if the routine is none of
-/// this architecture.
+/// Runs a loop by the instructions of a routine. Returns the loop's result, or the loop itself if this architecture
+/// has no such routine.
 ///
 /// # Safety
 /// The contract of [`Work::run`].

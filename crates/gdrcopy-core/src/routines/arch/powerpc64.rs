@@ -34,8 +34,8 @@ impl Instructions for Power {
     const READ: CopyFn = portable::read;
 }
 
-/// Runs a loop by the instructions of a routine, and returns what that returns, or the loop if the routine is none of
-/// this architecture.
+/// Runs a loop by the instructions of a routine. Returns the loop's result, or the loop itself if this architecture
+/// has no such routine.
 ///
 /// # Safety
 /// The rest is as for [`Work::run`].
@@ -46,8 +46,8 @@ pub(crate) unsafe fn run<W: Work>(routine: &Routine, work: W) -> Result<bool, W>
 }
 
 /// The fences of POWER. A sequentially consistent fence is SYNC, the only one that orders accesses
-/// to memory of every type. LWSYNC orders those to cacheable memory only. After a write it also
-/// ends the merging of its stores with later ones.
+/// to memory of every type. LWSYNC orders those to cacheable memory only. After a write,
+/// SYNC also ends the merging of its stores with later ones.
 pub(crate) mod fence {
     use core::sync::atomic::{Ordering, fence};
 

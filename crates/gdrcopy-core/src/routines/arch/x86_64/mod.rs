@@ -78,8 +78,8 @@ fn supported_by(cpu: &Cpu) -> impl Iterator<Item = &'static Routine> + use<> {
     .filter_map(|(runs, routine)| runs.then_some(routine))
 }
 
-/// Runs a loop by the instructions of a routine, and returns what that returns, or the loop if the routine is none of
-/// this architecture.
+/// Runs a loop by the instructions of a routine. Returns the loop's result, or the loop itself if this architecture
+/// has no such routine.
 ///
 /// # Safety
 /// The CPU must run the routine; the rest is as for [`Work::run`].
