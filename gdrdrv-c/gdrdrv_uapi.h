@@ -137,8 +137,10 @@ struct gdrdrv_get_version {
 #define GDRDRV_IOC_REQ_MAPPING_TYPE _IOWR(GDRDRV_IOC_MAGIC, 8, struct gdrdrv_req_mapping_type *)
 #define GDRDRV_IOC_GET_VERSION _IOWR(GDRDRV_IOC_MAGIC, 255, struct gdrdrv_get_version *)
 
-/* Existing programs use these numbers and sizes. crates/gdrcopy-core/src/sys/gdrdrv/module_header.rs compares the rest. */
-/* In the kernel, _IOWR() is no constant expression for clang; on powerpc and MIPS the direction bits differ. */
+/*
+ * Existing programs use these numbers and sizes. module_header.rs of crates/gdrcopy-core compares the rest.
+ * In the kernel, _IOWR() is no constant expression for clang; on powerpc and MIPS the direction bits differ.
+ */
 #if !defined(__KERNEL__) && !defined(__powerpc64__) && !defined(__mips__)
 _Static_assert(GDRDRV_IOC_PIN_BUFFER == 0xC028DA01, "PIN_BUFFER");
 _Static_assert(GDRDRV_IOC_UNPIN_BUFFER == 0xC008DA02, "UNPIN_BUFFER");
