@@ -101,6 +101,7 @@ inline constexpr bool is_special =
     std::is_pointer_v<T> || std::is_null_pointer_v<T> || std::is_member_pointer_v<T> || std::is_same_v<T, bool>;
 template <class T> inline constexpr bool is_special<std::optional<T>> = true;
 template <class T> inline constexpr bool is_special<std::atomic<T>> = true;
+template <class T, std::size_t n> inline constexpr bool is_special<std::array<T, n>> = is_special<std::remove_cv_t<T>>;
 
 /* A type of values in GPU memory. */
 template <class T>
@@ -122,10 +123,11 @@ template <class T> gdrx_copy copy_of(std::size_t offset, T &value)
     }
 }
 
-/* Has elements of something else, which are not const where it is. */
+/* Has elements of something else, which are not const where it is, and which it does not free. */
 template <class T, class = void> inline constexpr bool is_view = false;
 template <class T>
 inline constexpr bool is_view<T, std::void_t<decltype(std::data(std::declval<const T &>()))>> =
+    std::is_trivially_destructible_v<T> &&
     !std::is_const_v<std::remove_pointer_t<decltype(std::data(std::declval<const T &>()))>>;
 
 /* The same for a read. */

@@ -3,6 +3,8 @@
 
 #include "gdrx.hpp"
 
+#include <memory>
+
 #if __cplusplus >= 202002L
 #include <span>
 #endif
@@ -70,6 +72,15 @@ void second::store(const gdrx::slice &memory, std::size_t offset, float value)
     memory.write(0, std::optional<int>(3));
 #elif REFUSED == 15 // a value must be trivially copyable, and no pointer
     (void)memory.read<std::atomic<int>>(0);
+#elif REFUSED == 16 // reads need a place that stays
+    struct owner {
+        std::shared_ptr<int> memory;
+        int *data() const { return memory.get(); }
+        std::size_t size() const { return 1; }
+    };
+    gather.add(0, owner{std::make_shared<int>()});
+#elif REFUSED == 17 // no pointer, view, bool, optional, atomic, const or array of C
+    (void)memory.word<std::array<bool, 4>>(0);
 #elif REFUSED == 11 // no pointer, view, bool, optional, atomic, const or array of C
     (void)memory.word<char[4]>(0);
 #endif
