@@ -102,7 +102,8 @@ GDRX_INLINE_ int gdrx_attach(struct gdrx_map *map, gdr_t g, gdr_mh_t handle, voi
  * gdr_copy_to_mapping is. Among each other they have no order. So write a payload by one call, and the flag that announces it
  * by the next.
  *
- * Every byte is written once. A write of 1, 2, 4 or 8 bytes to a naturally aligned address is one store of that width.
+ * Every byte is written once, but for cached mappings, where some can be written twice. A write of 1, 2, 4 or 8 bytes to a
+ * naturally aligned address is one store of that width. A word inside of a larger write can be several stores.
  *
  * EINVAL: map was not attached; copies is NULL and n is not 0; a copy does not lie inside the map, or its host is NULL.
  * EACCES: forked child. Nothing is written then.
@@ -155,9 +156,9 @@ int gdrx_write_unfenced(const struct gdrx_map *map, size_t offset, const void *h
  * Memory of a pool (cuMemAllocAsync) can be exported.
  *
  * EINVAL: fd or offset is NULL; flags is none; size is 0, or device_address + size overflows. It is also EINVAL for host memory
- * and managed memory, and where the pages around the bytes are not of one allocation. EACCES: forked child. ENODEV: no CUDA
- * driver. EOPNOTSUPP: one before CUDA 11.7, or a GPU that exports no dma-bufs. EMFILE, ENFILE: no descriptor is left. ENOMEM,
- * EPERM, EIO: CUDA's error. *fd and *offset are unchanged then.
+ * and managed memory, and where the pages around the bytes are not of one allocation. EACCES: forked child of a process that
+ * had attached mappings. ENODEV: no CUDA driver. EOPNOTSUPP: one before CUDA 11.7, or a GPU that exports no dma-bufs. EMFILE,
+ * ENFILE: no descriptor is left. ENOMEM, EPERM, EIO: CUDA's error. *fd and *offset are unchanged then.
  */
 int gdrx_dmabuf(uint64_t device_address, size_t size, uint32_t flags, int *fd, uint64_t *offset);
 

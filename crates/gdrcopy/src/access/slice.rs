@@ -164,7 +164,8 @@ impl<'m> MappedSlice<'m> {
 
     /// Copies `src` to the GPU memory from byte `offset` on. A release, and pushed out on return.
     ///
-    /// Each byte is stored once. 1, 2, 4 or 8 naturally aligned bytes are a single store.
+    /// Each byte is stored once, but for cached mappings, where some can be stored twice. 1, 2, 4 or 8 naturally aligned
+    /// bytes are a single store.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.
