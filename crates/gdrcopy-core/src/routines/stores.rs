@@ -92,6 +92,7 @@ pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, sto
 ///
 /// # Safety
 /// The contract of [`super::write`].
+#[cfg(target_arch = "x86_64")] // The others write batches by aligned stores.
 #[inline(always)]
 pub(super) unsafe fn unaligned<H, W>(dst: *mut u8, src: *const u8, len: usize) {
     let mut rest = Rest { dst, src, len };
@@ -174,6 +175,7 @@ impl Rest {
     }
 
     /// Stores a `T` if the rest holds one.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn store_unaligned<T>(&mut self) {
         if self.len >= size_of::<T>() {
