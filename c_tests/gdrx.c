@@ -266,7 +266,7 @@ static void failures_are_logged_with_advice(void)
 {
     const char *log = log_of(fail_in_every_way, "4");
 
-    CHECK_LOGGED(log, "ERR:  gdrx_attach_mapping: `size` is 65537: attach 1 to 65536 bytes, which are mapped\n");
+    CHECK_LOGGED(log, "ERR:  gdrx_attach_mapping: `size` is 65537: pass 1 to 65536, the bytes that are mapped\n");
     CHECK_LOGGED(log, "ERR:  gdrx_write_many: `size` 1 at `offset` 65536 of copy 0: stay inside the 65536 bytes of `map`\n");
     CHECK_LOGGED(log, "ERR:  gdrx_read_many: `host` of copy 0 is NULL: pass the address of its bytes\n");
 }

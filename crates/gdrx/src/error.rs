@@ -60,13 +60,15 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Null(argument) => write!(f, "`{argument}` is NULL: pass a valid pointer"),
-            Error::NotAttached => f.write_str("`map` was not attached: call gdrx_attach first"),
-            Error::NotMapped { mapping_type: 0 } => f.write_str("the buffer is not mapped: call gdr_map first"),
+            Error::NotAttached => f.write_str("`map` was not attached: call gdrx_attach or gdrx_map_dmabuf first"),
+            Error::NotMapped { mapping_type: 0 } => {
+                f.write_str("the mapping type is 0: call gdr_map first, or pass the exporter's type")
+            }
             Error::NotMapped { mapping_type } => {
                 write!(f, "{mapping_type} is not the type of a mapping (1 to 3)")
             }
             Error::Size { size, mapped_size } => {
-                write!(f, "`size` is {size}: attach 1 to {mapped_size} bytes, which are mapped")
+                write!(f, "`size` is {size}: pass 1 to {mapped_size}, the bytes that are mapped")
             }
             Error::NotADescriptor(fd) => write!(f, "`fd` is {fd}: pass an open descriptor of a dma-buf"),
             Error::NotADmaBuf => {
