@@ -118,7 +118,7 @@ contract: ## Checks this computer's /dev/gdrdrv, of any module, against its cont
 	$(MAKE) --no-print-directory --silent -C gdrdrv-c/contract
 	build/gdrdrv/contract
 
-mutants: lib emulator ## Puts each deliberate defect of tests/mutants.toml into a copy of the library, where the tests that it names must fail.
+mutants: lib emulator $(watched) ## Puts each deliberate defect of tests/mutants.toml into a copy of the library, where the tests that it names must fail.
 	$(CARGO) test --package libgdrapi --test mutants -- caught::
 
 mutants-shard: lib emulator ## Lets cargo-mutants change the libraries' code in one place at a time, which a test must notice; SHARD=k/n of all, or the day's.

@@ -15,6 +15,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use list::{Mutant, mutants, root};
 
+/// The exit status of `watched` for a test that hung.
+const HUNG: i32 = 124;
+
 fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1); // All mutants share one copy of the tree.
@@ -62,7 +65,8 @@ fn is_caught(mutant: &Mutant) -> Result<(), Failed> {
         if output.status.success() {
             return Err(format!("missed by {test}").into());
         }
-        if !String::from_utf8_lossy(&output.stdout).contains("FAILED") {
+        let hung = output.status.code() == Some(HUNG);
+        if !hung && !String::from_utf8_lossy(&output.stdout).contains("FAILED") {
             return Err(format!("{test} did not run: {output:?}").into());
         }
     }
@@ -161,10 +165,11 @@ fn build_library(tree: &Path, target: &Path, lib: &Path) {
     succeed(link.arg(lib.join("libgdrx.so.1")).current_dir(tree));
 }
 
-/// Runs a test as `mutants.toml` names it. A loop that does not end is ended by `watched`.
+/// Runs a test as `mutants.toml` names it, under `watched`, which ends what hangs.
 fn run(test: &str, work: &Path) -> Output {
     let (package, name) = test.split_once(' ').expect("a package or target, and a name");
-    let mut cargo = cargo(&work.join("tree"), &work.join("target"));
+    let mut cargo = Command::new(root().join("build/c_tests/watched"));
+    cargo.arg(env!("CARGO")).current_dir(work.join("tree")).env("CARGO_TARGET_DIR", work.join("target"));
     cargo.env("RUST_BACKTRACE", "0");
     if ["c_programs", "emulated"].contains(&package) {
         let target: PathBuf = env::current_exe().expect("a path").ancestors().nth(3).expect("cargo's layout").into();
