@@ -208,20 +208,11 @@ impl<S: Shaped, F: Fn(usize) -> Item> Work for Writes<S, F> {
         // SAFETY: contract of this function.
         unsafe {
             if shape.is(LINE) {
-                unrolled!(count, n => {
-                    let Item { dst, src, .. } = item(n);
-                    (I::STORE_LINE)(dst, src);
-                });
+                store_each(count, &item, I::STORE_LINE);
             } else if shape.is(8) {
-                unrolled!(count, n => {
-                    let Item { dst, src, .. } = item(n);
-                    stores::word::<u64>(dst, src);
-                });
+                store_each(count, &item, stores::word::<u64>);
             } else if shape.is(4) {
-                unrolled!(count, n => {
-                    let Item { dst, src, .. } = item(n);
-                    stores::word::<u32>(dst, src);
-                });
+                store_each(count, &item, stores::word::<u32>);
             } else if shape.len > 0 && (shape.len | shape.addresses) & (LINE - 1) == 0 {
                 for n in 0..count {
                     let Item { dst, src, .. } = item(n);
@@ -230,15 +221,9 @@ impl<S: Shaped, F: Fn(usize) -> Item> Work for Writes<S, F> {
                     }
                 }
             } else if shape.is(16) {
-                unrolled!(count, n => {
-                    let Item { dst, src, .. } = item(n);
-                    (I::STORE_16)(dst, src);
-                });
+                store_each(count, &item, I::STORE_16);
             } else if shape.is(32) {
-                unrolled!(count, n => {
-                    let Item { dst, src, .. } = item(n);
-                    (I::STORE_32)(dst, src);
-                });
+                store_each(count, &item, I::STORE_32);
             } else if shape.len > size_of::<u64>() && shape.len <= LINE {
                 unrolled!(count, n => {
                     let Item { dst, src, .. } = item(n);
@@ -258,6 +243,19 @@ impl<S: Shaped, F: Fn(usize) -> Item> Work for Writes<S, F> {
         }
         true
     }
+}
+
+/// Stores blocks of one size.
+///
+/// # Safety
+/// The contract of [`write_many_unfenced`], and each item must be as for `store`.
+#[inline(always)]
+unsafe fn store_each(count: usize, item: &impl Fn(usize) -> Item, store: BlockFn) {
+    unrolled!(count, n => {
+        let Item { dst, src, .. } = item(n);
+        // SAFETY: contract of this function.
+        unsafe { store(dst, src) }
+    });
 }
 
 struct Gather<S, F> {
