@@ -54,6 +54,8 @@ static FIRST: Routine = Routine {
     // SAFETY: contract of `CopyFn`; the CPU supports the routine that `best` returns.
     write: |dst, src, len| unsafe { (select_best().write)(dst, src, len) },
     // SAFETY: as for `write`.
+    write_one: |dst, src, len| unsafe { (select_best().write_one)(dst, src, len) },
+    // SAFETY: as for `write`.
     read: |dst, src, len| unsafe { (select_best().read)(dst, src, len) },
 };
 

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::{fs, process, slice};
 
 use gdrcopy_core::copy::{self, mixed};
-use gdrcopy_core::routines::{Alike, Item, Shape, Shaped};
+use gdrcopy_core::routines::{Alike, CheckFn, Item, Shape, Shaped};
 use gdrcopy_core::sys::fork::{self, PerProcess};
 use gdrcopy_core::sys::mmap::Region;
 use gdrcopy_core::types::{MappingType, raw};
@@ -159,6 +159,27 @@ impl gdrx_map {
     }
 }
 
+/// Finds the shape of copies of one size, and checks that all are inside and have a host address. It has no more than two
+/// words, so that it is passed in registers.
+#[derive(Clone, Copy)]
+pub(crate) struct Unchecked<'a> {
+    map: &'a gdrx_map,
+    /// The first of the copies, of which there is at least one (invariant).
+    copies: *const gdrx_copy,
+}
+
+impl Shaped for Unchecked<'_> {
+    #[inline(always)]
+    unsafe fn shape(&self, count: usize, check: CheckFn) -> Option<Shape> {
+        // SAFETY: `count` copies are readable (invariant of `Copies`); each has three words.
+        let copies = unsafe { slice::from_raw_parts(self.copies.cast::<[usize; 3]>(), count) };
+        let size = copies[0][2];
+        let last = self.map.size.checked_sub(size)?;
+        // SAFETY: contract of this function.
+        unsafe { Alike { copies, start: self.map.address.addr(), size, last }.shape(count, check) }
+    }
+}
+
 /// Copies through a map. `S` finds their shape, after it has checked that all are inside and have a host address. Those of a
 /// [`Shape`] were checked (invariant).
 #[derive(Clone, Copy)]
@@ -172,7 +193,7 @@ pub(crate) struct Copies<'a, S> {
 /// An array has no more copies.
 const MOST: usize = isize::MAX as usize / size_of::<gdrx_copy>();
 
-impl<'a> Copies<'a, Alike<'a>> {
+impl<'a> Copies<'a, Unchecked<'a>> {
     /// The copies, unless they clearly differ in size or there is an error, which [`Copies::new`] returns.
     ///
     /// # Safety
@@ -187,14 +208,10 @@ impl<'a> Copies<'a, Alike<'a>> {
         }
         // SAFETY: contract of this function.
         let copies = unsafe { slice::from_raw_parts(copies, n) };
-        let size = copies[0].size;
-        if size != copies[n - 1].size {
+        if copies[0].size != copies[n - 1].size {
             return None;
         }
-        let last = map.size.checked_sub(size)?;
-        // SAFETY: the same memory; a copy has three words.
-        let fields = unsafe { slice::from_raw_parts(copies.as_ptr().cast(), n) };
-        let shape = Alike { copies: fields, start: map.address.addr(), size, last };
+        let shape = Unchecked { map, copies: copies.as_ptr() };
         Some(Copies { mapping_type, shape, start: map.address, copies })
     }
 }
@@ -228,11 +245,12 @@ impl<S: Shaped> Copies<'_, S> {
     #[inline(always)]
     pub(crate) unsafe fn write(self) -> bool {
         let Copies { start, copies, .. } = self;
+        let (copies, count) = (copies.as_ptr(), copies.len());
         copy::begin_batch();
         // SAFETY: inside of the map, and of the shape that is found (invariant); contract of this function.
         let written = unsafe {
-            copy::write_many_unfenced(self.mapping_type, self.shape, copies.len(), move |index| {
-                let &gdrx_copy { offset, host, size } = copies.get_unchecked(index);
+            copy::write_many_unfenced(self.mapping_type, self.shape, count, move |index| {
+                let &gdrx_copy { offset, host, size } = &*copies.add(index);
                 Item { dst: start.wrapping_add(offset), src: host.cast(), len: size }
             })
         };
@@ -247,10 +265,11 @@ impl<S: Shaped> Copies<'_, S> {
     #[inline(always)]
     pub(crate) unsafe fn read(self) -> bool {
         let Copies { start, copies, .. } = self;
+        let (copies, count) = (copies.as_ptr(), copies.len());
         // SAFETY: as in `write`.
         unsafe {
-            copy::gather(self.mapping_type, self.shape, copies.len(), move |index| {
-                let &gdrx_copy { offset, host, size } = copies.get_unchecked(index);
+            copy::gather(self.mapping_type, self.shape, count, move |index| {
+                let &gdrx_copy { offset, host, size } = &*copies.add(index);
                 Item { dst: host.cast(), src: start.wrapping_add(offset), len: size }
             })
         }

@@ -128,7 +128,7 @@ pub unsafe fn gather(
     mapping_type: MappingType,
     shape: impl Shaped,
     count: usize,
-    item: impl Fn(usize) -> Item,
+    item: impl Fn(usize) -> Item + Copy,
 ) -> bool {
     // SAFETY: contract of this function.
     let gathered = unsafe { routines::gather(HOT.routine(mapping_type), shape, count, item) };
@@ -157,7 +157,7 @@ pub unsafe fn write_many_unfenced(
     mapping_type: MappingType,
     shape: impl Shaped,
     count: usize,
-    item: impl Fn(usize) -> Item,
+    item: impl Fn(usize) -> Item + Copy,
 ) -> bool {
     // SAFETY: contract of this function.
     unsafe { routines::write_many_unfenced(HOT.routine(mapping_type), shape, count, item) }

@@ -1,6 +1,7 @@
 //! The functions that a copy routine provides for loops over many copies, and such a loop.
 
-use super::routine::{BlockFn, CopyFn};
+use super::many::Shaped;
+use super::routine::{BlockFn, CopyFn, Item};
 use super::stores;
 
 /// Three numbers that describe a copy, of which the first is an offset.
@@ -11,7 +12,7 @@ pub(super) type Fields = [usize; 3];
 ///
 /// # Safety
 /// The CPU must have the instructions.
-pub(super) type CheckFn = unsafe fn(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(usize, usize)>;
+pub type CheckFn = unsafe fn(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(usize, usize)>;
 
 /// The functions of a copy routine as constants, for loops in which they are inlined.
 pub(super) trait Instructions {
@@ -46,10 +47,13 @@ pub(super) trait Instructions {
 }
 
 /// A loop over many copies.
+///
+/// What it needs is passed as arguments of at most two words, which stay in registers. Each word that a call stores takes
+/// the place of a write in the CPU's store buffer.
 pub(super) trait Work {
     /// Runs it by some instructions. Returns whether the copies were made.
     ///
     /// # Safety
     /// The CPU must have them; the copies must be as for `write_many_unfenced` or `gather`.
-    unsafe fn run<I: Instructions>(self) -> bool;
+    unsafe fn run<I: Instructions>(shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item) -> bool;
 }

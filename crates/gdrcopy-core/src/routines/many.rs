@@ -74,17 +74,17 @@ impl Shape {
 }
 
 /// A shape, or a value that finds one.
-pub trait Shaped {
-    /// The shape of all copies; `None` if none of them is to be made.
+pub trait Shaped: Copy {
+    /// The shape of all `count` copies; `None` if none of them is to be made.
     ///
     /// # Safety
     /// The CPU must have the instructions of `check`.
-    unsafe fn shape(&self, check: CheckFn) -> Option<Shape>;
+    unsafe fn shape(&self, count: usize, check: CheckFn) -> Option<Shape>;
 }
 
 impl Shaped for Shape {
     #[inline(always)]
-    unsafe fn shape(&self, _: CheckFn) -> Option<Shape> {
+    unsafe fn shape(&self, _: usize, _: CheckFn) -> Option<Shape> {
         Some(*self)
     }
 }
@@ -105,7 +105,7 @@ pub struct Alike<'a> {
 impl Shaped for Alike<'_> {
     /// `None` if sizes differ, a copy is not inside, or has no host address, or a strange one.
     #[inline(always)]
-    unsafe fn shape(&self, check: CheckFn) -> Option<Shape> {
+    unsafe fn shape(&self, _: usize, check: CheckFn) -> Option<Shape> {
         let lowest = [0, 1, self.size];
         let highest = [self.last, isize::MAX as usize, self.size];
         // SAFETY: contract of this function.
@@ -141,10 +141,10 @@ pub unsafe fn write_many_unfenced(
     routine: &Routine,
     shape: impl Shaped,
     count: usize,
-    item: impl Fn(usize) -> Item,
+    item: impl Fn(usize) -> Item + Copy,
 ) -> bool {
     // SAFETY: contract of this function.
-    unsafe { run(routine, Writes { shape, count, item }) }
+    unsafe { run::<Writes>(routine, shape, count, item) }
 }
 
 /// Copies the `count` items that `item` returns from a mapping to host memory, between the fences of one read. The loads
@@ -155,9 +155,9 @@ pub unsafe fn write_many_unfenced(
 /// Each item must be as for [`read`](super::read), and of the shape that is found; `item` must return the same one for a
 /// number each time. The CPU must run the routine.
 #[inline(always)]
-pub unsafe fn gather(routine: &Routine, shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item) -> bool {
+pub unsafe fn gather(routine: &Routine, shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item + Copy) -> bool {
     // SAFETY: contract of this function.
-    unsafe { run(routine, Gather { shape, count, item }) }
+    unsafe { run::<Gather>(routine, shape, count, item) }
 }
 
 /// Runs a loop by the instructions of a routine.
@@ -165,12 +165,17 @@ pub unsafe fn gather(routine: &Routine, shape: impl Shaped, count: usize, item: 
 /// # Safety
 /// The CPU must run the routine; the rest is as for [`Work::run`].
 #[inline(always)]
-unsafe fn run<W: Work>(routine: &Routine, work: W) -> bool {
+unsafe fn run<W: Work>(
+    routine: &Routine,
+    shape: impl Shaped,
+    count: usize,
+    item: impl Fn(usize) -> Item + Copy,
+) -> bool {
     // SAFETY: contract of this function.
     unsafe {
-        match arch::run(routine, work) {
-            Ok(done) => done,
-            Err(work) => run_other(routine, work),
+        match arch::run::<W>(routine, shape, count, item) {
+            Some(done) => done,
+            None => run_other::<W>(routine, shape, count, item),
         }
     }
 }
@@ -180,29 +185,29 @@ unsafe fn run<W: Work>(routine: &Routine, work: W) -> bool {
 /// # Safety
 /// The contract of [`run`].
 #[inline(never)]
-unsafe fn run_other<W: Work>(routine: &Routine, work: W) -> bool {
+unsafe fn run_other<W: Work>(
+    routine: &Routine,
+    shape: impl Shaped,
+    count: usize,
+    item: impl Fn(usize) -> Item + Copy,
+) -> bool {
     // SAFETY: contract of this function. Cached memory takes any access, all other memory those of `Portable`.
     unsafe {
         match routine.name {
-            FIRST => run(best(), work),
-            MEMCPY => work.run::<Memcpy>(),
-            _ => work.run::<Portable>(),
+            FIRST => run::<W>(best(), shape, count, item),
+            MEMCPY => W::run::<Memcpy>(shape, count, item),
+            _ => W::run::<Portable>(shape, count, item),
         }
     }
 }
 
-struct Writes<S, F> {
-    shape: S,
-    count: usize,
-    item: F,
-}
+struct Writes;
 
-impl<S: Shaped, F: Fn(usize) -> Item> Work for Writes<S, F> {
+impl Work for Writes {
     #[inline(always)]
-    unsafe fn run<I: Instructions>(self) -> bool {
-        let Writes { shape, count, item } = self;
+    unsafe fn run<I: Instructions>(shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item) -> bool {
         // SAFETY: contract of this function.
-        let Some(shape) = (unsafe { shape.shape(I::CHECK) }) else {
+        let Some(shape) = (unsafe { shape.shape(count, I::CHECK) }) else {
             return false;
         };
         // SAFETY: contract of this function.
@@ -258,18 +263,13 @@ unsafe fn store_each(count: usize, item: &impl Fn(usize) -> Item, store: BlockFn
     });
 }
 
-struct Gather<S, F> {
-    shape: S,
-    count: usize,
-    item: F,
-}
+struct Gather;
 
-impl<S: Shaped, F: Fn(usize) -> Item> Work for Gather<S, F> {
+impl Work for Gather {
     #[inline(always)]
-    unsafe fn run<I: Instructions>(self) -> bool {
-        let Gather { shape, count, item } = self;
+    unsafe fn run<I: Instructions>(shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item) -> bool {
         // SAFETY: contract of this function.
-        let Some(shape) = (unsafe { shape.shape(I::CHECK) }) else {
+        let Some(shape) = (unsafe { shape.shape(count, I::CHECK) }) else {
             return false;
         };
         // SAFETY: contract of this function.

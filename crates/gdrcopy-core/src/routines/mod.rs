@@ -43,6 +43,7 @@ mod stores;
 
 pub use access::store as store_unfenced;
 pub use arch::supported;
+pub use instructions::CheckFn;
 pub use many::{Alike, Shape, Shaped, gather, write_many_unfenced};
 pub use routine::{FIRST, Item, Routine};
 pub use select::{best, find};
@@ -121,7 +122,7 @@ pub unsafe fn read(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) 
 pub static DEVICE: Routine = portable::ROUTINE;
 
 /// The routine for cached mappings.
-pub static CACHED: Routine = Routine { name: MEMCPY, write: memcpy, read: memcpy };
+pub static CACHED: Routine = Routine { name: MEMCPY, write: memcpy, write_one: memcpy, read: memcpy };
 
 /// Reads a word by one load, between the fences of a read.
 ///
@@ -143,5 +144,5 @@ pub unsafe fn load<T: Copy>(src: *const T) -> T {
 #[inline(always)]
 pub unsafe fn write_unfenced(routine: &Routine, dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { stores::word_or(routine.write, dst, src, len) }
+    unsafe { stores::word_or(routine.write_one, dst, src, len) }
 }

@@ -5,7 +5,7 @@ use super::instructions::Instructions;
 use super::routine::{BlockFn, CopyFn, Routine};
 use super::{loads, stores};
 
-pub(super) const ROUTINE: Routine = Routine { name: "portable", write, read };
+pub(super) const ROUTINE: Routine = Routine { name: "portable", write, write_one: write, read };
 
 /// # Safety
 /// The contract of [`super::write`].

@@ -25,6 +25,8 @@ pub struct Routine {
     /// The routine's name in `GDRCOPY_ISA`.
     pub(crate) name: &'static str,
     pub(crate) write: CopyFn,
+    /// `write` of a batch, whose stores may be unaligned (see the rules of `routines`).
+    pub(crate) write_one: CopyFn,
     pub(crate) read: CopyFn,
 }
 

@@ -87,6 +87,26 @@ pub(super) unsafe fn by_line<H, W>(dst: *mut u8, src: *const u8, len: usize, sto
     }
 }
 
+/// One of many writes: by [`unaligned`] up to two lines, else by `write`. `H` is as in [`by_line`].
+///
+/// # Safety
+/// The contract of [`super::write`], for a routine whose function this is.
+#[cfg(target_arch = "x86_64")] // The others write batches by aligned stores.
+#[inline(always)]
+pub(super) unsafe fn one_of_many<H, W>(write: CopyFn, dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: contract of this function.
+    unsafe {
+        match len {
+            LINE => unaligned::<H, W>(dst, src, LINE), // Lines are frequent, and need no other tests.
+            0..=TWO_LINES => unaligned::<H, W>(dst, src, len),
+            _ => write(dst, src, len),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+const TWO_LINES: usize = 2 * LINE;
+
 /// Copies at most two lines by stores of at most one `W`, which need not be aligned, the widest first. `H` is as in
 /// [`by_line`]. One that straddles a line is two for the CPU, which costs less than two instructions.
 ///
@@ -98,7 +118,7 @@ pub(super) unsafe fn unaligned<H, W>(dst: *mut u8, src: *const u8, len: usize) {
     let mut rest = Rest { dst, src, len };
     // SAFETY: contract of this function; each step stays inside the rest.
     unsafe {
-        for _ in 0..2 * LINE / size_of::<W>() {
+        for _ in 0..TWO_LINES / size_of::<W>() {
             rest.store_unaligned::<W>();
         }
         if size_of::<H>() < size_of::<W>() {

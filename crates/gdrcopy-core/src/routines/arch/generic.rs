@@ -1,22 +1,23 @@
 //! Fallback for architectures without specialized routines.
 
 use crate::routines::instructions::Work;
+use crate::routines::many::Shaped;
 use crate::routines::portable;
-use crate::routines::routine::Routine;
+use crate::routines::routine::{Item, Routine};
 
 /// The routines, best first.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {
     [&portable::ROUTINE].into_iter()
 }
 
-/// Runs a loop by the instructions of a routine. Returns the loop's result, or the loop itself if this architecture
-/// has no such routine.
+/// Runs a loop by the instructions of a routine. Returns the loop's result; `None` if this architecture has no such
+/// routine.
 ///
 /// # Safety
 /// The contract of [`Work::run`].
 #[inline(always)]
-pub(crate) unsafe fn run<W: Work>(_: &Routine, work: W) -> Result<bool, W> {
-    Err(work)
+pub(crate) unsafe fn run<W: Work>(_: &Routine, _: impl Shaped, _: usize, _: impl Fn(usize) -> Item) -> Option<bool> {
+    None
 }
 
 /// A SeqCst fence on both sides of reads and writes.

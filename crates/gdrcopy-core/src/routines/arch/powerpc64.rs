@@ -3,11 +3,12 @@
 use core::ptr;
 
 use crate::routines::instructions::{Instructions, Work};
+use crate::routines::many::Shaped;
 use crate::routines::portable::{self, Portable};
-use crate::routines::routine::{BlockFn, CopyFn, Routine};
+use crate::routines::routine::{BlockFn, CopyFn, Item, Routine};
 use crate::routines::stores;
 
-static POWER: Routine = Routine { name: "power", write, read: portable::read };
+static POWER: Routine = Routine { name: "power", write, write_one: write, read: portable::read };
 
 /// The routines, best first.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {
@@ -34,15 +35,20 @@ impl Instructions for Power {
     const READ: CopyFn = portable::read;
 }
 
-/// Runs a loop by the instructions of a routine. Returns the loop's result, or the loop itself if this architecture
-/// has no such routine.
+/// Runs a loop by the instructions of a routine. Returns the loop's result; `None` if this architecture has no such
+/// routine.
 ///
 /// # Safety
 /// The rest is as for [`Work::run`].
 #[inline(always)]
-pub(crate) unsafe fn run<W: Work>(routine: &Routine, work: W) -> Result<bool, W> {
+pub(crate) unsafe fn run<W: Work>(
+    routine: &Routine,
+    shape: impl Shaped,
+    count: usize,
+    item: impl Fn(usize) -> Item,
+) -> Option<bool> {
     // SAFETY: contract of this function.
-    unsafe { if ptr::eq(routine, &POWER) { Ok(work.run::<Power>()) } else { Err(work) } }
+    unsafe { if ptr::eq(routine, &POWER) { Some(W::run::<Power>(shape, count, item)) } else { None } }
 }
 
 /// The fences of POWER. A sequentially consistent fence is SYNC, the only one that orders accesses

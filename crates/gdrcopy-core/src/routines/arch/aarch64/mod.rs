@@ -6,23 +6,29 @@ mod neon;
 use core::ptr;
 
 use crate::routines::instructions::Work;
+use crate::routines::many::Shaped;
 use crate::routines::portable;
-use crate::routines::routine::Routine;
+use crate::routines::routine::{Item, Routine};
 
-static NEON: Routine = Routine { name: "neon", write: neon::write, read: neon::read };
+static NEON: Routine = Routine { name: "neon", write: neon::write, write_one: neon::write, read: neon::read };
 
 /// The routines, best first.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {
     [&NEON, &portable::ROUTINE].into_iter()
 }
 
-/// Runs a loop by the instructions of a routine. Returns the loop's result, or the loop itself if this architecture
-/// has no such routine.
+/// Runs a loop by the instructions of a routine. Returns the loop's result; `None` if this architecture has no such
+/// routine.
 ///
 /// # Safety
 /// The contract of [`Work::run`].
 #[inline(always)]
-pub(crate) unsafe fn run<W: Work>(routine: &Routine, work: W) -> Result<bool, W> {
+pub(crate) unsafe fn run<W: Work>(
+    routine: &Routine,
+    shape: impl Shaped,
+    count: usize,
+    item: impl Fn(usize) -> Item,
+) -> Option<bool> {
     // SAFETY: contract of this function. NEON is part of the base architecture.
-    unsafe { if ptr::eq(routine, &NEON) { Ok(work.run::<neon::Neon>()) } else { Err(work) } }
+    unsafe { if ptr::eq(routine, &NEON) { Some(W::run::<neon::Neon>(shape, count, item)) } else { None } }
 }

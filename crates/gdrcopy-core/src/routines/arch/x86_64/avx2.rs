@@ -8,7 +8,8 @@ use core::arch::x86_64::{__m128i, __m256i, _mm_storeu_si128, _mm256_storeu_si256
 
 use crate::routines::arch::x86_64::prefetch;
 use crate::routines::instructions::{Instructions, Work};
-use crate::routines::routine::{BlockFn, CopyFn, LINE};
+use crate::routines::many::Shaped;
+use crate::routines::routine::{BlockFn, CopyFn, Item};
 use crate::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m256i>();
@@ -33,9 +34,9 @@ impl Instructions for Avx2 {
 /// # Safety
 /// Needs AVX2; the work is as for `Work::run`.
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn run(work: impl Work) -> bool {
+pub(super) unsafe fn run<W: Work>(shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item) -> bool {
     // SAFETY: contract of this function.
-    unsafe { work.run::<Avx2>() }
+    unsafe { W::run::<Avx2>(shape, count, item) }
 }
 
 /// # Safety
@@ -59,9 +60,9 @@ unsafe fn store_line(dst: *mut u8, src: *const u8) {
 /// Needs AVX2; the ranges are as for `write`.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
+pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { if len <= 2 * LINE { stores::unaligned::<__m128i, __m256i>(dst, src, len) } else { write(dst, src, len) } }
+    unsafe { stores::one_of_many::<__m128i, __m256i>(write, dst, src, len) }
 }
 
 /// # Safety

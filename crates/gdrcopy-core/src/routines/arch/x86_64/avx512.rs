@@ -14,7 +14,8 @@ use core::arch::x86_64::{
 use crate::routines::arch::x86_64::{avx2, prefetch};
 use crate::routines::instructions::{CheckFn, Fields, Instructions, Work};
 use crate::routines::loads::StackLine;
-use crate::routines::routine::{BlockFn, CopyFn, LINE};
+use crate::routines::many::Shaped;
+use crate::routines::routine::{BlockFn, CopyFn, Item, LINE};
 use crate::routines::stores;
 
 struct Avx512;
@@ -38,9 +39,9 @@ impl Instructions for Avx512 {
 /// # Safety
 /// Needs AVX-512 F and BW; the work is as for `Work::run`.
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(super) unsafe fn run(work: impl Work) -> bool {
+pub(super) unsafe fn run<W: Work>(shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item) -> bool {
     // SAFETY: contract of this function.
-    unsafe { work.run::<Avx512>() }
+    unsafe { W::run::<Avx512>(shape, count, item) }
 }
 
 /// # Safety
@@ -66,9 +67,12 @@ unsafe fn store_line(dst: *mut u8, src: *const u8) {
 /// Needs AVX-512 F and BW; the ranges are as for `write`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
+pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
     unsafe {
+        if len == LINE {
+            return copy_unaligned(dst, src);
+        }
         if len.wrapping_sub(1) >= LARGEST_UNALIGNED {
             return write(dst, src, len);
         }
@@ -79,11 +83,13 @@ unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
             copy_unaligned(dst.add(LINE), src.add(LINE));
             at = 2 * LINE;
         }
-        if len - at > LINE {
+        if len - at >= LINE {
             copy_unaligned(dst.add(at), src.add(at));
             at += LINE;
         }
-        write_part(dst.add(at), src.add(at), len - at);
+        if at < len {
+            write_part(dst.add(at), src.add(at), len - at);
+        }
     }
 }
 

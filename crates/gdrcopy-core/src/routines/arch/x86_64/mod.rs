@@ -22,14 +22,16 @@ use core::ptr;
 use std::is_x86_feature_detected;
 
 use crate::routines::instructions::Work;
+use crate::routines::many::Shaped;
 use crate::routines::portable;
-use crate::routines::routine::Routine;
+use crate::routines::routine::{Item, Routine};
 
-static AVX512: Routine = Routine { name: "avx512", write: avx512::write, read: avx512::read };
+static AVX512: Routine =
+    Routine { name: "avx512", write: avx512::write, write_one: avx512::write_one, read: avx512::read };
 
-static AVX2: Routine = Routine { name: "avx2", write: avx2::write, read: avx2::read };
+static AVX2: Routine = Routine { name: "avx2", write: avx2::write, write_one: avx2::write_one, read: avx2::read };
 
-static SSE41: Routine = Routine { name: "sse41", write: sse41::write, read: sse41::read };
+static SSE41: Routine = Routine { name: "sse41", write: sse41::write, write_one: sse41::write_one, read: sse41::read };
 
 /// The instruction sets that routines need.
 struct Cpu {
@@ -78,23 +80,28 @@ fn supported_by(cpu: &Cpu) -> impl Iterator<Item = &'static Routine> + use<> {
     .filter_map(|(runs, routine)| runs.then_some(routine))
 }
 
-/// Runs a loop by the instructions of a routine. Returns the loop's result, or the loop itself if this architecture
-/// has no such routine.
+/// Runs a loop by the instructions of a routine. Returns the loop's result; `None` if this architecture has no such
+/// routine.
 ///
 /// # Safety
 /// The CPU must run the routine; the rest is as for [`Work::run`].
 #[inline(always)]
-pub(crate) unsafe fn run<W: Work>(routine: &Routine, work: W) -> Result<bool, W> {
+pub(crate) unsafe fn run<W: Work>(
+    routine: &Routine,
+    shape: impl Shaped,
+    count: usize,
+    item: impl Fn(usize) -> Item,
+) -> Option<bool> {
     // SAFETY: contract of this function; the routine's instructions are those of its module.
     unsafe {
         if ptr::eq(routine, &AVX512) {
-            Ok(avx512::run(work))
+            Some(avx512::run::<W>(shape, count, item))
         } else if ptr::eq(routine, &AVX2) {
-            Ok(avx2::run(work))
+            Some(avx2::run::<W>(shape, count, item))
         } else if ptr::eq(routine, &SSE41) {
-            Ok(sse41::run(work))
+            Some(sse41::run::<W>(shape, count, item))
         } else {
-            Err(work)
+            None
         }
     }
 }

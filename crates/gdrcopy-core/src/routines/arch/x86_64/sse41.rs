@@ -8,7 +8,8 @@ use core::arch::x86_64::{__m128i, _mm_storeu_si128};
 
 use crate::routines::arch::x86_64::prefetch;
 use crate::routines::instructions::{Instructions, Work};
-use crate::routines::routine::{BlockFn, CopyFn, LINE};
+use crate::routines::many::Shaped;
+use crate::routines::routine::{BlockFn, CopyFn, Item};
 use crate::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m128i>();
@@ -31,9 +32,9 @@ impl Instructions for Sse41 {
 /// # Safety
 /// Needs SSE4.1; the work is as for `Work::run`.
 #[target_feature(enable = "sse4.1")]
-pub(super) unsafe fn run(work: impl Work) -> bool {
+pub(super) unsafe fn run<W: Work>(shape: impl Shaped, count: usize, item: impl Fn(usize) -> Item) -> bool {
     // SAFETY: contract of this function.
-    unsafe { work.run::<Sse41>() }
+    unsafe { W::run::<Sse41>(shape, count, item) }
 }
 
 /// # Safety
@@ -48,9 +49,9 @@ pub(super) unsafe fn write(dst: *mut u8, src: *const u8, len: usize) {
 /// Needs SSE4.1; the ranges are as for `write`.
 #[inline]
 #[target_feature(enable = "sse4.1")]
-unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
+pub(super) unsafe fn write_one(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: contract of this function.
-    unsafe { if len <= 2 * LINE { stores::unaligned::<__m128i, __m128i>(dst, src, len) } else { write(dst, src, len) } }
+    unsafe { stores::one_of_many::<__m128i, __m128i>(write, dst, src, len) }
 }
 
 /// # Safety
