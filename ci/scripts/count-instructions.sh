@@ -127,9 +127,9 @@ while read -r access limit function; do
 done <<END
 store 8 counted_store
 load 8 counted_load
-write 392 gdrx_write_many
-read 563 gdrx_read_many
-write_unfenced 70 gdrx_write_unfenced
+write 380 gdrx_write_many
+read 550 gdrx_read_many
+write_unfenced 66 gdrx_write_unfenced
 flush 26 gdrx_flush
 END
 
@@ -150,10 +150,11 @@ slice_write_64 45
 slice_read_64 89
 buffer_write_64 68
 array_set 35
-batch_of_lines 507
+batch_of_lines 443
 batch_of_words 96
-scatter_of_lines 317
-gather_of_words 370
-gather_of_lines 598
-array_gather_of_lines 504
+write_many_of_lines 388
+scatter_of_lines 319
+gather_of_words 362
+gather_of_lines 586
+array_gather_of_lines 482
 END

@@ -69,6 +69,11 @@ pub fn batch_of_words(memory: MappedSlice<'_>, words: &[Word<'_, u64>; 16], valu
 }
 
 #[inline(never)]
+pub fn write_many_of_lines(memory: MappedSlice<'_>, items: &[(usize, &[u8]); 16]) -> Result<()> {
+    memory.write_many(items)
+}
+
+#[inline(never)]
 pub fn scatter_of_lines(lines: Array<'_, [u8; 64]>, indexes: &[usize; 16], values: &[[u8; 64]; 16]) -> Result<()> {
     lines.scatter(indexes, values)
 }

@@ -49,6 +49,7 @@ fn main() -> gdrcopy::Result<()> {
             "array_set" => counted::array_set(array, at / 8, 1)?,
             "batch_of_lines" => counted::batch_of_lines(memory, &places(), &line)?,
             "batch_of_words" => counted::batch_of_words(memory, &words, 1)?,
+            "write_many_of_lines" => counted::write_many_of_lines(memory, &places().map(|at| (at, &line[..])))?,
             "scatter_of_lines" => counted::scatter_of_lines(rows, &indexes, &lines)?,
             "array_gather_of_lines" => counted::array_gather_of_lines(rows, &indexes, &mut lines)?,
             "gather_of_words" => counted::gather_of_words(&gathered, &mut [0; ITEMS]),

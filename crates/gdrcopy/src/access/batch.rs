@@ -28,7 +28,8 @@ impl<'m> MappedSlice<'m> {
 ///
 /// The stores are made at once, in no order among each other, and the CPU combines what shares a line of 64
 /// bytes. [`Batch::commit`] pushes them out; so does dropping the batch. A flag that says that the data of a
-/// batch is there must be written after the commit.
+/// batch is there must be written after the commit. A word that must be one store is a write of its own, naturally
+/// aligned. [`MappedSlice::write_many`] makes writes that are known together, in less time.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -42,7 +43,7 @@ impl<'m> MappedSlice<'m> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a batch ends where it is dropped"]
-#[doc(alias("gdrx_write_many", "gdrx_begin", "gdrx_write_unfenced", "gdrx_fence"))]
+#[doc(alias("gdrx_begin", "gdrx_write_unfenced", "gdrx_fence"))]
 pub struct Batch<'m> {
     slice: MappedSlice<'m>,
     /// The fence at the end holds for the stores of its own thread only.

@@ -132,6 +132,13 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
         self.as_slice().read_many(items)
     }
 
+    /// [`MappedSlice::write_many`].
+    #[inline]
+    #[doc(alias = "gdrx_write_many")]
+    fn write_many(&self, items: &[(usize, &[u8])]) -> Result<()> {
+        self.as_slice().write_many(items)
+    }
+
     /// [`MappedSlice::flush`].
     #[doc(alias = "gdrx_flush")]
     fn flush(&self) -> Result<()> {

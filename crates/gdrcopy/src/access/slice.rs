@@ -235,19 +235,7 @@ impl<'m> MappedSlice<'m> {
     /// [`Error::OutOfMapping`] if any item is not inside, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
     /// nothing is read then.
     pub fn read_many(self, items: &mut [(usize, &mut [u8])]) -> Result<()> {
-        self.owner.check()?;
-        let [(_, first), ..] = &*items else {
-            return Ok(());
-        };
-        let len = first.len();
-        let mut is_alike = true;
-        let mut addresses = self.start.addr();
-        for (offset, dst) in items.iter() {
-            self.place(*offset, dst.len())?;
-            is_alike &= dst.len() == len;
-            addresses |= offset;
-        }
-        let shape = if is_alike { Shape::new(len, addresses) } else { Shape::MIXED };
+        let shape = self.check_items(items.iter().map(|(offset, dst)| (*offset, dst.len())))?;
         let count = items.len();
         let items = items.as_mut_ptr();
         let item = move |n: usize| {
@@ -255,9 +243,54 @@ impl<'m> MappedSlice<'m> {
             let (offset, dst) = unsafe { &mut *items.add(n) };
             Item { dst: dst.as_mut_ptr(), src: self.start.wrapping_add(*offset), len: dst.len() }
         };
-        // SAFETY: as in `write`; `place` was called above.
+        // SAFETY: as in `write`; `check_items` has found the items inside the slice.
         unsafe { copy::gather(self.accessed_as, shape, count, item) };
         Ok(())
+    }
+
+    /// Writes many places at once, each item's bytes from its offset on, with one fence, in the order of a
+    /// [`Batch`](crate::Batch) that is committed on return. A CPU takes more of these writes in a burst than of
+    /// [`Batch::write`](crate::Batch::write), each of which is a call.
+    ///
+    /// A word that must be one store is an item of its own, naturally aligned.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMapping`] if any item is not inside, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
+    /// nothing is written then.
+    // Inlined, because each word of a slice that the caller stores takes the place of a write (`Work` of the core).
+    #[inline]
+    pub fn write_many(self, items: &[(usize, &[u8])]) -> Result<()> {
+        let shape = self.check_items(items.iter().map(|(offset, src)| (*offset, src.len())))?;
+        let count = items.len();
+        let items = items.as_ptr();
+        let item = move |n: usize| {
+            // SAFETY: `n` is less than `count`.
+            let (offset, src) = unsafe { *items.add(n) };
+            Item { dst: self.start.wrapping_add(offset), src: src.as_ptr(), len: src.len() }
+        };
+        copy::begin_batch();
+        // SAFETY: as in `read_many`.
+        unsafe { copy::write_many_unfenced(self.accessed_as, shape, count, item) };
+        copy::end_batch();
+        Ok(())
+    }
+
+    /// Fails unless this process is the owner, and each of these offsets and lengths is inside. Returns the items' shape.
+    #[inline]
+    fn check_items(self, items: impl Iterator<Item = (usize, usize)>) -> Result<Shape> {
+        self.owner.check()?;
+        let mut first = None;
+        let mut is_alike = true;
+        let mut addresses = self.start.addr();
+        for (offset, len) in items {
+            self.place(offset, len)?;
+            is_alike &= len == *first.get_or_insert(len);
+            addresses |= offset;
+        }
+        match first {
+            Some(len) if is_alike => Ok(Shape::new(len, addresses)),
+            _ => Ok(Shape::MIXED),
+        }
     }
 
     /// Reads the elements with the indexes `at`, out of `len` elements, as [`MappedSlice::read_many`] does.

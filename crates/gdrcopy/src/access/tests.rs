@@ -49,6 +49,22 @@ fn many_places_are_read_and_written_at_once() {
     let (mut first, mut second) = ([0; 3], [0; 100]);
     slice.read_many(&mut [(29, &mut first), (300, &mut second), (7, &mut [])]).expect("inside");
     assert_eq!((first, second[66], second[67]), ([2, 2, 0], 0, 1));
+    let left = slice.read_vec(0, LEN);
+    let outside = Error::OutOfMapping { offset: LEN, len: 1, room: LEN };
+    assert_eq!((slice.write_many(&[(0, &[9]), (LEN, &[9])]), slice.read_vec(0, LEN)), (Err(outside), left));
+    let mut model = slice.read_vec(0, LEN).expect("inside");
+    let bytes: Vec<u8> = (0..100).collect();
+    for lens in [[8, 8, 8], [5, 0, 100], [24, 24, 24]] {
+        slice
+            .write_many(&[(200, &bytes[..lens[0]]), (37, &bytes[..lens[1]]), (240, &bytes[..lens[2]])])
+            .expect("inside");
+        for (offset, len) in [200, 37, 240].into_iter().zip(lens) {
+            model[offset..][..len].copy_from_slice(&bytes[..len]);
+        }
+        assert_eq!(slice.read_vec(0, LEN).as_ref(), Ok(&model));
+    }
+    slice.write_many(&[]).expect("no items");
+    slice.write(200, &[0; 140]).expect("inside");
     let words = [1, 0, 40].map(|index| slice.word::<u64>(8 * index).expect("aligned"));
     words[2].store(u64::MAX);
     let mut values = [7; 3];

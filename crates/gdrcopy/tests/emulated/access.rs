@@ -28,6 +28,7 @@ fn forked_child_is_refused_at_every_access() {
             slice.write(0, &[1]).err(),
             slice.read(0, &mut [1]).err(),
             slice.read_many(&mut [(0, &mut [1])]).err(),
+            slice.write_many(&[(0, &[1])]).err(),
             slice.flush().err(),
             slice.batch().err(),
             batch.write(0, &[1]).err(),

@@ -43,6 +43,9 @@ fn accesses_of_the_crate_are_fenced() {
         batch.store(word, 6);
         batch.commit();
     });
+    check_write("write_many", page, || {
+        mapping.write_many(&[(3, &bytes), (300, &bytes[..9])]).expect("inside");
+    });
     check_write("batch that is dropped", page, || {
         let mut batch = mapping.batch().expect("this process");
         batch.store(word, 7);

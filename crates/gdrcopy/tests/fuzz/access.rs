@@ -120,6 +120,7 @@ pub(crate) fn access(borrowed: &mut Borrowed<'_>, context: &mut Context<'_>, cal
             context.host.receive(skipped, &[len], expected, |mut parts| slice.mapped.read(offset, parts.remove(0)));
         }
         Access::ReadMany => read_many(slice, context, args),
+        Access::WriteMany => write_many(slice, context, args),
         Access::ReadVec => {
             let len = slice.part(args.sizes[1], offset);
             calling!("{slice}.read_vec({offset:#x}, {len:#x})");
@@ -163,15 +164,15 @@ fn sub_slice<'m>(borrowed: &mut Borrowed<'m>, slice: Slice<'m>, args: &Args) {
     }
 }
 
-/// Reads many items, near each other or anywhere, some of them empty, some outside.
-fn read_many(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
+/// Offsets and lengths of many items, near each other or anywhere, some of them empty, some outside.
+fn many_items(slice: Slice<'_>, context: &Context<'_>, args: &Args) -> Vec<(usize, usize)> {
     let mut numbers = Numbers(args.data);
     let extreme = args.sizes[0].of(slice.len);
     let span = args.sizes[1].inside(slice.len);
     // Items are few, and may be longer than any routine copies at a time, or more than a gather has in flight.
     let (most, share) = [(40, 64), (4, 5), (1200, 2048)][numbers.below(3)];
     let longest = args.sizes[2].of(slice.len).min(context.host.room() / share);
-    let items: Vec<(usize, usize)> = (0..numbers.below(most))
+    (0..numbers.below(most))
         .map(|_| {
             let len = numbers.below(longest + 1).min(slice.len);
             match numbers.below(2 * most) {
@@ -181,7 +182,30 @@ fn read_many(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
                 _ => (numbers.below(span.saturating_sub(len) + 1), len),
             }
         })
-        .collect();
+        .collect()
+}
+
+/// Writes many items. A byte's value depends on its address, because items that overlap are written in any order.
+fn write_many(slice: Slice<'_>, context: &Context<'_>, args: &Args) {
+    let items = many_items(slice, context, args);
+    let bytes = noise(args.data, slice.len);
+    let mut writes: Vec<(usize, &[u8])> = Vec::new();
+    let mut are_inside = true;
+    for &(offset, len) in &items {
+        let has = slice.has(offset, len);
+        are_inside &= has;
+        writes.push((offset, if has { &bytes[offset..][..len] } else { &bytes[..len] }));
+    }
+    calling!("{slice}.write_many({items:x?})");
+    if outcome(are_inside, slice.mapped.write_many(&writes)).is_some() {
+        for (offset, bytes) in writes {
+            slice.written(context.memory, offset, bytes);
+        }
+    }
+}
+
+fn read_many(slice: Slice<'_>, context: &mut Context<'_>, args: &Args) {
+    let items = many_items(slice, context, args);
     calling!("{slice}.read_many({items:x?})");
     let expected = slice.models(context.memory, &items);
     let lens: Vec<usize> = items.iter().map(|&(_, len)| len).collect();

@@ -59,6 +59,7 @@ pub(crate) enum Access {
     LoadAll,
     Array,
     ReadMany,
+    WriteMany,
     ReadVec,
     Fill,
     Flush,
@@ -123,7 +124,7 @@ fn accesses() -> impl Strategy<Value = Access> {
     use Access::*;
     prop_oneof![
         4 => select(&[Slice, SplitAt, Flush]),
-        9 => select(&[Write, Read, Array, Array, ReadMany, Word, LoadAll, ReadVec, Fill]),
+        9 => select(&[Write, Read, Array, Array, ReadMany, WriteMany, Word, LoadAll, ReadVec, Fill]),
         8 => select(&[BeginBatch, BatchWrite, BatchWrite, BatchWrite, BatchStore, BatchStore, EndBatch]),
     ]
 }

@@ -27,7 +27,7 @@ fn main() -> Result<()> {
         word.store(word.load());
     }
     let mut random = Random(1);
-    println!("{:14} {:>6} {:>9} {:>11}", "", "items", "read_many", "Batch::write");
+    println!("{:14} {:>6} {:>9} {:>11}", "", "items", "read_many", "write_many");
     for (size, place) in SHAPES {
         let shape = format!("{size} B at {place}");
         time(memory, &shape, &mut random, |random| (size, random.line() * LINE + place))?;
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
     time_array::<128>(memory, &mut random)
 }
 
-/// `MappedSlice::read_many` and `Batch::write` of items whose sizes and offsets `item` returns.
+/// `MappedSlice::read_many` and `MappedSlice::write_many` of items whose sizes and offsets `item` returns.
 fn time(
     memory: MappedSlice<'_>,
     shape: &str,
@@ -62,12 +62,9 @@ fn time(
             memory.read_many(&mut items)?;
             times[0].push(begin.elapsed().as_nanos());
 
+            let writes: Vec<(usize, &[u8])> = items.iter().map(|(offset, value)| (*offset, &**value)).collect();
             let begin = Instant::now();
-            let mut batch = memory.batch()?;
-            for (offset, value) in &items {
-                batch.write(*offset, value)?;
-            }
-            batch.commit();
+            memory.write_many(&writes)?;
             times[1].push(begin.elapsed().as_nanos());
         }
         print(shape, count, times);
