@@ -74,6 +74,9 @@ long-tests: packages_of_ci lib emulator $(watched) ## Runs the states of systems
 	MODEL_CALLS=$(MODEL_CALLS) FUZZ_SECONDS=$(FUZZ_SECONDS) $(watched) $(CARGO) test --workspace --test emulated --test fuzz
 	$(c_programs) valgrind::
 
+# The extension that python3 loads; `wheel-check` has the others, too.
+python_of_ci = $(shell python3 -c 'import sys; print(min(sys.version_info.minor, 11))')
+
 interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, installed trees, examples, pictures, the wheel, and counts instructions; makes the bundle for GPUs.
 	ci/scripts/check-version.sh
 	ci/scripts/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx)) build/tools/lib/gdrcopy/libgdrcopy_trace.so
@@ -84,7 +87,7 @@ interfaces: packages_of_ci lib emulator tools ## Checks symbols, headers, instal
 	ci/scripts/check-pictures.sh
 	$(MAKE) --no-print-directory gdrx-examples
 	ci/scripts/check-cuda-batches.sh
-	$(MAKE) --no-print-directory extension
+	$(MAKE) --no-print-directory extension extended_pythons=$(python_of_ci)
 	rm -rf build/wheel-here && packaging/python/build.py wheel build/lib/$(shared) build/tools/bin/gdrcopy build/extension build/wheel-here
 	packaging/python/check.sh build/wheel-here/*.whl "$(built)/gdremu" --first
 	ci/scripts/count-instructions.sh
@@ -144,7 +147,7 @@ quick-consumers: lib emulator tools $(watched) ## The same with those that are f
 # The C programs of gdremu, by the build that users have.
 .PHONY: emulator-tests
 emulator-tests: emulator
-	$(CARGO) test --release --package gdremu --test device --test cuda --test contract
+	$(CARGO) test --release $(unmerged) --package gdremu --test device --test cuda --test contract
 
 nvcc-check: ## Compiles CUDA programs with NVIDIA's nvcc, out of Python wheels, and runs them under gdremu.
 	@nvcc=$$(scripts/nvcc.sh) || exit $$(($$? == 77 ? 0 : 1)); GDREMU_NVCC=$$nvcc $(CARGO) test --package gdremu --test nvcc

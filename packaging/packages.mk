@@ -63,11 +63,12 @@ wheel: unpack $(if $(findstring $(own_zig),$(ZIG)),$(own_zig)) ## Makes the Pyth
 
 # CPython has buffers in its stable ABI since 3.11, so 3.9 and 3.10 have a module each. Each has a target directory, because
 # cargo builds pyo3 again for another configuration. No Python is needed.
+extended_pythons := 9 10 11
 extension: rust ## Builds the extension modules of the Python package into build/extension.
 	@rm -rf build/extension && mkdir -p build/extension
-	$(call native,9,false,cpython-39-$(gnu_arch)-linux-gnu)
-	$(call native,10,false,cpython-310-$(gnu_arch)-linux-gnu)
-	$(call native,11,true,abi3)
+	$(if $(filter 9,$(extended_pythons)),$(call native,9,false,cpython-39-$(gnu_arch)-linux-gnu))
+	$(if $(filter 10,$(extended_pythons)),$(call native,10,false,cpython-310-$(gnu_arch)-linux-gnu))
+	$(if $(filter 11,$(extended_pythons)),$(call native,11,true,abi3))
 
 gnu_arch = $(or $(cross),$(shell uname -m))
 define native
@@ -96,7 +97,7 @@ remap_c = '-ffile-prefix-map=$(CURDIR)=/usr/src/$(release)'
 packaged wheel_parts: export CARGO_ENCODED_RUSTFLAGS = $(subst $() ,,$(given_flags))$(remap)
 wheel_parts:
 	$(MAKE) lib extension
-	$(CARGO) build --release --package gdrcopy-tools --bin gdrcopy
+	$(CARGO) build --release $(unmerged) --package gdrcopy-tools --bin gdrcopy
 	@mkdir -p build/program/bin
 	$(STRIP) -o build/program/bin/gdrcopy "$(built)/gdrcopy"
 	$(call preloaded,build/program/lib/gdrcopy)

@@ -112,6 +112,9 @@ fn main() {
     let runner = Arc::new(Runner::prepare().unwrap_or_else(|why| panic!("{why}")));
     if runner.hardware != Hardware::Emulated {
         arguments.test_threads = Some(1); // One GPU, and tests that count its pins.
+    } else if arguments.test_threads.is_none() {
+        // The programs wait half of the time.
+        arguments.test_threads = thread::available_parallelism().ok().map(|cores| 2 * cores.get());
     }
     eprintln!("testing {}", runner.loaded_library().unwrap_or_else(|why| panic!("{why}")));
     let mut trials = runner.trials();

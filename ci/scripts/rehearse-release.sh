@@ -98,7 +98,7 @@ for page in "$usr"/share/man/man*/*.gz; do
 done
 
 wheel=(build/wheel/*.whl)
-says "the wheel's name" "gdrcopy-$version" sh -c "basename ${wheel[0]} | cut -d- -f1,2"
+says "the wheel's name" "gdrcopy-$version-cp39" sh -c "basename ${wheel[0]} | cut -d- -f1-3"
 says "the wheel" "Version: $version" sh -c "unzip -p ${wheel[0]} '*/METADATA' | grep ^Version:"
 says "the wheel's package" "__version__ = \"$version\"" sh -c "unzip -p ${wheel[0]} gdrcopy/__init__.py | grep ^__version__"
 

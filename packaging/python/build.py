@@ -74,12 +74,16 @@ def platform_tag(objects: list[Path]) -> str:
     return f"manylinux_2_{minor}_{ARCHES[e_machine]}"
 
 
+# The minor version of the first CPython that loads the module with the stable ABI.
+STABLE_ABI = 11
+
+
 def contents(library: Path, program: Path, extensions: Path) -> tuple[str, dict[str, bytes]]:
     """The wheel's tag, and its files."""
     info = f"gdrcopy-{version()}.dist-info"
     sources = [path for path in (HERE / "gdrcopy").iterdir() if path.suffix in (".py", ".pyi", ".typed")]
     modules = sorted(extensions.glob("_native.*.so"))
-    assert len(modules) == 3, f"three extension modules, not {modules}: make extension"
+    assert modules, "extension modules are missing: make extension"
     tracer = sorted((program.parent.parent / TRACER).iterdir())
     files = {f"gdrcopy/{path.name}": path.read_bytes() for path in [*sources, *modules]}
     files.update((f"gdrcopy/{TRACER}/{path.name}", path.read_bytes()) for path in tracer)
@@ -88,7 +92,9 @@ def contents(library: Path, program: Path, extensions: Path) -> tuple[str, dict[
     files[f"gdrcopy/lib/{LIBRARY}"] = library.read_bytes()
     files[f"gdrcopy/lib/{PRELOAD}"] = library.with_name(PRELOAD).read_bytes()
     # The oldest CPython's tag. Newer ones take the same wheel, and load the module that is for them.
-    tag = f"cp39-abi3-{platform_tag([library, program, *tracer, *modules])}"
+    versions = [re.search(r"cpython-3(\d+)", module.name) for module in modules]
+    oldest = min(int(version[1]) if version else STABLE_ABI for version in versions)
+    tag = f"cp3{oldest}-abi3-{platform_tag([library, program, *tracer, *modules])}"
     files[f"{info}/METADATA"] = metadata()
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: gdrapi\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
     record = "".join(f"{name},sha256={digest(data)},{len(data)}\n" for name, data in sorted(files.items()))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the wheel into fresh virtual environments, and runs the tests there on emulated GPUs, with NumPy, ml_dtypes and
-# mypy if pip can get them. It does so with python3 and each of python3.9 to python3.14 that runs, those of pyenv too, or with the
-# first of them.
+# mypy if pip can get them. It does so with python3 and each of python3.9 to python3.14 that runs, those of pyenv too, or with
+# python3 only.
 #
 #   packaging/python/check.sh WHEEL GDREMU [--first]
 set -euo pipefail
@@ -14,7 +14,7 @@ which=${3-all}
 cd "$(dirname "$0")/tests"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-if command -v pyenv >/dev/null; then
+if [ "$which" != --first ] && command -v pyenv >/dev/null; then
     export PYENV_VERSION=${PYENV_VERSION-$(pyenv versions --bare | paste -sd:)}
 fi
 

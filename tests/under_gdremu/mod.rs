@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::thread;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -103,7 +104,12 @@ impl Runner {
     /// Runs the tests that the command line selects; in a process that was started for one test, that one.
     pub(crate) fn run(self) {
         let Ok(wanted) = env::var(TEST) else {
-            libtest_mimic::run(&Arguments::from_args(), self.trials).exit();
+            let mut arguments = Arguments::from_args();
+            if arguments.test_threads.is_none() {
+                // The tests wait half of the time.
+                arguments.test_threads = thread::available_parallelism().ok().map(|cores| 2 * cores.get());
+            }
+            libtest_mimic::run(&arguments, self.trials).exit();
         };
         let test = self.tests.iter().find(|test| test.name == wanted);
         let test = test.unwrap_or_else(|| panic!("{TEST}={wanted} is no test"));
