@@ -26,9 +26,10 @@ struct gdr_command {
 	unsigned int number;
 	size_t size;
 	int (*run)(struct gdr_file *file, union gdr_argument *arg, u64 **new_handle);
-	int (*run_on_pin)(struct gdr_pin *pin, union gdr_argument *arg); /* instead, with file->lock held */
-	bool reads;     /* has input in the argument */
-	bool answers;   /* has output in it; the other commands must not fail once they are done */
+	/* A command on a pin has this instead of `run`. It is called with file->lock held. */
+	int (*run_on_pin)(struct gdr_pin *pin, union gdr_argument *arg);
+	bool reads;     /* the argument has input */
+	bool answers;   /* the argument has output; a command without it must not fail once done */
 };
 
 static int gdr_pin_buffer(struct gdr_file *file, union gdr_argument *arg, u64 **new_handle)
@@ -84,7 +85,7 @@ static int gdr_get_info_v2(struct gdr_pin *pin, union gdr_argument *arg)
 	return 0;
 }
 
-/* Both structs have the same fields before the type. */
+/* The structs of GET_INFO and GET_INFO_V2 have the same fields before the type of the mapping. */
 static_assert(offsetof(struct gdrdrv_get_info, mapped) == offsetof(struct gdrdrv_get_info_v2, mapping_type));
 
 static int gdr_get_info(struct gdr_pin *pin, union gdr_argument *arg)
@@ -180,7 +181,7 @@ long gdr_ioctl(struct file *filp, unsigned int number, unsigned long arg)
 	void __user *user = (void __user *)arg;
 	const struct gdr_command *command;
 	union gdr_argument argument;
-	u64 *new_handle = NULL; /* where a new pin's is in the argument */
+	u64 *new_handle = NULL; /* the field of the argument with the handle of a new pin */
 	int err;
 
 	if (!gdr_owner_is_caller(file->owner)) {

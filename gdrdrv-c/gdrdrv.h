@@ -8,19 +8,22 @@
  *
  * Locks, from the outermost to the innermost:
  *
- *   gdr_owner.tables and .large   of one process or user, held across calls of the GPU driver, with nothing below held
- *   mmap_lock        of the process: held by the kernel around mmap and page faults
+ *   gdr_owner.tables and .large   of a process and of a user. Both are held during calls of the GPU
+ *                    driver, and no lock below is
+ *   mmap_lock        of the process. The kernel holds it during mmap and page faults
  *   gdr_file.lock    the file's pins, the next handle, the requested mapping type of a pin
- *   gdr_pin.gate     whether the pages may be mapped. Page tables of the CPU are filled under it, so that none is
- *                    once `live` is false
- *   gdr_pins         the lock of the xarray; a pin in it can be referenced
+ *   gdr_pin.gate     whether the pages may be mapped. Page tables of the CPU are filled with the
+ *                    gate held, so none is filled once `live` is false
+ *   gdr_pins         the xarray's lock. While it is held, pins in the xarray keep a reference
  *   (owner.c)        the counts of each process and user
  *
- * A call of the GPU driver can take as long as a GPU hangs. So nothing is held across one that another user, another
- * process's pin, a close without pins, or a device that leaves waits for. gdr_pin_revoke() and those devices take the
- * gate and the locks below it. They wait for no mmap_lock, which an access to another file can hold for ever.
+ * A call of the GPU driver can take as long as a GPU hangs. So no lock is held during such a call
+ * if it could stop another user, a pin of another process, a close of a file without pins, or the
+ * departure of a device. (`large` admits more calls than a machine has GPUs.) gdr_pin_revoke() and
+ * the departure of a device take the gate and the locks below it. Neither waits for an mmap_lock,
+ * which an access to another file can hold for ever.
  *
- * User memory is also copied without a lock, because the copy may fault and take the mmap_lock.
+ * No lock is held while user memory is copied, because the copy may fault and take the mmap_lock.
  */
 #ifndef GDRDRV_H
 #define GDRDRV_H
@@ -49,7 +52,7 @@
 #error "Handles have 64 bits, and so must page offsets."
 #endif
 
-/* The kernel refuses GPL-only symbols over the proprietary GPU driver. */
+/* The kernel refuses GPL-only symbols to a module that uses the proprietary GPU driver. */
 #define GDR_CAN_USE_GPL __is_defined(GDR_NVIDIA_IS_OPENSOURCE)
 
 struct nvidia_p2p_page_table;
@@ -58,21 +61,22 @@ struct pci_dev;
 /* A process that has opened the device, or a user, and what it has pinned through all files. */
 struct gdr_owner {
 	struct hlist_node node;
-	pid_t pid;                    /* of a process, or 0 for a user */
-	u64 start;                    /* another process may have its number by now */
-	kuid_t uid;                   /* of a user */
-	u64 refs;                     /* files and pins, under the lock of owner.c as are the counts */
-	u64 pins;
-	u64 bytes;
-	struct rw_semaphore tables;   /* of a process: its ordinary pins are got for reading, returned for writing */
-	struct semaphore large;       /* of a user: requests of many bytes that the GPU driver has */
+	pid_t pid;                    /* the number of the process, or 0 for a user */
+	u64 start;                    /* when the process started, because numbers are reused */
+	kuid_t uid;                   /* the user, or GLOBAL_ROOT_UID for a process */
+	u64 refs;                     /* of files and pins, under a lock of owner.c */
+	u64 pins;                     /* number of pins, under the same lock */
+	u64 bytes;                    /* bytes of these pins, under the same lock */
+	/* A process holds it for reading to get an ordinary pin, and for writing to return one. */
+	struct rw_semaphore tables;
+	struct semaphore large;       /* large requests that the GPU driver may get from a user */
 };
 
 /* An open /dev/gdrdrv. */
 struct gdr_file {
-	refcount_t refs;              /* the open file and its pins, as a device may leave while they end */
-	struct gdr_owner *owner;      /* the process that opened it */
-	struct address_space mapping; /* its mappings, by handle; separate for each open */
+	refcount_t refs;              /* the open file, and each pin, which may exist longer */
+	struct gdr_owner *owner;      /* the process that opened the device */
+	struct address_space mapping; /* the mappings of this open file, by handle */
 
 	struct mutex lock;            /* protects the fields below */
 	struct xarray pins;           /* by handle */
@@ -89,30 +93,33 @@ static inline void gdr_file_put(struct gdr_file *file)
 enum gdr_fate {
 	GDR_PINNED,                   /* not decided yet */
 	GDR_REVOKED,                  /* gdr_pin_revoke(), which has started */
-	GDR_RETURNED,                 /* gdr_pages_put(): the GPU driver has answered 0, which need not be true */
-	GDR_ORPHANED,                 /* gdr_pin_revoke(), later: the GPU driver still has a pin that was given up */
+	GDR_RETURNED,                 /* gdr_pages_put(), which the GPU driver may have ignored */
+	GDR_ORPHANED,                 /* gdr_pin_revoke(), later; no file has the pin any more */
 };
 
-/* A pinned range of GPU memory. gdr_pins, until the GPU driver has its pages back, and each vma hold references. */
+/*
+ * A pinned range of GPU memory. gdr_pins, until the pages are returned, and each vma have
+ * references.
+ */
 struct gdr_pin {
 	/* Set before others can find the pin: */
 	struct kref refs;
-	u64 id;                       /* in gdr_pins. No other pin ever has it */
+	u64 id;                       /* the key in gdr_pins. No other pin ever has it */
 	struct gdr_file *file;
-	struct gdr_owner *owner;      /* the process, until the pin is in gdr_pins no more */
-	struct gdr_owner *user;       /* the same */
-	pid_t pid;                    /* of the owner, in the initial namespace */
-	kuid_t uid;                   /* of the caller */
+	struct gdr_owner *owner;      /* the process, valid while the pin is in gdr_pins */
+	struct gdr_owner *user;       /* the user, valid while the pin is in gdr_pins */
+	pid_t pid;                    /* the number of the owner in the initial namespace */
+	kuid_t uid;                   /* the user of the caller */
 	char command[TASK_COMM_LEN];
-	unsigned long since;          /* jiffies */
-	u64 va;                       /* bytes, both multiples of a GPU page */
-	u64 size;
+	unsigned long since;          /* when the pin was created, in jiffies */
+	u64 va;                       /* the first address, a multiple of the GPU page size */
+	u64 size;                     /* bytes, a multiple of the GPU page size */
 	u64 offset;                   /* bytes from va to the requested address */
-	bool persistent;              /* stays when its memory is freed, so never revoked */
+	bool persistent;              /* stays when its memory is freed, so it is never revoked */
 	bool force_pcie;
-	int departures;               /* that had been when the GPU driver was asked */
+	int departures;               /* gdr_departures at the start, for the pinning thread */
 
-	/* Set before it has a handle: */
+	/* Set before file->pins has the pin: */
 	u64 handle;
 	bool cacheable;               /* the CPU may map it cached */
 	u64 pin_ns;                   /* how long the GPU driver took */
@@ -122,17 +129,17 @@ struct gdr_pin {
 
 	/* Under the gate: */
 	struct rw_semaphore gate;
-	bool live;                    /* table is valid, and may be mapped */
+	bool live;                    /* until gdr_map_end(), after which the table may be freed */
 	struct nvidia_p2p_page_table *table;
-	u64 physical;                 /* of the first page, when it was pinned, 0 until then */
-	char gpu[44];                 /* its UUID as nvidia-smi prints it, "-" until it is known */
-	u32 mapping_type;             /* what the vmas have */
-	bool wc_reserved;
+	u64 physical;                 /* address of the first page, 0 before gdr_pages_check() */
+	char gpu[44];                 /* the GPU's UUID as nvidia-smi prints it, else "-" */
+	u32 mapping_type;             /* the type of all vmas */
+	bool wc_reserved;             /* the physical range is reserved as write-combining */
 
 	/* Without a lock: */
-	atomic_t vmas;                /* number of vmas that map any part. From 0 to 1 under file->lock and gate */
+	atomic_t vmas;                /* number of vmas; leaves 0 only under file->lock and gate */
 	enum gdr_fate fate;           /* changed by cmpxchg() */
-	struct completion revocation; /* completed when gdr_pin_revoke() of a pin that is not orphaned ends */
+	struct completion revocation; /* gdr_pin_revoke() of a pin that is not orphaned has ended */
 };
 
 /* main.c */
@@ -143,7 +150,7 @@ extern bool gdr_use_persistent_mapping;
 extern int gdr_dbg_enabled, gdr_info_enabled;
 extern unsigned int gdr_max_pins, gdr_max_pinned_mib, gdr_max_pins_per_user, gdr_max_pinned_mib_per_user;
 
-/* No rate limit, because a trace must be complete, and is off by default. */
+/* gdr_dbg() has no rate limit, because a trace must be complete. It is off by default. */
 #define gdr_dbg(format, ...) (gdr_dbg_enabled ? (void)pr_info(format "\n", ##__VA_ARGS__) : (void)0)
 #define gdr_info(format, ...) \
 	do { if (gdr_info_enabled) pr_info_ratelimited(format "\n", ##__VA_ARGS__); } while (0)
@@ -174,7 +181,7 @@ extern atomic64_t gdr_pin_last_id;
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last);
 void gdr_pin_put(struct gdr_pin *pin);
 
-/* The pin with exactly this handle, or NULL. Valid while file->lock is held. */
+/* Returns the pin with exactly this handle, or NULL. The pin is valid while file->lock is held. */
 static inline struct gdr_pin *gdr_pin_find(struct gdr_file *file, u64 handle)
 {
 	lockdep_assert_held(&file->lock);
@@ -198,7 +205,10 @@ int gdr_pages_tables(void);
 /* map.c */
 
 void gdr_map_init(void);
-/* Below Linux 6.12, get_user_pages_fast() takes huge pages for ones of RAM. */
+/*
+ * Linux has ARCH_SUPPORTS_PMD_PFNMAP since 6.12. Before, get_user_pages_fast() mistakes huge pages
+ * of a device for ones of RAM.
+ */
 #if defined(GDR_NVIDIA_IS_OPENSOURCE) && defined(CONFIG_ARCH_SUPPORTS_PMD_PFNMAP) && \
 	defined(CONFIG_TRANSPARENT_HUGEPAGE)
 #define GDR_HAVE_HUGE_PAGES

@@ -29,24 +29,25 @@
 #define GDRDRV_GPU_PAGE_SHIFT 16
 #define GDRDRV_GPU_PAGE_SIZE (1UL << GDRDRV_GPU_PAGE_SHIFT)
 
-/* How the CPU reaches mapped GPU memory. */
+/* Types of mappings: how the CPU accesses the GPU memory. */
 #define GDRDRV_MAPPING_TYPE_NONE 0    /* not mapped; in a request, the default of the platform */
 #define GDRDRV_MAPPING_TYPE_WC 1      /* write-combining */
 #define GDRDRV_MAPPING_TYPE_CACHING 2 /* cached and coherent */
-#define GDRDRV_MAPPING_TYPE_DEVICE 3  /* arm64 device memory, for only aligned accesses */
+#define GDRDRV_MAPPING_TYPE_DEVICE 3  /* arm64 device memory, which allows only aligned accesses */
 
 /*
  * PIN_BUFFER: pins GPU memory of the calling process.
  *
- * EINVAL: addr 0, or an empty range that starts a GPU page. EINVAL for a range that exceeds the address space or the
- * memory of any GPU, or is not GPU memory of the caller; with persistent mapping, for nonzero tokens. ENOMEM: no
- * memory, no handle left, or a limit of the process or its user is reached. Otherwise the error of the GPU driver.
+ * EINVAL: addr is 0; or the range is empty and starts a GPU page; or it exceeds the address space
+ * or the memory of any GPU; or it is not GPU memory of the caller; or a token is not 0, with
+ * persistent mapping. ENOMEM: there is no memory or no handle left, or a limit of the process or
+ * its user is reached. Other errors are those of the GPU driver.
  */
 struct gdrdrv_pin_buffer {
 	__u64 addr;
 	__u64 size;      /* bytes */
-	__u64 p2p_token; /* both tokens must be 0 with persistent mapping, and else are ignored */
-	__u32 va_space;
+	__u64 p2p_token; /* must be 0 with persistent mapping, else ignored */
+	__u32 va_space;  /* must be 0 with persistent mapping, else ignored */
 	__u64 handle;    /* out */
 };
 
@@ -55,13 +56,16 @@ struct gdrdrv_unpin_buffer {
 	__u64 handle;
 };
 
-/* GET_CB_FLAG: whether the pinned memory was freed. Always 0 with persistent mapping. */
+/*
+ * GET_CB_FLAG: reports whether the pinned memory was freed. The flag is always 0 with persistent
+ * mapping.
+ */
 struct gdrdrv_get_cb_flag {
 	__u64 handle;
 	__u32 flag; /* out: 0 or 1 */
 };
 
-/* GET_INFO: properties of a pin. */
+/* GET_INFO: reports the properties of a pin. */
 struct gdrdrv_get_info {
 	__u64 handle;
 	__u64 va;          /* out: first pinned address, a multiple of the GPU page size */
@@ -73,7 +77,10 @@ struct gdrdrv_get_info {
 	__u32 wc_mapping;  /* out: 1 if mapped write-combining */
 };
 
-/* GET_INFO_V2: GET_INFO with the type of the mapping. */
+/*
+ * GET_INFO_V2: reports what GET_INFO does, with the type of the mapping instead of `mapped` and
+ * `wc_mapping`.
+ */
 struct gdrdrv_get_info_v2 {
 	__u64 handle;
 	__u64 va;
@@ -84,7 +91,7 @@ struct gdrdrv_get_info_v2 {
 	__u32 mapping_type; /* out: GDRDRV_MAPPING_TYPE_* */
 };
 
-/* GET_ATTR: a property of the driver. EINVAL: unknown attribute. */
+/* GET_ATTR: reports a property of the driver. EINVAL: the attribute is unknown. */
 #define GDRDRV_ATTR_USE_PERSISTENT_MAPPING 1       /* 1: pins stay when their memory is freed */
 #define GDRDRV_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE 2  /* 1: GDRDRV_PIN_FLAG_FORCE_PCIE is supported */
 
@@ -94,10 +101,11 @@ struct gdrdrv_get_attr {
 };
 
 /*
- * PIN_BUFFER_V2: PIN_BUFFER with flags, without tokens.
+ * PIN_BUFFER_V2: pins like PIN_BUFFER, with flags and without tokens.
  *
- * Also EINVAL for an unknown flag, or one that this driver does not support. Error 524 (Linux's internal ENOTSUPP)
- * comes from GPU drivers, and means that this GPU does not support it.
+ * EINVAL also means that a flag is unknown, or that this driver does not support it. Error 524
+ * (Linux's internal ENOTSUPP) comes from GPU drivers, and means that this GPU does not support the
+ * flag.
  */
 #define GDRDRV_PIN_FLAG_FORCE_PCIE 0x1 /* map through PCIe, even if there is a coherent link */
 
@@ -112,14 +120,18 @@ struct gdrdrv_pin_buffer_v2 {
 /*
  * REQ_MAPPING_TYPE: sets the type for the next mmap() of a pin.
  *
- * EBUSY: it is mapped. EINVAL: no such type. EOPNOTSUPP: not on this platform, or not for this pin.
+ * EBUSY: the pin is mapped. EINVAL: the type does not exist. EOPNOTSUPP: this platform or this pin
+ * does not have it.
  */
 struct gdrdrv_req_mapping_type {
 	__u64 handle;
 	__u32 mapping_type;
 };
 
-/* GET_VERSION: GDRDRV_VERSION() of the driver, and of the oldest library that it supports. */
+/*
+ * GET_VERSION: reports the GDRDRV_VERSION() of the driver, and that of the oldest library that it
+ * supports.
+ */
 struct gdrdrv_get_version {
 	__u32 gdrdrv_version;
 	__u32 minimum_gdr_api_version;
@@ -138,8 +150,9 @@ struct gdrdrv_get_version {
 #define GDRDRV_IOC_GET_VERSION _IOWR(GDRDRV_IOC_MAGIC, 255, struct gdrdrv_get_version *)
 
 /*
- * Existing programs use these numbers and sizes. module_header.rs of crates/gdrcopy-core compares the rest.
- * In the kernel, _IOWR() is no constant expression for clang; on powerpc and MIPS the direction bits differ.
+ * Existing programs use these numbers and sizes. module_header.rs of crates/gdrcopy-core also
+ * compares the fields. In the kernel, _IOWR() is not a constant expression for clang; on powerpc
+ * and MIPS the direction bits differ.
  */
 #if !defined(__KERNEL__) && !defined(__powerpc64__) && !defined(__mips__)
 _Static_assert(GDRDRV_IOC_PIN_BUFFER == 0xC028DA01, "PIN_BUFFER");

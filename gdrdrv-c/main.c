@@ -57,7 +57,10 @@ static int gdr_open(struct inode *inode, struct file *filp)
 	mutex_init(&file->lock);
 	xa_init(&file->pins);
 
-	/* All opens of a node share the inode's mapping, but each numbers its handles from 0. */
+	/*
+	 * All opens of a node share the inode's mapping. But each open has its own handles, so it
+	 * needs its own mapping.
+	 */
 	address_space_init_once(&file->mapping);
 	file->mapping.host = inode;
 	file->mapping.a_ops = &empty_aops;
@@ -68,8 +71,9 @@ static int gdr_open(struct inode *inode, struct file *filp)
 }
 
 /*
- * A descriptor is being closed. The owner's exit ends its pins, so that copies of the descriptor in other processes
- * cannot keep them. By then its last thread is exiting, and no thread is inside mmap().
+ * Called when a descriptor is closed. If the owner's exit closes it, the file's pins end, so that
+ * copies of the descriptor in other processes cannot keep them. At that time the owner's last
+ * thread is exiting, and no thread is inside mmap().
  */
 static int gdr_flush(struct file *filp, fl_owner_t descriptors)
 {
@@ -80,7 +84,7 @@ static int gdr_flush(struct file *filp, fl_owner_t descriptors)
 	return 0;
 }
 
-/* The last descriptor in any process and the last mapping are gone. */
+/* Called when the last descriptor in any process and the last mapping are gone. */
 static int gdr_release(struct inode *inode, struct file *filp)
 {
 	struct gdr_file *file = filp->private_data;
@@ -108,7 +112,10 @@ static struct miscdevice gdr_device = {
 	.fops = &gdr_fops,
 };
 
-/* Installers and containers look up the number in /proc/devices, which does not list misc devices. */
+/*
+ * The major number of a second device with the same operations. Installers and containers look it
+ * up in /proc/devices, which does not list misc devices.
+ */
 static int gdr_major;
 
 static int __init gdr_init(void)

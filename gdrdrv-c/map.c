@@ -2,10 +2,12 @@
 /*
  * Mappings: how pins are mapped into a process and unmapped.
  *
- * The kernel finds all ranges of a mapping, wherever munmap and mremap have left them. They are the vmas of the file's
- * address_space at the pin's handle. It finds them only after mmap has ended, and a zap must not miss a page. So mmap
- * fills no page table. Page faults do, which find the vma in place. Neither a revocation, which comes with locks of the
- * GPU driver held, nor a device that leaves could wait for a running mmap.
+ * unmap_mapping_range() finds all vmas of a pin, wherever munmap and mremap have left them. They
+ * are in the file's address_space at the pin's handle. The kernel puts a vma there only after mmap
+ * has ended, so pages that mmap had filled could be missed. gdr_map_end() cannot wait for a running
+ * mmap: a revocation calls it with locks of the GPU driver held, and the departure of a device must
+ * not wait either. So mmap fills no page tables. Page faults do, as they happen only when the vma
+ * is in place.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -26,7 +28,10 @@
 
 /* ---- Types of memory ---- */
 
-/* Number of physically contiguous bytes at the offset, which starts a GPU page; at most `most`. */
+/*
+ * Returns how many bytes from an offset on are physically contiguous, at most `most`. A GPU page
+ * must start there.
+ */
 static u64 gdr_run(const struct gdr_pin *pin, u64 offset, u64 most)
 {
 	u64 start = gdr_pages_address(pin, offset);
@@ -48,8 +53,9 @@ static void gdr_unreserve_wc(struct gdr_pin *pin, u64 end)
 }
 
 /*
- * On x86, pages get the memory type that their physical range is reserved with. If that fails because another driver
- * has reserved part of the range with another type, they get that type.
+ * On x86, pages get the memory type that their physical range is reserved with. If another driver
+ * has reserved a part with another type, the reservation fails, and the pages of that part get the
+ * other type.
  */
 static void gdr_reserve_wc(struct gdr_pin *pin)
 {
@@ -68,7 +74,10 @@ static void gdr_reserve_wc(struct gdr_pin *pin)
 	pin->wc_reserved = true;
 }
 
-/* BlueField-3 does not support normal memory behind PCIe. */
+/*
+ * Whether memory behind PCIe must be mapped as device memory, because BlueField-3 does not support
+ * it as normal memory.
+ */
 static bool gdr_must_be_device;
 
 void gdr_map_init(void)
@@ -96,7 +105,7 @@ static pgprot_t gdr_protection(u32 type, pgprot_t protection)
 	switch (type) {
 	case GDRDRV_MAPPING_TYPE_WC:
 #if defined(CONFIG_X86) && !defined(GDR_NVIDIA_IS_OPENSOURCE)
-		/* This does the same as below without GPL-only symbols. */
+		/* This does the same as the other branch without GPL-only symbols. */
 		return __pgprot(__sme_clr(pgprot_val(protection)) | cachemode2protval(_PAGE_CACHE_MODE_WC));
 #else
 		return pgprot_decrypted(pgprot_writecombine(protection));
@@ -110,7 +119,7 @@ static pgprot_t gdr_protection(u32 type, pgprot_t protection)
 	}
 }
 
-/* The current mapping type of a pin. It can become mapped only under file->lock. */
+/* Returns the mapping type of a pin. While file->lock is held, an unmapped pin stays unmapped. */
 u32 gdr_map_type(struct gdr_pin *pin)
 {
 	u32 type = GDRDRV_MAPPING_TYPE_NONE;
@@ -133,7 +142,7 @@ static void gdr_set_vm_flags(struct vm_area_struct *vma, unsigned long flags)
 #endif
 }
 
-/* Offset in the pin of an address in its mapping. */
+/* Returns the offset in the pin that is mapped at an address. */
 static u64 gdr_offset(const struct vm_area_struct *vma, unsigned long address)
 {
 	const struct gdr_pin *pin = vma->vm_private_data;
@@ -172,7 +181,7 @@ static vm_fault_t gdr_fault(struct vm_fault *vmf)
 }
 
 #ifdef GDR_HAVE_HUGE_PAGES
-/* Fills the page table around the address by a huge page, 2 MiB with pages of 4 KiB, if there is one. */
+/* Maps a huge page at the address, if the memory allows one: 2 MiB with pages of 4 KiB. */
 static vm_fault_t gdr_huge_fault(struct vm_fault *vmf, unsigned int order)
 {
 	struct vm_area_struct *vma = vmf->vma;
@@ -187,13 +196,14 @@ static vm_fault_t gdr_huge_fault(struct vm_fault *vmf, unsigned int order)
 	if (pin->live && (pin->wc_reserved || pin->mapping_type != GDRDRV_MAPPING_TYPE_WC) &&
 	    IS_ALIGNED(gdr_pages_address(pin, offset), PMD_SIZE) &&
 	    gdr_run(pin, offset, PMD_SIZE) == PMD_SIZE)
+		/* If a huge page is mapped already, only its protection changes. */
 		result = vmf_insert_pfn_pmd(vmf, GDR_PFN(PHYS_PFN(gdr_pages_address(pin, offset))),
-					    !pmd_none(vmf->orig_pmd)); /* only its protection changes */
+					    !pmd_none(vmf->orig_pmd));
 	up_read(&pin->gate);
 	return result;
 }
 
-/* Chooses an address aligned like the physical addresses, so that pages can be huge. */
+/* Chooses an address that is aligned like the pin's physical address, so that pages can be huge. */
 unsigned long gdr_map_address(struct file *filp, unsigned long addr, unsigned long len, unsigned long pgoff,
 			      unsigned long flags)
 {
@@ -209,7 +219,10 @@ unsigned long gdr_map_address(struct file *filp, unsigned long addr, unsigned lo
 }
 #endif
 
-/* A range was split off, or moved. */
+/*
+ * Counts a new vma of the pin. The kernel calls it for vmas that munmap, mprotect or mremap makes
+ * from another.
+ */
 static void gdr_vma_open(struct vm_area_struct *vma)
 {
 	struct gdr_pin *pin = vma->vm_private_data;
@@ -237,7 +250,7 @@ static const struct vm_operations_struct gdr_vm_ops = {
 
 /* ---- Mapping ---- */
 
-/* Called with file->lock and the gate held. */
+/* Makes a new vma a mapping of the pin. Called with file->lock and the gate held. */
 static int gdr_map_pin(struct gdr_pin *pin, struct vm_area_struct *vma)
 {
 	u64 size = vma->vm_end - vma->vm_start;
@@ -300,8 +313,8 @@ int gdr_mmap(struct file *filp, struct vm_area_struct *vma)
 }
 
 /*
- * Ends all access to a pin's pages, so accesses to its mappings raise SIGBUS. May be called repeatedly and
- * concurrently.
+ * Ends all access to a pin's pages, so that accesses to its mappings raise SIGBUS. Can be called
+ * repeatedly and concurrently.
  */
 void gdr_map_end(struct gdr_pin *pin)
 {

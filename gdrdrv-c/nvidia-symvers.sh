@@ -1,6 +1,6 @@
 #!/bin/sh
-# nvidia-symvers.sh KERNEL | FILE prints the versions of the nvidia_p2p_* symbols that the installed GPU driver, or a
-# module file exports, in the format of Module.symvers.
+# nvidia-symvers.sh KERNEL | FILE: prints the versions of the nvidia_p2p_* symbols in the format of Module.symvers. The
+# GPU driver that is installed for the kernel exports them, or the module file.
 set -eu
 
 case $1 in
@@ -18,7 +18,8 @@ case $module in
 *) cat "$module" ;;
 esac >"$plain"
 
-# value, section and name of each. Kernels before 5.19 have the version as the value, later ones in the section.
+# Reads the value, section and name of each symbol with a version. In modules for Linux before 5.19, the value is the
+# version. In later ones, the value is the offset of the version in the section.
 objdump -t "$plain" | awk '$NF ~ /^__crc_nvidia_p2p_/ { print $1, $(NF - 2), $NF }' |
     while read -r value section name; do
         case $section in

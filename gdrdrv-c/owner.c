@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Processes that have opened the device, and users, and what each has pinned through all files. */
+/* Owners are processes that have opened the device, and users. Each has counts of all its pins. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/hash.h>
@@ -8,16 +8,22 @@
 
 #include "gdrdrv.h"
 
-/* Requests of a user with many bytes that the GPU driver gets at a time: more than a machine has GPUs that may hang. */
+/*
+ * The GPU driver gets at most this many large requests of a user at a time. A request hangs if its
+ * GPU hangs. Requests for other GPUs then still work, unless this many requests hang.
+ */
 #define GDR_LARGE_AT_A_TIME 16
 
 static DEFINE_HASHTABLE(gdr_owners, 8);
-static DEFINE_SPINLOCK(gdr_owners_lock); /* all owners and their counts */
+static DEFINE_SPINLOCK(gdr_owners_lock); /* protects all owners and their counts */
 
-/* Pins that were refused by a limit. */
+/* The number of pins that a limit has refused. */
 atomic64_t gdr_owner_refused = ATOMIC64_INIT(0);
 
-/* Each logs one line a minute. A user hides another's line only if the hashes of both are equal. */
+/*
+ * Each entry allows one log line per minute. A user hides another user's line only if the hashes of
+ * both are equal.
+ */
 #define GDR_LOG_BITS 8
 static struct ratelimit_state gdr_owner_log[1 << GDR_LOG_BITS] = {
 	[0 ... (1 << GDR_LOG_BITS) - 1] = RATELIMIT_STATE_INIT(gdr_owner_log, 60 * HZ, 1)
@@ -28,7 +34,7 @@ bool gdr_owner_is_caller(const struct gdr_owner *owner)
 	return current->tgid == owner->pid && current->group_leader->start_boottime == owner->start;
 }
 
-/* Returns an owner with another reference, or NULL without memory. */
+/* Returns an old or new owner with another reference, or NULL if there is no memory. */
 static struct gdr_owner *gdr_owner_get(pid_t pid, u64 start, kuid_t uid)
 {
 	struct gdr_owner *new = kzalloc(sizeof(*new), GFP_KERNEL_ACCOUNT), *owner;
@@ -56,19 +62,19 @@ static struct gdr_owner *gdr_owner_get(pid_t pid, u64 start, kuid_t uid)
 	return owner;
 }
 
-/* Returns the calling process with another reference, or NULL without memory. */
+/* Returns the calling process with another reference, or NULL if there is no memory. */
 struct gdr_owner *gdr_owner_get_process(void)
 {
 	return gdr_owner_get(current->tgid, current->group_leader->start_boottime, GLOBAL_ROOT_UID);
 }
 
-/* Returns the user of the calling process with another reference, or NULL without memory. */
+/* Returns the user of the calling process with another reference, or NULL if there is no memory. */
 struct gdr_owner *gdr_owner_get_user(void)
 {
 	return gdr_owner_get(0, 0, current_uid());
 }
 
-/* Adds a pin to the counts, unless that exceeds a limit. 0 is no limit. */
+/* Adds a pin to the counts, and returns true, unless that exceeds a limit. A limit of 0 is none. */
 static bool gdr_owner_add(struct gdr_owner *owner, u64 bytes, u64 most_pins, u64 most_mib)
 {
 	u64 most_bytes = most_mib << 20 ?: U64_MAX;
@@ -102,7 +108,10 @@ void gdr_owner_put(struct gdr_owner *owner)
 	gdr_owner_drop(owner, 0, 0);
 }
 
-/* Counts a pin, which may exist longer than the files. It holds references to both. */
+/*
+ * Counts a pin for a process and a user. The pin gets references to both, because it may exist
+ * longer than its file.
+ */
 int gdr_owner_charge(struct gdr_owner *process, struct gdr_owner *user, u64 bytes)
 {
 	const char *limited = NULL;
@@ -112,7 +121,7 @@ int gdr_owner_charge(struct gdr_owner *process, struct gdr_owner *user, u64 byte
 		limited = "max_pins or max_pinned_mib";
 	} else if (!gdr_owner_add(user, bytes, READ_ONCE(gdr_max_pins_per_user),
 				  READ_ONCE(gdr_max_pinned_mib_per_user))) {
-		process->refs--; /* the file has another */
+		process->refs--; /* the file has another reference */
 		process->pins--;
 		process->bytes -= bytes;
 		limited = "max_pins_per_user or max_pinned_mib_per_user";

@@ -20,25 +20,31 @@
 #define GDR_TABLE_WITH_FLAGS 0x00010003
 #define GDR_TABLE_CPU_CACHEABLE 0x1
 
-#ifndef GDR_GPU_VENDOR /* modules.sh has another one */
+#ifndef GDR_GPU_VENDOR /* vm/modules.sh defines another one */
 #define GDR_GPU_VENDOR PCI_VENDOR_ID_NVIDIA
 #endif
 
-/* A smaller request takes up to 256 KiB of the GPU driver's memory. */
-#ifndef GDR_LARGE_REQUEST /* modules.sh has a smaller one */
+/* For a smaller request, the GPU driver allocates up to 256 KiB before it looks at the range. */
+#ifndef GDR_LARGE_REQUEST /* vm/modules.sh defines a smaller one */
 #define GDR_LARGE_REQUEST (1ULL << 30)
 #endif
 
-/* Number of page tables, of all processes. */
+/* The number of page tables that the module has from the GPU driver, for all processes. */
 static atomic_t gdr_tables = ATOMIC_INIT(0);
 
-/* The module stays until the next boot, as the GPU driver may ignore the unpin of an ordinary pin and answer 0. */
+/*
+ * 1 once there has been an ordinary pin. The module then stays loaded until the next boot, because
+ * the GPU driver may ignore the unpin of such a pin, answer 0, and call back later.
+ */
 static atomic_t gdr_is_kept = ATOMIC_INIT(0);
 
 /* The number of times that a driver has left a device that may be a GPU. */
 static atomic_t gdr_departures = ATOMIC_INIT(0);
 
-/* The size of the largest BAR, once a larger size was asked for. Threads that look for it at a time find the same. */
+/*
+ * The size of the largest BAR, or 0 before the first pin. Several threads may look it up at a time.
+ * They find the same size.
+ */
 static u64 gdr_largest;
 
 int gdr_pages_tables(void)
@@ -61,10 +67,13 @@ bool gdr_pages_can_force_pcie(void)
 }
 
 /*
- * The GPU driver finds an ordinary pin only by the address of its page table, among the pins of the calling process,
- * and frees the table when it has revoked the pin. No other table may get that address between a look at a pin's fate
- * and its return. So the pages of a process are got for reading, and returned for writing. gdr_pin_revoke() needs
- * neither.
+ * Gets the pages of a pin from the GPU driver.
+ *
+ * The GPU driver finds an ordinary pin only by the address of its page table, among the pins of the
+ * calling process. It frees the table when it has revoked the pin. Between the check of a pin's
+ * fate and the return of its table, no new table may get that address. So owner->tables is held for
+ * reading while the process gets a table, and for writing while it returns one. gdr_pin_revoke()
+ * does not hold it.
  */
 static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {
@@ -75,8 +84,9 @@ static int gdr_get(struct gdr_pin *pin, void (*revoke)(void *id))
 						       pin->force_pcie ? NVIDIA_P2P_FLAGS_FORCE_BAR1_MAPPING : 0);
 #endif
 	/*
-	 * Older GPU drivers make the pin persistent if there is no callback. With tokens, the GPU driver would not look
-	 * at who is calling. Without, it finds the memory of the calling process.
+	 * Older GPU drivers make the pin persistent if there is no callback. With tokens, the GPU
+	 * driver would not look at who is calling. With 0 for both, it finds the memory of the
+	 * calling process.
 	 */
 	down_read(&pin->owner->tables);
 	err = nvidia_p2p_get_pages(0, 0, pin->va, pin->size, &pin->table, pin->persistent ? NULL : revoke,
@@ -96,7 +106,10 @@ static int gdr_put(struct gdr_pin *pin)
 	return nvidia_p2p_put_pages(0, 0, pin->va, pin->table);
 }
 
-/* The size of the largest memory BAR of a GPU, or the limit for systems where the CPU has another way to GPU memory. */
+/*
+ * Returns the size of the largest memory BAR of a GPU. Returns 1 TiB if there is none, or if the
+ * CPU is not an x86, because such a CPU may reach GPU memory by other means.
+ */
 static u64 gdr_largest_bar(void)
 {
 	struct pci_dev *gpu = NULL;
@@ -111,19 +124,23 @@ static u64 gdr_largest_bar(void)
 }
 
 /*
- * Returns whether a GPU can have that many bytes pinned. The GPU driver allocates memory for each GPU page before it
- * looks at the range, and accounts it to no process.
+ * Returns whether a GPU can have that many bytes pinned. A larger request must not get to the GPU
+ * driver, which allocates memory for each GPU page before it looks at the range, and accounts that
+ * memory to no process.
  */
 bool gdr_pages_can_exist(u64 size)
 {
-	if (size > READ_ONCE(gdr_largest)) /* or a GPU was added */
+	if (size > READ_ONCE(gdr_largest)) /* not looked up yet, too large, or a GPU was added */
 		WRITE_ONCE(gdr_largest, gdr_largest_bar());
 	return size <= READ_ONCE(gdr_largest);
 }
 
 int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id))
 {
-	/* A user has a limited number of large requests at a time, for the same reason. */
+	/*
+	 * The GPU driver allocates memory for each GPU page, so a user has few large requests at a
+	 * time.
+	 */
 	const bool is_large = pin->size > GDR_LARGE_REQUEST;
 	struct timespec64 start, end;
 	int err;
@@ -132,7 +149,7 @@ int gdr_pages_get(struct gdr_pin *pin, void (*revoke)(void *id))
 		return -EINTR;
 	pin->departures = atomic_read_acquire(&gdr_departures);
 	ktime_get_raw_ts64(&start);
-	/* Counted first, because gdr_pages_free() may run before the call returns. */
+	/* The table is counted first, because gdr_pages_free() may run before the call returns. */
 	atomic_inc(&gdr_tables);
 	err = gdr_get(pin, revoke);
 	if (err)
@@ -150,7 +167,7 @@ static bool gdr_table_fits(const struct nvidia_p2p_page_table *table, u64 size)
 	       table->entries >= size >> GDRDRV_GPU_PAGE_SHIFT;
 }
 
-/* x86 has no cached memory type for pages that are not RAM. */
+/* Returns whether the CPU may map the pages cached. On x86, it may do so only with RAM. */
 static bool gdr_table_cacheable(const struct nvidia_p2p_page_table *table)
 {
 	if (IS_ENABLED(CONFIG_X86))
@@ -165,7 +182,7 @@ static bool gdr_table_cacheable(const struct nvidia_p2p_page_table *table)
 #endif
 }
 
-/* Physical address of a byte of the pin. The pin must be live, with its gate held. */
+/* Returns the physical address of a byte of the pin. The pin must be live, with its gate held. */
 u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 {
 	const struct nvidia_p2p_page *page = pin->table->pages[offset >> GDRDRV_GPU_PAGE_SHIFT];
@@ -173,16 +190,17 @@ u64 gdr_pages_address(const struct gdr_pin *pin, u64 offset)
 	return page->physical_address + (offset & (GDRDRV_GPU_PAGE_SIZE - 1));
 }
 
-/* A driver has left the device. Returns whether it may have been a GPU. */
+/* Counts that a driver has left a device, and returns true, if the device may be a GPU. */
 bool gdr_pages_depart(struct pci_dev *device)
 {
 	if (device->vendor != GDR_GPU_VENDOR)
 		return false;
-	atomic_inc(&gdr_departures); /* before its pins are looked for, as gdr_pages_check() may run */
+	/* The caller looks for pins only after this, because gdr_pages_check() may be running. */
+	atomic_inc(&gdr_departures);
 	return true;
 }
 
-/* Returns whether the pages are memory of this device. */
+/* Returns whether the pin is live, and its pages are memory of this device. */
 bool gdr_pages_are_of(struct gdr_pin *pin, struct pci_dev *device)
 {
 	bool result = false;
@@ -196,8 +214,9 @@ bool gdr_pages_are_of(struct gdr_pin *pin, struct pci_dev *device)
 }
 
 /*
- * Checks the format of the page table, and copies what it says about the pin. Skips revoked pages. Returns -ERESTART if
- * a device has left since gdr_pages_get() began, as it was not known then whose memory the pin has.
+ * Checks the format of the page table, and copies what it says about the pin. Does nothing if the
+ * pages are revoked. Returns -ERESTART if a device has left since gdr_pages_get() began, because
+ * the module did not know then which device has the pin's memory.
  */
 int gdr_pages_check(struct gdr_pin *pin)
 {
@@ -221,8 +240,8 @@ int gdr_pages_check(struct gdr_pin *pin)
 }
 
 /*
- * Returns the pages to the GPU driver, or waits until gdr_pin_revoke() has done so. Returns false if the GPU driver
- * still has them. The pages of an ordinary pin end by gdr_pin_revoke(), which may have run.
+ * Returns the pages to the GPU driver. If gdr_pin_revoke() has begun to do so, waits for it
+ * instead. Returns false if the pages stay pinned.
  */
 bool gdr_pages_put(struct gdr_pin *pin)
 {
@@ -239,9 +258,9 @@ bool gdr_pages_put(struct gdr_pin *pin)
 			gdr_err("the GPU driver failed to unpin %#llx: %d", pin->va, err);
 		else
 			atomic_dec(&gdr_tables);
-		return err != -ENOMEM; /* after other errors it does not know the pin any more */
+		return err != -ENOMEM; /* other errors mean that the GPU driver has no such pin */
 	}
-	/* In processes other than the owner, the GPU driver finds no such pin, does nothing, and returns 0. */
+	/* For another process, the GPU driver would find no pin, do nothing, and return 0. */
 	if (gdr_owner_is_caller(pin->owner)) {
 		down_write(&pin->owner->tables);
 		is_put = READ_ONCE(pin->fate) == GDR_PINNED && !gdr_put(pin);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* Pins, from creation until their pages are returned, and their handles. */
+/* Pins, from their creation until their pages are returned, and handles of pins. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/mm.h>
@@ -17,12 +17,12 @@
 static DEFINE_XARRAY(gdr_pins);
 atomic64_t gdr_pin_last_id = ATOMIC64_INIT(0);
 
-/* The first pin in this range of ids, with a reference, or NULL. */
+/* Returns the first pin in this range of ids, with another reference, or NULL. */
 struct gdr_pin *gdr_pin_by_id(unsigned long first, unsigned long last)
 {
 	struct gdr_pin *pin;
 
-	xa_lock(&gdr_pins); /* the reference of gdr_pins is dropped after the pin was erased from it */
+	xa_lock(&gdr_pins); /* a pin in gdr_pins has a reference, dropped after its removal */
 	pin = xa_find(&gdr_pins, &first, last, XA_PRESENT);
 	if (pin)
 		kref_get(&pin->refs);
@@ -43,7 +43,7 @@ void gdr_pin_put(struct gdr_pin *pin)
 	kref_put(&pin->refs, gdr_pin_free);
 }
 
-/* The GPU driver has the pages back. */
+/* Removes a pin from gdr_pins, and from the counts of its owners. */
 static void gdr_pin_forget(struct gdr_pin *pin)
 {
 	xa_erase(&gdr_pins, pin->id);
@@ -51,7 +51,7 @@ static void gdr_pin_forget(struct gdr_pin *pin)
 	gdr_pin_put(pin);
 }
 
-/* Sets the range of the pin, which is the requested range, rounded out to whole GPU pages. */
+/* Sets the range of the pin to the requested one, rounded out to whole GPU pages. */
 static int gdr_pin_set_range(struct gdr_pin *pin, u64 addr, u64 size)
 {
 	u64 ragged, end;
@@ -71,7 +71,7 @@ invalid:
 	return -EINVAL;
 }
 
-/* Gives the pin a handle, and adds it to the list. */
+/* Gives the pin a handle, and adds it to the pins of its file. */
 static int gdr_pin_publish(struct gdr_pin *pin, u64 *handle)
 {
 	struct gdr_file *file = pin->file;
@@ -81,12 +81,14 @@ static int gdr_pin_publish(struct gdr_pin *pin, u64 *handle)
 	mutex_lock(&file->lock);
 	pin->handle = file->next_handle;
 	next = pin->handle + max(1ULL, pin->size >> PAGE_SHIFT);
-	/* No offset for mmap is larger. */
+	/* LLONG_MAX is the largest offset for mmap. */
 	err = next > LLONG_MAX >> PAGE_SHIFT ? -ENOMEM :
 					       xa_insert(&file->pins, pin->handle, pin, GFP_KERNEL_ACCOUNT);
 	if (!err) {
 		file->next_handle = next;
-		/* Read under the lock, because afterwards another thread may end the pin. */
+		/*
+		 * Read with the lock held, because another thread may end the pin after the unlock.
+		 */
 		*handle = pin->handle;
 		trace_gdrdrv_pin(pin);
 	}
@@ -95,8 +97,9 @@ static int gdr_pin_publish(struct gdr_pin *pin, u64 *handle)
 }
 
 /*
- * A driver has left a device. Another driver may now get the device, and its addresses another device. The pins stay,
- * without access, until they are unpinned. Those that are being made notice it in gdr_pages_check().
+ * Ends access to the pins of a device that its driver has left. Another driver may now get the
+ * device, and another device its addresses. The pins stay until they are unpinned. For pins that
+ * are being made, gdr_pages_check() notices the departure.
  */
 static int gdr_pin_device_event(struct notifier_block *block, unsigned long event, void *device)
 {
@@ -120,7 +123,7 @@ int gdr_pin_init(void)
 	return GDR_CAN_USE_GPL ? bus_register_notifier(&pci_bus_type, &gdr_pin_notifier) : 0;
 }
 
-/* The module is being unloaded. */
+/* Undoes gdr_pin_init(), and frees pins that the GPU driver may still have. */
 void gdr_pin_exit(void)
 {
 	struct gdr_pin *pin;
@@ -134,7 +137,7 @@ void gdr_pin_exit(void)
 		gdr_pin_forget(pin);
 }
 
-/* Ends a pin of no file. Its mappings stay as address ranges without pages. */
+/* Ends a pin that no file has any more. Its mappings stay as address ranges without pages. */
 static void gdr_pin_end(struct gdr_pin *pin)
 {
 	gdr_map_end(pin);
@@ -143,8 +146,8 @@ static void gdr_pin_end(struct gdr_pin *pin)
 }
 
 /*
- * Called by the GPU driver, with some of its locks held, when pinned memory is freed. No access may be possible once
- * this returns. If the pin is on its list, it stays there until it is unpinned.
+ * Called by the GPU driver, with some of its locks held, when pinned memory is freed. No access may
+ * be possible once this returns. The pin stays in its file, if it is there, until it is unpinned.
  */
 static void gdr_pin_revoke(void *id)
 {
@@ -152,7 +155,7 @@ static void gdr_pin_revoke(void *id)
 	enum gdr_fate fate;
 
 	if (!pin)
-		return; /* it has ended, and the GPU driver did not take it back when it said so */
+		return; /* the pin has ended, but the GPU driver had kept it when it answered 0 */
 	trace_gdrdrv_revoke(pin);
 	fate = cmpxchg(&pin->fate, GDR_PINNED, GDR_REVOKED);
 	if (fate == GDR_PINNED) {
@@ -162,11 +165,11 @@ static void gdr_pin_revoke(void *id)
 	} else if (fate == GDR_ORPHANED) { /* its mappings have ended, and its file may be gone */
 		gdr_pages_free(pin);
 		gdr_pin_forget(pin);
-	} /* else it is ending, and the GPU driver did not take it back when it said so */
+	} /* else the pin is ending, but the GPU driver had kept it when it answered 0 */
 	gdr_pin_put(pin);
 }
 
-/* A pin without pages, which only the caller knows, or NULL. */
+/* Returns a pin without pages, which only the caller knows, or NULL. */
 static struct gdr_pin *gdr_pin_new(struct gdr_file *file, bool force_pcie)
 {
 	struct gdr_pin *pin = kzalloc(sizeof(*pin), GFP_KERNEL_ACCOUNT);
@@ -190,7 +193,7 @@ static struct gdr_pin *gdr_pin_new(struct gdr_file *file, bool force_pcie)
 	return pin;
 }
 
-/* Counts the pin, and adds it to gdr_pins. */
+/* Counts the pin for its owners, and adds it to gdr_pins. */
 static int gdr_pin_charge(struct gdr_pin *pin)
 {
 	struct gdr_owner *user = gdr_owner_get_user();
@@ -210,7 +213,10 @@ static int gdr_pin_charge(struct gdr_pin *pin)
 	return err;
 }
 
-/* Has the GPU driver pin a pin that is in gdr_pins. -ERESTART: a device has left, perhaps the one with its memory. */
+/*
+ * Gets the pages and the handle of a pin that is in gdr_pins. Ends the pin on failure. Returns
+ * -ERESTART if a device has left, perhaps the one with the memory.
+ */
 static int gdr_pin_pages(struct gdr_pin *pin, u64 *handle)
 {
 	int err;

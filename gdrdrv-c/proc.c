@@ -8,14 +8,14 @@
 
 #include "gdrdrv.h"
 
-/* Kbuild defines it by the sources of the GPU driver. */
+/* Kbuild defines GDR_NVIDIA_IS_OPENSOURCE if the GPU driver's sources are those of the open one. */
 #ifdef GDR_NVIDIA_IS_OPENSOURCE
 #define GDR_FLAVOR "opensource"
 #else
 #define GDR_FLAVOR "proprietary"
 #endif
 
-MODULE_INFO(gpu_driver, GDR_FLAVOR); /* gdrdrv-load compares it with the installed GPU driver's */
+MODULE_INFO(gpu_driver, GDR_FLAVOR); /* gdrdrv-load compares this with the installed GPU driver */
 
 static struct proc_dir_entry *gdr_proc;
 
@@ -36,14 +36,14 @@ static int gdr_show_refcount(struct seq_file *out, void *unused)
 	return 0;
 }
 
-/* ---- pins, a line of names, then a line for each pin, by id ---- */
+/* ---- The file `pins`: a line of column names, then a line for each pin, by id ---- */
 
 static void *gdr_pins_start(struct seq_file *out, loff_t *position)
 {
 	struct gdr_pin *pin;
 
 	if (!*position) {
-		/* Newer pins may be without end. */
+		/* Lists no pins that are newer, as they may come faster than they are read. */
 		out->private = (void *)(unsigned long)atomic64_read(&gdr_pin_last_id);
 		return SEQ_START_TOKEN;
 	}
@@ -66,7 +66,7 @@ static void *gdr_pins_next(struct seq_file *out, void *pin, loff_t *position)
 	return gdr_pins_start(out, position);
 }
 
-/* Only characters that every terminal shows. A process chooses its name. */
+/* Escapes all characters that a terminal may interpret, because a process chooses its name. */
 static void gdr_show_name(struct seq_file *out, const char *name)
 {
 	for (; *name; name++)
@@ -106,7 +106,7 @@ static const struct seq_operations gdr_pins_operations = {
 	.show = gdr_pins_show,
 };
 
-/* The root user of a container, who must not see other containers, lacks this capability. */
+/* A container's root user lacks this capability, and must not see pins of other containers. */
 static int gdr_pins_open(struct inode *inode, struct file *filp)
 {
 	return capable(CAP_SYS_ADMIN) ? seq_open(filp, &gdr_pins_operations) : -EPERM;

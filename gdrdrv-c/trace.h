@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Tracepoints: /sys/kernel/tracing/events/gdrdrv, `perf trace -e 'gdrdrv:*'`. Their functions are GPL-only symbols, so
- * there are none over the proprietary GPU driver.
+ * Tracepoints. They are in /sys/kernel/tracing/events/gdrdrv, and `perf trace -e 'gdrdrv:*'` shows
+ * them. They need functions that are GPL-only symbols, so a build for the proprietary GPU driver
+ * has none.
  */
 #ifdef GDR_NVIDIA_IS_OPENSOURCE
 
@@ -15,7 +16,7 @@
 
 #include "gdrdrv.h"
 
-/* `id` is the pin's in the whole module, `pid` its owner's. */
+/* `id` identifies the pin in the whole module. `pid` is the number of its owner. */
 DECLARE_EVENT_CLASS(gdrdrv_pin_event,
 	TP_PROTO(const struct gdr_pin *pin),
 	TP_ARGS(pin),
@@ -39,11 +40,11 @@ DECLARE_EVENT_CLASS(gdrdrv_pin_event,
 
 /* A pin was created. */
 DEFINE_EVENT(gdrdrv_pin_event, gdrdrv_pin, TP_PROTO(const struct gdr_pin *pin), TP_ARGS(pin));
-/* It is ended by UNPIN, close or exit. */
+/* A pin is being ended by UNPIN, close or exit. */
 DEFINE_EVENT(gdrdrv_pin_event, gdrdrv_unpin, TP_PROTO(const struct gdr_pin *pin), TP_ARGS(pin));
-/* It was mapped. */
+/* A pin was mapped. */
 DEFINE_EVENT(gdrdrv_pin_event, gdrdrv_map, TP_PROTO(const struct gdr_pin *pin), TP_ARGS(pin));
-/* The GPU driver calls back, because its memory is being freed. */
+/* The GPU driver calls back, because the memory of a pin is being freed. */
 DEFINE_EVENT(gdrdrv_pin_event, gdrdrv_revoke, TP_PROTO(const struct gdr_pin *pin), TP_ARGS(pin));
 
 #endif
