@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * The memory is BAR 2 of QEMU's ivshmem-plain device. No page stays mapped here, unless a test asks for it. A
- * mapping would reserve a memory type, and hide the type of a client's mapping. When the device leaves, the counts of
- * pages stay, for what is still allocated and pinned.
+ * The memory is BAR 2 of QEMU's ivshmem-plain device. No page stays mapped in this module, unless a
+ * test sets `mixed`, because a mapping would reserve a memory type, and hide the type of a client's
+ * mapping. When the device leaves, the reference counts of its pages stay, because pages are still
+ * allocated and pinned.
  */
 #include <linux/bitmap.h>
 #include <linux/io.h>
@@ -45,7 +46,7 @@ static struct {
 module_param_named(pages, bar.count, uint, 0444);
 module_param_named(free_pages, bar.free, uint, 0444);
 
-/* Returns the same sequence each time the module is loaded. */
+/* Returns the next number of a sequence that is the same each time the module is loaded. */
 static u32 random(void)
 {
 	bar.random ^= bar.random << 13;
@@ -140,7 +141,10 @@ u64 bar_free_bytes(void)
 	return (u64)READ_ONCE(bar.free) * EMUGPU_PAGE_SIZE;
 }
 
-/* Takes runs of one to longest_run adjacent pages, each run from another place. There must be a free page. */
+/*
+ * Takes a free page, and returns its number. A page must be free. A run of calls takes adjacent
+ * free pages. The run has a random length of at most longest_run, and begins at a random page.
+ */
 static u32 take_one(void)
 {
 	if (!bar.run_left) {
@@ -154,7 +158,10 @@ static u32 take_one(void)
 	return bar.next;
 }
 
-/* A mapping has one memory type, and the last page may have two. */
+/*
+ * Clears a page. Maps it in halves if the last page has a memory type for each half, because a
+ * mapping has only one.
+ */
 static int clear_page_of_bar(u32 page)
 {
 	const u32 part = mixed ? HALF : EMUGPU_PAGE_SIZE;

@@ -25,14 +25,14 @@ static int device_open(struct inode *inode, struct file *file)
 	space = space_of_caller() ? NULL : space_new(file->f_mapping);
 	mutex_unlock(&emugpu_lock);
 	if (!space)
-		return -EBUSY; /* A process has one GPU address space. */
+		return -EBUSY; /* A process has only one GPU address space. */
 	file->private_data = space;
 	return 0;
 }
 
 /*
- * The memory is freed when the last process closes the file, as on a real GPU, so forked children that inherit it
- * keep it.
+ * The memory is freed when the last process closes the file, as on a real GPU. So a forked child
+ * that inherits the file keeps the memory.
  */
 static int device_release(struct inode *inode, struct file *file)
 {

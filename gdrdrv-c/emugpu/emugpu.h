@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * emugpu: an emulated GPU driver. It provides the pinning interface of nv-p2p.h over memory of a PCI device. Where
- * that leaves a GPU driver a choice, emugpu chooses the hardest for a client, as comments in nv-p2p.h say.
+ * emugpu is an emulated GPU driver. It provides the pinning interface of nv-p2p.h over memory of a
+ * PCI device. Where that interface leaves a GPU driver a choice, emugpu chooses what is hardest for
+ * a client. nv-p2p.h describes it.
  *
  *   device.c   /dev/emugpu: files, commands, mmap
  *   p2p.c      nvidia_p2p_*: pins and unpins
@@ -11,10 +12,11 @@
  *
  * Locks, each taken before those below it:
  *
- *   mmap_lock      of a process, when it accesses an object: device.c's fault handler
- *   emugpu_lock    spaces, objects, mappings, and the list of page tables. Free callbacks run with it held, as
- *                  those of the real driver run with its locks held: a client that calls back, or that waits
- *                  here with a lock that its callback takes, deadlocks
+ *   mmap_lock      of a process. The kernel holds it during device.c's fault handler
+ *   emugpu_lock    spaces, objects, mappings, and the list of page tables. Free callbacks run with
+ *                  it held, as those of the real driver run with its locks held. A client deadlocks
+ *                  if its callback calls emugpu, or if it calls emugpu with a lock held that its
+ *                  callback takes
  *   (bar.c, pin.c) page counts; free page tables
  */
 #ifndef EMUGPU_H
@@ -31,7 +33,7 @@
 
 extern struct mutex emugpu_lock;
 
-/* A process. Its number does not identify it, because another process may have it by now. */
+/* Identifies a process by its number and its start, because numbers are reused. */
 struct process {
 	pid_t tgid;
 	u64 start;
@@ -51,10 +53,10 @@ static inline bool is_caller(const struct process *process)
 
 /* ---- bar.c ---- */
 
-/* Calls `left`, with emugpu_lock held, when the device has left. */
+/* Finds the device. When that leaves, bar.c calls `left` with emugpu_lock held. */
 int bar_init(void (*left)(void));
 void bar_exit(void);
-/* Returns whether the device is there. Called with emugpu_lock held. */
+/* Returns whether the device is present. Called with emugpu_lock held. */
 bool bar_is_present(void);
 u64 bar_bytes(void);
 u64 bar_free_bytes(void);
@@ -68,12 +70,12 @@ phys_addr_t bar_address(u32 page);
 
 /* ---- space.c ---- */
 
-/* Physical memory. */
+/* Physical memory that a process has allocated. */
 struct emugpu_object {
 	struct emugpu_space *space;
 	u32 handle; /* 0 once released */
 	u32 flags;
-	u32 holders; /* the handle, and mappings */
+	u32 holders; /* number of mappings, plus one for the handle */
 	u32 count;
 	u32 pages[];
 };
@@ -83,18 +85,18 @@ struct emugpu_space {
 	struct list_head node; /* in the list of all spaces */
 	struct list_head mappings;
 	struct process owner;
-	struct address_space *views; /* the CPU's mappings of it */
+	struct address_space *views; /* the CPU's mappings of its objects */
 	struct emugpu_inject inject;
 };
 
 struct emugpu_space *space_new(struct address_space *views);
 /* Frees the space and its memory. */
 void space_free(struct emugpu_space *space);
-/* The space of the calling process, or NULL. */
+/* Returns the space of the calling process, or NULL. */
 struct emugpu_space *space_of_caller(void);
-/* The space that the tokens name, or NULL. It need not be the caller's. */
+/* Returns the space that the tokens name, or NULL. The caller need not own it. */
 struct emugpu_space *space_of_tokens(u64 p2p_token, u32 va_space);
-/* Unmaps all memory from the CPU. The next access faults. */
+/* Unmaps all memory from the CPU, so the next access faults. */
 void spaces_zap_views(void);
 
 int space_create(struct emugpu_space *space, struct emugpu_create *create);
@@ -103,51 +105,55 @@ int space_unmap(struct emugpu_space *space, u64 va, u64 size);
 int space_release(struct emugpu_space *space, u32 handle);
 int space_renew(struct emugpu_space *space, u64 va, u64 size);
 
-/* The object of a handle, or NULL. */
+/* Returns the object of a handle, or NULL. */
 struct emugpu_object *space_object(struct emugpu_space *space, u32 handle);
-/* Returns whether one mapping has the whole range. */
+/* Returns whether a single mapping has the whole range. */
 bool space_has_whole(struct emugpu_space *space, u64 va, u64 size);
-/* The page at an address if it can be pinned, else -EINVAL. */
+/* Stores the number of the page at an address. Returns -EINVAL if it cannot be pinned. */
 int space_page(struct emugpu_space *space, u64 va, u32 *page);
 
 /* ---- pin.c ---- */
 
-/* A page table that a client holds, or a free one. */
+/* A page table that a client holds, or that is kept for reuse. */
 struct pin {
 	struct nvidia_p2p_page_table table;
 	struct list_head node;
-	struct emugpu_space *space; /* of an ordinary pin; a persistent pin may exist longer than its space */
+	struct emugpu_space *space; /* only of an ordinary pin; a persistent one may outlive it */
 	u64 va;
 	u64 size;
 	void (*free_callback)(void *data); /* NULL: persistent */
 	void *data;
 	bool revoked; /* its free callback is running */
-	u32 *numbers; /* of the pages */
+	u32 *numbers; /* numbers of the pages in the BAR */
 	struct nvidia_p2p_page *pages;
 };
 
-/* A pin without pages, which only the caller knows, or NULL. */
+/* Returns a pin without pages, which only the caller knows, or NULL. */
 struct pin *pin_new(u64 va, u64 size);
 /* Frees the pin, and returns its pages. */
 void pin_free(struct pin *pin);
-/* Adds it to the list, with emugpu_lock held. Its free callback can run from the unlock on. */
+/* Adds the pin to the list, with emugpu_lock held. After the unlock, its free callback can run. */
 void pin_add(struct pin *pin);
 /*
- * Takes the pin with this table from the list, with emugpu_lock held, or returns NULL. Ordinary pins are found only
- * in their address space, persistent ones anywhere.
+ * Removes the pin with this table from the list, with emugpu_lock held, and returns it. Returns
+ * NULL if there is none. Ordinary pins are found only in their address space, persistent ones
+ * anywhere.
  */
 struct pin *pin_take(struct nvidia_p2p_page_table *table, struct emugpu_space *space);
 /* Runs the free callbacks of ordinary pins with a page in the range. */
 void pins_lose(struct emugpu_space *space, u64 va, u64 size);
 u64 pins_count(void);
-/* Pages of all pins, with emugpu_lock held. A page that is pinned twice counts twice. */
+/*
+ * Returns the number of pages of all pins. A page that is pinned twice counts twice. Called with
+ * emugpu_lock held.
+ */
 u64 pins_pages(void);
 void pins_exit(void);
 void pause_for(u32 microseconds);
 
 /* ---- p2p.c ---- */
 
-/* Bytes of all allocations for pins, before any check. */
+/* Returns how many bytes were allocated, in all, for pins before any check of them. */
 u64 pins_unchecked_bytes(void);
 void wait_while_held(void);
 

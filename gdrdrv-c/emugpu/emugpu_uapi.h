@@ -7,9 +7,11 @@
  * that use nv-p2p.h can pin the mapped pages. Addresses, sizes and offsets must be multiples of 64 KiB, else the
  * call fails with EINVAL.
  *
- * An object exists until its handle is released and it is mapped nowhere; a page, until it is also pinned nowhere.
+ * An object exists until its handle is released and no address space has it mapped. A page of it
+ * exists until, in addition, no client has it pinned.
  *
- * mmap(2) shows the CPU an object as the GPU's copy engines see it, with MAP_SHARED, at the offset EMUGPU_OFFSET().
+ * mmap(2) with MAP_SHARED, at the offset EMUGPU_OFFSET(), shows the CPU an object as the GPU's copy
+ * engines see it.
  */
 #ifndef EMUGPU_UAPI_H
 #define EMUGPU_UAPI_H
@@ -26,10 +28,10 @@
 /* Offset of object `handle` in the file; objects are smaller than 4 GiB. */
 #define EMUGPU_OFFSET(handle) ((__u64)(handle) << 32)
 
-/* The p2p_token of a process. Its va_space is the process's number. */
+/* The p2p_token of the process with this number. The va_space of a process is its number. */
 #define EMUGPU_TOKEN(process) ((__u64)(process) << 16 | 1)
 
-/* The object's pages may be pinned. */
+/* A flag of an object: clients may pin its pages. */
 #define EMUGPU_RDMA 1
 
 struct emugpu_create {
@@ -54,35 +56,38 @@ struct emugpu_range {
 struct emugpu_status {
 	__u64 bytes;
 	__u64 free_bytes;
-	__u64 page_tables; /* page tables that clients of nv-p2p.h hold, in all processes */
-	__u64 unchecked_bytes; /* allocated for pins before their ranges were checked, as total of all processes */
+	__u64 page_tables; /* page tables that clients of nv-p2p.h hold, for all processes */
+	__u64 unchecked_bytes; /* total allocated for pins before a check of their ranges */
 };
 
 struct emugpu_inject {
-	__u32 nth;   /* the pin that fails, counted from now on, from 1; 0 for none */
+	__u32 nth;   /* number of the pin that fails: 1 is the next pin, 0 is none */
 	__s32 error; /* its errno, a positive number */
 	__u32 pin_delay;      /* microseconds between the creation of a pin and its return to the client */
-	__u32 callback_delay; /* microseconds between the loss of memory and the free callback, and again in that */
+	__u32 callback_delay; /* microseconds before a free callback, and in its free_page_table */
 	__u32 put_delay; /* microseconds between the call of an unpin and the search for the pin */
-	__u32 nth_put;   /* the unpin that does nothing, counted from now on, from 1; 0 for none */
+	__u32 nth_put;   /* number of the unpin that does nothing: 1 is the next unpin, 0 is none */
 	__s32 put_error; /* its errno, a positive number, or 0 if it reports success */
 };
 
-/* A new object, zeroed, with a handle. ENOMEM, or EINVAL for unknown flags. */
+/* Creates an object, zeroed, with a handle. ENOMEM: no memory is left. EINVAL: unknown flags. */
 #define EMUGPU_CREATE _IOWR('e', 1, struct emugpu_create)
-/* Maps part of an object. EEXIST: something is mapped there. ENOENT: no such handle. */
+/* Maps part of an object. EEXIST: an object is mapped there. ENOENT: no object has the handle. */
 #define EMUGPU_MAP _IOW('e', 2, struct emugpu_map)
-/* Ends the mappings that fill the range. Ordinary pins that lose memory by this get their free callback. */
+/*
+ * Ends the mappings that fill the range. Runs the free callbacks of ordinary pins that lose pages.
+ */
 #define EMUGPU_UNMAP _IOW('e', 3, struct emugpu_range)
-/* Releases a handle. ENOENT: no such handle. */
+/* Releases a handle. ENOENT: no object has it. */
 #define EMUGPU_RELEASE _IOW('e', 4, __u32)
 /*
- * The program has freed these pages, whose addresses stay mapped. Ordinary pins end as with EMUGPU_UNMAP; zeroed new
- * pages replace those that are still pinned. ENOMEM: there are not enough, and nothing has changed.
+ * Called when the program has freed memory of which the addresses stay mapped. Ordinary pins end as
+ * with EMUGPU_UNMAP. Then new zeroed pages replace those that are still pinned. ENOMEM: there are
+ * not enough pages, and nothing changes.
  */
 #define EMUGPU_RENEW _IOW('e', 5, struct emugpu_range)
 #define EMUGPU_STATUS _IOR('e', 6, struct emugpu_status)
-/* Faults and delays of this process's pins. */
+/* Sets faults and delays for the pins of this process. */
 #define EMUGPU_INJECT _IOW('e', 7, struct emugpu_inject)
 
 #endif

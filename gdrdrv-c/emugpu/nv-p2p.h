@@ -2,8 +2,9 @@
 /*
  * The pinning interface of the GPU driver, as emugpu provides it.
  *
- * Builds for a real GPU use this file from the GPU driver's sources. It differs between branches; NV_P2P_BRANCH
- * selects one, so that code for each of them can be compiled:
+ * Builds for a real GPU use the file of the same name from the GPU driver's sources. The interface
+ * differs between branches of the GPU driver. NV_P2P_BRANCH selects one, so that code for each of
+ * them can be compiled:
  *
  *   515   table without flags; pins without a callback are persistent
  *   525   separate functions for persistent pins
@@ -19,7 +20,7 @@
 #define NV_P2P_BRANCH 580
 #endif
 
-/* Major number in the upper half, minor in the lower. */
+/* A version has the major number in the upper half, and the minor number in the lower half. */
 #if NV_P2P_BRANCH >= 580
 #define NVIDIA_P2P_PAGE_TABLE_VERSION 0x00020000
 #else
@@ -31,7 +32,7 @@
 	((table)->version >> 16 == NVIDIA_P2P_PAGE_TABLE_VERSION >> 16 &&       \
 	 (table)->version >= NVIDIA_P2P_PAGE_TABLE_VERSION)
 
-/* emugpu has only pages of 64 KiB. NVIDIA's gdrdrv needs the names of all, and that of the type below. */
+/* emugpu has only pages of 64 KiB. NVIDIA's gdrdrv needs the other names, too. */
 enum nvidia_p2p_page_size_type {
 	NVIDIA_P2P_PAGE_SIZE_4KB,
 	NVIDIA_P2P_PAGE_SIZE_64KB,
@@ -54,7 +55,7 @@ struct nvidia_p2p_page_table {
 #endif
 };
 
-typedef struct nvidia_p2p_page_table nvidia_p2p_page_table_t;
+typedef struct nvidia_p2p_page_table nvidia_p2p_page_table_t; /* for NVIDIA's gdrdrv */
 
 #if NV_P2P_BRANCH >= 580
 /* The CPU may map the pages cached. */
@@ -67,14 +68,19 @@ typedef struct nvidia_p2p_page_table nvidia_p2p_page_table_t;
 #endif
 
 /*
- * Pins the range of whole 64 KiB pages of one allocation, until put_pages. With tokens of 0, it is memory of the
- * calling process. Otherwise they name the process, which need not be the caller. If the memory is freed before that,
- * free_callback(data) runs in the freeing thread, or in one of the kernel's for which that waits. It must end all
- * access, and call free_page_table. The table is invalid once it returns. The callback can run before get_pages has
- * returned. If memory is freed before its callback is registered, get_pages fails with -EINVAL, without a callback.
+ * Pins a range of whole 64 KiB pages of one allocation, until put_pages. If both tokens are 0, the
+ * memory must belong to the calling process. Otherwise the tokens name the process that has it,
+ * which need not be the caller.
  *
- * 16 bytes for each 64 KiB of the length are allocated, and not accounted to the process, before the range is checked.
- * The table can be at the address of one that has just been freed. After a failure, *page_table is not valid.
+ * If the memory is freed before put_pages, free_callback(data) runs in the freeing thread, or in a
+ * kernel thread that the freeing thread waits for. The callback must end all access, and call
+ * free_page_table. The table is invalid once the callback returns. The callback can run before
+ * get_pages has returned. If the memory is freed before the callback is registered, get_pages fails
+ * with -EINVAL, and there is no callback.
+ *
+ * Before the range is checked, 16 bytes for each 64 KiB of the length are allocated, and not
+ * accounted to the process. The table can get the address of one that has just been freed. After a
+ * failure, *page_table is not valid.
  *
  * Returns 0, -EINVAL, -ENOTSUPP, -ENOMEM or -EIO.
  */
@@ -83,17 +89,21 @@ int nvidia_p2p_get_pages(u64 p2p_token, u32 va_space, u64 virtual_address, u64 l
 			 void *data);
 
 /*
- * Waits for a running callback, so it must not be called from that callback, nor with a lock held that the callback
- * takes. The pin is found by the address of its page table only. It is looked for among the pins of the calling
- * process, or of the process that the tokens name. It returns 0 if there is none, because the process is another, the
- * callback came first, or the resource manager has forgotten the process. Without tokens it does nothing then, and the
- * callback may still come. With tokens it frees the table again. A failure leaves the pin unchanged; after -ENOMEM,
- * another call can succeed.
+ * Unpins. Waits for a running callback, so that callback must not call this, and the caller must
+ * not hold a lock that the callback takes.
+ *
+ * The pin is found only by the address of its page table, among the pins of the calling process, or
+ * of the process that the tokens name. It is not found in another process, after its callback, or
+ * if the resource manager has forgotten the process. Then this function returns 0, too. Without
+ * tokens it has done nothing, and the callback may still come. With tokens it has freed the table
+ * again.
+ *
+ * A failure leaves the pin unchanged. After -ENOMEM, another call can succeed.
  */
 int nvidia_p2p_put_pages(u64 p2p_token, u32 va_space, u64 virtual_address,
 			 struct nvidia_p2p_page_table *page_table);
 
-/* May be called from the callback only. */
+/* Frees the page table of a pin whose memory was freed. Only the free callback may call this. */
 int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table);
 
 #if NV_P2P_BRANCH >= 525
@@ -104,8 +114,8 @@ int nvidia_p2p_free_page_table(struct nvidia_p2p_page_table *page_table);
 #endif
 
 /*
- * Pins that stay when the memory is freed. They end by put_pages_persistent of any process, which uses freed memory if
- * the table is not, or no longer, that of such a pin.
+ * Makes a pin that stays when the memory is freed, until any process calls put_pages_persistent.
+ * That function uses freed memory if the table is not, or no longer, the table of a persistent pin.
  */
 int nvidia_p2p_get_pages_persistent(u64 virtual_address, u64 length,
 				    struct nvidia_p2p_page_table **page_table, u32 flags);

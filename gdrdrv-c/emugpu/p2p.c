@@ -34,7 +34,7 @@ u64 pins_unchecked_bytes(void)
 	return atomic64_read(&unchecked_bytes);
 }
 
-/* Gets the pages of the range of the pin. */
+/* Fills the page table with the pages of the pin's range, and gets a reference to each. */
 static int fill(struct pin *pin, struct emugpu_space *space)
 {
 	u64 va;
@@ -58,7 +58,7 @@ static int fill(struct pin *pin, struct emugpu_space *space)
 	return 0;
 }
 
-/* Returns whether this pin is the one to fail (EMUGPU_INJECT). */
+/* Returns the error that EMUGPU_INJECT sets if this pin is the one to fail, else 0. */
 static int injected(struct emugpu_space *space)
 {
 	if (!space->inject.nth || --space->inject.nth)
@@ -71,7 +71,10 @@ static struct emugpu_space *space_of(u64 p2p_token, u32 va_space)
 	return p2p_token || va_space ? space_of_tokens(p2p_token, va_space) : space_of_caller();
 }
 
-/* An address and two numbers per page, of a count with 32 bits. Without the OOM killer, for tests. */
+/*
+ * Allocates an address and two numbers per page. The number of pages is cut to 32 bits. The
+ * allocation fails instead of calling the OOM killer, which would end tests.
+ */
 static void *allocate_unchecked(u64 size)
 {
 	const u32 pages = size / EMUGPU_PAGE_SIZE;
@@ -117,7 +120,7 @@ static int get_checked_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, stru
 	if (!error)
 		error = fill(pin, space);
 	if (!error && free_callback) {
-		/* The memory may be freed before the callback is registered. */
+		/* Without the lock, the memory may be freed before the callback is registered. */
 		delay = space->inject.pin_delay;
 		mutex_unlock(&emugpu_lock);
 		pause_for(delay);
@@ -149,14 +152,17 @@ static int get_pages(u64 p2p_token, u32 va_space, u64 va, u64 size, struct nvidi
 
 	if (unchecked)
 		error = get_checked_pages(p2p_token, va_space, va, size, table, free_callback, data);
-	wait_while_held(); /* with or without a pin */
+	wait_while_held(); /* even if there is no pin */
 	kvfree(unchecked);
 	if (error)
 		*table = (void *)0xdbdbdbdbdbdbdbdb; /* makes any use visible */
 	return error;
 }
 
-/* Undoes the pin with this table. Some callers free tables again that are not found. */
+/*
+ * Ends the pin with this table. `frees_again` is for calls that, on a real GPU, free a table again
+ * if its pin is not found. emugpu warns instead.
+ */
 static int put_pages(u64 p2p_token, u32 va_space, struct nvidia_p2p_page_table *table, bool frees_again)
 {
 	struct emugpu_space *space;

@@ -10,13 +10,13 @@
 
 #include "emugpu.h"
 
-/* All pins except revoked ones, which are still counted. */
+/* The list of pins has no revoked ones. `count` includes them until they are freed. */
 static LIST_HEAD(pins);
 static atomic_t count = ATOMIC_INIT(0);
 module_param_named(page_tables, count.counter, int, 0444);
 MODULE_PARM_DESC(page_tables, "number of page tables that clients hold");
 
-/* The last one that was freed is used next, so that clients meet its address again. */
+/* Freed pins. The one that was freed last is used first, so that clients meet its address again. */
 static LIST_HEAD(unused);
 static DEFINE_SPINLOCK(unused_lock);
 
@@ -150,7 +150,9 @@ void pins_lose(struct emugpu_space *space, u64 va, u64 size)
 		pause_for(space->inject.callback_delay);
 		list_del(&pin->node);
 		pin->revoked = true;
-		/* The callback runs by turns in this thread, and in one without user memory. */
+		/*
+		 * Callbacks run alternately here, and in a kernel thread, which has no user memory.
+		 */
 		in_kernel_thread = !in_kernel_thread;
 		lost_pin.pin = pin;
 		init_completion(&lost_pin.done);

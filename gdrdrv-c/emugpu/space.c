@@ -76,7 +76,7 @@ static void drop(struct emugpu_object *object)
 	kvfree(object);
 }
 
-/* Unmaps pages of an object from the CPU, so the next access faults and maps them again. */
+/* Unmaps pages of an object from the CPU, so that the next access faults. */
 static void zap_views(struct emugpu_object *object, u32 handle, u32 first, u32 count)
 {
 	unmap_mapping_range(object->space->views, EMUGPU_OFFSET(handle) + (u64)first * EMUGPU_PAGE_SIZE,
@@ -157,7 +157,7 @@ int space_create(struct emugpu_space *space, struct emugpu_create *create)
 	}
 	object->count = count;
 
-	/* Cyclic, so that handles are reused as late as possible. */
+	/* Handles are allocated cyclically, so that they are reused as late as possible. */
 	error = xa_alloc_cyclic(&objects, &object->handle, object, XA_LIMIT(1, INT_MAX), &next_handle, GFP_KERNEL);
 	if (error < 0) {
 		drop(object);
@@ -179,7 +179,7 @@ int space_release(struct emugpu_space *space, u32 handle)
 
 /* ---- Mappings ---- */
 
-/* The first mapping that ends after an address, or NULL. */
+/* Returns the first mapping that ends after an address, or NULL. */
 static struct mapping *find(struct emugpu_space *space, u64 va)
 {
 	struct mapping *mapping;
@@ -190,7 +190,7 @@ static struct mapping *find(struct emugpu_space *space, u64 va)
 	return NULL;
 }
 
-/* The mapping that contains an address, or NULL. */
+/* Returns the mapping that contains an address, or NULL. */
 static struct mapping *at(struct emugpu_space *space, u64 va)
 {
 	struct mapping *mapping = find(space, va);
