@@ -1,4 +1,4 @@
-/* The commands, their results, and their access to their argument. */
+/* Tests of the commands, their results, and their access to their argument. */
 #include "contract.h"
 
 const struct known_command commands[] = {
@@ -29,7 +29,10 @@ TEST(releases_know_their_commands)
     }
 }
 
-/* Numbers that encode the sizes of the structs, and others close to the real ones. */
+/*
+ * No command has these numbers, but they are like those of commands: the next numbers, a command's
+ * number with another size or direction, or with another type.
+ */
 TEST(unknown_commands_are_enotty)
 {
     const unsigned long numbers[] = {
@@ -88,7 +91,7 @@ TEST(inaccessible_arguments_are_efault)
     CHECK_ERROR(command(fd, GDRDRV_IOC_UNPIN_BUFFER, page), EFAULT);
 }
 
-/* The program would not know its handle. */
+/* The program would not know the handle of such a pin. */
 TEST(pin_whose_handle_cannot_be_returned_is_undone)
 {
     struct memory memory = memory_alloc(UNIT);
@@ -123,5 +126,5 @@ TEST(commands_without_output_accept_read_only_arguments)
     CHECK(mprotect(page, PAGE, PROT_READ) == 0);
     if (since(5))
         CHECK_OK(command(fd, GDRDRV_IOC_REQ_MAPPING_TYPE, page));
-    CHECK_OK(command(fd, GDRDRV_IOC_UNPIN_BUFFER, page)); /* its handle is also the first field */
+    CHECK_OK(command(fd, GDRDRV_IOC_UNPIN_BUFFER, page)); /* here, too, the first field is the handle */
 }

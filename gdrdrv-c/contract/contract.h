@@ -1,4 +1,4 @@
-/* The contract of /dev/gdrdrv, common to its cases. README.md describes the suite. */
+/* Declarations for the cases of the contract. README.md describes the suite. */
 #ifndef CONTRACT_H
 #define CONTRACT_H
 
@@ -6,13 +6,14 @@
 
 #include <stdbool.h>
 
-/* ---- Cases, each a TEST in a process of its own, whose end must leave nothing pinned ---- */
+/* ---- Cases. Each is a TEST, and runs in its own process. When that ends, no pin may be left ---- */
 
-/* Pipes of a case, by which two processes take turns. */
+/* Two processes of a case take turns by these pipes. */
 extern int to_child[2], to_parent[2];
 
-/* Runs this program again with the descriptor of a device, and ends with `then`. */
+/* Executes this program again, which then calls after_exec() with these arguments. */
 _Noreturn void exec_self(const char *then, int fd);
+/* Ends a case: `then` names the checks that it makes of the device. */
 _Noreturn void after_exec(const char *then, int fd);
 
 /* ---- The implementation under test ---- */
@@ -29,15 +30,15 @@ enum implementation implementation(void);
 /* Returns whether the device is of release 2.`minor` or later. */
 bool since(unsigned int minor);
 
-/* Ends a case that gdremu's nvidia provider, in place of the driver on a real GPU, answers otherwise. */
+/* Skips the case on gdremu's nvidia provider, which stands in for the driver on a real GPU. */
 void waive_over_bar1(const char *why);
 
-/* A result that the suite does not check on this implementation. */
+/* A result that the suite does not check on some implementation. */
 #define ANY (-1L)
 
 /*
- * The behavior of this implementation where some differ on purpose, from the table of differences.c, or else the
- * contract's.
+ * Returns the result that this implementation must have. The table of differences.c lists those that differ on purpose.
+ * The others must have the contract's.
  */
 long expected(const char *what, long contract);
 
@@ -49,26 +50,30 @@ struct memory {
     void *emugpu;
 };
 
-/* Sizes are multiples of this, so that CUDA frees the memory that a case frees. */
+/* Sizes are rounded up to multiples of this, so that CUDA frees the memory that a case frees. */
 #define UNIT (2UL << 20)
 struct memory memory_alloc(uint64_t size);
 void memory_free(struct memory memory);
-/* Write and read memory as the GPU sees it. */
+/* Fills all memory, as the GPU sees it, with a value. */
 void memory_fill(struct memory memory, unsigned char value);
+/* Returns a byte of the memory as the GPU sees it. */
 unsigned char memory_byte(struct memory memory, uint64_t offset);
-/* The address of two adjacent allocations of UNIT bytes, in a process of one case. 0 if this CUDA cannot place them. */
+/*
+ * Makes two allocations of UNIT bytes at adjacent addresses, and returns the first address, or 0 if this CUDA cannot
+ * place them. They end with the process.
+ */
 uint64_t memory_two_allocations(void);
-/* Puts the tokens of the memory into the argument. False if this CUDA has none. */
+/* Puts the tokens of the memory into the argument. Returns false if there are none. */
 bool memory_tokens(struct memory memory, struct gdrdrv_pin_buffer *argument);
 
-/* No process has GPU memory there. */
+/* An address at which no process has GPU memory. */
 #define NO_GPU_MEMORY 0x1000000000ULL
 
 /* ---- Commands ---- */
 
 extern const struct known_command {
     unsigned long number;
-    unsigned int since; /* of release 2.x */
+    unsigned int since; /* the command exists since release 2.`since` */
 } commands[9];
 
 /* ---- Pins ---- */
@@ -81,7 +86,7 @@ static inline uint64_t pinned(int fd, struct memory memory, uint64_t size)
     return handle;
 }
 
-/* The type of a pin's mapping, by commands that every release has. */
+/* Returns the type of a pin's mapping. Releases without GET_INFO_V2 do not report GDRDRV_MAPPING_TYPE_DEVICE. */
 static inline uint32_t mapping_type(int fd, uint64_t handle)
 {
     struct gdrdrv_get_info v1 = {.handle = handle};
@@ -104,7 +109,7 @@ static inline void unmap(void *va, size_t size)
     CHECK(munmap(va, size) == 0);
 }
 
-/* ---- The pin of a case, mapped, whose bytes are all OURS ---- */
+/* ---- The pin of a case: it is mapped, and each of its bytes is OURS ---- */
 
 #define OURS 0x11
 
@@ -113,12 +118,17 @@ extern struct memory memory;
 extern uint64_t handle;
 extern unsigned char *va;
 
-/* Opens the device, and pins and maps `size` bytes, or fewer of them, or none. What is left ends with the process. */
+/* Opens the device, and pins and maps `size` bytes of new memory. All of it ends with the process at the latest. */
 void begin(uint64_t size);
+/* Begins, and maps only the first `mapped_size` bytes. */
 void begin_partly_mapped(uint64_t size, size_t mapped_size);
+/* Begins, and unmaps the pin again. */
 void begin_unmapped(uint64_t size);
 
-/* Page tables pinned since the case began, in all processes; or -1 if the device does not report their number. */
+/*
+ * Returns by how much the number of pinned page tables, of all processes, has grown since the case began. Returns -1 if
+ * the device does not report that number.
+ */
 long page_tables(void);
 
 #define CHECK_PINNED(number)                                                                                           \

@@ -15,15 +15,15 @@ static const struct difference {
     unsigned int from, to; /* releases 2.x */
     long expected;
 } differences[] = {
-    /* Releases. The commands that each has are in commands.c. */
+    /* Differences between releases. commands.c lists the commands of each. */
     {"GET_CB_FLAG by another thread of the owner", ALL, 0, 0, EACCES},
     {"pins of less than a page have handles of their own", ALL, 0, 3, 0},
-    {"pins are whole GPU pages", ALL, 0, 4, ANY}, /* 2.4.2 rounds, which no program can see before it pins */
+    {"pins are whole GPU pages", ALL, 0, 4, ANY}, /* 2.4.2 rounds, and reports 2.4 like those before it */
     {"a free marks the pin unmapped", ALL, 0, 2, 0},
     {"/proc/driver/gdrdrv exists", ALL, 0, 4, 0},
 
     /* Defects of NVIDIA's gdrdrv. */
-    {"GET_INFO of a handle that no pin has", DEFECTIVE, 0, NEWEST, 0}, /* of the oldest pin */
+    {"GET_INFO of a handle that no pin has", DEFECTIVE, 0, NEWEST, 0}, /* it reports the oldest pin */
     {"munmap after UNPIN leaves the oldest pin mapped", DEFECTIVE, 4, NEWEST, 0},
     {"a second mmap leaves the pin mapped", DEFECTIVE, 0, NEWEST, 0},
     {"UNPIN ends a mapping that mprotect has cut", NVIDIA, 0, NEWEST, 0}, /* gdremu does not emulate mprotect */
@@ -35,9 +35,9 @@ static const struct difference {
     {"open of other minors", THEIRS, 0, NEWEST, ANY},
 
     /* gdrdrv-c is more lenient. */
-    {"PIN_BUFFER with tokens that no process has", THEIRS, 0, NEWEST, ANY}, /* an error of the GPU driver */
+    {"PIN_BUFFER with tokens that no process has", THEIRS, 0, NEWEST, ANY}, /* some error of the GPU driver */
 
-    /* Others. */
+    /* Other differences. */
     {"ioctl of another type", NVIDIA, 0, NEWEST, EINVAL},
     {"mmap with MAP_PRIVATE", NVIDIA, 0, NEWEST, ANY}, /* 0 for one contiguous run of pages, EAGAIN for several */
     {"mode of nv_get_pages_refcount", NVIDIA, 0, NEWEST, 0440},
@@ -75,7 +75,7 @@ static bool is_gdrdrv_c(void)
     return access(PARAMS, F_OK) == 0 && strstr(file_text(PARAMS), "gdrdrv-c") != NULL;
 }
 
-/* The name of gdremu's provider, or NULL without gdremu. */
+/* Returns the name of gdremu's provider, or NULL without gdremu. */
 static const char *gdremu_provider(void)
 {
     const char *(*provider)(void);
@@ -131,6 +131,6 @@ long expected(const char *what, long contract)
         if (d->who & implementation() && minor() >= d->from && minor() <= d->to)
             return d->expected;
     }
-    CHECK(known); /* a name that the table lacks */
+    CHECK(known); /* the table must have the name */
     return contract;
 }

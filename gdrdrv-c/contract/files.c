@@ -1,4 +1,4 @@
-/* The device node, and the files below /proc/driver/gdrdrv. */
+/* Tests of the device node, and of the files below /proc/driver/gdrdrv. */
 #include "contract.h"
 
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ TEST(node_is_a_character_device)
     CHECK_EQUAL(fcntl(fd, F_GETFD), FD_CLOEXEC);
 }
 
-/* The number by which installers and containers create the node, or 0. */
+/* Returns the major number with which installers and containers create the node, or 0. */
 static unsigned int major_in_proc_devices(void)
 {
     const char *devices = file_text("/proc/devices"), *name = strstr(devices, " gdrdrv\n");
@@ -28,7 +28,7 @@ static unsigned int major_in_proc_devices(void)
     return name == NULL ? 0 : (unsigned int)atoi(name);
 }
 
-/* Opens a node of that number. Returns 0 or an errno. */
+/* Creates and opens a node of this number. Returns 0 or an errno. */
 static int open_node(unsigned int major, unsigned int minor)
 {
     char path[] = "/tmp/gdrdrv-XXXXXX", node[32];
@@ -60,7 +60,7 @@ TEST(only_minor_0_can_be_opened)
         CHECK_ERROR(open_node(major, minor), error);
 }
 
-/* Lines that later releases and other modules append are ignored. */
+/* The test ignores lines that later releases and other modules append. */
 TEST(params_show_version_and_mode)
 {
     struct gdrdrv_get_version version;
@@ -89,7 +89,7 @@ TEST(params_show_version_and_mode)
         CHECK(open(PARAMS, O_RDWR) < 0);
 }
 
-/* A descriptor that was opened before the pins shows them. */
+/* A descriptor that was opened before a pin shows it. */
 TEST(refcount_is_read_live)
 {
     int count = open(REFCOUNT, O_RDONLY | O_CLOEXEC), fd = driver_open();

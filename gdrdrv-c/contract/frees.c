@@ -1,4 +1,4 @@
-/* The effect of a free of pinned memory, in each mode. */
+/* Tests of what a free of pinned memory does, with persistent pins and with others. */
 #include "contract.h"
 
 #define SIZE (8 * GPU_PAGE)

@@ -1,4 +1,4 @@
-/* Handles that no pin has are refused, and other pins do not change. */
+/* Tests that handles that no pin has are refused, and that other pins do not change. */
 #include "contract.h"
 
 #define SIZE (2 * GPU_PAGE)
@@ -22,12 +22,12 @@ static void check_refused(uint64_t handle)
     CHECK_EQUAL(flag, 77);
     if (since(5))
         CHECK_ERROR(request_type(fd, handle, GDRDRV_MAPPING_TYPE_NONE), EINVAL);
-    if (handle < 1ULL << 51) /* larger ones are not offsets in bytes */
+    if (handle < 1ULL << 51) /* the offset in bytes of a larger handle does not fit mmap */
         CHECK_ERROR(map(fd, handle, PAGE, &unused), EINVAL);
     CHECK_ERROR(unpin(fd, handle), EINVAL);
 }
 
-/* The pin is the oldest one, which wrong handles must not affect. */
+/* Makes a pin, the oldest one, which wrong handles must not affect, and memory for other pins. */
 static void begin_with_other_memory(void)
 {
     other_memory = memory_alloc(SIZE);
@@ -65,7 +65,7 @@ TEST(handles_that_no_pin_has_are_refused)
         CHECK_OK(command(fd, GDRDRV_IOC_GET_INFO, &wrong));
         CHECK_EQUAL(wrong.va, memory.va);
     } else {
-        /* Handles within a pin, beyond all pins, and equal to a pin in the lower 32 bits. */
+        /* These are within a pin, beyond all pins, or equal to a pin's handle in the lower 32 bits. */
         check_refused(handle + 1);
         check_refused(beyond);
         check_refused(handle ^ 1ULL << 33);
@@ -92,7 +92,7 @@ TEST(second_unpin_is_refused)
     check_refused(handle);
 }
 
-/* An empty list finds nothing, in NVIDIA's gdrdrv too. */
+/* For a wrong handle, NVIDIA's gdrdrv finds the oldest pin. Here it has no pin. */
 TEST(second_unpin_of_the_only_pin_is_refused)
 {
     other_memory = memory_alloc(SIZE);

@@ -1,11 +1,14 @@
 /*
  * Runs the cases, each in a process of its own, and prints their results as TAP.
  *
- * usage: contract [case ...]      Exit status: 0 all passed, 1 a case failed, 4 nothing could run.
+ * usage: contract [case ...]
+ *
+ * Exit status: 0 no case failed, 1 a case failed, 2 no case has such a name, 4 there is no device or all cases were
+ * skipped.
  */
 #include "contract.h"
 
-/* all_page_tables() before the current case. */
+/* The result of all_page_tables() before the current case. */
 static long before;
 
 long page_tables(void)
@@ -51,7 +54,7 @@ void exec_self(const char *then, int fd)
     _exit(127);
 }
 
-/* The case's process. Its output goes to `output`. */
+/* Runs a case in the process that was forked for it, and writes its output to `output`. */
 _Noreturn static void run_case(const struct named_test *c, int output)
 {
     CHECK(dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0);
@@ -64,7 +67,7 @@ _Noreturn static void run_case(const struct named_test *c, int output)
     _exit(0);
 }
 
-/* Returns 0, 1 or WAIVED. */
+/* Runs a case in a child, and prints the result. Returns 0 if it passed, 1 if it failed, or WAIVED. */
 static int run(int number, const struct named_test *c)
 {
     int output[2], status;

@@ -1,4 +1,4 @@
-/* mmap, munmap and mremap of pins, and what UNPIN and close leave of a mapping. */
+/* Tests of mmap, munmap and mremap of pins, and of what UNPIN and close leave of a mapping. */
 #include "contract.h"
 
 #define SIZE (8 * GPU_PAGE)
@@ -14,7 +14,7 @@ static void check_mmap(size_t size, int protection, int flags, int error)
         unmap(va, size);
 }
 
-/* Moves part of a mapping to another address. */
+/* Moves part of a mapping to another address, and returns that. */
 static unsigned char *moved(unsigned char *va, size_t size)
 {
     void *place = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -48,7 +48,7 @@ TEST(mappings_are_shared)
     if (error != ANY) {
         check_mmap(SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, error);
         check_mmap(SIZE, PROT_READ, MAP_PRIVATE, error);
-        check_mmap(GPU_PAGE, PROT_READ, MAP_PRIVATE, error); /* A module may map this by one call of the kernel. */
+        check_mmap(GPU_PAGE, PROT_READ, MAP_PRIVATE, error); /* a module may map one GPU page by other calls */
     }
     check_mmap(SIZE, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE, 0);
 }
@@ -67,7 +67,7 @@ TEST(mappings_have_the_requested_protection)
     CHECK_EQUAL(mprotect(va, SIZE, PROT_READ | PROT_EXEC) != 0, expected("mmap with PROT_EXEC", EACCES) != 0);
 }
 
-/* The kernel's rule for all files. */
+/* The kernel enforces this for all files. */
 TEST(protection_is_within_the_access_of_the_open)
 {
     begin(SIZE);
@@ -216,7 +216,7 @@ TEST(unpin_removes_pages_of_a_single_gpu_page)
     CHECK_PAGES_GONE(va, 3 * PAGE);
 }
 
-/* Checks the part that munmap or mremap left. */
+/* Checks, after UNPIN, a part of a mapping that munmap or mremap left. */
 static void check_left(const unsigned char *va, size_t size)
 {
     if (expected("a pin is mapped while a part of its mapping is", 1))
@@ -284,7 +284,7 @@ TEST(mappings_neither_grow_nor_double)
     CHECK_PAGES(va, GPU_PAGE, OURS);
 }
 
-/* mremap to the addresses of another mapping ends that one. */
+/* mremap to the addresses of another mapping ends that mapping. */
 TEST(mapping_under_a_moved_one_is_unmapped)
 {
     begin_partly_mapped(SIZE, GPU_PAGE);
@@ -300,7 +300,7 @@ TEST(mapping_under_a_moved_one_is_unmapped)
     CHECK_NOT_MAPPED(fd, handle);
 }
 
-/* Another mapping at the addresses of one ends it as munmap does. */
+/* A new mapping at the addresses of an old one ends the old one as munmap does. */
 TEST(covered_mapping_is_unmapped)
 {
     begin(SIZE);

@@ -3,14 +3,17 @@
 
 #include "cuda_driver.h"
 
-/* The functions of /dev/emugpu; their `pinned` and `page_tables` are not those of the contract. */
+/*
+ * device.h has the functions of /dev/emugpu. It also has functions `pinned` and `page_tables`, which
+ * get other names here, because contract.h has different functions with these names.
+ */
 #define pinned emugpu_pinned
 #define page_tables emugpu_page_tables
 #include "../tests/device.h"
 
 #include <dlfcn.h>
 
-/* Loaded on first use, because CUDA does not work in a forked child of a process that has used it. */
+/* CUDA is loaded on first use, because it does not work in a forked child of a process that has used it. */
 static struct {
     bool loaded;
     CUresult (*alloc)(CUdeviceptr *, size_t);
@@ -29,7 +32,7 @@ static void *found(void *library, const char *name)
     return function;
 }
 
-/* False if there is no CUDA. */
+/* Loads CUDA, unless it is loaded. Returns false if there is none. */
 static bool cuda_loads(void)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW);

@@ -64,7 +64,7 @@ TEST(forked_child_can_open_its_own)
     CHECK_PAGES(va, SIZE, OURS);
 }
 
-/* A child that keeps its copies of all descriptors until the parent says so. */
+/* Keeps a child's copies of all descriptors until the parent ends it. */
 static void keeper(void)
 {
     await(to_child[0]);
@@ -82,7 +82,7 @@ TEST(close_while_a_child_has_a_copy)
     CHECK_PINNED(1);
 }
 
-/* The GPU driver ignores unpins of other pins by a process that does not own the memory. */
+/* Ordinary pins would stay, because only the process that owns the memory can unpin them. */
 TEST(last_close_by_a_child_ends_persistent_pins)
 {
     int fd = driver_open();
@@ -99,7 +99,7 @@ TEST(last_close_by_a_child_ends_persistent_pins)
     CHECK_PINNED(0);
 }
 
-/* The owner has forked before it used CUDA, so its child has no descriptor of the GPU. */
+/* Pins, and ends before a child. The fork comes before CUDA, so that the child has no descriptor of the GPU. */
 static void end_before_a_child(void)
 {
     int fd = driver_open();
@@ -134,7 +134,7 @@ TEST(owner_exits_before_a_child)
 
 static int sockets[2];
 
-/* The process closes its descriptor after it has sent it. */
+/* Sends the descriptor of the device to a socket, and closes it. */
 static void begin_and_send(void)
 {
     begin(SIZE);
@@ -176,7 +176,7 @@ static void taker(void)
     int taken = (int)syscall(__NR_pidfd_getfd, process, fd, 0);
 
     if (taken < 0)
-        _exit(0); /* a sandbox */
+        _exit(0); /* a sandbox may forbid it */
     check_refused(taken);
     CHECK(close(taken) == 0);
 }
@@ -269,7 +269,7 @@ TEST(copies_are_equal)
     CHECK_PAGES_GONE(va, SIZE);
 }
 
-#ifndef CLOSE_RANGE_CLOEXEC /* glibc has both since 2.34. */
+#ifndef CLOSE_RANGE_CLOEXEC /* glibc has this flag and close_range() since 2.34 */
 #define close_range(first, last, flags) syscall(__NR_close_range, first, last, flags)
 #endif
 
@@ -289,13 +289,13 @@ TEST(last_close_unpins_by_any_call)
     CHECK_EQUAL(dup2(fd, 200), 200);
     CHECK(close(fd) == 0);
     CHECK_PINNED(2);
-    /* Something else takes its number. */
+    /* Another file takes the number of the last descriptor, and so closes it. */
     CHECK_EQUAL(dup2(STDERR_FILENO, 200), 200);
     CHECK_PINNED(0);
     CHECK(close(200) == 0);
 
     fd = driver_open();
-    CHECK_EQUAL(dup2(fd, 299), 299); /* below, CUDA has descriptors */
+    CHECK_EQUAL(dup2(fd, 299), 299); /* CUDA has descriptors with lower numbers */
     CHECK_EQUAL(dup3(fd, 300, O_CLOEXEC), 300);
     CHECK(close(fd) == 0);
     (void)pinned(300, memory, SIZE);

@@ -1,8 +1,8 @@
-/* PIN_BUFFER and PIN_BUFFER_V2 with ranges, tokens, flags and handles, and GET_INFO of their
-   pins. */
+/* Tests of PIN_BUFFER and PIN_BUFFER_V2 with ranges, tokens, flags and handles, and of GET_INFO for
+   their pins. */
 #include "contract.h"
 
-/* Both commands pin, or fail with EINVAL and change nothing. */
+/* Checks that both commands pin the range; or, if mapped_size is 0, fail with EINVAL and change nothing. */
 static void check_range(uint64_t addr, uint64_t size, uint64_t va, uint64_t mapped_size)
 {
     struct gdrdrv_pin_buffer_v2 a = {.addr = addr, .size = size, .handle = 77};
@@ -176,7 +176,7 @@ TEST(handles_are_page_offsets)
     CHECK_EQUAL(handle, first + 3 * GPU_PAGE / PAGE);
 }
 
-/* Where the GPU driver refuses parts of GPU pages, a program cannot find out. */
+/* Where the GPU driver refuses parts of GPU pages, there are no small pins to test. */
 TEST(small_pins_have_handles_of_their_own)
 {
     uint64_t first, second;

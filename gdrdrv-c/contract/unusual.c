@@ -1,4 +1,4 @@
-/* Unusual uses of commands, mappings and descriptors, as no library makes them. */
+/* Tests of unusual uses of commands, mappings and descriptors. No library uses them so. */
 #include "contract.h"
 
 #include <sched.h>
@@ -6,7 +6,7 @@
 
 #define SIZE (8 * GPU_PAGE)
 
-/* The GPU driver looks for a range in one allocation. */
+/* The GPU driver looks for a range in a single allocation. */
 TEST(pin_across_two_allocations_is_einval)
 {
     uint64_t at = memory_two_allocations(), one = 77;
@@ -24,7 +24,7 @@ TEST(pin_across_two_allocations_is_einval)
     CHECK_EQUAL(one, 77);
 }
 
-/* Commands whose argument is in GPU memory, in the mapping of the pin that they are about. */
+/* The arguments are in GPU memory: in the mapping of the pin that the command is about. */
 TEST(arguments_can_be_in_a_mapping_of_the_device)
 {
     waive_over_bar1("gdremu copies arguments by process_vm_readv, which refuses memory of devices");
@@ -133,7 +133,7 @@ static int command_of_32_bits(unsigned int number, void *argument)
     return -result;
 }
 
-/* A kernel without these calls ends the process by a signal, or answers ENOSYS. */
+/* Makes a call in a child. A kernel without these calls ends the child by a signal, or answers ENOSYS. */
 static bool kernel_has_32_bit_system_calls(void)
 {
     int status;
