@@ -1,6 +1,6 @@
 /*
- * Answers and rights of only this module, or only with a GPU driver that fails on demand. gdrdrv-c/contract has the results
- * of all commands.
+ * Tests of results and rights that only this module has, or that need a GPU driver which fails on demand. The results
+ * of all commands are tested in gdrdrv-c/contract.
  */
 
 #include "device.h"
@@ -21,7 +21,10 @@ static uint32_t can_force_pcie(void)
     return persistent(fd) && atoi(parameter("emugpu", "branch")) >= 570;
 }
 
-/* An ordinary pin does. If one was made before, this shows nothing, so run.sh begins with this program. */
+/*
+ * A successful ordinary pin keeps the module loaded. If there was one before, this test shows nothing, so run.sh begins
+ * with this program.
+ */
 static void failed_pins_do_not_keep_the_module(void)
 {
     int references = atoi(file_text("/sys/module/gdrdrv/refcnt"));
@@ -31,12 +34,12 @@ static void failed_pins_do_not_keep_the_module(void)
     CHECK_EQUAL(atoi(file_text("/sys/module/gdrdrv/refcnt")), references);
 }
 
-/* Lines that gdrdrv-c/contract ignores, because other modules have fewer lines. */
+/* Checks lines that gdrdrv-c/contract ignores, because other modules do not have them. */
 static void params_name_the_implementation(void)
 {
     const char *text = file_text(PARAMS);
 
-    CHECK(strstr(text, "\ndbg_enabled: 0\n") != NULL); /* loaded with that value by vm/init */
+    CHECK(strstr(text, "\ndbg_enabled: 0\n") != NULL); /* vm/init sets this value */
     CHECK(strstr(text, "\nImplementation: gdrapi gdrdrv-c ") != NULL);
 }
 
@@ -61,7 +64,7 @@ static void node_has_the_mode_of_the_parameter(void)
     in_child(open_unprivileged);
 }
 
-/* The kernel's other rights to a mapping are documented in map.c. It is not grown, not inherited, not in a core dump. */
+/* Also checks the other flags of a mapping: the kernel does not grow it, share it with children, or dump it. */
 static void nothing_is_executable(void)
 {
     const int executable[] = {PROT_EXEC, PROT_READ | PROT_EXEC, PROT_WRITE | PROT_EXEC,
@@ -97,7 +100,7 @@ static void nothing_is_executable(void)
     CHECK(munmap(va, SIZE) == 0);
 }
 
-/* Returns what the GPU driver allocated for a pin of this size, which fails with EINVAL. */
+/* Returns how many bytes the GPU driver allocates for two pins, one by each command. Both must fail with EINVAL. */
 static uint64_t allocated(uint64_t addr, uint64_t size)
 {
     struct gdrdrv_pin_buffer_v2 v2 = {.addr = addr, .size = size};
@@ -109,8 +112,8 @@ static uint64_t allocated(uint64_t addr, uint64_t size)
 }
 
 /*
- * Sizes larger than the largest BAR of any GPU, here that of the emulated GPU, are refused before the GPU driver is
- * called. emugpu allocates 16 bytes for each 64 KiB before it checks the range.
+ * The module refuses sizes larger than the largest BAR of any GPU (here, of the emulated one) before it calls the GPU
+ * driver. emugpu allocates 16 bytes for each 64 KiB before it checks the range.
  */
 static void larger_sizes_than_any_bar_allocate_nothing(void)
 {
@@ -122,12 +125,12 @@ static void larger_sizes_than_any_bar_allocate_nothing(void)
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
         CHECK_EQUAL(allocated(memory.va, sizes[i]), 0);
-    CHECK_EQUAL(allocated(memory.va + 1, largest), 0); /* in whole GPU pages, one more */
+    CHECK_EQUAL(allocated(memory.va + 1, largest), 0); /* rounded out, this is a GPU page more */
     CHECK_EQUAL(allocated(memory.va, 3 * GPU_PAGE), 2 * 3 * 16);
     CHECK_EQUAL(allocated(memory.va, largest), 2 * largest / GPU_PAGE * 16);
 }
 
-/* The GPU driver's result, where it is called. A GPU without a coherent link has only PCIe. */
+/* Where the module calls the GPU driver, the result is the driver's: 524 for a GPU that has only PCIe. */
 static void force_pcie_is_passed_on(void)
 {
     struct gdrdrv_get_attr attribute = {.attr = GDRDRV_ATTR_SUPPORT_PIN_FLAG_FORCE_PCIE};
@@ -142,7 +145,7 @@ static void force_pcie_is_passed_on(void)
     CHECK_EQUAL(page_tables(), 0);
 }
 
-/* GET_VERSION has no input, so a page of its own is written, not read first, which would be one fault more. */
+/* GET_VERSION has no input. If it read a new page before it writes it, there would be two page faults, not one. */
 static void get_version_only_writes_its_argument(void)
 {
     unsigned char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -150,7 +153,7 @@ static void get_version_only_writes_its_argument(void)
 
     CHECK(pages != MAP_FAILED);
     CHECK(madvise(pages, 2 * PAGE, MADV_NOHUGEPAGE) == 0 || errno == EINVAL);
-    CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, pages)); /* whatever else is touched for the first time */
+    CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, pages)); /* other first accesses fault here */
     CHECK(getrusage(RUSAGE_THREAD, &before) == 0);
     CHECK_OK(command(fd, GDRDRV_IOC_GET_VERSION, pages + PAGE));
     CHECK(getrusage(RUSAGE_THREAD, &after) == 0);

@@ -1,4 +1,4 @@
-/* /dev/emugpu for the tests of the module, and what else they need besides /dev/gdrdrv (driver.h). */
+/* Functions for the tests of the module: /dev/emugpu, parameters, processes. kit/driver.h has those for /dev/gdrdrv. */
 #ifndef DEVICE_H
 #define DEVICE_H
 
@@ -14,7 +14,7 @@
 /* The id of a user without privileges. */
 #define UNPRIVILEGED 65534
 
-/* The process stays unprivileged. */
+/* Makes the process unprivileged for the rest of its life. */
 static inline void drop_privileges(void)
 {
     CHECK(setgroups(0, NULL) == 0 && setgid(UNPRIVILEGED) == 0 && setuid(UNPRIVILEGED) == 0);
@@ -30,7 +30,7 @@ struct gpu_memory {
     unsigned char *view; /* as the GPU sees it */
 };
 
-/* The GPU of this process. Forked children open their own. */
+/* Returns the descriptor of this process's GPU. A forked child opens its own. */
 static inline int gpu(void)
 {
     static int fd;
@@ -69,7 +69,7 @@ static inline void gpu_free(struct gpu_memory memory)
     CHECK(ioctl(gpu(), EMUGPU_RELEASE, &memory.object) == 0);
 }
 
-/* Frees the memory, and allocates other memory at the same address. */
+/* Frees the memory, and allocates new memory at the same address. */
 static inline void gpu_renew(struct gpu_memory memory)
 {
     struct emugpu_range range = {memory.va, memory.size};
@@ -99,19 +99,19 @@ static inline void gpu_inject(struct emugpu_inject inject)
     CHECK(ioctl(gpu(), EMUGPU_INJECT, &inject) == 0);
 }
 
-/* The next unpin fails in the GPU driver, which keeps the pin. */
+/* Makes the GPU driver fail the next unpin and keep the pin. */
 static inline void gpu_fail_put(int error)
 {
     gpu_inject((struct emugpu_inject){.nth_put = 1, .put_error = error});
 }
 
-/* The next unpin succeeds in the GPU driver, which keeps the pin, as it does not find it in this process any more. */
+/* Makes the GPU driver answer 0 to the next unpin but keep the pin, as if it did not find the pin in this process. */
 static inline void gpu_ignore_put(void)
 {
     gpu_fail_put(0);
 }
 
-/* A parameter that a module was loaded with, as its file has it. */
+/* Returns the text of a module's parameter. */
 static inline const char *parameter(const char *module, const char *name)
 {
     char path[80];
@@ -144,7 +144,7 @@ static inline int pins_persist(void)
     return result;
 }
 
-/* Sets a parameter of a module; only root can. */
+/* Sets a parameter of a module. Only root can. */
 static inline void set_parameter(const char *module, const char *name, unsigned int value)
 {
     char path[80], number[16];
@@ -154,20 +154,20 @@ static inline void set_parameter(const char *module, const char *name, unsigned 
     write_text(path, number);
 }
 
-/* Page tables that are pinned, in all processes. */
+/* Returns the number of page tables that are pinned, in all processes. */
 static inline long page_tables(void)
 {
     long count = all_page_tables();
 
-    CHECK(count >= 0); /* if missing, load the module with dbg_enabled=1 */
+    CHECK(count >= 0); /* if this fails, load the module with dbg_enabled=1 */
     return count;
 }
 
 /* ---- Processes and threads ---- */
 
 /*
- * Threads that wait for each other belong on two processors, where there are two. On one they run in turns, a time
- * slice each.
+ * Threads that wait for each other should run on two processors, if there are two. On one processor, each would wait
+ * for the other's time slice to end.
  */
 static inline cpu_set_t processor(int number)
 {
@@ -198,10 +198,10 @@ static inline pthread_t started_on(int number, void *(*run)(void *), void *argum
     return thread;
 }
 
-/* The ends of a parent, and of its child that works in steps. */
+/* A socket for a parent ([0]) and one for its child that works in steps ([1]). */
 static __attribute__((unused)) int steps[2];
 
-/* Its parent awaits each step, and lets it go on. await() fails if the child has ended. */
+/* Starts a child that works in steps. Its parent awaits each step, and says when to go on. */
 static inline pid_t start_steps(void (*part)(void))
 {
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, steps) == 0);
@@ -227,7 +227,7 @@ struct live_pin {
     uint64_t handle;
 };
 
-/* A thread that unpins a pin. */
+/* The main function of a thread that unpins a pin. */
 static inline void *unpin_thread(void *pin)
 {
     const struct live_pin *p = pin;

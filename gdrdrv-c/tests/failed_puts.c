@@ -1,6 +1,6 @@
 /*
- * An unpin that fails in the GPU driver with ENOMEM. It is asked again for persistent pins. Ordinary ones it keeps until
- * their memory is freed.
+ * Tests of an unpin that fails in the GPU driver with ENOMEM. The module calls it again for a persistent pin. The GPU
+ * driver keeps an ordinary pin until its memory is freed.
  */
 
 #include "device.h"
@@ -42,7 +42,7 @@ static void persistent_pins_end(void)
     }
 }
 
-/* gdrdrv is closed first, because it has the smaller number. */
+/* At the exit, the kernel closes gdrdrv before emugpu, because its descriptor has the smaller number. */
 static void fail_at_exit(void)
 {
     int fd = driver_open();
@@ -54,7 +54,7 @@ static void fail_at_exit(void)
     gpu_fail_put(ENOMEM);
 }
 
-/* A pin that the process gave up in vain ends with its memory. */
+/* A pin that the process failed to end ends with its memory. */
 static void ordinary_pins_end_with_their_memory(void)
 {
     int fd = driver_open();

@@ -1,6 +1,6 @@
 /*
- * Valid and invalid calls, that is commands with wrong numbers, sizes and pointers, with mmap, munmap, mremap and
- * close in between, from two threads. The kernel must survive, and nothing may stay pinned.
+ * Two threads make valid and invalid calls: commands with right and wrong numbers, sizes and pointers, and mmap,
+ * munmap, mremap and close in between. The kernel must survive, and nothing may stay pinned.
  *
  * usage: fuzz [calls [seed]]
  */
@@ -81,7 +81,7 @@ static unsigned long number(struct fuzzer *f)
     }
 }
 
-/* Address of the argument; usually `valid` is copied there. */
+/* Returns the address of the argument. Usually it is valid, and the bytes of `valid` are copied there. */
 static void *pointer(struct fuzzer *f, const void *valid, size_t size)
 {
     void *at;
@@ -171,8 +171,8 @@ static int random_mmap(struct fuzzer *f)
 }
 
 /*
- * Changes part of a mapping; the whole is then considered gone, so that an address that may be reused is never
- * accessed.
+ * Accesses or changes part of a mapping. After a munmap or mremap of a part, unmaps the rest and forgets the mapping,
+ * so that an address that may be reused is never accessed.
  */
 static int random_change(struct fuzzer *f)
 {

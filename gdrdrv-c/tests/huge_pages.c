@@ -1,7 +1,7 @@
 /*
- * Mappings of adjacent GPU pages, which the kernel can map by huge pages. After any change to a part of one, the rest
- * shows the pin's memory, and all of it ends with the pin. emugpu hands out little else with `longest_run=65536`, and
- * both kinds of pages with 100.
+ * Tests of mappings of adjacent GPU pages, which the kernel can map by huge pages. After any change to a part of a huge
+ * page, the rest shows the pin's memory, and all of it ends with the pin. With emugpu's parameter longest_run=65536,
+ * nearly all memory can be mapped by huge pages; with 100, only some.
  */
 #include "device.h"
 #include "process.h"
@@ -23,26 +23,26 @@ static void fill(void)
         *(size_t *)(void *)(memory.view + at) = at + 1;
 }
 
-/* A range of the mapping shows these bytes of the memory. */
+/* Checks that a range of a mapping shows the bytes at this offset of the memory. */
 static void check_shows(const unsigned char *va, size_t offset, size_t size)
 {
     for (size_t at = 0; at < size; at += PAGE)
         CHECK_EQUAL(*(const volatile size_t *)(const void *)(va + at), offset + at + 1);
 }
 
-/* Bytes of page tables that the process has. */
+/* Returns how many bytes of page tables the process has. */
 static size_t page_table_bytes(void)
 {
     return (size_t)status_kib("VmPTE") << 10;
 }
 
-/* Bytes that emugpu hands out as adjacent pages, at most. */
+/* Returns how many bytes emugpu hands out as adjacent pages, at most. */
 static uint64_t longest_run(void)
 {
     return strtoul(parameter("emugpu", "longest_run"), NULL, 10) * GPU_PAGE;
 }
 
-/* Returns whether the kernel and the module can. */
+/* Returns whether the kernel and the module can map huge pages. */
 static int can_be_huge(void)
 {
     unsigned int major, minor;
@@ -53,7 +53,7 @@ static int can_be_huge(void)
     return strstr(file_text(PARAMS), "flavor: opensource") != NULL && (major > 6 || (major == 6 && minor >= 12));
 }
 
-/* A mapping of all pages. */
+/* Maps all pages, and checks each. */
 static unsigned char *mapped_and_read(uint64_t handle)
 {
     unsigned char *va = mapped(fd, handle, SIZE);
@@ -70,26 +70,26 @@ static void page_tables_stay_small(void)
     size_t more = page_table_bytes() - before;
 
     if (longest_run() >= SIZE && can_be_huge())
-        CHECK_COMPARE(more, <=, 4 * PAGE); /* for parts of a huge page, at both ends and wherever runs of pages end */
+        CHECK_COMPARE(more, <=, 4 * PAGE); /* for incomplete huge pages: at both ends, and where runs of pages end */
     else if (longest_run() < HUGE_PAGE || !can_be_huge())
         CHECK_COMPARE(more, >=, SIZE / HUGE_PAGE * PAGE);
     CHECK(munmap(va, SIZE) == 0);
     CHECK_OK(unpin(fd, handle));
 }
 
-/* Page faults that a read of the address takes. */
+/* Returns how many page faults a read of the address takes. */
 static long faults_of_read(const volatile unsigned char *va)
 {
     struct rusage before, after;
 
-    CHECK(getrusage(RUSAGE_THREAD, &before) == 0 && getrusage(RUSAGE_THREAD, &after) == 0); /* both are in memory now */
+    CHECK(getrusage(RUSAGE_THREAD, &before) == 0 && getrusage(RUSAGE_THREAD, &after) == 0); /* their own page faults */
     CHECK(getrusage(RUSAGE_THREAD, &before) == 0);
     (void)*va;
     CHECK(getrusage(RUSAGE_THREAD, &after) == 0);
     return after.ru_minflt - before.ru_minflt;
 }
 
-/* mmap fills no page. A page fault fills the mapped part of 2 MiB. */
+/* mmap fills no page table. A page fault fills the mapped part of 2 MiB. */
 static void mappings_need_few_page_faults(void)
 {
     uint64_t handle = pinned(fd, memory);
@@ -181,7 +181,7 @@ static void *touch_all(void *mapping)
     return NULL;
 }
 
-/* A thread switches huge pages off for the process as another one accesses the same pages. */
+/* One thread switches huge pages off and on for the process, while another accesses the same pages. */
 static void small_pages_against_huge_ones(void)
 {
     uint64_t handle = pinned(fd, memory);

@@ -1,7 +1,7 @@
 /*
- * The GPU driver reports success for an unpin, and keeps the pin, because it has forgotten that the process may undo
- * it. The free callback of that pin comes when its memory is freed, and must not affect other pins, nor use freed
- * memory.
+ * Tests of an unpin for which the GPU driver reports success but keeps the pin, because it has forgotten that the
+ * process may end it. The free callback of that pin comes when its memory is freed. It must not affect other pins or
+ * use freed memory.
  *
  * usage: ignored_puts [rounds]
  */
@@ -14,7 +14,7 @@
 
 static long rounds_wanted;
 
-/* The new pin is likely to be at the address of the ended one in the kernel's memory. */
+/* In the kernel's memory, the new pin is likely to be at the address of the ended one. */
 static void late_callback_leaves_other_pins(void)
 {
     int fd = driver_open();
@@ -70,8 +70,8 @@ static void ignored_unpin_against_free(void)
 static int freed[2], go[2];
 
 /*
- * Exits, which close gdrdrv first, because it has the smaller number. A child keeps the GPU's memory until it is
- * asked to end.
+ * Pins, and exits. The exit closes gdrdrv before emugpu, because its descriptor has the smaller number. A child keeps
+ * the GPU's memory until it is asked to end.
  */
 static void owner(void)
 {
@@ -121,7 +121,7 @@ int main(int argc, char **argv)
         waive("persistent pins have no callback");
     in_child(unprivileged);
     owner_exits_before_its_memory_is_freed();
-    /* The GPU driver does not say whether a callback may still come. */
+    /* The module stays loaded, because the GPU driver does not say whether a callback may still come. */
     CHECK(syscall(SYS_delete_module, "gdrdrv", O_NONBLOCK) < 0);
     CHECK_EQUAL(errno, EWOULDBLOCK);
     return passed("ignored_puts");

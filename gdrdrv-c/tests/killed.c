@@ -1,4 +1,4 @@
-/* Processes killed by SIGKILL. Their pins end at once, even if other processes hold a descriptor. */
+/* Tests of processes that SIGKILL ends. Their pins end at once, even if other processes have a descriptor. */
 
 #include "device.h"
 
@@ -6,7 +6,7 @@
 #define CHILDREN 300
 #define PARENT_PINS 8
 
-/* Pins 1,000 pages, maps every other one, and signals. Its child keeps the descriptor. */
+/* Pins 1,000 pages, and maps every other one. Then starts a child that keeps the descriptor, and waits. */
 static void pin_and_wait(void)
 {
     struct gpu_memory memory = gpu_alloc(PINS * GPU_PAGE);
@@ -85,7 +85,7 @@ static void *pin_until_storm_over(void *unused)
     return NULL;
 }
 
-/* Returns 1, when it has. */
+/* Waits for the end of a child, and returns 1. */
 static int storm_child_ends(void)
 {
     int status;

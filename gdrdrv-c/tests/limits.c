@@ -1,7 +1,7 @@
 /*
- * The module's parameters max_pins and max_pinned_mib limit each process, over all its opens of the device, and
- * max_pins_per_user and max_pinned_mib_per_user each user. A pin beyond a limit fails with ENOMEM, and is counted in
- * `params`; whatever ends a pin makes room for another.
+ * Tests of the module's limits. The parameters max_pins and max_pinned_mib limit each process, over all its opens of
+ * the device. max_pins_per_user and max_pinned_mib_per_user limit each user. A pin beyond a limit fails with ENOMEM,
+ * and is counted in `params`. Whatever ends a pin makes room for another.
  *
  * usage: limits [rounds]
  */
@@ -37,7 +37,7 @@ static void begin(uint64_t bytes)
     fd = driver_open();
 }
 
-/* The number of pins that limits have refused. */
+/* Returns the number of pins that limits have refused. */
 static long refused(void)
 {
     const char *line = strstr(file_text(PARAMS), "\nPins refused by limits: ");
@@ -46,7 +46,7 @@ static long refused(void)
     return atol(strchr(line, ':') + 1);
 }
 
-/* Pins one GPU page `count` times. */
+/* Makes `count` pins, of one GPU page each. */
 static void pin_pages(int file, uint64_t *handles, int count)
 {
     for (int i = 0; i < count; i++)
@@ -87,7 +87,7 @@ static void opens_share_the_limit(void)
     CHECK_OK(unpin(fd, handles[0]));
     check_room_for_one();
 
-    /* A mapping keeps the file of a closed descriptor, and its pins. */
+    /* A mapping keeps the file of a closed descriptor, and that keeps its pins. */
     unsigned char *va = mapped(fd, handles[1], GPU_PAGE);
     CHECK(close(fd) == 0);
     fd = driver_open();
@@ -154,7 +154,7 @@ static void processes_are_limited_separately(void)
     check_full(fd);
 }
 
-/* Pins as much as possible, at least one pin once. */
+/* Pins in each round until a limit refuses, and unpins. Goes on until a round has made a pin. */
 static void *pinner(void *unused)
 {
     uint64_t handles[2 * LIMIT];
@@ -233,7 +233,7 @@ static void limited_by_both(void)
     check_full(fd);
 }
 
-/* The GPU driver also answers ENOMEM. */
+/* If BAR1 is full, the GPU driver answers ENOMEM, which does not count as refused by a limit. */
 static void full_bar1_is_no_limit(void)
 {
     uint64_t handles[LIMIT], failed;
@@ -250,7 +250,7 @@ static void full_bar1_is_no_limit(void)
 
 static int go_on[2];
 
-/* A child has the last descriptor when the process that pinned has ended. */
+/* Pins, and ends before a child that keeps its descriptors of gdrdrv and of the GPU. */
 static void leave_pins(void)
 {
     uint64_t handles[LIMIT];
@@ -275,7 +275,7 @@ static void user_has_no_room(void)
     check_full(fd);
 }
 
-/* The number of lines of the kernel's log about refused pins of that user, since the log was opened. */
+/* Returns the number of lines about refused pins of a user in the kernel's log, since the log was opened. */
 static int lines_about(int log, uid_t user)
 {
     char line[8192], wanted[32];
@@ -302,7 +302,7 @@ static void refused_often(void)
         CHECK_ERROR(pin(fd, memory.va, MIB + 1, &handle), ENOMEM);
 }
 
-/* The log has a line, and not one for each. One user's pins hide no other's line. */
+/* A user's refused pins have a line in the log, but not one line each. Other users' refused pins do not hide it. */
 static void refusals_are_logged_for_each_user(void)
 {
     for (refused_user = 4001; refused_user <= 4003; refused_user++) {
@@ -339,22 +339,22 @@ static void pins_of_ended_processes_count_for_their_user(void)
     CHECK(close(go_on[0]) == 0 && close(go_on[1]) == 0);
 }
 
-/* Waits as the parent changes the limit. */
+/* Pins while the parent changes the limit. */
 static void limit_that_changes(void)
 {
     uint64_t handles[LIMIT];
 
     drop_privileges();
     begin(MIB);
-    pin_pages(fd, handles, LIMIT); /* without a limit */
-    next_step(); /* below what is pinned */
+    pin_pages(fd, handles, LIMIT); /* there is no limit */
+    next_step(); /* now the limit is 3 pins */
     check_full(fd);
     for (int i = 0; i < 3; i++)
         CHECK_OK(unpin(fd, handles[i]));
     check_room_for_one();
-    next_step(); /* none again */
+    next_step(); /* there is no limit again */
     pin_pages(fd, handles, LIMIT);
-    CHECK_ERROR(pin(fd, memory.va, MIB + 1, handles), EINVAL); /* the GPU driver's result */
+    CHECK_ERROR(pin(fd, memory.va, MIB + 1, handles), EINVAL); /* this is the GPU driver's error */
 }
 
 static void limits_change_while_a_process_has_pins(void)

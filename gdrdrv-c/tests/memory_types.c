@@ -1,7 +1,7 @@
 /*
- * Write-combining on x86, where the kernel gives a page the memory type that its physical range is reserved with.
- * Each contiguous run of a mapped pin must be reserved as write-combining, and no reservation may outlast its pin.
- * Where another driver has the range with other types (emugpu's parameter mixed), pins are mapped all the same.
+ * Tests of write-combining on x86, where the kernel gives a page the memory type that its physical range is reserved
+ * with. Each contiguous run of a mapped pin must be reserved as write-combining, and no reservation may outlast its
+ * pin. A pin is also mapped if another driver has reserved its range with other types (emugpu's parameter `mixed`).
  */
 
 #include "device.h"
@@ -12,14 +12,14 @@
 
 static int fd;
 
-/* Ranges that the kernel lists as write-combining. */
+/* Returns the number of ranges that the kernel lists as write-combining. */
 static int reserved(void)
 {
     FILE *list = fopen("/sys/kernel/debug/x86/pat_memtype_list", "r");
     char line[128];
     int count = 0;
 
-    CHECK(list != NULL); /* if missing, this kernel was built without CONFIG_X86_PAT */
+    CHECK(list != NULL); /* a kernel built without CONFIG_X86_PAT does not have the file */
     while (fgets(line, sizeof(line), list))
         count += strstr(line, "write-combining") != NULL;
     fclose(list);
@@ -29,7 +29,7 @@ static int reserved(void)
 static unsigned char *last_page;
 static int reserved_before;
 
-/* Without a reservation, pages get the type that the next reservation has. */
+/* Pages that are accessible without a reservation could get another type from the next reservation. */
 static void *watch_for_pages_without_reservation(void *unused)
 {
     unsigned char value;
@@ -40,7 +40,7 @@ static void *watch_for_pages_without_reservation(void *unused)
     return unused;
 }
 
-/* A pin that takes long to end, whose pages go before their reservations. */
+/* The pin is large and takes long to end. Its pages must be gone before their reservations. */
 static void reservations_outlast_pages(void)
 {
     struct gpu_memory memory = gpu_leave_free(GPU_PAGE);
@@ -108,7 +108,7 @@ int main(void)
     CHECK(munmap(va, SIZE) == 0);
     CHECK_EQUAL(reserved(), before);
 
-    /* A single run. */
+    /* This pin has a single run of pages. */
     fd = driver_open();
     memory = gpu_alloc(GPU_PAGE);
     handle = pinned(fd, memory);

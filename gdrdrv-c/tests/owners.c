@@ -1,4 +1,4 @@
-/* Ends of processes before others that have copies of their descriptors, those of the GPU driver too. */
+/* Tests of owners that end before a process with copies of their descriptors, also of the GPU driver's. */
 
 #include "device.h"
 
@@ -8,7 +8,7 @@
 
 static int said[2], asked[2], clone_flags;
 
-/* Pins and exits. A child that has the descriptors keeps running, and closes them one at a time on request. */
+/* Pins and exits. A child with the descriptors keeps running, and closes one at a time on request. */
 static void end_before_a_child(void)
 {
     struct gpu_memory mine = gpu_alloc(SIZE);

@@ -23,7 +23,7 @@ struct line {
     char command[64];
 };
 
-/* Reads all lines, checks their format, and stores those of a process. Returns how many it has. */
+/* Reads all lines, checks their format, and stores the lines of a process. Returns their number. */
 static int lines_of(pid_t pid, struct line *lines, int most)
 {
     const char *const header[] = {"pid", "uid", "gpu", "bytes", "mapped", "type", "age", "command", NULL};
@@ -85,29 +85,29 @@ static void user(void)
     CHECK(prctl(PR_SET_NAME, NAME) == 0);
     struct gpu_memory memory = gpu_alloc(2 * GPU_PAGE);
     int fd = driver_open();
-    next_step(); /* none */
+    next_step(); /* no pin */
     CHECK_OK(pin(fd, memory.va, GPU_PAGE, &first));
-    next_step(); /* one */
+    next_step(); /* one pin */
     CHECK_OK(pin(fd, memory.va + 8, GPU_PAGE, &second));
     unsigned char *va = mapped(fd, first, GPU_PAGE);
-    next_step(); /* two, the first mapped */
+    next_step(); /* two pins, and the first is mapped */
     CHECK(munmap(va, GPU_PAGE) == 0);
-    next_step(); /* two */
+    next_step(); /* two pins */
     in_child(child_of_user);
     CHECK_OK(unpin(fd, first));
-    next_step(); /* the second */
+    next_step(); /* the second pin */
     va = mapped(fd, pinned(fd, memory), 2 * GPU_PAGE);
     CHECK(close(fd) == 0);
-    next_step(); /* the file stays while one of its pins is mapped */
+    next_step(); /* two pins, because a mapping keeps the file */
     CHECK(munmap(va, 2 * GPU_PAGE) == 0);
-    next_step(); /* none */
+    next_step(); /* no pin */
     fd = driver_open();
     CHECK_OK(pin(fd, memory.va, GPU_PAGE, &third));
     gpu_renew(memory);
-    next_step(); /* one, if it is persistent */
+    next_step(); /* one pin, if it is persistent */
 }
 
-/* Waits for the next step of the user. Returns its lines, ordered by size. */
+/* Waits for the next step of the user. Stores the lines, ordered by size, and returns their number. */
 static int step(pid_t pid, struct line lines[2])
 {
     await(steps[0]);
@@ -121,7 +121,7 @@ static int step(pid_t pid, struct line lines[2])
     return count;
 }
 
-/* The command of README.md shows who holds how much of a GPU. */
+/* The command in README.md shows how much of a GPU each user has pinned. */
 static void check_sums(void)
 {
     char text[256], expected[256];
@@ -151,7 +151,7 @@ static void pins_of_a_user(void)
     CHECK_EQUAL(step(child, lines), 2);
     check_line(&lines[0], GPU_PAGE, "no", "-");
     say(steps[0]);
-    CHECK_EQUAL(step(child, lines), 2); /* in the user's child */
+    CHECK_EQUAL(step(child, lines), 2); /* the user's child has pinned, too */
     check_sums();
     CHECK_EQUAL(page_tables(), 3);
     say(steps[0]);
@@ -168,7 +168,7 @@ static void pins_of_a_user(void)
     CHECK_EQUAL(lines_of(child, lines, 2), 0);
 }
 
-/* Pins, opens, closes, until it is killed or its parent ends. */
+/* Opens the device, pins and closes again and again, until it is killed or its parent ends. */
 static void pin_forever(void)
 {
     drop_privileges();
@@ -186,7 +186,7 @@ static void pin_forever(void)
     }
 }
 
-/* Each line is complete, whatever ends while it is read. A pin can be made when an earlier one was read. */
+/* Each line is complete, even if its pin ends. A read can find many lines, because new pins appear during it. */
 static void read_while_pins_end(long rounds_wanted)
 {
     static struct line lines[1000];
@@ -201,7 +201,7 @@ static void read_while_pins_end(long rounds_wanted)
     printf("%ld reads, a pin in %ld\n", round, seen);
 }
 
-/* Acts as the root user of a container without a user namespace. */
+/* Runs `pins refused` without CAP_SYS_ADMIN, as root in a container without a user namespace. */
 static void root_without_capabilities(void)
 {
     CHECK(prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN) == 0);

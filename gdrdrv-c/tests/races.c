@@ -1,7 +1,7 @@
 /*
- * One thread frees the memory of a pin, another maps and reads it, and a third unpins it or closes the device. In any
- * order, a read returns the pin's data or raises SIGBUS, never data of the next allocation. Nothing stays mapped, and
- * nothing is released twice.
+ * One thread frees the memory of a pin, another maps and reads the pin, and a third unpins it or closes the device. In
+ * any order, a read returns the pin's data or raises SIGBUS. It never returns data of the next allocation. Nothing
+ * stays mapped, and nothing is released twice.
  *
  * usage: races [rounds]
  */
@@ -15,15 +15,15 @@
 #define WAKING 10
 
 static long rounds_wanted;
-static int outlives_free; /* persistent pins */
+static int outlives_free; /* 1 if pins are persistent */
 
-/* State of one round. */
+/* The state of one round. */
 static struct gpu_memory memory;
 static uint64_t handle;
 static int fd;
-static int closes; /* instead of unpinning */
+static int closes; /* the third thread closes the device instead of unpinning */
 static unsigned char *mapping; /* NULL if mmap was too late */
-static int ended; /* the call that ends the mapping has returned */
+static int ended; /* the call that ends access has returned */
 static int closed;
 
 static pthread_barrier_t begin, end;
@@ -58,7 +58,7 @@ static void map_and_read(void)
             return;
         at = (at + PAGE) % SIZE;
         if (at == 0)
-            sched_yield(); /* three threads on two CPUs */
+            sched_yield(); /* there may be only two processors for three threads */
     }
     CHECK_EQUAL(signal, SIGBUS);
 }
@@ -127,7 +127,7 @@ static void free_against_map_against_unpin(void)
     pthread_join(mapper, NULL);
     pthread_join(unpinner, NULL);
     CHECK(close(fd) == 0);
-    /* If this fails, the threads never met. */
+    /* If this fails, mmap or the reads always came too late. */
     CHECK(mapped_in_time > 0 && mapped_in_time <= rounds_wanted);
     CHECK(read_in_time > 0);
 }
@@ -141,7 +141,7 @@ static void *freer(void *patience)
     return NULL;
 }
 
-/* The GPU driver is delayed, so that memory is freed before a pin is complete, and unpinned while the callback runs. */
+/* emugpu waits, so that memory is freed before its pin is complete, and a pin is unpinned while its callback runs. */
 static void free_against_pin(void)
 {
     unsigned int patience = 1;
@@ -163,7 +163,7 @@ static void free_against_pin(void)
         }
         pthread_join(thread, NULL);
         CHECK_EQUAL(page_tables(), 0);
-        patience += made == 0; /* until one pin is complete in time, also on slow machines */
+        patience += made == 0; /* the free comes later, until one pin is complete in time on a slow machine, too */
     }
     gpu_inject((struct emugpu_inject){0});
     CHECK(close(fd) == 0);

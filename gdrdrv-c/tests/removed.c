@@ -1,6 +1,7 @@
 /*
- * The GPU's driver leaves it, as when an external GPU is unplugged, or root gives it to another driver. Mappings end,
- * as another driver or device may get the addresses. Pins stay until they are unpinned, and cannot be mapped any more.
+ * Tests of a GPU that its driver leaves, as happens when an external GPU is unplugged, or when root gives the GPU to
+ * another driver. Mappings end, because another driver or device may get the addresses. Pins stay until they are
+ * unpinned, and cannot be mapped any more.
  *
  * usage: removed [rounds]
  */
@@ -13,7 +14,7 @@
 
 #define DRIVER "/sys/bus/pci/drivers/emugpu/"
 
-/* The PCI address of the GPU, which has the driver. */
+/* Returns the PCI address of the GPU. Its driver must be bound. */
 static const char *address(void)
 {
     static char name[32];
@@ -84,7 +85,7 @@ static void mappings_end_with_their_device(void)
     CHECK_EQUAL(page_tables(), 0);
 }
 
-/* The pinned memory is not that of the device that leaves. */
+/* The device that leaves is not the one with the pinned memory. */
 static void another_device_leaves(void)
 {
     glob_t devices;
@@ -93,7 +94,7 @@ static void another_device_leaves(void)
     CHECK(glob("/sys/bus/pci/drivers/virtio-pci/*:*/device", 0, NULL, &devices) == 0);
     while (rng < devices.gl_pathc && strcmp(file_text(devices.gl_pathv[rng]), "0x1005\n") != 0)
         rng++;
-    CHECK_COMPARE(rng, <, devices.gl_pathc); /* run.sh adds a device that nothing else needs */
+    CHECK_COMPARE(rng, <, devices.gl_pathc); /* vm/run.sh adds this device, which nothing else needs */
     const char *name = basename(dirname(devices.gl_pathv[rng]));
     struct gpu_memory memory = gpu_alloc(GPU_PAGE);
     int fd = driver_open();
@@ -110,7 +111,7 @@ static void another_device_leaves(void)
 
 static int *is_gone, *is_over;
 
-/* Flags in a file that an exec does not close. */
+/* Maps the two flags, which are in a file that an exec does not close. */
 static void map_flags(int file)
 {
     is_gone = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -118,7 +119,10 @@ static void map_flags(int file)
     is_over = is_gone + 1;
 }
 
-/* Pins and maps, every fourth time until the GPU leaves. No mapping that exists while the GPU is gone shows anything. */
+/*
+ * Pins and maps, again and again. Keeps every fourth mapping until the GPU leaves. No mapping that exists while the GPU
+ * is gone shows anything.
+ */
 static void map_until_over(void)
 {
     long maps = 0, ended = 0;
@@ -154,7 +158,7 @@ static void map_until_over(void)
 
 static int flags_file;
 
-/* Maps what it has pinned before the exec, until that ends. */
+/* Maps a pin from before the exec, again and again, until its device has left. */
 static void map_after_exec(int fd, uint64_t handle, int flags, int step)
 {
     unsigned char *va, value;

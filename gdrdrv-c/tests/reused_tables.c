@@ -1,6 +1,6 @@
 /*
  * One thread unpins a pin or closes its file, while another frees its memory and pins again. emugpu finds the pin to
- * undo by the address of its page table. By then that can be the address of the new pin's, and the new pin must
+ * end by the address of its page table. By then the page table of the new pin can have that address. The new pin must
  * stay.
  *
  * usage: reused_tables [rounds [microseconds]]
@@ -14,7 +14,7 @@
 
 static int fd, others;
 static uint64_t ended;
-static int closes; /* instead of unpinning */
+static int closes; /* the thread closes the file instead of unpinning */
 static int go, ending;
 
 static void *ender(void *unused)

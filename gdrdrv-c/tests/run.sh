@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs the module's tests, as root, on a system with /dev/gdrdrv and /dev/emugpu; gdrdrv-c/vm/run.sh starts one:
+# Runs the module's tests, as root, on a system with /dev/gdrdrv and /dev/emugpu. gdrdrv-c/vm/run.sh starts such a one:
 #
 #   make -C gdrdrv-c/tests && gdrdrv-c/vm/run.sh -- gdrdrv-c/tests/run.sh
 #
-# usage: run.sh [--slow] ["program [argument ...]" ...]      (default: all; --slow: with fewer rounds)
-# Prints TAP (tap.sh). Exit status, as in kselftest, is 0 if all passed, 1 if one failed, 4 if all were skipped.
+# usage: run.sh [--slow] ["program [argument ...]" ...]      (default: all programs; --slow: these with fewer rounds)
+# Prints TAP (tap.sh). The exit status, as in kselftest, is 0 if none failed, 1 if one failed, 4 if all were skipped.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -12,7 +12,7 @@ out=$here/../../build/gdrdrv-c/tests
 # shellcheck source=gdrdrv-c/tests/tap.sh
 . "$here/tap.sh"
 
-# answers is first, because any ordinary pin keeps the module loaded.
+# answers is first. It tests that failed pins do not keep the module loaded, but an earlier ordinary pin would do so.
 programs=(answers contract memory_types huge_pages pins tracepoints limits tokens owners killed ignored_puts failed_puts removed waits)
 long=(stale_maps reused_tables races fuzz)
 if [ "${1-}" = --slow ]; then

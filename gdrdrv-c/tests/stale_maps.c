@@ -1,6 +1,6 @@
 /*
- * One thread repeatedly maps a pin, while another, with its own descriptor table, exits, closes its copy of the
- * descriptor, or unpins. A mapping that the kernel was about to make when its pin ended must not show anything. A pin
+ * One thread repeatedly maps a pin. Another thread unpins it; or it has its own descriptor table, and exits or closes
+ * its copy of the descriptor. A mapping that the kernel was making when its pin ended must not show anything. A pin
  * ends with its process, not with a thread of it.
  *
  * usage: stale_maps [exit|close|unpin [rounds]]
@@ -40,8 +40,8 @@ static void *ender(void *seed)
 }
 
 /*
- * Maps until the pin or the other thread has ended, and a little longer, because a thread ends after its last
- * instruction.
+ * Maps until the pin has ended. If only the other thread ends, maps a few times more, because the kernel ends a thread
+ * after its last instruction.
  */
 static unsigned char *map_while_pin_ends(long *maps)
 {
@@ -90,7 +90,7 @@ static void run(enum end end, const char *name, long rounds_wanted)
             CHECK_EQUAL(page_tables(), 0);
             if (touch(va, &value) == 0) {
                 gpu_free(memory);
-                struct gpu_memory next = gpu_alloc(GPU_PAGE); /* the same page, since no other is free */
+                struct gpu_memory next = gpu_alloc(GPU_PAGE); /* gets the same page, because no other is free */
                 memset(next.view, THEIRS, GPU_PAGE);
                 (void)touch(va, &value);
                 fprintf(stderr, "%s, round %ld: nothing is pinned, and the mapping shows %#x, the next owner's %#x\n",
@@ -104,7 +104,7 @@ static void run(enum end end, const char *name, long rounds_wanted)
         if (va != NULL)
             CHECK(munmap(va, GPU_PAGE) == 0);
         CHECK(close(fd) == 0);
-        while (page_tables() != 0) /* the kernel also closes the table of the other thread after its last instruction */
+        while (page_tables() != 0) /* the kernel closes the other thread's descriptors after its last instruction */
             sched_yield();
     }
     printf("%s: %ld rounds, %ld mmaps, %ld mapped as the pin ended\n", name, rounds_wanted, maps, caught);

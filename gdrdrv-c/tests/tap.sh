@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# Sourced, runs test programs over the loaded gdrdrv, and prints the results in TAP version 13.
-# A program passes if it exits with 0, or skips, leaves no page table pinned, and the kernel logs no warning.
+# Scripts source this file, which runs test programs over the loaded gdrdrv and prints the results in TAP version 13.
+# A program fails if its exit status is neither 0 nor skip_status, if it leaves a page table pinned, or if the kernel
+# logs a warning.
 
-skip_status=4 # of a program, as in kselftest
+skip_status=4 # the exit status of a program that skips, as in kselftest
 pinned=/proc/driver/gdrdrv/nv_get_pages_refcount
 complaint='WARNING|BUG|Oops|Call Trace|general protection|refcount_t|KASAN|KCSAN|possible circular|freeing invalid memtype'
 number=0
@@ -12,7 +13,7 @@ skipped=0
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
-# tap_begin [NUMBER]: of the tests, if it is known. Exits if nothing can be tested.
+# tap_begin [NUMBER]: begins the output, with the number of tests if it is known. Exits if nothing can be tested.
 tap_begin() {
     echo "TAP version 13"
     [ -r "$pinned" ] || { echo "1..0 # SKIP no $pinned: load gdrdrv with dbg_enabled=1" && exit 4; }
@@ -20,7 +21,7 @@ tap_begin() {
     [ "$planned" -eq 0 ] || echo "1..$planned"
 }
 
-# tap_test NAME COMMAND ...
+# tap_test NAME COMMAND ...: runs a test, and prints its result.
 tap_test() {
     local name=$1 status=0 reasons=() before begin seconds note
     shift

@@ -1,6 +1,7 @@
 /*
- * Tokens give no access. emugpu does not compare the process that a token names with the calling process, so none may
- * reach it. Persistent pins have none, and for other pins all tokens mean the calling process.
+ * Tests that tokens give no access. emugpu does not compare the process that a token names with the calling process, so
+ * no token may reach emugpu. For persistent pins, tokens are refused. For other pins, they are ignored, and the memory
+ * is that of the calling process.
  *
  * usage: tokens [rounds]
  */
@@ -83,7 +84,7 @@ static void every_token_is_the_callers(void)
     }
 }
 
-/* With a token, emugpu also frees a table that is free, with a warning. */
+/* If gdrdrv passed tokens, emugpu would warn of a table that is freed again. */
 static void unpin_against_free_frees_once(void)
 {
     const uint32_t self = (uint32_t)getpid();

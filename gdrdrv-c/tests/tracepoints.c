@@ -1,6 +1,6 @@
 /*
- * Each pin, map, unpin and revocation is an event of gdrdrv's tracepoints, with the pin's owner and range. There are none
- * over the proprietary GPU driver.
+ * Each pin, map, unpin and revocation is an event of gdrdrv's tracepoints, with the pin's owner and range. A build for
+ * the proprietary GPU driver has no tracepoints.
  */
 #include "device.h"
 
@@ -9,7 +9,7 @@
 #define TRACING "/sys/kernel/tracing"
 #define EVENTS TRACING "/events/gdrdrv/enable"
 
-/* Number of events of this name about this range, of this process. */
+/* Returns the number of events with this name about this range and this process. */
 static int events(const char *name, struct gpu_memory memory)
 {
     FILE *file = fopen(TRACING "/trace", "r");

@@ -1,6 +1,7 @@
 /*
- * The GPU driver does not return from a pin, as when its GPU hangs (emugpu's parameter `held`). No one waits for it except
- * its own threads, neither other users' pins, closes and exits, nor devices that leave, that of the pin included.
+ * Tests of a pin from which the GPU driver does not return, as when its GPU hangs (emugpu's parameter `held`). Pins,
+ * closes and exits of other processes do not wait, nor do devices that leave, the pin's included. Only large requests
+ * wait, and only for those of the same user.
  */
 
 #include "device.h"
@@ -9,13 +10,13 @@
 #include <libgen.h>
 
 #define SIZE (2 * GPU_PAGE)
-#define LARGE (64UL << 20) /* modules.sh has GDR_LARGE_REQUEST */
+#define LARGE (64UL << 20) /* more than vm/modules.sh's GDR_LARGE_REQUEST */
 #define LARGE_AT_A_TIME 16
 #define GPU_DRIVER "/sys/bus/pci/drivers/emugpu"
 
-/* ---- Processes that are held, and those that must not wait ---- */
+/* ---- Held processes, and children that end while there is one ---- */
 
-/* Makes pins of this process, and its mmaps of GPU memory, wait. 0 stands for no process. */
+/* Makes emugpu hold a process: its pins, and its mmaps of GPU memory, do not return. 0 stands for no process. */
 static void hold(pid_t process)
 {
     if (getuid() == 0)
@@ -27,7 +28,7 @@ static void release(void)
     hold(0);
 }
 
-/* Returns whether the thread is in a function of that module. */
+/* Returns whether the thread is in a function of this module. */
 static int is_inside(pid_t thread, const char *module)
 {
     char path[64], text[8192];
@@ -35,13 +36,13 @@ static int is_inside(pid_t thread, const char *module)
     snprintf(path, sizeof(path), "/proc/%d/stack", thread);
     FILE *stack = fopen(path, "r");
     if (stack == NULL)
-        return 0; /* it has ended */
+        return 0; /* the thread has ended */
     text[fread(text, 1, sizeof(text) - 1, stack)] = '\0';
     fclose(stack);
     return strstr(text, module) != NULL;
 }
 
-/* The number of times that the thread has given up the processor, or -1 if it has ended. */
+/* Returns how often the thread has given up the processor, or -1 if it has ended. */
 static long switches(pid_t thread)
 {
     char path[64];
@@ -53,7 +54,7 @@ static long switches(pid_t thread)
     return line == NULL ? -1 : atol(strchr(line, ':') + 1);
 }
 
-/* The threads of a process, at most LARGE_AT_A_TIME + 1. */
+/* Stores the numbers of a process's threads, and returns how many there are: at most LARGE_AT_A_TIME + 1. */
 static int threads_of(pid_t process, pid_t *threads)
 {
     char path[64];
@@ -68,7 +69,7 @@ static int threads_of(pid_t process, pid_t *threads)
     return count;
 }
 
-/* Waits until that many threads of the process are in the module. */
+/* Waits until `wanted` threads of the process are in the module. */
 static void await_inside(pid_t process, const char *module, int wanted)
 {
     for (;;) {
@@ -84,7 +85,7 @@ static void await_inside(pid_t process, const char *module, int wanted)
     }
 }
 
-/* Returns the status of a child that ends while another process is held. It must not sleep inside gdrdrv for ever. */
+/* Waits for a child, and returns its status. Fails if the child sleeps inside gdrdrv while another process is held. */
 static int end_of(pid_t child)
 {
     long before = -1, now;
@@ -111,7 +112,7 @@ static void ends(void (*part)(void))
 
 static char drivers_file[96], device_name[32];
 
-/* Names the device of a driver whose file `what` has this text. */
+/* Chooses the device of a driver that has this text in its file `what`. */
 static void choose(const char *driver, const char *what, const char *text)
 {
     char pattern[96];
@@ -122,7 +123,7 @@ static void choose(const char *driver, const char *what, const char *text)
     CHECK(glob(pattern, 0, NULL, &devices) == 0);
     while (at < devices.gl_pathc && strcmp(file_text(devices.gl_pathv[at]), text) != 0)
         at++;
-    CHECK_COMPARE(at, <, devices.gl_pathc); /* run.sh adds it */
+    CHECK_COMPARE(at, <, devices.gl_pathc); /* vm/run.sh adds the device */
     snprintf(drivers_file, sizeof(drivers_file), "%s", driver);
     snprintf(device_name, sizeof(device_name), "%s", basename(dirname(devices.gl_pathv[at])));
     globfree(&devices);
@@ -146,7 +147,7 @@ static void take_back(void)
     write_name("bind");
 }
 
-/* ---- What others do ---- */
+/* ---- Processes that must not wait ---- */
 
 static void use_all(void)
 {
@@ -196,7 +197,7 @@ static void *pin_once(void *unused)
     return unused;
 }
 
-/* Another thread pins, so that this one can be asked. */
+/* Another thread pins, so that this one can talk to the parent. */
 static void pin_and_be_held(void)
 {
     drop_privileges();
@@ -228,13 +229,16 @@ static void finish_held(pid_t child)
     CHECK_EQUAL(page_tables(), 0);
 }
 
-/* The number of requests to the GPU driver for pins of SIZE bytes. */
+/* Returns the number of requests to the GPU driver, if all were for pins of SIZE bytes. */
 static uint64_t requests(void)
 {
     return gpu_status().unchecked_bytes / (SIZE / GPU_PAGE * 16);
 }
 
-/* While an unrelated device leaves, a pin goes on. While another GPU leaves, it is made again when it returns. */
+/*
+ * A device leaves while the GPU driver makes a pin. If the device may be a GPU, gdrdrv then asks the GPU driver for the
+ * pin again: `wanted` is the number of requests.
+ */
 static void device_that_leaves_waits_for_no_pin(const char *driver, const char *what, const char *text, uint64_t wanted)
 {
     uint64_t before = requests();
@@ -248,7 +252,7 @@ static void device_that_leaves_waits_for_no_pin(const char *driver, const char *
     CHECK_EQUAL(requests() - before, wanted);
 }
 
-/* The pin ends: its memory is of a device without driver. */
+/* The pin fails, because the device with its memory has no driver any more. */
 static void gpu_that_leaves_waits_for_no_pin_of_its_memory(void)
 {
     expected_error = EINVAL;
@@ -278,7 +282,7 @@ static void pin_and_be_held_in_mmap(void)
     finish_thread(thread);
 }
 
-/* The thread holds the mmap_lock, as one for which a file system has no answer. */
+/* The thread holds the mmap_lock, like a thread that waits for the answer of a file system. */
 static void gpu_that_leaves_waits_for_no_mmap(void)
 {
     choose(GPU_DRIVER, "device", "0x1110\n");
@@ -331,7 +335,10 @@ static void pin_too_much_as_another_user(void)
     pin_too_much_as(UNPRIVILEGED - 1);
 }
 
-/* Large requests take the GPU driver's memory, so a user has only some at a time. More wait, and can be killed. */
+/*
+ * The GPU driver allocates much memory for a large request, so a user has a limited number at a time. Further ones
+ * wait, and their processes can be killed.
+ */
 static void large_requests_wait_only_for_the_same_user(void)
 {
     pid_t child = start_held(pin_too_much_often, LARGE_AT_A_TIME);
@@ -354,7 +361,7 @@ int main(void)
     pid_t child = start_held(pin_and_be_held, 1);
     others_go_on();
     finish_held(child);
-    if (strstr(file_text(PARAMS), "flavor: opensource") != NULL) { /* the other is not notified */
+    if (strstr(file_text(PARAMS), "flavor: opensource") != NULL) { /* other builds do not notice that a device leaves */
         device_that_leaves_waits_for_no_pin("/sys/bus/pci/drivers/serial", "vendor", "0x1b36\n", 1);
         device_that_leaves_waits_for_no_pin("/sys/bus/pci/drivers/virtio-pci", "device", "0x1005\n", 2);
         gpu_that_leaves_waits_for_no_pin_of_its_memory();
