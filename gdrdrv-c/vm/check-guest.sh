@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the project's tests over the kernel's gdrdrv, in the guest, and prints TAP. check.sh calls it, and has built everything.
+# Runs the project's tests over the guest's gdrdrv, and prints TAP. check.sh builds everything and calls this in the guest.
 #
 # usage: check-guest.sh persistent|traditional GDREMU LIB MODEL
-#   GDREMU   the program             LIB     directory of libgdrapi.so.2
+#   GDREMU   the program gdremu      LIB     directory of libgdrapi.so.2
 #   MODEL    the test program `emulated`
 set -u
 
@@ -10,7 +10,7 @@ mode=$1 gdremu=$2 lib=$3 model=$4
 root=$(cd "$(dirname "$0")/../.." && pwd)
 limit=300
 
-# The number of calls of the model-based test. C tests repeat their loops a hundredth as often as elsewhere.
+# The model-based test makes MODEL_CALLS calls. C tests repeat their loops a hundredth as often as elsewhere.
 export MODEL_CALLS=${MODEL_CALLS:-5000} CHECK_SLOWNESS=100
 # Some programs load libgdrapi.so, which a directory of another library may lack.
 names=$(mktemp -d)
@@ -34,7 +34,7 @@ tap_begin
 for program in "$root"/build/c_tests/plain/*; do
     name=$(basename "$program")
     case $name in
-    header_* | open_fails | libcuda_load | nv_p2p_dummy | dmabuf*) ;; # they test systems without gdrdrv, or no system
+    header_* | open_fails | libcuda_load | nv_p2p_dummy | dmabuf*) ;; # these test systems without gdrdrv, or need no system
     *) emulated "$name" "$program" ;;
     esac
 done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check-nvidia.sh KERNEL MODULES NVIDIAS: in a guest without modules, gdrdrv-c is installed over NVIDIA's gdrdrv, and
-# NVIDIA's over gdrdrv-c. The commands that drv_install and gdrdrv-load print, and README's for DKMS, must load gdrdrv-c.
+# check-nvidia.sh KERNEL MODULES NVIDIAS: in a guest without modules, installs gdrdrv-c over NVIDIA's gdrdrv, and NVIDIA's
+# over gdrdrv-c. The commands that drv_install and gdrdrv-load print, and README's for DKMS, must load gdrdrv-c.
 #
 #   KERNEL    directory that kernel.sh printed
 #   MODULES   directory that modules.sh printed
@@ -18,13 +18,13 @@ die() {
     exit 1
 }
 
-# run COMMAND...: prints its output, and DKMS's, only if it fails.
+# run COMMAND...: runs a command. If it fails, prints its output and DKMS's log, and ends the script.
 run() {
     "$@" >/tmp/log 2>&1 || { cat /tmp/log /var/lib/dkms/gdrdrv/2.6/build/make.log && die "fails: $*"; }
 }
 
-# install_nvidias [option of DKMS]: lays the files out as if DKMS had built and drv_install installed them, as compiling
-# here takes minutes.
+# install_nvidias [option of DKMS]: lets DKMS install NVIDIA's module. Its build does nothing, because compiling here takes
+# minutes.
 install_nvidias() {
     rm -rf /usr/src/gdrdrv-2.6
     mkdir -p /usr/src/gdrdrv-2.6
@@ -50,7 +50,7 @@ remove_all() {
     make --silent -C /tmp/ours drv_uninstall
 }
 
-# command: prints the command at the end of the file's last line, after "run: ".
+# command_in FILE: prints the command at the end of the file's last line, after "run: ". The file must name NVIDIA's module.
 command_in() {
     grep -F "$installed/updates/dkms/gdrdrv.ko" "$1" >/dev/null || die "no word about NVIDIA's module: $(cat "$1")"
     tail -n 1 "$1" | sed -n 's/.*run: //p' | grep . || die "no command: $(cat "$1")"
@@ -60,7 +60,7 @@ is_ours() {
     grep -q '^Implementation: gdrapi gdrdrv-c' /proc/driver/gdrdrv/params || die "after $1, NVIDIA's is loaded"
 }
 
-# nvidias_is_loaded: gdrdrv-load refuses it, and the command that it prints loads gdrdrv-c.
+# nvidias_is_loaded: checks that gdrdrv-load refuses NVIDIA's module, and that the command which it prints loads gdrdrv-c.
 nvidias_is_loaded() {
     ! gdrdrv-load >/tmp/load 2>&1 || die "gdrdrv-load takes NVIDIA's module"
     command=$(command_in /tmp/load)

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # check-stale.sh KERNEL OLD NEW GDREMU LIB: in a guest without modules, replaces the GPU driver, so that the kernel refuses
-# gdrdrv. While the new driver is only loaded, gdrdrv-load and doctor must want it installed. Then the command that they
-# print must have DKMS build a gdrdrv that loads.
+# gdrdrv. While the new driver is only loaded, gdrdrv-load and doctor must ask for its installation. After that, the command
+# that they print must let DKMS build a gdrdrv that loads.
 #
 #   KERNEL     directory that kernel.sh printed
-#   OLD, NEW   directories that modules.sh printed, with two emugpus
+#   OLD, NEW   directories that modules.sh printed, with different versions of emugpu
+#   GDREMU     the program gdremu, with gdrcopy beside it
 #   LIB        directory of libgdrapi.so.2
 set -euo pipefail
 
@@ -19,10 +20,10 @@ die() {
     exit 1
 }
 
-# install_driver DIRECTORY
+# install_driver DIRECTORY: installs the emugpu of the directory as the GPU driver, and its sources.
 install_driver() {
     cp "$1/emugpu/emugpu.ko" "$modules/extra"
-    # The sources that are built against.
+    # DKMS builds gdrdrv against these sources.
     rm -rf /usr/src/nvidia-1
     mkdir -p /usr/src/nvidia-1
     cp "$1"/emugpu/*.[ch] /usr/src/nvidia-1
@@ -32,14 +33,14 @@ install_driver() {
     depmod "$release"
 }
 
-# load_driver DIRECTORY: loads the GPU driver as a boot does, or a container that brings its own driver.
+# load_driver DIRECTORY: replaces the loaded GPU driver, as a boot does, or a container that brings its own driver.
 load_driver() {
     rmmod gdrdrv emugpu 2>/dev/null || true
     rm -f /dev/gdrdrv
     insmod "$1/emugpu/emugpu.ko"
 }
 
-rm -f /.dockerenv # doctor has other remedies in containers
+rm -f /.dockerenv # in a container, doctor would print other remedies
 mkdir -p "$modules/extra"
 touch "$modules"/modules.{order,builtin,builtin.modinfo}
 ln -sfn "$kernel/headers" "$modules/build"
@@ -47,18 +48,18 @@ rm -rf /var/lib/dkms/gdrdrv /usr/src/gdrdrv-2.6 /usr/src/nvidia*
 cp -r "$root/gdrdrv-c" /usr/src/gdrdrv-2.6
 install "$root/gdrdrv-c/system/gdrdrv-load" /usr/sbin
 
-# run COMMAND...: prints its output, and DKMS's, only if it fails.
+# run COMMAND...: runs a command. If it fails, prints its output and DKMS's log, and ends the script.
 run() {
     "$@" >/tmp/log 2>&1 || { cat /tmp/log /var/lib/dkms/gdrdrv/2.6/build/make.log && die "fails: $*"; }
 }
 
-# first_step: doctor's, as JSON.
+# first_step: prints doctor's first step as JSON.
 first_step() {
     "$gdremu" --provider emugpu -- "$(dirname "$gdremu")/gdrcopy" doctor --json >/tmp/doctor || true
     jq '.steps[0]' /tmp/doctor
 }
 
-# refused WORDS: the kernel refuses the module, and gdrdrv-load prints these words.
+# refused WORDS: checks that the kernel refuses the module, and that gdrdrv-load prints these words.
 refused() {
     ! gdrdrv-load >/tmp/load 2>&1 || die "the kernel takes a gdrdrv of another GPU driver"
     dmesg | grep -E 'gdrdrv: (disagrees about version of symbol|Unknown symbol)' | tail -n 1 | grep . || die "$(cat /tmp/load)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the project's tests and gdrdrv-c's over gdrdrv-c in a Debian kernel, with persistent pins and without.
+# Runs the project's tests, and those of gdrdrv-c, over gdrdrv-c in virtual machines, with persistent pins and with others.
 set -euo pipefail
 
 usage() {
@@ -43,12 +43,12 @@ while [ $# -gt 0 ]; do
     *) usage >&2 && exit 2 ;;
     esac
 done
-if $is_quick && ! $with_library; then # what --quick runs has both
+if $is_quick && ! $with_library; then # --quick runs tests of the library, too
     usage >&2 && exit 2
 fi
 
 has_huge_pages=false
-is_instrumented=false # built here: everything takes many times as long
+is_instrumented=false # the kernel is built here, and everything takes many times as long on it
 limit=3000
 case $series in
 6.12 | newest) has_huge_pages=true ;;
@@ -61,7 +61,7 @@ failures=0
 built=0
 declare -A machines
 
-# build KERNEL BRANCH LICENSE: a variant of the modules that no virtual machine runs.
+# build KERNEL BRANCH LICENSE: builds a variant of the modules that no virtual machine runs.
 build() {
     if "$here/modules.sh" "$@" >/dev/null; then
         built=$((built + 1))
@@ -70,7 +70,7 @@ build() {
     fi
 }
 
-# start NAME OPTION ... -- COMMAND ...: in a separate virtual machine, in the background.
+# start NAME OPTION ... -- COMMAND ...: starts a virtual machine that runs a command, in the background.
 start() {
     local name=$1
     shift
@@ -88,18 +88,18 @@ finish() {
     [ $status -le 1 ] || { echo "FAILED: exit status $status (gdrdrv-c/vm/run.sh --help)" && failures=$((failures + 1)); }
 }
 
-# finish_script NAME TITLE: the same for a script whose only result is its last line.
+# finish_script NAME TITLE: does the same for a script whose only result is its last line.
 finish_script() {
     finish "$@"
     grep -q '^# 1 passed' "$logs/$1.log" || failures=$((failures + 1))
 }
 
-# sum WORD: over the summaries of all virtual machines.
+# sum WORD: prints the sum of the numbers before this word in the summaries of all virtual machines.
 sum() {
     sed -nE 's/^# ([0-9]+ passed, [0-9]+ failed.*)$/\1/p' "$logs"/*.log | grep -oE "[0-9]+ $1" | awk '{ n += $1 } END { print n + 0 }'
 }
 
-# Prints the last line. Returns whether nothing failed.
+# Prints the last line. Fails if a test or a build has failed.
 report() {
     local failed=$(($(sum failed) + failures))
     printf '\n%d passed, %d failed, %d skipped, %d more shapes of the module built\n' "$(sum passed)" "$failed" "$(sum skipped)" $built
@@ -108,7 +108,7 @@ report() {
 
 # ---- Phases ----
 
-# Calls this script again, once for each kernel.
+# Calls this script again, once for each kernel, and checks the packaging and the mutants.
 run_all_kernels() {
     local status=0
     "$0" --library "$lib" || status=1

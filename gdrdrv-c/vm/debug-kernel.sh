@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# debug-kernel.sh debug|kcsan DIRECTORY: builds Debian's Linux 6.1 with guest.config and that one's, into a directory like
-# those of kernel.sh. Takes a quarter of an hour on two processors.
+# debug-kernel.sh debug|kcsan DIRECTORY: builds Debian's Linux 6.1 with guest.config, and with debug.config or kcsan.config,
+# into a directory like those of kernel.sh. This takes a quarter of an hour on two processors.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -8,8 +8,8 @@ root=$(cd "$here/../.." && pwd)
 configs=("$here/guest.config" "$here/$1.config")
 directory=$2
 options=()
-# The kernel's own data races are not this project's, and watching its accesses leaves less time for gdrdrv's. Only its
-# barriers must be seen.
+# KCSAN must not watch accesses of the kernel itself. Its data races are not this project's, and watching its accesses
+# leaves less time for gdrdrv's. KCSAN must only see its barriers.
 [ "$1" != kcsan ] || options=(CFLAGS_KCSAN=-D__KCSAN_INSTRUMENT_BARRIERS__)
 
 "$root/ci/scripts/apt-install.sh" bc bison flex gcc make libelf-dev libssl-dev >&2
@@ -20,7 +20,7 @@ cd "$directory"
 make --silent -C "$source" tinyconfig >config.log 2>&1
 (cd "$source" && scripts/kconfig/merge_config.sh -m .config "${configs[@]}" >>"$directory/config.log")
 make --silent -C "$source" olddefconfig >>config.log 2>&1
-# An option that depends on one that is not set is dropped silently.
+# The kernel's configuration silently drops an option that depends on one that is not set.
 while read -r option; do
     grep -qx "$option" "$source/.config" || { echo "debug-kernel.sh: dropped: $option" >&2 && exit 1; }
 done < <(grep -h ^CONFIG_ "${configs[@]}")

@@ -3,12 +3,12 @@
 # the directory that holds them:
 #
 #   release   its `uname -r`
-#   vmlinuz   to boot
-#   headers   to build modules against
+#   vmlinuz   the kernel to boot
+#   headers   the headers to build modules against
 #   lib       its modules
 #
-# With an architecture, only headers come, for cross-building. Nothing is installed. `debug` and `kcsan` are built here
-# (debug-kernel.sh). `newest` is the newest of Debian 13's backports.
+# For another architecture than this machine's, it fetches only headers, for cross-building. It installs nothing. It builds
+# `debug` and `kcsan` (debug-kernel.sh). `newest` is the newest of Debian 13's backports.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -35,7 +35,7 @@ as_root() {
 
 case $series in
 5.10) suites='bullseye-security bullseye' ;;
-6.1) suites=$([ "$architecture" = "$native" ] && echo 'bookworm-security bookworm' || echo bookworm) ;; # which also has ppc64el
+6.1) suites=$([ "$architecture" = "$native" ] && echo 'bookworm-security bookworm' || echo bookworm) ;; # only bookworm has ppc64el
 6.12) suites='bookworm-backports bookworm' ;;
 newest) suites='trixie-backports trixie' ;;
 debug | kcsan)
@@ -46,7 +46,7 @@ debug | kcsan)
     ;;
 *) die "no such series: $series" ;;
 esac
-# Start of the package names, and their name for the architecture.
+# The names of packages begin with the number, and end with the flavor, which is their name for the architecture.
 number=$([ "$series" = newest ] || echo "$series.")
 flavor=${architecture/ppc64el/powerpc64le}
 
@@ -54,7 +54,7 @@ rm -rf "$directory"
 mkdir -p "$directory"
 cd "$directory"
 
-# A separate apt configuration with only that suite, and foreign architectures, which the host need not have.
+# apt gets a separate configuration with only these suites, and with the architecture, which the host need not have.
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' 'Component: main' | head -n 1)
 [ -n "$mirror" ] || die "apt has no Debian 12 among its sources"
 mkdir -p apt/lists/partial apt/cache/archives/partial
@@ -75,12 +75,12 @@ END
 export APT_CONFIG=$directory/apt/apt.conf
 as_root env APT_CONFIG="$APT_CONFIG" apt-get update -qq >&2
 
-# depends PACKAGE PATTERN: the packages of that kind that it depends on.
+# depends PACKAGE PATTERN: prints the packages that match the pattern and that the package depends on.
 depends() {
     apt-cache depends "$1" | sed -nE "s/^ *Depends: <?($2)(:[^>]*)?>?\$/\1/p"
 }
 
-# packages_of HEADERS: the packages to download for it.
+# packages_of HEADERS: prints the packages to download for this package of headers.
 packages_of() {
     local image=${1/headers/image}
     echo "$1:$architecture" "$(depends "$1:$architecture" 'linux-headers-.*-common')"
@@ -88,7 +88,7 @@ packages_of() {
     [ "$architecture" != "$native" ] || echo "$image" "$(depends "$image" 'linux-(base|binary|modules)-[0-9].*')"
 }
 
-# are_in_archive PACKAGE…: does apt have a version of each?
+# are_in_archive PACKAGE…: succeeds if apt has a version of each.
 are_in_archive() {
     local package
     for package; do
@@ -96,7 +96,7 @@ are_in_archive() {
     done
 }
 
-# The newest linux-headers-SERIES…, without its variants, of which the archive has all packages: a security update
+# Takes the newest linux-headers-SERIES…, but no variant of it, for which the archive has all packages. A security update
 # brings the headers days before the signed image.
 headers=
 for candidate in $(apt-cache pkgnames "linux-headers-$number" |
@@ -113,7 +113,7 @@ done
 # shellcheck disable=SC2086 # Words.
 apt-get download -qq $packages 2>apt.log || die "$(cat apt.log)"
 for package in *.deb; do
-    # Half of it is drivers, of which virtio and net serve here.
+    # Half of a package of modules is drivers. Only those for virtio and net are needed here.
     dpkg-deb --fsys-tarfile "$package" | tar --extract --exclude='*/lib/modules/*/kernel/drivers/[!nv]*' \
         --exclude='*/lib/modules/*/kernel/drivers/net/ethernet' --exclude='*/lib/modules/*/kernel/sound'
     rm "$package"
@@ -129,7 +129,7 @@ if [ "$architecture" = "$native" ]; then
     depmod --basedir "$directory" "$(cat release)"
 fi
 if [ "$series" = newest ]; then
-    # Two of its tools require a newer C library than the host's.
+    # Two tools of these headers require a newer C library than the host's.
     mkdir debian13
     apt-get download -qq libc6 libelf1t64 zlib1g libzstd1 2>apt.log || die "$(cat apt.log)"
     for package in *.deb; do

@@ -2,7 +2,7 @@
 # modules.sh KERNEL [BRANCH [LICENSE [SOURCE]]]: builds emugpu and gdrdrv with -Werror for a directory that kernel.sh
 # printed, and prints the directory of the modules.
 #
-#   BRANCH    of the GPU driver whose nv-p2p.h emugpu has (default: 580)
+#   BRANCH    branch of the GPU driver whose nv-p2p.h emugpu has (default: 580)
 #   LICENSE   open (default) or proprietary: emugpu has the license "NVIDIA", and gdrdrv must not use GPL-only symbols
 #   SOURCE    directory of another gdrdrv (mutants.sh)
 set -euo pipefail
@@ -15,7 +15,7 @@ source=${4:-$(dirname "$here")}
 out=$kernel/modules-$branch-$license
 [ $# -lt 4 ] || out=$out-$(basename "$source")
 
-# The tools in the headers are for the host, and only the compiler differs.
+# The tools in the headers are for the host, so only the compiler differs.
 case $kernel in
 *-arm64) cross="ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-" ;;
 *-ppc64el) cross="ARCH=powerpc CROSS_COMPILE=powerpc64le-linux-gnu-" ;;
@@ -23,7 +23,7 @@ case $kernel in
 esac
 tools=${cross##*=}
 
-# build NAME DIRECTORY [variable=value ...]: from a copy, so that the sources stay clean.
+# build NAME DIRECTORY [variable=value ...]: builds a module from a copy, so that the sources stay clean.
 build() {
     local name=$1 directory=$2
     shift 2
@@ -31,8 +31,8 @@ build() {
     # Unchanged files keep their times, so that they are not rebuilt.
     cp --update --preserve=timestamps "$directory"/*.[ch] "$directory/Kbuild" "$out/$name"
     [ "$name$license" != emugpuproprietary ] || sed -i 's|"Dual MIT/GPL"|"NVIDIA"|' "$out/$name"/*.c
-    # 0x1af4 is the vendor of QEMU's device, whose memory emugpu has. That is 1 GiB, so 32 MiB are large.
-    # Newer kernels were built by a newer compiler, one of whose options this one does not have.
+    # emugpu drives a device of QEMU, with the vendor 0x1af4 and at most 1 GiB, so requests of more than 32 MiB are large.
+    # Newer kernels were built by a newer compiler. This compiler lacks one of the options, so the option is switched off.
     # shellcheck disable=SC2086 # Words.
     make --silent -C "$kernel/headers" M="$out/$name" KCFLAGS="-Werror -DNV_P2P_BRANCH=$branch -DGDR_GPU_VENDOR=0x1af4 -DGDR_LARGE_REQUEST=0x2000000" $cross CC="${tools}gcc" \
         CONFIG_DEBUG_INFO_BTF_MODULES= CONFIG_CC_HAS_MIN_FUNCTION_ALIGNMENT= "$@" modules >"$out/$name.log" 2>&1 || {
@@ -45,7 +45,7 @@ build() {
 build emugpu "$(dirname "$here")/emugpu" KCSAN_SANITIZE=n KCSAN_INSTRUMENT_BARRIERS=y
 build gdrdrv "$source" NVIDIA_SRC_DIR="$out/emugpu" KBUILD_EXTRA_SYMBOLS="$out/emugpu/Module.symvers"
 
-# Since Linux 5.9 a module that uses a proprietary one cannot use these.
+# Since Linux 5.9, a module that uses a proprietary module cannot use GPL-only symbols.
 if [ "$license" = proprietary ]; then
     forbidden=$(awk '$4 == "EXPORT_SYMBOL_GPL" { print $2 }' "$kernel/headers/Module.symvers" |
         grep -Fx -f <("${tools}nm" -u "$out/gdrdrv/gdrdrv.ko" | awk '{ print $2 }') || true)

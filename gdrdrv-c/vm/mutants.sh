@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # mutants.sh [COUNT | NAME ...]: breaks gdrdrv in one place at a time, and checks that a test fails.
-# COUNT takes that many, others each day. Exit status 1 if a broken module passes, or does not end.
+# With COUNT, it takes that many places, and others each day. Its exit status is 1 if a broken module passes, or if a test
+# of it does not end.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -25,7 +26,8 @@ mkdir -p "$work"
 noticed=0
 missed=0
 
-# mutant NAME "PROGRAM ARGUMENTS" "RUN.SH OPTIONS" FILE PERL [FILE PERL …]: each expression must change its file.
+# mutant NAME "PROGRAM ARGUMENTS" "RUN.SH OPTIONS" FILE PERL [FILE PERL …]: changes each file by its Perl expression, which
+# must change something, and checks that the program fails.
 mutant() {
     local name=$1 program=$2 options=$3 source=$work/$1 status=0
     shift 3
@@ -43,7 +45,7 @@ mutant() {
     if [ $status -eq 0 ] || [ $status -eq 4 ]; then # 4: the program was skipped
         missed=$((missed + 1))
         printf 'MISSED   %-22s by %s\n' "$name" "$program"
-    elif [ $status -eq 124 ]; then # as on a machine that is too slow
+    elif [ $status -eq 124 ]; then # this also happens on a machine that is too slow
         missed=$((missed + 1))
         printf 'ENDLESS  %-22s by %s\n' "$name" "$program"
     elif ls "$root"/build/gdrdrv-c/kernel/*/modules-*-"$name"/gdrdrv/gdrdrv.ko >/dev/null 2>&1; then

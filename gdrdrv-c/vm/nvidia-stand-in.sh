@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# nvidia-stand-in.sh KERNEL: builds, for a directory that kernel.sh printed, a gdrdrv that looks like NVIDIA's to scripts, with
-# a number in /proc/devices, but no misc device, and without what names gdrdrv-c. Prints its file.
+# nvidia-stand-in.sh KERNEL: builds, for a directory that kernel.sh printed, a gdrdrv that scripts take for NVIDIA's. It has
+# a number in /proc/devices, no misc device, and no text that names gdrdrv-c. Prints the module's file.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# packaging.sh KERNEL: checks, with the headers of a directory that kernel.sh printed, where the Makefile finds the GPU
-# driver's sources, that DKMS builds the module after the GPU driver, and that installing can be undone. Writes only to
-# build/gdrdrv-c/packaging.
+# packaging.sh KERNEL: checks, with the headers of a directory that kernel.sh printed, that the Makefile finds the GPU
+# driver's sources and the compiler, that DKMS builds the module after the GPU driver, and that the installation can be
+# undone. Writes only to build/gdrdrv-c/packaging.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -9,7 +9,7 @@ root=$(cd "$here/../.." && pwd)
 kernel=$(realpath "$1")
 release=$(cat "$kernel/release")
 work=$root/build/gdrdrv-c/packaging
-# emugpu is the GPU driver.
+# emugpu takes the place of the GPU driver.
 NVIDIA_SRC_DIR=$("$here/modules.sh" "$kernel")/emugpu
 export NVIDIA_SRC_DIR
 
@@ -32,11 +32,11 @@ for directory in nvidia-535.1/nvidia nvidia-580.2/nvidia kernel-modules/nvidia-5
     mkdir -p "$work/src/$directory"
     touch "$work/src/$directory/nv-p2p."{c,h}
 done
-# Another package's copy of the header.
+# This directory of another package has a copy of the header.
 mkdir -p "$work/src/nvidia-peermem-590"
 touch "$work/src/nvidia-peermem-590/nv-p2p.h"
 
-# finds RELEASE DIRECTORY: with that release of the GPU driver loaded, or none.
+# finds RELEASE DIRECTORY: checks which directory the Makefile finds for a release of the GPU driver. '' is no release.
 finds() {
     local found
     found=$(env -u NVIDIA_SRC_DIR make -C "$root/gdrdrv-c" help release="$1" \
@@ -53,7 +53,7 @@ finds 550.3 kernel-modules/nvidia-550.3/nvidia
 mkdir -p "$work/kernel/include/config"
 printf 'CC = gcc\nLD = ld\nmodules:\n\t@echo tools: $(CC) $(LD)\n' >"$work/kernel/Makefile"
 
-# compiled_with "TOOLS" [variable=value ...]: a kernel of that configuration hands these to the module.
+# compiled_with "TOOLS" [variable=value ...]: checks which compiler and linker build the module for the kernel.
 compiled_with() {
     local wanted=$1 found
     shift
@@ -68,7 +68,7 @@ echo CONFIG_LD_IS_LLD=y >>"$work/kernel/include/config/auto.conf"
 compiled_with "clang ld.lld"
 compiled_with "clang-17 ld.lld" CC=clang-17 LD=ld.lld
 compiled_with "clang-17 ld.lld" CC=clang-17
-compiled_with "gcc ld" LLVM=1 # which the kernel's own Makefile knows
+compiled_with "gcc ld" LLVM=1 # the real kernel's Makefile knows LLVM, so ours chooses nothing
 
 # ---- DKMS ----
 
@@ -103,7 +103,8 @@ dkms install gdrdrv/2.6 || die "dkms install: $work/dkms.log"
 dkms uninstall gdrdrv/2.6 && dkms unbuild gdrdrv/2.6 || die "dkms unbuild: $work/dkms.log"
 [ -z "$(modules)" ] || die "dkms uninstall left $(modules)"
 
-# Modules are built as after the installation of a kernel, the GPU driver first, whatever the order of the names.
+# `dkms autoinstall` runs after the installation of a kernel. It must build the GPU driver first, although the module's name
+# comes first.
 dkms add nvidia-current/580 || die "dkms add: $work/dkms.log"
 dkms autoinstall || die "dkms autoinstall: $work/dkms.log"
 [ "$(modules)" = "emugpu gdrdrv" ] || die "dkms autoinstall: installed are, in this order: $(modules)"

@@ -68,20 +68,20 @@ done
 [ $# -gt 0 ] || { usage >&2 && exit 2; }
 gpu_memory=1G
 case $series in
-debug | kcsan) boot_limit=1000 && gpu_memory=128M ;; # some tests allocate all of it, which is slow there
+debug | kcsan) boot_limit=1000 && gpu_memory=128M ;; # some tests allocate all GPU memory, which is slow there
 esac
 [ -n "$memory" ] || memory=$([ "$series" = debug ] && echo 2048 || echo 1024)
 
-# pack IMAGE: packs the files that the kernel needs until the host's files are mounted.
+# pack IMAGE: packs the files that the guest needs until the host's files are mounted.
 pack() {
     local files driver file name number=100
     files=$(mktemp -d)
     mkdir -p "$files"/{bin,drivers,proc,sys,dev,job,host,written,root}
     cp "$(command -v busybox)" "$files/bin/busybox"
     cp "$here/init" "$files/init"
-    # Drivers for the host's files, the writable layer above them, and their transport.
+    # These are the drivers for the host's files, for their transport, and for the writable layer above them.
     for driver in virtio_pci 9pnet_virtio 9p overlay; do
-        # modprobe lists files in the order of their dependencies; built-in drivers have none.
+        # modprobe lists files in the order of their dependencies. Built-in drivers have no file.
         for file in $(modprobe --dirname "$kernel" --set-version "$(cat "$kernel/release")" --show-depends "$driver" | sed -n 's/^insmod //p'); do
             name=$(basename "$file")
             ls "$files/drivers"/*-"$name" >/dev/null 2>&1 || cp "$file" "$files/drivers/$number-$name"
@@ -128,7 +128,7 @@ END
 if grep -qwE 'vmx|svm' /proc/cpuinfo && [ -w /dev/kvm ]; then
     accelerator=(-accel kvm -cpu host)
 else
-    # QEMU 7.2 garbles the flags of cmpxchg16b, which Linux 6.12 looks at; the others cost time.
+    # QEMU 7.2 garbles the flags of cmpxchg16b, which Linux 6.12 looks at. The other features that are off cost time.
     accelerator=(-accel "tcg,thread=$([ "$cpus" -gt 1 ] && echo multi || echo single)"
         -cpu 'max,cx16=off,smap=off,smep=off,la57=off')
 fi
@@ -148,7 +148,7 @@ machine=(
     -serial "file:$job/console" -serial stdio
 )
 
-# Waits a limited time for the first program, or until the virtual machine has ended.
+# await_start PID: waits a limited time for the guest's first program. Fails if it has not started.
 await_start() {
     local tries=$((boot_limit * 5))
     while [ ! -e "$job/started" ] && [ $tries -gt 0 ] && kill -0 "$1" 2>/dev/null; do
@@ -158,7 +158,7 @@ await_start() {
     [ -e "$job/started" ]
 }
 
-# Multi-threaded emulation sometimes fails to boot, so retry.
+# The guest sometimes fails to boot in multi-threaded emulation, so this retries.
 for _ in 1 2 3; do
     ended=0
     "${machine[@]}" </dev/null &
@@ -171,7 +171,7 @@ done
 
 [ -z "$keep_dmesg" ] || cat "$job/dmesg" >"$keep_dmesg" 2>/dev/null || true
 
-# The console has had every warning, the messages may have lost old ones.
+# Warnings come from the console, which has all of them. The guest's dmesg may have lost old ones.
 complaints=$(
     cat "$job/complaints" 2>/dev/null || true
     sed '1,/vm: the modules are next/d' "$job/console" | grep -E 'WARNING|BUG|Oops|Call Trace|refcount_t|KASAN|KCSAN|UBSAN|kmemleak:|x86/PAT|locking|hung|stall' || true

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# source.sh DIRECTORY [PATTERN ...]: unpacks Debian's sources of Linux 6.1 into DIRECTORY, or the files that match.
+# source.sh DIRECTORY [PATTERN ...]: unpacks Debian's sources of Linux 6.1 into DIRECTORY, or only the files that match.
 set -euo pipefail
 
 directory=$1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# static.sh: checks the sources of gdrdrv and emugpu without running them, by warnings of gcc and clang with W=1,
-# sparse, for Linux 6.1, and checkpatch. Every message is a failure.
+# static.sh: checks the sources of gdrdrv and emugpu without running them: for Linux 6.1 by gcc with W=1 and sparse, and by
+# clang with W=1; and by checkpatch. Every message is a failure.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,7 +13,7 @@ status=0
 "$root/ci/scripts/apt-install.sh" gcc make clang sparse libelf1 >&2
 kernel=$("$here/kernel.sh" 6.1)
 
-# report CHECK LOG: fails if the log contains anything.
+# report CHECK LOG: prints the result of a check, which has failed if its log contains anything.
 report() {
     [ -s "$2" ] || { echo "ok: $1" && return; }
     echo "FAILED: $1"
@@ -35,7 +35,7 @@ compile() {
         echo "make failed" >>"$out.log"
 }
 
-# Debian's headers are configured for gcc. clang 14 does not know these of its options.
+# Debian's headers are configured for gcc. These variables switch off options that clang 14 does not know.
 for_clang=(
     CC=clang CONFIG_CC_IS_CLANG=y CONFIG_CC_IS_GCC= CONFIG_GCC_VERSION=0 CONFIG_CC_IMPLICIT_FALLTHROUGH=-Wimplicit-fallthrough
     CONFIG_RETHUNK= CONFIG_SLS= CONFIG_FTRACE_MCOUNT_USE_CC= CONFIG_INIT_STACK_ALL_ZERO=
@@ -44,7 +44,7 @@ for_clang=(
 rm -rf "$work"
 compile gcc C=2
 report "gcc W=1, sparse" "$work/gcc.log"
-compile clang "${for_clang[@]}" KCFLAGS=-Wno-address-of-packed-member # of the kernel's headers
+compile clang "${for_clang[@]}" KCFLAGS=-Wno-address-of-packed-member # the kernel's headers have these warnings
 grep -q '= *clang' "$work/clang/gdrdrv/.main.o.cmd" || echo "compiled by another compiler" >>"$work/clang.log"
 report "clang W=1" "$work/clang.log"
 
@@ -59,7 +59,7 @@ ignored=(
 )
 [ -e "$scripts/scripts/checkpatch.pl" ] ||
     "$here/source.sh" "$scripts" '*/scripts/checkpatch.pl' '*/scripts/spelling.txt' '*/scripts/const_structs.checkpatch'
-# It looks for names in include/, and leaves a cache. Macros of tracepoints are not laid out as it wants.
+# checkpatch looks for names in include/, and leaves a cache. It wants another layout of tracepoints' macros.
 mkdir "$work/include"
 cd "$work"
 {
