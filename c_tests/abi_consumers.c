@@ -1,6 +1,6 @@
 /*
- * The calls of programs that use libgdrapi, in their order, each in a process of its own. What they load, ask for, pass
- * and ignore is what must not change. MSCCL++ and UCX are linked, as most programs of this directory.
+ * Makes the calls that other programs make to libgdrapi, in their order. Each program's calls have their own process.
+ * The calls must keep working. Every part here loads the library by dlopen, even if the program is linked with it.
  * ci/consumers.sh runs UCX, libfabric and DPDK themselves.
  */
 
@@ -12,7 +12,7 @@
 static struct loaded gdr;
 static gdr_t g;
 static struct gpu_buffer buffer;
-static CUdeviceptr address; /* which is pinned */
+static CUdeviceptr address; /* the address to pin */
 static gdr_mh_t handle;
 static void *mapping;
 static int library_minor, driver_minor;
@@ -50,7 +50,7 @@ static void pin_v2(void)
     CHECK_OK(gdr.pin_buffer_v2(g, (unsigned long)address, SIZE, GDR_PIN_FLAG_DEFAULT, &handle));
 }
 
-/* Returns whether that works. Handle 0 means none. */
+/* Returns whether a pin over PCIe works. If not, the handle must stay 0. */
 static int pin_over_pcie(void)
 {
     handle.h = 0;
@@ -60,7 +60,7 @@ static int pin_over_pcie(void)
     return result == 0;
 }
 
-/* Returns the place of the pinned address in the mapping, which begins with `va`. */
+/* Returns where the mapping has the pinned address. The mapping begins with the GPU's address `va`. */
 static volatile uint64_t *place_after(uint64_t va)
 {
     CHECK(va <= address && address - va < GPU_PAGE_SIZE);
@@ -87,7 +87,7 @@ static volatile uint64_t *get_info_v2(void)
     return place_after(info.va);
 }
 
-/* Changes what the copy functions wrote, by loads and stores of the CPU. The GPU must see it. */
+/* Copies a number to the mapping, and increments it there by a load and a store. The GPU must see the result. */
 static void count_up(volatile uint64_t *counter)
 {
     uint64_t seen, sent = 0x1122334455667788;
@@ -125,14 +125,14 @@ static void nccl(void)
     CHECK_OK(gdr.get_attribute(g, GDR_ATTR_USING_DMA_BUF_MMAP, &dmabuf));
     if (dmabuf == 0)
         get_versions();
-    pin_v2(); /* with any driver, though 2.0 has no such command */
+    pin_v2(); /* must work with any driver, though 2.0 has no such command */
     CHECK_OK(gdr.map(g, handle, &mapping, SIZE));
     count_up(get_info_v2());
     unmap_and_unpin_it();
     close_and_unload(&gdr, g);
 }
 
-/* NCCL's GPUNetIO. If attribute 2 reports support for pins over PCIe, they work. */
+/* NCCL's GPUNetIO pins over PCIe. Such pins may work only if attribute 2 reports support for them. */
 static void gpunetio(void)
 {
     int force_pcie = -1;
@@ -164,7 +164,7 @@ static void nvshmem_up_to_3_7(void)
     CHECK_OK(gdr.map(g, handle, &mapping, GPU_PAGE_SIZE + 8));
     memset(&info, 0x5a, sizeof(info));
     CHECK_OK(gdr.get_info(g, handle, &info));
-    CHECK_EQUAL(info.mapping_type, 0x5a5a5a5a); /* the old function does not fill it */
+    CHECK_EQUAL(info.mapping_type, 0x5a5a5a5a); /* the old function does not write this field */
     CHECK_EQUAL(info.mapped_size, SIZE);
     count_up(place_after(info.va));
     CHECK_OK(gdr.unmap(g, handle, mapping, GPU_PAGE_SIZE + 8));
@@ -172,7 +172,7 @@ static void nvshmem_up_to_3_7(void)
     close_and_unload(&gdr, g);
 }
 
-/* Under gdremu the driver fails the first unpin; the handle stays valid, and the retry succeeds. */
+/* Under gdremu, the driver fails the first unpin. The handle stays valid, and a second unpin succeeds. */
 static void unpin_with_retry(void)
 {
     int (*faults_set)(const char *list), dmabuf = 0, failures = 0;
@@ -206,7 +206,7 @@ static void nvshmem_from_3_8(void)
     close_and_unload(&gdr, g);
 }
 
-/* ---- bpftime has a connection for each map, and only reads, values of any size and offset ---- */
+/* ---- bpftime has a connection for each map, and only reads: values of any size and offset ---- */
 
 static void bpftime(void)
 {
@@ -291,8 +291,8 @@ static void mscclpp(void)
     close_and_unload(&gdr, g);
 }
 
-/* ---- UCX opens and closes while it queries its components, then forks. CUDA must still start in the child, also of a
-   process that has not closed ---- */
+/* ---- UCX opens and closes while it queries its components, then forks. CUDA must still start in the child, even if
+   the parent has not closed ---- */
 
 static void register_and_copy(void)
 {

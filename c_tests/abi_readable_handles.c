@@ -1,6 +1,7 @@
 /*
- * The test-suite of NVIDIA's libgdrapi 2.6 reads through handles. The driver's descriptor is at the start of a gdr_t,
- * the driver's handle at byte 24 of a gdr_mh_t. It copies both to its stack and expects the copies to be refused.
+ * The test suite of NVIDIA's libgdrapi 2.6 reads through handles. It expects the driver's descriptor at the start of a
+ * gdr_t, and the driver's handle at byte 24 of a gdr_mh_t. It also copies both to its stack, and expects that functions
+ * refuse the copies.
  */
 
 #include "kit/library.h"
@@ -41,7 +42,7 @@ int main(void)
                     EINVAL);
         CHECK_ERROR(gdr_map(g, forged, &va, GPU_PAGE_SIZE), EINVAL);
         CHECK_ERROR(gdr_unpin_buffer(g, forged), EINVAL);
-        descriptor = -1; /* then the copy with another descriptor */
+        descriptor = -1; /* the second round is with another descriptor in the copy */
         memcpy(g_copy, &descriptor, sizeof(descriptor));
     }
     CHECK_OK(gdr_close(g));

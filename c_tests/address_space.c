@@ -1,4 +1,4 @@
-/* gdr_open in programs whose address space or locked memory is limited. */
+/* Tests of gdr_open in programs with limited address space or locked memory. */
 
 #include "kit/library.h"
 #include "process.h"
@@ -8,7 +8,7 @@
 
 #define MIB 1024L /* in KiB */
 
-/* The first gdr_open adds less than `most` to a number of the process's status. */
+/* Checks that the first gdr_open adds less than `most` KiB to a number of the process's status. */
 static void check_open_adds(const char *name, long most)
 {
     long before = status_kib(name);
@@ -18,7 +18,7 @@ static void check_open_adds(const char *name, long most)
     CHECK_OK(gdr_close(g));
 }
 
-/* The library leaves almost all of the rest to the program. */
+/* The library leaves almost all of a limited address space to the program. */
 static void limited_address_space_stays_the_programs(void)
 {
     long before = status_kib("VmSize");
@@ -34,7 +34,7 @@ static void limited_address_space_stays_the_programs(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* A sixteenth of the limit is not left, so the library takes less. */
+/* Less than a sixteenth of the limit is left, so the library takes less than it otherwise does. */
 static void most_of_the_limit_is_in_use(void)
 {
     void *used = mmap(NULL, 2048 * MIB * 1024, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -49,21 +49,21 @@ static void open_reserves_little(void)
     check_open_adds("VmSize", 160 * MIB);
 }
 
-/* Locking all memory locks what the library uses, not what it has reserved. */
+/* mlockall() locks the memory that the library uses, not the addresses that it has reserved. */
 static void open_locks_little(void)
 {
     if (mlockall(MCL_FUTURE) != 0)
-        return; /* not allowed to */
+        return; /* the process may not lock so much */
     check_open_adds("VmLck", 8 * MIB);
 }
 
-/* Sizes in KiB. The first one is a page, and the last one Linux's default. */
+/* Limits in KiB. The first one is a page, and the last one is Linux's default. */
 static const long lockable[] = {4, 64, 2048, 8192};
 static size_t limited;
 
 #define CONNECTIONS 600 /* more than one step of handles */
 
-/* A user who may lock little memory still gets room for handles. */
+/* The library has room for handles even if the process may lock little memory. */
 static void open_works_at_a_limit_of_locked_memory(void)
 {
     rlim_t limit = round_up((size_t)lockable[limited] * 1024, (size_t)sysconf(_SC_PAGESIZE));
@@ -71,8 +71,8 @@ static void open_works_at_a_limit_of_locked_memory(void)
     void *volatile some;
 
     if (is_denied("mprotect"))
-        return; /* memory of handles that may not be locked takes it */
-    /* malloc gets its memory before it is limited. */
+        return; /* memory for handles that may not be locked needs mprotect */
+    /* malloc must get its memory before the limit is set. */
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
     some = malloc(16 << 20);
@@ -88,7 +88,7 @@ static void open_works_at_a_limit_of_locked_memory(void)
         CHECK_OK(gdr_close(g[i]));
 }
 
-/* For each live pin, 128 bytes and the 64 KiB around it stay, but not those of all pins between. */
+/* Each live pin keeps its 128 bytes, and the 64 KiB around them. Pins that have ended keep nothing. */
 static void few_live_pins_keep_little(void)
 {
     enum { LIVE = 20 };
@@ -112,7 +112,7 @@ static void few_live_pins_keep_little(void)
 
 int main(void)
 {
-    /* The first gdr_open of a process reserves. */
+    /* Each part has a process of its own, because the first gdr_open of a process reserves addresses. */
     in_child(limited_address_space_stays_the_programs);
     in_child(most_of_the_limit_is_in_use);
     in_child(open_reserves_little);

@@ -1,4 +1,4 @@
-/* gdr_get_callback_flag, and memory that is freed while it is pinned. */
+/* Tests of gdr_get_callback_flag, and of memory that is freed while it is pinned. */
 
 #include "bodies.h"
 #include "kit/fault.h"

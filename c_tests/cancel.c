@@ -1,6 +1,6 @@
 /*
- * A thread with a pending pthread_cancel calls the library. The call completes, and the thread ends at its own next
- * cancellation point. Many functions open, close or write, which are cancellation points.
+ * A thread with a pending pthread_cancel calls the library. The call must complete, and the thread must end at its own
+ * next cancellation point. Many functions of the library call open, close or write, which are cancellation points.
  */
 
 #include "kit/library.h"
@@ -15,7 +15,7 @@
 static struct gpu_buffer buffer;
 static sem_t cancel_sent;
 
-/* Objects of the calls. Each call creates those that the next one needs. */
+/* The objects of the calls. Each call creates the objects that later calls need. */
 static gdr_t g;
 static gdr_mh_t handle;
 static void *va;
@@ -117,7 +117,7 @@ static void every_call_completes_before_the_thread_ends(void)
         check_call(&calls[i]);
 }
 
-/* Writing log lines adds cancellation points. */
+/* With logging, the library also writes lines, and each write is a cancellation point. */
 static void every_logged_call_completes_before_the_thread_ends(void)
 {
     CHECK_LOGGED(log_of(every_call_completes_before_the_thread_ends, "1"), "DBG:  ");

@@ -1,4 +1,4 @@
-/* The ranges of mappings that gdr_unpin_buffer and gdr_close have removed. */
+/* Tests of the address ranges of mappings that gdr_unpin_buffer has removed: they stay reserved. */
 
 #include "kit/fault.h"
 #include "kit/library.h"
@@ -17,7 +17,7 @@ static void pin_and_map(void)
     va = map(g, handle, SIZE);
 }
 
-/* No new mapping of the same size gets the addresses, and a stale pointer raises SIGSEGV. */
+/* Checks that a new mapping of the same size gets other addresses, and that a stale pointer raises SIGSEGV. */
 static void check_reserved(void)
 {
     char *next = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -30,9 +30,9 @@ static void check_reserved(void)
     CHECK(is_denied("madvise") || has_flag(va, " dd"));
 }
 
-/* ---- The cost ---- */
+/* ---- The cost of reservations ---- */
 
-/* The driver's mappings are neither in core files nor locked, so what replaces them must not be. */
+/* The driver's mappings are neither locked nor in core files, so reservations in their place must not be either. */
 static void closed_mappings_are_not_locked(void)
 {
     pin_and_map();
@@ -58,7 +58,7 @@ static void closed_mappings_fit_any_limit_of_locked_memory(void)
     check_reserved();
 }
 
-/* The kernel limits the number of mappings, so closed ones merge. */
+/* The kernel limits the number of mappings, so reservations must merge. */
 static void closed_mappings_merge(void)
 {
     long usual = 3000;
@@ -86,7 +86,7 @@ int main(void)
     check_reserved();
     closed_mappings_are_not_locked();
     closed_mappings_merge();
-    closed_mappings_fit_any_limit_of_locked_memory(); /* last, because it gives a privilege up */
+    closed_mappings_fit_any_limit_of_locked_memory(); /* this is last, because it gives up a privilege */
     CHECK_OK(gdr_close(g));
     gpu_free(&buffer);
     return passed("closed_mappings");

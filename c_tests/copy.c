@@ -1,4 +1,4 @@
-/* gdr_copy_to_mapping and gdr_copy_from_mapping, compared with CUDA's view of the memory. */
+/* Tests of gdr_copy_to_mapping and gdr_copy_from_mapping. CUDA must see the same bytes. */
 
 #include "bodies.h"
 
@@ -15,8 +15,8 @@ static unsigned char *va;
 static unsigned char host[LARGE + 2 * GUARD], wanted[LARGE + 2 * GUARD], seen[LARGE + 2 * GUARD];
 
 /*
- * Copies `size` bytes from an address `host_at` past a cache line to one `gpu_at` past a line. The GUARD bytes on both
- * sides must stay as they were.
+ * Copies `size` bytes from a host address to a GPU address, which are `host_at` and `gpu_at` bytes past the start of a
+ * cache line. The bytes around the copy must stay as they were.
  */
 static void check_write(size_t size, size_t gpu_at, size_t host_at)
 {
@@ -70,7 +70,7 @@ static void large_sizes_arrive(size_t most)
     }
 }
 
-/* The last bytes of the mapping. Nothing beyond them may be accessed, in particular not the next page. */
+/* Copies at both ends of a mapping. An access beyond the last byte, in the next page, would fault. */
 static void copies_at_the_edges_stay_within_the_mapping(void)
 {
     gdr_mh_t page = pin(g, buffer.address, GPU_PAGE_SIZE);
@@ -93,7 +93,7 @@ static void copies_at_the_edges_stay_within_the_mapping(void)
     CHECK_OK(gdr_unpin_buffer(g, page));
 }
 
-/* Words of 1, 2, 4 and 8 bytes, also by plain loads and stores on the mapping, as programs do for signals and flags. */
+/* Copies words of 1, 2, 4 and 8 bytes, and loads and stores words in the mapping, as programs do with flags. */
 static void aligned_words_arrive(void)
 {
     uint64_t value = 0x1122334455667788;
@@ -133,7 +133,7 @@ static void null_is_refused(void)
     CHECK_EQUAL(byte, 0x5a);
 }
 
-/* The "mapping" may be any memory, since programs pass addresses that the library did not return. */
+/* The address in the "mapping" may be any memory, because programs pass addresses that the library did not return. */
 static void addresses_outside_the_mapping_are_not_checked(void)
 {
     char from[16] = "0123456789abcde", to[16] = "";

@@ -1,8 +1,8 @@
 /*
  * The part of the CUDA driver API that this project's C programs call.
  *
- * Enough to compile and link (-lcuda) without a CUDA toolkit. Types, values and symbol names are those of
- * libcuda.so.1, so that a program runs unchanged on a real driver and on gdremu's stand-in. For 64-bit Linux. Do not
+ * With this header, they compile and link (-lcuda) without a CUDA toolkit. Types, values and symbol names are those of
+ * libcuda.so.1 on 64-bit Linux, so that a program runs unchanged on a real driver and on gdremu's stand-in. Do not
  * include NVIDIA's <cuda.h> in the same translation unit.
  *
  * Every function returns CUDA_SUCCESS or the error; sizes are in bytes, except for cuMemsetD32, which counts
@@ -81,7 +81,7 @@ typedef enum CUdevice_attribute_enum {
 } CUdevice_attribute;
 
 CUresult cuInit(unsigned int flags);
-/* 1000 * major + 10 * minor of the newest CUDA that the driver supports. Works before cuInit. */
+/* Stores 1000 * major + 10 * minor of the newest CUDA that the driver supports. It works before cuInit. */
 CUresult cuDriverGetVersion(int *version);
 CUresult cuDeviceGetCount(int *count);
 CUresult cuDeviceGet(CUdevice *device, int ordinal);
@@ -97,7 +97,7 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer);
 
 /* ---- Contexts ---- */
 
-/* The three-argument form that every driver since CUDA 4.0 exports; newer toolkits default to cuCtxCreate_v4. */
+/* Every driver since CUDA 4.0 exports this function with three arguments. Newer toolkits default to cuCtxCreate_v4. */
 #define cuCtxCreate cuCtxCreate_v2
 CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device);
 #define cuCtxDestroy cuCtxDestroy_v2
@@ -296,7 +296,7 @@ CUresult cuStreamDestroy(CUstream stream);
 CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamQuery(CUstream stream);
 
-/* Capture, and which calls of a thread it forbids. */
+/* The mode says which calls a capture forbids, and to which threads. */
 typedef struct CUgraph_st *CUgraph;
 typedef enum {
     CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
@@ -348,10 +348,10 @@ typedef enum CUdriverProcAddressQueryResult_enum {
     CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2
 } CUdriverProcAddressQueryResult;
 
-/* Both leave *text NULL and return CUDA_ERROR_INVALID_VALUE for a number that is not a CUresult. */
+/* For a number that is not a CUresult, both set *text to NULL and return CUDA_ERROR_INVALID_VALUE. */
 CUresult cuGetErrorName(CUresult error, const char **text);
 CUresult cuGetErrorString(CUresult error, const char **text);
-/* Needs a driver of CUDA 12 or later; `symbol` is the name without suffix, `cuda_version` picks the suffix. */
+/* Only drivers of CUDA 12 or later have this. `symbol` is a name without suffix. `cuda_version` selects the suffix. */
 #define cuGetProcAddress cuGetProcAddress_v2
 CUresult cuGetProcAddress(const char *symbol, void **function, int cuda_version, uint64_t flags,
                           CUdriverProcAddressQueryResult *status);

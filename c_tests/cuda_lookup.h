@@ -1,6 +1,6 @@
 /*
- * Records the functions that the library looks up in libcuda, by a dlsym of the program's own, which comes before
- * libc's. It hides functions from the library, or puts others in their place.
+ * Intercepts the functions that the library looks up in libcuda, by a dlsym of the program's own, which comes before
+ * libc's. It can hide a function from the library, or put another one in its place.
  */
 #ifndef CUDA_LOOKUP_H
 #define CUDA_LOOKUP_H
@@ -9,8 +9,8 @@
 
 #include <dlfcn.h>
 
-/* Called for each name that starts with "cu". Returns `found`, another function, or NULL for a name that is not
-   there. */
+/* dlsym calls this for each name that starts with "cu", and returns its result: `found`, another function, or NULL as
+   if there were no such function. */
 static void *(*lookup)(const char *name, void *found);
 
 static void *(*libcs_dlsym)(void *, const char *);
@@ -30,11 +30,11 @@ static __attribute__((noinline)) void *look_up(void *handle, const char *name)
     void *found = lookup(name, libcs_dlsym(handle, name));
 
     if (found == NULL)
-        (void)libcs_dlsym(handle, "no such function"); /* sets what dlerror returns */
+        (void)libcs_dlsym(handle, "no such function"); /* sets the text that dlerror returns */
     return found;
 }
 
-/* Leaves by a jump, because RTLD_NEXT depends on the address that libc's function will return to. */
+/* Optimized to end by a jump to libc's dlsym, because RTLD_NEXT depends on the address to which that returns. */
 __attribute__((optimize("O2"))) void *dlsym(void *restrict handle, const char *restrict name)
 {
     if (libcs_dlsym == NULL)

@@ -1,5 +1,5 @@
-/* The library loaded with dlopen, by both of its names and repeatedly. It is never unmapped, and a load costs nothing. Not
-   linked with it. */
+/* Loads the library with dlopen, by both of its names and repeatedly. The library is never unmapped, and a load costs
+   nothing. This program is not linked with it. */
 
 #include "loaded.h"
 #include "process.h"
@@ -20,7 +20,7 @@ static int is_loaded(void)
     return found;
 }
 
-/* Opens and closes the driver through a library that was just loaded. */
+/* Opens and closes the driver through a loaded library. */
 static void use(const struct loaded *gdr)
 {
     int major = 0, minor = 0, value = -1;
@@ -34,7 +34,7 @@ static void use(const struct loaded *gdr)
     CHECK_ERROR(gdr->close(g), EINVAL);
 }
 
-/* Two of the mappings may belong to libc. */
+/* Repeated loads add no descriptor, thread, mapping or address space. libc may make two mappings. */
 static void loads_cost_nothing(const char *name, int mode)
 {
     int descriptors = open_descriptors();
@@ -57,7 +57,7 @@ static void loads_cost_nothing(const char *name, int mode)
     CHECK_COMPARE(status_kib("VmSize"), <, size + 1024);
 }
 
-/* Communication libraries in one process load the same file by different names. */
+/* Communication libraries in one process load the same file by different names. They must get one library. */
 static void both_names_are_one_library(void)
 {
     struct loaded development = load_gdrapi("libgdrapi.so", RTLD_NOW);
@@ -118,7 +118,7 @@ static void forked_inside_of_calls(void)
 int main(void)
 {
     CHECK(!is_loaded());
-    both_names_are_one_library(); /* first, because the first gdr_open takes memory for handles */
+    both_names_are_one_library(); /* this is first, because the first gdr_open takes memory for handles */
     loads_cost_nothing("libgdrapi.so", RTLD_NOW);
     loads_cost_nothing("libgdrapi.so.2", RTLD_NOW | RTLD_LOCAL);
     loads_cost_nothing("libgdrapi.so", RTLD_LAZY | RTLD_GLOBAL);

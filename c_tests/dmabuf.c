@@ -1,6 +1,6 @@
 /*
- * The dma-buf backend. The current CUDA context does not change, and the platform decides the mapping type. Each pin
- * uses one file descriptor that no child inherits. Running out of descriptors is reported as such.
+ * Tests of the dma-buf backend. The current CUDA context does not change. Each pin uses one file descriptor, which is
+ * closed at exec. If the process has no descriptor left, a pin fails with EMFILE.
  */
 
 #include "kit/fault.h"
@@ -13,7 +13,7 @@ enum { MANY = 10000 };
 static gdr_t g;
 static struct gpu_buffer buffer;
 
-/* The lowest free descriptor, which the next open returns. */
+/* Returns the lowest free descriptor, which the next open returns. */
 static int next_descriptor(void)
 {
     int fd = dup(0);
@@ -108,7 +108,10 @@ static void pin_takes_one_descriptor(void)
     CHECK_EQUAL(open_descriptors(), before);
 }
 
-/* Makes pins up to `wanted` or the descriptor limit; all of them work, and one beyond the limit fails with EMFILE. */
+/*
+ * Makes `wanted` pins, or fewer if the limit of descriptors refuses one, and returns their number. All of them must
+ * work. The refused pin must fail with EMFILE.
+ */
 static int pins_until_refused(int wanted)
 {
     gdr_mh_t *handles = calloc((size_t)wanted + 1, sizeof(*handles));
@@ -170,7 +173,7 @@ static void repeated_pins_and_maps_leak_nothing(void)
     CHECK_EQUAL(open_descriptors(), before);
 }
 
-/* Ranges of whole host pages, so that mmap can map them from their start. */
+/* The pins start at a host page, so mmap can map them, although they do not start at a GPU page. */
 static void pins_of_whole_host_pages_can_be_mapped(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -189,7 +192,7 @@ static void pins_of_whole_host_pages_can_be_mapped(void)
     }
 }
 
-/* map_unmap.c maps them; pin.c has the GPUs that refuse the flag. */
+/* With FORCE_PCIE, the mapping must be write-combining. pin.c tests GPUs that refuse the flag. */
 static void coherent_gpus_accept_force_pcie(void)
 {
     gdr_mh_t handle = pin(g, buffer.address, GPU_PAGE_SIZE);

@@ -1,7 +1,7 @@
 /*
- * The functions of libcuda that the dma-buf backend needs are those that NVIDIA's libgdrapi 2.6 looks up, and no
- * others. Stand-ins for libcuda have been written for that one. Where one is missing, only what uses it fails, and the
- * log names it.
+ * Tests that the dma-buf backend needs no functions of libcuda except those that NVIDIA's libgdrapi 2.6 looks up.
+ * Stand-ins for libcuda may have only those. If one of them is missing, only the calls that use it fail, and the log
+ * names it.
  */
 
 #include "cuda_lookup.h"
@@ -10,7 +10,7 @@
 
 #include <sys/mman.h>
 
-/* Functions that NVIDIA's libgdrapi 2.6 looks up; dlsym finds the second version of one. */
+/* The functions that NVIDIA's libgdrapi 2.6 looks up. */
 static const char *const needed[] = {
     "cuInit",
     "cuDriverGetVersion",
@@ -47,7 +47,7 @@ static void *all_but_hidden(const char *name, void *found)
     return hidden != NULL && strcmp(name, hidden) == 0 ? NULL : found;
 }
 
-/* The first step that fails. */
+/* Opens, pins, maps and copies, and stores in `failing` which step failed first. */
 static void use_buffer(void)
 {
     gdr_t g = gdr_open();
@@ -71,7 +71,7 @@ static void use_buffer(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* Memory that belongs to no context, in a thread without one, takes the most functions. */
+/* Memory of cuMemCreate belongs to no context. In a thread without a context, such memory takes the most functions. */
 static void prepare(enum gpu_memory kind)
 {
     gpu_init();
@@ -110,7 +110,7 @@ static void missing_function_fails_only_what_uses_it(void)
         CHECK_LOGGED(log, line);
 }
 
-/* The results of a child. This process looks no function up, because each is looked up only once. */
+/* The results of a child. This process must not look up functions, because a process looks each up only once. */
 static struct {
     int uses_dmabuf, gpus;
 } *found;
@@ -133,7 +133,7 @@ static enum step step_that_needs(const char *name)
         if (strcmp(name, at_open[i]) == 0)
             return OPEN;
     if (strcmp(name, "cuPointerGetAttribute") == 0 && found->gpus == 1)
-        return NONE; /* it can only be the one GPU's memory */
+        return NONE; /* the memory can only be that of the one GPU */
     return strncmp(name, "cuGetError", 10) == 0 ? NONE : PIN;
 }
 

@@ -1,7 +1,7 @@
 /*
- * The dma-buf backend, and ranges whose first address lies in no allocation. UCX, libfabric, aws-ofi-nccl, MSCCL++ and
- * NIXL round a buffer down to a GPU page, and pin up to the end of the last one. CUDA exports such a range if there is
- * an allocation in it.
+ * Tests that the dma-buf backend pins ranges that start outside any allocation. UCX, libfabric, aws-ofi-nccl, MSCCL++
+ * and NIXL round the start of a buffer down to a GPU page, and its end up. CUDA exports such a range if there is an
+ * allocation in it.
  */
 
 #include "kit/library.h"
@@ -18,10 +18,10 @@ static int is_known(CUdeviceptr address)
     return cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) == CUDA_SUCCESS;
 }
 
-/* A small buffer, whose page begins and ends, as asked for, in memory that is not allocated. */
+/* A small buffer in a GPU page that begins in memory which is not allocated. */
 struct gap {
     CUdeviceptr buffer, page;
-    CUdeviceptr after; /* live, or 0 */
+    CUdeviceptr after; /* an allocation at the end of the page, or 0 */
 };
 
 static struct gap make_gap(int is_last_known)
@@ -86,7 +86,7 @@ static void page_that_begins_in_no_allocation_is_pinned(CUcontext other, int gpu
     use_gap(&gap);
     in_thread(use_gap_without_context, &gap);
     if (gpus > 1) {
-        /* The memory decides, not the current context. */
+        /* The memory selects the GPU, whatever context is current. */
         CUDA(cuCtxSetCurrent(other));
         use_gap(&gap);
         CUDA(cuCtxGetCurrent(&now));
@@ -107,7 +107,7 @@ static void page_with_an_allocation_inside_is_pinned(void)
     free_gap(&gap);
 }
 
-/* Only the export knows that there is memory in the range. */
+/* CUDA knows neither end of the range. Only its export finds the memory in the middle. */
 static void range_with_an_allocation_far_inside_is_pinned(int gpus)
 {
     CUdeviceptr before, inside, after;

@@ -1,6 +1,6 @@
 /*
- * GPUs of different kinds without gdrdrv. Those whose memory can be mapped as a dma-buf work, whatever the others
- * lack. A pin on one that cannot fails with an error that names the GPU.
+ * Tests of GPUs of different kinds without gdrdrv. A GPU whose memory can be mapped as a dma-buf works, whatever the
+ * others lack. A pin of another GPU's memory fails, and the log names the GPU.
  */
 
 #include "kit/library.h"
@@ -53,7 +53,7 @@ static void give_gpus_back(void)
     }
 }
 
-/* A pin of this GPU works, and the GPU sees writes through the mapping. */
+/* Checks that a pin of this GPU works, and that the GPU sees writes through the mapping. */
 static void check_served(const struct gpu *gpu)
 {
     gdr_mh_t handle = pin(g, gpu->address, GPU_PAGE_SIZE);
@@ -100,7 +100,7 @@ static void host_memory_is_invalid(void)
     CHECK_EQUAL(handle.h, 7);
 }
 
-/* A page that begins and ends in no allocation, while another GPU's context is current. */
+/* The page begins and ends outside any allocation, and another GPU's context is current. */
 static void gpu_is_that_of_the_memory_in_the_page(void)
 {
     CUdeviceptr before, inside, after;
@@ -171,7 +171,7 @@ int main(void)
 {
     int served = 0;
 
-    g = open_dmabufs(); /* whatever the first GPU is */
+    g = open_dmabufs(); /* must succeed whatever the first GPU is */
     find_gpus();
     for (int i = 0; i < count; i++)
         served += gpus[i].supported;

@@ -1,6 +1,7 @@
 /*
- * gdr_open without gdrdrv. While CUDA is not initialized, it queries no GPU and does not initialize CUDA, because the
- * process may fork later. Once CUDA is initialized, it succeeds only if some GPU's dma-bufs can be mapped.
+ * Tests of gdr_open without gdrdrv. While CUDA is not initialized, gdr_open queries no GPU and does not initialize
+ * CUDA, because the process may fork later. Once CUDA is initialized, gdr_open succeeds only if some GPU's dma-bufs can
+ * be mapped.
  */
 
 #include "kit/library.h"
@@ -15,8 +16,8 @@ static void open_once(void)
 }
 
 /*
- * Returns whether CUDA reports that a GPU's dma-bufs can be mapped. Before CUDA 13.5 it only reports whether they can
- * be exported.
+ * Returns whether CUDA reports that a GPU's dma-bufs can be mapped. Before CUDA 13.5, it reports only whether they can
+ * be exported, and this returns that.
  */
 static int can_map(CUdevice device)
 {

@@ -1,4 +1,4 @@
-/* gdremu's functions for tests. They exist only while a program runs under gdremu. */
+/* gdremu's functions for tests. Only programs that run under gdremu have them. */
 #ifndef EMULATOR_H
 #define EMULATOR_H
 
@@ -7,15 +7,17 @@
 #include <dlfcn.h>
 
 struct emulator {
-    /* The driver calls of this process since the last call of this function, as "open GET_VERSION mmap close". */
+    /*
+     * Returns the driver calls of this process since this was called last, for example "open GET_VERSION mmap close".
+     */
     const char *(*calls_take)(void);
-    /* How many pins this process holds. */
+    /* Returns how many pins this process has. */
     long (*pins)(void);
-    /* Sets which driver calls fail from now on, as "PIN_BUFFER_V2:ENOMEM@3,MMAP:EAGAIN@1"; NULL stands for none. */
+    /* Sets which driver calls fail from now on, for example "PIN_BUFFER_V2:ENOMEM@3,MMAP:EAGAIN@1". NULL is none. */
     int (*faults_set)(const char *list);
 };
 
-/* Returns whether gdremu emulates the driver, and can make its calls fail. */
+/* Returns whether gdremu emulates the driver, so that it can make calls fail. */
 static inline int driver_is_emulated(void)
 {
     const char *(*provider)(void);
@@ -31,7 +33,7 @@ static inline struct emulator find_emulator(void)
 
     if (dlsym(RTLD_DEFAULT, "gdremu_provider") != NULL && !driver_is_emulated())
         waive("the driver is a kernel module, whose calls gdremu does not see");
-    /* The cast that POSIX recommends, since ISO C has none from an object pointer to a function pointer. */
+    /* POSIX recommends this cast, because ISO C has none from an object pointer to a function pointer. */
     *(void **)&emulator.calls_take = dlsym(RTLD_DEFAULT, "gdremu_calls_take");
     *(void **)&emulator.pins = dlsym(RTLD_DEFAULT, "gdremu_pins");
     *(void **)&emulator.faults_set = dlsym(RTLD_DEFAULT, "gdremu_faults_set");

@@ -1,4 +1,4 @@
-/* Driver calls that fail. The caller gets the error, nothing leaks, the next call works. gdremu makes them fail. */
+/* Tests of driver calls that gdremu makes fail. The caller gets the error, nothing leaks, and the next call works. */
 
 #include "emulator.h"
 #include "kit/fault.h"
@@ -29,7 +29,7 @@ static const struct {
 };
 enum { ERRORS = sizeof(errors) / sizeof(errors[0]), ERRORS_OF_LIBC = ERRORS - 1 };
 
-/* Makes the next driver call of that name fail, and returns the error that the API must return. */
+/* Makes the next driver call of this name fail, and returns the error that the API must return. */
 static int fail_next(const char *call, size_t error)
 {
     char list[64];
@@ -71,7 +71,7 @@ static void open_fails(void)
 static gdr_t g;
 static gdr_mh_t handle;
 
-/* Runs the part with each error, and checks that a pin works afterwards. */
+/* Runs a part with each error, and checks that its pin works after it. */
 static void with_each_error(void (*part)(size_t error))
 {
     for (size_t error = 0; error < ERRORS; error++) {
@@ -118,7 +118,7 @@ static void map_fails(size_t error)
     }
 }
 
-/* A failed munmap leaves the mapping in place; the caller can retry. */
+/* A failed munmap leaves the mapping in place, and the caller can retry. */
 static void unmap_fails(size_t error)
 {
     void *va = map(g, handle, SIZE);
@@ -160,7 +160,7 @@ static void info_fails(size_t error)
     CHECK_EQUAL(info_of(g, handle).mapped_size, SIZE);
 }
 
-/* After the mmap the driver reports that the pin is not mapped, because its memory was freed in between. */
+/* After the mmap, the driver reports that the pin is not mapped, as if its memory was freed in between. */
 static void mapping_without_type_is_refused(size_t unused)
 {
     void *va = (void *)UNTOUCHED;
@@ -173,7 +173,7 @@ static void mapping_without_type_is_refused(size_t unused)
     CHECK_EQUAL(info_of(g, handle).mapped, 0);
 }
 
-/* A type of a later driver is treated as device memory, which allows the fewest accesses. */
+/* The library treats a type of a later driver as device memory, which allows the fewest kinds of access. */
 static void unknown_mapping_type_is_device(size_t unused)
 {
     (void)unused;
@@ -198,10 +198,10 @@ static void close_after_a_failed_unpin_gives_everything_back(void)
     faults(NULL);
 }
 
-/* close continues after a failed call, and returns the first error. */
+/* gdr_close continues after a failed call, and returns the first error. */
 static void close_fails(void)
 {
-    /* Close replaces mappings in place; where both replacements fail, it unmaps them. */
+    /* gdr_close replaces a mapping by a reservation. If both attempts at that fail, it unmaps the mapping. */
     static const char *const calls[] = {"UNPIN_BUFFER:%s@1", "MMAP_FIXED:ENOMEM@1,MMAP_FIXED:ENOMEM@2,MUNMAP:%s@1",
                                         "CLOSE:%s@1"};
     int before = open_descriptors();
@@ -230,7 +230,7 @@ static void close_fails(void)
 
 static gdr_map_flags_t platform;
 
-/* Makes one call after the other, until one fails. */
+/* Opens, pins and maps, until one of these calls fails. */
 static void make_a_mapping(void)
 {
     gdr_t g = gdr_open();
@@ -244,7 +244,7 @@ static void make_a_mapping(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* The library logs the call, the error, and a remedy. */
+/* The library logs the call, the error and a remedy. The table has two words or phrases of each log. */
 static void an_error_is_logged_with_a_remedy(void)
 {
     static const char *const errors[][3] = {
@@ -319,8 +319,9 @@ static void check_reserved(void)
 }
 
 /*
- * Where the limit of locked memory forbids the reservation, it is made from a smaller one. If that fails too, the range
- * is unmapped, and reserved again. If that also fails, it is lost.
+ * If the limit of locked memory forbids a reservation (EAGAIN), the library makes it from a smaller one. If the
+ * reservation fails otherwise, the library unmaps the range, and reserves it after that. If that also fails, the range
+ * stays unmapped.
  */
 static void addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can(void)
 {
@@ -345,7 +346,7 @@ static void addresses_of_an_unpinned_mapping_are_reserved_if_the_kernel_can(void
     nothing_is_pinned();
 }
 
-/* The library may know the flag without a call; if it makes the call, it returns its error. */
+/* The library may know the flag without a driver call. If it makes the call, it returns the call's error. */
 static void callback_flag_fails(void)
 {
     for (size_t error = 0; error < ERRORS; error++) {
@@ -365,7 +366,7 @@ static void callback_flag_fails(void)
     }
 }
 
-/* Old drivers return EINVAL for an attribute that they do not know. */
+/* Old drivers return EINVAL for an attribute that they do not know, so EINVAL stands for the value 0. */
 static void attribute_fails(int persistent)
 {
     for (size_t error = 0; error < ERRORS; error++) {
@@ -410,7 +411,7 @@ static void endlessly_interrupted_calls_fail(gdr_t g)
     faults(NULL);
 }
 
-/* On POWER, drivers before 2.4 map memory cached. */
+/* Drivers before 2.4 report only whether a mapping is write-combining. On POWER, they map memory cached. */
 static void an_older_driver_describes_a_pin(void)
 {
     gdr_t g = open_driver();
@@ -441,7 +442,7 @@ static int platform_is_coherent(gdr_t g)
     return flag == GDR_MAP_FLAG_REQ_CACHE_MAPPING;
 }
 
-/* While the library makes FORCE_PCIE succeed, it must lose no error and no pin. */
+/* With GDRCOPY_FORCE_PCIE_COMPAT, the library pins again without the flag. It must lose no error and no pin. */
 static void force_pcie_compat_fails_cleanly(void)
 {
     gdr_mh_t handle = {UNTOUCHED};
@@ -461,7 +462,7 @@ static void force_pcie_compat_fails_cleanly(void)
         CHECK_EQUAL(handle.h, UNTOUCHED);
         nothing_is_pinned();
     }
-    faults("MMAP:ENOMEM@1"); /* so the type of the mapping stays unknown */
+    faults("MMAP:ENOMEM@1"); /* the library cannot find out the type of the mapping */
     CHECK(gdr_pin_buffer_v2(g, (unsigned long)buffer.address, SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle) != 0);
     nothing_is_pinned();
     faults(NULL);

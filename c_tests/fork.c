@@ -1,6 +1,6 @@
 /*
- * Forked children can close the objects that they inherited and use none of them, do not affect the parent, and can
- * open their own connection. abi_consumers.c has children that are the first to use CUDA.
+ * Tests of forked children. They can close the objects that they inherited, but not use them. They do not affect the
+ * parent, and can open their own connection. abi_consumers.c tests children that are the first to use CUDA.
  */
 
 #include "bodies.h"
@@ -42,7 +42,7 @@ static void inherited_mappings_are_absent(void)
     CHECK_UNMAPPED(va + SIZE - 1);
 }
 
-/* The child maps its own memory at the address of the parent's mapping; no call may unmap it. */
+/* The child maps its own memory at the address of the parent's mapping. No call may unmap that memory. */
 static void the_childs_memory_survives(void)
 {
     unsigned char *own = mmap(va, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -67,7 +67,7 @@ static void everything_closed_is_unknown(void)
     check_copies_refused(unmapped, EINVAL);
 }
 
-/* As long as the child keeps its copy of a descriptor, the driver keeps the pins of a parent that was killed. */
+/* A driver may keep a killed parent's pins as long as a child has a copy of the descriptor, so the child closes it. */
 static void close_closes_the_childs_descriptors_only(void)
 {
     int before = open_descriptors();
@@ -80,7 +80,7 @@ static void close_closes_the_childs_descriptors_only(void)
 
     before = open_descriptors();
     CHECK_OK(gdr_close(g));
-    CHECK_EQUAL(open_descriptors(), before - (has_dmabufs ? 2 : 1)); /* one for each pin */
+    CHECK_EQUAL(open_descriptors(), before - (has_dmabufs ? 2 : 1)); /* with dma-bufs, there is one for each pin */
     everything_closed_is_unknown();
     in_child(everything_closed_is_unknown);
 }
@@ -114,7 +114,7 @@ static void close_leaves_a_number_that_stands_for_another_file(void)
     everything_closed_is_unknown();
 }
 
-/* The child opens the same device, and gets a descriptor with the same number. */
+/* The child opens the same device, and gets a descriptor with the number of its parent's. */
 static void close_leaves_the_childs_own_connection(void)
 {
     int fd = descriptor_of(g);
@@ -178,7 +178,7 @@ static void parents_connection_pins_and_mapping_still_work(void)
     CHECK_OK(gdr_unmap(g, unmapped, second, SIZE));
 }
 
-/* ---- A parent with a mapped pin and another ---- */
+/* ---- A parent with a mapped pin and an unmapped one ---- */
 
 static void begin(enum gpu_memory kind)
 {

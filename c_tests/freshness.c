@@ -1,19 +1,21 @@
 /*
- * Freshness: what gdr_copy_from_mapping returns is no older than what an earlier call has returned.
+ * Tests that gdr_copy_from_mapping returns bytes that are not older than those of an earlier call.
  *
- * A GPU kernel writes a payload, a system-wide fence, then a flag, all in GPU memory, in every round. The CPU polls
- * the flag through gdr_copy_from_mapping. As soon as it has seen the flag, it reads the payload the same way, and lets
- * the GPU kernel go on. A payload that is older than its flag is stale, because the CPU took it from one of its
+ * In every round, a GPU kernel writes a payload to GPU memory, executes a system-wide fence, and writes a flag. The CPU
+ * polls the flag through gdr_copy_from_mapping. As soon as it has seen the flag, it reads the payload in the same way,
+ * and lets the GPU kernel go on. A payload that is older than its flag is stale: the CPU took it from one of its
  * buffers, or loaded it too early.
  *
- * The acknowledgment goes through host memory, so that nothing but the library's reads happens in between, no store to
- * the mapping and no fence. In the second half of the rounds, gdrx_read_many takes the place of gdr_copy_from_mapping.
- * It reads the flag, by turns with gdrx_load_u32, and the payload, which is words in different lines, or parts of lines next
- * to each other. In half of these rounds the flag is in host memory, so that the CPU's buffers are as the gather before has
- * left them.
+ * The CPU acknowledges a round through host memory. So between two reads of the library, there is no store to the
+ * mapping and no fence.
  *
- * Usage: freshness [--rounds N], for each payload. By default there are 100,000 rounds, or 100 under gdremu, whose GPU
- * is the CPU and reorders nothing.
+ * After these payloads, others are read by gdrx_read_many. It reads the flag, too, but gdrx_load_u32 reads that in
+ * every eighth round. These payloads are words in different cache lines, or adjacent parts of cache lines. Each is read
+ * twice: with the flag in GPU memory, and with the flag in host memory. With the latter, the CPU's buffers are as the
+ * previous gdrx_read_many has left them.
+ *
+ * Usage: freshness [--rounds N], where N counts the rounds of each payload. The default is 100,000, or 100 if gdremu
+ * emulates the GPU, because that uses the CPU and reorders nothing.
  */
 
 #include <time.h>
@@ -32,15 +34,15 @@
 #define BUFFER GPU_PAGE_SIZE
 
 /*
- * Seconds of this thread's CPU time without a new flag, after which the GPU kernel counts as hung. An emulated GPU
- * shares the CPUs with this thread, and gets the same share of them.
+ * The GPU kernel counts as hung after this many seconds of this thread's CPU time without a new flag. An emulated GPU
+ * runs on the same CPUs, and gets the same share of them as this thread.
  */
 #define PATIENCE 120
 
 /*
- * void produce(uint32_t *payload, uint32_t words, uint32_t stride, uint32_t *flag, const uint32_t *acknowledged,
- * uint32_t rounds), for one block of threads. Words are `stride` bytes apart. Volatile accesses are relaxed accesses of
- * system scope.
+ * The GPU kernel void produce(uint32_t *payload, uint32_t words, uint32_t stride, uint32_t *flag,
+ * const uint32_t *acknowledged, uint32_t rounds) runs as one block of threads. Words are `stride` bytes apart. Volatile
+ * accesses are relaxed accesses of system scope.
  */
 static const char produce_ptx[] =
     ".version 7.0\n"
@@ -101,16 +103,16 @@ static struct gdrx_map gdrx;
 /* A payload, and how it and its flag are read. */
 struct payload {
     enum { BY_CALLS, BY_GDRX } way;
-    int announced_in_host_memory;
-    uint32_t words, stride; /* in bytes */
-    size_t alignment, size; /* of a read by calls, in bytes past a cache line; the size is also that of a gather's items */
+    int announced_in_host_memory; /* the flag is there */
+    uint32_t words, stride; /* number of words, and bytes from one to the next */
+    size_t alignment, size; /* start past a cache line and size of a read by calls; or 0 and the size of a gdrx_copy */
 };
 
-/* The last round that the CPU has seen, in host memory, by its CPU and its GPU address. */
+/* Address of the last round that the CPU has seen, which is in host memory, for the CPU and for the GPU. */
 static volatile uint32_t *acknowledged;
 static CUdeviceptr acknowledged_on_gpu;
 
-/* The flag, where it is in host memory, in another line. */
+/* The offset of a flag in host memory, in another cache line than the acknowledgment. */
 #define ANNOUNCED 256
 
 static void load_gpu_kernel(void)
@@ -155,7 +157,7 @@ static uint32_t read_flag(const struct payload *payload, uint32_t round)
     return flag;
 }
 
-/* Waits for the flag of `round`; if that takes too long, ends the GPU kernel and fails. */
+/* Waits for the flag of `round`. If that takes too long, ends the GPU kernel and fails. */
 static void await_flag(const struct payload *payload, uint32_t round)
 {
     double start = seconds(CLOCK_THREAD_CPUTIME_ID);
@@ -173,7 +175,7 @@ static void await_flag(const struct payload *payload, uint32_t round)
     CHECK_EQUAL(flag, round);
 }
 
-/* Returns the number of stale payloads. Between flag and payload there is as little as possible. */
+/* Returns the number of stale payloads. The code does as little as possible between the reads of flag and payload. */
 static uint32_t count_stale(const struct payload *payload, uint32_t rounds)
 {
     static const unsigned char zeros[BUFFER];
@@ -231,9 +233,11 @@ int main(int argc, char **argv)
 {
     static const size_t sizes[] = {4, 16, 24, 32, 64, 128, 256, 1024, 4096};
     static const size_t alignments[] = {0, 1, 4, 60};
-    /* The lines of small gathers stay in the CPU's buffers until the next gather, if nothing empties these. */
+    /*
+     * The cache lines of a small gdrx_read_many stay in the CPU's buffers until the next one, if nothing empties these.
+     */
     static const uint32_t gathered[] = {1, 4, 11, MAX_GATHERED}, strides[] = {64, 128, 192};
-    /* Parts of a line, whole lines, and items that cross into the next line. */
+    /* Items of these sizes are parts of a cache line, cross into the next one, or are whole cache lines. */
     static const size_t items[] = {16, 24, 64};
     uint32_t rounds_each = parse_rounds(argc, argv);
     uint64_t stale = 0;

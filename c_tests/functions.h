@@ -1,4 +1,4 @@
-/* The functions of libgdrapi, each by its result, its name after "gdr_", and its parameters. */
+/* Calls a macro for each function of libgdrapi with its result, its name without "gdr_", and its parameters. */
 #ifndef FUNCTIONS_H
 #define FUNCTIONS_H
 
@@ -21,7 +21,7 @@
     each(int, get_attribute, (gdr_t, gdr_attr_t, int *))                                                               \
     each(int, get_mapping_type_string, (gdr_mapping_type_t, const char **))
 
-/* A member of a struct, which points to the function. */
+/* Declares a member of a struct that points to the function. */
 #define FUNCTION_POINTER(result, name, parameters) result(*name) parameters;
 
 #endif

@@ -1,4 +1,4 @@
-/* gdrx.h: batches, gathers and words, compared with CUDA's view of the memory. Runs over any libgdrapi. */
+/* Tests of gdrx.h: batches, gathers and words. CUDA must see the same bytes. The program runs over any libgdrapi. */
 
 #include "gdrx.h"
 
@@ -26,7 +26,7 @@ static struct gdrx_map all;
 static unsigned char host[MANY * 64 + 64 * LARGEST], wanted[SIZE], seen[SIZE];
 static struct gdrx_copy copies[MANY];
 
-/* A number below `limit`. */
+/* Returns a pseudorandom number below `limit`. */
 static size_t any(size_t limit)
 {
     static uint64_t state = 1;
@@ -35,7 +35,7 @@ static size_t any(size_t limit)
     return (size_t)(state >> 33) % limit;
 }
 
-/* The size of copy number n. Every sixteenth is empty, and every fourth is that of a word. */
+/* Returns a size for copy number n. Every sixteenth copy is empty, and every fourth has the size of a word. */
 static size_t any_size(size_t n, size_t largest)
 {
     if (n % 16 == 0)
@@ -45,7 +45,7 @@ static size_t any_size(size_t n, size_t largest)
     return any(largest + 1);
 }
 
-/* Copies of sizes up to `largest` in a row of places that do not overlap; returns how many there are. */
+/* Fills `copies` with copies of up to `largest` bytes that do not overlap, and returns how many there are. */
 static size_t lay_out(size_t largest)
 {
     size_t offset = any(64);
@@ -138,7 +138,7 @@ static void words_are_stored_and_loaded(void)
     CHECK(!gdrx_is_word(&all, 2, 4) && !gdrx_is_word(&all, 0, 3) && !gdrx_is_word(&all, 0, 16) && !gdrx_is_word(&all, 0, 0));
 }
 
-/* Words of one size are stored to parts of another's, which the compiler must not take for different places. */
+/* Stores words to parts of a word of another size. The compiler must not take these for different places. */
 static void words_of_different_sizes_overlap(void)
 {
     gdrx_store_u64(&all, 0, 0x8877665544332211u);
@@ -168,7 +168,7 @@ static void unfenced_writes_arrive(void)
     CHECK_BYTES(seen, host, SIZE);
 }
 
-/* Another mapping, of the first half of the buffer. The memory beyond its end belongs to it or is not mapped. */
+/* Maps the buffer again, and attaches its last 512 bytes. Accesses beyond them would fault, or change other memory. */
 static void copies_stay_within_the_map(void)
 {
     gdr_mh_t page = pin(g, buffer.address, SIZE);
@@ -284,14 +284,14 @@ static void child_is_refused(void)
     CHECK_ERROR(gdrx_flush(&all), EACCES);
     CHECK_ERROR(gdrx_dmabuf(buffer.address, 8, 0, &fd, &offset), EACCES);
     CHECK_UNMAPPED(all.address);
-    /* The child attaches mappings of its own. Then the parent's maps are still refused. */
+    /* The child can attach a mapping of its own. */
     CHECK_OK(gdrx_attach_mapping(&all, GDR_MAPPING_TYPE_CACHING, sizeof(host), host, sizeof(host)));
     copy.host = seen;
     CHECK_OK(gdrx_read_many(&all, &copy, 1));
     CHECK_BYTES(seen, host, 8);
 }
 
-/* A plugin has a copy of the library linked into it. */
+/* A plugin may have its own copy of the library, as this one that is loaded under another name. */
 static void another_copy_of_the_library_takes_the_map(void)
 {
     int (*const own)(const struct gdrx_map *, const struct gdrx_copy *, size_t) = gdrx_write_many;
@@ -327,7 +327,7 @@ static void another_copy_of_the_library_takes_the_map(void)
 #define THREADS 4
 #define PART (SIZE / THREADS)
 
-/* Attaches the thread's part of the mapping for itself, and uses that and the map of all threads. */
+/* Attaches the thread's part of the mapping, and uses that map and the one that all threads share. */
 static void *use_part(void *argument)
 {
     size_t start = *(size_t *)argument;
@@ -337,7 +337,7 @@ static void *use_part(void *argument)
     struct gdrx_map part;
 
     for (long round = 1; round <= rounds_each; round++) {
-        CHECK_OK(gdrx_attach_mapping(&part, all.type, SIZE, va + start, PART)); /* gdrdrv 2.0 answers one thread only. */
+        CHECK_OK(gdrx_attach_mapping(&part, all.type, SIZE, va + start, PART)); /* gdrdrv 2.0 serves only one thread */
         fill(out, PART, (unsigned)((size_t)round + start));
         for (size_t i = 0; i < PART / 64; i++) {
             writes[i] = (struct gdrx_copy){i * 64, out + i * 64, 64};
@@ -381,7 +381,7 @@ static void mappings_of_several_types(void)
     unfenced_writes_arrive();
 }
 
-/* By an unaligned range of the buffer, where CUDA exports dma-bufs; where it also maps them, a mapping of the dma-buf is used. */
+/* Exports an unaligned range of the buffer, if CUDA exports dma-bufs. Uses a mapping of it, if CUDA also maps them. */
 static void memory_is_exported(void)
 {
     uint64_t address = buffer.address + 4099;
@@ -420,7 +420,7 @@ static void memory_is_exported(void)
 int main(void)
 {
     CHECK_EQUAL(gdrx_version(), GDRX_MAJOR_VERSION << MAJOR_VERSION_SHIFT | GDRX_MINOR_VERSION);
-    in_child(failures_are_logged_with_advice); /* The first attach of a process reads the settings. */
+    in_child(failures_are_logged_with_advice); /* in a child, because only the first attach reads the settings */
     gpu_init();
     buffer = gpu_alloc(MEM_ALLOC, SIZE);
     g = open_driver();

@@ -1,6 +1,7 @@
 /*
- * Memory of another process: a process exports GPU memory as a dma-buf and sends the descriptor. The receiver, forked off before
- * CUDA was initialized or started by exec, has no CUDA; it maps the memory and uses it, also after the exporter has freed it.
+ * Tests of memory of another process. A process exports GPU memory as a dma-buf and sends the descriptor. The receiver
+ * does not use CUDA: it was forked before CUDA was initialized, or started by exec. It maps the memory and uses it,
+ * also after the exporter has freed it.
  */
 
 #include <sys/socket.h>
@@ -10,10 +11,10 @@
 #include "kit/library.h"
 
 #define SIZE (3 * GPU_PAGE_SIZE)
-/* The offset of the exported bytes, at which no page of the host or the GPU starts. */
+/* The offset of the exported bytes in the buffer. It is not a multiple of the host's or the GPU's page size. */
 #define START (GPU_PAGE_SIZE + 4099)
 #define BYTES 70000
-#define NOT_MAPPED 3 /* a receiver's status */
+#define NOT_MAPPED 3 /* the exit status of a receiver that got no descriptor, or could not map it */
 
 /* The data that is sent together with the descriptor. */
 struct part {
@@ -43,7 +44,7 @@ static void give(int socket, const struct part *part, int fd)
     CHECK_EQUAL(sendmsg(socket, &message, 0), (ssize_t)sizeof(*part));
 }
 
-/* Returns the descriptor, or -1 if none is sent. */
+/* Returns the descriptor that the exporter sends, or -1 if it sends none. */
 static int take(int socket, struct part *part)
 {
     char control[CMSG_SPACE(sizeof(int))];
@@ -75,7 +76,10 @@ static void unmapped_in_a_child(struct gdrx_map *map)
     CHECK_EQUAL(status, 0);
 }
 
-/* Answers in the memory, then reads the answer after the exporter has freed the memory. Returns an exit status. */
+/*
+ * Maps the memory that an exporter sends, reads its bytes, and writes other bytes to it. After the exporter has freed
+ * the memory, these must still be there. Returns the exit status of the process.
+ */
 static int receive(int socket)
 {
     struct part part;

@@ -1,4 +1,4 @@
-/* Handles: every function refuses forged, stale, NULL, foreign and used-up ones with EINVAL. */
+/* Tests that every function refuses forged, stale, NULL, foreign and used-up handles with EINVAL. */
 
 #include "kit/fault.h"
 #include "kit/library.h"
@@ -20,7 +20,7 @@ static void refused(gdr_mh_t handle)
     check_copies_refused(handle, EINVAL);
 }
 
-/* Every function that takes a g refuses this one. */
+/* Checks that every function that takes a gdr_t refuses this one. */
 static void not_a_connection(gdr_t stranger, gdr_mh_t a_pin)
 {
     gdr_mh_t handle = {UNTOUCHED};
@@ -81,7 +81,7 @@ static void foreign_handles(gdr_mh_t a_pin)
     CHECK_OK(gdr_unmap(g, a_pin, va, GPU_PAGE_SIZE));
     check_handle_refused(other, a_pin, EINVAL);
 
-    /* A g as a handle, and a handle as g. */
+    /* A gdr_t is not a handle, and a handle is not a gdr_t. */
     refused(forged((void *)g));
     refused(forged((void *)other));
     not_a_connection((gdr_t)(uintptr_t)a_pin.h, a_pin);
@@ -108,7 +108,7 @@ static void used_up_handles(gdr_mh_t a_pin)
     check_works(g, a_pin, GPU_PAGE_SIZE);
 }
 
-/* Slots are reused as late as possible. */
+/* The library reuses the slots of handles as late as possible. */
 static void stale_handles_stay_refused(gdr_mh_t a_pin)
 {
     gdr_mh_t stale = pin(g, buffer.address, GPU_PAGE_SIZE);

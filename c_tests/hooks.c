@@ -1,4 +1,4 @@
-/* The program's own mmap, munmap, madvise and ioctl call the library, from within its calls of them. */
+/* Tests a program whose own mmap, munmap, madvise and ioctl call the library, while the library calls them. */
 
 #include "kit/library.h"
 #include "logged.h"
@@ -20,8 +20,9 @@ static void *current_va, *other_va;
 static gdr_mh_t victims[VICTIMS];
 static int next_victim;
 
-/* The function that a hook calls, and how often one did. */
+/* mmap and the others call this function, unless it is NULL. */
 static void (*volatile hook)(void);
+/* The number of calls of `hook`. */
 static int hooked;
 
 #ifndef __SANITIZE_ADDRESS__
@@ -31,8 +32,8 @@ static void call_hook(const void *caller)
     Dl_info of;
 
     if (now == NULL || dladdr(caller, &of) == 0 || strstr(of.dli_fname, "/libgdrapi.so") == NULL)
-        return; /* gdremu calls some of them, too */
-    hook = NULL; /* not from its own calls */
+        return; /* the caller is gdremu or another library */
+    hook = NULL; /* calls that the function makes have no hook */
     hooked++;
     now();
     hook = now;
@@ -83,7 +84,7 @@ static const int is_hooked = 1;
 static const int is_hooked = 0;
 #endif
 
-/* Runs statements with the hook, which is called at least once. */
+/* Runs statements with a hook, which must be called at least once. */
 #define HOOKED(function, statements)                                                                                   \
     do {                                                                                                               \
         hooked = 0;                                                                                                    \
@@ -123,7 +124,7 @@ static void call_for_another_handle(void)
         CHECK_OK(gdr_unpin_buffer(g, victims[next_victim++]));
 }
 
-/* While memory for handles is taken or given back, they cannot be. */
+/* A pin or unpin is refused while the library takes or gives back memory for handles. */
 static void call_that_may_be_refused(void)
 {
     gdr_info_t info;

@@ -1,4 +1,4 @@
-/* gdr_get_info: v2, which the macro calls, and the old symbol that programs built before 2.4 call. */
+/* Tests of gdr_get_info_v2, which the macro gdr_get_info calls, and of the function that older programs call. */
 
 #include "kit/library.h"
 
@@ -51,8 +51,8 @@ static void info_follows_the_life_of_a_pin(enum gpu_memory kind)
     gpu_free(&buffer);
 }
 
-/* A driver without persistent pins takes the mapping away, and the library asks it each time. gdrdrv 2.0 answers as
-   before. */
+/* A free ends the mapping if pins are not persistent, so the library asks the driver each time. Drivers before 2.3
+   still report the mapping. */
 static void info_after_a_free_is_the_drivers(void)
 {
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, GPU_PAGE_SIZE);
@@ -77,7 +77,7 @@ static void info_after_a_free_is_the_drivers(void)
     CHECK_OK(gdr_close(g));
 }
 
-/* A small unaligned pin is reported as the page around it, and a partly mapped pin as the whole of it. */
+/* A small unaligned pin is reported as the page around it, and a partly mapped pin as all of its pages. */
 static void info_reports_the_whole_pin(gdr_t g, CUdeviceptr address)
 {
     gdr_mh_t small = pin(g, address + 100, 8);

@@ -1,6 +1,6 @@
 /*
- * gdr_open loads libcuda without gdrdrv once, without ever unloading it, and without a lock that a forked child
- * could find held. Runs outside gdremu, with fake_cuda/libcuda.so.1 on the library path.
+ * Without gdrdrv, gdr_open loads libcuda once and never unloads it. It holds no lock at that time which a forked child
+ * could find held. This program runs outside gdremu, with fake_cuda/libcuda.so.1 on the library path.
  */
 
 #include "kit/check.h"

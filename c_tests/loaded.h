@@ -1,4 +1,4 @@
-/* A libgdrapi loaded at run time, as communication libraries do, by name, one function at a time. */
+/* Loads a libgdrapi at run time by name, and looks up its functions one by one, as communication libraries do. */
 #ifndef LOADED_H
 #define LOADED_H
 
@@ -9,7 +9,7 @@
 
 struct loaded {
     void *library;
-    FUNCTIONS(FUNCTION_POINTER) /* get_info is the old one, by its symbol */
+    FUNCTIONS(FUNCTION_POINTER) /* get_info is the old function, not the macro of gdrapi.h */
 };
 
 static inline void *loaded_symbol(void *library, const char *name)

@@ -1,4 +1,4 @@
-/* The library's log lines while a function runs. */
+/* Records the lines that the library logs while a function runs. */
 #ifndef LOGGED_H
 #define LOGGED_H
 
@@ -22,14 +22,15 @@ static inline const char *logged_end(void)
     return text;
 }
 
-/* A failed check ended the program inside log_of, so its message is printed. */
+/* Prints what was logged, with a check's message, if that check ended the program inside log_of. */
 static void logged_show(void)
 {
     if (logged_file != NULL)
         fputs(logged_end(), stderr);
 }
 
-/* The lines from this level on, "1" (debug) to "4" (errors), valid until the next call. The settings are read by gdr_open. */
+/* Runs a part, which must call gdr_open, because that reads the settings. Returns its lines of this level, "1" (debug)
+   to "4" (errors), and of more severe ones. The lines are valid until the next call. */
 static inline const char *log_of(void (*part)(void), const char *level)
 {
     static int registered;
@@ -50,7 +51,7 @@ static inline const char *log_of(void (*part)(void), const char *level)
     return text;
 }
 
-/* The log must contain `wanted`, or must not. */
+/* Checks that the log contains `wanted`, or that it does not. */
 static inline void check_log(const char *file, int line, const char *function, const char *log, const char *wanted,
                              int contains)
 {

@@ -1,4 +1,4 @@
-/* The library writes nothing to stderr unless GDRCOPY_ENABLE_LOGGING is set, then by GDRCOPY_LOG_LEVEL. */
+/* Tests that the library logs to stderr only if GDRCOPY_ENABLE_LOGGING is set, and from GDRCOPY_LOG_LEVEL on. */
 
 #include "kit/library.h"
 #include "logged.h"
@@ -13,7 +13,7 @@ enum level { DEBUG = 1, INFO, WARN, ERROR, LEVELS };
 
 static const char *const prefixes[LEVELS] = {"", "DBG:  ", "INFO: ", "WARN: ", "ERR:  "};
 
-/* Number of lines of each level, and all text, of one run. */
+/* The number of lines of each level, and all text, of one run. */
 struct log {
     int lines[LEVELS];
     const char *text;
@@ -35,7 +35,7 @@ static void scenario(void)
     CHECK_OK(gdr_unmap(g, handle, va, 4096)); /* a warning about the size */
     CHECK_ERROR(gdr_pin_buffer(g, 0x1000, GPU_PAGE_SIZE, 0, 0, &handle), EINVAL); /* an error */
     CHECK_OK(gdr_close(g));
-    CHECK_ERROR(gdr_close(g), EINVAL); /* another */
+    CHECK_ERROR(gdr_close(g), EINVAL); /* another error */
     gpu_free(&buffer);
 }
 
@@ -57,7 +57,8 @@ static void scenario_in_child(void)
     in_child(scenario_with_variables);
 }
 
-/* Runs the scenario in a child with these two variables, unset if NULL. Each line must carry the prefix of a level. */
+/* Runs the scenario in a child with these values of the two variables (NULL: unset), and returns its log. Each line
+   must begin with the prefix of a level. */
 static struct log lines_of(const char *enable, const char *level)
 {
     wanted_enable = enable;
@@ -84,7 +85,7 @@ static void silent_by_default(void)
     CHECK_STRING(lines_of(NULL, "1").text, "");
 }
 
-/* Any value enables logging, by default of errors. */
+/* Any value enables logging. By default, only errors are logged. */
 static void errors_only_by_default(void)
 {
     static const char *const on[] = {"1", "0", "yes", ""};
@@ -131,7 +132,7 @@ static void errors_name_the_call_and_the_cause(void)
     CHECK_LOGGED(log.text, "gdr_pin_buffer");
     CHECK_LOGGED(log.text, "gdr_close");
     CHECK_LOGGED(log.text, dmabuf ? "CUDA_ERROR_INVALID_VALUE" : "EINVAL");
-    CHECK_NOT_LOGGED(log.text, "flags = 0"); /* That helps against another error. */
+    CHECK_NOT_LOGGED(log.text, "flags = 0"); /* this remedy helps against another error */
 }
 
 static void debug_level_logs_backend_version_and_mapping_type(void)
@@ -140,7 +141,7 @@ static void debug_level_logs_backend_version_and_mapping_type(void)
 
     CHECK_LOGGED(log.text, dmabuf ? "backend dma-buf" : "backend gdrdrv 2.");
     CHECK_LOGGED(log.text, dmabuf ? "CUDA 1" : "2."); /* the driver's version */
-    CHECK_LOGGED(log.text, " at 0x"); /* of a mapping */
+    CHECK_LOGGED(log.text, " at 0x"); /* the address of a mapping */
     CHECK(strstr(log.text, "Write Combining") != NULL || strstr(log.text, "Caching") != NULL ||
           strstr(log.text, "Device") != NULL);
 }
@@ -164,7 +165,7 @@ static void pin_and_fork(void)
     CHECK_OK(gdr_close(of_parent));
 }
 
-static int refusal; /* of FORCE_PCIE */
+static int refusal; /* the error of a pin with FORCE_PCIE, or 0 */
 
 static void pin_over_pcie(void)
 {
@@ -172,11 +173,11 @@ static void pin_over_pcie(void)
 
     refusal = gdr_pin_buffer_v2(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, GDR_PIN_FLAG_FORCE_PCIE, &handle);
     if (driver_is_at_least(g, 2, 5) && refusal == EINVAL)
-        refusal = 0; /* a driver in callback mode, which does not say why */
+        refusal = 0; /* a driver without persistent pins does not report the reason */
     CHECK_OK(gdr_close(g));
 }
 
-/* A remedy uses the words of the header. */
+/* Remedies use the names of the header. */
 static void remedies_name_functions_and_arguments(void)
 {
     gpu_init();
@@ -251,7 +252,7 @@ static void variables_that_are_gone_log_a_warning(void)
     }
 }
 
-/* The path ends with its line. */
+/* Returns whether the path, which ends with its line, is that of this library. */
 static int is_this_library(const char *path)
 {
     char name[4096] = "";

@@ -1,4 +1,4 @@
-/* gdr_map, gdr_map_v2 and gdr_unmap. */
+/* Tests of gdr_map, gdr_map_v2 and gdr_unmap. */
 
 #include "bodies.h"
 #include "kit/fault.h"
@@ -12,7 +12,7 @@ static gdr_t g;
 static struct gpu_buffer buffer;
 static gdr_mh_t handle;
 
-/* The pin can still be mapped, so failed calls have left nothing behind. */
+/* Checks that the pin can still be mapped, so that failed calls have left nothing behind. */
 static void still_maps(void)
 {
     check_works(g, handle, SIZE);
@@ -67,7 +67,7 @@ static void wrong_sizes_are_refused(void)
     refused(SIZE + 1, GDR_MAP_FLAG_DEFAULT, EINVAL);
     refused(SIZE + GPU_PAGE_SIZE, GDR_MAP_FLAG_DEFAULT, EINVAL);
     refused(SIZE_MAX, GDR_MAP_FLAG_DEFAULT, EINVAL);
-    /* gdrdrv's mmap checks it; the size of a dma-buf is known before */
+    /* With gdrdrv, mmap refuses this size. The library knows the size of a dma-buf before it calls mmap. */
     refused(SIZE_MAX - page + 1, GDR_MAP_FLAG_DEFAULT, uses_dmabuf(g) ? EINVAL : ENOMEM);
 }
 
@@ -119,7 +119,7 @@ static void pins_are_mapped_side_by_side(void)
     }
 }
 
-/* ---- Unmapping, which removes the whole mapping, whatever range it is passed ---- */
+/* ---- gdr_unmap removes the whole mapping, whatever range it is passed ---- */
 
 static void unmaps_all_with(void *wrong_va, size_t wrong_size, size_t wrong_offset)
 {
@@ -176,7 +176,7 @@ static void unmap_without_mapping_is_refused(void)
     CHECK(munmap(memory, SIZE) == 0);
 }
 
-/* A stale pointer must reach no other memory. The range raises SIGSEGV and stays reserved. */
+/* A stale pointer must not reach other memory, so accesses raise SIGSEGV, and the range stays reserved. */
 static void unpin_unmaps(void)
 {
     gdr_mh_t mapped = pin(g, buffer.address, SIZE);
@@ -196,7 +196,7 @@ static void unpin_unmaps(void)
     still_maps();
 }
 
-/* A new pin's mapping, which the program unmaps to map other memory in its place. */
+/* Pins and maps, unmaps the mapping by munmap, and maps other memory in its place, as a wrong program might. */
 static char *other_memory_in_place_of_a_mapping(gdr_t of, gdr_mh_t *mapped)
 {
     *mapped = pin(of, buffer.address, SIZE);
@@ -207,7 +207,7 @@ static char *other_memory_in_place_of_a_mapping(gdr_t of, gdr_mh_t *mapped)
     return memory;
 }
 
-/* The header warns of it. */
+/* gdrapi.h warns programs of this. */
 static void calls_act_on_the_addresses_whatever_is_mapped_there(void)
 {
     gdr_t another = gdr_open();
@@ -232,7 +232,7 @@ static void calls_act_on_the_addresses_whatever_is_mapped_there(void)
 static const struct request {
     gdr_pin_flags_t pin_flag;
     gdr_map_flags_t map_flag;
-    gdr_mapping_type_t type; /* of the mapping then */
+    gdr_mapping_type_t type; /* the type of the mapping if the platform has it */
 } requests[] = {
     {GDR_PIN_FLAG_DEFAULT, GDR_MAP_FLAG_REQ_WC_MAPPING, GDR_MAPPING_TYPE_WC},
     {GDR_PIN_FLAG_DEFAULT, GDR_MAP_FLAG_REQ_CACHE_MAPPING, GDR_MAPPING_TYPE_CACHING},
@@ -241,8 +241,9 @@ static const struct request {
 };
 
 /*
- * Maps another pin of the buffer, and returns the type. A requested type is either used, or refused by gdrdrv as
- * unsupported, by a dma-buf as wrong for its pin. The request holds for one mapping.
+ * Maps another pin of the buffer by a request, and returns the type of the mapping, or NONE if the request is refused.
+ * gdrdrv 2.5 and later refuses a type with EOPNOTSUPP. Earlier drivers and dma-bufs refuse it with EINVAL. The request
+ * of a mapping holds for one mapping.
  */
 static gdr_mapping_type_t map_by_request(const struct request *request, gdr_mapping_type_t usual)
 {
@@ -256,7 +257,7 @@ static gdr_mapping_type_t map_by_request(const struct request *request, gdr_mapp
     CHECK(other.h != handle.h);
     int result = gdr_map_v2(g, other, &va, SIZE, request->map_flag);
     if (result != 0) {
-        CHECK(request->type != usual); /* which can also be requested by name */
+        CHECK(request->type != usual); /* a request of the usual type must succeed */
         CHECK_EQUAL(result, driver_is_at_least(g, 2, 5) && !uses_dmabuf(g) ? EOPNOTSUPP : EINVAL);
         CHECK_EQUAL(va, UNTOUCHED);
         check_works(g, other, SIZE);
@@ -287,7 +288,7 @@ static void end(void)
     gpu_free(&buffer);
 }
 
-/* Called while the buffer is mapped with the usual type. */
+/* Maps the buffer with the usual type, and by each request at the same time. Returns how many had another type. */
 int mappings_of_all_types_show_the_same_memory(enum gpu_memory kind)
 {
     int others = 0;

@@ -1,6 +1,6 @@
 /*
- * A connection and pins that last until the process exits, as in DPDK and TensorRT-LLM. A leak checker must find the
- * library's memory for them reachable, without a suppression.
+ * A program that does not close its connection and pins before it exits, as DPDK and TensorRT-LLM do not. A leak
+ * checker must find the library's memory for them reachable, without a suppression.
  */
 
 #include "kit/library.h"

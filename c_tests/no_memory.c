@@ -1,4 +1,4 @@
-/* malloc returns NULL to the library. gdr_open and pin fail with ENOMEM, everything else works. */
+/* malloc returns NULL to the library. Then gdr_open and pins must fail with ENOMEM, and all other calls must work. */
 
 #include "kit/library.h"
 #include "logged.h"
@@ -11,7 +11,7 @@
 #define UNTOUCHED 0x5a5a5a5aUL
 #define PINS 100
 
-/* The addresses of the library, whose allocations fail while `failing` is set. */
+/* The library is at these addresses. While `failing` is set, its allocations fail. */
 static uintptr_t library_start, library_end;
 static volatile int failing, refused;
 
@@ -31,7 +31,7 @@ extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *memory, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
 
-/* Returns whether an allocation fails that this code asks for. */
+/* Returns whether an allocation must fail that this code asks for, and counts it. */
 static int fails_for(const void *code)
 {
     int fails = failing && library_start <= (uintptr_t)code && (uintptr_t)code < library_end;
@@ -70,7 +70,7 @@ int posix_memalign(void **memory, size_t alignment, size_t size)
     return *memory != NULL ? 0 : ENOMEM;
 }
 
-/* Returns whether allocations can fail. They cannot where valgrind's allocator replaces these functions. */
+/* Returns whether this program can make allocations fail. It cannot if valgrind replaces these functions. */
 static int can_fail(void)
 {
     void *volatile memory;
@@ -109,7 +109,7 @@ static int note_library(struct dl_phdr_info *info, size_t size, void *function)
 
 /* ---- Calls that need memory ---- */
 
-/* The library asks for memory, gets none and returns ENOMEM. */
+/* Checks that the library asks for memory, gets none, and returns ENOMEM. */
 #define CHECK_NO_MEMORY(call)                                                                                          \
     do {                                                                                                               \
         refused = 0;                                                                                                    \
@@ -119,7 +119,7 @@ static int note_library(struct dl_phdr_info *info, size_t size, void *function)
         CHECK(refused > 0);                                                                                             \
     } while (0)
 
-/* The call succeeds and asks for none. */
+/* Checks that the call succeeds and asks for no memory. */
 #define CHECK_NEEDS_NONE(call)                                                                                         \
     do {                                                                                                               \
         refused = 0;                                                                                                    \
@@ -135,7 +135,7 @@ static int open_error(void)
     return gdr_open() == NULL ? errno : 0;
 }
 
-/* gdr_open fails cleanly also as the first call of a process. */
+/* main() calls this twice: in a child where it is the first call of the library, and after gdr_open. */
 static void open_fails(void)
 {
     CHECK_NO_MEMORY(open_error());
@@ -171,7 +171,7 @@ static void maps_copies_and_questions_need_none(void)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-/* All handles of PINS pins are given back, mapped ones too; the connection with them. */
+/* Gives back all handles of PINS pins, some of them mapped, and their connection. */
 static void release(void)
 {
     gdr_mh_t handles[PINS];
@@ -183,12 +183,12 @@ static void release(void)
         va[i] = map(g, handles[i], SIZE);
     }
     CHECK_NEEDS_NONE(gdr_unmap(g, handles[0], va[0], SIZE));
-    CHECK_NEEDS_NONE(gdr_unmap(g, handles[1], va[1], 1)); /* with a warning */
+    CHECK_NEEDS_NONE(gdr_unmap(g, handles[1], va[1], 1)); /* this logs a warning */
     for (int i = 0; i < PINS / 2; i++)
         CHECK_NEEDS_NONE(gdr_unpin_buffer(g, handles[i]));
     refused = 0;
     failing = 1;
-    CHECK_ERROR(gdr_unpin_buffer(g, handles[0]), EINVAL); /* with an error */
+    CHECK_ERROR(gdr_unpin_buffer(g, handles[0]), EINVAL); /* this logs an error */
     failing = 0;
     CHECK_EQUAL(refused, 0);
     CHECK_NEEDS_NONE(gdr_close(g));
@@ -198,7 +198,7 @@ int main(void)
 {
     if (!can_fail())
         waive("malloc is the sanitizer's or valgrind's");
-    /* dlsym, since the address of a function may be one of the program's own. */
+    /* dlsym finds the library's function. `gdr_open` may be an address in the program itself. */
     CHECK(dl_iterate_phdr(note_library, dlsym(RTLD_DEFAULT, "gdr_open")) == 1);
     in_child(open_fails);
     gpu_init();

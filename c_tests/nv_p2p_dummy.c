@@ -1,6 +1,6 @@
 /*
- * gdrdrv bound to nv-p2p-dummy opens, and refuses every pin. gdr_open uses dma-bufs instead, or returns NULL and
- * logs what to do. gdremu emulates such a system.
+ * If gdrdrv is bound to nv-p2p-dummy, its device opens, but refuses every pin. Then gdr_open uses dma-bufs, or returns
+ * NULL and logs what to do. gdremu emulates such a system.
  */
 
 #include "logged.h"

@@ -1,4 +1,4 @@
-/* gdr_open and gdr_close. */
+/* Tests of gdr_open and gdr_close. */
 
 #include "bodies.h"
 #include "kit/fault.h"
@@ -34,7 +34,7 @@ static void connections_are_independent(void)
     gpu_free(&buffer);
 }
 
-/* Several pins, some of them mapped. Close ends them all. */
+/* gdr_close ends all pins, mapped or not. */
 void close_unmaps_and_unpins(enum gpu_memory kind)
 {
     enum { PINS = 5 };
@@ -66,7 +66,7 @@ void close_unmaps_and_unpins(enum gpu_memory kind)
     gpu_free(&buffer);
 }
 
-/* Without gdrdrv, the emulator reports its absence before the kernel would need a descriptor. */
+/* gdr_open may succeed with dma-bufs, because gdremu reports that gdrdrv is absent before a descriptor is needed. */
 static void open_fails_cleanly_without_descriptors(void)
 {
     int before = open_descriptors();
@@ -122,7 +122,7 @@ int main(void)
     descriptors_are_given_back();
     connections_are_independent();
     close_unmaps_and_unpins(MEM_ALLOC);
-    int before = open_descriptors(); /* with those that the library keeps */
+    int before = open_descriptors(); /* including those that the library keeps */
     close_unmaps_and_unpins(MEM_CREATE);
     CHECK_EQUAL(open_descriptors(), before);
     open_fails_cleanly_without_descriptors();

@@ -1,4 +1,4 @@
-/* gdr_open without a driver returns NULL, prints nothing, leaves nothing behind. Runs outside gdremu. */
+/* Without a driver, gdr_open returns NULL, prints nothing, and leaves nothing behind. Runs outside gdremu. */
 
 #include "kit/check.h"
 #include "gdrapi.h"

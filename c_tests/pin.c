@@ -1,29 +1,29 @@
-/* gdr_pin_buffer, gdr_pin_buffer_v2 and gdr_unpin_buffer. */
+/* Tests of gdr_pin_buffer, gdr_pin_buffer_v2 and gdr_unpin_buffer. */
 
 #include "kit/library.h"
 
 #define KIB 1024UL
 #define UNTOUCHED 0x5a5a5a5aUL
 
-/* A range to pin, with either function. */
+/* A range to pin with both functions. */
 struct attempt {
     size_t offset; /* from the start of a buffer of 512 KiB */
     size_t size;
-    size_t pages; /* GPU pages that gdrdrv pins for it */
+    size_t pages; /* number of GPU pages that gdrdrv pins for the range */
 };
 
 static const struct attempt good[] = {
     {0, 256 * KIB, 4},                /* whole pages */
     {0, 1, 1},                        /* rounded out */
     {0, 64 * KIB + 1, 2},             /* one byte into the next page */
-    {4, 64 * KIB, 2},                 /* unaligned: straddles */
+    {4, 64 * KIB, 2},                 /* unaligned, in two pages */
     {64 * KIB - 1, 2, 2},             /* one byte on each side of a boundary */
     {4 * KIB, 4 * KIB, 1},            /* aligned to the system's pages only */
-    {100 * KIB, 100 * KIB, 3},        /* nothing aligned, pages 1 to 3 */
+    {100 * KIB, 100 * KIB, 3},        /* unaligned at both ends, in pages 1 to 3 */
     {12345, 0, 1},                    /* the driver pins one page for an unaligned size of 0 */
 };
 
-/* Bytes that are pinned, in whole pages, one page for a size of 0. */
+/* Returns how many bytes are pinned: whole pages, and a page for a size of 0. */
 static size_t pinned_bytes(gdr_t g, const struct attempt *attempt)
 {
     size_t page = pin_page(g);
@@ -131,7 +131,7 @@ static void null_arguments_are_refused(void)
     refused(NULL, address, GPU_PAGE_SIZE);
 }
 
-/* Drivers from 2.5 on accept no tokens, so the library does not pass them; older ones refuse wrong tokens. */
+/* The library does not pass tokens to drivers from 2.5 on, which accept none. Older drivers refuse wrong tokens. */
 static void wrong_tokens_are_ignored_or_refused(void)
 {
     gdr_mh_t handle = {UNTOUCHED};
@@ -147,7 +147,7 @@ static void wrong_tokens_are_ignored_or_refused(void)
     }
 }
 
-/* Drivers before 2.5 have no flags. */
+/* Drivers before 2.5 have no flags, so pins with flags fail. */
 static void unknown_flags_are_ignored(void)
 {
     static const uint32_t flags[] = {2, 0x80000000u, ~(uint32_t)GDR_PIN_FLAG_FORCE_PCIE};
@@ -183,7 +183,7 @@ static void force_pcie_succeeds_or_fails_cleanly(void)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
-/* If the GPU has only PCIe, the default pin already goes through PCIe. */
+/* The variable lets FORCE_PCIE succeed on a GPU that has only PCIe, where the default pin also goes through PCIe. */
 static void force_pcie_can_be_made_to_succeed(void)
 {
     gdr_mh_t handle = {0};

@@ -1,4 +1,4 @@
-/* Reads what /proc reports about this process and its privileges. */
+/* Reads what /proc reports about this process, and drops a privilege. */
 #ifndef PROCESS_H
 #define PROCESS_H
 
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/syscall.h>
 
-/* A number of /proc/self/status in KiB, as status_kib("VmLck"). */
+/* Returns a number of /proc/self/status in KiB, for example status_kib("VmLck"). */
 static inline long status_kib(const char *name)
 {
     FILE *file = fopen("/proc/self/status", "r");
@@ -26,7 +26,7 @@ static inline long status_kib(const char *name)
     return kib;
 }
 
-/* Gives up CAP_IPC_LOCK, with which limits of locked memory have no effect. Other users than root do not have it. */
+/* Gives up the capability CAP_IPC_LOCK of root, with which limits of locked memory have no effect. */
 static inline void drop_ipc_lock(void)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -37,7 +37,7 @@ static inline void drop_ipc_lock(void)
     CHECK(syscall(SYS_capset, &header, sets) == 0);
 }
 
-/* Returns whether only the program has memory in this process. A sanitizer and valgrind keep freed memory, and more. */
+/* Returns whether all memory of the process is the program's. A sanitizer or valgrind has some, and keeps freed one. */
 static inline int memory_is_its_own(void)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -47,7 +47,7 @@ static inline int memory_is_its_own(void)
 #endif
 }
 
-/* Number of threads of this process. */
+/* Returns the number of threads of this process. */
 static inline int process_threads(void)
 {
     DIR *tasks = opendir("/proc/self/task");
@@ -61,7 +61,7 @@ static inline int process_threads(void)
     return count;
 }
 
-/* Number of mappings, as vm.max_map_count counts them. */
+/* Returns the number of mappings, as vm.max_map_count counts them. */
 static inline int mappings(void)
 {
     FILE *file = fopen("/proc/self/maps", "r");
@@ -74,8 +74,8 @@ static inline int mappings(void)
     return lines;
 }
 
-/* Returns whether the mapping at that address has this flag of /proc/self/smaps, as "dd" (not in core
-   files). */
+/* Returns whether the mapping at an address has this flag of /proc/self/smaps, for example "dd" (not in
+   core files). */
 static inline int has_flag(const void *address, const char *flag)
 {
     FILE *file = fopen("/proc/self/smaps", "r");

@@ -1,8 +1,8 @@
 # Builds the C tests into build/c_tests by `make -f c_tests/programs.mk [plain] [sanitized]`, from the root of the
-# project. By `make -f c_tests/programs.mk kit` it builds their kit, which the C tests of other directories link.
+# project. By `make -f c_tests/programs.mk kit` it builds their kit, with which C tests of other directories are linked.
 #
-# They link any libgdrapi.so.2 (LIBGDRAPI), libgdrx.so.1 (LIBGDRX) and any libcuda.so.1 (LIBCUDA), and run with any other. Without a CUDA driver,
-# gdremu's stand-in serves for linking.
+# The tests are linked with any libgdrapi.so.2 (LIBGDRAPI), libgdrx.so.1 (LIBGDRX) and libcuda.so.1 (LIBCUDA), and run
+# with any others. By default, the libcuda.so.1 is gdremu's stand-in, so that no CUDA driver is needed.
 
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 LIBGDRAPI ?= build/lib/libgdrapi.so.2
@@ -12,15 +12,15 @@ LIBCUDA ?= $(CARGO_TARGET_DIR)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/
 out := build/c_tests
 programs := header_c99 header_config $(if $(shell command -v $(CXX)),header_cxx17 gdrx_cxx) $(basename $(notdir $(wildcard c_tests/*.c)))
 sanity := $(wildcard c_tests/gdrcopy_sanity/*.c)
-# Programs with parts that gdrcopy_sanity runs (bodies.h). There they have another function in place of main.
+# gdrcopy_sanity runs parts of these programs (bodies.h). For it, they are compiled with another name for main.
 bodies := callback_flag copy fork map_unmap open_close unaligned versions_attributes_strings
 kit := $(wildcard c_tests/kit/*.c)
 headers := $(wildcard c_tests/*.h c_tests/*/*.h include/*.h include/*.hpp) c_tests/programs.mk
 
 flags = -Wall -Wextra -pedantic -Werror -pthread -Iinclude -Ic_tests
 c99 := $(CC) -std=c99 -D_GNU_SOURCE
-# libc comes before libcuda, because gdremu's stand-in has functions of the same names. Programs need only what they
-# use.
+# libc comes before libcuda, because gdremu's stand-in has functions with names of libc's. --as-needed: a program needs
+# only the libraries that it uses.
 libraries = -Wl,--as-needed "$(LIBGDRX)" "$(LIBGDRAPI)" -ldl -lc "$(LIBCUDA)"
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -static-libasan
 
@@ -34,7 +34,7 @@ $(out)/plain/% $(out)/kit/plain/%: optimization := -O2 -g
 $(out)/sanitized/% $(out)/kit/sanitized/%: optimization := -O1 -g $(sanitizers)
 $(out)/threads/% $(out)/kit/threads/%: optimization := -O1 -g -fsanitize=thread
 
-# rule DIRECTORY
+# rule DIRECTORY: the rules for one kind of build, in this subdirectory.
 define rule
 $(out)/kit/$(1)/%.o: c_tests/kit/%.c $$(headers)
 	@mkdir -p $$(@D)
@@ -51,7 +51,7 @@ $(out)/$(1)/header_cxx17: c_tests/header/cxx17.cpp $$(headers)
 	@mkdir -p $$(@D)
 	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$< -o $$@ $$(libraries)
 
-# Packages of the tests need no library of C++.
+# The program contains the C++ libraries, so that packages of the tests do not need them.
 $(out)/$(1)/gdrx_cxx: c_tests/gdrx/cxx.cpp c_tests/gdrx/header.cpp $(out)/kit/$(1)/libkit.a $$(headers)
 	@mkdir -p $$(@D)
 	@$$(CXX) -std=c++17 $$(optimization) $$(flags) $$(filter %.cpp %.a,$$^) -o $$@ -static-libstdc++ -static-libgcc $$(libraries)
@@ -72,28 +72,28 @@ $(out)/gdrcopy_sanity: $(sanity) $(bodies:%=$(out)/bodies/%.o) $(out)/kit/plain/
 	@mkdir -p $(@D)
 	@$(c99) -O2 -g $(flags) $(filter %.c %.o %.a,$^) -o $@ $(libraries)
 
-# Ends tests that hang.
+# This program ends tests that hang.
 $(out)/watched: c_tests/watched/watched.c $(out)/kit/plain/libkit.a $(headers)
 	@mkdir -p $(@D)
 	@$(c99) -O2 $(flags) $(filter %.c %.a,$^) -o $@
 
-# Runs programs to which a system call is denied.
+# This program runs another one to which a system call is denied.
 $(out)/denied: c_tests/denied/denied.c $(headers)
 	@mkdir -p $(@D)
 	@$(c99) -O2 $(flags) $< -o $@
 
-# A library whose functions all abort.
+# In this library, all functions abort.
 $(out)/absent/libgdrapi.so.2: c_tests/absent/libgdrapi.c $(headers)
 	@mkdir -p $(@D)
 	@$(CC) -std=c99 $(flags) -shared -fPIC -Wl,-soname,libgdrapi.so.2 $< -o $@
 	@ln -sf libgdrapi.so.2 $(@D)/libgdrapi.so
 
-# A library that does no more than it must.
+# This library does no more than it must.
 $(out)/another/libgdrapi.so.2: c_tests/another/libgdrapi.c $(headers)
 	@mkdir -p $(@D)
 	@$(c99) $(flags) -O2 -shared -fPIC -Wl,-soname,libgdrapi.so.2 $< -o $@
 
-# A CUDA driver without a GPU.
+# This CUDA driver has a GPU only in name: cuInit fails, or its memory is full.
 $(out)/fake_cuda/libcuda.so.1: c_tests/fake_cuda/libcuda.c $(headers)
 	@mkdir -p $(@D)
 	@$(CC) -std=c99 $(flags) -shared -fPIC -Wl,-soname,libcuda.so.1 $< -o $@

@@ -1,6 +1,6 @@
 /*
- * Copies in a signal handler, whatever the interrupted thread is doing in the library. Also copies that a signal
- * handler leaves by siglongjmp, which hold nothing.
+ * Tests of copies in a signal handler, whatever the interrupted thread is doing in the library. Also tests copies that
+ * a signal handler leaves by siglongjmp: they hold no lock.
  */
 
 #include "kit/fault.h"
@@ -10,7 +10,7 @@
 #include <semaphore.h>
 
 #define SIZE GPU_PAGE_SIZE
-#define LONGEST 4000 /* of the copies in the handler */
+#define LONGEST 4000 /* bytes of the longest copy in the handler */
 
 /* ---- Copies in a handler ---- */
 
@@ -37,7 +37,7 @@ static void copying(int signal)
     errno = before;
 }
 
-/* Sends the next signal when the one before was handled. */
+/* Sends signals, each when the one before was handled. */
 static void *sending(void *argument)
 {
     pthread_t *thread = argument;
@@ -50,7 +50,7 @@ static void *sending(void *argument)
     return NULL;
 }
 
-/* Every function that opens, pins and maps, and copies with data of their own. */
+/* Opens, pins, maps, and copies data of its own. Ends these by different functions in different rounds. */
 static void one_round(CUdeviceptr address, unsigned round)
 {
     static char sent[SIZE], got[SIZE];
@@ -100,7 +100,7 @@ static void copies_work_in_a_signal_handler(void)
 
 /* ---- Copies that a handler leaves ---- */
 
-/* The signal by whose handler the copy was left, or 0. valgrind.supp knows this function by name. */
+/* Copies, and returns the signal whose handler left the copy, or 0. valgrind.supp knows this function by name. */
 __attribute__((noinline)) static int left_copy(gdr_mh_t handle, void *mapped, void *host, size_t size, int is_write)
 {
     struct fault_handlers old = catch_faults();
@@ -113,7 +113,7 @@ __attribute__((noinline)) static int left_copy(gdr_mh_t handle, void *mapped, vo
     return signal;
 }
 
-/* Leaves copies of all kinds, a word, a small one, whole lines. */
+/* Leaves copies of all kinds: a word, a small copy, and whole cache lines. */
 static void leave_copies(gdr_mh_t handle, void *mapped, void *host, int wanted)
 {
     static const size_t sizes[] = {8, 100, SIZE};
@@ -127,7 +127,7 @@ static void leave_copies(gdr_mh_t handle, void *mapped, void *host, int wanted)
         }
 }
 
-/* The host's memory cannot be accessed. */
+/* The copies fault, because the host's memory cannot be accessed. */
 static void copy_left_by_siglongjmp_leaves_the_pin_usable(void)
 {
     struct gpu_buffer buffer = gpu_alloc(MEM_ALLOC, SIZE);
@@ -146,7 +146,7 @@ static void copy_left_by_siglongjmp_leaves_the_pin_usable(void)
     gpu_free(&buffer);
 }
 
-/* The memory was freed, which ends the mapping where pins are not persistent. */
+/* The copies fault, because the GPU memory was freed. That ends the mapping only if pins are not persistent. */
 static void copy_from_a_revoked_mapping_left_by_siglongjmp_leaves_the_pin_usable(void)
 {
     static char host[SIZE];

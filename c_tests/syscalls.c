@@ -1,6 +1,6 @@
 /*
- * The driver calls that each function makes, as gdremu counts them, as few as possible, and none for invalid
- * arguments.
+ * Tests which driver calls each function makes, as gdremu counts them. There must be as few as possible, and none for
+ * invalid arguments.
  */
 
 #include "emulator.h"
@@ -16,7 +16,7 @@ static const char *take_calls(void)
     return emulator.calls_take();
 }
 
-/* The driver calls since the last check. */
+/* Checks the driver calls since the last check. */
 #define CHECK_CALLS(wanted) check_string(HERE, "driver calls", take_calls(), (wanted))
 
 static struct gpu_buffer buffer;
@@ -108,7 +108,7 @@ static void map_and_unmap_calls(void)
     CHECK_OK(gdr_map_v2(g, handle, &va, GPU_PAGE_SIZE, flag));
     CHECK_CALLS("REQ_MAPPING_TYPE mmap GET_INFO_V2");
     CHECK_OK(gdr_unpin_buffer(g, handle));
-    CHECK_CALLS("mmap_fixed UNPIN_BUFFER"); /* its range stays reserved */
+    CHECK_CALLS("mmap_fixed UNPIN_BUFFER"); /* mmap_fixed reserves the range of the mapping */
     close_driver(g, "close");
 }
 
@@ -133,7 +133,7 @@ static void an_unsupported_type_costs_one_call(void)
     take_calls();
 }
 
-/* In persistent mode only the library changes this state, so it asks for the mode at most once. */
+/* In persistent mode, only the library changes info and flag, so it asks for the mode at most once and no more. */
 static void info_and_flag_are_known_in_persistent_mode(void)
 {
     gdr_t g = opened();
@@ -177,7 +177,7 @@ static void info_before_map_costs_at_most_one_call(void)
     take_calls();
 }
 
-/* The library never unpins a mapped pin, because gdrdrv 2.4.4 to 2.6 then remove another pin from their
+/* The library never unpins a mapped pin. If it did, gdrdrv 2.4.4 to 2.6 would remove another pin from their
    list. */
 static void close_unmaps_before_it_unpins(void)
 {
@@ -204,7 +204,7 @@ static void close_unmaps_before_it_unpins(void)
     CHECK_EQUAL(pinned, 3);
 }
 
-/* An invalid handle must not reach the driver, which would act on another buffer. */
+/* An invalid handle must not reach the driver, because some drivers would act on another pin. */
 static void invalid_calls_make_no_driver_call(void)
 {
     gdr_t g = opened();

@@ -1,4 +1,4 @@
-/* Any function from any thread at any time. Some threads copy while others pin, map, unmap, unpin, open and close. */
+/* Threads may call any function at any time. Here, some copy while others pin, map, unmap, unpin, open and close. */
 
 #include "kit/library.h"
 
@@ -17,7 +17,7 @@ static void use_gpu(void)
     CUDA(cuCtxSetCurrent(context));
 }
 
-/* Copies through its own pin, and compares through the mapping and with CUDA. */
+/* Copies to and from its own pin, and compares the bytes. CUDA must see them, too. */
 static void *copier(void *number)
 {
     size_t me = (size_t)number;
@@ -66,7 +66,7 @@ static void *churner(void *number)
     return NULL;
 }
 
-/* Opens connections of its own and closes them over live pins. */
+/* Opens connections of its own, and closes them while they have a pin. */
 static void *opener(void *unused)
 {
     CUdeviceptr address = buffer.address + (COPIERS + CHURNERS) * GPU_PAGE_SIZE;
@@ -163,7 +163,7 @@ static void races_have_one_winner(void)
     CHECK(pthread_barrier_destroy(&start) == 0);
 }
 
-/* ---- A zero-size copy returns whether the handle is mapped, and is safe while another thread unmaps or unpins it ---- */
+/* ---- A copy of 0 bytes reports whether the pin is mapped. It is safe while another thread unmaps or unpins ---- */
 
 static gdr_mh_t probed;
 

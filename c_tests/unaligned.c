@@ -1,7 +1,7 @@
 /*
- * Pins whose address is not a multiple of GPU_PAGE_SIZE, or of the host's page with dma-bufs. They can be mapped only
- * with GDRCOPY_ALLOW_UNALIGNED_MAP=1. The mapping then starts at the rounded-down page that gdr_get_info returns, and
- * the size counts from the pinned address.
+ * Tests of pins with an address that is not a multiple of GPU_PAGE_SIZE, or with dma-bufs of the host's page size. Such
+ * pins can be mapped only with GDRCOPY_ALLOW_UNALIGNED_MAP=1. The mapping then starts at the page that gdr_get_info
+ * returns, below the pinned address, and its size counts from the pinned address.
  */
 
 #include "bodies.h"
@@ -22,7 +22,7 @@ enum { RANGES = sizeof(ranges) / sizeof(ranges[0]) };
 static struct gpu_buffer buffer;
 static gdr_t g;
 
-/* Opens the driver with this value of the variable, unset if NULL. */
+/* Opens the driver with this value of the variable, or without it if the value is NULL. */
 static void begin(const char *value)
 {
     if (value != NULL)
@@ -69,7 +69,7 @@ static void refused_unless_the_value_is_1(void)
     refused("0");
 }
 
-/* CPU and CUDA see the same bytes in the range; no byte around it changes. */
+/* Checks that CPU and CUDA see the same bytes in the range, and that no byte next to it changes. */
 static void shows_the_range(gdr_mh_t handle, unsigned char *range, CUdeviceptr address, size_t size)
 {
     static unsigned char seen[2 * GPU_PAGE_SIZE + 2];
@@ -92,7 +92,7 @@ static void unaligned_pins_map_when_allowed(void)
         CHECK_EQUAL(info.va, round_down(address, pin_page(g)));
         CHECK_EQUAL(info.mapped, 1);
         CUDA(cuMemsetD8(buffer.address, 0xee, buffer.size));
-        CUDA(cuCtxSynchronize()); /* A memset may return before it completes. */
+        CUDA(cuCtxSynchronize()); /* cuMemsetD8 may return before it completes */
         shows_the_range(handle, va + (address - info.va), address, ranges[i].size);
         CHECK_OK(gdr_unmap(g, handle, va, ranges[i].size));
         CHECK_UNMAPPED(va + (address - info.va) + ranges[i].size - 1);
@@ -113,7 +113,7 @@ static void sizes_beyond_the_pin_stay_refused_when_allowed(void)
     CHECK_ERROR(gdr_map(g, handle, &va, GPU_PAGE_SIZE + 1), EINVAL);
     CHECK_OK(gdr_unpin_buffer(g, handle));
 
-    /* The bytes from the pinned address to the end of its page. */
+    /* The number of bytes from the pinned address to the end of the pin's last page. */
     size_t rest = round_up(4096 + 4096, pin_page(g)) - 4096;
     handle = pin(g, buffer.address + 4096, 4096);
     CHECK_ERROR(gdr_map(g, handle, &va, 0), EINVAL);

@@ -1,4 +1,4 @@
-/* Versions, attributes and the names of mapping types. */
+/* Tests of versions, attributes and the names of mapping types. */
 
 #include "bodies.h"
 

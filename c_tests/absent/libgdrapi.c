@@ -1,6 +1,6 @@
 /*
- * A libgdrapi.so.2 whose functions abort. The tests are linked with it and run with the real library preloaded, so a
- * call that the preloaded library does not intercept ends here.
+ * A libgdrapi.so.2 whose functions abort. It takes the place of the library that tests are linked with, while the real
+ * one is preloaded. So a call that the preloaded library does not intercept aborts.
  */
 
 #include "../functions.h"

@@ -1,6 +1,6 @@
 /*
- * Another libgdrapi.so.2, as plain as can be. Each function is one command of /dev/gdrdrv, copies are memcpy between
- * full fences, and handles are not checked. libgdrx is tested over it.
+ * Another libgdrapi.so.2, which is as plain as possible, for tests of libgdrx over a foreign library. Functions of pins
+ * are commands of /dev/gdrdrv, copies are memcpy between full fences, and handles are not checked.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -68,7 +68,7 @@ int gdr_close(gdr_t g)
 
 int gdr_pin_buffer(gdr_t g, unsigned long addr, size_t size, uint64_t p2p_token, uint32_t va_space, gdr_mh_t *handle)
 {
-    size_t pages = (size + GPU_PAGE_SIZE - 1) & GPU_PAGE_MASK; /* before 2.5, drivers take nothing else */
+    size_t pages = (size + GPU_PAGE_SIZE - 1) & GPU_PAGE_MASK; /* drivers before 2.5 accept only whole pages */
     struct gdrdrv_pin_buffer a = {.addr = addr, .size = pages, .p2p_token = p2p_token, .va_space = va_space};
     struct buffer *buffer = calloc(1, sizeof(*buffer));
     int result = ENOMEM;

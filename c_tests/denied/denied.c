@@ -1,9 +1,9 @@
 /*
  * `denied CALL ERROR COMMAND ...` runs a command in which a system call fails with EPERM or ENOSYS, as in a sandbox or
- * a container. Exit status is the command's, or 125 if the call cannot be denied.
+ * a container. The exit status is the command's, 125 if the call cannot be denied, or 127 if there is no such command.
  *
- * Denied is what libgdrapi may ask for. gdremu and glibc make some of the same calls; those they cannot do without have other
- * arguments, and are let through.
+ * It denies the calls that libgdrapi may make. gdremu and glibc make some of the same calls. The calls that they cannot
+ * do without have other arguments, and pass.
  */
 
 #include <errno.h>
@@ -29,11 +29,11 @@ static const struct call {
     long number;
     enum exception exception;
     unsigned value;
-    long probe[4]; /* arguments that are denied */
+    long probe[4]; /* arguments with which the call must fail */
 } calls[] = {
-    /* Keeps gdremu's mappings, as the driver's, from children. */
+    /* gdremu keeps its mappings from children by MADV_DONTFORK, as the driver does. */
     {"madvise", SYS_madvise, ARGUMENT_2_IS, MADV_DONTFORK, {0, 0, MADV_DONTDUMP, 0}},
-    /* Loaded libraries become read-only; stacks of threads become writable, which glibc cannot do without. */
+    /* glibc makes loaded libraries read-only, and large stacks of threads writable. It cannot do without that. */
     {"mprotect", SYS_mprotect, NOT_WRITABLE_OR_AT_LEAST, LARGE, {0, 0, PROT_READ | PROT_WRITE, 0}},
 #ifdef SYS_access
     {"access", SYS_access, NONE, 0, {(long)"/", F_OK, 0, 0}},
@@ -46,7 +46,7 @@ static const struct call {
 
 static struct sock_filter load(size_t offset)
 {
-    /* It loads the lower half of an argument, because the CPUs are little-endian. */
+    /* The instruction loads the lower half of an argument, because the CPUs are little-endian. */
     return (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (unsigned)offset);
 }
 
@@ -55,7 +55,7 @@ static struct sock_filter jump(unsigned short condition, unsigned value, unsigne
     return (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_K | condition, value, yes, no);
 }
 
-/* Makes the call fail from now on, also after exec, and returns whether it does. */
+/* Makes the call fail from now on, also after exec. Returns whether it fails. */
 static int deny(const struct call *call, int error)
 {
     struct sock_filter program[8];
@@ -68,7 +68,7 @@ static int deny(const struct call *call, int error)
     if (call->exception != NONE)
         tests = call->exception == NOT_WRITABLE_OR_AT_LEAST ? 2 : 1;
     program[at++] = load(offsetof(struct seccomp_data, nr));
-    /* Each test is two instructions. Before the last instruction, which allows, is the one that refuses. */
+    /* Each test has two instructions. The last instruction allows the call, and the one before it refuses. */
     program[at++] = jump(BPF_JEQ, (unsigned)call->number, 0, (unsigned char)(2 * tests + 1));
     switch (call->exception) {
     case NONE:

@@ -1,7 +1,7 @@
 /*
- * A libcuda.so.1 that is too old for dma-bufs, for libcuda_load.c and for tools/tests/doctor. cuInit returns the number in
- * CU_INIT, as CUDA's stub for linking returns 34, or hangs if that is "hang". It has one GPU, whose memory is full; only that
- * of cuMemAlloc can be pinned.
+ * A libcuda.so.1 that is too old for dma-bufs, for libcuda_load.c and for tools/tests/doctor. cuInit returns the number
+ * in the variable CU_INIT (CUDA's stub for linking would return 34), or hangs if that is "hang". There is one GPU with
+ * full memory. Only memory of cuMemAlloc could be pinned.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 int fake_cuda_calls;
 
-/* The process named in FAKE_CUDA_GATE ("PID IN OUT") writes a byte to IN, then waits for one from OUT. */
+/* In the process PID of the variable FAKE_CUDA_GATE ("PID IN OUT"), writes a byte to IN, and waits for one from OUT. */
 static void pass_gate(void)
 {
     const char *gate = getenv("FAKE_CUDA_GATE");
@@ -38,7 +38,7 @@ int cuInit(void)
     return atoi(getenv("CU_INIT"));
 }
 
-/* A function that stores through its first argument, and returns `code`. */
+/* Defines a function that stores `value` through its first argument, and returns `code`. */
 #define SETS(type, value, code, function)                                                                              \
     int function(type *out)                                                                                            \
     {                                                                                                                  \
@@ -64,7 +64,7 @@ int cuDeviceGetAttribute(int *value, int attribute)
     return 0;
 }
 
-/* Programs look these functions up, and do not call them. */
+/* Programs look up these functions, but do not call them. */
 int cuCtxSetCurrent(void)
 {
     return 34;

@@ -15,7 +15,7 @@ static const char *const words[] = {"passed", "failed", "waived"};
 
 /* A test for one kind of memory. */
 static struct run {
-    char name[128]; /* with the memory kind, if the test has several */
+    char name[128]; /* ends with the kind of memory, if the test has several */
     const struct test *test;
     enum gpu_memory kind;
     int is_chosen;
@@ -69,8 +69,8 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Returns the wait status of the child, which leads a group. If it hangs, it is killed, and *hung is set. SIGCHLD is
-   blocked. */
+/* Waits for a child that leads a process group, and returns its wait status. Kills it if it hangs, and sets *hung. The
+   caller must have blocked SIGCHLD. */
 static int wait_status(pid_t child, const sigset_t *sigchld, int *hung)
 {
     struct watchdog dog = {child, 0, 0};
@@ -84,11 +84,11 @@ static int wait_status(pid_t child, const sigset_t *sigchld, int *hung)
             *hung = 1;
         }
     }
-    kill(-child, SIGKILL); /* processes that it has left */
+    kill(-child, SIGKILL); /* ends processes that the child has left */
     return status;
 }
 
-/* Prints failures here, because the test may not have been able to. */
+/* Returns the verdict on a test. Prints failures here, because the test may not have been able to. */
 static enum verdict judge(const char *name, int status, int hung)
 {
     if (hung)

@@ -34,7 +34,7 @@ static gdr_mh_t pin_force_pcie(gdr_t g, CUdeviceptr address, size_t size)
     return pin_with(g, address, size, GDR_PIN_FLAG_FORCE_PCIE);
 }
 
-/* ---- A pinned buffer of an own connection ---- */
+/* ---- A pinned buffer with a connection of its own ---- */
 
 struct pinned {
     gdr_t g;
@@ -52,7 +52,7 @@ static struct pinned open_and_pin(enum gpu_memory kind, pin_function *pin)
     return pinned;
 }
 
-/* The pin works, and ends. */
+/* Checks that the pin works, twice, and ends it. */
 static void use_and_close(const struct pinned *pinned)
 {
     check_works(pinned->g, pinned->handle, SIZE);
@@ -62,7 +62,7 @@ static void use_and_close(const struct pinned *pinned)
     gpu_free(&pinned->buffer);
 }
 
-/* Waives a test of gdrdrv. */
+/* Waives a test that needs gdrdrv, if the backend is dma-buf. */
 static void waive_with_dmabufs(const char *why)
 {
     gdr_t g = open_driver();
@@ -92,12 +92,12 @@ static void open_pin_and_close(enum gpu_memory kind, pin_function *pin)
 
         use_and_close(&pinned);
         if (i == 0)
-            descriptors = open_descriptors(); /* after CUDA has opened all that it needs */
+            descriptors = open_descriptors(); /* by now CUDA has opened all that it needs */
     }
     CHECK_EQUAL(open_descriptors(), descriptors);
 }
 
-/* The tokens of the memory, or the test is waived. */
+/* Returns the tokens of the memory. Waives the test if there are none. */
 static CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens_of(CUdeviceptr address)
 {
     CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens = {0, 0};
@@ -133,7 +133,7 @@ static void basic_unaligned_mapping(enum gpu_memory kind)
     unaligned_pins_are_refused_by_default();
 }
 
-/* Two small buffers in one GPU page, each pinned from the start of the page to its own end. */
+/* Two small buffers are in one GPU page. The test pins each from the start of the page to the end of the buffer. */
 static void basic_small_buffers_mapping(enum gpu_memory kind)
 {
     enum { SMALL = 4096, MOST = 64 };
@@ -206,7 +206,7 @@ static void data_validation_mix_mappings(enum gpu_memory kind)
         waive("the platform has only one mapping type; two mappings of that type see each other's writes");
 }
 
-/* ---- Two processes. The child is forked before CUDA starts, so that both can use it ---- */
+/* ---- Two processes. The child is forked before CUDA starts, so that both processes can use CUDA ---- */
 
 static enum gpu_memory child_kind;
 static int to_child[2], to_parent[2];
@@ -216,7 +216,7 @@ static pid_t start_with_pipes(void (*part)(void), enum gpu_memory kind)
     child_kind = kind;
     CHECK(pipe(to_child) == 0 && pipe(to_parent) == 0);
     pid_t child = start_child(part);
-    CHECK(close(to_parent[1]) == 0); /* so that reads end with the child */
+    CHECK(close(to_parent[1]) == 0); /* so that reads of the parent end with the child */
     return child;
 }
 
@@ -227,7 +227,7 @@ static void map_and_free(enum gpu_memory kind, int from, int to, int is_first)
     void *va = map(kept.g, kept.handle, SIZE);
 
     say(to);
-    await(from); /* the other has one mapped too */
+    await(from); /* now the other process has a buffer mapped, too */
     if (!is_first)
         await(from);
     freeing_one_buffer_does_not_affect_another(kind);
@@ -279,13 +279,13 @@ static void invalidation_fork_child_gdr_pin_parent_with_tokens(enum gpu_memory k
     use_and_close(&pinned);
 }
 
-/* ---- The driver's descriptor, sent to another process, which uses it in place of its own ---- */
+/* ---- A process sends the driver's descriptor to another one, which uses it in place of its own ---- */
 
 static int sockets[2];
 
 static int *descriptor_of(gdr_t g)
 {
-    return (int *)(void *)g; /* its first field */
+    return (int *)(void *)g; /* the descriptor is the first field */
 }
 
 static struct pinned pin_and_take_the_senders_descriptor(void)
@@ -340,7 +340,7 @@ static void invalidation_unix_sock_shared_fd_gdr_map(enum gpu_memory kind)
     send_to(map_by_received_descriptor, kind);
 }
 
-/* ---- Leakage. Pins end with their owner, however it ends. Other programs that pin disturb the count ---- */
+/* ---- Leakage. Pins end with their owner, however that ends. Other programs must not pin, as all pins count ---- */
 
 static gdr_t inherited;
 
@@ -350,7 +350,7 @@ static void close_inherited(void)
     CHECK_OK(gdr_close(inherited));
 }
 
-/* The parent pins after the fork; then its child closes the connection. */
+/* The parent pins after the fork. Then its child closes the connection. */
 static void close_by_a_child_ends_no_pin(enum gpu_memory kind, long unpinned)
 {
     inherited = open_driver();
@@ -403,7 +403,7 @@ static void leakage_pin_pages_fork(enum gpu_memory kind)
     close_by_a_child_ends_no_pin(kind, unpinned);
 }
 
-/* ---- All of them ---- */
+/* ---- All tests ---- */
 
 const struct test tests[] = {
     {"attributes_sanity", ONE_KIND, .run = attributes_sanity},

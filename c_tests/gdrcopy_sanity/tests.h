@@ -11,8 +11,8 @@
 struct test {
     const char *name;
     enum {
-        ONE_KIND,  /* only cuMemAlloc; no suffix */
-        BOTH_KINDS /* run for each kind of memory, which is the suffix of the name */
+        ONE_KIND,  /* runs only for memory of cuMemAlloc, and its name has no suffix */
+        BOTH_KINDS /* runs for each kind of memory, which is the suffix of its name */
     } variants;
     void (*run)(enum gpu_memory kind);
     /* Called instead of `run` if `pin` is set. */
@@ -21,6 +21,6 @@ struct test {
     int extended; /* run only with -e or by name */
 };
 
-extern const struct test tests[]; /* in order; a name of NULL ends them */
+extern const struct test tests[]; /* in the order of their runs; a name of NULL ends the list */
 
 #endif

@@ -1,4 +1,4 @@
-// gdrx.hpp: owners, copies, words, batches and gathers, against CUDA's view of the memory.
+// Tests of gdrx.hpp: owners, copies, words, batches and gathers. CUDA must see the same bytes.
 
 #include "gdrx.hpp"
 
@@ -18,7 +18,7 @@ using gdrx::mapping;
 using gdrx::pin;
 using gdrx::slice;
 
-// The statement throws std::system_error with this errno.
+// Checks that the statement throws std::system_error with this errno.
 #define CHECK_THROWS(wanted, ...) check_result(HERE, #__VA_ARGS__, error_of([&] { __VA_ARGS__; }), wanted)
 
 template <class Statement> int error_of(Statement statement)
@@ -38,7 +38,7 @@ constexpr auto long_ago = std::chrono::steady_clock::time_point::min();
 
 gpu_buffer buffer;
 
-// CUDA's view.
+// Returns the value that CUDA sees at an offset of the buffer.
 template <class T> T seen(std::size_t offset)
 {
     T value;
@@ -51,7 +51,7 @@ mapping make(const gdrx::driver &driver)
     return mapping(pin(driver, buffer.address, size));
 }
 
-// Pins of this process, if gdremu counts them, which are those of gdrdrv.
+// Returns the number of this process's pins, or -1 if gdremu does not count them. It counts pins of an emulated gdrdrv.
 long pins()
 {
     const bool counted = driver_is_emulated() && gdrx::driver().attribute(GDR_ATTR_USING_DMA_BUF_MMAP) == 0;
@@ -95,7 +95,7 @@ void owners_end_in_any_order()
     memory.write(0, 1);
     CHECK_EQUAL(seen<int>(0), 1);
 
-    // The mapping stays where it is.
+    // A move of the owner leaves the mapping at its addresses, so a slice stays valid.
     const slice view = memory;
     mapping moved = std::move(memory);
     view.write(0, 2);
@@ -115,7 +115,7 @@ void owners_end_in_any_order()
     moved = std::move(self);
     CHECK_EQUAL(moved.read<int>(0), 2);
 
-    // Assignment unmaps and unpins what was there.
+    // An assignment unmaps and unpins the mapping that it replaces.
     gdrx::driver other;
     mapping second = make(other);
     CHECK(before < 0 || pins() == before + 2);
@@ -128,7 +128,7 @@ void owners_end_in_any_order()
     CHECK(!is_reserved(address));
     second = make(other);
 
-    // A pin that cannot be mapped remains with the caller, and so does one that was unmapped.
+    // A pin that was unmapped, or that cannot be mapped, stays with the caller.
     pin unmapped = second.unmap();
     CHECK_EQUAL(second.size(), 0);
     pin &same = unmapped;
@@ -211,7 +211,7 @@ void copies_stay_inside(const slice &memory)
     CHECK_EQUAL(seen<std::uint16_t>(14), 3);
     CHECK_EQUAL((memory.read<std::array<std::uint16_t, 3>>(10)[1]), 2);
     memory.write(20, std::string("text"));
-    memory.write(24, "!"); // With its zero.
+    memory.write(24, "!"); // this also writes the zero at the end
     char text[6];
     memory.read(20, text, sizeof(text));
     CHECK_STRING(text, "text!");
@@ -258,7 +258,7 @@ void copies_stay_inside(const slice &memory)
     CHECK(seen<float>(128) == 1.5f);
 }
 
-// The same memory, where gdrx_fence faults.
+// Returns a slice of the same memory for which gdrx_fence faults.
 slice without_fence(const slice &memory)
 {
     gdrx_map map = memory.raw();
@@ -347,7 +347,7 @@ void child_changes_nothing()
     in_child(use_in_child);
     batch.write(size - 4, 2);
     CHECK_EQUAL(inherited->read<int>(size - 4), 2);
-    // The batch ends after its mapping.
+    // These end the mapping before its batch ends.
     inherited.reset();
     inherited_driver.reset();
 }

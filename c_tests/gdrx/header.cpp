@@ -1,5 +1,6 @@
-// gdrx.hpp, with nothing included before it; all of its templates; and, by -DREFUSED=N, lines that the compiler must refuse.
-// ci/scripts/check-headers.sh compiles it in every C++ since C++17. gdrx_cxx links it, as a second file that includes the header.
+// Includes gdrx.hpp first, and uses all of its templates. With -DREFUSED=N, it has lines that the compiler must refuse.
+// ci/scripts/check-headers.sh compiles it in every C++ since C++17. It is also the second file of the program gdrx_cxx
+// that includes the header.
 
 #include "gdrx.hpp"
 
@@ -15,7 +16,7 @@
 
 template class gdrx::word<float>;
 
-// For cxx.cpp. Stores the value by each of the header's templates.
+// Stores the value by each of the header's templates. cxx.cpp calls this.
 namespace second {
 void store(const gdrx::slice &memory, std::size_t offset, float value);
 }

@@ -1,4 +1,4 @@
-/* gdrapi.h, with nothing included before it, and gdrconfig.h after it, in C99. */
+/* Checks gdrapi.h in C99, with nothing included before it, and gdrconfig.h after it. */
 
 #include "gdrapi.h"
 #include "gdrconfig.h"

@@ -1,6 +1,6 @@
 /*
- * gdrconfig.h, with nothing included before it, and then gdrapi.h. The macros name the arch that the compiler and the
- * kernel name, and the kernel's page size. C99 and C++.
+ * Checks gdrconfig.h in C99 and C++, with nothing included before it, and gdrapi.h after it. The macros must name the
+ * arch of the compiler and of the kernel, and the kernel's page size.
  */
 
 #include "gdrconfig.h"

@@ -1,4 +1,4 @@
-// gdrapi.h, with nothing included before it, and gdrconfig.h after it, in C++17.
+// Checks gdrapi.h in C++17, with nothing included before it, and gdrconfig.h after it.
 
 #include "gdrapi.h"
 #include "gdrconfig.h"

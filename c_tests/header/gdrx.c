@@ -1,6 +1,6 @@
 /*
- * gdrx.h, with nothing included before it, in every C and C++. Layouts, which crates/gdrx/src/map.rs also asserts, and pointers
- * that accept only exactly these types.
+ * Checks gdrx.h in every C and C++, with nothing included before it: the layouts, which crates/gdrx/src/map.rs asserts,
+ * too, and the types of members and functions, by pointers that accept only exactly these types.
  */
 
 #include "gdrx.h"

@@ -1,6 +1,6 @@
 /*
- * The binary interface that gdrapi.h must describe, asserted at compile time. c99.c and cxx17.cpp define
- * ASSERT(condition, name) and include it.
+ * Asserts, at compile time, the binary interface that gdrapi.h must describe. c99.c and cxx17.cpp define
+ * ASSERT(condition, name), and include this file.
  */
 
 /* Handles. */

@@ -1,4 +1,4 @@
-/* The functions and the members of gdr_info_t, assigned to pointers that accept only exactly that type; its bits. */
+/* Checks the types of functions and of gdr_info_t's members, by pointers that accept only these types, and its bits. */
 
 #include "../functions.h"
 

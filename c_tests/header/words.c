@@ -1,4 +1,4 @@
-/* The words of gdrx.h, on memory of this process, without the libraries, on any CPU. */
+/* Tests the words of gdrx.h on memory of this process, so it needs no library, and runs on any CPU. */
 
 #include "gdrx.h"
 

@@ -174,7 +174,7 @@ void write_text(const char *path, const char *text)
 int open_descriptors(void)
 {
     DIR *directory = opendir("/proc/self/fd");
-    int count = -1; /* minus the directory's own */
+    int count = -1; /* the directory's own descriptor does not count */
     struct dirent *entry;
 
     CHECK(directory != NULL);

@@ -1,5 +1,5 @@
 /*
- * Checks for the C tests. A failed check prints its place, function, what was compared and both values on stderr, and
+ * Checks for the C tests. A failed check prints its place and function, the expression and both values on stderr, and
  * ends the program with status 1. A program whose checks all pass prints one line, "ok NAME".
  */
 #ifndef CHECK_H
@@ -18,19 +18,19 @@
 extern "C" {
 #endif
 
-/* Exit status of a program that cannot test anything here, for the reason it prints. As in kselftest. */
+/* The exit status of a program that cannot test anything here, and prints the reason. kselftest has the same status. */
 #define WAIVED 4
 
-/* The place of a check, the first arguments of each function below. */
+/* The place of a check. Each function below gets it as its first three arguments. */
 #define HERE __FILE__, __LINE__, __func__
 
-/* Calls of gdr_*, which succeed, or fail with exactly that errno. */
+/* Check that a call that returns 0 or an errno succeeds, or fails with exactly this errno. */
 #define CHECK_OK(call) check_result(HERE, #call, (call), 0)
 #define CHECK_ERROR(call, wanted) check_result(HERE, #call, (call), (wanted))
 
 #define CHECK(condition) check_condition(HERE, #condition, (condition) != 0)
 #define CHECK_EQUAL(got, wanted) check_equal(HERE, #got, (unsigned long long)(got), (unsigned long long)(wanted))
-/* CHECK_COMPARE(count, <, most), of numbers. */
+/* Compares two numbers: CHECK_COMPARE(count, <, most). */
 #define CHECK_COMPARE(got, relation, bound)                                                                            \
     do {                                                                                                               \
         long long got_ = (long long)(got), bound_ = (long long)(bound);                                                \
@@ -57,36 +57,37 @@ void check_string(const char *file, int line, const char *function, const char *
 void check_bytes(const char *file, int line, const char *function, const char *what, const void *got,
                  const void *wanted, size_t size);
 
-/* Every main() ends with this. */
+/* Prints "ok NAME", and returns the exit status. Every main() ends with this. */
 int passed(const char *name);
 
-/* Ends the program as waived. The exit closes whatever is open. */
+/* Ends the program as waived. The exit closes everything that is open. */
 void waive(const char *reason) __attribute__((noreturn));
 
-/* The name of the running test where it is not the program's. */
+/* The name of the running test, if that is not the program's name. */
 extern const char *running_test;
 
-/* How much slower than usual this program runs, more than 1 under valgrind, as tests/c_programs.rs sets it. */
+/* Returns how many times slower than usual this program runs. tests/c_programs.rs sets more than 1 under valgrind. */
 long slowness(void);
 
-/* Number of repetitions, reduced on slow systems. */
+/* Returns a number of repetitions: the usual one, or fewer if this program is slow. */
 long rounds(long usual);
 
-/* Returns whether the program runs without this system call, as tests/c_programs.rs sets it. */
+/* Returns whether the program runs without this system call. tests/c_programs.rs sets it. */
 int is_denied(const char *call);
 
-/* Returns whether the libgdrapi is c_tests/another, which checks nothing, as tests/c_programs.rs sets it. */
+/* Returns whether libgdrapi is the one of c_tests/another, which checks nothing. tests/c_programs.rs sets it. */
 int is_another_library(void);
 
-/* Runs part of a test in a forked child, whose failed checks fail this program too. If it is waived, so is this. */
+/* Runs part of a test in a forked child. If the child fails or is waived, so is this program. */
 void in_child(void (*part)(void));
-/* Start the child, and wait for its end, as in_child() does in one step. */
+/* Starts a child as in_child() does, and does not wait for it. */
 pid_t start_child(void (*part)(void));
+/* Waits for the end of a child, as in_child() does. */
 void finish_child(pid_t child);
 
-/* One byte signals that a step is done, or that the next one may start. */
+/* Sends a byte, which signals that a step is done, or that the next one may start. */
 void say(int pipe);
-/* Fails if the other process has ended, so each must close its copy of the end that the other writes to. */
+/* Waits for a byte. Fails if the other process has ended, if this one has closed its copy of the writing end. */
 void await(int pipe);
 
 /* Runs part of a test in another thread. */
@@ -94,23 +95,23 @@ void in_thread(void *(*part)(void *), void *argument);
 pthread_t start_thread(void *(*part)(void *), void *argument);
 void finish_thread(pthread_t thread);
 
-/* The text of a file, at most 64 KiB, until the next call. */
+/* Returns the text of a file, at most 64 KiB, which is valid until the next call. */
 const char *file_text(const char *path);
 /* Writes to a file that exists, by one write. */
 void write_text(const char *path, const char *text);
 
-/* Number of open file descriptors. */
+/* Returns the number of open file descriptors. */
 int open_descriptors(void);
 
-/* Sets a soft limit, to at most the hard one, and returns the limit that it replaced. */
+/* Sets a soft limit, but at most to the hard limit, and returns the soft limit before. */
 rlim_t set_limit(int resource, rlim_t soft);
 
-/* Number of page tables that gdrdrv has pinned, in all processes, or -1 if it cannot be read. */
+/* Returns the number of page tables that gdrdrv has pinned, in all processes, or -1 if it cannot be read. */
 long all_page_tables(void);
 
 /* ---- Programs whose tests can be run by name ---- */
 
-/* TEST(name) { ... } */
+/* Defines a test: TEST(name) { ... } */
 #define TEST(test)                                                                                                     \
     static void test(void);                                                                                            \
     __attribute__((constructor)) static void add_##test(void)                                                          \

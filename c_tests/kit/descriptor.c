@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* A byte, and room for the control message that carries one descriptor, aligned as it must be. */
+/* A message of one byte, with room for the control message that carries a descriptor, aligned as that must be. */
 struct message {
     char byte;
     char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(sizeof(size_t))));

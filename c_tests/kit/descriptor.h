@@ -2,10 +2,10 @@
 #ifndef DESCRIPTOR_H
 #define DESCRIPTOR_H
 
-/* Returns whether it was sent. */
+/* Sends a copy of the descriptor, and returns whether that worked. */
 int send_descriptor(int socket, int descriptor);
 
-/* The descriptor gets a new number in the receiver; -1 if none comes. */
+/* Returns the descriptor that comes, with a new number in this process, or -1 if none comes. */
 int receive_descriptor(int socket);
 
 #endif

@@ -1,4 +1,4 @@
-/* GPU memory for the C tests, and CUDA's view of it, which every copy is compared with. A CUDA error ends the program. */
+/* GPU memory for the C tests, and access to it by CUDA, for comparison with copies. A CUDA error ends the program. */
 #ifndef GPU_H
 #define GPU_H
 
@@ -37,19 +37,19 @@ struct gpu_buffer {
 size_t round_up(size_t value, size_t unit);
 size_t round_down(size_t value, size_t unit);
 
-/* At least `size` bytes of GPU memory that start on a GPU page. Waives the test where the GPU lacks that kind. */
+/* Allocates at least `size` bytes of GPU memory, from a GPU page on. Waives the test if the GPU lacks that kind. */
 struct gpu_buffer gpu_alloc(enum gpu_memory kind, size_t size);
 
-/* `size` bytes as cuMemAlloc returns them, aligned to less than a GPU page. */
+/* Allocates `size` bytes by cuMemAlloc, which need not start at a GPU page. */
 struct gpu_buffer gpu_alloc_small(size_t size);
 
 void gpu_free(const struct gpu_buffer *buffer);
 
-/* Copies by CUDA, complete on return. */
+/* Copy by CUDA. The copies are complete when these functions return. */
 void gpu_read(void *destination, CUdeviceptr source, size_t size);
 void gpu_write(CUdeviceptr destination, const void *source, size_t size);
 
-/* Makes test data, bytes that differ from their neighbors and from those of another seed. */
+/* Fills the buffer with pseudorandom bytes, which are others for another seed. */
 void fill(void *buffer, size_t size, unsigned seed);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* First and last steps of tests that use libgdrapi, and properties of its driver. */
+/* Calls of libgdrapi that most tests need, checks of handles and pins, and properties of the driver. */
 #ifndef LIBRARY_H
 #define LIBRARY_H
 
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Calls that must succeed. */
+/* Make calls that must succeed, and return their results. */
 gdr_t open_driver(void);
 gdr_mh_t pin(gdr_t g, CUdeviceptr address, size_t size);
 void *map(gdr_t g, gdr_mh_t handle, size_t size);
@@ -17,19 +17,19 @@ void unmap_and_unpin(gdr_t g, gdr_mh_t handle, void *va, size_t size);
 gdr_info_t info_of(gdr_t g, gdr_mh_t handle);
 int flag_of(gdr_t g, gdr_mh_t handle);
 
-/* Every function with a handle, besides the copies, refuses this one with that error, and writes none of its results. */
+/* Checks that every function with a handle, except copies, fails with this error and writes no results. */
 void check_handle_refused(gdr_t g, gdr_mh_t handle, int error);
 
-/* Copies take no g. */
+/* Checks that copies, which take no gdr_t, fail with this error and copy nothing. */
 void check_copies_refused(gdr_mh_t handle, int error);
 
-/* CUDA sees what is copied to the mapping, and copies from the mapping return what CUDA writes. */
+/* Checks that CUDA sees bytes copied to the mapping, and that copies from the mapping return bytes that CUDA writes. */
 void check_shows(gdr_mh_t handle, void *va, CUdeviceptr address, size_t size);
 
-/* The pin can be mapped, and then shows its memory. */
+/* Checks that the pin can be mapped, and that the mapping shows its memory. */
 void check_works(gdr_t g, gdr_mh_t handle, size_t size);
 
-/* The 40 bytes that the symbol gdr_get_info fills, from before there was mapping_type. */
+/* The 40 bytes that the old function gdr_get_info fills. It is older than mapping_type. */
 struct info_v1 {
     uint64_t va;
     uint64_t mapped_size;
@@ -54,13 +54,13 @@ gdr_t open_dmabufs(void);
 /* Ends the program as waived unless the driver is gdrdrv 2.`minor` or later. */
 void require_gdrdrv(int minor);
 
-/* Unit that pins are rounded out to, the GPU page, or with dma-bufs the host page. */
+/* Returns the unit that pins are rounded out to: the GPU page size, or with dma-bufs the host's page size. */
 size_t pin_page(gdr_t g);
 
 /* Returns whether pinned memory outlives its cuMemFree. */
 int is_persistent(gdr_t g);
 
-/* The flag for the type which this platform maps by default. */
+/* Returns the flag that requests the mapping type which this pin has by default. */
 gdr_map_flags_t platform_flag(gdr_t g, gdr_mh_t handle);
 
 #ifdef __cplusplus

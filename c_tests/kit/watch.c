@@ -17,7 +17,7 @@ void watchdog_enter_group(void)
     setrlimit(RLIMIT_CPU, &limit);
 }
 
-/* The fields of a stat file from the third on, or NULL if the process has ended. */
+/* Returns the fields of a stat file from the third on, or NULL if the process has ended. */
 static const char *stat_of(const char *process, const char *thread)
 {
     static char text[1024];
@@ -37,7 +37,8 @@ static const char *stat_of(const char *process, const char *thread)
     return strrchr(text, ')') != NULL ? strrchr(text, ')') + 2 : NULL;
 }
 
-/* Returns whether a thread of the process runs, waits for a CPU, or waits for a disk. Prints to `report`, if any. */
+/* Returns whether a thread of the process runs, waits for a CPU, or waits for a disk. Prints the threads to `report`,
+   unless that is NULL. */
 static int process_runs(const char *process, FILE *report)
 {
     char path[300];
@@ -69,7 +70,7 @@ static int process_runs(const char *process, FILE *report)
     return runs;
 }
 
-/* The group's CPU time so far; *runs says whether it runs now. */
+/* Returns a number that changes with the group's CPU time and its processes. Sets *runs if one of these runs now. */
 static unsigned long long used_by(pid_t group, int *runs, FILE *report)
 {
     DIR *processes = opendir("/proc");
@@ -81,7 +82,7 @@ static unsigned long long used_by(pid_t group, int *runs, FILE *report)
         unsigned long long user, system;
         int its_group;
 
-        /* state, parent, group, 8 fields, user time, system time */
+        /* The fields are: state, parent, group, 8 others, user time, system time. */
         if (stat == NULL || sscanf(stat, "%*c %*d %d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &its_group, &user, &system) != 3)
             continue;
         if (its_group != group)

@@ -9,21 +9,21 @@
 
 #include <sys/types.h>
 
-/* Calls of watchdog_sees_hang(), one per second, without activity. */
+/* Number of calls of watchdog_sees_hang(), one per second, without activity, after which a group hangs. */
 #define WATCHDOG_PATIENCE 300
-/* Seconds of CPU time of one process, as `ulimit -t` takes them. */
+/* Most seconds of CPU time of a process, as `ulimit -t` sets it. */
 #define WATCHDOG_CPU_LIMIT 1800
 
 struct watchdog {
     pid_t group;
-    unsigned long long last; /* what the group's processes had used */
+    unsigned long long last; /* a number for the group's CPU time and processes at the last call */
     int idle;                /* number of consecutive calls without activity */
 };
 
-/* Makes the calling child the leader of a process group, with the CPU limit. Its parent watches that group. */
+/* Makes the calling child the leader of a process group that its parent watches, and limits its CPU time. */
 void watchdog_enter_group(void);
 
-/* Returns whether the group hangs. If it does, prints the calls that its threads wait in. */
+/* Returns whether the group hangs. If it does, prints the state of its threads, and where each waits. */
 int watchdog_sees_hang(struct watchdog *dog);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * `watched COMMAND ...` runs a command, and ends its process group if it hangs as defined in
- * kit/watch.h. Exit status is the command's, 128 + N if signal N ended it, or 124 if it hung.
+ * `watched COMMAND ...` runs a command, and kills its process group if that hangs (kit/watch.h). The exit status is the
+ * command's, 128 + N if signal N ended it, 124 if it hung, 125 if `watched` failed, or 127 if there is no such command.
  */
 
 #include "kit/watch.h"
