@@ -1,16 +1,17 @@
-# Builds, installs and checks libgdrapi. `make help` says how.
+# Builds, installs and checks libgdrapi. `make help` lists the targets.
 
 .DEFAULT_GOAL := help
 
 makefiles := Makefile packaging/packages.mk ci/jobs.mk
-# None of the targets that `make help` lists is a file.
+# The targets that `make help` lists are not files.
 listed := $(shell sed -n 's/^\([a-z_-]*\):.*\#\# .*/\1/p' $(makefiles))
 .PHONY: $(listed)
 
 # cargo uses all processors by itself.
 .NOTPARALLEL:
 
-# Where things are installed. Packagers set prefix, libdir or includedir, and DESTDIR to stage.
+# Files are installed in these directories. Packagers set prefix, libdir or includedir, and DESTDIR for a staged
+# installation.
 prefix ?= /usr/local
 exec_prefix ?= $(prefix)
 libdir ?= $(exec_prefix)/lib
@@ -29,8 +30,8 @@ STRIP ?= strip
 CARGO_TARGET_DIR ?= $(CURDIR)/target
 export CARGO_TARGET_DIR
 
-# ARCH is what `uname -m` prints where the result will run. For another arch than this one, all is built with the GNU cross
-# compiler; ci/scripts/install-cross.sh installs it.
+# ARCH is what `uname -m` prints where the result will run. For another arch than this machine's, the GNU cross compiler
+# builds everything. ci/scripts/install-cross.sh installs it.
 arches := x86_64 aarch64 ppc64le
 $(if $(filter-out $(arches),$(ARCH))$(word 2,$(ARCH)),$(error ARCH must be x86_64, aarch64 or ppc64le, as `uname -m` prints it: aarch64 is what others call arm64))
 cross := $(filter $(arches),$(filter-out $(shell uname -m),$(ARCH)))
@@ -48,7 +49,7 @@ OBJCOPY := $(gnu_type)-objcopy
 STRIP := $(gnu_type)-strip
 endif
 
-# The headers are the one place that says the API levels, and the Cargo.toml of each library that says the release's version.
+# The API levels are read from the headers, and the versions of releases from the Cargo.toml of each library.
 header_number = $(shell sed -n 's/^\#define $(2)_VERSION \([0-9]*\)$$/\1/p' include/$(1).h)
 header_version = $(call header_number,$(1),$(2)_MAJOR).$(call header_number,$(1),$(2)_MINOR)
 version := $(call header_version,gdrapi,GDR_API)
@@ -62,8 +63,8 @@ gdrx_release_version := $(call released_version,crates/gdrx/Cargo.toml)
 # The date of the last release, for man pages.
 release_date := $(shell sed -n 's/^\#\# .* - \(20[0-9-]*\)$$/\1/p' CHANGELOG.md | head -n 1)
 
-# With a target, of that variable or of cargo's configuration, cargo builds in a directory of its name. Asking for a value of
-# the configuration is not stable yet; without an answer there is no target.
+# If CARGO_BUILD_TARGET or cargo's configuration names a target, cargo builds in a directory of that name. `cargo config
+# get` is not stable yet. If it fails, there is no target.
 ifndef CARGO_BUILD_TARGET
 configured := $(shell RUSTC_BOOTSTRAP=1 $(CARGO) -Zunstable-options config get --format json-value build.target 2>/dev/null | tr -d '["]')
 ifneq ($(configured),)
@@ -83,27 +84,28 @@ archives := libgdrapi.a libgdrx.a
 headers := gdrapi.h gdrconfig.h gdrx.h $(notdir $(wildcard include/gdrx.hpp))
 tool_links := $(addprefix gdrcopy_,copybw copylat apiperf pplat)
 
-# The functions of the C libraries. A static library is one object with these global symbols only, so that it can be
-# linked beside other Rust archives. It has no COMDAT groups, because the linker keeps one of each, and its symbols
-# would not be global.
+# The functions of the C libraries. A static library is one object in which only their symbols are global, so that it
+# can be linked together with other Rust archives. The object has no COMDAT groups: of groups with the same name, the
+# linker keeps one, and if it kept this object's, others would not find the symbols, which are not global.
 functions_in = $(shell sed -n "s/^pub .*fn \\(gdrx*_[a-z0-9_]*\\)\x28.*/\\1/p" $(1))
 exported := $(call functions_in,src/exports.rs)
 exported_by_gdrx := $(call functions_in,crates/gdrx/src/exports.rs)
 
-# archive NAME,SYMBOLS,PATTERN: build/lib/libNAME.a with these symbols, which the pattern finds.
+# archive NAME,SYMBOLS,PATTERN: makes build/lib/libNAME.a with these symbols, which the pattern matches.
 define archive
 	@$(LD) -r --force-group-allocation --gc-sections $(addprefix -u ,$(2)) "$(built)/lib$(1).a" -o build/lib/$(1).o
 	@$(OBJCOPY) --wildcard --keep-global-symbol='$(3)' --strip-debug build/lib/$(1).o
 	@rm -f build/lib/lib$(1).a && $(AR) rcs build/lib/lib$(1).a build/lib/$(1).o && rm build/lib/$(1).o
 endef
 
-# The libraries that a program needs beside libgdrapi.a; ci/scripts/check-install.sh compares them with rustc's report.
-# Without -lgcc_s, which compilers add by themselves, and which does not exist for `-static`.
+# A program needs these libraries in addition to libgdrapi.a. ci/scripts/check-install.sh compares them with rustc's
+# report. -lgcc_s is not among them, because compilers add it by themselves, and because it does not exist for
+# `-static`.
 static_libs := -lutil -lrt -lpthread -lm -ldl -lc
 
 # ---- First ----
 
-# What users and contributors need first.
+# `make help` lists these targets, which users and contributors need first.
 first_targets := demo test check lint lib tools install uninstall driver drv_install deb rpm wheel
 
 # print_targets PATTERN: lists the targets that an extended regular expression matches.
@@ -130,7 +132,7 @@ clean: ## Removes everything that was built.
 
 rust_version := $(shell sed -n 's/^rust-version = "\([0-9.]*\)".*/\1/p' Cargo.toml)
 
-# Distributions often have an older one, and cargo only says that it is too old.
+# Distributions often have an older Rust, and cargo says only that it is too old.
 .PHONY: rust
 rust:
 	@found=$$($${RUSTC:-rustc} --version 2>/dev/null); printf '%s\n' $(rust_version) "$${found#rustc }" | sort -CV || \
@@ -157,30 +159,33 @@ lib: rust ## Builds the shared and the static library into build/lib.
 	@ln -sf $(gdrx) build/lib/libgdrx.so.$(gdrx_major)
 	@ln -sf libgdrx.so.$(gdrx_major) build/lib/libgdrx.so
 
-# libgdrx.so is linked as cargo links libgdrapi.so, so that both need the same glibc. With -lgcc_s, which zig does not add.
+# cargo's linker links libgdrx.so and the objects of `gdrcopy trace`, too, so that they need the same glibc as
+# libgdrapi.so. For libgdrx.so, the rule above names -lgcc_s, because zig, which can be the linker, does not add it.
 cargo_links = $(or $($(cargo_linker)),$(CC))
 
-# For LD_PRELOAD, an object with the library's SONAME that needs the library by its other name, from its own directory.
-# That takes DT_RPATH, because LD_LIBRARY_PATH would come before a RUNPATH. The loader then has an object for both
-# names. libgdrapi.so must not be the SONAME, because ldconfig would point that link, which linkers use, at this object.
+# Links an object without contents. libgdrapi-preload.so, for LD_PRELOAD, is one. It has the SONAME libgdrapi.so.2, and
+# needs the library by its other name, libgdrapi.so, from its own directory. So the loader has an object for both names.
+# The directory is in DT_RPATH, because LD_LIBRARY_PATH would come before a RUNPATH. The SONAME must not be
+# libgdrapi.so, because ldconfig would point the link of this name, which linkers use, at this object.
 empty_object = $(CC) $(CFLAGS) $(LDFLAGS) -Wl,-z,now -shared -nostdlib -s -x c /dev/null -x none
 
-# Installing, which often runs as root, builds only what is not there yet.
+# An installation, which often runs as root, builds the libraries only if they do not exist yet.
 $(addprefix build/lib/,$(libraries)):
 	$(MAKE) --no-print-directory lib
 
 emulator: rust ## Builds gdremu, which runs programs on an emulated GPU and driver.
 	$(CARGO) build --release $(unmerged) --package gdremu --package gdremu-cuda --package gdremu-nvidia --lib --bins
 
-# Where cargo itself runs.
+# The target of programs that run on this machine.
 host = $(shell $${RUSTC:-rustc} --version --verbose | sed -n 's/^host: //p')
-# Runs a program of ours here, also when the products are for another machine.
+# Runs a program of this project on this machine, even if the products are for another one.
 run_here = $(if $(CARGO_BUILD_TARGET),CARGO_BUILD_TARGET=$(host)) $(CARGO) run --quiet \
 	$(if $(filter-out $(host),$(CARGO_BUILD_TARGET)),,--release $(unmerged))
 
-# preloaded DIRECTORY: what `gdrcopy trace` preloads, an object for each name of libgdrapi. It takes the same glibc as the
-# libraries. A library with more functions than the object comes behind it. For that there is an empty object, which needs
-# both, in this order, by names of links that `gdrcopy trace` makes beside it.
+# preloaded DIRECTORY: builds the objects that `gdrcopy trace` preloads. libgdrcopy_trace.so has the functions, and the
+# alias stands for libgdrapi's other name. If the traced library has more functions than these, `gdrcopy trace` also
+# preloads libgdrcopy_trace_newer.so. That is empty, and needs first libgdrcopy_trace.so and then the library, by links
+# that `gdrcopy trace` makes beside it.
 define preloaded
 	@mkdir -p $(1)
 	@$(cargo_links) -std=gnu11 -D_GNU_SOURCE -O2 -fPIC -shared -s -fvisibility=hidden -ftls-model=initial-exec -Wall -Wextra -Werror \
@@ -237,7 +242,7 @@ gdrx-examples: $(gdrx_examples) ## Builds the examples of libgdrx into build/exa
 # ---- Installing ----
 
 # Paths under the prefix are written relative to it, and the prefix relative to the file, so that an installed tree can be
-# moved. Not below the system's prefixes, where pkg-config leaves out -I and -L, which it does only for plain paths.
+# moved. The system's prefixes are written as they are, because pkg-config leaves out -I and -L only for plain paths.
 pc_prefix = $(if $(filter /usr /usr/local,$(prefix)),$(prefix),$${pcfiledir}/$(shell realpath -ms --relative-to=$(libdir)/pkgconfig $(prefix)))
 # fill PACKAGE,LIBRARY,VERSION,RELEASE,NEEDS: fills in a template of pkgconfig/ or cmake/. VERSION is the API level, RELEASE the
 # release's version, and NEEDS the CMake target that the library needs.
@@ -249,7 +254,8 @@ fill = sed -e 's|@prefix@|$(pc_prefix)|' \
 	-e 's|@version@|$(3)|g' -e 's|@major@|$(basename $(3))|' -e 's|@release@|$(4)|' -e 's|@needs@|$(5)|' -e 's|@needs_static@|$(5:=_static)|' \
 	-e 's|@static_libs@|$(static_libs)|'
 
-# install_findable PACKAGE,LIBRARY,VERSION,RELEASE,NEEDS: how pkg-config and CMake find the library.
+# install_findable PACKAGE,LIBRARY,VERSION,RELEASE,NEEDS: installs the files by which pkg-config and CMake find the
+# library.
 define install_findable
 	install -d $(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(libdir)/cmake/$(1)
 	$(fill) pkgconfig/$(1).pc.in | $(install_text) $(DESTDIR)$(libdir)/pkgconfig/$(1).pc
@@ -260,7 +266,7 @@ endef
 # man3 SOURCE,FILES: installs the man pages of a header.
 man3 = umask 022 && awk -v directory=$(DESTDIR)$(datadir)/man/man3 -v source="$(1)" -v date=$(release_date) -f scripts/man3.awk $(2)
 
-# Installs its standard input, for all to read, whatever the umask.
+# Installs its standard input as a file that all users can read, whatever the umask is.
 install_text = install -m 0644 /dev/stdin
 
 install: lib_install ## Does lib_install, and tools_install if the tools were built.
@@ -288,7 +294,7 @@ tools_install: build/tools/bin/gdrcopy ## Installs the tools with their man page
 	for link in $(tool_links); do ln -sf gdrcopy $(DESTDIR)$(bindir)/$$link; done
 	cd build/tools/share && find . -type f -exec install -D -m 0644 {} "$(abspath $(DESTDIR)$(datadir))/{}" \;
 
-# gdremu looks for its library here. It does not install libgdremu_nvidia.so, a laboratory tool (gpu-bundle).
+# gdremu looks for its library here. libgdremu_nvidia.so is not installed, because it is a laboratory tool (gpu-bundle).
 gdremu_libdir = $(exec_prefix)/lib/gdremu
 
 gdremu_install: build/man/gdremu.1 ## Installs gdremu, after `make emulator`.
@@ -308,18 +314,18 @@ c_tests_install: ## Installs gdrcopy_sanity and the other C tests, after `make c
 	install -m 0755 build/c_tests/plain/* $(DESTDIR)$(c_tests_dir)
 	install -D -m 0644 c_tests/gdrcopy_sanity/gdrcopy_sanity.1 $(DESTDIR)$(datadir)/man/man1/gdrcopy_sanity.1
 
-# Targets of NVIDIA's Makefile that recipes call, such as those of Spack and nixpkgs.
+# NVIDIA's Makefile has these targets. Recipes of packages call them, for example those of Spack and nixpkgs.
 .PHONY: config exes exes_install
 config:
 	@echo "There is nothing to configure."
 exes: tools c_tests
 exes_install: tools_install c_tests_install
 
-# Where completions of the program and of its links are.
+# The completions for gdrcopy and its links, below datadir.
 completions := $(foreach name,gdrcopy $(tool_links),bash-completion/completions/$(name) \
 	zsh/site-functions/_$(name) fish/vendor_completions.d/$(name).fish)
 
-# The kernel has other names for them.
+# The kernel's build has other names for the arches.
 kernel_arch = $(if $(ARCH),ARCH=$(patsubst ppc64le,powerpc,$(patsubst aarch64,arm64,$(ARCH))) $(if $(cross),CROSS_COMPILE=$(gnu_type)-))
 
 driver: ## Builds the kernel module of gdrdrv-c.
