@@ -1,5 +1,6 @@
-//! Runs the C programs of `c_tests`, with one test for each program, way of running it and profile of gdremu, by the
-//! name `WAY::PROFILE::PROGRAM`. Filters may be several, with commas between them. `c_tests/README.md` has the rest.
+//! Runs the C programs of `c_tests`. There is one test for each program, way to run it and profile of gdremu, with the
+//! name `WAY::PROFILE::PROGRAM`. The filter can be several filters with commas between them. `c_tests/README.md` says
+//! more.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -11,7 +12,7 @@ use std::thread;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// Profiles for every program. The first one is also for the ways other than `linked`.
+/// Profiles for most programs that are linked with the library. [`Runner::applies`] has those of the other ways.
 const GENERAL: &[&str] = &[
     "default",
     "defects",
@@ -26,7 +27,7 @@ const GENERAL: &[&str] = &[
     "dmabuf-3gpus",
     "dmabuf-coherent",
 ];
-/// Profiles for programs about one subject besides.
+/// Additional profiles for programs about one subject.
 const SPECIAL: &[&str] = &[
     "dmabuf-mixed",
     "dmabuf-none",
@@ -38,20 +39,20 @@ const SPECIAL: &[&str] = &[
 ];
 /// The profiles of both lists on which every GPU can map dma-bufs.
 const DMABUF: &[&str] = &["dmabuf", "dmabuf-3gpus", "dmabuf-coherent", "nv-p2p-dummy-dmabuf"];
-/// Profiles for gdrcopy_sanity besides `GENERAL`.
+/// Profiles for gdrcopy_sanity in addition to `GENERAL`.
 const SANITY: &[&str] = &["cached-traditional", "no-force-pcie", "high-handles"];
-/// Profiles of a driver over real GPUs.
+/// The profiles of which gdremu can emulate the driver over a real GPU.
 const REAL_GPUS: &[&str] =
     &["default", "defects", "traditional", "gdrdrv-2.5", "gdrdrv-2.4", "gdrdrv-2.3", "gdrdrv-2.0"];
 
 /// System calls that the library can do without. `c_tests/denied` denies them.
 const DENIED: &[&str] = &["madvise", "mprotect", "access"];
 
-/// gdremu's exit status where a program ended well, but with buffers still pinned.
+/// gdremu's exit status if a program ended with buffers still pinned, whatever its own status was.
 const LEAK: i32 = 66;
 /// The exit status of `watched` for a program that hung.
 const HUNG: i32 = 124;
-/// The exit status of a program that can prove nothing here.
+/// The exit status of a program that cannot test anything here.
 const WAIVED: i32 = 4;
 
 /// The method by which a program gets the library, and the tool under which it runs.
@@ -59,22 +60,22 @@ const WAIVED: i32 = 4;
 enum Way {
     /// The program finds the library on the library path.
     Linked,
-    /// The library is in LD_PRELOAD, and the one on the path has functions that abort.
+    /// `libgdrapi-preload.so` is in LD_PRELOAD, and the library on the path has functions that abort.
     Preloaded,
     /// `Linked`, compiled with ASan and UBSan.
     Sanitized,
     /// `Linked`, under memcheck.
     Valgrind,
-    /// `Linked`, with all rounds where `Linked` repeats a hundredth of them.
+    /// `Linked`, with all rounds of repeated calls. On the same profile, `Linked` makes a hundredth of them.
     Thorough,
-    /// `Linked`, over another library. Such programs need nothing of this one but the functions of the API.
+    /// `Linked`, with the library of `c_tests/another`. libgdrx must need only the functions of the C API.
     Another,
     /// `Linked`, with a system call that fails with an error, as in a sandbox.
     Denied(&'static str, &'static str),
 }
 
 impl Way {
-    /// The first word of the tests' names.
+    /// Returns the first word of the tests' names.
     fn name(self) -> String {
         match self {
             Way::Denied(call, error) => format!("denied-{call}-{error}").to_lowercase(),
@@ -96,10 +97,12 @@ struct Runner {
     root: PathBuf,
     target: PathBuf,
     hardware: Hardware,
-    /// The directories of the programs, and of `gdrcopy_sanity`, `watched` and `denied`.
+    /// The directory of the programs.
     plain: PathBuf,
+    /// The directory of `gdrcopy_sanity`, `watched` and `denied`.
     beside: PathBuf,
     gdremu: PathBuf,
+    /// The directory of the libgdrapi under test.
     lib: PathBuf,
     /// The directory of libgdrx.
     gdrx: PathBuf,
@@ -111,7 +114,7 @@ fn main() {
     let mut arguments = Arguments::from_args();
     let runner = Arc::new(Runner::prepare().unwrap_or_else(|why| panic!("{why}")));
     if runner.hardware != Hardware::Emulated {
-        arguments.test_threads = Some(1); // One GPU, and tests that count its pins.
+        arguments.test_threads = Some(1); // All tests use one GPU, and some count its pins.
     } else if arguments.test_threads.is_none() {
         // The programs wait half of the time.
         arguments.test_threads = thread::available_parallelism().ok().map(|cores| 2 * cores.get());
@@ -131,12 +134,12 @@ fn selects(filters: &str, exact: bool, name: &str) -> bool {
 }
 
 impl Runner {
-    /// Builds everything, or takes it from the directory that `make gpu-bundle` filled.
+    /// Builds everything, unless the bundle of `make gpu-bundle` has it, or `GDRCOPY_TEST_BUILT` says that it is built.
     fn prepare() -> Result<Runner, String> {
         let root = match env::var_os("GDRCOPY_TEST_BUNDLE") {
-            // Read at run time, because a copied tree has a program that was built elsewhere.
+            // The variable is read at run time, because a copied tree has a program that was built elsewhere.
             None => PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into())),
-            // The bundle runs on another computer than it was built on.
+            // The bundle may run on another computer than the one that built it.
             Some(_) => env::current_dir().map_err(|error| error.to_string())?,
         };
         if env::var_os("GDRCOPY_ORIGINAL_DIR").is_some() {
@@ -153,7 +156,7 @@ impl Runner {
                 return Err(format!("GDRCOPY_TEST_PROVIDER is host or nvidia, not {other}"));
             }
         };
-        // TARGET/PROFILE/deps/TEST, or TARGET/TRIPLE/PROFILE/deps/TEST.
+        // This program is TARGET/PROFILE/deps/TEST, or TARGET/TRIPLE/PROFILE/deps/TEST.
         let test = env::current_exe().map_err(|error| error.to_string())?;
         let ancestor = |n| test.ancestors().nth(n).map_or_else(PathBuf::new, Path::to_owned);
         let release = ancestor(3).join("release");
@@ -185,7 +188,8 @@ impl Runner {
         Ok(runner)
     }
 
-    /// The library under test, which the loader must give to programs although another one may be installed.
+    /// Returns the file of the libgdrapi that programs load, or an error if it is not the one under test. Another one
+    /// may be installed or preloaded.
     fn loaded_library(&self) -> Result<String, String> {
         let mut program = Command::new(self.plain.join("copy"));
         program.env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_LIBRARY_PATH", &self.lib);
@@ -243,14 +247,14 @@ impl Runner {
         trials
     }
 
-    /// The names of the C programs that there are.
+    /// Returns the names of the C programs.
     fn programs(&self) -> BTreeSet<String> {
         let files = fs::read_dir(&self.plain).unwrap_or_else(|error| panic!("{}: {error}", self.plain.display()));
         let names = files.map(|file| file.expect("a readable directory").file_name());
         names.map(|name| name.into_string().expect("an ASCII name")).collect()
     }
 
-    /// The tests of gdrcopy_sanity, as it lists them, the extended ones included.
+    /// Returns the names of gdrcopy_sanity's tests, including the extended ones, as it lists them.
     fn sanity_tests(&self) -> Vec<String> {
         let mut list = self.command("default", false, &self.beside.join("gdrcopy_sanity"));
         let list = list.args(["-l", "-e"]).output();
@@ -260,7 +264,7 @@ impl Runner {
         names.lines().map(str::to_owned).collect()
     }
 
-    /// The profiles of the lists that are for this hardware.
+    /// Returns the profiles of the lists that are for this hardware.
     fn profiles(&self, lists: &[&'static [&'static str]]) -> Vec<&'static str> {
         let all = lists.concat();
         match self.hardware {
@@ -278,7 +282,7 @@ impl Runner {
         if program == "nv_p2p_dummy" {
             return way == Way::Linked && profile.starts_with("nv-p2p-dummy");
         }
-        // The other library knows no dma-bufs.
+        // The library of `c_tests/another` does not use dma-bufs.
         let has_module = profile == "real" || GENERAL.contains(&profile) && !profile.starts_with("dmabuf");
         match way {
             Way::Another => return ["gdrx", "gdrx_cxx"].contains(&program) && has_module,
@@ -294,17 +298,17 @@ impl Runner {
             ("dmabuf_open", Way::Linked) => profile.starts_with("dmabuf"),
             ("dmabuf_functions" | "dmabuf_gaps", Way::Linked) => DMABUF.contains(&profile),
             ("dmabuf_mixed" | "dmabuf_open" | "dmabuf_functions" | "dmabuf_gaps", _) => false,
-            ("dlopen", Way::Preloaded) => false, // It finds out when the library is loaded.
+            ("dlopen", Way::Preloaded) => false, // It tests when the library is loaded.
             ("open_fails" | "libcuda_load" | "header_c99" | "header_config" | "header_cxx17", _) => {
                 profile == "default"
-            } // They need no driver.
+            } // These programs need no driver.
             (_, Way::Linked) => GENERAL.contains(&profile),
             (_, Way::Denied(..)) => ["default", "dmabuf"].contains(&profile),
             _ => profile == "default",
         }
     }
 
-    /// Starts a program on a profile; `leaks` makes pins that it leaves behind a failure.
+    /// Returns the command that runs a program on a profile. With `leaks`, the program fails if it leaves pins behind.
     fn command(&self, profile: &str, leaks: bool, program: &Path) -> Command {
         let mut command = self.launcher(profile, leaks);
         command.arg(program).env("LD_LIBRARY_PATH", &self.lib);
@@ -363,7 +367,7 @@ impl Runner {
             Way::Sanitized => {
                 self.sanitized.get_or_init(|| self.make(&["-f", "c_tests/programs.mk", "sanitized"])).clone()?;
                 binary = self.root.join("build/c_tests/sanitized").join(program);
-                // A program that lost its sanitizer on the way would pass for the wrong reason.
+                // A program that was built without the sanitizer would pass for the wrong reason.
                 if !contains(&binary, b"__asan_init") {
                     return Err(format!("{} has no AddressSanitizer in it", binary.display()).into());
                 }
@@ -386,13 +390,13 @@ impl Runner {
     }
 
     fn run_sanity(&self, test: &str, profile: &str) -> Result<Completion, Failed> {
-        // The tests of leakage end processes in the middle of a pin, and leave pins behind on purpose.
+        // The tests of leakage end processes that have pins, and leave these behind on purpose.
         let leaks = !test.starts_with("leakage_");
         let mut command = self.command(profile, leaks, &self.beside.join("gdrcopy_sanity"));
         self.judge(command.args(["-t", test]), &format!("sanity/{profile}/{test}"))
     }
 
-    /// Runs a command, and leaves its output in the directory of logs.
+    /// Runs a command with its output in a file of the directory of logs, and returns the test's result.
     fn judge(&self, command: &mut Command, log: &str) -> Result<Completion, Failed> {
         let path = self.logs.join(format!("{log}.log"));
         fs::create_dir_all(path.parent().expect("a directory"))?;
@@ -406,7 +410,7 @@ impl Runner {
                 let reason = reason.split_once(": ").map_or(reason, |(_, reason)| reason);
                 return Ok(Completion::ignored_with(reason));
             }
-            // A check may also have failed before the test unpinned its buffers.
+            // Either the program lacks an unpin, or a check failed before it.
             (Some(LEAK), _) => "pins were left behind".into(),
             (Some(HUNG), _) => "it hung".into(),
             _ => status.to_string(),

@@ -1,4 +1,4 @@
-//! `include/gdrapi.h` says what the library exports.
+//! Checks that `include/gdrapi.h` declares what the library exports.
 
 #[path = "header/compare.rs"]
 mod compare;

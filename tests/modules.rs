@@ -1,8 +1,9 @@
 //! Fails if modules of a crate import each other in a circle, or if one without unsafe code does not forbid it.
 //! `ci/scripts/check-modules.sh` runs it.
 //!
-//! A module, which is a file here, uses the file that defines an item which it imports, or names by a path. `pub use`
-//! by itself is no use, since a `mod.rs` may re-export definitions of its files. Code under `cfg(test)` does not count.
+//! Here, a module is a file. It uses another module if it imports, or names by a path, an item that the other one
+//! defines. A `pub use` by itself does not count, because a `mod.rs` may re-export definitions of its files. Code under
+//! `cfg(test)` does not count either.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -14,10 +15,10 @@ use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, Meta, UseTree, Visibility};
 
-/// A module by its path, which is empty for the root of the crate.
+/// The path of a module, which is empty for the root of the crate.
 type Module = Vec<String>;
 
-/// The contents of one file, its inline modules included.
+/// The contents of one file, including its inline modules.
 #[derive(Default)]
 struct Source {
     file: PathBuf,
@@ -26,15 +27,16 @@ struct Source {
     imports: BTreeMap<String, Vec<String>>,
     /// Modules from which all items are imported.
     globs: Vec<Vec<String>>,
-    /// Paths from this module, and their lines.
+    /// The paths that this module names, and their line numbers.
     named: Vec<(Vec<String>, usize)>,
-    /// It could forbid unsafe code, and neither does so nor is inside a module that does.
+    /// The file has no unsafe code and no module with a file of its own, so it should forbid unsafe code. But neither
+    /// it nor a module around it does so.
     lacks_forbid: bool,
 }
 
 type Crate = BTreeMap<Module, Source>;
 
-/// The modules that each one uses, and a line that does.
+/// The modules that each module uses, with the number of a line that uses them.
 type Uses<'a> = BTreeMap<&'a Module, BTreeMap<&'a Module, usize>>;
 
 fn main() -> ExitCode {
@@ -80,7 +82,7 @@ fn display(module: &Module) -> String {
     text
 }
 
-/// The value that was read out of the file.
+/// Returns the value that was read from a file, or panics with the file's name.
 fn read_from<T, E: Display>(file: &Path, result: Result<T, E>) -> T {
     match result {
         Ok(value) => value,
@@ -103,7 +105,8 @@ fn read(sources: &mut Crate, module: Module, file: &Path, is_forbidden: bool) {
     };
     reader.visit_file(&parsed);
     let is_forbidden = is_forbidden || text.contains("#![forbid(unsafe_code)]");
-    // A module cannot allow what the module around it forbids.
+    // A module cannot allow what the module around it forbids, so a module with others inside need not forbid unsafe
+    // code.
     let is_leaf = reader.children.is_empty();
     reader.source.lacks_forbid = is_leaf && !is_forbidden && !is_unsafe(text.parse().expect("what syn parsed"));
     sources.insert(module.clone(), reader.source);
@@ -140,7 +143,8 @@ struct Reader {
 }
 
 impl Reader {
-    /// Adds a path that is named here. In an inline module, `super` is the module around it, maybe the file's.
+    /// Adds a path that is named at this place. In an inline module, `super` is the module around it, which may be the
+    /// file.
     fn names(&mut self, mut path: Vec<String>, line: usize) {
         for _ in 0..self.inline.len() {
             match path.first().map(String::as_str) {
@@ -194,7 +198,7 @@ impl Reader {
         }
     }
 
-    /// Paths in the arguments of a macro, whose syntax is not known.
+    /// Adds the paths in the arguments of a macro. The syntax of these is not known.
     fn macro_input(&mut self, tokens: TokenStream) {
         let mut path = Vec::new();
         let mut line = 0;
@@ -325,10 +329,10 @@ fn uses(sources: &Crate) -> Uses<'_> {
     uses
 }
 
-/// The module that defines what `path` names in `module`; `None` if it is of no module of the crate.
+/// Returns the module that defines what `path` names in `module`, or `None` if no module of the crate defines it.
 fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usize) -> Option<&'a Module> {
     if depth > 16 {
-        return None; // An import of itself.
+        return None; // The import leads to itself.
     }
     let mut at = module.clone();
     let mut rest = path;
@@ -339,7 +343,7 @@ fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usiz
             "crate" => at.clear(),
             "self" => {}
             "super" => drop(at.pop()?),
-            _ if path.len() == 1 && sources.contains_key(&child) => return None, // A variable.
+            _ if path.len() == 1 && sources.contains_key(&child) => return None, // The path is a variable.
             _ if sources.contains_key(&child) => at = child,
             _ => {
                 let source = &sources[&at];
@@ -357,7 +361,7 @@ fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usiz
                         return Some(definer);
                     }
                 }
-                // An item that a macro makes, if the path leads here; else one of another crate.
+                // If the path has led here, a macro makes the item. Else it is an item of another crate.
                 if rest.len() == path.len() {
                     return None;
                 }
@@ -369,7 +373,7 @@ fn defined<'a>(sources: &'a Crate, module: &Module, path: &[String], depth: usiz
     sources.get_key_value(&at).map(|(module, _)| module)
 }
 
-/// The modules that this one uses, and those that they use.
+/// Returns the modules that this one uses, directly or through others.
 fn reached<'a>(uses: &Uses<'a>, from: &'a Module) -> BTreeSet<&'a Module> {
     let mut reached = BTreeSet::new();
     let mut next = vec![from];
@@ -383,7 +387,7 @@ fn reached<'a>(uses: &Uses<'a>, from: &'a Module) -> BTreeSet<&'a Module> {
     reached
 }
 
-/// The groups of modules that reach each other.
+/// Returns the groups of modules that reach each other.
 fn circles<'a>(uses: &Uses<'a>) -> Vec<BTreeSet<&'a Module>> {
     let mut circles: Vec<BTreeSet<&Module>> = Vec::new();
     for &module in uses.keys() {

@@ -1,4 +1,4 @@
-//! Each deliberate defect still applies; `make mutants` shows that the tests catch it.
+//! Checks that each deliberate defect still applies. `make mutants` checks that the tests catch it.
 
 #[path = "mutants/list.rs"]
 mod list;

@@ -1,12 +1,12 @@
-//! Files that tests run besides themselves (gdremu, the library, examples). `cargo test` builds none of them for a
-//! test.
+//! Builds other files that tests run or load (gdremu, the library, examples), because `cargo test` does not build them
+//! for a test.
 
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// A file that cargo builds from these packages, in the profile of this test.
+/// Builds these packages in the profile of this test, and returns the path of one of their files.
 pub(crate) fn built(file: &str) -> PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     let packages = ["gdremu", "gdremu-cuda", "libgdrapi", "gdrx", "gdrcopy"].map(|package| ["--package", package]);
@@ -16,7 +16,7 @@ pub(crate) fn built(file: &str) -> PathBuf {
     file
 }
 
-/// An example of the package whose test this is.
+/// Builds the examples of the package that this test belongs to, and returns the path of one.
 #[allow(dead_code, reason = "tests of packages without examples call the rest")]
 pub(crate) fn example(name: &str) -> PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
@@ -25,10 +25,11 @@ pub(crate) fn example(name: &str) -> PathBuf {
 }
 
 fn build(targets: &[&str]) -> PathBuf {
-    // TARGET/PROFILE/deps/TEST; with a target for cargo, of its configuration too, TARGET/TRIPLE/PROFILE/deps/TEST.
+    // This program is TARGET/PROFILE/deps/TEST. If a variable or cargo's configuration sets a target, it is
+    // TARGET/TRIPLE/PROFILE/deps/TEST.
     let test = env::current_exe().expect("a path");
     let directory = test.ancestors().nth(2).expect("a profile's directory");
-    // An earlier run of the test has built it, for another user.
+    // ci/scripts/as-other-user.sh runs, as a user that cannot build, tests for which root has built everything.
     if env::var_os("GDRCOPY_TEST_BUILT").is_some() {
         return directory.to_owned();
     }
@@ -38,7 +39,7 @@ fn build(targets: &[&str]) -> PathBuf {
     };
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--profile", profile]).args(targets);
-    // Read at run time, because a copied tree has a program that was built elsewhere.
+    // The variable is read at run time, because a copied tree has a program that was built elsewhere.
     cargo.current_dir(env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into()));
     assert!(cargo.status().expect("cargo starts").success(), "{cargo:?}");
     directory.to_owned()

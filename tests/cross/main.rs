@@ -1,4 +1,4 @@
-//! The checks of `crates/gdrcopy-core/tests/copy_routines` as one single-threaded program, for `run.sh`.
+//! Makes the checks of `crates/gdrcopy-core/tests/copy_routines` in one single-threaded program, for `run.sh`.
 //!
 //! Debian 12's qemu-user hangs when a program for these machines creates a thread, which rules out
 //! the test harness of Rust.

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Runs the checks of crates/gdrcopy-core/tests/copy_routines, and a program of the C headers, on emulated AArch64 and POWER CPUs. For
-# Debian on x86-64.
+# Runs the checks of crates/gdrcopy-core/tests/copy_routines, and programs with the C headers, on emulated AArch64 and
+# POWER CPUs. It needs Debian on x86-64.
 #
-#   tests/cross/run.sh        alignments thinned out
-#   GDRCOPY_TEST_ALL=1 …      all of them
+#   tests/cross/run.sh        with some of the alignments
+#   GDRCOPY_TEST_ALL=1 …      with all alignments
 set -eu
 cd "$(dirname "$0")/../.."
 root=$PWD
@@ -15,8 +15,8 @@ has_std() {
     ls "$(rustc --print target-libdir --target "$1" 2>/dev/null)"/libstd-*.rlib >/dev/null 2>&1
 }
 
-# Unpacks Debian's Rust toolchain, with the libraries of the other machines, into $work/debian. To
-# install them is not possible where the machines' archives hold different versions.
+# Unpacks Debian's Rust toolchain, with the libraries of the other machines, into $work/debian. They cannot be installed
+# if the archives of the machines have different versions.
 unpack_debian_rust() {
     debian=$work/debian
     [ -e "$debian/complete" ] && return
@@ -29,7 +29,8 @@ unpack_debian_rust() {
         "apt-$command" -o Dir::State::Lists="$debian/lists" -o APT::Architectures::=amd64 \
             -o APT::Architectures::=arm64 -o APT::Architectures::=ppc64el "$@"
     }
-    # A part of the archive may fail while it is being renewed. Missing packages show below.
+    # The update may fail for a part of the archive that is being renewed. If packages are missing, the script fails
+    # below.
     apt get update || true
     versions() { apt cache madison "$1" | awk '{ print $3 }'; }
     version=
@@ -44,7 +45,7 @@ unpack_debian_rust() {
         exit 1
     fi
     upstream=${version%%+*}                             # 1.85.0 of 1.85.0+dfsg3-1~deb12u3
-    driver=libstd-rust-web-${upstream%.*}               # The compiler itself, a shared library.
+    driver=libstd-rust-web-${upstream%.*}               # the shared library with the compiler itself
     # shellcheck disable=SC2046 # One word for each package.
     "$root/ci/scripts/apt-install.sh" $(apt cache depends "$driver=$version" | awk '/Depends: libllvm/ { print $2 }')
     apt get download "rustc-web=$version" "$driver=$version" \
@@ -54,7 +55,7 @@ unpack_debian_rust() {
     cd "$root"
 }
 
-# Compiles the harness for machine $1 into $2.
+# compile MACHINE FILE: compiles tests/cross/main.rs for the machine into the file.
 compile() {
     target=$1-unknown-linux-gnu
     set -- --edition 2024 -O -C debug-assertions=on --target "$target" \
@@ -68,9 +69,9 @@ compile() {
     fi
 }
 
-# check_fences MACHINE PROGRAM FUNCTION FENCES: the fences, loads and stores of words in a function, in order, and calls of
-# the copy routine where it is no part of the function.
-# A * stands for what comes where mappings of several types are attached.
+# check_fences MACHINE PROGRAM FUNCTION FENCES: checks the fences, and the loads and stores of words, in a function, in
+# order. A call of the copy routine, if it is not inlined, is found, too. A * stands for any of these, for example those
+# for attached mappings of several types.
 check_fences() {
     found=$("$1-linux-gnu-objdump" --disassemble="$3" "$work/$2" | awk -F'\t' '
         $3 ~ /^(dmb|dsb)$/ { print $3, $4 }
@@ -89,7 +90,7 @@ check_fences() {
     esac
 }
 
-# check_headers CPU MACHINE: the C headers, in both languages.
+# check_headers CPU MACHINE: compiles and runs programs with the C headers, in C and C++.
 check_headers() {
     for language in c:gcc:c99 c++:g++:c++17; do
         compiler=${language#*:}
@@ -98,7 +99,7 @@ check_headers() {
         "qemu-$2" -L "/usr/$1-linux-gnu" "$work/config"
     done
     echo "ok: gdrapi.h and gdrconfig.h, C99 and C++17"
-    # gdrx.h's calls of libgdrapi and libgdrx are not in this program.
+    # This program does not call libgdrapi and libgdrx, which need not exist for this machine.
     "$1-linux-gnu-gcc" -std=c99 -O2 -pedantic -Wall -Wextra -Werror -Iinclude c_tests/header/words.c -o "$work/$1-words"
     "qemu-$2" -L "/usr/$1-linux-gnu" "$work/$1-words"
     echo "ok: words of gdrx.h"

@@ -1,4 +1,4 @@
-//! The library against a model of its contract, under gdremu.
+//! Compares the library with a model of its contract, under gdremu.
 
 #[path = "../built/mod.rs"]
 mod built;

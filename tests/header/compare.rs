@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The prototypes that cbindgen reads out of the package's `src/exports.rs`.
+/// Returns the prototypes that cbindgen reads out of the package's `src/exports.rs`.
 pub(crate) fn prototypes(root: &Path) -> String {
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("a valid config");
     let exports = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/exports.rs");
@@ -18,7 +18,7 @@ pub(crate) fn prototypes(root: &Path) -> String {
     String::from_utf8(text).expect("text")
 }
 
-/// Names of the functions that the text declares by prototypes of one line, in order.
+/// Returns the sorted names of the functions that the text declares by prototypes of one line.
 fn declared(text: &str) -> Vec<&str> {
     let mut names = Vec::new();
     for line in text.lines() {
@@ -32,7 +32,7 @@ fn declared(text: &str) -> Vec<&str> {
     names
 }
 
-/// Compiles the header with lines after it; an error is what the compiler prints.
+/// Compiles the header with lines after it. The error is the text that the compiler prints.
 pub(crate) fn compile_with(root: &Path, header: &str, name: &str, lines: &str) -> Result<(), String> {
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{header}.{name}"));
     fs::write(&source, format!("#include \"{header}\"\n{lines}")).expect("a writable directory");

@@ -1,6 +1,6 @@
 /*
- * Writes to emulated GPU memory through a mapping, and reads it back by the mapping and by CUDA. The sample projects
- * beside this file build it; with -DWITH_gdrx, it also writes and reads by libgdrx.
+ * Writes to emulated GPU memory through a mapping, and reads it back through the mapping and by CUDA. With -DWITH_gdrx,
+ * it also writes and reads by libgdrx. The sample projects beside this file build it.
  */
 
 #include <gdrapi.h>

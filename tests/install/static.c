@@ -1,4 +1,4 @@
-/* Calls that need no GPU, for a program without shared libraries, which gdremu cannot run. */
+/* Makes only calls that need no GPU, because gdremu cannot run a program without shared libraries. */
 
 #include <gdrx.h>
 

@@ -1,4 +1,4 @@
-//! The deliberate defects of `mutants.toml`.
+//! Reads the deliberate defects of `mutants.toml`.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Puts each deliberate defect of `mutants.toml` into a copy of the library, where the tests that it names must fail. `make
-//! mutants-shard` takes one test of this file for defects that cargo-mutants makes.
+//! Puts each deliberate defect of `mutants.toml` into a copy of the library, where the tests that it names must fail.
+//! `make mutants-shard` runs only `tests_pass_over_the_changed_libraries`, for defects that cargo-mutants makes.
 
 mod list;
 
@@ -31,7 +31,8 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// `MUTANTS` is a list of names with commas between them, or a number: that many, different ones each day.
+/// Returns the mutants to test. The variable `MUTANTS` is a list of names with commas between them, or how many to
+/// test: different ones each day. Without it, all are tested.
 fn chosen() -> Vec<Mutant> {
     let mut all = mutants();
     let Ok(wanted) = env::var("MUTANTS") else {
@@ -73,8 +74,9 @@ fn is_caught(mutant: &Mutant) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Runs in a copy of the tree that cargo-mutants changed. In the tree itself, `ci/scripts/mutants-shard.sh` built
-/// all but the library and what the tests of the crate start.
+/// cargo-mutants runs this in a copy of the tree, which it has changed. In the tree itself,
+/// `ci/scripts/mutants-shard.sh` has built everything except the libraries and the programs that the crate's tests
+/// start.
 fn tests_pass_over_the_changed_libraries() {
     let bundle = env::var_os("GDRCOPY_TEST_BUNDLE").expect("`make mutants-shard` sets it");
     let bundle = Path::new(&bundle);
@@ -91,13 +93,13 @@ fn tests_pass_over_the_changed_libraries() {
         for line in lines.lines() {
             let line = line.expect("text");
             if line.ends_with("FAILED") {
-                programs.kill().expect("it is a child"); // One is enough.
+                programs.kill().expect("it is a child"); // One failure is enough.
             }
             println!("{line}");
         }
         assert!(programs.wait().expect("it is a child").success());
     }
-    // The crate's tests reach what no C program does, and check the fences of all three libraries.
+    // The crate's tests reach code that no C program reaches, and check the fences of all three libraries.
     let mut of_the_crate = cargo(root(), &root().join("target"));
     succeed(of_the_crate.args(["test", "--package", "gdrcopy", "--lib", "--test", "emulated"]));
 }
@@ -122,11 +124,11 @@ fn update_tree(tree: &Path) {
         let to = tree.join(name);
         if let Ok(target) = fs::read_link(&from) {
             fs::create_dir_all(to.parent().expect("a directory")).expect("writable");
-            let _ = std::os::unix::fs::symlink(target, &to); // It may be there.
+            let _ = std::os::unix::fs::symlink(target, &to); // The link may exist already.
             continue;
         }
         let Ok(content) = fs::read(&from) else {
-            continue; // Deleted, but not yet in a commit.
+            continue; // The file is deleted, but not yet in a commit.
         };
         if fs::read(&to).ok().as_ref() != Some(&content) {
             fs::create_dir_all(to.parent().expect("a directory")).expect("writable");
@@ -165,7 +167,7 @@ fn build_library(tree: &Path, target: &Path, lib: &Path) {
     succeed(link.arg(lib.join("libgdrx.so.1")).current_dir(tree));
 }
 
-/// Runs a test as `mutants.toml` names it, under `watched`, which ends what hangs.
+/// Runs a test as `mutants.toml` names it, under `watched`, which ends a test that hangs.
 fn run(test: &str, work: &Path) -> Output {
     let (package, name) = test.split_once(' ').expect("a package or target, and a name");
     let mut cargo = Command::new(root().join("build/c_tests/watched"));

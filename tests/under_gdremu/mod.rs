@@ -16,10 +16,10 @@ use crate::built::built;
 const TEST: &str = "TEST_UNDER_GDREMU";
 /// The variable with gdremu's options, as the test program lists them.
 const OPTIONS: &str = "GIVEN_OPTIONS_OF_TEST";
-/// The variable with gdremu's options, where a profile is replaced by the options that it stands for.
+/// The variable with gdremu's options. Instead of a profile, it has the options that the profile stands for.
 const EXPANDED_OPTIONS: &str = "GDREMU_OPTIONS_OF_TEST";
 
-/// gdremu's exit status where a program ended well, but with buffers still pinned.
+/// gdremu's exit status if a program ended with buffers still pinned, whatever its own status was.
 const LEAK: i32 = 66;
 
 #[derive(Clone, Copy)]
@@ -30,14 +30,14 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    /// The name without the test program.
+    /// Returns the name without the test program.
     fn short_name(&self) -> &'static str {
         let (_program, name) = self.name.split_once("::").expect("a module path");
         name
     }
 }
 
-/// The tests of a module, which are functions of it.
+/// Makes the list of a module's tests from the names of its functions.
 macro_rules! tests {
     ($($test:ident),+ $(,)?) => {
         &[$($crate::under_gdremu::Test { name: concat!(module_path!(), "::", stringify!($test)), run: $test }),+]
@@ -45,13 +45,13 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// The options that gdremu was started with, for tests whose outcome depends on them.
+/// Returns the options that gdremu was started with, for tests that depend on them.
 #[allow(dead_code, reason = "not every test program has such tests")]
 pub(crate) fn options() -> String {
     env::var(OPTIONS).expect("set by this runner")
 }
 
-/// [`options`], with the options that a profile stands for instead of its name.
+/// Returns [`options`], but with the options that a profile stands for instead of the profile.
 #[allow(dead_code, reason = "not every test program has such tests")]
 pub(crate) fn expanded_options() -> String {
     env::var(EXPANDED_OPTIONS).expect("set by this runner")
@@ -61,12 +61,12 @@ pub(crate) struct Runner {
     way: &'static str,
     tests: Vec<Test>,
     trials: Vec<Trial>,
-    /// Makes pins that a test leaves behind a failure.
+    /// A test that leaves pins behind fails.
     pub(crate) finds_leaks: bool,
 }
 
 impl Runner {
-    /// `way` is the first word of the tests' names.
+    /// Makes a runner without tests. `way` is the first word of the tests' names.
     pub(crate) fn new(way: &'static str) -> Runner {
         Runner { way, tests: Vec::new(), trials: Vec::new(), finds_leaks: true }
     }
@@ -101,7 +101,7 @@ impl Runner {
         self.trials.push(Trial::test(title, move || run(&mut under_gdremu(options, true, &program(name)), &log)));
     }
 
-    /// Runs the tests that the command line selects; in a process that was started for one test, that one.
+    /// Runs the tests that the command line selects. A process that was started for one test runs only that test.
     pub(crate) fn run(self) {
         let Ok(wanted) = env::var(TEST) else {
             let mut arguments = Arguments::from_args();
@@ -117,7 +117,7 @@ impl Runner {
     }
 }
 
-/// The word for these options in the tests' names: the profile, or the options without their dashes.
+/// Returns the word for these options in the tests' names: the profile, or the options without their dashes.
 fn name_of(options: &str) -> String {
     if options.is_empty() {
         return "default".to_owned();
@@ -125,7 +125,7 @@ fn name_of(options: &str) -> String {
     options.trim_start_matches("--profile ").replace("--", "").replace(' ', "-")
 }
 
-/// A file for what the test prints.
+/// Returns the file for the output of a test.
 fn log_of(name: &str) -> PathBuf {
     let logs = env::var_os("GDRCOPY_TEST_LOGS").unwrap_or(env!("CARGO_TARGET_TMPDIR").into());
     Path::new(&logs).join(name.replace("::", "/")).with_extension("log")
@@ -147,7 +147,7 @@ fn under_gdremu(options: &str, finds_leaks: bool, program: &Path) -> Command {
     command
 }
 
-/// The options that a profile stands for, in the list that gdremu prints.
+/// Returns the options that a profile stands for, according to the list that gdremu prints.
 fn options_of(profile: &str, gdremu: &Path) -> String {
     static PROFILES: OnceLock<String> = OnceLock::new();
     let profiles = PROFILES.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! The counted functions, which are not inlined for that reason.
+//! The functions whose instructions are counted. They are not inlined, because callgrind could not find them then.
 
 use gdrcopy::owned::OwnedWord;
 use gdrcopy::{Array, Mapped, MappedSlice, PoolBuffer, Result, Word, Words};

@@ -1,5 +1,5 @@
-//! `default-build ACCESS COUNT`: makes an access to GPU memory COUNT times. The function of
-//! `counted` with the access's name is counted.
+//! `default-build ACCESS COUNT`: makes an access to GPU memory COUNT times, by the function of `counted` with this
+//! name. `ci/scripts/count-instructions.sh` counts the function's instructions.
 #![forbid(unsafe_code)]
 
 mod counted;
@@ -10,9 +10,9 @@ use std::hint::black_box;
 use gdrcopy::memory::CudaAllocator;
 use gdrcopy::{Gdr, Mapped, Pool, Word, Words};
 
-/// Items of a batch and of a gather.
+/// The number of items of a batch and of a gather.
 const ITEMS: usize = 16;
-/// Bytes from one item to the next, so that items share no page.
+/// The bytes from one item to the next, so that no two items are in one page.
 const STRIDE: usize = 4096 + 64;
 
 fn main() -> gdrcopy::Result<()> {
@@ -35,7 +35,7 @@ fn main() -> gdrcopy::Result<()> {
     let mut line = [1; 64];
     let mut lines = [[0; 64]; ITEMS];
     for i in 0..count {
-        // An offset that the compiler does not know.
+        // The compiler must not know the offset.
         let at = black_box(64 * (i % 64));
         match &*access {
             "word_store" => counted::word_store(word, i as u64),
@@ -67,7 +67,7 @@ fn main() -> gdrcopy::Result<()> {
     Ok(())
 }
 
-/// Where the items of batches and gathers are.
+/// Returns the offsets of the items of batches and gathers.
 fn places() -> [usize; ITEMS] {
     std::array::from_fn(|i| i * STRIDE)
 }

@@ -1,6 +1,6 @@
-//! The C API of the `libgdrapi.so.2` under test, called as a C program calls it, with errno as `Err`.
+//! Calls the C API of the `libgdrapi.so.2` under test as a C program does, and returns an errno as `Err`.
 //!
-//! Each function that writes a result is given a place with a mark in it, which failures must leave there.
+//! Before a call, the place of its result gets a mark, which the call must leave there if it fails.
 
 use std::ffi::{CString, c_char, c_int, c_long, c_ulong, c_void};
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(super) struct gdr_mh_t {
     pub(super) h: c_ulong,
 }
 
-/// The struct that the symbol `gdr_get_info` writes.
+/// The struct that the old function `gdr_get_info` writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub(super) struct gdr_info_v1_t {
@@ -25,7 +25,7 @@ pub(super) struct gdr_info_v1_t {
     pub(super) page_size: u32,
     pub(super) tm_cycles: u64,
     pub(super) cycles_per_ms: u32,
-    /// `mapped` in bit 0, `wc_mapping` in bit 1.
+    /// `mapped` is bit 0, and `wc_mapping` is bit 1.
     pub(super) bits: u32,
 }
 
@@ -39,13 +39,14 @@ pub(super) struct gdr_info_v2_t {
 
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) -> $result:ty;)+) => {
-        /// The functions, found by name.
+        /// The functions, which are looked up by name.
         pub(super) struct Library {
             $($name: unsafe extern "C" fn($($argument),*) -> $result,)+
         }
 
         impl Library {
-            /// Loads `libgdrapi.so.2` from the directory `$GDRAPI_LIB`, or the library built with this test, for good.
+            /// Loads `libgdrapi.so.2` from the directory `$GDRAPI_LIB`, or the library built with this test. Neither is
+            /// unloaded.
             pub(super) fn load() -> Library {
                 let tests = std::env::current_exe().expect("a path");
                 let mut path = tests.ancestors().nth(2).expect("a target directory").join("libgdrapi.so");
@@ -91,7 +92,7 @@ fn open(path: &Path) -> File {
     }
 }
 
-/// The function of that name in the first file that has it.
+/// Returns the function of that name in the first file that has it.
 ///
 /// # Safety
 /// `T` must be the function's type.
@@ -113,7 +114,7 @@ fn done(errno: c_int) -> Answer<()> {
     if errno == 0 { Ok(()) } else { Err(errno) }
 }
 
-/// The result of a call that succeeded. One that failed must have left the mark in its place.
+/// Returns the result of a call that succeeded, or the errno of one that failed. A failed call must have left the mark.
 fn result_of<T: PartialEq + std::fmt::Debug>(errno: c_int, result: T, mark: T) -> Answer<T> {
     if errno == 0 {
         return Ok(result);
@@ -158,7 +159,7 @@ impl Library {
         result_of(errno, flag, MARK_INT)
     }
 
-    /// Asks both the new function and the old one, whose struct is shorter.
+    /// Calls both the new function and the old one, which has a shorter struct. Their results must agree.
     pub(super) fn info(&self, g: usize, handle: usize) -> Answer<gdr_info_v2_t> {
         let v1 = gdr_info_v1_t { va: 0, mapped_size: 0, page_size: 0, tm_cycles: 0, cycles_per_ms: 0, bits: u32::MAX };
         let mark = gdr_info_v2_t { v1, mapping_type: u32::MAX };
@@ -188,13 +189,13 @@ impl Library {
         done(unsafe { (self.gdr_unmap)(g, mh(handle), va, size) })
     }
 
-    /// `va` must be mapped for that number of bytes, unless the handle is to be refused.
+    /// Copies to a mapping. `va` must be mapped for `bytes.len()` bytes, unless the library must refuse the handle.
     pub(super) fn write(&self, handle: usize, va: usize, bytes: &[u8]) -> Answer<()> {
         let source = bytes.as_ptr().cast();
         done(unsafe { (self.gdr_copy_to_mapping)(mh(handle), va, source, bytes.len()) })
     }
 
-    /// Reads as [`Library::write`] writes.
+    /// Copies from a mapping, under the condition of [`Library::write`].
     pub(super) fn read(&self, handle: usize, va: usize, bytes: &mut [u8]) -> Answer<()> {
         let target = bytes.as_mut_ptr().cast();
         done(unsafe { (self.gdr_copy_from_mapping)(mh(handle), target, va, bytes.len()) })
@@ -207,20 +208,20 @@ impl Library {
         result_of(errno, (major, minor), (MARK_INT, MARK_INT))
     }
 
-    /// Unlike the others, it writes 0 on failure.
+    /// Unlike the other functions, gdr_get_attribute writes 0 if it fails.
     pub(super) fn attribute(&self, g: usize, attribute: u32) -> Answer<c_int> {
         let mut value = MARK_INT;
         let errno = unsafe { (self.gdr_get_attribute)(g, attribute, &mut value) };
         result_of(errno, value, 0)
     }
 
-    /// Has the emulated driver fail calls, as `--fault` does; the empty list ends it.
+    /// Makes the emulated driver fail calls, as `--fault` does. An empty list ends that.
     pub(super) fn set_faults(&self, faults: &str) {
         let text = CString::new(faults).expect("no NUL");
         assert_eq!(unsafe { (self.gdremu_faults_set)(text.as_ptr()) }, 0, "{faults}");
     }
 
-    /// Page tables pinned by this process.
+    /// Returns the number of page tables that this process has pinned.
     pub(super) fn pins(&self) -> i64 {
         unsafe { (self.gdremu_pins)() }
     }

@@ -1,7 +1,7 @@
-//! Compares the library with a small reference model of the contract, by random sequences of calls, right and wrong.
+//! Compares the library with a small reference model of the contract, by random sequences of valid and invalid calls.
 //!
-//! `MODEL_CALLS` says how many calls to make in each mode (default 20,000). A failure is shrunk, and printed with
-//! the seed (`MODEL_SEED`) that brings it back.
+//! `MODEL_CALLS` says how many calls to make in each mode (default 20,000). A failing sequence is shrunk, and printed
+//! with the seed (`MODEL_SEED`) that reproduces it.
 
 mod library;
 mod mode;
@@ -49,7 +49,7 @@ fn behaves_as_the_model() {
         let result = TestRunner::new(config).run(&ops::ops(!mode.is_module), |ops| {
             let mut world = World::new(&library, &cuda, &mode);
             let run = ops.iter().try_for_each(|op| world.step(op));
-            // Everything is closed also after a failure, for the next attempt.
+            // After a failure, too, everything is closed before the next attempt.
             let end = world.end();
             calls.set(calls.get() + world.calls());
             run.and(end).map_err(TestCaseError::fail)

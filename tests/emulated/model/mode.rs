@@ -1,14 +1,14 @@
-//! The system that the model expects, from the options that gdremu was started with.
+//! Finds out, from the options that gdremu was started with, which system the model must expect.
 
 use crate::under_gdremu;
 
-/// The driver's mode, which decides its answers.
+/// The properties of the driver and the platform that results depend on.
 #[derive(Debug)]
 pub(super) struct Mode {
     /// Pins outlive a free of their memory.
     pub(super) persistent: bool,
     pub(super) driver: (i32, i32),
-    /// The mapping type that the platform gives by itself.
+    /// The default mapping type of the platform.
     pub(super) default_type: u32,
     /// The driver is a kernel module. Its calls cannot be made to fail, and it refuses sizes that no GPU has before it asks
     /// the GPU driver.
@@ -34,12 +34,13 @@ impl Mode {
         }
     }
 
-    /// Returns whether the driver knows PIN_BUFFER_V2 and its contemporaries.
+    /// Returns whether the driver knows PIN_BUFFER_V2 and the other commands of release 2.5.
     pub(super) fn has_flags(&self) -> bool {
         self.driver >= (2, 5)
     }
 
-    /// The type of a mapping asked for with `flags`, or the refusal. A pin over PCIe is never cached.
+    /// Returns the type of a mapping that is requested with `flags`, or the errno of its refusal. A pin over PCIe is
+    /// never mapped cached.
     pub(super) fn map_type(&self, flags: i32, over_pcie: bool) -> Result<u32, i32> {
         let default_type = if over_pcie { 1 } else { self.default_type };
         let requested = match flags {
@@ -60,7 +61,7 @@ impl Mode {
         Err(libc::EOPNOTSUPP)
     }
 
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     pub(super) fn attribute(&self, attribute: u32) -> Result<i32, i32> {
         match attribute {
             1 | 2 => Ok(i32::from(self.persistent)),
@@ -70,7 +71,7 @@ impl Mode {
     }
 }
 
-/// The word after the option's name.
+/// Returns the word after the option's name.
 fn value_of<'a>(options: &'a str, name: &str) -> Option<&'a str> {
     let mut words = options.split_whitespace();
     words.find(|word| *word == name)?;

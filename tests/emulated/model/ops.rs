@@ -1,12 +1,12 @@
-//! Operations of programs with a libgdrapi, right and wrong, that the model test makes up.
+//! Makes up operations of programs that use libgdrapi, valid and invalid ones, for the model test.
 
 use std::ops::Range;
 
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// One operation. Indices are taken modulo what there is, dead objects included, so that shortening a sequence
-/// of operations keeps the rest meaningful.
+/// One operation. An index is taken modulo the number of objects, including dead ones. So the other operations still
+/// make sense if some are removed from a sequence.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Open { fault: Option<i32> },
@@ -28,7 +28,7 @@ pub(super) enum Op {
     Fork,
 }
 
-/// A driver call, and its error.
+/// A driver call that fails, and its errno.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     pub(super) call: &'static str,
@@ -38,13 +38,13 @@ pub(super) struct Fault {
 /// The `gdr_t` that is passed together with a handle.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
-    /// The one it was pinned with.
+    /// The `gdr_t` that made the pin.
     Right,
     /// The `gdr_t` of this number, which may be the right one by chance.
     Any(usize),
 }
 
-/// The range that `gdr_unmap` is passed.
+/// The range that is passed to `gdr_unmap`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum NamedRange {
     Right,
@@ -56,7 +56,7 @@ pub(super) enum NamedRange {
 
 const PAGE: usize = 1 << 16;
 
-/// Operations; without `faults`, no driver call behind them is made to fail.
+/// Makes sequences of operations. Without `faults`, none makes a driver call fail.
 pub(super) fn ops(faults: bool) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op(faults), 1..400)
 }
@@ -101,12 +101,13 @@ fn errno() -> impl Strategy<Value = i32> {
     select(&[libc::ENOMEM, libc::EINVAL, libc::EINTR, libc::EAGAIN, libc::EIO][..])
 }
 
-/// The errno with which the driver call behind the operation fails now and then, if `faults` is set.
+/// Makes the errno with which the driver call of an operation fails, or mostly `None`. Without `faults`, makes only
+/// `None`.
 fn fault(faults: bool) -> impl Strategy<Value = Option<i32>> {
     prop::option::weighted(0.05, errno()).prop_map(move |errno| if faults { errno } else { None })
 }
 
-/// The call of an operation that fails, and its errno, if `faults` is set.
+/// Makes one of these driver calls fail, or mostly none. Without `faults`, makes only `None`.
 fn fault_of(calls: &'static [&'static str], faults: bool) -> impl Strategy<Value = Option<Fault>> {
     let fault = (select(calls), errno()).prop_map(|(call, errno)| Fault { call, errno });
     prop::option::weighted(0.05, fault).prop_map(move |fault| if faults { fault } else { None })
@@ -125,7 +126,7 @@ fn named_range() -> impl Strategy<Value = NamedRange> {
     ]
 }
 
-/// The start of a pin in a buffer, mostly on a GPU page.
+/// Makes the start of a pin in a buffer, mostly at a GPU page.
 fn offset() -> impl Strategy<Value = usize> {
     prop_oneof![8 => (0..31_usize).prop_map(|page| page * PAGE), 1 => 0..2 * PAGE]
 }
@@ -164,7 +165,7 @@ fn len() -> impl Strategy<Value = usize> {
     prop_oneof![select(&[1, 2, 4, 8][..]), 0..300_usize, 0..3000_usize]
 }
 
-/// Numbers that no library hands out as handles.
+/// Makes numbers that no library returns as handles.
 fn forged() -> impl Strategy<Value = usize> {
     prop_oneof![Just(0), Just(128), any::<usize>().prop_map(|number| number | 1), (1..64_usize).prop_map(|n| n << 12)]
 }

@@ -1,5 +1,5 @@
-//! The reference model of the program's open, pinned and mapped objects, the contents of the memory, and hence the
-//! result of each call.
+//! The reference model. It knows which objects the program has opened, pinned and mapped, and the contents of the
+//! memory. From these it derives the result of each call.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,10 +11,10 @@ use crate::cuda::Cuda;
 
 const GPU_PAGE: u64 = 1 << 16;
 const HOST_PAGE: usize = 4096;
-/// Bytes of each buffer, one granule of GPU memory, so that pins never reach into another buffer.
+/// The bytes of each buffer: one granule of GPU memory, so that pins never reach into another buffer.
 const BUFFER: usize = 2 << 20;
 
-/// A disagreement between the library and the model.
+/// The error describes a disagreement between the library and the model.
 type Verdict = Result<(), String>;
 
 pub(super) struct World<'a> {
@@ -33,7 +33,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// The result of closing it.
+    /// Returns the result that closing it must have.
     fn close_result(&self) -> Result<(), i32> {
         if self.is_open { Ok(()) } else { Err(libc::EINVAL) }
     }
@@ -47,14 +47,14 @@ struct Buffer {
 }
 
 struct Pin {
-    /// Index of its driver.
+    /// The index of its driver.
     g: usize,
     buffer: usize,
     address: u64,
     size: u64,
     handle: usize,
     state: State,
-    /// FORCE_PCIE.
+    /// The pin was made with FORCE_PCIE.
     over_pcie: bool,
     /// True if the pinned memory was freed, and the driver does not keep it.
     is_revoked: bool,
@@ -81,7 +81,7 @@ impl Pin {
 /// The `gdr_t` that is passed with a pin.
 struct Caller {
     handle: usize,
-    /// True if it is open, and the pin's own.
+    /// True if the `gdr_t` is open, and has made the pin.
     is_owner: bool,
 }
 
@@ -97,12 +97,12 @@ fn agree<T: PartialEq + std::fmt::Debug>(what: &str, said: T, expected: T) -> Ve
     if said == expected { Ok(()) } else { Err(format!("{what}: {said:?}, expected {expected:?}")) }
 }
 
-/// The errno of a child's calls with something inherited, which is live in its parent or not.
+/// Returns the errno of a child's calls with an inherited object. `is_live` says whether it is live in the parent.
 fn refusal_in_child(is_live: bool) -> i32 {
     if is_live { libc::EACCES } else { libc::EINVAL }
 }
 
-/// The bytes that are written with this seed.
+/// Returns the bytes that are written with this seed.
 fn pattern(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|i| seed.wrapping_add((i * 167) as u8).rotate_left((i % 7) as u32)).collect()
 }
@@ -115,12 +115,12 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Calls of the library made so far.
+    /// Returns the number of calls of the library made so far.
     pub(super) fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Closes and frees everything; nothing may stay pinned.
+    /// Closes and frees everything. Nothing may stay pinned.
     pub(super) fn end(&mut self) -> Verdict {
         self.library.set_faults("");
         for g in &self.gs {
@@ -134,7 +134,7 @@ impl<'a> World<'a> {
         agree("page tables still pinned", self.library.pins(), 0)
     }
 
-    /// Makes the call, and compares.
+    /// Makes the call of an operation, and compares its result with the model's.
     pub(super) fn step(&mut self, op: &Op) -> Verdict {
         self.calls += 1;
         let verdict = match *op {
@@ -219,7 +219,7 @@ impl<'a> World<'a> {
 
     fn open(&mut self, fault: Option<i32>) -> Verdict {
         let handle = self.with_fault("OPEN", fault, Library::open);
-        // Interrupted calls are made again.
+        // The library repeats an interrupted call.
         let opens = matches!(fault, None | Some(libc::EINTR));
         agree("opened", handle != 0, opens)?;
         if opens {
@@ -245,7 +245,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Returns whether `gdr_close` fails with the fault. It makes interrupted unpins again, an interrupted close never.
+    /// Returns whether `gdr_close` fails with the fault. It repeats an interrupted unpin, but not an interrupted close.
     fn close_fails(&self, g: usize, fault: Fault) -> bool {
         if fault.call == "CLOSE" {
             return true;
@@ -283,7 +283,7 @@ impl<'a> World<'a> {
             Some(errno) if errno != libc::EINTR => Err(errno),
             _ if is_empty => Err(libc::EINVAL),
             _ if self.mode.is_module && size >= 1 << 40 => Err(libc::EINVAL),
-            // FORCE_PCIE is for coherent GPUs; others answer that they do not support it.
+            // Only coherent GPUs support FORCE_PCIE.
             _ if over_pcie && !self.mode.persistent => Err(libc::EINVAL),
             _ if over_pcie && self.mode.default_type != 2 => Err(libc::EOPNOTSUPP),
             _ if is_free || !fits => Err(libc::EINVAL),
@@ -322,7 +322,7 @@ impl<'a> World<'a> {
         if !caller.is_owner || target.state == State::Gone {
             return agree("unpin", said, Err(libc::EINVAL));
         }
-        // If the driver refuses, the handle stays valid; the mapping is gone in any case.
+        // If the driver refuses, the handle stays valid. The mapping is gone in any case.
         if let Some(errno) = fault
             && errno != libc::EINTR
         {
@@ -361,7 +361,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The mapping type, or the refusal, of a map that only the driver can refuse.
+    /// Returns the mapping type, or the errno of the refusal, of a map that only the driver can refuse.
     fn map_pinned(&self, pin: &Pin, len: usize, flags: i32, fault: Option<Fault>) -> Result<u32, i32> {
         let mapping_type = self.mode.map_type(flags, pin.over_pcie);
         if self.mode.has_flags() {
@@ -406,7 +406,8 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The part that a copy of `len` bytes at `at` touches, clipped to the mapping. `None` where the copy must be refused.
+    /// Returns the part of the mapping that a copy of up to `len` bytes at `at` touches, or `None` if the copy must be
+    /// refused.
     fn touched(&self, pin: &Pin, at: usize, len: usize) -> Option<Touched> {
         let State::Mapped { va, len: mapped, .. } = pin.state else {
             return None;
@@ -423,7 +424,7 @@ impl<'a> World<'a> {
             return agree("write", said, Err(libc::EINVAL));
         };
         if target.is_revoked {
-            return Ok(()); // A touch would fault.
+            return Ok(()); // An access would fault.
         }
         let bytes = pattern(seed, len);
         agree("write", self.library.write(target.handle, va, &bytes), Ok(()))?;
@@ -431,7 +432,7 @@ impl<'a> World<'a> {
         if self.buffers[target.buffer].is_free {
             return Ok(()); // CUDA has no view of freed memory.
         }
-        // CUDA's view, with a margin on both sides.
+        // CUDA must see these bytes, and unchanged ones on both sides.
         let first = start.saturating_sub(64);
         let end = (start + len + 64).min(BUFFER);
         let seen = self.cuda.read(self.buffers[target.buffer].address + first as u64, end - first);
@@ -468,7 +469,7 @@ impl<'a> World<'a> {
     }
 
     fn info(&mut self, pin: usize, owner: Owner) -> Verdict {
-        self.calls += 1; // Both functions for the info answer.
+        self.calls += 1; // `Library::info` makes two calls.
         let caller = self.caller(pin, owner);
         let target = &self.pins[pin];
         let said = self.library.info(caller.handle, target.handle);
@@ -480,7 +481,7 @@ impl<'a> World<'a> {
         agree("mapped_size", info.v1.mapped_size, target.pinned_bytes())?;
         agree("page_size", info.v1.page_size, GPU_PAGE as u32)?;
         let mapping_type = match target.state {
-            // gdrdrv 2.0 to 2.2 describe a mapping that was taken away as before.
+            // gdrdrv 2.0 to 2.2 report a mapping that a free has ended as before.
             State::Mapped { .. } if target.is_revoked && self.mode.driver >= (2, 3) => 0,
             State::Mapped { mapping_type, .. } => mapping_type,
             _ => 0,
@@ -510,7 +511,7 @@ impl<'a> World<'a> {
         agree("version", self.library.version(self.gs[g].handle), version)
     }
 
-    /// Every function with a handle that no call returned, and with one of the wrong kind.
+    /// Calls every function with a handle that no call has returned, and with handles of the wrong kind.
     fn forged(&mut self, handle: usize) -> Verdict {
         let g = self.gs[0].handle;
         agree("forged handles", self.answers(g, handle), [libc::EINVAL; 5])?;
@@ -528,7 +529,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The results of the functions that take a `gdr_t` and a handle.
+    /// Returns the errnos of the functions that take a `gdr_t` and a handle, 0 for success.
     fn answers(&self, g: usize, handle: usize) -> [i32; 5] {
         let library = self.library;
         [
@@ -541,15 +542,16 @@ impl<'a> World<'a> {
         .map(|answer| answer.err().unwrap_or(0))
     }
 
-    /// The results of copies for a handle that is not mapped.
+    /// Returns the errnos of copies for a handle that is not mapped.
     fn copies(&self, handle: usize) -> [i32; 2] {
         [self.library.write(handle, 0x1000, b"beef"), self.library.read(handle, 0x1000, &mut [0; 4])]
             .map(|answer| answer.err().unwrap_or(0))
     }
 
-    /// In a forked child, every inherited handle is refused and can be closed, and the parent's mappings stay as they are.
+    /// Checks that every inherited handle is refused in a forked child, and can be closed. Later steps check that the
+    /// child has not changed the parent's objects.
     fn fork(&mut self) -> Verdict {
-        // SAFETY: the child calls the library only, and leaves by _exit.
+        // SAFETY: the child calls only the library, and ends by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let verdict = self.check_in_child();

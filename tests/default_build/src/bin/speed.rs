@@ -13,7 +13,7 @@ const LARGEST: usize = 256;
 const RUNS: usize = 201;
 const COUNTS: [usize; 4] = [4, 16, 64, 256];
 
-/// Items of this size, at this place in a line.
+/// The sizes of items, and their places in a cache line.
 const SHAPES: [(usize, usize); 10] =
     [(8, 0), (16, 0), (32, 0), (64, 0), (24, 20), (60, 4), (100, 4), (16, 56), (128, 0), (256, 0)];
 
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
     time_array::<128>(memory, &mut random)
 }
 
-/// `MappedSlice::read_many` and `MappedSlice::write_many` of items whose sizes and offsets `item` returns.
+/// Times `MappedSlice::read_many` and `MappedSlice::write_many`. `item` returns the size and offset of each item.
 fn time(
     memory: MappedSlice<'_>,
     shape: &str,
@@ -72,7 +72,7 @@ fn time(
     Ok(())
 }
 
-/// `Array::gather` and `Array::scatter` of elements of `N` bytes.
+/// Times `Array::gather` and `Array::scatter` of elements of `N` bytes.
 fn time_array<const N: usize>(memory: MappedSlice<'_>, random: &mut Random) -> Result<()> {
     let array = memory.array::<[u8; N]>(0, SIZE / N)?;
     for count in COUNTS {
@@ -94,7 +94,7 @@ fn time_array<const N: usize>(memory: MappedSlice<'_>, random: &mut Random) -> R
     Ok(())
 }
 
-/// The xorshift generator of Marsaglia.
+/// Marsaglia's xorshift generator of pseudorandom numbers.
 struct Random(u64);
 
 impl Random {
@@ -105,7 +105,7 @@ impl Random {
         (self.0 >> 16) as usize % limit
     }
 
-    /// The number of a line before the last 8.
+    /// Returns the number of a cache line that is not one of the last 8.
     fn line(&mut self) -> usize {
         self.below(SIZE / LINE - 8)
     }

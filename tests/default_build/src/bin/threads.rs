@@ -8,7 +8,7 @@ use gdrcopy::{Gdr, Mapped, Pool, PoolBuffer, Result, Words};
 
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 200;
-/// Words that all threads read and write.
+/// The number of words that all threads read and write.
 const WORDS: u64 = 64;
 
 struct Shared {
@@ -38,12 +38,12 @@ fn main() -> Result<()> {
         results
     });
     for kept in results {
-        drop(kept?); // Another thread made them.
+        drop(kept?); // Another thread made these buffers.
     }
     Ok(())
 }
 
-/// The accesses of one thread, and the buffers that are left.
+/// Makes the accesses of one thread, and returns the buffers that it has kept.
 fn run(shared: &Shared, thread: u64) -> Result<Vec<PoolBuffer>> {
     let mut kept = Vec::new();
     for round in 0..ROUNDS {
@@ -52,8 +52,8 @@ fn run(shared: &Shared, thread: u64) -> Result<Vec<PoolBuffer>> {
     Ok(kept)
 }
 
-/// Each kind of access once; large copies now and then. In memory that others
-/// access at the same time, only words are written.
+/// Makes each kind of access once, and large copies in some rounds. Memory that other threads access at the same time
+/// is written only by words.
 fn access(shared: &Shared, thread: u64, round: u64, kept: &mut Vec<PoolBuffer>) -> Result<()> {
     let number = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ thread;
     let offset = 8 * (number % WORDS) as usize;
