@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# ci/consumers.sh [--only NAME]... [FILTER...]: builds programs that use libgdrapi, unmodified, against this library, and
-# runs their tests under gdremu. Sources and binaries are Debian's packages, crates and Python wheels. NAME: ucx, libfabric,
-# dpdk, cudarc, numba, aws_ofi_nccl or wheels, which are NCCL's and NVSHMEM's (default: all). Prints a table; exits with 1 if a test failed or a row has none. FILTERs are for UCX's gtest, see ci/consumers/ucx.sh.
+# ci/consumers.sh [--only NAME]... [FILTER...]: builds programs that use libgdrapi or CUDA, unmodified, against this
+# library, and runs their tests under gdremu. Their sources and binaries are Debian's packages, crates and Python
+# wheels. A NAME is ucx, libfabric, dpdk, cudarc, numba, aws_ofi_nccl, or wheels, which stands for NCCL's and NVSHMEM's
+# wheels (default: all). FILTERs are those of UCX's gtest (ci/consumers/ucx.sh). Prints a table. Exits with 1 if a test
+# fails, or if a row of the table counts no test.
 #
-# A consumer is a file of ci/consumers/, with a function of its name that builds it, runs it and prints its rows.
+# Each consumer has a file in ci/consumers/, with a function of its name that builds it, runs it and prints its rows.
 #
-# Fetches with apt-get, pip and cargo, once, into CONSUMERS_CACHE (default: ~/.cache/gdrapi-consumers), and builds there. A
-# program that cannot be fetched or built is skipped with the reason, and the exit status is 77. CONSUMERS_JOBS
-# (default: 2) compilers, later profiles of gdremu, run at a time.
+# Programs are fetched once with apt-get, pip and cargo into CONSUMERS_CACHE (default: ~/.cache/gdrapi-consumers), and
+# built there. If a program cannot be fetched or built, it is skipped with the reason, and the exit status is 77.
+# CONSUMERS_JOBS (default: 2) is how many compilers run at a time, and later how many profiles of gdremu.
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -27,19 +29,19 @@ need() {
     "$root/ci/scripts/apt-install.sh" "$@" >&2 || skip "cannot install $*"
 }
 
-# once NAME COMMAND...: runs a step unless it has succeeded before; its output goes to NAME.log.
+# once NAME COMMAND...: runs a step unless it has succeeded before. Its output goes to NAME.log.
 once() {
     local name=$1
     shift
     [ -e "$cache/$name.done" ] && return
     echo "consumers: $name ..." >&2
     (set -e; "$@") >"$cache/$name.log" 2>&1
-    # With `||`, bash would ignore -e.
+    # The line above has no `||`, because bash would then ignore `set -e` in it.
     [ $? = 0 ] || skip "$name failed, see $cache/$name.log"
     touch "$cache/$name.done"
 }
 
-# An apt configuration of our own, with the sources of three releases.
+# Makes a configuration of apt that is only for this script, and lists the sources of three releases of Debian.
 list_sources() {
     local mirror suite
     mkdir -p apt/lists/partial apt/cache/archives/partial
@@ -57,7 +59,8 @@ list_sources() {
     APT_CONFIG=$PWD/apt/apt.conf apt-get update
 }
 
-# fetch PACKAGE: its newest version that can be fetched, or else the newest without Debian's patches, into PACKAGE-source.
+# fetch PACKAGE: fetches the package's newest version that can be fetched into PACKAGE-source. If none can, fetches the
+# newest original sources, without Debian's patches.
 fetch() {
     local package=$1 what version
     export APT_CONFIG=$PWD/apt/apt.conf
@@ -80,7 +83,7 @@ fetch() {
     return 1
 }
 
-# A CUDA toolkit for the consumers, made of headers out of Python wheels, and libraries to link with.
+# Makes a CUDA toolkit for the consumers, from headers and libraries of Python wheels, with gdremu's library as libcuda.
 make_cuda() {
     rm -rf wheels unpacked cuda
     python3 -m pip download --quiet --no-deps --only-binary=:all: --dest wheels nvidia-cuda-runtime-cu12==12.9.79 \
@@ -100,8 +103,8 @@ make_cuda() {
 
 columns='%-24s %-12s %-45s %6s %6s %8s %7s %6s %7s\n'
 
-# row CONSUMER PROFILE TEST RUN PASSED SKIPPED [LOG...]: prints a row of the table. With the LOGs of runs under gdb, a row without
-# calls of libgdrapi has failed.
+# row CONSUMER PROFILE TEST RUN PASSED SKIPPED [LOG...]: prints a row of the table. LOGs are those of runs under gdb. If
+# they count no call of libgdrapi, the row has failed.
 row() {
     local consumer=$1 profile=$2 test=$3 run=$4 passed=$5 skipped=$6 maps=- copies=-
     shift 6
@@ -110,11 +113,11 @@ row() {
         [ $((maps + copies)) -gt 0 ] || touch failed
     fi
     [ "$run" -gt 0 ] && [ "$run" = $((passed + skipped)) ] || touch failed
-    # shellcheck disable=SC2059 # It is a format.
+    # shellcheck disable=SC2059 # $columns is a format.
     printf "$columns" "$consumer" "$profile" "$test" "$run" "$passed" "$skipped" $((run - passed - skipped)) "$maps" "$copies"
 }
 
-# calls FUNCTION LOG...: how often gdb counted calls of functions whose names begin with FUNCTION.
+# calls FUNCTION LOG...: prints how many calls gdb counted of functions whose names begin with FUNCTION.
 calls() {
     awk -v name="$1" '/breakpoint +keep/ { found = index($0, name) } found && /already hit/ { sum += $4 } END { print sum + 0 }' "${@:2}"
 }
@@ -141,7 +144,8 @@ main() {
     mkdir -p "$cache" && cd "$cache" || exit 1
     need dpkg-dev g++ gdb make pkg-config python3-pip
 
-    # The library is always the present one; the interface that consumers are built against does not change.
+    # The library is installed in each run, because it may have changed. Consumers are not built again, because its
+    # interface does not change.
     make -s -C "$root" lib_install prefix="$cache/gdrcopy" libdir="$cache/gdrcopy/lib" >gdrcopy.log || skip "no library, see $cache/gdrcopy.log"
     once list-sources list_sources
     once cuda make_cuda
@@ -151,7 +155,7 @@ main() {
         ("$name" "$@") >"$name.rows"
         [ $? != 77 ] || status=77
     done
-    # shellcheck disable=SC2059 # It is a format.
+    # shellcheck disable=SC2059 # $columns is a format.
     printf "$columns" consumer profile test tests passed skipped failed maps copies
     cat "${consumers[@]/%/.rows}"
     [ ! -e failed ] || status=1

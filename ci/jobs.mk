@@ -1,9 +1,9 @@
-# Tests and checks, as .ci/run lists them, and what they need. Included by the Makefile.
+# The tests and checks that .ci/run lists, and what they need. The Makefile includes this file.
 
-# `--workspace` instead of a package, because cargo compiles dependencies again where fewer packages need fewer of their
-# features.
+# The commands have `--workspace` instead of a package. For fewer packages, which need fewer features of dependencies,
+# cargo would compile the dependencies again.
 
-# The program that ends every run of tests if it hangs.
+# This program runs the tests, and ends a run that hangs.
 watched := build/c_tests/watched
 # The C programs, with test names WAY::PROFILE::PROGRAM.
 c_programs := $(CARGO) test --workspace --test c_programs --
@@ -14,9 +14,9 @@ members := $(shell sed -n 's/^members = \[\(.*\)\]/\1/p' Cargo.toml | tr -d '\",
 other_tests := $(wildcard $(addsuffix /tests/*.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))) \
 	$(addsuffix /tests/*/main.rs,$(filter-out $(everyday_packages:%=crates/%) tools,$(members))))
 
-# Installs nothing. To take a few minutes on 2 idle cores once everything is built, it runs few emulated profiles. It leaves
-# out gdremu's own programs, the states of systems that doctor knows, the comparison of libraries, sanitizers, valgrind
-# and other CPUs.
+# `test` installs nothing. It runs few emulated profiles, so that it takes only a few minutes on 2 idle cores once
+# everything is built. It leaves out gdremu's own programs, the states of systems that doctor knows, the comparison of
+# libraries, sanitizers, valgrind and other CPUs.
 test: lib emulator $(watched) ## Runs the tests for everyday work.
 	ci/scripts/check-version.sh
 	ci/scripts/check-symbols.sh $(addprefix build/lib/,$(shared) $(gdrx))
@@ -25,18 +25,18 @@ test: lib emulator $(watched) ## Runs the tests for everyday work.
 	MODEL_CALLS=2000 $(watched) $(CARGO) test $(addprefix --package ,$(everyday_packages)) --tests -- --skip choose_the_remedy
 	$(c_programs) $(subst $(blank),$(comma),$(everyday_programs))
 
-# Calls that the model-based test makes in each of its nine runs, a million in all.
+# The number of calls that the model-based test makes in each of its nine runs: a million in all.
 MODEL_CALLS ?= 112000
-# Seconds for which the crate's fuzz test begins new sequences.
+# The crate's fuzz test begins new sequences for this many seconds.
 FUZZ_SECONDS ?= 60
 
-# .ci/run lists the jobs of CI. Each can run by itself on a machine of its own.
+# .ci/run lists the jobs of CI. Each job can run on a machine of its own.
 check: tests long-tests interfaces build-check sanitizers cross ## Runs every test that needs no virtual machine, but nvcc's, cargo-c's, other Pythons' and the deliberate defects. Installs packages that are missing.
 
 daily: ## Runs what takes too long for each change, as .ci/run lists it.
 	.ci/run daily
 
-# The crate of the Python extension, which is a workspace of its own, by the stable ABI.
+# These compile the crate of the Python extension, which is a workspace of its own, for Python's stable ABI.
 without_python = PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1
 extension_crate = --manifest-path packaging/python/Cargo.toml --features pyo3/abi3-py311 --locked
 
@@ -60,7 +60,7 @@ lint: packages_of_ci ## Checks words, scripts, format, lints, documentation and 
 packages_of_ci:
 	ci/scripts/install-deps.sh
 
-# `test`, and what it leaves out and each change must pass.
+# Runs `test`, and those tests that it leaves out but that each change must pass.
 tests: packages_of_ci tools test ## Runs all Rust tests, and the C programs on all profiles; everyday ones again as another user.
 	$(watched) $(CARGO) test --workspace $(addprefix --test ,$(basename $(notdir $(other_tests:/main.rs=))))
 	$(watched) $(CARGO) test --workspace --doc
@@ -127,7 +127,8 @@ mutants: lib emulator $(watched) ## Puts each deliberate defect of tests/mutants
 mutants-shard: lib emulator ## Lets cargo-mutants change the libraries' code in one place at a time, which a test must notice; SHARD=k/n of all, or the day's.
 	ci/scripts/mutants-shard.sh $(SHARD)
 
-# GPU memory is accessed by atomics of different sizes at one place, which Miri cannot follow if it also shows old values.
+# The crate accesses the same GPU memory by atomics of different sizes. Miri cannot follow this if it also emulates weak
+# memory, where a load may return an old value.
 miri: export MIRIFLAGS += -Zmiri-disable-weak-memory-emulation
 miri: ## Runs the crate's tests that call no kernel under Miri, which needs a nightly toolchain.
 	@$(CARGO) +nightly miri --version || { echo "Miri is missing: rustup toolchain install nightly --component miri,rust-src"; exit 1; }
@@ -144,7 +145,7 @@ consumers: lib emulator tools $(watched) ## Builds programs that use the library
 quick-consumers: lib emulator tools $(watched) ## The same with those that are fetched and built in minutes: cudarc, Numba, the calls of aws-ofi-nccl, NCCL's and NVSHMEM's wheels.
 	ci/consumers.sh $(addprefix --only ,cudarc numba aws_ofi_nccl wheels)
 
-# The C programs of gdremu, by the build that users have.
+# Runs the C programs of gdremu's tests with the release build, which users have.
 .PHONY: emulator-tests
 emulator-tests: emulator
 	$(CARGO) test --release $(unmerged) --package gdremu --test device --test cuda --test contract
@@ -167,7 +168,7 @@ vm-mutants: ## Breaks the kernel module in one place at a time, and shows that a
 pictures: ## Draws all pictures of docs from docs/data.
 	ci/scripts/check-pictures.sh --write
 
-# For ci/gpu/check.sh on a machine with a GPU, which needs nothing else.
+# ci/gpu/check.sh, on a machine with a GPU, needs nothing besides this bundle.
 gpu-bundle: lib emulator tools build/examples/demo $(gdrx_examples) ## Puts all that a check on a real GPU needs into build/gpu.
 	$(MAKE) --no-print-directory -f c_tests/programs.mk plain
 	@rm -rf build/gpu

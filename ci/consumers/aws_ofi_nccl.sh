@@ -1,4 +1,4 @@
-# The calls of aws-ofi-nccl, by aws_ofi_nccl.c.
+# Runs aws_ofi_nccl.c, which makes the calls of aws-ofi-nccl.
 
 aws_ofi_nccl() {
     local profile log

@@ -1,4 +1,4 @@
-//! Calls of cudarc's safe interface, as programs make them. Prints a line for each test that passes.
+//! Makes calls of cudarc's safe interface, as programs do. Prints a line for each test that passes.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn kernels(context: &Arc<CudaContext>) -> Result {
           st.global.u32 [%to], %value; ret; }\n";
     let stream = context.new_stream()?;
     let mut word = stream.alloc_zeros::<u32>(1)?;
-    // The module is unloaded at the end of this function.
+    // cudarc unloads the module when `fill` is dropped at the end of this function.
     let fill = context.load_module(Ptx::from_src(PTX))?.load_function("fill")?;
     // SAFETY: the GPU kernel has these parameters, and stores one word.
     unsafe { stream.launch_builder(&fill).arg(&mut word).arg(&5_u32).launch(LaunchConfig::for_num_elems(1))? };
@@ -52,7 +52,7 @@ fn kernels(context: &Arc<CudaContext>) -> Result {
     Ok(())
 }
 
-/// gdremu captures nothing, and prints the names of the functions for graphs.
+/// gdremu captures nothing. It refuses the functions of graphs, and prints their names.
 fn graphs(context: &Arc<CudaContext>) -> Result {
     let stream = context.new_stream()?;
     stream.begin_capture(CU_STREAM_CAPTURE_MODE_GLOBAL)?;

@@ -1,4 +1,4 @@
-# cudarc: cudarc.rs, a program with streams, events, copies and a GPU kernel.
+# Runs cudarc.rs, a program with streams, events, copies and a GPU kernel, to test cudarc.
 
 cudarc_version=0.19.10
 
@@ -13,12 +13,12 @@ build_cudarc() {
 
 cudarc() {
     local profile log
-    # Cargo compiles it each time that the program changes.
+    # Cargo compiles the program again if it has changed.
     once "build-cudarc-$cudarc_version-$(cksum <"$here/cudarc.rs" | tr ' ' -)" build_cudarc
     for profile in default two-gpus dmabuf; do
         log=cudarc-$profile.log
         "${gdremu[@]}" --profile $profile -- cudarc/target/debug/consumer >"$log" 2>&1 || touch failed
-        # Only the graph is refused.
+        # gdremu must refuse functions of graphs, and no others.
         grep '^gdremu:' "$log" | grep -v 'Graph.* is not supported$' >&2 && touch failed
         grep -q '^gdremu: cuGraphInstantiate.* is not supported$' "$log" || touch failed
         row "cudarc $cudarc_version" $profile 'streams, events, copies, kernels' "$(grep -c '^test ' "$log")" "$(grep -c '^ok ' "$log")" 0

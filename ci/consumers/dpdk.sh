@@ -1,9 +1,8 @@
-# DPDK: the program that tests gpudev, with the CUDA driver, which maps GPU memory by libgdrapi.
+# Runs DPDK's program that tests gpudev, with DPDK's CUDA driver, which maps GPU memory by libgdrapi.
 
 build_dpdk() {
     rm -rf dpdk-build
-    # Only the parts that the program needs, because it is linked statically with all libraries and drivers
-    # that are enabled.
+    # Only what the program needs is enabled, because it is linked statically with all enabled libraries and drivers.
     meson setup dpdk-build dpdk-source --optimization=1 -Dplatform=generic -Dtests=false -Denable_apps=test-gpudev \
         -Denable_drivers=bus/pci,gpu/cuda,mempool/ring -Dc_args="-I$cache/cuda/include -I$cache/gdrcopy/include" \
         -Ddisable_libs=bitratestats,cfgfile,flow_classify,gro,gso,jobstats,kni,latencystats,metrics,node,pdump,pipeline,port,power,table,vhost
@@ -20,7 +19,7 @@ dpdk() {
     export LD_LIBRARY_PATH=$cache/gdrcopy/lib
     for profile in default traditional gdrdrv-2.4 cached dmabuf; do
         log=dpdk-$profile.log
-        # The driver knows GPUs by their PCI device id; the newest one that it knows is an A100.
+        # The driver knows GPUs by their PCI device id. The newest GPU that it knows is an A100.
         "${gdremu[@]}" --profile $profile --pci-device 0x20b5 -- gdb --batch --nx -x "$here/calls.gdb" --args \
             dpdk-build/app/dpdk-test-gpudev -l 0 -m 64 --no-huge --no-shconf -a 0000:1b:00.0 >"$log" 2>&1 || touch failed
         row "DPDK $(cat dpdk.version)" $profile dpdk-test-gpudev "$(grep -cE '> TEST: [A-Z][a-z]' "$log")" "$(grep -c '> TEST: PASSED' "$log")" 0 "$log"

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""functions.py HEADERS LIBRARY NAME=PATH...: which functions of CUDA and NVML programs name, and which of them gdremu has.
+"""functions.py HEADERS LIBRARY NAME=PATH...: lists which functions of CUDA and NVML programs name, and which of these
+gdremu has.
 
-HEADERS is a directory with cuda.h, cuda_runtime_api.h and nvml.h, LIBRARY is libgdremu_cuda.so. A PATH is a file or a
-directory, or a list of names that were read elsewhere, with commas. Of a source file, calls and quoted names count, of a
-binary all texts that are the name of a function. A binary that contains NVIDIA's CUDA runtime names all that the runtime looks up.
+HEADERS is a directory with cuda.h, cuda_runtime_api.h and nvml.h. LIBRARY is libgdremu_cuda.so. A PATH is a file, a
+directory, or a list of names with commas, which were read elsewhere. In a source file, calls and quoted names count. In
+a binary, all texts that are the name of a function count. A binary that contains NVIDIA's CUDA runtime so names all
+functions that the runtime looks up.
 
-Prints for each NAME, after tabs, how many functions it names, how many gdremu has, refuses by name and lacks, whether the
-CUDA runtime is linked in, and the names that are refused or missing.
+Prints a line for each NAME, with tabs between the columns: how many functions it names, how many of these gdremu has,
+how many it refuses by name, how many it lacks, whether the CUDA runtime is linked in, and the names that are refused or
+missing.
 """
 
 import re
@@ -20,7 +23,7 @@ SOURCES = {".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".m4", ".py", ".pyx
 
 
 def declared(headers: Path) -> tuple[set[str], dict[str, str]]:
-    """The functions of the headers, and the symbols behind the names that are macros."""
+    """Returns the names of the headers' functions, and for names that are macros the symbols for which they stand."""
     functions, symbols = set(), {}
     for header in headers.rglob("*.h"):
         if header.name not in ("cuda.h", "cuda_runtime_api.h", "nvml.h"):
@@ -33,7 +36,7 @@ def declared(headers: Path) -> tuple[set[str], dict[str, str]]:
 
 
 def refused(source: str) -> set[str]:
-    """The names that the macro of missing.rs makes."""
+    """Returns the names for which the macro of missing.rs makes functions."""
     names = set()
     for block in re.findall(r"^refused! \{\n(.*?)^\}", source, re.MULTILINE | re.DOTALL):
         for rule in block.split(";"):
@@ -50,10 +53,11 @@ def exported(library: str) -> set[str]:
 
 
 def named(path: Path) -> tuple[set[str], bool]:
-    """What may be functions in a file, or in all files below a directory, and whether a file contains the CUDA runtime."""
+    """Returns the names in a file, or in all files below a directory, that may be functions, and whether a file
+    contains the CUDA runtime."""
     names, has_runtime = set(), False
     for file in [path] if path.is_file() else path.rglob("*"):
-        # The declarations of bindings are no calls.
+        # Directories of this name have bindings. Their declarations are not calls.
         if not file.is_file() or file.is_symlink() or "sys" in file.parts[-3:-1]:
             continue
         bytes = file.read_bytes()

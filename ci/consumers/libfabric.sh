@@ -1,13 +1,14 @@
-# libfabric, linked with libgdrapi and CUDA, and loading them. fabtests sends GPU memory from one process to another
-# over the shm provider. libfabric_register.c says what is added, and why. The provider tcp does not take GPU memory.
+# Builds libfabric twice: linked with libgdrapi and CUDA, and loading them with dlopen. fabtests sends GPU memory from
+# one process to another over the shm provider. libfabric_register.c says what is added, and why. The provider tcp does
+# not take GPU memory.
 
-# The source package lacks configure scripts.
+# The source package lacks configure scripts, which this makes.
 prepare_libfabric() {
     (cd libfabric-source && ./autogen.sh)
     (cd libfabric-source/fabtests && ./autogen.sh)
 }
 
-# build_libfabric VARIANT OPTION...: static, so that fabtests can be linked with libfabric_register.c.
+# build_libfabric VARIANT OPTION...: builds a static library, so that fabtests can be linked with libfabric_register.c.
 build_libfabric() {
     local variant=$1
     shift
@@ -21,7 +22,7 @@ build_libfabric() {
     make -s -j"$jobs" install CFLAGS='-g0 -O1'
 }
 
-# build_fabtests VARIANT: the programs that can send GPU memory.
+# build_fabtests VARIANT: builds those programs of fabtests that can send GPU memory.
 build_fabtests() {
     local libfabric=$cache/libfabric-$1 source=$cache/libfabric-source
     rm -rf "fabtests-$1"
@@ -30,14 +31,14 @@ build_fabtests() {
     # The check for libfabric in fabtests' configure cannot link a static library.
     ac_cv_lib_fabric_fi_getinfo=yes "$source/fabtests/configure" --with-libfabric="$libfabric/installed" --with-cuda="$cache/cuda"
     cc -D_GNU_SOURCE -O1 -I"$cache/cuda/include" -I"$libfabric" -I"$source/include" -I"$source" -c "$here/libfabric_register.c"
-    # Both have a copy of the functions for atomic operations.
+    # libfabric and fabtests both have a copy of the functions for atomic operations, hence --allow-multiple-definition.
     make -s -j"$jobs" CFLAGS='-g0 -O1' "${fabtests[@]/#/benchmarks/}" \
         LDFLAGS="-L$libfabric/installed/lib -L$cache/gdrcopy/lib -L$cache/cuda/lib64 -L$cache/cuda/lib64/stubs \
             -Wl,--allow-shlib-undefined,--as-needed,--wrap=ofi_mr_regattr,--allow-multiple-definition" \
         LIBS='libfabric_register.o -lfabric -lgdrapi -lcudart -lcuda -latomic -lpthread -lrt -ldl'
 }
 
-# libfabric_profile VARIANT PROFILE: each program as server and client, all with a check of the data.
+# libfabric_profile VARIANT PROFILE: runs each program as server and client. The programs check the data.
 libfabric_profile() {
     local program port log logs=() passed=0
     for program in "${fabtests[@]}"; do

@@ -1,7 +1,8 @@
 /*
- * Linked into fabtests with -Wl,--wrap=ofi_mr_regattr. libfabric's shm provider copies through a mapping of GPU memory
- * only in one case. Another provider, that of a network, has registered the memory with gdrcopy and hands it down
- * (prov/efa/src/efa_mr.c). There is no such network here, so this registers all GPU memory as they do.
+ * This file is linked into fabtests with -Wl,--wrap=ofi_mr_regattr. libfabric's shm provider copies through a mapping
+ * of GPU memory only if another provider, that of a network, has registered the memory with gdrcopy and passes the
+ * handle to it (prov/efa/src/efa_mr.c). There is no such network here. So this file registers all GPU memory as that
+ * provider does.
  */
 #include <config.h>
 

@@ -1,6 +1,6 @@
 /*
- * nccl LIBRARY OFFSET...: calls the functions by which NCCL's own library uses libgdrapi. They are local to it, so the
- * offsets of their symbols are arguments, in the order of `offsets`. Prints a line for each test that passes.
+ * nccl LIBRARY OFFSET...: calls the functions by which NCCL's own library uses libgdrapi. The library does not export
+ * them, so their offsets in it are arguments, in the order of `offsets`. Prints a line for each test that passes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

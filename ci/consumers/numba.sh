@@ -1,4 +1,4 @@
-# Numba: numba_arrays.py, with numba-cuda out of Python wheels.
+# Runs numba_arrays.py, with numba-cuda from Python wheels.
 
 numba_version=0.30.4
 

@@ -1,4 +1,5 @@
-"""Arrays of numba-cuda, with streams and events, copied by libgdrapi. Prints a line for each test that passes."""
+"""Uses arrays, streams and events of numba-cuda, and writes to an array by libgdrapi. Prints a line for each test that
+passes."""
 
 import ctypes
 

@@ -1,6 +1,7 @@
 /*
- * nvshmem LIBRARY OFFSET...: calls the functions by which NVSHMEM's transport uses libgdrapi. They are local to it, so the
- * offsets of their symbols are arguments, in the order of the names below. Prints a line for each test that passes.
+ * nvshmem LIBRARY OFFSET...: calls the functions by which NVSHMEM's transport uses libgdrapi. The library does not
+ * export them, so their offsets in it are arguments, in the order of the enum below. Prints a line for each test that
+ * passes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,8 +18,8 @@
 enum { SIZE = GPU_PAGE_SIZE, WORDS = 64 };
 enum { INIT, PIN, MAP, WRITE, READ, UNMAP, UNPIN, CLOSE, FUNCTIONS };
 
-/* The object that the functions work on, of the table that the first one fills. All its other words are functions of the
-   library. */
+/* Returns the object on which the functions work. It is in the table that the first function fills, where all other
+   words are functions of the library. */
 static void *object_of(void *const *table, const char *base)
 {
     for (int i = 0; i < WORDS; i++) {

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# pair.sh PORT LOG COMMAND...: runs COMMAND as a server that listens on PORT, and again as its client with the address as last
-# argument. The client runs under gdb, which appends to LOG how often it called libgdrapi; with TRACER, a gdrcopy, under its
-# `trace`, which appends its report.
+# pair.sh PORT LOG COMMAND...: runs COMMAND as a server that listens on PORT, and again as its client, with the server's
+# address as last argument. The client runs under gdb, which counts its calls of libgdrapi. If TRACER names a gdrcopy,
+# the client runs under its `trace` instead. LOG gets the client's output, and then the counts or the report.
 port=$1 log=$2
 shift 2
 
 "$@" >"$log.server" 2>&1 &
 server=$!
-listens=":$(printf %04X "$port") [0-9A-F]*:0000 0A" # Any address, state LISTEN.
+listens=":$(printf %04X "$port") [0-9A-F]*:0000 0A" # A socket with any address in the state LISTEN.
 while kill -0 $server 2>/dev/null && ! grep -q "$listens" /proc/net/tcp /proc/net/tcp6; do
     sleep 0.2
 done

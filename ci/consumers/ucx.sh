@@ -1,9 +1,9 @@
-# UCX: its gtests that use gdr_copy, and GPU memory sent from one process to another. FILTERs are gtest's (default:
-# '*gdr_copy*' and '*tag_mem_type*', all of them).
+# Runs those gtests of UCX that use gdr_copy, and sends GPU memory from one process to another. FILTERs are those of
+# gtest (default: '*gdr_copy*' and '*tag_mem_type*', which select all these tests).
 
 ucx_version=1.22.0
 
-# UCX's own release, which the crate ucx-rs contains.
+# Fetches a release of UCX, which the crate ucx-rs contains unchanged.
 fetch_ucx() {
     rm -rf ucx-crate ucx-source
     mkdir -p ucx-crate/src ucx-source
@@ -31,14 +31,14 @@ make_in() {
 }
 
 build_ucx() {
-    for part in ucm ucs uct ucp tools/info tools/perf; do # gtest loads a module of the last.
+    for part in ucm ucs uct ucp tools/info tools/perf; do # gtest loads a module that is built with tools/perf.
         make_in "src/$part" 3 install
     done
-    # A machine without compilers lacks them.
+    # ci/gpu/ucx.sh needs these libraries on machines without compilers.
     cp cuda/lib64/libcudart.so.12 "$(cc -print-file-name=libgomp.so.1)" ucx/lib
 }
 
-# Compiling it takes longer than running it.
+# gtest is not optimized, because compiling it takes longer than running it.
 build_gtest() {
     local test
     # Tests of other things include a header that the release lacks.
@@ -48,7 +48,7 @@ build_gtest() {
     make_in test/gtest 0
 }
 
-# count PATTERN LOG: how many lines of gtest's log begin with [ PATTERN ].
+# count PATTERN LOG: prints how many lines of gtest's log begin with [ PATTERN ].
 count() {
     grep -c "^\[ *$1 *\]" "$2"
 }
@@ -57,18 +57,19 @@ count() {
 ucx_profile() {
     local name=$1 log filter listed run ok skipped
     shift
-    # grep -q would end ucx_info early.
+    # With `grep -q`, ucx_info would end early, because grep closes the pipe at the first match.
     listed=$("${gdremu[@]}" --profile "$name" -- ucx/bin/ucx_info -d 2>&1 | grep -c 'Transport: gdr_copy')
     row "$ucx" "$name" 'ucx_info lists gdr_copy' 1 $((listed > 0)) 0
     for filter; do
         log=$cache/gtest-$name-${filter//[^a-zA-Z0-9_]/}.log
         "${gdremu[@]}" --profile "$name" -- ucx-build/test/gtest/gtest --gtest_filter="$filter" >"$log" 2>&1 || touch failed
-        run=$(count RUN "$log") ok=$(count OK "$log") skipped=$(count SKIP "$log") # A test that skips itself is also OK.
+        # gtest also writes OK for skipped tests.
+        run=$(count RUN "$log") ok=$(count OK "$log") skipped=$(count SKIP "$log")
         row "$ucx" "$name" "gtest $filter" "$run" $((ok - skipped)) "$skipped"
     done
 }
 
-# Messages of GPU memory from one process to another, copied by gdr_copy, sent over TCP or shared memory.
+# Sends messages of GPU memory from one process to another over TCP or shared memory. gdr_copy copies them.
 ucx_two_processes() {
     local transport test port log logs passed
     for transport in tcp sm; do
@@ -83,8 +84,8 @@ ucx_two_processes() {
     done
 }
 
-# `gdrcopy trace` counts a write and a read of each message. The client registers memory to send and to receive. UCX warms
-# up for a while, not for a number of messages, so it does not here.
+# `gdrcopy trace` counts a write and a read of each message, and two pins, because the client registers memory to send
+# and memory to receive. There is no warm-up, because UCX warms up for a time and not for a number of messages.
 ucx_traced() {
     local port=$((20000 + RANDOM % 10000)) log=ucx-traced.log passed=0
     TRACER=$root/build/tools/bin/gdrcopy UCX_TLS=tcp,cuda_copy,gdr_copy "${gdremu[@]}" -- "$here/pair.sh" $port $log \
@@ -93,7 +94,8 @@ ucx_traced() {
     row "$ucx" default 'ucx_perftest under gdrcopy trace' 1 $passed 0
 }
 
-# Settings of tune, with all of UCX's variables, because the times are those of a stand-in for ucx_perftest.
+# Prints settings of `gdrcopy tune`. A stand-in for ucx_perftest reports times with which tune sets all of UCX's
+# variables.
 ucx_settings() {
     mkdir -p ucx-tuned
     cc "$root/tools/tests/ucx_perftest.c" -o ucx-tuned/ucx_perftest
@@ -105,7 +107,8 @@ ucx_settings() {
     ) "${gdremu[@]}" -- "$root/build/tools/bin/gdrcopy" tune --ucx ucx-tuned --budget 20
 }
 
-# agree NAME GIVEN PRINTED: compares keys and numbers of UCX's variables, which it prints with two decimals in other units.
+# agree NAME GIVEN PRINTED: checks that what UCX prints of its variable NAME has the keys and numbers that were given.
+# UCX prints numbers with two decimals, and in other units.
 agree() {
     printf '%s\n%s\n' "$2" "$3" | awk -v name="$1" '
         function number(text) {
@@ -132,7 +135,8 @@ agree() {
         }' >&2
 }
 
-# UCX takes what tune prints, and says where it cannot. tune runs UCX's own ucx_perftest.
+# Checks that UCX takes what tune prints, that tune runs UCX's own ucx_perftest, and that tune says what an old UCX
+# lacks.
 ucx_tuned() {
     local name given log=ucx-tuned.log port=$((20000 + RANDOM % 10000)) run=0 passed=0 settings=()
     export UCX_TLS=sm,cuda_copy,gdr_copy
@@ -154,7 +158,7 @@ ucx_tuned() {
         python3 - tune.json <<-'END'
 	import json, sys
 	rows = json.load(open(sys.argv[1]))["messages"]
-	# Only host memory has no times of the model.
+	# All rows but those of host memory have times of the model.
 	wrong = [row for row in rows if [bool(runs) for runs in row["runs_ns"]] != [True, row["route"] != "host", True, True]]
 	sys.exit(f"gdrcopy tune: {wrong}" if wrong or {row["route"] for row in rows} != {"host", "cuda", "cuda 0-1"} else 0)
 	END

@@ -1,5 +1,6 @@
-# NCCL and NVSHMEM, as their Python wheels contain them: nccl.c and nvshmem.c call the functions of these libraries that call
-# libgdrapi. They run without a GPU, because these functions do not use the CUDA runtime that is linked in.
+# Tests the libraries in the Python wheels of NCCL and NVSHMEM. nccl.c and nvshmem.c call those functions of the
+# libraries that call libgdrapi. These functions work under gdremu, because they do not use the CUDA runtime in the
+# libraries.
 
 nccl_version=2.32.3
 nvshmem_version=3.8.0
@@ -14,7 +15,7 @@ fetch_wheels() {
     rm -r wheels-download
 }
 
-# offsets LIBRARY FUNCTION...: where the functions are in the library, as nm prints it.
+# offsets LIBRARY FUNCTION...: prints the functions' offsets in the library, as nm does.
 offsets() {
     local library=$1 function
     shift
@@ -24,7 +25,7 @@ offsets() {
     done
 }
 
-# wheel NAME VERSION LIBRARY FUNCTION...: runs NAME.c, which calls these functions of the library.
+# wheel NAME VERSION LIBRARY FUNCTION...: compiles and runs NAME.c, which calls these functions of the library.
 wheel() {
     local name=$1 version=$2 library=$cache/wheels/nvidia/$3 profile log arguments
     shift 3

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# ci/gpu/check.sh [BUNDLE]: tests on this machine's NVIDIA GPU, under gdremu's nvidia provider, without gdrdrv.
-# BUNDLE is what `make gpu-bundle` made, here or on another machine (default: build/gpu); no compiler is needed. Prints
-# a table last. Takes some minutes, on one core, GPU_CHECK_CORE (default: 4, or the last if there are fewer).
+# ci/gpu/check.sh [BUNDLE]: runs tests on this machine's NVIDIA GPU, under gdremu's nvidia provider, without gdrdrv.
+# BUNDLE is a directory that `make gpu-bundle` made, here or on another machine (default: build/gpu). The script needs
+# no
+# compiler. At the end it prints a table. It takes some minutes on one core, GPU_CHECK_CORE (default: 4, or the last if
+# there are fewer).
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -9,7 +11,7 @@ bundle=$(cd "${1:-$root/build/gpu}" && pwd) || exit 2
 logs=$root/build/gpu-check
 gdremu=("$bundle/gdremu" --provider nvidia)
 watched=("$bundle/watched" "${gdremu[@]}")
-leak=66 # gdremu's exit status for leaked pins; gdrcopy_sanity leaks some on purpose
+leak=66 # This is gdremu's exit status for leaked pins.
 
 die() {
     echo "gpu-check: $*" >&2
@@ -28,7 +30,7 @@ mkdir -p "$logs"
 table=()
 failed=0
 
-# check NAME COMMAND...
+# check NAME COMMAND...: runs a test, prints the end of its output, and adds a row to the table.
 check() {
     local name=$1 log="$logs/${1//[ ,]/_}.log" begin=$SECONDS status=0 word=ok
     shift
@@ -45,7 +47,7 @@ check() {
     table+=("$(printf '%-32s %-12s %4d s' "$name" "$word" $((SECONDS - begin)))")
 }
 
-# The tests below the demo end programs that hang by themselves.
+# c_programs and tools.sh, which run after the demo, end programs that hang. The others run under `watched`.
 check "memory" "${watched[@]}" --leak-exit $leak -- "$bundle/gpu_memory"
 check "memory, traditional" "${watched[@]}" --leak-exit $leak --traditional -- "$bundle/gpu_memory"
 check "contract" "${watched[@]}" -- "$bundle/contract"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# ci/gpu/tools.sh DIRECTORY [BUNDLE]: runs every tool of `gdrcopy` on an NVIDIA GPU, and writes their output, and
-# JSON that tools/plot.py draws, to DIRECTORY. BUNDLE comes from `make gpu-bundle` (default: build/gpu). Without gdrdrv,
-# gdremu's nvidia provider takes its place. Takes at most five minutes on one core, GPU_CHECK_CORE (default: 4, or the
-# last if there are fewer).
-# GPU_TOOLS_OTHER names another libgdrapi to compare with.
+# ci/gpu/tools.sh DIRECTORY [BUNDLE]: runs the tools of `gdrcopy` on an NVIDIA GPU. DIRECTORY gets their output, and
+# JSON files that tools/plot.py draws. BUNDLE is what `make gpu-bundle` made (default: build/gpu). If there is no
+# gdrdrv, gdremu's nvidia provider takes its place. The script takes at most six minutes on one core, GPU_CHECK_CORE
+# (default: 4, or the last if there are fewer). If GPU_TOOLS_OTHER names another libgdrapi, the tools compare it with
+# this one.
 set -uo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -29,8 +29,8 @@ libraries=(--lib "gdrapi=$bundle/libgdrapi.so.2")
 [ -z "${GPU_TOOLS_OTHER:-}" ] || libraries+=(--lib "other=$GPU_TOOLS_OTHER")
 failed=0
 
-# tool NAME SECONDS ARGUMENT...: runs a tool, and interrupts it after that time, which prints the results so far and is
-# no failure. DIRECTORY/NAME.txt gets its command line and output, without the names of the two directories.
+# tool NAME SECONDS ARGUMENT...: runs a tool, and interrupts it after that time. It then prints its results so far, and
+# this is no failure. DIRECTORY/NAME.txt gets the command line and the output, without the names of the two directories.
 tool() {
     local name=$1 limit=$2 status
     shift 2
@@ -58,7 +58,7 @@ for mode in 0 1; do
     tool "pplat-mode$mode" 10 pplat --mode "$mode" "${measured[@]}"
     tool "pplat-mode$mode-4K" 10 pplat --mode "$mode" --size 4096 "${measured[@]}"
 done
-# The tools run again, traced. The difference is the cost of the tracer.
+# Two tools run again, traced. Their results differ from those above by the cost of the tracer.
 for traced in copylat pplat; do
     tool "trace-$traced" 60 trace --lib "$bundle/libgdrapi.so.2" -- "$bundle/gdrcopy" "$traced" --cpu "$core"
 done

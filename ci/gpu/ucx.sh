@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# ci/gpu/ucx.sh FILE UCX [BUNDLE]: UCX's tag latency between two processes with memory of one GPU, with UCX's defaults
-# and with the settings of `gdrcopy tune`. Writes all runs to FILE, and prints a table of medians. Exits with 1 if a size
-# is more than 5 % slower with the settings, or a pair failed.
+# ci/gpu/ucx.sh FILE UCX [BUNDLE]: measures UCX's tag latency between two processes with memory of one GPU, with UCX's
+# defaults and with the settings of `gdrcopy tune`. Writes all runs to FILE, and prints a table of medians. Exits with 1
+# if a size is more than 5 % slower with the settings, or if a pair of processes failed.
 #
-# UCX is the directory of one with CUDA and gdr_copy, as `make consumers` builds it; BUNDLE is what `make gpu-bundle` made
-# (default: build/gpu). Needs no compiler. Without /dev/gdrdrv, gdremu's nvidia provider takes its place. Takes at most
-# eight minutes.
+# UCX is a directory with an installed UCX that has CUDA and gdr_copy, as `make consumers` builds it. BUNDLE is what
+# `make gpu-bundle` made (default: build/gpu). The script needs no compiler, and takes at most eight minutes. If there
+# is no /dev/gdrdrv, gdremu's nvidia provider takes its place.
 #
 # GPU_UCX_OTHER is a directory with another libgdrapi.so.2, to compare with.
 # GPU_UCX_SETTINGS is a file that `gdrcopy tune` wrote. Without it, this script makes FILE.env.
-# GPU_UCX_CORES are two cores (default: 4,6); GPU_UCX_RUNS is how often each is measured (default: 9).
-# GPU_UCX_MESSAGES is how many messages of a size are sent (default: 3000).
+# GPU_UCX_CORES are the processes' two cores (default: 4,6, or 0 and the last if there are fewer).
+# GPU_UCX_RUNS is how often each size is measured (default: 9).
+# GPU_UCX_MESSAGES is how many messages of a small size are sent in a run (default: 3000), three times those of others.
 # GPU_UCX_GDREMU are options of gdremu (default: --provider nvidia).
 # UCX_TLS lists UCX's transports (default: sm,gdr_copy,cuda_copy).
 set -uo pipefail
@@ -26,7 +27,7 @@ bundle=$(cd "${3:-$root/build/gpu}" && pwd) || exit 2
 ucx=$(cd "$2" && pwd) || exit 2
 [ -x "$ucx/bin/ucx_perftest" ] || die "no bin/ucx_perftest in $ucx: \`make consumers\` builds one"
 [ -x "$bundle/gdrcopy" ] || die "no gdrcopy in $bundle: run \`make gpu-bundle\`"
-# All of it runs under one gdremu.
+# Without gdrdrv, the script starts itself again under gdremu, so that both processes have the same emulation.
 if [ ! -e /dev/gdrdrv ] && [ -z "${GPU_UCX_EMULATED-}" ]; then
     read -ra options <<<"${GPU_UCX_GDREMU---provider nvidia}"
     GPU_UCX_EMULATED=1 exec "$bundle/gdremu" ${options[@]+"${options[@]}"} -- "$0" "$@"
@@ -55,7 +56,7 @@ if [ -z "$settings" ]; then
 fi
 mapfile -t tuned < <(grep '^UCX_' "$settings")
 
-# perftest CORE VARIABLE=VALUE... -- ARGUMENT...
+# perftest CORE VARIABLE=VALUE... -- ARGUMENT...: becomes ucx_perftest with these variables, on this core.
 perftest() {
     local core=$1 variables=()
     shift
@@ -67,7 +68,8 @@ perftest() {
     exec timeout -k 1 60 taskset -c "$core" env "${variables[@]}" "$ucx/bin/ucx_perftest" -b "$tests" -f -v "$@"
 }
 
-# pair VARIABLE=VALUE...: prints the client's lines.
+# pair VARIABLE=VALUE...: runs a server and a client with these variables. Prints the client's output, and writes the
+# server's to $output.
 pair() {
     local port=$((20000 + RANDOM % 10000)) server status
     (perftest "$server_core" "$@" -- -p $port) >"$output" 2>&1 &
@@ -103,7 +105,8 @@ failed=0
 [ ! -e "$output.failed" ] || failed=1
 rm -f "$output".*
 
-# A row per size. Slower is a size whose fastest tuned run takes 5 % more than the default's median.
+# The table has a row for each size. A size is slower if its fastest tuned run takes over 5 % more than the median of
+# the runs with UCX's defaults.
 sed '/^#/d' "$file" | awk '{ split($5, csv, ","); print $2, $3, $6, csv[2] }' | sort -k1,1n -k2,2 -k3,3 -k4,4n | awk '
     { key = $1 " " $2 " " $3; value[key, ++count[key]] = $4 }
     !($1 in seen) { seen[$1]; sizes[++rows] = $1 }

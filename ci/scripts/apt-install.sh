@@ -1,7 +1,7 @@
 #!/bin/sh
-# ci/scripts/apt-install.sh PACKAGE…: installs those of the packages that are missing. Says nothing where none is.
-# ci/scripts/apt-install.sh --build-depends DIRECTORY: the same for what the Debian source package there needs. apt takes that
-# one of several names that this release of the distribution has.
+# ci/scripts/apt-install.sh PACKAGE…: installs the packages that are missing. Prints nothing if none is missing.
+# ci/scripts/apt-install.sh --build-depends DIRECTORY: does the same for what the Debian source package in DIRECTORY
+# needs to build. If it needs one of several packages, apt takes one that this release of the distribution has.
 set -eu
 
 if [ "$1" = --build-depends ]; then
@@ -31,7 +31,7 @@ fi
 echo "Installing ${missing# }"
 export DEBIAN_FRONTEND=noninteractive
 install() { $as_root apt-get -qq -y --no-install-recommends "$@"; }
-# Lists that are old, or not there yet, name packages that are gone.
+# If apt's lists are missing, or so old that they name packages that are gone, the first attempt fails.
 install "$@" >/dev/null 2>&1 || {
     $as_root apt-get update -qq
     install "$@" >/dev/null

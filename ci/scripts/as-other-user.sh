@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the C programs and Rust tests of `make test` once more, as a user without any privilege, whom limits and permissions
-# hold that root does not feel. CI is root. They were built, and ran, before; nothing is built here.
+# Runs the C programs and Rust tests of `make test` once more, as a user without privileges. CI runs as root, for whom
+# limits and permissions do not count. `make test` has built the programs, and nothing is built here.
 #
-#   ci/scripts/as-other-user.sh [FILTER]    FILTER is that of the C programs
+#   ci/scripts/as-other-user.sh [FILTER]    FILTER selects C programs
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
@@ -13,7 +13,7 @@ type -P setpriv >/dev/null || { echo "as-other-user: not run: there is no setpri
 other=(setpriv --reuid="$user" --regid="$user" --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all)
 "${other[@]}" test -r "$PWD/Makefile" || { echo "as-other-user: not run: $PWD is closed to other users" && exit; }
 
-# executables OPTION…: the test programs of cargo test, each behind its package's manifest.
+# executables OPTION…: prints the test programs that `cargo test OPTION…` would run, each after its package's manifest.
 executables() {
     cargo test --no-run --message-format json "$@" 2>/dev/null |
         sed -n 's/.*"manifest_path":"\([^"]*\)".*"kind":\["test"\].*"executable":"\([^"]*\)".*/\1 \2/p'
@@ -24,7 +24,7 @@ mkdir -m 777 "$work/home" "$work/logs"
 variables=(HOME="$work/home" TMPDIR="$work/home" GDRCOPY_TEST_BUILT=1 GDRCOPY_TEST_LOGS="$work/logs" MODEL_CALLS=500 CHECK_SLOWNESS=100)
 root=$PWD
 
-# run MANIFEST EXECUTABLE ARGUMENT…: as cargo runs it.
+# run MANIFEST EXECUTABLE ARGUMENT…: runs a test program as that user, in the directory in which cargo would run it.
 run() {
     local package
     package=$(dirname "$1")
@@ -33,10 +33,10 @@ run() {
 }
 
 programs=$(executables --workspace --test c_programs)
-# shellcheck disable=SC2086 # Two words.
+# shellcheck disable=SC2086 # $programs is two words.
 run $programs "${1:-}"
-# The packages that `make test` selects, so that cargo has built them. Tests that only compile, and states of systems
-# that only root can plant, are left out.
+# `make test` selects these packages, so cargo has built their tests. Tests that only compile, and states of systems
+# that only root can prepare, are left out.
 packages=(--package libgdrapi --package gdrcopy-core --package gdrcopy --package gdrcopy-tools)
 executables "${packages[@]}" --test emulated --test fuzz --test cli --test measure --test tune --test trace --test doctor |
     while read -r manifest executable; do

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# beside-installed.sh COMMAND…: runs the command on a computer where another libgdrapi is installed, as most have one that
-# try this one. That is in /usr/lib, in /usr/local/lib, in a directory of ld.so.conf, and on LD_LIBRARY_PATH, one after the
-# other. Nothing outside of the command sees it. `make -f c_tests/programs.mk plain` comes first.
+# beside-installed.sh COMMAND…: runs the command as on a computer where another libgdrapi is installed, because most
+# users who try this library have another one. It runs once for each place of the other library: /usr/lib,
+# /usr/local/lib, a directory of ld.so.conf, and a directory on LD_LIBRARY_PATH. Only the command sees that library.
+# Before this script, run `make -f c_tests/programs.mk plain`.
 set -euo pipefail
 
 another=$(realpath "$(dirname "$0")/../../build/c_tests/another")
 places=(/usr/lib /usr/local/lib /opt/gdrcopy/lib /opt/on-path/lib)
 
-# install_in DIRECTORY: installs into file systems above those of this computer.
+# install_in DIRECTORY: installs the other library there, in file systems that are mounted above those of this computer.
 install_in() {
     local work top
     work=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds and installs the C library with cargo-c into a scratch directory, and runs a program of tests/install that finds it by
-# pkg-config, under gdremu.
+# Builds the C library with cargo-c, and installs it into a scratch directory. Then builds a program of tests/install,
+# which finds the library by pkg-config, and runs it under gdremu.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
@@ -26,7 +26,8 @@ wanted="./include/gdrapi.h
 for header in gdrapi.h gdrconfig.h; do
     cmp "include/$header" "$prefix/include/$header"
 done
-# The archive is left out, because the functions of Rust's libraries are global in it.
+# The shared library is copied, so that check-symbols.sh does not see the archive beside it, in which the functions of
+# Rust's libraries are global.
 mkdir "$work/shared"
 cp "$prefix/lib/libgdrapi.so.$version" "$work/shared"
 ci/scripts/check-symbols.sh "$work/shared/libgdrapi.so.$version"

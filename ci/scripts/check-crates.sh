@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the .crate files of the crates that are published. From these files only, in a directory of their own, builds
-# them, runs their tests, and runs gdrcopy's examples on a GPU or under gdremu. Offline, with the versions of our
-# Cargo.lock.
+# Makes the .crate files of the crates that are published. Unpacks these files into a directory of their own, builds the
+# crates there, runs their tests, and runs gdrcopy's examples on a GPU or under gdremu. Works offline, with the versions
+# of our Cargo.lock.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
@@ -13,15 +13,17 @@ crates=(gdrcopy-core gdrcopy gdrapi-sys)
 mkdir -p "$target/crates"
 export CARGO_TARGET_DIR=$target/crates CARGO_INCREMENTAL=0
 rm -rf "$CARGO_TARGET_DIR/package"/*.crate
-# Cargo makes a registry for these crates. It does not unpack or build a version again that it has already built.
+# Cargo makes a local registry of these crates. It would not unpack or build a version again that it has built before.
 for crate in "${crates[@]}"; do
     rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/{src,cache}/-*/"$crate"-[0-9]* "$CARGO_TARGET_DIR/debug/.fingerprint/$crate"-*
 done
 
-# Builds each as well, with default features, and with the others of the same release in place of a registry's.
+# This command also builds each crate, with default features. It takes the other crates of this release from its local
+# registry.
 quietly cargo package --offline --locked --allow-dirty "${crates[@]/#/--package=}"
 
-# The files' own times are old, so cargo would take them for unchanged since the last check.
+# `--touch`: the times in the archives are old, so cargo would think that the files have not changed since the last
+# check.
 rm -rf "$unpacked"
 mkdir "$unpacked"
 for file in "$CARGO_TARGET_DIR/package"/*.crate; do

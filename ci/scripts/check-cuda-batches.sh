@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs examples/gdrx/cuda_batches.c on an emulated GPU, which has no cuMemcpyBatchAsync, and with that of CUDA 13 and of 12.8, which
-# are part of the program here. They check their arguments, since CUDA's have different ones.
+# Runs examples/gdrx/cuda_batches.c under gdremu, whose CUDA has no cuMemcpyBatchAsync. Then runs it with two functions
+# of this script in place of cuMemcpyBatchAsync, that of CUDA 12.8 and that of CUDA 13. These have different parameters,
+# so both functions check their arguments.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
@@ -52,7 +53,8 @@ built=${CARGO_TARGET_DIR:-target}/release
 gcc -std=gnu11 -D_GNU_SOURCE -DRUNS=3 -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests examples/gdrx/cuda_batches.c "$work/batches.c" \
     -o "$work/cuda_batches" -Lbuild/lib -lgdrx -lgdrapi -lc "$built/libgdremu_cuda.so"
 
-# printed PROGRAM: the output. Fails unless there are 40 lines of results, each with a number for each column.
+# printed PROGRAM: runs the program, and prints its output. Fails unless that has 40 lines of results, each with a
+# number for each column.
 printed() {
     LD_LIBRARY_PATH=build/lib "$built/gdremu" --leak-exit 66 -- "$1" >"$work/printed" || die "$1 fails"
     awk '/^us for all items/ { columns = NF - 4 } /^(write|read) / { rows += NF == 5 + columns } END { exit rows != 40 }' \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compiles programs that use the crates. Some have the feature for cudarc, each with another of cudarc's features for the
-# CUDA version, which exclude each other. One takes the oldest versions of dependencies that the crates allow. Downloads
-# these versions.
+# Compiles programs that use the crates. Some have the feature for cudarc. cudarc's features for the CUDA version
+# exclude each other, so each of these programs has another one. Last, the crates are compiled with the oldest versions
+# of dependencies that they allow. Downloads these versions.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
@@ -9,7 +9,8 @@ cd "$(dirname "$0")/../.."
 root=$PWD
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}/dependents
 
-# program NAME DEPENDENCIES: makes a program of that name with these dependencies, and goes there.
+# program NAME DEPENDENCIES: makes a program with these dependencies in a directory NAME, and changes into this
+# directory.
 program() {
     mkdir -p "$work/$1/src"
     cd "$work/$1"
@@ -26,14 +27,14 @@ cudarc = { version = \"0.19\", default-features = false, features = [\"std\", \"
     echo "dependents: compiles with cudarc's ${version%%\"*}"
 done
 
-# With the lines of the crates' READMEs, for a clone beside the program.
+# The READMEs of the crates give the lines of Cargo.toml for a program that lies beside a clone. This program has them.
 ln -s "$root" "$work/gdrapi"
 program readme "$(grep -h '= { path = "../gdrapi/' "$root"/crates/*/README.md)"
 echo 'use {gdrapi_sys as _, gdrcopy as _}; fn main() {}' >src/main.rs
 quietly cargo check
 echo "dependents: compiles with the lines of the READMEs"
 
-# The crates of the workspace, by themselves, because the rest of it has dependencies of its own.
+# A workspace with only the published crates, because the other members have dependencies of their own.
 mkdir "$work/oldest"
 cd "$work/oldest"
 cp -r "$root"/{src,include,build.rs,cbindgen.toml} .

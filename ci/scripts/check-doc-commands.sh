@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# Runs the blocks of shell commands in README.md and docs. Each has an installed tree of its own in place of /usr/local, and
-# gdremu in place of a GPU. A comment on the line before a block can change that:
+# Runs the blocks of shell commands in README.md and docs. Each block gets a newly installed tree in place of
+# /usr/local, and gdremu in place of a GPU. A comment on the line before a block can change that:
 #
-#   <!-- not run: REASON -->       it cannot run here
-#   <!-- run in DIRECTORY -->      in a copy of it; and again with a first pin that fails, which the block must notice
+#   <!-- not run: REASON -->       The block cannot run here.
+#   <!-- run in DIRECTORY -->      The block runs in a copy of DIRECTORY. Then it runs again, and its first pin fails.
+#                                  The block must fail, too, and name the pin.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
 
 export tree=$PWD work prefix=$work/local
 make --no-print-directory --silent build/examples/demo lib_install tools_install gdremu_install prefix="$work/installed"
-# Not below this checkout's target directory, whose lock another cargo may hold; but kept, to be quick.
+# Blocks build in a directory of their own, because another cargo may hold the lock of this checkout's target directory.
+# It is kept, so that the next check is quick.
 examples_target=${CARGO_TARGET_DIR:-$tree/target}/examples
 
-# The files and programs that blocks name.
+# These are the files and programs that blocks name.
 mkdir "$work"/{blocks,here,programs,faulty}
 ln -s "$tree/build" "$tree/target" "$work/here"
 install build/examples/demo "$work/here/program"
@@ -28,7 +30,7 @@ program() { gdremu -- "$work/here/program" "$@"; }
 ldconfig() { "$(PATH=$PATH:/sbin type -P ldconfig)" -X -C "$work/ld.so.cache" "$@"; }
 END
 
-# A file for each block, and one with its place and comment.
+# Writes a file for each block, and another one with the block's place and comment.
 awk -v out="$work/blocks" '
     /^<!-- (not run:|run in) .+ -->$/ { comment = $0; next }
     /^```sh$/ {
@@ -41,7 +43,8 @@ awk -v out="$work/blocks" '
     inside { print >block }
     { comment = "" }' README.md docs/*.md
 
-# run DIRECTORY BLOCK [PATH]
+# run DIRECTORY BLOCK [PATH]: runs the block in DIRECTORY, with a newly installed tree, and with PATH first in the
+# search path of programs. Its output goes to $work/log.
 run() {
     rm -rf "$prefix"
     cp -a "$work/installed" "$prefix"

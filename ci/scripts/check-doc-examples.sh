@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Runs the examples of gdrcopy's documentation under gdremu. Fails if one fails, finds no GPU or is only compiled. README.md's,
-# without hidden lines, is only compiled here, because tests/readme.rs compares it with an example that tests run.
+# Runs the examples of gdrcopy's documentation under gdremu. Fails if an example fails, finds no GPU or is only
+# compiled. The example of README.md has no hidden lines, and is only compiled. tests/readme.rs compares it with an
+# example that tests run.
 #
-# `cargo test --doc` by itself runs them as well, but examples end at once where there is no GPU.
+# `cargo test --doc` without this script also runs the examples, but without a GPU they end at once.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
@@ -10,7 +11,7 @@ cd "$(dirname "$0")/../.."
 gdremu=$(realpath "${CARGO_TARGET_DIR:-target}/release/gdremu")
 [ -e "$gdremu" ] || die "no gdremu: run \`make emulator\` first"
 
-# CUDA 13.3 is the first that maps dma-bufs.
+# CUDA 13.3 is the first CUDA that maps dma-bufs, as an example does.
 host=$(rustc --version --verbose | sed -n 's/^host: //p')
 export "CARGO_TARGET_$(tr a-z- A-Z_ <<<"$host")_RUNNER=$gdremu --cuda-version 13.3 --leak-exit 66 --"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs into a scratch directory, moves the tree, builds the sample projects of tests/install against it, runs them under
-# gdremu, and uninstalls.
+# Installs everything into a scratch directory, moves the tree, builds the sample projects of tests/install against it,
+# runs them under gdremu, and uninstalls.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
@@ -37,7 +37,7 @@ $(printf './share/man/man3/%s.3\n' gdrapi gdrx gdrx_{attach,begin,fence,is_word}
 END
 }
 
-# check_pages PREFIX: every program has a man page, and mandoc finds nothing wrong with any page.
+# check_pages PREFIX: checks that every program has a man page, and that mandoc finds no fault in any page.
 check_pages() {
     local program page
     for program in "$1"/bin/* "$1"/sbin/*; do
@@ -53,7 +53,7 @@ check_pages() {
     done
 }
 
-# check_files PREFIX LIBDIR
+# check_files PREFIX LIBDIR: checks that exactly the files of `files` are installed, and checks their sizes and modes.
 check_files() {
     local found library
     found=$(cd "$1" && find . -type f -printf '%p\n' -o -type l -printf '%p -> %l\n' | LC_ALL=C sort)
@@ -66,7 +66,7 @@ check_files() {
     ! grep -rl "@[a-z_]*@\|$work" "$1/$2/pkgconfig" "$1/$2/cmake" || die "placeholders or build paths left over"
 }
 
-# run PROGRAM...: each under gdremu.
+# run PROGRAM...: runs each program under gdremu.
 run() {
     local program
     for program; do
@@ -74,9 +74,11 @@ run() {
     done
 }
 
-# Each project is built in $built, and finds libgdrapi below $prefix/$libdir by the variables that `build` exports.
+# The functions build_... build and run a project in $built. It finds libgdrapi below $prefix/$libdir by the variables
+# that `build` exports.
 build_cmake() {
-    # Debian's CMake does not search lib64 by itself. Through a link, as where /lib64 is a link to /usr/lib64.
+    # Debian's CMake does not search lib64 by itself. The project gets a link to lib64, as on systems where /lib64 is a
+    # link to /usr/lib64.
     if [ "$libdir" = lib64 ]; then
         ln -s "$prefix/lib64" "$built/lib64"
         export gdrcopy_DIR=$built/lib64/cmake/gdrcopy GDRCopy_DIR=$built/lib64/cmake/gdrcopy gdrx_DIR=$built/lib64/cmake/gdrx
@@ -117,7 +119,7 @@ no_shared_library() {
     ! readelf --dynamic "$1" | grep -E 'lib(gdrapi|gdrx)\.so' || die "$1 needs a shared library"
 }
 
-# build PREFIX LIBDIR PROJECT...
+# build PREFIX LIBDIR PROJECT...: builds and runs the projects with the installed library.
 build() {
     local prefix=$1 libdir=$2 project
     built=$work/work
@@ -130,7 +132,8 @@ build() {
     done
 }
 
-# A prefix of its own, with the names that distributions give to the directory of libraries; moved before it is used.
+# The prefix is /opt/gdrcopy, with each name that distributions give to the directory of libraries. The tree is moved
+# before it is used.
 for libdir in lib lib64 "$multiarch"; do
     root=$work/${libdir//\//-}
     make --no-print-directory --silent lib_install prefix=/opt/gdrcopy libdir="/opt/gdrcopy/$libdir" DESTDIR="$root"
@@ -148,8 +151,8 @@ for libdir in lib lib64 "$multiarch"; do
     [ -z "$(find "$root" -type f -o -type l)" ] || die "uninstall leaves $(find "$root" -type f -o -type l)"
 done
 
-# The system's prefix, with a .pc file with plain paths, from which pkg-config can leave out the system's directories.
-# Installed with a umask that would hide files from others.
+# The prefix is /usr. The .pc file has plain paths, so that pkg-config can leave out the system's directories. The umask
+# would hide files from other users.
 root=$work/system
 (umask 077 && make --no-print-directory --silent lib_install prefix=/usr DESTDIR="$root")
 check_files "$root/usr" lib
@@ -157,11 +160,12 @@ grep -qx prefix=/usr "$root/usr/lib/pkgconfig/gdrcopy.pc" || die "gdrcopy.pc has
 ci/scripts/check-preload.sh "$root/usr/lib"
 check_pages "$root/usr"
 
-# The libraries that the .pc files say the static ones need are those that rustc says.
+# Compares the libraries that the static libraries need by the .pc files with those that they need by rustc's report.
+# -lgcc_s is left out.
 as_set() {
     tr ' ' '\n' <<<"$1" | grep -vx -e -lgcc_s | LC_ALL=C sort -u
 }
-# check_private PACKAGE CRATE
+# check_private PACKAGE CRATE: compares Libs.private of the package's .pc file with rustc's report for the crate.
 check_private() {
     local private wanted
     private=$(sed -n 's/^Libs.private: //p' "$root/usr/lib/pkgconfig/$1.pc")
@@ -173,7 +177,7 @@ check_private() {
 check_private gdrcopy libgdrapi
 check_private gdrx gdrx
 
-# A tree without the shared libraries.
+# CMake finds the static libraries in a tree without the shared ones.
 mkdir -p "$work/archive/lib"
 cp -r "$root/usr/include" "$work/archive"
 cp -r "$root"/usr/lib/{cmake,lib{gdrapi,gdrx}.a} "$work/archive/lib"
@@ -181,15 +185,15 @@ quietly cmake -S "$samples/cmake_static" -B "$work/archive/build" -D CMAKE_PREFI
 quietly cmake --build "$work/archive/build"
 run "$work"/archive/build/with_{gdrcopy,gdrx}
 
-# The static libraries beside each other and another one of Rust's, before and after it.
+# A program links both static libraries together with another one that is written in Rust, before or after it.
 rustc --crate-type staticlib -O "$samples/another.rs" -o "$work/libanother.a"
 for archives in -lanother\ -lgdrx\ -lgdrapi -lgdrapi\ -lgdrx\ -lanother; do
-    # shellcheck disable=SC2086 # Words.
+    # shellcheck disable=SC2086 # The options are words.
     quietly gcc -DWITH_gdrx -I"$root/usr/include" "$samples/program.c" -o "$work/program" -Wl,-u,another -L"$work" -L"$root/usr/lib" \
         -Wl,-Bstatic $archives -Wl,-Bdynamic -lgcc_s -lm
     run "$work/program"
 done
-# The static libgdrx over a shared libgdrapi.
+# A program links the static libgdrx and the shared libgdrapi.
 quietly gcc -DWITH_gdrx -I"$root/usr/include" "$samples/program.c" -o "$work/program" -L"$root/usr/lib" \
     -Wl,-Bstatic -lgdrx -Wl,-Bdynamic -lgdrapi -lgcc_s -lm
 LD_LIBRARY_PATH=$root/usr/lib run "$work/program"
@@ -197,7 +201,8 @@ LD_LIBRARY_PATH=$root/usr/lib run "$work/program"
 make --no-print-directory --silent gdremu_install prefix=/usr DESTDIR="$root"
 "$root/usr/bin/gdremu" -- true || die "the installed gdremu does not work"
 
-# The tools run by the names of their links. All programs have man pages. Uninstall must find the other files.
+# The tools run by the names of their links. All programs have man pages. `make uninstall` removes the files of the
+# programs, too.
 make --no-print-directory --silent config exes exes_install prefix=/usr DESTDIR="$root"
 for tool in copybw copylat apiperf pplat; do
     help=$("$root/usr/bin/gdrcopy_$tool" --help) || die "gdrcopy_$tool --help fails"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Each message of docs/data/messages.txt is in docs/troubleshooting.md, where users search for it. scripts/messages.py makes the list
-# of the sources of the programs that print them.
+# Checks that each message of docs/data/messages.txt is in docs/troubleshooting.md, where users search for it.
+# scripts/messages.py makes the list from the sources of the programs that print the messages.
 set -eu
 cd "$(dirname "$0")/../.."
 

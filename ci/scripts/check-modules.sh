@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Fails if modules of a crate import each other in a circle, and prints the imports, or if one without unsafe code does not
-# forbid it. Also fails if the crate gdrcopy has an item that its documentation hides, because programs could use it.
+# Fails if modules of a crate import each other in a circle, and prints the imports. Also fails if a module without
+# unsafe code does not forbid it, or if the crate gdrcopy has an item that its documentation hides, because programs
+# could use this item.
 #
-#   ci/scripts/check-modules.sh [DIR…]    the crates' sources (default: of all crates)
+#   ci/scripts/check-modules.sh [DIR…]    each DIR has the sources of a crate (default: those of all crates)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares the words of docs' pictures with what tools/plot.py draws of their data, and draws results of an emulated GPU.
-# `--write` draws the pictures of docs.
+# Draws the pictures of docs from their data by tools/plot.py, and compares their words with those of docs. Then draws
+# results of an emulated GPU. With `--write`, only writes the pictures of docs.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
@@ -14,7 +14,7 @@ for picture in compare-h200:compared ucx-h200:ucx-latency many-h200:many-copies;
     svg=docs/${picture#*:}.svg
     "$python" -B tools/plot.py "docs/data/${picture%:*}.json" "$work/picture.svg"
     [ "${1-}" != --write ] || cp "$work/picture.svg" "$svg"
-    # Another CPU's logarithms may differ in their last digit.
+    # Only words are compared, because another CPU's logarithms may differ in their last digit.
     cmp <(grep -o '>[^<]*</text>' "$work/picture.svg") <(grep -o '>[^<]*</text>' "$svg") || die "$svg is not that of its data: make pictures"
 done
 [ "${1-}" != --write ] || exit 0
@@ -24,7 +24,7 @@ library=$PWD/build/lib/libgdrapi.so.2
 for tool in "copylat -s 64K -w 50 -r 20" "apiperf -s 128K -n 10"; do
     # shellcheck disable=SC2086 # The options are words.
     quietly "$gdremu" -- build/tools/bin/gdrcopy $tool --lib "ours=$library" --lib "other=$library" --json "$work/results.json"
-    # Removes the times of a copy, as if it had copied wrong bytes.
+    # Removes a time of one copy, as if that had copied wrong bytes.
     "$python" -c 'import json, sys; results = json.load(open(sys.argv[1])); del results["records"][-1]["p50_ns"]
 json.dump(results, open(sys.argv[1], "w"))' "$work/results.json"
     "$python" -B tools/plot.py "$work/results.json" "$work/picture.svg"

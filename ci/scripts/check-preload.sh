@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Checks which libgdrapi a program gets with each recipe of the README, linked with it or loading it by either name.
-# Another libgdrapi is on LD_LIBRARY_PATH or in the loader's cache. Needs no driver.
+# Checks which libgdrapi a program gets with each recipe of docs/replacing.md. One program is linked with libgdrapi, and
+# another one loads it by either of its names. Another libgdrapi is on LD_LIBRARY_PATH or in the loader's cache. Needs
+# no driver.
 #
-#   ci/scripts/check-preload.sh [DIR]    the library and its preload object are in DIR (default: build/lib)
+#   ci/scripts/check-preload.sh [DIR]    DIR has the library and its preload object (default: build/lib)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
 
 lib=$(cd "${1:-build/lib}" && pwd)
-cache=$(mktemp /tmp/gdrXXXXXXXX) # as long a name as /etc/ld.so.cache
+cache=$(mktemp /tmp/gdrXXXXXXXX) # The name is as long as /etc/ld.so.cache, which it replaces in the loader.
 trap 'rm -rf "$work" "$cache"' EXIT
 
-# The other library. Programs print the minor version of the library that they get.
+# This is the other library, with minor version 1. Programs print the minor version of the library that they get.
 mkdir "$work/other"
 cat >"$work/other.c" <<'END_OF_FILE'
 void gdr_runtime_get_version(int *major, int *minor)
@@ -58,13 +59,14 @@ END_OF_FILE
 gcc -DLINKED -Iinclude "$work/program.c" -o "$work/linked" -L"$work/other" -l:libgdrapi.so.2
 gcc -Iinclude "$work/program.c" -o "$work/dlopened" -ldl
 
-# A loader with a cache of its own that has the other library, so by that name it is the system's.
+# This loader has a cache of its own. The cache has the other library, which so takes the place of an installed one.
 loader=$(readelf --program-headers "$work/linked" | sed -n 's/.*program interpreter: \(.*\)\]/\1/p')
 sed "s|/etc/ld.so.cache|$cache|" "$loader" >"$work/loader"
 chmod +x "$work/loader"
 PATH=$PATH:/sbin:/usr/sbin ldconfig -X -C "$cache" -f /dev/null "$work/other"
 
-# got PLACE PROGRAM PRELOAD LIBRARY_PATH: the library that the program gets while the other one is in that place.
+# got PLACE PROGRAM PRELOAD LIBRARY_PATH: prints which library the program gets while the other one is in that place.
+# The program is `linked`, or the name that the other program loads.
 got() {
     local command=("$work/linked") path=$4
     [ "$2" = linked ] || command=("$work/dlopened" "$2")
@@ -80,7 +82,8 @@ got() {
     esac
 }
 
-# expect PROGRAM PRELOAD LIBRARY_PATH WANTED, with the other library in both places.
+# expect PROGRAM PRELOAD LIBRARY_PATH WANTED: checks that the program gets the wanted library with the other one in
+# either place.
 expect() {
     local place
     for place in path cache; do
@@ -90,16 +93,16 @@ expect() {
 }
 
 for program in linked libgdrapi.so libgdrapi.so.2; do
-    expect $program '' '' other # else the cases below prove nothing
+    expect $program '' '' other # Without this, the cases below would prove nothing.
     expect $program '' "$lib" this
     expect $program "$lib/libgdrapi-preload.so" '' this
 done
 expect linked "$lib/libgdrapi.so.2" '' this
 expect libgdrapi.so.2 "$lib/libgdrapi.so.2" '' this
-expect libgdrapi.so "$lib/libgdrapi.so.2" '' other # which the README warns of
+expect libgdrapi.so "$lib/libgdrapi.so.2" '' other # docs/replacing.md warns of this.
 
-# The cases that docs/replacing.md warns of are the file's own name, another namespace, and the object away from its
-# library.
+# docs/replacing.md warns of these cases, too: a program loads the file by its own name, or in another namespace, or the
+# preload object is away from its library.
 [ "$(got path libgdrapi.so.2.6 "$lib/libgdrapi-preload.so" '')" = other ] || die "the preload object serves libgdrapi.so.2.6"
 [ "$(got path libgdrapi.so.2.6 '' "$lib")" = this ] || die "the library path does not serve libgdrapi.so.2.6"
 for program in libgdrapi.so libgdrapi.so.2; do
@@ -109,7 +112,7 @@ done
 mkdir "$work/moved"
 cp "$lib/libgdrapi-preload.so" "$work/moved"
 expect linked "$work/moved/libgdrapi-preload.so" '' other
-# This loader has no default directories, in which a libgdrapi may be installed.
+# A libgdrapi may be installed in the loader's default directories, so this loader has none.
 sed 's|/lib/|/LIB/|g; s|/lib64/|/LIB64/|g' "$loader" >"$work/bare"
 chmod +x "$work/bare"
 mkdir "$work/libc"
@@ -118,7 +121,7 @@ started=$(LD_PRELOAD=$work/moved/libgdrapi-preload.so "$work/bare" --inhibit-cac
     die "a program starts with libgdrapi-preload.so away from its library"
 [[ $started == *'loading shared libraries: libgdrapi.so:'* ]] || die "without the library: $started"
 
-# ldconfig makes links by SONAME. The object must get none, and take none away.
+# ldconfig makes links by SONAME. It must make none to the preload object, and change none of the others.
 mkdir "$work/installed"
 cp -a "$lib"/libgdrapi*.so* "$work/installed"
 links() {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs shellcheck over the shell scripts of the repository.
+# Runs shellcheck on the shell scripts of the repository.
 set -eu
 cd "$(dirname "$0")/../.."
 

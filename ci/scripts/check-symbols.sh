@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# check-symbols.sh LIBRARY...: checks that each has the binary interface of libgdrapi, or of libgdrx by its name, and nothing
-# more.
+# check-symbols.sh LIBRARY...: checks that each library exports what libgdrapi exports, or, if its name is libgdrx, what
+# libgdrx exports, and nothing more. Also checks its SONAME, and the libraries that it needs.
 set -euo pipefail
 
 sources=$(dirname "$0")/../..
 
 of_libgdrapi=$(sed -n 's/^ *each([a-z0-9_]*, \([a-z0-9_]*\),.*/gdr_\1/p' "$sources/c_tests/functions.h" | LC_ALL=C sort)
 
-# The names have the versions that programs ask for.
+# Each name has the version that programs ask for.
 of_libgdrx=$(awk '/^GDRX_/ { version = $1 } /^ *gdrx_/ { sub(/;/, ""); print $1 "@@" version }' \
     "$sources/crates/gdrx/libgdrx.map" | LC_ALL=C sort)
 
-# The C library (before glibc 2.34 with libpthread and libdl), what Rust needs to unwind, and the loader itself.
+# These are the C library (before glibc 2.34 in several files, among them libpthread and libdl), the library by which
+# Rust unwinds the stack, and the loader.
 allowed_libraries='libc\.so\.6|libm\.so\.6|libpthread\.so\.0|libdl\.so\.2|libgcc_s\.so\.1|ld-linux.*\.so\.[0-9]+|ld64\.so\.[0-9]+'
 
 failed=0
@@ -30,7 +31,7 @@ for library; do
     *) name=libgdrapi soname=libgdrapi.so.2 wanted=$of_libgdrapi ;;
     esac
 
-    # The names of the versions themselves are left out.
+    # nm also lists the versions themselves, as absolute symbols. These are left out.
     symbols=$(nm --dynamic --defined-only "$library" | awk '$(NF-1) != "A" { print $NF }' | LC_ALL=C sort)
     [ "$symbols" = "$wanted" ] ||
         fail "exports differ (< missing, > too many):"$'\n'"$(diff <(echo "$wanted") <(echo "$symbols") | grep '^[<>]')"
@@ -40,8 +41,8 @@ for library; do
     unexpected=$(dynamic NEEDED | grep -vxE "$allowed_libraries" || true)
     [ -z "$unexpected" ] || fail "needs more than the C library:" $unexpected
 
-    # The static library beside it has the same global symbols, and no others, which another Rust archive might also
-    # have.
+    # The static library beside it has the same global symbols, and no others, because another Rust archive might have
+    # these, too.
     archive=$(dirname "$library")/$name.a
     if [ -e "$archive" ]; then
         symbols=$(nm --extern-only --defined-only "$archive" | awk 'NF == 3 { print $3 }' | LC_ALL=C sort)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs C tests, and threads that use the crate, under ThreadSanitizer, with the library instrumented too, under gdremu.
+# Runs C tests, and a Rust program with threads, under ThreadSanitizer and gdremu. The library is instrumented, too.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -7,8 +7,8 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 out=build/tsan
 mkdir -p "$out"
 
-# The sanitizer is an unstable option of rustc, and the standard library comes without it. crates/gdrcopy-core/src/sync.rs says
-# how the library then shows its locks.
+# The sanitizer is an unstable option of rustc. The standard library is not instrumented, so the sanitizer does not see
+# its locks. crates/gdrcopy-core/src/sync.rs says how the library shows them.
 instrumented=(env RUSTC_BOOTSTRAP=1
     RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg gdrapi_tsan")
 built=$target/tsan/x86_64-unknown-linux-gnu/release
@@ -17,8 +17,8 @@ for package in libgdrapi gdrx; do
         cargo rustc --package $package --lib --crate-type staticlib --release --target x86_64-unknown-linux-gnu
 done
 
-# One object each, because both have the same Rust library in them. gcc's runtime has no names of its own for the functions of
-# memory, and intercepts the plain ones.
+# Each library is made into one object with few global symbols, because both contain Rust's standard library. gcc's
+# runtime lacks the functions __tsan_memcpy, __tsan_memmove and __tsan_memset. It intercepts the plain ones instead.
 for name in gdrapi gdrx; do
     ld -r --force-group-allocation --whole-archive "$built/lib$name.a" -o "$out/$name.o"
     objcopy --redefine-sym __tsan_memcpy=memcpy --redefine-sym __tsan_memmove=memmove --redefine-sym __tsan_memset=memset \
@@ -30,7 +30,7 @@ libraries="$out/gdrapi.o $out/gdrx.o -lgcc_s -lpthread -ldl -lm -lc '$target/rel
 make --no-print-directory --silent -f c_tests/programs.mk CC=gcc libraries="$libraries" build/c_tests/watched \
     "$programs"/{threads,handles,gdrx}
 for program in threads handles gdrx; do
-    grep -q __tsan_func_entry <(nm "$programs/$program") # A sanitizer that was left out would find nothing.
+    grep -q __tsan_func_entry <(nm "$programs/$program") # Without the sanitizer, the program would succeed, too.
     env CHECK_SLOWNESS=20 TSAN_OPTIONS="exitcode=66 die_after_fork=0 suppressions=$PWD/ci/scripts/tsan.supp" \
         build/c_tests/watched "$target/release/gdremu" -- "$programs/$program"
 done

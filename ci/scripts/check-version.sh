@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks the versions, and prints all that are wrong. scripts/versions.sh lists the places, and scripts/set-version writes them.
-# The C API's levels, of include/gdrapi.h and include/gdrx.h, are those of the versions and of what the libraries report.
+# Checks the versions, and prints all that are wrong. scripts/versions.sh lists the places of versions, and
+# scripts/set-version writes them. Also checks that the C API's levels in include/gdrapi.h and include/gdrx.h agree with
+# the versions, and with what the libraries report.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
@@ -12,12 +13,12 @@ fault() {
     faults=$((faults + 1))
 }
 
-# number NAME: of a version, in gdrapi.h or gdrx.h.
+# number NAME: prints the value of NAME_VERSION, which gdrapi.h or gdrx.h defines.
 number() {
     sed -n "s/^#define $1_VERSION \([0-9]*\)$/\1/p" include/gdrapi.h include/gdrx.h
 }
 
-# wrong_places PRODUCT [DATE]: prints what is wrong.
+# wrong_places PRODUCT [DATE]: prints each place whose text has not the product's version, or not this date.
 wrong_places() {
     local version file text wanted found line
     version=$(released "$1")
@@ -53,7 +54,7 @@ for product in libgdrapi libgdrx gdremu gdrcopy gdrcopy-core gdrapi-sys; do
     while read -r line; do fault "$line"; done < <(wrong_places $product "$date")
 done
 
-# newest FILE PATTERN WANTED: the first line of this kind.
+# newest FILE PATTERN WANTED: checks that the first line that matches the pattern is the wanted one.
 newest() {
     local found
     found=$(grep -m 1 "$2" "$1" || true)
@@ -66,8 +67,9 @@ changed=$(sed '1,/^%changelog$/d' packaging/rpm/gdrcopy.spec | head -n 1)
 [[ $changed == *" - $version-1" ]] || fault "packaging/rpm/gdrcopy.spec has '$changed' as the newest change, not $version-1"
 grep -qF "## [$(released gdremu)]" gdremu/CHANGELOG.md || fault "gdremu/CHANGELOG.md has no version $(released gdremu)"
 
-# Any other dependency could be taken from another release, which these crates were not tested with. Packages leave out
-# those for tests that have only a path.
+# The crates need each other in exactly the version of this release. With another requirement, cargo could take a
+# release with which they were not tested. Dependencies for tests are not checked. They have only a path, so packages
+# leave them out.
 crates=
 for crate in $(members); do
     [ "$(field publish "$crate")" != false ] || continue

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Fails if tracked text uses words that CONTRIBUTING.md advises against (its table is read here), or if a commit subject is
-# longer than 72 characters or not imperative, or a commit that changes behavior gives no reason.
+# Fails if tracked text uses words of the table in CONTRIBUTING.md, if a commit's subject is longer than 72 characters
+# or not imperative, or if a commit with more than a few lines has no body that gives the reason.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# Subjects are checked after this commit. Each begins with one of these verbs, behind its area. Add the verb that is missing.
+# The subjects of commits after this one are checked. After its area, each begins with one of the verbs below. If a verb
+# is missing there, add it.
 base=1d378af
-# Bodies and merges are checked after this commit.
+# The bodies of commits after this one are checked, and merges after it.
 reasons_base=e1c61e5a
 verbs='accept act add advise allocate allow answer ask assert avoid begin bind bound build cache call check choose clear close compare compile
     copy count cover cut declare delete derive describe do document draw drop end enumerate escape exclude expect explain export fail
@@ -17,14 +18,15 @@ verbs='accept act add advise allocate allow answer ask assert avoid begin bind b
     start state step stop store strip suspend take tell test trace track treat try turn undo unify unmap unroll unpin update use verify wait
     warn wrap write'
 
-# Never checked are a link to sources that are, this list of words, licenses, raw output, data.
+# These are never checked: a link to sources that are checked anyway, the table of words and this script, licenses, raw
+# output, and data.
 exempt=(crates/gdrapi-sys/src CONTRIBUTING.md ci/scripts/check-words.sh '*LICENSE-*' packaging/debian/copyright '*.svg' '*.lock' '*.patch' docs/data/messages.txt)
 
 words=$(sed -n '/<!-- check-words: the first/,/<!-- check-words: end/p' CONTRIBUTING.md |
     awk -F'|' 'NF > 2 && !/^\| (do not write|---)/ { gsub(/^ +| +$/, "", $2); gsub(/, /, "|", $2); printf "%s%s", sep, $2; sep = "|" }')
 [ -n "$words" ] || { echo "check-words: no table of words in CONTRIBUTING.md" >&2; exit 1; }
 
-# Numbers and lines of memory may be odd.
+# Numbers and lines of memory may be called odd.
 not_even='odd (number|lines?|ones|strides?)'
 
 status=0
@@ -47,9 +49,9 @@ if git rev-parse --quiet --verify "$base^{commit}" >/dev/null; then
         status=1
     fi
 
-    # A merge has the subject that git gives it, or the list of conflicts.
+    # Finds merges that have the subject that git writes, or still its list of conflicts.
     merges=$(git log --merges --format='%h %s %b' "$reasons_base..HEAD" | grep -E "^[0-9a-f]+ Merge (branch|remote|commit)|^# Conflicts" || true)
-    # A commit that changes more than a few lines of code, not only their place or form, has no body.
+    # Finds commits without a body that change more than a few lines of code, and not only their place or form.
     silent=$(git log --no-merges --format='%h %s' "$reasons_base..HEAD" | while read -r commit subject; do
         [ -z "$(git show --no-patch --format=%b "$commit")" ] || continue
         grep -qE ': (move|rename|format) ' <<<"$subject" && continue

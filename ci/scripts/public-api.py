@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Compares the public items of the crate gdrcopy, with all features, with docs/data/gdrcopy-api.txt, so that no change of them
-goes unseen. `--write` writes that file. Also fails if an item has two paths, or no example in its documentation.
+"""Compares the public items of the crate gdrcopy, with all its features, with docs/data/gdrcopy-api.txt, so that every
+change of them is seen. `--write` writes that file. Also fails if an item has two paths, or no example in its
+documentation, or if a link of the crate's README leads to no item.
 
-The items are those of rustdoc's pages, where each has its declaration, its methods, and the traits that it implements. The list
-begins with the version of rustdoc that made it. Pages of another version may differ in form, so a difference is no fault then."""
+The items are those that have a page of rustdoc. The list has each one's declaration, its methods, and the traits that
+it implements. It begins with the version of rustdoc that made it. Another version may write other pages, so the list is
+not compared with those that differ."""
 
 import difflib
 import html
@@ -18,7 +20,7 @@ listing = root / "docs/data/gdrcopy-api.txt"
 pages = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", root / "target")) / "doc/gdrcopy"
 FRONT_PAGE = root / "crates/gdrcopy/README.md"
 FEATURES = "testing,cudarc-0-19,cudarc/cuda-13040"
-# Aliases of types that have one.
+# These are aliases of types whose documentation has an example.
 WITHOUT_EXAMPLE = {"type.Result", "owned/type.OwnedArray", "owned/type.OwnedSlice", "owned/type.OwnedWord"}
 
 
@@ -28,16 +30,17 @@ def text(page: str) -> str:
 
 
 def items_of(page: str) -> list[str]:
-    """The declaration, and what follows it up to what each type has."""
+    """Returns the lines of an item's page: its declaration, its methods and its traits, without those that each type
+    has."""
     page = page[page.index('<pre class="rust item-decl">') :]
     page = re.split('<h2 id="(?:synthetic-implementations|implementors)"', page)[0]
     declaration, rest = page.split("</pre>", 1)
     found = text(declaration).splitlines()
-    is_trait = "trait " in found[0]  # Its declaration has its methods.
+    is_trait = "trait " in found[0]  # The declaration of a trait already has its methods.
     inherent, _, traits = rest.partition('<h2 id="trait-implementations"')
     for level, header in re.findall(r'<h([34]) class="code-header">(.*?)</h\1>', "" if is_trait else inherent, re.DOTALL):
         line = " ".join(text(header).split())
-        if level == "4" or line.startswith("impl"):  # The others are variants, which the declaration has.
+        if level == "4" or line.startswith("impl"):  # Other headers are variants, which the declaration has.
             found.append("    " * (int(level) - 2) + line)
     for header in re.findall(r'<h3 class="code-header">(.*?)</h3>', traits, re.DOTALL):
         found.append("    " + " ".join(text(header).split()))
@@ -53,7 +56,7 @@ def main() -> int:
         if 'id="reexports"' in index.read_text():
             faults.append(f"{index.relative_to(pages)}: export each item at one path only")
     names = sorted(set(re.findall(r'href="([^"#]*/?\w+\.\w+)\.html"', (pages / "all.html").read_text())))
-    # Links that rustdoc does not check, since they are for readers of the file itself, too.
+    # rustdoc does not check these links, because they are URLs, which also work for readers of the file itself.
     for item, name in re.findall(r"^\[`(\w+)`\]: https://docs\.rs/gdrcopy/latest/gdrcopy/(.*)\.html$", FRONT_PAGE.read_text(), re.M):
         if name not in names or not name.endswith(f".{item}"):
             faults.append(f"README.md: {name} is no page of {item}")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # rehearse-release.sh [--sources]: makes the next patch release in a copy of the last commit, as docs/release.md says, and
-# compares what everything in it says of its version. With --sources it compares the sources only, which takes seconds.
+# checks that all its parts name the new version. With --sources, it checks only the sources, which takes seconds.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . ci/scripts/common.sh
@@ -33,7 +33,7 @@ git add --all
 commit "Release libgdrapi $version"
 
 faults=0
-# says WHAT WANTED COMMAND…: compares what the command prints.
+# says WHAT WANTED COMMAND…: checks that the command, which prints the version that WHAT has, prints WANTED.
 says() {
     local said
     said=$("${@:3}" 2>&1) || said="$said (status $?)"
@@ -46,7 +46,7 @@ finish() {
     echo "release: a rehearsal of $version says so in $*"
 }
 
-# Only history names the release before.
+# Only changelogs may still name the release before.
 mapfile -t left < <(git grep -n --fixed-strings "$old" -- ':!CHANGELOG.md' ':!*/CHANGELOG.md' ':!packaging/debian' | grep -v " - $old-1$" || true)
 for line in "${left[@]}"; do
     echo "rehearse-release: still says $old: $line" >&2
@@ -63,7 +63,7 @@ if [ "${1-}" = --sources ]; then
     exit
 fi
 
-# Zig is not used, because it changes no version.
+# Nothing is built with zig, because that would change no version.
 quietly make deb rpm wheel ZIG=
 rm -rf build/tree
 for deb in build/deb/*.deb; do
@@ -82,13 +82,13 @@ done
 says gdrx.pc "$(released libgdrx)" pkg-config --with-path="$pc" --modversion gdrx
 says "CMake's gdrcopy" "set(PACKAGE_VERSION \"$version\")" grep '^set(PACKAGE_VERSION ' "$libdir/cmake/gdrcopy/gdrcopy-config-version.cmake"
 says "CMake's gdrx" "set(PACKAGE_VERSION \"$(released libgdrx)\")" grep '^set(PACKAGE_VERSION ' "$libdir/cmake/gdrx/gdrx-config-version.cmake"
-# The log line of gdr_open names this version.
+# gdr_open logs a line with this version.
 says libgdrapi "$version" sh -c "strings '$libdir/libgdrapi.so.${version%.*}' | grep -oF -e $old -e $version | sort -u"
 says gdrcopy "gdrcopy $version" "$usr/bin/gdrcopy" --version
 says gdremu "gdremu $(released gdremu)" "$usr/bin/gdremu" --version
 says gdrdrv-dkms "gdrapi gdrdrv-c $version" sed -n 's/^#define GDR_IMPLEMENTATION "\(.*\)"$/\1/p' "$usr/src/gdrdrv-${version%.*}/gdrdrv.h"
 
-# Each man page has the version in its title, but those of libgdrx and gdremu their own.
+# Each man page has the version in its title. The pages of libgdrx and gdremu have their own versions.
 for page in "$usr"/share/man/man*/*.gz; do
     title=$(zcat "$page" | grep -m 1 '^\.TH ' || true)
     product="gdrcopy $version"
