@@ -1,5 +1,6 @@
 #!/bin/sh
-# demo.sh GDREMU: runs examples/demo on this machine's GPU if there is one that works, with gdrdrv or without, else on an emulated GPU.
+# demo.sh GDREMU: runs examples/demo on this machine's GPU, with gdrdrv or without. If there is no GPU that works, runs
+# it on an emulated one.
 set -eu
 gdremu=$(realpath "$1")
 cd "$(dirname "$0")/.."
@@ -8,14 +9,14 @@ export LD_LIBRARY_PATH="$PWD/build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 LD_TRACE_LOADED_OBJECTS=1 build/examples/demo | sed -n 's/.*libgdrapi\.so\.2 => \([^ ]*\) .*/Library: \1/p'
 
-# The demo's exit status where it finds no GPU or no driver.
+# This is the demo's exit status if it finds no GPU or no driver.
 unusable=2
 
 has_libcuda() {
     PATH="$PATH:/sbin:/usr/sbin" ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'
 }
 
-# run COMMAND...: runs the demo and ends with it, unless it finds no usable GPU.
+# run COMMAND...: runs the demo by COMMAND, and exits with its status, unless it finds no usable GPU.
 run() {
     status=0
     "$@" build/examples/demo || status=$?

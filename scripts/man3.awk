@@ -1,7 +1,7 @@
 # awk -v directory=DIR -v source=NAME\ X.Y.Z -v date=YYYY-MM-DD -f scripts/man3.awk include/NAME.h [docs/usage.md]
 #
-# Writes the man page NAME.3 from the comments of the header, and the environment variables from the table in
-# docs/usage.md; and a link to it for each function.
+# Writes the man page NAME.3 from the comments of the header, and a link to it for each function. The environment
+# variables come from the table in docs/usage.md.
 
 function escaped(text) {
     gsub(/\\/, "\\e", text)
@@ -9,7 +9,7 @@ function escaped(text) {
     return text ~ /^[.']/ ? "\\&" text : text
 }
 
-# Text with the names of functions in bold.
+# Returns the text with the names of functions in bold.
 function marked(text,   out, name) {
     text = escaped(text)
     while (match(text, /gdrx?_[a-z0-9_]+/)) {
@@ -87,9 +87,9 @@ FNR == 1 && ++document == 1 {
     gsub(/.*\/|\.h$/, "", header)
 }
 
-# The header.
+# These rules read the header.
 document == 1 && /^\/\*$/ {
-    # A later comment is about the functions after it.
+    # The first comment of this kind is the overview. A later one is about the functions after it, and gets a heading.
     if (overview) overview = overview "\n" section ". "
     state = "overview"
     next
@@ -100,7 +100,7 @@ document == 1 && /^ \*\/$/ { state = state == "comment" ? "prototype" : ""; prot
 state == "overview" { overview = overview strip($0) "\n"; next }
 state == "comment" { comment = comment strip($0) "\n"; next }
 state == "prototype" {
-    # The body of an inline function.
+    # A brace begins the body of an inline function, which is left out.
     if (/^\{$/) sub(/\n$/, ";\n", prototype)
     else prototype = prototype $0 "\n"
     if (/;$|^\{$/) {
@@ -123,7 +123,7 @@ document == 1 && /^(typedef )?(struct|enum) / {
 }
 state == "type" {
     type = type $0 "\n"
-    # struct gdr goes with gdr_t.
+    # `struct gdr;` and the typedef of gdr_t after it are one text.
     if (/;$/ && !/^struct gdr;$/ && !/^    /) {
         type_texts[++types] = type
         state = ""
@@ -132,7 +132,7 @@ state == "type" {
 }
 document == 1 { above = "" }
 
-# The table of docs/usage.md.
+# This rule reads the table of docs/usage.md.
 document == 2 && /^\| `GDRCOPY_/ {
     split($0, cells, / *\| */)
     variable_names[++variables] = substr(cells[2], 2, length(cells[2]) - 2)

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Makes docs/data/messages.txt: the messages that programs and the kernel print when something of GDRCopy fails, as their sources
-have them. ci/scripts/check-messages.sh looks for each of them in docs/troubleshooting.md.
+"""Makes docs/data/messages.txt, a list of the messages that programs and the kernel print when something of GDRCopy
+fails. The messages come from the sources or binaries of these programs. ci/scripts/check-messages.sh looks for each of
+them in docs/troubleshooting.md.
 
     scripts/messages.py [CACHE]        (default: ~/.cache/gdrapi-messages)
 
-Fetches Debian's source packages by apt-get, wheels by pip, and the UCX release that a crate contains by cargo. What a program
-prints for a value is … in the list. A message that no longer exists in the newest version stays out; users of an old version find
-it in the documents all the same. PyTorch has none of its own: no file of its wheel 2.7.1 for CPUs names GDRCopy, and its NCCL and
-NVSHMEM are read here.
+Fetches Debian's source packages by apt-get, wheels by pip, and the UCX release that a crate contains by cargo. In the
+list, … stands for a value that a program prints. Messages that only other versions of the programs have are not in the
+list, but some of them are in docs/troubleshooting.md. PyTorch has no messages of its own: no file of its wheel 2.7.1
+for CPUs names GDRCopy. This script reads NCCL and NVSHMEM, which PyTorch uses.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(sys.argv[1] if len(sys.argv) > 1 else Path.home() / ".cache/gdrapi-messages").resolve()
 
-# Messages of whole programs that are about building, loading or opening, and of functions that GDRCopy's users call first.
+# Of the messages of whole programs, these patterns choose those about building, loading or opening, and those of
+# functions that GDRCopy's users call first.
 DKMS = r"headers|make\.log|BUILD_EXCLUSIVE|build of module|module build|already (added|installed|built)|is broken|modules won't be signed|BUILD_DEPENDS|Missing module"
 KERNEL = r"GPL-only symbols|Unknown symbol|disagrees about version|no symbol version|version magic|is rejected|out-of-tree module|module license"
 MODPROBE = r"could not (insert|load|remove)|not found|is in use|not currently loaded|is builtin"
@@ -34,7 +36,7 @@ CUDA = (
     r"|OS call failed|busy or unavailable|stub library|valid Grid license|^initialization error|uncorrectable ECC|integrity checks"
 )
 UCX_CORE = r"mem type domain|not available, please|no value configured for key|Failed to read iface|Invalid value for …|failed to register address|unused environment"
-# Messages that report no failure.
+# These messages report no failure.
 FINE = r"^GDRCOPY enabled library|GDR driver version|library version: |symbols found|usage is|mapping enabled using|enabled using NCCL|and is available|either not specified|Coherent platform detected|is EGM|handler will be|unused by transport"
 
 
@@ -43,7 +45,8 @@ def run(*command: str, cwd: Path | None = None) -> str:
 
 
 def debian(package: str, version: str) -> Path:
-    """The sources of a Debian package. A configuration of its own lists the releases that have them."""
+    """Returns the directory with the sources of a Debian package. apt gets a configuration that is only for this
+    script, with the releases that have the packages."""
     apt = CACHE / "apt"
     if not apt.exists():
         (apt / "lists/partial").mkdir(parents=True)
@@ -64,7 +67,7 @@ def debian(package: str, version: str) -> Path:
 
 
 def linux(package: str) -> Path:
-    """The loader of modules, from Debian's package with a kernel's sources."""
+    """Returns the directory with the kernel's loader of modules, from Debian's package with a kernel's sources."""
     directory = CACHE / package
     if not directory.exists():
         directory.mkdir()
@@ -83,7 +86,7 @@ def wheel(package: str, version: str) -> Path:
 
 
 def ucx() -> Path:
-    """The release that ci/consumers/ucx.sh builds."""
+    """Returns the directory with the sources of the UCX release that ci/consumers/ucx.sh builds."""
     directory = CACHE / "ucx-1.22.0"
     if not directory.exists():
         fetch = CACHE / "fetch"
@@ -99,7 +102,7 @@ def ucx() -> Path:
 
 
 def literals(files: Iterator[Path], call: str) -> Iterator[str]:
-    """The first string of each call, of its parts that C joins."""
+    """Yields the first string of each call. C joins adjacent literals, so this does, too."""
     for file in files:
         text = re.sub(r'" *(?:PRI|SCN)[a-zA-Z0-9]+ *"', "d", file.read_text(errors="replace"))
         for found in re.finditer(rf'\b(?:{call})\s*\((?:[^";]|\n)*?((?:"(?:[^"\\]|\\.)*"\s*)+)', text):
@@ -107,19 +110,20 @@ def literals(files: Iterator[Path], call: str) -> Iterator[str]:
 
 
 def strings(files: Iterator[Path]) -> Iterator[str]:
-    """Those of binaries."""
+    """Yields the texts in binaries."""
     for file in files:
         for found in re.findall(rb"[\t\n\x20-\x7e]{8,}", file.read_bytes()):
             yield found.decode()
 
 
 def quoted(file: Path) -> Iterator[str]:
-    """Those of a shell script."""
+    """Yields the strings in double quotes of a shell script."""
     yield from re.findall(r'"((?:[^"\\]|\\.)*)"', file.read_text())
 
 
 def as_printed(message: str) -> str:
-    """Values, which are in the format of C or variables of the shell, become …; without any at the ends, and without line ends."""
+    """Returns the first line of the message, as it is printed. Values, which are formats of C or variables of the
+    shell, become …, and those at the ends are left out."""
     message = message.replace("\\n", "\n").replace("\\t", " ").replace('\\"', '"').strip().split("\n")[0]
     message = re.sub(r"%\*?[-+#0-9.*]*(?:hh|h|ll|l|z|j|t)?[a-zA-Z]", "…", message)
     message = re.sub(r"\$\{[^}]*\}|\$\([^)]*\)|\$[a-zA-Z_0-9]+", "…", message)
@@ -130,7 +134,7 @@ def as_printed(message: str) -> str:
 def select(messages: Iterator[str], wanted: str, unwanted: str = FINE) -> list[str]:
     printed = {as_printed(message) for message in messages}
     chosen = {text for text in printed if " " in text and re.search(wanted, text) and not re.search(unwanted, text)}
-    # A message that is the start of another one is found with that one.
+    # A message that is a part of another one is found together with that one.
     return sorted((text for text in chosen if not any(other != text and text in other for other in chosen)), key=str.casefold)
 
 

@@ -1,23 +1,24 @@
-# Sourced by set-version and check-version.sh, in the root of the project: the places that state a version.
+# The places that state a version. set-version and checks source this file in the root of the project.
 # shellcheck shell=bash
 
-# field NAME CRATE: of the table [package] or [workspace.package].
+# field NAME CRATE: prints a value of the table [package] or [workspace.package] in the crate's Cargo.toml.
 field() {
     sed -n "/^\[.*package\]/,/^\[/s/^$1 = \"\{0,1\}\([^\" ]*\).*/\1/p" "$2/Cargo.toml" | head -n 1
 }
 
-# released PRODUCT: the version of its release.
+# released PRODUCT: prints the product's version.
 released() {
     case $1 in
         libgdrapi) field version . ;;
         libgdrx) field version crates/gdrx ;;
         gdremu) field version gdremu ;;
-        *) field version "crates/$1" | sed 's/+.*//' ;; # gdrapi-sys has the version of libgdrapi after the plus sign
+        *) field version "crates/$1" | sed 's/+.*//' ;; # gdrapi-sys has the version of libgdrapi after the plus sign.
     esac
 }
 
-# places PRODUCT: the texts that state its version, %v, and the date of its release, %d, as FILE|TEXT. A ^ is the start of a
-# line. Changelogs are not among them, since they keep what they say of older releases.
+# places PRODUCT: prints the texts that state the product's version or the date of its release, as FILE|TEXT. In a text,
+# %v is the version, %d the date, and ^ the start of a line. Changelogs are not listed, because they keep what they say
+# of older releases.
 places() {
     case $1 in
         libgdrapi) cat <<'END' ;;
@@ -42,12 +43,12 @@ END
     esac
 }
 
-# members: the directories of the workspace's crates.
+# members: prints the directories of the workspace's crates.
 members() {
     sed -n 's/^members = \[\(.*\)\]$/\1/p' Cargo.toml | tr -d '",'
 }
 
-# locks: the entries that cargo keeps of the crates here, as FILE|NAME|VERSION.
+# locks: prints the entries for this project's crates that belong in files Cargo.lock, as FILE|NAME|VERSION.
 locks() {
     local crate version
     for crate in . $(members); do
@@ -58,12 +59,12 @@ locks() {
     echo "packaging/python/Cargo.lock|gdrcopy-core|$(field version crates/gdrcopy-core)"
 }
 
-# pattern TEXT: the extended regular expression for any version and date in the text.
+# pattern TEXT: prints the extended regular expression that matches the text with any version and date.
 pattern() {
     sed 's/[][+.*(){}$\\/]/\\&/g; s/%v/[0-9]+\\.[0-9]+\\.[0-9]+/g; s/%d/20[0-9]{2}-[0-9]{2}-[0-9]{2}/g' <<<"$1"
 }
 
-# filled TEXT VERSION DATE: what the text is in this release.
+# filled TEXT VERSION DATE: prints the text with this version and date.
 filled() {
     sed "s/^^//; s/%v/$2/g; s/%d/$3/g" <<<"$1"
 }
