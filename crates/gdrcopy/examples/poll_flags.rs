@@ -1,4 +1,4 @@
-//! Polls 64 flags at once. Each thread of a GPU kernel sets its own when it has done its work.
+//! Polls 64 flags at once. Each thread of a GPU kernel sets one of them when it has done its work.
 //!
 //! `cargo run --release --example poll_flags`, on a GPU or under gdremu.
 
@@ -9,7 +9,7 @@ use gdrcopy::memory::{CudaAllocator, DeviceAllocator, MapOptions};
 use gdrcopy::{Error, Gdr, Mapped, Words};
 
 const FLAGS: usize = 64;
-/// Each flag has a line of its own.
+/// Bytes from one flag to the next. Each flag has a cache line of its own.
 const STRIDE: usize = 64;
 const PAGE: usize = 1 << 16;
 
@@ -52,7 +52,7 @@ fn main() -> Result<(), Error> {
     let flags: Words<'_, u32> = words.collect::<Result<_, _>>()?;
 
     let kernel = cuda.kernel(PTX, "work_and_signal");
-    // SAFETY: the kernel's parameters; all flags are inside the memory.
+    // SAFETY: these are the GPU kernel's parameters, and all flags are inside the memory.
     unsafe { cuda.launch(&kernel, FLAGS as u32, &[memory, STRIDE as u64, 20]) };
     let mut values = [0; FLAGS];
     let mut polls = 0;

@@ -1,5 +1,6 @@
-//! A queue of messages to a running GPU kernel, with flow control. The CPU writes messages into slots and counts them in a
-//! word, the head. The kernel counts those that it has taken in another word, the tail, so that no slot is written too early.
+//! A queue of messages to a running GPU kernel, with flow control. The CPU writes messages into slots, and counts them
+//! in a word, the head. The GPU kernel counts the messages that it has taken in another word, the tail. The CPU looks
+//! at the tail before it writes a slot again.
 //!
 //! `cargo run --release --example queue`, on a GPU or under gdremu.
 
@@ -14,17 +15,20 @@ use gdrcopy::{Error, Gdr, Mapped};
 const MESSAGES: u32 = 1000;
 const SLOTS: u32 = 16;
 const PAGE: usize = 1 << 16;
-/// Each word has a line of its own.
+/// The offset of the head in bytes. Each word and each slot has a cache line of its own.
 const HEAD: usize = 0;
+/// The offset of the tail in bytes.
 const TAIL: usize = 64;
+/// The offset of the result in bytes.
 const SUM: usize = 128;
+/// The offset of the first slot in bytes.
 const FIRST_SLOT: usize = 192;
 
-/// A line, of which the kernel reads the first number.
+/// A message fills a cache line. The GPU kernel reads only its first number.
 type Message = [u64; 8];
 
-/// Adds up the numbers of all messages. It takes one after it has seen a head (a load that is an acquire) beyond the tail, and
-/// gives the slot back by the new tail (a store after a fence).
+/// Adds up the first numbers of all messages. The GPU kernel waits until the head (an acquire load) is beyond the tail,
+/// and reads the message. Then it stores the new tail (after a fence), which lets the CPU write the slot again.
 const PTX: &str = "
 .version 7.0
 .target sm_70
@@ -66,17 +70,17 @@ fn main() -> Result<(), Error> {
     let slots = mapping.array::<Message>(FIRST_SLOT, SLOTS as usize)?;
 
     let kernel = cuda.kernel(PTX, "add_up");
-    // SAFETY: the kernel's parameters; the words and slots are inside the memory.
+    // SAFETY: these are the GPU kernel's parameters, and the words and slots are inside the memory.
     unsafe { cuda.launch(&kernel, 1, &[mapping.device_address(), MESSAGES.into()]) };
     let begin = Instant::now();
-    // Reading the tail takes a round trip, so it is read only when the queue may be full.
+    // Reading the tail takes a round trip, so the CPU reads the tail only when the queue may be full.
     let mut taken = 0;
     for sent in 0..MESSAGES {
         if sent - taken == SLOTS {
             taken = tail.spin_until(|tail| sent - tail < SLOTS, None)?;
         }
         slots.set((sent % SLOTS) as usize, [sent.into(); 8])?;
-        head.store(sent + 1); // arrives after the message
+        head.store(sent + 1); // The head arrives after the message.
     }
     tail.spin_until(|tail| tail == MESSAGES, None)?;
     println!("{:?} per message", begin.elapsed() / MESSAGES);

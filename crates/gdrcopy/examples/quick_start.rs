@@ -1,4 +1,4 @@
-//! The example of README.md, which writes to GPU memory in each manner.
+//! The example of README.md. It writes to GPU memory by a copy, a word and a batch.
 //!
 //! `cargo run --release --example quick_start`, on a GPU or under gdremu.
 

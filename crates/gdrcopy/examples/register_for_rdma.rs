@@ -1,8 +1,8 @@
 //! Registers GPU memory with an RDMA device, and accesses the same memory by the CPU.
 //!
-//! A network card reads and writes GPU memory once the memory is registered. Register it by its dma-buf, or with the
-//! kernel module nvidia-peermem by its device address. The registration itself is a function of libibverbs, which this
-//! example does not link. `RdmaDevice` stands for the protection domain of a program that does.
+//! A network card reads and writes GPU memory once the memory is registered. Register the memory by its dma-buf or,
+//! with the kernel module nvidia-peermem, by its device address. The registration itself is a function of libibverbs.
+//! This example does not link libibverbs: `RdmaDevice` stands for the protection domain of a program that does.
 //!
 //! Run it without a GPU with `gdremu -- target/debug/examples/register_for_rdma`.
 
@@ -13,7 +13,7 @@ use std::path::Path;
 use gdrcopy::memory::{CudaAllocator, DeviceAllocator};
 use gdrcopy::{Gdr, MapFlag, Mapped, Pin, PinFlags};
 
-/// The calls of a program to libibverbs. Each returns a key for the memory.
+/// The calls that a program makes to libibverbs. Each returns a key for the memory.
 trait RdmaDevice {
     /// `ibv_reg_dmabuf_mr(domain, offset, len, iova, fd, access)`
     fn register_dma_buf(&self, offset: u64, len: usize, iova: u64, fd: RawFd) -> u32;
@@ -21,10 +21,10 @@ trait RdmaDevice {
     fn register_address(&self, address: u64, len: usize) -> u32;
 }
 
-/// Exists while the module is loaded.
+/// A directory that exists while nvidia-peermem is loaded.
 const PEERMEM: &str = "/sys/module/nvidia_peermem";
 
-/// Registers the pinned bytes. RDMA operations then name them by their device address and the key.
+/// Registers the pinned bytes, and returns the key. RDMA operations name the bytes by their device address and the key.
 fn register(pin: &Pin, device: &impl RdmaDevice) -> Result<u32, gdrcopy::Error> {
     let (address, len) = (pin.address(), pin.len());
     match pin.export_dma_buf() {
@@ -38,7 +38,7 @@ fn register(pin: &Pin, device: &impl RdmaDevice) -> Result<u32, gdrcopy::Error> 
     }
 }
 
-/// Prints what it would register.
+/// Prints the memory in place of registering it.
 struct Printer;
 
 impl RdmaDevice for Printer {

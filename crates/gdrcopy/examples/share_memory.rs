@@ -1,8 +1,8 @@
 //! Shares GPU memory with a process that has no CUDA.
 //!
-//! A client exports memory as a dma-buf. A daemon, which needs no CUDA, gdrdrv or GPU, maps it and answers in the memory. A
-//! daemon of its own gets the descriptor over a Unix socket (SCM_RIGHTS). This one is started by the client, and so gets it
-//! as its standard input. Needs CUDA 13.3.
+//! A client exports memory as a dma-buf. A daemon maps the dma-buf and answers in the memory. The daemon uses neither
+//! CUDA nor gdrdrv. Here the client starts the daemon, and passes the descriptor as its standard input. A daemon that
+//! runs already gets the descriptor over a Unix socket (SCM_RIGHTS). Sharing needs CUDA 13.3.
 //!
 //! Run it without a GPU with `gdremu --profile dmabuf -- target/debug/examples/share_memory`.
 #![forbid(unsafe_code)]
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn run_client() -> Result<(), Box<dyn Error>> {
     let memory = Gdr::open()?.map_owned(CudaAllocator::new(0)?.allocate(SIZE)?, MapOptions::default())?;
     memory.write(0, b"asked")?;
-    // The type that the daemon has to know is write-combined on each platform then.
+    // FORCE_PCIE makes the mapping type write-combining on every platform, so the daemon knows the type.
     let exported = export_dma_buf(memory.device_address(), SIZE, PinFlags::FORCE_PCIE)?;
     let daemon = Command::new(std::env::current_exe()?)
         .arg(exported.offset.to_string())

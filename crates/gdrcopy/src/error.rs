@@ -15,7 +15,7 @@
 /// ```
 pub use gdrcopy_core::error::CudaError;
 use gdrcopy_core::error::Errno;
-/// An error of the driver, of CUDA, or of a pin and its mapping, as [`Error::Gdr`] has it.
+/// An error of the driver, of CUDA, or of a pin and its mapping, which [`Error::Gdr`] contains.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -67,20 +67,20 @@ pub enum Error {
     OutOfMapping {
         /// The offset at which the bytes start.
         offset: usize,
-        /// The number of bytes; `usize::MAX` stands for more than that.
+        /// The number of bytes, or `usize::MAX` if the number is larger than that.
         len: usize,
-        /// Bytes of the mapping or slice.
+        /// The number of bytes of the mapping or slice.
         room: usize,
     },
     /// Elements that are not all in an array.
     #[non_exhaustive]
     #[error("{count} elements from {index} on are not all in the {len} of the array")]
     OutOfArray {
-        /// The index of the first.
+        /// The index of the first element.
         index: usize,
-        /// How many.
+        /// The number of elements from `index` on.
         count: usize,
-        /// The number of elements that the array has.
+        /// The number of elements of the array.
         len: usize,
     },
     /// An element that does not start at a multiple of its size.
@@ -108,7 +108,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The positive errno value that it stands for.
+    /// Returns the positive errno value of the error.
     pub fn errno(&self) -> i32 {
         match self {
             Error::Gdr(error) => error.errno(),
@@ -121,15 +121,15 @@ impl Error {
         }
     }
 
-    /// Returns whether BAR1, memory, or the mappings or file descriptors that the process may have are used up.
-    /// Then unpinning something can help.
+    /// Returns whether something is used up: BAR1, memory, the range of a pool, or the mappings or file descriptors
+    /// that the process may have. Then unpinning something can help.
     pub fn is_shortage(&self) -> bool {
         [Errno::ENOMEM, Errno::EMFILE, Errno::ENFILE].contains(&Errno::from_raw(self.errno()))
     }
 }
 
 impl From<Error> for std::io::Error {
-    /// Keeps the text, and the kind that the errno stands for.
+    /// Returns an error with the same text, and with the kind of the errno.
     fn from(error: Error) -> std::io::Error {
         let kind = std::io::Error::from_raw_os_error(error.errno()).kind();
         std::io::Error::new(kind, error)

@@ -1,4 +1,4 @@
-//! An open connection to a source of GPU memory, and how to open it.
+//! An open connection to a source of GPU memory, and the options for opening it.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use gdrcopy_core::types::{Attribute, P2pTokens, PinFlags, Version};
 use crate::error::{GdrError, Result};
 use crate::pin::Pin;
 
-/// An open driver. Cloning it is cheap; it is closed when the last clone is dropped and the last of
-/// its pins is gone.
+/// An open connection to the driver. Cloning it is cheap. The connection is closed when the last clone is dropped and
+/// the last of its pins is gone.
 ///
-/// It may be used from any thread. A forked child must open its own. Every call on an inherited one fails with
-/// [`GdrError::ForkedChild`] and touches nothing. Dropping it closes the child's copy of the descriptor, which
-/// otherwise keeps the parent's pins if the parent ends.
+/// Any thread may use it. A forked child must open its own connection. Every call on an inherited one, except
+/// [`Gdr::close`], fails with [`GdrError::ForkedChild`] and touches nothing. Closing or dropping it closes the child's
+/// copy of the descriptor. An open copy would keep the parent's pins after the parent has ended.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -37,7 +37,7 @@ impl Gdr {
         Gdr::options().open()
     }
 
-    /// Opens another source, or in another manner.
+    /// Returns options that select the source of GPU memory and how it is opened.
     pub fn options() -> GdrOptions {
         GdrOptions::default()
     }
@@ -46,7 +46,7 @@ impl Gdr {
         Gdr { raw }
     }
 
-    /// The driver's version; with dma-bufs, [`Version::API`].
+    /// Returns the driver's version, or [`Version::API`] with dma-bufs.
     ///
     /// # Errors
     /// [`GdrError::ForkedChild`].
@@ -55,9 +55,9 @@ impl Gdr {
         Ok(self.raw.driver_version()?)
     }
 
-    /// Returns whether pinned memory stays alive and mapped until it is unpinned, even when it is freed before. Else
-    /// the driver takes mappings away when their memory is freed ([`Pin::is_revoked`]), and accesses raise SIGBUS from
-    /// then on.
+    /// Returns whether pinned memory stays alive and mapped until it is unpinned, even if it is freed before. Otherwise
+    /// the driver takes mappings away when their memory is freed ([`Pin::is_revoked`]), and later accesses raise
+    /// SIGBUS.
     ///
     /// # Errors
     /// The driver's error. The driver is asked once.
@@ -100,8 +100,8 @@ impl Gdr {
     /// [`Gdr::map_owned`] needs no such promise.
     ///
     /// # Errors
-    /// [`GdrError::EmptyRange`] for address 0 or length 0, [`GdrError::RangeOverflow`], or the driver's error, `EINVAL`
-    /// for memory that cannot be pinned, `ENOMEM` when BAR1 is used up.
+    /// [`GdrError::EmptyRange`] for address 0 or length 0; [`GdrError::RangeOverflow`]; or the driver's error, such as
+    /// `EINVAL` for memory that cannot be pinned, and `ENOMEM` when BAR1 is used up.
     #[doc(alias("gdr_pin_buffer", "gdr_pin_buffer_v2"))]
     pub unsafe fn pin(&self, address: u64, len: usize, flags: PinFlags) -> Result<Pin> {
         if len == 0 {
@@ -112,18 +112,18 @@ impl Gdr {
         Ok(Pin::of_raw(raw))
     }
 
-    /// Closes the driver, if this is its last clone and its last pin is gone, and returns its result. In a forked
-    /// child, closes the child's copy of the descriptor.
+    /// Closes the driver if this is the last clone and the last pin is gone, and returns the result of that. In a
+    /// forked child, it closes the child's copy of the descriptor.
     ///
     /// # Errors
-    /// The kernel's error. The connection is closed in any case.
+    /// Linux's error. The connection is closed in any case.
     #[doc(alias = "gdr_close")]
     pub fn close(self) -> Result<()> {
         Ok(self.raw.close()?)
     }
 }
 
-/// How to open a source of GPU memory. Made by [`Gdr::options`].
+/// The options for opening a source of GPU memory. [`Gdr::options`] returns the default ones.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -144,26 +144,27 @@ impl GdrOptions {
         self
     }
 
-    /// gdrdrv's device file, `/dev/gdrdrv` by default.
+    /// Sets the path of gdrdrv's device file, which is `/dev/gdrdrv` by default.
     pub fn device_path(mut self, path: impl Into<PathBuf>) -> GdrOptions {
         self.raw.device_path = Some(path.into());
         self
     }
 
-    /// If true, [`PinFlags::FORCE_PCIE`] on a GPU that has PCIe only gives an ordinary pin, in place of an error. False
-    /// by default.
+    /// Sets whether [`PinFlags::FORCE_PCIE`] gives an ordinary pin, in place of an error, on a GPU that has no other
+    /// link than PCIe. The default is false.
     pub fn force_pcie_compat(mut self, yes: bool) -> GdrOptions {
         self.raw.force_pcie_compat = yes;
         self
     }
 
-    /// Opens it. Reads no environment variable, creates no thread, does not initialize CUDA.
+    /// Opens the source of GPU memory. It reads no environment variable, creates no thread and does not initialize
+    /// CUDA.
     ///
     /// # Errors
-    /// [`GdrError::Driver`] with the error of opening the device file. [`GdrError::DriverTooOld`] below 2.0, and
-    /// [`GdrError::LibraryTooOld`] where the driver serves only newer API versions than 2.6.
-    /// [`GdrError::DummyGpuDriver`] where it was loaded without a GPU driver. With [`Backend::Auto`], the errors are
-    /// those of gdrdrv; why dma-bufs do not work is logged.
+    /// [`GdrError::Driver`] with the error of opening the device file; [`GdrError::DriverTooOld`] below 2.0;
+    /// [`GdrError::LibraryTooOld`] if the driver serves only newer API versions than 2.6;
+    /// [`GdrError::DummyGpuDriver`] if the driver was loaded without a GPU driver. With [`Backend::Auto`], the errors
+    /// are those of gdrdrv, and the log says why dma-bufs do not work.
     pub fn open(self) -> Result<Gdr> {
         Ok(Gdr::of_raw(RawGdr::open(&self.raw)?))
     }

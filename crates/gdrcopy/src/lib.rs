@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![cfg_attr(docsrs, feature(doc_cfg))] // Items of a feature are marked as such.
+#![cfg_attr(docsrs, feature(doc_cfg))] // The documentation marks items that need a feature.
 #![warn(clippy::missing_errors_doc, clippy::return_self_not_must_use)]
 
 mod access;
@@ -37,7 +37,7 @@ pub use gdrcopy_core::backend::dmabuf::DmaBufExport;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub use gdrcopy_core::options::Backend;
-/// Asks for a type of mapping, for [`Pin::map`] and [`memory::MapOptions`].
+/// Selects a type of mapping, for [`Pin::map`] and [`memory::MapOptions`].
 ///
 /// ```
 /// use gdrcopy::{MapFlag, memory::MapOptions};

@@ -6,10 +6,10 @@ use gdrcopy_core::RawMapping;
 use crate::access::{Mapped, MappedSlice, sealed};
 use crate::error::Error;
 
-/// GPU memory at addresses of this process. It keeps its pin, and is unmapped when dropped.
+/// GPU memory at addresses of this process. A mapping keeps its pin, and is unmapped when it is dropped.
 ///
-/// Threads share it by `&Mapping`. The GPU, and CUDA on its behalf, may write the same memory at any time; so
-/// no `&[u8]` of it is ever returned. [`Mapped`] has the copies, words and batches.
+/// Threads share a mapping by `&Mapping`. The GPU and CUDA may write the same memory at any time, so there is never a
+/// `&[u8]` of it. The trait [`Mapped`] has the copies, words and batches.
 ///
 /// Where the driver is not persistent ([`Gdr::is_persistent`](crate::Gdr::is_persistent)), it takes the mapping away
 /// when the memory is freed. An access then raises SIGBUS, which ends the process.
@@ -35,10 +35,10 @@ impl Mapping {
         Mapping { raw }
     }
 
-    /// Unmaps it.
+    /// Unmaps the memory.
     ///
     /// # Errors
-    /// The error of munmap, with the mapping, which is unchanged.
+    /// The error of munmap, together with the unchanged mapping.
     #[doc(alias = "gdr_unmap")]
     pub fn unmap(self) -> std::result::Result<(), (Mapping, Error)> {
         self.raw.unmap().map_err(|(raw, error)| (Mapping { raw }, error.into()))

@@ -8,7 +8,7 @@ use gdrcopy_core::types::{MapFlag, MappingType, PinFlags};
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 
-/// A range of GPU memory that stays where it is, and can be mapped once at a time.
+/// A pinned range of GPU memory. It stays where it is, and can have one mapping at a time.
 ///
 /// The driver's pin lasts until both the `Pin` and its [`Mapping`] are gone. A mapping is always taken down first,
 /// because NVIDIA's gdrdrv up to 2.6 otherwise corrupts its list of pins.
@@ -44,11 +44,11 @@ pub struct Pin {
 pub struct PinInfo {
     /// Device address of the first pinned page, which is at most the address that was pinned.
     pub address: u64,
-    /// Pinned bytes, with the range rounded out to pages.
+    /// The number of pinned bytes: the size of the range, rounded out to whole pages.
     pub len: usize,
-    /// Size of a page in bytes.
+    /// The size of a page in bytes.
     pub page_size: u32,
-    /// How the pin is mapped now; `None` while it is not mapped.
+    /// The type of the pin's mapping, or `None` while the pin is not mapped.
     pub mapping_type: Option<MappingType>,
 }
 
@@ -62,7 +62,7 @@ impl Pin {
         self.raw.address()
     }
 
-    /// Pinned bytes, as passed to [`Gdr::pin`](crate::Gdr::pin).
+    /// The number of pinned bytes, as it was passed to [`Gdr::pin`](crate::Gdr::pin).
     #[expect(clippy::len_without_is_empty, reason = "an empty pin cannot be used")]
     pub fn len(&self) -> usize {
         self.raw.len()
@@ -83,8 +83,8 @@ impl Pin {
         })
     }
 
-    /// Returns whether the memory was freed while pinned (non-persistent mode; the mapping is then gone too, and
-    /// accesses to it raise SIGBUS).
+    /// Returns whether the memory was freed while it was pinned, which is possible in non-persistent mode. Then the
+    /// mapping is gone too, and accesses to it raise SIGBUS.
     ///
     /// # Errors
     /// The driver's error.
@@ -109,15 +109,16 @@ impl Pin {
         if len > pinned {
             return Err(out_of_pin(len, pinned).into());
         }
-        // SAFETY: the caller of `Gdr::pin` has answered for these bytes, and the mapping has no others.
+        // SAFETY: the contract of `Gdr::pin` covers the pinned bytes, and the mapping has no others.
         let raw = unsafe { self.raw.map(len, flag) }?;
         Ok(Mapping::of_raw(raw))
     }
 
-    /// Exports the pinned memory as a dma-buf, such as `ibv_reg_dmabuf_mr` takes. Each call makes a new one.
+    /// Exports the pinned memory as a new dma-buf, for example for `ibv_reg_dmabuf_mr`.
     ///
-    /// Works with gdrdrv and with dma-bufs as backend. A pin with [`PinFlags::FORCE_PCIE`] gives a dma-buf that goes
-    /// over PCIe on a coherent platform too. Initializes CUDA in a process that has not done so.
+    /// This works with gdrdrv and with dma-bufs as the backend. If the pin has [`PinFlags::FORCE_PCIE`], accesses
+    /// through the dma-buf go over PCIe on a coherent platform too. The call initializes CUDA if the process has not
+    /// done so.
     ///
     /// # Errors
     /// The errors of [`export_dma_buf`]; [`GdrError::ForkedChild`](crate::GdrError::ForkedChild).
@@ -125,10 +126,10 @@ impl Pin {
         Ok(self.raw.dma_buf()?)
     }
 
-    /// Unpins the range if its mapping is gone; otherwise it is unpinned when the mapping is dropped.
+    /// Unpins the range if its mapping is gone. Otherwise the range is unpinned when the mapping is dropped.
     ///
     /// # Errors
-    /// The driver's error, with the pin, which is unchanged, so `unpin` can be called again.
+    /// The driver's error, together with the unchanged pin, so that `unpin` can be called again.
     #[doc(alias = "gdr_unpin_buffer")]
     pub fn unpin(mut self) -> std::result::Result<(), (Pin, Error)> {
         match self.raw.release() {
@@ -138,18 +139,19 @@ impl Pin {
     }
 }
 
-/// Exports `len` bytes of GPU memory from device address `address` on as a dma-buf, without a pin. It works without
-/// gdrdrv, and uses no BAR1. Each call makes a new one. Initializes CUDA in a process that has not done so.
+/// Exports `len` bytes of GPU memory from device address `address` on as a new dma-buf, without a pin. This works
+/// without gdrdrv, and uses no BAR1. The call initializes CUDA if the process has not done so.
 ///
-/// With [`PinFlags::FORCE_PCIE`], the dma-buf goes over PCIe on a coherent platform too.
+/// With [`PinFlags::FORCE_PCIE`], accesses through the dma-buf go over PCIe on a coherent platform too.
 ///
 /// # Errors
 /// [`GdrError::CudaTooOld`](crate::GdrError::CudaTooOld) below CUDA 11.7;
-/// [`GdrError::NoDmaBufExport`](crate::GdrError::NoDmaBufExport) where the GPU or the kernel cannot;
+/// [`GdrError::NoDmaBufExport`](crate::GdrError::NoDmaBufExport) if the GPU or Linux cannot export dma-bufs;
 /// [`GdrError::EmptyRange`](crate::GdrError::EmptyRange); [`GdrError::RangeOverflow`](crate::GdrError::RangeOverflow);
-/// [`GdrError::Descriptors`](crate::GdrError::Descriptors) when the process has none left.
-/// [`GdrError::Cuda`](crate::GdrError::Cuda) with CUDA's error, `EINVAL` for host memory, managed memory, or if the
-/// pages around the bytes are not of the same allocation. Memory of a pool can be exported, although it cannot be pinned.
+/// [`GdrError::Descriptors`](crate::GdrError::Descriptors) if the process has no file descriptor left;
+/// [`GdrError::Cuda`](crate::GdrError::Cuda) with CUDA's error, which is `EINVAL` for host memory, for managed memory,
+/// and if the pages around the bytes are not of the same allocation. Memory of CUDA's pools can be exported, although
+/// it cannot be pinned.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));

@@ -74,7 +74,7 @@ fn cdylib_of_a_dependent_has_no_c_api_and_is_unloaded_after_use() {
     assert!(!dynamic.contains("libgdrapi"), "{dynamic}");
     // Programs unload plugins like this.
     for _ in 0..3 {
-        // SAFETY: its initializers are those of Rust's standard library.
+        // SAFETY: the library has only the initializers of Rust's standard library.
         let plugin = unsafe { Library::new(&library) }.expect("loads");
         // SAFETY: the function has this type.
         let use_memory = unsafe { plugin.get::<extern "C" fn() -> u64>(b"dependent_use_memory") };

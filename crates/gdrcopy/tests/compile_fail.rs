@@ -11,14 +11,14 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The line and the code of a message `PATH:LINE:COLUMN: error[CODE]: …`.
+/// Returns the line and the code of a message `PATH:LINE:COLUMN: error[CODE]: …`, or `None` for other texts.
 fn error(message: &str) -> Option<(usize, String)> {
     let (place, text) = message.split_once(": error[")?;
     let line = place.rsplit(':').nth(1)?.parse().ok()?;
     Some((line, text.split_once(']')?.0.to_owned()))
 }
 
-/// The errors of a program, as line and code.
+/// Compiles a program, and returns the line and the code of each error.
 fn errors(program: &Path) -> Vec<(usize, String)> {
     let library = built::built("libgdrcopy.rlib");
     let dependencies = library.with_file_name("deps");

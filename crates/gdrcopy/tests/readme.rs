@@ -1,4 +1,4 @@
-//! README.md, which is the crate's front page, against the example that it repeats. ci/scripts/public-api.py checks its links.
+//! Tests that README.md, the crate's front page, repeats an example exactly. ci/scripts/public-api.py checks its links.
 
 const README: &str = include_str!("../README.md");
 

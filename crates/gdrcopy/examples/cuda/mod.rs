@@ -1,4 +1,5 @@
-//! The few CUDA calls of the examples and of tests, so that they build without CUDA. Programs use a crate such as cudarc.
+//! The few CUDA calls that examples and tests make. They look CUDA up at run time, and so build without it. Other
+//! programs use a crate such as cudarc.
 #![allow(dead_code, reason = "each program calls a part")]
 
 use std::ffi::{CString, c_int, c_uint, c_void};
@@ -6,7 +7,7 @@ use std::ptr::null_mut;
 
 use libloading::Library;
 
-/// CUDA with device 0's primary context current in the calling thread.
+/// CUDA, with device 0's primary context current in the thread that called `new`.
 pub(crate) struct Cuda(Library);
 
 /// A function of a PTX module.
@@ -48,7 +49,7 @@ impl Cuda {
         cuda
     }
 
-    /// Releases device 0's primary context, once, and returns whether it exists still.
+    /// Releases device 0's primary context once, and returns whether the context is still active.
     pub(crate) fn release(&self) -> bool {
         let (mut flags, mut is_active) = (0, 0);
         // SAFETY: as in `new`.
@@ -61,7 +62,7 @@ impl Cuda {
         is_active != 0
     }
 
-    /// GPU memory.
+    /// Allocates GPU memory, and returns its address.
     pub(crate) fn alloc(&self, bytes: usize) -> u64 {
         let mut address = 0;
         // SAFETY: as in `new`.
@@ -71,7 +72,7 @@ impl Cuda {
         address
     }
 
-    /// Frees memory of `alloc`.
+    /// Frees memory that `alloc` returned.
     pub(crate) fn free(&self, address: u64) {
         // SAFETY: as in `new`.
         unsafe { self.call::<extern "C" fn(u64) -> c_int>("cuMemFree_v2", |f| f(address)) }
@@ -84,7 +85,7 @@ impl Cuda {
         self.synchronize();
     }
 
-    /// CUDA's own view of `len` bytes of GPU memory.
+    /// Returns `len` bytes of GPU memory, copied by CUDA.
     pub(crate) fn read(&self, address: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0_u8; len];
         // SAFETY: as in `new`; the host range is `bytes`.
@@ -96,7 +97,7 @@ impl Cuda {
         bytes
     }
 
-    /// Has CUDA write GPU memory.
+    /// Writes GPU memory by a copy of CUDA.
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) {
         // SAFETY: as in `read`.
         unsafe {
@@ -107,7 +108,7 @@ impl Cuda {
         self.synchronize(); // A small copy may return before the data has arrived.
     }
 
-    /// The GPU kernel `name` of a PTX text.
+    /// Loads a PTX text, and returns its GPU kernel `name`.
     pub(crate) fn kernel(&self, ptx: &str, name: &str) -> Kernel {
         let (ptx, name) = (CString::new(ptx), CString::new(name));
         let (ptx, name) = (ptx.expect("text"), name.expect("a name"));
@@ -124,10 +125,11 @@ impl Cuda {
         kernel
     }
 
-    /// Starts one block of a kernel. Each parameter is a `u64`, or a `u32` in the lower half of one.
+    /// Starts one block of a GPU kernel. Each parameter is a `u64`, or a `u32` in the lower half of one.
     ///
     /// # Safety
-    /// The parameters are the kernel's, and what they point to is its to use until it ends.
+    /// The parameters are those that the GPU kernel declares, and it may use the memory that they point to until it
+    /// ends.
     pub(crate) unsafe fn launch(&self, kernel: &Kernel, threads: u32, parameters: &[u64]) {
         let places = parameters.iter().map(|value| std::ptr::from_ref(value).cast_mut().cast());
         let mut places: Vec<*mut c_void> = places.collect();
@@ -139,14 +141,16 @@ impl Cuda {
         }
     }
 
-    /// Waits until all kernels and copies have ended.
+    /// Waits until all GPU kernels and copies have ended.
     pub(crate) fn synchronize(&self) {
         // SAFETY: as in `new`.
         unsafe { self.call::<extern "C" fn() -> c_int>("cuCtxSynchronize", |f| f()) }
     }
 
+    /// Passes CUDA's function `name` to `call`. Panics if there is no such function, or if `call` returns an error.
+    ///
     /// # Safety
-    /// `F` is the function's type, and `call` passes it what it may be passed.
+    /// `F` is the function's type, and `call` passes valid arguments to the function.
     pub(crate) unsafe fn call<F: Copy>(&self, name: &str, call: impl FnOnce(F) -> c_int) {
         // SAFETY: contract of this function.
         let function = unsafe { self.0.get::<F>(name) }.unwrap_or_else(|e| panic!("{name}: {e}"));

@@ -12,7 +12,7 @@ use crate::access::word::Word;
 use crate::error::{Error, Result};
 
 impl<'m> MappedSlice<'m> {
-    /// `len` elements from byte `offset` on. Elements may have any alignment.
+    /// Returns the array of `len` elements from byte `offset` on. Elements may have any alignment.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if not all elements are in this slice.
@@ -33,7 +33,7 @@ pub struct Array<'m, T> {
 }
 
 impl<'m, T: Pod> Array<'m, T> {
-    /// The elements of a slice that has exactly their size.
+    /// Makes an array of `len` elements from a slice that has exactly their size.
     #[inline]
     pub(super) fn of_slice(bytes: MappedSlice<'m>, len: usize) -> Array<'m, T> {
         Array { bytes, len, elements: PhantomData }
@@ -45,13 +45,13 @@ impl<'m, T: Pod> Array<'m, T> {
         self.len
     }
 
-    /// Returns whether it has no elements.
+    /// Returns whether the array has no elements.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
 
-    /// Device address of its first element, for GPU kernels and CUDA.
+    /// Device address of the first element, for GPU kernels and CUDA.
     #[inline]
     pub fn device_address(self) -> u64 {
         self.bytes.device_address()
@@ -63,16 +63,16 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes
     }
 
-    /// The element `index`, of 1, 2, 4 or 8 bytes, for loads and stores of one transaction each.
+    /// Returns the element `index`, which has 1, 2, 4 or 8 bytes, for loads and stores of one PCIe transaction each.
     ///
     /// # Errors
-    /// [`Error::OutOfArray`]; [`Error::UnalignedWord`] if its address is no multiple of its size.
+    /// [`Error::OutOfArray`]; [`Error::UnalignedWord`] if the element's address is not a multiple of its size.
     #[inline]
     pub fn word(self, index: usize) -> Result<Word<'m, T>> {
         self.bytes.word(self.offset(index, 1)?)
     }
 
-    /// Reads the element `index`. Ordered as [`MappedSlice::read`].
+    /// Reads the element `index`, in the order of [`MappedSlice::read`].
     ///
     /// # Errors
     /// [`Error::OutOfArray`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild).
@@ -84,7 +84,7 @@ impl<'m, T: Pod> Array<'m, T> {
         Ok(value)
     }
 
-    /// Writes the element `index`. Ordered as [`MappedSlice::write`].
+    /// Writes the element `index`, in the order of [`MappedSlice::write`].
     ///
     /// # Errors
     /// [`Error::OutOfArray`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.
@@ -94,7 +94,7 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes.write(offset, bytes_of(&value))
     }
 
-    /// Reads the elements from `index` on into `values`. Ordered as [`MappedSlice::read`].
+    /// Reads the elements from `index` on into `values`, in the order of [`MappedSlice::read`].
     ///
     /// # Errors
     /// [`Error::OutOfArray`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is read then.
@@ -104,7 +104,7 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes.read(offset, cast_slice_mut(values))
     }
 
-    /// Writes `values` to the elements from `index` on. Ordered as [`MappedSlice::write`].
+    /// Writes `values` to the elements from `index` on, in the order of [`MappedSlice::write`].
     ///
     /// # Errors
     /// [`Error::OutOfArray`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.
@@ -114,7 +114,7 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes.write(offset, cast_slice(values))
     }
 
-    /// The elements in `range`.
+    /// Returns the elements in `range` as an array.
     ///
     /// # Errors
     /// [`Error::OutOfArray`] if they are not all in this array.
@@ -126,9 +126,9 @@ impl<'m, T: Pod> Array<'m, T> {
         Ok(Array::of_slice(bytes, count))
     }
 
-    /// Reads the elements with the indexes `at` into the `values` with the same numbers, all at once. Order and speed
-    /// are those of [`MappedSlice::read_many`]. An index may be there more than once. No element is read by a single
-    /// load, however small (see [`Words`](crate::Words)).
+    /// Reads the element with the index `at[i]` into `values[i]`, for all `i` at once. Order and speed are those of
+    /// [`MappedSlice::read_many`]. An index may occur more than once. Not even a small element is certain to be read by
+    /// a single load; use [`Words`](crate::Words) for that.
     ///
     /// # Errors
     /// [`Error::OutOfArray`] if any index is not inside, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
@@ -152,9 +152,8 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes.gather(self.len, at, values)
     }
 
-    /// Writes `values` to the elements with the indexes `at`, with one fence, in the order of a [`Batch`](crate::Batch)
-    /// that is committed on return. Where an index is there more than once, any of its values may be the one that
-    /// stays.
+    /// Writes `values[i]` to the element with the index `at[i]`, for all `i`, as one [`Batch`](crate::Batch) that is
+    /// committed on return. If an index occurs more than once, any of its values may be the one that stays.
     ///
     /// # Errors
     /// [`Error::OutOfArray`] if any index is not inside, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
@@ -166,11 +165,11 @@ impl<'m, T: Pod> Array<'m, T> {
         self.bytes.scatter(self.len, at, values)
     }
 
-    /// Byte offset of `count` elements from `index` on.
+    /// Returns the byte offset of the element `index`, or an error unless the array has `count` elements from there on.
     #[inline]
     fn offset(self, index: usize, count: usize) -> Result<usize> {
         match self.len.checked_sub(index) {
-            // The array's bytes are counted in a usize, and so are those before one of its elements.
+            // The product does not overflow, because the size of the whole array fits in a usize.
             Some(room) if count <= room => Ok(index * size_of::<T>()),
             _ => Err(self.outside(index, count)),
         }

@@ -11,8 +11,8 @@ use crate::access::word::Word;
 use crate::error::Result;
 
 impl<'m> MappedSlice<'m> {
-    /// Starts a batch of writes to this slice, and to others, with one fence at the end in place of one for
-    /// each.
+    /// Starts a batch of writes to this slice and to others. One fence at the end of the batch replaces the fence of
+    /// each write.
     ///
     /// # Errors
     /// [`GdrError::ForkedChild`](crate::GdrError::ForkedChild).
@@ -24,12 +24,12 @@ impl<'m> MappedSlice<'m> {
     }
 }
 
-/// Writes that are pushed out together. Made by [`MappedSlice::batch`].
+/// Writes that are pushed out together. [`MappedSlice::batch`] starts a batch.
 ///
-/// The stores are made at once, in no order among each other, and the CPU combines what shares a line of 64
-/// bytes. [`Batch::commit`] pushes them out; so does dropping the batch. A flag that says that the data of a
-/// batch is there must be written after the commit. A word that must be one store is a write of its own, naturally
-/// aligned. [`MappedSlice::write_many`] makes writes that are known together, in less time.
+/// Each write makes its stores at once. The stores have no order among each other, and the CPU combines those to the
+/// same cache line of 64 bytes. [`Batch::commit`] pushes them out; so does dropping the batch. A flag that says that
+/// the data of a batch is there must be written after the commit. A word that must be one store has to be a write of its
+/// own, naturally aligned. [`MappedSlice::write_many`] makes writes that are known together, in less time.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -46,12 +46,12 @@ impl<'m> MappedSlice<'m> {
 #[doc(alias("gdrx_begin", "gdrx_write_unfenced", "gdrx_fence"))]
 pub struct Batch<'m> {
     slice: MappedSlice<'m>,
-    /// The fence at the end holds for the stores of its own thread only.
+    /// The fence at the end orders only the stores of its own thread.
     not_send: PhantomData<*mut ()>,
 }
 
 impl<'m> Batch<'m> {
-    /// Writes `src` from byte `offset` of the slice on that the batch was made from.
+    /// Writes `src` to the slice that started the batch, from byte `offset` on.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`](crate::Error::OutOfMapping), [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
@@ -61,7 +61,7 @@ impl<'m> Batch<'m> {
         self.write_to(self.slice, offset, src)
     }
 
-    /// Writes `src` from byte `offset` of any slice on, of any mapping that lives as long as the batch.
+    /// Writes `src` to `slice`, from byte `offset` on. The slice may be of any mapping that lives as long as the batch.
     ///
     /// # Errors
     /// The errors of [`Batch::write`].
@@ -83,7 +83,7 @@ impl<'m> Batch<'m> {
         self.write(offset, bytes_of(value))
     }
 
-    /// Writes a word, of any mapping that lives as long as the batch, by one store.
+    /// Writes `value` to a word by one store. The word may be of any mapping that lives as long as the batch.
     ///
     /// # Panics
     /// In a forked child of the process that made the mapping.
@@ -92,7 +92,7 @@ impl<'m> Batch<'m> {
         word.store_unfenced(value);
     }
 
-    /// Pushes all writes out to the GPU, before whatever the thread writes later.
+    /// Pushes all writes out to the GPU, before any later write of the thread.
     #[inline]
     pub fn commit(self) {}
 }

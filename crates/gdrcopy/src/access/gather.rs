@@ -12,17 +12,17 @@ use crate::access::word::Word;
 
 /// Words in different places, of any mappings, that are read together.
 ///
-/// One fence comes before all loads, which overlap on write-combining memory, so polling 64 flags takes a small
-/// multiple of polling one. The loads are streaming loads there, because plain ones never overlap. They take the word's
-/// line of 64 bytes, or a part of it that holds the word. On device memory, and by the routine `portable`, the loads
-/// are plain, and each takes a round trip.
+/// One fence comes before all loads. The loads overlap on write-combining memory, so polling 64 flags takes a small
+/// multiple of the time for one. They are streaming loads there, because plain loads never overlap. A streaming load
+/// reads the cache line of 64 bytes that holds the word, or the part of this line that holds it. On device memory, and
+/// with the routine `portable`, the loads are plain, and each takes a round trip.
 ///
 /// # Where to put flags
 ///
-/// The measured core, an x86-64 server's, keeps 8 even and 8 odd lines in flight (bit 6 of the address). Put flags into
-/// neighboring lines, or an odd number of lines apart, where 16 take one round trip. An even number of lines apart (128
-/// bytes, 4 KiB), 16 flags take two. Random lines are in between. The more are read at once, the closer they come to 16
-/// in a round trip.
+/// The measured core, of an x86-64 server, keeps 8 even and 8 odd lines in flight (bit 6 of a line's address decides).
+/// Put flags into neighboring cache lines, or an odd number of lines apart: then 16 flags take one round trip. If they
+/// are an even number of lines apart (128 bytes, 4 KiB), 16 flags take two round trips. Flags in random lines take a
+/// time in between. The more of them are read at once, the closer they come to 16 per round trip.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -36,10 +36,10 @@ use crate::access::word::Word;
 /// ```
 #[derive(Clone)]
 pub struct Words<'m, T> {
-    /// Invariant: they are of the process `owner`, and accept the accesses of `accessed_as`. If they are of several processes,
-    /// there is no owner.
+    /// Invariant: the process `owner` has mapped all words, and all accept the accesses of `accessed_as`.
     words: Box<[Word<'m, T>]>,
     accessed_as: MappingType,
+    /// The process that collected the words, or `None` if another process has mapped one of them.
     owner: Option<Owner>,
 }
 
@@ -62,7 +62,7 @@ impl<'m, T: Pod> FromIterator<Word<'m, T>> for Words<'m, T> {
 }
 
 impl<'m, T: Pod> Words<'m, T> {
-    /// The word with this number, to store it or to load it by itself; `None` if there is none.
+    /// Returns the word with this index, for a store or a load of this word only, or `None` if there is no such word.
     #[inline]
     pub fn get(&self, index: usize) -> Option<Word<'m, T>> {
         self.words.get(index).copied()
@@ -78,11 +78,10 @@ impl<'m, T: Pod> Words<'m, T> {
         self.words.is_empty()
     }
 
-    /// Reads all words. An acquire; no value is older than the call; in no order among each other.
+    /// Reads all words, in no order among each other. The read is an acquire, and no value is older than the call.
     ///
     /// # Panics
-    /// If `values` and the words differ in number; in a forked child of the process that made
-    /// the mappings.
+    /// If `values` and the words differ in number; in a forked child of the process that made the mappings.
     pub fn load_all(&self, values: &mut [T]) {
         assert_eq!(values.len(), self.len(), "a value for each word");
         match self.owner {
@@ -96,7 +95,7 @@ impl<'m, T: Pod> Words<'m, T> {
             let word = unsafe { *words.add(n) };
             Item { dst: values.wrapping_add(n).cast(), src: word.start(), len: size_of::<T>() }
         };
-        // SAFETY: a word is mapped, and these accept such accesses (invariant).
+        // SAFETY: all words are mapped, and accept such accesses (invariant).
         unsafe { copy::gather(self.accessed_as, Shape::new(size_of::<T>(), 0), self.len(), item) };
     }
 }

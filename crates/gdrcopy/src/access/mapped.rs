@@ -16,9 +16,9 @@ use crate::error::Result;
 /// Mapped GPU memory that has an owner ([`Mapping`](crate::Mapping), [`OwnedMapping`](crate::memory::OwnedMapping),
 /// [`PoolBuffer`](crate::PoolBuffer), [`OwnedSlice`](crate::owned::OwnedSlice)).
 ///
-/// Its methods are those of [`MappedSlice`], of all of the memory, with their order and errors. A `dyn Mapped` has
-/// those without a type parameter, and [`Mapped::as_slice`] for the others. Only types of this crate are `Mapped`, and
-/// an `Arc` of one is.
+/// Its methods are those of [`MappedSlice`] for all of the memory, with the same order and errors. A `dyn Mapped` has
+/// the methods without a type parameter; call the others on the slice that [`Mapped::as_slice`] returns. Only types of
+/// this crate, and an `Arc` of one of them, are `Mapped`.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -35,7 +35,7 @@ use crate::error::Result;
 #[expect(clippy::missing_errors_doc, reason = "those of the slice's methods")]
 #[expect(clippy::len_without_is_empty, reason = "only a slice can be empty")]
 pub trait Mapped: sealed::Sealed + Send + Sync {
-    /// All of the mapped memory.
+    /// Returns all of the mapped memory as a slice.
     fn as_slice(&self) -> MappedSlice<'_>;
 
     /// The number of mapped bytes.
@@ -44,13 +44,13 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
         self.as_slice().len()
     }
 
-    /// [`MappedSlice::as_mut_ptr`].
+    /// Calls [`MappedSlice::as_mut_ptr`] for all of the memory.
     #[inline]
     fn as_mut_ptr(&self) -> *mut u8 {
         self.as_slice().as_mut_ptr()
     }
 
-    /// Device address of its first byte, for GPU kernels and CUDA.
+    /// Device address of the first byte, for GPU kernels and CUDA.
     #[inline]
     fn device_address(&self) -> u64 {
         self.as_slice().device_address()
@@ -62,7 +62,7 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
         self.as_slice().mapping_type()
     }
 
-    /// [`MappedSlice::slice`].
+    /// Calls [`MappedSlice::slice`] for all of the memory.
     #[inline]
     fn slice(&self, range: impl RangeBounds<usize>) -> Result<MappedSlice<'_>>
     where
@@ -71,37 +71,37 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
         self.as_slice().slice(range)
     }
 
-    /// [`MappedSlice::split_at`].
+    /// Calls [`MappedSlice::split_at`] for all of the memory.
     #[inline]
     fn split_at(&self, middle: usize) -> Result<(MappedSlice<'_>, MappedSlice<'_>)> {
         self.as_slice().split_at(middle)
     }
 
-    /// [`MappedSlice::write`].
+    /// Calls [`MappedSlice::write`] for all of the memory.
     #[inline]
     #[doc(alias = "gdr_copy_to_mapping")]
     fn write(&self, offset: usize, src: &[u8]) -> Result<()> {
         self.as_slice().write(offset, src)
     }
 
-    /// [`MappedSlice::read`].
+    /// Calls [`MappedSlice::read`] for all of the memory.
     #[inline]
     #[doc(alias = "gdr_copy_from_mapping")]
     fn read(&self, offset: usize, dst: &mut [u8]) -> Result<()> {
         self.as_slice().read(offset, dst)
     }
 
-    /// [`MappedSlice::fill`].
+    /// Calls [`MappedSlice::fill`] for all of the memory.
     fn fill(&self, byte: u8) -> Result<()> {
         self.as_slice().fill(byte)
     }
 
-    /// [`MappedSlice::read_vec`].
+    /// Calls [`MappedSlice::read_vec`] for all of the memory.
     fn read_vec(&self, offset: usize, len: usize) -> Result<Vec<u8>> {
         self.as_slice().read_vec(offset, len)
     }
 
-    /// [`MappedSlice::word`].
+    /// Calls [`MappedSlice::word`] for all of the memory.
     #[inline]
     fn word<T: Pod>(&self, offset: usize) -> Result<Word<'_, T>>
     where
@@ -110,7 +110,7 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
         self.as_slice().word(offset)
     }
 
-    /// [`MappedSlice::array`].
+    /// Calls [`MappedSlice::array`] for all of the memory.
     #[inline]
     fn array<T: Pod>(&self, offset: usize, len: usize) -> Result<Array<'_, T>>
     where
@@ -119,27 +119,27 @@ pub trait Mapped: sealed::Sealed + Send + Sync {
         self.as_slice().array(offset, len)
     }
 
-    /// [`MappedSlice::batch`].
+    /// Calls [`MappedSlice::batch`] for all of the memory.
     #[inline]
     fn batch(&self) -> Result<Batch<'_>> {
         self.as_slice().batch()
     }
 
-    /// [`MappedSlice::read_many`].
+    /// Calls [`MappedSlice::read_many`] for all of the memory.
     #[inline]
     #[doc(alias = "gdrx_read_many")]
     fn read_many(&self, items: &mut [(usize, &mut [u8])]) -> Result<()> {
         self.as_slice().read_many(items)
     }
 
-    /// [`MappedSlice::write_many`].
+    /// Calls [`MappedSlice::write_many`] for all of the memory.
     #[inline]
     #[doc(alias = "gdrx_write_many")]
     fn write_many(&self, items: &[(usize, &[u8])]) -> Result<()> {
         self.as_slice().write_many(items)
     }
 
-    /// [`MappedSlice::flush`].
+    /// Calls [`MappedSlice::flush`] for all of the memory.
     #[doc(alias = "gdrx_flush")]
     fn flush(&self) -> Result<()> {
         self.as_slice().flush()
@@ -156,6 +156,6 @@ impl<M: Mapped + ?Sized> Mapped for Arc<M> {
 impl<M: Mapped + ?Sized> sealed::Sealed for Arc<M> {}
 
 pub(crate) mod sealed {
-    /// The trait is sealed, so that methods can be added to it.
+    /// Only this crate can implement this trait, and so `Mapped`. Therefore methods can be added to `Mapped` later.
     pub trait Sealed {}
 }

@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 /// Bytes that [`MappedSlice::fill`] writes at a time.
 const FILLED: usize = 1024;
 
-/// The start and length of a range, which may be outside of the `all` bytes. A range that cannot be inside is an
-/// error.
+/// Returns the start and the length of a range of `all` bytes. The range may reach beyond them. If it ends before its
+/// start, or overflows, the error is the start and the length to report.
 #[inline]
 pub(super) fn start_and_len(
     range: impl RangeBounds<usize>,
@@ -42,9 +42,9 @@ pub(super) fn start_and_len(
 
 /// A range of mapped GPU memory, borrowed from its mapping.
 ///
-/// It is a pointer and a length, so copying it copies no memory. Threads may use one slice at the same time. Where they
-/// write the same bytes, or one writes what another reads, the bytes are a mix of both. Words of 1, 2, 4 or 8 naturally
-/// aligned bytes stay whole.
+/// A slice is a pointer and a length, so copying a slice copies no memory. Threads may use one slice at the same time.
+/// If they write the same bytes, or one writes bytes that another reads, the result is a mix of both. Words of 1, 2, 4
+/// or 8 naturally aligned bytes stay whole.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -63,7 +63,7 @@ pub struct MappedSlice<'m> {
     /// `accessed_as`.
     start: *mut u8,
     len: usize,
-    /// The address of the byte at `start`.
+    /// The device address of the byte at `start`.
     device_address: u64,
     mapping_type: MappingType,
     accessed_as: MappingType,
@@ -71,14 +71,14 @@ pub struct MappedSlice<'m> {
     region: PhantomData<&'m Region>,
 }
 
-// SAFETY: the addresses are valid in every thread. Accesses are atomic, or in assembly. Those wider than a word may be
-// volatile, to memory that is no Rust allocation. So accesses of several threads are no data race.
+// SAFETY: the addresses are valid in every thread. Accesses are atomic or in assembly. Accesses wider than a word may
+// be volatile, but this memory is not a Rust allocation. So accesses of several threads are not a data race.
 unsafe impl Send for MappedSlice<'_> {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for MappedSlice<'_> {}
 
 impl<'m> MappedSlice<'m> {
-    /// `len` bytes of the region from `head` on, which must be inside.
+    /// Returns the `len` bytes of the region from byte `head` on. Panics if they are not all inside.
     #[inline]
     pub(crate) fn of_region(
         region: &'m Region,
@@ -88,8 +88,8 @@ impl<'m> MappedSlice<'m> {
         mapping_type: MappingType,
     ) -> MappedSlice<'m> {
         assert!(head <= region.len() && len <= region.len() - head);
-        // Cached memory gets the accesses of device memory. C programs get `memcpy`, which is a data race in Rust's
-        // model where another thread writes.
+        // Cached memory gets the accesses of device memory. libgdrapi uses `memcpy` there, which is a data race in
+        // Rust's model if another thread writes.
         let accessed_as = match mapping_type {
             MappingType::Caching => MappingType::Device,
             other => other,
@@ -111,20 +111,20 @@ impl<'m> MappedSlice<'m> {
         self.len
     }
 
-    /// Returns whether it has no bytes.
+    /// Returns whether the slice has no bytes.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
 
-    /// CPU address of its first byte. Using it is unsafe, because the mapping must be alive, and accesses must suit the
-    /// memory type.
+    /// CPU address of the first byte. An access through it is unsafe, because the mapping must be alive, and the access
+    /// must suit the memory type.
     #[inline]
     pub fn as_mut_ptr(self) -> *mut u8 {
         self.start
     }
 
-    /// Device address of its first byte, for GPU kernels and CUDA.
+    /// Device address of the first byte, for GPU kernels and CUDA.
     #[inline]
     pub fn device_address(self) -> u64 {
         self.device_address
@@ -136,7 +136,7 @@ impl<'m> MappedSlice<'m> {
         self.mapping_type
     }
 
-    /// The bytes in `range`.
+    /// Returns the bytes in `range` as a slice.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if they are not all in this slice.
@@ -146,7 +146,7 @@ impl<'m> MappedSlice<'m> {
         self.part(offset, len)
     }
 
-    /// The `len` bytes from `offset` on.
+    /// Returns the `len` bytes from `offset` on as a slice.
     #[inline]
     pub(crate) fn part(self, offset: usize, len: usize) -> Result<MappedSlice<'m>> {
         let start = self.place(offset, len)?;
@@ -162,10 +162,10 @@ impl<'m> MappedSlice<'m> {
         Ok((self.slice(..middle)?, self.slice(middle..)?))
     }
 
-    /// Copies `src` to the GPU memory from byte `offset` on. A release, and pushed out on return.
+    /// Copies `src` to the GPU memory from byte `offset` on. The copy is a release, and is pushed out on return.
     ///
-    /// Each byte is stored once, but for cached mappings, where some can be stored twice. 1, 2, 4 or 8 naturally aligned
-    /// bytes are a single store.
+    /// Each byte is stored once, except in cached mappings, where some bytes can be stored twice. A copy of 1, 2, 4 or
+    /// 8 naturally aligned bytes is a single store.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is written then.
@@ -178,9 +178,10 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Copies the GPU memory from byte `offset` on to `dst`. An acquire; the bytes are no older than the call.
+    /// Copies the GPU memory from byte `offset` on to `dst`. The copy is an acquire, and the bytes are no older than
+    /// the call.
     ///
-    /// 1, 2, 4 or 8 naturally aligned bytes are a single load.
+    /// A copy of 1, 2, 4 or 8 naturally aligned bytes is a single load.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is read then.
@@ -211,7 +212,7 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// [`MappedSlice::read`] of `len` bytes into a new vector.
+    /// Copies `len` bytes from byte `offset` on into a new vector, as [`MappedSlice::read`] does.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`], [`GdrError::ForkedChild`](crate::GdrError::ForkedChild); nothing is read or allocated
@@ -224,12 +225,12 @@ impl<'m> MappedSlice<'m> {
         Ok(bytes)
     }
 
-    /// Reads many places at once, each item's bytes from its offset on. One fence comes before all loads, which overlap
-    /// on write-combining memory; on device memory, each load of 8 bytes takes its own round trip. How many overlap
-    /// depends on the addresses (see [`Words`](crate::Words#where-to-put-flags)).
+    /// Reads many places at once. Each item has an offset and the buffer for the bytes from there on. One fence comes
+    /// before all loads. The loads overlap on write-combining memory; how many do depends on the addresses (see
+    /// [`Words`](crate::Words#where-to-put-flags)). On device memory, each load of 8 bytes takes its own round trip.
     ///
-    /// An item is not read by a single load, however small. Read flags that must be one transaction by
-    /// [`Word::load`](crate::Word::load). See [`Words`](crate::Words) for many flags in different places.
+    /// Not even a small item is certain to be read by a single load. Read a flag, which must be one transaction, by
+    /// [`Word::load`](crate::Word::load), and many flags in different places by [`Words`](crate::Words).
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if any item is not inside, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
@@ -248,16 +249,17 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Writes many places at once, each item's bytes from its offset on, with one fence, in the order of a
-    /// [`Batch`](crate::Batch) that is committed on return. A CPU takes more of these writes in a burst than of
-    /// [`Batch::write`](crate::Batch::write), each of which is a call.
+    /// Writes many places at once, with one fence. Each item has an offset and the bytes to write from there on. The
+    /// writes are ordered like those of a [`Batch`](crate::Batch) that is committed on return. A CPU takes more of
+    /// these writes in a burst than of [`Batch::write`](crate::Batch::write), each of which is a call.
     ///
-    /// A word that must be one store is an item of its own, naturally aligned.
+    /// A word that must be one store has to be an item of its own, naturally aligned.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if any item is not inside, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild);
     /// nothing is written then.
-    // Inlined, because each word of a slice that the caller stores takes the place of a write (`Work` of the core).
+    // Inlined, so that the caller need not store the words of `items`. Each such store would take the place of a write
+    // in the CPU's buffer (see `Work` in the core).
     #[inline]
     pub fn write_many(self, items: &[(usize, &[u8])]) -> Result<()> {
         let shape = self.check_items(items.iter().map(|(offset, src)| (*offset, src.len())))?;
@@ -304,7 +306,8 @@ impl<'m> MappedSlice<'m> {
             let src = self.start.wrapping_add(index * size_of::<T>());
             Item { dst: values.wrapping_add(n).cast(), src, len: size_of::<T>() }
         };
-        // SAFETY: as in `write`; `check_elements` has found the elements inside the slice, and `values` has that number.
+        // SAFETY: as in `write`; `check_elements` has found the elements inside the slice, and `values` has that
+        // number.
         unsafe { copy::gather(self.accessed_as, shape, at.len(), item) };
         Ok(())
     }
@@ -327,8 +330,8 @@ impl<'m> MappedSlice<'m> {
         Ok(())
     }
 
-    /// Fails unless this process is the owner, and each of these indexes is that of one of the `len` elements. Returns the
-    /// shape of the elements.
+    /// Returns the shape of the elements, or an error unless this process is the owner and all indexes are less than
+    /// `len`.
     #[inline]
     fn check_elements<T>(self, len: usize, at: &[usize]) -> Result<Shape> {
         self.owner.check()?;
@@ -342,8 +345,8 @@ impl<'m> MappedSlice<'m> {
         Ok(Shape::new(size_of::<T>(), self.start.addr() | size_of::<T>()))
     }
 
-    /// Returns when all earlier writes of this thread to this GPU have arrived there. It reads one byte back, which
-    /// follows them over PCIe. Takes as long as a read.
+    /// Waits until all earlier writes of this thread to this GPU have arrived there. It reads one byte, and this read
+    /// follows the writes over PCIe. So it takes as long as a read.
     ///
     /// # Errors
     /// [`Error::OutOfMapping`] if the slice is empty, [`GdrError::ForkedChild`](crate::GdrError::ForkedChild).

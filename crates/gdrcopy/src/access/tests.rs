@@ -1,4 +1,4 @@
-//! Accesses of memory without a GPU, which Miri runs too. The fuzz test makes all of them at random.
+//! Tests accesses to memory without a GPU. Miri runs these tests too. The fuzz test makes the same accesses at random.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::testing::{Gpu, Memory};
 
 const LEN: usize = 400;
 
-/// The bytes that are read back differ from each other, so that none is at another's place.
+/// Neighboring bytes differ, so that the test finds a byte in the wrong place.
 #[test]
 fn copies_change_their_bytes_only_and_return_them() {
     let memory = Memory::aligned(LEN, 64);
@@ -36,7 +36,7 @@ fn copies_change_their_bytes_only_and_return_them() {
 fn many_places_are_read_and_written_at_once() {
     let memory = Memory::aligned(LEN, 64);
     let slice = memory.slice();
-    // Elements have 21 bytes, so that they start at each place of a line.
+    // Elements have 21 bytes, so that they start at different places of a cache line.
     let array = slice.array::<[u8; 21]>(10, 18).expect("inside");
     array.scatter(&[17, 0, 4], &[[1; 21], [2; 21], [3; 21]]).expect("inside");
     let mut found = [[0; 21]; 4];

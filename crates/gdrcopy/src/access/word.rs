@@ -15,10 +15,10 @@ use crate::access::slice::MappedSlice;
 use crate::error::{Error, Result};
 
 impl<'m> MappedSlice<'m> {
-    /// The `T` at byte `offset`, for loads and stores of one transaction each.
+    /// Returns the `T` at byte `offset`, for loads and stores of one PCIe transaction each.
     ///
     /// # Errors
-    /// [`Error::OutOfMapping`]; [`Error::UnalignedWord`] if its address is no multiple of its size.
+    /// [`Error::OutOfMapping`]; [`Error::UnalignedWord`] if the word's address is not a multiple of its size.
     #[inline]
     pub fn word<T: Pod>(self, offset: usize) -> Result<Word<'m, T>> {
         Word::of_slice(self, offset)
@@ -28,16 +28,16 @@ impl<'m> MappedSlice<'m> {
 /// A naturally aligned word of mapped GPU memory. Each access is one PCIe transaction, so the GPU and the CPU see
 /// old or new values, never a mix.
 ///
-/// It is of any plain data of 1, 2, 4 or 8 bytes ([`bytemuck::Pod`]), such as integers, floats, and structs of them
-/// without padding. Other sizes do not compile. Its address is a multiple of its size.
+/// `T` is any plain data of 1, 2, 4 or 8 bytes ([`bytemuck::Pod`]), such as integers, floats, and structs of them
+/// without padding. Other sizes do not compile. The address of a word is a multiple of its size.
 ///
-/// A word is also a flag or a counter between this process and a GPU kernel. The kernel needs release stores and
+/// A word can be a flag or a counter between this process and a GPU kernel. The GPU kernel needs release stores and
 /// acquire loads at system scope, or relaxed ones with `__threadfence_system()`.
 ///
-/// It is no `AtomicU32`, because the GPU is no thread of this program, and write-combining memory has no atomic
-/// read-modify-write.
+/// A word is not an `AtomicU32`, because the GPU is not a thread of this program, and write-combining memory has no
+/// atomic read-modify-write.
 ///
-/// Three bytes are no word:
+/// Three bytes are not a word:
 ///
 /// ```compile_fail,E0080
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -47,7 +47,7 @@ impl<'m> MappedSlice<'m> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Word<'m, T> {
-    /// Invariant: a `T` is mapped there for `'m`, in the process `owner`, aligned to its size.
+    /// Invariant: a `T` is mapped at this address for `'m`, in the process `owner`, and is aligned to its size.
     at: *mut T,
     device_address: u64,
     accessed_as: MappingType,
@@ -70,7 +70,7 @@ unsafe impl<T: Pod> Send for Word<'_, T> {}
 unsafe impl<T: Pod> Sync for Word<'_, T> {}
 
 impl<'m, T: Pod> Word<'m, T> {
-    /// The `T` at byte `offset`.
+    /// Returns the `T` at byte `offset` of a slice.
     #[inline]
     fn of_slice(slice: MappedSlice<'m>, offset: usize) -> Result<Word<'m, T>> {
         const { assert!(matches!(size_of::<T>(), 1 | 2 | 4 | 8), "a word has 1, 2, 4 or 8 bytes") };
@@ -94,7 +94,8 @@ impl<'m, T: Pod> Word<'m, T> {
         self.device_address
     }
 
-    /// Reads it by one load. An acquire; the value is no older than the call. Takes a PCIe round trip.
+    /// Reads the word by one load, which takes a PCIe round trip. The load is an acquire, and the value is no older
+    /// than the call.
     ///
     /// # Panics
     /// In a forked child of the process that made the mapping.
@@ -106,7 +107,7 @@ impl<'m, T: Pod> Word<'m, T> {
         unsafe { copy::load(self.at) }
     }
 
-    /// Writes it by one store. A release, and pushed out on return.
+    /// Writes the word by one store. The store is a release, and is pushed out on return.
     ///
     /// # Panics
     /// In a forked child of the process that made the mapping.
@@ -118,8 +119,9 @@ impl<'m, T: Pod> Word<'m, T> {
         unsafe { copy::store(self.at, value) }
     }
 
-    /// Reads it again and again until `predicate` accepts the value, which is returned. `None` as deadline
-    /// waits for ever. It is an acquire, so what a GPU kernel wrote before it released the value is visible afterwards.
+    /// Reads the word again and again until `predicate` accepts the value, and returns this value. If `deadline` is
+    /// `None`, it waits forever. Each read is an acquire, so everything that a GPU kernel wrote before it released the
+    /// value is visible afterwards.
     ///
     /// ```
     /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -138,7 +140,7 @@ impl<'m, T: Pod> Word<'m, T> {
     /// [`Error::TimedOut`] once the deadline has passed. The word is read at least once.
     ///
     /// # Panics
-    /// As [`Word::load`].
+    /// In a forked child, as [`Word::load`] does.
     pub fn spin_until(self, mut predicate: impl FnMut(T) -> bool, deadline: impl Into<Option<Instant>>) -> Result<T> {
         let deadline = deadline.into();
         loop {
@@ -154,18 +156,18 @@ impl<'m, T: Pod> Word<'m, T> {
         }
     }
 
-    /// Where it is mapped.
+    /// The CPU address of the word.
     #[inline]
     pub(super) fn start(self) -> *const u8 {
         self.at.cast_const().cast()
     }
 
-    /// The process that mapped it.
+    /// The process that mapped the word.
     pub(super) fn owner(self) -> Owner {
         self.owner
     }
 
-    /// [`Word::store`] between the fences of a batch.
+    /// Writes the word by one store without a fence, because the batch that calls it has fences.
     #[inline]
     pub(super) fn store_unfenced(self, value: T) {
         self.owner.assert();

@@ -1,4 +1,4 @@
-//! GPU memory, and host memory in its place, from the CUDA driver, without another crate.
+//! GPU memory, and host memory in its place, that the CUDA driver allocates. This needs no other crate for CUDA.
 
 use std::ptr;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use crate::error::{GdrError, Result};
 use crate::memory::device::{DeviceAllocator, DeviceMemory};
 use gdrcopy_core::sys::cuda::allocation::{Allocation, Gpu};
 
-/// Allocates by cuMemAlloc, in the primary context of a GPU, from CUDA 11.0 on.
+/// Allocates by cuMemAlloc, in the primary context of a GPU, with CUDA 11.0 and newer.
 ///
-/// Where the GPU supports memory pools (`CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED`), memory is freed in the
-/// order of a stream of its own, which waits for no GPU kernel. Elsewhere, as in TCC mode, cuMemFree waits for
-/// all work of the GPU. The memory itself never comes from a pool, because such memory cannot be pinned.
+/// If the GPU supports memory pools (`CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED`), memory is freed in the order of a
+/// separate stream, which waits for no GPU kernel. Otherwise, as in TCC mode, memory is freed by cuMemFree, which waits
+/// for all work of the GPU. The memory itself never comes from a memory pool, because such memory cannot be pinned.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -26,12 +26,12 @@ pub struct CudaAllocator {
 }
 
 impl CudaAllocator {
-    /// The GPU with this number, as `CUDA_VISIBLE_DEVICES` leaves them. Initializes CUDA, and keeps the primary
-    /// context of the GPU, which is made if need be.
+    /// Returns an allocator for the GPU with this number, among those that `CUDA_VISIBLE_DEVICES` leaves. It
+    /// initializes CUDA, and retains the GPU's primary context, which CUDA creates if there is none.
     ///
     /// # Errors
     /// [`GdrError::NoCuda`](crate::GdrError::NoCuda), [`GdrError::CudaTooOld`](crate::GdrError::CudaTooOld),
-    /// [`GdrError::Cuda`](crate::GdrError::Cuda) with what CUDA answered.
+    /// [`GdrError::Cuda`](crate::GdrError::Cuda) with CUDA's error.
     pub fn new(gpu: i32) -> Result<CudaAllocator> {
         let gpu = Arc::new(Gpu::open(gpu)?);
         Ok(CudaAllocator { gpu })
@@ -53,7 +53,7 @@ struct CudaMemory {
     len: usize,
 }
 
-// SAFETY: the allocation is freed when dropped, and no one else has its address.
+// SAFETY: the allocation stays until this value is dropped, and safe code reaches it only through this value.
 unsafe impl DeviceMemory for CudaMemory {
     fn address(&self) -> u64 {
         self.memory.address
@@ -66,7 +66,7 @@ unsafe impl DeviceMemory for CudaMemory {
 
 impl Drop for CudaMemory {
     fn drop(&mut self) {
-        // SAFETY: it comes from this GPU's `alloc`, and the owner has no more use for it.
+        // SAFETY: the memory comes from `alloc` or `alloc_host` of this GPU, and its owner no longer uses it.
         if let Err(error) = unsafe { self.gpu.free(&self.memory) } {
             let address = self.memory.address;
             log::warn!("memory at {address:#x} is not freed: {error}");
@@ -75,7 +75,7 @@ impl Drop for CudaMemory {
 }
 
 /// Zeroed, page-locked host memory that GPUs reach at a device address, for
-/// [`Backend::HostMemory`](crate::Backend::HostMemory). It is freed when dropped.
+/// [`Backend::HostMemory`](crate::Backend::HostMemory). Dropping it frees the memory.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -94,9 +94,9 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// Allocates `len` bytes, usable in all contexts. Keeps the primary context of the calling thread's GPU, or of GPU 0
-    /// if the thread has no context. The memory is gone if that device is reset. Initializes CUDA if need be. May wait
-    /// for the GPU.
+    /// Allocates `len` bytes, which all contexts can use. It retains the primary context of the calling thread's GPU,
+    /// or of GPU 0 if the thread has no context. The memory is gone if that GPU is reset. The call initializes CUDA if
+    /// nothing has done so, and may wait for the GPU.
     ///
     /// # Errors
     /// [`GdrError::EmptyRange`](crate::GdrError::EmptyRange); [`GdrError::NoCuda`](crate::GdrError::NoCuda),
@@ -111,14 +111,14 @@ impl HostMemory {
         Ok(HostMemory { memory: CudaMemory { gpu, memory, len } })
     }
 
-    /// Where the CPU finds it. Using it is unsafe, because the memory must be alive, and GPU kernels may write it at
-    /// any time.
+    /// The CPU address of the memory. An access through it is unsafe, because the memory must be alive, and GPU kernels
+    /// may write it at any time.
     pub fn as_mut_ptr(&self) -> *mut u8 {
         ptr::with_exposed_provenance_mut(self.memory.memory.host)
     }
 }
 
-// SAFETY: as for the memory in it; safe code has no access to it.
+// SAFETY: as for `CudaMemory`. Safe code gets the CPU address, but cannot access the memory through it.
 unsafe impl DeviceMemory for HostMemory {
     fn address(&self) -> u64 {
         self.memory.address()

@@ -1,4 +1,4 @@
-//! GPU memory of the crate cudarc.
+//! GPU memory that the crate cudarc owns.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use gdrcopy_core::error::of_cuda;
 /// A slice of plain data, for [`Gdr::map_owned`](crate::Gdr::map_owned) and
 /// [`Pool::of_memory`](crate::Pool::of_memory).
 ///
-/// The slices of `CudaStream::alloc`, `alloc_zeros` and `clone_htod` cannot be pinned where the GPU supports memory
-/// pools. They are in CUDA's asynchronous pool, and pinning fails with `EINVAL`. [`CudarcAllocator`] allocates memory
-/// that can; so do `cudarc::driver::result::malloc_sync` and `CudaStream::upgrade_device_ptr`.
-// SAFETY: a `CudaSlice` owns its allocation. Safe code reaches it only by a reference to the slice, and its new owner
-// gives none out. Once it is given back, any bytes are values of a `Pod`.
+/// If the GPU supports memory pools, the slices of `CudaStream::alloc`, `alloc_zeros` and `clone_htod` cannot be
+/// pinned. They are in CUDA's asynchronous pool, so pinning them fails with `EINVAL`. [`CudarcAllocator`] allocates
+/// memory that can be pinned; so do `cudarc::driver::result::malloc_sync` and `CudaStream::upgrade_device_ptr`.
+// SAFETY: a `CudaSlice` owns its allocation. Safe code reaches the bytes only by a reference to the slice, and its new
+// owner gives out no reference. Once the slice is given back, any bytes are valid values of a `Pod`.
 unsafe impl<T: Pod + Debug> DeviceMemory for CudaSlice<T> {
     fn address(&self) -> u64 {
         self.device_ptr(self.stream()).0
@@ -28,9 +28,8 @@ unsafe impl<T: Pod + Debug> DeviceMemory for CudaSlice<T> {
     }
 }
 
-/// Allocates `CudaSlice<u8>` in the context of a stream, by cuMemAlloc, so that they can be pinned. cudarc frees
-/// them in the order of the stream where the GPU supports memory pools, and otherwise, as in TCC mode, by
-/// cuMemFree.
+/// Allocates `CudaSlice<u8>` in the context of a stream by cuMemAlloc, so that the slices can be pinned. cudarc frees
+/// them in the order of the stream if the GPU supports memory pools, and otherwise, as in TCC mode, by cuMemFree.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -47,7 +46,8 @@ pub struct CudarcAllocator {
 }
 
 impl CudarcAllocator {
-    /// Allocates in the context of this stream, and frees in the order of this stream.
+    /// Returns an allocator that allocates in the context of this stream. If the GPU supports memory pools, its memory
+    /// is freed in the order of this stream.
     pub fn new(stream: Arc<CudaStream>) -> CudarcAllocator {
         CudarcAllocator { stream }
     }
@@ -60,8 +60,8 @@ impl DeviceAllocator for CudarcAllocator {
         // SAFETY: the memory is owned by the slice below.
         let address = unsafe { result::malloc_sync(len) };
         let address = address.map_err(|error| of_cuda("cuMemAlloc", error.0 as _))?;
-        // SAFETY: the address is that of `len` bytes, and every byte is a valid u8. Safe code cannot read them through
-        // the slice, which the pool keeps to itself.
+        // SAFETY: `len` bytes are allocated at the address, and every byte is a valid u8. Safe code cannot read them
+        // through the slice, because it gets only a `DeviceMemory`.
         Ok(Box::new(unsafe { self.stream.upgrade_device_ptr::<u8>(address, len) }))
     }
 }

@@ -1,24 +1,25 @@
-//! GPU memory, and its allocators.
+//! The traits of GPU memory and its allocators.
 
 use std::fmt;
 
 use crate::error::Result;
 
-/// An allocation of GPU memory, freed when it is dropped.
+/// GPU memory that has an owner. Dropping the owner ends the use of the memory, and frees it unless it is a
+/// [`RawMemory`].
 ///
-/// Implemented by [`RawMemory`], by [`HostMemory`](crate::memory::HostMemory), by what a [`DeviceAllocator`] returns
-/// and, with the feature `cudarc-0-19`, by `CudaSlice` of the crate cudarc.
+/// [`RawMemory`] and [`HostMemory`](crate::memory::HostMemory) implement it. So do the memory that a
+/// [`DeviceAllocator`] returns and, with the feature `cudarc-0-19`, `CudaSlice` of the crate cudarc.
 ///
 /// ```
 /// use gdrcopy::memory::DeviceMemory;
 ///
-/// /// Memory of another allocator, which is a CUDA allocation of its own.
+/// /// A CUDA allocation that another allocator has made.
 /// #[derive(Debug)]
 /// struct Buffer {
 ///     address: u64, // as cuMemAlloc has returned it
 ///     len: usize,
 /// }
-/// // SAFETY: the allocation belongs to this value, which no safe code reads or writes in another manner.
+/// // SAFETY: this value owns the allocation, and no safe code accesses the memory in another manner.
 /// unsafe impl DeviceMemory for Buffer {
 ///     fn address(&self) -> u64 { self.address }
 ///     fn len(&self) -> usize { self.len }
@@ -29,8 +30,8 @@ use crate::error::Result;
 /// From construction to drop, and for any thread:
 /// - `address` and `len` return the same values;
 /// - the range is GPU memory that stays allocated;
-/// - whatever is written to it breaks no one's memory safety, because no safe Rust code has access to it other
-///   than through this value.
+/// - writes to the range cannot break memory safety, because safe Rust code accesses the range only through this
+///   value.
 #[expect(clippy::len_without_is_empty, reason = "an empty one is of no use")]
 pub unsafe trait DeviceMemory: fmt::Debug + Send + Sync {
     /// The device address of the first byte.
@@ -56,9 +57,9 @@ pub unsafe trait DeviceMemory: fmt::Debug + Send + Sync {
 /// }
 /// ```
 pub trait DeviceAllocator: fmt::Debug + Send + Sync {
-    /// Allocates at least `len` bytes at any alignment, of memory that can be pinned. Their contents are not specified.
+    /// Allocates at least `len` bytes of memory that can be pinned, at any alignment. Their contents are not specified.
     ///
-    /// A pool panics if it gets fewer bytes, and waits for ever if its allocator allocates from the pool itself.
+    /// A pool panics if it gets fewer bytes, and waits forever if its allocator allocates from the pool itself.
     ///
     /// # Errors
     /// The error of the allocator; with CUDA, [`GdrError::Cuda`](crate::GdrError::Cuda).
@@ -84,11 +85,11 @@ pub struct RawMemory {
 }
 
 impl RawMemory {
-    /// The `len` bytes from device address `address` (a `CUdeviceptr`) on.
+    /// Returns the `len` bytes from device address `address` (a `CUdeviceptr`) on.
     ///
     /// # Safety
-    /// Until it is dropped, and the buffers that a pool made of it are, the range must stay allocated. Only GPU
-    /// kernels, CUDA and the pool may write it (contract of [`DeviceMemory`]).
+    /// The range must stay allocated until the value is dropped, and all buffers of a pool that was made of it. Until
+    /// then, only GPU kernels, CUDA, and the mapping or pool of this value may write it (contract of [`DeviceMemory`]).
     pub unsafe fn new(address: u64, len: usize) -> RawMemory {
         RawMemory { address, len }
     }
@@ -105,7 +106,7 @@ unsafe impl DeviceMemory for RawMemory {
     }
 }
 
-// SAFETY: as for the memory in the box.
+// SAFETY: the memory in the box meets the contract.
 unsafe impl<M: DeviceMemory + ?Sized> DeviceMemory for Box<M> {
     fn address(&self) -> u64 {
         (**self).address()

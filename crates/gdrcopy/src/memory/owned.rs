@@ -40,7 +40,8 @@ impl MapOptions {
     }
 }
 
-/// GPU memory that is pinned and mapped, and freed after that. Made by [`Gdr::map_owned`], without `unsafe`.
+/// GPU memory that is pinned and mapped. Dropping it unmaps and unpins the memory, then frees it. [`Gdr::map_owned`]
+/// makes it without `unsafe`.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -57,7 +58,7 @@ pub struct OwnedMapping<M: DeviceMemory = Box<dyn DeviceMemory>> {
     memory: Kept<M>,
 }
 
-/// Memory that a forked child does not free, since it is the parent's.
+/// Memory that a forked child does not free, because it belongs to the parent.
 struct Kept<M> {
     memory: ManuallyDrop<M>,
     owner: Owner,
@@ -70,7 +71,7 @@ impl<M> Kept<M> {
 
     fn into_inner(self) -> M {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: taken once, because `this` is not dropped.
+        // SAFETY: the memory is taken only once, because `this` is never dropped.
         unsafe { ManuallyDrop::take(&mut this.memory) }
     }
 }
@@ -78,13 +79,13 @@ impl<M> Kept<M> {
 impl<M> Drop for Kept<M> {
     fn drop(&mut self) {
         if self.owner.is_current() {
-            // SAFETY: dropped only here.
+            // SAFETY: the memory is dropped only here.
             unsafe { ManuallyDrop::drop(&mut self.memory) }
         }
     }
 }
 
-/// The whole GPU pages of a range of memory.
+/// Returns the device addresses of the whole GPU pages in the memory, or an error if there are none.
 pub(crate) fn whole_pages(memory: &dyn DeviceMemory) -> Result<Range<u64>> {
     let start = memory.address();
     let end = start.checked_add(memory.len() as u64).ok_or(GdrError::RangeOverflow)? / PAGE * PAGE;
@@ -97,7 +98,8 @@ pub(crate) fn whole_pages(memory: &dyn DeviceMemory) -> Result<Range<u64>> {
 }
 
 impl Gdr {
-    /// Pins and maps all of this memory, and keeps it. It is freed when the mapping is dropped, or after an error.
+    /// Pins and maps all of this memory, and keeps it. The memory is freed when the mapping is dropped, or after an
+    /// error.
     ///
     /// # Errors
     /// The errors of [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).
@@ -124,7 +126,7 @@ impl<M: DeviceMemory> OwnedMapping<M> {
     /// Unmaps and unpins the memory, and returns it.
     ///
     /// # Errors
-    /// The error of munmap, with the mapping, which is unchanged.
+    /// The error of munmap, together with the unchanged mapping.
     #[expect(clippy::result_large_err, reason = "an error returns what it was called with")]
     pub fn into_memory(self) -> std::result::Result<M, (Self, Error)> {
         let OwnedMapping { mapping, memory } = self;

@@ -12,11 +12,12 @@ use gdrcopy_core::types::MappingType;
 use crate::access::{Mapped, MappedSlice, sealed};
 use crate::error::Result;
 
-/// GPU memory that another process has exported as a dma-buf, mapped into this one, which needs no CUDA, gdrdrv or GPU.
+/// GPU memory that another process has exported as a dma-buf, mapped into this process. This process uses neither CUDA
+/// nor gdrdrv.
 ///
-/// The exporter sends the descriptor of [`export_dma_buf`](crate::export_dma_buf) over a Unix socket, with its offset, the
-/// length, and the mapping type. The memory stays in place until this ends, also where the exporter frees it or exits. Its
-/// device addresses are those of the exporter, so [`Mapped::device_address`] counts from 0 here.
+/// The exporter sends the descriptor of [`export_dma_buf`](crate::export_dma_buf) over a Unix socket, with its offset,
+/// the length, and the mapping type. The memory stays in place until the mapping is dropped, even if the exporter frees
+/// it or exits. Device addresses are valid only in the exporter, so [`Mapped::device_address`] counts from 0 here.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -34,7 +35,7 @@ use crate::error::Result;
 #[derive(Debug)]
 pub struct SharedMapping {
     region: Region,
-    /// Bytes from the region's start to the first one.
+    /// Bytes from the region's start to the first byte of the mapping.
     head: usize,
     len: usize,
     mapping_type: MappingType,
@@ -42,17 +43,17 @@ pub struct SharedMapping {
 }
 
 impl SharedMapping {
-    /// Maps `len` bytes from `offset` on, of a dma-buf.
+    /// Maps `len` bytes of a dma-buf from byte `offset` on.
     ///
-    /// `mapping_type` is that of the exporter's own mapping of the memory ([`Mapped::mapping_type`]). Without one, export with
-    /// [`PinFlags::FORCE_PCIE`](crate::PinFlags::FORCE_PCIE), and pass `WriteCombining`, which is right on each platform
-    /// then.
+    /// `mapping_type` is the type of the exporter's own mapping of the memory ([`Mapped::mapping_type`]). If the
+    /// exporter has no mapping, it must export with [`PinFlags::FORCE_PCIE`](crate::PinFlags::FORCE_PCIE). Then
+    /// `WriteCombining` is right on each platform.
     ///
     /// # Errors
     /// [`GdrError::EmptyRange`](crate::GdrError::EmptyRange);
     /// [`GdrError::RangeOverflow`](crate::GdrError::RangeOverflow);
-    /// [`GdrError::Driver`](crate::GdrError::Driver) with the error of mmap, where the exporter's driver cannot map
-    /// dma-bufs, which takes CUDA 13.3.
+    /// [`GdrError::Driver`](crate::GdrError::Driver) with the error of mmap, if the exporter's driver cannot map
+    /// dma-bufs (this needs CUDA 13.3).
     #[doc(alias = "gdrx_map_dmabuf")]
     pub fn new(fd: OwnedFd, offset: u64, len: usize, mapping_type: MappingType) -> Result<SharedMapping> {
         if len == 0 {
@@ -68,7 +69,7 @@ impl SharedMapping {
         Ok(SharedMapping { region, head, len, mapping_type, fd })
     }
 
-    /// The dma-buf, to send it on.
+    /// The dma-buf, which can be sent to another process.
     pub fn dma_buf(&self) -> &OwnedFd {
         &self.fd
     }

@@ -11,14 +11,14 @@ use crate::access::{Array, Mapped, MappedSlice, Word, Words, sealed};
 use crate::error::Result;
 use crate::owned::view::View;
 
-/// A slice that keeps its memory. It is [`Mapped`] itself.
+/// A slice that keeps its memory. The slice itself is [`Mapped`].
 pub type OwnedSlice = Owned<MappedSlice<'static>>;
-/// A word that keeps its memory. Made by [`Pool::word`](crate::Pool::word) or [`Owned::new`].
+/// A word that keeps its memory. [`Pool::word`](crate::Pool::word) and [`Owned::new`] make one.
 pub type OwnedWord<T> = Owned<Word<'static, T>>;
-/// An array that keeps its memory. Made by [`Pool::array`](crate::Pool::array) or [`Owned::new`].
+/// An array that keeps its memory. [`Pool::array`](crate::Pool::array) and [`Owned::new`] make one.
 pub type OwnedArray<T> = Owned<Array<'static, T>>;
 
-/// Many words that keep their memory, for flags that are polled at once. Made by [`Owned::new`].
+/// Many words that keep their memory, for flags that are polled at once. [`Owned::new`] makes them.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -36,18 +36,17 @@ pub type OwnedArray<T> = Owned<Array<'static, T>>;
 /// ```
 pub type OwnedWords<T> = Owned<Words<'static, T>>;
 
-/// A view of GPU memory that keeps the memory, and so has no lifetime. [`Owned::view`] is the view, which borrows it.
+/// A view of GPU memory together with the memory, and so without a lifetime. [`Owned::view`] borrows the view.
 ///
 /// Clones share the memory. A forked child may not use a view, and frees nothing when it drops one.
 pub struct Owned<V: View> {
-    /// Invariant: whatever is reached by it has at most the lifetime of a borrow of this value, or is kept with
-    /// `memory`.
+    /// Invariant: a reference that the view gives out lives no longer than a borrow of this value, or keeps `memory`.
     view: V::Of<'static>,
     memory: Arc<dyn Any + Send + Sync>,
 }
 
 impl<V: View> Owned<V> {
-    /// The result of `view` for this memory, and the memory.
+    /// Calls `view` with all of the memory, and keeps its result and the memory.
     ///
     /// ```
     /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -71,16 +70,16 @@ impl<V: View> Owned<V> {
         view: impl for<'m> FnOnce(MappedSlice<'m>) -> Result<V::Of<'m>>,
     ) -> Result<Owned<V>> {
         let slice = memory.as_slice();
-        // SAFETY: the slice is valid while `memory` is borrowed. It counts as borrowed until the last clone of this
-        // `Arc` is gone. Until then the value in it stays where it is, and no one gets it exclusively or takes it out.
-        // `view` works for every lifetime, so it can keep the slice only in what it returns, and that stays beside
-        // `memory`.
+        // SAFETY: the slice is valid while the value in `memory` is borrowed. Until the last clone of this `Arc` is
+        // gone, this value counts as borrowed: it stays where it is, and nothing gets it exclusively or takes it out.
+        // `view` works for every lifetime, so it can keep the slice only in the view that it returns, which stays
+        // beside `memory`.
         let slice = unsafe { mem::transmute::<MappedSlice<'_>, MappedSlice<'static>>(slice) };
         let view = view(slice)?;
         Ok(Owned { view, memory })
     }
 
-    /// The view.
+    /// Returns the view.
     #[inline]
     pub fn view(&self) -> V::Of<'_>
     where
@@ -91,16 +90,16 @@ impl<V: View> Owned<V> {
 }
 
 impl<T: Pod> OwnedWords<T> {
-    /// [`Words::get`].
+    /// Calls [`Words::get`].
     #[inline]
     pub fn get(&self, index: usize) -> Option<Word<'_, T>> {
         self.view.get(index)
     }
 
-    /// [`Words::load_all`].
+    /// Calls [`Words::load_all`].
     ///
     /// # Panics
-    /// Panics as that method does.
+    /// Panics if that method does.
     pub fn load_all(&self, values: &mut [T]) {
         self.view.load_all(values);
     }

@@ -1,11 +1,12 @@
 //! Views of GPU memory that keep the memory, for structs, threads and tasks.
 //!
-//! A [`Word`](crate::Word) borrows its memory, which costs nothing, but ties it to a scope. Those here are `'static`,
-//! `Send` and `Sync`, and give their memory back when the last clone is dropped. [`Pool::word`](crate::Pool::word) and
-//! [`Pool::array`](crate::Pool::array) make them of a pool, [`Owned::new`] of any memory. Rust never drops a `static`, so a
-//! plugin that has one in a `static` leaves its memory pinned when it is unloaded.
+//! A [`Word`](crate::Word) borrows its memory. This costs nothing, but ties the word to a scope. The types of this
+//! module are `'static`, `Send` and `Sync`, and give their memory back when the last clone is dropped.
+//! [`Pool::word`](crate::Pool::word) and [`Pool::array`](crate::Pool::array) make them from a pool, and [`Owned::new`]
+//! makes them from any memory. Rust never drops a `static`, so a plugin that keeps an `Owned` in a `static` leaves its
+//! memory pinned when it is unloaded.
 //!
-//! A flag that threads of the program share, and that a GPU kernel knows by its address:
+//! Threads of the program share the flag of this example, and a GPU kernel knows it by its address:
 //!
 //! ```
 //! # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));

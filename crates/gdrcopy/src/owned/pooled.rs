@@ -12,9 +12,9 @@ use crate::owned::view::View;
 use crate::pool::Pool;
 
 /// Words and arrays that keep a buffer of the pool, and may outlive the pool itself. Each takes 64 bytes or a
-/// multiple of that, so that no two share a line. On return, the GPU sees what they start with.
+/// multiple of that, so that no two share a cache line. When these functions return, the GPU sees the initial values.
 impl Pool {
-    /// A word, with this value. A `T` that is not of 1, 2, 4 or 8 bytes does not compile.
+    /// Makes a word with this value. A `T` that is not of 1, 2, 4 or 8 bytes does not compile.
     ///
     /// # Errors
     /// The errors of [`Pool::alloc`].
@@ -26,7 +26,7 @@ impl Pool {
         })
     }
 
-    /// An array of `len` elements, all zeros. For many flags that are polled at once, see
+    /// Makes an array of `len` elements whose bytes are all zero. For many flags that are polled at once, see
     /// [`OwnedWords`](crate::owned::OwnedWords).
     ///
     /// # Errors
@@ -36,7 +36,8 @@ impl Pool {
         self.own(bytes.ok_or(GdrError::RangeOverflow)?, |memory| memory.array(0, len))
     }
 
-    /// A view of a buffer of this many bytes, which are zeros before `view` makes it.
+    /// Allocates a buffer of this many zeros, and returns the view that `view` makes of it, once the GPU sees its
+    /// bytes.
     fn own<V: View>(
         &self,
         bytes: usize,

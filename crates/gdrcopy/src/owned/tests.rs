@@ -1,4 +1,4 @@
-//! Owned views of memory of a GPU without a kernel.
+//! Tests owned views of the memory of a simulated GPU, without a kernel module.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::testing::Gpu;
 
 fn pool_of(gpu: &Gpu) -> Pool {
     let pool = Pool::new(&gpu.open(), gpu.clone());
-    // Bytes that others left in memory.
+    // The memory of later buffers then contains the bytes of an earlier one.
     let dirty = pool.alloc(60_000).expect("memory");
     dirty.fill(0xee).expect("this process");
     pool

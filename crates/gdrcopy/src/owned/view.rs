@@ -5,7 +5,7 @@ use bytemuck::Pod;
 
 use crate::access::{Array, MappedSlice, Word, Words};
 
-/// A view of GPU memory that an [`Owned`](crate::owned::Owned) can be of. Only types of this crate are views.
+/// A view of GPU memory that an [`Owned`](crate::owned::Owned) can contain. Only types of this crate are views.
 ///
 /// ```
 /// use gdrcopy::owned::{Owned, View};
@@ -16,12 +16,12 @@ use crate::access::{Array, MappedSlice, Word, Words};
 pub trait View: private::Shorten {}
 
 pub(super) mod private {
-    /// Private, because `Owned` is sound only if `shorten` keeps nothing for `'static`.
+    /// This trait is private, because `Owned` is sound only if `shorten` keeps nothing for `'static`.
     pub trait Shorten {
-        /// The same view of memory that is there for `'m`.
+        /// The same view, of memory that exists for `'m`.
         type Of<'m>: Clone;
 
-        /// Gives up a part of the lifetime.
+        /// Shortens the lifetime of a view.
         fn shorten<'m>(view: Self::Of<'static>) -> Self::Of<'m>;
     }
 }

@@ -1,4 +1,4 @@
-//! Allocation metadata, by device address. It has the parts of a chunk of GPU memory that are in use.
+//! The allocation metadata of a chunk of GPU memory: which parts of it are in use, by device address.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use gdrcopy_core::types::GPU_PAGE_SIZE as PAGE;
 
-/// Small buffers take whole lines, so that no two of them share a PCIe write, nor a line of the CPU's
-/// write-combining buffers.
+/// The size of a cache line. Small buffers take whole lines, so that no two of them share a PCIe write or a
+/// write-combining buffer of the CPU.
 pub(super) const LINE: u64 = 64;
-/// Buffers beyond this size have a chunk of their own.
+/// Buffers of more than this size or alignment have a chunk of their own in a pool that has an allocator.
 pub(super) const LARGE: u64 = 2 << 20;
 
 /// Part of a chunk that is in use.
@@ -17,35 +17,37 @@ pub(super) const LARGE: u64 = 2 << 20;
 pub(crate) struct Block {
     /// The device address of the block's first byte.
     pub(crate) start: u64,
-    /// Bytes: whole lines in a shared page, otherwise whole pages.
+    /// The size in bytes: a multiple of `LINE` in a shared page, otherwise of a page.
     pub(crate) len: u64,
 }
 
 /// The parts of a chunk that are in use.
 ///
-/// Blocks below the size of a GPU page are in shared pages, which hold nothing else, and stay inside one. Larger
-/// blocks are whole pages.
+/// A block whose size and alignment are below those of a GPU page is inside one shared page. Shared pages contain only
+/// such blocks. Other blocks are whole pages.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     pages: FreeRanges,
-    /// The shared pages by their start, with the free ranges in each.
+    /// The free ranges in each shared page, by the start of the page.
     shared: BTreeMap<u64, FreeRanges>,
-    /// The largest free range of each shared page, and its start, so that pages without room are not searched.
+    /// For each shared page, the size of its largest free range, and its start, so that pages without room are not
+    /// searched.
     largest: BTreeSet<(u64, u64)>,
-    /// Blocks in use.
+    /// The number of blocks in use.
     pub(super) count: usize,
-    /// Their bytes.
+    /// The bytes of the blocks in use.
     pub(super) used: u64,
 }
 
 impl Blocks {
-    /// Blocks of a range of whole pages, none of which is in use.
+    /// Returns the metadata of a range of whole pages without a block in use.
     pub(crate) fn new(range: Range<u64>) -> Blocks {
         assert!(range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE));
         Blocks { pages: FreeRanges::new(range), shared: BTreeMap::new(), largest: BTreeSet::new(), count: 0, used: 0 }
     }
 
-    /// Takes `len` bytes, at least 1, at a multiple of `align`, a power of two.
+    /// Takes a block of at least `len` bytes at a multiple of `align`, or returns `None` if there is no room. `len` is
+    /// at least 1, and `align` is a power of two.
     pub(crate) fn take(&mut self, len: u64, align: u64) -> Option<Block> {
         let block = if len < PAGE && align < PAGE {
             let len = len.next_multiple_of(LINE);
@@ -63,7 +65,7 @@ impl Blocks {
 
     fn take_lines(&mut self, len: u64, align: u64) -> Option<u64> {
         let mut pages = self.largest.range((len, 0)..).map(|&(_, page)| page);
-        // Only a large alignment finds no room in the first.
+        // The first page has room, unless the alignment is large.
         let page = match pages.find(|page| self.shared[page].find(len, align).is_some()) {
             Some(page) => page,
             None => {
@@ -75,7 +77,7 @@ impl Blocks {
         self.change_page(page, |free| free.take(len, align))
     }
 
-    /// Changes what is free in a shared page.
+    /// Changes the free ranges of a shared page. A page that is all free then is no longer shared.
     fn change_page<T>(&mut self, page: u64, change: impl FnOnce(&mut FreeRanges) -> T) -> T {
         let free = self.shared.get_mut(&page).expect("a shared page");
         self.largest.remove(&(free.largest(), page));
@@ -107,7 +109,7 @@ impl Blocks {
         self.pages.bytes() + self.shared.values().map(FreeRanges::bytes).sum::<u64>()
     }
 
-    /// Bytes of the largest free range.
+    /// Returns the size of the largest free range in bytes.
     pub(super) fn largest_free(&self) -> u64 {
         match self.largest.last() {
             Some(&(size, _)) => size.max(self.pages.largest()),
@@ -119,9 +121,9 @@ impl Blocks {
 /// The free parts of a range of addresses. No two of them touch.
 #[derive(Debug)]
 struct FreeRanges {
-    /// End by start.
+    /// The end of each free range, by its start.
     ends: BTreeMap<u64, u64>,
-    /// The same free ranges by size and start, so that neither a fragmented page nor a full one is searched.
+    /// The size and start of the same free ranges, so that ranges that are too small are not searched.
     sizes: BTreeSet<(u64, u64)>,
 }
 
@@ -137,14 +139,15 @@ impl FreeRanges {
         self.sizes.insert((end - start, start));
     }
 
-    /// Removes the range that starts there, and returns its end.
+    /// Removes the range that starts at `start`, and returns its end.
     fn remove(&mut self, start: u64) -> Option<u64> {
         let end = self.ends.remove(&start)?;
         self.sizes.remove(&(end - start, start));
         Some(end)
     }
 
-    /// The smallest range that has `len` bytes at a multiple of `align`, and where they start.
+    /// Finds the smallest range that has `len` bytes at a multiple of `align`, and returns its start and the start of
+    /// these bytes.
     fn find(&self, len: u64, align: u64) -> Option<(u64, u64)> {
         let mut large_enough = self.sizes.range((len, 0)..);
         large_enough.find_map(|&(size, start)| {
@@ -153,7 +156,7 @@ impl FreeRanges {
         })
     }
 
-    /// Takes what [`FreeRanges::find`] has found.
+    /// Takes the bytes that [`FreeRanges::find`] finds, and returns their start.
     fn take(&mut self, len: u64, align: u64) -> Option<u64> {
         let (start, at) = self.find(len, align)?;
         let end = self.remove(start)?;
@@ -198,7 +201,7 @@ mod tests {
     use crate::testing::cases;
 
     const PAGES: u64 = 12;
-    /// A multiple of no more than a page, so that addresses and offsets have different alignments.
+    /// The start is aligned to a page and to nothing larger, so that addresses and offsets have different alignments.
     const START: u64 = 0x7f00_0000_0000 + PAGE;
 
     fn len() -> impl Strategy<Value = u64> {
@@ -210,7 +213,8 @@ mod tests {
         ]
     }
 
-    /// Takes (with length and alignment) and frees (which of the blocks).
+    /// Returns the steps of a test: `Ok` takes a block of this length and alignment, `Err` frees the block of this
+    /// number.
     fn step() -> impl Strategy<Value = Result<(u64, u64), usize>> {
         prop_oneof![
             3 => (len(), (0..20_u32).prop_map(|bits| 1_u64 << bits)).prop_map(Ok),
@@ -218,8 +222,7 @@ mod tests {
         ]
     }
 
-    /// The blocks in use, as the model. Returns whether `count` pages in a row that no block is in start at a
-    /// multiple of `align`.
+    /// Returns whether there are `count` pages in a row without a block in use, from a multiple of `align` on.
     fn has_pages(taken: &[Block], count: u64, align: u64) -> bool {
         let used: BTreeSet<u64> = taken.iter().flat_map(pages).collect();
         let pages = (0..PAGES).map(|i| START / PAGE + i);

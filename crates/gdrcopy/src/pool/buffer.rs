@@ -6,10 +6,10 @@ use crate::pool::blocks::Block;
 use crate::pool::chunk::Chunk;
 use std::sync::Arc;
 
-/// GPU memory from a [`Pool`](crate::Pool), pinned and mapped. Dropping it gives the memory back.
+/// GPU memory from a [`Pool`](crate::Pool), pinned and mapped. Dropping the buffer gives the memory back.
 ///
-/// It keeps all that it needs, so it may outlive its pool, and be dropped by any thread. GPU work that uses it
-/// must have finished before, because the next buffer may get the same memory.
+/// A buffer may outlive its pool, and any thread may drop it. GPU work that uses the buffer must have finished before
+/// the drop, because the next buffer may get the same memory.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -29,7 +29,8 @@ pub struct PoolBuffer {
 }
 
 impl PoolBuffer {
-    /// A buffer of `len` bytes in this chunk, if it has room. `len` is at least 1, `align` a power of two.
+    /// Takes a buffer of `len` bytes in this chunk, or returns `None` if it has no room. `len` is at least 1, and
+    /// `align` is a power of two.
     pub(super) fn take(chunk: &Arc<Chunk>, len: usize, align: u64) -> Option<PoolBuffer> {
         let block = chunk.take(len as u64, align)?;
         Some(PoolBuffer { chunk: Arc::clone(chunk), block, len })

@@ -1,4 +1,4 @@
-//! A chunk of GPU memory, and which parts of it are in use.
+//! A chunk of GPU memory, with the metadata of its blocks.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -30,20 +30,19 @@ impl Chunk {
         Ok(Arc::new(Chunk { memory, blocks }))
     }
 
-    /// A block, if there is room. `len` is at least 1, `align` a power of two.
+    /// Takes a block, or returns `None` if there is no room. `len` is at least 1, and `align` is a power of two.
     pub(super) fn take(&self, len: u64, align: u64) -> Option<Block> {
         self.blocks.lock().take(len, align)
     }
 
-    /// Frees a block of this chunk. In a forked child it does nothing, because the lock may be held for
-    /// ever there.
+    /// Frees a block of this chunk. In a forked child it does nothing, because the lock may be held forever there.
     pub(super) fn give_back(&self, block: Block) {
         if self.memory.owner().is_current() {
             self.blocks.lock().give_back(block);
         }
     }
 
-    /// The first `len` bytes of a block of this chunk.
+    /// Returns the first `len` bytes of a block of this chunk.
     #[inline]
     pub(super) fn slice(&self, block: Block, len: usize) -> MappedSlice<'_> {
         let offset = (block.start - self.memory.device_address()) as usize;

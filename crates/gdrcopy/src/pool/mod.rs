@@ -1,7 +1,7 @@
 //! A pool of small buffers in pinned GPU memory.
 //!
-//! A chunk owns its memory, its mapping and the lock of its metadata (blocks); a buffer keeps its chunk, and so
-//! needs no pool. The pool keeps the chunks that buffers share.
+//! A chunk owns its memory, its mapping, its metadata (blocks) and the lock of the metadata. A buffer keeps its chunk,
+//! and so does not need the pool. The pool keeps the chunks that buffers share.
 #![forbid(unsafe_code)]
 
 pub(crate) mod blocks;
@@ -39,10 +39,10 @@ use chunk::Chunk;
 /// | up to 2 MiB | whole GPU pages of a shared chunk |
 /// | above 2 MiB | a chunk of its own, 2 MiB aligned, which is freed with the buffer. In a pool of fixed memory, 2 MiB-aligned pages of that memory |
 ///
-/// The memory of a new buffer is not zeroed, but it has what an earlier buffer or the allocator left there.
+/// The memory of a new buffer is not zeroed: it contains the bytes that an earlier buffer or the allocator left there.
 /// [`Pool::alloc_zeroed`] writes zeros.
 ///
-/// Shared chunks are kept until [`Pool::trim`] or until the pool and the last of their buffers are dropped.
+/// A shared chunk is kept until [`Pool::trim`], or until the pool and the last buffer in the chunk are dropped.
 /// Dropping a pool while buffers exist leaves them valid; debug builds log a warning.
 ///
 /// ```
@@ -77,11 +77,11 @@ pub struct Pool {
 #[derive(Debug)]
 struct Chunks {
     shared: Vec<Arc<Chunk>>,
-    /// Chunks of one buffer each, which keeps them.
+    /// The chunks that have one buffer each. Only the buffer keeps its chunk.
     own: Vec<Weak<Chunk>>,
 }
 
-/// The use of a pool's memory. Made by [`Pool::report`].
+/// The use of a pool's memory, as [`Pool::report`] returns it.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -96,29 +96,29 @@ struct Chunks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolReport {
-    /// Chunks that are pinned, each by one pin and one mapping.
+    /// The number of chunks. Each has one pin and one mapping.
     pub chunks: usize,
-    /// Buffers in use.
+    /// The number of buffers in use.
     pub buffers: usize,
-    /// Pinned bytes, both in use and free.
+    /// The number of pinned bytes, both in use and free.
     pub pinned_bytes: u64,
-    /// Bytes in use, rounded up to lines of 64 bytes or pages of 64 KiB.
+    /// The number of bytes in use. Buffers are rounded up to units of 64 bytes or to pages of 64 KiB.
     pub used_bytes: u64,
-    /// Bytes of the largest free range. Only buffers of at most this size need no other chunk.
+    /// The number of bytes of the largest free range. A larger buffer needs another chunk.
     pub largest_free: u64,
 }
 
 impl PoolOptions {
-    /// A pool that takes memory from the allocator as it needs it, and none now.
+    /// Makes a pool that takes memory from the allocator when a buffer needs it. It takes no memory now.
     pub fn build(self, gdr: &Gdr, allocator: impl DeviceAllocator + 'static) -> Pool {
         self.pool(gdr, Some(Box::new(allocator)), Vec::new())
     }
 
-    /// A pool of this memory only. Whole GPU pages of it are pinned, now.
+    /// Makes a pool of this memory only, and pins and maps the whole GPU pages of the memory.
     ///
     /// # Errors
-    /// [`GdrError::EmptyRange`] if no whole GPU page is in it; as for [`Gdr::pin`](crate::Gdr::pin) and
-    /// [`Pin::map`](crate::Pin::map).
+    /// [`GdrError::EmptyRange`] if the memory contains no whole GPU page; the errors of [`Gdr::pin`](crate::Gdr::pin)
+    /// and [`Pin::map`](crate::Pin::map).
     pub fn build_of_memory(self, gdr: &Gdr, memory: impl DeviceMemory + 'static) -> Result<Pool> {
         let range = whole_pages(&memory)?;
         let chunk = Chunk::new(gdr, Box::new(memory), range, self.map)?;
@@ -138,12 +138,12 @@ impl PoolOptions {
 }
 
 impl Pool {
-    /// A pool that takes memory from the allocator as it needs it, and none now, with the default options.
+    /// Makes a pool with the default options, as [`PoolOptions::build`] does.
     pub fn new(gdr: &Gdr, allocator: impl DeviceAllocator + 'static) -> Pool {
         Pool::options().build(gdr, allocator)
     }
 
-    /// A pool of this memory only, such as [`RawMemory`](crate::memory::RawMemory), with the default options.
+    /// Makes a pool of this memory only, such as [`RawMemory`](crate::memory::RawMemory), with the default options.
     ///
     /// # Errors
     /// The errors of [`PoolOptions::build_of_memory`].
@@ -151,12 +151,12 @@ impl Pool {
         Pool::options().build_of_memory(gdr, memory)
     }
 
-    /// Makes a pool that pins or maps in another manner.
+    /// Returns options for the size of chunks, and for how they are pinned and mapped.
     pub fn options() -> PoolOptions {
         PoolOptions::default()
     }
 
-    /// A buffer of `len` bytes, at least 64-byte aligned. Its contents are not specified.
+    /// Returns a buffer of `len` bytes at a multiple of 64 bytes. Its contents are not specified.
     ///
     /// # Errors
     /// The errors of [`Pool::alloc_aligned`].
@@ -164,7 +164,7 @@ impl Pool {
         self.alloc_aligned(len, 1)
     }
 
-    /// [`Pool::alloc`], then writes zeros.
+    /// Returns a buffer as [`Pool::alloc`] does, and fills it with zeros.
     ///
     /// # Errors
     /// The errors of [`Pool::alloc_aligned`].
@@ -174,13 +174,13 @@ impl Pool {
         Ok(buffer)
     }
 
-    /// A buffer of `len` bytes whose device address is a multiple of `align` bytes, a power of two. Its contents
-    /// are not specified.
+    /// Returns a buffer of `len` bytes. Its device address is a multiple of `align` bytes (a power of two) and of 64
+    /// bytes. Its contents are not specified.
     ///
     /// # Errors
-    /// [`GdrError::EmptyRange`] for length 0; [`Error::InvalidAlignment`]; [`GdrError::ForkedChild`];
-    /// [`Error::PoolExhausted`] in a pool of fixed memory. If another chunk is needed, what the allocator answers, and
-    /// as for [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).
+    /// [`GdrError::EmptyRange`] for length 0; [`Error::InvalidAlignment`] if `align` is not a power of two;
+    /// [`GdrError::ForkedChild`]; [`Error::PoolExhausted`] in a pool of fixed memory. If another chunk is needed, also
+    /// the errors of the allocator, [`Gdr::pin`] and [`Pin::map`](crate::Pin::map).
     pub fn alloc_aligned(&self, len: usize, align: usize) -> Result<PoolBuffer> {
         self.owner.check()?;
         if len == 0 {
@@ -207,7 +207,7 @@ impl Pool {
         buffer.ok_or(Error::PoolExhausted)
     }
 
-    /// A buffer in a chunk of its own; in a pool of fixed memory, in that memory.
+    /// Returns a buffer in a chunk of its own, or, in a pool of fixed memory, in that memory.
     fn alloc_large(&self, len: usize, align: u64) -> Result<PoolBuffer> {
         if self.allocator.is_none() {
             return self.take(len, align).ok_or(Error::PoolExhausted);
@@ -221,13 +221,13 @@ impl Pool {
         Ok(buffer)
     }
 
-    /// A buffer in a shared chunk, if one has room.
+    /// Returns a buffer in a shared chunk, or `None` if no shared chunk has room.
     fn take(&self, len: usize, align: u64) -> Option<PoolBuffer> {
         let chunks = self.chunks.lock();
         chunks.shared.iter().find_map(|chunk| PoolBuffer::take(chunk, len, align))
     }
 
-    /// A new chunk of `len` bytes, whole pages, that starts at a multiple of `align`.
+    /// Makes a chunk of `len` bytes, which are whole pages, at a multiple of `align`.
     fn chunk(&self, len: u64, align: u64) -> Result<Arc<Chunk>> {
         let allocator = self.allocator.as_ref().ok_or(Error::PoolExhausted)?;
         let align = align.max(PAGE);
@@ -252,15 +252,15 @@ impl Pool {
             return Ok(());
         }
         let mut chunks = self.chunks.lock();
-        // Only the pool makes clones, under the lock.
+        // The pool clones its chunks only under the lock, so no buffer starts to use a chunk now.
         let unused: Vec<_> = chunks.shared.extract_if(.., |chunk| Arc::strong_count(chunk) == 1).collect();
         drop(chunks);
         drop(unused);
         Ok(())
     }
 
-    /// The use of its memory now. While other threads allocate and drop, the numbers of different chunks may be of
-    /// different moments.
+    /// Returns the use of the pool's memory. While other threads allocate and drop buffers, the numbers of different
+    /// chunks may be of different moments.
     ///
     /// # Errors
     /// [`GdrError::ForkedChild`].
@@ -277,14 +277,15 @@ impl Pool {
             report.used_bytes += blocks.used;
             report.largest_free = report.largest_free.max(blocks.largest_free());
         }
-        // If the thread of its buffer has just dropped a chunk, it is unpinned here, not under the lock.
+        // `own` may keep a chunk that another thread has just given up. Such a chunk is unpinned after the lock is
+        // released.
         drop(chunks);
         Ok(report)
     }
 }
 
 impl Drop for Pool {
-    /// Reports leaks.
+    /// Logs, in debug builds, that buffers still exist.
     fn drop(&mut self) {
         if cfg!(debug_assertions)
             && let Ok(report) = self.report()

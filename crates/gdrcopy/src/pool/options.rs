@@ -6,7 +6,7 @@ use gdrcopy_core::types::GPU_PAGE_SIZE;
 use crate::memory::MapOptions;
 use crate::pool::blocks::LARGE;
 
-/// How a [`Pool`](crate::Pool) pins and maps. Made by [`Pool::options`](crate::Pool::options).
+/// The options of a [`Pool`](crate::Pool). [`Pool::options`](crate::Pool::options) returns the default ones.
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -30,8 +30,8 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
-    /// Bytes in each chunk that buffers share, 4 MiB by default, at least 2 MiB, rounded up to whole GPU pages of
-    /// 64 KiB. A chunk takes that much of BAR1, which is 256 MiB on many GPUs.
+    /// Sets the size in bytes of each chunk that buffers share. The default is 4 MiB, the minimum 2 MiB, and the size
+    /// is rounded up to whole GPU pages of 64 KiB. A chunk takes that much of BAR1, which has 256 MiB on many GPUs.
     pub fn chunk_len(mut self, bytes: usize) -> PoolOptions {
         let most = u64::MAX / GPU_PAGE_SIZE * GPU_PAGE_SIZE;
         let bytes = (bytes as u64).max(LARGE);
@@ -39,7 +39,7 @@ impl PoolOptions {
         self
     }
 
-    /// The options by which chunks are pinned and mapped.
+    /// Sets the options by which chunks are pinned and mapped.
     pub fn map(mut self, options: MapOptions) -> PoolOptions {
         self.map = options;
         self

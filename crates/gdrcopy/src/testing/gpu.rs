@@ -1,4 +1,4 @@
-//! A GPU that is memory of this process.
+//! A simulated GPU, whose memory is memory of this process.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -22,12 +22,12 @@ use crate::testing::host_memory::Memory;
 /// A GPU and its driver, for unit tests. Clones are the same GPU.
 ///
 /// It allocates ([`DeviceAllocator`]), pins and maps as a GPU with gdrdrv in persistent mode does. Mappings are
-/// write-combining, small allocations share pages of 64 KiB, and freed memory is allocated again. Errors are the
-/// driver's and CUDA's, as `ENOMEM` when the memory is used up, and `EINVAL` for a pin of memory that is not allocated.
-/// It is also stricter. Memory that is freed while it is pinned is a panic, because a GPU would give it to someone
-/// else.
+/// write-combining, small allocations share pages of 64 KiB, and freed memory is allocated again. Errors are those of
+/// the driver and of CUDA, such as `ENOMEM` when the memory is used up, and `EINVAL` for a pin of memory that is not
+/// allocated. The simulation is stricter than a GPU in one case: freeing memory while it is pinned is a panic, because
+/// a GPU could allocate the memory again.
 ///
-/// Tests play the GPU kernel by [`Gpu::read`] and [`Gpu::write`], or by words in [`Gpu::memory`]:
+/// Tests act as the GPU kernel by [`Gpu::read`] and [`Gpu::write`], or by words in [`Gpu::memory`]:
 ///
 /// ```
 /// # let gpu = include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc_examples/gpu.rs"));
@@ -63,7 +63,7 @@ pub struct Gpu(Arc<Shared>);
 
 struct Shared {
     memory: Memory,
-    /// Device address of its first byte.
+    /// The device address of the memory's first byte.
     start: u64,
     state: Mutex<State>,
 }
@@ -71,11 +71,11 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     blocks: Blocks,
-    /// Live allocations by their device addresses.
+    /// The live allocations by their device addresses.
     allocations: BTreeMap<u64, Allocated>,
-    /// Live pins by their numbers.
+    /// The live pins by their numbers.
     pins: BTreeMap<u64, Pinned>,
-    /// Number of the next pin.
+    /// The number of the next pin.
     next: u64,
 }
 
@@ -85,7 +85,7 @@ struct Allocated {
     len: u64,
 }
 
-/// A pin, which is in one allocation except the bytes before it in its first page.
+/// A pin. Its bytes are in one allocation, except those between the start of the pin's first page and the allocation.
 #[derive(Clone, Copy, Debug)]
 struct Pinned {
     address: u64,
@@ -93,29 +93,29 @@ struct Pinned {
     allocation: u64,
 }
 
-/// Bytes of memory by default.
+/// The default size of a GPU's memory in bytes.
 const LEN: usize = 64 << 20;
-/// Bytes of memory at most.
+/// The largest size of a GPU's memory in bytes.
 const MOST: usize = 1 << 40;
-/// Device address of the first GPU, which CUDA never has. Otherwise a real driver could pin memory of others for it.
+/// The device address of the first GPU. CUDA never uses such addresses, so a real driver refuses them.
 const START: u64 = 1 << 62;
-/// The GPUs have addresses of their own, so that none pins memory of another.
+/// The number of GPUs that were made. Each gets its own range of addresses, so that no GPU pins memory of another.
 static GPUS: AtomicU64 = AtomicU64::new(0);
 /// The smallest alignment of cuMemAlloc.
 const ALIGN: u64 = 256;
-/// The only type of mapping.
+/// The type of all mappings.
 const KIND: MappingType = MappingType::WriteCombining;
 
 impl Gpu {
-    /// A GPU with 64 MiB of memory.
+    /// Makes a GPU with 64 MiB of memory.
     pub fn new() -> Gpu {
         Gpu::with_memory(LEN)
     }
 
-    /// A GPU with this many bytes of memory, rounded up to pages of 64 KiB.
+    /// Makes a GPU with this many bytes of memory, rounded up to pages of 64 KiB.
     ///
     /// # Panics
-    /// For more than 1 TiB, or more than the address space has.
+    /// If `bytes` is more than 1 TiB, or more than the free address space.
     pub fn with_memory(bytes: usize) -> Gpu {
         assert!(bytes <= MOST, "{bytes} bytes are more than 1 TiB");
         let bytes = bytes.next_multiple_of(PAGE as usize);
@@ -132,15 +132,15 @@ impl Gpu {
         }))
     }
 
-    /// Opens its driver.
+    /// Opens the driver of this GPU.
     pub fn open(&self) -> Gdr {
         Gdr::of_raw(RawGdr::of_backend(Arc::new(Driver(self.clone()))))
     }
 
-    /// Memory of this GPU, for a test that acts as the GPU kernel. It needs no pin.
+    /// Returns memory of this GPU, for a test that acts as the GPU kernel. The memory need not be pinned.
     ///
     /// # Panics
-    /// If the `len` bytes from `device_address` on are not all in one allocation, where a kernel would fault.
+    /// If the `len` bytes from `device_address` on are not all in one allocation. A GPU kernel would fault there.
     pub fn memory(&self, device_address: u64, len: usize) -> MappedSlice<'_> {
         let state = self.0.state.lock();
         let allocation = state.allocation(device_address, len as u64);
@@ -152,7 +152,7 @@ impl Gpu {
     /// Reads bytes as a GPU kernel does.
     ///
     /// # Panics
-    /// As [`Gpu::memory`]; in a forked child of the process that made the GPU.
+    /// As [`Gpu::memory`] does; also in a forked child of the process that made the GPU.
     pub fn read(&self, device_address: u64, bytes: &mut [u8]) {
         let memory = self.memory(device_address, bytes.len());
         memory.read(0, bytes).expect("memory of this process");
@@ -161,16 +161,16 @@ impl Gpu {
     /// Writes bytes as a GPU kernel does.
     ///
     /// # Panics
-    /// As [`Gpu::read`].
+    /// As [`Gpu::read`] does.
     pub fn write(&self, device_address: u64, bytes: &[u8]) {
         let memory = self.memory(device_address, bytes.len());
         memory.write(0, bytes).expect("memory of this process");
     }
 
-    /// Checks for leaks.
+    /// Checks that all memory is freed and unpinned.
     ///
     /// # Panics
-    /// If memory of this GPU is still allocated or pinned. The text has the addresses.
+    /// If memory of this GPU is still allocated or pinned. The text contains the addresses.
     pub fn assert_unused(&self) {
         let state = self.0.state.lock();
         let allocations = state.allocations.iter();
@@ -199,7 +199,7 @@ impl fmt::Debug for Shared {
 }
 
 impl State {
-    /// The start of the allocation that has these bytes.
+    /// Returns the start of the allocation that contains these bytes, or `None` if no allocation contains all of them.
     fn allocation(&self, address: u64, len: u64) -> Option<u64> {
         let (&start, allocated) = self.allocations.range(..=address).next_back()?;
         let end = address.checked_add(len)?;
@@ -230,7 +230,7 @@ struct Allocation {
     len: usize,
 }
 
-// SAFETY: mappings show memory that lives as long as this GPU, and that only they use.
+// SAFETY: the memory lives as long as this GPU, and safe code accesses it only through mapped slices.
 unsafe impl DeviceMemory for Allocation {
     fn address(&self) -> u64 {
         self.address
@@ -258,7 +258,7 @@ impl Drop for Allocation {
     }
 }
 
-/// A GPU as gdrdrv shows it.
+/// The driver of a simulated GPU.
 #[derive(Debug)]
 struct Driver(Gpu);
 
@@ -281,7 +281,7 @@ impl Source for Driver {
         }
         let PinRequest { address, size, .. } = *request;
         let mut state = self.0.0.state.lock();
-        // The request starts at a page, and the requested range starts anywhere in that page.
+        // The request starts at a page boundary, but the range that the caller wants may start anywhere in that page.
         let last = size.checked_sub(1).map(|ahead| address + ahead);
         let allocation = last.and_then(|last| state.allocation(last, 1));
         let allocation = allocation.filter(|&start| start < address + PAGE);
@@ -332,7 +332,7 @@ impl SourcePin for GpuPin {
         let offset = (self.pinned.address - self.gpu.0.start) as usize;
         let address = self.gpu.0.memory.region().address().wrapping_add(offset);
         let address = NonNull::new(address).expect("mapped");
-        // SAFETY: the range is in the memory of `self.gpu`, and the pin and its mapping keep a share of that.
+        // SAFETY: the range is in the memory of `self.gpu`, and the pin, which the mapping keeps, keeps that GPU.
         Ok((unsafe { Region::borrow(address, len) }, KIND))
     }
 

@@ -8,18 +8,18 @@ use gdrcopy_core::sys::mmap::Region;
 #[cfg(test)]
 use crate::access::MappedSlice;
 
-/// Zeros in place of mapped GPU memory.
+/// Host memory, at first all zeros, in place of mapped GPU memory.
 pub(crate) struct Memory {
     region: Region,
-    /// The memory is only used by its address.
+    /// Keeps the memory, which is accessed only by its address.
     _zeros: Zeros,
 }
 
-/// Rust's allocator is not used, because threads write to one place by accesses of different sizes, as to a GPU's
-/// memory.
+/// The memory does not come from Rust's allocator, because threads may write to one place by accesses of different
+/// sizes, as they do with the memory of a GPU.
 #[cfg(not(miri))]
 type Zeros = memmap2::MmapMut;
-/// Miri maps nothing, and its tests have one thread.
+/// Miri cannot map such memory. The tests that it runs do not write to one place in this manner.
 #[cfg(miri)]
 type Zeros = Vec<u8>;
 
@@ -35,14 +35,15 @@ fn zeros(len: usize) -> Zeros {
 }
 
 impl Memory {
-    /// This many zeros, at a multiple of `align` bytes, a power of two of at least 64.
+    /// Returns this many zeros at a multiple of `align` bytes. `align` is a power of two and at least 64.
     pub(crate) fn aligned(bytes: usize, align: usize) -> Memory {
-        // Copy routines read whole lines.
+        // Copy routines read whole cache lines.
         let mut zeros = zeros(align + bytes.next_multiple_of(64));
         let start = zeros.as_mut_ptr();
         let start = start.wrapping_add(start.align_offset(align));
         let address = NonNull::new(start).expect("not at 0");
-        // Otherwise another test may call it later, and the process would look like another one.
+        // The region stores the identity of this process, so the process must have its final one. If another test
+        // made the first call of `enter` later, the region would seem to belong to another process.
         fork::enter().expect("memory for a page");
         Memory {
             // SAFETY: `_zeros` keeps these bytes, which nothing else accesses.

@@ -1,11 +1,11 @@
-//! Simulates a GPU and its driver for the unit tests of programs, without gdrdrv, CUDA or gdremu. Needs the feature
-//! `testing`, for dev-dependencies.
+//! Simulates a GPU and its driver for the unit tests of programs, without gdrdrv, CUDA or gdremu. This module needs the
+//! feature `testing`, which programs enable in their dev-dependencies.
 //!
 //! GPU memory is memory of the process, so nothing here shows how fast anything is, and a missing fence goes unnoticed
-//! on most CPUs. Parts that need CUDA itself are absent (dma-bufs, host memory); gdremu has them.
+//! on most CPUs. Parts that need CUDA itself (dma-bufs, host memory) are absent; gdremu has them.
 //!
-//! ThreadSanitizer reports threads that copy the same bytes at the same time. Safe code may do so. Copies are
-//! atomics of several sizes and volatile accesses, to memory outside of Rust's.
+//! ThreadSanitizer reports threads that copy the same bytes at the same time, although safe code may do so. The copies
+//! are atomic accesses of several sizes and volatile accesses, and the memory is not Rust's.
 
 mod gpu;
 mod host_memory;
@@ -16,7 +16,7 @@ pub use gpu::Gpu;
 #[cfg(test)]
 pub(crate) use host_memory::Memory;
 
-/// The number of cases of a property, and that for Miri, which takes longer.
+/// Returns a configuration with `all` cases of a property, or with `under_miri` cases under Miri, which takes longer.
 #[cfg(test)]
 pub(crate) fn cases(all: u32, under_miri: u32) -> proptest::test_runner::Config {
     let cases = if cfg!(miri) { under_miri } else { all };

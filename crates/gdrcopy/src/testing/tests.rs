@@ -1,4 +1,4 @@
-//! The fake GPU answers as a GPU and its driver do.
+//! Tests that the simulated GPU behaves as a GPU and its driver do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,14 +10,14 @@ use crate::{MapFlag, MappingType, Pin, PinFlags, Pool};
 
 const PAGE: usize = 1 << 16;
 
-/// The text of a panic.
+/// Returns the text of the panic that the call ends with.
 fn panic_of(panics: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(panics)).expect_err("no panic");
     *panic.downcast::<String>().expect("a text")
 }
 
 fn pin(gpu: &Gpu, address: u64, len: usize) -> Result<Pin, Error> {
-    // SAFETY: memory of this GPU stays there as long as a pin does.
+    // SAFETY: the memory of this GPU exists as long as a pin does.
     unsafe { gpu.open().pin(address, len, PinFlags::DEFAULT) }
 }
 
@@ -119,7 +119,7 @@ fn leaks_are_listed_and_a_free_under_a_pin_is_a_panic() {
     drop(other);
     let text = panic_of(|| drop(memory));
     assert!(text.contains("is freed while it is pinned"), "{text}");
-    // The memory is not given to others.
+    // The memory is not allocated again.
     assert_ne!(gpu.allocate(PAGE).expect("memory").address(), address);
     drop(pin);
     assert!(panic_of(|| gpu.assert_unused()).contains("still pinned: []"));

@@ -1,5 +1,6 @@
-// Memory of a GPU, in a hidden line of the documentation's examples. Where there is none, prints so and ends the example, but
-// panics if GDRCOPY_DOC_EXAMPLES is set, as ci/scripts/check-doc-examples.sh does.
+// The documentation's examples include this block in a hidden line. Its value is memory of a GPU. If there is no GPU,
+// the block prints that and ends the example. It panics instead if GDRCOPY_DOC_EXAMPLES is set, as
+// ci/scripts/check-doc-examples.sh does.
 {
     use gdrcopy::memory::{CudaAllocator, DeviceAllocator, DeviceMemory};
     use gdrcopy::{Gdr, MapFlag, Mapping, PinFlags};
@@ -22,9 +23,9 @@
             self.memory.address()
         }
 
-        /// A mapping of all of it. The example drops it before the memory.
+        /// Maps all of the memory. The example drops the mapping before the memory.
         fn mapping(&self) -> gdrcopy::Result<Mapping> {
-            // SAFETY: the memory is freed after the example, which uses it by one of its mappings at a time.
+            // SAFETY: the memory is freed after the example, and the example uses one mapping of it at a time.
             let pin = unsafe { Gdr::open()?.pin(self.device_pointer(), LEN, PinFlags::DEFAULT)? };
             pin.map(LEN, MapFlag::Default)
         }

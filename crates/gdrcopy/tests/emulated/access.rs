@@ -1,4 +1,4 @@
-//! Slices, words, arrays, batches and gathers of mapped memory, under gdremu.
+//! Tests, under gdremu, that a forked child cannot access mapped memory, and that an error names a wrong device path.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,5 +1,4 @@
-//! Owners that keep their context. One test at a time, because each counts who retains the
-//! context.
+//! Tests, under gdremu, that host memory retains its context.
 
 use gdrcopy::memory::{DeviceMemory, HostMemory};
 
@@ -13,7 +12,7 @@ fn host_memory_keeps_the_context_that_it_is_of() {
     let cuda = Cuda::new();
     let memory = HostMemory::alloc(PAGE).expect("host memory");
     assert!(cuda.release(), "retained by the memory");
-    // SAFETY: the memory's own bytes, which nothing else uses.
+    // SAFETY: these are the memory's own bytes, and nothing else uses them.
     unsafe { memory.as_mut_ptr().write_bytes(7, memory.len()) };
     drop(memory);
     let only_user = Cuda::new();

@@ -1,4 +1,4 @@
-//! Every write of the crate and of both C libraries ends with a fence, and every read begins with one.
+//! Tests that every write of the crate and of both C libraries ends with a fence, and that every read begins with one.
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::ptr;

@@ -1,11 +1,11 @@
-//! `Gdr::open` succeeds on some profiles, with the expected backend.
+//! Tests which backend `Gdr::open` uses, or which error it returns, by the options of gdremu.
 
 use crate::under_gdremu::{Test, options, tests};
 use gdrcopy::Gdr;
 
 pub(crate) const TESTS: &[Test] = tests![opens_as_expected,];
 
-/// Options of gdremu, and the backend that is opened, or an errno.
+/// The options of gdremu, with the backend that is opened, or the errno.
 pub(crate) const GATES: &[(&str, Result<&str, i32>)] = &[
     ("--profile gdrdrv-2.0", Ok("gdrdrv")),
     ("--driver-version 2.99", Ok("gdrdrv")),
@@ -19,12 +19,12 @@ pub(crate) const GATES: &[(&str, Result<&str, i32>)] = &[
     ("--gdrdrv-errno EMFILE", Err(libc::EMFILE)),
     ("--no-gdrdrv --cuda-version 13.2", Err(libc::ENOENT)),
     ("--profile dmabuf", Ok("dma-bufs")),
-    // Opening does not query GPUs, which would take a cuInit.
+    // Opening does not query GPUs, because that would need cuInit.
     ("--profile dmabuf-mixed", Ok("dma-bufs")),
     ("--profile dmabuf-none", Ok("dma-bufs")),
     ("--driver-version 1.9 --cuda-version 13.3", Ok("dma-bufs")),
     ("--gdrdrv-errno EACCES --cuda-version 13.3", Ok("dma-bufs")),
-    // The driver may be there, so the process gets no other kind of pins.
+    // The driver may exist in spite of these errors, so dma-bufs must not replace it.
     ("--gdrdrv-errno EMFILE --cuda-version 13.3", Err(libc::EMFILE)),
     ("--gdrdrv-errno ENFILE --cuda-version 13.3", Err(libc::ENFILE)),
     ("--gdrdrv-errno ENOMEM --cuda-version 13.3", Err(libc::ENOMEM)),

@@ -1,4 +1,4 @@
-//! Host memory in place of GPU memory, under gdremu.
+//! Tests, under gdremu, host memory in place of GPU memory.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -26,7 +26,7 @@ fn open() -> Gdr {
 }
 
 fn pin(gdr: &Gdr, address: u64, len: usize) -> Result<Pin> {
-    // SAFETY: the memory outlives the pins of these tests, and no one else uses it.
+    // SAFETY: the memory outlives the pins of these tests, and nothing else uses it.
     unsafe { gdr.pin(address, len, PinFlags::DEFAULT) }
 }
 
@@ -36,7 +36,7 @@ fn mapping_is_the_memory_that_the_gpu_sees() {
     assert_eq!(cuda.read(memory.address(), PAGE), vec![0; PAGE]);
     let gdr = open();
     assert_eq!(gdr.uses_dma_bufs(), Ok(false));
-    // Neither the start nor the end of a page.
+    // The range neither starts nor ends at a page boundary.
     let address = memory.address() + 4099;
     let pin = pin(&gdr, address, 1000).expect("host memory");
     let info = pin.info().expect("known");
@@ -131,11 +131,12 @@ fn memory_outlives_the_context_of_its_thread() {
     // SAFETY: as above.
     unsafe { cuda.call::<Destroy>("cuCtxDestroy_v2", |destroy| destroy(context)) };
     pin(&open(), memory.address(), PAGE).expect("host memory");
-    // gdremu ends a program that makes the context current.
+    // gdremu would end the program if this made the destroyed context current.
     drop(memory);
 }
 
-/// CUDA refuses such calls of a thread in its default mode, and the capture is invalid then.
+/// During a capture, CUDA refuses calls that allocate or free memory in a thread in the default mode, and the capture
+/// becomes invalid.
 fn memory_comes_and_goes_while_a_graph_is_captured() {
     type Create = extern "C" fn(*mut *mut c_void, c_uint) -> c_int;
     type Begin = extern "C" fn(*mut c_void, c_uint) -> c_int;

@@ -34,7 +34,7 @@ fn main() {
     #[cfg(feature = "cudarc-0-19")]
     runner.add(pool::with_cudarc::TESTS, &pools);
     runner.add(contexts::TESTS, &[""]);
-    // These run with gdrdrv, and where no other backend works.
+    // These tests run with gdrdrv, and with neither gdrdrv nor a CUDA that maps dma-bufs.
     runner.add(host_memory::TESTS, &["", "--no-gdrdrv --cuda-version 11.7"]);
     runner.add(dma_buf::EXPORTED, &["", "--profile dmabuf"]);
     runner.add(dma_buf::MAPPED, &dma_bufs);
@@ -51,7 +51,7 @@ fn main() {
     runner.run();
 }
 
-/// The libraries that the tests of fences load, beside this program's directory.
+/// Returns the paths of the libraries that the tests of fences load, in the parent of this program's directory.
 fn libraries() -> [PathBuf; 2] {
     let program = std::env::current_exe().expect("a path");
     let directory = program.ancestors().nth(2).expect("a profile's directory");
@@ -68,7 +68,7 @@ fn link_gdrx() {
     assert!(status.success(), "{linker:?}");
 }
 
-/// Asserts that a mapping or slice of `room` bytes has refused others.
+/// Asserts that a mapping or slice of `room` bytes has refused these bytes (offset and length), which are outside.
 #[track_caller]
 fn assert_outside(result: gdrcopy::Result<()>, bytes: [usize; 2], room: usize) {
     let Err(gdrcopy::Error::OutOfMapping { offset, len, room: reported, .. }) = result else {

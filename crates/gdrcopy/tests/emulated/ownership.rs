@@ -1,4 +1,4 @@
-//! Ownership of pins and mappings, under gdremu.
+//! Tests, under gdremu, the ownership of connections, pins and mappings.
 
 use std::collections::BTreeSet;
 
@@ -19,24 +19,24 @@ pub(crate) const TESTS: &[Test] = tests![
 pub(crate) const PAGE: usize = 1 << 16;
 
 pub(crate) fn pin(gdr: &Gdr, address: u64, len: usize) -> gdrcopy::Result<Pin> {
-    // SAFETY: no Rust code but these tests uses emulated GPU memory, and none is freed.
+    // SAFETY: no other Rust code than these tests uses emulated GPU memory, and they never free it.
     unsafe { gdr.pin(address, len, PinFlags::DEFAULT) }
 }
 
 pub(crate) fn pinned(cuda: &Cuda, size: usize) -> Pin {
-    // Buffers of whole pages plus one, so that an aligned page is inside.
+    // With one page more than `size`, `size` bytes from a page boundary on are inside.
     let address = cuda.alloc(size + PAGE).next_multiple_of(PAGE as u64);
     let gdr = Gdr::open().expect("an emulated driver");
     pin(&gdr, address, size).expect("GPU memory")
 }
 
-/// Forks. The child uses this library only, and leaves by `leave_child`.
+/// Forks. The child uses only this crate, and ends by `leave_child`.
 pub(crate) fn fork() -> libc::pid_t {
     // SAFETY: tests run one at a time, so no other thread holds a lock that the child needs.
     unsafe { libc::fork() }
 }
 
-/// Returns whether each was refused in a child.
+/// Returns whether each of these calls was refused because it was made in a child.
 pub(crate) fn are_refused(errors: &[Option<Error>]) -> bool {
     errors.iter().all(|error| *error == Some(GdrError::ForkedChild.into()))
 }
@@ -46,7 +46,7 @@ pub(crate) fn leave_child(passed: bool) -> ! {
     unsafe { libc::_exit(i32::from(!passed)) }
 }
 
-/// Waits for a child that leaves by `leave_child`.
+/// Waits for a child that ends by `leave_child`.
 pub(crate) fn await_child(child: libc::pid_t, failure: &str) {
     let mut status = 0;
     // SAFETY: waits for our own child.
@@ -54,7 +54,7 @@ pub(crate) fn await_child(child: libc::pid_t, failure: &str) {
     assert_eq!(status, 0, "{failure}");
 }
 
-/// The open descriptors of this process, and the one that is used to read them.
+/// Returns the open descriptors of this process, including the one that reads the list of them.
 fn open_descriptors() -> BTreeSet<i32> {
     let open = std::fs::read_dir("/proc/self/fd").expect("Linux has it");
     let names = open.map(|entry| entry.expect("Linux has it").file_name());
@@ -63,9 +63,9 @@ fn open_descriptors() -> BTreeSet<i32> {
 
 fn connection_dropped_in_a_child_closes_the_childs_descriptor_only() {
     let [first, second] = [(); 2].map(|()| Gdr::open().expect("an emulated driver"));
-    // SAFETY: closes what it has just opened.
+    // SAFETY: duplicates an open descriptor.
     let number = unsafe { libc::dup(0) };
-    // SAFETY: as above.
+    // SAFETY: closes the descriptor that was just opened.
     unsafe { libc::close(number) };
     let third = Gdr::open().expect("an emulated driver");
     assert!(open_descriptors().contains(&number), "the lowest free one");
@@ -90,7 +90,7 @@ fn connection_dropped_in_a_child_closes_the_childs_descriptor_only() {
     }
 }
 
-/// The driver maps whole pages, which may hold others' memory.
+/// The driver maps whole pages, which may contain other memory than the pinned bytes.
 fn map_has_no_more_bytes_than_were_pinned() {
     let cuda = Cuda::new();
     let address = cuda.alloc(2 * PAGE).next_multiple_of(PAGE as u64);

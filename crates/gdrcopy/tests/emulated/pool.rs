@@ -1,4 +1,4 @@
-//! Pools of buffers, under gdremu.
+//! Tests, under gdremu, pools of buffers.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -33,21 +33,22 @@ fn pool() -> Pool {
     Pool::new(&gdr(), CudaAllocator::new(0).expect("an emulated GPU"))
 }
 
-/// A pool of `len` bytes that start 512 bytes after a GPU page, and the device address of their first whole page.
+/// Makes a pool of `len` bytes that start 512 bytes after a page boundary. Returns the pool and the device address of
+/// its first whole page.
 fn fixed_pool(cuda: &Cuda, len: usize) -> (Pool, u64) {
     let page = cuda.alloc(len + 2 * PAGE).next_multiple_of(PAGE as u64);
-    // SAFETY: the memory is never freed, and used through the pool only.
+    // SAFETY: the memory is never freed, and is used only through the pool.
     let memory = unsafe { RawMemory::new(page + 512, len) };
     let pool = Pool::of_memory(&gdr(), memory).expect("GPU memory");
     (pool, page + PAGE as u64)
 }
 
-/// A pool of memory that makes a call when it is dropped.
+/// Makes a pool of memory that calls `on_drop` when the memory is dropped.
 fn watched_pool(on_drop: fn()) -> Pool {
     #[derive(Debug)]
     struct Watched(RawMemory, fn());
 
-    // SAFETY: the contract that `RawMemory` keeps.
+    // SAFETY: the `RawMemory` meets the contract.
     unsafe impl DeviceMemory for Watched {
         fn address(&self) -> u64 {
             self.0.address()
@@ -65,7 +66,7 @@ fn watched_pool(on_drop: fn()) -> Pool {
     }
 
     let address = Cuda::new().alloc(4 * MIB);
-    // SAFETY: the memory is never freed, and used through the pool only.
+    // SAFETY: the memory is never freed, and is used only through the pool.
     let memory = Watched(unsafe { RawMemory::new(address, 4 * MIB) }, on_drop);
     Pool::of_memory(&gdr(), memory).expect("GPU memory")
 }
@@ -109,7 +110,7 @@ fn small_buffers_share_pages_and_one_pin() {
     let report = pool.report().expect("this process");
     assert_eq!((report.chunks, report.buffers), (1, 2048));
     assert_eq!(report.pinned_bytes, 4 * MIB as u64);
-    // Two pages full of lines of 64 bytes.
+    // Each buffer takes 64 bytes, so all of them fill two pages.
     assert_eq!(report.used_bytes, 2 * PAGE as u64);
     assert_eq!(report.largest_free, 4 * MIB as u64 - 2 * PAGE as u64);
     let kept: Vec<PoolBuffer> = buffers.into_iter().step_by(2).collect();
@@ -135,7 +136,7 @@ fn chunks_are_freed_by_trim_or_with_their_large_buffer() {
     assert_eq!(pool.alloc(100).expect("memory").device_address(), start, "memory is reused");
     pool.trim().expect("this process");
     assert_eq!(pool.report(), Ok(Default::default()));
-    // Waits for the stream, so that frees in its order are done.
+    // This waits for all streams, so that frees in the order of a stream are done.
     cuda.clear(unpooled, 1);
     for address in addresses {
         let refused = pin(&gdr(), address, 64).expect_err("freed memory");
@@ -175,7 +176,7 @@ fn failed_allocation_leaves_the_pool_usable() {
         fn allocate(&self, len: usize) -> gdrcopy::Result<Box<dyn DeviceMemory>> {
             match self.1.fetch_add(1, Ordering::Relaxed) {
                 0 => Err(GdrError::NoCuda.into()),
-                // SAFETY: there is no memory there, so no one uses it.
+                // SAFETY: no memory has this address, so nothing uses it.
                 1 => Ok(Box::new(unsafe { RawMemory::new(PAGE as u64, len) })),
                 _ => self.0.allocate(len),
             }
@@ -195,7 +196,7 @@ fn failed_allocation_leaves_the_pool_usable() {
     assert!(CudaAllocator::new(1000).is_err(), "there is no such GPU");
 }
 
-/// Warnings and errors of all tests.
+/// The warnings and errors that were logged.
 struct Logged(Mutex<Vec<String>>);
 
 static LOGGED: Logged = Logged(Mutex::new(Vec::new()));
@@ -216,7 +217,7 @@ impl Logged {
         log::set_max_level(log::LevelFilter::Warn);
     }
 
-    /// The lines that contain a text.
+    /// Returns the logged lines that contain a text.
     fn with(text: &str) -> Vec<String> {
         let mut lines = LOGGED.0.lock().expect("no panic").clone();
         lines.retain(|line| line.contains(text));
@@ -279,7 +280,8 @@ fn forked_child_gets_no_buffer_and_frees_nothing() {
 fn memory_is_freed_after_it_is_unpinned() {
     const COUNT: &str = "/proc/driver/gdrdrv/nv_get_pages_refcount";
     static PINS: AtomicUsize = AtomicUsize::new(usize::MAX);
-    /// Page tables that gdrdrv has pinned. Without gdrdrv, gdremu's leak report is the only check.
+    /// Returns the number of page tables that gdrdrv has pinned. Without gdrdrv it returns 0, and only gdremu's leak
+    /// report checks pins.
     fn pins() -> usize {
         let Ok(count) = std::fs::read_to_string(COUNT) else {
             return 0;
@@ -349,9 +351,9 @@ pub(crate) mod with_cudarc {
         let stream = new_stream();
         let len = 3000;
         let bytes = len * size_of::<f32>();
-        // SAFETY: the memory is owned by the slice.
+        // SAFETY: the slice below owns the memory.
         let address = unsafe { result::malloc_sync(bytes) }.expect("memory");
-        // SAFETY: the address is that of 12,000 bytes, which are zeros.
+        // SAFETY: 12,000 bytes are allocated at the address, and any bytes are valid values of f32.
         let slice = unsafe { stream.upgrade_device_ptr::<f32>(address, len) };
         let mapping = gdr().map_owned(slice, MapOptions::default()).expect("memory of cuMemAlloc can be pinned");
         assert_eq!((mapping.device_address(), mapping.len()), (address, bytes));
@@ -365,7 +367,7 @@ pub(crate) mod with_cudarc {
     }
 }
 
-/// CUDA may give a new context and new memory the addresses of those that a reset has ended.
+/// After a reset, CUDA may give a new context and new memory the addresses of the old ones.
 fn memory_of_a_reset_device_is_not_freed_again() {
     Logged::listen();
     let cuda = Cuda::new();
@@ -383,7 +385,7 @@ fn memory_of_a_reset_device_is_not_freed_again() {
     assert!(allocator.allocate(PAGE).is_err(), "its context is gone too");
     drop(before);
     drop(allocator);
-    // The allocator does not try to free it either, because CUDA does not check streams that are gone.
+    // The allocator does not even try to free the old memory, because CUDA does not check streams that are gone.
     assert_eq!(Logged::with(&format!("{address:#x} is not freed")), [""; 0]);
     for memory in &after {
         cuda.write(memory.address(), &[7; PAGE]);

@@ -1,4 +1,4 @@
-//! Bounds, copies and gathers of mapped slices.
+//! Calls with mapped slices: bounds, copies and gathers.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -20,7 +20,7 @@ pub(crate) struct Slice<'m> {
     pub(crate) len: usize,
 }
 
-/// The borrows of owners that exist at a time.
+/// The borrows of one owner that exist at the same time.
 #[derive(Default)]
 pub(crate) struct Borrowed<'m> {
     pub(crate) slices: Vec<Slice<'m>>,
@@ -40,7 +40,7 @@ impl fmt::Display for Slice<'_> {
 }
 
 impl<'m> Slice<'m> {
-    /// Checks that the library agrees with the model.
+    /// Makes a slice, and checks that the library agrees with the model about it.
     #[track_caller]
     pub(crate) fn new(mapped: MappedSlice<'m>, start: u64, len: usize) -> Slice<'m> {
         assert_eq!((mapped.device_address(), mapped.len()), (start, len));
@@ -53,7 +53,7 @@ impl<'m> Slice<'m> {
         offset <= self.len && len <= self.len - offset
     }
 
-    /// A length of a range that starts at `offset`, which mostly fits.
+    /// Returns a length for a range that starts at `offset`. Most of these ranges fit into the slice.
     pub(crate) fn part(self, size: Size, offset: usize) -> usize {
         size.of(self.len.checked_sub(offset).unwrap_or(self.len))
     }
@@ -67,7 +67,7 @@ impl<'m> Slice<'m> {
         memory.bytes(self.start + offset as u64, len)
     }
 
-    /// The model of each of these ranges, if all are inside.
+    /// Returns the model's bytes of each range, or `None` if a range is not inside the slice.
     fn models(self, memory: &Memory, ranges: &[(usize, usize)]) -> Option<Vec<Vec<u8>>> {
         let mut models = Vec::new();
         for &(offset, len) in ranges {
@@ -79,7 +79,7 @@ impl<'m> Slice<'m> {
         Some(models)
     }
 
-    /// Sets the model of a part of the slice.
+    /// Changes the model as a write of `bytes` to the slice changes memory.
     #[track_caller]
     pub(crate) fn written(self, memory: &Memory, offset: usize, bytes: &[u8]) {
         memory.set(self.start + offset as u64, bytes);
@@ -149,7 +149,7 @@ pub(crate) fn access(borrowed: &mut Borrowed<'_>, context: &mut Context<'_>, cal
             batches::access(borrowed, slice, memory, call, args);
         }
     }
-    // The newest of a mapping are worth more than their parts' parts.
+    // Only the first slice and the seven newest ones are kept.
     let surplus = borrowed.slices.len().saturating_sub(8);
     borrowed.slices.drain(1..1 + surplus);
 }
@@ -164,12 +164,12 @@ fn sub_slice<'m>(borrowed: &mut Borrowed<'m>, slice: Slice<'m>, args: &Args) {
     }
 }
 
-/// Offsets and lengths of many items, near each other or anywhere, some of them empty, some outside.
+/// Returns offsets and lengths of many items, near each other or anywhere. Some are empty, and some can be outside.
 fn many_items(slice: Slice<'_>, context: &Context<'_>, args: &Args) -> Vec<(usize, usize)> {
     let mut numbers = Numbers(args.data);
     let extreme = args.sizes[0].of(slice.len);
     let span = args.sizes[1].inside(slice.len);
-    // Items are few, and may be longer than any routine copies at a time, or more than a gather has in flight.
+    // A few items may be longer than any routine copies at a time. Many items may be more than a gather has in flight.
     let (most, share) = [(40, 64), (4, 5), (1200, 2048)][numbers.below(3)];
     let longest = args.sizes[2].of(slice.len).min(context.host.room() / share);
     (0..numbers.below(most))
@@ -185,7 +185,8 @@ fn many_items(slice: Slice<'_>, context: &Context<'_>, args: &Args) -> Vec<(usiz
         .collect()
 }
 
-/// Writes many items. A byte's value depends on its address, because items that overlap are written in any order.
+/// Writes many items. The value of a byte depends only on its address, because items that overlap are written in any
+/// order.
 fn write_many(slice: Slice<'_>, context: &Context<'_>, args: &Args) {
     let items = many_items(slice, context, args);
     let bytes = noise(args.data, slice.len);

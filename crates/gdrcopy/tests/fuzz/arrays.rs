@@ -1,4 +1,4 @@
-//! Arrays: elements, ranges of them, and many of them anywhere.
+//! Calls with arrays: single elements, ranges, and many elements in any places.
 #![forbid(unsafe_code)]
 
 use std::any::type_name;
@@ -39,7 +39,7 @@ fn array<T: Pod>(slice: Slice<'_>, memory: &Memory, args: &Args) {
     }
 }
 
-/// Returns whether an array of `len` elements has `count` from `index` on.
+/// Returns whether an array of `len` elements has `count` elements from `index` on.
 fn fits(index: usize, count: usize, len: usize) -> bool {
     index <= len && count <= len - index
 }
@@ -85,7 +85,7 @@ pub(crate) fn use_array<T: Pod>(array: Array<'_, T>, start: u64, len: usize, mem
     scatter(part, elements, memory, args);
 }
 
-/// Indexes, some of them perhaps the same, and one outside.
+/// Returns indexes for a gather or scatter. Several can be equal, and one can be outside.
 fn indexes<T>(len: usize, args: &Args, numbers: &mut Numbers) -> Vec<usize> {
     let counts = [numbers.below(40), 250 + numbers.below(10), numbers.below(1200)];
     let count = counts[numbers.below(3)].min((1 << 18) / size_of::<T>().max(1));
@@ -98,7 +98,7 @@ fn indexes<T>(len: usize, args: &Args, numbers: &mut Numbers) -> Vec<usize> {
     at
 }
 
-/// The number of values for `count` indexes, which is seldom a wrong one.
+/// Returns the number of values to pass with `count` indexes. It is wrong in at most one of eight cases.
 fn places(count: usize, args: &Args, numbers: &mut Numbers) -> usize {
     match numbers.below(8) {
         0 => args.sizes[1].of(count).min(2 * count + 1),

@@ -5,17 +5,17 @@ use gdrcopy::Result;
 use crate::isolated::outcome;
 use crate::model::noise;
 
-/// Bytes before and behind every buffer, at least.
+/// The least number of bytes before and after the places that a call may write.
 const GUARD: usize = 4096;
 
-/// A buffer in which calls get a part each. All others of its bytes never change.
+/// Host memory for calls that read GPU memory. Each call may write some places in it, and must not change other bytes.
 pub(crate) struct Host {
     bytes: Vec<u8>,
     model: Vec<u8>,
 }
 
 impl Host {
-    /// A buffer that has room for reads of `room` bytes.
+    /// Allocates host memory with room for reads of `room` bytes.
     pub(crate) fn new(room: usize) -> Host {
         let bytes = noise(1, room + 2 * GUARD);
         let model = bytes.clone();
@@ -26,8 +26,8 @@ impl Host {
         self.bytes.len() - 2 * GUARD
     }
 
-    /// Has `read` write places of these lengths. It must write the bytes that are expected, or if none are, fail and
-    /// write nothing. The first place begins `skipped` bytes behind the guard.
+    /// Calls `read` with places of these lengths, and checks that it writes the expected bytes there. If `expected` is
+    /// `None`, `read` must fail and write nothing. The first place starts `skipped` bytes after the guard.
     #[track_caller]
     pub(crate) fn receive(
         &mut self,
@@ -38,7 +38,7 @@ impl Host {
     ) {
         let mut rest = &mut self.bytes[GUARD + skipped..];
         let mut places = Vec::new();
-        // A byte lies between any two places.
+        // One byte separates two places.
         for &len in lens {
             let (place, after) = rest.split_at_mut(len);
             places.push(place);

@@ -15,17 +15,17 @@ use crate::pins::{map_flag, pin_flags};
 use crate::pools::Lent;
 use crate::world::{ARENA, World, pins};
 
-/// Memory between that of others, with its fate.
+/// Memory that a test gives to a mapping. The bytes around it belong to others.
 #[derive(Debug)]
 pub(crate) struct Given {
     lent: Lent,
     watch: Arc<Watch>,
 }
 
-/// The fate of given memory.
+/// Records what happens to given memory.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// CPU address of its mapping, if it is mapped.
+    /// The CPU address of the memory's mapping, or 0 while it is not mapped.
     mapped_at: AtomicUsize,
     drops: AtomicUsize,
 }
@@ -36,7 +36,7 @@ impl Watch {
     }
 }
 
-// SAFETY: the contract that `Lent` keeps.
+// SAFETY: the `Lent` memory meets the contract.
 unsafe impl DeviceMemory for Given {
     fn address(&self) -> u64 {
         self.lent.address()
@@ -49,7 +49,7 @@ unsafe impl DeviceMemory for Given {
 
 impl Drop for Given {
     fn drop(&mut self) {
-        // A failed check while another one unwinds would end the process before the first is reported.
+        // If this check failed while another panic unwinds, the process would end before it reports that panic.
         if !thread::panicking() {
             let drops = self.watch.drops.fetch_add(1, Ordering::Relaxed);
             assert_eq!(drops, 0, "{self:x?} was freed before");
@@ -61,12 +61,12 @@ impl Drop for Given {
 
 fn is_mapped(address: usize) -> bool {
     let mut resident = 0;
-    // SAFETY: only asks about one page, for which there is one byte.
+    // SAFETY: the call only asks about one page, and writes one byte for it.
     unsafe { libc::mincore((address & !4095) as *mut _, 4096, &mut resident) == 0 }
 }
 
 impl World {
-    /// Maps memory and gives it away.
+    /// Lends memory, and gives it to `Gdr::map_owned`.
     pub(crate) fn map_owned(&mut self, args: &Args) -> Option<Mapped> {
         let lent = self.lender(args).lend(args.sizes[1].inside(ARENA)).expect("little");
         let watch = Arc::new(Watch::default());
@@ -94,7 +94,8 @@ impl World {
         Some(Mapped::new(Owner::Owned(Arc::new(mapping)), start, len))
     }
 
-    /// Ends a mapping, unless it is borrowed; then the owner drops it later. Given memory is mapped again.
+    /// Ends a mapping. If something else keeps the mapping, it ends later. Given memory comes back, and is mapped again
+    /// in half of the cases.
     pub(crate) fn unmap(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = take(&mut self.mapped, args)?;
         // The other fields are dropped after the owner.
@@ -111,7 +112,7 @@ impl World {
         }
     }
 
-    /// Ends all that is mapped, in every second place as [`World::unmap`] does.
+    /// Ends all mappings. Every second one is asked to give its memory back, and the others are dropped.
     pub(crate) fn end_mapped(&mut self) {
         for (number, mapped) in mem::take(&mut self.mapped).into_iter().enumerate() {
             let Ok(mapped) = Arc::try_unwrap(mapped) else {
@@ -146,7 +147,7 @@ impl World {
         let result = mapping.into_memory().map_err(|(_, error)| error);
         let memory = outcome(true, result).expect("predicted");
         assert_eq!((memory.address(), memory.len(), memory.watch.drops()), (start, len, 0));
-        // Dma-bufs are no pins of gdrdrv's.
+        // gdrdrv does not count dma-bufs as pins.
         assert!(pins() < pins_before || pins_before == 0, "still pinned");
         assert!(!is_mapped(memory.watch.mapped_at.swap(0, Ordering::Relaxed)));
         memory

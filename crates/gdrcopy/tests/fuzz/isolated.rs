@@ -1,4 +1,4 @@
-//! One sequence in a process of its own, so that a crash is a result, and forgotten objects end with it.
+//! Runs each sequence in its own process, so that a crash is a result, and forgotten objects end with the process.
 
 use std::fmt;
 use std::io::{self, PipeWriter, Read, Write};
@@ -9,17 +9,17 @@ use std::sync::OnceLock;
 
 use gdrcopy::{Error, GdrError, Result};
 
-/// The pipe to which a sequence lists its calls. Each is listed before it is made, so that the last one is the call
-/// that crashed.
+/// The pipe to which a sequence lists its calls. Each call is listed before it is made, so that the last one is the
+/// call that crashed.
 static LIST: OnceLock<PipeWriter> = OnceLock::new();
 
 /// Runs a sequence in a forked child.
 ///
 /// # Errors
-/// If it panics or crashes, the list of its calls, and how it ended.
+/// If the sequence panics or crashes, the error is the list of its calls, with the exit status of the child.
 pub(crate) fn run(sequence: impl FnOnce()) -> std::result::Result<(), String> {
     let (mut reader, writer) = io::pipe().expect("descriptors");
-    // SAFETY: the other threads of the process wait for this one, and hold no lock that the child needs.
+    // SAFETY: the other threads of the process wait for this thread, and hold no lock that the child needs.
     let child = unsafe { libc::fork() };
     if child == 0 {
         run_in_child(writer, sequence);
@@ -44,10 +44,10 @@ fn run_in_child(writer: PipeWriter, sequence: impl FnOnce()) -> ! {
     process::exit(i32::from(result.is_err()))
 }
 
-/// Adds to the list of calls.
+/// Adds a text to the list of calls.
 pub(crate) fn list(text: fmt::Arguments<'_>) {
     let mut writer = LIST.get().expect("a sequence is running");
-    // One write per line, because two threads may list.
+    // The text is one write, because two threads may list calls at the same time.
     writer.write_all(text.to_string().as_bytes()).expect("the parent reads");
 }
 
@@ -57,7 +57,7 @@ macro_rules! calling {
 }
 pub(crate) use calling;
 
-/// The value of a call whose success the model predicts; `None` for a failure.
+/// Checks that a call has succeeded or failed as the model predicts. Returns its value, or `None` if it has failed.
 #[track_caller]
 pub(crate) fn outcome<T>(predicted: bool, result: Result<T>) -> Option<T> {
     let value = any_outcome(result);
@@ -65,13 +65,13 @@ pub(crate) fn outcome<T>(predicted: bool, result: Result<T>) -> Option<T> {
     value
 }
 
-/// [`outcome`] of a call whose success the model predicts only if `is_known`.
+/// Does as [`outcome`], but checks the prediction only if `is_known`.
 #[track_caller]
 pub(crate) fn outcome_if_known<T>(is_known: bool, predicted: bool, result: Result<T>) -> Option<T> {
     if is_known { outcome(predicted, result) } else { any_outcome(result) }
 }
 
-/// [`outcome`] of a call that may panic instead, which is also predicted.
+/// Makes a call and does as [`outcome`]. If `panics`, the call must panic, and `None` is returned.
 #[track_caller]
 pub(crate) fn outcome_or_panic<T>(panics: bool, predicted: bool, call: impl FnOnce() -> Result<T>) -> Option<T> {
     let Ok(result) = catch_unwind(AssertUnwindSafe(call)) else {
@@ -84,7 +84,7 @@ pub(crate) fn outcome_or_panic<T>(panics: bool, predicted: bool, call: impl FnOn
     value
 }
 
-/// The value of a call that may fail.
+/// Lists the result of a call. Returns its value, or `None` if it has failed.
 #[track_caller]
 pub(crate) fn any_outcome<T>(result: Result<T>) -> Option<T> {
     match result {
@@ -102,7 +102,7 @@ pub(crate) fn any_outcome<T>(result: Result<T>) -> Option<T> {
     }
 }
 
-/// [`outcome`] of a call that panics, which is predicted, or cannot fail.
+/// Makes a call that returns no error, and checks that it panics if that is `predicted`, and otherwise does not.
 #[track_caller]
 pub(crate) fn panic_outcome(predicted: bool, call: impl FnOnce()) {
     let panicked = catch_unwind(AssertUnwindSafe(call)).is_err();

@@ -1,27 +1,27 @@
 //! Compares the safe API with a model, by random sequences of calls with extreme arguments, forgotten guards, and
 //! owners that are dropped in any order, under gdremu.
 //!
-//! It attacks:
+//! The test attacks:
 //! - bytes of the GPU: every byte of the arena and of the chunks of pools is known. The program hands exact ranges to
-//!   the API (the contract of `Gdr::pin` and `DeviceMemory`), never all of a GPU page. The bytes
-//!   around them belong to others. CUDA reads everything back, within and after a sequence;
-//! - bytes of the host: buffers that calls write to lie within one whose every byte is known;
+//!   the API (the contract of `Gdr::pin` and `DeviceMemory`), and the bytes around them belong to others. CUDA reads
+//!   everything back, within and after a sequence;
+//! - bytes of the host: the buffers that calls write to are parts of a larger one, and all bytes of that are known;
 //! - owners. Memory given to `Gdr::map_owned` is dropped once, and not before it is unmapped. Views of `owned` work
 //!   when everything else is gone, in any thread;
 //! - results: bounds, alignments and state say beforehand whether a call succeeds, and what a read returns;
-//! - panics other than the documented ones, crashes, pins that are left though everything was dropped.
+//! - panics other than the documented ones, crashes, pins that are left although everything was dropped.
 //!
-//! It cannot see:
+//! The test cannot see:
 //! - missing fences: gdremu's GPU memory is ordinary memory, so stores need no fence to arrive. The tests of
 //!   copy_routines look at the instructions;
-//! - stray reads of GPU memory, and races within the library other than by their results. Two threads use disjoint
-//!   halves of one slice, and one thread calls everything else;
+//! - stray reads of GPU memory, and races within the library that change no result. Two threads use disjoint halves of
+//!   one slice, and one thread makes all other calls;
 //! - forked children, GPU memory that is freed while it is pinned, contexts that are destroyed (see emulated/);
 //! - borrows that outlive their owners, which the compiler refuses (see compile_fail/).
 //!
-//! `FUZZ_SECONDS` (default 5) is how long new sequences are begun, for all profiles together; each profile gets at
-//! least one group of sequences. `FUZZ_SEED` repeats the group with this seed, which a failure prints together with
-//! its shortest sequence and the calls in it. Also name the profile's test:
+//! The test starts new sequences for `FUZZ_SECONDS` (default 5), for all profiles together. Each profile gets at least
+//! one group of sequences. A failure prints a seed, and the calls of the shortest sequence that fails. `FUZZ_SEED`
+//! repeats the group with this seed. Name the profile's test, too:
 //!
 //! ```text
 //! FUZZ_SEED=7 cargo test -p gdrcopy --test fuzz fuzz::dmabuf
@@ -57,10 +57,10 @@ use std::time::{Duration, Instant};
 use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestCaseError, TestError, TestRunner};
 use under_gdremu::{Runner, tests};
 
-/// Options of gdremu.
+/// The options of gdremu with which the test runs.
 const PROFILES: &[&str] =
     &["", "--profile traditional", "--profile gdrdrv-2.4", "--profile dmabuf", "--profile cached", "--profile device"];
-/// Sequences per seed.
+/// The number of sequences per seed.
 const GROUP: u32 = 16;
 
 fn number(name: &str) -> Option<u64> {
@@ -86,7 +86,7 @@ fn sequences_change_only_what_the_model_says() {
     let mut seed = requested_seed.unwrap_or(u64::from(std::process::id()) << 20);
     let begun = Instant::now();
     loop {
-        // Printed beforehand, for a sequence that hangs.
+        // The seed is printed before the sequences run, because one of them may hang.
         println!("fuzz: FUZZ_SEED={seed}");
         let config = Config {
             cases: GROUP,
@@ -100,7 +100,7 @@ fn sequences_change_only_what_the_model_says() {
             .run(&ops::sequences(), |sequence| isolated::run(|| world::run(&sequence)).map_err(TestCaseError::fail));
         match result {
             Ok(()) => (),
-            // The calls say more than the shortest sequence's arguments.
+            // The list of calls says more than the arguments of the shortest sequence.
             Err(TestError::Fail(calls, _)) => {
                 panic!("FUZZ_SEED={seed} with {profile:?}, shortened: {calls}")
             }

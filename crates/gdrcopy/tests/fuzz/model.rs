@@ -1,4 +1,4 @@
-//! The model of GPU memory, with the meaning of every byte.
+//! The model of GPU memory, which contains the expected value of every byte.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -10,10 +10,10 @@ use std::thread;
 use crate::cuda::Cuda;
 use crate::sizes::Numbers;
 
-/// Bytes that are read back at a time, few enough that the allocator keeps the buffer.
+/// The number of bytes that are read back at a time. It is small, so that the allocator keeps the buffer.
 const PIECE: usize = 64 << 10;
 
-/// Bytes of a few regions.
+/// The expected bytes of regions of GPU memory.
 #[derive(Clone)]
 pub(crate) struct Memory {
     regions: Arc<Mutex<Vec<Region>>>,
@@ -23,13 +23,13 @@ pub(crate) struct Memory {
 struct Region {
     start: u64,
     bytes: Vec<u8>,
-    /// The part of it that a pool has. The bytes around it belong to others.
+    /// The part of the region that was given to the library. The bytes around it belong to others.
     given: Range<u64>,
-    /// The number of the pool, from 1 on; 0 if the region is no pool's.
+    /// The number of the pool that has the part, from 1 on, or 0 if the part is not for a pool.
     pool: usize,
 }
 
-/// Bytes that look random. The same seed gives the same ones.
+/// Returns bytes that look random. The same seed gives the same bytes.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut numbers = Numbers(seed);
     let mut bytes: Vec<u8> = (0..len.min(4099)).map(|_| numbers.next() as u8).collect();
@@ -39,7 +39,8 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A region in the model. Owners of memory have it before the memory, which is freed after it.
+/// A region in the model. Owners have this field before their memory, so that the memory is still there for the check
+/// of the drop.
 #[derive(Debug)]
 pub(crate) struct Entry {
     memory: Memory,
@@ -53,7 +54,7 @@ impl Drop for Entry {
         let index = starts.position(|start| start == self.start);
         let region = regions.swap_remove(index.expect("added before"));
         drop(regions);
-        // A failed check while another one unwinds would end the process before the first is reported.
+        // If this check failed while another panic unwinds, the process would end before it reports that panic.
         if !thread::panicking() {
             self.memory.check_region(&region);
         }
@@ -71,7 +72,7 @@ impl Memory {
         Memory { regions: Arc::default(), cuda: Arc::clone(cuda) }
     }
 
-    /// Adds GPU memory, after filling it, until the entry is dropped. A pool has a part of it.
+    /// Fills GPU memory, and adds it to the model until the entry is dropped. `given` is the part for the library.
     pub(crate) fn add(&self, start: u64, len: usize, given: Range<u64>, pool: usize) -> Entry {
         let bytes = noise(start ^ given.start, len);
         self.cuda.write(start, &bytes);
@@ -87,7 +88,7 @@ impl Memory {
         regions_of_pool.any(|region| region.given.start <= range.start && range.end <= region.given.end)
     }
 
-    /// Lets `change` see or change the model of a range.
+    /// Calls `change` with the model of a range, which it may read or change.
     #[track_caller]
     pub(crate) fn with<R>(&self, start: u64, len: usize, change: impl FnOnce(&mut [u8]) -> R) -> R {
         for region in self.regions().iter_mut() {
@@ -102,7 +103,7 @@ impl Memory {
         panic!("{len} bytes at {start:#x} are not the program's");
     }
 
-    /// The model of a range.
+    /// Returns the model of a range.
     #[track_caller]
     pub(crate) fn bytes(&self, start: u64, len: usize) -> Vec<u8> {
         self.with(start, len, |model| model.to_vec())
@@ -120,7 +121,7 @@ impl Memory {
     }
 
     fn check_region(&self, region: &Region) {
-        // A batch that was forgotten left its stores unfenced.
+        // A forgotten batch makes no fence after its stores.
         fence(Ordering::SeqCst);
         for (number, bytes) in region.bytes.chunks(PIECE).enumerate() {
             let start = region.start + (number * PIECE) as u64;

@@ -7,7 +7,7 @@ use proptest::sample::select;
 
 use crate::sizes::{Size, sizes};
 
-/// The memory of owners. They are dropped and forgotten alike.
+/// The kinds of owners. Calls drop or forget an owner of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Gdr,
@@ -19,7 +19,8 @@ pub(crate) enum Kind {
 
 pub(crate) const KINDS: [Kind; 5] = [Kind::Gdr, Kind::Pin, Kind::Mapped, Kind::Pool, Kind::View];
 
-/// Calls that make, use or end owners. Calls after one that maps memory have a slice of it, until `Leave`.
+/// Calls that make, use or end owners. After a call that maps memory, accesses have a slice of this memory until
+/// `Leave`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {
     Open,
@@ -48,7 +49,7 @@ pub(crate) enum Call {
     Forget(Kind),
 }
 
-/// Calls with a slice of mapped memory, which any thread makes.
+/// Calls with a slice of mapped memory. Any thread can make them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Access {
     Slice,
@@ -69,8 +70,8 @@ pub(crate) enum Access {
     EndBatch,
 }
 
-/// Arguments for any call. Numbers of objects are taken modulo what there is, so that a sequence that is shortened
-/// keeps its meaning.
+/// Arguments for any call. The number of an object is taken modulo the number of objects that exist, so that a
+/// shortened sequence keeps its meaning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Args {
     pub(crate) which: usize,
@@ -83,7 +84,7 @@ pub(crate) struct Args {
 pub(crate) enum Op {
     Call(Call, Args),
     Access(Access, Args),
-    /// Calls of two threads, with a half of a slice each.
+    /// The calls of two threads. Each thread has one half of a slice.
     Threads(Args, [Vec<(Access, Args)>; 2]),
 }
 

@@ -1,4 +1,4 @@
-//! Views that keep their memory. They outlive all other owners, and threads use them in turn.
+//! Views that keep their memory. These views outlive all other owners, and threads use them in turn.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::{arrays, words};
 pub(crate) struct OwnedView {
     pub(crate) view: View,
     pub(crate) start: u64,
-    /// A pool's model knows by it that this view still exists, even if it was forgotten. Dropped after the view.
+    /// Shows the model of a pool that this view still exists, even if it was forgotten. It is dropped after the view.
     pub(crate) alive: Arc<()>,
 }
 
@@ -37,9 +37,9 @@ impl View {
 }
 
 impl OwnedView {
-    /// Makes calls by the view, and then drops every second view.
+    /// Makes calls by the view. It then drops the view in half of the cases, and returns it otherwise.
     fn used(self, memory: &Memory, args: &Args) -> Option<OwnedView> {
-        // The model reads memory by CUDA before that is freed.
+        // If this drops the memory, the model reads the memory by CUDA before. This thread needs a context for that.
         let _cuda = Cuda::new();
         match &self.view {
             View::Word(word) => words::use_word(word.view(), self.start, memory, args.data),
@@ -50,7 +50,7 @@ impl OwnedView {
 }
 
 impl World {
-    /// A view of a part of mapped memory.
+    /// Makes a view of a part of mapped memory. A view that is a slice is returned, and other views go to the list.
     pub(crate) fn own(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = Arc::clone(any_of(&self.mapped, args)?);
         let slice = mapped.slice();
@@ -77,7 +77,7 @@ impl World {
         None
     }
 
-    /// A clone of a mapped owner that can be cloned.
+    /// Clones a mapped owner if it can be cloned.
     pub(crate) fn clone_mapped(&mut self, args: &Args) -> Option<Mapped> {
         let mapped = any_of(&self.mapped, args)?;
         let owner = match &mapped.owner {
@@ -88,7 +88,7 @@ impl World {
         Some(Mapped { alive: Arc::clone(&mapped.alive), ..Mapped::new(owner, mapped.start, mapped.len) })
     }
 
-    /// Calls by a view, in this thread or another one, which may be the one to drop it.
+    /// Makes calls by a view in this thread or in another one. The same thread may drop the view.
     pub(crate) fn use_view(&mut self, args: &Args) {
         let Some(view) = take(&mut self.views, args) else {
             return;
@@ -97,7 +97,7 @@ impl World {
         let memory = &self.memory;
         let is_left = match (args.data >> 1) & 1 {
             0 => view.used(memory, args),
-            // The scope waits until the thread is joined, not until its locals are gone.
+            // The scope would not wait until the thread-local variables of the thread are gone. `join` does.
             _ => thread::scope(|scope| scope.spawn(|| view.used(memory, args)).join().expect("the model agrees")),
         };
         self.views.extend(is_left);

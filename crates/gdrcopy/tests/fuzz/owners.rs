@@ -12,12 +12,12 @@ use crate::access::Slice;
 use crate::given::Given;
 use crate::ops::Args;
 
-/// Something that is mapped.
+/// Mapped memory with its owner, and its address and length in the model.
 pub(crate) struct Mapped {
     pub(crate) owner: Owner,
     pub(crate) start: u64,
     pub(crate) len: usize,
-    /// The pin or the pool knows by it whether this mapping still exists, even if it was forgotten.
+    /// Shows the model of the pin or the pool whether this mapping still exists, even if it was forgotten.
     pub(crate) alive: Arc<()>,
 }
 
@@ -43,7 +43,7 @@ impl Mapped {
         Slice::new(mapped, self.start, self.len)
     }
 
-    /// A view that keeps the owner.
+    /// Makes a view that keeps the owner.
     pub(crate) fn view<V: View>(
         &self,
         view: impl for<'m> FnOnce(MappedSlice<'m>) -> Result<V::Of<'m>>,
@@ -57,12 +57,12 @@ impl Mapped {
     }
 }
 
-/// An element of the list, unless it is empty.
+/// Returns an element of the list, or `None` if the list is empty.
 pub(crate) fn any_of<'a, T>(list: &'a [T], args: &Args) -> Option<&'a T> {
     list.get(args.which % list.len().max(1))
 }
 
-/// Takes an element out of the list, unless it is empty.
+/// Takes an element out of the list. Returns `None` if the list is empty.
 pub(crate) fn take<T>(list: &mut Vec<T>, args: &Args) -> Option<T> {
     if list.is_empty() {
         return None;
@@ -70,7 +70,7 @@ pub(crate) fn take<T>(list: &mut Vec<T>, args: &Args) -> Option<T> {
     Some(list.swap_remove(args.which % list.len()))
 }
 
-/// Drops or forgets one of them, and returns whether there was any.
+/// Drops or forgets an element of the list. Returns false if the list is empty.
 pub(crate) fn discard<T>(list: &mut Vec<T>, args: &Args, forget: bool) -> bool {
     match take(list, args) {
         None => return false,

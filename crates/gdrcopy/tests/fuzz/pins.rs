@@ -1,4 +1,4 @@
-//! Open drivers, pins, mappings.
+//! Calls that open drivers, pin, map and export.
 
 use std::sync::{Arc, Weak};
 
@@ -12,7 +12,7 @@ use crate::world::{ARENA, World};
 pub(crate) struct Pinned {
     pin: Pin,
     len: usize,
-    /// Guards its mapping.
+    /// Alive while the mapping of the pin exists.
     mapped: Weak<()>,
 }
 
@@ -42,7 +42,7 @@ impl World {
         self.gdrs.extend(outcome_if_known(backend == Backend::Auto, true, options.open()));
     }
 
-    /// One of them. Opened if there is none.
+    /// Returns one of the open drivers. It opens one if there is none.
     pub(crate) fn gdr(&mut self, args: &Args) -> Gdr {
         if self.gdrs.is_empty() {
             self.open_backend(Backend::Auto, false);
@@ -54,7 +54,7 @@ impl World {
         let Some(clone) = any_of(&self.gdrs, args).cloned() else {
             return;
         };
-        // Every other clone is closed, which leaves the connection as it is.
+        // Half of the clones are closed. This leaves the connection open.
         if args.data & 1 == 0 {
             calling!("gdrs[{}].clone().close()", args.which);
             outcome(true, clone.close());
@@ -70,7 +70,7 @@ impl World {
         let flags = pin_flags(args.data >> 8);
         let address = self.arena + offset as u64;
         calling!("pins[{}] = pin({address:#x}, {len:#x}, {flags:?})", self.pins.len());
-        // SAFETY: the memory is never freed, and no Rust code but this test's has access to it.
+        // SAFETY: the memory is never freed, and no other Rust code than this test accesses it.
         let result = unsafe { gdr.pin(address, len, flags) };
         let works_everywhere = flags == PinFlags::DEFAULT && len > 0;
         let pin = outcome_if_known(works_everywhere, true, result);
@@ -106,7 +106,7 @@ impl World {
         assert_eq!(pinned.pin.is_revoked().ok(), Some(false));
     }
 
-    /// Exports any range, of the arena or not.
+    /// Exports a range, which may be outside the arena.
     pub(crate) fn export(&mut self, args: &Args) {
         let offset = args.sizes[0].of(ARENA) as u64;
         let address = match args.data >> 4 & 3 {
@@ -122,7 +122,7 @@ impl World {
             Some(first) => (first as usize).saturating_add(len),
             None => usize::MAX,
         };
-        // Whole pages of the arena can be exported everywhere, or nowhere.
+        // On each profile, either all ranges in whole pages of the arena can be exported, or none.
         let is_certain = flags == PinFlags::DEFAULT && end <= pages && len > 0;
         let is_outside = len == 0 || end > 1 << 40;
         let export = match self.exports {

@@ -15,7 +15,7 @@ use crate::pins::map_flag;
 use crate::types::value;
 use crate::world::World;
 
-/// No pool gets more bytes at a time.
+/// The largest number of bytes that a pool gets at a time.
 const LIMIT: usize = 16 << 20;
 
 /// The least number of other bytes before and behind the memory that pools get.
@@ -25,12 +25,13 @@ pub(crate) struct PoolOf {
     pub(crate) pool: Pool,
     /// The number of the pool in the sequence, from 1 on.
     pub(crate) number: usize,
-    /// True if it has an allocator, and pins and maps as works everywhere.
+    /// True if the pool has an allocator, and options that work everywhere.
     pub(crate) is_ordinary: bool,
 }
 
 impl PoolOf {
-    /// The result of a call for a valid number of bytes. Each ordinary pool can have 2 MiB, and none 32.
+    /// Checks the result of a call for this number of bytes, and returns its value. An ordinary pool must be able to
+    /// give 2 MiB, and no pool can give more than 32 MiB.
     #[track_caller]
     fn outcome<T>(&self, bytes: u128, result: Result<T>) -> Option<T> {
         let is_impossible = bytes == 0 || bytes > 32 << 20;
@@ -39,12 +40,12 @@ impl PoolOf {
     }
 }
 
-/// Gives pools memory that starts anywhere, between bytes that are others'.
+/// Gives pools memory at different offsets in a page. The bytes around the memory belong to others.
 #[derive(Debug)]
 pub(crate) struct Lender {
     cuda: CudaAllocator,
     memory: Memory,
-    /// Bytes from a GPU page to where the memory starts.
+    /// The number of bytes between the margin and the memory.
     skew: usize,
     pool: usize,
 }
@@ -61,7 +62,7 @@ impl Lender {
     pub(crate) fn lend(&self, len: usize) -> Result<Lent> {
         let whole = match len {
             ..=LIMIT => len + 2 * MARGIN + (1 << 16),
-            // Has CUDA refuse what an emulated GPU might have.
+            // An emulated GPU might have `len` bytes. CUDA refuses this size.
             _ => usize::MAX,
         };
         let memory = self.cuda.allocate(whole)?;
@@ -79,7 +80,7 @@ impl DeviceAllocator for Lender {
     }
 }
 
-// SAFETY: a part of the allocation that it owns, which is freed after it; the test accesses it by CUDA only.
+// SAFETY: the range is part of the allocation that this value owns, and the test accesses it only by CUDA.
 unsafe impl DeviceMemory for Lent {
     fn address(&self) -> u64 {
         self.start
@@ -101,7 +102,7 @@ impl World {
         allocator
     }
 
-    /// A lender for the next pool. In one of three cases, its memory starts at a GPU page.
+    /// Returns a lender for the next pool.
     pub(crate) fn lender(&mut self, args: &Args) -> Lender {
         let skews = [0, 1 << 16, 1, 64, 4096 + 8, 65535];
         Lender {
@@ -112,7 +113,7 @@ impl World {
         }
     }
 
-    /// A number that no pool has had.
+    /// Returns a number that no pool has had.
     fn pool_number(&mut self) -> usize {
         self.pools_made += 1;
         self.pools_made
@@ -147,7 +148,7 @@ impl World {
         }
     }
 
-    /// One of the pools, which is made if there is none.
+    /// Returns one of the pools. It makes one if there is none.
     pub(crate) fn pool(&mut self, args: &Args) -> &PoolOf {
         if self.pools.is_empty() {
             self.new_pool(&Args { data: 0, ..*args });
@@ -185,7 +186,7 @@ impl World {
         Mapped { alive, ..Mapped::new(Owner::Buffer(Arc::new(buffer)), start, len) }
     }
 
-    /// A view that keeps a buffer of a pool, which no other buffer shares a line with.
+    /// Makes a view that keeps a buffer of a pool. No other buffer shares a cache line with this buffer.
     pub(crate) fn pool_view(&mut self, args: &Args) {
         let len = args.sizes[0].of(5000);
         let pool = self.pool(args);
@@ -206,7 +207,7 @@ impl World {
         }
     }
 
-    /// Adds a view that keeps a buffer, which has these bytes.
+    /// Adds a view of a buffer that contains these bytes.
     fn add_pool_view(&mut self, pool: usize, view: View, start: u64, bytes: &[u8]) {
         assert!(start.is_multiple_of(64), "{start:#x} shares a line");
         let alive = self.claim(start, bytes.len(), pool);
@@ -214,8 +215,8 @@ impl World {
         self.memory.set(start, bytes);
     }
 
-    /// Checks that the memory of a buffer is the pool's, and no other buffer's. It is the buffer's until the result is
-    /// dropped.
+    /// Checks that the memory of a new buffer belongs to the pool and to no other buffer. It belongs to the new buffer
+    /// until the result is dropped.
     pub(crate) fn claim(&mut self, start: u64, len: usize, pool: usize) -> Arc<()> {
         let range = start..start + len as u64;
         assert!(self.memory.is_of_pool(&range, pool), "{range:x?} is not the pool's");
@@ -259,7 +260,7 @@ fn align(args: &Args) -> usize {
     let large = args.data >> 8 & 1 == 0;
     match args.data % 16 {
         3 => args.sizes[1].of(4096),
-        // Powers of two, which are seldom more than the alignment of chunks.
+        // Any powers of two, or only those below the size of a GPU page.
         _ if large => 1 << (args.data >> 9 & 63),
         _ => 1 << (args.data >> 9 & 15),
     }

@@ -6,7 +6,7 @@ use std::ops::{Bound, Range};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// A number that is meant relative to a length.
+/// A number that may depend on a length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Size {
     Exactly(usize),
@@ -19,7 +19,7 @@ pub(crate) enum Size {
 const SMALL: [usize; 21] =
     [0, 1, 2, 3, 4, 7, 8, 16, 63, 64, 65, 100, 256, 1000, 4095, 4096, 4097, 65535, 65536, 65537, 1 << 20];
 
-/// Sums and products with these overflow. None is a size that some computer might really allocate.
+/// Sums and products with these sizes overflow. No computer could allocate any of them.
 pub(crate) const HUGE: [usize; 9] = [
     1 << 62,
     isize::MAX as usize,
@@ -41,7 +41,7 @@ impl Size {
         }
     }
 
-    /// A size for calls whose contract permits no more than the length.
+    /// Returns a size for calls whose contract permits no more than the length.
     pub(crate) fn inside(self, len: usize) -> usize {
         match self.of(len) {
             size if size <= len => size,
@@ -70,7 +70,7 @@ fn bound(choice: u64, at: usize) -> Bound<usize> {
     }
 }
 
-/// Bounds of a range, and the range if it lies within `len`.
+/// Returns the bounds of a range, and the range if it lies within `len`.
 pub(crate) fn bounds([a, b]: [Size; 2], data: u64, len: usize) -> (Bounds, Option<Range<usize>>) {
     let first = bound(data, a.of(len));
     let last = bound(data >> 2, b.of(len));
@@ -90,7 +90,7 @@ pub(crate) fn bounds([a, b]: [Size; 2], data: u64, len: usize) -> (Bounds, Optio
     ((first, last), Some(start as usize..end as usize))
 }
 
-/// A row of numbers that only depends on the first.
+/// A sequence of numbers that look random, and depend only on the first state.
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
@@ -100,7 +100,7 @@ impl Numbers {
         mixed ^ (mixed >> 29)
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`, or 0 if `limit` is 0.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit.max(1) as u64) as usize
     }

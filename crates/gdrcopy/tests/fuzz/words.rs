@@ -1,4 +1,4 @@
-//! Words of every type that could matter.
+//! Calls with words of different types.
 #![forbid(unsafe_code)]
 
 use std::any::type_name;
@@ -31,7 +31,7 @@ pub(crate) fn access(slice: Slice<'_>, memory: &Memory, args: &Args) {
     }
 }
 
-/// Words of these slices, which may be of different mappings.
+/// Reads words of these slices at once. The slices may be of different mappings.
 pub(crate) fn many(slices: [Slice<'_>; 2], memory: &Memory, args: &Args) {
     match (args.data >> 4) % 5 {
         0 => load_all::<u8>(slices, memory, args),
@@ -74,7 +74,7 @@ pub(crate) fn use_word<T: Pod + Debug>(word: Word<'_, T>, start: u64, memory: &M
     assert_bits(&word.load(), bytes_of(&new));
 }
 
-/// Many words, aligned and inside, in places that may be the same.
+/// Reads many words at once. All are aligned and inside, and several may be in the same place.
 fn load_all<T: Pod>(slices: [Slice<'_>; 2], memory: &Memory, args: &Args) {
     let size = size_of::<T>();
     let mut numbers = Numbers(args.data);

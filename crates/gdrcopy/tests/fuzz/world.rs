@@ -21,7 +21,7 @@ use crate::owners::{Mapped, discard};
 use crate::pins::Pinned;
 use crate::pools::PoolOf;
 
-/// GPU memory that the program has in common with others, 20 GPU pages and a bit.
+/// The size of the arena in bytes: 20 GPU pages and a part of one. The arena is GPU memory whose parts are pinned.
 pub(crate) const ARENA: usize = (20 << 16) + 5000;
 
 pub(crate) struct World {
@@ -34,22 +34,23 @@ pub(crate) struct World {
     pub(crate) mapped: Vec<Arc<Mapped>>,
     pub(crate) pools: Vec<PoolOf>,
     pub(crate) views: Vec<OwnedView>,
-    /// Watches all memory that was given away.
+    /// The watches of all memory that was given away.
     pub(crate) watches: Vec<Arc<Watch>>,
-    /// True if dma-bufs can be exported, once that is known.
+    /// Whether dma-bufs can be exported, or `None` until that is known.
     pub(crate) exports: Option<bool>,
-    /// The buffers of all pools.
+    /// The buffers of all pools: their addresses, the number of the pool, and a reference that lives as long as the
+    /// buffer.
     pub(crate) buffers: Vec<(Range<u64>, usize, Weak<()>)>,
     pub(crate) pools_made: usize,
     has_forgotten: bool,
 }
 
-/// Runs a sequence. Panics where the library differs from the model.
+/// Runs a sequence. Panics if the library differs from the model.
 pub(crate) fn run(sequence: &Sequence) {
     let cuda = Arc::new(Cuda::new());
     let memory = Memory::new(&cuda);
     let arena = cuda.alloc(ARENA);
-    // Never freed, because mappings may be forgotten.
+    // The arena is never freed, because mappings may be forgotten.
     mem::forget(memory.add(arena, ARENA, 0..0, 0));
     list(format_args!("arena = {arena:#x}+{ARENA:#x}\n"));
     let mut world = World {
@@ -72,7 +73,7 @@ pub(crate) fn run(sequence: &Sequence) {
         world.allocator();
     }
     let mut ops = sequence.ops.iter();
-    // `Leave` beyond the first mapping goes on with none.
+    // A `Leave` without a mapping ends `run`. The next call of `run` goes on with the rest.
     while ops.len() > 0 {
         world.run(&mut ops, &mut Borrowed::default());
     }
@@ -80,7 +81,7 @@ pub(crate) fn run(sequence: &Sequence) {
 }
 
 impl World {
-    /// Makes calls until `Leave`. Memory that is mapped on the way is borrowed until then.
+    /// Makes calls until `Leave`. `borrowed` has the slices of the memory that is mapped at the time.
     fn run(&mut self, ops: &mut slice::Iter<'_, Op>, borrowed: &mut Borrowed<'_>) {
         while let Some(op) = ops.next() {
             match op {
@@ -106,7 +107,7 @@ impl World {
         Context { memory: &self.memory, host: &mut self.host }
     }
 
-    /// Two threads that have a half of a slice each. The halves may share a word.
+    /// Makes calls in two threads. Each thread has one half of a slice. The halves may share a word.
     fn run_threads(&self, borrowed: &Borrowed<'_>, args: &Args, threads: &[Vec<(Access, Args)>; 2]) {
         let Some(&whole) = borrowed.slices.get(args.which % borrowed.slices.len().max(1)) else {
             return;
@@ -130,7 +131,7 @@ impl World {
         });
     }
 
-    /// Makes a call, and returns what it has mapped.
+    /// Makes a call, and returns the memory that it has mapped.
     fn call(&mut self, call: Call, args: &Args) -> Option<Mapped> {
         match call {
             Call::Open => self.open(args),
@@ -175,7 +176,7 @@ impl World {
         }
     }
 
-    /// Drops everything that is left.
+    /// Drops all owners that are left, and checks that nothing stays pinned.
     fn end(mut self, order: &[Kind]) {
         self.memory.check();
         list(format_args!("drop all: {order:?}\n"));
@@ -198,9 +199,9 @@ impl World {
     }
 }
 
-/// Page tables that gdremu has pinned for this process.
+/// Returns the number of page tables that gdremu has pinned for this process.
 pub(crate) fn pins() -> i64 {
-    // SAFETY: gdremu exports it with this type.
+    // SAFETY: gdremu exports the function with this type.
     unsafe {
         let pins = libc::dlsym(libc::RTLD_DEFAULT, c"gdremu_pins".as_ptr());
         assert!(!pins.is_null(), "not under gdremu");
