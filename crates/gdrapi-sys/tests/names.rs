@@ -1,4 +1,4 @@
-//! A program written against bindgen's names, under gdremu.
+//! Runs a program that is written against bindgen's names under gdremu.
 
 #[path = "../../../tests/built/mod.rs"]
 mod built;

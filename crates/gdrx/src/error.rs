@@ -1,4 +1,4 @@
-//! The errors of a call.
+//! The errors that a call can return.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_int;
@@ -22,9 +22,9 @@ pub(crate) enum Error {
     Size { size: usize, mapped_size: u64 },
     /// No open descriptor has this number.
     NotADescriptor(c_int),
-    /// The kernel does not unmap these addresses.
+    /// Linux refuses to unmap these addresses.
     NotADmaBuf,
-    /// No flags of a pin have these bits.
+    /// These are not valid flags of a pin.
     PinFlags(u32),
     /// No array is that long.
     Count(usize),
@@ -43,7 +43,7 @@ impl From<gdrcopy_core::Error> for Error {
 }
 
 impl Error {
-    /// Logs the error as one of this function, and returns its errno.
+    /// Logs the error with the name of the function that has failed, and returns its errno.
     #[cold]
     pub(crate) fn report(&self, function: &str) -> c_int {
         if stderr::is_installed() {

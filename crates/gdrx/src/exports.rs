@@ -15,7 +15,7 @@ use gdrcopy_core::types::{PinFlags, raw};
 use crate::error::{Error, Result};
 use crate::map::{Copies, gdrx_copy, gdrx_map, is_forked_child, prepare};
 
-/// Major and minor version, packed.
+/// The major version in the upper 16 bits, and the minor version in the lower.
 const VERSION: u32 = 1 << 16;
 
 /// Describes a mapping.
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn gdrx_write_many(map: *const gdrx_map, copies: *const gd
     }
 }
 
-/// [`gdrx_write_many`] of copies that differ in size, or with an error.
+/// Does the work of [`gdrx_write_many`] if copies differ in size, or returns their error.
 #[inline(never)]
 unsafe fn write_different(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> c_int {
     call("gdrx_write_many", || {
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn gdrx_read_many(map: *const gdrx_map, copies: *const gdr
     }
 }
 
-/// [`gdrx_read_many`] of copies that differ in size, or with an error.
+/// Does the work of [`gdrx_read_many`] if copies differ in size, or returns their error.
 #[inline(never)]
 unsafe fn read_different(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> c_int {
     call("gdrx_read_many", || {
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn gdrx_dmabuf(
             return Err(Error::PinFlags(bits));
         }
         let exported = match dmabuf::export(device_address, size, flags) {
-            // CUDA reports other errors there.
+            // CUDA reports other errors in a forked child.
             Err(_) if is_forked_child() => return Err(gdrcopy_core::Error::ForkedChild.into()),
             result => result?,
         };
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn gdrx_map_dmabuf(
     })
 }
 
-/// Unmaps it.
+/// Unmaps a dma-buf that [`gdrx_map_dmabuf`] has mapped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdrx_unmap_dmabuf(map: *mut gdrx_map) -> c_int {
     call("gdrx_unmap_dmabuf", || {
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn gdrx_unmap_dmabuf(map: *mut gdrx_map) -> c_int {
     })
 }
 
-/// The version of this library.
+/// Returns the version of this library.
 #[unsafe(no_mangle)]
 pub extern "C" fn gdrx_version() -> u32 {
     VERSION

@@ -8,7 +8,7 @@
 //! error     what can be wrong with them
 //! ```
 //!
-//! The header's inline functions have the fences of `gdrcopy_core::routines`; `tests/header.rs` compares them.
+//! The header's inline functions have the fences of `gdrcopy_core::routines`. `tests/header.rs` compares the fences.
 
 mod error;
 mod exports;

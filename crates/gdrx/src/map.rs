@@ -15,7 +15,7 @@ use gdrcopy_core::{heap, stderr, variables};
 
 use crate::error::{Error, Result};
 
-/// A mapping, or a part of one.
+/// A mapping, or a part of one, as a caller has attached it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct gdrx_map {
@@ -23,7 +23,7 @@ pub struct gdrx_map {
     size: usize,
     mapping_type: u32,
     reserved: u32,
-    /// [`identity`] of the process that it is of.
+    /// The [`identity`] of the process that has attached the map.
     process: u64,
     several_types: *const AtomicBool,
 }
@@ -32,16 +32,17 @@ pub struct gdrx_map {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct gdrx_copy {
-    /// The offset of its first byte in the map.
+    /// The offset of the copy's first byte in the map.
     pub offset: usize,
-    /// The host address that its bytes are read from or written to.
+    /// The host address that the bytes are read from or written to.
     pub host: *mut c_void,
-    /// The number of its bytes.
+    /// The number of bytes.
     pub size: usize,
 }
 
 impl gdrx_map {
-    /// Describes `size` bytes from `address` on, of a mapping of this type and size.
+    /// Describes the `size` bytes from `address` on. They are part of a mapping of this type and of `mapped_size`
+    /// bytes.
     pub(crate) fn attach(mapping_type: u32, mapped_size: u64, address: *mut c_void, size: usize) -> Result<gdrx_map> {
         prepare()?;
         let Some(known) = raw::mapping_type(mapping_type) else {
@@ -65,7 +66,7 @@ impl gdrx_map {
         })
     }
 
-    /// Maps `size` bytes from `offset` on, of a dma-buf whose CPU mappings have this type.
+    /// Maps `size` bytes of a dma-buf from byte `offset` on. CPU mappings of the dma-buf have the type `mapping_type`.
     pub(crate) fn map_dmabuf(fd: c_int, offset: u64, size: usize, mapping_type: u32) -> Result<gdrx_map> {
         if fd < 0 {
             return Err(Error::NotADescriptor(fd));
@@ -77,7 +78,7 @@ impl gdrx_map {
         let page = fork::page_size();
         let head = offset as usize % page;
         let len = (head + size).next_multiple_of(page);
-        // SAFETY: mmap refuses a number that is no open descriptor.
+        // SAFETY: the number is only passed to mmap, which refuses a number that is not an open descriptor.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         let region = Region::map(fd, offset - head as u64, len)?;
         let address = region.address().wrapping_add(head).cast();
@@ -86,10 +87,10 @@ impl gdrx_map {
         Ok(map)
     }
 
-    /// Unmaps what `map_dmabuf` has mapped. The map is not attached any more.
+    /// Unmaps the bytes that `map_dmabuf` has mapped. After that, the map is no longer attached.
     ///
     /// # Safety
-    /// `map_dmabuf` has returned it, and it has not changed. No access is under way.
+    /// `map_dmabuf` has returned this map, and the map has not changed. No access is in progress.
     pub(crate) unsafe fn unmap_dmabuf(&mut self) -> Result<()> {
         self.mapping_type()?;
         let page = fork::page_size();
@@ -103,8 +104,10 @@ impl gdrx_map {
         Ok(())
     }
 
+    /// Returns the map at a pointer, or an error for NULL.
+    ///
     /// # Safety
-    /// It is NULL, or valid for reads while the result lives.
+    /// `map` is NULL, or valid for reads while the result lives.
     #[inline(always)]
     pub(crate) unsafe fn of<'a>(map: *const gdrx_map) -> Result<&'a gdrx_map> {
         // SAFETY: contract of this function.
@@ -112,14 +115,15 @@ impl gdrx_map {
         map.ok_or(Error::Null("map"))
     }
 
-    /// The mapping's type, if this process has attached it, and this library has computed the process's number.
+    /// Returns the mapping's type if this process has attached the map, and this copy of the library has computed the
+    /// process's [`identity`].
     #[inline(always)]
     fn known_type(&self) -> Option<MappingType> {
         let mapping_type = raw::mapping_type(self.mapping_type)?;
         if Some(&self.process) == THIS_PROCESS.current() { Some(mapping_type) } else { None }
     }
 
-    /// The mapping's type, if this process has attached it.
+    /// Returns the mapping's type, or an error if this process has not attached the map.
     #[inline(always)]
     pub(crate) fn mapping_type(&self) -> Result<MappingType> {
         match self.known_type() {
@@ -128,7 +132,7 @@ impl gdrx_map {
         }
     }
 
-    /// [`gdrx_map::mapping_type`], after the process's number was computed.
+    /// Computes the process's [`identity`], and then does as [`gdrx_map::mapping_type`].
     #[cold]
     fn find_type(&self) -> Result<MappingType> {
         let Some(mapping_type) = raw::mapping_type(self.mapping_type) else {
@@ -140,12 +144,13 @@ impl gdrx_map {
         Err(gdrcopy_core::Error::ForkedChild.into())
     }
 
-    /// CPU address of byte 0.
+    /// The CPU address of byte 0.
     pub(crate) fn start(&self) -> *mut u8 {
         self.address
     }
 
-    /// CPU address of the copy with this number, which is inside.
+    /// Returns the CPU address of the copy with the number `index`. It is an error if the copy is not inside the map,
+    /// or has no host address.
     #[inline(always)]
     pub(crate) fn place(&self, index: usize, copy: &gdrx_copy) -> Result<*mut u8> {
         let &gdrx_copy { offset, host, size } = copy;
@@ -159,8 +164,8 @@ impl gdrx_map {
     }
 }
 
-/// Finds the shape of copies of one size, and checks that all are inside and have a host address. It has no more than two
-/// words, so that it is passed in registers.
+/// Finds the shape of copies of one size, and checks that all are inside the map and have a host address. It consists of
+/// only two words, so that it is passed in registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Unchecked<'a> {
     map: &'a gdrx_map,
@@ -171,7 +176,7 @@ pub(crate) struct Unchecked<'a> {
 impl Shaped for Unchecked<'_> {
     #[inline(always)]
     unsafe fn shape(&self, count: usize, check: CheckFn) -> Option<Shape> {
-        // SAFETY: `count` copies are readable (invariant of `Copies`); each has three words.
+        // SAFETY: `count` copies are readable (invariant of `Copies`), and each consists of three words.
         let copies = unsafe { slice::from_raw_parts(self.copies.cast::<[usize; 3]>(), count) };
         let size = copies[0][2];
         let last = self.map.size.checked_sub(size)?;
@@ -180,8 +185,8 @@ impl Shaped for Unchecked<'_> {
     }
 }
 
-/// Copies through a map. `S` finds their shape, after it has checked that all are inside and have a host address. Those of a
-/// [`Shape`] were checked (invariant).
+/// Copies through a map. `S` finds the shape of the copies. [`Unchecked`] first checks that all copies are inside the map
+/// and have a host address. If `S` is [`Shape`], this was checked before (invariant).
 #[derive(Clone, Copy)]
 pub(crate) struct Copies<'a, S> {
     mapping_type: MappingType,
@@ -190,11 +195,12 @@ pub(crate) struct Copies<'a, S> {
     copies: &'a [gdrx_copy],
 }
 
-/// An array has no more copies.
+/// The largest number of copies that an array can have.
 const MOST: usize = isize::MAX as usize / size_of::<gdrx_copy>();
 
 impl<'a> Copies<'a, Unchecked<'a>> {
-    /// The copies, unless they clearly differ in size or there is an error, which [`Copies::new`] returns.
+    /// Returns the copies, or `None` if they clearly differ in size or if there is an error, which [`Copies::new`]
+    /// returns.
     ///
     /// # Safety
     /// The contract of [`Copies::new`].
@@ -217,8 +223,10 @@ impl<'a> Copies<'a, Unchecked<'a>> {
 }
 
 impl<'a> Copies<'a, Shape> {
+    /// Returns copies that may differ in size, after it has checked all of them.
+    ///
     /// # Safety
-    /// Both are NULL or valid for reads, `copies` of `n`, while the result lives.
+    /// `map` and `copies` are NULL or valid for reads while the result lives. `copies` has `n` elements.
     pub(crate) unsafe fn new(map: *const gdrx_map, copies: *const gdrx_copy, n: usize) -> Result<Self> {
         // SAFETY: contract of this function.
         let map = unsafe { gdrx_map::of(map) }?;
@@ -238,7 +246,7 @@ impl<'a> Copies<'a, Shape> {
 }
 
 impl<S: Shaped> Copies<'_, S> {
-    /// Makes them, from the host, if they have a shape. Returns whether they do.
+    /// Makes the copies, from the host, if they have a shape. Returns whether they have one.
     ///
     /// # Safety
     /// The map's mapping is live, and the host addresses are readable.
@@ -247,7 +255,8 @@ impl<S: Shaped> Copies<'_, S> {
         let Copies { start, copies, .. } = self;
         let (copies, count) = (copies.as_ptr(), copies.len());
         copy::begin_batch();
-        // SAFETY: inside of the map, and of the shape that is found (invariant); contract of this function.
+        // SAFETY: the copies are inside the map, and have the shape that is found (invariant); contract of this
+        // function.
         let written = unsafe {
             copy::write_many_unfenced(self.mapping_type, self.shape, count, move |index| {
                 let &gdrx_copy { offset, host, size } = &*copies.add(index);
@@ -258,7 +267,7 @@ impl<S: Shaped> Copies<'_, S> {
         written
     }
 
-    /// Makes them, to the host, if they have a shape. Returns whether they do.
+    /// Makes the copies, to the host, if they have a shape. Returns whether they have one.
     ///
     /// # Safety
     /// The map's mapping is live, and the host addresses are writable.
@@ -276,13 +285,15 @@ impl<S: Shaped> Copies<'_, S> {
     }
 }
 
-/// A number of this process that each copy of the library in it computes, so that one uses the maps of another.
+/// The [`identity`] of this process. All copies of the library in the process compute the same number, so that each can
+/// use the maps of another.
 static THIS_PROCESS: PerProcess<u64> = PerProcess::new();
 
-/// The process's number and the time when it started. A child may have its parent's number, in a namespace of its own.
+/// Returns the process's number and start time in one number. The start time is needed because a child in another
+/// namespace may have its parent's number.
 fn identity() -> u64 {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second field, in parentheses, is any name. The time is the 22nd.
+    // The second field is a name in parentheses, and may contain any character. The start time is the 22nd field.
     let (_, fields) = text.rsplit_once(") ").unwrap_or_default();
     let started = fields.split(' ').nth(19).unwrap_or_default().parse::<u64>().unwrap_or_default();
     u64::from(process::id()) << 32 | u64::from(started as u32)
@@ -295,12 +306,12 @@ fn this_process() -> Result<u64> {
 /// Set in a process that has attached a map.
 static HAS_ATTACHED: PerProcess<()> = PerProcess::new();
 
-/// Returns whether a map was attached in the process from which this one was forked off, and none in this one.
+/// Returns whether this process was forked off from a process that had attached a map, and has attached none itself.
 pub(crate) fn is_forked_child() -> bool {
     HAS_ATTACHED.look().is_some_and(|latest| !latest.is_own)
 }
 
-/// Reads the environment variables, at the first call of the process.
+/// Reads the environment variables at the first call in the process.
 pub(crate) fn prepare() -> Result<()> {
     if !stderr::is_installed() {
         heap::require()?;

@@ -1,4 +1,5 @@
-//! `include/gdrx.h` says what the library exports, and its inline functions have the fences of gdrcopy-core.
+//! Tests that `include/gdrx.h` declares the exports of the library, and that its inline functions have the fences of
+//! gdrcopy-core.
 
 #[path = "../../../tests/header/compare.rs"]
 mod compare;
@@ -23,8 +24,8 @@ fn prototypes_agree_with_the_exports() {
     compare::expect_agreement(root(), "gdrx.h", &format!("{types}{prototypes}"));
 }
 
-/// Bodies of functions by name, in C or Rust without comments. A body is the text after `keyword`, up to the brace that
-/// closes it.
+/// Returns the bodies of functions by name. `source` is C or Rust without comments, and `keyword` starts each function.
+/// A body ends before its closing brace.
 fn bodies<'a>(source: &'a str, keyword: &str) -> HashMap<&'a str, &'a str> {
     source.split(keyword).skip(1).filter_map(name_and_body).collect()
 }
@@ -45,14 +46,14 @@ fn name_and_body(text: &str) -> Option<(&str, &str)> {
     Some((name, &body[..end]))
 }
 
-/// The instructions of a function in order, `compiler` for a fence without one, `store` and `load`. Calls of other
-/// functions are followed.
+/// Returns the steps of a function in order: the instructions of assembly, `compiler` for a fence without an
+/// instruction, `store` and `load`. Steps of called functions are included.
 fn steps(functions: &HashMap<&str, &str>, name: &str) -> Vec<String> {
     let Some(body) = functions.get(name) else {
         panic!("there is no function {name}");
     };
     let mut steps = Vec::new();
-    // Strings are the parts with odd numbers.
+    // The parts with odd numbers are the contents of string literals.
     for (number, part) in body.split('"').enumerate() {
         if number % 2 == 1 {
             match part {
@@ -75,7 +76,7 @@ fn steps(functions: &HashMap<&str, &str>, name: &str) -> Vec<String> {
     steps
 }
 
-/// The header as the preprocessor leaves it for this arch.
+/// Returns the output of the preprocessor for the header on this arch.
 fn preprocessed(arch: &str) -> String {
     let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{arch}.c"));
     let code = header().replace("#include", "//");
@@ -89,8 +90,8 @@ fn preprocessed(arch: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The inline functions of C, and the accesses and the fences of gdrcopy-core that each makes. The load before a full
-/// fence is that of the flag that asks for the fence.
+/// The inline functions of C, each with its accesses and with the fences of gdrcopy-core. The load before a full fence
+/// reads the flag that requests the fence.
 const INLINE_FUNCTIONS: &[(&str, &[&str])] = &[
     ("gdrx_end_", &["load", "full"]),
     ("gdrx_begin", &["before_write"]),
