@@ -22,15 +22,16 @@
  * handler may leave a copy by siglongjmp; any part of the bytes may then have been copied. A handler may not call or
  * leave any other function.
  *
- * Hooks. A program's own mmap, munmap, madvise or ioctl, which this library calls, may call any function for other
- * handles than the one at work. For that one, and while memory for handles is taken or given back, calls return EDEADLK.
+ * Hooks. This library calls a program's own mmap, munmap, madvise or ioctl, if the program has one. Such a function may
+ * call any function of this library for other handles than the one in use. Calls for the handle in use, and calls while
+ * memory for handles is taken or given back, return EDEADLK.
  *
  * Cancellation. A pthread_cancel during a call takes effect after the call.
  * Asynchronous cancellation (PTHREAD_CANCEL_ASYNCHRONOUS) during a call is
  * undefined by POSIX, and not supported.
  *
  * Fork. Handles and mappings belong to the process that made them. In a forked
- * child every call on an inherited handle but gdr_close returns EACCES and
+ * child every call on an inherited handle, except gdr_close, returns EACCES and
  * touches nothing; inherited mappings are absent there. The child may call
  * gdr_open for itself.
  *
@@ -77,7 +78,7 @@ typedef struct gdr_mh_s {
     unsigned long h;
 } gdr_mh_t;
 
-/* How a mapping is cached by the CPU. */
+/* How the CPU caches a mapping. */
 typedef enum gdr_mapping_type {
     GDR_MAPPING_TYPE_NONE = 0,    /* not mapped */
     GDR_MAPPING_TYPE_WC = 1,      /* write-combining: fast writes, slow reads; the usual one */
@@ -88,7 +89,7 @@ typedef enum gdr_mapping_type {
 
 /* The mapping type that gdr_map_v2 asks the driver for. */
 typedef enum gdr_map_flags {
-    GDR_MAP_FLAG_DEFAULT = 0, /* what suits the platform best */
+    GDR_MAP_FLAG_DEFAULT = 0, /* the type that suits the platform best */
     GDR_MAP_FLAG_REQ_WC_MAPPING = 1,
     GDR_MAP_FLAG_REQ_CACHE_MAPPING = 2,
     GDR_MAP_FLAG_REQ_DEVICE_MAPPING = 3
@@ -112,9 +113,9 @@ typedef enum gdr_attr {
 typedef struct gdr_info_v2 {
     uint64_t va;                     /* device address of the first pinned page */
     uint64_t mapped_size;            /* bytes pinned, in whole pages; known before gdr_map too */
-    uint32_t page_size;              /* size of those pages, 65536 with gdrdrv, the host's with dma-bufs */
+    uint32_t page_size;              /* size of those pages: 65536 with gdrdrv, the host's page size with dma-bufs */
     uint64_t tm_cycles;              /* how long the driver took to pin, in CPU cycles or other ticks; 0 where unknown */
-    uint32_t cycles_per_ms;          /* these ticks per millisecond; 0 where unknown */
+    uint32_t cycles_per_ms;          /* ticks of tm_cycles per millisecond; 0 where unknown */
     unsigned mapped : 1;             /* 1: mapped */
     unsigned wc_mapping : 1;         /* 1: mapped write-combining */
     gdr_mapping_type_t mapping_type; /* type of the mapping, GDR_MAPPING_TYPE_NONE while not mapped */
@@ -125,15 +126,15 @@ typedef gdr_info_v2_t gdr_info_t;
  * Opens a connection to GPU memory. It uses the kernel driver gdrdrv or, if that cannot be used, CUDA's dma-bufs (see
  * GDR_ATTR_USING_DMA_BUF_MMAP).
  *
- * Suitable as a probe, since it prints nothing unless logging is enabled, does not initialize CUDA and creates no
- * threads. It may load libcuda, which then stays loaded. Each call opens an independent connection, and reads the
- * environment variables.
+ * The function is suitable as a probe: it prints nothing unless logging is enabled, does not initialize CUDA and
+ * creates no threads. It may load libcuda, which then stays loaded. Each call opens an independent connection, and
+ * reads the environment variables.
  *
  * Returns NULL if neither works. gdrdrv: /dev/gdrdrv is missing, may not be opened, is older than
  * MINIMUM_GDRDRV_VERSION, or was loaded without a GPU driver. dma-bufs: there is no CUDA driver of 13.3 or later; or
  * CUDA is initialized in this process, and no GPU's memory can be mapped. errno is the error of gdrdrv; the log
- * names the errors of both. Also NULL if there is no memory for handles (ENOMEM, or EAGAIN if not even a page may be
- * locked after mlockall).
+ * names the errors of both. The function also returns NULL if there is no memory for handles (ENOMEM, or EAGAIN if not
+ * even a page may be locked after mlockall).
  */
 gdr_t gdr_open(void);
 
@@ -142,7 +143,7 @@ gdr_t gdr_open(void);
  * Touching one of those mappings afterwards raises SIGSEGV; its addresses stay
  * reserved.
  *
- * In a forked child, closes the child's copies of the descriptors behind g, so
+ * In a forked child, it closes the child's copies of the descriptors behind g, so
  * that the driver can release the pins when the parent ends. The parent's
  * buffers stay as they are; the child's copies of their handles become invalid.
  *
@@ -155,32 +156,32 @@ int gdr_close(gdr_t g);
  * Pins GPU memory of this process, so that it stays in place and can be mapped.
  *
  * addr may be any device address and size any number of bytes, since the range is rounded out to whole pages. To be
- * mapped by gdr_map, addr must be a multiple of GPU_PAGE_SIZE; with dma-bufs, of the system's page size (unless
+ * mapped by gdr_map, addr must be a multiple of GPU_PAGE_SIZE or, with dma-bufs, of the system's page size (unless
  * GDRCOPY_ALLOW_UNALIGNED_MAP=1 is set). Memory pinned twice has two independent handles. p2p_token and va_space are
  * for drivers before 2.5; pass 0.
  *
  * On success *handle stands for the pin until gdr_unpin_buffer or gdr_close.
  *
  * EMFILE: dma-bufs take a file descriptor each, and none is left. EINVAL: g or handle is invalid, or the range is
- * not GPU memory that can be pinned. That is host or managed memory, freed, too long, of another process, or from an
- * allocation without RDMA support. ENOMEM: out of BAR1 or other resources. EOPNOTSUPP: the GPU does not support it.
- * EACCES: forked child.
+ * not GPU memory that can be pinned. This is so for host memory, managed memory, freed memory, memory of another
+ * process, memory without RDMA support, and a range that is too long. ENOMEM: out of BAR1 or other resources.
+ * EOPNOTSUPP: the GPU does not support pinning. EACCES: forked child.
  */
 int gdr_pin_buffer(gdr_t g, unsigned long addr, size_t size, uint64_t p2p_token, uint32_t va_space, gdr_mh_t *handle);
 
 /**
  * Pins GPU memory as gdr_pin_buffer does; flags is a set of gdr_pin_flags_t.
  *
- * EOPNOTSUPP, EINVAL: additionally, GDR_PIN_FLAG_FORCE_PCIE where the driver or the GPU cannot honor it; pin again
- * without it.
+ * Errors are those of gdr_pin_buffer. EOPNOTSUPP and EINVAL also mean that the driver or the GPU cannot honor
+ * GDR_PIN_FLAG_FORCE_PCIE; pin again without this flag.
  */
 int gdr_pin_buffer_v2(gdr_t g, unsigned long addr, size_t size, uint32_t flags, gdr_mh_t *handle);
 
 /**
  * Unpins the buffer, after unmapping it if it is mapped; touching that mapping
  * afterwards raises SIGSEGV, and its addresses stay reserved. The
- * handle is invalid from then on. If the driver reports an error, that is
- * returned and the handle stays valid, for another attempt or for gdr_close.
+ * handle is invalid from then on. If the driver reports an error, the function
+ * returns it and the handle stays valid, for another attempt or for gdr_close.
  *
  * EINVAL: not a pin of g. EACCES: forked child.
  */
@@ -188,8 +189,8 @@ int gdr_unpin_buffer(gdr_t g, gdr_mh_t handle);
 
 /**
  * Reports whether the GPU memory was freed while pinned. If so, *flag is 1, and the mapping must not be touched any
- * more. Always 0 with persistent mapping (GDR_ATTR_USE_PERSISTENT_MAPPING), where the memory stays alive until it is
- * unpinned.
+ * more. *flag is always 0 with persistent mapping (GDR_ATTR_USE_PERSISTENT_MAPPING), because the memory then stays
+ * alive until it is unpinned.
  *
  * EINVAL: not a pin of g, or flag is NULL. EACCES: forked child.
  */
@@ -281,15 +282,15 @@ int gdr_copy_to_mapping(gdr_mh_t handle, void *map_d_ptr, const void *h_ptr, siz
 int gdr_copy_from_mapping(gdr_mh_t handle, void *h_ptr, const void *map_d_ptr, size_t size);
 
 /**
- * Returns the version of the library that is running, which need not be the one
- * compiled against (GDR_API_MAJOR_VERSION, GDR_API_MINOR_VERSION). A NULL
- * argument is ignored.
+ * Returns the version of the library that is running. The program may have been
+ * compiled with another version (GDR_API_MAJOR_VERSION, GDR_API_MINOR_VERSION).
+ * A NULL argument is ignored.
  */
 void gdr_runtime_get_version(int *major, int *minor);
 
 /**
- * Returns the version of the kernel driver that g is connected to; with
- * dma-bufs, the version whose features they have, 2.6.
+ * Returns the version of the kernel driver that g is connected to. With
+ * dma-bufs it is 2.6, because they have the features of this version.
  *
  * EINVAL: g is not open, or an argument is NULL. EACCES: forked child.
  */

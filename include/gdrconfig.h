@@ -17,9 +17,9 @@
 #endif
 
 /*
- * The page of the host's kernel, not of the GPU (GPU_PAGE_SIZE in gdrapi.h).
- * Only x86-64 has one page size; elsewhere the kernel decides, so there these
- * are no constants. System headers may have defined them.
+ * The page size of the host, not of the GPU (GPU_PAGE_SIZE in gdrapi.h). Only
+ * x86-64 has one page size. Elsewhere the host's kernel decides, so these macros
+ * are not constants there. System headers may have defined them.
  */
 #if defined(__x86_64__)
 #ifndef PAGE_SHIFT

@@ -1,8 +1,9 @@
 /*
- * gdrx.h: many small accesses to mapped GPU memory at once, and words of it without a call. C99 and later, or C++11 and later.
+ * gdrx.h: many small accesses to mapped GPU memory at once, and accesses to words without a function call. For C99 and later,
+ * and for C++11 and later.
  *
- * A companion of gdrapi.h that works with any libgdrapi.so.2. Pin and map the memory with that, describe the mapping once with
- * gdrx_attach, and use the description as often as you like:
+ * This header is a companion of gdrapi.h, and works with any libgdrapi.so.2. Pin and map the memory by gdrapi.h, describe the
+ * mapping once by gdrx_attach, and use the description as often as you like:
  *
  *     struct gdrx_map map;
  *     gdrx_attach(&map, g, handle, va, size);
@@ -10,19 +11,20 @@
  *     gdrx_store_u32(&map, flag_offset, 1);        one store, no call
  *     gdrx_read_many(&map, reads, n);              n reads, in the time of a few
  *
- * Results. Functions that return int return 0 on success, else a positive errno value; do not look at errno. Nothing is read
- * or written then. Set GDRCOPY_ENABLE_LOGGING=1 to log the reason of each failure to stderr; GDRCOPY_LOG_LEVEL=1 (debug) to 4
- * (errors only, the default) sets how much.
+ * Results. Functions that return int return 0 on success, else a positive errno value; do not look at errno. A function that
+ * fails reads and writes nothing. Set GDRCOPY_ENABLE_LOGGING=1 to log the reason of each failure to stderr; GDRCOPY_LOG_LEVEL=1
+ * (debug) to 4 (errors only, the default) sets how much.
  *
  * Lifetime. A struct gdrx_map is plain data. Copy it, keep it on the stack, and forget it; nothing is to be freed. It does not
- * keep the mapping. Every copy of the library in the process takes it, such as one in a plugin, while the copy that attached it
- * is loaded. After gdr_unmap, gdr_unpin_buffer or gdr_close, and wherever gdr_get_callback_flag reports that the memory
- * was freed, it must not be used any more. The library cannot detect that.
+ * keep the mapping. Every copy of the library in the process, such as one in a plugin, accepts the map while the copy that
+ * attached it is loaded. Do not use a map any more after gdr_unmap, gdr_unpin_buffer or gdr_close, or after
+ * gdr_get_callback_flag has reported that the memory was freed. The library cannot detect that.
  *
- * Threads. Any function may be called from any thread with any map, at any time; none takes a lock. A fence is of its thread.
+ * Threads. Any function may be called from any thread with any map, at any time; none takes a lock. A fence orders only the
+ * accesses of its own thread.
  *
- * Signals. All functions but gdrx_attach and those of dma-bufs are async-signal-safe, in a copy of the library that has attached
- * a map in this process.
+ * Signals. All functions except gdrx_attach and those of dma-bufs are async-signal-safe, in a copy of the library that has
+ * attached a map in this process.
  *
  * Fork. Mappings are absent in a forked child. There, functions that return int return EACCES; the inline functions raise
  * SIGSEGV.
@@ -43,7 +45,7 @@
 #define GDRX_MAJOR_VERSION 1
 #define GDRX_MINOR_VERSION 0
 
-/* In C++, inline functions of gdrx.hpp call these, and must be the same in all files. */
+/* In C++ these functions are not static, because inline functions of gdrx.hpp call them, and must be the same in all files. */
 #ifdef __cplusplus
 #define GDRX_INLINE_ inline
 extern "C" {
@@ -52,42 +54,43 @@ extern "C" {
 #endif
 
 /*
- * A mapping, or a part of one. Made by gdrx_attach; all members are read-only. In a copy that describes a part, of at least one
- * byte, set its address and size.
+ * A mapping, or a part of one. gdrx_attach fills it in, and all members are read-only. To describe a part, of at least one
+ * byte, copy the struct, and set address and size of the copy.
  */
 struct gdrx_map {
-    void *address;                        /* of byte 0, in this process */
+    void *address;                        /* CPU address of byte 0 */
     size_t size;
     gdr_mapping_type_t type;              /* never GDR_MAPPING_TYPE_NONE */
-    uint32_t reserved;                    /* the rest is for the functions of this header only */
+    uint32_t reserved;                    /* this and the next members are for the functions of this header only */
     uint64_t process;
     const unsigned char *several_types;
 };
 
 /* One copy of gdrx_write_many or gdrx_read_many. */
 struct gdrx_copy {
-    size_t offset; /* in the map */
-    void *host;    /* where the bytes are read from or written to; NULL is allowed for no bytes */
-    size_t size;   /* any, also 0 */
+    size_t offset; /* offset in the map */
+    void *host;    /* where the bytes are read from or written to; may be NULL if size is 0 */
+    size_t size;   /* number of bytes, also 0 */
 };
 
 /**
- * Describes size bytes of a mapping from address on. It is gdrx_attach for programs that do not link libgdrapi, but have called
- * gdr_get_info_v2 through a pointer. type and mapped_size are what that returned.
+ * Describes size bytes of a mapping from address on. It replaces gdrx_attach in programs that do not link libgdrapi, but have
+ * called gdr_get_info_v2 through a pointer. type and mapped_size are those that gdr_get_info_v2 returned.
  *
- * The first call of a process reads the environment variables GDRCOPY_ISA and those of the log.
+ * The first call in a process reads the environment variables GDRCOPY_ISA and those of the log.
  *
- * EINVAL: map or address is NULL; type is none of a mapping; size is 0 or more than mapped_size. ENOMEM: no memory for the
- * page by which forked children are detected. *map is unchanged then.
+ * EINVAL: map or address is NULL; type is not the type of a mapping; size is 0 or more than mapped_size. ENOMEM: no memory for
+ * the page by which forked children are detected. On an error *map is unchanged.
  */
 int gdrx_attach_mapping(struct gdrx_map *map, gdr_mapping_type_t type, uint64_t mapped_size, void *address, size_t size);
 
 /**
- * Describes size bytes of the mapping of handle, from address on, which gdr_map returned, or which is inside.
+ * Describes size bytes of the mapping of handle from address on. address is the one that gdr_map returned, or inside the
+ * mapping.
  *
- * EINVAL: the buffer is not mapped; and as gdrx_attach_mapping. Other errors are those of gdr_get_info_v2, so they are the
- * libgdrapi's. This project's answers EINVAL for a handle that is not a pin of g, such as zero, and EACCES in a forked child.
- * NVIDIA's reads through a zero handle, and answers in children where it uses dma-bufs.
+ * EINVAL: the buffer is not mapped. Other errors are those of gdrx_attach_mapping and of gdr_get_info_v2. The latter depend on
+ * the libgdrapi. This project's libgdrapi returns EINVAL for a handle that is not a pin of g, such as zero, and EACCES in a
+ * forked child. NVIDIA's libgdrapi reads through a zero handle, and succeeds in children if it uses dma-bufs.
  */
 GDRX_INLINE_ int gdrx_attach(struct gdrx_map *map, gdr_t g, gdr_mh_t handle, void *address, size_t size)
 {
@@ -98,15 +101,15 @@ GDRX_INLINE_ int gdrx_attach(struct gdrx_map *map, gdr_t g, gdr_mh_t handle, voi
 }
 
 /**
- * Makes n writes, from copies[i].host to copies[i].offset, with one fence. They are ordered and pushed out together, as one
+ * Makes n writes, from copies[i].host to copies[i].offset, with one fence. Together they are ordered and pushed out as one
  * gdr_copy_to_mapping is. Among each other they have no order. So write a payload by one call, and the flag that announces it
  * by the next.
  *
- * Every byte is written once, but for cached mappings, where some can be written twice. A write of 1, 2, 4 or 8 bytes to a
- * naturally aligned address is one store of that width. A word inside of a larger write can be several stores.
+ * Every byte is written once, except on cached mappings, where some can be written twice. A write of 1, 2, 4 or 8 bytes to a
+ * naturally aligned address is one store of that width. A word inside a larger write can be several stores.
  *
- * EINVAL: map was not attached; copies is NULL and n is not 0; a copy does not lie inside the map, or its host is NULL.
- * EACCES: forked child. Nothing is written then.
+ * EINVAL: map was not attached; copies is NULL and n is not 0; a copy is not inside the map, or its host is NULL. EACCES:
+ * forked child. On an error nothing is written.
  */
 int gdrx_write_many(const struct gdrx_map *map, const struct gdrx_copy *copies, size_t n);
 
@@ -115,16 +118,16 @@ int gdrx_write_many(const struct gdrx_map *map, const struct gdrx_copy *copies, 
  * earlier reads, and before its later loads and stores, as those of one gdr_copy_from_mapping do. Among each other they have no
  * order.
  *
- * On write-combining mappings the loads overlap. How many do depends on the addresses (docs/gdrx.md). No read is a single load,
- * however small, so read a flag that must be one transaction by gdrx_load_u32.
+ * On write-combining mappings the loads overlap. How many do depends on the addresses (docs/gdrx.md). Not even a small read is
+ * certain to be a single load, so read a flag that must be one transaction by gdrx_load_u32.
  *
- * Errors are those of gdrx_write_many; nothing is read then.
+ * Errors are those of gdrx_write_many. On an error nothing is read.
  */
 int gdrx_read_many(const struct gdrx_map *map, const struct gdrx_copy *copies, size_t n);
 
 /**
- * Returns when all earlier writes of this thread to this GPU have arrived in its memory. It reads one byte back, which does not
- * pass them. Takes as long as a read.
+ * Waits until all earlier writes of this thread to this GPU have arrived in its memory. It reads one byte, and this read does
+ * not pass the writes. So it takes as long as a read.
  *
  * EINVAL: map was not attached. EACCES: forked child.
  */
@@ -134,78 +137,80 @@ int gdrx_flush(const struct gdrx_map *map);
  * Writes size bytes from host to offset, without a fence, as one of a row of writes between gdrx_begin and gdrx_fence. Programs
  * that have their writes in an array use gdrx_write_many.
  *
- * Errors are those of gdrx_write_many; nothing is written then.
+ * Errors are those of gdrx_write_many. On an error nothing is written.
  */
 int gdrx_write_unfenced(const struct gdrx_map *map, size_t offset, const void *host, size_t size);
 
 /**
- * Exports size bytes of GPU memory from device_address on as a dma-buf, such as ibv_reg_dmabuf_mr takes. Works with any
- * libgdrapi and without gdrdrv, pinned or not. flags is a set of gdr_pin_flags_t; with GDR_PIN_FLAG_FORCE_PCIE the dma-buf goes
- * over PCIe on a coherent platform too.
+ * Exports size bytes of GPU memory from device_address on as a dma-buf, for example for ibv_reg_dmabuf_mr. This works with any
+ * libgdrapi and without gdrdrv, and the memory need not be pinned. flags is a set of gdr_pin_flags_t. With
+ * GDR_PIN_FLAG_FORCE_PCIE, accesses through the dma-buf go over PCIe on a coherent platform too.
  *
- * *fd is a new descriptor, with FD_CLOEXEC, which the caller closes. It keeps the memory in place. *offset is where
- * device_address is in the dma-buf, which begins with a page of the host: less than a page. Register the bytes by
+ * *fd is a new descriptor, with FD_CLOEXEC. It keeps the memory in place until the caller closes it. *offset is the offset of
+ * device_address in the dma-buf. The dma-buf begins at a page of the host, so the offset is less than a page. Register the
+ * bytes by
  *
  *     ibv_reg_dmabuf_mr(domain, offset, size, device_address, fd, access);
  *
  * From CUDA 13.3 on, the CPU can use the same dma-buf by gdrx_map_dmabuf, in this process or another, so that the memory takes
- * BAR1 once. Its type is GDR_MAPPING_TYPE_WC. On a coherent platform without FORCE_PCIE, it is GDR_MAPPING_TYPE_CACHING.
+ * BAR1 once. The type of the mapping is GDR_MAPPING_TYPE_WC, or GDR_MAPPING_TYPE_CACHING on a coherent platform without
+ * GDR_PIN_FLAG_FORCE_PCIE.
  *
- * Initializes CUDA in a process that has not done so. Not async-signal-safe.
+ * The function initializes CUDA if the process has not done so. It is not async-signal-safe.
  *
  * Memory of a pool (cuMemAllocAsync) can be exported.
  *
- * EINVAL: fd or offset is NULL; flags is none; size is 0, or device_address + size overflows. It is also EINVAL for host memory
- * and managed memory, and where the pages around the bytes are not of one allocation. EACCES: forked child of a process that
- * had attached mappings. ENODEV: no CUDA driver. EOPNOTSUPP: one before CUDA 11.7, or a GPU that exports no dma-bufs. EMFILE,
- * ENFILE: no descriptor is left. ENOMEM, EPERM, EIO: CUDA's error. *fd and *offset are unchanged then.
+ * EINVAL: fd or offset is NULL; flags is invalid; size is 0, or device_address + size overflows. It is also EINVAL for host
+ * memory and managed memory, and if the pages around the bytes are not of one allocation. EACCES: forked child of a process
+ * that had attached mappings. ENODEV: no CUDA driver. EOPNOTSUPP: a CUDA driver before 11.7, or a GPU that cannot export
+ * dma-bufs. EMFILE, ENFILE: no descriptor is left. ENOMEM, EPERM, EIO: CUDA's error. On an error *fd and *offset are unchanged.
  */
 int gdrx_dmabuf(uint64_t device_address, size_t size, uint32_t flags, int *fd, uint64_t *offset);
 
 /**
  * Maps size bytes from offset on of the dma-buf fd, which another process has exported by gdrx_dmabuf and sent over a Unix
- * socket, and attaches *map. The process needs no CUDA, gdrdrv or GPU. The mapping keeps the memory in place, so fd can be
+ * socket, and attaches *map. This process uses neither CUDA nor gdrdrv. The mapping keeps the memory in place, so fd can be
  * closed.
  *
- * type is the type that the exporter's own mapping of the memory has, by gdr_get_info_v2. An exporter without one exports with
- * GDR_PIN_FLAG_FORCE_PCIE, and then it is GDR_MAPPING_TYPE_WC on each platform.
+ * type is the type of the exporter's own mapping of the memory, as gdr_get_info_v2 returns it. If the exporter has no mapping,
+ * it must export with GDR_PIN_FLAG_FORCE_PCIE. Then type is GDR_MAPPING_TYPE_WC on each platform.
  *
- * EINVAL: map is NULL; fd is negative; type is none of a mapping; size is 0 or too large. EBADF: fd is not open. ENODEV,
- * EOPNOTSUPP, EINVAL, EACCES: the exporter's driver cannot map dma-bufs, which takes CUDA 13.3. ENOMEM: no memory. *map is
- * unchanged then.
+ * EINVAL: map is NULL; fd is negative; type is not the type of a mapping; size is 0 or too large. EBADF: fd is not open.
+ * ENODEV, EOPNOTSUPP, EINVAL, EACCES: the exporter's driver cannot map dma-bufs (this needs CUDA 13.3). ENOMEM: no memory. On
+ * an error *map is unchanged.
  */
 int gdrx_map_dmabuf(struct gdrx_map *map, int fd, uint64_t offset, size_t size, gdr_mapping_type_t type);
 
 /**
- * Unmaps what gdrx_map_dmabuf has mapped; no other access may be under way. Functions refuse *map afterwards, but not copies of
- * it.
+ * Unmaps the memory that gdrx_map_dmabuf has mapped. No access to it may be in progress. Functions refuse *map afterwards, but
+ * not copies of it.
  *
- * EINVAL: map is NULL, or not attached. EACCES: forked child, where it is not mapped.
+ * EINVAL: map is NULL, or not attached. EACCES: forked child, in which the memory is not mapped.
  */
 int gdrx_unmap_dmabuf(struct gdrx_map *map);
 
 /**
- * Returns the version of the library that is running, major << MAJOR_VERSION_SHIFT | minor, which need not be the one compiled
- * against.
+ * Returns the version of the library that is running, as major << MAJOR_VERSION_SHIFT | minor. The program may have been
+ * compiled with another version of this header.
  */
 uint32_t gdrx_version(void);
 
 /* ---- Without a call ---- */
 
-/* C++ compilers warn of C's casts. */
+/* C++ compilers warn about casts of C. */
 #ifdef __cplusplus
 #define GDRX_CAST_(type, value) reinterpret_cast<type>(value)
 #else
 #define GDRX_CAST_(type, value) ((type)(value))
 #endif
 
-/* Where a word is. */
+/* Returns the CPU address of a word. */
 GDRX_INLINE_ void *gdrx_at_(const struct gdrx_map *map, size_t offset)
 {
     return GDRX_CAST_(char *, map->address) + offset;
 }
 
-/* Orders all loads and stores of the thread before it against all after it. */
+/* Orders all earlier loads and stores of the thread before all later ones. */
 GDRX_INLINE_ void gdrx_full_fence_(void)
 {
 #if defined(__x86_64__)
@@ -217,7 +222,8 @@ GDRX_INLINE_ void gdrx_full_fence_(void)
 #endif
 }
 
-/* The fence after each access while mappings of several types are attached, because accesses through them pass each other. */
+/* Ends an access. While mappings of several types are attached, each access needs this fence, because accesses through mappings
+ * of different types pass each other. */
 GDRX_INLINE_ void gdrx_end_(const struct gdrx_map *map)
 {
     if (__atomic_load_n(map->several_types, __ATOMIC_RELAXED))
@@ -225,8 +231,8 @@ GDRX_INLINE_ void gdrx_end_(const struct gdrx_map *map)
 }
 
 /**
- * Begins a row of writes without fences (gdrx_write_unfenced, gdrx_store_u32_unfenced and so on). They come after all earlier
- * loads and stores of the thread.
+ * Begins a row of writes without fences (gdrx_write_unfenced, gdrx_store_u32_unfenced and so on). The writes come after all
+ * earlier loads and stores of the thread.
  */
 GDRX_INLINE_ void gdrx_begin(void)
 {
@@ -238,7 +244,8 @@ GDRX_INLINE_ void gdrx_begin(void)
 }
 
 /**
- * Ends a row of writes. Pushes them out, and orders them before every later store of the thread. map is any of those written.
+ * Ends a row of writes: pushes them out, and orders them before every later store of the thread. map is any map that was
+ * written.
  */
 GDRX_INLINE_ void gdrx_fence(const struct gdrx_map *map)
 {
@@ -253,8 +260,8 @@ GDRX_INLINE_ void gdrx_fence(const struct gdrx_map *map)
 }
 
 /**
- * Returns whether size bytes at offset are a word, that is 1, 2, 4 or 8 bytes inside the map, at a multiple of their size. The
- * functions below have that as a precondition, and check nothing.
+ * Returns whether size bytes at offset are a word: 1, 2, 4 or 8 bytes inside the map, at an address that is a multiple of their
+ * size. The functions below must be called only for words, and check nothing.
  */
 GDRX_INLINE_ int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t size)
 {
@@ -263,8 +270,8 @@ GDRX_INLINE_ int gdrx_is_word(const struct gdrx_map *map, size_t offset, size_t 
 }
 
 /*
- * gdrx_store_u8, _u16, _u32, _u64(map, offset, value) write a word by one store, with the order of gdr_copy_to_mapping. It
- * comes after the thread's earlier loads and stores, before its later stores, and is pushed out.
+ * gdrx_store_u8, _u16, _u32, _u64(map, offset, value) write a word by one store, with the order of gdr_copy_to_mapping. The
+ * store comes after the thread's earlier loads and stores and before its later stores, and is pushed out.
  *
  * gdrx_store_u8_unfenced and so on do the same between gdrx_begin and gdrx_fence.
  *

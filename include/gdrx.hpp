@@ -1,7 +1,7 @@
 /*
  * gdrx.hpp: mapped GPU memory for C++17 programs, with owners that clean up, copies, words, batches and gathers.
  *
- * It is over gdrapi.h and gdrx.h, and has their order, rules for threads and speed. Link libgdrx and any libgdrapi.so.2.
+ * It uses gdrapi.h and gdrx.h, and has their order, rules for threads and speed. Link libgdrx and any libgdrapi.so.2.
  *
  *     gdrx::driver driver;
  *     gdrx::mapping mapping(gdrx::pin(driver, device_address, size));
@@ -12,15 +12,15 @@
  * is read or written then. Destructors, and functions that are noexcept, never throw.
  *
  * Lifetime. A mapping owns its pin, and a pin keeps its driver open. Destroy them in any order. All else (slice, word, batch,
- * gather) refers to the mapping. Slices and words may be copied and kept. Do not use it after the mapping's end,
- * nor where pin::is_freed reports that the memory was freed. The library cannot detect that. Moving a mapping leaves it where
- * it is.
+ * gather) refers to a mapping. Slices and words may be copied and kept. Do not use any of these after the mapping has ended, or
+ * after pin::is_freed has reported that the memory was freed. The library cannot detect that. Moving a mapping does not change
+ * its address.
  *
  * Types. A T, a value in GPU memory, is trivially copyable and default-constructible. Pointers, spans, bool, std::optional and
- * std::atomic are refused, since a T has the bits that the GPU writes. Structs of them are not detected.
+ * std::atomic are refused, because the GPU can write any bits to a T. Structs that contain these types are not detected.
  *
- * There is no reference or pointer to a T in the mapping. Plain accesses to it are not ordered, may be split, and are slow, so
- * values go through copies and words.
+ * There is no reference or pointer to a T in the mapping. Plain accesses to the memory are not ordered, may be split, and are
+ * slow. So values go through copies and words.
  *
  * Fork. In a forked child, functions throw EACCES, those of word raise SIGSEGV, and destructors leave the parent's
  * memory as it is.
@@ -77,7 +77,7 @@ inline void check(int error, const char *function, const char *advice)
         fail_of(error, function, advice);
 }
 
-/* Throws if the owner of the connection was moved from, since libgdrapi need not check that. */
+/* Returns the connection. Throws if its owner was moved from, because a libgdrapi need not check that. */
 inline gdr_t open_one(const std::shared_ptr<gdr> &connection)
 {
     if (!connection)
@@ -95,7 +95,7 @@ inline constexpr bool has_elements<T, std::void_t<decltype(std::data(std::declva
 template <class T> inline constexpr bool is_array = std::is_array_v<T>;
 template <class T, std::size_t n> inline constexpr bool is_array<std::array<T, n>> = true;
 
-/* Has other bits than the GPU may write. */
+/* True for types that are not valid with any bits, which the GPU may write. */
 template <class T>
 inline constexpr bool is_special =
     std::is_pointer_v<T> || std::is_null_pointer_v<T> || std::is_member_pointer_v<T> || std::is_same_v<T, bool>;
@@ -103,13 +103,13 @@ template <class T> inline constexpr bool is_special<std::optional<T>> = true;
 template <class T> inline constexpr bool is_special<std::atomic<T>> = true;
 template <class T, std::size_t n> inline constexpr bool is_special<std::array<T, n>> = is_special<std::remove_cv_t<T>>;
 
-/* A type of values in GPU memory. */
+/* True for the types of values in GPU memory. */
 template <class T>
 inline constexpr bool is_plain = std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T> &&
                                  !is_special<std::remove_cv_t<T>> && !std::is_volatile_v<T> &&
                                  (!has_elements<T> || is_array<T>);
 
-/* The copy between this offset and an object or, of containers and spans, its elements. */
+/* Returns the copy between this offset and an object or, for containers and spans, its elements. */
 template <class T> gdrx_copy copy_of(std::size_t offset, T &value)
 {
     if constexpr (has_elements<T>) {
@@ -123,14 +123,15 @@ template <class T> gdrx_copy copy_of(std::size_t offset, T &value)
     }
 }
 
-/* Has elements of something else, which are not const where it is, and which it does not free. */
+/* True for types that refer to elements that something else owns. Their destructor frees nothing, and a const object of such a
+ * type gives access to elements that are not const. */
 template <class T, class = void> inline constexpr bool is_view = false;
 template <class T>
 inline constexpr bool is_view<T, std::void_t<decltype(std::data(std::declval<const T &>()))>> =
     std::is_trivially_destructible_v<T> &&
     !std::is_const_v<std::remove_pointer_t<decltype(std::data(std::declval<const T &>()))>>;
 
-/* The same for a read. */
+/* Returns the copy for a read into an object or elements, which must not be const and must outlive the call. */
 template <class T> gdrx_copy copy_into(std::size_t offset, T &&value)
 {
     using object = std::remove_reference_t<T>;
@@ -162,14 +163,14 @@ GDRX_ACCESS(8, 64);
 template <class T> class word;
 class slice;
 
-/** An open connection to GPU memory. It is closed where the last of it and its pins ends. A moved-from one is empty. */
+/** An open connection to GPU memory. It is closed when the driver and all of its pins have ended. A moved-from one is empty. */
 class driver {
   public:
-    /** Opens it by gdr_open. @throws std::system_error the errno of gdr_open */
+    /** Opens a connection by gdr_open. @throws std::system_error the errno of gdr_open */
     driver() : open_(open(), close{}) {}
     driver(driver &&) noexcept = default;
     driver &operator=(driver &&) noexcept = default;
-    /** The attributes of gdr_get_attribute. @throws std::system_error */
+    /** Returns an attribute of gdr_get_attribute. @throws std::system_error */
     int attribute(gdr_attr_t attribute) const
     {
         int value = 0;
@@ -178,7 +179,7 @@ class driver {
         return value;
     }
 
-    /** For the functions of gdrapi.h; NULL if it was moved from. Do not close it. */
+    /** The handle for the functions of gdrapi.h, or NULL if the driver was moved from. Do not close the handle. */
     gdr_t raw() const noexcept { return open_.get(); }
 
   private:
@@ -198,14 +199,14 @@ class driver {
     std::shared_ptr<gdr> open_;
 };
 
-/** Pinned GPU memory, of any alignment. Keeps its driver open; unpins in its destructor. */
+/** Pinned GPU memory, of any alignment. A pin keeps its driver open, and unpins in its destructor. */
 class pin {
   public:
-    /** None: what a moved-from pin is. */
+    /** Makes an empty pin. A moved-from pin is also empty. */
     pin() noexcept = default;
 
     /** Pins size bytes from a device address on; flags is a set of gdr_pin_flags_t.
-     *  @throws std::system_error EINVAL: size is 0, or that is no GPU memory; the errors of gdr_pin_buffer_v2 */
+     *  @throws std::system_error EINVAL: size is 0, or the range is not GPU memory; the errors of gdr_pin_buffer_v2 */
     pin(const driver &driver, std::uint64_t device_address, std::size_t size, std::uint32_t flags = GDR_PIN_FLAG_DEFAULT)
         : driver_(driver.open_), device_address_(device_address), size_(size)
     {
@@ -237,9 +238,9 @@ class pin {
         std::swap(size_, other.size_);
     }
 
-    /** As pinned; 0 if it is none. */
+    /** The device address that was pinned, or 0 if the pin is empty. */
     std::uint64_t device_address() const noexcept { return device_address_; }
-    /** Bytes, as pinned; 0 if it is none. */
+    /** The number of bytes that were pinned, or 0 if the pin is empty. */
     std::size_t size() const noexcept { return size_; }
     /** Returns whether the GPU memory was freed; if so, it must not be accessed any more. @throws std::system_error */
     bool is_freed() const
@@ -250,7 +251,7 @@ class pin {
         return flag != 0;
     }
 
-    /** For the functions of gdrapi.h. Do not unpin it. */
+    /** The handle for the functions of gdrapi.h. Do not unpin the handle. */
     gdr_mh_t raw() const noexcept { return handle_; }
 
   private:
@@ -265,24 +266,24 @@ class pin {
     std::size_t size_ = 0;
 };
 
-/** The accesses of slices and mappings. Threads may use one at once. */
+/** The accesses of slices and mappings. Several threads may use one object at once. */
 class memory {
   public:
-    /** Bytes. */
+    /** The number of bytes. */
     std::size_t size() const noexcept { return map_.size; }
-    /** The address of byte 0, for GPU kernels and CUDA. */
+    /** The device address of byte 0, for GPU kernels and CUDA. */
     std::uint64_t device_address() const noexcept { return device_address_; }
-    /** How the CPU caches it; GDR_MAPPING_TYPE_NONE if it is empty. */
+    /** How the CPU caches the memory, or GDR_MAPPING_TYPE_NONE if the object is empty. */
     gdr_mapping_type_t type() const noexcept { return map_.type; }
     /** The address of byte 0 in this process, for comparisons and logs. Do not pass it to memcpy, or cast it to a T*. */
     void *address() const noexcept { return map_.address; }
-    /** For the functions of gdrx.h. */
+    /** The map for the functions of gdrx.h. */
     const gdrx_map &raw() const noexcept { return map_; }
-    /** The size bytes from offset on. @throws std::system_error EINVAL: they are 0, or not all inside */
+    /** Returns the size bytes from offset on. @throws std::system_error EINVAL: size is 0, or not all bytes are inside */
     slice part(std::size_t offset, std::size_t size) const;
 
-    /** The word at offset.
-     *  @throws std::system_error EINVAL: it is not inside, or its address is not a multiple of its size */
+    /** Returns the word at offset.
+     *  @throws std::system_error EINVAL: the word is not inside, or its address is not a multiple of its size */
     template <class T> gdrx::word<T> word(std::size_t offset) const;
 
     /** Makes one write, with its fence. @throws std::system_error EINVAL, EACCES */
@@ -293,21 +294,21 @@ class memory {
         gdrx_fence(&map_);
     }
 
-    /** Writes an object or, of arrays, containers and spans, the elements. @throws std::system_error EINVAL, EACCES */
+    /** Writes an object or, for arrays, containers and spans, the elements. @throws std::system_error EINVAL, EACCES */
     template <class T> void write(std::size_t offset, const T &value) const
     {
         const gdrx_copy copy = detail::copy_of(offset, value);
         write(copy.offset, copy.host, copy.size);
     }
 
-    /** gdrx_read_many of one read. It is no single load; use word for that. @throws std::system_error EINVAL, EACCES */
+    /** Makes one read by gdrx_read_many. Use word if it must be a single load. @throws std::system_error EINVAL, EACCES */
     void read(std::size_t offset, void *host, std::size_t size) const
     {
         const gdrx_copy copy = {offset, host, size};
         read_many(&copy, 1);
     }
 
-    /** Reads into an object or, of arrays, containers and spans, the elements. @throws std::system_error EINVAL, EACCES */
+    /** Reads into an object or, for arrays, containers and spans, the elements. @throws std::system_error EINVAL, EACCES */
     template <class T> void read(std::size_t offset, T &&into) const
     {
         const gdrx_copy copy = detail::copy_into(offset, std::forward<T>(into));
@@ -324,23 +325,23 @@ class memory {
         return value;
     }
 
-    /** gdrx_write_many: n writes, one fence. @throws std::system_error EINVAL, EACCES */
+    /** Makes n writes with one fence, by gdrx_write_many. @throws std::system_error EINVAL, EACCES */
     void write_many(const gdrx_copy *copies, std::size_t n) const
     {
         detail::check(gdrx_write_many(&map_, copies, n), "gdrx_write_many", detail::stay_inside);
     }
 
-    /** The same of an array, container or span of gdrx_copy. */
+    /** Makes the writes of an array, container or span of gdrx_copy. */
     template <class Copies> void write_many(const Copies &copies) const { write_many(std::data(copies), std::size(copies)); }
-    /** gdrx_read_many: n reads, whose loads overlap. @throws std::system_error EINVAL, EACCES */
+    /** Makes n reads whose loads overlap, by gdrx_read_many. @throws std::system_error EINVAL, EACCES */
     void read_many(const gdrx_copy *copies, std::size_t n) const
     {
         detail::check(gdrx_read_many(&map_, copies, n), "gdrx_read_many", detail::stay_inside);
     }
 
-    /** The same of an array, container or span of gdrx_copy. */
+    /** Makes the reads of an array, container or span of gdrx_copy. */
     template <class Copies> void read_many(const Copies &copies) const { read_many(std::data(copies), std::size(copies)); }
-    /** Returns when all earlier writes of this thread to this GPU have arrived. @throws std::system_error EINVAL, EACCES */
+    /** Waits until all earlier writes of this thread to this GPU have arrived. @throws std::system_error EINVAL, EACCES */
     void flush() const { detail::check(gdrx_flush(&map_), "gdrx_flush", detail::stay_inside); }
 
   protected:
@@ -355,16 +356,16 @@ class memory {
 };
 
 /**
- * A range of mapped GPU memory, whose mapping it does not keep. Copying it copies no memory. A default one is empty, and every
- * access to it fails with EINVAL.
+ * A range of mapped GPU memory. A slice does not keep the mapping, and copying a slice copies no memory. A default slice is
+ * empty, and every access to it fails with EINVAL.
  */
 class slice : public memory {
   public:
     slice() noexcept = default;
 
-    /** All of a mapping. */
+    /** Makes a slice of all of a mapping. */
     slice(const memory &all) noexcept : memory(all) {}
-    /** A map that gdrx_attach has described, for programs that map by gdrapi.h; device_address is that of its first byte. */
+    /** Makes a slice of a map of gdrx_attach, for programs that map by gdrapi.h. device_address is that of its first byte. */
     slice(const gdrx_map &map, std::uint64_t device_address) noexcept : memory(map, device_address) {}
 };
 
@@ -380,16 +381,16 @@ inline slice memory::part(std::size_t offset, std::size_t size) const
 }
 
 /**
- * Mapped GPU memory. It owns its pin, and unmaps in its destructor. Slices of it do not keep it. A moved-from one is empty, as a
- * default slice is.
+ * Mapped GPU memory. A mapping owns its pin, and unmaps in its destructor. Its slices do not keep it. A moved-from mapping is
+ * empty, as a default slice is.
  */
 class mapping : public memory {
   public:
-    /** None: what a moved-from mapping is. */
+    /** Makes an empty mapping. A moved-from mapping is also empty. */
     mapping() noexcept = default;
 
-    /** Maps the memory of a pin, which it takes over.
-     *  @throws std::system_error the errors of gdr_map_v2 and gdrx_attach; the caller keeps the pin then, not mapped */
+    /** Maps the memory of a pin, and takes the pin over.
+     *  @throws std::system_error the errors of gdr_map_v2 and gdrx_attach; the caller then keeps the pin, unmapped */
     explicit mapping(pin &&pinned, gdr_map_flags_t flags = GDR_MAP_FLAG_DEFAULT)
         : memory(map(pinned, flags)), pin_(std::move(pinned)) {}
 
@@ -404,17 +405,17 @@ class mapping : public memory {
         return *this;
     }
 
-    /* The pin's destructor also unmaps; this gives the addresses back. */
+    /* The pin's destructor also unmaps, but keeps the addresses reserved. gdr_unmap frees the addresses. */
     ~mapping()
     {
         if (size() != 0)
             gdr_unmap(pin_.driver_.get(), pin_.handle_, start(), pin_.head() + pin_.size_);
     }
 
-    /** Its pin, for instance to ask whether its memory was freed. */
+    /** The pin of the mapping, for example to ask whether its memory was freed. */
     const pin &pinned() const noexcept { return pin_; }
-    /** Unmaps it, and returns the pin, which can be mapped again. The mapping is empty then.
-     *  @throws std::system_error the errors of gdr_unmap; the mapping is as it was then */
+    /** Unmaps the memory, and returns the pin, which can be mapped again. After that the mapping is empty.
+     *  @throws std::system_error the errors of gdr_unmap; the mapping is then unchanged */
     pin unmap()
     {
         detail::check(gdr_unmap(detail::open_one(pin_.driver_), pin_.handle_, start(), pin_.head() + pin_.size_), "gdr_unmap",
@@ -452,7 +453,7 @@ class mapping : public memory {
  * A naturally aligned word of GPU memory. Each access is one transaction, so the GPU and the CPU see old or new values, never a
  * mix. T has 1, 2, 4 or 8 bytes, and is an integer, floating-point number, enumeration or struct of such.
  *
- * Made by memory::word. In a forked child, its accesses raise SIGSEGV.
+ * memory::word returns one. In a forked child, its accesses raise SIGSEGV.
  */
 template <class T> class word {
     static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8, "a word has 1, 2, 4 or 8 bytes");
@@ -460,9 +461,10 @@ template <class T> class word {
                   "a word must be trivially copyable, and no pointer, view, bool, optional, atomic, const or array of C");
 
   public:
-    /** For GPU kernels and CUDA. */
+    /** The device address of the word, for GPU kernels and CUDA. */
     std::uint64_t device_address() const noexcept { return device_address_; }
-    /** Reads it by one load, as gdrx_load_u32 does. It is an acquire, no older than the call. Takes a PCIe round trip. */
+    /** Reads the word by one load, as gdrx_load_u32 does. The load is an acquire, takes a PCIe round trip, and its value is no
+     *  older than the call. */
     T load() const noexcept
     {
         const typename access::bits bits = access::load(&map_, 0);
@@ -471,9 +473,9 @@ template <class T> class word {
         return value;
     }
 
-    /** Writes it by one store, as gdrx_store_u32 does. It is a release, pushed out on return. */
+    /** Writes the word by one store, as gdrx_store_u32 does. The store is a release, and is pushed out on return. */
     void store(T value) const noexcept { access::store(&map_, 0, bits_of(value)); }
-    /** Reads it again and again until the predicate accepts the value, which is returned. */
+    /** Reads the word again and again until the predicate accepts the value, and returns this value. */
     template <class Predicate> T spin_until(Predicate predicate) const
     {
         for (;;)
@@ -481,7 +483,7 @@ template <class T> class word {
                 return value;
     }
 
-    /** The same, until the deadline at the latest; at least once. Returns nothing if that passed. */
+    /** Does the same until the deadline, but reads at least once. Returns nothing if the deadline has passed. */
     template <class Predicate, class Clock, class Duration>
     [[nodiscard]] std::optional<T> spin_until(Predicate predicate,
                                               const std::chrono::time_point<Clock, Duration> &deadline) const
@@ -521,12 +523,12 @@ template <class T> gdrx::word<T> memory::word(std::size_t offset) const
 }
 
 /**
- * Writes that are pushed out together, in no order among each other, by commit or the destructor. Write a flag that announces
- * them after that. A batch belongs to its thread, whose stores it pushes out.
+ * Writes that commit or the destructor pushes out together. They have no order among each other. Write a flag that announces
+ * them after that. Only one thread may use a batch, because a fence orders only the stores of its own thread.
  */
 class batch {
   public:
-    /** Writes to this slice. @throws std::system_error EACCES, EINVAL: the slice is empty */
+    /** Makes a batch of writes to this slice. @throws std::system_error EACCES, EINVAL: the slice is empty */
     explicit batch(const slice &target) : target_(target)
     {
         detail::check(gdrx_write_unfenced(&target_.raw(), 0, nullptr, 0), "gdrx_write_unfenced", detail::stay_inside);
@@ -543,21 +545,21 @@ class batch {
         detail::check(gdrx_write_unfenced(&target_.raw(), offset, host, size), "gdrx_write_unfenced", detail::stay_inside);
     }
 
-    /** Writes an object or, of arrays, containers and spans, the elements. @throws std::system_error EINVAL, EACCES */
+    /** Writes an object or, for arrays, containers and spans, the elements. @throws std::system_error EINVAL, EACCES */
     template <class T> void write(std::size_t offset, const T &value)
     {
         const gdrx_copy copy = detail::copy_of(offset, value);
         write(copy.offset, copy.host, copy.size);
     }
 
-    /** Writes a word, of any mapping, by one store. */
+    /** Writes a word by one store. The word may be of any mapping. */
     template <class T> void store(const word<T> &target, const std::common_type_t<T> &value) noexcept
     {
         begin();
         word<T>::access::store_unfenced(&target.map_, 0, word<T>::bits_of(value));
     }
 
-    /** Pushes all writes out, before whatever the thread writes later. The batch can go on. */
+    /** Pushes all writes out, before any later write of the thread. The batch can go on. */
     void commit() noexcept
     {
         if (std::exchange(begun_, false))
@@ -578,13 +580,13 @@ class batch {
 /**
  * Reads that are made together, as often as wanted. Add the places once, then call read whenever new values are needed.
  *
- * It does not keep the objects that it reads into. Only add allocates.
+ * A gather does not keep the objects that it reads into. Only add allocates.
  */
 class gather {
   public:
-    /** Reads from this slice. */
+    /** Makes a gather of reads from this slice. */
     explicit gather(const slice &source) noexcept : source_(source) {}
-    /** Adds size bytes at offset, to be read into host. @throws std::system_error EINVAL: they are not inside */
+    /** Adds a read of size bytes at offset into host. @throws std::system_error EINVAL: not inside, or host is NULL */
     void add(std::size_t offset, void *host, std::size_t size)
     {
         if (size > source_.size() || offset > source_.size() - size || (host == nullptr && size != 0))
@@ -594,18 +596,19 @@ class gather {
         copies_.push_back({offset, host, size});
     }
 
-    /** Adds an object or, of arrays, containers and spans, the elements. @throws std::system_error EINVAL: not inside */
+    /** Adds a read into an object or, for arrays, containers and spans, the elements.
+     *  @throws std::system_error EINVAL: the bytes are not inside */
     template <class T> void add(std::size_t offset, T &&into)
     {
         const gdrx_copy copy = detail::copy_into(offset, std::forward<T>(into));
         add(copy.offset, copy.host, copy.size);
     }
 
-    /** Reads all by one gdrx_read_many. @throws std::system_error EACCES, EINVAL: the slice is empty */
+    /** Makes all reads by one gdrx_read_many. @throws std::system_error EACCES, EINVAL: the slice is empty */
     void read() const { source_.read_many(copies_); }
-    /** Forgets all reads, and keeps the memory of the list. */
+    /** Removes all reads, but keeps the memory of the list. */
     void clear() noexcept { copies_.clear(); }
-    /** Number of reads. */
+    /** The number of reads. */
     std::size_t size() const noexcept { return copies_.size(); }
 
   private:
