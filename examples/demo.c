@@ -2,7 +2,7 @@
  * Copies to and from GPU memory through a mapping, in sizes from 1 byte to 16 MiB. Compares each size with CUDA's view
  * of the memory, and prints how long a copy takes.
  *
- * Exit status is 0 for success, 1 if a copy or a call failed, 2 without usable GPU or driver.
+ * The exit status is 0 for success, 1 if a copy or a call failed, and 2 without a usable GPU or driver.
  */
 
 #include "cuda_driver.h"
@@ -17,7 +17,7 @@
 enum { MISMATCH = 1, UNUSABLE = 2 };
 
 #define LARGEST (16UL << 20)
-#define COPIES 1000 /* for one measurement; of large sizes, 16 MiB in all */
+#define COPIES 1000 /* per measurement; fewer of large sizes, so that they copy 16 MiB in all */
 #define UNALIGNED 3
 
 static gdr_mh_t pinned;
@@ -62,7 +62,7 @@ static CUdevice open_gpu(void)
     return device;
 }
 
-/* The first GPU page boundary in memory from cuMemAlloc, whose alignment is smaller. */
+/* Allocates GPU memory, and returns the first GPU page boundary in it. cuMemAlloc may return other addresses. */
 static CUdeviceptr aligned_gpu_memory(size_t size)
 {
     CUdeviceptr memory;
@@ -71,7 +71,7 @@ static CUdeviceptr aligned_gpu_memory(size_t size)
     return (memory + GPU_PAGE_OFFSET) & GPU_PAGE_MASK;
 }
 
-/* The --provider of gdremu, whose functions for tests exist only under it; without it, "real". */
+/* Returns gdremu's --provider, or "real" without gdremu. The function gdremu_provider exists only under gdremu. */
 static const char *provider(void)
 {
     const char *(*ask)(void);
@@ -111,7 +111,7 @@ static void fill(unsigned char *bytes, size_t size, size_t seed)
         bytes[i] = (unsigned char)((i * 2654435761u + seed * 40503u) >> 7);
 }
 
-/* CUDA sees what the CPU writes, and the CPU reads what CUDA writes. */
+/* Returns whether CUDA sees the bytes that the CPU writes, and the CPU reads the bytes that CUDA writes. */
 static int size_works(size_t size)
 {
     fill(sent, size, size);
@@ -134,7 +134,7 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Seconds of a copy, as the shortest mean of five, because the CPU may have other work. */
+/* Returns the seconds that a copy takes: the shortest of five means, because the CPU may have other work. */
 static double time_of(size_t size, int is_write)
 {
     size_t copies = size * COPIES < LARGEST ? COPIES : LARGEST / size;

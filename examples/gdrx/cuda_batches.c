@@ -1,5 +1,6 @@
-/* Times many copies at once by libgdrx, by one cuMemcpyBatchAsync (CUDA 12.8 and later), and by a cuMemcpyAsync for each, as
- * medians in us until all have arrived. Host memory is page-locked, which CUDA's copies need to be fast. */
+/* Times many copies at once: by libgdrx, by one cuMemcpyBatchAsync (CUDA 12.8 and later), and by one cuMemcpyAsync for each.
+ * The times are medians in us until all copies have arrived. Host memory is page-locked, so that CUDA's copies are
+ * fast. */
 #include "example.h"
 
 #define SIZE (64 << 20)
@@ -9,15 +10,16 @@
 #endif
 #define PATTERN 0x5a
 
-/* CUmemcpyAttributes. All copies have these. */
+/* CUmemcpyAttributes of CUDA. All copies have the same ones. */
 struct attributes {
-    int source_order; /* 1 is that of the stream */
+    int source_order; /* 1: the order of the stream */
     int source_hint[2], target_hint[2];
     unsigned int flags;
 };
 
-/* cuMemcpyBatchAsync of CUDA 13, and of CUDA 12.8 and 12.9, which also returns the copy that failed. */
+/* cuMemcpyBatchAsync of CUDA 13. */
 typedef CUresult batch_13(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, struct attributes *, size_t *, size_t, CUstream);
+/* cuMemcpyBatchAsync of CUDA 12.8 and 12.9, which also returns the number of the copy that failed. */
 typedef CUresult batch_12(CUdeviceptr *, CUdeviceptr *, size_t *, size_t, struct attributes *, size_t *, size_t, size_t *, CUstream);
 
 static batch_13 *copy_batch;
@@ -32,7 +34,7 @@ static struct gdrx_copy copies[MOST];
 static CUdeviceptr to[MOST], from[MOST];
 static size_t sizes[MOST];
 
-/* CUDA drivers before 12.0 do not have it. */
+/* CUDA drivers before 12.0 do not have this function. */
 #pragma weak cuGetProcAddress_v2
 
 static void find_batches(void)
@@ -74,7 +76,7 @@ static int is_there(enum method method)
     return method != BATCH || copy_batch != NULL || copy_batch_of_12 != NULL;
 }
 
-/* Prints the medians of the methods, which take turns, of copies to or from random places. Checks what is read. */
+/* Prints the median time of each method for copies to or from random places. The methods take turns. Checks what is read. */
 static void measure(int writes, size_t size, size_t n)
 {
     static double times[METHODS][RUNS];
@@ -121,7 +123,7 @@ int main(void)
     MUST(cuMemsetD8(memory.address, PATTERN, SIZE));
     MUST(cuMemHostAlloc(&pinned, MOST * 65536, 0));
     host = pinned;
-    MUST(cuStreamCreate(&stream, 1)); /* which does not wait for others */
+    MUST(cuStreamCreate(&stream, 1)); /* 1: the stream does not wait for the default stream */
     find_batches();
     if (!is_there(BATCH))
         puts("cuMemcpyBatchAsync is left out: this CUDA driver does not have it (12.8 and later do)");

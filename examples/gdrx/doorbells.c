@@ -1,11 +1,11 @@
 /*
- * An order book in GPU memory. The CPU changes price levels all over it, and then rings a doorbell, by which a GPU kernel knows
- * that it may read them.
+ * An order book in GPU memory. The CPU changes price levels all over the book, and then rings a doorbell. The doorbell is a
+ * word that a GPU kernel polls before it reads the levels.
  */
 #include "example.h"
 
 #define LEVELS (1 << 20)
-#define CHANGES 64 /* before each ring */
+#define CHANGES 64 /* changes before each ring of the doorbell */
 #define ROUNDS 2000
 
 struct level {
@@ -38,7 +38,7 @@ int main(void)
         gdrx_store_u32(&memory.map, DOORBELL, round + 1);
         together[round] = nanoseconds() - start;
 
-        /* This round's writes have arrived when the last one is there, as GPU kernels see it. */
+        /* Wait until the writes of this round have arrived where GPU kernels see them. This is not timed. */
         MUST(gdrx_flush(&memory.map));
     }
     MUST(cuMemcpyDtoH(&round, memory.address + DOORBELL, sizeof(round)));

@@ -1,5 +1,6 @@
-// An order book in GPU memory. The CPU changes price levels all over it, and then rings a doorbell, by which a GPU kernel knows
-// that it may read them. Here the CPU reads them back, by a gather. cuda.h serves in place of cuda_driver.h.
+// An order book in GPU memory. The CPU changes price levels all over the book, and then rings a doorbell. The doorbell
+// is a word that a GPU kernel polls before it reads the levels. Here the CPU reads them back, by a gather. Programs can
+// include cuda.h in place of cuda_driver.h.
 #include "cuda_driver.h"
 #include "gdrx.hpp"
 
@@ -15,7 +16,7 @@ struct level {
 };
 
 constexpr std::size_t levels = 1 << 20;
-constexpr std::size_t changes = 64; // before each ring
+constexpr std::size_t changes = 64; // changes before each ring of the doorbell
 constexpr std::size_t doorbell_at = levels * sizeof(level);
 
 static void must(const char *what, bool holds)
@@ -36,7 +37,7 @@ static CUdeviceptr device_memory(std::size_t size)
     return address;
 }
 
-// Prints the median of many rounds, by level. `prepare` comes before each, and is not timed.
+// Prints the median time of many rounds, per level. `prepare` runs before each round, and is not timed.
 template <class Prepare, class Round> void print_time(const char *what, Prepare prepare, Round round)
 {
     using clock = std::chrono::steady_clock;
@@ -64,7 +65,7 @@ static void run(CUdeviceptr address)
     std::uint32_t round = 0;
 
     const auto choose = [&] {
-        mapping.flush(); // The writes before have arrived.
+        mapping.flush(); // Wait until the writes of the last round have arrived.
         for (auto &offset : offsets)
             offset = numbers() % levels * sizeof(level);
         changed.sequence = ++round;

@@ -1,4 +1,4 @@
-/* Mapped GPU memory, time, and a table for the examples. cuda.h serves in place of cuda_driver.h. */
+/* Mapped GPU memory, times, and their output for the examples. Programs can include cuda.h in place of cuda_driver.h. */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 
@@ -67,7 +67,7 @@ static inline double nanoseconds(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* A number below `limit`. */
+/* Returns a number below `limit` that looks random. */
 static inline size_t any_number(size_t limit)
 {
     static uint64_t state = 1;
@@ -83,7 +83,7 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Prints the median of the rounds, by item. */
+/* Prints the median time of the rounds, per item. */
 static inline void print_time(const char *what, double *times, size_t rounds, size_t items)
 {
     qsort(times, rounds, sizeof(*times), compare_times);

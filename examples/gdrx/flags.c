@@ -1,8 +1,9 @@
-/* Polls 64 flags in GPU memory. GPU kernels set them, each in a line of its own, and the CPU looks at all of them. */
+/* Polls 64 flags in GPU memory, one by one and all at once. Each flag has a cache line of its own. A GPU kernel would set the
+ * flags; here cuMemcpyHtoD does so. */
 #include "example.h"
 
 #define FLAGS 64
-#define STRIDE 192 /* bytes from one flag to the next, an odd number of lines, so that more loads overlap */
+#define STRIDE 192 /* bytes from one flag to the next: an odd number of cache lines, so that more loads overlap */
 #define ROUNDS 2000
 
 int main(void)
@@ -13,7 +14,7 @@ int main(void)
     struct gdrx_copy reads[FLAGS];
 
     for (size_t i = 0; i < FLAGS; i++) {
-        uint32_t flag = (uint32_t)i + 1; /* A GPU kernel would set it. */
+        uint32_t flag = (uint32_t)i + 1;
 
         MUST(cuMemcpyHtoD(memory.address + i * STRIDE, &flag, sizeof(flag)));
         reads[i] = (struct gdrx_copy){i * STRIDE, &flags[i], sizeof(flags[i])};

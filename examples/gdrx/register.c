@@ -1,5 +1,5 @@
-/* Registers GPU memory with an RDMA device by its dma-buf, and writes the same memory by the CPU. Without the headers of rdma-core,
- * or a device, it prints what it would register. */
+/* Registers GPU memory with an RDMA device by its dma-buf, and writes the same memory by the CPU. Without the headers of
+ * rdma-core or without a device, it prints the call in place of making it. */
 #include "example.h"
 
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #define SIZE (4 * (size_t)GPU_PAGE_SIZE)
 
 #ifdef HAVE_VERBS
-/* Registers the memory with the first RDMA device; returns 0 if there is none. */
+/* Registers the memory with the first RDMA device. Returns 0 if there is no device. */
 static int registered(uint64_t offset, uint64_t address, int fd)
 {
     void *verbs = dlopen("libibverbs.so.1", RTLD_NOW);
@@ -31,7 +31,7 @@ static int registered(uint64_t offset, uint64_t address, int fd)
         return 0;
     *(void **)&open = dlsym(verbs, "ibv_open_device");
     *(void **)&domain_of = dlsym(verbs, "ibv_alloc_pd");
-    *(void **)&reg = dlsym(verbs, "ibv_reg_dmabuf_mr"); /* rdma-core 34 */
+    *(void **)&reg = dlsym(verbs, "ibv_reg_dmabuf_mr"); /* rdma-core 34 and later */
     must("libibverbs has no ibv_reg_dmabuf_mr", open == NULL || domain_of == NULL || reg == NULL);
     context = open(devices[0]);
     must("ibv_open_device", context == NULL);
@@ -60,7 +60,7 @@ int main(void)
     if (!registered(offset, memory.address, fd))
         printf("ibv_reg_dmabuf_mr(domain, %llu, %zu, %#llx, fd, access)\n", (unsigned long long)offset, SIZE,
                (unsigned long long)memory.address);
-    /* The device sends what the CPU writes, without another copy. */
+    /* The device can send the bytes that the CPU writes without another copy. */
     MUST(gdrx_write_many(&memory.map, &header, 1));
     MUST(gdrx_flush(&memory.map));
     MUST(cuMemcpyDtoH(seen, memory.address + 64, sizeof(seen)));

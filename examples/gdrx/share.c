@@ -1,5 +1,5 @@
 /* Shares GPU memory with a process that has no CUDA. A client allocates memory, exports it as a dma-buf, and sends the descriptor
- * to a daemon over a Unix socket. The daemon maps it, and answers in the memory itself. Needs CUDA 13.3. */
+ * to a daemon over a Unix socket. The daemon maps the dma-buf, and answers in the memory itself. Mapping needs CUDA 13.3. */
 #include "example.h"
 
 #include <sys/socket.h>
@@ -8,7 +8,7 @@
 
 #define SIZE (256 * 1024)
 
-/* The daemon needs this beside the descriptor that is sent with it. */
+/* The facts that the daemon needs besides the descriptor. */
 struct part {
     uint64_t offset;
     uint64_t size;
@@ -37,7 +37,7 @@ static void send_part(int socket, const struct part *part, int fd)
     must("sendmsg", sendmsg(socket, &message, 0) != sizeof(*part));
 }
 
-/* Returns the descriptor. */
+/* Receives the facts, and returns the descriptor that came with them. */
 static int receive_part(int socket, struct part *part)
 {
     union control control;
@@ -54,7 +54,7 @@ static int receive_part(int socket, struct part *part)
     return fd;
 }
 
-/* Reads the client's question, and writes the answer behind it. Returns an exit status. */
+/* Reads the client's question, and writes the answer after it. Returns an exit status. */
 static int daemon_of(int socket)
 {
     struct part part;
@@ -88,7 +88,7 @@ int main(void)
 
     must("socketpair", socketpair(AF_UNIX, SOCK_STREAM, 0, sockets));
     fflush(stdout);
-    daemon = fork(); /* It stands for a program of its own, which is started before and without CUDA. */
+    daemon = fork(); /* The child stands for another program. It is started before this process initializes CUDA. */
     if (daemon == 0)
         exit(daemon_of(sockets[1]));
 
@@ -97,7 +97,7 @@ int main(void)
     MUST(cuCtxSetCurrent(context));
     MUST(cuMemAlloc(&address, SIZE));
     MUST(cuMemcpyHtoD(address, seen, sizeof(seen)));
-    /* With this flag, the mapping is write-combined on each platform. */
+    /* With this flag, the mapping is write-combining on each platform. */
     MUST(gdrx_dmabuf(address, SIZE, GDR_PIN_FLAG_FORCE_PCIE, &fd, &part.offset));
     part.size = SIZE;
     part.type = GDR_MAPPING_TYPE_WC;

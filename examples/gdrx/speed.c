@@ -1,5 +1,5 @@
-/* Times batches and gathers of random places beside loops in plain C that check nothing, in one run, as medians in ns per item.
- * x86-64; the loops use AVX-512 where the CPU has it. */
+/* Compares batches and gathers of random places with loops in plain C that check nothing. The times are medians of one run, in
+ * ns per item. The example is for x86-64 only; the loops use AVX-512 if the CPU has it. */
 #include "example.h"
 
 #if defined(__x86_64__)
@@ -10,7 +10,8 @@
 #define LARGEST 256
 #define RUNS 201
 
-/* Items of one size at one place in a line, or of 4 to 128 bytes anywhere. */
+/* The items of a measurement. All have this size, and this place in a cache line. Size 0 stands for 4 to 128 bytes at different
+ * places. */
 static const struct shape {
     const char *name;
     size_t size, place;
@@ -30,7 +31,7 @@ static struct memory memory;
 static _Alignas(64) unsigned char host[MOST][LARGEST], lines[MOST * (LARGEST + 64)];
 static struct gdrx_copy copies[MOST];
 
-/* Reads the lines that the items touch, and then copies the items out of them. */
+/* Reads the blocks of BYTES bytes that the items touch, and then copies the items out of them. */
 #define GATHER(BYTES, load_and_store)                                                                                          \
     do {                                                                                                                        \
         unsigned char *to = lines;                                                                                              \
@@ -89,7 +90,8 @@ __attribute__((target("sse4.1"))) static void plain_128(int writes, size_t n)
     _mm_sfence();
 }
 
-/* Medians of libgdrx and of plain C, which take turns. Choosing the places is not timed, and earlier writes have arrived. */
+/* Measures the median times of libgdrx and of plain C, which take turns. Choosing the places and waiting for earlier writes is
+ * not timed. */
 static void measure(const struct shape *shape, int writes, size_t n, double medians[2])
 {
     static double times[2][RUNS];
