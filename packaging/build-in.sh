@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# build-in.sh RELEASE TARBALL DIR: runs `make deb` of the release tarball in a fresh tree of that Debian release, which has
-# nothing but make, this computer's Rust toolchain and its crates. Puts the packages into DIR.
+# build-in.sh RELEASE TARBALL DIR: runs `make deb` of the release tarball in a fresh tree of that Debian release. The
+# tree has only make, this computer's Rust toolchain and its crates. Puts the packages into DIR.
 set -euo pipefail
 release=$1 tarball=$(realpath "$2") out=$(realpath -m "$3")
 cd "$(dirname "$0")/.."
@@ -15,7 +15,8 @@ cp "$tarball" "$tree/tarball"
 # Manuals take minutes to index.
 echo 'path-exclude=/usr/share/man/*' >"$tree/etc/dpkg/dpkg.cfg.d/no-manuals"
 
-# Keeps cargo's build directory for the next time.
+# in_tree_quietly_with_rust COMMAND...: runs a command in the tree with Rust. cargo's build directory is kept for the
+# next run.
 in_tree_quietly_with_rust() {
     unshare --mount sh -c '
         mount --bind "$1" "$0/rust" && mount --bind "$2" "$0/cargo/registry" && mount --bind "$3" "$0/source/build" || exit

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# check-bare.sh TARBALL [TARGET RELEASE...]: runs `make demo` and `make TARGET` of the release tarball (default: test) in fresh
-# trees of Debian's RELEASEs (default: 12 and 13). They have gcc, make and this computer's Rust toolchain, as README.md
-# says. It does not run as root, and has neither a network but the loopback nor /sys.
+# check-bare.sh TARBALL [TARGET RELEASE...]: runs `make demo` and `make TARGET` (default: test) of the release tarball
+# in a fresh tree of each Debian RELEASE (default: 12 and 13). A tree has gcc, make and this computer's Rust toolchain,
+# which is all that README.md requires. The commands do not run as root. They have no /sys, and no network except the
+# loopback interface.
 set -euo pipefail
 tarball=$(realpath "$1")
 test=${2:-test} releases=("${@:3}")
@@ -15,7 +16,7 @@ cargo fetch --quiet --locked
 home=/home/user
 rust=/usr/local/rust
 
-# as_user COMMAND...
+# as_user COMMAND...: runs a command in the tree as a user that is not root.
 as_user() {
     unshare --mount --pid --net --fork sh -c '
         ip link set lo up && mount -t proc proc "$0/proc" && mount -t tmpfs tmpfs "$0/dev/shm" && mount --bind "$1" "$0$2" && mount --bind "$3" "$0$4" || exit
@@ -26,7 +27,7 @@ as_user() {
 }
 
 for release in "${releases[@]}"; do
-    # gcc recommends libc6-dev, so apt also installs it.
+    # apt installs libc6-dev together with gcc, which recommends it. debootstrap does not.
     new_tree "bare-$release" "$release" gcc,make,libc6-dev
     mkdir -p "$tree$home"/{gdrapi,.cargo/registry} "$tree$rust"
     tar -xf "$tarball" -C "$tree$home/gdrapi" --strip-components=1

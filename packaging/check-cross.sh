@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check-cross.sh ARCH DIR: checks the packages that were cross-built for ARCH, in DIR/deb, DIR/rpm and DIR/wheel, by
-# their arch, their libraries, lintian, rpmlint. Runs what they contain with qemu-user, on an emulated GPU.
+# check-cross.sh ARCH DIR: checks the packages that were cross-built for ARCH, in DIR/deb, DIR/rpm and DIR/wheel. It checks
+# their arch and their libraries, runs lintian and rpmlint, and runs their programs with qemu-user on an emulated GPU.
 set -euo pipefail
 arch=$1
 packages=$(cd "$2" && pwd)
@@ -19,13 +19,14 @@ new_tree() {
     cp -a "/usr/$type/lib" "$tree"
 }
 
-# emulated PROFILE PROGRAM [ARGUMENT...]. The loader that starts the second qemu prints that it ignores gdremu's library.
+# emulated PROFILE PROGRAM [ARGUMENT...]: runs a program of the tree under gdremu. The loader that starts the second qemu prints
+# that it ignores gdremu's library.
 emulated() {
     qemu-"$arch" -L "$tree" -E LD_LIBRARY_PATH="${libdir#"$tree"}" "$tree/usr/bin/gdremu" --profile "$1" -- \
         qemu-"$arch" -L "$tree" "$tree$2" "${@:3}"
 }
 
-# check_elf DIR: every ELF file is for ARCH. Prints how many there are.
+# check_elf DIR: checks that every ELF file in DIR is for ARCH, and prints how many there are.
 check_elf() {
     local file machine count=0
     while read -r file; do
@@ -58,8 +59,9 @@ END
     qemu-"$arch" -L "/usr/$type" "$work/loads" "$1" || die "$1 cannot be loaded, or has another version"
 }
 
-# check_installed: what is in $tree, with the libraries in $libdir. qemu 7.2 ignores MADV_DONTFORK and MADV_WIPEONFORK, by which
-# mappings end and handles are refused in children. It starts no programs of the other arch, as doctor does with itself.
+# check_installed: checks the files in $tree, with the libraries in $libdir. Some tests are left out. In a child under qemu 7.2,
+# mappings do not end and handles are not refused, because qemu ignores MADV_DONTFORK and MADV_WIPEONFORK. And doctor starts
+# itself, but qemu starts no programs of the other arch.
 check_installed() {
     check_elf "$tree/usr"
     ci/scripts/check-symbols.sh "$libdir"/libgdr{api.so.2,x.so.1}
@@ -99,7 +101,7 @@ tree=$work/$arch-wheel
 libdir=$tree/usr/lib/$type
 site=$tree/site-packages
 rm -rf "$tree"
-# Python with the C library of Debian 12, unpacked only.
+# Python and the C library of Debian 12 are only unpacked, because their scripts cannot run here.
 bootstrap "$tree" bookworm --foreign --arch="$debian_arch" --include=python3
 for deb in "$tree"/var/cache/apt/archives/*.deb "$packages"/deb/gdremu_*.deb; do
     dpkg-deb --extract "$deb" "$tree"

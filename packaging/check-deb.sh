@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# check-deb.sh DIR RELEASE...: in fresh trees of these Debian releases, installs the packages in DIR over packages with the
-# files and the scripts of NVIDIA's. Goes back to those and upgrades again. Runs the programs of the packages on an emulated GPU,
-# removes them, and checks that nothing is left. Also runs lintian.
+# check-deb.sh DIR RELEASE...: in a fresh tree of each Debian RELEASE, installs the packages in DIR over stand-ins for NVIDIA's
+# packages, which have the same files and scripts. Goes back to the stand-ins, and upgrades again. Runs the programs of the
+# packages on an emulated GPU, removes the packages, and checks that nothing is left. Also runs lintian.
 set -euo pipefail
 debs=$(cd "$1" && pwd)
 releases=("${@:2}")
@@ -23,7 +23,7 @@ package() {
     dpkg-deb --build --root-owner-group "$dir" "$tree/root/$1_$2.deb" >/dev/null
 }
 
-# empty: a new $dir.
+# empty: makes a new, empty $dir.
 empty() {
     dir=$work/nvidia-deb
     rm -rf "$dir"
@@ -73,7 +73,8 @@ install_nvidia() {
     check_loaded $nvidia_number
 }
 
-# install_driver NAME VERSION: installs a package like NVIDIA's, which conflict with those of the other kind.
+# install_driver NAME VERSION: installs a package like that of a GPU driver of NVIDIA. The packages of the two kinds of drivers
+# conflict with each other.
 install_driver() {
     empty
     gpu_driver "$dir" "$1" "$2"
@@ -89,12 +90,12 @@ remove_driver() {
     in_tree_quietly dpkg --purge nvidia-dkms nvidia-open-dkms
 }
 
-# Installs with dpkg, which is stricter than apt about the order.
+# install_ours: installs the packages with dpkg, which is stricter than apt about the order.
 install_ours() {
     in_tree_quietly sh -c 'dpkg --install --auto-deconfigure /root/debs/*.deb'
 }
 
-# check_upgraded: nothing of NVIDIA's packages is left, and the module is loaded again.
+# check_upgraded: checks that nothing of NVIDIA's packages is left, and that the module is loaded again.
 check_upgraded() {
     no_nvidia_files /usr/bin /usr/include /usr/src "/$libdir"
     check_module map.c
@@ -109,7 +110,8 @@ new_kernel_installed() {
     done
 }
 
-# check_hold: NVIDIA's next version, from a repository, replaces these packages unless they are held as docs/install.md says.
+# check_hold: checks that NVIDIA's next version, from a repository, replaces these packages, but not if they are held as
+# docs/install.md says.
 check_hold() {
     local hold upgrade=(apt-get -o Dir::Etc::sourcelist=/root/repository.list -o Dir::Etc::sourceparts=/dev/null)
     hold=$(sed -n 's/^\(apt-mark hold [a-z -]*[a-z]\) .*/\1/p' docs/install.md)
@@ -128,7 +130,7 @@ check_hold() {
     echo "hold: NVIDIA's next version does not replace held packages"
 }
 
-# gcc_in_tree ARGUMENT...: takes paths from here.
+# gcc_in_tree ARGUMENT...: runs gcc in the tree. The paths in the arguments may begin with $tree.
 gcc_in_tree() {
     in_tree gcc "${@//$tree/}"
 }
@@ -142,14 +144,14 @@ purge() {
 for release in "${releases[@]}"; do
     new_tree "deb-$release" "$release" dkms,gcc,libc6-dev
     new_kernel
-    mkdir -p "$tree/etc/init.d" # Debian has it unless it is as bare as this
-    new_kernel_installed # apt's hook of Debian 11 writes a file
+    mkdir -p "$tree/etc/init.d" # Only such a bare Debian lacks it.
+    new_kernel_installed # A hook of apt in Debian 11 writes a file here.
     contents >"$work/before"
     nvidia_debs
     mkdir "$tree/root/debs"
     cp "$debs"/*.deb "$tree/root/debs"
 
-    # A kernel, but no GPU driver yet.
+    # The tree has a kernel, but no GPU driver yet.
     install_ours
     grep -q 'dkms autoinstall' "$work/log" || die "no word about the module that is not loaded: $(cat "$work/log")"
     new_kernel_installed

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 work=$PWD/build/reproducible
-packages=${1:+$1/} # where make puts those of another arch
+packages=${1:+$1/} # The directory in which make puts the packages for another arch.
 rm -rf "$work"
 mkdir -p "$work"
 make --no-print-directory dist
@@ -20,7 +20,7 @@ build() {
     env -u SOURCE_DATE_EPOCH TZ="$2" CARGO_HOME="$dir/cargo" make -C "$dir/source" deb rpm wheel tarball="$tarball" >"$dir/log" 2>&1 ||
         { tail -n 40 "$dir/log" >&2 && exit 1; }
     (cd "$dir/source/build" && sha256sum packages/gdrapi-*/build/lib/libgdr* "$packages"{deb/*.deb,rpm/*.rpm,wheel/*.whl}) >"$work/$1.sha256"
-    # The build takes GiBs.
+    # The build directory takes GiBs.
     rm -r "$dir/source/build/packages/target"
 }
 build first UTC

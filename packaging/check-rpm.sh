@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# check-rpm.sh DIR: installs the RPM packages in DIR into a fresh tree with `rpm --root`, over packages with the files
-# and the scripts of NVIDIA's for RHEL 9, RHEL 8 and SUSE. Goes back to those and upgrades again. Runs the programs of
-# the packages on an emulated GPU, removes them, and checks that nothing is left. Also runs rpmlint. The tree is
-# Debian's, so it has the C library and DKMS, but no RPM packages that provide them.
+# check-rpm.sh DIR: installs the RPM packages in DIR into a fresh tree with `rpm --root`, over stand-ins for NVIDIA's
+# packages for RHEL 9, RHEL 8 and SUSE, which have the same files and scripts. Goes back to the stand-ins, and upgrades
+# again. Runs the programs of the packages on an emulated GPU, removes the packages, and checks that nothing is left.
+# Also runs rpmlint. The tree is Debian's, so it has the C library and DKMS, but no RPM packages that provide them.
 set -euo pipefail
 rpms=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
@@ -24,7 +24,7 @@ build() {
     rpmbuild -bb --quiet --define "_topdir $work/rpmbuild" --define "_rpmdir $work/rpmbuild/$1" "$work/$1.spec" >/dev/null
 }
 
-# header PACKAGE WHAT: how the spec file of a package begins that stands for WHAT.
+# header PACKAGE WHAT: prints the beginning of a spec file, for a package that stands for WHAT.
 header() {
     printf '%s\n' "Name: $1" 'Version: 2.6' 'Release: 1' "Summary: stands for $2" 'License: none' 'BuildArch: noarch' \
         '%description' "Stands for $2."
@@ -49,8 +49,8 @@ nvidia_kmod() {
         '%triggerin -- kmod-nvidia-latest-dkms' "$nvidia_dkms_install" '%triggerun -- kmod-nvidia-latest-dkms' "$3" 'rmmod gdrdrv || :'
 }
 
-# The packages of an RPM distribution that ours depend on (anything else that they need is an error), and its
-# directories.
+# One package stands for all packages of a distribution that ours depend on, and has its directories. A dependency on
+# anything else is an error.
 directories=(/usr/lib/debug/usr/lib64 /usr/lib/debug/usr /usr/lib/debug /usr/lib/modules-load.d /usr/lib64/cmake /usr/lib64/pkgconfig /usr/share/licenses /usr/share/fish/vendor_completions.d
     /usr/share/fish /usr/share/zsh/site-functions)
 {
@@ -90,7 +90,7 @@ rpm_in_tree() {
     with_mounts rpm --root "$tree" --dbpath /var/lib/rpm "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "failed: rpm $*"; }
 }
 
-# install_nvidia SYSTEM [OPTION...]
+# install_nvidia SYSTEM [OPTION...]: installs the stand-ins for this system, with these options of rpm.
 install_nvidia() {
     rpm_in_tree "${@:2}" "$work"/rpmbuild/{library,headers,"$1"}/noarch/*.rpm
     [ -e "$tree/run/kernel/module/gdrdrv" ] || die "NVIDIA's package has not loaded its module"
@@ -101,7 +101,8 @@ install_ours() {
     rpm_in_tree --upgrade "$rpms"/*.rpm
 }
 
-# install_driver NAME VERSION: in place of NVIDIA's package of another version, or of the other kind.
+# install_driver NAME VERSION: installs a package like that of a GPU driver of NVIDIA, in place of one of another version or of
+# the other kind.
 install_driver() {
     rm -rf "$dir"
     gpu_driver "$dir" "$1" "$2"
@@ -123,7 +124,7 @@ remove_driver() {
     done
 }
 
-# check_upgraded: nothing of NVIDIA's packages is left, and the module is loaded again.
+# check_upgraded: checks that nothing of NVIDIA's packages is left, and that the module is loaded again.
 check_upgraded() {
     no_nvidia_files /usr/bin /usr/include /usr/src /usr/lib64
     [ -e "$tree/run/systemd/reloaded" ] || die "systemd still knows NVIDIA's service"
@@ -154,7 +155,7 @@ for system in rhel-9 rhel-8 suse; do
         check_debug_symbols "$tree/usr/lib64/libgdrapi.so.2.6"
         rm "$tree/etc/ld.so.conf.d/lib64.conf"
     fi
-    # Back, and again.
+    # Go back to the stand-ins, and upgrade again.
     rpm_in_tree --erase gdrcopy-debuginfo gdremu libgdrx1 libgdrx-devel
     install_nvidia $system --upgrade --oldpackage
     install_ours
@@ -163,7 +164,7 @@ for system in rhel-9 rhel-8 suse; do
     echo "rpm: on $system installed, upgraded from NVIDIA's and back, removed without remains"
 done
 
-# A module that programs use stays, with its node.
+# If programs use NVIDIA's module, the module and its node stay.
 install_nvidia suse --install
 touch "$tree/run/kernel/in_use"
 install_ours
@@ -175,7 +176,8 @@ in_tree_quietly sh -c 'rmmod gdrdrv && gdrdrv-load'
 check_upgraded
 erase
 
-# A kernel that the module cannot be built for keeps NVIDIA's, as RHEL 8's 4.18 does. The other packages are upgraded.
+# If our module cannot be built for a kernel, such as the 4.18 of RHEL 8, NVIDIA's module stays. The other packages are
+# upgraded.
 install_nvidia rhel-8 --install
 mv "$tree/lib/modules/$kernel/build/Makefile" "$work/Makefile"
 ! with_mounts rpm --root "$tree" --dbpath /var/lib/rpm --upgrade "$rpms"/*.rpm >"$work/log" 2>&1 || die "a module that works was replaced"

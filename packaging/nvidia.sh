@@ -1,13 +1,13 @@
-# Sourced by check-deb.sh and check-rpm.sh, after tree.sh. It has the contents of NVIDIA's packages of GDRCopy 2.6, and
-# a kernel to load their module and gdrdrv-c. Files are theirs by name only, scripts by what they do. The checks use the
-# variables.
+# check-deb.sh and check-rpm.sh source this file after tree.sh. It makes the contents of stand-ins for NVIDIA's packages of
+# GDRCopy 2.6, and a kernel that loads their module and gdrdrv-c. The files only have the names of NVIDIA's files, and the
+# scripts do what NVIDIA's scripts do. The checks use the variables.
 # shellcheck shell=bash disable=SC2034,SC2154
 
 nvidia_programs=(copybw copylat apiperf sanity gdrcopy_{copybw,copylat,apiperf,sanity,pplat})
 nvidia_headers=(gdrapi.h gdrconfig.h)
 nvidia_sources=(gdrdrv.c gdrdrv.h Makefile nv-p2p-dummy.c scripts/script.sh)
 
-# nvidia_files DIR FILE...
+# nvidia_files DIR FILE...: makes stand-ins for these files in DIR.
 nvidia_files() {
     local file
     for file in "${@:2}"; do
@@ -16,14 +16,14 @@ nvidia_files() {
     done
 }
 
-# nvidia_library DIR: libgdrapi with its links.
+# nvidia_library DIR: makes a stand-in for libgdrapi, with its links.
 nvidia_library() {
     nvidia_files "$1" libgdrapi.so.2.6
     ln -s libgdrapi.so.2.6 "$1/libgdrapi.so.2"
     ln -s libgdrapi.so.2 "$1/libgdrapi.so"
 }
 
-# nvidia_module ROOT: sources for DKMS.
+# nvidia_module ROOT: makes sources of gdrdrv for DKMS.
 nvidia_module() {
     nvidia_files "$1/usr/src/gdrdrv-2.6" "${nvidia_sources[@]}"
     cat >"$1/usr/src/gdrdrv-2.6/dkms.conf" <<'END'
@@ -35,28 +35,30 @@ AUTOINSTALL=yes
 END
 }
 
-# The shell commands that the scripts of these packages begin and end with.
+# The shell commands by which the scripts of these packages install and remove gdrdrv.
 nvidia_dkms_install='dkms add -m gdrdrv -v 2.6 || :
 for kernel in $(uname -r) $(ls /lib/modules | tail -n 1); do
     dkms build -m gdrdrv -v 2.6 -k $kernel && dkms install -m gdrdrv -v 2.6 -k $kernel || :
 done'
 nvidia_dkms_remove='dkms remove -m gdrdrv -v 2.6 --all || :'
 
-# no_nvidia_files DIR...: nothing of NVIDIA's packages is left in these directories of the tree, or starts their module.
+# no_nvidia_files DIR...: checks that nothing of NVIDIA's packages is left in these directories of the tree, and that nothing
+# starts their module.
 no_nvidia_files() {
     ! in_tree grep -rlx 'of NVIDIA' "$@" || die "files of the replaced packages are left"
     ! in_tree find /etc /usr/lib/systemd /usr/libexec \( -path '*/init.d/gdr*' -o -path '*/rc?.d/*gdr*' -o -name gdrcopy.service \
         -o -name 50-gdrdrv.conf -o -path '*/gdrcopy/*' \) -not -name '*.dpkg-bak' | grep . || die "NVIDIA's service is left"
 }
 
-# new_kernel: headers of the running kernel in the tree, whose modules are stand-ins. No module is loaded.
+# new_kernel: makes a kernel with headers and modules in the tree. It has the version of the running kernel, its modules are
+# stand-ins, and no module is loaded.
 new_kernel() {
     kernel=$(uname -r)
     mkdir -p "$tree/lib/modules/$kernel/build/include" "$tree/run/kernel/module"
     touch "$tree"/run/kernel/{misc,devices} "$tree/lib/modules/$kernel"/modules.{order,builtin,builtin.modinfo} \
         "$tree/lib/modules/$kernel/build/.config"
     cp packaging/stand-ins/kernel.mk "$tree/lib/modules/$kernel/build/Makefile"
-    # DKMS of Debian 13 takes a kernel without modules for a removed one.
+    # DKMS of Debian 13 takes a kernel without modules for a removed kernel.
     mkdir "$tree/lib/modules/$kernel/kernel"
     gcc -x c -c /dev/null -o "$tree/lib/modules/$kernel/kernel/another.ko"
     in_tree depmod "$kernel"
@@ -71,8 +73,8 @@ new_gpu_driver() {
     touch "$tree/usr/src/nvidia-1"/nv-p2p.{c,h} "$tree/usr/src/nvidia-1/Module.symvers"
 }
 
-# gpu_driver ROOT NAME VERSION: sources of the GPU driver for DKMS. Versions differ in the interface, the kinds, nvidia and
-# nvidia-open, in the license.
+# gpu_driver ROOT NAME VERSION: makes sources of the GPU driver for DKMS. Versions differ in the interface. The two kinds,
+# nvidia and nvidia-open, differ in the license.
 gpu_driver() {
     local license=NVIDIA sources=$1/usr/src/$2-$3
     [ "$2" = nvidia ] || license='Dual MIT/GPL'
@@ -90,7 +92,7 @@ reboot() {
     in_tree_quietly modprobe nvidia
 }
 
-# replace_driver OLD NEW: GPU drivers, as NAME/VERSION, without packages, so that no trigger runs.
+# replace_driver OLD NEW: replaces a GPU driver by another one, both as NAME/VERSION. It uses no packages, so no trigger runs.
 replace_driver() {
     in_tree_quietly sh -c "dkms remove $1 --all && rm -r /usr/src/nvidia*"
     gpu_driver "$tree" "${2%/*}" "${2#*/}"
@@ -109,8 +111,9 @@ check_stale() {
     check_loaded $our_number
 }
 
-# check_driver_updates: after packages of the GPU driver, which install_driver NAME VERSION installs and remove_driver removes,
-# that of gdrdrv has built it for them. After other updates, the command that gdrdrv-load prints does.
+# check_driver_updates: checks that the package of gdrdrv builds gdrdrv again after each package of a GPU driver is installed.
+# install_driver NAME VERSION installs such a package, and remove_driver removes it. After updates without packages, checks that
+# the command that gdrdrv-load prints builds gdrdrv again.
 check_driver_updates() {
     local driver
     for driver in "nvidia 1" "nvidia 2" "nvidia-open 2" "nvidia 2"; do
@@ -132,7 +135,7 @@ check_driver_updates() {
     in_tree_quietly dkms install nvidia/2
     replace_driver nvidia/2 nvidia/3
     check_stale 1
-    # The other kind has the same symbol versions, and the kernel takes a module built for the proprietary kind.
+    # The other kind has the same symbol versions, so the kernel accepts a module that was built for the proprietary kind.
     replace_driver nvidia/3 nvidia-open/3
     check_stale 0
     replace_driver nvidia-open/3 nvidia/3
@@ -144,7 +147,7 @@ check_driver_updates() {
     echo "GPU driver: gdrdrv was built again after updates and changes of its kind"
 }
 
-# check_module SOURCE: DKMS has installed a gdrdrv.ko that was made from this source in /usr/src.
+# check_module SOURCE: checks that DKMS has installed a gdrdrv.ko that was made from this source in /usr/src.
 check_module() {
     local module
     module=$(find "$tree/lib/modules/$kernel" -name gdrdrv.ko)
@@ -152,7 +155,7 @@ check_module() {
         die "DKMS has no module made of $1: $(in_tree dkms status)"
 }
 
-# check_loaded NUMBER: gdrdrv is loaded, and all may use its node, which has this number.
+# check_loaded NUMBER: checks that gdrdrv is loaded, and that all users may use its node, which has this number.
 check_loaded() {
     [ -e "$tree/run/kernel/module/gdrdrv" ] || die "gdrdrv is not loaded"
     local node

@@ -1,4 +1,4 @@
-# Makes the release tarball, and packages from it. Included by the Makefile.
+# Makes the release tarball, and packages from it. The Makefile includes this file.
 
 release := gdrapi-$(release_version)
 tarball ?= build/dist/$(release).tar.gz
@@ -6,8 +6,8 @@ tarball ?= build/dist/$(release).tar.gz
 # Time stamps in packages are the time of the commit, which git writes into the tarball.
 deb rpm wheel sdist: export SOURCE_DATE_EPOCH ?= $(shell grep -x '[0-9]*' packaging/source-date || git log -1 --format=%ct)
 
-# Packages are built in the unpacked tarball, one after the other, with one target directory. Those of another ARCH end up in
-# a directory of its name. Paths of make are relative, as it splits them at blanks.
+# Packages are built in the unpacked tarball, one after the other, with one target directory. Packages for another ARCH are put
+# into a directory of its name. Paths in rules are relative, because make splits them at blanks.
 unpacked := build/packages/$(release)
 packages := build$(cross:%=/%)
 
@@ -25,10 +25,10 @@ unpack: $(subst $() ,\ ,$(tarball))
 	@rm -rf $(unpacked) && mkdir -p $(unpacked)
 	@tar -xf "$(tarball)" -C $(dir $(unpacked))
 
-# The cross compiler has a libc6-dev of its own, by another name.
+# Build dependencies are not checked, because the libc6-dev of the cross compiler has another name.
 deb_options = $(if $(cross),--host-type $(gnu_type) --no-check-builddeps)
 
-# A build that failed, maybe for another ARCH, leaves some of them.
+# A build that failed, maybe for another ARCH, leaves some of these files.
 built_debs = $(addprefix $(dir $(unpacked))*.,deb buildinfo changes)
 
 deb: unpack ## Makes Debian packages, in build/deb; with ARCH=aarch64, in build/aarch64/deb.
@@ -43,8 +43,8 @@ deb: unpack ## Makes Debian packages, in build/deb; with ARCH=aarch64, in build/
 rpm: unpack ## Makes RPM packages, in build/rpm; with ARCH=aarch64, in build/aarch64/rpm.
 	packaging/rpm/build.sh $(unpacked) $(packages)/rpm $(if $(cross),--target $(cross) --define '__strip $(STRIP)' --define '__objcopy $(OBJCOPY)')
 
-# The wheel is linked by zig, which has the symbol versions of glibc 2.28; with `ZIG=` by gcc, for the glibc of this system.
-# The target directory is another one, so cargo does not build again for another linker.
+# zig links the wheel, with the symbol versions of glibc 2.28. With `ZIG=`, gcc links it for the glibc of this system. Each has
+# its own target directory, so that cargo does not build everything again after a change of the linker.
 own_zig := build/zig/bin/python
 export ZIG ?= '$(CURDIR)/$(own_zig)' -m ziglang
 
@@ -85,8 +85,8 @@ sdist: $(tarball) ## Makes the Python source distribution, in build/wheel.
 wheel-check: wheel emulator ## Makes the wheel, installs it into a virtual environment, and runs its tests on emulated GPUs.
 	packaging/python/check.sh build/wheel/*.whl "$(built)/gdremu"
 
-# The contents of the packages. Object files must not depend on the directory that they are built in. cargo splits
-# RUSTFLAGS at blanks, CARGO_ENCODED_RUSTFLAGS at a control character.
+# These rules build the contents of the packages. Object files must not depend on the directory that they are built in. cargo
+# splits RUSTFLAGS at blanks, and CARGO_ENCODED_RUSTFLAGS at a control character.
 separator := $(shell printf '\037')
 remap = --remap-path-prefix=$(CURDIR)=/usr/src/$(release)$(separator)--remap-path-prefix=$(shell realpath "$${CARGO_HOME:-$$HOME/.cargo}")=/usr/share/cargo
 given_flags = $(patsubst %,%$(separator),$(RUSTFLAGS))
@@ -137,7 +137,7 @@ endif
 rehearsal: ## Makes the next patch release in a copy of the last commit, and compares what all parts of it say of their version.
 	ci/scripts/rehearse-release.sh
 
-# glibc 2.31 lacks functions that gdremu serves on later ones.
+# The glibc of Debian 11, 2.31, lacks functions of later versions that gdremu serves.
 old-glibc-check: dist ## Runs `make demo` and gdremu's own programs in a Debian 11 tree.
 	packaging/check-bare.sh build/dist/$(release).tar.gz emulator-tests bullseye
 

@@ -1,4 +1,5 @@
-# Sourced by the checks, for fresh Debian trees, programs run in them, and linters. Needs root and debootstrap.
+# The checks source this file. Its functions make fresh Debian trees, run programs in them, and run linters. They need root and
+# debootstrap.
 # shellcheck shell=bash
 
 work=$PWD/build/package-check
@@ -30,8 +31,8 @@ new_tree() {
     cp -a "$debian" "$tree"
 }
 
-# with_mounts COMMAND...: in a mount namespace of its own, so that nothing stays mounted. The tree's view of a kernel
-# hides that of this computer.
+# with_mounts COMMAND...: runs a command in a new mount namespace, so that nothing stays mounted. The files of the tree's kernel
+# hide those of this computer's kernel.
 with_mounts() {
     unshare --mount --pid --fork sh -c '
         mount -t proc proc "$0/proc" && mount -t sysfs -o ro sysfs "$0/sys" && mount -t tmpfs tmpfs "$0/dev/shm" || exit
@@ -42,7 +43,8 @@ with_mounts() {
         exec "$@"' "$tree" "$@"
 }
 
-# in_tree COMMAND...: without variables from here. DKMS 2.8 runs lsb_release, which is in Python.
+# in_tree COMMAND...: runs a command in the tree, without the variables of this environment. Python must not write cache files,
+# because DKMS 2.8 runs lsb_release, which is in Python.
 in_tree() {
     with_mounts env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive PYTHONDONTWRITEBYTECODE=1 \
         chroot "$tree" "$@"
@@ -53,14 +55,15 @@ in_tree_quietly() {
     in_tree "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2 && die "failed: $*"; }
 }
 
-# Everything in the tree but the package managers' own records, caches and logs.
+# contents: lists everything in the tree except the records, caches and logs of the package managers.
 contents() {
     (cd "$tree" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./run -o -path ./root -o -path ./var/cache \
         -o -path ./var/log -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/lib/rpm \) -prune \
         -o -printf '%y %p -> %l\n' | LC_ALL=C sort)
 }
 
-# check_debug_symbols LIBRARY [PREFIX]: it is stripped, and debuggers find its lines in the tree. PREFIX is that of binutils.
+# check_debug_symbols LIBRARY [PREFIX]: checks that the library is stripped, and that debuggers find its debug symbols in the
+# tree. PREFIX is the prefix of the names of binutils.
 check_debug_symbols() {
     local id address line
     [ -z "$(readelf --section-headers --wide "$1" | grep -F .symtab)" ] || die "$1 has a symbol table"
@@ -76,8 +79,8 @@ emulated() {
     in_tree gdremu --profile "$1" -- "${@:2}"
 }
 
-# run_programs [NOT]: runs the installed programs on an emulated GPU. They are doctor, gdrcopy_sanity, and the C tests,
-# which exit with 2 where they do not test this profile of the emulator. Tests with names that match NOT are left out.
+# run_programs [NOT]: runs the installed programs on an emulated GPU: doctor, trace, copybw, gdrcopy_sanity and the C tests. A C
+# test exits with 4 if it does not test this profile of the emulator. Tests whose names match NOT are left out.
 run_programs() {
     local not=${1:-^$} tests test profile status passed=0 waived=0
     if [[ ! doctor =~ $not ]]; then
@@ -107,7 +110,8 @@ run_programs() {
     echo "copybw: works; gdrcopy_sanity: $(grep '^Total' "$work/sanity.log"); C tests: $passed passed, $waived waived"
 }
 
-# check_linked LIBDIR [COMPILER]: programs linked with the shared and the static libraries of the tree work.
+# check_linked LIBDIR [COMPILER]: checks that programs that are linked with the shared and the static libraries of the tree
+# work.
 check_linked() {
     local linked
     cp tests/install/program.c "$tree/root"
@@ -120,7 +124,8 @@ check_linked() {
     echo "linked with the shared and the static libraries: works"
 }
 
-# lint_debs DIR: lintian. The packages are not for Debian's archive, which has a bug for each first upload.
+# lint_debs DIR: runs lintian on the packages in DIR. The packages are not for Debian's archive, which has a bug for each first
+# upload.
 lint_debs() {
     lintian --allow-root --suppress-tags initial-upload-closes-no-bugs --show-overrides "$1"/*.changes >"$work/lintian" || true
     ! grep '^[EW]:' "$work/lintian" >&2 || die "lintian complains, see above"

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Makes the wheel gdrcopy from the package next to this file, the library, the program and the extension modules; or the
-source distribution from a release tarball. Prints the path of what it made. Also the build backend of pyproject.toml, for pip.
+source distribution from a release tarball. Prints the path of the file that it made. pyproject.toml names this file as the
+build backend, for pip.
 
     packaging/python/build.py wheel LIBRARY PROGRAM EXTENSION_DIRECTORY OUTPUT_DIRECTORY
     packaging/python/build.py sdist TARBALL OUTPUT_DIRECTORY
 
 The same files and SOURCE_DATE_EPOCH (1980 if unset) give the same bytes. A wheel needs an objdump (OBJDUMP) for the
-library's arch. It is one for all versions of CPython; maturin would make one for each interface.
+library's arch. One wheel serves all versions of CPython; maturin would make one for each interface.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-LIBRARY = "libgdrapi.so"  # as the object for LD_PRELOAD needs it, which `make lib` puts beside the library
+LIBRARY = "libgdrapi.so"  # The object for LD_PRELOAD needs this name. `make lib` puts that object beside the library.
 PRELOAD = "libgdrapi-preload.so"
-TRACER = "lib/gdrcopy"  # beside the program's directory, where it looks for the objects
+TRACER = "lib/gdrcopy"  # The program looks for the objects there, beside its own directory.
 # The names of arches by e_machine of the ELF header; all are little-endian.
 ARCHES = {21: "ppc64le", 62: "x86_64", 183: "aarch64"}
 DATE = max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315532800)  # since 1980, the oldest date of zip files
@@ -67,7 +68,7 @@ def metadata() -> bytes:
 
 
 def platform_tag(objects: list[Path]) -> str:
-    """manylinux with the newest glibc version that a symbol of an object needs; 2.17 is the oldest there is."""
+    """Returns the manylinux tag of the newest glibc version that a symbol of an object needs; 2.17 has the oldest tag."""
     symbols = subprocess.check_output([os.environ.get("OBJDUMP", "objdump"), "-T", *objects], text=True)
     minor = max(17, *(int(number) for number in re.findall(r"\(GLIBC_2\.(\d+)", symbols)))
     e_machine = int.from_bytes(objects[0].read_bytes()[18:20], "little")
@@ -79,7 +80,7 @@ STABLE_ABI = 11
 
 
 def contents(library: Path, program: Path, extensions: Path) -> tuple[str, dict[str, bytes]]:
-    """The wheel's tag, and its files."""
+    """Returns the wheel's tag, and its files by name."""
     info = f"gdrcopy-{version()}.dist-info"
     sources = [path for path in (HERE / "gdrcopy").iterdir() if path.suffix in (".py", ".pyi", ".typed")]
     modules = sorted(extensions.glob("_native.*.so"))
@@ -91,7 +92,7 @@ def contents(library: Path, program: Path, extensions: Path) -> tuple[str, dict[
     files["gdrcopy/bin/gdrcopy"] = program.read_bytes()
     files[f"gdrcopy/lib/{LIBRARY}"] = library.read_bytes()
     files[f"gdrcopy/lib/{PRELOAD}"] = library.with_name(PRELOAD).read_bytes()
-    # The oldest CPython's tag. Newer ones take the same wheel, and load the module that is for them.
+    # This is the tag of the oldest CPython. Newer versions accept the same wheel, and load the module that is for them.
     versions = [re.search(r"cpython-3(\d+)", module.name) for module in modules]
     oldest = min(int(version[1]) if version else STABLE_ABI for version in versions)
     tag = f"cp3{oldest}-abi3-{platform_tag([library, program, *tracer, *modules])}"
@@ -125,7 +126,7 @@ def wheel(library: Path, program: Path, extensions: Path, output: Path) -> Path:
 
 
 def sdist(tarball: Path, output: Path) -> Path:
-    """The release tarball with PKG-INFO, and the names that pip expects."""
+    """Makes the source distribution: the release tarball with PKG-INFO, and with the names that pip expects."""
     root = f"gdrcopy-{version()}"
     data = io.BytesIO()
     info = tarfile.TarInfo(f"{root}/PKG-INFO")
@@ -140,14 +141,14 @@ def sdist(tarball: Path, output: Path) -> Path:
 
 
 def build_wheel(directory: str, config_settings: object = None, metadata_directory: object = None) -> str:
-    """Called by pip, which may read the standard output."""
+    """Makes the wheel for pip, which may read the standard output."""
     subprocess.run(["make", "-C", str(ROOT), "wheel_parts"], check=True, stdout=sys.stderr)
     build = ROOT / "build"
     return wheel(build / "lib" / LIBRARY, build / "program/bin/gdrcopy", build / "extension", Path(directory)).name
 
 
 def build_sdist(directory: str, config_settings: object = None) -> str:
-    """Called by build frontends, in a clone of the repository."""
+    """Makes the source distribution for build frontends, in a clone of the repository."""
     with tempfile.TemporaryDirectory() as name:
         tarball = Path(name, "release.tar.gz")
         command = ["git", "-C", str(ROOT), "-c", "tar.umask=0022", "archive", "--prefix=release/", "-o", str(tarball), "HEAD"]

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Installs the wheel into fresh virtual environments, and runs the tests there on emulated GPUs, with NumPy, ml_dtypes and
-# mypy if pip can get them. It does so with python3 and each of python3.9 to python3.14 that runs, those of pyenv too, or with
-# python3 only.
+# mypy if pip can get them. Tests python3 and each of python3.9 to python3.14 that runs, including those of pyenv. With --first,
+# tests only python3.
 #
 #   packaging/python/check.sh WHEEL GDREMU [--first]
 set -euo pipefail
 
 wheel=$(realpath "$1")
-# Freed objects have contents that no pointer has.
+# With PYTHONMALLOC=debug, freed objects contain bytes that are not a valid pointer.
 export GDREMU PYTHONMALLOC=debug
 GDREMU=$(realpath "$2")
 which=${3-all}
@@ -18,12 +18,12 @@ if [ "$which" != --first ] && command -v pyenv >/dev/null; then
     export PYENV_VERSION=${PYENV_VERSION-$(pyenv versions --bare | paste -sd:)}
 fi
 
-# check PYTHON VENV
+# check PYTHON VENV: makes the virtual environment VENV with this Python, installs the wheel there, and runs the tests.
 check() {
     "$1" -m venv "$2"
     local pip=("$2/bin/pip" --quiet --disable-pip-version-check install) profile
     "${pip[@]}" --no-index "$wheel"
-    # The environment's package, not the one next to the tests; no cache files here.
+    # Python imports the package of the environment. -B keeps it from writing cache files beside the tests.
     local python=("$2/bin/python" -B)
     "$GDREMU" -- "${python[@]}" test_preload.py
     "${pip[@]}" numpy mypy || echo "pip cannot install NumPy and mypy: their tests are skipped"

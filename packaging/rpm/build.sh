@@ -1,5 +1,6 @@
 #!/bin/sh
-# build.sh DIR OUT [OPTION...]: builds the packages of gdrcopy.spec in DIR, the unpacked release tarball. OPTIONs are rpmbuild's.
+# build.sh DIR OUT [OPTION...]: builds the packages of gdrcopy.spec in DIR, the unpacked release tarball, with options of
+# rpmbuild.
 set -eu
 dir=$(realpath "$1")
 rm -rf "$2" "$dir.rpmbuild"

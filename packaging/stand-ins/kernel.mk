@@ -1,5 +1,6 @@
-# Builds modules for a stand-in for a kernel. They are objects with what modinfo, depmod and objdump read. A directory with
-# nv-p2p.c is the GPU driver's, whose first line there has its version. nv-p2p.h is its interface. Others are gdrdrv's.
+# Builds modules for a stand-in for a kernel. The modules are objects with only the data that modinfo, depmod and objdump read.
+# A directory with nv-p2p.c has the sources of the GPU driver: the first line of nv-p2p.c is the version, and nv-p2p.h is the
+# interface. Any other directory has the sources of gdrdrv.
 symbol := nvidia_p2p_get_pages
 
 ifneq ($(wildcard $(M)/nv-p2p.c),)

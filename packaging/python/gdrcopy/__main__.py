@@ -12,7 +12,7 @@ from ._error import Error
 from ._native import driver
 from ._preload import LIBRARY, path, preload_children
 
-# The program says what to do without them.
+# The program prints what to use instead of these tools.
 REMOVED_TOOLS = ("checkpoint", "suspend", "resume")
 TOOLS = ("doctor", "copybw", "copylat", "compare", "apiperf", "pplat", "tune", "trace", "ps")
 USAGE = f"""usage: python -m gdrcopy run [python option ...] script.py [argument ...]
@@ -27,7 +27,7 @@ doctor finds out why GDRCopy does not work."""
 
 
 def interpreter_options() -> List[str]:
-    """The options before -m gdrcopy. Only the command line has them all (sys.orig_argv: since Python 3.10)."""
+    """Returns the options before -m gdrcopy. sys.orig_argv exists since Python 3.10 only, so the command line is read."""
     line = os.fsdecode(Path("/proc/self/cmdline").read_bytes())
     match = re.search(r"\0((?:[^\0]*\0)*?)(-[a-zA-Z]*)m\0?gdrcopy", line)  # -m, or -Om
     if match is None:
@@ -41,7 +41,7 @@ def run(arguments: List[str]) -> NoReturn:
     if "NCCL_GDRCOPY_ENABLE" not in os.environ:
         print("gdrcopy: NCCL uses GDRCopy only with NCCL_GDRCOPY_ENABLE=1, which is not set", file=sys.stderr)
     name = arguments[0]
-    # Searches as a shell does, but a script in the working directory needs no ./ before its name.
+    # The program is searched as a shell does, but a script in the working directory needs no ./ before its name.
     if name[0] != "-" and "/" not in name and not os.path.isfile(name) and shutil.which(name):
         os.execvp(name, arguments)
     os.execv(sys.executable, [sys.executable, *interpreter_options(), *arguments])

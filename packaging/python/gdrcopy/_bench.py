@@ -1,4 +1,4 @@
-"""python -m gdrcopy bench: what the calls of a Mapping cost."""
+"""python -m gdrcopy bench: prints how long the calls of a Mapping take."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZE = 65536
 
 
 def allocate(size: int) -> int:
-    """The address of new memory on the first GPU, whose context this thread has from now on."""
+    """Allocates memory on the first GPU, and returns its address. The GPU's context is then current in this thread."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Where GPU memory is: of objects, or given by its address."""
+"""Finds the GPU memory of an object, or checks memory that is given by its address."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class DeviceMemory(NamedTuple):
     size: int
     writable: bool
     owner: object  # keeps the memory allocated
-    typestr: Optional[str]  # of the items, as in __array_interface__; None if NumPy has no such type
+    typestr: Optional[str]  # type of the items, as in __array_interface__; None if NumPy has no such type
     shape: Tuple[int, ...]
 
 
 def device_memory(obj: DeviceObject) -> DeviceMemory:
-    """The GPU memory of an object, which must be contiguous, or of an address and a size in bytes."""
+    """Returns the GPU memory of an object, which must be contiguous, or of an address and a size in bytes."""
     if isinstance(obj, tuple):
         if len(obj) != 2:
             raise ValueError(f"pass (address, size), not a tuple of {len(obj)}")
@@ -53,12 +53,12 @@ def _of_object(obj: Any) -> DeviceMemory:
     # torch has lazy views, which conjugate or negate when they are read.
     if any(getattr(obj, name, bool)() for name in ("is_conj", "is_neg")):
         raise ValueError("pass a tensor after resolve_conj() and resolve_neg(): the memory of a view has other values")
-    # __cuda_array_interface__ first. DLPack before 1.0 has no read-only flag, and torch exports tensors of the current
-    # GPU only.
+    # __cuda_array_interface__ is preferred, because DLPack before 1.0 has no read-only flag, and torch exports tensors of
+    # the current GPU only.
     try:
         interface = obj.__cuda_array_interface__
     except Exception as error:
-        # It has no names for some types, as torch's float8 or JAX's bfloat16.
+        # The interface has no names for some types, such as torch's float8 or JAX's bfloat16.
         if hasattr(obj, "__dlpack_device__"):
             return _of_dlpack(obj)
         if not isinstance(error, AttributeError):
@@ -85,7 +85,7 @@ def _of_cuda_array_interface(interface: Mapping[str, Any], owner: object) -> Dev
 
 
 def _item_size(typestr: str) -> int:
-    """Bytes of an item: 4 of <f4, 8 of <M8[ns]; <U4 are 4 characters of 4 bytes."""
+    """Returns the bytes of an item: 4 for <f4, 8 for <M8[ns], and 16 for <U4, which is 4 characters of 4 bytes."""
     match = re.fullmatch(r"[<>|]([biufcmMSUV])([0-9]+)(\[.*\])?", typestr)
     if match is None:
         raise ValueError(f"pass an object whose items are whole bytes, not of type {typestr}")
@@ -93,7 +93,7 @@ def _item_size(typestr: str) -> int:
 
 
 class _DLTensor(ctypes.Structure):
-    """DLTensor, by which a DLManagedTensor begins."""
+    """DLTensor, the first member of DLManagedTensor."""
 
     _fields_ = [
         ("data", c_void_p),
@@ -123,9 +123,9 @@ class _Versioned(ctypes.Structure):
 
 
 _CUDA = 2  # DLDeviceType
-# The kinds of NumPy by DLDataTypeCode, and the bits of their types.
+# For each DLDataTypeCode, NumPy's kind and the numbers of bits that NumPy has types for.
 _KINDS = {0: ("i", 8, 16, 32, 64), 1: ("u", 8, 16, 32, 64), 2: ("f", 16, 32, 64), 5: ("c", 64, 128), 6: ("b", 8)}
-_READ_ONLY = 1  # flags
+_READ_ONLY = 1  # bit of flags
 
 _is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _is_valid.argtypes = [ctypes.py_object, c_char_p]
@@ -139,13 +139,13 @@ def _of_dlpack(obj: Any) -> DeviceMemory:
     device = int(obj.__dlpack_device__()[0])
     if device != _CUDA:
         raise ValueError(f"pass an object in CUDA device memory (DLPack device type 2), not of type {device}")
-    # No stream has to wait, as no GPU kernel of ours uses the memory. That would be stream=-1, which JAX takes for a
-    # stream's address. By default others let the legacy default stream wait, which is harmless.
+    # No stream has to wait, because this package starts no GPU kernel. stream=-1 would say so, but JAX takes it for the
+    # address of a stream. Without the argument, other packages make the legacy default stream wait, which is harmless.
     try:
         capsule = obj.__dlpack__(max_version=(1, 0))
     except TypeError:  # before DLPack 1.0
         capsule = obj.__dlpack__()
-    # The capsule's name stays as it is, and so keeps the tensor, which it releases when it is deleted.
+    # The capsule's name is not changed. So the capsule keeps the tensor, and releases it when the capsule is deleted.
     writable = True
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))

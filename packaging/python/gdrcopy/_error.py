@@ -2,7 +2,7 @@
 
 
 class Error(OSError):
-    """The library or the driver failed: errno, and in remedy what to do."""
+    """The library or the driver failed. errno is the reason, and remedy says what to do."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(number, message)

@@ -16,7 +16,7 @@ from ._native import Memory, Word
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# PyTorch's memory may be such, which the library does not know.
+# PyTorch may use such memory. The library cannot say so in its message.
 EXPANDABLE = "nor of several calls of cuMemCreate, as with expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"
 # CUDA does not work in the child of a process that used it, and no memory of the parent can be pinned there.
 SPAWN = "the memory of this process's parent cannot be used after a fork, nor can CUDA: start it by spawn"
@@ -71,7 +71,7 @@ class Mapping(Memory):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The number of bytes."""
         return self._memory.size
 
     @property
@@ -81,15 +81,15 @@ class Mapping(Memory):
 
     @property
     def shape(self) -> Tuple[int, ...]:
-        """The object's, in items."""
+        """The shape of the object, in items."""
         return self._memory.shape
 
     def __len__(self) -> int:
         return self.size
 
     def view(self) -> NDArray[Any]:
-        """Returns a NumPy array in the GPU memory itself, of the object's dtype and shape. Of other types, take
-        numpy.asarray(mapping), its bytes, and NumPy's view()."""
+        """Returns a NumPy array in the GPU memory itself, with the object's dtype and shape. For another type, call NumPy's
+        view() on numpy.asarray(mapping), which is an array of bytes."""
         import numpy
 
         if self.dtype is None:
@@ -97,12 +97,12 @@ class Mapping(Memory):
         return numpy.ndarray(self.shape, self.dtype, memoryview(self))
 
     def word(self, offset: SupportsIndex, size: SupportsIndex) -> Word:
-        """An unsigned integer of 1, 2, 4 or 8 bytes in the memory, at an aligned address."""
+        """Returns an unsigned integer of 1, 2, 4 or 8 bytes in the memory, at an aligned address."""
         return Word(self, offset, size)
 
     def close(self) -> None:
         """Unmaps and unpins the memory, after copies of other threads. Raises BufferError if there are views. Does nothing
-        if it is closed, and in a forked child, which has no part in the mapping."""
+        if the mapping is closed, or in a forked child, in which the memory is not mapped."""
         if self._unpin():
             self._memory = self._memory._replace(owner=None)
 
@@ -117,17 +117,17 @@ class Mapping(Memory):
         try:
             self.close()
         except BufferError:
-            # The traceback of another exception keeps the block's views. Without them, the memory is unpinned.
+            # The traceback of the other exception keeps the block's views. The memory is unpinned when they end.
             if kind is None:
                 raise
 
     def __del__(self) -> None:
-        # The library would also unpin it later, but the memory's owner may have freed it by then.
+        # The library would also unpin the memory later, but the owner may have freed the memory by then.
         try:
             if self._unpin():
                 warnings.warn(f"unclosed mapping of {self.size} bytes", ResourceWarning, source=self)
         except Exception:
-            pass  # views end together with it, or the interpreter ends and its modules are gone
+            pass  # Views end together with the mapping, or the interpreter ends and its modules are gone.
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("make another Mapping of the memory: a Mapping cannot be copied or pickled")

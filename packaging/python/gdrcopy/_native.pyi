@@ -4,7 +4,7 @@ from _typeshed import ReadableBuffer, WriteableBuffer
 from typing_extensions import Self
 
 class SupportsArrayInterface(Protocol):
-    """A NumPy array, which is no buffer to type checkers before Python 3.12."""
+    """A NumPy array. Before Python 3.12, type checkers do not recognize it as a buffer."""
 
     @property
     def __array_interface__(self) -> Any: ...

@@ -1,4 +1,4 @@
-"""The library of this package for what else the process loads."""
+"""Makes other packages and programs use the library of this package."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Optional
 
 from ._error import Error
 
-LIBRARY = "libgdrapi.so"  # whose SONAME is libgdrapi.so.2
+LIBRARY = "libgdrapi.so"  # Its SONAME is libgdrapi.so.2.
 # An empty object with that SONAME, which needs the library by its file's name. So the loader has an object for both names.
 PRELOAD = "libgdrapi-preload.so"
 
 
 def path(*names: str) -> str:
-    """The file of this package. The loader reads files only, so a zip archive does not do."""
+    """Returns the path of a file of this package. The loader reads only files, so the package must not be in a zip archive."""
     file = os.path.join(os.path.dirname(os.path.abspath(__file__)), *names)
     if not os.path.isfile(file):
         raise Error(errno.ENOENT, f"{file} is missing: install the wheel gdrcopy by pip, not in a zip archive")
@@ -37,7 +37,7 @@ def _gdr_open(library: ctypes.CDLL) -> Optional[int]:
 
 
 def _is_another(name: str) -> bool:
-    """Whether a dlopen of the name finds another library without loading it."""
+    """Returns whether another library is loaded that a dlopen of this name would find."""
     try:
         address = _gdr_open(ctypes.CDLL(name, os.RTLD_NOLOAD | os.RTLD_NOW))
     except (OSError, AttributeError):
@@ -46,9 +46,9 @@ def _is_another(name: str) -> bool:
 
 
 def preload() -> None:
-    """Loads the library so that what this process loads afterwards uses it, linked with it or by either name.
+    """Loads the library. Packages that are imported afterwards use it, linked with libgdrapi or loading it by either name.
 
-    Call it before importing what uses libgdrapi, such as torch. Raises Error if another libgdrapi is loaded.
+    Call it before importing packages that use libgdrapi, such as torch. Raises Error if another libgdrapi is loaded.
     """
     for name in ("libgdrapi.so", "libgdrapi.so.2"):
         if _is_another(name):

@@ -6,14 +6,14 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// The contiguous bytes of an object, none of which are references to Python objects. They do not move.
+/// The contiguous bytes of a Python object. They do not move, and contain no references to Python objects.
 pub(crate) struct Host {
     /// The object fills this in, and may put pointers to the struct itself into it.
     view: Box<ffi::Py_buffer>,
 }
 
 impl Host {
-    /// `access` is PyBUF_SIMPLE or PyBUF_WRITABLE.
+    /// Gets the bytes of an object. `access` is PyBUF_SIMPLE or PyBUF_WRITABLE.
     pub(crate) fn get(object: &Bound<'_, PyAny>, access: c_int) -> PyResult<Host> {
         let flags = access | ffi::PyBUF_ND;
         let host = match Host::request(object, flags | ffi::PyBUF_FORMAT) {
@@ -33,7 +33,7 @@ impl Host {
 
     fn request(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Host> {
         let mut view = Box::new(ffi::Py_buffer::new());
-        // SAFETY: the object is live, and the view is ours.
+        // SAFETY: the object is live, and the view is a valid struct that nothing else uses.
         match unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } {
             0 => Ok(Host { view }),
             _ => Err(PyErr::fetch(object.py())),
@@ -51,19 +51,19 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // SAFETY: filled in once. All calls hold the GIL when they return.
+        // SAFETY: the view was filled in, and is released only here. All calls hold the GIL when they return.
         unsafe { ffi::PyBuffer_Release(&raw mut *self.view) }
     }
 }
 
-/// Returns whether an object has items of a NumPy type, and no references to Python objects in them.
+/// Returns whether the items of an object have a NumPy type, and contain no references to Python objects.
 fn has_plain_type(object: &Bound<'_, PyAny>) -> bool {
     let has_objects = || object.getattr("dtype")?.getattr("hasobject")?.extract();
     matches!(has_objects(), Ok(false))
 }
 
-/// Returns whether items of this format, in which names are between colons, are Python objects. Names of ctypes can have
-/// colons, but its objects have a byte order before their O.
+/// Returns whether items of this format are Python objects, which have the letter O. Letters between colons are a name.
+/// ctypes also allows colons in names, but writes a byte order before the O of an object.
 fn has_objects(format: &CStr) -> bool {
     let mut is_name = false;
     let mut before = 0;

@@ -1,4 +1,5 @@
-//! The extension module `gdrcopy._native`, with mapped GPU memory, and words of it, as Python objects, over gdrcopy-core.
+//! The extension module `gdrcopy._native`. It has Python objects for mapped GPU memory and for words of it, and uses
+//! gdrcopy-core.
 //!
 //! Calls hold the interpreter's lock (GIL); long copies, pinning and unpinning release it. A copy holds the lock of its
 //! memory for reading, and unpinning holds it for writing. An object with a buffer of the memory keeps a lease, and leased
@@ -17,11 +18,11 @@ use mapped::{Memory, connect, reserve_inherited};
 use refusal::{Result, invalid};
 
 /// An unsigned integer of 1, 2, 4 or 8 bytes in a Mapping, at an aligned address, such as a flag. The GPU and the CPU see
-/// old or new values, never a mix. It fails once the mapping is closed.
+/// old or new values, never a mix. Accesses fail once the mapping is closed.
 #[pyclass(frozen, module = "gdrcopy")]
 struct Word {
     memory: Py<Memory>,
-    /// Offset and size, which are inside and aligned.
+    /// The offset and the size of the word, which is inside the memory and aligned.
     range: (usize, usize),
 }
 
@@ -41,8 +42,8 @@ impl Word {
         Ok(Word { memory: mapping, range })
     }
 
-    /// Reads it by one load, a PCIe round trip. The value is no older than the call, and what the thread reads by later
-    /// calls is no older than the value.
+    /// Reads the word by one load, which takes a PCIe round trip. The value is no older than the call. Bytes that the thread
+    /// reads by later calls are no older than the value.
     fn load(&self, py: Python<'_>) -> Result<u64> {
         let mut value = [0; 8];
         // SAFETY: a word is inside (checked by `new`), and the value has 8 bytes.
@@ -50,7 +51,8 @@ impl Word {
         Ok(u64::from_le_bytes(value))
     }
 
-    /// Writes it by one store, which reaches the GPU after all that this thread wrote before, through views too.
+    /// Writes the word by one store. It reaches the GPU after all earlier writes of this thread, including those through
+    /// views.
     fn store(&self, py: Python<'_>, value: u64) -> Result<()> {
         let size = self.range.1;
         if size < 8 && value >> (8 * size) != 0 {
@@ -65,7 +67,7 @@ impl Word {
     }
 }
 
-/// The driver's version, and whether it is dma-bufs of CUDA, and whether pinned memory outlives its free.
+/// Returns the driver's version, whether dma-bufs of CUDA are used, and whether pinned memory outlives its free.
 #[pyfunction]
 fn driver() -> Result<(String, bool, bool)> {
     let gdr = connect()?;
@@ -74,7 +76,7 @@ fn driver() -> Result<(String, bool, bool)> {
     Ok((gdr.driver_version()?.to_string(), uses_dma_bufs, is_persistent))
 }
 
-/// Comes first in a forked child. Returns whether its parent had used the driver.
+/// Must be the first call in a forked child. Returns whether its parent had used the driver.
 #[pyfunction]
 fn forked() -> bool {
     reserve_inherited()
@@ -82,7 +84,7 @@ fn forked() -> bool {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // The types, which all interpreters of a process share, would end with the one that made them.
+    // All interpreters of a process share the types, but the types would end with the interpreter that made them.
     // SAFETY: a thread that imports is attached to an interpreter.
     if unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) } != 0 {
         let text = "gdrcopy works in the main interpreter only, not in subinterpreters: use it there, or in a process";

@@ -21,20 +21,21 @@ use crate::refusal::{Refusal, Result, invalid};
 /// Copies of at least this size release the GIL.
 const LONG_COPY: usize = 4096;
 
-/// This process's connection to the driver. Locked only while the GIL is held, so a forked child finds it unlocked.
+/// This process's connection to the driver. The lock is taken only under the GIL, so a forked child finds it free.
 static GDR: Mutex<Option<RawGdr>> = Mutex::new(None);
-/// All mapped pages, for forked children. Locked as `GDR` is.
+/// All mapped pages, for forked children. This lock, too, is taken only under the GIL.
 static REGIONS: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 
 /// Mapped pages.
 struct Region {
-    /// The number of its memory. A later mapping may have the same addresses, before this one is taken off the list.
+    /// The number of the `Memory` that has these pages. A later mapping may get the same addresses before this region is
+    /// removed from the list.
     id: u64,
     start: usize,
     size: usize,
 }
 
-/// The connection, which the first call of a process opens.
+/// Returns the connection, which the first call in a process opens.
 pub(crate) fn connect() -> Result<RawGdr> {
     let mut opened = GDR.lock().expect("no panic under this lock");
     if let Some(gdr) = &*opened
@@ -51,18 +52,18 @@ pub(crate) fn connect() -> Result<RawGdr> {
     Ok(gdr)
 }
 
-/// In a forked child, the mappings are absent. Reserves their addresses, so that views raise SIGSEGV, and never show
-/// memory that is mapped there later. Returns whether the parent had a connection.
+/// Reserves the addresses of the mappings in a forked child, in which the mappings are absent. So accesses by views raise
+/// SIGSEGV there, and never reach memory that is mapped later. Returns whether the parent had a connection.
 pub(crate) fn reserve_inherited() -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     for &Region { start, size, .. } in &*REGIONS.lock().expect("no panic under this lock") {
-        // SAFETY: nothing else is mapped there (MAP_FIXED_NOREPLACE).
+        // SAFETY: the call replaces no other mapping (MAP_FIXED_NOREPLACE).
         unsafe { libc::mmap(ptr::without_provenance_mut(start), size, libc::PROT_NONE, flags, -1, 0) };
     }
     GDR.lock().expect("no panic under this lock").is_some()
 }
 
-/// The mapping goes first when the memory is closed.
+/// Pinned and mapped memory. The mapping ends before the pin.
 struct Pinned {
     mapping: Option<RawMapping>,
     pin: RawPin,
@@ -72,7 +73,7 @@ impl Pinned {
     fn new(gdr: &RawGdr, address: u64, size: usize, flags: PinFlags) -> Result<Pinned> {
         // SAFETY: the program has passed memory that it owns, and keeps it allocated (documented for `Mapping`).
         let pin = unsafe { gdr.pin(address, size, flags, P2pTokens::default()) }?;
-        // SAFETY: all of it is pinned.
+        // SAFETY: all `size` bytes are pinned.
         let mapping = unsafe { pin.map(size, MapFlag::Default) }?;
         Ok(Pinned { mapping: Some(mapping), pin })
     }
@@ -93,7 +94,7 @@ impl Pinned {
 #[pyclass(subclass, frozen, module = "gdrcopy._native")]
 pub(crate) struct Memory {
     pinned: RwLock<Pinned>,
-    /// The number of its `Region`.
+    /// The number of the memory's `Region`.
     id: u64,
     size: usize,
     is_writable: bool,
@@ -118,7 +119,8 @@ impl Memory {
         Err(PyTypeError::new_err("pass an object that is not read-only to write to it").into())
     }
 
-    /// The offset and size of bytes that are inside, by default all from the offset on, if it is open.
+    /// Returns the offset and the size of bytes, by default all from the offset on. It is an error if the mapping is closed,
+    /// or if not all of the bytes are inside.
     pub(crate) fn range(&self, offset: i64, size: Option<i64>) -> Result<(usize, usize)> {
         self.check_open()?;
         let all = self.size as i64;
@@ -133,30 +135,33 @@ impl Memory {
         Ok((offset as usize, size as usize))
     }
 
-    /// CPU address of byte 0, if it is open.
+    /// Returns the CPU address of byte 0, or an error if the mapping is closed or revoked.
     pub(crate) fn start(&self) -> Result<*mut u8> {
         self.with_mapping(|mapping| mapping.as_mut_ptr())
     }
 
-    /// Calls the function with the mapping, which stays until it returns, if it is open.
+    /// Calls the function with the mapping, which stays until the function returns. It is an error if the mapping is closed
+    /// or revoked.
     fn with_mapping<T>(&self, function: impl FnOnce(&RawMapping) -> T) -> Result<T> {
         self.check_open()?;
         let pinned = self.pinned.read().expect("no panic under this lock");
         let Some(mapping) = &pinned.mapping else {
             return Err(Refusal::Closed);
         };
-        // The memory may still be freed after this look at it.
+        // The memory may still be freed after this check.
         if self.ends_with_memory && pinned.pin.callback_flag()? {
             return Err(Error::MappingRevoked.into());
         }
         Ok(function(mapping))
     }
 
-    /// Makes a copy that takes as long as one of this size, if it is open. Without the GIL if that is long.
+    /// Calls a function that copies this many bytes, as `with_mapping` does. It releases the GIL for a long copy.
     fn copy(&self, py: Python<'_>, size: usize, function: impl FnOnce(&RawMapping) + Send) -> Result<()> {
         if size < LONG_COPY { self.with_mapping(function) } else { py.detach(|| self.with_mapping(function)) }
     }
 
+    /// Copies bytes from `host` to this range (offset and size).
+    ///
     /// # Safety
     /// The range is inside, and `host` is readable for its size.
     pub(crate) unsafe fn copy_to(&self, py: Python<'_>, range: (usize, usize), host: *const u8) -> Result<()> {
@@ -164,7 +169,7 @@ impl Memory {
         let (offset, size) = range;
         let host = host.expose_provenance();
         self.copy(py, size, |mapping| {
-            // Stores through views may be in the CPU's write-combining buffers still.
+            // Stores through views may still be in the CPU's write-combining buffers.
             copy::end_batch();
             let (target, source) = (mapping.as_mut_ptr().wrapping_add(offset), ptr::with_exposed_provenance(host));
             // SAFETY: contract of this function; the mapping is live.
@@ -172,6 +177,8 @@ impl Memory {
         })
     }
 
+    /// Copies the bytes of this range (offset and size) to `host`.
+    ///
     /// # Safety
     /// The range is inside, and `host` is writable for its size.
     pub(crate) unsafe fn copy_from(&self, py: Python<'_>, range: (usize, usize), host: *mut u8) -> Result<()> {
@@ -220,8 +227,8 @@ impl Memory {
 
     /// Writes the bytes of data, any contiguous object with the buffer protocol, such as a NumPy array.
     ///
-    /// The data reaches the GPU after all that this thread wrote before, through views too. 1, 2, 4 or 8 bytes to an
-    /// aligned address are one store.
+    /// The data reaches the GPU after all earlier writes of this thread, including those through views. A write of 1, 2, 4 or
+    /// 8 bytes to an aligned address is one store.
     #[pyo3(signature = (data, offset=0))]
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, offset: i64) -> Result<()> {
         let host = Host::get(data, ffi::PyBUF_SIMPLE)?;
@@ -239,8 +246,8 @@ impl Memory {
         unsafe { self.copy_from(py, range, host.start()) }
     }
 
-    /// Waits until all that this thread stored through views has arrived at the GPU. Loads through views that follow are
-    /// fresh.
+    /// Waits until all earlier stores of this thread through views have arrived at the GPU. Later loads through views are no
+    /// older than the call.
     fn flush(&self) -> Result<()> {
         // SAFETY: a mapping has at least one byte, and it is live.
         self.with_mapping(|mapping| unsafe { copy::flush(mapping.as_mut_ptr()) })
@@ -252,7 +259,7 @@ impl Memory {
         self.is_closed.load(SeqCst)
     }
 
-    /// Returns size bytes from the offset on, by default all, no older than the call.
+    /// Returns size bytes from the offset on, by default all. They are no older than the call.
     #[pyo3(signature = (offset=0, size=None))]
     fn read<'py>(&self, py: Python<'py>, offset: i64, size: Option<i64>) -> Result<Bound<'py, PyBytes>> {
         let range = self.range(offset, size)?;
@@ -263,7 +270,7 @@ impl Memory {
         Ok(bytes?)
     }
 
-    /// Returns whether there was something to unpin; not if closed, nor in a forked child.
+    /// Unmaps and unpins the memory. Returns false if the mapping is closed already, or in a forked child.
     #[pyo3(name = "_unpin")]
     fn unpin(&self, py: Python<'_>) -> Result<bool> {
         if self.check_open().is_err() {
@@ -286,7 +293,7 @@ impl Memory {
     /// The exporter is a lease. So an object that keeps only the exporter, as torch.frombuffer does, keeps the mapping.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> Result<()> {
         let (py, memory) = (slf.py(), slf.get());
-        // It comes first, because its allocation may collect garbage, and so run any program.
+        // The lease is made first, because its allocation may collect garbage, which can run any Python code.
         let lease = Bound::new(py, Lease::of(slf.clone().unbind()))?;
         let place = |mapping: &RawMapping| (mapping.as_mut_ptr(), mapping.mapping_type());
         let (start, mapping_type) = memory.with_mapping(place)?;
@@ -295,14 +302,14 @@ impl Memory {
             return Err(PyBufferError::new_err(text).into());
         }
         let (size, is_read_only) = (memory.size as isize, c_int::from(!memory.is_writable));
-        // SAFETY: the bytes stay mapped while there is a lease, and the view keeps it.
+        // SAFETY: the bytes stay mapped while there is a lease, and the view keeps the lease.
         if unsafe { ffi::PyBuffer_FillInfo(view, lease.as_ptr(), start.cast(), size, is_read_only, flags) } != 0 {
             return Err(PyErr::fetch(py).into());
         }
         Ok(())
     }
 
-    /// Nothing is to do, but NumPy keeps the buffer only of types that have this function.
+    /// Does nothing. But NumPy keeps the buffer only of types that have this function.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 }
 

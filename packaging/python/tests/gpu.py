@@ -1,4 +1,4 @@
-"""GPU memory from libcuda, in objects as torch and CuPy have them. Under gdremu, an emulated GPU's."""
+"""GPU memory from libcuda, in objects like those of torch and CuPy. Under gdremu, the GPU is emulated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ needs_views = unittest.skipIf(not HAS_VIEWS, "memory that is mapped for aligned 
 
 cuda = ctypes.CDLL("libcuda.so.1")
 
-SIZE = 200_000  # more than three pages of 64 KiB, and part of a fourth
+SIZE = 200_000  # three pages of 64 KiB, and a part of a fourth
 
 
 @functools.lru_cache(maxsize=None)
@@ -76,7 +76,8 @@ class OfOneAllocation(unittest.TestCase):
 
 
 def status_of_child(function: Callable[[], object]) -> int:
-    """The exit status of a child that runs the function: 0 if it returns, 1 after an assertion, minus a signal's number."""
+    """Returns the exit status of a child that runs the function: 0 if it returns, 1 after an exception, the status of sys.exit,
+    or minus the number of a signal."""
     child = os.fork()
     if child == 0:
         try:
@@ -91,7 +92,8 @@ def status_of_child(function: Callable[[], object]) -> int:
 
 
 def run_script(script: str, *options: str) -> "subprocess.CompletedProcess[str]":
-    """Runs it in a gdremu of its own, as it may end with pins, after the import of both modules. Without gdremu's messages."""
+    """Runs a script that imports gdrcopy and gpu under another gdremu, because the script may end with pins. Removes gdremu's
+    messages from the result."""
     command = [os.environ["GDREMU"], *options, "--", sys.executable, "-B", "-c", f"import gdrcopy, gpu\n{script}"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     result.stderr = "".join(line for line in result.stderr.splitlines(True) if not line.startswith("gdremu: "))
@@ -99,7 +101,7 @@ def run_script(script: str, *options: str) -> "subprocess.CompletedProcess[str]"
 
 
 class Integer:
-    """An integer that is no int, as NumPy's are."""
+    """An integer that is not an int, like those of NumPy."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -166,8 +168,8 @@ class VersionedDLPackArray(DLPackArray):
 
 
 class TorchTensor(DLPackArray):
-    """The interface of torch, without __cuda_array_interface__ for some types and for tensors that require grad, and with
-    DLPack for tensors of the current GPU only and not for conjugated views."""
+    """The interface of torch. Some types, and tensors that require grad, have no __cuda_array_interface__. DLPack works only
+    for tensors of the current GPU, and not for conjugated views."""
 
     def __init__(self, allocation, shape, typestr="|u1", bits=8, other_gpu=False, requires_grad=False, conj=False, neg=False):
         super().__init__(allocation, shape, bits)

@@ -1,5 +1,5 @@
-"""Mapping under gdremu: which memory it is of, copies, words, views, pins. What arrives in GPU memory, what is refused, and that
-no access outlives a mapping."""
+"""Tests Mapping under gdremu: which objects it accepts, copies, words, views and pins. They check what arrives in GPU memory,
+what is refused, and that no access outlives a mapping."""
 
 import array
 import copy
@@ -26,7 +26,7 @@ from gpu import SIZE, OfOneAllocation, ml_dtypes, needs_numpy, needs_views, nump
 
 class OfEveryKindOfObject(OfOneAllocation):
     def check(self, obj, begin: int, size: int) -> None:
-        """Writes through a mapping of obj, and looks for it at [begin, begin + size) of the allocation."""
+        """Writes bytes through a mapping of obj, and checks that they are at [begin, begin + size) of the allocation."""
         self.allocation.fill(bytes(SIZE))
         data = pattern(size)
         with gdrcopy.Mapping(obj) as mapping:
@@ -94,7 +94,7 @@ class OfEveryKindOfObject(OfOneAllocation):
                 gdrcopy.Mapping(obj)
 
     def test_read_only_objects_are_not_written(self) -> None:
-        # DLPack before 1.0 has no such flag.
+        # DLPack before 1.0 has no read-only flag.
         both = gpu.DLPackArray(self.allocation, (10,))
         both.__cuda_array_interface__ = gpu.CudaArray(self.allocation, read_only=True).__cuda_array_interface__
         versioned = gpu.VersionedDLPackArray(self.allocation, (SIZE,), read_only=True)
@@ -128,7 +128,7 @@ class OfEveryKindOfObject(OfOneAllocation):
 
     @needs_numpy
     def test_size_of_numpy_integers_does_not_overflow(self) -> None:
-        # 4 GiB, which is more than there is. 64 KiB as an int32.
+        # The size is 4 GiB and 64 KiB, which is more than there is. An int32 would overflow to 64 KiB.
         with self.assertRaises(gdrcopy.Error):
             gdrcopy.Mapping(gpu.CudaArray(self.allocation, 0, (numpy.int32(65536), numpy.int32(65537))))
 
@@ -168,7 +168,7 @@ class Copies(OfOneAllocation):
             self.assertRaises(error, use)
         data = bytearray(SIZE + 1)
         self.assertRaises(ValueError, self.mapping.write, data)
-        data.append(0)  # no buffer of it is left
+        data.append(0)  # This fails if a buffer of the bytearray is left.
 
     def test_ranges_outside_are_refused_and_allocate_nothing(self) -> None:
         for offset, size, text in (
@@ -205,7 +205,7 @@ class Copies(OfOneAllocation):
 
     @needs_numpy
     def test_numpy_arrays_of_every_type(self) -> None:
-        # NumPy has no format of datetime64, nor of the types of ml_dtypes, which are those of JAX.
+        # NumPy has no buffer format for datetime64, nor for the types of ml_dtypes, which JAX uses.
         types = ["f2", "c16", "i4,f8", [("Offset", "u8")], "M8[ns]", "m8[us]", "M8[ns],f4"]
         if ml_dtypes:
             types += [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, [("Offset", ml_dtypes.bfloat16)]]
@@ -306,7 +306,7 @@ class Pins(OfOneAllocation):
             with self.new(8):
                 pass
             gc.collect()
-        self.assertIsNone(collected())  # gdremu --leak-exit finds the pin.
+        self.assertIsNone(collected())  # gdremu --leak-exit would find a pin that is left.
         self.assertEqual([(w.category, str(w.message)) for w in caught], [(ResourceWarning, "unclosed mapping of 8 bytes")])
 
     def test_mapping_is_not_copied(self) -> None:
@@ -324,7 +324,7 @@ class Pins(OfOneAllocation):
             "        os.write(1, b'closed')\n"
             "size, owner = 1 << 26, Owner()\n"
             "owner.mapping = gdrcopy.Mapping((gpu.Allocation(size).address, size))\n"
-            # The function has globals of its own, so that the owner ends before the thread.
+            # The function has no reference to the script's globals, so the owner ends before the thread.
             "write = eval('lambda mapping, data: [mapping.write(data) for _ in iter(int, 1)]', {})\n"
             "threading.Thread(target=write, args=(owner.mapping, bytes(size)), daemon=True).start()\n"
         )
@@ -445,7 +445,7 @@ class Lifetimes(OfOneAllocation):
             lambda mapping: memoryview(mapping)[8:16].cast("B"),
             lambda mapping: memoryview(memoryview(mapping)),
             (ctypes.c_char * 8).from_buffer,
-            # torch.frombuffer releases the buffer, and keeps its object.
+            # torch.frombuffer releases the buffer, but keeps the buffer's object.
             lambda mapping: memoryview(mapping).obj,
             *of_arrays,
         ):
@@ -536,7 +536,7 @@ class ForkedChild(OfOneAllocation):
                 with self.assertRaisesRegex(gdrcopy.Error, "a forked child must open") as caught:
                     use_memory()
                 self.assertEqual(caught.exception.errno, errno.EACCES)
-            # It has no CUDA memory to pin, so the pin is refused, not the connection.
+            # The child has no CUDA memory to pin. So the pin is refused, but the connection is not.
             with self.assertRaises(gdrcopy.Error) as caught:
                 self.new()
             self.assertEqual(caught.exception.errno, errno.EINVAL)
@@ -580,7 +580,7 @@ class ForkedChild(OfOneAllocation):
 
     @needs_views
     def test_addresses_of_views_are_not_used_again(self) -> None:
-        # A mapping gets the addresses of the one before it, whose object ends after that.
+        # Each new mapping gets the addresses of the one before. The old object ends only after that.
         mapping = self.mapping
         for _ in range(3):
             self.check_addresses_are_not_used_again(mapping)
@@ -608,4 +608,4 @@ class ForkedChild(OfOneAllocation):
 
 
 if __name__ == "__main__":
-    unittest.main(warnings="ignore")  # of mappings that are not closed
+    unittest.main(warnings="ignore")  # Some tests do not close their mappings, which causes warnings.

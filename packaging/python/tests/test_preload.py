@@ -1,4 +1,4 @@
-"""Which libgdrapi a process gets that loads it as NCCL, NVSHMEM or UCX do, while another one is installed."""
+"""Tests which libgdrapi a process gets if it loads one as NCCL, NVSHMEM or UCX do, while another libgdrapi is installed."""
 
 import errno
 import os
@@ -16,8 +16,8 @@ import gdrcopy
 PACKAGE = Path(gdrcopy.__file__).parent
 BUNDLED = str(PACKAGE / "lib/libgdrapi.so")
 
-# Loads by the name in argv[1] and prints the file that dladdr reports for gdr_open. "linked" loads by an object that
-# needs libgdrapi.so.2, such as UCX's.
+# Loads libgdrapi by the name in argv[1], and prints the file that dladdr reports for gdr_open. For "linked", it loads an
+# object that needs libgdrapi.so.2, such as one of UCX.
 LOADER = """
 import ctypes, os, sys
 name = os.environ["LINKED"] if sys.argv[1] == "linked" else sys.argv[1]
@@ -61,7 +61,7 @@ class Preload(unittest.TestCase):
         return self.python("-m", "gdrcopy", *arguments, **options)
 
     def emulated(self, *arguments: str):
-        """In a gdremu of its own, with these arguments."""
+        """Runs another gdremu with these arguments."""
         return subprocess.run([os.environ["GDREMU"], *arguments], capture_output=True, text=True, check=False)
 
     def script(self, text: str) -> str:
@@ -200,7 +200,8 @@ class Preload(unittest.TestCase):
         self.assertRegex(error, r"gdrcopy.Error: \[Errno 2\] open of /dev/gdrdrv failed with ENOENT .*: is the gdrdrv module loaded")
 
     def test_errors_need_no_files_and_no_other_process(self) -> None:
-        # An application that was frozen with its interpreter would start itself. Descriptors 0 to 2 are in use.
+        # sys.executable must not be used, because an application that is frozen with its interpreter would start itself. No
+        # file can be opened, because descriptors 0 to 2 are in use.
         before = "import os, resource, sys\nsys.executable = None\nresource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
         error = self.error_of(f"{before}gdrcopy.Mapping((1 << 20, 100))")
         self.assertRegex(error, r"gdrcopy.Error: \[Errno 24\] .*raise the limit")

@@ -1,4 +1,4 @@
-"""The contents of the wheel, its build, and the examples of its README."""
+"""Tests the contents of the wheel, its build, and the examples of its README."""
 
 import importlib.metadata
 import os
@@ -19,7 +19,7 @@ import gpu
 PACKAGE = Path(gdrcopy.__file__).parent
 SOURCES = Path(__file__).resolve().parent.parent
 EXAMPLES = re.findall(r"```python\n(.*?)```", (SOURCES / "README.md").read_text(), re.DOTALL)
-# Type checkers accept this too.
+# A program that mypy must accept.
 TYPED = """
 import array, gdrcopy, numpy
 class Array:
