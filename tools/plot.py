@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Draws what the measuring tools of gdrcopy write by --json, or another document of that form, over size. Needs matplotlib.
-A document can have a title of its own, and in its setup the driver that served instead of gdrdrv.
+"""Draws times and bandwidths over size, from a document that a measuring tool of gdrcopy has written by --json, or from
+another document of that form. The program needs matplotlib. A document can contain a title, and its setup can name a
+driver that was used instead of gdrdrv.
 
     tools/plot.py RESULTS.json CHART.svg
 """
@@ -19,14 +20,14 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-# Text stays text, and equal documents give equal files.
+# Text in the SVG file stays text, and equal documents give equal files.
 matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "gdrapi", "font.sans-serif": ["DejaVu Sans", "Verdana"]})
 # The first four are distinguishable with any color blindness.
 COLORS = ["#0067a5", "#c24e00", "#2b2b2b", "#7300e6", "#00806a", "#b0307a", "#806000", "#4a6fe3"]
-GRAY = "#6b6b6b"  # of what was not measured
-MARKED = 12  # Lines of fewer points show each.
-BEYOND = 3  # Bands end at this many times the largest median, and at that part of the smallest.
-# Bytes per second of a lane in each generation of PCIe, before the headers of packets.
+GRAY = "#6b6b6b"  # for lines that were not measured
+MARKED = 12  # A curve with fewer points than this shows a dot at each point.
+BEYOND = 3  # The y axis ends at this multiple of the largest median at most, and at this fraction of the smallest.
+# Bytes per second of one lane in each generation of PCIe. The headers of packets take a part of them.
 LANE = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 
 
@@ -38,7 +39,7 @@ def size_text(size: float, _position: object = None) -> str:
 
 
 def described(setup: dict[str, Any], methods: list[str]) -> tuple[str, list[str], tuple[str, float] | None]:
-    """The title, the conditions, and the name of the PCIe link with what it carries."""
+    """Returns the title, the conditions, and the PCIe link's name and bandwidth, or None if that is not the limit."""
     first, libraries, cuda = setup["libraries"][0], setup["libraries"], setup["cuda_version"]
     gpu = "".join(gpu["name"] for gpu in setup["gpus"] if gpu["number"] == setup["gpu"])
     emulated = gpu == "gdremu GPU"
@@ -65,7 +66,7 @@ def described(setup: dict[str, Any], methods: list[str]) -> tuple[str, list[str]
 
 
 def draw(axes: Any, records: list[dict[str, Any]], methods: list[str], unit: str, limit: tuple[str, float] | None) -> None:
-    """Medians with bands from P0 to P99, the floor of the first method, and a limit."""
+    """Draws medians with bands from P0 to P99, the floor of the first method, and a limit."""
 
     def value(record: dict[str, Any], key: str) -> float:
         seconds = (record.get(key) or record["p50_ns"]) / 1e9
@@ -77,7 +78,7 @@ def draw(axes: Any, records: list[dict[str, Any]], methods: list[str], unit: str
     if limit:
         axes.plot(sizes, [limit[1]] * len(sizes), color=GRAY, linewidth=1, linestyle=":", label=limit[0])
         medians.append(limit[1])
-    for number, method in reversed(list(enumerate(methods))):  # The first one is on top.
+    for number, method in reversed(list(enumerate(methods))):  # The first method is drawn on top.
         own = [record for record in records if record["method"] == method]
         sizes = [record["size_bytes"] for record in own]
         floors = [record for record in own if record.get("floor_ns")]
@@ -113,7 +114,7 @@ def chart(document: dict[str, Any]) -> Figure:
         if names["method"] not in methods:
             methods.append(names["method"])
         if names["group"] == "read" and load >= 200:  # Shorter loads come from a cache.
-            # A CPU core requests 16 lines of 64 bytes at the same time.
+            # A CPU core requests 16 cache lines of 64 bytes at the same time.
             names["floor_ns"] = load * math.ceil((record.get("alignment_bytes", 0) + record["size_bytes"]) / 1024)
         if record["size_bytes"] and record.get("p50_ns"):  # Logarithmic axes have no 0.
             records.append({**record, **names})
@@ -159,7 +160,7 @@ def main() -> None:
             figure = chart(json.load(file))
         figure.savefig(svg, format="svg", metadata={"Date": None})
         with open(sys.argv[2], "w") as file:
-            file.write(" ".join(svg.getvalue().split()) + "\n")  # A change of data changes all of it anyway.
+            file.write(" ".join(svg.getvalue().split()) + "\n")  # One line: new data change all of the file anyway.
     except OSError as error:
         sys.exit(f"plot.py: {error}")
     except (KeyError, TypeError, ValueError) as error:

@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// One page for the program, and one per tool, also under the name of its link if it has one.
+/// Writes one page for the program and one per tool. If a tool has a link, the page also gets the name of the link.
 fn pages(directory: &Path, program: &Command, date: &str) -> Result<()> {
     let directory = directory.join("man/man1");
     fs::create_dir_all(&directory)?;

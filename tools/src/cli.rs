@@ -1,4 +1,4 @@
-//! The command line, `gdrcopy TOOL OPTIONS`, or `gdrcopy_TOOL OPTIONS` through a link of a name in `LINKS`.
+//! The command line, `gdrcopy TOOL OPTIONS`, or `gdrcopy_TOOL OPTIONS` through a link for a tool in `LINKS`.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
@@ -30,7 +30,7 @@ pub struct Cli {
     pub(crate) tool: Tool,
 
     /// Print help
-    // On one screen. The long texts are for the man pages.
+    // This prints the short help, which fits on one screen. The long texts are for the man pages.
     #[arg(short, long, global = true, action = ArgAction::HelpShort, display_order = 99)]
     help: Option<bool>,
 }
@@ -130,7 +130,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     result.unwrap_or_else(|error| output::print_error(tool, &error))
 }
 
-/// The command line with the tool that the program's own name contains.
+/// Returns the command line, with the tool that the program's own name contains as an argument.
 fn with_tool(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let Some(program) = arguments.first() else { return arguments };
     let name = Path::new(program).file_name().unwrap_or_default().to_owned();
@@ -159,12 +159,13 @@ const REMOVED: [(&str, &str); 8] = [
     ("--format=csv", "use --format=json"),
 ];
 
-/// Tools that were removed, and what to do without them. docs/troubleshooting.md says it of CRIU's messages.
+/// Tools that were removed.
 const REMOVED_TOOLS: [&str; 3] = ["checkpoint", "suspend", "resume"];
+/// What to do without the removed tools. docs/troubleshooting.md gives the same advice for CRIU's messages.
 const WITHOUT_CHECKPOINTS: &str = "call gdr_unpin_buffer and gdr_close before CRIU's dump, or run that job with the engine's \
     switch for GDRCopy off; `gdrcopy ps` lists the processes that hold pins";
 
-/// The line to print for an error that a removed tool, or a removed option of this tool, causes.
+/// Returns the line to print if a removed tool, or a removed option of this tool, has caused the error.
 fn advice(tool: &str, error: &clap::Error) -> Option<String> {
     if error.kind() == ErrorKind::InvalidSubcommand && REMOVED_TOOLS.contains(&tool) {
         return Some(format!("gdrcopy: {tool} was removed: {WITHOUT_CHECKPOINTS}"));
@@ -175,7 +176,7 @@ fn advice(tool: &str, error: &clap::Error) -> Option<String> {
     let named = error.get(ContextKind::InvalidArg)?.to_string();
     let named = match error.kind() {
         ErrorKind::UnknownArgument => named,
-        // The name without the placeholder of its value.
+        // The text is the option's name without the placeholder of its value.
         ErrorKind::InvalidValue => {
             format!("{}={}", named.split(' ').next()?, error.get(ContextKind::InvalidValue)?)
         }

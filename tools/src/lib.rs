@@ -1,7 +1,7 @@
 //! The program `gdrcopy`, which measures and examines CPU access to GPU memory through any libgdrapi.
 //!
 //! ```text
-//! main.rs → cli.rs          which tool, and its options; what to use for those that have left
+//! main.rs → cli.rs          selects the tool and its options; says what to use in place of removed ones
 //!   commands/               one module per tool: options, `run`, text
 //!     measure/              copies: planned, made, verified, timed; results
 //!       output/             text, JSON, progress, exit status

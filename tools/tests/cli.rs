@@ -1,4 +1,4 @@
-//! The command line of all tools, their man pages and shell completions.
+//! Tests the command line of all tools, their man pages and their shell completions.
 
 mod common;
 
@@ -15,7 +15,7 @@ use nix::unistd::geteuid;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gdrcopy");
 
-/// The names of all tools.
+/// Returns the names of all tools.
 fn tools() -> Vec<String> {
     let program = Cli::command();
     program.get_subcommands().map(|tool| tool.get_name().to_owned()).collect()
@@ -66,7 +66,7 @@ fn ps_lists_processes_that_use_gdrcopy() {
     output.prints(&[" MiB  (emulated)\n", &format!("\n  this project's: {}\n", file.display()), "\"emulated\": true"]);
 }
 
-/// A root user without the privilege sees no more of another user's process than others do.
+/// Without CAP_SYS_PTRACE, root sees no more of another user's process than other users do.
 #[test]
 fn ps_does_not_advise_root_to_become_root() {
     if !geteuid().is_root() {
@@ -114,7 +114,7 @@ fn default_library_is_the_loaders_choice() {
     let file = library().canonicalize().unwrap();
     output.prints(&[file.to_str().unwrap()]);
 
-    // A libgdrapi may be installed here.
+    // A libgdrapi may be installed on this computer.
     let installed = run(Command::new(loader_prints_its_choice(directory.path())).env_remove("LD_LIBRARY_PATH"));
     let output = run(gdrcopy(&[], &few).env_remove("LD_LIBRARY_PATH"));
     if installed.status == Some(0) {
@@ -124,7 +124,7 @@ fn default_library_is_the_loaders_choice() {
     }
 }
 
-/// A program that prints the file that dlopen finds by the library's name, or fails.
+/// Builds a program that prints the file that dlopen finds by the library's name, or fails.
 fn loader_prints_its_choice(directory: &Path) -> PathBuf {
     let source = "#include <dlfcn.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
         int main(void) {\n\
@@ -163,7 +163,7 @@ fn removed_tools_are_refused_with_one_line() {
     }
 }
 
-/// The examples in the help of a command.
+/// Returns the examples in the help of a command.
 fn examples(command: &clap::Command) -> Vec<String> {
     let help = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default();
     let lines = help.lines().filter_map(|line| line.strip_prefix("  "));

@@ -1,4 +1,4 @@
-//! `gdrcopy doctor`: planted states and the remedy that it chooses first, which is run; the report.
+//! Tests `gdrcopy doctor`: the remedy that it chooses first in planted states, which the tests run, and its report.
 
 mod common;
 #[path = "doctor/harness.rs"]
@@ -27,19 +27,19 @@ fn is_run(remedy: Remedy) -> bool {
     NOT_RUN.iter().all(|(_, remedies)| !remedies.contains(&remedy))
 }
 
-/// Returns whether a command of the shell works. Only root can mount, and not in every container.
+/// Returns whether a command of the shell works here. Only root can mount, and not in every container.
 fn can(command: &str) -> bool {
     Command::new("sh").args(["-c", command]).status().unwrap().success()
 }
 
-/// Plants the states, has doctor choose, and runs what it chose.
+/// Plants the states, has doctor choose remedies, and runs those that it chose.
 #[track_caller]
 fn choose_and_run(states: &[State]) {
-    // Steps that doctor advises for this computer in any state, as for a distant NUMA node.
+    // This report has the steps that doctor advises on this computer in any state, as for a distant NUMA node.
     let of_this = HEALTHY.examine();
     let mut faults = Vec::new();
     for state in states {
-        // gdrdrv-load reads modules by kmod.
+        // gdrdrv-load reads modules with the programs of kmod, which may not be installed.
         if state.is_private() && !can("unshare -m mount -t tmpfs test /mnt")
             || state.sh.contains("loaded") && !can("modinfo -V")
         {
@@ -68,7 +68,7 @@ fn check(planted: &Planted, report: &Report, of_this: &Report) -> Result<(), Str
     let (&[remedy], Some(step)) = (first, step) else {
         return if first.is_empty() && step.is_none() { Ok(()) } else { Err(format!("not {first:?}")) };
     };
-    // One backend is enough, so there may be a remedy for either.
+    // One backend is enough, so a step may have a remedy for each of them.
     let Some(step) = [step, &step["or"]].into_iter().find(|step| step["remedy"] == *remedy.name()) else {
         return Err(format!("not {remedy:?}"));
     };
@@ -78,8 +78,8 @@ fn check(planted: &Planted, report: &Report, of_this: &Report) -> Result<(), Str
     let commands: Vec<String> = serde_json::from_value(step["commands"].clone()).unwrap();
     let next = planted.examine(&commands);
     let is_still_there = next.steps().iter().any(|next| next["remedy"] == *remedy.name());
-    // Another problem instead is no cure. On a computer of the state's own, another warning is none either, unless doctor
-    // could not see it before.
+    // A step that replaces a problem by another one is no cure. In a state with mounts of its own, a step that replaces a
+    // warning is none either, except that doctor sees more warnings once it can start its processes.
     let ([problems, faults], [before, faults_before]) = (next.faults(), report.faults());
     let is_replaced = problems > 0 && problems >= before
         || planted.state.is_private() && remedy != Remedy::DoctorStart && faults > 0 && faults >= faults_before;
@@ -135,7 +135,7 @@ fn gpus_that_others_use_or_behind_a_hang_are_not_tested() {
     assert_eq!(report.findings("self-test").len(), 2);
 }
 
-/// The remedy stands in all rows, which are what the loader finds, each name, and the self-test.
+/// All rows have the same remedy: that of what the loader finds, those of the names, and that of the self-test.
 #[test]
 fn library_for_a_newer_c_library_has_one_remedy() {
     for sh in ["newer; args='--lib newer.so'", "newer; both newer.so other; path other"] {
@@ -148,7 +148,7 @@ fn library_for_a_newer_c_library_has_one_remedy() {
     }
 }
 
-/// However slow the computer is, the library does not end, and other calls do within the limit.
+/// The call never ends. The limit is so long that all other calls end within it, even on a slow computer.
 #[test]
 fn call_that_hangs_is_named_while_doctor_waits_and_in_the_report() {
     let calls = "gdr_open gdr_close gdr_pin_buffer gdr_unpin_buffer gdr_get_info_v2 gdr_map gdr_unmap gdr_copy_to_mapping \
@@ -212,7 +212,7 @@ fn sections_are_printed_before_the_self_test_ends() {
     while !fs::read_to_string(&log).unwrap().contains("\ndistributed engines\n") {
         assert!(child.try_wait().unwrap().is_none(), "doctor ended");
     }
-    // Ends the group, and with it the process that hangs.
+    // This ends the whole group, and so the process that hangs too.
     kill(Pid::from_raw(-(child.id() as i32)), Signal::SIGKILL).unwrap();
     child.wait().unwrap();
 }

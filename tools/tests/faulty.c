@@ -1,8 +1,9 @@
 /*
- * A libgdrapi that forwards every call to the library that FAULTY_BEHIND names, and corrupts copies as FAULTY selects.
- * "short" writes omit the last byte, "long" ones add a byte, "wrong" reads change the last byte, "crash", "exit" and "hang" ones do so.
- * "vanish" ends the process when it is loaded, "kill" and "illegal" by a signal. "stuck CALL" hangs in that call, "stuck constructor"
- * when it is loaded. "starve" leaves the parent process no more open files.
+ * A libgdrapi that forwards every call to the library that FAULTY_BEHIND names, and is faulty as FAULTY selects.
+ * Writes omit the last byte with "short", and add a byte with "long". Reads change the last byte with "wrong"; with "crash",
+ * "exit" and "hang" they end the process or never return. When the library is loaded, "vanish" ends the process with status 0,
+ * and "kill" and "illegal" end it by a signal. "stuck CALL" hangs in that call, and "stuck constructor" when the library is
+ * loaded. "starve" lets the parent process open no more files.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ static int faulty(const char *how)
     return strcmp(getenv("FAULTY"), how) == 0;
 }
 
-/* Does not end, if it is to hang in this call. */
+/* Never returns if FAULTY says that this call hangs. */
 static void reach(const char *call)
 {
     const char *how = getenv("FAULTY");

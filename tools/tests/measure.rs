@@ -1,4 +1,4 @@
-//! The output of the tools that measure, also after Ctrl-C, their checks of every byte, their buffers and CPUs.
+//! Tests the tools that measure: their output, also after Ctrl-C, their checks of every byte, their buffers and CPUs.
 
 mod common;
 
@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// Options for few repetitions and copies of 64 KiB.
+/// Returns options of a tool for a short run, with few repetitions and small copies.
 fn few(name: &str) -> &'static [&'static str] {
     match name {
         "compare" => &["--sizes=64", "--budget=0"],
@@ -40,7 +40,7 @@ fn records(output: &Output) -> Vec<Value> {
     output.json()["records"].as_array().unwrap().clone()
 }
 
-/// The words of each line that begins with this word.
+/// Returns the words of each line that begins with this word.
 fn lines<'a>(output: &'a Output, word: &str) -> Vec<Vec<&'a str>> {
     let mut lines: Vec<Vec<_>> = output.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
     lines.retain(|line| line.first() == Some(&word));
@@ -118,7 +118,7 @@ fn two_libraries_are_shown_side_by_side_with_ratios() {
         let output = with_two(name, &[]);
         output.prints(&["ours", "other", "Ratio"]);
         for line in output.stdout.lines() {
-            // The path of a library can be longer.
+            // A line with the path of a library can be longer.
             assert!(line.chars().count() <= 80 || line.contains('/'), "{line}");
         }
         let records = records(&with_two(name, &["--format", "json"]));
@@ -198,7 +198,8 @@ fn compare_gives_wrong_copies_no_ratio_and_status_1() {
     }
 }
 
-/// Options of gdremu, tools and their options, the status, and the text that is printed, to stderr unless it is 0.
+/// Options of gdremu, tools and their options, the exit status, and a text that is printed, to stdout if the status is 0
+/// and otherwise to stderr.
 const CASES: &[(&str, &str, i32, &str)] = &[
     ("", "copybw|copylat|apiperf -a cuMemAlloc", 0, "buffer from cuMemAlloc:"),
     ("", "copybw|copylat|apiperf -a cumemcreate", 0, "buffer from cuMemCreate:"),
@@ -262,7 +263,7 @@ fn apiperf_releases_pins_and_mappings() {
     let emulated = ["--trace", trace.path().to_str().unwrap(), "--leak-exit", "99"];
     tool(&emulated, "apiperf", &[]).with_status(0);
     let trace = fs::read_to_string(trace.path()).unwrap();
-    // One pin shows that the buffer can be pinned, then 3 warm up and 10 are timed.
+    // The first pin shows that the buffer can be pinned. Then 3 pins warm up, and 10 are timed.
     assert_eq!(trace.matches("\"PIN_BUFFER").count(), 14, "{trace}");
     assert_eq!(trace.matches("\"mmap\"").count(), 14);
     assert_eq!(trace.matches("\"UNPIN_BUFFER\"").count(), 14);
@@ -316,7 +317,7 @@ fn pplat_finds_wrong_data_on_both_sides() {
             corrupted("pplat", fault, &[few("pplat"), &["-m", mode, "-s", "102", "--format", "json"]].concat())
                 .with_status(1);
         output.reports(&["words of the data were wrong"]);
-        // One word per round; 10 more rounds than are timed.
+        // One word per round is wrong. There are 10 more rounds than are timed.
         assert_eq!(output.json()["records"][0]["wrong_words"], 30, "{output:?}");
     }
 }
@@ -328,11 +329,11 @@ fn pplat_ends_without_an_answer() {
     output.reports(&["the GPU has not answered round 1 within 1 s"]);
 }
 
-/// Options for iterations that take minutes.
+/// A number of iterations that take minutes.
 const ENDLESS: &str = "1000000000";
 
-/// Runs a tool, and sends it this signal when it has mapped its buffer, or as much later as it takes to have
-/// results.
+/// Runs a tool, and sends it this signal when it has mapped its buffer. If it has no results then, runs it again, and sends
+/// the signal later.
 fn interrupted(name: &str, options: &[&str], signal: Signal) -> Output {
     let mut delay = Duration::ZERO;
     loop {
@@ -366,7 +367,8 @@ fn interrupted_after(delay: Duration, name: &str, options: &[&str], signal: Sign
 
 #[test]
 fn interrupts_and_termination_print_the_results_so_far() {
-    // The number of samples without an interrupt. Copies are divided into 100, and each part is cut short.
+    // Each case has the number of samples of a run without an interrupt. Copies are divided into 100 samples, and an
+    // interrupt also makes the sample of its time shorter.
     for (name, options, samples, signal) in [
         ("copybw", &["-s", "1M", "-w", ENDLESS][..], 100, Signal::SIGINT),
         ("copylat", &["-s", "64K", "-w", ENDLESS], 100, Signal::SIGTERM),
@@ -387,7 +389,7 @@ fn interrupts_and_termination_print_the_results_so_far() {
     }
 }
 
-/// On a terminal, which `script` makes. The first part of copybw is half of the bar, that of pplat all of it.
+/// `script` gives the tool a terminal. The first part of copybw is half of the bar, and that of pplat is all of it.
 #[test]
 fn progress_begins_at_nothing_and_moves_within_a_part() {
     for (name, options) in [("copybw", "-s 64 -w 20000000"), ("pplat", "-u 0 -B 1 -T 1 -t 100000")] {

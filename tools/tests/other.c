@@ -1,6 +1,7 @@
 /*
- * A libgdrapi without a GPU or a driver that does what another one may. It calls its own functions by their symbols, and
- * gives a handle again as soon as its pin has ended. It has no functions of 2.4 but gdr_pin_buffer_v2.
+ * A libgdrapi that needs neither GPU nor driver, and does what a libgdrapi of another maker may do. It calls its own functions
+ * by their symbols, and gives a handle again as soon as its pin has ended. Of the functions that 2.4 added, it has only
+ * gdr_pin_buffer_v2.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -16,7 +17,7 @@ static struct pin {
     unsigned long address;
     void *va;
     size_t size;
-} pins[PINS + 1]; /* by handle */
+} pins[PINS + 1]; /* the index is the handle */
 
 void *gdr_open(void)
 {
@@ -33,21 +34,21 @@ int gdr_unmap(void *g, unsigned long handle, void *va, size_t size)
     if (pin->mapped)
         munmap(pin->va, pin->size);
     __atomic_clear(&pin->mapped, __ATOMIC_RELEASE);
-    usleep(1); /* Another thread maps it before this function returns. */
+    usleep(1); /* Another thread can map the pin before this function returns. */
     return 0;
 }
 
 int gdr_unpin_buffer(void *g, unsigned long handle)
 {
     if (!pins[handle].pinned)
-        abort(); /* A program that frees twice ends here. */
+        abort(); /* This ends a program that unpins twice. */
     gdr_unmap(g, handle, NULL, 0);
     __atomic_clear(&pins[handle].pinned, __ATOMIC_RELEASE);
-    usleep(1); /* Another thread gets the handle before this function returns. */
+    usleep(1); /* Another thread can get the handle before this function returns. */
     return 0;
 }
 
-/* Fails with the error that a small number is. */
+/* Fails if g is a small number, which is the error then. */
 int gdr_close(void *g)
 {
     return (uintptr_t)g < 256 ? (int)(uintptr_t)g : 0;

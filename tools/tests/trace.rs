@@ -1,4 +1,4 @@
-//! Tests `gdrcopy trace`. Programs behave as without it, and it reports their calls.
+//! Tests `gdrcopy trace`. Programs behave under it as they do without it, and it reports their calls.
 
 mod common;
 
@@ -13,17 +13,17 @@ use std::sync::Once;
 use common::{OTHER, Output, ROOT, built, compile, gcc, gdrcopy, preloaded, run};
 use serde_json::Value;
 
-/// The kit of the C tests.
+/// The library of functions that the C tests share.
 const KIT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kit/plain/libkit.a");
 
-/// A directory in which programs are built, and find the library under its usual names.
+/// A directory in which programs are built, and in which they find the library under its usual names.
 struct Workdir(tempfile::TempDir);
 
 impl Workdir {
     fn new() -> Workdir {
         static KIT_MADE: Once = Once::new();
         KIT_MADE.call_once(|| {
-            // An earlier run of the test has built it, for another user.
+            // The user who built this test has made the kit, and this one may not be able to.
             if env::var_os("GDRCOPY_TEST_BUILT").is_some() {
                 return;
             }
@@ -55,19 +55,19 @@ impl Workdir {
         self.file(name)
     }
 
-    /// Builds a C program, linked with the library if it calls that.
+    /// Builds a C program. It is linked with the library if it calls that.
     fn program(&self, source: &str) -> PathBuf {
         let name = Path::new(source).file_stem().unwrap().to_str().unwrap();
         let [library, cuda] = ["libgdrapi.so", "libgdremu_cuda.so"].map(|file| built(file).display().to_string());
         self.compile(source, name, &[KIT, "-Wl,--as-needed", &library, "-ldl", "-lc", &cuda])
     }
 
-    /// The program that uses the library step by step.
+    /// Builds the program that uses the library step by step.
     fn uses(&self) -> PathBuf {
         self.program("tools/tests/uses.c")
     }
 
-    /// The command `gdremu -- gdrcopy trace OPTIONS -- PROGRAM`.
+    /// Returns the command `gdremu -- gdrcopy trace OPTIONS -- PROGRAM`.
     fn trace(&self, options: &[&str], program: impl AsRef<Path>) -> Command {
         let mut command = gdrcopy(&[], &["trace"]);
         command.args(options).arg("--").arg(program.as_ref()).env("LD_LIBRARY_PATH", self.0.path());
@@ -75,7 +75,7 @@ impl Workdir {
         command
     }
 
-    /// Traces a program that makes these steps.
+    /// Traces a program that takes these steps.
     fn traced(&self, options: &[&str], program: impl AsRef<Path>, steps: &str) -> Output {
         let mut command = self.trace(&[&["--json", "trace.json"], options].concat(), program);
         let output = run(command.args(steps.split_whitespace()).env("GDRCOPY_ALLOW_UNALIGNED_MAP", "1"));
@@ -83,13 +83,14 @@ impl Workdir {
         output
     }
 
-    /// The JSON of the last program that was traced.
+    /// Returns the JSON report of the last program that was traced.
     fn report(&self) -> Value {
         serde_json::from_str(&fs::read_to_string(self.file("trace.json")).unwrap()).unwrap()
     }
 }
 
-/// Asserts values, each after its pointer, in lines; of texts, the beginning. `0` stands for `processes/0`.
+/// Asserts values of a report. Each line has a pointer and the value there, of which a text has only its beginning and an
+/// array only its length. A pointer that begins with a number is one into `processes`.
 #[track_caller]
 fn assert_reported(report: &Value, expected: &str) {
     for line in expected.lines() {
@@ -121,14 +122,14 @@ fn c_tests_pass_and_their_calls_are_counted() {
     }
 }
 
-/// Steps that cause everything that is reported, in known numbers.
+/// Returns steps that cause everything that is reported, in known numbers.
 fn everything() -> String {
     let pins = "pin unpin ".repeat(12);
     let copies = "write8 ".repeat(200) + &"read16384 ".repeat(9);
     format!("open {pins} pin write8 unmap map {copies} read1 write0 swap write8 write8 swap unpin write8 unpin pin map")
 }
 
-/// A copy past the end of a mapping, which faults.
+/// Steps of which the last one copies past the end of a mapping, which is a segmentation fault.
 const CRASH: &str = "open pin map write8 protect past";
 
 #[test]
@@ -171,7 +172,7 @@ fn everything_is_reported_as_documented() {
         "0/pinned 1\n 0/pinned/0/pinned_by pin_here+0x\n 0/left/incomplete false\n 0/inside 0\n 0/signal null
          sum/failed_copies 4",
     );
-    // docs/trace.md has a line for each object, with its name, and then its fields.
+    // docs/trace.md has a line for each object, with its name and then its fields.
     let document = fs::read_to_string(Path::new(ROOT).join("docs/trace.md")).unwrap();
     workdir.traced(&[], &uses, CRASH);
     let crashed = workdir.report();
@@ -197,7 +198,7 @@ fn everything_is_reported_as_documented() {
     }
 }
 
-/// Steps with this project's library, their exit status, and what is reported.
+/// Steps with this project's library, the exit status of the program that takes them, and what is reported.
 const USES: &[(&str, i32, &str)] = &[
     ("open pin map write8 unmap write8 map _exit7", 7, "0/copies/0/count 1\n 0/misuse 1\n 0/left/mappings 1\n 0/inside 0"),
     ("open pin map write8 abort", 128 + 6, "0/copies/0/count 1\n 0/left/mappings 1\n 0/signal SIGABRT\n 0/inside 0"),
@@ -222,7 +223,7 @@ const USES: &[(&str, i32, &str)] = &[
     ),
 ];
 
-/// The same with a library whose calls differ from those of this project's. Its calls of its own functions do not count.
+/// The same with a library that behaves in other ways than this project's. Its calls of its own functions do not count.
 const OTHER_USES: &[(&str, i32, &str)] = &[
     ("open map_v", 0, "0/calls/1/function gdr_map_v2\n 0/calls/1/errno ENOSYS"),
     (
@@ -231,7 +232,7 @@ const OTHER_USES: &[(&str, i32, &str)] = &[
         "0/calls 5\n 0/calls/1/count 12000\n 0/calls/2/count 12000\n 0/calls/3/count 12000\n 0/calls/4/count 12000
          0/copies/0/count 120000\n 0/pinned 1\n 0/pinned/0/pins 12000\n 0/misuse 0\n 0/left/pins 0",
     ),
-    // The child's threads make its file.
+    // In the child, several threads make the first calls, and so its file, at once.
     (
         "open fork threads",
         0,
@@ -239,7 +240,7 @@ const OTHER_USES: &[(&str, i32, &str)] = &[
     ),
     ("open pin turns", 0, "0/copies/0/count 200\n 0/misuse 0"),
     ("open cancel", 0, "0/pins 300"),
-    // EINVAL and EACCES say that a handle is wrong. EIO does not.
+    // This gdr_close fails with its gdr_t as the error. EINVAL and EACCES say that nothing was closed. EIO does not.
     ("gdr5 pin map close gdr22 range2 map close gdr13 range3 map close", 0, "0/left/pins 2\n 0/left/mappings 2"),
     ("open misuses", 0, "0/misuse 64\n 0/misuse/0/count 1\n 0/misuse_left_out 4"),
     ("open plugin", 0, "0/pinned/0/pinned_by pins_here+0x"),
@@ -308,7 +309,8 @@ fn programs_that_do_not_use_it_are_recognized() {
     output.with_status(1).reports(&["none.so is no libgdrapi"]);
 }
 
-/// Also without the emulator, which writes files itself. A longer file raises a signal.
+/// With a limit on the size of files, a write beyond it raises a signal. The second program runs without gdremu, which would
+/// write longer files itself.
 #[test]
 fn programs_run_with_any_directory_for_the_files_and_without_files() {
     let workdir = Workdir::new();
@@ -319,7 +321,7 @@ fn programs_run_with_any_directory_for_the_files_and_without_files() {
     let output = run(bare.env("LD_LIBRARY_PATH", workdir.0.path()));
     assert_eq!((output.status, &*output.stdout), (Some(0), "ok open_fails\n"), "{output:?}");
     output.reports(&["sh could not be recorded"]);
-    // Directories may have any name that fits.
+    // The directory may have any name, unless its path is too long.
     let uses = workdir.uses();
     let long = "x".repeat(200) + "/" + &"y".repeat(200);
     for (name, expected) in [("a:b c", " used libgdrapi "), (&long, "set TMPDIR to a shorter path")] {
@@ -328,7 +330,7 @@ fn programs_run_with_any_directory_for_the_files_and_without_files() {
     }
 }
 
-/// A program may be linked with the library, so that the loader looks all functions up at once, or open it by dlopen.
+/// One program is linked with the library, and the loader looks up all its functions at once. Another one opens it by dlopen.
 #[test]
 fn functions_of_a_newer_library_work_and_are_reported_as_not_seen() {
     let workdir = Workdir::new();
@@ -402,7 +404,8 @@ fn signals_are_ignored_and_forwarded_as_without_it() {
     command.args(["-c", traced, env!("CARGO_BIN_EXE_gdrcopy")]).env("LD_LIBRARY_PATH", workdir.0.path());
     run(&mut command).with_status(3);
     for signal in ["INT", "QUIT", "TERM"] {
-        // Jobs in the background may ignore some. The program sends the signal to its parent only, and waits for it.
+        // The test may run in the background and ignore some signals, so `env` resets them. The program sends the signal only
+        // to its parent, which should forward it, and waits.
         let program = format!("trap 'exit 3' {signal}; kill -{signal} $PPID; for i in $(seq 100); do sleep 0.1; done");
         let mut command = Command::new("env");
         command.args(["--default-signal", env!("CARGO_BIN_EXE_gdrcopy"), "trace", "--lib"]).arg(built("libgdrapi.so"));
@@ -442,8 +445,8 @@ fn preloaded_functions_are_called() {
     }
 }
 
-/// Without a barrier, the CPU reads its counter before earlier loads have returned. The memory of an emulated GPU is too
-/// fast to show it.
+/// Without a barrier, the CPU reads its counter before earlier loads have returned. As the memory of an emulated GPU is too
+/// fast to show that, the test reads the machine code.
 #[test]
 fn counter_is_read_after_the_loads_of_a_copy() {
     let workdir = Workdir::new();

@@ -1,5 +1,5 @@
-//! tune: the settings it prints, its pairs of a stand-in for UCX's programs, and its warning on an emulated GPU.
-//! `make consumers` runs it with UCX itself.
+//! Tests `gdrcopy tune`: the settings that it prints, the pairs of processes that it runs, of a program that stands in for
+//! UCX's, and its warning on an emulated GPU. `make consumers` runs it with UCX itself.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn tune(options: &[&str]) -> Output {
     run(gdrcopy(&[], &["tune", "--budget=4", &lib()]).args(options).env("PATH", "/nowhere"))
 }
 
-/// A directory with ucx_perftest.c and an ucx_info.
+/// A directory with stand-ins for two programs of UCX: ucx_perftest, from ucx_perftest.c, and ucx_info.
 struct Ucx(TempDir);
 
 const INFO: &str = "# Library version: 1.22.0\n#      Transport: gdr_copy\nUCX_RNDV_THRESH=intra:auto,inter:auto\n\
@@ -40,7 +40,7 @@ impl Ucx {
         self.0.path().join(name)
     }
 
-    /// The command to run tune with this UCX. Messages take the times of `times`.
+    /// Returns the command that runs tune with this UCX. Messages take the times of `times`.
     fn command(&self, emulated: &[&str], budget: u32, variables: &[(&str, &str)]) -> Command {
         let mut command = gdrcopy(emulated, &["tune", &lib(), "--cpu=0", &format!("--budget={budget}"), "--ucx"]);
         command.arg(self.0.path()).env("FAKE_TIMES", times()).envs(variables.iter().copied());
@@ -53,7 +53,7 @@ impl Ucx {
     }
 }
 
-/// The value of a setting, if there is one.
+/// Returns the value of a setting, if there is one.
 fn setting<'a>(output: &'a Output, name: &str) -> Option<&'a str> {
     output.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
 }
@@ -63,14 +63,14 @@ fn assert_threshold(output: &Output, threshold: Option<&str>) {
     assert_eq!(setting(output, "UCX_RNDV_THRESH"), threshold, "{output:?}");
 }
 
-/// The row of a size in the table of messages.
+/// Returns the times of a route and a size in the table of messages.
 fn row(output: &Output, route: &str, size: &str) -> Vec<String> {
     let rows = output.stdout.lines().map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
     let mut rows = rows.filter(|row| row.len() > 3 && row[1] == route && row[2] == size);
     rows.next().unwrap_or_else(|| panic!("{route} {size}: {output:?}")).split_off(3)
 }
 
-/// Times of messages where eager is faster up to 4 KiB.
+/// Returns times of messages. Up to 4 KiB eager ones are the fastest.
 fn times() -> String {
     let mut times = String::new();
     for size in [256, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 65536, 1 << 20] {
@@ -82,7 +82,7 @@ fn times() -> String {
     times
 }
 
-/// The number between `before` and `after`.
+/// Returns the number between `before` and `after`.
 fn number(text: &str, before: &str, after: &str) -> f64 {
     let rest = text.split_once(before).expect(text).1;
     let number = rest.split_once(after).expect(text).0;
@@ -128,7 +128,7 @@ fn json_has_models_of_the_measurements() {
 #[test]
 fn threshold_is_that_of_the_measured_messages() {
     let ucx = Ucx::new(INFO);
-    // The settings of an earlier run do not reach the defaults.
+    // Settings of an earlier run, in the environment, do not reach the runs with UCX's defaults.
     let earlier = [("UCX_RNDV_THRESH", "1m"), ("UCX_GDR_COPY_BW", "bad")];
     let output = ucx.tune(&earlier);
     assert_threshold(&output, Some("auto,intra:4097"));
@@ -188,7 +188,7 @@ fn ucx_that_cannot_be_tuned_is_named() {
     tune(&["--ucx", empty.path().to_str().unwrap()]).with_status(2).reports(&["has no bin/ucx_perftest"]);
 }
 
-/// Processes that run with this name.
+/// Returns how many processes run whose command lines begin with this name.
 fn running(name: &str) -> usize {
     let processes =
         fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
@@ -217,7 +217,7 @@ fn interrupt_ends_pairs_and_all_that_they_started() {
         assert_eq!(child.try_wait().unwrap(), None, "no pair was started");
         thread::sleep(Duration::from_millis(20));
     }
-    // gdremu forwards it.
+    // gdremu forwards the signal.
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
     let output = Output::from(child.wait_with_output().unwrap()).with_status(130);
     assert_eq!(output.stdout, "");

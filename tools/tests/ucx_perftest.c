@@ -1,7 +1,7 @@
 /*
- * Answers as UCX's ucx_perftest does to `-b LIST -f -v -p PORT [SERVER]`, with times that FAKE_TIMES has for lines
- * MEMORY MODE SIZE, or else the size. MODE is default, model, eager or rendezvous, by the variables. Other options and other lists
- * are refused. FAKE makes it fail, hang, or print garbage.
+ * Answers as UCX's ucx_perftest does to `-b LIST -f -v -p PORT [SERVER]`. The time of a message is from the line `MEMORY MODE
+ * SIZE TIME` of FAKE_TIMES, or else its size. MODE is default, model, eager or rendezvous, as the variables of UCX select it.
+ * Other options and other lists are refused. FAKE makes it fail, hang, or print garbage.
  */
 #include <arpa/inet.h>
 #include <signal.h>
@@ -32,7 +32,7 @@ static const char *mode(void)
     return NULL;
 }
 
-/* Microseconds of a message. */
+/* Returns the time of a message in microseconds. */
 static double latency(const char *memory, const char *mode, int size)
 {
     const char *times = getenv("FAKE_TIMES");
@@ -86,7 +86,7 @@ int main(int argc, char **argv)
     if (!strcmp(fake, "silent"))
         return 0;
     if (!strcmp(fake, "hang")) {
-        /* Only a kill of the whole group reaches the child. */
+        /* Only a signal to the whole group reaches the child. */
         if (!fork())
             execl("/bin/sleep", getenv("FAKE_SLEEP"), "1000", (char *)NULL);
         wait(NULL);

@@ -1,4 +1,4 @@
-/* Uses libgdrapi step by step, as its arguments say. */
+/* Uses libgdrapi in the steps that its arguments are. */
 
 #include "gdrapi.h"
 #include "kit/check.h"
@@ -15,7 +15,7 @@
 
 static gdr_t g;
 static unsigned long memory;
-static gdr_mh_t handle, spare = {12345}; /* the second one is of no pin */
+static gdr_mh_t handle, spare = {12345}; /* `spare` is the handle of no pin */
 static char *va;
 static char host[16384];
 
@@ -54,7 +54,7 @@ static void in_threads(int count, void *(*work)(void *))
 static volatile int copied;
 static int missing = THREADS;
 
-/* Each thread has addresses of its own; they share the handles. They begin together. */
+/* A thread that pins. All begin together. Each has an address of its own, and gets handles that others have given back. */
 static void *pins(void *number)
 {
     gdr_mh_t handle;
@@ -74,7 +74,7 @@ static void *pins(void *number)
     return NULL;
 }
 
-/* The threads take turns with one pin. */
+/* A thread that takes turns with another one in mapping the same pin. */
 static void *turns(void *nothing)
 {
     void *mapped;
@@ -126,7 +126,7 @@ static void misuses(void)
     FOUR(gdr_copy_to_mapping(spare, host, "unknown", 8));
 }
 
-/* An object that pins, and is unloaded. */
+/* Loads an object that pins, and unloads it. */
 static void calls_plugin(void)
 {
     void *plugin = dlopen("plugin.so", RTLD_NOW);
@@ -159,7 +159,7 @@ static void forks(void)
     exit(0);
 }
 
-/* A step is a word, and may have a number. Copies may fail, as the report says. */
+/* Takes a step. It is a word, which a number may follow. Copies may fail, which the report says then. */
 static void take(const char *step)
 {
     const struct rlimit none = {0, 0};

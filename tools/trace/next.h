@@ -1,4 +1,4 @@
-/* The libgdrapi, of any maker, below an object that has its functions as well. */
+/* Calls a libgdrapi of any maker from an object that has the same functions itself. */
 #ifndef NEXT_H
 #define NEXT_H
 
@@ -10,16 +10,16 @@ int gdr_get_info(gdr_t g, gdr_mh_t handle, gdr_info_t *info); /* Programs built 
 
 #include "../../c_tests/functions.h"
 
-/* The functions of the next library. One that it lacks returns ENOSYS, gdr_open NULL. */
+/* The functions of the next library. In place of one that it lacks is one that returns ENOSYS or, for gdr_open, NULL. */
 #pragma GCC visibility push(hidden)
 extern struct next {
     FUNCTIONS(FUNCTION_POINTER)
 } next;
 
-/* Loads the library by path, because this object has its SONAME. Returns NULL if there is none. */
+/* Loads the next library by its path, because this object has its SONAME. Returns NULL if it cannot be loaded. */
 void *next_load(const char *path);
 
-/* Calls gdr_get_info_v2, or its predecessor in a library before 2.4. */
+/* Calls gdr_get_info_v2 or, in a library before 2.4, its predecessor. */
 int next_info(gdr_t g, gdr_mh_t handle, gdr_info_v2_t *info);
 #pragma GCC visibility pop
 

@@ -30,7 +30,7 @@
 #define WAIT_FOR_LOADS "lfence\n\t"
 #elif defined(__aarch64__)
 #define READ(before) before "mrs %0, cntvct_el0" : "=r"(now) : : "memory"
-#define WAIT_FOR_LOADS "dsb ld\n\tisb\n\t" /* The second one keeps the counter from being read before the first. */
+#define WAIT_FOR_LOADS "dsb ld\n\tisb\n\t" /* isb keeps the CPU from reading the counter before dsb has ended. */
 #endif
 
 static inline uint64_t ticks(void)
@@ -41,7 +41,7 @@ static inline uint64_t ticks(void)
     return now;
 }
 
-/* Waits until earlier loads have their data, even from the GPU, but not for stores to leave the CPU. */
+/* Waits until earlier loads have their data, even from the GPU, but not until stores have left the CPU. */
 static inline uint64_t ticks_after_loads(void)
 {
     uint64_t now;
@@ -50,7 +50,7 @@ static inline uint64_t ticks_after_loads(void)
     return now;
 }
 
-/* CPUs may differ. */
+/* The counters of two CPUs may differ a little, so `end`, on another CPU, may be less than `start`. */
 static inline uint64_t ticks_between(uint64_t start, uint64_t end)
 {
     if (end < start)
@@ -66,23 +66,23 @@ enum function {
 };
 
 enum {
-    THREADS = 32,   /* the first ones, that count for themselves; others share one more part */
-    PINS = 512,     /* that are known, those that exist, and the last earlier ones */
-    SITES = 64,     /* places in the code that pin, and that misuse; others share one more of each kind */
-    SIZES = 32,     /* 0, and powers of two up to 1 GiB */
-    TIMES = 160,    /* four for each power of two; the first eight have one time each */
+    THREADS = 32,   /* the first threads, each of which has its own part; others share one more part */
+    PINS = 512,     /* pins that are known: those that exist, and the last ones of those that have ended */
+    SITES = 64,     /* places in the code that pin, and 64 that misuse; others share one more of each kind */
+    SIZES = 32,     /* ranges of sizes: 0, and one from each power of two up to 1 GiB */
+    TIMES = 160,    /* ranges of ticks: four for each power of two; the first eight have one time each */
     GUESSES = 2048,
 };
 
 struct process {
     uint64_t pid, parent;
-    uint64_t start;   /* of recording */
-    uint64_t threads; /* that called libgdrapi */
+    uint64_t start;   /* when recording began */
+    uint64_t threads; /* the number of those that called libgdrapi */
     uint64_t version; /* of the next library, major and minor, 32 bits each; all bits if it cannot be loaded */
     uint64_t pins_left_out;
-    uint64_t last_pin; /* its number */
+    uint64_t last_pin; /* its index in `pins` */
     uint64_t lock;     /* held while pins change; copies do not take it */
-    uint64_t emulated; /* The GPU is gdremu's. */
+    uint64_t emulated; /* 1 if the GPU is gdremu's */
     char program[440];
 };
 
@@ -92,38 +92,38 @@ struct calls {
 
 struct pin {
     uint64_t handle, live, gdr, address, size;
-    uint64_t site;       /* its number */
-    uint64_t va, mapped; /* whole pages; 0 if not mapped */
+    uint64_t site;       /* the index of the place that pinned */
+    uint64_t va, mapped; /* the mapping's address, and its length in bytes of whole pages; 0 if there is none */
 };
 
 enum { ENDED, LIVE, ENDING };
 
-/* A place in the code, and how many calls it made. */
+/* A place in the code, and the number of calls that it made. */
 struct site {
-    uint64_t key; /* the caller, the function in 5 bits, and why in 3 */
+    uint64_t key; /* the caller, the function in 5 bits, and the kind of misuse in 3 */
     uint64_t count;
     uint64_t offset, size, mapped; /* of the first copy */
     uint64_t type;                 /* of the last mapping */
 };
 
 enum { PINNING, MISUSING };
-/* The error of a gdr_open that returned NULL and left errno 0. */
+/* Stands for the error of a gdr_open that returned NULL and left errno 0. */
 #define NO_ERRNO 4095
 
 enum { OUTSIDE = 1, UNMAPPED, CLOSED, UNKNOWN };
 
 struct thread {
-    uint64_t busy;   /* not 0 while the thread counts; its signal handlers count elsewhere then */
+    uint64_t busy;   /* not 0 while the thread counts; its signal handlers count in the shared part then */
     uint64_t inside; /* the caller and, in 8 bits, the function plus 1 of a call that has not returned */
     uint64_t last;   /* when a call ended */
-    uint64_t failed; /* copies */
+    uint64_t failed; /* the number of copies that failed */
 } __attribute__((aligned(64)));
 
 struct class {
     uint64_t bytes, ticks, times[TIMES];
 };
 
-/* src/commands/trace/recorded.rs has the words of these, and how many there are. */
+/* src/commands/trace/recorded.rs has the same layout: how many words of 64 bits each of these has, and how many there are. */
 struct file {
     struct process process __attribute__((aligned(4096))); /* With this alignment, each file has whole pages. */
     struct calls calls[FUNCTION_COUNT];
@@ -131,7 +131,7 @@ struct file {
     struct pin pins[PINS];
     struct thread threads[THREADS + 1];
     struct class copies[THREADS + 1][2][SIZES]; /* to mappings, and from them */
-    uint64_t guesses[GUESSES]; /* numbers of pins by a hash of the handle, to begin with */
+    uint64_t guesses[GUESSES]; /* the index of the pin to look at first, by a hash of the handle */
 };
 
 static inline uint64_t get(const uint64_t *number)
@@ -173,7 +173,7 @@ static void end_quiet(struct quiet before)
 
 /* ---- The next library ---- */
 
-/* Variables of `gdrcopy trace`. */
+/* The values of GDRTRACE_DIRECTORY and GDRTRACE_LIBRARY, which `gdrcopy trace` sets. */
 static const char *directory, *library;
 static uint64_t version;
 static int is_emulated;
@@ -187,7 +187,7 @@ static int gpu_is_emulated(void)
     return provider != NULL && strcmp(provider(), "nvidia") != 0;
 }
 
-/* Several threads may look a function up at once, as the loader gives all the same address. */
+/* Several threads may do this at once, as the loader gives all of them the same addresses. */
 static void load_next(void)
 {
     int major = 0, minor = 0, error = errno;
@@ -199,7 +199,7 @@ static void load_next(void)
         version = UINT64_MAX;
     is_emulated = gpu_is_emulated();
     __atomic_store_n(&is_loaded, 1, __ATOMIC_RELEASE);
-    dlerror(); /* The program gets no error of this. */
+    dlerror(); /* Else the program's next dlerror could return an error of these calls. */
     errno = error;
 }
 
@@ -207,13 +207,14 @@ static void load_next(void)
 
 enum { MAKING = 1, DONE };
 
-/* Forked children find this zeroed. */
+/* `state` is in a page that forked children find zeroed, or is `nothing` if this process is not recorded. */
 static struct state {
     struct file *file;
     uint64_t attempt;
 } nothing = {.attempt = DONE}, *state = &nothing;
 
-/* Number 0 is the process's file, others are lists. Started at 0, it marks a process that has loaded this object. */
+/* Creates a file of this process. The one with number 0 is for counts, others are for lists. With a start of 0, the file only
+ * marks that the process has loaded this object. */
 static int create(uint64_t start, uint64_t number)
 {
     char name[512];
@@ -222,7 +223,8 @@ static int create(uint64_t start, uint64_t number)
     return (int)syscall(SYS_openat, AT_FDCWD, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-/* Writes what there is to read, or zeros without a descriptor. Returns whether the file has the length of struct file. */
+/* Writes what `from` has to read, or zeros if it is negative, up to the length of struct file. Returns whether the file has
+ * that length then. */
 static int fill(int to, int from)
 {
     char buffer[4096] = {0};
@@ -241,8 +243,9 @@ static int fill(int to, int from)
     return left == 0;
 }
 
-/* Copies the list of this process's objects, so that addresses in them have names after its end. Number 1 is the first, others
- * are of sites, as a process may load code where there was other code. No thread waits for another's file. */
+/* Copies the list of this process's objects, so that addresses in them can be given names after its end. The first list has
+ * number 1. Each place in the code has one more, as a process may load code where other code was before. Each list is a file
+ * of its own, so no thread waits for another. */
 static void list_objects(const struct file *file, uint64_t number)
 {
     struct quiet quiet = begin_quiet();
@@ -256,14 +259,14 @@ static void list_objects(const struct file *file, uint64_t number)
     end_quiet(quiet);
 }
 
-/* Returns NULL if this process has no room for its file, which stays too short. */
+/* Returns NULL if there is no room for this process's file, which is too short then. */
 static struct file *make_file(void)
 {
     struct file *file = MAP_FAILED;
     uint64_t start = ticks();
 
     int fd = create(start, 0);
-    if (fill(fd, -1)) /* now, as a full file system must not end the program later */
+    if (fill(fd, -1)) /* All is written now, as a full file system must not end the program later. */
         file = (void *)syscall(SYS_mmap, NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
     syscall(SYS_close, fd);
     if (file == MAP_FAILED)
@@ -279,7 +282,8 @@ static struct file *make_file(void)
     return file;
 }
 
-/* Makes the file once per process, while other threads wait. Async-signal-safe in a child, which may copy first. */
+/* Makes the file once per process, while other threads wait. It is async-signal-safe in a forked child, whose first call may
+ * be a copy. */
 static __attribute__((noinline, cold)) struct file *start(void)
 {
     uint64_t attempt = 0;
@@ -299,7 +303,7 @@ static __attribute__((noinline, cold)) struct file *start(void)
     return state->file;
 }
 
-/* NULL if this process is not recorded. */
+/* Returns NULL if this process is not recorded. */
 static inline struct file *this_file(void)
 {
     struct file *file = __atomic_load_n(&state->file, __ATOMIC_ACQUIRE);
@@ -331,7 +335,7 @@ static __thread struct {
 
 static __attribute__((noinline, cold)) void take_part(struct file *file)
 {
-    mine.number = THREADS; /* A signal handler counts there until this thread has a part, or gets it for the thread. */
+    mine.number = THREADS; /* A signal handler that runs now counts in the shared part, or takes a part for this thread. */
     if (__atomic_exchange_n(&mine.file, file, __ATOMIC_SEQ_CST) == file)
         return;
     uint64_t number = add(&file->process.threads, 1);
@@ -339,7 +343,8 @@ static __attribute__((noinline, cold)) void take_part(struct file *file)
         mine.number = (unsigned)number;
 }
 
-/* The number of this thread's part. It is the shared one if this is a signal handler that has interrupted the counting. */
+/* Returns the number of this thread's part, or of the shared one in a signal handler that has interrupted the thread as it
+ * counted. */
 static inline unsigned part_of_thread(struct file *file)
 {
     if (mine.file != file)
@@ -349,7 +354,7 @@ static inline unsigned part_of_thread(struct file *file)
     return mine.number;
 }
 
-/* Remembers a call that may end the program. */
+/* Remembers that the thread is in a call, because the call may end the program. */
 static inline void enter(struct file *file, unsigned part, enum function function, uintptr_t caller)
 {
     if (part != THREADS)
@@ -362,7 +367,7 @@ static inline void leave(struct file *file, unsigned part, uint64_t now)
     set(&file->threads[part].last, now);
 }
 
-/* Adds to a number of this part. */
+/* Adds to a number of this part. Only the shared part has several threads. */
 static inline void count(unsigned part, uint64_t *number, uint64_t value)
 {
     if (part == THREADS)
@@ -398,7 +403,7 @@ static __attribute__((noinline, cold)) struct pin *search(struct file *file, uin
     return NULL;
 }
 
-/* The pin with this handle that exists, or else the last one. */
+/* Returns the pin with this handle that exists, or else the last one that had it; NULL if none is known. */
 static inline struct pin *find(struct file *file, uint64_t handle)
 {
     uint64_t *guess = &file->guesses[(handle * 0x9e3779b97f4a7c15 >> 48) % GUESSES];
@@ -439,7 +444,7 @@ static __attribute__((noinline, cold)) void note_misuse(struct file *file, enum 
     uint64_t why = UNKNOWN, offset = 0, mapped = 0;
 
     if (pin == NULL && get(&file->process.pins_left_out) > 0)
-        return; /* It may be one of these. */
+        return; /* The handle may be that of a pin that was left out. */
     if (pin != NULL) {
         why = OUTSIDE;
         offset = address - get(&pin->va);
@@ -454,7 +459,7 @@ static __attribute__((noinline, cold)) void note_misuse(struct file *file, enum 
 
 /* ---- Calls that are no copies ---- */
 
-/* The thread is in a call. Those that the next library makes of its own functions do not count. */
+/* 1 while the thread is in a call. The calls that the next library then makes of its own functions do not count. */
 static __thread int inside;
 
 struct call {
@@ -469,7 +474,8 @@ static struct call begin(enum function function, uintptr_t caller, const gdr_mh_
 {
     struct call call = {.file = this_file(), .function = function};
 
-    /* A signal handler may have left a call by siglongjmp. No function of a library calls gdr_open. */
+    /* If a signal handler has left a call by siglongjmp, `inside` is still 1. gdr_open counts even then, as no function of a
+     * library calls it. */
     call.counts = call.file != NULL && (!inside || function == F_open);
     if (!call.counts)
         return call;
@@ -540,7 +546,7 @@ static void note_pin(const struct call *call, int error, gdr_t g, const gdr_mh_t
     unlock(file, quiet);
 }
 
-/* Changes the state of pins that have the handle or, without one, the gdr_t. */
+/* Changes the state of the pins that have this handle or, if it is NULL, this gdr_t. */
 static void change_pins(const struct call *call, gdr_t g, const gdr_mh_t *handle, uint64_t from, uint64_t to)
 {
     struct file *file = call->file;
@@ -562,7 +568,7 @@ static void change_pins(const struct call *call, gdr_t g, const gdr_mh_t *handle
     unlock(file, quiet);
 }
 
-/* Returns how much of the pin was mapped. */
+/* Sets how many bytes of the pin are mapped. Returns how many were. */
 static uint64_t set_mapped(const struct call *call, gdr_mh_t handle, uint64_t mapped)
 {
     struct pin *pin;
@@ -575,7 +581,7 @@ static uint64_t set_mapped(const struct call *call, gdr_mh_t handle, uint64_t ma
     return __atomic_exchange_n(&pin->mapped, mapped, __ATOMIC_RELAXED);
 }
 
-/* Whole pages of a mapping. A pin may begin inside a page, with GDRCOPY_ALLOW_UNALIGNED_MAP. */
+/* Returns the length of a mapping in bytes of whole pages. With GDRCOPY_ALLOW_UNALIGNED_MAP, a pin may begin inside a page. */
 static size_t mapped_len(unsigned long address, size_t size, const gdr_info_v2_t *info)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -686,7 +692,7 @@ int gdr_close(gdr_t g)
 
     change_pins(&call, g, NULL, LIVE, ENDING);
     int error = end(&call, next.close(g));
-    int stays_open = error == EINVAL || error == EACCES; /* After other errors the connection is closed nevertheless. */
+    int stays_open = error == EINVAL || error == EACCES; /* After other errors, the connection is closed. */
     change_pins(&call, g, NULL, ENDING, stays_open ? LIVE : ENDED);
     return error;
 }
@@ -765,7 +771,7 @@ static inline __attribute__((always_inline)) int copy(enum function function, gd
                                                       size_t size, uintptr_t caller)
 {
     int direction = function == F_copy_from_mapping;
-    struct file *file = this_file(); /* It loads the next library. */
+    struct file *file = this_file(); /* This loads the next library, so `next` is read after it. */
     __typeof__(&gdr_copy_to_mapping) next_copy = next.copy_to_mapping;
     uint64_t address = (uintptr_t)to, offset = 0, mapped = 0;
 
@@ -780,7 +786,7 @@ static inline __attribute__((always_inline)) int copy(enum function function, gd
         offset = address - get(&pin->va);
         mapped = get(&pin->mapped);
     }
-    if (size > 0 && (offset > mapped || size > mapped - offset)) /* Noted now, as the copy may end the program. */
+    if (size > 0 && (offset > mapped || size > mapped - offset)) /* This is noted now, as the copy may end the program. */
         note_misuse(file, function, pin, caller, address, size);
     unsigned part = part_of_thread(file);
     enter(file, part, function, caller);

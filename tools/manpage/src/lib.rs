@@ -8,12 +8,12 @@ use std::path::Path;
 use clap::Command;
 use clap_mangen::Man;
 
-/// The parts of pages beside the definition of the command line.
+/// The parts of pages that are not in the definition of the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
     /// The program and its version, for the footer.
     pub source: &'a str,
-    /// The date of the release for the footer, as `2026-11-22`.
+    /// The date of the release for the footer, in the form `2026-11-22`.
     pub date: &'a str,
     /// The last sections, as roff.
     pub last: &'a str,
@@ -22,7 +22,8 @@ pub struct Page<'a> {
 impl Page<'_> {
     /// Writes the page of a command to a directory, and returns the name of its file.
     ///
-    /// The end of the command's help is its notes. `Examples:` and `Exit status:` there begin sections.
+    /// The end of the command's help becomes the notes of the page. `Examples:` and `Exit status:` begin sections
+    /// there.
     ///
     /// # Errors
     /// The file system's error.

@@ -58,7 +58,7 @@ struct Record<'a> {
     size_bytes: usize,
     #[serde(flatten)]
     times: Times,
-    /// The median divided by the first library's.
+    /// The median divided by that of the first library. The first library has none.
     ratio: Option<f64>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(output::exit_status("apiperf", interrupted))
 }
 
-/// A library that pins, and the buffer.
+/// A library, and the buffer that it pins.
 struct Pinner {
     connection: Connection,
     buffer: DeviceBuffer,
@@ -87,7 +87,7 @@ struct Pinner {
 }
 
 impl Pinner {
-    /// Unmaps the memory, which can be pinned and mapped. From here on only timed calls map.
+    /// Unmaps the memory that the session has mapped. From here on only timed calls map it.
     fn new(method: Method) -> Result<Pinner> {
         drop(method.mapped);
         Ok(Pinner { connection: Connection::open(method.library)?, buffer: method.buffer, label: method.label })
@@ -143,12 +143,12 @@ fn measure<'a>(options: &Options, session: &Session, pinners: &'a [Pinner]) -> R
     Ok(records)
 }
 
-/// The times of the call of this number.
+/// Returns the times of the call with this number.
 fn times(samples: &[Sample], call: usize) -> Times {
     Times::new(samples.iter().map(|sample| sample[call]).collect())
 }
 
-/// One line per size and call, below the library's name. A library after the first has ratios to that.
+/// Returns a table for each library, with a row per size and call. Libraries after the first have ratios to the first.
 fn text(document: &Document<Record>) -> String {
     let mut columns = vec![("Call", "call"), ("Size(B)", "size_bytes")];
     columns.extend(TIMES);

@@ -81,7 +81,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// The records come in this order: all writes, then all reads.
+    /// Returns the points to measure: all writes, then all reads. The records have the same order.
     fn points(&self, sizes: &[usize], offset: usize) -> Vec<(Point, Repetitions)> {
         let mut points = Vec::new();
         for (direction, calls) in [(Direction::Write, self.writes), (Direction::Read, self.reads)] {
@@ -155,7 +155,7 @@ pub(super) fn run(
     Ok(status)
 }
 
-/// A table for each direction and method.
+/// Returns a table for each direction and method.
 pub(super) fn text(results: &Results) -> String {
     let mut columns = vec![("Test", "function"), ("Size(B)", "size_bytes")];
     columns.extend(TIMES);
@@ -177,7 +177,7 @@ pub(super) fn text(results: &Results) -> String {
     text
 }
 
-/// Lines that scripts search for, `write BW: 1234.56MB/s`, where MB are MiB.
+/// Returns lines that scripts search for, such as `write BW: 1234.56MB/s`. MB are MiB here.
 fn bandwidths(results: &Results) -> String {
     let mut text = String::new();
     let has_several = results.methods().len() > 1;

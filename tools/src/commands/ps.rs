@@ -41,7 +41,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line for each process, and one for each of its libraries.
+/// Returns a line for each process, and a line for each of its libraries.
 fn text(processes: &[Process]) -> String {
     if processes.is_empty() {
         return "no process that may be examined uses GDRCopy\n".into();
@@ -58,7 +58,7 @@ fn text(processes: &[Process]) -> String {
         let emulated = if process.emulated { "  (emulated)" } else { "" };
         text += &format!("{command:<16}{pid:>9}{uid:>7}{descriptors:>6}{mappings:>10}{mapped:>12}{emulated}\n");
         for library in &process.libraries {
-            // The process may be in a container.
+            // The process may be in a container, so the path is looked up in its root directory.
             let seen = PathBuf::from(format!("/proc/{pid}/root{library}"));
             let maker = match Maker::of(&seen) {
                 Maker::None => "removed, replaced or unreadable",

@@ -22,7 +22,7 @@ functions! {
     }
 }
 
-/// Bytes per GPU page; buffers start on one.
+/// The size of a GPU page in bytes. Buffers start at a GPU page.
 pub(crate) const GPU_PAGE: usize = 64 << 10;
 
 /// The function that allocates GPU memory.
@@ -37,7 +37,7 @@ pub(crate) enum Memory {
     Create,
 }
 
-/// GPU memory that starts on a GPU page. It is allocated until the process ends.
+/// GPU memory that starts at a GPU page. It is allocated until the process ends.
 #[derive(Debug)]
 pub(crate) struct DeviceBuffer {
     gpu: &'static Gpu,
@@ -54,7 +54,7 @@ impl DeviceBuffer {
         let functions = Functions::get()?;
         let mut start = 0;
         match memory {
-            // With room to align it to a page.
+            // The allocation has room to align the start to a page.
             // SAFETY: the address is written to a local variable.
             Memory::Alloc => unsafe { functions.alloc(&mut start, len + GPU_PAGE - 1) }?,
             Memory::Create => start = create(gpu, len)?,
@@ -84,13 +84,13 @@ impl DeviceBuffer {
         Ok(self.gpu.synchronize()?)
     }
 
-    /// Copies from its start.
+    /// Copies from the start of the buffer.
     pub(crate) fn read(&self, bytes: &mut [u8]) -> Result<()> {
         // SAFETY: the slice is writable.
         Ok(unsafe { self.copy_out(bytes.as_mut_ptr(), 0, bytes.len()) }?)
     }
 
-    /// Sets its first `len` bytes on the GPU, and waits for the end.
+    /// Sets the buffer's first `len` bytes on the GPU, and waits for the end.
     pub(crate) fn fill(&self, byte: u8, len: usize) -> Result<(), CudaError> {
         assert!(len <= self.len);
         // SAFETY: the range is in the buffer.
@@ -98,7 +98,7 @@ impl DeviceBuffer {
         self.gpu.synchronize()
     }
 
-    /// cuMemcpyHtoD to this offset.
+    /// Copies to this offset by cuMemcpyHtoD.
     ///
     /// # Safety
     /// `source` must be readable for `len` bytes.
@@ -108,7 +108,7 @@ impl DeviceBuffer {
         unsafe { self.functions.to_device(self.address + at as u64, source.cast(), len) }
     }
 
-    /// cuMemcpyDtoH from this offset.
+    /// Copies from this offset by cuMemcpyDtoH.
     ///
     /// # Safety
     /// `target` must be writable for `len` bytes.
@@ -127,7 +127,7 @@ pub(crate) struct PinnedBuffer {
 }
 
 impl PinnedBuffer {
-    /// Zeroed memory; a context must be current.
+    /// Allocates zeroed memory. A context must be current.
     pub(crate) fn alloc(len: usize) -> Result<PinnedBuffer> {
         let mut address = ptr::null_mut();
         // SAFETY: the address is written to a local variable.
@@ -145,7 +145,7 @@ impl PinnedBuffer {
 
     /// The buffer's bytes; only the CPU may write them during the borrow.
     pub(crate) fn as_slice(&self) -> &[u8] {
-        // SAFETY: initialized memory of this length, borrowed as the buffer is.
+        // SAFETY: the memory is initialized, has this length, and is borrowed together with the buffer.
         unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.len) }
     }
 

@@ -23,7 +23,7 @@ functions! {
     }
 }
 
-/// The address of at least `len` bytes that can be pinned.
+/// Allocates at least `len` bytes that can be pinned, and returns their address.
 pub(super) fn create(gpu: &Gpu, len: usize) -> Result<CUdeviceptr> {
     let f = Functions::get()?;
     let properties = properties(gpu);
@@ -45,9 +45,9 @@ pub(super) fn create(gpu: &Gpu, len: usize) -> Result<CUdeviceptr> {
     Ok(start)
 }
 
-/// Memory of this GPU that can be pinned.
+/// Returns the properties of memory of this GPU that can be pinned.
 fn properties(gpu: &Gpu) -> CUmemAllocationProp {
-    // SAFETY: all its fields are numbers and pointers, for which 0 is a value.
+    // SAFETY: all fields of the struct are numbers and pointers, for which 0 is a valid value.
     let mut properties: CUmemAllocationProp = unsafe { std::mem::zeroed() };
     properties.type_ = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;

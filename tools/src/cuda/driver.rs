@@ -29,7 +29,7 @@ macro_rules! functions {
         }
 
         impl $table {
-            /// Fails if there is no driver, or if it lacks one of them.
+            /// Fails if there is no driver, or if the driver lacks one of the functions.
             $visibility fn get() -> anyhow::Result<&'static $table> {
                 static TABLE: std::sync::OnceLock<$table> = std::sync::OnceLock::new();
                 if let Some(table) = TABLE.get() {
@@ -42,7 +42,7 @@ macro_rules! functions {
 
             $(
                 /// # Safety
-                /// As the driver's function.
+                /// The contract of the driver's function holds.
                 #[allow(clippy::too_many_arguments, reason = "the driver's functions have them")]
                 $visibility unsafe fn $function(&self, $($argument: $kind),*) -> Result<(), $crate::cuda::CudaError> {
                     // SAFETY: contract of this function.
@@ -54,7 +54,7 @@ macro_rules! functions {
 }
 pub(crate) use functions;
 
-/// The CUDA driver of this process, not initialized yet. It is never unloaded.
+/// Loads the CUDA driver, but does not initialize it. The driver is never unloaded.
 fn load() -> Result<&'static Library> {
     static DRIVER: OnceLock<Library> = OnceLock::new();
     if let Some(driver) = DRIVER.get() {
@@ -66,6 +66,8 @@ fn load() -> Result<&'static Library> {
     Ok(DRIVER.get_or_init(|| driver))
 }
 
+/// Returns a function of the CUDA driver.
+///
 /// # Safety
 /// `F` must be a function pointer of the function's type.
 pub(crate) unsafe fn symbol<F: Copy>(name: &CStr) -> Result<F> {
@@ -77,7 +79,7 @@ pub(crate) unsafe fn symbol<F: Copy>(name: &CStr) -> Result<F> {
     })?)
 }
 
-/// Turns the result of a call into an error that names both.
+/// Returns an error with the names of the call and of its result, unless the result is success.
 pub(crate) fn check(symbol: &'static CStr, code: c_int) -> Result<(), CudaError> {
     if code == 0 {
         return Ok(());

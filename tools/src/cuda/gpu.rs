@@ -43,8 +43,7 @@ pub(crate) struct Gpu {
     /// All GPUs, including this one.
     pub(crate) devices: Vec<Device>,
     number: usize,
-    /// The CUDA version that the driver serves, as 1000 times the major version, and 10 times the
-    /// minor.
+    /// The CUDA version that the driver supports: 1000 × major + 10 × minor.
     pub(crate) version: c_int,
 }
 
@@ -52,7 +51,7 @@ impl Gpu {
     /// Opens the GPU with this number, for the rest of the process.
     pub(crate) fn open(number: i32) -> Result<&'static Gpu> {
         let functions = Functions::get()?;
-        // SAFETY: CUDA has no flags for it.
+        // SAFETY: 0 is the only valid value for the flags of cuInit.
         unsafe { functions.init(0) }?;
         let version = functions.version()?;
         let devices = functions.devices()?;
@@ -87,7 +86,7 @@ impl Functions {
         Ok(version)
     }
 
-    /// All GPUs; CUDA must be initialized.
+    /// Returns all GPUs. CUDA must be initialized.
     pub(super) fn devices(&self) -> Result<Vec<Device>, CudaError> {
         let mut count = 0;
         // SAFETY: the count is a local variable.
@@ -108,7 +107,7 @@ impl Functions {
         Ok(devices)
     }
 
-    /// An attribute's value; none if the driver does not know it.
+    /// Returns an attribute's value, or `None` if the driver does not know the attribute.
     pub(super) fn attribute_of(&self, device: &Device, attribute: c_int) -> Option<c_int> {
         let mut value = 0;
         // SAFETY: the value is a local variable.

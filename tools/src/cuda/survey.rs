@@ -1,4 +1,4 @@
-//! The CUDA driver's report without a context, on its version, the GPUs, and their features.
+//! Queries the CUDA driver, without a context, for its version, the GPUs, and their features.
 
 use std::ffi::c_int;
 
@@ -39,12 +39,12 @@ impl From<CudaError> for Failure {
     }
 }
 
-/// A GPU, and what it supports; `None` where this driver does not know the attribute.
+/// A GPU and its features. A feature is `None` if this driver does not know the attribute.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Gpu {
     /// The GPU, with its address in the form of sysfs, `0000:1b:00.0`.
     pub(crate) device: Device,
-    /// Bytes.
+    /// The size of the GPU's memory in bytes.
     pub(crate) memory: u64,
     pub(crate) rdma: Option<bool>,
     pub(crate) dmabuf: Option<bool>,
@@ -55,7 +55,7 @@ pub(crate) fn query() -> Cuda {
     let functions = match Functions::get() {
         Ok(functions) => functions,
         Err(error) => {
-            // The loader's message only, because doctor has its own advice.
+            // The text is only the loader's message, because doctor has its own advice.
             let failure = Failure { text: error.root_cause().to_string(), code: None };
             return Cuda { version: Err(failure.clone()), gpus: Err(failure), file: None };
         }
@@ -66,7 +66,7 @@ pub(crate) fn query() -> Cuda {
 }
 
 fn gpus(functions: &Functions) -> Result<Vec<Gpu>, CudaError> {
-    // SAFETY: CUDA has no flags for it.
+    // SAFETY: 0 is the only valid value for the flags of cuInit.
     match unsafe { functions.init(0) } {
         Err(error) if error.code == NO_DEVICE => return Ok(Vec::new()),
         result => result?,

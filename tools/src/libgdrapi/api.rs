@@ -15,13 +15,13 @@ pub(crate) struct Handle(pub(super) c_ulong);
 pub(crate) struct Info {
     /// Device address of the first pinned page.
     pub(crate) va: u64,
-    /// Bytes pinned, whole pages.
+    /// The number of pinned bytes, in whole pages.
     pub(crate) mapped_size: u64,
-    /// Bytes per page.
+    /// The size of a page in bytes.
     pub(crate) page_size: u32,
     tm_cycles: u64,
     cycles_per_ms: u32,
-    /// The bit 1 for mapped, and the bit 2 for write-combining.
+    /// The value 1 means mapped, and the value 2 means write-combining.
     pub(super) flags: c_uint,
     /// Libraries before 2.4 leave 0 here.
     pub(super) mapping_type: c_uint,
@@ -53,6 +53,8 @@ pub(super) struct Api {
 }
 
 impl Api {
+    /// Looks up the functions of a library.
+    ///
     /// # Safety
     /// The library must be a libgdrapi, and stay loaded as long as the table is used.
     pub(super) unsafe fn new(library: &Library) -> Result<Api, libloading::Error> {
@@ -79,6 +81,8 @@ impl Api {
     }
 }
 
+/// Returns a function of a library.
+///
 /// # Safety
 /// `F` must be a function pointer of the function's type.
 unsafe fn get<F: Copy>(library: &Library, name: &CStr) -> Result<F, libloading::Error> {

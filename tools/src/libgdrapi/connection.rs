@@ -39,7 +39,7 @@ fn check(call: &'static str, result: c_int) -> Result<(), CallError> {
     Err(CallError { call, errno })
 }
 
-/// An open `gdr_t`; dropping it closes it.
+/// An open `gdr_t`. Dropping it closes the connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     library: &'static Library,
@@ -75,7 +75,7 @@ impl Connection {
         check("gdr_unpin_buffer", result)
     }
 
-    /// `gdr_get_info_v2`.
+    /// Calls `gdr_get_info_v2`, or `gdr_get_info` of libraries that lack it.
     #[inline]
     pub(crate) fn info(&self, handle: Handle) -> Result<Info, CallError> {
         let mut info = Info::default();
@@ -85,7 +85,7 @@ impl Connection {
         Ok(info)
     }
 
-    /// `gdr_map`, or `gdr_map_v2` for a mapping that is not the default.
+    /// Calls `gdr_map`, or `gdr_map_v2` for a mapping type that is not the default.
     #[inline]
     pub(crate) fn map(&self, handle: Handle, len: usize, mapping_type: MappingType) -> Result<*mut u8, CallError> {
         let mut va = ptr::null_mut();
@@ -125,7 +125,7 @@ impl Connection {
         Ok((handle, va, info))
     }
 
-    /// The driver's version; `None` if the library has no such call.
+    /// Returns the driver's version, or `None` if the library has no such call or the call fails.
     pub(crate) fn driver_version(&self) -> Option<(c_int, c_int)> {
         let version = self.library.api.driver_version?;
         let mut major = 0;
@@ -135,7 +135,7 @@ impl Connection {
         if result == 0 { Some((major, minor)) } else { None }
     }
 
-    /// `gdr_get_attribute`; none if the library has none, or does not know the attribute.
+    /// Calls `gdr_get_attribute`. Returns `None` if the library does not have the function, or if the call fails.
     pub(crate) fn attribute(&self, attribute: c_int) -> Option<c_int> {
         let mut value = 0;
         // SAFETY: the connection is open, and the value a local variable.
@@ -146,12 +146,13 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: it is open, and not used again.
+        // SAFETY: the connection is open, and not used again.
         unsafe { (self.library.api.close)(self.g) };
     }
 }
 
-/// A GPU buffer that a library has pinned and mapped; dropping it closes the connection, which undoes both.
+/// A GPU buffer that a library has pinned and mapped. Dropping it closes the connection, which unmaps and unpins the
+/// buffer.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     connection: Connection,
@@ -163,12 +164,12 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
-    /// Pins and maps the buffer, which must outlive it.
+    /// Pins and maps the buffer, which must outlive the result.
     pub(crate) fn new(library: &'static Library, buffer: &DeviceBuffer, mapping_type: MappingType) -> Result<Mapped> {
         Mapped::step_by_step(library, buffer, mapping_type, |_| Ok(()))
     }
 
-    /// Does what [`Mapped::new`] does, and names each call of the library before making it.
+    /// Does what [`Mapped::new`] does, and calls `before` with the name of each call of the library before making it.
     pub(crate) fn step_by_step(
         library: &'static Library,
         buffer: &DeviceBuffer,
@@ -187,8 +188,8 @@ impl Mapped {
         }
     }
 
-    /// Undoes both, and closes the connection. Says before each call which one it is. After an error, nothing else is
-    /// undone.
+    /// Unmaps and unpins the buffer, and closes the connection. Calls `before` with the name of each call before making
+    /// it. After an error, it makes no further calls.
     pub(crate) fn close(self, mut before: impl FnMut(&'static str) -> Result<()>) -> Result<()> {
         let connection = ManuallyDrop::new(self.connection);
         before("gdr_unmap")?;
@@ -196,7 +197,7 @@ impl Mapped {
         before("gdr_unpin_buffer")?;
         connection.unpin(self.handle)?;
         before("gdr_close")?;
-        // SAFETY: it is open, and neither used nor dropped afterwards.
+        // SAFETY: the connection is open, and neither used nor dropped afterwards.
         Ok(check("gdr_close", unsafe { (connection.library.api.close)(connection.g) })?)
     }
 
@@ -220,7 +221,7 @@ impl Mapped {
         self.len
     }
 
-    /// The address at which this offset of the buffer is mapped.
+    /// Returns the address at which this offset of the buffer is mapped.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset < self.len);
         self.va.wrapping_add(offset)

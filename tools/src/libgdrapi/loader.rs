@@ -1,4 +1,4 @@
-//! Loads libgdrapi files, several into one process, where they stay.
+//! Loads libgdrapi files. A process can load several of them, and they stay loaded.
 
 use std::ffi::c_int;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ pub(crate) struct Library {
     pub(crate) file: PathBuf,
 }
 
-/// Loads a file by its full path. By a name without a directory, the loader would take another one of the same SONAME.
+/// Loads a file by its full path. For a name without a directory, the loader could return another file with this
+/// SONAME.
 pub(crate) fn load(file: &Path) -> Result<&'static Library> {
     let name = file.display().to_string();
     let file = file.canonicalize().context(name.clone())?;
@@ -46,7 +47,7 @@ pub(crate) fn load_by_name(name: &str) -> Result<&'static Library> {
 }
 
 impl Library {
-    /// The library's release; `None` before 2.0.
+    /// Returns the library's release, or `None` before 2.0.
     pub(crate) fn version(&self) -> Option<(c_int, c_int)> {
         let version = self.api.library_version?;
         let mut major = 0;
@@ -60,7 +61,7 @@ impl Library {
 fn open(path: &Path) -> Result<Api> {
     // SAFETY: the user names a libgdrapi; its initializers have no requirements.
     let object = unsafe { Object::open(Some(path), RTLD_NOW | RTLD_LOCAL) }?;
-    // SAFETY: as above, and it is kept loaded.
+    // SAFETY: as above, and the library is kept loaded.
     let api = unsafe { Api::new(&object) }?;
     std::mem::forget(object);
     Ok(api)

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::search;
 
-/// The library that a program would get without the object.
+/// Returns the named library, or else the library that a program would get without the objects.
 pub(crate) fn library(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(file) = named {
         let file = file.canonicalize().with_context(|| file.display().to_string())?;
@@ -31,15 +31,16 @@ const FUNCTIONS: &str = "libgdrcopy_trace.so";
 const PLAIN_NAME: &str = "libgdrcopy_trace_alias.so";
 const NEWER: &str = "libgdrcopy_trace_newer.so";
 
-/// The value of LD_PRELOAD with these objects. They get all calls except those that a libgdrapi makes.
+/// Returns the value of LD_PRELOAD with the objects. The objects get all calls of libgdrapi's functions, except those
+/// that a libgdrapi makes itself.
 ///
-/// If the library has functions that the objects lack, `links` is a directory. The program finds them behind the objects, by
-/// linking and by dlsym.
+/// If the library has functions that the objects lack, `links` is a directory for links. The program then finds these
+/// functions after the objects, by linking and by dlsym.
 pub(crate) fn variable(library: &Path, links: Option<&Path>) -> Result<OsString> {
     let directory = find()?;
     let mut objects = vec![directory.join(FUNCTIONS), directory.join(PLAIN_NAME)];
     if let Some(links) = links {
-        // The names that the object needs, and looks for in the directory that it is found in.
+        // The object needs these names, and looks for them in the directory in which the loader found it.
         symlink(directory.join(FUNCTIONS), links.join(FUNCTIONS))?;
         symlink(library, links.join("libgdrapi_next.so"))?;
         symlink(directory.join(NEWER), links.join(NEWER))?;
@@ -62,7 +63,7 @@ pub(crate) fn variable(library: &Path, links: Option<&Path>) -> Result<OsString>
     Ok(files.join(OsStr::new(":")))
 }
 
-/// The directory of the objects, that of this program or where they are installed.
+/// Returns the directory of the objects: this program's directory, or the one where they are installed.
 fn find() -> Result<PathBuf> {
     let program = env::current_exe()?.canonicalize()?;
     let beside = program.parent().context("this program has no directory")?;

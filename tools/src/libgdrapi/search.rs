@@ -10,11 +10,12 @@ use std::process::{Command, Stdio};
 
 use crate::system::files;
 
-/// The place of a library that only the tools find.
+/// The name of the place where only the tools find a library.
 pub(crate) const BESIDE: &str = "its place beside gdrcopy";
 
-/// The places that come first.
+/// The variable whose libraries come first.
 pub(crate) const PRELOADED: &str = "LD_PRELOAD";
+/// The variable whose directories come next.
 pub(crate) const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
 /// The name that linked programs ask for, as do some that call dlopen.
@@ -49,8 +50,8 @@ pub(crate) struct Candidate {
     pub(crate) file: PathBuf,
 }
 
-/// All of either name, in the loader's order, and links of these names that lead nowhere. Paths that are built into programs (RUNPATH),
-/// which come before the loader's cache, are unknown.
+/// Returns all files of either name in the loader's order, including links that lead nowhere. Paths that are built into
+/// programs (RUNPATH) are unknown; the loader searches them before its cache.
 pub(crate) fn candidates() -> Vec<Candidate> {
     let preloaded = paths(PRELOADED, b": ").into_iter().filter_map(of_preloaded);
     let mut places = vec![(PRELOADED, preloaded.collect())];
@@ -62,7 +63,7 @@ pub(crate) fn candidates() -> Vec<Candidate> {
     for (place, files) in places {
         for file in files {
             let is_new = candidates.iter().all(|other| real(&other.file) != real(&file));
-            // A link that leads nowhere is listed, and passed over by the loader.
+            // A link that leads nowhere is listed, although the loader passes over it.
             if is_new && file.symlink_metadata().is_ok() {
                 candidates.push(Candidate { place, file });
             }
@@ -71,7 +72,7 @@ pub(crate) fn candidates() -> Vec<Candidate> {
     candidates
 }
 
-/// The file that the loader takes by a name without a directory, if it can load that.
+/// Returns the file that the loader takes by a name without a directory. The loader may fail to load it.
 pub(crate) fn first(name: &str) -> Option<PathBuf> {
     for candidate in candidates() {
         let mut file = candidate.file.with_file_name(name);
@@ -91,7 +92,7 @@ pub(crate) enum Maker {
     This,
     Nvidia,
     Other,
-    /// The file is no library at all.
+    /// The file is not a library.
     None,
 }
 
@@ -124,31 +125,31 @@ pub(crate) fn is_object(file: &Path) -> bool {
     files::bytes(file).is_ok_and(|bytes| bytes.starts_with(ELF))
 }
 
-/// Returns whether the loader passes over a library, as it is for another kind of CPU.
+/// Returns whether the loader passes over a library because it is for another kind of CPU.
 pub(crate) fn is_foreign(file: &Path) -> bool {
     let Some(kind) = kind(file) else { return false };
     env::current_exe().is_ok_and(|program| self::kind(&program) != Some(kind))
 }
 
-/// The class of an ELF file, and e_machine.
+/// Returns the class and e_machine of an ELF file.
 fn kind(file: &Path) -> Option<[u8; 3]> {
     let mut header = [0; 20];
     files::open(file).ok()?.read_exact(&mut header).ok()?;
     if header.starts_with(ELF) { Some([header[4], header[18], header[19]]) } else { None }
 }
 
-/// The file behind all links; the link itself if it leads nowhere.
+/// Returns the file behind all links, or the link itself if it leads nowhere.
 pub(crate) fn real(file: &Path) -> PathBuf {
     let directory = file.parent().and_then(|directory| directory.canonicalize().ok());
     let itself = directory.unwrap_or_default().join(file.file_name().unwrap_or_default());
     file.canonicalize().unwrap_or(itself)
 }
 
-/// The library that was installed, or built by `make lib`, with this program.
+/// Returns the library that was installed, or built by `make lib`, with this program.
 pub(crate) fn beside_this_program() -> Option<PathBuf> {
     let program = env::current_exe().ok()?.canonicalize().ok()?;
     let triplet = format!("../lib/{}-linux-gnu", env::consts::ARCH);
-    // PREFIX/bin, with the names that distributions give to the other directory; build/tools/bin.
+    // The first three are for a program in PREFIX/bin, the last is for one in build/tools/bin.
     for directory in ["../lib", "../lib64", &triplet, "../../lib"] {
         if let Ok(directory) = program.parent()?.join(directory).canonicalize()
             && directory.join(SONAME).exists()
@@ -159,7 +160,7 @@ pub(crate) fn beside_this_program() -> Option<PathBuf> {
     None
 }
 
-/// The library that a preloaded file brings.
+/// Returns the library that a preloaded file is, or loads.
 pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
     let name = file.file_name()?.to_str()?;
     match name {
@@ -169,7 +170,8 @@ pub(crate) fn of_preloaded(file: PathBuf) -> Option<PathBuf> {
     }
 }
 
-/// The library that an entry of LD_LIBRARY_PATH means, which is the file itself, or begins with a ~ that no shell replaced.
+/// Returns the library that a wrong entry of LD_LIBRARY_PATH means. Such an entry is the file itself, or begins with a
+/// ~ that no shell has replaced.
 pub(crate) fn meant() -> Option<PathBuf> {
     let home = PathBuf::from(env::var_os("HOME")?);
     for entry in paths(LIBRARY_PATH, b":;") {
@@ -186,7 +188,7 @@ pub(crate) fn meant() -> Option<PathBuf> {
     None
 }
 
-/// A directory on the loader's path, or above one, that this user may not search.
+/// Returns a directory on the loader's path, or above one, that this user may not search.
 pub(crate) fn closed() -> Option<PathBuf> {
     for file in searched(&NAMES).map(|(_, files)| files).concat() {
         if file.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
@@ -196,7 +198,8 @@ pub(crate) fn closed() -> Option<PathBuf> {
     None
 }
 
-/// Where the loader searches for these names, in order. An empty entry of LD_LIBRARY_PATH is the current directory.
+/// Returns the files at which the loader looks for these names, by place and in order. An empty entry of
+/// LD_LIBRARY_PATH is the current directory.
 fn searched(names: &[&str]) -> [(&'static str, Vec<PathBuf>); 3] {
     let triplet = format!("{}-linux-gnu", env::consts::ARCH);
     let defaults = DEFAULT_DIRECTORIES.map(|directory| [Path::new(directory).join(&triplet), directory.into()]);
@@ -207,7 +210,7 @@ fn searched(names: &[&str]) -> [(&'static str, Vec<PathBuf>); 3] {
     ]
 }
 
-/// The entries of a variable, which may not be UTF-8.
+/// Returns the entries of a variable, which may not be UTF-8.
 fn paths(variable: &str, separators: &[u8]) -> Vec<PathBuf> {
     let list = env::var_os(variable).unwrap_or_default();
     if list.is_empty() {
@@ -217,12 +220,12 @@ fn paths(variable: &str, separators: &[u8]) -> Vec<PathBuf> {
     entries.map(|path| OsStr::from_bytes(path).into()).collect()
 }
 
-/// Files of these names in directories.
+/// Returns the files of these names in these directories, whether they exist or not.
 fn names_in(directories: &[PathBuf], names: &[&str]) -> Vec<PathBuf> {
     directories.iter().flat_map(|directory| names.iter().map(|name| directory.join(name))).collect()
 }
 
-/// The file of another library that the loader finds.
+/// Returns the file that the loader finds by the name of another library.
 pub(crate) fn file_of(name: &str) -> Option<PathBuf> {
     let places = searched(&[name]).map(|(_, files)| files);
     places.concat().into_iter().find(|file| file.exists())
@@ -232,7 +235,7 @@ fn cached(names: &[&str]) -> Vec<PathBuf> {
     // Not every user has ldconfig on the PATH.
     let mut files = Vec::new();
     for ldconfig in ["/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"] {
-        // If errors went to a pipe too, output() would panic where ioctl is refused.
+        // If errors also went to a pipe, output() would panic in a sandbox that refuses ioctl.
         if let Ok(listing) = Command::new(ldconfig).arg("-p").stderr(Stdio::null()).output() {
             files.extend(String::from_utf8_lossy(&listing.stdout).lines().filter_map(|line| of_listing(line, names)));
             break;
@@ -241,7 +244,7 @@ fn cached(names: &[&str]) -> Vec<PathBuf> {
     files
 }
 
-/// The file of a line `NAME (KIND) => FILE` for one of these names.
+/// Returns the file in a line `NAME (KIND) => FILE` for one of these names.
 fn of_listing(line: &str, names: &[&str]) -> Option<PathBuf> {
     let (entry, file) = line.split_once(" => ")?;
     let (name, kind) = entry.trim_start().split_once(' ')?;

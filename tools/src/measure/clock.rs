@@ -1,6 +1,7 @@
 //! The clock is a counter of the CPU, which all processes of a computer share. tools/trace/trace.c reads it too.
 //!
-//! A reading waits until every earlier load has returned its data. Stores end with the library's own fence.
+//! Reading the clock waits until every earlier load has returned its data. It does not wait for stores, which end with
+//! the library's own fence.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     ns_per_tick: f64,
-    /// Ticks between two readings with nothing between them.
+    /// The number of ticks between two readings with nothing between them.
     overhead: f64,
 }
 
@@ -19,7 +20,7 @@ impl Clock {
         Clock { ns_per_tick: ns_per_tick(), overhead: empty[empty.len() / 2] }
     }
 
-    /// Nanoseconds that `work` takes, without the cost of the clock.
+    /// Returns the nanoseconds that `work` takes, without the cost of the clock.
     #[inline(always)]
     pub(crate) fn time(&self, work: impl FnOnce()) -> f64 {
         let start = ticks();
@@ -29,7 +30,7 @@ impl Clock {
     }
 }
 
-/// Compares the counter with the system's clock for 50 ms.
+/// Returns the nanoseconds of a tick. Compares the counter with the system's clock for 50 ms.
 pub(crate) fn ns_per_tick() -> f64 {
     let start = Instant::now();
     let first = ticks();
@@ -57,7 +58,7 @@ fn ticks() -> u64 {
 #[inline(always)]
 fn ticks() -> u64 {
     let ticks;
-    // SAFETY: Linux lets programs read the register; it has no effects.
+    // SAFETY: the instructions write only `ticks`. Linux allows programs to read the register cntvct_el0.
     unsafe {
         std::arch::asm!("dsb ld", "isb", "mrs {}, cntvct_el0", "isb", out(reg) ticks, options(nostack));
     }

@@ -75,10 +75,10 @@ impl Method {
         unsafe { self.mapped.at(0).cast::<u32>().read_volatile() };
     }
 
-    /// Nanoseconds of plain 4-byte loads from the mapping, each from another line.
+    /// Returns the nanoseconds of plain 4-byte loads from the mapping, each from another cache line.
     ///
-    /// At times they take a tenth longer for a while, so callers measure before and after the copies, and
-    /// use the shorter times.
+    /// Sometimes loads take a tenth longer for a while. So callers measure before and after the copies, and use the
+    /// shorter times.
     pub(crate) fn loads(&self, clock: &Clock) -> Times {
         let lines = (self.mapped.len() / LINE).min(LOADS);
         let words = (0..lines).map(|line| self.mapped.at(line * LINE).cast::<u32>());
@@ -153,7 +153,7 @@ impl Method {
     }
 }
 
-/// Nanoseconds of all calls, and the results, or-ed.
+/// Makes the calls. Returns the nanoseconds of all calls together, and a number that is 0 if all of them succeeded.
 #[inline(always)]
 fn timed(clock: &Clock, calls: usize, call: impl Fn(usize) -> c_int) -> (f64, c_int) {
     let mut results = 0;
@@ -165,7 +165,7 @@ fn timed(clock: &Clock, calls: usize, call: impl Fn(usize) -> c_int) -> (f64, c_
     (ns, results)
 }
 
-/// The number of a result, 0 for success.
+/// Returns the number of a result, which is 0 for success.
 fn code(result: Result<(), CudaError>) -> c_int {
     match result {
         Ok(_) => 0,
@@ -173,7 +173,7 @@ fn code(result: Result<(), CudaError>) -> c_int {
     }
 }
 
-/// Pushes out what memcpy has stored, which could otherwise stay in the CPU.
+/// Pushes out the stores of memcpy, which could otherwise stay in the CPU.
 #[inline(always)]
 fn store_fence() {
     #[cfg(target_arch = "x86_64")]
@@ -185,7 +185,7 @@ fn store_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Adds what to do about a failing pin or map.
+/// Adds advice to the error of a pin or map.
 fn explain(error: Error) -> Error {
     let Some(&CallError { call, errno }) = error.downcast_ref() else {
         return error;

@@ -3,20 +3,20 @@
 
 use serde::Serialize;
 
-/// Bytes of a cache line.
+/// The size of a cache line in bytes.
 pub(crate) const LINE: usize = 64;
 
-/// Bytes on each side of a copy that must stay as they were.
+/// The number of bytes on each side of a copy that must stay as they were.
 pub(crate) const GUARD: usize = 128;
 
-/// Space over which small copies are spread, so that a read does not find a line that an earlier one
-/// left in the CPU's buffers.
+/// The most space over which copies of one point are spread, so that a read does not find a cache line that an earlier
+/// one left in the CPU's buffers.
 const SPREAD: usize = 256 << 10;
 
-/// Maximum number of windows that copies of one point are spread over.
+/// The most windows over which copies of one point are spread.
 const MAX_WINDOWS: usize = 64;
 
-/// Largest write that is timed in batches, because a store takes less time than reading the clock.
+/// The size of the largest write that is timed in batches, because a store takes less time than reading the clock.
 const LARGEST_BATCHED: usize = 4096;
 
 pub(crate) const BATCH: usize = 16;
@@ -52,10 +52,10 @@ pub(crate) struct Point {
     /// The offset in the GPU buffer at which the first copy starts.
     #[serde(rename = "offset_bytes")]
     pub(crate) offset: usize,
-    /// Bytes past a cache line on the device side.
+    /// The distance of the copy's start on the device side from the start of its cache line.
     #[serde(rename = "alignment_bytes")]
     pub(crate) alignment: usize,
-    /// Copies take turns among this many windows of the GPU buffer.
+    /// The number of windows of the GPU buffer among which copies take turns.
     #[serde(skip)]
     pub(crate) windows: usize,
     #[serde(skip)]
@@ -63,12 +63,12 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// Copies that all start at the same offset.
+    /// Returns copies that all start at the same offset.
     pub(crate) fn fixed(direction: Direction, size: usize, offset: usize) -> Point {
         Point { direction, size, offset, alignment: offset % LINE, windows: 1, stride: 0 }
     }
 
-    /// Copies of this alignment, spread over windows whose guards do not overlap.
+    /// Returns copies of this alignment, spread over windows whose guards do not overlap.
     pub(crate) fn spread(direction: Direction, size: usize, alignment: usize) -> Point {
         let mut point = Point::fixed(direction, size, GUARD + alignment % LINE);
         point.stride = (point.alignment + size + 2 * GUARD).next_multiple_of(LINE);
@@ -76,12 +76,12 @@ impl Point {
         point
     }
 
-    /// The offset in the GPU buffer at which the copy with this index starts.
+    /// Returns the offset in the GPU buffer at which the copy with this index starts.
     pub(crate) fn device_offset(&self, index: usize) -> usize {
         self.offset + self.stride * (index % self.windows)
     }
 
-    /// Calls that are timed together where the number of calls is not given.
+    /// Returns the number of calls that are timed together if the user does not give the number of calls.
     pub(crate) fn batch(&self) -> usize {
         match self.direction {
             Direction::Write if self.size <= LARGEST_BATCHED => BATCH,
@@ -89,18 +89,18 @@ impl Point {
         }
     }
 
-    /// Bytes needed in the host buffer, in which copies start at `GUARD`.
+    /// Returns the number of bytes that the host buffer needs. Copies start at `GUARD` in it.
     pub(crate) fn host_len(&self) -> usize {
         GUARD + self.size + GUARD
     }
 
-    /// Bytes needed in the GPU buffer.
+    /// Returns the number of bytes that the GPU buffer needs.
     pub(crate) fn device_len(&self) -> usize {
         self.device_offset(self.windows - 1) + self.size + GUARD
     }
 }
 
-/// The numbers 1, 2, 4, 8, … up to this one.
+/// Returns the numbers 1, 2, 4, 8, … up to this one.
 pub(crate) fn powers_of_two(largest: usize) -> Vec<usize> {
     let exponents = 0..=largest.max(1).ilog2();
     exponents.map(|exponent| 1 << exponent).collect()

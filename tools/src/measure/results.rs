@@ -1,4 +1,4 @@
-//! Results, as JSON has them, and their tables.
+//! The results as JSON has them, and their tables.
 #![forbid(unsafe_code)]
 
 use serde::Serialize;
@@ -13,13 +13,13 @@ use crate::output::table::{Columns, Table};
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Results {
     pub(crate) setup: Setup,
-    /// The user has ended it early.
+    /// True if the user has ended the measurement early.
     pub(crate) interrupted: bool,
-    /// The GPU wrote the memory before each copy.
+    /// True if the GPU wrote the memory before each copy.
     pub(crate) cold_device: bool,
     /// The times of one plain 4-byte load from the mapping.
     pub(crate) load: Times,
-    /// Sorted by point, then by method, the libraries first.
+    /// The records of a point are together, in the order of the methods, with the libraries first.
     pub(crate) records: Vec<Record>,
 }
 
@@ -30,20 +30,20 @@ pub(crate) struct Record {
     pub(crate) function: &'static str,
     #[serde(flatten)]
     pub(crate) point: Point,
-    /// The number of copies that the method made.
+    /// The number of copies that were timed.
     pub(crate) iterations: usize,
     #[serde(flatten)]
     pub(crate) times: Option<Times>,
     /// Computed from the mean time.
     pub(crate) bandwidth_mib_per_s: Option<f64>,
-    /// The median divided by the first method's.
+    /// The median time divided by that of the first method.
     pub(crate) ratio: Option<f64>,
-    /// The byte that was copied wrong.
+    /// Describes the first byte that was copied wrong.
     pub(crate) error: Option<String>,
 }
 
 impl Record {
-    /// Derives the numbers that follow from the times, and from those of the first method.
+    /// Sets the times, and the numbers that follow from them and from the times of the first method.
     pub(crate) fn set_times(&mut self, times: Times, first: Option<Times>) {
         self.times = Some(times);
         self.bandwidth_mib_per_s = mib_per_second(self.point.size, times.mean);
@@ -51,15 +51,15 @@ impl Record {
     }
 }
 
-/// Loads that take less, in nanoseconds, come from a cache of the CPU, without a round trip.
+/// A load that takes fewer nanoseconds than this comes from a cache of the CPU, without a round trip to the GPU.
 const FASTEST_ROUND_TRIP: f64 = 200.0;
 
-/// Nanoseconds of one round trip; `None` if loads come from a cache.
+/// Returns the nanoseconds of one round trip; `None` if loads come from a cache.
 pub(crate) fn round_trip(load: &Times) -> Option<f64> {
     if load.median >= FASTEST_ROUND_TRIP { Some(load.median) } else { None }
 }
 
-/// The bandwidth of copies of this size that take this long; `None` if they take no time.
+/// Returns the bandwidth of copies of this size that take this long; `None` if they take no time.
 pub(crate) fn mib_per_second(bytes: usize, ns: f64) -> Option<f64> {
     if ns <= 0.0 {
         return None;
@@ -69,7 +69,7 @@ pub(crate) fn mib_per_second(bytes: usize, ns: f64) -> Option<f64> {
 }
 
 impl Results {
-    /// Descriptions of the copies that were wrong.
+    /// Returns descriptions of the copies that were wrong.
     pub(crate) fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
         for Record { method, function, point, error, .. } in &self.records {
@@ -91,7 +91,7 @@ impl Results {
         methods
     }
 
-    /// The records of a method in a direction.
+    /// Returns the records of a method in a direction.
     pub(crate) fn of(&self, method: &str, direction: Direction) -> Vec<&Record> {
         let mut records: Vec<_> = self.records.iter().collect();
         records.retain(|record| record.method == method && record.point.direction == direction);
@@ -99,7 +99,7 @@ impl Results {
     }
 }
 
-/// The results of other tools, as one JSON document.
+/// The results of a tool that does not measure copies, as one JSON document.
 #[derive(Serialize)]
 pub(crate) struct Document<'a, Record> {
     pub(crate) setup: &'a Setup,
@@ -110,7 +110,7 @@ pub(crate) struct Document<'a, Record> {
 pub(crate) const TIMES: [(&str, &str); 3] = [("P50(us)", "p50_ns"), ("P0(us)", "p0_ns"), ("P99(us)", "p99_ns")];
 pub(crate) const RATIO: (&str, &str) = ("Ratio", "ratio");
 
-/// A line for each record. Ratios are left out where no record has one.
+/// Returns a table with a line for each record. It has no column of ratios if no record has one.
 pub(crate) fn table(records: &[impl Serialize], columns: &Columns) -> Table {
     let mut rows = Vec::new();
     for record in records {
@@ -131,7 +131,7 @@ pub(crate) fn table(records: &[impl Serialize], columns: &Columns) -> Table {
 mod tests {
     use super::*;
 
-    /// Reads of 2 KiB by methods a and b with these times in nanoseconds.
+    /// Returns results of reads of 2 KiB by methods a and b that took these times in nanoseconds.
     fn results(times: &[f64]) -> Results {
         let mut records: Vec<Record> = Vec::new();
         for (ns, method) in times.iter().zip(["a", "b"]) {

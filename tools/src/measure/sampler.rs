@@ -1,4 +1,4 @@
-//! Verifies copies, and times methods that take turns.
+//! Verifies the copies of methods, and times them in turns.
 #![forbid(unsafe_code)]
 
 use std::ops::Range;
@@ -16,11 +16,12 @@ use crate::cuda::PinnedBuffer;
 use crate::output::Progress;
 use crate::system::interrupt::Interrupt;
 
-/// Maximum number of samples that a given number of calls is divided into.
+/// The most samples into which a given number of calls is divided.
 const SAMPLES: usize = 100;
 
-/// Fewest and most samples where their number depends on the time.
+/// The fewest samples if their number depends on the time.
 const MIN_SAMPLES: usize = 21;
+/// The most samples if their number depends on the time.
 const MAX_SAMPLES: usize = 501;
 
 /// The byte that the GPU writes to take memory out of the CPU's caches.
@@ -29,16 +30,16 @@ const COLD: u8 = 0x5c;
 #[derive(Clone, Debug)]
 pub(crate) struct Sweep {
     pub(crate) points: Vec<(Point, Repetitions)>,
-    /// The GPU writes the memory before each call, which removes it from the CPU's caches.
+    /// True if the GPU writes the memory before each call, which removes it from the CPU's caches.
     pub(crate) cold_device: bool,
 }
 
 /// The number of copies to make.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Repetitions {
-    /// This many calls, at least 1, in at most 100 samples.
+    /// This many calls, at least 1, divided into at most 100 samples.
     Calls(usize),
-    /// 21 to 501 samples of a batch each, as fit into this many nanoseconds.
+    /// The number of samples that fit into this many nanoseconds, but at least 21 and at most 501. Each is a batch of calls.
     Budget(f64),
 }
 
@@ -86,16 +87,17 @@ struct Sampler<'a> {
     progress: Progress,
 }
 
-/// Several calls.
+/// The result of several calls that were timed together.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Nanoseconds for each call.
+    /// The mean time of a call in nanoseconds.
     ns: f64,
     calls: usize,
 }
 
 impl Sampler<'_> {
-    /// A record for each method. None if interrupted before anything is timed.
+    /// Measures a point, and returns a record for each method, or no record if the user interrupts before anything is
+    /// timed.
     fn measure(&mut self, methods: &[Method], point: Point, repetitions: Repetitions) -> Result<Vec<Record>> {
         let mut verifier = Verifier::new(point, methods[0].buffer.len());
         let mut records = Vec::new();
@@ -166,7 +168,7 @@ impl Sampler<'_> {
         }
     }
 
-    /// Makes fewer calls after an interrupt.
+    /// Times these calls of a method, or fewer if the user interrupts.
     fn sample(&mut self, method: &Method, point: &Point, calls: Range<usize>) -> Result<Sample> {
         method.drain();
         let most = if self.cold_device { 1 } else { calls_at_once(point.size) };
@@ -188,17 +190,17 @@ impl Sampler<'_> {
     }
 }
 
-/// Calls between two looks at the interrupt. They take a few milliseconds of copies, next to which the look
-/// is nothing.
+/// Returns the number of calls between two looks at the interrupt. They take about a millisecond or more, next to which
+/// the time of a look does not matter.
 fn calls_at_once(size: usize) -> usize {
     const BYTES: usize = 16 << 20;
-    // The shortest call takes as long as this many bytes.
+    // The shortest call takes about as long as copying this many bytes.
     const CALL: usize = 1 << 10;
     (BYTES / (size + CALL)).max(1)
 }
 
 impl Repetitions {
-    /// The calls of a turn.
+    /// Returns the numbers of the calls of a turn.
     fn calls_of(self, turn: usize, turns: usize, batch: usize) -> Range<usize> {
         match self {
             Repetitions::Calls(all) => all * turn / turns..all * (turn + 1) / turns,
@@ -207,14 +209,14 @@ impl Repetitions {
     }
 }
 
-/// The number of turns that fit into a budget, if one takes this long.
+/// Returns the number of turns to take with this budget, if one turn takes `ns`.
 fn turns_within(budget: f64, ns: f64) -> usize {
     ((budget / ns.max(1.0)) as usize).clamp(MIN_SAMPLES, MAX_SAMPLES)
 }
 
-/// Has methods take turns, one sample each, the order reversed every other turn, so that disturbances
-/// affect all of them alike. `sample` receives a method and the number of the turn. One turn is made
-/// even after an interrupt.
+/// Takes one sample of each method in each turn. The order is reversed every other turn, so that disturbances affect
+/// all methods alike. `sample` receives the numbers of the method and of the turn. One turn is made even after an
+/// interrupt.
 pub(crate) fn take_turns<Sample>(
     methods: usize,
     turns: usize,

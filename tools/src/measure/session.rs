@@ -24,7 +24,7 @@ pub(crate) const EMULATED: &str = "the GPU is emulated: its memory is host memor
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// The libraries first.
+    /// The methods to measure. The libraries come first.
     pub(crate) methods: Vec<Method>,
     /// The GPU that the buffers are on.
     pub(crate) gpu: &'static Gpu,
@@ -36,7 +36,7 @@ pub(crate) struct Session {
 pub(crate) struct Setup {
     pub(crate) tool: &'static str,
     pub(crate) command: String,
-    /// Seconds since 1970.
+    /// The time of the measurement, in seconds since 1970.
     pub(crate) time: u64,
     pub(crate) gpus: Vec<Device>,
     /// The number of the GPU that is used.
@@ -45,7 +45,7 @@ pub(crate) struct Setup {
     pub(crate) gpu_node: Option<usize>,
     /// The driver's CUDA version, 1000 × major + 10 × minor.
     pub(crate) cuda_version: c_int,
-    /// The GPU driver's version, as `580.95.05`.
+    /// The GPU driver's version, such as `580.95.05`.
     pub(crate) gpu_driver: Option<String>,
     pub(crate) pcie: Option<Link>,
     pub(crate) cpu_model: Option<String>,
@@ -59,15 +59,15 @@ pub(crate) struct Setup {
 pub(crate) struct LibraryInfo {
     pub(crate) label: String,
     file: PathBuf,
-    /// The library's release, as `2.6`.
+    /// The library's release, such as `2.6`.
     version: Option<String>,
     driver_version: Option<String>,
     memory: Memory,
     device_address: u64,
     mapped_address: usize,
-    /// Bytes pinned.
+    /// The number of bytes that are pinned, in whole pages.
     mapped_size: u64,
-    /// Bytes per page.
+    /// The size of a page in bytes.
     page_size: u32,
     pub(crate) mapping_type: &'static str,
 }
@@ -121,7 +121,7 @@ impl SharedOptions {
         Ok(Session { methods, gpu, setup, interrupt })
     }
 
-    /// Loads the libraries that are named, or the loader's choice.
+    /// Loads the libraries that the user names, or else the one that the loader finds.
     fn libraries(&self) -> Result<Vec<(String, &'static Library)>> {
         if self.libraries.is_empty() {
             return Ok(vec![("libgdrapi.so.2".into(), libgdrapi::load_default()?)]);
@@ -134,7 +134,7 @@ impl SharedOptions {
     }
 }
 
-/// A label that no method has, because results of the same are taken together.
+/// Returns a label that no method has, because results with the same label would be taken together.
 fn unique_label(methods: &[Method], label: &str) -> String {
     let mut unique = label.to_owned();
     let mut number = 1;
@@ -145,7 +145,7 @@ fn unique_label(methods: &[Method], label: &str) -> String {
     unique
 }
 
-/// The CPU that this thread is pinned to. Warns about CPU placement.
+/// Returns the CPU that this thread is pinned to, if it is. Warns if it is not, or if the CPU is far from the GPU.
 fn pinned_cpu(tool: &str, gpu_node: Option<usize>) -> Option<usize> {
     let (cpu, is_pinned) = cpu::current()?;
     match (cpu::node_of_cpu(cpu), gpu_node) {

@@ -1,4 +1,4 @@
-//! Percentiles and mean of samples.
+//! The percentiles and the mean of samples.
 #![forbid(unsafe_code)]
 
 use serde::Serialize;
@@ -30,14 +30,14 @@ impl Times {
         }
     }
 
-    /// The median divided by that of the first method.
+    /// Returns the median divided by that of the first method.
     pub(crate) fn ratio(&self, first: Option<Times>) -> Option<f64> {
         let first = first?.median;
         if first > 0.0 { Some(self.median / first) } else { None }
     }
 }
 
-/// The nearest rank of ascending samples.
+/// Returns a percentile of ascending samples, by the nearest rank.
 fn percentile(samples: &[f64], percent: usize) -> f64 {
     let rank = (samples.len() * percent).div_ceil(100);
     samples[rank.max(1) - 1]

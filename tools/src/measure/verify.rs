@@ -11,7 +11,7 @@ use crate::cuda::PinnedBuffer;
 /// The contents of host memory before a read.
 const POISON: u8 = 0xee;
 
-/// The contents of both sides before the copies of a point, and after them.
+/// What both sides hold before the copies of a point, and must hold after them.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     point: Point,
@@ -21,12 +21,12 @@ pub(crate) struct Verifier {
     device: Vec<u8>,
     /// The GPU buffer after writes to all windows.
     written: Vec<u8>,
-    /// Room for CUDA's view of the GPU buffer.
+    /// Room for what CUDA reads from the GPU buffer.
     seen: Vec<u8>,
 }
 
 impl Verifier {
-    /// A verifier for GPU buffers of `buffer_len` bytes.
+    /// Makes a verifier for GPU buffers of `buffer_len` bytes.
     pub(crate) fn new(point: Point, buffer_len: usize) -> Verifier {
         let len = point.device_len().min(buffer_len);
         let source = pattern(point.host_len(), 2);
@@ -75,7 +75,7 @@ impl Verifier {
         }
     }
 
-    /// The error in the whole host buffer after a copy from or to the window of this index.
+    /// Returns what is wrong in the whole host buffer after a copy from or to the window with this index.
     fn wrong_in_host(&self, index: usize, host: &PinnedBuffer) -> Option<String> {
         let mut expected = self.source.clone();
         if self.point.direction == Direction::Read {
@@ -87,7 +87,7 @@ impl Verifier {
     }
 }
 
-/// Describes the first byte that differs; `name` is that of the bytes.
+/// Describes the first byte that differs, if one does. `name` says what the bytes are.
 pub(crate) fn difference(seen: &[u8], expected: &[u8], name: &str) -> Option<String> {
     // Comparing whole slices is fast; the slow search runs only where they differ.
     if seen == expected {
@@ -100,7 +100,7 @@ pub(crate) fn difference(seen: &[u8], expected: &[u8], name: &str) -> Option<Str
     Some(format!("{name} {at} is {:#04x}, not {:#04x}", seen[at], expected[at]))
 }
 
-/// Bytes that differ from their neighbors, and from those of another seed.
+/// Returns bytes that look random, and that look different for another seed.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len.next_multiple_of(8)];
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);

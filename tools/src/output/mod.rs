@@ -54,7 +54,8 @@ impl Output {
     }
 }
 
-/// Fails if a file for results cannot be written, before minutes of measuring.
+/// Fails if a file for results cannot be written. Tools call this first, so that they do not measure for minutes in
+/// vain.
 pub(crate) fn check_writable(file: Option<&Path>) -> Result<()> {
     let Some(file) = file else {
         return Ok(());
@@ -70,13 +71,13 @@ pub(crate) fn check_writable(file: Option<&Path>) -> Result<()> {
     checked.with_context(|| format!("{} cannot be written", file.display()))
 }
 
-/// The name that a value has in JSON.
+/// Returns the name that a value has in JSON.
 pub(crate) fn name(value: impl Serialize) -> String {
     let name = serde_json::to_value(value).unwrap_or_default();
     name.as_str().unwrap_or_default().to_owned()
 }
 
-/// A bar of equal parts on stderr until it is dropped; nothing if stderr is not a terminal.
+/// A bar on stderr until it is dropped, with parts of the same length. If stderr is not a terminal, it shows nothing.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -84,7 +85,7 @@ pub(crate) struct Progress {
     parts: usize,
 }
 
-/// Steps of the bar in each part.
+/// The number of steps that the bar has in each part.
 const STEPS: usize = 1000;
 
 impl Progress {
@@ -111,12 +112,12 @@ impl Progress {
     }
 }
 
-/// Options that contradict each other or the system they are used on.
+/// The error of options that contradict each other, or the system on which they are used.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// The exit status of a program that SIGPIPE has ended.
+/// The exit status that a shell reports of a program that SIGPIPE has ended.
 const CLOSED_PIPE: u8 = 128 + 13;
 
 pub(crate) fn print_error(tool: &str, error: &anyhow::Error) -> ExitCode {
@@ -134,7 +135,7 @@ pub(crate) fn print_error(tool: &str, error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The exit status of a run; prints that it was interrupted.
+/// Returns the exit status of a run. If it was interrupted, prints that.
 pub(crate) fn exit_status(tool: &str, interrupted: bool) -> ExitCode {
     if !interrupted {
         return ExitCode::SUCCESS;
@@ -143,7 +144,7 @@ pub(crate) fn exit_status(tool: &str, interrupted: bool) -> ExitCode {
     ExitCode::from(interrupt::STATUS)
 }
 
-/// The exit status of a run that was interrupted before it had a result.
+/// Returns the exit status of a run that was interrupted before it had a result, and prints that.
 pub(crate) fn interrupted_early(tool: &str) -> ExitCode {
     eprintln!("gdrcopy {tool}: interrupted before the first result");
     ExitCode::from(interrupt::STATUS)

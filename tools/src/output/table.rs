@@ -7,18 +7,19 @@ use serde_json::Value;
 
 use crate::system::bytes::Bytes;
 
-/// Names of columns, each with the field of a JSON object that it shows. The field's end names its unit. Its values are
-/// in the unit in parentheses at the end of the column's name, or in one that fits.
+/// The names of columns, each with the name of the field of a JSON object that it shows. The end of the field's name is
+/// its unit in JSON. The column shows values in the unit that its own name has in parentheses at the end or, without
+/// one, in a unit that fits.
 pub(crate) type Columns = [(&'static str, &'static str)];
 
-/// A line of names, and lines with one cell per name.
+/// A line with the names of columns, and lines with one cell for each name.
 #[derive(Debug)]
 pub(crate) struct Table {
     lines: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with these names above its columns.
+    /// Makes a table with these names above its columns.
     pub(crate) fn new<Name: Into<String>>(names: impl IntoIterator<Item = Name>) -> Table {
         let names = names.into_iter().map(Into::into).collect();
         Table { lines: vec![names] }
@@ -39,7 +40,7 @@ impl Table {
 }
 
 impl fmt::Display for Table {
-    /// The first column to the left, the others to the right.
+    /// Aligns the first column to the left, and the others to the right.
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         let mut widths = vec![0; self.lines[0].len()];
         for line in &self.lines {
@@ -67,7 +68,7 @@ fn in_column(row: &Value, (name, field): &(&str, &str)) -> String {
     }
 }
 
-/// The text of a field, with the unit that the end of its name is.
+/// Returns the text of a field, with the unit that its name ends with.
 pub(crate) fn cell(row: &Value, field: &str) -> String {
     let number = row[field].as_f64().unwrap_or(0.0);
     match &row[field] {
@@ -82,13 +83,13 @@ pub(crate) fn cell(row: &Value, field: &str) -> String {
     }
 }
 
-/// Nanoseconds as microseconds, in at most 8 characters up to a second.
+/// Returns nanoseconds as microseconds. Times below a second take about 8 characters at most.
 fn microseconds(ns: f64) -> String {
     let us = ns / 1000.0;
     if us < 1000.0 { format!("{us:.4}") } else { format!("{us:.1}") }
 }
 
-/// A value with its unit and the prefix that fits.
+/// Returns the text of a value with its unit, and the prefix that fits.
 fn quantity(value: f64, unit: &str) -> String {
     const PREFIXES: [(f64, &str); 8] =
         [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p")];

@@ -30,7 +30,7 @@ impl FromStr for Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// Prints the number in the unit that fits, with a decimal if it is no whole number.
+    /// Prints the number in the unit that fits, with a decimal if it is not whole in that unit.
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
         let power = (self.0.max(1).ilog2() / 10).min(4);

@@ -1,4 +1,4 @@
-//! CPUs: which ones the process runs on, and their NUMA nodes.
+//! The CPUs that a thread may run on, and their NUMA nodes.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -11,13 +11,13 @@ use nix::unistd::Pid;
 
 use super::files;
 
-/// CPU numbers, at least one.
+/// A list of at least one CPU number.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
 impl CpuList {
-    /// The CPUs of two processes that work together, by default the first two. A list of one gets one of
-    /// `others`, or the next number if there is none, which can be the same core.
+    /// Returns the CPUs of two processes that work together: the first two of this list. If it has only one, the second
+    /// CPU is one of `others`, and if possible not the one with the next number, which can be of the same core.
     pub(crate) fn two(&self, others: &[usize]) -> [usize; 2] {
         let first = self.0[0];
         if let Some(&second) = self.0.get(1) {
@@ -29,7 +29,7 @@ impl CpuList {
     }
 }
 
-/// Lets the calling thread, and what it starts later, run on these CPUs.
+/// Lets the calling thread, and threads and processes that it starts later, run only on these CPUs.
 pub(crate) fn restrict_to(cpus: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
@@ -60,7 +60,7 @@ fn number(digits: &str) -> Result<usize, String> {
     digits.parse::<usize>().map_err(|error| error.to_string())
 }
 
-/// The CPUs that the calling thread may run on.
+/// Returns the CPUs that the calling thread may run on.
 pub(crate) fn allowed() -> Option<Vec<usize>> {
     let set = sched_getaffinity(Pid::from_raw(0)).ok()?;
     let mut cpus = Vec::new();
@@ -72,18 +72,18 @@ pub(crate) fn allowed() -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// The CPU that the calling thread runs on, and whether it is pinned there.
+/// Returns the CPU that the calling thread runs on, and whether it is pinned there.
 pub(crate) fn current() -> Option<(usize, bool)> {
     Some((sched_getcpu().ok()?, allowed()?.len() == 1))
 }
 
-/// The CPU's name in /proc/cpuinfo.
+/// Returns the name that the CPU has in /proc/cpuinfo.
 pub(crate) fn model() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     files::field(&text, "model name").map(str::to_owned)
 }
 
-/// The NUMA node of a CPU.
+/// Returns the NUMA node of a CPU.
 pub(crate) fn node_of_cpu(cpu: usize) -> Option<usize> {
     let links = files::matching(Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")), "node");
     links.first()?.file_name()?.to_str()?.strip_prefix("node")?.parse().ok()

@@ -12,7 +12,7 @@ use super::files;
 
 pub(crate) const NODE: &str = "/dev/gdrdrv";
 
-/// The module's answer to GET_VERSION.
+/// The module's answer to `GET_VERSION`.
 #[derive(Debug)]
 pub(crate) struct Versions {
     pub(crate) module: Version,
@@ -24,7 +24,7 @@ pub(crate) struct Versions {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Refusal {
     pub(crate) errno: i32,
-    /// The node was opened, and the question refused.
+    /// True if the node was opened, and the question was refused.
     pub(crate) opened: bool,
 }
 
@@ -36,7 +36,7 @@ impl Versions {
     }
 }
 
-/// Opens the node, and asks for the numbers of `Versions`.
+/// Opens the node, and returns the numbers from which `Versions` are made.
 pub(crate) fn versions() -> Result<[u32; 2], Refusal> {
     let mut answer = GetVersion::default();
     let device = DeviceFile::open(None).map_err(|error| Refusal { errno: error.errno(), opened: false })?;
@@ -52,14 +52,14 @@ pub(crate) fn is_loaded() -> bool {
     modules.lines().any(|line| line.starts_with("gdrdrv ")) || files.iter().any(|file| Path::new(file).exists())
 }
 
-/// Exit status of `gdrdrv-load --stale`, which need not be installed.
+/// Returns the exit status of `gdrdrv-load --stale`, whose text this program has, so that it need not be installed.
 pub(crate) fn stale(kernel: &str) -> Option<i32> {
     const GDRDRV_LOAD: &str = include_str!("../../../gdrdrv-c/system/gdrdrv-load");
     let status = Command::new("sh").args(["-c", GDRDRV_LOAD, "gdrdrv-load", "--stale", kernel]).status();
     status.ok()?.code()
 }
 
-/// The kernel only loads signed modules.
+/// Returns whether the kernel only loads signed modules.
 pub(crate) fn signed_only() -> bool {
     // The active state is in brackets.
     let locked = files::text("/sys/kernel/security/lockdown");

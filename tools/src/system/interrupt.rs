@@ -17,7 +17,7 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 /// The exit status after Ctrl-C.
 pub(crate) const STATUS: u8 = 130;
 
-/// Ctrl-C, and the request to end.
+/// The signals of Ctrl-C, and of a request to end such as `kill` sends.
 pub(crate) const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
 
 impl Interrupt {
@@ -37,7 +37,7 @@ impl Interrupt {
     }
 }
 
-/// The signals that this process does not ignore.
+/// Returns those of the signals that this process does not ignore.
 pub(crate) fn not_ignored(signals: &[i32]) -> Vec<i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = files::field(&status, "SigIgn").unwrap_or_default();

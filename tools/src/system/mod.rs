@@ -1,4 +1,4 @@
-//! The system that the program runs on, with CPUs, files of the kernel, devices, processes.
+//! The system that the program runs on, with its CPUs, the kernel's files, devices and processes.
 
 pub(crate) mod bytes;
 pub(crate) mod cpu;

@@ -23,7 +23,7 @@ pub(crate) fn has_nvidia_gpu() -> Option<bool> {
     Some(false)
 }
 
-/// A PCIe link as it runs.
+/// The speed and the width at which a PCIe link runs now.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Link {
     generation: u32,
@@ -33,17 +33,17 @@ pub(crate) struct Link {
 /// The transfers per second of each generation, in units of 10⁹ as sysfs writes them.
 const GENERATIONS: [&str; 6] = ["2.5", "5", "8", "16", "32", "64"];
 
-/// The attributes of the device at this address, which CUDA writes in capitals and sysfs does not.
+/// Returns the directory of the device at this address, which CUDA writes in capitals and sysfs does not.
 fn directory(address: &str) -> PathBuf {
     Path::new("/sys/bus/pci/devices").join(address.to_lowercase())
 }
 
-/// The NUMA node of the device.
+/// Returns the NUMA node of the device.
 pub(crate) fn node(address: &str) -> Option<usize> {
     files::number(directory(address).join("numa_node"))
 }
 
-/// The link, unless sysfs lacks it or its generation is not known.
+/// Returns the link of the device, unless sysfs lacks it or its generation is not known.
 pub(crate) fn link(address: &str) -> Option<Link> {
     let speed = files::text(directory(address).join("current_link_speed"))?;
     Some(Link { generation: generation(&speed)?, lanes: files::number(directory(address).join("current_link_width"))? })
@@ -55,12 +55,12 @@ fn generation(speed: &str) -> Option<u32> {
     Some(index as u32 + 1)
 }
 
-/// The size of BAR1, which is the largest memory range.
+/// Returns the size of BAR1, which is the largest memory range.
 pub(crate) fn bar1(address: &str) -> Option<u64> {
     largest_memory(&files::text(directory(address).join("resource"))?)
 }
 
-/// The largest memory range in lines of start, end and flags.
+/// Returns the size of the largest memory range, from lines with the start, the end and the flags of ranges.
 fn largest_memory(resource: &str) -> Option<u64> {
     const MEMORY: u64 = 0x200;
     let mut largest = None;

@@ -1,5 +1,5 @@
-//! GDRCopy's files in processes, from /proc, by libraries and mappings of `maps`, and descriptors of
-//! `fd`.
+//! Finds the processes that use GDRCopy, from /proc. `maps` has their libraries and mappings, and `fd` their
+//! descriptors.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -18,7 +18,7 @@ pub(crate) struct Process {
     pub(crate) uid: Option<u32>,
     /// The name of the program, without control characters.
     pub(crate) command: String,
-    /// Descriptors of the device.
+    /// The number of descriptors of the device that are open.
     #[serde(rename = "open")]
     pub(crate) descriptors: usize,
     pub(crate) mappings: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Process {
     /// The files named libgdrapi* that are mapped.
     #[serde(rename = "libgdrapi")]
     pub(crate) libraries: Vec<String>,
-    /// The device is gdremu's.
+    /// True if the device is gdremu's.
     pub(crate) emulated: bool,
 }
 
@@ -84,16 +84,16 @@ pub(crate) fn mappings(maps: &str) -> impl Iterator<Item = Mapping<'_>> {
     maps.lines().filter_map(Mapping::new)
 }
 
-/// The path of the first mapping of this process for which this is true.
+/// Returns the path of the first mapping of this process for which `is_meant` is true.
 pub(crate) fn own_file(is_meant: impl Fn(&Mapping) -> bool) -> Option<String> {
     let maps = fs::read("/proc/self/maps").ok()?;
     let maps = String::from_utf8_lossy(&maps);
     Some(mappings(&maps).find(is_meant)?.path.to_owned())
 }
 
-/// Both are in the path of gdremu's stand-in for the device.
+/// The path of gdremu's stand-in for the device has both of these.
 const EMULATED_DEVICE: [&str; 2] = ["/gdremu-", "/devices/"];
-/// gdremu's file of GPU memory and of CUDA's pinned host memory.
+/// The path of gdremu's file, which has GPU memory and CUDA's pinned host memory, begins with this.
 const EMULATED_GPU: &str = "/memfd:gdremu-gpu";
 
 fn without_deleted(path: &str) -> &str {
@@ -102,11 +102,11 @@ fn without_deleted(path: &str) -> &str {
 
 fn is_library(path: &str) -> bool {
     let name = path.rsplit('/').next();
-    // The library for LD_PRELOAD is empty.
+    // This one is only for LD_PRELOAD, and has no functions.
     name.is_some_and(|name| name.starts_with("libgdrapi") && name.contains(".so") && name != "libgdrapi-preload.so")
 }
 
-/// GDRCopy's files in a process, or the error of the first file that cannot be read.
+/// Returns what a process uses of GDRCopy, or the error of the first file in /proc that cannot be read.
 fn examine(pid: u32) -> io::Result<Process> {
     let directory = PathBuf::from(format!("/proc/{pid}"));
     let status = fs::read_to_string(directory.join("status"))?;
@@ -130,7 +130,7 @@ fn examine(pid: u32) -> io::Result<Process> {
     Ok(process)
 }
 
-/// All that use GDRCopy, by number, and how many could not be examined.
+/// Returns all processes that use GDRCopy, sorted by number, and how many processes could not be examined.
 pub(crate) fn all() -> io::Result<(Vec<Process>, usize)> {
     let mut users = Vec::new();
     let mut refused = 0;
@@ -141,7 +141,7 @@ pub(crate) fn all() -> io::Result<(Vec<Process>, usize)> {
         match examine(pid) {
             Ok(process) if process.uses_gdrcopy() => users.push(process),
             Err(error) if error.kind() == ErrorKind::PermissionDenied => refused += 1,
-            // Other processes, and those that have ended.
+            // The process does not use GDRCopy, or has ended.
             _ => {}
         }
     }

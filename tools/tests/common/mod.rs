@@ -15,17 +15,17 @@ use serde_json::Value;
 
 pub(crate) use built::{built, example};
 
-/// The library of this workspace.
+/// Returns the path of this workspace's library.
 pub(crate) fn library() -> PathBuf {
     built("libgdrapi.so")
 }
 
-/// The option that names it.
+/// Returns the option that names this workspace's library.
 pub(crate) fn lib() -> String {
     format!("--lib={}", library().display())
 }
 
-/// The command `gdremu OPTIONS -- gdrcopy ARGUMENTS`.
+/// Returns the command `gdremu EMULATED -- gdrcopy ARGUMENTS`.
 pub(crate) fn gdrcopy(emulated: &[&str], arguments: &[&str]) -> Command {
     let mut command = Command::new(built("gdremu"));
     command.args(emulated).arg("--");
@@ -33,7 +33,7 @@ pub(crate) fn gdrcopy(emulated: &[&str], arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command, and what it output.
+/// Runs a command, and returns its exit status and its output.
 pub(crate) fn run(command: &mut Command) -> Output {
     eprintln!("{command:?}"); // Shown if the test fails.
     Output::from(command.output().expect("gdremu starts"))
@@ -56,7 +56,7 @@ impl Output {
         self
     }
 
-    /// Stdout as JSON.
+    /// Returns stdout as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
@@ -94,7 +94,7 @@ impl From<process::Output> for Output {
 /// The root of the project.
 pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// Compiles C of the project by gcc, with its headers.
+/// Compiles a C source of the project with gcc and the project's headers.
 pub(crate) fn gcc(source: impl AsRef<Path>, options: &[&str], output: &Path) {
     let mut gcc = Command::new("gcc");
     gcc.args(["-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2", "-pthread"]);
@@ -103,7 +103,7 @@ pub(crate) fn gcc(source: impl AsRef<Path>, options: &[&str], output: &Path) {
     assert!(gcc.status().expect("gcc starts").success(), "{gcc:?}");
 }
 
-/// Compiles a library.
+/// Compiles a source of the project to a library, and returns the library's path.
 pub(crate) fn compile(source: &str, library: PathBuf) -> PathBuf {
     let soname = format!("-Wl,-soname,{}", library.file_name().unwrap().display());
     gcc(source, &["-shared", "-fPIC", &soname], &library);
@@ -127,13 +127,13 @@ pub(crate) fn preloaded() {
     });
 }
 
-/// The library that corrupts copies as FAULTY selects, and forwards to FAULTY_BEHIND.
+/// The source of a library that corrupts copies as FAULTY selects, and forwards calls to the library FAULTY_BEHIND.
 pub(crate) const FAULTY: &str = "tools/tests/faulty.c";
 
-/// A libgdrapi without a driver, which behaves as some do, and lacks functions.
+/// The source of a libgdrapi that needs no driver. It does what libgdrapis of other makers may do, and lacks functions.
 pub(crate) const OTHER: &str = "tools/tests/other.c";
 
-/// Runs a tool with the faulty library.
+/// Runs a tool with a library that has this fault.
 pub(crate) fn corrupted(tool: &str, fault: &str, options: &[&str]) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let faulty = format!("--lib={}", compile(FAULTY, directory.path().join("faulty.so")).display());

@@ -17,37 +17,38 @@ use super::remedies::Remedy;
 pub(crate) struct State {
     /// The remedy of the first step, if there is one.
     pub(crate) first: &'static [Remedy],
-    /// The report has no problem.
+    /// True if the report has no problem.
     pub(crate) usable: bool,
-    /// Options of gdremu.
+    /// The options of gdremu.
     pub(crate) emulated: &'static str,
-    /// Without gdremu.
+    /// True if doctor runs without gdremu.
     pub(crate) is_real: bool,
-    /// No step changes what gdremu emulates.
+    /// True if the remedy's commands cannot cure the state here, such as one that gdremu emulates. They are not run.
     pub(crate) is_fixed: bool,
-    /// A file of /proc or /sys, and its text.
+    /// The path of a file of /proc or /sys that gdremu emulates, if any, and its text.
     pub(crate) file: (&'static str, &'static str),
-    /// Commands of the shell that starts doctor.
+    /// Commands that the shell runs before it starts doctor.
     pub(crate) sh: &'static str,
-    /// Options of doctor.
+    /// The options of doctor.
     pub(crate) args: &'static str,
 }
 
-/// Nothing is wrong.
+/// The state in which nothing is wrong.
 pub(crate) const HEALTHY: State =
     State { first: &[], usable: true, emulated: "", is_real: false, is_fixed: false, file: ("", ""), sh: "", args: "" };
 
-/// The words of the shell. It starts in the state's directory, where `right` has this project's library by both names.
+/// The first commands of the shell, with functions that states call. It starts in the state's directory, where the
+/// directory `right` has this project's library by both names.
 const WORDS: &str = r#"
 cd "$dir"
 export HOME="$dir" LD_LIBRARY_PATH="$dir/right" FAULTY=no FAULTY_BEHIND="$ours"
 path() { LD_LIBRARY_PATH=; for part; do LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$dir/$part; done; LD_LIBRARY_PATH=${LD_LIBRARY_PATH#:}; }
 put() { mkdir -p "${2%/*}"; cp "$1" "$2"; }
 both() { put "$1" "$2/libgdrapi.so.2"; ln -sfn libgdrapi.so.2 "$2/libgdrapi.so"; }
-# For another CPU, RISC-V.
+# Makes a library one for another CPU, RISC-V.
 foreign() { printf '\363' | dd of="$1" bs=1 seek=18 conv=notrunc status=none; }
 preload() { export LD_PRELOAD="$1:$LD_PRELOAD"; }
-# A libgdrapi 2.4, on a system without gdrdrv.
+# Makes a libgdrapi 2.4 whose calls fail as on a system without gdrdrv.
 old() {
     (
         echo 'void *gdr_open(void) { return 0; } void gdr_runtime_get_version(int *major, int *minor) { *major = 2; *minor = 4; }'
@@ -56,7 +57,7 @@ old() {
         done
     ) | gcc -shared -x c - -o old.so
 }
-# A libgdrapi that needs a C library newer than any.
+# Makes a libgdrapi that needs a C library newer than any.
 newer() {
     mkdir libc; echo 'GLIBC_2.94 { later; };' >map; echo 'int later(void) { return 0; }' >later.c
     gcc -shared -nostdlib -Wl,-soname,libc.so.6,--version-script,map later.c -o libc/libc.so.6
@@ -65,20 +66,20 @@ newer() {
 }
 both "$ours" right
 
-# Has doctor obey the permissions of files, as root still, who can read the files of the test.
+# Has doctor obey the permissions of files. It still runs as root, who owns the files of the test.
 as_user() { wrap="setpriv --bounding-set=-dac_override,-dac_read_search"; }
 
-# A root without the files that mark containers, and a computer without a PCI bus.
+# Changes to a root directory without the files that mark containers, on a computer without a PCI bus.
 root() {
     mkdir -p root; mount -t tmpfs root root
     for top in /*/; do mkdir "root$top"; [ "$top" = /run/ ] || mount --rbind "$top" "root$top"; done
     cd root; pivot_root . mnt; cd "$dir"; mount -t tmpfs pci /sys/bus/pci
 }
 
-# There, a libcuda.so.1 with this result of cuInit.
+# Also puts a libcuda.so.1 there, whose cuInit has this result.
 cuda() { root; put "$libcuda" cuda/libcuda.so.1; path right cuda; export CU_INIT="$1"; }
 
-# There, a /dev, and gdrdrv as the driver of major 120; with its node.
+# Also makes a new /dev, and gdrdrv the driver of major number 120; `node` makes the device node too.
 dev() {
     cuda 0; mount -t tmpfs -o mode=755 dev /dev; mknod -m 666 /dev/null c 1 3; mount -t tmpfs driver /proc/driver
     mkdir /proc/driver/gdrdrv; echo >/proc/driver/gdrdrv/params; printf 'Character devices:\n120 gdrdrv\n' >devices
@@ -86,7 +87,8 @@ dev() {
 }
 node() { dev; mknod -m "${1:-666}" /dev/gdrdrv "${2:-c}" "${3:-120}" 0; }
 
-# There, no module; its sources, the kernel's headers, the GPU driver's sources, and a module for the open GPU driver.
+# Has no kernel module there. Each of the next functions adds something: the module's sources, the kernel's headers, the GPU
+# driver's sources, and a module for the open GPU driver.
 modules() {
     root; kernel=/lib/modules/$(uname -r); mkdir -p /lib/modules
     for tree in /lib/modules /usr/src /var/lib; do mount -t tmpfs tree $tree; done; mkdir -p "$kernel" /var/lib/dkms
@@ -99,7 +101,8 @@ module() {
     echo extra/gdrdrv.ko: >"$kernel/modules.dep"
     printf '.section .modinfo,"a"\n.asciz "gpu_driver=opensource"\n' | as -o "$kernel/extra/gdrdrv.ko" -; depmod
 }
-# A GPU driver of this license; one that is not installed, with these letters for what it does to the kernel.
+# `installed` adds a GPU driver with this license. `loaded` adds one that is loaded but not installed, with these letters of
+# taint.
 installed() {
     printf '.section .modinfo,"a"\n.asciz "license=%s"\n.section __ksymtab_strings,"a"\n.asciz "nvidia_p2p_get_pages"\n' "$1" |
         as -o "$kernel/extra/nvidia.ko" -
@@ -109,7 +112,7 @@ loaded() {
     printf '0 t nvidia_p2p_get_pages%s\t[nvidia]\n' _persistent '' >kallsyms; mount --bind kallsyms /proc/kallsyms
     mount -t tmpfs modules /sys/module; mkdir /sys/module/nvidia; echo "$1" >/sys/module/nvidia/taint
 }
-# Which the kernel has refused, this long after its boot.
+# Has the kernel's log say that it refused the module this many seconds after its boot.
 refused() {
     put /dev/null bin/dmesg; chmod +x bin/dmesg; PATH=$dir/bin:$PATH
     printf '#!/bin/sh\necho "[%s.0] gdrdrv: disagrees about version of symbol nvidia_p2p_get_pages"\n' "$1" >bin/dmesg
@@ -122,7 +125,7 @@ pub(crate) struct Planted {
     pub(crate) directory: TempDir,
 }
 
-/// Where stand-ins and states are. Another user may not write where the test was built.
+/// Returns the directory for stand-ins and states. Another user than the one who built the test may not write there.
 fn place() -> PathBuf {
     match env::var_os("GDRCOPY_TEST_BUILT") {
         Some(_) => env::temp_dir(),
@@ -130,7 +133,7 @@ fn place() -> PathBuf {
     }
 }
 
-/// The programs and libraries that states name.
+/// Returns the programs and libraries that states name, each by the name of its variable.
 fn stand_ins() -> &'static [(&'static str, PathBuf)] {
     static ALL: OnceLock<Vec<(&str, PathBuf)>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -158,7 +161,7 @@ impl State {
         self.plant().examine(&[])
     }
 
-    /// It has mounts of its own.
+    /// Returns whether the state has mounts of its own.
     pub(crate) fn is_private(&self) -> bool {
         const WORDS: [&str; 10] =
             ["root", "mount", "cuda", "dev", "node", "modules", "sources", "headers", "driver", "module"];
@@ -167,7 +170,7 @@ impl State {
 }
 
 impl Planted {
-    /// The command of doctor, after these commands of the shell.
+    /// Returns the command that plants the state, runs these steps in the shell, and then doctor.
     pub(crate) fn command(&self, steps: &[String]) -> Command {
         let State { emulated, is_real, file, sh, args, .. } = self.state;
         let path = self.directory.path();
@@ -182,7 +185,7 @@ impl Planted {
             }
             command.arg("--");
         }
-        // A step of its own each, as they are typed.
+        // Each step has lines of its own, as if it were typed.
         let steps = steps.join("\n");
         let doctor = format!("$wrap \"$gdrcopy\" doctor --limit 600 $args {args} \"$@\"");
         command.args(["sh", "-c", &format!("{WORDS}\n{sh}\n{steps}\n{doctor}"), "sh"]);
@@ -207,14 +210,14 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// The findings of sections whose title has this prefix.
+    /// Returns the findings of the sections whose titles begin with `section`.
     pub(crate) fn findings(&self, section: &str) -> Vec<&Value> {
         let sections = self.json["sections"].as_array().unwrap();
         let these = sections.iter().filter(|other| other["title"].as_str().unwrap().starts_with(section));
         these.flat_map(|section| section["findings"].as_array().unwrap()).collect()
     }
 
-    /// Asserts that there is a finding with this verdict and this word in its value.
+    /// Asserts that there is a finding with this subject, this verdict, and this word in its value.
     #[track_caller]
     pub(crate) fn finds(&self, verdict: &str, section: &str, subject: &str, word: &str) {
         for finding in self.findings(section) {
@@ -226,7 +229,7 @@ impl Report {
         panic!("no {verdict} {section}/{subject} {word} in {:#}", self.json);
     }
 
-    /// The steps, with what may be done instead.
+    /// Returns the steps, each followed by the one that may be taken instead.
     pub(crate) fn steps(&self) -> Vec<&Value> {
         let mut steps = Vec::new();
         for step in self.json["steps"].as_array().unwrap() {
@@ -236,7 +239,7 @@ impl Report {
         steps
     }
 
-    /// The numbers of problems, and of problems and warnings.
+    /// Returns the number of problems, and that of problems and warnings together.
     pub(crate) fn faults(&self) -> [u64; 2] {
         let [problems, warnings] = ["problems", "warnings"].map(|name| self.json[name].as_u64().unwrap());
         [problems, problems + warnings]
@@ -255,7 +258,7 @@ impl Report {
         let steps = self.steps();
         for (number, step) in steps.iter().enumerate() {
             assert!(!steps[..number].contains(step), "twice: {step}");
-            // A word in braces was not filled in; awk has braces itself.
+            // More braces than those of the JSON would be around a word that was not filled in. awk has braces itself.
             let text = step.to_string().replace("{print $1}", "");
             assert_eq!(text.matches('{').count(), 1 + usize::from(step["or"].is_object()), "{text}");
         }

@@ -1,7 +1,8 @@
 /*
- * Character devices of major 120, one for experiments, are gdrdrv's. They open where the kernel misses only the driver,
- * and have release 2.6. With GDRDRV=hang, opening one never ends, also where gdremu emulates it; with GDRDRV=forbid, a
- * security module refuses it; with GDRDRV=starve, doctor may open no more files after it has asked CUDA.
+ * Makes character devices of major number 120, which is one for experiments, those of gdrdrv 2.6. They can be opened if the
+ * kernel misses nothing but the driver. With GDRDRV=hang, opening /dev/gdrdrv never ends, even if gdremu emulates it. With
+ * GDRDRV=forbid it fails, as if a security module refused it. With GDRDRV=starve, doctor may open no more files once it has
+ * started its process for the survey of CUDA.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,7 +17,7 @@
 
 static int device = -1;
 
-/* glibc passes a constructor the arguments of main. */
+/* glibc passes the arguments of main to constructors. */
 __attribute__((constructor)) static void begin(int count, char **arguments)
 {
     const char *fault = getenv("GDRDRV") ? getenv("GDRDRV") : "";

@@ -4,22 +4,23 @@ use super::choose_and_run;
 use super::harness::{HEALTHY, State};
 use super::remedies::Remedy::{self, *};
 
-/// GDRCopy works in this state.
+/// Returns a state in which GDRCopy works. The first step of the report is this one, if any.
 const fn works(first: &'static [Remedy]) -> State {
     State { first, ..HEALTHY }
 }
 
-/// It does not.
+/// Returns a state in which GDRCopy does not work.
 const fn bad(first: &'static [Remedy]) -> State {
     State { usable: false, ..works(first) }
 }
 
-/// It does not, without gdremu.
+/// Returns a state in which GDRCopy does not work, and doctor runs without gdremu.
 const fn real(first: &'static [Remedy]) -> State {
     State { is_real: true, ..bad(first) }
 }
 
-/// Declares lists of states, each with its kind, the remedies, and fields of `State`; and a test of each list.
+/// Declares lists of states, and a test for each list. A state has one of the functions above, the remedy of its first
+/// step, and fields of `State`.
 macro_rules! states {
     ($($list:ident { $($kind:ident [$($remedy:ident)?] $($field:ident $value:tt)*;)* })*) => {
         $(mod $list {
@@ -65,7 +66,7 @@ driver_and_gpu {
     bad [CudaError] emulated "--fault cuInit:1";
     real [CudaStub] sh "cuda 34";
     real [CudaCompat] sh "cuda 804";
-    // Not by LD_LIBRARY_PATH.
+    // This libcuda is not found by LD_LIBRARY_PATH, which the remedy would change.
     real [CudaStub] is_fixed true sh "cuda 34; path right; export LD_PRELOAD=$dir/cuda/libcuda.so.1";
     real [GpuHung] sh "cuda hang" args "--limit 1";
     // dma-bufs.
@@ -101,7 +102,7 @@ device_nodes {
     real [NodeReplace] sh "node 666 b";
     // A number that is no longer the module's.
     real [NodeReplace] sh "node 666 c 121";
-    // doctor itself. gdremu also writes files.
+    // doctor itself cannot start its processes. These states are without gdremu, because it writes files too.
     real [DoctorStart] usable true sh "node; ulimit -S -f 0";
     real [DoctorStart] usable true is_fixed true sh "node; wrap='setpriv --reuid=12345 --clear-groups prlimit --nproc=0'";
 }
@@ -131,7 +132,7 @@ module_and_machine {
     bad [NodeSandbox] emulated "--fault GET_VERSION:EPERM";
     bad [ModuleReload] emulated "--gdrdrv-errno EIO";
     bad [ModuleReload] emulated "--cuda-version 13.3" sh "export GDRDRV=hang; preload $driver" args "--limit 3";
-    // A device cgroup.
+    // A device cgroup refuses the node.
     bad [NodeService] emulated "--gdrdrv-errno EPERM" sh "root";
     bad [NodePod] emulated "--gdrdrv-errno EPERM" sh "export KUBERNETES_SERVICE_HOST=10.0.0.1";
     bad [NodeService] emulated "--gdrdrv-errno EPERM" sh "export APPTAINER_CONTAINER=/images/job.sif";
@@ -141,7 +142,7 @@ module_and_machine {
     bad [NodeApptainer] emulated "--no-gdrdrv" sh "export APPTAINER_CONTAINER=/images/job.sif";
     bad [EngineModule] emulated "--driver-version 2.0" sh "export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
     bad [EngineModule] emulated "--driver-version 2.4" args "--for aws-ofi-nccl";
-    // The machine.
+    // Limits, mounts and variables of the machine.
     works [OpenFiles] sh "ulimit -S -n 64";
     works [OpenFiles] emulated "--cuda-version 13.3" sh "ulimit -S -n 512; export GDRCOPY_USE_DMABUF_MMAP=1";
     works [AddressSpace] emulated "--fault cuMemAlloc:2" sh "ulimit -S -v 100000000";
@@ -150,7 +151,7 @@ module_and_machine {
     works [] sh "export TMPDIR=/nowhere";
     works [DoctorStart] is_fixed true sh "ulimit -S -n 5";
     bad [DoctorStart] is_fixed true sh "both $faulty other; path other; FAULTY=kill";
-    // doctor starts some of its processes, and then no more.
+    // doctor starts some of its processes, and then cannot start more.
     works [DoctorStart] is_fixed true sh "export GDRDRV=starve; preload $driver";
     bad [DoctorStart] is_fixed true sh "both $faulty other; path other; FAULTY=starve";
     bad [DoctorStart] is_fixed true sh "both $faulty other; path other; FAULTY=starve" args "--for ucx";
@@ -167,55 +168,57 @@ libraries {
     bad [LibraryLink] sh "put $ours one/libgdrapi.so.2; path one" args "--for dpdk";
     bad [LibraryLink] sh "put $ours one/libgdrapi.so.2; path one; export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
     works [LibraryLink] sh "put $ours one/libgdrapi.so.2; path one right";
-    // glibc compares names with SONAMEs.
+    // glibc compares the names with the SONAMEs of loaded libraries, so it finds the preloaded one.
     works [LibraryPath] sh "path none; preload $dir/right/libgdrapi.so.2";
-    // As `make tools` leaves them, and as they are installed.
+    // The program and the library are where `make tools` leaves them, and where they are installed.
     bad [LibraryPath] sh "put $gdrcopy tools/bin/gdrcopy; both $ours lib; gdrcopy=tools/bin/gdrcopy; path none";
     bad [LibraryPath] sh "put $gdrcopy bin/gdrcopy; both $ours lib64; gdrcopy=bin/gdrcopy; path none";
     works [] sh "path nowhere right; LD_LIBRARY_PATH=$(printf '/\\377:')$LD_LIBRARY_PATH";
-    // Another one comes first, by both names, by one.
+    // The two names find two libraries, in two directories and in one.
     works [LibraryLink] sh "both $faulty other; put $ours one/libgdrapi.so.2; path one other";
     works [LibraryLink] sh "put $ours one/libgdrapi.so.2; cp $faulty .; ln -sf ../doctors-faulty.so one/libgdrapi.so; path one";
+    // LD_PRELOAD has a file that is gone, or a library.
     works [LibraryPreload] sh "preload $dir/gone.so";
     works [LibraryPreload] sh "old; preload $dir/old.so";
     works [LibraryPreload] sh "put $ours pre/other.so; preload $dir/pre/other.so";
     works [LibraryPreload] sh "put $ours pre/libgdrapi.so.2; preload $dir/pre/libgdrapi.so.2";
-    // Entries of LD_LIBRARY_PATH that are no directory, the directory that the loader is in, and one that is closed.
+    // LD_LIBRARY_PATH has entries that are no directory, an empty entry, which means the current directory, and a directory
+    // that may not be read.
     bad [LibraryPath] sh "both $ours gdr; LD_LIBRARY_PATH='~/gdr'";
     bad [LibraryPath] sh "both $ours gdr; path gdr/libgdrapi.so.2";
     bad [LibraryRemove] sh "echo no library >libgdrapi.so.2; LD_LIBRARY_PATH=:$dir/right";
     bad [LibraryReadable] sh "root; both $ours one/two; path one/two; chmod 0 one; chown 1 one; as_user";
-    // Files that are no library.
+    // Files, links, pipes and directories that have a library's name, and are none.
     bad [LibraryRemove] sh "mkdir other; echo no library >other/libgdrapi.so.2; path other right";
     works [LibraryDangling] sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other right";
     bad [LibraryDangling] is_fixed true sh "mkdir other; ln -sf /opt/gone/libgdrapi.so.2.6 other/libgdrapi.so.2; path other" args "--for ucx";
     bad [LibraryRemove] is_fixed true sh "mkdir pipe; mkfifo pipe/libgdrapi.so.2; path pipe right" args "--limit 3";
     bad [LibraryRemove] sh "mkdir -p other/libgdrapi.so.2; path other right";
     bad [LibraryRemove] sh "mkdir \"it's one\"; true >\"it's one/libgdrapi.so.2\"; path \"it's one\" right";
-    // One that is cut off.
+    // A library of which a part is missing.
     bad [LibraryBuild] sh "mkdir other; head -c 4096 $ours >other/libgdrapi.so.2; path other right";
     bad [LibraryName] args "--lib /dev/null";
     bad [LibraryName] args "--lib /nowhere/libgdrapi.so.2";
     bad [LibraryOther] sh "args=\"--lib $absent\"";
     bad [LibraryOther] sh "both $faulty other; path other; FAULTY='stuck constructor'" args "--limit 3";
-    // For a newer C library.
+    // A library that needs a newer C library.
     bad [LibraryBuild] sh "newer; args='--lib newer.so'";
     bad [LibraryBuild] sh "newer; both newer.so other; path other";
-    // For another CPU, which the loader passes over.
+    // A library for another CPU, which the loader passes over.
     bad [LibraryCpu] sh "put $ours other/libgdrapi.so.2; foreign other/libgdrapi.so.2; path other";
-    // For 32 bits.
+    // A library for a CPU of 32 bits.
     bad [LibraryCpu] sh "put $ours other/libgdrapi.so.2; path other
             printf '\\1' | dd of=other/libgdrapi.so.2 bs=1 seek=4 conv=notrunc status=none";
     bad [LibraryUpdate] sh "mkdir other; echo 'int gdr_open(void) { return 0; }' >1.c; gcc -shared 1.c -o other/libgdrapi.so
             path other";
-    // Good ones, which cannot be loaded here.
+    // Good libraries, which cannot be loaded here.
     bad [LibraryNeeds] sh "mkdir other; gcc -shared -x c /dev/null -Wl,-soname,libnuma.so.9 -o n.so; path other
             gcc -shared -Wl,--no-as-needed -x c /dev/null -x none n.so -o other/libgdrapi.so.2";
     bad [LibraryNoexec] sh "mkdir mount; mount -t tmpfs -o noexec none mount; both $ours mount; path mount";
     bad [LibraryBuild] sh "mkdir musl; cd musl
             gcc -shared -nostdlib -Wl,-soname,libc.musl.so.1 -x c /dev/null -o libc.so
             gcc -shared -nostdlib -Wl,--no-as-needed -x c /dev/null -x none libc.so -o libgdrapi.so.2; path musl";
-    // Its self-test fails.
+    // Libraries whose self-test fails.
     bad [LibraryUpdate] sh "old; both old.so other; path other" args "--for aws-ofi-nccl";
     bad [SelfTestLog] sh "old; both old.so other; path other; export NCCL_GDRCOPY_ENABLE=1" args "--for nccl";
     bad [LibraryOld] emulated "--no-gdrdrv --cuda-version 13.3" sh "old; both old.so other; path other right";
@@ -224,10 +227,10 @@ libraries {
     bad [LibraryOther] sh "args=\"--lib $faulty\"; FAULTY=long";
     bad [LibraryOther] sh "args=\"--lib $faulty\"; FAULTY=crash";
     bad [LibraryBuild] sh "both $faulty other; path other; FAULTY=illegal";
-    // Its process ends with status 0.
+    // The process that uses the library ends with status 0.
     bad [LibraryOther] sh "args=\"--lib $faulty\"; FAULTY=exit";
     bad [LibraryOther] sh "both $faulty other; path other; FAULTY=vanish";
-    // The last limit holds. However slow the computer is, the library does not end.
+    // doctor obeys the last --limit. It can be short, because the library never ends.
     bad [SelfTestHung] sh "args=\"--lib $faulty\"; FAULTY=hang" args "--limit 3";
     bad [LibraryReports] emulated "--fault MMAP:ENOMEM";
     bad [LibraryReports] emulated "--fault PIN_BUFFER_V2:EINVAL";
@@ -242,7 +245,7 @@ settings_and_engines {
     bad [SettingExport] sh "export NCCL_GDRCOPY_ENABLE=true" args "--for nccl";
     works [] sh "echo NCCL_GDRCOPY_ENABLE=1 >c; export NCCL_CONF_FILE=c" args "--for nccl";
     bad [SettingExport] sh "echo NCCL_GDRCOPY_ENABLE=1 >c; export NCCL_CONF_FILE=c NCCL_GDRCOPY_ENABLE=0" args "--for nccl";
-    // The last one of these files of UCX counts.
+    // UCX. If several of its files set a variable, the last one counts.
     works [] args "--for ucx";
     bad [SettingUnset] sh "export UCX_TLS=rc" args "--for ucx";
     bad [SettingUnset] sh "export UCX_TLS=rc" args "--for nixl";
@@ -272,7 +275,7 @@ settings_and_engines {
     works [] sh "put $ours one/libgdrapi.so.2; path one" args "--for nixl";
     works [] args "--for aws-ofi-nccl";
     works [] args "--for tensorrt-llm";
-    // Each variable, where all engines are examined.
+    // Variables of engines, when doctor examines all of them.
     works [SettingUnset] sh "export NCCL_GDRCOPY_USE_INTERNAL_DMABUF=1";
     works [SettingUnset] sh "export NVSHMEM_GDRCOPY_USE_INTERNAL_DMABUF=1";
     works [] sh "export NCCL_GDRCOPY_ENABLE=' 1' NCCL_GDRCOPY_USE_INTERNAL_DMABUF=0
@@ -280,7 +283,7 @@ settings_and_engines {
 }
 }
 
-/// Declares the remedies that no test runs, by their reasons.
+/// Declares the remedies that no test runs, after the reason why.
 macro_rules! not_run {
     ($($reason:literal $($remedy:ident)*;)*) => {
         pub(crate) const NOT_RUN: &[(&str, &[Remedy])] = &[$(($reason, &[$($remedy),*])),*];

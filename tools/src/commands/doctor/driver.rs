@@ -16,10 +16,11 @@ use crate::system::{files, pci};
 /// The first CUDA version whose dma-bufs can be mapped, 13.3.
 const DMABUF_SINCE: i32 = 13030;
 
-/// A smaller BAR1 was not resized, and has at most 256 MiB.
+/// A BAR1 of fewer bytes was not resized, and has at most 256 MiB.
 const SMALL_BAR1: u64 = 1 << 30;
 
-/// Errors of CUDA, their cause, and its remedy. That of others is nvidia-smi and the kernel's log.
+/// Errors of CUDA, with their cause and remedy. For other errors, [`Remedy::CudaError`] names nvidia-smi and the
+/// kernel's log.
 const ERRORS: [(&[i32], &str, Remedy); 13] = [
     (&[2], "the memory of the GPU, or the host's, is full", Remedy::GpuFull),
     (&[46], "the GPU is in exclusive use, or its compute mode is prohibited", Remedy::GpuExclusive),
@@ -36,7 +37,7 @@ const ERRORS: [(&[i32], &str, Remedy); 13] = [
     (&[804], "CUDA's compat libcuda.so.1 on a GPU that does not support it", Remedy::CudaCompat),
 ];
 
-/// Others use the GPU now, so these errors say nothing about this system.
+/// The errors that can pass by themselves, because other programs use the GPU now. They say nothing about this system.
 const PASSING: [i32; 5] = [2, 46, 807, 808, 809];
 
 /// Returns the cause of an error of CUDA, its remedy, and whether it passes by itself.
@@ -62,7 +63,7 @@ pub(super) fn maps_dmabufs(cuda: &Cuda) -> bool {
     new_enough && gpus.iter().any(gpu_maps_dmabufs)
 }
 
-/// Returns whether this GPU's memory can, with a new enough driver.
+/// Returns whether this GPU's memory can be mapped without gdrdrv, if the driver is new enough.
 fn gpu_maps_dmabufs(gpu: &Gpu) -> bool {
     // Older drivers only know the more general attribute.
     gpu.dmabuf_mmap.or(gpu.dmabuf) == Some(true)
@@ -81,7 +82,7 @@ pub(super) fn findings(
         }
     };
     let mut findings = Vec::new();
-    // No other advice helps where there is no GPU. CUDA can have some that are not on the bus, in WSL.
+    // If there is no GPU, no other advice helps. In WSL, CUDA can have GPUs that are not on the bus.
     if pci::has_nvidia_gpu() == Some(false) && cuda.gpus.as_ref().map_or(0, Vec::len) == 0 {
         let finding = Finding::problem("hardware", "no GPU of NVIDIA in /sys/bus/pci/devices", Remedy::GpuNone);
         findings.push(finding.caused_by(Cause::Nothing));
@@ -109,7 +110,7 @@ pub(super) fn findings(
     findings
 }
 
-/// A CUDA version as `13.0`.
+/// Returns a CUDA version in the form `13.0`.
 fn format_version(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
@@ -160,7 +161,7 @@ fn gpus(cuda: &Cuda, container: Option<&Container>) -> Finding {
     }
 }
 
-/// CUDA fails before it uses a GPU.
+/// Returns the finding that CUDA fails before it uses a GPU.
 fn broken(subject: &'static str, failure: &Failure, file: Option<&str>) -> Finding {
     let (cause, advice, _) = rate_error(failure.code.unwrap_or_default(), 0, file);
     Finding::problem(subject, format!("{}: {cause}", failure.text), advice)
@@ -168,7 +169,7 @@ fn broken(subject: &'static str, failure: &Failure, file: Option<&str>) -> Findi
 
 // ---- Each GPU ----
 
-/// The findings about each GPU, by title.
+/// Returns a title and the findings for each GPU.
 pub(super) fn each_gpu(cuda: &Cuda, backends: Backends) -> Vec<(String, Vec<Finding>)> {
     let gpus = cuda.gpus.as_deref().unwrap_or_default();
     let mut sections = Vec::new();
@@ -180,7 +181,7 @@ pub(super) fn each_gpu(cuda: &Cuda, backends: Backends) -> Vec<(String, Vec<Find
     sections
 }
 
-/// A feature that is supported, or that this driver does not report.
+/// Returns the finding about a feature that is supported, or that this driver does not report.
 fn supported(subject: &'static str, value: Option<bool>, since: &str) -> Finding {
     match value {
         Some(_) => Finding::ok(subject, "supported"),

@@ -19,9 +19,9 @@ pub(super) struct Engine {
     libraries: &'static [&'static str],
     /// The oldest library and module that it accepts.
     oldest: Version,
-    /// The engine does without libgdrapi where the module does not work.
+    /// True if the engine does not use libgdrapi when the module does not work.
     pub(super) module_only: bool,
-    /// The engine needs a plugin, which doctor cannot see.
+    /// True if the engine needs a plugin, which doctor cannot see.
     pub(super) has_plugin: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) static ENGINES: [Engine; 9] = [
     Engine { has_plugin: true, ..engine("ucx", "UCX", &[SONAME], ANY) },
     engine("nvshmem", "NVSHMEM", &[SONAME], ANY),
     engine("libfabric", "libfabric", &[PLAIN_NAME, SONAME], ANY),
-    // Only its GPU-initiated networking uses libgdrapi.
+    // Only the GPU-initiated networking of aws-ofi-nccl uses libgdrapi.
     engine("aws-ofi-nccl", "aws-ofi-nccl", &[PLAIN_NAME], Version::new(2, 5)),
     Engine { module_only: true, ..engine("mscclpp", "MSCCL++", &[SONAME], Version::new(2, 5)) },
     Engine { has_plugin: true, ..engine("nixl", "NIXL", &[SONAME, PLAIN_NAME], ANY) },
@@ -45,7 +45,7 @@ pub(super) static ENGINES: [Engine; 9] = [
 ];
 
 impl Engine {
-    /// Checks the requirements. Returns the library that the engine loads.
+    /// Checks the requirements of the engine. Returns the library that it loads, and the findings.
     pub(super) fn needs(&self, module: Option<Version>) -> (Option<Loaded>, Vec<Finding>) {
         let mut library = None;
         let mut findings = Vec::new();

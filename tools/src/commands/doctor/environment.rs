@@ -1,4 +1,4 @@
-//! The host, with container and limit of open files of this process, which programs inherit. The backends that work there.
+//! The container and the limit of open files of this process, which programs inherit, and the backends that work here.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -13,13 +13,13 @@ use super::report::Finding;
 /// The backends that work, and the one that is used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backends {
-    /// The kernel module works.
+    /// True if the kernel module works.
     pub(super) gdrdrv: bool,
     /// True if CUDA maps dma-bufs of at least one GPU.
     pub(super) dmabuf: bool,
-    /// `GDRCOPY_USE_DMABUF_MMAP=1`: the module is not even tried.
+    /// True if `GDRCOPY_USE_DMABUF_MMAP=1` is set. Then the module is not even tried.
     pub(super) dmabuf_forced: bool,
-    /// The engine does without libgdrapi where the module does not work.
+    /// True if the engine does not use libgdrapi when the module does not work.
     pub(super) module_only: bool,
 }
 
@@ -64,9 +64,9 @@ fn descriptors(backends: Backends) -> Finding {
 #[derive(Debug)]
 pub(super) struct Container {
     name: &'static str,
-    /// A word in the names of the first process's cgroups, and the value of the variable `container`.
+    /// A word in the names of the first process's cgroups. It is also the value of the variable `container`.
     mark: &'static str,
-    /// A variable and a file that only it has.
+    /// A variable and a file that only this kind of container has.
     own: [&'static str; 2],
     pub(super) node: Remedy,
     pub(super) gpu: Remedy,
@@ -78,7 +78,8 @@ const fn kind(name: &'static str, mark: &'static str, own: [&'static str; 2], [n
 
 const OTHER: [Remedy; 2] = [NodeContainer, GpuContainer];
 
-/// Apptainer passes the variables and files of an outer container on, and Kubernetes has those of its runtime.
+/// The kinds of containers, in the order in which they are tried. Apptainer is the first, because it passes on the
+/// variables and files of an outer container. Kubernetes is the second, because it has those of its runtime.
 static CONTAINERS: [Container; 8] = [
     kind("Apptainer", "apptainer", ["APPTAINER_CONTAINER", "/.singularity.d"], [NodeApptainer, GpuApptainer]),
     kind("Kubernetes", "kubepods", ["KUBERNETES_SERVICE_HOST", ""], [NodePod, GpuPod]),
@@ -90,7 +91,7 @@ static CONTAINERS: [Container; 8] = [
     kind("another container", "", [""; 2], OTHER),
 ];
 
-/// The kind of container that this process is in, if any.
+/// Returns the kind of container that this process is in, if any.
 pub(super) fn container() -> Option<&'static Container> {
     let [marked @ .., another] = &CONTAINERS;
     for container in marked {

@@ -1,4 +1,4 @@
-//! The kernel module. Is it loaded, may this user open it, does it match the library?
+//! The kernel module: whether it is loaded, whether this user may open it, and whether it matches the library.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -21,13 +21,13 @@ use crate::system::gdrdrv::{self, NODE, Refusal, Versions};
 
 pub(super) struct Module {
     is_loaded: bool,
-    /// It is linked to the functions of nv-p2p-dummy, which cannot pin GPU memory.
+    /// True if the module is linked to the functions of nv-p2p-dummy, which cannot pin GPU memory.
     bound_to_dummy: bool,
     versions: Result<Versions, Refusal>,
 }
 
 impl Module {
-    /// Returns an error where doctor cannot start its child.
+    /// Examines the module. Returns an error if doctor cannot start its child.
     pub(super) fn query() -> Result<Module> {
         Ok(Module {
             is_loaded: gdrdrv::is_loaded(),
@@ -40,7 +40,7 @@ impl Module {
         Some(self.versions.as_ref().ok()?.module)
     }
 
-    /// Returns whether it can be used.
+    /// Returns whether the module can be used.
     pub(super) fn works(&self) -> bool {
         let Ok(versions) = &self.versions else { return false };
         versions.module >= Version::OLDEST_GDRDRV && versions.oldest_library <= Version::API && !self.bound_to_dummy
@@ -65,7 +65,7 @@ impl Module {
             let value = "nv-p2p-dummy, with which no GPU memory can be pinned";
             findings.push(Finding::problem("bound to", value, Remedy::ModuleDummy));
         }
-        // The library hangs also where it could do without.
+        // If the module hangs, the library hangs too, even if it does not need the module.
         let needed = backends.need_gdrdrv() || self.versions.as_ref().is_err_and(|why| why.errno == HANGS as i32);
         findings.into_iter().map(|finding| finding.caused_by(Cause::Gdrdrv).only_if(needed)).collect()
     }
@@ -77,17 +77,18 @@ impl Module {
             let (state, advice) = self.absent();
             (format!("there is no {NODE}, and the module is {state}"), advice)
         };
-        // A container does not have the host's files.
+        // A container does not have the host's files, from which `absent` finds its advice.
         Finding::problem("device node", value, self.in_container(container).unwrap_or(advice))
     }
 
-    /// The remedy that gets the device node into the container.
+    /// Returns the remedy that gets the device node into the container.
     fn in_container(&self, container: Option<&Container>) -> Option<Advice> {
         let load = if self.is_loaded { "" } else { "load the module on the host (modprobe gdrdrv), and " };
         Some(container?.node.with("host", load))
     }
 
-    /// Finds out how far the installation of the module got, and what to do. Looks where gdrdrv-c/dkms.conf does.
+    /// Returns how far the installation of the module got, and what to do. It looks for sources of the GPU driver where
+    /// gdrdrv-c/dkms.conf does.
     fn absent(&self) -> (&'static str, Advice) {
         const STALE: &str = "stale: built for another GPU driver";
         const BUILT: &str = "built, but not loaded";
@@ -103,7 +104,7 @@ impl Module {
         if files::text(modules.join("modules.dep")).is_some_and(|list| list.contains("/gdrdrv.ko")) {
             let version = dkms.iter().find(|version| version.join("source").exists());
             return match (gdrdrv::stale(&kernel), version) {
-                // Without `dkms unbuild`, DKMS installs again what it has built.
+                // Without `dkms unbuild`, DKMS would install the old build again.
                 (Some(0), Some(version)) => {
                     let version = version.file_name().unwrap_or_default();
                     (STALE, Remedy::ModuleStale.with("version", version.display()))
@@ -130,7 +131,7 @@ impl Module {
         ("installed, but not built for this kernel", advice)
     }
 
-    /// The node exists, but opening it or querying the version fails.
+    /// Returns the finding if the node exists, but opening it or querying the version fails.
     fn refused(&self, why: &Refusal, mode: u32, container: Option<&Container>) -> Finding {
         let errno = Errno::from_raw(why.errno);
         let opened = why.opened;
@@ -147,7 +148,7 @@ impl Module {
             (Errno::EPERM, Some(advice)) if advice.remedy != Remedy::NodeApptainer => advice,
             (Errno::EPERM, _) if env::var_os("SLURM_JOB_ID").is_some() => Remedy::NodeSlurm.into(),
             (Errno::EPERM, _) => Remedy::NodeService.into(),
-            // The number in the node is of no driver, or of another one.
+            // The number of the node belongs to no driver, or to another driver.
             (Errno::ENXIO | Errno::ENODEV | Errno::ENOTTY | Errno::EINVAL, advice) => {
                 advice.unwrap_or(Remedy::NodeReplace.into())
             }
@@ -164,7 +165,8 @@ impl Module {
     }
 }
 
-/// Returns whether this is a service of systemd with PrivateDevices, whose /dev has none of the kernel's own devices.
+/// Returns whether this process is a systemd service with PrivateDevices. Such a service has a /dev without the devices
+/// of Linux itself.
 fn is_private_service() -> bool {
     env::var_os("INVOCATION_ID").is_some() && !Path::new("/dev/kmsg").exists()
 }

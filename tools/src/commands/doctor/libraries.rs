@@ -47,7 +47,7 @@ pub(super) fn findings(asked_for: Option<&Path>, environment: &Environment) -> V
     findings
 }
 
-/// The file that the loader takes, or why it takes none.
+/// Loads a library in a child process. Returns its file and version, or why it cannot be loaded.
 pub(super) fn load(library: impl AsRef<Path>) -> Result<Loaded, Failure> {
     let answer = probe::test(library.as_ref(), None);
     // A library whose process fails only at its end can be loaded.
@@ -57,7 +57,7 @@ pub(super) fn load(library: impl AsRef<Path>) -> Result<Loaded, Failure> {
     }
 }
 
-/// File, maker and version of a library.
+/// Returns a text with the file, the maker and the version of a library.
 pub(super) fn describe(library: &Loaded) -> String {
     let version = match library.release() {
         Some(version) => version.to_string(),
@@ -66,7 +66,8 @@ pub(super) fn describe(library: &Loaded) -> String {
     format!("{} ({}, {version})", library.file.display(), Maker::of(&library.file).describe())
 }
 
-/// The remedy for a library that cannot be loaded, which is named by its file or by the name that the loader searches for.
+/// Returns the remedy for a library that cannot be loaded. `library` is its file, or a name that the loader searches
+/// for.
 pub(super) fn unusable(library: &Path, why: &Failure) -> Advice {
     let name = library.to_string_lossy();
     if !name.contains('/') {
@@ -78,7 +79,7 @@ pub(super) fn unusable(library: &Path, why: &Failure) -> Advice {
     Remedy::LibraryName.into()
 }
 
-/// The remedy if a name leads nowhere.
+/// Returns the remedy if the loader cannot load a library by this name.
 pub(super) fn missing(name: &str) -> Advice {
     if let Some((file, why)) = broken(name) {
         return repair(&file, &why);
@@ -102,8 +103,8 @@ pub(super) fn missing(name: &str) -> Advice {
     }
 }
 
-/// The file that the loader finds first by a name, if it cannot be loaded, or a link of this name that leads nowhere. With
-/// the reason.
+/// Returns the first file that the loader finds by a name, if it cannot be loaded, or a link of this name that leads
+/// nowhere; and the reason.
 fn broken(name: &str) -> Option<(PathBuf, Failure)> {
     if let Some(first) = search::first(name) {
         let why = load(&first).err()?;
@@ -118,7 +119,7 @@ fn is_dangling(file: &Path) -> bool {
     file.is_symlink() && !file.exists()
 }
 
-/// The remedy for a library that ends its process, or hangs.
+/// Returns the remedy for a library that ends its process, or hangs.
 pub(super) fn faulty(kind: &Kind) -> Remedy {
     match kind {
         Kind::Died(signal) if *signal == Signal::SIGKILL as i32 => Remedy::DoctorStart,
@@ -128,7 +129,7 @@ pub(super) fn faulty(kind: &Kind) -> Remedy {
     }
 }
 
-/// The remedy for a file that cannot be loaded for this reason.
+/// Returns the remedy for a file that cannot be loaded for this reason.
 fn repair(file: &Path, why: &Failure) -> Advice {
     let shown = file.display();
     if is_dangling(file) {
@@ -136,7 +137,7 @@ fn repair(file: &Path, why: &Failure) -> Advice {
         return Remedy::LibraryDangling.with("file", shown).with("target", target.display());
     }
     let is_closed = files::open(file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
-    // The loader's message begins with the name of the missing file, behind those of the files that need it.
+    // The loader's message names the files that need the missing file, and then the missing file.
     let mut needed = "";
     if let Some((before, _)) = why.text.split_once(": cannot open shared object file") {
         needed = before.rsplit(": ").next().unwrap_or_default();
@@ -144,14 +145,14 @@ fn repair(file: &Path, why: &Failure) -> Advice {
     let remedy = match &why.kind {
         Kind::NotStarted => Remedy::DoctorStart,
         _ if is_closed => Remedy::LibraryReadable,
-        // A missing C library means that the file is of another distribution.
+        // A missing C library means that the file is for another distribution.
         _ if !needed.is_empty() && !needed.starts_with("libc.") => Remedy::LibraryNeeds,
         _ if Maker::of(file) == Maker::None => Remedy::LibraryRemove,
         // The file ends too early.
         Kind::Died(signal) if *signal == Signal::SIGBUS as i32 => Remedy::LibraryBuild,
         kind @ (Kind::Died(_) | Kind::Hung) => faulty(kind),
         _ if statvfs(file).is_ok_and(|mount| mount.flags().contains(FsFlags::ST_NOEXEC)) => Remedy::LibraryNoexec,
-        // The file has gdr_open, and not all functions.
+        // The file has gdr_open, but not all functions.
         _ if why.text.contains("undefined symbol: gdr_") && !why.text.ends_with("gdr_open") => Remedy::LibraryUpdate,
         _ => Remedy::LibraryBuild,
     };
@@ -159,8 +160,8 @@ fn repair(file: &Path, why: &Failure) -> Advice {
     remedy.with("file", shown).with("mount", files::mount_of(&search::real(file))).with("reason", &why.text)
 }
 
-/// The library of each name. The loader takes the names of loaded libraries from their SONAME. So one
-/// name can lead to a library that the other does not lead to.
+/// Returns the findings about the library of each name. The loader knows a loaded library by its SONAME only, so the
+/// two names can lead to different libraries.
 fn by_name(environment: &Environment) -> Vec<Finding> {
     let soname = load(SONAME);
     let plain = load(PLAIN_NAME);
@@ -183,7 +184,7 @@ fn by_name(environment: &Environment) -> Vec<Finding> {
         && search::real(&soname.file) != search::real(&plain.file)
     {
         let value = format!("{SONAME} and {PLAIN_NAME} lead to different files");
-        // A link beside a preloaded library is not on the loader's path.
+        // A link beside a preloaded library would not help, because it is not on the loader's path.
         let entries = preloaded_entries(environment);
         let advice = match entries.iter().find(|entry| search::real(Path::new(entry)) == search::real(&soname.file)) {
             Some(entry) => without(entry, &entries),
@@ -194,9 +195,10 @@ fn by_name(environment: &Environment) -> Vec<Finding> {
     findings
 }
 
-/// How to have a name lead to this file.
+/// Returns the advice that makes a name lead to this file: to add a link or, if there is one, to add its directory to
+/// the loader's path.
 fn add_link(name: &str, file: &Path) -> Advice {
-    // The path by which the loader found the file, before links are followed.
+    // The link belongs beside the path by which the loader found the file, before links are followed.
     let candidates = search::candidates();
     let mut as_found = file;
     if let Some(candidate) = candidates.iter().find(|other| search::real(&other.file) == search::real(file)) {
@@ -211,7 +213,7 @@ fn add_link(name: &str, file: &Path) -> Advice {
     Remedy::LibraryLink.with("target", target.display()).with("link", link.display())
 }
 
-/// How to have programs find this file.
+/// Returns the advice to add this file's directory to the loader's path.
 fn find_in(file: &Path) -> Advice {
     Remedy::LibraryPath.with("directory", file.parent().unwrap_or(Path::new("/")).display())
 }
@@ -220,7 +222,7 @@ fn find_in(file: &Path) -> Advice {
 const OF_OTHERS: [&str; 6] =
     ["GDRCOPY_ENABLED", "GDRCOPY_HOME", "GDRCOPY_LIBDIR", "GDRCOPY_LIBRARY_PATH", "GDRCOPY_PATH_L", "GDRCOPY_ROOT_DIR"];
 
-/// Warns of preloaded files that do not exist, or that come before libgdrapi.
+/// Returns warnings about preloaded files that do not exist, or whose gdr_open comes before that of libgdrapi.
 pub(super) fn preloaded(environment: &Environment) -> Vec<Finding> {
     let mut findings = Vec::new();
     let entries = preloaded_entries(environment);
@@ -249,14 +251,14 @@ fn preloaded_entries(environment: &Environment) -> Vec<&str> {
     list.split([':', ' ']).filter(|entry| !entry.is_empty()).collect()
 }
 
-/// How to preload only the others of these.
+/// Returns the advice to preload all of these entries except this one.
 fn without(entry: &str, entries: &[&str]) -> Advice {
     let mut others = entries.to_vec();
     others.retain(|&other| other != entry);
     Remedy::LibraryPreload.with("file", entry).with("rest", others.join(":"))
 }
 
-/// A variable that changes what the library does, or that only looks as if it did.
+/// Rates a variable that begins with GDRCOPY_. The library may not have such a variable.
 fn setting(name: &str, value: &str) -> Finding {
     let text = format!("{name}={value}");
     if let Some((_, instead)) = variables::GONE.iter().find(|(gone, _)| *gone == name) {

@@ -78,7 +78,7 @@ pub(crate) struct Options {
     limit: u64,
 }
 
-/// CUDA's answers and the module's. Returns an error where doctor cannot start its child.
+/// Queries CUDA and the module. Returns an error if doctor cannot start its child.
 fn ask() -> Result<(Result<Cuda, Failure>, Module)> {
     Ok((probe::survey()?, Module::query()?))
 }
@@ -86,7 +86,7 @@ fn ask() -> Result<(Result<Cuda, Failure>, Module)> {
 /// Examines the system, and prints the report.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     probe::SECONDS.store(options.limit, Ordering::Relaxed);
-    // Where the parent process ignores it, doctor could not wait for its own children.
+    // If SIGCHLD stayed ignored, as a parent process may have set it, doctor could not wait for its own children.
     flag::register(SIGCHLD, Arc::default())?;
     let engine = ENGINES.iter().find(|engine| Some(engine.id) == options.engine.as_deref());
     let mut report = Report::new(options.json);
@@ -132,7 +132,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         report.add("libgdrapi", libraries::findings(options.library.as_deref(), &settings.environment))?;
         report.add("distributed engines", settings.findings(None))?;
         Some(match &options.library {
-            // A path has a directory, so that the loader does not search for it.
+            // The path gets a directory, so that the loader does not search for the file.
             Some(file) => Path::new(".").join(file),
             None => SONAME.into(),
         })

@@ -1,4 +1,5 @@
-//! The parts of doctor that use CUDA or a library, in a process of their own, as these may crash or hang.
+//! The parts of doctor that use CUDA or a library. They run in a child process, because CUDA and libraries may crash or
+//! hang.
 //!
 //! ```text
 //! survey, versions, test  doctor     start doctor with ARGUMENT, wait, read the last answer
@@ -35,7 +36,7 @@ use crate::libgdrapi::{self, CallError, Library, Mapped, MappingType};
 use crate::measure::verify::{difference, pattern};
 use crate::system::gdrdrv::{self, Refusal, Versions};
 
-/// Bytes that the self-test pins and copies.
+/// The number of bytes that the self-test pins and copies.
 pub(super) const SIZE: usize = 1 << 20;
 
 /// An attribute of `gdr_get_attribute`.
@@ -53,10 +54,10 @@ const CUDA: &str = "CUDA";
 /// The stage in which CUDA copies what the library has mapped.
 const CUDA_COPY: &str = "CUDA's copy";
 
-/// The stage behind all others.
+/// The stage after all others.
 const END: &str = "its end";
 
-/// Seconds of a stage of the library.
+/// The number of seconds that a stage of the library may last.
 pub(super) static SECONDS: AtomicU64 = AtomicU64::new(10);
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -64,7 +65,7 @@ enum Work {
     Survey,
     /// Ask the module for its versions.
     Module,
-    /// A GPU's number if it is to be tested.
+    /// Load a library and, if there is the number of a GPU, test it there.
     Library(PathBuf, Option<i32>),
 }
 
@@ -83,7 +84,7 @@ impl Loaded {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Answer {
-    /// The next stage of the child; empty before the first one.
+    /// The next stage of the child, or an empty text before the first one.
     stage: String,
     cuda: Option<Cuda>,
     versions: Option<Result<[u32; 2], Refusal>>,
@@ -98,13 +99,13 @@ pub(super) struct Answer {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) enum Kind {
-    /// A call of the library, with its errno.
+    /// A call of the library failed with this errno.
     Call(i32),
-    /// CUDA, before the library was used, or its own copies. With its result.
+    /// CUDA failed with this result, before the library mapped memory or in a copy that CUDA made.
     Cuda(i32),
     /// The copied bytes were wrong.
     Corrupted,
-    /// The process ended without a result, by this signal, or itself (0).
+    /// The process ended without a result, by this signal, or by itself (0).
     Died(i32),
     /// A stage did not end.
     Hung,
@@ -118,7 +119,7 @@ pub(super) enum Kind {
 pub(super) struct Failure {
     pub(super) text: String,
     pub(super) kind: Kind,
-    /// The library had been used.
+    /// True unless the failure was in the stage that only uses CUDA.
     pub(super) in_library: bool,
 }
 
@@ -127,7 +128,7 @@ impl Failure {
         Failure { text: text.into(), kind, in_library: false }
     }
 
-    /// A problem with this remedy, unless doctor itself has failed.
+    /// Returns a problem with this remedy, or with the remedy for doctor itself if its child could not be started.
     pub(super) fn finding(&self, subject: &'static str, remedy: impl Into<Advice>) -> Finding {
         let advice = if self.kind == Kind::NotStarted { Remedy::DoctorStart.into() } else { remedy.into() };
         Finding::problem(subject, &*self.text, advice)
@@ -148,7 +149,7 @@ impl From<Error> for Failure {
 
 // ---- In doctor ----
 
-/// Asks CUDA. Returns an error where doctor cannot start its child.
+/// Queries CUDA. Returns an error if doctor cannot start its child.
 pub(super) fn survey() -> Result<Result<Cuda, Failure>> {
     let answer = start(&Work::Survey)?;
     match (answer.cuda, answer.failure) {
@@ -158,7 +159,7 @@ pub(super) fn survey() -> Result<Result<Cuda, Failure>> {
     }
 }
 
-/// Asks the module for its versions. Returns an error where doctor cannot start its child.
+/// Queries the versions of the module. Returns an error if doctor cannot start its child.
 pub(super) fn versions() -> Result<Result<Versions, Refusal>> {
     let hangs = Err(Refusal { errno: HANGS as i32, opened: false });
     Ok(start(&Work::Module)?.versions.unwrap_or(hangs).map(Versions::new))
@@ -167,7 +168,8 @@ pub(super) fn versions() -> Result<Result<Versions, Refusal>> {
 /// The files whose loading does not end.
 static HANGING: Mutex<Vec<(PathBuf, Failure)>> = Mutex::new(Vec::new());
 
-/// Loads a library, by name or path, and, if a GPU is named, tests it there. Loads none again that hung then.
+/// Loads a library by name or path and, if there is the number of a GPU, tests it there. A library whose loading has
+/// hung is not loaded again.
 pub(super) fn test(library: &Path, gpu: Option<i32>) -> Answer {
     let file = match library.to_str() {
         Some(name) if !name.contains('/') => search::first(name).unwrap_or(library.to_owned()),
@@ -196,14 +198,16 @@ pub(super) fn test(library: &Path, gpu: Option<i32>) -> Answer {
     answer
 }
 
-/// Has a child do this; an error where it cannot be started. One that dies or hangs has failed.
+/// Starts a child that does this work, and returns its answer. If the child dies or hangs, the answer has a failure. It
+/// is an error if the child cannot be started.
 fn start(work: &Work) -> Result<Answer> {
     let out = in_memory("answer")?;
     let log = in_memory("log")?;
     let mut command = Command::new(env::current_exe().context("reading /proc/self/exe")?);
     command.args([ARGUMENT, &serde_json::to_string(work)?]);
     command.env("GDRCOPY_ENABLE_LOGGING", "1");
-    // Libraries print to stdout and stderr, as profilers do that are preloaded. None writes to stdin.
+    // Libraries and preloaded profilers print to stdout and stderr. Nothing else writes to stdin, so it takes the
+    // answers.
     command.stdin(out.try_clone()?).stdout(log.try_clone()?).stderr(log.try_clone()?);
     let end = wait(command.spawn().context("starting a process")?, &out)?;
     let mut answer = last_answer(&out)?;
@@ -221,16 +225,16 @@ fn start(work: &Work) -> Result<Answer> {
     Ok(answer)
 }
 
-/// A file in memory, as there may be no directory for temporary files.
+/// Makes a file in memory, because there may be no directory for temporary files.
 fn in_memory(name: &str) -> Result<File> {
     Ok(memfd_create(name, MFdFlags::MFD_CLOEXEC).context("memfd_create")?.into())
 }
 
-/// How long it waits without a word.
+/// The time after which doctor says that it is waiting.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Waits for the end; `None` if a stage lasts too long. Then the child is killed, which does not end what hangs in the
-/// kernel.
+/// Waits for the end of the child. If a stage lasts too long, it kills the child and returns `None`. A child that hangs
+/// in Linux does not end by that.
 fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
     let mut start = Instant::now();
     let mut written = 0;
@@ -264,14 +268,14 @@ fn wait(mut child: Child, out: &File) -> io::Result<Option<ExitStatus>> {
     }
 }
 
-/// The last whole line of the child.
+/// Returns the last whole answer of the child.
 fn last_answer(out: &File) -> io::Result<Answer> {
     let text = read(out)?;
     let mut answers = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
     Ok(answers.next().unwrap_or_default())
 }
 
-/// The content of a file, in which the child's position stays.
+/// Returns the content of a file. The child's position in the file does not change.
 fn read(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; file.metadata()?.len() as usize];
     let len = file.read_at(&mut bytes, 0)?;
@@ -281,7 +285,7 @@ fn read(file: &File) -> io::Result<String> {
 // ---- In its child ----
 
 impl Answer {
-    /// Says what comes next. Writes to stdin, which is a file.
+    /// Writes the answer with the next stage to stdin, which is a file.
     fn next(&mut self, stage: &str) -> Result<()> {
         self.stage = stage.into();
         let line = format!("{}\n", serde_json::to_string(self)?);
@@ -290,7 +294,7 @@ impl Answer {
     }
 }
 
-/// Does what the argument names.
+/// Does the work that the argument describes.
 pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
     let mut answer = Answer::default();
     match serde_json::from_str(argument)? {
@@ -314,7 +318,7 @@ pub(crate) fn answer(argument: &str) -> Result<ExitCode> {
 fn try_library(answer: &mut Answer, library: &Path, gpu: Option<i32>) -> Result<(), Failure> {
     answer.next("loading the library")?;
     let library = match library.to_str() {
-        // The loader is to find it.
+        // The loader searches for a name without a directory.
         Some(name) if !name.contains('/') => libgdrapi::load_by_name(name),
         _ => libgdrapi::load(library),
     }?;
@@ -333,7 +337,8 @@ fn use_gpu(answer: &mut Answer, library: &'static Library, number: i32) -> Resul
     let mapped = Mapped::step_by_step(library, &buffer, MappingType::Default, |call| answer.next(call));
     let mapped = match mapped {
         Err(_) if answer.stage == "gdr_open" => return Err(Failure::new(Kind::Other, "gdr_open failed")),
-        // After an error it is not closed, because gdr_close could hang under the name of the call that failed.
+        // After an error the library is not closed, because a gdr_close that hangs would be reported as the call that
+        // failed.
         other => ManuallyDrop::new(other?),
     };
     answer.next("gdr_get_attribute")?;

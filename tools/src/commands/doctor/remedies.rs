@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Declares the remedies, each with its text and the commands that do it. `{words}` in braces are filled in.
 macro_rules! remedies {
     ($($name:ident $text:literal $($command:literal)*;)*) => {
-        /// The identifier, in JSON as `module-load`.
+        /// The identifier of a remedy. In JSON it has the form `module-load`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
         #[serde(rename_all = "kebab-case")]
         pub(crate) enum Remedy { $($name,)* }
@@ -159,7 +159,7 @@ impl From<Remedy> for Advice {
 }
 
 impl Remedy {
-    /// The identifier, as in JSON.
+    /// Returns the identifier, as JSON has it.
     pub(crate) fn name(self) -> String {
         serde_json::to_value(self).unwrap_or_default().as_str().unwrap_or_default().to_owned()
     }
@@ -170,7 +170,7 @@ impl Remedy {
 }
 
 impl Advice {
-    /// Fills in a word, in commands as a word of the shell.
+    /// Fills in a word. In commands, the value is quoted for the shell.
     pub(crate) fn with(mut self, word: &str, value: impl Display) -> Advice {
         let word = format!("{{{word}}}");
         let value = value.to_string();

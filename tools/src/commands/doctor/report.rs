@@ -1,4 +1,5 @@
-//! The findings, printed section by section as they are known, with the steps at the end; or all of it as JSON.
+//! The report of doctor. It is printed section by section as the findings become known, with the steps at the end, or
+//! at once as JSON.
 #![forbid(unsafe_code)]
 
 use std::io::{self, Write};
@@ -13,22 +14,25 @@ use super::remedies::{Advice, Remedy};
 pub(super) enum Verdict {
     /// The finding is as expected.
     Ok,
-    /// The system does not report it.
+    /// The system does not report the value.
     Unknown,
-    /// Works, but with reduced performance or functionality.
+    /// gdrcopy works, but with reduced performance or functionality.
     Warning,
-    /// Prevents gdrcopy from working.
+    /// The finding prevents gdrcopy from working.
     Problem,
 }
 
-/// The cause of a problem, so that its remedy is a step of its own, part of one, or none.
+/// The cause of a problem. It decides whether the problem's remedy is a separate step, an alternative to another step,
+/// or left out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Cause {
+    /// The problem has no other cause, so its remedy is a step.
     Itself,
     /// No other step helps as long as this problem exists.
     Nothing,
-    /// One of these two backends is enough.
+    /// gdrdrv does not work. Dma-bufs would be enough.
     Gdrdrv,
+    /// Dma-bufs do not work. gdrdrv would be enough.
     DmaBuf,
     /// The cause is most likely one of the other problems.
     Others,
@@ -39,7 +43,7 @@ pub(super) struct Finding {
     pub(super) subject: &'static str,
     pub(super) verdict: Verdict,
     pub(super) value: String,
-    /// Set for each warning and problem, as is the advice.
+    /// The remedy of a warning or problem. These also have an advice.
     pub(super) remedy: Option<Remedy>,
     #[serde(skip)]
     advice: Option<Advice>,
@@ -71,7 +75,7 @@ impl Finding {
         Finding { cause, ..self }
     }
 
-    /// Turns a problem into a warning unless this holds.
+    /// Turns a problem into a warning unless `needed` is true.
     pub(super) fn only_if(self, needed: bool) -> Finding {
         let most = if needed { Verdict::Problem } else { Verdict::Warning };
         Finding { verdict: self.verdict.min(most), ..self }
@@ -88,7 +92,7 @@ struct Section {
 struct Step {
     #[serde(flatten)]
     advice: Advice,
-    /// Does instead.
+    /// The advice that can be followed instead.
     or: Option<Advice>,
 }
 
@@ -97,7 +101,7 @@ struct Step {
 pub(super) struct Report {
     /// True if there is no problem.
     usable: bool,
-    /// The self-test passed on a GPU.
+    /// True if the self-test has passed on a GPU.
     pub(super) tested: bool,
     problems: usize,
     warnings: usize,
@@ -125,15 +129,15 @@ impl Report {
         Ok(())
     }
 
-    /// The findings with this verdict.
+    /// Returns the findings with this verdict.
     pub(super) fn all(&self, verdict: Verdict) -> Vec<&Finding> {
         let mut findings: Vec<_> = self.sections.iter().flat_map(|section| &section.findings).collect();
         findings.retain(|finding| finding.verdict == verdict);
         findings
     }
 
-    /// Prints the summary, which is one of these words, and the steps, or the whole report as JSON. Returns the exit
-    /// status.
+    /// Prints the summary, which begins with one of these texts, and the steps; or prints the whole report as JSON.
+    /// Returns the exit status.
     pub(super) fn end(mut self, works: &str, untested: &str, fails: &str) -> io::Result<ExitCode> {
         let problems = self.all(Verdict::Problem);
         let warnings = self.all(Verdict::Warning);
@@ -163,7 +167,8 @@ impl Report {
     }
 }
 
-/// The remedies, each once. Those of the problems come first, without those that others cause.
+/// Returns each remedy once. The remedies of problems come first. Problems that others most likely cause are left out,
+/// unless there are no others.
 fn steps(problems: &[&Finding], warnings: &[&Finding]) -> Vec<Step> {
     let mut steps = chosen(problems, &[Cause::Nothing]);
     if !steps.is_empty() {
@@ -191,7 +196,7 @@ fn steps(problems: &[&Finding], warnings: &[&Finding]) -> Vec<Step> {
     steps
 }
 
-/// The remedies of findings with one of these causes.
+/// Returns the remedies of findings with one of these causes, each once.
 fn chosen(findings: &[&Finding], causes: &[Cause]) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for finding in findings {

@@ -20,12 +20,12 @@ pub(super) struct SelfTest<'a> {
     pub(super) library: PathBuf,
     pub(super) cuda: Option<&'a Cuda>,
     pub(super) backends: Backends,
-    /// The report lists other problems.
+    /// True if the report lists other problems.
     pub(super) others: bool,
 }
 
 impl SelfTest<'_> {
-    /// Tests the GPUs of these numbers, or all, and reports each.
+    /// Tests the GPUs with these numbers, or all GPUs, and reports on each.
     pub(super) fn report(&self, asked: &[i32], report: &mut Report) -> io::Result<()> {
         let gpus = self.gpus(asked);
         if gpus.is_empty() {
@@ -48,7 +48,7 @@ impl SelfTest<'_> {
         Ok(())
     }
 
-    /// The GPUs of these numbers, or all.
+    /// Returns these numbers or, if there are none, the numbers of all GPUs.
     fn gpus(&self, asked: &[i32]) -> Vec<i32> {
         match (asked, self.cuda) {
             ([], Some(cuda)) => cuda.gpus.as_deref().unwrap_or_default().iter().map(|gpu| gpu.device.number).collect(),
@@ -56,7 +56,7 @@ impl SelfTest<'_> {
         }
     }
 
-    /// Tests a GPU. Its subject is `passed` if it has.
+    /// Tests a GPU. The finding's subject is `passed` if the test has passed.
     fn run(&self, number: i32) -> Finding {
         let all = self.gpus(&[]);
         if !all.contains(&number) {
@@ -97,13 +97,13 @@ impl SelfTest<'_> {
         let or_others = if self.others { Cause::Others } else { Cause::Itself };
         match (&failure.kind, failure.in_library) {
             (Kind::Hung, false) => return (Remedy::GpuHung.into(), Cause::Itself),
-            // The module may hang, or one of the things that the other problems are about.
+            // The module may hang, or something that the other problems are about.
             (Kind::Hung, true) => return (Remedy::SelfTestHung.with("file", file), or_others),
             (Kind::Died(_), false) => return (Remedy::CudaError.into(), Cause::Itself),
             (kind @ (Kind::Corrupted | Kind::Died(_)), _) => return (faulty(kind).with("file", file), Cause::Itself),
             _ => {}
         }
-        // A backend works that the library does not use.
+        // Only dma-bufs work here, and this library is too old to use them.
         if let Some(version) = library.release()
             && version < Version::API
             && self.backends.dmabuf

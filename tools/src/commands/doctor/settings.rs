@@ -1,4 +1,4 @@
-//! The variables by which engines do without libgdrapi, in the environment and in their files of settings.
+//! The variables that keep engines from using libgdrapi, in the environment and in the engines' configuration files.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -13,26 +13,28 @@ use super::report::Finding;
 use crate::libgdrapi::search;
 use crate::system::files;
 
-/// A variable that decides whether an engine uses libgdrapi. Its fields are the engines, the name, the part that does
-/// without libgdrapi, the values with which that is used, and one of these.
+/// A variable that decides whether an engine uses libgdrapi. The fields are the identifiers of the engines, the
+/// variable's name, the software that reads it, the rule for the values with which libgdrapi is used, and one such
+/// value.
 struct Switch(&'static [&'static str], &'static str, &'static str, Rule, &'static str);
 
 /// The values with which libgdrapi is used.
 #[derive(Clone, Copy, PartialEq)]
 enum Rule {
-    /// A list of transports, which has gdr_copy.
+    /// A list of transports that contains gdr_copy.
     Transports,
-    /// A list of plugins, which has both that lead to GDRCopy.
+    /// A list of plugins that contains both plugins that lead to GDRCopy.
     Modules,
     /// A directory of plugins, which UCX searches besides its own.
     Plugins,
-    /// A list with one of these names, or without all of them behind ^.
+    /// A list that contains one of these names, or that excludes names by ^, but not all of these.
     OneOf(&'static [&'static str]),
-    /// This number. A text that is no number counts as 0. NCCL uses GDRCopy only if its variable is 1 (seen with
+    /// This number. A text that is not a number counts as 0. NCCL uses GDRCopy only if its variable is 1 (seen with
     /// 2.28.9).
     Number(i64),
-    /// A word or number for true, or unset; or for false.
+    /// A word or number for true, or not set.
     Yes,
+    /// A word or number for false, or not set.
     No,
 }
 
@@ -58,7 +60,8 @@ impl Rule {
         match (self, value) {
             (Rule::Number(good), value) => value.unwrap_or_default().trim().parse().unwrap_or(0) == good,
             (_, None) | (Rule::OneOf(_), Some("")) => true,
-            // In a list without ^, `all` is one more name of gdr_copy. A list with ^ disables it by excluding one name.
+            // A list without ^ enables gdr_copy by this name, by `cuda` or by `all`. A list with ^ disables it by
+            // excluding `gdr_copy` or `cuda`.
             (Rule::Transports, Some(list)) if list.starts_with('^') => {
                 leaves_one(list, &["gdr_copy"]) && leaves_one(list, &["cuda"])
             }
@@ -79,7 +82,7 @@ fn is_yes(value: &str) -> bool {
     !["0", "n", "no", "false", "off"].contains(&value.to_lowercase().as_str())
 }
 
-/// Returns whether a list, which names what is excluded if it begins with ^, leaves one of these names.
+/// Returns whether a list leaves one of these names. A list that begins with ^ names what is excluded.
 fn leaves_one(list: &str, names: &[&str]) -> bool {
     let list = list.to_lowercase();
     let excluded = list.strip_prefix('^');
@@ -88,7 +91,7 @@ fn leaves_one(list: &str, names: &[&str]) -> bool {
     names.iter().any(|name| listed.contains(name) != excluded.is_some())
 }
 
-/// Variables, and the files that they come from if not from the environment.
+/// Variables, and the files of those that do not come from the environment.
 pub(super) struct Settings {
     pub(super) environment: Environment,
     files: BTreeMap<String, PathBuf>,
@@ -107,13 +110,13 @@ impl Settings {
         }
         for file in files_of_ucx(&settings.environment) {
             let text = files::lossy(&file);
-            // The last one of a file holds.
+            // The last assignment in a file counts.
             settings.add("UCX_", &file, assignments(&text).into_iter().rev());
         }
         settings
     }
 
-    /// Adds variables of a file that are not set.
+    /// Adds the variables of a file that are not set yet.
     fn add<'a>(&mut self, prefix: &str, file: &Path, assignments: impl Iterator<Item = (&'a str, &'a str)>) {
         for (name, value) in assignments {
             if name.starts_with(prefix) && !self.environment.contains_key(name) {
@@ -128,7 +131,7 @@ impl Settings {
         let mut findings = Vec::new();
         for switch in &SWITCHES {
             let Switch(engines, name, _, rule, _) = switch;
-            // The other variables enable GDRCopy by default if they are not set.
+            // If the other variables are not set, they do not disable GDRCopy.
             let is_shown = matches!(rule, Rule::Transports | Rule::Number(1)) || self.environment.contains_key(*name);
             if is_shown && engine.is_none_or(|engine| engines.contains(&engine)) {
                 findings.push(self.rate(switch, engine.is_some()));
@@ -169,7 +172,7 @@ impl Settings {
     }
 }
 
-/// Files in the order in which NCCL reads them; the first one that sets a variable counts.
+/// Returns the configuration files of NCCL, highest priority first.
 fn files_of_nccl(environment: &Environment) -> Vec<PathBuf> {
     let mut files = Vec::new();
     if let Some(file) = environment.get("NCCL_CONF_FILE")
@@ -183,7 +186,7 @@ fn files_of_nccl(environment: &Environment) -> Vec<PathBuf> {
     files
 }
 
-/// Files of UCX, in the order in which they count (seen with UCX 1.13 and 1.22).
+/// Returns the configuration files of UCX, highest priority first (seen with UCX 1.13 and 1.22).
 fn files_of_ucx(environment: &Environment) -> Vec<PathBuf> {
     let mut files = vec![PathBuf::from("./ucx.conf")];
     for name in ["UCX_CONFIG_DIR", "HOME"] {
@@ -192,14 +195,15 @@ fn files_of_ucx(environment: &Environment) -> Vec<PathBuf> {
     if let Some(library) = search::file_of("libucs.so.0")
         && let Some(directory) = library.parent()
     {
-        // UCX 1.22 and UCX 1.13 have these.
+        // The first is the file of UCX 1.22, the second that of UCX 1.13.
         files.extend([directory.join("../etc/ucx/ucx.conf"), directory.join("../etc/ucx.conf")]);
     }
     files.push("/etc/ucx/ucx.conf".into());
     files
 }
 
-/// The assignments of a file of UCX, in INI syntax, above its sections, which are for single CPUs.
+/// Returns the assignments in a file of UCX (INI syntax) before its first section. Sections are for single types of
+/// CPUs.
 fn assignments(text: &str) -> Vec<(&str, &str)> {
     let mut assignments = Vec::new();
     for line in text.lines().map(str::trim).take_while(|line| !line.starts_with('[')) {

@@ -1,4 +1,4 @@
-//! The memory that CPU and GPU share, two flags and the data, each in GPU or in host memory.
+//! The memory that the CPU and the GPU share: two flags and the data. Each of them is in GPU memory or in host memory.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
@@ -8,23 +8,26 @@ use super::options::{Exchange, Place};
 use crate::cuda::{DeviceBuffer, GPU_PAGE, Gpu, Memory, PinnedBuffer};
 use crate::measure::method::Method;
 
-/// Offsets, which are the same in GPU memory and in host memory.
+/// The offset of the CPU's flag. Offsets are the same in GPU memory and in host memory.
 const REQUEST: usize = 0;
+/// The offset of the GPU's flag.
 const ANSWER: usize = 4096;
+/// The offset of the word that stops the GPU kernel.
 const STOP: usize = 8192;
+/// The offset of the data.
 const DATA: usize = GPU_PAGE;
 
-/// Bytes of GPU memory needed.
+/// Returns the number of bytes of GPU memory that are needed for data of this size.
 pub(super) fn gpu_bytes(size: usize) -> usize {
     DATA + size.next_multiple_of(4)
 }
 
-/// Flags and data of one library, through which the CPU accesses those in GPU memory.
+/// The flags and the data, with the library through which the CPU accesses those that are in GPU memory.
 #[derive(Debug)]
 pub(super) struct Buffers<'a> {
     exchange: &'a Exchange,
     method: &'a Method,
-    /// Host memory, with the word that stops the GPU kernel. Stopping must not depend on the library.
+    /// Host memory. It always has the word that stops the GPU kernel, because stopping must not depend on the library.
     host: PinnedBuffer,
     counters: DeviceBuffer,
 }
@@ -63,7 +66,7 @@ impl<'a> Buffers<'a> {
         Ok(())
     }
 
-    /// The last round that the GPU has answered.
+    /// Returns the last round that the GPU has answered.
     pub(super) fn answer(&self) -> Result<u32> {
         match self.exchange.cpu_flag {
             Place::GpuMem => {
@@ -81,7 +84,7 @@ impl<'a> Buffers<'a> {
             Place::GpuMem => self.method.mapped.write(DATA, data)?,
             Place::HostMem => {
                 assert!(DATA + data.len() <= self.host.len);
-                // SAFETY: inside the buffer. The GPU does not read before the next flag is set.
+                // SAFETY: the bytes are inside the buffer. The GPU does not read them before the next flag is set.
                 unsafe { self.host.as_mut_ptr().add(DATA).copy_from_nonoverlapping(data.as_ptr(), data.len()) };
                 fence(Ordering::Release);
             }
@@ -96,18 +99,18 @@ impl<'a> Buffers<'a> {
             Place::HostMem => {
                 assert!(DATA + data.len() <= self.host.len);
                 fence(Ordering::Acquire);
-                // SAFETY: inside the buffer. The GPU does not write after it has set its flag.
+                // SAFETY: the bytes are inside the buffer. The GPU does not write them after it has set its flag.
                 unsafe { self.host.as_mut_ptr().add(DATA).copy_to_nonoverlapping(data.as_mut_ptr(), data.len()) };
             }
         }
         Ok(())
     }
 
-    /// A word of host memory, which the GPU uses at the same time.
+    /// Returns a word of host memory, which the GPU uses at the same time.
     fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset + 4 <= self.host.len && offset.is_multiple_of(4));
-        // SAFETY: an aligned word of the buffer, which lives as long as the reference, and which is
-        // only accessed atomically.
+        // SAFETY: this is an aligned word of the buffer. It lives as long as the reference, and is only accessed
+        // atomically.
         unsafe { AtomicU32::from_ptr(self.host.as_mut_ptr().add(offset).cast()) }
     }
 
@@ -115,7 +118,7 @@ impl<'a> Buffers<'a> {
         self.word(STOP).store(1, Ordering::Release);
     }
 
-    /// Words of data that the GPU kernel found wrong. It must not be running.
+    /// Returns the number of words of data that the GPU kernel found wrong. The GPU kernel must not be running.
     pub(super) fn wrong_on_gpu(&self) -> Result<u64> {
         let mut counters = [0; 8];
         self.counters.read(&mut counters)?;
@@ -124,7 +127,8 @@ impl<'a> Buffers<'a> {
 
     // ---- The GPU's side ----
 
-    /// Where the GPU kernel finds the request, its answer, the data, the word that stops it, and its counters.
+    /// Returns the device addresses of the request, the answer, the data, the word that stops the GPU kernel, and its
+    /// counters.
     pub(super) fn addresses(&self) -> [u64; 5] {
         let Exchange { gpu_flag, cpu_flag, data, .. } = *self.exchange;
         [
@@ -136,7 +140,7 @@ impl<'a> Buffers<'a> {
         ]
     }
 
-    /// The number of words of data, and the valid bits of the last one.
+    /// Returns the number of words of data, and a mask of the valid bits of the last word.
     pub(super) fn words(&self) -> [u32; 2] {
         let size = self.exchange.size.0;
         let bytes_missing = size.next_multiple_of(4) - size;

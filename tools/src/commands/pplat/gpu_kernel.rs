@@ -1,4 +1,4 @@
-//! The GPU's side, a GPU kernel that answers all rounds, unless it is stopped.
+//! The GPU's side: a GPU kernel that answers all rounds, unless it is stopped.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
@@ -26,7 +26,7 @@ functions! {
     }
 }
 
-/// The driver compiles it.
+/// The source of the GPU kernel, which the driver compiles.
 const PTX: &str = include_str!("kernel.ptx");
 
 const NOT_READY: c_int = 600;
@@ -41,7 +41,7 @@ pub(super) struct GpuKernel {
     function: CUfunction,
 }
 
-/// A running GPU kernel; dropping it stops the kernel and waits for its end.
+/// A running GPU kernel. Dropping this stops the GPU kernel and waits for its end.
 #[derive(Debug)]
 pub(super) struct Running<'a> {
     kernel: &'a GpuKernel,
@@ -65,7 +65,7 @@ impl GpuKernel {
         Ok(GpuKernel { gpu, functions, function })
     }
 
-    /// Starts to launch.
+    /// Launches the GPU kernel for this number of rounds.
     pub(super) fn launch<'a>(
         &'a self,
         buffers: &'a Buffers<'a>,
@@ -85,8 +85,9 @@ impl GpuKernel {
         }
         let default_stream = ptr::null_mut();
         let Exchange { blocks, threads, .. } = options.exchange;
-        // SAFETY: one pointer per parameter of the GPU kernel, each to a value of its type, which CUDA reads before it
-        // returns. The memory that the values refer to outlives the launch, which borrows the buffers.
+        // SAFETY: there is one pointer per parameter of the GPU kernel, each to a value of its type. CUDA reads the
+        // values before it returns. `Running` borrows the buffers, so the memory that the values refer to outlives the
+        // launch.
         let launched = unsafe {
             let parameters = parameters.as_mut_ptr();
             self.functions.launch(self.function, blocks, 1, 1, threads, 1, 1, 0, default_stream, parameters)

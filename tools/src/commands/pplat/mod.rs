@@ -22,7 +22,7 @@ use crate::output::{self, Usage, name};
 pub(crate) use options::Options;
 use options::{Exchange, Producer};
 
-/// The most data, because the GPU kernel counts words in 32 bits.
+/// The largest size of the data in bytes, because the GPU kernel counts words in 32 bits.
 const MAX_DATA: usize = 4 << 30;
 
 /// The results of one library.
@@ -34,9 +34,9 @@ struct Record<'a> {
     /// `None` if Ctrl-C came before the library's first round.
     #[serde(flatten)]
     times: Option<Times>,
-    /// Words of data that did not arrive as sent.
+    /// The number of words of data that did not arrive as sent.
     wrong_words: u64,
-    /// The median divided by the first library's.
+    /// The median divided by that of the first library. The first library has none.
     ratio: Option<f64>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(status)
 }
 
-/// Latencies of whole rounds, in a table.
+/// Returns a table of the latencies of whole rounds.
 fn text(document: &Document<Record>, options: &Options) -> String {
     let Exchange { size, blocks, threads, mode, gpu_flag, cpu_flag, data } = options.exchange;
     let [data, gpu_flag, cpu_flag] = [data, gpu_flag, cpu_flag].map(name);

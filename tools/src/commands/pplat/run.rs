@@ -1,4 +1,4 @@
-//! The CPU's side, that is rounds and their times.
+//! The CPU's side, which runs the rounds and times them.
 #![forbid(unsafe_code)]
 
 use std::thread;
@@ -15,25 +15,25 @@ use crate::measure::session::Session;
 use crate::output::Progress;
 use crate::system::interrupt::Interrupt;
 
-/// The rounds of a library.
+/// The results of a library's rounds.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
-    /// Nanoseconds of the timed ones.
+    /// The nanoseconds of each timed round.
     pub(super) samples: Vec<f64>,
-    /// Words of data that differ from what the other side has written.
+    /// The number of words of data that differ from those that the other side has written.
     pub(super) wrong: u64,
 }
 
-/// How often two libraries take turns, so that disturbances affect both alike.
+/// The number of turns of each library, if there are several. They take turns so that disturbances affect all alike.
 const TURNS: usize = 10;
 
-/// Untimed rounds at the beginning of each turn, while the GPU kernel is starting.
+/// The number of untimed rounds at the beginning of each turn, while the GPU kernel is starting.
 const WARMUP: u32 = 10;
 
-/// How often the CPU polls before it reads the clock.
+/// The number of polls after which the CPU reads the clock.
 const POLLS: u32 = 1024;
 
-/// Interval between checks for a failed GPU kernel and Ctrl-C.
+/// The time between two checks for a failed GPU kernel and for Ctrl-C.
 const HEARTBEAT: Duration = Duration::from_millis(100);
 
 /// Runs all rounds with all libraries, and returns those of each.
@@ -56,7 +56,7 @@ pub(super) fn run(session: &Session, options: &Options) -> Result<Vec<Rounds>> {
     let mut all = Vec::new();
     all.resize_with(buffers.len(), Rounds::default);
     take_turns(buffers.len(), turns, &session.interrupt, |index, turn| {
-        // The rounds of all turns are `iterations` in sum.
+        // All turns together have `iterations` rounds.
         let rounds = (options.iterations + turn as u32) / turns as u32;
         run.progress.begin(session.methods[index].label.clone());
         run.turn(&buffers[index], rounds, &mut all[index]).with_context(|| session.methods[index].label.clone())?;
@@ -72,8 +72,9 @@ struct Run<'a> {
     clock: Clock,
     interrupt: &'a Interrupt,
     progress: Progress,
-    /// The data of a round, and the data that has arrived.
+    /// The data of the round.
     expected: Vec<u8>,
+    /// The data that has arrived.
     seen: Vec<u8>,
 }
 
@@ -115,7 +116,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// One round, which is timed. Checks regularly whether it must stop, and returns whether there was an answer before.
+    /// Makes one round, which the caller times. Returns true once the GPU has answered, or false if Ctrl-C came before.
+    /// It is an error if the GPU kernel has failed, or does not answer in time.
     fn round_trip(&mut self, buffers: &Buffers, running: &Running, round: u32) -> Result<bool> {
         let options = self.options;
         if options.exchange.mode == Producer::Cpu {
@@ -152,7 +154,7 @@ impl Run<'_> {
     }
 }
 
-/// The data of a round, the same as in kernel.ptx.
+/// Fills in the data of a round, which kernel.ptx computes in the same manner.
 fn fill(data: &mut [u8], round: u32) {
     let first = round.wrapping_mul(0x9e37_79b1);
     for (index, word) in data.chunks_mut(4).enumerate() {

@@ -7,7 +7,7 @@ use std::path::Path;
 use object::read::ReadCache;
 use object::{Object, ObjectSymbol, SymbolKind};
 
-/// The list that tools/trace/trace.c is compiled with. A line of a function is `each(RESULT, NAME, (PARAMETERS))`.
+/// The list with which tools/trace/trace.c is compiled. Each function has a line `each(RESULT, NAME, (PARAMETERS))`.
 const LIST: &str = include_str!("../../../../c_tests/functions.h");
 const LINE: &str = "    each(";
 
@@ -18,7 +18,7 @@ fn lines() -> impl Iterator<Item = &'static str> {
     LIST.lines().filter_map(|line| line.strip_prefix(LINE))
 }
 
-/// The name of a function, by its number in the object's files.
+/// Returns the name of a function, by its number in the object's files.
 pub(crate) fn name(number: u64) -> String {
     let line = lines().nth(number as usize).unwrap_or_default();
     format!("gdr_{}", line.split(", ").nth(1).unwrap_or("?"))
@@ -29,7 +29,7 @@ fn is_internal(name: &str) -> bool {
     name == "gdr_msg" || name.starts_with("gdr_cu")
 }
 
-/// The functions that a libgdrapi has and the object does not. None, if the file cannot be read.
+/// Returns the functions that a libgdrapi has and the object does not have, or none if the file cannot be read.
 pub(crate) fn others_of(library: &Path) -> Vec<String> {
     let Ok(file) = File::open(library) else { return Vec::new() };
     let cache = ReadCache::new(file);

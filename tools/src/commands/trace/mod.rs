@@ -1,4 +1,4 @@
-//! `gdrcopy trace`: how a program uses libgdrapi.
+//! `gdrcopy trace`: reports how a program uses libgdrapi.
 //!
 //! ```text
 //! mod.rs            options; runs the program with the object of tools/trace/ preloaded
@@ -73,11 +73,11 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(file) = &options.json {
-        output::check_writable(Some(&named(file, None)))?; // Checked before the program runs, which may take long.
+        output::check_writable(Some(&named(file, None)))?; // This is checked first, because the program may run long.
     }
     let directory = tempfile::Builder::new().prefix("gdrcopy-trace-").tempdir()?;
     let path = directory.path();
-    // The object adds the names of its files.
+    // The object appends the names of its files to the path.
     ensure!(path.as_os_str().len() <= 400, "{}: set TMPDIR to a shorter path", path.display());
     let library = preload::library(options.lib.as_deref())?;
     let mut command = Command::new(&options.program[0]);
@@ -121,9 +121,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// The signals that the program gets from this process, and SIGCHLD. Registered before the program can end.
+/// Registers the signals that this process forwards to the program, and SIGCHLD. It must be called before the program
+/// starts, so that the end of the program is noticed.
 fn forwarded_signals() -> io::Result<SignalsInfo<WithRawSiginfo>> {
-    // Exec resets the handlers, so signals that nohup ignores have none.
+    // In the program, exec would reset handlers to the default, so signals that nohup ignores get none.
     let mut signals = not_ignored(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]);
     signals.push(SIGCHLD);
     SignalsInfo::new(signals)
@@ -138,7 +139,8 @@ fn wait_for(mut child: Child, signals: &mut SignalsInfo<WithRawSiginfo>) -> Resu
         }
         match (signal.si_signo, signal.si_code) {
             (SIGCHLD, _) => {}
-            // The terminal also sends these to the program. Its code is positive, as of all that the kernel sends.
+            // The terminal also sends these to the program. Signals from a terminal have a positive code, as all
+            // signals that Linux itself sends.
             (SIGINT | SIGQUIT, 1..) => {}
             (signal, _) => drop(kill(pid, Signal::try_from(signal)?)),
         }
@@ -151,7 +153,7 @@ fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// A file's name with the host in it, and the process if it is known.
+/// Returns the name of a file with the host filled in and, if `pid` is known, the process.
 fn named(file: &Path, pid: Option<u32>) -> PathBuf {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let mut name = file.to_string_lossy().replace("%h", host.trim_end());

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use super::{functions, sites};
 use crate::system::files;
 
-/// Parts of the counters, for a thread each, or the last for several.
+/// The number of parts of the counters. Each part is for one thread, and the last part is for all other threads.
 pub(crate) const PARTS: usize = 33;
 pub(crate) const SIZES: usize = 32;
 pub(crate) const TIMES: usize = 160;
 
-/// A subject, with the words of a record, and how many records there are.
+/// A kind of records: where they start in the file, the number of words of each, and the number of records.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject {
     start: usize,
@@ -38,7 +38,7 @@ impl Subject {
     }
 }
 
-/// A process that called libgdrapi.
+/// The file of a process that called libgdrapi.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     words: Vec<u64>,
@@ -46,18 +46,20 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// The first words of a record.
+    /// Returns the first `N` words of a record.
     pub(crate) fn record<const N: usize>(&self, subject: Subject, number: usize) -> [u64; N] {
         let start = subject.start + number * subject.words;
         std::array::from_fn(|word| self.words[start + word])
     }
 
-    /// The process's number, its parent's, the start of recording, the number of threads, and the library's version.
+    /// Returns the process's number, its parent's, the start of recording, the number of threads, and the library's
+    /// version.
     pub(crate) fn process(&self) -> [u64; 5] {
         self.record(PROCESS, 0)
     }
 
-    /// The name of a place in the code, by the list of objects of this site, or by all lists.
+    /// Returns the name of a place in the code. It uses the list of objects of this site, or all lists if `site` is
+    /// `None`.
     pub(crate) fn name(&self, caller: u64, site: Option<usize>) -> String {
         let lists = match site {
             Some(number) => number + 2..number + 3,
@@ -78,7 +80,7 @@ impl Recorded {
         words[8] == 1
     }
 
-    /// The program's file.
+    /// Returns the name of the program's file.
     pub(crate) fn program(&self) -> String {
         let words: [u64; 64] = self.record(PROCESS, 0);
         let mut name = Vec::new();
@@ -103,8 +105,8 @@ pub(crate) fn sum<const N: usize>(all: &[Recorded], of: Subject, at: impl Iterat
     sums
 }
 
-/// The processes that called libgdrapi, in the order in which they did, all or only this one. And how many could not be
-/// recorded, as there was no room for their files.
+/// Returns the processes that called libgdrapi, or only this one, in the order of their first calls. Also returns the
+/// number of processes that could not be recorded, because there was no room for their files.
 pub(crate) fn read_all(directory: &Path, only: Option<u32>) -> io::Result<(Vec<Recorded>, usize)> {
     let prefix = only.map(|pid| format!("{pid}-")).unwrap_or_default();
     let mut recorded = Vec::new();

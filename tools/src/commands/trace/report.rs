@@ -19,14 +19,14 @@ use crate::output::table::{Columns, Table, cell};
 pub(crate) struct Run {
     pub(crate) command: Vec<String>,
     pub(crate) pid: u32,
-    /// True if the processes that it started are traced too.
+    /// True if the processes that the program started are traced too.
     pub(crate) children: bool,
     /// The number of the signal that ended the program.
     pub(crate) signal: Option<i32>,
     pub(crate) ns_per_tick: f64,
     /// The library to which calls are forwarded.
     pub(crate) library: PathBuf,
-    /// The functions that it has and the object does not see.
+    /// The functions that the library has and the object does not trace.
     pub(crate) not_traced: Vec<String>,
     /// The directory with the files of the traced processes.
     pub(crate) directory: PathBuf,
@@ -59,7 +59,8 @@ impl Run {
         }))
     }
 
-    /// `later` began after it. An earlier program of the same process has ended by exec.
+    /// Returns the report of one process. `later` has the processes that began after it. If one of them has the same
+    /// number, this program has ended by exec, and not by the signal.
     fn process(&self, one: &Recorded, later: &[Recorded]) -> Value {
         let [pid, parent, start, ..] = one.process();
         let mut signal = Value::Null;
@@ -93,7 +94,7 @@ impl Run {
         process
     }
 
-    /// A sentence that says whether the program used libgdrapi.
+    /// Returns a sentence that says whether the program used libgdrapi.
     fn statement(&self, recorded: &[Recorded], not_recorded: usize, sum: &Value, maker: &str) -> String {
         let program = &self.command[0];
         let library = self.library.display();
@@ -242,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// A record has any words if the program has overwritten it.
+    /// A record can contain any words, because the program can overwrite it.
     #[test]
     fn any_record_gives_a_report() {
         let directory = tempfile::tempdir().unwrap();

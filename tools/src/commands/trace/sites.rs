@@ -1,4 +1,4 @@
-//! Addresses of a traced process as places in its code.
+//! Converts addresses of a traced process to places in its code.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -9,7 +9,8 @@ use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::system::process;
 
-/// `FUNCTION+0x1 (FILE)`, or `FILE+0x1` by the offset in the file, if this text of `/proc/PID/maps` has the code.
+/// Returns an address in the code as `FUNCTION+0x1 (FILE)`, or as `FILE+0x1` with the offset in the file. `maps` is a
+/// text of `/proc/PID/maps`. Returns `None` if the code is not in it.
 pub(crate) fn name(maps: &str, caller: u64) -> Option<String> {
     // The call is before the address to which it returns.
     let call = caller.saturating_sub(1);
@@ -28,9 +29,9 @@ pub(crate) fn name(maps: &str, caller: u64) -> Option<String> {
     None
 }
 
-/// The function with this offset in a file, and how far inside.
+/// Returns the function at this offset in a file, and the offset in the function.
 fn function_at(file: &Path, offset: u64) -> Option<(String, u64)> {
-    // The file may be much longer than the part that is read.
+    // Only parts of the file are read, because it may be long.
     let cache = ReadCache::new(File::open(file).ok()?);
     let object = object::File::parse(&cache).ok()?;
     for segment in object.segments() {

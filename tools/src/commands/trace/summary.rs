@@ -1,4 +1,4 @@
-//! Numbers of what one process did with libgdrapi, or several in sum, as JSON. docs/trace.md describes the fields.
+//! Sums up the use of libgdrapi by one process, or by several together, as JSON. docs/trace.md describes the fields.
 #![forbid(unsafe_code)]
 
 use std::cmp::Reverse;
@@ -72,7 +72,7 @@ fn calls(processes: &[Recorded], ns_per_tick: f64) -> Vec<Value> {
     rows
 }
 
-/// An error, by its name. trace.c has a number for a gdr_open that returned NULL and left errno 0.
+/// Returns the name of an error. trace.c writes 4095 for a gdr_open that returned NULL and left errno 0.
 fn name_of(error: u64) -> String {
     match error {
         4095 => "no errno".to_owned(),
@@ -80,7 +80,7 @@ fn name_of(error: u64) -> String {
     }
 }
 
-/// Calls that succeeded, of functions whose names begin like this.
+/// Returns the number of successful calls of functions whose names begin with `prefix`.
 fn successes(processes: &[Recorded], prefix: &str) -> u64 {
     let mut successes = 0u64;
     for number in 0..CALLS.records {
@@ -92,7 +92,7 @@ fn successes(processes: &[Recorded], prefix: &str) -> u64 {
     successes
 }
 
-/// A row for each direction and size.
+/// Returns a row for each direction and size.
 fn copies(processes: &[Recorded], ns_per_tick: f64) -> Vec<Value> {
     let mut rows = Vec::new();
     for class in 0..2 * SIZES {
@@ -116,12 +116,13 @@ fn copies(processes: &[Recorded], ns_per_tick: f64) -> Vec<Value> {
     rows
 }
 
-/// The number of copies. A program may have overwritten these words, as all of its record.
+/// Returns the number of copies. The sum may overflow, because a program can overwrite its record.
 pub(crate) fn total(times: &[u64; TIMES]) -> u64 {
     times.iter().fold(0, |total, count| total.saturating_add(*count))
 }
 
-/// The ticks that these percent of the copies take at most. They are counted by quarters of powers of two, from 8 on.
+/// Returns the ticks of this percentile of the copies. From 8 ticks on, copies are counted by quarters of powers of
+/// two, and the result is the middle of a quarter.
 fn percentile(times: &[u64; TIMES], percent: u64) -> f64 {
     let rank = total(times).saturating_mul(percent).div_ceil(100).max(1);
     let mut bucket = 0;
@@ -140,10 +141,11 @@ fn first_time(bucket: usize) -> u64 {
     }
 }
 
-/// The record of pins by other code than that of the records before it. Those after it are of misuse.
+/// The record of pins by code that has no record of its own. The records after it are of misuse.
 const OTHERS: usize = SITES.records / 2 - 1;
 
-/// Adds rows of pins by the same code and of misuse, and pins, bytes, mappings, bytes that are left at the end.
+/// Adds rows for pins by the same code, and for misuse. Adds to `left` the pins, pinned bytes, mappings and mapped
+/// bytes that are left at the end.
 fn add_sites(process: &Recorded, pinned: &mut Vec<Value>, misuse: &mut Vec<Value>, left: &mut [u64; 4]) {
     let mut left_of_site = [[0; 2]; SITES.records];
     for number in 0..PINS.records {
@@ -193,7 +195,7 @@ fn add_sites(process: &Recorded, pinned: &mut Vec<Value>, misuse: &mut Vec<Value
 mod tests {
     use super::*;
 
-    /// Counters of arm64 may tick every 40 ns.
+    /// The counter of arm64 may tick only every 40 ns.
     #[test]
     fn times_of_few_ticks_are_exact_and_others_within_an_eighth() {
         for ticks in 0..8 {

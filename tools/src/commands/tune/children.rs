@@ -1,4 +1,4 @@
-//! Child processes that end by themselves, at a deadline or at Ctrl-C, with all that they started.
+//! Child processes. They end by themselves, at a deadline or at Ctrl-C, together with all processes that they started.
 #![forbid(unsafe_code)]
 
 use std::io::Read;
@@ -13,13 +13,13 @@ use nix::unistd::Pid;
 
 use crate::system::interrupt::Interrupt;
 
-/// The time between two looks at the child and for Ctrl-C.
+/// The time between two checks of the child and of Ctrl-C.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
-/// Output that is longer than this is not that of a working program.
+/// The number of bytes of output that are read at most. A working program prints less.
 const MAX_OUTPUT: u64 = 1 << 20;
 
-/// The end of the time that children have.
+/// The events at which children must end.
 #[derive(Clone, Copy)]
 pub(super) struct Limit<'a> {
     pub(super) interrupt: &'a Interrupt,
@@ -40,7 +40,7 @@ impl Limit<'_> {
     }
 }
 
-/// A child, the leader of a process group.
+/// A child, which is the leader of a process group.
 pub(super) struct Running {
     child: Child,
     /// The thread that takes the child's output, so that the child does not wait for a reader.
@@ -53,7 +53,7 @@ impl Running {
         command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).process_group(0);
         let name = command.get_program().display().to_string();
         let child = command.spawn().context(name)?;
-        // The command has the pipe's input, and would keep the reader from its end.
+        // The command has the input of the pipe, and would keep the reader from reaching the end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let reader = thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -87,7 +87,7 @@ impl Running {
 
     fn end(&mut self) {
         let group = Pid::from_raw(self.child.id().cast_signed());
-        // Fails if all children have ended.
+        // This fails if all children have ended.
         let _ = killpg(group, Signal::SIGKILL);
         let _ = self.child.wait();
     }

@@ -19,15 +19,15 @@ use crate::measure::session::Setup;
 use crate::output::Progress;
 use crate::system::cpu;
 
-/// Sizes of messages. The last one is none that a threshold may have; it shows what rendezvous does beyond.
+/// The sizes of messages. The last one is not a possible threshold. It shows how rendezvous works for larger messages.
 const SIZES: [usize; 10] = [256, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 65536, 1 << 20];
 const MESSAGES: usize = 500;
 const ROUNDS: usize = 3;
 
-/// The route between host memory.
+/// The name of the route between host memory and host memory.
 pub(super) const HOST: &str = "host";
 
-/// Sizes and nanoseconds.
+/// Sizes of messages, and their times in nanoseconds.
 type Times = Vec<(usize, f64)>;
 
 /// Two processes that exchange messages in memory of this kind.
@@ -45,7 +45,7 @@ pub(super) struct Pairs<'a> {
     /// The CPUs that tune may run on.
     pub(super) allowed: &'a [usize],
     pub(super) limit: Limit<'a>,
-    /// A pair that takes longer hangs.
+    /// A pair that takes longer than this hangs.
     pub(super) longest: Duration,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// No times, and the reason.
+    /// Returns no times, and the reason.
     pub(super) fn nothing(note: String) -> Measured {
         Measured { messages: Vec::new(), notes: vec![note] }
     }
@@ -74,7 +74,7 @@ impl Measured {
 }
 
 impl Pairs<'_> {
-    /// Runs pairs of all routes and modes in turn, until the time is over. `model` is the settings of the model.
+    /// Runs pairs of all routes and modes in turn, until the time is over. `model` has the settings of the model.
     pub(super) fn measure(&self, setup: &Setup, model: &[Setting]) -> Result<Measured> {
         let routes = routes(setup);
         let mut measured = Measured::default();
@@ -121,8 +121,8 @@ impl Pairs<'_> {
         Ok(measured)
     }
 
-    /// The times of all sizes that a pair has measured, in nanoseconds, and why it has not measured all. An error is
-    /// one of tune.
+    /// Runs a pair. Returns the times of the sizes that it has measured, and why it has not measured all. Errors are
+    /// those of tune itself.
     fn pair(&self, route: &Route, settings: &[Setting]) -> Result<(Times, Option<String>)> {
         let mut list = tempfile::NamedTempFile::new()?;
         let mut tests = String::new();
@@ -166,7 +166,7 @@ impl Pairs<'_> {
         Ok(())
     }
 
-    /// A server that listens, and its port.
+    /// Starts a server, and returns it and its port once it listens.
     fn server(&self, route: &Route, settings: &[Setting], tests: &Path, limit: &Limit) -> Result<(Running, u16)> {
         let port = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port();
         let mut server = self.start(0, route, settings, tests, port)?;
@@ -179,7 +179,7 @@ impl Pairs<'_> {
         Ok((server, port))
     }
 
-    /// Starts the server, which is number 0, or its client.
+    /// Starts the server (side 0) or its client (side 1).
     fn start(&self, side: usize, route: &Route, settings: &[Setting], tests: &Path, port: u16) -> Result<Running> {
         let mut command = self.ucx.program("ucx_perftest").context("ucx_perftest is gone")?;
         command.arg("-b").arg(tests).args(["-f", "-v", "-p", &port.to_string()]);
@@ -192,7 +192,7 @@ impl Pairs<'_> {
         for setting in settings {
             command.env(setting.name, &setting.value);
         }
-        // Children run where this thread may run.
+        // Children may run on the CPUs on which this thread may run.
         if let Some(cpus) = self.cpus {
             cpu::restrict_to(&[cpus[side]])?;
         }
@@ -200,7 +200,7 @@ impl Pairs<'_> {
     }
 }
 
-/// The settings of a mode. `model` has the settings of the model.
+/// Returns the settings of a mode. `model` has the settings of the model.
 fn settings(mode: Mode, model: &[Setting]) -> Vec<Setting> {
     match mode {
         Mode::Default => Vec::new(),
@@ -210,7 +210,7 @@ fn settings(mode: Mode, model: &[Setting]) -> Vec<Setting> {
     }
 }
 
-/// Routes of host memory come first, then those of one GPU's memory, then those between two GPUs.
+/// Returns the routes: first that of host memory, then that of one GPU's memory, then that between two GPUs.
 fn routes(setup: &Setup) -> Vec<Route> {
     let count = setup.gpus.len();
     let gpu = usize::try_from(setup.gpu).unwrap_or(0);
@@ -230,7 +230,8 @@ fn routes(setup: &Setup) -> Vec<Route> {
     vec![host, cuda, between]
 }
 
-/// CUDA_VISIBLE_DEVICES of a process that uses this GPU and sees all, because cuda_ipc needs both.
+/// Returns CUDA_VISIBLE_DEVICES for a process that uses this GPU. The process sees all GPUs, because cuda_ipc needs
+/// both.
 fn visible_from(first: usize, count: usize) -> String {
     let visible = env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
     let mut names: Vec<_> = visible.split(',').map(str::to_owned).collect();
@@ -243,9 +244,9 @@ fn visible_from(first: usize, count: usize) -> String {
     names.join(",")
 }
 
-/// True if a process listens on this port, of any address.
+/// Returns whether a process listens on this port, at any address.
 fn listens(port: u16) -> bool {
-    // A line has the local address, the remote one, and LISTEN.
+    // A line has the local address, the remote address, and the state, which is 0A for LISTEN.
     let port = format!(":{port:04X}");
     for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
         for line in fs::read_to_string(file).unwrap_or_default().lines() {
@@ -258,7 +259,7 @@ fn listens(port: u16) -> bool {
     false
 }
 
-/// The size and the nanoseconds of a line SIZE,MESSAGES,MICROSECONDS,…
+/// Returns the size and the nanoseconds in a line SIZE,MESSAGES,MICROSECONDS,…
 fn time(line: &str) -> Option<(usize, f64)> {
     let words: Vec<_> = line.split(',').collect();
     let [size, _, microseconds, ..] = words[..] else {

@@ -80,7 +80,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let cpus = options.shared.cpu.as_ref().map(|cpus| cpus.two(&allowed));
     let interrupt = session.interrupt.clone();
     let limit = Limit { interrupt: &interrupt, deadline: Instant::now() + (budget - copies) };
-    // Unpins, because UCX needs BAR1 as well.
+    // This unpins the memory, because UCX needs BAR1, too.
     drop(session);
     let pairs = Pairs { ucx: &ucx, cpus, allowed: &allowed, limit, longest: budget / 4 };
     let Measured { messages, notes } =
@@ -96,7 +96,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The times of UCX's messages, or the reason why they are not measured.
+/// Returns the times of UCX's messages, or the reason why they are not measured.
 fn measured_messages(pairs: &Pairs, setup: &Setup, model: &[Setting]) -> Result<Measured> {
     let facts = match pairs.ucx.facts(&pairs.limit) {
         Err(error) if !pairs.limit.interrupt.requested() => {

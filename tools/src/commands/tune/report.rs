@@ -16,12 +16,12 @@ use crate::output::table::Table;
 pub(super) struct Advice<'a> {
     #[serde(flatten)]
     results: &'a Results,
-    /// The GPU is emulated, so the numbers are meaningless.
+    /// True if the GPU is emulated, so that the numbers are meaningless.
     emulated: bool,
     put: Model,
     get: Model,
     settings: Vec<Setting>,
-    /// The reason why there are not more settings.
+    /// The reasons why there are not more settings.
     notes: Vec<String>,
     messages: Vec<Messages>,
 }
@@ -62,7 +62,7 @@ impl<'a> Advice<'a> {
         Advice { results, emulated, put, get, settings, notes, messages }
     }
 
-    /// A shell fragment.
+    /// Returns a shell fragment with the settings. The measurements and notes are comments in it.
     pub(super) fn text(&self) -> String {
         let mut columns = vec![("Copy", "direction"), ("Size(B)", "size_bytes")];
         columns.extend(TIMES);

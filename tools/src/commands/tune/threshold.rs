@@ -1,4 +1,4 @@
-//! The times of messages, and the settings that they allow, where nothing that was measured gets slower.
+//! The times of messages, and the choice of settings with which no measured message gets slower.
 #![forbid(unsafe_code)]
 
 use serde::Serialize;
@@ -8,11 +8,11 @@ use serde::Serialize;
 pub(super) enum Mode {
     /// UCX decides by its own numbers.
     Default,
-    /// UCX decides by the measured model, which host memory does not need.
+    /// UCX decides by the measured model. Host memory is not measured in this mode, because it does not need the model.
     Model,
-    /// The measured model makes UCX send eagerly at all sizes.
+    /// UCX has the measured model, and a threshold with which it sends messages of all sizes eagerly.
     Eager,
-    /// The measured model makes UCX send by rendezvous at all sizes.
+    /// UCX has the measured model, and a threshold with which it sends messages of all sizes by rendezvous.
     Rendezvous,
 }
 
@@ -34,14 +34,14 @@ impl Messages {
         &self.runs_ns[mode as usize]
     }
 
-    /// The median of the runs.
+    /// Returns the median of the runs of a mode.
     pub(super) fn median(&self, mode: Mode) -> Option<f64> {
         let mut runs = self.runs(mode).to_vec();
         runs.sort_by(f64::total_cmp);
         runs.get(runs.len() / 2).copied()
     }
 
-    /// True if eager messages take no longer than by rendezvous.
+    /// Returns whether eager messages take no longer than messages by rendezvous.
     fn is_best_eager(&self) -> bool {
         match (self.median(Mode::Eager), self.median(Mode::Rendezvous)) {
             (Some(eager), Some(rendezvous)) => eager <= rendezvous,
@@ -49,8 +49,8 @@ impl Messages {
         }
     }
 
-    /// True if all runs of a mode take 5 % more than the median of another, because one slow run is chance. A mode that
-    /// was not measured is slower.
+    /// Returns whether all runs of a mode take over 5 % more than the median of another mode. One slow run can be
+    /// chance. A mode that was not measured is slower than a mode that was.
     fn is_slower(&self, mode: Mode, than: Mode) -> bool {
         let Some(other) = self.median(than) else {
             return false;
@@ -59,7 +59,7 @@ impl Messages {
     }
 }
 
-/// The ratio above which a time is slower.
+/// The ratio of two times above which the first is slower.
 const SLOWER: f64 = 1.05;
 
 /// The settings that the measured times allow.
@@ -73,13 +73,14 @@ pub(super) enum Choice {
     Default(usize),
 }
 
-/// The largest size up to which eager messages of GPU memory take no longer than by rendezvous, if nothing gets slower
-/// from it.
+/// Chooses the largest threshold with which some message gets faster than with the model, none gets slower than by
+/// default, and eager messages of GPU memory take no longer than by rendezvous. If there is none, it chooses the model,
+/// or UCX's own numbers if the model makes messages slower.
 pub(super) fn choose(messages: &[Messages], host: &str) -> Choice {
     let mut sizes: Vec<_> = messages.iter().map(|row| row.size_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    // Nothing is known of the sizes beyond the largest.
+    // Nothing is known about messages above the largest size.
     sizes.pop();
     for &size in sizes.iter().rev() {
         let mut gains = false;
@@ -105,7 +106,7 @@ pub(super) fn choose(messages: &[Messages], host: &str) -> Choice {
 mod tests {
     use super::*;
 
-    /// Rows of default, model, eager and rendezvous; 0 was not measured.
+    /// Returns rows of messages. Each row has the times of default, model, eager and rendezvous; 0 means not measured.
     fn table(route: &str, rows: &[(usize, [f64; 4])]) -> Vec<Messages> {
         let runs = |time: f64| if time > 0.0 { vec![time, time * 1.2, time] } else { vec![] };
         let row = |&(size_bytes, times): &(usize, [f64; 4])| Messages {
@@ -136,7 +137,7 @@ mod tests {
             // Host memory that UCX sends eagerly at all sizes.
             ("host", [2.0, 2.0, 2.0, 3.0], Choice::Model),
             ("cuda 0-1", [9.0, 9.0, 11.5, 9.0], Choice::Threshold(4097)),
-            // A route that does not work, and one where only eager messages fail.
+            // On the first route nothing works, and on the second one only eager messages fail.
             ("cuda 0-1", [0.0, 0.0, 0.0, 0.0], Choice::Threshold(4097)),
             ("host", [2.0, 2.0, 0.0, 2.0], Choice::Threshold(4097)),
         ] {
@@ -166,7 +167,7 @@ mod tests {
         };
         assert!(!row(&[2.08], &[2.0]));
         assert!(row(&[2.12], &[2.0]));
-        // One of three runs is slow.
+        // One of three runs is not slower.
         assert!(!row(&[2.5, 2.0, 2.5], &[2.0, 2.0, 2.0]));
         assert!(row(&[2.5, 2.2, 2.5], &[2.0, 2.0, 9.0]));
         assert!(!row(&[2.5, 2.2, 2.5], &[2.0, 2.2, 9.0]));

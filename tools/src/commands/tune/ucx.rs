@@ -1,4 +1,4 @@
-//! Finds UCX's programs, on the path or in a directory, and asks what they can do.
+//! Finds UCX's programs on the path or in a directory, and queries the features of this UCX.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -30,7 +30,8 @@ pub(super) struct Facts {
 }
 
 impl Ucx {
-    /// The one of a directory, which has them in `bin`, or of the path.
+    /// Returns the UCX in a directory, which has the programs in `bin` or in the directory itself, or the UCX on the
+    /// path.
     pub(super) fn find(directory: Option<&Path>) -> Ucx {
         let Some(directory) = directory else {
             let path = env::var_os("PATH").unwrap_or_default();
@@ -43,7 +44,7 @@ impl Ucx {
         }
     }
 
-    /// The command of a program of UCX, without the variables that tune sets.
+    /// Returns the command of a program of UCX, without the variables that tune sets.
     pub(super) fn program(&self, name: &str) -> Option<Command> {
         let mut files = self.directories.iter().map(|directory| directory.join(name));
         let mut command = Command::new(files.find(|file| file.is_file())?);
@@ -61,7 +62,7 @@ impl Ucx {
         Some(command)
     }
 
-    /// Asks UCX's `ucx_info`. If there is none, UCX is expected to have everything.
+    /// Runs UCX's `ucx_info`. If there is no such program, UCX is expected to have all features.
     pub(super) fn facts(&self, limit: &Limit) -> Result<Facts> {
         let Some(mut command) = self.program("ucx_info") else {
             let version = "unknown".into();
@@ -81,7 +82,7 @@ impl Facts {
         let mut facts = Facts { version, has_model: false, has_intra: false, has_gdr_copy: false };
         for line in output.lines() {
             let words = line.trim_start_matches(['#', ' ']);
-            // UCX 1.13, which Debian 12 has, prints the second one.
+            // UCX 1.13, which Debian 12 has, prints the second text.
             for start in ["Library version: ", "Version "] {
                 if let Some(version) = words.strip_prefix(start) {
                     facts.version = version.trim().into();
@@ -95,7 +96,7 @@ impl Facts {
     }
 }
 
-/// The first error that UCX logged, or else the last line.
+/// Returns the first error that UCX logged, or else the last line.
 pub(super) fn last_words(output: &str) -> &str {
     let mut last = "it printed nothing";
     for line in output.lines().map(str::trim) {
