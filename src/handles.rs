@@ -13,7 +13,7 @@ use std::{ptr, slice};
 
 use gdrcopy_core::error::no_memory;
 use gdrcopy_core::heap;
-use gdrcopy_core::sync::{Exclusive, Exclusively};
+use gdrcopy_core::sync::{Guard, Mutex};
 use gdrcopy_core::sys::fork::{self, AddressRange, PerProcess};
 use gdrcopy_core::types::MappingType;
 use nix::errno::Errno;
@@ -83,7 +83,7 @@ pub(crate) struct Table {
     inherited: Vec<Range<usize>>,
     /// A copy of the range in the process's page, readable where that was wiped.
     range: AddressRange,
-    state: Exclusive<State>,
+    state: Mutex<State>,
 }
 
 /// The memory that handles are made of.
@@ -107,7 +107,7 @@ impl Table {
         let table = TABLE.get(|parent| Table {
             inherited: parent.map(Table::all_ranges).unwrap_or_default(),
             range: AddressRange::default(),
-            state: Exclusive::default(),
+            state: Mutex::default(),
         })?;
         Ok(table)
     }
@@ -135,14 +135,14 @@ impl Table {
 
     /// Gives the object a handle, and returns the slot that is it. A pin is added to those of its `gdr_t`.
     pub(crate) fn insert<T: Kind>(&self, object: T) -> Result<&'static Slot> {
-        let mut state = self.state.lock().ok_or(Error::InUse)?;
+        let mut state = self.state.lock_unless_here().ok_or(Error::InUse)?;
         let gdr = match object.gdr() {
             0 => None,
             // A close of another thread, after which the pin would be left behind, may be first.
             gdr => Some(check_gdr(gdr)?),
         };
         let Free { slot, holder } = self.take_slot(&mut state)?;
-        let mut place = T::place(holder).lock().ok_or(Error::InUse)?;
+        let mut place = T::place(holder).lock_unless_here().ok_or(Error::InUse)?;
         let (_, object) = place.insert((slot.handle(), object));
         object.show(slot);
         slot.publish(T::STATE, ptr::from_ref(holder).expose_provenance());
@@ -175,7 +175,7 @@ impl Table {
 
     /// Takes any pin off the list of a `gdr_t` that is being closed.
     pub(crate) fn take_pin(&self, gdr: &Slot) -> Option<&'static Slot> {
-        let _state = self.state.lock()?;
+        let _state = self.state.lock_unless_here()?;
         let pin = slot(gdr.next())?;
         pin.remove();
         Some(pin)
@@ -183,7 +183,7 @@ impl Table {
 
     /// Fails if this thread is in a call for one of the pins of a `gdr_t`.
     pub(crate) fn check_pins_unused(&self, gdr: &Slot) -> Result<()> {
-        let _state = self.state.lock().ok_or(Error::InUse)?;
+        let _state = self.state.lock_unless_here().ok_or(Error::InUse)?;
         let mut next = gdr.next();
         while let Some(pin) = slot(next) {
             if let Ok(pin) = Handle::<PinEntry>::find(next)
@@ -205,7 +205,7 @@ impl Table {
     /// Takes back a slot that was cleared, and its empty holder.
     fn give_back(&self, slot: &'static Slot, holder: &'static Holder) {
         // The lock is not refused, because `end` has found that this thread does not hold it.
-        if let Some(mut state) = self.state.lock() {
+        if let Some(mut state) = self.state.lock_unless_here() {
             slot.remove();
             state.spare.push(holder);
             if let Some(arena) = &mut state.arena {
@@ -254,8 +254,8 @@ impl<T: Kind> Handle<T> {
     }
 
     /// The holder's object. Fails if this thread is in another call for the handle.
-    fn lock(&self) -> Result<Exclusively<'static, Option<(usize, T)>>> {
-        T::place(self.holder).lock().ok_or(Error::InUse)
+    fn lock(&self) -> Result<Guard<'static, Option<(usize, T)>>> {
+        T::place(self.holder).lock_unless_here().ok_or(Error::InUse)
     }
 
     /// The object in the holder, if that still belongs to the handle.

@@ -1,7 +1,7 @@
 //! The objects that handles stand for.
 #![forbid(unsafe_code)]
 
-use gdrcopy_core::sync::Exclusive;
+use gdrcopy_core::sync::Mutex;
 use gdrcopy_core::{RawGdr, RawMapping, RawPin};
 
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ pub(crate) struct PinEntry {
 }
 
 /// An object with its handle. It is locked while it is mapped or unmapped, which other code can hook.
-pub(crate) type Place<T> = Exclusive<Option<(usize, T)>>;
+pub(crate) type Place<T> = Mutex<Option<(usize, T)>>;
 
 /// Room for one object of either kind.
 #[derive(Default)]
