@@ -75,18 +75,6 @@ macro_rules! commands {
                 }
             )+
         }
-
-        #[cfg(test)]
-        const COMMANDS: &[module_header::Interface] = &[$(module_header::Interface {
-            name: stringify!($name),
-            number: $argument::NUMBER,
-            size: $size,
-            fields: &[$((
-                stringify!($field),
-                $offset,
-                module_header::size_of_field(|argument: &$argument| &argument.$field),
-            )),+],
-        }),+];
     };
 }
 
@@ -200,9 +188,6 @@ fn retry<T>(call: &'static str, mut attempt: impl FnMut() -> nix::Result<T>) -> 
         }
     }
 }
-
-#[cfg(test)]
-mod module_header;
 
 #[cfg(test)]
 mod tests {
