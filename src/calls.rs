@@ -1,7 +1,7 @@
 //! The effect of each C function on the objects that its handles stand for, in any order of calls.
 
 use gdrcopy_core::sys::fork::page_size;
-use gdrcopy_core::types::{Attribute, Info, MapFlag, P2pTokens, PinFlags};
+use gdrcopy_core::types::{Info, MapFlag, P2pTokens, PinFlags};
 use gdrcopy_core::{RawGdr, stderr, variables};
 
 use crate::error::{Error, Result};
@@ -77,11 +77,6 @@ pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, t
     let pin = PinEntry { mapping: None, pin, gdr: g, allow_unaligned_map, mapped_size: 0 };
     // Fails, and drops the pin, if another thread has closed `g` in the meantime.
     Ok(Table::of_live("g")?.insert(pin)?.handle())
-}
-
-/// The value of an attribute.
-pub(crate) fn attribute(g: usize, attribute: Attribute) -> Result<i32> {
-    Ok(gdr(g)?.attribute(attribute)?)
 }
 
 /// The pin with this handle; `g` must be live.

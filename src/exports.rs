@@ -18,20 +18,20 @@ use crate::error::{Error, Result};
 use crate::guard::{caught, guard};
 use crate::{calls, handles, origin};
 
-/// An output argument, written on success only.
-struct Out<T>(*mut T);
-
-impl<T> Out<T> {
-    /// # Safety
-    /// `place` is NULL, or valid for writes while the `Out` lives.
-    unsafe fn new(place: *mut T, name: &'static str) -> Result<Out<T>> {
-        if place.is_null() { Err(Error::Null(name)) } else { Ok(Out(place)) }
-    }
-
-    fn set(self, value: T) {
-        // SAFETY: not NULL, so valid for writes by the contract of `new`.
-        unsafe { self.0.write(value) }
-    }
+/// Runs the body of the C function `name`. On success its result is written to `place`, the argument `argument`.
+///
+/// # Safety
+/// `place` is NULL or valid for writes.
+unsafe fn output<T>(name: &str, argument: &'static str, place: *mut T, body: impl FnOnce() -> Result<T>) -> c_int {
+    guard(name, || {
+        if place.is_null() {
+            return Err(Error::Null(argument));
+        }
+        let value = body()?;
+        // SAFETY: not NULL, so valid for writes: contract of this function.
+        unsafe { place.write(value) };
+        Ok(())
+    })
 }
 
 /// Opens a backend; NULL (and errno) if none works.
@@ -95,14 +95,13 @@ unsafe fn pin(
     tokens: P2pTokens,
     handle: *mut gdr_mh_t,
 ) -> c_int {
-    guard(name, || {
-        // SAFETY: contract of this function.
-        let out = unsafe { Out::new(handle, "handle") }?;
+    let body = || {
         // SAFETY: C callers account for the memory that they pin.
-        let handle = unsafe { calls::pin(g.addr(), addr, size, flags, tokens) }?;
-        out.set(gdr_mh_t { h: handle as c_ulong });
-        Ok(())
-    })
+        let pin = unsafe { calls::pin(g.addr(), addr, size, flags, tokens) }?;
+        Ok(gdr_mh_t { h: pin as c_ulong })
+    };
+    // SAFETY: contract of this function.
+    unsafe { output(name, "handle", handle, body) }
 }
 
 /// Unmaps if mapped, and unpins.
@@ -114,34 +113,25 @@ pub extern "C" fn gdr_unpin_buffer(g: gdr_t, handle: gdr_mh_t) -> c_int {
 /// Returns whether the pinned memory has been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_callback_flag(g: gdr_t, handle: gdr_mh_t, flag: *mut c_int) -> c_int {
-    guard("gdr_get_callback_flag", || {
-        // SAFETY: NULL or valid for writes: contract of the header.
-        let out = unsafe { Out::new(flag, "flag") }?;
-        out.set(calls::callback_flag(g.addr(), handle.h as usize)?.into());
-        Ok(())
-    })
+    let body = || Ok(calls::callback_flag(g.addr(), handle.h as usize)?.into());
+    // SAFETY: NULL or valid for writes: contract of the header.
+    unsafe { output("gdr_get_callback_flag", "flag", flag, body) }
 }
 
 /// Describes a pin, for programs built before 2.4, and writes 40 bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_info(g: gdr_t, handle: gdr_mh_t, info: *mut gdr_info_v1_t) -> c_int {
-    guard("gdr_get_info", || {
-        // SAFETY: NULL or valid for writes: contract of the header.
-        let out = unsafe { Out::new(info, "info") }?;
-        out.set(calls::info(g.addr(), handle.h as usize)?.into());
-        Ok(())
-    })
+    let body = || Ok(calls::info(g.addr(), handle.h as usize)?.into());
+    // SAFETY: NULL or valid for writes: contract of the header.
+    unsafe { output("gdr_get_info", "info", info, body) }
 }
 
 /// Describes a pin.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_info_v2(g: gdr_t, handle: gdr_mh_t, info: *mut gdr_info_v2_t) -> c_int {
-    guard("gdr_get_info_v2", || {
-        // SAFETY: NULL or valid for writes: contract of the header.
-        let out = unsafe { Out::new(info, "info") }?;
-        out.set(calls::info(g.addr(), handle.h as usize)?.into());
-        Ok(())
-    })
+    let body = || Ok(calls::info(g.addr(), handle.h as usize)?.into());
+    // SAFETY: NULL or valid for writes: contract of the header.
+    unsafe { output("gdr_get_info_v2", "info", info, body) }
 }
 
 /// Maps a pin with the platform's default type.
@@ -167,17 +157,16 @@ pub unsafe extern "C" fn gdr_map_v2(
 /// # Safety
 /// `va` is NULL or valid for writes.
 unsafe fn map(name: &str, g: gdr_t, handle: gdr_mh_t, va: *mut *mut c_void, size: usize, flags: c_int) -> c_int {
-    guard(name, || {
-        // SAFETY: NULL or valid for writes: contract of the header.
-        let out = unsafe { Out::new(va, "va") }?;
+    let body = || {
         let Some(flag) = raw::map_flag(flags) else {
             return Err(Error::UnknownMapFlag(flags));
         };
         // SAFETY: the caller accounts for the GPU memory that it maps: contract of the header.
         let mapped = unsafe { calls::map(g.addr(), handle.h as usize, size, flag) }?;
-        out.set(mapped.cast());
-        Ok(())
-    })
+        Ok(mapped.cast())
+    };
+    // SAFETY: contract of this function.
+    unsafe { output(name, "va", va, body) }
 }
 
 /// Unmaps what was mapped; `va` and `size` are compared and logged, no more.
@@ -254,9 +243,9 @@ fn reject_copy(name: &str, handle: gdr_mh_t, map_d_ptr: *const c_void, size: usi
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_runtime_get_version(major: *mut c_int, minor: *mut c_int) {
     for (place, number) in [(major, Version::API.major), (minor, Version::API.minor)] {
-        // SAFETY: NULL or valid for writes: contract of the header.
-        if let Ok(out) = unsafe { Out::new(place, "version") } {
-            out.set(number as c_int);
+        if !place.is_null() {
+            // SAFETY: not NULL, so valid for writes: contract of the header.
+            unsafe { place.write(number as c_int) };
         }
     }
 }
@@ -264,31 +253,32 @@ pub unsafe extern "C" fn gdr_runtime_get_version(major: *mut c_int, minor: *mut 
 /// The driver's version.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_driver_get_version(g: gdr_t, major: *mut c_int, minor: *mut c_int) -> c_int {
-    guard("gdr_driver_get_version", || {
-        // SAFETY: NULL or valid for writes: contract of the header.
-        let major = unsafe { Out::new(major, "major") }?;
-        // SAFETY: as for `major`.
-        let minor = unsafe { Out::new(minor, "minor") }?;
+    let body = || {
+        if minor.is_null() {
+            return Err(Error::Null("minor"));
+        }
         let version = calls::gdr(g.addr())?.driver_version()?;
-        major.set(version.major as c_int);
-        minor.set(version.minor as c_int);
-        Ok(())
-    })
+        // SAFETY: not NULL, so valid for writes: contract of the header.
+        unsafe { minor.write(version.minor as c_int) };
+        Ok(version.major as c_int)
+    };
+    // SAFETY: NULL or valid for writes: contract of the header.
+    unsafe { output("gdr_driver_get_version", "major", major, body) }
 }
 
 /// An attribute of the open driver; 0 is written on failure too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gdr_get_attribute(g: gdr_t, attr: gdr_attr_t, v: *mut c_int) -> c_int {
-    guard("gdr_get_attribute", || {
-        // SAFETY: NULL or valid for writes: contract of the header.
-        let out = unsafe { Out::new(v, "v") }?;
-        let result = match raw::attribute(attr) {
-            Some(attribute) => calls::attribute(g.addr(), attribute),
-            None => Err(Error::UnknownAttribute(attr)),
+    let body = || {
+        // SAFETY: not NULL here, so valid for writes: contract of the header.
+        unsafe { v.write(0) };
+        let Some(attribute) = raw::attribute(attr) else {
+            return Err(Error::UnknownAttribute(attr));
         };
-        out.set(*result.as_ref().unwrap_or(&0));
-        result.map(drop)
-    })
+        Ok(calls::gdr(g.addr())?.attribute(attribute)?)
+    };
+    // SAFETY: NULL or valid for writes: contract of the header.
+    unsafe { output("gdr_get_attribute", "v", v, body) }
 }
 
 /// The name of a mapping type, as a constant string.
@@ -297,9 +287,7 @@ pub unsafe extern "C" fn gdr_get_mapping_type_string(
     mapping_type: gdr_mapping_type_t,
     pstr: *mut *const c_char,
 ) -> c_int {
-    guard("gdr_get_mapping_type_string", || {
-        // SAFETY: NULL or valid for writes: contract of the header.
-        let out = unsafe { Out::new(pstr, "pstr") }?;
+    let body = || {
         let name = match raw::mapping_type(mapping_type) {
             None if mapping_type == 0 => c"None",
             Some(MappingType::WriteCombining) => c"Write Combining",
@@ -307,7 +295,8 @@ pub unsafe extern "C" fn gdr_get_mapping_type_string(
             Some(MappingType::Device) => c"Device",
             _ => return Err(Error::UnknownMappingType(mapping_type)),
         };
-        out.set(name.as_ptr());
-        Ok(())
-    })
+        Ok(name.as_ptr())
+    };
+    // SAFETY: NULL or valid for writes: contract of the header.
+    unsafe { output("gdr_get_mapping_type_string", "pstr", pstr, body) }
 }
