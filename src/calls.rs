@@ -2,7 +2,7 @@
 
 use gdrcopy_core::sys::fork::page_size;
 use gdrcopy_core::types::{Info, MapFlag, P2pTokens, PinFlags};
-use gdrcopy_core::{RawGdr, stderr, variables};
+use gdrcopy_core::{RawGdr, RawMapping, stderr, variables};
 
 use crate::error::{Error, Result};
 use crate::handles::{self, Handle, Table};
@@ -50,8 +50,7 @@ fn release_pins(g: usize, slot: &Slot) -> Result<()> {
         };
         let release = |pin: &mut PinEntry| {
             pin.check_gdr(g)?;
-            slot.show_mapping(None);
-            Ok(pin.release())
+            Ok(pin.release(slot))
         };
         if let Ok(released) = pin.end(release, |released| released) {
             result = result.and(released);
@@ -74,7 +73,7 @@ pub(crate) unsafe fn pin(g: usize, address: u64, size: usize, flags: PinFlags, t
     let (gdr, allow_unaligned_map) = connection.with(|open| Ok((open.gdr.clone(), open.allow_unaligned_map)))?;
     // SAFETY: contract of this function.
     let pin = unsafe { gdr.pin(address, size, flags, tokens) }?;
-    let pin = PinEntry { mapping: None, pin, gdr: g, allow_unaligned_map, mapped_size: 0 };
+    let pin = PinEntry { mapping: None, pin, gdr: g, allow_unaligned_map };
     // Fails, and drops the pin, if another thread has closed `g` in the meantime.
     Ok(Table::of_live("g")?.insert(pin)?.handle())
 }
@@ -91,17 +90,11 @@ fn find_buffer(g: usize, handle: usize) -> Result<Handle<PinEntry>> {
 pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
     let buffer = find_buffer(g, handle)?;
     let slot = buffer.slot();
-    buffer.end(
-        |buffer: &mut PinEntry| {
-            buffer.check_gdr(g)?;
-            slot.show_mapping(None);
-            let result = buffer.release();
-            // If the mapping could not be removed, it is still usable.
-            slot.show_mapping(buffer.mapping.as_ref().map(|mapping| mapping.mapping_type()));
-            result
-        },
-        |()| (),
-    )
+    let release = |buffer: &mut PinEntry| {
+        buffer.check_gdr(g)?;
+        buffer.release(slot)
+    };
+    buffer.end(release, |()| ())
 }
 
 /// Works on a buffer of `g`, and its slot.
@@ -139,7 +132,6 @@ pub(crate) unsafe fn map(g: usize, handle: usize, size: usize, flag: MapFlag) ->
         let address = mapping.first_page();
         slot.show_mapping(Some(mapping.mapping_type()));
         buffer.mapping = Some(mapping);
-        buffer.mapped_size = size;
         Ok(address)
     })
 }
@@ -152,17 +144,11 @@ pub(crate) fn unmap(g: usize, handle: usize, va: usize, size: usize) -> Result<(
             return Err(Error::NotMapped);
         };
         let address = mapping.first_page();
-        let mapping_type = mapping.mapping_type();
-        let mapped = buffer.mapped_size;
+        let mapped = mapping.len();
         if va != address.addr() || pages(size) != pages(mapped) {
             log::warn!("gdr_unmap: called for {va:#x}+{size:#x}, unmapping what gdr_map made: {address:p}+{mapped:#x}");
         }
-        slot.show_mapping(None);
-        let result = buffer.unmap();
-        if result.is_err() {
-            slot.show_mapping(Some(mapping_type));
-        }
-        result
+        buffer.remove_mapping(slot, RawMapping::unmap)
     })
 }
 

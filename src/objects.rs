@@ -24,8 +24,6 @@ pub(crate) struct PinEntry {
     pub(crate) gdr: usize,
     /// A copy of its `gdr_t`'s.
     pub(crate) allow_unaligned_map: bool,
-    /// The size that gdr_map was called with.
-    pub(crate) mapped_size: usize,
 }
 
 /// An object with its handle. It is locked while it is mapped or unmapped, which other code can hook.
@@ -95,29 +93,28 @@ impl PinEntry {
         if self.gdr == g { Ok(()) } else { Err(Error::ForeignPin) }
     }
 
-    /// Unmaps it; an error leaves it mapped.
-    pub(crate) fn unmap(&mut self) -> Result<()> {
+    /// Closes the copy path of its slot, and removes the mapping if there is one. After an error both are as before.
+    pub(crate) fn remove_mapping(
+        &mut self,
+        slot: &Slot,
+        remove: fn(RawMapping) -> std::result::Result<(), (RawMapping, gdrcopy_core::Error)>,
+    ) -> Result<()> {
         let Some(mapping) = self.mapping.take() else {
-            return Err(Error::NotMapped);
+            return Ok(());
         };
-        self.keep_failed(mapping.unmap())
+        slot.show_mapping(None);
+        let Err((mapping, error)) = remove(mapping) else {
+            return Ok(());
+        };
+        slot.show_mapping(Some(mapping.mapping_type()));
+        self.mapping = Some(mapping);
+        Err(error.into())
     }
 
     /// Removes the mapping if there is one, then unpins. After an error it is still pinned; and still mapped,
     /// if the mapping could not be removed.
-    pub(crate) fn release(&mut self) -> Result<()> {
-        if let Some(mapping) = self.mapping.take() {
-            self.keep_failed(mapping.retire())?;
-        }
+    pub(crate) fn release(&mut self, slot: &Slot) -> Result<()> {
+        self.remove_mapping(slot, RawMapping::retire)?;
         Ok(self.pin.release()?)
-    }
-
-    /// Puts a mapping that could not be removed back.
-    fn keep_failed(&mut self, result: std::result::Result<(), (RawMapping, gdrcopy_core::Error)>) -> Result<()> {
-        let Err((mapping, error)) = result else {
-            return Ok(());
-        };
-        self.mapping = Some(mapping);
-        Err(error.into())
     }
 }
