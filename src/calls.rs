@@ -26,7 +26,7 @@ pub(crate) fn close(g: usize) -> Result<()> {
         return Ok(());
     }
     let connection = Handle::find(g)?;
-    let slot = connection.slot();
+    let slot = connection.slot;
     let work = |open: &mut GdrEntry| {
         Table::of_live("g")?.check_pins_unused(slot)?;
         Ok(open.gdr.clone())
@@ -89,7 +89,7 @@ fn find_buffer(g: usize, handle: usize) -> Result<Handle<PinEntry>> {
 /// the caller can try again.
 pub(crate) fn unpin(g: usize, handle: usize) -> Result<()> {
     let buffer = find_buffer(g, handle)?;
-    let slot = buffer.slot();
+    let slot = buffer.slot;
     let release = |buffer: &mut PinEntry| {
         buffer.check_gdr(g)?;
         buffer.release(slot)
@@ -103,7 +103,7 @@ fn with_buffer<R>(g: usize, handle: usize, work: impl FnOnce(&mut PinEntry, &Slo
     let found = find_buffer(g, handle)?;
     found.with(|buffer| {
         buffer.check_gdr(g)?;
-        work(buffer, found.slot())
+        work(buffer, found.slot)
     })
 }
 

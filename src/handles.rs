@@ -7,7 +7,6 @@
 //! A slot points to a [`Holder`], which owns the object. Holders are reused at once, so the object in them is
 //! stored with its handle. That detects a stale handle, and one of the other kind.
 
-use std::marker::PhantomData;
 use std::ops::Range;
 use std::{ptr, slice};
 
@@ -19,7 +18,7 @@ use gdrcopy_core::types::MappingType;
 use nix::errno::Errno;
 
 use crate::error::{Error, Result};
-use crate::objects::{Holder, Kind, PinEntry};
+use crate::objects::{Holder, Kind, PinEntry, Place};
 use crate::slots::{Arena, Slot, state};
 
 /// Returns whether there is a slot of this process at this address.
@@ -72,7 +71,7 @@ pub(crate) fn why_not_mapped(handle: usize) -> Error {
 #[cold]
 fn why_unknown(name: &'static str, handle: usize) -> Error {
     match inherited(handle) {
-        Some(inherited) if inherited.slot.is_live() => gdrcopy_core::Error::ForkedChild.into(),
+        Some((slot, _)) if slot.is_live() => gdrcopy_core::Error::ForkedChild.into(),
         _ => Error::UnknownHandle(name),
     }
 }
@@ -141,7 +140,7 @@ impl Table {
             // A close of another thread, after which the pin would be left behind, may be first.
             gdr => Some(check_gdr(gdr)?),
         };
-        let Free { slot, holder } = self.take_slot(&mut state)?;
+        let (slot, holder) = self.take_slot(&mut state)?;
         let mut place = T::place(holder).lock_unless_here().ok_or(Error::InUse)?;
         let (_, object) = place.insert((slot.handle(), object));
         object.show(slot);
@@ -152,7 +151,8 @@ impl Table {
         Ok(slot)
     }
 
-    fn take_slot(&self, state: &mut State) -> Result<Free> {
+    /// A free slot and a free holder.
+    fn take_slot(&self, state: &mut State) -> Result<(&'static Slot, &'static Holder)> {
         let arena = match &mut state.arena {
             Some(arena) => arena,
             none => none.insert(Arena::reserve().map_err(no_memory)?),
@@ -168,7 +168,7 @@ impl Table {
         }
         let slot = arena.take(|base, len| self.publish(base, len)).map_err(no_memory)?;
         match state.spare.pop() {
-            Some(holder) => Ok(Free { slot, holder }),
+            Some(holder) => Ok((slot, holder)),
             None => unreachable!("one was added"),
         }
     }
@@ -187,7 +187,7 @@ impl Table {
         let mut next = gdr.next();
         while let Some(pin) = slot(next) {
             if let Ok(pin) = Handle::<PinEntry>::find(next)
-                && PinEntry::place(pin.holder).is_locked_here()
+                && pin.place.is_locked_here()
             {
                 return Err(Error::InUse);
             }
@@ -215,17 +215,11 @@ impl Table {
     }
 }
 
-/// A free slot and a free holder.
-struct Free {
-    slot: &'static Slot,
-    holder: &'static Holder,
-}
-
 /// A handle that was live when it was looked up. Its object may end at any time.
 pub(crate) struct Handle<T: Kind> {
-    slot: &'static Slot,
+    pub(crate) slot: &'static Slot,
     holder: &'static Holder,
-    kind: PhantomData<T>,
+    place: &'static Place<T>,
 }
 
 impl<T: Kind> Handle<T> {
@@ -240,11 +234,7 @@ impl<T: Kind> Handle<T> {
         }
         // SAFETY: the address is that of a holder of the table, which `insert` published.
         let holder = unsafe { &*ptr::with_exposed_provenance::<Holder>(holder) };
-        Ok(Handle { slot, holder, kind: PhantomData })
-    }
-
-    pub(crate) fn slot(&self) -> &'static Slot {
-        self.slot
+        Ok(Handle { slot, holder, place: T::place(holder) })
     }
 
     /// Works on the object; other callers with the same handle wait.
@@ -255,7 +245,7 @@ impl<T: Kind> Handle<T> {
 
     /// The holder's object. Fails if this thread is in another call for the handle.
     fn lock(&self) -> Result<Guard<'static, Option<(usize, T)>>> {
-        T::place(self.holder).lock_unless_here().ok_or(Error::InUse)
+        self.place.lock_unless_here().ok_or(Error::InUse)
     }
 
     /// The object in the holder, if that still belongs to the handle.
@@ -293,14 +283,8 @@ pub(crate) fn check_gdr(g: usize) -> Result<&'static Slot> {
     }
 }
 
-/// A slot of a parent process, and all that lie in the same memory. A forked child has a copy of it.
-struct Inherited {
-    slot: &'static Slot,
-    neighbors: &'static [Slot],
-}
-
-/// The slot at this address in a parent process's handle memory.
-fn inherited(handle: usize) -> Option<Inherited> {
+/// The slot at this address in a parent process's handle memory, and all slots there. A forked child has a copy of them.
+fn inherited(handle: usize) -> Option<(&'static Slot, &'static [Slot])> {
     let range = Table::inherited_range(handle)?;
     let first = ptr::with_exposed_provenance::<Slot>(range.start);
     let offset = handle - range.start;
@@ -309,21 +293,21 @@ fn inherited(handle: usize) -> Option<Inherited> {
     }
     // SAFETY: committed slots of a process that this one was forked off from, which stay readable and writable; a Slot
     // consists of atomics, valid whatever they hold.
-    let neighbors = unsafe { slice::from_raw_parts(first, range.len() / size_of::<Slot>()) };
-    Some(Inherited { slot: &neighbors[offset / size_of::<Slot>()], neighbors })
+    let slots = unsafe { slice::from_raw_parts(first, range.len() / size_of::<Slot>()) };
+    Some((&slots[offset / size_of::<Slot>()], slots))
 }
 
 /// In a forked child: closes the descriptors of the parent's `gdr_t` that have this handle, and forgets it and its pins.
 /// Returns whether there is one. Nothing that may have been locked at the fork is touched.
 pub(crate) fn close_inherited(g: usize) -> bool {
-    let Some(Inherited { slot, neighbors }) = inherited(g) else {
+    let Some((slot, slots)) = inherited(g) else {
         return false;
     };
     // Only one of several threads takes the slot.
     if !(slot.take(state::GDR) || slot.gdr() == 0 && slot.take(state::ENDING)) {
         return false;
     }
-    for pin in neighbors {
+    for pin in slots {
         if pin.is_live() && pin.gdr() == g {
             forget_inherited(pin);
         }

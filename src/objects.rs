@@ -47,7 +47,7 @@ pub(crate) trait Kind: Sized + 'static {
     fn place(holder: &Holder) -> &Place<Self>;
     /// Returns the handle of a pin's `gdr_t`; 0 if it is no pin.
     fn gdr(&self) -> usize;
-    /// Writes the values that C programs look for into the slot.
+    /// Writes the values that C programs and forked children look for into the slot.
     fn show(&self, slot: &Slot);
 }
 
@@ -64,8 +64,7 @@ impl Kind for GdrEntry {
     }
 
     fn show(&self, slot: &Slot) {
-        slot.show_gdr(0);
-        slot.show_file(self.gdr.file());
+        slot.show(0, self.gdr.file(), 0);
     }
 }
 
@@ -82,9 +81,7 @@ impl Kind for PinEntry {
     }
 
     fn show(&self, slot: &Slot) {
-        slot.show_gdr(self.gdr);
-        slot.show_file(self.pin.file());
-        slot.show_driver_handle(self.pin.driver_handle());
+        slot.show(self.gdr, self.pin.file(), self.pin.driver_handle());
     }
 }
 

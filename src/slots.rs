@@ -91,10 +91,6 @@ impl Slot {
         self.gdr.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn show_gdr(&self, gdr: usize) {
-        self.gdr.store(gdr, Ordering::Relaxed);
-    }
-
     /// The number of the handle.
     pub(crate) fn handle(&self) -> usize {
         ptr::from_ref(self).expose_provenance()
@@ -147,17 +143,16 @@ impl Slot {
         })
     }
 
-    pub(crate) fn show_file(&self, file: Option<OpenFile>) {
+    /// Describes the object: the handle of a pin's `gdr_t`, its open file, and the driver's number of a pin.
+    pub(crate) fn show(&self, gdr: usize, file: Option<OpenFile>, driver_handle: u64) {
         let none = OpenFile { number: -1, device: 0, inode: 0 };
         let file = file.unwrap_or(none);
+        self.gdr.store(gdr, Ordering::Relaxed);
         self.descriptor.store(file.number, Ordering::Relaxed);
         self.file_device.store(file.device, Ordering::Relaxed);
         self.file_inode.store(file.inode, Ordering::Relaxed);
-    }
-
-    pub(crate) fn show_driver_handle(&self, handle: u64) {
         // Old C programs print it as a 32-bit number.
-        self.driver_handle.store(handle as u32, Ordering::Relaxed);
+        self.driver_handle.store(driver_handle as u32, Ordering::Relaxed);
     }
 
     /// Opens (or with `None`, closes) the pin's copy path.
