@@ -322,19 +322,3 @@ fn forget_inherited(slot: &Slot) {
     }
     slot.clear();
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::objects::GdrEntry;
-
-    #[test]
-    fn forged_handle_is_refused() {
-        Table::enter().expect("memory");
-        for forged in [0, 1, 8, 128, 4096, usize::MAX, usize::MAX - 127, &raw const TABLE as usize] {
-            assert!(mapping_type(forged).is_none());
-            assert_eq!(Handle::<PinEntry>::find(forged).err(), Some(Error::UnknownHandle("handle")));
-            assert_eq!(Handle::<GdrEntry>::find(forged).err(), Some(Error::UnknownHandle("g")));
-        }
-    }
-}

@@ -3,7 +3,6 @@
 #![expect(non_camel_case_types, reason = "they carry their C names")]
 
 use std::ffi::{c_uint, c_ulong};
-use std::mem::{offset_of, size_of};
 
 use gdrcopy_core::types::{Info, MappingType, raw};
 
@@ -79,17 +78,6 @@ impl gdr_info_v2_t {
 /// The description of a pin.
 pub type gdr_info_t = gdr_info_v2_t;
 
-const _: () = {
-    assert!(size_of::<gdr_mh_t>() == 8);
-    assert!(size_of::<gdr_info_v1_t>() == 40 && size_of::<gdr_info_v2_t>() == 48);
-    assert!(offset_of!(gdr_info_v2_t, va) == 0 && offset_of!(gdr_info_v2_t, mapped_size) == 8);
-    assert!(offset_of!(gdr_info_v2_t, page_size) == 16);
-    assert!(offset_of!(gdr_info_v2_t, tm_cycles) == 24);
-    assert!(offset_of!(gdr_info_v2_t, cycles_per_ms) == 32);
-    assert!(offset_of!(gdr_info_v2_t, bits) == 36 && offset_of!(gdr_info_v1_t, bits) == 36);
-    assert!(offset_of!(gdr_info_v2_t, mapping_type) == 40);
-};
-
 impl From<Info> for gdr_info_v2_t {
     fn from(info: Info) -> gdr_info_v2_t {
         gdr_info_v2_t {
@@ -116,24 +104,4 @@ fn bits(mapping_type: Option<MappingType>) -> c_uint {
     let mapped = c_uint::from(mapping_type.is_some());
     let wc_mapping = c_uint::from(mapping_type == Some(MappingType::WriteCombining));
     mapped | wc_mapping << 1
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn info_bits_are_mapped_and_write_combining() {
-        let cases = [
-            (None, 0b00),
-            (Some(MappingType::WriteCombining), 0b11),
-            (Some(MappingType::Caching), 0b01),
-            (Some(MappingType::Device), 0b01),
-        ];
-        for (mapping_type, expected) in cases {
-            let info = gdr_info_v2_t { bits: bits(mapping_type), ..gdr_info_v2_t::default() };
-            assert_eq!(info.bits, expected);
-            assert_eq!(info.mapped() | info.wc_mapping() << 1, expected);
-        }
-    }
 }
