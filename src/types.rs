@@ -80,13 +80,15 @@ pub type gdr_info_t = gdr_info_v2_t;
 
 impl From<Info> for gdr_info_v2_t {
     fn from(info: Info) -> gdr_info_v2_t {
+        let mapped = c_uint::from(info.mapping_type.is_some());
+        let wc_mapping = c_uint::from(info.mapping_type == Some(MappingType::WriteCombining));
         gdr_info_v2_t {
             va: info.va,
             mapped_size: info.mapped_size,
             page_size: info.page_size,
             tm_cycles: info.tm_cycles,
             cycles_per_ms: info.cycles_per_ms,
-            bits: bits(info.mapping_type),
+            bits: mapped | wc_mapping << 1,
             mapping_type: raw::of_mapping_type(info.mapping_type),
         }
     }
@@ -97,11 +99,4 @@ impl From<Info> for gdr_info_v1_t {
         let gdr_info_v2_t { va, mapped_size, page_size, tm_cycles, cycles_per_ms, bits, .. } = info.into();
         gdr_info_v1_t { va, mapped_size, page_size, tm_cycles, cycles_per_ms, bits }
     }
-}
-
-/// The bit-fields of both.
-fn bits(mapping_type: Option<MappingType>) -> c_uint {
-    let mapped = c_uint::from(mapping_type.is_some());
-    let wc_mapping = c_uint::from(mapping_type == Some(MappingType::WriteCombining));
-    mapped | wc_mapping << 1
 }

@@ -86,7 +86,7 @@ pub enum Error {
     NoCudaFunction(&'static str),
     /// This version of the CUDA driver does not have a function that is needed. Versions are 1000 × major + 10 × minor.
     #[non_exhaustive]
-    #[error("the GPU driver serves CUDA {}, {}", CudaVersion(*version), needs_cuda(*needed))]
+    #[error("the GPU driver serves CUDA {}, {}", Version::of_cuda(*version), needs_cuda(*needed))]
     CudaTooOld {
         /// The driver's version.
         version: i32,
@@ -200,8 +200,13 @@ pub mod call {
 pub struct OsError(Errno);
 
 impl OsError {
-    pub(crate) fn new(errno: Errno) -> OsError {
+    /// The error that has just occurred.
+    #[cold]
+    #[inline(never)] // Callers on the path of a pin or an unmap keep fewer registers.
+    fn new(errno: Errno) -> OsError {
         OsError(match errno {
+            // nix has no name for numbers internal to the kernel, but libc's errno still holds them.
+            Errno::UnknownErrno if Errno::last_raw() == ENOTSUPP => Errno::EOPNOTSUPP,
             // A number without a name must not come out as 0, which means success.
             Errno::UnknownErrno => Errno::EIO,
             named => named,
@@ -267,25 +272,10 @@ impl fmt::Display for CudaError {
 const ENOTSUPP: i32 = 524;
 
 impl Error {
-    /// The failure of the driver call `call` with the error number `raw`.
-    pub(crate) fn driver(call: &'static str, raw: i32) -> Error {
-        let error = OsError::new(match raw {
-            ENOTSUPP => Errno::EOPNOTSUPP,
-            raw => Errno::from_raw(raw),
-        });
-        Error::Driver { call, error }
-    }
-
     /// The failure of the driver call that has just returned this errno value.
     pub fn of_call(call: &'static str, errno: Errno) -> Error {
-        Error::driver(
-            call,
-            match errno {
-                // nix has no name for numbers internal to the kernel, but libc's errno still holds them.
-                Errno::UnknownErrno => Errno::last_raw(),
-                named => named as i32,
-            },
-        )
+        let error = OsError::new(errno);
+        Error::Driver { call, error }
     }
 
     /// The process has no descriptor left.
@@ -372,15 +362,6 @@ fn advice(call: &'static str, errno: Errno) -> &'static str {
     }
 }
 
-/// A CUDA version as CUDA packs it.
-pub(crate) struct CudaVersion(pub(crate) i32);
-
-impl fmt::Display for CudaVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.0 / 1000, self.0 % 1000 / 10)
-    }
-}
-
 /// Names the feature that a CUDA driver before `needed` lacks.
 fn needs_cuda(needed: i32) -> &'static str {
     match needed {
@@ -411,7 +392,8 @@ mod tests {
 
     #[test]
     fn unnamed_errno_becomes_eio() {
-        let unnamed = Error::driver(call::MMAP, 9999);
+        Errno::set_raw(9999);
+        let unnamed = Error::of_call(call::MMAP, Errno::last());
         assert_eq!(unnamed.errno(), libc::EIO);
     }
 

@@ -31,6 +31,11 @@ impl Version {
     pub(crate) const fn unpack(packed: u32) -> Version {
         Version::new(packed >> 16, packed & 0xffff)
     }
+
+    /// Splits CUDA's packed form, 1000 × major + 10 × minor.
+    pub(crate) const fn of_cuda(packed: i32) -> Version {
+        Version::new(packed as u32 / 1000, packed as u32 % 1000 / 10)
+    }
 }
 
 impl fmt::Display for Version {

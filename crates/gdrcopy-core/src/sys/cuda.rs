@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use libloading::Library;
 use once_cell::race::OnceBox;
 
-use crate::error::{CudaError, CudaVersion, Error, Result};
+use crate::error::{CudaError, Error, Result};
+use crate::types::Version;
 
 /// Attributes of a device.
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +200,7 @@ impl Driver {
         // SAFETY: the output is a local variable.
         let result = unsafe { driver.cu.driver_version()?(&mut version) };
         driver.check("cuDriverGetVersion", result)?;
-        log::debug!("CUDA {}", CudaVersion(version));
+        log::debug!("CUDA {}", Version::of_cuda(version));
         driver.version = version;
         Ok(driver)
     }
