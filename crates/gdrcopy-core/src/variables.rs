@@ -3,7 +3,6 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fmt;
 
 use log::LevelFilter;
 
@@ -15,30 +14,22 @@ use crate::routines::{self, Routine};
 #[derive(Debug)]
 pub struct Variable {
     pub name: &'static str,
-    pub values: Values,
+    /// The values that it takes, in words.
+    pub values: &'static str,
 }
 
-/// Values of a variable.
-#[derive(Debug)]
-pub enum Values {
-    /// It takes any value, or one that is checked where it is used.
-    Any,
-    /// Exactly `1` switches it on, as in NVIDIA's libgdrapi.
-    One,
-    /// It takes a number in this range.
-    Number(usize, usize),
-}
+/// Any value, or one that is checked where it is used.
+const ANY: &str = "any value";
+/// Exactly `1` switches it on, as in NVIDIA's libgdrapi.
+const ONE: &str = "1, which switches it on";
+const LEVEL: &str = "a number from 1 to 4";
 
-const fn variable(name: &'static str, values: Values) -> Variable {
-    Variable { name, values }
-}
-
-pub const ENABLE_LOGGING: Variable = variable("GDRCOPY_ENABLE_LOGGING", Values::Any);
-pub const LOG_LEVEL: Variable = variable("GDRCOPY_LOG_LEVEL", Values::Number(1, 4));
-pub const ALLOW_UNALIGNED_MAP: Variable = variable("GDRCOPY_ALLOW_UNALIGNED_MAP", Values::One);
-pub const FORCE_PCIE_COMPAT: Variable = variable("GDRCOPY_FORCE_PCIE_COMPAT", Values::One);
-pub const ISA: Variable = variable("GDRCOPY_ISA", Values::Any);
-pub const USE_DMABUF_MMAP: Variable = variable("GDRCOPY_USE_DMABUF_MMAP", Values::One);
+pub const ENABLE_LOGGING: Variable = Variable { name: "GDRCOPY_ENABLE_LOGGING", values: ANY };
+pub const LOG_LEVEL: Variable = Variable { name: "GDRCOPY_LOG_LEVEL", values: LEVEL };
+pub const ALLOW_UNALIGNED_MAP: Variable = Variable { name: "GDRCOPY_ALLOW_UNALIGNED_MAP", values: ONE };
+pub const FORCE_PCIE_COMPAT: Variable = Variable { name: "GDRCOPY_FORCE_PCIE_COMPAT", values: ONE };
+pub const ISA: Variable = Variable { name: "GDRCOPY_ISA", values: ANY };
+pub const USE_DMABUF_MMAP: Variable = Variable { name: "GDRCOPY_USE_DMABUF_MMAP", values: ONE };
 
 /// All variables.
 pub const ALL: [Variable; 6] =
@@ -105,22 +96,9 @@ impl Variable {
     /// Returns whether it may have this value.
     pub fn takes(&self, value: &str) -> bool {
         match self.values {
-            Values::Any => true,
-            Values::One => ["1", "0", ""].contains(&value),
-            Values::Number(least, most) => match value.trim().parse::<usize>() {
-                Ok(number) => (least..=most).contains(&number),
-                Err(_) => false,
-            },
-        }
-    }
-}
-
-impl fmt::Display for Values {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Values::Any => out.write_str("any value"),
-            Values::One => out.write_str("1, which switches it on"),
-            Values::Number(least, most) => write!(out, "a number from {least} to {most}"),
+            ONE => ["1", "0", ""].contains(&value),
+            LEVEL => matches!(value.trim().parse(), Ok(1..=4)),
+            _ => true,
         }
     }
 }
