@@ -6,145 +6,85 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use libc::{SIGTRAP, greg_t, siginfo_t, ucontext_t};
+use libc::{SIGTRAP, siginfo_t, ucontext_t};
 
 use crate::edges::LonePage;
 use crate::routines::{self, Item, Shape};
 use crate::steps::{Handled, single_step};
-use crate::subject::{self, read, write};
+use crate::subject::read;
 
 /// The size of the smallest pages.
 const SMALLEST_PAGE: usize = 4096;
-const WIDTH: usize = 64;
+const LINE: usize = 64;
 
-/// The number of masked accesses, and of those that crossed a page.
-static MASKED: AtomicUsize = AtomicUsize::new(0);
-static CROSSING: AtomicUsize = AtomicUsize::new(0);
+/// True once a masked access is about to be made.
+static IS_MASKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes the context of the thread.
-    let registers = unsafe { &(*context.cast::<ucontext_t>()).uc_mcontext.gregs };
-    // SAFETY: RIP points to the next instruction.
-    if let Some(address) = unsafe { masked_address(registers) } {
-        MASKED.fetch_add(1, Ordering::Relaxed);
-        let crosses = address % SMALLEST_PAGE > SMALLEST_PAGE - WIDTH;
-        CROSSING.fetch_add(crosses.into(), Ordering::Relaxed);
+    // SAFETY: the kernel passes the context, in which RIP points to an instruction. It has six bytes at least if it
+    // begins with EVEX's first.
+    let [map, masking, opcode, operands] = unsafe {
+        let next = (*context.cast::<ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize];
+        let next = ptr::with_exposed_provenance::<u8>(next as usize);
+        if *next != 0x62 {
+            return;
+        }
+        [1, 3, 4, 5].map(|n| *next.add(n))
+    };
+    let is_move = map & 7 == 1 && matches!(opcode, 0x10 | 0x11 | 0x28 | 0x29 | 0x6f | 0x7f);
+    let is_of_memory = operands >> 6 != 3;
+    if is_move && is_of_memory && masking & 7 != 0 {
+        IS_MASKED.store(true, Ordering::Relaxed);
     }
 }
 
-/// The address that the next instruction loads from or stores to under a mask, if it is a move of 64 bytes that
-/// does so.
-///
-/// # Safety
-/// RIP must point to an instruction.
-unsafe fn masked_address(registers: &[greg_t; 23]) -> Option<usize> {
-    let code = ptr::with_exposed_provenance::<u8>(registers[libc::REG_RIP as usize] as usize);
-    // SAFETY: RIP points to an instruction. After EVEX's first byte, it has six at least.
-    let [_, extensions, _, masking, opcode, modrm] = unsafe {
-        if *code != 0x62 {
-            return None;
-        }
-        *code.cast::<[u8; 6]>()
-    };
-    let is_move = extensions & 7 == 1 && matches!(opcode, 0x10 | 0x11 | 0x28 | 0x29 | 0x6f | 0x7f);
-    let mask = masking & 7;
-    let mode = modrm >> 6;
-    if !is_move || mask == 0 || mode == 3 {
-        return None;
-    }
-    assert_eq!(masking >> 5 & 3, 2, "a masked move that is not of 64 bytes");
-
-    // The prefix holds bit 3 of register numbers, inverted, B of the base, X of the index.
-    let base_extension = (!extensions >> 5 & 1) << 3;
-    let index_extension = (!extensions >> 6 & 1) << 3;
-    let mut base = modrm & 7;
-    let mut scaled_index = 0;
-    // SAFETY: the mode and the base say how many bytes the instruction has. A base of 4 means that a SIB byte follows.
-    let displacement = unsafe {
-        let mut rest = code.add(6);
-        if base == 4 {
-            let sib = *rest;
-            rest = rest.add(1);
-            base = sib & 7;
-            let index = sib >> 3 & 7 | index_extension;
-            if index != 4 {
-                scaled_index = general(registers, index) << (sib >> 6);
-            }
-        }
-        match mode {
-            0 => 0,
-            1 => *rest.cast::<i8>() as isize * WIDTH as isize,
-            _ => rest.cast::<i32>().read_unaligned() as isize,
-        }
-    };
-    assert!(mode != 0 || base != 5, "a masked move without base");
-    Some((general(registers, base | base_extension) + scaled_index).wrapping_add_signed(displacement))
+/// Returns whether the copy makes masked accesses.
+fn is_masked(copy: impl FnOnce()) -> bool {
+    IS_MASKED.store(false, Ordering::Relaxed);
+    // SAFETY: `check` has installed the handler.
+    unsafe { single_step(copy) };
+    IS_MASKED.load(Ordering::Relaxed)
 }
 
-/// The value of the general register with this number.
-fn general(registers: &[greg_t; 23], number: u8) -> usize {
-    registers[GENERAL[usize::from(number)] as usize] as usize
+/// Returns whether an access of a line's bytes at this address crosses a page.
+fn crosses_page(address: *const u8) -> bool {
+    address.addr() % SMALLEST_PAGE > SMALLEST_PAGE - LINE
 }
 
-/// The general registers by their numbers in instructions.
-const GENERAL: [c_int; 16] = [
-    libc::REG_RAX,
-    libc::REG_RCX,
-    libc::REG_RDX,
-    libc::REG_RBX,
-    libc::REG_RSP,
-    libc::REG_RBP,
-    libc::REG_RSI,
-    libc::REG_RDI,
-    libc::REG_R8,
-    libc::REG_R9,
-    libc::REG_R10,
-    libc::REG_R11,
-    libc::REG_R12,
-    libc::REG_R13,
-    libc::REG_R14,
-    libc::REG_R15,
-];
+/// Offsets from a line of device memory, and sizes, of copies that have one part of a line.
+const COPIES: [(usize, usize); 7] = [(0, 3), (4, 3), (61, 3), (0, 63), (1, 63), (0, 200), (56, 200)];
 
-/// Steps through copies whose host side, and whose device side, start or end next to an inaccessible page.
+/// Steps through copies whose host side, and whose device side, lie at and off the edges of pages. Each has masked
+/// accesses unless they would cross one.
 pub(crate) fn check() {
+    let Some(routine) = routines::supported().find(|routine| routine.name() == "avx512") else {
+        return;
+    };
     let _handled = Handled::by(SIGTRAP, on_step);
-    let host = LonePage::new();
-    let device = LonePage::new();
-    // Only this routine has masked accesses, and every step costs a signal.
-    for routine in subject::routines() {
-        if routine.name() != "avx512" {
-            continue;
-        }
-        for len in [3, 63, 200] {
-            for at in [0, 4, 63] {
-                for gap in [0, 31, 70] {
-                    for host in host.ends(len, gap) {
-                        for device in device.ends(len, at) {
-                            // SAFETY: both sides lie inside their pages.
-                            unsafe {
-                                single_step(|| read(routine, host, device, len));
-                                single_step(|| write(routine, device, host, len));
-                                single_step(|| {
-                                    let item = |_| Item { dst: device, src: host, len };
-                                    routines::write_many_unfenced(routine, Shape::MIXED, 1, item);
-                                });
-                            }
-                        }
-                    }
-                    assert_eq!(
-                        CROSSING.load(Ordering::Relaxed),
-                        0,
-                        "{}: a masked access across a page in a copy of {len} bytes, {at} and {gap} \
-                         from the edges of pages",
-                        routine.name()
-                    );
-                }
+    let (host_page, device_page) = (LonePage::new(), LonePage::new());
+    for (offset, len) in COPIES {
+        for line in [LINE, SMALLEST_PAGE - LINE] {
+            for before_page in [0, 1, 31, 63, 64, 100, 199, 250] {
+                let host = host_page.start().wrapping_add(2 * SMALLEST_PAGE - before_page);
+                let device = device_page.start().wrapping_add(line + offset);
+                let case = format!("{len} bytes at {device:p} and {host:p}");
+
+                let part = if offset == 0 { host.wrapping_add(len - len % LINE) } else { host.wrapping_sub(offset) };
+                // SAFETY: both sides lie inside their pages.
+                let is_read_masked = is_masked(|| unsafe { read(routine, host, device, len) });
+                assert_eq!(is_read_masked, !crosses_page(part), "read of {case}");
+
+                let last = (len - 1) / LINE * LINE;
+                let crosses = crosses_page(host.wrapping_add(last)) || crosses_page(device.wrapping_add(last));
+                let item = |_| Item { dst: device, src: host, len };
+                let is_write_masked = is_masked(|| {
+                    // SAFETY: as above.
+                    unsafe { routines::write_many_unfenced(routine, Shape::MIXED, 1, item) };
+                });
+                assert_eq!(is_write_masked, !crosses, "write of {case}");
             }
         }
     }
-    let has_avx512 = is_x86_feature_detected!("avx512bw");
-    assert_eq!(MASKED.load(Ordering::Relaxed) > 0, has_avx512);
 }
