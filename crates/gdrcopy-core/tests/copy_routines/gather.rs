@@ -1,8 +1,6 @@
-//! Gathers and batches of every routine. The wanted bytes arrive, nothing else changes, and no page without wanted bytes
-//! is touched.
+//! Gathers and batches of every routine. The wanted bytes arrive, and nothing else changes.
 
 use crate::bytes::alignments;
-use crate::edges::{LonePage, PAGE};
 use crate::routines::{self, Alike, Item, Routine, Shape};
 
 const POISON: u8 = 0xff;
@@ -180,37 +178,6 @@ pub(crate) fn check_fields(routine: &Routine) {
                 let are_made = unsafe { write_and_read(routine, shape, device, host) };
                 assert_eq!(are_made, [false; 2], "{}: {fields:?} at {at} of {count}", routine.name());
                 copies[at] = kept;
-            }
-        }
-    }
-}
-
-/// Checks items at both ends of a page whose neighbors are inaccessible, and empty items outside of it.
-pub(crate) fn check_edges(routine: &Routine) {
-    let device_page = LonePage::new();
-    let host_page = LonePage::new();
-    let device = device_page.start();
-    let host = host_page.start();
-    for n in 0..PAGE {
-        // SAFETY: the byte is inside the page.
-        unsafe { device.add(n).write((n % 251) as u8) };
-    }
-    for len in 1..=MAX_LEN {
-        let room = 8 * MAX_LEN;
-        let places = [(0, len), (PAGE, 0), (PAGE - len, len), (PAGE - 63, 0), (PAGE - len - 1, len), (1, len)];
-        // SAFETY: the items lie in the pages.
-        unsafe {
-            routines::gather(routine, Shape::MIXED, places.len(), |n| Item {
-                dst: host.wrapping_add(PAGE - room + n * len),
-                src: device.wrapping_add(places[n].0),
-                len: places[n].1,
-            });
-        }
-        for (n, (from, len)) in places.into_iter().enumerate() {
-            for at in 0..len {
-                // SAFETY: the byte is inside the page.
-                let byte = unsafe { host.add(PAGE - room + n * len + at).read() };
-                assert_eq!(usize::from(byte), (from + at) % 251, "{}", routine.name());
             }
         }
     }

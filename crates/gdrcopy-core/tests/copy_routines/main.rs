@@ -45,12 +45,6 @@ fn many_copies_with_a_wrong_field_are_refused() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "Miri has no mprotect")]
-fn gathers_stay_inside_their_pages() {
-    routines::supported().for_each(gather::check_edges);
-}
-
-#[test]
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(miri, ignore = "Miri has no signals")]
 fn every_access_is_natural_once_and_fenced() {
