@@ -13,7 +13,7 @@ use std::{ptr, slice};
 use gdrcopy_core::error::no_memory;
 use gdrcopy_core::heap;
 use gdrcopy_core::sync::{Guard, Mutex};
-use gdrcopy_core::sys::fork::{self, AddressRange, PerProcess};
+use gdrcopy_core::sys::fork::{self, AddressRange, PAGE, PerProcess};
 use gdrcopy_core::types::MappingType;
 use nix::errno::Errno;
 
@@ -24,7 +24,7 @@ use crate::slots::{Arena, Slot, state};
 /// Returns whether there is a slot of this process at this address.
 #[inline(always)]
 fn is_slot(handle: usize) -> bool {
-    fork::page().handles.contains(handle) && handle.is_multiple_of(size_of::<Slot>())
+    PAGE.handles.contains(handle) && handle.is_multiple_of(size_of::<Slot>())
 }
 
 /// The slot at this address.
@@ -199,7 +199,7 @@ impl Table {
     /// Makes the range of handles known to those that read it without a lock.
     fn publish(&self, base: usize, len: usize) {
         self.range.set(base, len);
-        fork::page().handles.set(base, len);
+        PAGE.handles.set(base, len);
     }
 
     /// Takes back a slot that was cleared, and its empty holder.

@@ -6,13 +6,14 @@
 //! It also holds the address range of the C handles, so that in a child the range check of the copy path fails by
 //! itself.
 
-use std::mem::{self, MaybeUninit};
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::mman::{MmapAdvise, madvise};
+use nix::sys::stat::fstat;
 
 use crate::error::{self, Error, Result};
 use crate::heap;
@@ -84,14 +85,11 @@ static OWN_FILES: PerProcess<OwnFiles> = PerProcess::new();
 impl OpenFile {
     /// The file behind this number.
     fn of(number: RawFd) -> OpenFile {
-        let mut stat = MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: the kernel checks the number, and writes one struct.
-        if unsafe { libc::fstat(number, stat.as_mut_ptr()) } != 0 {
-            return OpenFile { number, device: 0, inode: 0 };
+        // SAFETY: the kernel checks the number.
+        match fstat(unsafe { BorrowedFd::borrow_raw(number) }) {
+            Ok(stat) => OpenFile { number, device: stat.st_dev, inode: stat.st_ino },
+            Err(_) => OpenFile { number, device: 0, inode: 0 },
         }
-        // SAFETY: fstat has filled the struct in.
-        let stat = unsafe { stat.assume_init() };
-        OpenFile { number, device: stat.st_dev, inode: stat.st_ino }
     }
 
     /// Closes an inherited descriptor in a forked child, unless its number stands for another file.
@@ -117,7 +115,6 @@ impl OpenFile {
 #[derive(Debug)]
 pub struct Descriptor {
     file: OpenFile,
-    is_open: bool,
     owner: Owner,
 }
 
@@ -133,7 +130,7 @@ impl Descriptor {
 
     /// A file that no one else can open.
     pub fn new(fd: OwnedFd) -> Descriptor {
-        Descriptor { file: OpenFile::of(fd.into_raw_fd()), is_open: true, owner: Owner::current() }
+        Descriptor { file: OpenFile::of(fd.into_raw_fd()), owner: Owner::current() }
     }
 
     pub fn file(&self) -> OpenFile {
@@ -141,14 +138,11 @@ impl Descriptor {
     }
 
     /// Closes it, and returns the kernel's answer. The descriptor is gone in any case.
-    pub fn close(mut self) -> nix::Result<()> {
-        self.end()
+    pub fn close(self) -> nix::Result<()> {
+        ManuallyDrop::new(self).end()
     }
 
-    fn end(&mut self) -> nix::Result<()> {
-        if !mem::take(&mut self.is_open) {
-            return Ok(());
-        }
+    fn end(&self) -> nix::Result<()> {
         if !self.owner.is_current() {
             self.file.close_inherited();
             return Ok(());
@@ -278,7 +272,7 @@ pub struct Page {
 }
 
 /// The process's page.
-static PAGE: Page =
+pub static PAGE: Page =
     Page { handles: AddressRange { base: AtomicUsize::new(0), len: AtomicUsize::new(0) }, epoch: AtomicU64::new(0) };
 
 /// True once children get the page cleared. They inherit that, for children of their own.
@@ -286,12 +280,6 @@ static IS_CLEARED_IN_CHILDREN: AtomicBool = AtomicBool::new(false);
 
 /// The last epoch given out; children inherit it and count on.
 static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
-
-/// The process's page.
-#[inline(always)]
-pub fn page() -> &'static Page {
-    &PAGE
-}
 
 /// This process's epoch, or 0 as long as it has not entered.
 #[inline]
