@@ -210,17 +210,10 @@ pub fn whole_pages(len: usize) -> Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+
     use super::*;
     use crate::sys::fork::tests::in_child;
-    use std::fs::File;
-    use std::os::fd::FromRawFd;
-
-    fn memory(len: usize) -> File {
-        // SAFETY: the name is a C string; the descriptor is new and ours.
-        let file = unsafe { File::from_raw_fd(libc::memfd_create(c"region".as_ptr(), 0)) };
-        file.set_len(len as u64).expect("room for a few pages");
-        file
-    }
 
     /// Returns whether the page at the address is mapped.
     fn is_mapped(address: *mut u8) -> bool {
@@ -228,43 +221,17 @@ mod tests {
         unsafe { libc::msync(address.cast(), page_size(), libc::MS_ASYNC) == 0 }
     }
 
-    /// A page of a new file, mapped.
-    fn mapped_page() -> Region {
-        let page = page_size();
-        Region::map(memory(page), 0, page).expect("a page can be mapped")
-    }
-
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no fork")]
     fn unmapped_region_is_reserved_unless_its_addresses_are_in_use() {
         // A forked child has no other thread that gets free addresses.
         let is_reserved = in_child(|| {
-            let mut region = mapped_page();
+            let file = memfd_create(c"region", MFdFlags::empty()).expect("a file");
+            let mut region = Region::map(file, 0, page_size()).expect("a page can be mapped");
             let is_reserved = region.unmap() == Ok(()) && region.reserve_unmapped() == Ok(());
             let holds = is_reserved && is_mapped(region.address());
             i32::from(holds && region.reserve_unmapped() == Err(Errno::EEXIST))
         });
         assert_eq!(is_reserved, 1);
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri maps no files")]
-    fn borrowed_region_stays_mapped() {
-        let owned = mapped_page();
-        let address = NonNull::new(owned.address()).expect("mapped");
-        // SAFETY: `owned` stays mapped until the end.
-        let mut borrowed = unsafe { Region::borrow(address, owned.len) };
-        assert_eq!(borrowed.unmap(), Ok(()));
-        assert_eq!(borrowed.retire(), Ok(()));
-        drop(borrowed);
-        assert!(is_mapped(address.as_ptr()));
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri maps no files")]
-    fn lengths_beyond_the_address_space_are_out_of_memory() {
-        let len = usize::MAX - page_size() + 1;
-        let error = Region::map(memory(page_size()), 0, len).expect_err("no such room");
-        assert_eq!(error.errno(), libc::ENOMEM);
     }
 }
