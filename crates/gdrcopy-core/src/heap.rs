@@ -44,15 +44,3 @@ pub fn shared<T>(value: T) -> Result<Arc<T>> {
 fn no_memory<E>(_: E) -> error::Error {
     error::no_memory(Errno::ENOMEM)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_value_is_boxed() {
-        let [text] = *boxed(String::from("text")).expect("memory");
-        assert_eq!(text, "text");
-        let [()] = *boxed(()).expect("no memory is needed");
-    }
-}

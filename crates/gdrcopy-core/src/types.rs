@@ -221,25 +221,3 @@ pub mod raw {
         PinFlags(bits)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unknown_mapping_types_of_a_driver_are_device_memory() {
-        assert_eq!(MappingType::from_driver(0), None);
-        let caching = Some(MappingType::Caching);
-        assert_eq!(MappingType::from_driver(2), caching);
-        for raw in [3, 4, u32::MAX] {
-            assert_eq!(MappingType::from_driver(raw), Some(MappingType::Device));
-        }
-    }
-
-    #[test]
-    fn only_the_lowest_pin_flag_has_a_meaning() {
-        assert!(raw::pin_flags(3).force_pcie());
-        assert_eq!(raw::pin_flags(3).unknown(), 2);
-        assert!(!raw::pin_flags(2).force_pcie());
-    }
-}

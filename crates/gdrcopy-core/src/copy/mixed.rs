@@ -32,19 +32,3 @@ pub(super) fn fence_if_mixed() {
         routines::full_fence();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mappings_are_mixed_once_two_types_were_made() {
-        let mixed = record(MappingType::WriteCombining);
-        record(MappingType::WriteCombining);
-        assert!(!mixed.load(Ordering::SeqCst));
-        record(MappingType::Caching);
-        assert!(mixed.load(Ordering::SeqCst));
-        record(MappingType::WriteCombining);
-        assert!(mixed.load(Ordering::SeqCst));
-    }
-}

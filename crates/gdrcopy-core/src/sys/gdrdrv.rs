@@ -188,19 +188,3 @@ fn retry<T>(call: &'static str, mut attempt: impl FnMut() -> nix::Result<T>) -> 
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retries_are_bounded() {
-        let mut attempts = 0;
-        let result: Result<()> = retry("ioctl GET_INFO", || {
-            attempts += 1;
-            Err(Errno::EINTR)
-        });
-        assert_eq!(result.map_err(|e| e.errno()), Err(libc::EINTR));
-        assert_eq!(attempts, MAX_INTERRUPTIONS + 1);
-    }
-}
