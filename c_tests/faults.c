@@ -26,8 +26,9 @@ static const struct {
 } errors[] = {
     {"ENOMEM", ENOMEM}, {"EINVAL", EINVAL}, {"EAGAIN", EAGAIN}, {"EIO", EIO}, {"EPERM", EPERM}, {"EBUSY", EBUSY},
     {"524", EOPNOTSUPP}, /* Linux's internal ENOTSUPP, which user space has no name for */
+    {"523", EIO}, /* another one */
 };
-enum { ERRORS = sizeof(errors) / sizeof(errors[0]), ERRORS_OF_LIBC = ERRORS - 1 };
+enum { ERRORS = sizeof(errors) / sizeof(errors[0]), ERRORS_OF_LIBC = ERRORS - 2 };
 
 /* Makes the next driver call of this name fail, and returns the error that the API must return. */
 static int fail_next(const char *call, size_t error)

@@ -234,6 +234,26 @@ static void unknown_isa_logs_the_names_that_exist(void)
     }
 }
 
+/* A line has at most 1,024 bytes. This one has a name of any length in it. */
+static void a_long_line_is_cut_off(void)
+{
+    enum { MOST = 1024 };
+    static char name[MOST + 1];
+    size_t others = 0;
+
+    for (size_t size = 1; size <= MOST; size += size == 1 ? 799 : 1) {
+        memset(name, 'x', size);
+        setenv("GDRCOPY_ISA", name, 1);
+        const char *log = log_of(open_and_close, "3");
+        if (size == 1)
+            others = strlen(log) - size;
+        int is_cut = others + size > MOST - strlen("...");
+        CHECK_EQUAL(strlen(log), is_cut ? MOST : others + size);
+        CHECK_EQUAL(strchr(log, '\n') - log, (long)strlen(log) - 1);
+        CHECK_EQUAL(strcmp(log + strlen(log) - 4, "...\n") == 0, is_cut);
+    }
+}
+
 /* A variable of earlier versions logs one line, which says what to use instead. */
 static void variables_that_are_gone_log_a_warning(void)
 {
@@ -287,6 +307,7 @@ int main(void)
     in_child(known_isa_logs_no_warning);
     in_child(a_routine_is_selected_once);
     in_child(unknown_isa_logs_the_names_that_exist);
+    in_child(a_long_line_is_cut_off);
     in_child(variables_that_are_gone_log_a_warning);
     in_child(the_library_logs_its_version_and_file);
     in_child(remedies_name_functions_and_arguments);

@@ -391,13 +391,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unnamed_errno_becomes_eio() {
-        Errno::set_raw(9999);
-        let unnamed = Error::of_call(call::MMAP, Errno::last());
-        assert_eq!(unnamed.errno(), libc::EIO);
-    }
-
-    #[test]
     fn cuda_errors_have_an_errno_and_a_remedy() {
         for (code, errno, remedy) in [
             (1, libc::EINVAL, "not GPU memory that can be pinned"),

@@ -81,28 +81,3 @@ fn line<'a>(bytes: &'a mut [u8; SIZE], text: fmt::Arguments<'_>) -> &'a [u8] {
     bytes[len..len + end.len()].copy_from_slice(end);
     &bytes[..len + end.len()]
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn line(text: &str) -> Vec<u8> {
-        super::line(&mut [0; SIZE], format_args!("ERR:  {text}")).to_vec()
-    }
-
-    #[test]
-    fn line_ends_once() {
-        assert_eq!(line("short"), b"ERR:  short\n");
-    }
-
-    #[test]
-    fn long_line_is_cut_off() {
-        let room = SIZE - CUT.len() - "ERR:  ".len();
-        let fits = "x".repeat(room);
-        assert_eq!(line(&fits), format!("ERR:  {fits}\n").into_bytes());
-        for longer in [1, 3, 4, 5, 5000] {
-            let text = "x".repeat(room + longer);
-            assert_eq!(line(&text), format!("ERR:  {fits}...\n").into_bytes());
-        }
-    }
-}
