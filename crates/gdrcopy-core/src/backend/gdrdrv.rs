@@ -18,7 +18,7 @@ use crate::sys::gdrdrv::{
     DeviceFile, GetAttr, GetCbFlag, GetInfo, GetInfoV2, GetVersion, PinBuffer, PinBufferV2, ReqMappingType, UnpinBuffer,
 };
 use crate::sys::mmap::{Region, whole_pages};
-use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, PinFlags, Version, raw};
+use crate::types::{Attribute, GPU_PAGE_SIZE, Info, MapFlag, MappingType, P2pTokens, PinFlags, Version, raw};
 
 /// The first driver with GET_INFO_V2.
 const INFO_V2: Version = Version::new(2, 4);
@@ -67,16 +67,22 @@ impl Gdrdrv {
     }
 
     fn pin_as_asked(self: Arc<Self>, request: &PinRequest) -> Result<GdrdrvPin> {
-        let mut rounded = *request;
-        if self.version < PIN_V2 {
-            if request.flags != PinFlags::DEFAULT {
-                return Err(Error::PinFlagsNeedNewerDriver { driver: self.version });
-            }
-            let pages = round_out(request.address, request.size, GPU_PAGE_SIZE)?;
-            rounded.size = pages.end - request.address;
-        }
-        let handle = self.pin_range(&rounded)?;
-        log::debug!("pinned {:#x}+{:#x} as driver handle {handle:#x}", request.address, request.size);
+        let &PinRequest { address: addr, size, flags, tokens } = request;
+        let handle = if self.version >= PIN_V2 {
+            let flags = flags.0 & PinFlags::FORCE_PCIE.0;
+            let mut argument = PinBufferV2 { addr, size, flags, ..Default::default() };
+            self.file.pin_buffer_v2(&mut argument)?;
+            argument.handle
+        } else if flags == PinFlags::DEFAULT {
+            let P2pTokens { p2p_token, va_space } = tokens;
+            let pages = round_out(addr, size, GPU_PAGE_SIZE)?;
+            let mut argument = PinBuffer { addr, size: pages.end - addr, p2p_token, va_space, handle: 0 };
+            self.file.pin_buffer(&mut argument)?;
+            argument.handle
+        } else {
+            return Err(Error::PinFlagsNeedNewerDriver { driver: self.version });
+        };
+        log::debug!("pinned {addr:#x}+{size:#x} as driver handle {handle:#x}");
         Ok(GdrdrvPin {
             gdrdrv: self,
             handle,
@@ -97,26 +103,6 @@ impl Gdrdrv {
                 Ok(pin)
             }
         }
-    }
-
-    fn pin_range(&self, request: &PinRequest) -> Result<u64> {
-        if self.version >= PIN_V2 {
-            let mut argument = PinBufferV2 {
-                addr: request.address,
-                size: request.size,
-                flags: request.flags.0 & PinFlags::FORCE_PCIE.0,
-                ..Default::default()
-            };
-            return self.file.pin_buffer_v2(&mut argument).map(|()| argument.handle);
-        }
-        let mut argument = PinBuffer {
-            addr: request.address,
-            size: request.size,
-            p2p_token: request.tokens.p2p_token,
-            va_space: request.tokens.va_space,
-            handle: 0,
-        };
-        self.file.pin_buffer(&mut argument).map(|()| argument.handle)
     }
 
     /// The value of an attribute that the driver has.
