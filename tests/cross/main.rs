@@ -45,8 +45,8 @@ extern "C" fn probe_gather(dst: &mut [u8; 16], src: &[u8; 16]) {
 fn main() {
     println!("best copy routine: {}", routines::best().name());
     for routine in subject::routines() {
-        bytes::check_writes(routine);
-        bytes::check_reads(routine);
+        bytes::check(routine, subject::write);
+        bytes::check(routine, subject::read);
         edges::check(routine);
         gather::check(routine);
         gather::check_fields(routine);

@@ -3,7 +3,6 @@
 use std::env;
 
 use crate::routines::Routine;
-use crate::subject::{read, write};
 
 /// All copies are checked up to this size; Miri takes too long for more.
 pub(crate) const MAX_LEN: usize = if cfg!(miri) { 140 } else { 1_100 };
@@ -34,23 +33,9 @@ pub(crate) fn alignments() -> Vec<usize> {
     }
 }
 
-/// Copies all sizes from each source alignment to each destination alignment.
-pub(crate) fn check_writes(routine: &Routine) {
-    check(routine.name(), |dst, src, len| {
-        // SAFETY: `check` passes ranges inside two arenas.
-        unsafe { write(routine, dst, src, len) }
-    });
-}
-
-/// Checks reads as [`check_writes`] does writes; the lines around a source lie in its arena too.
-pub(crate) fn check_reads(routine: &Routine) {
-    check(routine.name(), |dst, src, len| {
-        // SAFETY: `check` passes ranges inside two arenas, which are whole lines.
-        unsafe { read(routine, dst, src, len) }
-    });
-}
-
-fn check(name: &str, copy: impl Fn(*mut u8, *const u8, usize)) {
+/// Copies all sizes from each source alignment to each destination alignment, by `read` or `write` of `subject`.
+pub(crate) fn check(routine: &Routine, copy: unsafe fn(&Routine, *mut u8, *const u8, usize)) {
+    let name = routine.name();
     let all_alignments = alignments();
     let mut dst = Box::new(Arena([POISON; ROOM]));
     let mut src = Box::new(Arena([0; ROOM]));
@@ -65,7 +50,8 @@ fn check(name: &str, copy: impl Fn(*mut u8, *const u8, usize)) {
                 let start = GUARD + to;
                 // The pointers are those of the whole arenas, since reads may load more than the range.
                 let source = src.0.as_mut_ptr().cast_const().wrapping_add(GUARD + from); // as in gather.rs
-                copy(dst.0.as_mut_ptr().wrapping_add(start), source, len);
+                // SAFETY: the ranges are inside two arenas, which are whole lines.
+                unsafe { copy(routine, dst.0.as_mut_ptr().wrapping_add(start), source, len) };
 
                 if let Err(fault) = compare(&dst.0, start, &src.0[GUARD + from..][..len]) {
                     panic!("{name}: {len} bytes from alignment {from} to {to}: {fault}");

@@ -12,7 +12,7 @@ use libc::{SIGTRAP, siginfo_t, ucontext_t};
 
 use crate::edges::LonePage;
 use crate::routines::{self, Item, Shape};
-use crate::steps::{Handled, single_step};
+use crate::steps::{handle, single_step};
 use crate::subject::read;
 
 /// The size of the smallest pages.
@@ -62,7 +62,7 @@ pub(crate) fn check() {
     let Some(routine) = routines::supported().find(|routine| routine.name() == "avx512") else {
         return;
     };
-    let _handled = Handled::by(SIGTRAP, on_step);
+    handle(SIGTRAP, on_step);
     let (host_page, device_page) = (LonePage::new(), LonePage::new());
     for (offset, len) in COPIES {
         for line in [LINE, SMALLEST_PAGE - LINE] {

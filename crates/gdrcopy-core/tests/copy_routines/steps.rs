@@ -72,31 +72,14 @@ extern "C" fn on_step(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
 
 pub(crate) type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// A signal that has a handler until this is dropped.
-pub(crate) struct Handled {
-    signal: c_int,
-    /// The action before.
-    before: libc::sigaction,
-}
-
-impl Handled {
-    pub(crate) fn by(signal: c_int, handler: Handler) -> Handled {
-        // SAFETY: a zeroed sigaction is a valid one, and the handler has the form of SA_SIGINFO.
-        unsafe {
-            let mut action: libc::sigaction = mem::zeroed();
-            action.sa_sigaction = handler as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO;
-            let mut before = mem::zeroed();
-            assert_eq!(libc::sigaction(signal, &action, &mut before), 0, "sigaction");
-            Handled { signal, before }
-        }
-    }
-}
-
-impl Drop for Handled {
-    fn drop(&mut self) {
-        // SAFETY: the action is the one that sigaction returned.
-        unsafe { libc::sigaction(self.signal, &self.before, ptr::null_mut()) };
+/// Installs a handler, which stays. At a fault that no test has made, it restores the default.
+pub(crate) fn handle(signal: c_int, handler: Handler) {
+    // SAFETY: a zeroed sigaction is a valid one, and the handler has the form of SA_SIGINFO.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        assert_eq!(libc::sigaction(signal, &action, ptr::null_mut()), 0, "sigaction");
     }
 }
 
@@ -115,7 +98,8 @@ pub(crate) unsafe fn single_step(work: impl FnOnce()) {
 
 /// Steps through `work`, and returns its accesses to these pages and its fences. Panics if it accesses none of them.
 pub(crate) fn stepped(case: &str, pages: *mut u8, len: usize, work: impl FnOnce()) -> Vec<Event> {
-    let _handled = [Handled::by(SIGSEGV, on_fault), Handled::by(SIGTRAP, on_step)];
+    handle(SIGSEGV, on_fault);
+    handle(SIGTRAP, on_step);
     START.store(pages.expose_provenance(), Ordering::Relaxed);
     LEN.store(len, Ordering::Relaxed);
     // Room for all, so that the handlers allocate nothing.
