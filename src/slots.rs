@@ -329,9 +329,6 @@ fn slots_within(bytes: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use gdrcopy_core::sys::fork::page_size;
-    use nix::sys::mman::mlock;
-
     use super::*;
 
     fn take(arena: &mut Arena) -> &'static Slot {
@@ -350,36 +347,6 @@ mod tests {
         assert_eq!(slots_within((128 << 20) - 1), FULL - STEP);
         assert_eq!(slots_within(2 << 16), 2 * STEP);
         assert_eq!(slots_within(0), STEP);
-    }
-
-    /// Pages of a step that are in memory.
-    fn resident(arena: &Arena, step: usize) -> usize {
-        let mut pages = vec![0; STEP_BYTES / page_size()];
-        // SAFETY: the step is mapped, and there is a byte for each of its pages.
-        let result = unsafe { libc::mincore(arena.step(step).as_ptr(), STEP_BYTES, pages.as_mut_ptr()) };
-        assert_eq!(result, 0);
-        pages.iter().map(|page: &u8| usize::from(page & 1)).sum()
-    }
-
-    #[test]
-    fn memory_of_dead_locked_steps_is_released() {
-        let mut arena = Arena::reserve().expect("address space");
-        arena.slots = 2 * STEP;
-        let slot = take(&mut arena);
-        give_back(&mut arena, slot);
-        // mlockall(MCL_FUTURE) would lock it too, but also the memory of other tests.
-        // SAFETY: the step is ours.
-        if unsafe { mlock(arena.step(0), STEP_BYTES) }.is_err() {
-            return; // RLIMIT_MEMLOCK is less than a step.
-        }
-        let slot = take(&mut arena);
-        give_back(&mut arena, slot);
-        assert_eq!(resident(&arena, 0), STEP_BYTES / page_size(), "this step is in use");
-        for _ in 0..STEP {
-            let slot = take(&mut arena);
-            give_back(&mut arena, slot);
-        }
-        assert_eq!(resident(&arena, 0), 0, "the next step is in use");
     }
 
     /// The handles in the list of a `gdr_t`.
