@@ -1,7 +1,7 @@
 //! Copies at the edges of pages whose neighbors are inaccessible, so a stray access is a fault.
 
 use std::ffi::{c_int, c_long, c_void};
-use std::ptr;
+use std::{ptr, slice};
 
 use crate::bytes::MAX_LEN;
 use crate::routines::Routine;
@@ -63,38 +63,23 @@ impl Drop for LonePage {
 pub(crate) fn check(routine: &Routine) {
     let device = LonePage::new();
     let host = LonePage::new();
+    let name = routine.name();
     for len in 0..=MAX_LEN {
         for gap in [0, 1, 31] {
             for (end, at) in device.ends(len, gap).into_iter().enumerate() {
-                let seed = end + 1;
+                let sent: Vec<u8> = (0..len).map(|n| (n * 5 + end + 1) as u8).collect();
                 for buffer in host.ends(len, 0) {
                     // SAFETY: all four ranges lie inside their pages, which are whole lines.
                     unsafe {
-                        fill(buffer, len, seed);
+                        buffer.copy_from_nonoverlapping(sent.as_ptr(), len);
                         write(routine, at, buffer, len);
-                        assert!(holds(at, len, seed), "{}: write of {len} bytes", routine.name());
-                        fill(buffer, len, seed + 1);
+                        assert!(slice::from_raw_parts(at, len) == sent, "{name}: write of {len} bytes");
+                        buffer.write_bytes(0, len);
                         read(routine, buffer, at, len);
-                        assert!(holds(buffer, len, seed), "{}: read of {len} bytes", routine.name());
+                        assert!(slice::from_raw_parts(buffer, len) == sent, "{name}: read of {len} bytes");
                     }
                 }
             }
         }
     }
-}
-
-/// # Safety
-/// `at` must be writable for `len` bytes.
-unsafe fn fill(at: *mut u8, len: usize, seed: usize) {
-    for n in 0..len {
-        // SAFETY: inside the range of this function's contract.
-        unsafe { at.add(n).write((n * 5 + seed) as u8) };
-    }
-}
-
-/// # Safety
-/// `at` must be readable for `len` bytes.
-unsafe fn holds(at: *const u8, len: usize, seed: usize) -> bool {
-    // SAFETY: inside the range of this function's contract.
-    (0..len).all(|n| unsafe { at.add(n).read() } == (n * 5 + seed) as u8)
 }
