@@ -103,10 +103,13 @@ impl Table {
     /// ranges of the parent's handles.
     pub(crate) fn enter() -> Result<&'static Table> {
         fork::enter()?;
-        let table = TABLE.get(|parent| Table {
-            inherited: parent.map(Table::all_ranges).unwrap_or_default(),
-            range: AddressRange::default(),
-            state: Mutex::default(),
+        let table = TABLE.get(|parent| {
+            let mut inherited = Vec::new();
+            if let Some(parent) = parent {
+                inherited.clone_from(&parent.inherited);
+                inherited.push(parent.range.bounds());
+            }
+            Table { inherited, range: AddressRange::default(), state: Mutex::default() }
         })?;
         Ok(table)
     }
@@ -114,22 +117,6 @@ impl Table {
     /// The table of a handle that was live. Only in a forked child it is not there.
     pub(crate) fn of_live(argument: &'static str) -> Result<&'static Table> {
         TABLE.current().ok_or(Error::UnknownHandle(argument))
-    }
-
-    fn all_ranges(&self) -> Vec<Range<usize>> {
-        let mut ranges = self.inherited.clone();
-        ranges.push(self.range.bounds());
-        ranges
-    }
-
-    /// The part of a parent process's handle memory that the address lies in.
-    fn inherited_range(handle: usize) -> Option<Range<usize>> {
-        let latest = TABLE.look()?;
-        let table = latest.value;
-        if !latest.is_own && table.range.contains(handle) {
-            return Some(table.range.bounds());
-        }
-        table.inherited.iter().find(|range| range.contains(&handle)).cloned()
     }
 
     /// Gives the object a handle, and returns the slot that is it. A pin is added to those of its `gdr_t`.
@@ -285,7 +272,13 @@ pub(crate) fn check_gdr(g: usize) -> Result<&'static Slot> {
 
 /// The slot at this address in a parent process's handle memory, and all slots there. A forked child has a copy of them.
 fn inherited(handle: usize) -> Option<(&'static Slot, &'static [Slot])> {
-    let range = Table::inherited_range(handle)?;
+    let latest = TABLE.look()?;
+    let table = latest.value;
+    let range = if !latest.is_own && table.range.contains(handle) {
+        table.range.bounds()
+    } else {
+        table.inherited.iter().find(|range| range.contains(&handle))?.clone()
+    };
     let first = ptr::with_exposed_provenance::<Slot>(range.start);
     let offset = handle - range.start;
     if !offset.is_multiple_of(size_of::<Slot>()) {

@@ -78,9 +78,7 @@ pub struct OpenFile {
 
 /// The numbers at which a process has opened the driver itself. They may equal inherited ones that were closed, and all
 /// are the same file. The list is locked while a file is opened or closed.
-type OwnFiles = Mutex<Vec<RawFd>>;
-
-static OWN_FILES: PerProcess<OwnFiles> = PerProcess::new();
+static OWN_FILES: PerProcess<Mutex<Vec<RawFd>>> = PerProcess::new();
 
 impl OpenFile {
     /// The file behind this number.
@@ -121,7 +119,7 @@ pub struct Descriptor {
 impl Descriptor {
     /// The result of `open`, a file that others may also open.
     pub fn open(open: impl FnOnce() -> Result<OwnedFd>) -> Result<Descriptor> {
-        let mut own = OWN_FILES.get(|_| OwnFiles::default())?.lock();
+        let mut own = OWN_FILES.get(|_| Mutex::default())?.lock();
         own.try_reserve(1).map_err(|_| error::no_memory(Errno::ENOMEM))?;
         let descriptor = Descriptor::new(open()?);
         own.push(descriptor.file.number);
