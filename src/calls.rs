@@ -11,7 +11,7 @@ use crate::slots::Slot;
 
 /// Reads the environment variables, opens the driver and gives it a handle.
 pub(crate) fn open() -> Result<usize> {
-    stderr::set_level(variables::log_level());
+    stderr::install();
     variables::warn_of_gone();
     let gdr = RawGdr::open(&variables::options())?;
     variables::select_routine();

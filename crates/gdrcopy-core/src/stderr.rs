@@ -5,26 +5,20 @@ use std::fmt;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use log::{Level, LevelFilter, Log, Metadata, Record};
+use log::{Level, Log, Metadata, Record};
 use nix::errno::Errno;
 
 use crate::cancel::Deferred;
 use crate::variables;
 
-/// Prints lines of this level and more important ones.
-pub fn set_level(level: LevelFilter) {
-    install();
-    log::set_max_level(level);
-}
-
-/// Prints lines as the environment variables say, unless a level is set.
+/// Prints lines as the environment variables say from now on.
 pub fn install() {
     // A `Once` would not do, because a child that is forked off in the middle would wait for it.
     if !INSTALLED.swap(true, Ordering::Relaxed) {
         // Fails only if there is a logger, and a C library has no other.
         let _ = log::set_logger(&Stderr);
-        log::set_max_level(variables::log_level());
     }
+    log::set_max_level(variables::log_level());
 }
 
 /// Returns whether lines are printed.

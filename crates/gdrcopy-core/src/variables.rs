@@ -50,7 +50,7 @@ pub fn warn_of_gone() {
 
 /// The least important lines that are printed. `GDRCOPY_LOG_LEVEL` sets it, 4 (errors) by
 /// default, where `GDRCOPY_ENABLE_LOGGING` is set.
-pub fn log_level() -> LevelFilter {
+pub(crate) fn log_level() -> LevelFilter {
     if ENABLE_LOGGING.value().is_none() {
         return LevelFilter::Off;
     }

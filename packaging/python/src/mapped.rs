@@ -44,7 +44,6 @@ pub(crate) fn connect() -> Result<RawGdr> {
         return Ok(gdr.clone());
     }
     stderr::install();
-    stderr::set_level(variables::log_level());
     variables::warn_of_gone();
     let gdr = RawGdr::open(&variables::options())?;
     variables::select_routine();
