@@ -41,7 +41,7 @@ static void forged_handles(gdr_mh_t a_pin)
 {
     static const unsigned long numbers[] = {0, 1, 8, 64, 4096, 0xdeadbeef, 0x7fffffffffff, 0x800000000000,
                                             0x8000000000000000, (unsigned long)-1, (unsigned long)-64};
-    static const unsigned long near[] = {1, 4, 8, 16, 32, 64, 127, 128, 256, 4096, 1UL << 20};
+    static const unsigned long near[] = {1, 4, 8, 16, 32, 64, 127, 128, 256, 4096, 1UL << 16, 1UL << 20};
     static unsigned char zeros[256];
     void *heap = calloc(1, 256);
 

@@ -365,33 +365,6 @@ pub(crate) mod tests {
         libc::WEXITSTATUS(status)
     }
 
-    /// The epoch in the process's page in a forked child, and whether it holds a handle.
-    fn page_in_child() -> (i32, bool) {
-        enter().expect("a page that is cleared in children");
-        assert_ne!(epoch(), 0);
-        let range = &PAGE.handles;
-        range.set(0x1000, 0x100);
-        assert!(range.contains(0x10ff));
-        assert!(!range.contains(0x1100));
-        assert!(!range.contains(0xfff));
-        let seen = in_child(|| epoch() as i32 * 2 + i32::from(range.contains(0x1000)));
-        (seen / 2, seen % 2 == 1)
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri has no fork")]
-    fn page_in_forked_child_is_empty() {
-        assert_eq!(page_in_child(), (0, false), "wiped by the kernel");
-
-        let address = NonNull::from(&PAGE).cast();
-        // SAFETY: the page is ours; the advice only undoes that of `clear_in_children`.
-        unsafe { madvise(address, page_size(), MmapAdvise::MADV_KEEPONFORK) }.expect("a kernel since 4.14");
-        assert_ne!(page_in_child(), (0, false), "kept: the test can fail");
-
-        clear_after_fork().expect("a handler more");
-        assert_eq!(page_in_child(), (0, false), "cleared by the handler");
-    }
-
     #[test]
     fn page_holds_nothing_else() {
         assert!(ptr::from_ref(&PAGE).addr().is_multiple_of(page_size()));
