@@ -1,10 +1,13 @@
 /*
  * Tests of the dma-buf backend. The current CUDA context does not change. Each pin uses one file descriptor, which is
- * closed at exec. If the process has no descriptor left, a pin fails with EMFILE.
+ * closed at exec. If the process has no descriptor left, a pin fails with EMFILE. An error of CUDA becomes an errno with
+ * a remedy.
  */
 
+#include "emulator.h"
 #include "kit/fault.h"
 #include "kit/library.h"
+#include "logged.h"
 
 #include <fcntl.h>
 
@@ -206,6 +209,44 @@ static void coherent_gpus_accept_force_pcie(void)
     CHECK_OK(gdr_unpin_buffer(g, handle));
 }
 
+static void pin_and_log(void)
+{
+    gdr_t logging = open_dmabufs();
+    gdr_mh_t handle;
+
+    gdr_pin_buffer(logging, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0, 0, &handle);
+    CHECK_OK(gdr_close(logging));
+}
+
+/* An error of CUDA becomes an errno, and is logged with its name and a remedy. */
+static void an_error_of_cuda_has_an_errno_and_a_remedy(void)
+{
+    static const struct {
+        const char *fault;
+        int number;
+        const char *logged;
+    } errors[] = {
+        {"cuMemGetHandleForAddressRange:1", EINVAL, "CUDA_ERROR_INVALID_VALUE (1): the range is not GPU memory"},
+        {"cuMemGetHandleForAddressRange:2", ENOMEM, "BAR1"},
+        {"cuMemGetHandleForAddressRange:201", EINVAL, "must be started by exec"},
+        {"cuMemGetHandleForAddressRange:800", EPERM, "another process"},
+        {"cuMemGetHandleForAddressRange:801", EOPNOTSUPP, "FORCE_PCIE"},
+        {"cuMemGetHandleForAddressRange:304", EIO, "dmesg"},
+        {"cuMemGetHandleForAddressRange:9999", EIO, "CUDA error 9999: see the GPU driver's messages (dmesg)"},
+    };
+    gdr_mh_t handle;
+
+    if (!driver_is_emulated())
+        return;
+    struct emulator emulator = find_emulator();
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        CHECK_EQUAL(emulator.faults_set(errors[i].fault), 0);
+        CHECK_ERROR(gdr_pin_buffer(g, (unsigned long)buffer.address, GPU_PAGE_SIZE, 0, 0, &handle), errors[i].number);
+        CHECK_LOGGED(log_of(pin_and_log, "4"), errors[i].logged);
+    }
+    CHECK_EQUAL(emulator.faults_set(NULL), 0);
+}
+
 int main(void)
 {
     g = open_dmabufs();
@@ -220,6 +261,7 @@ int main(void)
     repeated_pins_and_maps_leak_nothing();
     pins_of_whole_host_pages_can_be_mapped();
     coherent_gpus_accept_force_pcie();
+    an_error_of_cuda_has_an_errno_and_a_remedy();
 
     gpu_free(&buffer);
     CHECK_OK(gdr_close(g));
