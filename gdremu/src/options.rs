@@ -128,6 +128,8 @@ fn check_lists(gpu: &GpuConfig) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use gdremu_core::errno::Errno;
+
     use super::*;
 
     fn config(line: &str) -> Config {
@@ -154,11 +156,32 @@ mod tests {
     }
 
     #[test]
-    fn list_profiles_needs_no_program() {
-        let line = ["gdremu", "--list-profiles"];
-        assert!(Options::read(line.map(OsString::from)).unwrap().list_profiles);
-        let defects = "defects              --module-defects --handle-base 0x100000000";
-        assert!(profiles::list().lines().any(|line| line == defects));
+    fn invalid_values_are_refused() {
+        for (option, values) in [
+            ("--bar1-size", "99999999T ,"),
+            ("--driver-version", "2 2.x 2.4. 2.4.x 2.4.4.4"),
+            ("--fault", "MMAP MMAP:EWHAT MMAP:EIO@0 MMAP:EIO@x MMAP:MAPPING_TYPE=1"),
+            ("--fault", "GET_INFO:MAPPING_TYPE=1 GET_INFO_V2:MAPPING_TYPE=wc"),
+            ("--file", "/proc/modules /proc/modules=/no/such/file /proc/=/dev/null"),
+            ("--file", "/etc/passwd=/dev/null proc/modules=/dev/null /proc/../etc/passwd=/dev/null"),
+            ("--gdrdrv-errno", "EWHAT 0 -5"),
+            ("--pci-device", "0x10000"),
+            ("--platform", "wet"),
+            ("--unsupported", "exit:256"),
+        ] {
+            for value in values.split(' ') {
+                let line = format!("{option}={value}");
+                assert!(Options::try_parse_from(["gdremu", &line, "true"]).is_err(), "{line}");
+            }
+        }
+        assert!(Options::try_parse_from(["gdremu", "--file=/proc/modules=/dev/null", "true"]).is_ok());
+    }
+
+    #[test]
+    fn errors_are_names_or_numbers() {
+        for (name, number) in [("enotsupp", 524), ("EPROTO", 71), ("777", 777)] {
+            assert_eq!(config(&format!("--gdrdrv-errno {name}")).driver.open_errno, Some(Errno(number)));
+        }
     }
 
     fn refused(line: &str) -> Option<String> {

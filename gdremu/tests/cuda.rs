@@ -31,7 +31,7 @@ tests! {
     exported_descriptors: "--cuda-version 13.3 -- cuda_exports";
     received_descriptors: "--cuda-version 13.3 --leak-exit 3 -- cuda_received",
         "-- cuda_received can_be_mapped_where_its_exporter_can 524";
-    cuda_functions_fail_as_injected: "--fault cuMemAlloc:2@2,cuDriverGetVersion:999 -- cuda_calls faults";
+    cuda_functions_fail_as_injected: "--fault cuMemAlloc:2@2,cuMemFree:1@2+,cuDriverGetVersion:999 -- cuda_calls faults";
     nvml_agrees_with_libcuda_and_sysfs: "--gpus 2 --bar1-size 64M --pci-device 0x20b5 -- nvml",
         "--gpus 2 --bar1-size 64M --pci-device 0x20b5 --coherent -- nvml";
     memory_for_other_processes: "-- cuda_ipc";

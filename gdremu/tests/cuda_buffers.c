@@ -150,6 +150,7 @@ GPU_TEST(pools)
         CHECK_EQUAL(cuMemAllocAsync(&a, 100, NULL), CUDA_ERROR_NOT_SUPPORTED);
         return;
     }
+    allocated(1000); /* No block has both kinds of memory. */
     CUDA(cuMemAllocAsync(&a, 1000, NULL));
     CUDA(cuMemsetD8Async(a, 1, 1000, NULL));
     CHECK(pointer_attribute(a, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) != 0);

@@ -2,7 +2,7 @@
 #include "cuda_values.h"
 #include "tests.h"
 
-/* Under --fault cuMemAlloc:2@2,cuDriverGetVersion:999, the second cuMemAlloc fails, cuDriverGetVersion always does. */
+/* The second cuMemAlloc fails, cuMemFree from its second call on, cuDriverGetVersion always. */
 GPU_TEST(faults)
 {
     int version;
@@ -10,6 +10,9 @@ GPU_TEST(faults)
     CUdeviceptr address = allocated(1);
     CHECK_EQUAL(cuMemAlloc(&address, 1), CUDA_ERROR_OUT_OF_MEMORY);
     CUDA(cuMemAlloc(&address, 1));
+    CUDA(cuMemFree(0));
+    CHECK_EQUAL(cuMemFree(0), CUDA_ERROR_INVALID_VALUE);
+    CHECK_EQUAL(cuMemFree(0), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(cuDriverGetVersion(&version), CUDA_ERROR_UNKNOWN);
     CHECK_EQUAL(cuDriverGetVersion(&version), CUDA_ERROR_UNKNOWN);
 }

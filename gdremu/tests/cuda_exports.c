@@ -114,7 +114,7 @@ GPU_TEST(closed_exports_release_their_addresses)
 GPU_TEST(exports_all_kinds_of_memory)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUdeviceptr address = created(BLOCK, &access, 1), pooled;
+    CUdeviceptr address = created(BLOCK, 0, &access, 1), pooled;
 
     CHECK_EQUAL(close(exported(address, BLOCK)), 0);
     CUDA(cuMemUnmap(address, BLOCK));

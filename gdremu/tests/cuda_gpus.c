@@ -65,7 +65,7 @@ static void store_to_next(void)
                                  {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, given[next % BUFFER]}};
 
     gpu_start(0);
-    CUdeviceptr address = next == BUFFER ? allocated(4) : created(2 << 20, access, 2);
+    CUdeviceptr address = next == BUFFER ? allocated(4) : created(2 << 20, 0, access, 2);
     void *parameters[] = {&address};
     gpu_start(1);
     CUDA(launched(loaded_kernel(ptx, "store"), NULL, parameters));

@@ -267,7 +267,7 @@ static CUdeviceptr read_only(void)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ};
 
-    return created(mapped, &access, 1);
+    return created(mapped, 0, &access, 1);
 }
 
 /* The next of the addresses to which no GPU kernel may write a word. */

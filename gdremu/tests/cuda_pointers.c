@@ -124,7 +124,7 @@ GPU_TEST(several_at_once)
 GPU_TEST(of_vmm_memory)
 {
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    CUdeviceptr address = created(2 << 20, &access, 1);
+    CUdeviceptr address = created(2 << 20, 0, &access, 1);
     unsigned int on = 1;
     CUcontext context;
 

@@ -12,10 +12,12 @@ static inline CUdeviceptr allocated(size_t size)
     return address;
 }
 
-/* Memory of GPU 0 from cuMemCreate, which GPUs may access as listed. */
-static inline CUdeviceptr created(size_t size, const CUmemAccessDesc *access, size_t count)
+/* Memory of GPU 0 from cuMemCreate, which GPUs may access as listed, GPUDirect capable or not. */
+static inline CUdeviceptr created(size_t size, unsigned char rdma, const CUmemAccessDesc *access, size_t count)
 {
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                                .allocFlags.gpuDirectRDMACapable = rdma};
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address;
 

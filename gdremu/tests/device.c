@@ -110,6 +110,7 @@ TEST(paths)
     CHECK_EQUAL(stat("./gdrdrv", &status), 0);
     CHECK(S_ISCHR(status.st_mode));
     check_is_device(open("../dev/gdrdrv", O_RDWR));
+    check_is_device(open("/../dev/./gdrdrv", O_RDWR));
     CHECK_FAILS(open("no/gdrdrv", O_RDWR), ENOENT);
 
     CHECK_EQUAL(chdir("/proc"), 0);
@@ -301,6 +302,19 @@ TEST(no_descriptor_is_left_beside_a_mapping)
     CHECK_EQUAL(close(fd), 0);
     set_limit(RLIMIT_NOFILE, usual);
     CUDA(allocate_and_fill());
+}
+
+/* It must be GPUDirect capable, and its GPU must be allowed to write it. */
+TEST(pins_of_vmm_memory)
+{
+    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READ};
+    uint64_t handle;
+
+    begin();
+    CHECK_ERROR(pin(fd, created(ALIGNED_SIZE, 1, &access, 1), GPU_PAGE, &handle), EINVAL);
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    CHECK_ERROR(pin(fd, created(ALIGNED_SIZE, 0, &access, 1), GPU_PAGE, &handle), EINVAL);
+    CHECK_OK(pin(fd, created(ALIGNED_SIZE, 1, &access, 1), GPU_PAGE, &handle));
 }
 
 /* ---- Options ---- */

@@ -17,6 +17,7 @@ const RUNS: &[&str] = &[
     "-- device mapping_at_a_fixed_address",
     "-- device rest_of_an_old_mapping_is_none_of_the_pin",
     "-- device many_threads",
+    "-- device pins_of_vmm_memory",
     "-- device no_descriptor_is_left_at_first",
     "-- device no_descriptor_is_left_beside_a_mapping",
     "--traditional -- device no_descriptor_is_left_beside_a_mapping",

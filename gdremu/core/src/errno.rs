@@ -71,22 +71,3 @@ impl fmt::Display for Errno {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::Errno;
-
-    #[test]
-    fn names_and_numbers_are_read_back() {
-        for number in 1..1000 {
-            let text = Errno(number).to_string();
-            assert_eq!(text.parse(), Ok(Errno(number)), "{text}");
-        }
-        assert_eq!(Errno(524).to_string(), "ENOTSUPP");
-        assert_eq!(Errno(777).to_string(), "777");
-        assert_eq!("eproto".parse(), Ok(Errno(libc::EPROTO)));
-        for wrong in ["EWHAT", "0", "-5", ""] {
-            assert!(wrong.parse::<Errno>().is_err(), "{wrong}");
-        }
-    }
-}

@@ -100,37 +100,3 @@ fn find_field(command: &str, name: &str) -> Option<&'static Field> {
     let command = Command::ALL.iter().find(|known| known.name().eq_ignore_ascii_case(command))?;
     command.fields().iter().find(|field| field.name.eq_ignore_ascii_case(name))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_call_the_nth_or_all_from_the_nth_on_are_faulty() {
-        let list = "a:EIO@2, A:EPERM@4,b:5,C:EIO@2+,GET_INFO:MAPPED=0@2,get_info:EIO@3";
-        let mut faults: Faults = list.parse().unwrap();
-        let eio = Some(Errno::EIO);
-        let eperm = Some(Errno::EPERM);
-        let mut errors = |call| [0; 4].map(|_| faults.take(call));
-        assert_eq!(errors("A"), [None, eio, None, eperm]);
-        assert_eq!(errors("b"), [eio; 4]);
-        assert_eq!(errors("c"), [None, eio, eio, eio]);
-        assert_eq!(errors("get_info"), [None, None, eio, None]);
-        assert_eq!(errors("mmap"), [None; 4]);
-    }
-
-    #[test]
-    fn invalid_lists_are_refused() {
-        for wrong in [
-            "MMAP",
-            "MMAP:EWHAT",
-            "MMAP:EIO@0",
-            "MMAP:EIO@x",
-            "MMAP:MAPPING_TYPE=1",
-            "GET_INFO:MAPPING_TYPE=1",
-            "GET_INFO_V2:MAPPING_TYPE=wc",
-        ] {
-            assert!(wrong.parse::<Faults>().unwrap_err().contains(wrong), "{wrong}");
-        }
-    }
-}

@@ -44,20 +44,3 @@ impl FromStr for Version {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::Version;
-
-    #[test]
-    fn compares_by_number_and_not_by_text() {
-        let version = |text: &str| text.parse::<Version>().unwrap();
-        assert!(version("2.6") < version("2.10"));
-        assert!(version("2.4") < version("2.4.1") && version("2.4.4") < version("2.5"));
-        assert_eq!(version("2.10.3").number(), 0x2000a);
-        assert_eq!(version("2.10.3").to_string(), "2.10");
-        for wrong in ["2", "2.x", "2.4.", "2.4.x", "2.4.4.4"] {
-            assert!(wrong.parse::<Version>().is_err(), "{wrong}");
-        }
-    }
-}

@@ -270,15 +270,6 @@ fn shared_memory_is_that_of_the_variables_in_use() {
     assert_eq!(memory_of(&Launch { kernel, shared: 4, ..launch("", 1, 1, 0) }).words[0], 7);
 }
 
-#[test]
-fn target_of_a_module_is_a_compute_capability() {
-    for (target, capability) in [("sm_80", 80), ("sm_100a, debug", 100), ("sm_120f", 120)] {
-        let text = text("").replace("sm_70", target);
-        assert_eq!(parse(&text).unwrap().target, capability, "{target}");
-    }
-    assert!(parse(&text("").replace("sm_70", "gpu")).is_err());
-}
-
 /// Runs a body that cannot end well, in the last thread of the last block.
 fn stopped(body: &str) -> Stopped {
     let body = format!(
@@ -345,18 +336,6 @@ fn unsupported_instructions_are_refused_by_name_and_line() {
         assert!(error.starts_with("PTX line 9: "), "{error}");
         assert!(error.contains(reason), "{error}");
     }
-}
-
-#[test]
-fn a_refused_kernel_leaves_the_others_of_its_module() {
-    let first = text("sqrt.rn.f32 %f1, %f0; { } ret;");
-    let second = text("mov.u32 %r1, %r0;").replace("test", "other");
-    let (_, second) = second.split_once(".address_size 64").unwrap();
-    let between = ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n\
-                   .func f(.param .b32 x) { ret; }\n.file 1 \"a;{b\", 3, 4\n/* } */ .section .debug_info { .b8 1 }";
-    let module = parse(&format!("{first}{between}{second}")).unwrap();
-    assert!(module.kernels["test"].is_err());
-    assert!(module.kernels["other"].is_ok());
 }
 
 #[test]

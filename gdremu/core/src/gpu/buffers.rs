@@ -140,3 +140,22 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
 fn room(len: u64) -> u64 {
     len.next_multiple_of(ALIGN)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_die_with_the_last_byte_in_them() {
+        let mut buffers = Buffers::default();
+        let first = Buffer { start: 0, len: GPU_PAGE / 2, id: 1 };
+        buffers.add_block((), 0, 32 * GPU_PAGE, first);
+        let [middle, _last] = [4, 2].map(|halves| buffers.take((), halves * GPU_PAGE / 2, 2).unwrap());
+        let middle = buffers.starting_at(middle).unwrap();
+        let Freed { start, len, .. } = buffers.free(middle, false);
+        assert_eq!((start, len), (GPU_PAGE, GPU_PAGE));
+        assert_eq!([0, 1, 2, 32].map(|page| buffers.is_dead(page * GPU_PAGE)), [false, true, false, false]);
+        let Freed { start, len, .. } = buffers.free(first, false);
+        assert_eq!((start, len), (0, GPU_PAGE));
+    }
+}

@@ -61,29 +61,3 @@ impl Ranges {
         self.free.values().sum()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn takes_lowest_aligned_and_keeps_what_is_left_on_both_sides() {
-        let mut ranges = Ranges::default();
-        ranges.give(5, 27);
-        assert_eq!(ranges.take(8, 8), Some(8));
-        assert_eq!(ranges.free, BTreeMap::from([(5, 3), (16, 16)]));
-        assert_eq!(ranges.total(), 19);
-    }
-
-    #[test]
-    fn refuses_what_does_not_fit() {
-        let mut ranges = Ranges::default();
-        ranges.give(0x1000, 0x1000);
-        assert_eq!(ranges.take(0x1001, 1), None);
-        assert_eq!(ranges.take(u64::MAX, 1), None);
-        assert!(!ranges.take_at(0xfff, 2));
-        assert!(!ranges.take_at(0x1fff, 2));
-        assert!(ranges.take_at(0x1fff, 1));
-        assert_eq!(ranges.total(), 0xfff);
-    }
-}

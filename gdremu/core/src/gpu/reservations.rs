@@ -119,10 +119,7 @@ impl Memory {
 
     /// The access of each GPU to the VMM mapping at an address.
     fn access_at(&self, va: u64) -> Result<&Accesses, Error> {
-        match &self.mapping_at(va)?.vmm {
-            Some(of_gpus) => Ok(of_gpus),
-            None => Err(Error::Invalid),
-        }
+        self.mapping_at(va)?.vmm.as_ref().ok_or(Error::Invalid)
     }
 
     /// The starts of the VMM mappings that fill the range without hole or overhang.
@@ -138,29 +135,5 @@ impl Memory {
             at += len;
         }
         if at == end && len > 0 { Ok(starts) } else { Err(Error::Invalid) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::address_space::tests::memory;
-    use super::super::physical::GPU_PAGE;
-    use super::*;
-
-    #[test]
-    fn only_gpudirect_capable_memory_with_access_can_be_pinned() {
-        for (rdma, access, refused) in [
-            (true, Access::ReadWrite, None),
-            (true, Access::Read, Some(Error::Invalid)),
-            (false, Access::ReadWrite, Some(Error::Invalid)),
-        ] {
-            let mut memory = memory();
-            let va = memory.reserve(BLOCK, 0, 0).unwrap();
-            let handle = memory.create(0, BLOCK, rdma).unwrap();
-            memory.map(va, handle).unwrap();
-            memory.set_access(va, BLOCK, 0, access).unwrap();
-            assert_eq!(memory.pin(va, GPU_PAGE, true).err(), refused);
-            assert_eq!([0, 1].map(|gpu| memory.access(va, gpu)), [Ok(access), Ok(Access::None)]);
-        }
     }
 }
