@@ -11,8 +11,8 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use gdremu_core::cuda::name_of;
 use gdremu_core::cuda::types::{AccessDesc, AllocationProp, IpcHandle, Uuid};
-use gdremu_core::cuda::{Function, name_of};
 use gdremu_core::gpu::pci;
 use gdremu_core::gpu::physical::{BLOCK, GPU_BYTES, ObjectId};
 
@@ -64,6 +64,13 @@ macro_rules! declare {
             pub(crate) safe fn $symbol($(to: Out<$to>,)? $($argument: $type),*) -> i32;
         }
     };
+}
+
+pub(super) struct Function {
+    pub(super) symbol: &'static str,
+    /// The CUDA version that it came with, as 3020 for 3.2.
+    pub(super) since: u32,
+    pub(super) address: *const c_void,
 }
 
 macro_rules! entry_points {

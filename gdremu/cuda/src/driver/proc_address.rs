@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gdremu_core::cuda::{self, Missing};
+use gdremu_core::cuda::name_of;
 
 use super::entry_points;
 use crate::args::{In, Out};
@@ -27,18 +27,23 @@ pub(super) fn query(name: In<c_char>, function: Out<*const c_void>, version: i32
     ensure((0..=gpus::config().cuda_version as i32).contains(&version), Error::INVALID_VALUE)?;
     ensure(flags & !FLAGS == 0, Error::INVALID_VALUE)?;
     let name = name.text()?;
-    let status = match cuda::newest(entry_points::FUNCTIONS, name, version as u32) {
-        Ok(newest) => {
-            function.set(newest.address)?;
-            return Ok(FOUND);
+    let mut status = NOT_FOUND;
+    let mut newest = ptr::null();
+    for known in entry_points::FUNCTIONS {
+        if name_of(known.symbol) != name {
+            continue;
         }
-        Err(Missing::Version) => VERSION_NOT_SUFFICIENT,
-        Err(Missing::Name) => NOT_FOUND,
-    };
+        if known.since <= version as u32 {
+            status = FOUND;
+            newest = known.address;
+        } else if status == NOT_FOUND {
+            status = VERSION_NOT_SUFFICIENT;
+        }
+    }
     if status == NOT_FOUND && process::lock().config.log_missing {
         eprintln!("gdremu: cuGetProcAddress: the stand-in libcuda has no \"{name}\"");
     }
-    function.set(ptr::null())?;
+    function.set(newest)?;
     Ok(status)
 }
 
