@@ -19,23 +19,13 @@ use crate::next;
 use crate::system::file_status;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Descriptor {
+pub(crate) enum Kind {
     /// A device that this process opened.
-    Device(Identity),
+    Device,
     /// A device that another process opened.
     Foreign,
     /// A dma-buf that this process exported. Its memory lives until all copies of the descriptor are closed, and as
     /// long as it is mapped.
-    Export(Identity, PageTableId),
-    /// A dma-buf that another process exported, or this one before it executed another program.
-    Received(Identity),
-    /// Any other file.
-    Other,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Device,
     Export(PageTableId),
     Received,
 }
@@ -115,33 +105,28 @@ impl Descriptors {
 
     /// Makes a descriptor hold its dma-buf. One that was opened through /proc/PID/fd does not by itself.
     pub(crate) fn hold(&self, fd: c_int) {
-        if let Descriptor::Export(..) | Descriptor::Received(_) = self.find(fd) {
+        if let Some((_, Kind::Export(_) | Kind::Received)) = self.find(fd) {
             // SAFETY: a plain call on a descriptor.
             unsafe { libc::flock(fd, libc::LOCK_SH) };
         }
     }
 
     /// Identifies a descriptor by its file, not by its number.
-    pub(crate) fn find(&self, fd: c_int) -> Descriptor {
-        let Some(status) = file_status(fd) else {
-            return Descriptor::Other;
-        };
+    pub(crate) fn find(&self, fd: c_int) -> Option<(Identity, Kind)> {
+        let status = file_status(fd)?;
         let identity = (status.st_dev, status.st_ino);
         if let Some(made) = self.made.get(&identity) {
-            return match made.kind {
-                Kind::Device => Descriptor::Device(identity),
-                Kind::Export(export) => Descriptor::Export(identity, export),
-                Kind::Received => Descriptor::Received(identity),
-            };
+            return Some((identity, made.kind));
         }
         if status.st_mode & libc::S_IFMT != libc::S_IFREG || status.st_blocks != 0 {
-            return Descriptor::Other;
+            return None;
         }
-        match path_of(fd) {
-            Some(path) if path.starts_with(self.session.devices()) => Descriptor::Foreign,
-            Some(path) if Session::of_export(&path).is_some() => Descriptor::Received(identity),
-            _ => Descriptor::Other,
+        let path = path_of(fd)?;
+        if path.starts_with(self.session.devices()) {
+            return Some((identity, Kind::Foreign));
         }
+        Session::of_export(&path)?;
+        Some((identity, Kind::Received))
     }
 
     pub(crate) fn all(&self) -> Vec<Identity> {

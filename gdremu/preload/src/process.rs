@@ -15,7 +15,7 @@ use gdremu_core::gpu::{Exported, HostProvider, PageTableId, Provider, page_size}
 use gdremu_core::session::{Identity, REFUSED_KERNEL};
 
 use crate::calls::Calls;
-use crate::descriptors::{Descriptor, Descriptors, Kind};
+use crate::descriptors::{Descriptors, Kind};
 use crate::hints::{device_fds, mapped_range};
 use crate::refcount;
 use crate::settings;
@@ -105,22 +105,22 @@ impl EmulatedProcess {
     }
 
     /// Maps a device, or a dma-buf.
-    pub(crate) fn mmap(&mut self, fd: c_int, of: Descriptor, request: &MapRequest) -> Result<usize, Errno> {
+    pub(crate) fn mmap(&mut self, fd: c_int, of: (Identity, Kind), request: &MapRequest) -> Result<usize, Errno> {
         let arguments = [("length", request.len as u64), ("offset", request.offset)];
         self.call("mmap", &arguments, |process| {
             let addr = match of {
-                Descriptor::Device(file) => {
+                (file, Kind::Device) => {
                     let addr = process.driver.mmap(&mut *process.gpu, file, request)?;
                     process.descriptors.anchor(fd, file);
                     addr
                 }
-                Descriptor::Export(file, table) if request.shared => {
+                (file, Kind::Export(table)) if request.shared => {
                     let (memory, memory_file) = process.gpu.host().exported(table)?;
                     let (addr, len) = map_dmabuf(process.config, &memory, memory_file, request)?;
                     process.driver.mapped_dmabuf(file, addr, len);
                     addr
                 }
-                Descriptor::Received(file) if request.shared => {
+                (file, Kind::Received) if request.shared => {
                     process.descriptors.hold(fd);
                     let (memory, memory_file) = process.descriptors.received(fd)?;
                     let (addr, len) = map_dmabuf(process.config, &memory, memory_file.as_fd(), request)?;
@@ -224,10 +224,9 @@ impl EmulatedProcess {
             return;
         }
         match self.descriptors.remove_closed(file) {
-            None => {}
             Some(Kind::Export(export)) => self.gpu.put_pages(export),
             Some(Kind::Device) => self.driver.release(&mut *self.gpu, file),
-            Some(Kind::Received) => {}
+            _ => {}
         }
     }
 

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_uint};
 use gdremu_core::errno::Errno;
 
 use super::paths::{self, Place, find};
-use crate::descriptors::Descriptor;
+use crate::descriptors::Kind;
 use crate::hints::device_fds;
 use crate::next::{Stat, Statx, Text};
 use crate::system::{fail, stat_at};
@@ -35,7 +35,7 @@ pub(super) fn is_device(fd: c_int) -> bool {
     let Some(process) = state::enter() else {
         return false;
     };
-    matches!(process.descriptors.find(fd), Descriptor::Device(_) | Descriptor::Foreign)
+    matches!(process.descriptors.find(fd), Some((_, Kind::Device | Kind::Foreign)))
 }
 
 /// Makes a call that looks at a file, and describes the device if it is that.

@@ -7,7 +7,7 @@ use libc::{AT_FDCWD, FILE, off_t, ssize_t};
 
 use super::exists::is_device;
 use super::paths::{Place, find};
-use crate::descriptors::Descriptor;
+use crate::descriptors::Kind;
 use crate::hints::device_fds;
 use crate::next::Text;
 use crate::system::{fail, from_libc, to_libc};
@@ -82,12 +82,12 @@ pub(super) fn close(fd: c_int, next: impl FnOnce() -> c_int) -> c_int {
     };
     device_fds::remove(fd);
     match process.descriptors.find(fd) {
-        Descriptor::Export(file, _) => {
+        Some((file, Kind::Export(_))) => {
             let result = next();
             process.reap(file);
             result
         }
-        Descriptor::Device(file) => to_libc(process.close(file, || from_libc(next())).map(|()| 0)),
+        Some((file, Kind::Device)) => to_libc(process.close(file, || from_libc(next())).map(|()| 0)),
         _ => next(),
     }
 }

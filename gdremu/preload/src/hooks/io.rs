@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_ulong, c_void};
 use gdremu_core::abi::{self, Argument};
 use gdremu_core::errno::Errno;
 
-use crate::descriptors::Descriptor;
+use crate::descriptors::Kind;
 use crate::next::Pointer;
 use crate::system::{copy_memory, fail, to_libc};
 use crate::{settings, state};
@@ -29,9 +29,9 @@ pub(super) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: Pointer, next:
 /// # Safety
 /// The contract of [`ioctl`].
 unsafe fn command(fd: c_int, number: u32, argument: Pointer) -> Option<c_int> {
-    let file = match state::enter()?.descriptors.find(fd) {
-        Descriptor::Device(file) => file,
-        Descriptor::Foreign => return Some(fail(Errno::EACCES)),
+    let file = match state::enter()?.descriptors.find(fd)? {
+        (file, Kind::Device) => file,
+        (_, Kind::Foreign) => return Some(fail(Errno::EACCES)),
         _ => return None,
     };
     let mut bytes = Argument::ZERO;

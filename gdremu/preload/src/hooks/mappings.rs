@@ -7,7 +7,7 @@ use gdremu_core::errno::Errno;
 use gdremu_core::gpu::page_size;
 use libc::{off_t, size_t};
 
-use crate::descriptors::Descriptor;
+use crate::descriptors::Kind;
 use crate::hints::{device_fds, mapped_range};
 use crate::next::Pointer;
 use crate::state;
@@ -58,10 +58,9 @@ fn map_device(addr: usize, len: size_t, protection: c_int, flags: c_int, fd: c_i
     // No known program maps memory of the GPU over other such memory, or makes the kernel check that there is none.
     let is_covering = fixed.is_some() && (!addr.is_multiple_of(page_size()) || process.driver.vmas.touches(addr, len));
     let is_refused = is_covering || flags & libc::MAP_FIXED_NOREPLACE != 0;
-    let descriptor = process.descriptors.find(fd);
+    let descriptor = process.descriptors.find(fd)?;
     let mapped = match descriptor {
-        Descriptor::Other => return None,
-        Descriptor::Foreign => Err(Errno::EACCES),
+        (_, Kind::Foreign) => Err(Errno::EACCES),
         _ if is_refused => Err(Errno::EINVAL),
         _ => {
             let shared = kind == libc::MAP_SHARED || kind == libc::MAP_SHARED_VALIDATE;
