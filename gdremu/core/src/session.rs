@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -215,30 +215,27 @@ fn new_record(place: Record, read: bool, write: bool, len: u64) -> io::Result<(R
     let pid = std::process::id();
     let program = fs::read_to_string("/proc/self/comm").unwrap_or_default();
     let program = program.trim().replace('/', "_");
+    let mut options = OpenOptions::new();
+    // `create_new` refuses to open a file for reading only.
+    options.read(read).write(write).custom_flags(libc::O_CREAT | libc::O_EXCL);
     let (record, file) = loop {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let path = place.path.join(format!("{pid}.{serial}.{program}"));
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
+        match options.open(&path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             result => break result.map(|file| (Record { path, ..place }, file))?,
         }
     };
-    let locked = open_locked(file, &record, read, write, len);
-    if locked.is_err() {
+    if let Err(error) = prepare(&file, &record, len) {
         record.remove();
+        return Err(error);
     }
-    Ok((record, locked?))
+    Ok((record, file))
 }
 
-/// Gives a new file its length. Returns a locked descriptor of it for this access.
-fn open_locked(file: File, record: &Record, read: bool, write: bool, len: u64) -> io::Result<File> {
-    file.set_len(len)?;
-    drop(file);
-    let locked = OpenOptions::new().read(read).write(write).open(&record.path)?;
-    if record.is_export {
-        locked.lock_shared()?
-    } else {
-        locked.lock()?
+fn prepare(file: &File, record: &Record, len: u64) -> io::Result<()> {
+    if len > 0 {
+        file.set_len(len)?;
     }
-    Ok(locked)
+    if record.is_export { file.lock_shared() } else { file.lock() }
 }
