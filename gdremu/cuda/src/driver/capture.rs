@@ -44,7 +44,7 @@ fn invalidate(state: &mut State, error: Error, selects: impl Fn(StreamHandle, &C
     let State { captures, streams, .. } = state;
     let mut result = Ok(());
     for (&handle, capture) in captures {
-        if let Some(stream) = streams.find(handle)
+        if let Ok(stream) = streams.get(handle)
             && selects(handle, capture, stream)
         {
             capture.valid = false;
@@ -62,7 +62,7 @@ pub(super) fn check_stream(state: &mut State, current: Current, stream: StreamHa
         eprintln!("gdremu: work of a capturing stream is not supported");
     }
     invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |capturing, _, _| capturing == stream)?;
-    if state.streams.find(stream).is_some() {
+    if state.streams.get(stream).is_ok() {
         return Ok(());
     }
     invalidate(state, Error::STREAM_CAPTURE_IMPLICIT, |_, _, capturing| {
@@ -79,7 +79,7 @@ pub(super) fn begin(state: &mut State, stream: StreamHandle, mode: u32) -> Resul
     state.check_stream(stream)?;
     ensure(mode <= RELAXED, Error::INVALID_VALUE)?;
     // The legacy default stream cannot be captured.
-    ensure(state.streams.find(stream).is_some(), Error::STREAM_CAPTURE_UNSUPPORTED)?;
+    ensure(state.streams.get(stream).is_ok(), Error::STREAM_CAPTURE_UNSUPPORTED)?;
     ensure(!state.captures.contains_key(&stream), Error::ILLEGAL_STATE)?;
     state.captures.insert(stream, Capture { mode, thread: thread::current().id(), valid: true });
     CAPTURING.store(state.captures.len(), Ordering::SeqCst);

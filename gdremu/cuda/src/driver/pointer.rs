@@ -59,7 +59,7 @@ pub(super) fn when(turn: &Turn, stream: Option<StreamHandle>, addresses: &[u64])
     if stream.is_some() {
         return When::InOrder;
     }
-    if let Some(context) = state.contexts.find(turn.current.context)
+    if let Ok(context) = state.contexts.get(turn.current.context)
         && context.flags & CTX_SYNC_MEMOPS != 0
     {
         return When::Now;

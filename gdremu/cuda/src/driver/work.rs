@@ -45,7 +45,7 @@ impl Turn {
         state.check_stream(stream)?;
         let mut queue = QueueId { context: current.context, stream: 0 };
         let mut blocking = true;
-        if let Some(created) = state.streams.find(stream) {
+        if let Ok(created) = state.streams.get(stream) {
             queue = QueueId { context: created.context, stream };
             blocking = created.blocking;
         }
@@ -135,7 +135,7 @@ pub(super) fn passed(mut state: Locked, points: &[Point]) -> Locked {
 /// Fails with the error of a GPU kernel, or if the context was destroyed.
 pub(super) fn check(state: &State, context: ContextHandle) -> Result {
     state.check()?;
-    ensure(state.contexts.find(context).is_some(), Error::CONTEXT_IS_DESTROYED)
+    ensure(state.contexts.get(context).is_ok(), Error::CONTEXT_IS_DESTROYED)
 }
 
 /// A stream's thread.
@@ -176,7 +176,7 @@ fn fail(state: &mut State, error: Error) {
     state.failed.get_or_insert(error);
     let contexts: Vec<ContextHandle> = state.queues.0.keys().map(|id| id.context).collect();
     for context in contexts {
-        if let Some(context) = state.contexts.find(context) {
+        if let Ok(context) = state.contexts.get(context) {
             context.stop.store(true, Ordering::Relaxed);
         }
         drop_waiting(state, context);

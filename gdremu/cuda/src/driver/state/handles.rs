@@ -37,10 +37,6 @@ impl<T, const KIND: usize, const ERROR: i32> Handles<T, KIND, ERROR> {
         handle
     }
 
-    pub(crate) fn find(&self, handle: usize) -> Option<&T> {
-        self.live.get(&handle)
-    }
-
     pub(crate) fn get(&self, handle: usize) -> Result<&T> {
         self.live.get(&handle).ok_or(Error(ERROR))
     }

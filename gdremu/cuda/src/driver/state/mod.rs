@@ -76,9 +76,9 @@ impl State {
     pub(crate) fn current(&self) -> Result<Current> {
         let context = STACK.with(|stack| stack.top())?;
         self.check()?;
-        match self.contexts.find(context) {
-            Some(live) => Ok(Current { context, gpu: live.gpu }),
-            None => Err(Error::CONTEXT_IS_DESTROYED),
+        match self.contexts.get(context) {
+            Ok(live) => Ok(Current { context, gpu: live.gpu }),
+            Err(_) => Err(Error::CONTEXT_IS_DESTROYED),
         }
     }
 
