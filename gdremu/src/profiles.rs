@@ -49,13 +49,9 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// The options of a profile, as the command line takes them.
 pub fn options(name: &str) -> Vec<OsString> {
-    let mut words = Vec::new();
-    for (profile, options) in PROFILES {
-        if *profile == name {
-            words.extend(options.split_whitespace().map(OsString::from));
-        }
-    }
-    words
+    let profile = PROFILES.iter().find(|(profile, _)| *profile == name);
+    let (_, options) = profile.expect("one of `names`");
+    options.split_whitespace().map(OsString::from).collect()
 }
 
 /// A line for each profile, with its name and options.

@@ -132,7 +132,7 @@ pub struct GpuConfig {
     #[arg(long, value_name = "LIST", default_value = "yes", value_parser = PerGpu::<YesNo>::read_choices)]
     pub rdma: PerGpu<YesNo>,
     /// Bytes of each GPU that can be pinned at a time, with suffix K, M, G or T; a list as in --rdma
-    #[arg(long, value_name = "LIST", default_value = "128G", value_parser = bytes_of_each)]
+    #[arg(long, value_name = "LIST", default_value = "128G", value_parser = |text: &str| PerGpu::read(text, bytes))]
     pub bar1_size: PerGpu<u64>,
     /// GPU memory as dma-bufs, which is auto (by CUDA version), no, export (but not mmap), or mmap; a list as in
     /// --rdma
@@ -318,10 +318,6 @@ fn bytes(text: &str) -> Result<u64, String> {
         Some(bytes) => Ok(bytes),
         None => Err("too large".into()),
     }
-}
-
-fn bytes_of_each(text: &str) -> Result<PerGpu<u64>, String> {
-    PerGpu::read(text, bytes)
 }
 
 impl Config {

@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use gdremu_core::cuda::types::AllocationProp;
+use gdremu_core::gpu::buffers::Buffer;
 
 use crate::cuda::{self, Cuda, Status, check_status};
 use crate::{gpus, replaced, state};
@@ -45,14 +46,14 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
     })
 }
 
-/// The replaced buffer that contains an address, as start and length.
-fn buffer(va: u64) -> Option<(u64, u64)> {
-    gpus(&mut state::enter()?).buffer(va)
+/// The replaced buffer that contains an address.
+fn buffer(va: u64) -> Option<Buffer> {
+    gpus(&mut state::enter()?).buffers.find(va)
 }
 
 /// The GPU of the replaced buffer that starts at an address.
 fn gpu_of(va: u64) -> Option<i32> {
-    gpus(&mut state::enter()?).gpu_of(va)
+    gpus(&mut state::enter()?).buffers.kind_of(va)
 }
 
 pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
@@ -75,7 +76,7 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(base: *mut u64, size: *m
         // SAFETY: the program's arguments; either may be NULL.
         unsafe {
             check_status((cuda.cuMemGetAddressRange_v2)(base, size, address))?;
-            if let Some((start, len)) = buffer(address) {
+            if let Some(Buffer { start, len, .. }) = buffer(address) {
                 if let Some(base) = base.as_mut() {
                     *base = start;
                 }
@@ -118,7 +119,7 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
                 && (cuda.cuMemCreate)(handle, size, &cuda::exportable(*wanted), flags) == 0
             {
                 if let Some(mut process) = state::enter() {
-                    gpus(&mut process).created(cuda, gpu, *handle);
+                    gpus(&mut process).prepare(cuda, gpu, || cuda.export_object(*handle));
                 }
                 return Ok(());
             }

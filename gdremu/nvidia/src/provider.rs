@@ -21,7 +21,7 @@ use crate::rm::{Client, Memory};
 #[derive(Default)]
 pub(crate) struct NvidiaProvider {
     /// Buffers by CUDA's number of their GPU.
-    buffers: Buffers<i32>,
+    pub(crate) buffers: Buffers<i32>,
     tables: BTreeMap<PageTableId, Table>,
     /// Our clients of the resource manager, by CUDA's number of the GPU.
     clients: BTreeMap<i32, Arc<Client>>,
@@ -70,22 +70,6 @@ impl NvidiaProvider {
         Ok(self.lost(start, len))
     }
 
-    /// The buffer from [`NvidiaProvider::alloc`] that an address lies in, as its start and the
-    /// bytes that were asked for.
-    pub(crate) fn buffer(&self, va: u64) -> Option<(u64, u64)> {
-        let buffer = self.buffers.find(va)?;
-        Some((buffer.start, buffer.len))
-    }
-
-    pub(crate) fn gpu_of(&self, va: u64) -> Option<i32> {
-        self.buffers.kind_of(va)
-    }
-
-    /// The program has made VMM memory (`object`) on this GPU.
-    pub(crate) fn created(&mut self, libcuda: &Cuda, gpu: i32, object: u64) {
-        self.prepare(libcuda, gpu, || libcuda.export_object(object));
-    }
-
     /// The pins that lose their memory when that at `[va, va + len)` is freed.
     pub(crate) fn lost(&self, va: u64, len: u64) -> Vec<PageTableId> {
         let end = va.saturating_add(len);
@@ -113,7 +97,7 @@ impl NvidiaProvider {
 
     /// Opens the GPU as soon as the program has any memory there. Descriptors that are opened only
     /// when it first pins would look like leaks of its own.
-    fn prepare(&mut self, libcuda: &Cuda, gpu: i32, export: impl FnOnce() -> Result<File, Failure>) {
+    pub(crate) fn prepare(&mut self, libcuda: &Cuda, gpu: i32, export: impl FnOnce() -> Result<File, Failure>) {
         if !self.clients.contains_key(&gpu)
             && let Ok(exported) = export()
         {

@@ -26,8 +26,6 @@ pub struct EmulatedProcess {
     /// Emulated GPUs, until the library for real ones puts its own here.
     pub gpu: Box<dyn Provider>,
     pub faults: Faults,
-    /// This process was forked from one that had this state already.
-    pub forked: bool,
     pub(crate) descriptors: Descriptors,
     /// Number of descriptors from which on to look for closed ones.
     reap_at: usize,
@@ -42,7 +40,6 @@ impl EmulatedProcess {
             driver: Driver::new(&config.driver),
             gpu: Box::new(HostProvider::new(&config.gpu)),
             faults: config.faults.parse().expect("checked by the launcher"),
-            forked: false,
             descriptors: Descriptors::new(&config.session),
             reap_at: 0,
             calls: Calls::default(),
@@ -284,7 +281,6 @@ impl EmulatedProcess {
         self.gpu.after_fork();
         self.calls.after_fork();
         self.refused.clear();
-        self.forked = true;
         self.publish_bounds();
     }
 }

@@ -121,10 +121,8 @@ impl Driver {
     }
 
     pub fn pins_of(&self, file: Identity) -> usize {
-        match self.files.get(&file) {
-            Some(file) => file.tables().count(),
-            None => 0,
-        }
+        let Some(file) = self.files.get(&file) else { return 0 };
+        file.tables().count()
     }
 
     pub fn pins(&self) -> usize {
@@ -132,10 +130,7 @@ impl Driver {
     }
 
     fn file(&mut self, file: Identity) -> Result<&mut File, Errno> {
-        match self.files.get_mut(&file) {
-            Some(file) => Ok(file),
-            None => Err(Errno::EBADF),
-        }
+        self.files.get_mut(&file).ok_or(Errno::EBADF)
     }
 
     /// The pins of an open device, if the caller may use it.

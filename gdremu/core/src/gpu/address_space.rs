@@ -126,12 +126,7 @@ impl Memory {
         self.physical.free_bytes(gpu)
     }
 
-    pub(super) fn take_steps(&mut self) -> Vec<Step> {
-        std::mem::take(&mut self.steps)
-    }
-
-    /// Allocates a buffer of `len` bytes, to be pinned or not, and returns its address, a multiple
-    /// of 512.
+    /// Allocates a buffer, to be pinned or not, and returns its address, a multiple of 512.
     pub fn alloc(&mut self, gpu: usize, len: u64, rdma: bool) -> Result<u64, Error> {
         if len == 0 {
             return Err(Error::Invalid);

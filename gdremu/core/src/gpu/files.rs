@@ -181,7 +181,7 @@ impl HostProvider {
 
     /// The memory of a page table, and the file that it is in.
     pub fn exported(&mut self, table: PageTableId) -> Result<(Exported, BorrowedFd<'_>), Errno> {
-        let runs = &self.memory.page_table(table)?.runs;
+        let runs = &self.memory.pins.get(&table).ok_or(Errno::EINVAL)?.runs;
         let gpu = runs[0].gpu;
         let mut parts = Vec::new();
         for run in runs {
@@ -207,7 +207,7 @@ impl HostProvider {
     }
 
     fn apply_pending(&mut self) -> Result<(), Errno> {
-        let steps = self.memory.take_steps();
+        let steps = std::mem::take(&mut self.memory.steps);
         self.backing.carry_out(&steps)?;
         for step in steps {
             if let Step::Removed(run) = step {

@@ -25,10 +25,7 @@ pub enum Error {
 }
 
 pub(super) fn end_of(start: u64, len: u64) -> Result<u64, Error> {
-    match start.checked_add(len) {
-        Some(end) => Ok(end),
-        None => Err(Error::Invalid),
-    }
+    start.checked_add(len).ok_or(Error::Invalid)
 }
 
 /// Names a physical object; never used twice.

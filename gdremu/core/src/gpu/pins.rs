@@ -80,13 +80,6 @@ impl Memory {
         of_gpu.map(|table| table.len).sum()
     }
 
-    pub fn page_table(&self, id: PageTableId) -> Result<&PageTable, Error> {
-        match self.pins.get(&id) {
-            Some(table) => Ok(table),
-            None => Err(Error::Invalid),
-        }
-    }
-
     /// Returns whether each page that starts in `[start, end)` holds at least a byte of a live buffer or
     /// VMM mapping. A page starts at `start`.
     fn every_page_holds_memory(&self, start: u64, end: u64, page: u64) -> bool {

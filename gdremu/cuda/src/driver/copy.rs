@@ -51,10 +51,6 @@ impl Memory {
         }
     }
 
-    fn is_pageable(&self) -> bool {
-        matches!(self, Memory::Host { pageable: true, .. })
-    }
-
     /// Copies the bytes that the program may change after the call.
     fn staged(self) -> Memory {
         match self {
@@ -89,7 +85,7 @@ pub(super) fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle
     let when = pointer::when(&turn, stream, &[to.address(), from.address()]);
     let destination = resolve(&turn.state, to, len, Access::ReadWrite)?;
     let source = resolve(&turn.state, from, len, Access::Read)?;
-    if destination.is_pageable() {
+    if let Memory::Host { pageable: true, .. } = destination {
         return submit(turn, When::Now, destination, source);
     }
     if when == When::Now || turn.is_idle() {

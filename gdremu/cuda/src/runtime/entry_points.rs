@@ -9,12 +9,14 @@
 use std::ffi::{c_char, c_void};
 
 use super::entry::{GPU, check};
-use super::kernels::{Configuration, Dim3, FuncAttributes, LaunchConfig, c_string, part, registry, variable};
+use super::kernels::{
+    CONFIGURATIONS, Configuration, Dim3, FuncAttributes, LaunchConfig, c_string, part, registry, variable,
+};
 use super::properties::{CUDA_12, CUDA_13, PointerAttributes};
 use super::{entry, kernels, properties};
 use crate::args::{In, Out};
 use crate::driver::entry_points::exported::*;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, ensure};
 use gdremu_core::cuda::types::IpcHandle;
 
 macro_rules! entry_point {
@@ -149,19 +151,23 @@ entry_points! {
     without_init fn __cudaRegisterManagedVar() { Ok(()) };
     without_init fn __cudaRegisterHostVar() { Ok(()) };
     without_init fn __cudaPushCallConfiguration(grid: Dim3, block: Dim3, shared_bytes: usize, stream: usize) {
-        kernels::push_configuration(Configuration { grid, block, shared_bytes, stream });
+        let pushed = Configuration { grid, block, shared_bytes, stream };
+        CONFIGURATIONS.with_borrow_mut(|configurations| configurations.push(pushed));
         Ok(())
     };
     without_init fn __cudaPopCallConfiguration(grid: Out<Dim3>, block: Out<Dim3>, shared_bytes: Out<usize>,
         stream: Out<usize>) {
-        let pushed = kernels::pop_configuration()?;
+        let pushed = CONFIGURATIONS.with_borrow_mut(Vec::pop).ok_or(Error::MISSING_CONFIGURATION)?;
         grid.set(pushed.grid)?;
         block.set(pushed.block)?;
         shared_bytes.set(pushed.shared_bytes)?;
         stream.set(pushed.stream)
     };
-    without_init fn __cudaGetKernel(kernel: Out<usize>, function: usize), cudaGetKernel
-        { kernels::check_registered(function)?; kernel.set(function) };
+    // A cudaKernel_t is the function's address.
+    without_init fn __cudaGetKernel(kernel: Out<usize>, function: usize), cudaGetKernel {
+        ensure(registry().functions.contains_key(&function), Error::INVALID_DEVICE_FUNCTION)?;
+        kernel.set(function)
+    };
     in_context fn cudaLaunchKernel(function: usize, grid: Dim3, block: Dim3, arguments: In<In<u8>>, shared_bytes: usize,
         stream: usize), __cudaLaunchKernel
         { kernels::launch(function, Configuration { grid, block, shared_bytes, stream }, arguments, false) };

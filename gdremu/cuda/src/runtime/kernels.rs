@@ -116,20 +116,7 @@ pub(crate) struct Configuration {
 }
 
 thread_local! {
-    static CONFIGURATIONS: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
-}
-
-pub(super) fn push_configuration(configuration: Configuration) {
-    CONFIGURATIONS.with_borrow_mut(|pushed| pushed.push(configuration));
-}
-
-pub(super) fn pop_configuration() -> Result<Configuration> {
-    CONFIGURATIONS.with_borrow_mut(Vec::pop).ok_or(Error::MISSING_CONFIGURATION)
-}
-
-/// A cudaKernel_t is the function's address.
-pub(super) fn check_registered(function: usize) -> Result {
-    ensure(registry().functions.contains_key(&function), Error::INVALID_DEVICE_FUNCTION)
+    pub(super) static CONFIGURATIONS: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Launches a function. Reports a function that is not in the program's PTX.

@@ -48,23 +48,16 @@ fn look(dirfd: c_int, path: Text, next: impl FnOnce(Text) -> c_int, describe: im
     result
 }
 
-/// # Safety
-/// A call that succeeded has written `status`.
-unsafe fn describe_device(status: Stat) {
-    // SAFETY: contract of this function.
-    unsafe {
-        (*status).st_rdev = libc::makedev(MAJOR, 0);
-        (*status).st_mode &= !u32::from(missing_permissions());
-    }
-}
-
 /// stat(2), lstat(2) and fstatat(2)
 ///
 /// # Safety
 /// `next` writes `status` if it succeeds.
 pub(super) unsafe fn stat(dirfd: c_int, path: Text, status: Stat, next: impl FnOnce(Text) -> c_int) -> c_int {
     // SAFETY: the call has succeeded.
-    look(dirfd, path, next, || unsafe { describe_device(status) })
+    look(dirfd, path, next, || unsafe {
+        (*status).st_rdev = libc::makedev(MAJOR, 0);
+        (*status).st_mode &= !u32::from(missing_permissions());
+    })
 }
 
 /// # Safety
