@@ -11,14 +11,6 @@ static CUresult dmabuf(int *fd, CUdeviceptr address, size_t size)
     return cuMemGetHandleForAddressRange(fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
 }
 
-static int exported(CUdeviceptr address, size_t size)
-{
-    int fd;
-
-    CUDA(dmabuf(&fd, address, size));
-    return fd;
-}
-
 static volatile unsigned char *mapped(int fd, size_t size, off_t offset)
 {
     void *start = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);

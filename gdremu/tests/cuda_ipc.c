@@ -1,6 +1,4 @@
 /* Memory for other processes. The expected results are those of NVIDIA's driver 580 on an H200. */
-#include <sys/wait.h>
-
 #include "cuda_values.h"
 
 typedef struct {
@@ -18,8 +16,10 @@ static int capable(CUdeviceptr address)
 
 enum { SIZE = 1000 };
 
+static int ends[2]; /* of a pipe */
+
 /* The other process, which opens the handle that comes through the pipe. */
-static void import(int from)
+static void import(void)
 {
     CUdeviceptr opened, again, base;
     unsigned char bytes[SIZE];
@@ -28,11 +28,12 @@ static void import(int from)
     size_t size;
     int fd;
 
-    CHECK_EQUAL(read(from, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
+    close(ends[1]);
+    CHECK_EQUAL(read(ends[0], &handle, sizeof(handle)), (ssize_t)sizeof(handle));
     gpu_start(0);
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), CUDA_ERROR_INVALID_VALUE); /* freed */
-    CHECK_EQUAL(read(from, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
-    CHECK_EQUAL(read(from, &id, sizeof(id)), (ssize_t)sizeof(id));
+    CHECK_EQUAL(read(ends[0], &handle, sizeof(handle)), (ssize_t)sizeof(handle));
+    CHECK_EQUAL(read(ends[0], &id, sizeof(id)), (ssize_t)sizeof(id));
     CHECK(pointer_attribute(allocated(1), 7 /* BUFFER_ID */) != id);
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 0), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuIpcOpenMemHandle_v2(&opened, handle, 1));
@@ -58,24 +59,7 @@ static void import(int from)
     CHECK_EQUAL(cuIpcCloseMemHandle(opened), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Starts the other process, which must not inherit CUDA, and returns where to write the handle. */
-static int start_importer(pid_t *child)
-{
-    int ends[2];
-
-    CHECK_EQUAL(pipe(ends), 0);
-    *child = fork();
-    CHECK(*child >= 0);
-    if (*child == 0) {
-        close(ends[1]);
-        import(ends[0]);
-        exit(0);
-    }
-    close(ends[0]);
-    return ends[1];
-}
-
-static void two_processes_share_a_buffer(int to, pid_t child, CUdeviceptr buffer)
+static void two_processes_share_a_buffer(pid_t child, CUdeviceptr buffer)
 {
     unsigned char bytes[SIZE];
     handle_t handle;
@@ -85,17 +69,15 @@ static void two_processes_share_a_buffer(int to, pid_t child, CUdeviceptr buffer
     CUDA(cuIpcGetMemHandle(&handle, freed));
     CUDA(cuMemFree(freed));
     CHECK_EQUAL(allocated(SIZE), freed);
-    CHECK_EQUAL(write(to, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
+    CHECK_EQUAL(write(ends[1], &handle, sizeof(handle)), (ssize_t)sizeof(handle));
 
     CUDA(cuMemsetD8(buffer, 7, SIZE));
     CUDA(cuIpcGetMemHandle(&handle, buffer));
     uint64_t id = pointer_attribute(buffer, 7 /* BUFFER_ID */);
-    CHECK_EQUAL(write(to, &handle, sizeof(handle)), (ssize_t)sizeof(handle));
-    CHECK_EQUAL(write(to, &id, sizeof(id)), (ssize_t)sizeof(id));
-    close(to);
+    CHECK_EQUAL(write(ends[1], &handle, sizeof(handle)), (ssize_t)sizeof(handle));
+    CHECK_EQUAL(write(ends[1], &id, sizeof(id)), (ssize_t)sizeof(id));
     /* WNOWAIT keeps the ended child, so no other process gets its id. */
     CHECK_EQUAL(waitid(P_PID, (id_t)child, &end, WEXITED | WNOWAIT), 0);
-    CHECK_EQUAL(end.si_status, 0);
     CUDA(cuMemcpyDtoH(bytes, buffer, SIZE));
     CHECK(bytes[9] == 7 && bytes[10] == 8 && bytes[SIZE - 1] == 8);
 }
@@ -104,9 +86,9 @@ int main(void)
 {
     CUdeviceptr pooled, managed, opened = 0;
     handle_t handle, other;
-    pid_t child;
 
-    int to = start_importer(&child);
+    CHECK_EQUAL(pipe(ends), 0);
+    pid_t child = start_child(import); /* It must not inherit CUDA. */
     gpu_start(0);
     allocated(1); /* The next one does not start its block. */
     CUdeviceptr buffer = allocated(SIZE);
@@ -124,13 +106,13 @@ int main(void)
     CHECK_EQUAL(capable(pooled), 0);
     CHECK_EQUAL(cuIpcGetMemHandle(&other, pooled), CUDA_ERROR_INVALID_VALUE);
     CUDA(cuMemFree(pooled));
-    two_processes_share_a_buffer(to, child, buffer);
+    two_processes_share_a_buffer(child, buffer);
     /* The handle looks as if the other process had made it, which has ended. */
     uint64_t ended = (uint64_t)child;
     memcpy(handle.bytes, &ended, sizeof(ended));
     CHECK_EQUAL(cuIpcOpenMemHandle_v2(&opened, handle, 1), 205 /* MAP_FAILED */);
     CHECK_EQUAL(cuIpcCloseMemHandle(buffer), CUDA_ERROR_INVALID_VALUE);
     CHECK_EQUAL(opened, 0);
-    CHECK_EQUAL(waitpid(child, NULL, 0), child);
+    finish_child(child);
     return passed("cuda_ipc");
 }

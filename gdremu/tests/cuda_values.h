@@ -28,6 +28,15 @@ static inline CUdeviceptr created(size_t size, unsigned char rdma, const CUmemAc
     return address;
 }
 
+/* A dma-buf. */
+static inline int exported(CUdeviceptr address, size_t size)
+{
+    int fd;
+
+    CUDA(cuMemGetHandleForAddressRange(&fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    return fd;
+}
+
 static inline size_t free_bytes(void)
 {
     size_t free_now, total;

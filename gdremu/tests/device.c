@@ -4,6 +4,7 @@
  * arguments.
  */
 #include "device.h"
+#include "emulator.h"
 #include "tests.h"
 
 #include <dirent.h>
@@ -154,9 +155,9 @@ TEST(mapping_at_a_fixed_address)
     unsigned char *range = mmap(NULL, GPU_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     CHECK(range != MAP_FAILED);
-    calls();
+    find_emulator().calls_take();
     CHECK(mmap(range, GPU_PAGE, PROT_READ | PROT_WRITE, fixed, fd, handle * PAGE) == range);
-    CHECK_STRING(calls(), "mmap");
+    CHECK_STRING(find_emulator().calls_take(), "mmap");
     CHECK_EQUAL(is_mapped(fd, handle), 1);
     CHECK_FAILS(mmap(range, GPU_PAGE, PROT_READ, fixed, fd, other * PAGE), EINVAL);
     CHECK_FAILS(mmap(range + 1, GPU_PAGE, PROT_READ, fixed, fd, other * PAGE), EINVAL);
@@ -194,12 +195,14 @@ static void use_device(void)
 
 TEST(call_names)
 {
+    struct emulator emulator = find_emulator();
+
     memory = gpu_memory(ALIGNED_SIZE);
     CHECK_EQUAL(close(open("/dev/null", O_RDONLY)), 0);
-    CHECK_STRING(calls(), "");
+    CHECK_STRING(emulator.calls_take(), "");
     use_device();
-    CHECK_STRING(calls(), "open PIN_BUFFER mmap GET_INFO munmap UNPIN_BUFFER GET_VERSION close");
-    CHECK_STRING(calls(), "");
+    CHECK_STRING(emulator.calls_take(), "open PIN_BUFFER mmap GET_INFO munmap UNPIN_BUFFER GET_VERSION close");
+    CHECK_STRING(emulator.calls_take(), "");
 }
 
 static void *device_work(void *unused)
@@ -335,7 +338,7 @@ TEST(forced_pins)
         CHECK_EQUAL(info_of(fd, v2.handle).wc_mapping, 1); /* The mapping is not cached on any platform. */
         unmap(va, GPU_PAGE);
     }
-    CHECK_EQUAL(pins(), expected(2) == 0);
+    CHECK_EQUAL(find_emulator().pins(), expected(2) == 0);
 }
 
 /* Arguments: the sizes of pins whose end, or start and end, are within a page; 0 if they are refused. */

@@ -1,4 +1,4 @@
-/* The emulated device by raw commands, and the functions that gdremu exports for tests. */
+/* The emulated device by raw commands. */
 #ifndef DEVICE_H
 #define DEVICE_H
 
@@ -7,7 +7,6 @@
 #include "kit/driver.h"
 #include "cuda_values.h"
 
-#include <dlfcn.h>
 #include <stdbool.h>
 
 /* Buffers of 2 MiB and more are aligned to GPU pages. */
@@ -49,25 +48,6 @@ static inline struct gdrdrv_get_info info_of(int fd, uint64_t handle)
 static inline bool is_mapped(int fd, uint64_t handle)
 {
     return info_of(fd, handle).mapped;
-}
-
-/* A function that gdremu exports. */
-static inline void *gdremu(const char *name)
-{
-    void *found = dlsym(RTLD_DEFAULT, name);
-
-    CHECK(found != NULL);
-    return found;
-}
-
-static inline long pins(void)
-{
-    return ((long (*)(void))gdremu("gdremu_pins"))();
-}
-
-static inline const char *calls(void)
-{
-    return ((const char *(*)(void))gdremu("gdremu_calls_take"))();
 }
 
 #endif

@@ -97,30 +97,26 @@ fn exit_status_and_signal_of_the_program_are_passed_on() {
     }
 }
 
-#[test]
-fn programs_that_ignore_ld_preload_cause_a_warning() {
+/// Runs a static program under gdremu. Returns its status and what it printed on stderr.
+fn run_static(source: &str) -> (Option<i32>, String) {
     runtime();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static");
-    let script = "echo 'int main(void) { return 0; }' | cc -static -x c - -o \"$0\"";
-    assert!(Command::new("sh").args(["-c", script]).arg(&program).status().unwrap().success());
-    let output = gdremu(&[], &program, &[]);
-    assert_eq!(output.status.code(), Some(0));
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("static did not load gdremu's library"), "{stderr}");
-    assert!(gdremu(&[], "true", &[]).stderr.is_empty());
-}
-
-#[test]
-fn static_program_that_loads_libcuda_ends_with_the_reason() {
-    runtime();
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("static_with_libcuda");
-    let source = "#include <dlfcn.h>\nint main(void) { return dlopen(\"libcuda.so.1\", RTLD_NOW) == 0; }";
     let script = "printf %s \"$1\" | cc -static -w -x c - -o \"$0\" -ldl 2>/dev/null";
     assert!(Command::new("bash").args(["-c", script]).arg(&program).arg(source).status().unwrap().success());
     let output = gdremu(&[], &program, &[]);
-    assert_eq!(output.status.code(), Some(125));
-    let stderr = String::from_utf8(output.stderr).unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn static_programs_are_reported_and_end_where_they_load_libcuda() {
+    let (status, stderr) = run_static("int main(void) { return 0; }");
+    assert_eq!(status, Some(0));
+    assert!(stderr.contains("static did not load gdremu's library"), "{stderr}");
+    let loads = "#include <dlfcn.h>\nint main(void) { return dlopen(\"libcuda.so.1\", RTLD_NOW) == 0; }";
+    let (status, stderr) = run_static(loads);
+    assert_eq!(status, Some(125));
     assert!(stderr.contains("link it without -static"), "{stderr}");
+    assert!(gdremu(&[], "true", &[]).stderr.is_empty());
 }
 
 /// An allocator calls hooks while it starts, and its own functions must not be called by them.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use common::built;
+use common::{built, exports};
 
 /// UCX replaces at most 13 bytes of a function. It can move these elsewhere.
 const MOVABLE: [&str; 3] = ["b8 00 00 00 00"; 3];
@@ -24,10 +24,9 @@ fn ask(tool: &str, options: &[&str], library: &Path) -> String {
 fn assert_hookable(package: &str, expected: &[&str]) {
     let library = built(package);
     let code = ask("objdump", &["-d", "--wide"], &library);
-    let symbols = ask("nm", &["-D", "--defined-only"], &library);
-    let exported: Vec<&str> = symbols.lines().filter_map(|line| Some(line.split_once(" T ")?.1)).collect();
+    let exported = exports(&library);
     for name in expected {
-        assert!(exported.contains(name), "{name} is not exported");
+        assert!(exported.contains(*name), "{name} is not exported");
     }
     let relocations = ask("readelf", &["--relocs", "--wide"], &library);
     let relocated: BTreeSet<&str> = relocations.lines().filter_map(|line| line.split_whitespace().nth(4)).collect();
@@ -42,10 +41,10 @@ fn assert_hookable(package: &str, expected: &[&str]) {
         }
     }
     for name in exported {
-        for (index, line) in begins[name].iter().enumerate() {
+        for (index, line) in begins[&name[..]].iter().enumerate() {
             assert!(line.contains(MOVABLE[index]), "{name} of {package}: {line}");
         }
-        assert!(!relocated.contains(name), "{package} reaches {name} by a relocation");
+        assert!(!relocated.contains(&name[..]), "{package} reaches {name} by a relocation");
     }
 }
 

@@ -5,6 +5,8 @@
 #include "device.h"
 #include "tests.h"
 
+#include <dlfcn.h>
+
 #define KIB 1024ul
 #define MIB (1024 * KIB)
 

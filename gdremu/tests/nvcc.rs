@@ -7,7 +7,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{GDREMU, built};
+use common::{GDREMU, built, exports, kit};
 
 const COMPUTE_80: &str = "arch=compute_80,code=compute_80";
 
@@ -22,7 +22,8 @@ fn run(source: &str, name: &str, options: &[&str]) -> Option<Output> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("nvcc-{source}-{name}"));
     let mut compile = Command::new(&nvcc);
     compile.args(["-std=c++17", "-cudart", "shared"]).args(options);
-    compile.arg(tests.join(format!("{source}.cu"))).arg("-o").arg(&program);
+    compile.arg("-I").arg(tests.join("../../../c_tests"));
+    compile.arg(tests.join(format!("{source}.cu"))).arg(kit()).arg("-o").arg(&program);
     assert!(compile.status().unwrap().success(), "{compile:?}");
     let libraries = nvcc.parent().unwrap().join("../lib");
     let mut gdremu = Command::new(GDREMU);
@@ -46,11 +47,7 @@ fn flags_in_host_and_gpu_memory_are_answered() {
 
 /// The functions that a library exports.
 fn functions(library: &Path) -> BTreeSet<String> {
-    let output = Command::new("nm").args(["-D", "--defined-only", "--just-symbols"]).arg(library).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let symbols = String::from_utf8(output.stdout).unwrap();
-    let mut functions: BTreeSet<_> =
-        symbols.lines().map(|symbol| symbol.split('@').next().unwrap().to_owned()).collect();
+    let mut functions = exports(library);
     functions.retain(|function| function.trim_start_matches('_').starts_with("cuda"));
     functions
 }

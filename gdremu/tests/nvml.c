@@ -38,11 +38,10 @@ static void pins_use_bar1(device_t device)
 {
     CUdeviceptr buffer = allocated(2 << 20);
     unsigned long long bar1[3];
-    int fd;
 
     CHECK_EQUAL(NVML(nvmlDeviceGetBAR1MemoryInfo)(device, bar1), 0);
     CHECK(bar1[0] == 64 << 20 && bar1[1] == 64 << 20 && bar1[2] == 0);
-    CUDA(cuMemGetHandleForAddressRange(&fd, buffer, 65536, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    int fd = exported(buffer, 65536);
     CHECK_EQUAL(NVML(nvmlDeviceGetBAR1MemoryInfo)(device, bar1), 0);
     CHECK(bar1[1] == (64 << 20) - 65536 && bar1[2] == 65536);
     CHECK_EQUAL(close(fd), 0);

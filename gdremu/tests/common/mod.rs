@@ -25,6 +25,14 @@ pub(crate) fn built(name: &str) -> PathBuf {
     directory.join(library)
 }
 
+/// The names of the functions that a library exports, without the versions of symbols.
+pub(crate) fn exports(library: &Path) -> BTreeSet<String> {
+    let output = Command::new("nm").args(["-D", "--defined-only", "--just-symbols"]).arg(library).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let symbols = String::from_utf8(output.stdout).unwrap();
+    symbols.lines().map(|symbol| symbol.split('@').next().unwrap().to_owned()).collect()
+}
+
 /// The preload library of emulated GPUs, which is the stand-in libcuda too.
 pub(crate) fn runtime() -> &'static Path {
     static RUNTIME: OnceLock<PathBuf> = OnceLock::new();
@@ -32,7 +40,7 @@ pub(crate) fn runtime() -> &'static Path {
 }
 
 /// The kit of the C tests, made once. Test programs that run at the same time make their own.
-fn kit() -> &'static Path {
+pub(crate) fn kit() -> &'static Path {
     static KIT: OnceLock<PathBuf> = OnceLock::new();
     KIT.get_or_init(|| {
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kit.{}", std::process::id()));

@@ -1,26 +1,15 @@
 // The checks of every program.
 #pragma once
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 
-#define CHECK(condition) check(condition, #condition, __FILE__, __LINE__)
-#define CUDA(call) check_cuda(call, #call, __FILE__, __LINE__)
+#include "kit/check.h"
 
-static inline void check(bool holds, const char *what, const char *file, int line)
+#define CUDA(call) check_cuda(HERE, #call, call)
+
+static inline void check_cuda(const char *file, int line, const char *function, const char *call, cudaError_t result)
 {
-    if (!holds) {
-        fprintf(stderr, "%s:%d: %s does not hold\n", file, line, what);
-        exit(1);
-    }
-}
-
-static inline void check_cuda(cudaError_t result, const char *what, const char *file, int line)
-{
-    if (result != cudaSuccess) {
-        fprintf(stderr, "%s:%d: %s: %s\n", file, line, what, cudaGetErrorName(result));
-        exit(1);
-    }
+    if (result != cudaSuccess)
+        failed(file, line, function, "%s is %s", call, cudaGetErrorName(result));
 }
 
 // Memory that the CPU and GPU kernels reach at the same address.
