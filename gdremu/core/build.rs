@@ -19,7 +19,6 @@ fn main() {
     }
 }
 
-/// Links a library without any code.
 fn link(out: &Path, name: &str, arguments: &[&str]) {
     let mut cc = Command::new(env::var_os("CC").unwrap_or("cc".into()));
     cc.args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-x", "none"]);

@@ -127,7 +127,6 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
     Ok(end_like(status))
 }
 
-/// Ends with the exit status or the signal of the program.
 fn end_like(status: ExitStatus) -> End {
     match (status.code(), status.signal()) {
         (Some(code), _) => End::Exit(code as u8),

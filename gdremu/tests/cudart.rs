@@ -8,8 +8,7 @@ use std::{env, fs};
 
 use common::{GDREMU, compile, runtime};
 
-/// NVIDIA's libcudart out of a Python wheel, fetched once; `None`, with a line that says why, if it
-/// cannot be had.
+/// NVIDIA's libcudart out of a Python wheel, fetched once. Without it, `None`, and a line that says why.
 fn libcudart(wheel: &str, path: &str) -> Option<PathBuf> {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wheels").join(wheel).join("installed");
     if !directory.exists() {

@@ -45,7 +45,7 @@ fn flags_in_host_and_gpu_memory_are_answered() {
     assert_passes("ping_pong", "lz4", &options);
 }
 
-/// The functions that a library exports.
+/// The functions of the runtime that a library exports.
 fn functions(library: &Path) -> BTreeSet<String> {
     let mut functions = exports(library);
     functions.retain(|function| function.trim_start_matches('_').starts_with("cuda"));

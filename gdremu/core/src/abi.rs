@@ -14,8 +14,7 @@ const fn read_write(nr: u32, size: u32) -> u32 {
     3 << 30 | size << 16 | MAGIC << 8 | nr
 }
 
-/// Most commands were declared with a pointer to their argument, so the size field holds a
-/// pointer's.
+/// Most commands were declared with the size of a pointer to their argument.
 const POINTER: u32 = 8;
 
 pub fn is_gdrdrv(number: u32) -> bool {
@@ -116,7 +115,6 @@ impl Command {
         !matches!(self, Command::UnpinBuffer | Command::ReqMappingType)
     }
 
-    /// The field that receives a new handle.
     pub const fn new_handle(self) -> Option<&'static Field> {
         match self {
             Command::PinBuffer => Some(&pin_buffer::HANDLE),

@@ -234,10 +234,8 @@ choice! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unsupported {
-    /// A line on stderr, and the end of the process with this status. If a child of the program, also
-    /// gdremu's exit status if the program itself succeeds.
+    /// If the process is a child of the program, also gdremu's exit status if the program itself succeeds.
     Exit(u8),
-    /// A line on stderr; the program gets the error of the launch.
     Warn,
 }
 
@@ -291,7 +289,6 @@ fn pci_device(text: &str) -> Result<u16, String> {
     u16::try_from(number(text)?).map_err(|error| error.to_string())
 }
 
-/// The text of a list that [`Faults`] can be read from.
 fn faults(text: &str) -> Result<String, String> {
     text.parse().map(|_: Faults| text.to_owned())
 }

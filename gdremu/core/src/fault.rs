@@ -77,7 +77,6 @@ impl FromStr for Faults {
     }
 }
 
-/// Reads an entry, or says what is wrong with it.
 fn parse_entry(entry: &str) -> Result<Fault, &'static str> {
     let (call, rest) = entry.split_once(':').ok_or("no error")?;
     let (effect, nth) = rest.split_once('@').unwrap_or((rest, "1+"));

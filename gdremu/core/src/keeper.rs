@@ -98,12 +98,10 @@ impl Keeper {
     }
 }
 
-/// Sends the memory of a dma-buf, and the file that it is in, to the launcher.
 pub fn keep(session: &Session, name: &OsStr, exported: Exported, file: BorrowedFd<'_>) -> io::Result<()> {
     request(session, &Request::Keep(name.to_owned(), exported), file)
 }
 
-/// Finds the memory of a dma-buf, and the file that it is in.
 pub fn find(session: &Session, name: &OsStr) -> io::Result<(Exported, OwnedFd)> {
     let (answers, to) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
     request(session, &Request::Find(name.to_owned()), to.as_fd())?;

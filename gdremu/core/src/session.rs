@@ -68,7 +68,6 @@ impl Session {
         if is_session { Some((Session { directory: directory.to_owned() }, path.file_name()?)) } else { None }
     }
 
-    /// The directory in which programs find the stand-in libcuda.
     pub fn libraries(&self) -> PathBuf {
         self.directory.join("lib")
     }
@@ -95,8 +94,7 @@ impl Session {
         Ok(link)
     }
 
-    /// Puts the library that stands in for NVIDIA's where the dynamic loader will find it by any of
-    /// their names.
+    /// Puts the stand-in where the dynamic loader finds it by each name of NVIDIA's libraries.
     pub fn install_stand_in(&self, library: &Path) -> io::Result<()> {
         let names = ["libcuda.so", "libcuda.so.1", "libnvidia-ml.so", "libnvidia-ml.so.1"];
         for name in names {
@@ -180,7 +178,6 @@ impl Record {
         self.path.file_name().unwrap_or_default()
     }
 
-    /// The process that made it.
     pub fn owner(&self) -> Option<&str> {
         self.name().to_str()?.split('.').next()
     }

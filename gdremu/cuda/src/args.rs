@@ -6,7 +6,6 @@ use std::{ptr, slice};
 
 use crate::error::{Error, Result, ensure, valid};
 
-/// The place that a result is written to.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Out<T>(*mut T);
@@ -46,7 +45,6 @@ impl<T: Copy> Out<T> {
         Ok(())
     }
 
-    /// Casts the place to the type that another argument selects for the result.
     pub(crate) fn of<U>(self) -> Out<U> {
         Out(self.0.cast())
     }
@@ -56,14 +54,12 @@ impl<T: Copy> Out<T> {
         In(self.0)
     }
 
-    /// Refuses NULL before the call has any effect.
     pub(crate) fn check(self) -> Result {
         ensure(!self.0.is_null(), Error::INVALID_VALUE)
     }
 }
 
 impl Out<()> {
-    /// The place of no result.
     pub(crate) const NOWHERE: Out<()> = Out(ptr::dangling_mut());
 }
 
@@ -90,18 +86,15 @@ impl Out<c_char> {
     }
 }
 
-/// The place that an argument is read from.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct In<T>(*const T);
 
 impl<T: Copy> In<T> {
-    /// Returns NULL, for a call of another exported function.
     pub(crate) const fn null() -> In<T> {
         In(ptr::null())
     }
 
-    /// Casts the place to the type that another argument selects.
     pub(crate) fn of<U>(self) -> In<U> {
         In(self.0.cast())
     }
@@ -122,7 +115,6 @@ impl<T: Copy> In<T> {
 }
 
 impl In<c_char> {
-    /// A text for a call of another exported function.
     pub(crate) fn from_text(text: &CStr) -> In<c_char> {
         In(text.as_ptr())
     }

@@ -13,12 +13,10 @@ pub(crate) struct Error(pub(crate) i32);
 
 pub(crate) type Result<T = ()> = std::result::Result<T, Error>;
 
-/// Returns this error unless the condition holds.
 pub(crate) fn ensure<E>(condition: bool, error: E) -> std::result::Result<(), E> {
     if condition { Ok(()) } else { Err(error) }
 }
 
-/// The value of an option, or CUDA_ERROR_INVALID_VALUE.
 pub(crate) fn valid<T>(value: Option<T>) -> Result<T> {
     value.ok_or(Error::INVALID_VALUE)
 }
@@ -70,7 +68,6 @@ pub(crate) fn text(error: i32) -> Option<&'static Text> {
     TEXTS.iter().find(|text| text.value == error)
 }
 
-/// The text of a CUresult.
 pub(crate) fn text_of_driver(error: i32) -> Option<&'static Text> {
     let text = text(error)?;
     if text.name.is_empty() { None } else { Some(text) }

@@ -30,13 +30,11 @@ pub(crate) fn config() -> GpuConfig {
     process::lock().config.gpu.clone()
 }
 
-/// Fails if this call of the function must (`--fault`).
 pub(crate) fn check_fault(function: &str) -> Result {
     let fault = process::lock().faults.take(function);
     fault.map_or(Ok(()), |fault| Err(Error(fault.0)))
 }
 
-/// Returns the place of an address in GPU memory.
 pub(crate) fn place(address: u64) -> Option<Place> {
     with(|gpu| gpu.memory().place(address))
 }
@@ -45,7 +43,6 @@ pub(crate) fn with<T>(call: impl FnOnce(&mut HostProvider) -> T) -> T {
     call(process::lock().gpu.host())
 }
 
-/// Changes the allocation metadata of the GPUs' memory.
 pub(crate) fn change<T>(
     mut call: impl FnMut(&mut Memory) -> std::result::Result<T, address_space::Error>,
 ) -> Result<T> {
@@ -104,7 +101,6 @@ fn by_name(entry: &str) -> Option<usize> {
     if number < count() { Some(number) } else { None }
 }
 
-/// The GPU that a CUdevice names.
 pub(crate) fn by_ordinal(device: i32) -> Result<usize> {
     visible().get(device as usize).copied().ok_or(Error::INVALID_DEVICE)
 }

@@ -11,7 +11,6 @@ use crate::args::Out;
 use crate::error::ensure;
 use crate::gpus;
 
-/// nvmlReturn_t other than NVML_SUCCESS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Error(i32);
 
@@ -40,7 +39,6 @@ fn handle(gpu: usize) -> Device {
     DEVICE | (gpu + 1) << 8
 }
 
-/// The number of calls of nvmlInit minus the number of calls of nvmlShutdown.
 static USERS: AtomicI32 = AtomicI32::new(0);
 
 fn check_initialized() -> Result {
@@ -103,7 +101,6 @@ const C2C_LINK_COUNT: u32 = 170; // an unsigned int
 
 const _: () = assert!(size_of::<FieldValue>() == 40 && size_of::<PciInfo>() == 68);
 
-/// Exports functions as libnvidia-ml does.
 macro_rules! entry_points {
     ($(fn $symbol:ident($($argument:ident: $type:ty),*) $body:block)*) => {$(
         const _: () = {

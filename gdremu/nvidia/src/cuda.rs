@@ -151,16 +151,14 @@ pub(crate) struct Allocation {
 impl Cuda {
     /// libcuda, loaded for good on first use; `None`, and a line on stderr, if that fails.
     ///
-    /// Looks the functions up by `dlsym`. Where that is hooked, the caller makes sure that the real ones
-    /// are found.
+    /// Looks the functions up by `dlsym`; where that is hooked, the caller makes it find the real ones.
     pub(crate) fn get() -> Option<&'static Cuda> {
         static CUDA: OnceLock<Option<Cuda>> = OnceLock::new();
         CUDA.get_or_init(Cuda::load).as_ref()
     }
 
     fn load() -> Option<Cuda> {
-        // SAFETY: libc has a function of this name and type; loading the CUDA driver has no
-        // preconditions.
+        // SAFETY: libc has a function of this name and type; loading libcuda has no preconditions.
         let library = unsafe {
             // By dlsym, because tools such as UCX write their own dlopen into the relocated entries of
             // every object, and it would run under the caller's lock.
@@ -175,7 +173,6 @@ impl Cuda {
         cuda
     }
 
-    /// The GPU of the calling thread's context, by CUDA's number.
     pub(crate) fn current_gpu(&self) -> Result<c_int, Status> {
         let mut gpu = 0;
         // SAFETY: the place is a live local.
@@ -202,7 +199,6 @@ impl Cuda {
         }
     }
 
-    /// Maps a physical object for its own GPU, wherever there is room.
     fn map_object(&self, object: u64, len: usize, gpu: c_int) -> Result<u64, Status> {
         let location = Location { kind: LOCATION_DEVICE, id: gpu };
         let access = AccessDesc { location, flags: ACCESS_READ_WRITE };
@@ -306,8 +302,7 @@ impl Cuda {
         waited.map_err(|failure| failure.status as Status)
     }
 
-    /// Works in the GPU's primary context where the thread has none, and leaves the thread as it
-    /// was.
+    /// Works in the GPU's primary context where the thread has none, and leaves the thread without one again.
     fn in_context(&self, gpu: i32, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         let mut current = 0;
         // SAFETY: the places are ours; the retained object is released below.

@@ -103,8 +103,6 @@ pub(crate) unsafe extern "C" fn cuPointerSetAttribute(value: *const u32, attribu
     })
 }
 
-// ---- Virtual memory management ----
-
 pub(crate) unsafe extern "C" fn cuMemCreate(
     handle: *mut u64,
     size: usize,
@@ -141,8 +139,6 @@ pub(crate) extern "C" fn cuMemUnmap(address: u64, size: usize) -> Status {
         Ok(())
     })
 }
-
-// ---- Lookup ----
 
 pub(crate) unsafe extern "C" fn cuGetProcAddress_v2(
     name: *const c_char,

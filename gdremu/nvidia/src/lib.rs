@@ -8,14 +8,6 @@
 //!     rm           the GPU driver's resource manager: import of descriptors, BAR1 mappings
 //!     cuda         NVIDIA's libcuda: allocations, and descriptors of them
 //! ```
-//!
-//! A program finds them by one of three methods:
-//!
-//! ```text
-//! linked with libcuda   this object's symbols come before libcuda's
-//! dlsym                 dlsym       ──┐
-//! cuGetProcAddress      functions ────┴─ replaced: the table of replaced names
-//! ```
 #![allow(non_snake_case, reason = "the exported names are NVIDIA's")]
 
 mod cuda;

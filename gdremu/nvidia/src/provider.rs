@@ -56,8 +56,7 @@ impl NvidiaProvider {
         Ok(start)
     }
 
-    /// Frees a buffer from [`NvidiaProvider::alloc`] and returns the pins that lose their memory by
-    /// it.
+    /// Frees a buffer from [`NvidiaProvider::alloc`]. Returns the pins that lose their memory.
     pub(crate) fn free(&mut self, libcuda: &Cuda, va: u64) -> Result<Vec<PageTableId>, Status> {
         let Some(buffer) = self.buffers.starting_at(va) else {
             return Err(cuda::INVALID_VALUE);

@@ -28,7 +28,6 @@ pub(crate) fn by_symbol(symbol: &str) -> Option<*mut c_void> {
     Some(ours.cast_mut())
 }
 
-/// The replacement of the function that cuGetProcAddress finds.
 pub(crate) fn by_name(name: &str) -> Option<*mut c_void> {
     let (_, ours) = FUNCTIONS.iter().find(|(symbol, _)| name_of(symbol) == name)?;
     Some(ours.cast_mut())

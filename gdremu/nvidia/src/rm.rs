@@ -58,7 +58,6 @@ commands! {
         root: u32, parent: u32, object: u32, class: u32, params: u64, rights: u64, params_size: u32, flags: u32,
         status: u32, _pad: u32
     };
-    /// Sends a control command to an object.
     Control = 0x2a, 32 {
         client: u32, object: u32, command: u32, flags: u32, params: u64, params_size: u32, status: u32
     };
@@ -70,7 +69,6 @@ commands! {
     };
 }
 
-/// Argument of [`GET_EXPORT_INFO`].
 #[repr(C)]
 struct ExportInfo {
     fd: i32,
@@ -80,7 +78,6 @@ struct ExportInfo {
     metadata: [u8; 64],
 }
 
-/// Argument of [`IMPORT`].
 #[repr(C)]
 struct ImportObjects {
     fd: i32,
@@ -152,8 +149,7 @@ impl Client {
 }
 
 impl Memory {
-    /// A file whose mmap gives `len` bytes of the allocation from `offset` on, through BAR1 and
-    /// write-combined.
+    /// A file whose mmap maps `len` bytes of the allocation from `offset` on, write-combined through BAR1.
     pub(crate) fn prepare_map(&self, offset: u64, len: usize) -> Result<File, Failure> {
         // The kernel keeps the memory to map with the descriptor, so each mapping has a descriptor of its own.
         let fresh = open(&self.client.path)?;

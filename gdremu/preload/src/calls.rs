@@ -22,7 +22,6 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Records a call that began at a time and has returned.
     pub(crate) fn record(
         &mut self,
         call: &'static str,

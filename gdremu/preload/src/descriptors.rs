@@ -18,6 +18,7 @@ use crate::hints::device_fds;
 use crate::next;
 use crate::system::file_status;
 
+/// A descriptor that gdremu serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A device that this process opened.
@@ -27,6 +28,7 @@ pub(crate) enum Kind {
     /// A dma-buf that this process exported. Its memory lives until all copies of the descriptor are closed, and as
     /// long as it is mapped.
     Export(PageTableId),
+    /// A dma-buf that another process exported, or this one before it executed another program.
     Received,
 }
 
@@ -82,7 +84,6 @@ impl Descriptors {
         device_fds::add(fd);
     }
 
-    /// The memory of a dma-buf that another process exported, and the file that it is in.
     pub(crate) fn received(&self, fd: c_int) -> Result<(Exported, OwnedFd), Errno> {
         let path = path_of(fd).unwrap_or_default();
         let (session, name) = Session::of_export(&path).ok_or(Errno::ENODEV)?;

@@ -48,8 +48,6 @@ impl EmulatedProcess {
         }
     }
 
-    // ---- Calls of the device ----
-
     pub(crate) fn open(&mut self, flags: c_int) -> Result<c_int, Errno> {
         self.call("open", &[("flags", flags as u64)], |process| {
             let access = Access {
@@ -144,8 +142,6 @@ impl EmulatedProcess {
         result
     }
 
-    // ---- Descriptors of GPU memory ----
-
     /// Makes a descriptor for GPU memory that the caller holds a reference to. The descriptor takes over
     /// the reference, which is released if that fails.
     pub fn export(&mut self, export: PageTableId, len: u64) -> Result<c_int, Errno> {
@@ -161,8 +157,6 @@ impl EmulatedProcess {
         }
         exported
     }
-
-    // ---- Mapped addresses ----
 
     /// Runs a call that takes away a range of addresses, and updates the mappings that were there.
     pub(crate) fn take_away(
@@ -199,8 +193,6 @@ impl EmulatedProcess {
     fn publish_bounds(&self) {
         mapped_range::set(self.driver.vmas.bounds());
     }
-
-    // ---- Releases ----
 
     /// Memory was freed under pins that are not persistent.
     pub fn revoke(&mut self, tables: &[PageTableId]) {
@@ -248,8 +240,6 @@ impl EmulatedProcess {
     fn publish_pins(&mut self, file: Identity) {
         self.descriptors.publish_pins(file, self.driver.pins_of(file));
     }
-
-    // ---- Records ----
 
     /// Records that a GPU kernel is not run. Returns whether it is the first time in this process.
     pub(crate) fn note_refused(&mut self, kernel: &str) -> bool {

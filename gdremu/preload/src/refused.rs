@@ -4,9 +4,8 @@ use gdremu_core::config::Unsupported;
 
 use crate::state;
 
-/// Reports a GPU kernel that is not run. It prints its name and the reason, once per name and process,
-/// and ends the process, unless `--unsupported` says otherwise. Not to be called with the lock of
-/// [`state`] held.
+/// Prints the name of a GPU kernel that is not run, and why, once per name and process. Ends the process, unless
+/// `--unsupported` says otherwise. Not to be called with the lock of [`state`] held.
 pub fn kernel(name: &str, why: &str) {
     let mut process = state::lock();
     let action = process.config.unsupported;

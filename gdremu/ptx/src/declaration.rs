@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use super::kernel::{Register, Type};
 use super::tokens::{Result, Tokens};
 
-/// The meaning of a name.
 #[derive(Clone, Copy)]
 pub(super) enum Name<'a> {
     /// A register of this type, or this number of them with numbers behind the name, from this one on.
@@ -20,13 +19,11 @@ pub(super) enum Name<'a> {
     UsedShared(usize),
     /// An index of the code.
     Label(usize),
-    /// A variable that cannot be used, and why.
     Unsupported(&'static str),
 }
 
 pub(super) type Names<'a> = HashMap<&'a str, Name<'a>>;
 
-/// Memory larger than this is refused.
 const MAX_BYTES: usize = 1 << 30;
 
 /// A memory in which things are placed one after the other.

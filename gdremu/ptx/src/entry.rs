@@ -25,7 +25,6 @@ struct Scope<'a> {
     branches: Vec<(usize, &'a str)>,
 }
 
-/// A GPU kernel that is being read.
 pub(super) struct Entry<'t, 'a> {
     tokens: &'t mut Tokens<'a>,
     kernel: Kernel,
@@ -136,7 +135,6 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(())
     }
 
-    /// The innermost scope.
     fn scope(&mut self) -> &mut Scope<'a> {
         self.scopes.last_mut().expect("the module's scope is never closed")
     }
@@ -296,7 +294,6 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(())
     }
 
-    /// Appends a step of an instruction.
     fn push_step(&mut self, name: &str, of: Type, to: Register, operands: [Operand; 3]) {
         let computation = find(COMPUTATIONS, name).expect("the steps are in the table");
         self.push(Operation::Compute { to, function: computation.functions[of.index()], operands });
@@ -504,11 +501,9 @@ impl<'t, 'a> Entry<'t, 'a> {
     }
 }
 
-/// The parts of an opcode that accesses memory.
 struct AccessForm {
     space: Space,
     element: Type,
-    /// The number of elements.
     count: usize,
     /// The computation of `atom` and `red`.
     update: Option<&'static Computation>,

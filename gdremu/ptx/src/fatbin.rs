@@ -12,13 +12,11 @@ pub const HEADER: usize = 16;
 
 const PTX: usize = 1;
 
-/// Flags of an entry.
 const LZ4: usize = 0x2000;
 const ZSTD: usize = 0x8000;
 
 const MAX_TEXT: usize = 1 << 30;
 
-/// The reason why there is no PTX to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
     Malformed,
@@ -48,7 +46,6 @@ fn number(bytes: &[u8], at: usize, len: usize) -> Result<usize> {
     Ok(number)
 }
 
-/// The length of a fat binary, by its header.
 pub fn len(header: &[u8]) -> Result<usize> {
     Ok(number(header, 6, 2)?.saturating_add(number(header, 8, 8)?))
 }

@@ -19,7 +19,6 @@ pub struct Kernel {
     pub(super) code: Vec<Instruction>,
 }
 
-/// The GPU kernel, its grid and its arguments.
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub kernel: Arc<Kernel>,
@@ -116,7 +115,6 @@ impl Type {
     }
 }
 
-/// Index of one of a thread's registers.
 pub(super) type Register = usize;
 
 /// Registers that every GPU kernel has. They hold 0, nothing that is read later, and the address of the module's
@@ -154,7 +152,6 @@ pub(super) enum Operation {
         values: Vec<Operand>,
     },
     Update {
-        /// Gets the old value.
         old: Register,
         at: Access,
         /// Computes from the old value and two operands.
@@ -173,7 +170,6 @@ pub(super) enum Operation {
     Exit,
 }
 
-/// The operand of an instruction, the sum of a register and a constant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operand {
     pub(super) register: Register,
@@ -190,10 +186,8 @@ impl Operand {
     }
 }
 
-/// Computes the first content of a register.
 pub(super) type Special = fn(&ThreadId<'_>) -> u64;
 
-/// A thread of a launch.
 pub(super) struct ThreadId<'a> {
     pub(super) launch: &'a Launch,
     /// The place of the block on each axis.
@@ -203,7 +197,6 @@ pub(super) struct ThreadId<'a> {
     pub(super) lane: u64,
 }
 
-/// Memory that an instruction reads or writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     pub(super) space: Space,
@@ -229,7 +222,6 @@ pub(super) const SHARED_WINDOW: u64 = 1 << 60;
 pub(super) const LOCAL_WINDOW: u64 = 1 << 61;
 pub(super) const GRID_WINDOW: u64 = 1 << 62;
 
-/// Threads of a warp.
 pub(super) const WARP: u64 = 32;
 
 /// The offset of the shared memory whose size the launch sets.

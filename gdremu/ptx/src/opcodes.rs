@@ -33,8 +33,7 @@ impl Kind {
     }
 }
 
-/// An opcode that computes, with the types of the result and the operands, and the functions by
-/// `Type::index`.
+/// An opcode that computes: the types of its result and operands, and its functions by `Type::index`.
 pub(super) struct Computation {
     pub(super) result: Kind,
     pub(super) operands: &'static [Kind],
@@ -152,7 +151,6 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("cas", T, [T, T, T], |_, [old, expected, new]| if old == expected { new } else { old }),
 ];
 
-/// Computations that are atomic accesses.
 pub(super) const UPDATES: [&str; 10] = ["add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas"];
 
 /// Parts of the names of `ld`, `st`, `atom` and `red` that change nothing here, such as scopes and hints for caches.

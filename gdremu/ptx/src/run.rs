@@ -25,7 +25,6 @@ pub trait GlobalMemory {
     fn update(&mut self, address: u64, size: usize, change: &Change<'_>) -> Result<u64, Fault>;
 }
 
-/// Computes the new value from the old one.
 pub type Change<'a> = dyn Fn(u64) -> u64 + 'a;
 
 /// A GPU kernel may not access the memory at an address.
@@ -50,7 +49,6 @@ pub struct Stopped {
     pub line: u32,
     /// Index of the thread in its block.
     pub thread: u32,
-    /// Index of the block.
     pub block: u64,
 }
 
@@ -85,13 +83,11 @@ pub fn run<M: GlobalMemory>(
     Ok(())
 }
 
-/// The coordinates of an index in a grid or block.
 fn coordinates(index: u64, sizes: [u32; 3]) -> [u64; 3] {
     let [width, height, _] = sizes.map(u64::from);
     [index % width, index / width % height, index / width / height]
 }
 
-/// The memory of all threads of a launch.
 struct GridMemory<'a, M> {
     global: &'a mut M,
     /// A size, which nothing reads, and the word with which blocks count those that have arrived.
@@ -104,7 +100,6 @@ struct Block {
     /// Threads that can run, and those that wait at the barrier.
     ready: Vec<usize>,
     waiting: Vec<usize>,
-    /// How many threads have not ended.
     live: usize,
     shared: Vec<u8>,
 }
@@ -122,7 +117,6 @@ impl Block {
         }
     }
 
-    /// Gives each thread that can run a turn.
     fn turn<M: GlobalMemory>(&mut self, launch: &Launch, memory: &mut GridMemory<'_, M>) -> Result<(), Stopped> {
         for index in mem::take(&mut self.ready) {
             let thread = &mut self.threads[index];
@@ -188,7 +182,6 @@ struct Thread {
     state: State,
     registers: Box<[u64]>,
     local: Box<[u8]>,
-    /// Index of the instruction that is next.
     next: usize,
 }
 

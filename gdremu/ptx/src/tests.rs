@@ -58,7 +58,6 @@ fn text(body: &str) -> String {
     )
 }
 
-/// A GPU kernel of a text, or why it cannot run.
 fn kernel(text: &str, name: &str) -> Result<Arc<Kernel>, ParseError> {
     let module = parse(text).unwrap_or_else(|error| panic!("{error}"));
     module.kernels[name].clone()

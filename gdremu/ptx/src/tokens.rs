@@ -152,12 +152,10 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// An error in the line of the token taken last.
     pub(super) fn error(&self, reason: impl Into<String>) -> ParseError {
         ParseError { line: self.line(), reason: reason.into() }
     }
 
-    /// The error for a word that the interpreter does not know.
     pub(super) fn unsupported(&self, word: &str) -> ParseError {
         self.error(format!("{word} is not supported"))
     }

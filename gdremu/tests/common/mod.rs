@@ -8,7 +8,6 @@ use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
 use std::{env, fs};
 
-/// The launcher.
 pub(crate) const GDREMU: &str = env!("CARGO_BIN_EXE_gdremu");
 
 /// A preload library, gdremu-cuda or gdremu-nvidia, built beside the launcher.
@@ -98,7 +97,6 @@ impl Build {
         command
     }
 
-    /// Returns what the program printed on stderr.
     pub(crate) fn assert_passes(&self, line: &str) -> String {
         let output = self.command(line).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);

@@ -19,7 +19,6 @@ pub const ALLOCATION_PINNED: u32 = 1;
 /// CUmemAllocationHandleType: a file descriptor.
 pub const HANDLE_POSIX_FD: u32 = 1;
 
-/// CUmemAllocationProp.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct AllocationProp {
@@ -33,7 +32,6 @@ pub struct AllocationProp {
     pub reserved: [u8; 4],
 }
 
-/// CUmemAccessDesc.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct AccessDesc {
@@ -60,7 +58,6 @@ pub struct IpcHandle {
     pub unused: u64,
 }
 
-/// CUuuid.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Uuid(pub [u8; 16]);

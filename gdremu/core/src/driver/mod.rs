@@ -33,7 +33,6 @@ use vmas::Vmas;
 /// The clock of GET_INFO's pin durations, in nanoseconds.
 pub const CLOCK_KHZ: u64 = 1_000_000;
 
-/// A process, and a thread of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     pub pid: Pid,
@@ -106,15 +105,13 @@ impl Driver {
         gpu.put_pages(table);
     }
 
-    /// The last descriptor and the last mapping of an open device are gone. Releases its pins.
     pub fn release(&mut self, gpu: &mut dyn Provider, file: Identity) {
         if let Some(file) = self.files.remove(&file) {
             file.tables().for_each(|table| gpu.put_pages(table));
         }
     }
 
-    /// Forgets everything and gives nothing back, because in a forked child all of it is the
-    /// parent's.
+    /// For a forked child, in which everything is the parent's, so nothing is given back.
     pub fn forget(&mut self) {
         self.files.clear();
         self.vmas = Vmas::default();

@@ -24,7 +24,6 @@ pub struct PageTable {
     pub len: u64,
     /// The physical memory, in address order.
     pub runs: Vec<Run>,
-    /// True if the page table outlives a free of its memory.
     pub(super) persistent: bool,
 }
 
@@ -194,7 +193,6 @@ impl Memory {
         Ok(revoked)
     }
 
-    /// Returns whether any of the physical memory at a buffer's addresses is pinned.
     fn is_pinned(&self, va: u64, len: u64) -> bool {
         for part in self.runs(va, len, |_, _| true).expect("blocks are mapped") {
             let part_end = part.offset + part.len;
@@ -211,7 +209,6 @@ impl Memory {
         self.steps.extend(self.physical.release(object, holder).map(Step::Removed));
     }
 
-    /// The live buffer or VMM mapping at a device address.
     pub fn place(&self, va: u64) -> Option<Place> {
         let mapping = self.mapping_at(va).ok()?;
         let Object { gpu, rdma, .. } = *self.physical.live(mapping.object);

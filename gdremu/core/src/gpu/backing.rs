@@ -32,7 +32,6 @@ pub(super) trait Backing: Send {
     }
 }
 
-/// A file that is opened on first use.
 pub(super) fn opened(
     file: &mut Option<OwnedFd>,
     open: impl FnOnce() -> Result<OwnedFd, Errno>,

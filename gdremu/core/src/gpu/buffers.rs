@@ -102,7 +102,6 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         Freed { start: first, len: last - first, is_block: false }
     }
 
-    /// The buffer that an address lies in.
     pub fn find(&self, va: u64) -> Option<Buffer> {
         let buffer = self.live.range(..=va).next_back()?.1;
         if va - buffer.start < buffer.len { Some(*buffer) } else { None }

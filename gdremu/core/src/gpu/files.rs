@@ -138,7 +138,6 @@ impl HostProvider {
         result
     }
 
-    /// Returns whether `va` is in a range that device addresses are taken from.
     pub fn is_device_address(&self, va: u64) -> bool {
         self.windows.iter().any(|&(start, len)| va >= start && va - start < len)
     }
@@ -179,7 +178,6 @@ impl HostProvider {
         Ok(va)
     }
 
-    /// The memory of a page table, and the file that it is in.
     pub fn exported(&mut self, table: PageTableId) -> Result<(Exported, BorrowedFd<'_>), Errno> {
         let runs = &self.memory.pins.get(&table).ok_or(Errno::EINVAL)?.runs;
         let gpu = runs[0].gpu;
@@ -269,7 +267,6 @@ impl Provider for HostProvider {
 }
 
 impl dyn Provider {
-    /// The emulated GPUs, for the stand-in libcuda.
     pub fn host(&mut self) -> &mut HostProvider {
         self.as_kind().expect("the library for emulated GPUs has no other provider")
     }

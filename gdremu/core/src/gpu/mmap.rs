@@ -109,8 +109,7 @@ pub fn map_parts(parts: &[Part<'_>], fixed: Option<usize>) -> Result<usize, Errn
 /// Replaces `[addr, addr + len)` by memory whose touch raises SIGBUS; SIGSEGV if no descriptor is left.
 ///
 /// # Safety
-/// The range is a mapping of the emulated driver, which nothing in this process may count on any
-/// more.
+/// Nothing in this process uses the range, a mapping of the emulated driver, any more.
 pub(super) unsafe fn poison(addr: usize, len: usize) {
     // A page beyond the end of its file is SIGBUS.
     let replaced = match memory_file(c"gdremu-zapped", 0) {

@@ -1,5 +1,4 @@
-//! The physical memory of every GPU, in objects of whole blocks, alive as long as anything refers
-//! to them.
+//! The physical memory of every GPU, in objects of whole blocks, with counts of their references.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -32,7 +31,6 @@ pub(super) fn end_of(start: u64, len: u64) -> Result<u64, Error> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);
 
-/// A contiguous piece of one GPU's physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     pub gpu: usize,

@@ -17,9 +17,7 @@ pub struct PinRequest {
 }
 
 pub trait Provider: Any + Send {
-    /// Pins a range.
-    ///
-    /// The physical memory stays alive until [`Provider::put_pages`], even if the program frees
+    /// Pins a range. The physical memory stays alive until [`Provider::put_pages`], even if the program frees
     /// it before. If it does and the pin is not persistent, the call that frees it names this table
     /// among the revoked ones. The caller then zaps its mapping and puts the pages.
     ///
@@ -41,8 +39,7 @@ pub trait Provider: Any + Send {
     /// `EINVAL`: beyond the table, or no such table. Otherwise the error of mmap(2).
     fn map(&mut self, table: PageTableId, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno>;
 
-    /// Takes the pages out of a mapping, so the next touch raises SIGBUS. The addresses stay
-    /// occupied until munmap.
+    /// Takes the pages out of a mapping, whose touches raise SIGBUS until it is unmapped.
     fn zap(&mut self, addr: usize, len: usize) {
         // SAFETY: the driver names a mapping that it made with `map`, and which its owner has lost.
         unsafe { mmap::poison(addr, len) };
@@ -53,7 +50,6 @@ pub trait Provider: Any + Send {
 }
 
 impl dyn Provider {
-    /// This provider, if it is a `P`.
     pub fn as_kind<P: Provider>(&mut self) -> Option<&mut P> {
         (self as &mut dyn Any).downcast_mut()
     }

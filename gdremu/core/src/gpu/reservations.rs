@@ -1,6 +1,5 @@
-//! CUDA's virtual memory management, with physical objects with handles, reserved addresses, and
-//! mappings between the two. A call that does not find its object or range returns
-//! [`Error::Invalid`].
+//! CUDA's virtual memory management: physical objects with handles, reserved addresses, mappings between the two.
+//! A call that does not find its object or range returns [`Error::Invalid`].
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -38,8 +37,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Reserves addresses at `hint` if that is free. `len` is a multiple of 2 MiB, `align` is 0 or a
-    /// power of two.
+    /// Reserves addresses, at `hint` if that is free. `align` is 0 or a power of two.
     pub fn reserve(&mut self, len: u64, align: u64, hint: u64) -> Result<u64, Error> {
         if len == 0 || !len.is_multiple_of(BLOCK) || (align != 0 && !align.is_power_of_two()) {
             return Err(Error::Invalid);
@@ -67,8 +65,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Maps an object at reserved, unmapped addresses. `va` is a multiple of 2 MiB. No GPU has access
-    /// yet.
+    /// Maps an object at reserved, unmapped addresses, without access for any GPU yet.
     pub fn map(&mut self, va: u64, handle: ObjectId) -> Result<(), Error> {
         let len = self.object(handle)?.len;
         let end = end_of(va, len)?;

@@ -7,7 +7,6 @@ use super::{host, ipc};
 use crate::error::{Error, Result, ensure, valid};
 use crate::gpus;
 
-/// Allocates a buffer that the context frees at its end.
 pub(super) fn cuMemAlloc_v2(state: &mut State, current: Current, size: usize) -> Result<u64> {
     let address = gpus::change(|memory| memory.alloc(current.gpu, size as u64, true))?;
     let allocation = Allocation { context: Some(current.context), pool: None, shared: None };
@@ -38,7 +37,6 @@ pub(super) fn free(state: &mut State, address: u64) -> Result {
     Ok(())
 }
 
-/// Frees the buffers of a context that ends.
 pub(super) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
     let addresses: Vec<u64> = state.allocations.keys().copied().collect();
     for address in addresses {

@@ -70,7 +70,6 @@ pub(super) fn check_stream(state: &mut State, current: Current, stream: StreamHa
     })
 }
 
-/// Refuses to wait for a context with streams that capture.
 pub(super) fn check_context(state: &mut State, context: ContextHandle) -> Result {
     invalidate(state, Error::STREAM_CAPTURE_UNSUPPORTED, |_, _, capturing| capturing.context == context)
 }

@@ -103,7 +103,6 @@ fn submit(turn: Turn, when: When, destination: Memory, source: Memory) -> Result
     })
 }
 
-/// Copies between two lists of pieces of the same total length.
 fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
     let mut to = to.iter().copied();
     let mut from = from.iter().copied();

@@ -7,10 +7,8 @@ use gdremu_core::gpu::pci;
 use crate::error::{Error, Result, valid};
 use crate::gpus;
 
-/// The name of every emulated GPU.
 pub(super) const NAME: &str = "gdremu GPU";
 
-/// The CUdevice at a PCI address.
 pub(super) fn at_pci_address(text: &str) -> Result<i32> {
     let address = valid(pci_fields(text))?;
     let ordinal = gpus::visible().iter().position(|gpu| pci_fields(&pci::address(*gpu)) == Some(address));

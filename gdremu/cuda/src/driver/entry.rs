@@ -39,12 +39,10 @@ fn check(name: &str) -> Result {
     capture::check_call(name)
 }
 
-/// Runs an entry point that does not require cuInit.
 pub(super) fn without_init<T: Copy>(name: &str, to: Out<T>, call: impl FnOnce() -> Result<T>) -> i32 {
     run(name, || to.fill(call))
 }
 
-/// Runs an entry point that requires cuInit.
 pub(super) fn initialized<T: Copy>(name: &str, to: Out<T>, call: impl FnOnce() -> Result<T>) -> i32 {
     run(name, || {
         check(name)?;
@@ -52,7 +50,6 @@ pub(super) fn initialized<T: Copy>(name: &str, to: Out<T>, call: impl FnOnce() -
     })
 }
 
-/// Runs an entry point that uses the state.
 pub(super) fn with_state<T: Copy>(name: &str, to: Out<T>, call: impl FnOnce(&mut State) -> Result<T>) -> i32 {
     run(name, || {
         check(name)?;
@@ -60,7 +57,6 @@ pub(super) fn with_state<T: Copy>(name: &str, to: Out<T>, call: impl FnOnce(&mut
     })
 }
 
-/// Runs an entry point that requires a live current context.
 pub(super) fn in_context<T: Copy>(name: &str, to: Out<T>, call: impl FnOnce(&mut State, Current) -> Result<T>) -> i32 {
     run(name, || {
         check(name)?;

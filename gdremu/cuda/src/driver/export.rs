@@ -15,10 +15,8 @@ const DMA_BUF_FD: u32 = 1;
 /// CUmemRangeFlags: mapped through PCIe even if there is a coherent link.
 const MAPPING_TYPE_PCIE: u64 = 1;
 
-/// The first CUDA version with that flag.
 const MAPPING_TYPE_PCIE_SINCE: u32 = 12080;
 
-/// Exports a range of addresses, and returns its descriptor.
 pub(super) fn range(address: u64, size: usize, kind: u32, flags: u64) -> Result<c_int> {
     let config = gpus::config();
     let valid = flags == 0 || flags == MAPPING_TYPE_PCIE && config.cuda_version >= MAPPING_TYPE_PCIE_SINCE;

@@ -20,7 +20,6 @@ const ALLOC_FLAGS: u32 = 0x7;
 const REGISTER_FLAGS: u32 = 0x3 | READ_ONLY;
 pub(super) const READ_ONLY: u32 = 0x8;
 
-/// The range that an address is in.
 pub(super) fn find(state: &State, address: usize) -> Option<&HostRange> {
     let range = state.host.range(..=address).next_back()?.1;
     if address - range.start < range.len { Some(range) } else { None }
@@ -73,7 +72,6 @@ fn free(state: &mut State, address: usize) -> Result {
     Ok(())
 }
 
-/// Frees the host memory of a context that ends.
 pub(super) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
     let addresses: Vec<usize> = state.host.keys().copied().collect();
     for address in addresses {
@@ -84,7 +82,6 @@ pub(super) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
     Ok(())
 }
 
-/// Allocates host memory that GPUs reach.
 pub(super) fn cuMemHostAlloc(state: &mut State, current: Current, len: usize, flags: u32) -> Result<usize> {
     ensure(flags & !ALLOC_FLAGS == 0, Error::INVALID_VALUE)?;
     if len == 0 {

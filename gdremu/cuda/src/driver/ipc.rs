@@ -66,8 +66,7 @@ pub(super) fn open(state: &mut State, handle: IpcHandle, flags: u32) -> Result<u
     Ok(imported)
 }
 
-/// The file that a handle names, if its process lives, is of the same user and in view, and the file is
-/// a GPU's memory.
+/// The file that a handle names, if it is a GPU's memory in a live process of the same user that is in view.
 fn memory_of(handle: &IpcHandle) -> Option<File> {
     let path = format!("/proc/{}/fd/{}", handle.process, handle.memory.descriptor);
     let name = fs::read_link(&path).ok()?;

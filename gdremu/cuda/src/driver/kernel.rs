@@ -47,7 +47,6 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// The most blocks that run at the same time.
     fn resident(&self, kernel: &Kernel) -> Result<u64> {
         let blocks = product(self.grid, MAX_GRID)?;
         let threads = product(self.block, MAX_BLOCK)?;
@@ -59,7 +58,6 @@ impl Request {
     }
 }
 
-/// The product of sizes within limits.
 fn product(sizes: [u32; 3], limits: [u32; 3]) -> Result<u64> {
     let mut product = 1;
     for axis in 0..3 {
@@ -165,7 +163,6 @@ fn report_long_run(kernel: &Kernel, started: Instant) {
     }
 }
 
-/// Logs why a GPU kernel was stopped. Returns the error that its context has from now on.
 fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
     let (reason, error) = match stopped.trap {
         Trap::IllegalAddress(address) => (format!("it may not access {address:#x}"), Error::ILLEGAL_ADDRESS),

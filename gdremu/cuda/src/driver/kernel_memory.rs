@@ -13,7 +13,6 @@ use crate::gpus;
 
 /// The memory of one launch. Looks up each buffer once, until memory is allocated or freed.
 pub(super) struct KernelMemory {
-    /// The number of the GPU that runs the kernel.
     gpu: usize,
     pieces: Vec<Piece>,
     /// The number of changes of the address space at the time of the lookups.

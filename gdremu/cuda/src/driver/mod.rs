@@ -8,9 +8,6 @@
 //!     work       runs the work of streams behind GPU kernels
 //!     state/     contexts, streams, events, modules, queues, allocations; behind one lock
 //! ```
-//!
-//! Streams are in order. Without GPU kernels an asynchronous call has done its work when it returns.
-//! GPU kernels run on threads of their own, and later work of their stream waits until they end.
 
 mod buffer;
 mod capture;

@@ -74,7 +74,6 @@ pub(super) fn when(turn: &Turn, stream: Option<StreamHandle>, addresses: &[u64])
     When::InOrder
 }
 
-/// The value of an attribute that this kind of memory has.
 fn value(state: &State, attribute: u32, address: u64) -> Result<u64> {
     let memory = find(state, address)?;
     let id = memory.id();

@@ -52,8 +52,7 @@ pub(super) fn run(stream: StreamHandle, function: Option<impl FnOnce() + Send + 
 
 // ---- Events ----
 
-/// Flags of cuEventCreate for blocking events, events without time, and events
-/// between processes.
+/// Flags of cuEventCreate: blocking, without time, between processes.
 const FLAGS: u32 = 0x7;
 const INTERPROCESS: u32 = 0x4;
 

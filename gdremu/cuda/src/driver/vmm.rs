@@ -1,5 +1,4 @@
-//! Virtual memory management by cuMemCreate, cuMemAddressReserve, cuMemMap and related
-//! functions.
+//! Virtual memory management: cuMemCreate, cuMemAddressReserve, cuMemMap.
 #![forbid(unsafe_code)]
 
 use gdremu_core::gpu::address_space::Access;

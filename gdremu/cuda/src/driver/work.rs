@@ -17,12 +17,9 @@ use super::state::{self, ContextHandle, Current, Locked, Point, Queue, QueueId, 
 use super::{capture, entry};
 use crate::error::{Error, Result, ensure};
 
-/// The time at which a call's work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// The work is done before the call returns.
     Now,
-    /// The work is done when its turn has come.
     InOrder,
 }
 
@@ -73,7 +70,6 @@ impl Turn {
         })
     }
 
-    /// Returns whether new work of the stream would run at once.
     pub(super) fn is_idle(&self) -> bool {
         self.work_before().is_empty()
     }
@@ -138,7 +134,6 @@ pub(super) fn check(state: &State, context: ContextHandle) -> Result {
     ensure(state.contexts.get(context).is_ok(), Error::CONTEXT_IS_DESTROYED)
 }
 
-/// A stream's thread.
 fn serve(id: QueueId) {
     let _ = SigSet::all().thread_block(); // The program's threads handle signals.
     entry::forbid_calls();
@@ -166,7 +161,6 @@ fn serve(id: QueueId) {
     CHANGED.notify_all();
 }
 
-/// Waits for the next change of the queues.
 fn changed(state: Locked) -> Locked {
     CHANGED.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
@@ -192,7 +186,6 @@ pub(super) fn end(mut state: Locked, context: ContextHandle) -> Locked {
     state
 }
 
-/// Drops the work of a context that has not started.
 fn drop_waiting(state: &mut State, context: ContextHandle) {
     for (id, queue) in &mut state.queues.0 {
         if id.context == context {

@@ -1,5 +1,4 @@
-//! The beginnings of the runtime's functions, with the driver initialized, or in the context of the
-//! thread's GPU.
+//! How the runtime's functions begin: with the driver initialized, or in the context of the thread's GPU.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -19,10 +18,8 @@ thread_local! {
     pub(super) static GPU: Cell<i32> = const { Cell::new(0) };
 }
 
-/// The primary contexts that the runtime has retained, by GPU.
 static RETAINED: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
 
-/// The last runtime of CUDA 12.
 const CUDA_12: u32 = 12090;
 
 /// The CUDA version of the program's runtime, by the name of the loaded library; not newer than the driver.
@@ -33,7 +30,6 @@ pub(super) fn version() -> i32 {
     (if is_12 { driver.min(CUDA_12) } else { driver }) as i32
 }
 
-/// Turns a result of the driver into a Rust one.
 pub(crate) fn check(result: i32) -> Result {
     if result == 0 { Ok(()) } else { Err(Error(result)) }
 }
@@ -45,7 +41,6 @@ pub(crate) fn result_of<T: Copy + Default>(function: impl FnOnce(Out<T>) -> i32)
     Ok(result)
 }
 
-/// Runs a function that needs nothing; remembers its error.
 pub(crate) fn without_init(body: impl FnOnce() -> Result) -> i32 {
     match body() {
         Ok(()) => 0,
@@ -53,7 +48,6 @@ pub(crate) fn without_init(body: impl FnOnce() -> Result) -> i32 {
     }
 }
 
-/// Runs a function that needs the driver.
 pub(crate) fn initialized(body: impl FnOnce() -> Result) -> i32 {
     without_init(|| {
         check(cuInit(0))?;

@@ -32,8 +32,6 @@ pub(super) fn registry() -> MutexGuard<'static, Registry> {
     lock(&REGISTRY)
 }
 
-// ---- Registration ----
-
 pub(crate) extern "C" fn __cudaRegisterFatBinary(binary: usize) -> usize {
     binary
 }
@@ -53,8 +51,6 @@ pub(super) fn c_string(name: In<c_char>) -> CString {
 pub(crate) extern "C" fn __cudaInitModule() -> c_char {
     1
 }
-
-// ---- Finding it ----
 
 /// Calls `find` for the module of a binary in the current context, which is loaded if need be.
 fn in_module<T>(binary: usize, find: impl Fn(usize) -> Result<T>) -> Result<T> {
@@ -81,7 +77,6 @@ pub(super) fn function(of: usize) -> Result<usize> {
     in_module(function.0, |module| result_of(|handle| cuModuleGetFunction(handle, module, name)))
 }
 
-/// Reports that a registered function is not run.
 fn refuse(function: usize, why: &str) {
     let function = registry().functions.get(&function).cloned().unwrap_or_default();
     kernel::refuse(&function.1.to_string_lossy(), why);
@@ -98,14 +93,10 @@ pub(super) fn variable(of: usize) -> Result<(u64, usize)> {
     })
 }
 
-// ---- Launches ----
-
-/// dim3
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Dim3([u32; 3]);
 
-/// The configuration of `<<<>>>`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Configuration {
@@ -182,8 +173,6 @@ pub(super) fn launch_configured(config: LaunchConfig, function: usize, arguments
     }
     launch(function, config.common, arguments, cooperative)
 }
-
-// ---- Queries ----
 
 /// cudaFuncAttributes: shared, constant and local memory in bytes, most threads of a block, attributes 4 to 8.
 #[derive(Clone, Copy, Debug)]

@@ -6,12 +6,7 @@
 //!   entry        the GPU of a thread, and its primary context
 //! ```
 //!
-//! NVIDIA's own runtime does not start on a driver that cannot prove to be NVIDIA's. It asks for a
-//! private table (cuGetExportTable), and checks its answer against a secret. Programs that are linked
-//! with it statically find no GPU.
-//!
-//! These functions come before those of a libcudart that the program brings, as the library is
-//! preloaded.
+//! The library is preloaded, so these functions come before those of the program's own libcudart.
 #![forbid(unsafe_code)]
 
 mod entry;

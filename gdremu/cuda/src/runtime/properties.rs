@@ -37,7 +37,6 @@ const ONLY_IN_12: [i32; 6] = [13, 15, 17, 20, 36, 87];
 pub(super) const CUDA_12: usize = 0;
 pub(super) const CUDA_13: usize = 1;
 
-/// Sizes of both.
 const PROPERTIES: [usize; 2] = [1032, 1008];
 
 pub(super) fn of(to: Out<u8>, gpu: i32, layout: usize) -> Result {

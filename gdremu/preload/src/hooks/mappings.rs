@@ -116,8 +116,7 @@ pub(super) fn mremap(
         return next();
     };
     if process.driver.vmas.touches(old, old_len.max(1)) {
-        // The kernel's rules for device memory, which neither grows nor leaves its old place
-        // mapped.
+        // The kernel's rules: device memory neither grows nor stays mapped at its old place.
         if flags & libc::MREMAP_DONTUNMAP != 0 {
             return failed(Errno::EINVAL);
         }

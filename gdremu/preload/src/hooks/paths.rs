@@ -85,8 +85,7 @@ fn contains(path: &[u8], part: &[u8]) -> bool {
     path.windows(part.len()).any(|place| place == part)
 }
 
-/// An absolute path without `.` and `..`. On the stack, because callers of open may not be able to
-/// allocate.
+/// An absolute path without `.` and `..`, on the stack, because callers of open may be unable to allocate.
 struct Absolute {
     bytes: [u8; MAX],
     len: usize,

@@ -49,7 +49,6 @@ impl<T, const KIND: usize, const ERROR: i32> Handles<T, KIND, ERROR> {
         self.live.remove(&handle).ok_or(Error(ERROR))
     }
 
-    /// Drops the objects for which `keep` is false.
     pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         self.live.retain(|_, object| keep(object));
     }

@@ -42,11 +42,9 @@ pub(crate) struct Allocation {
 pub(crate) struct State {
     pub(crate) contexts: Handles<Context, 0xC1, { Error::INVALID_CONTEXT.0 }>,
     pub(crate) primaries: BTreeMap<usize, Primary>,
-    /// Allocations by their device addresses.
     pub(crate) allocations: BTreeMap<u64, Allocation>,
     /// Buffers of other processes by their addresses here, with the handle, and how often it is open.
     pub(crate) imports: BTreeMap<u64, (IpcHandle, u32)>,
-    /// Host memory by its address.
     pub(crate) host: BTreeMap<usize, HostRange>,
     /// The ids of memory with SYNC_MEMOPS.
     pub(crate) sync_memops: BTreeSet<u64>,
@@ -62,12 +60,10 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Fails with the error of a GPU kernel.
     pub(crate) fn check(&self) -> Result {
         self.failed.map_or(Ok(()), Err)
     }
 
-    /// A number that was never returned before.
     pub(crate) fn next_id(&mut self) -> u64 {
         self.ids += 1;
         self.ids
@@ -82,7 +78,6 @@ impl State {
         }
     }
 
-    /// Refuses a number that is not the handle of a stream.
     pub(crate) fn check_stream(&self, stream: StreamHandle) -> Result {
         if stream > objects::LAST_DEFAULT {
             self.streams.get(stream)?;
@@ -93,7 +88,6 @@ impl State {
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
-/// The state, locked.
 pub(crate) type Locked = MutexGuard<'static, State>;
 
 /// Takes the lock. Release it before accessing the program's memory or running its functions or GPU kernels,

@@ -20,7 +20,6 @@ const SCHEDULING: u32 = 0x7;
 /// Functions that are not asynchronous wait for their work on memory.
 pub(crate) const CTX_SYNC_MEMOPS: u32 = 0x80;
 
-/// Refuses flags that no context has.
 pub(crate) fn check_flags(flags: u32) -> Result {
     let valid = flags & !FLAGS == 0 && (flags & SCHEDULING).count_ones() <= 1;
     ensure(valid, Error::INVALID_VALUE)
@@ -30,21 +29,18 @@ pub(crate) struct Context {
     pub(crate) id: u64,
     pub(crate) gpu: usize,
     pub(crate) flags: u32,
-    /// Ends the running GPU kernels.
     pub(crate) stop: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Primary {
     pub(crate) context: Option<ContextHandle>,
-    /// The handle of all its contexts, one after another, because NVIDIA's driver reuses the
-    /// address.
+    /// The handle of all its contexts, one after another, as NVIDIA's driver reuses the address.
     pub(crate) handle: Option<ContextHandle>,
     pub(crate) retained: u32,
     pub(crate) flags: u32,
 }
 
-/// The calling thread's context.
 #[derive(Clone, Copy)]
 pub(crate) struct Current {
     pub(crate) context: ContextHandle,
@@ -52,8 +48,7 @@ pub(crate) struct Current {
 }
 
 thread_local! {
-    /// The calling thread's contexts. Without a destructor, which would outlive a dlclose of this
-    /// object.
+    /// Without a destructor, which would outlive a dlclose of this object.
     pub(crate) static STACK: Stack = const { Stack::new() };
 }
 
@@ -69,7 +64,6 @@ impl Stack {
         Stack { contexts: [const { Cell::new(0) }; DEPTH], len: Cell::new(0) }
     }
 
-    /// The current context.
     pub(crate) fn top(&self) -> Result<ContextHandle> {
         let top = self.len.get().checked_sub(1).ok_or(Error::INVALID_CONTEXT)?;
         Ok(self.contexts[top].get())
@@ -93,7 +87,6 @@ impl Stack {
 /// The default stream with the highest number.
 pub(crate) const LAST_DEFAULT: StreamHandle = 2;
 
-/// Flag of cuStreamCreate.
 pub(crate) const NON_BLOCKING: u32 = 1;
 
 pub(crate) struct Stream {
@@ -102,7 +95,6 @@ pub(crate) struct Stream {
     pub(crate) blocking: bool,
 }
 
-/// Flag of cuEventCreate.
 pub(crate) const DISABLE_TIMING: u32 = 0x2;
 
 pub(crate) struct Event {
@@ -133,10 +125,8 @@ impl Event {
     }
 }
 
-/// A stream that captures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capture {
-    /// CUstreamCaptureMode.
     pub(crate) mode: u32,
     /// The thread that began the capture.
     pub(crate) thread: ThreadId,
@@ -146,7 +136,6 @@ pub(crate) struct Capture {
 
 pub(crate) struct Module {
     pub(crate) context: ContextHandle,
-    /// The module's functions by their names.
     pub(crate) functions: BTreeMap<String, FunctionHandle>,
     /// Address and size by name.
     pub(crate) variables: BTreeMap<String, (u64, usize)>,
@@ -166,7 +155,6 @@ pub(crate) struct Function {
     pub(crate) target: u32,
 }
 
-/// A range of host memory that is known to CUDA.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostRange {
     pub(crate) start: usize,

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, VecDeque};
 use super::handles::{ContextHandle, StreamHandle};
 use crate::error::Result;
 
-/// A stream's unit of work.
 pub(crate) type Job = Box<dyn FnOnce() -> Result + Send>;
 
 /// A stream of a context. All default streams of a context are one, numbered 0.
@@ -23,14 +22,12 @@ pub(crate) struct Point {
 }
 
 pub(crate) struct Task {
-    /// The number of the task, which is higher than those of all tasks before.
     pub(crate) number: u64,
     pub(crate) after: Vec<Point>,
     /// `None` once the task has started.
     pub(crate) job: Option<Job>,
 }
 
-/// The unfinished work of a stream.
 pub(crate) struct Queue {
     /// The first one is running if its job is gone.
     pub(crate) tasks: VecDeque<Task>,
@@ -38,7 +35,6 @@ pub(crate) struct Queue {
     pub(crate) blocking: bool,
 }
 
-/// All streams with unfinished work.
 #[derive(Default)]
 pub(crate) struct Queues(pub(crate) BTreeMap<QueueId, Queue>);
 
@@ -61,7 +57,6 @@ impl Queues {
         self.0.get_mut(&id)?.tasks.front_mut()
     }
 
-    /// Returns whether all work up to the point is done.
     pub(crate) fn is_passed(&self, point: &Point) -> bool {
         let first = self.0.get(&point.queue).and_then(|queue| queue.tasks.front());
         first.is_none_or(|task| task.number > point.number)
