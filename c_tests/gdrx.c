@@ -260,6 +260,7 @@ static void fail_in_every_way(void)
     copy.offset = 0;
     copy.host = NULL;
     gdrx_read_many(&map, &copy, 1);
+    gdrx_map_dmabuf(&map, 1000, 0, SIZE, GDR_MAPPING_TYPE_WC);
 }
 
 static void failures_are_logged_with_advice(void)
@@ -269,6 +270,7 @@ static void failures_are_logged_with_advice(void)
     CHECK_LOGGED(log, "ERR:  gdrx_attach_mapping: `size` is 65537: pass 1 to 65536, the bytes that are mapped\n");
     CHECK_LOGGED(log, "ERR:  gdrx_write_many: `size` 1 at `offset` 65536 of copy 0: stay inside the 65536 bytes of `map`\n");
     CHECK_LOGGED(log, "ERR:  gdrx_read_many: `host` of copy 0 is NULL: pass the address of its bytes\n");
+    CHECK_LOGGED(log, "the program has closed the descriptor, or has passed a wrong one\n");
 }
 
 static void child_is_refused(void)

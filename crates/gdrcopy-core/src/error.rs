@@ -336,7 +336,7 @@ fn advice(call: &'static str, errno: Errno) -> &'static str {
         (_, Errno::EACCES) => {
             "the driver serves only the process that opened it: open it in this process (Gdr::open, in C gdr_open)"
         }
-        (_, Errno::EBADF) => "the program has closed the driver's file descriptor",
+        (_, Errno::EBADF) => "the program has closed the descriptor, or has passed a wrong one",
         (call::PIN_BUFFER | call::PIN_BUFFER_V2, Errno::EINVAL) => {
             "the range is not GPU memory that can be pinned: not from cuMemAlloc (or from cuMemCreate or a \
              memory pool without GPUDirect RDMA support), managed, host or freed memory, longer than the \
@@ -354,7 +354,7 @@ fn advice(call: &'static str, errno: Errno) -> &'static str {
             "this GPU's memory cannot be mapped as a dma-buf: load the gdrdrv module (modprobe gdrdrv), or use a \
              GPU that supports it"
         }
-        (call::MMAP, Errno::EINVAL) => "the length exceeds the pin, or the GPU memory was freed",
+        (call::MMAP, Errno::EINVAL) => "the range exceeds the pin or dma-buf, or the GPU memory was freed",
         (call::MMAP, Errno::ENOMEM) => "out of address space or mappings (vm.max_map_count): map less",
         (_, Errno::EINTR) => "repeatedly interrupted by signals; retry the call",
         (_, Errno::ENOTTY) => "the driver does not know the call: update it",
