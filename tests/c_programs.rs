@@ -2,9 +2,11 @@
 //! name `WAY::PROFILE::PROGRAM`. The filter can be several filters with commas between them. `c_tests/README.md` says
 //! more.
 
+mod logged;
+
 use std::collections::BTreeSet;
 use std::env;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
@@ -399,10 +401,7 @@ impl Runner {
     /// Runs a command with its output in a file of the directory of logs, and returns the test's result.
     fn judge(&self, command: &mut Command, log: &str) -> Result<Completion, Failed> {
         let path = self.logs.join(format!("{log}.log"));
-        fs::create_dir_all(path.parent().expect("a directory"))?;
-        let file = File::create(&path)?;
-        let status = command.stdout(file.try_clone()?).stderr(file).status()?;
-        let output = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        let (status, output) = logged::run(command, &path)?;
         let waived = output.lines().find_map(|line| line.strip_prefix("waived "));
         let why = match (status.code(), waived) {
             (Some(0), None) => return Ok(Completion::Completed),
@@ -415,9 +414,7 @@ impl Runner {
             (Some(HUNG), _) => "it hung".into(),
             _ => status.to_string(),
         };
-        let lines: Vec<_> = output.lines().collect();
-        let tail = lines[lines.len().saturating_sub(40)..].join("\n");
-        Err(format!("{why}; the end of {}:\n{tail}", path.display()).into())
+        Err(logged::failure(&why, &output, &path).into())
     }
 }
 

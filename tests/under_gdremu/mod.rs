@@ -1,8 +1,10 @@
 //! Runs tests under gdremu, each in a process of its own, by names `WAY::OPTIONS::TEST`, such as `crate::dmabuf::pool::…`.
 //! A test program with this runner has `harness = false`, and starts itself again for each test.
 
+#[path = "../logged/mod.rs"]
+mod logged;
+
 use std::env;
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -164,16 +166,11 @@ fn options_of(profile: &str, gdremu: &Path) -> String {
 }
 
 fn run(command: &mut Command, log: &Path) -> Result<(), Failed> {
-    fs::create_dir_all(log.parent().expect("a directory"))?;
-    let file = File::create(log)?;
-    let status = command.stdout(file.try_clone()?).stderr(file).status()?;
+    let (status, output) = logged::run(command, log)?;
     let why = match status.code() {
         Some(0) => return Ok(()),
         Some(LEAK) => "pins were left behind".to_owned(),
         _ => status.to_string(),
     };
-    let output = String::from_utf8_lossy(&fs::read(log)?).into_owned();
-    let lines: Vec<_> = output.lines().collect();
-    let tail = lines[lines.len().saturating_sub(40)..].join("\n");
-    Err(format!("{why}; the end of {}:\n{tail}", log.display()).into())
+    Err(logged::failure(&why, &output, log).into())
 }
