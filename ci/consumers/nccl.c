@@ -2,19 +2,9 @@
  * nccl LIBRARY OFFSET...: calls the functions by which NCCL's own library uses libgdrapi. The library does not export
  * them, so their offsets in it are arguments, in the order of `offsets`. Prints a line for each test that passes.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <link.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "local_functions.h"
 
-#include <cuda.h>
-#include <gdrapi.h>
-
-#define CHECK(condition) ((condition) ? (void)0 : (printf("%s:%d: %s\n", __FILE__, __LINE__, #condition), exit(1)))
-
-enum { SIZE = GPU_PAGE_SIZE, SUCCESS = 0 /* ncclSuccess */ };
+enum { SUCCESS = 0 /* ncclSuccess */ };
 
 static enum { SYMBOLS, OPEN, PIN, MAP, INFO, WRITE, UNMAP, UNPIN, CLOSE, FUNCTIONS } offsets;
 
@@ -22,9 +12,6 @@ int main(int argc, char **argv)
 {
     unsigned char pattern[SIZE], read_back[SIZE];
     char *functions[FUNCTIONS];
-    struct link_map *loaded;
-    CUdeviceptr address;
-    CUcontext context;
     gdr_info_t info;
     gdr_mh_t handle;
     void *mapped;
@@ -32,17 +19,12 @@ int main(int argc, char **argv)
     (void)offsets;
     puts("test load");
     CHECK(argc == 2 + FUNCTIONS);
-    void *library = dlopen(argv[1], RTLD_NOW);
-    CHECK(library != NULL && dlinfo(library, RTLD_DI_LINKMAP, &loaded) == 0);
-    for (int i = 0; i < FUNCTIONS; i++)
-        functions[i] = (char *)loaded->l_addr + strtoul(argv[2 + i], NULL, 16);
+    load(argv, functions, FUNCTIONS);
     CHECK(((int (*)(void))functions[SYMBOLS])() == SUCCESS);
     puts("ok load");
 
     puts("test registration");
-    CHECK(cuInit(0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
-    CHECK(cuCtxSetCurrent(context) == CUDA_SUCCESS && cuMemAlloc(&address, 2 * SIZE) == CUDA_SUCCESS);
-    CUdeviceptr start = (address + SIZE - 1) & GPU_PAGE_MASK;
+    CUdeviceptr start = gpu_page();
     gdr_t gdr = ((gdr_t(*)(void))functions[OPEN])();
     CHECK(gdr != NULL);
     CHECK(((int (*)(gdr_t, unsigned long, size_t, uint64_t, uint32_t, gdr_mh_t *))functions[PIN])(gdr, start, SIZE, 0, 0,
