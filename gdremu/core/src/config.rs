@@ -311,10 +311,7 @@ fn bytes(text: &str) -> Result<u64, String> {
         }
     }
     let number: u64 = digits.parse().map_err(|error| format!("{error}"))?;
-    match number.checked_mul(factor) {
-        Some(bytes) => Ok(bytes),
-        None => Err("too large".into()),
-    }
+    number.checked_mul(factor).ok_or("too large".into())
 }
 
 impl Config {

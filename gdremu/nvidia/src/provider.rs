@@ -58,9 +58,7 @@ impl NvidiaProvider {
 
     /// Frees a buffer from [`NvidiaProvider::alloc`]. Returns the pins that lose their memory.
     pub(crate) fn free(&mut self, libcuda: &Cuda, va: u64) -> Result<Vec<PageTableId>, Status> {
-        let Some(buffer) = self.buffers.starting_at(va) else {
-            return Err(cuda::INVALID_VALUE);
-        };
+        let buffer = self.buffers.starting_at(va).ok_or(cuda::INVALID_VALUE)?;
         let pinned = self.tables.values().any(|table| table.overlaps(va, va + buffer.len));
         let Freed { start, len, is_block } = self.buffers.free(buffer, pinned);
         if is_block {
@@ -133,9 +131,7 @@ impl Provider for NvidiaProvider {
     }
 
     fn map(&mut self, table: PageTableId, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno> {
-        let Some(table) = self.tables.get(&table) else {
-            return Err(Errno::EINVAL);
-        };
+        let table = self.tables.get(&table).ok_or(Errno::EINVAL)?;
         let file = table.memory.prepare_map(table.offset + offset, len)?;
         mmap::map_parts(&[Part { file: file.as_fd(), offset: 0, len }], fixed)
     }

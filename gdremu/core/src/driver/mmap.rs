@@ -56,9 +56,7 @@ impl Driver {
             }
             return Err(Errno::EINVAL);
         }
-        let Some(table) = pin.table else {
-            return Err(Errno::EINVAL);
-        };
+        let table = pin.table.ok_or(Errno::EINVAL)?;
         if !request.shared || pin.offset != 0 || len as u64 > pin.pinned_size {
             return Err(Errno::EINVAL);
         }

@@ -154,9 +154,7 @@ impl Memory {
     }
 
     fn alloc_blocks(&mut self, gpu: usize, len: u64, rdma: bool) -> Result<Mapping, Error> {
-        let Some(len) = len.checked_next_multiple_of(BLOCK) else {
-            return Err(Error::NoMemory);
-        };
+        let len = len.checked_next_multiple_of(BLOCK).ok_or(Error::NoMemory)?;
         let object = self.physical.create(gpu, len, rdma, Holder::Use)?;
         let Some(va) = self.addresses.take(len, BLOCK) else {
             self.physical.release(object, Holder::Use);
@@ -176,9 +174,7 @@ impl Memory {
     /// Frees a buffer. Returns the non-persistent page tables that lost memory by it. The caller ends
     /// their mappings, then unpins them.
     pub fn free(&mut self, va: u64) -> Result<Vec<PageTableId>, Error> {
-        let Some(buffer) = self.buffers.starting_at(va) else {
-            return Err(Error::Invalid);
-        };
+        let buffer = self.buffers.starting_at(va).ok_or(Error::Invalid)?;
         let pinned = self.is_pinned(va, buffer.len);
         let Freed { start, len, is_block } = self.buffers.free(buffer, pinned);
         let revoked = self.revoked(va, buffer.len);

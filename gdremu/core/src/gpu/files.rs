@@ -150,9 +150,7 @@ impl HostProvider {
 
     /// The file and the place at which other processes find the memory of a live buffer.
     pub fn share(&mut self, base: u64) -> Result<Shared, Error> {
-        let Some(place) = self.memory.place(base) else {
-            return Err(Error::Invalid);
-        };
+        let place = self.memory.place(base).ok_or(Error::Invalid)?;
         let run = self.memory.translate(base, place.len, Access::Read)?[0];
         let object = self.memory.physical.live(place.object);
         let start = self.backing.start(place.object, object);

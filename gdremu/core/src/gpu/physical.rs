@@ -76,9 +76,7 @@ impl Physical {
     }
 
     pub(super) fn create(&mut self, gpu: usize, len: u64, rdma: bool, holder: Holder) -> Result<ObjectId, Error> {
-        let Some(start) = self.free[gpu].take(len, BLOCK) else {
-            return Err(Error::NoMemory);
-        };
+        let start = self.free[gpu].take(len, BLOCK).ok_or(Error::NoMemory)?;
         self.created += 1;
         let id = ObjectId(self.created);
         let object = Object { gpu, start, len, rdma, imported: false, references: [0; 2] };
