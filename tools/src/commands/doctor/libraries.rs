@@ -267,7 +267,7 @@ fn setting(name: &str, value: &str) -> Finding {
     }
     match variables::ALL.iter().find(|variable| variable.name == name) {
         Some(variable) if !variable.takes(value) => {
-            let advice = Remedy::VariableValue.with("name", name).with("values", &variable.values);
+            let advice = Remedy::VariableValue.with("name", name).with("values", variable.values);
             Finding::warning("environment", format!("{text} is not {}", variable.values), advice)
         }
         None if !OF_OTHERS.contains(&name) => {
