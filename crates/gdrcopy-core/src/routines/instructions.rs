@@ -1,18 +1,8 @@
 //! The functions that a copy routine provides for loops over many copies, and such a loop.
 
-use super::many::Shaped;
 use super::routine::{BlockFn, CopyFn, Item};
+use super::shape::{CheckFn, Shaped};
 use super::stores;
-
-/// Three numbers that describe a copy, of which the first is an offset.
-pub(super) type Fields = [usize; 3];
-
-/// Returns the number of copies that it has checked, from the first on, and the bits of their offsets; `None` if a number
-/// is below its lowest or above its highest. Numbers above `isize::MAX` are below any.
-///
-/// # Safety
-/// The CPU must have the instructions.
-pub type CheckFn = unsafe fn(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(usize, usize)>;
 
 /// The functions of a copy routine as constants, for loops in which they are inlined.
 pub(super) trait Instructions {

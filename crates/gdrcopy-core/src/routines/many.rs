@@ -20,11 +20,12 @@ use core::mem::MaybeUninit;
 use core::ptr;
 
 use super::arch::{self, fence};
-use super::instructions::{CheckFn, Instructions, Work};
+use super::instructions::{Instructions, Work};
 use super::loads::{StackLine, copy_out};
 use super::portable::Portable;
 use super::routine::{BlockFn, CopyFn, FIRST, Item, LINE, MEMCPY, Routine, memcpy};
 use super::select::best;
+use super::shape::Shaped;
 use super::stores;
 
 /// Destinations of a gather that are fetched ahead. A store whose line is in no near cache delays the loads after it by
@@ -45,90 +46,6 @@ macro_rules! unrolled {
             $body
         }
     };
-}
-
-/// The size and the alignment that many copies have in common.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    /// The size of each item in bytes; 0 if sizes differ.
-    len: usize,
-    /// The device addresses of all items, or-ed.
-    addresses: usize,
-}
-
-impl Shape {
-    /// The shape of copies that have nothing in common.
-    pub const MIXED: Shape = Shape { len: 0, addresses: 0 };
-
-    /// The shape of copies of `len` bytes each. `addresses` is the bitwise or of their device addresses.
-    #[inline(always)]
-    pub fn new(len: usize, addresses: usize) -> Shape {
-        Shape { len, addresses }
-    }
-
-    /// Returns whether all are blocks of `len` bytes, a power of two, aligned to that on the device side.
-    #[inline(always)]
-    fn is(self, len: usize) -> bool {
-        self.len == len && self.addresses & (len - 1) == 0
-    }
-}
-
-/// A shape, or a value that finds one.
-pub trait Shaped: Copy {
-    /// The shape of all `count` copies; `None` if none of them is to be made.
-    ///
-    /// # Safety
-    /// The CPU must have the instructions of `check`.
-    unsafe fn shape(&self, count: usize, check: CheckFn) -> Option<Shape>;
-}
-
-impl Shaped for Shape {
-    #[inline(always)]
-    unsafe fn shape(&self, _: usize, _: CheckFn) -> Option<Shape> {
-        Some(*self)
-    }
-}
-
-/// Copies that should have one size.
-#[derive(Clone, Copy, Debug)]
-pub struct Alike<'a> {
-    /// The offset, host address and size of each.
-    pub copies: &'a [[usize; 3]],
-    /// The device address from which offsets count.
-    pub start: usize,
-    /// The size of each, at most `isize::MAX`.
-    pub size: usize,
-    /// The largest offset where such a copy is inside the mapping, at most `isize::MAX`.
-    pub last: usize,
-}
-
-impl Shaped for Alike<'_> {
-    /// `None` if sizes differ, a copy is not inside, or has no host address, or a strange one.
-    #[inline(always)]
-    unsafe fn shape(&self, _: usize, check: CheckFn) -> Option<Shape> {
-        let lowest = [0, 1, self.size];
-        let highest = [self.last, isize::MAX as usize, self.size];
-        // SAFETY: contract of this function.
-        let (checked, mut addresses) = unsafe { check(self.copies, lowest, highest) }?;
-        let is_alike = |&[offset, host, size]: &[usize; 3]| size == self.size && offset <= self.last && host != 0;
-        // Four copies in one turn of the loop take fewer instructions for each.
-        let fours = self.copies[checked..].chunks_exact(4);
-        for fields in fours.remainder() {
-            if !is_alike(fields) {
-                return None;
-            }
-            addresses |= fields[0];
-        }
-        for four in fours {
-            for fields in four {
-                if !is_alike(fields) {
-                    return None;
-                }
-                addresses |= fields[0];
-            }
-        }
-        Some(Shape::new(self.size, self.start | addresses))
-    }
 }
 
 /// Makes the `count` writes that `item` returns to a mapping. [`before_write`](super::before_write) and

@@ -39,14 +39,15 @@ mod many;
 mod portable;
 mod routine;
 mod select;
+mod shape;
 mod stores;
 
 pub use access::store as store_unfenced;
 pub use arch::supported;
-pub use instructions::CheckFn;
-pub use many::{Alike, Shape, Shaped, gather, write_many_unfenced};
+pub use many::{gather, write_many_unfenced};
 pub use routine::{FIRST, Item, Routine};
 pub use select::{best, find};
+pub use shape::{Alike, CheckFn, Shape, Shaped};
 
 use access::{copy_word, is_word};
 use arch::fence;

@@ -1,9 +1,9 @@
 //! Fallback for architectures without specialized routines.
 
 use crate::routines::instructions::Work;
-use crate::routines::many::Shaped;
 use crate::routines::portable;
 use crate::routines::routine::{Item, Routine};
+use crate::routines::shape::Shaped;
 
 /// The routines, best first.
 pub fn supported() -> impl Iterator<Item = &'static Routine> {

@@ -3,9 +3,9 @@
 use core::ptr;
 
 use crate::routines::instructions::{Instructions, Work};
-use crate::routines::many::Shaped;
 use crate::routines::portable::{self, Portable};
 use crate::routines::routine::{BlockFn, CopyFn, Item, Routine};
+use crate::routines::shape::Shaped;
 use crate::routines::stores;
 
 static POWER: Routine = Routine { name: "power", write, write_one: write, read: portable::read };

@@ -6,9 +6,9 @@ mod neon;
 use core::ptr;
 
 use crate::routines::instructions::Work;
-use crate::routines::many::Shaped;
 use crate::routines::portable;
 use crate::routines::routine::{Item, Routine};
+use crate::routines::shape::Shaped;
 
 static NEON: Routine = Routine { name: "neon", write: neon::write, write_one: neon::write, read: neon::read };
 

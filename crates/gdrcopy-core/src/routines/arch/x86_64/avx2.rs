@@ -8,8 +8,8 @@ use core::arch::x86_64::{__m128i, __m256i, _mm_storeu_si128, _mm256_storeu_si256
 
 use crate::routines::arch::x86_64::prefetch;
 use crate::routines::instructions::{Instructions, Work};
-use crate::routines::many::Shaped;
 use crate::routines::routine::{BlockFn, CopyFn, Item};
+use crate::routines::shape::Shaped;
 use crate::routines::{loads, stores};
 
 const BLOCK: usize = size_of::<__m256i>();

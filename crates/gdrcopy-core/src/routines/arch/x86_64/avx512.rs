@@ -12,10 +12,10 @@ use core::arch::x86_64::{
 };
 
 use crate::routines::arch::x86_64::{avx2, prefetch};
-use crate::routines::instructions::{CheckFn, Fields, Instructions, Work};
+use crate::routines::instructions::{Instructions, Work};
 use crate::routines::loads::StackLine;
-use crate::routines::many::Shaped;
 use crate::routines::routine::{BlockFn, CopyFn, Item, LINE};
+use crate::routines::shape::{CheckFn, Fields, Shaped};
 use crate::routines::stores;
 
 struct Avx512;

@@ -22,9 +22,9 @@ use core::ptr;
 use std::is_x86_feature_detected;
 
 use crate::routines::instructions::Work;
-use crate::routines::many::Shaped;
 use crate::routines::portable;
 use crate::routines::routine::{Item, Routine};
+use crate::routines::shape::Shaped;
 
 static AVX512: Routine =
     Routine { name: "avx512", write: avx512::write, write_one: avx512::write_one, read: avx512::read };

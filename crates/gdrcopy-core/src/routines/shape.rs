@@ -1,0 +1,95 @@
+//! What many copies have in common.
+
+/// Three numbers that describe a copy, of which the first is an offset.
+pub(super) type Fields = [usize; 3];
+
+/// Returns the number of copies that it has checked, from the first on, and the bits of their offsets; `None` if a number
+/// is below its lowest or above its highest. Numbers above `isize::MAX` are below any.
+///
+/// # Safety
+/// The CPU must have the instructions.
+pub type CheckFn = unsafe fn(copies: &[Fields], lowest: Fields, highest: Fields) -> Option<(usize, usize)>;
+
+/// The size and the alignment that many copies have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// The size of each item in bytes; 0 if sizes differ.
+    pub(super) len: usize,
+    /// The device addresses of all items, or-ed.
+    pub(super) addresses: usize,
+}
+
+impl Shape {
+    /// The shape of copies that have nothing in common.
+    pub const MIXED: Shape = Shape { len: 0, addresses: 0 };
+
+    /// The shape of copies of `len` bytes each. `addresses` is the bitwise or of their device addresses.
+    #[inline(always)]
+    pub fn new(len: usize, addresses: usize) -> Shape {
+        Shape { len, addresses }
+    }
+
+    /// Returns whether all are blocks of `len` bytes, a power of two, aligned to that on the device side.
+    #[inline(always)]
+    pub(super) fn is(self, len: usize) -> bool {
+        self.len == len && self.addresses & (len - 1) == 0
+    }
+}
+
+/// A shape, or a value that finds one.
+pub trait Shaped: Copy {
+    /// The shape of all `count` copies; `None` if none of them is to be made.
+    ///
+    /// # Safety
+    /// The CPU must have the instructions of `check`.
+    unsafe fn shape(&self, count: usize, check: CheckFn) -> Option<Shape>;
+}
+
+impl Shaped for Shape {
+    #[inline(always)]
+    unsafe fn shape(&self, _: usize, _: CheckFn) -> Option<Shape> {
+        Some(*self)
+    }
+}
+
+/// Copies that should have one size.
+#[derive(Clone, Copy, Debug)]
+pub struct Alike<'a> {
+    /// The offset, host address and size of each.
+    pub copies: &'a [[usize; 3]],
+    /// The device address from which offsets count.
+    pub start: usize,
+    /// The size of each, at most `isize::MAX`.
+    pub size: usize,
+    /// The largest offset where such a copy is inside the mapping, at most `isize::MAX`.
+    pub last: usize,
+}
+
+impl Shaped for Alike<'_> {
+    /// `None` if sizes differ, a copy is not inside, or has no host address, or a strange one.
+    #[inline(always)]
+    unsafe fn shape(&self, _: usize, check: CheckFn) -> Option<Shape> {
+        let lowest = [0, 1, self.size];
+        let highest = [self.last, isize::MAX as usize, self.size];
+        // SAFETY: contract of this function.
+        let (checked, mut addresses) = unsafe { check(self.copies, lowest, highest) }?;
+        let is_alike = |&[offset, host, size]: &[usize; 3]| size == self.size && offset <= self.last && host != 0;
+        // Four copies in one turn of the loop take fewer instructions for each.
+        let fours = self.copies[checked..].chunks_exact(4);
+        for fields in fours.remainder() {
+            if !is_alike(fields) {
+                return None;
+            }
+            addresses |= fields[0];
+        }
+        for four in fours {
+            for fields in four {
+                if !is_alike(fields) {
+                    return None;
+                }
+                addresses |= fields[0];
+            }
+        }
+        Some(Shape::new(self.size, self.start | addresses))
+    }
+}
