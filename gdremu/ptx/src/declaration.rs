@@ -1,4 +1,4 @@
-//! Declarations of PTX, for the meaning of names and the places of variables.
+//! Reads declarations, which give names a meaning and variables a place.
 
 use std::collections::HashMap;
 
@@ -7,17 +7,18 @@ use super::tokens::{Result, Tokens};
 
 #[derive(Clone, Copy)]
 pub(super) enum Name<'a> {
-    /// A register of this type, or this number of them with numbers behind the name, from this one on.
+    /// A register of this type. With a count, it is the first of registers that have a number behind the name.
     Register(Type, Register, Option<usize>),
-    /// A parameter at this offset of their memory.
+    /// The offset of a parameter in the memory of parameters.
     Parameter(usize),
-    /// Offsets in the memory of their kind.
+    /// The offset of a variable in the module's memory.
     Variable(usize),
+    /// The offset of a variable in the thread's local memory.
     Local(usize),
-    /// Shared memory, which gets its place when a GPU kernel uses it.
+    /// A shared variable, which gets its place when a GPU kernel first uses it.
     Shared(Declaration<'a>),
     UsedShared(usize),
-    /// An index of the code.
+    /// The index of an instruction.
     Label(usize),
     Unsupported(&'static str),
 }
@@ -26,7 +27,7 @@ pub(super) type Names<'a> = HashMap<&'a str, Name<'a>>;
 
 const MAX_BYTES: usize = 1 << 30;
 
-/// A memory in which things are placed one after the other.
+/// A memory in which variables are placed one after the other.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Layout {
     pub(super) len: usize,
@@ -50,7 +51,7 @@ impl Layout {
 pub(super) struct Declaration<'a> {
     pub(super) name: &'a str,
     pub(super) element: Type,
-    /// `None`: as large as the launch says.
+    /// The size in bytes, or `None` if the launch sets it.
     pub(super) size: Option<usize>,
     pub(super) align: usize,
     /// Managed memory cannot be emulated.
@@ -58,7 +59,7 @@ pub(super) struct Declaration<'a> {
 }
 
 impl<'a> Declaration<'a> {
-    /// `.align 4 .b8 name[16]`, without the tokens before and behind it.
+    /// Parses a declaration such as `.align 4 .b8 name[16]`.
     pub(super) fn parse(tokens: &mut Tokens<'a>) -> Result<Self> {
         let mut element = None;
         let mut align = None;
@@ -73,7 +74,7 @@ impl<'a> Declaration<'a> {
                 }
                 ".v2" => count = 2,
                 ".v4" => count = 4,
-                ".ptr" => pointer = true, // The rest is about the memory that it points to.
+                ".ptr" => pointer = true, // What follows describes the memory that it points to.
                 ".global" | ".const" | ".shared" | ".local" => {}
                 ".attribute" => {
                     tokens.expect("(")?;

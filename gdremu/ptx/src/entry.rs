@@ -1,4 +1,4 @@
-//! The PTX text of a GPU kernel to instructions.
+//! Compiles the PTX text of a GPU kernel to instructions.
 
 use super::declaration::{Declaration, Layout, Name, Names};
 use super::kernel::{
@@ -11,13 +11,13 @@ use super::tokens::{ParseError, Result, Tokens, number};
 /// The most bytes of local memory that a thread of a GPU has.
 const MAX_LOCAL: usize = 512 << 10;
 
-/// The most registers of a thread, many times those of a GPU.
+/// The most registers of a thread. A GPU has far fewer.
 const MAX_REGISTERS: usize = 1 << 16;
 
-/// The guard of instructions without one.
+/// The guard of instructions that always run.
 const ALWAYS: (Register, u64) = (ZERO, 0);
 
-/// The module, the GPU kernel, or a block of braces in it.
+/// The names of the module, of the GPU kernel, or of a block of braces in it.
 #[derive(Default)]
 struct Scope<'a> {
     names: Names<'a>,
@@ -28,7 +28,7 @@ struct Scope<'a> {
 pub(super) struct Entry<'t, 'a> {
     tokens: &'t mut Tokens<'a>,
     kernel: Kernel,
-    /// The innermost last.
+    /// The innermost scope is the last.
     scopes: Vec<Scope<'a>>,
     parameters: Layout,
     shared: Layout,
@@ -37,7 +37,7 @@ pub(super) struct Entry<'t, 'a> {
 }
 
 impl<'t, 'a> Entry<'t, 'a> {
-    /// Reads the text behind the name, up to the first thing that is wrong or not supported.
+    /// Parses the text behind the kernel's name. Fails at the first thing that is wrong or not supported.
     pub(super) fn parse(name: &str, tokens: &'t mut Tokens<'a>, names: &Names<'a>) -> Result<Kernel> {
         let module = Scope { names: names.clone(), branches: Vec::new() };
         let mut entry = Entry {
@@ -60,7 +60,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(entry.kernel)
     }
 
-    /// `(.param .u64 a, .param .align 8 .b8 b[24])`
+    /// Parses parameters such as `(.param .u64 a, .param .align 8 .b8 b[24])`.
     fn parameters(&mut self) -> Result {
         if !self.tokens.take_if("(") || self.tokens.take_if(")") {
             return Ok(());
@@ -77,7 +77,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         }
     }
 
-    /// `.maxntid 256, 1, 1`
+    /// Parses limits such as `.maxntid 256, 1, 1`.
     fn limits(&mut self) -> Result {
         loop {
             let word = self.tokens.take()?;
@@ -139,7 +139,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         self.scopes.last_mut().expect("the module's scope is never closed")
     }
 
-    /// Resolves the branches of the innermost scope. Those to labels outside of it are its parent's.
+    /// Closes the innermost scope. Passes branches to labels that are not in this scope on to the one around it.
     fn close_scope(&mut self) -> Result {
         let Some(Scope { names, branches }) = self.scopes.pop() else { return Ok(()) };
         for (at, label) in branches {
@@ -155,7 +155,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(())
     }
 
-    /// `.reg .b32 %a, %b, %r<10>;`
+    /// Parses a declaration such as `.reg .b32 %a, %b, %r<10>;`.
     fn declare_registers(&mut self) -> Result {
         let word = self.tokens.take()?;
         let Some(as_type) = Type::named(word.trim_start_matches('.')) else {
@@ -166,7 +166,7 @@ impl<'t, 'a> Entry<'t, 'a> {
             let first = self.kernel.registers;
             let mut count = None;
             if self.tokens.take_if("<") {
-                // Other declarations could name registers of this family.
+                // Two families could have the same names: `%r11` would be in `%r1<9>` and in `%r<20>`.
                 if name.ends_with(|c: char| c.is_ascii_digit()) {
                     return Err(self.tokens.unsupported(&format!(".reg {name}<")));
                 }
@@ -191,7 +191,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         }
     }
 
-    /// The meaning of a name. A register of a family is one by itself.
+    /// Returns the meaning of a name. `%r7` means one register if `%r<10>` is declared.
     fn look_up(&self, word: &'a str) -> Option<Name<'a>> {
         let family = word.trim_end_matches(|c: char| c.is_ascii_digit());
         for scope in self.scopes.iter().rev() {
@@ -281,7 +281,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Err(self.tokens.unsupported(opcode))
     }
 
-    /// `register, value, …`
+    /// Parses `register, value, …` behind an opcode.
     fn compute(&mut self, opcode: &str, computation: &Computation, of: Type) -> Result {
         let result = computation.result.resolve(of).ok_or_else(|| self.tokens.unsupported(opcode))?;
         let to = self.register(result)?;
@@ -299,7 +299,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         self.push(Operation::Compute { to, function: computation.functions[of.index()], operands });
     }
 
-    /// `mov.u32 register, value`, `mov.b64 register, {low, high}` or `mov.b64 {low, high}, register`, as an
+    /// Parses `mov.u32 register, value`, `mov.b64 register, {low, high}` or `mov.b64 {low, high}, register`. Makes an
     /// instruction per element.
     fn mov(&mut self, of: Type) -> Result {
         let to_part = self.part(of)?;
@@ -323,7 +323,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(())
     }
 
-    /// `bfi.b64 register, field, value, position, length`
+    /// Parses `bfi.b64 register, field, value, position, length`.
     fn bfi(&mut self, of: Type) -> Result {
         let to = self.register(of)?;
         let field = self.next_operand(of)?;
@@ -335,7 +335,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(())
     }
 
-    /// The type of each of the elements in braces that follow.
+    /// Returns the type of each element in the braces that follow.
     fn part(&self, of: Type) -> Result<Type> {
         match self.tokens.elements() {
             1 => Ok(of),
@@ -344,7 +344,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         }
     }
 
-    /// `{a, b}`, or one without braces.
+    /// Parses `{a, b}`, or one element without braces.
     fn elements<T>(&mut self, mut element: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let in_braces = self.tokens.take_if("{");
         let mut elements = vec![element(self)?];
@@ -398,7 +398,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(())
     }
 
-    /// A register that has at least the bits of a type.
+    /// Parses the name of a register that has at least the bits of a type.
     fn register(&mut self, at_least: Type) -> Result<Register> {
         let word = self.tokens.take()?;
         let Some(Name::Register(declared, register, _)) = self.look_up(word) else {
@@ -410,12 +410,12 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(register)
     }
 
-    /// A register for a result, or `_` if nothing reads it.
+    /// Parses the register for a result, which is `_` if nothing reads it.
     fn target(&mut self, at_least: Type) -> Result<Register> {
         if self.tokens.take_if("_") { Ok(SCRATCH) } else { self.register(at_least) }
     }
 
-    /// `, value`
+    /// Parses `, value`.
     fn next_operand(&mut self, as_type: Type) -> Result<Operand> {
         self.tokens.expect(",")?;
         self.operand(as_type)
@@ -441,7 +441,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(Operand::constant(offset))
     }
 
-    /// Reads an operand that PTX knows by itself.
+    /// Reads a constant or a special register.
     fn known_operand(&mut self, word: &'a str) -> Result<Operand> {
         if let Some(constant) = if word == "WARP_SZ" { Some(WARP) } else { number(word) } {
             return Ok(Operand::constant(constant));
@@ -456,7 +456,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(Operand::register(register))
     }
 
-    /// Places a shared variable that is used the first time.
+    /// Places a shared variable at its first use.
     fn use_shared(&mut self, declaration: &Declaration<'a>) -> Result<usize> {
         let offset = match declaration.size {
             Some(_) => self.shared.place(declaration, self.tokens)?,
@@ -471,7 +471,7 @@ impl<'t, 'a> Entry<'t, 'a> {
         Ok(offset)
     }
 
-    /// The memory at the address that follows, `[%register]`, `[variable+4]` or `[%register+-4]`.
+    /// Parses an address such as `[%register]`, `[variable+4]` or `[%register+-4]`.
     fn accessed(&mut self, form: &AccessForm) -> Result<Access> {
         let AccessForm { space, element, .. } = *form;
         self.tokens.expect("[")?;

@@ -1,5 +1,5 @@
-//! Fat binaries, which nvcc embeds in programs. A header, then entries with a header each, as PTX text and
-//! machine code for kinds of GPUs, compressed or not. All lengths are checked, since they are the program's.
+//! Reads fat binaries, which nvcc embeds in programs. A header is followed by entries. Each has its own header, and is
+//! PTX text or machine code for one kind of GPU, compressed or not. All lengths are checked, since programs set them.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -7,7 +7,7 @@ use std::io::Read;
 
 use ruzstd::decoding::StreamingDecoder;
 
-/// The length of the header, with number, version, its length, the length of the entries.
+/// The length of the header: magic number, version, length of the header, and length of all entries.
 pub const HEADER: usize = 16;
 
 const PTX: usize = 1;
@@ -52,14 +52,15 @@ pub fn len(header: &[u8]) -> Result<usize> {
 
 struct Entry<'a> {
     kind: usize,
-    /// The compute capability that it is for, times 10.
+    /// The compute capability that the entry is for, times 10.
     capability: usize,
     flags: usize,
-    /// The length of the compressed text, and of the text.
+    /// The length of the text before it is decompressed.
     compressed: usize,
+    /// The length of the text after it is decompressed.
     text: usize,
     payload: &'a [u8],
-    /// The offset of the next entry.
+    /// The distance from this entry to the next.
     end: usize,
 }
 
@@ -85,7 +86,7 @@ impl<'a> Entry<'a> {
         let mut bytes = self.payload.to_vec();
         if self.flags & (LZ4 | ZSTD) != 0 {
             let compressed = self.payload.get(..self.compressed)?;
-            // A byte of LZ4 makes at most 255, so the length is not believed before that is checked.
+            // A byte of LZ4 makes at most 255 bytes of text. A larger length is refused before it is allocated.
             let is_possible = self.flags & LZ4 == 0 || self.text <= compressed.len().saturating_mul(256);
             if self.text > MAX_TEXT || !is_possible {
                 return None;
@@ -108,7 +109,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The PTX text for the newest GPUs that a GPU of this compute capability, times 10, can run.
+/// Returns the PTX text for the newest GPUs that a GPU of this compute capability, times 10, can run.
 pub fn ptx(fatbin: &[u8], capability: u32) -> Result<String> {
     let mut newest: Option<Entry<'_>> = None;
     let mut at = number(fatbin, 6, 2)?;
@@ -127,14 +128,14 @@ pub fn ptx(fatbin: &[u8], capability: u32) -> Result<String> {
 mod tests {
     use super::*;
 
-    /// ".version 7.0" as a block of LZ4 and as a frame of zstd. Neither makes it shorter.
+    /// ".version 7.0" as a block of LZ4 and as a frame of zstd, both with the text as it is.
     const AS_LZ4: &[u8] = b"\xc0.version 7.0";
     const AS_ZSTD: &[u8] = b"\x28\xb5\x2f\xfd\x20\x0c\x61\0\0.version 7.0";
 
     fn entry(kind: usize, capability: usize, flags: usize, payload: &[u8], text: usize) -> Vec<u8> {
         let len = payload.len();
         let mut entry = [0; 64];
-        // Where one has fewer than 8 bytes, the next ones replace the others.
+        // Each number is written as 8 bytes. The next numbers overwrite those that do not belong to it.
         for (at, number) in [(0, kind), (4, 64), (8, len + 3), (16, len), (28, capability), (40, flags), (56, text)] {
             entry[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }

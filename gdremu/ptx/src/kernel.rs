@@ -7,11 +7,13 @@ pub struct Kernel {
     pub name: String,
     /// The place of each parameter in the memory that a launch fills, as offset and size.
     pub parameters: Vec<(usize, usize)>,
-    /// The number of registers of each thread, and the first values of some, besides those that have names below.
+    /// The number of registers of each thread, including the three that have names below.
     pub(super) registers: usize,
+    /// The registers that stand for special registers of PTX, and the functions that compute their values.
     pub(super) specials: Vec<(Register, Special)>,
-    /// The bytes of shared memory of each block, without those that a launch adds, and of local memory of each thread.
+    /// Bytes of shared memory of each block, without those that a launch adds.
     pub shared: usize,
+    /// Bytes of local memory of each thread.
     pub local: usize,
     /// The most threads of a block, if the program limits them.
     pub max_threads: Option<u64>,
@@ -22,12 +24,13 @@ pub struct Kernel {
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub kernel: Arc<Kernel>,
-    /// Blocks of the grid, and threads of each block, by dimension.
+    /// The number of blocks of the grid, by dimension.
     pub grid: [u32; 3],
+    /// The number of threads of each block, by dimension.
     pub block: [u32; 3],
     /// The most blocks that run at the same time.
     pub resident: u64,
-    /// All blocks run at the same time, and have a barrier for all.
+    /// The GPU kernel gets memory for a barrier of all blocks.
     pub cooperative: bool,
     /// The bytes of the kernel's parameters, at the offsets where it expects them.
     pub parameters: Vec<u8>,
@@ -74,7 +77,7 @@ impl Type {
         }
     }
 
-    /// The type of a name without its dot.
+    /// Returns the type that PTX calls by this name, which is without its dot.
     pub(super) fn named(name: &str) -> Option<Type> {
         if name == "pred" {
             return Some(Type::PREDICATE);
@@ -100,7 +103,7 @@ impl Type {
         self.class != Class::Float
     }
 
-    /// The number that the lower bits of a register are.
+    /// Reads the lower bits of a register as a number of this type.
     pub(super) const fn number(self, register: u64) -> i128 {
         let unused = 64 - self.bits;
         match self.class {
@@ -109,7 +112,7 @@ impl Type {
         }
     }
 
-    /// Extends a result to the contents of a register, because all registers are as wide as the widest.
+    /// Extends a result to the 64 bits of a register.
     pub(super) fn extend(self, result: u64) -> u64 {
         self.number(result) as u64
     }
@@ -117,11 +120,13 @@ impl Type {
 
 pub(super) type Register = usize;
 
-/// Registers that every GPU kernel has. They hold 0, nothing that is read later, and the address of the module's
-/// variables. Those of the program come behind them.
+/// Holds 0. Every GPU kernel has this register and the next two.
 pub(super) const ZERO: Register = 0;
+/// Holds a value between two steps of one PTX instruction, or a result that nothing reads.
 pub(super) const SCRATCH: Register = 1;
+/// Holds the address of the module's variables.
 pub(super) const VARIABLES: Register = 2;
+/// The first of the registers that the program declares.
 pub(super) const FIRST_OWN: Register = 3;
 
 #[derive(Debug)]
@@ -136,7 +141,7 @@ pub(super) struct Instruction {
 pub(super) type Function = fn(u64, u64, u64) -> u64;
 
 #[derive(Debug)]
-#[repr(u8)] // A tag that needs no decoding, because it is read for every instruction that runs.
+#[repr(u8)] // Makes the tag cheap to read, because it is read for every instruction that runs.
 pub(super) enum Operation {
     Compute {
         to: Register,
@@ -154,7 +159,7 @@ pub(super) enum Operation {
     Update {
         old: Register,
         at: Access,
-        /// Computes from the old value and two operands.
+        /// Computes the new value from the old one and two operands.
         update: Function,
         operands: [Operand; 2],
     },
@@ -162,7 +167,7 @@ pub(super) enum Operation {
     /// The thread continues at this index of the code.
     Branch(usize),
     Barrier,
-    /// A barrier of the threads of a warp in this mask.
+    /// A barrier for the threads of the warp that are in this mask.
     WarpBarrier(Operand),
     /// Ends the turn of the thread.
     Sleep,
@@ -203,26 +208,27 @@ pub(super) struct Access {
     /// The type of each element.
     pub(super) element: Type,
     pub(super) address: Operand,
-    /// The bits of an address.
+    /// The address is cut to these bits.
     pub(super) mask: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
-    /// Global memory; the other memories by their windows.
+    /// Global memory, and at their windows the other memories.
     Generic,
     Shared,
     Local,
     Parameters,
 }
 
-/// The places of shared and local memory, and of the memory for barriers of a grid, in the generic address space.
-/// No GPU or CPU address has these bits.
+/// The generic address of a block's shared memory. No GPU or CPU address has a bit of these three windows.
 pub(super) const SHARED_WINDOW: u64 = 1 << 60;
+/// The generic address of a thread's local memory.
 pub(super) const LOCAL_WINDOW: u64 = 1 << 61;
+/// The generic address of the memory for the barriers of a grid.
 pub(super) const GRID_WINDOW: u64 = 1 << 62;
 
 pub(super) const WARP: u64 = 32;
 
-/// The offset of the shared memory whose size the launch sets.
+/// The offset that stands for the start of the shared memory that the launch adds.
 pub(super) const DYNAMIC_SHARED: usize = 1 << 20;

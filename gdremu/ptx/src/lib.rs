@@ -1,21 +1,21 @@
 //! A PTX interpreter for the integer code that nvcc makes of GPU kernels which communicate through memory.
 //!
 //! ```text
-//! module (text to module: its variables)                run (blocks and threads take turns)
-//!   ├─ entry (the text of a GPU kernel to code)           │
+//! module (parses a module and its variables)           run (blocks and threads take turns)
+//!   ├─ entry (compiles the text of a GPU kernel)          │
 //!   │    └─ opcodes (the instruction set, as tables)      │
-//!   ├─ declaration (names, and where variables are)       │
+//!   ├─ declaration (names, and places of variables)       │
 //!   ├─ tokens                                             │
-//!   └─ kernel (what the text becomes) ────────────────────┘
+//!   └─ kernel (a compiled GPU kernel) ────────────────────┘
 //! ```
 //!
 //! `fatbin` finds the text in what nvcc embeds in programs.
 //!
-//! A GPU kernel that needs anything else is refused with the line and the name of the first instruction that is
-//! not supported. The others of its module run. All scopes are the system's.
+//! A GPU kernel that needs anything else is refused with the line and the name of the first instruction that is not
+//! supported. The other GPU kernels of its module run. Every memory scope is treated as `.sys`.
 //!
-//! All threads of all resident blocks take turns, so a thread that waits for another one, or for the CPU, stops
-//! none of them.
+//! All threads of all resident blocks take turns, so a thread that waits for another thread, or for the CPU, does not
+//! stop the others.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "not published: a name that says it all needs no comment")]
 

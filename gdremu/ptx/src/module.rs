@@ -1,4 +1,4 @@
-//! PTX text to a module, with its variables and its GPU kernels.
+//! Parses PTX text to a module with variables and GPU kernels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Module {
     pub memory: Vec<u8>,
 }
 
-/// Reads a text. GPU kernels that cannot run are no error here, but unknown declarations outside of them are.
+/// Parses PTX text. What is wrong inside a GPU kernel makes only this kernel unusable. Other errors are returned.
 pub fn parse(text: &str) -> Result<Module> {
     let tokens = &mut Tokens::new(text);
     let mut module = Module::default();
@@ -68,7 +68,7 @@ pub fn parse(text: &str) -> Result<Module> {
     Ok(module)
 }
 
-/// `sm_90a`
+/// Parses a target such as `sm_90a`, and returns its number.
 fn target(tokens: &mut Tokens<'_>) -> Result<u32> {
     let word = tokens.take()?;
     let number = word.trim_start_matches("sm_").trim_end_matches(|c: char| c.is_ascii_lowercase());

@@ -21,7 +21,7 @@ const U64: Kind = Is(Type::U64);
 const PRED: Kind = Is(Type::PREDICATE);
 
 impl Kind {
-    /// The type, of an opcode that ends with `of`.
+    /// Returns the type in an opcode that ends with the type `of`, or `None` if there is no such opcode.
     pub(super) fn resolve(self, of: Type) -> Option<Type> {
         match self {
             Is(fixed) => Some(fixed),
@@ -40,7 +40,7 @@ pub(super) struct Computation {
     pub(super) functions: [Function; 9],
 }
 
-/// Computes with numbers. The lower bits of the result count.
+/// Computes with the numbers that registers hold. Only the lower bits of the result are kept.
 #[inline(always)]
 fn compute(
     of: Type,
@@ -56,7 +56,7 @@ fn compute(
     result.resolve(of).unwrap_or(of).extend(function(of, numbers) as u64)
 }
 
-/// A table of computations, each compiled once per type.
+/// Makes a table of computations, each compiled once per type.
 macro_rules! computations {
     ($(($name:literal, $result:expr, [$($kind:expr),+], $function:expr),)+) => {
         &[$(($name, {
@@ -78,7 +78,7 @@ macro_rules! computations {
 }
 
 /// Opcodes that compute, without the type at the end.
-#[rustfmt::skip] // A line for each.
+#[rustfmt::skip] // Keeps one row per line of text.
 pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("cvt.u8", Is(Type::unsigned(8)), [T], |_, [a, ..]| a),
     ("cvt.s8", Is(Type::signed(8)), [T], |_, [a, ..]| a),
@@ -115,7 +115,7 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
         for i in 0..4 {
             let selector = selectors >> (4 * i);
             let byte = (b << 32 | a) >> (8 * (selector & 7)) & 0xff;
-            result |= if selector & 8 == 0 { byte } else { (byte >> 7) * 0xff } << (8 * i); // All bits are its sign.
+            result |= if selector & 8 == 0 { byte } else { (byte >> 7) * 0xff } << (8 * i); // All bits are the sign.
         }
         result
     }),
@@ -139,12 +139,12 @@ pub(super) const COMPUTATIONS: &[(&str, Computation)] = computations![
     ("cvta.to.const", T, [T], |_, [a, ..]| a),
     ("cvta.to.shared", T, [T], |_, [a, ..]| a - i128::from(SHARED_WINDOW)),
     ("cvta.to.local", T, [T], |_, [a, ..]| a - i128::from(LOCAL_WINDOW)),
-    // A step of `mov` from elements, which adds one to others.
+    // A step of `mov` from elements adds one element to those before it.
     ("{}", U64, [U64, Bits, U32], |_, [others, element, at]| others | element << at),
-    // Steps of `bfi`, the bits of a field, and a value with the field in these bits.
+    // Steps of `bfi`: one makes the bits of the field, the other puts the field into these bits of the value.
     ("bits", T, [U32, U32], |_, [at, len, _]| ((1 << len.min(64)) - 1) << at.min(64)),
     ("field", T, [T, T, T], |_, [field, value, bits]| value & !bits | field << bits.trailing_zeros().min(64) & bits),
-    // Atomic accesses, from the old value and operands. Those of `UPDATES` before are also instructions.
+    // Atomic accesses use these rows and the earlier ones that `UPDATES` names. The first operand is the old value.
     ("inc", T, [T, T], |_, [old, a, _]| if old >= a { 0 } else { old + 1 }),
     ("dec", T, [T, T], |_, [old, a, _]| if old == 0 || old > a { a } else { old - 1 }),
     ("exch", T, [T, T], |_, [_, a, _]| a),
@@ -161,9 +161,9 @@ pub(super) const NO_EFFECT: &str = "global const weak volatile relaxed acquire r
 
 const LANES: u64 = u32::MAX as u64;
 
-/// Registers that PTX knows by itself. In `%envreg1` and `%envreg2` a launch passes the address of the memory for
+/// The special registers of PTX. `%envreg1` and `%envreg2` are the halves of the address of the memory for
 /// `grid.sync()`.
-#[rustfmt::skip] // A line for each.
+#[rustfmt::skip] // Keeps one row per line of text.
 pub(super) const SPECIALS: &[(&str, Special)] = &[
     ("%tid.x", |id| id.thread[0]),
     ("%tid.y", |id| id.thread[1]),

@@ -14,8 +14,8 @@ const WINDOWS: u64 = SHARED_WINDOW | LOCAL_WINDOW | GRID_WINDOW;
 /// The number of instructions that a thread runs in one turn.
 const TURN: usize = 64;
 
-/// The memory that a GPU kernel shares with the CPU. Addresses are multiples of the size, which is 1, 2, 4 or 8. Every
-/// access is a single one of this size, and orders those before and after it.
+/// The memory that a GPU kernel shares with the CPU. Addresses are multiples of the size, which is 1, 2, 4 or 8.
+/// Implementations access all bytes at once, and order each access with those before and after it.
 pub trait GlobalMemory {
     fn load(&mut self, address: u64, size: usize) -> Result<u64, Fault>;
 
@@ -52,8 +52,8 @@ pub struct Stopped {
     pub block: u64,
 }
 
-/// Runs a launch until it ends, `stop` is set, or a thread cannot continue. Calls `after_turns` when all threads have
-/// had their turn.
+/// Runs a launch until it ends, `stop` is set, or a thread cannot continue. Calls `after_turns` each time that all
+/// threads of the resident blocks have had a turn.
 pub fn run<M: GlobalMemory>(
     launch: &Launch,
     memory: &mut M,
@@ -90,15 +90,16 @@ fn coordinates(index: u64, sizes: [u32; 3]) -> [u64; 3] {
 
 struct GridMemory<'a, M> {
     global: &'a mut M,
-    /// A size, which nothing reads, and the word with which blocks count those that have arrived.
+    /// The first word is a size, which nothing reads. In the second, blocks count how many of them have arrived.
     barrier: [u8; 8],
 }
 
 struct Block {
     index: u64,
     threads: Vec<Thread>,
-    /// Threads that can run, and those that wait at the barrier.
+    /// Threads that can run.
     ready: Vec<usize>,
+    /// Threads that wait at the barrier of the block.
     waiting: Vec<usize>,
     live: usize,
     shared: Vec<u8>,
@@ -138,7 +139,7 @@ impl Block {
                     self.release_warp(index);
                 }
             }
-            // Barriers are for threads that have not ended.
+            // A barrier waits only for threads that have not ended.
             if self.waiting.len() == self.live {
                 self.ready.append(&mut self.waiting);
             }
@@ -146,7 +147,7 @@ impl Block {
         Ok(())
     }
 
-    /// Releases the threads of a warp whose barrier waited for this thread.
+    /// Releases the threads in the warp of this thread that no longer wait for a running lane.
     fn release_warp(&mut self, index: usize) {
         let start = index - index % WARP as usize;
         let end = self.threads.len().min(start + WARP as usize);
@@ -198,7 +199,7 @@ impl Thread {
         Thread { state: State::Ready, registers: registers.into(), local: vec![0; launch.kernel.local].into(), next: 0 }
     }
 
-    /// Runs some instructions. A thread that cannot continue is behind the one that stopped it.
+    /// Runs up to [`TURN`] instructions. After a trap, `next` is behind the instruction that trapped.
     fn turn<M: GlobalMemory>(
         &mut self,
         next: &mut usize,
@@ -260,7 +261,7 @@ impl Operand {
 }
 
 impl Access {
-    /// The address of the first of some elements, if the alignment allows it.
+    /// Returns the address of the first of some elements. Fails if it is not aligned for all of them together.
     fn start(&self, registers: &[u64], elements: usize) -> Result<u64, Trap> {
         let start = self.address.sum(registers) & self.mask;
         match start & ((self.element.bytes() * elements) as u64 - 1) {
@@ -274,8 +275,7 @@ impl Access {
     }
 }
 
-/// The memory of a thread. Its accesses are functions, because inlined, they take the CPU's registers from
-/// [`Thread::turn`].
+/// The memory of a thread. Its functions are not inlined, because they would take CPU registers from [`Thread::turn`].
 struct Memory<'a, 'm, M> {
     launch: &'a Launch,
     shared: &'a mut [u8],
@@ -284,7 +284,7 @@ struct Memory<'a, 'm, M> {
 }
 
 impl<M: GlobalMemory> Memory<'_, '_, M> {
-    /// Memory at an address that is not global.
+    /// Returns the memory at an address outside of global memory.
     fn bytes(&mut self, access: &Access, address: u64) -> Result<&mut [u8], Fault> {
         let mut offset = (address & !WINDOWS) as usize;
         let is_shared = access.space == Space::Shared || address & SHARED_WINDOW != 0;
@@ -328,7 +328,7 @@ impl<M: GlobalMemory> Memory<'_, '_, M> {
         stored.map_err(|Fault| Trap::IllegalAddress(address))
     }
 
-    /// Returns the old value.
+    /// Changes a value and returns the old one.
     #[inline(never)]
     fn update(&mut self, access: &Access, address: u64, change: &Change<'_>) -> Result<u64, Trap> {
         if access.is_global(address) {

@@ -1,4 +1,4 @@
-//! GPU kernels over memory that is a few words at address [`BASE`].
+//! Runs GPU kernels on a memory of 1024 words at address [`BASE`].
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,7 +8,7 @@ use super::{Change, Fault, GlobalMemory, Kernel, Launch, Stopped, Trap, parse};
 
 const BASE: u64 = 0x7000_0000;
 
-/// Global memory, and the size of each access.
+/// Global memory that records the size of each access.
 struct Words {
     words: Vec<u32>,
     sizes: Vec<usize>,
@@ -30,7 +30,7 @@ impl GlobalMemory for Words {
         Ok(())
     }
 
-    /// Changes the lower bytes of an integer, which must not cross two words unless it is two words.
+    /// Changes an integer, which lies in one word or is two whole words.
     fn update(&mut self, address: u64, size: usize, change: &Change<'_>) -> Result<u64, Fault> {
         self.sizes.push(size);
         let offset = address.checked_sub(BASE).ok_or(Fault)? as usize;
@@ -48,7 +48,7 @@ impl GlobalMemory for Words {
     }
 }
 
-/// The text of a GPU kernel that has `memory` in %d0, `value` in %r0, and `body` from line 9 on.
+/// Returns the text of a GPU kernel that has `memory` in %d0, `value` in %r0, and `body` from line 9 on.
 fn text(body: &str) -> String {
     format!(
         ".version 7.0\n.target sm_70\n.address_size 64\n\
@@ -92,7 +92,7 @@ fn memory_after(body: &str, grid: u32, block: u32, value: u32) -> Words {
     memory_of(&launch(body, grid, block, value))
 }
 
-/// The two words of the 64-bit result of instructions that compute %d1, in one thread.
+/// Runs instructions that compute %d1 in one thread, and returns %d1.
 fn result(instructions: &str, value: u32) -> u64 {
     let memory = memory_after(&format!("{instructions} st.global.u64 [%d0], %d1;"), 1, 1, value);
     u64::from(memory.words[1]) << 32 | u64::from(memory.words[0])
@@ -126,7 +126,7 @@ fn instructions_compute_what_ptx_says() {
         ("bfi.b32 %r1, %r0, 0x1234, 28, 8;", 0xff, 0xf000_1234),
         ("bfi.b32 %r1, %r0, 0x1234, 200, 8;", 0xff, 0x1234),
         ("bfi.b32 %r1, %r0, 0x1234, 8, 0;", 0xff, 0x1234),
-        // Addresses have the bits of their registers.
+        // An address has the same number of bits as its register.
         (".shared .b32 s; add.u32 %r2, s, -8; st.shared.u32 [%r2+8], 7; ld.shared.u32 %r1, [s];", 0, 7),
         ("mov.b64 %d1, memory; add.s64 %d1, %d1, 4; ld.param.u32 %r1, [%d1+4];", 9, 9),
     ] {
@@ -214,7 +214,7 @@ fn memory_for_the_barrier_of_a_grid_is_for_cooperative_launches() {
 
 #[test]
 fn blocks_beyond_the_resident_ones_run_when_others_have_ended() {
-    // Counts the threads that run, and the most of them.
+    // Counts the threads that run at the same time, the most of them, and all of them.
     let body = "atom.global.add.u32 %r1, [%d0], 1; add.u32 %r1, %r1, 1;\n\
                 red.global.max.u32 [%d0+4], %r1; red.global.add.u32 [%d0+8], 1; mov.u32 %r2, 99;\n\
                 delay: sub.u32 %r2, %r2, 1; setp.ne.u32 %q, %r2, 0; @%q bra delay;\n\
@@ -230,7 +230,7 @@ fn a_barrier_does_not_wait_for_threads_that_have_ended() {
     assert_eq!(memory_after(body, 1, 8, 0).words[0], 5);
 }
 
-/// The value that the last of all threads finds in a special register.
+/// Returns the value that the last of all threads finds in a special register.
 fn special_value(special: &str) -> u32 {
     let body = format!("mov.u32 %r1, {special}; st.global.u32 [%d0], %r1;");
     memory_of(&Launch { grid: [2, 3, 4], block: [5, 6, 7], ..launch(&body, 1, 1, 0) }).words[0]
@@ -238,7 +238,7 @@ fn special_value(special: &str) -> u32 {
 
 #[test]
 fn threads_know_their_place() {
-    const LANE: u32 = 17; // The last thread has it, and stores last.
+    const LANE: u32 = 17; // The lane of the last thread, which stores last.
     for (special, value) in [
         ("%warpid", 6),
         ("%laneid", LANE),
@@ -269,7 +269,7 @@ fn shared_memory_is_that_of_the_variables_in_use() {
     assert_eq!(memory_of(&Launch { kernel, shared: 4, ..launch("", 1, 1, 0) }).words[0], 7);
 }
 
-/// Runs a body that cannot end well, in the last thread of the last block.
+/// Runs a body that traps, in the last thread of the last block.
 fn stopped(body: &str) -> Stopped {
     let body = format!(
         "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.u32 %r1, %r1, 4, %r2;\n\
@@ -298,7 +298,7 @@ fn an_illegal_access_ends_the_launch_and_is_located() {
 
 #[test]
 fn a_warp_barrier_waits_for_the_lanes_in_its_mask() {
-    // Lane 0 waits for lanes 1 and 2. Lane 3 ends, and another warp waits for nothing.
+    // Lane 0 waits for lanes 1 and 2. The mask also has lane 3, which has ended like all other threads.
     let body = "mov.u32 %r1, %tid.x; setp.gt.u32 %p, %r1, 2; @%p ret; setp.eq.u32 %p, %r1, 0;\n\
                 @%p bra wait; mov.u32 %r2, 200; delay: sub.u32 %r2, %r2, 1;\n\
                 setp.ne.u32 %q, %r2, 0; @%q bra delay; red.global.add.u32 [%d0], 1;\n\

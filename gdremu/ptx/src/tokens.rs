@@ -1,4 +1,4 @@
-//! PTX text as a row of tokens, each with its line.
+//! Splits PTX text into tokens, each with the number of its line.
 
 use std::fmt;
 
@@ -77,7 +77,7 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
-    /// A number with or without a sign, as 64 bits.
+    /// Takes a number with or without a sign, and returns it as 64 bits.
     pub(super) fn number(&mut self) -> Result<u64> {
         let negative = self.take_if("-");
         let word = self.take()?;
@@ -87,7 +87,7 @@ impl<'a> Tokens<'a> {
         Ok(if negative { number.wrapping_neg() } else { number })
     }
 
-    /// Takes the rest of the line of the token taken last, which is a directive without a mark at its end.
+    /// Takes the rest of the line of text that the token taken last is in. Directives without a `;` end there.
     pub(super) fn skip_line(&mut self) -> Result {
         let line = self.line();
         while let Some((_, next)) = self.tokens.get(self.taken)
@@ -100,7 +100,7 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
-    /// Takes everything up to and with the next `;`, or the next `{` and its `}`. Returns where that is.
+    /// Takes a declaration, which ends with `;` or with the `}` of its `{`. Returns the position behind it.
     pub(super) fn skip_declaration(&mut self) -> Result<usize> {
         let mut depth = 0;
         loop {
@@ -114,7 +114,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// How many elements there are in the braces that follow, or one without braces.
+    /// Counts the elements in the braces that follow. Without braces there is one.
     pub(super) fn elements(&self) -> u32 {
         let mut count = 1;
         if self.peek() == Some("{") {
@@ -125,7 +125,7 @@ impl<'a> Tokens<'a> {
         count
     }
 
-    /// The function of the call that follows the token taken last, or is that.
+    /// Returns the function of the next call. The token taken last may be its `call`.
     pub(super) fn callee(&mut self) -> Result<&'a str> {
         self.taken -= 1;
         while !self.take()?.starts_with("call") {}
@@ -174,7 +174,7 @@ fn word(text: &str) -> usize {
     }
 }
 
-/// The value of a number (decimal, hexadecimal, octal or binary), for floating point its bits.
+/// Returns the value of a decimal, hexadecimal, octal or binary number, or the bits of a floating-point number.
 pub(super) fn number(word: &str) -> Option<u64> {
     let word = word.to_ascii_lowercase();
     let word = word.strip_suffix('u').unwrap_or(&word);
