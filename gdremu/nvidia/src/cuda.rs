@@ -1,5 +1,5 @@
-//! NVIDIA's libcuda, for the allocation at an address, memory that can be exported, and the functions that
-//! the preload library stands in front of.
+//! Calls NVIDIA's libcuda to find the allocation at an address, to make and export memory, and for the functions that
+//! the preload library replaces.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
@@ -26,31 +26,31 @@ const POINTER_ATTRIBUTE_DEVICE_ORDINAL: u32 = 9;
 const GRANULARITY_MINIMUM: u32 = 0;
 const ACCESS_READ_WRITE: u32 = 3;
 
-/// The GPU that an allocation is on, if it is a GPU's memory.
+/// Returns the GPU on which the program wants memory, or `None` if it does not want a GPU's memory.
 pub(crate) fn gpu_of(wanted: &AllocationProp) -> Option<c_int> {
     let is_of_gpu = wanted.kind == ALLOCATION_PINNED && wanted.location.kind == LOCATION_DEVICE;
     if is_of_gpu { Some(wanted.location.id) } else { None }
 }
 
-/// The properties of such memory that can also be exported and pinned.
+/// Returns these properties for memory that can also be exported and pinned.
 pub(crate) fn exportable(wanted: AllocationProp) -> AllocationProp {
     AllocationProp { handle_types: wanted.handle_types | HANDLE_POSIX_FD, gpu_direct_rdma_capable: 1, ..wanted }
 }
 
 macro_rules! functions {
     ($(fn $symbol:ident($($argument:ident: $type:ty),*);)*) => {
-        /// Functions of libcuda. Their safety is that of the driver API.
+        /// Functions of libcuda. Calls must be valid for the driver API.
         #[allow(non_snake_case, missing_docs, reason = "the driver API's names")]
         pub(crate) struct Cuda {
             $(pub(crate) $symbol: unsafe extern "C" fn($($type),*) -> Status,)*
         }
 
         impl Cuda {
-            /// `None`: a function is missing, because the libcuda is older than CUDA 12.
+            /// Returns `None` if a function is missing, because the libcuda is older than CUDA 12.
             fn find(library: *mut c_void) -> Option<Cuda> {
                 Some(Cuda { $($symbol: {
                     const NAME: &CStr = c_text(concat!(stringify!($symbol), "\0"));
-                    // SAFETY: the library is open for good, and the name a C string.
+                    // SAFETY: the library stays open for good, and the name is a C string.
                     let function = unsafe { libc::dlsym(library, NAME.as_ptr()) };
                     if function.is_null() {
                         return None;
@@ -90,7 +90,7 @@ functions! {
     fn cuMemSetAccess(address: u64, size: usize, wanted: *const AccessDesc, count: usize);
 }
 
-/// The step that fails when an address is no GPU memory of the process.
+/// The step that fails when an address is not GPU memory of the process.
 pub(crate) const NOT_GPU_MEMORY: &str = "the search for the allocation of a device address";
 
 pub(crate) struct Failure {
@@ -112,7 +112,7 @@ impl Failure {
 
 impl From<Failure> for Errno {
     fn from(failure: Failure) -> Errno {
-        // If CUDA refuses an address, that is the program's mistake. We have to explain all other errors.
+        // If CUDA refuses an address, the program made a mistake. All other errors are printed.
         if failure.step != NOT_GPU_MEMORY {
             eprintln!("{failure}");
         }
@@ -149,9 +149,9 @@ pub(crate) struct Allocation {
 }
 
 impl Cuda {
-    /// libcuda, loaded for good on first use; `None`, and a line on stderr, if that fails.
+    /// Returns libcuda, which the first call loads for good. Prints a message and returns `None` if that fails.
     ///
-    /// Looks the functions up by `dlsym`; where that is hooked, the caller makes it find the real ones.
+    /// Looks up the functions by `dlsym`. Where `dlsym` is hooked, callers make it find the real functions.
     pub(crate) fn get() -> Option<&'static Cuda> {
         static CUDA: OnceLock<Option<Cuda>> = OnceLock::new();
         CUDA.get_or_init(Cuda::load).as_ref()
@@ -160,8 +160,8 @@ impl Cuda {
     fn load() -> Option<Cuda> {
         // SAFETY: libc has a function of this name and type; loading libcuda has no preconditions.
         let library = unsafe {
-            // By dlsym, because tools such as UCX write their own dlopen into the relocated entries of
-            // every object, and it would run under the caller's lock.
+            // Finds dlopen by dlsym, because tools such as UCX write their own dlopen into the relocated entries of
+            // every object. Theirs would run under the caller's lock.
             let dlopen = libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr());
             let dlopen = mem::transmute::<*mut c_void, DlOpen>(dlopen);
             dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW)
@@ -244,7 +244,7 @@ impl Cuda {
         Ok(Allocation { base, len: len as u64, gpu })
     }
 
-    /// The tokens that pins of memory at this address may name, if CUDA still gives any.
+    /// Returns the tokens with which memory at this address can be pinned, if CUDA returns any.
     pub(crate) fn tokens(&self, va: u64) -> Option<(u64, u32)> {
         let mut tokens = P2pTokens::default();
         let pointer = ptr::from_mut(&mut tokens).cast();
@@ -276,7 +276,7 @@ impl Cuda {
         }
     }
 
-    /// The N of a GPU's `/dev/nvidiaN`.
+    /// Returns the N of a GPU's `/dev/nvidiaN`.
     pub(crate) fn device_minor(&self, gpu: i32) -> Result<u32, Failure> {
         const STEP: &str = "the search for a GPU";
         let mut device = 0;
@@ -291,18 +291,18 @@ impl Cuda {
         let path = format!("/proc/driver/nvidia/gpus/{}/information", bus_id.to_lowercase());
         let text = fs::read_to_string(path).unwrap_or_default();
         let minor = text.lines().find_map(|line| line.strip_prefix("Device Minor:")).unwrap_or_default();
-        // A driver that does not say has one GPU, or numbers them alike.
+        // If the driver reports no number, this is CUDA's number of the GPU.
         Ok(minor.trim().parse().unwrap_or(gpu as u32))
     }
 
     /// Waits for the work of a GPU in the calling thread's context, or in the primary context if the thread has none.
     pub(crate) fn wait_for(&self, gpu: c_int) -> Result<(), Status> {
-        // SAFETY: waits, and touches nothing.
+        // SAFETY: the call only waits.
         let waited = self.in_context(gpu, || check("the wait for a GPU", unsafe { (self.cuCtxSynchronize)() }));
         waited.map_err(|failure| failure.status as Status)
     }
 
-    /// Works in the GPU's primary context where the thread has none, and leaves the thread without one again.
+    /// Runs `work` in the thread's context. If there is none, uses the GPU's primary context while `work` runs.
     fn in_context(&self, gpu: i32, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         let mut current = 0;
         // SAFETY: the places are ours; the retained object is released below.

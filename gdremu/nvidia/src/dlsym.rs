@@ -1,7 +1,6 @@
-//! dlsym: returns the replacements of libcuda's functions.
+//! A dlsym that returns the replacements of libcuda's functions.
 //!
-//! dlvsym is not replaced, because libcuda's symbols have no versions, and it is by dlvsym that the
-//! real dlsym is found.
+//! dlvsym is not replaced. The symbols of libcuda have no versions, and the real dlsym is found by dlvsym.
 
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_void};
@@ -21,12 +20,12 @@ static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     naked_asm!(
-        "mov eax, 0", // All exported functions begin so, see gdremu_preload::export.
+        "mov eax, 0", // All exported functions begin like this, see gdremu_preload::entry_point.
         "mov eax, 0",
         "mov eax, 0",
         "push rdi",
         "push rsi",
-        "sub rsp, 8", // Calls are made with the stack at a multiple of 16.
+        "sub rsp, 8", // At calls, the stack pointer is a multiple of 16.
         "call {ours}",
         "add rsp, 8",
         "pop rsi",
@@ -41,7 +40,7 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
     )
 }
 
-/// The replacement of the function that dlsym would find, or NULL.
+/// Returns the replacement of the function that dlsym would find, or NULL.
 unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let real = real();
     // SAFETY: dlsym's argument ends with a NUL byte; the caller's are passed on unchanged.
@@ -51,7 +50,7 @@ unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_vo
             && !state::is_held_here()
             && !real(handle, name).is_null()
         {
-            return ours; // The place where the program looks has a libcuda.
+            return ours; // The program looks in a place that has a libcuda.
         }
     }
     ptr::null_mut()
@@ -68,7 +67,7 @@ fn real() -> DlSym {
 }
 
 fn find_real() -> *mut c_void {
-    // The version of the symbol since glibc 2.34, and the earlier one of x86-64.
+    // These are the version of the symbol since glibc 2.34, and the earlier one of x86-64.
     for version in [c"GLIBC_2.34", c"GLIBC_2.2.5"] {
         // SAFETY: both end with a NUL byte.
         let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), version.as_ptr()) };
@@ -78,6 +77,6 @@ fn find_real() -> *mut c_void {
         // SAFETY: dlerror only clears the message of the failed search.
         unsafe { libc::dlerror() };
     }
-    // The program cannot run without it, and dlsym cannot report that.
+    // The program cannot run without the real dlsym, and ours cannot report that.
     std::process::abort();
 }

@@ -1,5 +1,5 @@
-//! The replaced functions. cuMemAlloc and related ones give the program buffers in exportable memory, cuMemCreate makes
-//! its memory exportable, and cuMemUnmap revokes pins that are not persistent.
+//! The functions that replace libcuda's. cuMemAlloc and related ones give the program buffers in exportable memory,
+//! cuMemCreate makes its memory exportable, and cuMemUnmap revokes pins that are not persistent.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -12,7 +12,7 @@ use crate::{gpus, replaced, state};
 /// CUDA_ERROR_SHARED_OBJECT_INIT_FAILED
 const NO_LIBCUDA: Status = 303;
 
-/// Runs a replaced function with the real ones, unless a fault is due (`--fault`).
+/// Runs the body of a replacement with the real functions, unless `--fault` makes this call fail.
 fn call(name: &str, body: impl FnOnce(&'static Cuda) -> Result<(), Status>) -> Status {
     let mut process = state::enter();
     // The lock is held, because only then does our dlsym find the real functions.
@@ -33,7 +33,7 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
     call("cuMemAlloc", |cuda| {
         if !address.is_null() && size > 0 {
             let gpu = cuda.current_gpu()?;
-            // If libcuda itself is calling, its own function runs.
+            // If the real libcuda calls this while gdremu uses it, its own function runs.
             if let Some(mut process) = state::enter() {
                 let va = gpus(&mut process).alloc(cuda, gpu, size as u64)?;
                 // SAFETY: the argument is the program's, which must be valid for CUDA.
@@ -46,12 +46,12 @@ pub(crate) unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, size: usize) ->
     })
 }
 
-/// The replaced buffer that contains an address.
+/// Returns the replaced buffer that contains an address.
 fn buffer(va: u64) -> Option<Buffer> {
     gpus(&mut state::enter()?).buffers.find(va)
 }
 
-/// The GPU of the replaced buffer that starts at an address.
+/// Returns the GPU of the replaced buffer that starts at an address.
 fn gpu_of(va: u64) -> Option<i32> {
     gpus(&mut state::enter()?).buffers.kind_of(va)
 }
@@ -73,7 +73,7 @@ pub(crate) extern "C" fn cuMemFree_v2(address: u64) -> Status {
 
 pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(base: *mut u64, size: *mut usize, address: u64) -> Status {
     call("cuMemGetAddressRange", |cuda| {
-        // SAFETY: the program's arguments; either may be NULL.
+        // SAFETY: the arguments are the program's. `base` and `size` may be NULL.
         unsafe {
             check_status((cuda.cuMemGetAddressRange_v2)(base, size, address))?;
             if let Some(Buffer { start, len, .. }) = buffer(address) {
@@ -91,8 +91,8 @@ pub(crate) unsafe extern "C" fn cuMemGetAddressRange_v2(base: *mut u64, size: *m
 
 const SYNC_MEMOPS: u32 = 6;
 
-/// CUDA accepts SYNC_MEMOPS only for its own buffers. Programs that set it on replaced
-/// buffers must not fail; their small copies stay asynchronous, see `gdremu/README.md`.
+/// Accepts SYNC_MEMOPS for replaced buffers, because programs that set it must not fail. CUDA would refuse it. Small
+/// copies of these buffers stay asynchronous, see `gdremu/README.md`.
 pub(crate) unsafe extern "C" fn cuPointerSetAttribute(value: *const u32, attribute: u32, address: u64) -> Status {
     call("cuPointerSetAttribute", |cuda| {
         if attribute == SYNC_MEMOPS && !value.is_null() && buffer(address).is_some() {
@@ -110,7 +110,7 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
     flags: u64,
 ) -> Status {
     call("cuMemCreate", |cuda| {
-        // SAFETY: the program's arguments but one; a handle that was made has been written.
+        // SAFETY: the arguments are the program's, except the properties. A call that succeeds has written `handle`.
         unsafe {
             if let Some(wanted) = properties.as_ref()
                 && let Some(gpu) = cuda::gpu_of(wanted)
@@ -122,7 +122,7 @@ pub(crate) unsafe extern "C" fn cuMemCreate(
                 return Ok(());
             }
         }
-        // Some kinds of memory cannot be exported.
+        // Memory that cannot be exported is made as the program asks for it.
         // SAFETY: the arguments are the program's, which must be valid for CUDA.
         check_status(unsafe { (cuda.cuMemCreate)(handle, size, properties, flags) })
     })

@@ -18,13 +18,13 @@ mod provider;
 mod replaced;
 mod rm;
 
-// The crate is also linked in for its exports.
+// The uses of both crates also link their exports into this library.
 use gdremu_core::config;
 use gdremu_preload::state::{self, Guard};
 
 use provider::NvidiaProvider;
 
-/// This process's memory of real GPUs, which takes the place of emulated ones at the first call.
+/// Returns this process's memory of real GPUs. The first call puts it in the place of emulated GPUs.
 fn gpus(process: &mut Guard) -> &mut NvidiaProvider {
     if process.gpu.as_kind::<NvidiaProvider>().is_none() {
         process.gpu = Box::<NvidiaProvider>::default();
@@ -33,7 +33,7 @@ fn gpus(process: &mut Guard) -> &mut NvidiaProvider {
 }
 
 extern "C" fn loaded() {
-    // Without it, gdremu has not started this process.
+    // Without the variable, gdremu has not started this process.
     if std::env::var_os(config::VARIABLE).is_some() {
         gpus(&mut state::lock());
     }

@@ -44,7 +44,7 @@ impl Table {
 }
 
 impl NvidiaProvider {
-    /// Allocates memory as cuMemAlloc does, but such that it can be pinned. `gpu` is CUDA's number.
+    /// Allocates memory that can be pinned, and otherwise does what cuMemAlloc does. `gpu` is CUDA's number.
     pub(crate) fn alloc(&mut self, libcuda: &Cuda, gpu: i32, len: u64) -> Result<u64, Status> {
         if let Some(va) = self.buffers.take(gpu, len, 0) {
             return Ok(va);
@@ -67,7 +67,7 @@ impl NvidiaProvider {
         Ok(self.lost(start, len))
     }
 
-    /// The pins that lose their memory when that at `[va, va + len)` is freed.
+    /// Returns the pins that lose memory when `[va, va + len)` is freed. Persistent pins lose none.
     pub(crate) fn lost(&self, va: u64, len: u64) -> Vec<PageTableId> {
         let end = va.saturating_add(len);
         let lost = self.tables.iter().filter(|(_, table)| !table.persistent && table.overlaps(va, end));
@@ -83,7 +83,7 @@ impl NvidiaProvider {
         let offset = va - allocation.base;
         let is_wrong = tokens != (0, 0) && cuda.tokens(va) != Some(tokens) || !len.is_multiple_of(GPU_PAGE);
         let mut pages = (va..va.saturating_add(len)).step_by(GPU_PAGE as usize);
-        // The GPU driver looks for a range in one allocation.
+        // The GPU driver only accepts a range that is inside one allocation.
         if is_wrong || len > allocation.len - offset || pages.any(|page| self.buffers.is_dead(page)) {
             return Err(Failure::refused(NOT_GPU_MEMORY, 0));
         }
@@ -92,18 +92,18 @@ impl NvidiaProvider {
         Ok(Table { va, len, persistent, memory: client.import(&exported)?, offset })
     }
 
-    /// Opens the GPU as soon as the program has any memory there. Descriptors that are opened only
-    /// when it first pins would look like leaks of its own.
+    /// Opens the GPU as soon as the program has any memory there. Descriptors that are opened only at its first pin
+    /// would look like leaks of the program.
     pub(crate) fn prepare(&mut self, libcuda: &Cuda, gpu: i32, export: impl FnOnce() -> Result<File, Failure>) {
         if !self.clients.contains_key(&gpu)
             && let Ok(exported) = export()
         {
-            // A failure here repeats, and is reported, when memory is pinned.
+            // If this fails, it fails again when memory is pinned, and is reported then.
             let _ = self.client(libcuda, gpu, &exported);
         }
     }
 
-    /// The client for a GPU, of whose memory `exported` is.
+    /// Returns the client for a GPU. `exported` is memory of this GPU.
     fn client(&mut self, libcuda: &Cuda, gpu: i32, exported: &File) -> Result<Arc<Client>, Failure> {
         if let Some(client) = self.clients.get(&gpu) {
             return Ok(client.clone());
@@ -117,7 +117,7 @@ impl NvidiaProvider {
 impl Provider for NvidiaProvider {
     fn get_pages(&mut self, request: &PinRequest) -> Result<PageTableId, Errno> {
         if request.force_pcie {
-            return Err(Errno::ENOTSUPP); // A GPU without a coherent link refuses it so.
+            return Err(Errno::ENOTSUPP); // A GPU without a coherent link also refuses it.
         }
         let table = self.pin(request)?;
         self.tables_made += 1;

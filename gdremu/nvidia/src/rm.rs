@@ -27,15 +27,17 @@ const CLASS_CLIENT: u32 = 0x41;
 const CLASS_DEVICE: u32 = 0x80;
 const CLASS_SUBDEVICE: u32 = 0x2080;
 
-/// Control commands of a client, for the device of an exported descriptor, and its import.
+/// The control command of a client that finds the device of an exported descriptor.
 const GET_EXPORT_INFO: u32 = 0x3d08;
+/// The control command of a client that imports an exported descriptor.
 const IMPORT: u32 = 0x3d0c;
 
-/// Answers that say that there is no room, in BAR1 above all.
+/// Statuses for lack of room, which is mostly lack of BAR1.
 const NO_RESOURCES: u32 = 0x1a;
 const NO_MEMORY: u32 = 0x51;
 
-/// Declares the arguments of ioctl commands by the command's number and the argument's size. `call` makes it.
+/// Declares the arguments of ioctl commands by the command's number and the argument's size. Their `call` makes the
+/// ioctl.
 macro_rules! commands {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $size:literal { $($field:ident: $type:ty),+ };)*) => {$(
         $(#[$doc])*
@@ -98,7 +100,7 @@ pub(crate) struct Client {
     path: String,
     root: u32,
     memories: AtomicU32,
-    /// The process that it serves. A forked child has the descriptors, but no say.
+    /// The process that made the client. Memory dropped in a forked child is not freed.
     owner: u32,
 }
 
@@ -109,7 +111,7 @@ pub(crate) struct Memory {
 }
 
 impl Client {
-    /// A client for the GPU with this device file, of whose memory `exported` is.
+    /// Makes a client for the GPU `/dev/nvidia{minor}`. `exported` is memory of this GPU.
     pub(crate) fn new(minor: u32, exported: &impl AsRawFd) -> Result<Client, Failure> {
         let control: File = out_of_the_way(open("/dev/nvidiactl")?.into()).into();
         let path = format!("/dev/nvidia{minor}");
@@ -121,7 +123,7 @@ impl Client {
         let fd = exported.as_raw_fd();
         let mut info = ExportInfo { fd, device_instance: 0, gpu_instance: 0, max_objects: 0, metadata: [0; 64] };
         send(&control, "which GPU the memory is of", root, GET_EXPORT_INFO, &mut info)?;
-        // The device's parameters (its instance, and defaults).
+        // The first parameter of a device is its instance. The others keep their defaults.
         let mut params = [0_u32; 14];
         params[0] = info.device_instance;
         let device_object = Alloc { root, parent: root, object: DEVICE, class: CLASS_DEVICE, ..Default::default() };
@@ -149,7 +151,7 @@ impl Client {
 }
 
 impl Memory {
-    /// A file whose mmap maps `len` bytes of the allocation from `offset` on, write-combined through BAR1.
+    /// Returns a file. Its mmap maps `len` bytes of the allocation from `offset` on, write-combined through BAR1.
     pub(crate) fn prepare_map(&self, offset: u64, len: usize) -> Result<File, Failure> {
         // The kernel keeps the memory to map with the descriptor, so each mapping has a descriptor of its own.
         let fresh = open(&self.client.path)?;
@@ -202,7 +204,7 @@ fn send<T>(control: &File, step: &'static str, client: u32, command: u32, params
     message.call(control, step)
 }
 
-/// The driver's status; 0 is success.
+/// Turns a status of the driver into a result.
 fn check(step: &'static str, status: u32) -> Result<(), Failure> {
     match status {
         0 => Ok(()),

@@ -1,4 +1,4 @@
-//! The driver calls of this process, with their names for tests, and the file of `--trace`.
+//! Records the driver calls of this process, by name for tests, and in the file of `--trace`.
 #![forbid(unsafe_code)]
 
 use std::ffi::{CStr, CString};
@@ -46,19 +46,19 @@ impl Calls {
             Err(errno) => ("-1".to_owned(), format!("\"{errno}\"")),
         };
         let Caller { pid, tid } = Caller::now();
-        // Nothing in it needs to be escaped, since all texts are names.
+        // Nothing in the line of text needs to be escaped, since all texts are names.
         let line = format!(
             "{{\"call\":\"{call}\",\"arguments\":{{{arguments}}},\"result\":{result},\"errno\":{errno},\
              \"duration_ns\":{duration},\"pid\":{pid},\"tid\":{tid}}}\n"
         );
-        // Opened for each line, so that the program never sees the descriptor. A trace that cannot be written must not
-        // stop the program.
+        // The file is opened for each line, so that the program never sees the descriptor. A trace that cannot be
+        // written must not stop the program.
         if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
             let _ = file.write_all(line.as_bytes());
         }
     }
 
-    /// The names since the last call of this, separated by blanks.
+    /// Returns the names since the last call of this function, separated by blanks.
     pub(crate) fn take(&mut self) -> &CStr {
         let names = std::mem::take(&mut self.names).join(" ");
         self.taken = CString::new(names).expect("names have no NUL byte");

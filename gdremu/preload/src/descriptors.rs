@@ -1,7 +1,7 @@
-//! The descriptors that this process made, of devices, and of GPU memory that CUDA gave out.
+//! The descriptors of devices and of exported GPU memory that this process has made.
 //!
-//! A descriptor is that of a locked record in the session directory (see [`gdremu_core::session`]), so the kernel
-//! tracks every use of it, by any process.
+//! Each is a descriptor of a locked record in the session directory (see [`gdremu_core::session`]), so Linux tracks its
+//! uses in all processes.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -39,13 +39,14 @@ struct Made {
     /// A page of the record that stays mapped as long as the device is. It keeps the file open, as a mapping of a
     /// real device would.
     anchor: Option<usize>,
-    /// It belongs to the parent process, which releases it.
+    /// The descriptor belongs to the parent process, which releases it.
     inherited: bool,
 }
 
 pub(crate) struct Descriptors {
     session: &'static Session,
-    /// Not a HashMap, because glibc 2.41 maps memory for its random keys, and programs limit what they lock.
+    /// This is not a HashMap, because glibc 2.41 maps memory for its random keys, and programs limit their locked
+    /// memory.
     made: BTreeMap<Identity, Made>,
 }
 
@@ -66,13 +67,13 @@ impl Descriptors {
         Ok((fd, identity))
     }
 
-    /// Makes a descriptor for GPU memory, which takes over the caller's reference to it.
+    /// Makes a descriptor for GPU memory. The descriptor takes over the caller's reference to the memory.
     pub(crate) fn add_export(&mut self, export: PageTableId, len: u64, gpu: &mut HostProvider) -> Result<c_int, Errno> {
         // lseek(fd, 0, SEEK_END) returns the size of a dma-buf.
         let (record, file) = self.session.open_export(len)?;
         let identity = record.identity()?;
         let (memory, memory_file) = gpu.exported(export)?;
-        // If that fails, other processes cannot map it, and say so.
+        // If this fails, other processes cannot map the memory, and get an error.
         let _ = keeper::keep(self.session, record.name(), memory, memory_file);
         let fd = file.into_raw_fd();
         self.add(identity, record, Kind::Export(export), fd);
@@ -104,7 +105,7 @@ impl Descriptors {
         }
     }
 
-    /// Makes a descriptor hold its dma-buf. One that was opened through /proc/PID/fd does not by itself.
+    /// Makes a descriptor keep its dma-buf alive. A descriptor that was opened through /proc/PID/fd does not by itself.
     pub(crate) fn hold(&self, fd: c_int) {
         if let Some((_, Kind::Export(_) | Kind::Received)) = self.find(fd) {
             // SAFETY: a plain call on a descriptor.
@@ -149,11 +150,12 @@ impl Descriptors {
         device.anchor = Some(anchor as usize);
     }
 
-    /// Removes a descriptor that is not mapped any more, unless it is open in any process. Received ones are removed anyway.
+    /// Removes a descriptor that is not mapped any more, unless a process has it open. Received ones are always
+    /// removed.
     pub(crate) fn remove_closed(&mut self, identity: Identity) -> Option<Kind> {
         let made = self.made.get_mut(&identity)?;
         if let Some(anchor) = made.anchor.take() {
-            // SAFETY: the anchor's own page, which nothing touches.
+            // SAFETY: this is the anchor's own page, which nothing touches.
             unsafe { next::munmap()(anchor as *mut _, 1) };
         }
         if made.kind != Kind::Received {
@@ -171,7 +173,7 @@ impl Descriptors {
         }
     }
 
-    /// In a forked child, where devices are the parent's. It may use the memory that it inherited.
+    /// Forgets devices in a forked child, since they are the parent's. The child may use exports that it inherited.
     pub(crate) fn after_fork(&mut self) {
         self.made.retain(|_, made| matches!(made.kind, Kind::Export(_)));
         self.made.values_mut().for_each(|export| export.inherited = true);

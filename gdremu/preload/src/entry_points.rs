@@ -2,9 +2,9 @@
 
 /// Exports a function under a name of its own.
 ///
-/// The export is an entry point that jumps to the function. It begins with instructions that tools
-/// which hook functions in place can move elsewhere. UCX, for one, replaces up to 13 bytes and
-/// understands few instructions. A compiler's own prologue may begin with any.
+/// The export is an entry point that jumps to the function. It begins with instructions that can be moved elsewhere by
+/// tools which hook functions in place. UCX, for one, replaces up to 13 bytes and understands few instructions, but a
+/// compiler may begin a function with any.
 #[macro_export]
 macro_rules! entry_point {
     ($symbol:ident = $function:path) => {
@@ -16,7 +16,7 @@ macro_rules! entry_point {
         pub(crate) extern "C" fn $symbol() {
             #[cfg(target_arch = "x86_64")]
             ::std::arch::naked_asm!(
-                "mov eax, 0", // Five bytes each; no function has its arguments counted in eax.
+                "mov eax, 0", // Each has five bytes. No function here expects anything in eax.
                 "mov eax, 0",
                 "mov eax, 0",
                 "jmp {function}",

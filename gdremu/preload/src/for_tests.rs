@@ -23,7 +23,7 @@ pub(crate) extern "C" fn gdremu_calls_take() -> *const c_char {
     state::lock().calls.take().as_ptr()
 }
 
-/// The number of pins. With the kernel's gdrdrv it is -1 if the module does not report the number.
+/// Returns the number of pins. With the real gdrdrv it is -1 if the module does not report the number.
 pub(crate) extern "C" fn gdremu_pins() -> c_long {
     if !settings::config().gpu.provider.emulates_gdrdrv() {
         return std::fs::read_to_string(REFCOUNT).unwrap_or_default().trim().parse().unwrap_or(-1);

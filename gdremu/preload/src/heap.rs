@@ -1,4 +1,4 @@
-//! Memory of gdremu's own. Its hooks must not call the program's malloc, because an allocator calls hooks while it
+//! The memory of gdremu itself. Hooks must not call the program's malloc, because an allocator calls hooks while it
 //! starts, and while it holds its locks.
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -15,7 +15,8 @@ struct Heap(Mutex<Dlmalloc<Pages>>);
 #[global_allocator]
 static HEAP: Heap = Heap(Mutex::new(reserved()));
 
-/// A heap that takes address space in large pieces, so that a program can limit its own or measure it.
+/// Returns a heap that takes address space in large pieces, so that it rarely changes what a program limits or
+/// measures.
 const fn reserved() -> Dlmalloc<Pages> {
     let mut heap = Dlmalloc::new_with_allocator(Pages::new());
     assert!(heap.set_granularity(16 << 20));
@@ -49,12 +50,12 @@ pub(crate) fn show_to_leak_sanitizer() {
     }
 }
 
-/// Called in both processes.
+/// Lets other threads allocate again. Called in both processes.
 pub(crate) fn after_fork() {
     drop(OVER_FORK.take().map(ManuallyDrop::into_inner));
 }
 
-// SAFETY: dlmalloc's results, of the sizes and alignments that are asked for. One thread at a time uses it.
+// SAFETY: dlmalloc returns memory of the size and alignment that are asked for, and one thread at a time uses it.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the layout is valid: contract of GlobalAlloc, as below.
@@ -85,10 +86,10 @@ impl Heap {
 
 type Register = extern "C" fn(*mut u8, usize);
 
-/// Pages of the kernel, by system calls, because the functions of libc are hooked.
+/// Gets pages from Linux by system calls, because the functions of libc are hooked.
 struct Pages {
     register: Option<Register>,
-    /// The first regions, which are there before `register`.
+    /// The regions that were mapped before `register` was known.
     early: [Cell<(*mut u8, usize)>; 8],
 }
 
@@ -97,7 +98,7 @@ impl Pages {
         Pages { register: None, early: [const { Cell::new((null_mut(), 0)) }; 8] }
     }
 
-    /// Notes a region of pages.
+    /// Registers a region of pages, or notes it if `register` is not known yet.
     fn note(&self, start: *mut u8, size: usize) {
         if let Some(register) = self.register {
             register(start, size);
@@ -128,7 +129,7 @@ unsafe impl Allocator for Pages {
 
     fn remap(&self, pages: *mut u8, old: usize, new: usize, can_move: bool) -> *mut u8 {
         let flags = if can_move { MREMAP_MAYMOVE } else { 0 };
-        // SAFETY: the heap's own pages, which it asks to move or to resize.
+        // SAFETY: these are the heap's own pages, which it asks to move or to resize.
         match unsafe { syscall(libc::SYS_mremap, pages, old, new, flags) } {
             -1 => null_mut(),
             start => {
@@ -144,7 +145,7 @@ unsafe impl Allocator for Pages {
     }
 
     fn free(&self, pages: *mut u8, size: usize) -> bool {
-        // SAFETY: the heap's own pages, which it does not use any more.
+        // SAFETY: these are the heap's own pages, which it does not use any more.
         unsafe { syscall(libc::SYS_munmap, pages, size) == 0 }
     }
 

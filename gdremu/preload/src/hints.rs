@@ -1,7 +1,7 @@
 //! Hints by which hooks skip calls that do not concern the emulation, without a lock.
 #![forbid(unsafe_code)]
 
-/// Descriptors that may be devices or exports. A hint only, because descriptors come and go without the hooks'
+/// Descriptors that may be devices or exports. This is only a hint, because descriptors come and go without the hooks'
 /// knowledge, and only fstat identifies one.
 pub(crate) mod device_fds {
     use std::ffi::c_int;

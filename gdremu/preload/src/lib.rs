@@ -15,7 +15,7 @@
 //! settings        the configuration, from the environment
 //! heap            memory of gdremu's own
 //! next            all hooks in one table, and the functions behind them
-//! system          the kernel's copies and reports, and results as libc returns them
+//! system          system calls that copy memory and describe files, and results as libc returns them
 //! ```
 //!
 //! Each module uses only modules that stand below it in this list.

@@ -10,7 +10,7 @@ use libc::{DIR, FILE, off_t, size_t, ssize_t};
 
 use crate::system::say;
 
-/// A path, or another text, of the program: NULL, or it ends with a NUL byte.
+/// A path or other text of the program. It is NULL, or ends with a NUL byte.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Text<'a>(*const c_char, PhantomData<&'a CStr>);
@@ -24,7 +24,7 @@ impl<'a> Text<'a> {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: it ends with a NUL byte: contract of libc's functions, and of `of`.
+        // SAFETY: the text ends with a NUL byte: contract of libc's functions, and of `of`.
         Some(unsafe { CStr::from_ptr(self.0) })
     }
 }
@@ -40,8 +40,9 @@ pub(crate) type Statx = *mut libc::statx;
 /// open, open64 (path: Text, flags: c_int; mode: mode_t) -> c_int => files::open(…, |path| next(path, flags, mode));
 /// ```
 ///
-/// These are spellings of one function. Its arguments behind the semicolon are variable ones, and the hook reads
-/// those that may be there. The expression is the hook's body, and `next` in it the next definition of the spelling.
+/// A line of text begins with the names of one function. Arguments behind the semicolon are variable ones, and the hook
+/// reads those that may be there. The expression is the hook's body, and `next` in it is the next definition of the
+/// name.
 macro_rules! hooks {
     ($declare:ident) => { $declare! { next;
         access, eaccess, euidaccess (path: Text, wanted: c_int) -> c_int

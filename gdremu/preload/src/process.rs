@@ -27,7 +27,7 @@ pub struct EmulatedProcess {
     pub gpu: Box<dyn Provider>,
     pub faults: Faults,
     pub(crate) descriptors: Descriptors,
-    /// Number of descriptors from which on to look for closed ones.
+    /// The number of descriptors at which closed ones are looked for.
     reap_at: usize,
     pub(crate) calls: Calls,
     refused: BTreeSet<String>,
@@ -89,7 +89,7 @@ impl EmulatedProcess {
         Ok(())
     }
 
-    /// Undoes a pin that the program does not know, as its handle could not be written.
+    /// Undoes a pin whose handle could not be written to the program's memory.
     pub(crate) fn undo_pin(&mut self, file: Identity, handle: u64) {
         let mut argument = Argument::ZERO;
         argument.set(&abi::unpin_buffer::HANDLE, handle);
@@ -132,7 +132,7 @@ impl EmulatedProcess {
 
     pub(crate) fn close(&mut self, file: Identity, run: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         let begin = Instant::now();
-        // A close that fails has closed the descriptor, as in Linux.
+        // As in Linux, a close that fails has closed the descriptor.
         let result = match (run(), self.faults.take("close")) {
             (Ok(()), Some(errno)) => Err(errno),
             (closed, _) => closed,
@@ -142,8 +142,8 @@ impl EmulatedProcess {
         result
     }
 
-    /// Makes a descriptor for GPU memory that the caller holds a reference to. The descriptor takes over
-    /// the reference, which is released if that fails.
+    /// Makes a descriptor for GPU memory that the caller holds a reference to. The descriptor takes over the reference.
+    /// If this fails, the reference is released.
     pub fn export(&mut self, export: PageTableId, len: u64) -> Result<c_int, Errno> {
         // Searching for closed descriptors costs a system call for each, so the limit for the next search doubles.
         let live = self.descriptors.all().len();
@@ -174,7 +174,7 @@ impl EmulatedProcess {
         })
     }
 
-    /// A range of addresses was unmapped, by whole pages.
+    /// Notes that a range of addresses was unmapped. Linux unmaps whole pages.
     pub(crate) fn unmapped(&mut self, addr: usize, len: usize) {
         let len = len.next_multiple_of(page_size());
         let touched = self.driver.unmapped(addr, len);
@@ -194,7 +194,7 @@ impl EmulatedProcess {
         mapped_range::set(self.driver.vmas.bounds());
     }
 
-    /// Memory was freed under pins that are not persistent.
+    /// Ends pins that are not persistent, because their memory was freed.
     pub fn revoke(&mut self, tables: &[PageTableId]) {
         if tables.is_empty() {
             return;

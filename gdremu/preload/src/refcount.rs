@@ -1,4 +1,4 @@
-//! Descriptors of /proc/driver/gdrdrv/nv_get_pages_refcount, whose text is as old as its last read.
+//! Descriptors of /proc/driver/gdrdrv/nv_get_pages_refcount. The text of each is as old as its last read.
 
 use std::ffi::c_int;
 
@@ -10,7 +10,7 @@ pub(crate) fn open(tables: u64, flags: c_int) -> Result<c_int, Errno> {
         return Err(Errno::EACCES);
     }
     let close_on_exec = if flags & libc::O_CLOEXEC != 0 { libc::MFD_CLOEXEC } else { 0 };
-    // As in gdremu-core, the flag distinguishes gdremu's files from those of the library under test.
+    // MFD_ALLOW_SEALING distinguishes gdremu's files from those of the library under test, as in gdremu-core.
     let flags = close_on_exec | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name ends with a NUL byte.
     let fd = unsafe { libc::memfd_create(c"gdrdrv-refcount".as_ptr(), flags) };

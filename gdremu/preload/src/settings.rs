@@ -15,7 +15,7 @@ pub(crate) fn config() -> &'static Config {
     })
 }
 
-/// The session, unless this process was not started by gdremu at all.
+/// Returns the session, or `None` if gdremu has not started this process.
 pub(crate) fn session() -> Option<&'static Session> {
     Some(&read().as_ref().ok()?.session)
 }

@@ -1,7 +1,7 @@
 //! The state of this process behind one lock.
 //!
-//! Made on first use, so that a hook called before any constructor finds it. While a thread holds
-//! the lock, its own libc calls pass through the hooks untouched.
+//! The state is made on first use, so that a hook called before any constructor finds it. While a thread holds the
+//! lock, its own libc calls pass through the hooks untouched.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -14,7 +14,7 @@ use crate::process::EmulatedProcess;
 static PROCESS: Mutex<Option<EmulatedProcess>> = Mutex::new(None);
 
 thread_local! {
-    /// This thread holds the lock.
+    /// Whether this thread holds the lock.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     /// The lock, kept over a fork, so that the child gets it in a state that it can use.
     static OVER_FORK: Cell<Option<ManuallyDrop<MutexGuard<'static, Option<EmulatedProcess>>>>> = const { Cell::new(None) };
@@ -57,12 +57,12 @@ pub fn lock() -> Guard {
     Guard(process)
 }
 
-/// Takes the lock for a hook; `None` within calls that the emulation itself makes.
+/// Takes the lock for a hook. Returns `None` within calls that the emulation itself makes.
 pub fn enter() -> Option<Guard> {
     if is_held_here() { None } else { Some(lock()) }
 }
 
-/// Returns whether the calling thread holds the lock; then the emulation itself is calling.
+/// Returns whether the calling thread holds the lock. If so, the emulation itself is calling.
 pub fn is_held_here() -> bool {
     INSIDE.get()
 }

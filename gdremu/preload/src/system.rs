@@ -1,4 +1,4 @@
-//! The kernel's copies and reports, and results as libc returns them.
+//! System calls that copy memory and describe files, and results as libc returns them.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -34,7 +34,7 @@ pub(crate) fn file_status(fd: c_int) -> Option<libc::stat> {
     }
 }
 
-/// fstatat(2), by a system call, because the C library has the function under this name since glibc 2.33 only.
+/// Makes the system call fstatat(2). The C library has had a function of this name only since glibc 2.33.
 ///
 /// # Safety
 /// `status` is writable.
@@ -43,8 +43,8 @@ pub(crate) unsafe fn stat_at(dirfd: c_int, path: &CStr, status: *mut libc::stat,
     unsafe { libc::syscall(libc::SYS_newfstatat, dirfd, path.as_ptr(), status, flags) as c_int }
 }
 
-/// Returns whether the program is static and has loaded this library by dlopen, as its libcuda. By system calls, because
-/// much of the C library crashes there.
+/// Returns whether the program is static and has loaded this library by dlopen, as its libcuda. Makes only system
+/// calls, because much of the C library crashes in such programs.
 pub(crate) fn is_static_program() -> bool {
     let exe = c"/proc/self/exe".as_ptr();
     let mut path = [0_u8; 4096];
@@ -59,7 +59,7 @@ pub(crate) fn is_static_program() -> bool {
     };
     let path = &path[..usize::try_from(path_len).unwrap_or(0)];
     let begin = &begin[..usize::try_from(begin_len).unwrap_or(0)];
-    // `ld.so PROGRAM` is the loader, which needs none.
+    // In `ld.so PROGRAM`, the executable is the loader, which needs no loader.
     let is_loader = path.rsplit(|c| *c == b'/').next().is_some_and(|name| name.starts_with(b"ld"));
     !is_loader && needs_loader(begin) == Some(false)
 }

@@ -1,4 +1,4 @@
-//! access and stat. The emulated device looks like /dev/null, with another number.
+//! Hooks of access and stat. The emulated device looks like /dev/null, with another number.
 
 use std::ffi::{c_int, c_uint};
 
@@ -38,7 +38,7 @@ pub(super) fn is_device(fd: c_int) -> bool {
     matches!(process.descriptors.find(fd), Some((_, Kind::Device | Kind::Foreign)))
 }
 
-/// Makes a call that looks at a file, and describes the device if it is that.
+/// Makes a call that looks at a file. If the file is the device, `describe` then changes the result.
 fn look(dirfd: c_int, path: Text, next: impl FnOnce(Text) -> c_int, describe: impl FnOnce()) -> c_int {
     let named = find(dirfd, path);
     let result = next(named.path(path));
@@ -48,7 +48,7 @@ fn look(dirfd: c_int, path: Text, next: impl FnOnce(Text) -> c_int, describe: im
     result
 }
 
-/// stat(2), lstat(2) and fstatat(2)
+/// The hook of stat(2), lstat(2) and fstatat(2).
 ///
 /// # Safety
 /// `next` writes `status` if it succeeds.

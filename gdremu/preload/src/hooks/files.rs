@@ -1,4 +1,4 @@
-//! Opening, reading and closing, by open, fopen, read, pread, close, dup, fcntl.
+//! Hooks that open, read, close and duplicate files.
 
 use std::ffi::c_int;
 
@@ -29,7 +29,7 @@ pub(super) fn open(dirfd: c_int, path: Text, flags: c_int, next: impl FnOnce(Tex
         return fd;
     }
     let fd = next(named.path(path));
-    // A descriptor of another process, maybe, in /proc/PID/fd.
+    // The path may lead to a descriptor of another process in /proc/PID/fd.
     let path = path.get().unwrap_or_default().to_bytes();
     if fd >= 0
         && path.starts_with(b"/proc/")
@@ -53,8 +53,8 @@ pub(super) fn fopen(path: Text, mode: Text, next: impl FnOnce(Text) -> *mut FILE
     }
 }
 
-/// read(2), or pread(2) at an offset. The driver has no read. `nv_get_pages_refcount` is the current number when it
-/// is read from its start.
+/// The hook of read(2), or of pread(2) with an offset. Devices cannot be read. Before a read of `nv_get_pages_refcount`
+/// from its start, the file gets the current number.
 pub(super) fn read(fd: c_int, offset: Option<off_t>, next: impl FnOnce() -> ssize_t) -> ssize_t {
     if !device_fds::may_be(fd) {
         return next();
@@ -105,13 +105,13 @@ pub(super) fn close_range<R>(next: impl FnOnce() -> R) -> R {
     if device_fds::are_there() { closing(next) } else { next() }
 }
 
-/// dup2(2) and dup3(2), which close the file that `new` stood for.
+/// The hook of dup2(2) and dup3(2), which close the file that `new` stood for.
 pub(super) fn dup2(old: c_int, new: c_int, next: impl FnOnce() -> c_int) -> c_int {
     let closes_device = old != new && device_fds::may_be(new);
     duplicated(old, if closes_device { closing(next) } else { next() })
 }
 
-/// dup(2), after `old` became `new` too.
+/// Notes that `new` is a duplicate of `old`. Returns `new`.
 pub(super) fn duplicated(old: c_int, new: c_int) -> c_int {
     if new >= 0 && device_fds::may_be(old) {
         device_fds::add(new);

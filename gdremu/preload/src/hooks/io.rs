@@ -1,4 +1,4 @@
-//! The driver's commands, by ioctl.
+//! The hook of ioctl, which runs the driver's commands.
 
 use std::ffi::{c_int, c_ulong, c_void};
 

@@ -1,4 +1,4 @@
-//! Mappings: mmap, munmap, mremap.
+//! Hooks of mmap, munmap and mremap.
 
 use std::ffi::c_int;
 
@@ -40,7 +40,7 @@ pub(super) fn mmap(
     mapped
 }
 
-/// Devices have no blocks, and almost all other mapped files have some.
+/// Returns whether a file may be a device. Devices have no blocks, and almost all other mapped files have some.
 fn may_be_device(fd: c_int) -> bool {
     if device_fds::may_be(fd) {
         return true;
@@ -55,7 +55,7 @@ fn map_device(addr: usize, len: size_t, protection: c_int, flags: c_int, fd: c_i
     let mut process = state::enter()?;
     let kind = flags & libc::MAP_TYPE;
     let fixed = if flags & libc::MAP_FIXED != 0 { Some(addr) } else { None };
-    // No known program maps memory of the GPU over other such memory, or makes the kernel check that there is none.
+    // No known program maps GPU memory over other GPU memory, or asks with MAP_FIXED_NOREPLACE that there is none.
     let is_covering = fixed.is_some() && (!addr.is_multiple_of(page_size()) || process.driver.vmas.touches(addr, len));
     let is_refused = is_covering || flags & libc::MAP_FIXED_NOREPLACE != 0;
     let descriptor = process.descriptors.find(fd)?;
@@ -116,7 +116,7 @@ pub(super) fn mremap(
         return next();
     };
     if process.driver.vmas.touches(old, old_len.max(1)) {
-        // The kernel's rules: device memory neither grows nor stays mapped at its old place.
+        // These are Linux's rules: device memory neither grows nor stays mapped at its old place.
         if flags & libc::MREMAP_DONTUNMAP != 0 {
             return failed(Errno::EINVAL);
         }

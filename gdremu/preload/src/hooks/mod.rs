@@ -1,7 +1,7 @@
-//! The libc functions that programs reach a device by, each in all its spellings.
+//! Hooks of the libc functions by which programs reach a device, each under all its names.
 //!
-//! A hook first finds out, at the cost of a look at memory, whether a call may concern the emulation
-//! at all. If not, it goes straight to the next definition.
+//! A hook first finds out, by a look at memory, whether a call may concern the emulation. If not, the next definition
+//! of the function runs.
 
 mod exists;
 mod files;

@@ -13,15 +13,15 @@ const REFCOUNT: &[u8] = b"/proc/driver/gdrdrv/nv_get_pages_refcount";
 #[derive(PartialEq, Eq)]
 pub(super) enum Place {
     Device,
-    /// The number of pinned page tables, and the file that looks like it.
+    /// The number of pinned page tables. The file stands in for it in calls that only look at it.
     Refcount(CString),
-    /// The file in the session directory that stands in for it. gdrdrv's may be absent.
+    /// The file in the session directory that stands in for an emulated one. Files of gdrdrv may be absent.
     Emulated(CString),
     Real,
 }
 
 impl Place {
-    /// The path for a call that only looks at the file; `path` is the program's.
+    /// Returns the path for a call that only looks at the file. `path` is the program's.
     pub(super) fn path<'a>(&'a self, path: Text<'a>) -> Text<'a> {
         match self {
             Place::Device if settings::config().driver.loaded => Text::of(c"/dev/null"), // Anyone may read and write it.
@@ -34,7 +34,7 @@ impl Place {
 
 pub(super) fn find(dirfd: c_int, path: Text) -> Place {
     let path = path.get().unwrap_or_default().to_bytes();
-    // Fast exit for almost all absolute paths.
+    // Almost all absolute paths return here.
     if path.starts_with(b"/") && !is_below_proc_or_sys(path) && !contains(path, b"/..") && !contains(path, b"gdrdrv") {
         return Place::Real;
     }
@@ -94,8 +94,8 @@ struct Absolute {
 const MAX: usize = libc::PATH_MAX as usize;
 
 impl Absolute {
-    /// The absolute form of a path that is relative to a directory (for `AT_FDCWD` the working one).
-    /// `None` if that directory has no path, or if the path is empty or too long.
+    /// Returns the absolute form of a path that is relative to a directory (for `AT_FDCWD` the working one), or `None`
+    /// if the directory has no path, or the path is empty or too long.
     fn new(dirfd: c_int, path: &[u8]) -> Option<Absolute> {
         let mut absolute = Absolute { bytes: [0; MAX], len: 0 };
         if path.first()? != &b'/' {
