@@ -1,5 +1,5 @@
-//! Links the empty libraries by whose names programs ask for the CUDA runtime. Its functions are those
-//! of the preloaded library, which they need under its name of libcuda.so.1.
+//! Links empty libraries with the names by which programs ask for the CUDA runtime. The functions of the runtime are in
+//! the preloaded library, which the empty ones need under its name libcuda.so.1.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     link(&out, "libcuda.so.1", &[]);
     for name in ["libcudart.so.12", "libcudart.so.13"] {
-        // Programs ask for symbols of a version that is called as the library.
+        // The symbols that programs ask for have a version with the name of the library.
         let versions = out.join(format!("{name}.map"));
         fs::write(&versions, format!("{name} {{ }};\n")).expect("OUT_DIR can be written");
         let script = format!("-Wl,--version-script={}", versions.display());

@@ -47,7 +47,7 @@ pub(crate) fn run(command: &mut Command) -> io::Result<ExitStatus> {
             Err(Errno::EINTR) => continue,
             result => result?.expect("reads wait"),
         };
-        // A terminal signals the child too; a process (ssi_code <= 0) signals only us.
+        // A terminal also signals the child. A process (ssi_code <= 0) signals only gdremu.
         if signal.ssi_signo != Signal::SIGCHLD as u32 && signal.ssi_code <= 0 {
             // SAFETY: the child has not been waited for, so its id is not reused.
             unsafe { libc::kill(child.id().cast_signed(), signal.ssi_signo.cast_signed()) };

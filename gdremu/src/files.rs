@@ -15,7 +15,7 @@ use gdremu_core::gpu::pci;
 pub struct StandIn {
     /// The path that the program opens.
     path: PathBuf,
-    /// The file that it gets.
+    /// The file that the program gets instead.
     file: PathBuf,
 }
 
@@ -35,7 +35,7 @@ impl FromStr for StandIn {
     }
 }
 
-/// Writes all of them to where the hooks look for them.
+/// Writes all emulated files to where the hooks look for them.
 pub fn install(config: &Config, files: &[StandIn]) -> io::Result<()> {
     let session = &config.session;
     if config.gpu.provider.emulates_gpus() {
@@ -56,7 +56,7 @@ pub fn install(config: &Config, files: &[StandIn]) -> io::Result<()> {
         fs::copy(file, session.stand_in(path)?)?;
     }
     if config.driver.loaded && config.driver.since(5) && config.gpu.provider.emulates_gdrdrv() {
-        // Reading the second file returns the current number.
+        // Reading nv_get_pages_refcount returns the current number instead of this text.
         for (name, text) in [("params", params(&config.driver)), ("nv_get_pages_refcount", "0\n".into())] {
             let place = session.stand_in(&Path::new("/proc/driver/gdrdrv").join(name))?;
             fs::write(&place, text)?;
@@ -85,7 +85,7 @@ fn pci_device(config: &Config, gpu: usize) -> [(&'static str, String); 11] {
         ("device", format!("{:#06x}\n", config.gpu.pci_device)),
         ("subsystem_vendor", vendor),
         ("subsystem_device", format!("{:#06x}\n", pci::SUBSYSTEM)),
-        ("class", "0x030200\n".to_owned()), // A 3D controller.
+        ("class", "0x030200\n".to_owned()), // This is the class of 3D controllers.
         ("resource", resource(gpu, *config.gpu.bar1_size.of(gpu))),
         ("numa_node", "0\n".to_owned()),
         ("current_link_speed", "32.0 GT/s PCIe\n".to_owned()),
@@ -95,8 +95,8 @@ fn pci_device(config: &Config, gpu: usize) -> [(&'static str, String); 11] {
     ]
 }
 
-/// Start, end and flags of each PCI resource. As on recent GPUs, all are 64 bits wide and so take two
-/// places each. Registers come first, then GPU memory, which NVIDIA calls BAR1, then the rest.
+/// Returns start, end and flags of each PCI resource. As on recent GPUs, all are 64 bits wide and so take two places
+/// each. Registers come first, then GPU memory, which NVIDIA calls BAR1, then the rest.
 fn resource(gpu: usize, bar1_size: u64) -> String {
     const PREFETCHABLE_64_BIT_MEMORY: u64 = 0x14_220c;
     let unused = format!("{0:#018x} {0:#018x} {0:#018x}\n", 0);

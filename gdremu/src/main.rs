@@ -28,7 +28,7 @@ const NOT_FOUND: u8 = 127;
 
 const NVIDIA_DRIVER: &str = "/dev/nvidiactl";
 
-/// Prints a line on stderr, if that is possible. The exit status does not depend on it.
+/// Prints a line of text on stderr, if that is possible. The exit status does not depend on it.
 macro_rules! say {
     ($($line:tt)*) => {{
         let _ = writeln!(std::io::stderr(), $($line)*);
@@ -88,7 +88,7 @@ fn run_in(session: &Session, runtime: &Path, options: &Options) -> Result<End, S
         let libraries = prepended(session.libraries().as_os_str(), "LD_LIBRARY_PATH");
         command.env("LD_LIBRARY_PATH", libraries);
     }
-    // AddressSanitizer refuses to start behind a preloaded library otherwise.
+    // Otherwise AddressSanitizer refuses to start behind a preloaded library.
     command.env("ASAN_OPTIONS", prepended(OsStr::new("verify_asan_link_order=0"), "ASAN_OPTIONS"));
 
     let keeper = Keeper::new(session).map_err(|error| format!("cannot make the socket in TMPDIR: {error}"))?;
@@ -135,7 +135,7 @@ fn end_like(status: ExitStatus) -> End {
     }
 }
 
-/// The preload library, which is beside this executable, or where a package puts it.
+/// Returns the preload library, which is beside this executable, or where a package puts it.
 fn find_runtime(provider: ProviderKind) -> Result<PathBuf, String> {
     if let Some(path) = env::var_os("GDREMU_RUNTIME") {
         return Ok(path.into());

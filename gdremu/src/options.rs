@@ -57,7 +57,7 @@ Exit status: the program's, or its signal; 70 if it or a child launched a GPU ke
 not found.";
 
 impl Options {
-    /// Reads a command line, with the options of its profile in front of its own.
+    /// Reads a command line, and puts the options of its profile in front of its own.
     pub fn read(line: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
         let line: Vec<_> = line.into_iter().collect();
         let options = Options::try_parse_from(&line)?;
@@ -69,7 +69,7 @@ impl Options {
         Options::try_parse_from(name.iter().chain(&profile).chain(given))
     }
 
-    /// The configuration that the options describe, for a session.
+    /// Returns the configuration that the options describe, for a session.
     pub fn checked_config(&self, session: Session) -> Result<Config, String> {
         let mut config = Config { session, ..self.config.clone() };
         if let Some(trace) = &mut config.trace {

@@ -3,11 +3,11 @@
 
 use std::ffi::OsString;
 
-#[rustfmt::skip] // A line for each.
+#[rustfmt::skip] // Keeps one profile per line of text.
 const PROFILES: &[(&str, &str)] = &[
     ("default", ""), // gdrdrv 2.6, persistent write-combining mappings, one GPU
     ("traditional", "--traditional"), // pins end when their memory is freed
-    // The defects of NVIDIA's gdrdrv; driver handles beyond 32 bits.
+    // This profile has the defects of NVIDIA's gdrdrv, and driver handles beyond 32 bits.
     ("defects", "--module-defects --handle-base 0x100000000"),
     ("high-handles", "--handle-base 0x123456789"), // driver handles beyond 32 bits
 
@@ -19,7 +19,7 @@ const PROFILES: &[(&str, &str)] = &[
 
     // ---- Versions of gdrdrv ----
     ("gdrdrv-2.5", "--driver-version 2.5"),
-    ("gdrdrv-2.4.4", "--driver-version 2.4.4"), // rounds pins out to GPU pages, as since 2.4.2
+    ("gdrdrv-2.4.4", "--driver-version 2.4.4"), // rounds pins out to GPU pages, as all releases since 2.4.2 do
     ("gdrdrv-2.4", "--driver-version 2.4"), // 2.4.0
     ("gdrdrv-2.3", "--driver-version 2.3 --cuda-version 12.4"), // with a GPU driver that pins parts of GPU pages
     ("gdrdrv-2.0", "--driver-version 2.0"),
@@ -32,7 +32,8 @@ const PROFILES: &[(&str, &str)] = &[
     ("dmabuf-mixed", "--no-gdrdrv --cuda-version 13.5 --gpus 4 --dmabuf no,mmap,export,mmap"),
     // No GPU can map dma-bufs, as CUDA 13.5 reports.
     ("dmabuf-none", "--no-gdrdrv --cuda-version 13.5 --gpus 2 --dmabuf no,export"),
-    ("dmabuf-export", "--no-gdrdrv --cuda-version 13.3 --dmabuf export"), // the same, which CUDA 13.3 does not report
+    // No GPU can map dma-bufs, but CUDA 13.3 does not report it.
+    ("dmabuf-export", "--no-gdrdrv --cuda-version 13.3 --dmabuf export"),
     ("dmabuf-no", "--no-gdrdrv --cuda-version 13.3 --dmabuf no"), // the GPU cannot export dma-bufs
     ("dmabuf-no-gpu", "--no-gdrdrv --cuda-version 13.3 --gpus 0"),
     ("nv-p2p-dummy", "--nv-p2p-dummy"), // gdrdrv is bound to nv-p2p-dummy and cannot pin
@@ -47,14 +48,14 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     PROFILES.iter().map(|(name, _)| *name)
 }
 
-/// The options of a profile, as the command line takes them.
+/// Returns the options of a profile, as the command line takes them.
 pub fn options(name: &str) -> Vec<OsString> {
     let profile = PROFILES.iter().find(|(profile, _)| *profile == name);
     let (_, options) = profile.expect("one of `names`");
     options.split_whitespace().map(OsString::from).collect()
 }
 
-/// A line for each profile, with its name and options.
+/// Returns a line of text for each profile, with its name and options.
 pub fn list() -> String {
     let mut list = String::new();
     for (name, options) in PROFILES {

@@ -42,12 +42,12 @@ macro_rules! commands {
                 match self { $(Command::$command => $number,)* }
             }
 
-            /// The name in the kernel's header, less its prefix.
+            /// The name in gdrdrv's header, without its prefix.
             pub const fn name(self) -> &'static str {
                 match self { $(Command::$command => $name,)* }
             }
 
-            /// The first release that knows it, 2.`since`.
+            /// The first release that knows the command is 2.`since`.
             pub const fn since(self) -> u16 {
                 match self { $(Command::$command => $minor,)* }
             }
@@ -84,7 +84,7 @@ commands! {
     UnpinBuffer "UNPIN_BUFFER" = read_write(2, POINTER), since 0, unpin_buffer { HANDLE: u64 };
     /// Reports whether the memory was freed under the pin.
     GetCbFlag "GET_CB_FLAG" = read_write(3, POINTER), since 0, get_cb_flag { HANDLE: u64, FLAG: u32 };
-    /// Information, with a flag for write-combining instead of a type.
+    /// Describes a pin, with a flag for write-combining instead of the mapping's type.
     GetInfo "GET_INFO" = read_write(4, POINTER), since 0,
         get_info { HANDLE: u64, VA: u64, MAPPED_SIZE: u64, PAGE_SIZE: u32, TSC_KHZ: u32, TM_CYCLES: u64, MAPPED: u32,
                    WC_MAPPING: u32 };
@@ -144,7 +144,7 @@ impl Argument {
         u64::from_le_bytes(bytes)
     }
 
-    /// Sets a field; what does not fit into it is cut off, as in C.
+    /// Sets a field. What does not fit into the field is cut off, as in C.
     pub fn set(&mut self, field: &Field, value: u64) {
         self.0[field.offset..][..field.size].copy_from_slice(&value.to_le_bytes()[..field.size]);
     }

@@ -86,12 +86,12 @@ pub struct DriverConfig {
 }
 
 impl DriverConfig {
-    /// Returns whether it is gdrdrv 2.`minor` or later.
+    /// Returns whether the emulated gdrdrv is 2.`minor` or later.
     pub fn since(&self, minor: u16) -> bool {
         self.version >= Version::new(2, minor)
     }
 
-    /// The command with this number. Releases before 2.0 know the commands of 2.0.
+    /// Returns the command with this number, if the release knows it. Releases before 2.0 know the commands of 2.0.
     pub fn command(&self, number: u32) -> Result<Command, Errno> {
         match Command::from_number(number) {
             Some(command) if command.since() == 0 || self.since(command.since()) => Ok(command),
@@ -99,7 +99,7 @@ impl DriverConfig {
         }
     }
 
-    /// Pins outlive a free of their memory, as by default since 2.5.
+    /// Returns whether pins outlive a free of their memory, as they do by default since 2.5.
     pub fn persistent(&self) -> bool {
         self.since(5) && !self.traditional
     }
@@ -234,7 +234,7 @@ choice! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unsupported {
-    /// If the process is a child of the program, also gdremu's exit status if the program itself succeeds.
+    /// The process exits with this status. If it is a child of a program that succeeds, gdremu exits with it too.
     Exit(u8),
     Warn,
 }
@@ -253,7 +253,7 @@ impl FromStr for Unsupported {
     }
 }
 
-/// A value for each GPU, from the first on; the last one is also for all GPUs behind it.
+/// A value for each GPU, from the first on. The last value is also for all further GPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerGpu<T>(Vec<T>);
 

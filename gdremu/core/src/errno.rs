@@ -24,7 +24,7 @@ constants! {
 }
 
 impl Errno {
-    /// Internal to the kernel, but the GPU driver returns it to user space.
+    /// Linux uses this number only internally, but the GPU driver returns it to user space.
     pub const ENOTSUPP: Errno = Errno(524);
 
     pub fn last() -> Errno {

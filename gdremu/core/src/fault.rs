@@ -12,7 +12,7 @@ use crate::errno::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     Fail(Errno),
-    /// It does its work, and then this field of its argument has this value.
+    /// The call does its work, and then this field of its argument gets this value.
     Answer(&'static Field, u64),
 }
 
@@ -20,12 +20,12 @@ enum Effect {
 struct Fault {
     call: String,
     effect: Effect,
-    /// The calls of this name that fail, counted from 1.
+    /// The calls of this name that the fault is for, counted from 1.
     calls: RangeInclusive<u64>,
 }
 
-/// The faults to inject, as the help of `--fault` describes them, and how often each named call was made so far.
-/// Names are in any case.
+/// The faults to inject, as the help of `--fault` describes them, and how often each named call was made so far. Upper
+/// and lower case of names are equal.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     list: Vec<Fault>,
@@ -38,7 +38,7 @@ impl Faults {
         self.take_answers(call).err()
     }
 
-    /// Counts a driver command of this name and returns the fields to change in its result.
+    /// Counts a driver command of this name. Returns the fields to change in its result, or the error to fail it with.
     pub fn take_answers(&mut self, call: &str) -> Result<Vec<(&'static Field, u64)>, Errno> {
         let mut answers = Vec::new();
         if self.list.is_empty() {

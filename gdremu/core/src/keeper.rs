@@ -1,7 +1,7 @@
-//! Keeps the memory of dma-bufs for other processes than their exporters, by the launcher.
+//! Lets the launcher keep the memory of dma-bufs for processes that have not exported it.
 //!
-//! A process that exports memory sends the file that it is in. A process that has received the descriptor of a dma-buf asks
-//! for that file. The launcher holds it as long as the dma-buf is open or mapped, so it outlives the exporter.
+//! A process that exports memory sends the file that holds it. A process that has received the descriptor of a dma-buf
+//! asks for that file. The launcher holds it as long as the dma-buf is open or mapped, so it outlives the exporter.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -24,9 +24,9 @@ use crate::sockets;
 /// A message to the launcher. Dma-bufs have the names of their records.
 #[derive(Serialize, Deserialize)]
 enum Request {
-    /// The descriptor is the file of the memory.
+    /// Keeps a dma-buf. The descriptor is the file of its memory.
     Keep(OsString, Exported),
-    /// The descriptor is where the answer goes.
+    /// Asks for a dma-buf. The answer goes to the descriptor.
     Find(OsString),
 }
 
@@ -35,11 +35,11 @@ pub struct Keeper {
     session: Session,
     socket: UnixDatagram,
     kept: HashMap<OsString, (Exported, Arc<OwnedFd>)>,
-    /// The files in `kept`, each of which many dma-bufs can be in.
+    /// The files in `kept`. One file can have the memory of many dma-bufs.
     files: HashMap<Identity, Weak<OwnedFd>>,
-    /// Number of dma-bufs from which on to look for closed ones.
+    /// The number of dma-bufs at which closed ones are looked for.
     purge_at: usize,
-    /// The process that exported the last one.
+    /// The process that exported the last dma-buf.
     last: Option<String>,
 }
 
@@ -71,8 +71,7 @@ impl Keeper {
         }
         self.last = owner;
         let Ok(status) = fstat(&file) else { return };
-        // /dev/emugpu frees the memory and the pins of a process when its descriptor closes. This copy would delay
-        // that.
+        // /dev/emugpu frees a process's memory and pins when its descriptor closes, which this copy would delay.
         if status.st_mode & libc::S_IFMT != libc::S_IFREG {
             return;
         }
@@ -87,7 +86,7 @@ impl Keeper {
         self.files.retain(|_, file| file.strong_count() > 0);
     }
 
-    /// Closing `to` without an answer says that there is no such dma-buf.
+    /// Answers with a dma-buf. Closing `to` without an answer says that there is no such dma-buf.
     fn answer(&self, name: &OsStr, to: BorrowedFd<'_>) {
         if let Some((exported, file)) = self.kept.get(name)
             && let Ok(answer) = serde_json::to_vec(exported)
@@ -117,8 +116,8 @@ fn request(session: &Session, request: &Request, descriptor: BorrowedFd<'_>) -> 
     sockets::send(socket.as_fd(), &serde_json::to_vec(request)?, descriptor)
 }
 
-/// The path of the launcher's socket, and what must stay open for it. Paths of sockets are short, so a long one leads
-/// through a descriptor of the directory.
+/// Returns the path of the launcher's socket, and what must stay open for it. Linux limits the length of such
+/// paths, so a long one leads through a descriptor of the directory.
 fn place(session: &Session) -> io::Result<(PathBuf, Option<File>)> {
     const MAX: usize = 100;
 

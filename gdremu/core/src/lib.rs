@@ -1,6 +1,6 @@
 //! Emulates gdrdrv and CUDA GPUs for unmodified programs; `../README.md` has a map of the crates.
 //!
-//! This crate is the part without hooks, state machines with unit tests.
+//! This crate is the part without hooks: state machines with unit tests.
 
 #![allow(missing_docs, reason = "not published: a name that says it all needs no comment")]
 
@@ -16,7 +16,7 @@ pub mod session;
 mod sockets;
 pub mod version;
 
-/// A constant that ends with a NUL byte.
+/// Makes a C string of a text that ends with its only NUL byte.
 pub const fn c_text(text: &'static str) -> &'static std::ffi::CStr {
     match std::ffi::CStr::from_bytes_with_nul(text.as_bytes()) {
         Ok(text) => text,

@@ -1,10 +1,9 @@
-//! State that all processes under one gdremu share, a directory with a record for each open device.
+//! State that all processes under one gdremu share: a directory with a record for each open device.
 //!
-//! A record is an empty file. The descriptor that a program gets for `/dev/gdrdrv` is a descriptor of its
-//! record and holds a lock on it. So the kernel tracks every use of the open device (dups, forked
-//! children, receivers over a socket, mappings, and processes that were killed). The lock is free exactly
-//! when the last of them is gone. The record's *size* is the number of page tables that its device has
-//! pinned.
+//! A record is an empty file. The descriptor that a program gets for `/dev/gdrdrv` is a descriptor of its record and
+//! holds a lock on it. So Linux tracks every use of the open device (dups, forked children, receivers over a socket,
+//! mappings, and processes that were killed). The lock is free exactly when the last of them is gone. The record's
+//! *size* is the number of page tables that its device has pinned.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -84,7 +83,7 @@ impl Session {
         Ok(place)
     }
 
-    /// A path of the library for `LD_PRELOAD`, which the dynamic loader splits at blanks and colons.
+    /// Returns a path of the library for `LD_PRELOAD`, which the dynamic loader splits at blanks and colons.
     pub fn preloadable(&self, library: &Path) -> io::Result<PathBuf> {
         if !library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
             return Ok(library.to_owned());
@@ -103,7 +102,7 @@ impl Session {
         for (name, empty) in CUDA_RUNTIMES {
             fs::write(self.libraries().join(name), empty)?;
         }
-        // Programs that have a CUDA toolkit load it, in whatever version. All have the same functions.
+        // Programs that have a CUDA toolkit load this name, whatever the version. All versions have the same functions.
         symlink("libcudart.so.13", self.libraries().join("libcudart.so"))
     }
 
@@ -125,7 +124,7 @@ impl Session {
         self.records().iter().map(|record| if record.is_open() { record.pins() } else { 0 }).sum()
     }
 
-    /// A line for each device that is closed, but not by its owner, which ended with pins.
+    /// Returns a line of text for each device whose owner has ended with pins.
     pub fn leaks(&self) -> Vec<String> {
         let mut leaks = Vec::new();
         for record in self.records() {
@@ -138,7 +137,7 @@ impl Session {
 
     /// Records for [`Session::has`] that something happened in a process.
     pub fn record(&self, event: &str) {
-        // A directory, because the program may have no descriptor left. It may exist already.
+        // The record is a directory, because the program may have no descriptor left. It may exist already.
         let _ = fs::create_dir(self.directory.join(event));
     }
 
@@ -158,7 +157,7 @@ impl Session {
 }
 
 impl Record {
-    /// The file system and the number of the file, equal to those of the program's descriptor.
+    /// Returns the file system and the number of the file, which are equal to those of the program's descriptor.
     pub fn identity(&self) -> io::Result<Identity> {
         fs::metadata(&self.path).map(|metadata| (metadata.dev(), metadata.ino()))
     }
@@ -168,8 +167,7 @@ impl Record {
         match File::open(&self.path) {
             Ok(file) if self.is_export => file.try_lock().is_err(),
             Ok(file) => file.try_lock_shared().is_err(),
-            // The process may have no descriptors left. A pin that lives too long is better than one whose memory is
-            // gone.
+            // The process may have no descriptors left. A pin may live too long, but must not lose its memory.
             Err(error) => error.kind() != ErrorKind::NotFound,
         }
     }
@@ -183,12 +181,12 @@ impl Record {
     }
 
     pub fn set_pins(&self, pins: u64) {
-        // Truncated by its name, as the program may have no descriptor left. A removed record has no readers.
+        // This truncates by name, because the program may have no descriptor left. A removed record has no readers.
         let _ = nix::unistd::truncate(&self.path, i64::try_from(pins).unwrap_or(i64::MAX));
     }
 
     pub fn remove(&self) {
-        // A session that is gone has removed it already.
+        // If the session is gone, so is the record.
         let _ = fs::remove_file(&self.path);
     }
 
@@ -206,7 +204,7 @@ impl Record {
     }
 }
 
-/// Makes a record of `len` bytes in the directory that has its place, and a locked descriptor of it for this access.
+/// Makes a record of `len` bytes in the directory `place.path`, and a locked descriptor of it for this access.
 fn new_record(place: Record, read: bool, write: bool, len: u64) -> io::Result<(Record, File)> {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     let pid = std::process::id();

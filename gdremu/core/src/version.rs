@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Version {
     pub major: u16,
     pub minor: u16,
-    /// Corrections count it up. Programs never see it.
+    /// The number of corrections. Programs never see it.
     pub patch: u16,
 }
 
@@ -20,7 +20,7 @@ impl Version {
         Version { major, minor, patch: 0 }
     }
 
-    /// gdrdrv's encoding, `major << 16 | minor`.
+    /// Returns gdrdrv's encoding, `major << 16 | minor`.
     pub fn number(self) -> u32 {
         u32::from(self.major) << 16 | u32::from(self.minor)
     }

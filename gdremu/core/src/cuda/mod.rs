@@ -1,10 +1,10 @@
-//! Names of the functions of the CUDA driver API, and structures.
+//! Names and structures of the CUDA driver API.
 #![forbid(unsafe_code)]
 
 pub mod types;
 
-/// The name of a function by its symbol, as `cuMemAlloc` for `cuMemAlloc_v2`. Programs call it and cuGetProcAddress knows
-/// it by this name.
+/// Returns the name by which programs call a function and cuGetProcAddress finds it, such as `cuMemAlloc` for the
+/// symbol `cuMemAlloc_v2`.
 pub fn name_of(symbol: &str) -> &str {
     match symbol.rsplit_once("_v") {
         Some((name, version)) if version.parse::<u32>().is_ok() => name,

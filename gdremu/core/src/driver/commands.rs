@@ -62,7 +62,7 @@ impl Call<'_> {
             return Err(Errno::EINVAL);
         }
         if matches!(tokens, (1.., 0)) {
-            return Err(Errno::EIO); // The GPU driver returns it for a token without an address space.
+            return Err(Errno::EIO); // The GPU driver returns EIO for a token without an address space.
         }
         let handle = self.pin(argument.get(&ADDR), argument.get(&SIZE), tokens, false)?;
         argument.set(&HANDLE, handle);
@@ -94,7 +94,7 @@ impl Call<'_> {
         }
         let ragged_size = end - va;
         let pinned_size = ragged_size.next_multiple_of(GPU_PAGE);
-        // gdrdrv 2.4.2 also reports 2.4.
+        // Pins are rounded out since gdrdrv 2.4.2, which reports itself as 2.4.
         let rounds_out = config.version >= Version { patch: 2, ..Version::new(2, 4) };
         let mapped_size = if rounds_out { pinned_size } else { ragged_size };
         if config.p2p_dummy {
@@ -107,7 +107,7 @@ impl Call<'_> {
         let cycles = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
 
         let pages = mapped_size / page_size() as u64;
-        // Before 2.4, a pin smaller than a page also has the handle of its successor.
+        // Before 2.4, a pin of less than a page takes up no number, so the next pin has the same handle.
         let handle = self.pins.take_handle(if config.since(4) { pages.max(1) } else { pages });
         self.pins.list.push(Pin {
             handle,

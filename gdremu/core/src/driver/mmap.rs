@@ -16,7 +16,7 @@ const ADDRESS_SPACE: usize = 1 << 47;
 #[derive(Clone, Copy, Debug)]
 pub struct MapRequest {
     pub len: usize,
-    /// A handle, times the size of a page.
+    /// A handle times the size of a page.
     pub offset: u64,
     pub shared: bool,
     pub write: bool,
@@ -28,9 +28,9 @@ impl Driver {
     /// Maps a pin and returns the address, which the GPU's memory chooses.
     ///
     /// # Errors
-    /// `EINVAL` for no length, no such handle, or a pin that is mapped, shorter, not aligned to a
-    /// GPU page, or whose memory was freed. `ENOMEM`: longer than the address space. `EACCES`:
-    /// not the owner, or not opened for this access.
+    /// `EINVAL` if the length is 0, the handle does not exist, or the pin is mapped, shorter than the length, not
+    /// aligned to a GPU page, or has lost its memory. `ENOMEM` if the length exceeds the address space. `EACCES` if the
+    /// caller is not the owner, or the device is not open for this access.
     pub fn mmap(&mut self, gpu: &mut dyn Provider, file: Identity, request: &MapRequest) -> Result<usize, Errno> {
         // The kernel's own checks come before the module's.
         let page = page_size();
@@ -69,20 +69,20 @@ impl Driver {
             requested => requested,
         };
         pin.mapping = Some(Mapping { mapping_type, addr, len, origin });
-        // The handle of the pin, which a wrong handle may have found, not the one asked for.
+        // A wrong handle may have found this pin, so its own handle is kept.
         let pin = Some(MappedPin { handle: pin.handle, origin });
         self.vmas.insert(addr, len, Shown { file, pin });
         self.next_mmap += 1;
         Ok(addr)
     }
 
-    /// A dma-buf was mapped. The addresses of dma-bufs end in the same calls as those of pins.
+    /// Notes that a dma-buf was mapped. The addresses of dma-bufs end in the same calls as those of pins.
     pub fn mapped_dmabuf(&mut self, file: Identity, addr: usize, len: usize) {
         self.vmas.insert(addr, len, Shown { file, pin: None });
     }
 
-    /// A range of addresses was unmapped, whatever lay there. Any part of a mapping that goes makes
-    /// its pin forget the whole of it. Returns the open devices and dma-bufs that lost something.
+    /// Notes that a range of addresses was unmapped. A pin that loses any part of its mapping forgets the whole
+    /// mapping. Returns the open devices and dma-bufs that lost something.
     pub fn unmapped(&mut self, addr: usize, len: usize) -> Vec<Identity> {
         let mut touched = Vec::new();
         for (_, _, shown) in self.vmas.remove(addr, len) {
@@ -92,7 +92,7 @@ impl Driver {
         touched
     }
 
-    /// A range was moved to another address by mremap(2). Its pins forget their mappings, which go on to show the
+    /// Notes that mremap(2) moved a range to another address. Its pins forget their mappings, which still show the
     /// memory.
     pub fn moved(&mut self, from: usize, len: usize, to: usize) {
         for (addr, len, shown) in self.vmas.remove(from, len) {
@@ -103,7 +103,7 @@ impl Driver {
 
     /// Reacts to an unmapped address range as gdrdrv does, which marks the range's pin as unmapped.
     fn closed(&mut self, shown: Shown) {
-        // A defect: a munmap after the UNPIN looks its pin up by handle, and so marks another one unmapped.
+        // This is a defect: a munmap after the unpin looks up the pin by handle, and may mark another pin unmapped.
         let of_any_mapping = self.config.module_defects && self.config.since(4);
         if let Some(mapped) = shown.pin
             && let Ok(file) = self.file(shown.file)

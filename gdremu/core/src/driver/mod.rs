@@ -5,7 +5,7 @@
 //! ```text
 //! open     ← an open file, owned by the process that opened
 //! ioctl    → commands.rs: one function per command
-//! mmap, unmapped, moved → mmap.rs over vmas.rs, the address ranges, which those of dma-bufs are among
+//! mmap, unmapped, moved → mmap.rs over vmas.rs, the address ranges of pins and dma-bufs
 //! revoked  ← the GPU's memory was freed under a pin
 //! release  ← the last descriptor and the last mapping are gone
 //! ```
@@ -30,7 +30,7 @@ pub use mmap::MapRequest;
 use pin::Pins;
 use vmas::Vmas;
 
-/// The clock of GET_INFO's pin durations, in nanoseconds.
+/// The clock in which GET_INFO reports how long pins took. Its cycles are nanoseconds.
 pub const CLOCK_KHZ: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +88,8 @@ impl Driver {
         self.files.insert(file, File { owner: Caller::now(), access, pins: Pins::new(self.config) });
     }
 
-    /// The memory of a page table was freed under its pin. Takes its pages out of the CPU's address
-    /// space and gives the table back. Only pins that are not persistent are ever revoked.
+    /// Ends a pin that is not persistent, because its memory was freed. Takes the pages out of the CPU's address space
+    /// and gives the page table back.
     pub fn revoked(&mut self, gpu: &mut dyn Provider, table: PageTableId) {
         let mut pins = self.files.values_mut().flat_map(|file| &mut file.pins.list);
         let Some(pin) = pins.find(|pin| pin.table == Some(table)) else {
@@ -111,7 +111,7 @@ impl Driver {
         }
     }
 
-    /// For a forked child, in which everything is the parent's, so nothing is given back.
+    /// Forgets all devices in a forked child. Nothing is given back, because they are the parent's.
     pub fn forget(&mut self) {
         self.files.clear();
         self.vmas = Vmas::default();

@@ -10,7 +10,7 @@ pub(super) struct Pin {
     pub(super) handle: u64,
     /// The first pinned address, which is the requested one, rounded down to a GPU page.
     pub(super) va: u64,
-    /// Bytes between `va` and the wanted address.
+    /// The number of bytes between `va` and the wanted address.
     pub(super) offset: u64,
     pub(super) mapped_size: u64,
     pub(super) pinned_size: u64,
@@ -38,7 +38,7 @@ pub(super) struct Mapping {
 pub(super) struct Pins {
     pub(super) list: Vec<Pin>,
     next_handle: u64,
-    /// Looking up a handle that does not exist finds the oldest pin, a defect of the real module.
+    /// A handle that does not exist finds the oldest pin. This is a defect of the real module.
     or_oldest: bool,
 }
 

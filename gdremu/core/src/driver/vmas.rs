@@ -34,8 +34,8 @@ impl Vmas {
         self.overlapping(addr, len).next().is_some()
     }
 
-    /// Takes a range away; what lies beside it stays. Returns the part that was hit of each, with address,
-    /// length and the memory that it shows.
+    /// Removes a range of addresses. What lies beside it stays. Returns the part of each entry that was removed, as
+    /// address, length and the memory that it shows.
     pub(super) fn remove(&mut self, addr: usize, len: usize) -> Vec<(usize, usize, Shown)> {
         let hit: Vec<_> = self.overlapping(addr, len).collect();
         let end = addr.saturating_add(len);
@@ -55,7 +55,7 @@ impl Vmas {
         gone
     }
 
-    /// Returns whether an open device or a dma-buf is mapped, zapped pages too.
+    /// Returns whether an open device or a dma-buf is mapped. Zapped pages count too.
     pub fn shows(&self, file: Identity) -> bool {
         self.0.values().any(|(_, shown)| shown.file == file)
     }

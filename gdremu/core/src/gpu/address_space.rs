@@ -1,7 +1,7 @@
 //! The GPUs' memory as this process sees it, with one address space over all of them, as with CUDA's
 //! unified addressing.
 //!
-//! Pure bookkeeping, which reserves, maps and touches no memory. [`super::files`] does that.
+//! This is only bookkeeping. [`super::files`] reserves, maps and touches the memory.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct PageTable {
     pub(super) persistent: bool,
 }
 
-/// The buffer or mapping of a device address.
+/// The buffer or VMM mapping at a device address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub base: u64,
@@ -37,7 +37,7 @@ pub struct Place {
     /// The id of the buffer or mapping. No other one of any process has it, even if the address is reused.
     pub id: u64,
     pub object: ObjectId,
-    /// True if it came from cuMemCreate and cuMemMap.
+    /// True if the memory came from cuMemCreate and cuMemMap.
     pub vmm: bool,
     pub rdma: bool,
 }
@@ -65,7 +65,7 @@ pub(super) struct Mapping {
     pub(super) vmm: Option<Accesses>,
 }
 
-/// A step that a change of the metadata demands of the memory; all numbers are multiples of the GPU page.
+/// A step that a change of the metadata demands of the memory. All numbers are multiples of the GPU page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Created {
@@ -106,7 +106,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// `gpus` GPUs with `size` bytes each, and no address space yet.
+    /// Makes the memory of `gpus` GPUs with `size` bytes each. There is no address space yet.
     pub fn new(gpus: usize, size: u64) -> Self {
         Memory { physical: Physical::new(gpus, size), ..Memory::default() }
     }
@@ -125,7 +125,7 @@ impl Memory {
         self.physical.free_bytes(gpu)
     }
 
-    /// Allocates a buffer, to be pinned or not, and returns its address, a multiple of 512.
+    /// Allocates a buffer, which can be pinned if `rdma` is true. Returns its address, a multiple of 512.
     pub fn alloc(&mut self, gpu: usize, len: u64, rdma: bool) -> Result<u64, Error> {
         if len == 0 {
             return Err(Error::Invalid);
@@ -140,8 +140,8 @@ impl Memory {
         Ok(start)
     }
 
-    /// Takes blocks for memory of another process, in which its buffer `id` of `len` bytes starts at `offset`.
-    /// Returns the buffer's address; [`Memory::free`] gives it back. It cannot be pinned.
+    /// Takes blocks for memory of another process, in which its buffer `id` of `len` bytes starts at `offset`. Returns
+    /// the address of the buffer, which cannot be pinned. [`Memory::free`] gives the buffer back.
     pub fn import(&mut self, gpu: usize, blocks: u64, offset: u64, len: u64, id: u64) -> Result<u64, Error> {
         if len == 0 || end_of(offset, len)? > blocks || !blocks.is_multiple_of(BLOCK) {
             return Err(Error::Invalid);
@@ -224,8 +224,8 @@ impl Memory {
         }
     }
 
-    /// The physical memory behind `[va, va + len)` for a copy or fill. All of it is in one buffer, or in
-    /// VMM mappings side by side that some GPU may access as needed.
+    /// Returns the physical memory behind `[va, va + len)` for a copy or fill. All of it must be in one buffer, or in
+    /// adjacent VMM mappings that some GPU may access as needed.
     pub fn translate(&self, va: u64, len: u64, need: Access) -> Result<Vec<Run>, Error> {
         if len == 0 {
             return Ok(Vec::new());
@@ -240,8 +240,8 @@ impl Memory {
         })
     }
 
-    /// The physical memory behind `[va, va + len)` if it is mapped without a hole and every mapping
-    /// is `allowed` for the GPU whose memory it maps.
+    /// Returns the physical memory behind `[va, va + len)` if it is mapped without a hole and every mapping is
+    /// `allowed` for the GPU whose memory it maps.
     pub(super) fn runs(&self, va: u64, len: u64, allowed: impl Fn(usize, &Mapping) -> bool) -> Result<Vec<Run>, Error> {
         let end = end_of(va, len)?;
         let mut runs = Vec::new();
@@ -260,7 +260,7 @@ impl Memory {
         Ok(runs)
     }
 
-    /// The end of the last live buffer or VMM mapping that has a byte in `[start, end)`.
+    /// Returns the end of the last live buffer or VMM mapping that has a byte in `[start, end)`.
     pub(super) fn memory_end(&self, start: u64, end: u64) -> Option<u64> {
         let buffer_end = self.buffers.live_until(start, end);
         match self.mappings.range(..end).next_back() {

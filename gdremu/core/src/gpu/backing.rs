@@ -11,15 +11,15 @@ use crate::errno::Errno;
 
 /// The files of the GPUs' memory, kept in step with the allocation metadata.
 pub(super) trait Backing: Send {
-    /// Applies the steps of a metadata change, or none if one fails. Nothing to do where only the metadata records what
-    /// is mapped where.
+    /// Applies the steps of a metadata change, or none if one fails. By default there is nothing to do, because only
+    /// the metadata records what is mapped where.
     fn carry_out(&mut self, _steps: &[Step]) -> Result<(), Errno> {
         Ok(())
     }
 
     fn file(&mut self, gpu: usize) -> Result<BorrowedFd<'_>, Errno>;
 
-    /// The offset in that file at which a live object starts.
+    /// The offset in the GPU's file at which a live object starts.
     fn start(&self, _id: ObjectId, object: &Object) -> u64 {
         object.start
     }

@@ -1,5 +1,5 @@
-//! cuMemAlloc'ed buffers in blocks of memory, as the CUDA driver lays them out. Small ones share a block, so that
-//! they start anywhere in a GPU page. Each larger one has a block of its own.
+//! cuMemAlloc'ed buffers in blocks of memory, as the CUDA driver lays them out. Small ones share a block, so that they
+//! start anywhere in a GPU page. Each larger one has a block of its own.
 //!
 //! This is only bookkeeping. Other modules make and free the blocks.
 #![forbid(unsafe_code)]
@@ -40,7 +40,7 @@ struct Block<Kind> {
     free: Ranges,
 }
 
-/// The GPU pages that no live buffer has a byte in any more, maybe none.
+/// The GPU pages in which no live buffer has a byte any more. There may be none.
 pub struct Freed {
     pub start: u64,
     pub len: u64,
@@ -49,8 +49,7 @@ pub struct Freed {
 }
 
 impl<Kind: Copy + PartialEq> Buffers<Kind> {
-    /// Takes room for a small buffer in a block that is there, and returns its address. `None`: a block is
-    /// needed first.
+    /// Takes room for a small buffer in an existing block. Returns its address, or `None` if a block is needed first.
     pub fn take(&mut self, kind: Kind, len: u64, id: u64) -> Option<u64> {
         if len > SMALL {
             return None;
@@ -66,7 +65,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         None
     }
 
-    /// Adds a block for a buffer, which starts with it if it is small.
+    /// Adds a block for a buffer. If the buffer is small and starts the block, others can share it.
     pub fn add_block(&mut self, kind: Kind, base: u64, len: u64, buffer: Buffer) {
         let mut free = Ranges::default();
         if buffer.len <= SMALL && buffer.start == base {
@@ -128,7 +127,7 @@ impl<Kind: Copy + PartialEq> Buffers<Kind> {
         self.live_until(page, page + GPU_PAGE).is_some()
     }
 
-    /// The end of the last live buffer that has a byte in `[start, end)`.
+    /// Returns the end of the last live buffer that has a byte in `[start, end)`.
     pub fn live_until(&self, start: u64, end: u64) -> Option<u64> {
         let last = self.live.range(..end).next_back()?.1;
         let live_until = last.start + last.len;

@@ -1,6 +1,5 @@
-//! GPU memory in the kernel, that is `/dev/emugpu` of the test module `gdrdrv-c/emugpu`, whose
-//! commands `emugpu_uapi.h` describes. gdrdrv pins this memory; the allocation metadata has no entry
-//! for such pins.
+//! GPU memory in Linux: `/dev/emugpu` of the test module `gdrdrv-c/emugpu`, whose commands are in `emugpu_uapi.h`. The
+//! real gdrdrv pins this memory, so the allocation metadata has no pins.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -91,7 +90,7 @@ impl Emugpu {
             Step::Emptied { va, len } => {
                 for va in (va..va + len).step_by(GPU_PAGE as usize) {
                     match self.call(RENEW, &mut Range { va, size: GPU_PAGE }) {
-                        // The next buffer there shares its page with a pin, as it may on a real GPU.
+                        // The page is pinned. The next buffer there shares it with the pin, as it may on a real GPU.
                         Ok(()) | Err(Errno::ENOMEM) => {}
                         refused => return refused,
                     }

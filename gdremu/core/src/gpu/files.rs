@@ -29,8 +29,7 @@ pub struct HostProvider {
     views: BTreeMap<ObjectId, Arc<View>>,
     /// Reserved device addresses, as (start, length).
     windows: Vec<(u64, u64)>,
-    /// The process whose memory it is, from its first use on. A forked child has a copy of the
-    /// metadata, not the memory.
+    /// The process that first used the memory. A forked child has a copy of the metadata, not the memory.
     owner: Option<u32>,
 }
 
@@ -58,7 +57,7 @@ pub struct Exported {
 }
 
 impl Exported {
-    /// Maps `len` bytes of it from `offset` on, as [`Provider::map`] does.
+    /// Maps `len` bytes of the memory from `offset` on, as [`Provider::map`] does.
     pub fn map(&self, file: BorrowedFd<'_>, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno> {
         let end = offset.saturating_add(len as u64);
         let mut parts = Vec::new();
@@ -86,8 +85,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// Where the memory is while the span lives. Other mappings of it can change it at any time, so copy through
-    /// the pointer, never make a reference of it.
+    /// Returns where the memory is while the span lives. Other mappings can change the memory at any time, so callers
+    /// copy through the pointer and never make a reference of it.
     pub fn bytes(&self) -> *mut u8 {
         self.view.bytes(self.offset, self.len as u64)
     }
@@ -113,8 +112,7 @@ impl HostProvider {
         &self.memory
     }
 
-    /// Changes the allocation metadata, then the memory accordingly. Repeats `change` if it ran out of
-    /// device addresses.
+    /// Changes the allocation metadata, then the memory accordingly. Repeats `change` if device addresses ran out.
     ///
     /// # Errors
     /// The error of `change`; [`Error::NoMemory`] if the host has no address space left, or if the backing
@@ -142,13 +140,13 @@ impl HostProvider {
         self.windows.iter().any(|&(start, len)| va >= start && va - start < len)
     }
 
-    /// The memory behind a device address range, as the GPU's copy engines reach it.
+    /// Returns the memory behind a device address range, as the GPU's copy engines reach it.
     pub fn spans(&mut self, va: u64, len: u64, need: Access) -> Result<Vec<Span>, Error> {
         let runs = self.memory.translate(va, len, need)?;
         runs.into_iter().map(|run| self.span(run)).collect()
     }
 
-    /// The file and the place at which other processes find the memory of a live buffer.
+    /// Returns the file and the place at which other processes find the memory of a live buffer.
     pub fn share(&mut self, base: u64) -> Result<Shared, Error> {
         let place = self.memory.place(base).ok_or(Error::Invalid)?;
         let run = self.memory.translate(base, place.len, Access::Read)?[0];
@@ -160,7 +158,7 @@ impl HostProvider {
         Ok(Shared { descriptor: file.as_raw_fd() as u32, gpu: run.gpu as u32, start, blocks, offset, len: place.len })
     }
 
-    /// Maps a buffer of another process, with its id there, whose file this is. Returns its address.
+    /// Maps a buffer of another process, which has this id there and is in this file. Returns its address here.
     pub fn import(&mut self, shared: &Shared, id: u64, file: BorrowedFd<'_>) -> Result<u64, Error> {
         let gpu = shared.gpu as usize;
         let Shared { start, blocks, offset, len, .. } = *shared;
@@ -187,8 +185,7 @@ impl HostProvider {
         Ok((Exported { gpu, parts }, self.backing.file(gpu)?))
     }
 
-    /// The peer-to-peer token and address space of this process, as
-    /// `CU_POINTER_ATTRIBUTE_P2P_TOKENS` returns them.
+    /// Returns the peer-to-peer token and address space of this process, as `CU_POINTER_ATTRIBUTE_P2P_TOKENS` does.
     pub fn tokens(&self) -> (u64, u32) {
         let owner = self.owner.unwrap_or(std::process::id());
         (u64::from(owner) << 16 | 1, owner)
@@ -279,7 +276,7 @@ impl From<Error> for Errno {
     }
 }
 
-/// The host refuses a call that the memory of a GPU needs.
+/// If Linux refuses a call for the memory of a GPU, the GPU has no memory left.
 impl From<Errno> for Error {
     fn from(_: Errno) -> Error {
         Error::NoMemory

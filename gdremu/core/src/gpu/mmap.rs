@@ -32,7 +32,7 @@ unsafe fn munmap(addr: usize, len: usize) {
     }
 }
 
-/// Bytes of anonymous memory as a file; nothing is used until it is touched.
+/// Makes a file of anonymous memory. The memory is not used until it is touched.
 pub(super) fn memory_file(name: &CStr, len: u64) -> Result<OwnedFd, Errno> {
     let len = off_t::try_from(len).map_err(|_| Errno::EINVAL)?;
     // Tests deny memfd_create to the library under test by its flags, so this has a flag that the library never uses.
@@ -62,7 +62,7 @@ pub(super) fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) {
 /// Occupies `len` bytes of address space at a multiple of `align`, both multiples of the page size. There is no memory,
 /// and every touch raises SIGSEGV.
 pub(super) fn reserve(len: usize, align: usize) -> Result<usize, Errno> {
-    // The kernel starts mappings on pages. No gap of unused pages is left, so neighbors may merge.
+    // Mappings start on pages. What is not needed is unmapped again, so that neighbors may merge.
     let with_slack = len.saturating_add(align - page_size());
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: no address is asked for, so nothing is replaced.
@@ -83,8 +83,8 @@ pub struct Part<'a> {
     pub len: usize,
 }
 
-/// Maps parts of files, one behind the other, shared, readable and writable, and absent from forked
-/// children. They are at the address that the program gave with `MAP_FIXED`, or anywhere.
+/// Maps parts of files one behind the other, shared, readable and writable, and absent from forked children. Uses the
+/// address that the program gave with `MAP_FIXED`, or any.
 pub fn map_parts(parts: &[Part<'_>], fixed: Option<usize>) -> Result<usize, Errno> {
     let len = parts.iter().map(|part| part.len).sum();
     let start = match fixed {
@@ -106,12 +106,12 @@ pub fn map_parts(parts: &[Part<'_>], fixed: Option<usize>) -> Result<usize, Errn
     Ok(start)
 }
 
-/// Replaces `[addr, addr + len)` by memory whose touch raises SIGBUS; SIGSEGV if no descriptor is left.
+/// Replaces `[addr, addr + len)` by memory that raises SIGBUS when touched, or SIGSEGV if no descriptor is left.
 ///
 /// # Safety
 /// Nothing in this process uses the range, a mapping of the emulated driver, any more.
 pub(super) unsafe fn poison(addr: usize, len: usize) {
-    // A page beyond the end of its file is SIGBUS.
+    // Touching a page beyond the end of its file raises SIGBUS.
     let replaced = match memory_file(c"gdremu-zapped", 0) {
         // SAFETY: the caller gave the range up: contract of this function.
         Ok(empty) => unsafe { replace(addr, len, empty.as_fd(), 0) },
@@ -142,7 +142,7 @@ pub fn page_size() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// A piece of GPU memory as the GPU's own copy engines see it, always mapped, whatever the program maps or frees.
+/// A piece of GPU memory as the GPU's own copy engines see it. It stays mapped, whatever the program maps or frees.
 pub(super) struct View {
     addr: usize,
     len: usize,
@@ -154,7 +154,7 @@ impl View {
         Ok(View { addr: map_parts(&[Part { file, offset, len }], None)?, len })
     }
 
-    /// The address at which `[offset, offset + len)` is mapped, as long as this view lives.
+    /// Returns the address at which `[offset, offset + len)` is mapped as long as this view lives.
     ///
     /// # Panics
     /// If the range is not inside the view.

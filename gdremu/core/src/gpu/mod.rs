@@ -1,5 +1,5 @@
-//! GPU memory, and the interface by which the driver and the CPU get its pages. The library for real GPUs has another
-//! implementation of it, over `buffers` and `mmap`.
+//! GPU memory, and the interface by which the driver and the CPU get its pages. The library for real GPUs implements
+//! this interface over `buffers` and `mmap`.
 //!
 //! ```text
 //! provider            what the driver and the libc hooks see: pin pages, map them, zap a mapping
@@ -10,9 +10,9 @@
 //!       physical      the GPUs' memory, reference-counted
 //!       ranges        free lists of addresses and of physical memory
 //!     backing         where that memory is: a memfd per GPU
-//!       emugpu        or in the test kernel's module of that name
+//!       emugpu        or in the test kernel's emugpu module
 //!   pci               where emulated GPUs are on the bus
-//!   buffers           cuMemAlloc'ed buffers, of which small ones share a block
+//!   buffers           cuMemAlloc'ed buffers; small ones share a block
 //!   mmap              the calls that make memory appear and fault
 //! ```
 

@@ -5,7 +5,7 @@ pub const DEVICES: &str = "/sys/bus/pci/devices";
 
 pub const VENDOR: u32 = 0x10de;
 
-/// The board, an H100's.
+/// The subsystem of the board, which is an H100's.
 pub const SUBSYSTEM: u32 = 0x1626;
 
 /// The bus of the first GPU; each next one is 16 further on.

@@ -17,7 +17,7 @@ pub const GPU_PAGE: u64 = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     NoMemory,
-    /// No free address range of this many bytes. Give the memory another window and repeat the call.
+    /// There is no free address range of this many bytes. Give the memory another window and repeat the call.
     NoAddresses(u64),
     /// The address, size or handle is not what the call needs.
     Invalid,
@@ -48,14 +48,14 @@ pub struct Object {
     pub len: u64,
     /// True if other devices (and so the CPU through BAR1) may be given its pages.
     pub rdma: bool,
-    /// True if its bytes are those of another process. It cannot be pinned or exported.
+    /// True if the memory is another process's. The object cannot be pinned or exported.
     pub imported: bool,
     references: [u32; 2],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// cuMemCreate, cuMemRetainAllocationHandle.
+    /// A handle from cuMemCreate or cuMemRetainAllocationHandle.
     Handle,
     /// A mapping into the address space or a page table.
     Use,
@@ -85,12 +85,12 @@ impl Physical {
         Ok(id)
     }
 
-    /// An object that something keeps alive.
+    /// Returns an object that something keeps alive.
     pub(super) fn live(&self, id: ObjectId) -> &Object {
         &self.objects[&id]
     }
 
-    /// The object, if the program has a handle to it.
+    /// Returns the object, if the program has a handle to it.
     pub(super) fn by_handle(&self, id: ObjectId) -> Result<&Object, Error> {
         match self.objects.get(&id) {
             Some(object) if object.references[Holder::Handle as usize] > 0 => Ok(object),

@@ -11,10 +11,10 @@ impl Memory {
     /// rounded out to pages, and share pages with adjacent ones.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: not whole pages, a page without memory, more than one block of buffers or VMM
-    /// mapping, or VMM memory that is not GPUDirect capable or not readable and writable for its own GPU.
+    /// [`Error::Invalid`] if the range is not whole pages, has a page without memory, is in more than one block of
+    /// buffers or VMM mapping, or if VMM memory is not GPUDirect capable or not readable and writable for its own GPU.
     pub fn pin(&mut self, va: u64, len: u64, persistent: bool) -> Result<PageTable, Error> {
-        // The GPU driver looks for a range in one allocation.
+        // The GPU driver only accepts a range that is inside one allocation.
         let mapping = self.mapping_at(va)?;
         if len > mapping.start + mapping.len - va {
             return Err(Error::Invalid);
@@ -22,15 +22,15 @@ impl Memory {
         self.pin_pages(va, len, GPU_PAGE, GPU_PAGE, persistent, |object| object.rdma)
     }
 
-    /// Takes hold of `[va, va + len)`, whole pages of `page` bytes, for a dma-buf. Otherwise as a
-    /// persistent pin, except that only part of the whole range must be in a live buffer, and need not be
-    /// GPUDirect capable. On an H200, NVIDIA's driver 580 exports all of a block of 2 MiB that holds one
-    /// buffer of 4 KiB. It also exports all VMM and pool memory.
+    /// Holds `[va, va + len)`, whole pages of `page` bytes, for a dma-buf. This is a persistent pin, except that only
+    /// part of the whole range must be in a live buffer or VMM mapping, and that the memory need not be GPUDirect
+    /// capable. On an H200, NVIDIA's driver 580 exports all of a block of 2 MiB that holds one buffer of 4 KiB. It also
+    /// exports all VMM and pool memory.
     pub fn export(&mut self, va: u64, len: u64, page: u64) -> Result<PageTable, Error> {
         self.pin_pages(va, len, page, len, true, |object| !object.imported)
     }
 
-    /// Every `unit` of the range has a byte in a live buffer, and `can_be` holds for all its memory.
+    /// Pins a range if every `unit` of it has a byte in a live buffer or VMM mapping, and `can_be` holds for it.
     fn pin_pages(
         &mut self,
         va: u64,
@@ -74,14 +74,14 @@ impl Memory {
         }
     }
 
-    /// Bytes of a GPU that are pinned, each as often as it is.
+    /// Returns the pinned bytes of a GPU. Bytes that are pinned twice count twice.
     pub fn pinned_bytes(&self, gpu: usize) -> u64 {
         let of_gpu = self.pins.values().filter(|table| table.runs[0].gpu == gpu);
         of_gpu.map(|table| table.len).sum()
     }
 
-    /// Returns whether each page that starts in `[start, end)` holds at least a byte of a live buffer or
-    /// VMM mapping. A page starts at `start`.
+    /// Returns whether each page that starts in `[start, end)` holds at least a byte of a live buffer or VMM mapping. A
+    /// page starts at `start`.
     fn every_page_holds_memory(&self, start: u64, end: u64, page: u64) -> bool {
         let mut at = start;
         while at < end {
@@ -93,8 +93,8 @@ impl Memory {
         true
     }
 
-    /// The page tables that are not persistent and have lost a page in `[va, va + len)`, which has just been freed or
-    /// unmapped.
+    /// Returns the page tables that are not persistent and have lost a page in `[va, va + len)`, which has just been
+    /// freed or unmapped.
     pub(super) fn revoked(&self, va: u64, len: u64) -> Vec<PageTableId> {
         let mut lost = Vec::new();
         for table in self.pins.values() {

@@ -17,13 +17,13 @@ pub struct PinRequest {
 }
 
 pub trait Provider: Any + Send {
-    /// Pins a range. The physical memory stays alive until [`Provider::put_pages`], even if the program frees
-    /// it before. If it does and the pin is not persistent, the call that frees it names this table
-    /// among the revoked ones. The caller then zaps its mapping and puts the pages.
+    /// Pins a range. The physical memory stays alive until [`Provider::put_pages`], even if the program frees it
+    /// before. If the pin is not persistent, the call that frees the memory names this table among the revoked ones.
+    /// The caller then zaps its mapping and puts the pages.
     ///
     /// # Errors
-    /// - `EINVAL` if it is not all GPU memory of this process, of two GPUs, or not allowed for
-    ///   GPUDirect, or the tokens are another's, or `len` is one that the GPU driver refuses.
+    /// - `EINVAL` if the range is not all memory of one GPU and of this process, if GPUDirect is not allowed, if the
+    ///   tokens are another process's, or if the GPU driver refuses `len`.
     /// - `ENOMEM`: BAR1 has no room.
     /// - `ENOTSUPP` (524): `force_pcie` on a GPU that is not coherent.
     fn get_pages(&mut self, request: &PinRequest) -> Result<PageTableId, Errno>;
@@ -31,15 +31,15 @@ pub trait Provider: Any + Send {
     /// Gives pinned pages back. Mappings of them must be gone.
     fn put_pages(&mut self, table: PageTableId);
 
-    /// Maps `len` bytes of a page table from `offset` on into the CPU's address space, readable,
-    /// writable, shared and absent from forked children. It is at `fixed`, if the program passed that
-    /// with `MAP_FIXED`. All are multiples of the host's page size.
+    /// Maps `len` bytes of a page table from `offset` on into the CPU's address space, readable, writable, shared and
+    /// absent from forked children. Uses the address `fixed` if the program passed it with `MAP_FIXED`. All numbers are
+    /// multiples of the host's page size.
     ///
     /// # Errors
-    /// `EINVAL`: beyond the table, or no such table. Otherwise the error of mmap(2).
+    /// `EINVAL` if the range is beyond the table, or there is no such table. Otherwise the error of mmap(2).
     fn map(&mut self, table: PageTableId, offset: u64, len: usize, fixed: Option<usize>) -> Result<usize, Errno>;
 
-    /// Takes the pages out of a mapping, whose touches raise SIGBUS until it is unmapped.
+    /// Takes the pages out of a mapping. Touching it raises SIGBUS until it is unmapped.
     fn zap(&mut self, addr: usize, len: usize) {
         // SAFETY: the driver names a mapping that it made with `map`, and which its owner has lost.
         unsafe { mmap::poison(addr, len) };

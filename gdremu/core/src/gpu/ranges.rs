@@ -1,4 +1,4 @@
-//! A set of free ranges of numbers, addresses or physical offsets alike, allocated first fit.
+//! A set of free ranges of addresses or physical offsets. The first range that fits is allocated.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;

@@ -22,7 +22,7 @@ impl Memory {
         self.physical.by_handle(handle)
     }
 
-    /// Takes another reference to the object mapped at `va`, and names it.
+    /// Takes another reference to the object mapped at `va`, and returns its id.
     pub fn retain_at(&mut self, va: u64) -> Result<ObjectId, Error> {
         self.access_at(va)?;
         let object = self.mapping_at(va)?.object;
@@ -55,7 +55,7 @@ impl Memory {
         Ok(va)
     }
 
-    /// Gives a whole reservation back, with nothing mapped in it.
+    /// Gives a whole reservation back. Nothing may be mapped in it.
     pub fn unreserve(&mut self, va: u64, len: u64) -> Result<(), Error> {
         if self.reservations.get(&va) != Some(&len) || self.mappings.range(va..va + len).next().is_some() {
             return Err(Error::Invalid);
@@ -85,8 +85,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Unmaps whole mappings that fill `[va, va + len)`. Returns the non-persistent page tables
-    /// that lost memory, as [`Memory::free`] does.
+    /// Unmaps whole mappings that fill `[va, va + len)`. Returns the non-persistent page tables that lost memory, as
+    /// [`Memory::free`] does.
     pub fn unmap(&mut self, va: u64, len: u64) -> Result<Vec<PageTableId>, Error> {
         let mut mappings = Vec::new();
         for at in self.whole_mappings(va, len)? {
@@ -114,12 +114,12 @@ impl Memory {
         Ok(self.access_at(va)?.get(&gpu).copied().unwrap_or_default())
     }
 
-    /// The access of each GPU to the VMM mapping at an address.
+    /// Returns the access of each GPU to the VMM mapping at an address.
     fn access_at(&self, va: u64) -> Result<&Accesses, Error> {
         self.mapping_at(va)?.vmm.as_ref().ok_or(Error::Invalid)
     }
 
-    /// The starts of the VMM mappings that fill the range without hole or overhang.
+    /// Returns the starts of the VMM mappings that fill the range without hole or overhang.
     fn whole_mappings(&self, va: u64, len: u64) -> Result<Vec<u64>, Error> {
         let end = end_of(va, len)?;
         let mut starts = Vec::new();
