@@ -2,8 +2,8 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Its own functions are reached directly. Tools such as UCX write into the relocated entries of
-    // every loaded object, and must not change the results of our dlsym and cuGetProcAddress.
+    // The library calls its own functions directly. Tools such as UCX write into the relocated entries of every loaded
+    // object, and must not change the results of our dlsym and cuGetProcAddress.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1");
 }

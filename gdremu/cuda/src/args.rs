@@ -11,7 +11,7 @@ use crate::error::{Error, Result, ensure, valid};
 pub(crate) struct Out<T>(*mut T);
 
 impl<T: Copy> Out<T> {
-    /// A local place, for a call of another exported function.
+    /// Makes an `Out` of a local place, for a call of another exported function.
     pub(crate) fn to(place: &mut T) -> Out<T> {
         Out(place)
     }
@@ -39,7 +39,7 @@ impl<T: Copy> Out<T> {
     pub(crate) fn set_all(self, values: impl Iterator<Item = T>) -> Result {
         self.check()?;
         for (index, value) in values.enumerate() {
-            // SAFETY: not NULL, so the program passed the call's number of Ts (see the head of this file).
+            // SAFETY: the pointer is not NULL, so it has the call's number of Ts (see the head of this file).
             unsafe { self.0.add(index).write_unaligned(value) };
         }
         Ok(())
@@ -64,7 +64,7 @@ impl Out<()> {
 }
 
 impl Out<*const c_char> {
-    /// Stores where a text is; NULL, and fails, if there is none.
+    /// Stores where a text is. If there is none, stores NULL and fails.
     pub(crate) fn set_text_or_null(self, text: Option<&'static CStr>) -> Result {
         self.set(ptr::null())?;
         self.set(valid(text)?.as_ptr())
@@ -109,7 +109,7 @@ impl<T: Copy> In<T> {
 
     pub(crate) fn at(self, index: usize) -> Result<T> {
         ensure(!self.is_null(), Error::INVALID_VALUE)?;
-        // SAFETY: not NULL, so the program passed the call's number of Ts (see the head of this file).
+        // SAFETY: the pointer is not NULL, so it has the call's number of Ts (see the head of this file).
         Ok(unsafe { self.0.add(index).read_unaligned() })
     }
 }
@@ -128,12 +128,12 @@ impl In<c_char> {
 }
 
 impl In<u8> {
-    /// An address that C has passed as a number.
+    /// Makes a pointer of an address that C has passed as a number.
     pub(crate) fn from_address(address: usize) -> In<u8> {
         In(ptr::with_exposed_provenance(address))
     }
 
-    /// Reads memory whose beginning says how long it is. Refuses lengths that no memory has.
+    /// Reads memory that says its length at its beginning. Refuses lengths that no memory has.
     pub(crate) fn bytes(&self, len: usize) -> Result<&[u8]> {
         ensure(!self.is_null() && isize::try_from(len).is_ok(), Error::INVALID_VALUE)?;
         // SAFETY: the pointer is not NULL, so it has `len` bytes of the program's memory, which wrote this length

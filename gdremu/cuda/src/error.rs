@@ -25,8 +25,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Declares the constants and the table of texts from two lists. The first has the results of the driver, which may have
-/// a name in the runtime too, the second those of the runtime only.
+/// Declares the constants and the table of texts from two lists. The first list has the results of the driver, which
+/// may also have a name in the runtime. The second list has the results that only the runtime has.
 macro_rules! results {
     (
         $($value:literal $name:ident $($runtime:ident)? $text:literal),* ;

@@ -81,8 +81,8 @@ pub(crate) fn take_away(
     Ok(())
 }
 
-/// The GPUs that the program sees by CUDA, by ordinal, which are those of CUDA_VISIBLE_DEVICES up to the first entry
-/// that names none. Read once, as by NVIDIA's driver.
+/// Returns the GPUs that CUDA shows the program, by ordinal. These are the entries of CUDA_VISIBLE_DEVICES up to the
+/// first one that names no GPU. The variable is read once, as by NVIDIA's driver.
 pub(crate) fn visible() -> &'static [usize] {
     static VISIBLE: OnceLock<Vec<usize>> = OnceLock::new();
     VISIBLE.get_or_init(|| match env::var("CUDA_VISIBLE_DEVICES") {
@@ -91,7 +91,7 @@ pub(crate) fn visible() -> &'static [usize] {
     })
 }
 
-/// The GPU of an entry of CUDA_VISIBLE_DEVICES, a number or the beginning of a UUID.
+/// Returns the GPU of an entry of CUDA_VISIBLE_DEVICES, which is a number or the beginning of a UUID.
 fn by_name(entry: &str) -> Option<usize> {
     let entry = entry.trim();
     if entry.starts_with("GPU-") {
@@ -105,7 +105,7 @@ pub(crate) fn by_ordinal(device: i32) -> Result<usize> {
     visible().get(device as usize).copied().ok_or(Error::INVALID_DEVICE)
 }
 
-/// The CUdevice of a GPU; CU_DEVICE_INVALID if the program does not see the GPU.
+/// Returns the CUdevice of a GPU, or CU_DEVICE_INVALID if the program does not see the GPU.
 pub(crate) fn ordinal(gpu: usize) -> i32 {
     visible().iter().position(|&visible| visible == gpu).map_or(-2, |ordinal| ordinal as i32)
 }
@@ -118,7 +118,7 @@ pub(crate) fn uuid(gpu: usize) -> Uuid {
     Uuid([b'g', b'd', b'r', b'e', b'm', b'u', 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, gpu as u8])
 }
 
-/// The UUID as nvidia-smi prints it.
+/// Returns the UUID as nvidia-smi prints it.
 pub(crate) fn uuid_text(gpu: usize) -> String {
     let digits = format!("{:032x}", u128::from_be_bytes(uuid(gpu).0));
     format!("GPU-{}-{}-{}-{}-{}", &digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..])

@@ -1,4 +1,4 @@
-//! The functions of libcuda and libcudart that gdremu does not have. Each says so, once, and fails.
+//! The functions of libcuda and libcudart that gdremu does not have. Each reports that once, and fails.
 //!
 //! The names are those that libcuda.so.1 of driver 580.159.04 and libcudart.so of CUDA 12.9 and 13.5 export.
 //! cuGetProcAddress does not find them, and programs that ask it go on without.
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::runtime;
 
-/// Returns CUDA_ERROR_NOT_SUPPORTED, in the runtime cudaErrorNotSupported.
+/// Returns CUDA_ERROR_NOT_SUPPORTED, or in the runtime cudaErrorNotSupported.
 fn refuse(symbol: &str, said: &AtomicBool) -> i32 {
     const NOT_SUPPORTED: i32 = 801;
 
@@ -21,8 +21,8 @@ fn refuse(symbol: &str, said: &AtomicBool) -> i32 {
     NOT_SUPPORTED
 }
 
-/// Exports functions by the beginnings of their names and the rest, as `"cu" "cuda": GraphClone`. Variants of a function
-/// have their suffixes behind it.
+/// Exports functions by the beginnings of their names and the rest, as `"cu" "cuda": GraphClone`. Suffixes of variants
+/// are in parentheses behind it.
 macro_rules! refused {
     ($($($begin:literal)+: $($end:ident $(($($suffix:ident)*))?)*;)*) => {
         $(refused!(@ [$($begin)+] $($end $(($($suffix)*))?)*);)*
@@ -46,7 +46,7 @@ macro_rules! refused {
     };
 }
 
-// Names of the driver without suffix, of functions that have one, are of the 32-bit address space of CUDA 3.1.
+// If a driver function also has a suffix, its name without suffix is for the 32-bit address space of CUDA 3.1.
 refused! {
     "cu" "cuda": ArrayGetMemoryRequirements ArrayGetPlane ArrayGetSparseProperties CtxResetPersistingL2Cache
         DestroyExternalMemory DestroyExternalSemaphore DevResourceGenerateDesc DevSmResourceSplitByCount

@@ -1,5 +1,5 @@
-//! The management library, libnvidia-ml.so.1, which is this object under another name. It has the functions that UCX,
-//! libfabric and NIXL call, and reports the GPUs, their addresses and their links as /sys and libcuda do.
+//! The management library. This object is also libnvidia-ml.so.1. It has the functions that UCX, libfabric and NIXL
+//! call, and reports the GPUs, their addresses and their links as /sys and libcuda do.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_char;
@@ -23,7 +23,7 @@ impl Error {
 
 type Result<T = ()> = std::result::Result<T, Error>;
 
-/// The functions of CUDA that are called here fail for wrong arguments only.
+/// The functions of CUDA that are called here fail only for wrong arguments.
 impl From<crate::error::Error> for Error {
     fn from(_: crate::error::Error) -> Self {
         Error::INVALID_ARGUMENT
@@ -50,7 +50,7 @@ fn gpu_of(device: Device) -> Result<usize> {
     (0..gpus::count()).find(|gpu| handle(*gpu) == device).ok_or(Error::INVALID_ARGUMENT)
 }
 
-/// nvmlPciInfo_t: an address, the numbers in it, ids, and a longer address.
+/// nvmlPciInfo_t: a short address, the numbers in it, ids, and a longer address.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct PciInfo {
@@ -63,7 +63,7 @@ pub(crate) struct PciInfo {
     address: [u8; 32],
 }
 
-/// A text in a field of a structure, with zeros behind it.
+/// Returns a text as a field of a structure, with zeros behind it.
 fn field<const N: usize>(text: &str) -> [u8; N] {
     let mut bytes = [0; N];
     bytes[..text.len()].copy_from_slice(text.as_bytes());
@@ -83,11 +83,10 @@ fn pci_info(gpu: usize) -> PciInfo {
     }
 }
 
-/// Version and size of nvmlGpuFabricInfoV_t. Behind the version all is 0, which is NVML_SUCCESS, no clique, no fabric,
-/// nothing known of its health.
+/// Versions and sizes of nvmlGpuFabricInfoV_t. The rest is 0: NVML_SUCCESS, no clique, no fabric, unknown health.
 const FABRIC_VERSIONS: [u32; 2] = [2 << 24 | 36, 3 << 24 | 40];
 
-/// nvmlFieldValue_t: the question and its time, the type of the answer, and whether there is one.
+/// nvmlFieldValue_t: the question and its time, the type of the answer, and whether there is an answer.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct FieldValue {
@@ -139,7 +138,7 @@ entry_points! {
     fn nvmlDeviceGetPciInfo_v3(device: Device, info: Out<PciInfo>) {
         Ok(info.set(pci_info(gpu_of(device)?))?)
     }
-    // nvmlBAR1Memory_t, which is total, free, used.
+    // nvmlBAR1Memory_t has the bytes in total, free and used.
     fn nvmlDeviceGetBAR1MemoryInfo(device: Device, memory: Out<[u64; 3]>) {
         let gpu = gpu_of(device)?;
         let used = gpus::with(|gpus| gpus.memory().pinned_bytes(gpu));
@@ -151,7 +150,7 @@ entry_points! {
         gpu_of(device)?;
         Err(Error::NOT_SUPPORTED)
     }
-    // nvmlGpuFabricInfo_t. All is 0, as in the versions of FABRIC_VERSIONS.
+    // nvmlGpuFabricInfo_t is all 0, as in the versions of FABRIC_VERSIONS.
     fn nvmlDeviceGetGpuFabricInfo(device: Device, info: Out<[u32; 7]>) {
         gpu_of(device)?;
         Ok(info.set([0; 7])?)

@@ -1,4 +1,4 @@
-//! Device memory: cuMemAlloc, cuMemFree, the same in the order of streams, and queries.
+//! Device memory: cuMemAlloc, cuMemFree, cuMemAllocAsync, cuMemFreeAsync, and queries.
 #![forbid(unsafe_code)]
 
 use super::state::{self, Allocation, ContextHandle, Current, Kind, State, StreamHandle};
@@ -47,7 +47,7 @@ pub(super) fn free_all_of(state: &mut State, context: ContextHandle) -> Result {
     Ok(())
 }
 
-/// The start and length of the buffer, or of the host memory, that an address is in.
+/// Returns the start and length of the buffer, or of the host memory, that an address is in.
 pub(super) fn range(state: &State, address: u64) -> Result<(u64, usize)> {
     if let Some(place) = gpus::place(address) {
         return Ok((place.base, place.len as usize));
@@ -60,7 +60,7 @@ pub(super) fn range(state: &State, address: u64) -> Result<(u64, usize)> {
 
 // ---- Memory of the default pool, which cannot be pinned. It is allocated at once; a free waits for its turn. ----
 
-/// The handle of the pool of GPU 0; those of the others follow.
+/// The handle of the pool of GPU 0. The handles of the other pools follow.
 const POOL: usize = 0xC4 << 40;
 
 pub(super) fn cuMemAllocAsync(size: usize, stream: StreamHandle) -> Result<u64> {

@@ -1,5 +1,5 @@
-//! Stream capture, as far as it concerns other calls. While a stream is capturing, CUDA refuses calls that could
-//! wait for it or change objects that it refers to, and the capture becomes invalid. Nothing is ever captured,
+//! Stream capture, as far as it concerns other calls. While a stream is capturing, CUDA refuses calls that could wait
+//! for the stream or change objects that it refers to. Such calls make the capture invalid. Nothing is ever captured,
 //! since work of a capturing stream is refused too.
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ use crate::error::{Error, Result, ensure};
 const GLOBAL: u32 = 0;
 const RELAXED: u32 = 2;
 
-/// The calls that CUDA calls potentially unsafe during a capture, as far as the stand-in has them.
+/// The calls of the stand-in that CUDA calls potentially unsafe during a capture.
 const UNSAFE: &str = "cuEventQuery cuEventSynchronize cuMemAlloc cuMemAllocManaged cuMemFree cuMemFreeHost \
     cuMemHostAlloc cuMemHostRegister cuMemHostUnregister cuStreamQuery cuStreamSynchronize";
 
@@ -26,7 +26,7 @@ thread_local! {
     static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
 }
 
-/// Refuses a call that endangers a capture, which then is invalid.
+/// Refuses a call that endangers a capture, and makes the capture invalid.
 pub(super) fn check_call(name: &str) -> Result {
     if CAPTURING.load(Ordering::SeqCst) == 0 || !UNSAFE.split(' ').any(|known| known == name) {
         return Ok(());
@@ -54,7 +54,7 @@ fn invalidate(state: &mut State, error: Error, selects: impl Fn(StreamHandle, &C
     result
 }
 
-/// Refuses work and queries of a stream that captures, and of a default stream that such streams would wait for.
+/// Refuses work and queries of a stream that captures, and of a default stream that would wait for such streams.
 pub(super) fn check_stream(state: &mut State, current: Current, stream: StreamHandle) -> Result {
     static SAID: AtomicBool = AtomicBool::new(false);
 
@@ -85,7 +85,7 @@ pub(super) fn begin(state: &mut State, stream: StreamHandle, mode: u32) -> Resul
     Ok(())
 }
 
-/// CUstreamCaptureStatus: 1 while it captures, 2 when the capture is invalid.
+/// Returns the CUstreamCaptureStatus: 1 while the stream captures, 2 when the capture is invalid.
 pub(super) fn status(state: &State, stream: StreamHandle) -> Result<u32> {
     state.check_stream(stream)?;
     Ok(match state.captures.get(&stream) {
@@ -95,7 +95,7 @@ pub(super) fn status(state: &State, stream: StreamHandle) -> Result<u32> {
     })
 }
 
-/// There are no functions for the graph, which is empty.
+/// Ends a capture and stores its graph, which is empty. No functions take the graph.
 pub(super) fn end(state: &mut State, stream: StreamHandle, graph: Out<usize>) -> Result {
     const GRAPH: usize = 0xC7 << 40;
 
@@ -109,7 +109,7 @@ pub(super) fn end(state: &mut State, stream: StreamHandle, graph: Out<usize>) ->
     graph.set(GRAPH)
 }
 
-/// Sets the calling thread's mode, and returns the one before in the same place.
+/// Sets the calling thread's mode, and returns the mode before in the same place.
 pub(super) fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) -> Result {
     let new = mode.as_in().get()?;
     ensure(new <= RELAXED, Error::INVALID_VALUE)?;

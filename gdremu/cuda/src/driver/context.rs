@@ -1,5 +1,5 @@
-//! Contexts, and which one is current in the calling thread. Each GPU has a primary one, shared by all code that
-//! retains it.
+//! Contexts, and which one is current in the calling thread. Each GPU has a primary context, which all code that
+//! retains it shares.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::{buffer, capture, device, host, work};
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
-/// Contexts behave as since CUDA 3.2, so they float between threads.
+/// Contexts can move between threads, as they can since CUDA 3.2.
 pub(super) const API_VERSION: u32 = 3020;
 
 fn create(state: &mut State, gpu: usize, flags: u32) -> Result<Context> {
@@ -27,7 +27,7 @@ pub(super) fn cuCtxCreate_v2(state: &mut State, flags: u32, device: i32) -> Resu
     Ok(handle)
 }
 
-/// A context by its handle; 0 is the current one.
+/// Returns a context by its handle. 0 means the current one.
 pub(super) fn live(state: &State, context: ContextHandle) -> Result<&Context> {
     let context = if context == 0 { state.current()?.context } else { context };
     state.contexts.get(context)
@@ -74,7 +74,7 @@ pub(super) fn cuCtxSetFlags(state: &mut State, current: Current, flags: u32) -> 
     Ok(())
 }
 
-/// A CUexecAffinityParam, with its type, and the number of multiprocessors that the context may use.
+/// Returns a CUexecAffinityParam: its type, and the number of multiprocessors that the context may use.
 pub(super) fn exec_affinity(gpu: usize, kind: u32) -> Result<[u32; 2]> {
     const SM_COUNT: u32 = 0;
     const MULTIPROCESSOR_COUNT: i32 = 16;
@@ -109,7 +109,7 @@ pub(super) fn cuDevicePrimaryCtxRetain(state: &mut State, device: i32) -> Result
     Ok(context)
 }
 
-/// Sets the flags of the primary context that is there, and of later ones.
+/// Sets the flags of the existing primary context, and of later ones.
 pub(super) fn cuDevicePrimaryCtxSetFlags_v2(state: &mut State, device: i32, flags: u32) -> Result {
     let gpu = gpus::by_ordinal(device)?;
     state::check_flags(flags)?;
@@ -133,8 +133,8 @@ pub(super) fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Result {
     if primary.retained == 0 { reset_primary(state, gpu) } else { Ok(()) }
 }
 
-/// Ends a primary context with all that it owns; later uses of it return CONTEXT_IS_DESTROYED. It is as often retained as
-/// before, so that each retain has a release.
+/// Ends a primary context with all that it owns. Later uses of the context return CONTEXT_IS_DESTROYED. The context
+/// stays retained as often as before, so that each retain has a release.
 pub(super) fn reset_primary(mut state: Locked, gpu: usize) -> Result {
     let primary = state.primaries.entry(gpu).or_default();
     match primary.context.take() {

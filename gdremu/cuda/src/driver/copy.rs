@@ -14,7 +14,7 @@ use crate::gpus;
 /// An address at one side of a copy.
 #[derive(Clone, Copy)]
 pub(super) enum Side {
-    /// Memory that is known to CUDA (device, managed, registered).
+    /// Memory that CUDA must know (device, managed, registered).
     Device(u64),
     /// Any memory, including the program's own.
     Any(u64),
@@ -64,7 +64,7 @@ impl Memory {
     }
 }
 
-/// The memory at an address, if it is all of one buffer, and known to CUDA where it must be.
+/// Returns the memory at an address, if it is all of one buffer, and known to CUDA where it must be.
 fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory> {
     let address = side.address();
     if gpus::with(|gpu| gpu.is_device_address(address)) {
@@ -78,8 +78,8 @@ fn resolve(state: &State, side: Side, len: usize, need: Access) -> Result<Memory
     Ok(Memory::Host { start: address as usize, len, pageable: !is_known })
 }
 
-/// Copies `len` bytes without holding the lock, so an invalid host address faults as in the program. Asynchronously
-/// in a stream, otherwise in the default stream.
+/// Copies `len` bytes without holding the lock, so an invalid host address faults as in the program. The copy is
+/// asynchronous if there is a stream. Otherwise it is in the default stream.
 pub(super) fn copy(to: Side, from: Side, len: usize, stream: Option<StreamHandle>) -> Result {
     let turn = Turn::of(stream.unwrap_or(0))?;
     let when = pointer::when(&turn, stream, &[to.address(), from.address()]);
@@ -118,8 +118,8 @@ fn copy_pieces(to: &[(*mut u8, usize)], from: &[(*mut u8, usize)]) {
             source = next;
         }
         let len = destination.1.min(source.1);
-        // SAFETY: pieces of GPU memory are mapped while their spans live, host memory is valid by CUDA's contract with
-        // the program. `copy` takes overlap.
+        // SAFETY: pieces of GPU memory are mapped while their spans live, and host memory is valid by CUDA's contract
+        // with the program. `ptr::copy` allows overlap.
         unsafe {
             ptr::copy(source.0, destination.0, len);
             destination = (destination.0.add(len), destination.1 - len);
@@ -133,8 +133,8 @@ pub(super) fn write(to: Vec<Span>, bytes: &[u8]) {
     copy_pieces(&Memory::Gpu(to).pieces(), &[from]);
 }
 
-/// Fills `count` elements with `value`, whose bytes are in memory order. Asynchronously in a stream, otherwise in the
-/// default stream.
+/// Fills `count` elements with `value`, whose bytes are in memory order. The fill is asynchronous if there is a stream.
+/// Otherwise it is in the default stream.
 pub(super) fn fill<const SIZE: usize>(
     value: [u8; SIZE],
     address: u64,
@@ -148,8 +148,8 @@ pub(super) fn fill<const SIZE: usize>(
     let memory = resolve(&turn.state, Device(address), len, Access::ReadWrite)?;
     turn.submit(when, move || {
         for (start, len) in memory.pieces() {
-            // SAFETY: a piece that is mapped while `memory` lives. Pieces are whole blocks of device memory or the ends
-            // of an aligned range, so they hold whole elements.
+            // SAFETY: a piece is mapped while `memory` lives. Pieces are whole blocks of device memory or the ends of
+            // an aligned range, so they hold whole elements.
             unsafe {
                 if value == [value[0]; SIZE] {
                     start.write_bytes(value[0], len);

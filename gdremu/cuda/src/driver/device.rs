@@ -15,7 +15,7 @@ pub(super) fn at_pci_address(text: &str) -> Result<i32> {
     ordinal.map(|ordinal| ordinal as i32).ok_or(Error::INVALID_DEVICE)
 }
 
-/// Reads `[domain:]bus:device[.function]`, all hexadecimal.
+/// Reads `[domain:]bus:device[.function]`. All numbers are hexadecimal.
 fn pci_fields(text: &str) -> Option<[u32; 4]> {
     let (address, function) = text.split_once('.').unwrap_or((text, "0"));
     let mut fields = Vec::new();
@@ -69,7 +69,7 @@ pub(super) fn value(gpu: usize, attribute: i32) -> Result<i32> {
     let coherent = i32::from(config.coherent);
     Ok(match attribute {
         33 => (pci::bus(gpu) & 0xff) as i32, // PCI_BUS_ID
-        // With 10.0 and later, NVIDIA's tests pin with FORCE_PCIE.
+        // NVIDIA's tests pin with FORCE_PCIE on GPUs of compute capability 10.0 and later.
         COMPUTE_CAPABILITY_MAJOR if config.coherent => 10,
         85 => gpu as i32, // MULTI_GPU_BOARD_GROUP_ID
         // HOST_NATIVE_ATOMIC_SUPPORTED, PAGEABLE_MEMORY_ACCESS and its USES_HOST_PAGE_TABLES
@@ -86,7 +86,7 @@ pub(super) fn value(gpu: usize, attribute: i32) -> Result<i32> {
     })
 }
 
-/// The compute capability, times 10.
+/// Returns the compute capability, times 10.
 pub(super) fn capability(gpu: usize) -> Result<u32> {
     Ok((value(gpu, COMPUTE_CAPABILITY_MAJOR)? * 10 + value(gpu, COMPUTE_CAPABILITY_MINOR)?) as u32)
 }

@@ -1,4 +1,4 @@
-//! Runs the bodies of entry points. Checks their preconditions, and converts errors and panics to CUresults.
+//! Runs the bodies of entry points, checks their preconditions, and converts errors and panics to CUresults.
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;
@@ -14,7 +14,7 @@ thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Refuses the calls of this thread, because host functions in streams must not call CUDA.
+/// Makes later calls of this thread fail, because host functions in streams must not call CUDA.
 pub(super) fn forbid_calls() {
     FORBIDDEN.set(true);
 }
@@ -32,7 +32,7 @@ fn run(name: &str, call: impl FnOnce() -> Result) -> i32 {
     }
 }
 
-/// The preconditions of all but a few entry points, which are cuInit in this process, and a thread that may call.
+/// Checks what all but a few entry points need: cuInit in this process, and a thread that may call.
 fn check(name: &str) -> Result {
     state::check_initialized()?;
     ensure(!FORBIDDEN.get(), Error::NOT_PERMITTED)?;

@@ -5,9 +5,9 @@
 //! fn cuCtxGetDevice() in_context 2000 -> i32 => |_, current| Ok(gpus::ordinal(current.gpu));
 //! ```
 //!
-//! The first function is exported as `cuCtxDestroy_v2`, which CUDA has since 4.0, and as `cuCtxDestroy`, since 2.0.
-//! `initialized` is how it begins (`entry`), its body the function `cuCtxDestroy_v2` in the topic's module. The second
-//! one has its body here. Its first argument is where the result goes, an `Out<i32>`.
+//! The first function is exported as `cuCtxDestroy_v2`, which CUDA has since 4.0, and as `cuCtxDestroy`, since 2.0. It
+//! begins with `entry::initialized`, and its body is the function `cuCtxDestroy_v2` in the topic's module. The second
+//! one has its body here. Its first argument is an `Out<i32>`, where the result goes.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -24,7 +24,7 @@ use crate::args::{In, Out};
 use crate::error::{self, Error, ensure, valid};
 use crate::gpus;
 
-/// The body that the description has, or a call of the function of this name with what its entry passes.
+/// Makes the body: the one in the description, or a call of the function of this name with what its entry passes.
 macro_rules! body {
     ($entry:ident $function:path, $($argument:ident)*, $body:expr) => { $body };
     (with_state $function:path, $($argument:ident)*,) => { |state| $function(state, $($argument),*) };
@@ -68,7 +68,7 @@ macro_rules! declare {
 
 pub(super) struct Function {
     pub(super) symbol: &'static str,
-    /// The CUDA version that it came with, as 3020 for 3.2.
+    /// The first CUDA version with this symbol, as 3020 for 3.2.
     pub(super) since: u32,
     pub(super) address: *const c_void,
 }
@@ -80,14 +80,14 @@ macro_rules! entry_points {
     )* })*) => {
         $($(entry_point!($entry $module $first $arguments [$($to)?] [$($body)?] $first $($also)*);)*)*
 
-        /// The exported functions, by their symbols. Tools that hook these see their callers.
+        /// The exported functions, by their symbols. Tools that hook these also get calls from this library.
         pub(crate) mod exported {
             use super::*;
 
             $($(declare!([$first $($also)*] $arguments [$($to)?]);)*)*
         }
 
-        /// All functions, those of one name in the order of their versions.
+        /// All functions. Those of one name are in the order of their versions.
         pub(super) const FUNCTIONS: &[Function] = &[$($(
             $(Function { symbol: stringify!($also), since: $also_since, address: exported::$also as *const c_void },)*
             Function { symbol: stringify!($first), since: $since, address: exported::$first as *const c_void },
@@ -126,7 +126,7 @@ entry_points! {
                 major.set(capability / 10)?;
                 minor.set(capability % 10)
             };
-        // The CPU's writes through a mapping and the GPU's view of them are the same memory, so nothing is in flight.
+        // The CPU's mapping and the GPU share the same memory, so no write is in flight.
         fn cuFlushGPUDirectRDMAWrites(target: u32, scope: u32) in_context 11030
             => |_, _| ensure(target == 0 && matches!(scope, 100 | 200), Error::INVALID_VALUE);
     }
@@ -138,13 +138,13 @@ entry_points! {
     }
     proc_address {
         fn cuGetExportTable(table: Out<*const c_void>, uuid: In<u8>) without_init 3000;
-        // The form of CUDA 11.3, which does not report why a function is missing.
+        // This is the form of CUDA 11.3, which does not report why a function is missing.
         fn cuGetProcAddress(name: In<c_char>, function: Out<*const c_void>, version: i32, flags: u64)
             without_init 11030 => || match proc_address::query(name, function, version, flags)? {
                 proc_address::FOUND => Ok(()),
                 _ => Err(Error::NOT_FOUND),
             };
-        // Succeeds with NULL and a status where there is no such function.
+        // This succeeds with NULL and a status if there is no such function.
         fn cuGetProcAddress_v2(name: In<c_char>, function: Out<*const c_void>, version: i32, flags: u64,
                status: Out<u32>)
             without_init 12000 => || {
@@ -260,7 +260,7 @@ entry_points! {
     pointer {
         fn cuPointerGetAttribute(data: Out<u8>, attribute: u32, address: u64) with_state 4000;
         fn cuPointerGetAttributes(count: u32, attributes: In<u32>, data: In<Out<u8>>, address: u64) with_state 7000;
-        // The PREFERRED_LOCATION of managed memory, which cannot be set here.
+        // This is the PREFERRED_LOCATION of managed memory, which programs cannot set here.
         fn cuMemRangeGetAttribute(size: usize, attribute: u32, address: u64, count: usize) with_state 8000 -> i32
             => |state| {
                 pointer::check_managed(state, address, count)?;
@@ -271,7 +271,7 @@ entry_points! {
         fn cuPointerSetAttribute(value: In<u32>, attribute: u32, address: u64) with_state 6000;
     }
     vmm {
-        // CUDA reads the properties, and accepts any.
+        // CUDA requires properties, but does not check them.
         fn cuMemGetAllocationGranularity(prop: In<AllocationProp>, option: u32) initialized 10020 -> usize
             => || match prop.get().map(|_| option)? {
                 0 | 1 => Ok(BLOCK as usize),
@@ -306,7 +306,7 @@ entry_points! {
     }
     stream {
         fn cuStreamCreate(flags: u32) in_context 2000 -> StreamHandle;
-        // Priorities are hints, also to CUDA.
+        // Priorities are only hints, also in CUDA.
         fn cuStreamCreateWithPriority(flags: u32, _priority: i32) in_context 5050 -> StreamHandle
             => |state, current| stream::cuStreamCreate(state, current, flags);
         fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) in_context 5050 => |_, _| {
@@ -331,7 +331,7 @@ entry_points! {
         fn cuEventDestroy_v2(event: EventHandle) with_state 4000, cuEventDestroy 2000
             => |state| state.events.remove(event).map(drop);
         fn cuEventRecord(event: EventHandle, stream: StreamHandle) initialized 2000;
-        // The flag is for events in graphs.
+        // Other flags are for events in graphs.
         fn cuEventRecordWithFlags(event: EventHandle, stream: StreamHandle, flags: u32) initialized 11010 => || {
                 ensure(flags == 0, Error::INVALID_VALUE)?;
                 stream::cuEventRecord(event, stream)
@@ -353,7 +353,7 @@ entry_points! {
     module {
         fn cuModuleLoadData(image: In<u8>) initialized 2000 -> ModuleHandle
             => || module::load("cuModuleLoadData", image);
-        // The options are the compiler's.
+        // The options are for the compiler, which gdremu does not have.
         fn cuModuleLoadDataEx(image: In<u8>, _count: u32, _options: In<u32>, _values: In<usize>) initialized 2010
             -> ModuleHandle => || module::load("cuModuleLoadDataEx", image);
         fn cuModuleUnload(module: ModuleHandle) initialized 2000;

@@ -1,4 +1,4 @@
-//! Descriptors for GPU memory, as dma-bufs of address ranges.
+//! Exports ranges of GPU memory as dma-bufs.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_int;
@@ -12,7 +12,7 @@ use crate::state as process;
 /// CUmemRangeHandleType.
 const DMA_BUF_FD: u32 = 1;
 
-/// CUmemRangeFlags: mapped through PCIe even if there is a coherent link.
+/// CUmemRangeFlags: the dma-buf is mapped through PCIe even if there is a coherent link.
 const MAPPING_TYPE_PCIE: u64 = 1;
 
 const MAPPING_TYPE_PCIE_SINCE: u32 = 12080;

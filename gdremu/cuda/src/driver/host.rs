@@ -1,8 +1,8 @@
 //! Host memory that CUDA allocates or registers, and managed memory, which is host memory here. The
 //! CPU may access it, and gdrdrv cannot pin it, as on real GPUs.
 //!
-//! It is mapped separately, so that tools do not mistake it for the program's heap. That takes raw
-//! system calls, because mmap and munmap functions that tools install would run under the lock.
+//! This memory is mapped separately, so that tools do not mistake it for the program's heap. Raw system calls do this,
+//! because mmap and munmap functions that tools install would run under the lock.
 
 use std::ptr;
 
@@ -13,10 +13,10 @@ use super::work;
 use crate::error::{Error, Result, ensure, valid};
 use crate::gpus;
 
-/// Flags of cuMemHostAlloc, portable, mapped, write-combined.
+/// The flags of cuMemHostAlloc: portable, mapped, write-combined.
 const ALLOC_FLAGS: u32 = 0x7;
 
-/// Flags of cuMemHostRegister, portable, mapped, read-only; there is no I/O memory.
+/// The flags of cuMemHostRegister: portable, mapped, read-only. There is no I/O memory.
 const REGISTER_FLAGS: u32 = 0x3 | READ_ONLY;
 pub(super) const READ_ONLY: u32 = 0x8;
 
@@ -25,7 +25,7 @@ pub(super) fn find(state: &State, address: usize) -> Option<&HostRange> {
     if address - range.start < range.len { Some(range) } else { None }
 }
 
-/// Fresh zeroed pages.
+/// Maps new pages, which are zero.
 fn map(len: usize) -> Result<usize> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -53,7 +53,7 @@ fn insert(state: &mut State, current: Current, address: usize, len: usize, kind:
     }
 }
 
-/// Frees memory of a kind that starts at an address, when the work of its context is done.
+/// Frees memory of this kind that starts at an address, after the work of its context is done.
 pub(super) fn release(state: Locked, address: usize, kind: Kind) -> Result {
     let range = valid(state.host.get(&address))?;
     ensure(range.kind == kind, Error::INVALID_VALUE)?;
@@ -66,7 +66,7 @@ fn free(state: &mut State, address: usize) -> Result {
     let range = valid(state.host.remove(&address))?;
     gpus::memory_changed();
     if range.kind != Kind::Registered {
-        // SAFETY: `map` made it with this length, and it has just left the table.
+        // SAFETY: `map` made this range with this length, and the range has just left the table.
         unsafe { libc::syscall(libc::SYS_munmap, address, range.len) };
     }
     Ok(())
@@ -132,7 +132,7 @@ fn populate(address: usize, len: usize, write: bool) -> bool {
     // SAFETY: the call changes neither mappings nor their contents.
     let result = unsafe { libc::syscall(libc::SYS_madvise, start, address + len - start, advice) };
     // Linux before 5.14 does not know the advice.
-    // SAFETY: there is no memory to advise about.
+    // SAFETY: the range is empty, so no memory is named.
     result == 0 || unsafe { libc::syscall(libc::SYS_madvise, 0, 0, advice) } != 0
 }
 
@@ -143,7 +143,7 @@ pub(super) fn cuMemHostUnregister(address: usize) -> Result {
     release(state, address, Kind::Registered)
 }
 
-/// The address at which GPUs reach host memory, the same, which is unified addressing.
+/// Returns the address at which GPUs reach host memory. It is the same address, which is unified addressing.
 pub(super) fn device_pointer(state: &State, address: usize, flags: u32) -> Result<u64> {
     let range = valid(find(state, address))?;
     ensure(flags == 0 && range.kind != Kind::Managed, Error::INVALID_VALUE)?;

@@ -1,5 +1,5 @@
-//! Memory for other processes, where a handle names the process and the file with the GPU's memory there.
-//! Memory pools are not shared.
+//! Shares memory with other processes. A handle names the process and the file with the GPU's memory there. Memory of
+//! pools is not shared.
 #![forbid(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
@@ -14,7 +14,7 @@ use crate::gpus;
 use gdremu_core::cuda::types::IpcHandle;
 use gdremu_core::gpu::physical::GPU_BYTES;
 
-/// Returns whether cuIpcGetMemHandle accepts it, that is, whether it is memory of cuMemAlloc.
+/// Returns whether cuIpcGetMemHandle accepts memory, which must be from cuMemAlloc.
 pub(super) fn is_capable(allocation: Option<&Allocation>) -> bool {
     matches!(allocation, Some(Allocation { pool: None, .. }))
 }
@@ -29,14 +29,14 @@ pub(super) fn handle_of(state: &mut State, address: u64) -> Result<IpcHandle> {
     Ok(shared)
 }
 
-/// Marks a buffer of this process as alive or freed, for others, behind the GPU's memory in the same file.
+/// Marks a buffer as alive or freed for other processes. The marks are behind the GPU's memory in its file.
 pub(super) fn mark(buffer: &IpcHandle, alive: bool) -> io::Result<()> {
     let path = format!("/proc/self/fd/{}", buffer.memory.descriptor);
     let file = OpenOptions::new().write(true).open(path)?;
     file.write_all_at(&[u8::from(alive)], mark_of(buffer))
 }
 
-/// A place for each buffer, whose id ends with its number in the process.
+/// Returns the place of a buffer's mark. The lower half of its id is its number in the process.
 fn mark_of(buffer: &IpcHandle) -> u64 {
     GPU_BYTES + (buffer.id & 0xffff_ffff)
 }
@@ -66,7 +66,7 @@ pub(super) fn open(state: &mut State, handle: IpcHandle, flags: u32) -> Result<u
     Ok(imported)
 }
 
-/// The file that a handle names, if it is a GPU's memory in a live process of the same user that is in view.
+/// Returns the file that a handle names, if it is a GPU's memory in a live process of the same user that is in view.
 fn memory_of(handle: &IpcHandle) -> Option<File> {
     let path = format!("/proc/{}/fd/{}", handle.process, handle.memory.descriptor);
     let name = fs::read_link(&path).ok()?;

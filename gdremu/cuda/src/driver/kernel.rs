@@ -15,17 +15,20 @@ use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::refused;
 
-/// Limits of the GPU attributes. They are blocks of a grid and threads of a block by dimension, threads of a block in
-/// total, and bytes of shared memory that a launch may add.
+/// The most blocks of a grid, by dimension. This and the next three limits are those of the GPU attributes.
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
+/// The most threads of a block, by dimension.
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
+/// The most threads of a block in total.
 const MAX_BLOCK_THREADS: u64 = 1024;
+/// The most bytes of shared memory of a block.
 const MAX_SHARED_BYTES: usize = 48 << 10;
 
-/// The capacity of a multiprocessor, and its shared memory. A block gets multiples of the unit, plus a fixed part.
+/// The most warps, blocks and bytes of shared memory of a multiprocessor.
 const MULTIPROCESSOR_WARPS: u64 = 64;
 const MULTIPROCESSOR_BLOCKS: u64 = 32;
 const MULTIPROCESSOR_SHARED: usize = 228 << 10;
+/// A block takes a multiple of these bytes of shared memory, and the reserved bytes.
 const SHARED_UNIT: usize = 128;
 const BLOCK_RESERVED: usize = 1 << 10;
 
@@ -33,7 +36,7 @@ const MULTIPROCESSORS: u64 = 132;
 
 const WARP: i32 = 32;
 
-/// After GPU kernels have run for this time, gdremu says so.
+/// After GPU kernels have run for this time, gdremu reports it.
 const LONG: Duration = Duration::from_secs(10);
 
 /// The arguments of a launch besides the GPU kernel and its parameters.
@@ -71,8 +74,7 @@ pub(crate) fn max_threads(kernel: &Kernel) -> u64 {
     kernel.max_threads.unwrap_or(MAX_BLOCK_THREADS).min(MAX_BLOCK_THREADS)
 }
 
-/// How many blocks of this many threads, with this many bytes of shared memory added, a multiprocessor runs at the same
-/// time.
+/// Returns how many such blocks a multiprocessor runs at once. `shared_bytes` come on top of the GPU kernel's own.
 fn blocks_at_once(kernel: &Kernel, threads: u64, shared_bytes: usize) -> u64 {
     let shared = kernel.shared.saturating_add(shared_bytes);
     if threads > max_threads(kernel) || shared > MAX_SHARED_BYTES {
@@ -83,7 +85,7 @@ fn blocks_at_once(kernel: &Kernel, threads: u64, shared_bytes: usize) -> u64 {
     by_warps.min(by_shared as u64).min(MULTIPROCESSOR_BLOCKS)
 }
 
-/// The values of the parameters, where the GPU kernel expects them, from an array of pointers to them.
+/// Reads the values of the parameters through an array of pointers, and puts them where the GPU kernel expects them.
 fn parameters(kernel: &Kernel, pointers: In<In<u8>>) -> Result<Vec<u8>> {
     let mut memory = Vec::new();
     for (index, &(offset, size)) in kernel.parameters.iter().enumerate() {
@@ -93,7 +95,7 @@ fn parameters(kernel: &Kernel, pointers: In<In<u8>>) -> Result<Vec<u8>> {
     Ok(memory)
 }
 
-/// The name that a GPU kernel has in its source.
+/// Returns the name that a GPU kernel has in its source.
 fn demangled(name: &str) -> String {
     if let Ok(symbol) = cpp_demangle::Symbol::new(name)
         && let Ok(demangled) = symbol.demangle()
@@ -107,7 +109,7 @@ pub(crate) fn refuse(name: &str, why: &str) {
     refused::kernel(&demangled(name), why);
 }
 
-/// Launches a GPU kernel. `extra`, the other method of passing parameters, is refused.
+/// Launches a GPU kernel. Refuses `extra`, which is the other method of passing parameters.
 pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In<u8>>, extra: In<In<u8>>) -> Result {
     let function = {
         let state = state::lock();
@@ -148,10 +150,10 @@ pub(super) fn launch(function: FunctionHandle, request: Request, pointers: In<In
     Ok(())
 }
 
-/// Milliseconds for which GPU kernels of this process ran that have ended.
+/// The milliseconds that the ended GPU kernels of this process ran.
 static WORKED: AtomicU64 = AtomicU64::new(0);
 
-/// Reports once per process that GPU kernels have run for a long time, and which one runs.
+/// Reports once per process that GPU kernels have run for a long time, and the name of the running one.
 fn report_long_run(kernel: &Kernel, started: Instant) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
 
@@ -177,7 +179,7 @@ fn log_stopped(kernel: &Kernel, stopped: Stopped) -> Error {
     error
 }
 
-/// A CUfunction_attribute. A GPU kernel that cannot run has the attributes of one that needs nothing.
+/// Returns a CUfunction_attribute. A GPU kernel that cannot run has the attributes of one that needs nothing.
 pub(super) fn cuFuncGetAttribute(
     state: &State,
     current: Current,
@@ -211,11 +213,11 @@ pub(super) fn active_blocks(state: &State, function: FunctionHandle, threads: i3
     Ok(blocks_at_once(kernel, threads as u64, shared_bytes) as i32)
 }
 
-/// The number of bytes of shared memory of a block with this number of threads.
+/// A function that returns the bytes of shared memory of a block with this number of threads.
 pub(super) type SharedBytes = Option<extern "C" fn(i32) -> usize>;
 
-/// Returns the size of the largest blocks that occupy the GPU most, and their number. `limit` is 0 or the most threads
-/// of a block.
+/// Returns the number of blocks and the size of the largest blocks that occupy the GPU most. `limit` is 0 or the most
+/// threads of a block.
 pub(super) fn best_block(
     function: FunctionHandle,
     shared_of: SharedBytes,

@@ -1,4 +1,4 @@
-//! Device memory, and host memory that is known to CUDA, as GPU kernels access it.
+//! The memory that GPU kernels access: device memory, and host memory that is known to CUDA.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -11,7 +11,7 @@ use super::host;
 use super::state::{self, Kind};
 use crate::gpus;
 
-/// The memory of one launch. Looks up each buffer once, until memory is allocated or freed.
+/// The memory of one launch. Each buffer is looked up once, until memory is allocated or freed.
 pub(super) struct KernelMemory {
     gpu: usize,
     pieces: Vec<Piece>,
@@ -39,7 +39,7 @@ impl KernelMemory {
         KernelMemory { gpu, pieces: Vec::new(), changes: 0 }
     }
 
-    /// The CPU address of `size` bytes of device memory.
+    /// Returns the CPU address of `size` bytes of memory.
     fn find(&mut self, address: u64, size: usize, write: bool) -> Result<*mut u8, Fault> {
         let changes = gpus::memory_changes();
         if changes != self.changes {
@@ -61,7 +61,7 @@ impl KernelMemory {
         Ok(piece.bytes.wrapping_add(offset as usize))
     }
 
-    /// The buffer, VMM mapping or host memory that an address is in. No pieces where no GPU has memory.
+    /// Returns the pieces of the buffer, VMM mapping or host memory at an address, or none if no GPU has memory there.
     fn look_up(&self, address: u64) -> Result<Vec<Piece>, Fault> {
         let state = state::lock();
         if gpus::with(|gpu| gpu.is_device_address(address)) {
@@ -99,7 +99,7 @@ impl KernelMemory {
     }
 }
 
-/// Evaluates an expression for the atomic integer of this size at a place.
+/// Evaluates an expression with the atomic integer of this size at a place.
 macro_rules! atomic {
     ($size:expr, $place:expr, |$atomic:ident| $access:expr) => {
         match $size {
@@ -111,11 +111,10 @@ macro_rules! atomic {
         }
     };
     (@ $type:ty, $place:expr, |$atomic:ident| $access:expr) => {{
-        // SAFETY: `find` returned the place, so it is inside a piece, which stays mapped. Device memory stays by
-        // its span, host memory because functions that free it wait for GPU kernels. It is aligned, since the
-        // GPU kernel's address is a multiple of the size. Host memory has the same address on the CPU, and
-        // device memory is mapped by whole pages. Programs that access it at the same time treat it as memory
-        // shared with a GPU.
+        // SAFETY: `find` returned the place, so it is inside a piece, which stays mapped. A span keeps device memory.
+        // Functions that free host memory wait for GPU kernels. The place is aligned, since the GPU kernel's address is
+        // a multiple of the size. Host memory has the same address on the CPU, and device memory is mapped by whole
+        // pages. Programs that access it at the same time treat it as memory shared with a GPU.
         let $atomic = unsafe { <$type>::from_ptr($place.cast()) };
         $access
     }};

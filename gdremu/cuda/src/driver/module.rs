@@ -14,20 +14,20 @@ use crate::args::In;
 use crate::error::{Error, Result, ensure};
 use crate::gpus;
 
-/// The first bytes of the images from which a module can be loaded, besides PTX text.
+/// The first bytes of the images, other than PTX text, from which a module can be loaded.
 const ELF: [u8; 4] = *b"\x7fELF";
 const FATBIN: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
-/// The wrapper that nvcc makes of a fat binary in a program, with a number, a version and a pointer to the binary.
+/// The first bytes of nvcc's wrapper of a fat binary: a number, a version and a pointer to the binary.
 const FATBIN_WRAPPER: [u8; 4] = 0x4662_43b1_u32.to_le_bytes();
 
-/// The program's memory does not have the content that its beginning announces.
+/// An error while memory is read means that its content is not what its beginning announces.
 impl From<Error> for Problem {
     fn from(_: Error) -> Problem {
         Problem::Malformed
     }
 }
 
-/// The bytes are compared one by one, because a text may be shorter.
+/// Compares the bytes one by one, because a text may be shorter.
 fn begins_with(image: In<u8>, magic: [u8; 4]) -> bool {
     (0..4).all(|index| image.at(index) == Ok(magic[index]))
 }

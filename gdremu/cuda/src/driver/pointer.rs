@@ -1,4 +1,4 @@
-//! Facts about an address.
+//! Answers questions about an address.
 #![forbid(unsafe_code)]
 
 use gdremu_core::gpu::address_space::{Access, Place};
@@ -52,8 +52,8 @@ fn find(state: &State, address: u64) -> Result<Known<'_>> {
     }
 }
 
-/// When a call's work on this memory is done. An asynchronous call has a stream. Others wait for work on GPU memory only
-/// with SYNC_MEMOPS, of the memory or of the context.
+/// Returns when a call's work on this memory is done. An asynchronous call has a stream. Other calls wait for work on
+/// GPU memory only with SYNC_MEMOPS, of the memory or of the context.
 pub(super) fn when(turn: &Turn, stream: Option<StreamHandle>, addresses: &[u64]) -> When {
     let state = &turn.state;
     if stream.is_some() {
@@ -113,7 +113,7 @@ fn value_of_device(state: &State, attribute: u32, address: u64, place: &Place) -
     })
 }
 
-/// The access of the current context's GPU to the memory.
+/// Returns the access of the current context's GPU to the memory.
 fn access(state: &State, address: u64, place: &Place) -> u64 {
     if !place.vmm {
         return Access::ReadWrite as u64;
@@ -139,8 +139,8 @@ pub(super) fn cuPointerGetAttribute(state: &mut State, data: Out<u8>, attribute:
     data.of().set(P2pTokens { token: tokens.0, va_space: tokens.1 })
 }
 
-/// Attributes that the memory does not have, and all those of memory that CUDA does not know, read
-/// as 0. There are no tokens here.
+/// Reads attributes. Those that the memory does not have are 0, and so are all attributes of memory that CUDA does not
+/// know. There are no tokens here.
 pub(super) fn cuPointerGetAttributes(
     state: &mut State,
     count: u32,
@@ -167,7 +167,7 @@ pub(super) fn check_managed(state: &State, address: u64, len: usize) -> Result {
     ensure(range.kind == Kind::Managed && is_inside, Error::INVALID_VALUE)
 }
 
-/// Only SYNC_MEMOPS can be set, and not for VMM memory.
+/// Sets SYNC_MEMOPS, but not for VMM memory. No other attribute can be set.
 pub(super) fn cuPointerSetAttribute(state: &mut State, value: In<u32>, attribute: u32, address: u64) -> Result {
     let value = value.get()?;
     let memory = find(state, address)?;

@@ -1,4 +1,4 @@
-//! cuGetProcAddress: functions by name and CUDA version.
+//! cuGetProcAddress, which finds functions by name and CUDA version.
 #![forbid(unsafe_code)]
 
 use std::ffi::{c_char, c_void};
@@ -18,10 +18,10 @@ pub(super) const FOUND: u32 = 0;
 const NOT_FOUND: u32 = 1;
 const VERSION_NOT_SUFFICIENT: u32 = 2;
 
-/// Flags: legacy or per-thread default stream, which are the same here.
+/// The flags choose the legacy or the per-thread default stream, which are the same here.
 const FLAGS: u64 = 0x3;
 
-/// Stores the newest function of this name that CUDA `version` has, or NULL. Returns which of both it was.
+/// Stores the newest function of this name that CUDA `version` has, or NULL. Returns a CUdriverProcAddressQueryResult.
 pub(super) fn query(name: In<c_char>, function: Out<*const c_void>, version: i32, flags: u64) -> Result<u32> {
     function.check()?;
     ensure((0..=gpus::config().cuda_version as i32).contains(&version), Error::INVALID_VALUE)?;
@@ -47,7 +47,7 @@ pub(super) fn query(name: In<c_char>, function: Out<*const c_void>, version: i32
     Ok(status)
 }
 
-/// Only NVIDIA's CUDA runtime calls this one, and it gives up without it (see `gdremu/README.md`). Others look it up.
+/// Only NVIDIA's CUDA runtime calls this, and gives up if it fails (see `gdremu/README.md`). Others look it up.
 pub(super) fn cuGetExportTable(_table: Out<*const c_void>, _uuid: In<u8>) -> Result {
     static SAID: AtomicBool = AtomicBool::new(false);
 

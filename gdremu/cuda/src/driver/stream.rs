@@ -1,4 +1,4 @@
-//! Streams, and events, which are the time at which their stream passed them.
+//! Streams and events. An event is the time at which its stream passed it.
 #![forbid(unsafe_code)]
 
 use std::sync::{Arc, OnceLock};
@@ -28,7 +28,7 @@ pub(super) fn cuStreamQuery(stream: StreamHandle) -> Result {
     ensure(turn.own_work().is_empty(), Error::NOT_READY)
 }
 
-/// An event that was not recorded is passed.
+/// Makes a stream wait for an event. An event that was never recorded counts as passed.
 pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: u32) -> Result {
     ensure(flags == 0, Error::INVALID_VALUE)?; // Other flags are for graphs.
     let mut turn = Turn::of(stream)?;
@@ -39,8 +39,8 @@ pub(super) fn cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags:
     }
 }
 
-/// Runs `function` in the stream's turn, with nothing locked. Always in the stream's thread, as with
-/// NVIDIA's driver, because it may wait for the caller.
+/// Runs `function` in the stream's turn, with nothing locked. The stream's thread runs it, as with NVIDIA's driver,
+/// because it may wait for the caller.
 pub(super) fn run(stream: StreamHandle, function: Option<impl FnOnce() + Send + 'static>) -> Result {
     let function = valid(function)?;
     Turn::of(stream)?.enqueue(None, || {
@@ -52,7 +52,7 @@ pub(super) fn run(stream: StreamHandle, function: Option<impl FnOnce() + Send + 
 
 // ---- Events ----
 
-/// Flags of cuEventCreate: blocking, without time, between processes.
+/// The flags of cuEventCreate: blocking, without time, between processes.
 const FLAGS: u32 = 0x7;
 const INTERPROCESS: u32 = 0x4;
 

@@ -1,8 +1,8 @@
 //! Runs the work of streams.
 //!
-//! The calling thread does the work of an idle stream at once. Behind a GPU kernel the stream has a queue and a thread.
-//! Asynchronous work is queued, synchronous work waits for the queue. The default stream waits for all streams except
-//! non-blocking ones, and they wait for it.
+//! The calling thread does the work of an idle stream at once. Behind a GPU kernel, the stream has a queue and a
+//! thread. Asynchronous work goes to the queue, and synchronous work waits for the queue. The default stream waits for
+//! all streams except non-blocking ones, and they wait for the default stream.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ pub(super) enum When {
     InOrder,
 }
 
-/// Notified of every change of the queues.
+/// Every change of the queues notifies this.
 static CHANGED: Condvar = Condvar::new();
 
 /// A stream of the calling thread, with the state locked.
@@ -53,8 +53,8 @@ impl Turn {
         capture::check_stream(&mut self.state, self.current, self.stream)
     }
 
-    /// The work that cuStreamQuery and cuStreamSynchronize consider is the stream's own, for the default stream also
-    /// the work that it waits for. The same as with NVIDIA's driver.
+    /// Returns the work that cuStreamQuery and cuStreamSynchronize consider, as with NVIDIA's driver. It is the
+    /// stream's own work, and for the default stream also the work that it waits for.
     pub(super) fn own_work(&self) -> Vec<Point> {
         match self.queue.stream {
             0 => self.work_before(),
@@ -62,7 +62,7 @@ impl Turn {
         }
     }
 
-    /// The work that new work of the stream would have to wait for.
+    /// Returns the work that new work of the stream would have to wait for.
     fn work_before(&self) -> Vec<Point> {
         self.state.queues.ends(|id, queue| {
             let default = self.queue.stream == 0 || id.stream == 0;
@@ -74,7 +74,7 @@ impl Turn {
         self.work_before().is_empty()
     }
 
-    /// Runs a job in the stream's order. If the stream is idle, that is at once, in the calling thread. Returns the
+    /// Runs a job in the stream's order. If the stream is idle, runs the job at once in the calling thread. Returns the
     /// job's error if the job is done before this returns.
     pub(super) fn submit(mut self, when: When, job: impl FnOnce() -> Result + Send + 'static) -> Result {
         self.check_capture()?;
@@ -113,7 +113,7 @@ pub(super) fn all_of(state: &State, context: ContextHandle) -> Vec<Point> {
     state.queues.ends(|id, _| id.context == context)
 }
 
-/// Waits until all points are passed, then fails as [`check`].
+/// Waits until all points are passed, then fails if [`check`] does.
 pub(super) fn wait(state: Locked, context: ContextHandle, points: &[Point]) -> Result<Locked> {
     let state = passed(state, points);
     check(&state, context)?;
@@ -177,7 +177,7 @@ fn fail(state: &mut State, error: Error) {
     }
 }
 
-/// Ends the work of a removed context, stopping GPU kernels and dropping queued work.
+/// Ends the work of a removed context: stops GPU kernels and drops queued work.
 pub(super) fn end(mut state: Locked, context: ContextHandle) -> Locked {
     drop_waiting(&mut state, context);
     while !all_of(&state, context).is_empty() {
@@ -195,8 +195,8 @@ fn drop_waiting(state: &mut State, context: ContextHandle) {
     CHANGED.notify_all();
 }
 
-/// Waits until memory of this context, or of any, can be freed. Requires no current context, since a thread may free
-/// memory of another one.
+/// Waits until memory of this context, or of any context, can be freed. Needs no current context, since a thread may
+/// free memory of another context.
 pub(super) fn finish(state: Locked, owner: Option<ContextHandle>) -> Result<Locked> {
     let work = state.queues.ends(|id, _| owner.is_none() || owner == Some(id.context));
     let state = passed(state, &work);

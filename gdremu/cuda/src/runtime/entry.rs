@@ -22,7 +22,7 @@ static RETAINED: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
 
 const CUDA_12: u32 = 12090;
 
-/// The CUDA version of the program's runtime, by the name of the loaded library; not newer than the driver.
+/// Returns the CUDA version of the program's runtime, by the loaded library's name, but at most the driver's.
 pub(super) fn version() -> i32 {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let driver = gpus::config().cuda_version;
@@ -65,7 +65,7 @@ pub(crate) fn in_context(body: impl FnOnce() -> Result) -> i32 {
     })
 }
 
-/// The primary context of a GPU, retained.
+/// Returns the primary context of a GPU, and retains it if need be.
 pub(crate) fn primary(gpu: i32) -> Result<usize> {
     let mut retained = lock(&RETAINED);
     let active = result_of(|active| cuDevicePrimaryCtxGetState(gpu, Out::to(&mut 0), active))?;

@@ -61,7 +61,7 @@ entry_points! {
     };
     initialized fn cudaSetDevice(gpu: i32) { entry::set_device(gpu) };
     in_context fn cudaSetDeviceFlags(flags: u32) => cuCtxSetFlags;
-    // The GPU of the thread's context, which the program may have made current by the driver.
+    // The result is the GPU of the current context, which may be from the driver, or else the thread's GPU.
     initialized fn cudaGetDevice(gpu: Out<i32>) {
         gpu.set(GPU.get())?;
         cuCtxGetDevice(gpu);
@@ -163,7 +163,7 @@ entry_points! {
         shared_bytes.set(pushed.shared_bytes)?;
         stream.set(pushed.stream)
     };
-    // A cudaKernel_t is the function's address.
+    // A cudaKernel_t is the address of the function in the program.
     without_init fn __cudaGetKernel(kernel: Out<usize>, function: usize), cudaGetKernel {
         ensure(registry().functions.contains_key(&function), Error::INVALID_DEVICE_FUNCTION)?;
         kernel.set(function)
@@ -199,7 +199,7 @@ gdremu_preload::export! {
     errors::cudaPeekAtLastError;
 }
 
-/// cudaMemcpyKind. The kinds 0, between host memory, and 4 let the addresses determine the direction.
+/// cudaMemcpyKind. For 0, which is between host memory, and for 4, the addresses determine the direction.
 const TO_DEVICE: u32 = 1;
 const TO_HOST: u32 = 2;
 

@@ -1,4 +1,4 @@
-//! Errors of the runtime, the last of each thread, and their names.
+//! Errors of the runtime: the last one of each thread, and their names.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
@@ -9,7 +9,7 @@ thread_local! {
     static LAST: Cell<i32> = const { Cell::new(0) };
 }
 
-/// Makes an error the last one of this thread. Work that is not finished is no error.
+/// Makes an error the last one of this thread. NOT_READY is not kept as an error.
 pub(crate) fn remember(error: i32) -> i32 {
     if Error(error) != Error::NOT_READY {
         LAST.set(error);

@@ -1,5 +1,5 @@
-//! GPU kernels and variables that nvcc compiles into programs. They are registered when the program starts, and
-//! loaded into a context when it uses the first of them there.
+//! GPU kernels and variables that nvcc compiles into programs. They are registered when the program starts. The first
+//! use of one in a context loads its binary there.
 #![forbid(unsafe_code)]
 
 use std::cell::RefCell;
@@ -19,8 +19,9 @@ use crate::error::{Error, Result, ensure, lock};
 /// The registered objects of a program. Binaries, functions and variables are addresses in the program.
 #[derive(Default)]
 pub(super) struct Registry {
-    /// The binary that a function is in, and its name there.
+    /// The binary that a function is in, and the function's name there.
     pub(super) functions: BTreeMap<usize, (usize, CString)>,
+    /// The binary that a variable is in, and the variable's name there.
     pub(super) variables: BTreeMap<usize, (usize, CString)>,
     /// The module of a binary in a context, or why it cannot be loaded.
     modules: BTreeMap<(usize, usize), Result<usize>>,
@@ -36,7 +37,7 @@ pub(crate) extern "C" fn __cudaRegisterFatBinary(binary: usize) -> usize {
     binary
 }
 
-/// Modules end with their contexts.
+/// The modules end with their contexts.
 pub(crate) extern "C" fn __cudaUnregisterFatBinary(binary: usize) {
     let mut registry = registry();
     registry.functions.retain(|_, (owner, _)| *owner != binary);
@@ -52,7 +53,7 @@ pub(crate) extern "C" fn __cudaInitModule() -> c_char {
     1
 }
 
-/// Calls `find` for the module of a binary in the current context, which is loaded if need be.
+/// Calls `find` for the module of a binary in the current context. Loads the module first if need be.
 fn in_module<T>(binary: usize, find: impl Fn(usize) -> Result<T>) -> Result<T> {
     let context = result_of(|context| cuCtxGetCurrent(context))?;
     let loaded = registry().modules.get(&(binary, context)).copied();
@@ -70,7 +71,7 @@ fn in_module<T>(binary: usize, find: impl Fn(usize) -> Result<T>) -> Result<T> {
     find(loaded?)
 }
 
-/// The CUfunction of a function that the program has registered.
+/// Returns the CUfunction of a function that the program has registered.
 pub(super) fn function(of: usize) -> Result<usize> {
     let function = registry().functions.get(&of).cloned().ok_or(Error::INVALID_DEVICE_FUNCTION)?;
     let name = In::from_text(&function.1);
@@ -82,7 +83,7 @@ fn refuse(function: usize, why: &str) {
     kernel::refuse(&function.1.to_string_lossy(), why);
 }
 
-/// Address and size of a variable that the program has registered.
+/// Returns the address and size of a variable that the program has registered.
 pub(super) fn variable(of: usize) -> Result<(u64, usize)> {
     let variable = registry().variables.get(&of).cloned().ok_or(Error::INVALID_SYMBOL)?;
     let name = In::from_text(&variable.1);
@@ -149,14 +150,14 @@ pub(crate) struct LaunchAttribute {
     value: [u32; 16],
 }
 
-/// cudaLaunchAttributeID. These change nothing where GPU kernels of a stream run one after the other, and all accesses
-/// are the system's. They are none, accessPolicyWindow, synchronizationPolicy, clusterSchedulingPolicyPreference,
+/// Numbers of cudaLaunchAttributeID that change nothing, because GPU kernels of a stream run one after the other, and
+/// all accesses are the system's: none, accessPolicyWindow, synchronizationPolicy, clusterSchedulingPolicyPreference,
 /// programmaticStreamSerialization, priority, memSyncDomain and its map, preferredSharedMemoryCarveout.
 const NO_EFFECT: [u32; 9] = [0, 1, 3, 5, 6, 8, 9, 10, 14];
 const COOPERATIVE: u32 = 2;
 const CLUSTER_SIZE: u32 = 4;
 
-/// Clusters of blocks and events are refused.
+/// Launches a function with attributes. Refuses those that would have an effect here, except cooperative launches.
 pub(super) fn launch_configured(config: LaunchConfig, function: usize, arguments: In<In<u8>>) -> Result {
     let mut cooperative = false;
     for index in 0..config.attribute_count as usize {
@@ -197,7 +198,7 @@ impl FuncAttributes {
     }
 }
 
-/// The address of a part of a variable. `other` is the direction that this kind of copy does not have.
+/// Returns the address of a part of a variable. `other` is the direction that this kind of copy does not have.
 pub(super) fn part(symbol: usize, size: usize, offset: usize, kind: u32, other: u32) -> Result<u64> {
     ensure(kind != 0 && kind != other, Error::INVALID_COPY_DIRECTION)?;
     let variable = variable(symbol)?;

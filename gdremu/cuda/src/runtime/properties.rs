@@ -1,4 +1,4 @@
-//! cudaDeviceProp, with the attributes of a GPU that it shows and their places; cudaPointerAttributes.
+//! cudaDeviceProp, with the places of the attributes that it shows, and cudaPointerAttributes.
 #![forbid(unsafe_code)]
 
 use std::ffi::c_char;
@@ -12,8 +12,7 @@ use crate::driver::entry_points::exported::{
 use crate::error::{Error, Result, ensure};
 use gdremu_core::cuda::types::Uuid;
 
-/// Members of cudaDeviceProp that follow each other, as their start in CUDA 12 and 13, and the device attributes that
-/// they show.
+/// Rows of members of cudaDeviceProp: their start in CUDA 12 and 13, and the device attributes that they show.
 #[rustfmt::skip]
 const MEMBERS: &[([usize; 2], &[i32])] = &[
     // Members from sharedMemPerBlock to computeMode.
@@ -28,13 +27,15 @@ const MEMBERS: &[([usize; 2], &[i32])] = &[
     ([768, 744], &[125, 120]),
 ];
 
-/// Attributes whose members have 8 bytes, and those whose members CUDA 13 has removed (clockRate, deviceOverlap,
-/// kernelExecTimeoutEnabled, computeMode, memoryClockRate, singleToDoublePrecisionPerfRatio).
+/// Attributes whose members have 8 bytes.
 const WIDE: [i32; 9] = [8, 9, 11, 14, 30, 51, 81, 97, 111];
+/// Attributes whose members CUDA 13 has removed: clockRate, deviceOverlap, kernelExecTimeoutEnabled, computeMode,
+/// memoryClockRate, singleToDoublePrecisionPerfRatio.
 const ONLY_IN_12: [i32; 6] = [13, 15, 17, 20, 36, 87];
 
-/// Layouts of cudaDeviceProp. That of CUDA 12 belongs to cudaGetDeviceProperties_v2, the function's name in its header.
+/// The layout of CUDA 12, whose header renames cudaGetDeviceProperties to cudaGetDeviceProperties_v2.
 pub(super) const CUDA_12: usize = 0;
+/// The layout of CUDA 13.
 pub(super) const CUDA_13: usize = 1;
 
 const PROPERTIES: [usize; 2] = [1032, 1008];
@@ -68,7 +69,7 @@ pub(super) fn of(to: Out<u8>, gpu: i32, layout: usize) -> Result {
     to.set_all(bytes.into_iter())
 }
 
-/// cudaPointerAttributes, less its reserved end.
+/// cudaPointerAttributes without its reserved end.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct PointerAttributes {
@@ -79,7 +80,7 @@ pub(crate) struct PointerAttributes {
 }
 
 impl PointerAttributes {
-    /// Memory that CUDA does not know is unregistered host memory.
+    /// Returns the attributes of memory. Memory that CUDA does not know is unregistered host memory.
     pub(super) fn of(address: u64) -> PointerAttributes {
         /// cudaMemoryType
         const HOST: u32 = 1;

@@ -1,4 +1,4 @@
-//! Opaque handles, as numbers that are never reused, so that a stale one is detected.
+//! Opaque handles are numbers that are never reused, so a stale handle is detected.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ pub(crate) type EventHandle = usize;
 pub(crate) type ModuleHandle = usize;
 pub(crate) type FunctionHandle = usize;
 
-/// Live objects of one kind by handle. `KIND` makes the handles of different kinds different. `ERROR` is that of a
-/// handle which no live object has.
+/// Live objects of one kind by handle. `KIND` makes the handles of different kinds different. `ERROR` is the error for
+/// a handle that no live object has.
 pub(crate) struct Handles<T, const KIND: usize, const ERROR: i32> {
     created: usize,
     live: BTreeMap<usize, T>,
@@ -29,7 +29,7 @@ impl<T, const KIND: usize, const ERROR: i32> Handles<T, KIND, ERROR> {
         self.add_as(None, object)
     }
 
-    /// Stores an object under a handle that had another one, or under a new one.
+    /// Stores an object under the handle of an ended one, or under a new handle.
     pub(crate) fn add_as(&mut self, handle: Option<usize>, object: T) -> usize {
         self.created += 1;
         let handle = handle.unwrap_or((KIND << 40) | (self.created << 8));

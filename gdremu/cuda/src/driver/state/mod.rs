@@ -29,12 +29,12 @@ pub(crate) use objects::{
 };
 pub(crate) use queue::{Point, Queue, QueueId, Queues, Task};
 
-/// A buffer of device memory; its range is in the GPUs' allocation metadata.
+/// A buffer of device memory. Its range is in the GPUs' allocation metadata.
 pub(crate) struct Allocation {
-    /// The context that frees it at its end; none for memory from a pool.
+    /// The context that frees the buffer at its end. Memory from a pool has none.
     pub(crate) context: Option<ContextHandle>,
     pub(crate) pool: Option<usize>,
-    /// The handle by which other processes know it (cuIpcGetMemHandle).
+    /// The handle by which other processes know the buffer (cuIpcGetMemHandle).
     pub(crate) shared: Option<IpcHandle>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct State {
     pub(crate) contexts: Handles<Context, 0xC1, { Error::INVALID_CONTEXT.0 }>,
     pub(crate) primaries: BTreeMap<usize, Primary>,
     pub(crate) allocations: BTreeMap<u64, Allocation>,
-    /// Buffers of other processes by their addresses here, with the handle, and how often it is open.
+    /// Buffers of other processes by their addresses here, with the handle, and how often each is open.
     pub(crate) imports: BTreeMap<u64, (IpcHandle, u32)>,
     pub(crate) host: BTreeMap<usize, HostRange>,
     /// The ids of memory with SYNC_MEMOPS.
@@ -52,7 +52,7 @@ pub(crate) struct State {
     pub(crate) events: Handles<Event, 0xC3, { Error::INVALID_HANDLE.0 }>,
     pub(crate) modules: Handles<Module, 0xC5, { Error::INVALID_HANDLE.0 }>,
     pub(crate) functions: Handles<Function, 0xC6, { Error::INVALID_HANDLE.0 }>,
-    /// The error of a GPU kernel. Permanent, as with NVIDIA's driver, so only a new process can use CUDA.
+    /// The error of a GPU kernel. It is permanent, as in NVIDIA's driver, so only a new process can use CUDA.
     pub(crate) failed: Option<Error>,
     pub(crate) queues: Queues,
     pub(crate) captures: BTreeMap<StreamHandle, Capture>,
@@ -99,7 +99,7 @@ pub(crate) fn lock() -> Locked {
 /// The process that called cuInit, or 0.
 static INITIALIZED: AtomicU32 = AtomicU32::new(0);
 
-/// cuInit. A child forked after its parent's cuInit cannot have CUDA.
+/// Does what cuInit does. A child forked after its parent's cuInit cannot have CUDA.
 pub(crate) fn initialize() -> Result {
     match INITIALIZED.compare_exchange(0, process::id(), Ordering::SeqCst, Ordering::SeqCst) {
         Ok(_) => Ok(()),

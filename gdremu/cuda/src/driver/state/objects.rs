@@ -13,11 +13,12 @@ use super::handles::{ContextHandle, FunctionHandle, StreamHandle};
 use super::queue::{Point, Queues};
 use crate::error::{Error, Result, ensure};
 
-/// Flags that a context may have, and those of them that exclude each other.
+/// All flags of a context.
 const FLAGS: u32 = 0xff;
+/// Flags that exclude each other.
 const SCHEDULING: u32 = 0x7;
 
-/// Functions that are not asynchronous wait for their work on memory.
+/// With this flag, functions that are not asynchronous wait for their work on memory.
 pub(crate) const CTX_SYNC_MEMOPS: u32 = 0x80;
 
 pub(crate) fn check_flags(flags: u32) -> Result {
@@ -35,7 +36,7 @@ pub(crate) struct Context {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Primary {
     pub(crate) context: Option<ContextHandle>,
-    /// The handle of all its contexts, one after another, as NVIDIA's driver reuses the address.
+    /// The handle of all primary contexts of a GPU, one after the other, as NVIDIA's driver reuses the address.
     pub(crate) handle: Option<ContextHandle>,
     pub(crate) retained: u32,
     pub(crate) flags: u32,
@@ -48,7 +49,7 @@ pub(crate) struct Current {
 }
 
 thread_local! {
-    /// Without a destructor, which would outlive a dlclose of this object.
+    /// The stack has no destructor, which would outlive a dlclose of this object.
     pub(crate) static STACK: Stack = const { Stack::new() };
 }
 
@@ -103,7 +104,7 @@ pub(crate) struct Event {
     pub(crate) recorded: Option<Recorded>,
 }
 
-/// The result of the last cuEventRecord.
+/// What the last cuEventRecord has recorded.
 pub(crate) struct Recorded {
     /// The event's place in a queue, if the stream had work before it.
     pub(crate) point: Option<Point>,
@@ -112,7 +113,7 @@ pub(crate) struct Recorded {
 }
 
 impl Event {
-    /// The event's place in the queue if the stream has not passed it yet.
+    /// Returns the event's place in the queue if the stream has not passed the event yet.
     pub(crate) fn pending(&self, queues: &Queues) -> Option<Point> {
         let point = self.recorded.as_ref()?.point?;
         if queues.is_passed(&point) { None } else { Some(point) }
@@ -130,7 +131,7 @@ pub(crate) struct Capture {
     pub(crate) mode: u32,
     /// The thread that began the capture.
     pub(crate) thread: ThreadId,
-    /// No call has endangered it.
+    /// Whether no call has endangered the capture.
     pub(crate) valid: bool,
 }
 
@@ -139,7 +140,7 @@ pub(crate) struct Module {
     pub(crate) functions: BTreeMap<String, FunctionHandle>,
     /// Address and size by name.
     pub(crate) variables: BTreeMap<String, (u64, usize)>,
-    /// The buffer that they are in; 0 if there are none.
+    /// The buffer with the variables, or 0 if there are none.
     pub(crate) memory: u64,
 }
 
@@ -163,17 +164,17 @@ pub(crate) struct HostRange {
     pub(crate) flags: u32,
     pub(crate) context: ContextHandle,
     pub(crate) gpu: usize,
-    /// The BUFFER_ID of the range. Every range of this process has another one, as device memory has.
+    /// The BUFFER_ID of the range. No other memory of this process has it.
     pub(crate) id: u64,
 }
 
 /// The function that made the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// cuMemAllocHost, cuMemHostAlloc.
+    /// Memory of cuMemAllocHost or cuMemHostAlloc.
     Allocated,
-    /// cuMemHostRegister: the program's own.
+    /// The program's own memory, which cuMemHostRegister knows.
     Registered,
-    /// cuMemAllocManaged.
+    /// Memory of cuMemAllocManaged.
     Managed,
 }

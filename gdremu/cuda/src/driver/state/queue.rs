@@ -7,7 +7,7 @@ use crate::error::Result;
 
 pub(crate) type Job = Box<dyn FnOnce() -> Result + Send>;
 
-/// A stream of a context. All default streams of a context are one, numbered 0.
+/// A stream of a context. All default streams of a context are one stream, with the number 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueueId {
     pub(crate) context: ContextHandle,
@@ -29,7 +29,7 @@ pub(crate) struct Task {
 }
 
 pub(crate) struct Queue {
-    /// The first one is running if its job is gone.
+    /// The first task is running if its job is gone.
     pub(crate) tasks: VecDeque<Task>,
     /// True if the stream waits for the default stream, and the default stream for it.
     pub(crate) blocking: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Queue {
 pub(crate) struct Queues(pub(crate) BTreeMap<QueueId, Queue>);
 
 impl Queues {
-    /// The ends of the queues that `selects` picks.
+    /// Returns the ends of the queues that `selects` picks.
     pub(crate) fn ends(&self, selects: impl Fn(&QueueId, &Queue) -> bool) -> Vec<Point> {
         let mut ends = Vec::new();
         for (id, queue) in &self.0 {
@@ -52,7 +52,7 @@ impl Queues {
         ends
     }
 
-    /// The task of a queue that is running or will run next.
+    /// Returns the task of a queue that is running or will run next.
     pub(crate) fn first(&mut self, id: QueueId) -> Option<&mut Task> {
         self.0.get_mut(&id)?.tasks.front_mut()
     }
